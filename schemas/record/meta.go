@@ -1,0 +1,73 @@
+package record
+
+// Format is the value of Meta.Format that this version writes.
+const Format = "laggard/1"
+
+// Meta is the identity of a segment's writer: one process of one rank. It is the
+// first line of every segment ({"meta":{…}}) and may be repeated in it when
+// something was learnt later (parallel groups); the last one counts.
+type Meta struct {
+	Format      string  `json:"format"`            // Format
+	Segment     string  `json:"segment,omitempty"` // 16 hex digits, random per segment: its identity whatever the file is called
+	Job         string  `json:"job"`
+	Rank        int     `json:"rank"`        // global rank
+	Incarnation ID      `json:"incarnation"` // see IncarnationOf
+	WorldSize   int     `json:"world_size"`
+	LocalRank   int     `json:"local_rank"`
+	Node        string  `json:"node"`
+	Device      string  `json:"device,omitempty"` // e.g. "cuda:3 NVIDIA H200", "npu:3"; "" = none
+	Pod         string  `json:"pod,omitempty"`
+	PID         int     `json:"pid"`
+	StartedNs   int64   `json:"started_ns"` // process start, ns since the Unix epoch
+	BootID      string  `json:"boot_id"`
+	Groups      []Group `json:"groups,omitempty"`
+	Writer      string  `json:"writer"` // e.g. "python/1", "c/1", "go/1", "taskd"
+}
+
+// Group is one parallel group that the rank is a member of.
+type Group struct {
+	Dim   string `json:"dim"`   // tp, pp, dp, cp, ep; other words define no role
+	Name  string `json:"name"`  // the communicator's name as Communication records spell it
+	Index int    `json:"index"` // the rank's position in Ranks
+	Size  int    `json:"size"`
+	Ranks []int  `json:"ranks,omitempty"` // global ranks in group order (pp: stage order)
+}
+
+// Loss is a control line ({"loss":{…}}): Count records of one ring that were
+// emitted and did not arrive, with the reason.
+type Loss struct {
+	Ring   uint32 `json:"ring"`
+	Kind   string `json:"kind"`   // wire word; "" when the kind is unknown (a corrupt slot)
+	Reason string `json:"reason"` // one of the Reason constants
+	Count  uint64 `json:"count"`
+	First  int64  `json:"first,omitempty"` // ns since the Unix epoch of the first loss, 0 unknown
+	Last   int64  `json:"last,omitempty"`
+}
+
+// Reasons of a loss, in the ledger and in laggard_records_dropped_total.
+const (
+	RingFull    = "ring-full"    // the agent was too slow or absent
+	NoRing      = "no-ring"      // the process could not make a ring (budget, full tmpfs)
+	Corrupt     = "corrupt"      // a slot whose checksum is wrong
+	DiskFull    = "disk-full"    // no segment could take it
+	TornLine    = "torn-line"    // a line cut by a crash of its writer
+	Aged        = "aged"         // deleted under the disk cap before it was shipped
+	Poison      = "poison"       // refused by the store; kept in the dead-letter file
+	Truncated   = "truncated"    // a file that became shorter under the reader
+	NotSelected = "not-selected" // raw rows of a kind that --records leaves out (summarised, not lost)
+)
+
+// Switch is a control line ({"switch":{…}}): from At on, the kinds that are on.
+type Switch struct {
+	At            int64 `json:"at"`      // ns since the Unix epoch
+	Default       bool  `json:"default"` // Step, FP, SaveCheckpoint, DataLoader
+	Communication bool  `json:"communication"`
+}
+
+// End is a control line ({"end":{…}}), the last of an incarnation.
+type End struct {
+	At      int64             `json:"at"`  // ns since the Unix epoch
+	How     string            `json:"how"` // "closed" by the recorder, or "killed"
+	Emitted map[string]uint64 `json:"emitted,omitempty"`
+	Dropped map[string]uint64 `json:"dropped,omitempty"`
+}

@@ -1,0 +1,194 @@
+// Package row is what the stores hold: one struct a table, the same for
+// ClickHouse, Parquet and Arrow.
+//
+// Invariant: the `col` tag is the column's name in every store, the field order
+// is the column order, and the Go type decides the column type: string String,
+// uint16/32/64 UInt16/32/64, int32/64 Int32/64, []string Array(String),
+// [][]uint32 Array(Array(UInt32)). The DDL in schemas/clickhouse is held to it by
+// a test.
+//
+// Caveat: -1 in an _ns column means "nothing of this kind was recorded in this
+// step"; it is never a measured zero.
+package row
+
+// Tables, by name. Parquet's hive folders have the same.
+const (
+	RanksTable          = "ranks"
+	StepsTable          = "steps"
+	CommunicationsTable = "communications"
+	RecordsTable        = "records"
+	VerdictsTable       = "verdicts"
+	LedgerTable         = "ledger"
+)
+
+// Rank is one incarnation (process) of one rank. It is the only row that is
+// written again: when groups are learnt and when the process ends. The highest
+// Version counts; Version is the number of identity and end lines seen in the
+// incarnation so far, so it is the same whoever reads the files.
+type Rank struct {
+	Job         string     `col:"job"`
+	Rank        uint32     `col:"rank"`
+	Incarnation uint64     `col:"incarnation"`
+	WorldSize   uint32     `col:"world_size"`
+	LocalRank   uint16     `col:"local_rank"`
+	Node        string     `col:"node"`
+	Device      string     `col:"device"`
+	Pod         string     `col:"pod"`
+	PID         uint32     `col:"pid"`
+	BootID      string     `col:"boot_id"`
+	StartedNs   int64      `col:"started_ns"`
+	EndedNs     int64      `col:"ended_ns"` // 0 = not known to have ended
+	Groups      []string   `col:"groups"`   // dim:name:index:size
+	GroupRanks  [][]uint32 `col:"group_ranks"`
+	Writer      string     `col:"writer"`
+	Version     uint32     `col:"version"`
+}
+
+// Step is one step of one rank. Key: job, rank, incarnation, step, repeat.
+type Step struct {
+	Job             string `col:"job"`
+	Rank            uint32 `col:"rank"`
+	Incarnation     uint64 `col:"incarnation"`
+	Node            string `col:"node"`
+	Step            uint64 `col:"step"`
+	Repeat          uint16 `col:"repeat"` // 0 for the first time within the incarnation
+	StartNs         int64  `col:"start_ns"`
+	StepNs          int64  `col:"step_ns"`
+	FPNs            int64  `col:"fp_ns"` // sum over the forward passes
+	FPCount         uint32 `col:"fp_count"`
+	CommNs          int64  `col:"comm_ns"` // union of the communication ranges
+	ExposedNs       int64  `col:"exposed_ns"`
+	CommTPNs        int64  `col:"comm_tp_ns"` // union per dimension
+	CommPPNs        int64  `col:"comm_pp_ns"`
+	CommDPNs        int64  `col:"comm_dp_ns"`
+	CommCPNs        int64  `col:"comm_cp_ns"`
+	CommEPNs        int64  `col:"comm_ep_ns"`
+	CommOtherNs     int64  `col:"comm_other_ns"`
+	DataLoaderNs    int64  `col:"dataloader_ns"`
+	CheckpointNs    int64  `col:"checkpoint_ns"`
+	CheckpointCount uint32 `col:"checkpoint_count"`
+	// SelfNs is step - exposed - dataloader - checkpoint; -1 where no
+	// Communication was recorded in the step (raw step time says nothing of a rank).
+	SelfNs   int64  `col:"self_ns"`
+	HostFPNs int64  `col:"host_fp_ns"` // host side of FP where FPNs is the device's
+	Tokens   int64  `col:"tokens"`     // -1 = not recorded
+	Flags    uint32 `col:"flags"`      // Flag bits
+	// BackwardNs is the sum of ranges of the unknown kind "backward".
+	BackwardNs int64 `col:"backward_ns"`
+}
+
+// Flag bits of Step.Flags.
+const (
+	FlagHostOnly  uint32 = 1 << 0 // no device time in this step
+	FlagEstimated uint32 = 1 << 1 // exposed (and so self) is an estimate
+	FlagSwitched  uint32 = 1 << 2 // the switch changed within the step
+	FlagOpen      uint32 = 1 << 3 // the step never ended (its process is gone)
+	FlagLate      uint32 = 1 << 4 // records of an earlier step came after that was closed
+)
+
+// Communication sums the ranges of one rank, group and op over a window of steps
+// (Window). Key: job, rank, incarnation, step_from, repeat, group, op.
+type Communication struct {
+	Job         string `col:"job"`
+	Rank        uint32 `col:"rank"`
+	Incarnation uint64 `col:"incarnation"`
+	Node        string `col:"node"`
+	StepFrom    uint64 `col:"step_from"` // a multiple of Window
+	StepTo      uint64 `col:"step_to"`   // last step of the window, inclusive
+	Repeat      uint16 `col:"repeat"`
+	StartNs     int64  `col:"start_ns"` // of the first step seen in the window
+	Group       string `col:"group"`
+	Dim         string `col:"dim"`
+	Op          string `col:"op"`
+	Steps       uint32 `col:"steps"` // steps with at least one call
+	Calls       uint32 `col:"calls"`
+	TotalNs     int64  `col:"total_ns"`
+	MinNs       int64  `col:"min_ns"`
+	MaxNs       int64  `col:"max_ns"`
+	Bytes       int64  `col:"bytes"`
+}
+
+// Window is the number of steps that one Communication row covers.
+const Window = 16
+
+// Record is one raw range. Key: segment, offset.
+type Record struct {
+	Job         string `col:"job"`
+	Rank        uint32 `col:"rank"`
+	Incarnation uint64 `col:"incarnation"`
+	Node        string `col:"node"`
+	Kind        string `col:"kind"`
+	Step        int64  `col:"step"` // -1 = in no step
+	Repeat      uint16 `col:"repeat"`
+	StartNs     int64  `col:"start_ns"`
+	DurNs       int64  `col:"dur_ns"`
+	Side        string `col:"side"`
+	HostStartNs int64  `col:"host_start_ns"` // 0 = unknown or Side is host
+	HostDurNs   int64  `col:"host_dur_ns"`
+	ExposedNs   int64  `col:"exposed_ns"` // -1 = unknown
+	Ring        uint32 `col:"ring"`
+	Seq         uint64 `col:"seq"`
+	Thread      uint64 `col:"thread"`
+	Op          string `col:"op"`
+	OpRaw       string `col:"op_raw"`
+	Group       string `col:"group"`
+	Peer        int32  `col:"peer"` // -1 = none
+	Count       int64  `col:"count"`
+	Dtype       string `col:"dtype"`
+	Bytes       int64  `col:"bytes"`
+	Tokens      int64  `col:"tokens"` // 0 = not recorded
+	Path        string `col:"path"`
+	Open        uint16 `col:"open"` // 1 = never ended
+	Segment     uint64 `col:"segment"`
+	Offset      uint64 `col:"offset"` // byte offset of the line (TaskD: of the range's first line) in the segment
+}
+
+// Verdict is one decision of `watch`.
+type Verdict struct {
+	Job       string `col:"job"`
+	AtNs      int64  `col:"at_ns"`
+	Step      uint64 `col:"step"`
+	Node      string `col:"node"`    // "" for a finding
+	Finding   string `col:"finding"` // "" for a node or link
+	Group     string `col:"group"`   // "" but for a link
+	State     string `col:"state"`
+	Cause     string `col:"cause"`
+	Detail    string `col:"detail"`
+	Body      string `col:"body"` // the verdict.Node, Link or Finding as JSON
+	ImpactPPM uint32 `col:"impact_ppm"`
+}
+
+// Ledger is one entry of the account of records: Records of State for Reason, of
+// one segment or batch. For any job: emitted = stored + summarised + aged +
+// dropped + in flight.
+type Ledger struct {
+	Job         string `col:"job"`
+	Rank        uint32 `col:"rank"`
+	Incarnation uint64 `col:"incarnation"`
+	Segment     uint64 `col:"segment"`
+	Name        string `col:"name"`  // the segment's file name
+	Batch       string `col:"batch"` // batch id, "" for a segment's entry
+	Table       string `col:"table"` // of a batch
+	State       string `col:"state"` // emitted, stored, summarised, aged, dropped
+	Reason      string `col:"reason"`
+	Kind        string `col:"kind"` // wire word, "" for all
+	Records     uint64 `col:"records"`
+	Bytes       uint64 `col:"bytes"`
+	FirstOffset uint64 `col:"first_offset"`
+	LastOffset  uint64 `col:"last_offset"`
+	AtNs        int64  `col:"at_ns"` // start_ns of the batch's first row: content, not the clock
+}
+
+// Rows is a bundle of finished rows of any tables, in the order they were finished.
+type Rows struct {
+	Ranks          []Rank
+	Steps          []Step
+	Communications []Communication
+	Records        []Record
+	Ledger         []Ledger
+}
+
+// Len returns the number of rows in all tables.
+func (r *Rows) Len() int {
+	return len(r.Ranks) + len(r.Steps) + len(r.Communications) + len(r.Records) + len(r.Ledger)
+}

@@ -1,0 +1,163 @@
+// Package verdict is the contract of `laggard analyze -o json`: what was
+// decided, about whom, on what evidence.
+//
+// Invariant: fields may be added, never renamed; SchemaVersion is 1. Lists are
+// never null. Nothing here knows of Kubernetes, of a store or of statistics.
+package verdict
+
+// SchemaVersion is the version of the JSON.
+const SchemaVersion = 1
+
+// States of a node or link, at the last step analyzed.
+const (
+	Degraded     = "degraded"
+	Suspect      = "suspect"
+	Intermittent = "intermittent"
+	Recovered    = "recovered"
+)
+
+// Causes of a node's state.
+const (
+	Compute       = "compute"
+	HostDelay     = "host"
+	DataLoader    = "dataloader"
+	Checkpoint    = "checkpoint"
+	Communication = "communication"
+	Unattributed  = "unattributed"
+)
+
+// Kinds of findings: about the job, never about a node.
+const (
+	WorkloadImbalance = "workload-imbalance"
+	StageImbalance    = "stage-imbalance"
+	JobSlow           = "job-slow"
+	LowCoverage       = "low-coverage"
+	SharedStorage     = "shared-storage"
+)
+
+// Exit codes of `laggard analyze`.
+const (
+	ExitHealthy   = 0
+	ExitError     = 1
+	ExitUsage     = 2
+	ExitDegraded  = 3
+	ExitUndecided = 4
+)
+
+// Verdict is the decision on one job.
+type Verdict struct {
+	SchemaVersion int    `json:"schema_version"`
+	Source        string `json:"source,omitempty"` // as given on the command line
+	Job           string `json:"job"`
+	Attempts      int    `json:"attempts"` // incarnations that began together count as one
+	WorldSize     int    `json:"world_size"`
+	Steps         Steps  `json:"steps"`
+	// Coverage is measured rank-steps / (ranks expected × steps seen), 0…1.
+	Coverage float64 `json:"coverage"`
+	Decided  bool    `json:"decided"` // false exactly with exit code 4
+	Healthy  bool    `json:"healthy"` // false exactly with exit code 3 or 4
+	// Roles says where the roles came from: "topology", "segments",
+	// "parallel_group.json", "inferred".
+	Roles    string    `json:"roles,omitempty"`
+	Nodes    []Node    `json:"nodes"` // culprits only, never a victim
+	Links    []Link    `json:"links"`
+	Findings []Finding `json:"findings"`
+	Events   []Event   `json:"events"`
+}
+
+// Steps is the range of steps seen, and how many of them were analyzed.
+type Steps struct {
+	First    int64 `json:"first"`
+	Last     int64 `json:"last"`
+	Analyzed int   `json:"analyzed"`
+}
+
+// Node is a culprit.
+type Node struct {
+	Node  string `json:"node"`
+	State string `json:"state"`
+	Cause string `json:"cause"`
+	Ranks []int  `json:"ranks"`
+	// Slowdown is against peers of the same role, 1.0 = equal.
+	Slowdown float64 `json:"slowdown"`
+	// JobImpact is the share of step time the job would save without it, 0…1.
+	JobImpact    float64    `json:"job_impact"`
+	SinceStep    int64      `json:"since_step"`
+	DetectedStep int64      `json:"detected_step"` // when the rank became suspect in the confirmed episode
+	UntilStep    int64      `json:"until_step,omitempty"`
+	Confidence   float64    `json:"confidence"` // 0…1
+	Devices      int        `json:"devices,omitempty"`
+	Evidence     []Evidence `json:"evidence"`
+	Detail       string     `json:"detail,omitempty"` // one sentence a person can check
+}
+
+// Evidence is one measured difference.
+type Evidence struct {
+	Metric string  `json:"metric"` // fp, self, backward, dataloader, checkpoint, transfer, wait
+	Rank   int     `json:"rank"`
+	Value  float64 `json:"value_s"` // seconds per step, median
+	Peers  float64 `json:"peers_s"` // the same of its peers
+	Z      float64 `json:"z"`
+}
+
+// Link is a slow communication group.
+type Link struct {
+	Group     string   `json:"group"`
+	Ranks     []int    `json:"ranks"`
+	Nodes     []string `json:"nodes"`
+	State     string   `json:"state"`
+	Slowdown  float64  `json:"slowdown"`
+	JobImpact float64  `json:"job_impact"`
+	SinceStep int64    `json:"since_step"`
+	Detail    string   `json:"detail,omitempty"`
+}
+
+// Finding is something about the job that no node is to blame for.
+type Finding struct {
+	Kind      string  `json:"kind"`
+	JobImpact float64 `json:"job_impact"`
+	Detail    string  `json:"detail"`
+	Ranks     []int   `json:"ranks"`
+	Stages    []int   `json:"stages,omitempty"` // stage-imbalance: the heavy stages
+	Ratio     float64 `json:"ratio,omitempty"`  // stage-imbalance: heavy / median stage
+}
+
+// Event is a problem that passed.
+type Event struct {
+	Node      string `json:"node"`
+	Kind      string `json:"kind"` // "transient"
+	FirstStep int64  `json:"first_step"`
+	LastStep  int64  `json:"last_step"`
+	Cause     string `json:"cause"`
+	Ranks     []int  `json:"ranks"`
+}
+
+// New returns a verdict on job with every list empty and nothing decided.
+func New(job string) *Verdict {
+	return &Verdict{
+		SchemaVersion: SchemaVersion, Job: job,
+		Nodes: []Node{}, Links: []Link{}, Findings: []Finding{}, Events: []Event{},
+	}
+}
+
+// Exit returns the exit code of the verdict: 4 undecided, 3 a node or link is
+// degraded or intermittent with at least minImpact, else 0. Decided must be set.
+func (v *Verdict) Exit(minImpact float64) int {
+	if !v.Decided {
+		return ExitUndecided
+	}
+	bad := func(state string, impact float64) bool {
+		return (state == Degraded || state == Intermittent) && impact >= minImpact
+	}
+	for _, n := range v.Nodes {
+		if bad(n.State, n.JobImpact) {
+			return ExitDegraded
+		}
+	}
+	for _, l := range v.Links {
+		if bad(l.State, l.JobImpact) {
+			return ExitDegraded
+		}
+	}
+	return ExitHealthy
+}
