@@ -1,0 +1,169 @@
+// Package whatif replays the steps of a job with other durations than the
+// recorded ones: how long would a step take if every rank computed alike, if one
+// rank were repaired, if the last stage were no heavier than the others?
+//
+// It is the method of "Understanding Stragglers in Large Model Training Using
+// What-if Analysis" (OSDI'25): the ranges of one step become a graph (a rank does
+// its operations one after the other; a collective ends when its last member has
+// come and the transfer is done; a receive when its send is there), waiting is
+// taken out of communication, and the graph is played again.
+//
+// Invariant: with the recorded durations the replay reproduces the recorded step
+// time; Result.Fidelity is the quotient, and says how far to trust the rest.
+//
+// Caveat: it needs Communication records with groups. Where the backward pass is
+// not recorded it is what lies between communication, at most three times the
+// rank's median gap; longer uncovered time is waiting that nobody recorded.
+package whatif
+
+import (
+	"fmt"
+	"sort"
+)
+
+// Classes of operations that are not communication. Communication has the class
+// of its op's base word, sends and receives together "p2p".
+const (
+	Forward  = "forward"
+	Backward = "backward"
+	Gap      = "gap" // time between recorded ranges that is taken for compute
+	P2P      = "p2p"
+)
+
+// op is one operation of one rank in one step.
+type op struct {
+	class      string
+	start, end int64 // ns, as recorded
+	own        int64 // ns of own work: compute, or the transfer without waiting
+	meet       int   // index of the meeting in step.meetings, -1 for compute
+}
+
+// compute reports whether the operation needs nobody else.
+func (o *op) compute() bool { return o.meet < 0 }
+
+// slot is a set of operations of one rank that start together (a batched send and
+// receive) and are over when all are.
+type slot struct{ ops []op }
+
+// step is the graph of one step.
+type step struct {
+	number   int64
+	ranks    []int
+	slots    [][]slot // per index in ranks
+	meetings []meeting
+	recorded int64 // ns: the longest rank's step
+}
+
+// meeting is one collective, or one send with its receive.
+type meeting struct{ members int }
+
+// comm is what matches the operations of several ranks into one meeting: the
+// n-th of its kind in a group.
+type comm struct {
+	group, op string
+	from, to  int
+	nth       int
+}
+
+// endpoint tells a rank's sends from its receives, which are counted apart.
+type endpoint struct {
+	comm
+	send bool
+}
+
+// together is how near two communication starts of a rank are when they were
+// issued as one batch, ns.
+const together = 2000
+
+// build orders the ranges of each rank, matches communication and takes the
+// waiting out of it.
+func build(number int64, ranges map[int][]Range, recorded int64) (*step, error) {
+	s := &step{number: number, recorded: recorded}
+	for rank := range ranges {
+		s.ranks = append(s.ranks, rank)
+	}
+	sort.Ints(s.ranks)
+	s.slots = make([][]slot, len(s.ranks))
+	found := map[comm]int{}
+	for i, rank := range s.ranks {
+		rs := ranges[rank]
+		sort.SliceStable(rs, func(a, b int) bool { return rs[a].Start < rs[b].Start })
+		seen := map[endpoint]int{}
+		for _, r := range rs {
+			s.place(i, r, found, seen)
+		}
+	}
+	s.transfers()
+	if err := s.complete(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// place appends one range to its rank's slots.
+func (s *step) place(i int, r Range, found map[comm]int, seen map[endpoint]int) {
+	o := op{class: r.Class, start: r.Start, end: r.End, own: r.End - r.Start, meet: -1}
+	if r.Group == "" {
+		if r.Own >= 0 {
+			o.own = r.Own
+		}
+		s.slots[i] = append(s.slots[i], slot{[]op{o}})
+		return
+	}
+	kind := comm{group: r.Group, op: r.Class, from: r.From, to: r.To}
+	side := endpoint{kind, r.Send}
+	kind.nth = seen[side]
+	seen[side]++
+	at, ok := found[kind]
+	if !ok {
+		at = len(s.meetings)
+		found[kind] = at
+		s.meetings = append(s.meetings, meeting{})
+	}
+	s.meetings[at].members++
+	o.meet = at
+	last := len(s.slots[i]) - 1
+	if last >= 0 {
+		first := &s.slots[i][last].ops[0]
+		if !first.compute() && o.start-first.start < together {
+			s.slots[i][last].ops = append(s.slots[i][last].ops, o)
+			return
+		}
+	}
+	s.slots[i] = append(s.slots[i], slot{[]op{o}})
+}
+
+// transfers sets own of every communication to its transfer: from the last
+// member's start to the first member's end.
+func (s *step) transfers() {
+	type span struct{ start, end int64 }
+	spans := make([]span, len(s.meetings))
+	each := func(f func(o *op)) {
+		for i := range s.slots {
+			for j := range s.slots[i] {
+				for k := range s.slots[i][j].ops {
+					if o := &s.slots[i][j].ops[k]; !o.compute() {
+						f(o)
+					}
+				}
+			}
+		}
+	}
+	each(func(o *op) {
+		p := &spans[o.meet]
+		p.start = max(p.start, o.start)
+		if p.end == 0 || o.end < p.end {
+			p.end = o.end
+		}
+	})
+	each(func(o *op) { o.own = max(0, spans[o.meet].end-spans[o.meet].start) })
+}
+
+// complete checks that the graph can be played to its end.
+func (s *step) complete() error {
+	p := newPlayer(s)
+	if _, ok := p.play(recordedOwn); !ok {
+		return fmt.Errorf("replay step %d: communication of its ranks doesn't match (records are missing)", s.number)
+	}
+	return nil
+}
