@@ -1,0 +1,143 @@
+package clickhouse
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// PasswordEnvironment names the variable that holds the store's password.
+const PasswordEnvironment = "LAGGARD_CLICKHOUSE_PASSWORD"
+
+// Scheme is the prefix of a ClickHouse store.
+const Scheme = "clickhouse://"
+
+// Address is a parsed store URL:
+//
+//	clickhouse://user@host:9000/database?secure=true&ca=FILE&server_name=NAME&password_file=FILE
+//
+// The password comes from password_file, else from PasswordEnvironment; a
+// URL that holds one is refused, because every process list shows it.
+type Address struct {
+	Host         string // host:port
+	User         string // "default" when the URL names none
+	Database     string // "default" when the URL names none
+	PasswordFile string // read at every connect, so a rotated password needs no restart
+
+	Secure     bool
+	CAFile     string // PEM; "" is the system's
+	ServerName string // the name in the server's certificate; "" is the host
+	CertFile   string // client certificate and key, PEM
+	KeyFile    string
+}
+
+// ParseAddress reads a store URL.
+func ParseAddress(spec string) (Address, error) {
+	u, err := url.Parse(spec)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err // the URL itself may hold a secret
+		}
+		return Address{}, fmt.Errorf("parse ClickHouse store: %w; want clickhouse://user@host:9000/database", err)
+	}
+	if u.Scheme+"://" != Scheme || u.Host == "" {
+		return Address{}, fmt.Errorf("parse ClickHouse store: no host; want clickhouse://user@host:9000/database")
+	}
+	if _, has := u.User.Password(); has {
+		return Address{}, fmt.Errorf("parse ClickHouse store: the URL holds a password, which every process list shows; "+
+			"put it into the environment (%s) or into a file (?password_file=FILE)", PasswordEnvironment)
+	}
+	a := Address{Host: u.Host, User: u.User.Username(), Database: strings.Trim(u.Path, "/")}
+	if a.User == "" {
+		a.User = "default"
+	}
+	if a.Database == "" {
+		a.Database = "default"
+	}
+	if err := a.parameters(u.Query()); err != nil {
+		return Address{}, err
+	}
+	if u.Port() == "" {
+		a.Host = net.JoinHostPort(u.Hostname(), map[bool]string{false: "9000", true: "9440"}[a.Secure])
+	}
+	if strings.Contains(u.Host, ",") {
+		return Address{}, fmt.Errorf("parse ClickHouse store: %q names several hosts; name the one that holds this agent's shard", u.Host)
+	}
+	return a, nil
+}
+
+func (a *Address) parameters(q url.Values) error {
+	texts := map[string]*string{
+		"ca": &a.CAFile, "server_name": &a.ServerName, "cert": &a.CertFile, "key": &a.KeyFile,
+		"password_file": &a.PasswordFile,
+	}
+	for key := range q {
+		value := q.Get(key)
+		switch dst, ok := texts[key]; {
+		case ok:
+			*dst = value
+		case key == "secure" && (value == "true" || value == "1" || value == ""):
+			a.Secure = true
+		case key == "secure" && (value == "false" || value == "0"):
+			a.Secure = false
+		default:
+			return fmt.Errorf("parse ClickHouse store: parameter %s=%q; known: secure=true|false, ca, server_name, cert, key, password_file", key, value)
+		}
+	}
+	return nil
+}
+
+// String is the store without secrets: fit for logs and for the cursor's name.
+func (a Address) String() string {
+	return Scheme + a.User + "@" + a.Host + "/" + a.Database
+}
+
+// Password reads the password: the file's first line, else the environment.
+func (a Address) Password() (string, error) {
+	if a.PasswordFile == "" {
+		return os.Getenv(PasswordEnvironment), nil
+	}
+	b, err := os.ReadFile(a.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("read ClickHouse password: %w", err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	return strings.TrimSuffix(line, "\r"), nil
+}
+
+// TLS returns the configuration of an encrypted connection, nil for a plain one.
+// Certificates are always verified.
+func (a Address) TLS() (*tls.Config, error) {
+	if !a.Secure {
+		return nil, nil
+	}
+	name := a.ServerName
+	if name == "" {
+		name, _, _ = net.SplitHostPort(a.Host)
+	}
+	c := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+	if a.CAFile != "" {
+		pem, err := os.ReadFile(a.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read CA: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read CA %s: no certificate in it", a.CAFile)
+		}
+	}
+	if a.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read client certificate: %w", err)
+		}
+		c.Certificates = []tls.Certificate{cert}
+	}
+	return c, nil
+}
