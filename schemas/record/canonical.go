@@ -1,0 +1,379 @@
+package record
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+// The canonical path reads a line as AppendLine writes it: keys in that order,
+// no white space, no escapes. Every optional key costs one comparison of eight
+// bytes, which a stream of like lines makes predictable; numbers and strings are
+// looked at eight bytes at a time. Whatever differs is left to general and strict.
+
+// The eight bytes from the comma on, as a little-endian word.
+const (
+	wordStep      = uint64(',') | '"'<<8 | 's'<<16 | 't'<<24 | 'e'<<32 | 'p'<<40 | '"'<<48 | ':'<<56
+	wordStart     = uint64(',') | '"'<<8 | 's'<<16 | 't'<<24 | 'a'<<32 | 'r'<<40 | 't'<<48 | '"'<<56
+	wordDur       = uint64(',') | '"'<<8 | 'd'<<16 | 'u'<<24 | 'r'<<32 | '"'<<40 | ':'<<48 // 7 bytes
+	wordSide      = uint64(',') | '"'<<8 | 's'<<16 | 'i'<<24 | 'd'<<32 | 'e'<<40 | '"'<<48 | ':'<<56
+	wordHostStart = uint64(',') | '"'<<8 | 'h'<<16 | 'o'<<24 | 's'<<32 | 't'<<40 | '_'<<48 | 's'<<56
+	wordHostDur   = uint64(',') | '"'<<8 | 'h'<<16 | 'o'<<24 | 's'<<32 | 't'<<40 | '_'<<48 | 'd'<<56
+	wordExposed   = uint64(',') | '"'<<8 | 'e'<<16 | 'x'<<24 | 'p'<<32 | 'o'<<40 | 's'<<48 | 'e'<<56
+	wordRing      = uint64(',') | '"'<<8 | 'r'<<16 | 'i'<<24 | 'n'<<32 | 'g'<<40 | '"'<<48 | ':'<<56
+	wordSeq       = uint64(',') | '"'<<8 | 's'<<16 | 'e'<<24 | 'q'<<32 | '"'<<40 | ':'<<48 // 7 bytes
+	wordThread    = uint64(',') | '"'<<8 | 't'<<16 | 'h'<<24 | 'r'<<32 | 'e'<<40 | 'a'<<48 | 'd'<<56
+	wordOp        = uint64(',') | '"'<<8 | 'o'<<16 | 'p'<<24 | '"'<<32 | ':'<<40 // 6 bytes
+	wordOpRaw     = uint64(',') | '"'<<8 | 'o'<<16 | 'p'<<24 | '_'<<32 | 'r'<<40 | 'a'<<48 | 'w'<<56
+	wordGroup     = uint64(',') | '"'<<8 | 'g'<<16 | 'r'<<24 | 'o'<<32 | 'u'<<40 | 'p'<<48 | '"'<<56
+	wordPeer      = uint64(',') | '"'<<8 | 'p'<<16 | 'e'<<24 | 'e'<<32 | 'r'<<40 | '"'<<48 | ':'<<56
+	wordCount     = uint64(',') | '"'<<8 | 'c'<<16 | 'o'<<24 | 'u'<<32 | 'n'<<40 | 't'<<48 | '"'<<56
+	wordDtype     = uint64(',') | '"'<<8 | 'd'<<16 | 't'<<24 | 'y'<<32 | 'p'<<40 | 'e'<<48 | '"'<<56
+	wordBytes     = uint64(',') | '"'<<8 | 'b'<<16 | 'y'<<24 | 't'<<32 | 'e'<<40 | 's'<<48 | '"'<<56
+	wordTokens    = uint64(',') | '"'<<8 | 't'<<16 | 'o'<<24 | 'k'<<32 | 'e'<<40 | 'n'<<48 | 's'<<56
+	wordPath      = uint64(',') | '"'<<8 | 'p'<<16 | 'a'<<24 | 't'<<32 | 'h'<<40 | '"'<<48 | ':'<<56
+	wordOpen      = uint64(',') | '"'<<8 | 'o'<<16 | 'p'<<24 | 'e'<<32 | 'n'<<40 | '"'<<48 | ':'<<56
+
+	mask7 = uint64(1)<<56 - 1
+	mask6 = uint64(1)<<48 - 1
+
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// load returns the eight bytes of b at i as a little-endian word, zeros past the
+// end. i is never negative.
+func load(b []byte, i int) uint64 {
+	if i+8 <= len(b) {
+		return binary.LittleEndian.Uint64(b[i : i+8])
+	}
+	return loadEnd(b, i)
+}
+
+func loadEnd(b []byte, i int) uint64 {
+	var w uint64
+	for k := 0; i+k < len(b); k++ {
+		w |= uint64(b[i+k]) << (8 * k)
+	}
+	return w
+}
+
+// digits reads a JSON integer without sign at i and returns its value and the
+// index after it. A leading zero, no digit, or more than 19 digits gives end 0:
+// not sure.
+func digits(b []byte, i int) (v uint64, end int) {
+	for n := 0; n <= 16; n += 8 {
+		x := load(b, i+n) ^ 0x3030303030303030
+		// A byte of x above 9 sets its high bit here. A carry spoils only what
+		// follows the first such byte.
+		stop := ((x + 0x7676767676767676) | x) & highs
+		k := bits.TrailingZeros64(stop) >> 3
+		if k == 8 {
+			v = v*100000000 + eight(x)
+			continue
+		}
+		if n+k == 0 || n+k > 19 || (b[i] == '0' && n+k > 1) {
+			return 0, 0
+		}
+		return v*powers[k] + eight(x<<(8*(8-k))), i + n + k // k == 0: the shift by 64 gives 0
+	}
+	return 0, 0
+}
+
+var powers = [8]uint64{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000}
+
+// eight returns the value of eight decimal digits, the first in the lowest byte.
+func eight(x uint64) uint64 {
+	x = x*10 + x>>8
+	return ((x&0x000000FF000000FF)*0x000F424000000064 +
+		((x>>16)&0x000000FF000000FF)*0x0000271000000001) >> 32
+}
+
+// signed is digits for an int64 with an optional sign.
+func signed(b []byte, i int) (v int64, end int) {
+	neg := i < len(b) && b[i] == '-'
+	if neg {
+		i++
+	}
+	u, end := digits(b, i)
+	if u > math.MaxInt64 {
+		return 0, 0
+	}
+	if neg {
+		return -int64(u), end
+	}
+	return int64(u), end
+}
+
+// text finds the end of the plain ASCII string value whose opening quote is at i
+// and returns the index of its closing quote, 0 when there is none before an
+// escape, a control character or a byte above 0x7f.
+func text(b []byte, i int) int {
+	if i >= len(b) || b[i] != '"' {
+		return 0
+	}
+	for i++; i < len(b); i += 8 {
+		w := load(b, i)
+		q := w ^ '"'*ones
+		s := w ^ '\\'*ones
+		// A borrow spoils only what follows the first hit.
+		hit := ((q - ones) &^ q) | ((s - ones) &^ s) | ((w - 0x20*ones) &^ w) | w
+		if hit &= highs; hit != 0 {
+			i += bits.TrailingZeros64(hit) >> 3
+			if i < len(b) && b[i] == '"' {
+				return i
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// kindWord reads the kind's word, whose opening quote is at index 8, into the
+// record and returns the index after its closing quote, 0 for not sure.
+func (p *Parser) kindWord(b []byte) int {
+	switch {
+	case has(b, 9, `Communication"`):
+		p.Record.Kind = Communication
+		return 23
+	case has(b, 9, `Step"`):
+		p.Record.Kind = Step
+		return 14
+	case has(b, 9, `FP"`):
+		p.Record.Kind = FP
+		return 12
+	case has(b, 9, `DataLoader"`):
+		p.Record.Kind = DataLoader
+		return 20
+	case has(b, 9, `SaveCheckpoint"`):
+		p.Record.Kind = SaveCheckpoint
+		return 24
+	}
+	end := text(b, 8)
+	if end == 0 {
+		return 0
+	}
+	p.Record.Kind, p.Record.Name = Other, p.strings.get(b[9:end])
+	return end + 1
+}
+
+// has reports whether s stands in b at i.
+func has(b []byte, i int, s string) bool {
+	return i+len(s) <= len(b) && string(b[i:i+len(s)]) == s
+}
+
+// canonical reads the record in b, which begins with {"kind":" and has no '\n',
+// into p.Record. False means not sure; p.Record is then undefined.
+func (p *Parser) canonical(b []byte) bool {
+	p.reset()
+	i := p.kindWord(b)
+	if i == 0 {
+		return false
+	}
+	r := &p.Record
+	w := load(b, i)
+	if w == wordStep {
+		if r.Step, i = signed(b, i+8); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	var u uint64
+	if w != wordStart || !has(b, i+8, ":") {
+		return false
+	}
+	if u, i = digits(b, i+9); i == 0 || u > math.MaxInt64 {
+		return false
+	}
+	r.Start = int64(u)
+	if load(b, i)&mask7 != wordDur {
+		return false
+	}
+	if u, i = digits(b, i+7); i == 0 || u > math.MaxInt64 {
+		return false
+	}
+	r.Dur = int64(u)
+	if w = load(b, i); w == wordSide || w == wordHostStart || w == wordHostDur || w == wordExposed {
+		if i = p.device(b, i, w); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	if w == wordRing {
+		if u, i = digits(b, i+8); i == 0 || u > math.MaxUint32 {
+			return false
+		}
+		r.Ring = uint32(u)
+		w = load(b, i)
+	}
+	if w&mask7 == wordSeq {
+		if r.Seq, i = digits(b, i+7); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	if w == wordThread {
+		if !has(b, i+8, `":`) {
+			return false
+		}
+		if r.Thread, i = digits(b, i+10); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	if w&0xFF == '}' && i+1 == len(b) {
+		return true
+	}
+	return p.payload(b, i)
+}
+
+// device reads side, host_start, host_dur and exposed; w is the word at i.
+func (p *Parser) device(b []byte, i int, w uint64) int {
+	r := &p.Record
+	if w == wordSide {
+		switch {
+		case has(b, i+8, `"device"`):
+			r.Side = Device
+			i += 16
+		case has(b, i+8, `"host"`):
+			i += 14
+		default:
+			return 0
+		}
+		w = load(b, i)
+	}
+	if w == wordHostStart {
+		if !has(b, i+8, `tart":`) {
+			return 0
+		}
+		if r.HostStart, i = signed(b, i+14); i == 0 {
+			return 0
+		}
+		w = load(b, i)
+	}
+	if w == wordHostDur {
+		if !has(b, i+8, `ur":`) {
+			return 0
+		}
+		if r.HostDur, i = signed(b, i+12); i == 0 {
+			return 0
+		}
+		w = load(b, i)
+	}
+	if w == wordExposed {
+		if !has(b, i+8, `d":`) {
+			return 0
+		}
+		r.Exposed, i = signed(b, i+11)
+	}
+	return i
+}
+
+// payload reads the keys from op to the end of the line.
+func (p *Parser) payload(b []byte, i int) bool {
+	r := &p.Record
+	w := load(b, i)
+	var end int
+	if w&mask6 == wordOp {
+		if end = text(b, i+6); end == 0 {
+			return false
+		}
+		r.Op = p.strings.get(b[i+7 : end])
+		i = end + 1
+		w = load(b, i)
+	}
+	if w == wordOpRaw {
+		if !has(b, i+8, `":`) {
+			return false
+		}
+		if end = text(b, i+10); end == 0 {
+			return false
+		}
+		r.OpRaw = p.strings.get(b[i+11 : end])
+		i = end + 1
+		w = load(b, i)
+	}
+	if w == wordGroup {
+		if !has(b, i+8, ":") {
+			return false
+		}
+		if end = text(b, i+9); end == 0 {
+			return false
+		}
+		r.Group = p.strings.get(b[i+10 : end])
+		i = end + 1
+		w = load(b, i)
+	}
+	if w == wordPeer {
+		var v int64
+		if v, i = signed(b, i+8); i == 0 || int64(int32(v)) != v {
+			return false
+		}
+		r.Peer = int32(v)
+		w = load(b, i)
+	}
+	if w == wordCount {
+		if !has(b, i+8, ":") {
+			return false
+		}
+		if r.Count, i = signed(b, i+9); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	if w == wordDtype {
+		if !has(b, i+8, ":") {
+			return false
+		}
+		if end = text(b, i+9); end == 0 {
+			return false
+		}
+		r.Dtype = p.strings.get(b[i+10 : end])
+		i = end + 1
+		w = load(b, i)
+	}
+	if w&0xFF == '}' && i+1 == len(b) {
+		return true
+	}
+	return p.rest(b, i, w)
+}
+
+// rest reads bytes, tokens, path, open and the closing brace.
+func (p *Parser) rest(b []byte, i int, w uint64) bool {
+	r := &p.Record
+	if w == wordBytes {
+		if !has(b, i+8, ":") {
+			return false
+		}
+		if r.Bytes, i = signed(b, i+9); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	if w == wordTokens {
+		if !has(b, i+8, `":`) {
+			return false
+		}
+		if r.Tokens, i = signed(b, i+10); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	if w == wordPath {
+		end := text(b, i+8)
+		if end == 0 {
+			return false
+		}
+		r.Path = p.strings.get(b[i+9 : end])
+		i = end + 1
+		w = load(b, i)
+	}
+	if w == wordOpen {
+		if !has(b, i+8, "true") {
+			return false
+		}
+		r.Open = true
+		i += 12
+	}
+	return i+1 == len(b) && b[i] == '}'
+}

@@ -1,0 +1,113 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// LineType says what one line of a segment is. Its first key decides.
+type LineType uint8
+
+// The lines of a segment (schemas/FORMAT.md section 1).
+const (
+	LineUnknown LineType = 0 // a first key that is none of ours, or no JSON object at all
+	LineRecord  LineType = 1 // "kind"
+	LineMeta    LineType = 2 // "meta"
+	LineLoss    LineType = 3 // "loss"
+	LineSwitch  LineType = 4 // "switch"
+	LineEnd     LineType = 5 // "end"
+	LineTaskD   LineType = 6 // "Kind": package schemas/marker reads it
+)
+
+// String returns the line's first key, "unknown" for LineUnknown.
+func (t LineType) String() string {
+	switch t {
+	case LineRecord:
+		return "kind"
+	case LineMeta:
+		return "meta"
+	case LineLoss:
+		return "loss"
+	case LineSwitch:
+		return "switch"
+	case LineEnd:
+		return "end"
+	case LineTaskD:
+		return "Kind"
+	}
+	return "unknown"
+}
+
+// ErrMissing is returned by Parse, wrapped, for a record without start or dur.
+var ErrMissing = errors.New("no start or no dur")
+
+// missing marks a start or dur that no key has set. A line can't say it: it is
+// 292 years before the epoch.
+const missing = math.MinInt64
+
+// Parser reads lines. The zero value is ready. It keeps a bounded table of the
+// strings it has seen (ops, groups, dtypes), so that reading a line of a known
+// group allocates nothing. It is not safe for concurrent use.
+//
+// Promise: for every line Parse accepts, rejects and yields what encoding/json
+// would with the plain structs of this package, but for two things: keys are
+// matched exactly (encoding/json folds case, and "Kind" is TaskD's), and a record
+// without start or dur or with an unknown side is rejected. The quick paths only
+// ever say "yes" or "not sure"; encoding/json alone says "no".
+type Parser struct {
+	Record Record // after LineRecord
+	Meta   Meta   // after LineMeta
+	Loss   Loss   // after LineLoss
+	Switch Switch // after LineSwitch
+	End    End    // after LineEnd
+
+	strings intern
+	scratch []byte // unescaped string values, reused
+}
+
+// Parse reads one complete line, with or without its '\n'. The result stands in
+// the field that the LineType names and is valid until the next Parse; its
+// strings and slices stay valid for good. A line of another program or version
+// (LineUnknown, LineTaskD) is no error. An error means that the line is not JSON
+// or does not have the types of FORMAT.md; the LineType is then what its first
+// key says, as far as that could be read.
+func (p *Parser) Parse(line []byte) (LineType, error) {
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+	}
+	switch {
+	case has(line, 0, `{"kind":"`):
+		if p.canonical(line) || p.general(line) {
+			return LineRecord, p.check()
+		}
+	case has(line, 0, `{"Kind":`):
+		return LineTaskD, nil
+	case spacedKind(line):
+		if p.general(line) {
+			return LineRecord, p.check()
+		}
+	}
+	return p.strict(line)
+}
+
+// spacedKind reports whether the line begins with { "kind" with white space
+// anywhere.
+func spacedKind(line []byte) bool {
+	i := space(line, 0)
+	return has(line, i, "{") && has(line, space(line, i+1), `"kind"`)
+}
+
+// check holds the two rules that go beyond types.
+func (p *Parser) check() error {
+	if p.Record.Start == missing || p.Record.Dur == missing {
+		return fmt.Errorf("parse record: %w", ErrMissing)
+	}
+	return nil
+}
+
+// reset makes the record what a line without any key would say. Name stays
+// empty for known kinds.
+func (p *Parser) reset() {
+	p.Record = Record{Step: NoStep, Peer: NoPeer, Exposed: -1, Start: missing, Dur: missing}
+}

@@ -1,0 +1,399 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sample returns a record with a value that is not "absent" in every field.
+func sample() Record {
+	return Record{
+		Kind: Communication, Side: Device, Open: true, Step: 120, Start: 1753000000000000001, Dur: 5400000,
+		HostStart: 1753000000000000000, HostDur: 7, Exposed: 0, Ring: 3, Seq: 812, Thread: 4711,
+		Op: "allreduce", OpRaw: "HcclAllreduce", Group: "dp0", Peer: 0, Count: 4194304, Dtype: "bf16",
+		Bytes: 8388608, Tokens: 9, Path: "/ckpt/1.pt",
+	}
+}
+
+func TestAppendLine_Golden(t *testing.T) {
+	r := New(Communication)
+	r.Step, r.Start, r.Dur, r.Ring, r.Seq = 120, 1753000000000000001, 5400000, 1, 812
+	r.Op, r.Group, r.Count, r.Dtype = "allreduce", "dp0", 4194304, "bf16"
+	const want = `{"kind":"Communication","step":120,"start":1753000000000000001,"dur":5400000,"ring":1,"seq":812,"op":"allreduce","group":"dp0","count":4194304,"dtype":"bf16"}` + "\n"
+	if got := string(r.AppendLine(nil)); got != want {
+		t.Errorf("AppendLine\n got %s\nwant %s", got, want)
+	}
+	s := sample()
+	const full = `{"kind":"Communication","step":120,"start":1753000000000000001,"dur":5400000,"side":"device","host_start":1753000000000000000,"host_dur":7,"exposed":0,"ring":3,"seq":812,"thread":4711,"op":"allreduce","op_raw":"HcclAllreduce","group":"dp0","peer":0,"count":4194304,"dtype":"bf16","bytes":8388608,"tokens":9,"path":"/ckpt/1.pt","open":true}` + "\n"
+	if got := string(s.AppendLine(nil)); got != full {
+		t.Errorf("AppendLine\n got %s\nwant %s", got, full)
+	}
+}
+
+func TestParser_ControlLines(t *testing.T) {
+	var p Parser
+	meta := Meta{
+		Format: Format, Segment: "8d1f000000000001", Job: "j<1>", Rank: 3, Incarnation: 0x0f3a000000000001, WorldSize: 8,
+		LocalRank: 3, Node: "node-0", PID: 4000, StartedNs: 5, BootID: "b",
+		Groups: []Group{{Dim: "dp", Name: "dp0", Size: 2, Ranks: []int{0, 4}}}, Writer: "python/1",
+	}
+	loss := Loss{Ring: 3, Kind: "Communication", Reason: RingFull, Count: 12, First: 1, Last: 2}
+	sw := Switch{At: 7, Default: true}
+	end := End{At: 9, How: "killed", Emitted: map[string]uint64{"Step": 12}}
+	for _, c := range []struct {
+		line []byte
+		want LineType
+	}{
+		{meta.AppendLine(nil), LineMeta},
+		{loss.AppendLine(nil), LineLoss},
+		{sw.AppendLine(nil), LineSwitch},
+		{end.AppendLine(nil), LineEnd},
+		{[]byte(`{"meta":{"segment":"8d1f000000000001"},"next":{"3":812}}`), LineMeta},
+		{[]byte(`{"Kind":1,"Flag":16}`), LineTaskD},
+		{[]byte(` { "Kind" : 1 }`), LineTaskD},
+		{[]byte(`{"future":{}}`), LineUnknown},
+		{[]byte(`{}`), LineUnknown},
+	} {
+		got, err := p.Parse(c.line)
+		if err != nil || got != c.want {
+			t.Errorf("Parse(%s) = %v, %v; want %v", c.line, got, err, c.want)
+		}
+		if c.want == LineMeta && c.line[len(c.line)-1] == '\n' {
+			if d := cmp.Diff(meta, p.Meta); d != "" {
+				t.Error(d)
+			}
+		}
+	}
+	if d := cmp.Diff(loss, p.Loss); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(sw, p.Switch); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(end, p.End); d != "" {
+		t.Error(d)
+	}
+	for _, bad := range []string{"", "x", "[1]", "null", `{"meta":5}`, `{"loss":{"count":-1}}`, `{"kind":"Step"`, `{"kind":1,"start":1,"dur":1}`, `{"kind":"Step"}`, `{"end":{}`} {
+		if _, err := p.Parse([]byte(bad)); err == nil {
+			t.Errorf("Parse(%q) accepts", bad)
+		}
+	}
+}
+
+func TestParser_StringsStayValid(t *testing.T) {
+	var p Parser
+	line := []byte(`{"kind":"tiny","start":1,"dur":2,"op":"allreduce","group":"g\u00e9"}`)
+	if _, err := p.Parse(line); err != nil {
+		t.Fatal(err)
+	}
+	first := p.Record
+	for i := range line {
+		line[i] = 'x'
+	}
+	for i := range 5000 {
+		if _, err := p.Parse(fmt.Appendf(nil, `{"kind":"k%d","start":1,"dur":2,"op":"o%d","group":"\n%d"}`, i, i, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.Name != "tiny" || first.Op != "allreduce" || first.Group != "gé" {
+		t.Errorf("strings changed: %+v", first)
+	}
+}
+
+func TestParser_AllocatesNothing(t *testing.T) {
+	lines, _ := benchLines()
+	var p Parser
+	parse := func() {
+		for _, l := range lines {
+			if _, err := p.Parse(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	parse()
+	if n := testing.AllocsPerRun(10, parse); n != 0 {
+		t.Errorf("%v allocations for %d canonical lines, want 0", n, len(lines))
+	}
+	r := sample()
+	buf := r.AppendLine(nil)
+	if n := testing.AllocsPerRun(10, func() { buf = r.AppendLine(buf[:0]) }); n != 0 {
+		t.Errorf("AppendLine allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(10, func() { BaseOp("allreduce") }); n != 0 {
+		t.Errorf("BaseOp of a base word allocates %v times", n)
+	}
+}
+
+// TestParser_DiffersNever is the differential test: the scanner against
+// encoding/json over generated lines. LAGGARD_LINES sets the number, LAGGARD_SEED
+// the seed.
+func TestParser_DiffersNever(t *testing.T) {
+	n := 1_000_000
+	if testing.Short() {
+		n = 100_000
+	}
+	if s := os.Getenv("LAGGARD_LINES"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := rand.Uint64()
+	if s := os.Getenv("LAGGARD_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d lines, LAGGARD_SEED=%d", n, seed)
+	g := generator{rand.New(rand.NewPCG(seed, 1))}
+	var p Parser
+	var accepted, quick int
+	for range n {
+		line := g.line()
+		if msg := disagreement(&p, line); msg != "" {
+			t.Fatalf("LAGGARD_SEED=%d\n%s", seed, msg)
+		}
+		if p.canonical(bytes.TrimSuffix(line, []byte("\n"))) || p.general(bytes.TrimSuffix(line, []byte("\n"))) {
+			quick++
+		}
+		if json.Valid(line) {
+			accepted++
+		}
+	}
+	t.Logf("%d valid JSON, %d read by a quick path", accepted, quick)
+	if quick < n/4 || accepted == n {
+		t.Errorf("the generator is lopsided")
+	}
+}
+
+// disagreement says how Parse and the plain codec differ on a record line, "" when
+// they don't. Each quick path is also held alone.
+func disagreement(p *Parser, line []byte) string {
+	want, wantErr := plainParse(line)
+	for _, path := range []struct {
+		name string
+		run  func() bool
+	}{
+		{"canonical", func() bool { return has(line, 0, `{"kind":"`) && p.canonical(bytes.TrimSuffix(line, []byte("\n"))) }},
+		{"general", func() bool { return p.general(line) && p.check() == nil }},
+	} {
+		if path.run() && (wantErr != nil || p.Record != want) {
+			return fmt.Sprintf("%s on %q\n got %+v\nwant %+v, %v", path.name, line, p.Record, want, wantErr)
+		}
+	}
+	typ, err := p.Parse(line)
+	if typ != LineRecord {
+		if typ == LineUnknown && wantErr != nil || typ != LineUnknown && err == nil {
+			return ""
+		}
+		if json.Valid(line) && typ == LineUnknown { // first key is none of ours
+			return ""
+		}
+		if wantErr == nil {
+			return fmt.Sprintf("Parse(%q) = %v, %v; the plain codec reads %+v", line, typ, err, want)
+		}
+		return ""
+	}
+	if (err == nil) != (wantErr == nil) {
+		return fmt.Sprintf("Parse(%q): %v; the plain codec: %v", line, err, wantErr)
+	}
+	if err == nil && p.Record != want {
+		return fmt.Sprintf("Parse(%q)\n got %+v\nwant %+v", line, p.Record, want)
+	}
+	return ""
+}
+
+// TestAppendLine_AgreesWithPlain holds the writer to encoding/json and to the parser.
+func TestAppendLine_AgreesWithPlain(t *testing.T) {
+	g := generator{rand.New(rand.NewPCG(7, 7))}
+	var p Parser
+	for range 20000 {
+		r := g.record()
+		got := r.AppendLine(nil)
+		if bytes.Count(got, []byte("\n")) != 1 || !json.Valid(got) {
+			t.Fatalf("AppendLine gives %q", got)
+		}
+		a, err := plainParse(got)
+		if err != nil {
+			t.Fatalf("plain codec on %q: %v", got, err)
+		}
+		b, err := plainParse(plainLine(r))
+		if err != nil {
+			t.Fatalf("plain codec: %v", err)
+		}
+		if a != b {
+			t.Fatalf("AppendLine and encoding/json differ for %+v\n got %s\nwant %s", r, got, plainLine(r))
+		}
+		if typ, err := p.Parse(got); err != nil || typ != LineRecord || p.Record != a {
+			t.Fatalf("Parse(%q) = %v, %v, %+v; want %+v", got, typ, err, p.Record, a)
+		}
+	}
+}
+
+func FuzzParser(f *testing.F) {
+	r := sample()
+	f.Add(r.AppendLine(nil))
+	f.Add([]byte(`{"kind":"Step","dur":2,"start":1,"x":[{"a":1.5e3},"\ud83d\ude00"]}`))
+	f.Add([]byte(`{ "kind" : "S\u0074ep" , "start": 1, "dur": -0, "start": null }`))
+	f.Add([]byte(`{"meta":{"incarnation":"00000000000000ff"}}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var p Parser
+		if msg := disagreement(&p, line); msg != "" {
+			t.Fatal(msg)
+		}
+	})
+}
+
+// generator makes record lines, from tidy to broken.
+type generator struct{ *rand.Rand }
+
+var (
+	genStrings = []string{
+		"", "allreduce", "dp0", "bf16", "10.20.0.1%eth0_60000_0_1753000000000000", "é", "日本語", "a\"b", `a\b`, "tab\tnl\n",
+		"\x00", "\x7f", "\u2028", "<&>", "\xff\xfe", "a\xc3", "12345678", "123456789012345", "😀", "Step", "communication",
+		strings.Repeat("x", 200),
+	}
+	genInts = []int64{0, 1, -1, 7, 42, 1753000000000000001, math.MaxInt64, math.MinInt64, math.MaxInt32, math.MaxUint32, 1 << 32, 99999999, 100000000, 1 << 53}
+	genRaw  = []string{
+		"null", "true", "false", "1.0", "1e3", "-0", "00", "01", "+1", "NaN", "Infinity", ".5", "1.", "18446744073709551615",
+		"18446744073709551616", "9223372036854775808", "-9223372036854775809", "9999999999999999999", "99999999999999999999",
+		"4294967296", `"5"`, "[]", "{}", `[1,{"a":[]}]`, `{"kind":"x"}`, `"\u0041"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\uZZZZ"`, `"\x"`, "\"\x01\"", `"` + "\xff" + `"`, "1 2", "",
+		"-", "--1", "0x1", "tru", `"unterminated`, strings.Repeat("[", 20) + strings.Repeat("]", 20), `{"a":1,}`, `[1,]`, `{"a" : [ 1 , 2 ] }`, "-1.5E-7", "1E", "2e+",
+	}
+	genKeys = []string{"Step", "KIND", "start\u017f", "oP", "x", "", "next", "host_", "open\\u0031", "st\\u0065p", "\u212aind", "dur "}
+)
+
+func (g generator) text() string {
+	if g.IntN(4) > 0 {
+		return genStrings[g.IntN(len(genStrings))]
+	}
+	b := make([]byte, g.IntN(40))
+	for i := range b {
+		b[i] = byte(' ' + g.IntN(95))
+	}
+	return string(b)
+}
+
+func (g generator) int() int64 {
+	switch g.IntN(4) {
+	case 0:
+		return genInts[g.IntN(len(genInts))]
+	case 1:
+		return g.Int64N(1 << g.IntN(63))
+	case 2:
+		return int64(g.IntN(100))
+	}
+	return 1753000000000000000 + g.Int64N(1e12)
+}
+
+// record returns a record with any field set or not.
+func (g generator) record() Record {
+	r := New(Kind(g.IntN(KindCount)))
+	if r.Kind == Other {
+		if r.Name = g.text(); KindOf(r.Name) != Other {
+			r.Name = "backward"
+		}
+	}
+	r.Start, r.Dur = g.int(), g.int()
+	if r.Start == math.MinInt64 || r.Dur == math.MinInt64 {
+		r.Start, r.Dur = 1, 1
+	}
+	for _, set := range []func(){
+		func() { r.Step = g.int() }, func() { r.Side = Device }, func() { r.HostStart = g.int() },
+		func() { r.HostDur = g.int() }, func() { r.Exposed = g.int() },
+		func() { r.Ring, r.Seq = uint32(g.int()), uint64(g.int()) }, func() { r.Thread = uint64(g.int()) },
+		func() { r.Op = g.text() }, func() { r.OpRaw = g.text() }, func() { r.Group = g.text() },
+		func() { r.Peer = int32(g.int()) }, func() { r.Count = g.int() }, func() { r.Dtype = g.text() },
+		func() { r.Bytes = g.int() }, func() { r.Tokens = g.int() }, func() { r.Path = g.text() },
+		func() { r.Open = true },
+	} {
+		if g.IntN(2) == 0 {
+			set()
+		}
+	}
+	return r
+}
+
+// line returns a record line: tidy, or with its keys shuffled, doubled, spaced,
+// changed, or with bytes flipped or cut.
+func (g generator) line() []byte {
+	r := g.record()
+	tidy := r.AppendLine(nil)
+	switch g.IntN(5) {
+	case 0:
+		return tidy
+	case 1: // a byte changed, put in or taken out
+		for range 1 + g.IntN(2) {
+			i := g.IntN(len(tidy))
+			switch g.IntN(3) {
+			case 0:
+				tidy[i] ^= 1 << g.IntN(8)
+			case 1:
+				tidy = append(tidy[:i], append([]byte{`{}[],:"\ 0-.eE`[g.IntN(14)]}, tidy[i:]...)...)
+			default:
+				tidy = append(tidy[:i], tidy[i+1:]...)
+			}
+		}
+		return tidy
+	case 2: // cut
+		return tidy[:g.IntN(len(tidy))]
+	}
+	return g.wild(tidy)
+}
+
+// wild takes a tidy line apart and puts it together in another way.
+func (g generator) wild(tidy []byte) []byte {
+	var parts []string
+	d := json.NewDecoder(bytes.NewReader(tidy))
+	if _, err := d.Token(); err != nil {
+		panic(err)
+	}
+	for d.More() {
+		k, _ := d.Token()
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			panic(err)
+		}
+		if g.IntN(12) == 0 {
+			v = json.RawMessage(genRaw[g.IntN(len(genRaw))])
+		}
+		parts = append(parts, g.pair(k.(string), string(v)))
+	}
+	rest := parts[1:]
+	if g.IntN(3) == 0 { // doubled keys, or keys that are not ours: never both, see withoutFolded
+		if g.IntN(2) == 0 {
+			rest = append(rest, g.pair(plainKeys[g.IntN(len(plainKeys))], genRaw[g.IntN(len(genRaw))]))
+			rest = append(rest, g.pair(plainKeys[g.IntN(len(plainKeys))], strconv.FormatInt(g.int(), 10)))
+		} else {
+			rest = append(rest, g.pair(genKeys[g.IntN(len(genKeys))], genRaw[g.IntN(len(genRaw))]))
+		}
+	}
+	if g.IntN(2) == 0 {
+		g.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	}
+	if g.IntN(20) == 0 {
+		g.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+	}
+	return []byte(g.space() + "{" + g.space() + strings.Join(append(parts[:1:1], rest...), ",") + g.space() + "}" + g.space())
+}
+
+func (g generator) pair(k, v string) string {
+	return g.space() + `"` + k + `"` + g.space() + ":" + g.space() + v + g.space()
+}
+
+func (g generator) space() string {
+	if g.IntN(8) > 0 {
+		return ""
+	}
+	return []string{" ", "\t", "\r", "\n", "  "}[g.IntN(5)]
+}

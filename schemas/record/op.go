@@ -1,0 +1,119 @@
+package record
+
+import "strings"
+
+// baseOps are the base words, in the order in which they are looked for in a
+// longer one: a word stands before those it contains.
+var baseOps = [...]string{
+	"reducescatter", "allreduce", "allgather", "alltoall", "sendrecv", "broadcast",
+	"barrier", "scatter", "gather", "reduce", "send", "recv",
+}
+
+// vendors are prefixes of collective libraries.
+var vendors = [...]string{"hccl", "nccl", "rccl", "lccl", "cncl", "mccl", "xccl", "ccl", "gloo", "mpi", "ucc", "c10d"}
+
+// trims are endings that say how, not what.
+var trims = [...]string{
+	"vc", "v", "base", "intotensor", "tensor", "single", "coalesced", "objectlist", "object",
+	"async", "start", "out", "multigpu", "uneven", "inplace",
+}
+
+// BaseOp returns the base word of a collective or point-to-point operation as a
+// library spells it: "HcclAllreduce", "ncclAllReduce", "all_reduce" give
+// "allreduce", "_all_gather_base" gives "allgather", "batch_isend_irecv" gives
+// "sendrecv". What is none of the base words of FORMAT.md stays as it is, in lower
+// case. It allocates nothing for a base word.
+func BaseOp(raw string) string {
+	if w := baseOf(raw); w != "" {
+		return w
+	}
+	word := squeeze(raw)
+	kernel := false
+	for _, v := range vendors {
+		if rest, ok := strings.CutPrefix(word, v); ok && rest != "" {
+			word, kernel = rest, true
+			break
+		}
+	}
+	for w := word; ; {
+		if b := baseOf(w); b != "" {
+			return b
+		}
+		if b := spelled(w); b != "" {
+			return b
+		}
+		short := trim(w)
+		if short == w {
+			break
+		}
+		w = short
+	}
+	if kernel { // a kernel's name goes on: ncclDevKernel_AllReduce_Sum_f32_RING_LL
+		for _, w := range baseOps {
+			if strings.Contains(word, w) {
+				return w
+			}
+		}
+	}
+	return strings.ToLower(raw)
+}
+
+// baseOf returns the base word equal to w, "" when there is none.
+func baseOf(w string) string {
+	for _, b := range baseOps {
+		if w == b {
+			return b
+		}
+	}
+	return ""
+}
+
+// spelled knows the words that no rule gives.
+func spelled(w string) string {
+	switch w {
+	case "isend", "sendobject":
+		return "send"
+	case "irecv", "recvobject", "recvanysource", "receive":
+		return "recv"
+	case "batchisendirecv", "batchsendrecv", "isendirecv":
+		return "sendrecv"
+	case "monitoredbarrier", "allbarrier":
+		return "barrier"
+	case "bcast", "broadcastobjects":
+		return "broadcast"
+	case "alltoallvc", "alltoallw":
+		return "alltoall"
+	case "ireduce":
+		return "reduce"
+	case "iallreduce", "allreducesparse":
+		return "allreduce"
+	case "iallgather":
+		return "allgather"
+	case "ibarrier":
+		return "barrier"
+	}
+	return ""
+}
+
+func trim(w string) string {
+	for _, t := range trims {
+		if s, ok := strings.CutSuffix(w, t); ok && s != "" {
+			return s
+		}
+	}
+	return w
+}
+
+// squeeze keeps the letters and digits of s, in lower case.
+func squeeze(s string) string {
+	b := make([]byte, 0, 64)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 'A' && c <= 'Z':
+			b = append(b, c|0x20)
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
