@@ -1,0 +1,107 @@
+// Package chdb runs the current ClickHouse engine (libchdb, 26.7) beside a test:
+// a process of its own that speaks ClickHouse's HTTP interface on loopback.
+//
+// Invariant: every query is answered by the real engine, in a data directory
+// that ends with the test. Caveat: the library is npm's prebuilt one, for Linux
+// on amd64 and arm64; `make parts` installs it.
+package chdb
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Version of the library's package.
+const Version = "26.7.3-stable.1"
+
+// Engine is a running engine.
+type Engine struct {
+	Address string // host:port of its HTTP interface
+}
+
+// Start builds and starts the engine's process; it ends with the test. It fails
+// the test when the library is missing, and says how to get it.
+func Start(t testing.TB) *Engine {
+	t.Helper()
+	library, root := find(t)
+	binary := filepath.Join(t.TempDir(), "chdbd")
+	build := exec.Command("go", "build", "-o", binary, "./schemas/clickhouse/chdb/chdbd")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build chdbd: %v\n%s", err, out)
+	}
+	command := exec.Command(binary, "-lib", library, "-dir", t.TempDir())
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		t.Fatalf("start chdbd: %v", err)
+	}
+	t.Cleanup(func() {
+		command.Process.Kill()
+		command.Wait()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("start chdbd with %s: %v", library, err)
+	}
+	return &Engine{Address: strings.TrimSpace(line)}
+}
+
+// find returns the library's path and the module's root.
+func find(t testing.TB) (library, root string) {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatalf("go env GOMOD: %v", err)
+	}
+	root = filepath.Dir(strings.TrimSpace(string(out)))
+	matches, _ := filepath.Glob(filepath.Join(root, ".cache", "chdb", "node_modules", "@chdb", "lib-linux-*", "libchdb.so"))
+	if len(matches) == 0 {
+		t.Fatalf("libchdb.so %s is not installed under %s/.cache/chdb: run make parts", Version, root)
+	}
+	return matches[0], root
+}
+
+// Query runs a statement and returns the reply in the format the statement names,
+// else TabSeparated.
+func (e *Engine) Query(statement string) (string, error) {
+	reply, err := http.Post("http://"+e.Address+"/", "text/plain", strings.NewReader(statement))
+	if err != nil {
+		return "", fmt.Errorf("query chdb: %w", err)
+	}
+	return e.read(reply)
+}
+
+// Insert runs an INSERT … FORMAT statement with its data.
+func (e *Engine) Insert(statement string, data io.Reader) error {
+	reply, err := http.Post("http://"+e.Address+"/?query="+url.QueryEscape(statement), "application/octet-stream", data)
+	if err != nil {
+		return fmt.Errorf("insert into chdb: %w", err)
+	}
+	_, err = e.read(reply)
+	return err
+}
+
+func (e *Engine) read(reply *http.Response) (string, error) {
+	defer reply.Body.Close()
+	b, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return "", fmt.Errorf("read chdb's reply: %w", err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("chdb: %s", strings.TrimSpace(string(b)))
+	}
+	return string(b), nil
+}
