@@ -1,0 +1,42 @@
+# laggard: every target that a person needs. `make help` lists them.
+SHELL := /bin/bash
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test parts race short lint bench eval soak-kill clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build ./laggard (needs Go only)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o laggard .
+
+run: build ## the whole pipeline here: real workers, one slowed, verdict and report
+	./laggard demo
+
+parts: ## install the real components that the tests talk to
+	@.ci/parts
+
+test: parts ## everything, against the real components, with -race
+	$(GO) vet ./...
+	$(GO) test -race -timeout 20m ./...
+
+short: ## the tests without -race
+	$(GO) test -timeout 20m ./...
+
+race: test ## the same as test
+
+lint: ## gofmt and vet
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+
+bench: ## the benchmarks, each against its reference in one run
+	$(GO) test -run '^$$' -bench . -benchmem ./schemas/... ./collector/... ./writer/... ./ageing/... ./analyzer/...
+
+eval: ## the detection suite: 22 scenarios, target and reached, beside other rules
+	$(GO) run ./benchmarks/eval
+
+clean: ## remove what the build made
+	rm -rf laggard dist bin demo-out
