@@ -1,0 +1,259 @@
+// Package chtest starts the ClickHouse server that Debian ships (18.16) for
+// tests: a real process that can be killed, starved and cut off.
+//
+// Invariant: a server lives in a directory of its own with ports of its own and
+// is gone when its test is over. A missing binary fails the test and names the
+// package to install; nothing is skipped.
+package chtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// Server is a running server.
+type Server struct {
+	t    testing.TB
+	dir  string
+	bin  string
+	port int
+	http int
+	peer int
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has been waited for
+	o    Options
+}
+
+// Options change the server's configuration.
+type Options struct {
+	// Password of the user default; "" is none.
+	Password string
+	// Profile holds extra settings of the default profile as XML, e.g.
+	// "<max_memory_usage>1000000</max_memory_usage>".
+	Profile string
+}
+
+// Start starts a server and waits until it answers.
+func Start(t testing.TB) *Server { return StartWith(t, Options{}) }
+
+// StartWith starts a server with options and waits until it answers.
+func StartWith(t testing.TB, o Options) *Server {
+	t.Helper()
+	bin, err := exec.LookPath("clickhouse-server")
+	if err != nil {
+		t.Fatalf("find clickhouse-server: %v; install Debian's packages clickhouse-server and clickhouse-client", err)
+	}
+	s := &Server{t: t, bin: bin, dir: t.TempDir(), o: o}
+	s.port, s.http, s.peer = freePort(t), freePort(t), freePort(t)
+	s.configure()
+	s.Up()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Addr is host:port of the native protocol.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Store is the store URL of the database.
+func (s *Server) Store(database string) string { return "clickhouse://" + s.Addr() + "/" + database }
+
+// Dir is the server's directory (data, logs, configuration).
+func (s *Server) Dir() string { return s.dir }
+
+// PID is the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Up starts the server, after Kill on the same data, and waits until it answers.
+func (s *Server) Up() {
+	s.t.Helper()
+	s.Launch()
+	s.Await()
+}
+
+// Launch starts the process without waiting for it to answer.
+func (s *Server) Launch() {
+	s.t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(s.bin, "--config-file="+filepath.Join(s.dir, "config.xml"))
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatalf("start clickhouse-server: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	s.cmd, s.done = cmd, done
+}
+
+// Await waits until the server answers on its port.
+func (s *Server) Await() {
+	s.t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-s.done:
+			s.t.Fatalf("clickhouse-server left at start:\n%s", s.Log())
+		case <-deadline.C:
+			s.t.Fatalf("clickhouse-server does not answer on %s: %v\n%s", s.Addr(), err, s.Log())
+		case <-tick.C:
+		}
+	}
+}
+
+// Kill kills the process (SIGKILL) and waits until it is gone.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	<-s.done
+	s.cmd = nil
+}
+
+// Signal sends a signal, such as SIGSTOP and SIGCONT.
+func (s *Server) Signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Log is the end of what the server said.
+func (s *Server) Log() string {
+	var b bytes.Buffer
+	for _, name := range []string{"stderr", "error.log"} {
+		text, _ := os.ReadFile(filepath.Join(s.dir, name))
+		if len(text) > 4000 {
+			text = text[len(text)-4000:]
+		}
+		fmt.Fprintf(&b, "%s:\n%s\n", name, text)
+	}
+	return b.String()
+}
+
+// Conn opens a connection to a database ("" is default). It is closed with the test.
+func (s *Server) Conn(database string) clickhouse.Conn {
+	s.t.Helper()
+	conn, err := clickhouse.Open(&clickhouse.Options{
+		Addr: []string{s.Addr()}, Auth: clickhouse.Auth{Database: database, Username: "default", Password: s.o.Password},
+		DialTimeout: 5 * time.Second, ReadTimeout: time.Minute,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// Exec runs statements on the database default.
+func (s *Server) Exec(statements ...string) {
+	s.t.Helper()
+	conn := s.Conn("")
+	for _, q := range statements {
+		if err := conn.Exec(context.Background(), q); err != nil {
+			s.t.Fatalf("%s: %v", q, err)
+		}
+	}
+}
+
+// Database makes a new database and returns its name.
+func (s *Server) Database() string {
+	s.t.Helper()
+	name := fmt.Sprintf("db_%d", time.Now().UnixNano())
+	s.Exec("CREATE DATABASE " + name)
+	return name
+}
+
+// Count runs a query that answers with one UInt64.
+func (s *Server) Count(query string) uint64 {
+	s.t.Helper()
+	var n uint64
+	if err := s.Conn("").QueryRow(context.Background(), query).Scan(&n); err != nil {
+		s.t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func (s *Server) configure() {
+	s.t.Helper()
+	config := fmt.Sprintf(`<yandex>
+<logger><level>warning</level><log>%[1]s/server.log</log><errorlog>%[1]s/error.log</errorlog></logger>
+<http_port>%[2]d</http_port><tcp_port>%[3]d</tcp_port><interserver_http_port>%[4]d</interserver_http_port>
+<listen_host>127.0.0.1</listen_host>
+<max_concurrent_queries>100</max_concurrent_queries>
+<mark_cache_size>67108864</mark_cache_size><uncompressed_cache_size>8388608</uncompressed_cache_size>
+<path>%[1]s/data/</path><tmp_path>%[1]s/tmp/</tmp_path><user_files_path>%[1]s/files/</user_files_path>
+<users_config>%[1]s/users.xml</users_config>
+<default_profile>default</default_profile><default_database>default</default_database>
+<timezone>UTC</timezone>
+</yandex>`, s.dir, s.http, s.port, s.peer)
+	users := fmt.Sprintf(`<yandex>
+<profiles><default><max_memory_usage>4000000000</max_memory_usage>%s</default></profiles>
+<users><default><password>%s</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>
+<quotas><default></default></quotas>
+</yandex>`, s.o.Profile, s.o.Password)
+	for name, text := range map[string]string{"config.xml": config, "users.xml": users} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// SetPassword changes the password of the user default; the server reads its
+// configuration again by itself within a few seconds.
+func (s *Server) SetPassword(password string) {
+	s.o.Password = password
+	s.configure()
+}
+
+// Client runs clickhouse-client with a query and what it reads on stdin.
+func (s *Server) Client(stdin []byte, query string) (string, error) {
+	bin, err := exec.LookPath("clickhouse-client")
+	if err != nil {
+		s.t.Fatalf("find clickhouse-client: %v; install Debian's package clickhouse-client", err)
+	}
+	cmd := exec.Command(bin, "--host", "127.0.0.1", "--port", fmt.Sprint(s.port), "--query", query)
+	if s.o.Password != "" {
+		cmd.Args = append(cmd.Args, "--password", s.o.Password)
+	}
+	cmd.Stdin = bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// freePort asks the kernel for a port that nobody listens on.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,289 @@
+// Package clickhouse is the sink that stores batches in ClickHouse over the
+// native protocol, on any server from 18.16 to the newest.
+//
+// Invariant: one Insert is one INSERT of one native block of one partition with
+// the columns named, so the server makes one part of it or none. Its query_id
+// tells job, table and ranks, so that anybody can see in system.processes whether
+// an insert of his rows is still under way; Stored waits for that before it looks.
+//
+// Caveat: the address must lead to one server, not to a balancer before several:
+// "is it there?" must be asked where it was put. A setting is sent only where
+// system.settings has it, because an old server refuses those that it does not know.
+package clickhouse
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/writer/ship"
+)
+
+// Defaults of Options.
+const (
+	// DefaultTimeout bounds one call: a server that accepted and then says
+	// nothing is given up after it, and what it did is looked up.
+	DefaultTimeout = time.Minute
+	dialTimeout    = 10 * time.Second
+)
+
+// Options configure a Sink. Zero values mean the defaults.
+type Options struct {
+	Timeout time.Duration  // of one call, DefaultTimeout
+	TTL     map[string]int // days to keep, by table; see schemas/clickhouse
+	Cluster string         // create the tables on this cluster
+	// NoCreate leaves the tables as they are: the user lacks the rights, or they
+	// are made by `laggard schema apply`.
+	NoCreate bool
+	Logger   *slog.Logger // nil is silent
+}
+
+// Sink is a ClickHouse database. Its methods are called by one goroutine.
+type Sink struct {
+	address ddl.Address
+	o       Options
+	nonce   string
+
+	mu   sync.Mutex
+	conn clickhouse.Conn // guarded by mu; nil until the first call and after a refused one
+
+	// What the server told, nil until asked.
+	server *server
+	// scratch turns rows into columns.
+	scratch ship.Scratch
+}
+
+// server is what is known of the other side.
+type server struct {
+	version  ddl.Version
+	settings map[string]bool
+	// local are the tables that have a _local one behind them.
+	local map[string]bool
+}
+
+// Open reads the store URL and the files that it names. It connects to nothing:
+// the first call does, and every one after a failure does again, so a server that
+// is down now is no reason not to start.
+func Open(_ context.Context, store string, o Options) (*Sink, error) {
+	address, err := ddl.ParseAddress(store)
+	if err != nil {
+		return nil, err
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if _, err := address.Password(); err != nil {
+		return nil, err
+	}
+	if _, err := address.TLS(); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", address, err)
+	}
+	// The nonce makes a deduplication token this process's own: a later ingest of
+	// rows that somebody deleted must not be swallowed by the server's memory.
+	nonce := strconv.FormatInt(time.Now().UnixNano(), 36) + strconv.Itoa(os.Getpid())
+	return &Sink{address: address, o: o, nonce: nonce}, nil
+}
+
+// Name is the store without secrets.
+func (s *Sink) Name() string { return s.address.String() }
+
+// connect returns the connection pool. Password and certificates are read anew
+// whenever one is made.
+func (s *Sink) connect() (clickhouse.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		return s.conn, nil
+	}
+	password, err := s.address.Password()
+	if err != nil {
+		return nil, refused(err, "")
+	}
+	config, err := s.address.TLS()
+	if err != nil {
+		return nil, refused(err, "")
+	}
+	conn, err := clickhouse.Open(options(s.address, password, config, s.o.Timeout))
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", s.address, err)
+	}
+	s.conn = conn
+	return conn, nil
+}
+
+func options(a ddl.Address, password string, config *tls.Config, timeout time.Duration) *clickhouse.Options {
+	return &clickhouse.Options{
+		Addr:        []string{a.Host},
+		Auth:        clickhouse.Auth{Database: a.Database, Username: a.User, Password: password},
+		TLS:         config,
+		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+		DialTimeout: min(dialTimeout, timeout),
+		ReadTimeout: timeout,
+		// One for an insert, one to look while a dead one is still being noticed.
+		MaxOpenConns: 2, MaxIdleConns: 1,
+		BlockBufferSize: 2,
+	}
+}
+
+// drop closes the connections: what comes next starts anew, with the password
+// and the certificates as they are then.
+func (s *Sink) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		_ = s.conn.Close() // nothing is under way on it that anybody waits for
+		s.conn = nil
+	}
+	s.server = nil
+}
+
+// Close implements ship.Sink.
+func (s *Sink) Close() error {
+	s.drop()
+	return nil
+}
+
+// Ping implements ship.Pinger.
+func (s *Sink) Ping(ctx context.Context) error {
+	return s.call(ctx, "reach store", func(ctx context.Context, conn clickhouse.Conn) error {
+		return conn.Ping(ctx)
+	})
+}
+
+// call runs f with a connection and a time limit, and says what its error means.
+func (s *Sink) call(ctx context.Context, what string, f func(context.Context, clickhouse.Conn) error) error {
+	conn, err := s.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	if err := f(ctx, conn); err != nil {
+		e := s.classify(what, err)
+		if e.Class == ship.Refused {
+			s.drop()
+		}
+		return e
+	}
+	return nil
+}
+
+// known asks the server once for its version, its settings and its tables.
+func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error) {
+	if s.server != nil {
+		return s.server, nil
+	}
+	var text string
+	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
+		return nil, err
+	}
+	version, err := ddl.ParseVersion(text)
+	if err != nil {
+		return nil, err
+	}
+	k := &server{version: version, settings: map[string]bool{}, local: map[string]bool{}}
+	if err := names(ctx, conn, "SELECT name FROM system.settings", k.settings); err != nil {
+		return nil, err
+	}
+	have := map[string]bool{}
+	q := "SELECT name FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
+	if err := names(ctx, conn, q, have); err != nil {
+		return nil, err
+	}
+	for _, table := range ddl.Tables {
+		k.local[table] = have[table+ddl.LocalSuffix]
+	}
+	s.server = k
+	return k, nil
+}
+
+func names(ctx context.Context, conn clickhouse.Conn, query string, into map[string]bool) error {
+	rows, err := conn.Query(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		into[name] = true
+	}
+	return rows.Err()
+}
+
+// table is the quoted name of the table that holds the rows here: on a cluster
+// the local one.
+func (s *Sink) table(k *server, table string) string {
+	if k.local[table] {
+		table += ddl.LocalSuffix
+	}
+	return ddl.Quote(s.address.Database) + "." + ddl.Quote(table)
+}
+
+// Version asks the server for its version.
+func (s *Sink) Version(ctx context.Context) (ddl.Version, error) {
+	var v ddl.Version
+	err := s.call(ctx, "ask version", func(ctx context.Context, conn clickhouse.Conn) error {
+		k, err := s.known(ctx, conn)
+		if err == nil {
+			v = k.version
+		}
+		return err
+	})
+	return v, err
+}
+
+// Create implements ship.Sink: it makes the tables that are missing, and the
+// columns that a newer laggard has added.
+func (s *Sink) Create(ctx context.Context) error {
+	return s.call(ctx, "create tables", func(ctx context.Context, conn clickhouse.Conn) error {
+		s.server = nil
+		k, err := s.known(ctx, conn)
+		if err != nil || s.o.NoCreate {
+			return err
+		}
+		if k.local[ddl.Tables[0]] { // made for a cluster by `laggard schema apply`
+			return nil
+		}
+		o := ddl.Options{Database: s.address.Database, Cluster: s.o.Cluster, TTL: s.o.TTL}
+		for _, q := range ddl.Statements(k.version, o) {
+			if err := conn.Exec(ctx, q); err != nil {
+				return err
+			}
+		}
+		for _, table := range ddl.Tables {
+			if err := s.addColumns(ctx, conn, k, o, table); err != nil {
+				return err
+			}
+		}
+		s.server = nil // the tables are others now
+		return nil
+	})
+}
+
+func (s *Sink) addColumns(ctx context.Context, conn clickhouse.Conn, k *server, o ddl.Options, table string) error {
+	have := map[string]bool{}
+	q := "SELECT name FROM system.columns WHERE database = " + ddl.Literal(s.address.Database) + " AND table = " + ddl.Literal(table)
+	if err := names(ctx, conn, q, have); err != nil {
+		return err
+	}
+	for _, q := range ddl.Missing(k.version, o, table, have) {
+		if err := conn.Exec(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,336 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+)
+
+// Stored implements ship.Sink. It waits until no insert that may hold rows of b
+// is under way on the server, whoever began it, and then looks.
+func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
+	if err := s.settle(ctx, b); err != nil {
+		return nil, err
+	}
+	stored := make([]bool, b.Len())
+	for _, l := range lookups(b) {
+		err := s.call(ctx, "look up "+b.Table, func(ctx context.Context, conn clickhouse.Conn) error {
+			k, err := s.known(ctx, conn)
+			if err != nil {
+				return err
+			}
+			return l.run(ctx, conn, s.table(k, b.Table), stored)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return stored, nil
+}
+
+// settle waits until the inserts that b conflicts with have left
+// system.processes. A server gives up a client that is gone after its own
+// receive timeout, 5 minutes by default.
+func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
+	wait := 20 * time.Millisecond
+	for {
+		running := ""
+		err := s.call(ctx, "look for running inserts", func(ctx context.Context, conn clickhouse.Conn) error {
+			all := map[string]bool{}
+			q := "SELECT query_id FROM system.processes WHERE query_id LIKE " + ddl.Literal(ship.QueryPrefix+"%")
+			if err := names(ctx, conn, q, all); err != nil {
+				return err
+			}
+			for id := range all {
+				if b.Conflicts(id) {
+					running = id
+				}
+			}
+			return nil
+		})
+		if err != nil || running == "" {
+			return err
+		}
+		s.o.Logger.Debug("wait for an insert to end", "query_id", running)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("wait for insert %s to end: %w", running, ctx.Err())
+		case <-timer.C:
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// lookup is one query and what to do with its rows.
+type lookup struct {
+	columns string
+	where   string
+	suffix  string
+	scan    func(rows driver.Rows, stored []bool) error
+}
+
+func (l lookup) run(ctx context.Context, conn clickhouse.Conn, table string, stored []bool) error {
+	rows, err := conn.Query(ctx, "SELECT "+l.columns+" FROM "+table+" WHERE "+l.where+l.suffix)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := l.scan(rows, stored); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// maxTerms bounds the conditions of one query, which servers limit to 256 KiB.
+const maxTerms = 400
+
+// term is a condition on the rows of one process (or segment) in a batch.
+type term struct {
+	prefix string // without the range
+	column string // ranged column, "" for none
+	lo, hi uint64
+}
+
+func (t term) String() string {
+	if t.column == "" {
+		return "(" + t.prefix + ")"
+	}
+	return fmt.Sprintf("(%s AND %s BETWEEN %d AND %d)", t.prefix, ddl.Quote(t.column), t.lo, t.hi)
+}
+
+// terms collects one term per prefix, with the range of its values.
+type terms struct {
+	column string
+	index  map[string]int
+	list   []term
+}
+
+func newTerms(column string) *terms { return &terms{column: column, index: map[string]int{}} }
+
+func (t *terms) add(prefix string, v uint64) {
+	i, ok := t.index[prefix]
+	if !ok {
+		i = len(t.list)
+		t.index[prefix] = i
+		t.list = append(t.list, term{prefix, t.column, v, v})
+	}
+	t.list[i].lo, t.list[i].hi = min(t.list[i].lo, v), max(t.list[i].hi, v)
+}
+
+// where returns the conditions, in pieces of at most maxTerms.
+func (t *terms) where(common string) []string {
+	var all []string
+	for list := t.list; len(list) > 0; {
+		n := min(len(list), maxTerms)
+		var parts []string
+		for _, one := range list[:n] {
+			parts = append(parts, one.String())
+		}
+		all = append(all, common+" AND ("+strings.Join(parts, " OR ")+")")
+		list = list[n:]
+	}
+	return all
+}
+
+// common is the condition that every row of b meets: its job, and its partition
+// with a day on either side (a row whose first records were aged away since
+// begins later than it did).
+func common(b *ship.Batch) string {
+	c := "`job` = " + ddl.Literal(b.Job)
+	if start := ddl.StartColumn(b.Table); start != "" {
+		lo, hi := (b.Day-1)*ddl.DayNs, (b.Day+2)*ddl.DayNs
+		if b.Day > 106_000 || b.Day < -106_000 { // near the ends of int64
+			return c
+		}
+		c += fmt.Sprintf(" AND %s >= %d AND %s < %d", ddl.Quote(start), lo, ddl.Quote(start), hi)
+	}
+	return c
+}
+
+// process is the prefix of a term for one process of one rank.
+func process(rank uint32, incarnation uint64) string {
+	return fmt.Sprintf("`rank` = %d AND `incarnation` = %d", rank, incarnation)
+}
+
+func lookups(b *ship.Batch) []lookup {
+	switch b.Table {
+	case row.RanksTable:
+		return rankLookups(b)
+	case row.StepsTable:
+		return stepLookups(b)
+	case row.CommunicationsTable:
+		return communicationLookups(b)
+	case row.RecordsTable:
+		return recordLookups(b)
+	case row.VerdictsTable:
+		return verdictLookups(b)
+	case row.LedgerTable:
+		return ledgerLookups(b)
+	}
+	return nil
+}
+
+// index maps identities to their places in a batch.
+func index[K comparable, T any](rows []T, key func(*T) K) map[K][]int {
+	m := make(map[K][]int, len(rows))
+	for i := range rows {
+		k := key(&rows[i])
+		m[k] = append(m[k], i)
+	}
+	return m
+}
+
+func mark(stored []bool, places []int) {
+	for _, i := range places {
+		stored[i] = true
+	}
+}
+
+func each(where []string, l lookup) []lookup {
+	var all []lookup
+	for _, w := range where {
+		l.where = w
+		all = append(all, l)
+	}
+	return all
+}
+
+func rankLookups(b *ship.Batch) []lookup {
+	t := newTerms("")
+	for i := range b.Ranks {
+		t.add(process(b.Ranks[i].Rank, b.Ranks[i].Incarnation), 0)
+	}
+	places := index(b.Ranks, ship.KeyOfRank)
+	return each(t.where(common(b)), lookup{
+		columns: "`rank`, `incarnation`, max(`version`)", suffix: " GROUP BY `rank`, `incarnation`",
+		scan: func(rows driver.Rows, stored []bool) error {
+			k := ship.RankKey{Job: b.Job}
+			var version uint32
+			if err := rows.Scan(&k.Rank, &k.Incarnation, &version); err != nil {
+				return err
+			}
+			for _, i := range places[k] {
+				stored[i] = b.Ranks[i].Version <= version
+			}
+			return nil
+		},
+	})
+}
+
+func stepLookups(b *ship.Batch) []lookup {
+	t := newTerms("step")
+	for i := range b.Steps {
+		t.add(process(b.Steps[i].Rank, b.Steps[i].Incarnation), b.Steps[i].Step)
+	}
+	places := index(b.Steps, ship.KeyOfStep)
+	return each(t.where(common(b)), lookup{
+		columns: "`rank`, `incarnation`, `step`, `repeat`",
+		scan: func(rows driver.Rows, stored []bool) error {
+			k := ship.StepKey{Job: b.Job}
+			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Step, &k.Repeat); err != nil {
+				return err
+			}
+			mark(stored, places[k])
+			return nil
+		},
+	})
+}
+
+func communicationLookups(b *ship.Batch) []lookup {
+	t := newTerms("step_from")
+	for i := range b.Communications {
+		c := &b.Communications[i]
+		t.add(process(c.Rank, c.Incarnation), c.StepFrom)
+	}
+	places := index(b.Communications, ship.KeyOfCommunication)
+	return each(t.where(common(b)), lookup{
+		columns: "`rank`, `incarnation`, `step_from`, `repeat`, `group`, `op`",
+		scan: func(rows driver.Rows, stored []bool) error {
+			k := ship.CommunicationKey{Job: b.Job}
+			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.StepFrom, &k.Repeat, &k.Group, &k.Op); err != nil {
+				return err
+			}
+			mark(stored, places[k])
+			return nil
+		},
+	})
+}
+
+func recordLookups(b *ship.Batch) []lookup {
+	t := newTerms("offset")
+	prefix, last := "", ship.RecordKey{}
+	for i := range b.Records {
+		r := &b.Records[i]
+		if prefix == "" || r.Segment != last.Segment {
+			prefix, last = fmt.Sprintf("`rank` = %d AND `segment` = %d", r.Rank, r.Segment), ship.KeyOfRecord(r)
+		}
+		t.add(prefix, r.Offset)
+	}
+	places := make(map[ship.RecordKey]int, len(b.Records))
+	for i := range b.Records {
+		places[ship.KeyOfRecord(&b.Records[i])] = i
+	}
+	return each(t.where(common(b)), lookup{
+		columns: "`segment`, `offset`",
+		scan: func(rows driver.Rows, stored []bool) error {
+			var k ship.RecordKey
+			if err := rows.Scan(&k.Segment, &k.Offset); err != nil {
+				return err
+			}
+			if i, ok := places[k]; ok {
+				stored[i] = true
+			}
+			return nil
+		},
+	})
+}
+
+func verdictLookups(b *ship.Batch) []lookup {
+	t := newTerms("step")
+	for i := range b.Verdicts {
+		t.add(fmt.Sprintf("`at_ns` = %d", b.Verdicts[i].AtNs), b.Verdicts[i].Step)
+	}
+	places := index(b.Verdicts, ship.KeyOfVerdict)
+	return each(t.where(common(b)), lookup{
+		columns: "`at_ns`, `step`, `node`, `finding`, `group`",
+		scan: func(rows driver.Rows, stored []bool) error {
+			k := ship.VerdictKey{Job: b.Job}
+			if err := rows.Scan(&k.AtNs, &k.Step, &k.Node, &k.Finding, &k.Group); err != nil {
+				return err
+			}
+			mark(stored, places[k])
+			return nil
+		},
+	})
+}
+
+func ledgerLookups(b *ship.Batch) []lookup {
+	t := newTerms("segment")
+	for i := range b.Ledger {
+		t.add(fmt.Sprintf("`rank` = %d AND `batch` = %s", b.Ledger[i].Rank, ddl.Literal(b.Ledger[i].Batch)), b.Ledger[i].Segment)
+	}
+	places := index(b.Ledger, ship.KeyOfLedger)
+	return each(t.where(common(b)), lookup{
+		columns: "`rank`, `incarnation`, `segment`, `batch`, `table`, `state`, `reason`, `kind`, `first_offset`, `last_offset`",
+		scan: func(rows driver.Rows, stored []bool) error {
+			k := ship.LedgerKey{Job: b.Job}
+			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Segment, &k.Batch, &k.Table, &k.State, &k.Reason, &k.Kind, &k.FirstOffset, &k.LastOffset); err != nil {
+				return err
+			}
+			mark(stored, places[k])
+			return nil
+		},
+	})
+}

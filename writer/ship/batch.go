@@ -1,0 +1,216 @@
+package ship
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"laggard/schemas/clickhouse"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// Batch is what one Insert stores: rows of one table, one job and one partition
+// (day). Exactly the slice of its table is filled.
+type Batch struct {
+	Table string
+	Job   string
+	Day   int64 // whole days since the Unix epoch of the table's start column; 0 for ranks
+	// ID is a hash of the table and the identities and times of the rows, in
+	// order: the same rows have the same id, whoever makes the batch.
+	ID record.ID
+	// Query is the id that the store knows the insert by. Rows that are sent again
+	// after a doubt keep the Query of the batch they came from.
+	Query string
+
+	row.Rows
+	Verdicts []row.Verdict
+}
+
+// Len returns the number of rows.
+func (b *Batch) Len() int { return b.Rows.Len() + len(b.Verdicts) }
+
+// seal sets ID and Query.
+func (b *Batch) seal() {
+	h := newHash(b.Table)
+	for i := range b.Len() {
+		h.add(b.sum(i))
+	}
+	b.ID = record.ID(h)
+	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)
+}
+
+// slice returns rows [i, j) as a batch of its own.
+func (b *Batch) slice(i, j int) *Batch {
+	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day}
+	switch b.Table {
+	case row.RanksTable:
+		s.Ranks = b.Ranks[i:j]
+	case row.StepsTable:
+		s.Steps = b.Steps[i:j]
+	case row.CommunicationsTable:
+		s.Communications = b.Communications[i:j]
+	case row.RecordsTable:
+		s.Records = b.Records[i:j]
+	case row.VerdictsTable:
+		s.Verdicts = b.Verdicts[i:j]
+	case row.LedgerTable:
+		s.Ledger = b.Ledger[i:j]
+	}
+	s.seal()
+	return s
+}
+
+// missing returns the rows that are not in stored, under the Query of b.
+func (b *Batch) missing(stored []bool) *Batch {
+	if !slices.Contains(stored, true) {
+		return b
+	}
+	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day}
+	s.Ranks = without(b.Ranks, stored)
+	s.Steps = without(b.Steps, stored)
+	s.Communications = without(b.Communications, stored)
+	s.Records = without(b.Records, stored)
+	s.Verdicts = without(b.Verdicts, stored)
+	s.Ledger = without(b.Ledger, stored)
+	s.seal()
+	s.Query = b.Query
+	return s
+}
+
+func without[T any](rows []T, stored []bool) []T {
+	var kept []T
+	for i := range rows {
+		if !stored[i] {
+			kept = append(kept, rows[i])
+		}
+	}
+	return kept
+}
+
+// RowJSON returns row i as a JSON object with the columns' names.
+func (b *Batch) RowJSON(i int) []byte {
+	columns, base := b.Layout()
+	object := make(map[string]any, len(columns.Columns))
+	for _, c := range columns.Columns {
+		object[c.Name] = c.value(base, i, columns.Stride)
+	}
+	out, err := json.Marshal(object)
+	if err != nil {
+		panic("BUG: marshal row: " + err.Error())
+	}
+	return out
+}
+
+// bytes is an estimate of the memory of the rows.
+func (b *Batch) bytes() int64 { return Size(&b.Rows) + int64(len(b.Verdicts))*512 }
+
+// Size estimates the memory that rows take, in bytes. Most of their strings are
+// shared (the parser interns them), so strings count little.
+func Size(r *row.Rows) int64 {
+	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*320 + int64(len(r.Ledger))*200
+	for i := range r.Ranks {
+		n += 256 + 64*int64(len(r.Ranks[i].Groups))
+		for _, g := range r.Ranks[i].GroupRanks {
+			n += 24 + 4*int64(len(g))
+		}
+	}
+	return n
+}
+
+// partition returns the partition of a start in ns: what the tables' DDL computes.
+func partition(startNs int64) int64 { return startNs / clickhouse.DayNs }
+
+// QueryPrefix begins the query_id of every insert of laggard's.
+const QueryPrefix = "laggard-"
+
+// Span is a run of ranks, both ends inclusive.
+type Span struct{ First, Last uint32 }
+
+// Spans returns the ranks that have rows in the batch, as sorted runs. A batch
+// without ranks (verdicts) has none.
+func (b *Batch) Spans() []Span {
+	seen := map[uint32]bool{}
+	last := ^uint32(0)
+	note := func(rank uint32) {
+		if rank != last || len(seen) == 0 {
+			seen[rank], last = true, rank
+		}
+	}
+	for i := range b.Ranks {
+		note(b.Ranks[i].Rank)
+	}
+	for i := range b.Steps {
+		note(b.Steps[i].Rank)
+	}
+	for i := range b.Communications {
+		note(b.Communications[i].Rank)
+	}
+	for i := range b.Records {
+		note(b.Records[i].Rank)
+	}
+	for i := range b.Ledger {
+		note(b.Ledger[i].Rank)
+	}
+	ranks := make([]uint32, 0, len(seen))
+	for r := range seen {
+		ranks = append(ranks, r)
+	}
+	slices.Sort(ranks)
+	var spans []Span
+	for _, r := range ranks {
+		if n := len(spans); n > 0 && spans[n-1].Last+1 == r {
+			spans[n-1].Last = r
+			continue
+		}
+		spans = append(spans, Span{r, r})
+	}
+	return spans
+}
+
+// maxSpans bounds the length of a query_id; more runs read as "all".
+const maxSpans = 8
+
+// formatSpans writes "0_7.9": a query_id is split at its dashes.
+func formatSpans(spans []Span) string {
+	if len(spans) == 0 || len(spans) > maxSpans {
+		return "all"
+	}
+	var b strings.Builder
+	for i, s := range spans {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		fmt.Fprintf(&b, "%d_%d", s.First, s.Last)
+	}
+	return b.String()
+}
+
+// Conflicts reports whether the insert with this query_id may hold rows of b:
+// the same job and table, and a rank in common.
+func (b *Batch) Conflicts(query string) bool {
+	parts := strings.Split(strings.TrimPrefix(query, QueryPrefix), "-")
+	if !strings.HasPrefix(query, QueryPrefix) || len(parts) != 4 {
+		return false
+	}
+	if parts[0] != record.HashID(b.Job).String() || parts[1] != b.Table {
+		return false
+	}
+	spans := b.Spans()
+	if parts[2] == "all" || len(spans) == 0 {
+		return true
+	}
+	for _, text := range strings.Split(parts[2], ".") {
+		var first, last uint32
+		if _, err := fmt.Sscanf(text, "%d_%d", &first, &last); err != nil {
+			return true
+		}
+		for _, s := range spans {
+			if s.First <= last && first <= s.Last {
+				return true
+			}
+		}
+	}
+	return false
+}

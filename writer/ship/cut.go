@@ -1,0 +1,163 @@
+package ship
+
+import (
+	"cmp"
+	"slices"
+
+	"laggard/schemas/row"
+)
+
+// order is where a row stands in the order of inserts of its table: by job, then
+// by partition.
+type order struct {
+	job string
+	day int64
+}
+
+func (a order) compare(b order) int {
+	return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.day, b.day))
+}
+
+// look is what is known of one stream in one table.
+type look struct {
+	done bool  // an insert found nothing of the stream in the store: it is past what was there
+	last order // the furthest row so far
+	some bool  // last is set
+}
+
+// cutBatch is a batch and the streams that its rows are of.
+type cutBatch struct {
+	*Batch
+	runs []run // in row order
+}
+
+// run is a run of rows of one stream in a batch.
+type run struct {
+	stream *Stream
+	n      int
+	// back: a row of the stream's earlier past (a partition before one it already
+	// had) is among them, so the prefix rule does not hold for them.
+	back bool
+}
+
+// cut makes batches of what was put: each of one table, one job and one
+// partition, at most limit rows, in the order in which they must be stored. The
+// rows of a stream keep their order within a partition.
+func cut(parts []part, limit int) []cutBatch {
+	var all []cutBatch
+	all = append(all, cutTable(parts, limit, row.RanksTable,
+		func(r *row.Rows) []row.Rank { return r.Ranks },
+		func(b *Batch) *[]row.Rank { return &b.Ranks },
+		func(r *row.Rank) order { return order{r.Job, 0} })...)
+	all = append(all, cutTable(parts, limit, row.StepsTable,
+		func(r *row.Rows) []row.Step { return r.Steps },
+		func(b *Batch) *[]row.Step { return &b.Steps },
+		func(r *row.Step) order { return order{r.Job, partition(r.StartNs)} })...)
+	all = append(all, cutTable(parts, limit, row.CommunicationsTable,
+		func(r *row.Rows) []row.Communication { return r.Communications },
+		func(b *Batch) *[]row.Communication { return &b.Communications },
+		func(r *row.Communication) order { return order{r.Job, partition(r.StartNs)} })...)
+	all = append(all, cutTable(parts, limit, row.RecordsTable,
+		func(r *row.Rows) []row.Record { return r.Records },
+		func(b *Batch) *[]row.Record { return &b.Records },
+		func(r *row.Record) order { return order{r.Job, partition(r.StartNs)} })...)
+	return append(all, cutTable(parts, limit, row.LedgerTable,
+		func(r *row.Rows) []row.Ledger { return r.Ledger },
+		func(b *Batch) *[]row.Ledger { return &b.Ledger },
+		func(r *row.Ledger) order { return order{r.Job, partition(r.AtNs)} })...)
+}
+
+func cutTable[T any](parts []part, limit int, table string, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func(*T) order) []cutBatch {
+	groups := map[order]*group[T]{}
+	var last *group[T]
+	for _, p := range parts {
+		all := rows(p.rows)
+		if len(all) == 0 {
+			continue
+		}
+		l := p.stream.look(table)
+		for i := range all {
+			at := of(&all[i])
+			if last == nil || last.at != at {
+				if last = groups[at]; last == nil {
+					last = &group[T]{at: at}
+					groups[at] = last
+				}
+			}
+			back := l.some && at.compare(l.last) < 0
+			if !back {
+				l.last, l.some = at, true
+			}
+			last.add(all[i], p.stream, back)
+		}
+	}
+	sorted := make([]*group[T], 0, len(groups))
+	for _, g := range groups {
+		sorted = append(sorted, g)
+	}
+	slices.SortFunc(sorted, func(a, b *group[T]) int { return a.at.compare(b.at) })
+	var batches []cutBatch
+	for _, g := range sorted {
+		batches = append(batches, g.batches(table, limit, slot)...)
+	}
+	return batches
+}
+
+func (st *Stream) look(table string) *look {
+	l := st.looks[table]
+	if l == nil {
+		l = &look{}
+		st.looks[table] = l
+	}
+	return l
+}
+
+// group is the rows of one partition.
+type group[T any] struct {
+	at   order
+	rows []T
+	runs []run
+}
+
+func (g *group[T]) add(r T, st *Stream, back bool) {
+	g.rows = append(g.rows, r)
+	if n := len(g.runs); n == 0 || g.runs[n-1].stream != st {
+		g.runs = append(g.runs, run{stream: st})
+	}
+	last := &g.runs[len(g.runs)-1]
+	last.n++
+	last.back = last.back || back
+}
+
+// batches cuts the group at limit rows.
+func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cutBatch {
+	var all []cutBatch
+	rows, runs := g.rows, g.runs
+	for len(rows) > 0 {
+		n := min(limit, len(rows))
+		b := cutBatch{Batch: &Batch{Table: table, Job: g.at.job, Day: g.at.day}}
+		*slot(b.Batch) = rows[:n:n]
+		rows = rows[n:]
+		for left := n; left > 0; {
+			take := runs[0]
+			take.n = min(take.n, left)
+			b.runs = append(b.runs, take)
+			left -= take.n
+			if runs[0].n -= take.n; runs[0].n == 0 {
+				runs = runs[1:]
+			}
+		}
+		b.seal()
+		all = append(all, b)
+	}
+	return all
+}
+
+// Cut returns rows as the batches that a shipper would insert, in its order.
+func Cut(rows *row.Rows) []*Batch {
+	var all []*Batch
+	for _, c := range cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows) {
+		all = append(all, c.Batch)
+	}
+	return all
+}

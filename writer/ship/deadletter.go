@@ -1,0 +1,135 @@
+package ship
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/record"
+)
+
+// deadLetters is the file of rows that the store refuses: one JSON object a line
+// with the table, the reason and the row. It is owned by Run's goroutine.
+type deadLetters struct {
+	path string
+	file *os.File // nil until the first row
+	ids  map[letterID]bool
+	// refusedInARow counts refusals since the last batch that was stored.
+	refusedInARow int
+}
+
+type letterID struct {
+	table string
+	sum   uint64
+}
+
+// letter is a line of the file.
+type letter struct {
+	ID     record.ID       `json:"id"` // of the row's identity, so that it is kept once
+	Table  string          `json:"table"`
+	Batch  record.ID       `json:"batch"`
+	Reason string          `json:"reason"`
+	AtNs   int64           `json:"at_ns"`
+	Row    json.RawMessage `json:"row"`
+}
+
+// maxLetter bounds a line when the file is read back.
+const maxLetter = 16 << 20
+
+func openDeadLetters(path string) (*deadLetters, error) {
+	d := &deadLetters{path: path, ids: map[letterID]bool{}}
+	if path == "" {
+		return d, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open dead letters: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxLetter)
+	for lines.Scan() {
+		var l letter
+		if json.Unmarshal(lines.Bytes(), &l) == nil { // a torn line is of no use and does no harm
+			d.ids[letterID{l.Table, uint64(l.ID)}] = true
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read dead letters %s: %w", path, err)
+	}
+	return d, nil
+}
+
+func (d *deadLetters) has(table string, sum uint64) bool { return d.ids[letterID{table, sum}] }
+
+// keep writes the rows of b with the reason and makes them durable.
+func (d *deadLetters) keep(b *Batch, cause *Error) error {
+	var out []byte
+	for i := range b.Len() {
+		id := letterID{b.Table, b.sum(i)}
+		if d.ids[id] {
+			continue
+		}
+		d.ids[id] = true
+		line, err := json.Marshal(letter{
+			ID: record.ID(id.sum), Table: b.Table, Batch: b.ID,
+			Reason: cause.Err.Error(), AtNs: now().UnixNano(), Row: b.RowJSON(i),
+		})
+		if err != nil {
+			return fmt.Errorf("keep dead letter: %w", err)
+		}
+		out = append(append(out, line...), '\n')
+	}
+	if d.path == "" || len(out) == 0 {
+		return nil
+	}
+	if err := d.open(); err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	if _, err := d.file.Write(out); err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	if err := d.file.Sync(); err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	return nil
+}
+
+func (d *deadLetters) open() error {
+	if d.file != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o640)
+	if err != nil {
+		return err
+	}
+	// A line torn by a crash must not swallow the next one.
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		if _, err := f.WriteString("\n"); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	d.file = f
+	return nil
+}
+
+func (d *deadLetters) close() error {
+	if d.file == nil {
+		return nil
+	}
+	f := d.file
+	d.file = nil
+	return f.Close()
+}

@@ -1,0 +1,261 @@
+package ship
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"laggard/schemas/row"
+)
+
+// ship stores one batch: what the store may have is looked up first, the rest is
+// inserted, and the account is kept.
+func (s *Shipper) ship(ctx context.Context, c cutBatch) error {
+	stored := make([]bool, c.Len())
+	if err := s.lookUp(ctx, c, stored); err != nil {
+		return err
+	}
+	found := count(stored)
+	s.stats.found(c.Table, found)
+	b := c.missing(stored)
+	if b.Len() == 0 {
+		return nil
+	}
+	return s.insert(ctx, b, false)
+}
+
+// lookUp marks the rows of c that are in the store, or dead. Only streams that
+// are not past what the store had are looked at.
+func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
+	ask := make([]bool, len(stored)) // true: not asked for
+	at, any := 0, false
+	for _, r := range c.runs {
+		skip := r.stream.look(c.Table).done && !r.back
+		for i := range r.n {
+			ask[at+i] = skip
+		}
+		any = any || !skip
+		at += r.n
+	}
+	if !any {
+		return nil
+	}
+	answer, err := s.stored(ctx, c.missing(ask))
+	if err != nil {
+		return err
+	}
+	had := map[*Stream]bool{}
+	k := 0
+	at = 0
+	for _, r := range c.runs {
+		had[r.stream] = had[r.stream] || false
+		for i := at; i < at+r.n; i++ {
+			if ask[i] {
+				continue
+			}
+			stored[i] = answer[k]
+			had[r.stream] = had[r.stream] || answer[k]
+			k++
+		}
+		at += r.n
+	}
+	for stream, some := range had {
+		if !some {
+			stream.look(c.Table).done = true
+		}
+	}
+	return nil
+}
+
+// stored asks the sink, for as long as it takes, and adds the dead rows.
+func (s *Shipper) stored(ctx context.Context, b *Batch) ([]bool, error) {
+	var stored []bool
+	err := s.retry.until(ctx, s, "look up "+b.Table, func() error {
+		s.stats.looks.Add(1)
+		var err error
+		stored, err = s.sink.Stored(ctx, b)
+		if err == nil && len(stored) != b.Len() {
+			return fmt.Errorf("BUG: the store answered for %d of %d rows", len(stored), b.Len())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range stored {
+		stored[i] = stored[i] || s.dead.has(b.Table, b.sum(i))
+	}
+	return stored, nil
+}
+
+// insert stores a batch through whatever goes wrong. doubt says that a part of
+// it may be there already.
+func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
+	for {
+		if doubt {
+			var err error
+			if b, err = s.resolve(ctx, b); err != nil || b.Len() == 0 {
+				return err
+			}
+			doubt = false
+		}
+		err := s.sink.Insert(ctx, b)
+		if err == nil {
+			s.retry.recovered(s)
+			s.done(b)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e := classify(err)
+		doubt = e.Doubt
+		if e.Class == Poison {
+			return s.bisect(ctx, b, doubt, e)
+		}
+		if err := s.retry.wait(ctx, s, "insert into "+b.Table, e); err != nil {
+			return err
+		}
+		if e.Class == Refused {
+			// What was refused may be missing; a failure shows at the next insert.
+			if err := s.sink.Create(ctx); err != nil {
+				s.o.Logger.Debug("create tables", "err", err)
+			}
+		}
+	}
+}
+
+// resolve ends a doubt: it looks which rows of b an insert that was not
+// acknowledged has stored, keeps their account, and returns the others.
+func (s *Shipper) resolve(ctx context.Context, b *Batch) (*Batch, error) {
+	stored, err := s.stored(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	s.stats.doubts.Add(1)
+	if slices.Contains(stored, true) {
+		absent := make([]bool, len(stored))
+		for i := range stored {
+			absent[i] = !stored[i]
+		}
+		s.done(b.missing(absent))
+	}
+	return b.missing(stored), nil
+}
+
+// maxSingles is how many rows in a row are tried one by one and refused before
+// the rest of their batch is taken to be like them: a file of nothing but poison
+// must not cost an insert a row.
+const maxSingles = 64
+
+// bisect finds the rows that the store refuses: it inserts halves until a refused
+// half is one row, and keeps that one in the dead-letter file.
+func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error) error {
+	if doubt {
+		var err error
+		if b, err = s.resolve(ctx, b); err != nil || b.Len() == 0 {
+			return err
+		}
+	}
+	if b.Len() == 1 || s.dead.refusedInARow >= maxSingles {
+		s.dead.refusedInARow++
+		s.stats.poisoned(b.Table, b.Len())
+		s.o.Logger.Error("row refused by the store, kept as a dead letter",
+			"table", b.Table, "rows", b.Len(), "reason", cause.Err, "file", s.o.DeadLetters)
+		return s.dead.keep(b, cause)
+	}
+	half := b.Len() / 2
+	for _, part := range []*Batch{b.slice(0, half), b.slice(half, b.Len())} {
+		if err := s.insert(ctx, part, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// done keeps the account of a stored batch.
+func (s *Shipper) done(b *Batch) {
+	s.dead.refusedInARow = 0
+	s.stats.inserted(b.Table, b.Len())
+	s.stats.batches.Add(1)
+	s.stats.lastAck.Store(now().UnixNano())
+	if b.Table != row.LedgerTable {
+		s.accounts = appendAccounts(s.accounts, b)
+	}
+}
+
+func count(marks []bool) int {
+	n := 0
+	for _, m := range marks {
+		if m {
+			n++
+		}
+	}
+	return n
+}
+
+// account writes the entries of the batches stored so far when it is time, or
+// when all is to be flushed.
+func (s *Shipper) account(ctx context.Context, flush bool) error {
+	if len(s.accounts) == 0 {
+		return nil
+	}
+	if s.accountsAt.IsZero() {
+		s.accountsAt = now()
+	}
+	if !flush && now().Sub(s.accountsAt) < ledgerEvery && len(s.accounts) < maxAccounts {
+		return nil
+	}
+	entries := s.accounts
+	s.accounts, s.accountsAt = nil, now()
+	// Entries of one batch id are new by construction: nothing to look up.
+	rows := &row.Rows{Ledger: entries}
+	st := NewStream("ledger")
+	st.look(row.LedgerTable).done = true
+	slices.SortStableFunc(rows.Ledger, func(a, b row.Ledger) int {
+		return order{a.Job, partition(a.AtNs)}.compare(order{b.Job, partition(b.AtNs)})
+	})
+	for _, c := range cut([]part{{stream: st, rows: rows}}, s.o.BatchRows) {
+		if err := s.ship(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxAccounts bounds the entries kept in memory between two writes.
+const maxAccounts = 4096
+
+// appendAccounts adds the entries of a stored batch: one per process, and for
+// raw rows per segment.
+func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
+	first := len(dst)
+	add := func(rank uint32, incarnation, segment, offset uint64, startNs int64) {
+		for i := len(dst) - 1; i >= first; i-- {
+			if e := &dst[i]; e.Rank == rank && e.Incarnation == incarnation && e.Segment == segment {
+				e.Records++
+				e.FirstOffset, e.LastOffset = min(e.FirstOffset, offset), max(e.LastOffset, offset)
+				return
+			}
+		}
+		dst = append(dst, row.Ledger{
+			Job: b.Job, Rank: rank, Incarnation: incarnation, Segment: segment,
+			Batch: b.ID.String(), Table: b.Table, State: "stored", Records: 1,
+			FirstOffset: offset, LastOffset: offset, AtNs: startNs,
+		})
+	}
+	for i := range b.Ranks {
+		add(b.Ranks[i].Rank, b.Ranks[i].Incarnation, 0, 0, b.Ranks[i].StartedNs)
+	}
+	for i := range b.Steps {
+		add(b.Steps[i].Rank, b.Steps[i].Incarnation, 0, 0, b.Steps[i].StartNs)
+	}
+	for i := range b.Communications {
+		add(b.Communications[i].Rank, b.Communications[i].Incarnation, 0, 0, b.Communications[i].StartNs)
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
+	}
+	return dst
+}

@@ -1,0 +1,160 @@
+package ship
+
+import (
+	"math/bits"
+
+	"laggard/schemas/row"
+)
+
+// The identities of rows, by table. Two rows with the same key are the same row.
+type (
+	// RankKey is the identity of a rank's process; the store has the row when its
+	// Version is at least as high.
+	RankKey struct {
+		Job         string
+		Rank        uint32
+		Incarnation uint64
+	}
+	// StepKey is the identity of a step.
+	StepKey struct {
+		Job         string
+		Rank        uint32
+		Incarnation uint64
+		Step        uint64
+		Repeat      uint16
+	}
+	// CommunicationKey is the identity of a window of calls.
+	CommunicationKey struct {
+		Job         string
+		Rank        uint32
+		Incarnation uint64
+		StepFrom    uint64
+		Repeat      uint16
+		Group, Op   string
+	}
+	// RecordKey is the identity of a raw range.
+	RecordKey struct{ Segment, Offset uint64 }
+	// VerdictKey is the identity of a decision.
+	VerdictKey struct {
+		Job                  string
+		AtNs                 int64
+		Step                 uint64
+		Node, Finding, Group string
+	}
+	// LedgerKey is the identity of an entry of the account.
+	LedgerKey struct {
+		Job                         string
+		Rank                        uint32
+		Incarnation, Segment        uint64
+		Batch, Table, State, Reason string
+		Kind                        string
+		FirstOffset, LastOffset     uint64
+	}
+)
+
+// KeyOfRank returns the identity of r.
+func KeyOfRank(r *row.Rank) RankKey { return RankKey{r.Job, r.Rank, r.Incarnation} }
+
+// KeyOfStep returns the identity of r.
+func KeyOfStep(r *row.Step) StepKey {
+	return StepKey{r.Job, r.Rank, r.Incarnation, r.Step, r.Repeat}
+}
+
+// KeyOfCommunication returns the identity of r.
+func KeyOfCommunication(r *row.Communication) CommunicationKey {
+	return CommunicationKey{r.Job, r.Rank, r.Incarnation, r.StepFrom, r.Repeat, r.Group, r.Op}
+}
+
+// KeyOfRecord returns the identity of r.
+func KeyOfRecord(r *row.Record) RecordKey { return RecordKey{r.Segment, r.Offset} }
+
+// KeyOfVerdict returns the identity of r.
+func KeyOfVerdict(r *row.Verdict) VerdictKey {
+	return VerdictKey{r.Job, r.AtNs, r.Step, r.Node, r.Finding, r.Group}
+}
+
+// KeyOfLedger returns the identity of r.
+func KeyOfLedger(r *row.Ledger) LedgerKey {
+	return LedgerKey{r.Job, r.Rank, r.Incarnation, r.Segment, r.Batch, r.Table, r.State, r.Reason, r.Kind, r.FirstOffset, r.LastOffset}
+}
+
+// hash is a 64-bit hash of words, the same on every machine.
+type hash uint64
+
+func newHash(name string) hash {
+	h := hash(0xcbf29ce484222325)
+	h.text(name)
+	return h
+}
+
+func (h *hash) add(v uint64) {
+	hi, lo := bits.Mul64(uint64(*h)^v^0x9e3779b97f4a7c15, 0xff51afd7ed558ccd)
+	*h = hash(bits.RotateLeft64(hi^lo, 23) + v)
+}
+
+func (h *hash) text(s string) {
+	h.add(uint64(len(s)))
+	for len(s) >= 8 {
+		h.add(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
+		s = s[8:]
+	}
+	var v uint64
+	for i := range len(s) {
+		v |= uint64(s[i]) << (8 * i)
+	}
+	h.add(v)
+}
+
+// sum hashes the identity of row i and the times that tell two rows of one
+// identity apart, should there ever be such.
+func (b *Batch) sum(i int) uint64 {
+	var h hash
+	switch b.Table {
+	case row.RanksTable:
+		r := &b.Ranks[i]
+		h.text(r.Job)
+		h.add(uint64(r.Rank))
+		h.add(r.Incarnation)
+		h.add(uint64(r.Version))
+	case row.StepsTable:
+		r := &b.Steps[i]
+		h.text(r.Job)
+		h.add(uint64(r.Rank)<<16 | uint64(r.Repeat))
+		h.add(r.Incarnation)
+		h.add(r.Step)
+		h.add(uint64(r.StartNs))
+		h.add(uint64(r.StepNs))
+	case row.CommunicationsTable:
+		r := &b.Communications[i]
+		h.text(r.Job)
+		h.text(r.Group)
+		h.text(r.Op)
+		h.add(uint64(r.Rank)<<16 | uint64(r.Repeat))
+		h.add(r.Incarnation)
+		h.add(r.StepFrom)
+		h.add(uint64(r.TotalNs))
+	case row.RecordsTable:
+		r := &b.Records[i]
+		h.add(r.Segment)
+		h.add(r.Offset)
+		h.add(uint64(r.StartNs))
+		h.add(uint64(r.DurNs))
+	case row.VerdictsTable:
+		r := &b.Verdicts[i]
+		for _, s := range []string{r.Job, r.Node, r.Finding, r.Group, r.State} {
+			h.text(s)
+		}
+		h.add(uint64(r.AtNs))
+		h.add(r.Step)
+	case row.LedgerTable:
+		r := &b.Ledger[i]
+		for _, s := range []string{r.Job, r.Batch, r.Table, r.State, r.Reason, r.Kind} {
+			h.text(s)
+		}
+		for _, v := range []uint64{uint64(r.Rank), r.Incarnation, r.Segment, r.FirstOffset, r.LastOffset, r.Records} {
+			h.add(v)
+		}
+	}
+	return uint64(h)
+}

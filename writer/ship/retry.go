@@ -1,0 +1,131 @@
+package ship
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Bounds of the back-off: it doubles from the first to the last, and each wait is
+// a random part of it (full jitter), so that a fleet does not come back in step.
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 30 * time.Second
+	// openAfter failures in a row the breaker is open: nothing but a cheap call is
+	// tried until the store answers one.
+	openAfter = 5
+	// sayEvery is how often a lasting failure is logged.
+	sayEvery = 30 * time.Second
+)
+
+func now() time.Time { return time.Now() }
+
+// Pinger is a sink that can tell cheaply whether it can be reached; the breaker
+// asks it before it lets an insert through.
+type Pinger interface {
+	Ping(ctx context.Context) error
+}
+
+// retry is the state of the one goroutine that talks to the sink.
+type retry struct {
+	jitter   func() float64
+	failures int
+	since    time.Time
+	said     time.Time
+}
+
+func newRetry(o Options) retry {
+	jitter := o.Jitter
+	if jitter == nil {
+		jitter = rand.Float64
+	}
+	return retry{jitter: jitter}
+}
+
+// until calls f until it succeeds or ctx ends.
+func (r *retry) until(ctx context.Context, s *Shipper, what string, f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			r.recovered(s)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := r.wait(ctx, s, what, classify(err)); err != nil {
+			return err
+		}
+	}
+}
+
+// wait counts a failure, says so at most every half minute, and waits. With the
+// breaker open it goes on waiting until the sink can be reached.
+func (r *retry) wait(ctx context.Context, s *Shipper, what string, e *Error) error {
+	r.note(s, what, e)
+	for {
+		if err := pause(ctx, r.backoff()); err != nil {
+			return err
+		}
+		p, ok := s.sink.(Pinger)
+		if !ok || r.failures < openAfter {
+			return nil
+		}
+		err := p.Ping(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.note(s, "reach the store", classify(err))
+	}
+}
+
+func (r *retry) note(s *Shipper, what string, e *Error) {
+	t := now()
+	if r.failures == 0 {
+		r.since, r.said = t, time.Time{}
+	}
+	r.failures++
+	s.stats.retries.Add(1)
+	s.stats.fail(e, t)
+	if t.Sub(r.said) >= sayEvery {
+		r.said = t
+		if e.Class == Refused {
+			s.o.Logger.Error("the store refuses: paused, nothing is dropped", "do", what, "err", e, "failures", r.failures)
+			return
+		}
+		s.o.Logger.Warn("the store fails: retrying", "do", what, "err", e, "failures", r.failures, "for", t.Sub(r.since).Round(time.Second))
+	}
+}
+
+// recovered ends a series of failures.
+func (r *retry) recovered(s *Shipper) {
+	if r.failures == 0 {
+		return
+	}
+	s.o.Logger.Info("the store answers again: recovered", "failures", r.failures, "after", now().Sub(r.since).Round(time.Millisecond))
+	r.failures = 0
+	s.stats.ok()
+}
+
+func (r *retry) backoff() time.Duration {
+	d := lastBackoff
+	if n := r.failures - 1; n < 9 {
+		d = min(firstBackoff<<max(n, 0), lastBackoff)
+	}
+	// Never quite at once: a store that refuses connections refuses them fast.
+	return max(time.Duration(r.jitter()*float64(d)), time.Millisecond)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,323 @@
+package ship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"laggard/schemas/row"
+)
+
+// Defaults of Options.
+const (
+	// DefaultMemory bounds the rows that are put and not yet acknowledged.
+	DefaultMemory = 64 << 20
+	// DefaultBatchRows is large enough that a part costs the server little beside
+	// its rows, and small enough that a retry is cheap.
+	DefaultBatchRows = 128 << 10
+	// DefaultFlush is the longest time a row waits for others.
+	DefaultFlush = time.Second
+	// maxBlockRows is the most that every server stores as one part.
+	maxBlockRows = 1_000_000
+	// ledgerEvery is how often the account of batches is written: it is for
+	// people and audits, nobody waits for it.
+	ledgerEvery = 10 * time.Second
+)
+
+// Options configure a Shipper. Zero values mean the defaults.
+type Options struct {
+	Memory     int64         // bytes of rows between Put and acknowledgement
+	BatchRows  int           // most rows of one insert, at most 1,000,000
+	BatchBytes int64         // a round of inserts begins when so many bytes wait; Memory/4
+	Flush      time.Duration // or when the oldest row has waited so long
+	// DeadLetters is the file for rows that the store refuses; "" keeps them in
+	// memory only (they are still counted, and logged).
+	DeadLetters string
+	Logger      *slog.Logger // nil is silent
+	// Jitter returns a number in [0, 1); nil is math/rand.
+	Jitter func() float64
+}
+
+func (o Options) withDefaults() Options {
+	if o.Memory <= 0 {
+		o.Memory = DefaultMemory
+	}
+	if o.BatchRows <= 0 || o.BatchRows > maxBlockRows {
+		o.BatchRows = min(DefaultBatchRows, maxBlockRows)
+	}
+	if o.BatchBytes <= 0 {
+		o.BatchBytes = o.Memory / 4
+	}
+	if o.Flush <= 0 {
+		o.Flush = DefaultFlush
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Shipper takes rows of many streams and stores them. Its methods may be called
+// from any goroutine; Run does the work.
+type Shipper struct {
+	sink   Sink
+	o      Options
+	memory *semaphore.Weighted
+	dead   *deadLetters
+	stats  stats
+	pool   sync.Pool // *row.Rows
+
+	mu      sync.Mutex
+	waiting []part    // guarded by mu: what the next round takes
+	rows    int       // guarded by mu: rows in waiting
+	bytes   int64     // guarded by mu: bytes in waiting
+	since   time.Time // guarded by mu: when the oldest part of waiting came
+	flushes []chan error
+	taken   uint64 // guarded by mu: parts put so far
+	kick    chan struct{}
+
+	// Owned by Run's goroutine.
+	created    bool
+	accounts   []row.Ledger
+	accountsAt time.Time
+	retry      retry
+}
+
+// part is what one Put brought.
+type part struct {
+	stream *Stream
+	rows   *row.Rows
+	bytes  int64
+	mark   any
+}
+
+// Stream is one sequence of rows whose order depends on content alone.
+type Stream struct {
+	// Name tells streams apart in logs.
+	Name string
+	// looks is owned by Run's goroutine.
+	looks map[string]*look
+
+	mu    sync.Mutex
+	acked any // guarded by mu
+	puts  int // guarded by mu: parts put and not yet acknowledged
+}
+
+// NewStream returns a stream of which nothing is known: its first rows are
+// looked up in the store.
+func NewStream(name string) *Stream { return &Stream{Name: name, looks: map[string]*look{}} }
+
+// Acked returns the mark of the last Put of which everything is stored, nil
+// before the first.
+func (st *Stream) Acked() any {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.acked
+}
+
+// Pending returns the number of Puts that are not yet acknowledged.
+func (st *Stream) Pending() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.puts
+}
+
+// New returns a shipper into sink. Run starts it.
+func New(sink Sink, o Options) (*Shipper, error) {
+	o = o.withDefaults()
+	dead, err := openDeadLetters(o.DeadLetters)
+	if err != nil {
+		return nil, err
+	}
+	s := &Shipper{sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, kick: make(chan struct{}, 1)}
+	s.pool.New = func() any { return new(row.Rows) }
+	s.retry = newRetry(o)
+	return s, nil
+}
+
+// Rows returns an empty bundle for the next Put, with the memory of an earlier one.
+func (s *Shipper) Rows() *row.Rows { return s.pool.Get().(*row.Rows) }
+
+// Recycle takes back a bundle that was not put.
+func (s *Shipper) Recycle(r *row.Rows) {
+	clear(r.Ranks)
+	clear(r.Steps)
+	clear(r.Communications)
+	clear(r.Records)
+	clear(r.Ledger)
+	r.Ranks, r.Steps, r.Communications = r.Ranks[:0], r.Steps[:0], r.Communications[:0]
+	r.Records, r.Ledger = r.Records[:0], r.Ledger[:0]
+	s.pool.Put(r)
+}
+
+// Put hands rows of a stream over, in the stream's order; rows belong to the
+// shipper afterwards. mark is what Acked returns once they (and all before
+// them) are stored. Put blocks while the memory is used up: that is the
+// back-pressure. When ctx ends first, nothing was taken.
+func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any) error {
+	n := min(max(Size(rows), 64), s.o.Memory)
+	if !s.memory.TryAcquire(n) {
+		s.wake() // what waits must go out now, or it would never make room
+		if err := s.memory.Acquire(ctx, n); err != nil {
+			return fmt.Errorf("put rows of %s: %w", st.Name, err)
+		}
+	}
+	st.mu.Lock()
+	st.puts++
+	st.mu.Unlock()
+	s.mu.Lock()
+	first := len(s.waiting) == 0
+	if first {
+		s.since = time.Now()
+	}
+	s.waiting = append(s.waiting, part{st, rows, n, mark})
+	s.rows += rows.Len()
+	s.bytes += n
+	full := s.fullLocked()
+	s.mu.Unlock()
+	if first || full {
+		s.wake()
+	}
+	return nil
+}
+
+func (s *Shipper) fullLocked() bool {
+	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || len(s.flushes) > 0
+}
+
+func (s *Shipper) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Flush stores everything put so far, the account of batches included, and
+// waits for it.
+func (s *Shipper) Flush(ctx context.Context) error {
+	done := make(chan error, 1)
+	s.mu.Lock()
+	s.flushes = append(s.flushes, done)
+	s.mu.Unlock()
+	s.wake()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("flush rows: %w", ctx.Err())
+	}
+}
+
+// errStopped is what a Flush gets when Run ends before it.
+var errStopped = errors.New("flush rows: the shipper has stopped")
+
+// Run stores what is put until ctx ends; then it returns nil at once, leaving
+// what is not acknowledged to the next start. It returns an error only when the
+// dead-letter file can't be written.
+func (s *Shipper) Run(ctx context.Context) error {
+	defer s.stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait := s.due()
+		if wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-s.kick:
+			case <-timer.C:
+			}
+			if s.due() > 0 {
+				continue
+			}
+		}
+		if err := s.round(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// due returns how long the next round has time; 0 is now.
+func (s *Shipper) due() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.flushes) > 0 {
+		return 0
+	}
+	if len(s.waiting) == 0 {
+		return time.Hour
+	}
+	// A Put that waits for memory has nothing to hope for but this round.
+	if s.fullLocked() || !s.memory.TryAcquire(1) {
+		return 0
+	}
+	s.memory.Release(1)
+	return max(s.o.Flush-time.Since(s.since), 0)
+}
+
+// round stores what waits, then acknowledges it.
+func (s *Shipper) round(ctx context.Context) error {
+	s.mu.Lock()
+	parts, flushes := s.waiting, s.flushes
+	s.waiting, s.flushes, s.rows, s.bytes = nil, nil, 0, 0
+	s.mu.Unlock()
+	err := s.store(ctx, parts, len(flushes) > 0)
+	for _, p := range parts {
+		if err == nil {
+			p.stream.ack(p.mark)
+		}
+		s.memory.Release(p.bytes)
+		s.Recycle(p.rows)
+	}
+	for _, done := range flushes {
+		done <- err
+	}
+	return err
+}
+
+func (st *Stream) ack(mark any) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.puts--
+	if mark != nil {
+		st.acked = mark
+	}
+}
+
+func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
+	if !s.created {
+		if err := s.retry.until(ctx, s, "create tables", func() error { return s.sink.Create(ctx) }); err != nil {
+			return err
+		}
+		s.created = true
+	}
+	for _, c := range cut(parts, s.o.BatchRows) {
+		if err := s.ship(ctx, c); err != nil {
+			return err
+		}
+	}
+	return s.account(ctx, flush)
+}
+
+// stop gives the flushes that came too late their answer.
+func (s *Shipper) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, done := range s.flushes {
+		done <- errStopped
+	}
+	s.flushes = nil
+	if err := s.dead.close(); err != nil {
+		s.o.Logger.Error("close dead letters", "err", err)
+	}
+}

@@ -1,0 +1,95 @@
+// Package ship brings finished rows into a store, each row once.
+//
+// Rows of one stream (one rank directory) come in an order that depends on the
+// files' content alone, and are inserted in that order. So what a store holds of
+// a stream is a prefix of it, whoever put it there, and a shipper that knows
+// nothing finds its place by looking: the first batches of each stream and table
+// are looked up row by row and what is there is left out, until one has nothing
+// there. After any doubt (an insert that was not acknowledged may well have been
+// carried out) it looks again. There is no second queue: what is not
+// acknowledged is still in the segments, and Put blocks when the memory is used up.
+//
+// Invariant: a mark is acknowledged (Stream.Acked) only when every row put up to
+// it is in the store, or in the dead-letter file with its reason.
+//
+// Caveat: two shippers must not ship one stream at the same time; the leases of
+// writer/intake see to that. A row whose partition (day) lies before one that
+// its stream already had breaks the order, so it is always looked up.
+package ship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Sink is a store. A sink is used by one goroutine at a time.
+type Sink interface {
+	// Create makes what is missing (tables, columns, folders). It is called
+	// before the first insert, and again after a schema error.
+	Create(ctx context.Context) error
+	// Insert stores a batch: all of it or nothing. A returned *Error says what to
+	// do; any other error is taken as transient and in doubt. The batch and its
+	// rows stay the caller's; an insert of the same batch may follow.
+	Insert(ctx context.Context, b *Batch) error
+	// Stored tells which rows of b the store has already, by row identity. It
+	// waits first until no earlier insert of these rows can still be under way.
+	Stored(ctx context.Context, b *Batch) ([]bool, error)
+	// Close frees what the sink holds; it does not wait for inserts.
+	Close() error
+}
+
+// Class says what to do about an error of a sink.
+type Class uint8
+
+const (
+	// Transient errors go away: retried for ever.
+	Transient Class = iota
+	// Refused: the store will not take this kind of data from us (a missing
+	// table, a changed type, a wrong password). Nothing is dropped: the shipper
+	// pauses, raises the alarm, and goes on by itself once it has been put right.
+	Refused
+	// Poison: the store refuses a value in the batch. The shipper finds the row.
+	Poison
+)
+
+// String returns "transient", "refused" or "poison".
+func (c Class) String() string {
+	switch c {
+	case Refused:
+		return "refused"
+	case Poison:
+		return "poison"
+	}
+	return "transient"
+}
+
+// Error is an error of a sink that knows its class.
+type Error struct {
+	Class Class
+	// Doubt is true when the rows may have been stored all the same.
+	Doubt bool
+	// Hint is what a person can do about it, "" for nothing.
+	Hint string
+	Err  error
+}
+
+// Error returns the cause, and the hint where there is one.
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%v; %s", e.Err, e.Hint)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// classify returns the *Error in err, or the careful reading of a plain error.
+func classify(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Class: Transient, Doubt: true, Err: err}
+}
