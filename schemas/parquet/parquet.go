@@ -1,0 +1,234 @@
+// Package parquet says how laggard's tables lie in Parquet files: hive folders
+// `<store>/<table>/job=<job>/<batch id>.parquet`, one struct a table.
+//
+// Invariant: each struct has the fields of the one in schemas/row, in order (the
+// compiler checks it), so slices of one are slices of the other (Cast). A file
+// appears under its name when it is complete; names that begin with a dot are
+// not data. The `job` column is also in the file, so a folder's name, which may
+// be shortened, decides nothing.
+//
+// Caveat: files of other programs in the folders are read as far as their
+// columns fit; a file that can't be read is an error that names it.
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"unsafe"
+
+	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// SchemaVersion stands in the footer of every file under SchemaKey.
+const SchemaVersion = "1"
+
+// Keys of the footer's metadata.
+const (
+	SchemaKey = "schema_version"
+	// KeysKey holds the ranges of row identities in the file as JSON; see Range.
+	KeysKey = "laggard.keys"
+)
+
+// Suffix ends the name of a data file.
+const Suffix = ".parquet"
+
+// The structs must stay convertible into those of schemas/row.
+var (
+	_ = row.Rank(Rank{})
+	_ = row.Step(Step{})
+	_ = row.Communication(Communication{})
+	_ = row.Record(Record{})
+	_ = row.Verdict(Verdict{})
+	_ = row.Ledger(Ledger{})
+)
+
+// Rows is the constraint of the generic functions: the types that lie alike.
+type Rows interface {
+	Rank | Step | Communication | Record | Verdict | Ledger |
+		row.Rank | row.Step | row.Communication | row.Record | row.Verdict | row.Ledger
+}
+
+// Cast returns the same rows, not a copy, as the other struct of their table.
+func Cast[To, From Rows](rows []From) []To {
+	var to To
+	var from From
+	if unsafe.Sizeof(to) != unsafe.Sizeof(from) {
+		panic(fmt.Sprintf("BUG: cast rows of %T to %T", from, to))
+	}
+	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows))
+}
+
+// maxFolder bounds the name of a job's folder in bytes, below the 255 of file systems.
+const maxFolder = 200
+
+// Folder returns the folder of a job's rows of a table.
+func Folder(store, table, job string) string {
+	name := Escape(job)
+	if len(name) > maxFolder {
+		name = name[:maxFolder-17] + "~" + record.HashID(job).String()
+	}
+	return filepath.Join(store, table, "job="+name)
+}
+
+// Escape writes a value for a hive folder: bytes other than letters, digits and
+// "-", "_" (and "." inside) become %XX. The empty job is hive's null.
+func Escape(job string) string {
+	if job == "" {
+		return "__HIVE_DEFAULT_PARTITION__"
+	}
+	var b strings.Builder
+	for i := 0; i < len(job); i++ {
+		c := job[i]
+		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0
+		if plain {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// Files returns the data files of a table in a store, of one job's folder or,
+// with job nil, of all; sorted. A folder that is not there has none.
+func Files(store, table string, job *string) ([]string, error) {
+	folders := []string{}
+	if job != nil {
+		folders = append(folders, Folder(store, table, *job))
+	} else {
+		entries, err := os.ReadDir(filepath.Join(store, table))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("list jobs: %w", err)
+		}
+		for _, e := range entries {
+			if e.IsDir() && strings.HasPrefix(e.Name(), "job=") {
+				folders = append(folders, filepath.Join(store, table, e.Name()))
+			}
+		}
+	}
+	var files []string
+	for _, folder := range folders {
+		entries, err := os.ReadDir(folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("list files: %w", err)
+		}
+		for _, e := range entries {
+			if e.Type().IsRegular() && strings.HasSuffix(e.Name(), Suffix) && !strings.HasPrefix(e.Name(), ".") {
+				files = append(files, filepath.Join(folder, e.Name()))
+			}
+		}
+	}
+	sort.Strings(files)
+	return files, nil
+}
+
+// Open opens a data file for reading its footer and its rows. No symbolic link
+// is followed.
+func Open(path string) (*parquet.File, io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	var file *parquet.File
+	if err == nil {
+		file, err = guard(func() (*parquet.File, error) {
+			return parquet.OpenFile(f, info.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+		})
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open %s: %w", path, err), f.Close())
+	}
+	return file, f, nil
+}
+
+// guard turns a panic of the decoder on a hostile file into an error.
+func guard[T any](f func() (T, error)) (v T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("decode: %v", r)
+		}
+	}()
+	return f()
+}
+
+// batch is the number of rows handed to the caller of Read at a time.
+const batch = 4096
+
+// Read calls f with the rows of a file, a few thousand at a time; the slice is
+// the reader's again when f returns. T is a struct of this package, or one with
+// some of its columns.
+func Read[T any](path string, f func([]T) error) error {
+	file, closer, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	_, err = guard(func() (struct{}, error) {
+		r := parquet.NewGenericReader[T](file)
+		defer r.Close()
+		rows := make([]T, batch)
+		for {
+			clear(rows) // slices in rows must not be shared with those handed out
+			n, err := r.Read(rows)
+			if n > 0 {
+				if err := f(rows[:n]); err != nil {
+					return struct{}{}, err
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return struct{}{}, nil
+			}
+			if err != nil {
+				return struct{}{}, err
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReadRanks reads a file of the table ranks.
+func ReadRanks(path string, f func([]row.Rank) error) error {
+	return Read(path, func(r []Rank) error { return f(Cast[row.Rank](r)) })
+}
+
+// ReadSteps reads a file of the table steps.
+func ReadSteps(path string, f func([]row.Step) error) error {
+	return Read(path, func(r []Step) error { return f(Cast[row.Step](r)) })
+}
+
+// ReadCommunications reads a file of the table communications.
+func ReadCommunications(path string, f func([]row.Communication) error) error {
+	return Read(path, func(r []Communication) error { return f(Cast[row.Communication](r)) })
+}
+
+// ReadRecords reads a file of the table records.
+func ReadRecords(path string, f func([]row.Record) error) error {
+	return Read(path, func(r []Record) error { return f(Cast[row.Record](r)) })
+}
+
+// Range is an entry of the KeysKey metadata: rows of one process (ranks, steps,
+// communications: Owner is the incarnation) or segment (records, ledger) lie
+// between First and Last (step, step_from or offset), both inclusive.
+type Range struct {
+	Rank  uint32    `json:"r"`
+	Owner record.ID `json:"o"`
+	First uint64    `json:"f"`
+	Last  uint64    `json:"l"`
+}

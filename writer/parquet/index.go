@@ -1,0 +1,266 @@
+package parquet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+)
+
+// sorted returns the rows in order, a copy when they are not yet.
+func sorted[T any](rows []T, compare func(*T, *T) int) []T {
+	by := func(a, b T) int { return compare(&a, &b) }
+	if slices.IsSortedFunc(rows, by) {
+		return rows
+	}
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, by)
+	return rows
+}
+
+func compareSteps(a, b *row.Step) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
+		cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
+}
+
+func compareCommunications(a, b *row.Communication) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
+		cmp.Compare(a.StepFrom, b.StepFrom), cmp.Compare(a.Repeat, b.Repeat), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Op, b.Op))
+}
+
+func compareRecords(a, b *row.Record) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Offset, b.Offset))
+}
+
+// owner is the process or segment that a range of rows belongs to.
+type owner struct {
+	rank uint32
+	id   uint64
+}
+
+// span is a range of steps or offsets, both ends inclusive.
+type span struct{ first, last uint64 }
+
+// spansOf returns where the rows of b lie.
+func spansOf(b *ship.Batch) map[owner]span {
+	m := map[owner]span{}
+	add := func(rank uint32, id, v uint64) {
+		o := owner{rank, id}
+		s, ok := m[o]
+		if !ok {
+			s = span{v, v}
+		}
+		m[o] = span{min(s.first, v), max(s.last, v)}
+	}
+	for i := range b.Steps {
+		add(b.Steps[i].Rank, b.Steps[i].Incarnation, b.Steps[i].Step)
+	}
+	for i := range b.Communications {
+		add(b.Communications[i].Rank, b.Communications[i].Incarnation, b.Communications[i].StepFrom)
+	}
+	for i := range b.Records {
+		add(b.Records[i].Rank, b.Records[i].Segment, b.Records[i].Offset)
+	}
+	for i := range b.Ledger {
+		add(b.Ledger[i].Rank, b.Ledger[i].Segment, 0)
+	}
+	for i := range b.Verdicts {
+		add(0, 0, b.Verdicts[i].Step)
+	}
+	return m
+}
+
+// rangesOf is spansOf in the form that stands in a file's footer, sorted.
+func rangesOf(b *ship.Batch) []layout.Range {
+	ranges := []layout.Range{}
+	for o, s := range spansOf(b) {
+		ranges = append(ranges, layout.Range{Rank: o.rank, Owner: record.ID(o.id), First: s.first, Last: s.last})
+	}
+	slices.SortFunc(ranges, func(a, b layout.Range) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Owner, b.Owner))
+	})
+	return ranges
+}
+
+// index knows of each file of a folder where its rows lie, from the footers.
+type index struct {
+	files map[string]map[owner]span // nil value: unknown, may hold anything
+}
+
+// refresh reads the footers of files that are new in the folder.
+func (x *index) refresh(files []string) error {
+	seen := make(map[string]bool, len(files))
+	for _, path := range files {
+		name := filepath.Base(path)
+		seen[name] = true
+		if _, known := x.files[name]; known {
+			continue
+		}
+		spans, err := footer(path)
+		if err != nil {
+			return err
+		}
+		x.files[name] = spans
+	}
+	for name := range x.files {
+		if !seen[name] {
+			delete(x.files, name)
+		}
+	}
+	return nil
+}
+
+func footer(path string) (map[owner]span, error) {
+	file, closer, err := layout.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer closer.Close()
+	text, ok := file.Lookup(layout.KeysKey)
+	var ranges []layout.Range
+	if !ok || json.Unmarshal([]byte(text), &ranges) != nil {
+		return nil, nil
+	}
+	spans := make(map[owner]span, len(ranges))
+	for _, r := range ranges {
+		spans[owner{r.Rank, uint64(r.Owner)}] = span{r.First, r.Last}
+	}
+	return spans, nil
+}
+
+// touching returns the files that may hold a row of b.
+func (x *index) touching(b *ship.Batch) []string {
+	wanted := spansOf(b)
+	var names []string
+	for name, spans := range x.files {
+		hit := spans == nil
+		for o, w := range wanted {
+			if s, ok := spans[o]; ok && s.first <= w.last && w.first <= s.last {
+				hit = true
+				break
+			}
+		}
+		if hit {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Stored implements ship.Sink. It reads the key columns of those files alone
+// whose footers say that they may hold one of the rows.
+func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
+	stored := make([]bool, b.Len())
+	folder := layout.Folder(s.dir, b.Table, b.Job)
+	if b.Table == row.RanksTable {
+		for i := range b.Ranks {
+			have, err := rankVersion(filepath.Join(folder, rankFile(&b.Ranks[i])))
+			if err != nil {
+				return nil, classify("look up ranks", err)
+			}
+			stored[i] = have >= int64(b.Ranks[i].Version)
+		}
+		return stored, nil
+	}
+	files, err := layout.Files(s.dir, b.Table, &b.Job)
+	if err != nil {
+		return nil, classify("look up "+b.Table, err)
+	}
+	x := s.indexes[folder]
+	if x == nil {
+		x = &index{files: map[string]map[owner]span{}}
+		s.indexes[folder] = x
+	}
+	if err := x.refresh(files); err != nil {
+		return nil, classify("look up "+b.Table, err)
+	}
+	read := reader(b, stored)
+	for _, name := range x.touching(b) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := read(filepath.Join(folder, name)); err != nil {
+			return nil, classify("look up "+b.Table, err)
+		}
+	}
+	return stored, nil
+}
+
+// The key columns of each table.
+type (
+	stepKeys struct {
+		Job         string `parquet:"job"`
+		Rank        uint32 `parquet:"rank"`
+		Incarnation uint64 `parquet:"incarnation"`
+		Step        uint64 `parquet:"step"`
+		Repeat      uint16 `parquet:"repeat"`
+	}
+	communicationKeys struct {
+		Job         string `parquet:"job"`
+		Rank        uint32 `parquet:"rank"`
+		Incarnation uint64 `parquet:"incarnation"`
+		StepFrom    uint64 `parquet:"step_from"`
+		Repeat      uint16 `parquet:"repeat"`
+		Group       string `parquet:"group"`
+		Op          string `parquet:"op"`
+	}
+	recordKeys struct {
+		Segment uint64 `parquet:"segment"`
+		Offset  uint64 `parquet:"offset"`
+	}
+)
+
+// reader returns what marks the rows of b that are in a file.
+func reader(b *ship.Batch, stored []bool) func(path string) error {
+	switch b.Table {
+	case row.StepsTable:
+		places := placesOf(b.Steps, ship.KeyOfStep)
+		return marker(places, stored, func(k *stepKeys) ship.StepKey {
+			return ship.StepKey{Job: k.Job, Rank: k.Rank, Incarnation: k.Incarnation, Step: k.Step, Repeat: k.Repeat}
+		})
+	case row.CommunicationsTable:
+		places := placesOf(b.Communications, ship.KeyOfCommunication)
+		return marker(places, stored, func(k *communicationKeys) ship.CommunicationKey {
+			return ship.CommunicationKey{
+				Job: k.Job, Rank: k.Rank, Incarnation: k.Incarnation, StepFrom: k.StepFrom, Repeat: k.Repeat, Group: k.Group, Op: k.Op,
+			}
+		})
+	case row.RecordsTable:
+		places := placesOf(b.Records, ship.KeyOfRecord)
+		return marker(places, stored, func(k *recordKeys) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
+	case row.VerdictsTable:
+		places := placesOf(b.Verdicts, ship.KeyOfVerdict)
+		return marker(places, stored, func(k *layout.Verdict) ship.VerdictKey { return ship.KeyOfVerdict((*row.Verdict)(k)) })
+	default:
+		places := placesOf(b.Ledger, ship.KeyOfLedger)
+		return marker(places, stored, func(k *layout.Ledger) ship.LedgerKey { return ship.KeyOfLedger((*row.Ledger)(k)) })
+	}
+}
+
+func placesOf[K comparable, T any](rows []T, key func(*T) K) map[K]int {
+	m := make(map[K]int, len(rows))
+	for i := range rows {
+		m[key(&rows[i])] = i
+	}
+	return m
+}
+
+func marker[K comparable, T any](places map[K]int, stored []bool, key func(*T) K) func(string) error {
+	return func(path string) error {
+		return layout.Read(path, func(rows []T) error {
+			for i := range rows {
+				if place, ok := places[key(&rows[i])]; ok {
+					stored[place] = true
+				}
+			}
+			return nil
+		})
+	}
+}

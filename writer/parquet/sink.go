@@ -1,0 +1,323 @@
+// Package parquet is the sink that stores batches as Parquet files in hive
+// folders: the store of a machine without a server. DuckDB, pandas, Spark and
+// ClickHouse's file() read it as it is.
+//
+// Invariant: a file is complete or not there: it is written beside its place,
+// synced, renamed, and its folder is synced. Its name is the batch's id, so the
+// same batch twice is one file; a rank's file is named by its process and gives
+// way to a higher version. Rows in a file are sorted by their identity.
+//
+// Caveat: every flush makes a file a table; a store that is fed for days wants a
+// flush interval of half a minute or more.
+package parquet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+)
+
+// rowGroup is the number of rows of a row group: readers skip by it.
+const rowGroup = 1 << 17
+
+// Sink is a directory of Parquet files. Its methods are called by one goroutine.
+type Sink struct {
+	dir     string
+	writers writers
+	indexes map[string]*index // by folder
+	made    map[string]bool   // folders that are there and synced
+}
+
+// Open prepares a sink in dir; it makes nothing before Create.
+func Open(dir string) (*Sink, error) {
+	if dir == "" {
+		return nil, errors.New("open Parquet store: no directory; want parquet:DIR")
+	}
+	return &Sink{dir: filepath.Clean(dir), indexes: map[string]*index{}, made: map[string]bool{}}, nil
+}
+
+// Name is the store as it is written on the command line.
+func (s *Sink) Name() string {
+	abs, err := filepath.Abs(s.dir)
+	if err != nil {
+		abs = s.dir
+	}
+	return "parquet:" + abs
+}
+
+// Create implements ship.Sink: it makes the directory and removes what writers
+// that are gone left behind.
+func (s *Sink) Create(ctx context.Context) error {
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return classify("make Parquet store", err)
+	}
+	folders, err := filepath.Glob(filepath.Join(globEscape(s.dir), "*", "job=*"))
+	if err != nil {
+		return classify("list Parquet store", err)
+	}
+	for _, folder := range folders {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := clean(folder); err != nil {
+			return classify("clean Parquet store", err)
+		}
+	}
+	return nil
+}
+
+func globEscape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
+}
+
+const tempPrefix = ".new-"
+
+// clean removes the unfinished files of a folder whose writer is gone: a writer
+// holds a lock on its file.
+func clean(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), tempPrefix) {
+			continue
+		}
+		path := filepath.Join(folder, e.Name())
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return errors.Join(err, f.Close())
+			}
+		}
+		_ = f.Close() // opened for reading
+	}
+	return nil
+}
+
+// Insert implements ship.Sink.
+func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return &ship.Error{Class: ship.Transient, Err: err}
+	}
+	folder := layout.Folder(s.dir, b.Table, b.Job)
+	if err := s.makeFolder(folder); err != nil {
+		return classify("store "+b.Table, err)
+	}
+	if b.Table == row.RanksTable {
+		return classify("store ranks", s.insertRanks(folder, b.Ranks))
+	}
+	name := b.ID.String() + layout.Suffix
+	return classify("store "+b.Table, s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
+		return s.writers.write(w, b, meta)
+	}))
+}
+
+// insertRanks writes a file a process, unless a newer one is there.
+func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
+	for i := range ranks {
+		name := rankFile(&ranks[i])
+		have, err := rankVersion(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		if have > int64(ranks[i].Version) {
+			continue
+		}
+		one := &ship.Batch{Table: row.RanksTable, Job: ranks[i].Job}
+		one.Ranks = ranks[i : i+1]
+		err = s.writeFile(folder, name, nil, func(w io.Writer, meta map[string]string) error {
+			return s.writers.write(w, one, meta)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rankFile(r *row.Rank) string {
+	return fmt.Sprintf("%d-%016x%s", r.Rank, r.Incarnation, layout.Suffix)
+}
+
+// rankVersion returns the version of the row in a rank's file, -1 without one.
+func rankVersion(path string) (int64, error) {
+	version := int64(-1)
+	err := layout.ReadRanks(path, func(rows []row.Rank) error {
+		for i := range rows {
+			version = max(version, int64(rows[i].Version))
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
+	}
+	return version, err
+}
+
+// makeFolder makes a folder of the store and every one above it, durably.
+func (s *Sink) makeFolder(folder string) error {
+	if s.made[folder] {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for d := folder; ; d = filepath.Dir(d) {
+		if err := syncDir(d); err != nil {
+			return err
+		}
+		if d == s.dir || d == filepath.Dir(d) {
+			break
+		}
+	}
+	s.made[folder] = true
+	return nil
+}
+
+// writeFile makes a file appear in a folder, complete and durable.
+func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) (err error) {
+	f, err := os.CreateTemp(folder, tempPrefix+"*")
+	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder
+		delete(s.made, folder)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	meta := map[string]string{layout.SchemaKey: layout.SchemaVersion}
+	if ranges != nil {
+		keys, err := json.Marshal(ranges)
+		if err != nil {
+			return errors.Join(err, f.Close())
+		}
+		meta[layout.KeysKey] = string(keys)
+	}
+	if err := write(f, meta); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(folder, name)); err != nil {
+		return err
+	}
+	if err := syncDir(folder); err != nil {
+		return &ship.Error{Class: ship.Transient, Doubt: true, Err: err}
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Close implements ship.Sink.
+func (s *Sink) Close() error { return nil }
+
+// classify says what an error of the file system means; nil stays nil.
+func classify(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var own *ship.Error
+	if errors.As(err, &own) {
+		return own
+	}
+	e := &ship.Error{Class: ship.Transient, Err: fmt.Errorf("%s: %w", what, err)}
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
+		e.Class, e.Hint = ship.Refused, "the store's directory must be a directory that this user may write"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		e.Hint = "make room for the Parquet store"
+	}
+	return e
+}
+
+// writers holds one encoder a table, so that their buffers are used again.
+type writers struct {
+	ranks          *parquet.GenericWriter[layout.Rank]
+	steps          *parquet.GenericWriter[layout.Step]
+	communications *parquet.GenericWriter[layout.Communication]
+	records        *parquet.GenericWriter[layout.Record]
+	verdicts       *parquet.GenericWriter[layout.Verdict]
+	ledger         *parquet.GenericWriter[layout.Ledger]
+}
+
+// write encodes a batch.
+func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) error {
+	switch b.Table {
+	case row.RanksTable:
+		return encode(&w.ranks, out, layout.Cast[layout.Rank](b.Ranks), meta, "rank", "incarnation")
+	case row.StepsTable:
+		return encode(&w.steps, out, layout.Cast[layout.Step](sorted(b.Steps, compareSteps)), meta, "rank", "incarnation", "step", "repeat")
+	case row.CommunicationsTable:
+		return encode(&w.communications, out, layout.Cast[layout.Communication](sorted(b.Communications, compareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
+	case row.RecordsTable:
+		return encode(&w.records, out, layout.Cast[layout.Record](sorted(b.Records, compareRecords)), meta, "rank", "segment", "offset")
+	case row.VerdictsTable:
+		return encode(&w.verdicts, out, layout.Cast[layout.Verdict](b.Verdicts), meta)
+	case row.LedgerTable:
+		return encode(&w.ledger, out, layout.Cast[layout.Ledger](b.Ledger), meta)
+	}
+	return fmt.Errorf("BUG: no table %s", b.Table)
+}
+
+func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows []T, meta map[string]string, sortedBy ...string) error {
+	w := *slot
+	if w == nil {
+		var columns []parquet.SortingColumn
+		for _, c := range sortedBy {
+			columns = append(columns, parquet.Ascending(c))
+		}
+		w = parquet.NewGenericWriter[T](out,
+			parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}), parquet.MaxRowsPerRowGroup(rowGroup),
+			parquet.SortingWriterConfig(parquet.SortingColumns(columns...)), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
+	} else {
+		w.Reset(out)
+	}
+	*slot = nil // an encoder that failed is not used again
+	for k, v := range meta {
+		w.SetKeyValueMetadata(k, v)
+	}
+	if _, err := w.Write(rows); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	*slot = w
+	return nil
+}

@@ -1,0 +1,20 @@
+package parquet_test
+
+import (
+	"testing"
+
+	"laggard/writer/parquet"
+	"laggard/writer/ship"
+	"laggard/writer/ship/shiptest"
+)
+
+func TestConformance(t *testing.T) {
+	dir := t.TempDir()
+	shiptest.Conform(t, func(t *testing.T) ship.Sink {
+		s, err := parquet.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}
