@@ -1,0 +1,225 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	readSize = 128 << 10
+	// maxInflated bounds what a compressed segment may hold: one of ours inflates
+	// to its limit, a bomb to anything.
+	maxInflated = 4 << 30
+	// maxWindow bounds the decoder's memory.
+	maxWindow = 32 << 20
+)
+
+// ErrTruncated is returned by Reader.Next, wrapped, when the file became shorter
+// than what was read of it: another generation of the file is in its place.
+var ErrTruncated = errors.New("file became shorter")
+
+// Reader reads the complete lines of one segment, plain or compressed. A plain one
+// may grow meanwhile: Next after io.EOF looks again. It is not safe for concurrent
+// use.
+type Reader struct {
+	f    *os.File
+	z    *zstd.Decoder // nil for a plain segment
+	buf  []byte
+	r, w int   // unread bytes are buf[r:w]
+	seen int   // bytes of them known to hold no '\n'
+	off  int64 // offset of buf[r]; of a compressed segment: in what it inflates to
+
+	skipping bool  // within a line that is too long,
+	from     int64 // which began here
+	skipped  Skipped
+}
+
+// Skipped counts the lines that were too long to be returned.
+type Skipped struct{ Lines, Bytes int64 }
+
+// OpenReader opens a segment. Neither the file nor the two directories above it
+// may be symbolic links; what is no regular file is not opened.
+func OpenReader(path string) (*Reader, error) {
+	f, err := openAt(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("open segment %s: %w", path, err)
+	}
+	r := &Reader{f: f, buf: make([]byte, readSize)}
+	if filepath.Ext(path) == compressed {
+		r.z, err = zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("open segment %s: %w", path, err)
+		}
+	}
+	return r, nil
+}
+
+// Next returns the next complete line without its '\n', and the offset of its
+// first byte. The line is valid until the next call. At the end it returns io.EOF;
+// what follows the last '\n' is kept for a later call and told by Torn.
+func (r *Reader) Next() (line []byte, offset int64, err error) {
+	for {
+		if i := bytes.IndexByte(r.buf[r.r+r.seen:r.w], '\n'); i >= 0 {
+			n := r.seen + i
+			line, offset = r.buf[r.r:r.r+n], r.off
+			r.take(n + 1)
+			if !r.skipping && n <= MaxLine {
+				return line, offset, nil
+			}
+			r.skipped.Lines++
+			r.skipped.Bytes += int64(n + 1)
+			r.skipping = false
+			continue
+		}
+		r.seen = r.w - r.r
+		if r.seen > MaxLine && !r.skipping {
+			r.skipping, r.from = true, r.off
+		}
+		if r.skipping {
+			r.skipped.Bytes += int64(r.seen)
+			r.take(r.seen)
+		}
+		if err := r.fill(); err != nil {
+			return nil, r.Offset(), err
+		}
+	}
+}
+
+// take drops n unread bytes.
+func (r *Reader) take(n int) {
+	r.r += n
+	r.off += int64(n)
+	r.seen = 0
+}
+
+// fill reads more into the buffer, which it moves and grows as needed.
+func (r *Reader) fill() error {
+	if r.r > 0 && (r.r == r.w || r.w == len(r.buf)) {
+		r.w = copy(r.buf, r.buf[r.r:r.w])
+		r.r = 0
+	}
+	if r.w == len(r.buf) {
+		r.buf = append(r.buf, make([]byte, len(r.buf))...)
+	}
+	src := io.Reader(r.f)
+	if r.z != nil {
+		if src = r.z; r.off > maxInflated {
+			return fmt.Errorf("read segment %s: inflates to more than %d bytes", r.f.Name(), int64(maxInflated))
+		}
+	} else if r.skipping {
+		if err := r.leap(); err != nil {
+			return err
+		}
+	}
+	n, err := src.Read(r.buf[r.w:])
+	r.w += n
+	switch {
+	case n > 0:
+		return nil
+	case err == nil:
+		return fmt.Errorf("read segment %s: %w", r.f.Name(), io.ErrNoProgress)
+	case errors.Is(err, io.EOF):
+		return r.end()
+	}
+	return fmt.Errorf("read segment %s: %w", r.f.Name(), err)
+}
+
+// end tells the end of a file from one that was cut.
+func (r *Reader) end() error {
+	if r.z != nil {
+		return io.EOF
+	}
+	st, err := r.f.Stat()
+	if err != nil {
+		return fmt.Errorf("read segment: %w", err)
+	}
+	if at := r.off + int64(r.w-r.r); st.Size() < at {
+		return fmt.Errorf("read segment %s: %w: %d bytes, %d were read", r.f.Name(), ErrTruncated, st.Size(), at)
+	}
+	return io.EOF
+}
+
+// leap skips a hole in a sparse file: a terabyte of zeros costs nothing to plant,
+// so it must not cost a terabyte of reading. Nothing is buffered here.
+func (r *Reader) leap() error {
+	data, err := unix.Seek(int(r.f.Fd()), r.off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) { // no data up to the end
+		data, err = r.f.Seek(0, io.SeekEnd)
+	}
+	if err != nil || data <= r.off {
+		data = r.off // a file system without SEEK_DATA: read on
+	}
+	r.skipped.Bytes += data - r.off
+	r.off = data
+	if _, err := r.f.Seek(data, io.SeekStart); err != nil {
+		return fmt.Errorf("read segment: %w", err)
+	}
+	return nil
+}
+
+// Offset returns the offset after the last line that Next returned or skipped.
+func (r *Reader) Offset() int64 {
+	if r.skipping {
+		return r.from
+	}
+	return r.off
+}
+
+// Torn returns the bytes after the last '\n', as of the last io.EOF.
+func (r *Reader) Torn() int64 { return r.off + int64(r.w-r.r) - r.Offset() }
+
+// Skipped returns what was skipped so far because a line was too long.
+func (r *Reader) Skipped() Skipped { return r.skipped }
+
+// SeekTo makes Next go on at offset, which must be the beginning of a line. In a
+// compressed segment going back means reading from its start.
+func (r *Reader) SeekTo(offset int64) error {
+	r.r, r.w, r.seen, r.skipping = 0, 0, 0, false
+	if r.z == nil {
+		if _, err := r.f.Seek(offset, io.SeekStart); err != nil {
+			return fmt.Errorf("seek segment: %w", err)
+		}
+		r.off = offset
+		return nil
+	}
+	if _, err := r.f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("seek segment: %w", err)
+	}
+	if err := r.z.Reset(r.f); err != nil {
+		return fmt.Errorf("seek segment %s: %w", r.f.Name(), err)
+	}
+	n, err := io.CopyN(io.Discard, r.z, offset)
+	r.off = n
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("seek segment %s: %w: it has %d bytes, not %d", r.f.Name(), ErrTruncated, n, offset)
+	}
+	if err != nil {
+		return fmt.Errorf("seek segment %s: %w", r.f.Name(), err)
+	}
+	return nil
+}
+
+// Info describes the open file as it is now: links 0 when it was unlinked.
+func (r *Reader) Info() (Info, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(r.f.Fd()), &st); err != nil {
+		return Info{}, fmt.Errorf("stat segment %s: %w", r.f.Name(), err)
+	}
+	return infoOf(filepath.Base(r.f.Name()), &st)
+}
+
+// Close closes the file.
+func (r *Reader) Close() error {
+	if r.z != nil {
+		r.z.Close()
+	}
+	return r.f.Close()
+}

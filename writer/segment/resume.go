@@ -1,0 +1,193 @@
+package segment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/record"
+)
+
+// resume learns from the directory what this incarnation has written, and opens
+// its newest segment for more when that is a plain file of ours.
+func (w *Writer) resume() error {
+	all, err := List(w.dir)
+	if err != nil {
+		return err
+	}
+	w.last = -1
+	for _, s := range all {
+		w.last = max(w.last, s.Number)
+	}
+	if w.o.Bare {
+		return nil
+	}
+	trusted, err := w.trusted()
+	if err != nil {
+		return err
+	}
+	newest := true
+	for _, s := range slices.Backward(all) {
+		if !trusted(s.UID) {
+			continue
+		}
+		found, err := w.scan(s)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular) {
+			continue // aged or swapped meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if !found.mine {
+			continue
+		}
+		if newest && !s.Compressed && s.Links == 1 && !w.ended && found.end < w.o.Limit {
+			w.reopen(s, found)
+		}
+		newest = false
+		if found.complete {
+			break
+		}
+	}
+	w.written.copy(&w.accepted)
+	return nil
+}
+
+// trusted returns the test for owners of segments to believe: ourselves, root, the
+// owner of the job's directory, and those of Options.
+func (w *Writer) trusted() (func(uid uint32) bool, error) {
+	job, err := walkTo(filepath.Dir(w.dir), unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer job.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(job.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("stat job directory: %w", err)
+	}
+	uids := append([]uint32{0, uint32(os.Geteuid()), st.Uid}, w.o.TrustUIDs...)
+	return func(uid uint32) bool { return slices.Contains(uids, uid) }, nil
+}
+
+// found is what scan learns of one segment.
+type found struct {
+	mine     bool        // of this incarnation
+	complete bool        // its identity line says where the rings began: older ones tell nothing new
+	end      int64       // after the last '\n'
+	torn     int64       // bytes after it
+	segment  string      // its id
+	meta     record.Meta // the last one, without Segment
+}
+
+// scan reads one segment; of another incarnation's only the first line.
+func (w *Writer) scan(s Info) (found, error) {
+	var f found
+	r, err := OpenReader(filepath.Join(w.dir, s.Name))
+	if err != nil {
+		return f, err
+	}
+	defer r.Close()
+	line, _, err := r.Next()
+	if errors.Is(err, io.EOF) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	var first identity
+	if t, err := w.parser.Parse(line); err != nil || t != record.LineMeta || !w.own(w.parser.Meta) {
+		return f, nil
+	}
+	f.mine, f.segment, f.meta = true, w.parser.Meta.Segment, w.parser.Meta
+	if err := json.Unmarshal(line, &first); err == nil && first.Next != nil {
+		f.complete = true
+		for ring, next := range first.Next {
+			if next > 0 {
+				w.accepted.set(ring, next-1)
+			}
+		}
+	}
+	for {
+		line, _, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			f.end, f.torn = r.Offset(), r.Torn()
+			return f, nil
+		}
+		if err != nil {
+			return f, err
+		}
+		switch t, err := w.parser.Parse(line); {
+		case err != nil: // a damaged line: its reader counts it
+		case t == record.LineRecord:
+			w.accepted.set(w.parser.Record.Ring, w.parser.Record.Seq)
+		case t == record.LineEnd:
+			w.ended = true
+		case t == record.LineMeta:
+			f.meta = w.parser.Meta
+		}
+	}
+}
+
+// identity is the part of an identity line that is the writer's own business.
+type identity struct {
+	Next map[uint32]uint64 `json:"next"`
+}
+
+func (w *Writer) own(m record.Meta) bool {
+	return m.Incarnation == w.meta.Incarnation && m.Job == w.meta.Job && m.Rank == w.meta.Rank
+}
+
+// reopen appends to an existing segment of ours, its torn tail cut off. Where that
+// does not work a fresh segment does as well.
+func (w *Writer) reopen(s Info, f found) {
+	file, err := w.o.FS.Append(filepath.Join(w.dir, s.Name))
+	if err != nil {
+		return
+	}
+	if !same(file, s) {
+		file.Close()
+		return
+	}
+	if f.torn > 0 {
+		err := file.Truncate(f.end)
+		if err == nil {
+			err = file.Sync()
+		}
+		if err != nil {
+			file.Close()
+			return
+		}
+		w.stats.TornBytes += f.torn
+	}
+	w.file, w.name, w.segment, w.size = file, s.Name, f.segment, f.end
+	w.dirty, w.dirDirty = true, true // what a killed process wrote may not be synced
+	f.meta.Format, f.meta.Segment = record.Format, ""
+	if len(w.meta.Groups) == 0 {
+		w.meta.Groups = f.meta.Groups // learnt before the restart
+	}
+	line, old := w.meta.AppendLine(nil), f.meta.AppendLine(nil)
+	w.learnt = string(line) != string(old)
+}
+
+// same reports whether the open file is still the one that was read, and has no
+// second name: what is behind another name is not ours to change.
+func same(file File, s Info) bool {
+	f, ok := file.(interface{ Stat() (os.FileInfo, error) })
+	if !ok {
+		return true
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && sys.Ino == s.Inode && uint64(sys.Dev) == s.Device && sys.Nlink == 1
+}

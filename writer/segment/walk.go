@@ -1,0 +1,215 @@
+package segment
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// RankDir is one rank's directory.
+type RankDir struct {
+	Job  string
+	Rank int
+	Path string // absolute, without symbolic links
+}
+
+// Walk returns the rank directories under root, sorted by job and rank. root may
+// be the profiling directory, one job's or one rank's directory; which it is,
+// Walk tells from what is in it. Symbolic links below root are not followed, names
+// with a dot in front and what is no rank number are skipped. A directory that
+// can't be read is part of the error (DirError, joined); the others are returned
+// all the same.
+func Walk(root string) ([]RankDir, error) {
+	abs, err := resolve(root)
+	if err != nil {
+		return nil, err
+	}
+	top, err := look(abs)
+	if err != nil {
+		return nil, err
+	}
+	if top.segments && !top.hasRanksBelow(abs) {
+		rank, ok := rankOf(filepath.Base(abs))
+		if !ok {
+			return nil, fmt.Errorf("read directory %s: it holds segments but its name is no rank number (want <dir>/<job>/<rank>/<segment>)", root)
+		}
+		return []RankDir{{Job: filepath.Base(filepath.Dir(abs)), Rank: rank, Path: abs}}, nil
+	}
+	if top.isJob(abs) {
+		ranks := jobRanks(abs, top)
+		return ranks, errors.Join(unreadable(ranks)...)
+	}
+	return profiling(abs, top)
+}
+
+// Ranks is Walk for a directory that is known to be the profiling directory: it
+// guesses nothing.
+func Ranks(dir string) ([]RankDir, error) {
+	abs, err := resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	top, err := look(abs)
+	if err != nil {
+		return nil, err
+	}
+	return profiling(abs, top)
+}
+
+func profiling(dir string, top contents) ([]RankDir, error) {
+	var all []RankDir
+	var errs []error
+	for _, job := range top.dirs {
+		path := filepath.Join(dir, job)
+		c, err := look(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ranks := jobRanks(path, c)
+		errs = append(errs, unreadable(ranks)...)
+		all = append(all, ranks...)
+	}
+	slices.SortFunc(all, func(a, b RankDir) int {
+		return cmp.Or(strings.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank))
+	})
+	return all, errors.Join(errs...)
+}
+
+func jobRanks(path string, c contents) []RankDir {
+	var ranks []RankDir
+	for _, name := range c.dirs {
+		if rank, ok := rankOf(name); ok {
+			ranks = append(ranks, RankDir{Job: filepath.Base(path), Rank: rank, Path: filepath.Join(path, name)})
+		}
+	}
+	slices.SortFunc(ranks, func(a, b RankDir) int { return cmp.Compare(a.Rank, b.Rank) })
+	return ranks
+}
+
+// unreadable returns an error for each rank directory that can't be opened.
+func unreadable(ranks []RankDir) []error {
+	var errs []error
+	for _, r := range ranks {
+		dir, err := openDir(r.Path)
+		switch {
+		case err == nil:
+			dir.Close()
+		case !errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, dirError(r.Path, err))
+		}
+	}
+	return errs
+}
+
+// rankOf returns the rank that a directory is named for: digits without leading
+// zeros.
+func rankOf(name string) (int, bool) {
+	n, err := strconv.ParseInt(name, 10, 32)
+	return int(n), err == nil && n >= 0 && strconv.FormatInt(n, 10) == name
+}
+
+// contents is what Walk has to know of a directory.
+type contents struct {
+	dirs     []string // without links and dot names
+	segments bool
+}
+
+func look(path string) (contents, error) {
+	var c contents
+	dir, err := openDir(path)
+	if err != nil {
+		return c, dirError(path, err)
+	}
+	defer dir.Close()
+	err = eachName(dir, func(name string) error {
+		if strings.HasPrefix(name, ".") {
+			return nil
+		}
+		var st unix.Stat_t
+		err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFDIR:
+			c.dirs = append(c.dirs, name)
+		case unix.S_IFREG:
+			if _, ok := Number(name); ok {
+				c.segments = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return c, dirError(path, err)
+	}
+	slices.Sort(c.dirs)
+	return c, nil
+}
+
+// isJob reports whether the directory is one job's: a child is a rank's directory,
+// which means numeric, with segments in it and no directories of ranks.
+func (c contents) isJob(path string) bool {
+	job := false
+	for _, name := range c.dirs {
+		if _, ok := rankOf(name); !ok {
+			continue
+		}
+		child, err := look(filepath.Join(path, name))
+		if err != nil {
+			continue
+		}
+		if child.hasRanks() {
+			return false // a job with a number for a name
+		}
+		job = job || child.segments
+	}
+	return job
+}
+
+func (c contents) hasRanks() bool {
+	return slices.ContainsFunc(c.dirs, func(name string) bool { _, ok := rankOf(name); return ok })
+}
+
+// hasRanksBelow reports whether there are rank directories in or under the
+// directory: then a file with a number for a name is a stray.
+func (c contents) hasRanksBelow(path string) bool {
+	if c.hasRanks() {
+		return true
+	}
+	return slices.ContainsFunc(c.dirs, func(name string) bool {
+		child, err := look(filepath.Join(path, name))
+		return err == nil && child.hasRanks()
+	})
+}
+
+// resolve makes root absolute and free of links: the user may name it by one, what
+// is below it may not be one.
+func resolve(root string) (string, error) {
+	abs, err := filepath.EvalSymlinks(root)
+	if err == nil {
+		abs, err = filepath.Abs(abs)
+	}
+	if err != nil {
+		return "", dirError(root, err)
+	}
+	if st, err := os.Stat(abs); err == nil && !st.IsDir() {
+		return "", dirError(root, unix.ENOTDIR)
+	}
+	return abs, nil
+}

@@ -1,0 +1,467 @@
+package segment
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"laggard/schemas/record"
+)
+
+var (
+	// ErrTooLong is returned, wrapped, for a line that no segment or reader takes.
+	// The line is counted (Stats.Refused) and forgotten.
+	ErrTooLong = errors.New("line too long")
+	// ErrEnded is returned for a line after the incarnation's end line.
+	ErrEnded = errors.New("incarnation has ended")
+	// ErrClosed is returned after Close.
+	ErrClosed = errors.New("writer is closed")
+)
+
+const (
+	minLimit      = 4096
+	defaultBuffer = 128 << 10
+	// createTries bounds the search for a free name: the loser of a race with
+	// another writer goes one up each time.
+	createTries = 1000
+)
+
+// Options of a Writer. The zero value is ready.
+type Options struct {
+	// Limit is the size that no segment exceeds, in bytes; 0 is DefaultLimit.
+	Limit int64
+	// Buffer is the bytes held back before an Append flushes by itself; 0 is 128 KiB.
+	Buffer int
+	// Now is the clock that names segments; nil is time.Now.
+	Now func() time.Time
+	// FS is the disk; nil is Disk.
+	FS FS
+	// OnClose is called with the path of each segment that is complete and durable,
+	// nothing will be appended to it by this writer: compress it, tell ageing.
+	OnClose func(path string)
+	// Bare leaves the identity line out, for files in another program's format.
+	// Such a segment is nobody's: it is never resumed.
+	Bare bool
+	// TrustUIDs are owners of segments to believe beside ourselves, root and the
+	// owner of the job's directory.
+	TrustUIDs []uint32
+}
+
+// Stats counts what a Writer did.
+type Stats struct {
+	Segments    int   // made
+	Bytes       int64 // written, identity lines included
+	Refused     int64 // lines that were too long
+	TornBytes   int64 // cut off the resumed segment
+	WriteErrors int64
+	SyncErrors  int64
+}
+
+// Writer appends the lines of one incarnation to segments of its rank directory.
+//
+// Promise: every line that an Append accepted (returned nil for) is in the buffer
+// or whole in exactly one segment; after Flush it is in the kernel's hands (it
+// survives the death of this process), after Sync on the disk. After an error call
+// Flush or Sync again, never Append the same line again. After a failed write or
+// sync the Writer goes on in a fresh segment: what a kernel says of a file after an
+// error proves nothing.
+//
+// Caveat: lines that were written before a failed sync stay where they are, and
+// are lost if the host loses its power as well.
+//
+// A Writer is not safe for concurrent use. Several may work in one directory.
+type Writer struct {
+	dir  string
+	meta record.Meta // without Segment
+	o    Options
+
+	file    File   // nil: the next Flush makes one
+	name    string // base name of file, or of the last one
+	segment string // its id
+	size    int64  // bytes in file, complete lines only
+	head    int64  // of them the identity line
+	fresh   bool   // file has no identity line yet
+	learnt  bool   // meta changed since the identity line
+	last    int64  // largest number seen or made
+
+	buf      []byte
+	accepted positions // after buf
+	written  positions // before buf
+	ended    bool
+	closed   bool
+	dirty    bool  // file has bytes that are not synced
+	dirDirty bool  // file's name is not synced
+	syncErr  error // of a segment closed by rotation, for the next Sync
+	parser   record.Parser
+	stats    Stats
+}
+
+// Open returns a Writer for the incarnation meta in rankDir, which it makes when it
+// is missing. It resumes the incarnation's newest segment when there is one, its
+// torn tail cut off, and knows from what is on disk where each ring goes on (Next)
+// and whether the incarnation has ended. It makes no segment: the first Flush does.
+func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
+	if o.Limit == 0 {
+		o.Limit = DefaultLimit
+	}
+	if o.Limit < minLimit {
+		return nil, fmt.Errorf("open segments in %s: limit of %d bytes: want %d or more", rankDir, o.Limit, minLimit)
+	}
+	if o.Buffer <= 0 {
+		o.Buffer = defaultBuffer
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.FS == nil {
+		o.FS = Disk
+	}
+	meta.Format, meta.Segment = record.Format, ""
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o}
+	if err := w.fitsIdentity(meta); err != nil {
+		return nil, fmt.Errorf("open segments in %s: %w", rankDir, err)
+	}
+	if err := o.FS.Mkdir(w.dir); err != nil {
+		return nil, fmt.Errorf("make rank directory %s: %w", w.dir, err)
+	}
+	if err := w.resume(); err != nil {
+		return nil, fmt.Errorf("open segments in %s: %w", w.dir, err)
+	}
+	return w, nil
+}
+
+// Next returns, for each ring that has records, the sequence number after the last
+// one accepted. Right after Open that is what is on disk.
+func (w *Writer) Next() map[uint32]uint64 { return w.accepted.all() }
+
+// Ended reports whether the incarnation's end line was accepted or is on disk.
+func (w *Writer) Ended() bool { return w.ended }
+
+// Name returns the base name of the segment that is open, or was last; "" before
+// the first.
+func (w *Writer) Name() string { return w.name }
+
+// Bytes returns the size that the open segment has when the buffer is flushed,
+// rotation aside.
+func (w *Writer) Bytes() int64 { return w.size + int64(len(w.buf)) }
+
+// Stats returns the counters.
+func (w *Writer) Stats() Stats { return w.stats }
+
+// AppendRecord accepts one record. An error means that it was not accepted.
+func (w *Writer) AppendRecord(r *record.Record) error {
+	if err := w.ready(); err != nil {
+		return err
+	}
+	start := len(w.buf)
+	w.buf = r.AppendLine(w.buf)
+	if err := w.bound(len(w.buf) - start); err != nil {
+		w.buf = w.buf[:start]
+		return err
+	}
+	w.accepted.set(r.Ring, r.Seq)
+	return nil
+}
+
+// AppendLine accepts one line of any kind but an identity (SetMeta), with or
+// without its '\n'. An error means that it was not accepted.
+func (w *Writer) AppendLine(line []byte) error {
+	line = bytes.TrimSuffix(line, []byte{'\n'})
+	if bytes.IndexByte(line, '\n') >= 0 || len(line) == 0 {
+		return fmt.Errorf("append to segment: want one line, got %.80q", line)
+	}
+	if err := w.ready(); err != nil {
+		return err
+	}
+	if err := w.bound(len(line) + 1); err != nil {
+		return err
+	}
+	if err := w.note(line, &w.accepted); err != nil {
+		return err
+	}
+	w.buf = append(append(w.buf, line...), '\n')
+	return nil
+}
+
+// note takes the position of a record and the end from a line.
+func (w *Writer) note(line []byte, p *positions) error {
+	if !bytes.HasPrefix(line, []byte(`{"kind"`)) && !bytes.HasPrefix(line, []byte(`{"end"`)) && !bytes.HasPrefix(line, []byte(`{"meta"`)) {
+		return nil
+	}
+	switch t, err := w.parser.Parse(line); {
+	case err != nil:
+		return fmt.Errorf("append to segment: %w", err)
+	case t == record.LineRecord:
+		p.set(w.parser.Record.Ring, w.parser.Record.Seq)
+	case t == record.LineEnd:
+		w.ended = true
+	case t == record.LineMeta:
+		return errors.New("append to segment: identity lines are written by SetMeta")
+	}
+	return nil
+}
+
+// ready makes room in the buffer for one more line.
+func (w *Writer) ready() error {
+	switch {
+	case w.closed:
+		return ErrClosed
+	case w.ended:
+		return ErrEnded
+	case len(w.buf) >= w.o.Buffer:
+		return w.Flush()
+	}
+	return nil
+}
+
+// bound refuses a line of n bytes, '\n' included, that no segment would take.
+func (w *Writer) bound(n int) error {
+	if n-1 <= MaxLine && int64(n) <= w.o.Limit-minLimit/4 {
+		return nil
+	}
+	w.stats.Refused++
+	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
+}
+
+// SetMeta changes what is known of the incarnation, say its parallel groups. It
+// stands in the open segment after the next Flush and in every later one.
+func (w *Writer) SetMeta(m record.Meta) error {
+	if w.closed {
+		return ErrClosed
+	}
+	m.Format, m.Segment = record.Format, ""
+	if m.Incarnation != w.meta.Incarnation {
+		return fmt.Errorf("set identity: incarnation %s, this writer's is %s", m.Incarnation, w.meta.Incarnation)
+	}
+	if reflect.DeepEqual(m, w.meta) {
+		return nil
+	}
+	if err := w.fitsIdentity(m); err != nil {
+		return fmt.Errorf("set identity: %w", err)
+	}
+	w.meta = m
+	w.learnt = !w.o.Bare
+	return nil
+}
+
+// fitsIdentity leaves at least half of a segment to records.
+func (w *Writer) fitsIdentity(m record.Meta) error {
+	if n := len(m.AppendLine(nil)) + len(`"segment":"0123456789abcdef",`); n > MaxLine || int64(n) > w.o.Limit/2 {
+		return fmt.Errorf("identity: %w: %d bytes", ErrTooLong, n)
+	}
+	return nil
+}
+
+// Flush writes the buffer. On an error the rest stays in the buffer.
+func (w *Writer) Flush() error {
+	if w.closed {
+		return ErrClosed
+	}
+	var refused error
+	for len(w.buf) > 0 || w.learnt && w.file != nil {
+		if w.file == nil {
+			if err := w.create(); err != nil {
+				return err
+			}
+		}
+		if w.fresh || w.learnt {
+			if full, err := w.identify(); err != nil {
+				return err
+			} else if full {
+				w.rotate()
+				continue
+			}
+		}
+		n := w.fits()
+		if n == 0 && len(w.buf) > 0 {
+			if w.size > w.head {
+				w.rotate()
+				continue
+			}
+			refused = w.refuse() // the identity has grown since bound: nothing will do
+			continue
+		}
+		if err := w.put(w.buf[:n], true); err != nil {
+			return err
+		}
+	}
+	return refused
+}
+
+// fits returns how much of the buffer, in whole lines, the open segment takes.
+func (w *Writer) fits() int {
+	room := w.o.Limit - w.size
+	if int64(len(w.buf)) <= room {
+		return len(w.buf)
+	}
+	if room <= 0 {
+		return 0
+	}
+	return bytes.LastIndexByte(w.buf[:room], '\n') + 1
+}
+
+// refuse drops the first line of the buffer.
+func (w *Writer) refuse() error {
+	n := bytes.IndexByte(w.buf, '\n') + 1
+	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
+	w.stats.Refused++
+	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
+}
+
+// put writes whole lines to the open segment. What a short write left of a line is
+// cut off again, so that the line can be written once more, whole, elsewhere.
+func (w *Writer) put(lines []byte, buffered bool) error {
+	n, err := w.file.Write(lines)
+	n = max(0, min(n, len(lines)))
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	w.dirty = w.dirty || n > 0
+	if err == nil {
+		w.advance(n, buffered)
+		return nil
+	}
+	w.stats.WriteErrors++
+	whole := bytes.LastIndexByte(lines[:n], '\n') + 1
+	cut := w.file.Truncate(w.size + int64(whole))
+	w.advance(whole, buffered)
+	if w.size > 0 || cut != nil {
+		w.abandon()
+	}
+	if w.size == 0 && cut != nil { // half a line and nothing else: no segment of anybody
+		err = errors.Join(err, w.o.FS.Remove(w.path()))
+	}
+	return fmt.Errorf("write segment %s: %w", w.path(), err)
+}
+
+// advance counts n bytes of whole lines as written.
+func (w *Writer) advance(n int, buffered bool) {
+	w.size += int64(n)
+	w.stats.Bytes += int64(n)
+	if !buffered || n == 0 {
+		return
+	}
+	if n == len(w.buf) {
+		w.written.copy(&w.accepted)
+		w.buf = w.buf[:0]
+		return
+	}
+	for rest := w.buf[:n]; len(rest) > 0; {
+		i := bytes.IndexByte(rest, '\n')
+		if t, err := w.parser.Parse(rest[:i]); err == nil && t == record.LineRecord {
+			w.written.set(w.parser.Record.Ring, w.parser.Record.Seq)
+		}
+		rest = rest[i+1:]
+	}
+	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
+}
+
+// create makes the next segment. An empty one is kept over failures to write its
+// first line, so that a full disk does not use up names.
+func (w *Writer) create() error {
+	largest, err := largest(w.dir)
+	if err != nil {
+		return fmt.Errorf("create segment: %w", err)
+	}
+	w.last = max(w.last, largest)
+	n := max(w.o.Now().Unix(), w.last+1, 0)
+	for range createTries {
+		name := strconv.FormatInt(n, 10)
+		if len(name) > maxDigits {
+			return fmt.Errorf("create segment in %s: no name is left above %d: remove the file with that name", w.dir, w.last)
+		}
+		f, err := w.o.FS.Create(filepath.Join(w.dir, name))
+		if errors.Is(err, fs.ErrExist) {
+			n++
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("create segment %s: %w", filepath.Join(w.dir, name), err)
+		}
+		w.file, w.name, w.last = f, name, n
+		w.size, w.head, w.fresh, w.dirty, w.dirDirty = 0, 0, !w.o.Bare, false, true
+		w.segment = newID()
+		w.stats.Segments++
+		return nil
+	}
+	return fmt.Errorf("create segment in %s: no free name in %d tries", w.dir, createTries)
+}
+
+// newID returns a random segment id.
+func newID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return record.ID(binary.LittleEndian.Uint64(b[:])).String()
+}
+
+// largest returns the largest number that a name in the directory has, -1 for none:
+// of any file, whatever it is.
+func largest(dir string) (int64, error) {
+	d, err := openDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	most := int64(-1)
+	err = eachName(d, func(name string) error {
+		if n, ok := Number(name); ok {
+			most = max(most, n)
+		}
+		return nil
+	})
+	return most, err
+}
+
+// identify writes the identity line, the first or one with news. full tells that
+// the segment has no room for it.
+func (w *Writer) identify() (full bool, err error) {
+	line := w.identity()
+	if !w.fresh && w.size+int64(len(line)) > w.o.Limit {
+		return true, nil
+	}
+	if err := w.put(line, false); err != nil {
+		return false, err
+	}
+	if w.fresh {
+		w.head = w.size
+	}
+	w.fresh, w.learnt = false, false
+	return false, nil
+}
+
+// identity returns the identity line. Beside the meta it says where each ring goes
+// on in this segment, so that a restart needs to read the newest one only, and
+// still knows it when ageing took the older ones.
+func (w *Writer) identity() []byte {
+	m := w.meta
+	m.Segment = w.segment
+	line := m.AppendLine(nil)
+	if !w.fresh {
+		return line
+	}
+	long := append(line[:len(line)-2:len(line)-2], `,"next":{`...)
+	next := w.written.all()
+	for i, ring := range slices.Sorted(maps.Keys(next)) {
+		if i > 0 {
+			long = append(long, ',')
+		}
+		long = fmt.Appendf(long, `"%d":%d`, ring, next[ring])
+	}
+	long = append(long, "}}\n"...)
+	if len(long) > MaxLine || int64(len(long)) > w.o.Limit/2 {
+		return line // thousands of rings: a restart reads older segments too
+	}
+	return long
+}
+
+func (w *Writer) path() string { return filepath.Join(w.dir, w.name) }
