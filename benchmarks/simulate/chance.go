@@ -1,0 +1,174 @@
+package simulate
+
+import "math"
+
+// prepare draws what this step brings to every rank: work, noise, faults.
+func (j *job) prepare() {
+	j.apply()
+	j.weather()
+	j.linkFaults()
+	j.sequences()
+	n := &j.cfg.Noise
+	if n.DriftSD > 0 {
+		j.wander(n)
+	}
+	gap := 0.0
+	passes := float64(2*j.lay.shape.MicroBatches + 1)
+	if j.cfg.Model.HostGap > 0 {
+		gap = j.cfg.Model.HostGap * j.unitStep() / passes
+	}
+	for i := range j.r {
+		r, a := &j.r[i], &j.lay.at[i]
+		r.begin(j.lay.shape.MicroBatches)
+		x := r.device + j.hosts[a.host].drift + j.noise(r, n)
+		r.speed = math.Exp(x) * j.hosts[a.host].factor * j.heavy(n) * j.warmth(r, n) * r.speed
+		r.gap = gap + r.hostExtra*j.nominal()/passes
+		r.gc = 0
+		if n.GCShare > 0 && j.physics.Float64() < n.GCShare {
+			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*j.lay.shape.MicroBatches)
+		}
+		j.experts(r)
+		j.lose(r)
+	}
+	j.pause()
+}
+
+// loopNs is what a training loop does before the first range of a step, ns.
+const loopNs = 5000
+
+// begin clears what was of the last step.
+func (r *rank) begin(micro int) {
+	r.start = r.t
+	r.t += loopNs
+	r.ops, r.exposed, r.fp, r.bp, r.hostFP, r.fpCount, r.loader, r.save, r.saves, r.hasComm = 0, 0, 0, 0, 0, 0, -1, -1, 0, false
+	r.spans = r.spans[:0]
+	if len(r.foreReady) < micro {
+		r.foreReady, r.backReady = make([]float64, micro), make([]float64, micro)
+	}
+}
+
+// noise is the log factor of a rank's compute in this step.
+func (j *job) noise(r *rank, n *Noise) float64 {
+	x := 0.0
+	if n.StepSD > 0 {
+		x += n.StepSD * j.physics.NormFloat64()
+	}
+	if n.WaveSD > 0 {
+		r.wave = n.WaveRho*r.wave + math.Sqrt(1-n.WaveRho*n.WaveRho)*j.physics.NormFloat64()
+		x += n.WaveSD * r.wave
+	}
+	return x
+}
+
+// heavy is the factor of a rare long step.
+func (j *job) heavy(n *Noise) float64 {
+	if n.HeavyShare <= 0 || j.physics.Float64() >= n.HeavyShare {
+		return 1
+	}
+	pareto := math.Pow(1-j.physics.Float64(), -1/n.HeavyIndex)
+	return 1 + min(8, n.HeavyScale*pareto)
+}
+
+// warmth is the factor of a young process.
+func (j *job) warmth(r *rank, n *Noise) float64 {
+	if j.done >= n.WarmSteps || j.cfg.FirstStep > 0 && j.attempt == 0 {
+		return 1
+	}
+	left := 1 - float64(j.done)/float64(n.WarmSteps)
+	return 1 + (n.WarmFactor-1)*left*left*(0.5+0.5*r.warm)
+}
+
+// wander moves each node's slow drift.
+func (j *job) wander(n *Noise) {
+	rho := math.Exp(-1 / n.DriftSteps)
+	for h := range j.hosts {
+		j.hosts[h].drift = rho*j.hosts[h].drift + math.Sqrt(1-rho*rho)*n.DriftSD*j.physics.NormFloat64()
+	}
+}
+
+// sequences draws the work of every replica and micro-batch, with mean 1, and
+// the tokens that go with it.
+func (j *job) sequences() {
+	w, s := &j.cfg.Work, j.lay.shape
+	if j.cfg.Replay != nil {
+		j.drawn = j.cfg.Replay.draw(j.physics)
+	}
+	if w.SequenceSD <= 0 && w.MicroBatchSD <= 0 {
+		if j.done == 0 {
+			for k := range j.work {
+				j.work[k] = 1
+			}
+		}
+		j.count(func(int) float64 { return 1 })
+		return
+	}
+	mean := make([]float64, s.DP)
+	for d := range s.DP {
+		j.seq[d] = w.SequenceRho*j.seq[d] + math.Sqrt(1-w.SequenceRho*w.SequenceRho)*w.SequenceSD*j.physics.NormFloat64()
+		for m := range s.MicroBatches {
+			tokens := math.Exp(j.seq[d] - w.SequenceSD*w.SequenceSD/2)
+			if w.MicroBatchSD > 0 {
+				tokens *= lognormal(j.physics, w.MicroBatchSD)
+			}
+			mean[d] += tokens / float64(s.MicroBatches)
+			j.work[d*s.MicroBatches+m] = (1-w.Quadratic)*tokens + w.Quadratic*tokens*tokens
+		}
+	}
+	j.count(func(d int) float64 { return mean[d] })
+}
+
+// count notes the tokens of every rank.
+func (j *job) count(mean func(replica int) float64) {
+	if j.cfg.Work.Tokens <= 0 {
+		return
+	}
+	for i := range j.r {
+		j.r[i].tokens = float64(j.cfg.Work.Tokens) * mean(j.lay.at[i].d)
+	}
+}
+
+// experts draws the load of a rank's experts.
+func (j *job) experts(r *rank) {
+	w := &j.cfg.Work
+	if w.ExpertSD <= 0 || j.lay.shape.EP < 2 {
+		r.load = 1
+		return
+	}
+	r.expert = w.ExpertRho*r.expert + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
+	r.load = math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
+}
+
+// lose decides whether this rank-step arrives.
+func (j *job) lose(r *rank) {
+	l := &j.cfg.Loss
+	r.drop = r.absent
+	if l.RankSteps <= 0 {
+		return
+	}
+	// A two-state chain with mean run length Run and share RankSteps.
+	leave := 1 / l.Run
+	enter := leave * l.RankSteps / (1 - l.RankSteps)
+	u := j.losses.Float64()
+	if r.losing {
+		r.losing = u >= leave
+	} else {
+		r.losing = u < enter
+	}
+	r.drop = r.drop || r.losing
+}
+
+// pause is an evaluation before this step.
+func (j *job) pause() {
+	p := &j.cfg.Pause
+	if p.Every <= 0 || j.index == 0 || j.index%p.Every != 0 {
+		return
+	}
+	ns := p.Share * j.nominal()
+	for i := range j.r {
+		r := &j.r[i]
+		r.t += ns * (0.98 + 0.04*j.physics.Float64())
+		if !p.Inside {
+			r.start = r.t
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package simulate
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Config is one synthetic job. The zero value of a field means what its comment
+// says; Validate fills the defaults in. Shares are shares of the nominal step
+// time (Model.Seconds); standard deviations of factors are of their logarithm.
+type Config struct {
+	Job      string `yaml:"job"`      // job name; "" = "sim-<scenario>-<seed>"
+	Scenario string `yaml:"scenario"` // a name for people; no effect
+	Seed     uint64 `yaml:"seed"`     // same Config and Seed = same job, byte for byte
+	Steps    int    `yaml:"steps"`    // steps executed, redone ones included; 0 = 300
+	// FirstStep is the number of the first step; it is a window into a running
+	// job when it is not 0, and then nothing warms up.
+	FirstStep int `yaml:"first_step"`
+	// StartUnix is the true time of the start, s since the Unix epoch; 0 = a fixed day in 2025.
+	StartUnix int64 `yaml:"start_unix"`
+
+	Shape      Shape      `yaml:"shape"`
+	Model      Model      `yaml:"model"`
+	Work       Work       `yaml:"work"`
+	Noise      Noise      `yaml:"noise"`
+	Network    Network    `yaml:"network"`
+	Loader     Loader     `yaml:"loader"`
+	Checkpoint Checkpoint `yaml:"checkpoint"`
+	Pause      Pause      `yaml:"pause"`
+	Devices    []Device   `yaml:"devices"`
+	Clock      Clock      `yaml:"clock"`
+	Record     Recording  `yaml:"record"`
+	Loss       Loss       `yaml:"loss"`
+	Restarts   []Restart  `yaml:"restarts"`
+	Faults     []Fault    `yaml:"faults"`
+	Expect     Expect     `yaml:"expect"`
+
+	// Replay takes compute times from a recorded job instead of Model and Work.
+	Replay *Trace `yaml:"-"`
+}
+
+// Shape is the parallel layout. World size = TP·CP·DP·PP.
+type Shape struct {
+	TP int `yaml:"tp"` // ranks that share a layer; 0 = 1
+	CP int `yaml:"cp"` // ranks that share a sequence; 0 = 1
+	DP int `yaml:"dp"` // replicas; 0 = 1
+	PP int `yaml:"pp"` // pipeline stages; 0 = 1
+	EP int `yaml:"ep"` // replicas that exchange tokens between experts; divides DP; 0 = 1
+	// Order is the order of the dimensions in a rank's number, fastest first:
+	// "tp-cp-dp-pp" (the default) or "tp-cp-pp-dp".
+	Order        string `yaml:"order"`
+	MicroBatches int    `yaml:"micro_batches"` // a step and replica; 0 = 1 without pipeline, else 2·PP
+	RanksPerNode int    `yaml:"ranks_per_node"`
+	NodePrefix   string `yaml:"node_prefix"` // "" = "node-"
+	SpareNodes   int    `yaml:"spare_nodes"` // hosts that only a restart brings in
+}
+
+// World returns the number of ranks.
+func (s Shape) World() int { return s.TP * s.CP * s.DP * s.PP }
+
+// Model is the step of a quiet job: what every rank would need without noise.
+type Model struct {
+	Seconds       float64   `yaml:"seconds"`        // of a quiet step, waits and transfers included; 0 = 2
+	BackwardRatio float64   `yaml:"backward_ratio"` // backward / forward; 0 = 2
+	Stages        []float64 `yaml:"stages"`         // work of each pipeline stage; nil = all 1
+	Optimizer     float64   `yaml:"optimizer"`      // share; 0 = 0.02, negative = none
+	HostGap       float64   `yaml:"host_gap"`       // share between operations that no range covers; 0 = 0.01, negative = none
+	TPSyncs       int       `yaml:"tp_syncs"`       // collectives of a TP group in one pass of a micro-batch; 0 = 2
+	TPShare       float64   `yaml:"tp_share"`       // transfer of TP and CP in a step; 0 = 0.04
+	PPShare       float64   `yaml:"pp_share"`       // transfer of all sends of a rank; 0 = 0.01
+	EPShare       float64   `yaml:"ep_share"`       // transfer of the expert exchange; 0 = 0.04
+	DPShare       float64   `yaml:"dp_share"`       // transfer of the gradients; 0 = 0.06
+	Buckets       int       `yaml:"buckets"`        // gradient collectives of a step; 0 = 4
+	Overlap       bool      `yaml:"overlap"`        // gradients go while the last backward runs
+	Sharded       bool      `yaml:"sharded"`        // reduce-scatter, and an all-gather of the parameters
+	// NoGlobalSync leaves out the collective over all ranks (gradient norm) that
+	// ends a step where there is more than data parallelism.
+	NoGlobalSync bool `yaml:"no_global_sync"`
+	// Embedding adds the all-reduce between first and last stage.
+	Embedding bool `yaml:"embedding"`
+}
+
+// Work is what differs between replicas and experts from step to step, and is
+// nobody's fault.
+type Work struct {
+	// SequenceSD is the spread of the sequence factor of one replica and step,
+	// which all stages and TP ranks of the replica share.
+	SequenceSD float64 `yaml:"sequence_sd"`
+	// MicroBatchSD is the same for single micro-batches.
+	MicroBatchSD float64 `yaml:"micro_batch_sd"`
+	// SequenceRho is the step-to-step correlation of the sequence factor.
+	SequenceRho float64 `yaml:"sequence_rho"`
+	// Elasticity is how strongly each stage follows the factor; nil = all 1.
+	Elasticity []float64 `yaml:"elasticity"`
+	Quadratic  float64   `yaml:"quadratic"` // share of work that grows with the square of the tokens
+	ExpertSD   float64   `yaml:"expert_sd"` // spread of the load of experts (EP > 1)
+	ExpertRho  float64   `yaml:"expert_rho"`
+	Tokens     int64     `yaml:"tokens"` // mean tokens of a rank and step as recorded; 0 = not recorded
+}
+
+// Noise is what makes equal devices unequal.
+type Noise struct {
+	OpSD   float64 `yaml:"op_sd"`   // white, each operation
+	StepSD float64 `yaml:"step_sd"` // white, each rank and step
+	// WaveSD and WaveRho are an AR(1) process of each rank.
+	WaveSD  float64 `yaml:"wave_sd"`
+	WaveRho float64 `yaml:"wave_rho"`
+	// DriftSD is a slow wandering of each node, with a memory of DriftSteps (0 = 1000).
+	DriftSD    float64 `yaml:"drift_sd"`
+	DriftSteps float64 `yaml:"drift_steps"`
+	DeviceSD   float64 `yaml:"device_sd"` // persistent spread between devices
+	// HeavyShare of the rank-steps draw a Pareto excess with tail index HeavyIndex
+	// (0 = 2.5) and scale HeavyScale, at most 9 times the work.
+	HeavyShare float64 `yaml:"heavy_share"`
+	HeavyScale float64 `yaml:"heavy_scale"`
+	HeavyIndex float64 `yaml:"heavy_index"`
+	// GCShare of the rank-steps pause for GCPause (a share) at a random operation.
+	GCShare float64 `yaml:"gc_share"`
+	GCPause float64 `yaml:"gc_pause"`
+	// The first WarmSteps steps of a process need up to WarmFactor times as long
+	// (compilation, allocator), differently on each rank.
+	WarmSteps  int     `yaml:"warm_steps"`
+	WarmFactor float64 `yaml:"warm_factor"`
+}
+
+// Network is how transfers vary.
+type Network struct {
+	JitterSD float64 `yaml:"jitter_sd"` // of each collective's transfer
+	// An episode of congestion begins with probability Congestion in each step,
+	// hits CongestionNodes (share) of the nodes at once, lasts CongestionSteps
+	// steps in the mean and multiplies inter-node transfers by CongestionFactor.
+	Congestion       float64 `yaml:"congestion"`
+	CongestionNodes  float64 `yaml:"congestion_nodes"`
+	CongestionSteps  float64 `yaml:"congestion_steps"`
+	CongestionFactor float64 `yaml:"congestion_factor"`
+}
+
+// Loader is the data loader.
+type Loader struct {
+	Ranks string  `yaml:"ranks"` // "first" (first stage, TP rank 0; the default), "all", "none"
+	Share float64 `yaml:"share"` // blocking time a step; 0 = 0.005
+	SD    float64 `yaml:"sd"`    // 0 = 0.2
+	// Rotate is the probability that in a step one loader, another each time,
+	// stalls for RotateShare: shared storage.
+	Rotate      float64 `yaml:"rotate"`
+	RotateShare float64 `yaml:"rotate_share"`
+}
+
+// Checkpoint is the saving.
+type Checkpoint struct {
+	Every int     `yaml:"every"` // steps; 0 = never
+	Ranks string  `yaml:"ranks"` // "replica0" (the default) or "all"
+	Share float64 `yaml:"share"` // time of one save; 0 = 0.5
+	SD    float64 `yaml:"sd"`    // 0 = 0.1
+}
+
+// Pause is an evaluation or the like between steps, in no step's range, or
+// inside a step when Inside is set.
+type Pause struct {
+	Every  int     `yaml:"every"` // steps; 0 = never
+	Share  float64 `yaml:"share"`
+	Inside bool    `yaml:"inside"`
+}
+
+// Device is a kind of accelerator on some nodes.
+type Device struct {
+	Name   string  `yaml:"name"`
+	Factor float64 `yaml:"factor"` // time for the same work; 1 = nominal
+	Nodes  []int   `yaml:"nodes"`  // indexes of hosts
+}
+
+// Clock is the error of the hosts' clocks.
+type Clock struct {
+	Skew     float64 `yaml:"skew"`      // s: each host is off by up to ± this
+	DriftPPM float64 `yaml:"drift_ppm"` // each host's clock is fast or slow by up to this
+}
+
+// Recording is what the job records of itself.
+type Recording struct {
+	// Off are the kinds that are switched off: FP, Communication, DataLoader, SaveCheckpoint.
+	Off      []string `yaml:"off"`
+	Backward bool     `yaml:"backward"`  // ranges named backward
+	HostOnly bool     `yaml:"host_only"` // a CPU job: no device side
+	// UnrecordedWait is the part of a receive's wait that no range covers, on
+	// UnrecordedStages (nil = the last one).
+	UnrecordedWait   float64 `yaml:"unrecorded_wait"`
+	UnrecordedStages []int   `yaml:"unrecorded_stages"`
+	NoGroups         bool    `yaml:"no_groups"` // identities name no groups
+	NoTopology       bool    `yaml:"no_topology"`
+	Format           string  `yaml:"format"`        // files: "laggard" (the default) or "taskd"
+	SegmentLimit     int64   `yaml:"segment_limit"` // bytes; 0 = the writer's default
+}
+
+// Loss is what does not arrive.
+type Loss struct {
+	RankSteps float64 `yaml:"rank_steps"` // share of rank-steps that are missing
+	Run       float64 `yaml:"run"`        // mean length of a run of missing steps; 0 = 1
+	Ranks     float64 `yaml:"ranks"`      // share of ranks that never appear
+	Keep      bool    `yaml:"keep"`       // never drop a rank with a fault as a whole
+}
+
+// Restart ends all processes and begins again.
+type Restart struct {
+	At      int   `yaml:"at"`      // index of the executed step before which it happens
+	Redo    int   `yaml:"redo"`    // steps since the last checkpoint that are done again
+	Drop    []int `yaml:"drop"`    // hosts that leave; spare hosts take their place as long as there are any
+	Shuffle bool  `yaml:"shuffle"` // ranks land on other hosts
+	DP      int   `yaml:"dp"`      // new number of replicas; 0 = what the hosts allow
+}
+
+// Kinds of faults.
+const (
+	Compute    = "compute"    // forward, backward and optimizer need Factor times as long
+	Backward   = "backward"   // backward alone
+	Host       = "host"       // Share of the step more between operations, in no range
+	DataLoader = "dataloader" // Share of the step more in the loaders
+	SaveSlow   = "checkpoint" // saving needs Factor times as long
+	Link       = "link"       // one group's transfers take Share of the step more
+	NIC        = "nic"        // all inter-node transfers of a node take Factor times as long
+	Job        = "job"        // all ranks and transfers need Factor times as long
+)
+
+// Fault is something that is really wrong. It sits in hardware: a node or a
+// device stays slow whatever ranks a restart puts there.
+type Fault struct {
+	Kind   string  `yaml:"kind"`
+	Node   int     `yaml:"node"`   // index of the host
+	Locals []int   `yaml:"locals"` // devices of the host; nil = all
+	Group  string  `yaml:"group"`  // Link: name of the group
+	Factor float64 `yaml:"factor"`
+	Share  float64 `yaml:"share"`
+	From   int     `yaml:"from"` // index of the executed step it begins with; 0 = from the start
+	To     int     `yaml:"to"`   // first one it is gone; 0 = never
+	Ramp   int     `yaml:"ramp"` // steps until it has its full size
+	// Within From…To it comes in bursts of BurstSteps steps that take BurstShare of
+	// the steps together, at drawn places; 0 = always there.
+	BurstShare float64 `yaml:"burst_share"`
+	BurstSteps int     `yaml:"burst_steps"`
+}
+
+// Expect is what the truth must say beyond what the faults imply.
+type Expect struct {
+	Findings []string `yaml:"findings"`
+	Nodes    string   `yaml:"nodes"` // "none": the faults are passing, no node may be named
+	Event    bool     `yaml:"event"` // the faults are events
+	Exit     []int    `yaml:"exit"`
+}
+
+// Load reads a scenario file, YAML or JSON. Unknown keys are errors.
+func Load(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read scenario: %w", err)
+	}
+	c, err := Parse(b)
+	if err != nil {
+		return Config{}, fmt.Errorf("parse scenario %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse decodes a scenario, YAML or JSON.
+func Parse(b []byte) (Config, error) {
+	var c Config
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && err != io.EOF {
+		return Config{}, err
+	}
+	if err := c.Validate(); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// YAML returns the configuration as a scenario file.
+func (c Config) YAML() ([]byte, error) { return yaml.Marshal(c) }

@@ -1,0 +1,209 @@
+package simulate
+
+import (
+	"math/rand/v2"
+)
+
+// draw is a configuration in the making.
+type draw struct {
+	*rand.Rand
+	c     Config
+	world int // about how many ranks, 0 = drawn
+}
+
+// need is what a scenario asks of a shape.
+type need func(s Shape, l *layout) bool
+
+func any1(Shape, *layout) bool             { return true }
+func manyReplicas(s Shape, _ *layout) bool { return s.DP >= 4 }
+func piped(s Shape, _ *layout) bool        { return s.PP >= 4 }
+func pure(s Shape, _ *layout) bool         { return s.DP == s.World() && s.DP >= 8 }
+
+// linked shapes have several data-parallel groups between hosts.
+func linked(s Shape, l *layout) bool { return s.DP >= 2 && len(l.wideNames("dp")) >= 2 }
+
+// loaders shapes have loaders on at least two hosts and at least four of them.
+func loaders(s Shape, l *layout) bool {
+	hosts := map[int]bool{}
+	for i := range l.at {
+		if l.at[i].p == 0 && l.at[i].t == 0 {
+			hosts[l.at[i].host] = true
+		}
+	}
+	return len(hosts) >= 2 && s.DP*s.CP >= 4
+}
+
+// small shapes, of 8 to 64 ranks.
+var small = []Shape{
+	{DP: 8}, {DP: 16}, {DP: 32}, {DP: 64},
+	{DP: 8, PP: 4}, {DP: 4, PP: 4}, {DP: 2, PP: 4}, {DP: 8, PP: 8}, {DP: 4, PP: 2}, {DP: 16, PP: 4}, {DP: 4, PP: 8}, {DP: 3, PP: 4},
+	{TP: 2, DP: 8}, {TP: 4, DP: 8}, {TP: 8, DP: 8}, {TP: 4, DP: 4}, {TP: 8, DP: 4},
+	{TP: 2, DP: 4, PP: 4}, {TP: 2, DP: 8, PP: 4}, {TP: 4, DP: 4, PP: 4}, {TP: 4, DP: 2, PP: 4}, {TP: 8, DP: 4, PP: 2}, {TP: 2, DP: 4, PP: 2},
+	{TP: 2, CP: 2, DP: 4, PP: 2}, {CP: 2, DP: 8}, {TP: 2, CP: 2, DP: 4},
+	{DP: 8, EP: 4, PP: 2}, {TP: 2, DP: 8, EP: 2}, {DP: 16, EP: 8, PP: 2},
+}
+
+// large shapes, of about 512 and 8,192 ranks.
+var large = []Shape{
+	{DP: 512}, {TP: 8, DP: 64}, {TP: 8, DP: 16, PP: 4}, {TP: 4, DP: 16, PP: 8}, {DP: 64, PP: 8}, {TP: 8, CP: 2, DP: 8, PP: 4},
+	{TP: 8, DP: 128, PP: 8}, {TP: 8, DP: 256, PP: 4}, {DP: 8192}, {TP: 8, DP: 1024},
+}
+
+// shape draws a shape that fits the need.
+func (d *draw) shape(fits need) {
+	from := small
+	if d.world > 0 {
+		from = nil
+		for _, s := range append(append([]Shape{}, small...), large...) {
+			w := ones(s).World()
+			if w > d.world*2/3 && w < d.world*3/2 {
+				from = append(from, s)
+			}
+		}
+	}
+	for tries := 0; len(from) > 0 && tries < 1000; tries++ {
+		s := ones(from[d.IntN(len(from))])
+		s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)]
+		if s.World() < 2*s.RanksPerNode || s.TP > s.RanksPerNode || s.World() > 256 && s.RanksPerNode < 8 {
+			continue
+		}
+		if d.chance(0.2) {
+			s.Order = "tp-cp-pp-dp"
+		}
+		s.MicroBatches = 1 + d.IntN(3)
+		if s.PP > 1 {
+			s.MicroBatches = s.PP * (1 + d.IntN(3))
+		}
+		if s.World() > 256 {
+			s.MicroBatches = s.PP
+		}
+		d.c.Shape = s
+		d.c.defaults()
+		if fits(d.c.Shape, newLayout(d.c.Shape, nil)) {
+			return
+		}
+	}
+	panic("BUG: no shape fits the scenario")
+}
+
+func ones(s Shape) Shape {
+	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP} {
+		orInt(n, 1)
+	}
+	return s
+}
+
+// ordinary draws the rest of a job in which nothing is wrong: noise, network,
+// work, loading and saving, each within what real jobs show.
+func (d *draw) ordinary() {
+	c := &d.c
+	c.Steps = 260 + d.IntN(160)
+	if d.world > 1000 {
+		c.Steps = 180
+	}
+	c.Model = Model{
+		Seconds: d.between(0.5, 12), BackwardRatio: d.between(1.8, 2.2), Optimizer: d.between(0.01, 0.04), HostGap: d.between(0.003, 0.02),
+		TPSyncs: 2, TPShare: d.between(0.02, 0.08), PPShare: d.between(0.003, 0.02), DPShare: d.between(0.03, 0.12),
+		Buckets: 1 + d.IntN(4), Overlap: d.chance(0.5), Sharded: d.chance(0.5), Embedding: d.chance(0.5), NoGlobalSync: d.chance(0.1),
+	}
+	c.Noise = Noise{
+		OpSD: d.between(0.002, 0.015), StepSD: d.between(0.002, 0.01), WaveSD: d.between(0, 0.004), WaveRho: d.between(0.3, 0.8),
+		DriftSD: d.between(0, 0.004), DriftSteps: d.between(300, 3000), DeviceSD: d.between(0.001, 0.008),
+		HeavyShare: d.between(0, 0.01), HeavyScale: d.between(0.02, 0.3), GCShare: d.between(0, 0.02), GCPause: d.between(0.01, 0.08),
+		WarmSteps: d.IntN(9), WarmFactor: d.between(1, 4),
+	}
+	c.Network = Network{JitterSD: d.between(0.02, 0.15)}
+	if d.chance(0.5) {
+		c.Network.Congestion, c.Network.CongestionNodes = d.between(0, 0.03), d.between(0.2, 0.6)
+		c.Network.CongestionSteps, c.Network.CongestionFactor = d.between(1, 8), d.between(1.3, 3)
+	}
+	c.Loader = Loader{Share: d.between(0.001, 0.015), SD: d.between(0.05, 0.4)}
+	c.Checkpoint.SD = d.between(0.03, 0.2)
+	if d.chance(0.4) {
+		c.Checkpoint.Every, c.Checkpoint.Share = 20+d.IntN(80), d.between(0.2, 2)
+		c.Checkpoint.Ranks = []string{"replica0", "all"}[d.IntN(2)]
+	}
+	if d.chance(0.15) {
+		c.Pause = Pause{Every: 50 + d.IntN(60), Share: d.between(2, 20), Inside: d.chance(0.3)}
+	}
+	if c.Shape.PP > 1 && d.chance(0.4) {
+		c.Record.UnrecordedWait = d.between(0.2, 1)
+	}
+	if d.chance(0.3) {
+		c.FirstStep = 16 + d.IntN(5000)
+	}
+	d.work()
+}
+
+// work draws sequence lengths: freely where a pipeline lets the stages of a
+// replica be compared, else small or with tokens recorded.
+func (d *draw) work() {
+	c := &d.c
+	if d.chance(0.4) {
+		c.Work.Tokens = 0
+		return
+	}
+	c.Work = Work{SequenceSD: d.between(0.01, 0.1), Quadratic: d.between(0, 0.2), SequenceRho: d.between(0, 0.3), Elasticity: d.elastic()}
+	if d.chance(0.5) {
+		c.Work.MicroBatchSD = d.between(0, 0.08)
+	}
+	switch {
+	case c.Shape.PP == 1:
+		if d.chance(0.6) {
+			c.Work.Tokens = int64(2048 << d.IntN(4))
+		} else {
+			c.Work.SequenceSD, c.Work.MicroBatchSD = d.between(0.002, 0.008), 0
+		}
+	case d.chance(0.3):
+		c.Work.Tokens = int64(2048 << d.IntN(4))
+	}
+	if c.Shape.EP > 1 && d.chance(0.7) {
+		c.Work.ExpertSD, c.Work.ExpertRho = d.between(0.005, 0.02), d.between(0, 0.5)
+	}
+}
+
+// elastic draws how strongly each stage follows the sequence length.
+func (d *draw) elastic() []float64 {
+	if d.c.Shape.PP == 1 {
+		return nil
+	}
+	out := make([]float64, d.c.Shape.PP)
+	for p := range out {
+		out[p] = d.between(0.9, 1.1)
+	}
+	return out
+}
+
+func (d *draw) chance(p float64) bool { return d.Float64() < p }
+
+func (d *draw) between(a, b float64) float64 { return a + (b-a)*d.Float64() }
+
+func (d *draw) nodes() int { return d.c.hosts() }
+
+// locals draws the devices of a fault: one, or now and then the whole host.
+func (d *draw) locals() []int {
+	if d.chance(0.25) {
+		return nil
+	}
+	return []int{d.IntN(d.c.Shape.RanksPerNode)}
+}
+
+// onset draws when a fault begins: after a while, and with time to be seen.
+func (d *draw) onset() int {
+	if d.c.Steps < 200 {
+		return 60 + d.IntN(40)
+	}
+	return 70 + d.IntN(80)
+}
+
+// nodeWith draws a host that has a rank of the wanted kind.
+func (d *draw) nodeWith(wanted func(*place) bool) int {
+	l := newLayout(d.c.Shape, nil)
+	var hosts []int
+	for i := range l.at {
+		if wanted(&l.at[i]) && (len(hosts) == 0 || hosts[len(hosts)-1] != l.at[i].host) {
+			hosts = append(hosts, l.at[i].host)
+		}
+	}
+	return hosts[d.IntN(len(hosts))]
+}

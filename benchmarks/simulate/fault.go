@@ -1,0 +1,191 @@
+package simulate
+
+import (
+	"slices"
+	"sort"
+)
+
+// effect is a fault on its way: where its ranks are now and when it bursts.
+type effect struct {
+	Fault
+	bursts [][2]int // [from, to) of executed steps; nil = without a break
+	ranks  []int    // in the current attempt
+	group  int      // Link: in the current attempt, -1 = gone
+}
+
+// plan draws the bursts of the faults.
+func (j *job) plan() []effect {
+	var out []effect
+	for _, f := range j.cfg.Faults {
+		e := effect{Fault: f}
+		if f.BurstShare > 0 {
+			to := f.To
+			if to == 0 {
+				to = j.cfg.Steps
+			}
+			e.bursts = j.drawBursts(f.From, to, f.BurstShare, f.BurstSteps)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// drawBursts places bursts of length n without overlap so that they fill the
+// share, rounded up, of the steps from…to: one in each of as many equal parts,
+// at a drawn place in it. The first comes with from.
+func (j *job) drawBursts(from, to int, share float64, n int) [][2]int {
+	total := to - from
+	count := max(1, int(share*float64(total)/float64(n)+0.999))
+	var out [][2]int
+	for k := range count {
+		a, b := from+k*total/count, from+(k+1)*total/count
+		at := a
+		if k > 0 && b-a > n {
+			at += j.faults.IntN(b - a - n)
+		}
+		out = append(out, [2]int{at, min(at+n, to)})
+	}
+	return out
+}
+
+// size is how much of the fault there is at an executed step, 0…1.
+func (e *effect) size(index int) float64 {
+	if index < e.From || e.To > 0 && index >= e.To {
+		return 0
+	}
+	if e.bursts != nil {
+		k := sort.Search(len(e.bursts), func(i int) bool { return e.bursts[i][1] > index })
+		if k == len(e.bursts) || index < e.bursts[k][0] {
+			return 0
+		}
+		return 1
+	}
+	if e.Ramp > 0 {
+		return min(1, float64(index-e.From+1)/float64(e.Ramp))
+	}
+	return 1
+}
+
+// hits reports whether a fault sits on a device.
+func (f *Fault) hits(a *place) bool {
+	return a.host == f.Node && (len(f.Locals) == 0 || slices.Contains(f.Locals, a.local))
+}
+
+// guilty reports whether any fault sits on a device.
+func (j *job) guilty(a *place) bool {
+	for i := range j.cfg.Faults {
+		f := &j.cfg.Faults[i]
+		if f.Kind != Link && f.Kind != Job && f.hits(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// resolve finds the ranks of the faults in the current attempt.
+func (j *job) resolve() {
+	for k := range j.effects {
+		e := &j.effects[k]
+		e.ranks, e.group = nil, -1
+		for i := range j.lay.at {
+			if e.Kind == Job || e.hits(&j.lay.at[i]) {
+				e.ranks = append(e.ranks, i)
+			}
+		}
+		e.group = slices.Index(j.lay.names(), e.Group)
+	}
+}
+
+// apply sets what the faults do to every rank in this step.
+func (j *job) apply() {
+	for i := range j.r {
+		r := &j.r[i]
+		r.speed, r.backward, r.hostExtra, r.loadExtra, r.saveFactor = 1, 1, 0, 0, 1
+	}
+	j.anyNIC = false
+	for h := range j.hosts {
+		j.hosts[h].slow = 1
+	}
+	for k := range j.effects {
+		e := &j.effects[k]
+		size := e.size(j.index)
+		if size == 0 {
+			continue
+		}
+		if j.onset < 0 {
+			j.onset = j.step
+		}
+		if e.Kind == NIC {
+			j.anyNIC = true
+			j.hosts[e.Node].slow *= 1 + (e.Factor-1)*size
+		}
+		for _, i := range e.ranks {
+			e.strike(&j.r[i], size)
+		}
+	}
+}
+
+// strike applies a fault to one of its ranks.
+func (e *effect) strike(r *rank, size float64) {
+	factor := 1 + (e.Factor-1)*size
+	switch e.Kind {
+	case Compute, Job:
+		r.speed *= factor
+	case Backward:
+		r.backward *= factor
+	case Host:
+		r.hostExtra += e.Share * size
+	case DataLoader:
+		r.loadExtra += e.Share * size
+	case SaveSlow:
+		r.saveFactor *= factor
+	}
+}
+
+// linkFaults slows transfers: a link fault of share x makes the step x longer.
+func (j *job) linkFaults() {
+	for k := range j.effects {
+		e := &j.effects[k]
+		size := e.size(j.index)
+		if size == 0 {
+			continue
+		}
+		if e.Kind == Job {
+			for g := range j.meets {
+				j.meets[g].factor *= 1 + (e.Factor-1)*size
+			}
+		}
+		if e.Kind != Link || e.group < 0 {
+			continue
+		}
+		j.slowLink(e.group, e.Share*size*j.nominal())
+	}
+}
+
+// slowLink adds ns a step to the transfers of group g that can be seen in the
+// step time: where they overlap computing, what hides behind it comes on top.
+func (j *job) slowLink(g int, ns float64) {
+	m, s := &j.cfg.Model, j.lay.shape
+	x := &j.meets[g]
+	switch j.lay.groups[g].dim {
+	case "tp", "cp":
+		x.factor *= 1 + ns/(m.TPShare*j.unitStep())
+		return
+	case "ep":
+		x.factor *= 1 + ns/(m.EPShare*j.unitStep())
+		return
+	case "pp":
+		x.factor *= 1 + ns/(m.PPShare*j.unitStep())
+		return
+	}
+	if m.Sharded {
+		x.gather += 0.3 * ns
+		ns *= 0.7
+	}
+	if m.Overlap && m.Buckets > 1 {
+		later := float64(m.Buckets-1) / float64(m.Buckets)
+		last := j.passTime(task{stage: j.lay.at[j.lay.groups[g].ranks[0]].p, backward: true, micro: s.MicroBatches - 1})
+		ns += max(0, later*(last-m.DPShare*j.unitStep()))
+	}
+	x.grad += ns
+}

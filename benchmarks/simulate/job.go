@@ -1,0 +1,333 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// job is a simulation under way.
+type job struct {
+	cfg  *Config
+	b    Builder
+	rec  recorder
+	unit float64 // model time → time: the factor that gives a quiet step Model.Seconds
+
+	physics, clocks, losses, faults *rand.Rand
+
+	lay     *layout
+	order   []task
+	r       []rank
+	hosts   []host
+	meets   []meet // per group
+	now     float64
+	elapsed float64 // ns of all steps
+	attempt int
+	step    int // number of the step
+	index   int // executed steps so far
+	done    int // steps of this attempt
+
+	effects []effect
+	seq     []float64 // sequence factor per replica, log
+	work    []float64 // [replica*micro + m] factor of the work
+	drawn   int       // replayed step
+	anyNIC  bool
+	cong    congestion
+
+	off      [record.KindCount]bool
+	out      row.Step
+	comm     row.Communication
+	record   record.Record
+	windowAt int
+	onset    int // number of the step at which the first fault began, -1 none
+	err      error
+}
+
+// rank is the state of one rank within a step. Times are ns since the job's start.
+type rank struct {
+	t, start   float64
+	backFrom   float64 // start and end of the last backward
+	backTo     float64
+	free       float64 // the communication stream is free
+	speed      float64 // factor of all compute in this step
+	backward   float64 // and of backward passes
+	gap        float64 // ns between operations
+	gc         float64
+	gcAt       int
+	ops        int
+	passFrom   float64   // start of the pass under way
+	foreReady  []float64 // per micro-batch: when its forward was done
+	backReady  []float64
+	drop       bool    // this rank-step does not arrive
+	absent     bool    // no rank-step does
+	losing     bool    // within a run of losses
+	load       float64 // factor of the experts' load
+	expert     float64 // its AR(1) state
+	wave       float64 // AR(1) state of the noise
+	device     float64 // log of the device's own factor
+	warm       float64
+	hostExtra  float64 // faults: share of the step between operations
+	loadExtra  float64 // in the loader
+	saveFactor float64
+	exposed    int64
+	fp, bp     int64
+	hostFP     int64
+	fpCount    uint32
+	loader     int64
+	save       int64
+	saves      uint32
+	tokens     float64
+	hasComm    bool
+	spans      []span
+	sums       [slots]sum
+	windowFrom int64 // start of the first step in the window of sums
+	light      uint64
+	bulk       uint64
+	inc        record.ID
+	groups     [slots]int // index of the group of each slot, -1 none
+	skew       int64
+	rate       float64 // of the host's clock
+	node, devm string
+}
+
+// host is the hardware that ranks run on.
+type host struct {
+	name    string
+	model   string
+	factor  float64
+	devices []float64 // log factor of each device
+	drift   float64
+	slow    float64 // NIC factor of this step
+	skew    int64   // ns
+	rate    float64
+	boot    string
+}
+
+// meet is one group's transfers in a step.
+type meet struct {
+	factor       float64 // congestion and faults
+	grad, gather float64 // ns more for the gradients and the parameters
+}
+
+func newJob(cfg *Config, b Builder, rec recorder) *job {
+	j := &job{
+		cfg: cfg, b: b, rec: rec, onset: -1, step: cfg.FirstStep,
+		physics: source(cfg.Seed, forPhysics), clocks: source(cfg.Seed, forClocks),
+		losses: source(cfg.Seed, forLosses), faults: source(cfg.Seed, forFaults),
+	}
+	for _, k := range cfg.Record.Off {
+		j.off[record.KindOf(k)] = true
+	}
+	j.hosts = make([]host, cfg.hosts())
+	for i := range j.hosts {
+		h := &j.hosts[i]
+		h.name, h.factor = cfg.Shape.NodePrefix+strconv.Itoa(i), 1
+		h.boot = fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(cfg.Seed), i)
+		h.devices = make([]float64, cfg.Shape.RanksPerNode)
+		for d := range h.devices {
+			h.devices[d] = j.physics.NormFloat64() * cfg.Noise.DeviceSD
+		}
+		h.drift = j.physics.NormFloat64() * cfg.Noise.DriftSD
+		h.skew = int64((2*j.clocks.Float64() - 1) * cfg.Clock.Skew * 1e9)
+		h.rate = (2*j.clocks.Float64() - 1) * cfg.Clock.DriftPPM * 1e-6
+	}
+	for _, d := range cfg.Devices {
+		for _, n := range d.Nodes {
+			if n >= 0 && n < len(j.hosts) {
+				j.hosts[n].model, j.hosts[n].factor = d.Name, d.Factor
+			}
+		}
+	}
+	j.effects = j.plan()
+	return j
+}
+
+// play runs all steps of all attempts.
+func (j *job) play() error {
+	if err := j.start(newLayout(j.cfg.Shape, nil)); err != nil {
+		return err
+	}
+	next := 0
+	for j.index = 0; j.index < j.cfg.Steps; j.index++ {
+		if next < len(j.cfg.Restarts) && j.cfg.Restarts[next].At == j.index {
+			if err := j.restart(j.cfg.Restarts[next]); err != nil {
+				return err
+			}
+			next++
+		}
+		j.playStep()
+		if err := j.emit(); err != nil {
+			return err
+		}
+		j.step++
+		j.done++
+	}
+	return j.finish()
+}
+
+// start begins an attempt on a layout.
+func (j *job) start(l *layout) error {
+	old := j.r
+	j.lay, j.order = l, schedule(l.shape.PP, l.shape.MicroBatches)
+	j.r = make([]rank, l.n)
+	j.meets = make([]meet, len(l.groups))
+	j.seq = make([]float64, l.shape.DP)
+	j.work = make([]float64, l.shape.DP*l.shape.MicroBatches)
+	j.done = 0
+	for i := range j.seq {
+		j.seq[i] = j.physics.NormFloat64() * j.cfg.Work.SequenceSD
+	}
+	metas := make([]*record.Meta, l.n)
+	for i := range j.r {
+		r, a := &j.r[i], &l.at[i]
+		h := &j.hosts[a.host]
+		r.t, r.start = j.now, j.now
+		r.device = h.devices[a.local]
+		r.wave, r.load = j.physics.NormFloat64(), j.physics.NormFloat64()
+		r.warm = j.physics.Float64()
+		r.skew, r.rate, r.node, r.devm = h.skew, h.rate, h.name, h.model
+		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.guilty(a))
+		r.groups = l.slotGroups(i)
+		if i < len(old) {
+			r.spans = old[i].spans[:0]
+		}
+		metas[i] = j.meta(i)
+		r.inc = metas[i].Incarnation
+		if r.absent {
+			metas[i] = nil
+		}
+	}
+	j.resolve()
+	if j.b != nil {
+		for i := range metas {
+			if metas[i] != nil {
+				j.b.AddRank(rankRow(metas[i], 0, l.members))
+			}
+		}
+	}
+	if j.rec != nil {
+		return j.rec.begin(metas)
+	}
+	return nil
+}
+
+// meta is the identity of rank i's process in this attempt.
+func (j *job) meta(i int) *record.Meta {
+	a, r := &j.lay.at[i], &j.r[i]
+	pid := 4000 + 100*j.attempt + a.local
+	m := &record.Meta{
+		Format: record.Format, Job: j.cfg.Job, Rank: i, WorldSize: j.lay.n, LocalRank: a.local,
+		Node: r.node, Device: r.devm, PID: pid, BootID: j.hosts[a.host].boot, Writer: "simulate/1",
+		StartedNs: j.local(i, j.now) - 30e9,
+	}
+	m.Incarnation = record.IncarnationOf(m.BootID, pid, uint64(1000*j.attempt+a.local))
+	if j.cfg.Record.NoGroups {
+		return m
+	}
+	for _, g := range j.lay.of(i) {
+		gr := &j.lay.groups[g]
+		if len(gr.ranks) < 2 || gr.dim == "world" && len(gr.ranks) > 64 {
+			continue
+		}
+		at := 0
+		for k, x := range gr.ranks {
+			if x == i {
+				at = k
+			}
+		}
+		m.Groups = append(m.Groups, record.Group{Dim: gr.dim, Name: gr.name, Index: at, Size: len(gr.ranks), Ranks: gr.ranks})
+	}
+	return m
+}
+
+// local turns a time into what rank i's host's clock shows, ns since the Unix epoch.
+func (j *job) local(i int, t float64) int64 {
+	return j.cfg.StartUnix*1e9 + j.r[i].skew + j.tick(i, t)
+}
+
+// tick is a time since the job's start as the host's clock counts it.
+func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].rate) }
+
+// finish ends the last attempt.
+func (j *job) finish() error {
+	j.flushWindow()
+	j.ended()
+	if j.rec != nil {
+		return j.rec.end()
+	}
+	return nil
+}
+
+// ended hands the ranks' rows over again, now with their end.
+func (j *job) ended() {
+	if j.b == nil {
+		return
+	}
+	for i := range j.r {
+		if !j.r[i].absent {
+			j.b.AddRank(rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
+		}
+	}
+}
+
+// restart ends the processes and begins again, on other hosts and with other
+// sizes where the restart says so.
+func (j *job) restart(x Restart) error {
+	j.flushWindow()
+	j.ended()
+	if j.rec != nil {
+		if err := j.rec.end(); err != nil {
+			return err
+		}
+	}
+	j.attempt++
+	j.step = max(j.cfg.FirstStep, j.step-x.Redo)
+	j.now += 60e9 * (1 + j.physics.Float64())
+	place := rand.New(rand.NewPCG(j.cfg.Seed, forPlacement<<8+uint64(j.attempt)))
+	shape, hosts, err := moved(j.lay, x, len(j.hosts), place)
+	if err != nil {
+		return err
+	}
+	return j.start(newLayout(shape, hosts))
+}
+
+// moved returns shape and hosts after a restart.
+func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, error) {
+	used := map[int]bool{}
+	for _, d := range x.Drop {
+		used[d] = true
+	}
+	var keep []int
+	for _, h := range l.hosts {
+		if !used[h] {
+			keep = append(keep, h)
+		}
+		used[h] = true
+	}
+	for h := 0; h < hosts && len(keep) < len(l.hosts); h++ {
+		if !used[h] {
+			keep = append(keep, h)
+		}
+	}
+	if x.Shuffle {
+		chance.Shuffle(len(keep), func(a, b int) { keep[a], keep[b] = keep[b], keep[a] })
+	}
+	s := l.shape
+	per := s.TP * s.CP * s.PP
+	if x.DP > 0 {
+		s.DP = x.DP
+	} else {
+		s.DP = min(s.DP, len(keep)*s.RanksPerNode/per)
+	}
+	for s.DP > 0 && s.DP%s.EP != 0 {
+		s.DP--
+	}
+	need := (s.World() + s.RanksPerNode - 1) / s.RanksPerNode
+	if s.DP < 1 || need > len(keep) {
+		return s, nil, fmt.Errorf("restart: %d hosts are left for %d replicas of %d ranks", len(keep), s.DP, per)
+	}
+	return s, keep[:need], nil
+}

@@ -1,0 +1,208 @@
+package simulate
+
+import (
+	"fmt"
+	"strconv"
+
+	"laggard/schemas/topology"
+)
+
+// group is a communicator.
+type group struct {
+	name  string
+	dim   string
+	ranks []int // in group order
+	wide  bool  // has ranks on more than one host
+}
+
+// place is where a rank stands.
+type place struct {
+	t, c, d, p             int // positions in TP, CP, DP, PP
+	host, local            int
+	tp, cp, dp, pp, ep, em int // indexes of its groups, -1 = none
+}
+
+// layout is the ranks of one attempt: who is in which group, on which host.
+type layout struct {
+	shape  Shape
+	n      int
+	at     []place
+	stages [][]int // ranks of each stage, TP neighbours side by side
+	groups []group
+	world  int // index of the group of all ranks
+	hosts  []int
+	ids    map[string][]uint32 // ranks by name of group, shared by all rows
+}
+
+// newLayout places the ranks; hosts[i] is the host of the i-th block of ranks,
+// nil = in order.
+func newLayout(s Shape, hosts []int) *layout {
+	l := &layout{shape: s, n: s.World(), stages: make([][]int, s.PP)}
+	l.at = make([]place, l.n)
+	if hosts == nil {
+		for i := 0; i*s.RanksPerNode < l.n; i++ {
+			hosts = append(hosts, i)
+		}
+	}
+	l.hosts = hosts
+	for p := range s.PP {
+		for d := range s.DP {
+			for c := range s.CP {
+				for t := range s.TP {
+					r := l.rank(t, c, d, p)
+					l.stages[p] = append(l.stages[p], r)
+					l.at[r] = place{
+						t: t, c: c, d: d, p: p, host: hosts[r/s.RanksPerNode], local: r % s.RanksPerNode,
+						tp: -1, cp: -1, dp: -1, pp: -1, ep: -1, em: -1,
+					}
+				}
+			}
+		}
+	}
+	l.group()
+	return l
+}
+
+// rank returns the global rank at a position.
+func (l *layout) rank(t, c, d, p int) int {
+	s := l.shape
+	if s.Order == "tp-cp-pp-dp" {
+		return t + s.TP*(c+s.CP*(p+s.PP*d))
+	}
+	return t + s.TP*(c+s.CP*(d+s.DP*p))
+}
+
+// group makes the communicators.
+func (l *layout) group() {
+	s := l.shape
+	for p := range s.PP {
+		for d := range s.DP {
+			for c := range s.CP {
+				l.add(fmt.Sprintf("tp-%d", len(l.groups)), "tp", s.TP, func(i int) int { return l.rank(i, c, d, p) },
+					func(a *place) *int { return &a.tp })
+			}
+			for t := range s.TP {
+				l.add(fmt.Sprintf("cp-%d", len(l.groups)), "cp", s.CP, func(i int) int { return l.rank(t, i, d, p) },
+					func(a *place) *int { return &a.cp })
+			}
+		}
+		for t := range s.TP {
+			l.add(l.dpName(p, t), "dp", s.DP*s.CP, func(i int) int { return l.rank(t, i%s.CP, i/s.CP, p) },
+				func(a *place) *int { return &a.dp })
+			for c := range s.CP {
+				for e := 0; e < s.DP && s.EP > 1; e += s.EP {
+					l.add(fmt.Sprintf("ep-%d", len(l.groups)), "ep", s.EP, func(i int) int { return l.rank(t, c, e+i, p) },
+						func(a *place) *int { return &a.ep })
+				}
+			}
+		}
+	}
+	n := 0
+	for d := range s.DP {
+		for c := range s.CP {
+			for t := range s.TP {
+				l.add("pp-"+strconv.Itoa(n), "pp", s.PP, func(i int) int { return l.rank(t, c, d, i) },
+					func(a *place) *int { return &a.pp })
+				if s.PP > 1 {
+					l.add("embd-"+strconv.Itoa(n), "embd", 2, func(i int) int { return l.rank(t, c, d, i*(s.PP-1)) },
+						func(a *place) *int { return &a.em })
+				}
+				n++
+			}
+		}
+	}
+	l.world = len(l.groups)
+	all := make([]int, l.n)
+	for r := range all {
+		all[r] = r
+	}
+	l.groups = append(l.groups, group{name: "world", dim: "world", ranks: all, wide: len(l.hosts) > 1})
+}
+
+// add makes one group of size ranks, none when there is nobody to talk to.
+func (l *layout) add(name, dim string, size int, member func(int) int, slot func(*place) *int) {
+	if size < 2 {
+		return
+	}
+	g := group{name: name, dim: dim, ranks: make([]int, size)}
+	for i := range size {
+		r := member(i)
+		g.ranks[i] = r
+		*slot(&l.at[r]) = len(l.groups)
+		g.wide = g.wide || l.at[r].host != l.at[g.ranks[0]].host
+	}
+	l.groups = append(l.groups, g)
+}
+
+func (l *layout) dpName(p, t int) string {
+	switch s := l.shape; {
+	case s.PP > 1 && s.TP > 1:
+		return fmt.Sprintf("dp-stage%d-tp%d", p, t)
+	case s.TP > 1:
+		return fmt.Sprintf("dp-tp%d", t)
+	default:
+		return fmt.Sprintf("dp-stage%d", p)
+	}
+}
+
+// members returns the ranks of a group as the rows have them.
+func (l *layout) members(name string) []uint32 {
+	if l.ids == nil {
+		l.ids = map[string][]uint32{}
+		for i := range l.groups {
+			ids := make([]uint32, len(l.groups[i].ranks))
+			for k, r := range l.groups[i].ranks {
+				ids[k] = uint32(r)
+			}
+			l.ids[l.groups[i].name] = ids
+		}
+	}
+	return l.ids[name]
+}
+
+func (l *layout) names() []string {
+	out := make([]string, len(l.groups))
+	for i := range l.groups {
+		out[i] = l.groups[i].name
+	}
+	return out
+}
+
+// wide returns the names of the groups of one dimension that span hosts.
+func (l *layout) wideNames(dim string) []string {
+	var out []string
+	for i := range l.groups {
+		if l.groups[i].dim == dim && l.groups[i].wide {
+			out = append(out, l.groups[i].name)
+		}
+	}
+	return out
+}
+
+// of returns the indexes of the groups of a rank.
+func (l *layout) of(r int) []int {
+	a := &l.at[r]
+	var out []int
+	for _, g := range []int{a.tp, a.cp, a.dp, a.pp, a.ep, a.em} {
+		if g >= 0 {
+			out = append(out, g)
+		}
+	}
+	return append(out, l.world)
+}
+
+// topology returns the layout as a topology file: the groups that define roles.
+func (l *layout) topology(prefix string) *topology.File {
+	f := &topology.File{WorldSize: l.n, Nodes: map[string][]int{}}
+	for r := range l.n {
+		name := prefix + strconv.Itoa(l.at[r].host)
+		f.Nodes[name] = append(f.Nodes[name], r)
+	}
+	for i := range l.groups {
+		g := &l.groups[i]
+		if g.dim != "world" && g.dim != "embd" {
+			f.Groups = append(f.Groups, topology.Group{Name: g.name, Dim: g.dim, Ranks: g.ranks})
+		}
+	}
+	return f
+}

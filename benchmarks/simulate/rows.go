@@ -1,0 +1,329 @@
+package simulate
+
+import (
+	"fmt"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// span is a range of communication, ns of the host's clock since the job's start.
+type span struct {
+	from, to int64
+	dim      uint8
+}
+
+// Dimensions of spans, in the order of the columns of row.Step.
+const (
+	dimTP = iota
+	dimPP
+	dimDP
+	dimCP
+	dimEP
+	dimOther
+	dims
+)
+
+// slotInfo says what a slot's records look like.
+var slotInfo = [slots]struct {
+	op  string
+	dim uint8
+}{
+	slotLoad:   {"broadcast", dimTP},
+	slotTP:     {"allreduce", dimTP},
+	slotCP:     {"allgather", dimCP},
+	slotEP:     {"alltoall", dimEP},
+	slotSend:   {"send", dimPP},
+	slotRecv:   {"recv", dimPP},
+	slotGrad:   {"allreduce", dimDP},
+	slotGather: {"allgather", dimDP},
+	slotEmbd:   {"allreduce", dimOther},
+	slotNorm:   {"allreduce", dimOther},
+	slotSave:   {"barrier", dimOther},
+}
+
+// elements of one call, bf16.
+const elements = 1 << 22
+
+// sum is a slot's communication in the current window.
+type sum struct {
+	calls, steps uint32
+	last         int // step of the last call
+	total        int64
+	min, max     int64
+}
+
+// slotGroups returns the group of each slot of rank i.
+func (l *layout) slotGroups(i int) [slots]int {
+	a := &l.at[i]
+	return [slots]int{
+		slotLoad: a.tp, slotTP: a.tp, slotCP: a.cp, slotEP: a.ep, slotSend: a.pp, slotRecv: a.pp,
+		slotGrad: a.dp, slotGather: a.dp, slotEmbd: a.em, slotNorm: l.world, slotSave: l.world,
+	}
+}
+
+// op is the base word of a slot's operation in this job.
+func (j *job) op(slot int) string {
+	if slot == slotGrad && j.cfg.Model.Sharded {
+		return "reducescatter"
+	}
+	return slotInfo[slot].op
+}
+
+// communicated notes one range of communication of rank i, of which the last
+// exposed ns blocked it.
+func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
+	r := &j.r[i]
+	if r.drop || j.off[record.Communication] {
+		return
+	}
+	a, b := j.tick(i, from), j.tick(i, to)
+	blocked := b - j.tick(i, to-exposed)
+	r.hasComm = true
+	r.exposed += blocked
+	r.spans = append(r.spans, span{a, b, slotInfo[slot].dim})
+	s := &r.sums[slot]
+	if s.calls == 0 || b-a < s.min {
+		s.min = b - a
+	}
+	s.max = max(s.max, b-a)
+	if s.calls == 0 || s.last != j.index {
+		s.steps++
+		s.last = j.index
+	}
+	s.calls++
+	s.total += b - a
+	if j.rec != nil {
+		x := j.begun(record.Communication, i, a, b)
+		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[r.groups[slot]].name, int32(peer), blocked
+		if slot != slotSave {
+			x.Count, x.Dtype, x.Bytes = elements, "bf16", 2*elements
+		}
+		j.rec.add(i, x)
+	}
+}
+
+// sent notes the send that a receive of rank to has ended.
+func (j *job) sent(from, to int, ready, end float64) {
+	j.communicated(from, slotSend, ready, end, 0, j.lay.at[to].p)
+}
+
+// begun returns the record of a range, filled in but for what its kind adds.
+func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
+	j.record = record.New(k)
+	x := &j.record
+	base := j.cfg.StartUnix*1e9 + j.r[i].skew
+	x.Step, x.Start, x.Dur = int64(j.step), base+from, to-from
+	if !j.cfg.Record.HostOnly && k != record.DataLoader && k != record.SaveCheckpoint {
+		x.Side, x.HostStart, x.HostDur = record.Device, x.Start, enqueued(k, x.Dur)
+	}
+	return x
+}
+
+// enqueued is the host's part of a device range.
+func enqueued(k record.Kind, dur int64) int64 {
+	if k == record.Step {
+		return dur
+	}
+	return dur / 50
+}
+
+// loaded notes a fetch of a batch.
+func (j *job) loaded(i int, from, to float64) {
+	r := &j.r[i]
+	if r.drop || j.off[record.DataLoader] {
+		return
+	}
+	a, b := j.tick(i, from), j.tick(i, to)
+	r.loader = max(0, r.loader) + b - a
+	if j.rec != nil {
+		j.rec.add(i, j.begun(record.DataLoader, i, a, b))
+	}
+}
+
+// saved notes a checkpoint.
+func (j *job) saved(i int, from, to float64) {
+	r := &j.r[i]
+	if r.drop || j.off[record.SaveCheckpoint] {
+		return
+	}
+	a, b := j.tick(i, from), j.tick(i, to)
+	r.save = max(0, r.save) + b - a
+	r.saves++
+	if j.rec != nil {
+		x := j.begun(record.SaveCheckpoint, i, a, b)
+		x.Path, x.Bytes = fmt.Sprintf("/checkpoint/%d/%d.pt", j.step, i), 1<<30
+		j.rec.add(i, x)
+	}
+}
+
+// passed notes a forward or backward pass.
+func (j *job) passed(i int, backward bool, from, to float64) {
+	r := &j.r[i]
+	if r.drop {
+		return
+	}
+	a, b := j.tick(i, from), j.tick(i, to)
+	if backward {
+		if !j.cfg.Record.Backward {
+			return
+		}
+		r.bp += b - a
+		if j.rec != nil {
+			x := j.begun(record.Other, i, a, b)
+			x.Name = "backward"
+			j.rec.add(i, x)
+		}
+		return
+	}
+	if j.off[record.FP] {
+		return
+	}
+	r.fp += b - a
+	r.hostFP += enqueued(record.FP, b-a)
+	r.fpCount++
+	if j.rec != nil {
+		j.rec.add(i, j.begun(record.FP, i, a, b))
+	}
+}
+
+// emit hands over the step's rows and ranges.
+func (j *job) emit() error {
+	if j.b == nil && j.rec == nil {
+		return nil
+	}
+	if w := j.step / row.Window * row.Window; w != j.windowAt {
+		j.flushWindow()
+		j.windowAt = w
+	}
+	for i := range j.r {
+		r := &j.r[i]
+		if r.drop {
+			continue
+		}
+		a, b := j.tick(i, r.start), j.tick(i, r.t)
+		if r.windowFrom == 0 {
+			r.windowFrom = j.cfg.StartUnix*1e9 + r.skew + a
+		}
+		if j.rec != nil {
+			x := j.begun(record.Step, i, a, b)
+			if j.cfg.Work.Tokens > 0 {
+				x.Tokens = int64(r.tokens)
+			}
+			j.rec.add(i, x)
+		}
+		if j.b != nil {
+			j.fill(i, a, b)
+			j.b.AddStep(&j.out)
+		}
+	}
+	if j.rec != nil {
+		return j.rec.step()
+	}
+	return nil
+}
+
+// fill makes the row of rank i's step.
+func (j *job) fill(i int, from, to int64) {
+	r, o := &j.r[i], &j.out
+	*o = row.Step{
+		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.node, Step: uint64(j.step),
+		StartNs: j.cfg.StartUnix*1e9 + r.skew + from, StepNs: to - from, FPNs: -1, CommNs: -1, ExposedNs: -1,
+		CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
+		DataLoaderNs: r.loader, CheckpointNs: r.save, CheckpointCount: r.saves,
+		SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
+	}
+	if r.fpCount > 0 {
+		o.FPNs, o.FPCount = r.fp, r.fpCount
+		if !j.cfg.Record.HostOnly {
+			o.HostFPNs = r.hostFP
+		}
+	}
+	if j.cfg.Record.HostOnly {
+		o.Flags |= row.FlagHostOnly
+	}
+	if j.cfg.Record.Backward {
+		o.BackwardNs = r.bp
+	}
+	if j.cfg.Work.Tokens > 0 {
+		o.Tokens = int64(r.tokens)
+	}
+	if r.hasComm {
+		j.unions(r, o)
+		o.ExposedNs = r.exposed
+		o.SelfNs = o.StepNs - r.exposed - max(0, r.loader) - max(0, r.save)
+	}
+}
+
+// unions measures the time in communication, in all and per dimension.
+func (j *job) unions(r *rank, o *row.Step) {
+	s := r.spans
+	for k := 1; k < len(s); k++ { // nearly in order already
+		x := s[k]
+		at := k
+		for at > 0 && s[at-1].from > x.from {
+			s[at] = s[at-1]
+			at--
+		}
+		s[at] = x
+	}
+	var until [dims + 1]int64
+	total := [dims + 1]int64{-1, -1, -1, -1, -1, -1, 0}
+	for k := range until {
+		until[k] = -1 << 62
+	}
+	for k := range s {
+		x := &s[k]
+		for _, d := range [2]uint8{x.dim, dims} {
+			total[d] = max(0, total[d]) + max(0, x.to-max(x.from, until[d]))
+			until[d] = max(until[d], x.to)
+		}
+	}
+	o.CommTPNs, o.CommPPNs, o.CommDPNs = total[dimTP], total[dimPP], total[dimDP]
+	o.CommCPNs, o.CommEPNs, o.CommOtherNs, o.CommNs = total[dimCP], total[dimEP], total[dimOther], total[dims]
+}
+
+// flushWindow hands over the communication of the window that is over.
+func (j *job) flushWindow() {
+	for i := range j.r {
+		r := &j.r[i]
+		for s := range r.sums {
+			if x := &r.sums[s]; x.calls > 0 && j.b != nil {
+				j.window(i, s, x)
+				j.b.AddCommunication(&j.comm)
+			}
+		}
+		r.sums, r.windowFrom = [slots]sum{}, 0
+	}
+}
+
+func (j *job) window(i, slot int, x *sum) {
+	r := &j.r[i]
+	g := &j.lay.groups[r.groups[slot]]
+	j.comm = row.Communication{
+		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.node,
+		StepFrom: uint64(j.windowAt), StepTo: uint64(j.windowAt + row.Window - 1), StartNs: r.windowFrom,
+		Group: g.name, Dim: g.dim, Op: j.op(slot), Steps: x.steps, Calls: x.calls,
+		TotalNs: x.total, MinNs: x.min, MaxNs: x.max,
+	}
+	if slot != slotSave {
+		j.comm.Bytes = int64(x.calls) * 2 * elements
+	}
+}
+
+// rankRow is the row of an identity. ended is 0 for a process that runs.
+func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) *row.Rank {
+	out := &row.Rank{
+		Job: m.Job, Rank: uint32(m.Rank), Incarnation: uint64(m.Incarnation), WorldSize: uint32(m.WorldSize),
+		LocalRank: uint16(m.LocalRank), Node: m.Node, Device: m.Device, Pod: m.Pod, PID: uint32(m.PID), BootID: m.BootID,
+		StartedNs: m.StartedNs, EndedNs: ended, Writer: m.Writer, Version: 1,
+	}
+	if ended != 0 {
+		out.Version = 2
+	}
+	for _, g := range m.Groups {
+		out.Groups = append(out.Groups, fmt.Sprintf("%s:%s:%d:%d", g.Dim, g.Name, g.Index, g.Size))
+		out.GroupRanks = append(out.GroupRanks, members(g.Name))
+	}
+	return out
+}

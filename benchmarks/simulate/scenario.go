@@ -1,0 +1,290 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"laggard/schemas/verdict"
+)
+
+// Scenario names one variant of the 22 injections of the suite.
+type scenario struct {
+	row  int
+	name string
+	what string
+	make func(d *draw)
+}
+
+// scenarios is the suite, in the order of its table.
+var scenarios = []scenario{
+	{1, "healthy", "nothing wrong, every confounder at once", func(d *draw) { d.free() }},
+	{2, "compute-1.05", "compute x1.05", func(d *draw) { d.free(); d.compute(1.05) }},
+	{3, "compute-1.10", "compute x1.10", func(d *draw) { d.free(); d.compute(1.10) }},
+	{4, "compute-1.2", "compute x1.2", func(d *draw) { d.free(); d.compute(1.2) }},
+	{4, "compute-1.5", "compute x1.5", func(d *draw) { d.free(); d.compute(1.5) }},
+	{4, "compute-2", "compute x2", func(d *draw) { d.free(); d.compute(2) }},
+	{5, "backward-1.2", "backward only x1.2", (*draw).backward},
+	{6, "thermal-ramp", "thermal ramp to x1.25 in 60 steps", (*draw).thermal},
+	{7, "two-culprits", "two culprits in one role, x1.2", (*draw).two},
+	{8, "slow-link", "slow link in one DP group, +25 % step", (*draw).link},
+	{9, "dataloader", "dataloader stall 15 % of step on one node", (*draw).loader},
+	{10, "checkpoint", "checkpoint 2.5x on one node", (*draw).saver},
+	{11, "host-delay", "host delay 15 %", (*draw).host},
+	{12, "transient", "transient x1.3 for 12 steps", (*draw).transient},
+	{13, "intermittent", "intermittent, 5 % of steps", (*draw).intermittent},
+	{14, "sequence-length", "sequence-length noise shared by replicas", (*draw).sequence},
+	{15, "stage-imbalance", "first or last stage heavy", (*draw).stages},
+	{16, "gc-pauses", "GC pauses in 3 % of rank-steps", (*draw).garbage},
+	{17, "clock-skew", "clock skew ±5 s per host, drift 50 ppm, x1.10 or healthy", (*draw).clock},
+	{18, "missing-10", "10 % of rank-steps missing, x1.10 or healthy", func(d *draw) { d.missing(0.1, 0) }},
+	{18, "missing-30", "30 % of rank-steps missing, x1.10 or healthy", func(d *draw) { d.missing(0.3, 0) }},
+	{18, "absent-10", "10 % of ranks absent, x1.10 or healthy", func(d *draw) { d.missing(0, 0.1) }},
+	{19, "restart", "restart with ranks re-mapped, world 64 to 56", (*draw).restart},
+	{20, "slow-from-start", "slow from step 1", (*draw).fromStart},
+	{21, "job-slow", "the whole job 20 % slower", (*draw).job},
+	{22, "pure-dp", "pure DP, 12 % sequence noise, no token counts, x1.10", (*draw).pureDP},
+}
+
+// Names returns the names of all scenarios, in the order of the suite's table.
+func Names() []string {
+	var out []string
+	for _, s := range scenarios {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+// Row returns the number of a scenario in the suite's table, and what it injects.
+func Row(name string) (number int, what string) {
+	for _, s := range scenarios {
+		if s.name == name {
+			return s.row, s.what
+		}
+	}
+	return 0, ""
+}
+
+// Scenario returns a job of the named kind: shape, noise, confounders, place and
+// onset of the fault are drawn from the seed. Mostly 8 to 64 ranks, now and then
+// 512 or 8,192. An unknown name is an error that lists the known ones.
+func Scenario(name string, seed uint64) (Config, error) {
+	u := source(seed, forScenario).Float64()
+	switch {
+	case u < 0.004:
+		return Sized(name, seed, 8192)
+	case u < 0.04:
+		return Sized(name, seed, 512)
+	}
+	return Sized(name, seed, 0)
+}
+
+// Sized is Scenario with a number of ranks of about world; 0 = small, drawn.
+// Scenarios that need a shape of their own ignore it.
+func Sized(name string, seed uint64, world int) (Config, error) {
+	for _, s := range scenarios {
+		if s.name != name {
+			continue
+		}
+		d := &draw{Rand: rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16)), world: world}
+		d.c.Seed, d.c.Scenario = seed, name
+		s.make(d)
+		if err := d.c.Validate(); err != nil {
+			return Config{}, fmt.Errorf("scenario %s, seed %d: %w", name, seed, err)
+		}
+		return d.c, nil
+	}
+	return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s", name, strings.Join(Names(), ", "))
+}
+
+// free draws an ordinary job of any shape.
+func (d *draw) free() {
+	d.shape(any1)
+	d.ordinary()
+}
+
+// compute makes one device, or now and then a whole host, slow for good.
+func (d *draw) compute(factor float64) {
+	d.c.Faults = append(d.c.Faults, Fault{Kind: Compute, Node: d.IntN(d.nodes()), Locals: d.locals(), Factor: factor, From: d.onset()})
+}
+
+func (d *draw) backward() {
+	d.free()
+	d.c.Record.Backward = d.chance(0.3)
+	d.c.Faults = []Fault{{Kind: Backward, Node: d.IntN(d.nodes()), Locals: d.locals(), Factor: 1.2, From: d.onset()}}
+}
+
+func (d *draw) thermal() {
+	d.free()
+	d.compute(1.25)
+	d.c.Faults[0].Ramp = 60
+}
+
+// two makes two devices of one stage slow, on different hosts where there are.
+func (d *draw) two() {
+	d.shape(manyReplicas)
+	d.ordinary()
+	l := newLayout(d.c.Shape, nil)
+	stage := d.IntN(d.c.Shape.PP)
+	first := l.stages[stage][d.IntN(len(l.stages[stage]))]
+	second := first
+	for l.at[second].d == l.at[first].d || l.at[second].host == l.at[first].host && d.chance(0.7) {
+		second = l.stages[stage][d.IntN(len(l.stages[stage]))]
+	}
+	onset := d.onset()
+	for k, r := range []int{first, second} {
+		d.c.Faults = append(d.c.Faults, Fault{
+			Kind: Compute, Node: l.at[r].host, Locals: []int{l.at[r].local}, Factor: d.between(1.15, 1.3), From: onset + 20*k*d.IntN(2),
+		})
+	}
+}
+
+// link slows one of several data-parallel groups between hosts.
+func (d *draw) link() {
+	d.shape(linked)
+	d.ordinary()
+	groups := newLayout(d.c.Shape, nil).wideNames("dp")
+	d.c.Faults = []Fault{{Kind: Link, Group: groups[d.IntN(len(groups))], Share: 0.25, From: d.onset()}}
+}
+
+func (d *draw) loader() {
+	d.shape(loaders)
+	d.ordinary()
+	node := d.nodeWith(func(a *place) bool { return a.p == 0 && a.t == 0 })
+	d.c.Faults = []Fault{{Kind: DataLoader, Node: node, Share: 0.15, From: d.onset()}}
+}
+
+// saver makes saving slow on one host of several that save.
+func (d *draw) saver() {
+	d.shape(any1)
+	d.ordinary()
+	d.c.Checkpoint = Checkpoint{Every: 25 + d.IntN(20), Ranks: "all", Share: d.between(0.3, 1.5), SD: d.between(0.03, 0.12)}
+	d.c.Steps = 12 * d.c.Checkpoint.Every
+	d.c.Faults = []Fault{{Kind: SaveSlow, Node: d.IntN(d.nodes()), Factor: 2.5, From: 4 * d.c.Checkpoint.Every}}
+}
+
+func (d *draw) host() {
+	d.free()
+	d.c.Faults = []Fault{{Kind: Host, Node: d.IntN(d.nodes()), Share: 0.15, From: d.onset()}}
+}
+
+func (d *draw) transient() {
+	d.free()
+	d.compute(1.3)
+	f := &d.c.Faults[0]
+	f.To = f.From + 12
+	d.c.Expect = Expect{Event: true, Exit: []int{verdict.ExitHealthy}}
+}
+
+// intermittent comes in bursts that take 5 % of the steps, one in five times in
+// single steps that take 7 %.
+func (d *draw) intermittent() {
+	d.free()
+	d.c.Steps = 700
+	d.compute(d.between(1.4, 2))
+	f := &d.c.Faults[0]
+	f.BurstShare, f.BurstSteps = 0.05, 5+d.IntN(6)
+	if d.chance(0.2) {
+		f.BurstShare, f.BurstSteps = 0.07, 1
+	}
+	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
+}
+
+func (d *draw) sequence() {
+	d.shape(manyReplicas)
+	d.ordinary()
+	d.c.Work = Work{
+		SequenceSD: d.between(0.1, 0.22), MicroBatchSD: d.between(0, 0.15), Quadratic: d.between(0, 0.2),
+		SequenceRho: d.between(0, 0.2), Elasticity: d.elastic(),
+	}
+	if d.chance(0.25) {
+		d.c.Work.Tokens = 4096
+	}
+	d.c.Expect.Findings = []string{verdict.WorkloadImbalance}
+}
+
+func (d *draw) stages() {
+	d.shape(piped)
+	d.ordinary()
+	d.c.Model.Stages = make([]float64, d.c.Shape.PP)
+	for p := range d.c.Model.Stages {
+		d.c.Model.Stages[p] = d.between(0.99, 1.01)
+	}
+	heavy := d.c.Shape.PP - 1
+	if d.chance(0.3) {
+		heavy = 0
+	}
+	d.c.Model.Stages[heavy] = d.between(1.3, 2.1)
+	d.c.Expect.Findings = []string{verdict.StageImbalance}
+}
+
+func (d *draw) garbage() {
+	d.free()
+	d.c.Noise.GCShare, d.c.Noise.GCPause = 0.03, 0.10
+}
+
+// half puts a fault into every other case.
+func (d *draw) half() {
+	if d.chance(0.5) {
+		d.compute(1.10)
+	}
+}
+
+func (d *draw) clock() {
+	d.free()
+	d.half()
+	d.c.Clock = Clock{Skew: 5, DriftPPM: 50}
+}
+
+func (d *draw) missing(steps, ranks float64) {
+	d.free()
+	d.half()
+	d.c.Loss = Loss{RankSteps: steps, Ranks: ranks, Keep: true, Run: 1}
+	if steps > 0 && d.chance(0.5) {
+		d.c.Loss.Run = d.between(2, 8)
+	}
+	if len(d.c.Faults) == 0 {
+		d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitUndecided}
+	} else {
+		d.c.Expect.Exit = []int{verdict.ExitDegraded, verdict.ExitUndecided}
+	}
+}
+
+// restart drops a healthy host of eight and puts the ranks on the others anew;
+// the slow host stays.
+func (d *draw) restart() {
+	shapes := []Shape{
+		{TP: 2, DP: 8, PP: 4, MicroBatches: 8}, {DP: 8, PP: 8}, {TP: 8, DP: 8}, {TP: 4, DP: 8, PP: 2, MicroBatches: 4},
+	}
+	d.c.Shape = shapes[d.IntN(len(shapes))]
+	d.c.Shape.RanksPerNode = 8
+	d.ordinary()
+	slow := d.IntN(8)
+	gone := (slow + 1 + d.IntN(7)) % 8
+	at := 110 + d.IntN(60)
+	d.c.Steps = at + 150 + d.IntN(80)
+	d.c.Faults = []Fault{{Kind: Compute, Node: slow, Locals: d.locals(), Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(70)}}
+	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{gone}, Shuffle: true}}
+}
+
+func (d *draw) fromStart() {
+	d.free()
+	d.compute([]float64{1.1, 1.2, 1.5, 2}[d.IntN(4)])
+	d.c.Faults[0].From = 0
+}
+
+func (d *draw) job() {
+	d.free()
+	d.c.Faults = []Fault{{Kind: Job, Factor: 1.2, From: d.onset()}}
+}
+
+func (d *draw) pureDP() {
+	d.shape(pure)
+	d.ordinary()
+	d.c.Work = Work{SequenceSD: 0.12}
+	d.c.FirstStep = 1000
+	d.compute(1.10)
+	d.c.Faults[0].Locals = []int{d.IntN(d.c.Shape.RanksPerNode)}
+	d.c.Faults[0].From = 60 + d.IntN(60)
+	d.c.Steps = d.c.Faults[0].From + 140
+}

@@ -1,0 +1,115 @@
+// Package simulate makes labelled synthetic training jobs: per-step rows, or
+// files as a real job leaves them, with the truth beside.
+//
+// It plays a synchronous training step as events: every rank computes, sends,
+// receives and meets others in collectives that end together; whoever comes
+// early waits. Nothing of a wait is drawn: a fault, a long sequence, a slow link
+// only change how long somebody's own work or transfer takes, and the waits of
+// all others follow from who waits for whom.
+//
+// Invariant: the same Config (its Seed included) gives the same job, byte for
+// byte. What concerns only the record of the job (clocks, losses) is drawn from
+// other sources of chance than the job itself: with and without it the same job ran.
+//
+// Caveats: transfers don't slow computing down when they overlap; a send doesn't
+// block its sender; hosts' CPUs are not modelled beyond gaps between operations.
+// The package shares no code and no constant with the detector that is measured
+// with it.
+package simulate
+
+import (
+	"math/rand/v2"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// Builder takes the rows of a job in the order they are finished. The rows are
+// reused: a Builder copies what it keeps.
+type Builder interface {
+	AddRank(*row.Rank)
+	AddStep(*row.Step)
+	AddCommunication(*row.Communication)
+}
+
+// recorder takes the ranges of a job, as the ranks' own writers would.
+type recorder interface {
+	// begin starts an attempt: one identity a rank; nil for a rank that never appears.
+	begin(metas []*record.Meta) error
+	// range_ takes one finished range; the record is reused.
+	add(rank int, r *record.Record)
+	// step says that all ranges of a step were added.
+	step() error
+	// end ends the attempt's processes.
+	end() error
+}
+
+// Run simulates cfg and hands its rows to b. Memory is that of one step.
+func Run(cfg Config, b Builder) (Truth, error) {
+	return run(cfg, b, nil)
+}
+
+// Rows simulates cfg and returns all its rows.
+func Rows(cfg Config) (row.Rows, Truth, error) {
+	var k keeper
+	t, err := Run(cfg, &k)
+	return k.Rows, t, err
+}
+
+type keeper struct{ row.Rows }
+
+func (k *keeper) AddRank(r *row.Rank) { k.Ranks = append(k.Ranks, *r) }
+func (k *keeper) AddStep(s *row.Step) { k.Steps = append(k.Steps, *s) }
+func (k *keeper) AddCommunication(c *row.Communication) {
+	k.Communications = append(k.Communications, *c)
+}
+
+// run plays the attempts of the job one after the other.
+func run(cfg Config, b Builder, rec recorder) (Truth, error) {
+	if err := cfg.Validate(); err != nil {
+		return Truth{}, err
+	}
+	if cfg.Replay != nil {
+		cfg.Replay.shape(&cfg)
+	}
+	j := newJob(&cfg, b, rec)
+	scale, err := calibrate(cfg)
+	if err != nil {
+		return Truth{}, err
+	}
+	j.unit = scale
+	if err := j.play(); err != nil {
+		return Truth{}, err
+	}
+	return j.truth(), nil
+}
+
+// Sources of chance: one for what happened, one for the clocks, one for losses.
+func source(seed, purpose uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, purpose*0x9e3779b97f4a7c15+1))
+}
+
+const (
+	forPhysics = iota + 1
+	forClocks
+	forLosses
+	forPlacement
+	forFaults
+	forScenario
+)
+
+// calibrate returns the length of the model's unit such that a quiet step of the
+// job takes Model.Seconds: it plays two quiet steps.
+func calibrate(cfg Config) (float64, error) {
+	quiet := cfg
+	quiet.Steps, quiet.Noise, quiet.Work, quiet.Network = 2, Noise{DriftSteps: 1, HeavyIndex: 1}, Work{Elasticity: cfg.Work.Elasticity}, Network{}
+	quiet.Faults, quiet.Restarts, quiet.Devices, quiet.Replay = nil, nil, nil, nil
+	quiet.Checkpoint.Every, quiet.Pause.Every, quiet.Loss = 0, 0, Loss{Run: 1}
+	quiet.Loader.SD, quiet.Loader.Rotate = 0, 0
+	j := newJob(&quiet, nil, nil)
+	j.unit = 1
+	if err := j.play(); err != nil {
+		return 0, err
+	}
+	return cfg.Model.Seconds / (j.elapsed / 2 / 1e9), nil
+}

@@ -1,0 +1,283 @@
+package simulate
+
+import "math"
+
+// Ops of a rank that are summed apart: one (group, op) each.
+const (
+	slotLoad   = iota // broadcast of the batch in the TP group
+	slotTP            // all-reduce within a layer
+	slotCP            // exchange of a sequence's parts
+	slotEP            // exchange of tokens between experts
+	slotSend          // to the next or previous stage
+	slotRecv          // from there
+	slotGrad          // gradients
+	slotGather        // parameters
+	slotEmbd          // first and last stage
+	slotNorm          // all ranks
+	slotSave          // barrier after a checkpoint
+	slots
+)
+
+// playStep plays one step of all ranks.
+func (j *job) playStep() {
+	j.prepare()
+	j.load()
+	for _, t := range j.order {
+		j.task(t)
+	}
+	j.gradients()
+	j.together(slotEmbd, j.cfg.Model.DPShare*0.1)
+	if j.lay.shape.World() > 1 && !j.cfg.Model.NoGlobalSync && j.lay.shape.PP*j.lay.shape.TP > 1 {
+		j.meetAll(slotNorm, 0.0005*j.unitStep())
+	}
+	j.optimize()
+	if j.cfg.Model.Sharded {
+		j.together(slotGather, j.cfg.Model.DPShare*0.4)
+	}
+	j.checkpoint()
+	end := 0.0
+	for i := range j.r {
+		end = max(end, j.r[i].t)
+	}
+	j.elapsed += end - j.now
+	j.now = end
+}
+
+// nominal is the length of a quiet step, ns.
+func (j *job) nominal() float64 { return j.cfg.Model.Seconds * 1e9 }
+
+// unitStep is what the shares of Model are shares of, ns: scaled so that a quiet
+// step, with its pipeline bubbles and waits, is as long as nominal.
+func (j *job) unitStep() float64 { return j.cfg.Model.Seconds * 1e9 * j.unit }
+
+// own is how long an operation of rank i takes that nominally needs ns.
+func (j *job) own(i int, ns float64) float64 {
+	if sd := j.cfg.Noise.OpSD; sd > 0 {
+		ns *= max(0.2, 1+sd*j.physics.NormFloat64())
+	}
+	return ns * j.r[i].speed
+}
+
+// transfer is how long a transfer in group g takes that nominally needs ns.
+func (j *job) transfer(g int, ns float64) float64 {
+	if sd := j.cfg.Network.JitterSD; sd > 0 {
+		ns *= math.Exp(sd * j.physics.NormFloat64())
+	}
+	return ns * j.meets[g].factor
+}
+
+// load is the data loader and the broadcast of the batch.
+func (j *job) load() {
+	c := &j.cfg.Loader
+	if c.Ranks == "none" {
+		return
+	}
+	rotate := -1
+	if c.Rotate > 0 && j.physics.Float64() < c.Rotate {
+		rotate = j.physics.IntN(max(1, j.loaders()))
+	}
+	n := 0
+	for i := range j.r {
+		if !j.loads(i) {
+			continue
+		}
+		r := &j.r[i]
+		ns := c.Share * j.unitStep() * lognormal(j.physics, c.SD)
+		ns += r.loadExtra * j.nominal()
+		if n == rotate {
+			ns += c.RotateShare * j.nominal()
+		}
+		n++
+		from := r.t
+		r.t += ns
+		j.loaded(i, from, r.t)
+	}
+	if j.lay.shape.TP > 1 && c.Ranks == "first" {
+		j.together(slotLoad, 0.001)
+	}
+}
+
+// loads reports whether rank i has a data loader.
+func (j *job) loads(i int) bool {
+	a := &j.lay.at[i]
+	return j.cfg.Loader.Ranks == "all" || a.p == 0 && a.t == 0
+}
+
+func (j *job) loaders() int {
+	n := 0
+	for i := range j.r {
+		if j.loads(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// task plays one pass of one micro-batch on all ranks of a stage.
+func (j *job) task(t task) {
+	ranks := j.lay.stages[t.stage]
+	ns := j.passTime(t)
+	for _, i := range ranks {
+		j.receive(i, t)
+		r := &j.r[i]
+		r.t += r.gap
+		if r.ops == r.gcAt {
+			r.t += r.gc
+		}
+		r.ops++
+		r.passFrom = r.t
+	}
+	s := j.lay.shape
+	syncs := 1
+	if s.TP > 1 {
+		syncs = j.cfg.Model.TPSyncs
+	}
+	for k := range syncs {
+		for _, i := range ranks {
+			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
+		}
+		if s.TP > 1 {
+			j.meetStage(ranks, s.TP, slotTP, j.cfg.Model.TPShare/float64(2*syncs*s.MicroBatches))
+		}
+		if s.CP > 1 && k == 0 {
+			j.meetGroups(ranks, slotCP, j.cfg.Model.TPShare/float64(2*s.MicroBatches))
+		}
+		if s.EP > 1 && k == 0 {
+			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/float64(2*s.MicroBatches))
+		}
+	}
+	last := t.backward && t.micro == s.MicroBatches-1
+	for _, i := range ranks {
+		r := &j.r[i]
+		j.passed(i, t.backward, r.passFrom, r.t)
+		if last {
+			r.backFrom, r.backTo = r.passFrom, r.t
+		}
+		if t.backward {
+			r.backReady[t.micro] = r.t
+		} else {
+			r.foreReady[t.micro] = r.t
+		}
+	}
+}
+
+// passTime is the nominal time of a pass on a stage, ns, in this run's scale.
+func (j *job) passTime(t task) float64 {
+	s, m := j.lay.shape, &j.cfg.Model
+	ns := j.unitStep() / float64(s.MicroBatches+s.PP-1) / (1 + m.BackwardRatio)
+	if t.backward {
+		ns *= m.BackwardRatio
+	}
+	if len(m.Stages) > 0 {
+		ns *= m.Stages[t.stage]
+	}
+	return ns
+}
+
+// passOwn is the own time of rank i in a pass.
+func (j *job) passOwn(i int, t task, ns float64) float64 {
+	r, a := &j.r[i], &j.lay.at[i]
+	if j.cfg.Replay != nil {
+		ns = j.cfg.Replay.pass(j.drawn, i, t.backward, t.micro) * 1e9
+	} else {
+		w := j.work[a.d*j.lay.shape.MicroBatches+t.micro]
+		if e := j.cfg.Work.Elasticity; len(e) > 0 && w != 1 {
+			w = math.Pow(w, e[t.stage])
+		}
+		ns *= w * r.load
+	}
+	if t.backward {
+		ns *= r.backward
+	}
+	return j.own(i, ns)
+}
+
+// receive waits for what the pass needs from a neighbouring stage.
+func (j *job) receive(i int, t task) {
+	a, s := &j.lay.at[i], j.lay.shape
+	p := t.stage - 1
+	if t.backward {
+		p = t.stage + 1
+	}
+	if p < 0 || p >= s.PP {
+		return
+	}
+	from := j.lay.rank(a.t, a.c, a.d, p)
+	r, f := &j.r[i], &j.r[from]
+	ready := f.foreReady[t.micro]
+	if t.backward {
+		ready = f.backReady[t.micro]
+	}
+	post := r.t
+	begin := max(post, ready)
+	end := begin + j.transfer(a.pp, j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches))
+	r.t = end
+	j.sent(from, i, ready, end)
+	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
+		post += u * (begin - post)
+	}
+	j.communicated(i, slotRecv, post, end, end-post, p)
+}
+
+// unrecorded reports whether a stage's receives hide part of their wait.
+func (j *job) unrecorded(stage int) bool {
+	u := j.cfg.Record.UnrecordedStages
+	if u == nil {
+		return stage == j.lay.shape.PP-1
+	}
+	for _, s := range u {
+		if s == stage {
+			return true
+		}
+	}
+	return false
+}
+
+// meetStage is a collective of TP groups, whose ranks stand side by side.
+func (j *job) meetStage(ranks []int, size, slot int, share float64) {
+	for k := 0; k < len(ranks); k += size {
+		j.meet(slot, j.lay.at[ranks[k]].tp, ranks[k:k+size], share*j.unitStep())
+	}
+}
+
+// meetGroups is a collective of every group of a slot that the ranks are in.
+func (j *job) meetGroups(ranks []int, slot int, share float64) {
+	for _, i := range ranks {
+		g := j.r[i].groups[slot]
+		if g >= 0 && j.lay.groups[g].ranks[0] == i {
+			j.meet(slot, g, j.lay.groups[g].ranks, share*j.unitStep())
+		}
+	}
+}
+
+// together is a collective of every group of a slot.
+func (j *job) together(slot int, share float64) {
+	for i := range j.r {
+		g := j.r[i].groups[slot]
+		if g >= 0 && j.lay.groups[g].ranks[0] == i {
+			j.meet(slot, g, j.lay.groups[g].ranks, share*j.unitStep())
+		}
+	}
+}
+
+// meetAll is a collective of all ranks.
+func (j *job) meetAll(slot int, ns float64) {
+	j.meet(slot, j.lay.world, j.lay.groups[j.lay.world].ranks, ns)
+}
+
+// meet is a collective: everybody waits for the last, then the transfer runs.
+func (j *job) meet(slot, g int, ranks []int, ns float64) {
+	last := 0.0
+	for _, i := range ranks {
+		last = max(last, j.r[i].t)
+	}
+	end := last + j.transfer(g, ns)
+	if slot == slotGather {
+		end += j.meets[g].gather
+	}
+	for _, i := range ranks {
+		from := j.r[i].t
+		j.r[i].t = end
+		j.communicated(i, slot, from, end, end-from, -1)
+	}
+}

@@ -1,0 +1,141 @@
+package simulate
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// gradients reduces the gradients bucket by bucket: a bucket is ready when its
+// part of the last backward is done (all at its end without overlap), its
+// transfer begins when the last member's is, and a rank's buckets go one after
+// the other. What runs past the backward's end is exposed.
+func (j *job) gradients() {
+	m := &j.cfg.Model
+	ns := m.DPShare * j.unitStep() / float64(m.Buckets)
+	if m.Sharded {
+		ns *= 0.6
+	}
+	for i := range j.r {
+		j.r[i].free = 0
+	}
+	for g := range j.lay.groups {
+		gr := &j.lay.groups[g]
+		if gr.dim != "dp" {
+			continue
+		}
+		extra := j.meets[g].grad / float64(m.Buckets)
+		for b := range m.Buckets {
+			j.bucket(g, gr.ranks, float64(b+1)/float64(m.Buckets), j.transfer(g, ns)+extra)
+		}
+	}
+	for i := range j.r {
+		r := &j.r[i]
+		r.t = max(r.t, r.free)
+	}
+}
+
+func (j *job) bucket(g int, ranks []int, part, ns float64) {
+	begin := 0.0
+	for _, i := range ranks {
+		begin = max(begin, j.r[i].bucketReady(part, j.cfg.Model.Overlap))
+	}
+	end := begin + ns
+	for _, i := range ranks {
+		r := &j.r[i]
+		from := r.bucketReady(part, j.cfg.Model.Overlap)
+		exposed := end - max(from, r.backTo)
+		r.free = end
+		j.communicated(i, slotGrad, from, end, max(0, exposed), -1)
+	}
+}
+
+func (r *rank) bucketReady(part float64, overlap bool) float64 {
+	at := r.backTo
+	if overlap {
+		at = r.backFrom + part*(r.backTo-r.backFrom)
+	}
+	return max(at, r.free)
+}
+
+// optimize is the optimizer, which no range covers.
+func (j *job) optimize() {
+	if j.cfg.Model.Optimizer < 0 {
+		return
+	}
+	ns := j.cfg.Model.Optimizer * j.unitStep()
+	for i := range j.r {
+		j.r[i].t += j.own(i, ns) + j.r[i].gap
+	}
+}
+
+// checkpoint saves, and all ranks meet when it is done.
+func (j *job) checkpoint() {
+	c := &j.cfg.Checkpoint
+	if c.Every <= 0 || (j.step+1)%c.Every != 0 {
+		return
+	}
+	for i := range j.r {
+		a := &j.lay.at[i]
+		if c.Ranks != "all" && a.d != 0 {
+			continue
+		}
+		r := &j.r[i]
+		ns := c.Share * j.nominal() * lognormal(j.physics, c.SD) * r.saveFactor
+		from := r.t
+		r.t += ns
+		j.saved(i, from, r.t)
+	}
+	if j.lay.n > 1 {
+		j.meetAll(slotSave, 0.0005*j.unitStep())
+	}
+}
+
+// congestion is episodes on the network that hit several nodes at once.
+type congestion struct {
+	left  int
+	nodes []bool
+}
+
+// weather sets the transfer factor of every group for this step.
+func (j *job) weather() {
+	n := &j.cfg.Network
+	if n.Congestion > 0 {
+		j.gust(n)
+	}
+	for g := range j.meets {
+		gr := &j.lay.groups[g]
+		f := 1.0
+		if gr.wide && (j.cong.left > 0 || j.anyNIC) {
+			for _, i := range gr.ranks {
+				h := j.lay.at[i].host
+				if j.cong.left > 0 && j.cong.nodes[h] {
+					f = max(f, n.CongestionFactor)
+				}
+				f = max(f, j.hosts[h].slow)
+			}
+		}
+		j.meets[g] = meet{factor: f}
+	}
+}
+
+// gust begins, continues or ends an episode.
+func (j *job) gust(n *Network) {
+	if j.cong.left > 0 {
+		j.cong.left--
+	}
+	if j.cong.left > 0 || j.physics.Float64() >= n.Congestion {
+		return
+	}
+	j.cong.left = 1 + int(j.physics.ExpFloat64()*max(0, n.CongestionSteps-1))
+	j.cong.nodes = make([]bool, len(j.hosts))
+	for range max(2, int(n.CongestionNodes*float64(len(j.hosts)))) {
+		j.cong.nodes[j.physics.IntN(len(j.hosts))] = true
+	}
+}
+
+func lognormal(chance *rand.Rand, sd float64) float64 {
+	if sd <= 0 {
+		return 1
+	}
+	return math.Exp(sd*chance.NormFloat64() - sd*sd/2)
+}

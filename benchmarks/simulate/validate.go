@@ -1,0 +1,159 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Bounds of a configuration: what a laptop can run.
+const (
+	maxWorld        = 1 << 17
+	maxSteps        = 1 << 22
+	maxMicroBatches = 512
+)
+
+// Validate fills the defaults in and says what can't be simulated.
+func (c *Config) Validate() error {
+	c.defaults()
+	if err := c.validateShape(); err != nil {
+		return err
+	}
+	if c.Steps > maxSteps || c.FirstStep < 0 {
+		return fmt.Errorf("steps %d from %d: want at most %d, from 0 on", c.Steps, c.FirstStep, maxSteps)
+	}
+	if n := len(c.Model.Stages); n != 0 && n != c.Shape.PP {
+		return fmt.Errorf("model.stages has %d entries: want one for each of %d stages", n, c.Shape.PP)
+	}
+	if n := len(c.Work.Elasticity); n != 0 && n != c.Shape.PP {
+		return fmt.Errorf("work.elasticity has %d entries: want one for each of %d stages", n, c.Shape.PP)
+	}
+	if !slices.Contains([]string{"first", "all", "none"}, c.Loader.Ranks) {
+		return fmt.Errorf("loader.ranks %q: want first, all or none", c.Loader.Ranks)
+	}
+	if !slices.Contains([]string{"replica0", "all"}, c.Checkpoint.Ranks) {
+		return fmt.Errorf("checkpoint.ranks %q: want replica0 or all", c.Checkpoint.Ranks)
+	}
+	if !slices.Contains([]string{"laggard", "taskd"}, c.Record.Format) {
+		return fmt.Errorf("record.format %q: want laggard or taskd", c.Record.Format)
+	}
+	for _, k := range c.Record.Off {
+		if !slices.Contains([]string{"FP", "Communication", "DataLoader", "SaveCheckpoint"}, k) {
+			return fmt.Errorf("record.off names %q: want FP, Communication, DataLoader, SaveCheckpoint", k)
+		}
+	}
+	return c.validateFaults()
+}
+
+func (c *Config) validateShape() error {
+	s := &c.Shape
+	for _, n := range []int{s.TP, s.CP, s.DP, s.PP, s.EP, s.MicroBatches, s.RanksPerNode} {
+		if n < 1 || n > maxWorld {
+			return fmt.Errorf("shape %+v: sizes are 1 to %d", *s, maxWorld)
+		}
+	}
+	if w := s.World(); w < 1 || w > maxWorld {
+		return fmt.Errorf("world size %d: want 1 to %d", w, maxWorld)
+	}
+	if s.DP%s.EP != 0 {
+		return fmt.Errorf("shape: ep %d doesn't divide dp %d", s.EP, s.DP)
+	}
+	if s.MicroBatches > maxMicroBatches {
+		return fmt.Errorf("micro_batches %d: want at most %d", s.MicroBatches, maxMicroBatches)
+	}
+	if s.Order != "tp-cp-dp-pp" && s.Order != "tp-cp-pp-dp" {
+		return fmt.Errorf("shape.order %q: want tp-cp-dp-pp or tp-cp-pp-dp", s.Order)
+	}
+	return nil
+}
+
+func (c *Config) validateFaults() error {
+	nodes := c.hosts()
+	kinds := []string{Compute, Backward, Host, DataLoader, SaveSlow, Link, NIC, Job}
+	for i, f := range c.Faults {
+		if !slices.Contains(kinds, f.Kind) {
+			return fmt.Errorf("fault %d: kind %q: want one of %v", i, f.Kind, kinds)
+		}
+		if f.Node < 0 || f.Node >= nodes {
+			return fmt.Errorf("fault %d: node %d: there are %d", i, f.Node, nodes)
+		}
+		if f.Kind == Link && !slices.Contains(newLayout(c.Shape, nil).names(), f.Group) {
+			return fmt.Errorf("fault %d: no group %q", i, f.Group)
+		}
+	}
+	for i, r := range c.Restarts {
+		if r.At <= 0 || i > 0 && r.At <= c.Restarts[i-1].At {
+			return fmt.Errorf("restart %d at step %d: want growing numbers", i, r.At)
+		}
+	}
+	return nil
+}
+
+// hosts returns the number of hosts, spare ones included.
+func (c *Config) hosts() int {
+	s := c.Shape
+	return (s.World()+s.RanksPerNode-1)/s.RanksPerNode + s.SpareNodes
+}
+
+func (c *Config) defaults() {
+	s := &c.Shape
+	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP} {
+		orInt(n, 1)
+	}
+	orText(&s.Order, "tp-cp-dp-pp")
+	orText(&s.NodePrefix, "node-")
+	if s.MicroBatches == 0 {
+		s.MicroBatches = 1
+		if s.PP > 1 {
+			s.MicroBatches = 2 * s.PP
+		}
+	}
+	orInt(&s.RanksPerNode, 8)
+	orInt(&c.Steps, 300)
+	if c.StartUnix == 0 {
+		c.StartUnix = 1753000000
+	}
+	orText(&c.Job, fmt.Sprintf("sim-%s-%d", c.Scenario, c.Seed))
+	m := &c.Model
+	or(&m.Seconds, 2)
+	or(&m.BackwardRatio, 2)
+	or(&m.Optimizer, 0.02)
+	or(&m.HostGap, 0.01)
+	orInt(&m.TPSyncs, 2)
+	or(&m.TPShare, 0.04)
+	or(&m.PPShare, 0.01)
+	or(&m.EPShare, 0.04)
+	or(&m.DPShare, 0.06)
+	orInt(&m.Buckets, 4)
+	or(&c.Noise.DriftSteps, 1000)
+	or(&c.Noise.HeavyIndex, 2.5)
+	orText(&c.Loader.Ranks, "first")
+	or(&c.Loader.Share, 0.005)
+	or(&c.Loader.SD, 0.2)
+	orText(&c.Checkpoint.Ranks, "replica0")
+	or(&c.Checkpoint.Share, 0.5)
+	or(&c.Checkpoint.SD, 0.1)
+	or(&c.Loss.Run, 1)
+	orText(&c.Record.Format, "laggard")
+	for i := range c.Faults {
+		or(&c.Faults[i].Factor, 1)
+		orInt(&c.Faults[i].BurstSteps, 1)
+	}
+}
+
+func or(v *float64, d float64) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+func orInt(v *int, d int) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+func orText(v *string, d string) {
+	if *v == "" {
+		*v = d
+	}
+}
