@@ -1,0 +1,243 @@
+package recorder
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync/atomic"
+
+	"laggard/collector/ring"
+	"laggard/schemas/record"
+)
+
+// retry is how long a thread that got no ring waits before it asks again, ns:
+// another thread may have left one by then.
+const retry = 1_000_000_000
+
+// Attr is what is known of a range when it begins. The zero value says nothing.
+type Attr struct {
+	Text   ID     // Communication: the op; SaveCheckpoint: the path; other kinds of your own: the word
+	Group  ID     // communicator
+	Value  int64  // Communication: elements; Step, FP: tokens; SaveCheckpoint: bytes
+	Dtype  uint8  // record.DtypeCode
+	Stream uint16 // of the device, 0 none
+	peer   int32  // rank in the group plus one, 0 none
+}
+
+// Op describes a communication.
+func Op(op, group ID, count int64, dtype uint8) Attr {
+	return Attr{Text: op, Group: group, Value: count, Dtype: dtype}
+}
+
+// To says which rank of the group is at the other end.
+func (a Attr) To(peer int) Attr {
+	if peer >= 0 && peer < math.MaxInt32 {
+		a.peer = int32(peer) + 1
+	}
+	return a
+}
+
+// Thread records for one goroutine at a time.
+type Thread struct {
+	r        *Recorder
+	w        *ring.Writer
+	word     *uint32 // the switch, polled
+	followed uint32  // its value when we looked last
+	retryAt  int64
+}
+
+// Range is an open range. Its zero value is one that is not recorded.
+type Range struct {
+	t     *Thread
+	level int
+	slot  ring.Slot
+}
+
+// Begin opens a range of kind k. End must be called on the same goroutine.
+func (t *Thread) Begin(k record.Kind, a Attr) (r Range) {
+	if t == nil || !t.on(k) {
+		return
+	}
+	t.begin(&r, k, a, t.r.step.Load())
+	return
+}
+
+// Step opens the range of training step n and makes n the step of every range
+// that begins in this process until it ends. tokens is its work, 0 unknown.
+func (t *Thread) Step(n, tokens int64) (r Range) {
+	if t == nil {
+		return
+	}
+	t.r.step.Store(n)
+	if t.on(record.Step) {
+		t.begin(&r, record.Step, Attr{Value: tokens}, n)
+	}
+	return
+}
+
+// on reports whether kind k is recorded now. While it is off this is what a
+// range costs: two loads and two branches.
+func (t *Thread) on(k record.Kind) bool {
+	word := atomic.LoadUint32(t.word)
+	if word != t.followed || t.r.off.Load() {
+		word = t.follow()
+	}
+	if k == record.Communication {
+		return word&ring.CommunicationOn != 0
+	}
+	return word&ring.LightOn != 0
+}
+
+// follow looks the switch up and remembers it.
+func (t *Thread) follow() uint32 {
+	word, value := t.r.follow()
+	if word == nil {
+		t.word, t.followed = &nothing, 0
+		return 0
+	}
+	t.word, t.followed = word, value
+	return value
+}
+
+var nothing uint32
+
+// Mark records a range that is over: start in ns since the Unix epoch, dur in ns.
+func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
+	if t == nil || !t.on(k) {
+		return
+	}
+	t.emit(k, a, start, dur)
+}
+
+// End records the range. It does nothing when the range was not begun, or
+// ended before.
+func (r *Range) End() {
+	if r.t != nil {
+		r.slot.Dur = max(r.t.r.Now()-r.slot.Start, 0)
+		r.end()
+	}
+}
+
+// EndDevice records the range with the time it took on the device, start in ns
+// since the Unix epoch and dur in ns; the host's times are kept beside it.
+func (r *Range) EndDevice(start, dur int64) {
+	if r.t == nil {
+		return
+	}
+	s := &r.slot
+	s.HostStart, s.HostDur = s.Start, max(r.t.r.Now()-s.Start, 0)
+	s.Start, s.Dur = start, max(dur, 0)
+	s.Flags = ring.FlagDevice | ring.FlagHost
+	r.end()
+}
+
+// EndExposed records a communication of which the program waited exposed ns.
+func (r *Range) EndExposed(exposed int64) {
+	if r.t != nil {
+		r.slot.HostStart, r.slot.Flags = max(exposed, 0), ring.FlagExposed
+		r.End()
+	}
+}
+
+// Value sets what Attr.Value says when it is known only now.
+func (r *Range) Value(v int64) { r.slot.Value = v }
+
+// Cancel forgets the range.
+func (r *Range) Cancel() {
+	if t := r.t; t != nil {
+		r.t = nil
+		if t.w != nil {
+			defer t.leave(debug.SetPanicOnFault(true))
+			t.w.Free(r.level)
+		}
+	}
+}
+
+// begin fills r. The ring's memory may vanish when somebody truncates the file:
+// a fault becomes a panic that leave recovers.
+func (t *Thread) begin(r *Range, k record.Kind, a Attr, step int64) {
+	r.t, r.level = t, ring.OpenLevels
+	fill(&r.slot, k, a, t.r.Now(), step)
+	if t.w != nil || t.ring(r.slot.Start) {
+		defer t.leave(debug.SetPanicOnFault(true))
+		r.level = t.w.Begin(&r.slot)
+	}
+}
+
+func (r *Range) end() {
+	t := r.t
+	r.t = nil
+	if r.slot.Kind == record.Step {
+		t.r.step.CompareAndSwap(int64(r.slot.Step), record.NoStep)
+	}
+	if t.r.off.Load() {
+		return
+	}
+	if t.w == nil {
+		t.r.lose(r.slot.Kind)
+		return
+	}
+	defer t.leave(debug.SetPanicOnFault(true))
+	t.w.End(r.level, &r.slot)
+}
+
+func (t *Thread) emit(k record.Kind, a Attr, start, dur int64) {
+	if t.w == nil && !t.ring(t.r.Now()) {
+		t.r.lose(k)
+		return
+	}
+	var s ring.Slot
+	fill(&s, k, a, start, t.r.step.Load())
+	s.Dur = max(dur, 0)
+	defer t.leave(debug.SetPanicOnFault(true))
+	t.w.Publish(&s)
+}
+
+// leave ends a passage that touches the ring. It is deferred.
+func (t *Thread) leave(was bool) {
+	debug.SetPanicOnFault(was)
+	if cause := recover(); cause != nil {
+		t.w = nil
+		t.r.fail(fmt.Errorf("the ring's memory is gone: %v", cause))
+	}
+}
+
+// ring gets the thread a ring, unless it was refused one less than a second ago.
+func (t *Thread) ring(now int64) bool {
+	if now < t.retryAt {
+		return false
+	}
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	if t.r.process == nil || t.r.off.Load() {
+		return false
+	}
+	w, err := t.r.process.NewWriter(0)
+	if err != nil {
+		t.retryAt = now + retry
+		return false
+	}
+	t.w = w
+	return true
+}
+
+// Close gives the thread's ring to the next one that needs it.
+func (t *Thread) Close() {
+	if t == nil || t.w == nil {
+		return
+	}
+	defer t.leave(debug.SetPanicOnFault(true))
+	t.w.Close()
+	t.w = nil
+}
+
+// fill sets every field of s but Dur.
+func fill(s *ring.Slot, k record.Kind, a Attr, start, step int64) {
+	*s = ring.Slot{
+		Kind: k, Dtype: a.Dtype, Peer: a.peer - 1, Start: start,
+		Text: uint16(a.Text), Step: ring.NoStep, Group: uint16(a.Group), Stream: a.Stream, Value: a.Value,
+	}
+	if step >= 0 && step < int64(ring.NoStep) {
+		s.Step = uint32(step)
+	}
+}

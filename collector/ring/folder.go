@@ -1,0 +1,382 @@
+package ring
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/record"
+)
+
+// maxRings bounds the rings that a reader opens in one folder: far more than
+// Budget holds.
+const maxRings = 256
+
+// ErrNotRing is returned for a folder or file that is not what FORMAT.md
+// describes: another version, a foreign file, or one that became too short.
+var ErrNotRing = errors.New("not a laggard ring")
+
+// Names returns the names of the folders in a run directory that could be a
+// process's, sorted. A run directory that does not exist (yet) has none.
+func Names(runDir string) ([]string, error) {
+	d, err := os.Open(runDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open run directory: %w", err)
+	}
+	defer d.Close()
+	all, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list run directory: %w", err)
+	}
+	names := slices.DeleteFunc(all, func(n string) bool { _, ok := parseName(n); return !ok })
+	slices.Sort(names)
+	return names, nil
+}
+
+// parseName reads a folder's name: 16 lower-case hex digits.
+func parseName(name string) (record.ID, bool) {
+	v, err := strconv.ParseUint(name, 16, 64)
+	return record.ID(v), err == nil && record.ID(v).String() == name
+}
+
+// Status is what a process's recorder and agent have published last.
+type Status struct {
+	State       uint32 // Live or Closed
+	Identity    uint32 // string id of the identity, 0 none yet
+	Wanted      uint32 // switch words
+	Followed    uint32
+	FollowedAt  int64 // ns since the Unix epoch
+	Lost        [lostKinds]uint64
+	LostStrings uint64
+	used        uint32
+	rings       uint32
+}
+
+// Folder is the reading half of a process folder.
+type Folder struct {
+	Identity Identity // as the recorder wrote it; Incarnation is the folder's name
+	Owner    uint32   // uid of the process file
+	Checksum uint32
+
+	run, dir, file, lock int // descriptors, -1 none
+	name                 string
+	capacity             int
+	table                table
+	header               [2][processHeader]byte
+	area                 []byte
+}
+
+// OpenFolder opens the folder called name in a run directory. The error wraps
+// ErrNotRing when there is something else there.
+func OpenFolder(runDir, name string) (_ *Folder, err error) {
+	id, ok := parseName(name)
+	if !ok {
+		return nil, fmt.Errorf("open ring folder %q: %w", name, ErrNotRing)
+	}
+	f := &Folder{name: name, run: -1, dir: -1, file: -1, lock: -1}
+	defer func() {
+		if err != nil {
+			f.Close()
+			err = fmt.Errorf("open ring folder %s: %w", name, err)
+		}
+	}()
+	if f.run, err = openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
+		return nil, err
+	}
+	if f.dir, err = openAt(f.run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
+		return nil, notDirectory(err)
+	}
+	var size int64
+	if f.file, size, f.Owner, err = openFile(f.dir, ProcessName); err != nil {
+		return nil, err
+	}
+	return f, f.parse(id, size)
+}
+
+// notDirectory says ErrNotRing for a file or symlink where a folder should be.
+func notDirectory(err error) error {
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return errors.Join(ErrNotRing, err)
+	}
+	return err
+}
+
+// openFile opens a regular file with one name for reading and writing.
+func openFile(dir int, name string) (fd int, size int64, uid uint32, err error) {
+	fd, err = openAt(dir, name, unix.O_RDWR, 0)
+	if err != nil {
+		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
+			err = errors.Join(ErrNotRing, err)
+		}
+		return -1, 0, 0, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1) {
+		err = fmt.Errorf("%s is no plain file: %w", name, ErrNotRing)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, 0, 0, err
+	}
+	return fd, st.Size, st.Uid, nil
+}
+
+// parse reads the constant fields.
+func (f *Folder) parse(id record.ID, size int64) error {
+	h := f.header[0][:]
+	if err := readFull(f.file, h, 0); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	f.capacity = int(le.Uint32(h[pStringsCap:]))
+	f.Checksum = le.Uint32(h[pChecksum:])
+	f.Identity = Identity{
+		PID:         int(int32(le.Uint32(h[pPID:]))),
+		Ticks:       le.Uint64(h[pTicks:]),
+		StartedNs:   int64(le.Uint64(h[pStarted:])),
+		BootID:      bootID(h[pBootID : pBootID+bootIDSize]),
+		Namespace:   le.Uint64(h[pNamespace:]),
+		Incarnation: record.ID(le.Uint64(h[pIncarnation:])),
+	}
+	switch {
+	case string(h[:8]) != processMagic || le.Uint32(h[pVersion:]) != version:
+		return fmt.Errorf("%s has another magic or version: %w", ProcessName, ErrNotRing)
+	case f.Checksum != CRC32C && f.Checksum != CRC32:
+		return fmt.Errorf("%s has unknown checksum kind %d: %w", ProcessName, f.Checksum, ErrNotRing)
+	case le.Uint32(h[pStringsOff:]) != processHeader || f.capacity > stringsSize || size < int64(processHeader+f.capacity):
+		return fmt.Errorf("%s has strings where they can't be: %w", ProcessName, ErrNotRing)
+	case f.Identity.Incarnation != id:
+		return fmt.Errorf("%s belongs to incarnation %s: %w", ProcessName, f.Identity.Incarnation, ErrNotRing)
+	}
+	f.area = make([]byte, f.capacity)
+	return nil
+}
+
+// bootID keeps what looks like one.
+func bootID(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' {
+			return ""
+		}
+	}
+	return s
+}
+
+// Lock takes agent.lock without waiting. False: another agent drains the folder.
+func (f *Folder) Lock() (bool, error) {
+	fd, err := openAt(f.dir, LockName, unix.O_CREAT|unix.O_RDWR, 0o660)
+	if err != nil {
+		return false, fmt.Errorf("lock ring folder %s: %w", f.name, err)
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		unix.Close(fd)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return false, nil
+		}
+		return false, fmt.Errorf("lock ring folder %s: %w", f.name, err)
+	}
+	f.lock = fd
+	return true, nil
+}
+
+// Gone reports whether nothing will be written into the folder any more: the
+// recorder closed it, or its process is dead. The lock tells across pid
+// namespaces; in our own the process table corrects it where a child holds a
+// copy of the descriptor, or the trainer closed it.
+func (f *Folder) Gone(state uint32) bool {
+	free := unix.Flock(f.file, unix.LOCK_SH|unix.LOCK_NB) == nil
+	if free {
+		unix.Flock(f.file, unix.LOCK_UN)
+	}
+	switch lifeOf(f.Identity.PID, f.Identity.Ticks, f.Identity.Namespace) {
+	case dead:
+		return true
+	case alive:
+		return free && state == Closed
+	}
+	return free
+}
+
+// Status reads the changing fields.
+func (f *Folder) Status() (Status, error) {
+	a, b := f.header[0][:rCounters], f.header[1][:rCounters]
+	if err := errors.Join(readFull(f.file, a, 0), readFull(f.file, b, 0)); err != nil {
+		return Status{}, fmt.Errorf("read %s of %s: %w", ProcessName, f.name, err)
+	}
+	le := binary.LittleEndian
+	s := Status{
+		State: le.Uint32(a[pState:]), Identity: le.Uint32(a[pIdentity:]),
+		Wanted: le.Uint32(a[pWanted:]), Followed: le.Uint32(a[pFollowed:]),
+		FollowedAt: int64(le.Uint64(b[pFollowedAt:])),
+		used:       le.Uint32(b[pStringsUsed:]), rings: le.Uint32(b[pRings:]),
+		LostStrings: settled(a, b, pLostStrings),
+	}
+	for k := range s.Lost {
+		s.Lost[k] = settled(a, b, pLost+8*k)
+	}
+	return s, nil
+}
+
+// settled returns a growing counter out of two copies of a header, b read after
+// a. A copy is not atomic: one taken during a carry can show a value that is too
+// large, but never one beyond what the counter holds at the next carry. The
+// smaller of two is therefore not above the counter's value now.
+func settled(a, b []byte, at int) uint64 {
+	return min(binary.LittleEndian.Uint64(a[at:]), binary.LittleEndian.Uint64(b[at:]))
+}
+
+// Text returns the string with an id of which Status said that it is there.
+// False: not (yet) seen.
+func (f *Folder) Text(id uint16) (string, bool) {
+	if id == 0 {
+		return "", true
+	}
+	if int(id) <= len(f.table.texts) {
+		return f.table.texts[id-1], true
+	}
+	return "", false
+}
+
+// ReadTexts reads the strings that were added since the last call.
+func (f *Folder) ReadTexts(s Status) error {
+	end := min(int(s.used), f.capacity)
+	if end <= f.table.at {
+		return nil
+	}
+	b := f.area[f.table.at:end]
+	if err := readFull(f.file, b, int64(processHeader+f.table.at)); err != nil {
+		return fmt.Errorf("read strings of %s: %w", f.name, err)
+	}
+	f.table.extend(b, f.Checksum)
+	return nil
+}
+
+// SetWanted asks the recorder to act on bits from now on. It does nothing when
+// it was asked so before.
+func (f *Folder) SetWanted(s Status, bits uint32) error {
+	if s.Wanted&AllOn == bits&AllOn {
+		return nil
+	}
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], (s.Wanted>>generationShift+1)<<generationShift|bits&AllOn)
+	if err := writeFull(f.file, b[:], pWanted); err != nil {
+		return fmt.Errorf("set switch of %s: %w", f.name, err)
+	}
+	return nil
+}
+
+// Rings returns the numbers of the ring files in the folder, sorted, at most
+// maxRings.
+func (f *Folder) Rings() ([]uint32, error) {
+	names, err := f.list(4 * maxRings)
+	if err != nil {
+		return nil, err
+	}
+	var out []uint32
+	for _, n := range names {
+		digits, ok := strings.CutPrefix(n, "ring-")
+		v, err := strconv.ParseUint(digits, 10, 32)
+		if ok && err == nil && v > 0 && v <= maxRings && strconv.FormatUint(v, 10) == digits {
+			out = append(out, uint32(v))
+		}
+	}
+	slices.SortFunc(out, cmp.Compare[uint32])
+	return out, nil
+}
+
+// list returns up to n names in the folder, none when it was deleted under us.
+func (f *Folder) list(n int) ([]string, error) {
+	fd, err := openAt(f.dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
+	}
+	d := os.NewFile(uintptr(fd), f.name)
+	defer d.Close()
+	names, err := d.Readdirnames(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
+	}
+	return names, nil
+}
+
+// Remove deletes the folder's files and the folder. The lock stays held until
+// Close, and its file goes last, so that an agent that is killed here leaves a
+// folder that the next one takes for what it is.
+func (f *Folder) Remove() error {
+	names, err := f.list(math.MaxInt16)
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return n == ProcessName || n == LockName })
+	for _, n := range append(names, ProcessName, LockName) {
+		if e := unix.Unlinkat(f.dir, n, 0); e != nil && !errors.Is(e, unix.ENOENT) {
+			err = errors.Join(err, fmt.Errorf("remove %s: %w", n, e))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Unlinkat(f.run, f.name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove ring folder %s: %w", f.name, err)
+	}
+	return nil
+}
+
+// Close closes the descriptors, which gives the lock up.
+func (f *Folder) Close() {
+	for _, fd := range []*int{&f.lock, &f.file, &f.dir, &f.run} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// readFull reads len(b) bytes at an offset. The error wraps ErrNotRing when the
+// file is shorter.
+func readFull(fd int, b []byte, at int64) error {
+	for len(b) > 0 {
+		n, err := unix.Pread(fd, b, at)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n == 0:
+			return fmt.Errorf("%w: %w", ErrNotRing, io.ErrUnexpectedEOF)
+		default:
+			b, at = b[n:], at+int64(n)
+		}
+	}
+	return nil
+}
+
+// writeFull writes b at an offset of an existing file.
+func writeFull(fd int, b []byte, at int64) error {
+	for len(b) > 0 {
+		n, err := unix.Pwrite(fd, b, at)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b, at = b[n:], at+int64(n)
+	}
+	return nil
+}

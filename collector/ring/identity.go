@@ -1,0 +1,115 @@
+package ring
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/record"
+)
+
+// tick is the length of a clock tick in /proc/<pid>/stat: USER_HZ is 100 on
+// every architecture that Go runs on.
+const tick = 10_000_000 // ns
+
+// Identity says which process a folder belongs to.
+type Identity struct {
+	PID         int
+	Ticks       uint64 // start in clock ticks after boot
+	StartedNs   int64  // start, ns since the Unix epoch
+	BootID      string // at most 36 bytes
+	Namespace   uint64 // inode of the pid namespace, 0 unknown
+	Incarnation record.ID
+}
+
+// Self returns the identity of the calling process.
+func Self() (Identity, error) {
+	id := Identity{PID: os.Getpid(), Namespace: ownNamespace()}
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return id, fmt.Errorf("read process start: %w", err)
+	}
+	p, ok := parseStat(stat)
+	if !ok {
+		return id, errors.New("read process start: /proc/self/stat has no 22nd field")
+	}
+	id.Ticks = p.ticks
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id, fmt.Errorf("read boot id: %w", err)
+	}
+	id.BootID = strings.TrimSpace(string(boot))
+	var real, sinceBoot unix.Timespec
+	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &real), unix.ClockGettime(unix.CLOCK_BOOTTIME, &sinceBoot)); err != nil {
+		return id, fmt.Errorf("read clocks: %w", err)
+	}
+	id.StartedNs = real.Nano() - sinceBoot.Nano() + int64(id.Ticks)*tick
+	id.Incarnation = record.IncarnationOf(id.BootID, id.PID, id.Ticks)
+	return id, nil
+}
+
+// ownNamespace returns the inode of the caller's pid namespace, 0 when /proc
+// does not tell.
+func ownNamespace() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// procStat is what laggard wants of /proc/<pid>/stat.
+type procStat struct {
+	state byte
+	ticks uint64
+}
+
+// parseStat reads fields 3 and 22. The second field, the command, is in
+// parentheses and may hold anything, so counting starts at the last ')'.
+func parseStat(b []byte) (p procStat, ok bool) {
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return p, false
+	}
+	f := bytes.Fields(b[i+1:])
+	if len(f) < 20 || len(f[0]) != 1 {
+		return p, false
+	}
+	t, err := strconv.ParseUint(string(f[19]), 10, 64)
+	return procStat{f[0][0], t}, err == nil
+}
+
+// life is what /proc and the signal table tell about a process in our own pid
+// namespace.
+type life uint8
+
+const (
+	unknown life = iota // another namespace, or /proc does not say
+	alive
+	dead
+)
+
+// lifeOf looks a process up. A pid that was reused counts as unknown: the lock
+// decides, because a foreign /proc could be mounted here.
+func lifeOf(pid int, ticks, namespace uint64) life {
+	if namespace == 0 || namespace != ownNamespace() || pid <= 0 {
+		return unknown
+	}
+	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return dead
+	}
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return unknown // gone between the two looks, or hidden (hidepid)
+	}
+	p, ok := parseStat(b)
+	if !ok || p.ticks != ticks || p.state == 'Z' || p.state == 'X' {
+		return unknown
+	}
+	return alive
+}

@@ -1,0 +1,345 @@
+package ring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/record"
+)
+
+// CreateOptions says what a process folder is made of.
+type CreateOptions struct {
+	RunDir   string // made with mode 01777 when it is missing
+	Identity Identity
+	Strings  *Strings // nil: a new, empty area with CRC32C
+	Wanted   uint32   // bits of the switch word at start
+}
+
+// Process is the writing half of a process folder. Its methods may be called
+// from any goroutine. A process can have one folder a run directory in its life:
+// the incarnation names it.
+type Process struct {
+	Identity Identity
+
+	dir     int // descriptor of the folder
+	lock    int // descriptor of process, whose flock says that we live
+	mem     []byte
+	strings *Strings
+
+	mu    sync.Mutex // guards what follows
+	used  int64      // bytes of our files
+	rings []*Writer
+	done  bool
+}
+
+// Create makes the folder of a process. It returns an error and leaves nothing
+// behind when the files can't be had in full: then there is no recording.
+func Create(o CreateOptions) (_ *Process, err error) {
+	run, err := openRunDir(o.RunDir)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(run)
+	if o.Strings == nil {
+		o.Strings = NewStrings(CRC32C)
+	}
+	name := o.Identity.Incarnation.String()
+	fresh := "." + name + ".new"
+	p := &Process{Identity: o.Identity, dir: -1, lock: -1, strings: o.Strings}
+	defer func() {
+		if err != nil {
+			p.release()
+			err = errors.Join(err, removeFresh(run, fresh))
+		}
+	}()
+	if err := removeFresh(run, fresh); err != nil {
+		return nil, err
+	}
+	if err := unix.Mkdirat(run, fresh, 0o770); err != nil {
+		return nil, fmt.Errorf("make ring folder %s: %w", filepath.Join(o.RunDir, fresh), err)
+	}
+	if p.dir, err = openAt(run, fresh, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
+		return nil, err
+	}
+	if err := unix.Fchmod(p.dir, 0o770); err != nil {
+		return nil, fmt.Errorf("set mode of ring folder: %w", err)
+	}
+	if p.lock, p.mem, err = allocate(p.dir, ProcessName, processSize); err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(p.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", ProcessName, err)
+	}
+	p.used = processSize
+	p.fill(o.Wanted)
+	o.Strings.attach(p)
+	if err := rename(run, fresh, name); err != nil {
+		o.Strings.detach()
+		return nil, fmt.Errorf("publish ring folder %s: %w", filepath.Join(o.RunDir, name), err)
+	}
+	return p, nil
+}
+
+// fill writes the constant fields of process.
+func (p *Process) fill(wanted uint32) {
+	le, m, id := binary.LittleEndian, p.mem, p.Identity
+	copy(m, processMagic)
+	le.PutUint32(m[pVersion:], version)
+	le.PutUint32(m[pStringsOff:], processHeader)
+	le.PutUint32(m[pStringsCap:], stringsSize)
+	le.PutUint32(m[pPID:], uint32(id.PID))
+	le.PutUint64(m[pTicks:], id.Ticks)
+	le.PutUint64(m[pStarted:], uint64(id.StartedNs))
+	le.PutUint64(m[pIncarnation:], uint64(id.Incarnation))
+	le.PutUint64(m[pNamespace:], id.Namespace)
+	copy(m[pBootID:pBootID+bootIDSize], id.BootID)
+	le.PutUint32(m[pChecksum:], p.strings.checksum)
+	le.PutUint32(m[pState:], Live)
+	le.PutUint32(m[pWanted:], wanted)
+	le.PutUint32(m[pFollowed:], wanted)
+	le.PutUint64(m[pFollowedAt:], uint64(id.StartedNs))
+}
+
+// u32 and u64 return mapped fields for atomic access. Offsets are multiples of
+// the size and the mapping begins at a page.
+func (p *Process) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&p.mem[at])) }
+func (p *Process) u64(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.mem[at])) }
+
+// Wanted returns the word the agent set last; it is valid until Close. The
+// recorder polls it: one load.
+func (p *Process) Wanted() *uint32 { return p.u32(pWanted) }
+
+// Follow publishes that from now on, at ns since the Unix epoch, the recorder
+// acts on word.
+func (p *Process) Follow(word uint32, at int64) {
+	atomic.StoreUint64(p.u64(pFollowedAt), uint64(at))
+	atomic.StoreUint32(p.u32(pFollowed), word)
+}
+
+// SetIdentity publishes the string with the given id as the identity.
+func (p *Process) SetIdentity(id uint16) { atomic.StoreUint32(p.u32(pIdentity), uint32(id)) }
+
+// Lose counts n ranges of kind k that found no ring.
+func (p *Process) Lose(k record.Kind, n uint64) {
+	atomic.AddUint64(p.u64(pLost+8*int(k)), n)
+}
+
+// NewWriter returns a pair of rings for one thread: those of a thread that has
+// ended, else new ones within the budget. thread is the OS thread id, 0 unknown.
+// Rings that are handed on before they were drained get thread 0: the reader
+// could not tell whose slots they hold.
+func (p *Process) NewWriter(thread uint64) (*Writer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		return nil, errors.New("make ring: the recorder is closed")
+	}
+	w, undrained := p.closedLocked()
+	if w == nil && (undrained == nil || len(p.rings) < fullRings) {
+		made, err := p.makeLocked(thread)
+		if err == nil || undrained == nil {
+			return made, err
+		}
+	}
+	if w == nil {
+		w, thread = undrained, 0
+	}
+	w.open(thread)
+	return w, nil
+}
+
+// closedLocked returns a ring whose thread has ended and that is drained, and
+// the one of the others with the most room.
+func (p *Process) closedLocked() (drained, undrained *Writer) {
+	most := uint64(0)
+	for _, w := range p.rings {
+		if w.live.Load() {
+			continue
+		}
+		room, empty := w.room()
+		if empty {
+			return w, nil
+		}
+		if room > most {
+			most, undrained = room, w
+		}
+	}
+	return nil, undrained
+}
+
+func (p *Process) makeLocked(thread uint64) (*Writer, error) {
+	n := uint32(len(p.rings) + 1)
+	light, bulk, ok := fit(n, Budget-p.used)
+	if !ok {
+		return nil, fmt.Errorf("make ring %d: the process's %d MiB are used up", n, Budget>>20)
+	}
+	name := "ring-" + strconv.Itoa(int(n))
+	size := fileSize(light, bulk)
+	fd, mem, err := allocate(p.dir, "."+name+".new", size)
+	if err != nil {
+		return nil, err
+	}
+	unix.Close(fd)
+	w := newWriter(mem, n, light, bulk, p.strings.checksum)
+	w.open(thread)
+	if err := rename(p.dir, "."+name+".new", name); err != nil {
+		return nil, errors.Join(fmt.Errorf("publish ring %d: %w", n, err), unix.Munmap(mem), unix.Unlinkat(p.dir, "."+name+".new", 0))
+	}
+	p.used += size
+	p.rings = append(p.rings, w)
+	atomic.StoreUint32(p.u32(pRings), n)
+	return w, nil
+}
+
+// Close marks the process and its rings as left in order and gives the lock
+// up. The mappings stay: a range that ends late must not fault.
+func (p *Process) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		return
+	}
+	p.done = true
+	p.strings.detach()
+	for _, w := range p.rings {
+		w.Close()
+	}
+	atomic.StoreUint32(p.u32(pState), Closed)
+	unix.Close(p.lock)
+	unix.Close(p.dir)
+}
+
+// release undoes a Create that failed.
+func (p *Process) release() {
+	if p.mem != nil {
+		p.strings.detach()
+		unix.Munmap(p.mem)
+	}
+	for _, fd := range [...]int{p.lock, p.dir} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// openRunDir opens the run directory and makes it when it is missing.
+func openRunDir(path string) (int, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return -1, fmt.Errorf("make run directory: %w", err)
+	}
+	err := unix.Mkdir(path, 0o777)
+	switch {
+	case err == nil:
+		if err := unix.Chmod(path, 0o1777); err != nil {
+			return -1, fmt.Errorf("set mode of run directory %s: %w", path, err)
+		}
+	case !errors.Is(err, unix.EEXIST):
+		return -1, fmt.Errorf("make run directory %s: %w", path, err)
+	}
+	return openAt(unix.AT_FDCWD, path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+}
+
+// openAt opens name below dir without following a symlink and without waiting
+// for the other end of a FIFO.
+func openAt(dir int, name string, flags int, mode uint32) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, mode)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return -1, fmt.Errorf("open %s: %w", name, err)
+		}
+		return fd, nil
+	}
+}
+
+// rename moves from to a name that must not exist.
+func rename(dir int, from, to string) error {
+	err := unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+		err = unix.Renameat(dir, from, dir, to)
+	}
+	return err
+}
+
+// removeFresh removes a half-made folder.
+func removeFresh(run int, name string) error {
+	dir, err := unix.Openat(run, name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil // there is none
+	}
+	defer unix.Close(dir)
+	if err := unix.Unlinkat(dir, ProcessName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove half-made ring folder: %w", err)
+	}
+	if err := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); err != nil {
+		return fmt.Errorf("remove half-made ring folder: %w", err)
+	}
+	return nil
+}
+
+// allocate makes a file of size zero bytes with all its pages in place, and maps
+// it. A tmpfs that fills up later can then not raise SIGBUS.
+func allocate(dir int, name string, size int64) (fd int, mem []byte, err error) {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && limit.Cur < math.MaxInt64 && int64(limit.Cur) < size {
+		return -1, nil, fmt.Errorf("allocate %s: %w", name, unix.EFBIG) // asking the kernel would raise SIGXFSZ
+	}
+	fd, err = openAt(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o660)
+	if err != nil {
+		return -1, nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Close(fd), unix.Unlinkat(dir, name, 0))
+			fd = -1
+		}
+	}()
+	if err := unix.Fchmod(fd, 0o660); err != nil {
+		return fd, nil, fmt.Errorf("set mode of %s: %w", name, err)
+	}
+	for {
+		err = unix.Fallocate(fd, 0, 0, size)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = writeZeros(fd, size)
+	}
+	if err != nil {
+		return fd, nil, fmt.Errorf("allocate %d bytes for %s: %w", size, name, err)
+	}
+	mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fd, nil, fmt.Errorf("map %s: %w", name, err)
+	}
+	for i := 0; i < len(mem); i += 4096 {
+		mem[i] = 0
+	}
+	return fd, mem, nil
+}
+
+// writeZeros fills a file on a file system without fallocate.
+func writeZeros(fd int, size int64) error {
+	zeros := make([]byte, 64<<10)
+	for at := int64(0); at < size; {
+		n, err := unix.Pwrite(fd, zeros[:min(int64(len(zeros)), size-at)], at)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		at += int64(max(n, 0))
+	}
+	return nil
+}

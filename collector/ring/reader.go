@@ -1,0 +1,232 @@
+package ring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/record"
+)
+
+// Counters is what a ring file's header says, as far as it can be believed.
+type Counters struct {
+	Thread  uint64
+	State   uint32
+	Head    [2]uint64 // per Lane
+	Tail    [2]uint64
+	Dropped [kindCounters]uint64
+	Emitted [kindCounters]uint64
+	First   int64 // start of the first and the last dropped range, 0 none
+	Last    int64
+}
+
+// Reader is the reading half of a ring file.
+type Reader struct {
+	N        uint32 // the file is ring-<N>
+	Slots    [2]uint32
+	checksum uint32
+	fd       int
+	buf      [2][rCounters]byte
+}
+
+// OpenReader opens file ring-<n>. The error wraps ErrNotRing when there is
+// something else there.
+func (f *Folder) OpenReader(n uint32) (_ *Reader, err error) {
+	name := "ring-" + strconv.FormatUint(uint64(n), 10)
+	fd, size, uid, err := openFile(f.dir, name)
+	if err != nil {
+		return nil, fmt.Errorf("open %s of %s: %w", name, f.name, err)
+	}
+	r := &Reader{N: n, fd: fd}
+	if uid != f.Owner {
+		err = fmt.Errorf("it belongs to uid %d: %w", uid, ErrNotRing)
+	} else {
+		err = r.parse(size)
+	}
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("open %s of %s: %w", name, f.name, err)
+	}
+	return r, nil
+}
+
+func (r *Reader) parse(size int64) error {
+	h := r.buf[0][:]
+	if err := readFull(r.fd, h, 0); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	r.checksum = le.Uint32(h[rChecksum:])
+	r.Slots = [2]uint32{le.Uint32(h[rLightSlots:]), le.Uint32(h[rBulkSlots:])}
+	switch {
+	case string(h[:8]) != ringMagic || le.Uint32(h[rVersion:]) != version:
+		return fmt.Errorf("another magic or version: %w", ErrNotRing)
+	case r.checksum != CRC32C && r.checksum != CRC32:
+		return fmt.Errorf("unknown checksum kind %d: %w", r.checksum, ErrNotRing)
+	case le.Uint32(h[rHeaderSize:]) != ringHeader || le.Uint32(h[rNumber:]) != r.N:
+		return fmt.Errorf("another header size or number: %w", ErrNotRing)
+	case !sane(r.Slots[Light]) || !sane(r.Slots[Bulk]) || fileSize(r.Slots[Light], r.Slots[Bulk]) > min(size, Budget):
+		return fmt.Errorf("%d and %d slots in %d bytes: %w", r.Slots[Light], r.Slots[Bulk], size, ErrNotRing)
+	}
+	return nil
+}
+
+// sane reports whether n is a power of two within Budget.
+func sane(n uint32) bool { return n > 0 && n&(n-1) == 0 && n <= Budget/slotSize }
+
+// Counters reads the header. Heads and counters are at most what they are at
+// the return.
+func (r *Reader) Counters() (Counters, error) {
+	a, b := r.buf[0][:], r.buf[1][:]
+	if err := errors.Join(readFull(r.fd, a, 0), readFull(r.fd, b, 0)); err != nil {
+		return Counters{}, fmt.Errorf("read header of ring %d: %w", r.N, err)
+	}
+	le := binary.LittleEndian
+	c := Counters{
+		// The thread is read after the heads: while slots are undrained the ring
+		// is not handed on without saying so.
+		Thread: le.Uint64(b[rThread:]), State: le.Uint32(b[rState:]),
+		Head:  [2]uint64{settled(a, b, rLightHead), settled(a, b, rBulkHead)},
+		Tail:  [2]uint64{settled(a, b, rLightTail), settled(a, b, rBulkTail)},
+		First: int64(le.Uint64(b[rDropFirst:])), Last: int64(le.Uint64(b[rDropLast:])),
+	}
+	for k := range kindCounters {
+		c.Dropped[k] = settled(a, b, rDropped+8*k)
+		c.Emitted[k] = settled(a, b, rEmitted+8*k)
+	}
+	return c, nil
+}
+
+// Head reads one lane's head anew.
+func (r *Reader) Head(l Lane) (uint64, error) {
+	a, b := r.buf[0][:8], r.buf[1][:8]
+	at := int64(rLightHead)
+	if l == Bulk {
+		at = rBulkHead
+	}
+	if err := errors.Join(readFull(r.fd, a, at), readFull(r.fd, b, at)); err != nil {
+		return 0, fmt.Errorf("read head of ring %d: %w", r.N, err)
+	}
+	return settled(a, b, 0), nil
+}
+
+// Copy copies the slots from number from on into b, whose length is a multiple
+// of the slot size and at most the lane's. Slot.Decode looks at them.
+func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
+	base := int64(ringHeader)
+	if l == Bulk {
+		base += slotSize * int64(r.Slots[Light])
+	}
+	slots := uint64(r.Slots[l])
+	first := from & (slots - 1)
+	split := min(uint64(len(b)), (slots-first)*slotSize)
+	err := readFull(r.fd, b[:split], base+int64(first)*slotSize)
+	if err == nil {
+		err = readFull(r.fd, b[split:], base)
+	}
+	if err != nil {
+		return fmt.Errorf("read slots of ring %d: %w", r.N, err)
+	}
+	return nil
+}
+
+// Checksum returns the checksum kind for Slot.Decode.
+func (r *Reader) Checksum() uint32 { return r.checksum }
+
+// SetTail says that every slot before to is in a segment; was is the tail
+// that SetTail was given last, or that stood in the header.
+//
+// A pwrite is not atomic for a recorder that loads the tail meanwhile. What it
+// sees must never be beyond to, or it would overwrite slots too early. So the
+// bytes below the highest one that changes are first cleared, then that byte is
+// written, then the ones below get their value: whatever mix is seen is at most
+// to, and the recorder keeps the largest it has seen.
+func (r *Reader) SetTail(l Lane, was, to uint64) error {
+	if was == to {
+		return nil
+	}
+	at := int64(rLightTail)
+	if l == Bulk {
+		at = rBulkTail
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], to)
+	top := 0
+	for i := range b {
+		if byte(was>>(8*i)) != b[i] {
+			top = i
+		}
+	}
+	var zero [8]byte
+	if err := errors.Join(
+		writeFull(r.fd, zero[:top], at),
+		writeFull(r.fd, b[top:top+1], at+int64(top)),
+		writeFull(r.fd, b[:top], at),
+	); err != nil {
+		return fmt.Errorf("set tail of ring %d: %w", r.N, err)
+	}
+	return nil
+}
+
+// Open is an entry of the open-range table.
+type Open struct {
+	Slot
+	Level   int
+	Closing bool // End was under way; it would be published as Lane and Seq
+	Lane    Lane
+}
+
+// Published reports whether the record of an entry that was closing is in the
+// ring, given the ring's head.
+func (o Open) Published(head uint64) bool {
+	behind := (uint32(head) - o.Seq) &^ openMark
+	return o.Closing && behind > 0 && behind < openMark/2
+}
+
+// OpenRanges reads the open-range table. Entries whose checksum is wrong, being
+// written just now or scribbled on, are left out.
+func (r *Reader) OpenRanges() ([]Open, error) {
+	b := make([]byte, OpenLevels*slotSize)
+	if err := readFull(r.fd, b, rOpen); err != nil {
+		return nil, fmt.Errorf("read open ranges of ring %d: %w", r.N, err)
+	}
+	var out []Open
+	for i := range OpenLevels {
+		var o Open
+		s := b[i*slotSize : (i+1)*slotSize]
+		if s[7] != stateOpen && s[7] != stateClosing || !o.decodeOpen(s, r.checksum) {
+			continue
+		}
+		o.Level = i
+		if o.Closing = o.State == stateClosing; o.Closing {
+			if o.Seq&openMark != 0 {
+				o.Lane = Bulk
+			}
+			o.Seq &^= openMark
+		} else {
+			o.Lane = LaneOf(o.Kind)
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// Close closes the file.
+func (r *Reader) Close() {
+	if r.fd >= 0 {
+		unix.Close(r.fd)
+		r.fd = -1
+	}
+}
+
+// Known returns the kind a slot's kind number stands for, Other for a number
+// this version does not know.
+func (s *Slot) Known() record.Kind {
+	if s.Kind < record.KindCount {
+		return s.Kind
+	}
+	return record.Other
+}

@@ -1,0 +1,116 @@
+package ring
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"laggard/schemas/record"
+)
+
+// Flags of a slot.
+const (
+	FlagOpen    uint8 = 1 // the range never ended
+	FlagDevice  uint8 = 2 // Start and Dur are the device's
+	FlagHost    uint8 = 4 // HostStart and HostDur hold the host's times
+	FlagExposed uint8 = 8 // HostStart holds the exposed time
+)
+
+// State of an open-range slot.
+const (
+	stateFree    uint8 = 0
+	stateOpen    uint8 = 1
+	stateClosing uint8 = 2
+)
+
+// NoStep is the Step of a slot whose writer knew of no step.
+const NoStep uint32 = 0xFFFFFFFF
+
+// Slot is one range as the ring holds it, FORMAT.md section 2.2. Strings are ids.
+type Slot struct {
+	Kind      record.Kind
+	Flags     uint8
+	Dtype     uint8 // record.DtypeName
+	State     uint8 // open-range slots only
+	Seq       uint32
+	Peer      int32
+	Start     int64 // ns since the Unix epoch
+	Dur       int64 // ns
+	HostStart int64 // ns since the Unix epoch, or exposed ns (FlagExposed)
+	HostDur   int64 // ns, 48 bits
+	Text      uint16
+	Step      uint32
+	Group     uint16
+	Stream    uint16
+	Value     int64
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum returns the checksum of kind over b.
+func sum(kind uint32, b []byte) uint32 {
+	if kind == CRC32 {
+		return crc32.ChecksumIEEE(b)
+	}
+	return crc32.Checksum(b, castagnoli)
+}
+
+// put writes bytes 4…63 of the slot into b, which has slotSize bytes, and the
+// checksum last. seq and state are what stands in bytes 8…11 and 7.
+func (s *Slot) put(b []byte, kind uint32) {
+	b = b[:slotSize]
+	le := binary.LittleEndian
+	b[4], b[5], b[6], b[7] = uint8(s.Kind), s.Flags, s.Dtype, s.State
+	le.PutUint32(b[8:], s.Seq)
+	le.PutUint32(b[12:], uint32(s.Peer))
+	le.PutUint64(b[16:], uint64(s.Start))
+	le.PutUint64(b[24:], uint64(s.Dur))
+	le.PutUint64(b[32:], uint64(s.HostStart))
+	le.PutUint64(b[40:], uint64(min(max(s.HostDur, 0), 1<<48-1))|uint64(s.Text)<<48)
+	le.PutUint64(b[48:], uint64(s.Step)|uint64(s.Group)<<32|uint64(s.Stream)<<48)
+	le.PutUint64(b[56:], uint64(s.Value))
+	le.PutUint32(b, sum(kind, b[4:]))
+}
+
+// read fills the slot from b, which has slotSize bytes.
+func (s *Slot) read(b []byte) {
+	b = b[:slotSize]
+	le := binary.LittleEndian
+	s.Kind, s.Flags, s.Dtype, s.State = record.Kind(b[4]), b[5], b[6], b[7]
+	s.Seq = le.Uint32(b[8:])
+	s.Peer = int32(le.Uint32(b[12:]))
+	s.Start = int64(le.Uint64(b[16:]))
+	s.Dur = int64(le.Uint64(b[24:]))
+	s.HostStart = int64(le.Uint64(b[32:]))
+	w := le.Uint64(b[40:])
+	s.HostDur, s.Text = int64(w&(1<<48-1)), uint16(w>>48)
+	w = le.Uint64(b[48:])
+	s.Step, s.Group, s.Stream = uint32(w), uint16(w>>32), uint16(w>>48)
+	s.Value = int64(le.Uint64(b[56:]))
+}
+
+// Decode reads the published slot with number seq out of its 64 bytes. False
+// means that the bytes are not (yet) that slot: the checksum is wrong, or they
+// are what an earlier lap left.
+func (s *Slot) Decode(b []byte, seq uint64, checksum uint32) bool {
+	b = b[:slotSize]
+	if binary.LittleEndian.Uint32(b[8:]) != uint32(seq) ||
+		binary.LittleEndian.Uint32(b) != sum(checksum, b[4:]) {
+		return false
+	}
+	s.read(b)
+	return true
+}
+
+// decodeOpen reads an open-range slot. The state byte and the sequence number
+// are not covered by its checksum.
+func (s *Slot) decodeOpen(b []byte, checksum uint32) bool {
+	var c [slotSize]byte
+	copy(c[:], b)
+	c[7] = 0
+	clear(c[8:12])
+	if binary.LittleEndian.Uint32(c[:]) != sum(checksum, c[4:]) {
+		return false
+	}
+	s.read(b)
+	return true
+}

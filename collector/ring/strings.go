@@ -1,0 +1,104 @@
+package ring
+
+import (
+	"encoding/binary"
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// Strings is a process's strings area before and after its file exists: ids are
+// given out from the first Intern on, the file gets the same bytes later. All
+// methods may be called from any goroutine.
+type Strings struct {
+	mu       sync.Mutex
+	checksum uint32
+	image    []byte // what stands, or will stand, in the area
+	ids      map[string]uint16
+	count    int
+	refused  uint64
+	file     []byte  // mapped area, nil before Attach
+	used     *uint32 // mapped; published last
+	lost     *uint64 // mapped
+}
+
+// NewStrings returns an empty area. checksum is the process's checksum kind.
+func NewStrings(checksum uint32) *Strings {
+	return &Strings{checksum: checksum, ids: make(map[string]uint16)}
+}
+
+// Intern returns the id of s, the same one each time. It is 0, the empty string,
+// when the area is full or 65535 ids are out; that is counted.
+func (s *Strings) Intern(v string) uint16 {
+	if v == "" {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id, ok := s.ids[v]; ok {
+		return id
+	}
+	size := 8 + (len(v)+7)&^7
+	if s.count >= math.MaxUint16 || len(s.image)+size > stringsSize {
+		s.refused++
+		if s.lost != nil {
+			atomic.StoreUint64(s.lost, s.refused)
+		}
+		return 0
+	}
+	at := len(s.image)
+	s.image = binary.LittleEndian.AppendUint32(s.image, uint32(len(v)))
+	s.image = binary.LittleEndian.AppendUint32(s.image, sum(s.checksum, []byte(v)))
+	s.image = append(s.image, v...)
+	for len(s.image) < at+size {
+		s.image = append(s.image, 0)
+	}
+	s.count++
+	id := uint16(s.count)
+	s.ids[v] = id
+	if s.file != nil {
+		copy(s.file[at:], s.image[at:])
+		atomic.StoreUint32(s.used, uint32(len(s.image)))
+	}
+	return id
+}
+
+// attach copies the strings so far into the mapped process file and sends the
+// later ones there.
+func (s *Strings) attach(p *Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file = p.mem[processHeader:]
+	s.used, s.lost = p.u32(pStringsUsed), p.u64(pLostStrings)
+	copy(s.file, s.image)
+	atomic.StoreUint64(s.lost, s.refused)
+	atomic.StoreUint32(s.used, uint32(len(s.image)))
+}
+
+// detach ends the writing into the mapped file, which is about to be unmapped.
+func (s *Strings) detach() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file, s.used, s.lost = nil, nil, nil
+}
+
+// table is the reader's side of a strings area: the entries seen so far.
+type table struct {
+	at    int // offset of the next entry
+	texts []string
+}
+
+// extend reads entries out of b, the area from t.at up to what is used, until
+// one whose checksum is wrong (yet) or that does not fit.
+func (t *table) extend(b []byte, checksum uint32) {
+	for len(b) >= 8 && len(t.texts) < math.MaxUint16 {
+		n := int64(binary.LittleEndian.Uint32(b))
+		size := 8 + (n+7)&^7
+		if size > int64(len(b)) || sum(checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
+			return
+		}
+		t.texts = append(t.texts, string(b[8:8+n]))
+		t.at += int(size)
+		b = b[size:]
+	}
+}

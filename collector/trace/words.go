@@ -1,0 +1,249 @@
+// Package trace is the switch: which kinds the recorders record, from TaskD's
+// five words to the word in each ring folder.
+//
+// Invariant: two booleans are all there is. The four light kinds go together
+// and can't be off while Communication is on; Communication alone may be
+// toggled. Whoever asks for something else through an interface with an answer
+// is refused with the rule (Words.State); a file, which has nobody to answer to,
+// is collapsed as TaskD collapses it (ParseFile).
+//
+// At start a recorder takes its state from LAGGARD_TRACE (Parse): "on", "off",
+// or the words of what is on, separated by commas, as in
+// "Step,FP,SaveCheckpoint,DataLoader"; unset means on. Any light word turns the
+// four on, CommunicationOperator (or Communication) turns all five on.
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"laggard/collector/ring"
+)
+
+// The words, as TaskD spells them.
+const (
+	CommunicationOperator = "CommunicationOperator"
+	Step                  = "Step"
+	SaveCheckpoint        = "SaveCheckpoint"
+	FP                    = "FP"
+	DataLoader            = "DataLoader"
+
+	on  = "on"
+	off = "off"
+)
+
+var allWords = []string{CommunicationOperator, Step, SaveCheckpoint, FP, DataLoader}
+
+// State is what the recorders act on.
+type State struct {
+	Light         bool `json:"default"` // Step, FP, SaveCheckpoint, DataLoader
+	Communication bool `json:"communication"`
+}
+
+// On is everything on, the state at start.
+var On = State{true, true}
+
+// FromBits returns the state of a switch word.
+func FromBits(word uint32) State {
+	return State{word&ring.LightOn != 0, word&ring.CommunicationOn != 0}
+}
+
+// Bits returns the state as the low bits of a switch word.
+func (s State) Bits() uint32 {
+	var b uint32
+	if s.Light {
+		b |= ring.LightOn
+	}
+	if s.Communication {
+		b |= ring.CommunicationOn
+	}
+	return b
+}
+
+// String returns "on", "off", or what is on.
+func (s State) String() string {
+	switch {
+	case s.Light && s.Communication:
+		return on
+	case s.Light:
+		return "Step,FP,SaveCheckpoint,DataLoader"
+	case s.Communication:
+		return CommunicationOperator
+	}
+	return off
+}
+
+// Words returns the five words of the state.
+func (s State) Words() Words {
+	light, comm := word(s.Light), word(s.Communication)
+	return Words{comm, light, light, light, light}
+}
+
+func word(b bool) string {
+	if b {
+		return on
+	}
+	return off
+}
+
+// Words is the switch as ConfigMaps, the gRPC service and the command line spell
+// it: each word "on" or "off". The JSON is that of TaskD's switch file.
+type Words struct {
+	CommunicationOperator string `json:"CommunicationOperator"`
+	Step                  string `json:"Step"`
+	SaveCheckpoint        string `json:"SaveCheckpoint"`
+	FP                    string `json:"FP"`
+	DataLoader            string `json:"DataLoader"`
+}
+
+func (w *Words) value(name string) *string {
+	switch name {
+	case CommunicationOperator:
+		return &w.CommunicationOperator
+	case Step:
+		return &w.Step
+	case SaveCheckpoint:
+		return &w.SaveCheckpoint
+	case FP:
+		return &w.FP
+	}
+	return &w.DataLoader
+}
+
+// Problem is one thing that is wrong with a switch, in words for the person who
+// wrote it.
+type Problem struct {
+	Word    string // which word
+	Value   string // its value, "" when the word itself is the problem
+	Rule    string // what holds instead
+	Nearest string // the known word or value that was probably meant, "" none
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	s := p.Word
+	if p.Value != "" {
+		s = fmt.Sprintf("%s: %q", p.Word, p.Value)
+	}
+	s += ": " + p.Rule
+	if p.Nearest != "" {
+		s += fmt.Sprintf(" (did you mean %q?)", p.Nearest)
+	}
+	return s
+}
+
+const (
+	ruleValue    = `must be "on" or "off"`
+	ruleTogether = "Step, SaveCheckpoint, FP and DataLoader are switched together: give all four the same value"
+	ruleFloor    = "Step, SaveCheckpoint, FP and DataLoader can't be off while CommunicationOperator is on: the detector compares steps"
+	ruleKnown    = "is not one of CommunicationOperator, Step, SaveCheckpoint, FP, DataLoader"
+)
+
+// State checks the words and returns the state they ask for. The error joins a
+// *Problem for each that is wrong.
+func (w Words) State() (State, error) {
+	var errs []error
+	for _, name := range allWords {
+		if p := checkValue(name, *w.value(name)); p != nil {
+			errs = append(errs, p)
+		}
+	}
+	if errs != nil {
+		return State{}, errors.Join(errs...)
+	}
+	for _, name := range []string{SaveCheckpoint, FP, DataLoader} {
+		if v := *w.value(name); v != w.Step {
+			return State{}, &Problem{Word: name, Value: v, Rule: ruleTogether}
+		}
+	}
+	if w.CommunicationOperator == on && w.Step == off {
+		return State{}, &Problem{Word: CommunicationOperator, Value: on, Rule: ruleFloor}
+	}
+	return State{w.Step == on, w.CommunicationOperator == on}, nil
+}
+
+// Validate reports what Words.State refuses.
+func Validate(w Words) error {
+	_, err := w.State()
+	return err
+}
+
+func checkValue(name, value string) *Problem {
+	if value == on || value == off {
+		return nil
+	}
+	p := &Problem{Word: name, Value: value, Rule: ruleValue}
+	if value == "" {
+		p.Rule += ", it is empty"
+	} else {
+		p.Nearest = nearest(value, []string{on, off})
+	}
+	return p
+}
+
+// Parse reads the grammar of LAGGARD_TRACE. An error names the word; the state
+// is then On: a typo must not turn the recording off.
+func Parse(text string) (State, error) {
+	var s State
+	var errs []error
+	for w := range strings.SplitSeq(text, ",") {
+		switch w = strings.TrimSpace(w); {
+		case strings.EqualFold(w, on):
+			s = On
+		case strings.EqualFold(w, off):
+			if strings.Contains(text, ",") {
+				errs = append(errs, &Problem{Word: w, Rule: `"off" stands alone; to turn some kinds off, list the others`})
+			}
+		case strings.EqualFold(w, CommunicationOperator), strings.EqualFold(w, "Communication"):
+			s = On // the four can't be off then
+		case slices.ContainsFunc(allWords, func(k string) bool { return strings.EqualFold(k, w) }):
+			s.Light = true
+		case w == "" && text == "":
+			s = On
+		default:
+			errs = append(errs, &Problem{Word: w, Rule: "is none of on, off, " + strings.Join(allWords, ", "), Nearest: nearest(w, append([]string{on, off}, allWords...))})
+		}
+	}
+	if errs != nil {
+		return On, fmt.Errorf("parse LAGGARD_TRACE: %w", errors.Join(errs...))
+	}
+	return s, nil
+}
+
+// nearest returns the candidate that differs from w in the fewest letters, ""
+// when none is near.
+func nearest(w string, candidates []string) string {
+	best, least := "", len(w)/2+1
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(strings.TrimSpace(w)), strings.ToLower(c)); d < least {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to insert, delete or change.
+func distance(a, b string) int {
+	if len(a) > 64 {
+		a = a[:64]
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
