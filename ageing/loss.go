@@ -1,0 +1,135 @@
+package ageing
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+	"laggard/writer/segment"
+)
+
+// States of a ledger entry that ageing writes.
+const (
+	stateAged    = "aged"
+	stateDropped = "dropped"
+)
+
+// Loss counts what is lost with a segment of which the first stored bytes are in
+// the store: records by kind (state aged), what its loss lines tell (state dropped,
+// with their reasons), and damaged lines (dropped, torn-line). There is always at
+// least one entry of state aged, of Records 0 when the segment can't be read. Of
+// TaskD's lines it counts the ranges that begin.
+func Loss(dir segment.RankDir, s segment.Info, stored int64) []row.Ledger {
+	t := tally{first: stored, last: s.Size, count: make(map[lossKey]*row.Ledger)}
+	t.read(dir, s, stored)
+	rows := make([]row.Ledger, 0, len(t.count)+1)
+	for k, r := range t.count {
+		r.State, r.Reason, r.Kind = k.state, k.reason, k.kind
+		rows = append(rows, *r)
+	}
+	if !slices.ContainsFunc(rows, func(r row.Ledger) bool { return r.State == stateAged }) {
+		rows = append(rows, row.Ledger{State: stateAged, Reason: record.Aged, Bytes: uint64(max(0, s.Size-stored))})
+	}
+	for i := range rows {
+		r := &rows[i]
+		r.Job, r.Rank, r.Name = dir.Job, uint32(dir.Rank), s.Name
+		r.Incarnation, r.Segment = uint64(t.meta.Incarnation), uint64(t.id)
+		r.FirstOffset, r.LastOffset = uint64(max(0, t.first)), uint64(max(0, t.last))
+	}
+	slices.SortFunc(rows, func(a, b row.Ledger) int {
+		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
+	})
+	return rows
+}
+
+// maxEntries bounds the entries of one segment: a file may hold a new kind in every
+// line.
+const maxEntries = 64
+
+type lossKey struct{ state, reason, kind string }
+
+// tally counts lines.
+type tally struct {
+	first, last int64
+	id          record.ID
+	meta        record.Meta
+	parser      record.Parser
+	count       map[lossKey]*row.Ledger
+}
+
+// read counts the lines from stored on; an error ends the count where it is.
+func (t *tally) read(dir segment.RankDir, s segment.Info, stored int64) {
+	t.id = segment.Identity(dir.Job, dir.Rank, s.Name, nil)
+	r, err := segment.OpenReader(filepath.Join(dir.Path, s.Name))
+	if err != nil {
+		return
+	}
+	defer r.Close()
+	line, _, err := r.Next()
+	if err != nil {
+		return
+	}
+	t.id = segment.Identity(dir.Job, dir.Rank, s.Name, line)
+	if typ, err := t.parser.Parse(line); err == nil && typ == record.LineMeta {
+		t.meta = t.parser.Meta
+	}
+	if err := r.SeekTo(stored); err != nil {
+		return
+	}
+	for {
+		line, offset, err := r.Next()
+		if err != nil {
+			t.last = offset
+			if torn := r.Torn(); errors.Is(err, io.EOF) && torn > 0 {
+				t.add(lossKey{stateDropped, record.TornLine, ""}, 1, uint64(torn), 0)
+			}
+			if n := r.Skipped(); n.Lines > 0 {
+				t.add(lossKey{stateDropped, record.TornLine, ""}, uint64(n.Lines), uint64(n.Bytes), 0)
+			}
+			return
+		}
+		t.line(line)
+	}
+}
+
+func (t *tally) line(line []byte) {
+	n := uint64(len(line) + 1)
+	switch typ, err := t.parser.Parse(line); {
+	case err != nil:
+		t.add(lossKey{stateDropped, record.TornLine, ""}, 1, n, 0)
+	case typ == record.LineRecord:
+		r := &t.parser.Record
+		t.add(lossKey{stateAged, record.Aged, r.Word()}, 1, n, r.Start)
+	case typ == record.LineLoss:
+		l := &t.parser.Loss
+		t.add(lossKey{stateDropped, l.Reason, l.Kind}, l.Count, n, l.First)
+	case typ == record.LineTaskD && begins(line):
+		t.add(lossKey{stateAged, record.Aged, ""}, 1, n, 0)
+	}
+}
+
+// begins reports whether a TaskD line is the host side of a range's start, which
+// each range has once.
+func begins(line []byte) bool {
+	return bytes.Contains(line, []byte(`"SourceKind":0`)) &&
+		(bytes.Contains(line, []byte(`"Flag":16,`)) || bytes.Contains(line, []byte(`"Flag":2,`)))
+}
+
+func (t *tally) add(k lossKey, records, bytes uint64, start int64) {
+	r := t.count[k]
+	if r == nil && len(t.count) >= maxEntries { // hostile lines: the sum counts
+		k.kind, k.reason = "", record.Aged
+		r = t.count[k]
+	}
+	if r == nil {
+		r = &row.Ledger{AtNs: start}
+		t.count[k] = r
+	}
+	r.Records += records
+	r.Bytes += bytes
+}

@@ -1,0 +1,120 @@
+package ageing
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/writer/segment"
+)
+
+// forest is one look at the tree. The slices go together by index.
+type forest struct {
+	tree  Tree
+	dirs  []segment.RankDir
+	infos []segment.Info
+	owned []bool
+	room  int64
+}
+
+// gone takes a deleted segment out of the tree, so that its bytes no longer count.
+func (f *forest) gone(i int) {
+	f.tree.Segments[i].Size = 0
+	f.tree.Segments[i].Held = true
+}
+
+// scan looks at the tree. An error beside a forest tells what could not be seen.
+func (l *Loop) scan() (*forest, error) {
+	ranks, err := segment.Ranks(l.o.Dir)
+	if top, ok := err.(*segment.DirError); ok { //nolint:errorlint // not joined: it is the root itself
+		return nil, top
+	}
+	f := &forest{}
+	told := unreadable(err)
+	errs := []error{err}
+	for _, r := range ranks {
+		err := l.rank(f, r)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !told[r.Path] { // removed meanwhile is no trouble
+			errs = append(errs, err)
+		}
+	}
+	other, err := otherBytes(l.o.Dir, ranks)
+	f.tree.Other = other
+	return f, errors.Join(append(errs, err)...)
+}
+
+// unreadable returns the directories that a joined error tells of.
+func unreadable(err error) map[string]bool {
+	told := make(map[string]bool)
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			var d *segment.DirError
+			if errors.As(e, &d) {
+				told[d.Path] = true
+			}
+		}
+	}
+	return told
+}
+
+// rank adds one rank's segments.
+func (l *Loop) rank(f *forest, r segment.RankDir) error {
+	infos, err := segment.ListAll(r.Path)
+	if err != nil || len(infos) == 0 {
+		return err
+	}
+	newest := infos[len(infos)-1]
+	state := RankState{Owned: true, Live: l.o.Now().Sub(newest.ModTime) < quiet}
+	if l.o.Rank != nil {
+		state = l.o.Rank(r)
+	}
+	if state.Owned && state.Live {
+		f.room += l.o.SegmentLimit
+	}
+	for _, s := range infos {
+		held := !state.Owned || state.Live && s.Number == newest.Number || slices.Contains(state.Open, s.Name)
+		f.dirs = append(f.dirs, r)
+		f.infos = append(f.infos, s)
+		f.owned = append(f.owned, state.Owned)
+		f.tree.Segments = append(f.tree.Segments, Segment{
+			Job: r.Job, Rank: r.Rank, Name: s.Name, Number: s.Number, Size: s.Size, ModTime: s.ModTime, Held: held,
+			Shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
+		})
+	}
+	return nil
+}
+
+// otherBytes returns the bytes of what is in the tree and is no segment: cursor,
+// ledger, foreign files. Of a sparse file only what it takes on disk counts.
+func otherBytes(dir string, ranks []segment.RankDir) (int64, error) {
+	rankDirs := make(map[string]bool, len(ranks))
+	for _, r := range ranks {
+		rankDirs[r.Path] = true
+	}
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return 0, fmt.Errorf("read directory %s: %w", dir, err)
+	}
+	var sum int64
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			if err != nil && d != nil && d.IsDir() {
+				return fs.SkipDir // told by segment.Ranks where it matters
+			}
+			return nil
+		}
+		if _, ok := segment.Number(d.Name()); ok && rankDirs[filepath.Dir(path)] {
+			return nil
+		}
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) == nil {
+			sum += min(st.Size, max(st.Blocks*512, 0))
+		}
+		return nil
+	})
+	return sum, err
+}

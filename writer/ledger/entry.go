@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"encoding/json"
+	"strings"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// entry is row.Ledger as JSON: columns by their names, ids as hex text.
+type entry struct {
+	Job         string    `json:"job"`
+	Rank        uint32    `json:"rank"`
+	Incarnation record.ID `json:"incarnation"`
+	Segment     record.ID `json:"segment"`
+	Name        string    `json:"name,omitempty"`
+	Batch       string    `json:"batch,omitempty"`
+	Table       string    `json:"table,omitempty"`
+	State       string    `json:"state"`
+	Reason      string    `json:"reason,omitempty"`
+	Kind        string    `json:"kind,omitempty"`
+	Records     uint64    `json:"records"`
+	Bytes       uint64    `json:"bytes,omitempty"`
+	FirstOffset uint64    `json:"first_offset,omitempty"`
+	LastOffset  uint64    `json:"last_offset,omitempty"`
+	AtNs        int64     `json:"at_ns,omitempty"`
+}
+
+func appendLine(dst []byte, r *row.Ledger) []byte {
+	b, err := json.Marshal(entry{
+		r.Job, r.Rank, record.ID(r.Incarnation), record.ID(r.Segment), r.Name, r.Batch, r.Table, r.State, r.Reason, r.Kind,
+		r.Records, r.Bytes, r.FirstOffset, r.LastOffset, r.AtNs,
+	})
+	if err != nil {
+		panic("BUG: ledger entry is not JSON: " + err.Error()) // strings and integers only
+	}
+	return append(append(dst, b...), '\n')
+}
+
+func parse(line []byte) (row.Ledger, error) {
+	var e entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		return row.Ledger{}, err
+	}
+	return row.Ledger{
+		Job: e.Job, Rank: e.Rank, Incarnation: uint64(e.Incarnation), Segment: uint64(e.Segment), Name: e.Name, Batch: e.Batch,
+		Table: e.Table, State: e.State, Reason: e.Reason, Kind: e.Kind, Records: e.Records, Bytes: e.Bytes,
+		FirstOffset: e.FirstOffset, LastOffset: e.LastOffset, AtNs: e.AtNs,
+	}, nil
+}
+
+// Key is what the account is summed by.
+type Key struct{ State, Reason string }
+
+// Total is a sum of entries.
+type Total struct{ Entries, Records, Bytes uint64 }
+
+// Sum adds entries up by state and reason. The zero value is ready.
+type Sum map[Key]Total
+
+// Add counts one entry.
+func (s Sum) Add(r row.Ledger) {
+	k := Key{r.State, r.Reason}
+	t := s[k]
+	t.Entries++
+	t.Records += r.Records
+	t.Bytes += r.Bytes
+	s[k] = t
+}
+
+// State returns the records of a state, all reasons together.
+func (s Sum) State(state string) (records uint64) {
+	for k, t := range s {
+		if k.State == state {
+			records += t.Records
+		}
+	}
+	return records
+}
+
+// SumJob adds up the ledger of a profiling directory for one job, "" for all.
+func SumJob(dir, job string) (Sum, error) {
+	s := make(Sum)
+	_, err := Read(dir, func(r row.Ledger) error {
+		if job == "" || r.Job == job {
+			s.Add(r)
+		}
+		return nil
+	})
+	return s, err
+}
+
+// Aged returns a test for segments whose loss is in the ledger of a profiling
+// directory: by job, rank and file name, with or without ".zst". Such a segment is
+// being deleted; nothing of it may be shipped any more.
+func Aged(dir string) (func(job string, rank int, name string) bool, error) {
+	type key struct {
+		job  string
+		rank uint32
+		name string
+	}
+	aged := make(map[key]bool)
+	_, err := Read(dir, func(r row.Ledger) error {
+		if r.State == "aged" && r.Name != "" {
+			aged[key{r.Job, r.Rank, strings.TrimSuffix(r.Name, ".zst")}] = true
+		}
+		return nil
+	})
+	return func(job string, rank int, name string) bool {
+		return aged[key{job, uint32(rank), strings.TrimSuffix(name, ".zst")}]
+	}, err
+}

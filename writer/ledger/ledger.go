@@ -1,0 +1,387 @@
+// Package ledger is the local account of records: what was emitted, stored,
+// summarised, aged and dropped, written down before it becomes true.
+//
+//	<dir>/.laggard/ledger    {"job":"j1","rank":0,"segment":"8d1f…","name":"1753000000","state":"aged","reason":"aged","records":812,…}
+//
+// Promise: when Append returns nil its rows are on the disk, all of them, once; when
+// it returns an error none of them counts. A torn last line (a crash in mid-write)
+// is cut off by the next Append or Open. Several processes may append: each holds
+// flock on the file while it writes.
+//
+// Caveat: the file grows by a line an entry until Compact sums it up.
+package ledger
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/schemas/row"
+)
+
+const (
+	folder = ".laggard"
+	name   = "ledger"
+	// maxLine bounds a line that is read; ours have some 300 bytes.
+	maxLine = 1 << 20
+)
+
+// File is the ledger file as the Ledger uses it; tests put failures into it.
+type File interface {
+	io.ReaderAt
+	io.Writer
+	Stat() (fs.FileInfo, error)
+	Truncate(size int64) error
+	Sync() error
+	Fd() uintptr
+	Close() error
+}
+
+// Options of a Ledger. The zero value is ready.
+type Options struct {
+	// Open opens the file for reading and appending and makes it when it is
+	// missing; nil does that, without following symbolic links.
+	Open func(path string) (File, error)
+}
+
+// Ledger appends to the account of one profiling directory. Its methods may be
+// called from several goroutines.
+type Ledger struct {
+	path string
+	open func(path string) (File, error)
+
+	mu    sync.Mutex
+	f     File
+	stale span // of a failed Append, to be removed before the next
+}
+
+// span is a range of the file, in bytes.
+type span struct{ from, to int64 }
+
+// Path returns where the ledger of a profiling directory is.
+func Path(dir string) string { return filepath.Join(dir, folder, name) }
+
+// Open opens the ledger of a profiling directory, makes it when it is missing, and
+// cuts off a torn last line.
+func Open(dir string, o Options) (*Ledger, error) {
+	if o.Open == nil {
+		o.Open = openFile
+	}
+	l := &Ledger{path: Path(dir), open: o.Open}
+	if err := makeFolder(dir); err != nil {
+		return nil, fmt.Errorf("open ledger of %s: %w", dir, err)
+	}
+	if err := l.reopen(); err != nil {
+		return nil, err
+	}
+	err := l.locked(func() error {
+		_, err := l.repair()
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", l.path, err), l.f.Close())
+	}
+	return l, nil
+}
+
+// makeFolder makes <dir>/.laggard, durably.
+func makeFolder(dir string) error {
+	path := filepath.Join(dir, folder)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	switch err := os.Mkdir(path, 0o755); {
+	case errors.Is(err, fs.ErrExist):
+		st, err := os.Lstat(path)
+		if err == nil && !st.IsDir() {
+			return fmt.Errorf("%s is no directory: remove it", path)
+		}
+		return err
+	case err != nil:
+		return err
+	}
+	return syncDir(dir)
+}
+
+func openFile(path string) (File, error) {
+	const flag = unix.O_RDWR | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	f, err := os.OpenFile(path, flag, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file: remove it", path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // not every file system can
+		return err
+	}
+	return nil
+}
+
+func (l *Ledger) reopen() error {
+	if l.f != nil {
+		l.f.Close()
+		l.f = nil
+	}
+	f, err := l.open(l.path)
+	if err != nil {
+		return fmt.Errorf("open ledger %s: %w", l.path, err)
+	}
+	l.f = f
+	return nil
+}
+
+// locked runs do while no other process appends. A Compact elsewhere may have put
+// another file in our one's place: then that one is opened first.
+func (l *Ledger) locked(do func() error) error {
+	for {
+		if l.f == nil {
+			if err := l.reopen(); err != nil {
+				return err
+			}
+		}
+		f := l.f
+		if err := flock(f, unix.LOCK_EX); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		current, err := l.current()
+		if err == nil && current {
+			err = do()
+		}
+		if l.f == f { // do may have let go of it, and of the lock with it
+			err = errors.Join(err, flock(f, unix.LOCK_UN))
+		}
+		if err != nil || current {
+			return err
+		}
+		if err := l.reopen(); err != nil {
+			return err
+		}
+	}
+}
+
+func flock(f File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// current reports whether the open file is the one that has the name.
+func (l *Ledger) current() (bool, error) {
+	mine, err := l.f.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Lstat(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(mine, named), err
+}
+
+// repair cuts off what follows the last '\n' and returns the size that is left. The
+// lock is held.
+func (l *Ledger) repair() (int64, error) {
+	st, err := l.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := st.Size()
+	end := size
+	buf := make([]byte, 4096)
+	for end > 0 {
+		b := buf[:min(int64(len(buf)), end)]
+		if _, err := l.f.ReadAt(b, end-int64(len(b))); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
+			end += int64(i + 1 - len(b))
+			break
+		}
+		end -= int64(len(b))
+	}
+	if end == size {
+		return size, nil
+	}
+	if err := l.f.Truncate(end); err != nil {
+		return 0, fmt.Errorf("cut torn line: %w", err)
+	}
+	return end, l.f.Sync()
+}
+
+// Append writes rows durably. After an error none of them counts; call it again
+// with the same rows.
+func (l *Ledger) Append(rows ...row.Ledger) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var lines []byte
+	for i := range rows {
+		lines = appendLine(lines, &rows[i])
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.locked(l.clean); err != nil {
+		return fmt.Errorf("append to ledger %s: %w", l.path, err)
+	}
+	if err := l.locked(func() error { return l.write(lines) }); err != nil {
+		return fmt.Errorf("append to ledger %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// clean removes what a failed Append could not take back at once.
+func (l *Ledger) clean() error {
+	if l.stale == (span{}) {
+		return nil
+	}
+	return l.drop()
+}
+
+// write appends whole lines and syncs. On an error it takes back what it wrote.
+func (l *Ledger) write(lines []byte) error {
+	size, err := l.repair()
+	if err != nil {
+		return err
+	}
+	n, err := l.f.Write(lines)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		if err = l.f.Sync(); err == nil {
+			return nil
+		}
+	}
+	// Take back what was written: in the file, or by a copy without it.
+	undo := l.f.Truncate(size)
+	stale := span{size, size}
+	if undo != nil { // another process's repair may cut the torn rest, never whole lines
+		stale.to += int64(bytes.LastIndexByte(lines[:max(0, min(n, len(lines)))], '\n') + 1)
+	} else {
+		undo = l.f.Sync()
+	}
+	if undo == nil {
+		return err
+	}
+	l.stale = stale
+	if again := l.drop(); again != nil {
+		return errors.Join(err, undo, again)
+	}
+	return err
+}
+
+// drop replaces the file by a copy without the stale lines of a failed Append.
+func (l *Ledger) drop() error {
+	err := l.swap(func(w io.Writer) error {
+		st, err := l.f.Stat()
+		if err != nil {
+			return err
+		}
+		size := st.Size()
+		if err := l.copyTo(w, 0, min(l.stale.from, size)); err != nil {
+			return err
+		}
+		return l.copyTo(w, min(l.stale.to, size), size)
+	})
+	if err == nil {
+		l.stale = span{}
+	}
+	return err
+}
+
+func (l *Ledger) copyTo(w io.Writer, from, to int64) error {
+	n, err := io.Copy(w, io.NewSectionReader(l.f, from, to-from))
+	if err == nil && n != to-from {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Read calls f for each complete entry of the ledger of a profiling directory, in
+// order. Lines that are none are counted. That there is no ledger is no error.
+func Read(dir string, f func(row.Ledger) error) (bad int, err error) {
+	file, err := os.OpenFile(Path(dir), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open ledger: %w", err)
+	}
+	defer file.Close()
+	return each(file, f)
+}
+
+func each(file io.Reader, f func(row.Ledger) error) (bad int, err error) {
+	r := bufio.NewReaderSize(file, 64<<10)
+	for {
+		line, err := readLine(r)
+		if errors.Is(err, io.EOF) {
+			return bad, nil // what follows the last '\n' is torn
+		}
+		if err != nil {
+			return bad, fmt.Errorf("read ledger: %w", err)
+		}
+		e, err := parse(line)
+		if err != nil {
+			bad++
+			continue
+		}
+		if err := f(e); err != nil {
+			return bad, err
+		}
+	}
+}
+
+// readLine returns the next complete line; of one that is too long, its beginning.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) <= maxLine {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// Close closes the file.
+func (l *Ledger) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	err := l.f.Close()
+	l.f = nil
+	return err
+}
