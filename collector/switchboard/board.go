@@ -1,0 +1,201 @@
+// Package switchboard serves the switch of jobs over gRPC: the service
+// TrainingDataTrace, as ClusterD's clients call it, and the state behind it.
+//
+// Invariant: a state that was acknowledged with 200 has been handed to the
+// recorders; a refused one changed nothing. A new subscriber gets the last value
+// at once, then every change in order, so a client that was away misses nothing.
+//
+// Caveats: answers are in-band (200 ok, 300 bad parameter, 404 no such job, 500
+// server fault) and never a gRPC error, so that a client sees the rule it broke.
+// Any number of clients may subscribe to a job; TaskD's own server knows one.
+package switchboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"laggard/collector/trace"
+	"laggard/schemas/tracepb"
+)
+
+// Codes of an answer, as TaskD has them.
+const (
+	OK           = 200
+	BadParameter = 300
+	NotFound     = 404
+	Fault        = 500
+)
+
+// ErrNoJob is returned by Options.Apply when it knows no such job: the caller is
+// told 404.
+var ErrNoJob = errors.New("no such job here")
+
+// Options say what the board switches.
+type Options struct {
+	// Apply hands a job's state to its recorders. It must not keep the caller
+	// waiting for them.
+	Apply func(job string, s trace.State) error
+	// State tells the state of a job that nobody has switched yet; false when
+	// there is no such job.
+	State func(job string) (trace.State, bool)
+	// Name turns a namespaced name into the job that Apply and State know; nil
+	// takes what follows the slash.
+	Name func(jobNsName string) string
+}
+
+// Board holds the switch of every job.
+type Board struct {
+	tracepb.UnimplementedTrainingDataTraceServer
+	o Options
+
+	mu   sync.Mutex
+	jobs map[string]*job // guarded by mu
+}
+
+// job is one job's last value and who waits for the next.
+type job struct {
+	state   trace.State
+	set     bool
+	changed chan struct{} // closed when state changes
+}
+
+// New returns a board on which nothing was switched yet.
+func New(o Options) *Board {
+	if o.Name == nil {
+		o.Name = func(name string) string { return name[strings.IndexByte(name, '/')+1:] }
+	}
+	return &Board{o: o, jobs: map[string]*job{}}
+}
+
+// Register adds the service to a server.
+func (b *Board) Register(s grpc.ServiceRegistrar) { tracepb.RegisterTrainingDataTraceServer(s, b) }
+
+// Set switches a job, as Modify does.
+func (b *Board) Set(name string, s trace.State) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.o.Apply(name, s); err != nil {
+		return fmt.Errorf("switch job %s: %w", name, err)
+	}
+	j := b.jobLocked(name)
+	if j.set && j.state == s {
+		return nil
+	}
+	j.state, j.set = s, true
+	close(j.changed)
+	j.changed = make(chan struct{})
+	return nil
+}
+
+func (b *Board) jobLocked(name string) *job {
+	j := b.jobs[name]
+	if j == nil {
+		j = &job{changed: make(chan struct{})}
+		b.jobs[name] = j
+	}
+	return j
+}
+
+// last returns the job's state, whether there is one, and what is closed at the
+// next change.
+func (b *Board) last(name string) (trace.State, bool, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j := b.jobLocked(name)
+	if j.set {
+		return j.state, true, j.changed
+	}
+	s, ok := b.o.State(name)
+	return s, ok, j.changed
+}
+
+// checkName takes a namespaced name apart.
+func checkName(name string) error {
+	namespace, job, ok := strings.Cut(name, "/")
+	if !ok || namespace == "" || job == "" || strings.Contains(job, "/") {
+		return fmt.Errorf("jobNsName %q: want <namespace>/<job>", name)
+	}
+	return nil
+}
+
+// ModifyTrainingDataTraceSwitch switches a job.
+func (b *Board) ModifyTrainingDataTraceSwitch(_ context.Context, r *tracepb.DataTypeReq) (*tracepb.DataTypeRes, error) {
+	answer := func(code int32, format string, args ...any) (*tracepb.DataTypeRes, error) {
+		return &tracepb.DataTypeRes{Code: code, Message: fmt.Sprintf(format, args...)}, nil
+	}
+	if err := checkName(r.GetJobNsName()); err != nil {
+		return answer(BadParameter, "%v", err)
+	}
+	if r.GetProfilingSwitch() == nil {
+		return answer(BadParameter, "profilingSwitch is missing: give all five words")
+	}
+	state, err := wordsOf(r.GetProfilingSwitch()).State()
+	if err != nil {
+		return answer(BadParameter, "%v", err)
+	}
+	switch err := b.Set(b.o.Name(r.GetJobNsName()), state); {
+	case errors.Is(err, ErrNoJob):
+		return answer(NotFound, "%v", err)
+	case err != nil:
+		return answer(Fault, "%v", err)
+	}
+	return answer(OK, "%s: %s", r.GetJobNsName(), state)
+}
+
+// GetTrainingDataTraceSwitch tells a job's switch.
+func (b *Board) GetTrainingDataTraceSwitch(_ context.Context, r *tracepb.DataStatusReq) (*tracepb.DataStatusRes, error) {
+	if err := checkName(r.GetJobNsName()); err != nil {
+		return &tracepb.DataStatusRes{Code: BadParameter, Message: err.Error()}, nil
+	}
+	state, ok, _ := b.last(b.o.Name(r.GetJobNsName()))
+	if !ok {
+		return &tracepb.DataStatusRes{Code: NotFound, Message: fmt.Sprintf("job %s: %v", r.GetJobNsName(), ErrNoJob)}, nil
+	}
+	return status(state), nil
+}
+
+// SubscribeDataTraceSwitch sends a job's switch now and whenever it changes, until
+// the client goes.
+func (b *Board) SubscribeDataTraceSwitch(r *tracepb.ProfilingClientInfo, out grpc.ServerStreamingServer[tracepb.DataStatusRes]) error {
+	if r.GetJobId() == "" {
+		return out.Send(&tracepb.DataStatusRes{Code: BadParameter, Message: "jobId is empty"})
+	}
+	name := r.GetJobId()
+	if checkName(name) == nil {
+		name = b.o.Name(name)
+	}
+	var sent trace.State
+	for first := true; ; {
+		state, ok, changed := b.last(name)
+		if ok && (first || state != sent) {
+			if err := out.Send(status(state)); err != nil {
+				return err
+			}
+			first, sent = false, state
+		}
+		select {
+		case <-changed:
+		case <-out.Context().Done():
+			return nil
+		}
+	}
+}
+
+func status(s trace.State) *tracepb.DataStatusRes {
+	w := s.Words()
+	return &tracepb.DataStatusRes{Code: OK, Message: s.String(), ProfilingSwitch: &tracepb.ProfilingSwitch{
+		CommunicationOperator: w.CommunicationOperator, Step: w.Step, SaveCheckpoint: w.SaveCheckpoint, FP: w.FP, DataLoader: w.DataLoader,
+	}}
+}
+
+func wordsOf(p *tracepb.ProfilingSwitch) trace.Words {
+	return trace.Words{
+		CommunicationOperator: p.GetCommunicationOperator(), Step: p.GetStep(), SaveCheckpoint: p.GetSaveCheckpoint(),
+		FP: p.GetFP(), DataLoader: p.GetDataLoader(),
+	}
+}
