@@ -1,0 +1,157 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"laggard/schemas/verdict"
+)
+
+// A page has at most so many charts, with so many points each.
+const (
+	chartsANode = 3
+	chartsAll   = 24
+	chartPoints = 480
+)
+
+// chart is one rank against its peers over the steps. Lists are equally long; a
+// null is "not measured".
+type chart struct {
+	Node   string     `json:"node"`
+	Rank   int        `json:"rank"`
+	Metric string     `json:"metric"` // in words
+	Steps  []int64    `json:"steps"`  // first step of each point
+	Own    []*float64 `json:"own"`    // seconds
+	Peers  []*float64 `json:"peers"`  // median of the same role
+	Low    []*float64 `json:"low"`    // 10 % and 90 % of the same role
+	High   []*float64 `json:"high"`
+	// Since, Detected and Until are indexes into Steps, -1 where there is none.
+	Since    int `json:"since"`
+	Detected int `json:"detected"`
+	Until    int `json:"until"`
+}
+
+// chartsOf draws the evidence of each node that has some.
+func chartsOf(v *verdict.Verdict, p *Picture) []chart {
+	charts := []chart{}
+	for _, n := range v.Nodes {
+		drawn := 0
+		for _, e := range n.Evidence {
+			if drawn == chartsANode || len(charts) == chartsAll {
+				break
+			}
+			if c, ok := chartOf(n, e, p); ok {
+				charts, drawn = append(charts, c), drawn+1
+			}
+		}
+	}
+	return charts
+}
+
+func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
+	values, own := p.metric(e.Metric), p.rowOf(e.Rank)
+	if values == nil || own < 0 || len(p.Steps) == 0 {
+		return chart{}, false
+	}
+	var peers []int
+	for i, r := range p.Ranks {
+		if i != own && r.Role == p.Ranks[own].Role {
+			peers = append(peers, i)
+		}
+	}
+	b := bins{n: len(p.Steps), count: min(len(p.Steps), chartPoints)}
+	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: metricName(e.Metric)}
+	var around []float64
+	for i := range b.count {
+		from, to := b.of(i)
+		around = around[:0]
+		for _, k := range peers {
+			if m := mean(span(values[k], from, to)); !math.IsNaN(m) {
+				around = append(around, m)
+			}
+		}
+		c.Steps = append(c.Steps, p.Steps[from])
+		c.Own = append(c.Own, point(mean(span(values[own], from, to))))
+		c.Peers = append(c.Peers, point(median(around)))
+		c.Low = append(c.Low, point(quantile(around, 0.1)))
+		c.High = append(c.High, point(quantile(around, 0.9)))
+	}
+	c.Since, c.Detected, c.Until = markAt(p, b, n.SinceStep), markAt(p, b, n.DetectedStep), -1
+	if n.State == verdict.Recovered {
+		c.Until = markAt(p, b, n.UntilStep)
+	}
+	return c, true
+}
+
+// span returns values from…to, none where the rank has none.
+func span(values []float32, from, to int) []float32 {
+	if values == nil {
+		return nil
+	}
+	return values[from:to]
+}
+
+func point(x float64) *float64 {
+	if math.IsNaN(x) {
+		return nil
+	}
+	x = significant(x, 5)
+	return &x
+}
+
+// markAt returns the bin that holds a step, -1 when the step is after the last.
+func markAt(p *Picture, b bins, step int64) int {
+	at := p.stepIndex(step)
+	if at >= b.n {
+		return -1
+	}
+	for i := range b.count {
+		if _, to := b.of(i); at < to {
+			return i
+		}
+	}
+	return -1
+}
+
+// spark returns a rank's values over the steps as a line of block characters of
+// at most width: against low…high, which it also returns.
+func spark(values []float32, width int) (line string, low, high float64) {
+	if len(values) == 0 || width <= 0 {
+		return "", 0, 0
+	}
+	b := bins{n: len(values), count: min(len(values), width)}
+	means := make([]float64, b.count)
+	low, high = math.Inf(1), math.Inf(-1)
+	for i := range means {
+		from, to := b.of(i)
+		means[i] = mean(values[from:to])
+		if !math.IsNaN(means[i]) {
+			low, high = min(low, means[i]), max(high, means[i])
+		}
+	}
+	if low > high {
+		return "", 0, 0
+	}
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	out := make([]rune, b.count)
+	// A range below 5 % is drawn as flat: noise must not look like a mountain.
+	base := min(low, 1)
+	top := max(high, base*1.05)
+	for i, m := range means {
+		if math.IsNaN(m) {
+			out[i] = '·'
+			continue
+		}
+		k := int(float64(len(blocks)) * (m - base) / (top - base))
+		out[i] = blocks[max(0, min(len(blocks)-1, k))]
+	}
+	return string(out), low, high
+}
+
+// at names a step range in words.
+func at(first, last int64) string {
+	if first == last {
+		return fmt.Sprintf("step %d", first)
+	}
+	return fmt.Sprintf("steps %d–%d", first, last)
+}

@@ -1,0 +1,230 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/verdict"
+)
+
+// Draw makes the picture of a frame for a verdict: what the verdict rests on is
+// the first layer. The frame must not be changed while the picture is in use.
+func Draw(f *frame.Frame, v *verdict.Verdict) *Picture {
+	p := &Picture{}
+	if f == nil || len(f.Columns) == 0 || len(f.Ranks) == 0 || len(f.Layouts) == 0 {
+		return p
+	}
+	last := f.Layouts[f.Columns[len(f.Columns)-1].Layout]
+	rows := drawnRows(f)
+	for _, i := range rows {
+		p.Ranks = append(p.Ranks, rankIn(f, last, i))
+	}
+	slices.SortStableFunc(rows, func(a, b int) int { return order(rankIn(f, last, a), rankIn(f, last, b)) })
+	slices.SortStableFunc(p.Ranks, order)
+	for _, c := range f.Columns {
+		p.Steps = append(p.Steps, c.Step)
+	}
+	p.Nodes = nodesIn(p.Ranks)
+	d := drawing{f: f, p: p, rows: rows, at: make([]int, len(f.Ranks))}
+	for i := range d.at {
+		d.at[i] = -1
+	}
+	for i, r := range rows {
+		d.at[r] = i
+	}
+	p.Times = d.times()
+	for _, m := range []frame.Metric{frame.FP, frame.Self, frame.Backward, frame.DataLoader, frame.Checkpoint, frame.Exposed, frame.Step} {
+		if f.Has(m) {
+			p.Metrics = append(p.Metrics, Metric{Name: m.String(), Rows: d.metric(m)})
+			if m == frame.Exposed {
+				p.Metrics = append(p.Metrics, Metric{Name: "wait", Rows: d.metric(m)})
+			}
+		}
+	}
+	d.layers(v)
+	p.Unmeasured = unmeasured(f)
+	return p
+}
+
+// drawnRows are the frame's rows that recorded a step at all, or are expected to.
+func drawnRows(f *frame.Frame) []int {
+	rows := make([]int, len(f.Ranks))
+	for i := range rows {
+		rows[i] = i
+	}
+	return rows
+}
+
+// rankIn says who a row of the frame is in a layout.
+func rankIn(f *frame.Frame, l *frame.Layout, row int) Rank {
+	r := Rank{Rank: f.Ranks[row], Stage: -1, Replica: -1, Role: -1}
+	// A rank that is not in the last layout is shown as it was when last seen.
+	for k := len(f.Layouts) - 1; !placed(l, row) && k >= 0; k-- {
+		l = f.Layouts[k]
+	}
+	if row < len(l.Node) && l.Node[row] != frame.None {
+		r.Node = l.Nodes[l.Node[row]]
+	}
+	if row < len(l.Role) && l.Role[row] != frame.None {
+		r.Role = int(l.Role[row])
+		r.Stage = l.Roles[r.Role].Stage
+	}
+	if row < len(l.Replica) && l.Replica[row] != frame.None {
+		r.Replica = int(l.Replica[row])
+	}
+	return r
+}
+
+func placed(l *frame.Layout, row int) bool {
+	return row < len(l.Present) && l.Present[row]
+}
+
+func nodesIn(ranks []Rank) int {
+	names := map[string]bool{}
+	for _, r := range ranks {
+		names[r.Node] = true
+	}
+	return len(names)
+}
+
+// drawing is a picture in the making.
+type drawing struct {
+	f    *frame.Frame
+	p    *Picture
+	rows []int // frame's row of each drawn rank
+	at   []int // drawn rank of each of the frame's rows
+}
+
+// metric returns the rows of one metric in drawing order; they are the frame's own.
+func (d *drawing) metric(m frame.Metric) [][]float32 {
+	out := make([][]float32, len(d.rows))
+	for i, r := range d.rows {
+		out[i] = d.f.Row(m, r)
+	}
+	return out
+}
+
+// times is the median step time over the ranks, step by step.
+func (d *drawing) times() []float64 {
+	steps := d.metric(frame.Step)
+	out := make([]float64, len(d.p.Steps))
+	var seen []float64
+	for s := range out {
+		seen = seen[:0]
+		for i := range steps {
+			if v := cell(steps, i, s); v > 0 {
+				seen = append(seen, float64(v))
+			}
+		}
+		out[s] = median(seen)
+	}
+	return out
+}
+
+// peers returns the ranks of each role in a step.
+func (d *drawing) peers() func(step int) [][]int {
+	sets := make([][][]int, len(d.f.Layouts))
+	for k, l := range d.f.Layouts {
+		for _, role := range l.Roles {
+			var set []int
+			for _, row := range role.Rows {
+				if at := d.at[row]; at >= 0 {
+					set = append(set, at)
+				}
+			}
+			if len(set) > 0 {
+				sets[k] = append(sets[k], set)
+			}
+		}
+	}
+	return func(step int) [][]int { return sets[d.f.Columns[step].Layout] }
+}
+
+var layerTitles = map[frame.Metric][2]string{
+	frame.FP:         {"Forward", "Forward time against peers of the same role"},
+	frame.Self:       {"Own time", "Own time (step without waiting) against peers of the same role"},
+	frame.Backward:   {"Backward", "Backward time against peers of the same role"},
+	frame.DataLoader: {"Data loading", "Time to load data against peers of the same role"},
+	frame.Checkpoint: {"Checkpoint", "Time to save against peers of the same role"},
+	frame.Step:       {"Step", "Step time against peers of the same role; in synchronous training it names nobody"},
+}
+
+// layers chooses what the heat map can show: what the verdict rests on, then what
+// tells most of the rest.
+func (d *drawing) layers(v *verdict.Verdict) {
+	var chosen []frame.Metric
+	add := func(m frame.Metric) {
+		if d.f.Has(m) && !slices.Contains(chosen, m) && layerTitles[m][0] != "" {
+			chosen = append(chosen, m)
+		}
+	}
+	for _, n := range v.Nodes {
+		for _, e := range n.Evidence {
+			for m := range layerTitles {
+				if m.String() == e.Metric && len(chosen) < 2 {
+					add(m)
+				}
+			}
+		}
+	}
+	add(frame.FP)
+	add(frame.Self)
+	if len(chosen) == 0 {
+		add(frame.Step)
+	}
+	if len(chosen) < 3 {
+		add(frame.Backward)
+	}
+	peers := d.peers()
+	for _, m := range chosen {
+		t := layerTitles[m]
+		d.p.Layers = append(d.p.Layers, Layer{Name: t[0], Title: t[1], Ratio: true, Values: d.p.relative(d.metric(m), peers)})
+	}
+	if d.f.Has(frame.Exposed) && d.f.Has(frame.Step) {
+		d.p.Layers = append(d.p.Layers, Layer{
+			Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most",
+			Values: d.shares(frame.Exposed),
+		})
+	}
+}
+
+// shares are the values of a metric as shares of the step.
+func (d *drawing) shares(m frame.Metric) []float32 {
+	part, whole, n := d.metric(m), d.metric(frame.Step), len(d.p.Steps)
+	out := make([]float32, len(d.rows)*n)
+	for i := range d.rows {
+		for s := range n {
+			out[i*n+s] = share(cell(part, i, s), cell(whole, i, s))
+		}
+	}
+	return out
+}
+
+// unmeasured says in sentences what was not recorded and what is estimated.
+func unmeasured(f *frame.Frame) []string {
+	var list []string
+	say := func(m frame.Metric, text string) {
+		if !f.Has(m) {
+			list = append(list, text)
+		}
+	}
+	say(frame.FP, "No forward pass was recorded (kind FP): slow computing can only be inferred from own time.")
+	say(frame.Comm, "No Communication was recorded: waiting can't be told from own time, and links were not looked at.")
+	say(frame.DataLoader, "No data loading was recorded (kind DataLoader).")
+	say(frame.Checkpoint, "No checkpoint was recorded (kind SaveCheckpoint).")
+	if f.Estimated > 0 {
+		list = append(list, fmt.Sprintf("In %s of the rank-steps the exposed communication is an estimate: the end of backward was not recorded.", percent(f.Estimated)))
+	}
+	if f.HostOnly > 0 {
+		list = append(list, fmt.Sprintf("In %s of the rank-steps there is host time only: of work on an accelerator that is the time to enqueue it.", percent(f.HostOnly)))
+	}
+	if missing := f.Expected - f.Measured; missing > 0 && !math.IsNaN(f.Coverage()) {
+		list = append(list, fmt.Sprintf("%s of %s rank-steps are missing.", grouped(missing), grouped(f.Expected)))
+	}
+	for _, n := range f.Notes {
+		list = append(list, sentence(capital(plain(n))))
+	}
+	return list
+}

@@ -1,0 +1,182 @@
+package report
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/base64"
+	"fmt"
+	"math"
+)
+
+// pageBudget bounds the encoded matrices of a page in bytes of text: with all the
+// rest the file stays well under 5 MB.
+const pageBudget = 3 << 20
+
+// firstCells is how many cells all layers together begin with; it is lowered
+// until the page fits its budget.
+const firstCells = 6 << 20
+
+// heat is a rank × step matrix as the page holds it: one byte a cell, 0 is "not
+// measured", k is Levels[k]; deflate (raw) and base64.
+type heat struct {
+	Name   string    `json:"name"`
+	Title  string    `json:"title"`
+	Ratio  bool      `json:"ratio"`
+	Levels []float64 `json:"levels"` // 256 values; of a ratio its natural logarithm
+	Data   string    `json:"data"`
+}
+
+// bins are the columns of the page's matrices: ranges of indexes into the steps.
+type bins struct {
+	n     int // steps
+	count int
+}
+
+func (b bins) of(i int) (from, to int) { return i * b.n / b.count, (i + 1) * b.n / b.count }
+
+// encodeLayers turns the layers into heats of one common width that fit the budget.
+func encodeLayers(p *Picture) ([]heat, bins, error) {
+	b := bins{n: len(p.Steps), count: len(p.Steps)}
+	if len(p.Ranks) == 0 || b.n == 0 || len(p.Layers) == 0 {
+		return []heat{}, bins{}, nil
+	}
+	for cells := firstCells; ; cells = cells * 2 / 3 {
+		b.count = max(1, min(b.n, cells/(len(p.Ranks)*len(p.Layers))))
+		heats, size := make([]heat, 0, len(p.Layers)), 0
+		for _, l := range p.Layers {
+			h, err := encodeLayer(l, b)
+			if err != nil {
+				return nil, b, err
+			}
+			heats, size = append(heats, h), size+len(h.Data)
+		}
+		if size <= pageBudget || b.count == 1 {
+			return heats, b, nil
+		}
+	}
+}
+
+func encodeLayer(l Layer, b bins) (heat, error) {
+	levels := shareLevels()
+	if l.Ratio {
+		levels = ratioLevels()
+	}
+	rows := len(l.Values) / b.n
+	cells := make([]byte, 0, rows*b.count)
+	for r := range rows {
+		values := l.Values[r*b.n : (r+1)*b.n]
+		for i := range b.count {
+			from, to := b.of(i)
+			cells = append(cells, quantise(mean(values[from:to]), l.Ratio))
+		}
+	}
+	var buf bytes.Buffer
+	z, err := flate.NewWriter(&buf, 7)
+	if err != nil {
+		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
+	}
+	if _, err := z.Write(cells); err != nil {
+		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
+	}
+	if err := z.Close(); err != nil {
+		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
+	}
+	return heat{Name: l.Name, Title: l.Title, Ratio: l.Ratio, Levels: levels, Data: base64.StdEncoding.EncodeToString(buf.Bytes())}, nil
+}
+
+// mean returns the mean of the values that are measured; NaN for none.
+func mean(values []float32) float64 {
+	sum, n := 0.0, 0
+	for _, v := range values {
+		if v == v {
+			sum, n = sum+float64(v), n+1
+		}
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	return sum / float64(n)
+}
+
+// Ratios are coded symmetrically around code 128: steps of 0.5 % near 1, then
+// growing by 4 % a code, so that 127 codes reach beyond a factor of 20.
+const (
+	middle    = 128
+	fineStep  = 0.005
+	fineCodes = 40
+	growth    = 1.04
+)
+
+// ratioLevels returns the logarithm that each code stands for.
+func ratioLevels() []float64 {
+	levels := make([]float64, 256)
+	x, step := 0.0, fineStep
+	for k := 1; k <= 127; k++ {
+		if k > fineCodes {
+			step *= growth
+		}
+		x += step
+		levels[middle+k] = round(x, 5)
+		levels[middle-k] = -round(x, 5)
+	}
+	return levels
+}
+
+func shareLevels() []float64 {
+	levels := make([]float64, 256)
+	for k := 1; k < 256; k++ {
+		levels[k] = round(float64(k-1)/254, 5)
+	}
+	return levels
+}
+
+var ratioTable = ratioLevels()
+
+// quantise returns the code of a value, 0 for NaN.
+func quantise(v float64, isRatio bool) byte {
+	if math.IsNaN(v) {
+		return 0
+	}
+	if !isRatio {
+		return byte(1 + math.Round(254*min(1, max(0, v))))
+	}
+	if v <= 0 {
+		return 0
+	}
+	x := math.Abs(math.Log(v))
+	k := 127
+	if fine := int(math.Round(x / fineStep)); fine <= fineCodes {
+		k = fine
+	} else {
+		low, high := fineCodes, 127
+		for low < high { // the first code whose level is at least x
+			if m := (low + high) / 2; ratioTable[middle+m] >= x {
+				high = m
+			} else {
+				low = m + 1
+			}
+		}
+		k = low
+		if k > fineCodes && x-ratioTable[middle+k-1] < ratioTable[middle+k]-x {
+			k--
+		}
+	}
+	if v < 1 {
+		k = -k
+	}
+	return byte(middle + k)
+}
+
+// round returns x with n decimals.
+func round(x float64, n int) float64 {
+	p := math.Pow(10, float64(n))
+	return math.Round(x*p) / p
+}
+
+// significant returns x with about n significant digits: what JSON needs to hold.
+func significant(x float64, n int) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	return round(x, max(0, n-1-int(math.Floor(math.Log10(math.Abs(x))))))
+}

@@ -1,0 +1,127 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"laggard/schemas/verdict"
+)
+
+// Explain writes the evidence of a verdict in words and numbers: what was
+// compared with what, what was measured, what follows from it, and what can't be
+// known. The Picture may be nil.
+func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) error {
+	if o.Width <= 0 {
+		o.Width = defaultWidth
+	}
+	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+	h := headlineOf(v)
+	p.printf("%s\n", p.in(toneStyles[h.tone]+bold, h.title))
+	p.wrapped("", h.more)
+	p.printf("\n")
+	p.wrapped("", scope(v))
+	for _, n := range v.Nodes {
+		explainNode(p, n, pic)
+	}
+	for _, l := range v.Links {
+		explainLink(p, l)
+	}
+	for _, f := range v.Findings {
+		p.printf("\n%s  %s\n", p.in(bold, findingTitle(f)), p.in(dim, f.Kind))
+		p.wrapped("  ", sentence(plain(f.Detail)))
+		if f.Ratio > 0 {
+			p.wrapped("  ", fmt.Sprintf("The heavy stages %s do %s the work of a median stage.", stages(f.Stages), times(f.Ratio)))
+		}
+		if len(f.Ranks) > 0 {
+			p.wrapped("  ", "It concerns ranks "+rankList(f.Ranks, 12)+".")
+		}
+		p.wrapped("  ", costOfFinding(f)+" No node is blamed for it.")
+	}
+	for _, e := range v.Events {
+		p.printf("\n%s\n", p.in(bold, "Passed by itself"))
+		p.wrapped("  ", sentence(eventSentence(e)))
+	}
+	p.printf("\n%s\n", p.in(bold, "How sure is this"))
+	for _, s := range limits(v, pic) {
+		p.wrapped("  ", s)
+	}
+	return p.err
+}
+
+func explainNode(p *printer, n verdict.Node, pic *Picture) {
+	p.printf("\n%s  %s, cause %s\n", p.in(bold, plain(n.Node)), p.in(stateStyles[n.State], n.State), n.Cause)
+	p.wrapped("  ", nodeSentence(n))
+	if n.Devices > 0 && len(n.Ranks) > 0 {
+		whole := "the others keep pace, so look at a device rather than at the host"
+		if len(n.Ranks) >= n.Devices {
+			whole = "all of them, so look at the host rather than at a device"
+		}
+		p.wrapped("  ", fmt.Sprintf("%d of its %d measured ranks are slow: %s.", len(n.Ranks), n.Devices, whole))
+	}
+	for _, e := range n.Evidence {
+		p.wrapped("  - ", evidenceSentence(e))
+	}
+	sparkLines(p, n, pic)
+	p.wrapped("  ", fmt.Sprintf("It became suspect at step %d, %s after the fault began; confidence %.3g.", n.DetectedStep, count(int(max(0, n.DetectedStep-n.SinceStep)), "step"), finite(n.Confidence)))
+	if n.Detail != "" {
+		p.wrapped("  ", sentence(plain(n.Detail)))
+	}
+	if a, ok := advice[n.Cause]; ok && n.State != verdict.Recovered {
+		p.wrapped("  ", "What to do: "+a)
+	}
+}
+
+func evidenceSentence(e verdict.Evidence) string {
+	s := fmt.Sprintf("rank %d spends %s a step (median) on %s, its peers in the same role %s", e.Rank, seconds(e.Value), metricName(e.Metric), seconds(e.Peers))
+	if e.Peers > 0 && e.Value > 0 {
+		more := e.Value - e.Peers
+		word := "more"
+		if more < 0 {
+			more, word = -more, "less"
+		}
+		s += fmt.Sprintf(": %s, %s %s", times(e.Value/e.Peers), seconds(more), word)
+	}
+	if e.Z != 0 {
+		s += fmt.Sprintf(" (z = %.1f: that many times the usual spread between such ranks)", finite(e.Z))
+	}
+	return s + "."
+}
+
+func explainLink(p *printer, l verdict.Link) {
+	p.printf("\n%s  %s\n", p.in(bold, "Group "+plain(l.Group)), p.in(stateStyles[l.State], l.State))
+	p.wrapped("  ", linkSentence(l))
+	p.wrapped("  ", "The time compared is the shortest in which any member was through with the same operation: it holds no waiting for late ranks.")
+	if l.Detail != "" {
+		p.wrapped("  ", sentence(plain(l.Detail)))
+	}
+}
+
+func stages(list []int) string {
+	if len(list) == 0 {
+		return "together"
+	}
+	return "(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]") + ", counted from 0)"
+}
+
+func costOfFinding(f verdict.Finding) string {
+	if !(f.JobImpact > 0) {
+		return "What it costs can't be told from what was recorded."
+	}
+	return cost(f.JobImpact)
+}
+
+// limits are the sentences on what the verdict rests on, and what was not seen.
+func limits(v *verdict.Verdict, pic *Picture) []string {
+	list := []string{fmt.Sprintf("%s of the measurements expected (ranks × steps) are there.", percent(v.Coverage))}
+	if v.Attempts > 1 {
+		list = append(list, fmt.Sprintf("The job was started %d times; each attempt was compared with itself.", v.Attempts))
+	}
+	if s := rolesSentence(v.Roles); s != "" {
+		list = append(list, s)
+	}
+	if pic != nil {
+		list = append(list, pic.Unmeasured...)
+	}
+	return list
+}

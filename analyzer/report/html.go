@@ -1,0 +1,343 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the page's parts
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+
+	"laggard/schemas/verdict"
+)
+
+//go:embed page/page.html
+var pageHTML string
+
+//go:embed page/page.css
+var pageCSS string
+
+//go:embed page/page.js
+var pageJS string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"times": times, "percent": percent, "seconds": seconds, "metric": metricName, "plain": plain,
+	"ranks": func(r []int) string { return rankList(r, 12) }, "names": func(l []string) string { return names(l, 8) },
+	"title": findingTitle, "sentence": func(s string) string { return sentence(capital(plain(s))) },
+	"ratio": func(e verdict.Evidence) string { return ratioOf(e) }, "event": eventSentence, "count": count,
+	"advice": func(c string) string { return advice[c] }, "node": nodeSentence, "link": linkSentence, "at": at,
+	"share":    func(e verdict.Evidence) string { return shareBar(e.Value, e.Value, e.Peers) },
+	"peers":    func(e verdict.Evidence) string { return shareBar(e.Peers, e.Value, e.Peers) },
+	"positive": func(x float64) bool { return x > 0 }, "finite": finite,
+	"add": func(a, b int) int { return a + b },
+}).Parse(pageHTML))
+
+// HTML writes one offline page: no network, no font, no library; everything is
+// inside, and a policy in the page forbids the rest. It stays below 5 MB for
+// 10,000 ranks and any number of steps (long jobs are drawn with several steps to
+// a column; the page says so). p may be nil: then only words are shown.
+func HTML(w io.Writer, v *verdict.Verdict, p *Picture) error {
+	if p == nil {
+		p = &Picture{}
+	}
+	data, err := pageData(v, p)
+	if err != nil {
+		return err
+	}
+	verdictJSON := &bytes.Buffer{}
+	if err := JSON(verdictJSON, v); err != nil {
+		return err
+	}
+	h := headlineOf(v)
+	view := page{
+		Verdict: complete(v), Headline: h.title, More: h.more, Label: h.label, Tone: string(h.tone), Mark: toneMarks[h.tone],
+		Scope: scope(v), Facts: facts(v, p), Limits: limits(v, p), Slowest: slowest(v, p, 12), JSON: verdictJSON.String(),
+		HasPicture: len(p.Ranks) > 0 && len(p.Steps) > 0 && len(p.Layers) > 0,
+		Several:    len(v.Nodes)+len(v.Links) > 1,
+		Ranks:      len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
+		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
+	}
+	// The policy goes by hashes, so that nothing that slips into the page can run.
+	view.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hashOf(pageCSS), hashOf(pageJS))
+	var out bytes.Buffer
+	if err := pageTemplate.Execute(&out, view); err != nil {
+		return fmt.Errorf("render report: %w", err)
+	}
+	if _, err := w.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+func hashOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// page is what the template sees.
+type page struct {
+	Verdict                           *verdict.Verdict
+	Headline, More, Label, Tone, Mark string
+	Scope                             string
+	Facts                             []fact
+	Limits                            []string
+	Slowest                           []slow
+	HasPicture                        bool
+	Several                           bool // culprits: each has its own sentence
+	Ranks, Steps, Stages              int
+	JSON                              string
+	Policy                            string
+	Data                              template.JS
+	CSS                               template.CSS
+	JS                                template.JS
+}
+
+// fact is one figure at the top of the page.
+type fact struct {
+	Value, Unit, Label, Note string
+}
+
+// facts are the figures at the top: what it costs first.
+func facts(v *verdict.Verdict, p *Picture) []fact {
+	var list []fact
+	nodes, links := convicted(v)
+	impact := impactOf(nodes, links)
+	if hours, ok := nodeHours(v, p, nodes, links); ok && impact > 0 {
+		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: fmt.Sprintf("%s nodes, %s of measured steps", grouped(p.Nodes), seconds(p.seconds()))})
+		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours a day", Label: "if it goes on", Note: "at the present share of step time"})
+	}
+	if impact > 0 {
+		list = append(list, fact{Value: percent(impact), Label: "of step time is waiting for it", Note: stepNote(p, impact)})
+	}
+	if len(nodes) > 0 {
+		n := nodes[0]
+		list = append(list, fact{Value: times(n.Slowdown), Label: "against peers of the same role", Note: plain(n.Node) + ", " + plain(n.Cause)})
+	} else if len(links) > 0 {
+		list = append(list, fact{Value: times(links[0].Slowdown), Label: "transfer time against like groups", Note: plain(links[0].Group)})
+	}
+	if len(nodes) > 0 && nodes[0].DetectedStep >= nodes[0].SinceStep && !v.Healthy {
+		return append(list, fact{Value: fmt.Sprint(nodes[0].SinceStep), Label: "is the step it began at", Note: fmt.Sprintf("seen at step %d", nodes[0].DetectedStep)})
+	}
+	if t := median(known(p.Times)); t > 0 && len(list) == 0 {
+		list = append(list, fact{Value: seconds(t), Label: "a step (median)"})
+	}
+	list = append(list, fact{Value: grouped(v.WorldSize), Label: "ranks", Note: nodesNote(p)})
+	list = append(list, fact{Value: grouped(v.Steps.Analyzed), Label: "steps analyzed", Note: at(v.Steps.First, v.Steps.Last)})
+	list = append(list, fact{Value: percent(v.Coverage), Label: "of the measurements are there", Note: "ranks × steps"})
+	return list
+}
+
+func nodesNote(p *Picture) string {
+	if p.Nodes == 0 {
+		return ""
+	}
+	return "on " + count(p.Nodes, "node")
+}
+
+func stepNote(p *Picture, impact float64) string {
+	t := median(known(p.Times))
+	if !(t > 0) {
+		return ""
+	}
+	return fmt.Sprintf("%s of every %s", seconds(t*impact), seconds(t))
+}
+
+// nodeHours is what the culprits have cost: their share of the time since they
+// began, on all nodes of the job.
+func nodeHours(v *verdict.Verdict, p *Picture, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
+	if p.Nodes == 0 || len(p.Steps) == 0 {
+		return 0, false
+	}
+	since := int64(math.MaxInt64)
+	for _, n := range nodes {
+		since = min(since, n.SinceStep)
+	}
+	for _, l := range links {
+		since = min(since, l.SinceStep)
+	}
+	total, at := p.seconds(), p.stepIndex(since)
+	share := float64(len(p.Steps)-at) / float64(len(p.Steps))
+	return impactOf(nodes, links) * total * share * float64(p.Nodes) / 3600, total > 0
+}
+
+func hoursText(h float64) string {
+	switch {
+	case h >= 99.5:
+		return grouped(int(math.Round(h)))
+	case h >= 9.95:
+		return fmt.Sprintf("%.0f", h)
+	case h >= 0.0995:
+		return fmt.Sprintf("%.1f", h)
+	}
+	return fmt.Sprintf("%.2g", h)
+}
+
+func known(x []float64) []float64 {
+	return slices.DeleteFunc(slices.Clone(x), math.IsNaN)
+}
+
+func ratioOf(e verdict.Evidence) string {
+	if !(e.Peers > 0) {
+		return "–"
+	}
+	return times(e.Value / e.Peers)
+}
+
+// shareBar is the length of a bar, in percent of the longer of the two.
+func shareBar(x, a, b float64) string {
+	most := math.Max(finite(a), finite(b))
+	if !(most > 0) || !(x > 0) {
+		return "0"
+	}
+	return fmt.Sprintf("%.1f", 100*x/most)
+}
+
+// slow is a line of the table of slowest ranks: what the heat map shows, in text.
+type slow struct {
+	Rank
+	Median string // "1.08×"
+	Marked bool
+}
+
+// slowest returns the n ranks with the highest median in the first layer.
+func slowest(v *verdict.Verdict, p *Picture, n int) []slow {
+	if len(p.Layers) == 0 || !p.Layers[0].Ratio || len(p.Steps) == 0 {
+		return nil
+	}
+	medians := rankMedians(p, p.Layers[0].Values)
+	at := make([]int, 0, len(medians))
+	for i, m := range medians {
+		if !math.IsNaN(m) {
+			at = append(at, i)
+		}
+	}
+	slices.SortStableFunc(at, func(a, b int) int {
+		switch {
+		case medians[a] > medians[b]:
+			return -1
+		case medians[a] < medians[b]:
+			return 1
+		}
+		return 0
+	})
+	named := map[int]bool{}
+	for _, n := range v.Nodes {
+		for _, r := range n.Ranks {
+			named[r] = true
+		}
+	}
+	var list []slow
+	for _, i := range at[:min(n, len(at))] {
+		list = append(list, slow{Rank: p.Ranks[i], Median: times(medians[i]), Marked: named[p.Ranks[i].Rank]})
+	}
+	return list
+}
+
+// rankMedians returns the median over the steps of each rank.
+func rankMedians(p *Picture, values []float32) []float64 {
+	medians := make([]float64, len(p.Ranks))
+	var own []float64
+	for i := range p.Ranks {
+		own = own[:0]
+		for _, v := range p.row(values, i) {
+			if v == v {
+				own = append(own, float64(v))
+			}
+		}
+		medians[i] = median(own)
+	}
+	return medians
+}
+
+func stageCount(p *Picture) int {
+	most := 0
+	for _, r := range p.Ranks {
+		most = max(most, r.Stage+1)
+	}
+	return most
+}
+
+// dataOfPage is what the page's script reads.
+type dataOfPage struct {
+	Ranks    []int     `json:"ranks"`
+	Node     []int     `json:"node"` // index into Nodes, per rank
+	Nodes    []string  `json:"nodes"`
+	Stage    []int     `json:"stage"`
+	Replica  []int     `json:"replica"`
+	From     []int64   `json:"from"` // per column: first and last step
+	To       []int64   `json:"to"`
+	Times    []float64 `json:"times"` // per column: job's step time, s; -1 unknown
+	Layers   []heat    `json:"layers"`
+	Medians  []float64 `json:"medians"` // per rank, of the first layer; 0 unknown
+	Culprits []mark    `json:"culprits"`
+	Charts   []chart   `json:"charts"`
+}
+
+// mark is a rank that the verdict names.
+type mark struct {
+	Row   int    `json:"row"`
+	State string `json:"state"`
+	Since int    `json:"since"` // column, -1 none
+}
+
+func pageData(v *verdict.Verdict, p *Picture) ([]byte, error) {
+	heats, b, err := encodeLayers(p)
+	if err != nil {
+		return nil, err
+	}
+	d := dataOfPage{
+		Ranks: []int{}, Node: []int{}, Nodes: []string{}, Stage: []int{}, Replica: []int{}, From: []int64{}, To: []int64{},
+		Times: []float64{}, Layers: heats, Medians: []float64{}, Culprits: []mark{}, Charts: chartsOf(v, p),
+	}
+	index := map[string]int{}
+	for _, r := range p.Ranks {
+		at, ok := index[r.Node]
+		if !ok {
+			at = len(d.Nodes)
+			index[r.Node] = at
+			d.Nodes = append(d.Nodes, plain(r.Node))
+		}
+		d.Ranks, d.Node = append(d.Ranks, r.Rank), append(d.Node, at)
+		d.Stage, d.Replica = append(d.Stage, r.Stage), append(d.Replica, r.Replica)
+	}
+	for i := range b.count {
+		from, to := b.of(i)
+		d.From, d.To = append(d.From, p.Steps[from]), append(d.To, p.Steps[to-1])
+		t := -1.0
+		if len(p.Times) == len(p.Steps) {
+			if m := median(known(p.Times[from:to])); m >= 0 {
+				t = significant(m, 5)
+			}
+		}
+		d.Times = append(d.Times, t)
+	}
+	if len(p.Layers) > 0 && len(p.Steps) > 0 {
+		for _, m := range rankMedians(p, p.Layers[0].Values) {
+			if math.IsNaN(m) {
+				m = 0
+			}
+			d.Medians = append(d.Medians, round(m, 4))
+		}
+	}
+	d.Culprits = append(d.Culprits, marks(v, p, b)...)
+	out, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode report: %w", err)
+	}
+	return out, nil
+}
+
+func marks(v *verdict.Verdict, p *Picture, b bins) (list []mark) {
+	for _, n := range v.Nodes {
+		for _, r := range n.Ranks {
+			if i := p.rowOf(r); i >= 0 && b.count > 0 {
+				list = append(list, mark{Row: i, State: n.State, Since: markAt(p, b, n.SinceStep)})
+			}
+		}
+	}
+	return list
+}

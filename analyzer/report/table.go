@@ -1,0 +1,297 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"laggard/schemas/verdict"
+)
+
+// TableOptions say how a table looks. The zero value is plain text, 100 columns wide.
+type TableOptions struct {
+	Color   bool     // ANSI colours
+	Width   int      // columns; 0 means 100
+	Picture *Picture // for sparklines; nil leaves them out
+}
+
+// defaultWidth is used where the output is no terminal.
+const defaultWidth = 100
+
+// TerminalOptions returns the options for an output: colours and the width of
+// the window when it is a terminal, and no colours when NO_COLOR is set or TERM
+// is "dumb".
+func TerminalOptions(w io.Writer) TableOptions {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return TableOptions{}
+	}
+	o := TableOptions{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		o.Width = width
+	}
+	return o
+}
+
+// ANSI sequences.
+const (
+	reset  = "\x1b[0m"
+	bold   = "\x1b[1m"
+	dim    = "\x1b[2m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	cyan   = "\x1b[36m"
+)
+
+// printer writes text and keeps the first error.
+type printer struct {
+	w     io.Writer
+	color bool
+	width int
+	err   error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// in returns s in a style, or as it is without colours.
+func (p *printer) in(style, s string) string {
+	if !p.color || s == "" {
+		return s
+	}
+	return style + s + reset
+}
+
+// wrapped prints words broken at the width: the first line after the indent, the
+// others under it.
+func (p *printer) wrapped(indent, s string) {
+	line, used := indent, 0
+	for _, word := range strings.Fields(s) {
+		n := utf8.RuneCountInString(word)
+		if used > 0 && len(indent)+used+1+n > p.width {
+			p.printf("%s\n", line)
+			line, used = strings.Repeat(" ", len(indent)), 0
+		}
+		if used > 0 {
+			line, used = line+" ", used+1
+		}
+		line, used = line+word, used+n
+	}
+	if used > 0 {
+		p.printf("%s\n", line)
+	}
+}
+
+var toneStyles = map[tone]string{good: green, note: green, warn: yellow, bad: red, unknown: cyan}
+var toneMarks = map[tone]string{good: "✓", note: "✓", warn: "▲", bad: "●", unknown: "?"}
+
+// Table writes a verdict for people at a terminal.
+func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
+	if o.Width <= 0 {
+		o.Width = defaultWidth
+	}
+	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+	h := headlineOf(v)
+	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
+	p.wrapped("  ", h.more)
+	p.wrapped("  ", scope(v))
+	if len(v.Nodes) > 0 {
+		nodesTable(p, v.Nodes, o.Picture)
+	}
+	if len(v.Links) > 0 {
+		linksTable(p, v.Links)
+	}
+	if len(v.Findings) > 0 {
+		p.printf("\n%s\n", p.in(dim, "FINDINGS ABOUT THE JOB"))
+		for _, f := range v.Findings {
+			p.printf("  %s  %s %s\n", p.in(yellow, "•"), p.in(bold, findingTitle(f)), p.in(dim, impactNote(f.JobImpact)))
+			p.wrapped("     ", sentence(capital(plain(f.Detail))))
+		}
+	}
+	if len(v.Events) > 0 {
+		p.printf("\n%s\n", p.in(dim, "PASSED BY ITSELF"))
+		for _, e := range v.Events {
+			p.printf("  %s  %s\n", p.in(cyan, "•"), eventSentence(e))
+		}
+	}
+	return p.err
+}
+
+// scope says what the verdict is about.
+func scope(v *verdict.Verdict) string {
+	s := fmt.Sprintf("Job %s: %s, %s", plain(v.Job), count(v.WorldSize, "rank"), at(v.Steps.First, v.Steps.Last))
+	if v.Steps.Analyzed > 0 {
+		s += fmt.Sprintf(" (%s analyzed)", grouped(v.Steps.Analyzed))
+	}
+	if v.Attempts > 1 {
+		s += ", " + count(v.Attempts, "attempt")
+	}
+	return s + ", coverage " + percent(v.Coverage) + ". " + rolesSentence(v.Roles)
+}
+
+func impactNote(impact float64) string {
+	if !(impact > 0) {
+		return ""
+	}
+	return percent(impact) + " of step time"
+}
+
+var stateStyles = map[string]string{
+	verdict.Degraded: red + bold, verdict.Intermittent: red, verdict.Suspect: yellow, verdict.Recovered: green,
+}
+
+func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
+	head := []string{"NODE", "STATE", "CAUSE", "RANKS", "SLOWDOWN", "COSTS", "SINCE", "SEEN AT", "SURE"}
+	var lines [][]string
+	for _, n := range nodes {
+		ranks := rankList(n.Ranks, 4)
+		if n.Devices > len(n.Ranks) {
+			ranks += fmt.Sprintf(" (%d of %d)", len(n.Ranks), n.Devices)
+		}
+		lines = append(lines, []string{
+			plain(n.Node), n.State, n.Cause, ranks, times(n.Slowdown), percent(n.JobImpact),
+			fmt.Sprint(n.SinceStep), fmt.Sprint(n.DetectedStep), fmt.Sprintf("%.0f%%", 100*min(finite(n.Confidence), 0.999)),
+		})
+	}
+	aligned(p, head, lines, 1, func(i, column int, cell string) string {
+		if column == 1 {
+			return p.in(stateStyles[nodes[i].State], cell)
+		}
+		if column == 0 {
+			return p.in(bold, cell)
+		}
+		return cell
+	}, func(i int) {
+		evidenceLines(p, nodes[i])
+		sparkLines(p, nodes[i], picture)
+	})
+}
+
+func evidenceLines(p *printer, n verdict.Node) {
+	const most = 4
+	for i, e := range n.Evidence {
+		if i == most {
+			p.printf("    %s\n", p.in(dim, fmt.Sprintf("and %d more measurements (laggard explain shows them)", len(n.Evidence)-most)))
+			break
+		}
+		against := ""
+		if e.Peers > 0 {
+			against = " = " + times(e.Value/e.Peers)
+		}
+		p.printf("    %s rank %-5d %9s a step, peers %9s%s\n", p.in(dim, pad(metricName(e.Metric), 13)), e.Rank, seconds(e.Value), seconds(e.Peers), against)
+	}
+	if n.Detail != "" {
+		p.wrapped("    ", sentence(capital(plain(n.Detail))))
+	}
+}
+
+// sparkLines draws the first ranks of a node over the steps, against peers.
+func sparkLines(p *printer, n verdict.Node, picture *Picture) {
+	if picture == nil || len(picture.Layers) == 0 {
+		return
+	}
+	ranks := slices.Clone(n.Ranks)
+	if len(ranks) > 2 {
+		ranks = ranks[:2]
+	}
+	for _, r := range ranks {
+		if i := picture.rowOf(r); i >= 0 {
+			line, low, high := spark(picture.row(picture.Layers[0].Values, i), max(8, min(60, p.width-40)))
+			if line != "" {
+				p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)))
+			}
+		}
+	}
+}
+
+func linksTable(p *printer, links []verdict.Link) {
+	head := []string{"LINK (GROUP)", "STATE", "NODES", "RANKS", "SLOWDOWN", "COSTS", "SINCE"}
+	var lines [][]string
+	for _, l := range links {
+		on := names(l.Nodes, 4)
+		if on == "" {
+			on = "–"
+		}
+		lines = append(lines, []string{plain(l.Group), l.State, on, rankList(l.Ranks, 6), times(l.Slowdown), percent(l.JobImpact), fmt.Sprint(l.SinceStep)})
+	}
+	aligned(p, head, lines, 1, func(i, column int, cell string) string {
+		if column == 1 {
+			return p.in(stateStyles[links[i].State], cell)
+		}
+		return cell
+	}, func(i int) { p.wrapped("    ", sentence(capital(plain(links[i].Detail)))) })
+}
+
+// aligned prints a table with two spaces between columns; numbers are aligned
+// right. paint colours a padded cell, after prints what follows a line.
+func aligned(p *printer, head []string, lines [][]string, indent int, paint func(line, column int, cell string) string, after func(line int)) {
+	widths := make([]int, len(head))
+	right := make([]bool, len(head))
+	for c, h := range head {
+		widths[c] = utf8.RuneCountInString(h)
+		right[c] = len(lines) > 0
+		for _, l := range lines {
+			widths[c] = max(widths[c], utf8.RuneCountInString(l[c]))
+			right[c] = right[c] && l[c] != "" && l[c][0] >= '0' && l[c][0] <= '9' && !strings.ContainsAny(l[c], ",–(")
+		}
+	}
+	cell := func(c int, s string) string {
+		if right[c] {
+			return strings.Repeat(" ", widths[c]-utf8.RuneCountInString(s)) + s
+		}
+		return pad(s, widths[c])
+	}
+	print := func(line int, cells []string) {
+		text := strings.Repeat(" ", indent*2)
+		for c, s := range cells {
+			s = cell(c, s)
+			if c == len(cells)-1 && !right[c] {
+				s = strings.TrimRight(s, " ")
+			}
+			if line >= 0 {
+				s = paint(line, c, s)
+			} else {
+				s = p.in(dim, s)
+			}
+			if c > 0 {
+				text += "  "
+			}
+			text += s
+		}
+		p.printf("%s\n", text)
+	}
+	p.printf("\n")
+	print(-1, head)
+	for i, l := range lines {
+		print(i, l)
+		after(i)
+	}
+}
+
+// pad fills s with blanks up to n characters.
+func pad(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
+}
+
+func eventSentence(e verdict.Event) string {
+	who := "the job"
+	if e.Node != "" {
+		who = plain(e.Node)
+	}
+	if len(e.Ranks) > 0 {
+		who += ", rank " + rankList(e.Ranks, 6)
+		if len(e.Ranks) > 1 {
+			who = strings.Replace(who, ", rank ", ", ranks ", 1)
+		}
+	}
+	return fmt.Sprintf("%s: slower in %s, %s", who, at(e.FirstStep, e.LastStep), e.Cause)
+}

@@ -1,0 +1,309 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"laggard/schemas/verdict"
+)
+
+// tone is how serious a verdict is: it chooses colour and symbol.
+type tone string
+
+const (
+	good    tone = "good"    // healthy
+	note    tone = "note"    // healthy, with something to know
+	warn    tone = "warn"    // suspects, or degraded without a cost worth acting on
+	bad     tone = "bad"     // degraded
+	unknown tone = "unknown" // undecided
+)
+
+// headline is the verdict in words.
+type headline struct {
+	tone  tone
+	label string // one word: "Degraded"
+	title string // one sentence
+	more  string // one or two sentences, may be ""
+}
+
+// headlineOf says what was decided, most serious first.
+func headlineOf(v *verdict.Verdict) headline {
+	if !v.Decided {
+		return headline{unknown, "Undecided", "There is not enough data to decide.", whyUndecided(v)}
+	}
+	nodes, links := convicted(v)
+	if !v.Healthy {
+		return degraded(v, nodes, links)
+	}
+	if len(nodes)+len(links) > 0 {
+		h := headline{tone: warn, label: "Harmless", title: culprits(nodes, links) + " slow, but the job hardly waits for " + themOrIt(len(nodes)+len(links)) + "."}
+		h.more = fmt.Sprintf("The cost is %s of step time, below the limit that makes a job unhealthy.", percent(impactOf(nodes, links)))
+		return h
+	}
+	if suspects := inState(v.Nodes, verdict.Suspect); len(suspects) > 0 {
+		return headline{warn, "Suspect", "No node is degraded. " + culprits(suspects, nil) + " under suspicion.",
+			"A suspicion is confirmed or dropped after some more steps; until then nothing needs to be done."}
+	}
+	if f, ok := costliest(v.Findings); ok {
+		return headline{note, "Healthy", "No node is to blame.", findingTitle(f) + " " + cost(f.JobImpact)}
+	}
+	h := headline{tone: good, label: "Healthy", title: "No node slows this job down."}
+	switch recovered := inState(v.Nodes, verdict.Recovered); {
+	case len(recovered) > 0:
+		h.more = culprits(recovered, nil) + " healthy again after a fault that has ended."
+	case len(v.Events) > 0:
+		h.more = fmt.Sprintf("%s passed without lasting harm.", count(len(v.Events), "short disturbance"))
+	}
+	return h
+}
+
+func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) headline {
+	h := headline{tone: bad, label: "Degraded"}
+	switch {
+	case len(nodes) == 1 && len(links) == 0:
+		h.title = plain(nodes[0].Node) + " slows this job down."
+		h.more = nodeSentence(nodes[0])
+	case len(nodes) == 1:
+		h.title = plain(nodes[0].Node) + " slows this job down."
+		h.more = nodeSentence(nodes[0]) + " Besides, there is " + strings.Replace(count(len(links), "slow link"), "1 ", "a ", 1) + "."
+	case len(nodes) > 1:
+		list := make([]string, len(nodes))
+		for i, n := range nodes {
+			list[i] = n.Node
+		}
+		h.title = count(len(nodes), "node") + " slow this job down."
+		h.more = "They are " + names(list, 8) + "."
+	case len(links) == 1:
+		h.title = "The network of group " + plain(links[0].Group) + " slows this job down."
+		h.more = linkSentence(links[0])
+	case len(links) > 1:
+		h.title = count(len(links), "slow network group") + " slow this job down."
+	default: // a verdict that is unhealthy without a culprit: say no more than that
+		h.title = "This job is not healthy."
+	}
+	if impact := impactOf(nodes, links); impact > 0 && len(nodes)+len(links) > 1 {
+		h.more = strings.TrimSpace(h.more + " Together they cost up to " + percent(impact) + " of step time.")
+	}
+	return h
+}
+
+// convicted returns the nodes and links that are degraded or intermittent.
+func convicted(v *verdict.Verdict) (nodes []verdict.Node, links []verdict.Link) {
+	for _, n := range v.Nodes {
+		if n.State == verdict.Degraded || n.State == verdict.Intermittent {
+			nodes = append(nodes, n)
+		}
+	}
+	for _, l := range v.Links {
+		if l.State == verdict.Degraded || l.State == verdict.Intermittent {
+			links = append(links, l)
+		}
+	}
+	return nodes, links
+}
+
+// impactOf is the share of step time that all of them cost at the most: faults
+// of several nodes overlap, so the sum is a bound, and it stays below 1.
+func impactOf(nodes []verdict.Node, links []verdict.Link) float64 {
+	sum, most := 0.0, 0.0
+	add := func(x float64) {
+		if x = finite(x); x > 0 {
+			sum, most = sum+x, math.Max(most, x)
+		}
+	}
+	for _, n := range nodes {
+		add(n.JobImpact)
+	}
+	for _, l := range links {
+		add(l.JobImpact)
+	}
+	if len(nodes)+len(links) == 1 {
+		return math.Min(1, most)
+	}
+	return math.Min(0.999, math.Max(sum, most))
+}
+
+func inState(nodes []verdict.Node, state string) (some []verdict.Node) {
+	for _, n := range nodes {
+		if n.State == state {
+			some = append(some, n)
+		}
+	}
+	return some
+}
+
+func culprits(nodes []verdict.Node, links []verdict.Link) string {
+	var list []string
+	for _, n := range nodes {
+		list = append(list, n.Node)
+	}
+	for _, l := range links {
+		list = append(list, "group "+l.Group)
+	}
+	is := " is"
+	if len(list) > 1 {
+		is = " are"
+	}
+	return names(list, 4) + is
+}
+
+func themOrIt(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+func whyUndecided(v *verdict.Verdict) string {
+	var why []string
+	for _, f := range v.Findings {
+		if f.Kind == verdict.LowCoverage && f.Detail != "" {
+			why = append(why, sentence(plain(f.Detail)))
+		}
+	}
+	if len(why) == 0 {
+		why = append(why, fmt.Sprintf("%s analyzed, %s of the expected measurements are there.", count(v.Steps.Analyzed, "step"), percent(v.Coverage)))
+	}
+	return strings.Join(why, " ") + " Nothing is called healthy that was not measured."
+}
+
+// causeWords says what takes longer, to follow "needs 2.36× as long for".
+var causeWords = map[string]string{
+	verdict.Compute:       "computing",
+	verdict.HostDelay:     "work on its host (launching, CPU, garbage collection)",
+	verdict.DataLoader:    "loading data",
+	verdict.Checkpoint:    "saving checkpoints",
+	verdict.Communication: "the same transfers",
+	verdict.Unattributed:  "their part of the step (which part of it, the records don't tell)",
+}
+
+// advice says what to do about a cause.
+var advice = map[string]string{
+	verdict.Compute:       "Look at clocks, temperature, power cap and error counters of the device; move the job off it if they are off, or if nothing explains it.",
+	verdict.HostDelay:     "Look at CPU load, NUMA binding, memory pressure and other processes on that host, and at garbage collection in the trainer.",
+	verdict.DataLoader:    "Look at that node's path to storage: local disk, cache, mount, loader workers and their CPU share.",
+	verdict.Checkpoint:    "Look at where that node saves to: disk, mount, free space, throughput.",
+	verdict.Communication: "Look at that node's network ports: link speed, error and retry counters, cabling.",
+	verdict.Unattributed:  "Switch Communication recording on (`laggard trace on`) to see where the time goes.",
+}
+
+func causeOf(cause string) string {
+	if w, ok := causeWords[cause]; ok {
+		return w
+	}
+	return plain(cause)
+}
+
+// nodeSentence says what is wrong with a node, since when, and what it costs.
+func nodeSentence(n verdict.Node) string {
+	who, needs := "It", "needs"
+	switch {
+	case len(n.Ranks) == 1:
+		who = fmt.Sprintf("Its rank %d", n.Ranks[0])
+	case len(n.Ranks) > 1:
+		who, needs = "Its ranks "+rankList(n.Ranks, 6), "need"
+	}
+	when := fmt.Sprintf("since step %d", n.SinceStep)
+	if n.State == verdict.Recovered {
+		needs = "needed"
+		if n.UntilStep > n.SinceStep {
+			when = fmt.Sprintf("from step %d to %d", n.SinceStep, n.UntilStep)
+		}
+	}
+	s := fmt.Sprintf("%s %s %s as long as peers for %s, %s", who, needs, times(n.Slowdown), causeOf(n.Cause), when)
+	if n.State == verdict.Intermittent {
+		s += ", coming and going"
+	}
+	return s + ". " + cost(n.JobImpact)
+}
+
+func linkSentence(l verdict.Link) string {
+	on := ""
+	if len(l.Nodes) > 0 {
+		on = " between " + names(l.Nodes, 4)
+		if len(l.Nodes) == 1 {
+			on = " at " + names(l.Nodes, 1)
+		}
+	}
+	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since step %d. %s", plain(l.Group), on, times(l.Slowdown), l.SinceStep, cost(l.JobImpact))
+}
+
+// cost says what an impact means.
+func cost(impact float64) string {
+	switch {
+	case !(impact > 0):
+		return "The job loses no time by it."
+	case impact < 0.001:
+		return "It costs the job less than 0.1% of its time."
+	}
+	return fmt.Sprintf("It costs the job %s of its time.", percent(impact))
+}
+
+var findingTitles = map[string]string{
+	verdict.WorkloadImbalance: "Replicas get uneven work.",
+	verdict.StageImbalance:    "Pipeline stages are unevenly loaded.",
+	verdict.JobSlow:           "The whole job became slower.",
+	verdict.LowCoverage:       "Part of the job was not measured.",
+	verdict.SharedStorage:     "Shared storage slows ranks in turn.",
+}
+
+func findingTitle(f verdict.Finding) string {
+	if t, ok := findingTitles[f.Kind]; ok {
+		return t
+	}
+	return sentence(capital(strings.ReplaceAll(plain(f.Kind), "-", " ")))
+}
+
+func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
+	var best verdict.Finding
+	found := false
+	for _, f := range findings {
+		if !found || f.JobImpact > best.JobImpact {
+			best, found = f, true
+		}
+	}
+	return best, found
+}
+
+// metricWords name the metrics of evidence.
+var metricWords = map[string]string{
+	"fp": "forward", "self": "own work", "backward": "backward", "dataloader": "data loading",
+	"checkpoint": "checkpoint", "transfer": "transfer", "wait": "waiting", "step": "step",
+}
+
+func metricName(m string) string {
+	if w, ok := metricWords[m]; ok {
+		return w
+	}
+	return plain(m)
+}
+
+// rolesSentence says where roles came from; "" when it need not be said.
+func rolesSentence(roles string) string {
+	switch roles {
+	case "inferred":
+		return "Nothing told the parallel layout, so ranks were compared with ranks that behave alike: give --topology to be surer."
+	case "":
+		return ""
+	}
+	return "Parallel layout from " + plain(roles) + "."
+}
+
+// capital returns s with its first letter in upper case, where the first word is
+// a plain one: "node-3 …" stays as it is.
+func capital(s string) string {
+	first, _, _ := strings.Cut(s, " ")
+	if first == "" || strings.ContainsFunc(first, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		return s
+	}
+	return string(s[0]-'a'+'A') + s[1:]
+}
+
+// sentence returns s with a full stop.
+func sentence(s string) string {
+	if s == "" || strings.ContainsAny(s[len(s)-1:], ".!?") {
+		return s
+	}
+	return s + "."
+}
