@@ -1,0 +1,203 @@
+// Package frame turns the per-step rows of one job into rank × step matrices,
+// and says for every step which rank ran where, in which role, with whom.
+//
+// Invariants: a cell is NaN where nothing was recorded, never zero; a column is
+// one step of the whole job (attempt, step, repeat) and columns are in the order
+// the job ran them; a row is one global rank for the whole life of the job, and
+// Layout tells on which node, in which process and in which role it was in each
+// column. Nothing compares the clocks of two hosts: columns are joined by step
+// number; starts are used only to tell attempts apart, where seconds of skew do
+// no harm.
+//
+// Caveat: rows come in any order and may come twice; the key decides. Values are
+// float32 seconds (24 bits: 0.1 µs in a second), which is finer than any clock
+// of a host that is compared here.
+package frame
+
+import (
+	"math"
+)
+
+// Metric is one measured quantity of a rank in a step, in seconds but for Tokens.
+type Metric uint8
+
+// The metrics. Self is step - exposed - dataloader - checkpoint. TP to Other are
+// the union of the communication ranges of one dimension.
+const (
+	Step Metric = iota
+	FP
+	Backward
+	Comm
+	Exposed
+	TP
+	PP
+	DP
+	CP
+	EP
+	Other
+	DataLoader
+	Checkpoint
+	Self
+	HostFP
+	Tokens
+	MetricCount
+)
+
+var metricNames = [MetricCount]string{
+	"step", "fp", "backward", "comm", "exposed", "tp", "pp", "dp", "cp", "ep", "other",
+	"dataloader", "checkpoint", "self", "host_fp", "tokens",
+}
+
+// String returns the metric's name in verdicts and reports.
+func (m Metric) String() string {
+	if m < MetricCount {
+		return metricNames[m]
+	}
+	return "unknown"
+}
+
+// NaN is the value of a cell in which nothing was recorded.
+var NaN = float32(math.NaN())
+
+// Column is one step of the whole job: V[m][row] is rank Layout.Ranks[row]'s
+// value, NaN where nothing was recorded; V[m] is nil where no rank recorded m.
+type Column struct {
+	Attempt int
+	Step    int64
+	Repeat  int
+	StartNs int64 // of the lowest rank in it; 0 unknown
+	Layout  *Layout
+	V       [MetricCount][]float32
+}
+
+// Key names a column of a Frame.
+type Key struct {
+	Attempt int
+	Step    int64
+	Repeat  int
+	StartNs int64
+	Layout  int // index into Frame.Layouts
+	Ranks   int // ranks that recorded this step
+}
+
+// Frame holds all steps of one job. The zero value is a job of which nothing is
+// known. Read it from as many goroutines as you like.
+type Frame struct {
+	Job       string
+	WorldSize int   // largest seen; 0 unknown
+	Ranks     []int // global rank of each row, ascending
+	Columns   []Key
+	Layouts   []*Layout
+	Attempts  int
+	// RolesFrom says where the roles come from: "topology", "parallel_group.json",
+	// "hccl.json", "segments" or "inferred".
+	RolesFrom string
+	// Expected is Σ over columns of the ranks that should have a row in it, and
+	// Measured of those that have one.
+	Expected, Measured int
+	// Estimated is the share of rows whose exposed communication is an estimate,
+	// HostOnly of those without device time, 0…1.
+	Estimated, HostOnly float64
+	// Transfers are the communication windows of each group; nil where no
+	// Communication rows were given.
+	Transfers []Transfer
+	// Notes are sentences for a person: what was dropped or guessed.
+	Notes []string
+
+	values [MetricCount][][]float32 // metric → row → column; nil row = never recorded
+}
+
+// Has reports whether any rank recorded m in any step.
+func (f *Frame) Has(m Metric) bool {
+	for _, r := range f.values[m] {
+		if r != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// At returns one cell, NaN where nothing was recorded.
+func (f *Frame) At(m Metric, row, col int) float32 {
+	if f.values[m] == nil || f.values[m][row] == nil {
+		return NaN
+	}
+	return f.values[m][row][col]
+}
+
+// Row returns all columns of one rank, or nil where it never recorded m. The
+// slice is the frame's own: don't write to it.
+func (f *Frame) Row(m Metric, row int) []float32 {
+	if f.values[m] == nil {
+		return nil
+	}
+	return f.values[m][row]
+}
+
+// Coverage is measured rank-steps / expected rank-steps, 0…1.
+func (f *Frame) Coverage() float64 {
+	if f.Expected == 0 {
+		return 0
+	}
+	return min(1, float64(f.Measured)/float64(f.Expected))
+}
+
+// blockColumns is how many columns are gathered at a time: a cache line holds 16
+// float32, so each line of a rank's row is touched once.
+const blockColumns = 16
+
+// Each calls visit with every column in order. The Column and its slices are
+// reused: copy what is kept. It stops at the first error and returns it.
+func (f *Frame) Each(visit func(*Column) error) error {
+	var cols [blockColumns]Column
+	var store [MetricCount][]float32
+	n := len(f.Ranks)
+	for from := 0; from < len(f.Columns); from += blockColumns {
+		to := min(from+blockColumns, len(f.Columns))
+		for m := Metric(0); m < MetricCount; m++ {
+			for k := range cols {
+				cols[k].V[m] = nil
+			}
+			if !f.Has(m) {
+				continue
+			}
+			if store[m] == nil {
+				store[m] = make([]float32, blockColumns*n)
+			}
+			f.gather(m, from, to, store[m], &cols)
+		}
+		for c := from; c < to; c++ {
+			k, col := f.Columns[c], &cols[c-from]
+			col.Attempt, col.Step, col.Repeat, col.StartNs = k.Attempt, k.Step, k.Repeat, k.StartNs
+			col.Layout = f.Layouts[k.Layout]
+			if err := visit(col); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// gather copies columns [from, to) of m into buf, column by column, and points
+// the columns at it; a column without any value stays nil.
+func (f *Frame) gather(m Metric, from, to int, buf []float32, cols *[blockColumns]Column) {
+	n := len(f.Ranks)
+	var some [blockColumns]bool
+	for r, line := range f.values[m] {
+		if line == nil {
+			for c := range to - from {
+				buf[c*n+r] = NaN
+			}
+			continue
+		}
+		for c, v := range line[from:to] {
+			buf[c*n+r] = v
+			some[c] = some[c] || v == v
+		}
+	}
+	for c := range to - from {
+		if some[c] {
+			cols[c].V[m] = buf[c*n : (c+1)*n]
+		}
+	}
+}

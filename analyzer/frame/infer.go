@@ -1,0 +1,277 @@
+package frame
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// infer gives roles to layouts whose groups are unknown: from who talks to whom
+// where communication was recorded, else from times alone.
+func (w *world) infer() {
+	for k, l := range w.f.Layouts {
+		if l.From != "inferred" {
+			continue
+		}
+		if w.f.RolesFrom == "" {
+			w.f.RolesFrom = "inferred"
+		}
+		if !w.byCommunicators(l) && !w.mayBePipeline(l) {
+			continue
+		} else if l.Stages == 1 && w.mayBePipeline(l) {
+			w.byTimes(k, l)
+		}
+	}
+}
+
+// comms is what one attempt's windows say of a group.
+type comms struct {
+	rows   []int32
+	p2p    bool
+	bytes  float64
+	size   int
+	name   string
+	dim    string
+	counts map[int32]float64 // calls of each row
+}
+
+// byCommunicators takes ranks that share a communicator for collectives to have
+// one role, and those that are joined by send and recv to be one pipeline. It
+// reports whether the communicators said anything.
+func (w *world) byCommunicators(l *Layout) bool {
+	groups := map[int32]*comms{}
+	for i := range w.f.Transfers {
+		t := &w.f.Transfers[i]
+		if t.Attempt != l.Attempt {
+			continue
+		}
+		g := groups[t.group]
+		if g == nil {
+			g = &comms{name: t.Name, dim: t.Dim, size: t.Size, counts: map[int32]float64{}}
+			groups[t.group] = g
+		}
+		g.p2p = g.p2p || t.P2P()
+		g.bytes += t.Bytes
+		for _, r := range t.Rows {
+			g.counts[r] += t.Calls
+		}
+	}
+	if len(groups) == 0 {
+		return false
+	}
+	list := make([]*comms, 0, len(groups))
+	for _, k := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[k]
+		for r := range g.counts {
+			g.rows = append(g.rows, r)
+		}
+		slices.Sort(g.rows)
+		if g.size < len(g.rows) {
+			g.size = len(g.rows)
+		}
+		list = append(list, g)
+	}
+	l.setGroups(w.named(list))
+	chains := newUnion(len(l.Ranks))
+	pipelined := false
+	for _, g := range list {
+		if g.p2p && len(g.rows) > 1 {
+			pipelined = true
+			for _, r := range g.rows[1:] {
+				chains.merge(g.rows[0], r)
+			}
+		}
+	}
+	if !pipelined {
+		return true // data parallel: all alike, as they are
+	}
+	roles := partition(list, chains, presentCount(l))
+	if roles == nil {
+		return true
+	}
+	places := make([]place, len(l.Ranks))
+	for s, rows := range roles {
+		for _, r := range rows {
+			places[r].stage = s
+		}
+	}
+	l.Stages = len(roles)
+	l.setRoles(places, nil)
+	l.setReplicas(chains)
+	l.setGroups(w.named(list)) // classes need the stages
+	return true
+}
+
+func (w *world) named(list []*comms) []namedGroup {
+	var out []namedGroup
+	for _, g := range list {
+		n := namedGroup{name: g.name, dim: g.dim}
+		if n.dim == "" && g.p2p {
+			n.dim = "pp"
+		}
+		for _, r := range g.rows {
+			n.ranks = append(n.ranks, w.f.Ranks[r])
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func presentCount(l *Layout) int {
+	n := 0
+	for _, p := range l.Present {
+		if p {
+			n++
+		}
+	}
+	return n
+}
+
+// partition finds the disjoint collective groups of equal size that cover all
+// ranks, hold no two ranks of one pipeline, and move the most bytes: the
+// data-parallel groups. Its parts come ordered by their lowest row, which is the
+// stage order of every launcher that puts the pipeline outermost.
+func partition(list []*comms, chains *union, total int) [][]int32 {
+	bySize := map[int][]*comms{}
+	for _, g := range list {
+		roots := map[int32]bool{}
+		for _, r := range g.rows {
+			roots[chains.find(r)] = true
+		}
+		if !g.p2p && len(g.rows) > 1 && len(roots) == len(g.rows) && len(g.rows) < total {
+			bySize[len(g.rows)] = append(bySize[len(g.rows)], g)
+		}
+	}
+	var best [][]int32
+	most := -1.0
+	for _, size := range slices.Sorted(maps.Keys(bySize)) {
+		groups := bySize[size]
+		slices.SortStableFunc(groups, func(a, b *comms) int { return cmp.Compare(b.bytes, a.bytes) })
+		taken := map[int32]bool{}
+		var parts [][]int32
+		volume := 0.0
+		for _, g := range groups {
+			if slices.ContainsFunc(g.rows, func(r int32) bool { return taken[r] }) {
+				continue
+			}
+			for _, r := range g.rows {
+				taken[r] = true
+			}
+			parts = append(parts, g.rows)
+			volume += g.bytes
+		}
+		if len(taken) == total && volume > most {
+			best, most = parts, volume
+		}
+	}
+	slices.SortFunc(best, func(a, b []int32) int { return cmp.Compare(a[0], b[0]) })
+	return best
+}
+
+// mayBePipeline reports whether the job may have a pipeline as far as the rows
+// tell: it may when no communication was recorded at all.
+func (w *world) mayBePipeline(l *Layout) bool {
+	return w.f.Has(PP) || !w.f.Has(Comm) && len(w.f.Transfers) == 0
+}
+
+// gapShare splits ranks into roles where sorted median times leave a gap of this
+// share: the spread of healthy devices is below it, the difference between a
+// stage and one with a layer more above it.
+const gapShare = 0.08
+
+// byTimes splits ranks into roles by gaps between their median forward times. It
+// is a guess: a split counts only when all parts hold a multiple of two or more
+// ranks, for a single rank apart is a slow rank, not a stage.
+func (w *world) byTimes(layout int, l *Layout) {
+	type timed struct {
+		row int32
+		med float32
+	}
+	var all []timed
+	for r := range l.Ranks {
+		if !l.Present[r] {
+			continue
+		}
+		if m, ok := w.f.median(FP, r, layout); ok {
+			all = append(all, timed{int32(r), m})
+		}
+	}
+	if len(all) < 4 {
+		return
+	}
+	slices.SortFunc(all, func(a, b timed) int {
+		return cmp.Or(cmp.Compare(a.med, b.med), cmp.Compare(a.row, b.row))
+	})
+	var parts [][]int32
+	for i, t := range all {
+		if i == 0 || float64(t.med) > float64(all[i-1].med)*(1+gapShare) {
+			parts = append(parts, nil)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], t.row)
+	}
+	if len(parts) < 2 || len(parts) > 4 {
+		return
+	}
+	unit := 0
+	for _, p := range parts {
+		unit = gcd(unit, len(p))
+	}
+	if unit < 2 || len(all) != presentCount(l) {
+		return
+	}
+	places := stagesOf(parts, unit, len(l.Ranks))
+	l.Certain = false
+	l.Stages = len(all) / unit
+	l.setRoles(places, nil)
+	l.setReplicas(newUnion(len(l.Ranks)))
+	l.setGroups(nil)
+	w.f.Notes = append(w.f.Notes, fmt.Sprintf("no groups are known: roles were guessed from %d clusters of forward times", len(parts)))
+}
+
+// stagesOf numbers the parts as stages: where each is a run of neighbouring
+// ranks, by its place in the run of all; else by time.
+func stagesOf(parts [][]int32, unit, n int) []place {
+	places := make([]place, n)
+	runs := true
+	for _, p := range parts {
+		slices.Sort(p)
+		for i := 0; i < len(p); i += unit {
+			runs = runs && int(p[i])%unit == 0 && int(p[i+unit-1]-p[i]) == unit-1
+		}
+	}
+	for s, p := range parts {
+		for _, r := range p {
+			if places[r].stage = s; runs {
+				places[r].stage = int(r) / unit
+			}
+		}
+	}
+	return places
+}
+
+// median is the median of a row over the columns of one layout.
+func (f *Frame) median(m Metric, row, layout int) (float32, bool) {
+	line := f.Row(m, row)
+	if line == nil {
+		return 0, false
+	}
+	var v []float32
+	for c, x := range line {
+		if f.Columns[c].Layout == layout && x == x {
+			v = append(v, x)
+		}
+	}
+	if len(v) == 0 {
+		return 0, false
+	}
+	slices.Sort(v)
+	return v[len(v)/2], true
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

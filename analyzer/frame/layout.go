@@ -1,0 +1,362 @@
+package frame
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"laggard/schemas/topology"
+)
+
+// None is the index of "no role", "no replica", "no node".
+const None = int32(-1)
+
+// Layout says who is who from one column on: which rank ran on which node, in
+// which process, in which role of which replica, and in which groups it
+// communicated. Row indices are those of Frame.Ranks. It is read only.
+type Layout struct {
+	Attempt     int
+	World       int   // ranks of the job in this attempt
+	Ranks       []int // global rank of each row
+	Present     []bool
+	Incarnation []uint64 // of each row, 0 = none in this attempt
+	// Fresh marks rows whose process start was recorded and is not long before
+	// its first step here: its first steps are warm-up.
+	Fresh   []bool
+	Node    []int32 // index into Nodes
+	Nodes   []string
+	Device  []string // "" unknown
+	Role    []int32  // index into Roles
+	Roles   []Role
+	Replica []int32 // index into Replicas
+	// Replicas lists the rows that process the same micro-batches.
+	Replicas [][]int32
+	Groups   []Group
+	// From says where the roles come from, as Frame.RolesFrom.
+	From string
+	// Certain is false where roles were guessed from times alone.
+	Certain bool
+	// Stages is the number of pipeline stages, 1 without a pipeline.
+	Stages int
+}
+
+// Role is a set of ranks that do the same work: only they are compared.
+type Role struct {
+	Stage, TP, CP, EP int
+	Model             string // device model where the job has several, else ""
+	Rows              []int32
+}
+
+// Name is how sentences speak of the role.
+func (r *Role) Name(stages int) string {
+	var s string
+	if stages > 1 {
+		s = fmt.Sprintf("stage %d", r.Stage)
+	} else {
+		s = "the job"
+	}
+	if r.Model != "" {
+		s += " on " + r.Model
+	}
+	return s
+}
+
+// Group is a communication group with at least two recorded ranks.
+type Group struct {
+	Name string
+	Dim  string // tp, pp, dp, cp, ep, "" unknown
+	Rows []int32
+	// Size is how many ranks the group has, recorded or not.
+	Size int
+	// Class groups that should be equally fast: same dimension, size, stage.
+	Class int
+}
+
+// Complete reports whether every rank of the group can be seen: only then the
+// shortest member's time is the transfer, else the one all wait for may be missing.
+func (g *Group) Complete() bool { return len(g.Rows) == g.Size }
+
+// normalDim maps a dimension's word to tp, pp, dp, cp or ep, else "".
+func normalDim(d string) string {
+	switch d = strings.ToLower(d); d {
+	case "tp", "pp", "dp", "cp", "ep":
+		return d
+	case "exp":
+		return "ep"
+	}
+	return ""
+}
+
+// groups of one layout, before roles are made: ranks, not rows.
+type namedGroup struct {
+	name, dim string
+	ranks     []int
+}
+
+// fromTopology takes the groups of a topology file for a world of that size.
+func fromTopology(t *topology.File, world int) []namedGroup {
+	var out []namedGroup
+	if t == nil {
+		return nil
+	}
+	for _, g := range t.Groups {
+		ranks := slices.Clone(g.Ranks)
+		if world > 0 {
+			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r >= world })
+		}
+		out = append(out, namedGroup{g.Name, normalDim(g.Dim), ranks})
+	}
+	return out
+}
+
+// place is where a rank stands in its groups.
+type place struct{ stage, tp, cp, ep int }
+
+// assign makes roles and replicas out of groups. It reports whether the groups
+// say anything about roles.
+func (l *Layout) assign(groups []namedGroup, models []string) bool {
+	row := l.rows()
+	places := make([]place, len(l.Ranks))
+	join := newUnion(len(l.Ranks))
+	known, pipelined := false, false
+	var dps [][]int32
+	for _, g := range groups {
+		rows := make([]int32, 0, len(g.ranks))
+		for i, r := range g.ranks {
+			k, ok := row[r]
+			if !ok {
+				continue
+			}
+			rows = append(rows, k)
+			switch g.dim {
+			case "pp":
+				places[k].stage = i
+			case "tp":
+				places[k].tp = i
+			case "cp":
+				places[k].cp = i
+			case "ep":
+				places[k].ep = i
+			}
+		}
+		switch g.dim {
+		case "pp", "tp", "cp":
+			for _, k := range rows[min(1, len(rows)):] {
+				join.merge(rows[0], k)
+			}
+			known = known || len(g.ranks) > 1
+			if g.dim == "pp" && len(g.ranks) > 1 {
+				pipelined = true
+				l.Stages = max(l.Stages, len(g.ranks))
+			}
+		case "dp":
+			known = known || len(g.ranks) > 1
+			dps = append(dps, rows)
+		}
+	}
+	if !known {
+		return false
+	}
+	if !pipelined && len(dps) > 1 {
+		l.stagesFromDP(dps, places, join, groups)
+	}
+	l.setRoles(places, models)
+	l.setReplicas(join)
+	return true
+}
+
+// stagesFromDP serves groups that name the data-parallel groups alone: each is a
+// role, ordered by its lowest rank, and the i-th members make a replica.
+func (l *Layout) stagesFromDP(dps [][]int32, places []place, join *union, groups []namedGroup) {
+	for _, g := range groups {
+		if (g.dim == "tp" || g.dim == "cp") && len(g.ranks) > 1 {
+			return // several data-parallel groups are what tensor parallelism makes
+		}
+	}
+	size := len(dps[0])
+	for _, d := range dps {
+		if len(d) != size || size == 0 {
+			return
+		}
+	}
+	slices.SortFunc(dps, func(a, b []int32) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })
+	for s, d := range dps {
+		for i, k := range d {
+			places[k].stage = s
+			join.merge(dps[0][i], k)
+		}
+	}
+	l.Stages = len(dps)
+}
+
+// minRole is the smallest role that expert positions may split into: below it
+// peers are worth more than the finer role.
+const minRole = 4
+
+// setRoles groups rows by place. Expert position splits a role only where enough
+// peers are left, and so does the device model.
+func (l *Layout) setRoles(places []place, models []string) {
+	splitEP := l.smallest(func(k int) any { return places[k] }) >= minRole
+	key := func(k int) place {
+		p := places[k]
+		if !splitEP {
+			p.ep = 0
+		}
+		return p
+	}
+	splitModel := len(models) > 0 && l.smallest(func(k int) any { return [2]any{key(k), models[k]} }) >= minRole
+	type roleKey struct {
+		place
+		model string
+	}
+	index := map[roleKey]int32{}
+	l.Role = make([]int32, len(l.Ranks))
+	l.Roles = nil
+	for k := range l.Ranks {
+		l.Role[k] = None
+		if !l.Present[k] {
+			continue
+		}
+		id := roleKey{place: key(k)}
+		if splitModel {
+			id.model = models[k]
+		}
+		i, ok := index[id]
+		if !ok {
+			i = int32(len(l.Roles))
+			index[id] = i
+			l.Roles = append(l.Roles, Role{Stage: id.stage, TP: id.tp, CP: id.cp, EP: id.ep, Model: id.model})
+		}
+		l.Role[k] = i
+		l.Roles[i].Rows = append(l.Roles[i].Rows, int32(k))
+	}
+	if splitModel && len(l.Roles) == 1 {
+		l.Roles[0].Model = ""
+	}
+}
+
+// smallest returns the size of the smallest set of present rows with equal keys.
+func (l *Layout) smallest(key func(int) any) int {
+	count := map[any]int{}
+	for k := range l.Ranks {
+		if l.Present[k] {
+			count[key(k)]++
+		}
+	}
+	least := 0
+	for _, n := range count {
+		if least == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// setReplicas numbers the sets of join by their lowest row.
+func (l *Layout) setReplicas(join *union) {
+	l.Replica = make([]int32, len(l.Ranks))
+	l.Replicas = nil
+	index := map[int32]int32{}
+	for k := range l.Ranks {
+		l.Replica[k] = None
+		if !l.Present[k] {
+			continue
+		}
+		root := join.find(int32(k))
+		i, ok := index[root]
+		if !ok {
+			i = int32(len(l.Replicas))
+			index[root] = i
+			l.Replicas = append(l.Replicas, nil)
+		}
+		l.Replica[k] = i
+		l.Replicas[i] = append(l.Replicas[i], int32(k))
+	}
+}
+
+// alike puts all present rows into one role, each a replica of its own.
+func (l *Layout) alike(models []string) {
+	l.Stages = 1
+	l.setRoles(make([]place, len(l.Ranks)), models)
+	l.setReplicas(newUnion(len(l.Ranks)))
+}
+
+// rows maps a global rank to its row, for present rows.
+func (l *Layout) rows() map[int]int32 {
+	m := make(map[int]int32, len(l.Ranks))
+	for k, r := range l.Ranks {
+		if l.Present[k] {
+			m[r] = int32(k)
+		}
+	}
+	return m
+}
+
+// setGroups keeps the groups with two recorded ranks or more, once each, and
+// classes those that should be equally fast.
+func (l *Layout) setGroups(groups []namedGroup) {
+	row := l.rows()
+	type classKey struct {
+		dim         string
+		size, stage int
+		stages      int
+	}
+	classes := map[classKey]int{}
+	seen := map[string]bool{}
+	l.Groups = nil
+	for _, g := range groups {
+		var rows []int32
+		for _, r := range g.ranks {
+			if k, ok := row[r]; ok {
+				rows = append(rows, k)
+			}
+		}
+		if len(rows) < 2 {
+			continue
+		}
+		id := g.dim + fmt.Sprint(rows)
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		key := classKey{dim: g.dim, size: len(g.ranks)}
+		for _, k := range rows {
+			s := l.Roles[l.Role[k]].Stage
+			key.stage, key.stages = key.stage+s, max(key.stages, s+1)
+		}
+		c, ok := classes[key]
+		if !ok {
+			c = len(classes)
+			classes[key] = c
+		}
+		l.Groups = append(l.Groups, Group{Name: g.name, Dim: g.dim, Rows: rows, Size: len(g.ranks), Class: c})
+	}
+}
+
+// union is a disjoint-set forest over rows.
+type union struct{ parent []int32 }
+
+func newUnion(n int) *union {
+	u := &union{parent: make([]int32, n)}
+	for i := range u.parent {
+		u.parent[i] = int32(i)
+	}
+	return u
+}
+
+func (u *union) find(k int32) int32 {
+	for u.parent[k] != k {
+		u.parent[k] = u.parent[u.parent[k]]
+		k = u.parent[k]
+	}
+	return k
+}
+
+func (u *union) merge(a, b int32) {
+	a, b = u.find(a), u.find(b)
+	if a > b {
+		a, b = b, a
+	}
+	u.parent[b] = a
+}
