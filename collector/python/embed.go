@@ -1,0 +1,18 @@
+// Package python carries laggard's recorder for Python trainers: the package
+// laggard, and the sitecustomize.py that instruments an unchanged PyTorch script.
+// `laggard install DIR` writes them to DIR/python; a job then runs with
+// PYTHONPATH=DIR/python LAGGARD_AUTO=1.
+//
+// Invariant: Files holds what a trainer needs and nothing else: Python 3.7 syntax,
+// standard library only, no tests, no bytecode.
+//
+// Caveat: there is no Go in the trainer. The Python code writes the rings of
+// schemas/FORMAT.md section 2 by itself, with checksum kind 2.
+package python
+
+import "embed"
+
+// Files is the content of DIR/python.
+//
+//go:embed sitecustomize.py laggard/*.py
+var Files embed.FS

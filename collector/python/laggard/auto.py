@@ -1,0 +1,55 @@
+"""Instrumentation of an unchanged script: what is covered when torch arrives.
+
+    torch.distributed.distributed_c10d   collectives, p2p, groups   collectives, groups
+    torch                                steps, FP, backward,       steps, modules,
+                                         DataLoader, save, DDP      loading, gradients
+    torch.distributed.checkpoint…        save                       loading
+
+Every cover calls what was there with the arguments it got and returns what that
+returned. Nothing here imports torch.
+"""
+
+from . import hook
+from . import recorder
+
+_installed = False
+
+
+def install():
+    """Turns recording on and arms the hooks. Calling it again does nothing."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    recorder.state.on = True
+    hook.after("torch.distributed.distributed_c10d", _collectives)
+    hook.after("torch", _torch)
+    hook.after("torch.distributed.device_mesh", _mesh)
+    for name in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint"):
+        hook.after(name, _checkpoint)
+
+
+def _collectives(module):
+    from . import collectives, groups
+    groups.cover(module)
+    collectives.cover(module)
+
+
+def _torch(torch):
+    from . import gradients, groups, loading, modules, steps
+    steps.ended.append(groups.settle)
+    for cover in (modules.cover, steps.cover, loading.cover, gradients.cover):
+        try:
+            cover(torch)
+        except Exception as cause:  # pylint: disable=broad-except
+            recorder.trouble("instrument torch (%s)" % cover.__module__, cause)
+
+
+def _mesh(module):
+    from . import groups
+    groups.cover_mesh(module)
+
+
+def _checkpoint(module):
+    from . import loading
+    loading.cover_checkpoint(module)

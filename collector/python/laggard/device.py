@@ -1,0 +1,228 @@
+"""Device time: when an accelerator really worked, not when work was enqueued.
+
+A range gets two events from a preallocated pool, recorded on the current stream.
+They are asked (never waited for) whenever a later range begins or ends; when the
+second is complete the record is written with the device's times. What is not
+complete at exit, and what finds the pool empty, is written with the host's times.
+
+A device's interface is five functions (see CUDA), so a test can bring its own.
+
+Event times are relative. The clock below ties them to the host's: an event can't
+run before it was recorded, so the largest (time of recording - time relative to
+the anchor) seen is the anchor's time; it is exact as soon as the stream was idle
+once. The anchor moves on each second, because elapsed_time is a 32-bit float.
+"""
+
+import collections
+import sys
+
+from . import clock
+from . import recorder
+from .layout import COMMUNICATION, DEVICE, EXPOSED, HOST_TIMES
+from .ring import OFF
+from .span import begin_elsewhere, elsewhere
+
+POOL = 512      # events; two or three a range in flight
+_LOOKS = 8      # ranges looked at whenever another one begins or ends
+_FRESH = 10**9  # ns after which the anchor moves on
+
+
+class CUDA(object):
+    """torch.cuda, and torch.npu, which has the same face."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+        self.index = module.current_device()
+
+    def describe(self):
+        """Returns the device's name for the identity."""
+        try:
+            return "%s:%d %s" % (self.name, self.index, self.module.get_device_name(self.index))
+        except Exception:  # pylint: disable=broad-except
+            return "%s:%d" % (self.name, self.index)
+
+    def usable(self):
+        """Reports whether events can be recorded now: our device, no graph capture."""
+        capturing = getattr(self.module, "is_current_stream_capturing", None)
+        return self.module.current_device() == self.index and not (capturing is not None and capturing())
+
+    def event(self):
+        """Returns a new event."""
+        return self.module.Event(enable_timing=True)
+
+    @staticmethod
+    def elapsed(first, second):
+        """Returns the ns between two complete events."""
+        return int(first.elapsed_time(second) * 1e6)
+
+
+class _Flight(object):
+    """A range whose events are in flight."""
+
+    __slots__ = ("span", "start", "blocked", "stop", "recorded", "host_dur", "exposed")
+
+
+class Timeline(object):
+    """One device's events: the pool, the anchor, what is in flight."""
+
+    def __init__(self, device):
+        self.device = device
+        self.pool = [device.event() for _ in range(POOL)]
+        self.flying = collections.deque()
+        self.anchor = None
+        self.base = 0  # ns since the Unix epoch of the anchor
+        self.busy = False
+
+    def note(self):
+        """Returns (event recorded now, host time), or None when the pool is empty."""
+        if len(self.pool) < 4:
+            return None
+        if self.anchor is None:
+            self.base = clock.now()
+            self.anchor = self._record()
+        return self._record(), clock.now()
+
+    def _record(self):
+        event = self.pool.pop()
+        event.record()
+        return event
+
+    def land(self):
+        """Writes the ranges whose events are complete."""
+        if self.busy:
+            return  # called out of itself, by a finaliser or another thread
+        self.busy = True
+        try:
+            for _ in range(_LOOKS):
+                if not self.flying or not self.flying[0].stop.query() or not self.anchor.query():
+                    return
+                self._write(self.flying.popleft())
+        finally:
+            self.busy = False
+
+    def _write(self, flight):
+        """Writes one range; its events are complete."""
+        begins = self.device.elapsed(self.anchor, flight.start)
+        dur = self.device.elapsed(flight.start, flight.stop)
+        if self.base + begins < flight.recorded:
+            self.base = flight.recorded - begins
+        start = self.base + begins
+        span = flight.span
+        if span.head & 7 == COMMUNICATION:
+            exposed = flight.exposed
+            if flight.blocked is not None:
+                exposed = self.device.elapsed(flight.blocked, flight.stop)
+            elsewhere(span, start, dur, DEVICE | EXPOSED, dur if exposed is None else min(max(exposed, 0), dur))
+        else:
+            elsewhere(span, start, dur, DEVICE | HOST_TIMES, span.start, flight.host_dur)
+        self._recycle(flight, begins + dur, start + dur)
+
+    def _recycle(self, flight, since, at):
+        self.pool.append(flight.start)
+        if flight.blocked is not None:
+            self.pool.append(flight.blocked)
+        if since > _FRESH:
+            self.pool.append(self.anchor)
+            self.anchor, self.base = flight.stop, at
+        else:
+            self.pool.append(flight.stop)
+
+    def abandon(self):
+        """At exit: what is not complete is written with the host's times."""
+        self.land()
+        while self.flying:
+            flight = self.flying.popleft()
+            span = flight.span
+            if span.head & 7 == COMMUNICATION:
+                elsewhere(span, span.start, flight.host_dur)
+            else:
+                elsewhere(span, span.start, flight.host_dur)
+
+
+_timeline = None
+_tried = False
+
+
+def use(device):
+    """Measures on this device from now on; None goes back to the host."""
+    global _timeline, _tried
+    _tried = device is not None
+    _timeline = Timeline(device) if device is not None else None
+
+
+def timeline():
+    """Returns the device's timeline once an accelerator is in use, else None."""
+    global _tried
+    if _timeline is not None or _tried:
+        return _timeline
+    torch = sys.modules.get("torch")
+    for name in ("npu", "cuda"):
+        module = getattr(torch, name, None)
+        try:
+            if module is not None and module.is_initialized():
+                _tried = True
+                device = CUDA(module, name)
+                use(device)
+                recorder.identity.device = device.describe()
+                recorder.publish_identity()
+                return _timeline
+        except Exception as cause:  # pylint: disable=broad-except
+            _tried = True
+            recorder.trouble("measure device time", cause)
+    return None
+
+
+def begin(span):
+    """Begins a range, on the device where there is one."""
+    span.device = None
+    line = timeline()
+    if line is None or not line.device.usable():
+        span.begin()
+        return span
+    line.land()
+    begin_elsewhere(span)
+    if span.slot != OFF:
+        span.device = line.note()
+    return span
+
+
+def end(span, blocked=None, exposed=None):
+    """Ends it: at once, or when its events are complete. blocked is the event from
+    which on the stream waited for it; exposed the host's figure where there is no
+    device."""
+    noted = span.device
+    line = _timeline
+    if noted is None or line is None or span.slot == OFF:
+        span.end(exposed)
+        return
+    try:
+        stop = line.note()
+        host_dur = clock.now() - span.start
+        if stop is None:
+            line.pool.append(noted[0])
+            span.end(exposed)
+            return
+        flight = _Flight()
+        flight.span, (flight.start, flight.recorded) = span, noted
+        flight.stop, flight.blocked = stop[0], blocked
+        flight.host_dur, flight.exposed = max(host_dur, 0), exposed
+        line.flying.append(flight)
+        line.land()
+    except Exception as cause:  # pylint: disable=broad-except
+        use(None)
+        recorder.trouble("measure device time", cause)
+        span.end(exposed)
+
+
+def _at_exit():
+    if _timeline is not None:
+        _timeline.abandon()
+
+
+def _after_fork():
+    """An accelerator can't be used in a forked child."""
+    use(None)
+
+
+recorder.closers.append(_at_exit)
+recorder.os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,258 @@
+"""DistributedDataParallel's gradient all-reduces, which run in C++.
+
+A communication hook sees them. Ours is registered before the first forward pass
+and does exactly what the reducer does without a hook: multiply by 1/size (divide,
+where the gradient already lies in the bucket), then all-reduce. So results are
+bit-identical. A hook of the user's, registered earlier or later, runs inside ours.
+Where a hook can't be registered DDP stays as it is and its all-reduces are unseen.
+
+Exposed is what runs on after the last gradient of the backward pass is ready (the
+last bucket's hook call), shared out among the buckets without overlap.
+"""
+
+import functools
+import weakref
+
+from . import clock
+from . import collectives
+from . import device
+from . import groups
+from . import modules
+from . import recorder
+from .layout import COMMUNICATION
+from .span import Automatic, begin_elsewhere
+from .ring import OFF
+
+_states = weakref.WeakKeyDictionary()  # DDP module → _State of its present reducer
+_local = recorder.local
+
+
+class _State(object):
+    """What our hook knows of one DDP module."""
+
+    def __init__(self, ddp, torch):
+        self.reducer = weakref.ref(ddp.reducer)
+        self.torch = torch
+        self.group = ddp.process_group
+        self.size = self.group.size()
+        self.inner = None        # the user's (state, hook)
+        self.ours = False        # our hook is registered
+        self.builtin = False     # a hook in C++ is: nothing to see
+        self.ready = 0           # when the last bucket's gradients were ready
+        self.covered = 0         # until when exposed time is already accounted for
+        # A gradient that already lies in its bucket is divided in place there,
+        # others are multiplied by the reciprocal: the same bits only when size is
+        # a power of two. Then nobody needs to know which is which.
+        self.places = {} if ddp.gradient_as_bucket_view and self.size & self.size - 1 else None
+
+    def note_places(self, ddp):
+        """Before a backward pass: which gradients lie where."""
+        self.places = {p: p.grad.data_ptr() for p in ddp.module.parameters() if p.grad is not None}
+
+    def divide(self, bucket):
+        """Does what the reducer does to gradients when it copies them."""
+        buffer = bucket.buffer()
+        if buffer.is_sparse:
+            buffer.div_(self.size)
+        elif self.places is None:
+            buffer.mul_(1.0 / self.size)
+        else:
+            for parameter, view in zip(bucket.parameters(), bucket.gradients()):
+                if self.places.get(parameter) == view.data_ptr():
+                    view.div_(self.size)
+                else:
+                    view.mul_(1.0 / self.size)
+        return buffer
+
+    def reduce(self, bucket):
+        """Divides and all-reduces: DDP without a hook."""
+        buffer = self.divide(bucket)
+        return self.group.allreduce([buffer]).get_future()
+
+
+def cover(torch):
+    """Covers DistributedDataParallel's hook registration."""
+    parallel = torch.nn.parallel.distributed
+    DDP = parallel.DistributedDataParallel
+    if hasattr(DDP.register_comm_hook, "__laggard__"):
+        return
+    DDP.register_comm_hook = _register(torch, DDP.register_comm_hook)
+    builtin = getattr(DDP, "_register_builtin_comm_hook", None)
+    if builtin is not None:
+        DDP._register_builtin_comm_hook = _register_builtin(torch, builtin)
+    original = DDP.register_comm_hook.__laggard__
+
+    def began(module):
+        if isinstance(module, DDP):
+            _install(torch, module, original)
+
+    modules.began.append(began)
+    modules.backward.append(_backward)
+
+
+def _state_of(ddp, torch):
+    """Returns the state of a DDP module; a new one when its reducer is new."""
+    state = _states.get(ddp)
+    if state is None or state.reducer() is not ddp.reducer:
+        state = _states[ddp] = _State(ddp, torch)
+    return state
+
+
+def _install(torch, ddp, original):
+    """Before a forward pass: registers our hook unless there is one."""
+    state = _states.get(ddp)
+    if state is not None and state.reducer() is ddp.reducer:
+        return
+    state = _state_of(ddp, torch)
+    groups.remember(state.group, "dp")
+    join = getattr(ddp, "_join_config", None)
+    if getattr(join, "enable", False) and not getattr(ddp, "_divide_by_initial_world_size", True):
+        return  # divides by the ranks that are left, which only the reducer knows
+    if not hasattr(state.group, "allreduce"):
+        return
+    try:
+        # Past register_comm_hook: its log line is the user's.
+        torch.distributed._register_comm_hook(ddp.reducer, state, _hook)
+        state.ours = True
+    except Exception as cause:  # pylint: disable=broad-except
+        recorder.trouble("register a communication hook (gradient all-reduces stay unseen)", cause)
+
+
+def _register(torch, inner):
+    @functools.wraps(inner)
+    def register_comm_hook(self, state, hook):
+        try:
+            ours = _state_of(self, torch)
+        except Exception as cause:  # pylint: disable=broad-except
+            recorder.trouble("follow register_comm_hook", cause)
+            return inner(self, state, hook)
+        if not ours.ours:
+            result = inner(self, state, _seen(ours, hook))
+            ours.builtin = True
+            groups.remember(ours.group, "dp")
+            return result
+        if ours.inner is not None:
+            return inner(self, state, hook)  # a second one: torch's own error
+        check = getattr(self, "_check_comm_hook", None)
+        if check is not None:
+            check(hook)
+        logger = getattr(self, "logger", None)
+        if logger is not None:
+            logger._set_comm_hook_name(hook.__qualname__)
+        if hasattr(self, "_comm_hooks"):
+            self._comm_hooks.append((hook, state))
+        ours.inner = (state, hook)
+        return None
+
+    register_comm_hook.__laggard__ = inner
+    return register_comm_hook
+
+
+def _register_builtin(torch, inner):
+    @functools.wraps(inner)
+    def _register_builtin_comm_hook(self, comm_hook_type, *args, **kwargs):
+        ours = _state_of(self, torch)
+        if not ours.ours:
+            ours.builtin = True
+            return inner(self, comm_hook_type, *args, **kwargs)
+        hooks = torch.distributed.algorithms.ddp_comm_hooks.default_hooks
+        if "FP16" in str(comm_hook_type):
+            ours.inner = (ours.group, hooks.fp16_compress_hook)
+        return None
+
+    _register_builtin_comm_hook.__laggard__ = inner
+    return _register_builtin_comm_hook
+
+
+def _seen(state, hook):
+    """Returns the user's hook with a range around it."""
+    @functools.wraps(hook)
+    def seen(theirs, bucket):
+        return _ranged(state, bucket, lambda: hook(theirs, bucket), True)
+    return seen
+
+
+def _hook(state, bucket):
+    """Our hook: the user's if there is one, else what DDP does by itself."""
+    if state.inner is not None:
+        theirs, hook = state.inner
+        return _ranged(state, bucket, lambda: hook(theirs, bucket), True)
+    future = _ranged(state, bucket, lambda: state.reduce(bucket), False)
+    return future.then(lambda f: f.value()[0])
+
+
+def _ranged(state, bucket, action, theirs):
+    """Runs a hook and records its bucket until the future is complete.
+
+    A hook of the user's that calls torch.distributed records by those calls.
+    """
+    flight = None
+    calls = _local.calls
+    try:
+        flight = _Flight(state, bucket)
+    except Exception as cause:  # pylint: disable=broad-except
+        recorder.trouble("record a gradient bucket", cause)
+    try:
+        future = action()
+    except BaseException:
+        if flight is not None:
+            flight.cancel()
+        raise
+    if flight is not None:
+        if theirs and _local.calls != calls:
+            flight.cancel()
+        else:
+            flight.follow(future)
+    return future
+
+
+class _Flight(object):
+    """One bucket's all-reduce."""
+
+    def __init__(self, state, bucket):
+        buffer = bucket.buffer()
+        count, dtype = collectives.measure(buffer)
+        self.state = state
+        self.last = bucket.is_last() if hasattr(bucket, "is_last") else True
+        self.span = Automatic(COMMUNICATION, recorder.strings.id("all_reduce"), count, dtype,
+                              groups.name_id(state.group))
+        self.span.device = None
+        begin_elsewhere(self.span)
+        line = device.timeline() if buffer.device.type != "cpu" else None
+        if line is not None and self.span.slot != OFF and line.device.usable():
+            self.span.device = line.note()
+        if self.last:
+            state.ready = state.covered = clock.now()
+
+    def follow(self, future):
+        """Ends the range when the future is complete."""
+        if self.span.slot == OFF:
+            return
+        future.add_done_callback(self._done)
+
+    def _done(self, _):
+        try:
+            at = clock.now()
+            if self.span.device is not None:
+                # Buckets run one after the other on one stream: what is exposed
+                # of all of them is the last one, from when its gradients are ready.
+                device.end(self.span, None, None if self.last else 0)
+                return
+            state = self.state
+            begun = max(self.span.start, state.covered) if state.ready >= self.span.start else at
+            state.covered = max(state.covered, at) if state.ready >= self.span.start else state.covered
+            self.span.end(max(at - begun, 0), at)
+        except Exception as cause:  # pylint: disable=broad-except
+            recorder.trouble("record a gradient bucket", cause)
+
+    def cancel(self):
+        """Forgets the bucket."""
+        with recorder.shared_lock():
+            self.span.cancel()
+
+
+def _backward(begins):
+    if begins:
+        for ddp, state in list(_states.items()):
+            if state.places is not None and state.ours:
+                state.note_places(ddp)

@@ -1,0 +1,120 @@
+"""The bytes of schemas/FORMAT.md section 2, and how files of them are made.
+
+Invariant: a file is allocated and touched before anything is written to it, so
+that a tmpfs which fills up later can't raise SIGBUS in the trainer, and it gets
+its final name only when it is complete.
+"""
+
+import mmap
+import os
+import struct
+import sys
+import zlib
+
+# The numbers below are part of the format: none is changed or reused.
+PROCESS_MAGIC = b"LAGPROC1"
+RING_MAGIC = b"LAGRING1"
+VERSION = 1
+CHECKSUM = 2  # CRC-32 of zlib: what Python has without a compiler
+
+PROCESS_HEADER = 4096
+STRINGS = 262144
+PROCESS_SIZE = PROCESS_HEADER + STRINGS
+
+RING_HEADER = 8192
+SLOT = 64
+LIGHT_SLOTS = 1024
+BULK_SLOTS = 32768
+LEAST_SLOTS = 64
+FULL_RINGS = 4  # threads with rings of full size
+BUDGET = 16 << 20  # bytes of all files of one process
+
+OPEN_TABLE = 1024
+OPEN_LEVELS = 64
+
+LIVE = 1
+CLOSED = 2
+
+# Kinds by number; OTHER carries its own word.
+OTHER, STEP, FP, COMMUNICATION, SAVE_CHECKPOINT, DATA_LOADER = range(6)
+KINDS = {"Step": STEP, "FP": FP, "Communication": COMMUNICATION,
+         "SaveCheckpoint": SAVE_CHECKPOINT, "DataLoader": DATA_LOADER}
+
+# Flags of a slot.
+OPEN, DEVICE, HOST_TIMES, EXPOSED = 1, 2, 4, 8
+
+# Bits of the switch word.
+LIGHT_ON = 1
+COMMUNICATION_ON = 2
+
+NO_STEP = 0xFFFFFFFF
+
+# Bytes 4 to 63 of a slot: kind, flags, dtype and state in one word; seq; peer;
+# start; dur; host_start or exposed; host_dur with the text's id; step; group with
+# the stream; value. Native byte order is little-endian (checked in recorder).
+BODY = struct.Struct("<IIiqqqQIIq")
+# A whole slot: the checksum and its body.
+FRAME = struct.Struct("<I60s")
+
+DTYPES = {
+    "int8": 1, "int16": 2, "int32": 3, "int64": 4, "uint8": 5, "uint16": 6, "uint32": 7,
+    "uint64": 8, "fp16": 9, "fp32": 10, "fp64": 11, "bf16": 12, "bool": 13, "fp8": 14,
+    "complex64": 15, "complex128": 16,
+    # How torch, numpy and MindSpore spell them.
+    "float16": 9, "half": 9, "float32": 10, "float": 10, "float64": 11, "double": 11,
+    "bfloat16": 12, "bfp16": 12, "short": 2, "int": 3, "long": 4, "byte": 5, "char": 1,
+    "cfloat": 15, "cdouble": 16,
+}
+
+LITTLE_ENDIAN = sys.byteorder == "little"
+
+
+def dtype_code(name):
+    """Returns the code of an element type in any spelling, 0 when unknown."""
+    word = str(name).rsplit(".", 1)[-1].lower()
+    code = DTYPES.get(word, 0)
+    if code == 0 and word.startswith("float8"):
+        return 14
+    return code
+
+
+def checksum(data):
+    """Returns the checksum of bytes as the files hold it."""
+    return zlib.crc32(data)
+
+
+def allocate(path, size):
+    """Makes a new file of size bytes, allocated and touched, and maps it.
+
+    Returns (descriptor, mmap). Raises OSError when there is no room for it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+    fd = os.open(path, flags, 0o660)
+    try:
+        os.fchmod(fd, 0o660)
+        os.posix_fallocate(fd, 0, size)
+        mapping = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        mapping[0:size] = bytes(size)
+    except BaseException:
+        os.close(fd)
+        os.unlink(path)
+        raise
+    return fd, mapping
+
+
+def ring_size(light, bulk):
+    """Returns the bytes of a ring file with so many slots."""
+    return RING_HEADER + SLOT * (light + bulk)
+
+
+def fit(number, left):
+    """Returns (light, bulk) slots of the number-th ring (from 1) of a process
+    that has left bytes of its budget, or None when not even the least fits."""
+    light, bulk = LIGHT_SLOTS, BULK_SLOTS
+    room = left if number <= FULL_RINGS else left // 2
+    while ring_size(light, bulk) > room and bulk > LEAST_SLOTS:
+        bulk //= 2
+        light = max(bulk * LIGHT_SLOTS // BULK_SLOTS, LEAST_SLOTS)
+    if ring_size(light, bulk) > left:
+        return None
+    return light, bulk

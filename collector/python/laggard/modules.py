@@ -1,0 +1,119 @@
+"""Forward and backward passes.
+
+FP is one call of an outermost Module, with gradients on and the module in
+training: so one a micro-batch. Not FP: a module called inside another one; what
+is recomputed in the backward pass (activation checkpointing); the loss modules of
+torch.nn.modules.loss. An outermost call without gradients or of a module in eval
+mode is recorded too, under the kind `evaluation`: it is time, but not the time
+that ranks of one role must have in common.
+
+The outermost backward pass has the kind `backward`.
+"""
+
+import functools
+import sys
+
+from . import device
+from . import recorder
+from .layout import FP, OTHER
+from .span import Automatic
+
+_local = recorder.local
+began = []     # called with the torch module before the first forward of a step
+backward = []  # called with True when a backward pass begins, False when it ends
+
+
+def cover(torch):
+    """Covers Module.__call__ and torch.autograd.backward."""
+    Module = torch.nn.Module
+    if hasattr(Module.__call__, "__laggard__"):
+        return
+    Module.__call__ = _call(torch, Module.__call__)
+    torch.autograd.backward = _backward(torch.autograd.backward)
+
+
+def _call(torch, inner):
+    evaluation = recorder.strings.id("evaluation")
+    grad_enabled = torch.is_grad_enabled
+    loss = torch.nn.modules.loss.__name__
+    compiling = _compiling(torch)
+
+    def __call__(self, *args, **kwargs):
+        if _local.forward or _local.backward:
+            return inner(self, *args, **kwargs)
+        if type(self).__module__ == loss or compiling() or _in_autograd(torch):
+            return inner(self, *args, **kwargs)
+        _local.forward = 1
+        span = None
+        try:
+            training = self.training and grad_enabled()
+            if training:
+                for action in began:
+                    action(self)
+            span = Automatic(FP) if training else Automatic(OTHER, evaluation)
+            device.begin(span)
+        except Exception as cause:  # pylint: disable=broad-except
+            recorder.trouble("record a forward pass", cause)
+        try:
+            return inner(self, *args, **kwargs)
+        finally:
+            _local.forward = 0
+            if span is not None:
+                device.end(span)
+
+    __call__.__laggard__ = inner
+    functools.update_wrapper(__call__, inner, updated=())
+    _hide(torch, __call__)
+    return __call__
+
+
+def _backward(inner):
+    word = recorder.strings.id("backward")
+
+    @functools.wraps(inner)
+    def covered(*args, **kwargs):
+        if _local.backward:
+            return inner(*args, **kwargs)
+        _local.backward = 1
+        _tell(True)
+        span = Automatic(OTHER, word)
+        device.begin(span)
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            _local.backward = 0
+            device.end(span)
+            _tell(False)
+
+    return covered
+
+
+def _tell(begins):
+    for action in backward:
+        try:
+            action(begins)
+        except Exception as cause:  # pylint: disable=broad-except
+            recorder.trouble("follow a backward pass", cause)
+
+
+def _in_autograd(torch):
+    """Reports whether the caller is in a thread of the autograd engine, where
+    recomputed forward passes run on an accelerator."""
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return task is not None and task() != -1
+
+
+def _compiling(torch):
+    """Returns a function that tells whether torch.compile is tracing."""
+    compiler = getattr(torch, "compiler", None)
+    found = getattr(compiler, "is_compiling", None)
+    return found if found is not None else lambda: False
+
+
+def _hide(torch, function):
+    """Has torch.compile skip the frame of our cover and look at what it calls."""
+    try:
+        frames = sys.modules.get("torch._C._dynamo.eval_frame") or torch._C._dynamo.eval_frame
+        frames.skip_code(function.__code__)
+    except AttributeError:
+        pass  # before PyTorch 2

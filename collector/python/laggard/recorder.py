@@ -1,0 +1,279 @@
+"""The recorder of this process: which ring a range goes to, and what happens at
+a fork, at a thread's end, at exit and when something of ours fails.
+
+Invariant: nothing raises out of here into the trainer. The first failure turns
+the recorder off, says one line on stderr and is counted; what the trainer does
+is what it would have done without us.
+
+Each thread writes its own ring. What ends elsewhere (an asynchronous collective,
+a range begun in one thread and ended in another, a device's times) goes to one
+shared ring behind a lock.
+"""
+
+import atexit
+import os
+import sys
+import threading
+
+from . import layout
+from . import switch
+from .identity import Identity
+from .process import DEFAULT_RUN, Life, Process
+from .ring import OFF, UNLISTED
+from .strings import Strings
+
+
+class State(object):
+    """What every thread sees: the current step and what is on."""
+
+    __slots__ = ("step", "on", "by_hand", "failures", "helper", "forked")
+
+    def __init__(self):
+        self.step = layout.NO_STEP
+        self.on = False       # init was called, or LAGGARD_AUTO is set
+        self.by_hand = False  # the script says where its steps are
+        self.failures = 0     # of ours, in this process
+        self.helper = False   # a DataLoader worker: never a rank
+        self.forked = False   # a child of a process that recorded: see rank()
+
+
+class _Off(object):
+    """Stands where a ring would be when nothing is recorded."""
+
+    ident = 0
+    shared = False
+
+    @staticmethod
+    def begin(span):
+        """Lists nothing."""
+        span.slot = OFF
+
+
+class _Lost(object):
+    """Stands for a ring that there was no room for: what it gets is counted."""
+
+    ident = 0
+    shared = False
+
+    @staticmethod
+    def begin(span):
+        """Counts the range unless it is switched off."""
+        if _process is not None and _process.words[32] & span.bit:
+            _process.lost(span.head & 7)
+        span.slot = OFF
+
+
+class _Leaver(object):
+    """Lives in a thread's locals and gives the ring back when the thread ends."""
+
+    def __init__(self, process, ring):
+        self.process, self.ring = process, ring
+
+    def __del__(self):
+        if self.process is _process:
+            self.process.release(self.ring)
+
+
+class Local(threading.local):
+    """What one thread knows: its ring and how deep it is in what."""
+
+    ring = None
+    leaver = None
+    forward = 0      # in an outermost forward pass
+    backward = 0     # in a backward pass
+    collective = 0   # in a torch.distributed call
+    span = None      # the range of that call
+    calls = 0        # torch.distributed calls so far
+    optimizer = 0    # in an optimizer's step
+    saving = 0       # in a save
+
+
+state = State()
+local = Local()
+identity = Identity()
+strings = Strings()
+
+_OFF, _LOST = _Off(), _Lost()
+_lock = threading.RLock()
+_process = None
+_shared = None
+_shared_lock = threading.RLock()
+_failed = False
+
+
+def enabled():
+    """Reports whether ranges are recorded in this process, apart from the switch."""
+    return state.on and not _failed and not state.helper
+
+
+def rank_known(automatic):
+    """Reports whether this process may write under a rank's name now.
+
+    Helpers are not ranks: a DataLoader worker never is, and ranges that nobody
+    wrote by hand don't make a rank of a child that a recording process forked, or
+    of a multiprocessing child, before it calls init_process_group itself.
+    """
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    if worker is not None and getattr(worker, "_worker_info", None) is not None:
+        state.helper = True
+        return False
+    if automatic and "rank" not in identity.given:
+        if state.forked:
+            return False
+        process = sys.modules.get("multiprocessing.process")
+        child = process is not None and getattr(process, "_parent_process", None) is not None
+        if child and not _distributed():
+            return False
+    return identity.known()
+
+
+def _distributed():
+    from .identity import distributed
+    return distributed() is not None
+
+
+def attach(automatic):
+    """Gives the calling thread a ring (or what stands for one) and returns it."""
+    if not ready(automatic):
+        return _OFF
+    try:
+        ring = _process.attach()
+        if ring is None:
+            local.ring = _LOST
+            return _LOST
+        local.ring = ring
+        local.leaver = _Leaver(_process, ring)
+        return ring
+    except Exception as cause:  # pylint: disable=broad-except
+        fail("start", cause)
+        return _OFF
+
+
+def ready(automatic):
+    """Makes the process's folder if it is time; reports whether there is one."""
+    if not enabled():
+        return False
+    try:
+        with _lock:
+            if _process is None and rank_known(automatic):
+                _start()
+    except Exception as cause:  # pylint: disable=broad-except
+        fail("start", cause)
+    return _process is not None and not _failed
+
+
+def _start():
+    """Makes the process's folder."""
+    global _process
+    if not layout.LITTLE_ENDIAN:
+        raise OSError("the ring format needs a little-endian machine")
+    word, complaint = switch.initial(os.environ.get("LAGGARD_TRACE"))
+    if complaint:
+        say(complaint)
+    run = os.environ.get("LAGGARD_RUN") or DEFAULT_RUN
+    life = Life()
+    _process = Process(run, life, strings, word, identity.meta(life), state)
+    _at_process_end()
+
+
+def _at_process_end():
+    """Children of multiprocessing leave by os._exit: atexit does not reach them."""
+    util = sys.modules.get("multiprocessing.util")
+    process = sys.modules.get("multiprocessing.process")
+    if util is not None and getattr(process, "_parent_process", None) is not None:
+        util.Finalize(None, close, exitpriority=-1000)
+
+
+def publish_identity():
+    """Publishes what was learnt about the process since its folder was made."""
+    if _process is not None:
+        try:
+            with _lock:
+                _process.identify(identity.meta(_process.life))
+        except Exception as cause:  # pylint: disable=broad-except
+            fail("publish identity", cause)
+
+
+def shared():
+    """Returns the shared ring, or None. The caller holds shared_lock()."""
+    global _shared
+    if _shared is None and _process is not None:
+        _shared = _process.attach()
+        if _shared is not None:
+            _shared.shared = True
+    return _shared
+
+
+def no_ring():
+    """Returns what counts a range that there was no ring for."""
+    return _LOST
+
+
+def shared_lock():
+    """Returns the lock of the shared ring. A fork replaces it."""
+    return _shared_lock
+
+
+def fail(what, cause):
+    """Turns the recorder off for good: says why once, counts always."""
+    global _failed
+    state.failures += 1
+    if not _failed:
+        _failed = True
+        local.ring = _OFF
+        say("%s: %s: %s; nothing more is recorded in this process, training goes on"
+            % (what, type(cause).__name__, cause))
+
+
+def trouble(what, cause):
+    """Counts a failure that costs one feature, not the recorder."""
+    state.failures += 1
+    if state.failures <= 5:
+        say("%s: %s: %s; training goes on" % (what, type(cause).__name__, cause))
+
+
+def say(text):
+    """Writes one line to stderr."""
+    try:
+        sys.stderr.write("laggard[%d]: %s\n" % (os.getpid(), text))
+    except Exception:  # pylint: disable=broad-except
+        pass  # no stderr
+
+
+closers = []  # what has to be written before the rings close
+
+
+def close():
+    """Leaves in order: rings and process are marked closed."""
+    global _failed
+    try:
+        for each in closers:
+            each()
+        if _process is not None and not _failed:
+            _process.close()
+    except Exception as cause:  # pylint: disable=broad-except
+        fail("close", cause)
+    _failed = True
+    local.ring = _OFF
+
+
+def after_in_child():
+    """A forked child owns nothing of its parent's."""
+    global _process, _shared, _shared_lock, _lock
+    _lock, _shared_lock = threading.RLock(), threading.RLock()
+    strings.detach()
+    if _process is not None:
+        state.forked = True
+        _process.disown()
+    _process = _shared = None
+    local.ring = local.leaver = None
+    local.forward = local.backward = local.collective = local.optimizer = local.saving = 0
+
+
+def rank_again():
+    """A forked child called init_process_group: from now on it is a rank."""
+    state.forked = False
+
+
+os.register_at_fork(after_in_child=after_in_child)
+atexit.register(close)

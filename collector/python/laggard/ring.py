@@ -1,0 +1,192 @@
+"""The hot path: one thread's ring file and the functions that write it.
+
+Invariant: one writer at a time. A record is published by storing the head after
+its slot is complete, and a slot that the reader has not passed is never
+overwritten; so SIGKILL at any instant loses nothing that was published.
+
+Caveat: Python has no release store. The checksum decides whether a slot is
+whole, the head is a hint. Signal handlers and finalisers may run between any two
+lines here: what they emit while a record is being written is put off until that
+record is out.
+
+begin and publish are closures, because a local of an enclosing function is the
+cheapest state that Python has.
+"""
+
+import os
+import struct
+import threading
+import zlib
+
+from . import clock
+from . import layout
+
+# What a span's slot holds when it has none: not in the open table, or switched off.
+UNLISTED = -1
+OFF = -2
+
+
+class Ring(object):
+    """A ring file and its two functions.
+
+    begin(span) notes the start and lists the range as open. publish(span, start,
+    dur, flags, extra, host_dur) writes the finished record: extra is host_start or
+    exposed by flags. Both belong to one thread at a time (see recorder).
+    """
+
+    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "disown", "shared", "__weakref__")
+
+
+def create(folder, number, slots, process):
+    """Makes ring-<number> in a process's folder. Raises OSError without room."""
+    light, bulk = slots
+    size = layout.ring_size(light, bulk)
+    temporary = os.path.join(folder, ".ring-%d.new" % number)
+    fd, mapping = layout.allocate(temporary, size)
+    os.close(fd)
+    struct.pack_into("<8sIIIIIIQI", mapping, 0, layout.RING_MAGIC, layout.VERSION, layout.RING_HEADER,
+                     layout.CHECKSUM, number, light, bulk, native_id(), layout.LIVE)
+    os.rename(temporary, os.path.join(folder, "ring-%d" % number))
+    ring = Ring()
+    ring.number = number
+    ring.size = size
+    ring.shared = False
+    ring.ident = threading.get_ident()
+    _functions(ring, mapping, light, bulk, process)
+    return ring
+
+
+def native_id():
+    """Returns the OS thread id, 0 where Python does not know it (3.7)."""
+    get = getattr(threading, "get_native_id", None)
+    if get is not None:
+        return get()
+    return os.getpid() if threading.current_thread() is threading.main_thread() else 0
+
+
+def _functions(ring, mapping, light_slots, bulk_slots, process):
+    """Gives the ring its begin, publish, close, adopt and disown."""
+    # pylint: disable=too-many-locals,too-many-statements
+    words = memoryview(mapping).cast("I")
+    quads = memoryview(mapping).cast("Q")
+    switch = process.words
+    follow = process.follow
+    state = process.state
+    monotonic, offset = clock.monotonic, clock.OFFSET
+    crc32 = zlib.crc32
+    pack, frame = layout.BODY.pack, layout.FRAME.pack_into
+    free = list(range(layout.OPEN_LEVELS - 1, -1, -1))
+    take, give = free.pop, free.append
+    light_mask, bulk_mask = light_slots - 1, bulk_slots - 1
+    bulk_base = layout.RING_HEADER + layout.SLOT * light_slots
+    light_head = bulk_head = 0
+    emitted = [0] * 8
+    dropped = [0] * 8
+    seen = -1
+    busy = False
+    gone = False
+    late = []
+
+    def begin(span):
+        """Notes the start of a range and lists it as open."""
+        nonlocal seen
+        word = switch[32]
+        if word != seen:
+            follow(word)
+            seen = word
+        if not word & span.bit:
+            span.slot = OFF
+            return
+        if span.step is None:
+            span.step = state.step
+        span.start = start = monotonic() + offset
+        if not free:
+            span.slot = UNLISTED
+            return
+        level = take()
+        at = 1024 + (level << 6)
+        body = pack(span.head, 0, span.peer, start, 0, 0, span.text << 48, span.step, span.group, span.value)
+        frame(mapping, at, crc32(body), body)
+        words[at + 4 >> 2] = span.head | 0x01000000
+        span.slot = at
+
+    def publish(span, start, dur, flags=0, extra=0, host_dur=0):
+        """Writes the finished record and takes the range off the table."""
+        nonlocal busy, light_head, bulk_head
+        if busy or gone:
+            if not gone:
+                late.append((span, start, dur, flags, extra, host_dur))
+            return
+        at = span.slot
+        try:
+            busy = True
+            if dur < 0:
+                dur = 0
+            head = span.head
+            kind = head & 7
+            if kind == 3:
+                seq = bulk_head
+                room = seq - quads[32] <= bulk_mask
+                where = bulk_base + ((seq & bulk_mask) << 6)
+                mark = seq & 0x7FFFFFFF | 0x80000000
+            else:
+                seq = light_head
+                room = seq - quads[16] <= light_mask
+                where = 8192 + ((seq & light_mask) << 6)
+                mark = seq & 0x7FFFFFFF
+            if room:
+                if at > 0:
+                    words[at + 8 >> 2] = mark
+                    words[at + 4 >> 2] = head | 0x02000000
+                body = pack(head | flags << 8, seq & 0xFFFFFFFF, span.peer, start, dur, extra,
+                            host_dur | span.text << 48, span.step, span.group, span.value)
+                frame(mapping, where, crc32(body), body)
+                if kind == 3:
+                    quads[24] = bulk_head = seq + 1
+                else:
+                    quads[8] = light_head = seq + 1
+            else:
+                lost = dropped[kind] + 1
+                dropped[kind] = lost
+                quads[40 + kind] = lost
+                if not quads[48]:
+                    quads[48] = start
+                quads[49] = start
+            emitted[kind] += 1
+            quads[56 + kind] = emitted[kind]
+        finally:
+            if at > 0:
+                words[at + 4 >> 2] = span.head
+                give(at - 1024 >> 6)
+                span.slot = UNLISTED
+            busy = False
+        while late:
+            publish(*late.pop(0))
+
+    def drop(span):
+        """Takes a range off the table without a record."""
+        at = span.slot
+        if at > 0 and not gone:
+            words[at + 4 >> 2] = span.head
+            give(at - 1024 >> 6)
+            span.slot = UNLISTED
+
+    def close():
+        """Marks the ring: its thread has ended."""
+        if not gone:
+            words[10] = layout.CLOSED
+
+    def adopt():
+        """Gives a closed ring to the calling thread."""
+        struct.pack_into("<Q", mapping, 32, native_id())
+        words[10] = layout.LIVE
+        ring.ident = threading.get_ident()
+
+    def disown():
+        """In a forked child: the ring is the parent's, never write to it again."""
+        nonlocal gone
+        gone = True
+
+    ring.begin, ring.publish = begin, publish
+    ring.close, ring.adopt, ring.disown = close, adopt, disown
+    ring.drop = drop

@@ -1,0 +1,92 @@
+"""The strings of a process: what slots name by a 16-bit id.
+
+Ids are given out before the process's file exists and stay valid after a fork:
+the file gets the same bytes whenever it is made.
+"""
+
+import struct
+import threading
+
+from . import layout
+
+_ENTRY = struct.Struct("<II")
+# Checkpoint paths are without bound; ops and groups must find room after them.
+_PATH_ROOM = layout.STRINGS * 3 // 4
+_LONGEST = 4096
+
+
+class Strings(object):
+    """A growing table of strings. Safe in any thread."""
+
+    def __init__(self):
+        self._ids = {"": 0}
+        self._image = bytearray()
+        self._mapping = None
+        self._refused = 0
+        self.lock = threading.Lock()
+
+    def id(self, text):
+        """Returns the id of text, 0 when there is no room for it (counted)."""
+        found = self._ids.get(text)
+        if found is None:
+            found = self._add(text, layout.STRINGS)
+        return found
+
+    def path(self, text):
+        """Returns the id of a path: like id, but leaves room for other words."""
+        found = self._ids.get(text)
+        if found is None:
+            found = self._add(text, _PATH_ROOM)
+        return found
+
+    def _add(self, text, room):
+        data = text.encode("utf-8", "replace")[:_LONGEST]
+        if len(text) > _LONGEST:
+            data = data.decode("utf-8", "ignore").encode("utf-8")
+        with self.lock:
+            found = self._ids.get(text)
+            if found is not None:
+                return found
+            return self._append(text, data, room)
+
+    def _append(self, text, data, room):
+        at = len(self._image)
+        size = 8 + (len(data) + 7 & ~7)
+        number = len(self._ids)
+        if number > 0xFFFF or at + size > room:
+            self._refused += 1
+            self._publish()
+            return 0
+        self._image += _ENTRY.pack(len(data), layout.checksum(data)) + data
+        self._image += bytes(at + size - len(self._image))
+        self._ids[text] = number
+        if self._mapping is not None:
+            base = layout.PROCESS_HEADER
+            self._mapping[base + at:base + at + size] = bytes(self._image[at:])
+            self._publish()
+        return number
+
+    def publish_identity(self, text):
+        """Returns the id of an identity's JSON, which may be longer than a word."""
+        data = text.encode("utf-8")
+        with self.lock:
+            found = self._ids.get(text)
+            return self._append(text, data, layout.STRINGS) if found is None else found
+
+    def _publish(self):
+        if self._mapping is not None:
+            struct.pack_into("<Q", self._mapping, 384, self._refused)
+            struct.pack_into("<I", self._mapping, 192, len(self._image))
+
+    def attach(self, mapping):
+        """Copies the strings so far into a process file; later ones go there too."""
+        with self.lock:
+            base = layout.PROCESS_HEADER
+            mapping[base:base + len(self._image)] = bytes(self._image)
+            self._mapping = mapping
+            self._publish()
+
+    def detach(self):
+        """Ends the writing into the file: in a forked child it is the parent's."""
+        self.lock = threading.Lock()
+        self._mapping = None
