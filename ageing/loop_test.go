@@ -1,0 +1,406 @@
+package ageing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+	"laggard/writer/segment"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var epoch = time.Unix(1753000000, 0)
+
+// grove is a profiling directory to age, and the account of what went.
+type grove struct {
+	t      testing.TB
+	dir    string
+	ledger []row.Ledger
+	log    bytes.Buffer
+}
+
+func newGrove(t testing.TB) *grove { return &grove{t: t, dir: t.TempDir()} }
+
+// write makes a file of size bytes that was last touched age after epoch.
+func (g *grove) write(path string, size int, age time.Duration) string {
+	g.t.Helper()
+	full := filepath.Join(g.dir, path)
+	must(g.t, os.MkdirAll(filepath.Dir(full), 0o755))
+	must(g.t, os.WriteFile(full, bytes.Repeat([]byte{'x'}, size), 0o644))
+	must(g.t, os.Chtimes(full, epoch.Add(age), epoch.Add(age)))
+	return full
+}
+
+// options has everything quiet: no rank is live.
+func (g *grove) options(limit int64) Options {
+	return Options{
+		Dir: g.dir, Cap: limit, SegmentLimit: 100, Log: slog.New(slog.NewTextHandler(&g.log, nil)),
+		Now:  func() time.Time { return epoch.Add(24 * time.Hour) },
+		Rank: func(segment.RankDir) RankState { return RankState{Owned: true} },
+		Account: func(rows []row.Ledger) error {
+			g.ledger = append(g.ledger, rows...)
+			return nil
+		},
+	}
+}
+
+func (g *grove) loop(o Options) *Loop {
+	g.t.Helper()
+	l, err := New(o)
+	must(g.t, err)
+	return l
+}
+
+// left returns the files of the tree, without directories.
+func (g *grove) left() []string {
+	g.t.Helper()
+	var all []string
+	must(g.t, filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(g.dir, path)
+			all = append(all, rel)
+		}
+		return err
+	}))
+	return all
+}
+
+func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
+	g := newGrove(t)
+	for i := range 10 {
+		g.write(fmt.Sprintf("j1/%d/%d", i%2, 100+i), 100, time.Duration(i)*time.Second)
+	}
+	foreign := []string{
+		"j1/0/parallel_group.json", "j1/0/100.txt", "j1/0/.100.zst.tmp", "j1/notes", "j1/x/100", "j1/100", "100", ".laggard/ledger",
+		".hidden/0/100", "j1/007/100",
+	}
+	for _, path := range foreign {
+		g.write(path, 1, -time.Hour)
+	}
+	outside := filepath.Join(t.TempDir(), "100")
+	must(t, os.WriteFile(outside, []byte("x"), 0o644))
+	must(t, os.Symlink(outside, filepath.Join(g.dir, "j1/0/50")))
+	must(t, os.Symlink(filepath.Dir(outside), filepath.Join(g.dir, "j1/9")))
+
+	l := g.loop(g.options(1000 + int64(len(foreign))))
+	must(t, l.Look(t.Context()))
+	if s := l.Stats(); s.Segments != 0 {
+		t.Fatalf("deleted %d at the cap", s.Segments)
+	}
+	l.o.Cap--
+	must(t, l.Look(t.Context()))
+	left := g.left()
+	for _, path := range append(foreign, "j1/0/50", "j1/0/102", "j1/1/103") {
+		if !slices.Contains(left, path) {
+			t.Errorf("%s is gone", path)
+		}
+	}
+	if slices.Contains(left, "j1/0/100") || slices.Contains(left, "j1/1/101") || len(left) != len(foreign)+1+8+1 {
+		t.Errorf("left: %v", left)
+	}
+	s := l.Stats()
+	if s.Passes != 1 || s.Segments != 2 || s.Bytes != 200 || s.Over != 0 || s.Tree != 800+int64(len(foreign)) {
+		t.Errorf("Stats=%+v", s)
+	}
+	if !strings.Contains(g.log.String(), "deleted=2 shipped=0 unshipped=2") {
+		t.Errorf("log: %s", &g.log)
+	}
+}
+
+func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
+	g := newGrove(t)
+	for i := range 5 {
+		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i)*time.Second)
+		g.write(fmt.Sprintf("gone/7/%d", 200+i), 100, time.Duration(10+i)*time.Second) // an orphaned job
+		g.write(fmt.Sprintf("j1/5/%d", 300+i), 100, -time.Hour)                        // another agent's
+	}
+	o := g.options(1)
+	o.Rank = func(r segment.RankDir) RankState {
+		switch {
+		case r.Rank == 0:
+			return RankState{Owned: true, Live: true, Open: []string{"101"}}
+		case r.Job == "gone":
+			return RankState{Owned: true}
+		}
+		return RankState{Live: true}
+	}
+	o.Shipped = func(_ segment.RankDir, s segment.Info) bool { return s.Number >= 202 || s.Number == 103 }
+	released := []string{}
+	o.Release = func(_ segment.RankDir, s segment.Info) (int64, error) {
+		released = append(released, s.Name)
+		return 40, nil
+	}
+	l := g.loop(o)
+	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "raise --cap") {
+		t.Errorf("a tree that stays over its cap: %v", err)
+	}
+	if got := fmt.Sprint(released); got != "[100 102 200 201]" {
+		t.Errorf("released %s: shipped ones must not be, the order is by time", got)
+	}
+	want := []string{"j1/0/101", "j1/0/104", "j1/5/300", "j1/5/301", "j1/5/302", "j1/5/303", "j1/5/304"}
+	if got := g.left(); !slices.Equal(got, want) {
+		t.Errorf("left: %v", got)
+	}
+	if s := l.Stats(); s.Segments != 8 || s.Shipped != 4 || s.Over != 700-1 {
+		t.Errorf("Stats=%+v", s)
+	}
+	for _, r := range g.ledger {
+		if r.State == stateAged && (r.FirstOffset != 40 || r.Bytes != 60) {
+			t.Errorf("entry: %+v", r)
+		}
+	}
+}
+
+// TestLook_AccountsBeforeUnlink: no ledger, no deletion; and an unlink that fails
+// is not accounted for twice.
+func TestLook_AccountsBeforeUnlink(t *testing.T) {
+	g := newGrove(t)
+	for i := range 3 {
+		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i))
+	}
+	o := g.options(250)
+	broken := errors.New("disk full")
+	account := o.Account
+	o.Account = func(rows []row.Ledger) error {
+		if broken != nil {
+			return broken
+		}
+		if _, err := os.Stat(filepath.Join(g.dir, "j1/0", rows[0].Name)); err != nil {
+			t.Errorf("unlinked before the ledger knew: %v", err)
+		}
+		return account(rows)
+	}
+	l := g.loop(o)
+	if err := l.Look(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("Look=%v", err)
+	}
+	if n := len(g.left()); n != 3 {
+		t.Fatalf("%d files are left without an account", n)
+	}
+	broken = nil
+	o.Release = func(segment.RankDir, segment.Info) (int64, error) { return 0, errors.New("busy") }
+	l = g.loop(o)
+	if err := l.Look(t.Context()); err == nil || len(g.left()) != 3 || len(g.ledger) != 0 {
+		t.Errorf("a segment that the shipper holds went: %v", err)
+	}
+	// The unlink fails: a file that was replaced meanwhile is not removed.
+	path := filepath.Join(g.dir, "j1/0/100")
+	o.Release = nil
+	o.Account = func(rows []row.Ledger) error {
+		if len(g.ledger) == 0 {
+			must(t, os.Rename(path, path+".away"))
+			g.write("j1/0/100", 100, 0)
+		}
+		return account(rows)
+	}
+	l = g.loop(o)
+	if err := l.Look(t.Context()); err == nil || len(g.ledger) != 1 {
+		t.Errorf("Look=%v, %d entries", err, len(g.ledger))
+	}
+	l.o.Cap = 350
+	must(t, l.Look(t.Context()))
+	if len(g.ledger) != 1 || slices.Contains(g.left(), "j1/0/100") {
+		t.Errorf("%d entries, left %v", len(g.ledger), g.left())
+	}
+}
+
+// TestLook_FinishesAnInterruptedDeletion: the process died between ledger and unlink.
+func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
+	g := newGrove(t)
+	g.write("j1/0/100", 100, 0)
+	g.write("j1/0/101", 100, 0)
+	o := g.options(1000)
+	o.Accounted = func(_ segment.RankDir, s segment.Info) bool { return s.Name == "100" }
+	l := g.loop(o)
+	must(t, l.Look(t.Context()))
+	if got := g.left(); !slices.Equal(got, []string{"j1/0/101"}) || len(g.ledger) != 0 {
+		t.Errorf("left %v, ledger %v", got, g.ledger)
+	}
+}
+
+func TestLook_DefaultLiveness(t *testing.T) {
+	g := newGrove(t)
+	g.write("old/0/100", 100, 0)
+	g.write("old/0/101", 100, 0)
+	g.write("new/0/100", 100, 24*time.Hour-time.Minute)
+	o := g.options(1)
+	o.Rank = nil
+	l := g.loop(o)
+	if err := l.Look(t.Context()); err == nil {
+		t.Error("nothing says that the tree is over its cap")
+	}
+	if got := g.left(); !slices.Equal(got, []string{"new/0/100"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+func TestLook_Troubles(t *testing.T) {
+	g := newGrove(t)
+	o := g.options(1)
+	o.Dir = filepath.Join(g.dir, "nowhere")
+	l := g.loop(o)
+	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") || l.Stats().Errors != 1 {
+		t.Errorf("Look=%v", err)
+	}
+	for _, bad := range []Options{{}, {Dir: "x"}, {Dir: "x", Cap: 1}} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("New(%+v) works", bad)
+		}
+	}
+}
+
+func TestRun_LooksEachIntervalAndWhenNudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGrove(t)
+		o := g.options(50)
+		o.Interval = time.Minute
+		l := g.loop(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		synctest.Wait()
+		g.write("j1/0/100", 100, 0)
+		g.write("j1/0/101", 10, time.Second)
+		start := time.Now()
+		time.Sleep(time.Minute) // virtual
+		synctest.Wait()
+		if got := l.Stats().Segments; got != 1 {
+			t.Errorf("%d deleted after an interval", got)
+		}
+		g.write("j1/0/102", 100, 0)
+		l.Nudge()
+		l.Nudge()
+		synctest.Wait()
+		if got := l.Stats().Segments; got != 2 || time.Since(start) != time.Minute {
+			t.Errorf("%d deleted after a nudge, %v later", got, time.Since(start))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run=%v", err)
+		}
+	})
+}
+
+// TestLoop_AccountsExactly is R15 in small: a writer under pressure, nothing
+// shipped. Records written = records left + records aged, and every loss line in an
+// aged segment is in the ledger.
+func TestLoop_AccountsExactly(t *testing.T) {
+	g := newGrove(t)
+	const limit = 64 << 10
+	o := g.options(limit * 10)
+	o.SegmentLimit = limit
+	o.Rank = func(segment.RankDir) RankState { return RankState{Owned: true, Live: true} }
+	l := g.loop(o)
+	dir := filepath.Join(g.dir, "j1", "0")
+	clock := epoch
+	w, err := segment.Open(dir, record.Meta{Job: "j1", Incarnation: 1}, segment.Options{
+		Limit: limit, Now: func() time.Time { return clock },
+		OnClose: func(string) {
+			clock = clock.Add(time.Second)
+			must(t, l.Look(t.Context()))
+			if s := l.Stats(); s.Tree > o.Cap {
+				t.Errorf("tree of %d bytes, cap %d", s.Tree, o.Cap)
+			}
+		},
+	})
+	must(t, err)
+	const n = 20000
+	losses := 0
+	for seq := range uint64(n) {
+		kind := record.Communication
+		if seq%10 == 0 {
+			kind = record.Step
+		}
+		r := record.New(kind)
+		r.Start, r.Dur, r.Ring, r.Seq, r.Op = epoch.UnixNano()+int64(seq), 5, 1, seq, "allreduce"
+		must(t, w.AppendRecord(&r))
+		if seq%100 == 0 {
+			loss := record.Loss{Ring: 1, Kind: "Communication", Reason: record.RingFull, Count: 3}
+			must(t, w.AppendLine(loss.AppendLine(nil)))
+			losses += 3
+		}
+	}
+	must(t, w.Close())
+	left := map[string]uint64{}
+	all, err := segment.List(dir)
+	must(t, err)
+	for _, s := range all {
+		for _, r := range Loss(segment.RankDir{Job: "j1", Path: dir}, s, 0) {
+			left[r.State+r.Kind] += r.Records
+		}
+	}
+	aged := map[string]uint64{}
+	for _, r := range g.ledger {
+		if r.Incarnation != 1 || r.Segment == 0 || r.Job != "j1" || r.Name == "" {
+			t.Fatalf("entry without identity: %+v", r)
+		}
+		aged[r.State+r.Kind] += r.Records
+	}
+	for key, want := range map[string]uint64{"agedStep": n / 10, "agedCommunication": n - n/10, "droppedCommunication": uint64(losses)} {
+		if aged[key] == 0 || left[key] == 0 || aged[key]+left[key] != want {
+			t.Errorf("%s: %d aged + %d left, want %d", key, aged[key], left[key], want)
+		}
+	}
+	if got := l.Stats().Records; got != int64(aged["agedStep"]+aged["agedCommunication"]) {
+		t.Errorf("Stats.Records=%d", got)
+	}
+}
+
+func TestLoss_OtherLines(t *testing.T) {
+	g := newGrove(t)
+	path := filepath.Join(g.dir, "j1/0/100")
+	g.write("j1/0/100", 1, 0)
+	const content = `{"Kind":1,"Flag":16,"SourceKind":0,"Timestamp":1,"Id":1}
+{"Kind":1,"Flag":32,"SourceKind":0,"Timestamp":2,"Id":1}
+{"Kind":1,"Flag":16,"SourceKind":1,"Timestamp":1,"Id":1}
+{"Kind":1,"Flag":2,"SourceKind":0,"Timestamp":1,"Id":2}
+garbage
+{"kind":"Step","start":1,"du`
+	must(t, os.WriteFile(path, []byte(content), 0o644))
+	all, err := segment.List(filepath.Dir(path))
+	must(t, err)
+	dir := segment.RankDir{Job: "j1", Path: filepath.Dir(path)}
+	rows := Loss(dir, all[0], 0)
+	if len(rows) != 2 || rows[0].Records != 2 || rows[0].State != stateAged || rows[1].Records != 2 || rows[1].Reason != record.TornLine {
+		t.Errorf("rows: %+v", rows)
+	}
+	must(t, os.Remove(path))
+	if rows = Loss(dir, all[0], 10); len(rows) != 1 || rows[0].Records != 0 || rows[0].Bytes != uint64(len(content)-10) {
+		t.Errorf("rows of a missing file: %+v", rows)
+	}
+	var many strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&many, `{"kind":"k%d","start":1,"dur":1}`+"\n", i)
+	}
+	must(t, os.WriteFile(path, []byte(many.String()), 0o644))
+	sum := uint64(0)
+	rows = Loss(dir, all[0], 0)
+	for _, r := range rows {
+		sum += r.Records
+	}
+	if len(rows) > maxEntries+1 || sum != 1000 {
+		t.Errorf("%d entries, %d records", len(rows), sum)
+	}
+}
