@@ -1,0 +1,236 @@
+package tail
+
+import (
+	"errors"
+	"hash/maphash"
+	"io"
+	"strconv"
+
+	"laggard/schemas/record"
+	"laggard/writer/segment"
+)
+
+// ready opens the current segment at the place where reading goes on, and makes
+// sure that it is still the file that it was. It returns false when there is no
+// complete line yet, or the file is gone.
+func (s *Stream) ready(f *file, v Visitor) (bool, error) {
+	if s.reader != nil {
+		if s.unchanged(f) {
+			return true, s.tree.acquire(s)
+		}
+		s.close()
+	}
+	if f.gone {
+		return false, nil
+	}
+	r, err := segment.OpenReader(f.path)
+	if err != nil {
+		if gone(err) || errors.Is(err, segment.ErrNotRegular) {
+			return false, nil // the next listing tells
+		}
+		return false, s.wrap(err)
+	}
+	s.tree.counters.opens.Add(1)
+	ok, err := s.identify(f, r, v)
+	if err != nil && f.compressed {
+		s.damaged(f)
+		err = nil
+	}
+	if err != nil || !ok {
+		return false, errors.Join(err, r.Close())
+	}
+	if err := s.tree.acquire(s); err != nil {
+		return false, errors.Join(err, r.Close())
+	}
+	s.reader, s.skipped = r, segment.Skipped{}
+	return true, nil
+}
+
+// damaged gives up a compressed segment that can't be read on: it will not get
+// better, and what follows must not wait for it.
+func (s *Stream) damaged(f *file) {
+	s.lose(f, Loss{Reason: record.Corrupt, Bytes: f.size})
+	f.atEnd, f.done = true, true
+}
+
+// unchanged reports whether the open file goes on where reading stopped: it is as
+// long as it was, and its last line is still what it was. A reader in the middle
+// of a file needs no such look, nor does a compressed one: it never changes.
+func (s *Stream) unchanged(f *file) bool {
+	if !f.atEnd || f.compressed {
+		return true
+	}
+	info, err := s.reader.Info()
+	if err != nil || info.Size < f.offset {
+		return false
+	}
+	if f.lastAt < 0 {
+		return true
+	}
+	return s.sameLast(f, s.reader)
+}
+
+// sameLast compares the last line read with what is there now; the reader then
+// stands after it.
+func (s *Stream) sameLast(f *file, r *segment.Reader) bool {
+	if r.SeekTo(f.lastAt) != nil {
+		return false
+	}
+	line, _, err := r.Next()
+	return err == nil && r.Offset() == f.offset && maphash.Bytes(seed, line) == f.lastHash
+}
+
+// identify reads the first line of a newly opened segment, decides whether it is
+// the one that was read before, and places the reader.
+func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
+	line, _, err := r.Next()
+	if errors.Is(err, io.EOF) {
+		if f.known && f.offset > 0 {
+			s.regenerate(f) // it was cut down to nothing
+		}
+		return false, nil
+	}
+	if errors.Is(err, segment.ErrTruncated) {
+		return false, nil
+	}
+	if err != nil {
+		return false, s.wrap(err)
+	}
+	info, err := r.Info()
+	if err != nil {
+		return false, s.wrap(err)
+	}
+	id, kind := identity(s.Dir, f.name, line)
+	own := kind == ownIdentity
+	first := maphash.Bytes(seed, line)
+	same := !f.known || first == f.first || own && f.meta && id == f.id
+	f.device, f.inode, f.size = info.Device, info.Inode, info.Size
+	switch {
+	case !same:
+		s.regenerate(f)
+	case f.known && !f.compressed && info.Size < f.offset:
+		if own {
+			// The same segment, shorter: its end was lost with the host's power. What is
+			// left was read before; what is added from here on is new.
+			return true, s.toEnd(f, r)
+		}
+		s.regenerate(f)
+	case f.known && !f.compressed && f.hashAt >= 0 && f.hashAt == f.lastAt && !s.sameLast(f, r):
+		s.regenerate(f) // cut and grown past the old place
+	}
+	f.seen = max(f.seen, f.size)
+	if !f.known {
+		f.known, f.first, f.meta = true, first, own
+		f.id = id
+		if f.gen > 0 && !own {
+			f.id = record.HashID(id.String(), "generation", strconv.Itoa(f.gen))
+		}
+		if own && s.copied(f) {
+			f.done = true
+			return false, nil
+		}
+	}
+	if !f.begun {
+		v.Segment(f.id, f.name)
+		f.begun = true
+		if f.offset > 0 && kind != noIdentity { // begun in the middle: who wrote it stands in the first line
+			v.Line(0, line)
+		}
+	}
+	if err := r.SeekTo(f.offset); err != nil {
+		return false, s.wrap(err)
+	}
+	f.atEnd = false
+	return true, nil
+}
+
+// copied reports whether the segment was read from another file of the directory
+// already: a copy, or a hard link, made by hand.
+func (s *Stream) copied(f *file) bool {
+	if number, ok := s.ids[f.id]; ok && number != f.number {
+		s.tree.o.Logger.Warn("a copy of a segment is left out", "dir", s.Dir.Path, "segment", f.name, "of", number)
+		return true
+	}
+	if s.ids == nil {
+		s.ids = map[record.ID]int64{}
+	}
+	s.ids[f.id] = f.number
+	return false
+}
+
+// toEnd places the reader after the last complete line.
+func (s *Stream) toEnd(f *file, r *segment.Reader) error {
+	if lost := f.seen - f.offset; lost > 0 {
+		s.lose(f, Loss{Reason: record.Truncated, Bytes: lost})
+	}
+	if err := r.SeekTo(0); err != nil {
+		return s.wrap(err)
+	}
+	f.lastAt, f.hashAt, f.seen = -1, -1, f.size
+	for {
+		line, offset, err := r.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, segment.ErrTruncated) {
+			f.offset = r.Offset()
+			return nil
+		}
+		if err != nil {
+			return s.wrap(err)
+		}
+		f.lastAt, f.hashAt, f.lastHash = offset, offset, maphash.Bytes(seed, line)
+	}
+}
+
+// regenerate makes the file a new one, to be read from its start. What had been
+// seen of the old one and not read is lost.
+func (s *Stream) regenerate(f *file) {
+	lost := max(f.seen-f.offset, 0)
+	s.lose(f, Loss{Reason: record.Truncated, Bytes: lost})
+	f.gen++
+	f.offset, f.lastAt, f.hashAt, f.seen = 0, -1, -1, f.size
+	f.known, f.begun, f.atEnd, f.id = false, false, false, 0
+}
+
+// kind says what the first line of a file tells.
+type kind uint8
+
+const (
+	noIdentity  kind = iota // a record, or another program's line
+	anIdentity              // an identity line without an id of the segment
+	ownIdentity             // an identity line with one
+)
+
+// identity returns the id of a segment and what it was taken from.
+func identity(d segment.RankDir, name string, line []byte) (record.ID, kind) {
+	id := segment.Identity(d.Job, d.Rank, name, line)
+	var p record.Parser
+	switch t, err := p.Parse(line); {
+	case err != nil || t != record.LineMeta:
+		return id, noIdentity
+	case p.Meta.Segment == id.String():
+		return id, ownIdentity
+	}
+	return id, anIdentity
+}
+
+// close closes the open file.
+func (s *Stream) close() {
+	if s.reader != nil {
+		s.tree.forget(s)
+		_ = s.reader.Close() // opened for reading
+		s.reader = nil
+	}
+}
+
+// release closes the open file because others need their turn.
+func (s *Stream) release() error {
+	if s.current >= 0 && s.reader != nil {
+		s.anchor(&s.files[s.current])
+	}
+	s.close()
+	if s.current >= 0 && s.files[s.current].gone && !s.files[s.current].done {
+		s.loseRest(&s.files[s.current], record.Aged)
+		s.files = append(s.files[:s.current], s.files[s.current+1:]...)
+		s.current--
+	}
+	return nil
+}

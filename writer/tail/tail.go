@@ -1,0 +1,190 @@
+// Package tail follows the segments of rank directories: it yields every complete
+// line once, in the order of the segments' names, whatever happens to the files
+// meanwhile.
+//
+// A segment is known by its content: the id of its identity line, else its first
+// line. Device and inode are hints that say when to look again. A segment is left
+// for the next one only after the next one was seen and the first was read to its
+// end afterwards, so two rotations at once skip nothing. What is known to be lost
+// (cut off under the reader, removed before it was read, torn by a crash) is
+// counted with its reason.
+//
+// Invariant: what a Stream yields depends on the files' content alone, not on when
+// or how often it looks, as long as files only grow and names only grow.
+//
+// Caveat: change notifications are hints. Scan is the truth: it must be called
+// again and again, and works where there are no notifications at all.
+package tail
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"laggard/schemas/record"
+	"laggard/writer/segment"
+)
+
+// DefaultFiles is the number of files that are open at once by default.
+const DefaultFiles = 64
+
+// Options configure a Tree. Zero values mean the defaults.
+type Options struct {
+	// Files bounds the open files; more streams than that take turns.
+	Files  int
+	Logger *slog.Logger // nil is silent
+}
+
+// Position is a place in a stream: a line of a segment begins there.
+type Position struct {
+	Segment string    // the segment's name, without .zst
+	ID      record.ID // its identity; 0 = not known
+	Offset  int64
+}
+
+// Visitor takes what a stream yields. rollup.Stream is one.
+type Visitor interface {
+	// Segment is called before the first line of a segment (and again when another
+	// generation of the file is in its place).
+	Segment(id record.ID, name string)
+	// Line is called with each complete line, without its '\n', and its offset. The
+	// bytes are the reader's again when it returns.
+	Line(offset int64, line []byte)
+}
+
+// Loss is something that will never be yielded.
+type Loss struct {
+	Segment string // name
+	ID      record.ID
+	Reason  string // record.Truncated, record.Aged, record.TornLine, TooLong, Late
+	Bytes   int64  // as far as known
+	Lines   int64  // 0 = not known
+}
+
+// Reasons of a Loss that are not in package record.
+const (
+	// TooLong is a line longer than segment.MaxLine.
+	TooLong = "too-long"
+	// Late is what was added to a segment after the next one had been begun, or a
+	// whole segment that appeared before the ones that were read.
+	Late = "late"
+)
+
+// Counters are what metrics show of a tree, as totals since it was made.
+type Counters struct {
+	Lines, Bytes, Segments uint64
+	Losses, LostBytes      uint64
+	Opens, Scans           uint64
+}
+
+// Tree follows the rank directories under a root. It is used by one goroutine;
+// Counters may be called from any.
+type Tree struct {
+	root    string
+	o       Options
+	streams map[string]*Stream // by path
+	open    []*Stream          // those with an open reader, least recently used first
+
+	counters struct{ lines, bytes, segments, losses, lostBytes, opens, scans atomic.Uint64 }
+}
+
+// New returns a tree; Scan looks what is there.
+func New(root string, o Options) *Tree {
+	if o.Files <= 0 {
+		o.Files = DefaultFiles
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Tree{root: root, o: o, streams: map[string]*Stream{}}
+}
+
+// Scan lists the rank directories and returns their streams, sorted by job and
+// rank, new ones among them. An error names what could not be read; the streams
+// of the rest are returned all the same.
+func (t *Tree) Scan() ([]*Stream, error) {
+	t.counters.scans.Add(1)
+	dirs, err := segment.Walk(t.root)
+	seen := make(map[string]bool, len(dirs))
+	all := make([]*Stream, 0, len(dirs))
+	for _, d := range dirs {
+		s := t.streams[d.Path]
+		if s == nil {
+			s = &Stream{Dir: d, tree: t, current: -1}
+			t.streams[d.Path] = s
+		}
+		seen[d.Path] = true
+		all = append(all, s)
+	}
+	for path, s := range t.streams {
+		// A directory that could not be listed now is not gone.
+		if !seen[path] && err == nil {
+			s.vanish()
+			delete(t.streams, path)
+		}
+	}
+	return all, err
+}
+
+// Close closes all files.
+func (t *Tree) Close() error {
+	var errs []error
+	for len(t.open) > 0 {
+		errs = append(errs, t.open[0].release())
+	}
+	return errors.Join(errs...)
+}
+
+// Counters returns the totals.
+func (t *Tree) Counters() Counters {
+	c := &t.counters
+	return Counters{
+		Lines: c.lines.Load(), Bytes: c.bytes.Load(), Segments: c.segments.Load(),
+		Losses: c.losses.Load(), LostBytes: c.lostBytes.Load(), Opens: c.opens.Load(), Scans: c.scans.Load(),
+	}
+}
+
+// acquire makes s the most recently used of the open streams, and closes another
+// one's file when there are too many.
+func (t *Tree) acquire(s *Stream) error {
+	if i := slices.Index(t.open, s); i >= 0 {
+		t.open = append(slices.Delete(t.open, i, i+1), s)
+		return nil
+	}
+	for len(t.open) >= t.o.Files {
+		if err := t.open[0].release(); err != nil {
+			return err
+		}
+	}
+	t.open = append(t.open, s)
+	return nil
+}
+
+func (t *Tree) forget(s *Stream) {
+	if i := slices.Index(t.open, s); i >= 0 {
+		t.open = slices.Delete(t.open, i, i+1)
+	}
+}
+
+// gone reports whether an error says that a file is not there.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// baseName is a segment's name whether it is compressed or not.
+func baseName(name string) string { return strings.TrimSuffix(name, ".zst") }
+
+func (s *Stream) wrap(err error) error {
+	return fmt.Errorf("read %s: %w", s.Dir.Path, err)
+}
+
+// Forget drops a stream: the next Scan begins it anew.
+func (t *Tree) Forget(s *Stream) {
+	s.close()
+	delete(t.streams, s.Dir.Path)
+}
+
+// Root is the directory that is followed.
+func (t *Tree) Root() string { return t.root }
