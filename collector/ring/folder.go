@@ -380,3 +380,39 @@ func writeFull(fd int, b []byte, at int64) error {
 	}
 	return nil
 }
+
+// Load returns the content of a small file that Store wrote, nil when there is
+// none.
+func (f *Folder) Load(name string, limit int) ([]byte, error) {
+	fd, size, _, err := openFile(f.dir, name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
+	}
+	defer unix.Close(fd)
+	b := make([]byte, min(size, int64(limit)))
+	if err := readFull(fd, b, 0); err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
+	}
+	return b, nil
+}
+
+// Store replaces a small file of the agent's in the folder as a whole.
+func (f *Folder) Store(name string, b []byte) error {
+	fresh := "." + name + ".new"
+	fd, err := openAt(f.dir, fresh, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write %s of %s: %w", name, f.name, err)
+	}
+	err = writeFull(fd, b, 0)
+	unix.Close(fd)
+	if err == nil {
+		err = unix.Renameat(f.dir, fresh, f.dir, name)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s of %s: %w", name, f.name, err)
+	}
+	return nil
+}

@@ -74,7 +74,12 @@ func Create(o CreateOptions) (_ *Process, err error) {
 	if err := unix.Fchmod(p.dir, 0o770); err != nil {
 		return nil, fmt.Errorf("set mode of ring folder: %w", err)
 	}
-	if p.lock, p.mem, err = allocate(p.dir, ProcessName, processSize); err != nil {
+	if p.mem, err = allocate(p.dir, ProcessName, processSize); err != nil {
+		return nil, err
+	}
+	// A mapping keeps the open file it was made from, and that file's lock, alive
+	// in every child that inherits it: the lock is on an open file of its own.
+	if p.lock, err = openAt(p.dir, ProcessName, unix.O_RDWR, 0); err != nil {
 		return nil, err
 	}
 	if err := unix.Flock(p.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -185,11 +190,10 @@ func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	}
 	name := "ring-" + strconv.Itoa(int(n))
 	size := fileSize(light, bulk)
-	fd, mem, err := allocate(p.dir, "."+name+".new", size)
+	mem, err := allocate(p.dir, "."+name+".new", size)
 	if err != nil {
 		return nil, err
 	}
-	unix.Close(fd)
 	w := newWriter(mem, n, light, bulk, p.strings.checksum)
 	w.open(thread)
 	if err := rename(p.dir, "."+name+".new", name); err != nil {
@@ -291,23 +295,23 @@ func removeFresh(run int, name string) error {
 
 // allocate makes a file of size zero bytes with all its pages in place, and maps
 // it. A tmpfs that fills up later can then not raise SIGBUS.
-func allocate(dir int, name string, size int64) (fd int, mem []byte, err error) {
+func allocate(dir int, name string, size int64) (mem []byte, err error) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && limit.Cur < math.MaxInt64 && int64(limit.Cur) < size {
-		return -1, nil, fmt.Errorf("allocate %s: %w", name, unix.EFBIG) // asking the kernel would raise SIGXFSZ
+		return nil, fmt.Errorf("allocate %s: %w", name, unix.EFBIG) // asking the kernel would raise SIGXFSZ
 	}
-	fd, err = openAt(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o660)
+	fd, err := openAt(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o660)
 	if err != nil {
-		return -1, nil, err
+		return nil, err
 	}
 	defer func() {
+		unix.Close(fd)
 		if err != nil {
-			err = errors.Join(err, unix.Close(fd), unix.Unlinkat(dir, name, 0))
-			fd = -1
+			err = errors.Join(err, unix.Unlinkat(dir, name, 0))
 		}
 	}()
 	if err := unix.Fchmod(fd, 0o660); err != nil {
-		return fd, nil, fmt.Errorf("set mode of %s: %w", name, err)
+		return nil, fmt.Errorf("set mode of %s: %w", name, err)
 	}
 	for {
 		err = unix.Fallocate(fd, 0, 0, size)
@@ -319,16 +323,16 @@ func allocate(dir int, name string, size int64) (fd int, mem []byte, err error) 
 		err = writeZeros(fd, size)
 	}
 	if err != nil {
-		return fd, nil, fmt.Errorf("allocate %d bytes for %s: %w", size, name, err)
+		return nil, fmt.Errorf("allocate %d bytes for %s: %w", size, name, err)
 	}
 	mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fd, nil, fmt.Errorf("map %s: %w", name, err)
+		return nil, fmt.Errorf("map %s: %w", name, err)
 	}
 	for i := 0; i < len(mem); i += 4096 {
 		mem[i] = 0
 	}
-	return fd, mem, nil
+	return mem, nil
 }
 
 // writeZeros fills a file on a file system without fallocate.

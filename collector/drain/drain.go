@@ -1,0 +1,381 @@
+// Package drain moves ranges out of the rings of this machine's training
+// processes into segments.
+//
+// Invariant: a tail moves only after the records before it were flushed, and
+// where a ring goes on after a restart is read from the segments themselves. So
+// a SIGKILL of the agent at any instant loses nothing and duplicates nothing,
+// and when the disk is full the rings fill up, count, and go on by themselves.
+// What can't arrive stands in the segments as a loss line, once (see note).
+//
+// Caveat: everything in a ring folder is written by others. Names, sizes, ids
+// and counts are bounded, and one broken folder never holds up the others.
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"laggard/collector/ring"
+	"laggard/schemas/record"
+)
+
+// Writer takes the lines of one incarnation; *segment.Writer is one.
+//
+// Next returns, for each ring that has records on disk, the sequence number
+// after the last one; Ended whether the end line is there. A line that an Append
+// accepted (returned nil for) is the Writer's: after an error of Flush the
+// accepted lines stay with it and Flush is called again, no line is appended
+// twice. Append after Append may flush by itself. Sync makes what was flushed
+// survive the host.
+type Writer interface {
+	Next() map[uint32]uint64
+	Ended() bool
+	SetMeta(record.Meta) error
+	AppendRecord(*record.Record) error
+	AppendLine([]byte) error
+	Flush() error
+	Sync() error
+	Close() error
+}
+
+// Defaults of Options.
+const (
+	DefaultInterval = 200 * time.Millisecond
+	DefaultSync     = time.Second
+)
+
+const (
+	// patience is how long a slot below the head may be wrong, or a string
+	// missing, before it is counted instead of waited for: no store takes that
+	// long to be seen.
+	patience = time.Second
+	// anonymous is how long a process without an identity is waited for before
+	// its ranges go where Options.Job says, as rank 0.
+	anonymous = 10 * time.Second
+	// reopen is the pause after a Writer could not be opened.
+	reopen = time.Second
+	// lossEvery bounds the loss lines of an overflow that goes on.
+	lossEvery = time.Second
+	// passSlots bounds the slots copied at once: 4 MiB.
+	passSlots = 65536
+	// rounds bounds how often a pass comes back to one process.
+	rounds = 8
+	// rush is the pause between passes when a ring is filling up.
+	rush = 10 * time.Millisecond
+)
+
+// Options of a Drain.
+type Options struct {
+	// RunDir is where recorders make their folders. It may be missing yet.
+	RunDir string
+	// Open returns the Writer of an incarnation, in the directory of its job and
+	// rank. Job is one path component. It is called again after an error.
+	Open func(record.Meta) (Writer, error)
+	// Job, Node, Pod and Device fill what an identity leaves empty. Without a Job
+	// it is default_task_id_<unix seconds of the first process seen>.
+	Job, Node, Pod, Device string
+	// Wanted, when it is set and returns true, is what every recorder is told to
+	// record: bits of the switch word.
+	Wanted func() (bits uint32, ok bool)
+	// Trust says whose folders are drained; nil: everybody's.
+	Trust func(uid uint32) bool
+	// Interval between passes and Sync between fdatasyncs; 0 means the default.
+	Interval, Sync time.Duration
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+	// Logger gets what goes wrong; nil: silent.
+	Logger *slog.Logger
+}
+
+// Drain drains one run directory. Pass and Close are for one goroutine; the
+// other methods may be called from any.
+type Drain struct {
+	o       Options
+	ignored map[string]string // folder → why it is not drained, as it was logged
+	buf     []byte            // slots of one pass
+	runs    []run
+	rec     record.Record
+	tally   [record.KindCount]uint64 // drained in this pass
+	oldest  int64                    // earliest end of them, 0 none
+
+	mu        sync.Mutex // guards what follows
+	processes map[string]*process
+	seen      int
+	job       string
+	stats     Stats
+}
+
+// New returns a Drain. It starts nothing.
+func New(o Options) (*Drain, error) {
+	if o.RunDir == "" || o.Open == nil {
+		return nil, errors.New("make drain: want a run directory and a way to open writers")
+	}
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Sync <= 0 {
+		o.Sync = DefaultSync
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Drain{
+		o: o, ignored: make(map[string]string), buf: make([]byte, passSlots*slotBytes),
+		processes: make(map[string]*process), job: o.Job,
+	}, nil
+}
+
+// Run drains until the context ends, then once more, and closes everything. It
+// returns nil then.
+func (d *Drain) Run(ctx context.Context) error {
+	defer d.Close()
+	events, stop := d.watch()
+	defer stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var quiet throttle
+	for {
+		select {
+		case <-ctx.Done():
+			_, err := d.Pass()
+			quiet.log(d.o.Logger, d.o.Now(), err)
+			return nil
+		case <-events:
+			timer.Reset(rush) // more of them come together
+			continue
+		case <-timer.C:
+		}
+		p, err := d.Pass()
+		quiet.log(d.o.Logger, d.o.Now(), err)
+		pause := d.o.Interval
+		if p.Full {
+			pause = min(pause, rush)
+		}
+		timer.Reset(pause)
+	}
+}
+
+// watch returns a channel that hints at new folders. The rescan of every pass is
+// the truth, so a machine without inotify left is served as well.
+func (d *Drain) watch() (<-chan fsnotify.Event, func()) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, func() {}
+	}
+	if err := w.Add(d.o.RunDir); err != nil {
+		w.Close()
+		return nil, func() {}
+	}
+	return w.Events, func() { w.Close() }
+}
+
+// Pass is what one pass did.
+type Pass struct {
+	Records   int  // drained
+	Processes int  // folders that we hold
+	Full      bool // a ring was more than a quarter full: come again soon
+}
+
+// Pass finds folders and drains each of them once. The error joins what went
+// wrong with single folders; the others were drained.
+func (d *Drain) Pass() (Pass, error) {
+	now := d.o.Now()
+	errs := []error{d.find()}
+	var pass Pass
+	for _, p := range d.held() {
+		n, err := d.drain(p, now)
+		pass.Records += n
+		pass.Full = pass.Full || p.full
+		if err != nil {
+			errs = append(errs, fmt.Errorf("drain %s: %w", p.name, err))
+		}
+		if p.removed {
+			d.forget(p)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stats.Passes++
+	for k, n := range d.tally {
+		d.stats.Drained[k] += n
+	}
+	d.stats.Lag = 0
+	if d.oldest != 0 {
+		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
+	}
+	d.tally, d.oldest = [record.KindCount]uint64{}, 0
+	d.stats.Processes = len(d.processes)
+	d.stats.Rings = 0
+	for _, p := range d.processes {
+		d.stats.Rings += len(p.rings)
+	}
+	pass.Processes = len(d.processes)
+	return pass, errors.Join(errs...)
+}
+
+// drain drains one folder until it is empty or its Writer refuses, or it has
+// had its turn.
+func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	more := true
+	for round := 0; more && err == nil; round++ {
+		if round == rounds {
+			p.full = true
+			break
+		}
+		var n int
+		n, more, err = p.pass(now)
+		records += n
+	}
+	return records, err
+}
+
+// held returns the processes in order of their names.
+func (d *Drain) held() []*process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ps := make([]*process, 0, len(d.processes))
+	for _, p := range d.processes {
+		ps = append(ps, p)
+	}
+	slices.SortFunc(ps, func(a, b *process) int { return int(a.order - b.order) })
+	return ps
+}
+
+// find takes every folder that is new, ours to read, and drained by nobody else.
+func (d *Drain) find() error {
+	names, err := ring.Names(d.o.RunDir)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(names))
+	var errs []error
+	for _, name := range names {
+		there[name] = true
+		if d.holds(name) {
+			continue
+		}
+		if err := d.take(name); err != nil && d.ignored[name] != err.Error() {
+			d.ignored[name] = err.Error() // said once
+			errs = append(errs, err)
+		}
+	}
+	for name := range d.ignored {
+		if !there[name] {
+			delete(d.ignored, name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Drain) holds(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.processes[name] != nil
+}
+
+// take opens a folder and its lock. A folder that is just being removed, or that
+// another agent drains, is left alone in silence.
+func (d *Drain) take(name string) error {
+	f, err := ring.OpenFolder(d.o.RunDir, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if d.o.Trust != nil && !d.o.Trust(f.Owner) {
+		f.Close()
+		return fmt.Errorf("ring folder %s belongs to uid %d, which is not trusted", name, f.Owner)
+	}
+	ok, err := f.Lock()
+	if err != nil || !ok {
+		f.Close()
+		return err
+	}
+	p := newProcess(d, name, f)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.order = int64(d.seen)
+	d.seen++
+	d.processes[name] = p
+	return nil
+}
+
+func (d *Drain) forget(p *process) {
+	p.close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.processes, p.name)
+}
+
+// jobOf returns the job of a process whose identity names none.
+func (d *Drain) jobOf(startedNs int64) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.job == "" {
+		d.job = fmt.Sprintf("default_task_id_%d", startedNs/int64(time.Second))
+	}
+	return d.job
+}
+
+// Seen returns how many recorders this Drain has held so far.
+func (d *Drain) Seen() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen
+}
+
+// Idle reports whether every recorder seen has gone and is in its segments.
+func (d *Drain) Idle() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.processes) == 0
+}
+
+// Close flushes and closes the writers and gives the folders up; another agent
+// may take them then.
+func (d *Drain) Close() error {
+	var errs []error
+	for _, p := range d.held() {
+		if p.w != nil {
+			errs = append(errs, p.settle(), p.w.Sync())
+		}
+		d.forget(p)
+	}
+	return errors.Join(errs...)
+}
+
+// throttle logs an error when it is another one than before, or half a minute
+// later.
+type throttle struct {
+	text string
+	at   time.Time
+}
+
+func (t *throttle) log(l *slog.Logger, now time.Time, err error) {
+	if err == nil {
+		if t.text != "" {
+			l.Info("drain goes on")
+		}
+		t.text = ""
+		return
+	}
+	if err.Error() == t.text && now.Sub(t.at) < 30*time.Second {
+		return
+	}
+	t.text, t.at = err.Error(), now
+	l.Warn("drain", "cause", err)
+}

@@ -1,0 +1,303 @@
+package drain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"laggard/collector/ring"
+	"laggard/schemas/record"
+)
+
+// process is a ring folder that this agent holds.
+type process struct {
+	d     *Drain
+	name  string
+	found time.Time // when we saw it first
+
+	mu     sync.Mutex // held by a pass, and by who looks at open ranges
+	order  int64
+	folder *ring.Folder
+
+	status   ring.Status
+	broken   bool // the process file can't be read any more
+	gone     bool // nothing will be written any more
+	identity uint32
+	meta     record.Meta
+	rings    []*ringState
+	bad      map[uint32]bool // ring files that can't be read, said once
+	cut      []record.Loss   // what they held, to be told
+	note     note
+
+	w        Writer
+	retryAt  time.Time // Open again, when w is nil
+	unsaid   bool      // lines that Flush refused are still with w
+	dirty    bool      // flushed and not synced
+	syncedAt time.Time
+	lossAt   time.Time
+
+	ops     []op // by string id: what BaseOp makes of it
+	sign    int64
+	full    bool
+	removed bool
+}
+
+// op is an operation's base word, and the writer's spelling where it differs.
+type op struct {
+	known     bool
+	base, raw string
+}
+
+func newProcess(d *Drain, name string, f *ring.Folder) *process {
+	p := &process{d: d, name: name, folder: f, found: d.o.Now(), sign: f.Identity.StartedNs, bad: make(map[uint32]bool)}
+	p.note.load(f)
+	return p
+}
+
+// pass drains what the rings hold now, at most passSlots. more says that there
+// is more.
+func (p *process) pass(now time.Time) (records int, more bool, err error) {
+	p.refresh()
+	p.gone = p.folder.Gone(p.status.State) // before the heads: what is there then is all
+	if p.d.o.Wanted != nil && !p.gone && !p.broken {
+		if bits, ok := p.d.o.Wanted(); ok {
+			err = p.folder.SetWanted(p.status, bits)
+		}
+	}
+	if e := p.findRings(); e != nil {
+		return 0, false, errors.Join(err, e)
+	}
+	if ready, e := p.ready(now); !ready {
+		return 0, false, errors.Join(err, e)
+	}
+	if e := p.settle(); e != nil {
+		return 0, false, errors.Join(err, e)
+	}
+	records, more, e := p.copy(now)
+	if e == nil {
+		e = p.tell(now)
+	}
+	if e == nil && p.gone && !more {
+		e = p.finish(now)
+	} else if e == nil {
+		e = p.sync(now)
+	}
+	return records, more, errors.Join(err, e)
+}
+
+// refresh reads the status and the strings anew. A process file that became too
+// short leaves us with what we know; the rings may still be whole.
+func (p *process) refresh() {
+	s, err := p.folder.Status()
+	if err == nil {
+		p.status = s
+		err = p.folder.ReadTexts(s)
+	}
+	if err != nil && !p.broken {
+		p.broken = true
+		p.d.count(func(s *Stats) { s.Damaged++ })
+		p.d.o.Logger.Warn("drain: the process file can't be read; strings that it held are lost", "folder", p.name, "cause", err)
+	}
+}
+
+// ready makes sure of an identity and a Writer. A process that has not said who
+// it is keeps its ranges in its rings for a while.
+func (p *process) ready(now time.Time) (bool, error) {
+	news := p.readIdentity()
+	if p.w != nil && news {
+		if err := p.renew(); err != nil {
+			return false, err
+		}
+	}
+	if p.w != nil {
+		return true, nil
+	}
+	if p.identity == 0 && !p.gone && now.Sub(p.found) < anonymous || now.Before(p.retryAt) {
+		return false, nil
+	}
+	meta := p.meta
+	if h := p.note.Home; h != nil {
+		meta.Job, meta.Rank = h.Job, h.Rank
+	}
+	w, err := p.d.o.Open(meta)
+	if err != nil {
+		p.retryAt = now.Add(reopen)
+		return false, fmt.Errorf("open writer: %w", err)
+	}
+	p.w, p.syncedAt = w, now
+	p.note.resolve(w, meta)
+	p.note.Home, p.note.changed = &home{meta.Job, meta.Rank}, true
+	p.remember()
+	if w.Ended() {
+		if !p.gone {
+			p.dropWriter()
+			p.retryAt = now.Add(time.Minute)
+			return false, fmt.Errorf("incarnation %s has ended already, but its process lives: its ranges stay where they are", p.name)
+		}
+		return false, p.remove()
+	}
+	next := w.Next()
+	for _, r := range p.rings {
+		r.resume(next, &p.note)
+	}
+	err = p.renew()
+	return p.w != nil, err
+}
+
+// renew passes a changed identity on. One that names another job or rank goes on
+// in another directory.
+func (p *process) renew() error {
+	if err := p.settle(); err != nil {
+		return err
+	}
+	if h := p.note.Home; h.Job != p.meta.Job || h.Rank != p.meta.Rank {
+		return p.move()
+	}
+	if err := p.w.SetMeta(p.meta); err != nil {
+		return fmt.Errorf("set identity: %w", err)
+	}
+	p.unsaid = true
+	return nil
+}
+
+// move ends the incarnation in the directory of its first identity; the next
+// pass opens a Writer in that of the new one.
+func (p *process) move() error {
+	e := record.End{At: p.sign, How: "closed"}
+	if err := p.w.AppendLine(e.AppendLine(nil)); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	p.unsaid = true
+	if err := p.settle(); err != nil {
+		return err
+	}
+	if err := errors.Join(p.w.Sync(), p.dropWriter()); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	p.note.Home, p.note.changed = nil, true
+	p.remember()
+	return nil
+}
+
+// dropWriter closes the Writer; the next pass opens one.
+func (p *process) dropWriter() error {
+	err := p.w.Close()
+	p.w, p.unsaid = nil, false
+	return err
+}
+
+// readIdentity reads the identity when it changed and reports whether it did.
+func (p *process) readIdentity() (news bool) {
+	if p.identity == p.status.Identity && p.meta.Format != "" {
+		return false
+	}
+	text, ok := "", false
+	if p.status.Identity <= math.MaxUint16 {
+		text, ok = p.folder.Text(uint16(p.status.Identity))
+	}
+	if !ok {
+		text = ""
+	} else {
+		p.identity = p.status.Identity
+	}
+	var m record.Meta
+	if text != "" && json.Unmarshal([]byte(text), &m) != nil {
+		// What could be read stays; a field of another type is left at zero.
+		p.d.count(func(s *Stats) { s.BadIdentities++ })
+	}
+	p.meta = p.complete(m)
+	return true
+}
+
+// complete fills what an identity leaves empty. What belongs to the process is
+// taken from its header.
+func (p *process) complete(m record.Meta) record.Meta {
+	id, o := p.folder.Identity, p.d.o
+	m.Format, m.Segment = record.Format, ""
+	m.Incarnation, m.PID, m.StartedNs, m.BootID = id.Incarnation, id.PID, id.StartedNs, id.BootID
+	m.Rank = min(max(m.Rank, 0), math.MaxInt32)
+	m.WorldSize, m.LocalRank = max(m.WorldSize, 0), max(m.LocalRank, 0)
+	if !component(m.Job) {
+		if p.note.Job == "" {
+			p.note.Job, p.note.changed = p.d.jobOf(id.StartedNs), true
+		}
+		m.Job = p.note.Job
+	}
+	fill := func(field *string, v string) {
+		if *field == "" {
+			*field = v
+		}
+	}
+	fill(&m.Node, o.Node)
+	fill(&m.Pod, o.Pod)
+	fill(&m.Device, o.Device)
+	return m
+}
+
+// component reports whether a job's name can be a directory's.
+func component(job string) bool {
+	return job != "" && job != "." && job != ".." && len(job) <= 255 && filepath.Base(job) == job &&
+		!strings.ContainsFunc(job, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// settle flushes what the Writer holds and then moves the tails.
+func (p *process) settle() error {
+	if p.w == nil {
+		return nil
+	}
+	if p.unsaid {
+		if err := p.w.Flush(); err != nil {
+			p.d.count(func(s *Stats) { s.WriteErrors++ })
+			return fmt.Errorf("write: %w", err)
+		}
+		p.unsaid, p.dirty = false, true
+	}
+	p.note.settled()
+	var errs []error
+	for _, r := range p.rings {
+		errs = append(errs, r.advance())
+	}
+	return errors.Join(errs...)
+}
+
+// sync makes the flushed lines durable every Options.Sync.
+func (p *process) sync(now time.Time) error {
+	if !p.dirty || now.Sub(p.syncedAt) < p.d.o.Sync {
+		return nil
+	}
+	p.syncedAt = now
+	if err := p.w.Sync(); err != nil {
+		p.d.count(func(s *Stats) { s.WriteErrors++ })
+		p.unsaid = true // a Writer may have moved on to another file
+		return fmt.Errorf("sync: %w", err)
+	}
+	p.dirty = false
+	return nil
+}
+
+// remove deletes the folder. One that can't be deleted is left, and said so.
+func (p *process) remove() error {
+	p.removed = true
+	err := p.folder.Remove()
+	if err != nil {
+		p.d.ignored[p.name] = err.Error()
+	}
+	return err
+}
+
+// close closes files; the folder stays.
+func (p *process) close() {
+	if p.w != nil {
+		p.w.Close()
+		p.w = nil
+	}
+	for _, r := range p.rings {
+		r.reader.Close()
+	}
+	p.folder.Close()
+}

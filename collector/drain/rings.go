@@ -1,0 +1,148 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"laggard/collector/ring"
+	"laggard/schemas/record"
+)
+
+const slotBytes = 64
+
+// ringState is one ring file and how far it was drained.
+type ringState struct {
+	reader   *ring.Reader
+	resumed  bool
+	counters ring.Counters
+	lanes    [2]laneState
+}
+
+// laneState is one of the two rings of a file.
+type laneState struct {
+	number  uint32
+	head    uint64
+	cursor  uint64 // next slot to take
+	tail    uint64 // what stands in the header
+	stuck   uint64 // slot that was wrong or lacked a string, plus one
+	stuckAt time.Time
+}
+
+// findRings opens the ring files that are new.
+func (p *process) findRings() error {
+	numbers, err := p.folder.Rings()
+	if err != nil {
+		return err
+	}
+	errs := []error{}
+	for _, n := range numbers {
+		if p.hasRing(n) {
+			continue
+		}
+		r, err := p.folder.OpenReader(n)
+		if err != nil {
+			if !p.bad[n] { // a broken file stays broken
+				p.bad[n] = true
+				errs = append(errs, err)
+			}
+			continue
+		}
+		s := &ringState{reader: r}
+		for l := range s.lanes {
+			s.lanes[l].number = ring.Number(n, ring.Lane(l))
+		}
+		if p.w != nil {
+			s.resume(p.w.Next(), &p.note)
+		}
+		p.rings = append(p.rings, s)
+	}
+	return errors.Join(errs...)
+}
+
+func (p *process) hasRing(n uint32) bool {
+	for _, r := range p.rings {
+		if r.reader.N == n {
+			return true
+		}
+	}
+	return false
+}
+
+// resume finds where the draining goes on: after what is on disk, after what was
+// counted as corrupt, and not before the tail, which covers what has aged.
+func (r *ringState) resume(next map[uint32]uint64, n *note) {
+	if r.resumed {
+		return
+	}
+	c, err := r.reader.Counters()
+	if err != nil {
+		return // the next pass tries again
+	}
+	r.resumed = true
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		l.tail = c.Tail[i]
+		l.cursor = max(next[l.number], n.Done[skipKey(l.number)])
+		if l.tail <= c.Head[i] { // else the header lies
+			l.cursor = max(l.cursor, l.tail)
+		}
+	}
+}
+
+// advance moves the tails to the cursors.
+func (r *ringState) advance() error {
+	var errs []error
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		if !r.resumed || l.tail == l.cursor {
+			continue
+		}
+		if err := r.reader.SetTail(ring.Lane(i), l.tail, l.cursor); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		l.tail = l.cursor
+	}
+	return errors.Join(errs...)
+}
+
+// snapshot reads the heads: every light one before every bulk one, so that the
+// communications of a step are seen no later than the step's own end.
+func (p *process) snapshot() error {
+	for _, r := range p.rings {
+		if !r.resumed {
+			r.resume(p.w.Next(), &p.note)
+		}
+		c, err := r.reader.Counters()
+		if err != nil {
+			return p.lostRing(r, err)
+		}
+		r.counters = c
+		r.lanes[ring.Light].head = c.Head[ring.Light]
+	}
+	for _, r := range p.rings {
+		h, err := r.reader.Head(ring.Bulk)
+		if err != nil {
+			return p.lostRing(r, err)
+		}
+		r.lanes[ring.Bulk].head = h
+	}
+	return nil
+}
+
+// lostRing leaves a ring file that became too short to read. What it held beyond
+// the cursors is lost; how much, the last heads tell.
+func (p *process) lostRing(r *ringState, cause error) error {
+	p.rings = slices.DeleteFunc(p.rings, func(q *ringState) bool { return q == r })
+	p.bad[r.reader.N] = true
+	for i := range r.lanes {
+		if l := &r.lanes[i]; l.head > l.cursor {
+			p.cut = append(p.cut, record.Loss{Ring: l.number, Reason: record.Truncated, Count: l.head - l.cursor})
+		}
+	}
+	p.d.count(func(s *Stats) { s.Damaged++ })
+	r.reader.Close()
+	return fmt.Errorf("leave ring %d: %w", r.reader.N, cause)
+}

@@ -1,0 +1,87 @@
+package drain
+
+import (
+	"maps"
+	"time"
+
+	"laggard/schemas/record"
+)
+
+// Stats is what a Drain has done since New. Counters never shrink.
+type Stats struct {
+	Passes    uint64
+	Processes int // folders held now
+	Rings     int // ring files in them
+	Seen      int // folders held so far
+
+	Drained [record.KindCount]uint64 // records given to segments
+	Open    [record.KindCount]uint64 // ranges that never ended
+	Dropped map[string]uint64        // by reason, see package record
+
+	Lag time.Duration // from the end of the oldest range of the last pass to its draining
+
+	WriteErrors    uint64 // of Writers
+	Damaged        uint64 // rings and process files that became too short to read
+	BadIdentities  uint64 // identities that are not JSON of the right types
+	UnknownStrings uint64 // ids that no string came for
+}
+
+// Stats returns a copy.
+func (d *Drain) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stats
+	s.Seen = d.seen
+	s.Dropped = maps.Clone(s.Dropped)
+	return s
+}
+
+func (d *Drain) count(f func(*Stats)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(&d.stats)
+}
+
+// drained counts a record whose range ended at a time. It is for the goroutine
+// of Pass, which publishes the sums.
+func (d *Drain) drained(k record.Kind, end int64) {
+	d.tally[k]++
+	if d.oldest == 0 || end < d.oldest {
+		d.oldest = end
+	}
+}
+
+func (d *Drain) lose(reason string, n uint64) {
+	d.count(func(s *Stats) {
+		if s.Dropped == nil {
+			s.Dropped = make(map[string]uint64)
+		}
+		s.Dropped[reason] += n
+	})
+}
+
+// Hanging is a range that has not ended.
+type Hanging struct {
+	Meta   record.Meta
+	Record record.Record // Open; Dur runs to now
+}
+
+// Hanging returns the ranges that have been open for at least age, of the
+// processes held now. They are no records yet: they may still end.
+func (d *Drain) Hanging(age time.Duration) []Hanging {
+	var out []Hanging
+	now := d.o.Now().UnixNano()
+	for _, p := range d.held() {
+		p.mu.Lock()
+		for _, r := range p.rings {
+			open, _ := r.reader.OpenRanges()
+			for i := range open {
+				if o := &open[i]; !o.Closing && now-o.Start >= int64(age) && o.State != 0 {
+					out = append(out, Hanging{p.meta, p.open(o, r.counters.Thread, now)})
+				}
+			}
+		}
+		p.mu.Unlock()
+	}
+	return out
+}

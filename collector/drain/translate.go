@@ -1,0 +1,81 @@
+package drain
+
+import (
+	"math"
+
+	"laggard/collector/ring"
+	"laggard/schemas/record"
+)
+
+// end returns when the slot's range ended, with times that can't be.
+func end(s *ring.Slot) int64 {
+	sane(s)
+	return s.Start + s.Dur
+}
+
+// sane bounds a slot's times: starts from 1970 on, no negative durations, no
+// overflow.
+func sane(s *ring.Slot) {
+	s.Start, s.Dur = max(s.Start, 0), max(s.Dur, 0)
+	if s.Dur > math.MaxInt64-s.Start {
+		s.Dur = 0
+	}
+}
+
+// translate turns a slot, whose times are sane, into a record. Ring and Seq are
+// the caller's.
+func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
+	*r = record.New(s.Known())
+	r.Start, r.Dur = s.Start, s.Dur
+	if s.Step != ring.NoStep {
+		r.Step = int64(s.Step)
+	}
+	r.Thread = thread
+	if s.Flags&ring.FlagDevice != 0 {
+		r.Side, r.Thread = record.Device, uint64(s.Stream)
+		if s.Flags&(ring.FlagHost|ring.FlagExposed) == ring.FlagHost {
+			r.HostStart, r.HostDur = max(s.HostStart, 0), s.HostDur
+		}
+	}
+	if s.Flags&ring.FlagExposed != 0 {
+		r.Exposed = max(s.HostStart, 0)
+	}
+	r.Open = s.Flags&ring.FlagOpen != 0
+	r.Group, _ = p.folder.Text(s.Group)
+	value := max(s.Value, 0)
+	switch r.Kind {
+	case record.Communication:
+		o := p.op(s.Text)
+		r.Op, r.OpRaw = o.base, o.raw
+		r.Peer = max(s.Peer, record.NoPeer)
+		r.Count, r.Dtype = value, record.DtypeName(s.Dtype)
+	case record.Step, record.FP:
+		r.Tokens = value
+	case record.SaveCheckpoint:
+		r.Path, _ = p.folder.Text(s.Text)
+		r.Bytes = value
+	case record.Other:
+		r.Name, _ = p.folder.Text(s.Text)
+		if r.Name == "" {
+			r.Name = record.Other.String()
+		}
+		r.Bytes = value
+	}
+}
+
+// op returns the base word of the operation with a string id.
+func (p *process) op(id uint16) op {
+	for int(id) >= len(p.ops) {
+		p.ops = append(p.ops, op{})
+	}
+	o := &p.ops[id]
+	if !o.known {
+		raw, ok := p.folder.Text(id)
+		o.base = record.BaseOp(raw)
+		if o.base != raw {
+			o.raw = raw
+		}
+		o.known = ok
+	}
+	return *o
+}
