@@ -7,8 +7,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,62 +158,82 @@ func TestParser_DiffersNever(t *testing.T) {
 		}
 	}
 	t.Logf("%d lines, LAGGARD_SEED=%d", n, seed)
-	g := generator{rand.New(rand.NewPCG(seed, 1))}
-	var p Parser
-	var accepted, quick int
-	for range n {
-		line := g.line()
-		if msg := disagreement(&p, line); msg != "" {
-			t.Fatalf("LAGGARD_SEED=%d\n%s", seed, msg)
-		}
-		if p.canonical(bytes.TrimSuffix(line, []byte("\n"))) || p.general(bytes.TrimSuffix(line, []byte("\n"))) {
-			quick++
-		}
-		if json.Valid(line) {
-			accepted++
-		}
+	workers := runtime.GOMAXPROCS(0)
+	results := make([]counts, workers)
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			g := generator{rand.New(rand.NewPCG(seed, uint64(i)))}
+			var p Parser
+			for lines := 0; lines < n/workers; {
+				for _, line := range g.lines() {
+					if msg := results[i].disagreement(&p, line); msg != "" {
+						t.Errorf("LAGGARD_SEED=%d\n%s", seed, msg)
+						return
+					}
+					lines++
+				}
+			}
+		})
 	}
-	t.Logf("%d valid JSON, %d read by a quick path", accepted, quick)
-	if quick < n/4 || accepted == n {
-		t.Errorf("the generator is lopsided")
+	wg.Wait()
+	var c counts
+	for _, r := range results {
+		c.accepted += r.accepted
+		c.canonical += r.canonical
+		c.general += r.general
+	}
+	t.Logf("%+v", c)
+	if c.canonical < n/20 || c.general < n/5 || c.accepted < n/4 || c.accepted > n*3/4 {
+		t.Errorf("the generator is lopsided: %+v", c)
 	}
 }
 
+// counts tells what the generated lines were like.
+type counts struct{ accepted, canonical, general int }
+
 // disagreement says how Parse and the plain codec differ on a record line, "" when
 // they don't. Each quick path is also held alone.
-func disagreement(p *Parser, line []byte) string {
+func (c *counts) disagreement(p *Parser, line []byte) string {
 	want, wantErr := plainParse(line)
-	for _, path := range []struct {
-		name string
-		run  func() bool
-	}{
-		{"canonical", func() bool { return has(line, 0, `{"kind":"`) && p.canonical(bytes.TrimSuffix(line, []byte("\n"))) }},
-		{"general", func() bool { return p.general(line) && p.check() == nil }},
-	} {
-		if path.run() && (wantErr != nil || p.Record != want) {
-			return fmt.Sprintf("%s on %q\n got %+v\nwant %+v, %v", path.name, line, p.Record, want, wantErr)
+	if wantErr == nil {
+		c.accepted++
+	}
+	bare := bytes.TrimSuffix(line, []byte("\n"))
+	if has(line, 0, `{"kind":"`) && p.canonical(bare) {
+		c.canonical++
+		if wantErr != nil || p.Record != want {
+			return fmt.Sprintf("canonical on %q\n got %+v\nwant %+v, %v", line, p.Record, want, wantErr)
+		}
+	}
+	if p.general(line) && p.check() == nil {
+		c.general++
+		if wantErr != nil || p.Record != want {
+			return fmt.Sprintf("general on %q\n got %+v\nwant %+v, %v", line, p.Record, want, wantErr)
 		}
 	}
 	typ, err := p.Parse(line)
-	if typ != LineRecord {
-		if typ == LineUnknown && wantErr != nil || typ != LineUnknown && err == nil {
-			return ""
-		}
-		if json.Valid(line) && typ == LineUnknown { // first key is none of ours
-			return ""
-		}
-		if wantErr == nil {
+	switch {
+	case typ != LineRecord: // another first key, or no JSON at all
+		if wantErr == nil && (err != nil || firstKeyIs(line, "kind")) {
 			return fmt.Sprintf("Parse(%q) = %v, %v; the plain codec reads %+v", line, typ, err, want)
 		}
-		return ""
-	}
-	if (err == nil) != (wantErr == nil) {
+	case (err == nil) != (wantErr == nil):
 		return fmt.Sprintf("Parse(%q): %v; the plain codec: %v", line, err, wantErr)
-	}
-	if err == nil && p.Record != want {
+	case err == nil && p.Record != want:
 		return fmt.Sprintf("Parse(%q)\n got %+v\nwant %+v", line, p.Record, want)
 	}
 	return ""
+}
+
+// firstKeyIs reports whether the first key of a JSON object is key.
+func firstKeyIs(line []byte, key string) bool {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return false
+	}
+	t, err := d.Token()
+	return err == nil && t == key
 }
 
 // TestAppendLine_AgreesWithPlain holds the writer to encoding/json and to the parser.
@@ -248,7 +271,8 @@ func FuzzParser(f *testing.F) {
 	f.Add([]byte(`{"meta":{"incarnation":"00000000000000ff"}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var p Parser
-		if msg := disagreement(&p, line); msg != "" {
+		var c counts
+		if msg := c.disagreement(&p, line); msg != "" {
 			t.Fatal(msg)
 		}
 	})
@@ -274,23 +298,26 @@ var (
 )
 
 func (g generator) text() string {
-	if g.IntN(4) > 0 {
+	switch g.IntN(8) {
+	case 0:
 		return genStrings[g.IntN(len(genStrings))]
+	case 1:
+		b := make([]byte, g.IntN(40))
+		for i := range b {
+			b[i] = byte(' ' + g.IntN(95))
+		}
+		return string(b)
 	}
-	b := make([]byte, g.IntN(40))
-	for i := range b {
-		b[i] = byte(' ' + g.IntN(95))
-	}
-	return string(b)
+	return genStrings[1+g.IntN(4)]
 }
 
 func (g generator) int() int64 {
-	switch g.IntN(4) {
+	switch g.IntN(16) {
 	case 0:
 		return genInts[g.IntN(len(genInts))]
-	case 1:
+	case 1, 2, 3, 4:
 		return g.Int64N(1 << g.IntN(63))
-	case 2:
+	case 5, 6, 7:
 		return int64(g.IntN(100))
 	}
 	return 1753000000000000000 + g.Int64N(1e12)
@@ -324,67 +351,77 @@ func (g generator) record() Record {
 	return r
 }
 
-// line returns a record line: tidy, or with its keys shuffled, doubled, spaced,
-// changed, or with bytes flipped or cut.
-func (g generator) line() []byte {
+// lines returns a record as lines: tidy, changed, cut, and twice put together in
+// another way.
+func (g generator) lines() [][]byte {
 	r := g.record()
 	tidy := r.AppendLine(nil)
-	switch g.IntN(5) {
-	case 0:
-		return tidy
-	case 1: // a byte changed, put in or taken out
-		for range 1 + g.IntN(2) {
-			i := g.IntN(len(tidy))
-			switch g.IntN(3) {
-			case 0:
-				tidy[i] ^= 1 << g.IntN(8)
-			case 1:
-				tidy = append(tidy[:i], append([]byte{`{}[],:"\ 0-.eE`[g.IntN(14)]}, tidy[i:]...)...)
-			default:
-				tidy = append(tidy[:i], tidy[i+1:]...)
-			}
+	changed := bytes.Clone(tidy)
+	for range 1 + g.IntN(2) { // a byte changed, put in or taken out
+		i := g.IntN(len(changed))
+		switch g.IntN(3) {
+		case 0:
+			changed[i] ^= 1 << g.IntN(8)
+		case 1:
+			changed = slices.Insert(changed, i, `{}[],:"\ 0-.eE`[g.IntN(14)])
+		default:
+			changed = slices.Delete(changed, i, i+1)
 		}
-		return tidy
-	case 2: // cut
-		return tidy[:g.IntN(len(tidy))]
 	}
-	return g.wild(tidy)
+	pairs := pairsOf(&r)
+	return [][]byte{tidy, changed, tidy[:g.IntN(len(tidy))], g.wild(pairs), g.wild(pairs)}
 }
 
-// wild takes a tidy line apart and puts it together in another way.
-func (g generator) wild(tidy []byte) []byte {
-	var parts []string
-	d := json.NewDecoder(bytes.NewReader(tidy))
-	if _, err := d.Token(); err != nil {
-		panic(err)
-	}
-	for d.More() {
-		k, _ := d.Token()
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			panic(err)
-		}
-		if g.IntN(12) == 0 {
-			v = json.RawMessage(genRaw[g.IntN(len(genRaw))])
-		}
-		parts = append(parts, g.pair(k.(string), string(v)))
-	}
-	rest := parts[1:]
-	if g.IntN(3) == 0 { // doubled keys, or keys that are not ours: never both, see withoutFolded
-		if g.IntN(2) == 0 {
-			rest = append(rest, g.pair(plainKeys[g.IntN(len(plainKeys))], genRaw[g.IntN(len(genRaw))]))
-			rest = append(rest, g.pair(plainKeys[g.IntN(len(plainKeys))], strconv.FormatInt(g.int(), 10)))
-		} else {
-			rest = append(rest, g.pair(genKeys[g.IntN(len(genKeys))], genRaw[g.IntN(len(genRaw))]))
+// pairsOf returns the keys and values of a record's line.
+func pairsOf(r *Record) [][2]string {
+	integer := func(v int64) string { return strconv.FormatInt(v, 10) }
+	text := func(s string) string { return string(appendText(nil, s)) }
+	pairs := [][2]string{{"kind", text(r.Word())}, {"start", integer(r.Start)}, {"dur", integer(r.Dur)}}
+	for _, p := range []struct {
+		set        bool
+		key, value string
+	}{
+		{r.Step != NoStep, "step", integer(r.Step)}, {r.Side == Device, "side", `"device"`},
+		{r.HostStart != 0, "host_start", integer(r.HostStart)}, {r.HostDur != 0, "host_dur", integer(r.HostDur)},
+		{r.Exposed != -1, "exposed", integer(r.Exposed)}, {r.Ring != 0, "ring", integer(int64(r.Ring))},
+		{r.Ring != 0, "seq", strconv.FormatUint(r.Seq, 10)}, {r.Thread != 0, "thread", strconv.FormatUint(r.Thread, 10)},
+		{r.Op != "", "op", text(r.Op)}, {r.OpRaw != "", "op_raw", text(r.OpRaw)}, {r.Group != "", "group", text(r.Group)},
+		{r.Peer != NoPeer, "peer", integer(int64(r.Peer))}, {r.Count != 0, "count", integer(r.Count)},
+		{r.Dtype != "", "dtype", text(r.Dtype)}, {r.Bytes != 0, "bytes", integer(r.Bytes)},
+		{r.Tokens != 0, "tokens", integer(r.Tokens)}, {r.Path != "", "path", text(r.Path)}, {r.Open, "open", "true"},
+	} {
+		if p.set {
+			pairs = append(pairs, [2]string{p.key, p.value})
 		}
 	}
+	return pairs
+}
+
+// wild puts a line together with keys shuffled, doubled, foreign and spaced, and
+// values that are none.
+func (g generator) wild(pairs [][2]string) []byte {
+	parts := make([]string, 0, len(pairs)+2)
+	for _, p := range pairs {
+		if g.IntN(30) == 0 {
+			p[1] = genRaw[g.IntN(len(genRaw))]
+		}
+		parts = append(parts, g.pair(p[0], p[1]))
+	}
+	switch g.IntN(6) { // doubled keys, or keys that are not ours: never both, see withoutFolded
+	case 0:
+		parts = append(parts, g.pair(plainKeys[g.IntN(len(plainKeys))], genRaw[g.IntN(len(genRaw))]))
+		parts = append(parts, g.pair(plainKeys[g.IntN(len(plainKeys))], strconv.FormatInt(g.int(), 10)))
+	case 1:
+		parts = append(parts, g.pair(genKeys[g.IntN(len(genKeys))], genRaw[g.IntN(len(genRaw))]))
+	}
+	swap := func(x []string) { g.Shuffle(len(x), func(i, j int) { x[i], x[j] = x[j], x[i] }) }
 	if g.IntN(2) == 0 {
-		g.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+		swap(parts[1:])
 	}
 	if g.IntN(20) == 0 {
-		g.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+		swap(parts)
 	}
-	return []byte(g.space() + "{" + g.space() + strings.Join(append(parts[:1:1], rest...), ",") + g.space() + "}" + g.space())
+	return []byte(g.space() + "{" + g.space() + strings.Join(parts, ",") + g.space() + "}" + g.space())
 }
 
 func (g generator) pair(k, v string) string {

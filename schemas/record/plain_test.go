@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -71,6 +72,9 @@ func plainParse(line []byte) (r Record, err error) {
 
 // withoutFolded returns the line without keys that only fold to one of ours.
 func withoutFolded(line []byte) ([]byte, error) {
+	if !oddKeys(line) {
+		return line, nil
+	}
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(line, &m); err != nil {
 		return nil, err
@@ -88,6 +92,27 @@ func withoutFolded(line []byte) ([]byte, error) {
 		return line, nil
 	}
 	return json.Marshal(m) // duplicates are gone: the generator never has both
+}
+
+// oddKeys reports whether anything that may be a key has another byte than ours
+// have: only such a key folds to one of ours without being it.
+func oddKeys(line []byte) bool {
+	for i, c := range line {
+		if c != ':' {
+			continue
+		}
+		key := bytes.TrimRight(line[:i], " \t\r\n")
+		if !bytes.HasSuffix(key, []byte{'"'}) {
+			continue
+		}
+		key = key[:len(key)-1]
+		for _, c := range key[bytes.LastIndexByte(key, '"')+1:] {
+			if (c < 'a' || c > 'z') && c != '_' {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // plainLine writes a record with encoding/json, keys in FORMAT.md's order.
