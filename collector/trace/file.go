@@ -1,0 +1,181 @@
+package trace
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// FileLimit bounds a switch file, bytes; TaskD's limit.
+	FileLimit = 1 << 20
+	// Poll is how often a switch file is read when nobody hints at a change.
+	Poll = time.Second
+	// sayAgain is the pause between two reports of the same problem.
+	sayAgain = 30 * time.Second
+)
+
+// ParseFile reads TaskD's switch file, a JSON object of the five words, and
+// collapses it as TaskD does: the four light kinds are off only when all five
+// words are exactly "off", Communication is on when its word is. A word that is
+// missing is on. Words that are none of the five are reported and otherwise as
+// if they were not there. An error means that the state must stay as it is: the
+// file is half-written or holds a value that is neither "on" nor "off".
+func ParseFile(b []byte) (State, []*Problem, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	var values map[string]json.RawMessage
+	if err := d.Decode(&values); err != nil {
+		return State{}, nil, fmt.Errorf("parse switch: not a JSON object: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return State{}, nil, errors.New("parse switch: there is more after the JSON object")
+	}
+	if values == nil {
+		return State{}, nil, errors.New("parse switch: null is not a JSON object")
+	}
+	w := On.Words()
+	var problems []*Problem
+	var errs []error
+	for name, raw := range values {
+		if !slices.Contains(allWords, name) {
+			problems = append(problems, &Problem{Word: name, Rule: ruleKnown, Nearest: nearest(name, allWords)})
+			continue
+		}
+		var v string
+		if json.Unmarshal(raw, &v) != nil {
+			v = string(raw)
+		}
+		if p := checkValue(name, v); p != nil {
+			errs = append(errs, p)
+		}
+		*w.value(name) = v
+	}
+	slices.SortFunc(problems, func(a, b *Problem) int { return strings.Compare(a.Word, b.Word) })
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if errs != nil {
+		return State{}, problems, fmt.Errorf("parse switch: %w", errors.Join(errs...))
+	}
+	return State{w != (State{}).Words(), w.CommunicationOperator == on}, problems, nil
+}
+
+// ReadFile reads a switch file. The path may go through symbolic links: a
+// mounted ConfigMap does.
+func ReadFile(path string) (State, []*Problem, error) {
+	st, err := os.Stat(path)
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("read switch %s: not a regular file", path)
+	}
+	if err != nil {
+		return State{}, nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return State{}, nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, FileLimit+1))
+	if err != nil {
+		return State{}, nil, err
+	}
+	if len(b) > FileLimit {
+		return State{}, nil, fmt.Errorf("read switch %s: larger than %d bytes", path, FileLimit)
+	}
+	s, problems, err := ParseFile(b)
+	if err != nil {
+		err = fmt.Errorf("read switch %s: %w", path, err)
+	}
+	return s, problems, err
+}
+
+// Follower follows a switch file.
+type Follower struct {
+	Path string
+	// Set is called with each state that differs from the one before, and with
+	// the first.
+	Set func(State) error
+	// Logger gets what is wrong with the file, not more often than every half
+	// minute; nil: silent.
+	Logger *slog.Logger
+
+	state State
+	known bool
+	said  string
+	at    time.Time
+}
+
+// Run reads the file every second, and at once when its directory hints at a
+// change, until the context ends. It returns nil then.
+func (f *Follower) Run(ctx context.Context) error {
+	events, stop := watch(filepath.Dir(f.Path))
+	defer stop()
+	tick := time.NewTicker(Poll)
+	defer tick.Stop()
+	for {
+		f.Look(time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-events:
+		case <-tick.C:
+		}
+	}
+}
+
+// watch hints at changes in a directory. A ConfigMap is swapped by renaming a
+// link in the directory that the file stands in.
+func watch(dir string) (<-chan fsnotify.Event, func()) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, func() {}
+	}
+	if err := w.Add(dir); err != nil {
+		w.Close()
+		return nil, func() {}
+	}
+	return w.Events, func() { w.Close() }
+}
+
+// Look reads the file once and sets what it says. A file that is not there
+// changes nothing.
+func (f *Follower) Look(now time.Time) {
+	s, problems, err := ReadFile(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	all := err
+	for _, p := range problems {
+		all = errors.Join(all, p)
+	}
+	f.say(now, all)
+	if err != nil {
+		return
+	}
+	if f.known && s == f.state {
+		return
+	}
+	if err := f.Set(s); err != nil {
+		f.say(now, fmt.Errorf("switch to %s: %w", s, err))
+		return // the next look tries again
+	}
+	f.state, f.known = s, true
+}
+
+func (f *Follower) say(now time.Time, err error) {
+	if err == nil || f.Logger == nil || err.Error() == f.said && now.Sub(f.at) < sayAgain {
+		return
+	}
+	f.said, f.at = err.Error(), now
+	f.Logger.Warn("switch file", "file", f.Path, "cause", err)
+}
