@@ -1,0 +1,182 @@
+package marker
+
+import (
+	"strconv"
+
+	"laggard/schemas/record"
+)
+
+// Encoder turns records into lines, for one process.
+//
+// Promise: a Pairer that reads the lines yields the same record in every field
+// that TaskD has. TaskD has no tokens, paths, ring numbers or exposed time, and of
+// the payload only what count and dtype say.
+type Encoder struct {
+	Process uint32 // pid that host lines carry
+	Thread  uint32 // tid of ranges that know none
+	Device  uint32 // device that device lines carry
+	LastID  uint64 // Id drawn last; the next record gets LastID + 1
+
+	line Marker
+	name []byte
+}
+
+// Resume takes a line that the process wrote earlier: Ids go on after it. A
+// reader would take Ids that begin anew for a restarted process.
+func (e *Encoder) Resume(m *Marker) {
+	if m.Kind == KindMarker && m.Source == HostSide && m.Process == e.Process {
+		e.LastID = max(e.LastID, m.ID)
+	}
+}
+
+// Append appends the lines of r: host start and end, and device start and end when
+// r is on the device. An open range has no ends.
+func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
+	if r.Kind == record.Other && (r.Name == apiWord || r.Name == kernelWord) {
+		return e.appendActivity(dst, r)
+	}
+	e.LastID++
+	device := r.Side == record.Device
+	m := &e.line
+	*m = Marker{Kind: KindMarker, ID: e.LastID, Process: e.Process, Thread: e.thread(r)}
+	m.Device, m.Stream = m.Process, m.Thread
+	e.setName(m, r)
+	start, end := Start, End
+	if device {
+		start, end = StartDevice, EndDevice
+	}
+	hs, hd := r.Start, r.Dur
+	if device {
+		hs, hd = r.HostStart, r.HostDur // 0 where unknown: "could not be collected"
+	}
+	m.Flag, m.Timestamp = start, uint64(hs)
+	dst = Append(dst, m)
+	m.Name, m.Domain = nil, nil
+	if r.Open {
+		return dst
+	}
+	m.Flag, m.Timestamp = end, uint64(hs+hd)
+	dst = Append(dst, m)
+	if !device {
+		return dst
+	}
+	m.Source, m.Process, m.Thread = DeviceSide, e.Device, uint32(r.Thread)
+	m.Device, m.Stream = m.Process, m.Thread
+	m.Flag, m.Timestamp = start, uint64(r.Start)
+	dst = Append(dst, m)
+	m.Flag, m.Timestamp = end, uint64(r.Start+r.Dur)
+	return Append(dst, m)
+}
+
+func (e *Encoder) thread(r *record.Record) uint32 {
+	if r.Side == record.Host && r.Thread != 0 {
+		return uint32(r.Thread)
+	}
+	return e.Thread
+}
+
+// appendActivity writes an API or kernel line.
+func (e *Encoder) appendActivity(dst []byte, r *record.Record) []byte {
+	m := &e.line
+	*m = Marker{
+		Kind: KindAPI, Timestamp: uint64(r.Start), End: uint64(r.Start + r.Dur), ID: uint64(r.Count),
+		Process: e.Process, Thread: uint32(r.Thread), Name: []byte(r.Op),
+	}
+	if r.Name == kernelWord {
+		m.Kind, m.Device, m.Stream, m.Type = KindKernel, e.Device, uint32(r.Thread), []byte(r.Dtype)
+	}
+	return Append(dst, m)
+}
+
+// setName sets the name and domain that the kind of r has.
+func (e *Encoder) setName(m *Marker, r *record.Record) {
+	b := e.name[:0]
+	domain := DefaultDomain
+	switch r.Kind {
+	case record.Step:
+		b = strconv.AppendInt(append(b, "step "...), r.Step, 10)
+	case record.FP:
+		b = append(b, "forward"...)
+	case record.DataLoader:
+		b = append(b, "dataloader"...)
+	case record.SaveCheckpoint:
+		b = append(b, "save_checkpoint"...)
+	case record.Communication:
+		b = appendCommunication(b, r)
+		domain = CommunicationDomain
+	default:
+		b = append(b, r.Name...)
+		if r.Group != "" {
+			domain = r.Group
+		}
+	}
+	e.name = b
+	m.Name, m.Domain = b, []byte(domain)
+}
+
+// appendCommunication appends the JSON object that names a communication range.
+func appendCommunication(b []byte, r *record.Record) []byte {
+	b = strconv.AppendInt(append(b, `{"count": "`...), r.Count, 10)
+	b = append(b, `","dataType": `...)
+	b = appendText(b, []byte(taskdDtype(r.Dtype)))
+	if r.Peer != record.NoPeer {
+		key := `,"destRank": "`
+		if r.Op == "recv" {
+			key = `,"srcRank": "`
+		}
+		b = append(strconv.AppendInt(append(b, key...), int64(r.Peer), 10), '"')
+	}
+	b = appendText(append(b, `,"groupName": `...), []byte(r.Group))
+	b = appendText(append(b, `,"opName": `...), []byte(hcclOp(r)))
+	if r.Side == record.Device {
+		b = append(strconv.AppendUint(append(b, `,"streamId": "`...), r.Thread, 10), '"')
+	}
+	return append(b, '}')
+}
+
+func taskdDtype(dtype string) string {
+	switch dtype {
+	case "":
+		return "na"
+	case "bf16":
+		return "bfp16"
+	}
+	return dtype
+}
+
+// hcclOp returns the operation as TaskD's readers expect it.
+func hcclOp(r *record.Record) string {
+	raw := r.OpRaw
+	if len(raw) >= 4 && equalFold([]byte(raw[:4]), "hccl") {
+		return raw
+	}
+	switch r.Op {
+	case "allreduce":
+		return "HcclAllreduce"
+	case "allgather":
+		return "HcclAllGather"
+	case "reducescatter":
+		return "HcclReduceScatter"
+	case "reduce":
+		return "HcclReduce"
+	case "broadcast":
+		return "HcclBroadcast"
+	case "scatter":
+		return "HcclScatter"
+	case "alltoall":
+		return "HcclAlltoAll"
+	case "send":
+		return "HcclSend"
+	case "recv":
+		return "HcclRecv"
+	case "sendrecv":
+		return "HcclBatchSendRecv"
+	case "barrier":
+		return "HcclBarrier"
+	case "gather":
+		return "HcclGather"
+	case "":
+		return raw
+	}
+	return r.Op
+}

@@ -1,0 +1,324 @@
+package marker
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"laggard/schemas/record"
+)
+
+// unnamed is the word of a range whose name is empty, "NULL" or "(null)": what a
+// C NULL pointer prints as.
+const unnamed = "unnamed"
+
+// Words of the activity kinds that TaskD has writers for but never enables.
+const (
+	apiWord    = "API"
+	kernelWord = "KERNEL"
+)
+
+// internMax bounds each table of strings: hostile names cost allocations, never
+// memory.
+const (
+	internMax   = 4096
+	internBytes = 256
+)
+
+// names turns names into the fields of a record. It remembers the strings it has
+// seen, so that a known op or group allocates nothing.
+type names struct {
+	seen map[string]string
+	ops  map[string]string // spelling → base word
+}
+
+func (n *names) intern(b []byte) string {
+	if s, ok := n.seen[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	if n.seen == nil {
+		n.seen = make(map[string]string)
+	}
+	if len(n.seen) < internMax && len(s) <= internBytes {
+		n.seen[s] = s
+	}
+	return s
+}
+
+func (n *names) base(raw string) string {
+	if s, ok := n.ops[raw]; ok {
+		return s
+	}
+	s := record.BaseOp(raw)
+	if n.ops == nil {
+		n.ops = make(map[string]string)
+	}
+	if len(n.ops) < internMax && len(raw) <= internBytes {
+		n.ops[raw] = s
+	}
+	return s
+}
+
+// classify returns a record with the kind that a name in a domain stands for and
+// what the name says of it. Times are not set.
+//
+// A step's name holds "step", in any case, and an integer as its second word; the
+// other three light kinds have one name each. A name in the communication domain
+// is a JSON object. Every other name is a kind of its own (record.Other), with the
+// domain as its Group unless that is the default one.
+func (n *names) classify(name, domain []byte) record.Record {
+	if string(domain) == CommunicationDomain {
+		r := record.New(record.Communication)
+		n.communication(&r, name)
+		return r
+	}
+	switch {
+	case equalFold(name, "forward"):
+		return record.New(record.FP)
+	case equalFold(name, "dataloader"):
+		return record.New(record.DataLoader)
+	case equalFold(name, "save_checkpoint"):
+		return record.New(record.SaveCheckpoint)
+	}
+	if step, ok := stepOf(name); ok {
+		r := record.New(record.Step)
+		r.Step = step
+		return r
+	}
+	r := record.New(record.Other)
+	r.Name = unnamed
+	if !null(name) {
+		r.Name = n.intern(name)
+	}
+	if len(domain) > 0 && string(domain) != DefaultDomain && !null(domain) {
+		r.Group = n.intern(domain)
+	}
+	return r
+}
+
+func null(b []byte) bool {
+	return len(b) == 0 || string(b) == "NULL" || string(b) == "(null)"
+}
+
+// stepOf returns the number in a step's name: "step 12", "Train_Step 12 of 90".
+func stepOf(name []byte) (int64, bool) {
+	_, rest := word(name)
+	second, _ := word(rest)
+	if len(second) == 0 || len(second) > 18 || !contains(name, "step") {
+		return 0, false
+	}
+	var v int64
+	for _, c := range second {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + int64(c-'0')
+	}
+	return v, true
+}
+
+// word cuts the first word off b.
+func word(b []byte) (w, rest []byte) {
+	i := 0
+	for i < len(b) && blank(b[i]) {
+		i++
+	}
+	j := i
+	for j < len(b) && !blank(b[j]) {
+		j++
+	}
+	return b[i:j], b[j:]
+}
+
+func blank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// contains reports whether b holds the lower-case ASCII word w in any case.
+func contains(b []byte, w string) bool {
+	for i := 0; i+len(w) <= len(b); i++ {
+		if equalFold(b[i:i+len(w)], w) {
+			return true
+		}
+	}
+	return false
+}
+
+// equalFold reports whether b is the lower-case ASCII word w in any case.
+func equalFold(b []byte, w string) bool {
+	if len(b) != len(w) {
+		return false
+	}
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != w[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// communication fills in what the name of a communication range says: a JSON
+// object of strings in no stable order. A name that is none is kept as the
+// operation's spelling.
+func (n *names) communication(r *record.Record, name []byte) {
+	var f commFields
+	if !f.quick(name) && !f.strict(name) {
+		if !null(name) {
+			n.setOp(r, name)
+		}
+		return
+	}
+	if len(f.op) > 0 {
+		n.setOp(r, f.op)
+	}
+	r.Group = n.intern(f.group)
+	r.Dtype = n.dtype(f.dtype)
+	if v, err := strconv.ParseInt(string(f.count), 10, 64); err == nil && v >= 0 {
+		r.Count = v
+		r.Bytes = bytesOf(v, r.Dtype)
+	}
+	r.Peer = f.peer(r.Op)
+}
+
+// bytesOf is count × size, 0 where it is unknown or would not fit.
+func bytesOf(count int64, dtype string) int64 {
+	size := int64(record.DtypeSize(dtype))
+	if size == 0 || count > 1<<62/size {
+		return 0
+	}
+	return count * size
+}
+
+func (n *names) setOp(r *record.Record, raw []byte) {
+	r.OpRaw = n.intern(raw)
+	r.Op = n.base(r.OpRaw)
+	if r.OpRaw == r.Op {
+		r.OpRaw = ""
+	}
+}
+
+func (n *names) dtype(raw []byte) string {
+	switch string(raw) { // the usual ones without a look into a table
+	case "", "na":
+		return ""
+	case "bfp16":
+		return "bf16"
+	}
+	return record.BaseDtype(n.intern(raw))
+}
+
+// commFields are the values of a communication name.
+type commFields struct {
+	op, group, dtype, count, src, dest []byte
+}
+
+func (f *commFields) set(key string, v []byte) {
+	switch key {
+	case "opName":
+		f.op = v
+	case "groupName":
+		f.group = v
+	case "dataType":
+		f.dtype = v
+	case "count":
+		f.count = v
+	case "srcRank":
+		f.src = v
+	case "destRank":
+		f.dest = v
+	}
+}
+
+// peer returns the position in the group at the other end.
+func (f *commFields) peer(op string) int32 {
+	v := f.dest
+	if op == "recv" && len(f.src) > 0 || len(v) == 0 {
+		v = f.src
+	}
+	p, err := strconv.ParseInt(string(v), 10, 32)
+	if err != nil || p < 0 {
+		return record.NoPeer
+	}
+	return int32(p)
+}
+
+// quick reads an object of plain strings; it says "yes" or "not sure".
+func (f *commFields) quick(b []byte) bool {
+	c := cursor{b: b}
+	c.space()
+	c.expect("{")
+	for !c.bad {
+		c.space()
+		c.expect(`"`)
+		key := c.plain()
+		c.space()
+		c.expect(":")
+		c.space()
+		c.expect(`"`)
+		v := c.plain()
+		if c.bad {
+			return false
+		}
+		f.set(string(key), v)
+		c.space()
+		if c.skip("}") {
+			c.space()
+			return c.i == len(c.b)
+		}
+		c.expect(",")
+	}
+	return false
+}
+
+// strict reads any JSON object; values that are no strings count as their text.
+func (f *commFields) strict(b []byte) bool {
+	var o map[string]json.RawMessage
+	if err := json.Unmarshal(b, &o); err != nil || o == nil {
+		return false
+	}
+	*f = commFields{}
+	for key, raw := range o {
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			f.set(key, []byte(s))
+		} else {
+			f.set(key, bytes.TrimSpace(raw))
+		}
+	}
+	return true
+}
+
+func (c *cursor) space() {
+	for c.i < len(c.b) && (c.b[c.i] == ' ' || c.b[c.i] == '\t' || c.b[c.i] == '\n' || c.b[c.i] == '\r') {
+		c.i++
+	}
+}
+
+// activity fills r from an API or kernel line. The name of the call or kernel is
+// its Op, its type the Dtype, the correlation id the Count: the record has no
+// better place for them, and nothing of the line is lost.
+func (n *names) activity(m *Marker) record.Record {
+	r := record.New(record.Other)
+	r.Name = apiWord
+	r.Thread = uint64(m.Thread)
+	if m.Kind == KindKernel {
+		r.Name, r.Side, r.Thread = kernelWord, record.Device, uint64(m.Stream)
+	}
+	r.Op, r.Dtype = n.intern(m.Name), n.intern(m.Type)
+	r.Start = clamp(m.Timestamp)
+	r.Dur = max(clamp(m.End)-r.Start, 0)
+	if m.ID <= 1<<62 {
+		r.Count = int64(m.ID)
+	}
+	return r
+}
+
+// clamp makes a time stamp an int64; one that does not fit is as good as none.
+func clamp(ts uint64) int64 {
+	if ts > 1<<63-1 {
+		return 0
+	}
+	return int64(ts)
+}

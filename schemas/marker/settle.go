@@ -1,0 +1,162 @@
+package marker
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Settle ends the wait for what began before a moment: a range whose host end was
+// seen is yielded with its host times (its device lines never came), one without
+// an end becomes overdue: it holds nothing up any more, and when its end comes
+// after all, Add yields it. The range that fn gets is valid during the call.
+func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
+	for q.head != nil && q.head.Begin < before {
+		r := q.head
+		if r.HostEnded() {
+			p.yield(r, fn)
+			continue
+		}
+		q.unlink(r)
+		if len(q.overdue) == maxOverdue {
+			old := q.overdue[0]
+			delete(q.open, old.ID)
+			q.overdue = slices.Delete(q.overdue, 0, 1)
+			p.drop(1)
+			p.release(old)
+		}
+		r.overdue = true
+		q.overdue = append(q.overdue, r)
+	}
+}
+
+// yield hands r to fn and forgets it.
+func (p *Pairer) yield(r *Range, fn func(*Range)) {
+	p.remove(r)
+	if r.settle() {
+		fn(r)
+	} else {
+		p.drop(1)
+	}
+	p.release(r)
+}
+
+// Drain ends a process: fn gets every range that waited for a line, oldest first.
+// One without an end is open: its Dur runs to last, the last sign of life. Overdue
+// ones are given up. Drain may be called for a process that Result.Over named.
+func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
+	for q.head != nil {
+		r := q.head
+		if !r.HostEnded() {
+			p.remove(r)
+			r.Record.Start, r.Record.Dur = r.Begin, max(last-r.Begin, 0)
+			r.Record.Thread, r.Record.Open = uint64(r.tid), true
+			fn(r)
+			p.release(r)
+			continue
+		}
+		p.yield(r, fn)
+	}
+	p.drop(len(q.overdue))
+	q.overdue = nil
+	clear(q.open)
+	p.live = slices.DeleteFunc(p.live, func(o *Process) bool { return o == q })
+}
+
+// orphan is a line whose range's start was not seen.
+type orphan struct {
+	Key       orphanKey
+	Timestamp uint64
+	PID       uint32 // host lines
+	Stream    uint32 // device lines
+}
+
+type orphanKey struct {
+	ID     uint64
+	Source uint32
+	Flag   uint32
+}
+
+// orphan keeps a line for a start that may still come.
+func (p *Pairer) orphan(m *Marker) {
+	if p.Replay {
+		return
+	}
+	if p.orphans == nil {
+		p.orphans = make(map[orphanKey]orphan)
+	}
+	if len(p.order) == maxOrphans {
+		delete(p.orphans, p.order[0])
+		p.order = slices.Delete(p.order, 0, maxOrphans/8)
+		p.forget()
+	}
+	k := orphanKey{ID: m.ID, Source: m.Source, Flag: m.Flag}
+	if _, ok := p.orphans[k]; ok {
+		p.drop(1)
+		p.order = slices.DeleteFunc(p.order, func(o orphanKey) bool { return o == k })
+	}
+	p.orphans[k] = orphan{Key: k, Timestamp: m.Timestamp, PID: m.Process, Stream: m.Stream}
+	p.order = append(p.order, k)
+}
+
+// forget drops the orphans that are not in the order any more.
+func (p *Pairer) forget() {
+	keep := make(map[orphanKey]orphan, len(p.order))
+	for _, k := range p.order {
+		keep[k] = p.orphans[k]
+	}
+	p.drop(len(p.orphans) - len(keep) + 1)
+	p.orphans = keep
+}
+
+// adopt joins to r the lines that came before its start.
+func (p *Pairer) adopt(r *Range) {
+	if len(p.orphans) == 0 {
+		return
+	}
+	for _, k := range [...]orphanKey{
+		{r.ID, HostSide, End}, {r.ID, HostSide, EndDevice},
+		{r.ID, DeviceSide, StartDevice}, {r.ID, DeviceSide, EndDevice}, {r.ID, DeviceSide, InstantDevice},
+	} {
+		o, ok := p.orphans[k]
+		if !ok || !r.fits(o) {
+			continue
+		}
+		delete(p.orphans, k)
+		p.order = slices.DeleteFunc(p.order, func(x orphanKey) bool { return x == k })
+	}
+}
+
+// fits joins an orphan to r when it can be r's.
+func (r *Range) fits(o orphan) bool {
+	if o.Key.Source == DeviceSide {
+		return r.takeDevice(o.Key.Flag, o.Timestamp, o.Stream)
+	}
+	if r.HostEnded() || o.PID != r.Process.PID || o.Timestamp != 0 && o.Timestamp < r.hs {
+		return false
+	}
+	r.he = o.Timestamp
+	r.have |= haveHostEnd
+	return true
+}
+
+// Expire gives up the lines without a start that were stamped before a moment.
+func (p *Pairer) Expire(before int64) {
+	if len(p.order) == 0 {
+		return
+	}
+	p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool {
+		if clamp(p.orphans[k].Timestamp) >= before {
+			return false
+		}
+		delete(p.orphans, k)
+		p.drop(1)
+		return true
+	})
+}
+
+// Processes returns the processes that have not ended, in the order they began.
+func (p *Pairer) Processes() []*Process {
+	all := slices.Clone(p.live)
+	slices.SortFunc(all, func(a, b *Process) int { return cmp.Compare(a.Index, b.Index) })
+	return all
+}

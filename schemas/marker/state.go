@@ -1,0 +1,110 @@
+package marker
+
+import "laggard/schemas/record"
+
+// State is what a Pairer knows beyond the ranges that wait for a line. Those are
+// rebuilt by reading again the lines from the oldest of their Places on, with
+// Replay set; in between nothing may be settled, expired or drained.
+type State struct {
+	Processes []ProcessState `json:"processes,omitempty"` // that wrote a host line last first
+	Orphans   []OrphanState  `json:"orphans,omitempty"`
+	Index     uint32         `json:"index"`
+	Unmatched uint64         `json:"unmatched,omitempty"`
+}
+
+// ProcessState is one process.
+type ProcessState struct {
+	PID      uint32         `json:"pid"`
+	Index    uint32         `json:"index"`
+	First    uint64         `json:"first"`
+	Floor    int64          `json:"floor"`
+	After    uint64         `json:"after,omitempty"`
+	MaxID    uint64         `json:"max_id"`
+	LastHost uint64         `json:"last_host"`
+	Recent   uint64         `json:"recent"`
+	Overdue  []OverdueState `json:"overdue,omitempty"`
+}
+
+// OverdueState is a range whose end is long due.
+type OverdueState struct {
+	Record      record.Record `json:"record"`
+	ID          uint64        `json:"id"`
+	Begin       int64         `json:"begin"`
+	Segment     string        `json:"segment"`
+	Offset      int64         `json:"offset"`
+	Have        uint8         `json:"have"`
+	Device      bool          `json:"device,omitempty"`
+	HostStart   uint64        `json:"hs"`
+	DeviceStart uint64        `json:"ds,omitempty"`
+	DeviceEnd   uint64        `json:"de,omitempty"`
+	Thread      uint32        `json:"tid"`
+	Stream      uint32        `json:"stream,omitempty"`
+}
+
+// OrphanState is a line without a start.
+type OrphanState struct {
+	ID        uint64 `json:"id"`
+	Source    uint32 `json:"source"`
+	Flag      uint32 `json:"flag"`
+	Timestamp uint64 `json:"ts"`
+	PID       uint32 `json:"pid"`
+	Stream    uint32 `json:"stream,omitempty"`
+}
+
+// State returns the state. name turns a Place's segment into a lasting name.
+func (p *Pairer) State(name func(segment uint32) string) State {
+	s := State{Index: p.index, Unmatched: p.Unmatched}
+	for _, q := range p.live {
+		ps := ProcessState{
+			PID: q.PID, Index: q.Index, First: q.First, Floor: q.Floor,
+			After: q.after, MaxID: q.maxID, LastHost: q.lastHost, Recent: q.recent,
+		}
+		for _, r := range q.overdue {
+			ps.Overdue = append(ps.Overdue, OverdueState{
+				Record: r.Record, ID: r.ID, Begin: r.Begin, Segment: name(r.Place.Segment), Offset: r.Place.Offset,
+				Have: r.have, Device: r.device, HostStart: r.hs, DeviceStart: r.ds, DeviceEnd: r.de,
+				Thread: r.tid, Stream: r.stream,
+			})
+		}
+		s.Processes = append(s.Processes, ps)
+	}
+	for _, k := range p.order {
+		o := p.orphans[k]
+		s.Orphans = append(s.Orphans, OrphanState{
+			ID: k.ID, Source: k.Source, Flag: k.Flag, Timestamp: o.Timestamp, PID: o.PID, Stream: o.Stream,
+		})
+	}
+	return s
+}
+
+// Restore makes a fresh Pairer what State described. segment is the inverse of
+// State's name.
+func (p *Pairer) Restore(s State, segment func(name string) uint32) {
+	p.index, p.Unmatched = s.Index, s.Unmatched
+	for _, ps := range s.Processes {
+		q := &Process{
+			PID: ps.PID, Index: ps.Index, First: ps.First, Floor: ps.Floor,
+			after: ps.After, maxID: ps.MaxID, lastHost: ps.LastHost, recent: ps.Recent,
+			open: make(map[uint64]*Range),
+		}
+		for _, o := range ps.Overdue {
+			r := &Range{
+				Record: o.Record, ID: o.ID, Begin: o.Begin, Process: q, overdue: true,
+				Place: Place{Segment: segment(o.Segment), Offset: o.Offset},
+				have:  o.Have, device: o.Device, hs: o.HostStart, ds: o.DeviceStart, de: o.DeviceEnd,
+				tid: o.Thread, stream: o.Stream,
+			}
+			q.open[r.ID] = r
+			q.overdue = append(q.overdue, r)
+		}
+		p.live = append(p.live, q)
+	}
+	for _, o := range s.Orphans {
+		k := orphanKey{ID: o.ID, Source: o.Source, Flag: o.Flag}
+		if p.orphans == nil {
+			p.orphans = make(map[orphanKey]orphan)
+		}
+		p.orphans[k] = orphan{Key: k, Timestamp: o.Timestamp, PID: o.PID, Stream: o.Stream}
+		p.order = append(p.order, k)
+	}
+}

@@ -1,0 +1,157 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"laggard/schemas/record"
+)
+
+// Where a topology was found, the words of verdict.Verdict.Roles.
+const (
+	FromFile           = "topology"
+	FromParallelGroups = ParallelGroupFile
+	FromRankTable      = RankTableFile
+)
+
+// maxRanks bounds the rank directories that Discover looks into.
+const maxRanks = 1 << 17
+
+// Found is what Discover found.
+type Found struct {
+	Topology *File  // nil when there was nothing
+	Roles    string // FromFile or FromParallelGroups: where its groups are from; "" = nowhere
+	// Groups are the groups of each rank with a parallel_group.json, by global rank.
+	Groups map[int][]record.Group
+	Files  []string // what was read
+}
+
+// Discover looks for the topology of one job in a profiling tree: topology.json in
+// the job's directory (beside the ranks) or above it (beside the jobs),
+// parallel_group.json in the rank directories, hccl.json beside the ranks or in
+// them. root is the profiling directory, the job's or a rank's. What topology.json
+// says wins over the others, node by node and group by group.
+//
+// A file that is there and can't be used is part of the error (joined, each names
+// the file, the key and what to do); what the others say is returned all the same.
+func Discover(root, job string) (*Found, error) {
+	dir := jobDir(root, job)
+	found := &Found{Groups: map[int][]record.Group{}}
+	var errs []error
+	file := first(found, &errs, Load, filepath.Join(dir, FileName), filepath.Join(filepath.Dir(dir), FileName))
+	groups := found.parallelGroups(dir, &errs)
+	table := first(found, &errs, RankTable, found.tables(dir)...)
+	found.Topology = Merge(file, groups, table)
+	switch {
+	case file != nil && len(file.Groups) > 0:
+		found.Roles = FromFile
+	case groups != nil && len(groups.Groups) > 0:
+		found.Roles = FromParallelGroups
+	}
+	return found, errors.Join(errs...)
+}
+
+// jobDir returns the job's directory under, at or above root.
+func jobDir(root, job string) string {
+	if abs, err := filepath.Abs(root); err == nil {
+		root = abs
+	}
+	if job != "" {
+		if st, err := os.Lstat(filepath.Join(root, job)); err == nil && st.IsDir() {
+			return filepath.Join(root, job)
+		}
+	}
+	if filepath.Base(root) != job && filepath.Base(filepath.Dir(root)) == job {
+		return filepath.Dir(root)
+	}
+	return root
+}
+
+// first loads the first of the paths that exists.
+func first(found *Found, errs *[]error, load func(string) (*File, error), paths ...string) *File {
+	for _, p := range paths {
+		f, err := load(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			*errs = append(*errs, err)
+			continue
+		}
+		found.Files = append(found.Files, p)
+		return f
+	}
+	return nil
+}
+
+// parallelGroups reads the parallel_group.json of every rank directory.
+func (f *Found) parallelGroups(dir string, errs *[]error) *File {
+	ranks, err := rankDirs(dir)
+	if err != nil {
+		*errs = append(*errs, fmt.Errorf("look for %s: %w", ParallelGroupFile, err))
+		return nil
+	}
+	var all []record.Group
+	seen := map[string]bool{}
+	for _, rank := range ranks {
+		path := filepath.Join(dir, strconv.Itoa(rank), ParallelGroupFile)
+		groups, err := ParallelGroup(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			*errs = append(*errs, err)
+			continue
+		}
+		f.Files = append(f.Files, path)
+		f.Groups[rank] = groups
+		for _, g := range groups { // each group stands in the file of every member
+			if key := g.Dim + ":" + g.Name + ":" + setKey(g.Ranks); !seen[key] {
+				seen[key] = true
+				all = append(all, g)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return FromGroups(all)
+}
+
+// tables lists where a rank table may stand.
+func (f *Found) tables(dir string) []string {
+	paths := []string{filepath.Join(dir, RankTableFile), filepath.Join(filepath.Dir(dir), RankTableFile)}
+	ranks, err := rankDirs(dir)
+	if err != nil {
+		return paths
+	}
+	for _, r := range ranks {
+		paths = append(paths, filepath.Join(dir, strconv.Itoa(r), RankTableFile))
+	}
+	return paths
+}
+
+// rankDirs returns the ranks that have a directory, sorted.
+func rankDirs(dir string) ([]int, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ranks []int
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err == nil && e.IsDir() && n >= 0 && n < maxWorld && strconv.Itoa(n) == e.Name() && len(ranks) < maxRanks {
+			ranks = append(ranks, n)
+		}
+	}
+	slices.Sort(ranks)
+	return ranks, nil
+}

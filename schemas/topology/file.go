@@ -1,0 +1,262 @@
+package topology
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FileName is the topology file that is found by itself beside ranks or jobs.
+const FileName = "topology.json"
+
+const (
+	// maxFile bounds the JSON files that are read: parallel_group.json of a large
+	// job reaches tens of megabytes.
+	maxFile = 128 << 20
+	// maxWorld bounds rank numbers: a typo must not allocate a matrix of 10^9 rows.
+	maxWorld = 1 << 20
+)
+
+// Dim returns a dimension's word as topology files spell it: in lower case, "ep"
+// for TaskD's "exp".
+func Dim(word string) string {
+	if word = strings.ToLower(strings.TrimSpace(word)); word == "exp" {
+		return "ep"
+	}
+	return word
+}
+
+// Role reports whether ranks have a role by their place in a group of dimension d.
+func Role(d string) bool {
+	switch Dim(d) {
+	case "tp", "pp", "dp", "cp", "ep":
+		return true
+	}
+	return false
+}
+
+// Load reads and validates a topology file.
+func Load(path string) (*File, error) {
+	b, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	return Parse(path, b)
+}
+
+// Parse is Load for the content of a file; name stands in errors.
+func Parse(name string, b []byte) (*File, error) {
+	if err := checkKeys(b); err != nil {
+		return nil, fmt.Errorf("topology %s: %w", name, err)
+	}
+	var f File
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, fmt.Errorf("topology %s: %w", name, describe(b, err))
+	}
+	if err := f.Validate(); err != nil {
+		return nil, fmt.Errorf("topology %s: %w", name, err)
+	}
+	return &f, nil
+}
+
+// Validate checks f and brings it into one form: dimensions in lower case ("exp"
+// becomes "ep"), a missing world_size becomes the largest rank + 1. Its errors name
+// the key and what to do.
+func (f *File) Validate() error {
+	if f.WorldSize < 0 || f.WorldSize > maxWorld {
+		return fmt.Errorf("world_size %d: want 1 to %d", f.WorldSize, maxWorld)
+	}
+	largest := -1
+	owner := map[int]string{}
+	for _, node := range f.NodeNames() {
+		if node == "" {
+			return errors.New(`nodes: a node without a name; give it the name its agent uses (--node)`)
+		}
+		for _, r := range f.Nodes[node] {
+			if err := f.checkRank(r); err != nil {
+				return fmt.Errorf("nodes.%s: %w", node, err)
+			}
+			if other, ok := owner[r]; ok {
+				if other == node {
+					return fmt.Errorf("nodes.%s: rank %d is listed twice; remove one", node, r)
+				}
+				return fmt.Errorf("nodes.%s: rank %d is also in nodes.%s; a rank runs on one node", node, r, other)
+			}
+			owner[r] = node
+			largest = max(largest, r)
+		}
+	}
+	names := map[string]int{}
+	for i := range f.Groups {
+		if err := f.checkGroup(i, names); err != nil {
+			return err
+		}
+		largest = max(largest, slices.Max(f.Groups[i].Ranks))
+	}
+	if f.WorldSize == 0 {
+		f.WorldSize = largest + 1
+	}
+	return nil
+}
+
+func (f *File) checkGroup(i int, names map[string]int) error {
+	g := &f.Groups[i]
+	key := "groups[" + strconv.Itoa(i) + "]"
+	if g.Name == "" {
+		return fmt.Errorf("%s.name: missing; name the group, e.g. dp-stage0", key)
+	}
+	key += " (" + g.Name + ")"
+	if j, ok := names[g.Name]; ok {
+		return fmt.Errorf("%s.name: groups[%d] has the same name; names must differ", key, j)
+	}
+	names[g.Name] = i
+	if g.Dim = Dim(g.Dim); g.Dim == "" {
+		return fmt.Errorf("%s.dim: missing; want tp, pp, dp, cp or ep (others define no role)", key)
+	}
+	if len(g.Ranks) == 0 {
+		return fmt.Errorf("%s.ranks: empty; list the global ranks of the group", key)
+	}
+	seen := make(map[int]bool, len(g.Ranks))
+	for _, r := range g.Ranks {
+		if err := f.checkRank(r); err != nil {
+			return fmt.Errorf("%s.ranks: %w", key, err)
+		}
+		if seen[r] {
+			return fmt.Errorf("%s.ranks: rank %d is listed twice; remove one", key, r)
+		}
+		seen[r] = true
+	}
+	return nil
+}
+
+func (f *File) checkRank(r int) error {
+	limit := f.WorldSize
+	if limit == 0 {
+		limit = maxWorld
+	}
+	if r < 0 || r >= limit {
+		return fmt.Errorf("rank %d is outside 0…%d; ranks are global, or world_size is too small", r, limit-1)
+	}
+	return nil
+}
+
+// NodeNames returns the names of the nodes, sorted.
+func (f *File) NodeNames() []string {
+	names := make([]string, 0, len(f.Nodes))
+	for n := range f.Nodes {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkKeys finds keys that look like a misspelt one of ours. Others are ignored:
+// another tool's additions do no harm.
+func checkKeys(b []byte) error {
+	var top map[string]json.RawMessage
+	if json.Unmarshal(b, &top) != nil {
+		return nil // Parse says what is wrong
+	}
+	if err := nearKeys("", top, "world_size", "nodes", "groups"); err != nil {
+		return err
+	}
+	var groups []map[string]json.RawMessage
+	if json.Unmarshal(top["groups"], &groups) != nil {
+		return nil
+	}
+	for i, g := range groups {
+		if err := nearKeys("groups["+strconv.Itoa(i)+"].", g, "name", "dim", "ranks"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nearKeys(prefix string, have map[string]json.RawMessage, known ...string) error {
+	keys := make([]string, 0, len(have))
+	for k := range have {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		if slices.Contains(known, k) {
+			continue
+		}
+		for _, want := range known {
+			if _, ok := have[want]; !ok && distance(strings.ToLower(k), want) <= 2 {
+				return fmt.Errorf("unknown key %s%s; did you mean %s%s?", prefix, k, prefix, want)
+			}
+		}
+	}
+	return nil
+}
+
+// distance is the number of edits between two short words.
+func distance(a, b string) int {
+	if len(a) > 32 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// describe adds the line of a syntax error, or the key of a wrong type.
+func describe(b []byte, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		line := 1 + strings.Count(string(b[:min(int(syntax.Offset), len(b))]), "\n")
+		return fmt.Errorf("line %d: %w; it must be one JSON object", line, err)
+	case errors.As(err, &kind):
+		return fmt.Errorf("%s: is a %s, want %s", kind.Field, kind.Value, kind.Type)
+	}
+	return err
+}
+
+// readFile reads a regular file of bounded size.
+func readFile(path string) ([]byte, error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file (links are not followed here)", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if now, err := f.Stat(); err != nil || !os.SameFile(st, now) {
+		return nil, fmt.Errorf("%s: changed while it was opened", path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
+	}
+	return b, nil
+}

@@ -1,0 +1,122 @@
+package topology
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"laggard/schemas/record"
+)
+
+// ParallelGroupFile is what TaskD's dump_group_info writes into each rank's
+// directory: its communicators, by HCCL name.
+const ParallelGroupFile = "parallel_group.json"
+
+// taskdGroup is one value of parallel_group.json.
+type taskdGroup struct {
+	Name  string `json:"group_name"` // tp, pp, dp, cp, exp, mp, embd, default_group, …
+	Rank  int    `json:"group_rank"`
+	Ranks []int  `json:"global_ranks"`
+}
+
+// ParallelGroup reads a parallel_group.json: the groups that one rank is in,
+// sorted by communicator name.
+func ParallelGroup(path string) ([]record.Group, error) {
+	b, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read parallel groups: %w", err)
+	}
+	return ParseParallelGroup(path, b)
+}
+
+// ParseParallelGroup is ParallelGroup for the content of a file; name stands in
+// errors.
+func ParseParallelGroup(name string, b []byte) ([]record.Group, error) {
+	var all map[string]taskdGroup
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil, fmt.Errorf("parallel groups %s: %w", name, describe(b, err))
+	}
+	groups := make([]record.Group, 0, len(all))
+	for comm, g := range all {
+		if comm == "" || g.Name == "" || len(g.Ranks) == 0 {
+			return nil, fmt.Errorf("parallel groups %s: %q: want group_name and global_ranks; write the file again with dump_group_info", name, comm)
+		}
+		seen := make(map[int]bool, len(g.Ranks))
+		for _, r := range g.Ranks {
+			if r < 0 || r >= maxWorld || seen[r] {
+				return nil, fmt.Errorf("parallel groups %s: %q.global_ranks: rank %d is out of bounds or listed twice", name, comm, r)
+			}
+			seen[r] = true
+		}
+		if g.Rank < 0 || g.Rank >= len(g.Ranks) {
+			return nil, fmt.Errorf("parallel groups %s: %q.group_rank: %d is no position in a group of %d", name, comm, g.Rank, len(g.Ranks))
+		}
+		groups = append(groups, record.Group{Dim: Dim(g.Name), Name: comm, Index: g.Rank, Size: len(g.Ranks), Ranks: g.Ranks})
+	}
+	slices.SortFunc(groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
+	return groups, nil
+}
+
+// FromGroups makes a topology of the groups that ranks know to be in, with their
+// communicators' names. Groups whose ranks are not listed are left out, equal ones
+// (same dimension, same ranks) appear once, under the first name in order.
+func FromGroups(groups []record.Group) *File {
+	f := &File{}
+	for _, g := range groups {
+		if g.Name == "" || g.Dim == "" || len(g.Ranks) == 0 || slices.Min(g.Ranks) < 0 || slices.Max(g.Ranks) >= maxWorld {
+			continue
+		}
+		f.WorldSize = max(f.WorldSize, slices.Max(g.Ranks)+1)
+		if d := Dim(g.Dim); d != "default_group" {
+			f.Groups = append(f.Groups, Group{Name: g.Name, Dim: d, Ranks: g.Ranks})
+		}
+	}
+	slices.SortFunc(f.Groups, func(a, b Group) int {
+		return cmp.Or(strings.Compare(a.Dim, b.Dim), slices.Compare(a.Ranks, b.Ranks), strings.Compare(a.Name, b.Name))
+	})
+	f.Groups = slices.CompactFunc(f.Groups, func(a, b Group) bool { return a.Dim == b.Dim && slices.Equal(a.Ranks, b.Ranks) })
+	f.uniqueNames()
+	return f
+}
+
+// uniqueNames makes names differ: two jobs' halves may have used one communicator
+// name for different ranks.
+func (f *File) uniqueNames() {
+	seen := map[string]int{}
+	for i := range f.Groups {
+		g := &f.Groups[i]
+		n := seen[g.Name]
+		seen[g.Name]++
+		if n > 0 {
+			g.Name += "#" + strconv.Itoa(n+1)
+		}
+	}
+}
+
+// FormatGroup returns a group as row.Rank.Groups holds it: dim:name:index:size.
+func FormatGroup(g record.Group) string {
+	return g.Dim + ":" + g.Name + ":" + strconv.Itoa(g.Index) + ":" + strconv.Itoa(g.Size)
+}
+
+// ParseGroup is the inverse of FormatGroup. A communicator's name may hold colons
+// (an IPv6 address). ranks may be nil.
+func ParseGroup(text string, ranks []uint32) (record.Group, error) {
+	parts := strings.Split(text, ":")
+	if len(parts) < 4 {
+		return record.Group{}, fmt.Errorf("parse group %q: want dim:name:index:size", text)
+	}
+	n := len(parts)
+	index, err1 := strconv.Atoi(parts[n-2])
+	size, err2 := strconv.Atoi(parts[n-1])
+	if err := cmp.Or(err1, err2); err != nil {
+		return record.Group{}, fmt.Errorf("parse group %q: %w", text, err)
+	}
+	g := record.Group{Dim: parts[0], Name: strings.Join(parts[1:n-2], ":"), Index: index, Size: size}
+	for _, r := range ranks {
+		g.Ranks = append(g.Ranks, int(r))
+	}
+	return g, nil
+}

@@ -1,0 +1,239 @@
+package rollup
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"laggard/schemas/marker"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// backward is the word of the range that says where backward ends. TaskD has no
+// such kind; laggard's recorders and the replay of real traces do.
+const backward = "backward"
+
+// addRecord takes a record line.
+func (s *Stream) addRecord(r *record.Record, offset int64) {
+	inc := s.ofLine()
+	if inc == nil {
+		return
+	}
+	tame(r)
+	end := r.End()
+	if r.Side == record.Device && r.HostStart != 0 {
+		end = r.HostStart + r.HostDur
+	}
+	if r.Ring != 0 && s.repeated(inc, r, end) {
+		s.count(&s.counts.Duplicate)
+		return
+	}
+	if !s.replay {
+		inc.revive()
+		inc.now = max(inc.now, end)
+	}
+	place := marker.Place{Segment: s.current, Offset: offset}
+	if s.addSpan(inc, r, r.HostBegin(), place) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.floor {
+		inc.insert(openStep{begin: r.HostBegin(), end: max(end, r.HostBegin()+1), number: r.Step, complete: true, open: r.Open})
+	}
+	s.advance(inc)
+}
+
+// tame bounds the numbers of a hostile line so that sums don't overflow.
+func tame(r *record.Record) {
+	const (
+		latest  = 1 << 62 // in the year 2116
+		longest = 1 << 60
+	)
+	r.Start = min(max(r.Start, -latest), latest)
+	r.HostStart = min(max(r.HostStart, -latest), latest)
+	r.Dur = min(max(r.Dur, 0), longest)
+	r.HostDur = min(max(r.HostDur, 0), longest)
+	r.Exposed = min(max(r.Exposed, -1), longest)
+}
+
+// repeated notes the ring and number of a record; true means that it was read
+// before.
+func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
+	rings := inc.rings
+	if s.replay {
+		rings = s.until.replayed(inc.id)
+	}
+	g := rings[r.Ring]
+	if g == nil {
+		if len(rings) >= maxRings {
+			return false
+		}
+		g = newRing(r.Seq)
+		g.Mark = math.MinInt64
+		rings[r.Ring] = g
+	}
+	dup, gaps := g.take(r.Seq)
+	if s.replay {
+		return dup
+	}
+	s.counts.Gaps += uint64(gaps) // gaps may be -1: two's complement takes it back
+	if !dup {
+		g.Mark = max(g.Mark, end)
+	}
+	return dup
+}
+
+// addRange takes a TaskD range whose lines are complete or given up.
+func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
+	rec := &r.Record
+	tame(rec)
+	if !s.addSpan(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
+		return
+	}
+	for i := range inc.steps {
+		if st := &inc.steps[i]; st.id == r.ID && st.begin == r.Begin {
+			st.complete = true
+			return
+		}
+	}
+	end := r.HostEnd()
+	if end == 0 {
+		end = rec.End()
+	}
+	inc.insert(openStep{begin: r.Begin, end: max(end, r.Begin+1), number: rec.Step, id: r.ID, complete: true, open: rec.Open})
+}
+
+// addSpan takes a complete range; false means that its step is closed already.
+func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
+	if begin < inc.floor {
+		if !s.replay {
+			s.counts.kind(r.Kind, r.Name).Emitted++
+			s.addLate(inc, r, begin, at)
+		}
+		return false
+	}
+	if !s.replay {
+		s.counts.kind(r.Kind, r.Name).Emitted++
+		if r.Open {
+			s.counts.Open++
+		}
+	}
+	p := span{
+		begin: begin, start: r.Start, dur: r.Dur, hostDur: -1, exposed: r.Exposed, bytes: r.Bytes, tokens: r.Tokens,
+		own: r.Step, offset: at.Offset, segment: at.Segment, record: -1, call: -1, kind: r.Kind, side: r.Side, open: r.Open,
+	}
+	if r.Side == record.Device && r.HostStart != 0 {
+		p.hostDur = r.HostDur
+	}
+	switch r.Kind {
+	case record.Communication:
+		p.call = inc.window.name(r.Group, r.Op)
+	case record.Other:
+		if strings.EqualFold(r.Name, backward) {
+			p.word = 1
+		}
+	}
+	if s.o.Records.takes(r.Kind) || r.Kind == record.Other {
+		p.record = s.keep(r)
+	}
+	inc.pending = append(inc.pending, p)
+	if len(inc.pending) > maxPending && !s.replay {
+		s.relieve(inc)
+	}
+	return true
+}
+
+// keep stores a copy of r until its row is made.
+func (s *Stream) keep(r *record.Record) int32 {
+	if n := len(s.spare); n > 0 {
+		i := s.spare[n-1]
+		s.spare = s.spare[:n-1]
+		s.records[i] = *r
+		return i
+	}
+	s.records = append(s.records, *r)
+	return int32(len(s.records) - 1)
+}
+
+// insert puts a step where it belongs by its begin.
+func (inc *incarnation) insert(st openStep) {
+	i := len(inc.steps)
+	for i > 0 && inc.steps[i-1].begin > st.begin {
+		i--
+	}
+	inc.steps = slices.Insert(inc.steps, i, st)
+}
+
+// addLate takes a range whose step is closed: its raw row still names the step,
+// its sums come too late.
+func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at marker.Place) {
+	s.counts.Late++
+	if r.Open {
+		s.counts.Open++
+	}
+	inc.late = true
+	number, repeat := inc.closedAt(begin)
+	if r.Kind == record.Step && r.Step >= 0 {
+		number, repeat = r.Step, inc.seen.add(r.Step)
+		s.rows.Steps = append(s.rows.Steps, s.bareStep(inc, r, repeat))
+		s.taken = false
+	}
+	if s.o.Records.takes(r.Kind) {
+		s.giveRecord(inc, r, number, repeat, at.Segment, at.Offset)
+		return
+	}
+	s.counts.kind(r.Kind, r.Name).Summarised++
+	if r.Kind == record.Communication {
+		if !inc.window.open {
+			s.openWindow(inc, max(number, 0), r.Start)
+		}
+		s.addCall(inc, inc.window.name(r.Group, r.Op), r.Dur, r.Bytes)
+		if inc.over {
+			s.flushWindow(inc)
+		}
+	}
+}
+
+// closedAt returns the closed step in whose window begin lies, NoStep without one.
+func (inc *incarnation) closedAt(begin int64) (number int64, repeat uint16) {
+	for _, c := range slices.Backward(inc.closed) {
+		if begin >= c.Begin && begin < c.End {
+			return c.Number, c.Repeat
+		}
+	}
+	return record.NoStep, 0
+}
+
+// giveSpan gives out the raw row of a decided range, or counts it as summarised.
+func (s *Stream) giveSpan(inc *incarnation, p *span, number int64, repeat uint16) {
+	if p.record < 0 {
+		s.counts.kind(p.kind, "").Summarised++
+		return
+	}
+	r := &s.records[p.record]
+	if s.o.Records.takes(p.kind) {
+		s.giveRecord(inc, r, number, repeat, p.segment, p.offset)
+	} else {
+		s.counts.kind(p.kind, r.Name).Summarised++
+	}
+	*r = record.Record{}
+	s.spare = append(s.spare, p.record)
+}
+
+func (s *Stream) giveRecord(inc *incarnation, r *record.Record, number int64, repeat uint16, segment uint32, offset int64) {
+	s.counts.kind(r.Kind, r.Name).Stored++
+	var id record.ID
+	if src := s.segments[segment]; src != nil {
+		id = src.id
+	}
+	out := row.Record{
+		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id), Node: s.node(inc),
+		Kind: r.Word(), Step: number, Repeat: repeat, StartNs: r.Start, DurNs: r.Dur, Side: r.Side.String(),
+		HostStartNs: r.HostStart, HostDurNs: r.HostDur, ExposedNs: r.Exposed,
+		Ring: r.Ring, Seq: r.Seq, Thread: r.Thread, Op: r.Op, OpRaw: r.OpRaw, Group: r.Group, Peer: r.Peer,
+		Count: r.Count, Dtype: r.Dtype, Bytes: r.Bytes, Tokens: r.Tokens, Path: r.Path,
+		Segment: uint64(id), Offset: uint64(offset),
+	}
+	if r.Open {
+		out.Open = 1
+	}
+	s.rows.Records = append(s.rows.Records, out)
+	s.taken = false
+}

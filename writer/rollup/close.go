@@ -1,0 +1,226 @@
+package rollup
+
+import (
+	"math"
+	"slices"
+
+	"laggard/schemas/marker"
+	"laggard/schemas/record"
+)
+
+// advance closes the steps that are finished.
+func (s *Stream) advance(inc *incarnation) {
+	if s.replay {
+		return
+	}
+	for len(inc.steps) > 1 && s.closable(inc) {
+		s.closeFirst(inc)
+	}
+}
+
+// closable reports whether the first open step is finished: a later one has ended
+// too, and nothing of it can still come.
+func (s *Stream) closable(inc *incarnation) bool {
+	first := &inc.steps[0]
+	now := inc.clock()
+	if !slices.ContainsFunc(inc.steps[1:], func(st openStep) bool { return st.complete }) &&
+		now-inc.steps[1].end < int64(PairPatience) {
+		return false
+	}
+	if inc.process != nil {
+		oldest, waits := inc.process.Oldest()
+		return !waits || oldest >= inc.cut() || now-first.end >= int64(PairPatience)
+	}
+	for _, g := range inc.rings {
+		if g.Mark < first.end && now-g.Mark < int64(RingPatience) {
+			return false
+		}
+	}
+	return true
+}
+
+// clock returns the latest host time seen.
+func (inc *incarnation) clock() int64 {
+	if inc.process != nil {
+		return inc.process.Now()
+	}
+	return inc.now
+}
+
+// cut returns where the first open step's window ends.
+func (inc *incarnation) cut() int64 {
+	end := inc.steps[0].end
+	if inc.steps[0].open {
+		end = never
+	}
+	if len(inc.steps) > 1 {
+		end = min(end, inc.steps[1].begin)
+	}
+	return end
+}
+
+// closeFirst closes the first open step: it and what lies before it become rows.
+func (s *Stream) closeFirst(inc *incarnation) {
+	cut := inc.cut()
+	if p := inc.process; p != nil {
+		s.pairer.Settle(p, cut, func(r *marker.Range) { s.addRange(inc, r) })
+		s.pairer.Expire(p.Now() - int64(PairPatience))
+	}
+	st := inc.steps[0]
+	repeat := inc.seen.add(st.number)
+	s.openWindow(inc, st.number, st.begin)
+	mine := s.scratch.mine[:0]
+	s.decide(inc, cut, func(p *span) (int64, uint16) {
+		if p.begin < st.begin {
+			return record.NoStep, 0
+		}
+		mine = append(mine, *p)
+		return st.number, repeat
+	})
+	s.scratch.mine = mine
+	s.rows.Steps = append(s.rows.Steps, s.stepRow(inc, &st, cut, repeat, mine))
+	s.taken = false
+
+	inc.steps = slices.Delete(inc.steps, 0, 1)
+	inc.serial++
+	inc.raise(cut)
+	if len(inc.closed) == maxClosed {
+		inc.closed = slices.Delete(inc.closed, 0, 1)
+	}
+	inc.closed = append(inc.closed, closedStep{Number: st.number, Repeat: repeat, Begin: st.begin, End: cut})
+	s.supersede(inc)
+}
+
+// raise moves the floor.
+func (inc *incarnation) raise(to int64) {
+	inc.floor = max(inc.floor, to)
+	if inc.process != nil {
+		inc.process.Floor = inc.floor
+	}
+	inc.switches = slices.DeleteFunc(inc.switches, func(at int64) bool { return at < inc.floor })
+}
+
+// decide gives out what began before cut, in line order: where says in which step
+// it is. Communication is added to the open window.
+func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number int64, repeat uint16)) {
+	rest := inc.pending[:0]
+	for i := range inc.pending {
+		p := &inc.pending[i]
+		if p.begin >= cut {
+			rest = append(rest, *p)
+			continue
+		}
+		number, repeat := where(p)
+		if p.kind == record.Communication {
+			s.addCall(inc, p.call, p.dur, p.bytes)
+		}
+		s.giveSpan(inc, p, number, repeat)
+	}
+	inc.pending = rest
+}
+
+// supersede ends older incarnations that have gone silent while inc finishes steps.
+func (s *Stream) supersede(inc *incarnation) {
+	for _, old := range s.incarnations {
+		if old.over || old.index >= inc.index {
+			continue
+		}
+		if old.quiet++; old.quiet >= supersededAfter {
+			s.over(old, 0)
+		}
+	}
+}
+
+// leftovers gives out what is in no window that can be known: with the step that
+// its writer wrote down.
+func (s *Stream) leftovers(inc *incarnation) {
+	if len(inc.pending) == 0 {
+		return
+	}
+	latest := inc.floor
+	for i := range inc.pending {
+		latest = max(latest, inc.pending[i].begin+1)
+	}
+	s.outside(inc, never)
+	inc.raise(latest)
+}
+
+// outside gives out what began before cut and is in no closed step.
+func (s *Stream) outside(inc *incarnation, cut int64) {
+	s.decide(inc, cut, func(p *span) (int64, uint16) {
+		number := inc.guess(p)
+		if number < 0 {
+			s.openWindow(inc, inc.window.first(), p.start)
+			return record.NoStep, 0
+		}
+		s.openWindow(inc, number, p.start)
+		return number, inc.seen.count(number)
+	})
+}
+
+// guess returns the step of a range whose window is not closed: one that is open
+// yet, one that began and has no end, else what the writer wrote down.
+func (inc *incarnation) guess(p *span) int64 {
+	for _, st := range slices.Backward(inc.steps) {
+		if p.begin >= st.begin && p.begin < st.end {
+			return st.number
+		}
+	}
+	number := p.own
+	if inc.process != nil {
+		inc.process.Each(func(r *marker.Range) {
+			if r.Record.Kind == record.Step && !r.HostEnded() && r.Begin <= p.begin {
+				number = r.Record.Step
+			}
+		})
+	}
+	return number
+}
+
+// closeAtEnd closes what the end of input allows.
+func (s *Stream) closeAtEnd(inc *incarnation) {
+	for len(inc.steps) > 0 {
+		later := slices.ContainsFunc(inc.steps[1:], func(st openStep) bool { return st.complete })
+		if !later && !s.settled(inc) {
+			break
+		}
+		s.closeFirst(inc)
+	}
+	s.outside(inc, never)
+	s.flushWindow(inc)
+}
+
+// settled reports whether the first open step and all that it holds is complete.
+func (s *Stream) settled(inc *incarnation) bool {
+	if !inc.steps[0].complete {
+		return false
+	}
+	if inc.process == nil {
+		return true
+	}
+	oldest, waits := inc.process.Oldest()
+	return !waits || oldest >= inc.cut()
+}
+
+// relieve makes room when more ranges wait than memory allows.
+func (s *Stream) relieve(inc *incarnation) {
+	if len(inc.steps) > 0 {
+		s.closeFirst(inc)
+		return
+	}
+	begins := make([]int64, len(inc.pending))
+	for i := range inc.pending {
+		begins[i] = inc.pending[i].begin
+	}
+	slices.Sort(begins)
+	cut := begins[len(begins)/2] + 1
+	if cut == math.MinInt64 {
+		return
+	}
+	s.outside(inc, cut)
+	if inc.process != nil {
+		s.pairer.Settle(inc.process, cut, func(r *marker.Range) { s.addRange(inc, r) })
+		s.outside(inc, cut)
+	}
+	inc.raise(cut)
+}

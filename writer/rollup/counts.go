@@ -1,0 +1,172 @@
+package rollup
+
+import (
+	"maps"
+
+	"laggard/schemas/record"
+)
+
+// Counts is the account of a stream since its first line, restarts included.
+//
+// For each kind: Emitted = Stored + Summarised + InFlight + lost as LateRange.
+type Counts struct {
+	Lines, Bytes uint64
+	// Emitted are records that were read, by kind word; Stored of these became rows
+	// of the table records, Summarised did not (Options.Records): they are in steps
+	// and communications.
+	Emitted, Stored, Summarised map[string]uint64
+	// InFlight are records whose step is open; Waiting are TaskD ranges that lack a
+	// line (not emitted yet).
+	InFlight, Waiting uint64
+	// Lost are records that did not arrive, by reason: as loss lines say, and
+	// LateRange.
+	Lost map[string]uint64
+	// Declared and Dropped are what end lines say of their incarnations.
+	Declared, Dropped map[string]uint64
+
+	Late      uint64 // records that came after their step was closed (stored all the same)
+	Open      uint64 // records of ranges that never ended
+	Unmatched uint64 // TaskD lines that found no partner
+	Duplicate uint64 // lines with a ring and sequence number that was read before
+	Gaps      uint64 // sequence numbers skipped between lines of a ring
+	Unknown   uint64 // lines of no known type
+	Garbage   uint64 // lines that are no JSON, or not of FORMAT.md's types
+	Torn      uint64 // lines cut in the middle
+	TornBytes uint64 // after the last '\n'
+}
+
+// LateRange is the reason in Counts.Lost of a TaskD range whose first line came
+// after its step was closed: it is not followed.
+const LateRange = "late"
+
+// maxWords bounds the tables by word: lines are hostile input.
+const maxWords = 64
+
+// tally is the running account. Its fields are part of Position.State.
+type tally struct {
+	Lines, Bytes                uint64
+	Known                       [record.KindCount]kindTally
+	Other                       map[string]*kindTally `json:",omitempty"`
+	Lost, Declared, Dropped     map[string]uint64     `json:",omitempty"`
+	Late, Open, Duplicate, Gaps uint64
+	Unknown, Garbage            uint64
+	Torn, TornBytes             uint64
+}
+
+type kindTally struct{ Emitted, Stored, Summarised uint64 }
+
+func (t *tally) kind(k record.Kind, word string) *kindTally {
+	if k != record.Other {
+		return &t.Known[k]
+	}
+	if c := t.Other[word]; c != nil {
+		return c
+	}
+	if t.Other == nil {
+		t.Other = map[string]*kindTally{}
+	}
+	if len(t.Other) >= maxWords {
+		word = record.Other.String()
+		if c := t.Other[word]; c != nil {
+			return c
+		}
+	}
+	c := &kindTally{}
+	t.Other[word] = c
+	return c
+}
+
+// add counts n under a word of hostile origin.
+func add(m *map[string]uint64, word string, n uint64) {
+	if *m == nil {
+		*m = map[string]uint64{}
+	}
+	if _, ok := (*m)[word]; !ok && len(*m) >= maxWords {
+		word = record.Other.String()
+	}
+	(*m)[word] += n
+}
+
+// Counts returns the account so far.
+func (s *Stream) Counts() Counts {
+	t := &s.counts
+	c := Counts{
+		Lines: t.Lines, Bytes: t.Bytes,
+		Emitted: map[string]uint64{}, Stored: map[string]uint64{}, Summarised: map[string]uint64{},
+		Lost: cloned(t.Lost), Declared: cloned(t.Declared), Dropped: cloned(t.Dropped),
+		Late: t.Late, Open: t.Open, Unmatched: s.pairer.Unmatched, Duplicate: t.Duplicate, Gaps: t.Gaps,
+		Unknown: t.Unknown, Garbage: t.Garbage, Torn: t.Torn, TornBytes: t.TornBytes,
+	}
+	put := func(word string, k *kindTally) {
+		for _, f := range [...]struct {
+			m map[string]uint64
+			n uint64
+		}{{c.Emitted, k.Emitted}, {c.Stored, k.Stored}, {c.Summarised, k.Summarised}} {
+			if f.n > 0 {
+				f.m[word] = f.n
+			}
+		}
+	}
+	for k := range t.Known {
+		if record.Kind(k) != record.Other {
+			put(record.Kind(k).String(), &t.Known[k])
+		}
+	}
+	for word, k := range t.Other {
+		put(word, k)
+	}
+	for _, inc := range s.incarnations {
+		c.InFlight += uint64(len(inc.pending))
+	}
+	for _, p := range s.pairer.Processes() {
+		c.Waiting += uint64(p.Waiting())
+	}
+	return c
+}
+
+func cloned(m map[string]uint64) map[string]uint64 {
+	if m == nil {
+		return map[string]uint64{}
+	}
+	return maps.Clone(m)
+}
+
+// Sum adds up a table by word.
+func Sum(m map[string]uint64) uint64 {
+	var n uint64
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// Add adds another stream's account to c.
+func (c *Counts) Add(o Counts) {
+	for _, p := range [...]struct {
+		to   *map[string]uint64
+		from map[string]uint64
+	}{
+		{&c.Emitted, o.Emitted}, {&c.Stored, o.Stored}, {&c.Summarised, o.Summarised},
+		{&c.Lost, o.Lost}, {&c.Declared, o.Declared}, {&c.Dropped, o.Dropped},
+	} {
+		if *p.to == nil {
+			*p.to = map[string]uint64{}
+		}
+		for word, n := range p.from {
+			(*p.to)[word] += n
+		}
+	}
+	c.Lines += o.Lines
+	c.Bytes += o.Bytes
+	c.InFlight += o.InFlight
+	c.Waiting += o.Waiting
+	c.Late += o.Late
+	c.Open += o.Open
+	c.Unmatched += o.Unmatched
+	c.Duplicate += o.Duplicate
+	c.Gaps += o.Gaps
+	c.Unknown += o.Unknown
+	c.Garbage += o.Garbage
+	c.Torn += o.Torn
+	c.TornBytes += o.TornBytes
+}

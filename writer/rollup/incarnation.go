@@ -1,0 +1,304 @@
+package rollup
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"laggard/schemas/marker"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// never is later than any moment.
+const never = math.MaxInt64
+
+// incarnation is one process of the rank and what is known of it that is not a
+// row yet.
+//
+// Invariant: floor divides time. What begins (on the host) before it is decided,
+// in rows or in the windows; what begins at or after it is in pending, and that
+// is all that a restart has to read again.
+type incarnation struct {
+	id      record.ID
+	index   uint64          // counts the stream's incarnations
+	process *marker.Process // of TaskD lines; nil for laggard's
+	meta    record.Meta     // identity; made up for TaskD's
+	version uint32
+	row     row.Rank // as it was last given out
+	endedNs int64
+	over    bool
+	ended   bool // by an end line
+	quiet   int  // steps that newer incarnations finished since its last line
+
+	floor   int64 // see above
+	now     int64 // latest host time seen
+	steps   []openStep
+	pending []span
+	rings   map[uint32]*ring
+	closed  []closedStep // the last ones, oldest first
+	serial  uint64       // steps closed
+	seen    passes       // step numbers, how often
+	dims    map[string]dim
+
+	window    window
+	windows   passes
+	switches  []int64 // moments at or after floor when the switch changed
+	switching *record.Switch
+	late      bool // since the last step row something came late
+}
+
+// span is one complete range that waits for its step to close. Strings are left
+// out: what a raw row needs more stands in Stream.records.
+type span struct {
+	begin      int64 // host start: what assigns it to a step
+	start, dur int64
+	hostDur    int64 // -1 unknown, or start is the host's
+	exposed    int64 // -1 unknown
+	bytes      int64
+	tokens     int64
+	own        int64 // step as the writer knew it
+	offset     int64
+	segment    uint32
+	record     int32 // index into Stream.records, -1 = no raw row
+	call       int32 // Communication: index into window.calls of its names
+	word       int32 // Other: 1 = backward
+	kind       record.Kind
+	side       record.Side
+	open       bool
+}
+
+func (p *span) end() int64 { return p.start + p.dur }
+
+// openStep is a step whose own end was seen on the host.
+type openStep struct {
+	begin, end int64 // host window
+	number     int64
+	id         uint64 // TaskD: of the range
+	complete   bool   // its device end was seen too, or there is none to come
+	open       bool   // it never ended: its window has no end
+}
+
+// closedStep is where a step was.
+type closedStep struct {
+	Number     int64  `json:"n"`
+	Repeat     uint16 `json:"r,omitempty"`
+	Begin, End int64
+}
+
+// maxClosed is the number of closed steps that are remembered for what comes late.
+const maxClosed = 32
+
+// begin adds an incarnation.
+func (s *Stream) begin(id record.ID) *incarnation {
+	inc := &incarnation{id: id, index: s.began, floor: math.MinInt64, rings: map[uint32]*ring{}, dims: map[string]dim{}}
+	s.began++
+	s.incarnations = append(s.incarnations, inc)
+	if live := s.live(); len(live) > maxLive {
+		s.over(live[0], 0)
+	}
+	for i := 0; len(s.incarnations) > maxKept && i < len(s.incarnations); {
+		if s.incarnations[i].over {
+			s.incarnations = slices.Delete(s.incarnations, i, i+1)
+			continue
+		}
+		i++
+	}
+	return inc
+}
+
+func (s *Stream) find(id record.ID) *incarnation {
+	for _, inc := range slices.Backward(s.incarnations) {
+		if inc.id == id {
+			return inc
+		}
+	}
+	return nil
+}
+
+// identify takes an identity line.
+func (s *Stream) identify(m *record.Meta) {
+	src := s.segments[s.current]
+	if src == nil {
+		s.Segment(0, "")
+		src = s.segments[s.current]
+	}
+	inc := s.find(m.Incarnation)
+	if inc == nil {
+		if s.replay {
+			return
+		}
+		inc = s.begin(m.Incarnation)
+	}
+	src.inc = inc
+	if s.replay {
+		return
+	}
+	inc.quiet = 0
+	inc.meta = *m
+	inc.version++
+	addDims(inc.dims, m.Groups)
+	s.giveRank(inc)
+}
+
+// giveRank gives out the rank row when it says something new.
+func (s *Stream) giveRank(inc *incarnation) {
+	r := s.rankRow(inc)
+	old := inc.row
+	old.Version = r.Version
+	if old.Job == r.Job && sameRank(&old, &r) {
+		return
+	}
+	inc.row = r
+	s.rows.Ranks = append(s.rows.Ranks, r)
+	s.taken = false
+}
+
+func sameRank(a, b *row.Rank) bool {
+	return a.WorldSize == b.WorldSize && a.LocalRank == b.LocalRank && a.Node == b.Node && a.Device == b.Device &&
+		a.Pod == b.Pod && a.PID == b.PID && a.BootID == b.BootID && a.StartedNs == b.StartedNs && a.EndedNs == b.EndedNs &&
+		a.Writer == b.Writer && slices.Equal(a.Groups, b.Groups) &&
+		slices.EqualFunc(a.GroupRanks, b.GroupRanks, slices.Equal)
+}
+
+func (s *Stream) rankRow(inc *incarnation) row.Rank {
+	m := &inc.meta
+	r := row.Rank{
+		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id),
+		WorldSize: u32(m.WorldSize), LocalRank: uint16(min(u32(m.LocalRank), math.MaxUint16)), Node: s.node(inc),
+		Device: m.Device, Pod: m.Pod, PID: u32(m.PID), BootID: m.BootID,
+		StartedNs: m.StartedNs, EndedNs: inc.endedNs, Writer: m.Writer, Version: inc.version,
+		Groups: []string{}, GroupRanks: [][]uint32{},
+	}
+	for _, g := range m.Groups {
+		r.Groups = append(r.Groups, g.Dim+":"+g.Name+":"+strconv.Itoa(g.Index)+":"+strconv.Itoa(g.Size))
+		ranks := make([]uint32, len(g.Ranks))
+		for i, n := range g.Ranks {
+			ranks[i] = u32(n)
+		}
+		r.GroupRanks = append(r.GroupRanks, ranks)
+	}
+	return r
+}
+
+// u32 bounds a number that a hostile line may have made up.
+func u32(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
+
+func (s *Stream) job(inc *incarnation) string {
+	if s.o.Job != "" {
+		return s.o.Job
+	}
+	return inc.meta.Job
+}
+
+func (s *Stream) node(inc *incarnation) string {
+	if inc.meta.Node != "" {
+		return inc.meta.Node
+	}
+	return s.o.Node
+}
+
+// ofLine returns the incarnation of a laggard line; a file whose identity line is
+// missing is an incarnation of its own.
+func (s *Stream) ofLine() *incarnation {
+	src := s.segments[s.current]
+	if src == nil {
+		s.Segment(0, "")
+		src = s.segments[s.current]
+	}
+	if src.inc == nil {
+		id := record.HashID(s.o.Job, strconv.Itoa(s.o.Rank), "segment", src.id.String())
+		src.inc = s.find(id)
+		if src.inc == nil && !s.replay {
+			src.inc = s.begin(id)
+			src.inc.version = 1
+			src.inc.meta = record.Meta{Job: s.o.Job, WorldSize: s.o.WorldSize, LocalRank: s.o.LocalRank, Groups: s.o.Groups}
+			addDims(src.inc.dims, s.o.Groups)
+			s.giveRank(src.inc)
+		}
+	}
+	if src.inc != nil && !s.replay {
+		src.inc.quiet = 0
+	}
+	return src.inc
+}
+
+// lose takes a loss line.
+func (s *Stream) lose(l *record.Loss) {
+	if !s.replay {
+		add(&s.counts.Lost, l.Reason, l.Count)
+	}
+}
+
+// switched takes a switch line. Only a change is one; the first line says how the
+// process began.
+func (s *Stream) switched(w record.Switch) {
+	inc := s.ofLine()
+	if s.replay || inc == nil {
+		return
+	}
+	if old := inc.switching; old != nil && (old.Default != w.Default || old.Communication != w.Communication) &&
+		w.At >= inc.floor && len(inc.switches) < maxWords {
+		inc.switches = append(inc.switches, w.At)
+	}
+	inc.switching = &w
+}
+
+// finish takes an end line.
+func (s *Stream) finish(e *record.End) {
+	inc := s.ofLine()
+	if s.replay || inc == nil {
+		return
+	}
+	for word, n := range e.Emitted {
+		add(&s.counts.Declared, word, n)
+	}
+	for reason, n := range e.Dropped {
+		add(&s.counts.Dropped, reason, n)
+	}
+	inc.version++
+	inc.ended = true
+	s.over(inc, e.At)
+}
+
+// over ends an incarnation: everything of it that is open is closed. at is when it
+// ended, 0 where no line says so.
+func (s *Stream) over(inc *incarnation, at int64) {
+	if inc.over {
+		if at != 0 {
+			inc.endedNs = at
+			s.giveRank(inc)
+		}
+		return
+	}
+	inc.over = true
+	if p := inc.process; p != nil {
+		last := max(p.Now(), inc.now)
+		s.pairer.Drain(p, last, func(r *marker.Range) { s.addRange(inc, r) })
+		delete(s.foreign, p)
+		inc.process = nil
+		inc.version++
+		at = last
+		inc.ended = true
+	}
+	for len(inc.steps) > 0 {
+		s.closeFirst(inc)
+	}
+	s.leftovers(inc)
+	s.flushWindow(inc)
+	if inc.ended {
+		inc.floor = never
+	}
+	if at != 0 {
+		inc.endedNs = at
+		s.giveRank(inc)
+	}
+}
+
+// revive goes on with an incarnation that was taken for dead.
+func (inc *incarnation) revive() {
+	if inc.over && !inc.ended {
+		inc.over = false
+	}
+	inc.quiet = 0
+}

@@ -1,0 +1,297 @@
+// Package rollup turns the lines of one rank into rows: ranks, steps, windows of
+// communication and raw records. It is the one place that decides which step a
+// range belongs to and when a step is finished.
+//
+// A Stream is fed the segments of one rank's directory in order, each line with
+// its offset, laggard's lines and TaskD's told apart line by line:
+//
+//	s := rollup.New(rollup.Options{Job: "j1", Rank: 3})
+//	s.Segment(id, "1753000000"); s.Line(0, line); s.Line(312, line); …
+//	s.Take(&rows)          // what is finished
+//	p := s.LowWater()      // where to begin again after a restart
+//
+// Which step: a range belongs to the step whose host window holds its host start.
+// Windows are half open and ordered by their start; where two overlap, the one
+// that starts later begins where it starts. What lies in no window is in no step
+// (-1); the step that its writer wrote down counts only where windows can't be
+// known: after the last step of a process that died, or that never had one.
+//
+// When: a step is closed by content alone, when its own end and the end of a later
+// step were seen, or when its incarnation is over. Lines of several rings, and
+// device lines, overtake each other, so a closing step waits for rings and ranges
+// that are behind, for as long as the recorded times (no timer) say that they may
+// still come: RingPatience, PairPatience.
+//
+// Invariant: the rows, their order and the counts are a function of the sequence
+// of (segment, offset, line) alone. How it is cut into calls, when Take is called,
+// and a restart from LowWater change nothing.
+//
+// Caveat: End is not content. What it closes early, it closes for this run.
+package rollup
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"laggard/schemas/marker"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+const (
+	// RingPatience is for how long, in recorded time, a closing step waits for a
+	// ring that has not come past the step's end: a drain that reads ring after ring
+	// puts a second of one before a second of the next. A ring that is silent for
+	// longer is not waited for.
+	RingPatience = 5 * time.Second
+	// PairPatience is the same for the missing lines of a TaskD range. TaskD flushes
+	// every 5 s and writes what was flushed one round later.
+	PairPatience = 15 * time.Second
+
+	// maxPending bounds the ranges of one incarnation that wait for their step to
+	// close: about 13 MB. Beyond, the older half goes without a step.
+	maxPending = 1 << 17
+	// maxLive bounds the incarnations that are followed at once, maxKept those that
+	// are remembered, so that what comes late finds its step.
+	maxLive = 8
+	maxKept = 16
+	// supersededAfter is the number of steps that a newer incarnation finishes,
+	// without a line of the older one in between, before that one is taken for dead:
+	// a host that lost power writes no end line. Two pods of one rank overlap while
+	// one of them hands over.
+	supersededAfter = 2
+)
+
+// Selection says which raw ranges become rows of the table records. What does not
+// is counted as summarised.
+type Selection uint8
+
+// Light selects every kind but Communication.
+const (
+	Light Selection = iota
+	None
+	All
+)
+
+// ParseSelection returns the selection that --records names.
+func ParseSelection(word string) (Selection, bool) {
+	switch word {
+	case "light", "":
+		return Light, true
+	case "none":
+		return None, true
+	case "all":
+		return All, true
+	}
+	return Light, false
+}
+
+// String returns the word of --records.
+func (s Selection) String() string {
+	switch s {
+	case None:
+		return "none"
+	case All:
+		return "all"
+	}
+	return "light"
+}
+
+func (s Selection) takes(k record.Kind) bool { return s == All || s == Light && k.Light() }
+
+// Options configure a Stream.
+type Options struct {
+	Job     string    // "" = as identity lines say
+	Rank    int       // the directory's
+	Records Selection // zero means Light
+
+	// Of files without identity lines (TaskD's).
+	Node      string // also of identity lines that name none
+	WorldSize int    // 0 = unknown
+	LocalRank int
+	Groups    []record.Group // parallel groups by communicator name
+}
+
+// Stream is the rollup of one rank. It is not safe for concurrent use.
+type Stream struct {
+	o      Options
+	parser record.Parser
+	marker marker.Parser
+	pairer marker.Pairer
+
+	segments map[uint32]*source
+	current  uint32 // index of the segment being read; 0 = none
+	next     int64  // offset after the last line
+
+	incarnations []*incarnation // in the order they began
+	began        uint64         // incarnations so far
+	foreign      map[*marker.Process]*incarnation
+	dims         map[string]dim // of Options.Groups
+
+	records []record.Record // raw ranges that wait for their step
+	spare   []int32         // free places in records
+	scratch scratch
+
+	rows   row.Rows
+	counts tally
+	mark   Position // LowWater as of the last Take
+	taken  bool     // nothing was finished since mark could last be computed
+	ended  bool
+
+	replay bool // reading again what State says was read
+	until  until
+}
+
+// source is one segment.
+type source struct {
+	id   record.ID
+	name string
+	inc  *incarnation // of its identity line; nil for foreign lines
+}
+
+// New returns a stream.
+func New(o Options) *Stream {
+	s := &Stream{
+		o: o, segments: map[uint32]*source{}, foreign: map[*marker.Process]*incarnation{},
+		dims: map[string]dim{}, taken: true,
+	}
+	addDims(s.dims, o.Groups)
+	return s
+}
+
+// Segment begins a segment: the lines that follow are its.
+func (s *Stream) Segment(id record.ID, name string) {
+	name = plainName(name)
+	src := &source{id: id, name: name}
+	if i, ok := s.until.sources[name]; ok && s.replay && s.segments[i].id == id {
+		src.inc = s.segments[i].inc // its identity line may lie before the position
+	}
+	s.current++
+	s.segments[s.current] = src
+	s.next = 0
+}
+
+func plainName(name string) string { return strings.TrimSuffix(name, ".zst") }
+
+// Line takes one complete line, with or without its '\n', and the offset of its
+// first byte in the segment. It keeps nothing of line.
+func (s *Stream) Line(offset int64, line []byte) {
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+	}
+	s.leaveReplay(offset)
+	s.next = offset + int64(len(line)) + 1
+	if !s.replay {
+		s.counts.Lines++
+		s.counts.Bytes += uint64(len(line)) + 1
+	}
+	if s.read(offset, line) {
+		return
+	}
+	// A line that a crash cut in the middle, and another writer's behind it.
+	if i := restart(line); i > 0 && s.read(offset+int64(i), line[i:]) {
+		s.count(&s.counts.Torn)
+		return
+	}
+	s.count(&s.counts.Garbage)
+}
+
+var taskdPrefix = []byte(`{"Kind":`)
+
+// read takes a line; false means that it is no line of anybody.
+func (s *Stream) read(offset int64, line []byte) bool {
+	if bytes.HasPrefix(line, taskdPrefix) {
+		return s.readMarker(offset, line)
+	}
+	t, err := s.parser.Parse(line)
+	if err != nil {
+		return false
+	}
+	switch t {
+	case record.LineRecord:
+		s.addRecord(&s.parser.Record, offset)
+	case record.LineMeta:
+		s.identify(&s.parser.Meta)
+	case record.LineLoss:
+		s.lose(&s.parser.Loss)
+	case record.LineSwitch:
+		s.switched(s.parser.Switch)
+	case record.LineEnd:
+		s.finish(&s.parser.End)
+	default:
+		if bytes.Contains(line, []byte(`"Kind"`)) && s.readMarker(offset, line) {
+			return true
+		}
+		s.count(&s.counts.Unknown)
+	}
+	return true
+}
+
+// restart returns where the last line begins that could stand behind a torn one.
+func restart(line []byte) int {
+	at := 0
+	for _, begin := range [...]string{`{"kind":"`, `{"Kind":`, `{"meta":{`, `{"loss":{`, `{"switch":{`, `{"end":{`} {
+		at = max(at, bytes.LastIndex(line, []byte(begin)))
+	}
+	return at
+}
+
+// Torn counts bytes without a '\n' at the end of a segment that will not grow any
+// more.
+func (s *Stream) Torn(bytes int64) {
+	if bytes > 0 {
+		s.count(&s.counts.Torn)
+		s.counts.TornBytes += uint64(bytes)
+	}
+}
+
+// Take appends the finished rows to dst and forgets them.
+func (s *Stream) Take(dst *row.Rows) {
+	dst.Ranks = append(dst.Ranks, s.rows.Ranks...)
+	dst.Steps = append(dst.Steps, s.rows.Steps...)
+	dst.Communications = append(dst.Communications, s.rows.Communications...)
+	dst.Records = append(dst.Records, s.rows.Records...)
+	s.rows.Ranks, s.rows.Steps = s.rows.Ranks[:0], s.rows.Steps[:0]
+	s.rows.Communications, s.rows.Records = s.rows.Communications[:0], s.rows.Records[:0]
+	s.taken = true
+}
+
+// End says that no more lines will come: an `ingest` or `analyze` over files as
+// they are. It closes the steps whose own end was seen and in which nothing is
+// pending, ends incarnations that a newer one has replaced, and gives out what is
+// left of them. Nothing may be fed afterwards; LowWater stays what it was before,
+// so a later run that finds more lines computes their rows as if there had been
+// no End.
+func (s *Stream) End() {
+	if s.ended {
+		return
+	}
+	s.LowWater()
+	s.ended = true
+	live := s.live()
+	for i, inc := range live {
+		if i < len(live)-1 {
+			s.over(inc, 0)
+			continue
+		}
+		s.closeAtEnd(inc)
+	}
+}
+
+// live returns the incarnations that are not over, oldest first.
+func (s *Stream) live() []*incarnation {
+	var all []*incarnation
+	for _, inc := range s.incarnations {
+		if !inc.over {
+			all = append(all, inc)
+		}
+	}
+	return all
+}
+
+func (s *Stream) count(c *uint64) {
+	if !s.replay {
+		*c++
+	}
+}

@@ -1,0 +1,254 @@
+package rollup
+
+import (
+	"cmp"
+	"slices"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// scratch is memory that closing a step uses again and again.
+type scratch struct {
+	mine    []span
+	comm    []interval
+	compute []interval
+}
+
+// interval is a stretch of time on one side's clock.
+type interval struct {
+	from, to int64
+	side     record.Side
+	dim      dim
+}
+
+// newStep returns the row of a step in which nothing was recorded.
+func (s *Stream) newStep(inc *incarnation, number int64, repeat uint16) row.Step {
+	return row.Step{
+		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id), Node: s.node(inc),
+		Step: uint64(number), Repeat: repeat,
+		FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
+		DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
+	}
+}
+
+// bareStep is the row of a step that itself came too late.
+func (s *Stream) bareStep(inc *incarnation, r *record.Record, repeat uint16) row.Step {
+	out := s.newStep(inc, r.Step, repeat)
+	out.StartNs, out.StepNs, out.Flags = r.Start, r.Dur, row.FlagLate
+	if r.Side == record.Host {
+		out.Flags |= row.FlagHostOnly
+	}
+	if r.Open {
+		out.Flags |= row.FlagOpen
+	}
+	if r.Tokens > 0 {
+		out.Tokens = r.Tokens
+	}
+	return out
+}
+
+// sums collects what the ranges of a step add up to.
+type sums struct {
+	fp, hostFP, backward, loader, checkpoint int64
+	hasHostFP                                bool
+	fps, backwards, loaders, checkpoints     uint32
+	exposed, fpTokens                        int64
+	unexposed                                bool // a Communication does not say how long it blocked
+	device                                   bool
+}
+
+// stepRow computes the row of a step from the ranges in its window. Sums are of
+// the whole ranges that begin in the step, also where one runs past its end.
+func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint16, mine []span) row.Step {
+	out := s.newStep(inc, st.number, repeat)
+	self := span{start: st.begin, dur: st.end - st.begin, open: st.open}
+	sc := &s.scratch
+	sc.comm, sc.compute = sc.comm[:0], sc.compute[:0]
+	var sum sums
+	found := false
+	for i := range mine {
+		p := &mine[i]
+		if p.kind == record.Step && p.own == st.number && p.begin == st.begin && !found {
+			self, found = *p, true
+		}
+		sum.device = sum.device || p.side == record.Device
+		s.sum(inc, &sum, p)
+	}
+	out.StartNs, out.StepNs = self.start, self.dur
+	sum.fill(&out)
+	if self.tokens > 0 {
+		out.Tokens = self.tokens // what the step says counts, else the sum over its forward passes
+	}
+	if len(sc.comm) > 0 {
+		s.fillComm(&out, &sum, &self)
+	}
+	if !sum.device {
+		out.Flags |= row.FlagHostOnly
+	}
+	if self.open {
+		out.Flags |= row.FlagOpen
+	}
+	if inc.late {
+		out.Flags |= row.FlagLate
+		inc.late = false
+	}
+	if slices.ContainsFunc(inc.switches, func(at int64) bool { return at >= st.begin && at < cut }) {
+		out.Flags |= row.FlagSwitched
+	}
+	return out
+}
+
+// sum adds one range.
+func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
+	iv := interval{from: p.start, to: p.end(), side: p.side}
+	switch p.kind {
+	case record.FP:
+		t.fp += p.dur
+		t.fps++
+		t.fpTokens += max(p.tokens, 0)
+		if p.hostDur >= 0 {
+			t.hostFP += p.hostDur
+			t.hasHostFP = true
+		}
+		s.scratch.compute = append(s.scratch.compute, iv)
+	case record.Communication:
+		iv.dim = s.dim(inc, inc.window.names[p.call].group)
+		s.scratch.comm = append(s.scratch.comm, iv)
+		if p.exposed < 0 {
+			t.unexposed = true
+		} else {
+			t.exposed += p.exposed
+		}
+	case record.DataLoader:
+		t.loader += p.dur
+		t.loaders++
+	case record.SaveCheckpoint:
+		t.checkpoint += p.dur
+		t.checkpoints++
+	case record.Other:
+		if p.word == 1 {
+			t.backward += p.dur
+			t.backwards++
+			s.scratch.compute = append(s.scratch.compute, iv)
+		}
+	}
+}
+
+// fill sets the columns of everything but Communication.
+func (t *sums) fill(out *row.Step) {
+	if t.fps > 0 {
+		out.FPNs, out.FPCount = t.fp, t.fps
+	}
+	if t.hasHostFP {
+		out.HostFPNs = t.hostFP
+	}
+	if t.backwards > 0 {
+		out.BackwardNs = t.backward
+	}
+	if t.loaders > 0 {
+		out.DataLoaderNs = t.loader
+	}
+	if t.checkpoints > 0 {
+		out.CheckpointNs, out.CheckpointCount = t.checkpoint, t.checkpoints
+	}
+	if t.fpTokens > 0 {
+		out.Tokens = t.fpTokens
+	}
+}
+
+// fillComm sets the columns of Communication, exposed and self time.
+//
+// Exposed is the sum of what the ranges say where all of them say it. Else it is
+// what the union of the ranges covers of the step beyond its recorded computation
+// (forward, and backward where that is recorded) on the same clock. Without
+// backward that is an estimate: gradient reduction that overlaps backward counts
+// as exposed. Waiting that no range covers stays in self time, which so is an
+// upper bound of the rank's own work wherever communication is not overlapped.
+func (s *Stream) fillComm(out *row.Step, t *sums, self *span) {
+	sc := &s.scratch
+	byStart := func(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
+	slices.SortFunc(sc.comm, byStart)
+	total, dims := unions(sc.comm)
+	out.CommNs = total
+	out.CommTPNs, out.CommPPNs, out.CommDPNs = dims[dimTP], dims[dimPP], dims[dimDP]
+	out.CommCPNs, out.CommEPNs, out.CommOtherNs = dims[dimCP], dims[dimEP], dims[dimOther]
+	if !t.unexposed {
+		out.ExposedNs = t.exposed
+	} else {
+		slices.SortFunc(sc.compute, byStart)
+		out.ExposedNs = uncovered(sc.comm, sc.compute, self, record.Host) + uncovered(sc.comm, sc.compute, self, record.Device)
+		if t.backwards == 0 {
+			out.Flags |= row.FlagEstimated
+		}
+	}
+	out.SelfNs = max(out.StepNs-out.ExposedNs-max(out.DataLoaderNs, 0)-max(out.CheckpointNs, 0), 0)
+}
+
+// unions returns the length of the union of intervals sorted by start, over all
+// and by dimension (-1 for a dimension without any).
+func unions(sorted []interval) (all int64, dims [dimCount]int64) {
+	var ends [dimCount]int64
+	for d := range dims {
+		dims[d] = -1
+	}
+	end := sorted[0].from
+	for _, iv := range sorted {
+		if iv.to > end {
+			all += iv.to - max(iv.from, end)
+			end = iv.to
+		}
+		d := iv.dim
+		if dims[d] < 0 {
+			dims[d], ends[d] = 0, iv.from
+		}
+		if iv.to > ends[d] {
+			dims[d] += iv.to - max(iv.from, ends[d])
+			ends[d] = iv.to
+		}
+	}
+	return all, dims
+}
+
+// uncovered returns how long communication of one side runs inside the step while
+// no computation of that side does. Both lists are sorted by start. Where the step
+// itself was measured on the other side its bounds mean nothing here.
+func uncovered(comm, compute []interval, self *span, side record.Side) int64 {
+	var total int64
+	covered := int64(0) // up to where comm was counted
+	first := true
+	k := 0
+	for _, iv := range comm {
+		if iv.side != side {
+			continue
+		}
+		if self.side == side && !self.open {
+			iv.from, iv.to = max(iv.from, self.start), min(iv.to, self.end())
+		}
+		if !first {
+			iv.from = max(iv.from, covered)
+		}
+		if iv.to <= iv.from {
+			continue
+		}
+		first, covered = false, iv.to
+		total += iv.to - iv.from
+		// Take off what computation covers of [from, to). Computation ranges that end
+		// before it are of no use to later ones either.
+		for k < len(compute) && (compute[k].side != side || compute[k].to <= iv.from) {
+			k++
+		}
+		at := iv.from
+		for _, c := range compute[k:] {
+			if c.from >= iv.to {
+				break
+			}
+			if c.side != side || c.to <= at {
+				continue
+			}
+			total -= min(c.to, iv.to) - max(c.from, at)
+			at = min(c.to, iv.to)
+		}
+	}
+	return total
+}

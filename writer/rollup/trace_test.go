@@ -1,0 +1,158 @@
+package rollup
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"laggard/schemas/row"
+	"laggard/writer/segment"
+)
+
+// unpack unpacks one of the real traces, which stand beside the module. Without
+// them the test says loudly that it checked nothing.
+func unpack(t testing.TB, name string) string {
+	t.Helper()
+	archive := filepath.Join("..", "..", "..", "shared", "data", name+".tar.gz")
+	f, err := os.Open(archive)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Logf("WITHOUT REAL TRACES: %s is not there; nothing of it was checked", archive)
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return filepath.Join(dir, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(h.Name))
+		if !strings.HasPrefix(path, dir+string(filepath.Separator)) && path != dir {
+			t.Fatalf("%s: entry %q leaves the folder", archive, h.Name)
+		}
+		if h.FileInfo().IsDir() {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err == nil {
+			err = os.WriteFile(path, b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// rollTrace rolls up every rank of a trace.
+func rollTrace(t testing.TB, dir string, o Options) (map[int]*row.Rows, Counts) {
+	t.Helper()
+	ranks, err := segment.Walk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[int]*row.Rows{}
+	var total Counts
+	for _, r := range ranks {
+		all := &row.Rows{}
+		c, err := Dir(context.Background(), r, o, func(part *row.Rows) error {
+			all.Ranks = append(all.Ranks, part.Ranks...)
+			all.Steps = append(all.Steps, part.Steps...)
+			all.Communications = append(all.Communications, part.Communications...)
+			all.Records = append(all.Records, part.Records...)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[r.Rank] = all
+		total.Add(c)
+	}
+	return out, total
+}
+
+func median(v []int64) int64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+func medianOf(steps []row.Step, of func(*row.Step) int64) float64 {
+	v := make([]int64, len(steps))
+	for i := range steps {
+		v[i] = of(&steps[i])
+	}
+	return float64(median(v)) / 1e9
+}
+
+func TestTrace_AR1(t *testing.T) {
+	dir := unpack(t, "AR-1")
+	if dir == "" {
+		return
+	}
+	ranks, counts := rollTrace(t, dir, Options{Records: All})
+	if len(ranks) != 16 {
+		t.Fatalf("ranks=%d, want 16", len(ranks))
+	}
+	if counts.Late+counts.Unmatched+counts.Garbage+counts.Unknown+counts.Torn+counts.Waiting+counts.InFlight != 0 {
+		t.Fatalf("counts=%+v, want nothing amiss", counts)
+	}
+	if e, s := Sum(counts.Emitted), Sum(counts.Stored); e != s || e == 0 {
+		t.Fatalf("emitted=%d stored=%d, want all stored", e, s)
+	}
+	if n := counts.Emitted["Step"]; n != 16*21 {
+		t.Fatalf("steps=%d, want %d", n, 16*21)
+	}
+	var peers []float64
+	for rank, rows := range ranks {
+		if len(rows.Steps) != 21 || len(rows.Ranks) != 1 {
+			t.Fatalf("rank %d: %d steps, %d rank rows; want 21, 1", rank, len(rows.Steps), len(rows.Ranks))
+		}
+		fp := medianOf(rows.Steps, func(s *row.Step) int64 { return s.FPNs })
+		self := medianOf(rows.Steps, func(s *row.Step) int64 { return s.SelfNs })
+		comm := medianOf(rows.Steps, func(s *row.Step) int64 { return s.CommNs })
+		for _, s := range rows.Steps {
+			if s.FPCount != 32 || s.Flags != row.FlagEstimated || s.Repeat != 0 {
+				t.Fatalf("rank %d step %d: fp_count=%d flags=%b repeat=%d; want 32, estimated, 0", rank, s.Step, s.FPCount, s.Flags, s.Repeat)
+			}
+			if s.CommPPNs <= 0 || s.CommDPNs <= 0 || s.CommCPNs != -1 || s.DataLoaderNs != -1 || s.CheckpointNs != -1 {
+				t.Fatalf("rank %d step %d: %+v", rank, s.Step, s)
+			}
+			if s.SelfNs != s.StepNs-s.ExposedNs || s.ExposedNs > s.CommNs {
+				t.Fatalf("rank %d step %d: self=%d step=%d exposed=%d comm=%d", rank, s.Step, s.SelfNs, s.StepNs, s.ExposedNs, s.CommNs)
+			}
+		}
+		t.Logf("rank %2d: fp %.3f s, communication %.3f s, self %.3f s", rank, fp, comm, self)
+		if rank != 0 && rank < 16 {
+			peers = append(peers, fp)
+		}
+	}
+	slices.Sort(peers)
+	fp := medianOf(ranks[0].Steps, func(s *row.Step) int64 { return s.FPNs })
+	if ratio := fp / peers[1]; ratio < 2.4 || ratio > 2.6 {
+		t.Fatalf("rank 0 forward is %.2fx its peers, want about 2.5x", ratio)
+	}
+	self := medianOf(ranks[0].Steps, func(s *row.Step) int64 { return s.SelfNs })
+	other := medianOf(ranks[4].Steps, func(s *row.Step) int64 { return s.SelfNs })
+	if ratio := self / other; ratio < 2.1 || ratio > 2.6 {
+		t.Fatalf("rank 0 self time is %.2fx rank 4's, want 2.1 to 2.6", ratio)
+	}
+}
