@@ -20,9 +20,23 @@ func (a order) compare(b order) int {
 
 // look is what is known of one stream in one table.
 type look struct {
-	done bool  // an insert found nothing of the stream in the store: it is past what was there
+	done bool  // a round found nothing of the stream in the store: it is past what was there
 	last order // the furthest row so far
 	some bool  // last is set
+	// Of the round under way: rows were looked for, and some were there.
+	asked, had bool
+}
+
+// settle ends a round: a stream of which nothing was there is past what the store
+// had. It is decided by rounds, not by batches, because a round stores later rows
+// of an earlier partition before earlier rows of a later one.
+func settle(parts []part) {
+	for _, p := range parts {
+		for _, l := range p.stream.looks {
+			l.done = l.done || l.asked && !l.had
+			l.asked, l.had = false, false
+		}
+	}
 }
 
 // cutBatch is a batch and the streams that its rows are of.

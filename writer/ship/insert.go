@@ -44,25 +44,19 @@ func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
 	if err != nil {
 		return err
 	}
-	had := map[*Stream]bool{}
 	k := 0
 	at = 0
 	for _, r := range c.runs {
-		had[r.stream] = had[r.stream] || false
+		l := r.stream.look(c.Table)
 		for i := at; i < at+r.n; i++ {
 			if ask[i] {
 				continue
 			}
 			stored[i] = answer[k]
-			had[r.stream] = had[r.stream] || answer[k]
+			l.asked, l.had = true, l.had || answer[k]
 			k++
 		}
 		at += r.n
-	}
-	for stream, some := range had {
-		if !some {
-			stream.look(c.Table).done = true
-		}
 	}
 	return nil
 }

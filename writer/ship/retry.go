@@ -2,6 +2,7 @@ package ship
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -64,6 +65,9 @@ func (r *retry) until(ctx context.Context, s *Shipper, what string, f func() err
 func (r *retry) wait(ctx context.Context, s *Shipper, what string, e *Error) error {
 	r.note(s, what, e)
 	for {
+		if s.o.GiveUp > 0 && (e.Class == Refused || now().Sub(r.since) >= s.o.GiveUp) {
+			return fmt.Errorf("%s: %w", what, e)
+		}
 		if err := pause(ctx, r.backoff()); err != nil {
 			return err
 		}
@@ -78,7 +82,8 @@ func (r *retry) wait(ctx context.Context, s *Shipper, what string, e *Error) err
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.note(s, "reach the store", classify(err))
+		e = classify(err)
+		r.note(s, "reach the store", e)
 	}
 }
 

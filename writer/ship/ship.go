@@ -38,7 +38,10 @@ type Options struct {
 	// DeadLetters is the file for rows that the store refuses; "" keeps them in
 	// memory only (they are still counted, and logged).
 	DeadLetters string
-	Logger      *slog.Logger // nil is silent
+	// GiveUp makes Run return the error when the store has failed for so long, or
+	// refuses; 0 retries for ever, which is what an agent does.
+	GiveUp time.Duration
+	Logger *slog.Logger // nil is silent
 	// Jitter returns a number in [0, 1); nil is math/rand.
 	Jitter func() float64
 }
@@ -218,7 +221,7 @@ var errStopped = errors.New("flush rows: the shipper has stopped")
 
 // Run stores what is put until ctx ends; then it returns nil at once, leaving
 // what is not acknowledged to the next start. It returns an error only when the
-// dead-letter file can't be written.
+// dead-letter file can't be written, or Options.GiveUp says so.
 func (s *Shipper) Run(ctx context.Context) error {
 	defer s.stop()
 	timer := time.NewTimer(time.Hour)
@@ -306,6 +309,7 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 			return err
 		}
 	}
+	settle(parts)
 	return s.account(ctx, flush)
 }
 
