@@ -8,7 +8,8 @@ import (
 type draw struct {
 	*rand.Rand
 	c     Config
-	world int // about how many ranks, 0 = drawn
+	world int    // about how many ranks, 0 = drawn
+	trace *Trace // to be replayed, nil = none
 }
 
 // need is what a scenario asks of a shape.
@@ -51,6 +52,10 @@ var large = []Shape{
 
 // shape draws a shape that fits the need.
 func (d *draw) shape(fits need) {
+	if d.trace != nil {
+		d.replayShape(fits)
+		return
+	}
 	from := small
 	if d.world > 0 {
 		from = nil
@@ -86,6 +91,20 @@ func (d *draw) shape(fits need) {
 	panic("BUG: no shape fits the scenario")
 }
 
+// replayShape puts one to four copies of the trace side by side.
+func (d *draw) replayShape(fits need) {
+	t := d.trace
+	for n := 1 + d.IntN(4); n <= 8; n++ {
+		d.c.Replay = t.wider(n)
+		d.c.Shape = Shape{RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
+		d.c.Replay.shape(&d.c)
+		if d.c.hosts() >= 2 && fits(d.c.Shape, newLayout(d.c.Shape, nil)) {
+			return
+		}
+	}
+	panic("BUG: no copy of the trace fits the scenario")
+}
+
 func ones(s Shape) Shape {
 	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP} {
 		orInt(n, 1)
@@ -105,6 +124,9 @@ func (d *draw) ordinary() {
 		Seconds: d.between(0.5, 12), BackwardRatio: d.between(1.8, 2.2), Optimizer: d.between(0.01, 0.04), HostGap: d.between(0.003, 0.02),
 		TPSyncs: 2, TPShare: d.between(0.02, 0.08), PPShare: d.between(0.003, 0.02), DPShare: d.between(0.03, 0.12),
 		Buckets: 1 + d.IntN(4), Overlap: d.chance(0.5), Sharded: d.chance(0.5), Embedding: d.chance(0.5), NoGlobalSync: d.chance(0.1),
+	}
+	if d.trace != nil {
+		c.Model.Seconds = d.trace.Seconds
 	}
 	c.Noise = Noise{
 		OpSD: d.between(0.002, 0.015), StepSD: d.between(0.002, 0.01), WaveSD: d.between(0, 0.004), WaveRho: d.between(0.3, 0.8),
@@ -180,12 +202,14 @@ func (d *draw) between(a, b float64) float64 { return a + (b-a)*d.Float64() }
 
 func (d *draw) nodes() int { return d.c.hosts() }
 
-// locals draws the devices of a fault: one, or now and then the whole host.
-func (d *draw) locals() []int {
-	if d.chance(0.25) {
-		return nil
+// device puts a fault on the device of some rank, or now and then on its whole host.
+func (d *draw) device(f Fault) Fault {
+	r := d.IntN(d.c.Shape.World())
+	f.Node = r / d.c.Shape.RanksPerNode
+	if d.chance(0.75) {
+		f.Locals = []int{r % d.c.Shape.RanksPerNode}
 	}
-	return []int{d.IntN(d.c.Shape.RanksPerNode)}
+	return f
 }
 
 // onset draws when a fault begins: after a while, and with time to be seen.

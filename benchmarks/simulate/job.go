@@ -33,7 +33,7 @@ type job struct {
 	effects []effect
 	seq     []float64 // sequence factor per replica, log
 	work    []float64 // [replica*micro + m] factor of the work
-	drawn   int       // replayed step
+	drawn   []int     // replayed steps
 	anyNIC  bool
 	cong    congestion
 
@@ -42,8 +42,11 @@ type job struct {
 	comm     row.Communication
 	record   record.Record
 	windowAt int
-	onset    int // number of the step at which the first fault began, -1 none
-	err      error
+
+	keepLengths bool
+	lengths     []float64 // of every step, ns, when they are kept
+	onset       int       // number of the step at which the first fault began, -1 none
+	err         error
 }
 
 // rank is the state of one rank within a step. Times are ns since the job's start.

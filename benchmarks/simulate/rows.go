@@ -93,7 +93,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	}
 	s.calls++
 	s.total += b - a
-	if j.rec != nil {
+	if j.wanted(i) {
 		x := j.begun(record.Communication, i, a, b)
 		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[r.groups[slot]].name, int32(peer), blocked
 		if slot != slotSave {
@@ -107,6 +107,9 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 func (j *job) sent(from, to int, ready, end float64) {
 	j.communicated(from, slotSend, ready, end, 0, j.lay.at[to].p)
 }
+
+// wanted reports whether rank i's ranges are recorded one by one.
+func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.wants(i) }
 
 // begun returns the record of a range, filled in but for what its kind adds.
 func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
@@ -136,7 +139,7 @@ func (j *job) loaded(i int, from, to float64) {
 	}
 	a, b := j.tick(i, from), j.tick(i, to)
 	r.loader = max(0, r.loader) + b - a
-	if j.rec != nil {
+	if j.wanted(i) {
 		j.rec.add(i, j.begun(record.DataLoader, i, a, b))
 	}
 }
@@ -150,7 +153,7 @@ func (j *job) saved(i int, from, to float64) {
 	a, b := j.tick(i, from), j.tick(i, to)
 	r.save = max(0, r.save) + b - a
 	r.saves++
-	if j.rec != nil {
+	if j.wanted(i) {
 		x := j.begun(record.SaveCheckpoint, i, a, b)
 		x.Path, x.Bytes = fmt.Sprintf("/checkpoint/%d/%d.pt", j.step, i), 1<<30
 		j.rec.add(i, x)
@@ -169,7 +172,7 @@ func (j *job) passed(i int, backward bool, from, to float64) {
 			return
 		}
 		r.bp += b - a
-		if j.rec != nil {
+		if j.wanted(i) {
 			x := j.begun(record.Other, i, a, b)
 			x.Name = "backward"
 			j.rec.add(i, x)
@@ -182,7 +185,7 @@ func (j *job) passed(i int, backward bool, from, to float64) {
 	r.fp += b - a
 	r.hostFP += enqueued(record.FP, b-a)
 	r.fpCount++
-	if j.rec != nil {
+	if j.wanted(i) {
 		j.rec.add(i, j.begun(record.FP, i, a, b))
 	}
 }
@@ -205,7 +208,7 @@ func (j *job) emit() error {
 		if r.windowFrom == 0 {
 			r.windowFrom = j.cfg.StartUnix*1e9 + r.skew + a
 		}
-		if j.rec != nil {
+		if j.wanted(i) {
 			x := j.begun(record.Step, i, a, b)
 			if j.cfg.Work.Tokens > 0 {
 				x.Tokens = int64(r.tokens)

@@ -27,7 +27,7 @@ var scenarios = []scenario{
 	{5, "backward-1.2", "backward only x1.2", (*draw).backward},
 	{6, "thermal-ramp", "thermal ramp to x1.25 in 60 steps", (*draw).thermal},
 	{7, "two-culprits", "two culprits in one role, x1.2", (*draw).two},
-	{8, "slow-link", "slow link in one DP group, +25 % step", (*draw).link},
+	{8, "slow-link", "slow link in one DP group, its transfers take 25 % of a step more", (*draw).link},
 	{9, "dataloader", "dataloader stall 15 % of step on one node", (*draw).loader},
 	{10, "checkpoint", "checkpoint 2.5x on one node", (*draw).saver},
 	{11, "host-delay", "host delay 15 %", (*draw).host},
@@ -105,13 +105,13 @@ func (d *draw) free() {
 
 // compute makes one device, or now and then a whole host, slow for good.
 func (d *draw) compute(factor float64) {
-	d.c.Faults = append(d.c.Faults, Fault{Kind: Compute, Node: d.IntN(d.nodes()), Locals: d.locals(), Factor: factor, From: d.onset()})
+	d.c.Faults = append(d.c.Faults, d.device(Fault{Kind: Compute, Factor: factor, From: d.onset()}))
 }
 
 func (d *draw) backward() {
 	d.free()
 	d.c.Record.Backward = d.chance(0.3)
-	d.c.Faults = []Fault{{Kind: Backward, Node: d.IntN(d.nodes()), Locals: d.locals(), Factor: 1.2, From: d.onset()}}
+	d.c.Faults = []Fault{d.device(Fault{Kind: Backward, Factor: 1.2, From: d.onset()})}
 }
 
 func (d *draw) thermal() {
@@ -256,14 +256,15 @@ func (d *draw) restart() {
 	shapes := []Shape{
 		{TP: 2, DP: 8, PP: 4, MicroBatches: 8}, {DP: 8, PP: 8}, {TP: 8, DP: 8}, {TP: 4, DP: 8, PP: 2, MicroBatches: 4},
 	}
-	d.c.Shape = shapes[d.IntN(len(shapes))]
+	d.c.Shape = ones(shapes[d.IntN(len(shapes))])
 	d.c.Shape.RanksPerNode = 8
 	d.ordinary()
 	slow := d.IntN(8)
 	gone := (slow + 1 + d.IntN(7)) % 8
 	at := 110 + d.IntN(60)
 	d.c.Steps = at + 150 + d.IntN(80)
-	d.c.Faults = []Fault{{Kind: Compute, Node: slow, Locals: d.locals(), Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(70)}}
+	d.c.Faults = []Fault{d.device(Fault{Kind: Compute, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(70)})}
+	d.c.Faults[0].Node = slow
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{gone}, Shuffle: true}}
 }
 

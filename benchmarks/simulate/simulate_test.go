@@ -6,19 +6,39 @@ import (
 	"time"
 )
 
-type nobody struct{ keeper }
-
 func TestProbe(t *testing.T) {
-	for _, s := range []Shape{{TP: 1, PP: 1, CP: 1, DP: 8}, {TP: 2, CP: 1, DP: 4, PP: 4, MicroBatches: 8}, {TP: 8, CP: 1, DP: 128, PP: 8, MicroBatches: 16}} {
-		c := Config{Seed: 1, Steps: 20, Shape: s, Noise: Noise{StepSD: 0.01, OpSD: 0.01}, Work: Work{SequenceSD: 0.1}}
-		t0 := time.Now()
-		rows, truth, err := Rows(c)
+	for _, n := range Names() {
+		for seed := range uint64(10) {
+			c, err := Scenario(n, seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Shape.World() > 100 {
+				continue
+			}
+			t0 := time.Now()
+			rows, truth, err := Rows(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			imp, _ := Impact(c)
+			if seed < 3 {
+				fmt.Println(n, c.Shape, truth.Seconds, c.Model.Seconds, imp, time.Since(t0)/time.Duration(c.Steps*c.Shape.World()), len(rows.Steps), truth.SlowNodes, truth.SlowRanks, truth.Links, truth.Events, truth.Findings)
+			}
+		}
+	}
+	for _, a := range []string{"AR-1", "ST"} {
+		tr, err := LoadTrace("../../../shared/data/" + a + "-full.tar.gz")
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println(s, truth.Seconds, time.Since(t0)/time.Duration(20*s.World()), len(rows.Steps))
-		for i := range min(8, s.World()) {
-			fmt.Printf("%+v\n", rows.Steps[10*s.World()+i])
+		fmt.Println(a, tr.Shape, tr.Seconds, len(tr.Steps), tr.Steps[0].Forward[0])
+		c, err := Replayed("compute-1.2", 1, tr)
+		if err != nil {
+			t.Fatal(err)
 		}
+		t0 := time.Now()
+		rows, truth, err := Rows(c)
+		fmt.Println(c.Shape, truth.Seconds, c.Model.Seconds, time.Since(t0)/time.Duration(c.Steps*c.Shape.World()), len(rows.Steps), truth.SlowNodes, truth.SlowRanks, truth.Links, truth.Events, truth.Findings)
 	}
 }

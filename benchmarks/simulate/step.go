@@ -40,6 +40,9 @@ func (j *job) playStep() {
 		end = max(end, j.r[i].t)
 	}
 	j.elapsed += end - j.now
+	if j.keepLengths {
+		j.lengths = append(j.lengths, end-j.now)
+	}
 	j.now = end
 }
 
@@ -178,7 +181,7 @@ func (j *job) passTime(t task) float64 {
 func (j *job) passOwn(i int, t task, ns float64) float64 {
 	r, a := &j.r[i], &j.lay.at[i]
 	if j.cfg.Replay != nil {
-		ns = j.cfg.Replay.pass(j.drawn, i, t.backward, t.micro) * 1e9
+		ns = j.cfg.Replay.pass(j.drawn, t.stage, a.d, t.backward, t.micro) * 1e9
 	} else {
 		w := j.work[a.d*j.lay.shape.MicroBatches+t.micro]
 		if e := j.cfg.Work.Elasticity; len(e) > 0 && w != 1 {

@@ -27,6 +27,7 @@ type Truth struct {
 	Seed     uint64  `json:"seed"`
 	Scenario string  `json:"scenario"`
 	Seconds  float64 `json:"seconds"` // mean step time
+	Impact   float64 `json:"impact"`  // share of step time lost to the faults since their onset
 }
 
 // Event is a problem that passes.
@@ -35,6 +36,24 @@ type Event struct {
 	Kind  string `json:"kind"`
 	Ranks []int  `json:"ranks"`
 }
+
+// judge measures what the faults cost and says which exit codes are right: near
+// the line between harmless and harmful either is.
+func (t *Truth) judge(cfg Config) error {
+	impact, err := Impact(cfg)
+	if err != nil {
+		return err
+	}
+	t.Impact = impact
+	if len(t.SlowNodes)+len(t.Links) > 0 && impact < sureImpact && slices.Equal(t.ExpectExit, []int{verdict.ExitDegraded}) {
+		t.ExpectExit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
+	}
+	return nil
+}
+
+// sureImpact is the true impact above which a job must be called degraded: three
+// times the command's default minimum.
+const sureImpact = 0.03
 
 // causes are the accepted causes of each kind of fault.
 var causes = map[string][]string{

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"math"
+	"slices"
+)
+
+// rule is another tool's way to find slow nodes, done again on the same rows: the
+// names of the nodes it accuses.
+type rule struct {
+	name string
+	what string
+	find func(s *sheet) map[string]bool
+}
+
+// rules are the anchors. Where a rule looks at windows they are 32 steps, and a
+// rank is accused when two windows in a row accuse it: the rules have no memory
+// of their own, and without it they would accuse more.
+var rules = []rule{
+	{"3-sigma", "mean step time of a window more than 3 sigma above the mean of all ranks", threeSigma},
+	{"NVRx", "forward section: fastest rank's median / own median, or own best window / now, under 0.75", nvrx},
+	{">10 %", "self time of a window more than 10 % above the median of all ranks", overMedian},
+	{"FD-OL", "step time 30 % above its own first 20 steps 3 times in a row, then the TP group's split or the own FP history; 5 rounds in a row", faultDiag},
+}
+
+const window = 32
+
+// windows calls accuse for every window; it returns the nodes of ranks accused
+// twice in a row.
+func (s *sheet) windows(accuse func(from, to int) []int) map[string]bool {
+	named := map[string]bool{}
+	last := map[int]bool{}
+	for from := 0; from+window <= s.steps; from += window {
+		now := map[int]bool{}
+		for _, r := range accuse(from, from+window) {
+			now[r] = true
+			if last[r] {
+				named[s.ranks[r].node] = true
+			}
+		}
+		last = now
+	}
+	return named
+}
+
+// pick is the part of a history that is there.
+func pick(v []float32, from, to int) []float32 {
+	from, to = min(from, len(v)), min(to, len(v))
+	return v[from:to]
+}
+
+func threeSigma(s *sheet) map[string]bool {
+	return s.windows(func(from, to int) []int {
+		var means []float64
+		var who []int
+		for r := range s.ranks {
+			if v := pick(s.ranks[r].step, from, to); len(v) > 0 {
+				means, who = append(means, mean(v)), append(who, r)
+			}
+		}
+		m, sd := moments(means)
+		var out []int
+		for k, x := range means {
+			if x > m+3*sd {
+				out = append(out, who[k])
+			}
+		}
+		return out
+	})
+}
+
+func nvrx(s *sheet) map[string]bool {
+	best := make([]float64, len(s.ranks))
+	return s.windows(func(from, to int) []int {
+		medians := make([]float64, len(s.ranks))
+		fastest := math.Inf(1)
+		for r := range s.ranks {
+			m := median(pick(s.ranks[r].fp, from, to))
+			medians[r] = m
+			if m > 0 {
+				fastest = min(fastest, m)
+			}
+		}
+		var out []int
+		for r, m := range medians {
+			if m <= 0 {
+				continue
+			}
+			if best[r] == 0 || m < best[r] {
+				best[r] = m
+			}
+			if fastest/m < 0.75 || best[r]/m < 0.75 {
+				out = append(out, r)
+			}
+		}
+		return out
+	})
+}
+
+func overMedian(s *sheet) map[string]bool {
+	return s.windows(func(from, to int) []int {
+		var all []float32
+		medians := make([]float64, len(s.ranks))
+		for r := range s.ranks {
+			medians[r] = median(pick(s.ranks[r].self, from, to))
+			if medians[r] > 0 {
+				all = append(all, float32(medians[r]))
+			}
+		}
+		mid := median(all)
+		var out []int
+		for r, m := range medians {
+			if m > 1.1*mid {
+				out = append(out, r)
+			}
+		}
+		return out
+	})
+}
+
+// FaultDiag-online's documented defaults.
+const (
+	fdNormal  = 20
+	fdConsec  = 3
+	fdDegrade = 0.3
+	fdCluster = 1.3
+	fdConfirm = 5
+	fdEvery   = 30 // s
+)
+
+// history is its time dimension on one rank's values: which are abnormal. The
+// normal ones keep moving the mean.
+func history(v []float32) []bool {
+	out := make([]bool, len(v))
+	if len(v) < fdNormal+fdConsec {
+		return out
+	}
+	first := slices.Clone(v[:fdNormal])
+	slices.Sort(first)
+	first = first[fdConsec : fdNormal-fdConsec]
+	sum, n := mean(first)*float64(len(first)), float64(len(first))
+	for k := fdNormal; k < len(v); k++ {
+		if float64(v[k]) > sum/n*(1+fdDegrade) {
+			out[k] = true
+			continue
+		}
+		sum, n = sum+float64(v[k]), n+1
+	}
+	return out
+}
+
+func consecutive(abnormal []bool, at int) bool {
+	if at < fdConsec || at > len(abnormal) {
+		return false
+	}
+	for _, a := range abnormal[at-fdConsec : at] {
+		if !a {
+			return false
+		}
+	}
+	return true
+}
+
+func faultDiag(s *sheet) map[string]bool {
+	slow := make([][]bool, len(s.ranks))
+	own := make([][]bool, len(s.ranks))
+	load := make([][]bool, len(s.ranks))
+	for r := range s.ranks {
+		c := &s.ranks[r]
+		slow[r], own[r], load[r] = history(c.step), history(c.fp), history(c.load)
+	}
+	every := 1
+	if m := mean(pick(s.ranks[firstRank(s)].step, 0, 50)) / 1e9; m > 0 {
+		every = max(1, int(fdEvery/m))
+	}
+	named, inRow := map[string]bool{}, map[string]int{}
+	for at := fdNormal + fdConsec; at <= s.steps; at += every {
+		now := s.localise(at, slow, own, load)
+		for n := range inRow {
+			if !now[n] {
+				inRow[n] = 0
+			}
+		}
+		for n := range now {
+			if inRow[n]++; inRow[n] >= fdConfirm {
+				named[n] = true
+			}
+		}
+	}
+	return named
+}
+
+// localise is one round: the nodes that the gate and one of its dimensions name.
+func (s *sheet) localise(at int, slow, own, load [][]bool) map[string]bool {
+	now, gated := map[string]bool{}, map[string]bool{}
+	for r := range s.ranks {
+		if consecutive(slow[r], at) {
+			gated[s.ranks[r].node] = true
+		}
+	}
+	for r := range s.ranks {
+		c := &s.ranks[r]
+		if !gated[c.node] {
+			continue
+		}
+		switch {
+		case len(c.tp) < 2 && consecutive(own[r], at), consecutive(load[r], at):
+			now[c.node] = true
+		case len(c.tp) > 1 && c.tp[0] == r:
+			if s.split(c.tp, at) {
+				now[c.node] = true
+			}
+		}
+	}
+	return now
+}
+
+// split is its space dimension: the part of a TP group that waits least, alike in
+// the last steps.
+func (s *sheet) split(group []int, at int) bool {
+	var last []int
+	for k := at - fdConsec; k < at; k++ {
+		type value struct {
+			rank int
+			v    float64
+		}
+		var vs []value
+		for _, r := range group {
+			if r >= len(s.ranks) || k >= len(s.ranks[r].tpNs) {
+				return false
+			}
+			vs = append(vs, value{r, float64(s.ranks[r].tpNs[k])})
+		}
+		slices.SortFunc(vs, func(a, b value) int {
+			if a.v < b.v {
+				return -1
+			}
+			return 1
+		})
+		cut, gap := 0, 0.0
+		for i := 1; i < len(vs); i++ {
+			if d := vs[i].v - vs[i-1].v; d > gap {
+				cut, gap = i, d
+			}
+		}
+		lower, upper := 0.0, 0.0
+		var who []int
+		for i, x := range vs {
+			if i < cut {
+				lower += x.v / float64(cut)
+				who = append(who, x.rank)
+			} else {
+				upper += x.v / float64(len(vs)-cut)
+			}
+		}
+		if cut == 0 || gap < (vs[len(vs)-1].v-vs[0].v)/2 || lower <= 0 || upper/lower <= fdCluster {
+			return false
+		}
+		slices.Sort(who)
+		if last != nil && !slices.Equal(last, who) {
+			return false
+		}
+		last = who
+	}
+	return len(last) > 0
+}
+
+func firstRank(s *sheet) int {
+	for r := range s.ranks {
+		if len(s.ranks[r].step) > 0 {
+			return r
+		}
+	}
+	return 0
+}
+
+func mean(v []float32) float64 {
+	t := 0.0
+	for _, x := range v {
+		t += float64(x)
+	}
+	if len(v) == 0 {
+		return 0
+	}
+	return t / float64(len(v))
+}
+
+func moments(v []float64) (m, sd float64) {
+	for _, x := range v {
+		m += x / float64(len(v))
+	}
+	for _, x := range v {
+		sd += (x - m) * (x - m) / float64(len(v))
+	}
+	return m, math.Sqrt(sd)
+}
+
+func median(v []float32) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return float64(v[len(v)/2])
+}

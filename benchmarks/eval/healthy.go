@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"laggard/benchmarks/simulate"
+)
+
+// The healthy hours: steps of 10 s, 8 ranks a node.
+const (
+	healthySteps   = 1440 // 4 h
+	healthyStep    = 10.0 // s
+	healthyRanks   = 8
+	alarmTarget    = 0.1 // per 1,000 node-hours
+	boundConfident = 0.95
+)
+
+// weather is one kind of noise of the healthy hours.
+type weather struct {
+	name  string
+	noise func(chance *rand.Rand) simulate.Noise
+	trace bool // compute times of the recorded jobs, bootstrapped
+}
+
+var weathers = []weather{
+	{"bootstrapped from the recorded jobs", func(r *rand.Rand) simulate.Noise {
+		return simulate.Noise{DeviceSD: 0.003 * r.Float64(), GCShare: 0.01, GCPause: 0.05}
+	}, true},
+	{"heavy-tailed", func(r *rand.Rand) simulate.Noise {
+		return simulate.Noise{
+			OpSD: 0.01, StepSD: 0.005, DeviceSD: 0.005 * r.Float64(), HeavyShare: 0.01 + 0.04*r.Float64(), HeavyScale: 0.05 + 0.25*r.Float64(),
+			HeavyIndex: 1.5 + r.Float64(), GCShare: 0.03, GCPause: 0.1,
+		}
+	}, false},
+	{"autocorrelated", func(r *rand.Rand) simulate.Noise {
+		return simulate.Noise{OpSD: 0.005, StepSD: 0.003, WaveSD: 0.002 + 0.006*r.Float64(), WaveRho: 0.5 + 0.45*r.Float64(), DeviceSD: 0.005 * r.Float64()}
+	}, false},
+	{"drifting", func(r *rand.Rand) simulate.Noise {
+		return simulate.Noise{OpSD: 0.008, StepSD: 0.004, DriftSD: 0.002 + 0.006*r.Float64(), DriftSteps: 200 + 2000*r.Float64(), DeviceSD: 0.005 * r.Float64()}
+	}, false},
+}
+
+// hours is the account of one kind of noise.
+type hours struct {
+	name     string
+	jobs     int
+	hours    float64
+	nodes    int // nodes accused
+	links    int
+	findings map[string]int
+	failures []string
+}
+
+// bound is the Poisson upper bound of the alarms per 1,000 node-hours.
+func (h *hours) bound() float64 {
+	k := float64(h.nodes + h.links)
+	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.hours * 1000
+}
+
+// runHealthy plays want node-hours of each kind of noise straight into frames.
+func runHealthy(ctx context.Context, want float64, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total float64)) ([]hours, error) {
+	out := make([]hours, len(weathers))
+	done := 0.0
+	for k, w := range weathers {
+		h := &out[k]
+		h.name, h.findings = w.name, map[string]int{}
+		if w.trace && len(traces) == 0 {
+			h.name += " (no traces here)"
+			continue
+		}
+		for h.hours < want {
+			batch := make([]*outcome, 4*max(1, parallel))
+			var g errgroup.Group
+			g.SetLimit(max(1, parallel))
+			for i := range batch {
+				s := seed + uint64(h.jobs+i)
+				g.Go(func() (err error) {
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+					batch[i], err = healthyJob(w, s, traces)
+					return err
+				})
+			}
+			if err := g.Wait(); err != nil {
+				return nil, err
+			}
+			for i, o := range batch {
+				h.add(o, w, seed+uint64(h.jobs+i))
+			}
+			h.jobs += len(batch)
+			if progress != nil {
+				progress(done+min(h.hours, want), want*float64(len(weathers)))
+			}
+		}
+		done += want
+	}
+	return out, nil
+}
+
+func (h *hours) add(o *outcome, w weather, seed uint64) {
+	h.hours += o.hours
+	h.nodes += len(o.victims)
+	h.links += len(o.wrong)
+	for _, f := range o.others {
+		h.findings[f]++
+	}
+	if len(o.victims)+len(o.wrong) > 0 {
+		h.failures = append(h.failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, seed, o.victims, o.wrong))
+	}
+}
+
+// healthyConfig draws a healthy job of one kind of noise.
+func healthyConfig(w weather, seed uint64, traces []*simulate.Trace) (simulate.Config, error) {
+	chance := rand.New(rand.NewPCG(seed, 77))
+	if w.trace {
+		c, err := simulate.Replayed("healthy", seed, traces[chance.IntN(len(traces))])
+		c.Noise, c.Steps, c.Shape.RanksPerNode = w.noise(chance), healthySteps, healthyRanks
+		return c, err
+	}
+	shapes := []simulate.Shape{
+		{DP: 64}, {DP: 16, PP: 4}, {DP: 8, PP: 8, MicroBatches: 8}, {TP: 8, DP: 8}, {TP: 4, DP: 8, PP: 2}, {TP: 2, DP: 8, PP: 4, MicroBatches: 4}, {DP: 32, PP: 4, MicroBatches: 4},
+	}
+	c := simulate.Config{
+		Scenario: "healthy-hours", Seed: seed, Steps: healthySteps, Shape: shapes[chance.IntN(len(shapes))],
+		Model:   simulate.Model{Seconds: healthyStep, Overlap: chance.IntN(2) == 0, Sharded: chance.IntN(2) == 0},
+		Noise:   w.noise(chance),
+		Network: simulate.Network{JitterSD: 0.1, Congestion: 0.01, CongestionNodes: 0.3, CongestionSteps: 5, CongestionFactor: 2},
+	}
+	c.Shape.RanksPerNode = healthyRanks
+	if c.Shape.PP > 1 && chance.IntN(2) == 0 {
+		c.Work = simulate.Work{SequenceSD: 0.02 + 0.08*chance.Float64()}
+	}
+	if chance.IntN(2) == 0 {
+		c.Checkpoint = simulate.Checkpoint{Every: 100, Share: 1}
+	}
+	return c, c.Validate()
+}
+
+// healthyJob plays and judges one healthy job.
+func healthyJob(w weather, seed uint64, traces []*simulate.Trace) (*outcome, error) {
+	c, err := healthyConfig(w, seed, traces)
+	if err != nil {
+		return nil, err
+	}
+	o, err := task{scenario: "healthy", seed: seed}.play(c, &sheet{plain: true})
+	if err != nil {
+		return nil, err
+	}
+	nodes := len(o.truth.MustNotFlag)
+	o.hours = float64(nodes) * healthySteps * healthyStep / 3600
+	return o, nil
+}
+
+// printHours prints the accounts.
+func printHours(w io.Writer, hs []hours) {
+	fmt.Fprintln(w, "| healthy noise | jobs | node-hours | nodes accused | links accused | alarms per 1,000 node-hours | upper bound (95 %) | target | | findings |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
+	total := hours{name: "all", findings: map[string]int{}}
+	for i := range hs {
+		h := &hs[i]
+		if h.jobs == 0 {
+			fmt.Fprintf(w, "| %s | 0 | | | | | | | | |\n", h.name)
+			continue
+		}
+		h.print(w)
+		total.jobs, total.hours, total.nodes, total.links = total.jobs+h.jobs, total.hours+h.hours, total.nodes+h.nodes, total.links+h.links
+		for k, n := range h.findings {
+			total.findings[k] += n
+		}
+	}
+	if total.jobs > 0 {
+		total.print(w)
+	}
+	for _, h := range hs {
+		for _, f := range h.failures[:min(len(h.failures), shownFailures)] {
+			fmt.Fprintf(w, "\n    %s", f)
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+func (h *hours) print(w io.Writer) {
+	rate := float64(h.nodes+h.links) / h.hours * 1000
+	fmt.Fprintf(w, "| %s | %d | %.0f | %d | %d | %.3f | %.3f | <= %.1f | %s | %v |\n",
+		h.name, h.jobs, h.hours, h.nodes, h.links, rate, h.bound(), alarmTarget, mark(rate <= alarmTarget), h.findings)
+}

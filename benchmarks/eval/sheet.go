@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strings"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/row"
+)
+
+// sheet is what the rules of other tools look at: a few columns per rank, in the
+// order the steps came, NaN-free (a missing rank-step is simply not there).
+type sheet struct {
+	frame.Builder
+	plain bool // without the columns for the other rules
+
+	ranks []column
+	steps int // largest number of steps of a rank
+	rows  int
+	start int64
+	end   int64
+}
+
+// column is one rank's history.
+type column struct {
+	node string
+	tp   []int // ranks of its TP group
+	step []float32
+	fp   []float32
+	self []float32
+	tpNs []float32
+	load []float32
+}
+
+// AddRank hands the identity on and notes the rank's TP group.
+func (s *sheet) AddRank(r *row.Rank) {
+	s.Builder.AddRank(r)
+	if s.plain {
+		return
+	}
+	c := s.at(int(r.Rank))
+	for k, g := range r.Groups {
+		if strings.HasPrefix(g, "tp:") && k < len(r.GroupRanks) {
+			c.tp = c.tp[:0]
+			for _, m := range r.GroupRanks[k] {
+				c.tp = append(c.tp, int(m))
+			}
+		}
+	}
+}
+
+func (s *sheet) at(rank int) *column {
+	for len(s.ranks) <= rank {
+		s.ranks = append(s.ranks, column{})
+	}
+	return &s.ranks[rank]
+}
+
+// AddStep hands the row on and keeps the columns.
+func (s *sheet) AddStep(r *row.Step) {
+	s.Builder.AddStep(r)
+	s.rows++
+	if s.plain {
+		return
+	}
+	c := s.at(int(r.Rank))
+	c.node = r.Node
+	c.step = append(c.step, float32(r.StepNs))
+	c.fp = append(c.fp, float32(r.FPNs))
+	c.self = append(c.self, float32(r.SelfNs))
+	c.tpNs = append(c.tpNs, float32(r.CommTPNs))
+	c.load = append(c.load, float32(max(0, r.DataLoaderNs)))
+	s.steps = max(s.steps, len(c.step))
+}

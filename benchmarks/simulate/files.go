@@ -1,0 +1,258 @@
+package simulate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"laggard/schemas/marker"
+	"laggard/schemas/record"
+	"laggard/writer/segment"
+)
+
+// shardRanks is how many ranks' files are open at a time. A larger job is played
+// again for each shard: the same job, by the same seed.
+const shardRanks = 512
+
+// Write simulates cfg and writes what the job leaves behind below dir, which it
+// makes: <job>/<rank>/<unix seconds> (laggard's lines or, by cfg.Record.Format,
+// TaskD's with parallel_group.json), topology.json (of the first attempt),
+// truth.json and scenario.yaml. The directory must be empty or missing.
+func Write(dir string, cfg Config) (Truth, error) {
+	if err := cfg.Validate(); err != nil {
+		return Truth{}, err
+	}
+	if cfg.Replay != nil {
+		cfg.Replay.shape(&cfg)
+	}
+	if err := makeEmpty(dir); err != nil {
+		return Truth{}, err
+	}
+	scenario, err := cfg.YAML()
+	if err != nil {
+		return Truth{}, fmt.Errorf("encode scenario: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "scenario.yaml"), scenario, 0o644); err != nil {
+		return Truth{}, fmt.Errorf("write scenario: %w", err)
+	}
+	var truth Truth
+	for from := 0; from < cfg.Shape.World(); from += shardRanks {
+		f := &files{dir: dir, cfg: &cfg, from: from, to: from + shardRanks}
+		truth, err = run(cfg, nil, f)
+		if err := errors.Join(err, f.close()); err != nil {
+			return Truth{}, fmt.Errorf("write job %s: %w", cfg.Job, err)
+		}
+	}
+	if err := truth.judge(cfg); err != nil {
+		return Truth{}, err
+	}
+	if !cfg.Record.NoTopology {
+		if err := saveTopology(filepath.Join(dir, "topology.json"), &cfg); err != nil {
+			return Truth{}, err
+		}
+	}
+	return truth, truth.save(filepath.Join(dir, "truth.json"))
+}
+
+func makeEmpty(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read directory: %w", err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("directory %s is not empty (%s, …): give a new one", dir, entries[0].Name())
+	}
+	return nil
+}
+
+func saveTopology(path string, cfg *Config) error {
+	b, err := json.MarshalIndent(newLayout(cfg.Shape, nil).topology(cfg.Shape.NodePrefix), "", " ")
+	if err != nil {
+		return fmt.Errorf("encode topology: %w", err)
+	}
+	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write topology: %w", err)
+	}
+	return nil
+}
+
+// files is a recorder that writes segments of the ranks from…to-1.
+type files struct {
+	dir      string
+	cfg      *Config
+	from, to int
+	w        []*segment.Writer
+	ranks    []fileRank
+	clock    time.Time
+	line     []byte
+}
+
+// fileRank is what one rank's writer keeps.
+type fileRank struct {
+	pending []record.Record // of the step under way
+	seq     [2]uint64       // per ring: light, bulk
+	encoder marker.Encoder
+	last    int64 // end of the last range
+	emitted map[string]uint64
+}
+
+// begin opens the segments of an attempt.
+func (f *files) begin(metas []*record.Meta) error {
+	f.w, f.ranks = make([]*segment.Writer, len(metas)), make([]fileRank, len(metas))
+	f.clock = time.Unix(f.cfg.StartUnix, 0)
+	for i, m := range metas {
+		if m == nil || i < f.from || i >= f.to {
+			continue
+		}
+		dir := filepath.Join(f.dir, f.cfg.Job, strconv.Itoa(i))
+		w, err := segment.Open(dir, *m, segment.Options{
+			Limit: f.cfg.Record.SegmentLimit, Bare: f.taskd(), Now: func() time.Time { return f.clock },
+		})
+		if err != nil {
+			return err
+		}
+		f.w[i] = w
+		f.ranks[i].emitted = map[string]uint64{}
+		f.ranks[i].encoder = marker.Encoder{
+			Process: uint32(m.PID), Thread: uint32(m.PID), Device: uint32(m.LocalRank),
+		}
+		if f.taskd() && len(m.Groups) > 0 {
+			if err := saveGroups(filepath.Join(dir, "parallel_group.json"), m.Groups); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *files) taskd() bool { return f.cfg.Record.Format == "taskd" }
+
+// saveGroups writes the groups the way TaskD's adaptor dumps them.
+func saveGroups(path string, groups []record.Group) error {
+	type entry struct {
+		Name  string `json:"group_name"`
+		Index int    `json:"group_rank"`
+		Ranks []int  `json:"global_ranks"`
+	}
+	out := map[string]entry{}
+	for _, g := range groups {
+		dim := g.Dim
+		switch dim {
+		case "ep":
+			dim = "exp"
+		case "world":
+			dim = "default_group"
+		}
+		out[g.Name] = entry{dim, g.Index, g.Ranks}
+	}
+	b, err := json.MarshalIndent(out, "", "    ")
+	if err != nil {
+		return fmt.Errorf("encode groups: %w", err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		return fmt.Errorf("write groups: %w", err)
+	}
+	return nil
+}
+
+// wants reports whether the ranges of a rank are written.
+func (f *files) wants(rank int) bool { return f.w[rank] != nil }
+
+// add keeps a range until its step is over.
+func (f *files) add(rank int, r *record.Record) {
+	f.ranks[rank].pending = append(f.ranks[rank].pending, *r)
+}
+
+// step writes the step's ranges, in the order they ended.
+func (f *files) step() error {
+	for i := range f.ranks {
+		k := &f.ranks[i]
+		if f.w[i] == nil || len(k.pending) == 0 {
+			continue
+		}
+		slices.SortStableFunc(k.pending, func(a, b record.Record) int { return int(a.End() - b.End()) })
+		for n := range k.pending {
+			if err := f.write(i, &k.pending[n]); err != nil {
+				return err
+			}
+		}
+		k.pending = k.pending[:0]
+	}
+	return nil
+}
+
+func (f *files) write(i int, r *record.Record) error {
+	k := &f.ranks[i]
+	k.last = max(k.last, r.End())
+	f.clock = time.Unix(0, k.last)
+	if f.taskd() {
+		if r.Side == record.Device {
+			r.Thread = stream(r.Kind)
+		}
+		f.line = k.encoder.Append(f.line[:0], r)
+		return appendLines(f.w[i], f.line)
+	}
+	ring := 0
+	if r.Kind == record.Communication {
+		ring = 1
+	}
+	r.Ring, r.Seq = uint32(ring+1), k.seq[ring]
+	k.seq[ring]++
+	k.emitted[r.Word()]++
+	return f.w[i].AppendRecord(r)
+}
+
+// stream is the number of the stream that a kind runs on.
+func stream(k record.Kind) uint64 {
+	if k == record.Communication {
+		return 31
+	}
+	return 2
+}
+
+func appendLines(w *segment.Writer, lines []byte) error {
+	for len(lines) > 0 {
+		n := slices.Index(lines, '\n') + 1
+		if err := w.AppendLine(lines[:n]); err != nil {
+			return err
+		}
+		lines = lines[n:]
+	}
+	return nil
+}
+
+// end writes the end lines and closes the segments of an attempt.
+func (f *files) end() error {
+	for i, w := range f.w {
+		if w == nil {
+			continue
+		}
+		if !f.taskd() {
+			end := record.End{At: f.ranks[i].last + 1, How: "closed", Emitted: f.ranks[i].emitted}
+			if err := w.AppendLine(end.AppendLine(nil)); err != nil {
+				return err
+			}
+		}
+	}
+	return f.close()
+}
+
+// close closes what is open.
+func (f *files) close() error {
+	var errs []error
+	for i, w := range f.w {
+		if w != nil {
+			errs = append(errs, w.Close())
+			f.w[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}

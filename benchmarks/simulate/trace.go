@@ -1,0 +1,233 @@
+package simulate
+
+import (
+	"archive/tar"
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"laggard/schemas/marker"
+	"laggard/schemas/record"
+	"laggard/schemas/topology"
+)
+
+// Bounds of an archive.
+const (
+	maxArchive = 1 << 30 // bytes unpacked
+	maxLine    = 1 << 16
+)
+
+// LoadTrace reads a labelled archive (.tar.gz of topology.json, truth.json and
+// <job>/<rank>/<unix seconds> in TaskD's lines, the backward computation among
+// them). The culprits that its truth names are brought to the pace of their role,
+// so that what is replayed is healthy.
+func LoadTrace(archive string) (*Trace, error) {
+	f, err := os.Open(archive)
+	if err != nil {
+		return nil, fmt.Errorf("open trace: %w", err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("read trace %s: %w", archive, err)
+	}
+	l := traceLoader{ranges: map[int][]record.Record{}}
+	if err := l.read(tar.NewReader(io.LimitReader(z, maxArchive))); err != nil {
+		return nil, fmt.Errorf("read trace %s: %w", archive, err)
+	}
+	t, err := l.trace()
+	if err != nil {
+		return nil, fmt.Errorf("understand trace %s: %w", archive, err)
+	}
+	return t, nil
+}
+
+type traceLoader struct {
+	topo   topology.File
+	truth  Truth
+	ranges map[int][]record.Record // per rank: Step, FP and backward
+}
+
+func (l *traceLoader) read(t *tar.Reader) error {
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		dir, name := path.Split(h.Name)
+		rank, isRank := strconv.Atoi(path.Base(dir))
+		switch {
+		case h.Typeflag != tar.TypeReg:
+		case name == "topology.json":
+			err = json.NewDecoder(t).Decode(&l.topo)
+		case name == "truth.json":
+			err = json.NewDecoder(t).Decode(&l.truth)
+		case isRank == nil && strings.Trim(name, "0123456789") == "":
+			err = l.lines(rank, t)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", h.Name, err)
+		}
+	}
+}
+
+// lines pairs one file's markers.
+func (l *traceLoader) lines(rank int, r io.Reader) error {
+	var parser marker.Parser
+	var pairer marker.Pairer
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxLine)
+	for s.Scan() {
+		if err := parser.Parse(s.Bytes()); err != nil {
+			return err
+		}
+		if x := pairer.Add(&parser.Marker, marker.Place{}).Range; x != nil {
+			if k := x.Record.Kind; k == record.Step || k == record.FP || k == record.Other {
+				l.ranges[rank] = append(l.ranges[rank], x.Record)
+			}
+		}
+	}
+	return s.Err()
+}
+
+// trace orders the ranges by step, rank and micro-batch.
+func (l *traceLoader) trace() (*Trace, error) {
+	var dp, pp [][]int
+	for _, g := range l.topo.Groups {
+		switch g.Dim {
+		case "dp":
+			dp = append(dp, g.Ranks)
+		case "pp":
+			pp = append(pp, g.Ranks)
+		}
+	}
+	if len(dp) == 0 || len(pp) == 0 || len(dp) != len(pp[0]) || len(pp) != len(dp[0]) {
+		return nil, errors.New("want dp and pp groups that form a grid")
+	}
+	t := &Trace{Name: l.truth.Name, Shape: Shape{DP: len(pp), PP: len(dp)}, Findings: l.truth.Findings}
+	t.Shape = ones(t.Shape)
+	t.Shape.Order, t.Shape.RanksPerNode = "tp-cp-dp-pp", 2
+	order := make([]int, 0, len(dp)*len(pp))
+	for stage := range dp {
+		for replica := range pp {
+			order = append(order, pp[replica][stage])
+		}
+	}
+	steps, seconds, err := l.steps(order)
+	if err != nil {
+		return nil, err
+	}
+	t.Steps, t.Seconds = steps, seconds
+	t.Shape.MicroBatches = len(steps[0].Forward[0])
+	for i, r := range order {
+		if slices.Contains(l.truth.SlowRanks, r) {
+			t.heal(i)
+			seconds = 0
+		}
+	}
+	if seconds == 0 { // a healed job is faster than the recorded one
+		played, err := lengths(Config{Steps: 16, Replay: t})
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(played)
+		t.Seconds = played[len(played)/2] / 1e9
+	}
+	return t, nil
+}
+
+// steps returns the steps that every rank recorded in full, and the median length.
+func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
+	type passes struct{ forward, backward []float64 }
+	by := map[int64][]passes{}
+	var lengths []float64
+	for i, rank := range order {
+		rs := l.ranges[rank]
+		slices.SortStableFunc(rs, func(a, b record.Record) int { return cmp.Compare(a.Start, b.Start) })
+		step, until := int64(-1), int64(0)
+		for k := range rs {
+			r := &rs[k]
+			switch {
+			case r.Kind == record.Step:
+				step, until = r.Step, r.End()
+				if by[step] == nil {
+					by[step] = make([]passes, len(order))
+				}
+				lengths = append(lengths, float64(r.Dur)/1e9)
+			case step < 0 || r.Start >= until:
+			case r.Kind == record.FP:
+				by[step][i].forward = append(by[step][i].forward, float64(r.Dur)/1e9)
+			case r.Name == "backward":
+				by[step][i].backward = append(by[step][i].backward, float64(r.Dur)/1e9)
+			}
+		}
+	}
+	numbers := make([]int64, 0, len(by))
+	micro := 0
+	for n, ps := range by {
+		numbers = append(numbers, n)
+		micro = max(micro, len(ps[0].forward))
+	}
+	slices.Sort(numbers)
+	var out []TraceStep
+	for _, n := range numbers {
+		var s TraceStep
+		for _, p := range by[n] {
+			if len(p.forward) == micro && len(p.backward) == micro {
+				s.Forward, s.Backward = append(s.Forward, p.forward), append(s.Backward, p.backward)
+			}
+		}
+		if len(s.Forward) == len(order) {
+			out = append(out, s)
+		}
+	}
+	if len(out) == 0 || micro == 0 {
+		return nil, 0, errors.New("no step in which every rank recorded as many forward as backward passes")
+	}
+	slices.Sort(lengths)
+	return out, lengths[len(lengths)/2], nil
+}
+
+// heal scales the passes of rank i to the median of its stage's others.
+func (t *Trace) heal(i int) {
+	dp := t.Shape.DP
+	stage := i / dp
+	for _, pick := range []func(*TraceStep) [][]float64{
+		func(s *TraceStep) [][]float64 { return s.Forward }, func(s *TraceStep) [][]float64 { return s.Backward },
+	} {
+		var mine, others []float64
+		for k := range t.Steps {
+			all := pick(&t.Steps[k])
+			for d := range dp {
+				if stage*dp+d == i {
+					mine = append(mine, all[i]...)
+				} else {
+					others = append(others, all[stage*dp+d]...)
+				}
+			}
+		}
+		slices.Sort(mine)
+		slices.Sort(others)
+		if len(others) == 0 || mine[len(mine)/2] <= 0 {
+			continue
+		}
+		f := others[len(others)/2] / mine[len(mine)/2]
+		for k := range t.Steps {
+			for m := range pick(&t.Steps[k])[i] {
+				pick(&t.Steps[k])[i][m] *= f
+			}
+		}
+	}
+}
