@@ -62,20 +62,41 @@ func loadEnd(b []byte, i int) uint64 {
 // index after it. A leading zero, no digit, or more than 19 digits gives end 0:
 // not sure.
 func digits(b []byte, i int) (v uint64, end int) {
-	for n := 0; n <= 16; n += 8 {
-		x := load(b, i+n) ^ 0x3030303030303030
-		// A byte of x above 9 sets its high bit here. A carry spoils only what
-		// follows the first such byte.
-		stop := ((x + 0x7676767676767676) | x) & highs
-		k := bits.TrailingZeros64(stop) >> 3
+	x := load(b, i) ^ 0x30*ones
+	k := leading(x)
+	if k == 8 {
+		return moreDigits(b, i, x)
+	}
+	if k == 0 || x&0xFF == 0 && k > 1 {
+		return 0, 0
+	}
+	return eight(x << (64 - 8*k)), i + k
+}
+
+// leading returns how many of the eight bytes of x, from the lowest on, are 0…9.
+func leading(x uint64) int {
+	// A byte above 9 sets its high bit here. A carry spoils only what follows the
+	// first such byte.
+	return bits.TrailingZeros64(((x+0x76*ones)|x)&highs) >> 3
+}
+
+// moreDigits is digits when the first eight bytes, x, are digits.
+func moreDigits(b []byte, i int, x uint64) (v uint64, end int) {
+	if x&0xFF == 0 {
+		return 0, 0
+	}
+	v = eight(x)
+	for n := 8; n <= 16; n += 8 {
+		x = load(b, i+n) ^ 0x30*ones
+		k := leading(x)
 		if k == 8 {
 			v = v*100000000 + eight(x)
 			continue
 		}
-		if n+k == 0 || n+k > 19 || (b[i] == '0' && n+k > 1) {
+		if n+k > 19 {
 			return 0, 0
 		}
-		return v*powers[k] + eight(x<<(8*(8-k))), i + n + k // k == 0: the shift by 64 gives 0
+		return v*powers[k] + eight(x<<(64-8*k)), i + n + k // k == 0: a shift by 64 gives 0
 	}
 	return 0, 0
 }
@@ -113,12 +134,7 @@ func text(b []byte, i int) int {
 		return 0
 	}
 	for i++; i < len(b); i += 8 {
-		w := load(b, i)
-		q := w ^ '"'*ones
-		s := w ^ '\\'*ones
-		// A borrow spoils only what follows the first hit.
-		hit := ((q - ones) &^ q) | ((s - ones) &^ s) | ((w - 0x20*ones) &^ w) | w
-		if hit &= highs; hit != 0 {
+		if hit := specials(load(b, i)); hit != 0 {
 			i += bits.TrailingZeros64(hit) >> 3
 			if i < len(b) && b[i] == '"' {
 				return i
@@ -127,6 +143,47 @@ func text(b []byte, i int) int {
 		}
 	}
 	return 0
+}
+
+// specials marks the bytes of w that end a plain run of text: quote, backslash,
+// control characters, bytes above 0x7f. A borrow spoils only what follows the first.
+func specials(w uint64) uint64 {
+	q := w ^ '"'*ones
+	s := w ^ '\\'*ones
+	return (((q - ones) &^ q) | ((s - ones) &^ s) | ((w - 0x20*ones) &^ w) | w) & highs
+}
+
+// word reads a plain string value whose opening quote is at i, interned, and
+// returns the index after its closing quote, 0 for not sure. Strings of up to 15
+// bytes, which ops and dtypes are, are looked up by their bytes as two words.
+func (p *Parser) word(b []byte, i int) (s string, end int) {
+	if i >= len(b) || b[i] != '"' {
+		return "", 0
+	}
+	i++
+	var tail uint64
+	w, at := load(b, i), i
+	hit := specials(w)
+	if hit != 0 {
+		n := bits.TrailingZeros64(hit) >> 3
+		w &= 1<<(8*n) - 1
+		at += n
+	} else {
+		tail = load(b, i+8)
+		if hit = specials(tail); hit == 0 {
+			if end = text(b, i-1); end == 0 {
+				return "", 0
+			}
+			return p.strings.get(b[i:end]), end + 1
+		}
+		n := bits.TrailingZeros64(hit) >> 3
+		tail &= 1<<(8*n) - 1
+		at += 8 + n
+	}
+	if at >= len(b) || b[at] != '"' {
+		return "", 0
+	}
+	return p.strings.short(b[i:at], w, tail), at + 1
 }
 
 // kindWord reads the kind's word, whose opening quote is at index 8, into the
@@ -149,12 +206,10 @@ func (p *Parser) kindWord(b []byte) int {
 		p.Record.Kind = SaveCheckpoint
 		return 24
 	}
-	end := text(b, 8)
-	if end == 0 {
-		return 0
-	}
-	p.Record.Kind, p.Record.Name = Other, p.strings.get(b[9:end])
-	return end + 1
+	var end int
+	p.Record.Kind = Other
+	p.Record.Name, end = p.word(b, 8)
+	return end
 }
 
 // has reports whether s stands in b at i.
@@ -273,35 +328,28 @@ func (p *Parser) device(b []byte, i int, w uint64) int {
 func (p *Parser) payload(b []byte, i int) bool {
 	r := &p.Record
 	w := load(b, i)
-	var end int
 	if w&mask6 == wordOp {
-		if end = text(b, i+6); end == 0 {
+		if r.Op, i = p.word(b, i+6); i == 0 {
 			return false
 		}
-		r.Op = p.strings.get(b[i+7 : end])
-		i = end + 1
 		w = load(b, i)
 	}
 	if w == wordOpRaw {
 		if !has(b, i+8, `":`) {
 			return false
 		}
-		if end = text(b, i+10); end == 0 {
+		if r.OpRaw, i = p.word(b, i+10); i == 0 {
 			return false
 		}
-		r.OpRaw = p.strings.get(b[i+11 : end])
-		i = end + 1
 		w = load(b, i)
 	}
 	if w == wordGroup {
 		if !has(b, i+8, ":") {
 			return false
 		}
-		if end = text(b, i+9); end == 0 {
+		if r.Group, i = p.word(b, i+9); i == 0 {
 			return false
 		}
-		r.Group = p.strings.get(b[i+10 : end])
-		i = end + 1
 		w = load(b, i)
 	}
 	if w == wordPeer {
@@ -325,11 +373,9 @@ func (p *Parser) payload(b []byte, i int) bool {
 		if !has(b, i+8, ":") {
 			return false
 		}
-		if end = text(b, i+9); end == 0 {
+		if r.Dtype, i = p.word(b, i+9); i == 0 {
 			return false
 		}
-		r.Dtype = p.strings.get(b[i+10 : end])
-		i = end + 1
 		w = load(b, i)
 	}
 	if w&0xFF == '}' && i+1 == len(b) {
@@ -360,12 +406,9 @@ func (p *Parser) rest(b []byte, i int, w uint64) bool {
 		w = load(b, i)
 	}
 	if w == wordPath {
-		end := text(b, i+8)
-		if end == 0 {
+		if r.Path, i = p.word(b, i+8); i == 0 {
 			return false
 		}
-		r.Path = p.strings.get(b[i+9 : end])
-		i = end + 1
 		w = load(b, i)
 	}
 	if w == wordOpen {
