@@ -28,7 +28,7 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 		explainLink(p, l)
 	}
 	for _, f := range v.Findings {
-		p.printf("\n%s  %s\n", p.in(bold, findingTitle(f)), p.in(dim, f.Kind))
+		p.printf("\n%s  %s\n", p.in(bold, findingTitle(f)), p.in(dim, plain(f.Kind)))
 		p.wrapped("  ", sentence(plain(f.Detail)))
 		if f.Ratio > 0 {
 			p.wrapped("  ", fmt.Sprintf("The heavy stages %s do %s the work of a median stage.", stages(f.Stages), times(f.Ratio)))
@@ -50,7 +50,7 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 }
 
 func explainNode(p *printer, n verdict.Node, pic *Picture) {
-	p.printf("\n%s  %s, cause %s\n", p.in(bold, plain(n.Node)), p.in(stateStyles[n.State], n.State), n.Cause)
+	p.printf("\n%s  %s, cause %s\n", p.in(bold, plain(n.Node)), p.in(stateStyles[n.State], plain(n.State)), plain(n.Cause))
 	p.wrapped("  ", nodeSentence(n))
 	if n.Devices > 0 && len(n.Ranks) > 0 {
 		whole := "the others keep pace, so look at a device rather than at the host"
@@ -89,7 +89,7 @@ func evidenceSentence(e verdict.Evidence) string {
 }
 
 func explainLink(p *printer, l verdict.Link) {
-	p.printf("\n%s  %s\n", p.in(bold, "Group "+plain(l.Group)), p.in(stateStyles[l.State], l.State))
+	p.printf("\n%s  %s\n", p.in(bold, "Group "+plain(l.Group)), p.in(stateStyles[l.State], plain(l.State)))
 	p.wrapped("  ", linkSentence(l))
 	p.wrapped("  ", "The time compared is the shortest in which any member was through with the same operation: it holds no waiting for late ranks.")
 	if l.Detail != "" {

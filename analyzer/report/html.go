@@ -107,15 +107,15 @@ func facts(v *verdict.Verdict, p *Picture) []fact {
 	nodes, links := convicted(v)
 	impact := impactOf(nodes, links)
 	if hours, ok := nodeHours(v, p, nodes, links); ok && impact > 0 {
-		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: fmt.Sprintf("%s nodes, %s of measured steps", grouped(p.Nodes), seconds(p.seconds()))})
-		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours a day", Label: "if it goes on", Note: "at the present share of step time"})
+		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(p.seconds()) + " of steps"})
+		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.Nodes, "node")})
 	}
 	if impact > 0 {
-		list = append(list, fact{Value: percent(impact), Label: "of step time is waiting for it", Note: stepNote(p, impact)})
+		list = append(list, fact{Value: percent(impact), Label: "of step time waits for it", Note: stepNote(p, impact)})
 	}
 	if len(nodes) > 0 {
 		n := nodes[0]
-		list = append(list, fact{Value: times(n.Slowdown), Label: "against peers of the same role", Note: plain(n.Node) + ", " + plain(n.Cause)})
+		list = append(list, fact{Value: times(n.Slowdown), Label: "against its peers", Note: plain(n.Node) + ", " + plain(n.Cause)})
 	} else if len(links) > 0 {
 		list = append(list, fact{Value: times(links[0].Slowdown), Label: "transfer time against like groups", Note: plain(links[0].Group)})
 	}

@@ -1,35 +1,306 @@
 package report
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"laggard/schemas/verdict"
 )
 
-// TestHTML_WritePages writes the pages of all scenes into $LAGGARD_PAGES, to look at.
-func TestHTML_WritePages(t *testing.T) {
-	dir := os.Getenv("LAGGARD_PAGES")
-	if dir == "" {
-		dir = t.TempDir()
+// maxPage is the size that a page never reaches.
+const maxPage = 5_000_000
+
+// pages is where the pages of the scenes are written: $LAGGARD_PAGES, to look at
+// them, else a temporary directory.
+func pages(t *testing.T) string {
+	if dir := os.Getenv("LAGGARD_PAGES"); dir != "" {
+		return dir
 	}
+	return t.TempDir()
+}
+
+func writePage(t *testing.T, path string, v *verdict.Verdict, p *Picture) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := HTML(&b, v, p); err != nil {
+		t.Fatalf("HTML: %v", err)
+	}
+	if b.Len() >= maxPage {
+		t.Errorf("page has %d bytes, want below %d", b.Len(), maxPage)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// browser is a headless Chromium that notes what goes wrong in a page.
+type browser struct {
+	ctx context.Context
+
+	mu       sync.Mutex
+	problems []string // guarded by mu: console errors, exceptions, policy violations
+	requests []string // guarded by mu
+}
+
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("find chromium: %v; install Debian's package chromium", err)
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(),
+		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-sync", true), chromedp.WindowSize(1320, 1900))
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Logf("stop chromium: %v", err)
+		}
+		cancel()
+		stop()
+	})
+	b := &browser{}
+	if err := chromedp.Listen(ctx, b.note); err != nil {
+		t.Fatalf("start chromium: %v", err)
+	}
+	bounded, done := context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(done)
+	b.ctx = bounded
+	b.run(t, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, network.Enable, network.EnableParams{})
+		_, err2 := cdp.Call(ctx, target, log.Enable, cdp.Empty{})
+		return errors.Join(err, err2)
+	}))
+	return b
+}
+
+func (b *browser) note(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled:
+		for _, a := range e.Args {
+			b.problems = append(b.problems, fmt.Sprintf("console %s: %s", e.Type, a.Value))
+		}
+	case *runtime.EventExceptionThrown:
+		b.problems = append(b.problems, fmt.Sprintf("exception: %+v", e.ExceptionDetails))
+	case *log.EventEntryAdded:
+		b.problems = append(b.problems, fmt.Sprintf("%s %s: %s", e.Entry.Source, e.Entry.Level, e.Entry.Text))
+	case *network.EventRequestWillBeSent:
+		b.requests = append(b.requests, e.Request.URL)
+	}
+}
+
+// open loads a page, waits until it is drawn, and fails on anything in the console
+// and on any request but the page's own.
+func (b *browser) open(t *testing.T, path string) {
+	t.Helper()
+	b.mu.Lock()
+	b.problems, b.requests = nil, nil
+	b.mu.Unlock()
+	b.run(t, chromedp.Navigate("file://"+path), chromedp.WaitReady(chromedp.CSS(`html[data-ready="yes"]`)))
+}
+
+func (b *browser) run(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eval returns the value of a script.
+func eval[T any](t *testing.T, b *browser, script string) T {
+	t.Helper()
+	return ask(t, b, chromedp.Evaluate[T](script))
+}
+
+// ask runs an action that has a result.
+func ask[T any](t *testing.T, b *browser, action chromedp.Action[T]) T {
+	t.Helper()
+	v, err := chromedp.Run(b.ctx, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (b *browser) check(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		t.Errorf("page: %s", p)
+	}
+	if len(b.requests) != 1 {
+		t.Errorf("page made requests: %q", b.requests)
+	}
+}
+
+// colours counts the different colours on a canvas.
+const colours = `(sel => { const c = document.querySelector(sel), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, s = new Set();
+for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i+1] << 8 | d[i+2]); return s.size; })`
+
+func TestHTML_DrawsEveryScene(t *testing.T) {
+	b, dir := startBrowser(t), pages(t)
 	for name, s := range scenes {
-		f, err := os.Create(filepath.Join(dir, name+".html"))
-		if err != nil {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, name+".html")
+			writePage(t, path, s.verdict(), s.picture())
+			b.open(t, path)
+			text := eval[string](t, b, `document.body.innerText`)
+			want := []string{"Every rank, every step", "What this rests on", "No checkpoint was recorded", fmt.Sprintf("%s ranks", grouped(s.ranks))}
+			if s.slow >= 0 {
+				want = append(want, fmt.Sprintf("node-%d slows this job down.", s.slow/s.perNode), "node-hours", "lost so far", "What to do.", fmt.Sprintf("rank %d", s.slow))
+			} else {
+				want = append(want, "No node slows this job down.")
+			}
+			for _, w := range want {
+				if !strings.Contains(text, w) {
+					t.Errorf("page lacks %q", w)
+				}
+			}
+			if n := eval[int](t, b, colours+`('#map canvas')`); n < 20 {
+				t.Errorf("heat map has %d colours: nothing drawn?", n)
+			}
+			if n, want := eval[int](t, b, `document.querySelectorAll('.chart path.own').length`), len(chartsOf(s.verdict(), s.picture())); n < want {
+				t.Errorf("%d lines in evidence charts, want at least %d", n, want)
+			}
+			for _, theme := range []string{"light", "dark"} {
+				for (eval[string](t, b, `getComputedStyle(document.body).backgroundColor`) == "rgb(16, 18, 22)") != (theme == "dark") {
+					b.run(t, chromedp.Click(chromedp.CSS("#theme")))
+				}
+				if out := os.Getenv("LAGGARD_PAGES"); out != "" {
+					png := ask(t, b, chromedp.FullScreenshot(100))
+					if err := os.WriteFile(filepath.Join(out, name+"-"+theme+".png"), png, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			b.check(t)
+		})
+	}
+}
+
+// TestHTML_CellsComeBack compares what the page's script decoded with the Picture.
+func TestHTML_CellsComeBack(t *testing.T) {
+	b := startBrowser(t)
+	s := scenes["8"]
+	p := s.picture()
+	path := filepath.Join(t.TempDir(), "page.html")
+	writePage(t, path, s.verdict(), p)
+	b.open(t, path)
+	b.run(t, chromedp.Focus(chromedp.CSS("#map canvas")))
+	press := func(key string) string {
+		return fmt.Sprintf(`document.querySelector('#map canvas').dispatchEvent(new KeyboardEvent('keydown', {key: %q}))`, key)
+	}
+	// The cursor begins at the culprit in the first step; one to the right, then along.
+	for step := 1; step < 6; step++ {
+		b.run(t, chromedp.Evaluate[chromedp.Void](press("ArrowRight")))
+		tip := eval[string](t, b, `document.getElementById('tip').innerText`)
+		v := p.row(p.Layers[0].Values, s.slow)[step]
+		want := "not measured"
+		if v == v {
+			want = strings.TrimSuffix(times(float64(v)), "×")
+			want = want[:len(want)-1] // cells hold half a percent
+		}
+		if !strings.HasPrefix(tip, want) && v == v && !near(tip, float64(v)) || !strings.Contains(tip, fmt.Sprintf("rank %d on node-%d", s.slow, s.slow/s.perNode)) || !strings.Contains(tip, fmt.Sprintf("step %d", 100+step)) {
+			t.Errorf("tip at step %d says %q, want %s… (%g)", 100+step, tip, want, v)
+		}
+	}
+	for _, key := range []string{"+", "+", "-", "ArrowUp", "ArrowDown", "ArrowLeft", "0"} {
+		b.run(t, chromedp.Evaluate[chromedp.Void](press(key)))
+	}
+	b.run(t, chromedp.Click(chromedp.CSS(`#map-layers button:nth-child(2)`)), chromedp.Click(chromedp.CSS(`#map-in`)), chromedp.Click(chromedp.CSS(`#map-order button`)))
+	b.check(t)
+}
+
+func near(tip string, want float64) bool {
+	var got float64
+	if _, err := fmt.Sscanf(tip, "%f", &got); err != nil {
+		return false
+	}
+	return got > want*0.985 && got < want*1.015
+}
+
+// TestHTML_HostileNames puts markup and script into every string of a verdict and
+// a picture: nothing of it may become an element or run.
+func TestHTML_HostileNames(t *testing.T) {
+	const evil = `</script><script>window.owned=1</script><img src=x onerror="window.owned=1">'"` + "`${window.owned=1}`" + `<!--</title><svg/onload=window.owned=1>&lt;script&gt;{{.}}` + "\u2028"
+	s := scenes["8"]
+	v, p := s.verdict(), s.picture()
+	v.Job, v.Source, v.Roles = evil, evil, evil
+	n := &v.Nodes[0]
+	n.Node, n.State, n.Cause, n.Detail, n.Evidence[0].Metric = evil, evil, evil, evil, evil
+	v.Links = []verdict.Link{{Group: evil, Nodes: []string{evil}, State: evil, Detail: evil}}
+	v.Findings = []verdict.Finding{{Kind: evil, Detail: evil}}
+	v.Events = []verdict.Event{{Node: evil, Kind: evil, Cause: evil}}
+	p.Unmeasured = []string{evil}
+	for i := range p.Ranks {
+		p.Ranks[i].Node = evil
+	}
+	for i := range p.Layers {
+		p.Layers[i].Name, p.Layers[i].Title = evil, evil
+	}
+	p.Metrics[0].Name = evil
+	b := startBrowser(t)
+	path := filepath.Join(t.TempDir(), "page.html")
+	writePage(t, path, v, p)
+	b.open(t, path)
+	b.run(t, chromedp.Evaluate[chromedp.Void](`document.querySelector('#map canvas').focus(); document.querySelector('#map canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}))`))
+	if eval[bool](t, b, `'owned' in window`) {
+		t.Error("script of a name ran")
+	}
+	if n := eval[int](t, b, `document.scripts.length`); n != 2 {
+		t.Errorf("page has %d scripts, want 2", n)
+	}
+	if n := eval[int](t, b, `document.querySelectorAll('img, iframe, object, svg[onload], [onerror]').length`); n != 0 {
+		t.Errorf("page has %d foreign elements", n)
+	}
+	if title := eval[string](t, b, `document.title`); !strings.Contains(title, "<script>window.owned=1</script>") {
+		t.Errorf("title = %q, want the name as text", title)
+	}
+	b.check(t)
+}
+
+func TestHTML_WithoutPicture(t *testing.T) {
+	b, dir := startBrowser(t), t.TempDir()
+	for name, v := range cases() {
+		path := filepath.Join(dir, name+".html")
+		writePage(t, path, v, nil)
+		b.open(t, path)
+		if h := eval[string](t, b, `document.querySelector('h1').innerText`); h != headlineOf(v).title {
+			t.Errorf("%s: headline %q, want %q", name, h, headlineOf(v).title)
+		}
+		b.check(t)
+	}
+}
+
+func TestHTML_SameInputSameBytes(t *testing.T) {
+	s := scenes["8"]
+	var a, b bytes.Buffer
+	for _, w := range []*bytes.Buffer{&a, &b} {
+		if err := HTML(w, s.verdict(), s.picture()); err != nil {
 			t.Fatal(err)
 		}
-		if err := HTML(f, s.verdict(), s.picture()); err != nil {
-			t.Fatalf("HTML(%s): %v", name, err)
-		}
-		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Size() > 5_000_000 {
-			t.Errorf("page of %s has %d bytes, want below 5 MB", name, info.Size())
-		}
-		t.Logf("%s: %d bytes", name, info.Size())
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+	}
+	if !bytes.Equal(a.Bytes(), b.Bytes()) {
+		t.Fatal("two calls gave different bytes")
 	}
 }

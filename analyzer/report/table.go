@@ -158,7 +158,7 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 			ranks += fmt.Sprintf(" (%d of %d)", len(n.Ranks), n.Devices)
 		}
 		lines = append(lines, []string{
-			plain(n.Node), n.State, n.Cause, ranks, times(n.Slowdown), percent(n.JobImpact),
+			plain(n.Node), plain(n.State), plain(n.Cause), ranks, times(n.Slowdown), percent(n.JobImpact),
 			fmt.Sprint(n.SinceStep), fmt.Sprint(n.DetectedStep), fmt.Sprintf("%.0f%%", 100*min(finite(n.Confidence), 0.999)),
 		})
 	}
@@ -221,7 +221,7 @@ func linksTable(p *printer, links []verdict.Link) {
 		if on == "" {
 			on = "–"
 		}
-		lines = append(lines, []string{plain(l.Group), l.State, on, rankList(l.Ranks, 6), times(l.Slowdown), percent(l.JobImpact), fmt.Sprint(l.SinceStep)})
+		lines = append(lines, []string{plain(l.Group), plain(l.State), on, rankList(l.Ranks, 6), times(l.Slowdown), percent(l.JobImpact), fmt.Sprint(l.SinceStep)})
 	}
 	aligned(p, head, lines, 1, func(i, column int, cell string) string {
 		if column == 1 {
@@ -293,5 +293,5 @@ func eventSentence(e verdict.Event) string {
 			who = strings.Replace(who, ", rank ", ", ranks ", 1)
 		}
 	}
-	return fmt.Sprintf("%s: slower in %s, %s", who, at(e.FirstStep, e.LastStep), e.Cause)
+	return fmt.Sprintf("%s: slower in %s, %s", who, at(e.FirstStep, e.LastStep), plain(e.Cause))
 }

@@ -1,0 +1,234 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"laggard/schemas/verdict"
+)
+
+func TestJSON_ListsAreNeverNull(t *testing.T) {
+	v := &verdict.Verdict{SchemaVersion: 1, Job: "j", Nodes: []verdict.Node{{Node: "n"}}, Links: []verdict.Link{{Group: "g"}}}
+	var b bytes.Buffer
+	if err := JSON(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "null") {
+		t.Fatalf("JSON has a null:\n%s", b.String())
+	}
+	for _, key := range []string{"schema_version", "job", "attempts", "world_size", "steps", "coverage", "decided", "healthy", "nodes", "links", "findings", "events"} {
+		if !strings.Contains(b.String(), `"`+key+`":`) {
+			t.Errorf("JSON lacks %q", key)
+		}
+	}
+	if !strings.HasSuffix(b.String(), "}\n") || strings.HasSuffix(b.String(), "\n\n") {
+		t.Error("JSON does not end with one newline")
+	}
+}
+
+func TestJSON_RoundTripsAndIsStable(t *testing.T) {
+	v := scenes["8"].verdict()
+	var a, b bytes.Buffer
+	if err := JSON(&a, v); err != nil {
+		t.Fatal(err)
+	}
+	if err := JSON(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	if a.String() != b.String() {
+		t.Fatal("two calls gave different bytes")
+	}
+	var back verdict.Verdict
+	if err := json.Unmarshal(a.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(complete(v), &back); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func TestJSON_HoldsNoNaN(t *testing.T) {
+	v := verdict.New("j")
+	v.Coverage = math.NaN()
+	v.Nodes = []verdict.Node{{Slowdown: math.Inf(1), Evidence: []verdict.Evidence{{Z: math.NaN(), Peers: math.Inf(-1)}}}}
+	if err := JSON(&bytes.Buffer{}, v); err != nil {
+		t.Fatalf("JSON of NaN: %v", err)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{seconds(17.4), "17.4 s"}, {seconds(0.412), "412 ms"}, {seconds(0.0000354), "35.4 µs"}, {seconds(0), "0 s"}, {seconds(7200), "2.00 h"}, {seconds(0.9999), "1.00 s"},
+		{percent(0.491), "49%"}, {percent(0.0312), "3.1%"}, {percent(0.03), "3%"}, {percent(0.0002), "<0.1%"}, {percent(0), "0%"}, {percent(1), "100%"},
+		{times(2.355), "2.35×"}, {times(1234.5), "1234×"},
+		{rankList([]int{0, 4, 5, 6, 12}, 9), "0, 4–6, 12"}, {rankList([]int{1, 2}, 9), "1, 2"}, {rankList([]int{1, 3, 5}, 2), "1, 3 and 1 more"}, {rankList(nil, 3), ""},
+		{grouped(8192), "8,192"}, {grouped(999), "999"}, {grouped(-1234567), "-1,234,567"},
+		{count(1, "rank"), "1 rank"}, {count(2000, "step"), "2,000 steps"},
+		{names([]string{"a", "b", "c"}, 5), "a, b and c"}, {plain("a\x1b[31mb\u202e"), `a\u001b[31mb\u202e`},
+		{capital("its time is up"), "Its time is up"}, {capital("node-3 is slow"), "node-3 is slow"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// cases are verdicts of every kind, for words.
+func cases() map[string]*verdict.Verdict {
+	base := func() *verdict.Verdict {
+		v := verdict.New("ar-job")
+		v.Attempts, v.WorldSize, v.Coverage, v.Decided, v.Healthy, v.Roles = 1, 64, 0.99, true, true, "topology"
+		v.Steps = verdict.Steps{First: 16, Last: 439, Analyzed: 21}
+		return v
+	}
+	slow := verdict.Node{
+		Node: "node-0", State: verdict.Degraded, Cause: verdict.Compute, Ranks: []int{0}, Devices: 2, Slowdown: 2.36, JobImpact: 0.49,
+		SinceStep: 16, DetectedStep: 20, Confidence: 0.99, Evidence: []verdict.Evidence{{Metric: "fp", Rank: 0, Value: 17.4, Peers: 6.9, Z: 41.2}},
+	}
+	m := map[string]*verdict.Verdict{"healthy": base()}
+	v := base()
+	v.Nodes, v.Healthy = []verdict.Node{slow}, false
+	m["degraded"] = v
+	v = base()
+	harmless := slow
+	harmless.JobImpact = 0.004
+	v.Nodes = []verdict.Node{harmless}
+	m["harmless"] = v
+	v = base()
+	suspect := slow
+	suspect.State = verdict.Suspect
+	v.Nodes = []verdict.Node{suspect}
+	m["suspect"] = v
+	v = base()
+	recovered := slow
+	recovered.State, recovered.UntilStep = verdict.Recovered, 99
+	v.Nodes = []verdict.Node{recovered}
+	m["recovered"] = v
+	v = base()
+	v.Healthy = false
+	v.Links = []verdict.Link{{Group: "dp-stage0", Ranks: []int{0, 4}, Nodes: []string{"node-0", "node-1"}, State: verdict.Degraded, Slowdown: 1.4, JobImpact: 0.08, SinceStep: 400}}
+	m["link"] = v
+	v = base()
+	v.Findings = []verdict.Finding{{Kind: verdict.StageImbalance, JobImpact: 0.18, Detail: "stage 3 takes 1.62x the median stage on both replicas", Stages: []int{3}, Ratio: 1.62}}
+	v.Events = []verdict.Event{{Node: "node-3", Kind: "transient", FirstStep: 210, LastStep: 222, Cause: verdict.Compute, Ranks: []int{24, 25}}}
+	m["finding"] = v
+	v = base()
+	v.Decided, v.Healthy, v.Coverage = false, false, 0.12
+	v.Findings = []verdict.Finding{{Kind: verdict.LowCoverage, Detail: "5 steps of 12 needed"}}
+	m["undecided"] = v
+	v = base()
+	v.Healthy = false
+	host := slow
+	host.Node, host.Cause, host.Ranks = "node-5", verdict.HostDelay, []int{40, 44}
+	v.Nodes = []verdict.Node{slow, host}
+	m["two"] = v
+	return m
+}
+
+func TestTable_SaysWhatWasDecided(t *testing.T) {
+	want := map[string][]string{
+		"healthy":   {"✓ HEALTHY  No node slows this job down.", "Job ar-job: 64 ranks, steps 16–439 (21 analyzed), coverage 99%."},
+		"degraded":  {"● DEGRADED  node-0 slows this job down.", "Its rank 0 needs 2.36× as long as peers for computing, since step 16. It costs the job 49% of its time.", "node-0  degraded  compute", "0 (1 of 2)", "17.4 s", "6.90 s", "2.52×"},
+		"harmless":  {"▲ HARMLESS  node-0 is slow, but the job hardly waits for it.", "0.4%"},
+		"suspect":   {"▲ SUSPECT  No node is degraded. node-0 is under suspicion."},
+		"recovered": {"✓ HEALTHY", "node-0 is healthy again after a fault that has ended."},
+		"link":      {"The network of group dp-stage0 slows this job down.", "between node-0 and node-1 take 1.40× as long", "LINK (GROUP)"},
+		"finding":   {"✓ HEALTHY  No node is to blame.", "Pipeline stages are unevenly loaded. It costs the job 18% of its time.", "Stage 3 takes 1.62x", "PASSED BY ITSELF", "node-3, ranks 24, 25: slower in steps 210–222, compute"},
+		"undecided": {"? UNDECIDED  There is not enough data to decide.", "5 steps of 12 needed. Nothing is called healthy that was not measured."},
+		"two":       {"● DEGRADED  2 nodes slow this job down.", "They are node-0 and node-5.", "up to 98% of step time"},
+	}
+	for name, v := range cases() {
+		var b bytes.Buffer
+		if err := Table(&b, v, TableOptions{Width: 160}); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want[name] {
+			if !strings.Contains(b.String(), text) {
+				t.Errorf("table of %s lacks %q:\n%s", name, text, b.String())
+			}
+		}
+		if strings.Contains(b.String(), "\x1b") {
+			t.Errorf("table of %s has colours that were not asked for", name)
+		}
+	}
+}
+
+func TestTable_WithSparklinesAndColours(t *testing.T) {
+	s := scenes["8"]
+	var b bytes.Buffer
+	if err := Table(&b, s.verdict(), TableOptions{Color: true, Picture: s.picture()}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.ContainsAny(b.String(), "▅▆▇█") || !strings.Contains(b.String(), "▁") || !strings.Contains(b.String(), "\x1b[31m") {
+		t.Errorf("no sparkline or no colour:\n%s", b.String())
+	}
+}
+
+func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
+	v := cases()["two"]
+	evil := "x\x1b]0;owned\a\u202e"
+	v.Job, v.Nodes[0].Node, v.Nodes[0].Detail = evil, evil, evil
+	v.Links = []verdict.Link{{Group: evil, Nodes: []string{evil}, State: verdict.Degraded, Detail: evil}}
+	v.Findings = []verdict.Finding{{Kind: evil, Detail: evil}}
+	v.Events = []verdict.Event{{Node: evil, Cause: evil}}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"table":   func(b *bytes.Buffer) error { return Table(b, v, TableOptions{}) },
+		"explain": func(b *bytes.Buffer) error { return Explain(b, v, nil, TableOptions{}) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(b.String(), "\x1b\a\u202e") {
+			t.Errorf("%s sends control characters: %q", name, b.String())
+		}
+	}
+}
+
+func TestExplain_GivesTheNumbers(t *testing.T) {
+	s := scenes["8"]
+	var b bytes.Buffer
+	if err := Explain(&b, s.verdict(), s.picture(), TableOptions{Width: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"node-2 slows this job down.", "rank 5 spends 1.12 s a step (median) on forward, its peers in the same role 850 ms: 1.32×, 272 ms more (z = 41.2",
+		"1 of its 2 measured ranks are slow", "What to do: Look at clocks", "99% of the measurements expected", "No checkpoint was recorded",
+	} {
+		if !strings.Contains(b.String(), text) {
+			t.Errorf("explanation lacks %q:\n%s", text, b.String())
+		}
+	}
+}
+
+func TestQuantise_KeepsRatios(t *testing.T) {
+	for _, v := range []float64{0.2, 0.5, 0.9, 0.99, 1, 1.01, 1.05, 1.1, 1.5, 2.36, 5, 19} {
+		got := math.Exp(ratioTable[quantise(v, true)])
+		if math.Abs(got/v-1) > 0.06 || math.Abs(v-1) < 0.2 && math.Abs(got/v-1) > 0.004 {
+			t.Errorf("ratio %g comes back as %g", v, got)
+		}
+	}
+	if quantise(math.NaN(), true) != 0 || quantise(-1, true) != 0 || quantise(math.NaN(), false) != 0 {
+		t.Error("what was not measured is not code 0")
+	}
+	if quantise(1e9, true) != 255 || quantise(1e-9, true) != 1 || quantise(2, false) != 255 {
+		t.Error("values beyond the ends are not at the ends")
+	}
+}
+
+func TestPicture_RelativeWithFewPeers(t *testing.T) {
+	p := &Picture{Ranks: make([]Rank, 3), Steps: []int64{1, 2}}
+	rows := [][]float32{{1, 2}, {2, 2}, {3, 6}}
+	got := p.relative(rows, func(int) [][]int { return [][]int{{0, 1}, {2}} })
+	want := []float32{1, 1, 2, 1, 3 / 4.5, 6 / 4.5}
+	for i := range want {
+		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
+			t.Fatalf("relative = %v, want %v", got, want)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+)
+
+// database is a ClickHouse database with laggard's tables.
+type database struct {
+	at   ddl.Address
+	conn driver.Conn
+}
+
+// dialTimeout bounds connecting: a fleet's server answers in milliseconds, and a
+// person waits for the error.
+const dialTimeout = 10 * time.Second
+
+func openClickHouse(ctx context.Context, spec string, o Options) (Source, error) {
+	at, err := ddl.ParseAddress(spec)
+	if err != nil {
+		return nil, err
+	}
+	password, err := at.Password()
+	if err != nil {
+		return nil, err
+	}
+	encryption, err := at.TLS()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := clickhouse.Open(&clickhouse.Options{
+		Addr:         []string{at.Host},
+		Auth:         clickhouse.Auth{Database: at.Database, Username: at.User, Password: password},
+		TLS:          encryption,
+		DialTimeout:  dialTimeout,
+		ReadTimeout:  5 * time.Minute,
+		MaxOpenConns: o.workers() + 1,
+		MaxIdleConns: o.workers() + 1,
+		Compression:  &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", at, err)
+	}
+	d := &database{at: at, conn: conn}
+	if err := conn.Ping(ctx); err != nil {
+		return nil, errors.Join(d.explain("connect to", err), conn.Close())
+	}
+	return d, nil
+}
+
+// Close implements Source.
+func (d *database) Close() error { return d.conn.Close() }
+
+// Codes of ClickHouse's errors that a person can do something about.
+const (
+	codeNoColumn   = 47
+	codeNoTable    = 60
+	codeNoDatabase = 81
+	codeUser       = 192
+	codePassword   = 193
+	codeNoPassword = 194
+	codeDenied     = 497
+	codeAuth       = 516
+)
+
+// explain names the object and the cause of err, and what to do about it.
+func (d *database) explain(verb string, err error) error {
+	var ex *clickhouse.Exception
+	if errors.As(err, &ex) {
+		switch ex.Code {
+		case codeNoDatabase:
+			return fmt.Errorf("%s %s: no database %s on that server: check the name, or make it with `laggard schema apply`", verb, d.at, d.at.Database)
+		case codeNoTable:
+			return fmt.Errorf("%s %s: a table of laggard's is missing (%s): nothing has been stored there yet; `laggard ingest SOURCE --to STORE`, `laggard agent --store STORE` or `laggard schema apply` make the tables", verb, d.at, firstLine(ex.Message))
+		case codeNoColumn:
+			return fmt.Errorf("%s %s: the tables are older than this laggard (%s): `laggard schema apply` adds what is missing", verb, d.at, firstLine(ex.Message))
+		case codeUser, codePassword, codeNoPassword, codeAuth:
+			return fmt.Errorf("%s %s: the server refused user %s: set %s, or ?password_file=FILE in the name of the store", verb, d.at, d.at.User, ddl.PasswordEnvironment)
+		case codeDenied:
+			return fmt.Errorf("%s %s: user %s may not read it (%s): grant SELECT on the database", verb, d.at, d.at.User, firstLine(ex.Message))
+		}
+		return fmt.Errorf("%s %s: %w", verb, d.at, err)
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return fmt.Errorf("%s %s: %w: is the server up, and is this its native port (9000, with TLS 9440 and ?secure=true)?", verb, d.at, op.Err)
+	}
+	return fmt.Errorf("%s %s: %w", verb, d.at, err)
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return s
+}
+
+// Jobs implements Source. It asks the small table of ranks, and the table of
+// steps only where that is empty.
+func (d *database) Jobs(ctx context.Context) ([]string, error) {
+	for _, table := range []string{row.RanksTable, row.StepsTable} {
+		var jobs []string
+		err := query(ctx, d, "SELECT DISTINCT job FROM "+table+" ORDER BY job", func(r driver.Rows) error {
+			var job string
+			if err := r.Scan(&job); err != nil {
+				return err
+			}
+			jobs = append(jobs, job)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(jobs) > 0 {
+			return jobs, nil
+		}
+	}
+	return nil, fmt.Errorf("list jobs of %s: no job in it: fill it with `laggard ingest SOURCE --to STORE` or `laggard agent --store STORE`", d.at)
+}
+
+// query runs q and calls each for every row.
+func query(ctx context.Context, d *database, q string, each func(driver.Rows) error) error {
+	rows, err := d.conn.Query(ctx, q)
+	if err != nil {
+		return d.explain("read", err)
+	}
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return errors.Join(d.explain("read", err), rows.Close())
+		}
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return d.explain("read", err)
+	}
+	return nil
+}
+
+// Redact returns the name of a source without what may be secret in it: the
+// password of a URL and its parameters.
+func Redact(spec string) string {
+	if !strings.Contains(spec, "://") {
+		return spec
+	}
+	u, err := url.Parse(spec)
+	if err != nil {
+		scheme, _, _ := strings.Cut(spec, "://")
+		return scheme + "://…"
+	}
+	clean := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if name := u.User.Username(); name != "" {
+		clean.User = url.User(name)
+	}
+	return clean.String()
+}

@@ -1,0 +1,166 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+)
+
+// rangeRows is about how many rows one query brings: small enough to hold a few
+// of them, large enough that the round trip does not count.
+const rangeRows = 64 << 10
+
+// Load implements Source: the ranks, then the other tables by ranges of ranks,
+// which are ranges of the tables' primary key.
+func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+	job, err := Pick(ctx, d, d.at.String(), job)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Job: job, Kind: ClickHouse}
+	ranks, err := selectRows[row.Rank](ctx, d, row.RanksTable, job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
+	if err != nil {
+		return info, err
+	}
+	ranks = newestRanks(ranks)
+	if err := useTopology(&info, o, ranks); err != nil {
+		return info, err
+	}
+	addRanks(b, ranks, &info)
+
+	steps, err := d.ranges(ctx, row.StepsTable, job)
+	if err != nil {
+		return info, err
+	}
+	var communications []rankRange
+	if !o.NoCommunications {
+		if communications, err = d.ranges(ctx, row.CommunicationsTable, job); err != nil {
+			return info, err
+		}
+	}
+	total := len(steps) + len(communications)
+	err = inOrder(ctx, len(steps), o.workers(), func(ctx context.Context, i int) ([]row.Step, error) {
+		return selectRows[row.Step](ctx, d, row.StepsTable, job, steps[i].where(), "ORDER BY rank, incarnation, step, repeat LIMIT 1 BY rank, incarnation, step, repeat")
+	}, func(i int, rows []row.Step) error {
+		for k := range rows {
+			b.AddStep(&rows[k])
+		}
+		info.Steps += len(rows)
+		o.progress(i+1, total)
+		return nil
+	})
+	if err != nil {
+		return info, err
+	}
+	key := "rank, incarnation, step_from, repeat, `group`, op"
+	err = inOrder(ctx, len(communications), o.workers(), func(ctx context.Context, i int) ([]row.Communication, error) {
+		return selectRows[row.Communication](ctx, d, row.CommunicationsTable, job, communications[i].where(), "ORDER BY "+key+" LIMIT 1 BY "+key)
+	}, func(i int, rows []row.Communication) error {
+		for k := range rows {
+			b.AddCommunication(&rows[k])
+		}
+		info.Communications += len(rows)
+		o.progress(len(steps)+i+1, total)
+		return nil
+	})
+	return info, err
+}
+
+// rankRange is a closed range of ranks.
+type rankRange struct{ from, to uint32 }
+
+func (r rankRange) where() string { return fmt.Sprintf("rank BETWEEN %d AND %d", r.from, r.to) }
+
+// ranges cuts the ranks of a job's table into ranges of about rangeRows rows.
+func (d *database) ranges(ctx context.Context, table, job string) ([]rankRange, error) {
+	var all []rankRange
+	var held uint64
+	q := "SELECT rank, count() FROM " + table + " WHERE job = " + ddl.Literal(job) + " GROUP BY rank ORDER BY rank"
+	err := query(ctx, d, q, func(r driver.Rows) error {
+		var rank uint32
+		var n uint64
+		if err := r.Scan(&rank, &n); err != nil {
+			return err
+		}
+		if len(all) == 0 || held+n > rangeRows {
+			all, held = append(all, rankRange{from: rank}), 0
+		}
+		all[len(all)-1].to, held = rank, held+n
+		return nil
+	})
+	return all, err
+}
+
+// selectRows reads one job's rows of a table into structs of schemas/row. The
+// column of the job is not asked for: it is known.
+func selectRows[T any](ctx context.Context, d *database, table, job, where, tail string) ([]T, error) {
+	var one T
+	columns, into := destinations(&one)
+	quoted := make([]string, len(columns))
+	for i, c := range columns {
+		quoted[i] = ddl.Quote(c)
+	}
+	q := "SELECT " + strings.Join(quoted, ", ") + " FROM " + table + " WHERE job = " + ddl.Literal(job)
+	if where != "" {
+		q += " AND " + where
+	}
+	setJob(&one, job)
+	var rows []T
+	nodes := interner{}
+	err := query(ctx, d, q+" "+tail, func(r driver.Rows) error {
+		if err := r.Scan(into...); err != nil {
+			return err
+		}
+		nodes.strings(&one)
+		rows = append(rows, one)
+		if r, ok := any(&one).(*row.Rank); ok {
+			r.Groups, r.GroupRanks = nil, nil // the row appended owns them now
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// destinations returns the columns of a row but the job, and pointers to the
+// fields of the one row that they are scanned into.
+func destinations(one any) (columns []string, into []any) {
+	v := reflect.ValueOf(one).Elem()
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Tag.Get("col"); name != "job" {
+			columns = append(columns, name)
+			into = append(into, v.Field(i).Addr().Interface())
+		}
+	}
+	return columns, into
+}
+
+func setJob(one any, job string) {
+	reflect.ValueOf(one).Elem().FieldByName("Job").SetString(job)
+}
+
+// interner keeps one copy of each of the few words (nodes, groups, ops) that
+// millions of rows repeat.
+type interner map[string]string
+
+func (in interner) intern(s string) string {
+	if kept, ok := in[s]; ok {
+		return kept
+	}
+	in[s] = s
+	return s
+}
+
+func (in interner) strings(one any) {
+	switch r := one.(type) {
+	case *row.Step:
+		r.Node = in.intern(r.Node)
+	case *row.Communication:
+		r.Node, r.Group, r.Dim, r.Op = in.intern(r.Node), in.intern(r.Group), in.intern(r.Dim), in.intern(r.Op)
+	}
+}

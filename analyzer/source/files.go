@@ -1,0 +1,241 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"laggard/schemas/row"
+	"laggard/writer/rollup"
+	"laggard/writer/segment"
+)
+
+// tree is a directory of segment files: a profiling directory, one job's or one
+// rank's.
+type tree struct {
+	dir   string // as given
+	ranks []segment.RankDir
+}
+
+func openFiles(dir string) (Source, error) {
+	ranks, err := segment.Walk(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open source %s: %w", dir, err)
+	}
+	if len(ranks) == 0 {
+		return nil, fmt.Errorf("open source %s: no rank directory in it: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, row.StepsTable, hivePrefix)
+	}
+	return &tree{dir: dir, ranks: ranks}, nil
+}
+
+// Close implements Source.
+func (t *tree) Close() error { return nil }
+
+// Jobs implements Source.
+func (t *tree) Jobs(context.Context) ([]string, error) {
+	var jobs []string
+	for _, r := range t.ranks {
+		jobs = append(jobs, r.Job)
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs), nil
+}
+
+// Load implements Source: it rolls the segments of every rank up, the way that
+// ingest does.
+func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+	job, err := Pick(ctx, t, t.dir, job)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Job: job, Kind: Files}
+	var dirs []segment.RankDir
+	for _, r := range t.ranks {
+		if r.Job == job {
+			dirs = append(dirs, r)
+		}
+	}
+	l, err := layoutOf(&info, o, t.dir)
+	if err != nil {
+		return info, err
+	}
+	var first string // the first line that was not understood
+	var counts rollup.Counts
+	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
+		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
+	}, func(i int, r *rolled) error {
+		addRanks(b, newestRanks(r.rows.Ranks), &info)
+		for k := range r.rows.Steps {
+			b.AddStep(&r.rows.Steps[k])
+		}
+		for k := range r.rows.Communications {
+			b.AddCommunication(&r.rows.Communications[k])
+		}
+		info.Steps += len(r.rows.Steps)
+		info.Communications += len(r.rows.Communications)
+		info.Parts += r.segments
+		if first == "" {
+			first = r.odd
+		}
+		counts.Add(r.counts)
+		o.progress(i+1, len(dirs))
+		return nil
+	})
+	if err != nil {
+		return info, err
+	}
+	info.Lines, info.Unknown, info.Torn = int(counts.Lines), int(notUnderstood(counts)), int(counts.Torn)
+	if info.Steps == 0 {
+		return info, t.nothing(job, info, first)
+	}
+	info.notes(counts, first)
+	return info, nil
+}
+
+// nothing says why a job gave no step.
+func (t *tree) nothing(job string, info Info, first string) error {
+	where := fmt.Sprintf("read job %s in %s: no step in it", quoteIfOdd(job), t.dir)
+	switch {
+	case info.Parts == 0:
+		return fmt.Errorf("%s: its rank directories hold no segment (files named by unix seconds): is the recorder on, does the agent write to this directory?", where)
+	case info.Lines == 0:
+		return fmt.Errorf("%s: its %d files are empty: wait until the agent has written something", where, info.Parts)
+	case info.Unknown == info.Lines:
+		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, info.Parts, first)
+	case info.Unknown > 0:
+		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, info.Parts, info.Unknown, first)
+	}
+	return fmt.Errorf("%s: %d lines in %d files: is the kind Step on (`laggard trace status`), has a step ended yet?", where, info.Lines, info.Parts)
+}
+
+// notes adds what a person should know of the files.
+func (i *Info) notes(c rollup.Counts, first string) {
+	if n := notUnderstood(c); n > 0 {
+		i.Notes = append(i.Notes, fmt.Sprintf("%d of %d lines were not understood and left out; the first is %s", n, c.Lines, first))
+	}
+	if c.Torn > 0 {
+		i.Notes = append(i.Notes, fmt.Sprintf("%d files have a line that was cut by a crash of its writer (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
+	}
+	if n := rollup.Sum(c.Lost); n > 0 {
+		i.Notes = append(i.Notes, fmt.Sprintf("%d records never arrived, by the account of their writers (laggard audit shows the reasons)", n))
+	}
+}
+
+// rolled is one rank's rows and account.
+type rolled struct {
+	rows     row.Rows
+	counts   rollup.Counts
+	segments int
+	odd      string // file:offset and beginning of the first line that was not understood
+}
+
+// rollUp reads the segments of one rank.
+func rollUp(ctx context.Context, dir segment.RankDir, l *plan, communications bool) (*rolled, error) {
+	segments, err := segment.List(dir.Path)
+	if err != nil {
+		return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
+	}
+	s := rollup.New(l.options(dir))
+	r := &rolled{segments: len(segments)}
+	var scratch row.Rows
+	for _, info := range segments {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		before := notUnderstood(s.Counts())
+		if err := r.read(s, dir, info.Name); err != nil {
+			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
+		}
+		if r.odd == "" && notUnderstood(s.Counts()) > before {
+			r.odd = oddLine(dir, info.Name)
+		}
+		r.take(s, &scratch, communications)
+	}
+	s.End()
+	r.take(s, &scratch, communications)
+	r.counts = s.Counts()
+	return r, nil
+}
+
+// take moves finished rows over, without those that analysis has no use for.
+func (r *rolled) take(s *rollup.Stream, scratch *row.Rows, communications bool) {
+	s.Take(scratch)
+	r.rows.Ranks = append(r.rows.Ranks, scratch.Ranks...)
+	r.rows.Steps = append(r.rows.Steps, scratch.Steps...)
+	if communications {
+		r.rows.Communications = append(r.rows.Communications, scratch.Communications...)
+	}
+	*scratch = row.Rows{
+		Ranks: scratch.Ranks[:0], Steps: scratch.Steps[:0], Communications: scratch.Communications[:0],
+		Records: scratch.Records[:0], Ledger: scratch.Ledger[:0],
+	}
+}
+
+// read feeds one segment to the stream. One that was aged away since it was
+// listed is gone for everybody.
+func (r *rolled) read(s *rollup.Stream, dir segment.RankDir, name string) error {
+	named := false
+	err := eachLine(dir, name, func(offset int64, line []byte) bool {
+		if !named {
+			s.Segment(segment.Identity(dir.Job, dir.Rank, name, line), name)
+			named = true
+		}
+		s.Line(offset, line)
+		return true
+	}, func(torn int64) {
+		if named {
+			s.Torn(torn)
+		}
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// eachLine calls each with the lines of a segment while it returns true, and at
+// the end end with the bytes of a line that was cut.
+func eachLine(dir segment.RankDir, name string, each func(offset int64, line []byte) bool, end func(torn int64)) (err error) {
+	f, err := segment.OpenReader(filepath.Join(dir.Path, name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for {
+		line, offset, err := f.Next()
+		if errors.Is(err, io.EOF) {
+			end(f.Torn())
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !each(offset, line) {
+			return nil
+		}
+	}
+}
+
+// oddLine finds the first line of a segment that the rollup does not understand,
+// and says where it is and how it begins; "" when there is none.
+func oddLine(dir segment.RankDir, name string) string {
+	probe := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank})
+	found := ""
+	err := eachLine(dir, name, func(offset int64, line []byte) bool {
+		probe.Line(offset, line)
+		if notUnderstood(probe.Counts()) > 0 {
+			found = fmt.Sprintf("%s:%d %q", filepath.Join(dir.Path, name), offset, line[:min(len(line), 60)])
+		}
+		return found == ""
+	}, func(int64) {})
+	if err != nil {
+		return ""
+	}
+	return found
+}
+
+func notUnderstood(c rollup.Counts) uint64 { return c.Unknown + c.Garbage }

@@ -1,0 +1,265 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/row"
+)
+
+// hivePrefix begins the name of a job's folder under a table's.
+const hivePrefix = "job="
+
+// store is a Parquet store: <dir>/<table>/job=<job>/*.parquet.
+type store struct {
+	dir string
+}
+
+func openParquet(dir string) (Source, error) {
+	if dir == "" {
+		return nil, errors.New("open source parquet: no directory given: write parquet:DIR")
+	}
+	if err := checkDir("Parquet store", dir); err != nil {
+		return nil, err
+	}
+	if !isStore(dir) {
+		return nil, fmt.Errorf("open Parquet store %s: no %s/%s… folder in it: fill one with `laggard ingest SOURCE --to parquet:%s`, or leave out `parquet:` for a profiling directory",
+			dir, row.StepsTable, hivePrefix, dir)
+	}
+	return &store{dir: dir}, nil
+}
+
+// Close implements Source.
+func (s *store) Close() error { return nil }
+
+// Jobs implements Source.
+func (s *store) Jobs(context.Context) ([]string, error) {
+	var jobs []string
+	for _, table := range []string{row.StepsTable, row.RanksTable} {
+		folders, err := s.folders(table)
+		if err != nil {
+			return nil, err
+		}
+		for job := range folders {
+			jobs = append(jobs, job)
+		}
+	}
+	slices.Sort(jobs)
+	jobs = slices.Compact(jobs)
+	if len(jobs) == 0 {
+		return nil, fmt.Errorf("list jobs of Parquet store %s: no job in it: fill it with `laggard ingest SOURCE --to parquet:%s`", s.dir, s.dir)
+	}
+	return jobs, nil
+}
+
+// folders maps the jobs of a table to their folders; a table that is not there
+// has none.
+func (s *store) folders(table string) (map[string]string, error) {
+	dir := filepath.Join(s.dir, table)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list jobs of Parquet store %s: %w", s.dir, err)
+	}
+	folders := map[string]string{}
+	for _, e := range entries {
+		escaped, ok := strings.CutPrefix(e.Name(), hivePrefix)
+		if !ok || !e.IsDir() {
+			continue
+		}
+		job, err := jobOf(filepath.Join(dir, e.Name()), escaped)
+		if err != nil {
+			return nil, err
+		}
+		folders[job] = filepath.Join(dir, e.Name())
+	}
+	return folders, nil
+}
+
+// jobOf returns the job whose rows a folder holds. The folder of a job with a
+// long or empty name doesn't tell it in full; the rows do.
+func jobOf(folder, escaped string) (string, error) {
+	job, err := url.PathUnescape(escaped)
+	if err == nil && layout.Folder("", "", job) == filepath.Join(hivePrefix+escaped) {
+		return job, nil
+	}
+	files, err := partsOf(folder)
+	if err != nil || len(files) == 0 {
+		return escaped, err
+	}
+	return guarded(files[0], func() (string, error) {
+		name := escaped
+		err := layout.Read(files[0], func(rows []struct {
+			Job string `parquet:"job"`
+		}) error {
+			name = rows[0].Job
+			return io.EOF // one row is enough
+		})
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return name, err
+	})
+}
+
+// parts returns the Parquet files of one job of a table, in the order of names.
+func (s *store) parts(table, job string) ([]string, error) {
+	folders, err := s.folders(table)
+	if err != nil || folders[job] == "" {
+		return nil, err
+	}
+	return partsOf(folders[job])
+}
+
+func partsOf(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("list Parquet files: %w", err)
+	}
+	var paths []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), layout.Suffix) && !strings.HasPrefix(e.Name(), ".") {
+			paths = append(paths, filepath.Join(folder, e.Name()))
+		}
+	}
+	return paths, nil
+}
+
+// Load implements Source.
+func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+	job, err := Pick(ctx, s, "Parquet store "+s.dir, job)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Job: job, Kind: Parquet}
+	ranks, err := s.ranks(ctx, job, o, &info)
+	if err != nil {
+		return info, err
+	}
+	if err := useTopology(&info, o, ranks); err != nil {
+		return info, err
+	}
+	addRanks(b, ranks, &info)
+	steps, err := s.parts(row.StepsTable, job)
+	if err != nil {
+		return info, err
+	}
+	var communications []string
+	if !o.NoCommunications {
+		if communications, err = s.parts(row.CommunicationsTable, job); err != nil {
+			return info, err
+		}
+	}
+	total := len(steps) + len(communications)
+	info.Parts += total
+	done := func(i int) { o.progress(i, total) }
+	if err := eachSpan(ctx, steps, o, stepColumns, job, func(rows []row.Step) {
+		for k := range rows {
+			b.AddStep(&rows[k])
+		}
+		info.Steps += len(rows)
+	}, done); err != nil {
+		return info, err
+	}
+	err = eachSpan(ctx, communications, o, communicationColumns, job, func(rows []row.Communication) {
+		for k := range rows {
+			b.AddCommunication(&rows[k])
+		}
+		info.Communications += len(rows)
+	}, func(i int) { done(len(steps) + i) })
+	return info, err
+}
+
+// ranks reads the table of ranks, the highest version of each incarnation.
+func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([]row.Rank, error) {
+	paths, err := s.parts(row.RanksTable, job)
+	if err != nil {
+		return nil, err
+	}
+	var all []row.Rank
+	err = inOrder(ctx, len(paths), o.workers(), func(_ context.Context, i int) ([]row.Rank, error) {
+		return guarded(paths[i], func() ([]row.Rank, error) { return readRanks(paths[i], job) })
+	}, func(_ int, rows []row.Rank) error {
+		all = append(all, rows...)
+		return nil
+	})
+	info.Parts += len(paths)
+	return newestRanks(all), err
+}
+
+// eachSpan reads the files in parallel and hands their rows over in order. done
+// is called with the number of files that were read.
+func eachSpan[T any](ctx context.Context, paths []string, o Options, columns []column[T], job string, use func([]T), done func(int)) error {
+	spans, err := spansOf(paths)
+	if err != nil {
+		return err
+	}
+	files := 0
+	return inOrder(ctx, len(spans), o.workers(), func(_ context.Context, i int) ([]T, error) {
+		return guarded(spans[i].path, func() ([]T, error) { return readSpan(spans[i], columns, job) })
+	}, func(i int, rows []T) error {
+		use(rows)
+		if i+1 == len(spans) || spans[i+1].path != spans[i].path {
+			files++
+			done(files)
+		}
+		return nil
+	})
+}
+
+// spansOf cuts large files into spans of rows; a small file is one.
+func spansOf(paths []string) ([]span, error) {
+	var spans []span
+	for _, path := range paths {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return nil, fmt.Errorf("read Parquet store: %w", err)
+		}
+		if info.Size() <= smallFile {
+			spans = append(spans, span{path: path, group: -1})
+			continue
+		}
+		some, err := guarded(path, func() (some []span, err error) {
+			p, f, err := layout.Open(path)
+			if err != nil {
+				return nil, err
+			}
+			for i, g := range p.RowGroups() {
+				for from := int64(0); from < g.NumRows(); from += spanRows {
+					some = append(some, span{path, i, from, min(from+spanRows, g.NumRows())})
+				}
+			}
+			return some, f.Close()
+		})
+		if err != nil {
+			return nil, err
+		}
+		spans = append(spans, some...)
+	}
+	return spans, nil
+}
+
+// guarded names the file in an error of read, and turns a panic of the Parquet
+// library on a damaged file into one.
+func guarded[T any](path string, read func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("decode: %v", p)
+		}
+		if err != nil {
+			err = fmt.Errorf("read %s: %w: damaged, or no file of laggard's; move it away to go on without it, or ingest its source again", path, err)
+		}
+	}()
+	return read()
+}

@@ -1,0 +1,241 @@
+// Package source reads the per-step rows of one job from where they are: a
+// profiling directory (laggard's own segments or TaskD's marker files), a
+// Parquet store or a ClickHouse database.
+//
+// Invariant: the same job gives the same rows whichever of the three it is read
+// from, so a verdict never depends on the source. Raw records are never pulled
+// from a store: a row is one step of one rank.
+//
+// Caveat: rows come in no promised order and a row may come twice (a store that
+// a doubtful insert was repeated into); the key of a row decides, not its place.
+// Rows are handed over by pointer and reused: a Builder copies what it keeps.
+//
+// Files, stores and names in them are hostile input: bounded, no symlink is
+// followed below the given directory, nothing panics.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+)
+
+// Kinds of sources, as Info.Kind has them.
+const (
+	Files      = "files"
+	Parquet    = "parquet"
+	ClickHouse = "clickhouse"
+)
+
+// Builder takes the rows of a job; *frame.Builder is one. It is called from one
+// goroutine and must not keep the pointer.
+type Builder interface {
+	AddRank(*row.Rank)
+	AddStep(*row.Step)
+	AddCommunication(*row.Communication)
+}
+
+// Options say how to open and read a source. The zero value is ready to use.
+type Options struct {
+	// Topology is the path of a topology file; "" looks for one where the source
+	// is a directory, and takes the groups of the ranks otherwise.
+	Topology string
+	// Workers is how many files, ranks or queries are read at a time; 0 means
+	// GOMAXPROCS.
+	Workers int
+	// NoCommunications leaves the communications table out.
+	NoCommunications bool
+	// Progress is called after each part (rank, file, range of ranks) that was
+	// read, from the goroutine that called Load; nil is silent.
+	Progress func(done, total int)
+}
+
+func (o Options) workers() int {
+	if o.Workers > 0 {
+		return o.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+func (o Options) progress(done, total int) {
+	if o.Progress != nil {
+		o.Progress(done, total)
+	}
+}
+
+// Info is what a Load learnt besides the rows.
+type Info struct {
+	Job  string
+	Kind string // Files, Parquet or ClickHouse
+	// Topology is the topology file given or found; nil where there is none, and
+	// the groups of the ranks' rows are all that is known.
+	Topology *topology.File
+	// Roles names where nodes and groups come from, in the words of
+	// verdict.Verdict.Roles: "topology", "parallel_group.json", "hccl.json",
+	// "segments", or "" when nothing tells.
+	Roles string
+
+	Ranks          int // incarnations: rows of ranks
+	Steps          int // rows of steps
+	Communications int // rows of communications
+
+	Parts int // files or segments read; 0 for ClickHouse
+	Lines int // lines read (files)
+	// Unknown counts lines that are neither laggard's nor TaskD's, Torn files that
+	// end in the middle of a line.
+	Unknown, Torn int
+	// Notes are sentences for a person: what was not understood or left out.
+	Notes []string
+}
+
+// Source is an opened source of jobs.
+type Source interface {
+	// Jobs returns the names of the jobs, sorted. None is an error that says what
+	// to do, not an empty list.
+	Jobs(ctx context.Context) ([]string, error)
+	// Load reads one job into b. A job that is not there is a *JobError.
+	Load(ctx context.Context, job string, b Builder, o Options) (Info, error)
+	// Close frees connections. The Source is of no use afterwards.
+	Close() error
+}
+
+// JobError is returned by Pick and Load when the job is not named and there are
+// several, or when it is named and not there.
+type JobError struct {
+	Source string   // as given, without secrets
+	Job    string   // "" when none was named
+	Jobs   []string // those that are there, sorted
+}
+
+// Error names the source, its jobs and the flag.
+func (e *JobError) Error() string {
+	const most = 20
+	list := e.Jobs
+	if len(list) > most {
+		list = list[:most]
+	}
+	words := make([]string, len(list))
+	for i, j := range list {
+		words[i] = quoteIfOdd(j)
+	}
+	text := strings.Join(words, ", ")
+	if left := len(e.Jobs) - len(list); left > 0 {
+		text += fmt.Sprintf(" and %d more", left)
+	}
+	if e.Job == "" {
+		return fmt.Sprintf("%s holds %d jobs: %s; choose one with --job", e.Source, len(e.Jobs), text)
+	}
+	return fmt.Sprintf("%s holds no job %s; it holds %s", e.Source, quoteIfOdd(e.Job), text)
+}
+
+// quoteIfOdd quotes s when it holds anything but plain printable characters.
+func quoteIfOdd(s string) string {
+	odd := func(r rune) bool { return r <= ' ' || r == ',' || r == '"' || r == 0x7f || r == '\uFFFD' }
+	if s == "" || strings.ContainsFunc(s, odd) {
+		return fmt.Sprintf("%q", s)
+	}
+	return s
+}
+
+// Pick returns the job to load: the named one when it is there, the only one
+// when none is named, else a *JobError.
+func Pick(ctx context.Context, s Source, name, job string) (string, error) {
+	jobs, err := s.Jobs(ctx)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case job != "" && slices.Contains(jobs, job):
+		return job, nil
+	case job == "" && len(jobs) == 1:
+		return jobs[0], nil
+	}
+	return "", &JobError{Source: Redact(name), Job: job, Jobs: jobs}
+}
+
+// Open opens what spec names: a directory, `parquet:DIR` or
+// `clickhouse://user@host:port/db`. A plain directory that holds a Parquet store
+// is opened as one. An error names the object, the cause and what to do.
+func Open(ctx context.Context, spec string, o Options) (Source, error) {
+	scheme, rest, found := strings.Cut(spec, ":")
+	switch {
+	case spec == "":
+		return nil, errors.New("open source: no name given; " + forms)
+	case found && scheme == ClickHouse:
+		return openClickHouse(ctx, spec, o)
+	case found && scheme == Parquet:
+		return openParquet(strings.TrimPrefix(rest, "//"))
+	case strings.Contains(spec, "://"):
+		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
+	}
+	if err := checkDir("source", spec); err != nil {
+		return nil, err
+	}
+	if isStore(spec) {
+		return openParquet(spec)
+	}
+	return openFiles(spec)
+}
+
+const forms = "SOURCE is a directory, parquet:DIR or clickhouse://user@host:9000/db"
+
+// checkDir returns an error a person can act on when path is no directory that
+// can be listed.
+func checkDir(what, path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open %s %s: no such directory: check the path; %s", what, path, forms)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("open %s %s: no permission to look into it: run as its owner, or give this user read and execute permission", what, path)
+	case err != nil:
+		return fmt.Errorf("open %s: %w", what, err)
+	case !info.IsDir():
+		return fmt.Errorf("open %s %s: a file, not a directory: give the directory that holds it; %s", what, path, forms)
+	}
+	d, err := os.Open(path)
+	if err == nil {
+		_, err = d.Readdirnames(1)
+		err = errors.Join(err, d.Close())
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("open %s %s: no permission to read it: run as its owner, or give this user read and execute permission", what, path)
+	case err != nil && isEmpty(path):
+		return fmt.Errorf("open %s %s: the directory is empty: give the profiling directory of a job (LAGGARD_DIR, default /user/cluster-info/profiling) or a store", what, path)
+	case err != nil:
+		return fmt.Errorf("open %s: %w", what, err)
+	}
+	return nil
+}
+
+func isEmpty(path string) bool {
+	entries, err := os.ReadDir(path)
+	return err == nil && len(entries) == 0
+}
+
+// isStore reports whether dir is a Parquet store: it has a folder of a table
+// with a hive folder of a job in it.
+func isStore(dir string) bool {
+	for _, table := range []string{row.StepsTable, row.RanksTable} {
+		entries, err := os.ReadDir(filepath.Join(dir, table))
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() && strings.HasPrefix(e.Name(), hivePrefix) {
+				return true
+			}
+		}
+	}
+	return false
+}
