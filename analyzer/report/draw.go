@@ -6,12 +6,11 @@ import (
 	"slices"
 
 	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
 )
 
-// Draw makes the picture of a frame for a verdict: what the verdict rests on is
-// the first layer. The frame must not be changed while the picture is in use.
-func Draw(f *frame.Frame, v *verdict.Verdict) *Picture {
+// Draw makes the picture of a frame; nil gives an empty one. It shares the frame's
+// memory.
+func Draw(f *frame.Frame) *Picture {
 	p := &Picture{}
 	if f == nil || len(f.Columns) == 0 || len(f.Ranks) == 0 || len(f.Layouts) == 0 {
 		return p
@@ -34,16 +33,12 @@ func Draw(f *frame.Frame, v *verdict.Verdict) *Picture {
 	for i, r := range rows {
 		d.at[r] = i
 	}
-	p.Times = d.times()
+	p.Peers = d.peers()
 	for _, m := range []frame.Metric{frame.FP, frame.Self, frame.Backward, frame.DataLoader, frame.Checkpoint, frame.Exposed, frame.Step} {
 		if f.Has(m) {
-			p.Metrics = append(p.Metrics, Metric{Name: m.String(), Rows: d.metric(m)})
-			if m == frame.Exposed {
-				p.Metrics = append(p.Metrics, Metric{Name: "wait", Rows: d.metric(m)})
-			}
+			p.Metrics = append(p.Metrics, Metric{Name: metricKey(m), Rows: d.metric(m)})
 		}
 	}
-	d.layers(v)
 	p.Unmeasured = unmeasured(f)
 	return p
 }
@@ -106,23 +101,6 @@ func (d *drawing) metric(m frame.Metric) [][]float32 {
 	return out
 }
 
-// times is the median step time over the ranks, step by step.
-func (d *drawing) times() []float64 {
-	steps := d.metric(frame.Step)
-	out := make([]float64, len(d.p.Steps))
-	var seen []float64
-	for s := range out {
-		seen = seen[:0]
-		for i := range steps {
-			if v := cell(steps, i, s); v > 0 {
-				seen = append(seen, float64(v))
-			}
-		}
-		out[s] = median(seen)
-	}
-	return out
-}
-
 // peers returns the ranks of each role in a step.
 func (d *drawing) peers() func(step int) [][]int {
 	sets := make([][][]int, len(d.f.Layouts))
@@ -142,64 +120,12 @@ func (d *drawing) peers() func(step int) [][]int {
 	return func(step int) [][]int { return sets[d.f.Columns[step].Layout] }
 }
 
-var layerTitles = map[frame.Metric][2]string{
-	frame.FP:         {"Forward", "Forward time against peers of the same role"},
-	frame.Self:       {"Own time", "Own time (step without waiting) against peers of the same role"},
-	frame.Backward:   {"Backward", "Backward time against peers of the same role"},
-	frame.DataLoader: {"Data loading", "Time to load data against peers of the same role"},
-	frame.Checkpoint: {"Checkpoint", "Time to save against peers of the same role"},
-	frame.Step:       {"Step", "Step time against peers of the same role; in synchronous training it names nobody"},
-}
-
-// layers chooses what the heat map can show: what the verdict rests on, then what
-// tells most of the rest.
-func (d *drawing) layers(v *verdict.Verdict) {
-	var chosen []frame.Metric
-	add := func(m frame.Metric) {
-		if d.f.Has(m) && !slices.Contains(chosen, m) && layerTitles[m][0] != "" {
-			chosen = append(chosen, m)
-		}
+// metricKey is the name of a metric in evidence.
+func metricKey(m frame.Metric) string {
+	if m == frame.Exposed {
+		return wait
 	}
-	for _, n := range v.Nodes {
-		for _, e := range n.Evidence {
-			for m := range layerTitles {
-				if m.String() == e.Metric && len(chosen) < 2 {
-					add(m)
-				}
-			}
-		}
-	}
-	add(frame.FP)
-	add(frame.Self)
-	if len(chosen) == 0 {
-		add(frame.Step)
-	}
-	if len(chosen) < 3 {
-		add(frame.Backward)
-	}
-	peers := d.peers()
-	for _, m := range chosen {
-		t := layerTitles[m]
-		d.p.Layers = append(d.p.Layers, Layer{Name: t[0], Title: t[1], Ratio: true, Values: d.p.relative(d.metric(m), peers)})
-	}
-	if d.f.Has(frame.Exposed) && d.f.Has(frame.Step) {
-		d.p.Layers = append(d.p.Layers, Layer{
-			Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most",
-			Values: d.shares(frame.Exposed),
-		})
-	}
-}
-
-// shares are the values of a metric as shares of the step.
-func (d *drawing) shares(m frame.Metric) []float32 {
-	part, whole, n := d.metric(m), d.metric(frame.Step), len(d.p.Steps)
-	out := make([]float32, len(d.rows)*n)
-	for i := range d.rows {
-		for s := range n {
-			out[i*n+s] = share(cell(part, i, s), cell(whole, i, s))
-		}
-	}
-	return out
+	return m.String()
 }
 
 // unmeasured says in sentences what was not recorded and what is estimated.

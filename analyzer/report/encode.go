@@ -35,15 +35,15 @@ type bins struct {
 func (b bins) of(i int) (from, to int) { return i * b.n / b.count, (i + 1) * b.n / b.count }
 
 // encodeLayers turns the layers into heats of one common width that fit the budget.
-func encodeLayers(p *Picture) ([]heat, bins, error) {
+func encodeLayers(p *Picture, layers []layer) ([]heat, bins, error) {
 	b := bins{n: len(p.Steps), count: len(p.Steps)}
-	if len(p.Ranks) == 0 || b.n == 0 || len(p.Layers) == 0 {
+	if len(p.Ranks) == 0 || b.n == 0 || len(layers) == 0 {
 		return []heat{}, bins{}, nil
 	}
 	for cells := firstCells; ; cells = cells * 2 / 3 {
-		b.count = max(1, min(b.n, cells/(len(p.Ranks)*len(p.Layers))))
-		heats, size := make([]heat, 0, len(p.Layers)), 0
-		for _, l := range p.Layers {
+		b.count = max(1, min(b.n, cells/(len(p.Ranks)*len(layers))))
+		heats, size := make([]heat, 0, len(layers)), 0
+		for _, l := range layers {
 			h, err := encodeLayer(l, b)
 			if err != nil {
 				return nil, b, err
@@ -56,32 +56,32 @@ func encodeLayers(p *Picture) ([]heat, bins, error) {
 	}
 }
 
-func encodeLayer(l Layer, b bins) (heat, error) {
+func encodeLayer(l layer, b bins) (heat, error) {
 	levels := shareLevels()
-	if l.Ratio {
+	if l.ratio {
 		levels = ratioLevels()
 	}
-	rows := len(l.Values) / b.n
+	rows := len(l.values) / b.n
 	cells := make([]byte, 0, rows*b.count)
 	for r := range rows {
-		values := l.Values[r*b.n : (r+1)*b.n]
+		values := l.values[r*b.n : (r+1)*b.n]
 		for i := range b.count {
 			from, to := b.of(i)
-			cells = append(cells, quantise(mean(values[from:to]), l.Ratio))
+			cells = append(cells, quantise(mean(values[from:to]), l.ratio))
 		}
 	}
 	var buf bytes.Buffer
 	z, err := flate.NewWriter(&buf, 7)
 	if err != nil {
-		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
+		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
 	}
 	if _, err := z.Write(cells); err != nil {
-		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
+		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
 	}
 	if err := z.Close(); err != nil {
-		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
+		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
 	}
-	return heat{Name: l.Name, Title: l.Title, Ratio: l.Ratio, Levels: levels, Data: base64.StdEncoding.EncodeToString(buf.Bytes())}, nil
+	return heat{Name: l.name, Title: l.title, Ratio: l.ratio, Levels: levels, Data: base64.StdEncoding.EncodeToString(buf.Bytes())}, nil
 }
 
 // mean returns the mean of the values that are measured; NaN for none.

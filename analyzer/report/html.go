@@ -44,7 +44,12 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture) error {
 	if p == nil {
 		p = &Picture{}
 	}
-	data, err := pageData(v, p)
+	layers, stepTimes := p.layers(v), p.times()
+	var medians []float64
+	if len(layers) > 0 && layers[0].ratio {
+		medians = rankMedians(p, layers[0].values)
+	}
+	data, err := pageData(v, p, layers, stepTimes, medians)
 	if err != nil {
 		return err
 	}
@@ -55,8 +60,8 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture) error {
 	h := headlineOf(v)
 	view := page{
 		Verdict: complete(v), Headline: h.title, More: h.more, Label: h.label, Tone: string(h.tone), Mark: toneMarks[h.tone],
-		Scope: scope(v), Facts: facts(v, p), Limits: limits(v, p), Slowest: slowest(v, p, 12), JSON: verdictJSON.String(),
-		HasPicture: len(p.Ranks) > 0 && len(p.Steps) > 0 && len(p.Layers) > 0,
+		Scope: scope(v), Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
+		HasPicture: len(layers) > 0,
 		Several:    len(v.Nodes)+len(v.Links) > 1,
 		Ranks:      len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
 		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
@@ -102,16 +107,17 @@ type fact struct {
 }
 
 // facts are the figures at the top: what it costs first.
-func facts(v *verdict.Verdict, p *Picture) []fact {
+func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
+	typical := median(known(stepTimes))
 	var list []fact
 	nodes, links := convicted(v)
 	impact := impactOf(nodes, links)
-	if hours, ok := nodeHours(v, p, nodes, links); ok && impact > 0 {
-		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(p.seconds()) + " of steps"})
+	if hours, ok := nodeHours(p, stepTimes, nodes, links); ok && impact > 0 {
+		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(total(stepTimes)) + " of steps"})
 		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.Nodes, "node")})
 	}
 	if impact > 0 {
-		list = append(list, fact{Value: percent(impact), Label: "of step time waits for it", Note: stepNote(p, impact)})
+		list = append(list, fact{Value: percent(impact), Label: "of step time waits for it", Note: stepNote(typical, impact)})
 	}
 	if len(nodes) > 0 {
 		n := nodes[0]
@@ -122,8 +128,8 @@ func facts(v *verdict.Verdict, p *Picture) []fact {
 	if len(nodes) > 0 && nodes[0].DetectedStep >= nodes[0].SinceStep && !v.Healthy {
 		return append(list, fact{Value: fmt.Sprint(nodes[0].SinceStep), Label: "is the step it began at", Note: fmt.Sprintf("seen at step %d", nodes[0].DetectedStep)})
 	}
-	if t := median(known(p.Times)); t > 0 && len(list) == 0 {
-		list = append(list, fact{Value: seconds(t), Label: "a step (median)"})
+	if typical > 0 && len(list) == 0 {
+		list = append(list, fact{Value: seconds(typical), Label: "a step (median)"})
 	}
 	list = append(list, fact{Value: grouped(v.WorldSize), Label: "ranks", Note: nodesNote(p)})
 	list = append(list, fact{Value: grouped(v.Steps.Analyzed), Label: "steps analyzed", Note: at(v.Steps.First, v.Steps.Last)})
@@ -138,8 +144,7 @@ func nodesNote(p *Picture) string {
 	return "on " + count(p.Nodes, "node")
 }
 
-func stepNote(p *Picture, impact float64) string {
-	t := median(known(p.Times))
+func stepNote(t, impact float64) string {
 	if !(t > 0) {
 		return ""
 	}
@@ -148,7 +153,7 @@ func stepNote(p *Picture, impact float64) string {
 
 // nodeHours is what the culprits have cost: their share of the time since they
 // began, on all nodes of the job.
-func nodeHours(v *verdict.Verdict, p *Picture, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
+func nodeHours(p *Picture, stepTimes []float64, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
 	if p.Nodes == 0 || len(p.Steps) == 0 {
 		return 0, false
 	}
@@ -159,9 +164,9 @@ func nodeHours(v *verdict.Verdict, p *Picture, nodes []verdict.Node, links []ver
 	for _, l := range links {
 		since = min(since, l.SinceStep)
 	}
-	total, at := p.seconds(), p.stepIndex(since)
+	all, at := total(stepTimes), p.stepIndex(since)
 	share := float64(len(p.Steps)-at) / float64(len(p.Steps))
-	return impactOf(nodes, links) * total * share * float64(p.Nodes) / 3600, total > 0
+	return impactOf(nodes, links) * all * share * float64(p.Nodes) / 3600, all > 0
 }
 
 func hoursText(h float64) string {
@@ -174,10 +179,6 @@ func hoursText(h float64) string {
 		return fmt.Sprintf("%.1f", h)
 	}
 	return fmt.Sprintf("%.2g", h)
-}
-
-func known(x []float64) []float64 {
-	return slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 }
 
 func ratioOf(e verdict.Evidence) string {
@@ -204,11 +205,7 @@ type slow struct {
 }
 
 // slowest returns the n ranks with the highest median in the first layer.
-func slowest(v *verdict.Verdict, p *Picture, n int) []slow {
-	if len(p.Layers) == 0 || !p.Layers[0].Ratio || len(p.Steps) == 0 {
-		return nil
-	}
-	medians := rankMedians(p, p.Layers[0].Values)
+func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 	at := make([]int, 0, len(medians))
 	for i, m := range medians {
 		if !math.IsNaN(m) {
@@ -284,8 +281,8 @@ type mark struct {
 	Since int    `json:"since"` // column, -1 none
 }
 
-func pageData(v *verdict.Verdict, p *Picture) ([]byte, error) {
-	heats, b, err := encodeLayers(p)
+func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians []float64) ([]byte, error) {
+	heats, b, err := encodeLayers(p, layers)
 	if err != nil {
 		return nil, err
 	}
@@ -308,20 +305,16 @@ func pageData(v *verdict.Verdict, p *Picture) ([]byte, error) {
 		from, to := b.of(i)
 		d.From, d.To = append(d.From, p.Steps[from]), append(d.To, p.Steps[to-1])
 		t := -1.0
-		if len(p.Times) == len(p.Steps) {
-			if m := median(known(p.Times[from:to])); m >= 0 {
-				t = significant(m, 5)
-			}
+		if m := median(known(stepTimes[from:to])); m >= 0 {
+			t = significant(m, 5)
 		}
 		d.Times = append(d.Times, t)
 	}
-	if len(p.Layers) > 0 && len(p.Steps) > 0 {
-		for _, m := range rankMedians(p, p.Layers[0].Values) {
-			if math.IsNaN(m) {
-				m = 0
-			}
-			d.Medians = append(d.Medians, round(m, 4))
+	for _, m := range medians {
+		if math.IsNaN(m) {
+			m = 0
 		}
+		d.Medians = append(d.Medians, round(m, 4))
 	}
 	d.Culprits = append(d.Culprits, marks(v, p, b)...)
 	out, err := json.Marshal(d)

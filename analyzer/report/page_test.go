@@ -100,7 +100,7 @@ func (b *browser) note(event any) {
 			b.problems = append(b.problems, fmt.Sprintf("console %s: %s", e.Type, a.Value))
 		}
 	case *runtime.EventExceptionThrown:
-		b.problems = append(b.problems, fmt.Sprintf("exception: %+v", e.ExceptionDetails))
+		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Exception.Description)
 	case *log.EventEntryAdded:
 		b.problems = append(b.problems, fmt.Sprintf("%s %s: %s", e.Entry.Source, e.Entry.Level, e.Entry.Text))
 	case *network.EventRequestWillBeSent:
@@ -205,6 +205,7 @@ func TestHTML_CellsComeBack(t *testing.T) {
 	p := s.picture()
 	path := filepath.Join(t.TempDir(), "page.html")
 	writePage(t, path, s.verdict(), p)
+	values := p.layers(s.verdict())[0].values
 	b.open(t, path)
 	b.run(t, chromedp.Focus(chromedp.CSS("#map canvas")))
 	press := func(key string) string {
@@ -214,7 +215,7 @@ func TestHTML_CellsComeBack(t *testing.T) {
 	for step := 1; step < 6; step++ {
 		b.run(t, chromedp.Evaluate[chromedp.Void](press("ArrowRight")))
 		tip := eval[string](t, b, `document.getElementById('tip').innerText`)
-		v := p.row(p.Layers[0].Values, s.slow)[step]
+		v := p.row(values, s.slow)[step]
 		want := "not measured"
 		if v == v {
 			want = strings.TrimSuffix(times(float64(v)), "×")
@@ -255,10 +256,7 @@ func TestHTML_HostileNames(t *testing.T) {
 	for i := range p.Ranks {
 		p.Ranks[i].Node = evil
 	}
-	for i := range p.Layers {
-		p.Layers[i].Name, p.Layers[i].Title = evil, evil
-	}
-	p.Metrics[0].Name = evil
+	p.Metrics = append(p.Metrics, Metric{Name: evil, Rows: p.Metrics[0].Rows})
 	b := startBrowser(t)
 	path := filepath.Join(t.TempDir(), "page.html")
 	writePage(t, path, v, p)

@@ -7,22 +7,25 @@ import (
 )
 
 // Picture is what a report draws: numbers and names, no rows. Draw makes one of
-// a frame.
+// a frame; it costs nothing until a report asks for more than a rank's row.
 //
-// Invariant: every Layer has len(Ranks)*len(Steps) values, row by row in the
-// order of Ranks; NaN is "not measured".
+// Invariant: every list of Metric.Rows has one entry a rank, in the order of
+// Ranks, and every entry one value a step; NaN is "not measured".
 type Picture struct {
-	Ranks []Rank    // in the order they are drawn
-	Steps []int64   // step numbers, in time order; a step that was repeated comes again
-	Times []float64 // per step: the job's step time in seconds (median over ranks); NaN unknown
-	// Layers are the matrices that can be looked at, the first one first.
-	Layers []Layer
-	// Metrics are absolute durations, for evidence charts.
+	Ranks []Rank  // in the order they are drawn
+	Steps []int64 // step numbers, in time order; a step that was repeated comes again
+	// Metrics are absolute durations, of which the layers are made.
 	Metrics []Metric
-	Nodes   int // nodes of the job
+	// Peers returns, for a step (an index), the sets of ranks (indexes) that do the
+	// same work: only they are compared.
+	Peers func(step int) [][]int
+	Nodes int // nodes of the job
 	// Unmeasured are sentences on what was not recorded.
 	Unmeasured []string
 }
+
+// empty reports whether there is nothing to draw.
+func (p *Picture) empty() bool { return len(p.Ranks) == 0 || len(p.Steps) == 0 || len(p.Metrics) == 0 }
 
 // Rank is one row of the picture.
 type Rank struct {
@@ -34,14 +37,14 @@ type Rank struct {
 	Role    int // number of the set of ranks that it is compared with
 }
 
-// Layer is a rank × step matrix.
-type Layer struct {
-	Name  string // "work", "waiting": a key in the page
-	Title string // "Own work against peers of the same role"
-	// Ratio says that 1 is "equal to peers" (coloured both ways); else values are
+// layer is a rank × step matrix that can be looked at, row by row.
+type layer struct {
+	name  string // a word on a button
+	title string // one sentence
+	// ratio says that 1 is "equal to peers" (coloured both ways); else values are
 	// shares of the step, 0…1.
-	Ratio  bool
-	Values []float32
+	ratio  bool
+	values []float32
 }
 
 // Metric is a duration per rank and step.
@@ -84,58 +87,99 @@ func (p *Picture) stepIndex(n int64) int {
 	return len(p.Steps)
 }
 
-// seconds returns the job's time over the steps of the picture, where an unknown
-// step takes the median.
-func (p *Picture) seconds() float64 {
-	var known []float64
-	for _, t := range p.Times {
-		if !math.IsNaN(t) && t >= 0 {
-			known = append(known, t)
+// times returns the job's step time, step by step: the median over the ranks, in
+// seconds; NaN where it is unknown.
+func (p *Picture) times() []float64 {
+	out := make([]float64, len(p.Steps))
+	rows := p.metric("step")
+	var seen []float64
+	for s := range out {
+		seen = seen[:0]
+		for i := range rows {
+			if v := cell(rows, i, s); v > 0 {
+				seen = append(seen, float64(v))
+			}
 		}
+		out[s] = median(seen)
 	}
-	if len(known) == 0 {
+	return out
+}
+
+// total returns the sum of step times, where an unknown one takes the median.
+func total(times []float64) float64 {
+	seen := known(times)
+	if len(seen) == 0 {
 		return 0
 	}
 	sum := 0.0
-	for _, t := range known {
+	for _, t := range seen {
 		sum += t
 	}
-	return sum + float64(len(p.Times)-len(known))*median(known)
+	return sum + float64(len(times)-len(seen))*median(seen)
+}
+
+// known returns the values that are not NaN.
+func known(x []float64) []float64 {
+	return slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 }
 
 // relative returns each value of a metric against the center of its peers in the
-// same step: 1 is equal. peers returns, for a step, the sets of ranks (drawing
-// order) that do the same work. A rank without a peer is compared with its own
-// median over time.
-func (p *Picture) relative(rows [][]float32, peers func(step int) [][]int) []float32 {
+// same step: 1 is equal. A rank without a peer is compared with its own median
+// over time.
+func (p *Picture) relative(rows [][]float32) []float32 {
 	n := len(p.Steps)
 	out := make([]float32, len(p.Ranks)*n)
 	for i := range out {
 		out[i] = nan
 	}
-	own := map[int]float64{}
-	var seen []float64
+	c := comparison{rows: rows, own: map[int]float64{}}
 	for s := range n {
-		for _, set := range peers(s) {
-			seen = seen[:0]
-			for _, i := range set {
-				if v := cell(rows, i, s); v > 0 {
-					seen = append(seen, float64(v))
-				}
-			}
-			reference := center(seen)
-			if len(set) == 1 {
-				if _, ok := own[set[0]]; !ok {
-					own[set[0]] = median(positive(rows[set[0]]))
-				}
-				reference = own[set[0]]
-			}
+		for _, set := range p.Peers(s) {
+			reference := c.reference(set, s)
 			for _, i := range set {
 				out[i*n+s] = ratio(cell(rows, i, s), reference)
 			}
 		}
 	}
 	return out
+}
+
+// relativeRow is relative for one rank.
+func (p *Picture) relativeRow(rows [][]float32, rank int) []float32 {
+	out := make([]float32, len(p.Steps))
+	c := comparison{rows: rows, own: map[int]float64{}}
+	for s := range out {
+		out[s] = nan
+		for _, set := range p.Peers(s) {
+			if slices.Contains(set, rank) {
+				out[s] = ratio(cell(rows, rank, s), c.reference(set, s))
+			}
+		}
+	}
+	return out
+}
+
+// comparison finds what the ranks of a set are compared with.
+type comparison struct {
+	rows [][]float32
+	own  map[int]float64 // medians over time of ranks without a peer
+	seen []float64
+}
+
+func (c *comparison) reference(set []int, step int) float64 {
+	if len(set) == 1 {
+		if _, ok := c.own[set[0]]; !ok {
+			c.own[set[0]] = median(positive(c.rows[set[0]]))
+		}
+		return c.own[set[0]]
+	}
+	c.seen = c.seen[:0]
+	for _, i := range set {
+		if v := cell(c.rows, i, step); v > 0 {
+			c.seen = append(c.seen, float64(v))
+		}
+	}
+	return center(c.seen)
 }
 
 var nan = float32(math.NaN())
@@ -192,13 +236,44 @@ func quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
 		return math.NaN()
 	}
-	slices.Sort(x)
 	at := q * float64(len(x)-1)
 	low := int(at)
-	if low+1 >= len(x) {
-		return x[len(x)-1]
+	v := nth(x, low)
+	if at == float64(low) || low+1 >= len(x) {
+		return v
 	}
-	return x[low] + (at-float64(low))*(x[low+1]-x[low])
+	return v + (at-float64(low))*(slices.Min(x[low+1:])-v)
+}
+
+// nth puts the value that sorting would put at k there, what is smaller before
+// and what is larger behind it (Hoare's selection), and returns it.
+func nth(x []float64, k int) float64 {
+	low, high := 0, len(x)-1
+	for low < high {
+		pivot := x[(low+high)/2]
+		i, j := low, high
+		for i <= j {
+			for x[i] < pivot {
+				i++
+			}
+			for x[j] > pivot {
+				j--
+			}
+			if i <= j {
+				x[i], x[j] = x[j], x[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case k <= j:
+			high = j
+		case k >= i:
+			low = i
+		default:
+			return x[k]
+		}
+	}
+	return x[k]
 }
 
 // order sorts ranks as they are drawn: by stage, replica, node, rank.

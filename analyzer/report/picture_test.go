@@ -27,8 +27,9 @@ func (s scene) picture() *Picture {
 	}
 	fp := make([][]float32, s.ranks)
 	wait := make([][]float32, s.ranks)
+	step := make([][]float32, s.ranks)
 	for r := range fp {
-		fp[r], wait[r] = make([]float32, s.steps), make([]float32, s.steps)
+		fp[r], wait[r], step[r] = make([]float32, s.steps), make([]float32, s.steps), make([]float32, s.steps)
 	}
 	for k := range s.steps {
 		p.Steps = append(p.Steps, int64(100+k))
@@ -43,26 +44,19 @@ func (s scene) picture() *Picture {
 			slowest = max(slowest, v)
 		}
 		for r := range s.ranks {
-			wait[r][k] = float32(slowest*1.2) - fp[r][k]
+			step[r][k] = float32(slowest * 1.2)
+			wait[r][k] = step[r][k] - fp[r][k]
 			if random.Float64() < s.missing {
-				fp[r][k], wait[r][k] = nan, nan
+				fp[r][k], wait[r][k], step[r][k] = nan, nan, nan
 			}
 		}
-		p.Times = append(p.Times, slowest*1.2)
 	}
-	p.Metrics = []Metric{{Name: "fp", Rows: fp}, {Name: "wait", Rows: wait}}
+	p.Metrics = []Metric{{Name: "fp", Rows: fp}, {Name: "wait", Rows: wait}, {Name: "step", Rows: step}}
 	sets := make([][]int, s.stages)
 	for r := range s.ranks {
 		sets[r/replicas] = append(sets[r/replicas], r)
 	}
-	p.Layers = append(p.Layers, Layer{Name: "Forward", Title: "Forward time against peers of the same role", Ratio: true, Values: p.relative(fp, func(int) [][]int { return sets })})
-	shares := Layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most"}
-	for r := range s.ranks {
-		for k := range s.steps {
-			shares.Values = append(shares.Values, share(wait[r][k], float32(p.Times[k])))
-		}
-	}
-	p.Layers = append(p.Layers, shares)
+	p.Peers = func(int) [][]int { return sets }
 	p.Unmeasured = []string{"No checkpoint was recorded (kind SaveCheckpoint)."}
 	return p
 }

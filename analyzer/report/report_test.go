@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -224,11 +226,40 @@ func TestQuantise_KeepsRatios(t *testing.T) {
 func TestPicture_RelativeWithFewPeers(t *testing.T) {
 	p := &Picture{Ranks: make([]Rank, 3), Steps: []int64{1, 2}}
 	rows := [][]float32{{1, 2}, {2, 2}, {3, 6}}
-	got := p.relative(rows, func(int) [][]int { return [][]int{{0, 1}, {2}} })
+	p.Peers = func(int) [][]int { return [][]int{{0, 1}, {2}} }
+	got := p.relative(rows)
 	want := []float32{1, 1, 2, 1, 3 / 4.5, 6 / 4.5}
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
 			t.Fatalf("relative = %v, want %v", got, want)
 		}
+		if row := p.relativeRow(rows, i/2); row[i%2] != got[i] {
+			t.Fatalf("relativeRow(%d) = %v, want as in %v", i/2, row, got)
+		}
+	}
+}
+
+func TestQuantile_IsThatOfSorting(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 300 {
+		x := make([]float64, 1+random.IntN(40))
+		for i := range x {
+			x[i] = float64(random.IntN(12))
+		}
+		sorted := slices.Sorted(slices.Values(x))
+		for _, q := range []float64{0, 0.1, 0.5, 0.9, 1} {
+			at := q * float64(len(x)-1)
+			low := int(at)
+			want := sorted[low]
+			if low+1 < len(sorted) {
+				want += (at - float64(low)) * (sorted[low+1] - sorted[low])
+			}
+			if got := quantile(slices.Clone(x), q); math.Abs(got-want) > 1e-12 {
+				t.Fatalf("quantile(%v, %g) = %g, want %g", x, q, got, want)
+			}
+		}
+	}
+	if !math.IsNaN(median(nil)) {
+		t.Fatal("median of nothing is a number")
 	}
 }

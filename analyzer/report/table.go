@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -196,19 +195,22 @@ func evidenceLines(p *printer, n verdict.Node) {
 
 // sparkLines draws the first ranks of a node over the steps, against peers.
 func sparkLines(p *printer, n verdict.Node, picture *Picture) {
-	if picture == nil || len(picture.Layers) == 0 {
+	if picture == nil || picture.empty() {
 		return
 	}
-	ranks := slices.Clone(n.Ranks)
-	if len(ranks) > 2 {
-		ranks = ranks[:2]
+	metrics := picture.chosen(&verdict.Verdict{Nodes: []verdict.Node{n}})
+	if len(metrics) == 0 {
+		return
 	}
-	for _, r := range ranks {
-		if i := picture.rowOf(r); i >= 0 {
-			line, low, high := spark(picture.row(picture.Layers[0].Values, i), max(8, min(60, p.width-40)))
-			if line != "" {
-				p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)))
-			}
+	const most = 2
+	for _, r := range n.Ranks[:min(most, len(n.Ranks))] {
+		i := picture.rowOf(r)
+		if i < 0 {
+			continue
+		}
+		line, low, high := spark(picture.relativeRow(picture.metric(metrics[0]), i), max(8, min(60, p.width-40)))
+		if line != "" {
+			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
 		}
 	}
 }

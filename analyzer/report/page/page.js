@@ -263,6 +263,7 @@ function heatMap() {
   let shades = [];
 
   function paint() {
+    if (!map.clientWidth) return; // not laid out
     lut = palette(layer); shades = [];
     const width = map.clientWidth, nr = view.r1 - view.r0, nc = view.c1 - view.c0;
     const h = height(rows);
@@ -551,6 +552,7 @@ function topology() {
   const canvas = strip.querySelector('canvas'), layer = data.layers[0];
   let cells = [];
   function paint() {
+    if (!strip.clientWidth) return;
     const width = strip.clientWidth, stops = ramps.ratio[isDark() ? 'dark' : 'light'];
     cells = stages > 1 ? byStage(width) : byNode(width);
     const bottom = cells.reduce((b, c) => Math.max(b, c.y + c.h), 0) + 4;
