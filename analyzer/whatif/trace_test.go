@@ -1,0 +1,150 @@
+package whatif
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+	"laggard/writer/rollup"
+	"laggard/writer/segment"
+)
+
+// load reads a shared trace with every raw range. It reports false, and says so,
+// where ../shared is not there.
+func load(t *testing.T, name, job string) (*Job, bool) {
+	t.Helper()
+	root := filepath.Join("..", "..", "..", "shared", "data")
+	f, err := os.Open(filepath.Join(root, name+".tar.gz"))
+	if errors.Is(err, os.ErrNotExist) {
+		t.Logf("RAN WITHOUT THE REAL TRACE %s: ../shared/data is not there", name)
+		return nil, false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dir := t.TempDir()
+	unpack(t, f, dir)
+	dirs, err := segment.Walk(filepath.Join(dir, name, job))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows row.Rows
+	for _, d := range dirs {
+		_, err := rollup.Dir(context.Background(), d, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
+			rows.Ranks = append(rows.Ranks, r.Ranks...)
+			rows.Records = append(rows.Records, r.Records...)
+			*r = row.Rows{}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := topology.Load(filepath.Join(dir, name, "topology.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return FromRows(layoutOf(file), rows.Ranks, rows.Records, 0), true
+}
+
+// layoutOf reads stages off the pp groups and replicas off their order.
+func layoutOf(file *topology.File) Layout {
+	l := Layout{Stage: map[int]int{}, Replica: map[int]int{}}
+	replica := 0
+	for _, g := range file.Groups {
+		if g.Dim != "pp" {
+			continue
+		}
+		for stage, rank := range g.Ranks {
+			l.Stage[rank], l.Replica[rank] = stage, replica
+		}
+		replica++
+	}
+	return l
+}
+
+func unpack(t *testing.T, f io.Reader, dir string) {
+	t.Helper()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for archive := tar.NewReader(z); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.Clean("/"+h.Name))
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
+		b, err := io.ReadAll(archive)
+		if err == nil {
+			err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, b, 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTraces holds S to the published figures: 3 % with the backward pass
+// recorded, 10 % from the five kinds alone, and the culprit to the truth.
+func TestTraces(t *testing.T) {
+	tests := []struct {
+		name, job string
+		s, within float64
+		rank      int // with the largest S, -1 none
+		stage     int
+	}{
+		{"AR-1-full", "ar-job", 1.97, 0.03, 0, 0},
+		{"AR-1", "ar-job", 1.97, 0.10, 0, 0},
+		{"ST-full", "st-job", 1.18, 0.03, -1, 3},
+		{"ST", "st-job", 1.18, 0.10, -1, 3},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j, ok := load(t, tt.name, tt.job)
+			if !ok {
+				return
+			}
+			r, err := j.Replay()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("S %.3f fidelity %.3f steps %d skipped %d kinds %.3v M_W %.2f M_S %.2f stages %.3v replicas %.3v gain0 %.2f",
+				r.Slowdown, r.Fidelity, r.Steps, r.Skipped, r.ByKind, r.MW, r.MS, r.ByStage, r.ByReplica, r.Gain[0])
+			if math.Abs(r.Slowdown/tt.s-1) > tt.within {
+				t.Errorf("S = %.3f, want %.2f within %.0f %%", r.Slowdown, tt.s, 100*tt.within)
+			}
+			if got := largest(r.ByStage); got != tt.stage {
+				t.Errorf("largest S of a stage is stage %d's, want %d", got, tt.stage)
+			}
+			if tt.rank >= 0 && largest(r.ByRank) != tt.rank {
+				t.Errorf("largest S of a rank is rank %d's, want %d", largest(r.ByRank), tt.rank)
+			}
+		})
+	}
+}
+
+func largest(m map[int]float64) int {
+	best, at := -1, 0.0
+	for k, v := range m {
+		if v > at || v == at && k < best {
+			best, at = k, v
+		}
+	}
+	return best
+}
