@@ -23,8 +23,8 @@ type Key struct {
 // cursorFormat is the value of cursorFile.Format.
 const cursorFormat = "laggard-cursor/1"
 
-// maxCursor bounds a cursor file: 100,000 streams are some 20 MB.
-const maxCursor = 64 << 20
+// maxCursor bounds a cursor file: the state of a stream is some kilobytes.
+const maxCursor = 256 << 20
 
 // cursorFile is a cursor on disk: one JSON object, and after its '\n' the CRC32C
 // of it in hex. It is a cache: without it everything is read again from the
@@ -41,6 +41,7 @@ type cursorStream struct {
 	Segment string    `json:"segment"`
 	ID      record.ID `json:"id"`
 	Offset  int64     `json:"offset"`
+	State   string    `json:"state,omitempty"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -90,7 +91,7 @@ func parseCursor(b []byte, store string) (map[Key]Position, error) {
 	m := make(map[Key]Position, len(c.Streams))
 	for _, s := range c.Streams {
 		if s.Offset >= 0 {
-			m[Key{s.Job, s.Rank}] = Position{Segment: s.Segment, ID: s.ID, Offset: s.Offset}
+			m[Key{s.Job, s.Rank}] = Position{Segment: s.Segment, ID: s.ID, Offset: s.Offset, State: s.State}
 		}
 	}
 	return m, nil
@@ -101,7 +102,7 @@ func parseCursor(b []byte, store string) (map[Key]Position, error) {
 func SaveCursor(path, store string, positions map[Key]Position) (err error) {
 	c := cursorFile{Format: cursorFormat, Store: store}
 	for k, p := range positions {
-		c.Streams = append(c.Streams, cursorStream{k.Job, k.Rank, p.Segment, p.ID, p.Offset})
+		c.Streams = append(c.Streams, cursorStream{k.Job, k.Rank, p.Segment, p.ID, p.Offset, p.State})
 	}
 	body, err := json.Marshal(c)
 	if err != nil {

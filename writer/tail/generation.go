@@ -100,8 +100,7 @@ func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 	if err != nil {
 		return false, s.wrap(err)
 	}
-	id, kind := identity(s.Dir, f.name, line)
-	own := kind == ownIdentity
+	id, own := identity(s.Dir, f.name, line)
 	first := maphash.Bytes(seed, line)
 	same := !f.known || first == f.first || own && f.meta && id == f.id
 	f.device, f.inode, f.size = info.Device, info.Inode, info.Size
@@ -133,9 +132,6 @@ func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 	if !f.begun {
 		v.Segment(f.id, f.name)
 		f.begun = true
-		if f.offset > 0 && kind != noIdentity { // begun in the middle: who wrote it stands in the first line
-			v.Line(0, line)
-		}
 	}
 	if err := r.SeekTo(f.offset); err != nil {
 		return false, s.wrap(err)
@@ -190,26 +186,13 @@ func (s *Stream) regenerate(f *file) {
 	f.known, f.begun, f.atEnd, f.id = false, false, false, 0
 }
 
-// kind says what the first line of a file tells.
-type kind uint8
-
-const (
-	noIdentity  kind = iota // a record, or another program's line
-	anIdentity              // an identity line without an id of the segment
-	ownIdentity             // an identity line with one
-)
-
-// identity returns the id of a segment and what it was taken from.
-func identity(d segment.RankDir, name string, line []byte) (record.ID, kind) {
+// identity returns the id of a segment, and whether an identity line of its own
+// says it.
+func identity(d segment.RankDir, name string, line []byte) (record.ID, bool) {
 	id := segment.Identity(d.Job, d.Rank, name, line)
 	var p record.Parser
-	switch t, err := p.Parse(line); {
-	case err != nil || t != record.LineMeta:
-		return id, noIdentity
-	case p.Meta.Segment == id.String():
-		return id, ownIdentity
-	}
-	return id, anIdentity
+	t, err := p.Parse(line)
+	return id, err == nil && t == record.LineMeta && p.Meta.Segment == id.String()
 }
 
 // close closes the open file.

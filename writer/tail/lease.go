@@ -85,11 +85,15 @@ func (l *Lease) Claimed() bool {
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
-// Close gives lease and claim up.
+// Close gives lease and claim up, and removes their files.
 func (l *Lease) Close() error {
 	var errs []error
 	for _, f := range []**os.File{&l.file, &l.claim} {
 		if *f != nil {
+			// Under the lock: whoever waits for it sees that its file is not there any more.
+			if err := os.Remove((*f).Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, err)
+			}
 			errs = append(errs, (*f).Close())
 			*f = nil
 		}
@@ -97,23 +101,31 @@ func (l *Lease) Close() error {
 	return errors.Join(errs...)
 }
 
-// lock opens (makes) a file and locks it. The file stays when the lock is gone:
-// to remove it would let two processes hold locks on two files of one name.
+// lock opens (makes) a file and locks it. The file that is locked is the one of
+// that name: one that was removed meanwhile is let go.
 func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(errors.New("not a regular file"), err, f.Close())
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLeased
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
+		if err != nil {
+			return nil, err
 		}
-		return nil, errors.Join(err, f.Close())
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			return nil, errors.Join(errors.New("not a regular file"), err, f.Close())
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				err = ErrLeased
+			}
+			return nil, errors.Join(err, f.Close())
+		}
+		if now, err := os.Lstat(path); err == nil && os.SameFile(info, now) {
+			return f, nil
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
 	}
-	return f, nil
 }
 
 // unlockable reports an error of a directory in which no lock can be had: it is

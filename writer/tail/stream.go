@@ -57,19 +57,25 @@ var seed = maphash.MakeSeed()
 
 // Start makes the stream begin at p instead of at its oldest segment. It must be
 // called before the first Refresh. A position whose segment turns out to be
-// another one (or to be gone) is not believed: then the stream begins with the
-// oldest segment that is not older than it.
-func (s *Stream) Start(p Position) error {
-	if s.began || p.Segment == "" {
-		return nil
+// another one is not believed, nor one beyond everything that is there: then
+// Start returns false and the stream begins with its oldest segment. When p's
+// segment is gone and newer ones are there, it begins with the oldest of those.
+func (s *Stream) Start(p Position) (bool, error) {
+	number, ok := segment.Number(p.Segment)
+	if s.began || !ok {
+		return false, nil
 	}
 	infos, err := segment.List(s.Dir.Path)
 	if err != nil {
-		return s.wrap(err)
+		return false, s.wrap(err)
 	}
-	number, ok := segment.Number(p.Segment)
-	if !ok {
-		return nil
+	if len(infos) == 0 || infos[len(infos)-1].Number < number {
+		return false, nil
+	}
+	for _, info := range infos {
+		if info.Number == number && !s.believes(info, p) {
+			return false, nil
+		}
 	}
 	s.merge(infos)
 	s.began = true
@@ -80,29 +86,24 @@ func (s *Stream) Start(p Position) error {
 			f.past, f.done = true, true
 			s.current = i
 		case f.number == number:
-			s.startIn(f, p)
+			f.offset = p.Offset
 		}
 	}
-	return nil
+	return true, nil
 }
 
-// startIn begins within a segment, when it is the one that p means.
-func (s *Stream) startIn(f *file, p Position) {
-	r, err := segment.OpenReader(f.path)
+// believes reports whether a segment is the one that p means.
+func (s *Stream) believes(info segment.Info, p Position) bool {
+	r, err := segment.OpenReader(filepath.Join(s.Dir.Path, info.Name))
 	if err != nil {
-		return
+		return false
 	}
 	defer r.Close()
 	line, _, err := r.Next()
 	if err != nil {
-		return
+		return false
 	}
-	if id := segment.Identity(s.Dir.Job, s.Dir.Rank, f.name, line); p.ID != 0 && id != p.ID {
-		return
-	}
-	if r.SeekTo(p.Offset) == nil {
-		f.offset = p.Offset
-	}
+	return p.ID == 0 || segment.Identity(s.Dir.Job, s.Dir.Rank, info.Name, line) == p.ID
 }
 
 // Refresh lists the directory. It returns whether there may be something to read.
@@ -308,7 +309,7 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 		}
 		// Everything is read that was there when the next one was already listed.
 		if f.gone || s.current+1 < len(s.files) {
-			s.finish(f)
+			s.finish(f, v)
 			continue
 		}
 		return n, false, nil
@@ -317,9 +318,12 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 }
 
 // finish leaves a segment for the next one.
-func (s *Stream) finish(f *file) {
+func (s *Stream) finish(f *file, v Visitor) {
 	if s.reader != nil {
 		if torn := s.reader.Torn(); torn > 0 {
+			if t, ok := v.(interface{ Torn(bytes int64) }); ok && f.begun {
+				t.Torn(torn)
+			}
 			s.lose(f, Loss{Reason: record.TornLine, Bytes: torn, Lines: 1})
 		}
 		s.close()

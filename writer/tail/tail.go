@@ -44,9 +44,11 @@ type Position struct {
 	Segment string    // the segment's name, without .zst
 	ID      record.ID // its identity; 0 = not known
 	Offset  int64
+	State   string // the caller's, kept with the position
 }
 
-// Visitor takes what a stream yields. rollup.Stream is one.
+// Visitor takes what a stream yields. rollup.Stream is one. One that also has a
+// method Torn(bytes int64) is told of a last line that will never be complete.
 type Visitor interface {
 	// Segment is called before the first line of a segment (and again when another
 	// generation of the file is in its place).

@@ -128,7 +128,9 @@ func (d *disk) wantLost(losses ...Loss) {
 	}
 }
 
-func meta(id string) string { return `{"meta":{"format":"laggard/1","segment":"` + id + `","job":"job","rank":3}}` }
+func meta(id string) string {
+	return `{"meta":{"format":"laggard/1","segment":"` + id + `","job":"job","rank":3}}`
+}
 
 const (
 	idA = "00000000000000aa"
@@ -409,18 +411,21 @@ func TestRestart(t *testing.T) {
 	again := func(p Position) {
 		t.Helper()
 		d.got, d.tree = nil, New(d.root, Options{})
-		d.must(d.stream().Start(p))
+		_, err := d.stream().Start(p)
+		d.must(err)
 		d.look()
 		d.must(d.tree.Close())
 	}
 	again(p)
-	d.want("101 0 "+meta(idA), fmt.Sprintf("101 %d b", len(first)+2), "102 0 c")
+	d.want(fmt.Sprintf("101 %d b", len(first)+2), "102 0 c")
 	again(Position{Segment: "101", ID: 0xbb, Offset: 5}) // another generation has the name
-	d.want("101 0 "+meta(idA), fmt.Sprintf("101 %d a", len(first)), fmt.Sprintf("101 %d b", len(first)+2), "102 0 c")
+	d.want("100 0 old", "101 0 "+meta(idA), fmt.Sprintf("101 %d a", len(first)), fmt.Sprintf("101 %d b", len(first)+2), "102 0 c")
 	d.must(os.Remove(d.path("101")))
 	again(p) // the segment is gone: on with the next
 	d.want("102 0 c")
 	again(Position{Segment: "../../etc", Offset: 5}) // a damaged cursor
+	d.want("100 0 old", "102 0 c")
+	again(Position{Segment: "1000"}) // the directory was made anew
 	d.want("100 0 old", "102 0 c")
 }
 
@@ -515,7 +520,7 @@ func TestCursor(t *testing.T) {
 	if m, err := LoadCursor(path, "s"); m != nil || err != nil {
 		t.Fatalf("LoadCursor without a file: %v, %v", m, err)
 	}
-	want := map[Key]Position{{"j", 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42}, {"k\xff", 0}: {}}
+	want := map[Key]Position{{"j", 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42, State: "{\"x\":1}"}, {"k\xff", 0}: {}}
 	if err := SaveCursor(path, "s", want); err != nil {
 		t.Fatal(err)
 	}

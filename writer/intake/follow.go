@@ -1,0 +1,431 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"laggard/schemas/record"
+	"laggard/writer/segment"
+	"laggard/writer/ship"
+	"laggard/writer/tail"
+)
+
+// Follower ships the segments under a root for as long as it runs. Run does the
+// work; the other methods may be called from any goroutine.
+type Follower struct {
+	root  string
+	sink  ship.Sink
+	store string
+	o     Options
+	e     *engine
+	hints chan struct{}
+	syncs chan chan error
+
+	// Owned by Run's goroutine.
+	waiting map[string]*tail.Lease // refused leases, with their claims
+	cursor  map[tail.Key]tail.Position
+	saved   time.Time
+	dirty   bool
+
+	mu      sync.Mutex
+	shipped map[string]shipped // guarded by mu; by rank directory
+	state   State              // guarded by mu
+}
+
+// shipped is what is acknowledged of a rank directory.
+type shipped struct {
+	before int64 // segments with a smaller number
+	whole  int64 // and this one; -1 none
+}
+
+// State is a look at a follower.
+type State struct {
+	Ranks   int   // rank directories shipped by this process
+	Foreign int   // those that another process ships
+	Backlog int64 // bytes on disk that were seen and not read yet
+	// Unacknowledged is the number of ranks with rows on their way.
+	Unacknowledged int
+	Losses         map[string]LossSum
+	LastScan       time.Time
+	Problem        string // the last error of a scan, "" when it went well
+}
+
+// NewFollower returns a follower of the rank directories under root. The
+// directory need not exist yet.
+func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
+	o = o.withDefaults()
+	o.Ship.DeadLetters = deadLetters(o.State)
+	shipper, err := ship.New(sink, o.Ship)
+	if err != nil {
+		return nil, err
+	}
+	f := &Follower{
+		root: root, sink: sink, store: storeName(sink), o: o, e: newEngine(root, shipper, o),
+		hints: make(chan struct{}, 1), syncs: make(chan chan error),
+		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]shipped{},
+	}
+	if o.State != "" {
+		cursor, err := tail.LoadCursor(f.cursorPath(), f.store)
+		if err != nil {
+			o.Logger.Warn("cursor not usable, the store tells what it has", "err", err)
+		}
+		maps.Copy(f.cursor, cursor)
+	}
+	f.e.marks = true
+	return f, nil
+}
+
+// Follow is NewFollower and Run.
+func Follow(ctx context.Context, root string, sink ship.Sink, o Options) error {
+	f, err := NewFollower(root, sink, o)
+	if err != nil {
+		return err
+	}
+	return f.Run(ctx)
+}
+
+func deadLetters(state string) string {
+	if state == "" {
+		return ""
+	}
+	return filepath.Join(state, "dead-letters.jsonl")
+}
+
+// cursorPath is a file a store, so that a change of --store begins anew.
+func (f *Follower) cursorPath() string {
+	return filepath.Join(f.o.State, "cursor-"+record.HashID(f.store).String()+".json")
+}
+
+// Hint says that segments have changed; the follower looks soon.
+func (f *Follower) Hint() {
+	select {
+	case f.hints <- struct{}{}:
+	default:
+	}
+}
+
+// Sync reads what is on disk now and waits until it is acknowledged. What is open
+// (a step that has not ended) stays open.
+func (f *Follower) Sync(ctx context.Context) error {
+	done := make(chan error, 1)
+	select {
+	case f.syncs <- done:
+	case <-ctx.Done():
+		return fmt.Errorf("sync: %w", ctx.Err())
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("sync: %w", ctx.Err())
+	}
+}
+
+// Shipped reports whether every row of a segment is acknowledged by the store, so
+// that ageing takes it first and loses nothing with it.
+func (f *Follower) Shipped(rankDir, name string) bool {
+	number, ok := segment.Number(name)
+	if !ok {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.shipped[rankDir]
+	return ok && (number < s.before || number == s.whole)
+}
+
+// State returns a look at the follower.
+func (f *Follower) State() State {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state
+}
+
+// Stats returns the shipper's counters.
+func (f *Follower) Stats() ship.Stats { return f.e.shipper.Stats() }
+
+// Counters returns the tail's counters.
+func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
+
+// Run follows until ctx ends, then ships the rest within Options.Grace. It
+// returns an error when the rest could not be shipped in time; nothing is lost
+// then, the next start goes on.
+func (f *Follower) Run(ctx context.Context) error {
+	watcher := tail.NewWatcher(f.o.Logger)
+	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
+	shipping, stopShipping := context.WithCancel(inner)
+	watching, stopWatching := context.WithCancel(inner)
+	g.Go(func() error { return f.e.shipper.Run(shipping) })
+	g.Go(func() error { return watcher.Run(watching, f.hints) })
+	g.Go(func() error {
+		defer stopShipping()
+		defer stopWatching()
+		if err := f.loop(ctx, inner, watcher); err != nil {
+			return err
+		}
+		return f.finish(inner)
+	})
+	err := g.Wait()
+	for _, l := range f.waiting {
+		err = errors.Join(err, l.Close())
+	}
+	return errors.Join(err, f.e.close())
+}
+
+// loop scans and reads until ctx ends. inner ends when the shipper fails.
+func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error {
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(inner, cancel)()
+	tick := time.NewTicker(rescanEvery)
+	defer tick.Stop()
+	var done chan error
+	for {
+		began := time.Now()
+		streams := f.scan()
+		watcher.Watch(f.root, streams)
+		err := f.pass(both, done != nil)
+		if done != nil && err == nil {
+			err = f.e.shipper.Flush(both)
+		}
+		if done != nil {
+			f.save(true)
+			done <- err
+			done = nil
+		}
+		f.save(false)
+		if both.Err() != nil {
+			return context.Cause(inner)
+		}
+		select {
+		case <-both.Done():
+			return context.Cause(inner)
+		case done = <-f.syncs:
+			continue
+		case <-tick.C:
+			continue
+		case <-f.hints:
+		}
+		// Many hints are one look.
+		if rest := scanApart - time.Since(began); rest > 0 {
+			pause := time.NewTimer(rest)
+			select {
+			case <-both.Done():
+			case <-pause.C:
+			}
+			pause.Stop()
+		}
+	}
+}
+
+// scan looks which ranks there are and which of them are ours.
+func (f *Follower) scan() []*tail.Stream {
+	streams, err := f.e.tree.Scan()
+	problem := ""
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		problem = err.Error()
+	}
+	seen := map[string]bool{}
+	for _, s := range streams {
+		seen[s.Dir.Path] = true
+		if f.o.Only != nil && !f.o.Only(s.Dir.Job, s.Dir.Rank) {
+			continue
+		}
+		if err := f.adopt(s); err != nil {
+			problem = err.Error()
+		}
+	}
+	for path, m := range f.e.members {
+		own := f.own(m.stream)
+		if seen[path] && (own || !m.lease.Claimed()) {
+			continue
+		}
+		if seen[path] && (m.rows != nil || m.out.Pending() > 0) {
+			continue // handed over when what is on its way has arrived
+		}
+		if err := f.leave(m); err != nil {
+			problem = err.Error()
+		}
+	}
+	f.note(problem)
+	return streams
+}
+
+func (f *Follower) own(s *tail.Stream) bool {
+	return f.o.Own != nil && f.o.Own(s.Dir.Job, s.Dir.Rank)
+}
+
+// adopt makes a stream ours when its lease is to be had.
+func (f *Follower) adopt(s *tail.Stream) error {
+	path := s.Dir.Path
+	if f.e.members[path] != nil {
+		return nil
+	}
+	l := f.waiting[path]
+	var err error
+	if l == nil {
+		l, err = tail.TakeLease(path, f.own(s))
+	} else {
+		err = l.Retry()
+	}
+	if err != nil {
+		f.waiting[path] = l
+		if errors.Is(err, tail.ErrLeased) {
+			return nil
+		}
+		return err
+	}
+	delete(f.waiting, path)
+	if !f.own(s) && l.Claimed() {
+		return l.Close() // its own agent is about to take it
+	}
+	from := f.cursor[tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank}]
+	m, err := f.e.join(s, l, from)
+	if err != nil || m == nil { // nil: the position was of no use, next time without
+		delete(f.cursor, tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank})
+		return errors.Join(err, l.Close())
+	}
+	return nil
+}
+
+// leave gives a directory up, with its place in the cursor up to date.
+func (f *Follower) leave(m *member) error {
+	f.acknowledge(m)
+	f.mu.Lock()
+	delete(f.shipped, m.stream.Dir.Path)
+	f.mu.Unlock()
+	// The tree's stream is at its end; whoever takes the directory next begins with
+	// a new one.
+	f.e.tree.Forget(m.stream)
+	return f.e.leave(m)
+}
+
+// pass reads all members to their ends, in turns.
+func (f *Follower) pass(ctx context.Context, mark bool) error {
+	for _, m := range f.e.members {
+		if _, err := m.stream.Refresh(); err != nil {
+			f.note(err.Error())
+		}
+	}
+	for busy := true; busy; {
+		busy = false
+		for _, m := range f.e.members {
+			some, err := f.e.turn(ctx, m)
+			if err != nil {
+				return err
+			}
+			busy = busy || some
+		}
+		f.save(false)
+	}
+	if mark {
+		for _, m := range f.e.members {
+			if err := f.e.take(ctx, m, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finish ships what is left on disk, within the grace.
+func (f *Follower) finish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.o.Grace)
+	defer cancel()
+	f.scan()
+	err := f.pass(ctx, false)
+	if err == nil {
+		err = f.close(ctx)
+	}
+	if err == nil {
+		err = f.e.shipper.Flush(ctx)
+	}
+	f.save(true)
+	if err != nil {
+		return fmt.Errorf("ship the rest within %s: %w; nothing is lost, the next start goes on", f.o.Grace, err)
+	}
+	return nil
+}
+
+// close puts the account of the segments that are being read, as it stands, and
+// the last positions.
+func (f *Follower) close(ctx context.Context) error {
+	for _, m := range f.e.members {
+		m.closeSegment()
+		if err := f.e.take(ctx, m, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acknowledge notes how far the store has a member's rows.
+func (f *Follower) acknowledge(m *member) {
+	acked, ok := m.out.Acked().(tail.Position)
+	if !ok || acked.Segment == "" {
+		return
+	}
+	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
+	if f.cursor[key] != acked {
+		f.cursor[key], f.dirty = acked, true
+	}
+	number, _ := segment.Number(acked.Segment)
+	s := shipped{before: number, whole: -1}
+	at := m.stream.Position()
+	if m.stream.Caught() && acked.Segment == at.Segment && acked.Offset == at.Offset && m.out.Pending() == 0 {
+		s.whole = number
+	}
+	f.mu.Lock()
+	f.shipped[m.stream.Dir.Path] = s
+	f.mu.Unlock()
+}
+
+// save writes the cursor when it is time, or now.
+func (f *Follower) save(force bool) {
+	if !force && time.Since(f.saved) < saveEvery {
+		return
+	}
+	f.saved = time.Now()
+	for _, m := range f.e.members {
+		f.acknowledge(m)
+	}
+	f.note("")
+	if f.o.State == "" || !f.dirty {
+		return
+	}
+	if err := tail.SaveCursor(f.cursorPath(), f.store, f.cursor); err != nil {
+		// It is a cache: the next save may go well, and the store knows what it has.
+		f.o.Logger.Warn("cursor not saved", "err", err)
+		return
+	}
+	f.dirty = false
+}
+
+// note refreshes the state that others see; problem "" leaves the last one.
+func (f *Follower) note(problem string) {
+	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), LastScan: time.Now()}
+	for _, m := range f.e.members {
+		s.Backlog += m.stream.Backlog()
+		if m.out.Pending() > 0 {
+			s.Unacknowledged++
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if problem == "" {
+		problem = f.state.Problem
+	}
+	if problem != f.state.Problem {
+		f.o.Logger.Warn("scan", "err", problem)
+	}
+	s.Problem = problem
+	f.state = s
+}

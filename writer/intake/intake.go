@@ -1,0 +1,211 @@
+// Package intake is the way from segments to a store: tail → rollup → ship, once
+// over what is there (Once) or for as long as the agent lives (Follower).
+//
+// Invariant: what a rank directory yields depends on its files alone, and a store
+// says itself what it has, so any number of passes, by any machine, killed at any
+// point, leave each row in the store once. A directory is shipped by one process
+// at a time: the one that holds its lease.
+//
+// Caveat: Once ends what is open at the end of the files (the last step, a window
+// of communication that is not full). Over the files of a rank that still writes
+// and is shipped by nobody, that makes the last rows of the moment final.
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"laggard/writer/rollup"
+	"laggard/writer/segment"
+	"laggard/writer/ship"
+	"laggard/writer/tail"
+)
+
+// Defaults of Options.
+const (
+	// DefaultQuantum is how much of a rank is read before the next has its turn.
+	DefaultQuantum = 1 << 20
+	// DefaultGrace bounds the shipping of the rest on shutdown.
+	DefaultGrace = 20 * time.Second
+	// DefaultGiveUp is how long Once lets a store fail.
+	DefaultGiveUp = 5 * time.Minute
+	rescanEvery   = time.Second
+	// scanApart bounds the cost of hints: a busy directory changes all the time.
+	scanApart = 100 * time.Millisecond
+	// markEvery is how far what is acknowledged may lag behind what is stored.
+	markEvery = time.Second
+	saveEvery = time.Second
+)
+
+// Options configure Once and a Follower. Zero values mean the defaults.
+type Options struct {
+	Rollup // how lines become rows
+	// NewRoller makes the roller of a rank instead; nil is rollup.
+	NewRoller func(segment.RankDir) Roller
+	// State is the directory for cursor and dead letters; "" keeps neither (both
+	// may be lost without harm to what is stored).
+	State string
+	// Own tells the ranks whose rings this process drains: other agents hand them
+	// over. nil is none.
+	Own func(job string, rank int) bool
+	// Only restricts the ranks; nil takes all.
+	Only func(job string, rank int) bool
+
+	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters and Logger are set from here
+	Files   int           // open files, tail.DefaultFiles
+	Quantum int64         // bytes of a rank's turn, DefaultQuantum
+	Grace   time.Duration // DefaultGrace
+	Logger  *slog.Logger  // nil is silent
+	// Progress is called from time to time with the bytes read so far and those
+	// known to be there; nil is nobody.
+	Progress func(read, known int64)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Quantum <= 0 {
+		o.Quantum = DefaultQuantum
+	}
+	if o.Grace <= 0 {
+		o.Grace = DefaultGrace
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Ship.Logger = o.Logger
+	return o
+}
+
+// engine is what Once and Follower have in common. It is used by one goroutine.
+type engine struct {
+	o       Options
+	tree    *tail.Tree
+	shipper *ship.Shipper
+	members map[string]*member // by path
+	losses  map[string]LossSum // by reason
+	read    int64
+	marks   bool // positions are kept: a follower's
+	plans   plans
+}
+
+// LossSum is what was lost for one reason.
+type LossSum struct {
+	Events, Lines, Bytes int64
+}
+
+func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
+	e := &engine{
+		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{},
+		tree:  tail.New(root, tail.Options{Files: o.Files, Logger: o.Logger}),
+		plans: plans{root: root, o: o.Rollup, found: map[string]*plan{}},
+	}
+	e.plans.note = func(err error) { o.Logger.Warn("topology not usable", "err", err) }
+	if e.o.NewRoller == nil {
+		e.o.NewRoller = e.plans.roller
+	}
+	return e
+}
+
+// join makes a stream a member: leased, with a roller, at the position given.
+func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*member, error) {
+	m := &member{
+		stream: s, lease: l, roller: e.o.NewRoller(s.Dir),
+		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
+	}
+	resumed, err := m.resume(from)
+	if errors.Is(err, rollup.ErrPosition) {
+		// Of another version: the oldest segment it is, and the store tells what it has.
+		e.o.Logger.Warn("position not usable", "dir", s.Dir.Path, "err", err)
+		e.tree.Forget(s)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.o.Logger.Debug("rank directory taken", "dir", s.Dir.Path, "resumed", resumed)
+	e.members[s.Dir.Path] = m
+	return m, nil
+}
+
+// turn reads up to a quantum of a member and puts the rows that are finished. It
+// returns whether there was anything.
+func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
+	if m.rows != nil { // broken off before
+		if err := e.put(ctx, m); err != nil {
+			return false, err
+		}
+	}
+	n, more, err := m.stream.Read(e.o.Quantum, m)
+	e.read += n
+	if err != nil {
+		// One file that can't be read must not stop the others; it is tried again.
+		if text := err.Error(); text != m.unreadable {
+			m.unreadable = text
+			e.o.Logger.Error("read segment", "err", err)
+		}
+	} else if n > 0 {
+		m.unreadable = ""
+	}
+	m.unmarked = m.unmarked || n > 0
+	return n > 0 || more, e.take(ctx, m, false)
+}
+
+// take puts what the roller has finished. A position costs some kilobytes, so it
+// goes with the rows once in a while only, or when it is forced.
+func (e *engine) take(ctx context.Context, m *member, force bool) error {
+	rows := e.shipper.Rows()
+	m.roller.Take(rows)
+	for _, l := range m.stream.Losses() {
+		sum := e.losses[l.Reason]
+		e.losses[l.Reason] = LossSum{sum.Events + 1, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
+		m.lose(l)
+	}
+	rows.Ledger = append(rows.Ledger, m.entries...)
+	m.entries = m.entries[:0]
+	mark := e.marks && m.unmarked && (force || time.Since(m.marked) >= markEvery)
+	if rows.Len() == 0 && !mark {
+		e.shipper.Recycle(rows)
+		return nil
+	}
+	m.rows, m.mark = rows, nil
+	if mark {
+		m.mark, m.unmarked, m.marked = m.position(), false, time.Now()
+	}
+	return e.put(ctx, m)
+}
+
+func (e *engine) put(ctx context.Context, m *member) error {
+	if err := e.shipper.Put(ctx, m.out, m.rows, m.mark); err != nil {
+		return err
+	}
+	m.rows, m.mark = nil, nil
+	return nil
+}
+
+// leave gives a member up; what of it is not acknowledged is the next one's.
+func (e *engine) leave(m *member) error {
+	delete(e.members, m.stream.Dir.Path)
+	return m.lease.Close()
+}
+
+func (e *engine) close() error {
+	errs := []error{e.tree.Close()}
+	for _, m := range e.members {
+		errs = append(errs, m.lease.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// named is a sink that can name itself.
+type named interface{ Name() string }
+
+// storeName names a sink in cursors and logs.
+func storeName(s ship.Sink) string {
+	if n, ok := s.(named); ok {
+		return n.Name()
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", s), "*")
+}

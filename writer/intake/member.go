@@ -1,0 +1,159 @@
+package intake
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+	"laggard/writer/rollup"
+	"laggard/writer/segment"
+	"laggard/writer/ship"
+	"laggard/writer/tail"
+)
+
+// Rows is row.Rows, under the name that Roller uses.
+type Rows = row.Rows
+
+// member is one rank directory that this process ships: its stream of lines, what
+// they become, and where that goes. It stands between tail and roller as a
+// tail.Visitor to keep the account of each segment.
+type member struct {
+	stream *tail.Stream
+	lease  *tail.Lease
+	roller Roller
+	out    *ship.Stream
+
+	// rows were taken from the roller and not yet put, with mark: a Put that was
+	// broken off must not be skipped.
+	rows *row.Rows
+	mark any
+	// unmarked is true when lines were read since the last mark, made at marked.
+	unmarked bool
+	marked   time.Time
+	// unreadable is the last error of reading, said once.
+	unreadable string
+
+	segment account // the one being read
+	entries []row.Ledger
+}
+
+// account is where the account of a segment begins.
+type account struct {
+	Name string        `json:"name"`
+	ID   record.ID     `json:"id"`
+	Base rollup.Counts `json:"base"` // as of its first line
+}
+
+// memberState is tail.Position.State: the roller's state, and the account.
+type memberState struct {
+	Roller  string  `json:"roller"`
+	Segment account `json:"segment"`
+}
+
+// Segment implements tail.Visitor.
+func (m *member) Segment(id record.ID, name string) {
+	if m.segment.Name == "" || after(name, m.segment.Name) || name == m.segment.Name && id != m.segment.ID {
+		m.closeSegment()
+		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
+	} // else it is read again, only to fill what is open
+	m.roller.Segment(id, name)
+}
+
+// Line implements tail.Visitor.
+func (m *member) Line(offset int64, line []byte) { m.roller.Line(offset, line) }
+
+// Torn is called by the tail for a last line that will never be complete.
+func (m *member) Torn(bytes int64) { m.roller.Torn(bytes) }
+
+func after(a, b string) bool {
+	x, _ := segment.Number(a)
+	y, _ := segment.Number(b)
+	return x > y
+}
+
+// closeSegment writes what became of the records that were read in the current
+// segment into the ledger.
+func (m *member) closeSegment() {
+	if m.segment.Name == "" {
+		return
+	}
+	now, base := m.roller.Counts(), m.segment.Base
+	number, _ := segment.Number(m.segment.Name)
+	entry := row.Ledger{
+		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(m.segment.ID), Name: m.segment.Name,
+		LastOffset: now.Bytes - base.Bytes, AtNs: number * int64(time.Second),
+	}
+	for _, part := range []struct {
+		state    string
+		now, was map[string]uint64
+	}{
+		{"emitted", now.Emitted, base.Emitted},
+		{"stored", now.Stored, base.Stored},
+		{"summarised", now.Summarised, base.Summarised},
+	} {
+		e := entry
+		e.State = part.state
+		if part.state == "summarised" {
+			e.Reason = record.NotSelected
+		}
+		m.enter(e, part.now, part.was, func(e *row.Ledger, kind string) { e.Kind = kind })
+	}
+	e := entry
+	e.State = "dropped"
+	m.enter(e, now.Lost, base.Lost, func(e *row.Ledger, reason string) { e.Reason = reason })
+}
+
+// enter adds an entry for each word whose count has grown.
+func (m *member) enter(e row.Ledger, now, was map[string]uint64, set func(*row.Ledger, string)) {
+	for _, word := range slices.Sorted(maps.Keys(now)) {
+		if n := now[word] - was[word]; n > 0 {
+			set(&e, word)
+			e.Records = n
+			m.entries = append(m.entries, e)
+		}
+	}
+}
+
+// lose adds an entry for what the tail lost.
+func (m *member) lose(l tail.Loss) {
+	state := "dropped"
+	if l.Reason == record.Aged {
+		state = "aged"
+	}
+	number, _ := segment.Number(l.Segment)
+	m.entries = append(m.entries, row.Ledger{
+		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(l.ID), Name: l.Segment,
+		State: state, Reason: l.Reason, Records: uint64(max(l.Lines, 0)), Bytes: uint64(max(l.Bytes, 0)),
+		AtNs: number * int64(time.Second),
+	})
+}
+
+// position is where a restart must begin, with what it must know.
+func (m *member) position() tail.Position {
+	low := m.roller.LowWater()
+	if low.Segment == "" {
+		return tail.Position{}
+	}
+	state, err := json.Marshal(memberState{Roller: low.State, Segment: m.segment})
+	if err != nil {
+		panic("BUG: marshal member state: " + err.Error())
+	}
+	return tail.Position{Segment: low.Segment, ID: m.stream.ID(low.Segment), Offset: low.Offset, State: string(state)}
+}
+
+// resume makes a new member go on from p; false is from the oldest segment.
+func (m *member) resume(p tail.Position) (bool, error) {
+	var st memberState
+	if p.Segment == "" || json.Unmarshal([]byte(p.State), &st) != nil {
+		return false, nil
+	}
+	ok, err := m.stream.Start(p)
+	if err != nil || !ok {
+		return false, err
+	}
+	m.segment = st.Segment
+	return true, m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})
+}

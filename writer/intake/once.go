@@ -1,0 +1,220 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+	"laggard/writer/tail"
+)
+
+// Report is what one pass did.
+type Report struct {
+	Store    string
+	Ranks    int      // rank directories read
+	Leased   []string // left alone: another process ships them
+	Unlocked int      // rank directories in which no lease can be had (read-only)
+	Segments uint64   // read to their end; the newest of each rank is not counted
+	Lines    uint64
+	Bytes    uint64
+	Tables   map[string]ship.TableStats
+	Losses   map[string]LossSum // by reason
+	Problems []string           // directories and files that could not be read
+}
+
+// Stored returns the number of rows that the pass added, the account's own aside.
+func (r Report) Stored() uint64 {
+	var n uint64
+	for table, t := range r.Tables {
+		if table != row.LedgerTable {
+			n += t.Inserted
+		}
+	}
+	return n
+}
+
+// Found returns the number of rows that the store had already.
+func (r Report) Found() uint64 {
+	var n uint64
+	for table, t := range r.Tables {
+		if table != row.LedgerTable {
+			n += t.Found
+		}
+	}
+	return n
+}
+
+// String says it in a sentence a table or cause.
+func (r Report) String() string {
+	var b strings.Builder
+	if r.Stored() == 0 && r.Found() > 0 {
+		fmt.Fprintf(&b, "nothing to store: %s has all %d rows already", r.Store, r.Found())
+	} else {
+		fmt.Fprintf(&b, "stored %d rows in %s", r.Stored(), r.Store)
+		if r.Found() > 0 {
+			fmt.Fprintf(&b, ", which had %d of them already", r.Found())
+		}
+	}
+	fmt.Fprintf(&b, " (%d ranks, %d lines, %d bytes)", r.Ranks, r.Lines, r.Bytes)
+	tables := make([]string, 0, len(r.Tables))
+	for table := range r.Tables {
+		tables = append(tables, table)
+	}
+	slices.Sort(tables)
+	for _, table := range tables {
+		if t := r.Tables[table]; t.Inserted+t.Found+t.Poisoned > 0 {
+			fmt.Fprintf(&b, "\n  %-14s %d stored, %d found", table, t.Inserted, t.Found)
+			if t.Poisoned > 0 {
+				fmt.Fprintf(&b, ", %d refused by the store and kept as dead letters", t.Poisoned)
+			}
+		}
+	}
+	reasons := make([]string, 0, len(r.Losses))
+	for reason := range r.Losses {
+		reasons = append(reasons, reason)
+	}
+	slices.Sort(reasons)
+	for _, reason := range reasons {
+		l := r.Losses[reason]
+		fmt.Fprintf(&b, "\n  lost (%s): %d times, %d bytes", reason, l.Events, l.Bytes)
+	}
+	if len(r.Leased) > 0 {
+		fmt.Fprintf(&b, "\n  left to the agent that ships them: %s", strings.Join(r.Leased, ", "))
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "\n  not read: %s", p)
+	}
+	return b.String()
+}
+
+// ErrNothing is returned, wrapped, by Once for a directory without any rank.
+var ErrNothing = errors.New("no rank directories in it; want <dir>/<job>/<rank>/<unix seconds>")
+
+// Once reads all segments under root and stores what the store has not yet. A
+// directory that a live process ships is reported and left alone.
+func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, error) {
+	o = o.withDefaults()
+	if o.Ship.GiveUp == 0 {
+		o.Ship.GiveUp = DefaultGiveUp
+	}
+	r := Report{Store: storeName(sink)}
+	if err := reach(ctx, sink); err != nil {
+		return r, err
+	}
+	o.Ship.DeadLetters = deadLetters(o.State)
+	shipper, err := ship.New(sink, o.Ship)
+	if err != nil {
+		return r, err
+	}
+	e := newEngine(root, shipper, o)
+	err = e.once(ctx, &r)
+	r.Tables, r.Losses = shipper.Stats().Tables, e.losses
+	c := e.tree.Counters()
+	r.Segments, r.Lines, r.Bytes = c.Segments, c.Lines, c.Bytes
+	return r, errors.Join(err, e.close())
+}
+
+// reach makes a store that is not there an error at once instead of a retry.
+func reach(ctx context.Context, sink ship.Sink) error {
+	if p, ok := sink.(ship.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil
+}
+
+func (e *engine) once(ctx context.Context, r *Report) error {
+	streams, err := e.tree.Scan()
+	if err != nil {
+		if len(streams) == 0 {
+			return err
+		}
+		r.Problems = append(r.Problems, strings.Split(err.Error(), "\n")...)
+	}
+	if len(streams) == 0 {
+		return fmt.Errorf("ingest %s: %w", e.tree.Root(), ErrNothing)
+	}
+	var members []*member
+	for _, s := range streams {
+		if e.o.Only != nil && !e.o.Only(s.Dir.Job, s.Dir.Rank) {
+			continue
+		}
+		m, err := e.lease(s, r)
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			members = append(members, m)
+		}
+	}
+	r.Ranks = len(members)
+	g, ctx := errgroup.WithContext(ctx)
+	running, stop := context.WithCancel(ctx)
+	g.Go(func() error { return e.shipper.Run(running) })
+	g.Go(func() error {
+		defer stop()
+		if err := e.drain(ctx, members, r); err != nil {
+			return err
+		}
+		for _, m := range members {
+			m.roller.End()
+			m.closeSegment()
+			if err := e.take(ctx, m, true); err != nil {
+				return err
+			}
+		}
+		return e.shipper.Flush(ctx)
+	})
+	return g.Wait()
+}
+
+// lease makes a stream a member, or notes why not.
+func (e *engine) lease(s *tail.Stream, r *Report) (*member, error) {
+	l, err := tail.TakeLease(s.Dir.Path, false)
+	if errors.Is(err, tail.ErrLeased) {
+		r.Leased = append(r.Leased, s.Dir.Path)
+		return nil, l.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if l.ReadOnly() {
+		r.Unlocked++
+	}
+	return e.join(s, l, tail.Position{})
+}
+
+// drain reads all members to their ends, in turns.
+func (e *engine) drain(ctx context.Context, members []*member, r *Report) error {
+	known := int64(0)
+	for _, m := range members {
+		if _, err := m.stream.Refresh(); err != nil {
+			r.Problems = append(r.Problems, err.Error())
+		}
+		known += m.stream.Backlog()
+	}
+	for busy := true; busy; {
+		busy = false
+		for _, m := range members {
+			some, err := e.turn(ctx, m)
+			if err != nil {
+				return err
+			}
+			busy = busy || some
+		}
+		if e.o.Progress != nil {
+			e.o.Progress(e.read, max(known, e.read))
+		}
+	}
+	for _, m := range members {
+		if m.unreadable != "" {
+			r.Problems = append(r.Problems, m.unreadable)
+		}
+	}
+	return nil
+}

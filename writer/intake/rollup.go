@@ -1,0 +1,103 @@
+package intake
+
+import (
+	"fmt"
+	"slices"
+
+	"laggard/schemas/record"
+	"laggard/schemas/topology"
+	"laggard/writer/rollup"
+	"laggard/writer/segment"
+)
+
+// Roller turns the lines of one rank into rows; *rollup.Stream is one. What it
+// yields must depend on the lines alone.
+type Roller interface {
+	Segment(id record.ID, name string)
+	Line(offset int64, line []byte)
+	Torn(bytes int64)
+	// End says that nothing follows: what is open is finished as far as it can be.
+	End()
+	// Take appends the rows that are finished.
+	Take(dst *Rows)
+	// LowWater is where reading must begin again to rebuild what is open.
+	LowWater() rollup.Position
+	// Resume makes a new roller go on from a LowWater.
+	Resume(p rollup.Position) error
+	Counts() rollup.Counts
+}
+
+// Rollup says how lines become rows.
+type Rollup struct {
+	Records rollup.Selection // which raw ranges are stored
+	// Topology names nodes and groups where the files themselves do not (TaskD's);
+	// nil is what topology.Discover finds beside them.
+	Topology *topology.File
+}
+
+// plan is what is known of the ranks of one job beside their lines.
+type plan struct {
+	world  int
+	node   map[int]string
+	groups map[int][]record.Group
+}
+
+// plans finds the topology of each job once.
+type plans struct {
+	root  string
+	o     Rollup
+	found map[string]*plan
+	note  func(error) // told of a topology file that can't be used
+}
+
+func (p *plans) of(job string) *plan {
+	if l := p.found[job]; l != nil {
+		return l
+	}
+	l := &plan{node: map[int]string{}, groups: map[int][]record.Group{}}
+	found, err := topology.Discover(p.root, job)
+	if err != nil {
+		p.note(fmt.Errorf("find topology of job %s: %w", job, err))
+	}
+	if found == nil {
+		found = &topology.Found{}
+	}
+	for rank, groups := range found.Groups {
+		l.groups[rank] = slices.Clone(groups)
+	}
+	l.take(topology.Merge(p.o.Topology, found.Topology))
+	p.found[job] = l
+	return l
+}
+
+// take adds the nodes and groups of a topology. A group that a rank knows by its
+// communicator already is the same group.
+func (l *plan) take(f *topology.File) {
+	if f == nil {
+		return
+	}
+	l.world = f.WorldSize
+	for node, ranks := range f.Nodes {
+		for _, r := range ranks {
+			l.node[r] = node
+		}
+	}
+	for _, g := range f.Groups {
+		for i, r := range g.Ranks {
+			known := slices.ContainsFunc(l.groups[r], func(k record.Group) bool {
+				return topology.Dim(k.Dim) == topology.Dim(g.Dim) && slices.Equal(k.Ranks, g.Ranks)
+			})
+			if !known {
+				l.groups[r] = append(l.groups[r], record.Group{Dim: g.Dim, Name: g.Name, Index: i, Size: len(g.Ranks), Ranks: g.Ranks})
+			}
+		}
+	}
+}
+
+func (p *plans) roller(d segment.RankDir) Roller {
+	l := p.of(d.Job)
+	return rollup.New(rollup.Options{
+		Job: d.Job, Rank: d.Rank, Records: p.o.Records,
+		WorldSize: l.world, Node: l.node[d.Rank], Groups: l.groups[d.Rank],
+	})
+}
