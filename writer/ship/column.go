@@ -130,3 +130,8 @@ func gather[T any](dst []T, l Layout, c Column, base unsafe.Pointer, n int) []T 
 func (c Column) value(base unsafe.Pointer, i int, stride uintptr) any {
 	return reflect.NewAt(c.Type, unsafe.Add(base, uintptr(i)*stride+c.offset)).Elem().Interface()
 }
+
+// At is the address of row i.
+func (l Layout) At(base unsafe.Pointer, i int) unsafe.Pointer {
+	return unsafe.Add(base, uintptr(i)*l.Stride)
+}

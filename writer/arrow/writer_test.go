@@ -1,0 +1,122 @@
+package arrow
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/ipc"
+
+	"laggard/schemas/row"
+	"laggard/writer/ship/shiptest"
+)
+
+// read returns the number of rows of a stream, and what f finds in its batches.
+func read(t *testing.T, b []byte, f func(*ipc.Reader)) int64 {
+	t.Helper()
+	r, err := ipc.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	var n int64
+	for r.Next() {
+		n += r.Record().NumRows()
+		f(r)
+	}
+	if r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	return n
+}
+
+func TestRowsComeBack(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		rows := shiptest.Rows("jöb", 3, 0, batchRows+100)
+		var b bytes.Buffer
+		w, err := NewWriter(&b, row.StepsTable, Options{Plain: plain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(rows); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		at := 0
+		n := read(t, b.Bytes(), func(r *ipc.Reader) {
+			steps := r.Record().Column(4).(*array.Uint64)
+			fp := r.Record().Column(8).(*array.Int64)
+			job := r.Record().Column(0).(*array.String)
+			for i := range steps.Len() {
+				want := &rows.Steps[at]
+				if steps.Value(i) != want.Step || fp.Value(i) != want.FPNs || job.Value(i) != want.Job {
+					t.Fatalf("row %d: step %d, fp %d, job %q", at, steps.Value(i), fp.Value(i), job.Value(i))
+				}
+				at++
+			}
+		})
+		if n != int64(len(rows.Steps)) {
+			t.Fatalf("%d rows, want %d", n, len(rows.Steps))
+		}
+	}
+}
+
+func TestLists(t *testing.T) {
+	var b bytes.Buffer
+	w, err := NewWriter(&b, row.RanksTable, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank := shiptest.Rank("j", 1, 2)
+	if err := w.Write(&row.Rows{Ranks: []row.Rank{rank, {Job: "j"}, rank}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read(t, b.Bytes(), func(r *ipc.Reader) {
+		groups, ranks := r.Record().Column(12), r.Record().Column(13)
+		if got := groups.ValueStr(2); got != `["dp:dp'0:0:2","tp:t:1:2"]` {
+			t.Errorf("groups %s", got)
+		}
+		if got := ranks.ValueStr(2); got != `[[0,4],[0,1]]` {
+			t.Errorf("group_ranks %s", got)
+		}
+		if got := ranks.ValueStr(1); got != `[]` {
+			t.Errorf("group_ranks of a rank without groups %s", got)
+		}
+	})
+}
+
+func TestEveryTable(t *testing.T) {
+	rows := shiptest.Rows("j", 0, 0, 40)
+	rows.Ledger = []row.Ledger{{Job: "j"}}
+	for table, want := range map[string]int64{
+		row.RanksTable: 1, row.StepsTable: 40, row.CommunicationsTable: 6, row.RecordsTable: 40, row.LedgerTable: 1, row.VerdictsTable: 2,
+	} {
+		var b bytes.Buffer
+		w, err := NewWriter(&b, table, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if table == row.VerdictsTable {
+			err = w.WriteVerdicts(make([]row.Verdict, 2))
+		} else {
+			err = w.Write(rows)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := read(t, b.Bytes(), func(*ipc.Reader) {}); n != want {
+			t.Errorf("%s: %d rows, want %d", table, n, want)
+		}
+	}
+	if _, err := NewWriter(nil, "other", Options{}); err == nil {
+		t.Fatal("a table that is not ours is written")
+	}
+}
