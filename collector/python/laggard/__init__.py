@@ -23,7 +23,15 @@ from . import layout
 from . import recorder
 from .span import Span
 
-__all__ = ["init", "enabled", "step", "span", "wrap", "mark", "communication", "failures"]
+__all__ = ["init", "enabled", "step", "span", "wrap", "mark", "communication", "failures", "callbacks"]
+
+
+def __getattr__(name):  # Python 3.7: callbacks are imported when they are asked for
+    if name == "callbacks":
+        import importlib
+        return importlib.import_module(__name__ + ".callbacks")
+    raise AttributeError("module %r has no attribute %r" % (__name__, name))
+
 
 if os.environ.get("LAGGARD_AUTO") == "1":
     recorder.state.on = True

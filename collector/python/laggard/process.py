@@ -56,7 +56,8 @@ class Process(object):
         self.strings = strings
         self.run = run
         self.folder = os.path.join(run, "%016x" % life.incarnation)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.making = False
         self.made = 0
         self.left = layout.BUDGET - layout.PROCESS_SIZE
         self.idle = []  # rings of threads that have ended
@@ -73,7 +74,12 @@ class Process(object):
         os.mkdir(temporary, 0o770)
         try:
             os.chmod(temporary, 0o770)
-            self.fd, self.mapping = layout.allocate(os.path.join(temporary, "process"), layout.PROCESS_SIZE)
+            path = os.path.join(temporary, "process")
+            fd, self.mapping = layout.allocate(path, layout.PROCESS_SIZE)
+            os.close(fd)
+            # Opened anew: the mapping keeps the first file description, also in a
+            # forked child, and would keep its lock with it.
+            self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.words = memoryview(self.mapping).cast("I")
             self.quads = memoryview(self.mapping).cast("Q")
@@ -122,12 +128,15 @@ class Process(object):
 
     def _make(self):
         slots = layout.fit(self.made + 1, self.left)
-        if slots is None:
+        if slots is None or self.making:  # the latter: a signal handler in here
             return None
         try:
+            self.making = True
             ring = rings.create(self.folder, self.made + 1, slots, self)
         except OSError:
             return None
+        finally:
+            self.making = False
         self.made += 1
         self.left -= ring.size
         self.words[49] = self.made

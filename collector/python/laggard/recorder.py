@@ -79,6 +79,7 @@ class Local(threading.local):
 
     ring = None
     leaver = None
+    attaching = False
     forward = 0      # in an outermost forward pass
     backward = 0     # in a backward pass
     collective = 0   # in a torch.distributed call
@@ -98,6 +99,7 @@ _lock = threading.RLock()
 _process = None
 _shared = None
 _shared_lock = threading.RLock()
+_starting = False
 _failed = False
 
 
@@ -134,9 +136,12 @@ def _distributed():
 
 def attach(automatic):
     """Gives the calling thread a ring (or what stands for one) and returns it."""
-    if not ready(automatic):
-        return _OFF
+    if local.attaching:
+        return _OFF  # a signal handler in the middle of this function
+    local.attaching = True
     try:
+        if not ready(automatic):
+            return _OFF
         ring = _process.attach()
         if ring is None:
             local.ring = _LOST
@@ -147,15 +152,19 @@ def attach(automatic):
     except Exception as cause:  # pylint: disable=broad-except
         fail("start", cause)
         return _OFF
+    finally:
+        local.attaching = False
 
 
 def ready(automatic):
     """Makes the process's folder if it is time; reports whether there is one."""
     if not enabled():
         return False
+    if _process is not None:
+        return True
     try:
         with _lock:
-            if _process is None and rank_known(automatic):
+            if _process is None and not _starting and rank_known(automatic):
                 _start()
     except Exception as cause:  # pylint: disable=broad-except
         fail("start", cause)
@@ -164,15 +173,19 @@ def ready(automatic):
 
 def _start():
     """Makes the process's folder."""
-    global _process
+    global _process, _starting
     if not layout.LITTLE_ENDIAN:
         raise OSError("the ring format needs a little-endian machine")
     word, complaint = switch.initial(os.environ.get("LAGGARD_TRACE"))
     if complaint:
         say(complaint)
     run = os.environ.get("LAGGARD_RUN") or DEFAULT_RUN
-    life = Life()
-    _process = Process(run, life, strings, word, identity.meta(life), state)
+    _starting = True
+    try:
+        life = Life()
+        _process = Process(run, life, strings, word, identity.meta(life), state)
+    finally:
+        _starting = False
     _at_process_end()
 
 
@@ -217,6 +230,8 @@ def shared_lock():
 def fail(what, cause):
     """Turns the recorder off for good: says why once, counts always."""
     global _failed
+    if _foreign(cause):
+        raise cause
     state.failures += 1
     if not _failed:
         _failed = True
@@ -227,9 +242,30 @@ def fail(what, cause):
 
 def trouble(what, cause):
     """Counts a failure that costs one feature, not the recorder."""
+    if _foreign(cause):
+        raise cause
     state.failures += 1
     if state.failures <= 5:
         say("%s: %s: %s; training goes on" % (what, type(cause).__name__, cause))
+
+
+_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_OURS = ("laggard", "torch", "torch_npu", "megatron")
+
+
+def _foreign(cause):
+    """Reports whether an exception is the script's own: one that its signal handler
+    raised while our code was running. It must reach the script."""
+    trace = cause.__traceback__
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        return False
+    name = trace.tb_frame.f_code.co_filename
+    library = name.startswith(_LIBRARY) and "-packages" + os.sep not in name
+    return not library and not name.startswith("<frozen")
 
 
 def say(text):
@@ -259,7 +295,8 @@ def close():
 
 def after_in_child():
     """A forked child owns nothing of its parent's."""
-    global _process, _shared, _shared_lock, _lock
+    global _process, _shared, _shared_lock, _lock, _starting
+    _starting = False
     _lock, _shared_lock = threading.RLock(), threading.RLock()
     strings.detach()
     if _process is not None:
@@ -267,6 +304,7 @@ def after_in_child():
         _process.disown()
     _process = _shared = None
     local.ring = local.leaver = None
+    local.attaching = False
     local.forward = local.backward = local.collective = local.optimizer = local.saving = 0
 
 

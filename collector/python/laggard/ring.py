@@ -104,11 +104,10 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             span.slot = UNLISTED
             return
         level = take()
-        at = 1024 + (level << 6)
+        span.slot = at = 1024 + (level << 6)
         body = pack(span.head, 0, span.peer, start, 0, 0, span.text << 48, span.step, span.group, span.value)
         frame(mapping, at, crc32(body), body)
         words[at + 4 >> 2] = span.head | 0x01000000
-        span.slot = at
 
     def publish(span, start, dur, flags=0, extra=0, host_dur=0):
         """Writes the finished record and takes the range off the table."""

@@ -39,7 +39,7 @@ class Span(object):
             self.ring = ring
             ring.begin(self)
         except Exception as cause:  # pylint: disable=broad-except
-            self.slot = OFF
+            self.cancel()
             recorder.fail("begin range", cause)
         return self
 

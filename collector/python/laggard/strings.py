@@ -23,7 +23,8 @@ class Strings(object):
         self._image = bytearray()
         self._mapping = None
         self._refused = 0
-        self.lock = threading.Lock()
+        self._busy = False
+        self.lock = threading.RLock()
 
     def id(self, text):
         """Returns the id of text, 0 when there is no room for it (counted)."""
@@ -50,6 +51,15 @@ class Strings(object):
             return self._append(text, data, room)
 
     def _append(self, text, data, room):
+        if self._busy:
+            return 0  # a signal handler in the middle of this function
+        self._busy = True
+        try:
+            return self._put(text, data, room)
+        finally:
+            self._busy = False
+
+    def _put(self, text, data, room):
         at = len(self._image)
         size = 8 + (len(data) + 7 & ~7)
         number = len(self._ids)
@@ -88,5 +98,6 @@ class Strings(object):
 
     def detach(self):
         """Ends the writing into the file: in a forked child it is the parent's."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self._busy = False
         self._mapping = None
