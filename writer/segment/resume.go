@@ -17,7 +17,8 @@ import (
 )
 
 // resume learns from the directory what this incarnation has written, and opens
-// its newest segment for more when that is a plain file of ours.
+// its newest segment for more when that is a plain file of ours and the newest of
+// all: ageing and other readers take every other segment for finished.
 func (w *Writer) resume() error {
 	all, err := List(w.dir)
 	if err != nil {
@@ -34,7 +35,6 @@ func (w *Writer) resume() error {
 	if err != nil {
 		return err
 	}
-	newest := true
 	for _, s := range slices.Backward(all) {
 		if !trusted(s.UID) {
 			continue
@@ -49,10 +49,9 @@ func (w *Writer) resume() error {
 		if !found.mine {
 			continue
 		}
-		if newest && !s.Compressed && s.Links == 1 && !w.ended && found.end < w.o.Limit {
+		if s.Number == w.last && !s.Compressed && s.Links == 1 && !w.ended && found.end < w.o.Limit {
 			w.reopen(s, found)
 		}
-		newest = false
 		if found.complete {
 			break
 		}

@@ -3,6 +3,8 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 )
 
 // Sync flushes and makes everything written durable, the segment's name included.
@@ -12,7 +14,7 @@ func (w *Writer) Sync() error {
 		return ErrClosed
 	}
 	err := w.Flush()
-	synced := w.sync()
+	synced := errors.Join(w.sync(), w.vanished())
 	if synced != nil {
 		w.dirty, w.dirDirty = false, false // once more proves nothing
 		w.abandon()
@@ -20,6 +22,24 @@ func (w *Writer) Sync() error {
 	err = errors.Join(err, w.syncErr, synced)
 	w.syncErr = nil
 	return err
+}
+
+// vanished tells that somebody deleted the open segment: what is written to it is
+// read by nobody, so the Writer must not go on with it.
+func (w *Writer) vanished() error {
+	f, ok := w.file.(interface{ Stat() (os.FileInfo, error) })
+	if !ok {
+		return nil
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("stat segment %s: %w", w.path(), err)
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Nlink == 0 {
+		w.stats.Vanished++
+		return fmt.Errorf("segment %s was deleted while it was written: %d bytes are lost unless they were read before", w.path(), w.size)
+	}
+	return nil
 }
 
 // sync makes the open segment durable.

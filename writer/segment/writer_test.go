@@ -144,20 +144,29 @@ func TestWriter_ResumesItsNewestSegment(t *testing.T) {
 	must(t, other.AppendRecord(testRecord(1, 5)))
 	must(t, other.Close())
 
-	w = open(t, dir, Options{Now: at(200)})
+	w = open(t, dir, Options{Now: at(50)})
 	if got := w.Next(); fmt.Sprint(got) != "map[1:10 2:110 900:10]" {
 		t.Fatalf("Next()=%v", got)
 	}
+	if w.Name() != "" { // its 100 is not the newest any more
+		t.Fatalf("resumed %s", w.Name())
+	}
 	must(t, w.AppendRecord(testRecord(1, 10)))
+	must(t, w.Close())
+	w = open(t, dir, Options{Now: at(200)})
+	if got := w.Next(); fmt.Sprint(got) != "map[1:11 2:110 900:10]" || w.Name() != "102" {
+		t.Fatalf("Next()=%v in %s", got, w.Name())
+	}
+	must(t, w.AppendRecord(testRecord(1, 11)))
 	end := record.End{At: 1, How: "closed"}
 	must(t, w.AppendLine(end.AppendLine(nil)))
-	if err := w.AppendRecord(testRecord(1, 11)); !errors.Is(err, ErrEnded) {
+	if err := w.AppendRecord(testRecord(1, 12)); !errors.Is(err, ErrEnded) {
 		t.Fatalf("append after the end: %v", err)
 	}
 	must(t, w.Close())
 	got := lines(t, dir)
-	if len(got) != 2 || len(got["100"]) != 33 || len(got["101"]) != 2 {
-		t.Fatalf("segments: %d lines in 100, %d in 101, %d in all", len(got["100"]), len(got["101"]), len(got))
+	if len(got) != 3 || len(got["100"]) != 31 || len(got["101"]) != 2 || len(got["102"]) != 4 {
+		t.Fatalf("segments: %v", got)
 	}
 	if w = open(t, dir, Options{}); !w.Ended() {
 		t.Error("the end line is not seen")
@@ -332,5 +341,26 @@ func TestWriter_OnCloseTellsEachFullSegment(t *testing.T) {
 	must(t, w.Close())
 	if n := len(seqs(t, dir, minLimit)); n != 100 {
 		t.Errorf("%d records, want 100", n)
+	}
+}
+
+// TestWriter_GoesOnWhenItsFilesAreDeleted: the open segment, then the directory.
+func TestWriter_GoesOnWhenItsFilesAreDeleted(t *testing.T) {
+	dir := rankDir(t)
+	w := open(t, dir, Options{Now: at(100)})
+	must(t, w.AppendRecord(testRecord(1, 0)))
+	must(t, w.Sync())
+	must(t, os.Remove(filepath.Join(dir, "100")))
+	if err := w.Sync(); err == nil || !strings.Contains(err.Error(), "deleted while") {
+		t.Errorf("Sync()=%v", err)
+	}
+	must(t, w.AppendRecord(testRecord(1, 1)))
+	must(t, w.Sync())
+	must(t, os.RemoveAll(filepath.Dir(dir)))
+	_ = w.Sync() // tells it
+	must(t, w.AppendRecord(testRecord(1, 2)))
+	must(t, w.Close())
+	if got := seqs(t, dir, DefaultLimit); got[2] != 1 || w.Stats().Vanished != 2 {
+		t.Errorf("records %v, Stats %+v", got, w.Stats())
 	}
 }

@@ -1,0 +1,148 @@
+package segment
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"laggard/schemas/record"
+)
+
+// create makes the next segment. An empty one is kept over failures to write its
+// first line, so that a full disk does not use up names.
+func (w *Writer) create() error {
+	largest, err := largest(w.dir)
+	if errors.Is(err, fs.ErrNotExist) { // somebody cleaned up under us
+		if err = w.o.FS.Mkdir(w.dir); err == nil {
+			largest, err = -1, nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("create segment: %w", err)
+	}
+	w.last = max(w.last, largest)
+	n := max(w.o.Now().Unix(), w.last+1, 0)
+	for range createTries {
+		name := strconv.FormatInt(n, 10)
+		if len(name) > maxDigits {
+			return fmt.Errorf("create segment in %s: no name is left above %d: remove the file with that name", w.dir, w.last)
+		}
+		f, err := w.o.FS.Create(filepath.Join(w.dir, name))
+		if errors.Is(err, fs.ErrExist) {
+			n++
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("create segment %s: %w", filepath.Join(w.dir, name), err)
+		}
+		w.file, w.name, w.last = f, name, n
+		w.size, w.head, w.fresh, w.dirty, w.dirDirty = 0, 0, !w.o.Bare, false, true
+		w.segment = newID()
+		w.stats.Segments++
+		return nil
+	}
+	return fmt.Errorf("create segment in %s: no free name in %d tries", w.dir, createTries)
+}
+
+// newID returns a random segment id.
+func newID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return record.ID(binary.LittleEndian.Uint64(b[:])).String()
+}
+
+// largest returns the largest number that a name in the directory has, -1 for none:
+// of any file, whatever it is.
+func largest(dir string) (int64, error) {
+	d, err := openDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	most := int64(-1)
+	err = eachName(d, func(name string) error {
+		if n, ok := Number(name); ok {
+			most = max(most, n)
+		}
+		return nil
+	})
+	return most, err
+}
+
+// SetMeta changes what is known of the incarnation, say its parallel groups. It
+// stands in the open segment after the next Flush and in every later one.
+func (w *Writer) SetMeta(m record.Meta) error {
+	if w.closed {
+		return ErrClosed
+	}
+	m.Format, m.Segment = record.Format, ""
+	if m.Incarnation != w.meta.Incarnation {
+		return fmt.Errorf("set identity: incarnation %s, this writer's is %s", m.Incarnation, w.meta.Incarnation)
+	}
+	if reflect.DeepEqual(m, w.meta) {
+		return nil
+	}
+	if err := w.fitsIdentity(m); err != nil {
+		return fmt.Errorf("set identity: %w", err)
+	}
+	w.meta = m
+	w.learnt = !w.o.Bare
+	return nil
+}
+
+// fitsIdentity leaves at least half of a segment to records.
+func (w *Writer) fitsIdentity(m record.Meta) error {
+	if n := len(m.AppendLine(nil)) + len(`"segment":"0123456789abcdef",`); n > MaxLine || int64(n) > w.o.Limit/2 {
+		return fmt.Errorf("identity: %w: %d bytes", ErrTooLong, n)
+	}
+	return nil
+}
+
+// identify writes the identity line, the first or one with news. full tells that
+// the segment has no room for it.
+func (w *Writer) identify() (full bool, err error) {
+	line := w.identity()
+	if !w.fresh && w.size+int64(len(line)) > w.o.Limit {
+		return true, nil
+	}
+	if err := w.put(line, false); err != nil {
+		return false, err
+	}
+	if w.fresh {
+		w.head = w.size
+	}
+	w.fresh, w.learnt = false, false
+	return false, nil
+}
+
+// identity returns the identity line. Beside the meta it says where each ring goes
+// on in this segment, so that a restart needs to read the newest one only, and
+// still knows it when ageing took the older ones.
+func (w *Writer) identity() []byte {
+	m := w.meta
+	m.Segment = w.segment
+	line := m.AppendLine(nil)
+	if !w.fresh {
+		return line
+	}
+	long := append(line[:len(line)-2:len(line)-2], `,"next":{`...)
+	next := w.written.all()
+	for i, ring := range slices.Sorted(maps.Keys(next)) {
+		if i > 0 {
+			long = append(long, ',')
+		}
+		long = fmt.Appendf(long, `"%d":%d`, ring, next[ring])
+	}
+	long = append(long, "}}\n"...)
+	if len(long) > MaxLine || int64(len(long)) > w.o.Limit/2 {
+		return line // thousands of rings: a restart reads older segments too
+	}
+	return long
+}
