@@ -1,0 +1,40 @@
+/* clock.h: ns since the Unix epoch at start, and monotonic from there. */
+#ifndef LAGGARD_CLOCK_H
+#define LAGGARD_CLOCK_H
+
+#include <time.h>
+
+#include "internal.h"
+
+static inline int64_t monotonic(void) {
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+#if defined(__x86_64__)
+static inline uint64_t ticks(void) {
+	uint32_t lo, hi;
+	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+	return (uint64_t)hi << 32 | lo;
+}
+
+/* now reads the time stamp counter and scales it; every span ticks it looks at
+ * the kernel's clock again. */
+static inline int64_t now(thread *t) {
+	if (LIKELY(laggard_use_tsc)) {
+		uint64_t d = ticks() - t->tsc0;
+		if (LIKELY(d < t->span))
+			return t->ns0 + (int64_t)((unsigned __int128)d * t->mult >> 32);
+		return laggard_clock_slow(t);
+	}
+	return monotonic() + laggard_offset;
+}
+#else
+static inline int64_t now(thread *t) {
+	(void)t;
+	return monotonic() + laggard_offset;
+}
+#endif
+
+#endif

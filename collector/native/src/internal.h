@@ -1,0 +1,104 @@
+/* internal.h: what the library's files share. Nothing here leaves the .so. */
+#ifndef LAGGARD_INTERNAL_H
+#define LAGGARD_INTERNAL_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "laggard.h"
+
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the ring format is little-endian"
+#endif
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define HIDDEN __attribute__((visibility("hidden")))
+#define COLD __attribute__((noinline, cold))
+
+/* Layout, schemas/FORMAT.md section 2. */
+enum {
+	PROCESS_HEADER = 4096, STRINGS_SIZE = 262144, PROCESS_SIZE = PROCESS_HEADER + STRINGS_SIZE,
+	P_VERSION = 8, P_STRINGS_OFF = 12, P_STRINGS_CAP = 16, P_PID = 20, P_TICKS = 24, P_STARTED = 32,
+	P_INCARNATION = 40, P_NAMESPACE = 48, P_BOOT_ID = 56, BOOT_ID_SIZE = 36, P_CHECKSUM = 92, P_STATE = 96,
+	P_IDENTITY = 100, P_WANTED = 128, P_FOLLOWED = 132, P_FOLLOWED_AT = 136, P_STRINGS_USED = 192,
+	P_RINGS = 196, P_LOST = 256, P_LOST_STRINGS = 384,
+
+	RING_HEADER = 8192, SLOT_SIZE = 64, LIGHT_SLOTS = 1024, BULK_SLOTS = 32768, MIN_SLOTS = 64,
+	R_VERSION = 8, R_HEADER_SIZE = 12, R_CHECKSUM = 16, R_NUMBER = 20, R_LIGHT_SLOTS = 24, R_BULK_SLOTS = 28,
+	R_THREAD = 32, R_STATE = 40, R_LIGHT_HEAD = 64, R_LIGHT_TAIL = 128, R_BULK_HEAD = 192, R_BULK_TAIL = 256,
+	R_DROPPED = 320, R_DROP_FIRST = 384, R_DROP_LAST = 392, R_EMITTED = 448, R_OPEN = 1024,
+
+	OPEN_LEVELS = 64, FULL_RINGS = 4, BUDGET = 16 << 20,
+	LIVE = 1, CLOSED = 2, CRC32C_KIND = 1,
+	FREE = 0, OPEN = 1, CLOSING = 2,
+	FLAG_DEVICE = 2, FLAG_HOST = 4, FLAG_EXPOSED = 8,
+	LIGHT_ON = 1, COMMUNICATION_ON = 2, ALL_ON = 3,
+	KINDS = 6
+};
+#define NO_STEP 0xFFFFFFFFu
+
+/* A word that no agent writes: "look the switch up". */
+#define UNKNOWN_WORD 4u
+/* Nothing is recorded because something failed: what begins is counted as lost. */
+#define FAILED_WORD 8u
+
+enum { MAX_RINGS = 64, STASH = 8 };
+
+typedef struct lane {
+	uint64_t head, tail, mask; /* head: ours; tail: the largest seen */
+	uint64_t *slots;
+	_Atomic uint64_t *headp, *tailp;
+} lane;
+
+/* The writing end of one ring file, in private memory. */
+typedef struct ring {
+	unsigned char *mem;
+	lane lanes[2];
+	uint32_t depth; /* level that begin tries first */
+	atomic_int live;
+	size_t size;
+	/* What signal handlers emitted while their thread was busy in here. */
+	atomic_uint stashed;
+	uint64_t stash[STASH][8];
+} ring;
+
+typedef struct thread {
+	ring *ring;
+	uint32_t followed; /* switch word, as we looked last */
+	volatile uint32_t busy;
+	int64_t retry_at;
+	/* clock */
+	uint64_t tsc0, span;
+	int64_t ns0;
+	uint64_t mult; /* ns a tick, 32.32 */
+	uint64_t first_tsc;
+	int64_t first_ns;
+} thread;
+
+extern HIDDEN __thread thread laggard_self __attribute__((tls_model("initial-exec")));
+extern HIDDEN _Atomic(_Atomic uint32_t *) laggard_word; /* the switch, polled */
+extern HIDDEN _Atomic uint32_t laggard_step;
+extern HIDDEN uint32_t laggard_epoch; /* one more after each fork */
+
+/* process.c: everything that happens rarely. */
+HIDDEN uint32_t laggard_follow(thread *t);
+HIDDEN ring *laggard_get_ring(thread *t, int64_t now);
+HIDDEN void laggard_lose(int kind);
+
+/* clock.c */
+HIDDEN void laggard_clock_init(void);
+HIDDEN int64_t laggard_clock_slow(thread *t);
+extern HIDDEN int laggard_use_tsc;
+extern HIDDEN int64_t laggard_offset;
+
+/* crc.c */
+HIDDEN void laggard_crc_init(void);
+extern HIDDEN int laggard_hardware_crc;
+HIDDEN uint32_t laggard_crc_table(const void *b, size_t n);
+
+#endif

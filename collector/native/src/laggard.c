@@ -1,0 +1,410 @@
+/* laggard.c: the way of a range from begin to its slot. Everything here runs in
+ * the trainer's hot path: no lock, no allocation, no system call.
+ *
+ * One thread writes a ring. A slot is complete before the head that publishes it
+ * is stored, in program order, so a SIGKILL at any instruction leaves either the
+ * whole record or none. busy guards a thread against its own signal handlers. */
+#include "internal.h"
+
+#include "clock.h"
+#include "crc.h"
+
+enum {
+	RECORDED = 1,  /* laggard_range.state */
+	STEP_ONLY = 2, /* a step that is not recorded: it names the current step all the same */
+	UNTRACKED = OPEN_LEVELS
+};
+
+__thread thread laggard_self __attribute__((tls_model("initial-exec"))) = {.followed = UNKNOWN_WORD};
+_Atomic uint32_t laggard_step = NO_STEP;
+uint32_t laggard_epoch;
+
+static inline int kind_of(const uint64_t w[8]) { return (int)(w[0] >> 32 & 0xFF); }
+static inline unsigned char *open_slot(ring *g, unsigned level) { return g->mem + R_OPEN + level * SLOT_SIZE; }
+static inline void barrier(void) { atomic_signal_fence(memory_order_seq_cst); }
+
+static inline void put64(unsigned char *p, uint64_t v) {
+	atomic_store_explicit((_Atomic uint64_t *)(void *)p, v, memory_order_relaxed);
+}
+static inline void add64(unsigned char *p) {
+	_Atomic uint64_t *a = (_Atomic uint64_t *)(void *)p;
+	atomic_store_explicit(a, atomic_load_explicit(a, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* on reports whether ranges of the kind are recorded now. */
+static inline int on(thread *t, int kind) {
+	_Atomic uint32_t *p = atomic_load_explicit(&laggard_word, memory_order_relaxed);
+	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
+	if (UNLIKELY(w != t->followed))
+		w = laggard_follow(t);
+	if (LIKELY(w & (kind == LAGGARD_COMMUNICATION ? COMMUNICATION_ON : LIGHT_ON)))
+		return 1;
+	if (UNLIKELY(w & FAILED_WORD))
+		laggard_lose(kind);
+	return 0;
+}
+
+/* fill writes the words of a slot but dur and the host's times. */
+static inline void fill(uint64_t w[8], int kind, const laggard_attr *a, int64_t start, uint32_t step) {
+	if (kind < 0 || kind >= KINDS)
+		kind = LAGGARD_OTHER;
+	w[0] = (uint64_t)(unsigned)kind << 32;
+	w[2] = (uint64_t)start;
+	w[3] = w[4] = 0;
+	if (a) {
+		w[0] |= (uint64_t)a->dtype << 48;
+		w[1] = (uint64_t)(uint32_t)a->peer << 32;
+		w[5] = (uint64_t)a->text << 48;
+		w[6] = step | (uint64_t)a->group << 32 | (uint64_t)a->stream << 48;
+		w[7] = (uint64_t)a->value;
+	} else {
+		w[1] = (uint64_t)0xFFFFFFFFu << 32;
+		w[5] = 0;
+		w[6] = step;
+		w[7] = 0;
+	}
+}
+
+static inline void store_slot(unsigned char *dst, const uint64_t w[8], uint32_t crc) {
+	for (int i = 1; i < 8; i++)
+		put64(dst + 8 * i, w[i]);
+	barrier();
+	put64(dst, (w[0] & 0xFFFFFFFF00000000u) | crc); /* checksum last */
+}
+
+static inline int has_room(lane *l) {
+	if (LIKELY(l->head - l->tail <= l->mask))
+		return 1;
+	/* The agent writes a tail in steps through smaller values: the largest counts. */
+	uint64_t tail = atomic_load_explicit(l->tailp, memory_order_acquire);
+	if (tail > l->tail)
+		l->tail = tail;
+	return l->head - l->tail <= l->mask;
+}
+
+static COLD void drop(ring *g, const uint64_t w[8]) {
+	_Atomic uint64_t *first = (_Atomic uint64_t *)(void *)(g->mem + R_DROP_FIRST);
+	if (atomic_load_explicit(first, memory_order_relaxed) == 0)
+		atomic_store_explicit(first, w[2], memory_order_relaxed);
+	put64(g->mem + R_DROP_LAST, w[2]);
+	add64(g->mem + R_DROPPED + 8 * kind_of(w));
+	add64(g->mem + R_EMITTED + 8 * kind_of(w));
+}
+
+static inline lane *lane_of(ring *g, int kind) { return &g->lanes[kind == LAGGARD_COMMUNICATION]; }
+
+/* publish writes the slot; there is room. w[0] and w[1] have no state and no seq. */
+static inline void publish(ring *g, lane *l, uint64_t w[8]) {
+	uint64_t head = l->head;
+	w[1] = (w[1] & 0xFFFFFFFF00000000u) | (uint32_t)head;
+	store_slot((unsigned char *)(l->slots + (head & l->mask) * 8), w, slot_crc(w));
+	l->head = head + 1;
+	atomic_store_explicit(l->headp, head + 1, memory_order_release);
+	barrier();
+	add64(g->mem + R_EMITTED + 8 * kind_of(w));
+}
+
+static inline void publish_or_drop(ring *g, uint64_t w[8]) {
+	lane *l = lane_of(g, kind_of(w));
+	if (LIKELY(has_room(l)))
+		publish(g, l, w);
+	else
+		drop(g, w);
+}
+
+/* enter and leave bracket what a signal handler must not do at the same time. */
+static inline int enter(thread *t) {
+	if (UNLIKELY(t->busy))
+		return 0;
+	t->busy = 1;
+	barrier();
+	return 1;
+}
+
+static COLD void unstash(thread *t) {
+	ring *g = t->ring;
+	do {
+		unsigned n = 0, i = 0;
+		t->busy = 1;
+		barrier();
+		/* More may come while we are at it; they go behind the ones we know. */
+		while (!atomic_compare_exchange_strong_explicit(&g->stashed, &n, 0, memory_order_acquire, memory_order_acquire))
+			for (; i < n; i++)
+				publish_or_drop(g, g->stash[i]);
+		barrier();
+		t->busy = 0;
+		barrier();
+	} while (UNLIKELY(atomic_load_explicit(&g->stashed, memory_order_relaxed)));
+}
+
+static inline void leave(thread *t) {
+	barrier();
+	t->busy = 0;
+	barrier();
+	if (UNLIKELY(t->ring && atomic_load_explicit(&t->ring->stashed, memory_order_relaxed)))
+		unstash(t);
+}
+
+/* nested keeps a record of a signal handler that came while its thread was busy;
+ * leave publishes it. More than STASH at once are counted as lost. */
+static COLD void nested(thread *t, const uint64_t w[8]) {
+	ring *g = t->ring;
+	if (g) {
+		unsigned i = atomic_load_explicit(&g->stashed, memory_order_relaxed);
+		while (i < STASH && !atomic_compare_exchange_weak_explicit(&g->stashed, &i, i + 1, memory_order_relaxed, memory_order_relaxed))
+			;
+		if (i < STASH) {
+			for (int k = 0; k < 8; k++)
+				g->stash[i][k] = w[k];
+			return;
+		}
+	}
+	laggard_lose(kind_of(w));
+}
+
+/* state stores the byte that says what an open-range slot is. */
+static inline void state(unsigned char *slot, unsigned char s) {
+	atomic_store_explicit((_Atomic unsigned char *)(slot + 7), s, memory_order_release);
+}
+
+static inline unsigned free_level(ring *g) {
+	unsigned level = g->depth;
+	if (LIKELY(level < OPEN_LEVELS && open_slot(g, level)[7] == FREE))
+		return level;
+	for (level = 0; level < OPEN_LEVELS && open_slot(g, level)[7] != FREE; level++)
+		;
+	return level;
+}
+
+static inline void begin(thread *t, laggard_range *r, int kind, const laggard_attr *a, uint32_t step) {
+	int64_t start = now(t);
+	fill(r->slot, kind, a, start, step);
+	r->ring = NULL;
+	r->epoch = laggard_epoch;
+	r->level = UNTRACKED;
+	r->state = RECORDED;
+	if (!enter(t))
+		return; /* a signal handler: its range is not in the table */
+	ring *g = t->ring;
+	if (UNLIKELY(!g))
+		g = laggard_get_ring(t, start);
+	if (LIKELY(g != NULL)) {
+		unsigned level = free_level(g);
+		r->ring = g;
+		if (LIKELY(level < OPEN_LEVELS)) {
+			unsigned char *slot = open_slot(g, level);
+			store_slot(slot, r->slot, slot_crc(r->slot));
+			state(slot, OPEN);
+			g->depth = level + 1;
+			r->level = (uint8_t)level;
+		}
+	}
+	leave(t);
+}
+
+void laggard_begin(laggard_range *r, int kind, const laggard_attr *attr) {
+	thread *t = &laggard_self;
+	if (LIKELY(on(t, kind)))
+		begin(t, r, kind, attr, atomic_load_explicit(&laggard_step, memory_order_relaxed));
+	else
+		r->state = 0;
+}
+
+static inline uint32_t step_number(int64_t n) { return n >= 0 && n < (int64_t)NO_STEP ? (uint32_t)n : NO_STEP; }
+
+void laggard_step_begin(laggard_range *r, int64_t n, int64_t tokens) {
+	thread *t = &laggard_self;
+	uint32_t step = step_number(n);
+	laggard_attr a = LAGGARD_ATTR_INIT;
+	a.value = tokens;
+	atomic_store_explicit(&laggard_step, step, memory_order_relaxed);
+	if (LIKELY(on(t, LAGGARD_STEP))) {
+		begin(t, r, LAGGARD_STEP, &a, step);
+	} else {
+		r->state = STEP_ONLY;
+		r->slot[6] = step;
+	}
+}
+
+/* release takes a range out of the table of the thread that began it. From another
+ * thread it may come late, when the level belongs to a later range: the start tells. */
+static inline void release(thread *t, laggard_range *r) {
+	ring *g = r->ring;
+	if (r->level >= OPEN_LEVELS || !g)
+		return;
+	unsigned char *slot = open_slot(g, r->level);
+	if (LIKELY(g == t->ring)) {
+		state(slot, FREE);
+		g->depth = r->level;
+	} else if (atomic_load_explicit((_Atomic uint64_t *)(void *)(slot + 16), memory_order_relaxed) == r->slot[2]) {
+		state(slot, FREE);
+	}
+}
+
+/* end_own ends a range in the ring that it began in. The table names the seq that
+ * the record gets before it is published: a kill in between leaves the range open
+ * or recorded, never both. */
+static inline void end_own(thread *t, ring *g, laggard_range *r) {
+	lane *l = lane_of(g, kind_of(r->slot));
+	if (UNLIKELY(!has_room(l))) {
+		drop(g, r->slot);
+		release(t, r);
+		return;
+	}
+	unsigned char *slot = open_slot(g, r->level);
+	uint32_t seq = ((uint32_t)l->head & 0x7FFFFFFFu) | (l == &g->lanes[1] ? 0x80000000u : 0);
+	atomic_store_explicit((_Atomic uint32_t *)(void *)(slot + 8), seq, memory_order_relaxed);
+	state(slot, CLOSING);
+	publish(g, l, r->slot);
+	release(t, r);
+}
+
+static inline void end(thread *t, laggard_range *r) {
+	if (UNLIKELY(r->epoch != laggard_epoch))
+		return; /* begun before a fork: the parent ends it */
+	if (UNLIKELY(!enter(t))) {
+		nested(t, r->slot);
+		return;
+	}
+	ring *g = t->ring;
+	if (LIKELY(g && g == r->ring && r->level < OPEN_LEVELS)) {
+		end_own(t, g, r);
+	} else {
+		release(t, r);
+		if (!g)
+			g = laggard_get_ring(t, (int64_t)(r->slot[2] + r->slot[3]));
+		if (g)
+			publish_or_drop(g, r->slot);
+		else
+			laggard_lose(kind_of(r->slot));
+	}
+	leave(t);
+}
+
+/* leave_step ends the current step when it is still that of the range. */
+static void leave_step(const laggard_range *r) {
+	uint32_t step = (uint32_t)r->slot[6];
+	atomic_compare_exchange_strong_explicit(&laggard_step, &step, NO_STEP, memory_order_relaxed, memory_order_relaxed);
+}
+
+/* finish is what every way to end begins with; false when there is nothing to end. */
+static inline int finish(thread *t, laggard_range *r, int64_t *dur) {
+	unsigned was = r->state;
+	r->state = 0;
+	if (UNLIKELY(was != RECORDED)) {
+		if (was == STEP_ONLY)
+			leave_step(r);
+		return 0;
+	}
+	int64_t d = now(t) - (int64_t)r->slot[2];
+	*dur = d > 0 ? d : 0;
+	if (kind_of(r->slot) == LAGGARD_STEP)
+		leave_step(r);
+	return 1;
+}
+
+void laggard_end(laggard_range *r) {
+	thread *t = &laggard_self;
+	int64_t dur;
+	if (!finish(t, r, &dur))
+		return;
+	r->slot[3] = (uint64_t)dur;
+	end(t, r);
+}
+
+static inline uint64_t bits48(int64_t v) { return v < 0 ? 0 : v >= (int64_t)1 << 48 ? ((uint64_t)1 << 48) - 1 : (uint64_t)v; }
+
+void laggard_end_device(laggard_range *r, int64_t start, int64_t dur) {
+	thread *t = &laggard_self;
+	int64_t host;
+	if (!finish(t, r, &host))
+		return;
+	if (r->ring != t->ring && r->epoch == laggard_epoch) {
+		release(t, r); /* from afar it knows the range by its host start */
+		r->level = UNTRACKED;
+	}
+	r->slot[0] |= (uint64_t)(FLAG_DEVICE | FLAG_HOST) << 40;
+	r->slot[4] = r->slot[2];
+	r->slot[5] |= bits48(host);
+	r->slot[2] = (uint64_t)start;
+	r->slot[3] = (uint64_t)(dur > 0 ? dur : 0);
+	end(t, r);
+}
+
+void laggard_end_exposed(laggard_range *r, int64_t exposed) {
+	if (r->state == RECORDED) {
+		r->slot[0] |= (uint64_t)FLAG_EXPOSED << 40;
+		r->slot[4] = (uint64_t)(exposed > 0 ? exposed : 0);
+	}
+	laggard_end(r);
+}
+
+void laggard_set_value(laggard_range *r, int64_t value) { r->slot[7] = (uint64_t)value; }
+
+void laggard_cancel(laggard_range *r) {
+	thread *t = &laggard_self;
+	int64_t dur;
+	if (!finish(t, r, &dur))
+		return;
+	if (r->epoch == laggard_epoch && enter(t)) {
+		release(t, r);
+		leave(t);
+	}
+}
+
+static inline void emit(thread *t, uint64_t w[8]) {
+	if (UNLIKELY(!enter(t))) {
+		nested(t, w);
+		return;
+	}
+	ring *g = t->ring;
+	if (UNLIKELY(!g))
+		g = laggard_get_ring(t, (int64_t)w[2]);
+	if (LIKELY(g != NULL))
+		publish_or_drop(g, w);
+	else
+		laggard_lose(kind_of(w));
+	leave(t);
+}
+
+void laggard_mark(int kind, const laggard_attr *attr, int64_t start, int64_t dur) {
+	thread *t = &laggard_self;
+	uint64_t w[8];
+	if (!on(t, kind))
+		return;
+	fill(w, kind, attr, start, atomic_load_explicit(&laggard_step, memory_order_relaxed));
+	w[3] = (uint64_t)(dur > 0 ? dur : 0);
+	emit(t, w);
+}
+
+void laggard_emit(const laggard_span *s) {
+	thread *t = &laggard_self;
+	uint64_t w[8], flags = 0;
+	if (!on(t, s->kind))
+		return;
+	fill(w, s->kind, &s->attr, s->start, step_number(s->step));
+	w[3] = (uint64_t)(s->dur > 0 ? s->dur : 0);
+	if (s->device)
+		flags |= FLAG_DEVICE;
+	if (s->exposed >= 0) {
+		flags |= FLAG_EXPOSED;
+		w[4] = (uint64_t)s->exposed;
+	} else if (s->device && s->host_start) {
+		flags |= FLAG_HOST;
+		w[4] = (uint64_t)s->host_start;
+		w[5] |= bits48(s->host_dur);
+	}
+	w[0] |= flags << 40;
+	emit(t, w);
+}
+
+int laggard_is_on(int kind) {
+	thread *t = &laggard_self;
+	_Atomic uint32_t *p = atomic_load_explicit(&laggard_word, memory_order_relaxed);
+	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
+	if (w != t->followed)
+		w = laggard_follow(t);
+	return (w & (kind == LAGGARD_COMMUNICATION ? COMMUNICATION_ON : LIGHT_ON)) != 0;
+}
+
+int64_t laggard_now(void) { return now(&laggard_self); }
