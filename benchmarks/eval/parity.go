@@ -2,24 +2,190 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"laggard/analyzer/frame"
+	"laggard/analyzer/source"
+	"laggard/benchmarks/simulate"
+	"laggard/schemas/verdict"
+	"laggard/writer/intake"
 )
 
-// parity is the account of cases that also went through files and a store.
+// parity is the account of cases that also went the product's whole way: files →
+// rollup → Parquet → analyzer, and files → analyzer. All three verdicts must be
+// the same, to the last digit.
 type parity struct {
-	cases, equal int
-	differ       []string
+	cases   int
+	records int
+	rows    int
+	differ  []string
 }
 
 // String says it in words.
 func (p *parity) String() string {
-	s := fmt.Sprintf("%d of %d verdicts are equal", p.equal, p.cases)
+	s := fmt.Sprintf("%d of %d cases give the same verdict straight from rows, from files, and from a Parquet store that `ingest` made of the files (%d rows of steps).",
+		p.cases-len(p.differ), p.cases, p.rows)
 	for _, d := range p.differ {
 		s += "\n- " + d
 	}
-	return s
+	return s + "\n"
 }
 
-func runParity(context.Context, int, uint64, int, func(done, total int)) (*parity, error) {
-	return nil, nil
+// parityRecords bounds the ranges of a case that goes through files.
+const parityRecords = 250_000
+
+// runParity runs n cases, the scenarios in turn.
+func runParity(ctx context.Context, n int, seed uint64, parallel int, progress func(done, total int)) (*parity, error) {
+	p := &parity{}
+	type result struct {
+		t    task
+		rows int
+		diff string
+	}
+	results := make([]result, n)
+	names := simulate.Names()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, parallel))
+	for k := range n {
+		t := task{scenario: names[k%len(names)], seed: seed + uint64(k)}
+		g.Go(func() (err error) {
+			cfg, err := t.fitting()
+			if err != nil {
+				return err
+			}
+			results[k].t = t
+			results[k].t.seed = cfg.Seed
+			results[k].rows, results[k].diff, err = compare(ctx, cfg)
+			if err != nil {
+				return fmt.Errorf("%v through files and store: %w", t, err)
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	for k, r := range results {
+		p.cases++
+		p.rows += r.rows
+		if r.diff != "" {
+			p.differ = append(p.differ, fmt.Sprintf("%s: %s", r.t.command(), r.diff))
+		}
+		progress(k+1, n)
+	}
+	return p, err
+}
+
+// fitting draws the case's job, at the next seeds as long as it is too large.
+func (t task) fitting() (simulate.Config, error) {
+	var last simulate.Config
+	for {
+		cfg, err := t.config()
+		if err != nil {
+			return cfg, err
+		}
+		s := cfg.Shape
+		passes := 2 * s.MicroBatches * (1 + count(s.PP > 1)*2 + count(s.TP > 1)*cfg.Model.TPSyncs + count(s.CP > 1) + count(s.EP > 1))
+		records := s.World() * cfg.Steps * (passes + 4 + cfg.Model.Buckets)
+		if records < parityRecords || t.scenario == "restart" && last.Seed != 0 {
+			return cfg, nil
+		}
+		last = cfg
+		t.seed += 1 << 20
+		if t.scenario == "restart" && cfg.Shape.TP == 8 {
+			return cfg, nil
+		}
+	}
+}
+
+// compare returns in what the verdicts on one job differ, "" when they are equal.
+func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, err error) {
+	s := &sheet{plain: true}
+	if _, err := simulate.Run(cfg, s); err != nil {
+		return 0, "", err
+	}
+	direct, err := judge(&s.Builder)
+	if err != nil {
+		return 0, "", err
+	}
+	dir, err := os.MkdirTemp("", "eval-")
+	if err != nil {
+		return 0, "", fmt.Errorf("make directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	job, store := filepath.Join(dir, "job"), filepath.Join(dir, "store")
+	if _, err := simulate.Write(job, cfg); err != nil {
+		return 0, "", err
+	}
+	sink, err := intake.OpenStore(ctx, "parquet:"+store, intake.StoreOptions{})
+	if err != nil {
+		return 0, "", err
+	}
+	_, err = intake.Once(ctx, job, sink, intake.Options{})
+	if err = errors.Join(err, sink.Close()); err != nil {
+		return 0, "", err
+	}
+	want, err := plainText(direct)
+	if err != nil {
+		return 0, "", err
+	}
+	for _, spec := range []string{job, "parquet:" + store} {
+		v, err := fromSource(ctx, spec)
+		if err != nil {
+			return 0, "", err
+		}
+		got, err := plainText(v)
+		if err != nil {
+			return 0, "", err
+		}
+		if got != want {
+			return s.rows, fmt.Sprintf("%s: %s", strings.TrimPrefix(spec, dir), firstDifference(want, got)), nil
+		}
+	}
+	return s.rows, "", nil
+}
+
+func fromSource(ctx context.Context, spec string) (v *verdict.Verdict, err error) {
+	src, err := source.Open(ctx, spec, source.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	var b frame.Builder
+	info, err := src.Load(ctx, "", &b, source.Options{Workers: 1})
+	if err != nil {
+		return nil, err
+	}
+	f, err := b.Build(info.Topology)
+	if errors.Is(err, frame.ErrEmpty) {
+		return verdict.New(""), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build frame: %w", err)
+	}
+	return detector(f), nil
+}
+
+// plainText is a verdict without the names of where it came from.
+func plainText(v *verdict.Verdict) (string, error) {
+	x := *v
+	x.Source, x.Roles = "", ""
+	b, err := json.MarshalIndent(x, "", " ")
+	return string(b), err
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range w {
+		if i >= len(g) || w[i] != g[i] {
+			return fmt.Sprintf("%s instead of %s", strings.Join(slices.Clone(g[min(i, len(g)):min(i+1, len(g))]), ""), w[i])
+		}
+	}
+	return "more lines"
 }

@@ -38,8 +38,8 @@ func (o *options) tasks() []task {
 		}
 		for k := range n {
 			t := task{scenario: name, seed: o.seed + uint64(k), world: o.world}
-			if _, err := simulate.Replayed(name, t.seed, o.trace(k)); o.trace(k) != nil && err == nil {
-				t.trace, t.world = o.trace(k), 0
+			if x := o.trace(k); x != nil && simulate.Replayable(name) {
+				t.trace, t.world = x, 0
 			}
 			out = append(out, t)
 		}

@@ -21,8 +21,8 @@ const shardRanks = 512
 
 // Write simulates cfg and writes what the job leaves behind below dir, which it
 // makes: <job>/<rank>/<unix seconds> (laggard's lines or, by cfg.Record.Format,
-// TaskD's with parallel_group.json), topology.json (of the first attempt),
-// truth.json and scenario.yaml. The directory must be empty or missing.
+// TaskD's with parallel_group.json), topology.json (not of a job that restarts:
+// a file can't say that ranks moved), truth.json and scenario.yaml. The directory must be empty or missing.
 func Write(dir string, cfg Config) (Truth, error) {
 	if err := cfg.Validate(); err != nil {
 		return Truth{}, err
@@ -51,7 +51,7 @@ func Write(dir string, cfg Config) (Truth, error) {
 	if err := truth.judge(cfg); err != nil {
 		return Truth{}, err
 	}
-	if !cfg.Record.NoTopology {
+	if !cfg.Record.NoTopology && len(cfg.Restarts) == 0 {
 		if err := saveTopology(filepath.Join(dir, "topology.json"), &cfg); err != nil {
 			return Truth{}, err
 		}

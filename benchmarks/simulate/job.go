@@ -161,6 +161,7 @@ func (j *job) play() error {
 			}
 			next++
 		}
+		j.newWindow()
 		j.playStep()
 		if err := j.emit(); err != nil {
 			return err

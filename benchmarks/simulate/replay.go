@@ -70,11 +70,14 @@ var replayable = []string{
 	"missing-10", "missing-30", "absent-10", "slow-from-start", "job-slow",
 }
 
+// Replayable reports whether a scenario makes sense on a recorded job.
+func Replayable(name string) bool { return slices.Contains(replayable, name) }
+
 // Replayed is Scenario on a recorded job: the noise of computing is the trace's,
 // the rest (network, loading, saving, host) is drawn. The injected rank's recorded
 // durations are scaled and all waits follow anew.
 func Replayed(name string, seed uint64, t *Trace) (Config, error) {
-	if !slices.Contains(replayable, name) {
+	if !Replayable(name) {
 		return Config{}, fmt.Errorf("scenario %q can't be replayed on a trace: want one of %v", name, replayable)
 	}
 	for _, s := range scenarios {

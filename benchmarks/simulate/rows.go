@@ -81,7 +81,11 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	blocked := b - j.tick(i, to-exposed)
 	r.hasComm = true
 	r.exposed += blocked
-	r.spans = append(r.spans, span{a, b, slotInfo[slot].dim})
+	dim := slotInfo[slot].dim
+	if j.cfg.Record.NoGroups {
+		dim = dimOther
+	}
+	r.spans = append(r.spans, span{a, b, dim})
 	s := &r.sums[slot]
 	if s.calls == 0 || b-a < s.min {
 		s.min = b - a
@@ -195,10 +199,6 @@ func (j *job) emit() error {
 	if j.b == nil && j.rec == nil {
 		return nil
 	}
-	if w := j.step / row.Window * row.Window; w != j.windowAt {
-		j.flushWindow()
-		j.windowAt = w
-	}
 	for i := range j.r {
 		r := &j.r[i]
 		if r.drop {
@@ -286,6 +286,14 @@ func (j *job) unions(r *rank, o *row.Step) {
 	o.CommCPNs, o.CommEPNs, o.CommOtherNs, o.CommNs = total[dimCP], total[dimEP], total[dimOther], total[dims]
 }
 
+// newWindow hands over the window that is over when the step begins another.
+func (j *job) newWindow() {
+	if w := j.step / row.Window * row.Window; w != j.windowAt {
+		j.flushWindow()
+		j.windowAt = w
+	}
+}
+
 // flushWindow hands over the communication of the window that is over.
 func (j *job) flushWindow() {
 	for i := range j.r {
@@ -308,6 +316,9 @@ func (j *job) window(i, slot int, x *sum) {
 		StepFrom: uint64(j.windowAt), StepTo: uint64(j.windowAt + row.Window - 1), StartNs: r.windowFrom,
 		Group: g.name, Dim: g.dim, Op: j.op(slot), Steps: x.steps, Calls: x.calls,
 		TotalNs: x.total, MinNs: x.min, MaxNs: x.max,
+	}
+	if slotInfo[slot].dim == dimOther || j.cfg.Record.NoGroups {
+		j.comm.Dim = "other"
 	}
 	if slot != slotSave {
 		j.comm.Bytes = int64(x.calls) * 2 * elements

@@ -11,10 +11,7 @@ import (
 // the other. What runs past the backward's end is exposed.
 func (j *job) gradients() {
 	m := &j.cfg.Model
-	ns := m.DPShare * j.unitStep() / float64(m.Buckets)
-	if m.Sharded {
-		ns *= 0.6
-	}
+	ns := m.gradients() * j.unitStep() / float64(m.Buckets)
 	for i := range j.r {
 		j.r[i].free = 0
 	}
@@ -32,6 +29,15 @@ func (j *job) gradients() {
 		r := &j.r[i]
 		r.t = max(r.t, r.free)
 	}
+}
+
+// gradients is the share of all gradient transfers of a step: a reduce-scatter
+// moves half of what an all-reduce does, less efficiently.
+func (m *Model) gradients() float64 {
+	if m.Sharded {
+		return 0.6 * m.DPShare
+	}
+	return m.DPShare
 }
 
 func (j *job) bucket(g int, ranks []int, part, ns float64) {

@@ -18,8 +18,14 @@ func (c *Config) Validate() error {
 	if err := c.validateShape(); err != nil {
 		return err
 	}
-	if c.Steps > maxSteps || c.FirstStep < 0 {
-		return fmt.Errorf("steps %d from %d: want at most %d, from 0 on", c.Steps, c.FirstStep, maxSteps)
+	if c.Steps < 1 || c.Steps > maxSteps || c.FirstStep < 0 || c.FirstStep > 1<<40 {
+		return fmt.Errorf("steps %d from %d: want 1 to %d, from 0 on", c.Steps, c.FirstStep, maxSteps)
+	}
+	if c.Loss.RankSteps < 0 || c.Loss.RankSteps > 0.95 || c.Loss.Run < 1 {
+		return fmt.Errorf("loss %+v: want a share of at most 0.95 in runs of 1 or more", c.Loss)
+	}
+	if !(c.Model.Seconds > 0 && c.Model.Seconds < 1e5) || c.Model.Buckets < 1 || c.Model.Buckets > 1000 || c.Model.TPSyncs < 1 || c.Model.TPSyncs > 1000 {
+		return fmt.Errorf("model: seconds %v, buckets %d, tp_syncs %d: want more than 0", c.Model.Seconds, c.Model.Buckets, c.Model.TPSyncs)
 	}
 	if n := len(c.Model.Stages); n != 0 && n != c.Shape.PP {
 		return fmt.Errorf("model.stages has %d entries: want one for each of %d stages", n, c.Shape.PP)
@@ -51,8 +57,14 @@ func (c *Config) validateShape() error {
 			return fmt.Errorf("shape %+v: sizes are 1 to %d", *s, maxWorld)
 		}
 	}
-	if w := s.World(); w < 1 || w > maxWorld {
-		return fmt.Errorf("world size %d: want 1 to %d", w, maxWorld)
+	world := 1
+	for _, n := range []int{s.TP, s.CP, s.DP, s.PP} {
+		if world *= n; world > maxWorld {
+			return fmt.Errorf("shape %+v: want a world of at most %d ranks", *s, maxWorld)
+		}
+	}
+	if s.SpareNodes < 0 || s.SpareNodes > maxWorld {
+		return fmt.Errorf("spare_nodes %d: want 0 to %d", s.SpareNodes, maxWorld)
 	}
 	if s.DP%s.EP != 0 {
 		return fmt.Errorf("shape: ep %d doesn't divide dp %d", s.EP, s.DP)
@@ -72,6 +84,9 @@ func (c *Config) validateFaults() error {
 	for i, f := range c.Faults {
 		if !slices.Contains(kinds, f.Kind) {
 			return fmt.Errorf("fault %d: kind %q: want one of %v", i, f.Kind, kinds)
+		}
+		if f.BurstSteps < 1 || f.BurstShare < 0 || f.BurstShare > 0.9 || f.From < 0 {
+			return fmt.Errorf("fault %d: bursts of %d steps in a share of %v from step %d on", i, f.BurstSteps, f.BurstShare, f.From)
 		}
 		if f.Node < 0 || f.Node >= nodes {
 			return fmt.Errorf("fault %d: node %d: there are %d", i, f.Node, nodes)

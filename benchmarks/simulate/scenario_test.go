@@ -1,0 +1,203 @@
+package simulate
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every scenario is drawn, valid, says what its row of the table asks for, and
+// survives its own file.
+func TestScenario_SaysWhatIsWrong(t *testing.T) {
+	for _, name := range Names() {
+		number, what := Row(name)
+		if number < 1 || number > 22 || what == "" {
+			t.Fatalf("%s is row %d, %q", name, number, what)
+		}
+		for seed := range uint64(60) {
+			c, err := Scenario(name, seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := c.YAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Parse(y)
+			if err != nil {
+				t.Fatalf("%s, seed %d: %v\n%s", name, seed, err, y)
+			}
+			if z, _ := again.YAML(); string(z) != string(y) {
+				t.Fatalf("%s, seed %d: the file says something else when it is read\n%s\n%s", name, seed, y, z)
+			}
+			c.Steps = max(5, min(c.Steps, 5)) // the truth needs no long job
+			if len(c.Restarts) > 0 || c.Shape.World() > 600 || seed > 15 {
+				continue
+			}
+			truth, err := Run(c, nothing{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkTruth(t, name, seed, c, truth)
+		}
+	}
+}
+
+func checkTruth(t *testing.T, name string, seed uint64, c Config, truth Truth) {
+	t.Helper()
+	row, _ := Row(name)
+	culprit := slices.Contains([]int{2, 3, 4, 5, 6, 7, 9, 10, 11, 13, 20, 22}, row)
+	if culprit != (len(truth.SlowNodes) > 0) && row != 17 && row != 18 {
+		t.Errorf("%s, seed %d: slow nodes %v", name, seed, truth.SlowNodes)
+	}
+	if len(truth.SlowNodes) > 0 && (len(truth.SlowRanks) == 0 || len(truth.Cause) == 0) {
+		t.Errorf("%s, seed %d: slow ranks %v, cause %v", name, seed, truth.SlowRanks, truth.Cause)
+	}
+	if (row == 8) != (len(truth.Links) == 1) || (row == 12) != (len(truth.Events) == 1) {
+		t.Errorf("%s, seed %d: links %v, events %v", name, seed, truth.Links, truth.Events)
+	}
+	if want := slices.Contains([]int{14, 15, 21}, row); want != (len(truth.Findings) == 1) {
+		t.Errorf("%s, seed %d: findings %v", name, seed, truth.Findings)
+	}
+	if len(truth.SlowNodes)+len(truth.MustNotFlag) != c.hosts() {
+		t.Errorf("%s, seed %d: %d + %d nodes of %d", name, seed, len(truth.SlowNodes), len(truth.MustNotFlag), c.hosts())
+	}
+}
+
+func TestSized_Sizes(t *testing.T) {
+	for _, name := range Names() {
+		if name == "restart" {
+			continue
+		}
+		for _, world := range []int{512, 8192} {
+			c, err := Sized(name, 3, world)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w := c.Shape.World(); w < world*2/3 || w > world*3/2 {
+				t.Errorf("%s with about %d ranks has %d", name, world, w)
+			}
+		}
+	}
+	if _, err := Scenario("nonsense", 1); err == nil || !strings.Contains(err.Error(), "compute-1.05") {
+		t.Errorf("unknown scenario: %v", err)
+	}
+}
+
+func TestParse_Refuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"unknown key":        "shap: {dp: 4}",
+		"world too large":    "shape: {tp: 100000, dp: 100000}",
+		"ep doesn't divide":  "shape: {dp: 6, ep: 4}",
+		"order":              "shape: {order: pp-dp}",
+		"fault kind":         "faults: [{kind: rust}]",
+		"fault node":         "faults: [{kind: compute, node: 3}]",
+		"fault group":        "faults: [{kind: link, group: dp9}]",
+		"stages":             "{shape: {pp: 4}, model: {stages: [1, 2]}}",
+		"restarts":           "restarts: [{at: 5}, {at: 5}]",
+		"loader":             "loader: {ranks: some}",
+		"format":             "record: {format: xml}",
+		"kind":               "record: {off: [Step]}",
+		"loss":               "loss: {rank_steps: 1}",
+		"negative steps":     "steps: -1",
+		"negative seconds":   "model: {seconds: -1}",
+		"too many buckets":   "model: {buckets: 1000000}",
+		"negative ranks":     "shape: {ranks_per_node: -8}",
+		"not a scenario":     "[1, 2]",
+		"bursts of nothing":  "faults: [{kind: compute, burst_share: 0.1, burst_steps: -1}]",
+		"micro-batches":      "shape: {micro_batches: 100000}",
+		"more spare than is": "shape: {spare_nodes: -1}",
+	} {
+		if _, err := Parse([]byte(text)); err == nil {
+			t.Errorf("%s: %q was taken", name, text)
+		}
+	}
+	c, err := Parse([]byte(`{"seed": 5, "shape": {"dp": 4}, "faults": [{"kind": "compute", "factor": 1.2, "locals": [1]}]}`))
+	if err != nil || c.Shape.DP != 4 || c.Faults[0].Factor != 1.2 || c.Steps != 300 {
+		t.Errorf("JSON: %+v, %v", c, err)
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Load of a missing file: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("shape: {dp: 4, pp: 2}\nsteps: 10"))
+	f.Add([]byte(`{"faults": [{"kind": "link", "group": "dp-stage0", "share": 0.2}], "restarts": [{"at": 3, "drop": [0]}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := Parse(b)
+		if err != nil || c.Shape.World()*c.Shape.MicroBatches > 256 || c.hosts() > 100 || c.Shape.RanksPerNode > 1000 || c.Model.Buckets*c.Model.TPSyncs > 100 {
+			return
+		}
+		c.Steps = min(c.Steps, 4)
+		_, _ = Run(c, nothing{}) // an error is fine, a panic is not
+	})
+}
+
+// dataDir is the directory of the recorded jobs, "" where there is none.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join("..", "..", "..", "shared", "data")
+	if _, err := os.Stat(dir); err != nil {
+		t.Logf("NOTE: THE RECORDED JOBS ARE NOT HERE (%s): replays are not tested", dir)
+		return ""
+	}
+	return dir
+}
+
+// A recorded job, replayed with nothing injected, is as long as it was; its
+// culprit is healed.
+func TestReplayed(t *testing.T) {
+	dir := dataDir(t)
+	if dir == "" {
+		return
+	}
+	for name, want := range map[string]struct {
+		shape   Shape
+		seconds float64
+		steps   int
+	}{
+		"AR-1-full": {Shape{DP: 4, PP: 4, MicroBatches: 32}, 25, 21},
+		"ST-full":   {Shape{DP: 2, PP: 4, MicroBatches: 4}, 2.2, 32},
+	} {
+		tr, err := LoadTrace(filepath.Join(dir, name+".tar.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := tr.Shape
+		if s.DP != want.shape.DP || s.PP != want.shape.PP || s.MicroBatches != want.shape.MicroBatches || len(tr.Steps) != want.steps {
+			t.Errorf("%s: %+v with %d steps", name, s, len(tr.Steps))
+		}
+		if math.Abs(tr.Seconds/want.seconds-1) > 0.25 {
+			t.Errorf("%s: a step takes %v s, want about %v", name, tr.Seconds, want.seconds)
+		}
+		quiet := Config{Steps: 50, Replay: tr}
+		_, truth := mustRows(t, quiet)
+		if math.Abs(truth.Seconds/tr.Seconds-1) > 0.05 {
+			t.Errorf("%s: replayed steps take %v s, want %v", name, truth.Seconds, tr.Seconds)
+		}
+		for _, n := range replayable {
+			c, err := Replayed(n, 4, tr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Steps = 3
+			rows, truth := mustRows(t, c)
+			if len(rows.Steps) == 0 || !reflect.DeepEqual(truth.Findings[:len(tr.Findings)], tr.Findings) && n != "job-slow" {
+				t.Errorf("%s on %s: %d rows, findings %v", n, name, len(rows.Steps), truth.Findings)
+			}
+		}
+	}
+	if _, err := Replayed("restart", 1, &Trace{}); err == nil {
+		t.Error("restart on a trace: want an error")
+	}
+	if _, err := LoadTrace("scenario_test.go"); err == nil {
+		t.Error("LoadTrace of something else: want an error")
+	}
+}
