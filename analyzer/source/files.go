@@ -133,74 +133,64 @@ type rolled struct {
 	odd      string // file:offset and beginning of the first line that was not understood
 }
 
+// again is how often a rank is read anew because a segment was aged away between
+// listing and reading.
+const again = 5
+
 // rollUp reads the segments of one rank.
-func rollUp(ctx context.Context, dir segment.RankDir, l *plan, communications bool) (*rolled, error) {
-	segments, err := segment.List(dir.Path)
-	if err != nil {
-		return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
-	}
-	s := rollup.New(l.options(dir))
-	r := &rolled{segments: len(segments)}
-	var scratch row.Rows
-	for _, info := range segments {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		before := notUnderstood(s.Counts())
-		if err := r.read(s, dir, info.Name); err != nil {
+func rollUp(ctx context.Context, dir segment.RankDir, p *plan, communications bool) (*rolled, error) {
+	for tries := 1; ; tries++ {
+		segments, err := segment.List(dir.Path)
+		if err != nil {
 			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
 		}
-		if r.odd == "" && notUnderstood(s.Counts()) > before {
-			r.odd = oddLine(dir, info.Name)
+		r := &rolled{segments: len(segments)}
+		r.counts, err = rollup.Dir(ctx, dir, p.options(dir), func(rows *row.Rows) error {
+			r.rows.Ranks = append(r.rows.Ranks, rows.Ranks...)
+			r.rows.Steps = append(r.rows.Steps, rows.Steps...)
+			if communications {
+				r.rows.Communications = append(r.rows.Communications, rows.Communications...)
+			}
+			return nil
+		})
+		if errors.Is(err, fs.ErrNotExist) && tries < again {
+			continue
 		}
-		r.take(s, &scratch, communications)
-	}
-	s.End()
-	r.take(s, &scratch, communications)
-	r.counts = s.Counts()
-	return r, nil
-}
-
-// take moves finished rows over, without those that analysis has no use for.
-func (r *rolled) take(s *rollup.Stream, scratch *row.Rows, communications bool) {
-	s.Take(scratch)
-	r.rows.Ranks = append(r.rows.Ranks, scratch.Ranks...)
-	r.rows.Steps = append(r.rows.Steps, scratch.Steps...)
-	if communications {
-		r.rows.Communications = append(r.rows.Communications, scratch.Communications...)
-	}
-	*scratch = row.Rows{
-		Ranks: scratch.Ranks[:0], Steps: scratch.Steps[:0], Communications: scratch.Communications[:0],
-		Records: scratch.Records[:0], Ledger: scratch.Ledger[:0],
+		if err != nil {
+			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
+		}
+		if notUnderstood(r.counts) > 0 {
+			r.odd = oddLine(dir, segments)
+		}
+		return r, nil
 	}
 }
 
-// read feeds one segment to the stream. One that was aged away since it was
-// listed is gone for everybody.
-func (r *rolled) read(s *rollup.Stream, dir segment.RankDir, name string) error {
-	named := false
-	err := eachLine(dir, name, func(offset int64, line []byte) bool {
-		if !named {
-			s.Segment(segment.Identity(dir.Job, dir.Rank, name, line), name)
-			named = true
+// oddLine finds the first line of a rank that the rollup does not understand, and
+// says where it is and how it begins; "" when there is none.
+func oddLine(dir segment.RankDir, segments []segment.Info) string {
+	for _, info := range segments {
+		probe := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.None})
+		found := ""
+		err := eachLine(filepath.Join(dir.Path, info.Name), func(path string, offset int64, line []byte) bool {
+			probe.Line(offset, line)
+			if notUnderstood(probe.Counts()) > 0 {
+				found = fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
+			}
+			return found == ""
+		})
+		if found != "" || err != nil {
+			return found
 		}
-		s.Line(offset, line)
-		return true
-	}, func(torn int64) {
-		if named {
-			s.Torn(torn)
-		}
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
-	return err
+	return ""
 }
 
-// eachLine calls each with the lines of a segment while it returns true, and at
-// the end end with the bytes of a line that was cut.
-func eachLine(dir segment.RankDir, name string, each func(offset int64, line []byte) bool, end func(torn int64)) (err error) {
-	f, err := segment.OpenReader(filepath.Join(dir.Path, name))
+func notUnderstood(c rollup.Counts) uint64 { return c.Unknown + c.Garbage }
+
+// eachLine calls each with the lines of a segment while it returns true.
+func eachLine(path string, each func(path string, offset int64, line []byte) bool) (err error) {
+	f, err := segment.OpenReader(path)
 	if err != nil {
 		return err
 	}
@@ -208,34 +198,13 @@ func eachLine(dir segment.RankDir, name string, each func(offset int64, line []b
 	for {
 		line, offset, err := f.Next()
 		if errors.Is(err, io.EOF) {
-			end(f.Torn())
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if !each(offset, line) {
+		if !each(path, offset, line) {
 			return nil
 		}
 	}
 }
-
-// oddLine finds the first line of a segment that the rollup does not understand,
-// and says where it is and how it begins; "" when there is none.
-func oddLine(dir segment.RankDir, name string) string {
-	probe := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank})
-	found := ""
-	err := eachLine(dir, name, func(offset int64, line []byte) bool {
-		probe.Line(offset, line)
-		if notUnderstood(probe.Counts()) > 0 {
-			found = fmt.Sprintf("%s:%d %q", filepath.Join(dir.Path, name), offset, line[:min(len(line), 60)])
-		}
-		return found == ""
-	}, func(int64) {})
-	if err != nil {
-		return ""
-	}
-	return found
-}
-
-func notUnderstood(c rollup.Counts) uint64 { return c.Unknown + c.Garbage }

@@ -1,0 +1,114 @@
+package source
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"laggard/schemas/row"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// trace unpacks one of the shared traces and returns its folder.
+func trace(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join("..", "..", "..", "shared", "data", name+".tar.gz")
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("WITHOUT REAL TRACES: %s is not on this machine; it stands beside the repository", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return filepath.Join(dir, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(dir, filepath.FromSlash(h.Name))
+		if !strings.HasPrefix(to, dir) {
+			t.Fatalf("archive %s holds %s", path, h.Name)
+		}
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, to, string(b))
+	}
+}
+
+// write makes a file and the folders above it.
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type (
+	rowRank          = row.Rank
+	rowStep          = row.Step
+	rowCommunication = row.Communication
+)
+
+// rows is a Builder that keeps everything.
+type rows struct {
+	ranks          []row.Rank
+	steps          []row.Step
+	communications []row.Communication
+}
+
+func (r *rows) AddRank(x *row.Rank)                   { r.ranks = append(r.ranks, *x) }
+func (r *rows) AddStep(x *row.Step)                   { r.steps = append(r.steps, *x) }
+func (r *rows) AddCommunication(x *row.Communication) { r.communications = append(r.communications, *x) }
+
+// load opens a source and reads a job of it.
+func load(t testing.TB, spec, job string, o Options) (*rows, Info, error) {
+	t.Helper()
+	s, err := Open(context.Background(), spec, o)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	defer s.Close()
+	r := &rows{}
+	info, err := s.Load(context.Background(), job, r, o)
+	return r, info, err
+}
+
+// stepLines are the lines of a rank that ran n steps of 10 ms, with its identity.
+func stepLines(job string, rank, n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"meta":{"format":"laggard/1","segment":"%016x","job":%q,"rank":%d,"incarnation":"%016x","world_size":2,"local_rank":%d,"node":"node-%d","pid":%d,"started_ns":1753000000000000000,"boot_id":"b","writer":"test/1"}}`+"\n",
+		rank+1, job, rank, rank+100, rank, rank, rank+4000)
+	for i := range n {
+		start := int64(1753000000000000000) + int64(i)*10_000_000
+		fmt.Fprintf(&b, `{"kind":"FP","step":%d,"start":%d,"dur":6000000,"ring":1,"seq":%d}`+"\n", i, start+1000, 2*i)
+		fmt.Fprintf(&b, `{"kind":"Step","step":%d,"start":%d,"dur":9900000,"ring":1,"seq":%d}`+"\n", i, start, 2*i+1)
+	}
+	return b.String()
+}
