@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,7 @@ func (w *Writer) resume() error {
 	if err != nil {
 		return err
 	}
+	first := true
 	for _, s := range slices.Backward(all) {
 		if !trusted(s.UID) {
 			continue
@@ -48,6 +50,9 @@ func (w *Writer) resume() error {
 		}
 		if !found.mine {
 			continue
+		}
+		if first { // Name and Bytes tell where the last line is, also when nothing is resumed
+			w.name, w.size, first = strings.TrimSuffix(s.Name, compressed), found.end, false
 		}
 		if s.Number == w.last && !s.Compressed && s.Links == 1 && !w.ended && found.end < w.o.Limit {
 			w.reopen(s, found)

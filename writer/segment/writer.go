@@ -141,11 +141,11 @@ func (w *Writer) Next() map[uint32]uint64 { return w.accepted.all() }
 // Ended reports whether the incarnation's end line was accepted or is on disk.
 func (w *Writer) Ended() bool { return w.ended }
 
-// Name returns the base name of the segment that is open, or was last; "" before
-// the first.
+// Name returns the base name of the segment that is open, or was last, be it before
+// a restart; "" before the first.
 func (w *Writer) Name() string { return w.name }
 
-// Bytes returns the size that the open segment has when the buffer is flushed,
+// Bytes returns the size that the segment Name has when the buffer is flushed,
 // rotation aside.
 func (w *Writer) Bytes() int64 { return w.size + int64(len(w.buf)) }
 
