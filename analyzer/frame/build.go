@@ -30,10 +30,10 @@ type cellKey struct {
 	rep  int32
 }
 
-// Build makes the frame. topo is the topology file, nil where there is none;
-// from names where it came from ("topology", "parallel_group.json", …). The
-// Builder gives its memory to the frame and is empty afterwards.
-func (b *Builder) Build(topo *topology.File, from string) (*Frame, error) {
+// Build makes the frame. topo is what is known of nodes and groups beside the
+// rows, nil where that is nothing. The Builder gives its memory to the frame and
+// is empty afterwards. ErrEmpty is returned when no step was given.
+func (b *Builder) Build(topo *topology.File) (*Frame, error) {
 	if b.rows == 0 {
 		return nil, ErrEmpty
 	}
@@ -67,7 +67,7 @@ func (b *Builder) Build(topo *topology.File, from string) (*Frame, error) {
 		from0 += len(spans[k].keys)
 		a.fill(f, &spans[k], rowOf)
 	}
-	w := &world{b: b, f: f, topo: topo, from: from, rowOf: rowOf}
+	w := &world{b: b, f: f, topo: topo, rowOf: rowOf}
 	for k, a := range tries {
 		w.layouts(k, a, &spans[k])
 	}

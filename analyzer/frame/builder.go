@@ -23,6 +23,9 @@ type Builder struct {
 	comms commBuilder
 }
 
+// NewBuilder returns an empty Builder.
+func NewBuilder() *Builder { return &Builder{} }
+
 // denseRanks bounds the direct table; ranks beyond go through the map.
 const denseRanks = 1 << 17
 

@@ -89,8 +89,8 @@ type Frame struct {
 	Columns   []Key
 	Layouts   []*Layout
 	Attempts  int
-	// RolesFrom says where the roles come from: "topology", "parallel_group.json",
-	// "hccl.json", "segments" or "inferred".
+	// RolesFrom says where the roles come from: "topology" (given to Build),
+	// "segments" (identities of the processes) or "inferred".
 	RolesFrom string
 	// Expected is Σ over columns of the ranks that should have a row in it, and
 	// Measured of those that have one.

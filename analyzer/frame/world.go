@@ -14,7 +14,6 @@ type world struct {
 	b     *Builder
 	f     *Frame
 	topo  *topology.File
-	from  string
 	rowOf []int32
 
 	nodeOf  map[int]string // of the topology file
@@ -211,7 +210,7 @@ func (w *world) setRoles(l *Layout, a *attempt, current map[int]*incarnation, mo
 		groups []namedGroup
 		from   string
 	}
-	offers := []offer{{file, w.from}, {own, "segments"}}
+	offers := []offer{{file, "topology"}, {own, "segments"}}
 	if !sameWorld {
 		slices.Reverse(offers)
 	}

@@ -1,0 +1,29 @@
+package detect
+
+import (
+	"laggard/analyzer/frame"
+	"laggard/schemas/verdict"
+)
+
+// Analyze returns the verdict on the whole history of a job.
+func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
+	if len(f.Columns) == 0 || len(f.Layouts) == 0 {
+		v := verdict.New(f.Job)
+		addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded"})
+		return v
+	}
+	e := New(cfg, f.Layouts[f.Columns[0].Layout])
+	e.Describe(f.Job, f.Estimated > 0.5)
+	_ = f.Each(func(c *frame.Column) error { // no visit of ours fails
+		e.Observe(c)
+		return nil
+	})
+	v := e.Verdict()
+	v.Coverage = round4(f.Coverage())
+	v.WorldSize = max(v.WorldSize, f.WorldSize)
+	return v
+}
+
+// Describe tells the engine the job's name, and whether its exposed
+// communication is mostly an estimate.
+func (e *Engine) Describe(job string, estimated bool) { e.job, e.estimated = job, estimated }

@@ -1,0 +1,322 @@
+// Package detect decides which node slows a job down, why, and what it costs.
+//
+// Everybody waits for the slowest in synchronous training, so step time tells
+// nothing of a rank. The engine compares what a rank does itself (forward time,
+// own time, data loading, saving) with ranks that do the same work (its role),
+// takes out what the ranks of one replica share (the size of their micro-batches),
+// and asks for persistence before it says a word.
+//
+// Invariants: Analyze is the engine fed with the whole history, so the same steps
+// in the same order give the same verdict at once or live. Memory is bounded per
+// rank. A rank that waits is never named: time that only grew outside measured
+// work convicts nobody while somebody else explains it. What was not measured is
+// never called healthy.
+//
+// Caveats: a job that was slow from its first step on has no reference; without
+// peers a rank is compared with its own past only. Both are said in the verdict.
+package detect
+
+import (
+	"laggard/analyzer/frame"
+)
+
+// signal is what a rank is judged by.
+type signal int
+
+const (
+	compute signal = iota // forward (and backward where recorded)
+	own                   // step - exposed communication - data loading - saving
+	loading               // data loader, as a share of the step
+	signals
+)
+
+var signalMetric = [signals]string{"fp", "self", "dataloader"}
+
+// Engine judges one job, step by step. It is not safe for concurrent use.
+type Engine struct {
+	cfg    Config
+	layout *frame.Layout
+	job    string
+	n      int
+
+	// What the job had so far.
+	columns, analysed   int
+	firstStep, lastStep int64
+	attempt, attempts   int
+	lastStart           int64
+	expected, measured  int
+	worldSize           int
+	quarantined         int
+	saving              float64 // share of steps with a checkpoint
+	sinceSave           int
+	stepMedian          float64 // running median-like step time, seconds
+	seen                [frame.MetricCount]bool
+	estimated           bool
+	judged              []uint16 // valid steps of each rank in any self signal
+
+	tracks  [signals]*track
+	whole   *track // replicas as wholes, where their common part is removed
+	alone   *track // roles without peers against the rest of the job
+	ref     [signals]*reference
+	sharing [signals]*sharing
+	tokens  *covariate
+	saver   *savers
+	links   *linkWatch
+	level   *levels
+	storage *storage
+
+	recent  *recent
+	history []past  // confirmed and ended episodes, bounded
+	events  []event // transients, bounded
+	carried map[string]carry
+	cases   map[caseKey]finding
+	common  []candidate // dropped by the last verdict for a common cause
+	lonely  bool        // some role sits on one node: it has no peers elsewhere
+	aloneV  []float32
+
+	v    [signals][]float32 // residuals of the step at hand
+	buf  []float32
+	buf2 []float32
+}
+
+// past is a confirmed episode that ended.
+type past struct {
+	Node, Device           string
+	Rank                   int
+	Signal                 signal
+	Since, Detected, Until int64
+	Case                   finding // what was known when it was last slow
+}
+
+// event is a transient.
+type event struct {
+	Node        string
+	Rank        int
+	Signal      signal
+	First, Last int64
+	AtNs        int64
+	Effect      float64
+}
+
+// carry is the suspicion that a node takes along when ranks are mapped anew.
+type carry struct {
+	Signal          signal
+	Since, Detected int64
+	Degraded        bool
+	Judged          bool // its new ranks turned out slow as well
+	Effect          float64
+	Rank            int
+	Until           int64
+	At              int // analysed steps when it was left
+	Case            finding
+}
+
+// bounds of what is kept for a job's whole life.
+const (
+	maxHistory = 1024
+	maxEvents  = 1024
+)
+
+// New returns an engine for a job with that layout.
+func New(cfg Config, layout *frame.Layout) *Engine {
+	e := &Engine{cfg: cfg, carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
+	e.setLayout(layout)
+	return e
+}
+
+// setLayout makes everything that depends on who is who. A rank whose process,
+// node or role changed begins anew; a node's suspicion waits for it in carried.
+func (e *Engine) setLayout(l *frame.Layout) {
+	old := e.layout
+	if old != nil {
+		e.carry(l)
+	}
+	e.layout, e.n = l, len(l.Ranks)
+	e.worldSize = max(e.worldSize, l.World)
+	roles := make([][]int32, len(l.Roles))
+	for g := range l.Roles {
+		roles[g] = l.Roles[g].Rows
+	}
+	same := old != nil && len(old.Ranks) == len(l.Ranks) && old.World == l.World && sameRoles(old, l)
+	for s := range signals {
+		e.ref[s] = newReference(roles)
+		if e.v[s] == nil || len(e.v[s]) != e.n {
+			e.v[s] = make([]float32, e.n)
+		}
+		if !same {
+			e.tracks[s] = newTrack(&e.cfg, e.n, roles)
+			e.sharing[s] = newSharing(l)
+			continue
+		}
+		e.tracks[s].setRoles(roles)
+	}
+	for s := range signals {
+		e.tracks[s].tests = int(signals) * e.n
+	}
+	if !same {
+		e.reset(l, roles)
+	}
+	for r := range e.n {
+		changed := old == nil || !same || old.Incarnation[r] != l.Incarnation[r]
+		if !changed {
+			continue
+		}
+		for s := range signals {
+			if same {
+				e.tracks[s].forget(r)
+			}
+			if l.Fresh[r] {
+				e.tracks[s].warm[r] = warmUp
+			}
+		}
+	}
+}
+
+// reset forgets what a new world or parallel layout makes meaningless.
+func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
+	e.whole = newTrack(&e.cfg, len(l.Replicas), [][]int32{sequence(len(l.Replicas))})
+	e.alone = newTrack(&e.cfg, len(l.Roles), [][]int32{sequence(len(l.Roles))})
+	e.alone.selfOnly = true
+	e.aloneV = make([]float32, len(l.Roles))
+	e.lonely = false
+	for _, rows := range roles {
+		e.lonely = e.lonely || e.singleNode(rows) >= 0
+	}
+	e.tokens = newCovariate(roles, e.n)
+	e.saver = newSavers(e.n)
+	e.links = newLinkWatch(&e.cfg, l)
+	e.level = newLevels(l)
+	e.storage = newStorage(e.n)
+	e.recent = newRecent(e.n)
+	e.judged = make([]uint16, e.n)
+	e.stepMedian = 0
+}
+
+func sequence(n int) []int32 {
+	s := make([]int32, n)
+	for i := range s {
+		s[i] = int32(i)
+	}
+	return s
+}
+
+func sameRoles(a, b *frame.Layout) bool {
+	if len(a.Roles) != len(b.Roles) {
+		return false
+	}
+	for r := range a.Role {
+		if a.Role[r] != b.Role[r] || a.Replica[r] != b.Replica[r] {
+			return false
+		}
+	}
+	return true
+}
+
+// Observe takes the next step of the job. The column is not kept.
+func (e *Engine) Observe(c *frame.Column) {
+	if c.Layout != nil && c.Layout != e.layout {
+		e.setLayout(c.Layout)
+	}
+	if e.columns == 0 {
+		e.firstStep = c.Step
+	}
+	e.columns++
+	e.attempt, e.attempts = c.Attempt, max(e.attempts, c.Attempt+1)
+	e.lastStep, e.lastStart = c.Step, c.StartNs
+	e.count(c)
+	t := e.stepTime(c)
+	if t > 0 && e.stepMedian > 0 && t > quarantine*e.stepMedian {
+		e.quarantined++
+		return
+	}
+	saving := e.saver.observe(e, c, t)
+	if e.leaveOut(saving, t) {
+		return
+	}
+	if t > 0 {
+		if e.stepMedian == 0 {
+			e.stepMedian = t
+		}
+		e.stepMedian += (t - e.stepMedian) / float64(min(e.analysed+1, window))
+	}
+	e.analysed++
+	e.judge(c, t)
+}
+
+// count keeps what was measured at all.
+func (e *Engine) count(c *frame.Column) {
+	for m, v := range c.V {
+		e.seen[m] = e.seen[m] || v != nil
+	}
+	step := c.V[frame.Step]
+	for r, p := range e.layout.Present {
+		if !p {
+			continue
+		}
+		e.expected++
+		if step != nil && step[r] == step[r] {
+			e.measured++
+		}
+	}
+}
+
+// stepTime is the median step time over the ranks, 0 when none is known.
+func (e *Engine) stepTime(c *frame.Column) float64 {
+	e.buf = compact(e.buf[:0], c.V[frame.Step])
+	if len(e.buf) == 0 {
+		return 0
+	}
+	return float64(median(e.buf))
+}
+
+// leaveOut reports whether the step says nothing about work: a checkpoint was
+// saved in it, or it follows one and is unlike the others.
+func (e *Engine) leaveOut(saving bool, t float64) bool {
+	x := 0.0
+	if saving {
+		x = 1
+	}
+	e.saving += (x - e.saving) / float64(min(e.columns, memory))
+	if e.saving > savingShare && e.columns > window {
+		return false
+	}
+	if saving {
+		e.sinceSave = 0
+		return true
+	}
+	e.sinceSave++
+	return e.sinceSave <= afterSave && e.stepMedian > 0 && t > e.stepMedian*(1+settleLimit)
+}
+
+// judge turns the step into residuals and feeds everything that watches.
+func (e *Engine) judge(c *frame.Column, t float64) {
+	e.recent.add(c)
+	e.features(c, t)
+	for s := range signals {
+		if !e.active(s, c) {
+			continue
+		}
+		tr := e.tracks[s]
+		tr.observe(e.v[s], c.Step, func(ep episode) { e.ended(s, ep, c) })
+		for r := range e.n {
+			tr.evaluate(r)
+		}
+	}
+	e.watchWholes(c)
+	e.links.observe(c, t)
+	e.level.observe(e, c, t)
+	e.storage.observe(e, c, t)
+	e.adopt()
+	e.refresh()
+}
+
+// active reports whether the signal was recorded by anybody in this step.
+func (e *Engine) active(s signal, c *frame.Column) bool {
+	switch s {
+	case compute:
+		return c.V[frame.FP] != nil
+	case own:
+		return c.V[frame.Self] != nil
+	}
+	return c.V[frame.DataLoader] != nil && c.V[frame.Step] != nil
+}

@@ -1,0 +1,208 @@
+package detect
+
+import (
+	"laggard/analyzer/frame"
+	"laggard/schemas/verdict"
+)
+
+// saving is the signal of checkpoints: it has no track, only saves.
+const saving = signals
+
+// finding is what a verdict says of a slow rank: it is made while the rank is
+// slow and kept for when it has recovered.
+type finding struct {
+	Cause      string
+	Slowdown   float64
+	Impact     float64
+	Confidence float64
+	Evidence   []verdict.Evidence
+	Detail     string
+}
+
+type caseKey struct {
+	Signal signal
+	Row    int
+}
+
+// nodeOf is the name of the node on which the row runs now.
+func (e *Engine) nodeOf(row int) string {
+	if n := e.layout.Node[row]; n >= 0 {
+		return e.layout.Nodes[n]
+	}
+	return ""
+}
+
+// remember keeps a confirmed episode that ended.
+func (e *Engine) remember(p past) {
+	if len(e.history) >= maxHistory {
+		e.history = e.history[1:]
+	}
+	e.history = append(e.history, p)
+}
+
+// ended files an episode of rank ep.unit: a condition that is over, an event, or
+// nothing anybody could check.
+func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
+	r := ep.unit
+	key := caseKey{s, r}
+	if ep.confirmed {
+		e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
+			Since: ep.since, Detected: ep.detected, Until: ep.until, Case: e.cases[key]})
+		delete(e.cases, key)
+		return
+	}
+	delete(e.cases, key)
+	if ep.steps > transientSteps || ep.effect < eventEffect {
+		return
+	}
+	if len(e.events) >= maxEvents {
+		e.events = e.events[1:]
+	}
+	e.events = append(e.events, event{Node: e.nodeOf(r), Rank: e.layout.Ranks[r], Signal: s,
+		First: ep.since, Last: ep.until, AtNs: c.StartNs, Effect: ep.effect})
+}
+
+// refresh renews what is known of ranks that are slow now.
+func (e *Engine) refresh() {
+	if e.analysed%evaluateEvery != 0 {
+		return
+	}
+	var slow []candidate
+	for s := range signals {
+		for r, p := range e.tracks[s].phase {
+			if p == degraded && e.tracks[s].fall[r] == 0 {
+				slow = append(slow, candidate{row: r, main: s})
+			}
+		}
+	}
+	if len(slow) == 0 {
+		return
+	}
+	all := e.candidates()
+	for _, c := range slow {
+		for i := range all {
+			if all[i].row == c.row {
+				e.cases[caseKey{c.main, c.row}] = e.describe(&all[i], all)
+			}
+		}
+	}
+}
+
+// carry keeps the suspicions of nodes whose ranks are about to be mapped anew.
+func (e *Engine) carry(l *frame.Layout) {
+	old := e.layout
+	moved := len(old.Ranks) != len(l.Ranks) || old.World != l.World || !sameRoles(old, l)
+	for s := range signals {
+		t := e.tracks[s]
+		for r := range t.n {
+			if t.phase[r] == ok || !moved && old.Incarnation[r] == l.Incarnation[r] {
+				continue
+			}
+			if t.phase[r] == suspect && t.passes[r] == 0 && t.age(r) > settledSteps {
+				continue // a suspicion that no test shared
+			}
+			node := e.nodeOf(r)
+			c, known := e.carried[node]
+			if known && c.Degraded && t.phase[r] != degraded {
+				continue
+			}
+			e.carried[node] = carry{Signal: s, Since: t.since[r], Detected: t.detected[r], Degraded: t.phase[r] == degraded || t.passes[r] > 0,
+				Effect: float64(t.effect[r]), Rank: old.Ranks[r], Until: t.until[r], At: e.analysed, Case: e.cases[caseKey{s, r}]}
+		}
+	}
+	if moved {
+		e.cases = map[caseKey]finding{}
+	}
+}
+
+// adopt gives the suspicion of a node to its ranks of the new mapping: they start
+// half way up. A node whose new ranks are well after a full window has recovered.
+func (e *Engine) adopt() {
+	for node, c := range e.carried {
+		age := e.analysed - c.At
+		if age == 1 {
+			for r, n := range e.layout.Node {
+				if n >= 0 && e.layout.Nodes[n] == node && e.layout.Present[r] && c.Signal < signals {
+					e.tracks[c.Signal].climb[r] = max(e.tracks[c.Signal].climb[r], suspectAt/2)
+				}
+			}
+		}
+		if age < window || c.Judged {
+			continue
+		}
+		if !e.slowNow(node) {
+			if c.Degraded {
+				e.remember(past{Node: node, Rank: c.Rank, Signal: c.Signal, Since: c.Since, Detected: c.Detected, Until: c.Until, Case: c.Case})
+			}
+			delete(e.carried, node)
+			continue
+		}
+		c.Judged = true
+		e.carried[node] = c
+	}
+}
+
+// slowNow reports whether any rank of the node is suspect or worse.
+func (e *Engine) slowNow(node string) bool {
+	for s := range signals {
+		for r, p := range e.tracks[s].phase {
+			if p != ok && e.nodeOf(r) == node {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// watchWholes follows replicas as wholes, where what their stages share is
+// removed, and roles without peers against the rest of the job.
+func (e *Engine) watchWholes(c *frame.Column) {
+	s := compute
+	if c.V[frame.FP] == nil {
+		if s = own; c.V[frame.Self] == nil {
+			return
+		}
+	}
+	none := func(episode) {}
+	if sh := e.sharing[s]; sh.usable && sh.used {
+		e.whole.observe(sh.common, c.Step, none)
+		for q := range e.whole.n {
+			e.whole.evaluate(q)
+		}
+	}
+	e.observeAlone(s, c, none)
+}
+
+// observeAlone feeds the track of roles: each against the median of the others.
+func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
+	if e.alone.n < 2 || !e.lonely {
+		return
+	}
+	now := e.level.now[int(s)]
+	for g := range now {
+		e.buf = e.buf[:0]
+		for k, x := range now {
+			if k != g && x == x {
+				e.buf = append(e.buf, x)
+			}
+		}
+		e.aloneV[g] = now[g] - median(e.buf)
+	}
+	e.alone.observe(e.aloneV, c.Step, end)
+	for g := range e.alone.n {
+		e.alone.evaluate(g)
+	}
+}
+
+// singleNode returns the only node of the rows, -1 when there are several.
+func (e *Engine) singleNode(rows []int32) int32 {
+	node := int32(-1)
+	for i, r := range rows {
+		n := e.layout.Node[r]
+		if i > 0 && n != node {
+			return -1
+		}
+		node = n
+	}
+	return node
+}

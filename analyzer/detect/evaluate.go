@@ -1,0 +1,296 @@
+package detect
+
+import "math"
+
+// outcome is one window test of one unit.
+type outcome struct {
+	valid  int
+	effect float64 // log ratio to the peers, or to the own past
+	z      float64
+	slow   float64 // share of steps that are slow by themselves
+	pass   bool
+}
+
+// values returns the valid residuals of the last k steps of unit r.
+func (t *track) values(r, k int) []float32 {
+	k = min(k, window, t.count-int(t.first[r]))
+	t.buf = t.buf[:0]
+	for i := t.count - k; i < t.count; i++ {
+		if x := t.ring[r*window+i%window]; x == x {
+			t.buf = append(t.buf, x)
+		}
+	}
+	return t.buf
+}
+
+// try tests the last k steps of unit r: against its peers, whose spread is known
+// from the other ranks, and against its own healthy past.
+func (t *track) try(r, k int) outcome {
+	v := t.values(r, k)
+	o := outcome{valid: len(v)}
+	if o.valid < minBold {
+		return o
+	}
+	var m32 float32
+	slowFrom := float32(t.cfg.Effect / 2)
+	m32, t.hl = hodgesLehmann(v, t.hl)
+	m, sigma := float64(m32), float64(t.noiseOf(r))
+	rho := t.rho()
+	se := hlLoss * sigma / math.Sqrt(float64(o.valid)*(1-rho)/(1+rho))
+	o.effect, o.z = m, m/math.Hypot(se, t.tau)
+	if t.selfOnly {
+		o.effect, o.z = 0, 0
+	}
+	if t.baseN[r] >= baseBlocks {
+		base := float64(t.base[r])
+		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(blockSteps*baseBlocks))
+		if z := (m - base) / math.Hypot(se2, t.tauOwn); z > o.z && (m >= peerGain || t.selfOnly) {
+			o.effect, o.z = m-base, z
+			slowFrom += t.base[r]
+		}
+	}
+	slow := 0
+	for _, x := range v {
+		if x > slowFrom {
+			slow++
+		}
+	}
+	o.slow = float64(slow) / float64(o.valid)
+	enough := o.valid >= minValid || math.Expm1(o.effect) >= boldEffects*t.cfg.Effect
+	o.pass = enough && o.slow >= slowShare && math.Expm1(o.effect) >= t.cfg.MinEffect && t.significant(o.z, t.cfg.Alarm)
+	return o
+}
+
+// significant compares z with the alarm budget of one rank and, with Benjamini
+// and Hochberg, with the number of ranks and signals that are tested at once.
+func (t *track) significant(z, alarm float64) bool {
+	if z < alarm {
+		return false
+	}
+	found := 1
+	if t.tests > 64 {
+		for _, p := range t.phase {
+			if p == degraded {
+				found++
+			}
+		}
+	}
+	return tail(z) <= t.cfg.Discovery*float64(found)/float64(t.tests)
+}
+
+// fromStart reports whether unit r was slow from its first step on.
+func (t *track) fromStart(r int) bool { return t.sinceAt[r] <= t.first[r]+2 }
+
+// age is the number of steps since the episode of unit r began.
+func (t *track) age(r int) int { return t.count - int(t.sinceAt[r]) }
+
+// evaluate tests unit r after a step: suspects often, the others in turn.
+func (t *track) evaluate(r int) {
+	if t.first[r] < 0 {
+		return
+	}
+	switch {
+	case t.phase[r] == suspect && (t.count-int(t.sinceAt[r]))%suspectEvery == 0:
+		t.evaluateSuspect(r)
+	case t.phase[r] == degraded && (t.count+r)%evaluateEvery == 0:
+		if o := t.try(r, min(window, t.age(r))); o.pass {
+			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
+		}
+	}
+	if (t.count+r)%evaluateEvery == 0 {
+		t.evaluateQuiet(r)
+	}
+}
+
+// need is how many evaluations in a row unit r must fail.
+func (t *track) need(r int) uint8 {
+	if t.few[r] {
+		return 2 * confirmations
+	}
+	return confirmations
+}
+
+// evaluateSuspect confirms a suspicion or lets it wait.
+func (t *track) evaluateSuspect(r int) {
+	age := t.age(r)
+	ripe := age >= settledSteps || t.fromStart(r) && age-int(t.warmed[r]) >= minBold
+	var o outcome
+	if ripe {
+		o = t.try(r, min(age, window))
+	}
+	if !o.pass {
+		t.passes[r] = 0
+		if age > 2*labelMemory { // a habit, not a fault
+			t.base[r], t.baseN[r] = t.mid[r], baseBlocks
+			t.calm(r)
+		}
+		return
+	}
+	t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
+	t.passes[r] = min(t.passes[r]+1, 100)
+	if t.passes[r] < t.need(r) || t.count-int(t.first[r]) < window {
+		return
+	}
+	if whole := t.try(r, window); whole.slow >= slowShare || age >= window {
+		t.confirm(r)
+	}
+}
+
+// confirm makes a suspect degraded unless so many of its role are slow that the
+// cause must be a common one.
+func (t *track) confirm(r int) {
+	if !t.masked(r) {
+		t.phase[r] = degraded
+	}
+}
+
+// masked reports whether too large a part of the unit's role is slow.
+func (t *track) masked(r int) bool {
+	g := t.role[r]
+	if g < 0 {
+		return false
+	}
+	flagged, n := 0, 0
+	for _, k := range t.roles[g] {
+		if t.first[k] < 0 {
+			continue
+		}
+		n++
+		if t.phase[k] == degraded || t.phase[k] == suspect && t.passes[k] > 0 {
+			flagged++
+		}
+	}
+	return float64(flagged) > max(1, maskedShare*float64(n))
+}
+
+// evaluateQuiet tests a unit that the CUSUM has not caught: the window, then the
+// slow lanes.
+func (t *track) evaluateQuiet(r int) {
+	v := t.values(r, window)
+	if len(v) < minValid {
+		t.mid[r] = nan32
+		return
+	}
+	t.mid[r] = median(v)
+	if t.phase[r] == degraded {
+		return
+	}
+	if t.phase[r] == ok && t.count-int(t.first[r]) >= window && (t.selfOnly || t.mid[r] >= float32(t.cfg.MinEffect)*0.8) {
+		if o := t.try(r, window); o.pass {
+			t.passes[r]++
+			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
+			if t.passes[r] == 1 && t.climb[r] == 0 {
+				t.since[r], t.sinceAt[r] = t.label(t.count-window), int32(t.count-window)
+			}
+			if t.passes[r] >= t.need(r) {
+				t.caught(r)
+			}
+			return
+		}
+		t.passes[r] = 0
+	}
+	t.evaluateLanes(r)
+}
+
+// caught makes a unit that only a window caught degraded.
+func (t *track) caught(r int) {
+	if t.phase[r] == ok {
+		t.detected[r] = t.label(t.count - 1)
+		t.fall[r], t.until[r], t.fallAt[r] = 0, t.detected[r], int32(t.count)
+	}
+	t.confirm(r)
+}
+
+// evaluateLanes tests the slow lanes: what noise hides in 32 steps shows in 64 to
+// 256. Persistence is asked of blocks, for single steps are mostly noise here.
+func (t *track) evaluateLanes(r int) {
+	if t.selfOnly {
+		return
+	}
+	for i, l := range lanes {
+		m := float64(t.laneMean[i][r])
+		if !(math.Expm1(m) >= t.cfg.MinEffect) {
+			continue
+		}
+		z := m / math.Hypot(t.tauLane[i], tauFloor)
+		if t.tauLane[i] == 0 || !t.significant(z, t.cfg.LongAlarm) {
+			continue
+		}
+		slow, n, start := 0, 0, l
+		for k := 1; k <= l; k++ {
+			x := t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
+			if x != x {
+				continue
+			}
+			n++
+			if x > float32(t.cfg.Effect/2) {
+				slow++
+			}
+		}
+		if float64(slow) < slowShare*float64(n) {
+			continue
+		}
+		if t.lanePasses[r] == 0 && t.phase[r] == ok {
+			t.since[r], t.sinceAt[r] = t.label(t.count-start*blockSteps), int32(t.count-start*blockSteps)
+		}
+		t.z[r], t.effect[r] = float32(z), float32(m)
+		t.lanePasses[r] = min(t.lanePasses[r]+1, 100)
+		if t.lanePasses[r] >= t.need(r) {
+			t.caught(r)
+		}
+		return
+	}
+	t.lanePasses[r] = 0
+}
+
+// spreads measures how far healthy ranks lie apart for good: what a window shows
+// beyond its own noise. It also keeps the rate of spikes over all units.
+func (t *track) spreads() {
+	rho, n := t.rho(), 0.0
+	t.buf, t.buf2 = t.buf[:0], t.buf2[:0]
+	var k, all float64
+	for r := range t.n {
+		k, all = k+float64(t.spikes[r]), all+float64(t.spikeN[r])
+		m := t.mid[r]
+		if m != m {
+			continue
+		}
+		n++
+		t.buf = append(t.buf, m)
+		if t.baseN[r] >= baseBlocks {
+			t.buf2 = append(t.buf2, m-t.base[r])
+		}
+	}
+	t.spikeAll = spikeBase
+	if all > 0 {
+		t.spikeAll = max(spikeBase, k/all)
+	}
+	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
+	se := medianLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
+	t.tau, t.tauOwn = excess(t.buf, se, fewTauFloor), excess(t.buf2, se, fewOwnFloor)
+	for i := range lanes {
+		t.buf = compact(t.buf[:0], t.laneMean[i])
+		t.tauLane[i] = 0
+		if len(t.buf) >= poolSize {
+			t.tauLane[i] = float64(centred(t.buf))
+		}
+	}
+}
+
+// excess is the robust spread of v beyond the standard error se.
+func excess(v []float32, se, few float64) float64 {
+	if len(v) < poolSize {
+		return few
+	}
+	s := float64(centred(v))
+	return max(tauFloor, math.Sqrt(max(0, s*s-se*se)))
+}
+
+// centred is the robust spread of v about its median; it overwrites v.
+func centred(v []float32) float32 {
+	m := median(v)
+	for i := range v {
+		v[i] -= m
+	}
+	return spread(v)
+}

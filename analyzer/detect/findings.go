@@ -1,0 +1,339 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/verdict"
+)
+
+func (e *Engine) seenFP() bool { return e.seen[frame.FP] }
+
+// fillFindings says what is wrong with the job and no node's fault.
+func (e *Engine) fillFindings(v *verdict.Verdict, culprits []candidate) {
+	e.stageFinding(v)
+	e.workFinding(v)
+	e.slowFinding(v)
+	e.storageFinding(v)
+}
+
+func addFinding(v *verdict.Verdict, f verdict.Finding) {
+	if f.Ranks == nil {
+		f.Ranks = []int{}
+	}
+	f.JobImpact = math.Round(min(1, max(0, f.JobImpact))*1e4) / 1e4
+	v.Findings = append(v.Findings, f)
+}
+
+// stageFinding compares the stages' usual times: the same stage long on all
+// replicas is the layout's fault.
+func (e *Engine) stageFinding(v *verdict.Verdict) {
+	if e.layout.Stages < 2 {
+		return
+	}
+	for _, s := range []signal{compute, own} {
+		times := e.level.byStage(s, e.layout.Stages)
+		if len(times) < 2 {
+			continue
+		}
+		limit := stageRatio
+		if s == own {
+			limit = stageSelfRatio
+		}
+		stages, ratio, share := heavy(times, limit)
+		impact := share * e.stageBusy(stages)
+		if len(stages) == 0 || impact < findingImpact {
+			return // the better signal decides
+		}
+		f := verdict.Finding{Kind: verdict.StageImbalance, JobImpact: impact, Stages: stages, Ratio: math.Round(ratio*1e3) / 1e3}
+		for r := range e.n {
+			if g := e.layout.Role[r]; g >= 0 && slices.Contains(stages, e.layout.Roles[g].Stage) {
+				f.Ranks = append(f.Ranks, e.layout.Ranks[r])
+			}
+		}
+		f.Detail = stageSentence(s, times, stages, ratio, e.layout.Certain)
+		addFinding(v, f)
+		return
+	}
+}
+
+// byStage is the usual time of each stage in seconds; nil when one is unknown.
+func (v *levels) byStage(s signal, stages int) []float64 {
+	out := make([]float64, 0, stages)
+	for st := range stages {
+		var x []float64
+		for g, k := range v.stages {
+			if k == st && v.sumN[s][g] >= minBold {
+				x = append(x, v.sum[s][g])
+			}
+		}
+		if len(x) == 0 {
+			return nil
+		}
+		out = append(out, math.Exp(middle(x)))
+	}
+	return out
+}
+
+// heavy returns the stages that take limit times the median of the others or
+// more, the ratio of the heaviest, and the share of its time that an even split
+// would save.
+func heavy(times []float64, limit float64) (stages []int, worst, share float64) {
+	for s, t := range times {
+		others := slices.Delete(slices.Clone(times), s, s+1)
+		r := t / middle(others)
+		if r >= limit {
+			stages = append(stages, s)
+			worst = max(worst, r)
+		}
+	}
+	sum := 0.0
+	for _, t := range times {
+		sum += t
+	}
+	top := slices.Max(times)
+	return stages, worst, 1 - sum/float64(len(times))/top
+}
+
+// stageBusy is the share of the step in which the heavy stages work.
+func (e *Engine) stageBusy(stages []int) float64 {
+	if len(stages) == 0 || e.stepMedian <= 0 {
+		return 0
+	}
+	var rows []int32
+	for g := range e.layout.Roles {
+		if slices.Contains(stages, e.layout.Roles[g].Stage) {
+			rows = append(rows, e.layout.Roles[g].Rows...)
+		}
+	}
+	rows = sample(rows, 0)
+	if x := e.recent.over(frame.Self, rows, window, nil); x == x {
+		return min(1, x/e.stepMedian)
+	}
+	x := e.recent.over(frame.FP, rows, window, nil)
+	if b := e.recent.over(frame.Backward, rows, window, nil); b == b {
+		x += b
+	} else {
+		x *= 3
+	}
+	if x != x {
+		return 1
+	}
+	return min(1, x/e.stepMedian)
+}
+
+func stageSentence(s signal, times []float64, stages []int, ratio float64, certain bool) string {
+	what := "compute"
+	if s == own {
+		what = "own"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "stage %s takes %.2f times the %s time of the other stages on every replica (", join(stages), ratio, what)
+	for i, t := range times {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%.4g s", t)
+	}
+	b.WriteString(" a step by stage)")
+	if len(stages) == 1 {
+		mean := 0.0
+		for _, t := range times {
+			mean += t / float64(len(times))
+		}
+		fmt.Fprintf(&b, ": move about %.0f %% of its layers to the others", 100*(1-mean/times[stages[0]]))
+	}
+	if !certain {
+		b.WriteString("; stages were guessed from times, no groups are known")
+	}
+	return b.String()
+}
+
+func join(v []int) string {
+	var s []string
+	for _, x := range v {
+		s = append(s, fmt.Sprint(x))
+	}
+	return strings.Join(s, ", ")
+}
+
+// workFinding says that replicas get unequal work, now these, now those.
+func (e *Engine) workFinding(v *verdict.Verdict) {
+	n := len(e.layout.Replicas)
+	if n < 2 || e.analysed < minValid {
+		return
+	}
+	k := int(compute)
+	if e.level.spreadN[k] == 0 {
+		k = int(own)
+	}
+	s := e.level.bulk[k]
+	limit := workSpread
+	several := e.sharing[k].usable
+	explained := e.tokens.explains(signal(k))
+	if several {
+		if g := e.sharing[k].together(); g < sharedCorrelation {
+			return // stages disagree: noise, not work
+		}
+	} else if !explained {
+		limit = soloSpread
+	}
+	if s < limit {
+		return
+	}
+	worst := s * math.Sqrt(2*math.Log(float64(n))) * 0.8 // expected largest of n
+	impact := (1 - math.Exp(-worst)) * e.busy()
+	if impact < findingImpact {
+		return
+	}
+	why := "the stages of a replica go together, so it is the micro-batches (sequence lengths), not a rank"
+	if !several {
+		why = "it changes from step to step on all ranks, as unequal sequence lengths do"
+	}
+	if explained {
+		why = "the recorded tokens explain it"
+	}
+	addFinding(v, verdict.Finding{Kind: verdict.WorkloadImbalance, JobImpact: impact,
+		Detail: fmt.Sprintf("the work of the %d replicas differs by %.1f %% from step to step and rotates; %s", n, 100*s, why)})
+}
+
+// together is the median correlation of roles with the rest of their replica.
+func (s *sharing) together() float64 {
+	var v []float64
+	for g := range s.sxy {
+		if s.sww[g] > 0 && s.sxx[g] > 0 {
+			v = append(v, s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]))
+		}
+	}
+	if len(v) == 0 {
+		return 0
+	}
+	return middle(v)
+}
+
+// explains reports whether tokens go with the signal.
+func (c *covariate) explains(s signal) bool {
+	return c.columns >= sharedColumns && c.stt[s] > 0 && c.sxx[s] > 0 && c.sxy[s]/math.Sqrt(c.stt[s]*c.sxx[s]) >= sharedCorrelation
+}
+
+// slowFinding says that the whole job became slower than its own past.
+func (e *Engine) slowFinding(v *verdict.Verdict) {
+	if len(e.common) > 0 {
+		names := map[string]bool{}
+		for i := range e.common {
+			names[e.nodeOf(e.common[i].row)] = true
+		}
+		addFinding(v, verdict.Finding{Kind: verdict.JobSlow,
+			Detail: fmt.Sprintf("%d nodes became slow within %d steps: a common cause (fabric, storage, power), not so many bad nodes", len(names), commonSteps)})
+		return
+	}
+	if masked := e.maskedRoles(); masked > 0 {
+		addFinding(v, verdict.Finding{Kind: verdict.JobSlow,
+			Detail: fmt.Sprintf("more than %.0f %% of the ranks of %d roles are slow against the rest: a common cause (configuration, a mix of hardware), not so many bad nodes", 100*maskedShare, masked)})
+		return
+	}
+	step, since := e.level.change(blockStep)
+	if step < ln1p(jobRise) {
+		return
+	}
+	impact := 1 - math.Exp(-step)
+	say := func(what string, rise float64, at int64) {
+		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,
+			Detail: fmt.Sprintf("since step %d a step takes %.1f %% longer than before: %s by %.1f %% on all ranks alike", min(at, since), 100*math.Expm1(step), what, 100*math.Expm1(rise))})
+	}
+	work, at := e.level.change(blockCompute)
+	selfs, at2 := e.level.change(blockOwn)
+	link, at3 := e.level.change(blockLink)
+	switch {
+	case work >= 0.8*ln1p(jobRise):
+		say("computing takes longer", work, at)
+	case selfs >= 0.8*ln1p(jobRise):
+		say("own time is longer", selfs, at2)
+	case link >= ln1p(e.cfg.LinkRise) && len(v.Links) == 0:
+		say("transfers take longer", link, at3)
+	case !e.seen[frame.FP] && !e.seen[frame.Self] && len(v.Nodes) == 0:
+		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,
+			Detail: fmt.Sprintf("since step %d a step takes %.1f %% longer than before; only step times were recorded, so why is not known", since, 100*math.Expm1(step))})
+	}
+}
+
+// maskedRoles counts roles of which too many are slow for each to be to blame.
+func (e *Engine) maskedRoles() int {
+	n := 0
+	for g := range e.layout.Roles {
+		for s := range signals {
+			t := e.tracks[s]
+			hit := false
+			for _, r := range e.layout.Roles[g].Rows {
+				if t.phase[r] == suspect && t.passes[r] >= t.need(int(r)) && t.masked(int(r)) {
+					hit = true
+				}
+			}
+			if hit {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// storageFinding says that data or checkpoints are slow for changing or all ranks.
+func (e *Engine) storageFinding(v *verdict.Verdict) {
+	if e.storage.rotates() {
+		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage, JobImpact: e.storage.cost,
+			Detail: fmt.Sprintf("in %.0f %% of the steps some rank waits long for data, on %d nodes in turn: the storage they share, not one of them", 100*e.storage.slow, len(e.storage.top))})
+		return
+	}
+	if rise, since := e.level.change(blockLoad); rise >= storageShare {
+		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage, JobImpact: rise,
+			Detail: fmt.Sprintf("since step %d all ranks wait longer for data, by %.1f %% of a step", since, 100*rise)})
+		return
+	}
+	if e.saver.storageRun >= saves {
+		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage,
+			Detail: fmt.Sprintf("since step %d all ranks take at least twice as long to save a checkpoint", e.saver.storageSince)})
+	}
+}
+
+// decide says whether enough was seen to call anything healthy.
+func (e *Engine) decide(v *verdict.Verdict) {
+	expected, judged, bold := 0, 0, 0
+	for r, p := range e.layout.Present {
+		if !p {
+			continue
+		}
+		expected++
+		if e.judged[r] >= minValid {
+			judged++
+		}
+		if e.judged[r] > 0 {
+			bold++
+		}
+	}
+	found := len(v.Nodes) > 0 || len(v.Links) > 0
+	v.Decided = found || expected > 0 && 2*judged >= expected && expected > 1
+	switch {
+	case e.columns == 0:
+		e.low(v, "no step was recorded")
+	case !e.seen[frame.FP] && !e.seen[frame.Self]:
+		e.low(v, "only step times were recorded: everybody waits for the slowest, so they tell nothing of a single rank; record FP or Communication")
+	case !v.Decided && expected <= 1:
+		e.low(v, "one rank alone was recorded: there is nobody to compare it with")
+	case !v.Decided:
+		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, minValid, bold))
+	case v.Coverage < e.cfg.MinCoverage:
+		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps were measured", 100*v.Coverage))
+	case !e.seen[frame.Self]:
+		e.low(v, "no Communication was recorded: a slow backward pass, a slow host and slow links can't be seen")
+	case !e.seen[frame.FP]:
+		e.low(v, "no FP was recorded: slow computing and a slow host can't be told apart, and an unrecorded wait looks like work")
+	}
+}
+
+func (e *Engine) low(v *verdict.Verdict, text string) {
+	addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: text})
+}

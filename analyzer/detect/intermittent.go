@@ -1,0 +1,199 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+
+	"laggard/schemas/verdict"
+)
+
+// intermittentNodes names nodes that are slow again and again, never for long:
+// many slow steps of one rank, or several transients within an hour.
+func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[string]*verdict.Node) {
+	var found [signals][]int
+	for s := range signals {
+		for r := range e.n {
+			if e.tracks[s].intermittent(r) {
+				found[s] = append(found[s], r)
+			}
+		}
+	}
+	for _, s := range []signal{compute, loading, own} {
+		for _, r := range found[s] {
+			if s == own && !e.ownSpikes(r, found) {
+				continue
+			}
+			e.addIntermittent(node, known, s, r)
+		}
+	}
+	for name, list := range e.bursts() {
+		if n := known[name]; n != nil && n.State != "" {
+			continue
+		}
+		n := node(name)
+		n.State, n.Cause = verdict.Intermittent, e.causeOf(list[0].Signal)
+		first, last := list[0], list[len(list)-1]
+		steps, effect := 0.0, 0.0
+		for _, ev := range list {
+			steps += float64(max(1, ev.Last-ev.First+1))
+			effect = max(effect, ev.Effect)
+			if len(n.Ranks) == 0 || n.Ranks[len(n.Ranks)-1] != ev.Rank {
+				n.Ranks = append(n.Ranks, ev.Rank)
+			}
+		}
+		n.SinceStep, n.DetectedStep, n.UntilStep = first.First, list[min(transientsPerHour, len(list))-1].Last, last.Last
+		n.Slowdown = math.Exp(effect)
+		span := float64(max(1, last.Last-first.First+1))
+		n.JobImpact = (1 - 1/n.Slowdown) * e.busy() * min(1, steps/span)
+		n.Confidence = 0.85
+		n.Detail = fmt.Sprintf("%d passing slow times between step %d and %d, up to %.2f times as long as its peers", len(list), first.First, last.Last, n.Slowdown)
+	}
+}
+
+// ownSpikes decides whether slow steps seen in self time only belong to the rank:
+// not when somebody's forward or loading explains them, nor when a pipeline mate
+// has more.
+func (e *Engine) ownSpikes(r int, found [signals][]int) bool {
+	if len(found[compute])+len(found[loading]) > 0 || !e.recorded(e.layout.Replica[r]) {
+		return false
+	}
+	t := e.tracks[own]
+	for _, k := range found[own] {
+		if k != r && t.spikeSum[k] > t.spikeSum[r] && e.layout.Node[k] != e.layout.Node[r] {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[string]*verdict.Node, s signal, r int) {
+	name := e.nodeOf(r)
+	if n := known[name]; n != nil && n.State != "" && n.State != verdict.Intermittent {
+		return
+	}
+	t := e.tracks[s]
+	n := node(name)
+	share := float64(t.spikes[r] / t.spikeN[r])
+	mean := float64(t.spikeSum[r]) / max(1, float64(t.spikes[r]))
+	if n.State == "" {
+		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)
+		n.SinceStep, n.DetectedStep, n.UntilStep = t.spikeFirst[r], t.spikeLast[r], 0
+		n.Confidence = 0.9
+		n.Detail = fmt.Sprintf("rank %d is slow by itself in %.1f %% of the steps, by %.0f %% on average; its peers in %.1f %%",
+			e.layout.Ranks[r], 100*share, 100*math.Expm1(mean), 100*t.spikeAll)
+	}
+	n.Ranks = append(n.Ranks, e.layout.Ranks[r])
+	n.Slowdown = max(n.Slowdown, math.Exp(mean))
+	part := e.busy()
+	if s == loading {
+		part = 1
+	}
+	n.JobImpact = max(n.JobImpact, float64(t.spikeSum[r]/t.spikeN[r])*part)
+}
+
+// causeOf is the cause that a signal alone speaks for.
+func (e *Engine) causeOf(s signal) string {
+	switch {
+	case s == compute:
+		return verdict.Compute
+	case s == loading:
+		return verdict.DataLoader
+	case s == saving:
+		return verdict.Checkpoint
+	case e.seenFP():
+		return verdict.HostDelay
+	}
+	return verdict.Unattributed
+}
+
+// bursts returns the transients of each node that had enough of them within an hour.
+func (e *Engine) bursts() map[string][]event {
+	byNode := map[string][]event{}
+	for _, ev := range e.passing() {
+		byNode[ev.Node] = append(byNode[ev.Node], ev)
+	}
+	for name, list := range byNode {
+		dense := false
+		for i := transientsPerHour - 1; i < len(list); i++ {
+			a, b := list[i-transientsPerHour+1], list[i]
+			dense = dense || b.AtNs-a.AtNs <= int64(3600e9)
+		}
+		if !dense {
+			delete(byNode, name)
+		}
+	}
+	return byNode
+}
+
+// passing returns the transients that belong to their nodes, one a node and time.
+func (e *Engine) passing() []event {
+	var out []event
+	for i, ev := range e.events {
+		drop := false
+		for j, o := range e.events {
+			if i == j || ev.First > o.Last || o.First > ev.Last {
+				continue
+			}
+			switch {
+			case o.Node == ev.Node: // one entry a node: the stronger signal's
+				drop = drop || better(o, ev, j < i)
+			case ev.Signal == own && (o.Signal != own || o.Effect > ev.Effect):
+				drop = true // somebody else explains it
+			}
+		}
+		for _, p := range e.history {
+			if ev.Signal == own && p.Node != ev.Node && ev.First <= p.Until && p.Since <= ev.Last {
+				drop = true
+			}
+		}
+		if !drop {
+			out = append(out, ev)
+		}
+	}
+	return out
+}
+
+// better reports whether a is the better account of the same slow time than b.
+func better(a, b event, first bool) bool {
+	rank := func(s signal) int {
+		switch s {
+		case compute:
+			return 0
+		case loading:
+			return 1
+		}
+		return 2
+	}
+	if rank(a.Signal) != rank(b.Signal) {
+		return rank(a.Signal) < rank(b.Signal)
+	}
+	if a.Effect != b.Effect {
+		return a.Effect > b.Effect
+	}
+	return first
+}
+
+// fillEvents lists transients, with the ranks that took part.
+func (e *Engine) fillEvents(v *verdict.Verdict) {
+	listed := map[string]bool{}
+	for _, n := range v.Nodes {
+		if n.State == verdict.Intermittent {
+			listed[n.Node] = true
+		}
+	}
+	for _, ev := range e.passing() {
+		x := verdict.Event{Node: ev.Node, Kind: "transient", FirstStep: ev.First, LastStep: ev.Last, Cause: e.causeOf(ev.Signal), Ranks: []int{}}
+		for _, o := range e.events {
+			if o.Node == ev.Node && o.First <= ev.Last && ev.First <= o.Last {
+				seen := false
+				for _, r := range x.Ranks {
+					seen = seen || r == o.Rank
+				}
+				if !seen {
+					x.Ranks = append(x.Ranks, o.Rank)
+				}
+			}
+		}
+		v.Events = append(v.Events, x)
+	}
+}

@@ -1,0 +1,276 @@
+package detect
+
+import (
+	"math"
+
+	"laggard/analyzer/frame"
+)
+
+// levels follows what is common: each stage's time, how much replicas differ from
+// step to step, and the level of the whole job.
+type levels struct {
+	stages []int // stage of each role
+	n      int
+
+	sum    [2][]float64 // per role: mean log level of compute and own
+	sumN   [2][]float64
+	common [2]float64   // median over roles in the step at hand
+	now    [2][]float32 // level of each role in the step at hand
+
+	spreadN [2]float64
+	bulk    [2]float64 // robust spread of replicas' work about their own centre
+	shared  [2]float64 // of it, what stages have in common
+	centre  [2][]float32
+	seen    [2][]uint8
+	repl    []float32
+	buf     []float32
+
+	blocks  [blockKinds][]float32 // medians of eight steps, newest last
+	labels  []int64               // first step of each block
+	pending [blockKinds][]float32
+	first   int64
+}
+
+// Kinds of block series.
+const (
+	blockStep    = iota // log step time
+	blockCompute        // log compute common to all roles
+	blockOwn            // log own time common to all roles
+	blockLoad           // data loading as a share of a usual step
+	blockLink           // log transfer, median over groups
+	blockKinds
+)
+
+// maxLevelBlocks bounds the history: 4,096 steps.
+const maxLevelBlocks = 512
+
+func newLevels(l *frame.Layout) *levels {
+	v := &levels{n: len(l.Roles), repl: make([]float32, len(l.Replicas))}
+	for _, r := range l.Roles {
+		v.stages = append(v.stages, r.Stage)
+	}
+	for k := range 2 {
+		v.now[k] = make([]float32, v.n)
+		v.sum[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n)
+		v.centre[k], v.seen[k] = make([]float32, len(l.Replicas)), make([]uint8, len(l.Replicas))
+	}
+	return v
+}
+
+// logs takes the absolute logs of a signal. Self time may hide waits that nobody
+// recorded; they only add, so the fastest rank of a role tells its work.
+func (v *levels) logs(e *Engine, s signal, x []float32) {
+	k := int(s)
+	v.buf = v.buf[:0]
+	for g := range e.layout.Roles {
+		rows := e.layout.Roles[g].Rows
+		m := nan32
+		if s == own {
+			for _, r := range rows {
+				if y := x[r]; y == y && !(m <= y) {
+					m = y
+				}
+			}
+		} else {
+			e.buf = e.buf[:0]
+			for _, r := range rows {
+				if y := x[r]; y == y {
+					e.buf = append(e.buf, y)
+				}
+			}
+			m = median(e.buf)
+		}
+		v.now[k][g] = m
+		if m != m {
+			continue
+		}
+		v.sumN[k][g]++
+		v.sum[k][g] += (float64(m) - v.sum[k][g]) / min(v.sumN[k][g], 1000)
+		v.buf = append(v.buf, m)
+	}
+	v.common[k] = float64(median(v.buf))
+}
+
+// spread measures how much replicas differ from step to step. x is relative to
+// peers. Spikes of single ranks don't count: a median and a MAD carry them.
+func (v *levels) spread(e *Engine, s signal, x []float32) {
+	k := int(s)
+	if len(e.layout.Replicas) < 2 {
+		return
+	}
+	v.buf = v.buf[:0]
+	for q, rows := range e.layout.Replicas {
+		e.buf = e.buf[:0]
+		for _, r := range rows {
+			if y := x[r]; y == y {
+				e.buf = append(e.buf, y)
+			}
+		}
+		m := median(e.buf)
+		if m != m {
+			continue
+		}
+		c := v.centre[k][q]
+		if v.seen[k][q] < 100 {
+			v.seen[k][q]++
+		}
+		v.centre[k][q] += (m - c) / float32(v.seen[k][q]+1)
+		v.buf = append(v.buf, m-c)
+	}
+	if len(v.buf) < 2 {
+		return
+	}
+	v.spreadN[k] = min(v.spreadN[k]+1, memory)
+	v.bulk[k] += (float64(centred(v.buf)) - v.bulk[k]) / v.spreadN[k]
+}
+
+// observe adds the step to the block series.
+func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
+	if len(v.pending[blockStep]) == 0 {
+		v.first = c.Step
+	}
+	val := [blockKinds]float32{nan32, nan32, nan32, nan32, nan32}
+	if t > 0 {
+		val[blockStep] = float32(math.Log(t))
+	}
+	if c.V[frame.FP] != nil {
+		val[blockCompute] = float32(v.common[0])
+	}
+	if c.V[frame.Self] != nil {
+		val[blockOwn] = float32(v.common[1])
+	}
+	if d := c.V[frame.DataLoader]; d != nil && e.stepMedian > 0 {
+		e.buf = compact(e.buf[:0], d)
+		val[blockLoad] = median(e.buf) / float32(e.stepMedian)
+	}
+	val[blockLink] = e.links.common()
+	for k := range blockKinds {
+		v.pending[k] = append(v.pending[k], val[k])
+	}
+	if len(v.pending[blockStep]) < blockSteps {
+		return
+	}
+	for k := range blockKinds {
+		e.buf = compact(e.buf[:0], v.pending[k])
+		v.blocks[k] = append(v.blocks[k], median(e.buf))
+		v.pending[k] = v.pending[k][:0]
+		if len(v.blocks[k]) > maxLevelBlocks {
+			v.blocks[k] = v.blocks[k][1:]
+		}
+	}
+	v.labels = append(v.labels, v.first)
+	if len(v.labels) > maxLevelBlocks {
+		v.labels = v.labels[1:]
+	}
+}
+
+// change compares the last blocks of a series with the healthy ones before: the
+// rise of the median, and the first step of the rise. It is 0 unless each of the
+// last blocks is above.
+func (v *levels) change(kind int) (rise float64, since int64) {
+	b := v.blocks[kind]
+	if len(b) < 2*jobBlocks {
+		return 0, 0
+	}
+	v.buf = compact(v.buf[:0], b[:len(b)-jobBlocks])
+	if len(v.buf) < jobBlocks {
+		return 0, 0
+	}
+	ref := kth(v.buf, len(v.buf)/4) // the better quarter: a rise may be older than the last blocks
+	low := b[len(b)-jobBlocks]
+	v.buf = v.buf[:0]
+	for _, x := range b[len(b)-jobBlocks:] {
+		if x != x {
+			return 0, 0
+		}
+		low = min(low, x)
+		v.buf = append(v.buf, x)
+	}
+	now := median(v.buf)
+	rise = float64(now - ref)
+	if low <= ref+(now-ref)/2 {
+		return 0, 0
+	}
+	at := len(b) - 1
+	for at > 0 && b[at-1] > ref+(now-ref)/2 {
+		at--
+	}
+	return rise, v.labels[at]
+}
+
+// common is the median log transfer over the groups, NaN when none is known.
+func (w *linkWatch) common() float32 {
+	if w.count == 0 {
+		return nan32
+	}
+	slot := (w.count - 1) % window
+	w.buf = w.buf[:0]
+	for g := range w.groups {
+		if x := w.ring[g*window+slot]; x == x {
+			w.buf = append(w.buf, x)
+		}
+	}
+	return median(w.buf)
+}
+
+// storage looks for data loading that is slow on changing ranks.
+type storage struct {
+	n     float64
+	slow  float64 // share of steps in which some rank loads slowly
+	cost  float64 // share of a step that costs
+	top   map[int32]float64
+	total float64
+	buf   []float32
+}
+
+func newStorage(int) *storage { return &storage{top: map[int32]float64{}} }
+
+func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
+	v := c.V[frame.DataLoader]
+	if v == nil || t <= 0 {
+		return
+	}
+	s.buf = compact(s.buf[:0], v)
+	if len(s.buf) < 2 {
+		return
+	}
+	mid := median(s.buf)
+	worst, at := float32(0), int32(-1)
+	for r, x := range v {
+		if x == x && x-mid > worst && e.tracks[loading].phase[r] == ok {
+			worst, at = x-mid, e.layout.Node[r]
+		}
+	}
+	const keep = 1 - 1.0/memory
+	s.n = s.n*keep + 1
+	share := float64(worst) / t
+	s.cost += (share - s.cost) / s.n
+	hit := 0.0
+	if share >= storageShare && at >= 0 {
+		hit = 1
+		s.top[at]++
+		s.total++
+	}
+	s.slow += (hit - s.slow) / s.n
+	if s.total > 4*memory { // forget slowly, and what is hardly seen at all
+		s.total = 0
+		for k := range s.top {
+			if s.top[k] /= 2; s.top[k] < 0.5 {
+				delete(s.top, k)
+			}
+			s.total += s.top[k]
+		}
+	}
+}
+
+// rotates reports whether slow loading wanders over nodes.
+func (s *storage) rotates() bool {
+	if s.n < window || s.slow < storageSteps || s.cost < findingImpact {
+		return false
+	}
+	most := 0.0
+	for _, k := range s.top {
+		most = max(most, k)
+	}
+	return len(s.top) >= 3 && most < storageTop*s.total
+}

@@ -1,0 +1,242 @@
+package detect
+
+import (
+	"math"
+
+	"laggard/analyzer/frame"
+)
+
+// linkWatch follows the transfer time of each group: the shortest member's time,
+// for whoever comes last waits for nobody. It rises when the wire is slow and
+// stays when a rank is late.
+type linkWatch struct {
+	cfg    *Config
+	groups []frame.Group
+	metric []frame.Metric // MetricCount: not to be seen in the steps
+	ring   []float32      // groups × window: log of the transfer
+	base   []float32
+	baseN  []uint16
+	noise  []float32
+	phase  []uint8
+	passes []uint8
+	since  []int64
+	found  []int64
+	until  []int64
+	calm   []uint8
+	cur    []float32 // median of the last steps
+	rise   []float32
+	cost   []float32 // seconds a step
+	seen   [frame.MetricCount][]int32
+	labels []int64
+	count  int
+	byDim  map[int][]int // class → groups
+	buf    []float32
+}
+
+var dimMetric = map[string]frame.Metric{
+	"tp": frame.TP, "pp": frame.PP, "dp": frame.DP, "cp": frame.CP, "ep": frame.EP, "": frame.Other,
+}
+
+func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
+	n := len(l.Groups)
+	w := &linkWatch{
+		cfg: cfg, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*window),
+		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), phase: make([]uint8, n), passes: make([]uint8, n),
+		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n),
+		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, window),
+		byDim: map[int][]int{},
+	}
+	member := map[frame.Metric][]uint8{}
+	for g := range l.Groups {
+		m := dimMetric[l.Groups[g].Dim]
+		w.metric[g] = m
+		if member[m] == nil {
+			member[m] = make([]uint8, len(l.Ranks))
+		}
+		for _, r := range l.Groups[g].Rows {
+			member[m][r] = min(member[m][r]+1, 2)
+		}
+	}
+	for g := range l.Groups {
+		m := w.metric[g]
+		for _, r := range l.Groups[g].Rows {
+			if member[m][r] > 1 { // the step row has one number for several groups
+				w.metric[g] = frame.MetricCount
+			}
+		}
+		if !l.Groups[g].Complete() {
+			w.metric[g] = frame.MetricCount
+		}
+		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
+		w.cur[g] = nan32
+		for i := range window {
+			w.ring[g*window+i] = nan32
+		}
+	}
+	for m := range member {
+		w.seen[m] = make([]int32, len(l.Ranks))
+	}
+	return w
+}
+
+// observe takes the transfers of one step; t is its time in seconds.
+func (w *linkWatch) observe(c *frame.Column, t float64) {
+	if len(w.groups) == 0 {
+		return
+	}
+	for m, seen := range w.seen {
+		if v := c.V[m]; v != nil && seen != nil {
+			for r, x := range v {
+				if x == x {
+					seen[r]++
+				}
+			}
+		}
+	}
+	slot := w.count % window
+	w.labels[slot] = c.Step
+	for g := range w.groups {
+		w.ring[g*window+slot] = w.transfer(g, c)
+	}
+	w.count++
+	for g := range w.groups {
+		if (w.count+g)%evaluateEvery == 0 {
+			w.evaluate(g, t, c.Step)
+		}
+	}
+}
+
+// transfer is the log of the shortest member's time, NaN when a member has never
+// been seen: the one all wait for may be missing.
+func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
+	m := w.metric[g]
+	if m >= frame.MetricCount || c.V[m] == nil {
+		return nan32
+	}
+	v, low, n := c.V[m], nan32, 0
+	rows := w.groups[g].Rows
+	for _, r := range rows {
+		if 2*int(w.seen[m][r]) < w.count {
+			return nan32
+		}
+		if x := v[r]; x == x {
+			n++
+			if !(low <= x) {
+				low = x
+			}
+		}
+	}
+	if 2*n < len(rows) || n < 2 || !(low > 0) {
+		return nan32
+	}
+	return float32(math.Log(float64(low)))
+}
+
+// evaluate compares group g with its own past and with its class.
+func (w *linkWatch) evaluate(g int, t float64, label int64) {
+	w.buf = w.buf[:0]
+	for k := max(0, w.count-linkWindow); k < w.count; k++ {
+		if x := w.ring[g*window+k%window]; x == x {
+			w.buf = append(w.buf, x)
+		}
+	}
+	n := len(w.buf)
+	if n < minValid || t <= 0 {
+		return
+	}
+	cur := median(w.buf)
+	w.cur[g] = cur
+	for i := range w.buf {
+		w.buf[i] -= cur
+	}
+	noise := max(spread(w.buf), linkNoise)
+	peers, peerSpread, others := w.class(g)
+	slow := false
+	var ref float32
+	if w.baseN[g] >= linkBase {
+		ref = w.base[g]
+		slow = w.isSlow(g, cur-ref, float32(math.Exp(float64(cur))-math.Exp(float64(ref))), t, max(noise, w.noise[g])*medianLoss/sqrt32(float32(n)))
+		if others >= minClass-1 {
+			slow = slow && cur-peers >= float32(ln1p(w.cfg.LinkRise))/2
+		}
+	}
+	if !slow && others >= minClass {
+		if w.isSlow(g, cur-peers, float32(math.Exp(float64(cur))-math.Exp(float64(peers))), t, max(peerSpread, linkNoise)) {
+			slow, ref = true, peers
+		}
+	}
+	w.step(g, slow, cur, ref, noise, label)
+}
+
+// isSlow applies the gates: relative rise, share of the step, significance.
+func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
+	if float64(rise) < ln1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
+		return false
+	}
+	w.rise[g], w.cost[g] = rise, cost
+	return true
+}
+
+// class returns the median and spread of the other groups that should be as fast.
+func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
+	var v []float32
+	for _, k := range w.byDim[w.groups[g].Class] {
+		if k != g && w.cur[k] == w.cur[k] {
+			v = append(v, w.cur[k])
+		}
+	}
+	if len(v) == 0 {
+		return nan32, nan32, 0
+	}
+	mid = median(v)
+	for i := range v {
+		v[i] -= mid
+	}
+	return mid, spread(v), len(v)
+}
+
+// step moves the state of group g.
+func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64) {
+	if !slow {
+		w.passes[g] = 0
+		if w.phase[g] == degraded {
+			if w.calm[g]++; w.calm[g] >= 2 {
+				w.phase[g], w.calm[g] = ok, 0
+			}
+			return
+		}
+		if w.baseN[g] < linkBase*4 {
+			w.baseN[g] += evaluateEvery
+		}
+		a := float32(evaluateEvery) / float32(w.baseN[g])
+		w.base[g] += (cur - w.base[g]) * min(a, 1)
+		w.noise[g] += (noise - w.noise[g]) * min(a, 1)
+		return
+	}
+	w.calm[g], w.until[g] = 0, label
+	if w.passes[g] == 0 && w.phase[g] == ok {
+		w.since[g], w.found[g] = w.onset(g, (cur+ref)/2), label
+	}
+	w.passes[g] = min(w.passes[g]+1, 100)
+	if w.passes[g] >= confirmations {
+		w.phase[g] = degraded
+	}
+}
+
+// onset is the first step of the run in which the transfer stayed above half way.
+func (w *linkWatch) onset(g int, half float32) int64 {
+	at, misses := w.count-1, 0
+	for k := w.count - 1; k >= max(0, w.count-window); k-- {
+		x := w.ring[g*window+k%window]
+		if x == x && x < half {
+			if misses++; misses > 2 {
+				break
+			}
+			continue
+		}
+		if x == x {
+			at = k
+		}
+	}
+	return w.labels[at%window]
+}

@@ -1,0 +1,96 @@
+package detect
+
+// reference fills out with v relative to the peers of each role: the median of
+// the others with four or more, the fastest of the others with two or three, NaN
+// without peers. v and out have one value a unit; NaN means not measured.
+type reference struct {
+	roles [][]int32
+	buf   []float32
+	idx   []int32
+	// Middle is the median of each role in the last call, NaN where none.
+	middle []float32
+}
+
+func newReference(roles [][]int32) *reference {
+	return &reference{roles: roles, middle: make([]float32, len(roles))}
+}
+
+func (r *reference) relative(v, out []float32) {
+	for i := range out {
+		out[i] = nan32
+	}
+	for g, rows := range r.roles {
+		r.buf, r.idx = r.buf[:0], r.idx[:0]
+		for _, k := range rows {
+			if x := v[k]; x == x {
+				r.buf = append(r.buf, x)
+				r.idx = append(r.idx, k)
+			}
+		}
+		n := len(r.buf)
+		switch {
+		case n == 0:
+			r.middle[g] = nan32
+		case n == 1:
+			r.middle[g] = r.buf[0]
+		case n < largeRole:
+			r.small(g, v, out)
+		default:
+			m := median(r.buf)
+			r.middle[g] = m
+			for _, k := range r.idx {
+				out[k] = v[k] - m
+			}
+		}
+	}
+}
+
+// small serves roles in which leaving one out moves the reference.
+func (r *reference) small(g int, v, out []float32) {
+	n := len(r.buf)
+	insertion(r.buf)
+	r.middle[g] = (r.buf[(n-1)/2] + r.buf[n/2]) / 2
+	for _, k := range r.idx {
+		x := v[k]
+		p := 0
+		for r.buf[p] != x {
+			p++
+		}
+		at := func(i int) float32 { // i-th of the others
+			if i >= p {
+				i++
+			}
+			return r.buf[i]
+		}
+		if n < medianPeers {
+			out[k] = x - at(0)
+			continue
+		}
+		m := n - 1
+		out[k] = x - (at((m-1)/2)+at(m/2))/2
+	}
+}
+
+// centre subtracts each role's median from v, so that what replica removal left
+// over is common to nobody. Roles with few ranks stay as they are: their own
+// culprit would be the median.
+func (r *reference) centre(v []float32) {
+	for _, rows := range r.roles {
+		if len(rows) < medianPeers {
+			continue
+		}
+		r.buf = r.buf[:0]
+		for _, k := range rows {
+			if x := v[k]; x == x {
+				r.buf = append(r.buf, x)
+			}
+		}
+		if len(r.buf) < medianPeers {
+			continue
+		}
+		m := median(r.buf)
+		for _, k := range rows {
+			v[k] -= m
+		}
+	}
+}

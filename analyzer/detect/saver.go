@@ -1,0 +1,180 @@
+package detect
+
+import (
+	"math"
+
+	"laggard/analyzer/frame"
+)
+
+// savers compares the time to save a checkpoint: save by save, with the others
+// that save, because saves are rare and other steps say nothing of them.
+type savers struct {
+	n     int
+	run   []uint8   // slow saves in a row
+	count []int32   // saves seen
+	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
+	pastN []uint8
+	since []int64 // first slow save of the run
+	third []int64 // the save that convicted
+	last  []int64 // last slow save
+	rise  []float32
+	cost  []float32 // seconds a save more than the peers', median-like
+
+	sigma    float64
+	sigmaN   float64
+	saves    int     // columns with a save
+	every    float64 // steps from save to save
+	lastSave int     // column of the last save
+	level    []float32
+	// All savers slow together against their own past.
+	storageRun   int
+	storageSince int64
+
+	lns, rel, buf []float32
+	ref           *reference
+}
+
+func newSavers(n int) *savers {
+	s := &savers{
+		n: n, run: make([]uint8, n), count: make([]int32, n), past: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
+		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
+	}
+	return s
+}
+
+// observe takes one step and reports whether anybody saved in it.
+func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
+	v := c.V[frame.Checkpoint]
+	if v == nil {
+		return false
+	}
+	any := 0
+	for r, x := range v {
+		s.lns[r] = nan32
+		if x > 0 {
+			s.lns[r] = float32(math.Log(float64(x)))
+			any++
+		}
+	}
+	if any == 0 {
+		return false
+	}
+	if s.lastSave >= 0 {
+		gap := float64(e.columns - s.lastSave)
+		if s.every == 0 {
+			s.every = gap
+		}
+		s.every += (gap - s.every) / 8
+	}
+	s.lastSave = e.columns
+	s.saves++
+	e.ref[compute].relative(s.lns, s.rel)
+	s.buf = compact(s.buf[:0], s.lns)
+	mid := median(s.buf)
+	if s.storage(mid, c.Step) {
+		return true
+	}
+	s.noise()
+	for r := range s.n {
+		if s.lns[r] == s.lns[r] {
+			s.judge(e, r, v, mid, c)
+		}
+	}
+	return true
+}
+
+// noise updates the spread of one save among peers.
+func (s *savers) noise() {
+	s.buf = s.buf[:0]
+	for r, x := range s.rel {
+		if x == x && s.run[r] == 0 {
+			s.buf = append(s.buf, x)
+		}
+	}
+	if len(s.buf) >= medianPeers {
+		s.sigmaN = min(s.sigmaN+1, 8)
+		s.sigma += (float64(spread(s.buf)) - s.sigma) / s.sigmaN
+	}
+}
+
+// judge counts one save of one rank.
+func (s *savers) judge(e *Engine, r int, v []float32, mid float32, c *frame.Column) {
+	s.count[r]++
+	noise := float32(max(s.sigma, saveNoise))
+	x, slow := s.rel[r], false
+	if x == x {
+		slow = x >= max(saveRise, float32(saveSigmas)*noise)
+	} else {
+		x, slow = s.apart(e, r, v, mid)
+	}
+	if !slow {
+		if s.run[r] >= saves && s.count[r] > 0 {
+			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
+				Since: s.since[r], Detected: s.third[r], Until: s.last[r], Case: e.savingCase(r)})
+		}
+		s.run[r] = 0
+		s.past[r*keptSaves+int(s.pastN[r])%keptSaves] = s.lns[r] - mid
+		s.pastN[r]++
+		if s.pastN[r] >= 2*keptSaves {
+			s.pastN[r] -= keptSaves
+		}
+		return
+	}
+	if s.run[r] == 0 {
+		s.since[r], s.rise[r], s.cost[r] = c.Step, 0, 0
+	}
+	s.run[r] = min(s.run[r]+1, 200)
+	s.last[r] = c.Step
+	k := float32(s.run[r])
+	s.rise[r] += (x - s.rise[r]) / k
+	s.cost[r] += (v[r]*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
+	if s.run[r] == saves {
+		s.third[r] = c.Step
+	}
+}
+
+// apart serves a rank that saves without a peer of its role: it is slow when it
+// changed against its own saves, or when it is far above everybody on other
+// nodes, whose files may be smaller but not by that much.
+func (s *savers) apart(e *Engine, r int, v []float32, mid float32) (float32, bool) {
+	if n := min(int(s.pastN[r]), keptSaves); n >= saves {
+		s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
+		x := s.lns[r] - mid - median(s.buf)
+		return x, x >= saveRise*1.5
+	}
+	top := nan32
+	for k, x := range s.lns {
+		if x == x && e.layout.Node[k] != e.layout.Node[r] && !(top >= x) {
+			top = x
+		}
+	}
+	if top != top {
+		return 0, false
+	}
+	return s.lns[r] - top, s.lns[r]-top >= acrossRise
+}
+
+// storage reports whether all savers together are far above their own past: the
+// storage, not a node.
+func (s *savers) storage(mid float32, step int64) bool {
+	if n := len(s.level); n >= saves {
+		s.buf = append(s.buf[:0], s.level...)
+		if mid-median(s.buf) >= storageRise {
+			if s.storageRun == 0 {
+				s.storageSince = step
+			}
+			s.storageRun++
+			return true
+		}
+	}
+	s.storageRun = 0
+	s.level = append(s.level, mid)
+	if len(s.level) > keptSaves {
+		s.level = s.level[1:]
+	}
+	return false
+}
+
+// guilty reports whether rank r saves slowly for good.
+func (s *savers) guilty(r int) bool { return s.run[r] >= saves }

@@ -1,0 +1,207 @@
+package detect
+
+import (
+	"math"
+
+	"laggard/analyzer/frame"
+)
+
+// sharing finds and removes what all stages of a replica have in common: they
+// process the same micro-batches, so a long sequence makes all of them slow, and
+// none of them a straggler.
+type sharing struct {
+	stage   [][][]int32 // replica → stage → rows
+	role    []int32
+	roles   int
+	usable  bool
+	used    bool      // something was removed in the last step
+	common  []float32 // per replica: median of its residuals, NaN unknown
+	columns int
+
+	sxy, sww, sxx []float64 // per role, exponential sums
+	mean, wmean   []float32 // per rank: centres of x and w
+	seen          []uint8
+	w             []float32
+	stages        []float32
+	buf           []float32
+}
+
+func newSharing(l *frame.Layout) *sharing {
+	n := len(l.Ranks)
+	s := &sharing{
+		role: l.Role, roles: len(l.Roles), common: make([]float32, len(l.Replicas)),
+		sxy: make([]float64, len(l.Roles)), sww: make([]float64, len(l.Roles)), sxx: make([]float64, len(l.Roles)),
+		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
+	}
+	s.stage = make([][][]int32, len(l.Replicas))
+	for q, rows := range l.Replicas {
+		byStage := map[int][]int32{}
+		for _, r := range rows {
+			g := l.Roles[l.Role[r]].Stage
+			byStage[g] = append(byStage[g], r)
+		}
+		for g := range l.Stages {
+			if rows := byStage[g]; len(rows) > 0 {
+				s.stage[q] = append(s.stage[q], rows)
+			}
+		}
+		s.usable = s.usable || len(s.stage[q]) > 1
+	}
+	s.usable = s.usable && len(l.Replicas) > 1
+	return s
+}
+
+// remove subtracts from x the part that the other stages of the replica show as
+// well, where the history says that they do so step by step.
+func (s *sharing) remove(x []float32, t *track) {
+	s.used = false
+	if !s.usable {
+		for q := range s.common {
+			s.common[q] = nan32
+		}
+		return
+	}
+	s.others(x)
+	s.learn(x, t)
+	if s.columns < sharedColumns {
+		return
+	}
+	for r := range x {
+		g := s.role[r]
+		if g < 0 || s.w[r] != s.w[r] {
+			continue
+		}
+		if l := s.slope(int(g)); l > 0 {
+			x[r] -= float32(l) * s.w[r]
+			s.used = true
+		}
+	}
+}
+
+// others sets w[r] to the median over the other stages of r's replica.
+func (s *sharing) others(x []float32) {
+	for i := range s.w {
+		s.w[i] = nan32
+	}
+	for q, stages := range s.stage {
+		s.stages = s.stages[:0]
+		for _, rows := range stages {
+			s.buf = s.buf[:0]
+			for _, r := range rows {
+				if v := x[r]; v == v {
+					s.buf = append(s.buf, v)
+				}
+			}
+			s.stages = append(s.stages, median(s.buf))
+		}
+		s.buf = compact(s.buf[:0], s.stages)
+		s.common[q] = median(s.buf)
+		for i, rows := range stages {
+			s.buf = s.buf[:0]
+			for j, v := range s.stages {
+				if j != i && v == v {
+					s.buf = append(s.buf, v)
+				}
+			}
+			w := median(s.buf)
+			for _, r := range rows {
+				s.w[r] = w
+			}
+		}
+	}
+}
+
+// learn follows how x goes with w in each role, about each rank's own centre, so
+// that a rank that is always slow teaches nothing.
+func (s *sharing) learn(x []float32, t *track) {
+	s.columns++
+	keep := 1 - 1.0/memory
+	for g := range s.sxy {
+		s.sxy[g] *= keep
+		s.sww[g] *= keep
+		s.sxx[g] *= keep
+	}
+	for r := range x {
+		g := s.role[r]
+		if g < 0 || x[r] != x[r] || s.w[r] != s.w[r] || t.phase[r] != ok {
+			continue
+		}
+		k := s.seen[r]
+		if k == 0 {
+			s.mean[r], s.wmean[r] = 0, 0
+		}
+		dx, dw := clip(x[r]-s.mean[r], -0.5, 0.5), clip(s.w[r]-s.wmean[r], -0.5, 0.5)
+		if k < 200 {
+			s.seen[r]++
+		}
+		a := 1 / float32(k+2)
+		s.mean[r] += a * dx
+		s.wmean[r] += a * dw
+		s.sxy[g] += float64(dx * dw)
+		s.sww[g] += float64(dw * dw)
+		s.sxx[g] += float64(dx * dx)
+	}
+}
+
+// slope is what to take of w in role g: 0 while they don't go together.
+func (s *sharing) slope(g int) float64 {
+	if s.sww[g] <= 0 || s.sxx[g] <= 0 {
+		return 0
+	}
+	if s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]) < sharedCorrelation {
+		return 0
+	}
+	return min(max(s.sxy[g]/s.sww[g], 0), 1.2)
+}
+
+// covariate removes what recorded tokens explain.
+type covariate struct {
+	roles    [][]int32
+	sxy, stt [signals]float64
+	sxx      [signals]float64
+	columns  int
+	dev      []float32
+	buf      []float32
+	ref      *reference
+	ln       []float32
+}
+
+func newCovariate(roles [][]int32, n int) *covariate {
+	return &covariate{roles: roles, dev: make([]float32, n), ln: make([]float32, n), ref: newReference(roles)}
+}
+
+// remove regresses x on the logarithm of the tokens, both relative to peers.
+func (c *covariate) remove(s signal, tokens, x []float32, t *track) {
+	for r, v := range tokens {
+		c.ln[r] = nan32
+		if v > 0 {
+			c.ln[r] = float32(math.Log(float64(v)))
+		}
+	}
+	c.ref.relative(c.ln, c.dev)
+	c.columns++
+	keep := 1 - 1.0/memory
+	c.sxy[s] *= keep
+	c.stt[s] *= keep
+	c.sxx[s] *= keep
+	for r := range x {
+		d := c.dev[r]
+		if d != d || x[r] != x[r] || t.phase[r] != ok {
+			continue
+		}
+		y := clip(x[r]-t.mu[r], -0.7, 0.7)
+		c.sxy[s] += float64(y * d)
+		c.stt[s] += float64(d * d)
+		c.sxx[s] += float64(y * y)
+	}
+	if c.columns < sharedColumns || c.stt[s] <= 0 || c.sxx[s] <= 0 ||
+		c.sxy[s]/math.Sqrt(c.stt[s]*c.sxx[s]) < sharedCorrelation {
+		return
+	}
+	b := float32(min(max(c.sxy[s]/c.stt[s], 0), 2.5))
+	for r := range x {
+		if d := c.dev[r]; d == d {
+			x[r] -= b * d
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package detect
+
+import "math"
+
+// Every threshold of the detector stands in this file with its reason. Effects
+// are natural logarithms of ratios (0.05 is about 5 %) or, for the data loader,
+// shares of a step; counts are analysed steps.
+
+// Config holds what an operator may change while the detector runs. Use Default
+// and change fields; the zero value is not useful.
+type Config struct {
+	// Effect is the design effect: the smallest slowdown that is worth finding at
+	// once. 5 % of one rank is 5 % of the job.
+	Effect float64 `json:"effect"`
+	// MinEffect gates a verdict. It lies below Effect, or a true slowdown of
+	// exactly Effect would be missed every second time.
+	MinEffect float64 `json:"min_effect"`
+	// MinImpact is the share of step time from which exit code and Healthy change.
+	// It never gates listing.
+	MinImpact float64 `json:"min_impact"`
+	// Alarm is the z from which a window of 32 steps alarms. 1,000 node-hours make
+	// 270,000 independent windows (10 s steps, 8 ranks, 3 signals); 5.3 leaves 0.02
+	// false ones under Gaussian tails, and the other gates carry heavy tails.
+	Alarm float64 `json:"alarm"`
+	// LongAlarm is the same for windows of 64 to 256 steps: there are fewer of them.
+	LongAlarm float64 `json:"long_alarm"`
+	// Discovery is the false discovery rate over ranks × signals of one evaluation.
+	Discovery float64 `json:"discovery"`
+	// LinkRise and LinkShare gate a slow link: its transfer rises by the one, and
+	// by that share of the step.
+	LinkRise  float64 `json:"link_rise"`
+	LinkShare float64 `json:"link_share"`
+	// MinCoverage is the share of expected rank-steps below which a verdict says
+	// that it saw too little.
+	MinCoverage float64 `json:"min_coverage"`
+}
+
+// Default returns the thresholds that the evaluation was made with.
+func Default() Config {
+	return Config{
+		Effect: 0.05, MinEffect: 0.03, MinImpact: 0.01, Alarm: 5.3, LongAlarm: 4.9, Discovery: 0.01,
+		LinkRise: 0.30, LinkShare: 0.03, MinCoverage: 0.75,
+	}
+}
+
+// Windows, in analysed steps.
+const (
+	// window is what a verdict rests on: at 1 % noise it resolves 1 %, and a fault
+	// must fill most of it, so what lasts a dozen steps never becomes a verdict.
+	window = 32
+	// blockSteps make one block of the slow lanes, maxBlocks the longest lane (256
+	// steps): pure data parallelism with 12 % sequence noise needs 64 to 128 steps
+	// to see 10 %, 256 to see 5 %.
+	blockSteps = 8
+	maxBlocks  = 32
+	// evaluateEvery is how often each rank's window is tested; ranks take turns, so
+	// every step costs the same.
+	evaluateEvery = 8
+	// suspectEvery is how often a suspect's window is tested.
+	suspectEvery = 2
+)
+
+// lanes are the lengths of the slow lanes in blocks.
+var lanes = [...]int{8, 12, 16, 24, 32}
+
+// Suspicion: a winsorised CUSUM in units of half the design effect.
+const (
+	// suspectAt is how far the CUSUM must climb, at most 1 a step: five steps, or
+	// the ten of a fault that wants to be believed with two or three peers.
+	suspectAt    = 5.0
+	fewPeersAt   = 10.0
+	cusumCeiling = 12.0
+	cusumDown    = -3.0
+	// noiseUnit raises the unit with the noise: e must stay above 1.5 sigma, or a
+	// job with 12 % sequence noise would suspect everybody in turn.
+	noiseUnit = 1.5
+	// calmSteps without slowness end an episode.
+	calmSteps = 20
+	// transientSteps is the longest episode that is an event, not a condition.
+	transientSteps = 30
+	// eventEffect is the least mean effect of an event: what is smaller and passes
+	// is noise nobody can check.
+	eventEffect = 0.08
+)
+
+// Window test.
+const (
+	minValid = 12 // valid steps of a window
+	minBold  = 8  // enough when the effect is boldEffects times the design effect
+	// boldEffects: 20 % in each of eight steps needs no more statistics.
+	boldEffects = 4
+	// slowShare of a window's steps (or a lane's blocks) must be slow by themselves.
+	slowShare = 0.7
+	// settledSteps: an episode younger than this is not called degraded unless it
+	// began with the record; a dozen slow steps are a transient.
+	settledSteps = 16
+	// sigmaFloor is the least noise of a step: clocks and rounding.
+	sigmaFloor = 0.004
+	// tauFloor is the least harmless persistent spread between devices.
+	tauFloor = 0.005
+	// fewTauFloor is the same where there are too few ranks to see the spread.
+	fewTauFloor = 0.01
+	// fewOwnFloor: a rank against its own past drifts less than two devices differ.
+	fewOwnFloor = 0.006
+	// medianLoss is the standard error of a median (1.2533 sigma/sqrt n), hlLoss of
+	// the Hodges-Lehmann estimate.
+	medianLoss = 1.2533
+	hlLoss     = 1.05
+	// confirmations is how many evaluations in a row must alarm.
+	confirmations = 2
+	// tailFreedom: p-values are those of a t distribution, which has heavier tails.
+	tailFreedom = 20
+	// peerGain is how much slower than its peers a rank must be to be named when
+	// the change against its own past gave it away.
+	peerGain = 0.01
+)
+
+// Baselines.
+const (
+	// baseBlocks make a rank's own baseline: 64 healthy steps.
+	baseBlocks = 8
+	// baseDrift is how far it may follow in one block; a thermal ramp is faster.
+	baseDrift = 0.001
+	// baseLimit bounds it: what is slower than that is not a habit of a device.
+	baseLimit = 0.03
+	// memory is the length of exponential averages, steps.
+	memory = 200
+)
+
+// Roles and masking.
+const (
+	// medianPeers is the role size from which the median of the others is the
+	// reference; below, the fastest peer is.
+	medianPeers = 4
+	// largeRole: from here on leaving one rank out does not move the median.
+	largeRole = 16
+	// poolSize is the number of ranks from which a role's noise is its own.
+	poolSize = 8
+	// maskedShare of a role flagged is a common cause, not so many bad nodes.
+	maskedShare = 0.4
+	// commonNodes that become suspect within commonSteps have a common cause
+	// (a switch, a storage), unless the record begins with it.
+	commonNodes = 4
+	commonSteps = 3
+	// sharedCorrelation is the least correlation between stages of a replica, or
+	// with tokens, at which the common part is taken for work and removed.
+	sharedCorrelation = 0.5
+	// sharedColumns must have been seen before.
+	sharedColumns = 4
+)
+
+// Steps that count for nothing.
+const (
+	// warmUp steps of a process whose start was recorded: caches, JIT, allocator.
+	warmUp = 10
+	// quarantine: a step this many times the median is an event of its own.
+	quarantine = 5.0
+	// afterSave steps after a checkpoint count only when they are like the others,
+	// within settleLimit.
+	afterSave   = 3
+	settleLimit = 0.15
+	// savingShare: when more steps than that save a checkpoint, saving is a part of
+	// the step and no reason to leave it out.
+	savingShare = 0.3
+)
+
+// Causes.
+const (
+	// computeShare of the relative excess of self time that forward time must show
+	// for the cause to be compute: a slow device slows forward as well.
+	computeShare = 0.5
+	// causeShare of all excess that the named cause must cover.
+	causeShare = 0.8
+	// identityShare of the excess must be missing from the rank's own waiting.
+	identityShare = 0.7
+	// pipelineLead is how much larger than its pipeline mates' the excess of a rank
+	// without forward evidence must be: uncovered waits of victims come close.
+	pipelineLead = 1.05
+	// explainedShare: an active culprit with this share of a rank's excess explains it.
+	explainedShare = 0.7
+)
+
+// Checkpoints.
+const (
+	saves       = 3 // in a row
+	keptSaves   = 8
+	saveRise    = 0.26 // ln 1.3
+	acrossRise  = 0.59 // ln 1.8: against savers of other roles, whose files differ
+	saveSigmas  = 2.0
+	saveNoise   = 0.05
+	storageRise = 0.69 // ln 2: all savers against their own past
+)
+
+// Intermittent faults.
+const (
+	// spikeEffect and spikeSigmas: a step that is slow by itself.
+	spikeEffect = 0.08
+	spikeSigmas = 5.0
+	// spikeRate of the steps, in at least spikeEpisodes separate episodes.
+	spikeRate     = 0.025
+	spikeEpisodes = 5
+	// spikeMemory is the length of the count, steps.
+	spikeMemory = 1000
+	// spikeOdds: the chance of so many at the rate of the peers.
+	spikeOdds = 1e-6
+	// spikeBase is the least rate that peers are credited with.
+	spikeBase = 0.003
+	// spikeRatio to the rate of the peers.
+	spikeRatio = 4
+	// transientsPerHour on one node are intermittent.
+	transientsPerHour = 3
+)
+
+// Links.
+const (
+	linkWindow   = 24 // steps that must be slow
+	linkSpread   = 5.0
+	linkNoise    = 0.05
+	linkBase     = 16 // healthy steps that make a group's own baseline
+	minClass     = 3  // groups of a class that make a comparison
+	linkQuantile = 0.25
+)
+
+// Findings.
+const (
+	stageRatio     = 1.15 // heavy stage over the median stage, by measured compute
+	stageSelfRatio = 1.25 // by self time, which hides unrecorded waits
+	findingImpact  = 0.03
+	// workSpread is the robust spread of replicas' work that is worth a finding;
+	// alone where stages agree, soloSpread where nothing but noise could differ.
+	workSpread = 0.03
+	soloSpread = 0.05
+	// jobRise: before and after differ by more than 10 % in every block of the last 32 steps.
+	jobRise   = 0.10
+	jobBlocks = 4
+	// storageShare of a step, in a quarter of the steps, on changing ranks.
+	storageShare = 0.05
+	storageSteps = 0.2
+	storageTop   = 0.5
+)
+
+// ln1p is the logarithm of 1 + v, for thresholds given as shares.
+func ln1p(v float64) float64 { return math.Log1p(v) }

@@ -1,0 +1,412 @@
+package detect
+
+import "math"
+
+// Phases of a unit.
+const (
+	ok uint8 = iota
+	suspect
+	degraded
+)
+
+// track follows one signal of n units (ranks, or replicas, or roles): noise, own
+// baseline, suspicion, windows and states. It sees one residual a unit and step.
+//
+// Invariant: what it keeps is bounded per unit, and everything it knows is in its
+// fields, so a saved track goes on as if it had never stopped.
+type track struct {
+	n     int
+	roles [][]int32
+	role  []int32 // unit → role, -1 none
+	few   []bool  // unit has one or two peers
+
+	count  int       // analysed steps
+	labels []int64   // step numbers of the last analysed steps, by count % len
+	ring   []float32 // n × window: residuals, by count % window
+	blocks []float32 // n × maxBlocks
+	block  []int32   // blocks finished by each unit
+
+	mu, dev, prev   []float32 // robust centre and spread of each unit, last deviation
+	base            []float32
+	baseN           []uint16
+	climb, fall     []float32 // CUSUMs up (suspicion) and down (recovery)
+	phase, passes   []uint8
+	lanePasses      []uint8
+	warm            []uint8 // warm-up steps still to come
+	warmed          []uint8 // warm-up steps that are in the record
+	first           []int32 // count at the unit's first value, -1 none
+	firstLabel      []int64
+	since, detected []int64
+	sinceAt, fallAt []int32
+	until           []int64
+	sum             []float32 // of residuals over the slow steps of the episode
+	sumN            []uint16
+	z, effect       []float32 // of the last test
+	mid             []float32 // median of the last window
+	laneMean        [len(lanes)][]float32
+	spikes, spikeN  []float32
+	inSpike         []uint8
+	spikeSum        []float32
+	spikeLast       []int64
+	spikeFirst      []int64
+
+	sigma    []float64 // noise of a step, per role and for all (last)
+	sigmaN   []float64
+	rhoUp    float64 // lag-1 correlation, numerator and denominator
+	rhoDown  float64
+	tau      float64 // harmless spread of window medians
+	tauOwn   float64 // the same against the own baseline
+	tauLane  [len(lanes)]float64
+	spikeAll float64 // rate of spikes over all units
+
+	cfg           *Config
+	selfOnly      bool // units differ for good: compare each with its own past
+	tests         int  // units × signals that are tested together
+	buf, buf2, hl []float32
+}
+
+// labelMemory is the number of step labels kept: the longest lane.
+const labelMemory = blockSteps * maxBlocks
+
+func newTrack(cfg *Config, n int, roles [][]int32) *track {
+	t := &track{cfg: cfg, n: n, tests: n, roles: roles, labels: make([]int64, labelMemory)}
+	f32 := func() []float32 { return make([]float32, n) }
+	t.ring, t.blocks = make([]float32, n*window), make([]float32, n*maxBlocks)
+	for i := range t.ring {
+		t.ring[i] = nan32
+	}
+	for i := range t.blocks {
+		t.blocks[i] = nan32
+	}
+	t.block = make([]int32, n)
+	t.mu, t.dev, t.prev, t.base = f32(), f32(), f32(), f32()
+	t.baseN = make([]uint16, n)
+	t.climb, t.fall = f32(), f32()
+	t.phase, t.passes, t.lanePasses = make([]uint8, n), make([]uint8, n), make([]uint8, n)
+	t.warm, t.warmed = make([]uint8, n), make([]uint8, n)
+	t.first, t.firstLabel = make([]int32, n), make([]int64, n)
+	t.since, t.detected, t.until = make([]int64, n), make([]int64, n), make([]int64, n)
+	t.sinceAt, t.fallAt = make([]int32, n), make([]int32, n)
+	t.sum, t.sumN = f32(), make([]uint16, n)
+	t.z, t.effect, t.mid = f32(), f32(), f32()
+	for i := range t.laneMean {
+		t.laneMean[i] = f32()
+	}
+	t.spikes, t.spikeN, t.spikeSum = f32(), f32(), f32()
+	t.inSpike = make([]uint8, n)
+	t.spikeLast, t.spikeFirst = make([]int64, n), make([]int64, n)
+	t.sigma, t.sigmaN = make([]float64, len(roles)+1), make([]float64, len(roles)+1)
+	for r := range n {
+		t.forget(r)
+	}
+	t.setRoles(roles)
+	t.tau, t.tauOwn, t.spikeAll = fewTauFloor, fewOwnFloor, spikeBase
+	return t
+}
+
+// setRoles tells the track who is compared with whom.
+func (t *track) setRoles(roles [][]int32) {
+	t.roles = roles
+	t.role, t.few = make([]int32, t.n), make([]bool, t.n)
+	for r := range t.role {
+		t.role[r] = -1
+	}
+	for g, rows := range roles {
+		for _, r := range rows {
+			t.role[r] = int32(g)
+			t.few[r] = len(rows) < medianPeers
+		}
+	}
+	if len(t.sigma) != len(roles)+1 {
+		pooled := 0.0
+		if len(t.sigma) > 0 {
+			pooled = t.sigma[len(t.sigma)-1]
+		}
+		t.sigma, t.sigmaN = make([]float64, len(roles)+1), make([]float64, len(roles)+1)
+		for g := range t.sigma {
+			t.sigma[g], t.sigmaN[g] = pooled, 1
+		}
+	}
+}
+
+// forget makes unit r new: another process, another place.
+func (t *track) forget(r int) {
+	for i := range window {
+		t.ring[r*window+i] = nan32
+	}
+	for i := range maxBlocks {
+		t.blocks[r*maxBlocks+i] = nan32
+	}
+	t.block[r], t.mu[r], t.dev[r], t.prev[r] = 0, 0, 0, nan32
+	t.base[r], t.baseN[r] = 0, 0
+	t.calm(r)
+	t.first[r], t.mid[r] = -1, nan32
+	for i := range t.laneMean {
+		t.laneMean[i][r] = nan32
+	}
+	t.warm[r], t.warmed[r] = 0, 0
+	t.spikes[r], t.spikeN[r], t.spikeSum[r], t.inSpike[r] = 0, 0, 0, 0
+}
+
+// calm ends the episode of unit r.
+func (t *track) calm(r int) {
+	t.phase[r], t.passes[r], t.lanePasses[r] = ok, 0, 0
+	t.climb[r], t.fall[r], t.sum[r], t.sumN[r] = 0, 0, 0, 0
+	t.z[r], t.effect[r] = 0, 0
+}
+
+// label returns the step number of the analysed step with that count.
+func (t *track) label(at int) int64 {
+	at = max(at, t.count-labelMemory, 0)
+	return t.labels[at%labelMemory]
+}
+
+// episode is a slow time of one unit that ended.
+type episode struct {
+	unit                   int
+	since, detected, until int64
+	steps                  int
+	effect                 float64 // mean residual of its slow steps
+	confirmed              bool
+}
+
+// observe takes the residuals of one step and returns the episodes that ended
+// with it. e is not kept.
+func (t *track) observe(e []float32, label int64, end func(episode)) {
+	t.labels[t.count%labelMemory] = label
+	t.noise(e)
+	t.rhoUp *= 1 - 1.0/memory
+	t.rhoDown *= 1 - 1.0/memory
+	slot := t.count % window
+	delta := float32(t.cfg.Effect)
+	for r, x := range e {
+		t.ring[r*window+slot] = x
+		if x != x {
+			t.prev[r] = nan32
+			continue
+		}
+		if t.first[r] < 0 {
+			t.first[r], t.firstLabel[r] = int32(t.count), label
+		}
+		sig := t.noiseOf(r)
+		unit := max(delta/2, noiseUnit*sig)
+		d := x
+		if t.baseN[r] >= baseBlocks {
+			d -= t.base[r]
+		} else if t.selfOnly {
+			d = 0
+		}
+		warming := t.warm[r] > 0
+		if warming {
+			t.warm[r]--
+			t.warmed[r]++
+		}
+		switch t.phase[r] {
+		case ok:
+			t.rise(r, d, unit, label, warming)
+			t.learn(r, x, sig)
+			t.spike(r, d, sig, label)
+		default:
+			if ep, ended := t.sink(r, d, x, unit, label); ended {
+				end(ep)
+			}
+		}
+	}
+	t.count++
+	for r := range t.n {
+		if (t.count+r)%blockSteps == 0 && t.first[r] >= 0 {
+			t.closeBlock(r)
+		}
+	}
+	if t.count%evaluateEvery == 0 {
+		t.spreads()
+	}
+}
+
+// noise updates the noise of a step from the cross section: it is there from the
+// first step on, and one culprit of many does not move it.
+func (t *track) noise(e []float32) {
+	pool := t.buf2[:0]
+	for g, rows := range t.roles {
+		t.buf = t.buf[:0]
+		for _, r := range rows {
+			if x := e[r]; x == x && t.phase[r] == ok {
+				t.buf = append(t.buf, x-t.mu[r])
+			}
+		}
+		if len(rows) < largeRole || g < 64 {
+			pool = append(pool, t.buf...)
+		}
+		if len(t.buf) >= poolSize {
+			t.blend(g, float64(spread(t.buf)))
+		}
+	}
+	t.buf2 = pool
+	if len(pool) >= 2 {
+		t.blend(len(t.roles), float64(spread(pool)))
+	}
+}
+
+// blend mixes a new estimate of the noise in: quickly at first, then slowly.
+func (t *track) blend(g int, s float64) {
+	t.sigmaN[g] = min(t.sigmaN[g]+1, window)
+	t.sigma[g] += (s - t.sigma[g]) / t.sigmaN[g]
+}
+
+// roleNoise is the noise of a step in the role of unit r.
+func (t *track) roleNoise(r int) float32 {
+	g := int(t.role[r])
+	if g < 0 || t.sigmaN[g] == 0 {
+		g = len(t.roles)
+	}
+	return float32(max(t.sigma[g], sigmaFloor))
+}
+
+// noiseOf is the noise of unit r: its role's, or its own where that is larger.
+func (t *track) noiseOf(r int) float32 {
+	s := t.roleNoise(r)
+	return max(s, min(t.dev[r], 4*s))
+}
+
+// rise drives the suspicion of a healthy unit.
+func (t *track) rise(r int, d, unit float32, label int64, warming bool) {
+	was := t.climb[r]
+	g := max(0, was+clip((d-unit)/unit, cusumDown, 1))
+	at := float32(suspectAt)
+	if t.few[r] {
+		at = fewPeersAt
+	}
+	if warming {
+		g = min(g, at-3) // what is slow while it starts must go on being slow
+	}
+	if was == 0 && g > 0 {
+		t.since[r], t.sinceAt[r] = label, int32(t.count)
+		t.sum[r], t.sumN[r] = 0, 0
+	}
+	if g > 0 {
+		t.sum[r] += d
+		t.sumN[r]++
+	}
+	t.climb[r] = g
+	if g >= at {
+		t.phase[r], t.detected[r] = suspect, label
+		t.passes[r], t.fall[r] = 0, 0
+		t.until[r], t.fallAt[r] = label, int32(t.count)
+	}
+}
+
+// learn follows the centre and spread of a healthy unit.
+func (t *track) learn(r int, x, sig float32) {
+	a := float32(1) / 32
+	if k := t.count - int(t.first[r]); k < 32 {
+		a = 1 / float32(k+2)
+	}
+	dev := clip(x-t.mu[r], -3*sig, 3*sig)
+	if p := t.prev[r]; p == p {
+		t.rhoUp += float64(dev * p)
+		t.rhoDown += float64(p * p)
+	}
+	t.prev[r] = dev
+	if t.climb[r] < suspectAt/2 {
+		t.mu[r] += a * dev
+		w := float32(math.Abs(float64(dev))) * 1.2533
+		if t.dev[r] == 0 {
+			t.dev[r] = t.roleNoise(r)
+		}
+		t.dev[r] += (w - t.dev[r]) / 64
+	}
+}
+
+// rho is the lag-1 correlation of the noise, 0…0.95.
+func (t *track) rho() float64 {
+	if t.rhoDown <= 0 {
+		return 0
+	}
+	return min(max(t.rhoUp/t.rhoDown, 0), 0.95)
+}
+
+// sink drives the recovery of a suspect or degraded unit.
+func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
+	was := t.fall[r]
+	f := max(0, was+clip((unit-d)/unit, cusumDown, 1))
+	if f == 0 {
+		t.until[r], t.fallAt[r] = label, int32(t.count)
+	}
+	if d > unit {
+		t.sum[r] += d
+		t.sumN[r]++
+	}
+	t.fall[r] = f
+	if f < calmSteps {
+		return episode{}, false
+	}
+	ep := episode{
+		unit: r, since: t.since[r], detected: t.detected[r], until: t.until[r],
+		steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, confirmed: t.phase[r] == degraded,
+	}
+	if t.sumN[r] > 0 {
+		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
+	}
+	t.calm(r)
+	return ep, true
+}
+
+// closeBlock summarises the last steps of unit r as one block of its slow lanes,
+// and lets its own baseline learn from it.
+func (t *track) closeBlock(r int) {
+	t.buf = t.buf[:0]
+	for k := t.count - blockSteps; k < t.count; k++ {
+		if k < int(t.first[r]) || k < 0 {
+			continue
+		}
+		if x := t.ring[r*window+k%window]; x == x {
+			t.buf = append(t.buf, x)
+		}
+	}
+	v := nan32
+	if len(t.buf) >= 3 {
+		v = middleMean(t.buf)
+	}
+	n := t.block[r]
+	t.blocks[r*maxBlocks+int(n)%maxBlocks] = v
+	t.block[r] = n + 1
+	if v == v && t.phase[r] == ok && t.climb[r] == 0 && t.warm[r] == 0 {
+		t.learnBase(r, v)
+	}
+	for i, l := range lanes {
+		t.laneMean[i][r] = t.lane(r, l)
+	}
+}
+
+// learnBase moves the own baseline: the mean of the first blocks, then slowly.
+func (t *track) learnBase(r int, v float32) {
+	if t.baseN[r] < baseBlocks {
+		t.baseN[r]++
+		t.base[r] += (v - t.base[r]) / float32(t.baseN[r])
+	} else {
+		t.baseN[r] = min(t.baseN[r]+1, 60000)
+		t.base[r] += clip((v-t.base[r])/4, -baseDrift, baseDrift)
+	}
+	if !t.selfOnly {
+		t.base[r] = clip(t.base[r], -baseLimit, baseLimit)
+	}
+}
+
+// lane is the mean of the last l blocks of unit r, NaN when too few are there.
+func (t *track) lane(r, l int) float32 {
+	if int(t.block[r]) < l {
+		return nan32
+	}
+	var s float32
+	n := 0
+	for k := int(t.block[r]) - l; k < int(t.block[r]); k++ {
+		if x := t.blocks[r*maxBlocks+k%maxBlocks]; x == x {
+			s += x
+			n++
+		}
+	}
+	if 4*n < 3*l {
+		return nan32
+	}
+	return s / float32(n)
+}

@@ -1,0 +1,325 @@
+package detect
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/verdict"
+)
+
+// Verdict returns the decision on what was observed so far. It changes nothing:
+// call it as often as you like.
+func (e *Engine) Verdict() *verdict.Verdict {
+	v := verdict.New(e.job)
+	v.Attempts, v.WorldSize = e.attempts, max(e.worldSize, 0)
+	if v.WorldSize == 0 {
+		v.WorldSize = e.n
+	}
+	v.Steps = verdict.Steps{First: e.firstStep, Last: e.lastStep, Analyzed: e.columns}
+	if e.expected > 0 {
+		v.Coverage = round4(min(1, float64(e.measured)/float64(e.expected)))
+	}
+	if e.layout != nil {
+		v.Roles = e.layout.From
+	}
+	all := e.candidates()
+	culprits := e.accuse(all)
+	e.fillNodes(v, culprits)
+	e.fillLinks(v)
+	e.fillEvents(v)
+	e.fillFindings(v, culprits)
+	e.decide(v)
+	v.Healthy = v.Exit(e.cfg.MinImpact) == verdict.ExitHealthy
+	return v
+}
+
+// fillNodes makes one entry a node: active first, then intermittent, then those
+// that recovered or were left behind by a new mapping.
+func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
+	byNode := map[string]*verdict.Node{}
+	var order []string
+	node := func(name string) *verdict.Node {
+		n := byNode[name]
+		if n == nil {
+			n = &verdict.Node{Node: name, Evidence: []verdict.Evidence{}, Ranks: []int{}}
+			byNode[name] = n
+			order = append(order, name)
+		}
+		return n
+	}
+	worst := map[string]float64{}
+	for i := range culprits {
+		c := &culprits[i]
+		name := e.nodeOf(c.row)
+		carried, met := e.carried[name]
+		c.sure = met
+		f := e.describe(c, culprits)
+		n := node(name)
+		fresh := n.State == ""
+		n.State = verdict.Degraded
+		n.Ranks = append(n.Ranks, e.layout.Ranks[c.row])
+		n.Evidence = append(n.Evidence, f.Evidence...)
+		if fresh || c.since < n.SinceStep {
+			n.SinceStep = c.since
+		}
+		if fresh || c.detected < n.DetectedStep {
+			n.DetectedStep = c.detected
+		}
+		if met && carried.Degraded {
+			n.SinceStep, n.DetectedStep = carried.Since, carried.Detected
+		}
+		n.JobImpact = max(n.JobImpact, f.Impact)
+		n.Confidence = max(n.Confidence, f.Confidence)
+		if fresh || c.excess > worst[name] {
+			worst[name] = c.excess
+			n.Cause, n.Slowdown, n.Detail = f.Cause, f.Slowdown, f.Detail
+		}
+	}
+	e.wholeNodes(node)
+	e.aloneNodes(node)
+	e.intermittentNodes(node, byNode)
+	for name, c := range e.carried {
+		if c.Degraded && byNode[name] == nil {
+			e.leftBehind(node(name), name, c)
+		}
+	}
+	for i := len(e.history) - 1; i >= 0; i-- {
+		p := &e.history[i]
+		n := byNode[p.Node]
+		if n != nil && n.State != verdict.Recovered {
+			continue
+		}
+		if n == nil {
+			n = node(p.Node)
+			n.State = verdict.Recovered
+			fillFrom(n, &p.Case)
+			n.SinceStep, n.DetectedStep, n.UntilStep = p.Since, p.Detected, p.Until
+		}
+		if !slices.Contains(n.Ranks, p.Rank) {
+			n.Ranks = append(n.Ranks, p.Rank)
+		}
+	}
+	slices.Sort(order)
+	for _, name := range order {
+		n := byNode[name]
+		slices.Sort(n.Ranks)
+		n.Devices = e.devices(name)
+		n.JobImpact, n.Slowdown = math.Round(n.JobImpact*1e4)/1e4, math.Round(n.Slowdown*1e3)/1e3
+		if len(n.Evidence) > maxEvidence {
+			n.Evidence = n.Evidence[:maxEvidence]
+		}
+		if k := len(n.Ranks); n.Devices > 1 && n.State != verdict.Recovered && n.Detail != "" {
+			n.Detail += fmt.Sprintf("; %d of the node's %d ranks", k, n.Devices)
+		}
+		v.Nodes = append(v.Nodes, *n)
+	}
+	slices.SortStableFunc(v.Nodes, func(a, b verdict.Node) int { return cmp.Compare(stateOrder(a.State), stateOrder(b.State)) })
+}
+
+// maxEvidence bounds the numbers quoted for one node: eight ranks with five each.
+const maxEvidence = 40
+
+func stateOrder(s string) int {
+	return slices.Index([]string{verdict.Degraded, verdict.Intermittent, verdict.Suspect, verdict.Recovered}, s)
+}
+
+func fillFrom(n *verdict.Node, f *finding) {
+	n.Cause, n.Slowdown, n.JobImpact, n.Confidence, n.Detail = f.Cause, f.Slowdown, f.Impact, f.Confidence, f.Detail
+	n.Evidence = append(n.Evidence, f.Evidence...)
+	if n.Cause == "" {
+		n.Cause = verdict.Unattributed
+	}
+}
+
+// leftBehind reports a node whose suspicion was not met again: still degraded
+// while the new mapping is too young to tell and has ranks on it, else recovered.
+func (e *Engine) leftBehind(n *verdict.Node, name string, c carry) {
+	here := e.devices(name) > 0
+	fillFrom(n, &c.Case)
+	n.Ranks = append(n.Ranks, c.Rank)
+	n.SinceStep, n.DetectedStep, n.UntilStep = c.Since, c.Detected, c.Until
+	n.State = verdict.Recovered
+	if here && e.analysed-c.At < minValid {
+		n.State, n.UntilStep = verdict.Degraded, 0
+	}
+}
+
+// devices counts the recorded ranks of a node now.
+func (e *Engine) devices(name string) int {
+	k := 0
+	for r := range e.n {
+		if e.layout.Present[r] && e.nodeOf(r) == name {
+			k++
+		}
+	}
+	return k
+}
+
+// wholeNodes names a node that holds a whole replica which is slow for good:
+// work rotates over replicas, a slow host does not.
+func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
+	for q := range e.whole.n {
+		if !e.whole.active(q) {
+			continue
+		}
+		rows := e.layout.Replicas[q]
+		k := e.singleNode(rows)
+		if k < 0 {
+			continue
+		}
+		n := node(e.layout.Nodes[k])
+		if n.State != "" {
+			continue
+		}
+		n.State, n.Cause = verdict.Degraded, verdict.Compute
+		n.Slowdown = math.Exp(float64(e.whole.effect[q]))
+		n.SinceStep, n.DetectedStep = e.sinceOf(e.whole, q), e.whole.detected[q]
+		n.JobImpact = (1 - 1/n.Slowdown) * e.busy()
+		n.Confidence = 0.8
+		for _, r := range rows {
+			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
+		}
+		n.Detail = fmt.Sprintf("all %d recorded ranks of the replica on this node take %.2f times as long as the other replicas, step after step", len(rows), n.Slowdown)
+	}
+}
+
+// aloneNodes names a node that holds a whole role, or a rank without peers, which
+// became slow against its own past while the rest of the job did not.
+func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
+	for g := range e.alone.n {
+		if !e.alone.active(g) {
+			continue
+		}
+		rows := e.layout.Roles[g].Rows
+		k := e.singleNode(rows)
+		if k < 0 {
+			continue
+		}
+		n := node(e.layout.Nodes[k])
+		if n.State != "" {
+			continue
+		}
+		n.State, n.Cause = verdict.Degraded, verdict.Compute
+		if !e.seen[frame.FP] {
+			n.Cause = verdict.Unattributed
+		}
+		n.Slowdown = math.Exp(float64(e.alone.effect[g]))
+		n.SinceStep, n.DetectedStep = e.sinceOf(e.alone, g), e.alone.detected[g]
+		n.JobImpact = (1 - 1/n.Slowdown) * e.busy()
+		n.Confidence = 0.65
+		for _, r := range rows {
+			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
+		}
+		n.Detail = fmt.Sprintf("%s has no peers on other nodes; against its own past (self-relative) it takes %.2f times as long since step %d, while the other stages do not",
+			e.layout.Roles[g].Name(e.layout.Stages), n.Slowdown, n.SinceStep)
+	}
+}
+
+// busy is the share of a step in which ranks work themselves.
+func (e *Engine) busy() float64 {
+	if e.stepMedian <= 0 {
+		return 1
+	}
+	var v []float64
+	for r := range min(e.n, sampleSize) {
+		if x := e.recent.median(frame.Self, r, window); x == x {
+			v = append(v, x)
+		}
+	}
+	if len(v) > 0 {
+		return min(1, middle(v)/e.stepMedian)
+	}
+	for r := range min(e.n, sampleSize) {
+		if x := e.value(r, compute, window); x == x {
+			v = append(v, x)
+		}
+	}
+	if len(v) == 0 {
+		return 1
+	}
+	x := middle(v)
+	if !e.seen[frame.Backward] {
+		x *= 3 // a backward pass takes about two forward passes
+	}
+	return min(1, x/e.stepMedian)
+}
+
+// fillLinks lists slow groups, and the one node that all of them share.
+func (e *Engine) fillLinks(v *verdict.Verdict) {
+	w := e.links
+	var slow []int
+	for g := range w.groups {
+		if w.phase[g] == degraded {
+			slow = append(slow, g)
+		}
+	}
+	var shared map[int32]bool
+	for _, g := range slow {
+		l := verdict.Link{Group: w.groups[g].Name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
+		here := map[int32]bool{}
+		for _, r := range w.groups[g].Rows {
+			l.Ranks = append(l.Ranks, e.layout.Ranks[r])
+			if n := e.layout.Node[r]; n >= 0 && !here[n] {
+				here[n] = true
+				l.Nodes = append(l.Nodes, e.layout.Nodes[n])
+			}
+		}
+		if shared == nil {
+			shared = here
+		} else {
+			for n := range shared {
+				if !here[n] {
+					delete(shared, n)
+				}
+			}
+		}
+		l.Slowdown = math.Round(math.Exp(float64(w.rise[g]))*1e3) / 1e3
+		l.JobImpact = math.Round(min(1, max(0, float64(w.cost[g])/e.stepMedian))*1e4) / 1e4
+		l.SinceStep = w.since[g]
+		cur := math.Exp(float64(w.cur[g]))
+		l.Detail = fmt.Sprintf("the shortest member's time in %s, the transfer itself, is %.4g s a step, %.2f times what it should be (%.4g s)",
+			groupName(&w.groups[g]), cur, l.Slowdown, cur/l.Slowdown)
+		v.Links = append(v.Links, l)
+	}
+	if len(shared) != 1 {
+		return
+	}
+	for n := range shared {
+		name := e.layout.Nodes[n]
+		if k := slices.IndexFunc(v.Nodes, func(x verdict.Node) bool { return x.Node == name }); k >= 0 {
+			if v.Nodes[k].State != verdict.Recovered {
+				return
+			}
+			v.Nodes = slices.Delete(v.Nodes, k, k+1)
+		}
+		l := v.Links[0]
+		x := verdict.Node{Node: name, State: verdict.Degraded, Cause: verdict.Communication, Ranks: []int{}, Slowdown: l.Slowdown,
+			SinceStep: l.SinceStep, DetectedStep: w.found[slow[0]], Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
+		for i, g := range slow {
+			x.JobImpact = max(x.JobImpact, v.Links[i].JobImpact)
+			for _, r := range w.groups[g].Rows {
+				if rank := e.layout.Ranks[r]; e.layout.Node[r] == n && !slices.Contains(x.Ranks, rank) {
+					x.Ranks = append(x.Ranks, rank)
+				}
+			}
+			cur := math.Exp(float64(w.cur[g]))
+			x.Evidence = append(x.Evidence, verdict.Evidence{Metric: "transfer", Rank: v.Links[i].Ranks[0], Value: round6(cur),
+				Peers: round6(cur / v.Links[i].Slowdown), Z: math.Round(float64(w.rise[g])/max(float64(w.noise[g]), linkNoise)*10) / 10})
+		}
+		slices.Sort(x.Ranks)
+		x.Detail = fmt.Sprintf("all %d slow groups have only this node in common", len(slow))
+		v.Nodes = append(v.Nodes, x)
+	}
+}
+
+func groupName(g *frame.Group) string {
+	if g.Name != "" {
+		return "group " + g.Name
+	}
+	return "one group"
+}
+
+func round4(x float64) float64 { return math.Round(x*1e4) / 1e4 }
