@@ -18,6 +18,8 @@ const (
 	// quiet is how long a rank of which nobody knows anything counts as live after
 	// its newest segment was touched: TaskD writes every 5 s.
 	quiet = 10 * time.Minute
+	// sayEvery bounds the log of trouble that goes on.
+	sayEvery = 30 * time.Second
 )
 
 // RankState is what the agent knows of a rank.
@@ -78,7 +80,8 @@ type Loop struct {
 	stats     Stats
 	accounted map[string]bool // paths in the ledger whose unlink failed
 	looked    bool            // the first look is done
-	said      string          // the last trouble that was logged
+	said      string          // the last trouble that was logged, "" when it is over
+	saidAt    time.Time
 }
 
 // New returns a Loop; it starts nothing.
@@ -132,21 +135,19 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// say logs trouble when it is news.
+// say logs trouble when it begins, when it changes (at most twice a minute, its text
+// may hold numbers) and when it is over.
 func (l *Loop) say(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text == l.said {
-		return
-	}
-	if l.said = text; err != nil {
-		l.o.Log.Warn("ageing has trouble", "error", err)
-	} else {
+	now := l.o.Now()
+	switch {
+	case err == nil && l.said != "":
+		l.said = ""
 		l.o.Log.Info("ageing works again")
+	case err != nil && err.Error() != l.said && (l.said == "" || now.Sub(l.saidAt) >= sayEvery):
+		l.said, l.saidAt = err.Error(), now
+		l.o.Log.Warn("ageing has trouble", "error", err)
 	}
 }
 

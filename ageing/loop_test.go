@@ -404,3 +404,23 @@ garbage
 		t.Errorf("%d entries, %d records", len(rows), sum)
 	}
 }
+
+func TestSay_TroubleIsLoggedWhenItIsNews(t *testing.T) {
+	g := newGrove(t)
+	o := g.options(1)
+	now := epoch
+	o.Now = func() time.Time { return now }
+	l := g.loop(o)
+	for i := range 100 {
+		l.say(fmt.Errorf("%d bytes over", i))
+		now = now.Add(time.Second)
+	}
+	l.say(nil)
+	l.say(nil)
+	if n := strings.Count(g.log.String(), "has trouble"); n != 4 {
+		t.Errorf("%d warnings in 100 s, want 4", n)
+	}
+	if n := strings.Count(g.log.String(), "works again"); n != 1 {
+		t.Errorf("%d all-clears", n)
+	}
+}
