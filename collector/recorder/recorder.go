@@ -213,22 +213,33 @@ func (r *Recorder) Thread() *Thread {
 	return &Thread{r: r, word: &before}
 }
 
-// before makes every new Thread look at the real word first.
-var before = ^uint32(0)
+// failedBit in a word says that what begins is counted as lost. An agent writes
+// other bits only.
+const failedBit = uint32(1) << 3
+
+// The words of threads that have no folder to poll. before makes every new
+// Thread look at the real one first.
+var (
+	before  = ^uint32(0)
+	failed  = failedBit
+	nothing uint32
+)
 
 // follow returns the word to poll and its value, making the folder first where
-// there is none. The word is nil when recording is off.
+// there is none.
 func (r *Recorder) follow() (word *uint32, value uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.off.Load() {
-		return nil, 0
-	}
-	if r.process == nil {
+	if r.process == nil && !r.off.Load() {
 		if err := r.createLocked(); err != nil {
 			r.failLocked(err)
-			return nil, 0
 		}
+	}
+	if r.reason != nil {
+		return &failed, failed
+	}
+	if r.off.Load() {
+		return &nothing, nothing
 	}
 	word = r.process.Wanted()
 	value = atomic.LoadUint32(word)

@@ -79,27 +79,25 @@ func (t *Thread) Step(n, tokens int64) (r Range) {
 // range costs: two loads and two branches.
 func (t *Thread) on(k record.Kind) bool {
 	word := atomic.LoadUint32(t.word)
-	if word != t.followed || t.r.off.Load() {
+	if word != t.followed || t.r.off.Load() && word != 0 && word != failedBit {
 		word = t.follow()
 	}
+	bit := ring.LightOn
 	if k == record.Communication {
-		return word&ring.CommunicationOn != 0
+		bit = ring.CommunicationOn
 	}
-	return word&ring.LightOn != 0
+	if word&(bit|failedBit) == failedBit {
+		t.r.lose(k)
+	}
+	return word&bit != 0
 }
 
 // follow looks the switch up and remembers it.
 func (t *Thread) follow() uint32 {
 	word, value := t.r.follow()
-	if word == nil {
-		t.word, t.followed = &nothing, 0
-		return 0
-	}
 	t.word, t.followed = word, value
 	return value
 }
-
-var nothing uint32
 
 // Mark records a range that is over: start in ns since the Unix epoch, dur in ns.
 func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {

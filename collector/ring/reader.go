@@ -136,39 +136,48 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 // Checksum returns the checksum kind for Slot.Decode.
 func (r *Reader) Checksum() uint32 { return r.checksum }
 
-// SetTail says that every slot before to is in a segment; was is the tail
-// that SetTail was given last, or that stood in the header.
-//
-// A pwrite is not atomic for a recorder that loads the tail meanwhile. What it
-// sees must never be beyond to, or it would overwrite slots too early. So the
-// bytes below the highest one that changes are first cleared, then that byte is
-// written, then the ones below get their value: whatever mix is seen is at most
-// to, and the recorder keeps the largest it has seen.
+// SetTail says that every slot before to is in a segment; was is the tail that
+// stands in the header.
 func (r *Reader) SetTail(l Lane, was, to uint64) error {
-	if was == to {
-		return nil
-	}
 	at := int64(rLightTail)
 	if l == Bulk {
 		at = rBulkTail
 	}
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], to)
+	for _, p := range tailPatches(was, to) {
+		if err := writeFull(r.fd, p.bytes, at+int64(p.at)); err != nil {
+			return fmt.Errorf("set tail of ring %d: %w", r.N, err)
+		}
+	}
+	return nil
+}
+
+// patch is some bytes of a tail to write.
+type patch struct {
+	at    int
+	bytes []byte
+}
+
+// tailPatches returns how to change a tail in place. A pwrite is not atomic for a
+// recorder that loads the tail meanwhile, and what it sees must never be beyond
+// to, or it would overwrite slots too early. So the bytes below the highest one
+// that changes are first cleared, then that byte is written, then the ones below
+// get their value: whatever mix is seen is at most to, and the recorder keeps
+// the largest it has seen.
+func tailPatches(was, to uint64) []patch {
+	if was == to {
+		return nil
+	}
+	b := binary.LittleEndian.AppendUint64(nil, to)
 	top := 0
 	for i := range b {
 		if byte(was>>(8*i)) != b[i] {
 			top = i
 		}
 	}
-	var zero [8]byte
-	if err := errors.Join(
-		writeFull(r.fd, zero[:top], at),
-		writeFull(r.fd, b[top:top+1], at+int64(top)),
-		writeFull(r.fd, b[:top], at),
-	); err != nil {
-		return fmt.Errorf("set tail of ring %d: %w", r.N, err)
+	if top == 0 {
+		return []patch{{0, b[:1]}}
 	}
-	return nil
+	return []patch{{0, make([]byte, top)}, {top, b[top : top+1]}, {0, b[:top]}}
 }
 
 // Open is an entry of the open-range table.

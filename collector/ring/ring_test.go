@@ -1,0 +1,520 @@
+package ring
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"laggard/schemas/record"
+)
+
+// shared returns a run directory on tmpfs that goes with the test.
+func shared(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "laggard-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "run")
+}
+
+func create(t testing.TB, run string) (*Process, *Folder) {
+	t.Helper()
+	id, err := Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Create(CreateOptions{RunDir: run, Identity: id, Wanted: AllOn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	f, err := OpenFolder(run, id.Incarnation.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return p, f
+}
+
+// TestBytes checks the files against the numbers of FORMAT.md, written out here
+// once more on purpose.
+func TestBytes(t *testing.T) {
+	run := shared(t)
+	p, _ := create(t, run)
+	dir := filepath.Join(run, p.Identity.Incarnation.String())
+	text := p.strings.Intern("HcclAllreduce")
+	p.SetIdentity(text)
+	p.Lose(record.FP, 3)
+	p.Follow(AllOn|5<<8, 77)
+	w, err := p.NewWriter(4711)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Slot{Kind: record.Communication, Flags: FlagExposed, Dtype: 12, Peer: -1, Start: 1753000000000000001, Dur: 5400000, HostStart: 9, HostDur: 1<<48 - 1, Text: text, Step: 120, Group: 2, Stream: 7, Value: 4194304}
+	level := w.Begin(&s)
+	open, err := os.ReadFile(filepath.Join(dir, "ring-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.End(level, &s)
+	light := Slot{Kind: record.Step, Peer: -1, Step: 120}
+	w.Publish(&light)
+	b, err := os.ReadFile(filepath.Join(dir, ProcessName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	equal := func(what string, got, want any) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	equal("process size", len(b), 4096+262144)
+	equal("magic", string(b[:8]), "LAGPROC1")
+	equal("version", le.Uint32(b[8:]), uint32(1))
+	equal("strings at", le.Uint32(b[12:]), uint32(4096))
+	equal("strings capacity", le.Uint32(b[16:]), uint32(262144))
+	equal("pid", le.Uint32(b[20:]), uint32(os.Getpid()))
+	equal("ticks", le.Uint64(b[24:]), p.Identity.Ticks)
+	equal("started", le.Uint64(b[32:]), uint64(p.Identity.StartedNs))
+	equal("incarnation", le.Uint64(b[40:]), uint64(record.IncarnationOf(p.Identity.BootID, os.Getpid(), p.Identity.Ticks)))
+	equal("boot id", string(b[56:92]), p.Identity.BootID)
+	equal("checksum kind", le.Uint32(b[92:]), uint32(1))
+	equal("state", le.Uint32(b[96:]), uint32(1))
+	equal("identity", le.Uint32(b[100:]), uint32(1))
+	equal("wanted", le.Uint32(b[128:]), uint32(3))
+	equal("followed", le.Uint32(b[132:]), uint32(3|5<<8))
+	equal("followed at", le.Uint64(b[136:]), uint64(77))
+	equal("strings used", le.Uint32(b[192:]), uint32(24))
+	equal("rings", le.Uint32(b[196:]), uint32(1))
+	equal("lost FP", le.Uint64(b[256+16:]), uint64(3))
+	equal("string length", le.Uint32(b[4096:]), uint32(13))
+	equal("string", string(b[4104:4120]), "HcclAllreduce\x00\x00\x00")
+
+	if b, err = os.ReadFile(filepath.Join(dir, "ring-1")); err != nil {
+		t.Fatal(err)
+	}
+	equal("ring size", len(b), 8192+64*(1024+32768))
+	equal("magic", string(b[:8]), "LAGRING1")
+	equal("header", le.Uint32(b[12:]), uint32(8192))
+	equal("n", le.Uint32(b[20:]), uint32(1))
+	equal("light slots", le.Uint32(b[24:]), uint32(1024))
+	equal("bulk slots", le.Uint32(b[28:]), uint32(32768))
+	equal("thread", le.Uint64(b[32:]), uint64(4711))
+	equal("light head", le.Uint64(b[64:]), uint64(1))
+	equal("bulk head", le.Uint64(b[192:]), uint64(1))
+	equal("emitted", le.Uint64(b[448+8*3:]), uint64(1))
+	equal("open state", open[1024+7], byte(1))
+	equal("open state", b[1024+7], byte(0))
+	slot := b[8192+64*1024:][:64]
+	equal("slot", strings.ToLower(strings.Join(strings.Fields(hexDump(slot[4:])), "")),
+		"03080c00"+"00000000"+"ffffffff"+"0180425336e85318"+"c065520000000000"+"0900000000000000"+
+			"ffffffffffff"+"0100"+"78000000"+"0200"+"0700"+"0000400000000000")
+	equal("checksum", le.Uint32(slot), sum(CRC32C, slot[4:]))
+	p.Close()
+	b, _ = os.ReadFile(filepath.Join(dir, ProcessName))
+	equal("closed", le.Uint32(b[96:]), uint32(2))
+	for name, mode := range map[string]os.FileMode{"": 0o770, ProcessName: 0o660, "ring-1": 0o660} {
+		st, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal("mode of "+name, st.Mode().Perm(), mode)
+	}
+	st, _ := os.Stat(run)
+	equal("mode of run", st.Mode()&(os.ModePerm|os.ModeSticky), os.ModeSticky|0o777)
+}
+
+func hexDump(b []byte) string {
+	const digits = "0123456789abcdef"
+	var s strings.Builder
+	for _, c := range b {
+		s.WriteByte(digits[c>>4])
+		s.WriteByte(digits[c&15])
+	}
+	return s.String()
+}
+
+func TestFitKeepsTheBudget(t *testing.T) {
+	left, n := int64(Budget-processSize), uint32(0)
+	for {
+		light, bulk, ok := fit(n+1, left)
+		if !ok {
+			break
+		}
+		n++
+		if n <= fullRings && (light != LightSlots || bulk != BulkSlots) {
+			t.Errorf("ring %d has %d and %d slots, want full size", n, light, bulk)
+		}
+		if !sane(light) || !sane(bulk) || light < MinSlots || bulk < MinSlots {
+			t.Errorf("ring %d has %d and %d slots", n, light, bulk)
+		}
+		left -= fileSize(light, bulk)
+	}
+	if left < 0 || n < 16 {
+		t.Errorf("%d rings, %d bytes left", n, left)
+	}
+}
+
+func TestSlotRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Slot{
+			Kind: record.Kind(rapid.Byte().Draw(t, "kind")), Flags: rapid.Byte().Draw(t, "flags"), Dtype: rapid.Byte().Draw(t, "dtype"),
+			Seq: rapid.Uint32().Draw(t, "seq"), Peer: rapid.Int32().Draw(t, "peer"), Start: rapid.Int64().Draw(t, "start"),
+			Dur: rapid.Int64().Draw(t, "dur"), HostStart: rapid.Int64().Draw(t, "host"), HostDur: rapid.Int64Range(0, 1<<48-1).Draw(t, "hostdur"),
+			Text: rapid.Uint16().Draw(t, "text"), Step: rapid.Uint32().Draw(t, "step"), Group: rapid.Uint16().Draw(t, "group"),
+			Stream: rapid.Uint16().Draw(t, "stream"), Value: rapid.Int64().Draw(t, "value"),
+		}
+		kind := rapid.SampledFrom([]uint32{CRC32C, CRC32}).Draw(t, "checksum")
+		var b [slotSize]byte
+		want.put(b[:], kind)
+		var got Slot
+		if !got.Decode(b[:], uint64(want.Seq)|7<<32, kind) || got != want {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+		b[rapid.IntRange(0, slotSize-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		if got.Decode(b[:], uint64(want.Seq), kind) {
+			t.Fatal("a flipped bit was not seen")
+		}
+	})
+}
+
+// TestTailIsNeverAhead checks every mix of bytes that a load during a change of
+// the tail could see.
+func TestTailIsNeverAhead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		was := rapid.Uint64Range(0, 1<<40).Draw(t, "was")
+		to := was + rapid.Uint64Range(0, 1<<20).Draw(t, "step")
+		now := binary.LittleEndian.AppendUint64(nil, was)
+		for _, p := range tailPatches(was, to) {
+			for mix := range 1 << len(p.bytes) {
+				seen := append([]byte{}, now...)
+				for i, c := range p.bytes {
+					if mix>>i&1 != 0 {
+						seen[p.at+i] = c
+					}
+				}
+				if v := binary.LittleEndian.Uint64(seen); v > to {
+					t.Fatalf("from %x to %x a recorder could see %x", was, to, v)
+				}
+			}
+			copy(now[p.at:], p.bytes)
+		}
+		if v := binary.LittleEndian.Uint64(now); v != to {
+			t.Fatalf("tail is %x, want %x", v, to)
+		}
+	})
+}
+
+func TestRingFull(t *testing.T) {
+	p, f := create(t, shared(t))
+	w, err := p.NewWriter(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range LightSlots + 5 {
+		s := Slot{Kind: record.FP, Start: int64(1000 + i), Peer: -1}
+		if got := w.Publish(&s); got != (i < LightSlots) {
+			t.Fatalf("Publish %d = %v", i, got)
+		}
+	}
+	for range 10 {
+		s := Slot{Kind: record.Communication, Peer: -1}
+		if !w.Publish(&s) {
+			t.Fatal("a full light ring stopped the bulk ring")
+		}
+	}
+	r, err := f.OpenReader(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c, err := r.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Head != [2]uint64{LightSlots, 10} || c.Dropped[record.FP] != 5 || c.Emitted[record.FP] != LightSlots+5 || c.First != 1000+LightSlots || c.Last != 1004+LightSlots {
+		t.Errorf("counters %+v", c)
+	}
+	// Room for three.
+	if err := r.SetTail(Light, 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		s := Slot{Kind: record.FP, Peer: -1}
+		if got := w.Publish(&s); got != (i < 3) {
+			t.Fatalf("Publish %d after the tail moved = %v", i, got)
+		}
+	}
+	// A tail beyond the head is a lie.
+	if err := r.SetTail(Light, 3, 1<<60); err != nil {
+		t.Fatal(err)
+	}
+	s := Slot{Kind: record.FP, Peer: -1}
+	if w.Publish(&s) {
+		t.Error("a tail beyond the head was believed")
+	}
+}
+
+func TestOpenRanges(t *testing.T) {
+	p, f := create(t, shared(t))
+	w, _ := p.NewWriter(1)
+	r, err := f.OpenReader(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	starts := func() (v []int64) {
+		open, err := r.OpenRanges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range open {
+			v = append(v, o.Start)
+		}
+		return v
+	}
+	var s [OpenLevels + 2]Slot
+	var level [OpenLevels + 2]int
+	for i := range s {
+		s[i] = Slot{Kind: record.FP, Start: int64(i + 1), Peer: -1}
+		level[i] = w.Begin(&s[i])
+	}
+	if level[3] != 3 || level[OpenLevels] != OpenLevels || len(starts()) != OpenLevels {
+		t.Errorf("levels %v, %d open", level, len(starts()))
+	}
+	w.End(level[3], &s[3]) // not the last one: ranges may overlap
+	again := Slot{Kind: record.Step, Start: 99, Peer: -1}
+	if l := w.Begin(&again); l != 3 {
+		t.Errorf("Begin took level %d, want the freed one", l)
+	}
+	w.Free(3)
+	for i := range s {
+		if i != 3 {
+			w.End(level[i], &s[i])
+		}
+	}
+	if got := starts(); got != nil {
+		t.Errorf("open after all ended: %v", got)
+	}
+	c, _ := r.Counters()
+	if c.Head[Light] != OpenLevels+2 {
+		t.Errorf("%d published, want %d", c.Head[Light], OpenLevels+2)
+	}
+}
+
+func TestClosingEntryKnowsWhetherItWasPublished(t *testing.T) {
+	for _, c := range []struct {
+		seq, head uint64
+		want      bool
+	}{{5, 5, false}, {5, 6, true}, {0, 0, false}, {1<<31 - 1, 1 << 31, true}, {1<<31 - 1, 1<<31 - 1, false}, {0, 1 << 31, false}} {
+		o := Open{Slot: Slot{Seq: uint32(c.seq) &^ openMark}, Closing: true}
+		if got := o.Published(c.head); got != c.want {
+			t.Errorf("seq %d, head %d: published %v", c.seq, c.head, got)
+		}
+	}
+}
+
+func TestHandOver(t *testing.T) {
+	p, f := create(t, shared(t))
+	thread := func(n uint32) uint64 {
+		r, err := f.OpenReader(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		c, _ := r.Counters()
+		return c.Thread
+	}
+	a, _ := p.NewWriter(11)
+	a.Close()
+	b, _ := p.NewWriter(12)
+	if a != b || thread(1) != 12 {
+		t.Error("a drained ring was not handed on")
+	}
+	s := Slot{Kind: record.FP, Peer: -1}
+	b.Publish(&s)
+	b.Close()
+	c, _ := p.NewWriter(13)
+	if c == b || thread(1) != 12 || thread(2) != 13 {
+		t.Error("an undrained ring was handed on while there was room for more")
+	}
+	d, _ := p.NewWriter(14)
+	e, _ := p.NewWriter(15)
+	g, err := p.NewWriter(16)
+	if err != nil || d == nil || e == nil || g != b || thread(1) != 0 {
+		t.Errorf("the fifth thread got another ring than the closed one: %v, thread %d", err, thread(1))
+	}
+}
+
+func TestBudgetEnds(t *testing.T) {
+	p, _ := create(t, shared(t))
+	var err error
+	n := 0
+	for ; n < 100; n++ {
+		if _, err = p.NewWriter(uint64(n)); err != nil {
+			break
+		}
+	}
+	if err == nil || n < 16 || n > 64 {
+		t.Fatalf("%d rings, then %v", n, err)
+	}
+	if p.used > Budget {
+		t.Errorf("%d bytes used", p.used)
+	}
+}
+
+func TestStrings(t *testing.T) {
+	s := NewStrings(CRC32C)
+	early := s.Intern("before the folder")
+	id, err := Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := shared(t)
+	p, err := Create(CreateOptions{RunDir: run, Identity: id, Strings: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	late := s.Intern("after it")
+	if s.Intern("after it") != late || s.Intern("") != 0 {
+		t.Error("ids are not stable")
+	}
+	if s.Intern(strings.Repeat("x", stringsSize)) != 0 {
+		t.Error("a string larger than the area got an id")
+	}
+	f, err := OpenFolder(run, id.Incarnation.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.ReadTexts(st); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[uint16]string{0: "", early: "before the folder", late: "after it"} {
+		if got, ok := f.Text(id); !ok || got != want {
+			t.Errorf("Text(%d) = %q, %v", id, got, ok)
+		}
+	}
+	if _, ok := f.Text(late + 1); ok || st.LostStrings != 1 {
+		t.Errorf("unknown id known, or %d lost strings", st.LostStrings)
+	}
+}
+
+func TestGone(t *testing.T) {
+	p, f := create(t, shared(t))
+	if f.Gone(Live) {
+		t.Error("a living process is gone")
+	}
+	p.Close()
+	s, _ := f.Status()
+	if !f.Gone(s.State) {
+		t.Error("a closed recorder is not gone")
+	}
+	if ok, err := f.Lock(); !ok || err != nil {
+		t.Fatalf("Lock = %v, %v", ok, err)
+	}
+	g, err := OpenFolder(filepath.Dir(f.path()), f.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if ok, err := g.Lock(); ok || err != nil {
+		t.Errorf("a second agent got the lock: %v, %v", ok, err)
+	}
+	if err := f.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(f.path()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+}
+
+func (f *Folder) path() string {
+	p, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.dir))
+	return strings.TrimSuffix(p, " (deleted)")
+}
+
+// TestCreateLeavesNothing makes each way to fail happen.
+func TestCreateLeavesNothing(t *testing.T) {
+	id, err := Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("small tmpfs", func(t *testing.T) {
+		dir := tmpfs(t, "size=128k")
+		if _, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id}); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("Create = %v, want ENOSPC", err)
+		}
+		empty(t, filepath.Join(dir, "run"))
+	})
+	t.Run("room for the folder only", func(t *testing.T) {
+		dir := tmpfs(t, "size=400k")
+		p, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if _, err := p.NewWriter(1); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("NewWriter = %v, want ENOSPC", err)
+		}
+		if n := len(p.rings); n != 0 {
+			t.Errorf("%d rings", n)
+		}
+	})
+	t.Run("folder is there", func(t *testing.T) {
+		run := shared(t)
+		p, _ := create(t, run)
+		if _, err := Create(CreateOptions{RunDir: run, Identity: p.Identity}); err == nil {
+			t.Error("a second folder of one process was made")
+		}
+		names, _ := os.ReadDir(run)
+		if len(names) != 1 {
+			t.Errorf("left behind: %v", names)
+		}
+	})
+	t.Run("run directory is a link", func(t *testing.T) {
+		run := shared(t)
+		if err := os.Symlink(t.TempDir(), run); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Create(CreateOptions{RunDir: run, Identity: id}); err == nil {
+			t.Error("a symbolic link was followed")
+		}
+	})
+}
+
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 {
+		t.Errorf("left in %s: %v %v", dir, names, err)
+	}
+}
+
+// tmpfs mounts one. It needs root, as the tests of a whole machine do.
+func tmpfs(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			t.Skip("NOT TESTED: a full tmpfs, because mounting one needs root")
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
