@@ -177,7 +177,7 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def adopt():
         """Gives a closed ring to the calling thread."""
-        struct.pack_into("<Q", mapping, 32, native_id())
+        quads[4] = native_id()
         words[10] = layout.LIVE
         ring.ident = threading.get_ident()
 

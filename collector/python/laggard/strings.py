@@ -84,9 +84,11 @@ class Strings(object):
             return self._append(text, data, layout.STRINGS) if found is None else found
 
     def _publish(self):
+        """Stores the counters, each by one store: struct's pack_into writes zeros
+        first, and a reader, or the end of the process, may come between."""
         if self._mapping is not None:
-            struct.pack_into("<Q", self._mapping, 384, self._refused)
-            struct.pack_into("<I", self._mapping, 192, len(self._image))
+            memoryview(self._mapping).cast("Q")[48] = self._refused
+            memoryview(self._mapping).cast("I")[48] = len(self._image)
 
     def attach(self, mapping):
         """Copies the strings so far into a process file; later ones go there too."""

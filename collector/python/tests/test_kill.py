@@ -1,0 +1,122 @@
+"""SIGKILL at random instants: nothing that was emitted is lost, nothing is corrupt,
+and the open range is named.
+
+LAGGARD_TEST_KILLS is how often (300), LAGGARD_TEST_SEED what the instants come from.
+"""
+
+import mmap
+import os
+import random
+import shutil
+import signal
+import struct
+import sys
+import time
+
+import jobs
+import rings
+
+KILLS = int(os.environ.get("LAGGARD_TEST_KILLS", "300"))
+SEED = int(os.environ.get("LAGGARD_TEST_SEED", str(random.SystemRandom().randrange(1 << 32))))
+
+
+def emit(run, acknowledged, threads):
+    """The child: records without end and says what it has recorded."""
+    import threading
+    os.environ["LAGGARD_RUN"] = run
+    import laggard
+    from laggard import recorder
+    laggard.init(rank=0, world_size=1, job="kill", node="n")
+    gate = threading.Event()
+    counts = memoryview(acknowledged).cast("Q")  # one store each: pack_into writes zeros first
+
+    def work(n):
+        light = bulk = 0
+        gate.wait()
+        outer = laggard.step(n).begin()  # open until the end
+        ring = recorder.local.ring
+        fd = os.open(os.path.join(recorder._process.folder, "ring-%d" % ring.number), os.O_RDWR)
+        counts[8 * n + 2] = ring.number
+        while True:
+            with laggard.span("FP", tokens=light):
+                pass
+            light += 1
+            counts[8 * n] = light
+            with laggard.communication("all_reduce", "dp0", bulk, "bf16"):
+                pass
+            bulk += 1
+            counts[8 * n + 1] = bulk
+            if light % 256 == 0 and light > 512:  # an agent that is 512 behind
+                os.pwrite(fd, struct.pack("<Q", light - 512), 128)
+                os.pwrite(fd, struct.pack("<Q", bulk - 512), 256)
+        outer.end()
+
+    for n in range(1, threads):
+        threading.Thread(target=work, args=(n,), daemon=True).start()
+    gate.set()
+    counts[511] = 1  # running
+    work(0)
+
+
+class Kill(jobs.Case):
+    def test_one_thread(self):
+        self.kills(KILLS, 1)
+
+    def test_eight_threads(self):
+        self.kills(max(KILLS // 6, 1), 8)
+
+    def kills(self, count, threads):
+        dice = random.Random(SEED + threads)
+        sys.stderr.write("%d kills with %d threads, LAGGARD_TEST_SEED=%d\n" % (count, threads, SEED))
+        acknowledged = mmap.mmap(-1, 4096)
+        for n in range(count):
+            acknowledged[0:4096] = bytes(4096)
+            run = os.path.join(self.run_dir, str(n))
+            child = os.fork()
+            if child == 0:
+                try:
+                    emit(run, acknowledged, threads)
+                finally:
+                    os._exit(1)
+            try:
+                self.wait_running(child, acknowledged)
+                time.sleep(dice.random() * 0.008)  # the instant: what is tested
+            finally:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            with self.subTest(kill=n, seed=SEED):
+                self.check(run, acknowledged, threads)
+            shutil.rmtree(run, ignore_errors=True)
+
+    def wait_running(self, child, acknowledged):
+        deadline = time.monotonic() + 30
+        while not struct.unpack_from("<Q", acknowledged, 4088)[0]:
+            self.assertLess(time.monotonic(), deadline, "child does not start")
+            self.assertEqual(os.waitpid(child, os.WNOHANG), (0, 0), "child died")
+
+    def check(self, run, acknowledged, threads):
+        found = rings.load(run)
+        if not found:  # killed before its folder was complete
+            self.assertEqual(bytes(acknowledged[0:64 * threads]), bytes(64 * threads))
+            return
+        self.assertEqual(len(found), 1)
+        process = found[0]
+        by_number = {ring.number: ring for ring in process.rings}
+        for n in range(threads):
+            light, bulk, number = struct.unpack_from("<QQQ", acknowledged, 64 * n)
+            if not number:
+                continue  # had not begun
+            ring = by_number[number]
+            self.assertEqual(ring.corrupt, [])
+            self.assertEqual(sum(ring.dropped), 0)
+            # The step is not published: the light ring holds FP only.
+            self.assertIn(ring.heads[0] - light, (0, 1), "light: %d acknowledged" % light)
+            self.assertIn(ring.heads[1] - bulk, (0, 1), "bulk: %d acknowledged" % bulk)
+            for lane in (0, 1):
+                records = [r for r in ring.records if r["ring"] == 2 * number - 1 + lane]
+                self.assertEqual([r["value"] for r in records], list(range(ring.tails[lane], ring.heads[lane])))
+                self.assertEqual([r["seq"] for r in records], list(range(ring.tails[lane], ring.heads[lane])))
+            kinds = [r["kind"] for r in ring.open]
+            self.assertEqual(kinds[:1], ["Step"])
+            self.assertEqual(ring.open[0]["step"], n)
+            self.assertLessEqual(len(kinds), 2)
