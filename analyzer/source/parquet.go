@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	layout "laggard/schemas/parquet"
 	"laggard/schemas/row"
@@ -91,7 +92,7 @@ func (s *store) folders(table string) (map[string]string, error) {
 // long or empty name doesn't tell it in full; the rows do.
 func jobOf(folder, escaped string) (string, error) {
 	job, err := url.PathUnescape(escaped)
-	if err == nil && layout.Folder("", "", job) == filepath.Join(hivePrefix+escaped) {
+	if err == nil && escaped != layout.Escape("") && layout.Folder("", "", job) == hivePrefix+escaped {
 		return job, nil
 	}
 	files, err := partsOf(folder)
@@ -206,10 +207,16 @@ func eachSpan[T any](ctx context.Context, paths []string, o Options, columns []c
 		return err
 	}
 	files := 0
+	var buffers sync.Pool // of *[]T: rows are copied by the Builder, so they serve again
 	return inOrder(ctx, len(spans), o.workers(), func(_ context.Context, i int) ([]T, error) {
-		return guarded(spans[i].path, func() ([]T, error) { return readSpan(spans[i], columns, job) })
+		var buffer []T
+		if b, ok := buffers.Get().(*[]T); ok {
+			buffer = *b
+		}
+		return guarded(spans[i].path, func() ([]T, error) { return readSpan(spans[i], columns, job, buffer) })
 	}, func(i int, rows []T) error {
 		use(rows)
+		buffers.Put(&rows)
 		if i+1 == len(spans) || spans[i+1].path != spans[i].path {
 			files++
 			done(files)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding"
@@ -90,8 +91,10 @@ const (
 	mostRows = 4 << 20
 )
 
-// readSpan reads the rows of a span, column by column.
-func readSpan[T any](s span, columns []column[T], job string) (rows []T, err error) {
+// readSpan reads the rows of a span, column by column, into buffer, which it
+// overwrites and may replace.
+func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows []T, err error) {
+	rows = buffer[:0]
 	p, f, err := layout.Open(s.path)
 	if err != nil {
 		return nil, err
@@ -102,7 +105,7 @@ func readSpan[T any](s span, columns []column[T], job string) (rows []T, err err
 		if s.group >= len(groups) {
 			return nil, errors.New("the file changed while it was read")
 		}
-		return readGroup(p, groups[s.group], s.from, s.to, columns, job, nil)
+		return readGroup(p, groups[s.group], s.from, s.to, columns, job, rows)
 	}
 	if p.NumRows() > mostRows {
 		return nil, fmt.Errorf("%d rows in a file of %d bytes", p.NumRows(), p.Size())
@@ -121,7 +124,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 		return nil, fmt.Errorf("a row group of %d rows where %d to %d were expected", g.NumRows(), from, to)
 	}
 	first := len(rows)
-	rows = append(rows, make([]T, to-from)...)
+	rows = slices.Grow(rows, int(to-from))[:first+int(to-from)]
 	for i := range rows[first:] {
 		assignJob(&rows[first+i], job)
 	}
@@ -129,8 +132,10 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 	for _, c := range columns {
 		leaf, ok := p.Schema().Lookup(c.name)
 		if !ok {
-			if c.set != nil && c.missing != 0 {
-				for i := range rows[first:] {
+			for i := range rows[first:] {
+				if c.text != nil {
+					c.text(&rows[first+i], "")
+				} else {
 					c.set(&rows[first+i], c.missing)
 				}
 			}

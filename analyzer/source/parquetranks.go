@@ -14,8 +14,8 @@ import (
 // maxRanks bounds the rows of one file of ranks: 100 times the largest job known.
 const maxRanks = 10_000_000
 
-// readRanks reads a file of the table of ranks, value by value: it is small, and
-// two of its columns are lists.
+// readRanks reads a file of the table of ranks, value by value: it is small (one
+// process a file), and two of its columns are lists.
 func readRanks(path, job string) (ranks []row.Rank, err error) {
 	p, f, err := layout.Open(path)
 	if err != nil {
@@ -25,81 +25,92 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 	if p.NumRows() > maxRanks {
 		return nil, fmt.Errorf("%d ranks, more than %d", p.NumRows(), maxRanks)
 	}
-	names := make([]string, 0, 20)
-	for _, path := range p.Schema().Columns() {
-		names = append(names, path[0])
-	}
-	buffer := make([]parquet.Row, 64)
+	columns := p.Schema().Columns()
 	for _, g := range p.RowGroups() {
-		rows := g.Rows()
-		for {
-			n, err := rows.ReadRows(buffer)
-			for _, r := range buffer[:n] {
-				ranks = append(ranks, rankOf(r, names, job))
+		if g.NumRows() < 0 || g.NumRows() > maxRanks {
+			return nil, fmt.Errorf("a row group of %d ranks", g.NumRows())
+		}
+		group := make([]row.Rank, g.NumRows())
+		for i := range group {
+			group[i].Job = job
+		}
+		for _, chunk := range g.ColumnChunks() {
+			set := rankSetters[columns[chunk.Column()][0]]
+			if set == nil {
+				continue
 			}
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				return nil, errors.Join(err, rows.Close())
+			if err := readValues(chunk, group, set); err != nil {
+				return nil, fmt.Errorf("column %s: %w", columns[chunk.Column()][0], err)
 			}
 		}
-		if err := rows.Close(); err != nil {
-			return nil, err
-		}
+		ranks = append(ranks, group...)
 	}
 	return ranks, nil
 }
 
-// rankOf turns the values of one row into a rank; names has the top-level name
-// of each leaf column.
-func rankOf(values parquet.Row, names []string, job string) row.Rank {
-	r := row.Rank{Job: job}
-	for _, v := range values {
-		if c := v.Column(); c >= 0 && c < len(names) && !v.IsNull() {
-			setRank(&r, names[c], v)
+// readValues hands every value of a chunk to set, with the row it belongs to.
+func readValues(chunk parquet.ColumnChunk, rows []row.Rank, set func(*row.Rank, parquet.Value)) (err error) {
+	pages := chunk.Pages()
+	defer func() { err = errors.Join(err, pages.Close()) }()
+	var buffer [64]parquet.Value
+	at := -1
+	for {
+		page, err := pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			if at+1 != len(rows) {
+				return fmt.Errorf("ends after %d of %d rows", at+1, len(rows))
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		values := page.Values()
+		for err == nil {
+			var n int
+			n, err = values.ReadValues(buffer[:])
+			for _, v := range buffer[:n] {
+				if v.RepetitionLevel() == 0 {
+					at++
+				}
+				if at < 0 || at >= len(rows) {
+					return fmt.Errorf("has more values than the %d rows", len(rows))
+				}
+				if !v.IsNull() {
+					set(&rows[at], v)
+				}
+			}
+		}
+		parquet.Release(page)
+		if !errors.Is(err, io.EOF) {
+			return err
 		}
 	}
-	return r
 }
 
-func setRank(r *row.Rank, name string, v parquet.Value) {
-	switch name {
-	case "rank":
-		r.Rank = uint32(number(v))
-	case "incarnation":
-		r.Incarnation = uint64(number(v))
-	case "world_size":
-		r.WorldSize = uint32(number(v))
-	case "local_rank":
-		r.LocalRank = uint16(number(v))
-	case "node":
-		r.Node = text(v)
-	case "device":
-		r.Device = text(v)
-	case "pod":
-		r.Pod = text(v)
-	case "pid":
-		r.PID = uint32(number(v))
-	case "boot_id":
-		r.BootID = text(v)
-	case "started_ns":
-		r.StartedNs = number(v)
-	case "ended_ns":
-		r.EndedNs = number(v)
-	case "groups":
-		r.Groups = append(r.Groups, text(v))
-	case "group_ranks":
+// rankSetters take the value of a leaf column, by its top-level name.
+var rankSetters = map[string]func(*row.Rank, parquet.Value){
+	"rank":        func(r *row.Rank, v parquet.Value) { r.Rank = uint32(number(v)) },
+	"incarnation": func(r *row.Rank, v parquet.Value) { r.Incarnation = uint64(number(v)) },
+	"world_size":  func(r *row.Rank, v parquet.Value) { r.WorldSize = uint32(number(v)) },
+	"local_rank":  func(r *row.Rank, v parquet.Value) { r.LocalRank = uint16(number(v)) },
+	"node":        func(r *row.Rank, v parquet.Value) { r.Node = text(v) },
+	"device":      func(r *row.Rank, v parquet.Value) { r.Device = text(v) },
+	"pod":         func(r *row.Rank, v parquet.Value) { r.Pod = text(v) },
+	"pid":         func(r *row.Rank, v parquet.Value) { r.PID = uint32(number(v)) },
+	"boot_id":     func(r *row.Rank, v parquet.Value) { r.BootID = text(v) },
+	"started_ns":  func(r *row.Rank, v parquet.Value) { r.StartedNs = number(v) },
+	"ended_ns":    func(r *row.Rank, v parquet.Value) { r.EndedNs = number(v) },
+	"groups":      func(r *row.Rank, v parquet.Value) { r.Groups = append(r.Groups, text(v)) },
+	"group_ranks": func(r *row.Rank, v parquet.Value) {
 		if v.RepetitionLevel() < 2 { // a new group
 			r.GroupRanks = append(r.GroupRanks, nil)
 		}
 		last := len(r.GroupRanks) - 1
 		r.GroupRanks[last] = append(r.GroupRanks[last], uint32(number(v)))
-	case "writer":
-		r.Writer = text(v)
-	case "version":
-		r.Version = uint32(number(v))
-	}
+	},
+	"writer":  func(r *row.Rank, v parquet.Value) { r.Writer = text(v) },
+	"version": func(r *row.Rank, v parquet.Value) { r.Version = uint32(number(v)) },
 }
 
 // number returns an integer column's value; a column of another type gives 0.
@@ -113,6 +124,7 @@ func number(v parquet.Value) int64 {
 	return 0
 }
 
+// text returns a copy of a text column's value; a column of another type gives "".
 func text(v parquet.Value) string {
 	if v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray {
 		return string(v.ByteArray())

@@ -1,0 +1,223 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	goparquet "github.com/parquet-go/parquet-go"
+
+	"laggard/analyzer/frame"
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/row"
+	"laggard/writer/parquet"
+	"laggard/writer/ship"
+)
+
+// fill stores made-up rows of ranks × steps in a Parquet store, a batch of a few
+// ranks at a time, and returns what was stored.
+func fill(t testing.TB, dir, job string, ranks, steps int) []row.Step {
+	t.Helper()
+	sink, err := parquet.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Create(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(3, uint64(ranks)))
+	var all []row.Step
+	store := func(rows *row.Rows) {
+		for _, b := range ship.Cut(rows) {
+			if err := sink.Insert(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		*rows = row.Rows{}
+	}
+	var rows row.Rows
+	for r := range ranks {
+		node := "node-" + strconv.Itoa(r/8)
+		rows.Ranks = append(rows.Ranks, row.Rank{
+			Job: job, Rank: uint32(r), Incarnation: uint64(r) + 7, WorldSize: uint32(ranks), Node: node, StartedNs: 1, Version: 1,
+			Groups: []string{fmt.Sprintf("dp:dp0:%d:%d", r, ranks)}, GroupRanks: [][]uint32{{0, 1}}, BootID: "b", Writer: "test/1",
+		})
+		for s := range steps {
+			fp := int64(500e6 * (1 + 0.02*random.NormFloat64()))
+			rows.Steps = append(rows.Steps, row.Step{
+				Job: job, Rank: uint32(r), Incarnation: uint64(r) + 7, Node: node, Step: uint64(s), StartNs: int64(s) * 1e9, StepNs: 1e9, FPNs: fp, FPCount: 1,
+				CommNs: 9e8 - fp, ExposedNs: 9e8 - fp, CommTPNs: -1, CommPPNs: -1, CommDPNs: 9e8 - fp, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
+				DataLoaderNs: 1e6, CheckpointNs: -1, SelfNs: 1e8 + fp, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
+			})
+		}
+		if len(rows.Steps) >= 64<<10 || r == ranks-1 {
+			if ranks < 1000 {
+				all = append(all, rows.Steps...)
+			}
+			store(&rows)
+		}
+	}
+	return all
+}
+
+func TestParquet_RowsComeBack(t *testing.T) {
+	dir := t.TempDir()
+	want := fill(t, dir, "a/b c", 20, 300)
+	got, info, err := load(t, dir, "a/b c", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.steps); diff != "" {
+		t.Errorf("steps differ:\n%.2000s", diff)
+	}
+	if len(got.ranks) != 20 || got.ranks[3].Groups[0] != "dp:dp0:3:20" || len(got.ranks[3].GroupRanks) != 1 || info.Roles != "segments" {
+		t.Errorf("ranks %+v, info %+v", got.ranks[3], info)
+	}
+}
+
+// TestParquet_JobsByContent: a job's folder may not tell its name.
+func TestParquet_JobsByContent(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("x", 300)
+	for _, job := range []string{"plain", "with/slash and %", "", long} {
+		fill(t, dir, job, 1, 2)
+	}
+	s, err := Open(t.Context(), "parquet:"+dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := s.Jobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"", "plain", "with/slash and %", long}, jobs); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, job := range jobs[1:] {
+		if r, _, err := load(t, dir, job, Options{}); err != nil || len(r.steps) != 2 {
+			t.Errorf("job %.20q: %d steps, error %v", job, len(r.steps), err)
+		}
+	}
+}
+
+// TestParquet_LargeFilesInSpans cuts a file into spans and expects the same rows.
+func TestParquet_LargeFilesInSpans(t *testing.T) {
+	dir := t.TempDir()
+	want := fill(t, dir, "j", 3, 2000)
+	files, err := layout.Files(dir, row.StepsTable, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []row.Step
+	for _, path := range files {
+		for from := int64(0); ; from += 777 {
+			rows, err := readSpan(span{path: path, from: from, to: min(from+777, 6000)}, stepColumns, "j", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, rows...); from+777 >= 6000 {
+				break
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("spans give other rows:\n%.2000s", diff)
+	}
+}
+
+// TestParquet_OlderFiles lack columns: what is missing was not recorded.
+func TestParquet_OlderFiles(t *testing.T) {
+	type old struct {
+		Job    string `parquet:"job"`
+		Rank   uint32 `parquet:"rank"`
+		Step   uint64 `parquet:"step"`
+		StepNs int64  `parquet:"step_ns"`
+		Node   string `parquet:"node"`
+		Alien  string `parquet:"alien"`
+	}
+	dir := t.TempDir()
+	path := filepath.Join(layout.Folder(dir, row.StepsTable, "j"), "old.parquet")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := goparquet.WriteFile(path, []old{{"j", 3, 7, 9e9, "n", "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	r, info, err := load(t, dir, "", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := row.Step{
+		Job: "j", Rank: 3, Step: 7, StepNs: 9e9, Node: "n", FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1,
+		CommEPNs: -1, CommOtherNs: -1, DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
+	}
+	if diff := cmp.Diff([]row.Step{want}, r.steps); diff != "" || info.Ranks != 0 {
+		t.Errorf("info %+v\n%s", info, diff)
+	}
+	type foreign struct {
+		Rank *uint32 `parquet:"rank,optional"`
+	}
+	if err := goparquet.WriteFile(path, []foreign{{nil}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := load(t, dir, "", Options{}); err == nil || !strings.Contains(err.Error(), "column rank is optional") {
+		t.Errorf("optional column: error %v", err)
+	}
+}
+
+// FuzzReadSpan: a damaged file is an error, never a panic.
+func FuzzReadSpan(f *testing.F) {
+	dir := f.TempDir()
+	fill(f, dir, "j", 1, 3)
+	files, err := layout.Files(dir, row.StepsTable, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, err := os.ReadFile(files[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(good[:len(good)/2])
+	f.Add([]byte("PAR1PAR1"))
+	for _, at := range []int{len(good) / 3, len(good) - 40, len(good) - 9} {
+		bad := append([]byte{}, good...)
+		bad[at] ^= 0x55
+		f.Add(bad)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := filepath.Join(t.TempDir(), "x.parquet")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = guarded(path, func() ([]row.Step, error) { return readSpan(span{path: path, group: -1}, stepColumns, "j", nil) })
+		_, _ = guarded(path, func() ([]row.Rank, error) { return readRanks(path, "j") })
+	})
+}
+
+// BenchmarkParquet loads ranks × steps into a frame.
+func BenchmarkParquet(b *testing.B) {
+	for _, size := range [][2]int{{100, 1000}, {1000, 1000}, {10000, 1000}} {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			dir := b.TempDir()
+			fill(b, dir, "j", size[0], size[1])
+			b.ReportAllocs()
+			for b.Loop() {
+				s, err := Open(b.Context(), dir, Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := s.Load(b.Context(), "j", &frame.Builder{}, Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(size[0]*size[1]*b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
