@@ -54,55 +54,72 @@ type run struct {
 	back bool
 }
 
-// cut makes batches of what was put: each of one table, one job and one
-// partition, at most limit rows, in the order in which they must be stored. The
-// rows of a stream keep their order within a partition.
-func cut(parts []part, limit int) []cutBatch {
-	var all []cutBatch
-	all = append(all, cutTable(parts, limit, row.RanksTable,
-		func(r *row.Rows) []row.Rank { return r.Ranks },
-		func(b *Batch) *[]row.Rank { return &b.Ranks },
-		func(r *row.Rank) order { return order{r.Job, 0} })...)
-	all = append(all, cutTable(parts, limit, row.StepsTable,
-		func(r *row.Rows) []row.Step { return r.Steps },
-		func(b *Batch) *[]row.Step { return &b.Steps },
-		func(r *row.Step) order { return order{r.Job, partition(r.StartNs)} })...)
-	all = append(all, cutTable(parts, limit, row.CommunicationsTable,
-		func(r *row.Rows) []row.Communication { return r.Communications },
-		func(b *Batch) *[]row.Communication { return &b.Communications },
-		func(r *row.Communication) order { return order{r.Job, partition(r.StartNs)} })...)
-	all = append(all, cutTable(parts, limit, row.RecordsTable,
-		func(r *row.Rows) []row.Record { return r.Records },
-		func(b *Batch) *[]row.Record { return &b.Records },
-		func(r *row.Record) order { return order{r.Job, partition(r.StartNs)} })...)
-	return append(all, cutTable(parts, limit, row.LedgerTable,
-		func(r *row.Rows) []row.Ledger { return r.Ledger },
-		func(b *Batch) *[]row.Ledger { return &b.Ledger },
-		func(r *row.Ledger) order { return order{r.Job, partition(r.AtNs)} })...)
+// buffers hold the rows of a round's batches; the next round uses them again.
+type buffers row.Rows
+
+// release drops the references that the last round's rows left behind.
+func (u *buffers) release() {
+	clear(u.Ranks[:cap(u.Ranks)])
+	clear(u.Steps[:cap(u.Steps)])
+	clear(u.Communications[:cap(u.Communications)])
+	clear(u.Records[:cap(u.Records)])
+	clear(u.Ledger[:cap(u.Ledger)])
 }
 
-func cutTable[T any](parts []part, limit int, table string, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func(*T) order) []cutBatch {
+// cut makes batches of what was put: each of one table, one job and one
+// partition, at most limit rows, in the order in which they must be stored. The
+// rows of a stream keep their order within a partition. The batches lie in u.
+func (u *buffers) cut(parts []part, limit int) []cutBatch {
+	var all []cutBatch
+	all = append(all, cutTable(parts, limit, row.RanksTable, &u.Ranks,
+		func(r *row.Rows) []row.Rank { return r.Ranks },
+		func(b *Batch) *[]row.Rank { return &b.Ranks },
+		func(r *row.Rank) (string, int64) { return r.Job, 0 })...)
+	all = append(all, cutTable(parts, limit, row.StepsTable, &u.Steps,
+		func(r *row.Rows) []row.Step { return r.Steps },
+		func(b *Batch) *[]row.Step { return &b.Steps },
+		func(r *row.Step) (string, int64) { return r.Job, partition(r.StartNs) })...)
+	all = append(all, cutTable(parts, limit, row.CommunicationsTable, &u.Communications,
+		func(r *row.Rows) []row.Communication { return r.Communications },
+		func(b *Batch) *[]row.Communication { return &b.Communications },
+		func(r *row.Communication) (string, int64) { return r.Job, partition(r.StartNs) })...)
+	all = append(all, cutTable(parts, limit, row.RecordsTable, &u.Records,
+		func(r *row.Rows) []row.Record { return r.Records },
+		func(b *Batch) *[]row.Record { return &b.Records },
+		func(r *row.Record) (string, int64) { return r.Job, partition(r.StartNs) })...)
+	return append(all, cutTable(parts, limit, row.LedgerTable, &u.Ledger,
+		func(r *row.Rows) []row.Ledger { return r.Ledger },
+		func(b *Batch) *[]row.Ledger { return &b.Ledger },
+		func(r *row.Ledger) (string, int64) { return r.Job, partition(r.AtNs) })...)
+}
+
+// cutTable sorts the rows of one table into groups (job and partition): counted
+// first, so that each group gets its place in buf and each row is copied once.
+func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func(*T) (string, int64)) []cutBatch {
+	total := 0
+	for _, p := range parts {
+		total += len(rows(p.rows))
+	}
+	if total == 0 {
+		return nil
+	}
 	groups := map[order]*group[T]{}
 	var last *group[T]
+	at := func(r *T) *group[T] {
+		job, day := of(r)
+		if last == nil || last.at.day != day || last.at.job != job {
+			o := order{job, day}
+			if last = groups[o]; last == nil {
+				last = &group[T]{at: o}
+				groups[o] = last
+			}
+		}
+		return last
+	}
 	for _, p := range parts {
 		all := rows(p.rows)
-		if len(all) == 0 {
-			continue
-		}
-		l := p.stream.look(table)
 		for i := range all {
-			at := of(&all[i])
-			if last == nil || last.at != at {
-				if last = groups[at]; last == nil {
-					last = &group[T]{at: at}
-					groups[at] = last
-				}
-			}
-			back := l.some && at.compare(l.last) < 0
-			if !back {
-				l.last, l.some = at, true
-			}
-			last.add(all[i], p.stream, back)
+			at(&all[i]).count++
 		}
 	}
 	sorted := make([]*group[T], 0, len(groups))
@@ -110,6 +127,26 @@ func cutTable[T any](parts []part, limit int, table string, rows func(*row.Rows)
 		sorted = append(sorted, g)
 	}
 	slices.SortFunc(sorted, func(a, b *group[T]) int { return a.at.compare(b.at) })
+	space := slices.Grow((*buf)[:0], total)[:total]
+	*buf = space
+	for _, g := range sorted {
+		g.rows, space = space[:0:g.count], space[g.count:]
+	}
+	for _, p := range parts {
+		all := rows(p.rows)
+		if len(all) == 0 {
+			continue
+		}
+		l := p.stream.look(table)
+		for i := range all {
+			g := at(&all[i])
+			back := l.some && g.at.compare(l.last) < 0
+			if !back {
+				l.last, l.some = g.at, true
+			}
+			g.add(&all[i], p.stream, back)
+		}
+	}
 	var batches []cutBatch
 	for _, g := range sorted {
 		batches = append(batches, g.batches(table, limit, slot)...)
@@ -128,13 +165,14 @@ func (st *Stream) look(table string) *look {
 
 // group is the rows of one partition.
 type group[T any] struct {
-	at   order
-	rows []T
-	runs []run
+	at    order
+	count int
+	rows  []T
+	runs  []run
 }
 
-func (g *group[T]) add(r T, st *Stream, back bool) {
-	g.rows = append(g.rows, r)
+func (g *group[T]) add(r *T, st *Stream, back bool) {
+	g.rows = append(g.rows, *r)
 	if n := len(g.runs); n == 0 || g.runs[n-1].stream != st {
 		g.runs = append(g.runs, run{stream: st})
 	}
@@ -170,7 +208,7 @@ func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cu
 // Cut returns rows as the batches that a shipper would insert, in its order.
 func Cut(rows *row.Rows) []*Batch {
 	var all []*Batch
-	for _, c := range cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows) {
+	for _, c := range new(buffers).cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows) {
 		all = append(all, c.Batch)
 	}
 	return all

@@ -206,10 +206,7 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	rows := &row.Rows{Ledger: entries}
 	st := NewStream("ledger")
 	st.look(row.LedgerTable).done = true
-	slices.SortStableFunc(rows.Ledger, func(a, b row.Ledger) int {
-		return order{a.Job, partition(a.AtNs)}.compare(order{b.Job, partition(b.AtNs)})
-	})
-	for _, c := range cut([]part{{stream: st, rows: rows}}, s.o.BatchRows) {
+	for _, c := range new(buffers).cut([]part{{stream: st, rows: rows}}, s.o.BatchRows) {
 		if err := s.ship(ctx, c); err != nil {
 			return err
 		}

@@ -89,6 +89,7 @@ type Shipper struct {
 	accounts   []row.Ledger
 	accountsAt time.Time
 	retry      retry
+	buffers    buffers
 }
 
 // part is what one Put brought.
@@ -304,7 +305,8 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 		}
 		s.created = true
 	}
-	for _, c := range cut(parts, s.o.BatchRows) {
+	defer s.buffers.release()
+	for _, c := range s.buffers.cut(parts, s.o.BatchRows) {
 		if err := s.ship(ctx, c); err != nil {
 			return err
 		}
