@@ -219,6 +219,7 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 			pause := time.NewTimer(rest)
 			select {
 			case <-both.Done():
+			case done = <-f.syncs:
 			case <-pause.C:
 			}
 			pause.Stop()
