@@ -170,8 +170,11 @@ func faultDiag(s *sheet) map[string]bool {
 		slow[r], own[r], load[r] = history(c.step), history(c.fp), history(c.load)
 	}
 	every := 1
-	if m := mean(pick(s.ranks[firstRank(s)].step, 0, 50)) / 1e9; m > 0 {
-		every = max(1, int(fdEvery/m))
+	for r := range s.ranks {
+		if m := mean(pick(s.ranks[r].step, 0, 50)) / 1e9; m > 0 {
+			every = max(1, int(fdEvery/m))
+			break
+		}
 	}
 	named, inRow := map[string]bool{}, map[string]int{}
 	for at := fdNormal + fdConsec; at <= s.steps; at += every {
@@ -263,15 +266,6 @@ func (s *sheet) split(group []int, at int) bool {
 		last = who
 	}
 	return len(last) > 0
-}
-
-func firstRank(s *sheet) int {
-	for r := range s.ranks {
-		if len(s.ranks[r].step) > 0 {
-			return r
-		}
-	}
-	return 0
 }
 
 func mean(v []float32) float64 {

@@ -23,6 +23,9 @@ func atMost(what string, got, want float64) check {
 }
 
 func within(what string, got, want int) check {
+	if got < 0 {
+		return check{what, "nobody detected", fmt.Sprintf("<= %d steps", want), false}
+	}
 	return check{what, fmt.Sprint(got), fmt.Sprintf("<= %d steps", want), got <= want}
 }
 
@@ -41,6 +44,12 @@ func (t *tally) checks() []check {
 
 // bar is the table of detection.md section (e).
 var bar = map[int]func(t *tally) []check{
+	0: func(t *tally) []check { // shown, not asked for
+		return []check{
+			{"recall", fmt.Sprintf("%.3f", t.recall()), "(none)", true}, {"p95", fmt.Sprint(t.percentile(0.95)), "(none)", true},
+			{"cases with a victim", fmt.Sprintf("%.3f", share(t.victimCases, t.cases)), "(none)", true},
+		}
+	},
 	1: func(t *tally) []check {
 		return []check{none("accused in vain", t.alarms), atMost("undecided", float64(t.abstain), 0)}
 	},

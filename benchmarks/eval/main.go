@@ -206,7 +206,7 @@ func (f *flags) show(out io.Writer) error {
 		}
 		t := task{scenario: f.scenarios[0], seed: f.seed, world: f.world}
 		for _, x := range f.traces {
-			if x.Name == f.traceName {
+			if f.traceName != "" && strings.HasPrefix(x.Name, f.traceName) {
 				t.trace = x
 			}
 		}

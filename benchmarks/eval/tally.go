@@ -160,10 +160,10 @@ func (o *outcome) causes() string {
 func (t *tally) recall() float64    { return share(t.hit, t.hit+t.missed) }
 func (t *tally) precision() float64 { return share(t.hit, t.hit+t.victims) }
 
-// percentile returns the q-quantile of the delays, steps.
+// percentile returns the q-quantile of the delays, steps; -1 where nobody was detected.
 func (t *tally) percentile(q float64) int {
 	if len(t.delays) == 0 {
-		return 0
+		return -1
 	}
 	return t.delays[min(len(t.delays)-1, int(q*float64(len(t.delays))))]
 }

@@ -15,23 +15,73 @@ type draw struct {
 // need is what a scenario asks of a shape.
 type need func(s Shape, l *layout) bool
 
-func any1(Shape, *layout) bool             { return true }
+func anyShape(Shape, *layout) bool         { return true }
 func manyReplicas(s Shape, _ *layout) bool { return s.DP >= 4 }
 func piped(s Shape, _ *layout) bool        { return s.PP >= 4 }
 func pure(s Shape, _ *layout) bool         { return s.DP == s.World() && s.DP >= 8 }
 
+func sixReplicas(s Shape, _ *layout) bool { return s.DP >= 6 }
+
+// peers shapes have enough replicas that one of them is a minority.
+func peers(s Shape, _ *layout) bool { return minorityOf(1, s.DP) }
+
+// oneHostOfMany shapes have a host whose ranks are a minority in each of their roles.
+func oneHostOfMany(s Shape, l *layout) bool {
+	for h := range l.hosts {
+		if l.minority(h, nil) {
+			return true
+		}
+	}
+	return false
+}
+
 // linked shapes have several data-parallel groups between hosts.
 func linked(s Shape, l *layout) bool { return s.DP >= 2 && len(l.wideNames("dp")) >= 2 }
 
-// loaders shapes have loaders on at least two hosts and at least four of them.
+// loaders shapes have a host with loaders that is a minority among those that have.
 func loaders(s Shape, l *layout) bool {
-	hosts := map[int]bool{}
-	for i := range l.at {
-		if l.at[i].p == 0 && l.at[i].t == 0 {
-			hosts[l.at[i].host] = true
+	for h := range l.hosts {
+		if l.loads(h) && l.minority(h, nil) {
+			return true
 		}
 	}
-	return len(hosts) >= 2 && s.DP*s.CP >= 4
+	return false
+}
+
+// minorityOf reports whether n of all are few enough to be told from the rest.
+func minorityOf(n, all int) bool { return 3*n <= all }
+
+// minority reports whether the devices of a host (nil = all of them) are a
+// minority in each stage they work on. What tensor or context parallelism couples
+// counts once: of a coupled group all look alike. Whoever is half of a stage can't
+// be told from the other half, and a fault of all of a stage is an imbalance.
+func (l *layout) minority(host int, locals []int) bool {
+	f := Fault{Node: host, Locals: locals}
+	hit := make([]map[int]bool, l.shape.PP)
+	for i := range l.at {
+		if a := &l.at[i]; f.hits(a) {
+			if hit[a.p] == nil {
+				hit[a.p] = map[int]bool{}
+			}
+			hit[a.p][a.d] = true
+		}
+	}
+	for _, replicas := range hit {
+		if !minorityOf(len(replicas), l.shape.DP) {
+			return false
+		}
+	}
+	return true
+}
+
+// loads reports whether a host has a loader.
+func (l *layout) loads(host int) bool {
+	for i := range l.at {
+		if a := &l.at[i]; a.host == host && a.p == 0 && a.t == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // small shapes, of 8 to 64 ranks.
@@ -202,11 +252,12 @@ func (d *draw) between(a, b float64) float64 { return a + (b-a)*d.Float64() }
 
 func (d *draw) nodes() int { return d.c.hosts() }
 
-// device puts a fault on the device of some rank, or now and then on its whole host.
+// device puts a fault on the device of some rank, or now and then on its whole
+// host where that is a minority of its roles.
 func (d *draw) device(f Fault) Fault {
 	r := d.IntN(d.c.Shape.World())
 	f.Node = r / d.c.Shape.RanksPerNode
-	if d.chance(0.75) {
+	if d.chance(0.75) || !newLayout(d.c.Shape, nil).minority(f.Node, nil) {
 		f.Locals = []int{r % d.c.Shape.RanksPerNode}
 	}
 	return f
@@ -220,13 +271,12 @@ func (d *draw) onset() int {
 	return 70 + d.IntN(80)
 }
 
-// nodeWith draws a host that has a rank of the wanted kind.
-func (d *draw) nodeWith(wanted func(*place) bool) int {
-	l := newLayout(d.c.Shape, nil)
+// hostWith draws a host that fits.
+func (d *draw) hostWith(fits func(host int) bool) int {
 	var hosts []int
-	for i := range l.at {
-		if wanted(&l.at[i]) && (len(hosts) == 0 || hosts[len(hosts)-1] != l.at[i].host) {
-			hosts = append(hosts, l.at[i].host)
+	for h := range d.nodes() {
+		if fits(h) {
+			hosts = append(hosts, h)
 		}
 	}
 	return hosts[d.IntN(len(hosts))]

@@ -19,11 +19,11 @@ type scenario struct {
 // scenarios is the suite, in the order of its table.
 var scenarios = []scenario{
 	{1, "healthy", "nothing wrong, every confounder at once", func(d *draw) { d.free() }},
-	{2, "compute-1.05", "compute x1.05", func(d *draw) { d.free(); d.compute(1.05) }},
-	{3, "compute-1.10", "compute x1.10", func(d *draw) { d.free(); d.compute(1.10) }},
-	{4, "compute-1.2", "compute x1.2", func(d *draw) { d.free(); d.compute(1.2) }},
-	{4, "compute-1.5", "compute x1.5", func(d *draw) { d.free(); d.compute(1.5) }},
-	{4, "compute-2", "compute x2", func(d *draw) { d.free(); d.compute(2) }},
+	{2, "compute-1.05", "compute x1.05", func(d *draw) { d.comparable(); d.compute(1.05) }},
+	{3, "compute-1.10", "compute x1.10", func(d *draw) { d.comparable(); d.compute(1.10) }},
+	{4, "compute-1.2", "compute x1.2", func(d *draw) { d.comparable(); d.compute(1.2) }},
+	{4, "compute-1.5", "compute x1.5", func(d *draw) { d.comparable(); d.compute(1.5) }},
+	{4, "compute-2", "compute x2", func(d *draw) { d.comparable(); d.compute(2) }},
 	{5, "backward-1.2", "backward only x1.2", (*draw).backward},
 	{6, "thermal-ramp", "thermal ramp to x1.25 in 60 steps", (*draw).thermal},
 	{7, "two-culprits", "two culprits in one role, x1.2", (*draw).two},
@@ -44,6 +44,7 @@ var scenarios = []scenario{
 	{20, "slow-from-start", "slow from step 1", (*draw).fromStart},
 	{21, "job-slow", "the whole job 20 % slower", (*draw).job},
 	{22, "pure-dp", "pure DP, 12 % sequence noise, no token counts, x1.10", (*draw).pureDP},
+	{0, "few-peers", "not in the bar: x1.10 where a role has 2 or 3 members", (*draw).fewPeers},
 }
 
 // Names returns the names of all scenarios, in the order of the suite's table.
@@ -99,7 +100,13 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 
 // free draws an ordinary job of any shape.
 func (d *draw) free() {
-	d.shape(any1)
+	d.shape(anyShape)
+	d.ordinary()
+}
+
+// comparable draws one in which a device has enough peers to be told from them.
+func (d *draw) comparable() {
+	d.shape(peers)
 	d.ordinary()
 }
 
@@ -109,20 +116,20 @@ func (d *draw) compute(factor float64) {
 }
 
 func (d *draw) backward() {
-	d.free()
+	d.comparable()
 	d.c.Record.Backward = d.chance(0.3)
 	d.c.Faults = []Fault{d.device(Fault{Kind: Backward, Factor: 1.2, From: d.onset()})}
 }
 
 func (d *draw) thermal() {
-	d.free()
+	d.comparable()
 	d.compute(1.25)
 	d.c.Faults[0].Ramp = 60
 }
 
 // two makes two devices of one stage slow, on different hosts where there are.
 func (d *draw) two() {
-	d.shape(manyReplicas)
+	d.shape(sixReplicas)
 	d.ordinary()
 	l := newLayout(d.c.Shape, nil)
 	stage := d.IntN(d.c.Shape.PP)
@@ -150,26 +157,30 @@ func (d *draw) link() {
 func (d *draw) loader() {
 	d.shape(loaders)
 	d.ordinary()
-	node := d.nodeWith(func(a *place) bool { return a.p == 0 && a.t == 0 })
+	l := newLayout(d.c.Shape, nil)
+	node := d.hostWith(func(host int) bool { return l.loads(host) && l.minority(host, nil) })
 	d.c.Faults = []Fault{{Kind: DataLoader, Node: node, Share: 0.15, From: d.onset()}}
 }
 
 // saver makes saving slow on one host of several that save.
 func (d *draw) saver() {
-	d.shape(any1)
+	d.shape(oneHostOfMany)
 	d.ordinary()
 	d.c.Checkpoint = Checkpoint{Every: 25 + d.IntN(20), Ranks: "all", Share: d.between(0.3, 1.5), SD: d.between(0.03, 0.12)}
 	d.c.Steps = 12 * d.c.Checkpoint.Every
-	d.c.Faults = []Fault{{Kind: SaveSlow, Node: d.IntN(d.nodes()), Factor: 2.5, From: 4 * d.c.Checkpoint.Every}}
+	l := newLayout(d.c.Shape, nil)
+	d.c.Faults = []Fault{{Kind: SaveSlow, Node: d.hostWith(func(host int) bool { return l.minority(host, nil) }), Factor: 2.5, From: 4 * d.c.Checkpoint.Every}}
 }
 
 func (d *draw) host() {
-	d.free()
-	d.c.Faults = []Fault{{Kind: Host, Node: d.IntN(d.nodes()), Share: 0.15, From: d.onset()}}
+	d.shape(oneHostOfMany)
+	d.ordinary()
+	l := newLayout(d.c.Shape, nil)
+	d.c.Faults = []Fault{{Kind: Host, Node: d.hostWith(func(host int) bool { return l.minority(host, nil) }), Share: 0.15, From: d.onset()}}
 }
 
 func (d *draw) transient() {
-	d.free()
+	d.comparable()
 	d.compute(1.3)
 	f := &d.c.Faults[0]
 	f.To = f.From + 12
@@ -179,7 +190,7 @@ func (d *draw) transient() {
 // intermittent comes in bursts that take 5 % of the steps, one in five times in
 // single steps that take 7 %.
 func (d *draw) intermittent() {
-	d.free()
+	d.comparable()
 	d.c.Steps = 700
 	d.compute(d.between(1.4, 2))
 	f := &d.c.Faults[0]
@@ -231,13 +242,13 @@ func (d *draw) half() {
 }
 
 func (d *draw) clock() {
-	d.free()
+	d.comparable()
 	d.half()
 	d.c.Clock = Clock{Skew: 5, DriftPPM: 50}
 }
 
 func (d *draw) missing(steps, ranks float64) {
-	d.free()
+	d.comparable()
 	d.half()
 	d.c.Loss = Loss{RankSteps: steps, Ranks: ranks, Keep: true, Run: 1}
 	if steps > 0 && d.chance(0.5) {
@@ -263,13 +274,16 @@ func (d *draw) restart() {
 	gone := (slow + 1 + d.IntN(7)) % 8
 	at := 110 + d.IntN(60)
 	d.c.Steps = at + 150 + d.IntN(80)
-	d.c.Faults = []Fault{d.device(Fault{Kind: Compute, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(70)})}
-	d.c.Faults[0].Node = slow
+	f := Fault{Kind: Compute, Node: slow, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(70)}
+	if l := newLayout(d.c.Shape, nil); !l.minority(slow, nil) || d.chance(0.75) {
+		f.Locals = []int{d.IntN(8)}
+	}
+	d.c.Faults = []Fault{f}
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{gone}, Shuffle: true}}
 }
 
 func (d *draw) fromStart() {
-	d.free()
+	d.comparable()
 	d.compute([]float64{1.1, 1.2, 1.5, 2}[d.IntN(4)])
 	d.c.Faults[0].From = 0
 }
@@ -277,6 +291,15 @@ func (d *draw) fromStart() {
 func (d *draw) job() {
 	d.free()
 	d.c.Faults = []Fault{{Kind: Job, Factor: 1.2, From: d.onset()}}
+}
+
+func (d *draw) fewPeers() {
+	d.world = 0
+	d.shape(func(s Shape, _ *layout) bool { return s.DP == 2 || s.DP == 3 })
+	d.ordinary()
+	r := d.IntN(d.c.Shape.World())
+	k := d.c.Shape.RanksPerNode
+	d.c.Faults = []Fault{{Kind: Compute, Node: r / k, Locals: []int{r % k}, Factor: 1.1, From: d.onset() + 60}}
 }
 
 func (d *draw) pureDP() {

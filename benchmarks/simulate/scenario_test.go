@@ -17,7 +17,7 @@ import (
 func TestScenario_SaysWhatIsWrong(t *testing.T) {
 	for _, name := range Names() {
 		number, what := Row(name)
-		if number < 1 || number > 22 || what == "" {
+		if number < 0 || number > 22 || what == "" {
 			t.Fatalf("%s is row %d, %q", name, number, what)
 		}
 		for seed := range uint64(60) {
@@ -52,7 +52,7 @@ func TestScenario_SaysWhatIsWrong(t *testing.T) {
 func checkTruth(t *testing.T, name string, seed uint64, c Config, truth Truth) {
 	t.Helper()
 	row, _ := Row(name)
-	culprit := slices.Contains([]int{2, 3, 4, 5, 6, 7, 9, 10, 11, 13, 20, 22}, row)
+	culprit := slices.Contains([]int{0, 2, 3, 4, 5, 6, 7, 9, 10, 11, 13, 20, 22}, row)
 	if culprit != (len(truth.SlowNodes) > 0) && row != 17 && row != 18 {
 		t.Errorf("%s, seed %d: slow nodes %v", name, seed, truth.SlowNodes)
 	}
@@ -72,7 +72,7 @@ func checkTruth(t *testing.T, name string, seed uint64, c Config, truth Truth) {
 
 func TestSized_Sizes(t *testing.T) {
 	for _, name := range Names() {
-		if name == "restart" {
+		if name == "restart" || name == "few-peers" { // shapes of their own
 			continue
 		}
 		for _, world := range []int{512, 8192} {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -393,7 +394,7 @@ func BenchmarkRun(b *testing.B) {
 		if err := c.Validate(); err != nil {
 			b.Fatal(err)
 		}
-		b.Run(c.Job+c.Shape.Order, func(b *testing.B) {
+		b.Run(fmt.Sprintf("ranks=%d/micro=%d", c.Shape.World(), c.Shape.MicroBatches), func(b *testing.B) {
 			b.ReportAllocs()
 			var n nothing
 			for b.Loop() {

@@ -137,7 +137,10 @@ func (l *traceLoader) trace() (*Trace, error) {
 			seconds = 0
 		}
 	}
-	if seconds == 0 { // a healed job is faster than the recorded one
+	if seconds > 0 {
+		return t, nil
+	}
+	for range 4 { // a healed job is faster than the recorded one; transfers are shares of its step
 		played, err := lengths(Config{Steps: 16, Replay: t})
 		if err != nil {
 			return nil, err

@@ -55,7 +55,9 @@ func (t *Truth) judge(cfg Config) error {
 // times the command's default minimum.
 const sureImpact = 0.03
 
-// causes are the accepted causes of each kind of fault.
+// causes are the accepted causes of each kind of fault. Where experts exchange
+// tokens within a forward pass, one range of all that exchange is as long as
+// another, and what happens in it can't be told from what happens before it.
 var causes = map[string][]string{
 	Compute:    {verdict.Compute},
 	Backward:   {verdict.Compute, verdict.HostDelay},
@@ -108,6 +110,9 @@ func (e *effect) tell(j *job, t *Truth) {
 		t.SlowNodes = union(t.SlowNodes, node)
 		t.SlowRanks = append(t.SlowRanks, e.ranks...)
 		t.Cause = union(t.Cause, causes[e.Kind]...)
+		if j.lay.shape.EP > 1 && (e.Kind == Compute || e.Kind == Backward || e.Kind == Host) {
+			t.Cause = union(t.Cause, verdict.Compute, verdict.HostDelay)
+		}
 		if e.Kind == NIC {
 			t.Links = union(t.Links, j.wideGroups(e.Node)...)
 		}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"laggard/benchmarks/simulate"
+	"laggard/schemas/verdict"
+)
+
+// seed is drawn at run time and printed; LAGGARD_EVAL_SEED sets it.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := uint64(time.Now().UnixNano()) & (1<<40 - 1)
+	if text := os.Getenv("LAGGARD_EVAL_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("LAGGARD_EVAL_SEED: %v", err)
+		}
+		s = n
+	}
+	t.Logf("LAGGARD_EVAL_SEED=%d", s)
+	return s
+}
+
+func shortCases() int {
+	if testing.Short() {
+		return 1
+	}
+	return 4
+}
+
+// The short form of the suite. Its few cases can't show 99 %; they show that
+// nothing broke. `make eval` is the long form.
+func TestSuite_ShortForm(t *testing.T) {
+	tr, err := traces("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tr) == 0 {
+		t.Log("NOTE: THE RECORDED JOBS ARE NOT HERE: no case replays one")
+	}
+	o := &options{n: shortCases(), seed: seed(t), scenarios: simulate.Names(), parallel: 2, world: 16, traces: tr}
+	tallies, err := runAll(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	printTable(&b, tallies)
+	printFailures(&b, tallies)
+	t.Logf("scale: %d cases a scenario\n%s", o.n, b.String())
+	var strong tally
+	victims, cases := 0, 0
+	for name, x := range tallies {
+		victims, cases = victims+x.victimCases, cases+x.cases
+		if row, _ := simulate.Row(name); row == 4 || row == 3 {
+			strong.merge(x)
+		}
+	}
+	if r := strong.recall(); r < 0.85 {
+		t.Errorf("%.2f of the nodes slowed by x1.10 and more are named", r)
+	}
+	if float64(victims) > 0.05*float64(cases)+1 {
+		t.Errorf("somebody innocent is accused in %d of %d cases", victims, cases)
+	}
+}
+
+func TestHealthyHours_ShortForm(t *testing.T) {
+	tr, err := traces("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs, err := runHealthy(context.Background(), 60, seed(t), 2, tr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	printHours(&b, hs)
+	t.Log("scale: 60 node-hours of each kind\n" + b.String())
+	alarms := 0
+	for _, h := range hs {
+		alarms += h.nodes + h.links
+	}
+	if alarms > 1 {
+		t.Errorf("%d alarms in a few healthy node-hours", alarms)
+	}
+}
+
+func TestParity_ShortForm(t *testing.T) {
+	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, func(int, int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(p)
+	if len(p.differ) > 0 || p.rows == 0 {
+		t.Errorf("%d of %d verdicts differ: %s", len(p.differ), p.cases, p)
+	}
+}
+
+// A node counts when its state accuses it; the rest of a verdict is compared with
+// what the truth asks for.
+func TestScore(t *testing.T) {
+	onset := 100
+	o := &outcome{truth: simulate.Truth{
+		SlowNodes: []string{"a", "b"}, Cause: []string{verdict.Compute}, Links: []string{"dp-1"}, Findings: []string{verdict.JobSlow},
+		Events: []simulate.Event{{Node: "e"}}, OnsetStep: &onset,
+	}}
+	v := verdict.New("j")
+	v.Decided = true
+	v.Nodes = []verdict.Node{
+		{Node: "a", State: verdict.Degraded, Cause: verdict.Compute, DetectedStep: 104},
+		{Node: "b", State: verdict.Recovered, Cause: verdict.HostDelay, DetectedStep: 90},
+		{Node: "c", State: verdict.Degraded}, {Node: "d", State: verdict.Suspect},
+	}
+	v.Links = []verdict.Link{{Group: "dp-1", State: verdict.Degraded}, {Group: "dp-2", State: verdict.Degraded}}
+	v.Findings = []verdict.Finding{{Kind: verdict.JobSlow}, {Kind: verdict.LowCoverage}}
+	v.Events = []verdict.Event{{Node: "e", Kind: "transient"}}
+	o.verdict = v
+	o.score()
+	got := fmt.Sprint(o.positive, o.hit, o.missed, len(o.victims), o.cause, o.delays, o.links, o.wrong, o.findings, o.others, o.events, o.abstain)
+	if want := "true 2 0 1 1 [5 0] 1 [dp-2] 1 [low-coverage] 1 false"; got != want {
+		t.Errorf("score: %s, want %s", got, want)
+	}
+	if r := strings.Join(o.reasons(), "; "); !strings.Contains(r, "in vain: c") || !strings.Contains(r, "cause compute,host") {
+		t.Errorf("reasons: %s", r)
+	}
+}
+
+func TestBound_Poisson(t *testing.T) {
+	for _, c := range []struct {
+		alarms int
+		want   float64
+	}{{0, 0.0999}, {1, 0.1581}, {3, 0.2585}} { // textbook: 2.996, 4.744, 7.754 events
+		h := hours{hours: 30000, nodes: c.alarms}
+		if got := h.bound(); math.Abs(got-c.want) > 0.0002 {
+			t.Errorf("bound of %d alarms in 30,000 hours = %.4f, want %.4f", c.alarms, got, c.want)
+		}
+	}
+}
+
+// The anchors do what they are documented to do, no less: FaultDiag-online finds a
+// doubled rank of a TP group, NVRx sees x1.5 and not x1.2.
+func TestRules_FindWhatTheyCan(t *testing.T) {
+	play := func(s simulate.Shape, factor float64) *sheet {
+		c := simulate.Config{Seed: 4, Steps: 200, Shape: s, Model: simulate.Model{Seconds: 10}, Noise: simulate.Noise{OpSD: 0.002},
+			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Locals: []int{2}, Factor: factor, From: 60}}}
+		var x sheet
+		if _, err := simulate.Run(c, &x); err != nil {
+			t.Fatal(err)
+		}
+		return &x
+	}
+	tp, dp := simulate.Shape{TP: 8, DP: 4}, simulate.Shape{DP: 16}
+	for _, c := range []struct {
+		rule   string
+		shape  simulate.Shape
+		factor float64
+		want   bool
+	}{
+		{"FD-OL", tp, 2, true}, {"FD-OL", tp, 1.2, false}, {"FD-OL", dp, 2, true}, {"FD-OL", dp, 1.2, false},
+		{"NVRx", dp, 1.5, true}, {"NVRx", dp, 1.2, false}, {">10 %", dp, 1.2, true}, {"3-sigma", dp, 2, false},
+	} {
+		for _, r := range rules {
+			if r.name != c.rule {
+				continue
+			}
+			found := r.find(play(c.shape, c.factor))
+			if found["node-1"] != c.want || len(found) > count(c.want) {
+				t.Errorf("%s on %+v x%v: %v", r.name, c.shape, c.factor, found)
+			}
+		}
+	}
+	for _, r := range rules {
+		if found := r.find(&sheet{}); len(found) != 0 {
+			t.Errorf("%s on nothing: %v", r.name, found)
+		}
+	}
+}
+
+// A run is printed, saved, and remembers the run before its thresholds changed.
+func TestCommand_SavesResults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "RESULTS.md")
+	var out, words bytes.Buffer
+	args := []string{"-n", "1", "-seed", "5", "-scenario", "compute-2,16", "-world", "8", "-hours", "0", "-parity", "0", "-results", path}
+	if err := command(context.Background(), args, &out, &words); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"compute x2", "GC pauses", "-seed 5", "Thresholds", "NVRx"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("results say nothing of %q", want)
+		}
+	}
+	side := strings.TrimSuffix(path, ".md") + ".json"
+	if err := os.WriteFile(side, []byte(`{"thresholds":"other","date":"then","short":["recall of before"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second run has the same thresholds and keeps what was before
+		if err := command(context.Background(), args, &out, &words); err != nil {
+			t.Fatal(err)
+		}
+		if b, err = os.ReadFile(path); err != nil || !strings.Contains(string(b), "recall of before") {
+			t.Errorf("results forgot the run before the thresholds changed: %v", err)
+		}
+	}
+	out.Reset()
+	if err := command(context.Background(), []string{"-scenario", "compute-2", "-seed", "5", "-v"}, &out, &words); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# the job", "# truth", "# verdict", "# judgement"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("-v prints no %q", want)
+		}
+	}
+	for _, bad := range [][]string{{"-scenario", "nonsense"}, {"-v"}, {"-nonsense"}, {"-v", "-healthy", "x", "-seed", "1"}} {
+		if err := command(context.Background(), bad, &out, &words); err == nil {
+			t.Errorf("%v was taken", bad)
+		}
+	}
+}
