@@ -12,6 +12,7 @@ const (
 	maxOverdue   = 64      // starts whose end is long due, per process
 	maxOrphans   = 4096    // lines whose start was not seen (yet)
 	maxProcesses = 16
+	maxGone      = 64
 )
 
 // A restarted process counts its Ids from 1 again. An Id that goes back while time
@@ -22,14 +23,24 @@ const (
 	raceNs  = 100e6
 )
 
-// slackNs is how far a device's start may lie before its host start: both clocks
-// are aligned by sampling, once a range.
-const slackNs = 1e9
+// slackNs is how far a device stamp may lie before its range's host start: both
+// clocks are aligned by sampling, once a range.
+const slackNs = 50e6
 
-// Place is where a line stands, in the caller's terms.
+// trailNs is how far a device stamp may lie behind the last host stamp of a process
+// that is not the youngest.
+const trailNs = 1e9
+
+// Place is where a line stands, in the caller's terms: segments are numbered in
+// the order they are read.
 type Place struct {
 	Segment uint32
 	Offset  int64
+}
+
+// Before reports whether a stands before b.
+func (a Place) Before(b Place) bool {
+	return a.Segment < b.Segment || a.Segment == b.Segment && a.Offset < b.Offset
 }
 
 // Result says what a line did.
@@ -62,127 +73,25 @@ type Result struct {
 // Invariant: what it holds is bounded, and what it does depends on nothing but the
 // lines and the calls of Settle, Expire and Drain between them.
 //
-// Caveat: a device line says no process. It belongs to the process that last wrote
-// a host line among those that wait for that Id.
+// Caveat: a device line says no process. It belongs to the youngest one that was
+// there at its time and has drawn its Id. Where two live processes have, the older
+// one gets it only if the younger has not come that far.
 type Pairer struct {
 	// Unmatched counts lines and starts that were given up: an end without a
 	// start, a start that never ended.
 	Unmatched uint64
-	// Replay makes Add follow only what State knows of: see Restore.
-	Replay bool
+	names     names
+	live      []*Process // that began last first
+	index     uint32
+	gone      []departed // processes that have ended, oldest first
+	orphans   map[orphanKey]orphan
+	order     []orphanKey // of orphans, by arrival
+	free      []*Range
+	last      *Range // handed out by Add, free at its next call
 
-	names   names
-	live    []*Process // that wrote a host line last first
-	index   uint32
-	orphans map[orphanKey]orphan
-	order   []orphanKey // of orphans, by arrival
-	free    []*Range
-	last    *Range // handed out by Add, free at its next call
+	replay bool     // lines are read again: see Restore
+	after  []orphan // what orphans is when that is over
 }
-
-// Process is one process that wrote lines.
-type Process struct {
-	PID   uint32
-	Index uint32 // counts the processes of a Pairer
-	First uint64 // its first host time stamp, ns since the Unix epoch
-	Floor int64  // set by the caller: ranges that begin before are not followed
-
-	after    uint64 // host stamps up to here are of an earlier process with this pid
-	maxID    uint64
-	lastHost uint64 // latest host stamp
-	recent   uint64 // last host stamp in line order
-
-	open       map[uint64]*Range
-	head, tail *Range // of the incomplete ranges that are not overdue, by Begin
-	overdue    []*Range
-	waiting    int // in the list
-}
-
-// Now returns the latest host time stamp, ns since the Unix epoch.
-func (p *Process) Now() int64 { return clamp(p.lastHost) }
-
-// Oldest returns the begin of the oldest range that waits for a line, without
-// those that Settle declared overdue.
-func (p *Process) Oldest() (begin int64, ok bool) {
-	if p.head == nil {
-		return 0, false
-	}
-	return p.head.Begin, true
-}
-
-// Waiting returns the number of incomplete ranges.
-func (p *Process) Waiting() int { return p.waiting + len(p.overdue) }
-
-// Each calls fn for each range that waits for a line, oldest first, without the
-// overdue ones.
-func (p *Process) Each(fn func(*Range)) {
-	for r := p.head; r != nil; r = r.next {
-		fn(r)
-	}
-}
-
-// Range is one range, complete or not.
-type Range struct {
-	Record  record.Record // times are set when the range is complete or settled
-	ID      uint64
-	Begin   int64 // host start, ns since the Unix epoch: what assigns it to a step
-	Place   Place // of its host start line
-	Process *Process
-
-	have           uint8
-	device         bool // device lines are to come
-	overdue        bool
-	hs, he, ds, de uint64
-	tid, stream    uint32
-	prev, next     *Range
-}
-
-const (
-	haveHostStart uint8 = 1 << iota
-	haveHostEnd
-	haveDeviceStart
-	haveDeviceEnd
-)
-
-// HostEnded reports whether the host's end was seen.
-func (r *Range) HostEnded() bool { return r.have&haveHostEnd != 0 }
-
-// HostEnd returns the host's end, ns since the Unix epoch; 0 unknown.
-func (r *Range) HostEnd() int64 { return clamp(r.he) }
-
-func (r *Range) complete() bool {
-	all := haveHostStart | haveHostEnd
-	if r.device {
-		all |= haveDeviceStart | haveDeviceEnd
-	}
-	return r.have == all
-}
-
-// settle sets the record's times from the lines that came. It reports whether
-// there is a side with a start and an end.
-func (r *Range) settle() bool {
-	rec := &r.Record
-	host := r.have&haveHostEnd != 0 && r.hs != 0 && r.he != 0
-	device := r.have&(haveDeviceStart|haveDeviceEnd) == haveDeviceStart|haveDeviceEnd && r.ds != 0 && r.de != 0
-	switch {
-	case device:
-		rec.Side, rec.Thread = record.Device, uint64(r.stream)
-		rec.Start, rec.Dur = clamp(r.ds), span(r.ds, r.de)
-		if host {
-			rec.HostStart, rec.HostDur = clamp(r.hs), span(r.hs, r.he)
-		}
-	case host:
-		rec.Thread = uint64(r.tid)
-		rec.Start, rec.Dur = clamp(r.hs), span(r.hs, r.he)
-	default:
-		rec.Thread = uint64(r.tid)
-		rec.Start, rec.Dur = r.Begin, 0
-		return false
-	}
-	return true
-}
-
-func span(start, end uint64) int64 { return max(clamp(end)-clamp(start), 0) }
 
 // Add takes one line; at is where it stands.
 func (p *Pairer) Add(m *Marker, at Place) Result {
@@ -196,11 +105,11 @@ func (p *Pairer) Add(m *Marker, at Place) Result {
 	case m.Kind != KindMarker, m.Source > DeviceSide, !m.starts() && !m.ends():
 		return Result{Unknown: true}
 	case m.Source == DeviceSide:
-		return p.addDevice(m)
+		return p.addDevice(m, at)
 	case m.starts():
 		return p.addStart(m, at)
 	}
-	return p.addEnd(m)
+	return p.addEnd(m, at)
 }
 
 // activity makes a complete range of an API or kernel line.
@@ -218,14 +127,14 @@ func (p *Pairer) activity(m *Marker, at Place) Result {
 	}
 	r := p.take()
 	r.Record = p.names.activity(m)
-	r.ID, r.Begin, r.Place, r.Process = m.ID, r.Record.Start, at, res.Process
+	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, r.Record.Start, at, at, res.Process
 	p.last, res.Range = r, r
 	return res
 }
 
 // drop counts lines that were given up.
 func (p *Pairer) drop(n int) {
-	if !p.Replay {
+	if !p.replay {
 		p.Unmatched += uint64(n)
 	}
 }
@@ -235,10 +144,14 @@ func (p *Pairer) drop(n int) {
 func (p *Pairer) process(m *Marker, res *Result) bool {
 	i := slices.IndexFunc(p.live, func(q *Process) bool { return q.PID == m.Process })
 	if i < 0 {
-		if p.Replay {
+		if p.replay {
 			return false
 		}
-		p.begin(m, 0, res)
+		if m.Timestamp != 0 && m.Timestamp <= p.lastOf(m.Process) {
+			p.drop(1)
+			return false
+		}
+		p.begin(m, res)
 		return true
 	}
 	q := p.live[i]
@@ -246,53 +159,69 @@ func (p *Pairer) process(m *Marker, res *Result) bool {
 		p.drop(1)
 		return false
 	}
-	if !p.Replay && m.Kind == KindMarker && m.starts() && q.restarted(m) {
+	if !p.replay && m.Kind == KindMarker && m.starts() && q.restarted(m) {
 		p.live = slices.Delete(p.live, i, i+1)
 		res.Over = q
-		p.begin(m, q.lastHost, res)
+		p.depart(q)
+		p.begin(m, res)
 		return true
-	}
-	if i > 0 {
-		copy(p.live[1:i+1], p.live[:i])
-		p.live[0] = q
 	}
 	q.stamp(m)
 	res.Process = q
 	return true
 }
 
-// restarted reports whether a start line can't be of q: its Id was drawn before,
-// though it is later than anything q did.
-func (q *Process) restarted(m *Marker) bool {
-	if m.ID > q.maxID || m.Timestamp <= q.lastHost || q.lastHost == 0 {
-		return false
-	}
-	if r := q.open[m.ID]; r != nil {
-		return true
-	}
-	return q.maxID-m.ID >= raceIDs || m.Timestamp-q.lastHost >= raceNs
+// departed is a process that has ended. Its lines may still come, and be read
+// again: they are not to be taken for another's.
+type departed struct {
+	PID   uint32 `json:"pid"`
+	Index uint32 `json:"index"`
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"` // latest host stamp
+	MaxID uint64 `json:"max_id"`
 }
 
-func (p *Pairer) begin(m *Marker, after uint64, res *Result) {
+func (p *Pairer) depart(q *Process) {
+	if len(p.gone) == maxGone {
+		p.gone = slices.Delete(p.gone, 0, 1)
+	}
+	p.gone = append(p.gone, departed{q.PID, q.Index, q.First, q.lastHost, q.maxID})
+}
+
+// absorbed reports whether a device line is of a process that has ended and is
+// younger than the one with an index.
+func (p *Pairer) absorbed(m *Marker, index uint32) bool {
+	for _, d := range p.gone {
+		if d.Index > index && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.First) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastOf returns the last host stamp of the ended processes with a pid.
+func (p *Pairer) lastOf(pid uint32) uint64 {
+	last := uint64(0)
+	for _, d := range p.gone {
+		if d.PID == pid {
+			last = max(last, d.Last)
+		}
+	}
+	return last
+}
+
+func (p *Pairer) begin(m *Marker, res *Result) {
+	after := p.lastOf(m.Process)
 	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, after: after, open: make(map[uint64]*Range)}
 	p.index++
 	if len(p.live) == maxProcesses && res.Over == nil {
 		res.Over = p.live[maxProcesses-1]
+		p.depart(res.Over)
 		p.live = p.live[:maxProcesses-1]
 	}
 	p.live = slices.Insert(p.live, 0, q)
 	q.stamp(m)
 	res.Begun, res.Process = q, q
-}
-
-func (q *Process) stamp(m *Marker) {
-	if m.Kind == KindMarker && m.starts() {
-		q.maxID = max(q.maxID, m.ID)
-	}
-	if m.Timestamp != 0 && m.Timestamp <= 1<<63-1 {
-		q.recent = m.Timestamp
-		q.lastHost = max(q.lastHost, m.Timestamp)
-	}
 }
 
 func (p *Pairer) addStart(m *Marker, at Place) Result {
@@ -322,7 +251,7 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	}
 	r := p.take()
 	r.Record = p.names.classify(m.Name, m.Domain)
-	r.ID, r.Begin, r.Place, r.Process = m.ID, begin, at, q
+	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
 	r.hs, r.tid = m.Timestamp, m.Thread
 	r.have = haveHostStart
 	r.device = m.Flag == StartDevice || m.Flag == InstantDevice
@@ -350,14 +279,14 @@ func (p *Pairer) instant(r *Range, m *Marker) {
 	}
 }
 
-func (p *Pairer) addEnd(m *Marker) Result {
+func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	var res Result
 	if !p.process(m, &res) {
 		return res
 	}
 	r := res.Process.open[m.ID]
 	if r == nil || r.HostEnded() || m.Timestamp != 0 && m.Timestamp < r.hs {
-		p.orphan(m)
+		p.orphan(m, at)
 		return res
 	}
 	r.he = m.Timestamp
@@ -368,44 +297,27 @@ func (p *Pairer) addEnd(m *Marker) Result {
 	return res
 }
 
-func (p *Pairer) addDevice(m *Marker) Result {
+func (p *Pairer) addDevice(m *Marker, at Place) Result {
 	var res Result
+	passed := false // a younger process that was there has not come to this Id
 	for _, q := range p.live {
+		if m.Timestamp != 0 && m.Timestamp+slackNs < q.First {
+			continue
+		}
+		if p.absorbed(m, q.Index) || passed && m.Timestamp > q.lastHost+trailNs {
+			break
+		}
 		if r := q.open[m.ID]; r != nil && r.takeDevice(m.Flag, m.Timestamp, m.Stream) {
 			res.finish(p, r)
 			return res
 		}
+		if m.ID <= q.maxID {
+			break // drawn by q, and decided or lost
+		}
+		passed = true
 	}
-	p.orphan(m)
+	p.orphan(m, at)
 	return res
-}
-
-// takeDevice joins a device line; false means it is none of this range's.
-func (r *Range) takeDevice(flag uint32, ts uint64, stream uint32) bool {
-	if !r.device || ts != 0 && ts+slackNs < r.hs {
-		return false
-	}
-	switch flag {
-	case StartDevice:
-		if r.have&haveDeviceStart != 0 {
-			return false
-		}
-		r.ds = ts
-		r.have |= haveDeviceStart
-	case EndDevice:
-		if r.have&haveDeviceEnd != 0 {
-			return false
-		}
-		r.de = ts
-		r.have |= haveDeviceEnd
-	case InstantDevice:
-		r.ds, r.de = ts, ts
-		r.have |= haveDeviceStart | haveDeviceEnd
-	default:
-		return false
-	}
-	r.stream = stream
-	return true
 }
 
 // finish hands r out when it is complete.
@@ -421,43 +333,6 @@ func (res *Result) finish(p *Pairer, r *Range) bool {
 	}
 	res.Range = r
 	return true
-}
-
-// insert puts r into the list of q, which is sorted by Begin: ranges begin nearly
-// in line order.
-func (q *Process) insert(r *Range) {
-	at := q.tail
-	for at != nil && at.Begin > r.Begin {
-		at = at.prev
-	}
-	r.prev = at
-	if at == nil {
-		r.next, q.head = q.head, r
-	} else {
-		r.next, at.next = at.next, r
-	}
-	if r.next == nil {
-		q.tail = r
-	} else {
-		r.next.prev = r
-	}
-	q.waiting++
-}
-
-// unlink takes r out of the list.
-func (q *Process) unlink(r *Range) {
-	if r.prev == nil {
-		q.head = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		q.tail = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next = nil, nil
-	q.waiting--
 }
 
 // remove takes r out of its process.

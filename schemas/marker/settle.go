@@ -59,7 +59,10 @@ func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 	p.drop(len(q.overdue))
 	q.overdue = nil
 	clear(q.open)
-	p.live = slices.DeleteFunc(p.live, func(o *Process) bool { return o == q })
+	if i := slices.Index(p.live, q); i >= 0 {
+		p.live = slices.Delete(p.live, i, i+1)
+		p.depart(q)
+	}
 }
 
 // orphan is a line whose range's start was not seen.
@@ -68,6 +71,7 @@ type orphan struct {
 	Timestamp uint64
 	PID       uint32 // host lines
 	Stream    uint32 // device lines
+	Place     Place
 }
 
 type orphanKey struct {
@@ -77,35 +81,28 @@ type orphanKey struct {
 }
 
 // orphan keeps a line for a start that may still come.
-func (p *Pairer) orphan(m *Marker) {
-	if p.Replay {
-		return
-	}
+func (p *Pairer) orphan(m *Marker, at Place) {
+	k := orphanKey{ID: m.ID, Source: m.Source, Flag: m.Flag}
+	p.await(orphan{Key: k, Timestamp: m.Timestamp, PID: m.Process, Stream: m.Stream, Place: at})
+}
+
+func (p *Pairer) await(o orphan) {
 	if p.orphans == nil {
 		p.orphans = make(map[orphanKey]orphan)
 	}
-	if len(p.order) == maxOrphans {
-		delete(p.orphans, p.order[0])
+	if len(p.order) >= maxOrphans { // give up the oldest eighth
+		for _, k := range p.order[:maxOrphans/8] {
+			delete(p.orphans, k)
+			p.drop(1)
+		}
 		p.order = slices.Delete(p.order, 0, maxOrphans/8)
-		p.forget()
 	}
-	k := orphanKey{ID: m.ID, Source: m.Source, Flag: m.Flag}
-	if _, ok := p.orphans[k]; ok {
+	if _, ok := p.orphans[o.Key]; ok {
 		p.drop(1)
-		p.order = slices.DeleteFunc(p.order, func(o orphanKey) bool { return o == k })
+		p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool { return k == o.Key })
 	}
-	p.orphans[k] = orphan{Key: k, Timestamp: m.Timestamp, PID: m.Process, Stream: m.Stream}
-	p.order = append(p.order, k)
-}
-
-// forget drops the orphans that are not in the order any more.
-func (p *Pairer) forget() {
-	keep := make(map[orphanKey]orphan, len(p.order))
-	for _, k := range p.order {
-		keep[k] = p.orphans[k]
-	}
-	p.drop(len(p.orphans) - len(keep) + 1)
-	p.orphans = keep
+	p.orphans[o.Key] = o
+	p.order = append(p.order, o.Key)
 }
 
 // adopt joins to r the lines that came before its start.
@@ -129,14 +126,38 @@ func (p *Pairer) adopt(r *Range) {
 // fits joins an orphan to r when it can be r's.
 func (r *Range) fits(o orphan) bool {
 	if o.Key.Source == DeviceSide {
-		return r.takeDevice(o.Key.Flag, o.Timestamp, o.Stream)
+		if !r.takeDevice(o.Key.Flag, o.Timestamp, o.Stream) {
+			return false
+		}
+	} else {
+		if r.HostEnded() || o.PID != r.Process.PID || o.Timestamp != 0 && o.Timestamp < r.hs {
+			return false
+		}
+		r.he = o.Timestamp
+		r.have |= haveHostEnd
 	}
-	if r.HostEnded() || o.PID != r.Process.PID || o.Timestamp != 0 && o.Timestamp < r.hs {
-		return false
+	if o.Place.Before(r.First) {
+		r.First = o.Place
 	}
-	r.he = o.Timestamp
-	r.have |= haveHostEnd
 	return true
+}
+
+// Earliest returns the first of the lines that wait for their partners and of the
+// given one.
+func (p *Pairer) Earliest(at Place) Place {
+	for _, q := range p.live {
+		for r := q.head; r != nil; r = r.next {
+			if r.First.Before(at) {
+				at = r.First
+			}
+		}
+	}
+	for _, o := range p.orphans {
+		if o.Place.Before(at) {
+			at = o.Place
+		}
+	}
+	return at
 }
 
 // Expire gives up the lines without a start that were stamped before a moment.

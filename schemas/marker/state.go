@@ -3,10 +3,11 @@ package marker
 import "laggard/schemas/record"
 
 // State is what a Pairer knows beyond the ranges that wait for a line. Those are
-// rebuilt by reading again the lines from the oldest of their Places on, with
-// Replay set; in between nothing may be settled, expired or drained.
+// rebuilt by reading again the lines from Earliest on; until Live is called
+// nothing may be settled, expired or drained.
 type State struct {
-	Processes []ProcessState `json:"processes,omitempty"` // that wrote a host line last first
+	Processes []ProcessState `json:"processes,omitempty"` // that began last first
+	Gone      []departed     `json:"gone,omitempty"`
 	Orphans   []OrphanState  `json:"orphans,omitempty"`
 	Index     uint32         `json:"index"`
 	Unmatched uint64         `json:"unmatched,omitempty"`
@@ -49,11 +50,13 @@ type OrphanState struct {
 	Timestamp uint64 `json:"ts"`
 	PID       uint32 `json:"pid"`
 	Stream    uint32 `json:"stream,omitempty"`
+	Segment   string `json:"segment"`
+	Offset    int64  `json:"offset"`
 }
 
 // State returns the state. name turns a Place's segment into a lasting name.
 func (p *Pairer) State(name func(segment uint32) string) State {
-	s := State{Index: p.index, Unmatched: p.Unmatched}
+	s := State{Index: p.index, Unmatched: p.Unmatched, Gone: p.gone}
 	for _, q := range p.live {
 		ps := ProcessState{
 			PID: q.PID, Index: q.Index, First: q.First, Floor: q.Floor,
@@ -72,15 +75,16 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 		o := p.orphans[k]
 		s.Orphans = append(s.Orphans, OrphanState{
 			ID: k.ID, Source: k.Source, Flag: k.Flag, Timestamp: o.Timestamp, PID: o.PID, Stream: o.Stream,
+			Segment: name(o.Place.Segment), Offset: o.Place.Offset,
 		})
 	}
 	return s
 }
 
-// Restore makes a fresh Pairer what State described. segment is the inverse of
-// State's name.
+// Restore makes a fresh Pairer what State described, to be fed the lines from
+// Earliest on and then told so by Live. segment is the inverse of State's name.
 func (p *Pairer) Restore(s State, segment func(name string) uint32) {
-	p.index, p.Unmatched = s.Index, s.Unmatched
+	p.index, p.Unmatched, p.gone = s.Index, s.Unmatched, s.Gone
 	for _, ps := range s.Processes {
 		q := &Process{
 			PID: ps.PID, Index: ps.Index, First: ps.First, Floor: ps.Floor,
@@ -100,11 +104,23 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 		p.live = append(p.live, q)
 	}
 	for _, o := range s.Orphans {
-		k := orphanKey{ID: o.ID, Source: o.Source, Flag: o.Flag}
-		if p.orphans == nil {
-			p.orphans = make(map[orphanKey]orphan)
-		}
-		p.orphans[k] = orphan{Key: k, Timestamp: o.Timestamp, PID: o.PID, Stream: o.Stream}
-		p.order = append(p.order, k)
+		p.after = append(p.after, orphan{
+			Key: orphanKey{ID: o.ID, Source: o.Source, Flag: o.Flag}, Timestamp: o.Timestamp, PID: o.PID, Stream: o.Stream,
+			Place: Place{Segment: segment(o.Segment), Offset: o.Offset},
+		})
 	}
+	p.replay = true
+}
+
+// Live ends reading again: the lines that follow are new.
+func (p *Pairer) Live() {
+	if !p.replay {
+		return
+	}
+	// What found no start among the lines read again had found it before them.
+	p.orphans, p.order = nil, nil
+	for _, o := range p.after {
+		p.await(o)
+	}
+	p.after, p.replay = nil, false
 }

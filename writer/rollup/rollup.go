@@ -190,7 +190,7 @@ func (s *Stream) Line(offset int64, line []byte) {
 		return
 	}
 	// A line that a crash cut in the middle, and another writer's behind it.
-	if i := restart(line); i > 0 && s.read(offset+int64(i), line[i:]) {
+	if i := restart(line); i > 0 && s.read(offset, line[i:]) {
 		s.count(&s.counts.Torn)
 		return
 	}
@@ -268,6 +268,7 @@ func (s *Stream) End() {
 		return
 	}
 	s.LowWater()
+	s.goLive()
 	s.ended = true
 	live := s.live()
 	for i, inc := range live {

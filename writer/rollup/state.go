@@ -108,12 +108,12 @@ func (s *Stream) LowWater() Position {
 	low := marker.Place{Segment: s.current, Offset: s.next}
 	for _, inc := range s.incarnations {
 		for i := range inc.pending {
-			low = earlier(low, marker.Place{Segment: inc.pending[i].segment, Offset: inc.pending[i].offset})
+			if p := (marker.Place{Segment: inc.pending[i].segment, Offset: inc.pending[i].offset}); p.Before(low) {
+				low = p
+			}
 		}
 	}
-	for _, p := range s.pairer.Processes() {
-		p.Each(func(r *marker.Range) { low = earlier(low, r.Place) })
-	}
+	low = s.pairer.Earliest(low)
 	src := s.segments[low.Segment]
 	if src == nil {
 		return s.mark
@@ -124,13 +124,6 @@ func (s *Stream) LowWater() Position {
 	}
 	s.mark = Position{Segment: src.name, Offset: low.Offset, State: string(text)}
 	return s.mark
-}
-
-func earlier(a, b marker.Place) marker.Place {
-	if cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Offset, b.Offset)) <= 0 {
-		return a
-	}
-	return b
 }
 
 // state collects the state, and forgets the segments before low that nothing
@@ -238,7 +231,7 @@ func (s *Stream) Resume(p Position) error {
 		inc.row = s.rankRow(inc)
 	}
 	s.mark = p
-	s.replay, s.pairer.Replay = true, true
+	s.replay = true
 	s.until = until{place: st.Until, sources: names}
 	return nil
 }
@@ -296,7 +289,12 @@ func (s *Stream) leaveReplay(offset int64) {
 	if c := compareNames(name, s.until.Segment); c < 0 || c == 0 && offset < s.until.Offset {
 		return
 	}
-	s.replay, s.pairer.Replay = false, false
+	s.goLive()
+}
+
+func (s *Stream) goLive() {
+	s.replay = false
+	s.pairer.Live()
 	s.until = until{}
 }
 

@@ -45,6 +45,9 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 // beginForeign makes an incarnation of a process that wrote no identity.
 func (s *Stream) beginForeign(p *marker.Process) {
 	id := record.HashID(s.o.Job, strconv.Itoa(s.o.Rank), strconv.FormatUint(uint64(p.PID), 10), strconv.FormatUint(p.First, 10))
+	for s.find(id) != nil { // the same line again, of a process that was taken for dead
+		id = record.HashID(id.String(), "again")
+	}
 	inc := s.begin(id)
 	inc.process = p
 	inc.version = 1

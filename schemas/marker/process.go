@@ -1,0 +1,195 @@
+package marker
+
+import "laggard/schemas/record"
+
+// Process is one process that wrote lines.
+type Process struct {
+	PID   uint32
+	Index uint32 // counts the processes of a Pairer
+	First uint64 // its first host time stamp, ns since the Unix epoch
+	Floor int64  // set by the caller: ranges that begin before are not followed
+
+	after    uint64 // host stamps up to here are of an earlier process with this pid
+	maxID    uint64
+	lastHost uint64 // latest host stamp
+	recent   uint64 // last host stamp in line order
+
+	open       map[uint64]*Range
+	head, tail *Range // of the incomplete ranges that are not overdue, by Begin
+	overdue    []*Range
+	waiting    int // in the list
+}
+
+// Now returns the latest host time stamp, ns since the Unix epoch.
+func (p *Process) Now() int64 { return clamp(p.lastHost) }
+
+// Oldest returns the begin of the oldest range that waits for a line, without
+// those that Settle declared overdue.
+func (p *Process) Oldest() (begin int64, ok bool) {
+	if p.head == nil {
+		return 0, false
+	}
+	return p.head.Begin, true
+}
+
+// Waiting returns the number of incomplete ranges.
+func (p *Process) Waiting() int { return p.waiting + len(p.overdue) }
+
+// Each calls fn for each range that waits for a line, oldest first, without the
+// overdue ones.
+func (p *Process) Each(fn func(*Range)) {
+	for r := p.head; r != nil; r = r.next {
+		fn(r)
+	}
+}
+
+// Range is one range, complete or not.
+type Range struct {
+	Record  record.Record // times are set when the range is complete or settled
+	ID      uint64
+	Begin   int64 // host start, ns since the Unix epoch: what assigns it to a step
+	Place   Place // of its host start line
+	First   Place // of its first line
+	Process *Process
+
+	have           uint8
+	device         bool // device lines are to come
+	overdue        bool
+	hs, he, ds, de uint64
+	tid, stream    uint32
+	prev, next     *Range
+}
+
+const (
+	haveHostStart uint8 = 1 << iota
+	haveHostEnd
+	haveDeviceStart
+	haveDeviceEnd
+)
+
+// HostEnded reports whether the host's end was seen.
+func (r *Range) HostEnded() bool { return r.have&haveHostEnd != 0 }
+
+// HostEnd returns the host's end, ns since the Unix epoch; 0 unknown.
+func (r *Range) HostEnd() int64 { return clamp(r.he) }
+
+func (r *Range) complete() bool {
+	all := haveHostStart | haveHostEnd
+	if r.device {
+		all |= haveDeviceStart | haveDeviceEnd
+	}
+	return r.have == all
+}
+
+// settle sets the record's times from the lines that came. It reports whether
+// there is a side with a start and an end.
+func (r *Range) settle() bool {
+	rec := &r.Record
+	host := r.have&haveHostEnd != 0 && r.hs != 0 && r.he != 0
+	device := r.have&(haveDeviceStart|haveDeviceEnd) == haveDeviceStart|haveDeviceEnd && r.ds != 0 && r.de != 0
+	switch {
+	case device:
+		rec.Side, rec.Thread = record.Device, uint64(r.stream)
+		rec.Start, rec.Dur = clamp(r.ds), span(r.ds, r.de)
+		if host {
+			rec.HostStart, rec.HostDur = clamp(r.hs), span(r.hs, r.he)
+		}
+	case host:
+		rec.Thread = uint64(r.tid)
+		rec.Start, rec.Dur = clamp(r.hs), span(r.hs, r.he)
+	default:
+		rec.Thread = uint64(r.tid)
+		rec.Start, rec.Dur = r.Begin, 0
+		return false
+	}
+	return true
+}
+
+func span(start, end uint64) int64 { return max(clamp(end)-clamp(start), 0) }
+
+// insert puts r into the list of q, which is sorted by Begin: ranges begin nearly
+// in line order.
+func (q *Process) insert(r *Range) {
+	at := q.tail
+	for at != nil && at.Begin > r.Begin {
+		at = at.prev
+	}
+	r.prev = at
+	if at == nil {
+		r.next, q.head = q.head, r
+	} else {
+		r.next, at.next = at.next, r
+	}
+	if r.next == nil {
+		q.tail = r
+	} else {
+		r.next.prev = r
+	}
+	q.waiting++
+}
+
+// unlink takes r out of the list.
+func (q *Process) unlink(r *Range) {
+	if r.prev == nil {
+		q.head = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		q.tail = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+	q.waiting--
+}
+
+// takeDevice joins a device line; false means it is none of this range's.
+func (r *Range) takeDevice(flag uint32, ts uint64, stream uint32) bool {
+	if !r.device || ts != 0 && ts+slackNs < r.hs {
+		return false
+	}
+	switch flag {
+	case StartDevice:
+		if r.have&haveDeviceStart != 0 {
+			return false
+		}
+		r.ds = ts
+		r.have |= haveDeviceStart
+	case EndDevice:
+		if r.have&haveDeviceEnd != 0 {
+			return false
+		}
+		r.de = ts
+		r.have |= haveDeviceEnd
+	case InstantDevice:
+		r.ds, r.de = ts, ts
+		r.have |= haveDeviceStart | haveDeviceEnd
+	default:
+		return false
+	}
+	r.stream = stream
+	return true
+}
+
+// restarted reports whether a start line can't be of q: its Id was drawn before,
+// though it is later than anything q did.
+func (q *Process) restarted(m *Marker) bool {
+	if m.ID > q.maxID || m.Timestamp <= q.lastHost || q.lastHost == 0 {
+		return false
+	}
+	if r := q.open[m.ID]; r != nil {
+		return true
+	}
+	return q.maxID-m.ID >= raceIDs || m.Timestamp-q.lastHost >= raceNs
+}
+
+func (q *Process) stamp(m *Marker) {
+	if m.Kind == KindMarker && m.starts() {
+		q.maxID = max(q.maxID, m.ID)
+	}
+	if m.Timestamp != 0 && m.Timestamp <= 1<<63-1 {
+		q.recent = m.Timestamp
+		q.lastHost = max(q.lastHost, m.Timestamp)
+	}
+}
