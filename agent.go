@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"laggard/ageing"
+	"laggard/collector/drain"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+	"laggard/writer/intake"
+	"laggard/writer/ledger"
+	"laggard/writer/segment"
+)
+
+// agent is the sidecar's cast: rings → drain → segments → follower → store, with
+// ageing beside it.
+//
+// Ending goes the record's way: the drain stops first, when the recorders are gone
+// or the grace is nearly over; then the follower ships what the drain wrote.
+type agent struct {
+	o        *agentOptions
+	log      *slog.Logger
+	drain    *drain.Drain
+	follower *intake.Follower // nil without a store
+	ageing   *ageing.Loop
+	ledger   *ledger.Ledger
+	switches *switches
+
+	mu  sync.Mutex
+	own map[rankKey]bool // guarded by mu: ranks of our rings
+}
+
+type rankKey struct {
+	job  string
+	rank int
+}
+
+// noRecorder is how long --until-idle waits for the first recorder.
+const noRecorder = 10 * time.Minute
+
+// errNoRecorder is the end of an agent that waited for nothing.
+var errNoRecorder = errors.New("agent: no recorder has made a ring in 10 minutes: check LAGGARD_RUN of the trainers against --ring-dir, and LAGGARD_TRACE")
+
+func runAgent(ctx context.Context, o *agentOptions, log *slog.Logger) error {
+	a := &agent{o: o, log: log, own: map[rankKey]bool{}}
+	if err := a.build(ctx); err != nil {
+		return err
+	}
+	return errors.Join(a.run(ctx), a.ledger.Close())
+}
+
+// build makes the parts; it starts none.
+func (a *agent) build(ctx context.Context) error {
+	if err := os.MkdirAll(a.o.dir, 0o755); err != nil {
+		return fmt.Errorf("make profiling directory %s: %w; name another with --dir", a.o.dir, err)
+	}
+	var err error
+	if a.ledger, err = ledger.Open(a.o.dir, ledger.Options{}); err != nil {
+		return err
+	}
+	a.switches = newSwitches(a.o.ringDir, a.o.switchFile, a.log, a.hasJob)
+	a.drain, err = drain.New(drain.Options{
+		RunDir: a.o.ringDir, Open: a.openSegment, Node: a.o.node, Pod: a.o.pod, Logger: a.log, Trust: a.trust(), Wanted: a.switches.state.Wanted,
+	})
+	if err != nil {
+		return err
+	}
+	if a.o.store != "" {
+		if err := a.buildFollower(ctx); err != nil {
+			return err
+		}
+	}
+	a.ageing, err = ageing.New(a.ageingOptions())
+	return err
+}
+
+// trust returns whose rings are drained: everybody's, unless --trust-uid narrows it.
+func (a *agent) trust() func(uid uint32) bool {
+	if len(a.o.trustUIDs) == 0 {
+		return nil
+	}
+	return func(uid uint32) bool {
+		return uid == 0 || int(uid) == os.Getuid() || slices.Contains(a.o.trustUIDs, uint(uid))
+	}
+}
+
+func (a *agent) buildFollower(ctx context.Context) error {
+	sink, err := intake.OpenStore(ctx, a.o.store, intake.StoreOptions{Logger: a.log})
+	if err != nil {
+		return err
+	}
+	o, err := a.o.shipping.options()
+	if err != nil {
+		return err
+	}
+	if o.State == "" {
+		o.State = filepath.Join(a.o.dir, ".laggard")
+	}
+	o.Logger = a.log
+	o.Own = a.owns
+	o.Ship.Flush = a.o.flush
+	o.Grace = a.o.grace
+	a.follower, err = intake.NewFollower(a.o.dir, sink, o)
+	return err
+}
+
+// openSegment returns the segment writer of a new incarnation.
+func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
+	a.mu.Lock()
+	a.own[rankKey{m.Job, m.Rank}] = true
+	a.mu.Unlock()
+	uids := make([]uint32, len(a.o.trustUIDs))
+	for i, u := range a.o.trustUIDs {
+		uids[i] = uint32(u)
+	}
+	return segment.Open(filepath.Join(a.o.dir, m.Job, strconv.Itoa(m.Rank)), m, segment.Options{
+		Limit: a.o.segmentBytes, TrustUIDs: uids, OnClose: a.segmentClosed,
+	})
+}
+
+// segmentClosed compresses a segment when it is to be, and lets ageing look.
+func (a *agent) segmentClosed(path string) {
+	if a.o.compress {
+		if _, err := segment.Compress(path); err != nil {
+			a.log.Warn("segment not compressed", "segment", path, "err", err)
+		}
+	}
+	if a.follower != nil {
+		a.follower.Hint()
+	}
+	a.ageing.Nudge()
+}
+
+func (a *agent) owns(job string, rank int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.own[rankKey{job, rank}]
+}
+
+// hasJob tells whether recorders of the job were seen here.
+func (a *agent) hasJob(job string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k := range a.own {
+		if k.job == job {
+			return true
+		}
+	}
+	return job == os.Getenv("LAGGARD_JOB_NAME")
+}
+
+func (a *agent) ageingOptions() ageing.Options {
+	o := ageing.Options{
+		Dir: a.o.dir, Cap: a.o.capBytes, SegmentLimit: a.o.segmentBytes, Log: a.log,
+		Account: func(rows []row.Ledger) error { return a.ledger.Append(rows...) },
+	}
+	if a.follower != nil {
+		o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
+	}
+	return o
+}
+
+// run has the whole cast on the stage, in order.
+func (a *agent) run(ctx context.Context) error {
+	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
+	draining, stopDraining := context.WithCancel(inner)
+	following, stopFollowing := context.WithCancel(inner)
+	serving, stopServing := context.WithCancel(inner)
+	defer stopDraining()
+	defer stopFollowing()
+	defer stopServing()
+
+	g.Go(func() error {
+		defer stopFollowing() // the follower ships what the last pass wrote
+		return a.drain.Run(draining)
+	})
+	g.Go(func() error {
+		defer stopServing()
+		if a.follower == nil {
+			<-following.Done()
+			return nil
+		}
+		return a.follower.Run(following)
+	})
+	g.Go(func() error { return a.ageing.Run(serving) })
+	g.Go(func() error { return a.serve(serving) })
+	g.Go(func() error {
+		defer stopDraining()
+		return a.wait(ctx, draining)
+	})
+	return g.Wait()
+}
+
+// wait returns when the drain may stop: at the end of --until-idle, or after
+// SIGTERM when the recorders are gone or the grace is nearly over.
+func (a *agent) wait(ctx, draining context.Context) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	started := time.Now()
+	idle := time.Now()
+	var deadline <-chan time.Time
+	asked := ctx.Done()
+	for {
+		select {
+		case <-draining.Done():
+			return nil
+		case <-asked:
+			asked = nil
+			deadline = time.After(a.o.grace * 3 / 5) // the rest of the grace is for shipping
+			a.log.Info("leaving: draining what is left")
+		case <-deadline:
+			return nil
+		case <-tick.C:
+		}
+		if !a.drain.Idle() {
+			idle = time.Now()
+		}
+		switch {
+		case asked == nil && a.drain.Idle():
+			return nil
+		case a.o.untilIdle == 0:
+		case a.drain.Seen() == 0 && time.Since(started) > noRecorder:
+			return errNoRecorder
+		case a.drain.Seen() > 0 && time.Since(idle) > a.o.untilIdle:
+			return nil
+		}
+	}
+}

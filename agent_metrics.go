@@ -1,0 +1,126 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"laggard/schemas/record"
+)
+
+// agentMetrics turns the parts' counters into Prometheus metrics when they are
+// asked for: the parts know nothing of Prometheus.
+type agentMetrics struct{ a *agent }
+
+func description(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("laggard_"+name, help, labels, nil)
+}
+
+// The metrics, by name.
+var (
+	drainedTotal     = description("records_drained_total", "Records taken from rings into segments.", "kind")
+	openTotal        = description("records_open_total", "Ranges that never ended (a hang or a kill).", "kind")
+	droppedTotal     = description("records_dropped_total", "Records that were emitted and did not arrive, by reason.", "reason")
+	agedTotal        = description("records_aged_total", "Records deleted under the disk cap before they were shipped.")
+	recorders        = description("recorders", "Training processes whose rings are drained now.")
+	ringsGauge       = description("rings", "Ring files of these processes.")
+	drainLag         = description("drain_lag_seconds", "Age of the oldest record of the last pass.")
+	writeErrors      = description("segment_write_errors_total", "Errors of segment files (disk full, I/O).")
+	damagedTotal     = description("rings_damaged_total", "Rings and process files that became too short to read.")
+	segmentsAged     = description("segments_aged_total", "Segments deleted under the disk cap, by whether they were shipped.", "shipped")
+	agedBytes        = description("aged_bytes_total", "Bytes freed under the disk cap.")
+	treeBytes        = description("tree_bytes", "Bytes of the profiling directory at the last look.")
+	overBytes        = description("tree_over_cap_bytes", "Bytes over the cap with nothing left that may be deleted.")
+	rowsStored       = description("rows_stored_total", "Rows stored, by table.", "table")
+	rowsFound        = description("rows_found_total", "Rows that the store had already, by table.", "table")
+	rowsPoisoned     = description("rows_poisoned_total", "Rows that the store refused, kept as dead letters, by table.", "table")
+	batchesTotal     = description("batches_total", "Inserts that the store acknowledged.")
+	retriesTotal     = description("store_retries_total", "Calls to the store that failed and were repeated.")
+	doubtsTotal      = description("store_doubts_total", "Inserts that were not acknowledged and had to be looked up.")
+	storeFailing     = description("store_failing_seconds", "For how long the store has been failing; 0 when it is well.")
+	lastAck          = description("store_last_ack_timestamp_seconds", "When the store last acknowledged an insert.")
+	pendingRows      = description("pending_rows", "Rows read and not yet acknowledged.")
+	backlogBytes     = description("backlog_bytes", "Bytes on disk that were seen and not read yet.")
+	ranksShipped     = description("ranks_shipped", "Rank directories that this agent ships.")
+	ranksForeign     = description("ranks_foreign", "Rank directories that another process ships.")
+	linesTotal       = description("lines_read_total", "Lines read from segments.")
+	lostWhileReading = description("reading_losses_total", "Times that something on disk was lost before it was read, by reason.", "reason")
+)
+
+// Describe implements prometheus.Collector.
+func (m *agentMetrics) Describe(ch chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(m, ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *agentMetrics) Collect(ch chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	m.drain(counter, gauge)
+	m.ageing(counter, gauge)
+	if m.a.follower != nil {
+		m.follower(counter, gauge)
+	}
+}
+
+type emit func(d *prometheus.Desc, v float64, labels ...string)
+
+func (m *agentMetrics) drain(counter, gauge emit) {
+	s := m.a.drain.Stats()
+	for k := range s.Drained {
+		kind := record.Kind(k).String()
+		counter(drainedTotal, float64(s.Drained[k]), kind)
+		counter(openTotal, float64(s.Open[k]), kind)
+	}
+	for reason, n := range s.Dropped {
+		counter(droppedTotal, float64(n), reason)
+	}
+	counter(writeErrors, float64(s.WriteErrors))
+	counter(damagedTotal, float64(s.Damaged))
+	gauge(recorders, float64(s.Processes))
+	gauge(ringsGauge, float64(s.Rings))
+	gauge(drainLag, s.Lag.Seconds())
+}
+
+func (m *agentMetrics) ageing(counter, gauge emit) {
+	s := m.a.ageing.Stats()
+	counter(agedTotal, float64(s.Records))
+	counter(segmentsAged, float64(s.Shipped), "true")
+	counter(segmentsAged, float64(s.Segments-s.Shipped), "false")
+	counter(agedBytes, float64(s.Bytes))
+	gauge(treeBytes, float64(s.Tree))
+	gauge(overBytes, float64(s.Over))
+}
+
+func (m *agentMetrics) follower(counter, gauge emit) {
+	s := m.a.follower.Stats()
+	for table, t := range s.Tables {
+		counter(rowsStored, float64(t.Inserted), table)
+		counter(rowsFound, float64(t.Found), table)
+		counter(rowsPoisoned, float64(t.Poisoned), table)
+	}
+	counter(batchesTotal, float64(s.Batches))
+	counter(retriesTotal, float64(s.Retries))
+	counter(doubtsTotal, float64(s.Doubts))
+	failing := 0.0
+	if s.Failing != "" {
+		failing = time.Since(s.FailingAt).Seconds()
+	}
+	gauge(storeFailing, failing)
+	if !s.LastAck.IsZero() {
+		gauge(lastAck, float64(s.LastAck.UnixNano())/1e9)
+	}
+	gauge(pendingRows, float64(s.PendingRows))
+	st := m.a.follower.State()
+	gauge(backlogBytes, float64(st.Backlog))
+	gauge(ranksShipped, float64(st.Ranks))
+	gauge(ranksForeign, float64(st.Foreign))
+	counter(linesTotal, float64(m.a.follower.Counters().Lines))
+	for reason, l := range st.Losses {
+		counter(lostWhileReading, float64(l.Events), reason)
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+)
+
+// serve answers HTTP and gRPC until ctx ends.
+func (a *agent) serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if a.o.metrics != "" {
+		l, err := net.Listen("tcp", a.o.metrics)
+		if err != nil {
+			return fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
+		}
+		a.log.Info("serving metrics", "address", l.Addr().String())
+		g.Go(func() error { return serveHTTP(ctx, l, a.handler()) })
+	}
+	if a.o.listen != "" {
+		l, err := net.Listen("tcp", a.o.listen)
+		if err != nil {
+			return fmt.Errorf("serve the switch: %w; name another address with --listen, or \"\" for none", err)
+		}
+		a.log.Info("serving the switch", "address", l.Addr().String())
+		s := grpc.NewServer()
+		a.switches.board.Register(s)
+		g.Go(func() error {
+			defer context.AfterFunc(ctx, s.Stop)()
+			return s.Serve(l)
+		})
+	}
+	if a.switches.file != nil {
+		g.Go(func() error { return a.switches.file.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// serveHTTP serves until ctx ends, then lets what is being answered finish.
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		late, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		stopped <- s.Shutdown(late)
+	})
+	err := s.Serve(l)
+	if !stop() {
+		err = errors.Join(<-stopped)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func (a *agent) handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&agentMetrics{a})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := a.ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+// failingLong is how long a store may fail before the agent says it isn't ready.
+const failingLong = 30 * time.Second
+
+// ready tells why the agent can't do its work now.
+func (a *agent) ready() error {
+	if a.drain.Stats().Passes == 0 {
+		return errors.New("no pass over the rings yet")
+	}
+	if a.follower == nil {
+		return nil
+	}
+	s := a.follower.Stats()
+	if s.Failing != "" && time.Since(s.FailingAt) > failingLong {
+		return fmt.Errorf("the store has been failing since %s: %s: %s", s.FailingAt.UTC().Format(time.RFC3339), s.Failing, s.LastError)
+	}
+	return nil
+}

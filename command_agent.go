@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"laggard/ageing"
+	"laggard/collector/recorder"
+)
+
+// agentOptions are the agent's settings as they are typed.
+type agentOptions struct {
+	shipping
+	ringDir, dir, store, node, pod string
+	cap, segmentSize, format       string
+	switchFile, listen, metrics    string
+	flush, untilIdle, grace        time.Duration
+	trustUIDs                      []uint
+	compress                       bool
+
+	capBytes, segmentBytes int64
+}
+
+// defaultDir is TaskD's profiling directory (taskd-compat.md 1.5).
+const defaultDir = "/user/cluster-info/profiling"
+
+func agentCommand() *cobra.Command {
+	o := &agentOptions{}
+	c := &cobra.Command{
+		Use:   "agent",
+		Short: "the sidecar: drain, write, age, ship; switch; /metrics, /healthz, /readyz",
+		Long: `agent drains the rings of this machine's training processes into segment files, keeps these under a disk cap, and ships them to a store, each
+record once. It also ships directories that another program writes (TaskD). SIGTERM: it drains until the recorders are gone or the grace is nearly
+over, ships, and leaves.`,
+		Example: `  laggard agent --store clickhouse://laggard@ch:9000/laggard
+  laggard agent --dir /data/profiling --store parquet:/data/laggard --cap 5000MB --until-idle 5s`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return runAgent(c.Context(), o, newLogger())
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func (o *agentOptions) register(c *cobra.Command) {
+	o.shipping.flags(c)
+	f := c.Flags()
+	f.StringVar(&o.ringDir, "ring-dir", recorder.DefaultRunDir, "where the recorders make their rings")
+	environment(f, "ring-dir", "LAGGARD_RUN")
+	f.StringVar(&o.dir, "dir", defaultDir, "the profiling directory: <dir>/<job>/<rank>/<unix seconds>")
+	f.StringVar(&o.store, "store", "", "parquet:DIR or clickhouse://user@host:9000/db; empty keeps files only")
+	f.StringVar(&o.node, "node", "", "this node's name (default: the host name)")
+	environment(f, "node", "NODE_NAME")
+	f.StringVar(&o.pod, "pod", "", "this pod's name")
+	environment(f, "pod", "POD_NAME")
+	f.StringVar(&o.cap, "cap", "5000MB", "most bytes of the profiling directory (MB is 10^6, MiB is 2^20)")
+	f.StringVar(&o.segmentSize, "segment-size", "10MiB", "most bytes of one segment file")
+	f.DurationVar(&o.flush, "flush", time.Second, "longest time a finished row waits before it is shipped")
+	f.StringVar(&o.format, "format", "laggard", "lines of the segments: laggard or taskd")
+	f.StringVar(&o.switchFile, "switch-file", "", "TaskD's profilingSwitch file to obey")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:9611", "gRPC address of the switch; empty turns it off")
+	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9612", "HTTP address of /metrics, /healthz, /readyz; empty turns it off")
+	f.DurationVar(&o.untilIdle, "until-idle", 0, "leave when every recorder has been gone for so long and all is shipped; 0 stays")
+	f.DurationVar(&o.grace, "grace", 25*time.Second, "time from SIGTERM until the agent leaves")
+	f.UintSliceVar(&o.trustUIDs, "trust-uid", nil, "further owners of files and rings to trust")
+	f.BoolVar(&o.compress, "compress", false, "compress closed segments to .zst")
+}
+
+// check reads the settings that are words.
+func (o *agentOptions) check() error {
+	var err error
+	if o.capBytes, err = ageing.ParseSize(o.cap); err != nil || o.capBytes <= 0 {
+		return usage("--cap %s: want a size such as 5000MB or 5GiB", o.cap)
+	}
+	if o.segmentBytes, err = ageing.ParseSize(o.segmentSize); err != nil || o.segmentBytes <= 0 {
+		return usage("--segment-size %s: want a size such as 10MiB", o.segmentSize)
+	}
+	if formats := []string{"laggard", "taskd"}; !slices.Contains(formats, o.format) {
+		return usage("--format %s%s", o.format, didYouMean(o.format, formats))
+	}
+	if o.node == "" {
+		if o.node, err = os.Hostname(); err != nil {
+			return fmt.Errorf("find this node's name: %w; name it with --node", err)
+		}
+	}
+	if o.grace < time.Second {
+		return usage("--grace %s: a second at least", o.grace)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"laggard/analyzer/detect"
+	"laggard/analyzer/frame"
+	"laggard/analyzer/report"
+	"laggard/analyzer/source"
+	"laggard/schemas/verdict"
+)
+
+// defaultMinImpact is the share of step time below which a degraded node does
+// not change the exit code (DESIGN.md section 4).
+const defaultMinImpact = 0.01
+
+// analysis is one job's way from a source to a verdict: what analyze, explain
+// and demo have in common.
+type analysis struct {
+	source, job, topology string
+	minImpact             float64
+
+	frame *frame.Frame
+	info  source.Info
+}
+
+// flags registers what every command that analyzes takes.
+func (a *analysis) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&a.job, "job", "", "which job of the source; needed where it holds several")
+	f.StringVar(&a.topology, "topology", "", "topology file (JSON); found by itself where one exists")
+	f.Float64Var(&a.minImpact, "min-impact", defaultMinImpact, "share of step time from which a degraded node makes exit code 3")
+}
+
+// decide loads the job and returns the verdict on it.
+func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
+	o := source.Options{Topology: a.topology}
+	if bar := newProgress(os.Stderr, "reading", 0); bar.terminal {
+		defer bar.done()
+		o.Progress = func(done, total int) {
+			bar.total = total
+			bar.at(done)
+		}
+	}
+	s, err := source.Open(ctx, a.source, o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if a.job, err = source.Pick(ctx, s, a.source, a.job); err != nil {
+		return nil, err
+	}
+	b := frame.NewBuilder()
+	if a.info, err = s.Load(ctx, a.job, b, o); err != nil {
+		return nil, err
+	}
+	for _, note := range a.info.Notes {
+		fmt.Fprintln(os.Stderr, "laggard:", note)
+	}
+	if a.frame, err = b.Build(a.info.Topology); err != nil {
+		return nil, err
+	}
+	v := detect.Analyze(a.frame, detect.Default())
+	v.Source, v.Job = source.Redact(a.source), a.job
+	if a.info.Roles != "" && v.Roles != "inferred" {
+		v.Roles = a.info.Roles
+	}
+	v.Healthy = v.Exit(a.minImpact) == verdict.ExitHealthy
+	return v, nil
+}
+
+func (a *analysis) picture() *report.Picture { return report.Draw(a.frame) }
+
+func (a *analysis) table(w io.Writer, v *verdict.Verdict) error {
+	return report.Table(w, v, a.terminal(w))
+}
+
+// terminal returns what the output can show, with the picture for sparklines.
+func (a *analysis) terminal(w io.Writer) report.TableOptions {
+	o := report.TerminalOptions(w)
+	o.Picture = a.picture()
+	return o
+}
+
+// htmlFile writes the report to a file.
+func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return errors.Join(report.HTML(f, v, a.picture()), f.Close())
+}
+
+// outputs of analyze.
+var analyzeOutputs = []string{"table", "json", "html"}
+
+func analyzeCommand() *cobra.Command {
+	a := &analysis{}
+	var output string
+	c := &cobra.Command{
+		Use:   "analyze SOURCE",
+		Short: "batch verdict: which node is slow, why, what it costs",
+		Long: `analyze reads one job from SOURCE (a directory, parquet:DIR or clickhouse://user@host:9000/db) and decides.
+Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decide; 1: error; 2: usage.`,
+		Example: `  laggard analyze /user/cluster-info/profiling --job 6f3a
+  laggard analyze parquet:/data/laggard -o json
+  laggard analyze clickhouse://laggard@ch:9000/laggard --job 6f3a -o html > report.html`,
+		Args: positional("SOURCE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !slices.Contains(analyzeOutputs, output) {
+				return usage("unknown output %q%s", output, didYouMean(output, analyzeOutputs))
+			}
+			a.source = args[0]
+			v, err := a.decide(c.Context())
+			if err != nil {
+				return err
+			}
+			if err := a.write(c.OutOrStdout(), output, v); err != nil {
+				return fmt.Errorf("write verdict: %w", err)
+			}
+			return exitOf(v, a.minImpact)
+		},
+	}
+	a.flags(c)
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json or html")
+	return c
+}
+
+func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
+	switch output {
+	case "json":
+		return report.JSON(w, v)
+	case "html":
+		return report.HTML(w, v, a.picture())
+	}
+	return a.table(w, v)
+}
+
+// exitOf returns the verdict's exit code as an error, nil for 0.
+func exitOf(v *verdict.Verdict, minImpact float64) error {
+	if code := v.Exit(minImpact); code != verdict.ExitHealthy {
+		return exitCode(code)
+	}
+	return nil
+}
+
+func explainCommand() *cobra.Command {
+	a := &analysis{}
+	c := &cobra.Command{
+		Use:     "explain SOURCE",
+		Short:   "the evidence of one verdict, in words and numbers",
+		Example: "  laggard explain parquet:/data/laggard --job 6f3a",
+		Args:    positional("SOURCE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			a.source = args[0]
+			v, err := a.decide(c.Context())
+			if err != nil {
+				return err
+			}
+			w := c.OutOrStdout()
+			if err := report.Explain(w, v, a.picture(), a.terminal(w)); err != nil {
+				return fmt.Errorf("write explanation: %w", err)
+			}
+			return exitOf(v, a.minImpact)
+		},
+	}
+	a.flags(c)
+	return c
+}

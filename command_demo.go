@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"laggard/deploy/examples/dataparallel"
+	"laggard/schemas/verdict"
+)
+
+// The demo's job: small enough for two cores, large enough for a verdict.
+const (
+	demoJob          = "demo"
+	demoNodes        = 3
+	demoRanksPerNode = 2
+	demoWorld        = demoNodes * demoRanksPerNode
+)
+
+type demo struct {
+	dir, fault string
+	steps      int
+	slowRank   int
+	healthy    bool
+	rings      string // on tmpfs
+	out        io.Writer
+	progress   *progress
+}
+
+func demoCommand() *cobra.Command {
+	d := &demo{}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "whole pipeline here: real worker processes, one slowed, verdict and HTML report",
+		Long: `demo starts 6 real worker processes as 3 nodes of 2 ranks, which compute and synchronise over loopback TCP like data-parallel training,
+and one agent a node. One worker is slowed by real extra work. The way goes through rings, segment files and a Parquet store;
+the analyzer is told nothing but the store. It fails when the verdict is wrong.`,
+		Example: `  laggard demo
+  laggard demo --fault dataloader --slow-rank 3
+  laggard demo --healthy`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d.out = c.OutOrStdout()
+			return d.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&d.dir, "dir", "", "where files, store and report go (default a new folder under the temporary one)")
+	f.StringVar(&d.fault, "fault", dataparallel.ComputeFault, "what slows the worker: compute, dataloader or checkpoint")
+	f.BoolVar(&d.healthy, "healthy", false, "slow nobody")
+	f.IntVar(&d.slowRank, "slow-rank", -1, "which rank is slowed (default drawn by chance)")
+	f.IntVar(&d.steps, "steps", 160, "training steps")
+	return c
+}
+
+func (d *demo) run(ctx context.Context) error {
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.rings)
+	fmt.Fprintf(os.Stderr, "demo: %d workers on %d nodes, %d steps, files in %s\n", demoWorld, demoNodes, d.steps, d.dir)
+	d.progress = newProgress(os.Stderr, "training", d.steps)
+	if err := d.train(ctx); err != nil {
+		return err
+	}
+	d.progress.done()
+	v, err := d.analyze(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.judge(v); err != nil {
+		return err
+	}
+	return nil
+}
+
+// prepare checks the flags and makes the folders.
+func (d *demo) prepare() error {
+	if d.healthy {
+		d.fault = dataparallel.NoFault
+	}
+	known := []string{dataparallel.NoFault, dataparallel.ComputeFault, dataparallel.DataLoaderFault, dataparallel.CheckpointFault}
+	if !slices.Contains(known, d.fault) {
+		return usage("unknown fault %q%s", d.fault, didYouMean(d.fault, known[1:]))
+	}
+	if d.slowRank >= demoWorld {
+		return usage("--slow-rank %d: the demo has ranks 0 to %d", d.slowRank, demoWorld-1)
+	}
+	if d.steps < 60 {
+		return usage("--steps %d: a verdict takes 60 steps at least", d.steps)
+	}
+	if d.slowRank < 0 {
+		d.slowRank = rand.IntN(demoWorld)
+	}
+	var err error
+	if d.dir == "" {
+		d.dir, err = os.MkdirTemp("", "laggard-demo-")
+	} else {
+		d.dir, err = filepath.Abs(d.dir)
+		if err == nil {
+			err = os.MkdirAll(d.dir, 0o755)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make the demo's folder: %w", err)
+	}
+	if entries, _ := filepath.Glob(d.store() + "/*"); len(entries) > 0 {
+		return fmt.Errorf("%s has a demo's store already: name another --dir or remove it", d.dir)
+	}
+	shm := "/dev/shm"
+	if info, err := os.Stat(shm); err != nil || !info.IsDir() {
+		shm = d.dir
+	}
+	d.rings, err = os.MkdirTemp(shm, "laggard-demo-")
+	if err != nil {
+		return fmt.Errorf("make the demo's ring folder: %w", err)
+	}
+	return nil
+}
+
+func (d *demo) store() string { return filepath.Join(d.dir, "store") }
+
+func demoNode(rank int) string { return fmt.Sprintf("node-%d", rank/demoRanksPerNode) }
+
+func (d *demo) ringDir(node string) string { return filepath.Join(d.rings, node) }
+
+// train runs the workers and the agents to their end.
+func (d *demo) train(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range demoNodes {
+		node := demoNode(i * demoRanksPerNode)
+		g.Go(func() error { return d.agent(ctx, node) })
+	}
+	listeners := make([]*os.File, demoWorld)
+	addresses := make([]string, demoWorld)
+	for rank := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("listen for rank %d: %w", rank, err)
+		}
+		addresses[rank] = l.Addr().String()
+		listeners[rank], err = l.(*net.TCPListener).File()
+		l.Close()
+		if err != nil {
+			return fmt.Errorf("listen for rank %d: %w", rank, err)
+		}
+	}
+	for rank, l := range listeners {
+		g.Go(func() error {
+			defer l.Close()
+			return d.worker(ctx, rank, l, addresses)
+		})
+	}
+	return g.Wait()
+}
+
+// self returns a command that runs this program again.
+func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	c := exec.CommandContext(ctx, path, args...)
+	c.Env = os.Environ()
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 30 * time.Second
+	return c, nil
+}
+
+func (d *demo) agent(ctx context.Context, node string) error {
+	c, err := self(ctx, "agent", "--ring-dir", d.ringDir(node), "--dir", filepath.Join(d.dir, node),
+		"--store", "parquet:"+d.store(), "--node", node, "--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--until-idle", "2s")
+	if err != nil {
+		return err
+	}
+	return runLogged(c, filepath.Join(d.dir, node+".log"), "agent of "+node)
+}
+
+func (d *demo) worker(ctx context.Context, rank int, listener *os.File, addresses []string) error {
+	args := []string{"demo-worker", "--steps", strconv.Itoa(d.steps), "--addresses", strings.Join(addresses, ","), "--dir", d.dir}
+	if d.fault != dataparallel.NoFault && rank == d.slowRank {
+		args = append(args, "--fault", d.fault)
+	}
+	c, err := self(ctx, args...)
+	if err != nil {
+		return err
+	}
+	c.ExtraFiles = []*os.File{listener}
+	node := demoNode(rank)
+	c.Env = append(c.Env, "GOMAXPROCS=1", "LAGGARD_JOB="+demoJob, "LAGGARD_RUN="+d.ringDir(node), "NODE_NAME="+node,
+		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank%demoRanksPerNode), "WORLD_SIZE="+strconv.Itoa(demoWorld))
+	if rank == 0 {
+		steps, err := c.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		go d.progress.follow(bufio.NewScanner(steps))
+	}
+	return runLogged(c, filepath.Join(d.dir, fmt.Sprintf("rank-%d.log", rank)), fmt.Sprintf("worker of rank %d", rank))
+}
+
+// runLogged runs a command with its words in a file, which the error quotes the end of.
+func runLogged(c *exec.Cmd, path, what string) error {
+	log, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("log of the %s: %w", what, err)
+	}
+	defer log.Close()
+	c.Stderr = log
+	if err := c.Run(); err != nil {
+		words, _ := os.ReadFile(path)
+		if len(words) > 600 {
+			words = words[len(words)-600:]
+		}
+		return fmt.Errorf("%s: %w; the end of %s:\n%s", what, err, path, words)
+	}
+	return nil
+}
+
+// analyze prints the verdict on the store and writes the report beside it.
+func (d *demo) analyze(ctx context.Context) (*verdict.Verdict, error) {
+	a := &analysis{source: "parquet:" + d.store(), job: demoJob, minImpact: defaultMinImpact}
+	v, err := a.decide(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.table(d.out, v); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(d.dir, "report.html")
+	if err := a.htmlFile(path, v); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(d.out, "\nreport: %s\n", path)
+	return v, nil
+}
+
+// judge holds the verdict against what was done to the job.
+func (d *demo) judge(v *verdict.Verdict) error {
+	var named []string
+	for _, n := range v.Nodes {
+		if n.State == verdict.Degraded || n.State == verdict.Intermittent {
+			named = append(named, fmt.Sprintf("%s (%s, ranks %v)", n.Node, n.Cause, n.Ranks))
+		}
+	}
+	if d.fault == dataparallel.NoFault {
+		if len(named) > 0 || len(v.Links) > 0 || !v.Decided {
+			return fmt.Errorf("demo: wrong verdict: nobody was slowed, named: %v, links: %d, decided: %v; files in %s", named, len(v.Links), v.Decided, d.dir)
+		}
+		fmt.Fprintln(d.out, "right: nobody was slowed and nobody is named")
+		return nil
+	}
+	want := fmt.Sprintf("%s (%s, ranks [%d])", demoNode(d.slowRank), d.fault, d.slowRank)
+	if !slices.Equal(named, []string{want}) {
+		return fmt.Errorf("demo: wrong verdict: slowed was %s, named: %v; files in %s", want, named, d.dir)
+	}
+	fmt.Fprintf(d.out, "right: rank %d on %s was given extra %s work\n", d.slowRank, demoNode(d.slowRank), d.fault)
+	return nil
+}
+
+// demoWorkerCommand is one worker: hidden, started by demo only.
+func demoWorkerCommand() *cobra.Command {
+	var steps int
+	var addresses, dir, fault string
+	c := &cobra.Command{
+		Use: "demo-worker", Short: "one worker of the demo", Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			listener, err := net.FileListener(os.NewFile(3, "listener"))
+			if err != nil {
+				return errors.New("demo-worker: no listener at descriptor 3: it is started by laggard demo only")
+			}
+			defer listener.Close()
+			return dataparallel.Run(dataparallel.Config{
+				Steps: steps, Listener: listener, Addresses: strings.Split(addresses, ","), Dir: dir, Fault: fault,
+				Done: func(step int) { fmt.Println(step + 1) },
+			})
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&steps, "steps", 0, "training steps")
+	f.StringVar(&addresses, "addresses", "", "of every rank's listener")
+	f.StringVar(&dir, "dir", "", "where checkpoints go")
+	f.StringVar(&fault, "fault", "", "what slows this worker")
+	return c
+}

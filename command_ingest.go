@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"laggard/ageing"
+	"laggard/writer/intake"
+	"laggard/writer/rollup"
+)
+
+// shipping are the flags that agent and ingest have in common: how rows go to a
+// store.
+type shipping struct {
+	records string
+	memory  string
+	state   string
+}
+
+func (s *shipping) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.records, "records", "light", "raw ranges to store: none, light (all kinds but Communication) or all")
+	f.StringVar(&s.memory, "memory", "64MiB", "rows in memory between reading and the store's acknowledgement")
+	f.StringVar(&s.state, "state", "", "folder for the cursor and for rows that the store refused")
+}
+
+// options turns the flags into those of the intake.
+func (s *shipping) options() (intake.Options, error) {
+	o := intake.Options{State: s.state, Logger: newLogger()}
+	selection, ok := rollup.ParseSelection(s.records)
+	if !ok {
+		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all"}))
+	}
+	o.Rollup.Records = selection
+	var err error
+	if o.Ship.Memory, err = ageing.ParseSize(s.memory); err != nil || o.Ship.Memory <= 0 {
+		return o, usage("--memory %s: want a size such as 64MiB", s.memory)
+	}
+	return o, nil
+}
+
+func ingestCommand() *cobra.Command {
+	var to string
+	var s shipping
+	c := &cobra.Command{
+		Use:   "ingest SOURCE --to STORE",
+		Short: "one pass over existing files into a store, each record once",
+		Long: `ingest reads the segments (laggard's own or TaskD's) under SOURCE once and stores what STORE has not yet.
+A second pass stores nothing and says so; one that was killed is finished by the next, from any machine.
+Ranks that a running agent ships are left to it.`,
+		Example: `  laggard ingest /user/cluster-info/profiling --to parquet:/data/laggard
+  laggard ingest /user/cluster-info/profiling --to clickhouse://laggard@ch:9000/laggard --records all`,
+		Args: positional("SOURCE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if to == "" {
+				return usage("laggard ingest: --to STORE is missing: parquet:DIR or clickhouse://user@host:9000/db")
+			}
+			o, err := s.options()
+			if err != nil {
+				return err
+			}
+			return ingest(c, args[0], to, o)
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", "STORE: parquet:DIR or clickhouse://user@host:9000/db")
+	s.flags(c)
+	return c
+}
+
+func ingest(c *cobra.Command, root, to string, o intake.Options) error {
+	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Logger: o.Logger})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	bar := newProgress(os.Stderr, "ingest", 0)
+	if bar.terminal {
+		o.Progress = func(read, known int64) {
+			bar.total = int(known >> 10)
+			bar.at(int(read >> 10))
+		}
+	}
+	report, err := intake.Once(c.Context(), root, sink, o)
+	bar.done()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.OutOrStdout(), report)
+	if len(report.Problems) > 0 {
+		return errors.New("ingest: some of the source could not be read (said above); what could be is stored")
+	}
+	return nil
+}
+
+// newLogger returns the program's log: words on stderr.
+func newLogger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/writer/clickhouse"
+)
+
+func schemaCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "schema",
+		Short: "ClickHouse DDL: print it, or apply it to a server",
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(schemaPrintCommand(), schemaApplyCommand())
+	return c
+}
+
+// schemaOptions are what print and apply have in common.
+type schemaOptions struct {
+	cluster string
+	ttl     []string
+}
+
+func (o *schemaOptions) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.cluster, "cluster", "", "Replicated tables on this cluster, with Distributed ones in front")
+	f.StringSliceVar(&o.ttl, "ttl", nil, "days to keep rows, by table: records=7,steps=90 (default: for ever)")
+}
+
+// days turns --ttl into table → days.
+func (o *schemaOptions) days() (map[string]int, error) {
+	days := map[string]int{}
+	for _, word := range o.ttl {
+		table, text, _ := strings.Cut(word, "=")
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, usage("--ttl %s: want TABLE=DAYS with at least one day", word)
+		}
+		known := false
+		for _, t := range ddl.Tables {
+			known = known || t == table
+		}
+		if !known {
+			return nil, usage("--ttl %s: no table %q%s", word, table, didYouMean(table, ddl.Tables))
+		}
+		days[table] = n
+	}
+	return days, nil
+}
+
+func schemaPrintCommand() *cobra.Command {
+	var o schemaOptions
+	var server, database string
+	c := &cobra.Command{
+		Use:     "print",
+		Short:   "print the DDL for a server version",
+		Example: "  laggard schema print\n  laggard schema print --server 18.16\n  laggard schema print --cluster training --ttl records=7",
+		RunE: func(c *cobra.Command, _ []string) error {
+			days, err := o.days()
+			if err != nil {
+				return err
+			}
+			v := ddl.Latest
+			if server != "" {
+				if v, err = ddl.ParseVersion(server); err != nil {
+					return usage("--server %s: want a version such as 18.16 or 26.7", server)
+				}
+			}
+			for _, s := range ddl.Statements(v, ddl.Options{Database: database, Cluster: o.cluster, TTL: days}) {
+				fmt.Fprintf(c.OutOrStdout(), "%s;\n\n", s)
+			}
+			return nil
+		},
+	}
+	o.flags(c)
+	c.Flags().StringVar(&server, "server", "", "version of the server the DDL is for (default: the current one)")
+	c.Flags().StringVar(&database, "database", "", "database to name in the statements (default: the connection's)")
+	return c
+}
+
+func schemaApplyCommand() *cobra.Command {
+	var o schemaOptions
+	c := &cobra.Command{
+		Use:     "apply STORE",
+		Short:   "create what is missing on a server",
+		Example: "  laggard schema apply clickhouse://laggard@ch:9000/laggard",
+		Args:    positional("STORE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			days, err := o.days()
+			if err != nil {
+				return err
+			}
+			if !strings.HasPrefix(args[0], "clickhouse:") {
+				return usage("schema apply %s: only ClickHouse has a schema to apply; want clickhouse://user@host:9000/db", args[0])
+			}
+			sink, err := clickhouse.Open(c.Context(), args[0], clickhouse.Options{Cluster: o.cluster, TTL: days})
+			if err != nil {
+				return err
+			}
+			defer sink.Close()
+			if err := sink.Create(c.Context()); err != nil {
+				return err
+			}
+			v, err := sink.Version(c.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "schema applied to %s (ClickHouse %s)\n", sink.Name(), v)
+			return nil
+		},
+	}
+	o.flags(c)
+	return c
+}

@@ -1,0 +1,171 @@
+// Command laggard finds the node that slows a distributed training job down,
+// says why, and says what it costs.
+//
+// This package is the face of it: a table of subcommands, one command_*.go file
+// each. What they do lives in collector, writer, ageing and analyzer; the
+// commands only compose.
+//
+// Invariant: data goes to stdout, words to stderr; an error names the object,
+// the cause and what to do. Exit codes: 0 done (analyze: nothing degraded),
+// 1 error, 2 usage, 3 degraded, 4 not enough data to decide.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"laggard/schemas/verdict"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// commands is the table of subcommands, in the order help lists them.
+var commands = []func() *cobra.Command{
+	demoCommand,
+	agentCommand,
+	ingestCommand,
+	analyzeCommand,
+	explainCommand,
+	traceCommand,
+	schemaCommand,
+	simulateCommand,
+	installCommand,
+	demoWorkerCommand,
+}
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+// run executes one command line and returns the exit code.
+func run(args []string) int {
+	ctx, stop := interruptible()
+	defer stop()
+	root := rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var exit exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	}
+	fmt.Fprintf(os.Stderr, "laggard: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return verdict.ExitUsage
+	}
+	return verdict.ExitError
+}
+
+// interruptible returns a context that the first SIGINT or SIGTERM cancels; the
+// second leaves at once.
+func interruptible() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-done:
+			return
+		}
+		select {
+		case <-signals:
+			os.Exit(verdict.ExitError)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}
+
+// rootCommand assembles the table.
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "laggard",
+		Short: "which node slows the training job, why, and what it costs",
+		Example: `  laggard demo                                    the whole pipeline on this machine
+  laggard analyze /user/cluster-info/profiling    a verdict from files
+  laggard agent --store clickhouse://laggard@ch:9000/laggard`,
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(c *cobra.Command, args []string) error {
+			return c.Help()
+		},
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown command %q%s", args[0], didYouMean(args[0], commandNames(c)))
+			}
+			return nil
+		},
+	}
+	root.SetVersionTemplate("laggard {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	for _, c := range commands {
+		root.AddCommand(withSettings(c()))
+	}
+	return root
+}
+
+func commandNames(c *cobra.Command) []string {
+	var names []string
+	for _, s := range c.Commands() {
+		if !s.Hidden {
+			names = append(names, s.Name())
+		}
+	}
+	return names
+}
+
+// exitCode ends the program with a code and no message: the message was the data.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// usageError is a command line that can't be carried out as it stands.
+type usageError struct{ message string }
+
+func (e usageError) Error() string { return e.message }
+
+func usage(format string, args ...any) error {
+	return usageError{fmt.Sprintf(format, args...)}
+}
+
+// flagError turns the flag library's error into a usage error with the nearest flag.
+func flagError(c *cobra.Command, err error) error {
+	message := err.Error()
+	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
+		return usage("unknown flag --%s of laggard %s%s", name, c.Name(), didYouMean("--"+name, flagNames(c)))
+	}
+	return usage("%s (see laggard %s --help)", message, c.Name())
+}
+
+// positional returns an argument check with a message that says what is missing.
+func positional(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return usage("laggard %s: %s is missing (usage: laggard %s)", c.Name(), names[len(args)], c.Use)
+		case len(args) > len(names):
+			return usage("laggard %s: unexpected argument %q (usage: laggard %s)", c.Name(), args[len(names)], c.Use)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// progress shows how far long work has come: a bar when it goes to a terminal,
+// else a line each quarter.
+type progress struct {
+	mu       sync.Mutex
+	w        io.Writer
+	what     string
+	total    int
+	terminal bool
+	quarter  int // guarded by mu
+	drawn    bool
+}
+
+func newProgress(f *os.File, what string, total int) *progress {
+	return &progress{w: f, what: what, total: total, terminal: term.IsTerminal(int(f.Fd()))}
+}
+
+// at shows that n of the total are done.
+func (p *progress) at(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.total <= 0 {
+		return
+	}
+	if !p.terminal {
+		if q := 4 * n / p.total; q > p.quarter {
+			p.quarter = q
+			fmt.Fprintf(p.w, "%s: %d of %d\n", p.what, n, p.total)
+		}
+		return
+	}
+	const width = 30
+	full := min(width, width*n/p.total)
+	fmt.Fprintf(p.w, "\r%s %s%s %d/%d", p.what, strings.Repeat("█", full), strings.Repeat("░", width-full), n, p.total)
+	p.drawn = true
+}
+
+// done ends the bar's line.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drawn {
+		fmt.Fprintln(p.w)
+	}
+}
+
+// follow shows the numbers that lines hold until they end.
+func (p *progress) follow(lines *bufio.Scanner) {
+	for lines.Scan() {
+		if n, err := strconv.Atoi(lines.Text()); err == nil {
+			p.at(n)
+		}
+	}
+}
