@@ -63,7 +63,7 @@ func explainNode(p *printer, n verdict.Node, pic *Picture) {
 		p.wrapped("  - ", evidenceSentence(e))
 	}
 	sparkLines(p, n, pic)
-	p.wrapped("  ", fmt.Sprintf("It became suspect at step %d, %s after the fault began; confidence %.3g.", n.DetectedStep, count(int(max(0, n.DetectedStep-n.SinceStep)), "step"), finite(n.Confidence)))
+	p.wrapped("  ", fmt.Sprintf("The fault began at step %d and was seen at step %d; confidence %s.", n.SinceStep, n.DetectedStep, sure(n.Confidence)))
 	if n.Detail != "" {
 		p.wrapped("  ", sentence(plain(n.Detail)))
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"laggard/schemas/verdict"
 )
@@ -33,7 +34,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"share":    func(e verdict.Evidence) string { return shareBar(e.Value, e.Value, e.Peers) },
 	"peers":    func(e verdict.Evidence) string { return shareBar(e.Peers, e.Value, e.Peers) },
 	"positive": func(x float64) bool { return x > 0 }, "finite": finite,
-	"add": func(a, b int) int { return a + b },
+	"sure": sure,
 }).Parse(pageHTML))
 
 // HTML writes one offline page: no network, no font, no library; everything is
@@ -66,6 +67,9 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture) error {
 		Ranks:      len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
 		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
 	}
+	if len(layers) > 0 {
+		view.Slowdown = strings.ToLower(layers[0].name) + " against peers"
+	}
 	// The policy goes by hashes, so that nothing that slips into the page can run.
 	view.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hashOf(pageCSS), hashOf(pageJS))
 	var out bytes.Buffer
@@ -91,6 +95,7 @@ type page struct {
 	Facts                             []fact
 	Limits                            []string
 	Slowest                           []slow
+	Slowdown                          string // what the first layer shows, in words
 	HasPicture                        bool
 	Several                           bool // culprits: each has its own sentence
 	Ranks, Steps, Stages              int

@@ -158,7 +158,7 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		}
 		lines = append(lines, []string{
 			plain(n.Node), plain(n.State), plain(n.Cause), ranks, times(n.Slowdown), percent(n.JobImpact),
-			fmt.Sprint(n.SinceStep), fmt.Sprint(n.DetectedStep), fmt.Sprintf("%.0f%%", 100*min(finite(n.Confidence), 0.999)),
+			fmt.Sprint(n.SinceStep), fmt.Sprint(n.DetectedStep), sure(n.Confidence),
 		})
 	}
 	aligned(p, head, lines, 1, func(i, column int, cell string) string {
@@ -173,6 +173,14 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		evidenceLines(p, nodes[i])
 		sparkLines(p, nodes[i], picture)
 	})
+}
+
+// sure returns a confidence, which is never all.
+func sure(confidence float64) string {
+	if confidence > 0.995 {
+		return ">99%"
+	}
+	return percent(confidence)
 }
 
 func evidenceLines(p *printer, n verdict.Node) {
@@ -243,7 +251,7 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 		right[c] = len(lines) > 0
 		for _, l := range lines {
 			widths[c] = max(widths[c], utf8.RuneCountInString(l[c]))
-			right[c] = right[c] && l[c] != "" && l[c][0] >= '0' && l[c][0] <= '9' && !strings.ContainsAny(l[c], ",–(")
+			right[c] = right[c] && l[c] != "" && strings.ContainsAny(l[c][:1], "0123456789<>") && !strings.ContainsAny(l[c], ",–(")
 		}
 	}
 	cell := func(c int, s string) string {

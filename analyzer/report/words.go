@@ -268,7 +268,7 @@ func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
 
 // metricWords name the metrics of evidence.
 var metricWords = map[string]string{
-	"fp": "forward", "self": "own work", "backward": "backward", "dataloader": "data loading",
+	"fp": "forward", "self": "own time", "backward": "backward", "dataloader": "data loading",
 	"checkpoint": "checkpoint", "transfer": "transfer", "wait": "waiting", "step": "step",
 }
 

@@ -129,6 +129,12 @@ function stepTicks(from, to, wide, apart) {
     const exact = round <= to[c];
     if ((exact || c === 0) && (c - last) * wide >= apart) { ticks.push([c, (exact ? round : from[c]).toLocaleString('en')]); last = c; }
   }
+  // Sampled steps hit few round numbers: then every so many columns by their own.
+  const every = Math.max(1, Math.ceil(apart / wide));
+  if (ticks.length < Math.min(4, n / every)) {
+    ticks.length = 0;
+    for (let c = 0; c < n; c += every) ticks.push([c, from[c].toLocaleString('en')]);
+  }
   return ticks;
 }
 
@@ -152,11 +158,11 @@ const hideTip = () => { tip.hidden = true; };
 // Stops are mixed in OKLab, so that equal steps look equal; blue and orange stay
 // apart for every kind of colour vision, and lightness alone tells the distance.
 const ramps = {
-  ratio: { light: ['#173f66', '#4f86b0', '#a9c6da', '#f3f1ec', '#f2bd8a', '#d4652c', '#75190f'],
-           dark: ['#b4dcff', '#5b9fd0', '#2f566f', '#22262c', '#7d4a26', '#e0722f', '#ffd9a0'] },
+  ratio: { light: ['#173f66', '#4f86b0', '#a9c6da', '#eeebe5', '#f2bd8a', '#d4652c', '#75190f'],
+           dark: ['#b4dcff', '#5b9fd0', '#2f566f', '#262b32', '#7d4a26', '#e0722f', '#ffd9a0'] },
   share: { light: ['#f6f4ef', '#c4dcd8', '#6fa9ab', '#2c6b7c', '#123a52'],
            dark: ['#1c2026', '#1f4450', '#2f7583', '#69b0b3', '#d3efe6'] },
-  none: { light: '#dcd9d2', dark: '#30343b' },
+  none: { light: '#d0cbc1', dark: '#3a3f47' },
 };
 const toLinear = c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
 const toSRGB = c => 255 * (c <= .0031308 ? 12.92 * c : 1.055 * c ** (1 / 2.4) - .055);
@@ -454,7 +460,7 @@ function heatMap() {
       [code ? layer.ratio ? fmtTimes(Math.exp(value)) : fmtShare(value) : 'not measured', 'big'],
       ['rank ' + data.ranks[i] + ' on ' + nodeNames[data.node[i]]],
       [place(i), 'dim'], [stepWord(cursor.c) + (t >= 0 ? ', ' + fmtSeconds(t) + ' a step' : ''), 'dim'],
-      [data.medians[i] > 0 ? 'own work, all steps: ' + fmtTimes(data.medians[i]) : '', 'dim'],
+      [data.medians[i] > 0 ? 'median of all steps: ' + fmtTimes(data.medians[i]) : '', 'dim'],
       [mark ? 'named by the verdict: ' + mark.state : ''],
     ]);
   }
@@ -652,9 +658,11 @@ function chart(c) {
   const seen = [...c.own, ...c.high, ...c.peers].filter(v => v !== null), most = Math.max(1e-9, ...seen) * 1.06;
   const x = i => l + (n > 1 ? i * (W - l - r) / (n - 1) : (W - l - r) / 2), y = v => H - b - v * (H - t - b) / most;
   const s = svg(figure, 'svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': `${c.metric} of rank ${c.rank} against its peers over the steps` });
+  // One unit for the whole axis.
+  const [factor, unit] = most < 2e-3 ? [1e6, ' µs'] : most < 2 ? [1e3, ' ms'] : [1, ' s'], axis = v => +(v * factor).toPrecision(4) + unit;
   for (const v of niceTicks(most, 4)) {
     svg(s, 'line', { class: 'grid', x1: l, x2: W - r, y1: y(v), y2: y(v) });
-    svg(s, 'text', { x: l - 8, y: y(v) + 4, 'text-anchor': 'end' }, v === 0 ? '0' : fmtSeconds(v));
+    svg(s, 'text', { x: l - 8, y: y(v) + 4, 'text-anchor': 'end' }, v === 0 ? '0' : axis(v));
   }
   for (const [i, label] of stepTicks(c.steps, c.steps.map((v, i) => i + 1 < n && c.steps[i + 1] > v ? c.steps[i + 1] - 1 : v), (W - l - r) / Math.max(1, n - 1), 70))
     svg(s, 'text', { x: x(i), y: H - 6, 'text-anchor': 'middle' }, label);
@@ -675,11 +683,15 @@ function chart(c) {
     else svg(s, 'path', { class: cls, d: path(list, run) });
   }
   const when = [[c.since, 'began'], [c.detected, 'seen'], [c.until, 'ended']].filter(([i]) => i >= 0);
+  let taken = -99;
   when.forEach(([i, word], k) => {
     svg(s, 'line', { class: 'when', x1: x(i), x2: x(i), y1: t - 8, y2: H - b });
-    // The first word goes to the left of its line where the next one is near.
-    const before = k === 0 && when.length > 1 && x(when[1][0]) - x(i) < 44 && x(i) > l + 44;
-    svg(s, 'text', { x: x(i) + (before ? -4 : 4), y: t - 1, 'text-anchor': before ? 'end' : 'start' }, word);
+    // Where two lines are near, the first word goes to the left of its line; at the
+    // edge one text stands for both.
+    const near = k + 1 < when.length && x(when[k + 1][0]) - x(i) < 44, before = near && x(i) > l + 44;
+    if (x(i) < taken) return;
+    svg(s, 'text', { x: x(i) + (before ? -4 : 4), y: t - 1, 'text-anchor': before ? 'end' : 'start' }, near && !before ? word + ', ' + when[k + 1][1] : word);
+    taken = before ? x(i) : x(i) + (near ? 70 : 44);
   });
   const cross = svg(s, 'line', { class: 'cross', y1: t, y2: H - b, x1: 0, x2: 0, visibility: 'hidden' });
   s.addEventListener('pointermove', e => {
