@@ -66,6 +66,9 @@ const (
 	lossEvery = time.Second
 	// passSlots bounds the slots copied at once: 4 MiB.
 	passSlots = 65536
+	// halfMade is the age at which a folder that was never finished is removed: its
+	// recorder was killed, making one takes milliseconds.
+	halfMade = 10 * time.Second
 	// rounds bounds how often a pass comes back to one process.
 	rounds = 8
 	// rush is the pause between passes when a ring is filling up.
@@ -99,6 +102,7 @@ type Options struct {
 // other methods may be called from any.
 type Drain struct {
 	o       Options
+	swept   time.Time
 	ignored map[string]string // folder → why it is not drained, as it was logged
 	buf     []byte            // slots of one pass
 	runs    []run
@@ -192,6 +196,11 @@ type Pass struct {
 func (d *Drain) Pass() (Pass, error) {
 	now := d.o.Now()
 	errs := []error{d.find()}
+	if now.Sub(d.swept) >= halfMade {
+		d.swept = now
+		_, err := ring.Sweep(d.o.RunDir, now.Add(-halfMade))
+		errs = append(errs, err)
+	}
 	var pass Pass
 	for _, p := range d.held() {
 		n, err := d.drain(p, now)

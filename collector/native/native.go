@@ -74,3 +74,17 @@ func Build(ctx context.Context, cc, src, out string, extra ...string) error {
 	}
 	return nil
 }
+
+// Program compiles a program in one C file against the library that Build put
+// into dir, which it finds there when it runs.
+func Program(ctx context.Context, cc, dir, src, out string, extra ...string) error {
+	if cc == "" {
+		cc = "cc"
+	}
+	args := []string{"-std=gnu11", "-O2", "-g", "-pthread", "-Wall", "-Wextra", "-I" + dir, "-o", out, src}
+	args = append(append(args, extra...), "-L"+dir, "-llaggard", "-Wl,-rpath,"+dir)
+	if b, err := exec.CommandContext(ctx, cc, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", filepath.Base(out), err, b)
+	}
+	return nil
+}

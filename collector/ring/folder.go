@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,6 +50,42 @@ func Names(runDir string) ([]string, error) {
 func parseName(name string) (record.ID, bool) {
 	v, err := strconv.ParseUint(name, 16, 64)
 	return record.ID(v), err == nil && record.ID(v).String() == name
+}
+
+// Sweep removes folders that a recorder was killed over while it made them, when
+// nothing has changed in them since before. It returns how many.
+func Sweep(runDir string, before time.Time) (int, error) {
+	run, err := openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("sweep run directory: %w", err)
+	}
+	d := os.NewFile(uintptr(run), runDir)
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return 0, fmt.Errorf("sweep run directory: %w", err)
+	}
+	n := 0
+	var errs []error
+	for _, name := range names {
+		id, ok := strings.CutPrefix(strings.TrimSuffix(name, ".new"), ".")
+		if _, hex := parseName(id); !ok || !hex || !strings.HasSuffix(name, ".new") {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !time.Unix(st.Mtim.Unix()).Before(before) {
+			continue
+		}
+		if err := removeFresh(run, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		n++
+	}
+	return n, errors.Join(errs...)
 }
 
 // Status is what a process's recorder and agent have published last.
@@ -309,7 +346,7 @@ func (f *Folder) list(n int) ([]string, error) {
 	d := os.NewFile(uintptr(fd), f.name)
 	defer d.Close()
 	names, err := d.Readdirnames(n)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
 	}
 	return names, nil

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -517,4 +518,29 @@ func tmpfs(t *testing.T, options string) string {
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
+}
+
+func TestSweepRemovesHalfMadeFolders(t *testing.T) {
+	run := shared(t)
+	fresh := filepath.Join(run, ".00000000000000aa.new")
+	other := filepath.Join(run, ".00000000000000aa.old")
+	for _, d := range []string{fresh, other} {
+		if err := os.MkdirAll(d, 0o770); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d, ProcessName), nil, 0o660); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	if n, err := Sweep(run, now.Add(-time.Minute)); n != 0 || err != nil {
+		t.Errorf("Sweep of a fresh one = %d, %v", n, err)
+	}
+	if n, err := Sweep(run, now.Add(time.Minute)); n != 1 || err != nil {
+		t.Errorf("Sweep of an old one = %d, %v", n, err)
+	}
+	names, _ := os.ReadDir(run)
+	if len(names) != 1 || names[0].Name() != filepath.Base(other) {
+		t.Errorf("left: %v", names)
+	}
 }

@@ -1,0 +1,588 @@
+package native_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
+
+	"laggard/collector/drain"
+	"laggard/collector/internal/rig"
+	"laggard/collector/native"
+	"laggard/collector/trace"
+	"laggard/schemas/record"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	rig.Remove()
+	os.Exit(code)
+}
+
+// collect is a Drain whose writers are kept by incarnation.
+type collect struct {
+	*drain.Drain
+	writers map[record.ID]*rig.Memory
+}
+
+func newCollect(t testing.TB, run string) *collect {
+	t.Helper()
+	c := &collect{writers: make(map[record.ID]*rig.Memory)}
+	d, err := drain.New(drain.Options{RunDir: run, Job: "default", Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
+		w := c.writers[m.Incarnation]
+		if w == nil {
+			w = &rig.Memory{Meta: m}
+			c.writers[m.Incarnation] = w
+		}
+		return w, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Drain = d
+	return c
+}
+
+// finish drains until every folder is gone.
+func (c *collect) finish(t testing.TB, run string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if _, err := c.Pass(); err != nil {
+			t.Fatal(err)
+		}
+		if c.Idle() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("folders are left: %v", c.Stats())
+		}
+	}
+	left, _ := os.ReadDir(run)
+	for _, e := range left {
+		if !strings.HasPrefix(e.Name(), ".") { // killed while it was made: swept later
+			t.Errorf("left in the run directory: %v", left)
+		}
+	}
+}
+
+// only returns the one writer there is.
+func (c *collect) only(t testing.TB) *rig.Memory {
+	t.Helper()
+	if len(c.writers) != 1 {
+		t.Fatalf("%d incarnations, want 1", len(c.writers))
+	}
+	for _, w := range c.writers {
+		return w
+	}
+	return nil
+}
+
+// command returns the driver's command with a run directory of its own.
+func command(t testing.TB, driver, run string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(driver, args...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, "LAGGARD_") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "LOCAL_RANK=")
+	}), "LAGGARD_RUN="+run)
+	return cmd
+}
+
+func runs(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// TestEveryField records every kind, flag and field in C and reads it in Go.
+func TestEveryField(t *testing.T) {
+	run := rig.Shared(t)
+	runs(t, command(t, rig.Driver(t), run, "all"))
+	c := newCollect(t, run)
+	c.finish(t, run)
+	w := c.only(t)
+	m := w.Meta
+	if m.Job != "c job" || m.Rank != 5 || m.WorldSize != 8 || m.LocalRank != 1 || m.Writer != "c/1" || m.Node != "n0" || m.PID == 0 || m.StartedNs == 0 || m.BootID == "" {
+		t.Errorf("identity %+v", m)
+	}
+	r := func(k record.Kind, set func(*record.Record)) record.Record {
+		x := record.New(k)
+		x.Step = 120
+		set(&x)
+		return x
+	}
+	want := []record.Record{
+		r(record.FP, func(x *record.Record) { x.Side, x.Start, x.Dur = record.Device, 1753000000000000001, 5400000 }),
+		r(record.FP, func(x *record.Record) {
+			x.Step, x.Side, x.Start, x.Dur, x.HostStart, x.HostDur, x.Thread = 121, record.Device, 1753000000000000003, 9, 1753000000000000000, 4, 2
+		}),
+		r(record.Other, func(x *record.Record) {
+			x.Step, x.Name, x.Start, x.Dur = record.NoStep, "Evaluate", 1753000000000000002, 8
+		}),
+		r(record.Communication, func(x *record.Record) {
+			x.Op, x.OpRaw, x.Group, x.Count, x.Dtype, x.Exposed = "allreduce", "HcclAllreduce", "dp0", 4194304, "bf16", 77
+		}),
+		r(record.Communication, func(x *record.Record) {
+			x.Op, x.Group, x.Count, x.Dtype, x.Peer = "send", "dp0", 4194304, "bf16", 3
+		}),
+		r(record.SaveCheckpoint, func(x *record.Record) { x.Path, x.Bytes = `/ckpt/"1"`, 12345 }),
+		r(record.Step, func(x *record.Record) { x.Tokens = 4096 }),
+		r(record.DataLoader, func(x *record.Record) { x.Step = record.NoStep }),
+	}
+	got := slices.Clone(w.Records)
+	key := func(x record.Record) string { return fmt.Sprint(x.Kind, x.Side, x.Op, x.Step, x.Name) }
+	for _, s := range [][]record.Record{got, want} {
+		slices.SortFunc(s, func(a, b record.Record) int { return strings.Compare(key(a), key(b)) })
+	}
+	for i := range got {
+		if x := &got[i]; x.Side == record.Host && x.Name == "" || x.HostDur > 1000 || x.Dur == 5400000 {
+			if x.HostBegin() < m.StartedNs-1e9 || x.HostBegin() > time.Now().UnixNano() {
+				t.Errorf("%s begins at %d", x.Word(), x.HostBegin())
+			}
+			if x.Side == record.Host {
+				x.Start, x.Dur = 0, 0
+			}
+			x.HostStart, x.HostDur = 0, 0
+		}
+		if x := &got[i]; x.Side == record.Host {
+			if x.Thread == 0 {
+				t.Errorf("%s has no thread", x.Word())
+			}
+			x.Thread = 0
+		}
+	}
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(record.Record{}, "Ring", "Seq")); d != "" {
+		t.Errorf("records (-want +got)\n%s", d)
+	}
+	if w.End == nil || w.End.How != "closed" || w.End.Emitted["Communication"] != 2 || w.End.Emitted["FP"] != 2 || w.Open != nil {
+		t.Errorf("end %+v, open %v", w.End, w.Open)
+	}
+}
+
+func TestFork(t *testing.T) {
+	run := rig.Shared(t)
+	runs(t, command(t, rig.Driver(t), run, "fork", "6"))
+	c := newCollect(t, run)
+	c.finish(t, run)
+	if len(c.writers) != 1+3+1 { // the parent, children 1, 3 and 5, the daemon
+		t.Errorf("%d incarnations", len(c.writers))
+	}
+	var all []string
+	for _, w := range c.writers {
+		var one []string
+		for _, r := range w.Records {
+			one = append(one, fmt.Sprintf("%s=%d", r.Word(), r.Bytes))
+		}
+		all = append(all, strings.Join(one, " "))
+		if w.End.How != "closed" || w.Open != nil {
+			t.Errorf("end %+v, open %v", w.End, w.Open)
+		}
+	}
+	slices.Sort(all)
+	want := []string{
+		"parent's string=1 Step=0 parent's string=2",
+		"parent's string=101 child's string=201",
+		"parent's string=103 child's string=203",
+		"parent's string=105 child's string=205",
+		"parent's string=300",
+	}
+	if d := cmp.Diff(want, all); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestThreadChurn(t *testing.T) {
+	const rounds, width = 300, 32
+	run := rig.Shared(t)
+	cmd := command(t, rig.Driver(t), run, "churn", strconv.Itoa(rounds), strconv.Itoa(width))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := newCollect(t, run)
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for running := true; running; {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			running = false
+		default:
+			if _, err := c.Pass(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.finish(t, run)
+	w := c.only(t)
+	seen := make(map[int64]bool)
+	for _, r := range w.Records {
+		if seen[r.Bytes] {
+			t.Fatalf("record %d twice", r.Bytes)
+		}
+		seen[r.Bytes] = true
+	}
+	if n := uint64(len(seen)) + w.Lost(); n != rounds*width || w.End.Emitted["other"] != n {
+		t.Errorf("%d stored + %d lost of %d, emitted %v", len(seen), w.Lost(), rounds*width, w.End.Emitted)
+	}
+	t.Logf("%d threads, %d of their records found no ring", rounds*width, w.Lost())
+}
+
+func TestEndOnAnotherThread(t *testing.T) {
+	run := rig.Shared(t)
+	runs(t, command(t, rig.Driver(t), run, "handover"))
+	c := newCollect(t, run)
+	c.finish(t, run)
+	w := c.only(t)
+	if len(w.Records) != 3 || len(w.Open) != 1 || w.Open[0].Kind != record.FP {
+		t.Errorf("records %v, open %v", w.Records, w.Open)
+	}
+}
+
+// TestSignalHandlers records in a handler that comes between any two
+// instructions of the recorder.
+func TestSignalHandlers(t *testing.T) {
+	run := rig.Shared(t)
+	cmd := command(t, rig.Driver(t), run, "signal", "300")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := newCollect(t, run)
+	line := make(chan string, 1)
+	go func() {
+		s, _ := bufio.NewReader(out).ReadString('\n')
+		line <- s
+	}()
+	var said string
+	for said == "" {
+		select {
+		case said = <-line:
+		default:
+			if _, err := c.Pass(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.finish(t, run)
+	var main, handled uint64
+	if _, err := fmt.Sscan(said, &main, &handled); err != nil {
+		t.Fatal(err)
+	}
+	w := c.only(t)
+	var n, h, marks uint64
+	for _, r := range w.Records {
+		switch {
+		case r.Kind == record.Communication && r.Op == "main":
+			n++
+		case r.Kind == record.Communication:
+			marks++
+		default:
+			h++
+		}
+	}
+	if n+h+marks+w.Lost() != main+2*handled || w.End.Dropped["corrupt"] != 0 || w.Open != nil {
+		t.Errorf("stored %d+%d+%d, lost %d; recorded %d and 2*%d; open %v", n, h, marks, w.Lost(), main, handled, w.Open)
+	}
+	t.Logf("%d records under %d signals, %d counted as dropped", main, handled, w.Lost())
+}
+
+// TestTruncatedUnderneath cuts every file of a living trainer to nothing.
+func TestTruncatedUnderneath(t *testing.T) {
+	for _, what := range []string{"ring-1", "process", "both", "removed"} {
+		t.Run(what, func(t *testing.T) {
+			run := rig.Shared(t)
+			cmd := command(t, rig.Driver(t), run, "truncate")
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pipe, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			out := bufio.NewReader(pipe)
+			if _, err := out.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			c := newCollect(t, run)
+			if p, err := c.Pass(); err != nil || p.Records != 100 {
+				t.Fatalf("Pass = %+v, %v", p, err)
+			}
+			dirs, _ := filepath.Glob(filepath.Join(run, "*"))
+			for _, n := range []string{"ring-1", "process"} {
+				path := filepath.Join(dirs[0], n)
+				if what == n || what == "both" {
+					err = os.Truncate(path, 0)
+				} else if what == "removed" {
+					err = os.RemoveAll(dirs[0])
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.Pass() // whatever it says, it lives
+			io.WriteString(in, "go on\n")
+			said, _ := out.ReadString('\n')
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("the trainer did not live: %v", err)
+			}
+			if what != "removed" && !strings.HasPrefix(said, "a ring was truncated; lost ") {
+				t.Errorf("the recorder said %q", said)
+			}
+			var last error
+			for range 20 {
+				_, last = c.Pass()
+			}
+			if !c.Idle() {
+				t.Errorf("the folder was not given up: %v, %+v", last, c.Stats())
+			}
+			if w := c.only(t); len(w.Records) < 100 {
+				t.Errorf("%d records", len(w.Records))
+			}
+		})
+	}
+}
+
+func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
+	driver := rig.Driver(t)
+	t.Run("file size limit", func(t *testing.T) {
+		run := rig.Shared(t)
+		cmd := command(t, driver, run, "limit", "100000")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(out), "File too large; lost 1000") || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("said %q and %q", out, stderr.String())
+		}
+		if left, _ := os.ReadDir(run); len(left) != 0 {
+			t.Errorf("left %v", left)
+		}
+	})
+	t.Run("room for the folder only", func(t *testing.T) {
+		run := rig.Shared(t)
+		out := runs(t, command(t, driver, run, "limit", "300000"))
+		if !strings.Contains(out, "no error; lost 1000") {
+			t.Errorf("said %q", out)
+		}
+		c := newCollect(t, run)
+		c.finish(t, run)
+		if w := c.only(t); w.Lost() != 1000 || w.Losses[0].Reason != record.NoRing || w.End.Emitted["FP"] != 1000 || w.End.Dropped["no-ring"] != 1000 {
+			t.Errorf("losses %v, end %+v", w.Losses, w.End)
+		}
+	})
+	t.Run("run directory is a file", func(t *testing.T) {
+		run := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(run, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := runs(t, command(t, driver, run, "limit", "100000000")); !strings.Contains(out, "Not a directory; lost 1000") {
+			t.Errorf("said %q", out)
+		}
+	})
+	t.Run("full tmpfs", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); errors.Is(err, unix.EPERM) {
+			t.Skip("NOT TESTED: a full tmpfs, because mounting one needs root")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Unmount(dir, unix.MNT_DETACH)
+		if out := runs(t, command(t, driver, filepath.Join(dir, "run"), "limit", "100000000")); !strings.Contains(out, "No space left on device; lost 1000") {
+			t.Errorf("said %q", out)
+		}
+	})
+}
+
+func TestSwitch(t *testing.T) {
+	for env, first := range map[string]string{"": "11", "off": "00", "Step": "10", "step, fp": "10", "Communication": "11", "on": "11", "of": "11"} {
+		t.Run("LAGGARD_TRACE="+env, func(t *testing.T) {
+			run := rig.Shared(t)
+			cmd := command(t, rig.Driver(t), run, "follow")
+			if env != "" {
+				cmd.Env = append(cmd.Env, "LAGGARD_TRACE="+env)
+			}
+			in, _ := cmd.StdinPipe()
+			pipe, _ := cmd.StdoutPipe()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			out := bufio.NewReader(pipe)
+			expect := func(want string) {
+				t.Helper()
+				if got, err := out.ReadString('\n'); strings.TrimSpace(got) != want {
+					t.Fatalf("on: %q, %v, want %q", got, err, want)
+				}
+			}
+			expect(first)
+			for _, s := range []trace.State{{}, {Light: true}, {Light: true, Communication: true}} {
+				if err := trace.Apply(run, s); err != nil {
+					t.Fatal(err)
+				}
+				io.WriteString(in, "\n")
+				b := s.Bits()
+				expect(fmt.Sprintf("%d%d", b&1, b>>1))
+				all, err := trace.Recorders(run)
+				if err != nil || len(all) != 1 || !all[0].Follows() || all[0].Followed != s || all[0].FollowedAt == 0 {
+					t.Fatalf("Recorders = %+v, %v", all, err)
+				}
+			}
+			in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			c := newCollect(t, run)
+			c.finish(t, run)
+			w := c.only(t)
+			fp, comm := 0, 0
+			for _, r := range w.Records {
+				if r.Kind == record.FP {
+					fp++
+				} else {
+					comm++
+				}
+			}
+			wantFP, wantComm := 2, 1
+			if first[0] == '1' {
+				wantFP++
+			}
+			if first[1] == '1' {
+				wantComm++
+			}
+			if fp != wantFP || comm != wantComm {
+				t.Errorf("%d FP and %d Communication, want %d and %d", fp, comm, wantFP, wantComm)
+			}
+		})
+	}
+}
+
+func TestClock(t *testing.T) {
+	for _, clock := range []string{"monotonic", "tsc", ""} {
+		cmd := command(t, rig.Driver(t), rig.Shared(t), "clock", "400")
+		cmd.Env = append(cmd.Env, "LAGGARD_CLOCK="+clock)
+		var worst int
+		if _, err := fmt.Sscan(runs(t, cmd), &worst); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("LAGGARD_CLOCK=%s: at most %d ns from the kernel's clock in 400 ms", clock, worst)
+		if worst > 20000 {
+			t.Errorf("LAGGARD_CLOCK=%s: %d ns away from the kernel's clock", clock, worst)
+		}
+	}
+}
+
+// TestSanitized runs the driver's commands under the address and undefined
+// behaviour sanitizers.
+func TestSanitized(t *testing.T) {
+	dir := t.TempDir()
+	lib := rig.Library(t)
+	src, err := filepath.Glob(filepath.Join(lib, "*.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "driver")
+	args := append([]string{"-std=gnu11", "-O1", "-g", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I" + lib, "-o", out, "testdata/driver.c"}, src...)
+	if b, err := exec.CommandContext(context.Background(), "cc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	for _, args := range [][]string{{"all"}, {"fork", "4"}, {"churn", "5", "16"}, {"handover"}, {"burst", "100000", "0"}, {"limit", "100000"}, {"clock", "50"}, {"signal", "100"}} {
+		t.Run(args[0], func(t *testing.T) {
+			runs(t, command(t, out, rig.Shared(t), args...))
+		})
+	}
+}
+
+// TestSymbols holds the library to old C libraries and to its own header.
+func TestSymbols(t *testing.T) {
+	lib := filepath.Join(rig.Library(t), native.Library)
+	b, err := exec.Command("nm", "-D", lib).CombinedOutput()
+	if err != nil {
+		t.Fatalf("nm (apt install binutils): %v\n%s", err, b)
+	}
+	for _, m := range regexp.MustCompile(`(\S+)@+GLIBC_2\.(\d+)`).FindAllStringSubmatch(string(b), -1) {
+		if minor, _ := strconv.Atoi(m[2]); minor > 17 {
+			t.Errorf("%s needs GLIBC_2.%d, later than 2.17", m[1], minor)
+		}
+	}
+	header, err := os.ReadFile(filepath.Join(filepath.Dir(lib), "laggard.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var api, exported []string
+	for _, m := range regexp.MustCompile(`(?m)^LAGGARD_API [^(]*?(laggard_\w+)\(`).FindAllStringSubmatch(string(header), -1) {
+		api = append(api, m[1])
+	}
+	for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ [A-Z] (\w+)`).FindAllStringSubmatch(string(b), -1) {
+		exported = append(exported, m[1])
+	}
+	slices.Sort(api)
+	slices.Sort(exported)
+	if d := cmp.Diff(api, exported); d != "" || len(api) == 0 {
+		t.Errorf("exported (-header +library)\n%s", d)
+	}
+}
+
+// TestCPlusPlus compiles and runs the RAII wrapper without exceptions.
+func TestCPlusPlus(t *testing.T) {
+	lib, dir, run := rig.Library(t), t.TempDir(), rig.Shared(t)
+	src := `#include <utility>
+#include "laggard.hpp"
+int main() {
+	laggard::step s(7, 100);
+	laggard::range c(laggard::communication(laggard_intern("recv"), 0, 5, LAGGARD_FP32, 2));
+	{ laggard::range f(LAGGARD_FP); laggard::range g(std::move(f)); }
+	c.end();
+	laggard::range d(LAGGARD_DATA_LOADER);
+	d.cancel();
+}`
+	if err := os.WriteFile(filepath.Join(dir, "a.cc"), []byte(src), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "a")
+	if b, err := exec.Command("c++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fno-exceptions", "-fno-rtti", "-I"+lib, "-o", out, filepath.Join(dir, "a.cc"), "-L"+lib, "-llaggard", "-Wl,-rpath,"+lib).CombinedOutput(); err != nil {
+		t.Fatalf("c++ (apt install g++): %v\n%s", err, b)
+	}
+	runs(t, command(t, out, run))
+	c := newCollect(t, run)
+	c.finish(t, run)
+	var got []string
+	for _, r := range c.only(t).Records {
+		got = append(got, fmt.Sprint(r.Word(), r.Step, r.Op, r.Peer, r.Tokens))
+	}
+	want := []string{"FP7-1 0", "Communication7recv2 0", "Step7-1 100"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

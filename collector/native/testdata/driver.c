@@ -1,0 +1,372 @@
+/* driver.c: a trainer for the tests of the C recorder. Each command does one
+ * thing to it; what must hold afterwards the Go side checks. */
+#define _GNU_SOURCE 1
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "laggard.h"
+
+static void die(const char *what) {
+	perror(what);
+	exit(1);
+}
+
+/* one records a range of a kind whose value is v. */
+static void one(int kind, uint16_t text, int64_t v) {
+	laggard_range r;
+	laggard_attr a = LAGGARD_ATTR_INIT;
+	a.text = text;
+	a.value = v;
+	laggard_begin(&r, kind, &a);
+	laggard_end(&r);
+}
+
+/* every kind, flag and field once */
+static int cmd_all(void) {
+	laggard_range step, r, other;
+	laggard_attr a = LAGGARD_ATTR_INIT;
+	laggard_set_meta("{\"job\":\"c job\",\"rank\":5,\"world_size\":8,\"local_rank\":1,\"writer\":\"c/1\"}");
+	laggard_step_begin(&step, 120, 4096);
+	laggard_begin(&r, LAGGARD_FP, NULL);
+	a.text = laggard_intern("HcclAllreduce");
+	a.group = laggard_intern("dp0");
+	a.value = 4194304;
+	a.dtype = LAGGARD_BF16;
+	laggard_begin(&other, LAGGARD_COMMUNICATION, &a);
+	laggard_end_exposed(&other, 77);
+	laggard_end_device(&r, 1753000000000000001, 5400000);
+	a.text = laggard_intern("send");
+	a.peer = 3;
+	a.stream = 9;
+	laggard_begin(&other, LAGGARD_COMMUNICATION, &a);
+	laggard_end(&other);
+	laggard_end(&other); /* the second does nothing */
+	laggard_attr c = LAGGARD_ATTR_INIT;
+	c.text = laggard_intern("/ckpt/\"1\"");
+	laggard_begin(&r, LAGGARD_SAVE_CHECKPOINT, &c);
+	laggard_set_value(&r, 12345);
+	laggard_end(&r);
+	laggard_begin(&r, LAGGARD_DATA_LOADER, NULL);
+	laggard_cancel(&r);
+	laggard_end(&step);
+	laggard_begin(&r, LAGGARD_DATA_LOADER, NULL);
+	laggard_end(&r);
+	a = (laggard_attr)LAGGARD_ATTR_INIT;
+	a.text = laggard_intern("Evaluate");
+	laggard_mark(LAGGARD_OTHER, &a, 1753000000000000002, 8);
+	laggard_span s = LAGGARD_SPAN_INIT;
+	s.kind = LAGGARD_FP;
+	s.step = 121;
+	s.start = 1753000000000000003;
+	s.dur = 9;
+	s.device = 1;
+	s.host_start = 1753000000000000000;
+	s.host_dur = 4;
+	s.attr.stream = 2;
+	laggard_emit(&s);
+	laggard_range zero = {{0}, NULL, 0, 0, 0};
+	laggard_end(&zero);
+	return 0;
+}
+
+/* ---- killed at any instant ---- */
+
+struct ack { /* one a thread, on a line of its own */
+	_Atomic uint64_t begun, ended;
+	char pad[48];
+};
+static struct ack *acks;
+static uint64_t pace_every;
+
+static void *emitter(void *p) {
+	struct ack *k = p;
+	char name[16];
+	uint16_t text;
+	snprintf(name, sizeof name, "t%d", (int)(k - acks));
+	text = laggard_intern(name);
+	for (uint64_t i = 0;; i++) {
+		static const int kinds[8] = {3, 3, 3, 0, 3, 3, 3, 3};
+		laggard_range r;
+		laggard_attr a = LAGGARD_ATTR_INIT;
+		a.text = text;
+		a.value = (int64_t)i;
+		laggard_begin(&r, kinds[i & 7], &a);
+		atomic_store(&k->begun, i + 1);
+		laggard_end(&r);
+		atomic_store(&k->ended, i + 1);
+		if (pace_every && i % pace_every == pace_every - 1) {
+			struct timespec nap = {0, 1000000};
+			nanosleep(&nap, NULL);
+		}
+	}
+	return NULL;
+}
+
+/* kill ACK THREADS PACE: THREADS record until somebody ends us, a nap of 1 ms
+ * every PACE records */
+static int cmd_kill(char **v) {
+	int fd = open(v[0], O_RDWR | O_CREAT, 0600), threads = atoi(v[1]);
+	pthread_t id;
+	pace_every = strtoull(v[2], NULL, 10);
+	if (fd < 0 || ftruncate(fd, 4096) != 0)
+		die("ack");
+	acks = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (acks == MAP_FAILED)
+		die("mmap");
+	laggard_set_meta("{\"job\":\"kill\",\"rank\":0,\"world_size\":1,\"writer\":\"c/1\"}");
+	for (int i = 1; i < threads; i++)
+		if (pthread_create(&id, NULL, emitter, &acks[i]) != 0)
+			die("thread");
+	puts("up");
+	fflush(stdout);
+	emitter(&acks[0]);
+	return 0;
+}
+
+/* burst N PER_MS: N records, PER_MS a millisecond, then an end in order */
+static int cmd_burst(char **v) {
+	uint64_t n = strtoull(v[0], NULL, 10), per = strtoull(v[1], NULL, 10);
+	laggard_set_meta("{\"job\":\"burst\",\"rank\":1,\"world_size\":2,\"writer\":\"c/1\"}");
+	uint16_t op = laggard_intern("allreduce");
+	for (uint64_t i = 0; i < n; i++) {
+		one(i % 16 == 15 ? LAGGARD_FP : LAGGARD_COMMUNICATION, i % 16 == 15 ? 0 : op, (int64_t)i);
+		if (per && i % per == per - 1) {
+			struct timespec nap = {0, 1000000};
+			nanosleep(&nap, NULL);
+		}
+	}
+	return 0;
+}
+
+/* ---- fork ---- */
+
+static int cmd_fork(char **v) {
+	int children = atoi(v[0]);
+	laggard_range open_in_parent;
+	uint16_t text = laggard_intern("parent's string");
+	one(LAGGARD_OTHER, text, 1);
+	laggard_begin(&open_in_parent, LAGGARD_STEP, NULL);
+	for (int i = 0; i < children; i++) {
+		pid_t pid = fork();
+		if (pid < 0)
+			die("fork");
+		if (pid == 0) {
+			laggard_end(&open_in_parent); /* the parent's to end */
+			if (i % 2 == 0)
+				exit(0); /* records nothing: no folder */
+			one(LAGGARD_OTHER, text, 100 + i);
+			one(LAGGARD_OTHER, laggard_intern("child's string"), 200 + i);
+			if (i == 1) { /* a daemon outlives its parents */
+				if (fork() == 0) {
+					setsid();
+					one(LAGGARD_OTHER, text, 300);
+					exit(0);
+				}
+				wait(NULL);
+			}
+			exit(0);
+		}
+	}
+	for (int i = 0; i < children; i++)
+		wait(NULL);
+	laggard_end(&open_in_parent);
+	one(LAGGARD_OTHER, text, 2);
+	return 0;
+}
+
+/* ---- threads ---- */
+
+static uint16_t churn_text;
+
+static void *short_lived(void *p) {
+	one(LAGGARD_OTHER, churn_text, (int64_t)(intptr_t)p);
+	return NULL;
+}
+
+/* churn ROUNDS WIDTH: ROUNDS times WIDTH threads that record once and end */
+static int cmd_churn(char **v) {
+	int rounds = atoi(v[0]), width = atoi(v[1]);
+	pthread_t id[256];
+	churn_text = laggard_intern("churn");
+	for (int i = 0; i < rounds; i++) {
+		for (int k = 0; k < width; k++)
+			if (pthread_create(&id[k], NULL, short_lived, (void *)(intptr_t)(i * width + k)) != 0)
+				die("thread");
+		for (int k = 0; k < width; k++)
+			pthread_join(id[k], NULL);
+	}
+	return 0;
+}
+
+/* ---- a range that ends on another thread ---- */
+
+static void *ender(void *p) {
+	laggard_end(p);
+	return NULL;
+}
+
+static int cmd_handover(void) {
+	laggard_range r, s;
+	pthread_t id;
+	laggard_begin(&r, LAGGARD_FP, NULL);
+	laggard_begin(&s, LAGGARD_FP, NULL);
+	pthread_create(&id, NULL, ender, &r);
+	pthread_join(id, NULL);
+	laggard_end_device(&s, 1, 1);
+	laggard_begin(&s, LAGGARD_DATA_LOADER, NULL);
+	laggard_begin(&r, LAGGARD_FP, NULL); /* stays open */
+	laggard_end(&s);
+	return 0;
+}
+
+/* ---- signal handlers ---- */
+
+static volatile sig_atomic_t handled;
+static uint16_t signal_text;
+
+static void on_alarm(int sig) {
+	(void)sig;
+	one(LAGGARD_OTHER, signal_text, handled);
+	laggard_attr a = LAGGARD_ATTR_INIT;
+	a.text = signal_text;
+	laggard_mark(LAGGARD_COMMUNICATION, &a, 1753000000000000000, handled);
+	handled++;
+}
+
+/* signal N: records under a storm of signals until N have come */
+static int cmd_signal(char **v) {
+	int n = atoi(v[0]);
+	struct sigaction sa;
+	int64_t i = 0;
+	signal_text = laggard_intern("signal");
+	uint16_t text = laggard_intern("main");
+	memset(&sa, 0, sizeof sa);
+	sa.sa_handler = on_alarm;
+	sa.sa_flags = SA_RESTART;
+	sigaction(SIGALRM, &sa, NULL);
+	pid_t parent = getpid(), child = fork();
+	if (child == 0) { /* a storm, from outside: it comes between any two instructions */
+		for (;;)
+			if (kill(parent, SIGALRM) != 0)
+				_exit(0);
+	}
+	while (handled < n)
+		one(LAGGARD_COMMUNICATION, text, i++);
+	signal(SIGALRM, SIG_IGN);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	printf("%lld %d\n", (long long)i, (int)handled);
+	return 0;
+}
+
+/* ---- what is done to its files ---- */
+
+/* truncate: waits for a line on stdin at each stage, then goes on recording */
+static int cmd_truncate(void) {
+	char line[16];
+	for (int i = 0; i < 100; i++)
+		one(LAGGARD_FP, 0, i);
+	puts("up");
+	fflush(stdout);
+	if (!fgets(line, sizeof line, stdin))
+		return 1;
+	for (int i = 0; i < 100000; i++)
+		one(i % 2 ? LAGGARD_FP : LAGGARD_COMMUNICATION, 0, i);
+	printf("%s; lost %llu\n", laggard_error() ? laggard_error() : "no error", (unsigned long long)(laggard_lost(LAGGARD_FP) + laggard_lost(LAGGARD_COMMUNICATION)));
+	return 0;
+}
+
+/* limit BYTES: a limit on the size of files, then N records */
+static int cmd_limit(char **v) {
+	struct rlimit l = {strtoull(v[0], NULL, 10), RLIM_INFINITY};
+	if (setrlimit(RLIMIT_FSIZE, &l) != 0)
+		die("setrlimit");
+	for (int i = 0; i < 1000; i++)
+		one(LAGGARD_FP, 0, i);
+	printf("%s; lost %llu\n", laggard_error() ? laggard_error() : "no error", (unsigned long long)laggard_lost(LAGGARD_FP));
+	return 0;
+}
+
+/* follow: prints what is on at each line of stdin */
+static int cmd_follow(void) {
+	char line[16];
+	do {
+		one(LAGGARD_FP, 0, 1);
+		one(LAGGARD_COMMUNICATION, 0, 1);
+		printf("%d%d\n", laggard_is_on(LAGGARD_FP), laggard_is_on(LAGGARD_COMMUNICATION));
+		fflush(stdout);
+	} while (fgets(line, sizeof line, stdin));
+	return 0;
+}
+
+/* clock MS: how far our clock runs from the kernel's in MS milliseconds, ns */
+static int cmd_clock(char **v) {
+	struct timespec ts;
+	int64_t first = 0, last = 0, worst = 0, end = atoll(v[0]) * 1000000, began;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	began = ts.tv_sec * 1000000000ll + ts.tv_nsec;
+	for (int64_t mono = began; mono - began < end;) {
+		int64_t a = laggard_now();
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		int64_t b = laggard_now();
+		mono = ts.tv_sec * 1000000000ll + ts.tv_nsec;
+		if (a < last || b < a) {
+			puts("went back");
+			return 1;
+		}
+		last = b;
+		if (b - a > 2000)
+			continue; /* interrupted */
+		int64_t d = a + (b - a) / 2 - mono;
+		if (!first)
+			first = d;
+		d -= first;
+		if (d < 0)
+			d = -d;
+		if (d > worst)
+			worst = d;
+	}
+	printf("%lld\n", (long long)worst);
+	return 0;
+}
+
+int main(int argc, char **argv) {
+	const char *c = argc > 1 ? argv[1] : "";
+	char **v = argv + 2;
+	if (strcmp(c, "all") == 0)
+		return cmd_all();
+	if (strcmp(c, "kill") == 0 && argc == 5)
+		return cmd_kill(v);
+	if (strcmp(c, "burst") == 0 && argc == 4)
+		return cmd_burst(v);
+	if (strcmp(c, "fork") == 0 && argc == 3)
+		return cmd_fork(v);
+	if (strcmp(c, "churn") == 0 && argc == 4)
+		return cmd_churn(v);
+	if (strcmp(c, "handover") == 0)
+		return cmd_handover();
+	if (strcmp(c, "signal") == 0 && argc == 3)
+		return cmd_signal(v);
+	if (strcmp(c, "truncate") == 0)
+		return cmd_truncate();
+	if (strcmp(c, "limit") == 0 && argc == 3)
+		return cmd_limit(v);
+	if (strcmp(c, "follow") == 0)
+		return cmd_follow();
+	if (strcmp(c, "clock") == 0 && argc == 3)
+		return cmd_clock(v);
+	fprintf(stderr, "driver: unknown command\n");
+	return 2;
+}
