@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"math"
 	"slices"
 	"sort"
 )
@@ -35,7 +36,7 @@ func (j *job) plan() []effect {
 // at a drawn place in it. The first comes with from.
 func (j *job) drawBursts(from, to int, share float64, n int) [][2]int {
 	total := to - from
-	count := max(1, int(share*float64(total)/float64(n)+0.999))
+	count := max(1, int(math.Ceil(share*float64(total)/float64(n))))
 	var out [][2]int
 	for k := range count {
 		a, b := from+k*total/count, from+(k+1)*total/count
