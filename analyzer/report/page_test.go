@@ -80,7 +80,7 @@ func startBrowser(t *testing.T) *browser {
 	if err := chromedp.Listen(ctx, b.note); err != nil {
 		t.Fatalf("start chromium: %v", err)
 	}
-	bounded, done := context.WithTimeout(ctx, 2*time.Minute)
+	bounded, done := context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(done)
 	b.ctx = bounded
 	b.run(t, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -162,7 +162,8 @@ func TestHTML_DrawsEveryScene(t *testing.T) {
 	for name, s := range scenes {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(dir, name+".html")
-			writePage(t, path, s.verdict(), s.picture())
+			v, p := s.verdict(), s.picture()
+			writePage(t, path, v, p)
 			b.open(t, path)
 			text := eval[string](t, b, `document.body.innerText`)
 			want := []string{"Every rank, every step", "What this rests on", "No checkpoint was recorded", fmt.Sprintf("%s ranks", grouped(s.ranks))}
@@ -179,7 +180,7 @@ func TestHTML_DrawsEveryScene(t *testing.T) {
 			if n := eval[int](t, b, colours+`('#map canvas')`); n < 20 {
 				t.Errorf("heat map has %d colours: nothing drawn?", n)
 			}
-			if n, want := eval[int](t, b, `document.querySelectorAll('.chart path.own').length`), len(chartsOf(s.verdict(), s.picture())); n < want {
+			if n, want := eval[int](t, b, `document.querySelectorAll('.chart path.own').length`), len(chartsOf(v, p)); n < want {
 				t.Errorf("%d lines in evidence charts, want at least %d", n, want)
 			}
 			for _, theme := range []string{"light", "dark"} {
@@ -287,6 +288,25 @@ func TestHTML_WithoutPicture(t *testing.T) {
 			t.Errorf("%s: headline %q, want %q", name, h, headlineOf(v).title)
 		}
 		b.check(t)
+	}
+}
+
+// TestHTML_StaysSmall renders thousands of steps of 8,192 ranks, with much noise
+// (which does not compress).
+func TestHTML_StaysSmall(t *testing.T) {
+	s := scenes["8192"]
+	s.steps, s.noise = 3000, 0.15
+	if raceDetector {
+		s.steps = 500
+	}
+	t.Logf("scale: %d ranks × %d steps", s.ranks, s.steps)
+	var b bytes.Buffer
+	if err := HTML(&b, s.verdict(), s.picture()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", b.Len())
+	if b.Len() >= maxPage {
+		t.Errorf("page has %d bytes, want below %d", b.Len(), maxPage)
 	}
 }
 

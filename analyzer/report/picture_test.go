@@ -84,7 +84,7 @@ func (s scene) verdict() *verdict.Verdict {
 var scenes = map[string]scene{
 	"8":       {ranks: 8, stages: 1, perNode: 2, steps: 120, slow: 5, factor: 1.32, since: 40, noise: 0.02, missing: 0.01},
 	"64":      {ranks: 64, stages: 4, perNode: 8, steps: 400, slow: 17, factor: 1.12, since: 150, noise: 0.02},
-	"8192":    {ranks: 8192, stages: 8, perNode: 8, steps: 2000, slow: 4321, factor: 1.25, since: 700, noise: 0.03},
-	"1024":    {ranks: 1024, stages: 1, perNode: 8, steps: 700, slow: 333, factor: 1.08, since: 0, noise: 0.015, missing: 0.02},
+	"8192":    {ranks: 8192, stages: 8, perNode: 8, steps: 240, slow: 4321, factor: 1.25, since: 70, noise: 0.03},
+	"1024":    {ranks: 1024, stages: 1, perNode: 8, steps: 300, slow: 333, factor: 1.08, since: 0, noise: 0.015, missing: 0.02},
 	"healthy": {ranks: 16, stages: 2, perNode: 8, steps: 90, slow: -1, noise: 0.02},
 }
