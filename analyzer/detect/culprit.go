@@ -48,7 +48,9 @@ func (e *Engine) candidates() []candidate {
 			if c.main < 0 || x > c.excess {
 				c.main, c.excess, c.effect, c.z, c.few = s, x, float64(t.effect[r]), float64(t.z[r]), t.few[r]
 			}
-			if c.detected == 0 && c.since == 0 || t.detected[r] < c.detected {
+			// Self time alone may have been up before, as a wait; what measured work
+			// says counts.
+			if c.phase == 0 || s != own && t.detected[r] < c.detected || s == loading && c.onlyOwn() {
 				c.since, c.detected, c.sinceAt = e.sinceOf(t, r), t.detected[r], int(t.sinceAt[r])
 			}
 			c.phase = degraded
@@ -144,14 +146,20 @@ func sample(rows []int32, _ int) []int32 {
 
 // accuse removes who must not be named from the candidates: victims, common
 // causes, and those of whom the culprit may be missing from the record.
-func (e *Engine) accuse(all []candidate) []candidate {
+func (e *Engine) accuse(all []candidate) (culprits, common []candidate) {
 	keep := all[:0:0]
+	measured := map[int32]bool{} // nodes with measured work against them
+	for i := range all {
+		if !all[i].onlyOwn() {
+			measured[e.layout.Node[all[i].row]] = true
+		}
+	}
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() && !e.convincing(c, all) {
+		if c.onlyOwn() && (measured[e.layout.Node[c.row]] || !e.convincing(c, all)) {
 			continue
 		}
-		if e.tensorVictim(c, all) {
+		if e.tensorVictim(c, all) || e.maybeStage(c) {
 			continue
 		}
 		keep = append(keep, *c)
@@ -161,12 +169,12 @@ func (e *Engine) accuse(all []candidate) []candidate {
 
 // convincing decides on a rank with nothing but self time against it. Time that
 // no range covers may be a wait: so its whole pipeline must be recorded, nobody
-// in it may have more of it, nobody else may explain it, and its own recorded
-// waiting must be down by as much.
+// in it may have more of it, nobody else may explain it, its own recorded waiting
+// must be down by as much, and the others must really wait for it.
 func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	r := c.row
 	q := e.layout.Replica[r]
-	if q < 0 || !e.recorded(q) {
+	if q < 0 || c.z < ownAlarm || !e.recorded(q) || e.links.covers(r) {
 		return false
 	}
 	k := min(window, max(minBold, e.tracks[own].age(r)))
@@ -181,41 +189,110 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		}
 	}
 	for i := range all {
-		o := &all[i]
-		if o.row == r || e.layout.Node[o.row] == e.layout.Node[r] {
-			continue
-		}
-		x := o.excess
-		if y := e.excess(o.row, own, nil); y == y && o.main == compute {
-			x = max(x, y)
-		}
-		if !o.onlyOwn() && x >= explainedShare*c.excess && o.sinceAt <= c.sinceAt+commonSteps {
+		if e.explains(&all[i], c) {
 			return false
 		}
-		if o.onlyOwn() && abs(o.sinceAt-c.sinceAt) <= 2*commonSteps && o.excess*0.9 > c.excess {
-			return false
-		}
-	}
-	if e.links.covers(r) {
-		return false
 	}
 	mine := e.recent.median(frame.Exposed, r, k)
 	theirs := e.recent.over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows, r), k, func(p int) bool { return p == r })
 	if d := theirs - mine; d == d && d < identityShare*c.excess {
 		return false
 	}
-	return true
+	return e.awaited(c, k)
 }
 
-// recorded reports whether every stage of the replica has a rank with records.
-func (e *Engine) recorded(q int32) bool {
-	var seen, all [1 << 10]bool
-	for _, r := range e.layout.Replicas[q] {
-		s := e.layout.Roles[e.layout.Role[r]].Stage % len(all)
-		all[s] = true
-		seen[s] = seen[s] || e.judged[r] > 0
+// explains reports whether culprit o is why rank c has more uncovered time.
+func (e *Engine) explains(o, c *candidate) bool {
+	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] {
+		return false
 	}
-	return seen == all
+	if o.onlyOwn() {
+		return abs(o.sinceAt-c.sinceAt) <= 2*commonSteps && o.excess*0.9 > c.excess
+	}
+	if e.layout.Replica[o.row] == e.layout.Replica[c.row] {
+		return true // its pipeline waits for it anyway
+	}
+	x := o.excess
+	if y := e.excess(o.row, own, nil); y == y && o.main == compute {
+		x = max(x, y)
+	}
+	return x >= explainedShare*c.excess
+}
+
+// awaited reports whether the job really waits for the rank. With a pipeline its
+// mates in other stages must reach the gradient reduction late together with it,
+// and so wait less there than their peers; without one, the rank or its node must
+// be the slowest of all in most steps, which a rank that waits itself never is.
+func (e *Engine) awaited(c *candidate, k int) bool {
+	r := c.row
+	if e.layout.Stages > 1 {
+		if late, known := e.lateness(r, k); known {
+			return late >= awaitedShare*c.excess
+		}
+	}
+	for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
+		if e.judged[p] == 0 {
+			return false // the slowest may be the one without records
+		}
+	}
+	return e.slowest(r, k) >= slowestShare
+}
+
+// lateness is how many seconds less than their peers the pipeline mates of r wait
+// in the gradient reduction.
+func (e *Engine) lateness(r, k int) (float64, bool) {
+	if !e.seen[frame.DP] {
+		return 0, false
+	}
+	var v []float64
+	for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
+		g, own := e.layout.Role[p], e.layout.Role[r]
+		if e.layout.Roles[g].Stage == e.layout.Roles[own].Stage || len(v) >= sampleSize {
+			continue
+		}
+		mine := e.recent.median(frame.DP, int(p), k)
+		theirs := e.recent.over(frame.DP, sample(e.layout.Roles[g].Rows, 0), k, func(o int) bool { return o == int(p) })
+		if d := theirs - mine; d == d {
+			v = append(v, d)
+		}
+	}
+	return middle(v), len(v) > 0
+}
+
+// slowest is the share of the last k steps in which a rank of r's node has the
+// largest self time of the role.
+func (e *Engine) slowest(r, k int) float64 {
+	cells := e.recent.cells[frame.Self]
+	if cells == nil {
+		return 0
+	}
+	hits, n := 0, 0
+	for i := max(0, e.recent.count-k); i < e.recent.count; i++ {
+		at, top := int32(-1), float32(-1)
+		for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
+			if x := cells[(i%window)*e.n+int(p)]; x > top {
+				at, top = p, x
+			}
+		}
+		if at < 0 || cells[(i%window)*e.n+r] != cells[(i%window)*e.n+r] {
+			continue
+		}
+		n++
+		if e.layout.Node[at] == e.layout.Node[r] {
+			hits++
+		}
+	}
+	return float64(hits) / float64(max(1, n))
+}
+
+// recorded reports whether every rank that should be in the replica has records.
+func (e *Engine) recorded(q int32) bool {
+	for _, r := range e.layout.Replicas[q] {
+		if e.judged[r] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // tensorVictim reports whether the rank only shares the fate of its tensor or
@@ -244,6 +321,34 @@ func (e *Engine) tensorVictim(c *candidate, all []candidate) bool {
 	return false
 }
 
+// maybeStage reports whether the rank may just be one of a heavier stage: roles
+// are not known, it was slow from the start, and others are as slow.
+func (e *Engine) maybeStage(c *candidate) bool {
+	if e.layout.Certain || c.main >= loading || !e.tracks[c.main].fromStart(c.row) {
+		return false
+	}
+	t := e.tracks[c.main]
+	mine := e.levelOf(t, c.row)
+	for r := range e.n {
+		if r == c.row || e.layout.Role[r] != e.layout.Role[c.row] {
+			continue
+		}
+		x := e.levelOf(t, r)
+		if x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness {
+			return true
+		}
+	}
+	return false
+}
+
+// levelOf is the median residual of a unit over its window.
+func (e *Engine) levelOf(t *track, r int) float32 {
+	if t.first[r] < 0 {
+		return nan32
+	}
+	return median(t.values(r, window))
+}
+
 // together reports whether two ranks share a group of the metric's dimension.
 func (e *Engine) together(a, b int, m frame.Metric) bool {
 	for i := range e.layout.Groups {
@@ -257,7 +362,7 @@ func (e *Engine) together(a, b int, m frame.Metric) bool {
 
 // withoutCommon drops nodes that became slow in the same moment: a switch or a
 // storage did it. What the record begins with has no moment.
-func (e *Engine) withoutCommon(all []candidate) []candidate {
+func (e *Engine) withoutCommon(all []candidate) (left, dropped []candidate) {
 	at := map[string]int{}
 	for i := range all {
 		c := &all[i]
@@ -279,14 +384,14 @@ func (e *Engine) withoutCommon(all []candidate) []candidate {
 		}
 		common[node] = n >= commonNodes && 8*n >= len(e.layout.Nodes)
 	}
-	e.common = e.common[:0]
-	return slices.DeleteFunc(all, func(c candidate) bool {
+	for _, c := range all {
 		if common[e.nodeOf(c.row)] {
-			e.common = append(e.common, c)
-			return true
+			dropped = append(dropped, c)
+		} else {
+			left = append(left, c)
 		}
-		return false
-	})
+	}
+	return left, dropped
 }
 
 func abs(x int) int { return max(x, -x) }

@@ -45,14 +45,16 @@ func (e *Engine) remember(p past) {
 func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 	r := ep.unit
 	key := caseKey{s, r}
+	known, accused := e.cases[key]
+	delete(e.cases, key)
 	if ep.confirmed {
-		e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
-			Since: ep.since, Detected: ep.detected, Until: ep.until, Case: e.cases[key]})
-		delete(e.cases, key)
+		if accused { // else it was a victim all along
+			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
+				Since: ep.since, Detected: ep.detected, Until: ep.until, Case: known})
+		}
 		return
 	}
-	delete(e.cases, key)
-	if ep.steps > transientSteps || ep.effect < eventEffect {
+	if ep.steps > transientSteps || ep.effect < eventEffect || ep.starting {
 		return
 	}
 	if len(e.events) >= maxEvents {
@@ -62,27 +64,29 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 		First: ep.since, Last: ep.until, AtNs: c.StartNs, Effect: ep.effect})
 }
 
-// refresh renews what is known of ranks that are slow now.
+// refresh renews what is known of the culprits while they are slow.
 func (e *Engine) refresh() {
-	if e.analysed%evaluateEvery != 0 {
-		return
-	}
-	var slow []candidate
+	due, slow := e.analysed%evaluateEvery == 0, false
 	for s := range signals {
-		for r, p := range e.tracks[s].phase {
-			if p == degraded && e.tracks[s].fall[r] == 0 {
-				slow = append(slow, candidate{row: r, main: s})
+		t := e.tracks[s]
+		due, t.news = due || t.news, false
+		for r, p := range t.phase {
+			if p == degraded && t.fall[r] == 0 {
+				slow = true
+				break
 			}
 		}
 	}
-	if len(slow) == 0 {
+	if !due || !slow {
 		return
 	}
-	all := e.candidates()
-	for _, c := range slow {
-		for i := range all {
-			if all[i].row == c.row {
-				e.cases[caseKey{c.main, c.row}] = e.describe(&all[i], all)
+	culprits, _ := e.accuse(e.candidates())
+	for i := range culprits {
+		c := &culprits[i]
+		f := e.describe(c, culprits)
+		for s := range signals {
+			if c.has[s] && e.tracks[s].fall[c.row] == 0 {
+				e.cases[caseKey{s, c.row}] = f
 			}
 		}
 	}
@@ -92,22 +96,28 @@ func (e *Engine) refresh() {
 func (e *Engine) carry(l *frame.Layout) {
 	old := e.layout
 	moved := len(old.Ranks) != len(l.Ranks) || old.World != l.World || !sameRoles(old, l)
-	for s := range signals {
+	gone := func(r int) bool { return moved || old.Incarnation[r] != l.Incarnation[r] }
+	culprits, _ := e.accuse(e.candidates())
+	for i := range culprits {
+		c := &culprits[i]
+		if !gone(c.row) || c.main == saving {
+			continue
+		}
+		node := e.nodeOf(c.row)
+		if known, ok := e.carried[node]; ok && known.Degraded {
+			continue
+		}
+		e.carried[node] = carry{Signal: c.main, Since: c.since, Detected: c.detected, Degraded: true, Effect: c.effect,
+			Rank: old.Ranks[c.row], Until: e.tracks[c.main].until[c.row], At: e.analysed, Case: e.describe(c, culprits)}
+	}
+	for _, s := range []signal{compute, loading} {
 		t := e.tracks[s]
 		for r := range t.n {
-			if t.phase[r] == ok || !moved && old.Incarnation[r] == l.Incarnation[r] {
-				continue
-			}
-			if t.phase[r] == suspect && t.passes[r] == 0 && t.age(r) > settledSteps {
-				continue // a suspicion that no test shared
-			}
 			node := e.nodeOf(r)
-			c, known := e.carried[node]
-			if known && c.Degraded && t.phase[r] != degraded {
+			if _, known := e.carried[node]; known || t.phase[r] == ok || !gone(r) || t.age(r) > settledSteps && t.passes[r] == 0 {
 				continue
 			}
-			e.carried[node] = carry{Signal: s, Since: t.since[r], Detected: t.detected[r], Degraded: t.phase[r] == degraded || t.passes[r] > 0,
-				Effect: float64(t.effect[r]), Rank: old.Ranks[r], Until: t.until[r], At: e.analysed, Case: e.cases[caseKey{s, r}]}
+			e.carried[node] = carry{Signal: s, Since: t.since[r], Detected: t.detected[r], Rank: old.Ranks[r], Until: t.until[r], At: e.analysed}
 		}
 	}
 	if moved {

@@ -41,9 +41,9 @@ func (t *track) try(r, k int) outcome {
 	if t.selfOnly {
 		o.effect, o.z = 0, 0
 	}
-	if t.baseN[r] >= baseBlocks {
+	if t.baseN[r] >= minBase {
 		base := float64(t.base[r])
-		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(blockSteps*baseBlocks))
+		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(blockSteps*float64(min(t.baseN[r], baseBlocks))))
 		if z := (m - base) / math.Hypot(se2, t.tauOwn); z > o.z && (m >= peerGain || t.selfOnly) {
 			o.effect, o.z = m-base, z
 			slowFrom += t.base[r]
@@ -141,16 +141,19 @@ func (t *track) evaluateSuspect(r int) {
 func (t *track) confirm(r int) {
 	if !t.masked(r) {
 		t.phase[r] = degraded
+		t.news = true
 	}
 }
 
-// masked reports whether too large a part of the unit's role is slow.
+// masked reports whether too large a part of the unit's role is slow. Up to half
+// may be when all of them run on one node and became slow while the others did
+// not: two nodes that share a role are common, and nobody speeds up by himself.
 func (t *track) masked(r int) bool {
 	g := t.role[r]
 	if g < 0 {
 		return false
 	}
-	flagged, n := 0, 0
+	flagged, n, oneNode := 0, 0, len(t.node) == t.n && !t.fromStart(r)
 	for _, k := range t.roles[g] {
 		if t.first[k] < 0 {
 			continue
@@ -158,7 +161,11 @@ func (t *track) masked(r int) bool {
 		n++
 		if t.phase[k] == degraded || t.phase[k] == suspect && t.passes[k] > 0 {
 			flagged++
+			oneNode = oneNode && t.node[k] == t.node[r]
 		}
+	}
+	if oneNode && 2*flagged <= n {
+		return false
 	}
 	return float64(flagged) > max(1, maskedShare*float64(n))
 }
@@ -257,7 +264,7 @@ func (t *track) spreads() {
 		}
 		n++
 		t.buf = append(t.buf, m)
-		if t.baseN[r] >= baseBlocks {
+		if t.baseN[r] >= minBase {
 			t.buf2 = append(t.buf2, m-t.base[r])
 		}
 	}

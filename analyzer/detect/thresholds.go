@@ -65,15 +65,16 @@ var lanes = [...]int{8, 12, 16, 24, 32}
 
 // Suspicion: a winsorised CUSUM in units of half the design effect.
 const (
-	// suspectAt is how far the CUSUM must climb, at most 1 a step: five steps, or
-	// the ten of a fault that wants to be believed with two or three peers.
-	suspectAt    = 5.0
-	fewPeersAt   = 10.0
-	cusumCeiling = 12.0
-	cusumDown    = -3.0
-	// noiseUnit raises the unit with the noise: e must stay above 1.5 sigma, or a
-	// job with 12 % sequence noise would suspect everybody in turn.
-	noiseUnit = 1.5
+	// suspectAt is how far the CUSUM must climb, at most 1 a step: five steps, twice
+	// that with one or two peers.
+	suspectAt = 5.0
+	fewPeers  = 2
+	cusumDown = -3.0
+	// cusumOdds is the logarithm of the odds against crossing in health, a step:
+	// exp(-14) is one false suspicion in a million rank-steps under Gaussian tails.
+	// It raises the height where noise is large: with 12 % sequence noise nobody
+	// becomes suspect in a few steps, and the slow lanes decide.
+	cusumOdds = 14
 	// calmSteps without slowness end an episode.
 	calmSteps = 20
 	// transientSteps is the longest episode that is an event, not a condition.
@@ -119,6 +120,8 @@ const (
 const (
 	// baseBlocks make a rank's own baseline: 64 healthy steps.
 	baseBlocks = 8
+	// minBase blocks (32 steps) are enough to use it; its error counts.
+	minBase = 4
 	// baseDrift is how far it may follow in one block; a thermal ramp is faster.
 	baseDrift = 0.001
 	// baseLimit bounds it: what is slower than that is not a habit of a device.
@@ -164,6 +167,10 @@ const (
 	savingShare = 0.3
 )
 
+// stageLikeness: where roles are not known, ranks within 5 % of each other may be
+// one stage.
+const stageLikeness = 0.05
+
 // Causes.
 const (
 	// computeShare of the relative excess of self time that forward time must show
@@ -176,6 +183,13 @@ const (
 	// pipelineLead is how much larger than its pipeline mates' the excess of a rank
 	// without forward evidence must be: uncovered waits of victims come close.
 	pipelineLead = 1.05
+	// awaitedShare of its excess must be missing from what the pipeline mates of a
+	// rank without forward evidence wait in the gradient reduction.
+	awaitedShare = 0.6
+	// ownAlarm is the z that such a rank needs: part of its spread are waits.
+	ownAlarm = 7
+	// slowestShare of the steps such a rank's node must be the slowest of its role.
+	slowestShare = 0.5
 	// explainedShare: an active culprit with this share of a rank's excess explains it.
 	explainedShare = 0.7
 )

@@ -50,9 +50,10 @@ type track struct {
 	spikeLast       []int64
 	spikeFirst      []int64
 
-	sigma    []float64 // noise of a step, per role and for all (last)
-	sigmaN   []float64
-	rhoUp    float64 // lag-1 correlation, numerator and denominator
+	sigma    []float64 // noise of a step, per role and for all (last): median of sigmas
+	sigmas   []float32 // (roles+1) × window: the noise of each of the last steps
+	sigmaN   []int32   // steps that each role has in sigmas
+	rhoUp    float64   // lag-1 correlation, numerator and denominator
 	rhoDown  float64
 	tau      float64 // harmless spread of window medians
 	tauOwn   float64 // the same against the own baseline
@@ -60,8 +61,11 @@ type track struct {
 	spikeAll float64 // rate of spikes over all units
 
 	cfg           *Config
-	selfOnly      bool // units differ for good: compare each with its own past
-	tests         int  // units × signals that are tested together
+	node          []int32 // of each unit, where units are ranks
+	warming       bool    // most units are in their first steps
+	news          bool    // somebody was confirmed since this was cleared
+	selfOnly      bool    // units differ for good: compare each with its own past
+	tests         int     // units × signals that are tested together
 	buf, buf2, hl []float32
 }
 
@@ -95,7 +99,7 @@ func newTrack(cfg *Config, n int, roles [][]int32) *track {
 	t.spikes, t.spikeN, t.spikeSum = f32(), f32(), f32()
 	t.inSpike = make([]uint8, n)
 	t.spikeLast, t.spikeFirst = make([]int64, n), make([]int64, n)
-	t.sigma, t.sigmaN = make([]float64, len(roles)+1), make([]float64, len(roles)+1)
+	t.sizeNoise(len(roles)+1, 0)
 	for r := range n {
 		t.forget(r)
 	}
@@ -122,9 +126,16 @@ func (t *track) setRoles(roles [][]int32) {
 		if len(t.sigma) > 0 {
 			pooled = t.sigma[len(t.sigma)-1]
 		}
-		t.sigma, t.sigmaN = make([]float64, len(roles)+1), make([]float64, len(roles)+1)
-		for g := range t.sigma {
-			t.sigma[g], t.sigmaN[g] = pooled, 1
+		t.sizeNoise(len(roles)+1, pooled)
+	}
+}
+
+// sizeNoise makes room for the noise of n roles, each at s to begin with.
+func (t *track) sizeNoise(n int, s float64) {
+	t.sigma, t.sigmaN, t.sigmas = make([]float64, n), make([]int32, n), make([]float32, n*window)
+	for g := range t.sigma {
+		if t.sigma[g] = s; s > 0 {
+			t.sigmas[g*window], t.sigmaN[g] = float32(s), 1
 		}
 	}
 }
@@ -168,16 +179,18 @@ type episode struct {
 	steps                  int
 	effect                 float64 // mean residual of its slow steps
 	confirmed              bool
+	starting               bool // it began in the unit's first steps
 }
 
 // observe takes the residuals of one step and returns the episodes that ended
 // with it. e is not kept.
 func (t *track) observe(e []float32, label int64, end func(episode)) {
 	t.labels[t.count%labelMemory] = label
+	t.endWarmUp()
 	t.noise(e)
 	t.rhoUp *= 1 - 1.0/memory
 	t.rhoDown *= 1 - 1.0/memory
-	slot := t.count % window
+	slot, rho := t.count%window, t.rho()
 	delta := float32(t.cfg.Effect)
 	for r, x := range e {
 		t.ring[r*window+slot] = x
@@ -189,9 +202,9 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 			t.first[r], t.firstLabel[r] = int32(t.count), label
 		}
 		sig := t.noiseOf(r)
-		unit := max(delta/2, noiseUnit*sig)
+		unit := max(delta/2, sig)
 		d := x
-		if t.baseN[r] >= baseBlocks {
+		if t.baseN[r] >= minBase {
 			d -= t.base[r]
 		} else if t.selfOnly {
 			d = 0
@@ -203,8 +216,10 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 		}
 		switch t.phase[r] {
 		case ok:
-			t.rise(r, d, unit, label, warming)
-			t.learn(r, x, sig)
+			t.rise(r, d, delta/2, t.height(sig, rho), label, warming)
+			if !warming {
+				t.learn(r, x, sig)
+			}
 			t.spike(r, d, sig, label)
 		default:
 			if ep, ended := t.sink(r, d, x, unit, label); ended {
@@ -223,6 +238,20 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 	}
 }
 
+// endWarmUp forgets the noise of the first steps once most units are through them.
+func (t *track) endWarmUp() {
+	n := 0
+	for _, w := range t.warm {
+		if w > 0 {
+			n++
+		}
+	}
+	was := t.warming
+	if t.warming = 2*n > t.n; was && !t.warming {
+		clear(t.sigmaN)
+	}
+}
+
 // noise updates the noise of a step from the cross section: it is there from the
 // first step on, and one culprit of many does not move it.
 func (t *track) noise(e []float32) {
@@ -238,19 +267,28 @@ func (t *track) noise(e []float32) {
 			pool = append(pool, t.buf...)
 		}
 		if len(t.buf) >= poolSize {
-			t.blend(g, float64(spread(t.buf)))
+			t.blend(g, spread(t.buf))
 		}
 	}
 	t.buf2 = pool
 	if len(pool) >= 2 {
-		t.blend(len(t.roles), float64(spread(pool)))
+		t.blend(len(t.roles), spread(pool))
 	}
 }
 
-// blend mixes a new estimate of the noise in: quickly at first, then slowly.
-func (t *track) blend(g int, s float64) {
-	t.sigmaN[g] = min(t.sigmaN[g]+1, window)
-	t.sigma[g] += (s - t.sigma[g]) / t.sigmaN[g]
+// blend adds the noise of one step: the median over the last ones counts, so the
+// wild first steps of a job are soon forgotten.
+func (t *track) blend(g int, s float32) {
+	ring := t.sigmas[g*window : (g+1)*window]
+	ring[t.sigmaN[g]%window] = s
+	t.sigmaN[g]++
+	if k := t.sigmaN[g]; k < 8 || (k+int32(g))%4 == 0 {
+		t.hl = append(t.hl[:0], ring[:min(k, window)]...)
+		t.sigma[g] = float64(median(t.hl))
+	}
+	if t.sigmaN[g] >= 2*window {
+		t.sigmaN[g] -= window
+	}
 }
 
 // roleNoise is the noise of a step in the role of unit r.
@@ -268,13 +306,21 @@ func (t *track) noiseOf(r int) float32 {
 	return max(s, min(t.dev[r], 4*s))
 }
 
+// height is how far the CUSUM must climb at that noise. A CUSUM with reference
+// delta/2 crosses h in health with a chance of about exp(-2·(delta/2)·h/sigma²) a
+// step; correlation makes the noise of a sum larger.
+func (t *track) height(sigma float32, rho float64) float32 {
+	half := float32(t.cfg.Effect / 2)
+	long := float32((1 + rho) / (1 - rho))
+	return max(suspectAt, cusumOdds*sigma*sigma*long/(2*half*half))
+}
+
 // rise drives the suspicion of a healthy unit.
-func (t *track) rise(r int, d, unit float32, label int64, warming bool) {
+func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 	was := t.climb[r]
-	g := max(0, was+clip((d-unit)/unit, cusumDown, 1))
-	at := float32(suspectAt)
+	g := max(0, was+clip((d-unit)/unit, cusumDown, at/suspectAt)) // five steps at least
 	if t.few[r] {
-		at = fewPeersAt
+		at *= fewPeers
 	}
 	if warming {
 		g = min(g, at-3) // what is slow while it starts must go on being slow
@@ -302,7 +348,7 @@ func (t *track) learn(r int, x, sig float32) {
 		a = 1 / float32(k+2)
 	}
 	dev := clip(x-t.mu[r], -3*sig, 3*sig)
-	if p := t.prev[r]; p == p {
+	if p := t.prev[r]; p == p && t.climb[r] < 1 {
 		t.rhoUp += float64(dev * p)
 		t.rhoDown += float64(p * p)
 	}
@@ -343,6 +389,7 @@ func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
 	ep := episode{
 		unit: r, since: t.since[r], detected: t.detected[r], until: t.until[r],
 		steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, confirmed: t.phase[r] == degraded,
+		starting: t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp,
 	}
 	if t.sumN[r] > 0 {
 		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
@@ -370,7 +417,7 @@ func (t *track) closeBlock(r int) {
 	n := t.block[r]
 	t.blocks[r*maxBlocks+int(n)%maxBlocks] = v
 	t.block[r] = n + 1
-	if v == v && t.phase[r] == ok && t.climb[r] == 0 && t.warm[r] == 0 {
+	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 {
 		t.learnBase(r, v)
 	}
 	for i, l := range lanes {

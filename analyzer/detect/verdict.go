@@ -26,11 +26,11 @@ func (e *Engine) Verdict() *verdict.Verdict {
 		v.Roles = e.layout.From
 	}
 	all := e.candidates()
-	culprits := e.accuse(all)
+	culprits, common := e.accuse(all)
 	e.fillNodes(v, culprits)
 	e.fillLinks(v)
 	e.fillEvents(v)
-	e.fillFindings(v, culprits)
+	e.fillFindings(v, common)
 	e.decide(v)
 	v.Healthy = v.Exit(e.cfg.MinImpact) == verdict.ExitHealthy
 	return v
@@ -51,6 +51,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		return n
 	}
 	worst := map[string]float64{}
+	begun := map[string][][2]int64{}
 	for i := range culprits {
 		c := &culprits[i]
 		name := e.nodeOf(c.row)
@@ -62,13 +63,9 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		n.State = verdict.Degraded
 		n.Ranks = append(n.Ranks, e.layout.Ranks[c.row])
 		n.Evidence = append(n.Evidence, f.Evidence...)
-		if fresh || c.since < n.SinceStep {
-			n.SinceStep = c.since
-		}
-		if fresh || c.detected < n.DetectedStep {
-			n.DetectedStep = c.detected
-		}
-		if met && carried.Degraded {
+		begun[name] = append(begun[name], [2]int64{c.detected, c.since})
+		n.DetectedStep, n.SinceStep = when(begun[name], c.onlyOwn())
+		if met && (carried.Degraded || carried.Judged) {
 			n.SinceStep, n.DetectedStep = carried.Since, carried.Detected
 		}
 		n.JobImpact = max(n.JobImpact, f.Impact)
@@ -117,6 +114,18 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		v.Nodes = append(v.Nodes, *n)
 	}
 	slices.SortStableFunc(v.Nodes, func(a, b verdict.Node) int { return cmp.Compare(stateOrder(a.State), stateOrder(b.State)) })
+}
+
+// when is the detected and first slow step of a node with several slow ranks: the
+// earliest, or the middle one where nothing but self time tells, which may have
+// been up for another reason before.
+func when(begun [][2]int64, onlyOwn bool) (detected, since int64) {
+	slices.SortFunc(begun, func(a, b [2]int64) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	k := 0
+	if onlyOwn {
+		k = len(begun) / 2
+	}
+	return begun[k][0], begun[k][1]
 }
 
 // maxEvidence bounds the numbers quoted for one node: eight ranks with five each.
