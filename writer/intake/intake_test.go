@@ -223,7 +223,7 @@ func written(t testing.TB, ranks, steps int, limit int64) (dir string, want map[
 }
 
 func TestSecondPassStoresNothing(t *testing.T) {
-	dir, want := written(t, 3, 200, 20<<10)
+	dir, want := written(t, 3, 100, 20<<10)
 	server := chtest.Start(t)
 	db := server.Database()
 	for name, spec := range map[string]string{"parquet": "parquet:" + t.TempDir(), "clickhouse": server.Store(db)} {
@@ -257,7 +257,7 @@ func TestSecondPassStoresNothing(t *testing.T) {
 func TestGrowingTree(t *testing.T) {
 	dir, target := t.TempDir(), t.TempDir()
 	j := newJob(t, dir, 2, 16<<10)
-	for range 6 {
+	for range 4 {
 		j.steps(32)
 		once(t, dir, "parquet:"+target, all())
 	}
@@ -292,13 +292,13 @@ func ingestProcess() {
 // TestKilledPassIsFinishedByTheNext kills passes (SIGKILL) at growing times until
 // one comes to its end.
 func TestKilledPassIsFinishedByTheNext(t *testing.T) {
-	dir, want := written(t, 3, 400, 64<<10)
+	dir, want := written(t, 2, 200, 32<<10)
 	server := chtest.Start(t)
 	db := server.Database()
 	target := t.TempDir()
 	for name, spec := range map[string]string{"parquet": "parquet:" + target, "clickhouse": server.Store(db)} {
 		kills := 0
-		for limit := 10 * time.Millisecond; ; limit = limit*5/4 + 3*time.Millisecond {
+		for limit := 10 * time.Millisecond; ; limit = limit*3/2 + 3*time.Millisecond {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), "LAGGARD_TEST_INGEST="+dir, "LAGGARD_TEST_STORE="+spec)
 			var out bytes.Buffer
@@ -379,15 +379,15 @@ func syncAll(t testing.TB, fo *intake.Follower) {
 func TestFollowerOverRestarts(t *testing.T) {
 	dir, target, state := t.TempDir(), t.TempDir(), t.TempDir()
 	j := newJob(t, dir, 2, 16<<10)
-	for round := range 8 {
+	for round := range 5 {
 		o := all()
 		o.State = state
 		follow(t, dir, "parquet:"+target, o, func(fo *intake.Follower) {
-			for range 3 {
-				j.steps(11)
+			for range 2 {
+				j.steps(17)
 				syncAll(t, fo)
 			}
-			if round == 7 {
+			if round == 4 {
 				j.end()
 				syncAll(t, fo)
 			}
@@ -402,11 +402,11 @@ func TestFollowerOverRestarts(t *testing.T) {
 			if len(infos) > 2 && !fo.Shipped(filepath.Join(dir, "j1", "0"), infos[0].Name) {
 				t.Fatal("the oldest segment is not shipped")
 			}
-			if round < 7 && fo.Shipped(filepath.Join(dir, "j1", "0"), infos[len(infos)-1].Name) {
+			if round < 4 && fo.Shipped(filepath.Join(dir, "j1", "0"), infos[len(infos)-1].Name) {
 				t.Fatal("the newest segment, with a step open in it, is shipped")
 			}
 		})
-		if round%3 == 2 { // the state directory is a cache
+		if round == 2 { // the state directory is a cache
 			if err := os.RemoveAll(state); err != nil {
 				t.Fatal(err)
 			}

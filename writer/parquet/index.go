@@ -68,7 +68,13 @@ func spansOf(b *ship.Batch) map[owner]span {
 		add(b.Records[i].Rank, b.Records[i].Segment, b.Records[i].Offset)
 	}
 	for i := range b.Ledger {
-		add(b.Ledger[i].Rank, b.Ledger[i].Segment, 0)
+		// Entries of segments and those of batches are never the same: apart, a look
+		// for the few of segments does not read the many of batches.
+		kind := uint64(0)
+		if b.Ledger[i].Batch != "" {
+			kind = 1
+		}
+		add(b.Ledger[i].Rank, b.Ledger[i].Segment, kind)
 	}
 	for i := range b.Verdicts {
 		add(0, 0, b.Verdicts[i].Step)
