@@ -17,8 +17,8 @@ type Encoder struct {
 	Device  uint32 // device that device lines carry
 	LastID  uint64 // Id drawn last; the next record gets LastID + 1
 
-	line Marker
-	name []byte
+	line         Marker
+	name, domain []byte
 }
 
 // Resume takes a line that the process wrote earlier: Ids go on after it. A
@@ -111,7 +111,8 @@ func (e *Encoder) setName(m *Marker, r *record.Record) {
 		}
 	}
 	e.name = b
-	m.Name, m.Domain = b, []byte(domain)
+	e.domain = append(e.domain[:0], domain...)
+	m.Name, m.Domain = b, e.domain
 }
 
 // appendCommunication appends the JSON object that names a communication range.

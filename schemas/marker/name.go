@@ -3,7 +3,7 @@ package marker
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
+	"math"
 
 	"laggard/schemas/record"
 )
@@ -105,17 +105,10 @@ func null(b []byte) bool {
 func stepOf(name []byte) (int64, bool) {
 	_, rest := word(name)
 	second, _ := word(rest)
-	if len(second) == 0 || len(second) > 18 || !contains(name, "step") {
+	if len(second) == 0 || !contains(name, "step") {
 		return 0, false
 	}
-	var v int64
-	for _, c := range second {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		v = v*10 + int64(c-'0')
-	}
-	return v, true
+	return natural(second)
 }
 
 // word cuts the first word off b.
@@ -175,7 +168,7 @@ func (n *names) communication(r *record.Record, name []byte) {
 	}
 	r.Group = n.intern(f.group)
 	r.Dtype = n.dtype(f.dtype)
-	if v, err := strconv.ParseInt(string(f.count), 10, 64); err == nil && v >= 0 {
+	if v, ok := natural(f.count); ok {
 		r.Count = v
 		r.Bytes = bytesOf(v, r.Dtype)
 	}
@@ -237,11 +230,26 @@ func (f *commFields) peer(op string) int32 {
 	if op == "recv" && len(f.src) > 0 || len(v) == 0 {
 		v = f.src
 	}
-	p, err := strconv.ParseInt(string(v), 10, 32)
-	if err != nil || p < 0 {
+	p, ok := natural(v)
+	if !ok || p > math.MaxInt32 {
 		return record.NoPeer
 	}
 	return int32(p)
+}
+
+// natural reads a decimal number.
+func natural(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 19 {
+		return 0, false
+	}
+	var v uint64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + uint64(c-'0')
+	}
+	return int64(v), v <= math.MaxInt64
 }
 
 // quick reads an object of plain strings; it says "yes" or "not sure".

@@ -176,8 +176,8 @@ func (p *Pairer) process(m *Marker, res *Result) bool {
 type departed struct {
 	PID   uint32 `json:"pid"`
 	Index uint32 `json:"index"`
-	First uint64 `json:"first"`
-	Last  uint64 `json:"last"` // latest host stamp
+	First uint64 `json:"first"` // earliest host stamp
+	Last  uint64 `json:"last"`  // latest host stamp
 	MaxID uint64 `json:"max_id"`
 }
 
@@ -185,7 +185,7 @@ func (p *Pairer) depart(q *Process) {
 	if len(p.gone) == maxGone {
 		p.gone = slices.Delete(p.gone, 0, 1)
 	}
-	p.gone = append(p.gone, departed{q.PID, q.Index, q.First, q.lastHost, q.maxID})
+	p.gone = append(p.gone, departed{q.PID, q.Index, q.earliest, q.lastHost, q.maxID})
 }
 
 // absorbed reports whether a device line is of a process that has ended and is
@@ -300,8 +300,9 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 func (p *Pairer) addDevice(m *Marker, at Place) Result {
 	var res Result
 	passed := false // a younger process that was there has not come to this Id
-	for _, q := range p.live {
-		if m.Timestamp != 0 && m.Timestamp+slackNs < q.First {
+	for i, q := range p.live {
+		first := i == len(p.live)-1 && len(p.gone) == 0 // then nobody else can have written it
+		if m.Timestamp != 0 && m.Timestamp+slackNs < q.earliest && !first {
 			continue
 		}
 		if p.absorbed(m, q.Index) || passed && m.Timestamp > q.lastHost+trailNs {

@@ -2,6 +2,7 @@ package marker
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -71,41 +72,56 @@ func (p *Parser) quick(line []byte) bool {
 
 // text reads the rest of a string value and its closing quote, with escapes.
 func (p *Parser) text(c *cursor) []byte {
-	end := bytes.IndexByte(c.b[c.i:], '"')
-	if end < 0 {
-		c.bad = true
-		return nil
-	}
-	if bytes.IndexByte(c.b[c.i:c.i+end], '\\') < 0 {
-		return c.plain()
-	}
 	out := p.scratch[:0]
-	for c.i < len(c.b) {
-		switch ch := c.b[c.i]; {
-		case ch == '"':
-			c.i++
-			p.scratch = out
-			if !utf8.Valid(out) {
-				c.bad = true
-			}
-			return out
-		case ch == '\\':
-			e, ok := c.escape()
-			if !ok {
-				c.bad = true
-				return nil
-			}
-			out = append(out, e)
-		case ch < 0x20:
-			c.bad = true
-			return nil
-		default:
-			out = append(out, ch)
-			c.i++
+	for {
+		end := bytes.IndexByte(c.b[c.i:], '"')
+		if end < 0 {
+			break
 		}
+		raw := c.b[c.i : c.i+end]
+		slash := bytes.IndexByte(raw, '\\')
+		if slash >= 0 {
+			raw = raw[:slash]
+		}
+		if controls(raw) {
+			break
+		}
+		c.i += len(raw)
+		if slash < 0 {
+			c.i++
+			if len(out) > 0 {
+				raw = append(out, raw...)
+				p.scratch = raw
+			}
+			c.bad = c.bad || !utf8.Valid(raw)
+			return raw
+		}
+		e, ok := c.escape()
+		if !ok {
+			break
+		}
+		out = append(append(out, raw...), e)
 	}
 	c.bad = true
 	return nil
+}
+
+// controls reports whether b holds a byte below 0x20, eight at a time.
+func controls(b []byte) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for len(b) >= 8 {
+		w := binary.LittleEndian.Uint64(b)
+		if (w-0x20*ones)&^w&tops != 0 {
+			return true
+		}
+		b = b[8:]
+	}
+	for _, c := range b {
+		if c < 0x20 {
+			return true
+		}
+	}
+	return false
 }
 
 // cursor walks over a line. Once bad it stays so.
@@ -160,26 +176,18 @@ func (c *cursor) u32() uint32 {
 
 // plain reads the rest of a string value without escapes and its closing quote.
 func (c *cursor) plain() []byte {
-	start := c.i
-	ascii := true
-	for c.i < len(c.b) {
-		ch := c.b[c.i]
-		if ch == '"' {
-			s := c.b[start:c.i]
-			c.i++
-			if !ascii && !utf8.Valid(s) {
-				c.bad = true
-			}
-			return s
-		}
-		if ch == '\\' || ch < 0x20 {
-			break
-		}
-		ascii = ascii && ch < utf8.RuneSelf
-		c.i++
+	end := bytes.IndexByte(c.b[c.i:], '"')
+	if end < 0 {
+		c.bad = true
+		return nil
 	}
-	c.bad = true
-	return nil
+	s := c.b[c.i : c.i+end]
+	c.i += end + 1
+	if controls(s) || bytes.IndexByte(s, '\\') >= 0 || !utf8.Valid(s) {
+		c.bad = true
+		return nil
+	}
+	return s
 }
 
 // escape reads an escape sequence that stands for one ASCII byte; what stands for

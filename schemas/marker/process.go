@@ -10,6 +10,7 @@ type Process struct {
 	Floor int64  // set by the caller: ranges that begin before are not followed
 
 	after    uint64 // host stamps up to here are of an earlier process with this pid
+	earliest uint64 // earliest host stamp
 	maxID    uint64
 	lastHost uint64 // latest host stamp
 	recent   uint64 // last host stamp in line order
@@ -191,5 +192,8 @@ func (q *Process) stamp(m *Marker) {
 	if m.Timestamp != 0 && m.Timestamp <= 1<<63-1 {
 		q.recent = m.Timestamp
 		q.lastHost = max(q.lastHost, m.Timestamp)
+		if q.earliest == 0 || m.Timestamp < q.earliest {
+			q.earliest = m.Timestamp
+		}
 	}
 }

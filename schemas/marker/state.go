@@ -21,6 +21,7 @@ type ProcessState struct {
 	Floor    int64          `json:"floor"`
 	After    uint64         `json:"after,omitempty"`
 	MaxID    uint64         `json:"max_id"`
+	Earliest uint64         `json:"earliest"`
 	LastHost uint64         `json:"last_host"`
 	Recent   uint64         `json:"recent"`
 	Overdue  []OverdueState `json:"overdue,omitempty"`
@@ -60,7 +61,7 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 	for _, q := range p.live {
 		ps := ProcessState{
 			PID: q.PID, Index: q.Index, First: q.First, Floor: q.Floor,
-			After: q.after, MaxID: q.maxID, LastHost: q.lastHost, Recent: q.recent,
+			After: q.after, MaxID: q.maxID, Earliest: q.earliest, LastHost: q.lastHost, Recent: q.recent,
 		}
 		for _, r := range q.overdue {
 			ps.Overdue = append(ps.Overdue, OverdueState{
@@ -88,7 +89,7 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 	for _, ps := range s.Processes {
 		q := &Process{
 			PID: ps.PID, Index: ps.Index, First: ps.First, Floor: ps.Floor,
-			after: ps.After, maxID: ps.MaxID, lastHost: ps.LastHost, recent: ps.Recent,
+			after: ps.After, maxID: ps.MaxID, earliest: ps.Earliest, lastHost: ps.LastHost, recent: ps.Recent,
 			open: make(map[uint64]*Range),
 		}
 		for _, o := range ps.Overdue {
