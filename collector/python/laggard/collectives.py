@@ -70,6 +70,7 @@ def cover(module):
 def _cover(name, inner):
     parameters = list(inspect.signature(inner).parameters)
     group_at = _position(parameters, "group")
+    async_at = _position(parameters, "async_op")
     payload = [(_position(parameters, p), p) for p in _PAYLOAD[name]]
     peer_name = _PEER.get(name)
     peer_at = _position(parameters, peer_name)
@@ -90,7 +91,8 @@ def _cover(name, inner):
             peer = groups.rank_in(group, _argument(args, kwargs, peer_at, peer_name))
             if peer == -1:
                 peer = kwargs.get("group_" + peer_name, -1)
-        return device.begin(Automatic(COMMUNICATION, word, count, dtype, groups.name_id(group), peer))
+        span = Automatic(COMMUNICATION, word, count, dtype, groups.name_id(group), peer)
+        return device.begin(span, name in _NO_FUTURE or _argument(args, kwargs, async_at, "async_op"))
 
     @functools.wraps(inner)
     def covered(*args, **kwargs):
@@ -168,7 +170,7 @@ def _batch(word, args, kwargs):
     group = ops[0].group
     peers = {getattr(op, "peer", -1) for op in ops}
     peer = groups.rank_in(group, peers.pop()) if len(peers) == 1 else -1
-    return device.begin(Automatic(COMMUNICATION, word, count, dtype, groups.name_id(group), peer))
+    return device.begin(Automatic(COMMUNICATION, word, count, dtype, groups.name_id(group), peer), True)
 
 
 class _Pending(object):

@@ -133,10 +133,7 @@ class Timeline(object):
         while self.flying:
             flight = self.flying.popleft()
             span = flight.span
-            if span.head & 7 == COMMUNICATION:
-                elsewhere(span, span.start, flight.host_dur)
-            else:
-                elsewhere(span, span.start, flight.host_dur)
+            elsewhere(span, span.start, flight.host_dur)
 
 
 _timeline = None
@@ -172,18 +169,32 @@ def timeline():
     return None
 
 
-def begin(span):
-    """Begins a range, on the device where there is one."""
+def begin(span, later=False):
+    """Begins a range, on the device where there is one. later says that it may end
+    in another thread."""
     span.device = None
     line = timeline()
-    if line is None or not line.device.usable():
-        span.begin()
-        return span
-    line.land()
-    begin_elsewhere(span)
-    if span.slot != OFF:
-        span.device = line.note()
-    return span
+    if line is None:
+        return begin_elsewhere(span) if later else span.begin()
+    try:
+        if line.device.usable():
+            line.land()
+            begin_elsewhere(span)
+            if span.slot != OFF:
+                span.device = line.note()
+            return span
+    except Exception as cause:  # pylint: disable=broad-except
+        _broken(cause)
+        if span.slot != OFF:
+            return span
+    return begin_elsewhere(span) if later else span.begin()
+
+
+def _broken(cause):
+    """Goes back to the host's times for good."""
+    global _timeline
+    _timeline = None
+    recorder.trouble("measure device time", cause)
 
 
 def end(span, blocked=None, exposed=None):
@@ -209,8 +220,7 @@ def end(span, blocked=None, exposed=None):
         line.flying.append(flight)
         line.land()
     except Exception as cause:  # pylint: disable=broad-except
-        use(None)
-        recorder.trouble("measure device time", cause)
+        _broken(cause)
         span.end(exposed)
 
 

@@ -31,6 +31,7 @@ class _State(object):
     """What our hook knows of one DDP module."""
 
     def __init__(self, ddp, torch):
+        self.ddp = weakref.ref(ddp)
         self.reducer = weakref.ref(ddp.reducer)
         self.torch = torch
         self.group = ddp.process_group
@@ -40,28 +41,42 @@ class _State(object):
         self.builtin = False     # a hook in C++ is: nothing to see
         self.ready = 0           # when the last bucket's gradients were ready
         self.covered = 0         # until when exposed time is already accounted for
+        self.joined = None       # Work that counts the ranks that are left (see divisor)
         # A gradient that already lies in its bucket is divided in place there,
-        # others are multiplied by the reciprocal: the same bits only when size is
-        # a power of two. Then nobody needs to know which is which.
-        self.places = {} if ddp.gradient_as_bucket_view and self.size & self.size - 1 else None
+        # others are multiplied by the reciprocal: the same bits only when the
+        # divisor is a power of two. Else it must be known which is which.
+        self.views = getattr(ddp, "gradient_as_bucket_view", False)
+        self.places = {}         # parameter → where its gradient lay before the backward pass
 
     def note_places(self, ddp):
-        """Before a backward pass: which gradients lie where."""
-        self.places = {p: p.grad.data_ptr() for p in ddp.module.parameters() if p.grad is not None}
+        """Before a backward pass: which gradients lie where, if that can matter."""
+        if self.views and (self.size & self.size - 1 or getattr(ddp._join_config, "enable", False)):
+            self.places = {p: p.grad.data_ptr() for p in ddp.module.parameters() if p.grad is not None}
+
+    def divisor(self):
+        """Returns what gradients are divided by: the ranks of the group, or under
+        join(divide_by_initial_world_size=False) those that still have input."""
+        ddp = self.ddp()
+        join = getattr(ddp, "_join_config", None)
+        if not getattr(join, "enable", False) or getattr(ddp, "_divide_by_initial_world_size", True):
+            return self.size
+        if self.joined is None:
+            return self.size
+        return int(self.joined.get_future().value()[0].item())  # the reducer has waited for it
 
     def divide(self, bucket):
         """Does what the reducer does to gradients when it copies them."""
-        buffer = bucket.buffer()
+        buffer, size = bucket.buffer(), self.divisor()
         if buffer.is_sparse:
-            buffer.div_(self.size)
-        elif self.places is None:
-            buffer.mul_(1.0 / self.size)
+            buffer.div_(size)
+        elif not self.views or not size & size - 1:
+            buffer.mul_(1.0 / size)
         else:
             for parameter, view in zip(bucket.parameters(), bucket.gradients()):
                 if self.places.get(parameter) == view.data_ptr():
-                    view.div_(self.size)
+                    view.div_(size)
                 else:
-                    view.mul_(1.0 / self.size)
+                    view.mul_(1.0 / size)
         return buffer
 
     def reduce(self, bucket):
@@ -86,8 +101,26 @@ def cover(torch):
         if isinstance(module, DDP):
             _install(torch, module, original)
 
+    join = getattr(parallel, "Join", None)
+    if join is not None:
+        join.notify_join_context = staticmethod(_notify(join.notify_join_context))
     modules.began.append(began)
     modules.backward.append(_backward)
+
+
+def _notify(inner):
+    @functools.wraps(inner)
+    def notify_join_context(joinable):
+        work = inner(joinable)
+        try:
+            state = _states.get(joinable)
+        except TypeError:
+            state = None  # joins something else than DDP
+        if state is not None:
+            state.joined = work
+        return work
+
+    return notify_join_context
 
 
 def _state_of(ddp, torch):
@@ -105,9 +138,6 @@ def _install(torch, ddp, original):
         return
     state = _state_of(ddp, torch)
     groups.remember(state.group, "dp")
-    join = getattr(ddp, "_join_config", None)
-    if getattr(join, "enable", False) and not getattr(ddp, "_divide_by_initial_world_size", True):
-        return  # divides by the ranks that are left, which only the reducer knows
     if not hasattr(state.group, "allreduce"):
         return
     try:
@@ -254,5 +284,5 @@ class _Flight(object):
 def _backward(begins):
     if begins:
         for ddp, state in list(_states.items()):
-            if state.places is not None and state.ours:
+            if state.ours:
                 state.note_places(ddp)

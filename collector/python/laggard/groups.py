@@ -35,9 +35,9 @@ def cover(module):
     """Covers init_process_group and new_group of distributed_c10d."""
     global _c10d
     _c10d = module
-    for name, then in (("init_process_group", _initialised), ("new_group", _added),
-                       ("destroy_process_group", _destroyed)):
-        _then(module, name, then)
+    _around(module, "init_process_group", after=_initialised)
+    _around(module, "new_group", after=_added)
+    _around(module, "destroy_process_group", before=settle, after=_destroyed)
 
 
 def cover_mesh(module):
@@ -57,22 +57,29 @@ def cover_mesh(module):
     mesh.__init__ = __init__
 
 
-def _then(module, name, action):
+def _around(module, name, before=None, after=None):
     inner = getattr(module, name, None)
     if inner is None or hasattr(inner, "__laggard__"):
         return
 
     @functools.wraps(inner)
     def covered(*args, **kwargs):
+        _guarded(name, before)
         result = inner(*args, **kwargs)
-        try:
-            action(result)
-        except Exception as cause:  # pylint: disable=broad-except
-            recorder.trouble("follow %s" % name, cause)
+        _guarded(name, after, result)
         return result
 
     covered.__laggard__ = inner
     setattr(module, name, covered)
+
+
+def _guarded(name, action, *args):
+    if action is None:
+        return
+    try:
+        action(*args)
+    except Exception as cause:  # pylint: disable=broad-except
+        recorder.trouble("follow %s" % name, cause)
 
 
 def _initialised(_):
@@ -140,6 +147,7 @@ def name_id(group):
     number = recorder.strings.id(name_of(group))
     if group is not None:
         _names[key] = (weakref.ref(group, lambda _: _names.pop(key, None)), number)
+        settle()
     return number
 
 

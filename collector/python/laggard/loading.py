@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 
 from . import clock
 from . import recorder
@@ -20,6 +21,7 @@ def cover(torch):
         if "__next__" in vars(cls):
             _cover_next(cls)
     _cover_save(torch, "save", 1, "f")
+    torch.serialization.save = torch.save
 
 
 def _cover_next(cls):
@@ -64,7 +66,8 @@ def _cover_save(module, name, position, keyword):
 
     @functools.wraps(inner)
     def save(*args, **kwargs):
-        if _local.saving:
+        # Pickling a tensor goes through torch.save: no checkpoint.
+        if _local.saving or sys._getframe(1).f_globals.get("__name__") == "torch.storage":
             return inner(*args, **kwargs)
         target = kwargs.get(keyword)
         if target is None and position is not None and len(args) > position:
