@@ -28,7 +28,7 @@ var arrows = []struct {
 	{"laggard/analyzer/detect", []string{"laggard/schemas/", "laggard/analyzer/frame"}, heavy[:3]},
 	{"laggard/analyzer/source", []string{"laggard/schemas/", "laggard/analyzer/frame", "laggard/writer/segment", "laggard/writer/rollup"}, nil},
 	{"laggard/analyzer/", []string{"laggard/schemas/", "laggard/analyzer/"}, heavy[:3]},
-	{"laggard/deploy", []string{"laggard/deploy"}, nil},
+	{"laggard/deploy", []string{"laggard/deploy", "laggard/schemas/", "laggard/collector/"}, heavy},
 	{"laggard/benchmarks/", []string{"laggard/"}, nil},
 	{"laggard", []string{"laggard/"}, nil},
 }

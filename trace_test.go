@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"laggard/schemas/verdict"
+	"laggard/writer/clickhouse/chtest"
+)
+
+// laggardResult is what one run of laggard printed and how it ended.
+type laggardResult struct {
+	out, err string
+	code     int
+}
+
+// laggard runs the program as a process of its own.
+func laggard(t *testing.T, args ...string) laggardResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, os.Args[0], args...)
+	c.Env = append(os.Environ(), asLaggard+"=1", "NO_COLOR=1")
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		t.Fatalf("laggard %v: %v", args, err)
+	}
+	return laggardResult{out.String(), errs.String(), c.ProcessState.ExitCode()}
+}
+
+// decided runs analyze -o json and holds the exit code.
+func decided(t *testing.T, code int, args ...string) *verdict.Verdict {
+	t.Helper()
+	r := laggard(t, append([]string{"analyze", "-o", "json"}, args...)...)
+	if r.code != code {
+		t.Fatalf("analyze %v: exit code %d, want %d\n%s%s", args, r.code, code, r.out, r.err)
+	}
+	var v verdict.Verdict
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+		t.Fatalf("analyze %v: %v in\n%s", args, err, r.out)
+	}
+	return &v
+}
+
+// isAR1 holds a verdict on the trace AR-1 to its truth.
+func isAR1(t *testing.T, v *verdict.Verdict) {
+	t.Helper()
+	if len(v.Nodes) != 1 || len(v.Links) != 0 {
+		t.Fatalf("nodes %+v, links %+v, want rank 0's node alone", v.Nodes, v.Links)
+	}
+	n := v.Nodes[0]
+	if n.Node != "node-0" || n.State != verdict.Degraded || n.Cause != verdict.Compute || !cmp.Equal(n.Ranks, []int{0}) {
+		t.Errorf("named %s %s %s %v, want node-0 degraded compute [0]", n.Node, n.State, n.Cause, n.Ranks)
+	}
+	if n.Slowdown < 2.1 || n.Slowdown > 2.6 {
+		t.Errorf("slowdown %.2f, want 2.1 to 2.6", n.Slowdown)
+	}
+	if n.JobImpact < 0.4 || n.JobImpact > 0.6 {
+		t.Errorf("job impact %.2f, want about 0.49", n.JobImpact)
+	}
+}
+
+func TestTraceAR1(t *testing.T) {
+	dir, ok := unpackTrace(t, "AR-1")
+	if !ok {
+		return
+	}
+	isAR1(t, decided(t, verdict.ExitDegraded, dir))
+	isAR1(t, decided(t, verdict.ExitDegraded, filepath.Join(dir, "ar-job")))
+}
+
+func TestTraceST(t *testing.T) {
+	dir, ok := unpackTrace(t, "ST")
+	if !ok {
+		return
+	}
+	for _, source := range []string{dir, filepath.Join(dir, "st-job")} {
+		v := decided(t, verdict.ExitHealthy, source)
+		if len(v.Nodes)+len(v.Links) != 0 {
+			t.Fatalf("%s: named %+v %+v, want nobody", source, v.Nodes, v.Links)
+		}
+		found := false
+		for _, f := range v.Findings {
+			found = found || f.Kind == verdict.StageImbalance && cmp.Equal(f.Stages, []int{3})
+		}
+		if !found {
+			t.Errorf("%s: findings %+v, want stage-imbalance of stage 3", source, v.Findings)
+		}
+	}
+}
+
+// TestTraceStores sends AR-1 through both stores: the verdict is that of the files,
+// and a second pass stores nothing.
+func TestTraceStores(t *testing.T) {
+	dir, ok := unpackTrace(t, "AR-1")
+	if !ok {
+		return
+	}
+	topology := filepath.Join(dir, "topology.json")
+	want := decided(t, verdict.ExitDegraded, "--topology", topology, dir)
+	server := chtest.Start(t)
+	stores := map[string]string{"parquet": "parquet:" + filepath.Join(t.TempDir(), "store"), "clickhouse": server.Store(server.Database())}
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 || !strings.Contains(r.out, "stored ") {
+				t.Fatalf("ingest: %+v", r)
+			}
+			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 || !strings.Contains(r.out, "nothing to store") {
+				t.Fatalf("second ingest: %+v", r)
+			}
+			got := decided(t, verdict.ExitDegraded, "--topology", topology, store)
+			got.Source = want.Source
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("verdict from %s differs (-files +store):\n%s", name, d)
+			}
+		})
+	}
+}
