@@ -25,11 +25,13 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 	if err := p.snapshot(); err != nil {
 		return 0, false, err
 	}
+	crashPoint("heads-read")
 	p.refresh() // strings after heads: what a slot below a head names is there
 	if err := p.gather(now); err != nil {
 		return 0, false, err
 	}
 	records, more, err = p.merge(now)
+	crashPoint("appended")
 	if records > 0 {
 		p.unsaid = true
 	}

@@ -99,9 +99,11 @@ func (p *process) finish(now time.Time) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	p.unsaid = true
+	crashPoint("end-appended")
 	if err := p.settle(); err != nil {
 		return err
 	}
+	crashPoint("end-flushed")
 	if err := p.w.Sync(); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}

@@ -153,14 +153,19 @@ func (p *process) write(next pending, line []byte) error {
 		p.note.Pending = nil
 		return err // the counts are cumulative: the next pass tells them
 	}
+	crashPoint("noted")
 	if err := p.w.AppendLine(line); err != nil {
 		p.note.Pending = nil
 		p.unsaid = true
 		return fmt.Errorf("write: %w", err)
 	}
 	p.unsaid = true
+	crashPoint("line-appended")
 	return p.settle()
 }
+
+// crashPoint is where tests die: after each step that a kill could come after.
+var crashPoint = func(label string) {}
 
 // remember stores the note when it changed. Failing is not worth an error: only
 // a kill before the next time would be the worse for it.

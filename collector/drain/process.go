@@ -130,6 +130,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 		return false, fmt.Errorf("open writer: %w", err)
 	}
 	p.w, p.syncedAt = w, now
+	crashPoint("opened")
 	p.note.resolve(w, meta)
 	p.note.Home, p.note.changed = &home{meta.Job, meta.Rank}, true
 	p.remember()
@@ -256,12 +257,14 @@ func (p *process) settle() error {
 			return fmt.Errorf("write: %w", err)
 		}
 		p.unsaid, p.dirty = false, true
+		crashPoint("flushed")
 	}
 	p.note.settled()
 	var errs []error
 	for _, r := range p.rings {
 		errs = append(errs, r.advance())
 	}
+	crashPoint("settled")
 	return errors.Join(errs...)
 }
 
@@ -283,6 +286,7 @@ func (p *process) sync(now time.Time) error {
 // remove deletes the folder. One that can't be deleted is left, and said so.
 func (p *process) remove() error {
 	p.removed = true
+	crashPoint("removing")
 	err := p.folder.Remove()
 	if err != nil {
 		p.d.ignored[p.name] = err.Error()

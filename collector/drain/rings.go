@@ -104,6 +104,7 @@ func (r *ringState) advance() error {
 			continue
 		}
 		l.tail = l.cursor
+		crashPoint("tail-moved")
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,4 @@
+package drain
+
+// SetCrashPoint sets what is called at every labelled point.
+func SetCrashPoint(f func(label string)) { crashPoint = f }

@@ -1,0 +1,165 @@
+package drain_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"laggard/collector/internal/rig"
+)
+
+// gone reports whether every ring folder was drained and removed.
+func gone(run string) bool {
+	left, err := os.ReadDir(run)
+	return err == nil && len(left) == 0
+}
+
+// until polls a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(60 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+// settle lets an agent finish what is left and stops it.
+func settle(t *testing.T, run, dir string) {
+	t.Helper()
+	if gone(run) {
+		return // the one before did it all
+	}
+	a := startAgent(t, run, dir, "")
+	until(t, "the folders to be drained", func() bool { return gone(run) })
+	stop(t, a)
+}
+
+func stop(t *testing.T, a *exec.Cmd) {
+	t.Helper()
+	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a.Wait() // it may be so young that it does not catch the signal yet
+}
+
+// TestKilledAgentAtEveryPoint kills the agent after each step of draining, the
+// first time it gets there and some times later, while a trainer overflows its
+// rings, is killed in a range, or leaves in order.
+func TestKilledAgentAtEveryPoint(t *testing.T) {
+	points := []string{
+		"opened", "heads-read", "appended", "flushed", "tail-moved", "settled",
+		"noted", "line-appended", "end-appended", "end-flushed", "removing",
+	}
+	for _, point := range points {
+		for _, n := range []int{1, 2, 3, 7} {
+			t.Run(fmt.Sprintf("%s:%d", point, n), func(t *testing.T) {
+				t.Parallel()
+				run, dir := rig.Shared(t), t.TempDir()
+				const emitted = 60000 // more than the rings hold
+				runs(t, trainer(t, run, "burst", strconv.Itoa(emitted), "0"))
+				a := startAgent(t, run, dir, fmt.Sprintf("%s:%d", point, n))
+				died := make(chan error, 1)
+				go func() { died <- a.Wait() }()
+				ended := false
+				until(t, "the agent to die or to finish", func() bool {
+					select {
+					case <-died:
+						ended = true
+					default:
+					}
+					return ended || gone(run)
+				})
+				if !ended { // it does not come by that often
+					a.Process.Signal(syscall.SIGTERM)
+					<-died
+				}
+				settle(t, run, dir)
+				c := read(t, dir)
+				c.exact(t, 1, emitted)
+				if c.lost() == 0 {
+					t.Error("the rings did not overflow: nothing is shown about losses")
+				}
+			})
+		}
+	}
+}
+
+// TestKilledAgentAtRandom kills the agent again and again while trainers record,
+// overflow and come and go. LAGGARD_KILLS sets how often.
+func TestKilledAgentAtRandom(t *testing.T) {
+	n, seed := rig.Kills(60), rig.Seed()
+	t.Logf("%d kills with LAGGARD_SEED=%d", n, seed)
+	random := rand.New(rand.NewPCG(seed, 2))
+	run, dir := rig.Shared(t), t.TempDir()
+	ended, emitted := 0, uint64(0)
+	finished := make(chan error, n)
+	running := 0
+	for i := range n {
+		if i%5 == 0 {
+			count := 20000 + random.IntN(80000)
+			cmd := trainer(t, run, "burst", strconv.Itoa(count), strconv.Itoa(100+random.IntN(2000)))
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { finished <- cmd.Wait() }()
+			running++
+			ended, emitted = ended+1, emitted+uint64(count)
+		}
+		a := startAgent(t, run, dir, "")
+		timer := time.NewTimer(time.Duration(random.IntN(60)) * time.Millisecond)
+		<-timer.C
+		a.Process.Kill()
+		a.Wait()
+	}
+	for range running {
+		if err := <-finished; err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(t, run, dir)
+	c := read(t, dir)
+	c.exact(t, ended, emitted)
+	t.Logf("%d records of %d processes: %d stored, %d counted as dropped in %d loss lines", emitted, ended, c.stored(), c.lost(), len(c.losses))
+}
+
+// TestBothKilled kills trainer and agent in either order.
+func TestBothKilled(t *testing.T) {
+	for _, first := range []string{"trainer", "agent"} {
+		t.Run(first, func(t *testing.T) {
+			run, dir := rig.Shared(t), t.TempDir()
+			cmd := trainer(t, run, "kill", dir+"/ack", "2", "100")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			a := startAgent(t, run, dir, "")
+			until(t, "the first records", func() bool { return read(t, dir).stored() > 500 })
+			kill := []*exec.Cmd{cmd, a}
+			if first == "agent" {
+				kill[0], kill[1] = a, cmd
+			}
+			for _, c := range kill {
+				c.Process.Kill()
+				c.Wait()
+			}
+			os.Remove(dir + "/ack")
+			settle(t, run, dir)
+			c := read(t, dir)
+			if len(c.ends) != 1 || c.ends[0].How != "killed" || c.twice != 0 || c.gaps != 0 {
+				t.Fatalf("ends %+v, %d twice, %d missing", c.ends, c.twice, c.gaps)
+			}
+			var emitted uint64
+			for _, n := range c.ends[0].Emitted {
+				emitted += n
+			}
+			c.exact(t, 1, emitted)
+		})
+	}
+}
