@@ -189,7 +189,7 @@ func (e *Engine) waiting(r int, skip func(int) bool) float64 {
 // jobWait is the median over ranks of the waits in their groups: each group's
 // time less that of its shortest member.
 func (e *Engine) jobWait() float64 {
-	wait := make(map[int32]float64, e.n)
+	wait, seen := make(map[int32]float64, e.n), make(map[int32]float64, e.n)
 	for g := range e.links.groups {
 		m := e.links.metric[g]
 		if m >= frame.MetricCount || !e.seen[m] {
@@ -206,14 +206,17 @@ func (e *Engine) jobWait() float64 {
 			}
 		}
 		for _, r := range rows {
-			if x := e.recent.median(m, int(r), window) - low; x == x {
-				wait[r] += x
+			if x := e.recent.median(m, int(r), window); x == x {
+				wait[r] += x - low
+				seen[r] += x
 			}
 		}
 	}
 	var v []float64
-	for _, x := range wait {
-		v = append(v, x)
+	for r, x := range wait {
+		if seen[r] >= causeShare*e.recent.median(frame.Comm, int(r), window) { // else its waits are elsewhere
+			v = append(v, x)
+		}
 	}
 	slices.Sort(v)
 	if len(v) < 4 {

@@ -70,8 +70,7 @@ type Engine struct {
 	events  []event // transients, bounded
 	carried map[string]carry
 	cases   map[caseKey]finding
-	common  []candidate // dropped by the last verdict for a common cause
-	lonely  bool        // some role sits on one node: it has no peers elsewhere
+	lonely  bool // some role sits on one node: it has no peers elsewhere
 	aloneV  []float32
 
 	v    [signals][]float32 // residuals of the step at hand
@@ -151,7 +150,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.tracks[s].setRoles(roles)
 	}
 	for s := range signals {
-		e.tracks[s].tests = int(signals) * e.n
+		e.tracks[s].tests, e.tracks[s].node = int(signals)*e.n, l.Node
 	}
 	if !same {
 		e.reset(l, roles)
@@ -262,11 +261,25 @@ func (e *Engine) count(c *frame.Column) {
 
 // stepTime is the median step time over the ranks, 0 when none is known.
 func (e *Engine) stepTime(c *frame.Column) float64 {
-	e.buf = compact(e.buf[:0], c.V[frame.Step])
-	if len(e.buf) == 0 {
-		return 0
+	if t := e.sampleMedian(c.V[frame.Step]); t > 0 {
+		return float64(t)
 	}
-	return float64(median(e.buf))
+	return 0
+}
+
+// stepSample ranks tell the median of what all ranks have in common.
+const stepSample = 1024
+
+// sampleMedian is the median over ranks, of every few where there are many.
+func (e *Engine) sampleMedian(v []float32) float32 {
+	stride := len(v)/stepSample + 1
+	e.buf = e.buf[:0]
+	for i := 0; i < len(v); i += stride {
+		if x := v[i]; x == x {
+			e.buf = append(e.buf, x)
+		}
+	}
+	return median(e.buf)
 }
 
 // leaveOut reports whether the step says nothing about work: a checkpoint was

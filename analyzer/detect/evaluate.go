@@ -173,13 +173,8 @@ func (t *track) masked(r int) bool {
 // evaluateQuiet tests a unit that the CUSUM has not caught: the window, then the
 // slow lanes.
 func (t *track) evaluateQuiet(r int) {
-	v := t.values(r, window)
-	if len(v) < minValid {
-		t.mid[r] = nan32
-		return
-	}
-	t.mid[r] = median(v)
-	if t.phase[r] == degraded {
+	t.mid[r] = t.level(r)
+	if t.mid[r] != t.mid[r] || t.phase[r] == degraded {
 		return
 	}
 	if t.phase[r] == ok && t.count-int(t.first[r]) >= window && (t.selfOnly || t.mid[r] >= float32(t.cfg.MinEffect)*0.8) {
@@ -197,6 +192,25 @@ func (t *track) evaluateQuiet(r int) {
 		t.passes[r] = 0
 	}
 	t.evaluateLanes(r)
+}
+
+// level is the mean of the last blocks that make a window, cheap enough for every
+// rank; NaN when half of them are missing. It only screens: who stands out is
+// tested with the full window.
+func (t *track) level(r int) float32 {
+	const n = window / blockSteps
+	var sum float32
+	k := 0
+	for i := 1; i <= n && i <= int(t.block[r]); i++ {
+		if x := t.blocks[r*maxBlocks+(int(t.block[r])-i)%maxBlocks]; x == x {
+			sum += x
+			k++
+		}
+	}
+	if 2*k < n {
+		return nan32
+	}
+	return sum / float32(k)
 }
 
 // caught makes a unit that only a window caught degraded.
@@ -273,7 +287,7 @@ func (t *track) spreads() {
 		t.spikeAll = max(spikeBase, k/all)
 	}
 	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
-	se := medianLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
+	se := hlLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
 	t.tau, t.tauOwn = excess(t.buf, se, fewTauFloor), excess(t.buf2, se, fewOwnFloor)
 	for i := range lanes {
 		t.buf = compact(t.buf[:0], t.laneMean[i])

@@ -66,9 +66,9 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			logs[r] = float32(math.Log(float64(x)))
 		}
 	}
-	e.level.logs(e, s, logs)
 	e.buf = append(e.buf[:0], logs...)
 	e.ref[s].relative(e.buf, logs)
+	e.level.logs(e, s, e.buf, e.ref[s].middle)
 	if tok := c.V[frame.Tokens]; tok != nil {
 		e.tokens.remove(s, tok, logs, e.tracks[s])
 	}

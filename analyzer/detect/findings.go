@@ -13,10 +13,10 @@ import (
 func (e *Engine) seenFP() bool { return e.seen[frame.FP] }
 
 // fillFindings says what is wrong with the job and no node's fault.
-func (e *Engine) fillFindings(v *verdict.Verdict, culprits []candidate) {
+func (e *Engine) fillFindings(v *verdict.Verdict, common []candidate) {
 	e.stageFinding(v)
 	e.workFinding(v)
-	e.slowFinding(v)
+	e.slowFinding(v, common)
 	e.storageFinding(v)
 }
 
@@ -220,11 +220,11 @@ func (c *covariate) explains(s signal) bool {
 }
 
 // slowFinding says that the whole job became slower than its own past.
-func (e *Engine) slowFinding(v *verdict.Verdict) {
-	if len(e.common) > 0 {
+func (e *Engine) slowFinding(v *verdict.Verdict, common []candidate) {
+	if len(common) > 0 {
 		names := map[string]bool{}
-		for i := range e.common {
-			names[e.nodeOf(e.common[i].row)] = true
+		for i := range common {
+			names[e.nodeOf(common[i].row)] = true
 		}
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow,
 			Detail: fmt.Sprintf("%d nodes became slow within %d steps: a common cause (fabric, storage, power), not so many bad nodes", len(names), commonSteps)})
@@ -264,7 +264,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict) {
 func (e *Engine) maskedRoles() int {
 	n := 0
 	for g := range e.layout.Roles {
-		for s := range signals {
+		for _, s := range []signal{compute, loading} { // uncovered waits hit many at once
 			t := e.tracks[s]
 			hit := false
 			for _, r := range e.layout.Roles[g].Rows {
@@ -327,6 +327,8 @@ func (e *Engine) decide(v *verdict.Verdict) {
 		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, minValid, bold))
 	case v.Coverage < e.cfg.MinCoverage:
 		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps were measured", 100*v.Coverage))
+	case !e.layout.Certain:
+		e.low(v, "no groups are known: a rank that was slow from the start can't be told from a heavier pipeline stage when others are as slow; give --topology")
 	case !e.seen[frame.Self]:
 		e.low(v, "no Communication was recorded: a slow backward pass, a slow host and slow links can't be seen")
 	case !e.seen[frame.FP]:

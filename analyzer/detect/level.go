@@ -57,28 +57,21 @@ func newLevels(l *frame.Layout) *levels {
 	return v
 }
 
-// logs takes the absolute logs of a signal. Self time may hide waits that nobody
-// recorded; they only add, so the fastest rank of a role tells its work.
-func (v *levels) logs(e *Engine, s signal, x []float32) {
+// logs takes the absolute logs of a signal, and the median of each role. Self
+// time may hide waits that nobody recorded; they only add, so the fastest rank of
+// a role tells its work.
+func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 	k := int(s)
 	v.buf = v.buf[:0]
 	for g := range e.layout.Roles {
-		rows := e.layout.Roles[g].Rows
-		m := nan32
+		m := middle[g]
 		if s == own {
-			for _, r := range rows {
+			m = nan32
+			for _, r := range e.layout.Roles[g].Rows {
 				if y := x[r]; y == y && !(m <= y) {
 					m = y
 				}
 			}
-		} else {
-			e.buf = e.buf[:0]
-			for _, r := range rows {
-				if y := x[r]; y == y {
-					e.buf = append(e.buf, y)
-				}
-			}
-			m = median(e.buf)
 		}
 		v.now[k][g] = m
 		if m != m {
@@ -95,7 +88,7 @@ func (v *levels) logs(e *Engine, s signal, x []float32) {
 // peers. Spikes of single ranks don't count: a median and a MAD carry them.
 func (v *levels) spread(e *Engine, s signal, x []float32) {
 	k := int(s)
-	if len(e.layout.Replicas) < 2 {
+	if len(e.layout.Replicas) < 2 || e.analysed > window && e.analysed%sharedProbe != 0 {
 		return
 	}
 	v.buf = v.buf[:0]
@@ -140,8 +133,7 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 		val[blockOwn] = float32(v.common[1])
 	}
 	if d := c.V[frame.DataLoader]; d != nil && e.stepMedian > 0 {
-		e.buf = compact(e.buf[:0], d)
-		val[blockLoad] = median(e.buf) / float32(e.stepMedian)
+		val[blockLoad] = e.sampleMedian(d) / float32(e.stepMedian)
 	}
 	val[blockLink] = e.links.common()
 	for k := range blockKinds {
@@ -220,7 +212,6 @@ type storage struct {
 	cost  float64 // share of a step that costs
 	top   map[int32]float64
 	total float64
-	buf   []float32
 }
 
 func newStorage(int) *storage { return &storage{top: map[int32]float64{}} }
@@ -230,11 +221,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 	if v == nil || t <= 0 {
 		return
 	}
-	s.buf = compact(s.buf[:0], v)
-	if len(s.buf) < 2 {
-		return
-	}
-	mid := median(s.buf)
+	mid := e.sampleMedian(v)
 	worst, at := float32(0), int32(-1)
 	for r, x := range v {
 		if x == x && x-mid > worst && e.tracks[loading].phase[r] == ok {

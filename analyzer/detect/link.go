@@ -10,27 +10,28 @@ import (
 // for whoever comes last waits for nobody. It rises when the wire is slow and
 // stays when a rank is late.
 type linkWatch struct {
-	cfg    *Config
-	groups []frame.Group
-	metric []frame.Metric // MetricCount: not to be seen in the steps
-	ring   []float32      // groups × window: log of the transfer
-	base   []float32
-	baseN  []uint16
-	noise  []float32
-	phase  []uint8
-	passes []uint8
-	since  []int64
-	found  []int64
-	until  []int64
-	calm   []uint8
-	cur    []float32 // median of the last steps
-	rise   []float32
-	cost   []float32 // seconds a step
-	seen   [frame.MetricCount][]int32
-	labels []int64
-	count  int
-	byDim  map[int][]int // class → groups
-	buf    []float32
+	cfg     *Config
+	groups  []frame.Group
+	metric  []frame.Metric // MetricCount: not to be seen in the steps
+	ring    []float32      // groups × window: log of the transfer
+	base    []float32
+	baseN   []uint16
+	noise   []float32
+	phase   []uint8
+	passes  []uint8
+	since   []int64
+	found   []int64
+	until   []int64
+	calm    []uint8
+	cur     []float32 // median of the last steps
+	rise    []float32
+	cost    []float32 // seconds a step
+	seen    [frame.MetricCount][]int32
+	labels  []int64
+	count   int
+	byDim   map[int][]int // class → groups
+	classes map[int]classLevel
+	buf     []float32
 }
 
 var dimMetric = map[string]frame.Metric{
@@ -44,7 +45,7 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), phase: make([]uint8, n), passes: make([]uint8, n),
 		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, window),
-		byDim: map[int][]int{},
+		byDim: map[int][]int{}, classes: map[int]classLevel{},
 	}
 	member := map[frame.Metric][]uint8{}
 	for g := range l.Groups {
@@ -64,7 +65,7 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 				w.metric[g] = frame.MetricCount
 			}
 		}
-		if !l.Groups[g].Complete() {
+		if !l.Groups[g].Complete() || m == frame.PP { // a pipeline's time is mostly its bubble
 			w.metric[g] = frame.MetricCount
 		}
 		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
@@ -99,11 +100,38 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 		w.ring[g*window+slot] = w.transfer(g, c)
 	}
 	w.count++
+	if w.count%evaluateEvery == 0 {
+		w.rank()
+	}
 	for g := range w.groups {
 		if (w.count+g)%evaluateEvery == 0 {
 			w.evaluate(g, t, c.Step)
 		}
 	}
+}
+
+// rank renews the median and spread of each class.
+func (w *linkWatch) rank() {
+	for c, groups := range w.byDim {
+		w.buf = w.buf[:0]
+		for _, g := range groups {
+			if x := w.cur[g]; x == x {
+				w.buf = append(w.buf, x)
+			}
+		}
+		n := len(w.buf)
+		mid := median(w.buf)
+		for i := range w.buf {
+			w.buf[i] -= mid
+		}
+		w.classes[c] = classLevel{mid, spread(w.buf), n}
+	}
+}
+
+// classLevel is the usual transfer of the groups of one class, a logarithm.
+type classLevel struct {
+	mid, scatter float32
+	n            int
 }
 
 // transfer is the log of the shortest member's time, NaN when a member has never
@@ -177,10 +205,15 @@ func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) boo
 	return true
 }
 
-// class returns the median and spread of the other groups that should be as fast.
+// class returns the median and spread of the other groups that should be as
+// fast, exactly where there are few.
 func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
+	id := w.groups[g].Class
+	if c := w.classes[id]; c.n >= largeRole {
+		return c.mid, c.scatter, c.n - 1
+	}
 	var v []float32
-	for _, k := range w.byDim[w.groups[g].Class] {
+	for _, k := range w.byDim[id] {
 		if k != g && w.cur[k] == w.cur[k] {
 			v = append(v, w.cur[k])
 		}

@@ -17,6 +17,8 @@ type sharing struct {
 	used    bool      // something was removed in the last step
 	common  []float32 // per replica: median of its residuals, NaN unknown
 	columns int
+	active  bool      // some role shares
+	slopes  []float32 // per role, of the last look
 
 	sxy, sww, sxx []float64 // per role, exponential sums
 	mean, wmean   []float32 // per rank: centres of x and w
@@ -31,7 +33,7 @@ func newSharing(l *frame.Layout) *sharing {
 	s := &sharing{
 		role: l.Role, roles: len(l.Roles), common: make([]float32, len(l.Replicas)),
 		sxy: make([]float64, len(l.Roles)), sww: make([]float64, len(l.Roles)), sxx: make([]float64, len(l.Roles)),
-		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
+		slopes: make([]float32, len(l.Roles)), mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
 	}
 	s.stage = make([][][]int32, len(l.Replicas))
 	for q, rows := range l.Replicas {
@@ -61,8 +63,16 @@ func (s *sharing) remove(x []float32, t *track) {
 		}
 		return
 	}
+	if s.columns++; s.columns > window && !s.active && s.columns%sharedProbe != 0 {
+		return
+	}
 	s.others(x)
 	s.learn(x, t)
+	s.active = false
+	for g := range s.slopes {
+		s.slopes[g] = float32(s.slope(g))
+		s.active = s.active || s.slopes[g] > 0
+	}
 	if s.columns < sharedColumns {
 		return
 	}
@@ -71,8 +81,8 @@ func (s *sharing) remove(x []float32, t *track) {
 		if g < 0 || s.w[r] != s.w[r] {
 			continue
 		}
-		if l := s.slope(int(g)); l > 0 {
-			x[r] -= float32(l) * s.w[r]
+		if l := s.slopes[g]; l > 0 {
+			x[r] -= l * s.w[r]
 			s.used = true
 		}
 	}
@@ -114,7 +124,6 @@ func (s *sharing) others(x []float32) {
 // learn follows how x goes with w in each role, about each rank's own centre, so
 // that a rank that is always slow teaches nothing.
 func (s *sharing) learn(x []float32, t *track) {
-	s.columns++
 	keep := 1 - 1.0/memory
 	for g := range s.sxy {
 		s.sxy[g] *= keep

@@ -132,6 +132,10 @@ const (
 
 // Roles and masking.
 const (
+	// noiseSample ranks of a role, and noisePool of all, tell the noise of one step;
+	// over the 32 steps that count that is thousands.
+	noiseSample = 128
+	noisePool   = 2048
 	// medianPeers is the role size from which the median of the others is the
 	// reference; below, the fastest peer is.
 	medianPeers = 4
@@ -150,6 +154,8 @@ const (
 	sharedCorrelation = 0.5
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
+	// sharedProbe: while nothing is shared, only every so many steps ask again.
+	sharedProbe = 4
 )
 
 // Steps that count for nothing.

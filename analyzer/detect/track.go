@@ -258,12 +258,14 @@ func (t *track) noise(e []float32) {
 	pool := t.buf2[:0]
 	for g, rows := range t.roles {
 		t.buf = t.buf[:0]
-		for _, r := range rows {
+		stride := len(rows)/noiseSample + 1
+		for i := t.count % stride; i < len(rows); i += stride { // the ring of steps sees them all
+			r := rows[i]
 			if x := e[r]; x == x && t.phase[r] == ok {
 				t.buf = append(t.buf, x-t.mu[r])
 			}
 		}
-		if len(rows) < largeRole || g < 64 {
+		if len(pool) < noisePool {
 			pool = append(pool, t.buf...)
 		}
 		if len(t.buf) >= poolSize {
@@ -420,9 +422,7 @@ func (t *track) closeBlock(r int) {
 	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 {
 		t.learnBase(r, v)
 	}
-	for i, l := range lanes {
-		t.laneMean[i][r] = t.lane(r, l)
-	}
+	t.fillLanes(r)
 }
 
 // learnBase moves the own baseline: the mean of the first blocks, then slowly.
@@ -439,21 +439,21 @@ func (t *track) learnBase(r int, v float32) {
 	}
 }
 
-// lane is the mean of the last l blocks of unit r, NaN when too few are there.
-func (t *track) lane(r, l int) float32 {
-	if int(t.block[r]) < l {
-		return nan32
-	}
-	var s float32
-	n := 0
-	for k := int(t.block[r]) - l; k < int(t.block[r]); k++ {
-		if x := t.blocks[r*maxBlocks+k%maxBlocks]; x == x {
-			s += x
+// fillLanes sets the mean of the last blocks of unit r for each lane, NaN where
+// too few are there.
+func (t *track) fillLanes(r int) {
+	var sum float32
+	n, have, i := 0, int(t.block[r]), 0
+	for k := 1; k <= maxBlocks && k <= have; k++ {
+		if x := t.blocks[r*maxBlocks+(have-k)%maxBlocks]; x == x {
+			sum += x
 			n++
 		}
+		if k == lanes[i] {
+			if t.laneMean[i][r] = nan32; 4*n >= 3*k {
+				t.laneMean[i][r] = sum / float32(n)
+			}
+			i++
+		}
 	}
-	if 4*n < 3*l {
-		return nan32
-	}
-	return s / float32(n)
 }
