@@ -20,6 +20,7 @@ import (
 type database struct {
 	at   ddl.Address
 	conn driver.Conn
+	rows uint64 // about how many rows one query brings
 }
 
 // dialTimeout bounds connecting: a fleet's server answers in milliseconds, and a
@@ -52,7 +53,7 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", at, err)
 	}
-	d := &database{at: at, conn: conn}
+	d := &database{at: at, conn: conn, rows: rangeRows}
 	if err := conn.Ping(ctx); err != nil {
 		return nil, errors.Join(d.explain("connect to", err), conn.Close())
 	}

@@ -88,7 +88,7 @@ func (d *database) ranges(ctx context.Context, table, job string) ([]rankRange, 
 		if err := r.Scan(&rank, &n); err != nil {
 			return err
 		}
-		if len(all) == 0 || held+n > rangeRows {
+		if len(all) == 0 || held+n > d.rows {
 			all, held = append(all, rankRange{from: rank}), 0
 		}
 		all[len(all)-1].to, held = rank, held+n

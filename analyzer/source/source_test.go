@@ -54,6 +54,11 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 		if info.Kind != kind || info.Job != wantInfo.Job || info.Steps != wantInfo.Steps || info.Ranks != wantInfo.Ranks || info.Communications != wantInfo.Communications {
 			t.Errorf("%s: %+v, want the counts of %+v", kind, info, wantInfo)
 		}
+		if kind == ClickHouse {
+			if n := inRanges(t, spec, wantInfo.Job, 60); n != wantInfo.Steps {
+				t.Errorf("by small ranges of ranks %d steps come, want %d", n, wantInfo.Steps)
+			}
+		}
 		sorted(want)
 		sorted(got)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(rows{})); diff != "" {
@@ -63,6 +68,28 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 			t.Errorf("%s gives another frame than the files:\n%.3000s", kind, cmp.Diff(a, b, frameComparer))
 		}
 	}
+}
+
+// inRanges loads a job of a ClickHouse store by queries of a few rows each, and
+// returns the number of steps.
+func inRanges(t *testing.T, spec, job string, rowsEach uint64) int {
+	t.Helper()
+	s, err := Open(t.Context(), spec, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.(*database).rows = rowsEach
+	calls := 0
+	info, err := s.Load(t.Context(), job, &rows{}, Options{Progress: func(done, total int) {
+		if calls++; done != calls || total < 8 {
+			t.Errorf("progress %d of %d at call %d", done, total, calls)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Steps
 }
 
 func sorted(r *rows) {
