@@ -83,9 +83,11 @@ type rows struct {
 	communications []row.Communication
 }
 
-func (r *rows) AddRank(x *row.Rank)                   { r.ranks = append(r.ranks, *x) }
-func (r *rows) AddStep(x *row.Step)                   { r.steps = append(r.steps, *x) }
-func (r *rows) AddCommunication(x *row.Communication) { r.communications = append(r.communications, *x) }
+func (r *rows) AddRank(x *row.Rank) { r.ranks = append(r.ranks, *x) }
+func (r *rows) AddStep(x *row.Step) { r.steps = append(r.steps, *x) }
+func (r *rows) AddCommunication(x *row.Communication) {
+	r.communications = append(r.communications, *x)
+}
 
 // load opens a source and reads a job of it.
 func load(t testing.TB, spec, job string, o Options) (*rows, Info, error) {
