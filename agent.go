@@ -124,9 +124,50 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	for i, u := range a.o.trustUIDs {
 		uids[i] = uint32(u)
 	}
-	return segment.Open(filepath.Join(a.o.dir, m.Job, strconv.Itoa(m.Rank)), m, segment.Options{
+	w, err := segment.Open(filepath.Join(a.o.dir, m.Job, strconv.Itoa(m.Rank)), m, segment.Options{
 		Limit: a.o.segmentBytes, TrustUIDs: uids, OnClose: a.segmentClosed,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &rotating{Writer: w, rotated: a.ageing.Nudge, flushed: a.hint}, nil
+}
+
+// rotating is a segment writer that says when it has begun another segment, so
+// that ageing need not wait for its next look, and when there is news to ship.
+type rotating struct {
+	*segment.Writer
+	rotated, flushed func()
+	name             string
+}
+
+// AppendRecord implements drain.Writer.
+func (r *rotating) AppendRecord(rec *record.Record) error {
+	err := r.Writer.AppendRecord(rec)
+	r.look()
+	return err
+}
+
+// Flush implements drain.Writer.
+func (r *rotating) Flush() error {
+	err := r.Writer.Flush()
+	r.look()
+	r.flushed()
+	return err
+}
+
+func (r *rotating) look() {
+	if name := r.Writer.Name(); name != r.name {
+		r.name = name
+		r.rotated()
+	}
+}
+
+// hint tells the follower that segments have grown.
+func (a *agent) hint() {
+	if a.follower != nil {
+		a.follower.Hint()
+	}
 }
 
 // segmentClosed compresses a segment when it is to be, and lets ageing look.
@@ -136,9 +177,7 @@ func (a *agent) segmentClosed(path string) {
 			a.log.Warn("segment not compressed", "segment", path, "err", err)
 		}
 	}
-	if a.follower != nil {
-		a.follower.Hint()
-	}
+	a.hint()
 	a.ageing.Nudge()
 }
 
