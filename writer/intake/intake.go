@@ -31,6 +31,9 @@ const (
 	DefaultQuantum = 1 << 20
 	// DefaultGrace bounds the shipping of the rest on shutdown.
 	DefaultGrace = 20 * time.Second
+	// DefaultOnceMemory bounds the rows on their way in Once: no trainer runs beside
+	// it, and large batches are what makes a store fast.
+	DefaultOnceMemory = 256 << 20
 	// DefaultGiveUp is how long Once lets a store fail.
 	DefaultGiveUp = 5 * time.Minute
 	rescanEvery   = time.Second

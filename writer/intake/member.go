@@ -75,7 +75,9 @@ func after(a, b string) bool {
 }
 
 // closeSegment writes what became of the records that were read in the current
-// segment into the ledger.
+// segment into the ledger. A segment that is read again after it has grown gets
+// new entries with a larger LastOffset: of entries that agree in segment, state,
+// reason and kind (and have no batch) the one with the largest LastOffset counts.
 func (m *member) closeSegment() {
 	if m.segment.Name == "" {
 		return

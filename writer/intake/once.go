@@ -103,6 +103,9 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if o.Ship.GiveUp == 0 {
 		o.Ship.GiveUp = DefaultGiveUp
 	}
+	if o.Ship.Memory == 0 {
+		o.Ship.Memory = DefaultOnceMemory
+	}
 	r := Report{Store: storeName(sink)}
 	if err := reach(ctx, sink); err != nil {
 		return r, err

@@ -17,9 +17,10 @@ import (
 const (
 	// DefaultMemory bounds the rows that are put and not yet acknowledged.
 	DefaultMemory = 64 << 20
-	// DefaultBatchRows is large enough that a part costs the server little beside
-	// its rows, and small enough that a retry is cheap.
-	DefaultBatchRows = 128 << 10
+	// DefaultBatchRows is large enough that a part (some sixty files) costs the server
+	// little beside its rows, and small enough that a retry is cheap. Memory is
+	// usually what cuts first.
+	DefaultBatchRows = 256 << 10
 	// DefaultFlush is the longest time a row waits for others.
 	DefaultFlush = time.Second
 	// maxBlockRows is the most that every server stores as one part.
@@ -33,7 +34,7 @@ const (
 type Options struct {
 	Memory     int64         // bytes of rows between Put and acknowledgement
 	BatchRows  int           // most rows of one insert, at most 1,000,000
-	BatchBytes int64         // a round of inserts begins when so many bytes wait; Memory/4
+	BatchBytes int64         // a round of inserts begins when so many bytes wait; Memory/3
 	Flush      time.Duration // or when the oldest row has waited so long
 	// DeadLetters is the file for rows that the store refuses; "" keeps them in
 	// memory only (they are still counted, and logged).
@@ -54,7 +55,7 @@ func (o Options) withDefaults() Options {
 		o.BatchRows = min(DefaultBatchRows, maxBlockRows)
 	}
 	if o.BatchBytes <= 0 {
-		o.BatchBytes = o.Memory / 4
+		o.BatchBytes = o.Memory / 3
 	}
 	if o.Flush <= 0 {
 		o.Flush = DefaultFlush

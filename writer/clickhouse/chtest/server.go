@@ -247,6 +247,17 @@ func (s *Server) Client(stdin []byte, query string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// Dump returns what clickhouse-client prints for a query, byte by byte.
+func (s *Server) Dump(t testing.TB, query string) []byte {
+	t.Helper()
+	cmd := exec.Command("clickhouse-client", "--host", "127.0.0.1", "--port", fmt.Sprint(s.port), "--query", query)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return out
+}
+
 // freePort asks the kernel for a port that nobody listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
