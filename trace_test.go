@@ -106,8 +106,7 @@ func TestTraceStores(t *testing.T) {
 	if !ok {
 		return
 	}
-	topology := filepath.Join(dir, "topology.json")
-	want := decided(t, verdict.ExitDegraded, "--topology", topology, dir)
+	want := decided(t, verdict.ExitDegraded, dir)
 	server := chtest.Start(t)
 	stores := map[string]string{"parquet": "parquet:" + filepath.Join(t.TempDir(), "store"), "clickhouse": server.Store(server.Database())}
 	for name, store := range stores {
@@ -118,7 +117,7 @@ func TestTraceStores(t *testing.T) {
 			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 || !strings.Contains(r.out, "nothing to store") {
 				t.Fatalf("second ingest: %+v", r)
 			}
-			got := decided(t, verdict.ExitDegraded, "--topology", topology, store)
+			got := decided(t, verdict.ExitDegraded, store)
 			got.Source = want.Source
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("verdict from %s differs (-files +store):\n%s", name, d)

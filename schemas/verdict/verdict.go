@@ -56,8 +56,8 @@ type Verdict struct {
 	Coverage float64 `json:"coverage"`
 	Decided  bool    `json:"decided"` // false exactly with exit code 4
 	Healthy  bool    `json:"healthy"` // false exactly with exit code 3 or 4
-	// Roles says where the roles came from: "topology", "segments",
-	// "parallel_group.json", "inferred".
+	// Roles says where the roles came from: "topology" when parallel groups are
+	// recorded or given, "inferred" when there are none.
 	Roles    string    `json:"roles,omitempty"`
 	Nodes    []Node    `json:"nodes"` // culprits only, never a victim
 	Links    []Link    `json:"links"`
