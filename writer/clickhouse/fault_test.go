@@ -160,7 +160,7 @@ func TestServerKilled(t *testing.T) {
 // TestConnectionsCut sends everything through a proxy that cuts connections at
 // every kind of byte and loses acknowledgements of inserts that were carried out. R10.
 func TestConnectionsCut(t *testing.T) {
-	cuts, r := scale(t, "LAGGARD_TEST_CUTS", 60), random(t)
+	cuts, r := scale(t, "LAGGARD_TEST_CUTS", 30), random(t)
 	server := chtest.Start(t)
 	db := server.Database()
 	// The set-up goes straight; what is cut is shipping.
@@ -273,7 +273,7 @@ func TestPoisonRow(t *testing.T) {
 	}
 	server.Exec("ALTER TABLE " + db + ".records ADD COLUMN bad Int64 MATERIALIZED intDiv(1000, dur_ns - 13)")
 	letters := filepath.Join(t.TempDir(), "dead.jsonl")
-	n := scale(t, "LAGGARD_TEST_POISON_ROWS", 50_000)
+	n := scale(t, "LAGGARD_TEST_POISON_ROWS", 20_000)
 	for round := range 2 {
 		s := shipping(t, sink, ship.Options{DeadLetters: letters}, func(ctx context.Context, s *ship.Shipper) {
 			rows := shiptest.Rows("j", 0, 0, n)
