@@ -41,10 +41,10 @@ import (
 
 const (
 	// RingPatience is for how long, in recorded time, a closing step waits for a
-	// ring that has not come past the step's end: a drain that reads ring after ring
-	// puts a second of one before a second of the next. A ring that is silent for
-	// longer is not waited for.
-	RingPatience = 5 * time.Second
+	// ring that has not come past the step's end: a writer that reads ring after ring
+	// puts a second of one before a second of the next (laggard's drain merges them
+	// by time). A ring that is silent for longer is not waited for.
+	RingPatience = 2 * time.Second
 	// PairPatience is the same for the missing lines of a TaskD range. TaskD flushes
 	// every 5 s and writes what was flushed one round later.
 	PairPatience = 15 * time.Second

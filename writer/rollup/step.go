@@ -58,6 +58,12 @@ type sums struct {
 	device                                   bool
 }
 
+// blocked is a Communication that says how long it held the trainer up.
+type blocked struct {
+	from, exposed int64
+	side          record.Side
+}
+
 // stepRow computes the row of a step from the ranges in its window. Sums are of
 // the whole ranges that begin in the step, also where one runs past its end.
 func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint16, mine []span) row.Step {
@@ -65,6 +71,7 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 	self := span{start: st.begin, dur: st.end - st.begin, open: st.open}
 	sc := &s.scratch
 	sc.comm, sc.compute = sc.comm[:0], sc.compute[:0]
+	sc.backward, sc.blocked = sc.backward[:0], sc.blocked[:0]
 	var sum sums
 	found := false
 	for i := range mine {
@@ -77,6 +84,9 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 	}
 	out.StartNs, out.StepNs = self.start, self.dur
 	sum.fill(&out)
+	if sum.backwards > 0 {
+		out.BackwardNs = sum.work(sc)
+	}
 	if self.tokens > 0 {
 		out.Tokens = self.tokens // what the step says counts, else the sum over its forward passes
 	}
@@ -119,6 +129,9 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
 			t.unexposed = true
 		} else {
 			t.exposed += p.exposed
+			if p.exposed > 0 {
+				s.scratch.blocked = append(s.scratch.blocked, blocked{p.start, p.exposed, p.side})
+			}
 		}
 	case record.DataLoader:
 		t.loader += p.dur
@@ -131,8 +144,25 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
 			t.backward += p.dur
 			t.backwards++
 			s.scratch.compute = append(s.scratch.compute, iv)
+			s.scratch.backward = append(s.scratch.backward, iv)
 		}
 	}
+}
+
+// work returns what backward ranges hold of the rank's own work: a trainer that
+// waits for gradients inside its backward call (DDP does) is blocked there by
+// Communication that says so.
+func (t *sums) work(sc *scratch) int64 {
+	work := t.backward
+	for _, b := range sc.blocked {
+		for _, iv := range sc.backward {
+			if iv.side == b.side && b.from >= iv.from && b.from < iv.to {
+				work -= b.exposed
+				break
+			}
+		}
+	}
+	return max(work, 0)
 }
 
 // fill sets the columns of everything but Communication.
@@ -142,9 +172,6 @@ func (t *sums) fill(out *row.Step) {
 	}
 	if t.hasHostFP {
 		out.HostFPNs = t.hostFP
-	}
-	if t.backwards > 0 {
-		out.BackwardNs = t.backward
 	}
 	if t.loaders > 0 {
 		out.DataLoaderNs = t.loader

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"laggard/schemas/row"
 	"laggard/writer/segment"
 )
@@ -154,5 +156,112 @@ func TestTrace_AR1(t *testing.T) {
 	other := medianOf(ranks[4].Steps, func(s *row.Step) int64 { return s.SelfNs })
 	if ratio := self / other; ratio < 2.1 || ratio > 2.6 {
 		t.Fatalf("rank 0 self time is %.2fx rank 4's, want 2.1 to 2.6", ratio)
+	}
+}
+
+func TestTrace_ST(t *testing.T) {
+	dir := unpack(t, "ST")
+	if dir == "" {
+		return
+	}
+	ranks, counts := rollTrace(t, dir, Options{})
+	if len(ranks) != 8 || counts.Emitted["Step"] != 8*32 || counts.Summarised["Communication"] != counts.Emitted["Communication"] {
+		t.Fatalf("%d ranks, counts %+v", len(ranks), counts)
+	}
+	stage := func(rank int) float64 {
+		return medianOf(ranks[rank].Steps, func(s *row.Step) int64 { return s.FPNs })
+	}
+	if ratio := stage(6) / stage(0); ratio < 1.8 || ratio > 2.3 {
+		t.Fatalf("the last stage's forward is %.2fx the first's, want about 2.1x", ratio)
+	}
+	calls := uint64(0)
+	for _, rows := range ranks {
+		for _, w := range rows.Communications {
+			calls += uint64(w.Calls)
+			if w.Dim == "" || w.Bytes <= 0 {
+				t.Fatalf("%+v", w)
+			}
+		}
+	}
+	if calls != counts.Summarised["Communication"] {
+		t.Fatalf("calls in windows %d, summarised %d", calls, counts.Summarised["Communication"])
+	}
+}
+
+// TestTrace_BackwardIsKnown: with backward recorded nothing is estimated, and self
+// time is close to forward plus backward.
+func TestTrace_BackwardIsKnown(t *testing.T) {
+	dir := unpack(t, "AR-1-full")
+	if dir == "" {
+		return
+	}
+	ranks, _ := rollTrace(t, dir, Options{Records: None})
+	for rank, rows := range ranks {
+		for _, s := range rows.Steps {
+			if s.Flags != 0 || s.BackwardNs <= s.FPNs {
+				t.Fatalf("rank %d step %d: %+v", rank, s.Step, s)
+			}
+			if s.SelfNs < s.FPNs+s.BackwardNs {
+				t.Fatalf("rank %d step %d: self %d is below its own work %d", rank, s.Step, s.SelfNs, s.FPNs+s.BackwardNs)
+			}
+		}
+	}
+}
+
+// TestTrace_RestartAnywhere goes on from low waters all over a real file.
+func TestTrace_RestartAnywhere(t *testing.T) {
+	dir := unpack(t, "ST")
+	if dir == "" {
+		return
+	}
+	ranks, err := segment.Walk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	infos, err := segment.List(ranks[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{}
+	for _, info := range infos {
+		text, err := os.ReadFile(filepath.Join(ranks[0].Path, info.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.begin()
+		f.segments[len(f.segments)-1].name = info.Name
+		f.add(text)
+	}
+	o := Options{Job: "j", Records: All}
+	want, counts := f.run(o)
+	type mark struct {
+		p Position
+		n row.Rows
+	}
+	var marks []mark
+	s, n := New(o), 0
+	var taken row.Rows
+	f.feed(s, Position{}, func() {
+		if n++; n%97 == 0 {
+			s.Take(&taken)
+			m := mark{p: s.LowWater()}
+			appendRows(&m.n, &taken)
+			marks = append(marks, m)
+		}
+	})
+	for _, m := range marks {
+		s := New(o)
+		if err := s.Resume(m.p); err != nil {
+			t.Fatal(err)
+		}
+		f.feed(s, m.p, nil)
+		s.End()
+		s.Take(&m.n)
+		if d := cmp.Diff(want, m.n); d != "" {
+			t.Fatalf("from %s:%d (-unbroken +restarted):\n%s", m.p.Segment, m.p.Offset, d)
+		}
+		if d := cmp.Diff(counts, s.Counts()); d != "" {
+			t.Fatalf("from %s:%d (-unbroken +restarted):\n%s", m.p.Segment, m.p.Offset, d)
+		}
 	}
 }
