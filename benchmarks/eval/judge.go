@@ -7,6 +7,7 @@ import (
 
 	"laggard/analyzer/frame"
 	"laggard/benchmarks/simulate"
+	"laggard/schemas/topology"
 	"laggard/schemas/verdict"
 )
 
@@ -90,7 +91,7 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
-	v, err := judge(&s.Builder)
+	v, err := judge(&s.Builder, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
@@ -105,9 +106,9 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 	return o, nil
 }
 
-// judge is the way from rows to a verdict.
-func judge(b *frame.Builder) (*verdict.Verdict, error) {
-	f, err := b.Build(nil)
+// judge is the way from rows to a verdict; t is the topology file, nil for none.
+func judge(b *frame.Builder, t *topology.File) (*verdict.Verdict, error) {
+	f, err := b.Build(t)
 	if errors.Is(err, frame.ErrEmpty) {
 		return verdict.New(""), nil
 	}

@@ -110,7 +110,7 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 	if _, err := simulate.Run(cfg, s); err != nil {
 		return 0, "", err
 	}
-	direct, err := judge(&s.Builder)
+	direct, err := judge(&s.Builder, simulate.Topology(cfg))
 	if err != nil {
 		return 0, "", err
 	}
@@ -135,8 +135,12 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 	if err != nil {
 		return 0, "", err
 	}
+	o := source.Options{Workers: 1}
+	if simulate.Topology(cfg) != nil { // a store holds none
+		o.Topology = filepath.Join(job, "topology.json")
+	}
 	for _, spec := range []string{job, "parquet:" + store} {
-		v, err := fromSource(ctx, spec)
+		v, err := fromSource(ctx, spec, o)
 		if err != nil {
 			return 0, "", err
 		}
@@ -145,31 +149,24 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 			return 0, "", err
 		}
 		if got != want {
-			return s.rows, fmt.Sprintf("%s: %s", strings.TrimPrefix(spec, dir), firstDifference(want, got)), nil
+			return s.rows, fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
 		}
 	}
 	return s.rows, "", nil
 }
 
-func fromSource(ctx context.Context, spec string) (v *verdict.Verdict, err error) {
-	src, err := source.Open(ctx, spec, source.Options{})
+func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.Verdict, err error) {
+	src, err := source.Open(ctx, spec, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	var b frame.Builder
-	info, err := src.Load(ctx, "", &b, source.Options{Workers: 1})
+	info, err := src.Load(ctx, "", &b, o)
 	if err != nil {
 		return nil, err
 	}
-	f, err := b.Build(info.Topology)
-	if errors.Is(err, frame.ErrEmpty) {
-		return verdict.New(""), nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("build frame: %w", err)
-	}
-	return detector(f), nil
+	return judge(&b, info.Topology)
 }
 
 // plainText is a verdict without the names of where it came from.

@@ -12,6 +12,7 @@ import (
 
 	"laggard/schemas/marker"
 	"laggard/schemas/record"
+	"laggard/schemas/topology"
 	"laggard/writer/segment"
 )
 
@@ -51,8 +52,8 @@ func Write(dir string, cfg Config) (Truth, error) {
 	if err := truth.judge(cfg); err != nil {
 		return Truth{}, err
 	}
-	if !cfg.Record.NoTopology && len(cfg.Restarts) == 0 {
-		if err := saveTopology(filepath.Join(dir, "topology.json"), &cfg); err != nil {
+	if t := Topology(cfg); t != nil {
+		if err := saveTopology(filepath.Join(dir, "topology.json"), t); err != nil {
 			return Truth{}, err
 		}
 	}
@@ -73,8 +74,17 @@ func makeEmpty(dir string) error {
 	return nil
 }
 
-func saveTopology(path string, cfg *Config) error {
-	b, err := json.MarshalIndent(newLayout(cfg.Shape, nil).topology(cfg.Shape.NodePrefix), "", " ")
+// Topology returns the job's topology file, nil where it writes none: a file can't
+// say that ranks moved at a restart.
+func Topology(cfg Config) *topology.File {
+	if cfg.Record.NoTopology || len(cfg.Restarts) > 0 {
+		return nil
+	}
+	return newLayout(cfg.Shape, nil).topology(cfg.Shape.NodePrefix)
+}
+
+func saveTopology(path string, t *topology.File) error {
+	b, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode topology: %w", err)
 	}
