@@ -40,6 +40,9 @@ import (
 // says so: a tmpfs on every Linux.
 const DefaultRunDir = "/dev/shm/laggard"
 
+// look is how often the switch is looked at.
+const look = 50 * time.Millisecond
+
 // Writer is what this recorder calls itself in record.Meta.
 const Writer = "go/1"
 
@@ -89,7 +92,8 @@ type Recorder struct {
 	step  atomic.Int64
 	texts *ring.Strings
 	lost  [record.KindCount]atomic.Uint64
-	off   atomic.Bool // closed, or failed: for good
+	word  atomic.Uint32 // what is on, polled by every Begin
+	off   atomic.Bool   // closed, or failed: for good
 
 	mu       sync.Mutex // guards what follows
 	process  *ring.Process
@@ -97,6 +101,7 @@ type Recorder struct {
 	meta     record.Meta
 	start    uint32 // switch at start
 	followed uint32
+	timer    *time.Timer // the next look at the switch
 	reason   error
 }
 
@@ -123,6 +128,7 @@ func Open(o Options) (*Recorder, error) {
 	r := &Recorder{o: o, base: time.Now(), texts: ring.NewStrings(ring.CRC32C), meta: o.Meta, start: state.Bits()}
 	r.wall = r.base.UnixNano()
 	r.step.Store(record.NoStep)
+	r.word.Store(unmadeBit)
 	return r, err
 }
 
@@ -198,8 +204,12 @@ func (r *Recorder) Close() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.off.Store(true)
+	if r.off.Swap(true) {
+		return
+	}
+	r.word.Store(0)
 	if r.process != nil {
+		r.timer.Stop()
 		r.process.Close()
 	}
 }
@@ -210,44 +220,56 @@ func (r *Recorder) Thread() *Thread {
 	if r == nil {
 		return nil
 	}
-	return &Thread{r: r, word: &before}
+	return &Thread{r: r}
 }
 
-// failedBit in a word says that what begins is counted as lost. An agent writes
-// other bits only.
-const failedBit = uint32(1) << 3
-
-// The words of threads that have no folder to poll. before makes every new
-// Thread look at the real one first.
-var (
-	before  = ^uint32(0)
-	failed  = failedBit
-	nothing uint32
+// Bits of Recorder.word beside those of the switch.
+const (
+	failedBit  = uint32(1) << 3 // what begins is counted as lost
+	unmadeBit  = uint32(1) << 4 // the folder is not made yet
+	specialBit = failedBit | unmadeBit
 )
 
-// follow returns the word to poll and its value, making the folder first where
-// there is none.
-func (r *Recorder) follow() (word *uint32, value uint32) {
+// begin handles a range of kind k while the word is special: it makes the folder,
+// or counts the range as lost. It returns the word.
+func (r *Recorder) begin(k record.Kind) uint32 {
+	if w := r.word.Load(); w&failedBit != 0 {
+		r.lose(k)
+		return w
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == nil && !r.off.Load() {
 		if err := r.createLocked(); err != nil {
 			r.failLocked(err)
+			r.lost[bounded(k)].Add(1)
+			return failedBit
 		}
+		r.word.Store(r.followed)
+		r.timer = time.AfterFunc(look, r.look)
 	}
-	if r.reason != nil {
-		return &failed, failed
-	}
+	return r.word.Load()
+}
+
+// look follows the switch. The word that the agent writes stands in a file that
+// somebody may truncate, so it is read here, guarded, and not by every Begin.
+func (r *Recorder) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.off.Load() {
-		return &nothing, nothing
+		return
 	}
-	word = r.process.Wanted()
-	value = atomic.LoadUint32(word)
-	if value != r.followed {
-		r.followed = value
-		r.process.Follow(value, r.Now())
+	w, err := r.process.Wanted()
+	if err != nil {
+		r.failLocked(err)
+		return
 	}
-	return word, value
+	if w != r.followed {
+		r.followed = w
+		r.word.Store(w & ring.AllOn)
+		r.process.Follow(w, r.Now())
+	}
+	r.timer.Reset(look)
 }
 
 func (r *Recorder) createLocked() (err error) {
@@ -282,6 +304,7 @@ func (r *Recorder) failLocked(err error) {
 	if r.off.Swap(true) {
 		return
 	}
+	r.word.Store(failedBit)
 	r.reason = err
 	r.o.Logger.Warn("laggard records nothing in this process; training goes on", "cause", err)
 }
@@ -295,13 +318,19 @@ func (r *Recorder) fail(err error) {
 
 // lose counts a range that has no ring.
 func (r *Recorder) lose(k record.Kind) {
-	if k >= record.KindCount {
-		k = record.Other
-	}
+	k = bounded(k)
 	r.lost[k].Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process != nil && !r.off.Load() {
 		r.process.Lose(k, 1)
 	}
+}
+
+// bounded returns Other for a number that is no kind.
+func bounded(k record.Kind) record.Kind {
+	if k >= record.KindCount {
+		return record.Other
+	}
+	return k
 }

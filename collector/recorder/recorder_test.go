@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"laggard/collector/drain"
 	"laggard/collector/internal/rig"
@@ -84,7 +85,7 @@ func TestStepIsTheProcesses(t *testing.T) {
 	for _, x := range w.Records {
 		got = append(got, fmt.Sprint(x.Word(), x.Step, x.Tokens))
 	}
-	if s := strings.Join(got, ","); s != "DataLoader-1 0,Step41 512,FP41 0" {
+	if s := strings.Join(got, ","); s != "Step41 512,FP41 0,DataLoader-1 0" {
 		t.Errorf("records %s", s)
 	}
 	if w.Open != nil {
@@ -123,20 +124,14 @@ func TestSwitch(t *testing.T) {
 	}
 	sw := trace.Switch{RunDir: run}
 	across := th.Begin(record.FP, recorder.Attr{}) // begun while off: no record
-	if err := sw.Set(trace.State{Light: true}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, r, &sw, trace.State{Light: true})
 	across.End()
 	use()
 	across = th.Begin(record.FP, recorder.Attr{}) // begun while on: a record
-	if err := sw.Set(trace.State{}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, r, &sw, trace.State{})
 	across.End()
 	use()
-	if err := sw.Set(trace.On); err != nil {
-		t.Fatal(err)
-	}
+	set(t, r, &sw, trace.On)
 	use()
 	if r.Switch() != trace.On {
 		t.Errorf("switch %v", r.Switch())
@@ -145,6 +140,23 @@ func TestSwitch(t *testing.T) {
 	if len(w.Records) != 1+1+2 {
 		t.Errorf("%d records", len(w.Records))
 	}
+}
+
+// set switches and waits until the recorder follows.
+func set(t *testing.T, r *recorder.Recorder, sw *trace.Switch, s trace.State) {
+	t.Helper()
+	began := time.Now()
+	if err := sw.Set(s); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for r.Switch() != s {
+		if <-tick.C; time.Since(began) > 10*time.Second {
+			t.Fatalf("the recorder does not follow to %v", s)
+		}
+	}
+	t.Logf("followed after %v", time.Since(began))
 }
 
 func TestBadOptionsAreSaid(t *testing.T) {

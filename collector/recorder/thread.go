@@ -1,10 +1,8 @@
 package recorder
 
 import (
-	"fmt"
 	"math"
 	"runtime/debug"
-	"sync/atomic"
 
 	"laggard/collector/ring"
 	"laggard/schemas/record"
@@ -39,11 +37,9 @@ func (a Attr) To(peer int) Attr {
 
 // Thread records for one goroutine at a time.
 type Thread struct {
-	r        *Recorder
-	w        *ring.Writer
-	word     *uint32 // the switch, polled
-	followed uint32  // its value when we looked last
-	retryAt  int64
+	r       *Recorder
+	w       *ring.Writer
+	retryAt int64
 }
 
 // Range is an open range. Its zero value is one that is not recorded.
@@ -55,10 +51,9 @@ type Range struct {
 
 // Begin opens a range of kind k. End must be called on the same goroutine.
 func (t *Thread) Begin(k record.Kind, a Attr) (r Range) {
-	if t == nil || !t.on(k) {
-		return
+	if t != nil && t.on(k) {
+		t.begin(&r, k, a, t.r.step.Load())
 	}
-	t.begin(&r, k, a, t.r.step.Load())
 	return
 }
 
@@ -76,35 +71,23 @@ func (t *Thread) Step(n, tokens int64) (r Range) {
 }
 
 // on reports whether kind k is recorded now. While it is off this is what a
-// range costs: two loads and two branches.
+// range costs: a load and two branches.
 func (t *Thread) on(k record.Kind) bool {
-	word := atomic.LoadUint32(t.word)
-	if word != t.followed || t.r.off.Load() && word != 0 && word != failedBit {
-		word = t.follow()
+	w := t.r.word.Load()
+	if w&specialBit != 0 {
+		w = t.r.begin(k)
 	}
-	bit := ring.LightOn
 	if k == record.Communication {
-		bit = ring.CommunicationOn
+		return w&ring.CommunicationOn != 0
 	}
-	if word&(bit|failedBit) == failedBit {
-		t.r.lose(k)
-	}
-	return word&bit != 0
-}
-
-// follow looks the switch up and remembers it.
-func (t *Thread) follow() uint32 {
-	word, value := t.r.follow()
-	t.word, t.followed = word, value
-	return value
+	return w&ring.LightOn != 0
 }
 
 // Mark records a range that is over: start in ns since the Unix epoch, dur in ns.
 func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
-	if t == nil || !t.on(k) {
-		return
+	if t != nil && t.on(k) {
+		t.emit(k, a, start, dur)
 	}
-	t.emit(k, a, start, dur)
 }
 
 // End records the range. It does nothing when the range was not begun, or
@@ -151,8 +134,8 @@ func (r *Range) Cancel() {
 	}
 }
 
-// begin fills r. The ring's memory may vanish when somebody truncates the file:
-// a fault becomes a panic that leave recovers.
+// begin fills r. The memory may vanish when somebody truncates a file: a fault
+// becomes a panic that leave recovers.
 func (t *Thread) begin(r *Range, k record.Kind, a Attr, step int64) {
 	r.t, r.level = t, ring.OpenLevels
 	fill(&r.slot, k, a, t.r.Now(), step)
@@ -194,9 +177,9 @@ func (t *Thread) emit(k record.Kind, a Attr, start, dur int64) {
 // leave ends a passage that touches the ring. It is deferred.
 func (t *Thread) leave(was bool) {
 	debug.SetPanicOnFault(was)
-	if cause := recover(); cause != nil {
+	if err := ring.Survived(recover()); err != nil {
 		t.w = nil
-		t.r.fail(fmt.Errorf("the ring's memory is gone: %v", cause))
+		t.r.fail(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -120,22 +121,30 @@ func (p *Process) fill(wanted uint32) {
 func (p *Process) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&p.mem[at])) }
 func (p *Process) u64(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.mem[at])) }
 
-// Wanted returns the word the agent set last; it is valid until Close. The
-// recorder polls it: one load.
-func (p *Process) Wanted() *uint32 { return p.u32(pWanted) }
+// Wanted returns the word the agent set last, or ErrFault.
+func (p *Process) Wanted() (word uint32, err error) {
+	err = ErrFault // what a fault leaves behind
+	defer survive(debug.SetPanicOnFault(true))
+	return atomic.LoadUint32(p.u32(pWanted)), nil
+}
 
 // Follow publishes that from now on, at ns since the Unix epoch, the recorder
 // acts on word.
 func (p *Process) Follow(word uint32, at int64) {
+	defer survive(debug.SetPanicOnFault(true))
 	atomic.StoreUint64(p.u64(pFollowedAt), uint64(at))
 	atomic.StoreUint32(p.u32(pFollowed), word)
 }
 
 // SetIdentity publishes the string with the given id as the identity.
-func (p *Process) SetIdentity(id uint16) { atomic.StoreUint32(p.u32(pIdentity), uint32(id)) }
+func (p *Process) SetIdentity(id uint16) {
+	defer survive(debug.SetPanicOnFault(true))
+	atomic.StoreUint32(p.u32(pIdentity), uint32(id))
+}
 
 // Lose counts n ranges of kind k that found no ring.
 func (p *Process) Lose(k record.Kind, n uint64) {
+	defer survive(debug.SetPanicOnFault(true))
 	atomic.AddUint64(p.u64(pLost+8*int(k)), n)
 }
 
@@ -143,24 +152,26 @@ func (p *Process) Lose(k record.Kind, n uint64) {
 // ended, else new ones within the budget. thread is the OS thread id, 0 unknown.
 // Rings that are handed on before they were drained get thread 0: the reader
 // could not tell whose slots they hold.
-func (p *Process) NewWriter(thread uint64) (*Writer, error) {
+func (p *Process) NewWriter(thread uint64) (w *Writer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	err = ErrFault // what a fault leaves behind
+	defer survive(debug.SetPanicOnFault(true))
 	if p.done {
 		return nil, errors.New("make ring: the recorder is closed")
 	}
-	w, undrained := p.closedLocked()
-	if w == nil && (undrained == nil || len(p.rings) < fullRings) {
-		made, err := p.makeLocked(thread)
-		if err == nil || undrained == nil {
-			return made, err
+	left, undrained := p.closedLocked()
+	if left == nil && (undrained == nil || len(p.rings) < fullRings) {
+		made, e := p.makeLocked(thread)
+		if e == nil || undrained == nil {
+			return made, e
 		}
 	}
-	if w == nil {
-		w, thread = undrained, 0
+	if left == nil {
+		left, thread = undrained, 0
 	}
-	w.open(thread)
-	return w, nil
+	left.open(thread)
+	return left, nil
 }
 
 // closedLocked returns a ring whose thread has ended and that is drained, and
@@ -214,13 +225,21 @@ func (p *Process) Close() {
 		return
 	}
 	p.done = true
+	defer func() {
+		unix.Close(p.lock)
+		unix.Close(p.dir)
+	}()
 	p.strings.detach()
 	for _, w := range p.rings {
 		w.Close()
 	}
+	p.leave()
+}
+
+// leave says that the process records no more.
+func (p *Process) leave() {
+	defer survive(debug.SetPanicOnFault(true))
 	atomic.StoreUint32(p.u32(pState), Closed)
-	unix.Close(p.lock)
-	unix.Close(p.dir)
 }
 
 // release undoes a Create that failed.

@@ -3,6 +3,7 @@ package ring
 import (
 	"encoding/binary"
 	"math"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -41,8 +42,8 @@ func (s *Strings) Intern(v string) uint16 {
 	size := 8 + (len(v)+7)&^7
 	if s.count >= math.MaxUint16 || len(s.image)+size > stringsSize {
 		s.refused++
-		if s.lost != nil {
-			atomic.StoreUint64(s.lost, s.refused)
+		if s.file != nil {
+			s.publishLocked(len(s.image))
 		}
 		return 0
 	}
@@ -57,10 +58,17 @@ func (s *Strings) Intern(v string) uint16 {
 	id := uint16(s.count)
 	s.ids[v] = id
 	if s.file != nil {
-		copy(s.file[at:], s.image[at:])
-		atomic.StoreUint32(s.used, uint32(len(s.image)))
+		s.publishLocked(at)
 	}
 	return id
+}
+
+// publishLocked copies the image from an offset on into the file.
+func (s *Strings) publishLocked(from int) {
+	defer survive(debug.SetPanicOnFault(true))
+	copy(s.file[from:], s.image[from:])
+	atomic.StoreUint64(s.lost, s.refused)
+	atomic.StoreUint32(s.used, uint32(len(s.image)))
 }
 
 // attach copies the strings so far into the mapped process file and sends the
@@ -70,9 +78,7 @@ func (s *Strings) attach(p *Process) {
 	defer s.mu.Unlock()
 	s.file = p.mem[processHeader:]
 	s.used, s.lost = p.u32(pStringsUsed), p.u64(pLostStrings)
-	copy(s.file, s.image)
-	atomic.StoreUint64(s.lost, s.refused)
-	atomic.StoreUint32(s.used, uint32(len(s.image)))
+	s.publishLocked(0)
 }
 
 // detach ends the writing into the mapped file, which is about to be unmapped.

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"encoding/binary"
+	"runtime/debug"
 	"sync/atomic"
 	"unsafe"
 )
@@ -57,6 +58,7 @@ func (w *Writer) open(thread uint64) {
 
 // Close says that the thread has ended. The rings may then go to another one.
 func (w *Writer) Close() {
+	defer survive(debug.SetPanicOnFault(true))
 	atomic.StoreUint32(w.u32(rState), Closed)
 	w.live.Store(false)
 }

@@ -1,0 +1,39 @@
+package ring
+
+import (
+	"errors"
+	"runtime/debug"
+)
+
+// A mapping faults when somebody truncates its file. Passages that touch one
+// begin with a deferred survive or Survived:
+//
+//	defer survive(debug.SetPanicOnFault(true))
+
+// ErrFault says that the memory of a ring went away.
+var ErrFault = errors.New("the ring's file was truncated by somebody else")
+
+// survive ends a passage; a fault in it ends it early and does nothing else.
+func survive(was bool) {
+	debug.SetPanicOnFault(was)
+	if v := recover(); v != nil && !isFault(v) {
+		panic(v)
+	}
+}
+
+// Survived looks at what recover returned in a deferred function: nil when
+// nothing happened, ErrFault after a fault. Every other panic goes on.
+func Survived(v any) error {
+	switch {
+	case v == nil:
+		return nil
+	case isFault(v):
+		return ErrFault
+	}
+	panic(v)
+}
+
+func isFault(v any) bool {
+	_, ok := v.(interface{ Addr() uintptr })
+	return ok
+}
