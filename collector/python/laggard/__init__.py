@@ -21,7 +21,9 @@ import os
 from . import groups
 from . import layout
 from . import recorder
-from .span import Span
+from .span import Detailed, Span, plain
+
+_local = recorder.local
 
 __all__ = ["init", "enabled", "step", "span", "wrap", "mark", "communication", "failures", "callbacks"]
 
@@ -67,24 +69,26 @@ def span(kind, tokens=0, path=""):
 
     kind is FP, DataLoader, SaveCheckpoint, Step, Communication or any other word.
     """
-    number = layout.KINDS.get(kind)
-    if number is None:
-        return Span(0, recorder.strings.id(str(kind)), _amount(tokens))
-    if path:
-        return Span(number, recorder.strings.path(str(path)), _amount(tokens))
-    return Span(number, 0, _amount(tokens))
+    if not tokens and not path:
+        found = _local.plain.get(kind)
+        return found() if found is not None else plain(str(kind))
+    number = layout.KINDS.get(kind, layout.OTHER)
+    text = recorder.strings.path(str(path)) if path else 0
+    if number == layout.OTHER:
+        text = recorder.strings.id(str(kind))
+    return Detailed(number, text, _amount(tokens))
 
 
-class _Step(Span):
+class _Step(Detailed):
     """A step: ranges begun inside carry its number."""
 
-    __slots__ = ("before",)
+    __slots__ = ("number", "before")
 
     def __enter__(self):
         state = recorder.state
         state.by_hand = True
         self.before = state.step
-        state.step = self.step
+        state.step = self.number
         return Span.__enter__(self)
 
     def __exit__(self, *exception):
@@ -98,14 +102,16 @@ def step(number, tokens=0):
 
     From the first one on, steps are no longer guessed from optimizer.step.
     """
-    return _Step(layout.STEP, 0, _amount(tokens), step=_amount(number) & 0xFFFFFFFF)
+    ranged = _Step(layout.STEP, 0, _amount(tokens))
+    ranged.number = _amount(number) & 0xFFFFFFFF
+    return ranged
 
 
 def communication(op, group="", count=0, dtype="", peer=-1):
     """Returns a context manager that records a blocking collective or transfer."""
     strings = recorder.strings
-    return Span(layout.COMMUNICATION, strings.id(str(op)), _amount(count), layout.dtype_code(dtype),
-                strings.id(str(group)), int(peer))
+    return Detailed(layout.COMMUNICATION, strings.id(str(op)), _amount(count), layout.dtype_code(dtype),
+                    strings.id(str(group)), int(peer))
 
 
 def mark(kind, value=0):

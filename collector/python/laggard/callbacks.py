@@ -14,7 +14,7 @@ import importlib
 from . import groups
 from . import layout
 from . import recorder
-from .span import Span
+from .span import Detailed, plain
 
 
 class Steps(object):
@@ -32,7 +32,7 @@ class Steps(object):
         if self._step is not None:
             self._step.cancel()
         state.step = max(int(number), 0) & 0xFFFFFFFF
-        self._step = Span(layout.STEP, step=state.step).begin()
+        self._step = Detailed(layout.STEP).begin()
 
     def step_ends(self, tokens=0):
         """Ends the step."""
@@ -44,9 +44,7 @@ class Steps(object):
 
     def begins(self, word):
         """Begins a range of another kind: a kind's word or any other."""
-        kind = layout.KINDS.get(word, layout.OTHER)
-        text = recorder.strings.id(word) if kind == layout.OTHER else 0
-        self._others[word] = Span(kind, text).begin()
+        self._others[word] = plain(word).begin()
 
     def ends(self, word):
         """Ends the range of that kind, if one is open."""

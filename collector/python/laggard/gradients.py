@@ -244,7 +244,7 @@ class _Flight(object):
         count, dtype = collectives.measure(buffer)
         self.state = state
         self.last = bucket.is_last() if hasattr(bucket, "is_last") else True
-        self.span = Automatic(COMMUNICATION, recorder.strings.id("all_reduce"), count, dtype,
+        self.span = Automatic(COMMUNICATION, recorder.strings.id("allreduce"), count, dtype,
                               groups.name_id(state.group))
         self.span.device = None
         begin_elsewhere(self.span)

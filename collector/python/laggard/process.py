@@ -52,8 +52,8 @@ class Process(object):
 
     def __init__(self, run, life, strings, word, meta, state):
         self.life = life
-        self.state = state
         self.strings = strings
+        self.state = state
         self.run = run
         self.folder = os.path.join(run, "%016x" % life.incarnation)
         self.lock = threading.RLock()

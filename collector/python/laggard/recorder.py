@@ -78,6 +78,7 @@ class Local(threading.local):
     """What one thread knows: its ring and how deep it is in what."""
 
     ring = None
+    plain = {}       # word → class of its ranges in this thread, see span
     leaver = None
     attaching = False
     forward = 0      # in an outermost forward pass
@@ -146,6 +147,7 @@ def attach(automatic):
         if ring is None:
             local.ring = _LOST
             return _LOST
+        local.plain = {}
         local.ring = ring
         local.leaver = _Leaver(_process, ring)
         return ring
@@ -304,6 +306,7 @@ def after_in_child():
         _process.disown()
     _process = _shared = None
     local.ring = local.leaver = None
+    local.plain = {}
     local.attaching = False
     local.forward = local.backward = local.collective = local.optimizer = local.saving = 0
 

@@ -34,7 +34,7 @@ class Ring(object):
     exposed by flags. Both belong to one thread at a time (see recorder).
     """
 
-    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "disown", "shared", "__weakref__")
+    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "disown", "shared", "methods", "__weakref__")
 
 
 def create(folder, number, slots, process):
@@ -69,9 +69,10 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     # pylint: disable=too-many-locals,too-many-statements
     words = memoryview(mapping).cast("I")
     quads = memoryview(mapping).cast("Q")
+    pairs = memoryview(mapping)[4:-4].cast("Q")  # bytes 4 to 11 of a slot
+    state, ident = process.state, threading.get_ident
     switch = process.words
     follow = process.follow
-    state = process.state
     monotonic, offset = clock.monotonic, clock.OFFSET
     crc32 = zlib.crc32
     pack, frame = layout.BODY.pack, layout.FRAME.pack_into
@@ -97,8 +98,6 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         if not word & span.bit:
             span.slot = OFF
             return
-        if span.step is None:
-            span.step = state.step
         span.start = start = monotonic() + offset
         if not free:
             span.slot = UNLISTED
@@ -134,9 +133,8 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                 where = 8192 + ((seq & light_mask) << 6)
                 mark = seq & 0x7FFFFFFF
             if room:
-                if at > 0:
-                    words[at + 8 >> 2] = mark
-                    words[at + 4 >> 2] = head | 0x02000000
+                if at > 0:  # sequence number and state by one store
+                    pairs[at >> 3] = mark << 32 | head | 0x02000000
                 body = pack(head | flags << 8, seq & 0xFFFFFFFF, span.peer, start, dur, extra,
                             host_dur | span.text << 48, span.step, span.group, span.value)
                 frame(mapping, where, crc32(body), body)
@@ -156,6 +154,63 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         finally:
             if at > 0:
                 words[at + 4 >> 2] = span.head
+                give(at - 1024 >> 6)
+                span.slot = UNLISTED
+            busy = False
+        while late:
+            publish(*late.pop(0))
+
+    def enter(span):
+        """begin for a range of a class of this ring, with nothing but its times.
+
+        Nothing in here or in leave can fail: all it packs is bounded."""
+        nonlocal seen
+        word = switch[32]
+        if word != seen:
+            follow(word)
+            seen = word
+        if not word & 1:
+            span.slot = OFF
+            return span
+        if not free:
+            span.slot = UNLISTED
+            span.step = state.step
+            span.start = monotonic() + offset
+            return span
+        span.slot = at = 1024 + (take() << 6)
+        span.step = step = state.step
+        span.start = start = monotonic() + offset
+        head = span.head
+        body = pack(head, 0, -1, start, 0, 0, span.text << 48, step, 0, 0)
+        frame(mapping, at, crc32(body), body)
+        words[at + 4 >> 2] = head | 0x01000000
+        return span
+
+    def leave(span, kind=None, value=None, trace=None):
+        """The end of such a range: publish, with less to ask."""
+        nonlocal busy, light_head
+        at = span.slot
+        if at == OFF:
+            return
+        start = span.start
+        dur = monotonic() + offset - start
+        if busy or gone or ident() != ring.ident or dur < 0 or light_head - quads[16] > light_mask:
+            span.finish(start, dur)
+            return
+        try:
+            busy = True
+            head = span.head
+            seq = light_head
+            if at > 0:  # sequence number and state by one store
+                pairs[at >> 3] = (seq & 0x7FFFFFFF) << 32 | head | 0x02000000
+            body = pack(head, seq & 0xFFFFFFFF, -1, start, dur, 0, span.text << 48, span.step, 0, 0)
+            frame(mapping, 8192 + ((seq & light_mask) << 6), crc32(body), body)
+            quads[8] = light_head = seq + 1
+            emitted[head] = count = emitted[head] + 1
+            quads[56 + head] = count
+        finally:
+            if at > 0:
+                words[at + 4 >> 2] = head
                 give(at - 1024 >> 6)
                 span.slot = UNLISTED
             busy = False
@@ -189,3 +244,4 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     ring.begin, ring.publish = begin, publish
     ring.close, ring.adopt, ring.disown = close, adopt, disown
     ring.drop = drop
+    ring.methods = {"__slots__": (), "__enter__": enter, "__exit__": leave, "ring": ring}

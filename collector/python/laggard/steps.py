@@ -44,7 +44,7 @@ class _Steps(object):
         if not recorder.rank_known(True):
             return
         _state.step = self.number & 0xFFFFFFFF
-        span = Automatic(STEP, step=_state.step)
+        span = Automatic(STEP)
         device.begin(span)
         self.span = span
 

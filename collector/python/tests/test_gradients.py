@@ -131,7 +131,7 @@ class Identical(jobs.Case):
     def test_three_ranks(self):
         found = self.compare(3)
         for p in found:
-            buckets = [r for r in p.records("Communication") if r["text"] == "all_reduce"]
+            buckets = [r for r in p.records("Communication") if r["text"] == "allreduce"]
             self.assertGreater(len(buckets), 200)
 
     def test_two_ranks(self):
@@ -161,7 +161,7 @@ class Visible(jobs.Case):
             dist.barrier()
         """, 2)
         for p in self.processes():
-            sums = [r for r in p.records("Communication") if r["text"] == "all_reduce"]
+            sums = [r for r in p.records("Communication") if r["text"] in ("allreduce", "all_reduce")]
             self.assertEqual([(r["value"], r["dtype"], r["group"]) for r in sums], [(20, "fp32", "default")] * 4)
 
     def test_exposed_is_what_backward_waits_for(self):
@@ -183,7 +183,7 @@ class Visible(jobs.Case):
             backward = p.records("backward")[2:]
             for b in backward:
                 inside = [r for r in p.records("Communication")
-                          if r["text"] == "all_reduce" and b["start"] <= r["start"] <= b["start"] + b["dur"]]
+                          if r["text"] == "allreduce" and b["start"] <= r["start"] <= b["start"] + b["dur"]]
                 self.assertGreater(len(inside), 3)
                 exposed = sum(r["exposed"] for r in inside)
                 self.assertLessEqual(exposed, b["dur"])

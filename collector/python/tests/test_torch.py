@@ -137,7 +137,7 @@ class Operations(jobs.Case):
         for n in range(6):
             buckets = [r for r in p.records("Communication") if r["step"] == n]
             self.assertEqual(sum(r["value"] for r in buckets), 300 * 16 + 300 + 4 * 300 + 4)
-            self.assertEqual({(r["text"], r["group"], r["dtype"]) for r in buckets}, {("all_reduce", "default", "fp32")})
+            self.assertEqual({(r["text"], r["group"], r["dtype"]) for r in buckets}, {("allreduce", "default", "fp32")})
             if n > 1:
                 self.assertGreater(len(buckets), 1)  # rebuilt
             backward = [r for r in p.records("backward") if r["step"] == n][0]

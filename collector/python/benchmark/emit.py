@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""What a range costs in a Python trainer, beside writing the same record as JSON.
+
+    python3 collector/python/benchmark/emit.py
+
+Both sides run in one process and take turns; CPU time of this process, the least
+and the median of the rounds, ns per range. Between rounds the tails are moved as
+an agent would, so nothing is dropped.
+"""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BASE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+RUN = tempfile.mkdtemp(prefix="laggard-benchmark-", dir=BASE)
+os.environ["LAGGARD_RUN"] = RUN
+import laggard  # noqa: E402
+from laggard import recorder  # noqa: E402
+
+ROUNDS, COUNT = 30, 1000  # a light ring holds 1024
+
+
+def drained(action):
+    """Runs action between two moves of the tails to the heads."""
+    def round_():
+        path = os.path.join(recorder._process.folder, "ring-%d" % recorder.local.ring.number)
+        fd = os.open(path, os.O_RDWR)
+        for head, tail in ((64, 128), (192, 256)):
+            os.pwrite(fd, os.pread(fd, 8, head), tail)
+        os.close(fd)
+        begun = time.process_time_ns()
+        action()
+        return time.process_time_ns() - begun
+    return round_
+
+
+def span():
+    for _ in range(COUNT):
+        with laggard.span("FP"):
+            pass
+
+
+def step():
+    for i in range(COUNT):
+        with laggard.step(i, tokens=4096):
+            pass
+
+
+def communication():
+    for _ in range(COUNT):
+        with laggard.communication("all_reduce", "dp0", 4194304, "bf16"):
+            pass
+
+
+def nothing():
+    for _ in range(COUNT):
+        with empty:
+            pass
+
+
+class _Empty(object):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+
+empty = _Empty()
+log = open(os.path.join(tempfile.gettempdir(), "laggard-benchmark-%d.json" % os.getpid()), "w", buffering=1)
+
+
+def json_span():
+    for i in range(COUNT):
+        start = time.time_ns()
+        log.write(json.dumps({"kind": "FP", "step": 120, "start": start, "dur": time.time_ns() - start,
+                              "ring": 1, "seq": i}) + "\n")
+
+
+def json_communication():
+    for i in range(COUNT):
+        start = time.time_ns()
+        log.write(json.dumps({"kind": "Communication", "step": 120, "start": start,
+                              "dur": time.time_ns() - start, "ring": 2, "seq": i, "op": "allreduce",
+                              "group": "dp0", "count": 4194304, "dtype": "bf16"}) + "\n")
+
+
+CASES = [("with span", span), ("json.dumps + write", json_span), ("with step", step),
+         ("with communication", communication), ("json.dumps + write, the same", json_communication),
+         ("an empty with", nothing)]
+
+
+def main():
+    laggard.init(rank=0, job="benchmark")
+    laggard.mark("first")
+    times = {name: [] for name, _ in CASES}
+    for _ in range(ROUNDS):
+        for name, action in CASES:
+            times[name].append(drained(action)() / COUNT)
+    with open("/proc/cpuinfo") as f:
+        model = next((l.split(":")[1].strip() for l in f if l.startswith("model name")), "?")
+    print("Python %s on %s, %d cores, load %.1f" % (platform.python_version(), model, os.cpu_count(), os.getloadavg()[0]))
+    print("%-32s %10s %10s" % ("ns of CPU per range", "least", "median"))
+    for name, _ in CASES:
+        print("%-32s %10.0f %10.0f" % (name, min(times[name]), statistics.median(times[name])))
+    for ours, theirs in (("with span", "json.dumps + write"),
+                         ("with communication", "json.dumps + write, the same")):
+        ratio = statistics.median(times[theirs]) / statistics.median(times[ours])
+        print("%s: %.1f times cheaper than json.dumps + write" % (ours, ratio))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        log.close()
+        os.unlink(log.name)
+        shutil.rmtree(RUN, ignore_errors=True)
