@@ -73,7 +73,8 @@ type Step struct {
 	HostFPNs int64  `col:"host_fp_ns"` // host side of FP where FPNs is the device's
 	Tokens   int64  `col:"tokens"`     // -1 = not recorded
 	Flags    uint32 `col:"flags"`      // Flag bits
-	// BackwardNs is the sum of ranges of the unknown kind "backward".
+	// BackwardNs is the sum of ranges of the unknown kind "backward", less the time
+	// that Communication inside them says to have blocked.
 	BackwardNs int64 `col:"backward_ns"`
 }
 

@@ -10,9 +10,11 @@ import (
 
 // scratch is memory that closing a step uses again and again.
 type scratch struct {
-	mine    []span
-	comm    []interval
-	compute []interval
+	mine     []span
+	comm     []interval
+	compute  []interval
+	backward []interval
+	blocked  []blocked
 }
 
 // interval is a stretch of time on one side's clock.
