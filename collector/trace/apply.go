@@ -67,7 +67,8 @@ func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
 	}
 	var errs []error
 	for _, name := range names {
-		if err := one(runDir, name, do); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// Foreign folders are the drain's to report.
+		if err := one(runDir, name, do); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ring.ErrNotRing) {
 			errs = append(errs, err)
 		}
 	}

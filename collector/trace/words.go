@@ -212,12 +212,17 @@ func Parse(text string) (State, error) {
 	return s, nil
 }
 
-// nearest returns the candidate that differs from w in the fewest letters, ""
-// when none is near.
+// nearest returns the candidate that differs from w in the fewest letters, of
+// two the one that begins with w; "" when none is near.
 func nearest(w string, candidates []string) string {
-	best, least := "", len(w)/2+1
+	w = strings.ToLower(strings.TrimSpace(w))
+	best, least := "", 2*(len(w)/2+1)
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(strings.TrimSpace(w)), strings.ToLower(c)); d < least {
+		d := 2 * distance(w, strings.ToLower(c))
+		if strings.HasPrefix(strings.ToLower(c), w) {
+			d--
+		}
+		if d < least {
 			best, least = c, d
 		}
 	}
