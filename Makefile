@@ -21,7 +21,8 @@ parts: ## install the real components that the tests talk to
 
 test: parts ## everything, against the real components, with -race
 	$(GO) vet ./...
-	$(GO) test -race -timeout 20m ./...
+	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v '^laggard/deploy/examples$$')
+	$(GO) test -count=1 -timeout 20m ./deploy/examples # real jobs are timed: alone on the machine
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

@@ -1,0 +1,7 @@
+// Package examples holds whole jobs that laggard watches: pytorch, an ordinary
+// DDP script on 4 ranks, and dataparallel, the workers of `laggard demo`.
+//
+// Its tests run them for real and time what they do, so `make test` runs them
+// alone, after everything else. Caveat: on a busy machine the machine's own
+// contention is a straggler.
+package examples

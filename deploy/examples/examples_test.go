@@ -1,0 +1,130 @@
+package examples
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// binary builds laggard once and returns its path.
+func binary(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "laggard")
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Dir = filepath.Join("..", "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build laggard: %v\n%s", err, out)
+	}
+	return path
+}
+
+// run runs a command, holds its exit code, and returns what it said.
+func run(t *testing.T, code int, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, name, args...)
+	c.Env = append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if c.ProcessState == nil {
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+	if got := c.ProcessState.ExitCode(); got != code {
+		t.Fatalf("%s %v: exit code %d, want %d\n%s", name, args, got, code, out)
+	}
+	return string(out)
+}
+
+// TestDemo runs the demo once for each fault and once for none: it fails by itself
+// when the verdict is wrong.
+func TestDemo(t *testing.T) {
+	laggard := binary(t)
+	for _, fault := range []string{"compute", "dataloader", "checkpoint"} {
+		t.Run(fault, func(t *testing.T) {
+			dir := t.TempDir()
+			out := run(t, 0, nil, laggard, "demo", "--fault", fault, "--dir", dir)
+			if !strings.Contains(out, "right: rank") || !strings.Contains(out, filepath.Join(dir, "report.html")) {
+				t.Fatalf("the demo said:\n%s", out)
+			}
+			if page, err := os.ReadFile(filepath.Join(dir, "report.html")); err != nil || len(page) < 10_000 {
+				t.Fatalf("report of %d bytes, %v", len(page), err)
+			}
+		})
+	}
+	t.Run("healthy", func(t *testing.T) {
+		if out := run(t, 0, nil, laggard, "demo", "--healthy", "--dir", t.TempDir()); !strings.Contains(out, "nobody is named") {
+			t.Fatalf("the demo said:\n%s", out)
+		}
+	})
+}
+
+// TestPyTorch runs the example on 4 real ranks: slowed, the slowed rank's node is
+// the only one named; not slowed, nobody is. All five kinds are in the store, and
+// the script knows nothing of laggard.
+func TestPyTorch(t *testing.T) {
+	laggard := binary(t)
+	script, err := os.ReadFile(filepath.Join("pytorch", "train.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(strings.ToLower(string(script)), "laggard") {
+		t.Error("train.py speaks of laggard")
+	}
+	named := regexp.MustCompile(`(?m)^\s*(node-\d)\s+(degraded|suspect|intermittent)`)
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"slowed", nil, 3, "[node-1]"},
+		{"healthy", []string{"--healthy"}, 0, "[]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			said := run(t, tt.code, []string{"LAGGARD=" + laggard, "OUT=" + out, "PYTHON=/usr/bin/python3", "NO_COLOR=1"},
+				"bash", append([]string{filepath.Join("pytorch", "run.sh")}, tt.args...)...)
+			var nodes []string
+			for _, m := range named.FindAllStringSubmatch(said, -1) {
+				nodes = append(nodes, m[1])
+			}
+			if got := fmt.Sprint(nodes); got != tt.want {
+				t.Errorf("named %s, want %s:\n%s", got, tt.want, said)
+			}
+			fiveKinds(t, filepath.Join(out, "profiling", "pytorch-example"))
+		})
+	}
+}
+
+// fiveKinds counts the kinds in what the agents wrote.
+func fiveKinds(t *testing.T, job string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(job, "*", "[0-9]*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("segments of 4 ranks: %v, %v", files, err)
+	}
+	counts := map[string]int{}
+	kind := regexp.MustCompile(`(?m)^\{"kind":"(\w+)"`)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range kind.FindAllSubmatch(b, -1) {
+			counts[string(m[1])]++
+		}
+	}
+	t.Logf("kinds recorded: %v", counts)
+	for _, k := range []string{"Step", "FP", "Communication", "SaveCheckpoint", "DataLoader"} {
+		if counts[k] == 0 {
+			t.Errorf("no record of kind %s: %v", k, counts)
+		}
+	}
+}
