@@ -103,10 +103,11 @@ func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
 		s = compute
 	}
 	k := min(window, max(minBold, e.tracks[s].age(c.row)))
-	if x := e.value(c.row, s, k) / e.peers(c.row, s, k, skip); x == x && !math.IsInf(x, 0) {
-		ratio = x
+	x := e.value(c.row, s, k) / e.peers(c.row, s, k, skip)
+	if x != x || math.IsInf(x, 0) || e.tracks[s].noiseOf(c.row) > noisyWork {
+		return ratio // what is left after work was taken out tells more
 	}
-	return ratio
+	return x
 }
 
 // savingCost is the excess of a slow save spread over the steps between saves.
@@ -142,27 +143,56 @@ func (e *Engine) impact(c *candidate, skip func(int) bool) float64 {
 	return min(1, max(0, x/t))
 }
 
-// lead is how far rank r is above the slowest healthy rank of its role.
+// lead is how far rank r is above the slowest healthy rank of its role, step by
+// step: in the mean, for in steps in which another is slower it costs nothing.
 func (e *Engine) lead(r int, s signal, skip func(int) bool) float64 {
 	g := e.layout.Role[r]
 	if g < 0 {
 		return math.NaN()
 	}
 	k := min(window, max(minBold, e.tracks[s].age(r)))
-	worst := math.NaN()
-	for _, p := range sample(e.layout.Roles[g].Rows, r) {
-		if int(p) == r || skip(int(p)) {
+	sum, n := 0.0, 0
+	for i := max(0, e.recent.count-k); i < e.recent.count; i++ {
+		mine := e.cell(s, i, r)
+		if mine != mine {
 			continue
 		}
-		if x := e.value(int(p), s, k); x == x && !(x <= worst) {
-			worst = x
+		worst := nan32
+		for _, p := range e.layout.Roles[g].Rows {
+			if x := e.cell(s, i, int(p)); x == x && int(p) != r && !(x <= worst) && !skip(int(p)) {
+				worst = x
+			}
+		}
+		if worst == worst {
+			sum += float64(max(0, mine-worst))
+			n++
 		}
 	}
-	x := e.value(r, s, k) - worst
-	if x != x {
+	if n == 0 {
 		return e.excess(r, s, skip)
 	}
-	return x
+	return sum / float64(n)
+}
+
+// cell is the raw time of a signal in the i-th analysed step.
+func (e *Engine) cell(s signal, i, r int) float32 {
+	at := func(m frame.Metric) float32 {
+		if v := e.recent.cells[m]; v != nil {
+			return v[(i%window)*e.n+r]
+		}
+		return nan32
+	}
+	switch s {
+	case own:
+		return at(frame.Self)
+	case loading:
+		return at(frame.DataLoader)
+	}
+	fp := at(frame.FP)
+	if bp := at(frame.Backward); bp == bp {
+		return fp + bp
+	}
+	return fp
 }
 
 // waiting is what the other ranks wait more than r does, seconds a step: the

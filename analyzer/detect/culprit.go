@@ -159,7 +159,7 @@ func (e *Engine) accuse(all []candidate) (culprits, common []candidate) {
 		if c.onlyOwn() && (measured[e.layout.Node[c.row]] || !e.convincing(c, all)) {
 			continue
 		}
-		if e.tensorVictim(c, all) || e.maybeStage(c) {
+		if e.tensorVictim(c) || e.maybeStage(c) {
 			continue
 		}
 		keep = append(keep, *c)
@@ -198,7 +198,34 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	if d := theirs - mine; d == d && d < identityShare*c.excess {
 		return false
 	}
-	return e.awaited(c, k)
+	return e.awaited(c, k) || e.began(c, k)
+}
+
+// began decides on a rank that the job hardly waits for (others have slack, or
+// wait somewhere else) but whose self time rose clearly above its own past. A
+// wait that no range records grows only when somebody makes others wait: then
+// recorded waits grow as well, and its pipeline would have to be the late one.
+func (e *Engine) began(c *candidate, k int) bool {
+	t := e.tracks[own]
+	if t.fromStart(c.row) || t.baseN[c.row] < minBase || c.z < beganAlarm || c.effect < e.cfg.Effect ||
+		!e.roleRecorded(c.row) || e.slowest(c.row, k) < slowestShare {
+		return false
+	}
+	if late, known := e.lateness(c.row, k); known && late >= beganShare*c.excess {
+		return true
+	}
+	grown, known := e.level.waitGrowth(c.since)
+	return known && grown < beganShare*c.excess
+}
+
+// roleRecorded reports whether every rank of r's role has records.
+func (e *Engine) roleRecorded(r int) bool {
+	for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
+		if e.judged[p] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // explains reports whether culprit o is why rank c has more uncovered time.
@@ -230,12 +257,7 @@ func (e *Engine) awaited(c *candidate, k int) bool {
 			return late >= awaitedShare*c.excess
 		}
 	}
-	for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
-		if e.judged[p] == 0 {
-			return false // the slowest may be the one without records
-		}
-	}
-	return e.slowest(r, k) >= slowestShare
+	return e.roleRecorded(r) && e.slowest(r, k) >= slowestShare
 }
 
 // lateness is how many seconds less than their peers the pipeline mates of r wait
@@ -295,30 +317,76 @@ func (e *Engine) recorded(q int32) bool {
 	return true
 }
 
-// tensorVictim reports whether the rank only shares the fate of its tensor or
-// expert group: collectives inside the forward pass make all of them as slow as
-// the slowest, which waits least in them.
-func (e *Engine) tensorVictim(c *candidate, all []candidate) bool {
+// tensorVictim reports whether the rank only shares the fate of its tensor,
+// context or expert group: collectives inside the forward pass make all of them as
+// slow as the slowest, which waits least in them. What it waits there beyond what
+// its peers wait in their groups is then most of its excess.
+func (e *Engine) tensorVictim(c *candidate) bool {
 	if !c.has[compute] {
 		return false
 	}
+	k := min(window, max(minBold, e.tracks[compute].age(c.row)))
+	x := max(0, e.excess(c.row, compute, nil))
+	waits := 0.0
 	for _, m := range []frame.Metric{frame.TP, frame.EP, frame.CP} {
-		mine := e.recent.median(m, c.row, window)
+		if !e.seen[m] {
+			continue
+		}
+		mine := e.groupWait(c.row, m, k)
 		if mine != mine {
 			continue
 		}
-		for i := range all {
-			o := &all[i]
-			if o.row == c.row || !o.has[compute] || e.layout.Node[o.row] == e.layout.Node[c.row] || !e.together(o.row, c.row, m) {
-				continue
+		var usual []float64
+		for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows, 0) {
+			if len(usual) >= usualSample {
+				break
 			}
-			theirs := e.recent.median(m, o.row, window)
-			if mine-theirs >= identityShare*c.excess {
-				return true
+			if w := e.groupWait(int(p), m, k); int(p) != c.row && w == w {
+				usual = append(usual, w)
+			}
+		}
+		if u := middle(usual); u == u {
+			waits += mine - u
+		}
+	}
+	return waits >= victimShare*x
+}
+
+// groupWait is what rank r waits in its group of that dimension: its time there
+// less the shortest member's; NaN when a member is not known.
+func (e *Engine) groupWait(r int, m frame.Metric, k int) float64 {
+	g := e.groupOf(r, m)
+	if g == nil || !g.Complete() || len(g.Rows) > sampleSize {
+		return math.NaN()
+	}
+	low := math.NaN()
+	for _, p := range g.Rows {
+		if x := e.recent.median(m, int(p), k); x == x && !(x >= low) {
+			low = x
+		}
+	}
+	return e.recent.median(m, r, k) - low
+}
+
+// groupOf is the group of row r in the metric's dimension, nil when none is known.
+func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
+	if e.inGroup[m] == nil {
+		e.inGroup[m] = make([]int32, e.n)
+		for i := range e.inGroup[m] {
+			e.inGroup[m][i] = -1
+		}
+		for i := range e.layout.Groups {
+			if dimMetric[e.layout.Groups[i].Dim] == m {
+				for _, p := range e.layout.Groups[i].Rows {
+					e.inGroup[m][p] = int32(i)
+				}
 			}
 		}
 	}
-	return false
+	if i := e.inGroup[m][r]; i >= 0 {
+		return &e.layout.Groups[i]
+	}
+	return nil
 }
 
 // maybeStage reports whether the rank may just be one of a heavier stage: roles
@@ -347,17 +415,6 @@ func (e *Engine) levelOf(t *track, r int) float32 {
 		return nan32
 	}
 	return median(t.values(r, window))
-}
-
-// together reports whether two ranks share a group of the metric's dimension.
-func (e *Engine) together(a, b int, m frame.Metric) bool {
-	for i := range e.layout.Groups {
-		g := &e.layout.Groups[i]
-		if dimMetric[g.Dim] == m && slices.Contains(g.Rows, int32(a)) && slices.Contains(g.Rows, int32(b)) {
-			return true
-		}
-	}
-	return false
 }
 
 // withoutCommon drops nodes that became slow in the same moment: a switch or a

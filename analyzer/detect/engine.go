@@ -69,6 +69,7 @@ type Engine struct {
 	history []past  // confirmed and ended episodes, bounded
 	events  []event // transients, bounded
 	carried map[string]carry
+	inGroup [frame.MetricCount][]int32 // row → group of the dimension, made on demand
 	cases   map[caseKey]finding
 	lonely  bool // some role sits on one node: it has no peers elsewhere
 	aloneV  []float32
@@ -132,6 +133,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	}
 	e.layout, e.n = l, len(l.Ranks)
 	e.worldSize = max(e.worldSize, l.World)
+	e.inGroup = [frame.MetricCount][]int32{}
 	roles := make([][]int32, len(l.Roles))
 	for g := range l.Roles {
 		roles[g] = l.Roles[g].Rows
@@ -310,6 +312,9 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 			continue
 		}
 		tr := e.tracks[s]
+		if s == own {
+			e.leaders(c.V[frame.Self], tr)
+		}
 		tr.observe(e.v[s], c.Step, func(ep episode) { e.ended(s, ep, c) })
 		for r := range e.n {
 			tr.evaluate(r)
@@ -321,6 +326,26 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 	e.storage.observe(e, c, t)
 	e.adopt()
 	e.refresh()
+}
+
+// leaders marks the ranks on the node with the largest self time of each role in
+// this step: a rank that waits for somebody is never there.
+func (e *Engine) leaders(v []float32, t *track) {
+	if t.leads == nil {
+		t.leads = make([]bool, e.n)
+	}
+	for g := range e.layout.Roles {
+		at, top := int32(-1), float32(-1)
+		rows := e.layout.Roles[g].Rows
+		for _, r := range rows {
+			if x := v[r]; x > top {
+				at, top = r, x
+			}
+		}
+		for _, r := range rows {
+			t.leads[r] = at >= 0 && e.layout.Node[r] == e.layout.Node[at]
+		}
+	}
 }
 
 // active reports whether the signal was recorded by anybody in this step.

@@ -54,7 +54,8 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 		}
 		return
 	}
-	if ep.steps > transientSteps || ep.effect < eventEffect || ep.starting {
+	noise := float64(e.tracks[s].noiseOf(r))
+	if ep.steps > transientSteps || ep.steps < suspectAt || ep.effect < max(eventEffect, eventSigmas*noise) || ep.starting {
 		return
 	}
 	if len(e.events) >= maxEvents {

@@ -267,35 +267,58 @@ func (t *track) evaluateLanes(r int) {
 // spreads measures how far healthy ranks lie apart for good: what a window shows
 // beyond its own noise. It also keeps the rate of spikes over all units.
 func (t *track) spreads() {
-	rho, n := t.rho(), 0.0
-	t.buf, t.buf2 = t.buf[:0], t.buf2[:0]
-	var k, all float64
+	rho := t.rho()
+	t.hl = t.hl[:0]
 	for r := range t.n {
-		k, all = k+float64(t.spikes[r]), all+float64(t.spikeN[r])
+		if n := t.spikeN[r]; n >= window {
+			t.hl = append(t.hl, t.spikes[r]/n)
+		}
+	}
+	t.spikeAll = spikeBase
+	if len(t.hl) > 0 {
+		t.spikeAll = max(spikeBase, float64(median(t.hl)))
+	}
+	t.buf, t.buf2 = t.buf[:0], t.buf2[:0]
+	for r := range t.n {
 		m := t.mid[r]
 		if m != m {
 			continue
 		}
-		n++
 		t.buf = append(t.buf, m)
 		if t.baseN[r] >= minBase {
 			t.buf2 = append(t.buf2, m-t.base[r])
 		}
 	}
-	t.spikeAll = spikeBase
-	if all > 0 {
-		t.spikeAll = max(spikeBase, k/all)
-	}
 	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
 	se := hlLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
 	t.tau, t.tauOwn = excess(t.buf, se, fewTauFloor), excess(t.buf2, se, fewOwnFloor)
-	for i := range lanes {
+	block := t.blockNoise()
+	for i, l := range lanes {
 		t.buf = compact(t.buf[:0], t.laneMean[i])
 		t.tauLane[i] = 0
-		if len(t.buf) >= poolSize {
-			t.tauLane[i] = float64(centred(t.buf))
+		if len(t.buf) >= poolSize && block > 0 {
+			t.tauLane[i] = max(float64(centred(t.buf)), block/math.Sqrt(float64(l)))
 		}
 	}
+}
+
+// blockNoise is how much a block differs from the one before, as the noise of one
+// block: with few ranks the spread between lanes may be small by chance.
+func (t *track) blockNoise() float64 {
+	t.buf = t.buf[:0]
+	stride := t.n/noisePool + 1
+	for r := 0; r < t.n; r += stride {
+		for k := 2; k <= maxBlocks && k <= int(t.block[r]) && len(t.buf) < 4*noisePool; k++ {
+			a, b := t.blocks[r*maxBlocks+(int(t.block[r])-k+1)%maxBlocks], t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
+			if d := a - b; d == d {
+				t.buf = append(t.buf, d)
+			}
+		}
+	}
+	if len(t.buf) < poolSize {
+		return 0
+	}
+	return float64(spread(t.buf)) / math.Sqrt2
 }
 
 // excess is the robust spread of v beyond the standard error se.

@@ -240,6 +240,18 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common []candidate) {
 		return
 	}
 	impact := 1 - math.Exp(-step)
+	known := 0.0
+	for _, n := range v.Nodes {
+		if n.State == verdict.Degraded {
+			known = max(known, n.JobImpact)
+		}
+	}
+	for _, l := range v.Links {
+		known = max(known, l.JobImpact)
+	}
+	if known >= impact/2 {
+		return // somebody explains it
+	}
 	say := func(what string, rise float64, at int64) {
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,
 			Detail: fmt.Sprintf("since step %d a step takes %.1f %% longer than before: %s by %.1f %% on all ranks alike", min(at, since), 100*math.Expm1(step), what, 100*math.Expm1(rise))})

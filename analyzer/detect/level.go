@@ -38,6 +38,7 @@ const (
 	blockOwn            // log own time common to all roles
 	blockLoad           // data loading as a share of a usual step
 	blockLink           // log transfer, median over groups
+	blockWait           // seconds a rank is blocked in communication, median
 	blockKinds
 )
 
@@ -122,7 +123,7 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 	if len(v.pending[blockStep]) == 0 {
 		v.first = c.Step
 	}
-	val := [blockKinds]float32{nan32, nan32, nan32, nan32, nan32}
+	val := [blockKinds]float32{nan32, nan32, nan32, nan32, nan32, nan32}
 	if t > 0 {
 		val[blockStep] = float32(math.Log(t))
 	}
@@ -134,6 +135,9 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 	}
 	if d := c.V[frame.DataLoader]; d != nil && e.stepMedian > 0 {
 		val[blockLoad] = e.sampleMedian(d) / float32(e.stepMedian)
+	}
+	if w := c.V[frame.Exposed]; w != nil {
+		val[blockWait] = e.sampleMedian(w)
 	}
 	val[blockLink] = e.links.common()
 	for k := range blockKinds {
@@ -189,6 +193,28 @@ func (v *levels) change(kind int) (rise float64, since int64) {
 	}
 	return rise, v.labels[at]
 }
+
+// waitGrowth is how many seconds a step longer ranks are blocked now than in the
+// blocks before step since.
+func (v *levels) waitGrowth(since int64) (float64, bool) {
+	b := v.blocks[blockWait]
+	var before, now []float64
+	for i, x := range b {
+		switch {
+		case x != x:
+		case i+1 < len(v.labels) && v.labels[i+1] <= since:
+			before = append(before, float64(x))
+		case v.labels[i] >= since:
+			now = append(now, float64(x))
+		}
+	}
+	if len(before) < 2 || len(now) == 0 {
+		return 0, false
+	}
+	return middle(tailOf(now, jobBlocks)) - middle(tailOf(before, 2*jobBlocks)), true
+}
+
+func tailOf(v []float64, n int) []float64 { return v[max(0, len(v)-n):] }
 
 // common is the median log transfer over the groups, NaN when none is known.
 func (w *linkWatch) common() float32 {

@@ -187,6 +187,9 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 		if others >= minClass-1 {
 			slow = slow && cur-peers >= float32(ln1p(w.cfg.LinkRise))/2
 		}
+		if rise, n := w.dimRise(g); slow && n > 0 {
+			slow = cur-ref-rise >= float32(ln1p(w.cfg.LinkRise))/2
+		}
 	}
 	if !slow && others >= minClass {
 		if w.isSlow(g, cur-peers, float32(math.Exp(float64(cur))-math.Exp(float64(peers))), t, max(peerSpread, linkNoise)) {
@@ -194,6 +197,19 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 		}
 	}
 	w.step(g, slow, cur, ref, noise, label)
+}
+
+// dimRise is how much the other groups of g's dimension rose over their own past,
+// the median: when all of them did, it is the fabric, not a link.
+func (w *linkWatch) dimRise(g int) (float32, int) {
+	w.buf = w.buf[:0]
+	for k := range w.groups {
+		if k != g && w.groups[k].Dim == w.groups[g].Dim && w.baseN[k] >= linkBase && w.cur[k] == w.cur[k] {
+			w.buf = append(w.buf, w.cur[k]-w.base[k])
+		}
+	}
+	n := len(w.buf)
+	return median(w.buf), n
 }
 
 // isSlow applies the gates: relative rise, share of the step, significance.

@@ -7,7 +7,7 @@ func (t *track) spike(r int, d, sig float32, label int64) {
 	t.spikes[r] *= keep
 	t.spikeSum[r] *= keep
 	t.spikeN[r] = t.spikeN[r]*keep + 1
-	if t.warm[r] > 0 || d <= max(spikeEffect, spikeSigmas*sig) {
+	if t.warm[r] > 0 || d <= max(spikeEffect, spikeSigmas*sig) || t.leads != nil && !t.leads[r] {
 		t.inSpike[r] = 0
 		return
 	}

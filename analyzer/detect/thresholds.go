@@ -82,6 +82,7 @@ const (
 	// eventEffect is the least mean effect of an event: what is smaller and passes
 	// is noise nobody can check.
 	eventEffect = 0.08
+	eventSigmas = 3.0
 )
 
 // Window test.
@@ -177,6 +178,9 @@ const (
 // one stage.
 const stageLikeness = 0.05
 
+// noisyWork: above it raw times of one window say little of a rank.
+const noisyWork = 0.05
+
 // Causes.
 const (
 	// computeShare of the relative excess of self time that forward time must show
@@ -194,6 +198,13 @@ const (
 	awaitedShare = 0.6
 	// ownAlarm is the z that such a rank needs: part of its spread are waits.
 	ownAlarm = 7
+	// beganAlarm and beganShare serve a rank that the job waits for less than that,
+	// but that clearly became slow by itself.
+	beganAlarm = 10
+	beganShare = 0.25
+	// victimShare of a rank's excess that it waits in collectives of its forward pass.
+	victimShare = 0.5
+	usualSample = 33
 	// slowestShare of the steps such a rank's node must be the slowest of its role.
 	slowestShare = 0.5
 	// explainedShare: an active culprit with this share of a rank's excess explains it.

@@ -63,6 +63,7 @@ type track struct {
 	cfg           *Config
 	node          []int32 // of each unit, where units are ranks
 	warming       bool    // most units are in their first steps
+	leads         []bool  // units whose spikes count in this step; nil = all
 	news          bool    // somebody was confirmed since this was cleared
 	selfOnly      bool    // units differ for good: compare each with its own past
 	tests         int     // units × signals that are tested together
