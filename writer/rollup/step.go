@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"laggard/schemas/record"
@@ -14,6 +15,7 @@ type scratch struct {
 	comm     []interval
 	compute  []interval
 	backward []interval
+	merged   []interval
 	blocked  []blocked
 }
 
@@ -156,16 +158,38 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
 // Communication that says so.
 func (t *sums) work(sc *scratch) int64 {
 	work := t.backward
-	for _, b := range sc.blocked {
-		for _, iv := range sc.backward {
-			if iv.side == b.side && b.from >= iv.from && b.from < iv.to {
+	for _, side := range [...]record.Side{record.Host, record.Device} {
+		sc.merged = merge(sc.merged[:0], sc.backward, side)
+		for _, b := range sc.blocked {
+			if b.side != side {
+				continue
+			}
+			i, found := slices.BinarySearchFunc(sc.merged, b.from, func(iv interval, at int64) int { return cmp.Compare(iv.from, at) })
+			if found || i > 0 && b.from < sc.merged[i-1].to {
 				work -= b.exposed
-				break
 			}
 		}
 	}
 	return max(work, 0)
 }
+
+// merge appends the union of one side's intervals, apart and in order.
+func merge(dst, all []interval, side record.Side) []interval {
+	slices.SortFunc(all, byStart)
+	for _, iv := range all {
+		if iv.side != side {
+			continue
+		}
+		if n := len(dst); n > 0 && iv.from <= dst[n-1].to {
+			dst[n-1].to = max(dst[n-1].to, iv.to)
+			continue
+		}
+		dst = append(dst, iv)
+	}
+	return dst
+}
+
+func byStart(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
 
 // fill sets the columns of everything but Communication.
 func (t *sums) fill(out *row.Step) {
@@ -196,7 +220,6 @@ func (t *sums) fill(out *row.Step) {
 // upper bound of the rank's own work wherever communication is not overlapped.
 func (s *Stream) fillComm(out *row.Step, t *sums, self *span) {
 	sc := &s.scratch
-	byStart := func(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
 	slices.SortFunc(sc.comm, byStart)
 	total, dims := unions(sc.comm)
 	out.CommNs = total
@@ -205,8 +228,7 @@ func (s *Stream) fillComm(out *row.Step, t *sums, self *span) {
 	if !t.unexposed {
 		out.ExposedNs = t.exposed
 	} else {
-		slices.SortFunc(sc.compute, byStart)
-		out.ExposedNs = uncovered(sc.comm, sc.compute, self, record.Host) + uncovered(sc.comm, sc.compute, self, record.Device)
+		out.ExposedNs = sc.uncovered(self, record.Host) + sc.uncovered(self, record.Device)
 		if t.backwards == 0 {
 			out.Flags |= row.FlagEstimated
 		}
@@ -240,43 +262,34 @@ func unions(sorted []interval) (all int64, dims [dimCount]int64) {
 }
 
 // uncovered returns how long communication of one side runs inside the step while
-// no computation of that side does. Both lists are sorted by start. Where the step
-// itself was measured on the other side its bounds mean nothing here.
-func uncovered(comm, compute []interval, self *span, side record.Side) int64 {
+// no computation of that side does; comm is sorted by start. Where the step itself
+// was measured on the other side its bounds mean nothing here.
+func (sc *scratch) uncovered(self *span, side record.Side) int64 {
+	sc.merged = merge(sc.merged[:0], sc.compute, side)
+	compute := sc.merged
 	var total int64
-	covered := int64(0) // up to where comm was counted
-	first := true
-	k := 0
-	for _, iv := range comm {
+	counted := int64(math.MinInt64) // comm up to here is counted
+	for _, iv := range sc.comm {
 		if iv.side != side {
 			continue
 		}
 		if self.side == side && !self.open {
 			iv.from, iv.to = max(iv.from, self.start), min(iv.to, self.end())
 		}
-		if !first {
-			iv.from = max(iv.from, covered)
-		}
-		if iv.to <= iv.from {
+		if iv.from = max(iv.from, counted); iv.to <= iv.from {
 			continue
 		}
-		first, covered = false, iv.to
+		counted = iv.to
 		total += iv.to - iv.from
-		// Take off what computation covers of [from, to). Computation ranges that end
-		// before it are of no use to later ones either.
-		for k < len(compute) && (compute[k].side != side || compute[k].to <= iv.from) {
-			k++
+		for len(compute) > 0 && compute[0].to <= iv.from {
+			compute = compute[1:]
 		}
-		at := iv.from
-		for _, c := range compute[k:] {
-			if c.from >= iv.to {
+		for len(compute) > 0 && compute[0].from < iv.to {
+			total -= min(compute[0].to, iv.to) - max(compute[0].from, iv.from)
+			if compute[0].to > iv.to {
 				break
 			}
-			if c.side != side || c.to <= at {
-				continue
-			}
-			total -= min(c.to, iv.to) - max(c.from, at)
-			at = min(c.to, iv.to)
+			compute = compute[1:]
 		}
 	}
 	return total
