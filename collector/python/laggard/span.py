@@ -25,6 +25,7 @@ class Span(object):
 
     __slots__ = ("step", "start", "slot")
     automatic = False
+    number = None  # of the step, when the range knows better than the process
     ring = None
     value = text = group = 0
     peer = -1
@@ -36,7 +37,8 @@ class Span(object):
             if ring is None:
                 ring = recorder.attach(self.automatic)
             self.ring = ring
-            self.step = _state.step
+            number = self.number
+            self.step = _state.step if number is None else number
             ring.begin(self)
         except Exception as cause:  # pylint: disable=broad-except
             self.cancel()
