@@ -53,7 +53,7 @@ func Install(dir string) error {
 
 // Flags are what the library is compiled with.
 var Flags = []string{
-	"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra",
+	"-std=gnu11", "-O3", "-fno-plt", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra",
 }
 
 // Build compiles the library out of the sources that Install wrote into src, and

@@ -541,7 +541,7 @@ func TestSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	var api, exported []string
-	for _, m := range regexp.MustCompile(`(?m)^LAGGARD_API [^(]*?(laggard_\w+)\(`).FindAllStringSubmatch(string(header), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^LAGGARD_API [^(;]*?(laggard_\w+)[(;]`).FindAllStringSubmatch(string(header), -1) {
 		api = append(api, m[1])
 	}
 	for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ [A-Z] (\w+)`).FindAllStringSubmatch(string(b), -1) {

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define LAGGARD_BUILD 1
 #include "laggard.h"
 
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -81,7 +82,8 @@ typedef struct thread {
 } thread;
 
 extern HIDDEN __thread thread laggard_self __attribute__((tls_model("initial-exec")));
-extern HIDDEN _Atomic(_Atomic uint32_t *) laggard_word; /* the switch, polled */
+extern LAGGARD_API _Atomic(_Atomic uint32_t *) laggard_poll; /* the switch */
+extern LAGGARD_API _Atomic uint32_t laggard_quiet;
 extern HIDDEN _Atomic uint32_t laggard_step;
 extern HIDDEN uint32_t laggard_epoch; /* one more after each fork */
 

@@ -33,7 +33,7 @@ static inline void add64(unsigned char *p) {
 
 /* on reports whether ranges of the kind are recorded now. */
 static inline int on(thread *t, int kind) {
-	_Atomic uint32_t *p = atomic_load_explicit(&laggard_word, memory_order_relaxed);
+	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_relaxed);
 	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
 	if (UNLIKELY(w != t->followed))
 		w = laggard_follow(t);
@@ -400,7 +400,7 @@ void laggard_emit(const laggard_span *s) {
 
 int laggard_is_on(int kind) {
 	thread *t = &laggard_self;
-	_Atomic uint32_t *p = atomic_load_explicit(&laggard_word, memory_order_relaxed);
+	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_relaxed);
 	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
 	if (w != t->followed)
 		w = laggard_follow(t);

@@ -137,6 +137,28 @@ LAGGARD_API const char *laggard_error(void);
 /* close says that this process records no more. It is called at exit. */
 LAGGARD_API void laggard_close(void);
 
+/* While all is off, begin and end cost a caller that was compiled two loads and a
+ * branch: what follows looks before it calls. The functions above stay what a
+ * dlsym finds. */
+#if defined(__GNUC__) && !defined(LAGGARD_BUILD) && !defined(LAGGARD_NO_INLINE)
+LAGGARD_API extern const uint32_t *laggard_poll; /* the switch */
+LAGGARD_API extern const uint32_t laggard_quiet; /* what it says while all is off and nobody needs to know */
+
+static inline void laggard_begin_(laggard_range *r, int kind, const laggard_attr *attr) {
+	const uint32_t *p = __atomic_load_n(&laggard_poll, __ATOMIC_RELAXED);
+	if (__atomic_load_n(p, __ATOMIC_RELAXED) == __atomic_load_n(&laggard_quiet, __ATOMIC_RELAXED))
+		r->state = 0;
+	else
+		laggard_begin(r, kind, attr);
+}
+static inline void laggard_end_(laggard_range *r) {
+	if (r->state)
+		laggard_end(r);
+}
+#define laggard_begin laggard_begin_
+#define laggard_end laggard_end_
+#endif
+
 #ifdef __cplusplus
 }
 #endif

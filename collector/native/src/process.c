@@ -39,7 +39,8 @@ enum { RETRY_NS = 1000000000 };
 
 static _Atomic uint32_t unstarted_word = 0x14; /* no agent writes it, no thread follows it */
 static _Atomic uint32_t failed_word = FAILED_WORD, off_word = 0;
-_Atomic(_Atomic uint32_t *) laggard_word = &unstarted_word;
+_Atomic(_Atomic uint32_t *) laggard_poll = &unstarted_word;
+_Atomic uint32_t laggard_quiet = UNKNOWN_WORD;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int phase = UNSTARTED;
@@ -168,7 +169,7 @@ static COLD void fail_locked(const char *what, int err) {
 	if (atomic_load(&phase) == OFF)
 		return;
 	atomic_store(&phase, OFF);
-	atomic_store(&laggard_word, &failed_word);
+	atomic_store(&laggard_poll, &failed_word);
 	int n = snprintf(failure_text, sizeof failure_text, "laggard: records nothing in process %d; it goes on: %s%s%s\n",
 			 (int)getpid(), what, err ? ": " : "", err ? strerror(err) : "");
 	if (n >= (int)sizeof failure_text) {
@@ -207,7 +208,7 @@ static void on_bus(int sig, siginfo_t *info, void *context) {
 			ssize_t ignored = write(STDERR_FILENO, said, sizeof said - 1);
 			(void)ignored;
 			atomic_store(&failure, "a ring was truncated");
-			atomic_store(&laggard_word, &failed_word);
+			atomic_store(&laggard_poll, &failed_word);
 		}
 		errno = saved;
 		return;
@@ -529,7 +530,7 @@ static COLD int create_locked(void) {
 	atomic_store(&phase, READY);
 	for (int k = 0; k < KINDS; k++)
 		atomic_fetch_add(p64(m, P_LOST + 8 * k), atomic_exchange(&unreported[k], 0));
-	atomic_store(&laggard_word, p32(m, P_WANTED));
+	atomic_store(&laggard_poll, p32(m, P_WANTED));
 	return 0;
 failed:
 	err = errno;
@@ -554,13 +555,14 @@ uint32_t laggard_follow(thread *t) {
 	pthread_mutex_lock(&lock);
 	if (atomic_load(&phase) == UNSTARTED)
 		create_locked();
-	uint32_t w = atomic_load(atomic_load(&laggard_word));
+	uint32_t w = atomic_load(atomic_load(&laggard_poll));
 	unsigned char *m = atomic_load(&process);
 	if (atomic_load(&phase) == READY && m && atomic_load(p32(m, P_FOLLOWED)) != w) {
 		atomic_store(p64(m, P_FOLLOWED_AT), (uint64_t)(monotonic() + laggard_offset));
 		atomic_store(p32(m, P_FOLLOWED), w);
 	}
 	t->followed = w;
+	atomic_store(&laggard_quiet, w & (ALL_ON | FAILED_WORD) ? UNKNOWN_WORD : w);
 	pthread_mutex_unlock(&lock);
 	t->busy = 0;
 	return w;
@@ -724,7 +726,7 @@ static void after_fork(void) {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 	unsigned char *m = atomic_load(&process);
 	laggard_epoch++;
-	atomic_store(&laggard_word, &unstarted_word);
+	atomic_store(&laggard_poll, &unstarted_word);
 	memcpy(&lock, &fresh, sizeof lock);
 	for (unsigned i = 0, n = atomic_load(&ring_count); i < n; i++) {
 		munmap(rings[i].mem, rings[i].size);
@@ -765,7 +767,7 @@ void laggard_close(void) {
 	unsigned char *m = atomic_load(&process);
 	if (atomic_load(&phase) != OFF) {
 		atomic_store(&phase, OFF);
-		atomic_store(&laggard_word, &off_word);
+		atomic_store(&laggard_poll, &off_word);
 		if (m) {
 			atomic_store(p32(m, P_STATE), CLOSED);
 			close(process_lock); /* and with it the lock */
