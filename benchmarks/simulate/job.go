@@ -35,7 +35,9 @@ type job struct {
 	work    []float64 // [replica*micro + m] factor of the work
 	drawn   []int     // replayed steps
 	anyNIC  bool
-	cong    congestion
+
+	inBackward bool // a backward pass is being played
+	cong       congestion
 
 	off      [record.KindCount]bool
 	out      row.Step

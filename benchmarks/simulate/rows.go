@@ -81,6 +81,9 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	blocked := b - j.tick(i, to-exposed)
 	r.hasComm = true
 	r.exposed += blocked
+	if j.inBackward && slotInfo[slot].dim != dimPP { // a column of backward is work, not the waits in it
+		r.bp -= blocked
+	}
 	dim := slotInfo[slot].dim
 	if j.cfg.Record.NoGroups {
 		dim = dimOther

@@ -201,3 +201,16 @@ func TestReplayed(t *testing.T) {
 		t.Error("LoadTrace of something else: want an error")
 	}
 }
+
+// The example in the folder is a right one.
+func TestExample(t *testing.T) {
+	c, err := Load("example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Steps = 125
+	rows, truth := mustRows(t, c)
+	if len(rows.Steps) < 3000 || !slices.Equal(truth.SlowNodes, []string{"node-5"}) || !slices.Equal(truth.SlowRanks, []int{22}) {
+		t.Errorf("%d rows, truth %+v", len(rows.Steps), truth)
+	}
+}

@@ -135,6 +135,7 @@ func (j *job) task(t task) {
 	if s.TP > 1 {
 		syncs = j.cfg.Model.TPSyncs
 	}
+	j.inBackward = t.backward
 	for k := range syncs {
 		for _, i := range ranks {
 			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
@@ -149,6 +150,7 @@ func (j *job) task(t task) {
 			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/float64(2*s.MicroBatches))
 		}
 	}
+	j.inBackward = false
 	last := t.backward && t.micro == s.MicroBatches-1
 	for _, i := range ranks {
 		r := &j.r[i]
