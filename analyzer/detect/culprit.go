@@ -252,12 +252,32 @@ func (e *Engine) explains(o, c *candidate) bool {
 // be the slowest of all in most steps, which a rank that waits itself never is.
 func (e *Engine) awaited(c *candidate, k int) bool {
 	r := c.row
+	if e.innerLead(r, k) >= awaitedShare*c.excess {
+		return true
+	}
 	if e.layout.Stages > 1 {
 		if late, known := e.lateness(r, k); known {
 			return late >= awaitedShare*c.excess
 		}
 	}
 	return e.roleRecorded(r) && e.slowest(r, k) >= slowestShare
+}
+
+// innerLead is how many seconds less than the other members r waits in the groups
+// that work inside the forward pass: all of them wait for it there.
+func (e *Engine) innerLead(r, k int) float64 {
+	sum := 0.0
+	for _, m := range innerMetrics {
+		g := e.groupOf(r, m)
+		if g == nil || !g.Complete() || !e.seen[m] {
+			continue
+		}
+		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == r })
+		if d := theirs - e.recent.median(m, r, k); d == d {
+			sum += d
+		}
+	}
+	return sum
 }
 
 // lateness is how many seconds less than their peers the pipeline mates of r wait

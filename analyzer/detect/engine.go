@@ -17,6 +17,8 @@
 package detect
 
 import (
+	"math"
+
 	"laggard/analyzer/frame"
 )
 
@@ -60,6 +62,7 @@ type Engine struct {
 	ref     [signals]*reference
 	sharing [signals]*sharing
 	tokens  *covariate
+	inner   *inner
 	saver   *savers
 	links   *linkWatch
 	level   *levels
@@ -95,6 +98,7 @@ type event struct {
 	Signal      signal
 	First, Last int64
 	AtNs        int64
+	At, Steps   int // analysed steps before it, and in it
 	Effect      float64
 }
 
@@ -184,6 +188,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
 		e.lonely = e.lonely || e.singleNode(rows) >= 0
 	}
 	e.tokens = newCovariate(roles, e.n)
+	e.inner = newInner(l)
 	e.saver = newSavers(e.n)
 	e.links = newLinkWatch(&e.cfg, l)
 	e.level = newLevels(l)
@@ -328,12 +333,15 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 	e.refresh()
 }
 
-// leaders marks the ranks on the node with the largest self time of each role in
-// this step: a rank that waits for somebody is never there.
+// leaders marks whose spikes in self time count in this step: the rank's node has
+// the largest self time of its role and nobody elsewhere in its pipeline exceeds
+// its peers by more. A rank that waits for somebody is never both.
 func (e *Engine) leaders(v []float32, t *track) {
 	if t.leads == nil {
 		t.leads = make([]bool, e.n)
 	}
+	res := e.v[own]
+	excess := func(r int32) float32 { return v[r] * (1 - float32(math.Exp(-float64(res[r])))) }
 	for g := range e.layout.Roles {
 		at, top := int32(-1), float32(-1)
 		rows := e.layout.Roles[g].Rows
@@ -343,7 +351,17 @@ func (e *Engine) leaders(v []float32, t *track) {
 			}
 		}
 		for _, r := range rows {
-			t.leads[r] = at >= 0 && e.layout.Node[r] == e.layout.Node[at]
+			t.leads[r] = at >= 0 && res[r] > spikeEffect && e.layout.Node[r] == e.layout.Node[at]
+			if !t.leads[r] {
+				continue
+			}
+			mine := excess(r)
+			for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
+				if e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine {
+					t.leads[r] = false
+					break
+				}
+			}
 		}
 	}
 }

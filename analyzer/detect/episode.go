@@ -62,7 +62,8 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 		e.events = e.events[1:]
 	}
 	e.events = append(e.events, event{Node: e.nodeOf(r), Rank: e.layout.Ranks[r], Signal: s,
-		First: ep.since, Last: ep.until, AtNs: c.StartNs, Effect: ep.effect})
+		First: ep.since, Last: ep.until, AtNs: c.StartNs,
+		At: max(0, e.analysed-calmSteps-ep.steps), Steps: ep.steps, Effect: ep.effect})
 }
 
 // refresh renews what is known of the culprits while they are slow.

@@ -73,6 +73,9 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 		e.tokens.remove(s, tok, logs, e.tracks[s])
 	}
 	e.level.spread(e, s, logs)
+	if s == compute {
+		e.inner.remove(c, v, logs, float32(e.cfg.MinEffect))
+	}
 	e.sharing[s].remove(logs, e.tracks[s])
 	if e.sharing[s].used {
 		e.ref[s].centre(logs)

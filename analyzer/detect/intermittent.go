@@ -35,7 +35,7 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 		first, last := list[0], list[len(list)-1]
 		steps, effect := 0.0, 0.0
 		for _, ev := range list {
-			steps += float64(max(1, ev.Last-ev.First+1))
+			steps += float64(ev.Steps)
 			effect = max(effect, ev.Effect)
 			if len(n.Ranks) == 0 || n.Ranks[len(n.Ranks)-1] != ev.Rank {
 				n.Ranks = append(n.Ranks, ev.Rank)
@@ -43,7 +43,7 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 		}
 		n.SinceStep, n.DetectedStep, n.UntilStep = first.First, list[min(transientsPerHour, len(list))-1].Last, last.Last
 		n.Slowdown = math.Exp(effect)
-		span := float64(max(1, last.Last-first.First+1))
+		span := float64(max(1, e.analysed-first.At))
 		n.JobImpact = (1 - 1/n.Slowdown) * e.busy() * min(1, steps/span)
 		n.Confidence = 0.85
 		n.Detail = fmt.Sprintf("%d passing slow times between step %d and %d, up to %.2f times as long as its peers", len(list), first.First, last.Last, n.Slowdown)
@@ -118,6 +118,11 @@ func (e *Engine) bursts() map[string][]event {
 			a, b := list[i-transientsPerHour+1], list[i]
 			dense = dense || b.AtNs-a.AtNs <= int64(3600e9)
 		}
+		slow := 0
+		for _, ev := range list {
+			slow += ev.Steps
+		}
+		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
 		if !dense {
 			delete(byNode, name)
 		}

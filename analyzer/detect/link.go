@@ -254,6 +254,9 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 			}
 			return
 		}
+		if w.dimBusy(g) {
+			return // what drifts together must not look different because one stood still
+		}
 		if w.baseN[g] < linkBase*4 {
 			w.baseN[g] += evaluateEvery
 		}
@@ -270,6 +273,16 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 	if w.passes[g] >= confirmations {
 		w.phase[g] = degraded
 	}
+}
+
+// dimBusy reports whether some group of g's dimension is above its past now.
+func (w *linkWatch) dimBusy(g int) bool {
+	for k := range w.groups {
+		if w.passes[k] > 0 && w.groups[k].Dim == w.groups[g].Dim {
+			return true
+		}
+	}
+	return false
 }
 
 // onset is the first step of the run in which the transfer stayed above half way.

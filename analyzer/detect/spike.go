@@ -22,11 +22,26 @@ func (t *track) spike(r int, d, sig float32, label int64) {
 	t.spikeLast[r] = label
 }
 
-// intermittent reports whether unit r has far more slow steps than its peers.
+// intermittent reports whether unit r has far more slow steps than its peers: than
+// the middle one by chance never, and clearly more than nearly all on other nodes,
+// for pauses are not spread evenly over ranks.
 func (t *track) intermittent(r int) bool {
 	k, n := float64(t.spikes[r]), float64(t.spikeN[r])
 	if t.phase[r] != ok || n < 2*window || k < spikeEpisodes || k < spikeRate*n || k < spikeRatio*t.spikeAll*n {
 		return false
 	}
-	return atLeast(k, n, t.spikeAll) <= spikeOdds
+	if atLeast(k, n, t.spikeAll) > spikeOdds {
+		return false
+	}
+	t.buf = t.buf[:0]
+	for i := range t.n {
+		if t.spikeN[i] >= window && (t.node == nil || t.node[i] != t.node[r]) {
+			t.buf = append(t.buf, t.spikes[i]/t.spikeN[i])
+		}
+	}
+	if len(t.buf) == 0 {
+		return true
+	}
+	high := max(spikeBase, float64(kth(t.buf, len(t.buf)*9/10)))
+	return k >= spikeHigh*high*n && atLeast(k, n, high) <= spikeHighOdds
 }

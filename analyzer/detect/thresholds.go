@@ -205,6 +205,8 @@ const (
 	// victimShare of a rank's excess that it waits in collectives of its forward pass.
 	victimShare = 0.5
 	usualSample = 33
+	// innerEvery: a rank's usual wait inside its forward is looked at every so many steps.
+	innerEvery = 8
 	// slowestShare of the steps such a rank's node must be the slowest of its role.
 	slowestShare = 0.5
 	// explainedShare: an active culprit with this share of a rank's excess explains it.
@@ -238,8 +240,14 @@ const (
 	spikeBase = 0.003
 	// spikeRatio to the rate of the peers.
 	spikeRatio = 4
-	// transientsPerHour on one node are intermittent.
+	// spikeHigh and spikeHighOdds: the same against the 90th percentile of the ranks
+	// on other nodes.
+	spikeHigh     = 1.5
+	spikeHighOdds = 1e-3
+	// transientsPerHour on one node are intermittent, and so are as many that fill
+	// burstShare of the steps.
 	transientsPerHour = 3
+	burstShare        = 0.035
 )
 
 // Links.
