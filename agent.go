@@ -21,6 +21,7 @@ import (
 	"laggard/writer/intake"
 	"laggard/writer/ledger"
 	"laggard/writer/segment"
+	"laggard/writer/taskd"
 )
 
 // agent is the sidecar's cast: rings → drain → segments → follower → store, with
@@ -120,44 +121,51 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	a.mu.Lock()
 	a.own[rankKey{m.Job, m.Rank}] = true
 	a.mu.Unlock()
-	uids := make([]uint32, len(a.o.trustUIDs))
-	for i, u := range a.o.trustUIDs {
-		uids[i] = uint32(u)
+	dir := filepath.Join(a.o.dir, m.Job, strconv.Itoa(m.Rank))
+	var w named
+	var err error
+	if a.o.format == "taskd" {
+		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.dir, ".laggard"), Limit: a.o.segmentBytes})
+	} else {
+		w, err = segment.Open(dir, m, segment.Options{Limit: a.o.segmentBytes, TrustUIDs: a.o.uids(), OnClose: a.segmentClosed})
 	}
-	w, err := segment.Open(filepath.Join(a.o.dir, m.Job, strconv.Itoa(m.Rank)), m, segment.Options{
-		Limit: a.o.segmentBytes, TrustUIDs: uids, OnClose: a.segmentClosed,
-	})
 	if err != nil {
 		return nil, err
 	}
-	return &rotating{Writer: w, rotated: a.ageing.Nudge, flushed: a.hint}, nil
+	return &rotating{named: w, rotated: a.ageing.Nudge, flushed: a.hint}, nil
+}
+
+// named is a writer of segments that tells which one it is at.
+type named interface {
+	drain.Writer
+	Name() string
 }
 
 // rotating is a segment writer that says when it has begun another segment, so
 // that ageing need not wait for its next look, and when there is news to ship.
 type rotating struct {
-	*segment.Writer
+	named
 	rotated, flushed func()
 	name             string
 }
 
 // AppendRecord implements drain.Writer.
 func (r *rotating) AppendRecord(rec *record.Record) error {
-	err := r.Writer.AppendRecord(rec)
+	err := r.named.AppendRecord(rec)
 	r.look()
 	return err
 }
 
 // Flush implements drain.Writer.
 func (r *rotating) Flush() error {
-	err := r.Writer.Flush()
+	err := r.named.Flush()
 	r.look()
 	r.flushed()
 	return err
 }
 
 func (r *rotating) look() {
-	if name := r.Writer.Name(); name != r.name {
+	if name := r.named.Name(); name != r.name {
 		r.name = name
 		r.rotated()
 	}

@@ -355,3 +355,40 @@ func TestAgentCap(t *testing.T) {
 	}
 	agent.wait()
 }
+
+// TestAgentTaskdFormat: the files hold TaskD's lines and nothing else, and the store
+// gets every step from them.
+func TestAgentTaskdFormat(t *testing.T) {
+	const steps = 50
+	s := newSite(t, "")
+	agent := s.agent("--format", "taskd", "--records", "all", "--until-idle", "1s")
+	s.emitter(0, 1, steps).wait()
+	agent.wait()
+	dir := filepath.Join(s.dir, "j1", "0")
+	infos, err := segment.List(dir)
+	if err != nil || len(infos) == 0 {
+		t.Fatalf("segments %v, %v", infos, err)
+	}
+	for _, i := range infos {
+		b, err := os.ReadFile(filepath.Join(dir, i.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(b) {
+			if !bytes.HasPrefix(line, []byte(`{"Kind":1,"Flag":`)) {
+				t.Fatalf("line that isn't TaskD's: %s", line)
+			}
+		}
+	}
+	r := laggard(t, "ingest", s.dir, "--to", s.store, "--records", "all")
+	var stored, found int
+	m := regexp.MustCompile(`records +(\d+) stored, (\d+) found`).FindStringSubmatch(r.out)
+	if r.code != 0 || m == nil {
+		t.Fatalf("ingest after the agent: %+v", r)
+	}
+	stored, _ = strconv.Atoi(m[1])
+	found, _ = strconv.Atoi(m[2])
+	if stored+found != steps*perStep || found < (steps-2)*perStep {
+		t.Errorf("%d records found and %d added after the agent left, want %d in all, most of them found", found, stored, steps*perStep)
+	}
+}

@@ -95,3 +95,12 @@ func (o *agentOptions) check() error {
 	}
 	return nil
 }
+
+// uids returns the further owners to trust.
+func (o *agentOptions) uids() []uint32 {
+	uids := make([]uint32, len(o.trustUIDs))
+	for i, u := range o.trustUIDs {
+		uids[i] = uint32(u)
+	}
+	return uids
+}

@@ -1,0 +1,295 @@
+// Package taskd writes segments as TaskD would have written them: marker lines
+// without identity, sequence numbers or losses (`agent --format taskd`).
+//
+// Invariant: a record is in the files exactly once, also after a SIGKILL at any
+// instant. The lines can't say where a ring goes on, so a journal beside the
+// ledger does: before every write it holds the file, its size before and after,
+// and the positions that follow. A file of the size after has it all, one of the
+// size before has nothing, and one in between is cut back to the size before.
+//
+// Caveats: what TaskD's lines can't say (identity, losses, exposed time, paths,
+// tokens) stands in the journal and in the rings only. A segment never exceeds
+// its limit, while TaskD's own files may, by one batch.
+package taskd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"laggard/schemas/marker"
+	"laggard/schemas/record"
+	"laggard/writer/segment"
+)
+
+// Options of a Writer. State is required.
+type Options struct {
+	State string // folder of the journal
+	Limit int64  // most bytes of a segment; 0 is segment.DefaultLimit
+	Now   func() time.Time
+}
+
+// Writer appends the ranges of one incarnation. It is not safe for concurrent use.
+type Writer struct {
+	dir     string
+	o       Options
+	journal journal
+	state   state // as of the journal: everything in the files
+
+	file    segment.File
+	dirty   bool // written and not synced
+	encoder marker.Encoder
+	buf     []byte
+	pending []mark
+	next    map[uint32]uint64 // positions after buf
+	ended   bool
+}
+
+// mark is the end of one record's lines in the buffer.
+type mark struct {
+	end  int
+	ring uint32
+	seq  uint64
+	id   uint64
+}
+
+// Open returns a writer for the incarnation meta in rankDir, which goes on where
+// the journal says.
+func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
+	if o.Limit <= 0 {
+		o.Limit = segment.DefaultLimit
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	w := &Writer{dir: filepath.Clean(rankDir), o: o, next: map[uint32]uint64{}}
+	w.encoder = marker.Encoder{Process: uint32(meta.PID), Thread: uint32(meta.PID), Device: uint32(max(meta.LocalRank, 0))}
+	if err := segment.Disk.Mkdir(w.dir); err != nil {
+		return nil, fmt.Errorf("make rank directory %s: %w", w.dir, err)
+	}
+	w.journal = journal{filepath.Join(o.State, "taskd-"+meta.Incarnation.String()+".json")}
+	if err := w.resume(); err != nil {
+		return nil, fmt.Errorf("open segments in %s: %w", w.dir, err)
+	}
+	return w, w.SetMeta(meta)
+}
+
+// resume takes the journal and settles a write that was under way.
+func (w *Writer) resume() error {
+	entry, ok, err := w.journal.read()
+	if err != nil || !ok {
+		return err
+	}
+	w.state = entry.Before
+	size, err := w.sizeOf(entry.After.Name)
+	switch {
+	case err != nil:
+		return err
+	case size >= entry.After.Size:
+		w.state = entry.After
+	case entry.After.Name == entry.Before.Name && size > entry.Before.Size:
+		if err := os.Truncate(filepath.Join(w.dir, entry.After.Name), entry.Before.Size); err != nil {
+			return fmt.Errorf("cut a torn write off %s: %w", entry.After.Name, err)
+		}
+	}
+	for ring, seq := range w.state.Next {
+		w.next[ring] = seq
+	}
+	w.encoder.LastID, w.ended = w.state.ID, w.state.Ended
+	return nil
+}
+
+// sizeOf returns a segment's size, 0 when it is not there (any more).
+func (w *Writer) sizeOf(name string) (int64, error) {
+	info, err := os.Lstat(filepath.Join(w.dir, name))
+	if name == "" || errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s: %w", name, segment.ErrNotRegular)
+	}
+	return info.Size(), nil
+}
+
+// Next returns, for each ring, the sequence number after the last record taken.
+func (w *Writer) Next() map[uint32]uint64 {
+	out := make(map[uint32]uint64, len(w.next))
+	for ring, seq := range w.next {
+		out[ring] = seq
+	}
+	return out
+}
+
+// Ended reports whether the incarnation's end was seen.
+func (w *Writer) Ended() bool { return w.ended }
+
+// SetMeta writes parallel_group.json when groups are known, as TaskD's
+// dump_group_info does.
+func (w *Writer) SetMeta(m record.Meta) error {
+	if len(m.Groups) == 0 {
+		return nil
+	}
+	return writeGroups(w.dir, m.Groups)
+}
+
+// AppendRecord takes one record; Flush writes it.
+func (w *Writer) AppendRecord(r *record.Record) error {
+	w.buf = w.encoder.Append(w.buf, r)
+	w.pending = append(w.pending, mark{len(w.buf), r.Ring, r.Seq, w.encoder.LastID})
+	if r.Ring != 0 {
+		w.next[r.Ring] = r.Seq + 1
+	}
+	return nil
+}
+
+// endLine begins the control line that says that an incarnation is over.
+const endLine = `{"end":`
+
+// AppendLine takes a control line: TaskD has none, so only the end is remembered.
+func (w *Writer) AppendLine(line []byte) error {
+	if len(line) > len(endLine) && string(line[:len(endLine)]) == endLine {
+		w.ended = true
+	}
+	return nil
+}
+
+// Flush writes what was taken, chunk by chunk: a chunk is what fits a segment.
+func (w *Writer) Flush() error {
+	for len(w.pending) > 0 {
+		n := w.fits()
+		if n == 0 {
+			if err := w.rotate(); err != nil {
+				return err
+			}
+			n = max(w.fits(), 1) // a record alone may be longer than a tiny limit
+		}
+		if err := w.write(n); err != nil {
+			return err
+		}
+	}
+	if w.ended && !w.state.Ended {
+		after := w.state
+		after.Ended = true
+		if err := w.journal.write(entry{w.state, after}); err != nil {
+			return err
+		}
+		w.state = after
+	}
+	return nil
+}
+
+// fits returns how many of the pending records the current segment takes.
+func (w *Writer) fits() int {
+	if w.state.Name == "" {
+		return 0
+	}
+	n := 0
+	for n < len(w.pending) && w.state.Size+int64(w.pending[n].end) <= w.o.Limit {
+		n++
+	}
+	return n
+}
+
+// rotate begins the next segment.
+func (w *Writer) rotate() error {
+	if err := w.closeFile(); err != nil {
+		return err
+	}
+	infos, err := segment.ListAll(w.dir)
+	if err != nil {
+		return err
+	}
+	number := w.o.Now().Unix()
+	for _, i := range infos {
+		number = max(number, i.Number+1)
+	}
+	for {
+		name := fmt.Sprint(number)
+		f, err := segment.Disk.Create(filepath.Join(w.dir, name))
+		if errors.Is(err, os.ErrExist) {
+			number++
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("make segment %s: %w", name, err)
+		}
+		w.file, w.state.Name, w.state.Size = f, name, 0
+		return nil
+	}
+}
+
+// write appends the first n pending records to the current segment.
+func (w *Writer) write(n int) error {
+	if err := w.open(); err != nil {
+		return err
+	}
+	last := w.pending[n-1]
+	chunk := w.buf[:last.end]
+	after := w.state.after(w.pending[:n], int64(len(chunk)))
+	if err := w.journal.write(entry{w.state, after}); err != nil {
+		return err
+	}
+	if _, err := w.file.Write(chunk); err != nil {
+		return errors.Join(fmt.Errorf("write segment %s: %w", w.state.Name, err), w.takeBack())
+	}
+	w.state, w.dirty = after, true
+	w.buf = append(w.buf[:0], w.buf[last.end:]...)
+	w.pending = append(w.pending[:0], w.pending[n:]...)
+	for i := range w.pending {
+		w.pending[i].end -= last.end
+	}
+	return nil
+}
+
+// takeBack cuts off what a failed write left, so that the same lines may follow.
+func (w *Writer) takeBack() error {
+	return os.Truncate(filepath.Join(w.dir, w.state.Name), w.state.Size)
+}
+
+func (w *Writer) open() error {
+	if w.file != nil {
+		return nil
+	}
+	f, err := segment.Disk.Append(filepath.Join(w.dir, w.state.Name))
+	if err != nil {
+		return fmt.Errorf("open segment %s: %w", w.state.Name, err)
+	}
+	w.file = f
+	return nil
+}
+
+// Sync makes what was flushed survive the host.
+func (w *Writer) Sync() error {
+	if w.file == nil || !w.dirty {
+		return nil
+	}
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("sync segment %s: %w", w.state.Name, err)
+	}
+	w.dirty = false
+	return segment.Disk.SyncDir(w.dir)
+}
+
+func (w *Writer) closeFile() error {
+	if w.file == nil {
+		return nil
+	}
+	err := errors.Join(w.Sync(), w.file.Close())
+	w.file = nil
+	return err
+}
+
+// Close flushes, syncs and closes. The journal of an incarnation that has ended
+// is of no use any more.
+func (w *Writer) Close() error {
+	err := errors.Join(w.Flush(), w.closeFile())
+	return err
+}
+
+// Name returns the current segment.
+func (w *Writer) Name() string { return w.state.Name }
