@@ -27,8 +27,9 @@ type analysis struct {
 	source, job, topology string
 	minImpact             float64
 
-	frame *frame.Frame
-	info  source.Info
+	frame   *frame.Frame
+	info    source.Info
+	drawing *report.Picture
 }
 
 // flags registers what every command that analyzes takes.
@@ -76,7 +77,13 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	return v, nil
 }
 
-func (a *analysis) picture() *report.Picture { return report.Draw(a.frame) }
+// picture draws the frame, once.
+func (a *analysis) picture() *report.Picture {
+	if a.drawing == nil {
+		a.drawing = report.Draw(a.frame)
+	}
+	return a.drawing
+}
 
 func (a *analysis) table(w io.Writer, v *verdict.Verdict) error {
 	return report.Table(w, v, a.terminal(w))
@@ -99,7 +106,7 @@ func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
 }
 
 // outputs of analyze.
-var analyzeOutputs = []string{"table", "json", "html"}
+var analyzeOutputs = []string{"table", "json", "html", "faultdiag"}
 
 func analyzeCommand() *cobra.Command {
 	a := &analysis{}
@@ -129,8 +136,21 @@ Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decid
 		},
 	}
 	a.flags(c)
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json or html")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html, or faultdiag (FaultDiag-online's result)")
 	return c
+}
+
+// dimension tells a group's dimension where the topology names it.
+func (a *analysis) dimension(group string) string {
+	if a.info.Topology == nil {
+		return ""
+	}
+	for _, g := range a.info.Topology.Groups {
+		if g.Name == group {
+			return g.Dim
+		}
+	}
+	return ""
 }
 
 func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
@@ -139,6 +159,8 @@ func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
 		return report.JSON(w, v)
 	case "html":
 		return report.HTML(w, v, a.picture())
+	case "faultdiag":
+		return report.FaultDiag(w, v, a.picture(), a.dimension)
 	}
 	return a.table(w, v)
 }

@@ -1,0 +1,99 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"laggard/schemas/verdict"
+)
+
+// faultDiag is one node's entry of FaultDiag-online's result JSON
+// (taskd-compat.md 3.5).
+type faultDiag struct {
+	IsSlow                   int      `json:"isSlow"`
+	DegradationLevel         string   `json:"degradationLevel"`
+	JobID                    string   `json:"jobId"`
+	NodeRank                 string   `json:"nodeRank"`
+	SlowCalculateRanks       []int    `json:"slowCalculateRanks"`
+	SlowCommunicationDomains [][]int  `json:"slowCommunicationDomains"`
+	SlowSendRanks            []int    `json:"slowSendRanks"`
+	SlowHostNodes            []string `json:"slowHostNodes"`
+	SlowIORanks              []int    `json:"slowIORanks"`
+}
+
+// FaultDiag writes the verdict as FaultDiag-online would report it, so that what
+// consumes its results keeps working: one entry a node of the picture, under the
+// node's own name, isSlow where it is a degraded or intermittent culprit.
+//
+// degradationLevel is what the step time has grown by because of the node.
+// Compute and unattributed culprits are slowCalculateRanks, host ones also
+// slowHostNodes, data loading and checkpoints slowIORanks. A slow link of two
+// ranks (dims says "pp") is in slowSendRanks by its first rank, others are
+// slowCommunicationDomains. dims tells a group's dimension; nil knows none.
+func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group string) string) error {
+	entries := map[string]*faultDiag{}
+	entry := func(node string) *faultDiag {
+		e := entries[node]
+		if e == nil {
+			e = &faultDiag{
+				DegradationLevel: degradation(0), JobID: v.Job, NodeRank: node, SlowCalculateRanks: []int{},
+				SlowCommunicationDomains: [][]int{}, SlowSendRanks: []int{}, SlowHostNodes: []string{}, SlowIORanks: []int{},
+			}
+			entries[node] = e
+		}
+		return e
+	}
+	for _, r := range p.Ranks {
+		entry(r.Node)
+	}
+	for _, n := range v.Nodes {
+		if lasting(n.State) {
+			entry(n.Node).accuse(n)
+		}
+	}
+	for _, l := range v.Links {
+		if !lasting(l.State) {
+			continue
+		}
+		for _, node := range l.Nodes {
+			e := entry(node)
+			e.slow(l.JobImpact)
+			if dims != nil && dims(l.Group) == "pp" && len(l.Ranks) > 0 {
+				e.SlowSendRanks = append(e.SlowSendRanks, l.Ranks[0])
+			} else {
+				e.SlowCommunicationDomains = append(e.SlowCommunicationDomains, slices.Clone(l.Ranks))
+			}
+		}
+	}
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(map[string]any{"slownode_" + v.Job: entries})
+}
+
+func lasting(state string) bool { return state == verdict.Degraded || state == verdict.Intermittent }
+
+func (e *faultDiag) slow(impact float64) {
+	e.IsSlow = 1
+	e.DegradationLevel = degradation(impact)
+}
+
+// degradation turns a share of the step time that is lost into what the step has grown by.
+func degradation(impact float64) string {
+	return fmt.Sprintf("%.2f%%", 100*impact/(1-min(impact, 0.99)))
+}
+
+func (e *faultDiag) accuse(n verdict.Node) {
+	e.slow(n.JobImpact)
+	switch n.Cause {
+	case verdict.DataLoader, verdict.Checkpoint:
+		e.SlowIORanks = append(e.SlowIORanks, n.Ranks...)
+	case verdict.HostDelay:
+		e.SlowHostNodes = append(e.SlowHostNodes, n.Node)
+	case verdict.Communication:
+		e.SlowCommunicationDomains = append(e.SlowCommunicationDomains, slices.Clone(n.Ranks))
+	default:
+		e.SlowCalculateRanks = append(e.SlowCalculateRanks, n.Ranks...)
+	}
+}
