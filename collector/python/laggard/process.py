@@ -154,9 +154,11 @@ class Process(object):
             self.quads[32 + kind] += 1
 
     def close(self):
-        """Says that the recorder left in order; the lock stays until the end."""
+        """Says that the recorder left in order; the lock stays until the end. What
+        a daemon thread still does is not recorded: nobody reads a closed ring."""
         for ring in self.rings:
             ring.close()
+            ring.disown()
         self.words[24] = layout.CLOSED
 
     def disown(self):

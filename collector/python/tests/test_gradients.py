@@ -132,7 +132,7 @@ class Identical(jobs.Case):
         found = self.compare(3)
         for p in found:
             buckets = [r for r in p.records("Communication") if r["text"] == "allreduce"]
-            self.assertGreater(len(buckets), 200)
+            self.assertGreater(len(buckets), 150)
 
     def test_two_ranks(self):
         self.compare(2)
