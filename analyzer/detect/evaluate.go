@@ -257,6 +257,7 @@ func (t *track) evaluateLanes(r int) {
 		t.z[r], t.effect[r] = float32(z), float32(m)
 		t.lanePasses[r] = min(t.lanePasses[r]+1, 100)
 		if t.lanePasses[r] >= t.need(r) {
+			t.slow[r] = t.phase[r] == ok
 			t.caught(r)
 		}
 		return

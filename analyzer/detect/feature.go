@@ -69,10 +69,10 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	e.buf = append(e.buf[:0], logs...)
 	e.ref[s].relative(e.buf, logs)
 	e.level.logs(e, s, e.buf, e.ref[s].middle)
+	e.level.spread(e, s, logs)
 	if tok := c.V[frame.Tokens]; tok != nil {
 		e.tokens.remove(s, tok, logs, e.tracks[s])
 	}
-	e.level.spread(e, s, logs)
 	if s == compute {
 		e.inner.remove(c, v, logs, float32(e.cfg.MinEffect))
 	}

@@ -174,7 +174,7 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 	limit := workSpread
 	several := e.sharing[k].usable
 	explained := e.tokens.explains(signal(k))
-	if several {
+	if several && !explained {
 		if g := e.sharing[k].together(); g < sharedCorrelation {
 			return // stages disagree: noise, not work
 		}

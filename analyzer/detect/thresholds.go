@@ -75,6 +75,8 @@ const (
 	// It raises the height where noise is large: with 12 % sequence noise nobody
 	// becomes suspect in a few steps, and the slow lanes decide.
 	cusumOdds = 14
+	// cusumHighest is the height from which the noise is no noise of steps any more.
+	cusumHighest = 40
 	// calmSteps without slowness end an episode.
 	calmSteps = 20
 	// transientSteps is the longest episode that is an event, not a condition.

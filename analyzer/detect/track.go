@@ -32,6 +32,7 @@ type track struct {
 	climb, fall     []float32 // CUSUMs up (suspicion) and down (recovery)
 	phase, passes   []uint8
 	lanePasses      []uint8
+	slow            []bool  // only a slow lane saw it: single steps can't end it
 	warm            []uint8 // warm-up steps still to come
 	warmed          []uint8 // warm-up steps that are in the record
 	first           []int32 // count at the unit's first value, -1 none
@@ -88,7 +89,7 @@ func newTrack(cfg *Config, n int, roles [][]int32) *track {
 	t.baseN = make([]uint16, n)
 	t.climb, t.fall = f32(), f32()
 	t.phase, t.passes, t.lanePasses = make([]uint8, n), make([]uint8, n), make([]uint8, n)
-	t.warm, t.warmed = make([]uint8, n), make([]uint8, n)
+	t.warm, t.warmed, t.slow = make([]uint8, n), make([]uint8, n), make([]bool, n)
 	t.first, t.firstLabel = make([]int32, n), make([]int64, n)
 	t.since, t.detected, t.until = make([]int64, n), make([]int64, n), make([]int64, n)
 	t.sinceAt, t.fallAt = make([]int32, n), make([]int32, n)
@@ -164,7 +165,7 @@ func (t *track) forget(r int) {
 func (t *track) calm(r int) {
 	t.phase[r], t.passes[r], t.lanePasses[r] = ok, 0, 0
 	t.climb[r], t.fall[r], t.sum[r], t.sumN[r] = 0, 0, 0, 0
-	t.z[r], t.effect[r] = 0, 0
+	t.z[r], t.effect[r], t.slow[r] = 0, 0, false
 }
 
 // label returns the step number of the analysed step with that count.
@@ -203,7 +204,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 			t.first[r], t.firstLabel[r] = int32(t.count), label
 		}
 		sig := t.noiseOf(r)
-		unit := max(delta/2, sig)
+		unit := max(delta/2, min(sig, t.effect[r]/2)) // what is half as slow is not over
 		d := x
 		if t.baseN[r] >= minBase {
 			d -= t.base[r]
@@ -232,6 +233,9 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 	for r := range t.n {
 		if (t.count+r)%blockSteps == 0 && t.first[r] >= 0 {
 			t.closeBlock(r)
+			if t.slow[r] && t.laneMean[0][r] < delta/2 {
+				end(t.over(r))
+			}
 		}
 	}
 	if t.count%evaluateEvery == 0 {
@@ -320,6 +324,10 @@ func (t *track) height(sigma float32, rho float64) float32 {
 
 // rise drives the suspicion of a healthy unit.
 func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
+	if at > cusumHighest {
+		t.climb[r] = 0 // the slow lanes decide
+		return
+	}
 	was := t.climb[r]
 	g := max(0, was+clip((d-unit)/unit, cusumDown, at/suspectAt)) // five steps at least
 	if t.few[r] {
@@ -386,9 +394,14 @@ func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
 		t.sumN[r]++
 	}
 	t.fall[r] = f
-	if f < calmSteps {
+	if t.slow[r] || f < calmSteps {
 		return episode{}, false
 	}
+	return t.over(r), true
+}
+
+// over ends the episode of unit r and returns it.
+func (t *track) over(r int) episode {
 	ep := episode{
 		unit: r, since: t.since[r], detected: t.detected[r], until: t.until[r],
 		steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, confirmed: t.phase[r] == degraded,
@@ -398,7 +411,7 @@ func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
 		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
 	}
 	t.calm(r)
-	return ep, true
+	return ep
 }
 
 // closeBlock summarises the last steps of unit r as one block of its slow lanes,
