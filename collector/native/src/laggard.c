@@ -33,7 +33,7 @@ static inline void add64(unsigned char *p) {
 
 /* on reports whether ranges of the kind are recorded now. */
 static inline int on(thread *t, int kind) {
-	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_relaxed);
+	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_acquire);
 	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
 	if (UNLIKELY(w != t->followed))
 		w = laggard_follow(t);
@@ -167,11 +167,15 @@ static inline void state(unsigned char *slot, unsigned char s) {
 	atomic_store_explicit((_Atomic unsigned char *)(slot + 7), s, memory_order_release);
 }
 
+static inline int is_free(ring *g, unsigned level) {
+	return atomic_load_explicit((_Atomic unsigned char *)(open_slot(g, level) + 7), memory_order_acquire) == FREE;
+}
+
 static inline unsigned free_level(ring *g) {
 	unsigned level = g->depth;
-	if (LIKELY(level < OPEN_LEVELS && open_slot(g, level)[7] == FREE))
+	if (LIKELY(level < OPEN_LEVELS && is_free(g, level)))
 		return level;
-	for (level = 0; level < OPEN_LEVELS && open_slot(g, level)[7] != FREE; level++)
+	for (level = 0; level < OPEN_LEVELS && !is_free(g, level); level++)
 		;
 	return level;
 }
@@ -400,7 +404,7 @@ void laggard_emit(const laggard_span *s) {
 
 int laggard_is_on(int kind) {
 	thread *t = &laggard_self;
-	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_relaxed);
+	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_acquire);
 	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
 	if (w != t->followed)
 		w = laggard_follow(t);

@@ -145,7 +145,7 @@ LAGGARD_API extern const uint32_t *laggard_poll; /* the switch */
 LAGGARD_API extern const uint32_t laggard_quiet; /* what it says while all is off and nobody needs to know */
 
 static inline void laggard_begin_(laggard_range *r, int kind, const laggard_attr *attr) {
-	const uint32_t *p = __atomic_load_n(&laggard_poll, __ATOMIC_RELAXED);
+	const uint32_t *p = __atomic_load_n(&laggard_poll, __ATOMIC_ACQUIRE);
 	if (__atomic_load_n(p, __ATOMIC_RELAXED) == __atomic_load_n(&laggard_quiet, __ATOMIC_RELAXED))
 		r->state = 0;
 	else
