@@ -108,10 +108,9 @@ func TestParity_ShortForm(t *testing.T) {
 // A node counts when its state accuses it; the rest of a verdict is compared with
 // what the truth asks for.
 func TestScore(t *testing.T) {
-	onset := 100
 	o := &outcome{truth: simulate.Truth{
 		SlowNodes: []string{"a", "b"}, Cause: []string{verdict.Compute}, Links: []string{"dp-1"}, Findings: []string{verdict.JobSlow},
-		Events: []simulate.Event{{Node: "e"}}, OnsetStep: &onset,
+		Events: []simulate.Event{{Node: "e"}}, Onsets: map[string]int{"a": 100, "b": 100},
 	}}
 	v := verdict.New("j")
 	v.Decided = true

@@ -138,8 +138,8 @@ func (o *outcome) score() {
 			if slices.Contains(t.Cause, n.Cause) {
 				o.cause++
 			}
-			if t.OnsetStep != nil {
-				o.delays = append(o.delays, max(0, int(n.DetectedStep)-*t.OnsetStep+1))
+			if onset, ok := t.Onsets[n.Node]; ok {
+				o.delays = append(o.delays, max(0, int(n.DetectedStep)-onset+1))
 			}
 			o.blinking = o.blinking || n.State == verdict.Intermittent
 		}

@@ -12,13 +12,14 @@ type effect struct {
 	bursts [][2]int // [from, to) of executed steps; nil = without a break
 	ranks  []int    // in the current attempt
 	group  int      // Link: in the current attempt, -1 = gone
+	onset  int      // number of the step it began with, -1 = not yet
 }
 
 // plan draws the bursts of the faults.
 func (j *job) plan() []effect {
 	var out []effect
 	for _, f := range j.cfg.Faults {
-		e := effect{Fault: f}
+		e := effect{Fault: f, onset: -1}
 		if f.BurstShare > 0 {
 			to := f.To
 			if to == 0 {
@@ -112,6 +113,9 @@ func (j *job) apply() {
 		size := e.size(j.index)
 		if size == 0 {
 			continue
+		}
+		if e.onset < 0 {
+			e.onset = j.step
 		}
 		if j.onset < 0 {
 			j.onset = j.step

@@ -24,6 +24,9 @@ type Truth struct {
 	OnsetStep   *int     `json:"onset_step"` // number of the step; null = no fault
 	ExpectExit  []int    `json:"expect_exit"`
 
+	// Onsets are the numbers of the steps at which each slow node's fault began.
+	Onsets map[string]int `json:"onsets,omitempty"`
+
 	Seed     uint64  `json:"seed"`
 	Scenario string  `json:"scenario"`
 	Seconds  float64 `json:"seconds"` // mean step time
@@ -108,6 +111,12 @@ func (e *effect) tell(j *job, t *Truth) {
 	case j.cfg.Expect.Nodes == "none":
 	default:
 		t.SlowNodes = union(t.SlowNodes, node)
+		if t.Onsets == nil {
+			t.Onsets = map[string]int{}
+		}
+		if at, ok := t.Onsets[node]; (!ok || e.onset < at) && e.onset >= 0 {
+			t.Onsets[node] = e.onset
+		}
 		t.SlowRanks = append(t.SlowRanks, e.ranks...)
 		t.Cause = union(t.Cause, causes[e.Kind]...)
 		if j.lay.shape.EP > 1 && (e.Kind == Compute || e.Kind == Backward || e.Kind == Host) {
