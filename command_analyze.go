@@ -172,27 +172,3 @@ func exitOf(v *verdict.Verdict, minImpact float64) error {
 	}
 	return nil
 }
-
-func explainCommand() *cobra.Command {
-	a := &analysis{}
-	c := &cobra.Command{
-		Use:     "explain SOURCE",
-		Short:   "the evidence of one verdict, in words and numbers",
-		Example: "  laggard explain parquet:/data/laggard --job 6f3a",
-		Args:    positional("SOURCE"),
-		RunE: func(c *cobra.Command, args []string) error {
-			a.source = args[0]
-			v, err := a.decide(c.Context())
-			if err != nil {
-				return err
-			}
-			w := c.OutOrStdout()
-			if err := report.Explain(w, v, a.picture(), a.terminal(w)); err != nil {
-				return fmt.Errorf("write explanation: %w", err)
-			}
-			return exitOf(v, a.minImpact)
-		},
-	}
-	a.flags(c)
-	return c
-}

@@ -23,7 +23,7 @@ func FromRows(l Layout, ranks []row.Rank, records []row.Record, limit int) *Job 
 	for i := range records {
 		r := &records[i]
 		k := key{r.Step, int(r.Rank)}
-		if !chosen[r.Step] || r.Open != 0 {
+		if !chosen[r.Step] || !Plays(r) {
 			continue
 		}
 		if r.Kind == "Step" {
@@ -75,6 +75,15 @@ func splitGroup(g string) (name string, index int, ok bool) {
 	}
 	index, err := strconv.Atoi(g[at+1 : size])
 	return g[first+1 : at], index, err == nil
+}
+
+// Plays reports whether a replay has use for a raw range.
+func Plays(r *row.Record) bool {
+	switch r.Kind {
+	case "Step", "FP", "Communication", Backward:
+		return r.Step >= 0 && r.Open == 0
+	}
+	return false
 }
 
 func rangeOf(r *row.Record, at map[position]int) (Range, bool) {

@@ -1,0 +1,67 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"laggard/analyzer/whatif"
+)
+
+// WhatIf writes what a replay says: how much faster the job would be if everybody
+// worked alike, and how much of that is whose.
+func WhatIf(w io.Writer, r *whatif.Result) error {
+	p := &lines{w: w}
+	p.add("What if everybody worked alike: the job would be %.2f times as fast (%d steps replayed, %.1f %% of their recorded time", r.Slowdown, r.Steps, 100*r.Fidelity)
+	if r.Skipped > 0 {
+		p.add(", %d left out because records are missing", r.Skipped)
+	}
+	p.add(")\n")
+	p.add("  the slowest 3 %% of the workers account for %.0f %% of the loss, the last stage for %.0f %%\n", 100*clamp(r.MW), 100*clamp(r.MS))
+	for _, k := range slices.Sorted(maps.Keys(r.ByKind)) {
+		if r.ByKind[k] >= noteworthy {
+			p.add("  only %s as it was: %.2f\n", k, r.ByKind[k])
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(r.ByStage)) {
+		if len(r.ByStage) > 1 && r.ByStage[s] >= noteworthy {
+			p.add("  only stage %d as it was: %.2f\n", s, r.ByStage[s])
+		}
+	}
+	p.workers(r)
+	return p.err
+}
+
+const (
+	noteworthy = 1.02 // a slowdown below is noise of the replay
+	mostRanks  = 8
+)
+
+type lines struct {
+	w   io.Writer
+	err error
+}
+
+func (l *lines) add(format string, args ...any) {
+	if l.err == nil {
+		_, l.err = fmt.Fprintf(l.w, format, args...)
+	}
+}
+
+func clamp(share float64) float64 { return min(max(share, 0), 1) }
+
+// workers lists the ranks whose repair gains most.
+func (l *lines) workers(r *whatif.Result) {
+	ranks := slices.Collect(maps.Keys(r.ByRank))
+	slices.SortFunc(ranks, func(a, b int) int {
+		return cmp.Or(cmp.Compare(r.ByRank[b], r.ByRank[a]), cmp.Compare(a, b))
+	})
+	for i, rank := range ranks {
+		if i == mostRanks || r.ByRank[rank] < noteworthy {
+			return
+		}
+		l.add("  only rank %d as it was: %.2f; repaired to its stage's median it saves %.0f %% of the step\n", rank, r.ByRank[rank], 100*r.Gain[rank])
+	}
+}

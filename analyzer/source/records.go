@@ -1,0 +1,84 @@
+package source
+
+import (
+	"context"
+	"fmt"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/row"
+	"laggard/writer/rollup"
+)
+
+// Records implements Source: the segments of every rank again, range by range.
+func (t *tree) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
+	info := Info{Job: job, Kind: Files}
+	l, err := layoutOf(&info, o, t.dir)
+	if err != nil {
+		return err
+	}
+	for _, dir := range t.ranks {
+		if dir.Job != job {
+			continue
+		}
+		options := l.options(dir)
+		options.Records = rollup.All
+		_, err := rollup.Dir(ctx, dir, options, func(r *row.Rows) error {
+			defer func() { *r = row.Rows{} }()
+			return take(r.Ranks, r.Records)
+		})
+		if err != nil {
+			return fmt.Errorf("read ranges of rank %d: %w", dir.Rank, err)
+		}
+	}
+	return nil
+}
+
+// Records implements Source.
+func (s *store) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
+	var info Info
+	ranks, err := s.ranks(ctx, job, o, &info)
+	if err != nil {
+		return err
+	}
+	if err := take(ranks, nil); err != nil {
+		return err
+	}
+	parts, err := s.parts(row.RecordsTable, job)
+	if err != nil {
+		return err
+	}
+	for _, path := range parts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := layout.ReadRecords(path, func(rows []row.Record) error { return take(nil, rows) }); err != nil {
+			return fmt.Errorf("read ranges: %w", err)
+		}
+	}
+	return nil
+}
+
+// Records implements Source.
+func (d *database) Records(ctx context.Context, job string, _ Options, take func([]row.Rank, []row.Record) error) error {
+	ranks, err := selectRows[row.Rank](ctx, d, row.RanksTable, job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
+	if err != nil {
+		return err
+	}
+	if err := take(newestRanks(ranks), nil); err != nil {
+		return err
+	}
+	parts, err := d.ranges(ctx, row.RecordsTable, job)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		rows, err := selectRows[row.Record](ctx, d, row.RecordsTable, job, p.where(), "ORDER BY segment, offset LIMIT 1 BY segment, offset")
+		if err == nil {
+			err = take(nil, rows)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
