@@ -1,0 +1,122 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// list returns up to n names in the folder, none when it was deleted under us.
+func (f *Folder) list(n int) ([]string, error) {
+	fd, err := openAt(f.dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
+	}
+	d := os.NewFile(uintptr(fd), f.name)
+	defer d.Close()
+	names, err := d.Readdirnames(n)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
+	}
+	return names, nil
+}
+
+// Remove deletes the folder's files and the folder. The lock stays held until
+// Close, and its file goes last, so that an agent that is killed here leaves a
+// folder that the next one takes for what it is.
+func (f *Folder) Remove() error {
+	names, err := f.list(math.MaxInt16)
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return n == ProcessName || n == LockName })
+	for _, n := range append(names, ProcessName, LockName) {
+		if e := unix.Unlinkat(f.dir, n, 0); e != nil && !errors.Is(e, unix.ENOENT) {
+			err = errors.Join(err, fmt.Errorf("remove %s: %w", n, e))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Unlinkat(f.run, f.name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove ring folder %s: %w", f.name, err)
+	}
+	return nil
+}
+
+// readFull reads len(b) bytes at an offset. The error wraps ErrNotRing when the
+// file is shorter.
+func readFull(fd int, b []byte, at int64) error {
+	for len(b) > 0 {
+		n, err := unix.Pread(fd, b, at)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n == 0:
+			return fmt.Errorf("%w: %w", ErrNotRing, io.ErrUnexpectedEOF)
+		default:
+			b, at = b[n:], at+int64(n)
+		}
+	}
+	return nil
+}
+
+// writeFull writes b at an offset of an existing file.
+func writeFull(fd int, b []byte, at int64) error {
+	for len(b) > 0 {
+		n, err := unix.Pwrite(fd, b, at)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b, at = b[n:], at+int64(n)
+	}
+	return nil
+}
+
+// Load returns the content of a small file that Store wrote, nil when there is
+// none.
+func (f *Folder) Load(name string, limit int) ([]byte, error) {
+	fd, size, _, err := openFile(f.dir, name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
+	}
+	defer unix.Close(fd)
+	b := make([]byte, min(size, int64(limit)))
+	if err := readFull(fd, b, 0); err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
+	}
+	return b, nil
+}
+
+// Store replaces a small file of the agent's in the folder as a whole.
+func (f *Folder) Store(name string, b []byte) error {
+	fresh := "." + name + ".new"
+	fd, err := openAt(f.dir, fresh, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write %s of %s: %w", name, f.name, err)
+	}
+	err = writeFull(fd, b, 0)
+	unix.Close(fd)
+	if err == nil {
+		err = unix.Renameat(f.dir, fresh, f.dir, name)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s of %s: %w", name, f.name, err)
+	}
+	return nil
+}
