@@ -1,0 +1,115 @@
+package mspti_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"laggard/collector/internal/rig"
+	"laggard/schemas/record"
+)
+
+// expected is what a trainer of so many steps leaves.
+func expected(steps, comms int) map[string]int {
+	return map[string]int{"Step": steps, "FP": 2 * steps, "DataLoader": steps, "SaveCheckpoint": steps / 10, "Communication": steps * comms,
+		"a moment": 1, "a moment on the device": 1}
+}
+
+// took takes the ranges of the waiting for libmspti away.
+func took(w *rig.Memory) map[string]int {
+	n := words(w.Records)
+	delete(n, "warm up")
+	return n
+}
+
+// TestEveryKind trains a hundred steps and finds each range once, with what it says.
+func TestEveryKind(t *testing.T) {
+	for _, program := range []string{"trainer", "trainer-sanitized"} {
+		t.Run(program, func(t *testing.T) {
+			run := rig.Shared(t)
+			_, said := runs(t, command(t, run, program, "train", "100", "10"))
+			if said != "" {
+				t.Errorf("said %q", said)
+			}
+			w := newCollect(t, run).finish(t)
+			if got, want := took(w), expected(100, 10); !maps.Equal(got, want) {
+				t.Errorf("records %v, want %v", got, want)
+			}
+			if w.Lost() != 0 || w.End == nil || w.End.How != "closed" || w.Open != nil {
+				t.Errorf("lost %d, end %+v, open %v", w.Lost(), w.End, w.Open)
+			}
+			fields(t, w.Records)
+		})
+	}
+}
+
+// fields checks what the records say.
+func fields(t *testing.T, rs []record.Record) {
+	t.Helper()
+	steps := make(map[int64]bool)
+	for i := range rs {
+		r := &rs[i]
+		device := r.Side == record.Device && r.HostStart > 0 && r.HostDur >= 0 && r.Thread == 2 && r.Start == r.HostStart+1000
+		switch r.Kind {
+		case record.Step:
+			steps[r.Step] = true
+			if !device {
+				t.Errorf("%+v: want device times", r)
+			}
+		case record.FP:
+			if !device || r.Step != record.NoStep {
+				t.Errorf("%+v: want device times", r)
+			}
+		case record.Communication:
+			a := r.Op == "allreduce" && r.OpRaw == "HcclAllreduce" && r.Group == "10.0.0.7%eth0_60000_0" && r.Count == 4194304 && r.Dtype == "bf16" && r.Peer == record.NoPeer
+			b := r.Op == "send" && r.OpRaw == "HcclSend" && r.Group == "pp" && r.Count == 7 && r.Dtype == "fp32" && r.Peer == 3
+			if !device || !a && !b {
+				t.Errorf("%+v", r)
+			}
+		case record.DataLoader, record.SaveCheckpoint:
+			if r.Side != record.Host || r.Start == 0 || r.Thread != 0 {
+				t.Errorf("%+v: want host times", r)
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	for i := range int64(100) {
+		if !steps[i] {
+			t.Fatalf("step %d is missing", i)
+		}
+	}
+}
+
+// TestQuietWithoutLibmspti: a trainer is what it was, and one line says why.
+func TestQuietWithoutLibmspti(t *testing.T) {
+	run := rig.Shared(t)
+	cmd := command(t, run, "mstx-trainer", "plain", "3")
+	dir := build(t)
+	cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH=/nowhere", "LD_PRELOAD="+dir+"/liblaggard_mspti.so")
+	out, said := runs(t, cmd)
+	if out != "done\n" || strings.Count(said, "\n") > 1 {
+		t.Errorf("printed %q, said %q", out, said)
+	}
+}
+
+// TestRangesWithoutNPU records through the mstx functions of our own.
+func TestRangesWithoutNPU(t *testing.T) {
+	run := rig.Shared(t)
+	cmd := command(t, run, "mstx-trainer", "train", "50", "4")
+	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=off")
+	_, said := runs(t, cmd)
+	if said != "" {
+		t.Errorf("said %q", said)
+	}
+	w := newCollect(t, run).finish(t)
+	if got, want := took(w), expected(50, 4); !maps.Equal(got, want) {
+		t.Errorf("records %v, want %v", got, want)
+	}
+	for _, r := range w.Records {
+		if r.Side != record.Host || r.Kind == record.Communication && r.Step == record.NoStep {
+			t.Fatalf("%+v: want host times and the step it was in", r)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package mspti_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"laggard/collector/drain"
+	"laggard/collector/internal/rig"
+	"laggard/collector/mspti"
+	"laggard/schemas/record"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// built is what the tests share: both libraries, the stand-in, the trainer, and all
+// of it once more with sanitizers.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// build returns the directory of what is built.
+func build(t testing.TB) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "laggard-mspti-"); built.err == nil {
+			built.err = compile(built.dir)
+		}
+	})
+	if built.err != nil {
+		t.Fatalf("these tests need a C compiler (apt install gcc): %v", built.err)
+	}
+	return built.dir
+}
+
+func compile(dir string) error {
+	ctx := context.Background()
+	src := filepath.Join(dir, "src")
+	if err := mspti.Install(src); err != nil {
+		return err
+	}
+	if err := mspti.Build(ctx, "", src, dir, "-Werror"); err != nil {
+		return err
+	}
+	if err := standin(dir, "libmspti.so"); err != nil {
+		return err
+	}
+	common := []string{"-std=gnu11", "-g", "-pthread", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I" + src}
+	for _, p := range []struct {
+		out  string
+		args []string
+	}{
+		{"trainer", []string{"-O2", "testdata/trainer.c", "-L" + dir, "-l:libmspti.so", "-Wl,-rpath," + dir}},
+		{"mstx-trainer", []string{"-O2", "testdata/trainer.c", "-L" + dir, "-l:libms_tools_ext.so", "-Wl,-rpath," + dir}},
+		{"trainer-sanitized", sanitized(src, "testdata/trainer.c", "-L"+dir, "-l:libmspti.so", "-Wl,-rpath,"+dir)},
+		{"classify", sanitized(src, "testdata/classify.c")},
+	} {
+		args := append(append(slices.Clone(common), p.args...), "-o", filepath.Join(dir, p.out))
+		if b, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", p.out, err, b)
+		}
+	}
+	return nil
+}
+
+// sanitized returns what compiles a program with the library in it.
+func sanitized(src string, rest ...string) []string {
+	all, _ := filepath.Glob(filepath.Join(src, "*.c"))
+	all = slices.DeleteFunc(all, func(f string) bool { return filepath.Base(f) == "mstx.c" })
+	args := []string{"-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+	return append(append(args, rest[0]), append(all, rest[1:]...)...)
+}
+
+// standin compiles a libmspti, without what without names.
+func standin(dir, name string, without ...string) error {
+	args := []string{"-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-Wl,-soname," + filepath.Base(name)}
+	for _, w := range without {
+		args = append(args, "-DWITHOUT_"+w)
+	}
+	b, err := exec.Command("cc", append(args, "-o", filepath.Join(dir, name), "testdata/standin.c")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, b)
+	}
+	return nil
+}
+
+// command returns a trainer's command with a run directory of its own, preloaded as a
+// job does it.
+func command(t testing.TB, run, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	dir := build(t)
+	cmd := exec.Command(filepath.Join(dir, program), args...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, "LAGGARD_") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "LOCAL_RANK=") || strings.HasPrefix(e, "LD_")
+	}), "LAGGARD_RUN="+run, "LAGGARD_MSPTI=on", "LD_LIBRARY_PATH="+dir)
+	switch program {
+	case "trainer":
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+filepath.Join(dir, "libmspti.so")+":"+filepath.Join(dir, mspti.Library))
+	case "trainer-sanitized":
+		cmd.Env = append(cmd.Env, "ASAN_OPTIONS=detect_leaks=0")
+	}
+	return cmd
+}
+
+// counts is what the trainer prints at its end.
+type counts struct {
+	Markers, Activities, Records, Unmatched, Unknown, Dropped, Buffers, Multiple uint64
+	DroppedBuffers                                                               uint64 `json:"dropped_buffers"`
+	On                                                                           uint32
+	Written, Refused, Calls, Waits, P50, P99, P999, Max                          uint64
+}
+
+// runs runs a trainer to its end and returns what it printed, and its words.
+func runs(t testing.TB, cmd *exec.Cmd) (string, string) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.Bytes())
+	}
+	return string(out), stderr.String()
+}
+
+// report reads the counts, the last line of out.
+func report(t testing.TB, out string) (c counts) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &c); err != nil {
+		t.Fatalf("report %q: %v", out, err)
+	}
+	return c
+}
+
+// collect is a Drain whose writers are kept by incarnation.
+type collect struct {
+	*drain.Drain
+	writers map[record.ID]*rig.Memory
+}
+
+func newCollect(t testing.TB, run string) *collect {
+	t.Helper()
+	c := &collect{writers: make(map[record.ID]*rig.Memory)}
+	d, err := drain.New(drain.Options{RunDir: run, Job: "default", Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
+		w := c.writers[m.Incarnation]
+		if w == nil {
+			w = &rig.Memory{Meta: m}
+			c.writers[m.Incarnation] = w
+		}
+		return w, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Drain = d
+	return c
+}
+
+// finish drains until every folder is gone, and returns the only writer there is.
+func (c *collect) finish(t testing.TB) *rig.Memory {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if _, err := c.Pass(); err != nil {
+			t.Fatal(err)
+		}
+		if c.Idle() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("folders are left: %v", c.Stats())
+		}
+	}
+	if len(c.writers) != 1 {
+		t.Fatalf("%d incarnations, want 1", len(c.writers))
+	}
+	for _, w := range c.writers {
+		return w
+	}
+	return nil
+}
+
+// words counts records by kind.
+func words(rs []record.Record) map[string]int {
+	n := make(map[string]int)
+	for i := range rs {
+		n[rs[i].Word()]++
+	}
+	return n
+}
