@@ -159,7 +159,7 @@ func (e *Engine) accuse(all []candidate) (culprits, common []candidate) {
 		if c.onlyOwn() && (measured[e.layout.Node[c.row]] || !e.convincing(c, all)) {
 			continue
 		}
-		if e.tensorVictim(c) || e.maybeStage(c) {
+		if e.tensorVictim(c) || e.maybeStage(c) || !e.visible(c) {
 			continue
 		}
 		keep = append(keep, *c)
@@ -329,6 +329,9 @@ func (e *Engine) slowest(r, k int) float64 {
 
 // recorded reports whether every rank that should be in the replica has records.
 func (e *Engine) recorded(q int32) bool {
+	if e.layout.Partial[q] {
+		return false
+	}
 	for _, r := range e.layout.Replicas[q] {
 		if e.judged[r] == 0 {
 			return false
@@ -369,7 +372,35 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 			waits += mine - u
 		}
 	}
-	return waits >= victimShare*x
+	return waits >= victimShare*x || e.maybeVictim(c, k, x)
+}
+
+// maybeVictim reports whether a rank may be the victim of a member of its inner
+// groups that has no records: others there are as slow, and nobody is seen to be
+// waited for.
+func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
+	t := e.tracks[compute]
+	mine := e.levelOf(t, c.row)
+	for _, m := range innerMetrics {
+		g := e.groupOf(c.row, m)
+		if g == nil || !e.seen[m] || g.Complete() && !slices.ContainsFunc(g.Rows, func(p int32) bool { return e.judged[p] == 0 }) {
+			continue
+		}
+		like := 0
+		for _, p := range sample(g.Rows, 0) {
+			if e.layout.Node[p] != e.layout.Node[c.row] && e.levelOf(t, int(p)) >= mine/2 {
+				like++
+			}
+		}
+		if like == 0 {
+			continue
+		}
+		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == c.row })
+		if theirs-e.recent.median(m, c.row, k) < victimShare*x {
+			return true
+		}
+	}
+	return false
 }
 
 // groupWait is what rank r waits in its group of that dimension: its time there
@@ -407,6 +438,23 @@ func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
 		return &e.layout.Groups[i]
 	}
 	return nil
+}
+
+// visible reports whether the raw times show the effect as far as their noise
+// lets them: what only a correction made is no evidence that a person can check.
+func (e *Engine) visible(c *candidate) bool {
+	s := c.main
+	if s >= loading {
+		return true
+	}
+	t := e.tracks[s]
+	k := min(window, max(minBold, t.age(c.row)))
+	raw := math.Log(e.value(c.row, s, k) / e.peers(c.row, s, k, nil))
+	if raw != raw {
+		return true
+	}
+	noise := math.Hypot(float64(t.noiseOf(c.row)), math.Sqrt2*e.level.bulk[s])
+	return raw >= c.effect/2-visibleSigmas*medianLoss*noise/math.Sqrt(float64(k))
 }
 
 // maybeStage reports whether the rank may just be one of a heavier stage: roles

@@ -139,27 +139,28 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	e.worldSize = max(e.worldSize, l.World)
 	e.inGroup = [frame.MetricCount][]int32{}
 	roles := make([][]int32, len(l.Roles))
+	sizes := make([]int, len(l.Roles))
 	for g := range l.Roles {
-		roles[g] = l.Roles[g].Rows
+		roles[g], sizes[g] = l.Roles[g].Rows, l.Roles[g].Size
 	}
 	same := old != nil && len(old.Ranks) == len(l.Ranks) && old.World == l.World && sameRoles(old, l)
 	for s := range signals {
-		e.ref[s] = newReference(roles)
+		e.ref[s] = newReference(roles, sizes)
 		if e.v[s] == nil || len(e.v[s]) != e.n {
 			e.v[s] = make([]float32, e.n)
 		}
 		if !same {
-			e.tracks[s] = newTrack(&e.cfg, e.n, roles)
+			e.tracks[s] = newTrack(&e.cfg, e.n, roles, sizes)
 			e.sharing[s] = newSharing(l)
 			continue
 		}
-		e.tracks[s].setRoles(roles)
+		e.tracks[s].setRoles(roles, sizes)
 	}
 	for s := range signals {
 		e.tracks[s].tests, e.tracks[s].node = int(signals)*e.n, l.Node
 	}
 	if !same {
-		e.reset(l, roles)
+		e.reset(l, roles, sizes)
 	}
 	for r := range e.n {
 		changed := old == nil || !same || old.Incarnation[r] != l.Incarnation[r]
@@ -178,16 +179,16 @@ func (e *Engine) setLayout(l *frame.Layout) {
 }
 
 // reset forgets what a new world or parallel layout makes meaningless.
-func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
-	e.whole = newTrack(&e.cfg, len(l.Replicas), [][]int32{sequence(len(l.Replicas))})
-	e.alone = newTrack(&e.cfg, len(l.Roles), [][]int32{sequence(len(l.Roles))})
+func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
+	e.whole = newTrack(&e.cfg, len(l.Replicas), [][]int32{sequence(len(l.Replicas))}, []int{len(l.Replicas)})
+	e.alone = newTrack(&e.cfg, len(l.Roles), [][]int32{sequence(len(l.Roles))}, []int{len(l.Roles)})
 	e.alone.selfOnly = true
 	e.aloneV = make([]float32, len(l.Roles))
 	e.lonely = false
 	for _, rows := range roles {
 		e.lonely = e.lonely || e.singleNode(rows) >= 0
 	}
-	e.tokens = newCovariate(roles, e.n)
+	e.tokens = newCovariate(roles, sizes, e.n)
 	e.inner = newInner(l)
 	e.saver = newSavers(e.n)
 	e.links = newLinkWatch(&e.cfg, l)
@@ -317,8 +318,11 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 			continue
 		}
 		tr := e.tracks[s]
-		if s == own {
-			e.leaders(c.V[frame.Self], tr)
+		switch s {
+		case own:
+			e.leaders(c.V[frame.Self], tr, t)
+		case compute:
+			e.sighted(c, tr)
 		}
 		tr.observe(e.v[s], c.Step, func(ep episode) { e.ended(s, ep, c) })
 		for r := range e.n {
@@ -333,10 +337,22 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 	e.refresh()
 }
 
+// sighted marks whose spikes in forward time count in this step: not those of a
+// rank some of whose inner groups' members are missing.
+func (e *Engine) sighted(c *frame.Column, t *track) {
+	if t.leads == nil {
+		t.leads = make([]bool, e.n)
+	}
+	for r, x := range e.v[compute] {
+		t.leads[r] = x > spikeEffect && !e.inner.blind(c, r)
+	}
+}
+
 // leaders marks whose spikes in self time count in this step: the rank's node has
-// the largest self time of its role and nobody elsewhere in its pipeline exceeds
-// its peers by more. A rank that waits for somebody is never both.
-func (e *Engine) leaders(v []float32, t *track) {
+// the largest self time of its role, nobody elsewhere in its pipeline exceeds its
+// peers by more, and the step took longer for it. A rank that waits for somebody
+// is never all of that.
+func (e *Engine) leaders(v []float32, t *track, step float64) {
 	if t.leads == nil {
 		t.leads = make([]bool, e.n)
 	}
@@ -356,6 +372,10 @@ func (e *Engine) leaders(v []float32, t *track) {
 				continue
 			}
 			mine := excess(r)
+			if step-e.stepMedian < awaitedShare*float64(mine) {
+				t.leads[r] = false
+				continue
+			}
 			for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
 				if e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine {
 					t.leads[r] = false

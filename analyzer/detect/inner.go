@@ -16,6 +16,7 @@ type inner struct {
 	stamp  [3][]int     // step in which low was made
 	usual  []float32    // per row: usual wait, seconds
 	seen   []uint8
+	cut    []bool
 	step   int
 	layout *frame.Layout
 }
@@ -40,8 +41,42 @@ func newInner(l *frame.Layout) *inner {
 				in.groups[d][r] = int32(g)
 			}
 		}
+		for g := range l.Groups {
+			if dimMetric[l.Groups[g].Dim] == m && !l.Groups[g].Complete() {
+				for _, r := range l.Groups[g].Rows {
+					in.partial(len(l.Ranks))[r] = true
+				}
+			}
+		}
 	}
 	return in
+}
+
+// partial marks ranks with members of an inner group that are never recorded.
+func (in *inner) partial(n int) []bool {
+	if in.cut == nil {
+		in.cut = make([]bool, n)
+	}
+	return in.cut
+}
+
+// blind reports whether some member of the rank's inner groups is missing in this
+// step: the one that all wait for may be it.
+func (in *inner) blind(c *frame.Column, r int) bool {
+	if in.cut != nil && in.cut[r] {
+		return true
+	}
+	for d, m := range innerMetrics {
+		if in.groups[d] == nil || in.groups[d][r] < 0 || c.V[m] == nil {
+			continue
+		}
+		for _, p := range in.layout.Groups[in.groups[d][r]].Rows {
+			if v := c.V[m][p]; v != v {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // remove sets the residual of a rank to zero where most of its excess is such a

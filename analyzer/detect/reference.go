@@ -1,18 +1,20 @@
 package detect
 
 // reference fills out with v relative to the peers of each role: the median of
-// the others with four or more, the fastest of the others with two or three, NaN
-// without peers. v and out have one value a unit; NaN means not measured.
+// the others in roles of four or more, the fastest of the others in those of two
+// or three, NaN without peers. The size of the role decides, not who is there in
+// a step: a reference that changes its kind from step to step looks like slowness. v and out have one value a unit; NaN means not measured.
 type reference struct {
 	roles [][]int32
+	sizes []int // of each role, recorded or not
 	buf   []float32
 	idx   []int32
 	// Middle is the median of each role in the last call, NaN where none.
 	middle []float32
 }
 
-func newReference(roles [][]int32) *reference {
-	return &reference{roles: roles, middle: make([]float32, len(roles))}
+func newReference(roles [][]int32, sizes []int) *reference {
+	return &reference{roles: roles, sizes: sizes, middle: make([]float32, len(roles))}
 }
 
 func (r *reference) relative(v, out []float32) {
@@ -33,6 +35,8 @@ func (r *reference) relative(v, out []float32) {
 			r.middle[g] = nan32
 		case n == 1:
 			r.middle[g] = r.buf[0]
+		case n == 2 && r.sizes[g] >= medianPeers:
+			r.middle[g] = (r.buf[0] + r.buf[1]) / 2 // too many are missing to compare
 		case n < largeRole:
 			r.small(g, v, out)
 		default:
@@ -62,7 +66,7 @@ func (r *reference) small(g int, v, out []float32) {
 			}
 			return r.buf[i]
 		}
-		if n < medianPeers {
+		if r.sizes[g] < medianPeers {
 			out[k] = x - at(0)
 			continue
 		}

@@ -175,8 +175,8 @@ type covariate struct {
 	ln       []float32
 }
 
-func newCovariate(roles [][]int32, n int) *covariate {
-	return &covariate{roles: roles, dev: make([]float32, n), ln: make([]float32, n), ref: newReference(roles)}
+func newCovariate(roles [][]int32, sizes []int, n int) *covariate {
+	return &covariate{roles: roles, dev: make([]float32, n), ln: make([]float32, n), ref: newReference(roles, sizes)}
 }
 
 // remove regresses x on the logarithm of the tokens, both relative to peers.

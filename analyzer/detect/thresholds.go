@@ -180,6 +180,9 @@ const (
 // one stage.
 const stageLikeness = 0.05
 
+// visibleSigmas: raw times may fall short of half the effect by so much noise.
+const visibleSigmas = 2.5
+
 // noisyWork: above it raw times of one window say little of a rank.
 const noisyWork = 0.05
 

@@ -74,7 +74,7 @@ type track struct {
 // labelMemory is the number of step labels kept: the longest lane.
 const labelMemory = blockSteps * maxBlocks
 
-func newTrack(cfg *Config, n int, roles [][]int32) *track {
+func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	t := &track{cfg: cfg, n: n, tests: n, roles: roles, labels: make([]int64, labelMemory)}
 	f32 := func() []float32 { return make([]float32, n) }
 	t.ring, t.blocks = make([]float32, n*window), make([]float32, n*maxBlocks)
@@ -105,13 +105,13 @@ func newTrack(cfg *Config, n int, roles [][]int32) *track {
 	for r := range n {
 		t.forget(r)
 	}
-	t.setRoles(roles)
+	t.setRoles(roles, sizes)
 	t.tau, t.tauOwn, t.spikeAll = fewTauFloor, fewOwnFloor, spikeBase
 	return t
 }
 
 // setRoles tells the track who is compared with whom.
-func (t *track) setRoles(roles [][]int32) {
+func (t *track) setRoles(roles [][]int32, sizes []int) {
 	t.roles = roles
 	t.role, t.few = make([]int32, t.n), make([]bool, t.n)
 	for r := range t.role {
@@ -120,7 +120,7 @@ func (t *track) setRoles(roles [][]int32) {
 	for g, rows := range roles {
 		for _, r := range rows {
 			t.role[r] = int32(g)
-			t.few[r] = len(rows) < medianPeers
+			t.few[r] = sizes[g] < medianPeers
 		}
 	}
 	if len(t.sigma) != len(roles)+1 {

@@ -17,9 +17,9 @@ func (w *world) infer() {
 		if w.f.RolesFrom == "" {
 			w.f.RolesFrom = "inferred"
 		}
-		if !w.byCommunicators(l) && !w.mayBePipeline(l) {
-			continue
-		} else if l.Stages == 1 && w.mayBePipeline(l) {
+		w.byCommunicators(l)
+		if l.Stages == 1 && w.mayBePipeline() {
+			l.Certain = false
 			w.byTimes(k, l)
 		}
 	}
@@ -37,9 +37,8 @@ type comms struct {
 }
 
 // byCommunicators takes ranks that share a communicator for collectives to have
-// one role, and those that are joined by send and recv to be one pipeline. It
-// reports whether the communicators said anything.
-func (w *world) byCommunicators(l *Layout) bool {
+// one role, and those that are joined by send and recv to be one pipeline.
+func (w *world) byCommunicators(l *Layout) {
 	groups := map[int32]*comms{}
 	for i := range w.f.Transfers {
 		t := &w.f.Transfers[i]
@@ -58,7 +57,7 @@ func (w *world) byCommunicators(l *Layout) bool {
 		}
 	}
 	if len(groups) == 0 {
-		return false
+		return
 	}
 	list := make([]*comms, 0, len(groups))
 	for _, k := range slices.Sorted(maps.Keys(groups)) {
@@ -84,11 +83,11 @@ func (w *world) byCommunicators(l *Layout) bool {
 		}
 	}
 	if !pipelined {
-		return true // data parallel: all alike, as they are
+		return // data parallel: all alike, as they are
 	}
 	roles := partition(list, chains, presentCount(l))
 	if roles == nil {
-		return true
+		return
 	}
 	places := make([]place, len(l.Ranks))
 	for s, rows := range roles {
@@ -100,7 +99,6 @@ func (w *world) byCommunicators(l *Layout) bool {
 	l.setRoles(places, nil)
 	l.setReplicas(chains)
 	l.setGroups(w.named(list)) // classes need the stages
-	return true
 }
 
 func (w *world) named(list []*comms) []namedGroup {
@@ -171,8 +169,11 @@ func partition(list []*comms, chains *union, total int) [][]int32 {
 
 // mayBePipeline reports whether the job may have a pipeline as far as the rows
 // tell: it may when no communication was recorded at all.
-func (w *world) mayBePipeline(l *Layout) bool {
-	return w.f.Has(PP) || !w.f.Has(Comm) && len(w.f.Transfers) == 0
+func (w *world) mayBePipeline() bool {
+	if w.f.Has(PP) || !w.f.Has(Comm) && len(w.f.Transfers) == 0 {
+		return true
+	}
+	return len(w.f.Transfers) == 0 && w.f.Has(Other) // who talked to whom is not known
 }
 
 // gapShare splits ranks into roles where sorted median times leave a gap of this
@@ -180,7 +181,7 @@ func (w *world) mayBePipeline(l *Layout) bool {
 // stage and one with a layer more above it.
 const gapShare = 0.08
 
-// byTimes splits ranks into roles by gaps between their median forward times. It
+// byTimes splits ranks into roles by gaps between their median forward (else own) times. It
 // is a guess: a split counts only when all parts hold a multiple of two or more
 // ranks, for a single rank apart is a slow rank, not a stage.
 func (w *world) byTimes(layout int, l *Layout) {
@@ -189,11 +190,15 @@ func (w *world) byTimes(layout int, l *Layout) {
 		med float32
 	}
 	var all []timed
+	metric := FP
+	if !w.f.Has(FP) {
+		metric = Self
+	}
 	for r := range l.Ranks {
 		if !l.Present[r] {
 			continue
 		}
-		if m, ok := w.f.median(FP, r, layout); ok {
+		if m, ok := w.f.median(metric, r, layout); ok {
 			all = append(all, timed{int32(r), m})
 		}
 	}
@@ -221,7 +226,6 @@ func (w *world) byTimes(layout int, l *Layout) {
 		return
 	}
 	places := stagesOf(parts, unit, len(l.Ranks))
-	l.Certain = false
 	l.Stages = len(all) / unit
 	l.setRoles(places, nil)
 	l.setReplicas(newUnion(len(l.Ranks)))

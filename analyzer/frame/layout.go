@@ -32,7 +32,9 @@ type Layout struct {
 	Replica []int32 // index into Replicas
 	// Replicas lists the rows that process the same micro-batches.
 	Replicas [][]int32
-	Groups   []Group
+	// Partial marks replicas some of whose pipeline stages have no rank here.
+	Partial []bool
+	Groups  []Group
 	// From says where the roles come from, as Frame.RolesFrom.
 	From string
 	// Certain is false where roles were guessed from times alone.
@@ -46,6 +48,7 @@ type Role struct {
 	Stage, TP, CP, EP int
 	Model             string // device model where the job has several, else ""
 	Rows              []int32
+	Size              int // ranks the role has, recorded or not, as far as groups tell
 }
 
 // Name is how sentences speak of the role.
@@ -163,7 +166,31 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 	}
 	l.setRoles(places, models)
 	l.setReplicas(join)
+	l.setSizes(groups, row)
 	return true
+}
+
+// setSizes tells what the groups know of ranks that have no row.
+func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
+	for _, g := range groups {
+		here := 0
+		for _, r := range g.ranks {
+			if k, ok := row[r]; ok {
+				here++
+				if role := &l.Roles[l.Role[k]]; g.dim == "dp" && role.Model == "" {
+					role.Size = max(role.Size, len(g.ranks))
+				}
+			}
+		}
+		if g.dim != "pp" || here == len(g.ranks) {
+			continue
+		}
+		for _, r := range g.ranks {
+			if k, ok := row[r]; ok {
+				l.Partial[l.Replica[k]] = true
+			}
+		}
+	}
 }
 
 // stagesFromDP serves groups that name the data-parallel groups alone: each is a
@@ -231,8 +258,8 @@ func (l *Layout) setRoles(places []place, models []string) {
 		l.Role[k] = i
 		l.Roles[i].Rows = append(l.Roles[i].Rows, int32(k))
 	}
-	if splitModel && len(l.Roles) == 1 {
-		l.Roles[0].Model = ""
+	for i := range l.Roles {
+		l.Roles[i].Size = len(l.Roles[i].Rows)
 	}
 }
 
@@ -273,6 +300,7 @@ func (l *Layout) setReplicas(join *union) {
 		l.Replica[k] = i
 		l.Replicas[i] = append(l.Replicas[i], int32(k))
 	}
+	l.Partial = make([]bool, len(l.Replicas))
 }
 
 // alike puts all present rows into one role, each a replica of its own.
