@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"laggard/schemas/parquet"
 	"laggard/schemas/verdict"
 	"laggard/writer/clickhouse/chtest"
 )
@@ -125,3 +126,50 @@ func TestTraceStores(t *testing.T) {
 		})
 	}
 }
+
+// contract are the columns that every store must have (DESIGN.md section 3).
+var contract = map[string]string{
+	"ranks":          "job rank incarnation world_size local_rank node device pod pid boot_id started_ns ended_ns groups group_ranks writer",
+	"steps":          "job rank incarnation node step repeat start_ns step_ns fp_ns fp_count comm_ns exposed_ns comm_tp_ns comm_pp_ns comm_dp_ns comm_cp_ns comm_ep_ns comm_other_ns dataloader_ns checkpoint_ns checkpoint_count self_ns host_fp_ns tokens flags",
+	"communications": "step_from step_to group dim op calls total_ns min_ns max_ns bytes",
+	"records":        "job rank incarnation kind step start_ns dur_ns side host_start_ns host_dur_ns ring seq thread op op_raw group peer count dtype bytes tokens path open segment offset",
+}
+
+// TestStoredColumns looks at what is really there after an ingest.
+func TestStoredColumns(t *testing.T) {
+	dir := t.TempDir()
+	job := filepath.Join(dir, "sim")
+	if r := laggard(t, "simulate", "--scenario", "healthy", "--seed", "5", "--ranks", "8", "--steps", "20", job); r.code != 0 {
+		t.Fatalf("simulate: %+v", r)
+	}
+	server := chtest.Start(t)
+	database := server.Database()
+	store := filepath.Join(dir, "store")
+	for _, to := range []string{"parquet:" + store, server.Store(database)} {
+		if r := laggard(t, "ingest", job, "--to", to, "--records", "all"); r.code != 0 {
+			t.Fatalf("ingest: %+v", r)
+		}
+	}
+	for table, columns := range contract {
+		files, err := filepath.Glob(filepath.Join(store, table, "job=*", "*.parquet"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("Parquet files of %s: %v, %v", table, files, err)
+		}
+		f, closer, err := parquet.Open(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, column := range strings.Fields(columns) {
+			if _, ok := f.Schema().Lookup(column); !ok && !listColumn(f.Schema().String(), column) {
+				t.Errorf("Parquet %s has no column %s", table, column)
+			}
+			if server.Count("SELECT count() FROM system.columns WHERE database = '"+database+"' AND table = '"+table+"' AND name = '"+column+"'") != 1 {
+				t.Errorf("ClickHouse %s has no column %s", table, column)
+			}
+		}
+		closer.Close()
+	}
+}
+
+// listColumn finds a column that is a group (a list) in a schema's text.
+func listColumn(schema, column string) bool { return strings.Contains(schema, " "+column+" ") }
