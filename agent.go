@@ -207,13 +207,53 @@ func (a *agent) hasJob(job string) bool {
 	return job == os.Getenv("LAGGARD_JOB_NAME")
 }
 
+// ageingOptions makes the account of what ageing deletes close: emitted = stored +
+// summarised + aged + dropped. What the follower has begun is held until the store
+// has it, so the follower may be ahead of the store by a quarter of the cap only.
 func (a *agent) ageingOptions() ageing.Options {
+	aged, err := ledger.Aged(a.o.dir)
+	if err != nil {
+		a.log.Warn("ledger not readable: deletions that were broken off are not finished", "err", err)
+	}
 	o := ageing.Options{
 		Dir: a.o.dir, Cap: a.o.capBytes, SegmentLimit: a.o.segmentBytes, Log: a.log,
-		Account: func(rows []row.Ledger) error { return a.ledger.Append(rows...) },
+		Account: func(rows []row.Ledger) error {
+			if len(rows) > 0 && aged(rows[0].Job, int(rows[0].Rank), rows[0].Name) {
+				return nil // by an agent that died before the unlink
+			}
+			for _, r := range rows { // lost or not, they were emitted
+				r.State, r.Reason, r.Bytes = "emitted", r.State+":"+r.Reason, 0
+				rows = append(rows, r)
+			}
+			if err := a.ledger.Append(rows...); err != nil || a.follower == nil {
+				return err
+			}
+			a.follower.Account(rows)
+			return nil
+		},
 	}
-	if a.follower != nil {
-		o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
+	if a.follower == nil {
+		return o
+	}
+	a.follower.HoldAtMost(a.o.capBytes / 4)
+	o.Release = func(d segment.RankDir, s segment.Info) (int64, error) { return a.follower.Release(d.Path, s) }
+	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
+	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.Job, d.Rank, s.Name) }
+	o.Rank = func(d segment.RankDir) ageing.RankState {
+		state := ageing.RankState{Owned: a.follower.Ships(d.Path)}
+		infos, err := segment.ListAll(d.Path)
+		if err != nil || len(infos) == 0 {
+			return state
+		}
+		// A process that hangs writes nothing and has its segment open all the same.
+		quiet := time.Since(infos[len(infos)-1].ModTime) > 10*time.Minute
+		state.Live = !quiet || a.owns(d.Job, d.Rank) && !a.drain.Idle()
+		for _, s := range infos {
+			if a.follower.Holds(d.Path, s.Name) {
+				state.Open = append(state.Open, s.Name)
+			}
+		}
+		return state
 	}
 	return o
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"laggard/schemas/record"
+	"laggard/schemas/row"
 	"laggard/writer/segment"
 	"laggard/writer/ship"
 	"laggard/writer/tail"
@@ -34,10 +35,13 @@ type Follower struct {
 	cursor  map[tail.Key]tail.Position
 	saved   time.Time
 	dirty   bool
+	hold    int64 // see HoldAtMost
 
 	mu      sync.Mutex
-	shipped map[string]shipped // guarded by mu; by rank directory
-	state   State              // guarded by mu
+	shipped map[string]shipped        // guarded by mu; by rank directory
+	streams map[string]*tail.Stream   // guarded by mu; of the directories that are shipped
+	aged    map[tail.Key][]row.Ledger // guarded by mu; for the store's ledger
+	state   State                     // guarded by mu
 }
 
 // shipped is what is acknowledged of a rank directory.
@@ -71,6 +75,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 		root: root, sink: sink, store: storeName(sink), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
 		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]shipped{},
+		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
 	}
 	if o.State != "" {
 		cursor, err := tail.LoadCursor(f.cursorPath(), f.store)
@@ -174,6 +179,9 @@ func (f *Follower) Run(ctx context.Context) error {
 		return f.finish(inner)
 	})
 	err := g.Wait()
+	f.mu.Lock()
+	clear(f.streams) // nothing is released any more
+	f.mu.Unlock()
 	for _, l := range f.waiting {
 		err = errors.Join(err, l.Close())
 	}
@@ -192,7 +200,11 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 		began := time.Now()
 		streams := f.scan()
 		watcher.Watch(f.root, streams)
-		err := f.pass(both, done != nil)
+		cut, err := f.portion(both, done != nil)
+		if cut && both.Err() == nil {
+			f.save(false)
+			continue // there may be new ranks, and others may want theirs
+		}
 		if done != nil && err == nil {
 			err = f.e.shipper.Flush(both)
 		}
@@ -249,7 +261,7 @@ func (f *Follower) scan() []*tail.Stream {
 		if seen[path] && (own || !m.lease.Claimed()) {
 			continue
 		}
-		if seen[path] && (m.rows != nil || m.out.Pending() > 0) {
+		if seen[path] && (m.rows != nil || m.out.Pending() > 0 || m.stream.Releasing()) {
 			continue // handed over when what is on its way has arrived
 		}
 		if err := f.leave(m); err != nil {
@@ -294,6 +306,10 @@ func (f *Follower) adopt(s *tail.Stream) error {
 		delete(f.cursor, tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank})
 		return errors.Join(err, l.Close())
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streams[path] = s
+	f.shipped[path] = shipped{before: m.from, whole: -1}
 	return nil
 }
 
@@ -301,6 +317,7 @@ func (f *Follower) adopt(s *tail.Stream) error {
 func (f *Follower) leave(m *member) error {
 	f.acknowledge(m)
 	f.mu.Lock()
+	delete(f.streams, m.stream.Dir.Path)
 	delete(f.shipped, m.stream.Dir.Path)
 	f.mu.Unlock()
 	// The tree's stream is at its end; whoever takes the directory next begins with
@@ -309,9 +326,22 @@ func (f *Follower) leave(m *member) error {
 	return f.e.leave(m)
 }
 
+// portion is a pass that ends after a while, done or not: cut tells. A store that
+// does not answer must not keep the follower from looking what there is.
+func (f *Follower) portion(ctx context.Context, mark bool) (cut bool, err error) {
+	short, cancel := context.WithTimeout(ctx, passAtMost)
+	defer cancel()
+	err = f.pass(short, mark)
+	return err != nil && short.Err() != nil, err
+}
+
+// passAtMost is how long one pass may keep the next scan waiting.
+const passAtMost = time.Second
+
 // pass reads all members to their ends, in turns.
 func (f *Follower) pass(ctx context.Context, mark bool) error {
 	for _, m := range f.e.members {
+		f.enterAged(m)
 		if _, err := m.stream.Refresh(); err != nil {
 			f.note(err.Error())
 		}
@@ -319,6 +349,14 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 	for busy := true; busy; {
 		busy = false
 		for _, m := range f.e.members {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if f.overheld() {
+				if err := f.settle(ctx); err != nil {
+					return err
+				}
+			}
 			some, err := f.e.turn(ctx, m)
 			if err != nil {
 				return err
@@ -360,6 +398,7 @@ func (f *Follower) finish(ctx context.Context) error {
 // the last positions.
 func (f *Follower) close(ctx context.Context) error {
 	for _, m := range f.e.members {
+		f.enterAged(m)
 		m.closeSegment()
 		if err := f.e.take(ctx, m, true); err != nil {
 			return err

@@ -92,6 +92,7 @@ type engine struct {
 	read    int64
 	marks   bool // positions are kept: a follower's
 	plans   plans
+	local   local
 }
 
 // LossSum is what was lost for one reason.
@@ -103,6 +104,7 @@ func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 	e := &engine{
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{},
 		tree:  tail.New(root, tail.Options{Files: o.Files, Logger: o.Logger}),
+		local: local{root: root},
 		plans: plans{root: root, o: o.Rollup, found: map[string]*plan{}},
 	}
 	e.plans.note = func(err error) { o.Logger.Warn("topology not usable", "err", err) }
@@ -117,6 +119,12 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	m := &member{
 		stream: s, lease: l, roller: e.o.NewRoller(s.Dir),
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
+	}
+	if err := e.local.refresh(); err != nil {
+		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
+	}
+	if err := s.Guard(e.local.of(s.Dir.Job, s.Dir.Rank)); err != nil {
+		return nil, err
 	}
 	resumed, err := m.resume(from)
 	if errors.Is(err, rollup.ErrPosition) {
@@ -136,10 +144,8 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 // turn reads up to a quantum of a member and puts the rows that are finished. It
 // returns whether there was anything.
 func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
-	if m.rows != nil { // broken off before
-		if err := e.put(ctx, m); err != nil {
-			return false, err
-		}
+	if err := e.rest(ctx, m); err != nil {
+		return false, err
 	}
 	n, more, err := m.stream.Read(e.o.Quantum, m)
 	e.read += n
@@ -156,9 +162,20 @@ func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
 	return n > 0 || more, e.take(ctx, m, false)
 }
 
+// rest puts what a Put that was broken off left behind.
+func (e *engine) rest(ctx context.Context, m *member) error {
+	if m.rows == nil {
+		return nil
+	}
+	return e.put(ctx, m)
+}
+
 // take puts what the roller has finished. A position costs some kilobytes, so it
 // goes with the rows once in a while only, or when it is forced.
 func (e *engine) take(ctx context.Context, m *member, force bool) error {
+	if err := e.rest(ctx, m); err != nil {
+		return err
+	}
 	rows := e.shipper.Rows()
 	m.roller.Take(rows)
 	for _, l := range m.stream.Losses() {

@@ -236,7 +236,9 @@ func TestSecondPassStoresNothing(t *testing.T) {
 			if second.Stored() != 0 || second.Tables[row.LedgerTable].Inserted != 0 || !strings.Contains(second.String(), "nothing to store") {
 				t.Fatalf("second pass: %s", second)
 			}
-			if left, _ := filepath.Glob(filepath.Join(dir, "*", "*", ".*")); len(left) != 0 {
+			left, _ := filepath.Glob(filepath.Join(dir, "*", "*", ".*"))
+			left = slices.DeleteFunc(left, func(path string) bool { return filepath.Base(path) == ".reached" })
+			if len(left) != 0 {
 				t.Fatalf("left in the tree: %v", left)
 			}
 		})

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -36,8 +37,11 @@ type member struct {
 	// unreadable is the last error of reading, said once.
 	unreadable string
 
-	segment account // the one being read
+	segment account // the one being counted
+	reading string  // name of the one being read
 	entries []row.Ledger
+	from    int64 // segments with a smaller number were stored before this process
+	parser  record.Parser
 }
 
 // account is where the account of a segment begins.
@@ -45,6 +49,33 @@ type account struct {
 	Name string        `json:"name"`
 	ID   record.ID     `json:"id"`
 	Base rollup.Counts `json:"base"` // as of its first line
+	// Upto is the offset after the last line that was counted; lines before it are
+	// read again only to fill what is open.
+	Upto int64 `json:"upto,omitempty"`
+	// Lost is what its loss lines say.
+	Lost []lost `json:"lost,omitempty"`
+}
+
+// lost sums loss lines of one kind and reason.
+type lost struct {
+	Kind   string `json:"kind"`
+	Reason string `json:"reason"`
+	Count  uint64 `json:"count"`
+}
+
+// maxLost bounds the kinds and reasons of one segment: lines are hostile input.
+const maxLost = 64
+
+func (a *account) lose(l *record.Loss) {
+	for i := range a.Lost {
+		if n := &a.Lost[i]; n.Kind == l.Kind && n.Reason == l.Reason {
+			n.Count += l.Count
+			return
+		}
+	}
+	if len(a.Lost) < maxLost {
+		a.Lost = append(a.Lost, lost{l.Kind, l.Reason, l.Count})
+	}
 }
 
 // memberState is tail.Position.State: the roller's state, and the account.
@@ -59,11 +90,25 @@ func (m *member) Segment(id record.ID, name string) {
 		m.closeSegment()
 		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
 	} // else it is read again, only to fill what is open
+	m.reading = name
 	m.roller.Segment(id, name)
 }
 
+// lossLine begins a loss line.
+var lossLine = []byte(`{"loss":`)
+
 // Line implements tail.Visitor.
-func (m *member) Line(offset int64, line []byte) { m.roller.Line(offset, line) }
+func (m *member) Line(offset int64, line []byte) {
+	if m.reading == m.segment.Name && offset >= m.segment.Upto {
+		if bytes.HasPrefix(line, lossLine) {
+			if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
+				m.segment.lose(&m.parser.Loss)
+			}
+		}
+		m.segment.Upto = offset + int64(len(line)) + 1
+	}
+	m.roller.Line(offset, line)
+}
 
 // Torn is called by the tail for a last line that will never be complete.
 func (m *member) Torn(bytes int64) { m.roller.Torn(bytes) }
@@ -88,11 +133,19 @@ func (m *member) closeSegment() {
 		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(m.segment.ID), Name: m.segment.Name,
 		LastOffset: now.Bytes - base.Bytes, AtNs: number * int64(time.Second),
 	}
+	emitted, dropped := maps.Clone(now.Emitted), maps.Clone(now.Lost)
+	for _, l := range m.segment.Lost {
+		e := entry
+		e.State, e.Kind, e.Reason, e.Records = "dropped", l.Kind, l.Reason, l.Count
+		m.entries = append(m.entries, e)
+		emitted[l.Kind] += l.Count
+		dropped[l.Reason] -= min(l.Count, dropped[l.Reason]) // told by kind already
+	}
 	for _, part := range []struct {
 		state    string
 		now, was map[string]uint64
 	}{
-		{"emitted", now.Emitted, base.Emitted},
+		{"emitted", emitted, base.Emitted},
 		{"stored", now.Stored, base.Stored},
 		{"summarised", now.Summarised, base.Summarised},
 	} {
@@ -105,13 +158,25 @@ func (m *member) closeSegment() {
 	}
 	e := entry
 	e.State = "dropped"
-	m.enter(e, now.Lost, base.Lost, func(e *row.Ledger, reason string) { e.Reason = reason })
+	m.enter(e, dropped, base.Lost, func(e *row.Ledger, reason string) { e.Reason = reason })
+	if n := now.Garbage - base.Garbage; n > 0 {
+		m.spoil(entry, "dropped", record.Corrupt, n)
+	}
+}
+
+// spoil adds the two entries of records that were emitted and are gone.
+func (m *member) spoil(e row.Ledger, state, reason string, n uint64) {
+	e.Records = n
+	e.State = "emitted"
+	m.entries = append(m.entries, e)
+	e.State, e.Reason = state, reason
+	m.entries = append(m.entries, e)
 }
 
 // enter adds an entry for each word whose count has grown.
 func (m *member) enter(e row.Ledger, now, was map[string]uint64, set func(*row.Ledger, string)) {
 	for _, word := range slices.Sorted(maps.Keys(now)) {
-		if n := now[word] - was[word]; n > 0 {
+		if n := now[word] - min(was[word], now[word]); n > 0 {
 			set(&e, word)
 			e.Records = n
 			m.entries = append(m.entries, e)
@@ -126,11 +191,10 @@ func (m *member) lose(l tail.Loss) {
 		state = "aged"
 	}
 	number, _ := segment.Number(l.Segment)
-	m.entries = append(m.entries, row.Ledger{
+	m.spoil(row.Ledger{
 		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(l.ID), Name: l.Segment,
-		State: state, Reason: l.Reason, Records: uint64(max(l.Lines, 0)), Bytes: uint64(max(l.Bytes, 0)),
-		AtNs: number * int64(time.Second),
-	})
+		Bytes: uint64(max(l.Bytes, 0)), AtNs: number * int64(time.Second),
+	}, state, l.Reason, uint64(max(l.Lines, 0)))
 }
 
 // position is where a restart must begin, with what it must know.
@@ -157,5 +221,6 @@ func (m *member) resume(p tail.Position) (bool, error) {
 		return false, err
 	}
 	m.segment = st.Segment
+	m.from, _ = segment.Number(p.Segment)
 	return true, m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})
 }

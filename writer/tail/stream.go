@@ -22,6 +22,7 @@ type Stream struct {
 	began   bool   // a first listing was made
 	reader  *segment.Reader
 	losses  []Loss
+	gate    gate
 	skipped segment.Skipped     // of reader, already counted
 	ids     map[record.ID]int64 // segments with an id of their own → the number of the file they were read from
 }
@@ -158,6 +159,7 @@ func (s *Stream) merge(infos []segment.Info) {
 		s.files = slices.Insert(s.files, i, f)
 	}
 	s.drop(listed)
+	s.sweep(listed)
 }
 
 func (s *Stream) update(f *file, info segment.Info) {
@@ -187,7 +189,7 @@ func (s *Stream) drop(listed map[int64]bool) {
 			kept = append(kept, f)
 			continue
 		}
-		if !f.done {
+		if accounted := s.left(&f); !f.done && !accounted {
 			s.loseRest(&f, record.Aged)
 		}
 		if i <= s.current {
@@ -293,6 +295,14 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 			s.current++
 		}
 		f := &s.files[s.current]
+		if !f.begun {
+			if ok, err := s.enter(f); err != nil {
+				return n, false, err
+			} else if !ok {
+				f.done, f.past = true, true // nothing of it was read, and nothing will be
+				continue
+			}
+		}
 		ok, err := s.ready(f, v)
 		if err != nil {
 			return n, false, err

@@ -126,6 +126,7 @@ func (t *Tree) Scan() ([]*Stream, error) {
 		// A directory that could not be listed now is not gone.
 		if !seen[path] && err == nil {
 			s.vanish()
+			s.closeGate()
 			delete(t.streams, path)
 		}
 	}
@@ -137,6 +138,9 @@ func (t *Tree) Close() error {
 	var errs []error
 	for len(t.open) > 0 {
 		errs = append(errs, t.open[0].release())
+	}
+	for _, s := range t.streams {
+		s.closeGate()
 	}
 	return errors.Join(errs...)
 }
@@ -185,6 +189,7 @@ func (s *Stream) wrap(err error) error {
 // Forget drops a stream: the next Scan begins it anew.
 func (t *Tree) Forget(s *Stream) {
 	s.close()
+	s.closeGate()
 	delete(t.streams, s.Dir.Path)
 }
 

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"laggard/schemas/parquet"
+	"laggard/schemas/row"
+	"laggard/writer/clickhouse/chtest"
+	"laggard/writer/ledger"
+)
+
+// sums is what became of the records of one job, by kind.
+type sums map[string]uint64
+
+// outcome is what a store and the local ledger tell of a job, by state.
+type outcome struct {
+	stored, summarised                     sums
+	emitted, aged, dropped, agedOnTheLocal sums
+}
+
+func newOutcome() outcome {
+	return outcome{sums{}, sums{}, sums{}, sums{}, sums{}, sums{}}
+}
+
+// entry takes an entry of the store's ledger.
+func (o *outcome) entry(r *row.Ledger) {
+	switch {
+	case r.Batch != "":
+	case r.State == "emitted":
+		o.emitted[r.Kind] += r.Records
+	case r.State == "aged":
+		o.aged[r.Kind] += r.Records
+	case r.State == "dropped":
+		o.dropped[r.Kind] += r.Records
+	}
+}
+
+func outcomeOfParquet(t *testing.T, dir string) outcome {
+	t.Helper()
+	o := newOutcome()
+	each(t, dir, row.RecordsTable, parquet.ReadRecords, func(r *row.Record) { o.stored[r.Kind]++ })
+	each(t, dir, row.CommunicationsTable, parquet.ReadCommunications, func(r *row.Communication) { o.summarised["Communication"] += uint64(r.Calls) })
+	each(t, dir, row.LedgerTable, func(path string, f func([]row.Ledger) error) error {
+		return parquet.Read(path, func(r []parquet.Ledger) error { return f(parquet.Cast[row.Ledger](r)) })
+	}, o.entry)
+	return o
+}
+
+func each[T any](t *testing.T, dir, table string, read func(string, func([]T) error) error, do func(*T)) {
+	t.Helper()
+	files, err := parquet.Files(dir, table, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		err := read(f, func(rows []T) error {
+			for i := range rows {
+				do(&rows[i])
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func outcomeOfServer(t *testing.T, s *chtest.Server, database string) outcome {
+	t.Helper()
+	o := newOutcome()
+	take := func(into sums, query string) {
+		for _, line := range strings.Split(strings.TrimSpace(string(s.Dump(t, query))), "\n") {
+			if kind, n, ok := strings.Cut(line, "\t"); ok {
+				count, err := strconv.ParseUint(n, 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				into[kind] += count
+			}
+		}
+	}
+	take(o.stored, "SELECT kind, count() FROM "+database+".records GROUP BY kind")
+	take(o.summarised, "SELECT 'Communication', sum(calls) FROM "+database+".communications")
+	for state, into := range map[string]sums{"emitted": o.emitted, "aged": o.aged, "dropped": o.dropped} {
+		take(into, "SELECT kind, sum(records) FROM "+database+".ledger WHERE batch = '' AND state = '"+state+"' GROUP BY kind")
+	}
+	return o
+}
+
+// close holds the equation for each kind: n[kind] are what the trainers emitted.
+func (o outcome) close(t *testing.T, dir string, n sums) {
+	t.Helper()
+	_, err := ledger.Read(dir, func(r row.Ledger) error {
+		if r.State == "aged" {
+			o.agedOnTheLocal[r.Kind] += r.Records
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, emitted := range n {
+		sum := o.stored[kind] + o.summarised[kind] + o.aged[kind] + o.dropped[kind]
+		t.Logf("%s: emitted %d = stored %d + summarised %d + aged %d + dropped %d", kind, emitted, o.stored[kind], o.summarised[kind], o.aged[kind], o.dropped[kind])
+		if sum != emitted {
+			t.Errorf("%s: emitted %d, accounted for %d", kind, emitted, sum)
+		}
+		if o.emitted[kind] != emitted {
+			t.Errorf("%s: emitted %d, the ledger says %d", kind, emitted, o.emitted[kind])
+		}
+		if o.aged[kind] != o.agedOnTheLocal[kind] {
+			t.Errorf("%s: %d aged in the store's ledger, %d in the local one", kind, o.aged[kind], o.agedOnTheLocal[kind])
+		}
+	}
+	if o.aged["Communication"] == 0 || o.stored["Step"] == 0 {
+		t.Error("the test shows nothing: it wants both records that aged and records that were stored")
+	}
+}
+
+func emittedBy(ranks, steps int) sums {
+	n := uint64(ranks * steps)
+	return sums{"Step": n, "FP": n, "DataLoader": n, "Communication": n * emitterCalls}
+}
+
+// TestAccountsCloseUnderAgeing: the cap is a fifth of the need and the store is not
+// there for most of the time; what was emitted is stored, summarised, aged or
+// dropped, to the record.
+func TestAccountsCloseUnderAgeing(t *testing.T) {
+	const ranks, steps = 2, 1500
+	flags := []string{"--cap", "6MB", "--segment-size", "256KiB", "--until-idle", "1s"}
+	run := func(t *testing.T, s *site, up func()) {
+		t.Helper()
+		agent := s.agent(flags...)
+		first := s.emitter(0, ranks, steps)
+		agent.until("segments that aged before they were shipped", func(m map[string]float64) bool {
+			return m[`laggard_segments_aged_total{shipped="false"}`] > 0
+		})
+		second := s.emitter(1, ranks, steps) // a rank that comes while the store is away
+		first.wait()
+		up()
+		second.wait()
+		agent.wait()
+	}
+	t.Run("parquet", func(t *testing.T) {
+		base := filepath.Join(t.TempDir(), "mount")
+		if err := os.WriteFile(base, nil, 0o644); err != nil { // nothing can be made below it
+			t.Fatal(err)
+		}
+		store := filepath.Join(base, "store")
+		s := newSite(t, "parquet:"+store)
+		run(t, s, func() {
+			if err := os.Remove(base); err != nil {
+				t.Fatal(err)
+			}
+		})
+		outcomeOfParquet(t, store).close(t, s.dir, emittedBy(ranks, steps))
+	})
+	t.Run("clickhouse", func(t *testing.T) {
+		server := chtest.Start(t)
+		database := server.Database()
+		server.Kill()
+		s := newSite(t, server.Store(database))
+		run(t, s, server.Up)
+		outcomeOfServer(t, server, database).close(t, s.dir, emittedBy(ranks, steps))
+	})
+}
+
+var _ = fmt.Sprint

@@ -1,0 +1,111 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+
+	"laggard/schemas/row"
+	"laggard/writer/segment"
+	"laggard/writer/tail"
+)
+
+// Ships reports whether this process ships a rank directory: it holds the lease.
+func (f *Follower) Ships(rankDir string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.streams[rankDir] != nil
+}
+
+// Holds reports whether a segment was begun and is not yet acknowledged: it can't
+// be released before the store has answered.
+func (f *Follower) Holds(rankDir, name string) bool {
+	number, ok := segment.Number(name)
+	if !ok {
+		return false
+	}
+	f.mu.Lock()
+	s := f.streams[rankDir]
+	f.mu.Unlock()
+	return s != nil && s.Begun(number) && !f.Shipped(rankDir, name)
+}
+
+// Release lets go of a segment: from its return on nothing of it beyond the offset
+// is ever stored, by this process or another one. A segment that was begun is not
+// let go of: its records are on their way, and the error says so. See HoldAtMost.
+func (f *Follower) Release(rankDir string, s segment.Info) (stored int64, err error) {
+	f.mu.Lock()
+	stream := f.streams[rankDir]
+	f.mu.Unlock()
+	if stream == nil {
+		return 0, fmt.Errorf("release %s/%s: this process does not ship it", rankDir, s.Name)
+	}
+	if err := stream.Release(s.Number); err != nil {
+		return 0, fmt.Errorf("release %s/%s: %w", rankDir, s.Name, err)
+	}
+	return 0, nil
+}
+
+// Account takes entries of the local ledger (of segments that ageing deleted) that
+// the store's ledger should have too. It is a copy for dashboards: what a crash
+// keeps from the store is still in the local ledger.
+func (f *Follower) Account(rows []row.Ledger) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range rows {
+		key := tail.Key{Job: r.Job, Rank: int(r.Rank)}
+		if len(f.aged[key]) < maxAged {
+			f.aged[key] = append(f.aged[key], r)
+		}
+	}
+}
+
+// maxAged bounds the entries of a rank that wait for the store.
+const maxAged = 4096
+
+// enterAged hands a member the entries that Account took for it.
+func (f *Follower) enterAged(m *member) {
+	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m.entries = append(m.entries, f.aged[key]...)
+	delete(f.aged, key)
+}
+
+// HoldAtMost bounds the bytes of segments that are read and not acknowledged, over
+// all ranks; 0 is no bound. They can't be deleted, so under a cap they must be a
+// small part of it. A step that is longer than that is read on all the same.
+func (f *Follower) HoldAtMost(bytes int64) { f.hold = bytes }
+
+// overheld reports whether more is held than may be.
+func (f *Follower) overheld() bool {
+	if f.hold <= 0 {
+		return false
+	}
+	held := int64(0)
+	for _, m := range f.e.members {
+		from := int64(-1)
+		if acked, ok := m.out.Acked().(tail.Position); ok {
+			from, _ = segment.Number(acked.Segment)
+		} else {
+			from = m.from
+		}
+		held += m.stream.Unacknowledged(from)
+	}
+	return held > f.hold
+}
+
+// settle waits until everything that was read is acknowledged but for what is open.
+func (f *Follower) settle(ctx context.Context) error {
+	for _, m := range f.e.members {
+		if err := f.e.take(ctx, m, true); err != nil {
+			return err
+		}
+	}
+	if err := f.e.shipper.Flush(ctx); err != nil {
+		return err
+	}
+	for _, m := range f.e.members {
+		f.acknowledge(m)
+	}
+	return nil
+}
