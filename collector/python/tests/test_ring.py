@@ -381,10 +381,10 @@ class Broken(jobs.Case):
             laggard.init()
             with laggard.span("FP", tokens=1): pass
             t = threading.Thread(target=laggard.mark, args=("FP",)); t.start()
-            gate = threading.Event()
-            def hold(): laggard.mark("FP"); gate.wait()
+            gate = threading.Barrier(4)                       # four that live at once
+            def hold(): gate.wait(); laggard.mark("FP"); gate.wait()
             many = [threading.Thread(target=hold) for _ in range(4)]
-            [m.start() for m in many]; gate.set(); [m.join() for m in many]
+            [m.start() for m in many]; [m.join() for m in many]
             with open(os.environ["LAGGARD_RUN"] + "/fill", "wb") as f:
                 try:
                     while True: f.write(bytes(65536)); f.flush()
