@@ -20,6 +20,7 @@ func (e *Engine) describe(c *candidate, all []candidate) finding {
 	f := finding{Cause: e.cause(c, skip), Confidence: e.confidence(c)}
 	f.Slowdown = e.slowdown(c, skip)
 	f.Impact = e.impact(c, skip)
+	f.Slowdown, f.Impact, f.Confidence = finite(f.Slowdown, 1), finite(f.Impact, 0), finite(f.Confidence, 0.5)
 	f.Evidence = e.evidence(c, skip)
 	f.Detail = e.sentence(c, &f)
 	return f
@@ -285,7 +286,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 	var out []verdict.Evidence
 	add := func(name string, v, p, z float64) {
 		if v == v && p == p {
-			out = append(out, verdict.Evidence{Metric: name, Rank: rank, Value: round6(v), Peers: round6(p), Z: math.Round(z*10) / 10})
+			out = append(out, verdict.Evidence{Metric: name, Rank: rank, Value: round6(v), Peers: round6(p), Z: finite(math.Round(z*10)/10, 0)})
 		}
 	}
 	for s := range signals {
@@ -338,6 +339,14 @@ func (e *Engine) sentence(c *candidate, f *finding) string {
 		}
 	}
 	return fmt.Sprintf("rank %d %s %.2f times as long as its peers in %s", rank, signalWords[c.main], f.Slowdown, role)
+}
+
+// finite returns x, or def where x is no number: JSON has none of them.
+func finite(x, def float64) float64 {
+	if x != x || math.IsInf(x, 0) {
+		return def
+	}
+	return x
 }
 
 func ratio(a, b float64) float64 {

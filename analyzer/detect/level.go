@@ -19,7 +19,6 @@ type levels struct {
 
 	spreadN [2]float64
 	bulk    [2]float64 // robust spread of replicas' work about their own centre
-	shared  [2]float64 // of it, what stages have in common
 	centre  [2][]float32
 	seen    [2][]uint8
 	repl    []float32

@@ -120,6 +120,9 @@ func (w *linkWatch) rank() {
 			}
 		}
 		n := len(w.buf)
+		if n == 0 {
+			continue
+		}
 		mid := median(w.buf)
 		for i := range w.buf {
 			w.buf[i] -= mid
@@ -130,8 +133,8 @@ func (w *linkWatch) rank() {
 
 // classLevel is the usual transfer of the groups of one class, a logarithm.
 type classLevel struct {
-	mid, scatter float32
-	n            int
+	Mid, Scatter float32
+	N            int
 }
 
 // transfer is the log of the shortest member's time, NaN when a member has never
@@ -225,8 +228,8 @@ func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) boo
 // fast, exactly where there are few.
 func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
 	id := w.groups[g].Class
-	if c := w.classes[id]; c.n >= largeRole {
-		return c.mid, c.scatter, c.n - 1
+	if c := w.classes[id]; c.N >= largeRole {
+		return c.Mid, c.Scatter, c.N - 1
 	}
 	var v []float32
 	for _, k := range w.byDim[id] {
