@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"laggard/schemas/record"
 	"laggard/schemas/topology"
 )
 
@@ -186,7 +187,8 @@ func (w *world) layout(k int, a *attempt, current map[int]*incarnation) *Layout 
 	return l
 }
 
-// fresh reports whether the process's first recorded step is one of its first.
+// fresh reports whether the process's first recorded step is one of its first. Of
+// a process of TaskD's no start is recorded: its StartedNs is its first stamp.
 func (i *incarnation) fresh() bool {
 	if len(i.steps) == 0 {
 		return false
@@ -195,7 +197,7 @@ func (i *incarnation) fresh() bool {
 		return true
 	}
 	first := i.starts[i.at(0)]
-	return i.meta.StartedNs > 0 && first > 0 && first-i.meta.StartedNs < freshSpan
+	return i.meta.Writer != record.TaskD && i.meta.StartedNs > 0 && first > 0 && first-i.meta.StartedNs < freshSpan
 }
 
 // setRoles takes the groups that fit this attempt, the topology file's first.

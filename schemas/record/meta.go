@@ -24,6 +24,10 @@ type Meta struct {
 	Writer      string  `json:"writer"` // e.g. "python/1", "c/1", "go/1", "taskd"
 }
 
+// TaskD is the Writer of files that TaskD wrote: nothing in them says who did, so
+// identity and start are those that a reader derives.
+const TaskD = "taskd"
+
 // Group is one parallel group that the rank is a member of.
 type Group struct {
 	Dim   string `json:"dim"`   // tp, pp, dp, cp, ep; other words define no role

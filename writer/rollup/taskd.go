@@ -53,7 +53,7 @@ func (s *Stream) beginForeign(p *marker.Process) {
 	inc.version = 1
 	inc.meta = record.Meta{
 		Job: s.o.Job, Rank: s.o.Rank, Incarnation: id, WorldSize: s.o.WorldSize, LocalRank: s.o.LocalRank,
-		PID: int(p.PID), StartedNs: int64(min(p.First, 1<<62)), Groups: s.o.Groups, Writer: "taskd",
+		PID: int(p.PID), StartedNs: int64(min(p.First, 1<<62)), Groups: s.o.Groups, Writer: record.TaskD,
 	}
 	addDims(inc.dims, s.o.Groups)
 	p.Floor = inc.floor
