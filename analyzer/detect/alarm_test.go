@@ -1,0 +1,75 @@
+package detect
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"laggard/schemas/verdict"
+)
+
+// TestScenarios_DrawnSeeds judges cases of seeds that nobody has seen; the seed is
+// printed and LAGGARD_SEED sets it.
+func TestScenarios_DrawnSeeds(t *testing.T) {
+	seed := uint64(time.Now().UnixNano()) >> 8 & 0xffffff
+	if s, err := strconv.ParseUint(os.Getenv("LAGGARD_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	t.Logf("LAGGARD_SEED=%d", seed)
+	runScenarios(t, seed, max(3, evalCases()/2), true)
+}
+
+// TestHealthy_FalseAlarms plays healthy jobs with everything that a healthy job
+// has: heavy and autocorrelated noise, drift, lasting differences between devices,
+// shared work, pauses, congestion that hits several ranks, missing rows, waits
+// that no range records. Steps count as 10 s. LAGGARD_DETECT_HOURS sets the scale.
+func TestHealthy_FalseAlarms(t *testing.T) {
+	hours := 2000.0
+	if h, err := strconv.ParseFloat(os.Getenv("LAGGARD_DETECT_HOURS"), 64); err == nil {
+		hours = h
+	}
+	seed := uint64(time.Now().UnixNano()) >> 8 & 0xffffff
+	if s, err := strconv.ParseUint(os.Getenv("LAGGARD_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	total, alarms, events, cases := 0.0, 0, 0, 0
+	for ; total < hours; cases++ {
+		j := newJob(seed + uint64(cases))
+		r := j.rng
+		j.steps, j.congestion = 1000, true
+		j.rho, j.heavy = 0.9*r.Float64(), r.IntN(3) > 0
+		j.drift, j.spread = 0.01*r.Float64(), 0.01*r.Float64()
+		j.jitter = 0.3 * r.Float64()
+		if r.IntN(3) == 0 {
+			j.seq = 0.15 * r.Float64()
+		}
+		if r.IntN(3) == 0 {
+			j.gc = 0.03 * r.Float64()
+		}
+		if r.IntN(4) == 0 {
+			j.missing = 0.3 * r.Float64()
+		}
+		if r.IntN(4) == 0 {
+			j.saveEvery = 20 + r.IntN(80)
+		}
+		v := Analyze(j.frame(), Default())
+		total += float64(j.world()) / float64(j.perNode) * float64(j.steps) * 10 / 3600
+		for _, n := range v.Nodes {
+			if n.State != verdict.Suspect {
+				alarms++
+				t.Logf("seed %d (pp%d dp%d tp%d, sigma %.3f rho %.2f seq %.2f drift %.3f missing %.2f gc %.3f): %s %s %s since %d: %s", seed+uint64(cases), j.pp, j.dp, j.tp,
+					j.sigma, j.rho, j.seq, j.drift, j.missing, j.gc, n.Node, n.State, n.Cause, n.SinceStep, n.Detail)
+			}
+		}
+		for _, l := range v.Links {
+			alarms++
+			t.Logf("seed %d: link %s: %s", seed+uint64(cases), l.Group, l.Detail)
+		}
+		events += len(v.Events)
+	}
+	t.Logf("LAGGARD_SEED=%d: %.0f node-hours of %d jobs, %d false alarms (%.2f per 1,000 node-hours), %d events", seed, total, cases, alarms, 1000*float64(alarms)/total, events)
+	if limit := int(total/2000) + 1; alarms > limit { // two in a short run may be chance, three are not
+		t.Errorf("%d false alarms in %.0f node-hours, want at most %d", alarms, total, limit)
+	}
+}
