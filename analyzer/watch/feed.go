@@ -1,0 +1,388 @@
+package watch
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+)
+
+// column is one step of the job that is being put together.
+type column struct {
+	Attempt, Run int
+	Step         int64
+	Repeat       int32
+	StartNs      int64 // of the lowest row that has one
+	StartRow     int
+	Newest       int64    // latest start in it
+	Rows         int      // rows of steps in it
+	Owner        []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
+	V            [frame.MetricCount][]float32
+}
+
+type columnID struct {
+	Attempt int
+	Step    int64
+	Repeat  int32
+}
+
+func (c *column) id() columnID { return columnID{c.Attempt, c.Step, c.Repeat} }
+
+// before reports whether the column comes before that place in its attempt.
+func (c *column) before(run int, step int64, repeat int32) bool {
+	return cmp.Or(cmp.Compare(c.Run, run), cmp.Compare(c.Step, step), cmp.Compare(c.Repeat, repeat)) < 0
+}
+
+func order(a, b *column) int {
+	return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Run, b.Run), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
+}
+
+// fed remembers who was in a column that the engine has seen.
+type fed struct {
+	ID    columnID
+	Owner []uint16
+}
+
+// feed puts rows of steps together into columns and lets them go in order, each
+// when every rank that is there has its row in it, or when the lag is used up.
+//
+// Invariant: the columns and their order are those of a frame built of the same
+// rows at once, as long as no row is later than the lag.
+type feed struct {
+	Roster  *roster
+	Pending []*column
+	Missed  []uint16 // columns in a row that each row was missing in
+	Recent  []fed    // the last columns that went, a ring
+	Next    int
+	Last    column // the newest that went; its values are gone
+	Begun   bool
+
+	Accepted, Estimated uint64 // rows
+	Open, Late, Again   uint64
+	Expected, Measured  int
+	Columns             uint64
+
+	spare []*column
+}
+
+// Bounds of the feed.
+const (
+	// silentAfter columns without a row of a rank nobody waits for it any more: it is
+	// gone. At 30 % lost rank-steps that happens to a living one once in 10^8.
+	silentAfter = 16
+	// recentColumns are remembered, to tell a late row from one that came twice.
+	recentColumns = 64
+	// maxPending columns wait at most, whatever the source says.
+	maxPending = 512
+	// aloneAfter is how far, by recorded time, the others must go on for a new
+	// process to be taken for a restart of that rank alone.
+	aloneAfter = int64(30e9)
+	// launchSpread is the frame's: what appears within it belongs to one launch.
+	launchSpread = int64(300e9)
+)
+
+func newFeed() *feed { return &feed{Roster: newRoster()} }
+
+// add takes a portion of rows. Steps of one process come in the order of their
+// starts; a row may come twice.
+func (f *feed) add(rows *row.Rows) {
+	for i := range rows.Ranks {
+		f.Roster.identity(&rows.Ranks[i])
+	}
+	for i := range rows.Communications {
+		f.Roster.communication(&rows.Communications[i])
+	}
+	for i := range rows.Steps {
+		f.step(&rows.Steps[i])
+	}
+}
+
+func (f *feed) step(s *row.Step) {
+	if s.Flags&row.FlagOpen != 0 {
+		f.Open++
+		return
+	}
+	if s.StepNs < 0 || s.Step > 1<<62 {
+		return
+	}
+	p := f.Roster.process(s.Rank, s.Incarnation)
+	f.Roster.step(p, s)
+	if p.Settled && !f.Roster.Dirty {
+		f.place(p, s)
+		return
+	}
+	p.Held = append(p.Held, *s)
+}
+
+// settle decides what new processes are and places the rows that they hold.
+func (f *feed) settle(topo *topology.File, all bool) {
+	r := f.Roster
+	if r.Dirty {
+		rows := r.Rows
+		if !r.build(topo, r.Inferred) {
+			return
+		}
+		if r.Inferred {
+			r.build(topo, true)
+		}
+		if !slices.Equal(rows, r.Rows) {
+			f.remap(rows)
+		}
+	}
+	for _, rank := range r.Order {
+		for _, p := range r.Ranks[rank] {
+			if len(p.Held) == 0 || !p.Placed || !p.Settled && p.Later && !all && !f.alone(p) {
+				continue
+			}
+			p.Settled = true
+			for k := range p.Held {
+				f.place(p, &p.Held[k])
+			}
+			p.Held = nil
+		}
+	}
+}
+
+// alone reports whether the others went on after p began: it was restarted alone.
+func (f *feed) alone(p *process) bool {
+	if p.Held[len(p.Held)-1].StartNs-p.Early.StartNs > launchSpread {
+		return true
+	}
+	others, went := 0, 0
+	for _, list := range f.Roster.Ranks {
+		for _, q := range list {
+			if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
+				continue
+			}
+			others++
+			if q.LastStart > p.Early.StartNs+aloneAfter {
+				went++
+			}
+		}
+	}
+	return 2*went > others
+}
+
+// remap moves pending columns to the rows of a roster with other ranks.
+func (f *feed) remap(old []int) {
+	to := make([]int, len(old))
+	for i, rank := range old {
+		to[i] = f.Roster.row(uint32(rank))
+	}
+	n := len(f.Roster.Rows)
+	move := func(v []float32) []float32 {
+		if v == nil {
+			return nil
+		}
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = frame.NaN
+		}
+		for i, x := range v {
+			if to[i] >= 0 {
+				out[to[i]] = x
+			}
+		}
+		return out
+	}
+	owners := func(v []uint16) []uint16 {
+		out := make([]uint16, n)
+		for i, x := range v {
+			if i < len(to) && to[i] >= 0 {
+				out[to[i]] = x
+			}
+		}
+		return out
+	}
+	for _, c := range f.Pending {
+		c.Owner = owners(c.Owner)
+		for m := range c.V {
+			c.V[m] = move(c.V[m])
+		}
+		if c.StartRow >= 0 && c.StartRow < len(to) {
+			c.StartRow = to[c.StartRow]
+		}
+	}
+	for i := range f.Recent {
+		f.Recent[i].Owner = owners(f.Recent[i].Owner)
+	}
+	f.Missed = owners(f.Missed)
+	f.spare = nil
+}
+
+// place puts one row into its column.
+func (f *feed) place(p *process, s *row.Step) {
+	k := f.Roster.row(s.Rank)
+	if k < 0 {
+		return
+	}
+	step, repeat := int64(s.Step), int32(s.Repeat)
+	if s.StartNs > p.LastStart || p.LastStart == 0 {
+		if p.LastStart != 0 && step <= p.LastStep {
+			p.Run++
+		}
+		p.LastStep, p.LastStart = step, s.StartNs
+	}
+	c := column{Attempt: p.Attempt, Run: p.Run, Step: step, Repeat: repeat}
+	if p.Later {
+		c.Run, c.Repeat = f.join(p, step, repeat)
+	}
+	owner := f.owner(p)
+	at, ok := f.find(&c)
+	if !ok && f.Begun && order(&c, &f.Last) <= 0 {
+		f.gone(c.id(), k, owner)
+		return
+	}
+	col := &c
+	if ok {
+		col = f.Pending[at]
+		if had := col.Owner[k]; had == owner || had > owner {
+			f.Again++
+			return
+		} else if had == 0 {
+			col.Rows++
+		}
+	} else {
+		col = f.fresh(c)
+		col.Rows++
+		f.Pending = slices.Insert(f.Pending, at, col)
+	}
+	f.Accepted++
+	if s.Flags&row.FlagEstimated != 0 {
+		f.Estimated++
+	}
+	col.Owner[k] = owner
+	col.Newest = max(col.Newest, s.StartNs)
+	if !p.Later && (col.StartRow < 0 || k <= col.StartRow) {
+		col.StartRow, col.StartNs = k, s.StartNs
+	}
+	col.set(k, s)
+}
+
+// owner numbers the processes of a rank by their start, from 1.
+func (f *feed) owner(p *process) uint16 {
+	n := uint16(1)
+	for _, q := range f.Roster.Ranks[p.Rank] {
+		if q != p && (q.begin() < p.begin()) && n < math.MaxUint16 {
+			n++
+		}
+	}
+	return n
+}
+
+// join finds the newest return of a step that a process which joined later takes
+// part in.
+func (f *feed) join(p *process, step int64, repeat int32) (run int, rep int32) {
+	run, rep = p.Run, repeat
+	for _, c := range f.Pending {
+		if c.Attempt == p.Attempt && c.Step == step && c.Repeat >= rep {
+			run, rep = c.Run, c.Repeat
+		}
+	}
+	if run == p.Run && f.Begun && f.Last.Attempt == p.Attempt {
+		run = max(run, f.Last.Run)
+	}
+	return run, rep
+}
+
+// find returns where the column is in Pending, or belongs. A column that is there
+// under an earlier run stays where it is.
+func (f *feed) find(c *column) (int, bool) {
+	at, ok := slices.BinarySearchFunc(f.Pending, c, order)
+	if ok {
+		return at, true
+	}
+	for i, x := range f.Pending {
+		if x.Run != c.Run && x.id() == c.id() {
+			return i, true
+		}
+	}
+	return at, false
+}
+
+// gone counts a row whose column went already.
+func (f *feed) gone(id columnID, k int, owner uint16) {
+	for i := range f.Recent {
+		if r := &f.Recent[i]; r.ID == id {
+			if r.Owner[k] == 0 {
+				f.Late++
+				r.Owner[k] = owner
+				return
+			}
+			break
+		}
+	}
+	f.Again++
+}
+
+// fresh returns an empty column, of a spare one's memory where there is one.
+func (f *feed) fresh(key column) *column {
+	n := len(f.Roster.Rows)
+	c := &key
+	if k := len(f.spare); k > 0 {
+		c = f.spare[k-1]
+		f.spare = f.spare[:k-1]
+		v := c.V
+		*c = key
+		c.V = v
+	}
+	c.StartRow = -1
+	c.Owner = make([]uint16, n)
+	for m := range c.V {
+		for i := range c.V[m] {
+			c.V[m][i] = frame.NaN
+		}
+	}
+	return c
+}
+
+// set stores the values of one rank, as frame.Builder does.
+func (c *column) set(k int, s *row.Step) {
+	put := func(m frame.Metric, ns int64) {
+		if ns < 0 {
+			if c.V[m] != nil {
+				c.V[m][k] = frame.NaN
+			}
+			return
+		}
+		c.put(m, k, float32(float64(ns)/1e9))
+	}
+	put(frame.Step, s.StepNs)
+	put(frame.FP, s.FPNs)
+	put(frame.Backward, s.BackwardNs)
+	put(frame.DataLoader, s.DataLoaderNs)
+	put(frame.Checkpoint, s.CheckpointNs)
+	put(frame.HostFP, s.HostFPNs)
+	if s.Tokens > 0 {
+		c.put(frame.Tokens, k, float32(s.Tokens))
+	}
+	if s.Flags&row.FlagSwitched != 0 {
+		return // Communication was on for a part of the step only
+	}
+	put(frame.Comm, s.CommNs)
+	put(frame.Exposed, s.ExposedNs)
+	put(frame.TP, s.CommTPNs)
+	put(frame.PP, s.CommPPNs)
+	put(frame.DP, s.CommDPNs)
+	put(frame.CP, s.CommCPNs)
+	put(frame.EP, s.CommEPNs)
+	put(frame.Other, s.CommOtherNs)
+	self := s.SelfNs
+	if self < 0 && s.ExposedNs >= 0 && s.CommNs >= 0 {
+		self = max(0, s.StepNs-s.ExposedNs-max(0, s.DataLoaderNs)-max(0, s.CheckpointNs))
+	}
+	put(frame.Self, self)
+}
+
+func (c *column) put(m frame.Metric, k int, v float32) {
+	if c.V[m] == nil {
+		c.V[m] = make([]float32, len(c.Owner))
+		for i := range c.V[m] {
+			c.V[m][i] = frame.NaN
+		}
+	}
+	c.V[m][k] = v
+}

@@ -1,0 +1,145 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"laggard/analyzer/detect"
+	"laggard/analyzer/frame"
+	"laggard/analyzer/watch/snapshot"
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+	"laggard/schemas/verdict"
+)
+
+// memory is all that is kept of a job: what a snapshot holds.
+type memory struct {
+	Job     string
+	Feed    *feed
+	Engine  *detect.Engine // nil before the first step
+	Cursor  []byte         // of the source
+	Stated  []statement    // what was published last
+	Unsent  []row.Verdict  // decided, not yet acknowledged by the sink
+	LastNs  int64          // start of the newest step that was judged
+	Newest  int64          // start of the newest row that was read
+	Changes uint64
+	Moved   time.Time // when rows came last
+}
+
+// job follows one job. It is used by one goroutine.
+type job struct {
+	memory
+	reader  Reader
+	verdict *verdict.Verdict
+	dirty   bool // differs from what was saved
+	failing string
+	since   time.Time
+}
+
+// maxUnsent bounds what waits for a sink that fails; the oldest go first.
+const maxUnsent = 4096
+
+func newJob(name string) *job {
+	return &job{memory: memory{Job: name, Feed: newFeed()}}
+}
+
+// observe gives a column to the engine, which is made of the first one.
+func (j *job) observe(cfg detect.Config) func(*frame.Column) {
+	return func(c *frame.Column) {
+		if j.Engine == nil {
+			j.Engine = detect.New(cfg, c.Layout)
+		}
+		if c.StartNs > 0 {
+			j.LastNs = c.StartNs
+		}
+		j.Engine.Observe(c)
+	}
+}
+
+// configure changes the thresholds of a running engine.
+func (j *job) configure(cfg detect.Config) {
+	if j.Engine != nil {
+		snapshot.Replace(j.Engine, cfg)
+		j.dirty = true
+	}
+}
+
+// read takes everything that is new. It returns whether anything was.
+func (j *job) read(ctx context.Context, cfg detect.Config, lag Lag, last mood) (bool, error) {
+	news := false
+	for {
+		var topo *topology.File
+		more, err := j.reader.Read(ctx, func(rows *row.Rows) error {
+			if rows.Len() == 0 {
+				return nil
+			}
+			news = true
+			for i := range rows.Steps {
+				j.Newest = max(j.Newest, rows.Steps[i].StartNs)
+			}
+			j.Feed.add(rows)
+			return nil
+		})
+		if err != nil {
+			return news, fmt.Errorf("read job %s: %w", j.Job, err)
+		}
+		if j.Feed.Roster.Dirty {
+			if topo, err = j.reader.Topology(ctx); err != nil {
+				return news, fmt.Errorf("read topology of job %s: %w", j.Job, err)
+			}
+		}
+		m := reading
+		if !more {
+			m = last
+		}
+		went := j.Feed.Columns
+		j.Feed.settle(topo, m == ending)
+		j.Feed.release(m, lag, j.observe(cfg))
+		j.dirty = j.dirty || news || went != j.Feed.Columns
+		if !more {
+			return news, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return news, err
+		}
+	}
+}
+
+// decide returns the verdict on what was observed so far, as analyze gives it.
+func (j *job) decide(minImpact float64) *verdict.Verdict {
+	f := j.Feed
+	if j.Engine == nil {
+		v := verdict.New(j.Job)
+		v.Findings = append(v.Findings, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded", Ranks: []int{}})
+		return v
+	}
+	j.Engine.Describe(j.Job, f.Accepted > 0 && float64(f.Estimated)/float64(f.Accepted) > 0.5)
+	v := j.Engine.Verdict()
+	v.Coverage = 0
+	if f.Expected > 0 {
+		v.Coverage = math.Round(min(1, float64(f.Measured)/float64(f.Expected))*1e4) / 1e4
+	}
+	v.WorldSize = max(v.WorldSize, f.Roster.WorldSize)
+	if v.Roles != "inferred" {
+		v.Roles = "topology" // the same word as analyze's
+	}
+	v.Healthy = v.Exit(minImpact) == verdict.ExitHealthy
+	return v
+}
+
+// save returns the job's snapshot, the source's cursor in it.
+func (j *job) save() ([]byte, error) {
+	cursor, err := j.reader.Cursor()
+	if err != nil {
+		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
+	}
+	j.Cursor = cursor
+	j.Feed.spare = nil
+	data, err := snapshot.Encode(&j.memory)
+	if err != nil {
+		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
+	}
+	return data, nil
+}

@@ -1,0 +1,153 @@
+package watch
+
+import (
+	"time"
+
+	"laggard/analyzer/frame"
+)
+
+// Lag bounds how long a step waits for ranks whose row is missing, by what was
+// recorded and never by a timer: so many later steps, or so much later a start.
+type Lag struct {
+	Steps int           // 0 means DefaultLag.Steps
+	Time  time.Duration // 0 means DefaultLag.Time
+}
+
+// DefaultLag covers agents that ship once a minute.
+var DefaultLag = Lag{Steps: 64, Time: 2 * time.Minute}
+
+func (l Lag) orDefault() Lag {
+	if l.Steps <= 0 {
+		l.Steps = DefaultLag.Steps
+	}
+	if l.Time <= 0 {
+		l.Time = DefaultLag.Time
+	}
+	return l
+}
+
+// mood says how patient a release is.
+type mood uint8
+
+const (
+	reading mood = iota // the source has more at once: only completeness counts
+	caught              // everything there is was read: the lag counts
+	ending              // nothing will come any more: everything goes
+)
+
+// release hands the columns that are due to observe, in order. The column is
+// valid during the call only.
+func (f *feed) release(m mood, lag Lag, observe func(*frame.Column)) {
+	lag = lag.orDefault()
+	for len(f.Pending) > 0 {
+		if f.Roster.Inferred && !f.Begun && m != ending && len(f.Pending) < sampleSteps {
+			return // roles come from times: see some first
+		}
+		c := f.Pending[0]
+		l := f.Roster.layout(c)
+		if l == nil || !f.due(c, l, m, lag) {
+			return
+		}
+		f.Pending = append(f.Pending[:0], f.Pending[1:]...)
+		f.send(c, l, observe)
+	}
+}
+
+// due reports whether a column needn't wait any longer.
+func (f *feed) due(c *column, l *frame.Layout, m mood, lag Lag) bool {
+	if m == ending || len(f.Pending) > maxPending || f.complete(c, l) {
+		return true
+	}
+	if m == reading {
+		return false
+	}
+	last := f.Pending[len(f.Pending)-1]
+	if last == c {
+		return false
+	}
+	if len(f.Pending) > lag.Steps {
+		return true
+	}
+	newest := int64(0)
+	for _, x := range f.Pending[1:] {
+		newest = max(newest, x.Newest)
+	}
+	return newest-c.Newest > int64(lag.Time)
+}
+
+// complete reports whether every rank that is waited for has its row in c.
+func (f *feed) complete(c *column, l *frame.Layout) bool {
+	f.grow()
+	there := 0
+	for k, present := range l.Present {
+		if !present {
+			continue
+		}
+		there++
+		if c.Owner[k] == 0 && f.Missed[k] < silentAfter {
+			return false
+		}
+	}
+	if there >= l.World || f.Begun && f.Last.Attempt == c.Attempt {
+		return true // with ranks still to appear, the attempt's first step waits
+	}
+	return false
+}
+
+func (f *feed) grow() {
+	for len(f.Missed) < len(f.Roster.Rows) {
+		f.Missed = append(f.Missed, 0)
+	}
+}
+
+// send accounts for a column and gives it away.
+func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
+	f.grow()
+	present, before := 0, 0
+	for k, p := range l.Present {
+		if !p {
+			continue
+		}
+		present++
+		if c.Owner[k] != 0 {
+			f.Missed[k] = 0
+			continue
+		}
+		f.Missed[k] = min(f.Missed[k]+1, silentAfter)
+		if k < c.StartRow {
+			before++
+		}
+	}
+	f.Expected += present
+	f.Measured += min(c.Rows, present)
+	f.Columns++
+	out := frame.Column{Attempt: c.Attempt, Step: c.Step, Repeat: int(c.Repeat), StartNs: c.StartNs, Layout: l}
+	if before >= 8 {
+		out.StartNs = 0 // the frame looks no further either
+	}
+	for m, v := range c.V {
+		for _, x := range v {
+			if x == x {
+				out.V[m] = v
+				break
+			}
+		}
+	}
+	observe(&out)
+	f.remember(c)
+	f.Last, f.Begun = *c, true
+	f.Last.V, f.Last.Owner = [frame.MetricCount][]float32{}, nil
+	if len(f.spare) < 4 {
+		f.spare = append(f.spare, c)
+	}
+}
+
+func (f *feed) remember(c *column) {
+	r := fed{c.id(), c.Owner}
+	if len(f.Recent) < recentColumns {
+		f.Recent = append(f.Recent, r)
+		return
+	}
+	f.Recent[f.Next] = r
+	f.Next = (f.Next + 1) % recentColumns
+}

@@ -1,0 +1,310 @@
+package watch
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+)
+
+// process is one incarnation of one rank, with what the layout of the job needs
+// to know of it.
+type process struct {
+	Rank    uint32
+	ID      uint64
+	Meta    row.Rank // highest version
+	Known   bool     // an identity came
+	First   row.Step // its lowest step
+	Early   row.Step // its earliest start
+	Stepped bool
+
+	// Sample holds its first steps while roles must be guessed from times.
+	Sample []row.Step
+	// Held are rows that wait until it is known what this process is: the first of
+	// a new launch, or a rank that was restarted alone.
+	Held    []row.Step
+	Settled bool
+
+	Placed  bool // Attempt and Later are known
+	Attempt int
+	Later   bool // it took a rank's place while the others went on
+
+	LastStep   int64
+	LastStart  int64
+	Run        int // how often it went back to an earlier step
+	LastRepeat int32
+}
+
+// begin is the best known start of the process, as the frame has it.
+func (p *process) begin() int64 {
+	if p.Meta.StartedNs > 0 {
+		return p.Meta.StartedNs
+	}
+	return p.Early.StartNs
+}
+
+// era is a stretch of columns with one layout.
+type era struct {
+	Attempt int
+	First   bool // the attempt's first; else it begins with From
+	Run     int
+	Step    int64
+	Repeat  int32
+	Layout  *frame.Layout
+}
+
+// roster knows all processes of a job and who is who. The layouts come from the
+// frame itself: it is built of the first steps of each process alone, which is
+// all that a layout depends on, so they are those of `analyze`.
+type roster struct {
+	Ranks     map[uint32][]*process
+	Order     []uint32 // ranks, ascending
+	Eras      []era
+	Rows      []int // global rank of each row of the columns
+	WorldSize int
+	Inferred  bool // a role comes from times or communicators: steps are needed first
+	Sampling  bool
+	Comms     []row.Communication
+	Dirty     bool
+	rowOf     []int32 // rank → row + 1, dense
+}
+
+// sampleSteps of each rank are looked at before roles are guessed; maxComms
+// bounds the windows of communication that are kept for it.
+const (
+	sampleSteps = 32
+	maxComms    = 1 << 20
+)
+
+func newRoster() *roster {
+	return &roster{Ranks: map[uint32][]*process{}, Sampling: true}
+}
+
+// process finds or makes the process.
+func (r *roster) process(rank uint32, id uint64) *process {
+	list := r.Ranks[rank]
+	for k := len(list) - 1; k >= 0; k-- {
+		if list[k].ID == id {
+			return list[k]
+		}
+	}
+	p := &process{Rank: rank, ID: id}
+	if len(list) == 0 {
+		k, _ := slices.BinarySearch(r.Order, rank)
+		r.Order = slices.Insert(r.Order, k, rank)
+	}
+	r.Ranks[rank] = append(list, p)
+	return p
+}
+
+// identity takes a row of the table of ranks.
+func (r *roster) identity(m *row.Rank) {
+	p := r.process(m.Rank, m.Incarnation)
+	if p.Known && m.Version < p.Meta.Version {
+		return
+	}
+	old := p.Meta
+	p.Meta = *m
+	p.Meta.Groups = slices.Clone(m.Groups)
+	p.Meta.GroupRanks = slices.Clone(m.GroupRanks)
+	old.EndedNs, old.Version = p.Meta.EndedNs, p.Meta.Version // these change nothing of who is who
+	if !p.Known || !reflect.DeepEqual(old, p.Meta) {
+		r.Dirty = true
+	}
+	p.Known = true
+}
+
+// step notes what the layout needs of a step.
+func (r *roster) step(p *process, s *row.Step) {
+	if !p.Stepped {
+		p.Stepped, p.First, p.Early = true, *s, *s
+		r.Dirty = true
+	}
+	if cmp.Or(cmp.Compare(s.Step, p.First.Step), cmp.Compare(s.Repeat, p.First.Repeat)) < 0 {
+		p.First = *s
+		r.Dirty = true
+	}
+	if s.StartNs > 0 && s.StartNs < p.Early.StartNs {
+		p.Early = *s
+		r.Dirty = true
+	}
+	if r.Sampling && len(p.Sample) < sampleSteps && !slices.ContainsFunc(p.Sample, func(x row.Step) bool {
+		return x.Step == s.Step && x.Repeat == s.Repeat
+	}) {
+		p.Sample = append(p.Sample, *s)
+	}
+}
+
+// communication keeps a window while roles may have to be inferred from it.
+func (r *roster) communication(c *row.Communication) {
+	if r.Sampling && len(r.Comms) < maxComms {
+		r.Comms = append(r.Comms, *c)
+	}
+}
+
+// build makes the layouts anew. It reports whether any step is known at all.
+func (r *roster) build(topo *topology.File, samples bool) bool {
+	r.Dirty = false
+	b := frame.NewBuilder()
+	any := false
+	for _, rank := range r.Order {
+		for _, p := range r.Ranks[rank] {
+			if p.Known {
+				b.AddRank(&p.Meta)
+			}
+			if !p.Stepped {
+				continue
+			}
+			any = true
+			b.AddStep(&p.First)
+			if p.Early.Step != p.First.Step || p.Early.Repeat != p.First.Repeat {
+				b.AddStep(&p.Early)
+			}
+			if samples {
+				for k := range p.Sample {
+					if s := &p.Sample[k]; !same(s, &p.First) && !same(s, &p.Early) {
+						b.AddStep(s)
+					}
+				}
+			}
+		}
+	}
+	if !any {
+		return false
+	}
+	if samples {
+		for k := range r.Comms {
+			b.AddCommunication(&r.Comms[k])
+		}
+	}
+	f, err := b.Build(topo)
+	if err != nil { // it has steps, so there is no error it could return
+		return false
+	}
+	r.take(f)
+	return true
+}
+
+func same(a, b *row.Step) bool { return a.Step == b.Step && a.Repeat == b.Repeat }
+
+// take makes eras of the frame's layouts. A layout that is as it was stays the
+// same pointer: a new one tells the engine that something changed.
+func (r *roster) take(f *frame.Frame) {
+	r.WorldSize = f.WorldSize
+	r.Rows = f.Ranks
+	r.rowOf = nil
+	old := r.Eras
+	r.Eras, r.Inferred = nil, false
+	runs := newest(f)
+	last := -1
+	for c, k := range f.Columns {
+		if k.Layout == last {
+			continue
+		}
+		l := f.Layouts[k.Layout]
+		e := era{Attempt: k.Attempt, First: last < 0 || f.Layouts[last].Attempt != k.Attempt, Step: k.Step, Repeat: int32(k.Repeat), Run: runs[c], Layout: l}
+		last = k.Layout
+		r.Inferred = r.Inferred || l.From == "inferred"
+		for i := range old {
+			if old[i].Attempt == e.Attempt && reflect.DeepEqual(old[i].Layout, l) {
+				e.Layout = old[i].Layout
+				break
+			}
+		}
+		r.Eras = append(r.Eras, e)
+	}
+	r.place()
+	if !r.Inferred {
+		r.Sampling, r.Comms = false, nil
+		for _, list := range r.Ranks {
+			for _, p := range list {
+				p.Sample = nil
+			}
+		}
+	} else if !r.Sampling && slices.ContainsFunc(r.Eras, func(e era) bool { return e.Layout.From == "inferred" && e.Attempt == r.Eras[len(r.Eras)-1].Attempt }) {
+		r.Sampling = true
+	}
+}
+
+// newest gives each column of the skeleton its run: how often the job had gone
+// back before it, as the order of the columns tells.
+func newest(f *frame.Frame) []int {
+	runs := make([]int, len(f.Columns))
+	for c := 1; c < len(f.Columns); c++ {
+		if a, b := f.Columns[c-1], f.Columns[c]; a.Attempt == b.Attempt {
+			runs[c] = runs[c-1]
+			if b.Step <= a.Step {
+				runs[c]++
+			}
+		}
+	}
+	return runs
+}
+
+// place finds each process's attempt in the layouts.
+func (r *roster) place() {
+	type who struct {
+		rank int
+		id   uint64
+	}
+	type where struct {
+		attempt int
+		later   bool
+	}
+	at := map[who]where{}
+	for _, e := range r.Eras {
+		for k, id := range e.Layout.Incarnation {
+			if !e.Layout.Present[k] {
+				continue
+			}
+			w := who{e.Layout.Ranks[k], id}
+			if _, ok := at[w]; !ok {
+				at[w] = where{e.Attempt, !e.First}
+			}
+		}
+	}
+	for rank, list := range r.Ranks {
+		known := where{}
+		for _, p := range list {
+			w, ok := at[who{int(rank), p.ID}]
+			if !ok {
+				w = known // replaced before it finished a column of its own
+			}
+			known = w
+			p.Placed, p.Attempt, p.Later = p.Stepped, w.attempt, w.later
+		}
+	}
+}
+
+// layout returns the layout of a column, nil while none is known.
+func (r *roster) layout(c *column) *frame.Layout {
+	var found *frame.Layout
+	for i := range r.Eras {
+		e := &r.Eras[i]
+		if e.Attempt == c.Attempt && (found == nil || !c.before(e.Run, e.Step, e.Repeat)) {
+			found = e.Layout
+		}
+	}
+	return found
+}
+
+// row returns the row of a rank, -1 when it has none.
+func (r *roster) row(rank uint32) int {
+	if r.rowOf == nil {
+		most := 0
+		for _, k := range r.Rows {
+			most = max(most, k+1)
+		}
+		r.rowOf = make([]int32, most)
+		for i, k := range r.Rows {
+			r.rowOf[k] = int32(i) + 1
+		}
+	}
+	if int(rank) >= len(r.rowOf) {
+		return -1
+	}
+	return int(r.rowOf[rank]) - 1
+}

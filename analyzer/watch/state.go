@@ -1,0 +1,152 @@
+package watch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"laggard/analyzer/watch/snapshot"
+)
+
+// stateDir keeps one file a job: a cache of what was learnt, never the only copy
+// of anything. What it has lost is read from the source again.
+//
+// Invariant: a file is complete or not there: written beside, synced, renamed.
+type stateDir struct {
+	path string
+	lock *os.File
+}
+
+const (
+	stateSuffix = ".watch"
+	// maxState bounds what is read: 16,384 ranks take about 60 MB.
+	maxState = 1 << 30
+)
+
+// openState makes the directory and takes it for this process alone.
+func openState(path string) (*stateDir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("open state directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open state directory: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock state directory %s: %w: another `laggard watch` uses it; give each its own --state", path, err), lock.Close())
+	}
+	return &stateDir{path, lock}, nil
+}
+
+func (d *stateDir) close() error { return d.lock.Close() }
+
+// file names a job's file: readable where it can be, unique always.
+func (d *stateDir) file(job string) string {
+	sum := sha256.Sum256([]byte(job))
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, job)
+	return filepath.Join(d.path, clean[:min(len(clean), 40)]+"-"+hex.EncodeToString(sum[:8])+stateSuffix)
+}
+
+// load fills m. fs.ErrNotExist and snapshot.ErrForeign mean: begin anew.
+func (d *stateDir) load(job string, m *memory) (err error) {
+	path := d.file(job)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("load state: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("load state: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxState {
+		return fmt.Errorf("load state %s: %w", path, snapshot.ErrForeign)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxState))
+	if err != nil {
+		return fmt.Errorf("load state %s: %w", path, err)
+	}
+	var fresh memory
+	if err := snapshot.Decode(data, &fresh); err != nil {
+		return fmt.Errorf("load state %s: %w", path, err)
+	}
+	if fresh.Job != job || fresh.Feed == nil || fresh.Feed.Roster == nil {
+		return fmt.Errorf("load state %s: %w: it is job %q's", path, snapshot.ErrForeign, fresh.Job)
+	}
+	*m = fresh
+	return nil
+}
+
+// store writes a job's file durably.
+func (d *stateDir) store(job string, data []byte) (err error) {
+	path := d.file(job)
+	f, err := os.CreateTemp(d.path, ".new-*")
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // what is left is only a half of a copy
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	return d.sync()
+}
+
+func (d *stateDir) sync() error {
+	dir, err := os.Open(d.path)
+	if err != nil {
+		return fmt.Errorf("sync state directory: %w", err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("sync state directory: %w", err)
+	}
+	return nil
+}
+
+// stateAge is how long the state of a job that is not looked at is kept.
+const stateAge = 30 * 24 * time.Hour
+
+// sweep removes what is older, and halves that a crash left.
+func (d *stateDir) sweep(before time.Time) error {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return fmt.Errorf("sweep state directory: %w", err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		half := strings.HasPrefix(e.Name(), ".new-")
+		if half || strings.HasSuffix(e.Name(), stateSuffix) && info.ModTime().Before(before) {
+			if err := os.Remove(filepath.Join(d.path, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("sweep state directory: %w", err)
+			}
+		}
+	}
+	return nil
+}

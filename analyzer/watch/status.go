@@ -1,0 +1,77 @@
+package watch
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"laggard/schemas/verdict"
+)
+
+// Status is how the watcher does, for metrics.
+type Status struct {
+	Looks, Failed uint64
+	LastLook      time.Time // the last that succeeded
+	LastError     string    // of the last look, "" when it succeeded
+	BadThresholds string    // why the thresholds file is not in use, "" when it is
+	Dropped       uint64    // jobs that ended
+	Jobs          map[string]JobStatus
+}
+
+// JobStatus is one job's.
+type JobStatus struct {
+	Job     string
+	Verdict *verdict.Verdict // shared: don't write to it
+	Steps   uint64           // columns judged
+	Late    uint64           // rows that came after their step was judged
+	Repeat  uint64           // rows that came twice
+	Pending int              // steps that wait for ranks
+	Changes uint64
+	Unsent  int
+	Newest  int64 // start of the newest row, ns since the Unix epoch
+	Judged  int64 // start of the newest step that was judged
+	Failing string
+	Since   time.Time // of Failing
+}
+
+// Status returns a copy that the caller may keep.
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.status
+	s.Jobs = maps.Clone(w.status.Jobs)
+	return s
+}
+
+// Names returns the jobs in order.
+func (s *Status) Names() []string { return slices.Sorted(maps.Keys(s.Jobs)) }
+
+func (w *Watcher) show(j *job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status.Jobs == nil {
+		w.status.Jobs = map[string]JobStatus{}
+	}
+	f := j.Feed
+	w.status.Jobs[j.Job] = JobStatus{Job: j.Job, Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Repeat: f.Again,
+		Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent), Newest: j.Newest, Judged: j.LastNs, Failing: j.failing, Since: j.since}
+}
+
+func (w *Watcher) hide(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.status.Jobs, name)
+	w.status.Dropped++
+}
+
+func (w *Watcher) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Looks++
+	if err != nil {
+		w.status.Failed++
+		w.status.LastError = err.Error()
+		return
+	}
+	w.status.LastError, w.status.LastLook = "", w.o.Now()
+}

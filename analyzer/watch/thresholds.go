@@ -1,0 +1,144 @@
+package watch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"laggard/analyzer/detect"
+)
+
+// maxThresholds bounds the thresholds file.
+const maxThresholds = 64 << 10
+
+// Thresholds follows a file of detect.Config's fields (JSON or YAML, the names of
+// the JSON tags). What the file leaves out keeps its default. A ConfigMap's file
+// is replaced by a link, so links are followed here: the operator names the file.
+type Thresholds struct {
+	path string
+	last []byte
+	read bool
+}
+
+// NewThresholds follows the file at path.
+func NewThresholds(path string) *Thresholds { return &Thresholds{path: path} }
+
+// Next reads the file. changed is true when its content is another one than at
+// the last call and could be used; an error is returned once for each content.
+func (t *Thresholds) Next() (cfg detect.Config, changed bool, err error) {
+	data, err := readBounded(t.path)
+	if err != nil {
+		same := t.read && bytes.Equal(t.last, []byte(err.Error()))
+		t.last, t.read = []byte(err.Error()), true
+		if same {
+			err = nil
+		}
+		return cfg, false, err
+	}
+	if t.read && bytes.Equal(data, t.last) {
+		return cfg, false, nil
+	}
+	t.last, t.read = data, true
+	cfg, err = ParseThresholds(data)
+	if err != nil {
+		return cfg, false, fmt.Errorf("thresholds %s: %w", t.path, err)
+	}
+	return cfg, true, nil
+}
+
+func readBounded(path string) (data []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read thresholds: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	data, err = io.ReadAll(io.LimitReader(f, maxThresholds+1))
+	if err == nil && len(data) > maxThresholds {
+		err = fmt.Errorf("read thresholds %s: larger than %d bytes", path, maxThresholds)
+	}
+	return data, err
+}
+
+// ParseThresholds reads thresholds on top of the defaults. Unknown keys are an
+// error that names the nearest known one.
+func ParseThresholds(data []byte) (detect.Config, error) {
+	cfg := detect.Default()
+	values := map[string]any{}
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		return cfg, fmt.Errorf("parse: %w", err)
+	}
+	v := reflect.ValueOf(&cfg).Elem()
+	fields := map[string]reflect.Value{}
+	var known []string
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if name != "" && v.Field(i).Kind() == reflect.Float64 {
+			fields[name] = v.Field(i)
+			known = append(known, name)
+		}
+	}
+	keys := make([]string, 0, len(values))
+	for k := range values {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		field, ok := fields[k]
+		if !ok {
+			return detect.Default(), fmt.Errorf("unknown key %q; did you mean %s? Known: %s", k, nearest(k, known), strings.Join(known, ", "))
+		}
+		var x float64
+		switch n := values[k].(type) {
+		case int:
+			x = float64(n)
+		case float64:
+			x = n
+		default:
+			return detect.Default(), fmt.Errorf("%s: %v is no number", k, values[k])
+		}
+		if !(x > 0) || x > 1e6 {
+			return detect.Default(), fmt.Errorf("%s: %v is not a positive number", k, values[k])
+		}
+		field.SetFloat(x)
+	}
+	return cfg, nil
+}
+
+// nearest returns the known word with the smallest edit distance.
+func nearest(word string, known []string) string {
+	best, least := "", 1<<30
+	for _, k := range known {
+		if d := distance(word, k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+func distance(a, b string) int {
+	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		diagonal := last[0]
+		last[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = last[j+1]
+			last[j+1] = min(cost, last[j]+1, last[j+1]+1)
+		}
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,400 @@
+// Package watch follows running jobs: it reads only what is new, gives each
+// finished step to the same engine as `analyze`, and says what changed.
+//
+//	source ─rows─▶ feed ─columns in order─▶ detect.Engine ─verdict─▶ changes ─▶ sink, log, observers
+//
+// Invariants: the same rows give the same verdict as `analyze`, however they are
+// cut into looks and wherever the process is killed, as long as no row is later
+// than the lag. Memory is bounded by ranks and by the lag, not by steps. State is
+// saved before a change is sent, and what was not acknowledged is sent again
+// under the same identity, so the table of verdicts holds each change once.
+//
+// Caveats: where no group is known, roles are guessed from a job's first 32 steps,
+// which `analyze` guesses from all of them. A rank that appears for the first time
+// when the others have gone on for longer than the lag is judged from then on;
+// `analyze` counts it as missing before. Rows that come later than the lag are
+// counted, not judged.
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"laggard/analyzer/detect"
+	"laggard/analyzer/watch/snapshot"
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+	"laggard/schemas/verdict"
+)
+
+// Source tells jobs apart and follows each.
+type Source interface {
+	// Jobs returns the names of the jobs that are there now, sorted.
+	Jobs(ctx context.Context) ([]string, error)
+	// Newest returns about when the newest piece of the job came, the zero time when
+	// that is not known: a job that is silent for long is not read at all.
+	Newest(ctx context.Context, job string) (time.Time, error)
+	// Follow begins to read a job where an earlier Reader's cursor says, from the
+	// beginning with nil. A cursor that can't be used any more is an error.
+	Follow(ctx context.Context, job string, cursor []byte) (Reader, error)
+}
+
+// Reader reads the rows of one job as they come.
+type Reader interface {
+	// Read hands over a bounded portion of the rows that are new since the last
+	// call, those of one process in the order of their starts; the Rows may be
+	// reused. more says that there is another portion at once. The ranks advance
+	// together: none is more than a portion ahead of another that has rows.
+	Read(ctx context.Context, take func(*row.Rows) error) (more bool, err error)
+	// Topology returns what is known of nodes and groups beside the rows, nil for
+	// nothing.
+	Topology(ctx context.Context) (*topology.File, error)
+	// Drain makes the next Reads hand over what only waits for more to come: the
+	// job is over, or nobody will look again.
+	Drain()
+	// Cursor says where to go on after everything that was handed over.
+	Cursor() ([]byte, error)
+	Close() error
+}
+
+// Sink stores rows of the table of verdicts: all of them or an error, a row that
+// is there already a second time never.
+type Sink interface {
+	Verdicts(ctx context.Context, rows []row.Verdict) error
+}
+
+// Observer hears of a job's verdict after each look that brought news. changes is
+// empty when nothing is said differently. It is called from the goroutine of Look.
+type Observer func(ctx context.Context, v *verdict.Verdict, changes []Change)
+
+// Options configure a Watcher.
+type Options struct {
+	Source Source
+	Jobs   []string // nil = all of the source
+	// Sink takes changes; nil stores nothing.
+	Sink Sink
+	// StateDir keeps what was learnt over restarts; "" keeps nothing.
+	StateDir string
+	// Thresholds is followed; nil means detect.Default.
+	Thresholds *Thresholds
+	// MinImpact is the share of step time from which a verdict is not healthy.
+	// 0 means that of the thresholds.
+	MinImpact float64
+	Lag       Lag
+	// Forget is for how long a job without news is kept; 0 means DefaultForget.
+	Forget    time.Duration
+	Observers []Observer
+	Log       *slog.Logger     // nil is silent
+	Now       func() time.Time // nil is time.Now
+}
+
+// DefaultForget drops a job that was silent for an hour: longer than a restart
+// or a long evaluation takes.
+const DefaultForget = time.Hour
+
+// Watcher follows the jobs of one source. Look and Run are used by one goroutine;
+// Status may be called by others.
+type Watcher struct {
+	o     Options
+	cfg   detect.Config
+	state *stateDir
+	jobs  map[string]*job
+
+	mu     sync.Mutex
+	status Status
+}
+
+// New returns a Watcher. It reads nothing yet; Close frees the state directory.
+func New(o Options) (*Watcher, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Forget = cmp.Or(o.Forget, DefaultForget)
+	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}}
+	if o.Thresholds != nil {
+		cfg, ok, err := o.Thresholds.Next()
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			w.cfg = cfg
+		}
+	}
+	if o.StateDir != "" {
+		var err error
+		if w.state, err = openState(o.StateDir); err != nil {
+			return nil, err
+		}
+		if err := w.state.sweep(o.Now().Add(-stateAge)); err != nil {
+			return nil, errors.Join(err, w.state.close())
+		}
+	}
+	return w, nil
+}
+
+// Close frees readers and the state directory.
+func (w *Watcher) Close() error {
+	var errs []error
+	for _, j := range w.jobs {
+		errs = append(errs, j.reader.Close())
+	}
+	if w.state != nil {
+		errs = append(errs, w.state.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run looks at once, and again for each tick, until ctx ends. Errors of a look
+// are logged and counted: the next one tries again.
+func (w *Watcher) Run(ctx context.Context, ticks <-chan time.Time) error {
+	for {
+		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
+			w.o.Log.Error("look failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+		}
+	}
+}
+
+// Look reads what is new of every job, judges it and publishes what changed. It
+// returns the errors of all jobs; each job but the failing one has gone on.
+func (w *Watcher) Look(ctx context.Context) error { return w.look(ctx, caught) }
+
+// Finish is the last Look of somebody who won't come back: steps that wait for
+// something are judged as they are.
+func (w *Watcher) Finish(ctx context.Context) error { return w.look(ctx, ending) }
+
+func (w *Watcher) look(ctx context.Context, m mood) error {
+	w.rethink()
+	names, err := w.names(ctx)
+	if err != nil {
+		w.note(err)
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		if err := w.follow(ctx, name, m); err != nil {
+			errs = append(errs, err)
+			if ctx.Err() != nil {
+				break
+			}
+		}
+	}
+	w.forget()
+	err = errors.Join(errs...)
+	w.note(err)
+	return err
+}
+
+// rethink takes changed thresholds.
+func (w *Watcher) rethink() {
+	if w.o.Thresholds == nil {
+		return
+	}
+	cfg, changed, err := w.o.Thresholds.Next()
+	if err != nil {
+		w.o.Log.Error("thresholds not taken, the last good ones stay", "error", err)
+		w.mu.Lock()
+		w.status.BadThresholds = err.Error()
+		w.mu.Unlock()
+		return
+	}
+	if !changed {
+		return
+	}
+	w.cfg = cfg
+	for _, j := range w.jobs {
+		j.configure(cfg)
+	}
+	w.mu.Lock()
+	w.status.BadThresholds = ""
+	w.mu.Unlock()
+	w.o.Log.Info("thresholds changed", "thresholds", cfg)
+}
+
+// names returns the jobs to look at.
+func (w *Watcher) names(ctx context.Context) ([]string, error) {
+	all, err := w.o.Source.Jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(w.o.Jobs) == 0 {
+		return all, nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return !slices.Contains(w.o.Jobs, n) }), nil
+}
+
+// follow looks at one job.
+func (w *Watcher) follow(ctx context.Context, name string, m mood) error {
+	if over, err := w.over(ctx, name, m); over || err != nil {
+		return err
+	}
+	j, err := w.open(ctx, name)
+	if err != nil {
+		return err
+	}
+	if m == ending {
+		j.reader.Drain()
+	}
+	news, err := j.read(ctx, w.cfg, w.o.Lag, m)
+	if err != nil {
+		j.broken(err, w.o.Now())
+		w.show(j)
+		return err
+	}
+	j.failing = ""
+	if news || j.Moved.IsZero() {
+		j.Moved = w.o.Now()
+	}
+	if j.dirty || j.verdict == nil {
+		w.judge(ctx, j)
+	}
+	err = w.publish(ctx, j)
+	w.show(j)
+	return err
+}
+
+// over reports whether a job that is not followed has been silent for so long
+// that it needn't be.
+func (w *Watcher) over(ctx context.Context, name string, m mood) (bool, error) {
+	if w.jobs[name] != nil || m == ending {
+		return false, nil
+	}
+	newest, err := w.o.Source.Newest(ctx, name)
+	return err == nil && !newest.IsZero() && w.o.Now().Sub(newest) >= w.o.Forget, err
+}
+
+func (j *job) broken(err error, now time.Time) {
+	if j.failing == "" {
+		j.since = now
+	}
+	j.failing = err.Error()
+}
+
+// open returns the job, from its saved state where there is one.
+func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
+	if j := w.jobs[name]; j != nil {
+		return j, nil
+	}
+	j := newJob(name)
+	if w.state != nil {
+		err := w.state.load(name, &j.memory)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.o.Log.Warn("state not usable, the job is read from its beginning", "job", name, "error", err)
+			if !errors.Is(err, snapshot.ErrForeign) {
+				return nil, err
+			}
+			j = newJob(name)
+		}
+		j.configure(w.cfg)
+	}
+	reader, err := w.o.Source.Follow(ctx, name, j.Cursor)
+	if err != nil && j.Cursor != nil {
+		w.o.Log.Warn("cannot go on where it stopped, the job is read from its beginning", "job", name, "error", err)
+		j = newJob(name)
+		reader, err = w.o.Source.Follow(ctx, name, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	j.reader = reader
+	w.jobs[name] = j
+	return j, nil
+}
+
+// judge decides, notes what changed and saves.
+func (w *Watcher) judge(ctx context.Context, j *job) {
+	j.verdict = j.decide(cmp.Or(w.o.MinImpact, w.cfg.MinImpact))
+	changes, now := compare(j.Stated, j.verdict)
+	j.Stated = now
+	j.Changes += uint64(len(changes))
+	for i := range changes {
+		c := &changes[i]
+		w.log(j, c)
+		if w.o.Sink != nil {
+			j.Unsent = append(j.Unsent, c.row(j.LastNs, j.verdict.Steps.Last))
+		}
+	}
+	if over := len(j.Unsent) - maxUnsent; over > 0 {
+		j.Unsent = slices.Delete(j.Unsent, 0, over)
+		w.o.Log.Error("the store of verdicts has been failing for long: the oldest changes are dropped", "job", j.Job, "dropped", over)
+	}
+	for _, observe := range w.o.Observers {
+		observe(ctx, j.verdict, changes)
+	}
+}
+
+func (w *Watcher) log(j *job, c *Change) {
+	args := []any{"job", c.Job, "step", j.verdict.Steps.Last}
+	for _, a := range [][2]string{{"node", c.Node}, {"group", c.Group}, {"finding", c.Finding}, {"state", c.State}, {"was", c.Was}, {"cause", c.Cause}, {"detail", c.Detail}} {
+		if a[1] != "" {
+			args = append(args, a[0], a[1])
+		}
+	}
+	if c.State == verdict.Degraded || c.State == verdict.Intermittent {
+		w.o.Log.Warn("verdict changed", append(args, "job_impact", c.Impact)...)
+		return
+	}
+	w.o.Log.Info("verdict changed", args...)
+}
+
+// publish saves the job, then sends what was not sent, then saves that.
+func (w *Watcher) publish(ctx context.Context, j *job) error {
+	if err := w.save(j); err != nil {
+		return err
+	}
+	if len(j.Unsent) == 0 || w.o.Sink == nil {
+		return nil
+	}
+	if err := w.o.Sink.Verdicts(ctx, j.Unsent); err != nil {
+		return err
+	}
+	j.Unsent = nil
+	j.dirty = true
+	return w.save(j)
+}
+
+func (w *Watcher) save(j *job) error {
+	if w.state == nil || !j.dirty {
+		j.dirty = false
+		return nil
+	}
+	data, err := j.save()
+	if err != nil {
+		return err
+	}
+	if err := w.state.store(j.Job, data); err != nil {
+		return err
+	}
+	j.dirty = false
+	return nil
+}
+
+// forget drops jobs that ended a while ago, and their metrics. Their state stays:
+// a job that goes on is taken up where it was.
+func (w *Watcher) forget() {
+	now := w.o.Now()
+	for name, j := range w.jobs {
+		if now.Sub(j.Moved) < w.o.Forget {
+			continue
+		}
+		w.o.Log.Info("job dropped: nothing new", "job", name, "since", j.Moved)
+		if err := j.reader.Close(); err != nil {
+			w.o.Log.Warn("close job", "job", name, "error", err)
+		}
+		delete(w.jobs, name)
+		w.hide(name)
+	}
+}
