@@ -1,0 +1,1 @@
+"""TaskD's Python side, where no TaskD is installed."""

@@ -1,0 +1,1 @@
+"""TaskD's adaptors, where no TaskD is installed."""

@@ -1,0 +1,6 @@
+"""TaskD's patches of PyTorch, where no TaskD is installed."""
+
+from taskd.laggard_absent import nothing
+
+patch_torch_method = nothing("taskd.python.adaptor.patch")
+patch_torch_method()

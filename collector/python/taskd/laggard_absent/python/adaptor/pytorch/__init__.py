@@ -1,0 +1,1 @@
+"""TaskD's PyTorch adaptor, where no TaskD is installed."""
