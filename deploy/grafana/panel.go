@@ -1,0 +1,198 @@
+package grafana
+
+import "fmt"
+
+var (
+	clickhouseSource = Source{Type: Plugin, UID: "${datasource}"}
+	prometheusSource = Source{Type: "prometheus", UID: "${prometheus}"}
+)
+
+// table is a query whose reply is shown as it is.
+func table(sql, columns string) Target {
+	return Target{RefID: "A", Datasource: clickhouseSource, EditorType: "sql", QueryType: "table", Format: formatTable, RawSQL: sql, Columns: columns}
+}
+
+// series is a query of time, perhaps a text column that becomes a label, and
+// numbers, in the order of time.
+func series(sql, columns string) Target {
+	t := table(sql, columns)
+	t.QueryType, t.Format = "timeseries", formatSeries
+	return t
+}
+
+// promql is a query of Prometheus.
+func promql(ref, expr, legend string) Target {
+	return Target{RefID: ref, Datasource: prometheusSource, Expr: expr, LegendFormat: legend}
+}
+
+func panel(kind, title, description string, w, h int, t ...Target) Panel {
+	source := t[0].Datasource
+	return Panel{
+		Type: kind, Title: title, Description: description, Datasource: &source, GridPos: Grid{W: w, H: h}, Targets: t,
+		FieldConfig: &FieldConfig{Overrides: []Override{}}, Options: map[string]any{},
+	}
+}
+
+// statPanel shows one value of a table's first row. limits are where it turns
+// orange and red.
+func statPanel(title, description, unit string, w int, t Target, limits ...float64) Panel {
+	p := panel("stat", title, description, w, 4, t)
+	p.FieldConfig.Defaults = Field{Unit: unit, NoValue: "no data", Thresholds: thresholds(limits...), Color: map[string]any{"mode": "thresholds"}}
+	p.Options = map[string]any{
+		"colorMode": "value", "graphMode": "none", "textMode": "value", "justifyMode": "center",
+		"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "/.*/", "values": true, "limit": 1},
+	}
+	return p
+}
+
+// linePanel shows series over time.
+func linePanel(title, description, unit string, w, h int, t ...Target) Panel {
+	p := panel("timeseries", title, description, w, h, t...)
+	p.FieldConfig.Defaults = Field{
+		Unit: unit, Color: map[string]any{"mode": "palette-classic"},
+		Custom: map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "pointSize": 4, "spanNulls": false},
+	}
+	p.Options = map[string]any{
+		"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true},
+		"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
+	}
+	return p
+}
+
+// stacked turns lines into areas that add up.
+func (p Panel) stacked() Panel {
+	c := p.FieldConfig.Defaults.Custom
+	c["fillOpacity"], c["stacking"] = 70, map[string]any{"mode": "normal", "group": "A"}
+	return p
+}
+
+// bars turns lines into bars that add up.
+func (p Panel) bars() Panel {
+	p = p.stacked()
+	p.FieldConfig.Defaults.Custom["drawStyle"] = "bars"
+	return p
+}
+
+// named gives each series the text of its label alone.
+func (p Panel) named() Panel {
+	p.FieldConfig.Defaults.DisplayName = "${__field.labels.series}"
+	return p
+}
+
+// tablePanel shows rows.
+func tablePanel(title, description string, w, h int, t Target) Panel {
+	p := panel("table", title, description, w, h, t)
+	p.FieldConfig.Defaults = Field{Custom: map[string]any{"align": "auto", "filterable": true}}
+	p.Options = map[string]any{"showHeader": true, "cellHeight": "sm"}
+	return p
+}
+
+// heatPanel shows one row of cells for each series, coloured from lo to hi.
+func heatPanel(title, description, unit string, w, h int, lo, hi float64, t Target) Panel {
+	p := panel("heatmap", title, description, w, h, t)
+	p.MaxDataPoints = 120
+	p.FieldConfig.Defaults.DisplayName = "${__field.labels.series}"
+	p.Options = map[string]any{
+		"calculate":    false,
+		"cellGap":      0,
+		"cellValues":   map[string]any{"unit": unit, "decimals": 3},
+		"color":        map[string]any{"mode": "scheme", "scheme": "RdYlGn", "reverse": true, "steps": 64, "min": lo, "max": hi, "fill": "dark-orange"},
+		"filterValues": map[string]any{"le": -1},
+		"legend":       map[string]any{"show": true},
+		"rowsFrame":    map[string]any{"layout": "unknown"},
+		"tooltip":      map[string]any{"mode": "single", "yHistogram": false, "showColorScale": true},
+		"yAxis":        map[string]any{"axisPlacement": "left", "reverse": true},
+	}
+	return p
+}
+
+// with sets the unit of one column, and what else is given.
+func (p Panel) with(column, unit string, more ...Property) Panel {
+	o := Override{Matcher: Matcher{ID: "byName", Options: column}}
+	if unit != "" {
+		o.Properties = append(o.Properties, Property{"unit", unit})
+	}
+	o.Properties = append(o.Properties, more...)
+	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, o)
+	return p
+}
+
+// within makes the table's cells of a column a link.
+func linked(title, url string) Property {
+	return Property{"links", []Link{{Title: title, URL: url}}}
+}
+
+// coloured colours a column's cells by limits.
+func coloured(limits ...float64) Property {
+	return Property{"thresholds", thresholds(limits...)}
+}
+
+// cell makes coloured apply to the cell's background.
+var cell = Property{"custom.cellOptions", map[string]any{"type": "color-background", "mode": "gradient"}}
+
+// words colours the states of a verdict.
+var words = Property{"mappings", []Mapping{stateWords}}
+
+var stateWords = Mapping{Type: "value", Options: map[string]any{
+	"degraded":     map[string]any{"text": "degraded", "color": "red", "index": 0},
+	"intermittent": map[string]any{"text": "intermittent", "color": "orange", "index": 1},
+	"suspect":      map[string]any{"text": "suspect", "color": "yellow", "index": 2},
+	"recovered":    map[string]any{"text": "recovered", "color": "green", "index": 3},
+	"healthy":      map[string]any{"text": "healthy", "color": "green", "index": 4},
+}}
+
+// thresholds is green, then orange and red from the limits on; with one limit red.
+func thresholds(limits ...float64) *Thresholds {
+	t := &Thresholds{Mode: "absolute", Steps: []Threshold{{Color: "green"}}}
+	if len(limits) == 0 {
+		t.Steps[0].Color = "text"
+	}
+	colors := []string{"orange", "red"}[max(0, 2-len(limits)):]
+	for i := range limits {
+		t.Steps = append(t.Steps, Threshold{Color: colors[min(i, 1)], Value: &limits[i]})
+	}
+	return t
+}
+
+// heading is a full-width row title.
+func heading(title string) Panel {
+	open := false
+	return Panel{Type: "row", Title: title, GridPos: Grid{W: 24, H: 1}, Collapsed: &open}
+}
+
+// place numbers the panels and sets them from left to right, line by line.
+func place(panels ...Panel) []Panel {
+	x, y, tall := 0, 0, 0
+	for i := range panels {
+		g := &panels[i].GridPos
+		if x+g.W > 24 {
+			x, y, tall = 0, y+tall, 0
+		}
+		g.X, g.Y = x, y
+		x, tall = x+g.W, max(tall, g.H)
+		panels[i].ID = i + 1
+	}
+	return panels
+}
+
+// dashboard fills in what all dashboards share.
+func dashboard(uid, title, description string, vars []Variable, panels []Panel) Dashboard {
+	return Dashboard{
+		UID: "laggard-" + uid, Title: "laggard / " + title, Description: description, Tags: []string{"laggard"},
+		Timezone: "browser", Editable: true, GraphTooltip: 1, SchemaVersion: 39, Refresh: "1m", Time: Range{"now-6h", "now"},
+		Links: []Link{{
+			Title: "laggard", Type: "dashboards", Tags: []string{"laggard"}, AsDropdown: false, IncludeVars: true, KeepTime: true,
+		}},
+		Templating: Variables{append([]Variable{sourceVariable("datasource", "ClickHouse", Plugin)}, vars...)},
+		Panels:     panels,
+	}
+}
+
+// to is a link that keeps the time range.
+func to(uid string, vars ...string) string {
+	url := fmt.Sprintf("/d/laggard-%s?${__url_time_range}", uid)
+	for i := 0; i+1 < len(vars); i += 2 {
+		url += "&var-" + vars[i] + "=" + vars[i+1]
+	}
+	return url
+}

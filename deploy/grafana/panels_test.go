@@ -1,0 +1,193 @@
+package grafana
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// reply is a query's answer as FORMAT JSONCompact gives it.
+type reply struct {
+	Meta []struct{ Name, Type string }
+	Data [][]any
+	took time.Duration
+}
+
+// ask runs a query as its panel does.
+func (s *store) ask(sc scene, t Target, points int) (reply, error) {
+	sql, err := sc.expand(t.RawSQL, points)
+	if err != nil {
+		return reply{}, err
+	}
+	began := time.Now()
+	text, err := s.Query(sql + "\nFORMAT JSONCompact")
+	took := time.Since(began)
+	if err != nil {
+		return reply{}, fmt.Errorf("%w\n%s", err, sql)
+	}
+	r := reply{took: took}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return r, fmt.Errorf("decode reply: %w", err)
+	}
+	return r, check(r, t)
+}
+
+// kind is what a ClickHouse type is to a panel.
+func kind(typ string) string {
+	for _, wrapper := range []string{"LowCardinality(", "Nullable("} {
+		if rest, ok := strings.CutPrefix(typ, wrapper); ok {
+			typ = strings.TrimSuffix(rest, ")")
+		}
+	}
+	switch {
+	case strings.HasPrefix(typ, "DateTime"):
+		return "time"
+	case typ == "String":
+		return "text"
+	case strings.HasPrefix(typ, "Int"), strings.HasPrefix(typ, "UInt"), strings.HasPrefix(typ, "Float"):
+		return "number"
+	}
+	return typ
+}
+
+// check holds a reply to the columns that its panel needs; a series also to the
+// order of time, and to one row a moment and label.
+func check(r reply, t Target) error {
+	var got []string
+	for _, m := range r.Meta {
+		got = append(got, m.Name+" "+kind(m.Type))
+	}
+	if have := strings.Join(got, ", "); have != t.Columns {
+		return fmt.Errorf("columns %q, want %q", have, t.Columns)
+	}
+	if t.Format != formatSeries {
+		return nil
+	}
+	seen, last := map[string]bool{}, ""
+	for _, line := range r.Data {
+		at := line[0].(string)
+		key := at
+		if len(line) > 1 && kind(r.Meta[1].Type) == "text" {
+			key += line[1].(string)
+		}
+		if at < last || seen[key] {
+			return fmt.Errorf("row %v is out of order or there twice", line)
+		}
+		seen[key], last = true, at
+	}
+	return nil
+}
+
+// scenes are the pages of a dashboard that are asked for.
+func (s *store) scenes() map[string]scene {
+	page := func(job, node, rank, window string) scene {
+		return scene{from: s.from, to: s.to, points: 800, variables: map[string][]string{
+			"job": {job}, "node": {node}, "rank": {rank}, "window": {window}, "measure": {"self_ns"},
+		}}
+	}
+	return map[string]scene{
+		"big":    page(bigJob, all, "299", all),
+		"node":   page(nodeJob, all, culpritRank(s.t, s.verdicts[nodeJob].Nodes[0].Ranks), all),
+		"link":   page(linkJob, all, "0", all),
+		"narrow": page(bigJob, bigCulprit, "299", "480-543"),
+		"every":  page(all, all, "299", all),
+		"empty":  page("nobody", all, "", all),
+	}
+}
+
+func culpritRank(t *testing.T, ranks []int) string {
+	t.Helper()
+	if len(ranks) == 0 {
+		t.Fatal("the verdict names no rank")
+	}
+	return fmt.Sprint(ranks[0])
+}
+
+// wanted says which scenes a dashboard is asked in.
+func wanted(uid, name string) bool {
+	if uid == "laggard-fleet" || uid == "laggard-pipeline" {
+		return name == "every" || name == "big" || name == "empty"
+	}
+	return name != "every"
+}
+
+func TestEveryQueryRuns(t *testing.T) {
+	s := newStore(t)
+	slowest, queries := time.Duration(0), 0
+	results := map[string]reply{}
+	run := func(page, scene string, sc scene, title string, target Target, points int) {
+		if target.RawSQL == "" {
+			return
+		}
+		r, err := s.ask(sc, target, points)
+		if err != nil {
+			t.Errorf("%s, %s, scene %s: %v", page, title, scene, err)
+			return
+		}
+		queries++
+		slowest = max(slowest, r.took)
+		t.Logf("%8.1f ms %6d rows  %s / %s [%s]", float64(r.took.Microseconds())/1e3, len(r.Data), page, title, scene)
+		results[page+"/"+title+"/"+scene] = r
+	}
+	for name, sc := range s.scenes() {
+		for _, d := range Dashboards() {
+			if !wanted(d.UID, name) {
+				continue
+			}
+			for _, p := range d.Panels {
+				for _, target := range p.Targets {
+					run(d.UID, name, sc, p.Title, target, p.MaxDataPoints)
+				}
+			}
+			for _, a := range d.Annotations.List {
+				run(d.UID, name, sc, "annotation "+a.Name, a.Target, 0)
+			}
+			for _, v := range d.Templating.List {
+				if target, ok := v.Query.(Target); ok {
+					run(d.UID, name, sc, "variable "+v.Name, target, 0)
+				}
+			}
+		}
+	}
+	for _, a := range Alerts() {
+		sc := scene{from: s.to.Add(-time.Duration(a.Window) * time.Second), to: s.to, points: 100}
+		run("alerts", "now", sc, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
+	}
+	t.Logf("%d queries, the slowest took %v", queries, slowest)
+	if t.Failed() {
+		return
+	}
+	t.Run("Numbers", func(t *testing.T) { numbers(t, s, results) })
+	t.Run("Pictures", func(t *testing.T) { pictures(t, s, results) })
+}
+
+func TestFilesAreGenerated(t *testing.T) {
+	files, err := Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s differs from the Go: run go generate ./deploy/grafana", name)
+		}
+	}
+	for _, dir := range []string{"dashboards", "alerts", "provisioning/datasources", "provisioning/dashboards", "provisioning/alerting"} {
+		entries, err := os.ReadDir(filepath.FromSlash(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if files[dir+"/"+e.Name()] == nil {
+				t.Errorf("%s/%s is not generated", dir, e.Name())
+			}
+		}
+	}
+}
