@@ -49,7 +49,7 @@ func TestDemo(t *testing.T) {
 	for _, fault := range []string{"compute", "dataloader", "checkpoint"} {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
-			out := run(t, 0, nil, laggard, "demo", "--fault", fault, "--dir", dir)
+			out := run(t, 0, nil, laggard, "demo", "--fault", fault, "--steps", "110", "--dir", dir)
 			if !strings.Contains(out, "right: rank") || !strings.Contains(out, filepath.Join(dir, "report.html")) {
 				t.Fatalf("the demo said:\n%s", out)
 			}
@@ -59,7 +59,7 @@ func TestDemo(t *testing.T) {
 		})
 	}
 	t.Run("healthy", func(t *testing.T) {
-		if out := run(t, 0, nil, laggard, "demo", "--healthy", "--dir", t.TempDir()); !strings.Contains(out, "nobody is named") {
+		if out := run(t, 0, nil, laggard, "demo", "--healthy", "--steps", "110", "--dir", t.TempDir()); !strings.Contains(out, "nobody is named") {
 			t.Fatalf("the demo said:\n%s", out)
 		}
 	})
