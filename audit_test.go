@@ -1,15 +1,17 @@
 package main
 
 import (
-	"fmt"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"laggard/schemas/parquet"
 	"laggard/schemas/row"
+	"laggard/writer/audit"
 	"laggard/writer/clickhouse/chtest"
 	"laggard/writer/ledger"
 )
@@ -159,6 +161,7 @@ func TestAccountsCloseUnderAgeing(t *testing.T) {
 			}
 		})
 		outcomeOfParquet(t, store).close(t, s.dir, emittedBy(ranks, steps))
+		audited(t, 0, s.dir, s.store)
 	})
 	t.Run("clickhouse", func(t *testing.T) {
 		server := chtest.Start(t)
@@ -167,7 +170,86 @@ func TestAccountsCloseUnderAgeing(t *testing.T) {
 		s := newSite(t, server.Store(database))
 		run(t, s, server.Up)
 		outcomeOfServer(t, server, database).close(t, s.dir, emittedBy(ranks, steps))
+		audited(t, 0, s.dir, s.store)
 	})
 }
 
-var _ = fmt.Sprint
+// audited runs audit -o json, holds the exit code, and that the account closes.
+func audited(t *testing.T, code int, dir, store string) audit.Report {
+	t.Helper()
+	r := laggard(t, "audit", dir, store, "-o", "json")
+	if r.code != code {
+		t.Fatalf("audit: exit code %d, want %d\n%s%s", r.code, code, r.out, r.err)
+	}
+	var report audit.Report
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		t.Fatalf("%v: %s", err, r.out)
+	}
+	sum := report.Stored + report.Summarised + report.Aged + report.InFlight
+	for _, n := range report.Dropped {
+		sum += n
+	}
+	if code == 0 && sum != report.Emitted {
+		t.Fatalf("the account does not close: %+v", report)
+	}
+	return report
+}
+
+// TestAudit: two agents with a tree each ship one job into one store; what is
+// deleted there is named by segment, with the reason.
+func TestAudit(t *testing.T) {
+	const steps = 60
+	server := chtest.Start(t)
+	database := server.Database()
+	sites := []*site{newSite(t, server.Store(database)), newSite(t, server.Store(database))}
+	for rank, s := range sites {
+		agent := s.agent("--records", "all", "--until-idle", "500ms", "--segment-size", "256KiB")
+		s.emitter(rank, 2, steps).wait()
+		agent.wait()
+		if got := audited(t, 0, s.dir, s.store); got.Ranks != 1 || got.Emitted != steps*perStep || got.Stored != got.Emitted {
+			t.Fatalf("site %d: %+v", rank, got)
+		}
+	}
+	remove := func(table, where string) {
+		t.Helper()
+		server.Exec("ALTER TABLE " + database + "." + table + " DELETE WHERE " + where)
+		deadline := time.After(patience)
+		for server.Count("SELECT count() FROM "+database+"."+table+" WHERE "+where) > 0 {
+			select {
+			case <-deadline:
+				t.Fatal("rows were never deleted")
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	remove("records", "rank = 1 AND kind = 'FP' AND step = 7")
+	got := audited(t, 3, sites[1].dir, sites[1].store)
+	if len(got.Differences) != 1 {
+		t.Fatalf("one row deleted: %+v", got.Differences)
+	}
+	d := got.Differences[0]
+	if d.Rank != 1 || d.Segment == "" || d.Kind != "FP" || d.Want != d.Have+1 || !strings.Contains(d.Reason, "deleted") {
+		t.Fatalf("one row deleted: %+v", d)
+	}
+	if r := laggard(t, "audit", sites[1].dir, sites[1].store); r.code != 3 || !strings.Contains(r.out, d.Segment) {
+		t.Fatalf("the table does not name the segment: %+v", r)
+	}
+	audited(t, 0, sites[0].dir, sites[0].store) // the other agent's ranks are equal still
+	remove("steps", "rank = 0 AND step = 9")
+	got = audited(t, 3, sites[0].dir, sites[0].store)
+	if len(got.Differences) != 1 || got.Differences[0].Table != "steps" {
+		t.Fatalf("one step deleted: %+v", got.Differences)
+	}
+	// What is on disk and was never shipped.
+	s := sites[0]
+	empty := laggard(t, "audit", s.dir, "parquet:"+t.TempDir())
+	if empty.code != 3 || !strings.Contains(empty.out, "not shipped yet") {
+		t.Fatalf("an empty store: %+v", empty)
+	}
+	if r := laggard(t, "audit", t.TempDir(), s.store); r.code != 1 || !strings.Contains(r.err, "no rank directories") {
+		t.Fatalf("an empty directory: %+v", r)
+	}
+	if r := laggard(t, "audit", s.dir, s.store, "--job", "j2"); r.code != 1 || !strings.Contains(r.err, "no job j2") {
+		t.Fatalf("a job that is not there: %+v", r)
+	}
+}

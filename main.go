@@ -33,6 +33,7 @@ var commands = []func() *cobra.Command{
 	agentCommand,
 	ingestCommand,
 	analyzeCommand,
+	auditCommand,
 	explainCommand,
 	traceCommand,
 	schemaCommand,

@@ -73,10 +73,14 @@ func (l *Lease) ReadOnly() bool { return l.read }
 
 // Claimed reports whether the process whose ring the rank is wants the lease.
 func (l *Lease) Claimed() bool {
-	if l.claim != nil || l.read {
-		return false
-	}
-	f, err := os.OpenFile(filepath.Join(l.dir, claimName), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	return l.claim == nil && !l.read && locked(filepath.Join(l.dir, claimName))
+}
+
+// Leased reports whether a process ships a rank directory now.
+func Leased(dir string) bool { return locked(filepath.Join(dir, leaseName)) }
+
+func locked(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"laggard/schemas/verdict"
+	"laggard/writer/audit"
+	"laggard/writer/intake"
+	"laggard/writer/ship"
+)
+
+func auditCommand() *cobra.Command {
+	var job, output string
+	c := &cobra.Command{
+		Use:   "audit SOURCE STORE",
+		Short: "store = ledger, or the difference by segment",
+		Long: `audit proves that STORE holds what the files and the ledger under the profiling directory SOURCE say, or names the difference by segment, with the
+reason. It changes nothing. Exit code 0: equal; 3: different.`,
+		Example: `  laggard audit /user/cluster-info/profiling clickhouse://laggard@ch:9000/laggard
+  laggard audit /data/profiling parquet:/data/laggard --job j1 -o json`,
+		Args: positional("SOURCE", "STORE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if output != "table" && output != "json" {
+				return usage("--output %s%s", output, didYouMean(output, []string{"table", "json"}))
+			}
+			return runAudit(c, args[0], args[1], job, output)
+		},
+	}
+	c.Flags().StringVar(&job, "job", "", "the job, where SOURCE has several")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	return c
+}
+
+func runAudit(c *cobra.Command, dir, store, job, output string) error {
+	job, err := auditedJob(dir, job)
+	if err != nil {
+		return err
+	}
+	sink, err := intake.OpenStore(c.Context(), store, intake.StoreOptions{Logger: newLogger()})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	counter, ok := sink.(ship.Counter)
+	if !ok {
+		return fmt.Errorf("audit %s: this store can't be counted", store)
+	}
+	if pinger, ok := sink.(ship.Pinger); ok {
+		if err := pinger.Ping(c.Context()); err != nil {
+			return err
+		}
+	}
+	bar := newProgress(os.Stderr, "audit", 0)
+	report, err := audit.Run(c.Context(), dir, job, store, counter, func(done, total int) {
+		bar.total = total
+		bar.at(done)
+	})
+	bar.done()
+	if err != nil {
+		return err
+	}
+	if err := printAudit(c.OutOrStdout(), report, output); err != nil {
+		return err
+	}
+	if !report.Equal {
+		return exitCode(verdict.ExitDegraded)
+	}
+	return nil
+}
+
+// auditedJob returns the job to audit: the only one, unless one is named.
+func auditedJob(dir, job string) (string, error) {
+	jobs, err := audit.Jobs(dir)
+	switch {
+	case err != nil:
+		return "", err
+	case len(jobs) == 0:
+		return "", fmt.Errorf("audit %s: no rank directories and no ledger in it; name the profiling directory", dir)
+	case job == "" && len(jobs) == 1:
+		return jobs[0], nil
+	case job == "":
+		return "", usage("laggard audit: %s has %d jobs, name one with --job: %s", dir, len(jobs), strings.Join(jobs, ", "))
+	case !slices.Contains(jobs, job):
+		return "", errors.New("audit " + dir + ": no job " + job + didYouMean(job, jobs))
+	}
+	return job, nil
+}
+
+func printAudit(w io.Writer, r *audit.Report, output string) error {
+	if output == "json" {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	dropped := uint64(0)
+	for _, n := range r.Dropped {
+		dropped += n
+	}
+	fmt.Fprintf(w, "job %s: %d ranks, %d segments on disk, store %s\n", r.Job, r.Ranks, r.Segments, r.Store)
+	fmt.Fprintf(w, "emitted %d = stored %d + summarised %d + aged %d + dropped %d + in flight %d\n",
+		r.Emitted, r.Stored, r.Summarised, r.Aged, dropped, r.InFlight)
+	if r.Equal {
+		fmt.Fprintln(w, "equal: the store holds what files and ledger say")
+		return nil
+	}
+	fmt.Fprintf(w, "%d differences:\n", len(r.Differences))
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "rank\tsegment\tid\ttable\tkind\twant\thave\treason")
+	for _, d := range r.Differences {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", d.Rank, d.Segment, d.ID, d.Table, d.Kind, d.Want, d.Have, d.Reason)
+	}
+	return t.Flush()
+}

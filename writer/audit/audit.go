@@ -1,0 +1,204 @@
+// Package audit proves that a store holds what a profiling directory's files and
+// ledger say, or names the difference by segment.
+//
+// For each rank under the directory it rolls the files up as shipping does, adds
+// what the ledgers tell of segments that are gone, and compares that with the
+// numbers of rows in the store: raw rows by segment and kind, steps and windows by
+// process, calls by rank.
+//
+// Invariant: it changes nothing, neither files nor store. Rows that are open at the
+// end of the files (a step that has not ended) may be in the store or not: they are
+// in flight.
+//
+// Caveat: it compares numbers and identities' counts, not every column. Of a rank
+// whose first segments are gone, steps and windows are held to the store's own
+// ledger of batches.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"laggard/schemas/row"
+	"laggard/writer/ledger"
+	"laggard/writer/segment"
+	"laggard/writer/ship"
+)
+
+// Difference is one place where the store is not what it must be.
+type Difference struct {
+	Rank    int    `json:"rank"`
+	Segment string `json:"segment,omitempty"` // file name; "" for a whole rank
+	ID      string `json:"id,omitempty"`      // of the segment, 16 hex digits
+	Table   string `json:"table"`
+	Kind    string `json:"kind,omitempty"`
+	Want    uint64 `json:"want"`
+	Have    uint64 `json:"have"`
+	Reason  string `json:"reason"`
+}
+
+// Report is the account of one job. All numbers are of records.
+type Report struct {
+	Job         string            `json:"job"`
+	Store       string            `json:"store"`
+	Ranks       int               `json:"ranks"`
+	Segments    int               `json:"segments"` // on disk
+	Emitted     uint64            `json:"emitted"`
+	Stored      uint64            `json:"stored"`
+	Summarised  uint64            `json:"summarised"`
+	Aged        uint64            `json:"aged"`
+	Dropped     map[string]uint64 `json:"dropped"`
+	InFlight    uint64            `json:"in_flight"`
+	Equal       bool              `json:"equal"`
+	Differences []Difference      `json:"differences"`
+}
+
+// ErrNoJob is returned, wrapped, when the directory has nothing of the job.
+var ErrNoJob = errors.New("no segments and no ledger entries of that job")
+
+// Jobs returns the jobs that a profiling directory has files or ledger entries of.
+func Jobs(dir string) ([]string, error) {
+	dirs, err := segment.Walk(dir)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, d := range dirs {
+		seen[d.Job] = true
+	}
+	if _, err := ledger.Read(dir, func(r row.Ledger) error { seen[r.Job] = true; return nil }); err != nil {
+		return nil, err
+	}
+	jobs := make([]string, 0, len(seen))
+	for j := range seen {
+		jobs = append(jobs, j)
+	}
+	slices.Sort(jobs)
+	return jobs, nil
+}
+
+// Run compares one job. progress is called after each rank; nil is nobody.
+func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress func(done, total int)) (*Report, error) {
+	dirs, err := segment.Walk(dir)
+	if err != nil {
+		return nil, err
+	}
+	dirs = slices.DeleteFunc(dirs, func(d segment.RankDir) bool { return d.Job != job })
+	a := &auditor{report: Report{Job: job, Store: store, Dropped: map[string]uint64{}, Differences: []Difference{}}, ranks: map[uint32]*rank{}}
+	var entries []row.Ledger
+	_, err = ledger.Read(dir, func(r row.Ledger) error {
+		if r.Job == job {
+			entries = append(entries, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(dirs) == 0 && len(entries) == 0 {
+		return nil, fmt.Errorf("audit %s, job %s: %w", dir, job, ErrNoJob)
+	}
+	aged, err := ledger.Aged(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range dirs {
+		r := a.rank(uint32(d.Rank))
+		if r.disk, err = readDisk(ctx, d, func(name string) bool { return aged(job, d.Rank, name) }); err != nil {
+			return nil, err
+		}
+		if progress != nil {
+			progress(i+1, len(dirs))
+		}
+	}
+	for i := range entries {
+		a.rank(entries[i].Rank).local(&entries[i])
+	}
+	t, err := c.Tally(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	a.take(t)
+	a.compare()
+	return &a.report, nil
+}
+
+// auditor holds what is known of a job's ranks.
+type auditor struct {
+	report Report
+	ranks  map[uint32]*rank
+	// How the job's kinds are stored: as raw rows, or summed.
+	raw, summed map[string]bool
+}
+
+func (a *auditor) rank(n uint32) *rank {
+	r := a.ranks[n]
+	if r == nil {
+		r = newRank(n)
+		a.ranks[n] = r
+	}
+	return r
+}
+
+// take sorts the store's numbers by rank. Ranks of which this directory has
+// nothing are another agent's.
+func (a *auditor) take(t *ship.Tally) {
+	a.raw, a.summed = map[string]bool{}, map[string]bool{}
+	for k, n := range t.Records {
+		if n.Rows > 0 {
+			a.raw[k.Kind] = true
+		}
+		if r := a.ranks[k.Rank]; r != nil {
+			r.records[k] = n
+		}
+	}
+	for p, n := range t.Steps {
+		if r := a.ranks[p.Rank]; r != nil {
+			r.steps[p] = n
+		}
+	}
+	for p, n := range t.Communications {
+		if r := a.ranks[p.Rank]; r != nil {
+			r.windows[p] = n
+			r.calls += t.Calls[p]
+		}
+	}
+	for i := range t.Ledger {
+		l := &t.Ledger[i]
+		switch {
+		case l.Batch == "" && l.State == "stored":
+			a.raw[l.Kind] = true
+		case l.Batch == "" && l.State == "summarised":
+			a.summed[l.Kind] = true
+		}
+		if r := a.ranks[l.Rank]; r != nil {
+			r.entry(l)
+		}
+	}
+}
+
+func (a *auditor) compare() {
+	order := make([]*rank, 0, len(a.ranks))
+	for _, r := range a.ranks {
+		order = append(order, r)
+	}
+	slices.SortFunc(order, func(x, y *rank) int { return cmp.Compare(x.number, y.number) })
+	for _, r := range order {
+		a.report.Ranks++
+		a.one(r)
+	}
+	slices.SortStableFunc(a.report.Differences, func(x, y Difference) int {
+		return cmp.Or(cmp.Compare(x.Rank, y.Rank), cmp.Compare(x.Segment, y.Segment), cmp.Compare(x.Table, y.Table), cmp.Compare(x.Kind, y.Kind))
+	})
+	a.report.Equal = len(a.report.Differences) == 0
+}
+
+// isRaw reports whether a kind's records become rows of the table records.
+func (a *auditor) isRaw(kind string) bool {
+	return a.raw[kind] || !a.summed[kind] && kind != "Communication"
+}
+
+func (a *auditor) differ(d Difference) { a.report.Differences = append(a.report.Differences, d) }

@@ -1,0 +1,129 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"laggard/schemas/row"
+	"laggard/writer/rollup"
+	"laggard/writer/segment"
+	"laggard/writer/ship"
+	"laggard/writer/tail"
+)
+
+// bounds is how many rows must be in the store, and how many may be: what is open
+// at the end of the files is in flight.
+type bounds struct{ least, most uint64 }
+
+// disk is what the files of one rank say that the store must have.
+type disk struct {
+	names   map[uint64]string // of the segments on disk, by id
+	aged    map[uint64]bool   // those that the ledger holds as lost
+	records map[ship.SegmentKind]bounds
+	steps   map[ship.Process]bounds
+	windows map[ship.Process]bounds
+	calls   bounds
+	lost    map[string]uint64 // loss lines, by reason
+	live    bool              // a process ships it now: what is missing is on its way
+}
+
+// takeEvery is how many bytes are read between two looks at the rows.
+const takeEvery = 4 << 20
+
+// readDisk rolls the files of a rank up, as shipping does, and counts.
+func readDisk(ctx context.Context, dir segment.RankDir, aged func(name string) bool) (*disk, error) {
+	d := &disk{
+		names: map[uint64]string{}, aged: map[uint64]bool{}, records: map[ship.SegmentKind]bounds{},
+		steps: map[ship.Process]bounds{}, windows: map[ship.Process]bounds{},
+		live: tail.Leased(dir.Path),
+	}
+	infos, err := segment.List(dir.Path)
+	if err != nil {
+		return nil, err
+	}
+	s := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.All})
+	for _, info := range infos {
+		if err := d.segment(ctx, dir, info, s, aged); err != nil {
+			return nil, err
+		}
+	}
+	d.take(s, true)
+	s.End()
+	d.take(s, false)
+	d.lost = s.Counts().Lost
+	return d, nil
+}
+
+func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.Info, s *rollup.Stream, aged func(string) bool) (err error) {
+	path := filepath.Join(dir.Path, info.Name)
+	r, err := segment.OpenReader(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	first, read := true, 0
+	for {
+		line, offset, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		if first {
+			id := segment.Identity(dir.Job, dir.Rank, info.Name, line)
+			name := strings.TrimSuffix(info.Name, ".zst")
+			d.names[uint64(id)] = name
+			if aged != nil && aged(name) {
+				d.aged[uint64(id)] = true
+				return nil
+			}
+			s.Segment(id, name)
+			first = false
+		}
+		s.Line(offset, line)
+		if read += len(line); read > takeEvery {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			read = 0
+			d.take(s, true)
+		}
+	}
+}
+
+// take counts the rows that are finished; closed tells that the store must have
+// them, not only may.
+func (d *disk) take(s *rollup.Stream, closed bool) {
+	var rows row.Rows
+	s.Take(&rows)
+	for i := range rows.Records {
+		r := &rows.Records[i]
+		grow(d.records, ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: r.Kind}, 1, closed)
+	}
+	for i := range rows.Steps {
+		r := &rows.Steps[i]
+		grow(d.steps, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, 1, closed)
+	}
+	for i := range rows.Communications {
+		r := &rows.Communications[i]
+		grow(d.windows, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, 1, closed)
+		d.calls.most += uint64(r.Calls)
+		if closed {
+			d.calls.least += uint64(r.Calls)
+		}
+	}
+}
+
+func grow[K comparable](m map[K]bounds, k K, n uint64, closed bool) {
+	b := m[k]
+	b.most += n
+	if closed {
+		b.least += n
+	}
+	m[k] = b
+}

@@ -1,0 +1,288 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+)
+
+// rank is what files, ledgers and store know of one rank.
+type rank struct {
+	number uint32
+	disk   *disk // nil: no directory
+
+	// The local ledger: segments that ageing deleted before they were shipped.
+	aged    map[uint64]string
+	losses  map[ship.LedgerKey]row.Ledger
+	records map[ship.SegmentKind]ship.Held
+	steps   map[ship.Process]ship.Held
+	windows map[ship.Process]ship.Held
+	calls   uint64
+
+	// The store's ledger.
+	segments map[entryKey]row.Ledger
+	names    map[uint64]string
+	batched  map[batchKey]uint64 // rows of the batches that were acknowledged
+}
+
+// entryKey names a line of a segment's account; of several the one that covers most
+// of the segment counts.
+type entryKey struct {
+	segment             uint64
+	name                string
+	state, reason, kind string
+}
+
+type batchKey struct {
+	table       string
+	incarnation uint64
+	segment     uint64
+}
+
+func newRank(n uint32) *rank {
+	return &rank{
+		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, records: map[ship.SegmentKind]ship.Held{},
+		steps: map[ship.Process]ship.Held{}, windows: map[ship.Process]ship.Held{},
+		segments: map[entryKey]row.Ledger{}, names: map[uint64]string{}, batched: map[batchKey]uint64{},
+	}
+}
+
+// local takes an entry of the local ledger.
+func (r *rank) local(l *row.Ledger) {
+	r.losses[ship.KeyOfLedger(l)] = *l
+	if l.State == "aged" && l.Name != "" {
+		r.aged[l.Segment] = strings.TrimSuffix(l.Name, ".zst")
+	}
+}
+
+// entry takes an entry of the store's ledger.
+func (r *rank) entry(l *row.Ledger) {
+	if l.Batch != "" {
+		r.batched[batchKey{l.Table, l.Incarnation, l.Segment}] += l.Records
+		return
+	}
+	if _, ok := r.losses[ship.KeyOfLedger(l)]; ok {
+		return // the local ledger's own entry, come back
+	}
+	k := entryKey{l.Segment, l.Name, l.State, l.Reason, l.Kind}
+	if old, ok := r.segments[k]; !ok || l.LastOffset > old.LastOffset {
+		r.segments[k] = *l
+	}
+	r.names[l.Segment] = strings.TrimSuffix(l.Name, ".zst")
+}
+
+// one compares a rank and adds it to the account.
+func (a *auditor) one(r *rank) {
+	d := r.disk
+	if d == nil {
+		d = &disk{}
+	}
+	a.report.Segments += len(d.names)
+	for _, l := range r.losses {
+		switch l.State {
+		case "emitted":
+			a.report.Emitted += l.Records
+		case "aged":
+			a.report.Aged += l.Records
+		case "dropped":
+			a.report.Dropped[l.Reason] += l.Records
+		}
+	}
+	for reason, n := range d.lost {
+		a.report.Dropped[reason] += n
+		a.report.Emitted += n
+	}
+	gone, goneCalls := a.gone(r, d)
+	a.segments(r, d, gone)
+	if !a.isRaw("Communication") {
+		least, most := d.calls.least+goneCalls, d.calls.most+goneCalls
+		a.report.Emitted += d.calls.most // those of gone segments are counted
+		a.report.Summarised += r.calls
+		a.report.InFlight += most - min(most, r.calls)
+		if r.calls < least && !d.live || r.calls > most {
+			a.differ(Difference{
+				Rank: int(r.number), Table: row.CommunicationsTable, Kind: "Communication", Want: least, Have: r.calls,
+				Reason: fmt.Sprintf("the windows of this rank sum up %d calls; files and ledger have %d (and %d in flight)", r.calls, least, most-least),
+			})
+		}
+	}
+	a.processes(r, row.StepsTable, d.steps, r.steps)
+	a.processes(r, row.CommunicationsTable, d.windows, r.windows)
+}
+
+// gone adds the segments that were shipped and then deleted, as the store's ledger
+// remembers them: what of them must be in the store, by kind, and how many calls.
+func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, calls uint64) {
+	want = map[ship.SegmentKind]bounds{}
+	for k, l := range r.segments {
+		if _, on := d.names[k.segment]; on {
+			continue
+		}
+		switch k.state {
+		case "emitted":
+			a.report.Emitted += l.Records
+			if k.kind == "" {
+				continue // of no known kind: dropped
+			}
+			if a.isRaw(k.kind) {
+				key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
+				b := want[key]
+				want[key] = bounds{b.least + l.Records, b.most + l.Records}
+			} else if k.kind == "Communication" {
+				calls += l.Records
+			} else {
+				a.report.Summarised += l.Records
+			}
+		case "dropped":
+			a.report.Dropped[k.reason] += l.Records
+		case "aged":
+			a.report.Aged += l.Records
+		}
+	}
+	for k, l := range r.segments {
+		if _, on := d.names[k.segment]; on || k.state != "dropped" && k.state != "aged" || k.kind == "" {
+			continue
+		}
+		key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
+		if b, ok := want[key]; ok {
+			n := min(b.least, l.Records)
+			want[key] = bounds{b.least - n, b.most - n}
+		} else if k.kind == "Communication" {
+			calls -= min(calls, l.Records)
+		}
+	}
+	return want, calls
+}
+
+// segments compares the raw rows of each segment and kind.
+func (a *auditor) segments(r *rank, d *disk, gone map[ship.SegmentKind]bounds) {
+	want := map[ship.SegmentKind]bounds{}
+	for k, b := range d.records {
+		if k.Kind == "Communication" && !a.isRaw(k.Kind) {
+			continue // by calls
+		}
+		if !a.isRaw(k.Kind) { // --records none: the steps hold them
+			a.report.Emitted += b.most
+			a.report.Summarised += b.most
+			continue
+		}
+		want[k] = b
+		a.report.Emitted += b.most
+	}
+	for k, b := range gone {
+		want[k] = b // its emitted is counted
+	}
+	for k := range r.records {
+		if _, ok := want[k]; !ok {
+			want[k] = bounds{}
+		}
+	}
+	for k, b := range want {
+		h := r.records[k]
+		a.report.Stored += h.Distinct
+		a.report.InFlight += b.most - min(b.most, max(h.Distinct, b.least))
+		if why := a.why(r, d, k, b, h); why != "" {
+			a.differ(Difference{
+				Rank: int(r.number), Segment: r.nameOf(d, k.Segment), ID: record.ID(k.Segment).String(),
+				Table: row.RecordsTable, Kind: k.Kind, Want: b.least, Have: h.Rows, Reason: why,
+			})
+		}
+	}
+}
+
+// why says what is wrong with a segment's rows of one kind, "" for nothing.
+func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have ship.Held) string {
+	if have.Rows > have.Distinct {
+		return fmt.Sprintf("%d rows are there more than once", have.Rows-have.Distinct)
+	}
+	if have.Distinct >= want.least && have.Distinct <= want.most {
+		return ""
+	}
+	_, on := d.names[k.Segment]
+	acknowledged := uint64(0)
+	for b, n := range r.batched {
+		if b.table == row.RecordsTable && b.segment == k.Segment {
+			acknowledged += n
+		}
+	}
+	total := uint64(0)
+	for other, h := range r.records {
+		if other.Segment == k.Segment {
+			total += h.Distinct
+		}
+	}
+	switch {
+	case have.Distinct > want.most && (r.aged[k.Segment] != "" || d.aged[k.Segment]):
+		return "the ledger holds the segment as aged, and the store has rows of it"
+	case have.Distinct > want.most && !on && r.names[k.Segment] == "":
+		return "neither files nor ledger know this segment: it was deleted without an account"
+	case have.Distinct > want.most:
+		return "the store has rows that the segment does not: the file was cut or replaced after it was shipped"
+	case total < acknowledged:
+		return fmt.Sprintf("the store acknowledged %d rows of this segment and has %d: rows were deleted there, or lost with the server", acknowledged, total)
+	case on && d.live:
+		return "" // whoever ships it is not there yet
+	case on:
+		return "on disk and not in the store: not shipped yet; `laggard ingest SOURCE --to STORE` does"
+	}
+	return "shipped by the ledger's account and not in the store"
+}
+
+func (r *rank) nameOf(d *disk, id uint64) string {
+	for _, name := range []string{d.names[id], r.names[id], r.aged[id]} {
+		if name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// processes compares the rows of a table that is keyed by process.
+func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds, have map[ship.Process]ship.Held) {
+	cut := len(r.aged) > 0 || r.cut() // the files are not all there
+	live := r.disk != nil && r.disk.live
+	keys := map[ship.Process]bool{}
+	for p := range want {
+		keys[p] = true
+	}
+	for p := range have {
+		keys[p] = true
+	}
+	for p := range keys {
+		b, h := want[p], have[p]
+		acknowledged := r.batched[batchKey{table, p.Incarnation, 0}]
+		d := Difference{Rank: int(r.number), Table: table, ID: record.ID(p.Incarnation).String(), Want: b.least, Have: h.Rows}
+		switch {
+		case h.Rows > h.Distinct:
+			d.Reason = fmt.Sprintf("%d rows of this process are there more than once", h.Rows-h.Distinct)
+		case h.Distinct < acknowledged:
+			d.Want = acknowledged
+			d.Reason = fmt.Sprintf("the store acknowledged %d rows of this process and has %d: rows were deleted there, or lost with the server", acknowledged, h.Distinct)
+		case cut || live && h.Distinct < b.least:
+			continue // the ledger of batches is all that is left to compare with
+		case h.Distinct < b.least:
+			d.Reason = fmt.Sprintf("%d rows of this process are not in the store: not shipped yet; `laggard ingest SOURCE --to STORE` does", b.least-h.Distinct)
+		case h.Distinct > b.most:
+			d.Reason = fmt.Sprintf("the store has %d rows more of this process than its files: files were cut or replaced", h.Distinct-b.most)
+		default:
+			continue
+		}
+		a.differ(d)
+	}
+}
+
+// cut reports whether segments were deleted after they were shipped.
+func (r *rank) cut() bool {
+	if r.disk == nil {
+		return true
+	}
+	for id := range r.names {
+		if _, on := r.disk.names[id]; !on {
+			return true
+		}
+	}
+	return false
+}

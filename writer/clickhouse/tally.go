@@ -1,0 +1,81 @@
+package clickhouse
+
+import (
+	"context"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+)
+
+// Tally implements ship.Counter.
+func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
+	t := ship.NewTally()
+	where := " WHERE `job` = " + ddl.Literal(job)
+	for _, q := range []struct {
+		table, columns, group string
+		scan                  func(driver.Rows) error
+	}{
+		{row.RecordsTable, "`rank`, `segment`, `kind`, count(), uniqExact(`offset`)", "`rank`, `segment`, `kind`", func(r driver.Rows) error {
+			var k ship.SegmentKind
+			var n ship.Held
+			err := r.Scan(&k.Rank, &k.Segment, &k.Kind, &n.Rows, &n.Distinct)
+			t.Records[k] = n
+			return err
+		}},
+		{row.StepsTable, "`rank`, `incarnation`, count(), uniqExact((`step`, `repeat`))", "`rank`, `incarnation`", func(r driver.Rows) error {
+			var p ship.Process
+			var n ship.Held
+			err := r.Scan(&p.Rank, &p.Incarnation, &n.Rows, &n.Distinct)
+			t.Steps[p] = n
+			return err
+		}},
+		{row.CommunicationsTable, "`rank`, `incarnation`, count(), uniqExact((`step_from`, `repeat`, `group`, `op`)), sum(`calls`)", "`rank`, `incarnation`", func(r driver.Rows) error {
+			var p ship.Process
+			var n ship.Held
+			var calls uint64
+			err := r.Scan(&p.Rank, &p.Incarnation, &n.Rows, &n.Distinct, &calls)
+			t.Communications[p], t.Calls[p] = n, calls
+			return err
+		}},
+		{row.LedgerTable, "`rank`, `incarnation`, `segment`, `name`, `batch`, `table`, `state`, `reason`, `kind`, `records`, `bytes`, `first_offset`, `last_offset`", "", func(r driver.Rows) error {
+			l := row.Ledger{Job: job}
+			err := r.Scan(&l.Rank, &l.Incarnation, &l.Segment, &l.Name, &l.Batch, &l.Table, &l.State, &l.Reason, &l.Kind, &l.Records, &l.Bytes, &l.FirstOffset, &l.LastOffset)
+			t.Ledger = append(t.Ledger, l)
+			return err
+		}},
+	} {
+		err := s.call(ctx, "count "+q.table, func(ctx context.Context, conn clickhouse.Conn) error {
+			k, err := s.known(ctx, conn)
+			if err != nil {
+				return err
+			}
+			text := "SELECT " + q.columns + " FROM " + s.table(k, q.table) + where
+			if q.group != "" {
+				text += " GROUP BY " + q.group
+			}
+			return eachRow(ctx, conn, text, q.scan)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func eachRow(ctx context.Context, conn clickhouse.Conn, query string, scan func(driver.Rows) error) error {
+	rows, err := conn.Query(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,120 @@
+package parquet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+)
+
+// Tally implements ship.Counter.
+func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
+	t := ship.NewTally()
+	offsets := map[ship.SegmentKind][]uint64{}
+	err := count(ctx, s.dir, row.RecordsTable, job, func(r *recordPlace) {
+		if r.Job == job {
+			k := ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: r.Kind}
+			offsets[k] = append(offsets[k], r.Offset)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for k, all := range offsets {
+		slices.Sort(all)
+		t.Records[k] = ship.Held{Rows: uint64(len(all)), Distinct: uint64(len(slices.Compact(all)))}
+	}
+	steps := map[ship.StepKey]bool{}
+	err = count(ctx, s.dir, row.StepsTable, job, func(r *stepPlace) {
+		if r.Job == job {
+			k := ship.StepKey{Rank: r.Rank, Incarnation: r.Incarnation, Step: r.Step, Repeat: r.Repeat}
+			hold(t.Steps, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, !steps[k])
+			steps[k] = true
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	windows := map[ship.CommunicationKey]bool{}
+	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *callPlace) {
+		if r.Job == job {
+			k := ship.CommunicationKey{Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: r.Repeat, Group: r.Group, Op: r.Op}
+			p := ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}
+			hold(t.Communications, p, !windows[k])
+			t.Calls[p] += uint64(r.Calls)
+			windows[k] = true
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = count(ctx, s.dir, row.LedgerTable, job, func(r *layout.Ledger) {
+		if r.Job == job {
+			t.Ledger = append(t.Ledger, row.Ledger(*r))
+		}
+	})
+	return t, err
+}
+
+func hold(m map[ship.Process]ship.Held, p ship.Process, distinct bool) {
+	h := m[p]
+	h.Rows++
+	if distinct {
+		h.Distinct++
+	}
+	m[p] = h
+}
+
+// The columns that a tally reads.
+type (
+	recordPlace struct {
+		Job     string `parquet:"job"`
+		Rank    uint32 `parquet:"rank"`
+		Kind    string `parquet:"kind"`
+		Segment uint64 `parquet:"segment"`
+		Offset  uint64 `parquet:"offset"`
+	}
+	stepPlace struct {
+		Job         string `parquet:"job"`
+		Rank        uint32 `parquet:"rank"`
+		Incarnation uint64 `parquet:"incarnation"`
+		Step        uint64 `parquet:"step"`
+		Repeat      uint16 `parquet:"repeat"`
+	}
+	callPlace struct {
+		Job         string `parquet:"job"`
+		Rank        uint32 `parquet:"rank"`
+		Incarnation uint64 `parquet:"incarnation"`
+		StepFrom    uint64 `parquet:"step_from"`
+		Repeat      uint16 `parquet:"repeat"`
+		Group       string `parquet:"group"`
+		Op          string `parquet:"op"`
+		Calls       uint32 `parquet:"calls"`
+	}
+)
+
+// count calls do with each row of a job's files of a table.
+func count[T any](ctx context.Context, dir, table, job string, do func(*T)) error {
+	files, err := layout.Files(dir, table, &job)
+	if err != nil {
+		return fmt.Errorf("count %s: %w", table, err)
+	}
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := layout.Read(f, func(rows []T) error {
+			for i := range rows {
+				do(&rows[i])
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("count %s: %w", table, err)
+		}
+	}
+	return nil
+}
