@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,17 +32,21 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
+// shortCases is the scale of the short forms.
 func shortCases() int {
-	if testing.Short() {
+	if testing.Short() || slow {
 		return 1
 	}
-	return 4
+	return 3
 }
+
+// recorded loads the recorded jobs once.
+var recorded = sync.OnceValues(func() ([]*simulate.Trace, error) { return traces("") })
 
 // The short form of the suite. Its few cases can't show 99 %; they show that
 // nothing broke. `make eval` is the long form.
 func TestSuite_ShortForm(t *testing.T) {
-	tr, err := traces("")
+	tr, err := recorded()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,17 +79,17 @@ func TestSuite_ShortForm(t *testing.T) {
 }
 
 func TestHealthyHours_ShortForm(t *testing.T) {
-	tr, err := traces("")
+	tr, err := recorded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	hs, err := runHealthy(context.Background(), 60, seed(t), 2, tr, nil)
+	hs, err := runHealthy(context.Background(), 30*float64(shortCases()), seed(t), 1, tr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
 	printHours(&b, hs)
-	t.Log("scale: 60 node-hours of each kind\n" + b.String())
+	t.Logf("scale: %d node-hours of each kind\n%s", 30*shortCases(), b.String())
 	alarms := 0
 	for _, h := range hs {
 		alarms += h.nodes + h.links

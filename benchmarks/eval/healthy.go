@@ -75,7 +75,7 @@ func runHealthy(ctx context.Context, want float64, seed uint64, parallel int, tr
 			continue
 		}
 		for h.hours < want {
-			batch := make([]*outcome, 4*max(1, parallel))
+			batch := make([]*outcome, max(1, parallel))
 			var g errgroup.Group
 			g.SetLimit(max(1, parallel))
 			for i := range batch {

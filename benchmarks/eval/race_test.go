@@ -1,0 +1,6 @@
+//go:build race
+
+package main
+
+// slow is set under the race detector, which makes a case ten times as long.
+const slow = true
