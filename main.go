@@ -35,6 +35,7 @@ var commands = []func() *cobra.Command{
 	analyzeCommand,
 	auditCommand,
 	explainCommand,
+	watchCommand,
 	traceCommand,
 	schemaCommand,
 	simulateCommand,

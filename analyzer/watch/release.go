@@ -13,8 +13,8 @@ type Lag struct {
 	Time  time.Duration // 0 means DefaultLag.Time
 }
 
-// DefaultLag covers agents that ship once a minute.
-var DefaultLag = Lag{Steps: 64, Time: 2 * time.Minute}
+// DefaultLag covers agents that ship once a minute; the steps only bound memory.
+var DefaultLag = Lag{Steps: maxPending, Time: 2 * time.Minute}
 
 func (l Lag) orDefault() Lag {
 	if l.Steps <= 0 {

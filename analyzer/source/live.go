@@ -1,0 +1,162 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+	"laggard/writer/segment"
+)
+
+// Live is a source that is read again and again while it grows: what `watch`
+// follows. Unlike a Source it may still be empty, or not there.
+//
+// It is not safe for concurrent use.
+type Live struct {
+	spec string
+	o    Options
+	db   *database // kept open
+}
+
+// Reader reads one job as it grows.
+type Reader interface {
+	// Read hands over a bounded portion of the rows that are new since the last
+	// call, those of one process in the order of their starts; the Rows may be reused.
+	// more says that another portion is there at once. Ranks advance together.
+	Read(ctx context.Context, take func(*row.Rows) error) (more bool, err error)
+	// Topology returns the topology file given or found, nil where there is none.
+	Topology(ctx context.Context) (*topology.File, error)
+	// Drain makes the next Reads hand over what is still open at the end of files.
+	Drain()
+	// Cursor says where Follow goes on after all that was handed over.
+	Cursor() ([]byte, error)
+	Close() error
+}
+
+// OpenLive returns the live source that spec names, as Open takes it. Nothing is
+// read yet; a spec that can never be one is an error.
+func OpenLive(ctx context.Context, spec string, o Options) (*Live, error) {
+	scheme, _, _ := strings.Cut(spec, ":")
+	switch {
+	case spec == "":
+		return nil, errors.New("open source: no name given; " + forms)
+	case scheme != ClickHouse && strings.Contains(spec, "://") && scheme != Parquet:
+		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
+	}
+	return &Live{spec: spec, o: o}, nil
+}
+
+// Close frees connections.
+func (l *Live) Close() error {
+	if l.db != nil {
+		return l.db.Close()
+	}
+	return nil
+}
+
+// dir returns the directory and whether it is a Parquet store.
+func (l *Live) dir() (dir string, parquet bool) {
+	if rest, ok := strings.CutPrefix(l.spec, Parquet+":"); ok {
+		return strings.TrimPrefix(rest, "//"), true
+	}
+	return l.spec, isStore(l.spec)
+}
+
+// database connects at the first use, and again after an error of connecting.
+func (l *Live) database(ctx context.Context) (*database, error) {
+	if !strings.HasPrefix(l.spec, ClickHouse+":") || l.db != nil {
+		return l.db, nil
+	}
+	s, err := openClickHouse(ctx, l.spec, l.o)
+	if err != nil {
+		return nil, err
+	}
+	l.db = s.(*database)
+	return l.db, nil
+}
+
+// Jobs returns the names of the jobs that are there now, sorted; none is no error.
+func (l *Live) Jobs(ctx context.Context) ([]string, error) {
+	db, err := l.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if db != nil {
+		return db.liveJobs(ctx)
+	}
+	dir, parquet := l.dir()
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var jobs []string
+	if parquet {
+		s := &store{dir: dir}
+		for _, table := range []string{row.StepsTable, row.RanksTable} {
+			folders, err := s.folders(table)
+			if err != nil {
+				return nil, err
+			}
+			for job := range folders {
+				jobs = append(jobs, job)
+			}
+		}
+	} else {
+		ranks, err := segment.Walk(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
+		}
+		for _, r := range ranks {
+			jobs = append(jobs, r.Job)
+		}
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs), nil
+}
+
+// Newest returns about when the newest piece of the job came, the zero time when
+// there is none.
+func (l *Live) Newest(ctx context.Context, job string) (time.Time, error) {
+	db, err := l.database(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if db != nil {
+		return db.newest(ctx, job)
+	}
+	dir, parquet := l.dir()
+	if parquet {
+		return (&store{dir: dir}).newest(job)
+	}
+	return newestSegment(dir, job)
+}
+
+// Follow begins to read a job where cursor says, from its beginning with nil.
+func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (Reader, error) {
+	db, err := l.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if db != nil {
+		return db.follow(l.o, job, cursor)
+	}
+	dir, parquet := l.dir()
+	if parquet {
+		return (&store{dir: dir}).follow(l.o, job, cursor)
+	}
+	return followFiles(dir, l.o, job, cursor)
+}
+
+// givenTopology reads the topology file of the options, nil without one.
+func (o Options) givenTopology() (*topology.File, error) {
+	if o.Topology == "" {
+		return nil, nil
+	}
+	return loadTopology(o.Topology)
+}

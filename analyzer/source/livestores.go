@@ -1,0 +1,518 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+)
+
+// windowRows is about how many rows of a store are read at a time, overlap how
+// far before the newest start rows are read once more: what comes later than
+// that has missed its step anyway (watch.DefaultLag), with clocks a minute apart.
+const (
+	windowRows = 1 << 20
+	overlap    = int64(3 * time.Minute)
+)
+
+// known keeps what of the ranks' table was handed over.
+type known struct{ sign string }
+
+// needsCommunications reports whether roles must come from who talks to whom.
+func needsCommunications(ranks []row.Rank, topo *topology.File) bool {
+	if topo != nil && len(topo.Groups) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 })
+}
+
+// partsReader follows the files of a job in a Parquet store.
+type partsReader struct {
+	s        *store
+	o        Options
+	job      string
+	topology *topology.File
+	done     map[string]bool // base names that were handed over
+	ranks    known
+	comms    bool // communications are of use
+
+	batch          []part // new files, being handed over by windows of start time
+	from, width    int64
+	window, number int
+}
+
+type part struct {
+	path, name     string
+	communications bool
+	rows           int64
+	first, last    int64 // start_ns
+}
+
+// partsCursor is the Cursor of a Parquet store.
+type partsCursor struct {
+	Done []string `json:"done"`
+}
+
+func (s *store) follow(o Options, job string, cursor []byte) (Reader, error) {
+	r := &partsReader{s: s, o: o, job: job, done: map[string]bool{}}
+	if cursor != nil {
+		var c partsCursor
+		if err := json.Unmarshal(cursor, &c); err != nil {
+			return nil, fmt.Errorf("go on in Parquet store %s: %w", s.dir, err)
+		}
+		for _, name := range c.Done {
+			r.done[name] = true
+		}
+	}
+	var err error
+	r.topology, err = o.givenTopology()
+	return r, err
+}
+
+// Read implements Reader.
+func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
+	if r.batch == nil {
+		if err := r.identities(ctx, take); err != nil {
+			return false, err
+		}
+		if err := r.look(); err != nil || r.batch == nil {
+			return false, err
+		}
+	}
+	from := r.from + int64(r.window)*r.width
+	to := from + r.width
+	r.window++
+	if r.window == r.number {
+		to = math.MaxInt64
+	}
+	var rows row.Rows
+	err := inOrder(ctx, len(r.batch), r.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
+		p := &r.batch[i]
+		if p.last < from || p.first >= to {
+			return &row.Rows{}, nil
+		}
+		return guarded(p.path, func() (*row.Rows, error) { return p.read(r.job, from, to) })
+	}, func(_ int, some *row.Rows) error {
+		rows.Steps = append(rows.Steps, some.Steps...)
+		rows.Communications = append(rows.Communications, some.Communications...)
+		return nil
+	})
+	if err != nil {
+		r.batch = nil // from the beginning next time
+		return false, err
+	}
+	byStart(&rows)
+	if err := take(&rows); err != nil {
+		r.batch = nil
+		return false, err
+	}
+	if r.window < r.number {
+		return true, nil
+	}
+	for _, p := range r.batch {
+		r.done[p.name] = true
+	}
+	r.batch = nil
+	return false, nil
+}
+
+func byStart(rows *row.Rows) {
+	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
+		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
+	})
+}
+
+// identities hands the table of ranks over when it changed.
+func (r *partsReader) identities(ctx context.Context, take func(*row.Rows) error) error {
+	paths, err := r.s.parts(row.RanksTable, r.job)
+	if err != nil {
+		return err
+	}
+	sign := ""
+	for _, p := range paths {
+		info, err := os.Lstat(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read Parquet store: %w", err)
+		}
+		sign += fmt.Sprint(filepath.Base(p), info.Size(), info.ModTime().UnixNano(), ";")
+	}
+	if sign == r.ranks.sign {
+		return nil
+	}
+	var info Info
+	ranks, err := r.s.ranks(ctx, r.job, r.o, &info)
+	if err != nil {
+		return err
+	}
+	r.ranks.sign = sign
+	r.comms = needsCommunications(ranks, r.topology)
+	return take(&row.Rows{Ranks: ranks})
+}
+
+// look finds new files and cuts their time into windows.
+func (r *partsReader) look() error {
+	var batch []part
+	total := int64(0)
+	for _, table := range []string{row.StepsTable, row.CommunicationsTable} {
+		if table == row.CommunicationsTable && !r.comms {
+			continue
+		}
+		paths, err := r.s.parts(table, r.job)
+		if err != nil {
+			return err
+		}
+		for _, path := range paths {
+			p := part{path: path, name: table + "/" + filepath.Base(path), communications: table == row.CommunicationsTable}
+			if r.done[p.name] {
+				continue
+			}
+			p, err := guarded(path, func() (part, error) { return p, p.measure(r.job) })
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			batch = append(batch, p)
+			total += p.rows
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, p := range batch {
+		first, last = min(first, p.first), max(last, p.last)
+	}
+	r.batch, r.window, r.from = batch, 0, first
+	r.number = int(max(1, total/windowRows))
+	r.width = max(1, (last-first)/int64(r.number))
+	return nil
+}
+
+// Topology implements Reader.
+func (r *partsReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
+
+// Drain implements Reader: what is stored is finished.
+func (r *partsReader) Drain() {}
+
+// Cursor implements Reader.
+func (r *partsReader) Cursor() ([]byte, error) {
+	c := partsCursor{Done: make([]string, 0, len(r.done))}
+	for name := range r.done {
+		c.Done = append(c.Done, name)
+	}
+	slices.Sort(c.Done)
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("write cursor: %w", err)
+	}
+	return b, nil
+}
+
+// Close implements Reader.
+func (r *partsReader) Close() error { return nil }
+
+// startColumns are read to find the time that a file covers.
+var (
+	startOfStep          = stepColumns[slices.IndexFunc(stepColumns, func(c column[row.Step]) bool { return c.name == "start_ns" })]
+	startOfCommunication = communicationColumns[slices.IndexFunc(communicationColumns, func(c column[row.Communication]) bool { return c.name == "start_ns" })]
+)
+
+// measure reads the starts alone: how many rows, from when to when.
+func (p *part) measure(job string) error {
+	p.first, p.last = math.MaxInt64, math.MinInt64
+	see := func(start int64) {
+		p.first, p.last = min(p.first, start), max(p.last, start)
+		p.rows++
+	}
+	spans, err := spansOf([]string{p.path})
+	if err != nil {
+		return err
+	}
+	for _, s := range spans {
+		if p.communications {
+			rows, err := readSpan(s, []column[row.Communication]{startOfCommunication}, job, nil)
+			if err != nil {
+				return err
+			}
+			for i := range rows {
+				see(rows[i].StartNs)
+			}
+			continue
+		}
+		rows, err := readSpan(s, []column[row.Step]{startOfStep}, job, nil)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			see(rows[i].StartNs)
+		}
+	}
+	return nil
+}
+
+// read returns the rows that start in [from, to).
+func (p *part) read(job string, from, to int64) (*row.Rows, error) {
+	spans, err := spansOf([]string{p.path})
+	if err != nil {
+		return nil, err
+	}
+	var out row.Rows
+	for _, s := range spans {
+		if p.communications {
+			rows, err := readSpan(s, communicationColumns, job, nil)
+			if err != nil {
+				return nil, err
+			}
+			out.Communications = append(out.Communications, slices.DeleteFunc(rows, func(r row.Communication) bool { return r.StartNs < from || r.StartNs >= to })...)
+			continue
+		}
+		rows, err := readSpan(s, stepColumns, job, nil)
+		if err != nil {
+			return nil, err
+		}
+		out.Steps = append(out.Steps, slices.DeleteFunc(rows, func(r row.Step) bool { return r.StartNs < from || r.StartNs >= to })...)
+	}
+	return &out, nil
+}
+
+// newest returns when the job's newest file was written.
+func (s *store) newest(job string) (time.Time, error) {
+	var newest time.Time
+	for _, table := range []string{row.StepsTable, row.RanksTable} {
+		paths, err := s.parts(table, job)
+		if err != nil {
+			return newest, err
+		}
+		for _, p := range paths {
+			if info, err := os.Lstat(p); err == nil && info.ModTime().After(newest) {
+				newest = info.ModTime()
+			}
+		}
+	}
+	return newest, nil
+}
+
+// tableReader follows a job in ClickHouse by the starts of its steps.
+type tableReader struct {
+	d        *database
+	o        Options
+	job      string
+	topology *topology.File
+	ranks    known
+	comms    bool
+	since    int64 // newest start that was handed over
+	begun    bool
+	timed    *bool  // the tables have a column ts, which prunes partitions
+	seen     string // what the last look found
+
+	from, width    int64 // windows of the look at hand
+	window, number int
+}
+
+// tableCursor is the Cursor of a ClickHouse database.
+type tableCursor struct {
+	Since int64 `json:"since"`
+}
+
+func (d *database) follow(o Options, job string, cursor []byte) (Reader, error) {
+	r := &tableReader{d: d, o: o, job: job}
+	if cursor != nil {
+		var c tableCursor
+		if err := json.Unmarshal(cursor, &c); err != nil {
+			return nil, fmt.Errorf("go on in %s: %w", d.at, err)
+		}
+		r.since, r.begun = c.Since, c.Since > 0
+	}
+	var err error
+	r.topology, err = o.givenTopology()
+	return r, err
+}
+
+// Read implements Reader.
+func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
+	if r.window == r.number {
+		if err := r.identities(ctx, take); err != nil {
+			return false, err
+		}
+		if err := r.look(ctx); err != nil || r.number == 0 {
+			return false, err
+		}
+	}
+	from := r.from + int64(r.window)*r.width
+	where := r.after(from)
+	if r.window+1 < r.number {
+		where += fmt.Sprintf(" AND start_ns < %d", from+r.width)
+	}
+	var rows row.Rows
+	var err error
+	if rows.Steps, err = selectRows[row.Step](ctx, r.d, row.StepsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step, repeat"); err == nil && r.comms {
+		rows.Communications, err = selectRows[row.Communication](ctx, r.d, row.CommunicationsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op")
+	}
+	if err == nil {
+		err = take(&rows)
+	}
+	if err != nil {
+		r.window, r.number, r.seen = 0, 0, ""
+		return false, err
+	}
+	for i := range rows.Steps {
+		r.since, r.begun = max(r.since, rows.Steps[i].StartNs), true
+	}
+	r.window++
+	return r.window < r.number, nil
+}
+
+// identities hands the table of ranks over when it changed.
+func (r *tableReader) identities(ctx context.Context, take func(*row.Rows) error) error {
+	sign := ""
+	q := "SELECT count(), sum(version), max(started_ns) FROM " + row.RanksTable + " WHERE job = " + ddl.Literal(r.job)
+	err := query(ctx, r.d, q, func(rows driver.Rows) error {
+		var n, versions uint64
+		var started int64
+		if err := rows.Scan(&n, &versions, &started); err != nil {
+			return err
+		}
+		sign = fmt.Sprint(n, versions, started)
+		return nil
+	})
+	if err != nil || sign == r.ranks.sign {
+		return err
+	}
+	ranks, err := selectRows[row.Rank](ctx, r.d, row.RanksTable, r.job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
+	if err != nil {
+		return err
+	}
+	ranks = newestRanks(ranks)
+	r.ranks.sign = sign
+	r.comms = needsCommunications(ranks, r.topology)
+	return take(&row.Rows{Ranks: ranks})
+}
+
+// look counts what is new and cuts its time into windows.
+func (r *tableReader) look(ctx context.Context) error {
+	r.window, r.number = 0, 0
+	where := ""
+	if r.begun {
+		if err := r.learn(ctx); err != nil {
+			return err
+		}
+		where = " AND " + r.after(r.since-overlap)
+	}
+	q := "SELECT count(), min(start_ns), max(start_ns) FROM " + row.StepsTable + " WHERE job = " + ddl.Literal(r.job) + where
+	return query(ctx, r.d, q, func(rows driver.Rows) error {
+		var n uint64
+		var first, last int64
+		if err := rows.Scan(&n, &first, &last); err != nil || n == 0 {
+			return err
+		}
+		sight := fmt.Sprint(n, last)
+		if sight == r.seen {
+			return nil // nothing new
+		}
+		r.seen = sight
+		r.from = first
+		r.number = int(max(1, n/windowRows))
+		r.width = max(1, (last-first)/int64(r.number))
+		return nil
+	})
+}
+
+// learn asks once whether the tables have the column ts.
+func (r *tableReader) learn(ctx context.Context) error {
+	if r.timed != nil {
+		return nil
+	}
+	q := "SELECT count() FROM system.columns WHERE database = currentDatabase() AND table = " + ddl.Literal(row.StepsTable) + " AND name = 'ts'"
+	return query(ctx, r.d, q, func(rows driver.Rows) error {
+		var n uint64
+		if err := rows.Scan(&n); err != nil {
+			return err
+		}
+		timed := n > 0
+		r.timed = &timed
+		return nil
+	})
+}
+
+// after is the condition for starts from ns on; days that are over are not read.
+func (r *tableReader) after(ns int64) string {
+	where := fmt.Sprintf("start_ns >= %d", ns)
+	if r.timed != nil && *r.timed {
+		where += fmt.Sprintf(" AND ts >= fromUnixTimestamp64Nano(toInt64(%d), 'UTC')", ns)
+	}
+	return where
+}
+
+// Topology implements Reader.
+func (r *tableReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
+
+// Drain implements Reader: what is stored is finished.
+func (r *tableReader) Drain() {}
+
+// Cursor implements Reader.
+func (r *tableReader) Cursor() ([]byte, error) {
+	b, err := json.Marshal(tableCursor{r.since})
+	if err != nil {
+		return nil, fmt.Errorf("write cursor: %w", err)
+	}
+	return b, nil
+}
+
+// Close implements Reader: the connection is the source's.
+func (r *tableReader) Close() error { return nil }
+
+// liveJobs returns the jobs of the database; none is no error.
+func (d *database) liveJobs(ctx context.Context) ([]string, error) {
+	var jobs []string
+	for _, table := range []string{row.RanksTable, row.StepsTable} {
+		err := query(ctx, d, "SELECT DISTINCT job FROM "+table, func(r driver.Rows) error {
+			var job string
+			if err := r.Scan(&job); err != nil {
+				return err
+			}
+			jobs = append(jobs, job)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(jobs) > 0 {
+			break
+		}
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs), nil
+}
+
+// newest returns when the job's newest step began.
+func (d *database) newest(ctx context.Context, job string) (t time.Time, err error) {
+	err = query(ctx, d, "SELECT max(start_ns) FROM "+row.StepsTable+" WHERE job = "+ddl.Literal(job), func(r driver.Rows) error {
+		var ns int64
+		if err := r.Scan(&ns); err != nil {
+			return err
+		}
+		if ns > 0 {
+			t = time.Unix(0, ns)
+		}
+		return nil
+	})
+	return t, err
+}
