@@ -73,8 +73,8 @@ type Step struct {
 	HostFPNs int64  `col:"host_fp_ns"` // host side of FP where FPNs is the device's
 	Tokens   int64  `col:"tokens"`     // -1 = not recorded
 	Flags    uint32 `col:"flags"`      // Flag bits
-	// BackwardNs is the sum of ranges of the unknown kind "backward", less the time
-	// that Communication inside them says to have blocked.
+	// BackwardNs is the sum of ranges of the unknown kind "backward", less the time in
+	// them that the trainer waited for Communication, by what that says.
 	BackwardNs int64 `col:"backward_ns"`
 }
 

@@ -13,14 +13,16 @@ func TestBackwardLessBlocked(t *testing.T) {
 	backward := []interval{{from: 100, to: 200}, {from: 300, to: 400}}
 	tests := []struct {
 		name    string
-		blocked []blocked
+		blocked []interval
 		want    int64
 	}{
 		{"nothing blocked", nil, 200},
-		{"inside", []blocked{{from: 150, exposed: 30}, {from: 300, exposed: 20}}, 150},
-		{"outside", []blocked{{from: 50, exposed: 30}, {from: 200, exposed: 30}, {from: 400, exposed: 30}}, 200},
-		{"on the other side", []blocked{{from: 150, exposed: 30, side: record.Device}}, 200},
-		{"more than there is", []blocked{{from: 150, exposed: 1000}}, 0},
+		{"inside", []interval{{from: 150, to: 180}, {from: 300, to: 320}}, 150},
+		{"outside", []interval{{from: 50, to: 80}, {from: 200, to: 300}, {from: 400, to: 430}}, 200},
+		{"partly inside", []interval{{from: 50, to: 120}, {from: 190, to: 310}}, 160},
+		{"two at once", []interval{{from: 150, to: 180}, {from: 160, to: 190}}, 160},
+		{"on the other side", []interval{{from: 150, to: 180, side: record.Device}}, 200},
+		{"all of it", []interval{{from: 0, to: 1000}}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

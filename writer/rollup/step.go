@@ -16,7 +16,8 @@ type scratch struct {
 	compute  []interval
 	backward []interval
 	merged   []interval
-	blocked  []blocked
+	blocked  []interval // the ends of communication that the trainer waited for
+	waits    []interval
 }
 
 // interval is a stretch of time on one side's clock.
@@ -60,12 +61,6 @@ type sums struct {
 	exposed, fpTokens                        int64
 	unexposed                                bool // a Communication does not say how long it blocked
 	device                                   bool
-}
-
-// blocked is a Communication that says how long it held the trainer up.
-type blocked struct {
-	from, exposed int64
-	side          record.Side
 }
 
 // stepRow computes the row of a step from the ranges in its window. Sums are of
@@ -134,7 +129,7 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
 		} else {
 			t.exposed += p.exposed
 			if p.exposed > 0 {
-				s.scratch.blocked = append(s.scratch.blocked, blocked{p.start, p.exposed, p.side})
+				s.scratch.blocked = append(s.scratch.blocked, interval{from: p.end() - p.exposed, to: p.end(), side: p.side})
 			}
 		}
 	case record.DataLoader:
@@ -160,17 +155,23 @@ func (t *sums) work(sc *scratch) int64 {
 	work := t.backward
 	for _, side := range [...]record.Side{record.Host, record.Device} {
 		sc.merged = merge(sc.merged[:0], sc.backward, side)
-		for _, b := range sc.blocked {
-			if b.side != side {
-				continue
-			}
-			i, found := slices.BinarySearchFunc(sc.merged, b.from, func(iv interval, at int64) int { return cmp.Compare(iv.from, at) })
-			if found || i > 0 && b.from < sc.merged[i-1].to {
-				work -= b.exposed
-			}
-		}
+		sc.waits = merge(sc.waits[:0], sc.blocked, side)
+		work -= common(sc.merged, sc.waits)
 	}
 	return max(work, 0)
+}
+
+// common returns how long both of two sets of disjoint intervals, sorted, are on.
+func common(a, b []interval) (total int64) {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		total += max(0, min(a[i].to, b[j].to)-max(a[i].from, b[j].from))
+		if a[i].to < b[j].to {
+			i++
+		} else {
+			j++
+		}
+	}
+	return total
 }
 
 // merge appends the union of one side's intervals, apart and in order.
