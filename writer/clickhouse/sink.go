@@ -133,6 +133,8 @@ func options(a ddl.Address, password string, config *tls.Config, timeout time.Du
 		// One for an insert, one to look while a dead one is still being noticed.
 		MaxOpenConns: 2, MaxIdleConns: 1,
 		BlockBufferSize: 2,
+		// A block goes out in pieces while its next columns are still being encoded.
+		MaxCompressionBuffer: 1 << 20,
 	}
 }
 

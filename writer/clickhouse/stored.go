@@ -182,14 +182,20 @@ func lookups(b *ship.Batch) []lookup {
 	return nil
 }
 
-// index maps identities to their places in a batch.
-func index[K comparable, T any](rows []T, key func(*T) K) map[K][]int {
-	m := make(map[K][]int, len(rows))
-	for i := range rows {
-		k := key(&rows[i])
-		m[k] = append(m[k], i)
+// index returns a function that maps identities to their places in a batch. The map
+// is made when it is first needed: most batches are new, and nothing is asked for.
+func index[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
+	var m map[K][]int
+	return func(wanted K) []int {
+		if m == nil {
+			m = make(map[K][]int, len(rows))
+			for i := range rows {
+				k := key(&rows[i])
+				m[k] = append(m[k], i)
+			}
+		}
+		return m[wanted]
 	}
-	return m
 }
 
 func mark(stored []bool, places []int) {
@@ -221,7 +227,7 @@ func rankLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &version); err != nil {
 				return err
 			}
-			for _, i := range places[k] {
+			for _, i := range places(k) {
 				stored[i] = b.Ranks[i].Version <= version
 			}
 			return nil
@@ -242,7 +248,7 @@ func stepLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Step, &k.Repeat); err != nil {
 				return err
 			}
-			mark(stored, places[k])
+			mark(stored, places(k))
 			return nil
 		},
 	})
@@ -262,7 +268,7 @@ func communicationLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.StepFrom, &k.Repeat, &k.Group, &k.Op); err != nil {
 				return err
 			}
-			mark(stored, places[k])
+			mark(stored, places(k))
 			return nil
 		},
 	})
@@ -278,16 +284,19 @@ func recordLookups(b *ship.Batch) []lookup {
 		}
 		t.add(prefix, r.Offset)
 	}
-	places := make(map[ship.RecordKey]int, len(b.Records))
-	for i := range b.Records {
-		places[ship.KeyOfRecord(&b.Records[i])] = i
-	}
+	var places map[ship.RecordKey]int // made when it is needed
 	return each(t.where(common(b)), lookup{
 		columns: "`segment`, `offset`",
 		scan: func(rows driver.Rows, stored []bool) error {
 			var k ship.RecordKey
 			if err := rows.Scan(&k.Segment, &k.Offset); err != nil {
 				return err
+			}
+			if places == nil {
+				places = make(map[ship.RecordKey]int, len(b.Records))
+				for i := range b.Records {
+					places[ship.KeyOfRecord(&b.Records[i])] = i
+				}
 			}
 			if i, ok := places[k]; ok {
 				stored[i] = true
@@ -310,7 +319,7 @@ func verdictLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.AtNs, &k.Step, &k.Node, &k.Finding, &k.Group); err != nil {
 				return err
 			}
-			mark(stored, places[k])
+			mark(stored, places(k))
 			return nil
 		},
 	})
@@ -329,7 +338,7 @@ func ledgerLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Segment, &k.Batch, &k.Table, &k.State, &k.Reason, &k.Kind, &k.FirstOffset, &k.LastOffset); err != nil {
 				return err
 			}
-			mark(stored, places[k])
+			mark(stored, places(k))
 			return nil
 		},
 	})

@@ -187,6 +187,9 @@ func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cu
 	rows, runs := g.rows, g.runs
 	for len(rows) > 0 {
 		n := min(limit, len(rows))
+		if rest := len(rows) - n; rest > 0 && rest < limit/8 && len(rows) <= maxBlockRows {
+			n = len(rows) // a small rest is not worth a part of its own
+		}
 		b := cutBatch{Batch: &Batch{Table: table, Job: g.at.job, Day: g.at.day}}
 		*slot(b.Batch) = rows[:n:n]
 		rows = rows[n:]
