@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval soak-kill clean
+.PHONY: help build run test parts race short lint bench eval soak-kill dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,17 @@ bench: ## the benchmarks, each against its reference in one run
 
 eval: ## the detection suite: 22 scenarios, target and reached, beside other rules
 	$(GO) run ./benchmarks/eval
+
+soak-kill: ## 10,000 SIGKILLs of trainers and of the agent, the long form of what make test does
+	LAGGARD_KILLS=10000 $(GO) test -count=1 -timeout 6h -run Kill ./collector/native ./collector/drain
+	LAGGARD_TEST_KILLS=10000 $(GO) test -count=1 -timeout 6h -run 'TestPython/kill' ./collector/python
+
+dist: ## static binaries for amd64 and arm64, with checksums, in dist/
+	@mkdir -p dist
+	for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/laggard-linux-$$arch . || exit 1; \
+	done
+	cd dist && sha256sum laggard-linux-* > SHA256SUMS
 
 clean: ## remove what the build made
 	rm -rf laggard dist bin demo-out
