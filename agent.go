@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -204,7 +205,7 @@ func (a *agent) hasJob(job string) bool {
 			return true
 		}
 	}
-	return job == os.Getenv("LAGGARD_JOB_NAME")
+	return job != "" && job == a.o.jobName[strings.IndexByte(a.o.jobName, '/')+1:]
 }
 
 // ageingOptions makes the account of what ageing deletes close: emitted = stored +

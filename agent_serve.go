@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+
+	"laggard/collector/switchboard"
 )
 
 // serve answers HTTP and gRPC until ctx ends.
@@ -37,6 +39,10 @@ func (a *agent) serve(ctx context.Context) error {
 			defer context.AfterFunc(ctx, s.Stop)()
 			return s.Serve(l)
 		})
+	}
+	if a.o.switchServer != "" {
+		follower := &switchboard.Subscriber{Address: a.o.switchServer, Job: a.o.jobName, Set: a.switches.state.Set, Logger: a.log}
+		g.Go(func() error { return follower.Run(ctx) })
 	}
 	if a.switches.file != nil {
 		g.Go(func() error { return a.switches.file.Run(ctx) })

@@ -18,6 +18,7 @@ type agentOptions struct {
 	ringDir, dir, store, node, pod string
 	cap, segmentSize, format       string
 	switchFile, listen, metrics    string
+	switchServer, jobName          string
 	flush, untilIdle, grace        time.Duration
 	trustUIDs                      []uint
 	compress                       bool
@@ -65,6 +66,9 @@ func (o *agentOptions) register(c *cobra.Command) {
 	f.DurationVar(&o.flush, "flush", time.Second, "longest time a finished row waits before it is shipped")
 	f.StringVar(&o.format, "format", "laggard", "lines of the segments: laggard or taskd")
 	f.StringVar(&o.switchFile, "switch-file", "", "TaskD's profilingSwitch file to obey")
+	f.StringVar(&o.switchServer, "switch-server", "", "host:port of another agent's --listen whose switch is followed (rank 0's agent)")
+	f.StringVar(&o.jobName, "job-name", "", "namespace/name of the job, as callers of the switch name it")
+	environment(f, "job-name", "LAGGARD_JOB_NAME")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:9611", "gRPC address of the switch; empty turns it off")
 	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9612", "HTTP address of /metrics, /healthz, /readyz; empty turns it off")
 	f.DurationVar(&o.untilIdle, "until-idle", 0, "leave when every recorder has been gone for so long and all is shipped; 0 stays")
@@ -89,6 +93,12 @@ func (o *agentOptions) check() error {
 		if o.node, err = os.Hostname(); err != nil {
 			return fmt.Errorf("find this node's name: %w; name it with --node", err)
 		}
+	}
+	if o.switchServer != "" && o.switchFile != "" {
+		return usage("--switch-server and --switch-file exclude each other: one place says what is recorded")
+	}
+	if o.switchServer != "" && o.jobName == "" {
+		return usage("--switch-server needs --job-name: the switch belongs to a job")
 	}
 	if o.grace < time.Second {
 		return usage("--grace %s: a second at least", o.grace)

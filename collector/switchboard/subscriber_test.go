@@ -1,0 +1,77 @@
+package switchboard
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"laggard/collector/trace"
+)
+
+// TestSubscriberFollows: it takes the state at once, each change, and the one that
+// it missed while the server was away.
+func TestSubscriberFollows(t *testing.T) {
+	r := &recorders{state: trace.On}
+	board := New(Options{Apply: r.apply, State: r.read})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	up := func(l net.Listener) (down func()) {
+		s := grpc.NewServer()
+		board.Register(s)
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		return func() {
+			s.Stop()
+			<-done
+		}
+	}
+	down := up(l)
+	states := make(chan trace.State, 16)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	sub := &Subscriber{Address: address, Job: "ns/j1", Set: func(s trace.State) error {
+		states <- s
+		return nil
+	}}
+	go func() { ended <- sub.Run(ctx) }()
+	want := func(s trace.State) {
+		t.Helper()
+		deadline := time.After(time.Minute)
+		for {
+			select {
+			case got := <-states:
+				if got == s {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("never told %v", s)
+			}
+		}
+	}
+	want(trace.On)
+	light := trace.State{Light: true}
+	if err := board.Set("j1", light); err != nil {
+		t.Fatal(err)
+	}
+	want(light)
+	down()
+	if err := board.Set("j1", trace.State{}); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	down = up(l)
+	want(trace.State{})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	down()
+}
