@@ -157,7 +157,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.tracks[s].setRoles(roles, sizes)
 	}
 	for s := range signals {
-		e.tracks[s].tests, e.tracks[s].node = int(signals)*e.n, l.Node
+		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].habits = int(signals)*e.n, l.Node, s == own
 	}
 	if !same {
 		e.reset(l, roles, sizes)
@@ -182,7 +182,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.whole = newTrack(&e.cfg, len(l.Replicas), [][]int32{sequence(len(l.Replicas))}, []int{len(l.Replicas)})
 	e.alone = newTrack(&e.cfg, len(l.Roles), [][]int32{sequence(len(l.Roles))}, []int{len(l.Roles)})
-	e.alone.selfOnly = true
+	e.alone.selfOnly, e.alone.habits = true, true
 	e.aloneV = make([]float32, len(l.Roles))
 	e.lonely = false
 	for _, rows := range roles {

@@ -57,7 +57,11 @@ func (t *track) try(r, k int) outcome {
 	}
 	o.slow = float64(slow) / float64(o.valid)
 	enough := o.valid >= minValid || math.Expm1(o.effect) >= boldEffects*t.cfg.Effect
-	o.pass = enough && o.slow >= slowShare && math.Expm1(o.effect) >= t.cfg.MinEffect && t.significant(o.z, t.cfg.Alarm)
+	least := t.cfg.MinEffect
+	if t.selfOnly {
+		least = t.cfg.Effect // without peers a small change may be anything
+	}
+	o.pass = enough && o.slow >= slowShare && math.Expm1(o.effect) >= least && t.significant(o.z, t.cfg.Alarm)
 	return o
 }
 
@@ -282,7 +286,7 @@ func (t *track) spreads() {
 	t.buf, t.buf2 = t.buf[:0], t.buf2[:0]
 	for r := range t.n {
 		m := t.mid[r]
-		if m != m {
+		if m != m || t.phase[r] != ok {
 			continue
 		}
 		t.buf = append(t.buf, m)
@@ -295,12 +299,24 @@ func (t *track) spreads() {
 	t.tau, t.tauOwn = excess(t.buf, se, fewTauFloor), excess(t.buf2, se, fewOwnFloor)
 	block := t.blockNoise()
 	for i, l := range lanes {
-		t.buf = compact(t.buf[:0], t.laneMean[i])
+		t.buf = t.buf[:0]
+		for r, m := range t.laneMean[i] {
+			if m == m && t.phase[r] == ok {
+				t.buf = append(t.buf, m)
+			}
+		}
 		t.tauLane[i] = 0
 		if len(t.buf) >= poolSize && block > 0 {
-			t.tauLane[i] = max(float64(centred(t.buf)), block/math.Sqrt(float64(l)))
+			t.tauLane[i] = laneSpread(float64(wide(t.buf)), block/math.Sqrt(float64(l)), len(t.buf))
 		}
 	}
+}
+
+// laneSpread is the spread that a lane's mean has in health: its own error, known
+// from many blocks, and what ranks differ beyond it as far as n of them can tell.
+func laneSpread(across, se float64, n int) float64 {
+	beyond := across*across - se*se*(1+2.5/math.Sqrt(float64(n)))
+	return math.Sqrt(se*se + max(0, beyond))
 }
 
 // blockNoise is how much a block differs from the one before, as the noise of one
@@ -327,8 +343,21 @@ func excess(v []float32, se, few float64) float64 {
 	if len(v) < poolSize {
 		return few
 	}
-	s := float64(centred(v))
+	s := float64(wide(v))
 	return max(tauFloor, math.Sqrt(max(0, s*s-se*se)))
+}
+
+// wide is the spread of v about its median by its 80th percentile: in roles of
+// four the middle two are the median, and a MAD over such roles is far too small.
+// It overwrites v.
+func wide(v []float32) float32 {
+	m := median(v)
+	for i, x := range v {
+		if v[i] = x - m; v[i] < 0 {
+			v[i] = -v[i]
+		}
+	}
+	return kth(v, len(v)*4/5) / 1.2816
 }
 
 // centred is the robust spread of v about its median; it overwrites v.

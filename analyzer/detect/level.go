@@ -159,38 +159,45 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 	}
 }
 
-// change compares the last blocks of a series with the healthy ones before: the
-// rise of the median, and the first step of the rise. It is 0 unless each of the
-// last blocks is above.
+// change compares the last blocks of a series with the best stable stretch before:
+// the rise of the median, and the first step of the rise. It is 0 unless each of
+// the last blocks is above, beyond what blocks differ anyway.
 func (v *levels) change(kind int) (rise float64, since int64) {
 	b := v.blocks[kind]
-	if len(b) < 2*jobBlocks {
+	if len(b) <= 2*jobBlocks {
 		return 0, 0
 	}
-	v.buf = compact(v.buf[:0], b[:len(b)-jobBlocks])
-	if len(v.buf) < jobBlocks {
-		return 0, 0
-	}
-	ref := kth(v.buf, len(v.buf)/4) // the better quarter: a rise may be older than the last blocks
-	low := b[len(b)-jobBlocks]
-	v.buf = v.buf[:0]
-	for _, x := range b[len(b)-jobBlocks:] {
-		if x != x {
-			return 0, 0
+	ref := nan32
+	for i := 1; i+jobBlocks <= len(b)-jobBlocks; i++ { // the first block is warm-up
+		v.buf = compact(v.buf[:0], b[i:i+jobBlocks])
+		if m := median(v.buf); len(v.buf) == jobBlocks && !(ref <= m) {
+			ref = m
 		}
-		low = min(low, x)
-		v.buf = append(v.buf, x)
+	}
+	v.buf = compact(v.buf[:0], b[len(b)-jobBlocks:])
+	if ref != ref || len(v.buf) < jobBlocks {
+		return 0, 0
 	}
 	now := median(v.buf)
-	rise = float64(now - ref)
-	if low <= ref+(now-ref)/2 {
+	low := v.buf[0]
+	for _, x := range v.buf {
+		low = min(low, x)
+	}
+	v.buf = v.buf[:0]
+	for i := 2; i < len(b); i++ {
+		if d := b[i] - b[i-1]; d == d {
+			v.buf = append(v.buf, d)
+		}
+	}
+	half := ref + (now-ref)/2
+	if low <= half || now-ref < jobSigmas*spread(v.buf) {
 		return 0, 0
 	}
 	at := len(b) - 1
-	for at > 0 && b[at-1] > ref+(now-ref)/2 {
+	for at > 0 && b[at-1] > half {
 		at--
 	}
-	return rise, v.labels[at]
+	return float64(now - ref), v.labels[at]
 }
 
 // waitGrowth is how many seconds a step longer ranks are blocked now than in the

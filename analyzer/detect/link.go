@@ -165,13 +165,7 @@ func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
 
 // evaluate compares group g with its own past and with its class.
 func (w *linkWatch) evaluate(g int, t float64, label int64) {
-	w.buf = w.buf[:0]
-	for k := max(0, w.count-linkWindow); k < w.count; k++ {
-		if x := w.ring[g*window+k%window]; x == x {
-			w.buf = append(w.buf, x)
-		}
-	}
-	n := len(w.buf)
+	n := w.last(g, linkWindow)
 	if n < minValid || t <= 0 {
 		return
 	}
@@ -190,8 +184,9 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 		if others >= minClass-1 {
 			slow = slow && cur-peers >= float32(ln1p(w.cfg.LinkRise))/2
 		}
-		if rise, n := w.dimRise(g); slow && n > 0 {
-			slow = cur-ref-rise >= float32(ln1p(w.cfg.LinkRise))/2
+		if slow {
+			rise, n := w.dimRise(g)
+			slow = (n == 0 || cur-ref-rise >= float32(ln1p(w.cfg.LinkRise))/2) && w.lasts(g, (cur+ref)/2)
 		}
 	}
 	if !slow && others >= minClass {
@@ -202,17 +197,46 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 	w.step(g, slow, cur, ref, noise, label)
 }
 
-// dimRise is how much the other groups of g's dimension rose over their own past,
-// the median: when all of them did, it is the fabric, not a link.
+// dimRise is how much the other groups of g's dimension are above their own past
+// at this moment, the median: when all of them are, it is the fabric, not a link.
 func (w *linkWatch) dimRise(g int) (float32, int) {
-	w.buf = w.buf[:0]
-	for k := range w.groups {
-		if k != g && w.groups[k].Dim == w.groups[g].Dim && w.baseN[k] >= linkBase && w.cur[k] == w.cur[k] {
-			w.buf = append(w.buf, w.cur[k]-w.base[k])
+	var v []float32
+	for i := 1; i < len(w.groups) && len(v) < linkMates; i++ {
+		k := (g + i) % len(w.groups)
+		if w.groups[k].Dim != w.groups[g].Dim || w.baseN[k] < linkBase {
+			continue
+		}
+		if n := w.last(k, linkWindow); n >= minValid {
+			v = append(v, median(w.buf)-w.base[k])
 		}
 	}
-	n := len(w.buf)
-	return median(w.buf), n
+	n := len(v)
+	return median(v), n
+}
+
+// last fills buf with the transfers of g in the last steps and returns how many
+// are known.
+func (w *linkWatch) last(g, steps int) int {
+	w.buf = w.buf[:0]
+	for k := max(0, w.count-steps); k < w.count; k++ {
+		if x := w.ring[g*window+k%window]; x == x {
+			w.buf = append(w.buf, x)
+		}
+	}
+	return len(w.buf)
+}
+
+// lasts reports whether most of the last window is above half the rise: a burst of
+// a dozen steps moves a median, but it is congestion.
+func (w *linkWatch) lasts(g int, half float32) bool {
+	n := w.last(g, window)
+	slow := 0
+	for _, x := range w.buf {
+		if x > half {
+			slow++
+		}
+	}
+	return float64(slow) >= slowShare*float64(n)
 }
 
 // isSlow applies the gates: relative rise, share of the step, significance.

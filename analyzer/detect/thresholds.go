@@ -127,7 +127,10 @@ const (
 	minBase = 4
 	// baseDrift is how far it may follow in one block; a thermal ramp is faster.
 	baseDrift = 0.001
-	// baseLimit bounds it: what is slower than that is not a habit of a device.
+	// settleSteps until a unit's centre is known well enough to measure its noise.
+	settleSteps = 16
+	// baseLimit bounds it: what is slower than that is not a habit of a device. Self
+	// time has other habits, waits that no range records, and no such bound.
 	baseLimit = 0.03
 	// memory is the length of exponential averages, steps.
 	memory = 200
@@ -257,7 +260,8 @@ const (
 
 // Links.
 const (
-	linkWindow   = 24 // steps that must be slow
+	linkWindow   = 24 // steps whose median is a group's transfer now
+	linkMates    = 32 // groups of the dimension that are looked at for a common rise
 	linkSpread   = 5.0
 	linkNoise    = 0.05
 	linkBase     = 16 // healthy steps that make a group's own baseline
@@ -277,6 +281,8 @@ const (
 	// jobRise: before and after differ by more than 10 % in every block of the last 32 steps.
 	jobRise   = 0.10
 	jobBlocks = 4
+	// jobSigmas of what one block differs from the next.
+	jobSigmas = 3
 	// storageShare of a step, in a quarter of the steps, on changing ranks.
 	storageShare = 0.05
 	storageSteps = 0.2

@@ -66,6 +66,7 @@ type track struct {
 	warming       bool    // most units are in their first steps
 	leads         []bool  // units whose spikes count in this step; nil = all
 	news          bool    // somebody was confirmed since this was cleared
+	habits        bool    // units may differ for good by any amount
 	selfOnly      bool    // units differ for good: compare each with its own past
 	tests         int     // units × signals that are tested together
 	buf, buf2, hl []float32
@@ -359,7 +360,8 @@ func (t *track) learn(r int, x, sig float32) {
 		a = 1 / float32(k+2)
 	}
 	dev := clip(x-t.mu[r], -3*sig, 3*sig)
-	if p := t.prev[r]; p == p && t.climb[r] < 1 {
+	settled := t.count-int(t.first[r]) >= settleSteps+int(t.warmed[r]) // mu is near where it belongs
+	if p := t.prev[r]; p == p && t.climb[r] < 1 && settled {
 		t.rhoUp += float64(dev * p)
 		t.rhoDown += float64(p * p)
 	}
@@ -367,10 +369,11 @@ func (t *track) learn(r int, x, sig float32) {
 	if t.climb[r] < suspectAt/2 {
 		t.mu[r] += a * dev
 		w := float32(math.Abs(float64(dev))) * 1.2533
-		if t.dev[r] == 0 {
+		if t.dev[r] == 0 || !settled {
 			t.dev[r] = t.roleNoise(r)
+		} else {
+			t.dev[r] += (w - t.dev[r]) / 64
 		}
-		t.dev[r] += (w - t.dev[r]) / 64
 	}
 }
 
@@ -448,7 +451,7 @@ func (t *track) learnBase(r int, v float32) {
 		t.baseN[r] = min(t.baseN[r]+1, 60000)
 		t.base[r] += clip((v-t.base[r])/4, -baseDrift, baseDrift)
 	}
-	if !t.selfOnly {
+	if !t.habits {
 		t.base[r] = clip(t.base[r], -baseLimit, baseLimit)
 	}
 }

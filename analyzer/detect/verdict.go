@@ -198,6 +198,11 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 // aloneNodes names a node that holds a whole role, or a rank without peers, which
 // became slow against its own past while the rest of the job did not.
 func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
+	if step, _ := e.level.change(blockStep); step >= ln1p(jobRise) && len(e.layout.Roles) > 1 {
+		if work, _ := e.level.change(blockCompute); work >= ln1p(jobRise)/2 {
+			return // everybody changed
+		}
+	}
 	for g := range e.alone.n {
 		if !e.alone.active(g) {
 			continue
