@@ -40,7 +40,15 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 	if err != nil {
 		return nil, err
 	}
+	protocol, compression := clickhouse.Native, clickhouse.CompressionLZ4
+	if at.Plain {
+		compression = clickhouse.CompressionNone
+	}
+	if at.HTTP {
+		protocol = clickhouse.HTTP
+	}
 	conn, err := clickhouse.Open(&clickhouse.Options{
+		Protocol:     protocol,
 		Addr:         []string{at.Host},
 		Auth:         clickhouse.Auth{Database: at.Database, Username: at.User, Password: password},
 		TLS:          encryption,
@@ -48,7 +56,7 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 		ReadTimeout:  5 * time.Minute,
 		MaxOpenConns: o.workers() + 1,
 		MaxIdleConns: o.workers() + 1,
-		Compression:  &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+		Compression:  &clickhouse.Compression{Method: compression},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", at, err)

@@ -21,6 +21,10 @@ const Scheme = "clickhouse://"
 //
 //	clickhouse://user@host:9000/database?secure=true&ca=FILE&server_name=NAME&password_file=FILE
 //
+// protocol=http speaks the HTTP interface (port 8123, with TLS 8443) of a current
+// server, where a firewall or a managed service lets nothing else through;
+// compression=none is for a server that takes none.
+//
 // The password comes from password_file, else from PasswordEnvironment; a
 // URL that holds one is refused, because every process list shows it.
 type Address struct {
@@ -29,6 +33,8 @@ type Address struct {
 	Database     string // "default" when the URL names none
 	PasswordFile string // read at every connect, so a rotated password needs no restart
 
+	HTTP       bool // the HTTP interface instead of the native protocol
+	Plain      bool // no LZ4
 	Secure     bool
 	CAFile     string // PEM; "" is the system's
 	ServerName string // the name in the server's certificate; "" is the host
@@ -64,12 +70,24 @@ func ParseAddress(spec string) (Address, error) {
 		return Address{}, err
 	}
 	if u.Port() == "" {
-		a.Host = net.JoinHostPort(u.Hostname(), map[bool]string{false: "9000", true: "9440"}[a.Secure])
+		a.Host = net.JoinHostPort(u.Hostname(), a.defaultPort())
 	}
 	if strings.Contains(u.Host, ",") {
 		return Address{}, fmt.Errorf("parse ClickHouse store: %q names several hosts; name the one that holds this agent's shard", u.Host)
 	}
 	return a, nil
+}
+
+func (a *Address) defaultPort() string {
+	switch {
+	case a.HTTP && a.Secure:
+		return "8443"
+	case a.HTTP:
+		return "8123"
+	case a.Secure:
+		return "9440"
+	}
+	return "9000"
 }
 
 func (a *Address) parameters(q url.Values) error {
@@ -82,12 +100,16 @@ func (a *Address) parameters(q url.Values) error {
 		switch dst, ok := texts[key]; {
 		case ok:
 			*dst = value
+		case key == "protocol" && (value == "http" || value == "native"):
+			a.HTTP = value == "http"
+		case key == "compression" && (value == "none" || value == "lz4"):
+			a.Plain = value == "none"
 		case key == "secure" && (value == "true" || value == "1" || value == ""):
 			a.Secure = true
 		case key == "secure" && (value == "false" || value == "0"):
 			a.Secure = false
 		default:
-			return fmt.Errorf("parse ClickHouse store: parameter %s=%q; known: secure=true|false, ca, server_name, cert, key, password_file", key, value)
+			return fmt.Errorf("parse ClickHouse store: parameter %s=%q; known: protocol=native|http, compression=lz4|none, secure=true|false, ca, server_name, cert, key, password_file", key, value)
 		}
 	}
 	return nil

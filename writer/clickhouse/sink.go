@@ -123,11 +123,19 @@ func (s *Sink) connect() (clickhouse.Conn, error) {
 }
 
 func options(a ddl.Address, password string, config *tls.Config, timeout time.Duration) *clickhouse.Options {
+	protocol, compression := clickhouse.Native, clickhouse.CompressionLZ4
+	if a.Plain {
+		compression = clickhouse.CompressionNone
+	}
+	if a.HTTP {
+		protocol = clickhouse.HTTP
+	}
 	return &clickhouse.Options{
+		Protocol:    protocol,
 		Addr:        []string{a.Host},
 		Auth:        clickhouse.Auth{Database: a.Database, Username: a.User, Password: password},
 		TLS:         config,
-		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+		Compression: &clickhouse.Compression{Method: compression},
 		DialTimeout: min(dialTimeout, timeout),
 		ReadTimeout: timeout,
 		// One for an insert, one to look while a dead one is still being noticed.
