@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"laggard/collector/trace"
+)
+
+// followed waits until the only recorder of a site follows the state, and returns
+// how long after since it did.
+func (s *site) followed(want trace.State, since time.Time) time.Duration {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for time.Now().Before(deadline) {
+		recorders, err := trace.Recorders(s.rings)
+		if err == nil && len(recorders) == 1 && recorders[0].Followed == want {
+			return time.Unix(0, recorders[0].FollowedAt).Sub(since)
+		}
+		<-tick.C
+	}
+	s.t.Fatalf("the recorder never followed %v", want)
+	return 0
+}
+
+// TestSwitchByCall switches a recorder that runs, over gRPC as the command line
+// does it, and holds the refusals.
+func TestSwitchByCall(t *testing.T) {
+	s := newSite(t, "")
+	agent := s.agent()
+	emitter := s.emitter(0, 1, 1<<30)
+	s.followed(trace.On, time.Time{})
+	address := agent.says(`serving the switch" address=(\S+)`)
+	call := func(code int, args ...string) laggardResult {
+		t.Helper()
+		r := laggard(t, append([]string{"trace"}, args...)...)
+		if r.code != code {
+			t.Fatalf("trace %v: %+v, want exit code %d", args, r, code)
+		}
+		return r
+	}
+	for _, step := range []struct {
+		args []string
+		want trace.State
+	}{
+		{[]string{"off"}, trace.State{}},
+		{[]string{"on", "--words", "Step"}, trace.State{Light: true}},
+		{[]string{"on"}, trace.On},
+	} {
+		since := time.Now()
+		call(0, append(step.args, "--job", "j1", "--agent", address)...)
+		t.Logf("trace %v: followed %v after the command began", step.args, s.followed(step.want, since))
+	}
+	call(1, "off", "--job", "another", "--agent", address)
+	call(2, "on", "--words", "Stepp", "--job", "j1", "--agent", address)
+	r := laggard(t, "trace", "status", "--ring-dir", s.rings, "-o", "json")
+	var recorders []trace.Recorder
+	if err := json.Unmarshal([]byte(r.out), &recorders); err != nil || len(recorders) != 1 || recorders[0].Job != "j1" || !recorders[0].Follows() {
+		t.Errorf("status: %+v, %v", r, err)
+	}
+	emitter.command.Process.Kill()
+	<-emitter.done
+}
+
+// TestSwitchByFile obeys TaskD's file, also one that is swapped as a ConfigMap's
+// is, and keeps the state while it is half-written.
+func TestSwitchByFile(t *testing.T) {
+	s := newSite(t, "")
+	mount := t.TempDir()
+	write := func(version, text string) {
+		t.Helper()
+		dir := filepath.Join(mount, version)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "profilingSwitch"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		next := filepath.Join(mount, "..data_tmp")
+		if err := os.Symlink(version, next); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, filepath.Join(mount, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const off = `{"CommunicationOperator":"off","Step":"off","SaveCheckpoint":"off","FP":"off","DataLoader":"off"}`
+	const light = `{"CommunicationOperator":"off","Step":"on","SaveCheckpoint":"on","FP":"on","DataLoader":"on"}`
+	write("..1", off)
+	if err := os.Symlink(filepath.Join("..data", "profilingSwitch"), filepath.Join(mount, "profilingSwitch")); err != nil {
+		t.Fatal(err)
+	}
+	s.agent("--switch-file", filepath.Join(mount, "profilingSwitch"))
+	emitter := s.emitter(0, 1, 1<<30)
+	s.followed(trace.State{}, time.Time{})
+	since := time.Now()
+	write("..2", light)
+	t.Logf("by file: followed %v after the swap", s.followed(trace.State{Light: true}, since))
+	write("..3", off[:40])
+	write("..4", light) // what came between was no state
+	s.followed(trace.State{Light: true}, time.Time{})
+	emitter.command.Process.Kill()
+	<-emitter.done
+}
