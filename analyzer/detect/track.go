@@ -1,7 +1,5 @@
 package detect
 
-import "math"
-
 // Phases of a unit.
 const (
 	ok uint8 = iota
@@ -258,62 +256,6 @@ func (t *track) endWarmUp() {
 	}
 }
 
-// noise updates the noise of a step from the cross section: it is there from the
-// first step on, and one culprit of many does not move it.
-func (t *track) noise(e []float32) {
-	pool := t.buf2[:0]
-	for g, rows := range t.roles {
-		t.buf = t.buf[:0]
-		stride := len(rows)/noiseSample + 1
-		for i := t.count % stride; i < len(rows); i += stride { // the ring of steps sees them all
-			r := rows[i]
-			if x := e[r]; x == x && t.phase[r] == ok {
-				t.buf = append(t.buf, x-t.mu[r])
-			}
-		}
-		if len(pool) < noisePool {
-			pool = append(pool, t.buf...)
-		}
-		if len(t.buf) >= poolSize {
-			t.blend(g, spread(t.buf))
-		}
-	}
-	t.buf2 = pool
-	if len(pool) >= 2 {
-		t.blend(len(t.roles), spread(pool))
-	}
-}
-
-// blend adds the noise of one step: the median over the last ones counts, so the
-// wild first steps of a job are soon forgotten.
-func (t *track) blend(g int, s float32) {
-	ring := t.sigmas[g*window : (g+1)*window]
-	ring[t.sigmaN[g]%window] = s
-	t.sigmaN[g]++
-	if k := t.sigmaN[g]; k < 8 || (k+int32(g))%4 == 0 {
-		t.hl = append(t.hl[:0], ring[:min(k, window)]...)
-		t.sigma[g] = float64(median(t.hl))
-	}
-	if t.sigmaN[g] >= 2*window {
-		t.sigmaN[g] -= window
-	}
-}
-
-// roleNoise is the noise of a step in the role of unit r.
-func (t *track) roleNoise(r int) float32 {
-	g := int(t.role[r])
-	if g < 0 || t.sigmaN[g] == 0 {
-		g = len(t.roles)
-	}
-	return float32(max(t.sigma[g], sigmaFloor))
-}
-
-// noiseOf is the noise of unit r: its role's, or its own where that is larger.
-func (t *track) noiseOf(r int) float32 {
-	s := t.roleNoise(r)
-	return max(s, min(t.dev[r], 4*s))
-}
-
 // height is how far the CUSUM must climb at that noise. A CUSUM with reference
 // delta/2 crosses h in health with a chance of about exp(-2·(delta/2)·h/sigma²) a
 // step; correlation makes the noise of a sum larger.
@@ -353,38 +295,6 @@ func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 	}
 }
 
-// learn follows the centre and spread of a healthy unit.
-func (t *track) learn(r int, x, sig float32) {
-	a := float32(1) / 32
-	if k := t.count - int(t.first[r]); k < 32 {
-		a = 1 / float32(k+2)
-	}
-	dev := clip(x-t.mu[r], -3*sig, 3*sig)
-	settled := t.count-int(t.first[r]) >= settleSteps+int(t.warmed[r]) // mu is near where it belongs
-	if p := t.prev[r]; p == p && t.climb[r] < 1 && settled {
-		t.rhoUp += float64(dev * p)
-		t.rhoDown += float64(p * p)
-	}
-	t.prev[r] = dev
-	if t.climb[r] < suspectAt/2 {
-		t.mu[r] += a * dev
-		w := float32(math.Abs(float64(dev))) * 1.2533
-		if t.dev[r] == 0 || !settled {
-			t.dev[r] = t.roleNoise(r)
-		} else {
-			t.dev[r] += (w - t.dev[r]) / 64
-		}
-	}
-}
-
-// rho is the lag-1 correlation of the noise, 0…0.95.
-func (t *track) rho() float64 {
-	if t.rhoDown <= 0 {
-		return 0
-	}
-	return min(max(t.rhoUp/t.rhoDown, 0), 0.95)
-}
-
 // sink drives the recovery of a suspect or degraded unit.
 func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
 	was := t.fall[r]
@@ -415,62 +325,4 @@ func (t *track) over(r int) episode {
 	}
 	t.calm(r)
 	return ep
-}
-
-// closeBlock summarises the last steps of unit r as one block of its slow lanes,
-// and lets its own baseline learn from it.
-func (t *track) closeBlock(r int) {
-	t.buf = t.buf[:0]
-	for k := t.count - blockSteps; k < t.count; k++ {
-		if k < int(t.first[r]) || k < 0 {
-			continue
-		}
-		if x := t.ring[r*window+k%window]; x == x {
-			t.buf = append(t.buf, x)
-		}
-	}
-	v := nan32
-	if len(t.buf) >= 3 {
-		v = middleMean(t.buf)
-	}
-	n := t.block[r]
-	t.blocks[r*maxBlocks+int(n)%maxBlocks] = v
-	t.block[r] = n + 1
-	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 {
-		t.learnBase(r, v)
-	}
-	t.fillLanes(r)
-}
-
-// learnBase moves the own baseline: the mean of the first blocks, then slowly.
-func (t *track) learnBase(r int, v float32) {
-	if t.baseN[r] < baseBlocks {
-		t.baseN[r]++
-		t.base[r] += (v - t.base[r]) / float32(t.baseN[r])
-	} else {
-		t.baseN[r] = min(t.baseN[r]+1, 60000)
-		t.base[r] += clip((v-t.base[r])/4, -baseDrift, baseDrift)
-	}
-	if !t.habits {
-		t.base[r] = clip(t.base[r], -baseLimit, baseLimit)
-	}
-}
-
-// fillLanes sets the mean of the last blocks of unit r for each lane, NaN where
-// too few are there.
-func (t *track) fillLanes(r int) {
-	var sum float32
-	n, have, i := 0, int(t.block[r]), 0
-	for k := 1; k <= maxBlocks && k <= have; k++ {
-		if x := t.blocks[r*maxBlocks+(have-k)%maxBlocks]; x == x {
-			sum += x
-			n++
-		}
-		if k == lanes[i] {
-			if t.laneMean[i][r] = nan32; 4*n >= 3*k {
-				t.laneMean[i][r] = sum / float32(n)
-			}
-			i++
-		}
-	}
 }

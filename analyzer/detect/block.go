@@ -1,0 +1,59 @@
+package detect
+
+// closeBlock summarises the last steps of unit r as one block of its slow lanes,
+// and lets its own baseline learn from it.
+func (t *track) closeBlock(r int) {
+	t.buf = t.buf[:0]
+	for k := t.count - blockSteps; k < t.count; k++ {
+		if k < int(t.first[r]) || k < 0 {
+			continue
+		}
+		if x := t.ring[r*window+k%window]; x == x {
+			t.buf = append(t.buf, x)
+		}
+	}
+	v := nan32
+	if len(t.buf) >= 3 {
+		v = middleMean(t.buf)
+	}
+	n := t.block[r]
+	t.blocks[r*maxBlocks+int(n)%maxBlocks] = v
+	t.block[r] = n + 1
+	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 {
+		t.learnBase(r, v)
+	}
+	t.fillLanes(r)
+}
+
+// learnBase moves the own baseline: the mean of the first blocks, then slowly.
+func (t *track) learnBase(r int, v float32) {
+	if t.baseN[r] < baseBlocks {
+		t.baseN[r]++
+		t.base[r] += (v - t.base[r]) / float32(t.baseN[r])
+	} else {
+		t.baseN[r] = min(t.baseN[r]+1, 60000)
+		t.base[r] += clip((v-t.base[r])/4, -baseDrift, baseDrift)
+	}
+	if !t.habits {
+		t.base[r] = clip(t.base[r], -baseLimit, baseLimit)
+	}
+}
+
+// fillLanes sets the mean of the last blocks of unit r for each lane, NaN where
+// too few are there.
+func (t *track) fillLanes(r int) {
+	var sum float32
+	n, have, i := 0, int(t.block[r]), 0
+	for k := 1; k <= maxBlocks && k <= have; k++ {
+		if x := t.blocks[r*maxBlocks+(have-k)%maxBlocks]; x == x {
+			sum += x
+			n++
+		}
+		if k == lanes[i] {
+			if t.laneMean[i][r] = nan32; 4*n >= 3*k {
+				t.laneMean[i][r] = sum / float32(n)
+			}
+			i++
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package detect
+
+import "math"
+
+// noise updates the noise of a step from the cross section: it is there from the
+// first step on, and one culprit of many does not move it.
+func (t *track) noise(e []float32) {
+	pool := t.buf2[:0]
+	for g, rows := range t.roles {
+		t.buf = t.buf[:0]
+		stride := len(rows)/noiseSample + 1
+		for i := t.count % stride; i < len(rows); i += stride { // the ring of steps sees them all
+			r := rows[i]
+			if x := e[r]; x == x && t.phase[r] == ok {
+				t.buf = append(t.buf, x-t.mu[r])
+			}
+		}
+		if len(pool) < noisePool {
+			pool = append(pool, t.buf...)
+		}
+		if len(t.buf) >= poolSize {
+			t.blend(g, spread(t.buf))
+		}
+	}
+	t.buf2 = pool
+	if len(pool) >= 2 {
+		t.blend(len(t.roles), spread(pool))
+	}
+}
+
+// blend adds the noise of one step: the median over the last ones counts, so the
+// wild first steps of a job are soon forgotten.
+func (t *track) blend(g int, s float32) {
+	ring := t.sigmas[g*window : (g+1)*window]
+	ring[t.sigmaN[g]%window] = s
+	t.sigmaN[g]++
+	if k := t.sigmaN[g]; k < 8 || (k+int32(g))%4 == 0 {
+		t.hl = append(t.hl[:0], ring[:min(k, window)]...)
+		t.sigma[g] = float64(median(t.hl))
+	}
+	if t.sigmaN[g] >= 2*window {
+		t.sigmaN[g] -= window
+	}
+}
+
+// roleNoise is the noise of a step in the role of unit r.
+func (t *track) roleNoise(r int) float32 {
+	g := int(t.role[r])
+	if g < 0 || t.sigmaN[g] == 0 {
+		g = len(t.roles)
+	}
+	return float32(max(t.sigma[g], sigmaFloor))
+}
+
+// noiseOf is the noise of unit r: its role's, or its own where that is larger.
+func (t *track) noiseOf(r int) float32 {
+	s := t.roleNoise(r)
+	return max(s, min(t.dev[r], 4*s))
+}
+
+// learn follows the centre and spread of a healthy unit.
+func (t *track) learn(r int, x, sig float32) {
+	a := float32(1) / 32
+	if k := t.count - int(t.first[r]); k < 32 {
+		a = 1 / float32(k+2)
+	}
+	dev := clip(x-t.mu[r], -3*sig, 3*sig)
+	settled := t.count-int(t.first[r]) >= settleSteps+int(t.warmed[r]) // mu is near where it belongs
+	if p := t.prev[r]; p == p && t.climb[r] < 1 && settled {
+		t.rhoUp += float64(dev * p)
+		t.rhoDown += float64(p * p)
+	}
+	t.prev[r] = dev
+	if t.climb[r] < suspectAt/2 {
+		t.mu[r] += a * dev
+		w := float32(math.Abs(float64(dev))) * 1.2533
+		if t.dev[r] == 0 || !settled {
+			t.dev[r] = t.roleNoise(r)
+		} else {
+			t.dev[r] += (w - t.dev[r]) / 64
+		}
+	}
+}
+
+// rho is the lag-1 correlation of the noise, 0…0.95.
+func (t *track) rho() float64 {
+	if t.rhoDown <= 0 {
+		return 0
+	}
+	return min(max(t.rhoUp/t.rhoDown, 0), 0.95)
+}

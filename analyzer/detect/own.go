@@ -1,0 +1,178 @@
+package detect
+
+import (
+	"laggard/analyzer/frame"
+)
+
+// convincing decides on a rank with nothing but self time against it. Time that
+// no range covers may be a wait: so its whole pipeline must be recorded, nobody
+// in it may have more of it, nobody else may explain it, its own recorded waiting
+// must be down by as much, and the others must really wait for it.
+func (e *Engine) convincing(c *candidate, all []candidate) bool {
+	r := c.row
+	q := e.layout.Replica[r]
+	if q < 0 || c.z < ownAlarm || !e.recorded(q) || e.links.covers(r) {
+		return false
+	}
+	k := min(window, max(minBold, e.tracks[own].age(r)))
+	for _, p := range e.layout.Replicas[q] {
+		if int(p) == r || e.layout.Role[p] == e.layout.Role[r] {
+			continue
+		}
+		x := e.value(int(p), own, k) - e.peers(int(p), own, k, nil)
+		same := e.layout.Node[p] == e.layout.Node[r]
+		if x > c.excess*pipelineLead || !same && x > c.excess {
+			return false
+		}
+	}
+	for i := range all {
+		if e.explains(&all[i], c) {
+			return false
+		}
+	}
+	mine := e.recent.median(frame.Exposed, r, k)
+	theirs := e.recent.over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows, r), k, func(p int) bool { return p == r })
+	if d := theirs - mine; d == d && d < identityShare*c.excess {
+		return false
+	}
+	return e.awaited(c, k) || e.began(c, k)
+}
+
+// began decides on a rank that the job hardly waits for (others have slack, or
+// wait somewhere else) but whose self time rose clearly above its own past. A
+// wait that no range records grows only when somebody makes others wait: then
+// recorded waits grow as well, and its pipeline would have to be the late one.
+func (e *Engine) began(c *candidate, k int) bool {
+	t := e.tracks[own]
+	if t.fromStart(c.row) || t.baseN[c.row] < minBase || c.z < beganAlarm || c.effect < e.cfg.Effect ||
+		!e.roleRecorded(c.row) || e.slowest(c.row, k) < slowestShare {
+		return false
+	}
+	if late, known := e.lateness(c.row, k); known && late >= beganShare*c.excess {
+		return true
+	}
+	grown, known := e.level.waitGrowth(c.since)
+	return known && grown < beganShare*c.excess
+}
+
+// roleRecorded reports whether every rank of r's role has records.
+func (e *Engine) roleRecorded(r int) bool {
+	for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
+		if e.judged[p] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// explains reports whether culprit o is why rank c has more uncovered time.
+func (e *Engine) explains(o, c *candidate) bool {
+	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] {
+		return false
+	}
+	if o.onlyOwn() {
+		return abs(o.sinceAt-c.sinceAt) <= 2*commonSteps && o.excess*0.9 > c.excess
+	}
+	if e.layout.Replica[o.row] == e.layout.Replica[c.row] {
+		return true // its pipeline waits for it anyway
+	}
+	x := o.excess
+	if y := e.excess(o.row, own, nil); y == y && o.main == compute {
+		x = max(x, y)
+	}
+	return x >= explainedShare*c.excess
+}
+
+// awaited reports whether the job really waits for the rank. With a pipeline its
+// mates in other stages must reach the gradient reduction late together with it,
+// and so wait less there than their peers; without one, the rank or its node must
+// be the slowest of all in most steps, which a rank that waits itself never is.
+func (e *Engine) awaited(c *candidate, k int) bool {
+	r := c.row
+	if e.innerLead(r, k) >= awaitedShare*c.excess {
+		return true
+	}
+	if e.layout.Stages > 1 {
+		if late, known := e.lateness(r, k); known {
+			return late >= awaitedShare*c.excess
+		}
+	}
+	return e.roleRecorded(r) && e.slowest(r, k) >= slowestShare
+}
+
+// innerLead is how many seconds less than the other members r waits in the groups
+// that work inside the forward pass: all of them wait for it there.
+func (e *Engine) innerLead(r, k int) float64 {
+	sum := 0.0
+	for _, m := range innerMetrics {
+		g := e.groupOf(r, m)
+		if g == nil || !g.Complete() || !e.seen[m] {
+			continue
+		}
+		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == r })
+		if d := theirs - e.recent.median(m, r, k); d == d {
+			sum += d
+		}
+	}
+	return sum
+}
+
+// lateness is how many seconds less than their peers the pipeline mates of r wait
+// in the gradient reduction.
+func (e *Engine) lateness(r, k int) (float64, bool) {
+	if !e.seen[frame.DP] {
+		return 0, false
+	}
+	var v []float64
+	for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
+		g, own := e.layout.Role[p], e.layout.Role[r]
+		if e.layout.Roles[g].Stage == e.layout.Roles[own].Stage || len(v) >= sampleSize {
+			continue
+		}
+		mine := e.recent.median(frame.DP, int(p), k)
+		theirs := e.recent.over(frame.DP, sample(e.layout.Roles[g].Rows, 0), k, func(o int) bool { return o == int(p) })
+		if d := theirs - mine; d == d {
+			v = append(v, d)
+		}
+	}
+	return middle(v), len(v) > 0
+}
+
+// slowest is the share of the last k steps in which a rank of r's node has the
+// largest self time of the role.
+func (e *Engine) slowest(r, k int) float64 {
+	cells := e.recent.cells[frame.Self]
+	if cells == nil {
+		return 0
+	}
+	hits, n := 0, 0
+	for i := max(0, e.recent.count-k); i < e.recent.count; i++ {
+		at, top := int32(-1), float32(-1)
+		for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
+			if x := cells[(i%window)*e.n+int(p)]; x > top {
+				at, top = p, x
+			}
+		}
+		if at < 0 || cells[(i%window)*e.n+r] != cells[(i%window)*e.n+r] {
+			continue
+		}
+		n++
+		if e.layout.Node[at] == e.layout.Node[r] {
+			hits++
+		}
+	}
+	return float64(hits) / float64(max(1, n))
+}
+
+// recorded reports whether every rank that should be in the replica has records.
+func (e *Engine) recorded(q int32) bool {
+	if e.layout.Partial[q] {
+		return false
+	}
+	for _, r := range e.layout.Replicas[q] {
+		if e.judged[r] == 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,153 @@
+package detect
+
+import (
+	"math"
+	"slices"
+
+	"laggard/analyzer/frame"
+)
+
+// tensorVictim reports whether the rank only shares the fate of its tensor,
+// context or expert group: collectives inside the forward pass make all of them as
+// slow as the slowest, which waits least in them. What it waits there beyond what
+// its peers wait in their groups is then most of its excess.
+func (e *Engine) tensorVictim(c *candidate) bool {
+	if !c.has[compute] {
+		return false
+	}
+	k := min(window, max(minBold, e.tracks[compute].age(c.row)))
+	x := max(0, e.excess(c.row, compute, nil))
+	waits := 0.0
+	for _, m := range []frame.Metric{frame.TP, frame.EP, frame.CP} {
+		if !e.seen[m] {
+			continue
+		}
+		mine := e.groupWait(c.row, m, k)
+		if mine != mine {
+			continue
+		}
+		var usual []float64
+		for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows, 0) {
+			if len(usual) >= usualSample {
+				break
+			}
+			if w := e.groupWait(int(p), m, k); int(p) != c.row && w == w {
+				usual = append(usual, w)
+			}
+		}
+		if u := middle(usual); u == u {
+			waits += mine - u
+		}
+	}
+	return waits >= victimShare*x || e.maybeVictim(c, k, x)
+}
+
+// maybeVictim reports whether a rank may be the victim of a member of its inner
+// groups that has no records: others there are as slow, and nobody is seen to be
+// waited for.
+func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
+	t := e.tracks[compute]
+	mine := e.levelOf(t, c.row)
+	for _, m := range innerMetrics {
+		g := e.groupOf(c.row, m)
+		if g == nil || !e.seen[m] || g.Complete() && !slices.ContainsFunc(g.Rows, func(p int32) bool { return e.judged[p] == 0 }) {
+			continue
+		}
+		like := 0
+		for _, p := range sample(g.Rows, 0) {
+			if e.layout.Node[p] != e.layout.Node[c.row] && e.levelOf(t, int(p)) >= mine/2 {
+				like++
+			}
+		}
+		if like == 0 {
+			continue
+		}
+		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == c.row })
+		if theirs-e.recent.median(m, c.row, k) < victimShare*x {
+			return true
+		}
+	}
+	return false
+}
+
+// groupWait is what rank r waits in its group of that dimension: its time there
+// less the shortest member's; NaN when a member is not known.
+func (e *Engine) groupWait(r int, m frame.Metric, k int) float64 {
+	g := e.groupOf(r, m)
+	if g == nil || !g.Complete() || len(g.Rows) > sampleSize {
+		return math.NaN()
+	}
+	low := math.NaN()
+	for _, p := range g.Rows {
+		if x := e.recent.median(m, int(p), k); x == x && !(x >= low) {
+			low = x
+		}
+	}
+	return e.recent.median(m, r, k) - low
+}
+
+// groupOf is the group of row r in the metric's dimension, nil when none is known.
+func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
+	if e.inGroup[m] == nil {
+		e.inGroup[m] = make([]int32, e.n)
+		for i := range e.inGroup[m] {
+			e.inGroup[m][i] = -1
+		}
+		for i := range e.layout.Groups {
+			if dimMetric[e.layout.Groups[i].Dim] == m {
+				for _, p := range e.layout.Groups[i].Rows {
+					e.inGroup[m][p] = int32(i)
+				}
+			}
+		}
+	}
+	if i := e.inGroup[m][r]; i >= 0 {
+		return &e.layout.Groups[i]
+	}
+	return nil
+}
+
+// visible reports whether the raw times show the effect as far as their noise
+// lets them: what only a correction made is no evidence that a person can check.
+func (e *Engine) visible(c *candidate) bool {
+	s := c.main
+	if s >= loading {
+		return true
+	}
+	t := e.tracks[s]
+	k := min(window, max(minBold, t.age(c.row)))
+	raw := math.Log(e.value(c.row, s, k) / e.peers(c.row, s, k, nil))
+	if raw != raw {
+		return true
+	}
+	noise := math.Hypot(float64(t.noiseOf(c.row)), math.Sqrt2*e.level.bulk[s])
+	return raw >= c.effect/2-visibleSigmas*medianLoss*noise/math.Sqrt(float64(k))
+}
+
+// maybeStage reports whether the rank may just be one of a heavier stage: roles
+// are not known, it was slow from the start, and others are as slow.
+func (e *Engine) maybeStage(c *candidate) bool {
+	if e.layout.Certain || c.main >= loading || !e.tracks[c.main].fromStart(c.row) {
+		return false
+	}
+	t := e.tracks[c.main]
+	mine := e.levelOf(t, c.row)
+	for r := range e.n {
+		if r == c.row || e.layout.Role[r] != e.layout.Role[c.row] {
+			continue
+		}
+		x := e.levelOf(t, r)
+		if x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness {
+			return true
+		}
+	}
+	return false
+}
+
+// levelOf is the median residual of a unit over its window.
+func (e *Engine) levelOf(t *track, r int) float32 {
+	if t.first[r] < 0 {
+		return nan32
+	}
+	return median(t.values(r, window))
+}
