@@ -70,7 +70,8 @@ func recordsLost() Alert {
 			"corrupt or torn-line: look for crashed trainers. Verdicts stay right down to the coverage that they state.",
 		SQL: every(`WITH ` + account + `
 SELECT job, if(reason != '', reason, state) AS cause, sum(n) AS records FROM entries WHERE state IN ('aged', 'dropped') AND reason != 'not-selected' GROUP BY job, cause`),
-		Columns: "job text, cause text, records number", Above: 0, Window: 3600,
+		// A segment's losses carry the time of its name, when it was begun: hours ago in a quiet job.
+		Columns: "job text, cause text, records number", Above: 0, Window: 6 * 3600,
 		Expr: "sum by (namespace, pod, instance, reason) (increase(laggard_records_dropped_total[15m])) > 0\n" +
 			"or sum by (namespace, pod, instance) (increase(laggard_records_aged_total[15m])) > 0\n" +
 			"or sum by (namespace, pod, instance) (increase(laggard_rows_poisoned_total[15m])) > 0",

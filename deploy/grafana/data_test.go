@@ -173,8 +173,8 @@ func (s *store) repeat(table, column string) {
 	for _, part := range []struct{ low, high, from, to int }{{0, half, 0, quiet}, {half, 2 * half, quiet - 1, (bigSteps+half-1)/half - 1}} {
 		s.query(fmt.Sprintf(`INSERT INTO %[1]s SELECT * EXCEPT (shift, move) REPLACE (toUInt64(%[2]s + shift - %[3]d) AS %[2]s, start_ns + move AS start_ns%[9]s)
 FROM (SELECT *, toUInt64(k * %[4]d) AS shift, k * (%[5]s - (SELECT min(start_ns) FROM once_steps)) AS move
-  FROM once_%[1]s ARRAY JOIN range(%[6]d, %[7]d) AS k WHERE %[2]s >= %[8]d AND %[2]s < %[10]d)
-WHERE %[2]s + shift - %[3]d < %[11]d`, table, column, first, half, middle, part.from, part.to, first+part.low, strings.ReplaceAll(upto, "+ shift", fmt.Sprintf("+ shift - %d", first)), first+part.high, bigSteps))
+  FROM once_%[1]s ARRAY JOIN range(%[6]d, %[7]d) AS k
+  WHERE %[2]s >= %[8]d AND %[2]s < %[10]d AND %[2]s + k * %[4]d < %[3]d + %[11]d)`, table, column, first, half, middle, part.from, part.to, first+part.low, strings.ReplaceAll(upto, "+ shift", fmt.Sprintf("+ shift - %d", first)), first+part.high, bigSteps))
 	}
 }
 
@@ -214,7 +214,7 @@ func (s *store) small() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config.Job, config.StartUnix, config.Steps = nodeJob, start, 200
+	config.Job, config.StartUnix, config.Steps, config.Faults[0].From = nodeJob, start, 200, 60
 	root := s.t.TempDir()
 	if _, err := simulate.Write(root, config); err != nil {
 		s.t.Fatal(err)
@@ -277,7 +277,7 @@ func (s *store) hung() {
 }
 
 // judge asks the detector about the job up to each of the steps, and stores what
-// changed as watch does: one row per node, link and finding that turned.
+// changed as watch does: one row per node, link and finding that is new or other.
 func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint64) uint64) {
 	var out []row.Verdict
 	before := map[string]string{}
@@ -293,11 +293,11 @@ func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint6
 		v := s.analyze(job, rows, low+last)
 		ns := at[last] + int64(place(last)-last)/half*length
 		add := func(key string, r row.Verdict, body any, impact float64) {
-			if before[key] == r.State+r.Cause {
+			text, _ := json.Marshal(body)
+			if before[key] == string(text) {
 				return
 			}
-			before[key] = r.State + r.Cause
-			text, _ := json.Marshal(body)
+			before[key] = string(text)
 			r.Job, r.AtNs, r.Step, r.Body, r.ImpactPPM = job, ns, place(last), string(text), uint32(impact*1e6)
 			out = append(out, r)
 		}

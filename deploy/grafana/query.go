@@ -44,8 +44,8 @@ const losses = `spans AS (
   FROM verdicts WHERE JOBS AND finding = '' AND ts <= $__toTime
 ),
 sizes AS (
-  SELECT job, uniqExact(node) AS nodes, uniqExact(rank) AS ranks
-  FROM (SELECT job, rank, node FROM ranks WHERE JOBS ORDER BY job, rank, started_ns DESC, version DESC LIMIT 1 BY job, rank)
+  SELECT job, uniqExact(node) AS nodes, uniqExact(rank) AS ranks, countIf(ended_ns = 0) AS alive
+  FROM (SELECT job, rank, node, ended_ns FROM ranks WHERE JOBS ORDER BY job, rank, started_ns DESC, version DESC LIMIT 1 BY job, rank)
   GROUP BY job
 ),
 runs AS (

@@ -55,14 +55,14 @@ var faint = Property{"color", map[string]any{"mode": "fixed", "fixedColor": "gra
 
 // rankTimeline is the ranges of the rank and of three peers, as states.
 func rankTimeline() Panel {
-	p := panel("state-timeline", "Timeline of the rank beside peers", "Recorded ranges of this rank and of the three nearest peers, up to 4,000 of them from the start of the time range: forward, communication, loading, saving. Zoom in to a few steps. Needs raw records (`--records light` or `all`); without Communication among them a gap is other work or waiting.", 24, 8, series(
+	p := panel("state-timeline", "Timeline of the rank beside peers", "Recorded ranges of this rank and of the three nearest peers, the last 600 of them in the time range or window: forward, communication, loading, saving. Needs raw records (`--records light` or `all`); without Communication among them a gap is other work or waiting.", 24, 8, series(
 		`WITH `+peers+`,
 lanes AS (SELECT rank FROM alike ORDER BY rank != toUInt32OrZero(${rank:sqlstring}), abs(toInt64(rank) - toInt64(toUInt32OrZero(${rank:sqlstring}))), rank LIMIT 4),
 spans AS (
   SELECT rank, start_ns, dur_ns, transform(kind, ['FP', 'Communication', 'DataLoader', 'SaveCheckpoint'], [1, 2, 3, 4], 5) AS state
   FROM records WHERE job = ${job:sqlstring} AND rank GLOBAL IN (SELECT rank FROM lanes) AND kind != 'Step' AND dur_ns > 0 AND $__timeFilter(ts)
     AND $__conditionalAll(step BETWEEN toInt64OrZero(splitByChar('-', ${window:sqlstring})[1]) AND toInt64OrZero(splitByChar('-', ${window:sqlstring})[2]), $window)
-  ORDER BY start_ns LIMIT 4000
+  ORDER BY start_ns DESC LIMIT 600
 )
 SELECT fromUnixTimestamp64Nano(edge.1) AS time, concat('rank ', leftPad(toString(rank), 5, '0')) AS series, toFloat64(max(edge.2)) AS value
 FROM spans ARRAY JOIN [(start_ns, state), (start_ns + dur_ns, 0)] AS edge
