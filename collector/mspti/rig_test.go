@@ -63,14 +63,18 @@ func compile(dir string) error {
 		return err
 	}
 	common := []string{"-std=gnu11", "-g", "-pthread", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I" + src}
+	objects, err := sanitized(dir, src)
+	if err != nil {
+		return err
+	}
 	for _, p := range []struct {
 		out  string
 		args []string
 	}{
 		{"trainer", []string{"-O2", "testdata/trainer.c", "-L" + dir, "-l:libmspti.so", "-Wl,-rpath," + dir}},
 		{"mstx-trainer", []string{"-O2", "testdata/trainer.c", "-L" + dir, "-l:libms_tools_ext.so", "-Wl,-rpath," + dir}},
-		{"trainer-sanitized", sanitized(src, "testdata/trainer.c", "-L"+dir, "-l:libmspti.so", "-Wl,-rpath,"+dir)},
-		{"classify", sanitized(src, "testdata/classify.c")},
+		{"trainer-sanitized", append(slices.Clone(objects), "testdata/trainer.c", "-L"+dir, "-l:libmspti.so", "-Wl,-rpath,"+dir)},
+		{"classify", append(slices.Clone(objects), "testdata/classify.c")},
 	} {
 		args := append(append(slices.Clone(common), p.args...), "-o", filepath.Join(dir, p.out))
 		if b, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
@@ -80,12 +84,25 @@ func compile(dir string) error {
 	return nil
 }
 
-// sanitized returns what compiles a program with the library in it.
-func sanitized(src string, rest ...string) []string {
-	all, _ := filepath.Glob(filepath.Join(src, "*.c"))
-	all = slices.DeleteFunc(all, func(f string) bool { return filepath.Base(f) == "mstx.c" })
-	args := []string{"-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
-	return append(append(args, rest[0]), append(all, rest[1:]...)...)
+// sanitized compiles the library's files once, for programs that have it in them,
+// and returns how such a program is compiled.
+func sanitized(dir, src string) ([]string, error) {
+	out := filepath.Join(dir, "sanitized")
+	if err := os.Mkdir(out, 0o755); err != nil {
+		return nil, err
+	}
+	all, err := filepath.Glob(filepath.Join(src, "*.c"))
+	if err != nil {
+		return nil, err
+	}
+	flags := []string{"-std=gnu11", "-O1", "-g", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+	cmd := exec.Command("cc", append(append(slices.Clone(flags), "-c"), slices.DeleteFunc(slices.Clone(all), func(f string) bool { return filepath.Base(f) == "mstx.c" })...)...)
+	cmd.Dir = out
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("sanitized: %w\n%s", err, b)
+	}
+	objects, err := filepath.Glob(filepath.Join(out, "*.o"))
+	return append(flags, objects...), err
 }
 
 // standin compiles a libmspti, without what without names.

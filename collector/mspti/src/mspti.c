@@ -38,7 +38,7 @@ static const int64_t BUSY = 5000000, POLL = 100000000, FLUSH = 1000000000, SECON
 enum { NOT_STARTED, RUNNING, OVER };
 static _Atomic int phase;
 static _Atomic int stopping, finished;
-static int at_once; /* do not wait for a runtime to be loaded */
+static _Atomic int at_once; /* do not wait for a runtime to be loaded */
 static int exit_armed;
 
 /* Held by our thread while it is in the loader, and by whoever forks. */
@@ -128,7 +128,7 @@ static void resolve(void *library, mspti_api *api) {
 /* loaded reports whether this process has what makes markers. */
 static int loaded(void) {
 	static const char *const makers[] = {"libms_tools_ext.so", "libascendcl.so"};
-	int found = at_once;
+	int found = atomic_load(&at_once);
 	pthread_mutex_lock(&loader);
 	for (size_t i = 0; !found && i < sizeof makers / sizeof *makers; i++) {
 		void *h = dlopen(makers[i], RTLD_LAZY | RTLD_NOLOAD);
@@ -358,7 +358,7 @@ static void child_forked(void) {
 	atomic_store(&phase, NOT_STARTED);
 }
 
-int laggard_mspti_start(void) {
+static int begin(void) {
 	int was = NOT_STARTED;
 	if (!pthread_create || !dlopen || !dlsym || !dlclose)
 		return -1;
@@ -384,6 +384,11 @@ int laggard_mspti_start(void) {
 		return -1;
 	}
 	return 0;
+}
+
+int laggard_mspti_start(void) {
+	atomic_store(&at_once, 1); /* whoever calls knows that this process trains */
+	return begin();
 }
 
 void laggard_mspti_stop(void) {
@@ -437,11 +442,10 @@ static int a_rank(void) {
 __attribute__((constructor)) static void load(void) {
 	const char *want = getenv("LAGGARD_MSPTI");
 	pthread_atfork(before_fork, parent_forked, child_forked);
-	if (want && strcmp(want, "off") == 0) {
-		at_once = 1; /* whoever calls start means it */
+	if (want && strcmp(want, "off") == 0)
 		return;
-	}
-	at_once = want && strcmp(want, "on") == 0;
-	if (at_once || a_rank())
+	if (want && strcmp(want, "on") == 0)
 		laggard_mspti_start();
+	else if (a_rank())
+		begin();
 }

@@ -123,6 +123,8 @@ void mspti_buffers_return(int number) {
 	push_free((unsigned)number);
 }
 
+int mspti_buffers_plenty(void) { return atomic_load(&full_tail) - full_head < count_of / 4; }
+
 void mspti_buffers_open(int open) { atomic_store(&taking, open); }
 
 /* forget is for a forked child: the buffers stay where they are, since its copy of

@@ -32,6 +32,7 @@ HIDDEN void mspti_on_request(uint8_t **buffer, size_t *size, size_t *records);
 HIDDEN void mspti_on_complete(uint8_t *buffer, size_t size, size_t valid);
 HIDDEN int mspti_buffers_take(uint8_t **buffer, size_t *valid); /* the number of one that is full, or -1 */
 HIDDEN void mspti_buffers_return(int number);
+HIDDEN int mspti_buffers_plenty(void); /* libmspti has many to fill */
 HIDDEN void mspti_buffers_open(int open);
 HIDDEN void mspti_buffers_forget(void);
 HIDDEN void mspti_bell_wait(int64_t ns);

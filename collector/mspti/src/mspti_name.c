@@ -365,8 +365,9 @@ static void communication(const char *name, mspti_what *w) {
 	if (*s == '{')
 		for (s++; blank(*s);)
 			s++;
-	int read = *s == '\\' && unescape(plain, name) && read_object(&f, plain);
-	if (!read && !read_object(&f, name)) {
+	if (*s == '\\' && unescape(plain, name))
+		name = plain;
+	if (!read_object(&f, name)) {
 		if (!null_name(name))
 			strcpy(w->text, name);
 		return;
@@ -414,7 +415,7 @@ void mspti_classify(const char *name, const char *domain, int instant, mspti_wha
 	if (w->kind != LAGGARD_OTHER)
 		return;
 	strcpy(w->text, null_name(cut) ? "unnamed" : cut);
-	if (strcmp(domain, "default") != 0 && !null_name(domain)) {
+	if (!instant && strcmp(domain, "default") != 0 && !null_name(domain)) {
 		n = strnlen(domain, NAME_LIMIT - 1);
 		memcpy(w->group, domain, n);
 		w->group[n] = 0;

@@ -7,6 +7,7 @@
 #include "mspti_internal.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
 enum { RANGES = 1 << 17, SLOTS = RANGES * 2, NOWHERE = 0, WORDS = 1024, NAMES = 512 };
 enum { HOST_START = 1, HOST_END = 2, DEVICE_START = 4, DEVICE_END = 8, NAMED = 16, WITH_DEVICE = 32, LISTED = 64 };
@@ -141,6 +142,27 @@ static laggard_span span_of(const range *r) {
 	return s;
 }
 
+/* A flush brings a second of ranges at once, more than a ring may hold: our thread can
+ * wait for the agent, the trainer's could not. It waits while somebody drains and
+ * libmspti has buffers, PATIENCE a second at most. */
+static const int64_t NAP = 1000000, PATIENCE = 200000000;
+static int64_t patience;
+
+static void make_room(int kind) {
+	ring *g = laggard_self.ring;
+	if (!g)
+		return;
+	lane *l = &g->lanes[kind == LAGGARD_COMMUNICATION];
+	uint64_t first = l->tail, tail;
+	while (l->head - (tail = atomic_load_explicit(l->tailp, memory_order_acquire)) > l->mask && patience > 0 && mspti_buffers_plenty()) {
+		struct timespec nap = {0, NAP};
+		if (tail == first && patience <= PATIENCE / 2)
+			break; /* nobody drains */
+		nanosleep(&nap, NULL);
+		patience -= NAP;
+	}
+}
+
 /* emit writes the range with the times it has. The ring is our thread's: which
  * thread of the trainer a range was in is not said, rather than said wrongly. */
 static int emit(const range *r) {
@@ -161,6 +183,7 @@ static int emit(const range *r) {
 	} else {
 		return 0;
 	}
+	make_room(s.kind);
 	laggard_emit(&s);
 	if (laggard_self.ring)
 		atomic_store((_Atomic uint64_t *)(void *)(laggard_self.ring->mem + R_THREAD), 0);
@@ -359,6 +382,7 @@ static void list(range *r) {
 /* expire gives up waiting. While libmspti is off it drops the ends of what is open. */
 void mspti_pairs_expire(int64_t now, int on) {
 	clock_now = now;
+	patience = PATIENCE;
 	for (uint32_t n = oldest, next; n; n = next) {
 		range *r = &ranges[n];
 		int64_t age = now - r->since;

@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
 		fflush(stdout);
 		for (int i = 0;; i++) {
 			step(i, m);
-			usleep(200);
+			usleep(5000);
 		}
 	} else if (strcmp(mode, "fork") == 0) {
 		wait_on();

@@ -1,0 +1,564 @@
+package mspti_test
+
+import (
+	"bufio"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"laggard/collector/internal/rig"
+	"laggard/collector/mspti"
+	"laggard/collector/trace"
+	"laggard/schemas/record"
+)
+
+// talk is a trainer that is told what to do, line by line.
+type talk struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+	err *os.File
+}
+
+func talkTo(t testing.TB, cmd *exec.Cmd) *talk {
+	t.Helper()
+	k := &talk{t: t, cmd: cmd}
+	var err error
+	if k.in, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.err, err = os.Create(filepath.Join(t.TempDir(), "stderr")); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = k.err
+	k.out = bufio.NewReader(pipe)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return k
+}
+
+func (k *talk) line() string {
+	s, err := k.out.ReadString('\n')
+	if err != nil {
+		k.t.Fatalf("read: %v\n%s", err, k.said())
+	}
+	return strings.TrimSpace(s)
+}
+
+func (k *talk) said() string {
+	b, _ := os.ReadFile(k.err.Name())
+	return string(b)
+}
+
+// until has the trainer make ranges until they are taken as want says: light, then
+// communication. Following takes a tenth of a second.
+func (k *talk) until(want string) {
+	k.t.Helper()
+	got := ""
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		io.WriteString(k.in, "\n")
+		if got = k.line(); got == want {
+			return
+		}
+	}
+	k.t.Fatalf("taken %q, want %q\n%s", got, want, k.said())
+}
+
+// end closes the trainer's stdin and returns its report.
+func (k *talk) end() counts {
+	k.t.Helper()
+	k.in.Close()
+	c := report(k.t, k.line())
+	if err := k.cmd.Wait(); err != nil {
+		k.t.Fatalf("trainer: %v\n%s", err, k.said())
+	}
+	return c
+}
+
+// TestFollowsTheSwitch starts off and obeys both bits.
+func TestFollowsTheSwitch(t *testing.T) {
+	run := rig.Shared(t)
+	cmd := command(t, run, "trainer", "follow")
+	cmd.Env = append(cmd.Env, "LAGGARD_TRACE=off")
+	k := talkTo(t, cmd)
+	k.until("00")
+	folder := func() bool {
+		all, err := trace.Recorders(run)
+		return err == nil && len(all) == 1 && all[0].Follows()
+	}
+	for deadline := time.Now().Add(10 * time.Second); !folder(); k.until("00") {
+		if time.Now().After(deadline) {
+			t.Fatal("no ring folder while all is off: nobody could switch it on")
+		}
+	}
+	for _, s := range []struct {
+		state trace.State
+		want  string
+	}{{trace.On, "11"}, {trace.State{Light: true}, "10"}, {trace.State{}, "00"}, {trace.On, "11"}, {trace.State{Light: true}, "10"}} {
+		if err := trace.Apply(run, s.state); err != nil {
+			t.Fatal(err)
+		}
+		k.until(s.want)
+		if !folder() {
+			t.Errorf("%v is not acknowledged", s.state)
+		}
+	}
+	k.end()
+	w := newCollect(t, run).finish(t)
+	n := words(w.Records)
+	if n["Step"] == 0 || n["Communication"] == 0 {
+		t.Errorf("records %v", n)
+	}
+	if said := k.said(); said != "" {
+		t.Errorf("said %q", said)
+	}
+}
+
+// TestAnotherSubscriber says one line while a full profiling is on, and records when
+// it is over.
+func TestAnotherSubscriber(t *testing.T) {
+	run, busy := rig.Shared(t), filepath.Join(t.TempDir(), "busy")
+	if err := os.WriteFile(busy, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, run, "trainer", "follow")
+	cmd.Env = append(cmd.Env, "STANDIN_BUSY="+busy, "LAGGARD_MSPTI_RETRY_MS=150")
+	k := talkTo(t, cmd)
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(k.said(), "somebody else uses libmspti"); k.until("00") {
+		if time.Now().After(deadline) {
+			t.Fatalf("said %q", k.said())
+		}
+	}
+	for deadline := time.Now().Add(500 * time.Millisecond); time.Now().Before(deadline); {
+		k.until("00")
+	}
+	if err := os.Remove(busy); err != nil {
+		t.Fatal(err)
+	}
+	k.until("11")
+	c := k.end()
+	if c.Multiple < 2 || strings.Count(k.said(), "\n") != 2 {
+		t.Errorf("refused %d times, said %q", c.Multiple, k.said())
+	}
+	if w := newCollect(t, run).finish(t); words(w.Records)["Step"] == 0 {
+		t.Errorf("records %v", words(w.Records))
+	}
+}
+
+// TestMissingSymbols leaves out each of the nine, and records what can be recorded
+// without it.
+func TestMissingSymbols(t *testing.T) {
+	dir := build(t)
+	for name, want := range map[string]map[string]int{
+		"msptiActivityRegisterCallbacks":   nil, // nothing can come
+		"msptiActivityEnable":              nil,
+		"msptiActivityDisable":             expected(10, 2),
+		"msptiActivityGetNextRecord":       expected(10, 2),
+		"msptiActivityFlushAll":            {}, // comes when a buffer is full
+		"msptiActivityEnableMarkerDomain":  expected(10, 2),
+		"msptiActivityDisableMarkerDomain": expected(10, 2),
+		"msptiSubscribe":                   expected(10, 2),
+		"msptiUnsubscribe":                 expected(10, 2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			lib := t.TempDir()
+			if err := standin(lib, "libmspti.so", name); err != nil {
+				t.Fatal(err)
+			}
+			run := rig.Shared(t)
+			mode := "train"
+			if want == nil {
+				mode = "plain"
+			}
+			cmd := command(t, run, "trainer", mode, "10", "2")
+			cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+lib+"/libmspti.so:"+dir+"/"+mspti.Library)
+			if name == "msptiActivityFlushAll" {
+				cmd.Env = append(cmd.Env, "STANDIN_FULL=8")
+			}
+			_, said := runs(t, cmd)
+			if want == nil { // it may have ended before it looked
+				if left, _ := os.ReadDir(run); len(left) > 1 || strings.Count(said, "\n") > 2 {
+					t.Errorf("said %q, left %v", said, left)
+				}
+				return
+			}
+			if !strings.Contains(said, "libmspti has no "+name+":") || strings.Count(said, "\n") != 1 {
+				t.Errorf("said %q", said)
+			}
+			got := took(newCollect(t, run).finish(t))
+			if len(want) == 0 && got["DataLoader"] < 7 { // what is in the last buffers never comes
+				t.Errorf("records %v", got)
+			} else if len(want) > 0 && !maps.Equal(got, want) {
+				t.Errorf("records %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestUnknownKinds passes over records of a kind that libmspti itself knows the size
+// of, and leaves the buffer where it can't be asked.
+func TestUnknownKinds(t *testing.T) {
+	t.Run("libmspti knows", func(t *testing.T) {
+		run := rig.Shared(t)
+		cmd := command(t, run, "trainer-sanitized", "train", "20", "2")
+		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1")
+		runs(t, cmd)
+		got := took(newCollect(t, run).finish(t))
+		if got["after the stranger"] == 0 {
+			t.Errorf("records %v", got)
+		}
+		delete(got, "after the stranger")
+		if want := expected(20, 2); !maps.Equal(got, want) {
+			t.Errorf("records %v, want %v", got, want)
+		}
+	})
+	t.Run("nobody knows", func(t *testing.T) {
+		dir, lib, run := build(t), t.TempDir(), rig.Shared(t)
+		if err := standin(lib, "libmspti.so", "msptiActivityGetNextRecord"); err != nil {
+			t.Fatal(err)
+		}
+		cmd := command(t, run, "trainer", "train", "20", "2")
+		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1", "LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+lib+"/libmspti.so:"+dir+"/"+mspti.Library)
+		runs(t, cmd)
+		if got, want := took(newCollect(t, run).finish(t)), expected(20, 2); !maps.Equal(got, want) {
+			t.Errorf("records %v, want %v", got, want)
+		}
+	})
+}
+
+// TestFork: the child's copy of libmspti gets no buffers, and the parent goes on.
+func TestFork(t *testing.T) {
+	for _, program := range []string{"trainer", "trainer-sanitized"} {
+		run := rig.Shared(t)
+		out, said := runs(t, command(t, run, program, "fork", "0", "3"))
+		if !strings.HasPrefix(out, "0\n") || said != "" {
+			t.Errorf("child left with %q, said %q", out, said)
+		}
+		steps := make(map[int64]int)
+		for _, r := range newCollect(t, run).finish(t).Records {
+			if r.Kind == record.Step {
+				steps[r.Step]++
+			}
+		}
+		if !maps.Equal(steps, map[int64]int{0: 1, 2: 1}) {
+			t.Errorf("%s: steps %v, want 0 and 2", program, steps)
+		}
+	}
+}
+
+// TestSignalsAreTheTrainers: the only handler is the recorder's own for SIGBUS, and
+// none when that is refused.
+func TestSignalsAreTheTrainers(t *testing.T) {
+	cmd := command(t, rig.Shared(t), "trainer", "signals")
+	cmd.Env = append(cmd.Env, "LAGGARD_SIGBUS=0")
+	if out, _ := runs(t, cmd); strings.TrimSpace(out) != "" {
+		t.Errorf("handlers of signals %s", out)
+	}
+}
+
+// TestHang names the ranges that were begun and never ended, with the time they
+// really began.
+func TestHang(t *testing.T) {
+	run := rig.Shared(t)
+	k := talkTo(t, command(t, run, "trainer", "hang", "0", "2"))
+	if got := k.line(); got != "hangs" {
+		t.Fatal(got)
+	}
+	before := time.Now().UnixNano()
+	c := newCollect(t, run)
+	for deadline := time.Now().Add(20 * time.Second); len(c.Hanging(0)) < 2; {
+		if _, err := c.Pass(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("hanging %v", c.Hanging(0))
+		}
+	}
+	if err := k.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = k.cmd.Wait() // killed: the error is the point
+	w := c.finish(t)
+	slices.SortFunc(w.Open, func(a, b record.Record) int { return strings.Compare(a.Word(), b.Word()) })
+	if len(w.Open) != 2 {
+		t.Fatalf("open %v", w.Open)
+	}
+	comm, step := w.Open[0], w.Open[1]
+	if comm.Op != "broadcast" || comm.Group != "dp" || step.Kind != record.Step || step.Step != 77 {
+		t.Errorf("open %+v and %+v", comm, step)
+	}
+	for _, r := range w.Open {
+		if r.Start > before || r.Start < before-5e9 {
+			t.Errorf("%s began at %d, about %d ns before the hang was said", r.Word(), r.Start, before-r.Start)
+		}
+	}
+}
+
+// TestKill: SIGKILL loses at most what libmspti had not handed over and what the
+// library was at, and leaves no half records.
+func TestKill(t *testing.T) {
+	n, steps := rig.Kills(3), 0
+	for i := range n {
+		run := rig.Shared(t)
+		k := talkTo(t, command(t, run, "trainer", "forever", "0", "20"))
+		if got := k.line(); got != "on" {
+			t.Fatal(got)
+		}
+		c := newCollect(t, run)
+		timer := time.NewTimer(time.Duration(3000+i*237) * time.Millisecond)
+		for waiting := true; waiting; {
+			select {
+			case <-timer.C:
+				waiting = false
+			default:
+				if _, err := c.Pass(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := k.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		_ = k.cmd.Wait() // killed: the error is the point
+		w := c.finish(t)
+		if w.End == nil || w.End.How != "killed" || w.End.Dropped[record.Corrupt] != 0 {
+			t.Fatalf("end %+v", w.End)
+		}
+		steps += killed(t, w, at.Add(-2500*time.Millisecond).UnixNano())
+	}
+	t.Logf("%d kills with SIGKILL (LAGGARD_KILLS), %d steps stored", n, steps)
+}
+
+// killed checks that each step is there once at most, and those that began before a
+// moment are there. The n-th batch was loaded in step n.
+func killed(t *testing.T, w *rig.Memory, before int64) int {
+	t.Helper()
+	seen := make(map[int64]int)
+	var loads []int64
+	for _, r := range w.Records {
+		switch r.Kind {
+		case record.Step:
+			seen[r.Step]++
+		case record.DataLoader:
+			loads = append(loads, r.Start)
+		}
+	}
+	old := 0
+	for i, start := range loads {
+		n := seen[int64(i)]
+		if n > 1 || n == 0 && start < before && w.Lost() == 0 {
+			t.Fatalf("step %d of %d is there %d times; end %+v", i, len(loads), n, w.End)
+		}
+		if start < before {
+			old++
+		}
+	}
+	if old == 0 {
+		t.Fatalf("no step is old enough, of %d", len(loads))
+	}
+	return len(seen)
+}
+
+// TestMillionMarkersASecond: the callbacks give the processor up not once, and every
+// marker is a record or counted.
+func TestMillionMarkersASecond(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		ranges uint64
+		env    []string
+	}{
+		{"as it is", 500000, nil},
+		{"small buffers, enough calls for a p99.9", 500000, []string{"STANDIN_FULL=1000", "LAGGARD_MSPTI_BUFFERS=100"}},
+	} {
+		t.Run(c.name, func(t *testing.T) { flood(t, c.ranges, c.env) })
+	}
+}
+
+func flood(t *testing.T, ranges uint64, env []string) {
+	run := rig.Shared(t)
+	cmd := command(t, run, "trainer", "flood", strconv.FormatUint(ranges, 10), "1000")
+	cmd.Env = append(cmd.Env, env...)
+	k := talkTo(t, cmd)
+	c := newCollect(t, run)
+	done := make(chan string, 1)
+	go func() {
+		s, _ := k.out.ReadString('\n')
+		done <- s
+	}()
+	var out string
+	for out == "" {
+		select {
+		case out = <-done:
+		default:
+			if _, err := c.Pass(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := k.cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, k.said())
+	}
+	r := report(t, out)
+	w := c.finish(t)
+	var stored, told uint64
+	for _, x := range w.Records {
+		switch {
+		case x.Kind == record.Communication:
+			stored++
+		case x.Name == "mspti.dropped":
+			told += uint64(x.Bytes)
+		}
+	}
+	if r.Waits != 0 {
+		t.Errorf("the callbacks waited %d times", r.Waits)
+	}
+	if told < r.Dropped || stored > ranges {
+		t.Errorf("%d markers dropped, %d told; %d stored", r.Dropped, told, stored)
+	}
+	if got := stored + w.Lost(); told == 0 && got != ranges {
+		t.Errorf("%d records and %d counted as lost in the ring, of %d", stored, w.Lost(), ranges)
+	}
+	t.Logf("%s%d calls: p50 %d ns, p99 %d ns, p99.9 %d ns, max %d ns, %d waits; %d of %d ranges stored, %d counted as lost in the ring, %d of %d markers counted as dropped",
+		k.said(), r.Calls, r.P50, r.P99, r.P999, r.Max, r.Waits, stored, ranges, w.Lost(), told, r.Written)
+}
+
+// TestPoolIsExhausted: with two buffers and no time to empty them, what is dropped is
+// told.
+func TestPoolIsExhausted(t *testing.T) {
+	run := rig.Shared(t)
+	cmd := command(t, run, "trainer-sanitized", "flood", "200000", "100000")
+	cmd.Env = append(cmd.Env, "STANDIN_FULL=500", "LAGGARD_MSPTI_BUFFERS=2")
+	out, said := runs(t, cmd)
+	r := report(t, out)
+	if r.Dropped == 0 || r.DroppedBuffers == 0 || r.Waits != 0 || !strings.Contains(said, "all buffers were full") {
+		t.Errorf("report %+v, said %q", r, said)
+	}
+	var told uint64
+	for _, x := range newCollect(t, run).finish(t).Records {
+		if x.Name == "mspti.dropped" {
+			told += uint64(x.Bytes)
+		}
+	}
+	if told < r.Dropped {
+		t.Errorf("%d dropped, %d told", r.Dropped, told)
+	}
+	t.Logf("%d of %d markers dropped, %d waits", told, r.Written, r.Waits)
+}
+
+// TestSymbols holds the libraries to old C libraries and to their headers.
+func TestSymbols(t *testing.T) {
+	dir := build(t)
+	for library, headers := range map[string][]string{mspti.Library: {"laggard.h", "laggard_mspti.h"}, mspti.RangeLibrary: {"laggard.h"}} {
+		b, err := exec.Command("nm", "-D", filepath.Join(dir, library)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("nm (apt install binutils): %v\n%s", err, b)
+		}
+		for _, m := range regexp.MustCompile(`(\S+)@+GLIBC_2\.(\d+)`).FindAllStringSubmatch(string(b), -1) {
+			if minor, _ := strconv.Atoi(m[2]); minor > 17 {
+				t.Errorf("%s needs %s of GLIBC_2.%d, later than 2.17", library, m[1], minor)
+			}
+		}
+		var api, exported []string
+		for _, h := range headers {
+			text, err := os.ReadFile(filepath.Join(dir, "src", h))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?m)^LAGGARD_API [^(;]*?(laggard_\w+)[(;]`).FindAllStringSubmatch(string(text), -1) {
+				api = append(api, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ [A-Z] (\w+)`).FindAllStringSubmatch(string(b), -1) {
+			if !strings.HasPrefix(m[1], "mstx") {
+				exported = append(exported, m[1])
+			}
+		}
+		slices.Sort(api)
+		slices.Sort(exported)
+		if !slices.Equal(api, exported) {
+			t.Errorf("%s exports %v, its headers say %v", library, exported, api)
+		}
+	}
+}
+
+// TestNotARank: in the launchers and tools of a job nothing happens.
+func TestNotARank(t *testing.T) {
+	run := rig.Shared(t)
+	cmd := command(t, run, "trainer", "plain", "3")
+	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=auto")
+	if out, said := runs(t, cmd); out != "done\n" || said != "" {
+		t.Errorf("printed %q, said %q", out, said)
+	}
+	if left, _ := os.ReadDir(run); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// TestTaskDWorker runs a script adapted for TaskD with the library preloaded: the
+// switch file commands libmspti.
+func TestTaskDWorker(t *testing.T) {
+	run, file := rig.Shared(t), filepath.Join(t.TempDir(), "profilingSwitch")
+	path, err := filepath.Abs("../python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := build(t)
+	cmd := command(t, run, "trainer")
+	cmd.Path, cmd.Args = "/usr/bin/python3", []string{"python3", "-B", "-c", `
+import ctypes, sys
+from taskd.api.taskd_worker_api import init_taskd_worker, start_taskd_worker, destroy_taskd_worker
+assert init_taskd_worker(3) and start_taskd_worker()
+mstx = ctypes.CDLL(None)
+for f in (mstx.mstxRangeStartA, mstx.mstxDomainRangeStartA, mstx.mstxDomainCreateA): f.restype = ctypes.c_uint64
+domain = ctypes.c_void_p(mstx.mstxDomainCreateA(b"communication"))
+for i, line in enumerate(sys.stdin):
+    s = mstx.mstxRangeStartA(b"step %d" % i, ctypes.c_void_p(1))
+    c = mstx.mstxDomainRangeStartA(domain, b'{\\"opName\\": \\"HcclAllreduce\\"}', ctypes.c_void_p(1))
+    mstx.mstxDomainRangeEnd(domain, ctypes.c_uint64(c))
+    mstx.mstxRangeEnd(ctypes.c_uint64(s))
+    print("%d%d" % (s != 0, c != 0), flush=True)
+destroy_taskd_worker()
+print("{}")
+`}
+	cmd.Env = append(cmd.Env, "PYTHONPATH="+path, "LAGGARD_MSPTI=auto", "RANK=3", "LOCAL_RANK=0", "WORLD_SIZE=4", "MINDX_TASK_ID=uid-1",
+		"LAGGARD_SWITCH_FILE="+file, "LAGGARD_TASKD_PROXY=off", "LD_PRELOAD="+dir+"/libmspti.so:"+dir+"/"+mspti.Library)
+	k := talkTo(t, cmd)
+	k.until("00")
+	for _, s := range []struct{ words, want string }{
+		{`{"CommunicationOperator":"on","Step":"off","SaveCheckpoint":"off","FP":"off","DataLoader":"off"}`, "11"},
+		{`{"CommunicationOperator":"off","Step":"off","SaveCheckpoint":"off","FP":"on","DataLoader":"off"}`, "10"},
+		{`{"CommunicationOperator":"off","Step":"off","SaveCheckpoint":"off","FP":"off","DataLoader":"off"}`, "00"},
+	} {
+		if err := os.WriteFile(file, []byte(s.words), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		k.until(s.want)
+	}
+	k.end()
+	w := newCollect(t, run).finish(t)
+	if w.Meta.Job != "uid-1" || w.Meta.Rank != 3 || w.Meta.WorldSize != 4 || w.Meta.Writer != "mspti/1" {
+		t.Errorf("identity %+v", w.Meta)
+	}
+	if n := words(w.Records); n["Step"] == 0 || n["Communication"] == 0 {
+		t.Errorf("records %v", n)
+	}
+	if said := k.said(); said != "" {
+		t.Errorf("said %q", said)
+	}
+}
