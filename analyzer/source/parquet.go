@@ -134,7 +134,7 @@ func partsOf(folder string) ([]string, error) {
 			paths = append(paths, filepath.Join(folder, e.Name()))
 		}
 	}
-	return paths, nil
+	return layout.Current(paths)
 }
 
 // Load implements Source.

@@ -100,7 +100,8 @@ func Escape(job string) string {
 }
 
 // Files returns the data files of a table in a store, of one job's folder or,
-// with job nil, of all; sorted. A folder that is not there has none.
+// with job nil, of all; sorted. A folder that is not there has none. Files that a
+// compacted one replaces are left out.
 func Files(store, table string, job *string) ([]string, error) {
 	folders := []string{}
 	if job != nil {
@@ -129,7 +130,7 @@ func Files(store, table string, job *string) ([]string, error) {
 		}
 	}
 	sort.Strings(files)
-	return files, nil
+	return Current(files)
 }
 
 // Open opens a data file for reading its footer and its rows. No symbolic link

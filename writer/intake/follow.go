@@ -179,6 +179,9 @@ func (f *Follower) Run(ctx context.Context) error {
 		return f.finish(inner)
 	})
 	err := g.Wait()
+	if err == nil {
+		err = compact(context.WithoutCancel(ctx), f.sink, f.o.Grace)
+	}
 	f.mu.Lock()
 	clear(f.streams) // nothing is released any more
 	f.mu.Unlock()

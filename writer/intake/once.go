@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -116,7 +117,9 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 		return r, err
 	}
 	e := newEngine(root, shipper, o)
-	err = e.once(ctx, &r)
+	if err = e.once(ctx, &r); err == nil {
+		err = compact(ctx, sink, time.Minute)
+	}
 	r.Tables, r.Losses = shipper.Stats().Tables, e.losses
 	c := e.tree.Counters()
 	r.Segments, r.Lines, r.Bytes = c.Segments, c.Lines, c.Bytes
@@ -129,6 +132,17 @@ func reach(ctx context.Context, sink ship.Sink) error {
 		return p.Ping(ctx)
 	}
 	return nil
+}
+
+// compact lets a sink that keeps many small files tidy up when nothing more comes.
+func compact(ctx context.Context, sink ship.Sink, most time.Duration) error {
+	c, ok := sink.(interface{ Compact(context.Context) error })
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return c.Compact(ctx)
 }
 
 func (e *engine) once(ctx context.Context, r *Report) error {

@@ -7,8 +7,11 @@
 // same batch twice is one file; a rank's file is named by its process and gives
 // way to a higher version. Rows in a file are sorted by their identity.
 //
-// Caveat: every flush makes a file a table; a store that is fed for days wants a
-// flush interval of half a minute or more.
+// Small files are compacted: the new file lists in its footer those whose rows it
+// holds, readers leave these out (schemas/parquet.Current), then they are removed.
+//
+// Caveat: a reader that listed a folder may find a file of it removed a moment
+// later; it lists again.
 package parquet
 
 import (
@@ -41,14 +44,18 @@ type Sink struct {
 	writers writers
 	indexes map[string]*index // by folder
 	made    map[string]bool   // folders that are there and synced
+	small   map[folderKey]int // files written since the folder was compacted
 }
+
+// folderKey names a folder of the store.
+type folderKey struct{ table, job string }
 
 // Open prepares a sink in dir; it makes nothing before Create.
 func Open(dir string) (*Sink, error) {
 	if dir == "" {
 		return nil, errors.New("open Parquet store: no directory; want parquet:DIR")
 	}
-	return &Sink{dir: filepath.Clean(dir), indexes: map[string]*index{}, made: map[string]bool{}}, nil
+	return &Sink{dir: filepath.Clean(dir), indexes: map[string]*index{}, made: map[string]bool{}, small: map[folderKey]int{}}, nil
 }
 
 // Name is the store as it is written on the command line.
@@ -129,9 +136,19 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 		return classify("store ranks", s.insertRanks(folder, b.Ranks))
 	}
 	name := b.ID.String() + layout.Suffix
-	return classify("store "+b.Table, s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
+	err := s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
 		return s.writers.write(w, b, meta)
-	}))
+	})
+	if err != nil {
+		return classify("store "+b.Table, err)
+	}
+	key := folderKey{b.Table, b.Job}
+	if s.small[key]++; s.small[key] < compactAfter {
+		return nil
+	}
+	// The rows are stored; that the folder could not be tidied is told by the next look.
+	_ = s.compact(ctx, key)
+	return nil
 }
 
 // insertRanks writes a file a process, unless a newer one is there.

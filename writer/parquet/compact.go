@@ -1,0 +1,187 @@
+package parquet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+	"laggard/writer/ship"
+)
+
+const (
+	// compactAfter is the number of files that one table of a job gets before they are
+	// made into one.
+	compactAfter = 64
+	// smallBytes and mostRows bound what is compacted: a file above them stays, and a
+	// compaction stays within the memory of an agent.
+	smallBytes = 4 << 20
+	mostRows   = 1 << 17
+)
+
+// Compact makes one file of the small files of each table that was written since
+// the sink was opened.
+func (s *Sink) Compact(ctx context.Context) error {
+	var errs []error
+	for key, n := range s.small {
+		if n > 1 {
+			errs = append(errs, s.compact(ctx, key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compact makes one file of the small files of a folder. A crash leaves the old
+// files, or both with the new one saying so. When another process compacts the
+// folder it is left to that one.
+func (s *Sink) compact(ctx context.Context, key folderKey) error {
+	s.small[key] = 0
+	folder := layout.Folder(s.dir, key.table, key.job)
+	lock, err := os.OpenFile(filepath.Join(folder, ".compacting"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
+	if err != nil {
+		return fmt.Errorf("compact %s: %w", folder, err)
+	}
+	defer lock.Close()
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil
+	}
+	if err := sweep(folder); err != nil {
+		return fmt.Errorf("compact %s: %w", folder, err)
+	}
+	files, err := layout.Files(s.dir, key.table, &key.job)
+	if err != nil {
+		return err
+	}
+	b, names, err := gather(ctx, key, files)
+	if err != nil || len(names) < 2 {
+		return err
+	}
+	if err := s.replace(folder, b, names); err != nil {
+		return fmt.Errorf("compact %s: %w", folder, err)
+	}
+	return nil
+}
+
+// gather reads the small files, as many as fit.
+func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []string, error) {
+	b := &ship.Batch{Table: key.table, Job: key.job}
+	var names []string
+	for _, path := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if info.Size() > smallBytes {
+			continue
+		}
+		file, closer, err := layout.Open(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, ours := file.Lookup(layout.SchemaKey)
+		rows := file.NumRows()
+		if err := closer.Close(); err != nil {
+			return nil, nil, err
+		}
+		if !ours || rows > mostRows/2 || int64(b.Len())+rows > mostRows {
+			continue
+		}
+		if err := readInto(b, path); err != nil {
+			return nil, nil, err
+		}
+		names = append(names, filepath.Base(path))
+	}
+	return b, names, nil
+}
+
+func readInto(b *ship.Batch, path string) error {
+	switch b.Table {
+	case row.StepsTable:
+		return layout.ReadSteps(path, func(r []row.Step) error { b.Steps = append(b.Steps, r...); return nil })
+	case row.CommunicationsTable:
+		return layout.ReadCommunications(path, func(r []row.Communication) error {
+			b.Communications = append(b.Communications, r...)
+			return nil
+		})
+	case row.RecordsTable:
+		return layout.ReadRecords(path, func(r []row.Record) error { b.Records = append(b.Records, r...); return nil })
+	case row.VerdictsTable:
+		return layout.Read(path, func(r []layout.Verdict) error {
+			b.Verdicts = append(b.Verdicts, layout.Cast[row.Verdict](r)...)
+			return nil
+		})
+	case row.LedgerTable:
+		return layout.Read(path, func(r []layout.Ledger) error {
+			b.Ledger = append(b.Ledger, layout.Cast[row.Ledger](r)...)
+			return nil
+		})
+	}
+	return fmt.Errorf("BUG: compact table %s", b.Table)
+}
+
+// replace writes the rows as one file and removes those that it replaces.
+func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
+	list, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	name := layout.CompactedPrefix + record.HashID(names...).String() + layout.Suffix
+	err = s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
+		meta[layout.ReplacesKey] = string(list)
+		return s.writers.write(w, b, meta)
+	})
+	if err != nil {
+		return err
+	}
+	return remove(folder, names)
+}
+
+// sweep removes what compacted files replace: a crash left it.
+func sweep(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), layout.CompactedPrefix) || !strings.HasSuffix(e.Name(), layout.Suffix) {
+			continue
+		}
+		names, err := layout.Replaces(filepath.Join(folder, e.Name()))
+		if err != nil {
+			return err
+		}
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return !slices.ContainsFunc(entries, func(f os.DirEntry) bool { return f.Name() == name })
+		})
+		if err := remove(folder, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func remove(folder string, names []string) error {
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

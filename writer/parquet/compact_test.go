@@ -1,0 +1,108 @@
+package parquet_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/row"
+	"laggard/writer/parquet"
+	"laggard/writer/ship"
+	"laggard/writer/ship/shiptest"
+)
+
+// TestCompact: many small files become one, of a crash between rename and removal
+// nobody sees anything, and every row is still known.
+func TestCompact(t *testing.T) {
+	dir := t.TempDir()
+	s, err := parquet.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 20
+	var batches []*ship.Batch
+	for i := range rounds {
+		batches = append(batches, ship.Cut(shiptest.Rows("j", 1, 32*i, 32))...)
+	}
+	for _, b := range batches {
+		if err := s.Insert(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := "j"
+	list := func(table string) []string {
+		t.Helper()
+		files, err := layout.Files(dir, table, &job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	old := map[string][]byte{}
+	for _, path := range list(row.StepsTable) {
+		if old[path], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(old) < rounds {
+		t.Fatalf("%d files before", len(old))
+	}
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string) {
+		t.Helper()
+		for _, table := range []string{row.StepsTable, row.RecordsTable, row.CommunicationsTable} {
+			if n := len(list(table)); n != 1 {
+				t.Fatalf("%s: %s has %d files", what, table, n)
+			}
+		}
+		again, err := parquet.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sink := range []*parquet.Sink{s, again} {
+			for _, b := range batches {
+				stored, err := sink.Stored(t.Context(), b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range stored {
+					if !stored[i] {
+						t.Fatalf("%s: row %d of %s is gone", what, i, b.Table)
+					}
+				}
+			}
+		}
+		tally, err := again.Tally(t.Context(), "j")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range tally.Steps {
+			if n.Rows != 32*rounds || n.Distinct != n.Rows {
+				t.Fatalf("%s: %+v steps", what, n)
+			}
+		}
+	}
+	check("compacted")
+	for path, b := range old { // as a crash would have left them
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("after a crash")
+	for i := range 2 {
+		for _, b := range ship.Cut(shiptest.Rows("j", 2, 32*i, 32)) {
+			if err := s.Insert(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(layout.Folder(dir, row.StepsTable, "j"), "*"+layout.Suffix)); len(left) != 1 {
+		t.Fatalf("left in the folder: %v", left)
+	}
+}
