@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing/fstest"
 
 	"laggard/collector/native"
 )
@@ -30,40 +29,28 @@ const (
 	nameSource  = "mspti_name.c"
 )
 
-// Sources returns the library's files, the C recorder's among them: what Build needs.
+// Sources returns the libraries' own files. Build wants native.Sources beside them, in
+// one folder: the C recorder is part of both libraries.
 func Sources() fs.FS {
-	all := make(fstest.MapFS)
 	own, err := fs.Sub(files, "src")
 	if err != nil {
 		panic("BUG: " + err.Error()) // src is embedded above
 	}
-	for _, from := range []fs.FS{native.Sources(), own} {
-		err := fs.WalkDir(from, ".", func(name string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return err
-			}
-			b, err := fs.ReadFile(from, name)
-			all[name] = &fstest.MapFile{Data: b, Mode: 0o644}
-			return err
-		})
-		if err != nil {
-			panic("BUG: " + err.Error()) // embedded files can be read
-		}
-	}
-	return all
+	return own
 }
 
-// Install writes the sources into dir, which it makes when it is missing.
+// Install writes the sources into dir, which it makes when it is missing, with the C
+// recorder's.
 func Install(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("install libmspti recorder: %w", err)
+	if err := native.Install(dir); err != nil {
+		return err
 	}
-	all := Sources()
-	return fs.WalkDir(all, ".", func(name string, e fs.DirEntry, err error) error {
+	own := Sources()
+	return fs.WalkDir(own, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		b, err := fs.ReadFile(all, name)
+		b, err := fs.ReadFile(own, name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
 		}

@@ -15,4 +15,7 @@ import "embed"
 // Files is the content of DIR/python.
 //
 //go:embed sitecustomize.py laggard/*.py
+//go:embed taskd/*.py taskd/api/*.py taskd/laggard_worker/*.py taskd/laggard_absent/*.py taskd/laggard_absent/api/*.py
+//go:embed taskd/laggard_absent/python/*.py taskd/laggard_absent/python/adaptor/*.py
+//go:embed taskd/laggard_absent/python/adaptor/patch/*.py taskd/laggard_absent/python/adaptor/pytorch/*.py
 var Files embed.FS

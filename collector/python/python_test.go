@@ -63,6 +63,15 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("list: %v", err)
 	}
 	want = append(want, "sitecustomize.py")
+	err = filepath.WalkDir("taskd", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".py") {
+			want = append(want, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("list: %v", err)
+	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Fatalf("embedded %v, want %v", got, want)

@@ -330,3 +330,69 @@ func TestWorkerTriesAgain(t *testing.T) {
 	m.expectBoth(t, "ack c700 0 Worker/2/5", "STATUS 1400 Worker/2/5>Mgr/0/-1 default true")
 	w.end(t)
 }
+
+// TestSwitchFile holds the worker's reading of a switch file to the agent's.
+func TestSwitchFile(t *testing.T) {
+	const off = `"CommunicationOperator":"off","Step":"off","SaveCheckpoint":"off","FP":"off","DataLoader":"off"`
+	texts := []string{
+		``, `{}`, `{` + off + `}`, `{` + off + `,"Step":"on"}`, `{` + off + `,"Stpe":"on"}`, `{"CommunicationOperator":"off"}`,
+		`{"Step":"off","SaveCheckpoint":"off","FP":"off","DataLoader":"off"}`, `{"CommunicationOperator":"ON"}`, `{"Step":""}`, `{"Step":1}`, `{"FP":null}`,
+		`{"FP":["on"]}`, `{"FP":{"a":"on"}}`, `null`, `[]`, `"on"`, `on`, `{` + off, `{` + off + `}x`, `{` + off + "}\n", "\t{" + off + " } ", `{"Step":"on",}`,
+		`{"Step":"\u006fn","FP":"off"}`, `{"Step":"on","x":NaN}`, `{"Step":"on","x":1e999}`, "{\"Step\":\"o\x01n\"}", "{\"St\xffep\":\"on\"}", `{"Step":"off","Step":"on",` + off + `}`,
+		`{'Step':'on'}`, "\ufeff{}", `{"step":"off"}`, `{"Communication":"off"}`, `{"Step":"on "}`, `{"Step":true}`, `{"x":-Infinity}`, `{"x":01}`,
+	}
+	for i := range 60 { // half-written files
+		full := `{` + off + `}`
+		texts = append(texts, full[:i*len(full)/60])
+	}
+	path, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(interpreter, "-B", "-c", `
+import json, sys
+from taskd.laggard_worker import switchfile
+out = []
+for text in json.load(sys.stdin):
+    try:
+        bits, complaint = switchfile.parse(bytes(text))
+        out.append(bits + (4 if complaint else 0))
+    except switchfile.Wrong:
+        out.append(-1)
+json.dump(out, sys.stdout)
+`)
+	var raw [][]int // as numbers: not every text is UTF-8
+	for _, s := range texts {
+		b := make([]int, len(s))
+		for i := range len(s) {
+			b[i] = int(s[i])
+		}
+		raw = append(raw, b)
+	}
+	in, err := json.Marshal(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+path)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	if err := json.Unmarshal(out, &got); err != nil || len(got) != len(texts) {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, s := range texts {
+		want := -1
+		if state, problems, err := trace.ParseFile([]byte(s)); err == nil {
+			want = int(state.Bits())
+			if problems != nil {
+				want += 4
+			}
+		}
+		if got[i] != want {
+			t.Errorf("%q: %d, the agent reads %d", s, got[i], want)
+		}
+	}
+}
