@@ -1,0 +1,237 @@
+package kubernetes_test
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const image = "ghcr.io/laggard/laggard:"
+
+// exceptions are the two that the package comment names: pod template → what.
+const (
+	tokenException = "laggard-watch" // talks to the API server
+	rootException  = "laggard-node"  // owner of TaskD's files, through components/taskd-root-owned
+)
+
+// TestSecurity: every container of ours in every manifest, written out.
+func TestSecurity(t *testing.T) {
+	ours := 0
+	for _, d := range manifests(t) {
+		if d.file == "components/taskd-root-owned/daemonset.yaml" {
+			continue // the exception; TestBuild sees it merged
+		}
+		checkPods(t, d)
+		for _, p := range pods(d.value) {
+			for _, c := range containers(p) {
+				if strings.HasPrefix(c.Image, image) {
+					ours++
+				}
+			}
+		}
+	}
+	if ours < 15 {
+		t.Errorf("only %d containers of ours were seen", ours)
+	}
+}
+
+func containers(p podTemplate) []container {
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+}
+
+// checkPods holds the pods of a document to the rules.
+func checkPods(t *testing.T, d document) {
+	t.Helper()
+	for _, p := range pods(d.value) {
+		ours := false
+		for _, c := range containers(p) {
+			if strings.HasPrefix(c.Image, image) {
+				ours = true
+				checkContainer(t, d, c)
+			}
+		}
+		token := p.Spec.AutomountServiceAccountToken
+		switch {
+		case !ours:
+		case token == nil:
+			t.Errorf("%s: %s doesn't say whether it has a token", d.file, d.head.Metadata.Name)
+		case *token != (d.head.Metadata.Name == tokenException):
+			t.Errorf("%s: automountServiceAccountToken of %s is %v", d.file, d.head.Metadata.Name, *token)
+		}
+	}
+}
+
+func checkContainer(t *testing.T, d document, c container) {
+	t.Helper()
+	bad := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s: %s: "+format, append([]any{d.file, c.Name}, args...)...)
+	}
+	s := c.SecurityContext
+	if s == nil {
+		bad("no securityContext")
+		return
+	}
+	is := func(p *bool, want bool) bool { return p != nil && *p == want }
+	asRoot := d.head.Metadata.Name == rootException && is(s.RunAsNonRoot, false)
+	if !asRoot && (!is(s.RunAsNonRoot, true) || s.RunAsUser == nil || *s.RunAsUser != 65532 || s.RunAsGroup == nil || *s.RunAsGroup != 65532) {
+		bad("runs as root, or as whom the image says")
+	}
+	if !is(s.ReadOnlyRootFilesystem, true) || !is(s.AllowPrivilegeEscalation, false) {
+		bad("its root is writable, or it may gain privileges")
+	}
+	if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) {
+		bad("keeps capabilities")
+	}
+	if s.SeccompProfile == nil || s.SeccompProfile.Type != "RuntimeDefault" {
+		bad("no seccomp profile")
+	}
+	for _, of := range []map[string]string{c.Resources.Requests, c.Resources.Limits} {
+		for _, what := range []string{"cpu", "memory"} {
+			if of[what] == "" {
+				bad("no %s among requests or limits", what)
+			}
+		}
+	}
+	for _, e := range c.Env {
+		secret := e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil
+		if secret != strings.Contains(e.Name, "PASSWORD") {
+			bad("%s: secrets come from a Secret, and nothing else does", e.Name)
+		}
+	}
+}
+
+// TestRBAC: the watcher patches the status of nodes and creates events; that's all.
+func TestRBAC(t *testing.T) {
+	var got []string
+	for _, d := range manifests(t) {
+		if role, ok := d.value.(*clusterRole); ok {
+			for _, r := range role.Rules {
+				got = append(got, strings.Join(r.APIGroups, ",")+"|"+strings.Join(r.Resources, ",")+"|"+strings.Join(r.Verbs, ","))
+			}
+		}
+		if b, ok := d.value.(*clusterRoleBinding); ok {
+			if b.RoleRef.Name != "laggard-watch" || len(b.Subjects) != 1 || b.Subjects[0].Name != "laggard-watch" {
+				t.Errorf("%s: binds %+v", d.file, b)
+			}
+		}
+	}
+	if want := []string{"|nodes/status|patch", "|events|create"}; !slices.Equal(got, want) {
+		t.Errorf("rules %q, want %q", got, want)
+	}
+}
+
+// sidecarOf returns the install and agent containers of a pod.
+func sidecarOf(t *testing.T, d document, p podTemplate) (install, agent, trainer container) {
+	t.Helper()
+	for _, c := range containers(p) {
+		switch c.Name {
+		case "laggard-install":
+			install = c
+		case "laggard-agent":
+			agent = c
+		default:
+			trainer = c
+		}
+	}
+	if install.Name == "" || agent.Name == "" || trainer.Name == "" {
+		t.Fatalf("%s: not a pod with a sidecar", d.file)
+	}
+	return install, agent, trainer
+}
+
+// TestSidecar: examples and components say the same, rings are a tmpfs with a
+// limit that trainer and agent share by group, segments have room above the cap.
+func TestSidecar(t *testing.T) {
+	first := load(t, "examples/job.yaml")[0]
+	install, agent, trainer := sidecarOf(t, first, pods(first.value)[0])
+	for _, file := range []string{"examples/job.yaml", "examples/pytorchjob.yaml", "examples/volcano-job.yaml", "components/sidecar/job.yaml", "components/sidecar-older/job.yaml"} {
+		d := load(t, file)[0]
+		for _, p := range pods(d.value) {
+			i, a, tr := sidecarOf(t, d, p)
+			if !reflect.DeepEqual(i, install) {
+				t.Errorf("%s: laggard-install isn't that of examples/job.yaml", file)
+			}
+			if older := strings.Contains(file, "older"); older {
+				if a.RestartPolicy != "" || a.StartupProbe != nil || !slices.ContainsFunc(a.Args, func(s string) bool { return strings.HasPrefix(s, "--until-idle=") }) {
+					t.Errorf("%s: a plain container leaves by --until-idle: %+v", file, a)
+				}
+			} else {
+				if a.RestartPolicy != "Always" || a.StartupProbe == nil || a.StartupProbe.HTTPGet.Path != "/readyz" {
+					t.Errorf("%s: not a native sidecar with a startup probe: %+v", file, a)
+				}
+				if !slices.Equal(a.Args, agent.Args) || !slices.Equal(envNames(a), envNames(agent)) || !reflect.DeepEqual(a.VolumeMounts, agent.VolumeMounts) {
+					t.Errorf("%s: laggard-agent isn't that of examples/job.yaml", file)
+				}
+			}
+			if !slices.Equal(envNames(tr), envNames(trainer)) || jobLabel(tr) != jobLabel(a) {
+				t.Errorf("%s: the trainer's environment is %q, of job %s; want %q, of %s", file, envNames(tr), jobLabel(tr), envNames(trainer), jobLabel(a))
+			}
+			checkShared(t, file, p, a, tr)
+		}
+	}
+}
+
+func envNames(c container) (names []string) {
+	for _, e := range c.Env {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+func jobLabel(c container) string {
+	for _, e := range c.Env {
+		if e.Name == "LAGGARD_JOB" {
+			return e.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	return ""
+}
+
+func checkShared(t *testing.T, file string, p podTemplate, agent, trainer container) {
+	t.Helper()
+	if p.Spec.SecurityContext.FSGroup == nil || *p.Spec.SecurityContext.FSGroup != *agent.SecurityContext.RunAsGroup {
+		t.Errorf("%s: fsGroup isn't the agent's group", file)
+	}
+	if s := trainer.SecurityContext; s == nil || s.RunAsGroup == nil || *s.RunAsGroup != *agent.SecurityContext.RunAsGroup {
+		t.Errorf("%s: the trainer's group isn't the agent's: it could not read rings of mode 0660", file)
+	}
+	if p.Metadata.Labels["laggard/metrics"] != "true" {
+		t.Errorf("%s: the PodMonitor doesn't select these pods", file)
+	}
+	for _, c := range []container{agent, trainer} {
+		i := slices.IndexFunc(c.Env, func(e envVar) bool { return e.Name == "LAGGARD_RUN" })
+		run := c.Env[i].Value
+		mounted := false
+		for _, m := range c.VolumeMounts {
+			mounted = mounted || m.MountPath == run && m.Name == "laggard-rings"
+		}
+		if !mounted {
+			t.Errorf("%s: LAGGARD_RUN of %s is %s, where the rings aren't mounted", file, c.Name, run)
+		}
+	}
+	for _, v := range p.Spec.Volumes {
+		switch v.Name {
+		case "laggard-rings":
+			if v.EmptyDir == nil || v.EmptyDir.Medium != "Memory" || v.EmptyDir.SizeLimit == "" {
+				t.Errorf("%s: rings aren't on a bounded tmpfs: %+v", file, v)
+			}
+		case "laggard-segments":
+			limit := strings.TrimSuffix(v.EmptyDir.SizeLimit, "Gi")
+			gi, err := strconv.Atoi(limit)
+			if err != nil {
+				t.Fatalf("%s: sizeLimit %s", file, v.EmptyDir.SizeLimit)
+			}
+			for _, a := range agent.Args {
+				if mb, ok := strings.CutPrefix(a, "--cap="); ok {
+					n, err := strconv.Atoi(strings.TrimSuffix(mb, "MB"))
+					if err != nil || n*1_000_000*4 > gi<<30*3 {
+						t.Errorf("%s: --cap %s leaves less than a quarter of %s: the kubelet would evict the trainer", file, mb, v.EmptyDir.SizeLimit)
+					}
+				}
+			}
+		}
+	}
+}
