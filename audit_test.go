@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"laggard/analyzer/source"
+	"laggard/schemas/clickhouse/chdb"
 	"laggard/schemas/parquet"
 	"laggard/schemas/row"
+	"laggard/schemas/verdict"
 	"laggard/writer/audit"
 	"laggard/writer/clickhouse/chtest"
 	"laggard/writer/ledger"
@@ -251,5 +255,68 @@ func TestAudit(t *testing.T) {
 	}
 	if r := laggard(t, "audit", s.dir, s.store, "--job", "j2"); r.code != 1 || !strings.Contains(r.err, "no job j2") {
 		t.Fatalf("a job that is not there: %+v", r)
+	}
+}
+
+// TestCurrentEngineEndToEnd: files → the current engine → verdict. Every query of
+// the analyzer runs on ClickHouse 26.7 and gives what the files give.
+func TestCurrentEngineEndToEnd(t *testing.T) {
+	engine := chdb.Start(t)
+	dir := filepath.Join(t.TempDir(), "job")
+	if r := laggard(t, "simulate", "--scenario", "compute-1.2", "--seed", "7", "--ranks", "16", "--steps", "120", dir); r.code != 0 {
+		t.Fatalf("simulate: %+v", r)
+	}
+	store := "clickhouse://" + engine.Address + "/default?protocol=http&compression=none"
+	for pass, want := range []string{"stored", "nothing to store"} {
+		if r := laggard(t, "ingest", dir, "--to", store, "--records", "all", "--memory", "256MiB"); r.code != 0 || !strings.Contains(r.out, want) {
+			t.Fatalf("pass %d: %+v", pass, r)
+		}
+	}
+	audited(t, 0, dir, store)
+	files, stored := laggard(t, "analyze", dir, "-o", "json"), laggard(t, "analyze", store, "-o", "json")
+	var a, b verdict.Verdict
+	for _, v := range []struct {
+		text string
+		into *verdict.Verdict
+	}{{files.out, &a}, {stored.out, &b}} {
+		if err := json.Unmarshal([]byte(v.text), v.into); err != nil {
+			t.Fatalf("%v: %s %s%s", err, v.text, files.err, stored.err)
+		}
+	}
+	if files.code != stored.code || len(a.Nodes) != len(b.Nodes) {
+		t.Fatalf("files: exit code %d\n%s\nstore: exit code %d\n%s", files.code, files.out, stored.code, stored.out)
+	}
+	for i := range a.Nodes {
+		if a.Nodes[i].Node != b.Nodes[i].Node || a.Nodes[i].Slowdown != b.Nodes[i].Slowdown {
+			t.Errorf("node %d: files %+v, store %+v", i, a.Nodes[i], b.Nodes[i])
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	live, err := source.OpenLive(ctx, store, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	jobs, err := live.Jobs(ctx)
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("jobs %v: %v", jobs, err)
+	}
+	if _, err := live.Newest(ctx, jobs[0]); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := live.Follow(ctx, jobs[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	steps := 0
+	for more := true; more; {
+		if more, err = reader.Read(ctx, func(r *row.Rows) error { steps += len(r.Steps); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if steps == 0 {
+		t.Fatal("following the store gave no steps")
 	}
 }
