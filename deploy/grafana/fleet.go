@@ -39,7 +39,7 @@ GROUP BY time, series ORDER BY time, series`), "time time, series text, value nu
 
 // culprits is the table to act on.
 func culprits() Panel {
-	return tablePanel("Degraded nodes and links", "The last word of `laggard watch` on every node and link that isn't well, the costliest first. Click a node for the evidence in its job.", 24, 8, table(many(
+	return tablePanel("Degraded nodes and links", "The last word of `laggard watch` on every node and link that isn't well, the costliest first. Click a node for the evidence in its job.", 24, 7, table(many(
 		`WITH `+current+`
 SELECT job, node, "group" AS link, state, if("group" != '', 'link', cause) AS cause, JSONExtractFloat(body, 'slowdown') AS slowdown, impact,
   JSONExtractInt(body, 'since_step') AS since_step, ts AS decided, detail
@@ -49,7 +49,7 @@ ORDER BY state = 'suspect', impact DESC, job, node LIMIT 500`),
 		with("job", "", linked("Open the job", to("job", "job", "${__data.fields.job}"))).
 		with("node", "", linked("Open the node in its job", to("job", "job", "${__data.fields.job}", "node", "${__data.fields.node}"))).
 		with("state", "", words, cell).
-		with("slowdown", "×", Property{"decimals", 2}).
+		with("slowdown", "suffix: ×", Property{"decimals", 2}).
 		with("impact", "percentunit", coloured(0.01, 0.05), cell, Property{"decimals", 1}).
 		with("detail", "", Property{"custom.width", 520})
 }
@@ -80,7 +80,7 @@ ORDER BY lost DESC, job LIMIT 1000`),
 
 // repeaters are nodes that come back.
 func repeaters() Panel {
-	return tablePanel("Nodes that come back", "Nodes by the number of times a verdict on them turned degraded or intermittent, over all jobs: what to take out for repair.", 24, 7, table(many(
+	return tablePanel("Nodes that come back", "Nodes by the number of times a verdict on them turned degraded or intermittent, over all jobs: what to take out for repair.", 24, 6, table(many(
 		`WITH turns AS (
   SELECT job, node, state, cause, ts, impact_ppm / 1e6 AS impact,
     lagInFrame(state, 1, '') OVER (PARTITION BY job, node ORDER BY at_ns, step ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS before

@@ -55,13 +55,13 @@ GROUP BY time ORDER BY time`, "time time, tensor number, pipeline number, data n
 	return d
 }
 
-// jobHeat is every rank against its role. Above 256 ranks a row is several
+// jobHeat is every rank against its role. Above 128 ranks a row is several
 // neighbours of one role, and shows the slowest of them.
 func jobHeat() Panel {
-	return heatPanel("Own time against the role, rank by rank", "Each row is a rank (of a large job: a few neighbours of one role, the slowest shown), ordered by role; each cell is its measure divided by the median of its role at that time. One red row is a slow rank; a red column is slow for everybody and blames no rank.", "percentunit", 24, 12, 0.9, 1.4, series(
+	return heatPanel("Own time against the role, rank by rank", "Each row is a rank (of a large job: a few neighbours of one role, the slowest shown), ordered by role; each cell is its measure divided by the median of its role at that time. One red row is a slow rank; a red column is slow for everybody and blames no rank.", "percentunit", 24, 12, 0.9, 1.3, series(
 		`WITH `+seats+`,
 places AS (SELECT rank, incarnation, node, role, dense_rank() OVER (ORDER BY role, rank) AS place FROM seats),
-bands AS (SELECT rank, incarnation, node, role, intDiv(place - 1, greatest(1, intDiv((SELECT max(place) FROM places) + 255, 256))) AS band FROM places),
+bands AS (SELECT rank, incarnation, node, role, intDiv(place - 1, greatest(1, intDiv((SELECT max(place) FROM places) + 127, 128))) AS band FROM places),
 lines AS (SELECT band, concat(min(role), ' r', leftPad(toString(min(rank)), 5, '0')) AS series FROM bands GROUP BY band),
 cells AS (
   SELECT rank, incarnation, $__timeInterval(ts) AS time, avg(${measure:raw}) AS own
@@ -80,7 +80,7 @@ GROUP BY time, series ORDER BY time, series`, "time time, series text, value num
 }
 
 func jobCauses() Panel {
-	return tablePanel("Causes", "What `laggard watch` says of this job's nodes and links now, with the evidence in words.", 24, 6, table(one(
+	return tablePanel("Causes", "What `laggard watch` says of this job's nodes and links now, with the evidence in words.", 24, 5, table(one(
 		`WITH `+current+`
 SELECT if(node != '', node, "group") AS subject, state, if("group" != '', 'link', cause) AS cause, JSONExtractFloat(body, 'slowdown') AS slowdown, impact,
   JSONExtractInt(body, 'since_step') AS since_step, JSONExtractFloat(body, 'confidence') AS confidence,
@@ -89,7 +89,7 @@ FROM current WHERE finding = ''
 ORDER BY state IN ('degraded', 'intermittent') DESC, impact DESC LIMIT 200`),
 		"subject text, state text, cause text, slowdown number, impact number, since_step number, confidence number, ranks text, rank number, detail text")).
 		with("state", "", words, cell).
-		with("slowdown", "×", Property{"decimals", 2}).
+		with("slowdown", "suffix: ×", Property{"decimals", 2}).
 		with("impact", "percentunit", coloured(0.01, 0.05), cell, Property{"decimals", 1}).
 		with("confidence", "percentunit").
 		with("ranks", "", linked("Open the first of them", to("rank", "job", "${job}", "rank", "${__data.fields.rank}"))).
@@ -130,7 +130,7 @@ FROM (
   SELECT greatest(toDateTime(ts, 'UTC'), toDateTime($__fromTime, 'UTC')) AS time, series, value, ts FROM points
   UNION ALL SELECT toDateTime($__toTime, 'UTC') AS time, series, value, ts FROM points
 )
-GROUP BY time, series ORDER BY time, series`, "time time, series text, value number")).named().steps()
+GROUP BY time, series ORDER BY time, series`, "time time, series text, value number")).named().steps().from(0)
 }
 
 // steps keeps a value until the next.
@@ -140,8 +140,14 @@ func (p Panel) steps() Panel {
 	return p
 }
 
+// from sets the lower end of the axis.
+func (p Panel) from(least float64) Panel {
+	p.FieldConfig.Defaults.Min = &least
+	return p
+}
+
 func jobFindings() Panel {
-	return tablePanel("Findings", "What is wrong with the job and no node is to blame for: imbalance, shared storage, a job that is slow as a whole, too little data.", 24, 5, table(one(
+	return tablePanel("Findings", "What is wrong with the job and no node is to blame for: imbalance, shared storage, a job that is slow as a whole, too little data.", 24, 4, table(one(
 		`WITH `+current+`
 SELECT finding, impact, step, ts AS decided, detail FROM current WHERE finding != '' AND state != 'recovered' ORDER BY impact DESC LIMIT 100`),
 		"finding text, impact number, step number, decided time, detail text")).

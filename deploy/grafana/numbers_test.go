@@ -91,7 +91,7 @@ func numbers(t *testing.T, s *store, r map[string]reply) {
 	}
 	fleetNumbers(t, s, r, want)
 	culpritIsSeen(t, s, r)
-	accountAddsUp(s, r, want)
+	accountAddsUp(t, s, r, want)
 	alertsFire(t, r)
 }
 
@@ -145,8 +145,8 @@ func culpritIsSeen(t *testing.T, s *store, r map[string]reply) {
 		sums[line[1].(string)] += number(line[2])
 		cells[line[1].(string)]++
 	}
-	if len(sums) != 256 {
-		t.Errorf("heat map of 1,024 ranks has %d rows, want 256", len(sums))
+	if len(sums) != 128 {
+		t.Errorf("heat map of 1,024 ranks has %d rows, want 128", len(sums))
 	}
 	worst := ""
 	for label := range sums {
@@ -160,7 +160,7 @@ func culpritIsSeen(t *testing.T, s *store, r map[string]reply) {
 	}
 }
 
-func accountAddsUp(s *store, r map[string]reply, want func(string, float64, float64)) {
+func accountAddsUp(t *testing.T, s *store, r map[string]reply, want func(string, float64, float64)) {
 	ledger := r["laggard-pipeline/Ledger/every"]
 	want("emitted", ledger.cell("emitted", bigJob), bigRanks*2*51_000)
 	want("dropped", ledger.cell("dropped", bigJob), 24)
@@ -172,6 +172,11 @@ func accountAddsUp(s *store, r map[string]reply, want func(string, float64, floa
 		}
 	}
 	want("emitted by the small job", ledger.cell("emitted", nodeJob), emitted)
+	for _, line := range r["laggard-pipeline/Coverage/big"].Data {
+		if number(line[2]) != 1 {
+			t.Errorf("coverage is %v, nothing is missing", line)
+		}
+	}
 	want("lost", r["laggard-pipeline/Lost/every"].cell("lost"), 24)
 }
 

@@ -36,7 +36,7 @@ func panel(kind, title, description string, w, h int, t ...Target) Panel {
 // statPanel shows one value of a table's first row. limits are where it turns
 // orange and red.
 func statPanel(title, description, unit string, w int, t Target, limits ...float64) Panel {
-	p := panel("stat", title, description, w, 4, t)
+	p := panel("stat", title, description, w, 3, t)
 	p.FieldConfig.Defaults = Field{Unit: unit, NoValue: "no data", Thresholds: thresholds(limits...), Color: map[string]any{"mode": "thresholds"}}
 	p.Options = map[string]any{
 		"colorMode": "value", "graphMode": "none", "textMode": "value", "justifyMode": "center",

@@ -53,14 +53,14 @@ SELECT $__timeInterval(at) AS time, if(reason != '', reason, state) AS series, s
 		pipelineLedger(), pipelineNodes(), pipelineLosses(),
 		linePanel("Coverage", "Rank-steps stored of ranks times steps seen, by job.", "percentunit", 12, 8, series(many(
 			`WITH sizes AS (SELECT job, uniqExact(rank) AS ranks FROM ranks WHERE JOBS GROUP BY job),
-seen AS (SELECT $__timeInterval(ts) AS time, job, count() AS have, uniqExact(step) AS steps FROM steps WHERE JOBS AND $__timeFilter(ts) AND repeat = 0 GROUP BY time, job)
-SELECT time, job AS series, least(1, have / (steps * ranks)) AS value FROM seen GLOBAL INNER JOIN sizes USING (job) ORDER BY time, series`),
+seen AS (SELECT job, step, min(ts) AS at, groupBitmap(rank) AS have FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY job, step)
+SELECT $__timeInterval(at) AS time, job AS series, avg(least(1, have / ranks)) AS value FROM seen GLOBAL INNER JOIN sizes USING (job) GROUP BY time, series ORDER BY time, series`),
 			"time time, series text, value number")).named(),
 		linePanel("Steps with a flag", "Share of rank-steps that carry a flag: host times only, estimated waits, switched, never ended, late records.", "percentunit", 12, 8, series(many(
 			`SELECT $__timeInterval(ts) AS time, avg(bitTest(flags, 0)) AS "host times only", avg(bitTest(flags, 1)) AS estimated, avg(bitTest(flags, 2)) AS switched, avg(bitTest(flags, 3)) AS "never ended", avg(bitTest(flags, 4)) AS "late records"
 FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time ORDER BY time`),
 			"time time, host times only number, estimated number, switched number, never ended number, late records number")),
-		linePanel("Rows stored, by table", "Rows of each table by the batches that the store acknowledged.", "short", 12, 8, series(many(
+		linePanel("Rows stored, by table", "Rows of each table by the batches that the store acknowledged.", "short", 24, 6, series(many(
 			`SELECT $__timeInterval(ts) AS time, "table" AS series, sum(records) AS value FROM ledger WHERE JOBS AND batch != '' AND state = 'stored' AND $__timeFilter(ts) GROUP BY time, series ORDER BY time, series`),
 			"time time, series text, value number")).named().bars(),
 		heading("Agents, as Prometheus sees them"),
@@ -82,7 +82,7 @@ FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time ORDER BY time`),
 }
 
 func pipelineLedger() Panel {
-	return tablePanel("Ledger", "The account of records of each job: emitted = stored + summarised + aged + dropped + in flight. Summarised records are in a step's or window's sums, not rows of their own.", 24, 7, table(many(
+	return tablePanel("Ledger", "The account of records of each job: emitted = stored + summarised + aged + dropped + in flight. Summarised records are in a step's or window's sums, not rows of their own.", 24, 6, table(many(
 		`WITH `+account+`
 SELECT job, emitted, stored, summarised, aged, dropped, in_flight, if(emitted > 0, (aged + dropped) / emitted, 0) AS share_lost FROM account ORDER BY share_lost DESC, job LIMIT 1000`),
 		"job text, emitted number, stored number, summarised number, aged number, dropped number, in_flight number, share_lost number")).
