@@ -14,10 +14,18 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 	}
 	e := New(cfg, f.Layouts[f.Columns[0].Layout])
 	e.Describe(f.Job, f.Estimated > 0.5)
+	rest := f.Transfers
 	_ = f.Each(func(c *frame.Column) error { // no visit of ours fails
+		for len(rest) > 0 && (rest[0].Attempt < c.Attempt || rest[0].Attempt == c.Attempt && rest[0].To < c.Step) {
+			e.ObserveTransfer(&rest[0])
+			rest = rest[1:]
+		}
 		e.Observe(c)
 		return nil
 	})
+	for i := range rest {
+		e.ObserveTransfer(&rest[i])
+	}
 	v := e.Verdict()
 	v.Coverage = round4(f.Coverage())
 	v.WorldSize = max(v.WorldSize, f.WorldSize)

@@ -42,10 +42,12 @@ func (t *track) learnBase(r int, v float32) {
 // fillLanes sets the mean of the last blocks of unit r for each lane, NaN where
 // too few are there.
 func (t *track) fillLanes(r int) {
+	const mask = maxBlocks - 1 // a power of two
 	var sum float32
 	n, have, i := 0, int(t.block[r]), 0
+	ring := (*[maxBlocks]float32)(t.blocks[r*maxBlocks:])
 	for k := 1; k <= maxBlocks && k <= have; k++ {
-		if x := t.blocks[r*maxBlocks+(have-k)%maxBlocks]; x == x {
+		if x := ring[(have-k)&mask]; x == x {
 			sum += x
 			n++
 		}

@@ -203,12 +203,7 @@ func (e *Engine) withoutCommon(all []candidate) (left, dropped []candidate) {
 
 func abs(x int) int { return max(x, -x) }
 
-// covers reports whether row r is in a group whose link is slow.
-func (w *linkWatch) covers(r int) bool {
-	for g := range w.groups {
-		if w.phase[g] == degraded && slices.Contains(w.groups[g].Rows, int32(r)) {
-			return true
-		}
-	}
-	return false
+// onSlowLink reports whether row r is in a group whose link is slow.
+func (e *Engine) onSlowLink(r int) bool {
+	return slices.ContainsFunc(e.slowLinks(), func(w slowLink) bool { return slices.Contains(w.rows, int32(r)) })
 }

@@ -65,6 +65,7 @@ type Engine struct {
 	inner   *inner
 	saver   *savers
 	links   *linkWatch
+	wires   *wires
 	level   *levels
 	storage *storage
 
@@ -192,6 +193,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.inner = newInner(l)
 	e.saver = newSavers(e.n)
 	e.links = newLinkWatch(&e.cfg, l)
+	e.wires = &wires{cfg: &e.cfg, Of: map[string]*wire{}}
 	e.level = newLevels(l)
 	e.storage = newStorage(e.n)
 	e.recent = newRecent(e.n)

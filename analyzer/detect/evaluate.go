@@ -284,7 +284,8 @@ func (t *track) spreads() {
 		t.spikeAll = max(spikeBase, float64(median(t.hl)))
 	}
 	t.buf, t.buf2 = t.buf[:0], t.buf2[:0]
-	for r := range t.n {
+	stride := t.n/noisePool + 1
+	for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
 		m := t.mid[r]
 		if m != m || t.phase[r] != ok {
 			continue
@@ -300,8 +301,8 @@ func (t *track) spreads() {
 	block := t.blockNoise()
 	for i, l := range lanes {
 		t.buf = t.buf[:0]
-		for r, m := range t.laneMean[i] {
-			if m == m && t.phase[r] == ok {
+		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
+			if m := t.laneMean[i][r]; m == m && t.phase[r] == ok {
 				t.buf = append(t.buf, m)
 			}
 		}

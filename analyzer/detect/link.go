@@ -31,6 +31,8 @@ type linkWatch struct {
 	count   int
 	byDim   map[int][]int // class → groups
 	classes map[int]classLevel
+	seenIn  map[[2]string]bool // name and dimension of groups that the steps show
+	busy    map[string]bool    // dimensions in which some group is above its past now
 	buf     []float32
 }
 
@@ -45,7 +47,7 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), phase: make([]uint8, n), passes: make([]uint8, n),
 		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, window),
-		byDim: map[int][]int{}, classes: map[int]classLevel{},
+		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
 	member := map[frame.Metric][]uint8{}
 	for g := range l.Groups {
@@ -67,6 +69,9 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 		}
 		if !l.Groups[g].Complete() || m == frame.PP { // a pipeline's time is mostly its bubble
 			w.metric[g] = frame.MetricCount
+		}
+		if w.metric[g] < frame.MetricCount {
+			w.seenIn[[2]string{l.Groups[g].Name, l.Groups[g].Dim}] = true
 		}
 		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
 		w.cur[g] = nan32
@@ -110,8 +115,14 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 	}
 }
 
-// rank renews the median and spread of each class.
+// rank renews the median and spread of each class, and which dimensions are busy.
 func (w *linkWatch) rank() {
+	clear(w.busy)
+	for g, p := range w.passes {
+		if p > 0 {
+			w.busy[w.groups[g].Dim] = true
+		}
+	}
 	for c, groups := range w.byDim {
 		w.buf = w.buf[:0]
 		for _, g := range groups {
@@ -281,14 +292,18 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 			}
 			return
 		}
-		if w.dimBusy(g) {
+		if w.busy[w.groups[g].Dim] {
 			return // what drifts together must not look different because one stood still
 		}
 		if w.baseN[g] < linkBase*4 {
 			w.baseN[g] += evaluateEvery
 		}
 		a := float32(evaluateEvery) / float32(w.baseN[g])
-		w.base[g] += (cur - w.base[g]) * min(a, 1)
+		move := (cur - w.base[g]) * min(a, 1)
+		if w.baseN[g] > linkBase { // known: it may drift, a jump is news
+			move = clip(move, -linkDrift, linkDrift)
+		}
+		w.base[g] += move
 		w.noise[g] += (noise - w.noise[g]) * min(a, 1)
 		return
 	}
@@ -300,16 +315,6 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 	if w.passes[g] >= confirmations {
 		w.phase[g] = degraded
 	}
-}
-
-// dimBusy reports whether some group of g's dimension is above its past now.
-func (w *linkWatch) dimBusy(g int) bool {
-	for k := range w.groups {
-		if w.passes[k] > 0 && w.groups[k].Dim == w.groups[g].Dim {
-			return true
-		}
-	}
-	return false
 }
 
 // onset is the first step of the run in which the transfer stayed above half way.

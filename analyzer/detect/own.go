@@ -11,7 +11,7 @@ import (
 func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	r := c.row
 	q := e.layout.Replica[r]
-	if q < 0 || c.z < ownAlarm || !e.recorded(q) || e.links.covers(r) {
+	if q < 0 || c.z < ownAlarm || !e.recorded(q) || e.onSlowLink(r) {
 		return false
 	}
 	k := min(window, max(minBold, e.tracks[own].age(r)))

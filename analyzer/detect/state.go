@@ -151,7 +151,7 @@ func (e *Engine) state() fields {
 		"attempt": &e.attempt, "attempts": &e.attempts, "last_start": &e.lastStart, "expected": &e.expected, "measured": &e.measured,
 		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "step_median": &e.stepMedian,
 		"seen": &e.seen, "estimated": &e.estimated, "judged": &e.judged, "history": &e.history, "events": &e.events, "carried": &e.carried,
-		"cases": &caseList{&e.cases},
+		"cases": &caseList{&e.cases}, "wires": &e.wires.Of,
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *savers) state() fields {
 func (w *linkWatch) state() fields {
 	f := fields{"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "phase": &w.phase, "passes": &w.passes,
 		"since": &w.since, "found": &w.found, "until": &w.until, "calm": &w.calm, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
-		"labels": &w.labels, "count": &w.count, "classes": &w.classes}
+		"labels": &w.labels, "count": &w.count, "classes": &w.classes, "busy": &w.busy}
 	for m := range w.seen {
 		f["seen_"+frame.Metric(m).String()] = &w.seen[m]
 	}

@@ -15,14 +15,14 @@ import (
 
 // derived names the fields that New and the next step make again, per type.
 var derived = map[string][]string{
-	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "level", "storage", "recent",
+	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
 		"inGroup", "lonely", "aloneV", "v", "buf", "buf2"},
 	"track":     {"n", "roles", "role", "few", "node", "leads", "selfOnly", "habits", "cfg", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "w", "stages", "buf"},
 	"covariate": {"roles", "dev", "buf", "ref", "ln"},
 	"inner":     {"groups", "low", "stamp", "cut", "layout"},
 	"savers":    {"n", "lns", "rel", "buf", "ref"},
-	"linkWatch": {"cfg", "groups", "metric", "byDim", "buf"},
+	"linkWatch": {"cfg", "groups", "metric", "byDim", "seenIn", "buf"},
 	"levels":    {"stages", "n", "common", "repl", "buf"},
 	"storage":   {},
 	"recent":    {"n", "buf"},

@@ -265,7 +265,8 @@ const (
 	linkSpread   = 5.0
 	linkNoise    = 0.05
 	linkBase     = 16 // healthy steps that make a group's own baseline
-	minClass     = 3  // groups of a class that make a comparison
+	linkDrift    = 0.01
+	minClass     = 3 // groups of a class that make a comparison
 	linkQuantile = 0.25
 )
 

@@ -3,6 +3,7 @@ package detect
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -263,18 +264,12 @@ func (e *Engine) busy() float64 {
 
 // fillLinks lists slow groups, and the one node that all of them share.
 func (e *Engine) fillLinks(v *verdict.Verdict) {
-	w := e.links
-	var slow []int
-	for g := range w.groups {
-		if w.phase[g] == degraded {
-			slow = append(slow, g)
-		}
-	}
+	slow := e.slowLinks()
 	var shared map[int32]bool
-	for _, g := range slow {
-		l := verdict.Link{Group: w.groups[g].Name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
+	for _, w := range slow {
+		l := verdict.Link{Group: w.name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
 		here := map[int32]bool{}
-		for _, r := range w.groups[g].Rows {
+		for _, r := range w.rows {
 			l.Ranks = append(l.Ranks, e.layout.Ranks[r])
 			if n := e.layout.Node[r]; n >= 0 && !here[n] {
 				here[n] = true
@@ -283,55 +278,53 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		}
 		if shared == nil {
 			shared = here
-		} else {
-			for n := range shared {
-				if !here[n] {
-					delete(shared, n)
-				}
-			}
 		}
-		l.Slowdown = math.Round(math.Exp(float64(w.rise[g]))*1e3) / 1e3
-		l.JobImpact = math.Round(min(1, max(0, float64(w.cost[g])/e.stepMedian))*1e4) / 1e4
-		l.SinceStep = w.since[g]
-		cur := math.Exp(float64(w.cur[g]))
+		maps.DeleteFunc(shared, func(n int32, _ bool) bool { return !here[n] })
+		l.Slowdown = math.Round(math.Exp(w.rise)*1e3) / 1e3
+		l.JobImpact = round4(finite(min(1, max(0, w.cost/e.stepMedian)), 0))
+		l.SinceStep = w.since
 		l.Detail = fmt.Sprintf("the shortest member's time in %s, the transfer itself, is %.4g s a step, %.2f times what it should be (%.4g s)",
-			groupName(&w.groups[g]), cur, l.Slowdown, cur/l.Slowdown)
+			groupName(w.name), w.cur, l.Slowdown, w.cur/l.Slowdown)
 		v.Links = append(v.Links, l)
 	}
 	if len(shared) != 1 {
 		return
 	}
 	for n := range shared {
-		name := e.layout.Nodes[n]
-		if k := slices.IndexFunc(v.Nodes, func(x verdict.Node) bool { return x.Node == name }); k >= 0 {
-			if v.Nodes[k].State != verdict.Recovered {
-				return
-			}
-			v.Nodes = slices.Delete(v.Nodes, k, k+1)
-		}
-		l := v.Links[0]
-		x := verdict.Node{Node: name, State: verdict.Degraded, Cause: verdict.Communication, Ranks: []int{}, Slowdown: l.Slowdown,
-			SinceStep: l.SinceStep, DetectedStep: w.found[slow[0]], Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
-		for i, g := range slow {
-			x.JobImpact = max(x.JobImpact, v.Links[i].JobImpact)
-			for _, r := range w.groups[g].Rows {
-				if rank := e.layout.Ranks[r]; e.layout.Node[r] == n && !slices.Contains(x.Ranks, rank) {
-					x.Ranks = append(x.Ranks, rank)
-				}
-			}
-			cur := math.Exp(float64(w.cur[g]))
-			x.Evidence = append(x.Evidence, verdict.Evidence{Metric: "transfer", Rank: v.Links[i].Ranks[0], Value: round6(cur),
-				Peers: round6(cur / v.Links[i].Slowdown), Z: math.Round(float64(w.rise[g])/max(float64(w.noise[g]), linkNoise)*10) / 10})
-		}
-		slices.Sort(x.Ranks)
-		x.Detail = fmt.Sprintf("all %d slow groups have only this node in common", len(slow))
-		v.Nodes = append(v.Nodes, x)
+		e.linkNode(v, n, slow)
 	}
 }
 
-func groupName(g *frame.Group) string {
-	if g.Name != "" {
-		return "group " + g.Name
+// linkNode lists the node that all slow groups have in common.
+func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []slowLink) {
+	name := e.layout.Nodes[n]
+	if k := slices.IndexFunc(v.Nodes, func(x verdict.Node) bool { return x.Node == name }); k >= 0 {
+		if v.Nodes[k].State != verdict.Recovered {
+			return
+		}
+		v.Nodes = slices.Delete(v.Nodes, k, k+1)
+	}
+	l := v.Links[0]
+	x := verdict.Node{Node: name, State: verdict.Degraded, Cause: verdict.Communication, Ranks: []int{}, Slowdown: l.Slowdown,
+		SinceStep: l.SinceStep, DetectedStep: slow[0].found, Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
+	for i, w := range slow {
+		x.JobImpact = max(x.JobImpact, v.Links[i].JobImpact)
+		for _, r := range w.rows {
+			if rank := e.layout.Ranks[r]; e.layout.Node[r] == n && !slices.Contains(x.Ranks, rank) {
+				x.Ranks = append(x.Ranks, rank)
+			}
+		}
+		x.Evidence = append(x.Evidence, verdict.Evidence{Metric: "transfer", Rank: v.Links[i].Ranks[0], Value: round6(w.cur),
+			Peers: round6(w.cur / v.Links[i].Slowdown), Z: math.Round(w.rise/max(w.noise, linkNoise)*10) / 10})
+	}
+	slices.Sort(x.Ranks)
+	x.Detail = fmt.Sprintf("all %d slow groups have only this node in common", len(slow))
+	v.Nodes = append(v.Nodes, x)
+}
+
+func groupName(name string) string {
+	if name != "" {
+		return "group " + name
 	}
 	return "one group"
 }
