@@ -39,6 +39,7 @@ var commands = []func() *cobra.Command{
 	traceCommand,
 	schemaCommand,
 	simulateCommand,
+	exportCommand,
 	installCommand,
 	demoWorkerCommand,
 }

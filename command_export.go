@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"laggard/analyzer/source"
+	"laggard/schemas/row"
+	"laggard/writer/arrow"
+	"laggard/writer/chrome"
+	"laggard/writer/parquet"
+)
+
+// exporting are the settings of laggard export.
+type exporting struct{ format, table, job, out string }
+
+var (
+	exportFormats = []string{"parquet", "arrow", "chrome"}
+	exportTables  = []string{row.RanksTable, row.StepsTable, row.CommunicationsTable, row.RecordsTable}
+)
+
+func exportCommand() *cobra.Command {
+	var e exporting
+	c := &cobra.Command{
+		Use:   "export SOURCE --format parquet|arrow|chrome -o FILE",
+		Short: "one job as a Parquet file, an Arrow stream or a Chrome trace",
+		Long: `export writes one table of one job from SOURCE (a profiling directory, parquet:DIR or clickhouse://…) as a Parquet file or an Arrow IPC stream, or
+its ranges as a Chrome trace for https://ui.perfetto.dev: a rank is a process, a kind of range a track. -o - is stdout.`,
+		Example: `  laggard export /user/cluster-info/profiling --format chrome -o job.json
+  laggard export parquet:/data/laggard --job j1 --format arrow --table steps -o steps.arrow`,
+		Args: positional("SOURCE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := e.check(); err != nil {
+				return err
+			}
+			return e.run(c, args[0])
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&e.format, "format", "", "parquet, arrow or chrome")
+	f.StringVar(&e.table, "table", row.StepsTable, "ranks, steps, communications or records (chrome: always the ranges)")
+	f.StringVar(&e.job, "job", "", "the job, where SOURCE has several")
+	f.StringVarP(&e.out, "output", "o", "", "the file; - is stdout")
+	return c
+}
+
+func (e *exporting) check() error {
+	switch {
+	case !slices.Contains(exportFormats, e.format):
+		return usage("laggard export: --format %q: want parquet, arrow or chrome%s", e.format, didYouMean(e.format, exportFormats))
+	case !slices.Contains(exportTables, e.table):
+		return usage("laggard export: --table %q: want ranks, steps, communications or records%s", e.table, didYouMean(e.table, exportTables))
+	case e.out == "":
+		return usage("laggard export: -o FILE is missing (- is stdout)")
+	}
+	return nil
+}
+
+func (e *exporting) run(c *cobra.Command, spec string) error {
+	bar := newProgress(os.Stderr, "export", 0)
+	o := source.Options{Progress: func(done, total int) {
+		bar.total = total
+		bar.at(done)
+	}}
+	s, err := source.Open(c.Context(), spec, o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	err = toFile(e.out, c.OutOrStdout(), func(w io.Writer) error { return e.write(c.Context(), w, s, o) })
+	bar.done()
+	return err
+}
+
+// toFile has a file appear complete or not at all.
+func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
+	if path == "-" {
+		return write(stdout)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	err = write(f)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("export to %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o source.Options) error {
+	if e.format == "chrome" {
+		return e.trace(ctx, w, s, o)
+	}
+	t, err := e.tableWriter(w)
+	if err != nil {
+		return err
+	}
+	rows := &rowsOf{table: e.table, out: t}
+	o.NoCommunications = e.table != row.CommunicationsTable
+	info, err := s.Load(ctx, e.job, rows, o)
+	if err != nil {
+		return err
+	}
+	if e.table == row.RecordsTable {
+		err := s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
+			return t.Write(&row.Rows{Records: records})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(rows.flush(), rows.err, t.Close())
+}
+
+// tableWriter is a file of one table.
+type tableWriter interface {
+	Write(*row.Rows) error
+	Close() error
+}
+
+func (e *exporting) tableWriter(w io.Writer) (tableWriter, error) {
+	if e.format == "arrow" {
+		return arrow.NewWriter(w, e.table, arrow.Options{})
+	}
+	return parquet.NewExport(w, e.table)
+}
+
+// rowsOf is a source.Builder that writes the rows of one table in portions.
+type rowsOf struct {
+	table string
+	out   tableWriter
+	rows  row.Rows
+	err   error
+}
+
+const exportPortion = 16 << 10
+
+func (r *rowsOf) AddRank(x *row.Rank) {
+	if r.table == row.RanksTable {
+		r.rows.Ranks = append(r.rows.Ranks, *x)
+		r.full()
+	}
+}
+
+func (r *rowsOf) AddStep(x *row.Step) {
+	if r.table == row.StepsTable {
+		r.rows.Steps = append(r.rows.Steps, *x)
+		r.full()
+	}
+}
+
+func (r *rowsOf) AddCommunication(x *row.Communication) {
+	if r.table == row.CommunicationsTable {
+		r.rows.Communications = append(r.rows.Communications, *x)
+		r.full()
+	}
+}
+
+func (r *rowsOf) full() {
+	if r.rows.Len() >= exportPortion && r.err == nil {
+		r.err = r.flush()
+	}
+}
+
+func (r *rowsOf) flush() error {
+	if r.rows.Len() == 0 || r.err != nil {
+		return nil
+	}
+	err := r.out.Write(&r.rows)
+	r.rows.Ranks, r.rows.Steps, r.rows.Communications = r.rows.Ranks[:0], r.rows.Steps[:0], r.rows.Communications[:0]
+	return err
+}
+
+// trace writes the ranges of a job; of a source that has none, its steps.
+func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o source.Options) error {
+	o.NoCommunications = true
+	b := &traced{}
+	info, err := s.Load(ctx, e.job, b, o)
+	if err != nil {
+		return err
+	}
+	base := int64(0)
+	for i := range b.steps {
+		if at := b.steps[i].StartNs; base == 0 || at < base {
+			base = at
+		}
+	}
+	t := chrome.NewWriter(w, base)
+	for i := range b.ranks {
+		t.Rank(&b.ranks[i])
+	}
+	some := false
+	err = s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
+		for i := range records {
+			some = true
+			t.Record(&records[i])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !some { // a store without raw ranges
+		for i := range b.steps {
+			t.Step(&b.steps[i])
+		}
+	}
+	return t.Close()
+}
+
+// traced collects identities and steps.
+type traced struct {
+	ranks []row.Rank
+	steps []row.Step
+}
+
+func (b *traced) AddRank(x *row.Rank)                 { b.ranks = append(b.ranks, *x) }
+func (b *traced) AddStep(x *row.Step)                 { b.steps = append(b.steps, *x) }
+func (b *traced) AddCommunication(*row.Communication) {}

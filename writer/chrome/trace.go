@@ -1,0 +1,239 @@
+// Package chrome writes raw ranges as a Chrome trace (the JSON that Perfetto and
+// chrome://tracing open): a rank is a process, a kind of range a track.
+//
+// Invariant: ranges of one track come from one thread or stream, so they nest or
+// follow each other. Times are microseconds with three decimals, from the base that
+// stands in otherData, because a viewer's numbers don't hold ns since 1970.
+//
+// Caveat: everything that is written is in the viewer's memory; some millions of
+// ranges are its limit.
+package chrome
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// Writer writes one trace. It is not safe for concurrent use.
+type Writer struct {
+	out    *bufio.Writer
+	base   int64
+	based  bool
+	begun  bool
+	some   bool
+	buf    []byte
+	tracks map[track]int              // → tid
+	next   map[uint32]int             // last tid of a rank
+	named  map[uint32]bool            // ranks whose process has a name
+	quoted map[string]json.RawMessage // texts as JSON
+	err    error
+}
+
+// track is one line of the viewer.
+type track struct {
+	rank   uint32
+	kind   string
+	side   string
+	thread uint64
+	ring   uint32
+}
+
+// NewWriter begins a trace. base is the time that shows as 0, in ns since the Unix
+// epoch; 0 is the start of the first range.
+func NewWriter(out io.Writer, base int64) *Writer {
+	return &Writer{
+		out: bufio.NewWriterSize(out, 1<<16), base: base, based: base != 0,
+		tracks: map[track]int{}, next: map[uint32]int{}, named: map[uint32]bool{}, quoted: map[string]json.RawMessage{},
+	}
+}
+
+// Rank names a rank's process after its node.
+func (w *Writer) Rank(r *row.Rank) {
+	if w.named[r.Rank] {
+		return
+	}
+	w.named[r.Rank] = true
+	name := fmt.Sprintf("rank %d", r.Rank)
+	if r.Node != "" {
+		name += " (" + r.Node + ")"
+	}
+	w.start(r.StartedNs)
+	w.meta("process_name", r.Rank, 0, "name", w.text(name))
+	w.meta("process_sort_index", r.Rank, 0, "sort_index", strconv.AppendUint(nil, uint64(r.Rank), 10))
+}
+
+// Record writes a raw range.
+func (w *Writer) Record(r *row.Record) {
+	w.start(r.StartNs)
+	if !w.named[r.Rank] {
+		w.Rank(&row.Rank{Rank: r.Rank, Node: r.Node, StartedNs: r.StartNs})
+	}
+	name := r.Kind
+	switch {
+	case r.Op != "":
+		name = r.Op
+	case r.Kind == record.Step.String() && r.Step >= 0:
+		name = "step " + strconv.FormatInt(r.Step, 10)
+	}
+	b := w.slice(name, r.Kind, track{r.Rank, r.Kind, r.Side, r.Thread, r.Ring}, r.StartNs, r.DurNs)
+	b = strconv.AppendInt(append(b, `"step":`...), r.Step, 10)
+	for _, a := range [...]struct {
+		key, value string
+	}{{"group", r.Group}, {"op_raw", r.OpRaw}, {"dtype", r.Dtype}, {"path", r.Path}} {
+		if a.value != "" {
+			b = append(append(append(b, `,"`...), a.key...), `":`...)
+			b = append(b, w.text(a.value)...)
+		}
+	}
+	for _, a := range [...]struct {
+		key   string
+		value int64
+	}{{"bytes", r.Bytes}, {"count", r.Count}, {"tokens", r.Tokens}, {"exposed_ns", max(r.ExposedNs, 0)}, {"open", int64(r.Open)}} {
+		if a.value != 0 {
+			b = append(append(append(b, `,"`...), a.key...), `":`...)
+			b = strconv.AppendInt(b, a.value, 10)
+		}
+	}
+	w.event(append(b, "}}"...))
+}
+
+// Step writes a step of the table steps, for a source without raw ranges.
+func (w *Writer) Step(s *row.Step) {
+	w.start(s.StartNs)
+	if !w.named[s.Rank] {
+		w.Rank(&row.Rank{Rank: s.Rank, Node: s.Node, StartedNs: s.StartNs})
+	}
+	kind := record.Step.String()
+	b := w.slice("step "+strconv.FormatUint(s.Step, 10), kind, track{rank: s.Rank, kind: kind}, s.StartNs, s.StepNs)
+	b = strconv.AppendUint(append(b, `"step":`...), s.Step, 10)
+	for _, a := range [...]struct {
+		key   string
+		value int64
+	}{{"fp_ns", s.FPNs}, {"comm_ns", s.CommNs}, {"exposed_ns", s.ExposedNs}, {"dataloader_ns", s.DataLoaderNs}, {"checkpoint_ns", s.CheckpointNs}, {"self_ns", s.SelfNs}} {
+		if a.value >= 0 {
+			b = append(append(append(b, `,"`...), a.key...), `":`...)
+			b = strconv.AppendInt(b, a.value, 10)
+		}
+	}
+	w.event(append(b, "}}"...))
+}
+
+// start fixes the base and writes the head.
+func (w *Writer) start(at int64) {
+	if !w.based {
+		w.base, w.based = at, true
+	}
+	if !w.begun {
+		w.begun = true
+		w.write(fmt.Appendf(nil, `{"displayTimeUnit":"ms","otherData":{"writer":"laggard","base_ns":"%d"},"traceEvents":[`, w.base))
+	}
+}
+
+// slice begins a complete event up to its args.
+func (w *Writer) slice(name, category string, t track, start, dur int64) []byte {
+	tid, ok := w.tracks[t]
+	if !ok {
+		w.next[t.rank]++
+		tid = w.next[t.rank]
+		w.tracks[t] = tid
+		label := t.kind
+		if t.side == record.Device.String() {
+			label += " on device"
+		}
+		if t.thread != 0 {
+			label += " " + strconv.FormatUint(t.thread, 10)
+		}
+		w.meta("thread_name", t.rank, tid, "name", w.text(label))
+		w.meta("thread_sort_index", t.rank, tid, "sort_index", strconv.AppendInt(nil, order(t.kind)*1000+int64(tid), 10))
+	}
+	b := append(w.buf[:0], `{"ph":"X","name":`...)
+	b = append(b, w.text(name)...)
+	b = append(append(b, `,"cat":`...), w.text(category)...)
+	b = strconv.AppendUint(append(b, `,"pid":`...), uint64(t.rank), 10)
+	b = strconv.AppendInt(append(b, `,"tid":`...), int64(tid), 10)
+	b = micros(append(b, `,"ts":`...), start-w.base)
+	b = micros(append(b, `,"dur":`...), max(dur, 0))
+	return append(b, `,"args":{`...)
+}
+
+// order puts the tracks of a rank in the order in which people read them.
+func order(kind string) int64 {
+	switch record.KindOf(kind) {
+	case record.Step:
+		return 0
+	case record.DataLoader:
+		return 1
+	case record.FP:
+		return 2
+	case record.Communication:
+		return 4
+	case record.SaveCheckpoint:
+		return 5
+	}
+	return 3
+}
+
+// micros appends ns as microseconds with three decimals.
+func micros(b []byte, ns int64) []byte {
+	if ns < 0 {
+		b, ns = append(b, '-'), -ns
+	}
+	b = strconv.AppendInt(b, ns/1000, 10)
+	rest := ns % 1000
+	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
+}
+
+func (w *Writer) meta(name string, rank uint32, tid int, key string, value []byte) {
+	w.event(fmt.Appendf(nil, `{"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"%s":%s}}`, name, rank, tid, key, value))
+}
+
+// text is s as JSON.
+func (w *Writer) text(s string) []byte {
+	if q, ok := w.quoted[s]; ok {
+		return q
+	}
+	q, err := json.Marshal(s)
+	if err != nil {
+		panic("BUG: marshal text: " + err.Error())
+	}
+	if len(w.quoted) < 1<<16 { // paths and step names are many
+		w.quoted[s] = q
+	}
+	return q
+}
+
+func (w *Writer) event(b []byte) {
+	if w.some {
+		w.write([]byte(",\n"))
+	}
+	w.some = true
+	w.write(b)
+	if cap(b) > cap(w.buf) {
+		w.buf = b[:0]
+	}
+}
+
+func (w *Writer) write(b []byte) {
+	if w.err == nil {
+		_, w.err = w.out.Write(b)
+	}
+}
+
+// Close ends the trace and returns the first error of any write.
+func (w *Writer) Close() error {
+	w.start(0)
+	w.write([]byte("]}\n"))
+	if w.err == nil {
+		w.err = w.out.Flush()
+	}
+	if w.err != nil {
+		return fmt.Errorf("write Chrome trace: %w", w.err)
+	}
+	return nil
+}
