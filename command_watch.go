@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -87,7 +86,7 @@ type observation struct {
 
 // runWatch wires the watcher and runs it.
 func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
-	w := &observation{o: o, log: slog.New(slog.NewTextHandler(os.Stderr, nil)), out: out}
+	w := &observation{o: o, log: newLogger(), out: out}
 	if w.source, err = source.OpenLive(ctx, o.source, source.Options{Topology: o.topology}); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type column struct {
 	Repeat       int32
 	StartNs      int64 // of the lowest row that has one
 	StartRow     int
-	Newest       int64    // latest start in it
+	Newest       int64    // latest end in it: rows come when their step is over
 	Rows         int      // rows of steps in it
 	Owner        []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
 	V            [frame.MetricCount][]float32
@@ -55,6 +55,7 @@ type feed struct {
 	Roster  *roster
 	Pending []*column
 	Missed  []uint16 // columns in a row that each row was missing in
+	Seen    []int64  // start of the newest step of each row
 	Recent  []fed    // the last columns that went, a ring
 	Next    int
 	Last    column // the newest that went; its values are gone
@@ -70,9 +71,11 @@ type feed struct {
 
 // Bounds of the feed.
 const (
-	// silentAfter columns without a row of a rank nobody waits for it any more: it is
-	// gone. At 30 % lost rank-steps that happens to a living one once in 10^8.
+	// silentAfter columns without a row of a rank, and silentFor without a start of
+	// it, nobody waits for it any more: it is gone, or its agent is down for longer
+	// than anything could be shipped late.
 	silentAfter = 16
+	silentFor   = int64(600e9)
 	// recentColumns are remembered, to tell a late row from one that came twice.
 	recentColumns = 64
 	// maxPending columns wait at most, whatever the source says.
@@ -210,6 +213,13 @@ func (f *feed) remap(old []int) {
 		f.Recent[i].Owner = owners(f.Recent[i].Owner)
 	}
 	f.Missed = owners(f.Missed)
+	seen := make([]int64, n)
+	for i, x := range f.Seen {
+		if i < len(to) && to[i] >= 0 {
+			seen[to[i]] = x
+		}
+	}
+	f.Seen = seen
 	f.spare = nil
 }
 
@@ -255,11 +265,13 @@ func (f *feed) place(p *process, s *row.Step) {
 		f.Estimated++
 	}
 	col.Owner[k] = owner
-	col.Newest = max(col.Newest, s.StartNs)
+	col.Newest = max(col.Newest, s.StartNs+s.StepNs)
 	if !p.Later && (col.StartRow < 0 || k <= col.StartRow) {
 		col.StartRow, col.StartNs = k, s.StartNs
 	}
 	col.set(k, s)
+	f.grow()
+	f.Seen[k] = max(f.Seen[k], s.StartNs)
 }
 
 // owner numbers the processes of a rank by their start, from 1.

@@ -7,7 +7,7 @@ import (
 )
 
 // Lag bounds how long a step waits for ranks whose row is missing, by what was
-// recorded and never by a timer: so many later steps, or so much later a start.
+// recorded and never by a timer: so many later steps, or so much later an end.
 type Lag struct {
 	Steps int           // 0 means DefaultLag.Steps
 	Time  time.Duration // 0 means DefaultLag.Time
@@ -84,7 +84,7 @@ func (f *feed) complete(c *column, l *frame.Layout) bool {
 			continue
 		}
 		there++
-		if c.Owner[k] == 0 && f.Missed[k] < silentAfter {
+		if c.Owner[k] == 0 && (f.Missed[k] < silentAfter || c.Newest-f.Seen[k] < silentFor) {
 			return false
 		}
 	}
@@ -97,6 +97,9 @@ func (f *feed) complete(c *column, l *frame.Layout) bool {
 func (f *feed) grow() {
 	for len(f.Missed) < len(f.Roster.Rows) {
 		f.Missed = append(f.Missed, 0)
+	}
+	for len(f.Seen) < len(f.Roster.Rows) {
+		f.Seen = append(f.Seen, 0)
 	}
 }
 

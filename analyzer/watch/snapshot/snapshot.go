@@ -391,8 +391,8 @@ func (r *reader) number(v reflect.Value) {
 	}
 }
 
-// Replace sets every value of type T that is reachable from root to with, and
-// returns how many there were: how thresholds change in a running detector.
+// Replace sets every value of type T that is reachable from root (but not in a
+// map) to with, and returns how often it did: how thresholds change in a running detector.
 func Replace[T any](root any, with T) int {
 	want := reflect.TypeFor[T]()
 	seen := map[place]bool{}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	layout "laggard/schemas/parquet"
+	"laggard/schemas/row"
+	"laggard/schemas/verdict"
+)
+
+// checkVerdictRows wants every change in the table of verdicts once, and a
+// degraded node among them.
+func checkVerdictRows(t *testing.T, store string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(store, row.VerdictsTable, "job=*", "*"+layout.Suffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type key struct {
+		at                   int64
+		node, group, finding string
+	}
+	seen := map[key]bool{}
+	degraded := false
+	for _, f := range files {
+		err := layout.Read(f, func(rows []struct {
+			AtNs    int64  `parquet:"at_ns"`
+			Node    string `parquet:"node"`
+			Group   string `parquet:"group"`
+			Finding string `parquet:"finding"`
+			State   string `parquet:"state"`
+			Body    string `parquet:"body"`
+		}) error {
+			for _, r := range rows {
+				k := key{r.AtNs, r.Node, r.Group, r.Finding}
+				if seen[k] {
+					t.Errorf("%+v is stored twice", k)
+				}
+				seen[k] = true
+				if r.Node != "" && r.State == verdict.Degraded {
+					var n verdict.Node
+					if err := json.Unmarshal([]byte(r.Body), &n); err != nil || n.Node != r.Node {
+						t.Errorf("body of %s: %q: %v", r.Node, r.Body, err)
+					}
+					degraded = true
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+	}
+	if !degraded {
+		t.Errorf("no degraded node in %d files of the table of verdicts", len(files))
+	}
+}
+
+// TestWatch_Once gives analyze's exit code and verdict, and the metrics of it.
+func TestWatch_Once(t *testing.T) {
+	dir, _, want := watchedJob(t, "compute-1.5", 31)
+	var out bytes.Buffer
+	err := runWatch(t.Context(), watchOptions{source: dir, output: "json", once: true, every: 1}, &out)
+	var code exitCode
+	if !errors.As(err, &code) || int(code) != verdict.ExitDegraded {
+		t.Fatalf("runWatch: %v, want exit code %d", err, verdict.ExitDegraded)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got["source"] != dir {
+		t.Fatalf("source %v, want %v", got["source"], dir)
+	}
+	delete(got, "source")
+	if a, b := text(t, got), text(t, want); a != b {
+		t.Fatalf("watch --once says\n%s\nanalyze\n%s", a, b)
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestWatch_Metrics scrapes a watcher that has found something.
+func TestWatch_Metrics(t *testing.T) {
+	dir, _, _ := watchedJob(t, "compute-1.5", 31)
+	w, live := watched(t, dir, "", "")
+	defer live.Close()
+	defer w.Close()
+	o := &observation{watcher: w}
+	get := func(path string) (int, string) {
+		r := httptest.NewRecorder()
+		o.handler().ServeHTTP(r, httptest.NewRequest("GET", path, nil))
+		return r.Code, r.Body.String()
+	}
+	if code, body := get("/readyz"); code != 503 {
+		t.Fatalf("/readyz before a look: %d %s", code, body)
+	}
+	if err := w.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := get("/readyz"); code != 200 {
+		t.Fatalf("/readyz: %d", code)
+	}
+	_, body := get("/metrics")
+	for _, want := range []string{
+		`laggard_node_degraded{cause="`, `state="degraded"} 1`, "laggard_node_slowdown{", "laggard_job_impact{", "laggard_watch_steps_total{",
+		"laggard_watch_lag_seconds{", "laggard_watch_jobs 1", `laggard_watch_looks_total{result="ok"} 1`, "laggard_job_healthy{",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/metrics has no %s in\n%s", want, body)
+		}
+	}
+}
+
+// TestWatch_Usage wants errors that say what to do.
+func TestWatch_Usage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "SOURCE is missing"},
+		{[]string{"x", "-o", "jsno"}, "did you mean json"},
+		{[]string{"x", "--every", "0s"}, "must be more than 0"},
+		{[]string{"mysql://h/db"}, "unknown kind"},
+		{[]string{t.TempDir(), "--once"}, "no job in it"},
+	} {
+		root := rootCommand()
+		root.SetArgs(append([]string{"watch"}, c.args...))
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("watch %v: %v; want %q", c.args, err, c.want)
+		}
+	}
+}
