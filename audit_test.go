@@ -320,3 +320,50 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 		t.Fatal("following the store gave no steps")
 	}
 }
+
+// TestAccountsCloseOverKills: the agent is killed while the store is away and
+// segments age; the next one goes on, and the account closes to the record.
+func TestAccountsCloseOverKills(t *testing.T) {
+	const steps = 2000
+	flags := []string{"--cap", "6MB", "--segment-size", "256KiB", "--until-idle", "1s"}
+	base := filepath.Join(t.TempDir(), "mount")
+	if err := os.WriteFile(base, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	store := filepath.Join(base, "store")
+	s := newSite(t, "parquet:"+store)
+	emitter := s.emitter(0, 1, steps)
+	aged := func(m map[string]float64) bool { return m[`laggard_segments_aged_total{shipped="false"}`] > 0 }
+	for range 2 {
+		agent := s.agent(flags...)
+		agent.until("segments that aged before they were shipped", aged)
+		if err := agent.command.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-agent.done
+	}
+	if err := os.Remove(base); err != nil {
+		t.Fatal(err)
+	}
+	agent := s.agent(flags...)
+	emitter.wait()
+	agent.wait()
+	o := outcomeOfParquet(t, store)
+	local := sums{}
+	if _, err := ledger.Read(s.dir, func(r row.Ledger) error {
+		if r.State == "aged" {
+			local[r.Kind] += r.Records
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for kind, emitted := range emittedBy(1, steps) {
+		sum := o.stored[kind] + o.summarised[kind] + local[kind] + o.dropped[kind]
+		t.Logf("%s: emitted %d = stored %d + summarised %d + aged %d + dropped %d", kind, emitted, o.stored[kind], o.summarised[kind], local[kind], o.dropped[kind])
+		if sum != emitted {
+			t.Errorf("%s: emitted %d, accounted for %d", kind, emitted, sum)
+		}
+	}
+	audited(t, 0, s.dir, s.store)
+}
