@@ -2,10 +2,17 @@ package mspti_test
 
 import (
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/mspti"
 	"laggard/schemas/record"
 )
 
@@ -111,5 +118,54 @@ func TestRangesWithoutNPU(t *testing.T) {
 		if r.Side != record.Host || r.Kind == record.Communication && r.Step == record.NoStep {
 			t.Fatalf("%+v: want host times and the step it was in", r)
 		}
+	}
+}
+
+// TestSymbols holds the libraries to old C libraries and to their headers.
+func TestSymbols(t *testing.T) {
+	dir := build(t)
+	for library, headers := range map[string][]string{mspti.Library: {"laggard.h", "laggard_mspti.h"}, mspti.RangeLibrary: {"laggard.h"}} {
+		b, err := exec.Command("nm", "-D", filepath.Join(dir, library)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("nm (apt install binutils): %v\n%s", err, b)
+		}
+		for _, m := range regexp.MustCompile(`(\S+)@+GLIBC_2\.(\d+)`).FindAllStringSubmatch(string(b), -1) {
+			if minor, _ := strconv.Atoi(m[2]); minor > 17 {
+				t.Errorf("%s needs %s of GLIBC_2.%d, later than 2.17", library, m[1], minor)
+			}
+		}
+		var api, exported []string
+		for _, h := range headers {
+			text, err := os.ReadFile(filepath.Join(dir, "src", h))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?m)^LAGGARD_API [^(;]*?(laggard_\w+)[(;]`).FindAllStringSubmatch(string(text), -1) {
+				api = append(api, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ [A-Z] (\w+)`).FindAllStringSubmatch(string(b), -1) {
+			if !strings.HasPrefix(m[1], "mstx") {
+				exported = append(exported, m[1])
+			}
+		}
+		slices.Sort(api)
+		slices.Sort(exported)
+		if !slices.Equal(api, exported) {
+			t.Errorf("%s exports %v, its headers say %v", library, exported, api)
+		}
+	}
+}
+
+// TestNotARank: in the launchers and tools of a job nothing happens.
+func TestNotARank(t *testing.T) {
+	run := rig.Shared(t)
+	cmd := command(t, run, "trainer", "plain", "3")
+	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=auto")
+	if out, said := runs(t, cmd); out != "done\n" || said != "" {
+		t.Errorf("printed %q, said %q", out, said)
+	}
+	if left, _ := os.ReadDir(run); len(left) != 0 {
+		t.Errorf("left %v", left)
 	}
 }

@@ -1,35 +1,16 @@
 /* mspti.c: our thread, which follows the switch, takes what libmspti has, and ends
  * with the process; and how it comes to be. */
 #include "mspti_internal.h"
+#include "mspti_old.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
-
-/* Bind to what a C library of 2012 has as well. Programs that are started beside the
- * trainer may have neither libpthread nor libdl: there nothing happens. */
-#if defined(__x86_64__)
-#define OLD_GLIBC "GLIBC_2.2.5"
-#elif defined(__aarch64__)
-#define OLD_GLIBC "GLIBC_2.17"
-#endif
-#if defined(OLD_GLIBC) && defined(__GLIBC__)
-__asm__(".symver pthread_create, pthread_create@" OLD_GLIBC);
-__asm__(".symver dlopen, dlopen@" OLD_GLIBC);
-__asm__(".symver dlsym, dlsym@" OLD_GLIBC);
-__asm__(".symver dlclose, dlclose@" OLD_GLIBC);
-#endif
-#pragma weak pthread_create
-#pragma weak dlopen
-#pragma weak dlsym
-#pragma weak dlclose
 
 /* Our thread looks every BUSY while buffers come: in that time a million markers a
  * second fill less than one. Else every POLL, which is how soon it follows the switch. */
@@ -61,69 +42,7 @@ static int64_t now(void) {
 	return (int64_t)ts.tv_sec * SECOND + ts.tv_nsec;
 }
 
-static COLD void say(const char *format, ...) {
-	char line[512];
-	va_list args;
-	int n = snprintf(line, sizeof line, "laggard[%d]: mspti: ", (int)getpid());
-	va_start(args, format);
-	n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
-	va_end(args);
-	if (n > (int)sizeof line - 2)
-		n = (int)sizeof line - 2;
-	line[n++] = '\n';
-	ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
-	(void)ignored;
-}
-
-static long env_number(const char *name, long least, long most, long absent) {
-	const char *s = getenv(name);
-	char *end;
-	if (!s || !*s)
-		return absent;
-	long v = strtol(s, &end, 10);
-	return *end || v < least || v > most ? absent : v;
-}
-
 /* ---- libmspti ---- */
-
-static void *open_library(void) {
-	static const char *const where[] = {
-		"libmspti.so", "/usr/local/Ascend/cann/lib64/libmspti.so", "/usr/local/Ascend/ascend-toolkit/latest/lib64/libmspti.so",
-	};
-	const char *given = getenv("LAGGARD_MSPTI_LIBRARY");
-	if (given && *given)
-		return dlopen(given, RTLD_NOW | RTLD_GLOBAL);
-	for (size_t i = 0; i < sizeof where / sizeof *where; i++) {
-		void *h = dlopen(where[i], RTLD_NOW | RTLD_GLOBAL);
-		if (h)
-			return h;
-	}
-	return NULL;
-}
-
-/* resolve looks the symbols up and says in one line which are missing. */
-static void resolve(void *library, mspti_api *api) {
-	static const char *const names[] = {
-		"msptiActivityRegisterCallbacks", "msptiActivityEnable", "msptiActivityDisable",
-		"msptiActivityGetNextRecord", "msptiActivityFlushAll", "msptiActivityEnableMarkerDomain",
-		"msptiActivityDisableMarkerDomain", "msptiSubscribe", "msptiUnsubscribe",
-	};
-	void **to[] = {
-		(void **)(void *)&api->register_callbacks, (void **)(void *)&api->enable, (void **)(void *)&api->disable,
-		(void **)(void *)&api->next_record, (void **)(void *)&api->flush_all, (void **)(void *)&api->enable_domain,
-		(void **)(void *)&api->disable_domain, (void **)(void *)&api->subscribe, (void **)(void *)&api->unsubscribe,
-	};
-	char missing[400] = "";
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		void *p = dlsym(library, names[i]);
-		memcpy(to[i], &p, sizeof p);
-		size_t n = strlen(missing);
-		if (!p)
-			snprintf(missing + n, sizeof missing - n, "%s%s", n ? ", " : "", names[i]);
-	}
-	if (*missing)
-		say("libmspti has no %s: what needs it is left out", missing);
-}
 
 /* loaded reports whether this process has what makes markers. */
 static int loaded(void) {
@@ -151,27 +70,27 @@ __attribute__((destructor)) static void unload(void) { laggard_mspti_stop(); }
 static void get_ready(void) {
 	us.ready = -1;
 	pthread_mutex_lock(&loader);
-	void *library = open_library();
+	void *library = mspti_open_library();
 	if (library)
-		resolve(library, &us.api);
+		mspti_resolve(library, &us.api);
 	pthread_mutex_unlock(&loader);
 	if (!library) {
-		say("no libmspti here: nothing comes from the NPU");
+		mspti_say("no libmspti here: nothing comes from the NPU");
 		return;
 	}
 	if (!us.api.register_callbacks || !us.api.enable) {
-		say("off");
+		mspti_say("off");
 		return;
 	}
-	if (mspti_pairs_make() || mspti_buffers_make((unsigned)env_number("LAGGARD_MSPTI_BUFFERS", 2, 100, 16))) {
-		say("off: no memory");
+	if (mspti_pairs_make() || mspti_buffers_make((unsigned)mspti_env("LAGGARD_MSPTI_BUFFERS", 2, 100, 16))) {
+		mspti_say("off: no memory");
 		return;
 	}
 	mspti_buffers_open(1);
 	int r = us.api.register_callbacks(mspti_on_request, mspti_on_complete);
 	if (r != MSPTI_OK) {
 		mspti_buffers_open(0);
-		say("off: libmspti refuses our callbacks (%d)", r);
+		mspti_say("off: libmspti refuses our callbacks (%d)", r);
 		return;
 	}
 	us.ready = 1;
@@ -187,16 +106,16 @@ static void ignore_callback(void *user, int domain, uint32_t id, const void *dat
 }
 
 static void later(int64_t at, const char *what, int r) {
-	us.retry_at = at + env_number("LAGGARD_MSPTI_RETRY_MS", 1, 86400000, 30000) * 1000000;
+	us.retry_at = at + mspti_env("LAGGARD_MSPTI_RETRY_MS", 1, 86400000, 30000) * 1000000;
 	if (r == MSPTI_MULTIPLE_SUBSCRIBERS)
 		count(&mspti_counted.refused, 1);
 	if (us.complained != r + 1) {
 		us.complained = r + 1;
 		if (r == MSPTI_MULTIPLE_SUBSCRIBERS)
-			say("off: somebody else uses libmspti (a full profiling is on?); tried again every %ld s",
-			    env_number("LAGGARD_MSPTI_RETRY_MS", 1, 86400000, 30000) / 1000);
+			mspti_say("off: somebody else uses libmspti (a full profiling is on?); tried again every %ld s",
+			    mspti_env("LAGGARD_MSPTI_RETRY_MS", 1, 86400000, 30000) / 1000);
 		else
-			say("off: libmspti fails to %s (%d); tried again later", what, r);
+			mspti_say("off: libmspti fails to %s (%d); tried again later", what, r);
 	}
 }
 
@@ -219,7 +138,7 @@ static void switch_on(int64_t at) {
 		return;
 	}
 	if (us.complained)
-		say("on");
+		mspti_say("on");
 	us.complained = 0;
 	us.enabled = 1;
 	us.communication = -1;
@@ -282,7 +201,7 @@ static void tell_losses(int64_t at) {
 	int64_t end = laggard_now();
 	laggard_mark(LAGGARD_OTHER, &a, us.lost_at ? end - (at - us.lost_at) : end, us.lost_at ? at - us.lost_at : 0);
 	if (at >= us.said_at) {
-		say("%llu markers came while all buffers were full (LAGGARD_MSPTI_BUFFERS)", (unsigned long long)lost);
+		mspti_say("%llu markers came while all buffers were full (LAGGARD_MSPTI_BUFFERS)", (unsigned long long)lost);
 		us.said_at = at + 30 * SECOND;
 	}
 	us.lost = lost;
@@ -380,7 +299,7 @@ static int begin(void) {
 	pthread_attr_destroy(&detached);
 	if (r != 0) {
 		atomic_store(&phase, NOT_STARTED);
-		say("off: no thread: %s", strerror(r));
+		mspti_say("off: no thread: %s", strerror(r));
 		return -1;
 	}
 	return 0;

@@ -48,6 +48,12 @@ HIDDEN void mspti_pairs_forget(void);
 /* mspti_walk.c: the records of a buffer. */
 HIDDEN void mspti_walk(uint8_t *buffer, size_t valid, int (*next_record)(uint8_t *, size_t, void **));
 
+/* mspti_load.c */
+HIDDEN void mspti_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+HIDDEN long mspti_env(const char *name, long least, long most, long absent);
+HIDDEN void *mspti_open_library(void);
+HIDDEN void mspti_resolve(void *library, mspti_api *api); /* says what is missing */
+
 /* mspti_open.c: ranges that stay open are named in the ring's table. */
 HIDDEN void mspti_open_list(laggard_range *r, const laggard_span *s);
 

@@ -61,6 +61,7 @@ class Manager(object):
         """Does what there is to do with the manager, for as long as that."""
         end = self._clock() + seconds
         if address() is None or self._tries >= TRIES and not self.registered:
+            self.close()
             self._stop.wait(seconds)
             return
         try:
