@@ -235,7 +235,11 @@ func runSidecar(t *testing.T, uid int64) {
 	}
 	until(ctx, t, "http://"+address+"/readyz", func(body string) bool { return body == "ok\n" })
 
-	c := p.command(ctx, train, uid, "/usr/bin/env", "python3", "-c", trainer)
+	python := "/usr/bin/python3" // the one on PATH may belong to root alone
+	if _, err := os.Stat(python); err != nil {
+		python = "python3"
+	}
+	c := p.command(ctx, train, uid, python, "-c", trainer)
 	c.Env = append(c.Env, "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3")
 	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("trainer: %v\n%s", err, out)
