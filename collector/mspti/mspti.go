@@ -69,8 +69,8 @@ func Build(ctx context.Context, cc, src, out string, extra ...string) error {
 	if err != nil || len(all) == 0 {
 		return fmt.Errorf("build %s: no sources in %s", Library, src)
 	}
-	// The C recorder comes first: what is linked last ends first, and the recorder
-	// has to be there until the end.
+	// The C recorder comes first: what is linked first begins first and ends last, and
+	// the recorder has to be there all the time.
 	var recorder, taker, ranges []string
 	for _, f := range all {
 		switch name := filepath.Base(f); {

@@ -102,6 +102,9 @@ func sanitized(dir, src string) ([]string, error) {
 		return nil, fmt.Errorf("sanitized: %w\n%s", err, b)
 	}
 	objects, err := filepath.Glob(filepath.Join(out, "*.o"))
+	slices.SortFunc(objects, func(a, b string) int { // as Build: the recorder begins first and ends last
+		return strings.Compare(strings.ReplaceAll(a, "/mspti", "/~mspti"), strings.ReplaceAll(b, "/mspti", "/~mspti"))
+	})
 	return append(flags, objects...), err
 }
 
