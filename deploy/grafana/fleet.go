@@ -28,9 +28,13 @@ shown AS (SELECT $__timeInterval(ts) AS time, job AS series, quantile(0.5)(step_
 SELECT time, series, step / median AS value
 FROM shown GLOBAL ANY LEFT JOIN usual ON shown.series = usual.job
 ORDER BY time, series`), "time time, series text, value number")).named(),
-		linePanel("Verdicts by cause", "How many verdicts changed to degraded or intermittent, by cause.", "short", 12, 9, series(many(
-			`SELECT $__timeInterval(ts) AS time, if("group" != '', 'link', cause) AS series, uniqExact(job, node, "group") AS value
-FROM verdicts WHERE JOBS AND $__timeFilter(ts) AND finding = '' AND state IN ('degraded', 'intermittent')
+		linePanel("Verdicts by cause", "How many nodes and links turned degraded or intermittent, by cause.", "short", 12, 9, series(many(
+			`WITH turns AS (
+  SELECT ts, "group", state, cause, lagInFrame(state, 1, '') OVER (PARTITION BY job, node, "group" ORDER BY at_ns, step ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS before
+  FROM verdicts WHERE JOBS AND finding = '' AND $__timeFilter(ts)
+)
+SELECT $__timeInterval(ts) AS time, if("group" != '', 'link', cause) AS series, count() AS value
+FROM turns WHERE state IN ('degraded', 'intermittent') AND before NOT IN ('degraded', 'intermittent')
 GROUP BY time, series ORDER BY time, series`), "time time, series text, value number")).named().bars(),
 		repeaters(),
 	)

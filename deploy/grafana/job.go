@@ -66,6 +66,7 @@ lines AS (SELECT band, concat(min(role), ' r', leftPad(toString(min(rank)), 5, '
 cells AS (
   SELECT rank, incarnation, $__timeInterval(ts) AS time, avg(${measure:raw}) AS own
   FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts) AND ${measure:raw} >= 0
+    AND rank GLOBAL IN (SELECT rank FROM seats WHERE role IN (SELECT role FROM seats WHERE $__conditionalAll(node IN (${node:sqlstring}), $node)))
   GROUP BY rank, incarnation, time
 ),
 roles AS (
@@ -103,6 +104,7 @@ func jobSlowest() Panel {
 own AS (
   SELECT rank, incarnation, avgIf(${measure:raw}, ${measure:raw} >= 0) / 1e9 AS mean, sumIf(exposed_ns, exposed_ns > 0) / sum(step_ns) AS waiting, count() AS steps
   FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)
+    AND rank GLOBAL IN (SELECT rank FROM seats WHERE role IN (SELECT role FROM seats WHERE $__conditionalAll(node IN (${node:sqlstring}), $node)))
   GROUP BY rank, incarnation
 ),
 placed AS (

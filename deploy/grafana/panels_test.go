@@ -162,6 +162,7 @@ func TestEveryQueryRuns(t *testing.T) {
 		sc := scene{from: s.to.Add(-time.Duration(a.Window) * time.Second), to: s.to, points: 100}
 		run("alerts", "now", sc, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
 	}
+	t.Logf("communications of the big job: %s", s.query("SELECT count() FROM communications WHERE job = '"+bigJob+"'"))
 	t.Logf("%d queries, the slowest took %v", queries, slowest)
 	if t.Failed() {
 		return
