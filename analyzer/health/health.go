@@ -1,0 +1,287 @@
+// Package health tells a Kubernetes cluster what verdicts mean for its nodes: a
+// condition TrainingDegraded for what lasts, an Event for what passes, and only
+// when asked to, and only for a few nodes, a cordon or a taint.
+//
+// Invariants: in a dry run nothing is written. What was written is written again
+// only when status or reason change, or for the heartbeat; a change back waits
+// for Hold, so noise can't flap. Never more than MaxNodes nodes are acted on at
+// once, over restarts too (StateFile). Three REST calls and no more:
+// PATCH nodes/<n>/status, POST events, PATCH nodes/<n>.
+//
+// Caveat: node names of verdicts must be those of the cluster (NODE_NAME of the
+// downward API as LAGGARD_NODE); a name that the cluster does not know is said
+// once and left alone.
+package health
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"laggard/schemas/verdict"
+)
+
+// Condition is the type of the node condition.
+const Condition = "TrainingDegraded"
+
+// Reasons of the condition.
+const (
+	reasonNone  = "NoProblem"
+	reasonEnded = "JobEnded"
+)
+
+var reasons = map[string]string{
+	verdict.Compute: "SlowCompute", verdict.HostDelay: "SlowHost", verdict.DataLoader: "SlowDataLoader",
+	verdict.Checkpoint: "SlowCheckpoint", verdict.Communication: "SlowCommunication", verdict.Unattributed: "SlowUnattributed",
+}
+
+// Acts.
+const (
+	ActNone   = ""
+	ActCordon = "cordon"
+	ActTaint  = "taint" // laggard.io/training-degraded:NoSchedule
+)
+
+// Options configure a Cluster.
+type Options struct {
+	Server    string       // base URL of the API
+	TokenFile string       // read again for each request; "" sends none
+	Client    *http.Client // nil is http.DefaultClient
+	Namespace string       // of events; "" is "default"
+	StateFile string       // "" keeps nothing over restarts
+	Act       string       // ActNone, ActCordon or ActTaint
+	MaxNodes  int          // acted on at once; 0 is 1
+	DryRun    bool         // write nothing, say what would be written
+	MinImpact float64      // of a degraded node to count
+	Hold      time.Duration
+	Heartbeat time.Duration
+	Stale     time.Duration // a job that said nothing for so long has ended
+	Now       func() time.Time
+	Log       *slog.Logger
+}
+
+// Defaults.
+const (
+	DefaultHold      = 10 * time.Minute
+	DefaultHeartbeat = 5 * time.Minute
+	DefaultStale     = 2 * time.Hour
+	// eventEvery bounds events of one node, maxSeen the events that are remembered.
+	eventEvery = 10 * time.Minute
+	maxSeen    = 4096
+	maxMessage = 1024
+)
+
+// Cluster is a cluster's nodes as verdicts see them. Observe may be called while
+// Run runs.
+type Cluster struct {
+	o    Options
+	wake chan struct{}
+
+	mu    sync.Mutex
+	state state
+	said  map[string]report // by job
+	back  backoff
+	busy  map[string]bool // node names that the cluster does not know
+}
+
+// report is what a job's last verdict says of nodes.
+type report struct {
+	at    time.Time
+	nodes map[string]opinion
+}
+
+// opinion is a reason to call a node degraded.
+type opinion struct {
+	Reason, Message string
+	Impact          float64
+}
+
+// node is what was written of a node.
+type node struct {
+	Status  string    `json:"status"` // True, False, Unknown; "" never written
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
+	Beat    time.Time `json:"beat"`
+	Acted   bool      `json:"acted"`   // has a place under the cap
+	Applied bool      `json:"applied"` // the act was answered
+	// Other is since when something else is wanted than what was written.
+	Other  time.Time `json:"other,omitzero"`
+	Want   string    `json:"want,omitempty"` // status and reason of it
+	Posted time.Time `json:"posted,omitzero"`
+}
+
+type state struct {
+	Nodes  map[string]*node     `json:"nodes"`
+	Seen   map[string]time.Time `json:"seen"` // events by name
+	Jobs   map[string]bool      `json:"jobs"` // whose events of before are known
+	Events []event              `json:"events"`
+}
+
+type event struct {
+	Name, Node, Message string
+	At                  time.Time
+}
+
+// New returns a Cluster. It calls nothing yet.
+func New(o Options) (*Cluster, error) {
+	if o.Act != ActNone && o.Act != ActCordon && o.Act != ActTaint {
+		return nil, fmt.Errorf("act %q: want %s or %s", o.Act, ActCordon, ActTaint)
+	}
+	o.Client = cmp.Or(o.Client, http.DefaultClient)
+	o.Namespace = cmp.Or(o.Namespace, "default")
+	o.MaxNodes = cmp.Or(max(0, o.MaxNodes), 1)
+	o.Hold, o.Heartbeat, o.Stale = cmp.Or(o.Hold, DefaultHold), cmp.Or(o.Heartbeat, DefaultHeartbeat), cmp.Or(o.Stale, DefaultStale)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cluster{o: o, wake: make(chan struct{}, 1), said: map[string]report{}, busy: map[string]bool{},
+		state: state{Nodes: map[string]*node{}, Seen: map[string]time.Time{}, Jobs: map[string]bool{}}}
+	if err := c.load(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Observe takes a job's verdict. It only notes what is wanted.
+func (c *Cluster) Observe(v *verdict.Verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.o.Now()
+	r := report{at: now, nodes: map[string]opinion{}}
+	for _, n := range v.Nodes {
+		if n.State != verdict.Degraded && n.State != verdict.Intermittent || n.JobImpact < c.o.MinImpact {
+			continue
+		}
+		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), n.JobImpact}
+	}
+	c.said[v.Job] = r
+	c.events(v, now)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func message(job string, n verdict.Node) string {
+	s := fmt.Sprintf("job %s: %s, x%.2f since step %d, costs %.1f %% of each step. %s", job, n.Cause, n.Slowdown, n.SinceStep, 100*n.JobImpact, n.Detail)
+	return s[:min(len(s), maxMessage)]
+}
+
+// events queues transients that are new. Those of before the first verdict on a
+// job are old news.
+func (c *Cluster) events(v *verdict.Verdict, now time.Time) {
+	known := c.state.Jobs[v.Job]
+	c.state.Jobs[v.Job] = true
+	for _, e := range v.Events {
+		name := eventName(v.Job, e)
+		if _, ok := c.state.Seen[name]; ok {
+			continue
+		}
+		if len(c.state.Seen) >= maxSeen {
+			c.forgetEvents()
+		}
+		c.state.Seen[name] = now
+		if n := c.node(e.Node); known && now.Sub(n.Posted) >= eventEvery {
+			n.Posted = now
+			c.state.Events = append(c.state.Events, event{name, e.Node,
+				fmt.Sprintf("job %s: slow (%s) in steps %d to %d, and well again", v.Job, e.Cause, e.FirstStep, e.LastStep), now})
+		}
+	}
+}
+
+// forgetEvents drops the older half of what was seen.
+func (c *Cluster) forgetEvents() {
+	var at []time.Time
+	for _, t := range c.state.Seen {
+		at = append(at, t)
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	for name, t := range c.state.Seen {
+		if !t.After(at[len(at)/2]) {
+			delete(c.state.Seen, name)
+		}
+	}
+}
+
+func (c *Cluster) node(name string) *node {
+	n := c.state.Nodes[name]
+	if n == nil {
+		n = &node{}
+		c.state.Nodes[name] = n
+	}
+	return n
+}
+
+// Run writes what is wanted until ctx ends.
+func (c *Cluster) Run(ctx context.Context) error {
+	for {
+		wait := c.Sync(ctx)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-c.wake:
+			timer.Stop()
+		}
+	}
+}
+
+// idle is how long Sync lets pass when nothing is due: holds and heartbeats are
+// minutes.
+const idle = 15 * time.Second
+
+// Sync writes what is due now and returns how long to wait for the next call.
+func (c *Cluster) Sync(ctx context.Context) time.Duration {
+	c.mu.Lock()
+	now := c.o.Now()
+	if wait := c.back.until.Sub(now); wait > 0 {
+		c.mu.Unlock()
+		return wait
+	}
+	jobs := c.plan(now)
+	c.mu.Unlock()
+	for _, j := range jobs {
+		err := c.carryOut(ctx, j)
+		c.mu.Lock()
+		again := c.result(j, err, c.o.Now())
+		c.mu.Unlock()
+		if again > 0 || ctx.Err() != nil {
+			return cmp.Or(again, idle)
+		}
+	}
+	return idle
+}
+
+// result notes how a call went. It returns how long to wait before any other.
+func (c *Cluster) result(j call, err error, now time.Time) time.Duration {
+	var e *apiError
+	switch {
+	case err == nil:
+		c.back.reset(c.o.Log)
+		j.done()
+	case errors.As(err, &e) && e.code == http.StatusNotFound && j.node != "":
+		c.busy[j.node] = true
+		c.node(j.node).Acted = false
+		c.o.Log.Error("the cluster has no such node: set LAGGARD_NODE to the node's name in the pod", "node", j.node)
+	case errors.As(err, &e) && e.code == http.StatusConflict && j.created:
+		j.done() // an event of that name is there: an earlier try came through
+	default:
+		return c.back.fail(err, now, c.o.Log)
+	}
+	if err := c.save(); err != nil {
+		c.o.Log.Error("state of the cluster not saved", "error", err)
+	}
+	return 0
+}

@@ -1,0 +1,269 @@
+package health
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"laggard/schemas/verdict"
+)
+
+// call is one request and what is true once it has been answered.
+type call struct {
+	method, path, content string
+	body                  any
+	node                  string
+	created               bool // a conflict means that it is there
+	words                 string
+	done                  func()
+}
+
+// wanted is a condition.
+type wanted struct{ status, reason, message string }
+
+// plan returns the calls that are due.
+func (c *Cluster) plan(now time.Time) []call {
+	var calls []call
+	want := c.wanted(now)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if c.busy[name] {
+			continue
+		}
+		n, w := c.node(name), want[name]
+		if c.due(n, w, now) {
+			calls = append(calls, c.condition(name, n, w, now))
+			continue
+		}
+		if call, ok := c.act(name, n); ok {
+			calls = append(calls, call)
+		}
+	}
+	for _, e := range c.state.Events {
+		if !c.busy[e.Node] {
+			calls = append(calls, c.post(e))
+		}
+	}
+	return calls
+}
+
+// wanted merges what the jobs say: of several reasons the one that costs most.
+func (c *Cluster) wanted(now time.Time) map[string]wanted {
+	want := map[string]wanted{}
+	worst := map[string]float64{}
+	fresh := 0
+	for _, job := range slices.Sorted(maps.Keys(c.said)) {
+		r := c.said[job]
+		stale := now.Sub(r.at) > c.o.Stale
+		if !stale {
+			fresh++
+		}
+		for name, o := range r.nodes {
+			w := wanted{"True", o.Reason, o.Message}
+			impact := o.Impact + 1
+			if stale {
+				w, impact = wanted{"Unknown", reasonEnded, o.Message}, 0
+			}
+			if _, ok := want[name]; !ok || impact > worst[name] {
+				want[name], worst[name] = w, impact
+			}
+		}
+	}
+	for name, n := range c.state.Nodes {
+		if _, ok := want[name]; ok || n.Status == "" || n.Status == "False" && !n.Acted {
+			continue
+		}
+		if fresh == 0 {
+			want[name] = wanted{n.Status, n.Reason, n.Message} // nobody has said anything yet: after a restart
+			continue
+		}
+		want[name] = wanted{"False", reasonNone, "no training job is slowed down by this node"}
+	}
+	return want
+}
+
+// due reports whether the condition must be written: what is bad at once, what
+// takes something back after Hold, and the heartbeat.
+func (c *Cluster) due(n *node, w wanted, now time.Time) bool {
+	if n.Status == w.status && n.Reason == w.reason {
+		n.Other, n.Want = time.Time{}, ""
+		return w.status == "True" && now.Sub(n.Beat) >= c.o.Heartbeat
+	}
+	if n.Status == "" {
+		return true
+	}
+	if key := w.status + w.reason; n.Want != key {
+		n.Want, n.Other = key, now
+	}
+	settled := now.Sub(n.Other) >= c.o.Hold
+	if w.status == "True" && n.Status != "True" {
+		return now.Sub(n.Since) >= c.o.Hold
+	}
+	return settled
+}
+
+// condition is PATCH nodes/<name>/status.
+func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call {
+	since := n.Since
+	if n.Status != w.status || since.IsZero() {
+		since = now
+	}
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	body := map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+		"type": Condition, "status": w.status, "reason": w.reason, "message": w.message,
+		"lastHeartbeatTime": stamp(now), "lastTransitionTime": stamp(since),
+	}}}}
+	return call{
+		method: "PATCH", path: "/api/v1/nodes/" + url.PathEscape(name) + "/status", content: strategic, body: body, node: name,
+		words: fmt.Sprintf("condition %s=%s of node %s, reason %s", Condition, w.status, name, w.reason),
+		done: func() {
+			if n.Status != w.status || n.Reason != w.reason {
+				n.Since = now
+			}
+			n.Status, n.Reason, n.Message, n.Beat = w.status, w.reason, w.message, now
+			n.Other, n.Want = time.Time{}, ""
+		},
+	}
+}
+
+const taintKey = "laggard.io/training-degraded"
+
+// act is PATCH nodes/<name>: a cordon or taint of a node that is degraded, as
+// long as fewer than MaxNodes are acted on, and its end when the node is well. A
+// node takes its place under the cap before the call, durably: a call that was
+// carried out and not answered counts.
+func (c *Cluster) act(name string, n *node) (call, bool) {
+	bad := n.Status == "True"
+	if c.o.Act == ActNone || n.Status == "Unknown" || bad == n.Acted && n.Applied == bad {
+		return call{}, false
+	}
+	if bad && !n.Acted {
+		if c.acted() >= c.o.MaxNodes {
+			return call{}, false
+		}
+		n.Acted = true
+		if err := c.save(); err != nil {
+			n.Acted = false
+			c.o.Log.Error("not acted: the state can't be saved", "node", name, "error", err)
+			return call{}, false
+		}
+	}
+	body := map[string]any{"spec": map[string]any{"unschedulable": bad}}
+	if c.o.Act == ActTaint {
+		taint := map[string]any{"key": taintKey, "effect": "NoSchedule", "value": n.Reason}
+		if !bad {
+			taint = map[string]any{"key": taintKey, "effect": "NoSchedule", "$patch": "delete"}
+		}
+		body = map[string]any{"spec": map[string]any{"taints": []any{taint}}}
+	}
+	words := "undo " + c.o.Act + " of node " + name
+	if bad {
+		words = c.o.Act + " node " + name
+	}
+	return call{method: "PATCH", path: "/api/v1/nodes/" + url.PathEscape(name), content: strategic, body: body, node: name, words: words,
+		done: func() { n.Acted, n.Applied = bad, bad }}, true
+}
+
+func (c *Cluster) acted() int {
+	k := 0
+	for _, n := range c.state.Nodes {
+		if n.Acted {
+			k++
+		}
+	}
+	return k
+}
+
+// post is POST events.
+func (c *Cluster) post(e event) call {
+	at := e.At.UTC().Format(time.RFC3339)
+	body := map[string]any{
+		"apiVersion": "v1", "kind": "Event",
+		"metadata":       map[string]any{"name": e.Name, "namespace": c.o.Namespace},
+		"involvedObject": map[string]any{"apiVersion": "v1", "kind": "Node", "name": e.Node, "uid": e.Node},
+		"reason":         "TrainingSlowed", "message": e.Message, "type": "Warning", "count": 1,
+		"firstTimestamp": at, "lastTimestamp": at, "source": map[string]any{"component": "laggard"},
+	}
+	return call{
+		method: "POST", path: "/api/v1/namespaces/" + c.o.Namespace + "/events", content: "application/json", body: body, created: true,
+		words: "event on node " + e.Node + ": " + e.Message,
+		done: func() {
+			c.state.Events = slices.DeleteFunc(c.state.Events, func(x event) bool { return x.Name == e.Name })
+		},
+	}
+}
+
+// eventName is the same for the same event, so that a second try is a conflict.
+func eventName(job string, e verdict.Event) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", job, e.Node, e.FirstStep))
+	return "laggard." + hex.EncodeToString(sum[:10])
+}
+
+// load reads the state of an earlier process.
+func (c *Cluster) load() error {
+	if c.o.StateFile == "" {
+		return nil
+	}
+	f, err := os.Open(c.o.StateFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load state of the cluster: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, 64<<20))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("load state of the cluster: %w", err)
+	}
+	var s state
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("load state of the cluster %s: %w; it says which nodes were acted on: look at them before you move it away", c.o.StateFile, err)
+	}
+	for name, n := range s.Nodes {
+		if n != nil {
+			c.state.Nodes[name] = n
+		}
+	}
+	maps.Copy(c.state.Seen, s.Seen)
+	maps.Copy(c.state.Jobs, s.Jobs)
+	c.state.Events = s.Events
+	return nil
+}
+
+// save writes the state durably.
+func (c *Cluster) save() (err error) {
+	if c.o.StateFile == "" || c.o.DryRun {
+		return nil
+	}
+	data, err := json.Marshal(c.state)
+	if err != nil {
+		return fmt.Errorf("save state of the cluster: %w", err)
+	}
+	dir := filepath.Dir(c.o.StateFile)
+	f, err := os.CreateTemp(dir, ".cluster-*")
+	if err != nil {
+		return fmt.Errorf("save state of the cluster: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(cmp.Or(err, f.Sync()), f.Close()); err == nil {
+		err = os.Rename(f.Name(), c.o.StateFile)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("save state of the cluster: %w", err), os.Remove(f.Name()))
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("save state of the cluster: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,96 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"laggard/schemas/verdict"
+)
+
+// Webhook posts a job's verdict as JSON when it changed: the newest one of each
+// job, until it is taken.
+type Webhook struct {
+	url    string
+	client *http.Client
+	log    *slog.Logger
+	now    func() time.Time
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	waiting map[string][]byte // by job
+	back    backoff
+}
+
+// NewWebhook returns a Webhook. client nil is http.DefaultClient, now time.Now.
+func NewWebhook(url string, client *http.Client, log *slog.Logger, now func() time.Time) *Webhook {
+	if client == nil {
+		client = http.DefaultClient
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Webhook{url: url, client: client, log: log, now: now, wake: make(chan struct{}, 1), waiting: map[string][]byte{}}
+}
+
+// Changed queues the verdict.
+func (h *Webhook) Changed(v *verdict.Verdict) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("BUG: marshal verdict: " + err.Error())
+	}
+	h.mu.Lock()
+	h.waiting[v.Job] = b
+	h.mu.Unlock()
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run posts until ctx ends.
+func (h *Webhook) Run(ctx context.Context) error {
+	for {
+		timer := time.NewTimer(h.Send(ctx))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-h.wake:
+			timer.Stop()
+		}
+	}
+}
+
+// Send posts what waits and returns how long to wait for the next call.
+func (h *Webhook) Send(ctx context.Context) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if wait := h.back.until.Sub(h.now()); wait > 0 {
+		return wait
+	}
+	for _, job := range slices.Sorted(maps.Keys(h.waiting)) {
+		body := h.waiting[job]
+		h.mu.Unlock()
+		err := send(ctx, h.client, http.MethodPost, h.url, http.Header{"Content-Type": {"application/json"}}, body)
+		h.mu.Lock()
+		if err != nil {
+			return h.back.fail(fmt.Errorf("post verdict on job %s: %w", job, err), h.now(), h.log)
+		}
+		h.back.reset(h.log)
+		if string(h.waiting[job]) == string(body) {
+			delete(h.waiting, job)
+		}
+	}
+	return idle
+}
