@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -243,6 +244,22 @@ func TestAudit(t *testing.T) {
 	got = audited(t, 3, sites[0].dir, sites[0].store)
 	if len(got.Differences) != 1 || got.Differences[0].Table != "steps" {
 		t.Fatalf("one step deleted: %+v", got.Differences)
+	}
+	// A segment that the ledger holds as lost must not be in the store.
+	l, err := ledger.Open(sites[1].dir, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := strconv.ParseUint(d.ID, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Append(row.Ledger{Job: "j1", Rank: 1, Segment: id, Name: d.Segment, State: "aged", Reason: "aged", Kind: "FP", Records: 1}), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	got = audited(t, 3, sites[1].dir, sites[1].store)
+	if len(got.Differences) == 0 || got.Differences[0].Segment != d.Segment || !strings.Contains(got.Differences[0].Reason, "aged") {
+		t.Fatalf("an aged segment in the store: %+v", got.Differences)
 	}
 	// What is on disk and was never shipped.
 	s := sites[0]
