@@ -117,12 +117,12 @@ func (p Panel) with(column, unit string, more ...Property) Panel {
 	return p
 }
 
-// within makes the table's cells of a column a link.
+// linked makes a column's cells links.
 func linked(title, url string) Property {
 	return Property{"links", []Link{{Title: title, URL: url}}}
 }
 
-// coloured colours a column's cells by limits.
+// coloured gives a column's values colours by limits.
 func coloured(limits ...float64) Property {
 	return Property{"thresholds", thresholds(limits...)}
 }
