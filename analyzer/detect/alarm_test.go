@@ -17,7 +17,7 @@ func TestScenarios_DrawnSeeds(t *testing.T) {
 		seed = s
 	}
 	t.Logf("LAGGARD_SEED=%d", seed)
-	runScenarios(t, seed, max(3, evalCases()/2), true)
+	runScenarios(t, seed, max(2, evalCases()/2), true)
 }
 
 // TestHealthy_FalseAlarms plays healthy jobs with everything that a healthy job
@@ -26,6 +26,9 @@ func TestScenarios_DrawnSeeds(t *testing.T) {
 // that no range records. Steps count as 10 s. LAGGARD_DETECT_HOURS sets the scale.
 func TestHealthy_FalseAlarms(t *testing.T) {
 	hours := 2000.0
+	if raced {
+		hours = 100
+	}
 	if h, err := strconv.ParseFloat(os.Getenv("LAGGARD_DETECT_HOURS"), 64); err == nil {
 		hours = h
 	}

@@ -56,22 +56,30 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 	if !e.seen[frame.FP] {
 		return verdict.Unattributed
 	}
-	if c.has[compute] && e.coversSelf(c, skip) {
+	if e.coversSelf(c, skip) {
 		return verdict.Compute
 	}
 	return verdict.HostDelay
 }
 
 // coversSelf reports whether forward time is up by about as much as self time: a
-// slow device slows forward as well, what slows all but forward is the host.
+// slow device slows forward as well, what slows all but forward is the host. A
+// small rise need not have alarmed by itself.
 func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 	if !e.seen[frame.Self] {
-		return true
+		return c.has[compute]
 	}
-	k := min(window, max(minBold, e.tracks[compute].age(c.row)))
+	s := own
+	if c.has[compute] {
+		s = compute
+	}
+	k := min(window, max(minBold, e.tracks[s].age(c.row)))
 	fp := math.Log(e.value(c.row, compute, k) / e.peers(c.row, compute, k, skip))
 	self := math.Log(e.value(c.row, own, k) / e.peers(c.row, own, k, skip))
-	return !(fp < computeShare*self)
+	if c.has[compute] {
+		return !(fp < computeShare*self)
+	}
+	return fp >= max(computeShare*self, e.cfg.MinEffect/2)
 }
 
 // tensorLink reports whether the rank computes slowly because the wire of a group

@@ -44,6 +44,9 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 			limit = stageSelfRatio
 		}
 		stages, ratio, share := heavy(times, limit)
+		if s == compute && !e.heavyItself(stages) {
+			return // its forward passes wait inside: for a slow rank, not for its layers
+		}
 		impact := share * e.stageBusy(stages)
 		if len(stages) == 0 || impact < findingImpact {
 			return // the better signal decides
@@ -58,6 +61,17 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 		addFinding(v, f)
 		return
 	}
+}
+
+// heavyItself reports whether own time, where it is known, agrees at least half
+// way that the stages are heavy.
+func (e *Engine) heavyItself(stages []int) bool {
+	times := e.level.byStage(own, e.layout.Stages)
+	if len(times) < 2 || len(stages) == 0 {
+		return true
+	}
+	also, _, _ := heavy(times, 1+(stageRatio-1)/2)
+	return slices.ContainsFunc(stages, func(s int) bool { return slices.Contains(also, s) })
 }
 
 // byStage is the usual time of each stage in seconds; nil when one is unknown.

@@ -78,7 +78,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 	}
 	e.wholeNodes(node)
 	e.aloneNodes(node)
-	e.intermittentNodes(node, byNode)
+	e.intermittentNodes(node, byNode, culprits)
 	for name, c := range e.carried {
 		if c.Degraded && byNode[name] == nil {
 			e.leftBehind(node(name), name, c)
