@@ -161,6 +161,7 @@ static void switch_off(void) {
 /* follow brings libmspti to where the switch is. */
 static void follow(int64_t at) {
 	int light = laggard_is_on(LAGGARD_STEP), comm = laggard_is_on(LAGGARD_COMMUNICATION);
+	mspti_pairs_switched();
 	if (laggard_error())
 		light = comm = 0; /* it has said why */
 	if ((light || comm) && !us.enabled)

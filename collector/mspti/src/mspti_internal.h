@@ -45,6 +45,11 @@ HIDDEN void mspti_pairs_expire(int64_t now, int on);
 HIDDEN void mspti_pairs_finish(void);
 HIDDEN void mspti_pairs_forget(void);
 
+HIDDEN void mspti_pairs_switched(void); /* looks whether the switch has moved */
+
+/* mspti_late.c */
+HIDDEN void mspti_emit_late(const laggard_span *s);
+
 /* mspti_walk.c: the records of a buffer. */
 HIDDEN void mspti_walk(uint8_t *buffer, size_t valid, int (*next_record)(uint8_t *, size_t, void **));
 

@@ -163,6 +163,25 @@ static void make_room(int kind) {
 	}
 }
 
+/* Markers come up to a second late: what began before its kind went off counts. */
+static int was_on[2];
+static int64_t off_at[2];
+
+/* wanted returns 1 when the kind is on, 2 when it was on at the time, else 0. */
+static int wanted(int kind, int64_t began) {
+	int c = kind == LAGGARD_COMMUNICATION;
+	int on = laggard_is_on(kind);
+	if (was_on[c] && !on)
+		off_at[c] = laggard_now();
+	was_on[c] = on;
+	return on ? 1 : began && began < off_at[c] ? 2 : 0;
+}
+
+void mspti_pairs_switched(void) {
+	wanted(LAGGARD_STEP, 0);
+	wanted(LAGGARD_COMMUNICATION, 0);
+}
+
 /* emit writes the range with the times it has. The ring is our thread's: which
  * thread of the trainer a range was in is not said, rather than said wrongly. */
 static int emit(const range *r) {
@@ -183,8 +202,14 @@ static int emit(const range *r) {
 	} else {
 		return 0;
 	}
+	int want = wanted(s.kind, clamp(r->hs));
+	if (!want)
+		return -1;
 	make_room(s.kind);
-	laggard_emit(&s);
+	if (want == 1)
+		laggard_emit(&s);
+	else
+		mspti_emit_late(&s);
 	if (laggard_self.ring)
 		atomic_store((_Atomic uint64_t *)(void *)(laggard_self.ring->mem + R_THREAD), 0);
 	return 1;
@@ -194,7 +219,9 @@ static int emit(const range *r) {
 static void finish(range *r) {
 	int named = (r->have & NAMED) && (r->have & HOST_END);
 	unlist(r); /* before the record is there: a kill in between must not leave both */
-	count(named && emit(r) ? &mspti_counted.records : &mspti_counted.unmatched, 1);
+	int done = named ? emit(r) : 0;
+	if (done >= 0)
+		count(done ? &mspti_counted.records : &mspti_counted.unmatched, 1);
 	forget(r);
 }
 

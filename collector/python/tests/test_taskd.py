@@ -22,11 +22,18 @@ import laggard
 from laggard import recorder
 FILE = os.environ["LAGGARD_SWITCH_FILE"]
 def write(**words):
-    with open(FILE, "w") as f: json.dump(words, f)
+    with open(FILE + ".new", "w") as f: json.dump(words, f)
+    os.rename(FILE + ".new", FILE)
 def told(word):
     end = time.monotonic() + 20
     while recorder._process.words[32] & 3 != word:
         assert time.monotonic() < end, (word, recorder._process.words[32])
+        time.sleep(0.01)
+def said(part):
+    from taskd.api import taskd_worker_api
+    end = time.monotonic() + 20
+    while part not in (taskd_worker_api.taskd_worker._complain._text or ""):
+        assert time.monotonic() < end, part
         time.sleep(0.01)
 def train(n):
     with laggard.step(n):
@@ -76,8 +83,9 @@ class Switch(Base):
     def test_what_is_wrong_changes_nothing_and_is_said_once(self):
         err = self.adapted("""
             write(**dict(OFF, Step="on")); told(1)
-            write(**dict(OFF, Step="ON")); time.sleep(2.5); told(1)
-            open(FILE, "w").write('{"Step": "o'); time.sleep(1.5); told(1)
+            write(**dict(OFF, Step="ON")); said("neither on nor off"); time.sleep(1.5); told(1)
+            with open(FILE, "w") as f: f.write('{"Step": "o')
+            said("not a JSON object"); told(1)
             write(**dict(OFF, Stpe="on")); told(0)
         """)
         lines = err.splitlines()
