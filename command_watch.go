@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +31,7 @@ type watchOptions struct {
 	every, lag, forget                                       time.Duration
 	minImpact                                                float64
 	once                                                     bool
+	cluster                                                  clusterOptions
 }
 
 func watchCommand() *cobra.Command {
@@ -54,6 +54,12 @@ with the engine of analyze. It says what changed: a line in the log, a row of th
 			if o.every <= 0 {
 				return usage("--every %v: must be more than 0", o.every)
 			}
+			if err := o.cluster.check(); err != nil {
+				return err
+			}
+			if o.once && (o.cluster.kubernetes || o.cluster.webhook != "") {
+				return usage("--once tells nobody: leave it out with --kubernetes or --webhook")
+			}
 			return runWatch(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -70,6 +76,7 @@ with the engine of analyze. It says what changed: a line in the log, a row of th
 	f.DurationVar(&o.forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
 	f.StringVarP(&o.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
 	f.BoolVar(&o.once, "once", false, "look once and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
+	o.cluster.flags(f)
 	return c
 }
 
@@ -80,6 +87,7 @@ type observation struct {
 	source  *source.Live
 	sink    *verdictStore
 	watcher *watch.Watcher
+	beside  []func(context.Context) error // what runs beside the looks
 	out     io.Writer
 	failed  error // of stdout
 }
@@ -105,6 +113,9 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 		defer func() { err = errors.Join(err, sink.Close()) }()
 		wo.Sink = w.sink
 	}
+	if err := w.tell(&wo); err != nil {
+		return err
+	}
 	if w.watcher, err = watch.New(wo); err != nil {
 		return err
 	}
@@ -125,6 +136,9 @@ func (w *observation) run(ctx context.Context) error {
 		}
 		w.log.Info("serving metrics", "address", l.Addr().String())
 		g.Go(func() error { return serveHTTP(ctx, l, w.handler()) })
+	}
+	for _, run := range w.beside {
+		g.Go(func() error { return run(ctx) })
 	}
 	g.Go(func() error {
 		t := time.NewTicker(w.o.every)
@@ -231,119 +245,4 @@ func (s *verdictStore) Verdicts(ctx context.Context, rows []row.Verdict) error {
 		s.created = true
 	}
 	return ship.Verdicts(ctx, s.sink, rows)
-}
-
-// The metrics of watch, by name.
-var (
-	nodeDegraded    = description("node_degraded", "1 for each node that is named: its state is a label.", "job", "node", "cause", "state")
-	nodeSlowdown    = description("node_slowdown", "Slowdown against peers of the same role, 1 = equal.", "job", "node", "cause")
-	nodeSince       = description("node_since_step", "First slow step.", "job", "node", "cause")
-	linkDegraded    = description("link_degraded", "1 for each slow communication group.", "job", "group")
-	linkSlowdown    = description("link_slowdown", "Slowdown of the group's transfer.", "job", "group")
-	jobImpact       = description("job_impact", "Share of step time that the job would save without its worst node or link.", "job")
-	jobHealthy      = description("job_healthy", "1 when nothing above --min-impact is degraded.", "job")
-	jobDecided      = description("job_decided", "0 when too little was measured to decide.", "job")
-	jobCoverage     = description("job_coverage", "Measured share of the rank-steps.", "job")
-	jobLast         = description("job_last_step", "Newest step that was judged.", "job")
-	findingPresent  = description("finding", "1 for each finding about the job.", "job", "kind")
-	watchSteps      = description("watch_steps_total", "Steps judged.", "job")
-	watchLate       = description("watch_late_rows_total", "Rows that came after their step was judged.", "job")
-	watchPending    = description("watch_pending_steps", "Steps that wait for the rows of ranks.", "job")
-	watchLag        = description("watch_lag_seconds", "Recorded time between the newest row and the newest step judged.", "job")
-	watchBehind     = description("watch_behind_seconds", "Age of the start of the newest step judged.", "job")
-	watchChanges    = description("watch_changes_total", "Changes of verdicts.", "job")
-	watchUnsent     = description("watch_unsent_changes", "Changes that the store of verdicts has not acknowledged.", "job")
-	watchFailing    = description("watch_job_failing", "1 while the job can't be read.", "job")
-	watchJobs       = description("watch_jobs", "Jobs followed.")
-	watchDropped    = description("watch_jobs_dropped_total", "Jobs dropped because nothing new came.")
-	watchLooks      = description("watch_looks_total", "Looks at the source.", "result")
-	watchLastLook   = description("watch_last_look_timestamp_seconds", "When a look last succeeded.")
-	watchThresholds = description("watch_thresholds_bad", "1 while the thresholds file can't be used and the last good one counts.")
-)
-
-// watchMetrics turns the watcher's status into Prometheus metrics when asked.
-type watchMetrics struct{ status func() watch.Status }
-
-// Describe implements prometheus.Collector.
-func (m *watchMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
-
-// Collect implements prometheus.Collector.
-func (m *watchMetrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	counter := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-	}
-	s := m.status()
-	counter(watchLooks, float64(s.Looks-s.Failed), "ok")
-	counter(watchLooks, float64(s.Failed), "failed")
-	counter(watchDropped, float64(s.Dropped))
-	gauge(watchJobs, float64(len(s.Jobs)))
-	gauge(watchThresholds, truth(s.BadThresholds != ""))
-	if !s.LastLook.IsZero() {
-		gauge(watchLastLook, float64(s.LastLook.UnixNano())/1e9)
-	}
-	for _, name := range s.Names() {
-		j := s.Jobs[name]
-		counter(watchSteps, float64(j.Steps), name)
-		counter(watchLate, float64(j.Late), name)
-		counter(watchChanges, float64(j.Changes), name)
-		gauge(watchUnsent, float64(j.Unsent), name)
-		gauge(watchPending, float64(j.Pending), name)
-		gauge(watchFailing, truth(j.Failing != ""), name)
-		if j.Judged > 0 {
-			gauge(watchLag, max(0, float64(j.Newest-j.Judged)/1e9), name)
-			gauge(watchBehind, time.Since(time.Unix(0, j.Judged)).Seconds(), name)
-		}
-		if j.Verdict != nil {
-			verdictMetrics(gauge, name, j.Verdict)
-		}
-	}
-}
-
-// verdictMetrics are those of one job's verdict.
-func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
-	impact := 0.0
-	seen := map[string]bool{}
-	for _, n := range v.Nodes {
-		if n.State == verdict.Recovered || seen[n.Node] {
-			continue
-		}
-		seen[n.Node] = true
-		impact = max(impact, n.JobImpact)
-		gauge(nodeDegraded, truth(n.State == verdict.Degraded || n.State == verdict.Intermittent), job, n.Node, n.Cause, n.State)
-		gauge(nodeSlowdown, n.Slowdown, job, n.Node, n.Cause)
-		gauge(nodeSince, float64(n.SinceStep), job, n.Node, n.Cause)
-	}
-	groups := map[string]bool{}
-	for i, l := range v.Links {
-		name := l.Group
-		if name == "" || groups[name] {
-			name += "#" + strconv.Itoa(i)
-		}
-		groups[name] = true
-		impact = max(impact, l.JobImpact)
-		gauge(linkDegraded, truth(l.State == verdict.Degraded || l.State == verdict.Intermittent), job, name)
-		gauge(linkSlowdown, l.Slowdown, job, name)
-	}
-	kinds := map[string]bool{}
-	for _, f := range v.Findings {
-		if !kinds[f.Kind] {
-			kinds[f.Kind] = true
-			gauge(findingPresent, 1, job, f.Kind)
-		}
-	}
-	gauge(jobImpact, impact, job)
-	gauge(jobHealthy, truth(v.Healthy), job)
-	gauge(jobDecided, truth(v.Decided), job)
-	gauge(jobCoverage, v.Coverage, job)
-	gauge(jobLast, float64(v.Steps.Last), job)
-}
-
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

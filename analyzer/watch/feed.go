@@ -53,6 +53,7 @@ type fed struct {
 // rows at once, as long as no row is later than the lag.
 type feed struct {
 	Roster  *roster
+	Held    int // rows in process.Held
 	Pending []*column
 	Missed  []uint16 // columns in a row that each row was missing in
 	Seen    []int64  // start of the newest step of each row
@@ -66,7 +67,8 @@ type feed struct {
 	Expected, Measured  int
 	Columns             uint64
 
-	spare []*column
+	latest *column // of Pending: where the last row went
+	spare  []*column
 }
 
 // Bounds of the feed.
@@ -118,6 +120,7 @@ func (f *feed) step(s *row.Step) {
 		return
 	}
 	p.Held = append(p.Held, *s)
+	f.Held++
 }
 
 // settle decides what new processes are and places the rows that they hold.
@@ -135,6 +138,9 @@ func (f *feed) settle(topo *topology.File, all bool) {
 			f.remap(rows)
 		}
 	}
+	if f.Held == 0 {
+		return
+	}
 	for _, rank := range r.Order {
 		for _, p := range r.Ranks[rank] {
 			if len(p.Held) == 0 || !p.Placed || !p.Settled && p.Later && !all && !f.alone(p) {
@@ -144,6 +150,7 @@ func (f *feed) settle(topo *topology.File, all bool) {
 			for k := range p.Held {
 				f.place(p, &p.Held[k])
 			}
+			f.Held -= len(p.Held)
 			p.Held = nil
 		}
 	}
@@ -236,29 +243,22 @@ func (f *feed) place(p *process, s *row.Step) {
 		}
 		p.LastStep, p.LastStart = step, s.StartNs
 	}
-	c := column{Attempt: p.Attempt, Run: p.Run, Step: step, Repeat: repeat}
+	run := p.Run
 	if p.Later {
-		c.Run, c.Repeat = f.join(p, step, repeat)
+		run, repeat = f.join(p, step, repeat)
 	}
 	owner := f.owner(p)
-	at, ok := f.find(&c)
-	if !ok && f.Begun && order(&c, &f.Last) <= 0 {
-		f.gone(c.id(), k, owner)
+	col := f.column(p.Attempt, run, step, repeat)
+	if col == nil {
+		f.gone(columnID{p.Attempt, step, repeat}, k, owner)
 		return
 	}
-	col := &c
-	if ok {
-		col = f.Pending[at]
-		if had := col.Owner[k]; had == owner || had > owner {
-			f.Again++
-			return
-		} else if had == 0 {
-			col.Rows++
-		}
-	} else {
-		col = f.fresh(c)
+	switch had := col.Owner[k]; {
+	case had >= owner:
+		f.Again++
+		return
+	case had == 0:
 		col.Rows++
-		f.Pending = slices.Insert(f.Pending, at, col)
 	}
 	f.Accepted++
 	if s.Flags&row.FlagEstimated != 0 {
@@ -274,9 +274,29 @@ func (f *feed) place(p *process, s *row.Step) {
 	f.Seen[k] = max(f.Seen[k], s.StartNs)
 }
 
+// column finds or makes a column, nil when it has gone already.
+func (f *feed) column(attempt, run int, step int64, repeat int32) *column {
+	if c := f.latest; c != nil && c.Attempt == attempt && c.Run == run && c.Step == step && c.Repeat == repeat {
+		return c
+	}
+	key := column{Attempt: attempt, Run: run, Step: step, Repeat: repeat}
+	at, ok := f.find(&key)
+	if !ok {
+		if f.Begun && order(&key, &f.Last) <= 0 {
+			return nil
+		}
+		f.Pending = slices.Insert(f.Pending, at, f.fresh(key))
+	}
+	f.latest = f.Pending[at]
+	return f.latest
+}
+
 // owner numbers the processes of a rank by their start, from 1.
 func (f *feed) owner(p *process) uint16 {
 	n := uint16(1)
+	if p.Alone {
+		return n
+	}
 	for _, q := range f.Roster.Ranks[p.Rank] {
 		if q != p && (q.begin() < p.begin()) && n < math.MaxUint16 {
 			n++
@@ -333,14 +353,13 @@ func (f *feed) gone(id columnID, k int, owner uint16) {
 // fresh returns an empty column, of a spare one's memory where there is one.
 func (f *feed) fresh(key column) *column {
 	n := len(f.Roster.Rows)
-	c := &key
+	c := &column{}
 	if k := len(f.spare); k > 0 {
 		c = f.spare[k-1]
 		f.spare = f.spare[:k-1]
-		v := c.V
-		*c = key
-		c.V = v
 	}
+	key.V = c.V
+	*c = key
 	c.StartRow = -1
 	c.Owner = make([]uint16, n)
 	for m := range c.V {

@@ -136,7 +136,8 @@ func (j *job) save() ([]byte, error) {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
 	}
 	j.Cursor = cursor
-	j.Feed.spare = nil
+	j.Feed.spare, j.Feed.latest = nil, nil
+	j.Feed.Roster.newest = nil
 	data, err := snapshot.Encode(&j.memory)
 	if err != nil {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)

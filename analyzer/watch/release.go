@@ -48,7 +48,7 @@ func (f *feed) release(m mood, lag Lag, observe func(*frame.Column)) {
 		if l == nil || !f.due(c, l, m, lag) {
 			return
 		}
-		f.Pending = append(f.Pending[:0], f.Pending[1:]...)
+		f.Pending, f.latest = append(f.Pending[:0], f.Pending[1:]...), nil
 		f.send(c, l, observe)
 	}
 }

@@ -17,6 +17,7 @@ type process struct {
 	ID      uint64
 	Meta    row.Rank // highest version
 	Known   bool     // an identity came
+	Alone   bool     // the only process of its rank so far
 	First   row.Step // its lowest step
 	Early   row.Step // its earliest start
 	Stepped bool
@@ -69,7 +70,8 @@ type roster struct {
 	Sampling  bool
 	Comms     []row.Communication
 	Dirty     bool
-	rowOf     []int32 // rank → row + 1, dense
+	rowOf     []int32    // rank → row + 1, dense
+	newest    []*process // rank → the process asked for last, dense
 }
 
 // sampleSteps of each rank are looked at before roles are guessed; maxComms
@@ -85,13 +87,34 @@ func newRoster() *roster {
 
 // process finds or makes the process.
 func (r *roster) process(rank uint32, id uint64) *process {
+	if int(rank) < len(r.newest) {
+		if p := r.newest[rank]; p != nil && p.ID == id {
+			return p
+		}
+	} else if rank < denseRanks {
+		r.newest = append(r.newest, make([]*process, int(rank)+1-len(r.newest))...)
+	}
+	p := r.find(rank, id)
+	if rank < denseRanks {
+		r.newest[rank] = p
+	}
+	return p
+}
+
+// denseRanks bounds the tables that are indexed by rank.
+const denseRanks = 1 << 20
+
+func (r *roster) find(rank uint32, id uint64) *process {
 	list := r.Ranks[rank]
 	for k := len(list) - 1; k >= 0; k-- {
 		if list[k].ID == id {
 			return list[k]
 		}
 	}
-	p := &process{Rank: rank, ID: id}
+	p := &process{Rank: rank, ID: id, Alone: len(list) == 0}
+	for _, q := range list {
+		q.Alone = false
+	}
 	if len(list) == 0 {
 		k, _ := slices.BinarySearch(r.Order, rank)
 		r.Order = slices.Insert(r.Order, k, rank)

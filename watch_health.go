@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"laggard/analyzer/health"
+	"laggard/analyzer/source"
+	"laggard/analyzer/watch"
+	"laggard/schemas/verdict"
+)
+
+// clusterOptions are the flags of watch that tell others of verdicts.
+type clusterOptions struct {
+	kubernetes  bool
+	server, act string
+	maxNodes    int
+	dryRun      bool
+	webhook     string
+}
+
+func (o *clusterOptions) flags(f *pflag.FlagSet) {
+	f.BoolVar(&o.kubernetes, "kubernetes", false, "tell the cluster: node condition TrainingDegraded and events, by the pod's service account (needs --dry-run=false)")
+	f.StringVar(&o.server, "kubernetes-server", "", "URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
+	f.StringVar(&o.act, "act", "", "also cordon or taint degraded nodes")
+	f.IntVar(&o.maxNodes, "max-nodes", 1, "never act on more nodes at once")
+	f.BoolVar(&o.dryRun, "dry-run", true, "only say what would be written to the cluster")
+	f.StringVar(&o.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
+}
+
+func (o *clusterOptions) check() error {
+	switch {
+	case o.act != "" && o.act != health.ActCordon && o.act != health.ActTaint:
+		return usage("--act %q%s", o.act, didYouMean(o.act, []string{health.ActCordon, health.ActTaint}))
+	case o.act != "" && !o.kubernetes:
+		return usage("--act needs --kubernetes")
+	case o.maxNodes < 1:
+		return usage("--max-nodes %d: must be at least 1", o.maxNodes)
+	}
+	if o.webhook != "" {
+		if u, err := url.Parse(o.webhook); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return usage("--webhook: want a URL like https://host/path")
+		}
+	}
+	return nil
+}
+
+// serviceAccount is where Kubernetes mounts a pod's identity.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// tell adds those who want to hear of verdicts.
+func (w *observation) tell(o *watch.Options) error {
+	c := w.o.cluster
+	if c.webhook != "" {
+		h := health.NewWebhook(c.webhook, nil, w.log, nil)
+		w.beside = append(w.beside, h.Run)
+		o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, changes []watch.Change) {
+			if len(changes) > 0 {
+				told := *v
+				told.Source = source.Redact(w.o.source)
+				h.Changed(&told)
+			}
+		})
+	}
+	if !c.kubernetes {
+		return nil
+	}
+	ho, err := c.cluster()
+	if err != nil {
+		return err
+	}
+	ho.Log, ho.MinImpact = w.log, w.impact()
+	if w.o.state != "" {
+		ho.StateFile = filepath.Join(w.o.state, "cluster.json")
+	} else if c.act != "" && !c.dryRun {
+		return usage("--act needs --state: what was done to nodes must survive a restart")
+	}
+	h, err := health.New(ho)
+	if err != nil {
+		return err
+	}
+	w.beside = append(w.beside, h.Run)
+	o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { h.Observe(v) })
+	return nil
+}
+
+// cluster finds the API server.
+func (c *clusterOptions) cluster() (health.Options, error) {
+	o := health.Options{Server: c.server, Act: c.act, MaxNodes: c.maxNodes, DryRun: c.dryRun}
+	if c.server != "" || c.dryRun && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return o, nil
+	}
+	host := os.Getenv("KUBERNETES_SERVICE_HOST")
+	if host == "" {
+		return o, fmt.Errorf("--kubernetes: not in a pod (KUBERNETES_SERVICE_HOST is not set): name the API with --kubernetes-server")
+	}
+	o.Server = "https://" + net.JoinHostPort(host, cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443"))
+	o.TokenFile = filepath.Join(serviceAccount, "token")
+	pem, err := os.ReadFile(filepath.Join(serviceAccount, "ca.crt"))
+	if err != nil {
+		return o, fmt.Errorf("--kubernetes: read the cluster's certificate: %w: does the pod have a service account?", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return o, fmt.Errorf("--kubernetes: no certificate in %s", filepath.Join(serviceAccount, "ca.crt"))
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	o.Client = &http.Client{Transport: t}
+	return o, nil
+}
