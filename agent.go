@@ -133,8 +133,12 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rotating{named: w, rotated: a.ageing.Nudge, flushed: a.hint}, nil
+	return &rotating{named: w, rotated: a.makeRoom, flushed: a.hint}, nil
 }
+
+// makeRoom ages before another segment is filled: so the tree stays under its cap
+// however fast it grows.
+func (a *agent) makeRoom() { a.ageing.MakeRoom(context.Background()) }
 
 // named is a writer of segments that tells which one it is at.
 type named interface {
@@ -321,7 +325,19 @@ func (a *agent) wait(ctx, draining context.Context) error {
 		case a.drain.Seen() == 0 && time.Since(started) > noRecorder:
 			return errNoRecorder
 		case a.drain.Seen() > 0 && time.Since(idle) > a.o.untilIdle:
-			return nil
+			return a.settle(ctx)
 		}
 	}
+}
+
+// settle waits until everything on disk is shipped, however long the store takes;
+// SIGTERM ends the wait.
+func (a *agent) settle(ctx context.Context) error {
+	if a.follower == nil {
+		return nil
+	}
+	if err := a.follower.Sync(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
 }

@@ -48,8 +48,8 @@ func init() {
 	}
 }
 
-// emitSteps records 25,000 ranges a second: five times a busy rank, and a quarter
-// of a ring between two passes of the agent.
+// emitSteps records 12,500 ranges a second: more than twice a busy rank, and little
+// enough for an agent under the race detector on a busy machine.
 func emitSteps(steps int) error {
 	r, err := recorder.Open(recorder.Options{Meta: recorder.Environment(os.Getenv)})
 	if err != nil {
@@ -59,7 +59,7 @@ func emitSteps(steps int) error {
 	t := r.Thread()
 	defer t.Close()
 	op := recorder.Op(r.Intern("allreduce"), r.Intern("dp0"), 1<<20, record.DtypeCode("bf16"))
-	pace := time.NewTicker(20 * time.Millisecond)
+	pace := time.NewTicker(40 * time.Millisecond)
 	defer pace.Stop()
 	for step := range steps {
 		if step%5 == 4 {

@@ -70,18 +70,20 @@ type Stats struct {
 	Over     int64 // bytes that it is over the cap with nothing left to delete
 }
 
-// Loop looks at the tree again and again and carries out Plan. Nudge and Stats may
-// be called from anywhere, Look and Run from one goroutine at a time.
+// Loop looks at the tree again and again and carries out Plan. Its methods may be
+// called from anywhere; Run once.
 type Loop struct {
 	o     Options
 	nudge chan struct{}
 
-	mu        sync.Mutex
-	stats     Stats
+	looking   sync.Mutex      // one look at a time; guards what follows
 	accounted map[string]bool // paths in the ledger whose unlink failed
 	looked    bool            // the first look is done
 	said      string          // the last trouble that was logged, "" when it is over
 	saidAt    time.Time
+
+	mu    sync.Mutex
+	stats Stats // guarded by mu
 }
 
 // New returns a Loop; it starts nothing.
@@ -123,9 +125,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.o.Interval)
 	defer tick.Stop()
 	for {
-		if err := l.Look(ctx); ctx.Err() == nil {
-			l.say(err)
-		}
+		l.MakeRoom(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -161,6 +161,23 @@ func (l *Loop) Stats() Stats {
 // Look looks once and deletes what the rule says. The error joins everything that
 // kept it from seeing or deleting; it has done what it could.
 func (l *Loop) Look(ctx context.Context) error {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	return l.look(ctx)
+}
+
+// MakeRoom is a Look of somebody who is about to fill another segment: when it
+// returns, the room that Plan keeps for it is there, unless nothing more may be
+// deleted. Trouble is logged as Run does it.
+func (l *Loop) MakeRoom(ctx context.Context) {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	if err := l.look(ctx); ctx.Err() == nil {
+		l.say(err)
+	}
+}
+
+func (l *Loop) look(ctx context.Context) error {
 	f, err := l.scan()
 	if f == nil {
 		l.count(func(s *Stats) { s.Errors++ })
