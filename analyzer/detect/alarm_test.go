@@ -10,14 +10,19 @@ import (
 )
 
 // TestScenarios_DrawnSeeds judges cases of seeds that nobody has seen; the seed is
-// printed and LAGGARD_SEED sets it.
+// printed and LAGGARD_SEED sets it. A few cases of a row say nothing of its bar (the
+// suite in benchmarks/eval does), so the bounds are on all of them: wide enough that
+// chance alone doesn't fail, too narrow for a detector that has lost a row.
 func TestScenarios_DrawnSeeds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano()) >> 8 & 0xffffff
 	if s, err := strconv.ParseUint(os.Getenv("LAGGARD_SEED"), 10, 64); err == nil {
 		seed = s
 	}
 	t.Logf("LAGGARD_SEED=%d", seed)
-	runScenarios(t, seed, max(2, evalCases()/2), true)
+	all := runScenarios(t, seed, max(2, evalCases()/2), false)
+	if missed := all.cases - all.found; missed > all.cases/7 || all.wrong > 1+all.cases/40 {
+		t.Errorf("%d of %d cases missed, %d accused in vain", missed, all.cases, all.wrong)
+	}
 }
 
 // TestHealthy_FalseAlarms plays healthy jobs with everything that a healthy job
@@ -41,8 +46,10 @@ func TestHealthy_FalseAlarms(t *testing.T) {
 		j := newJob(seed + uint64(cases))
 		r := j.rng
 		j.steps, j.congestion = 1000, true
-		j.rho, j.heavy = 0.9*r.Float64(), r.IntN(3) > 0
-		j.drift, j.spread = 0.01*r.Float64(), 0.01*r.Float64()
+		// Lasting differences stay below the least effect that may be named (3 %): a
+		// rank that is 4 % slower than its peers for an hour is no false alarm.
+		j.rho, j.heavy = 0.8*r.Float64(), r.IntN(3) > 0
+		j.drift, j.spread = 0.005*r.Float64(), 0.006*r.Float64()
 		j.jitter = 0.3 * r.Float64()
 		if r.IntN(3) == 0 {
 			j.seq = 0.15 * r.Float64()

@@ -318,8 +318,11 @@ func evalCases() int {
 	return 6
 }
 
+// totals are those of all scenarios.
+type totals struct{ cases, found, wrong int }
+
 // runScenarios plays n cases of each scenario from the seed on and prints the table.
-func runScenarios(t *testing.T, seed uint64, n int, check bool) {
+func runScenarios(t *testing.T, seed uint64, n int, check bool) (all totals) {
 	only := os.Getenv("LAGGARD_DETECT_ONLY")
 	t.Logf("%-32s %6s %6s %6s %6s %6s %6s", "scenario", "cases", "recall", "cause", "intime", "wrong", "other")
 	for k, sc := range scenarios {
@@ -334,7 +337,10 @@ func runScenarios(t *testing.T, seed uint64, n int, check bool) {
 			s.add(id, want, Analyze(j.frame(), Default()), sc.within)
 		}
 		t.Logf("%-32s %6d %6.3f %6.3f %6.3f %6d %6d", sc.row, s.cases, s.share(s.found), s.share(s.caused), s.share(s.timely), s.wrong, s.findings)
-		if os.Getenv("LAGGARD_DETECT_SHOW") != "" {
+		all.cases += s.cases
+		all.found += s.found
+		all.wrong += s.wrong
+		if os.Getenv("LAGGARD_DETECT_SHOW") != "" || !check {
 			for _, b := range s.bad {
 				t.Log("    ", b)
 			}
@@ -350,6 +356,7 @@ func runScenarios(t *testing.T, seed uint64, n int, check bool) {
 			t.Errorf("%s: below the bar (recall %.2f, cause %.2f, in time %.2f of %d steps)\n%s", sc.row, sc.recall, sc.cause, sc.intime, sc.within, strings.Join(s.bad, "\n"))
 		}
 	}
+	return all
 }
 
 func TestScenarios_FixedSeeds(t *testing.T) { runScenarios(t, 20260801, evalCases(), true) }
