@@ -28,9 +28,11 @@ func (c *candidate) onlyOwn() bool {
 	return c.has[own] && !c.has[compute] && !c.has[loading] && !c.has[saving]
 }
 
-// active reports whether unit r is slow now in the eyes of a window test.
+// active reports whether unit r is slow now in the eyes of a window test. Of the
+// slow lanes the last evaluation is enough for what is said now: the one before
+// shares seven eighths of its steps.
 func (t *track) active(r int) bool {
-	return t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r) && !t.masked(r)
+	return t.phase[r] == ok && t.lanePasses[r] > 0 && !t.few[r] && !t.masked(r) || t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r) && !t.masked(r)
 }
 
 // candidates lists the ranks that are slow now in any signal.

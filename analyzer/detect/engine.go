@@ -159,6 +159,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	}
 	for s := range signals {
 		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].habits = int(signals)*e.n, l.Node, s == own
+		e.tracks[s].pure = l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)
 	}
 	if !same {
 		e.reset(l, roles, sizes)

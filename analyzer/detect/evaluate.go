@@ -36,7 +36,9 @@ func (t *track) try(r, k int) outcome {
 	m32, t.hl = hodgesLehmann(v, t.hl)
 	m, sigma := float64(m32), float64(t.noiseOf(r))
 	rho := t.rho()
-	se := hlLoss * sigma / math.Sqrt(float64(o.valid)*(1-rho)/(1+rho))
+	steps := float64(o.valid) * (1 - rho) / (1 + rho) // as many independent ones
+	se := hlLoss * sigma / math.Sqrt(steps)
+	freedom := min(tailFreedom, leastFreedom+steps)
 	o.effect, o.z = m, m/math.Hypot(se, t.tau)
 	if t.selfOnly {
 		o.effect, o.z = 0, 0
@@ -61,13 +63,13 @@ func (t *track) try(r, k int) outcome {
 	if t.selfOnly {
 		least = t.cfg.Effect // without peers a small change may be anything
 	}
-	o.pass = enough && o.slow >= slowShare && math.Expm1(o.effect) >= least && t.significant(o.z, t.cfg.Alarm)
+	o.pass = enough && o.slow >= slowShare && math.Expm1(o.effect) >= least && t.significant(o.z, t.cfg.Alarm, freedom)
 	return o
 }
 
 // significant compares z with the alarm budget of one rank and, with Benjamini
 // and Hochberg, with the number of ranks and signals that are tested at once.
-func (t *track) significant(z, alarm float64) bool {
+func (t *track) significant(z, alarm, freedom float64) bool {
 	if z < alarm {
 		return false
 	}
@@ -79,7 +81,7 @@ func (t *track) significant(z, alarm float64) bool {
 			}
 		}
 	}
-	return tail(z) <= t.cfg.Discovery*float64(found)/float64(t.tests)
+	return tail(z, freedom) <= t.cfg.Discovery*float64(found)/float64(t.tests)
 }
 
 // fromStart reports whether unit r was slow from its first step on.
@@ -220,8 +222,10 @@ func (t *track) level(r int) float32 {
 // caught makes a unit that only a window caught degraded.
 func (t *track) caught(r int) {
 	if t.phase[r] == ok {
-		t.detected[r] = t.label(t.count - 1)
-		t.fall[r], t.until[r], t.fallAt[r] = 0, t.detected[r], int32(t.count)
+		if t.lanePasses[r] == 0 {
+			t.detected[r] = t.label(t.count - 1)
+		}
+		t.fall[r], t.until[r], t.fallAt[r] = 0, t.label(t.count-1), int32(t.count)
 	}
 	t.confirm(r)
 }
@@ -232,13 +236,17 @@ func (t *track) evaluateLanes(r int) {
 	if t.selfOnly {
 		return
 	}
+	alarm := t.cfg.LongAlarm
+	if t.pure {
+		alarm -= pureRelief
+	}
 	for i, l := range lanes {
 		m := float64(t.laneMean[i][r])
 		if !(math.Expm1(m) >= t.cfg.MinEffect) {
 			continue
 		}
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
-		if t.tauLane[i] == 0 || !t.significant(z, t.cfg.LongAlarm) {
+		if t.tauLane[i] == 0 || !t.significant(z, alarm, tailFreedom) {
 			continue
 		}
 		slow, n, start := 0, 0, l
@@ -256,6 +264,7 @@ func (t *track) evaluateLanes(r int) {
 			continue
 		}
 		if t.lanePasses[r] == 0 && t.phase[r] == ok {
+			t.detected[r] = t.label(t.count - 1)
 			t.since[r], t.sinceAt[r] = t.label(t.count-start*blockSteps), int32(t.count-start*blockSteps)
 		}
 		t.z[r], t.effect[r] = float32(z), float32(m)

@@ -106,15 +106,16 @@ func hodgesLehmann(v []float32, scratch []float32) (float32, []float32) {
 	return median(scratch), scratch
 }
 
-// middleMean is the mean of the middle half of up to blockSteps values: nearly as
-// robust as the median and sharper. It reorders v.
+// middleMean is the mean of up to blockSteps values without the lowest and the
+// highest: one pause in a block does not move it, and it is nearly as sharp as the
+// mean. It reorders v.
 func middleMean(v []float32) float32 {
 	n := len(v)
 	if n == 0 {
 		return nan32
 	}
 	insertion(v)
-	cut := n / 4
+	cut := min(1, n/3)
 	var s float32
 	for _, x := range v[cut : n-cut] {
 		s += x
@@ -122,9 +123,10 @@ func middleMean(v []float32) float32 {
 	return s / float32(n-2*cut)
 }
 
-// tail is the chance of a t variate above z: heavier than Gaussian, as step times are.
-func tail(z float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: tailFreedom}.Survival(z)
+// tail is the chance of a t variate above z: heavier than Gaussian, as step times
+// are, the more so the fewer independent steps there were.
+func tail(z, freedom float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Survival(z)
 }
 
 // atLeast is the chance of k or more hits of n at rate p.

@@ -17,7 +17,7 @@ import (
 var derived = map[string][]string{
 	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
 		"inGroup", "lonely", "aloneV", "v", "buf", "buf2"},
-	"track":     {"n", "roles", "role", "few", "node", "leads", "selfOnly", "habits", "cfg", "tests", "buf", "buf2", "hl"},
+	"track":     {"n", "roles", "role", "few", "node", "leads", "selfOnly", "habits", "pure", "cfg", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "w", "stages", "buf"},
 	"covariate": {"roles", "dev", "buf", "ref", "ln"},
 	"inner":     {"groups", "low", "stamp", "cut", "layout"},

@@ -87,6 +87,12 @@ const (
 	eventSigmas = 3.0
 )
 
+// pureRelief lowers LongAlarm where every rank is a replica of its own: nothing is
+// shared that could be removed badly, so ranks are independent and their lanes
+// Gaussian, and 96 steps must do for 10 % under 12 % noise. 4.5 leaves 0.3 false
+// alarms in 1,000 node-hours of jobs with 5 % noise or more, fewer below.
+const pureRelief = 0.4
+
 // Window test.
 const (
 	minValid = 12 // valid steps of a window
@@ -113,7 +119,9 @@ const (
 	// confirmations is how many evaluations in a row must alarm.
 	confirmations = 2
 	// tailFreedom: p-values are those of a t distribution, which has heavier tails.
-	tailFreedom = 20
+	// A window of correlated steps has fewer independent ones and heavier tails.
+	tailFreedom  = 20
+	leastFreedom = 4
 	// peerGain is how much slower than its peers a rank must be to be named when
 	// the change against its own past gave it away.
 	peerGain = 0.01

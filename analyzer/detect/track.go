@@ -64,6 +64,7 @@ type track struct {
 	warming       bool    // most units are in their first steps
 	leads         []bool  // units whose spikes count in this step; nil = all
 	news          bool    // somebody was confirmed since this was cleared
+	pure          bool    // every unit is a replica of its own
 	habits        bool    // units may differ for good by any amount
 	selfOnly      bool    // units differ for good: compare each with its own past
 	tests         int     // units × signals that are tested together
