@@ -37,9 +37,16 @@ func newSwitches(runDir, file string, log *slog.Logger, known func(job string) b
 		},
 	})
 	if file != "" {
-		s.file = &trace.Follower{Path: file, Set: s.state.Set, Logger: log}
+		s.file = &trace.Follower{Path: file, Set: s.set, Logger: log}
 	}
 	return s
+}
+
+// set is the switch file or another agent speaking: what a caller said before no
+// longer holds.
+func (s *switches) set(st trace.State) error {
+	defer s.board.Told()
+	return s.state.Set(st)
 }
 
 // recorded is what the recorders of a run directory do while nobody has told them

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"laggard/collector/trace"
 	"laggard/schemas/tracepb"
@@ -57,11 +58,19 @@ type Board struct {
 	jobs map[string]*job // guarded by mu
 }
 
+// Caller is the key of gRPC metadata by which a program says who it is: what it
+// switches holds here alone, is not passed on to subscribers, and Get names it in
+// its answer's header until somebody else speaks.
+const Caller = "laggard-caller"
+
 // job is one job's last value and who waits for the next.
 type job struct {
 	state   trace.State
 	set     bool
 	changed chan struct{} // closed when state changes
+
+	by    string // the Caller that spoke last, "" a person or another server
+	local trace.State
 }
 
 // New returns a board on which nothing was switched yet.
@@ -76,13 +85,26 @@ func New(o Options) *Board {
 func (b *Board) Register(s grpc.ServiceRegistrar) { tracepb.RegisterTrainingDataTraceServer(s, b) }
 
 // Set switches a job, as Modify does.
-func (b *Board) Set(name string, s trace.State) error {
+func (b *Board) Set(name string, s trace.State) error { return b.set(name, s, "") }
+
+func (b *Board) set(name string, s trace.State, by string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if by != "" && !b.jobLocked(name).set {
+		// What subscribers are told must not follow what is switched here alone.
+		if old, ok := b.o.State(name); ok {
+			j := b.jobLocked(name)
+			j.state, j.set = old, true
+		}
+	}
 	if err := b.o.Apply(name, s); err != nil {
 		return fmt.Errorf("switch job %s: %w", name, err)
 	}
 	j := b.jobLocked(name)
+	if j.by = by; by != "" {
+		j.local = s
+		return nil
+	}
 	if j.set && j.state == s {
 		return nil
 	}
@@ -90,6 +112,29 @@ func (b *Board) Set(name string, s trace.State) error {
 	close(j.changed)
 	j.changed = make(chan struct{})
 	return nil
+}
+
+// Told says that the recorders were told otherwise than through the board: every
+// job is again as Options.State says.
+func (b *Board) Told() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, j := range b.jobs {
+		j.set, j.by = false, ""
+		close(j.changed)
+		j.changed = make(chan struct{})
+	}
+}
+
+// here returns what a job's recorders were told here, and by which Caller.
+func (b *Board) here(name string) (s trace.State, by string, ok bool) {
+	s, ok, _ = b.last(name)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if j := b.jobLocked(name); j.by != "" {
+		return j.local, j.by, true
+	}
+	return s, "", ok
 }
 
 func (b *Board) jobLocked(name string) *job {
@@ -124,7 +169,7 @@ func checkName(name string) error {
 }
 
 // ModifyTrainingDataTraceSwitch switches a job.
-func (b *Board) ModifyTrainingDataTraceSwitch(_ context.Context, r *tracepb.DataTypeReq) (*tracepb.DataTypeRes, error) {
+func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataTypeReq) (*tracepb.DataTypeRes, error) {
 	answer := func(code int32, format string, args ...any) (*tracepb.DataTypeRes, error) {
 		return &tracepb.DataTypeRes{Code: code, Message: fmt.Sprintf(format, args...)}, nil
 	}
@@ -138,7 +183,11 @@ func (b *Board) ModifyTrainingDataTraceSwitch(_ context.Context, r *tracepb.Data
 	if err != nil {
 		return answer(BadParameter, "%v", err)
 	}
-	switch err := b.Set(b.o.Name(r.GetJobNsName()), state); {
+	by := ""
+	if v := metadata.ValueFromIncomingContext(ctx, Caller); len(v) > 0 {
+		by = v[0]
+	}
+	switch err := b.set(b.o.Name(r.GetJobNsName()), state, by); {
 	case errors.Is(err, ErrNoJob):
 		return answer(NotFound, "%v", err)
 	case err != nil:
@@ -148,13 +197,18 @@ func (b *Board) ModifyTrainingDataTraceSwitch(_ context.Context, r *tracepb.Data
 }
 
 // GetTrainingDataTraceSwitch tells a job's switch.
-func (b *Board) GetTrainingDataTraceSwitch(_ context.Context, r *tracepb.DataStatusReq) (*tracepb.DataStatusRes, error) {
+func (b *Board) GetTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataStatusReq) (*tracepb.DataStatusRes, error) {
 	if err := checkName(r.GetJobNsName()); err != nil {
 		return &tracepb.DataStatusRes{Code: BadParameter, Message: err.Error()}, nil
 	}
-	state, ok, _ := b.last(b.o.Name(r.GetJobNsName()))
+	state, by, ok := b.here(b.o.Name(r.GetJobNsName()))
 	if !ok {
 		return &tracepb.DataStatusRes{Code: NotFound, Message: fmt.Sprintf("job %s: %v", r.GetJobNsName(), ErrNoJob)}, nil
+	}
+	if by != "" {
+		if err := grpc.SetHeader(ctx, metadata.Pairs(Caller, by)); err != nil {
+			return nil, fmt.Errorf("answer: %w", err)
+		}
 	}
 	return status(state), nil
 }

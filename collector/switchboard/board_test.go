@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"laggard/collector/trace"
 	"laggard/schemas/tracepb"
@@ -173,4 +174,45 @@ func TestSubscribeReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(again, "off", "off")
+}
+
+// TestCaller: what a program that names itself switches holds here alone, and is
+// its own until somebody else speaks, by call or otherwise.
+func TestCaller(t *testing.T) {
+	r := &recorders{state: trace.State{Light: true}}
+	b := New(Options{Apply: r.apply, State: r.read})
+	check := func(where string, want trace.State, by string) {
+		t.Helper()
+		told, _ := r.read("j1")
+		if s, who, ok := b.here("j1"); s != want || who != by || !ok || told != want {
+			t.Fatalf("%s: %v by %q, recorders %v; want %v by %q", where, s, who, told, want, by)
+		}
+	}
+	program := metadata.NewIncomingContext(context.Background(), metadata.Pairs(Caller, "watch"))
+	modify := func(ctx context.Context, comm string) {
+		t.Helper()
+		got, err := b.ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: "ns/j1", ProfilingSwitch: words(comm, "on")})
+		if err != nil || got.Code != OK {
+			t.Fatalf("Modify = %v, %v", got, err)
+		}
+	}
+	check("nobody spoke", trace.State{Light: true}, "")
+	_, _, changed := b.last("j1")
+	modify(program, "on")
+	check("the program on", trace.On, "watch")
+	if s, ok, _ := b.last("j1"); s != (trace.State{Light: true}) || !ok {
+		t.Fatalf("subscribers are told %v, %v: what is switched here alone", s, ok)
+	}
+	select {
+	case <-changed:
+		t.Fatal("subscribers are woken by what is switched here alone")
+	default:
+	}
+	modify(context.Background(), "on")
+	check("a person says the same", trace.On, "")
+	modify(program, "off")
+	check("the program off", trace.State{Light: true}, "watch")
+	r.state = trace.On // by file
+	b.Told()
+	check("by file", trace.On, "")
 }
