@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"laggard/schemas/row"
+	"laggard/writer/clickhouse/chtest"
+	"laggard/writer/ledger"
+)
+
+// chaosSetting reads a number from the environment, for the long form.
+func chaosSetting(t *testing.T, name string, short int) int {
+	t.Helper()
+	n := short
+	if text := os.Getenv(name); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return n
+}
+
+// chaos is a fleet of one node to which things happen.
+type chaos struct {
+	t      *testing.T
+	r      *rand.Rand
+	s      *site
+	server *chtest.Server
+	agent  *running
+	flags  []string
+	did    map[string]int
+	most   int64 // the agent's largest resident set, in KiB
+}
+
+// TestChaos is R30: the real agent and the real server, with kills and outages of
+// both at random, for LAGGARD_CHAOS_SECONDS (15 by default; make soak-chaos takes
+// an hour) of LAGGARD_CHAOS_RANKS trainers. Afterwards the store is what files and
+// ledger say, and every record that the trainers emitted is accounted for.
+func TestChaos(t *testing.T) {
+	length := time.Duration(chaosSetting(t, "LAGGARD_CHAOS_SECONDS", 15)) * time.Second
+	ranks := chaosSetting(t, "LAGGARD_CHAOS_RANKS", 2)
+	seed := chaosSetting(t, "LAGGARD_TEST_SEED", int(time.Now().UnixNano()&0xffffff))
+	t.Logf("scale: %s, %d ranks of 12,500 records a second, LAGGARD_TEST_SEED=%d", length, ranks, seed)
+	server := chtest.Start(t)
+	database := server.Database()
+	c := &chaos{
+		t: t, r: rand.New(rand.NewPCG(uint64(seed), 30)), s: newSite(t, server.Store(database)), server: server, did: map[string]int{},
+		flags: []string{"--records", "all", "--cap", "100MB", "--segment-size", "2MiB", "--grace", "5s"},
+	}
+	c.agent = c.s.agent(c.flags...)
+	const steps = 2000 // of one incarnation: some 16 s
+	emitters := make([]*running, ranks)
+	for rank := range emitters {
+		emitters[rank] = c.s.emitter(rank, ranks, steps)
+	}
+	emitted := sums{}
+	// ended reports whether a rank's trainer has left, and counts what it emitted.
+	ended := func(e *running, wait <-chan time.Time) bool {
+		select {
+		case err := <-e.done:
+			if err != nil {
+				t.Fatalf("emitter: %v\n%s", err, e.words)
+			}
+			for kind, n := range emittedBy(1, steps) {
+				emitted[kind] += n
+			}
+			return true
+		case <-wait:
+			return false
+		}
+	}
+	said := time.Now()
+	for deadline := time.Now().Add(length); time.Now().Before(deadline); {
+		for rank, e := range emitters {
+			if ended(e, time.After(50*time.Millisecond)) {
+				emitters[rank] = c.s.emitter(rank, ranks, steps)
+			}
+		}
+		c.something()
+		if time.Since(said) > time.Minute {
+			said = time.Now()
+			t.Logf("%s to go: %v, agent %d MiB at most", time.Until(deadline).Round(time.Second), c.did, c.most>>10)
+		}
+	}
+	// Quiet: one more kill, then everything comes to its end.
+	c.restart(syscall.SIGKILL, append(c.flags, "--until-idle", "2s")...)
+	for _, e := range emitters {
+		if !ended(e, time.After(patience)) {
+			t.Fatalf("an emitter does not end:\n%s", e.words)
+		}
+	}
+	select {
+	case err := <-c.agent.done:
+		if err != nil {
+			t.Fatalf("agent: %v\n%s", err, c.agent.words)
+		}
+	case <-time.After(5 * patience):
+		t.Fatalf("the agent does not come to its end:\n%s", c.agent.words)
+	}
+	t.Logf("%v, agent %d MiB at most", c.did, c.most>>10)
+	c.close(database, emitted)
+}
+
+// something waits for a moment and lets a thing happen, or nothing.
+func (c *chaos) something() {
+	pause := func(most time.Duration) { <-time.After(time.Duration(c.r.Int64N(int64(most)))) }
+	pause(3 * time.Second)
+	c.watch()
+	switch dice := c.r.IntN(20); {
+	case dice < 6:
+		c.did["agent killed"]++
+		c.restart(syscall.SIGKILL, c.flags...)
+	case dice < 8:
+		c.did["agent stopped"]++
+		c.restart(syscall.SIGTERM, c.flags...)
+	case dice < 12:
+		c.did["server killed"]++
+		c.server.Kill()
+		pause(500 * time.Millisecond)
+		c.server.Launch()
+	case dice < 13:
+		c.did["server away"]++
+		c.server.Kill()
+		pause(30 * time.Second)
+		c.server.Launch()
+	case dice < 15:
+		c.did["server stalled"]++
+		c.server.Signal(syscall.SIGSTOP)
+		pause(5 * time.Second)
+		c.server.Signal(syscall.SIGCONT)
+	}
+}
+
+// restart ends the agent by a signal and starts the next one.
+func (c *chaos) restart(how syscall.Signal, flags ...string) {
+	c.t.Helper()
+	if err := c.agent.command.Process.Signal(how); err != nil {
+		c.t.Fatalf("signal agent: %v\n%s", err, c.agent.words)
+	}
+	select {
+	case <-c.agent.done:
+	case <-time.After(patience):
+		c.t.Fatalf("the agent does not leave:\n%s", c.agent.words)
+	}
+	c.agent = c.s.agent(flags...)
+}
+
+// watch notes the agent's memory, and that it lives.
+func (c *chaos) watch() {
+	c.t.Helper()
+	select {
+	case err := <-c.agent.done:
+		c.t.Fatalf("the agent left by itself: %v\n%s", err, c.agent.words)
+	default:
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.agent.command.Process.Pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			c.most = max(c.most, kib)
+		}
+	}
+}
+
+// close holds the account: store = files and ledger, and emitted = stored + aged +
+// dropped for each kind.
+func (c *chaos) close(database string, emitted sums) {
+	t := c.t
+	c.server.Await()
+	audited(t, 0, c.s.dir, c.s.store)
+	o := outcomeOfServer(t, c.server, database)
+	local := sums{}
+	if _, err := ledger.Read(c.s.dir, func(r row.Ledger) error {
+		if r.State == "aged" {
+			local[r.Kind] += r.Records
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for kind, n := range emitted {
+		sum := o.stored[kind] + local[kind] + o.dropped[kind]
+		t.Logf("%s: emitted %d = stored %d + aged %d + dropped %d", kind, n, o.stored[kind], local[kind], o.dropped[kind])
+		if sum != n {
+			t.Errorf("%s: emitted %d, accounted for %d", kind, n, sum)
+		}
+	}
+	table := database + ".records"
+	if rows, distinct := c.server.Count("SELECT count() FROM "+table), c.server.Count("SELECT uniqExact(segment, offset) FROM "+table); rows != distinct {
+		t.Errorf("%d rows, %d of them different", rows, distinct)
+	}
+}
