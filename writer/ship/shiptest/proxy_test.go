@@ -1,4 +1,4 @@
-package clickhouse_test
+package shiptest_test
 
 import (
 	"context"
