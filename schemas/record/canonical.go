@@ -101,6 +101,20 @@ func moreDigits(b []byte, i int, x uint64) (v uint64, end int) {
 	return 0, 0
 }
 
+// nineteen reads a number of exactly 19 digits at i, which every start between
+// 2001 and 2286 is: what follows is found without waiting for the digits to be
+// counted. 0 is not sure.
+func nineteen(b []byte, i int) uint64 {
+	if i+20 > len(b) {
+		return 0
+	}
+	x, y, z := load(b, i)^0x30*ones, load(b, i+8)^0x30*ones, load(b, i+11)^0x30*ones
+	if ((x+0x76*ones)|x|(y+0x76*ones)|y|(z+0x76*ones)|z)&highs != 0 || x&0xFF == 0 || b[i+19]-'0' <= 9 {
+		return 0
+	}
+	return eight(x)*100_000_000_000 + eight(y)*1000 + eight(z>>40<<40)
+}
+
 var powers = [8]uint64{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000}
 
 // eight returns the value of eight decimal digits, the first in the lowest byte.
@@ -237,7 +251,12 @@ func (p *Parser) canonical(b []byte) bool {
 	if w != wordStart || !has(b, i+8, ":") {
 		return false
 	}
-	if u, i = digits(b, i+9); i == 0 || u > math.MaxInt64 {
+	if u = nineteen(b, i+9); u != 0 {
+		i += 28
+	} else if u, i = digits(b, i+9); i == 0 {
+		return false
+	}
+	if u > math.MaxInt64 {
 		return false
 	}
 	r.Start = int64(u)
