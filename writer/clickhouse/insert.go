@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -75,7 +76,7 @@ func (s *Sink) insertSettings(k *server, b *ship.Batch) clickhouse.Settings {
 		settings["async_insert"] = 0
 	}
 	if k.settings["insert_deduplication_token"] {
-		settings["insert_deduplication_token"] = b.ID.String() + "-" + s.nonce
+		settings["insert_deduplication_token"] = cmp.Or(b.Token, b.ID.String()+"-"+s.nonce)
 	}
 	if k.settings["insert_distributed_sync"] {
 		settings["insert_distributed_sync"] = 1

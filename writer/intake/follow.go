@@ -66,7 +66,7 @@ type State struct {
 // directory need not exist yet.
 func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
-	o.Ship.DeadLetters = deadLetters(o.State)
+	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
 		return nil, err
@@ -102,6 +102,16 @@ func deadLetters(state string) string {
 		return ""
 	}
 	return filepath.Join(state, "dead-letters.jsonl")
+}
+
+// intents is the file of the insert under way: one a store and host, because agents
+// on one tree may share the folder.
+func intents(state, store string) string {
+	if state == "" {
+		return ""
+	}
+	host, _ := os.Hostname() // without a name they share one file, and lose at most its help
+	return filepath.Join(state, "intent-"+record.HashID(store, host).String())
 }
 
 // cursorPath is a file a store, so that a change of --store begins anew.

@@ -49,7 +49,7 @@ type Options struct {
 	Rollup // how lines become rows
 	// NewRoller makes the roller of a rank instead; nil is rollup.
 	NewRoller func(segment.RankDir) Roller
-	// State is the directory for cursor and dead letters; "" keeps neither (both
+	// State is the directory for cursor, intent and dead letters; "" keeps none (all
 	// may be lost without harm to what is stored).
 	State string
 	// Own tells the ranks whose rings this process drains: other agents hand them
@@ -58,7 +58,7 @@ type Options struct {
 	// Only restricts the ranks; nil takes all.
 	Only func(job string, rank int) bool
 
-	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters and Logger are set from here
+	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters, Intents and Logger are set from here
 	Files   int           // open files, tail.DefaultFiles
 	Quantum int64         // bytes of a rank's turn, DefaultQuantum
 	Grace   time.Duration // DefaultGrace

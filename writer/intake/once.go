@@ -111,7 +111,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if err := reach(ctx, sink); err != nil {
 		return r, err
 	}
-	o.Ship.DeadLetters = deadLetters(o.State)
+	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
 		return r, err

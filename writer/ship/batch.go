@@ -17,12 +17,15 @@ type Batch struct {
 	Table string
 	Job   string
 	Day   int64 // whole days since the Unix epoch of the table's start column; 0 for ranks
-	// ID is a hash of the table and the identities and times of the rows, in
-	// order: the same rows have the same id, whoever makes the batch.
+	// ID is a hash of the table and the identities and times of the rows, whatever
+	// their order: the same rows have the same id, whoever makes the batch.
 	ID record.ID
 	// Query is the id that the store knows the insert by. Rows that are sent again
 	// after a doubt keep the Query of the batch they came from.
 	Query string
+	// Token tells a retry of the same rows from an insert of rows that somebody has
+	// deleted since; "" leaves it to the sink.
+	Token string
 
 	row.Rows
 	Verdicts []row.Verdict
@@ -33,9 +36,9 @@ func (b *Batch) Len() int { return b.Rows.Len() + len(b.Verdicts) }
 
 // seal sets ID and Query.
 func (b *Batch) seal() {
-	h := newHash(b.Table)
+	h := uint64(newHash(b.Table))
 	for i := range b.Len() {
-		h.add(b.sum(i))
+		h += b.sum(i)
 	}
 	b.ID = record.ID(h)
 	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)

@@ -17,7 +17,7 @@ type Layout struct {
 type Column struct {
 	Name   string
 	Type   reflect.Type
-	offset uintptr
+	Offset uintptr // bytes from the start of the row
 }
 
 // layouts is filled once: the fields of schemas/row never change at run time.
@@ -35,7 +35,7 @@ func layoutOf[T any]() Layout {
 	l := Layout{Stride: t.Size()}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		l.Columns = append(l.Columns, Column{Name: f.Tag.Get("col"), Type: f.Type, offset: f.Offset})
+		l.Columns = append(l.Columns, Column{Name: f.Tag.Get("col"), Type: f.Type, Offset: f.Offset})
 	}
 	return l
 }
@@ -121,14 +121,14 @@ func gather[T any](dst []T, l Layout, c Column, base unsafe.Pointer, n int) []T 
 	}
 	dst = dst[:n]
 	for i := range dst {
-		dst[i] = *(*T)(unsafe.Add(base, uintptr(i)*l.Stride+c.offset))
+		dst[i] = *(*T)(unsafe.Add(base, uintptr(i)*l.Stride+c.Offset))
 	}
 	return dst
 }
 
 // value returns column c of row i.
 func (c Column) value(base unsafe.Pointer, i int, stride uintptr) any {
-	return reflect.NewAt(c.Type, unsafe.Add(base, uintptr(i)*stride+c.offset)).Elem().Interface()
+	return reflect.NewAt(c.Type, unsafe.Add(base, uintptr(i)*stride+c.Offset)).Elem().Interface()
 }
 
 // At is the address of row i.

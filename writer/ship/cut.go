@@ -18,6 +18,13 @@ func (a order) compare(b order) int {
 	return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.day, b.day))
 }
 
+// The orders of the tables' rows. Ranks have one partition.
+func orderOfRank(r *row.Rank) order                   { return order{r.Job, 0} }
+func orderOfStep(r *row.Step) order                   { return order{r.Job, partition(r.StartNs)} }
+func orderOfCommunication(r *row.Communication) order { return order{r.Job, partition(r.StartNs)} }
+func orderOfRecord(r *row.Record) order               { return order{r.Job, partition(r.StartNs)} }
+func orderOfLedger(r *row.Ledger) order               { return order{r.Job, partition(r.AtNs)} }
+
 // look is what is known of one stream in one table.
 type look struct {
 	done bool  // a round found nothing of the stream in the store: it is past what was there
@@ -74,28 +81,28 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 	all = append(all, cutTable(parts, limit, row.RanksTable, &u.Ranks,
 		func(r *row.Rows) []row.Rank { return r.Ranks },
 		func(b *Batch) *[]row.Rank { return &b.Ranks },
-		func(r *row.Rank) (string, int64) { return r.Job, 0 })...)
+		orderOfRank)...)
 	all = append(all, cutTable(parts, limit, row.StepsTable, &u.Steps,
 		func(r *row.Rows) []row.Step { return r.Steps },
 		func(b *Batch) *[]row.Step { return &b.Steps },
-		func(r *row.Step) (string, int64) { return r.Job, partition(r.StartNs) })...)
+		orderOfStep)...)
 	all = append(all, cutTable(parts, limit, row.CommunicationsTable, &u.Communications,
 		func(r *row.Rows) []row.Communication { return r.Communications },
 		func(b *Batch) *[]row.Communication { return &b.Communications },
-		func(r *row.Communication) (string, int64) { return r.Job, partition(r.StartNs) })...)
+		orderOfCommunication)...)
 	all = append(all, cutTable(parts, limit, row.RecordsTable, &u.Records,
 		func(r *row.Rows) []row.Record { return r.Records },
 		func(b *Batch) *[]row.Record { return &b.Records },
-		func(r *row.Record) (string, int64) { return r.Job, partition(r.StartNs) })...)
+		orderOfRecord)...)
 	return append(all, cutTable(parts, limit, row.LedgerTable, &u.Ledger,
 		func(r *row.Rows) []row.Ledger { return r.Ledger },
 		func(b *Batch) *[]row.Ledger { return &b.Ledger },
-		func(r *row.Ledger) (string, int64) { return r.Job, partition(r.AtNs) })...)
+		orderOfLedger)...)
 }
 
 // cutTable sorts the rows of one table into groups (job and partition): counted
 // first, so that each group gets its place in buf and each row is copied once.
-func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func(*T) (string, int64)) []cutBatch {
+func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func(*T) order) []cutBatch {
 	total := 0
 	for _, p := range parts {
 		total += len(rows(p.rows))
@@ -106,9 +113,8 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 	groups := map[order]*group[T]{}
 	var last *group[T]
 	at := func(r *T) *group[T] {
-		job, day := of(r)
-		if last == nil || last.at.day != day || last.at.job != job {
-			o := order{job, day}
+		o := of(r)
+		if last == nil || last.at.day != o.day || last.at.job != o.job {
 			if last = groups[o]; last == nil {
 				last = &group[T]{at: o}
 				groups[o] = last

@@ -21,7 +21,16 @@ func (s *Shipper) ship(ctx context.Context, c cutBatch) error {
 	if b.Len() == 0 {
 		return nil
 	}
+	s.token(b)
+	s.intend(c, stored, b)
 	return s.insert(ctx, b, false)
+}
+
+// token gives a batch one of this process's, unless it has an earlier one's.
+func (s *Shipper) token(b *Batch) {
+	if b.Token == "" {
+		b.Token = b.ID.String() + "-" + s.nonce
+	}
 }
 
 // lookUp marks the rows of c that are in the store, or dead. Only streams that
@@ -93,6 +102,7 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 			}
 			doubt = false
 		}
+		s.token(b)
 		err := s.sink.Insert(ctx, b)
 		if err == nil {
 			s.retry.recovered(s)
@@ -202,12 +212,10 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	}
 	entries := s.accounts
 	s.accounts, s.accountsAt = nil, now()
-	// Entries of one batch id are new by construction: nothing to look up.
-	rows := &row.Rows{Ledger: entries}
-	st := NewStream("ledger")
-	st.look(row.LedgerTable).done = true
-	for _, c := range new(buffers).cut([]part{{stream: st, rows: rows}}, s.o.BatchRows) {
-		if err := s.ship(ctx, c); err != nil {
+	// Entries of one batch id are new by construction, nothing to look up; and after
+	// a crash nobody has them, so there is no intent.
+	for _, c := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
+		if err := s.insert(ctx, c.Batch, false); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -39,6 +41,9 @@ type Options struct {
 	// DeadLetters is the file for rows that the store refuses; "" keeps them in
 	// memory only (they are still counted, and logged).
 	DeadLetters string
+	// Intents is the file for the intent of the insert under way; "" keeps none:
+	// after a crash the rows are looked up all the same, and cut anew.
+	Intents string
 	// GiveUp makes Run return the error when the store has failed for so long, or
 	// refuses; 0 retries for ever, which is what an agent does.
 	GiveUp time.Duration
@@ -73,6 +78,7 @@ type Shipper struct {
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
+	nonce  string // of this process's tokens
 	stats  stats
 	pool   sync.Pool // *row.Rows
 
@@ -82,15 +88,17 @@ type Shipper struct {
 	bytes   int64     // guarded by mu: bytes in waiting
 	since   time.Time // guarded by mu: when the oldest part of waiting came
 	flushes []chan error
-	taken   uint64 // guarded by mu: parts put so far
+	first   time.Time // guarded by mu: when the first part of all came
 	kick    chan struct{}
 
 	// Owned by Run's goroutine.
 	created    bool
+	failed     bool // the last round
 	accounts   []row.Ledger
 	accountsAt time.Time
 	retry      retry
 	buffers    buffers
+	intents    *intents
 }
 
 // part is what one Put brought.
@@ -139,7 +147,16 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Shipper{sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, kick: make(chan struct{}, 1)}
+	in, err := loadIntents(o.Intents)
+	if err != nil {
+		return nil, err
+	}
+	// A later ingest of rows that somebody deleted must not be swallowed by the
+	// server's memory of tokens.
+	nonce := strconv.FormatInt(time.Now().UnixNano(), 36) + strconv.Itoa(os.Getpid())
+	s := &Shipper{
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, intents: in, nonce: nonce, kick: make(chan struct{}, 1),
+	}
 	s.pool.New = func() any { return new(row.Rows) }
 	s.retry = newRetry(o)
 	return s, nil
@@ -179,6 +196,9 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	first := len(s.waiting) == 0
 	if first {
 		s.since = time.Now()
+		if s.first.IsZero() {
+			s.first = s.since
+		}
 	}
 	s.waiting = append(s.waiting, part{st, rows, n, mark})
 	s.rows += rows.Len()
@@ -263,11 +283,18 @@ func (s *Shipper) due() time.Duration {
 		return time.Hour
 	}
 	// A Put that waits for memory has nothing to hope for but this round.
-	if s.fullLocked() || !s.memory.TryAcquire(1) {
+	if !s.memory.TryAcquire(1) {
 		return 0
 	}
 	s.memory.Release(1)
-	return max(s.o.Flush-time.Since(s.since), 0)
+	waited := time.Since(s.since)
+	if waited < intentPatience && s.partialLocked() {
+		return min(intentPatience-waited, s.o.Flush)
+	}
+	if s.fullLocked() {
+		return 0
+	}
+	return max(s.o.Flush-waited, 0)
 }
 
 // round stores what waits, then acknowledges it.
@@ -277,6 +304,7 @@ func (s *Shipper) round(ctx context.Context) error {
 	s.waiting, s.flushes, s.rows, s.bytes = nil, nil, 0, 0
 	s.mu.Unlock()
 	err := s.store(ctx, parts, len(flushes) > 0)
+	s.failed = err != nil
 	for _, p := range parts {
 		if err == nil {
 			p.stream.ack(p.mark)
@@ -307,6 +335,11 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 		s.created = true
 	}
 	defer s.buffers.release()
+	for _, c := range s.reclaim(parts) {
+		if err := s.ship(ctx, c); err != nil {
+			return err
+		}
+	}
 	for _, c := range s.buffers.cut(parts, s.o.BatchRows) {
 		if err := s.ship(ctx, c); err != nil {
 			return err
@@ -316,7 +349,7 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 	return s.account(ctx, flush)
 }
 
-// stop gives the flushes that came too late their answer.
+// stop gives the flushes that came too late their answer, and closes the files.
 func (s *Shipper) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,7 +357,11 @@ func (s *Shipper) stop() {
 		done <- errStopped
 	}
 	s.flushes = nil
-	if err := s.dead.close(); err != nil {
-		s.o.Logger.Error("close dead letters", "err", err)
+	var err error
+	if !s.failed {
+		err = s.intents.clear()
+	}
+	if err := errors.Join(err, s.dead.close(), s.intents.close()); err != nil {
+		s.o.Logger.Error("close state files", "err", err)
 	}
 }
