@@ -26,7 +26,7 @@ SLOT = 64
 LIGHT_SLOTS = 1024
 BULK_SLOTS = 32768
 LEAST_SLOTS = 64
-FULL_RINGS = 4  # threads with rings of full size
+RING_SIZES = (4, BULK_SLOTS), (8, 8192), (16, 4096), (32, 1024), (64, 512)  # last ring of a size, bulk slots
 BUDGET = 16 << 20  # bytes of all files of one process
 
 OPEN_TABLE = 1024
@@ -109,12 +109,11 @@ def ring_size(light, bulk):
 
 def fit(number, left):
     """Returns (light, bulk) slots of the number-th ring (from 1) of a process
-    that has left bytes of its budget, or None when not even the least fits."""
-    light, bulk = LIGHT_SLOTS, BULK_SLOTS
-    room = left if number <= FULL_RINGS else left // 2
-    while ring_size(light, bulk) > room and bulk > LEAST_SLOTS:
-        bulk //= 2
-        light = max(bulk * LIGHT_SLOTS // BULK_SLOTS, LEAST_SLOTS)
-    if ring_size(light, bulk) > left:
-        return None
-    return light, bulk
+    that has left bytes of its budget, or None when it doesn't fit."""
+    for last, bulk in RING_SIZES:
+        if number <= last:
+            break
+    else:
+        bulk = LEAST_SLOTS
+    light = max(bulk * LIGHT_SLOTS // BULK_SLOTS, LEAST_SLOTS)
+    return (light, bulk) if ring_size(light, bulk) <= left else None

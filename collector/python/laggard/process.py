@@ -7,6 +7,7 @@ complete and locked; the lock is held as long as the process lives.
 import fcntl
 import json
 import os
+import stat
 import struct
 import threading
 
@@ -68,12 +69,13 @@ class Process(object):
         """Makes the folder. Raises OSError."""
         if not os.path.isdir(self.run):
             os.makedirs(self.run, exist_ok=True)
-            os.chmod(self.run, 0o1777)
+            os.chmod(self.run, 0o1777 | os.stat(self.run).st_mode & stat.S_ISGID)
         temporary = os.path.join(self.run, ".%016x.new" % self.life.incarnation)
         _discard(temporary)
         os.mkdir(temporary, 0o770)
         try:
-            os.chmod(temporary, 0o770)
+            # The setgid bit of the parent stays: that is how a pod's fsGroup shares it.
+            os.chmod(temporary, 0o770 | os.stat(temporary).st_mode & stat.S_ISGID)
             path = os.path.join(temporary, "process")
             fd, self.mapping = layout.allocate(path, layout.PROCESS_SIZE)
             os.close(fd)
