@@ -99,7 +99,7 @@ func (r *ringState) advance() error {
 		if !r.resumed || l.tail == l.cursor {
 			continue
 		}
-		if err := r.reader.SetTail(ring.Lane(i), l.tail, l.cursor); err != nil {
+		if err := r.reader.SetTail(ring.Lane(i), l.cursor); err != nil {
 			errs = append(errs, err)
 			continue
 		}

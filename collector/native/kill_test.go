@@ -2,58 +2,64 @@ package native_test
 
 import (
 	"bufio"
-	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"runtime"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"laggard/collector/drain"
 	"laggard/collector/internal/rig"
-	"laggard/schemas/record"
 )
 
-// TestKilledTrainer kills a recording C program at random instants and checks
-// that what a call had returned from is there, once, and that the range it died
-// in is named. LAGGARD_KILLS sets how often (10000 is the long form), LAGGARD_SEED
-// repeats a run.
+// TestKilledTrainer, R1: kills a recording C program with 1, 8 and 64 threads at
+// random instants and checks that what a call had returned from is there, once,
+// and that the range each thread died in is named. Every fourth trainer floods its
+// rings: there what is missing must be counted. LAGGARD_KILLS sets how often (10000
+// is the long form), LAGGARD_SEED repeats a run.
 func TestKilledTrainer(t *testing.T) {
-	n, seed := rig.Kills(100), rig.Seed()
+	n, seed := rig.Kills(60), rig.Seed()
 	t.Logf("%d kills with LAGGARD_SEED=%d", n, seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	var total tally
+	var kept, flooded rig.Tally
 	for i := range n {
 		threads := []int{1, 8, 64}[i%3]
-		pace := []string{"0", "100", "100", "20"}[random.IntN(4)]
-		total.add(kill(t, threads, pace, time.Duration(random.IntN(6000))*time.Microsecond, i%2 == 0))
+		// Making 64 rings takes a while: later, so that some are killed after it.
+		after := time.Duration(random.Int64N(int64(6+threads) * 1e6))
+		pace := []int{0, 101, 20}[random.IntN(3)]
+		if i%4 == 3 {
+			flooded.Add(kill(t, threads, pace, after, true))
+		} else {
+			kept.Add(kill(t, threads, pace, after, false))
+		}
 		if t.Failed() {
 			t.Fatalf("after %d kills", i+1)
 		}
 	}
-	t.Logf("%d records stored, %d counted as dropped, %d open ranges named; %d threads died inside a range", total.stored, total.dropped, total.open, total.inside)
+	t.Logf("%d records stored, %d open ranges named, %d threads died inside a range; nothing acknowledged is missing", kept.Stored, kept.Open, kept.Inside)
+	t.Logf("rings flooded: %d records stored, %d counted as dropped, %d open ranges named, %d threads died inside a range", flooded.Stored, flooded.Dropped, flooded.Open, flooded.Inside)
 }
 
-type tally struct{ stored, dropped, open, inside uint64 }
-
-func (a *tally) add(b tally) {
-	a.stored += b.stored
-	a.dropped += b.dropped
-	a.open += b.open
-	a.inside += b.inside
-}
-
-// kill runs the driver, kills it after a while, drains, and checks. live drains
-// while it runs as well.
-func kill(t *testing.T, threads int, pace string, after time.Duration, live bool) tally {
+// kill runs the driver, draining it, kills it after a while, drains the rest, and
+// checks.
+func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) rig.Tally {
 	t.Helper()
 	run := rig.Shared(t)
 	defer os.RemoveAll(filepath.Dir(run))
-	ack := filepath.Join(filepath.Dir(run), "ack")
-	cmd := command(t, rig.Driver(t), run, "kill", ack, strconv.Itoa(threads), pace)
+	acks := rig.NewAcks(t, run)
+	defer acks.Close()
+	window := rig.Window(threads)
+	if flood {
+		window = 0
+	}
+	cmd := command(t, rig.Driver(t), run, "kill", acks.Path, strconv.Itoa(threads), strconv.Itoa(pace), strconv.Itoa(window))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -64,101 +70,137 @@ func kill(t *testing.T, threads int, pace string, after time.Duration, live bool
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+	killed := make(chan error, 1)
+	time.AfterFunc(after, func() { killed <- cmd.Process.Kill() })
 	c := newCollect(t, run)
-	if live {
-		c.Pass()
-	}
-	timer := time.NewTimer(after)
-	<-timer.C
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+	for done := false; !done; {
+		select {
+		case err := <-killed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		default:
+			if _, err := c.Pass(); err != nil {
+				t.Fatal(err)
+			}
+			c.acknowledge(acks)
+		}
 	}
 	wait(cmd)
 	c.finish(t, run)
-	acks, err := os.ReadFile(ack)
-	if err != nil {
-		t.Fatal(err)
+	return rig.CheckKilled(t, c.killed(t), acks, threads, flood)
+}
+
+// acknowledge says what is drained, so that the trainer may go on.
+func (c *collect) acknowledge(acks *rig.Acks) {
+	for _, w := range c.writers {
+		for _, r := range w.Records[c.told:] {
+			name, _ := rig.Number(&r)
+			thread, _ := strconv.Atoi(name[1:])
+			acks.Stored(thread).Add(1)
+		}
+		c.told = len(w.Records)
 	}
+}
+
+// killed returns the one writer, nil when the trainer died before its first range.
+func (c *collect) killed(t *testing.T) *rig.Memory {
+	t.Helper()
 	if len(c.writers) == 0 {
-		return tally{} // killed before its first range
+		return nil
 	}
-	return check(t, c.only(t), acks, threads)
+	return c.only(t)
 }
 
 func wait(cmd *exec.Cmd) { _ = cmd.Wait() } // killed: the error is the point
 
-// check compares what is stored with what the threads know they did.
-func check(t *testing.T, w *rig.Memory, acks []byte, threads int) (sum tally) {
+// TestKilledAtEveryInstruction, R1, R28: kills a trainer after each instruction of
+// one range, from before begin to after end, in the light ring, the bulk ring and in
+// one that is full. The short form takes every ninth instruction, another ninth each
+// time.
+func TestKilledAtEveryInstruction(t *testing.T) {
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	first, stride := int(rig.Seed()%9), 9
+	if rig.Kills(0) > 1000 {
+		first, stride = 0, 1
+	}
+	for _, c := range []struct {
+		name   string
+		before int
+		flood  bool
+	}{{"bulk", 8, false}, {"light", 3, false}, {"full", 1024*8 + 3, true}} {
+		var sum rig.Tally
+		steps, kills := first, 0
+		for more := true; more && !t.Failed(); steps += stride {
+			var one rig.Tally
+			one, more = killAt(t, c.before, steps, c.flood)
+			sum.Add(one)
+			kills++
+		}
+		t.Logf("%s: killed %d times within %d instructions: open %d times, inside %d times", c.name, kills, steps-stride, sum.Open, sum.Inside)
+		if steps < 100 || sum.Inside == 0 || sum.Open == 0 {
+			t.Errorf("%s: %d instructions, inside %d, open %d", c.name, steps, sum.Inside, sum.Open)
+		}
+	}
+}
+
+// killAt kills the driver so many instructions after its stop. False: it came to the
+// end before that.
+func killAt(t *testing.T, before, steps int, flood bool) (rig.Tally, bool) {
 	t.Helper()
-	stored := make(map[string][]int64)
-	open := make(map[string][]int64)
-	collect := func(to map[string][]int64, rs []record.Record) {
-		for _, r := range rs {
-			name, value := r.Name, r.Bytes
-			if r.Kind == record.Communication {
-				name, value = r.Op, r.Count
-			}
-			to[name] = append(to[name], value)
+	run := rig.Shared(t)
+	defer os.RemoveAll(filepath.Dir(run))
+	acks := rig.NewAcks(t, run)
+	defer acks.Close()
+	cmd := command(t, rig.Driver(t), run, "steps", acks.Path, strconv.Itoa(before))
+	cmd.Env = append(cmd.Env, "LAGGARD_CLOCK=monotonic") // always the same way through the clock
+	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid, more := cmd.Process.Pid, true
+	stopped := func(step func(int, int) error) bool {
+		var s unix.WaitStatus
+		err := step(pid, 0)
+		if err == nil {
+			_, err = wait4(pid, &s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Stopped()
+	}
+	var s unix.WaitStatus
+	if _, err := wait4(pid, &s); err != nil { // exec
+		t.Fatal(err)
+	}
+	if !stopped(unix.PtraceCont) {
+		t.Fatal("the driver ended early")
+	}
+	single := func(pid, _ int) error { return unix.PtraceSingleStep(pid) }
+	for range steps {
+		if more = more && stopped(single) && acks.Ended(0).Load() <= uint64(before); !more {
+			break
 		}
 	}
-	collect(stored, w.Records)
-	collect(open, w.Open)
-	begun, ended, missing := uint64(0), uint64(0), uint64(0)
-	for i := range threads {
-		name := "t" + strconv.Itoa(i)
-		b, e := binary.LittleEndian.Uint64(acks[64*i:]), binary.LittleEndian.Uint64(acks[64*i+8:])
-		begun, ended = begun+b, ended+e
-		s, o := stored[name], open[name]
-		slices.Sort(s)
-		if len(slices.Compact(slices.Clone(s))) != len(s) {
-			t.Errorf("%s: a record is there twice", name)
-		}
-		for _, v := range o {
-			if slices.Contains(s, v) {
-				t.Errorf("%s: range %d is there both open and finished", name, v)
-			}
-			if uint64(v) < e {
-				t.Errorf("%s: range %d is open, but %d had ended", name, v, e)
-			}
-		}
-		if len(s) > 0 && uint64(s[len(s)-1]) > b {
-			t.Errorf("%s: range %d is there, %d had begun", name, s[len(s)-1], b)
-		}
-		got := uint64(len(s))
-		for _, v := range s {
-			if uint64(v) >= e {
-				got-- // died between the publishing and the acknowledgement
-			}
-		}
-		missing += e - got
-		if b > e {
-			sum.inside++
-			// The range that was begun and not acknowledged is finished or open; or
-			// counted, where its thread had no ring or a full one.
-			if !slices.Contains(s, int64(e)) && !slices.Contains(o, int64(e)) && w.Lost() == 0 {
-				t.Errorf("%s: died in range %d, which is not named", name, e)
-			}
-		}
-		sum.stored += uint64(len(s))
-		sum.open += uint64(len(o))
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
 	}
-	// What is acknowledged and not stored is counted, and no more than that: each
-	// thread may have died between counting a drop and returning.
-	sum.dropped = w.Lost()
-	if missing > sum.dropped || sum.dropped-missing > uint64(threads) {
-		t.Errorf("%d acknowledged records are missing, %d are counted", missing, sum.dropped)
+	wait(cmd)
+	c := newCollect(t, run)
+	c.finish(t, run)
+	return rig.CheckKilled(t, c.killed(t), acks, 1, flood), more
+}
+
+func wait4(pid int, s *unix.WaitStatus) (int, error) {
+	for {
+		n, err := unix.Wait4(pid, s, unix.WALL, nil)
+		if err != syscall.EINTR {
+			return n, err
+		}
 	}
-	if w.End == nil || w.End.How != "killed" || w.End.Dropped[record.Corrupt] != 0 {
-		t.Errorf("end %+v", w.End)
-	}
-	var emitted uint64
-	for _, n := range w.End.Emitted {
-		emitted += n
-	}
-	if emitted != sum.stored+sum.dropped {
-		t.Errorf("emitted %d, stored %d + dropped %d; losses %v", emitted, sum.stored, sum.dropped, w.Losses)
-	}
-	return sum
 }
 
 var _ drain.Writer = (*rig.Memory)(nil)

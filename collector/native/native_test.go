@@ -3,8 +3,6 @@ package native_test
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 
 	"laggard/collector/drain"
 	"laggard/collector/internal/rig"
@@ -38,6 +35,7 @@ func TestMain(m *testing.M) {
 type collect struct {
 	*drain.Drain
 	writers map[record.ID]*rig.Memory
+	told    int // records that the trainer knows to be drained
 }
 
 func newCollect(t testing.TB, run string) *collect {
@@ -178,254 +176,6 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
-func TestFork(t *testing.T) {
-	run := rig.Shared(t)
-	runs(t, command(t, rig.Driver(t), run, "fork", "6"))
-	c := newCollect(t, run)
-	c.finish(t, run)
-	if len(c.writers) != 1+3+1 { // the parent, children 1, 3 and 5, the daemon
-		t.Errorf("%d incarnations", len(c.writers))
-	}
-	var all []string
-	for _, w := range c.writers {
-		var one []string
-		for _, r := range w.Records {
-			one = append(one, fmt.Sprintf("%s=%d", r.Word(), r.Bytes))
-		}
-		all = append(all, strings.Join(one, " "))
-		if w.End.How != "closed" || w.Open != nil {
-			t.Errorf("end %+v, open %v", w.End, w.Open)
-		}
-	}
-	slices.Sort(all)
-	want := []string{
-		"parent's string=1 Step=0 parent's string=2",
-		"parent's string=101 child's string=201",
-		"parent's string=103 child's string=203",
-		"parent's string=105 child's string=205",
-		"parent's string=300",
-	}
-	if d := cmp.Diff(want, all); d != "" {
-		t.Error(d)
-	}
-}
-
-func TestThreadChurn(t *testing.T) {
-	const rounds, width = 300, 32
-	run := rig.Shared(t)
-	cmd := command(t, rig.Driver(t), run, "churn", strconv.Itoa(rounds), strconv.Itoa(width))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c := newCollect(t, run)
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	for running := true; running; {
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
-			running = false
-		default:
-			if _, err := c.Pass(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	c.finish(t, run)
-	w := c.only(t)
-	seen := make(map[int64]bool)
-	for _, r := range w.Records {
-		if seen[r.Bytes] {
-			t.Fatalf("record %d twice", r.Bytes)
-		}
-		seen[r.Bytes] = true
-	}
-	if n := uint64(len(seen)) + w.Lost(); n != rounds*width || w.End.Emitted["other"] != n {
-		t.Errorf("%d stored + %d lost of %d, emitted %v", len(seen), w.Lost(), rounds*width, w.End.Emitted)
-	}
-	t.Logf("%d threads, %d of their records found no ring", rounds*width, w.Lost())
-}
-
-func TestEndOnAnotherThread(t *testing.T) {
-	run := rig.Shared(t)
-	runs(t, command(t, rig.Driver(t), run, "handover"))
-	c := newCollect(t, run)
-	c.finish(t, run)
-	w := c.only(t)
-	if len(w.Records) != 3 || len(w.Open) != 1 || w.Open[0].Kind != record.FP {
-		t.Errorf("records %v, open %v", w.Records, w.Open)
-	}
-}
-
-// TestSignalHandlers records in a handler that comes between any two
-// instructions of the recorder.
-func TestSignalHandlers(t *testing.T) {
-	run := rig.Shared(t)
-	cmd := command(t, rig.Driver(t), run, "signal", "300")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c := newCollect(t, run)
-	line := make(chan string, 1)
-	go func() {
-		s, _ := bufio.NewReader(out).ReadString('\n')
-		line <- s
-	}()
-	var said string
-	for said == "" {
-		select {
-		case said = <-line:
-		default:
-			if _, err := c.Pass(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	c.finish(t, run)
-	var main, handled uint64
-	if _, err := fmt.Sscan(said, &main, &handled); err != nil {
-		t.Fatal(err)
-	}
-	w := c.only(t)
-	var n, h, marks uint64
-	for _, r := range w.Records {
-		switch {
-		case r.Kind == record.Communication && r.Op == "main":
-			n++
-		case r.Kind == record.Communication:
-			marks++
-		default:
-			h++
-		}
-	}
-	if n+h+marks+w.Lost() != main+2*handled || w.End.Dropped["corrupt"] != 0 || w.Open != nil {
-		t.Errorf("stored %d+%d+%d, lost %d; recorded %d and 2*%d; open %v", n, h, marks, w.Lost(), main, handled, w.Open)
-	}
-	t.Logf("%d records under %d signals, %d counted as dropped", main, handled, w.Lost())
-}
-
-// TestTruncatedUnderneath cuts every file of a living trainer to nothing.
-func TestTruncatedUnderneath(t *testing.T) {
-	for _, what := range []string{"ring-1", "process", "both", "removed"} {
-		t.Run(what, func(t *testing.T) {
-			run := rig.Shared(t)
-			cmd := command(t, rig.Driver(t), run, "truncate")
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			pipe, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			out := bufio.NewReader(pipe)
-			if _, err := out.ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
-			c := newCollect(t, run)
-			if p, err := c.Pass(); err != nil || p.Records != 100 {
-				t.Fatalf("Pass = %+v, %v", p, err)
-			}
-			dirs, _ := filepath.Glob(filepath.Join(run, "*"))
-			for _, n := range []string{"ring-1", "process"} {
-				path := filepath.Join(dirs[0], n)
-				if what == n || what == "both" {
-					err = os.Truncate(path, 0)
-				} else if what == "removed" {
-					err = os.RemoveAll(dirs[0])
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			c.Pass() // whatever it says, it lives
-			io.WriteString(in, "go on\n")
-			said, _ := out.ReadString('\n')
-			if err := cmd.Wait(); err != nil {
-				t.Fatalf("the trainer did not live: %v", err)
-			}
-			if what != "removed" && !strings.HasPrefix(said, "a ring was truncated; lost ") {
-				t.Errorf("the recorder said %q", said)
-			}
-			var last error
-			for range 20 {
-				_, last = c.Pass()
-			}
-			if !c.Idle() {
-				t.Errorf("the folder was not given up: %v, %+v", last, c.Stats())
-			}
-			if w := c.only(t); len(w.Records) < 100 {
-				t.Errorf("%d records", len(w.Records))
-			}
-		})
-	}
-}
-
-func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
-	driver := rig.Driver(t)
-	t.Run("file size limit", func(t *testing.T) {
-		run := rig.Shared(t)
-		cmd := command(t, driver, run, "limit", "100000")
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(out), "File too large; lost 1000") || strings.Count(stderr.String(), "\n") != 1 {
-			t.Errorf("said %q and %q", out, stderr.String())
-		}
-		if left, _ := os.ReadDir(run); len(left) != 0 {
-			t.Errorf("left %v", left)
-		}
-	})
-	t.Run("room for the folder only", func(t *testing.T) {
-		run := rig.Shared(t)
-		out := runs(t, command(t, driver, run, "limit", "300000"))
-		if !strings.Contains(out, "no error; lost 1000") {
-			t.Errorf("said %q", out)
-		}
-		c := newCollect(t, run)
-		c.finish(t, run)
-		if w := c.only(t); w.Lost() != 1000 || w.Losses[0].Reason != record.NoRing || w.End.Emitted["FP"] != 1000 || w.End.Dropped["no-ring"] != 1000 {
-			t.Errorf("losses %v, end %+v", w.Losses, w.End)
-		}
-	})
-	t.Run("run directory is a file", func(t *testing.T) {
-		run := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(run, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out := runs(t, command(t, driver, run, "limit", "100000000")); !strings.Contains(out, "Not a directory; lost 1000") {
-			t.Errorf("said %q", out)
-		}
-	})
-	t.Run("full tmpfs", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); errors.Is(err, unix.EPERM) {
-			t.Skip("NOT TESTED: a full tmpfs, because mounting one needs root")
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Unmount(dir, unix.MNT_DETACH)
-		if out := runs(t, command(t, driver, filepath.Join(dir, "run"), "limit", "100000000")); !strings.Contains(out, "No space left on device; lost 1000") {
-			t.Errorf("said %q", out)
-		}
-	})
-}
-
 func TestSwitch(t *testing.T) {
 	for env, first := range map[string]string{"": "11", "off": "00", "Step": "10", "step, fp": "10", "Communication": "11", "on": "11", "of": "11"} {
 		t.Run("LAGGARD_TRACE="+env, func(t *testing.T) {
@@ -485,46 +235,6 @@ func TestSwitch(t *testing.T) {
 				t.Errorf("%d FP and %d Communication, want %d and %d", fp, comm, wantFP, wantComm)
 			}
 		})
-	}
-}
-
-func TestClock(t *testing.T) {
-	for _, clock := range []string{"monotonic", "tsc", ""} {
-		cmd := command(t, rig.Driver(t), rig.Shared(t), "clock", "400")
-		cmd.Env = append(cmd.Env, "LAGGARD_CLOCK="+clock)
-		var worst int
-		if _, err := fmt.Sscan(runs(t, cmd), &worst); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("LAGGARD_CLOCK=%s: at most %d ns from the kernel's clock in 400 ms", clock, worst)
-		if worst > 20000 {
-			t.Errorf("LAGGARD_CLOCK=%s: %d ns away from the kernel's clock", clock, worst)
-		}
-	}
-}
-
-// TestSanitized runs the driver's commands under the address and undefined
-// behaviour sanitizers, and those with threads under the thread sanitizer.
-func TestSanitized(t *testing.T) {
-	lib := rig.Library(t)
-	src, err := filepath.Glob(filepath.Join(lib, "*.c"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for flags, all := range map[string][][]string{
-		"-fsanitize=address,undefined": {{"all"}, {"fork", "4"}, {"churn", "5", "16"}, {"handover"}, {"burst", "100000", "0"}, {"limit", "100000"}, {"clock", "50"}, {"signal", "100"}},
-		"-fsanitize=thread":            {{"all"}, {"churn", "5", "16"}, {"handover"}},
-	} {
-		out := filepath.Join(t.TempDir(), "driver")
-		args := append([]string{"-std=gnu11", "-O1", "-g", "-pthread", flags, "-fno-sanitize-recover=all", "-I" + lib, "-o", out, "testdata/driver.c"}, src...)
-		if b, err := exec.CommandContext(context.Background(), "cc", args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, b)
-		}
-		for _, args := range all {
-			t.Run(flags[len("-fsanitize="):]+"/"+args[0], func(t *testing.T) {
-				runs(t, command(t, out, rig.Shared(t), args...))
-			})
-		}
 	}
 }
 

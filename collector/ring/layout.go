@@ -8,14 +8,13 @@
 // a segment. So a SIGKILL of either side loses nothing that was published.
 //
 // The writing half (Process, Writer) maps the files and makes no system call
-// once a ring exists. The reading half (Folder, Reader) never maps them: it
+// once a ring exists. The reading half (Folder, Reader) reads no mapping: it
 // copies with pread, checks what it copied and believes nothing, so that a file
 // which is truncated, deleted or scribbled on costs records (counted) but never
-// the agent.
+// the agent. It maps one page of a ring, and only to store the tails there.
 //
-// Caveat: pread and pwrite of eight bytes are not atomic against the other
-// side's loads and stores. settled and SetTail say how each direction lives
-// with that.
+// Caveat: a pread of eight bytes is not atomic against the recorder's stores;
+// settled says how the reader lives with that.
 package ring
 
 import "laggard/schemas/record"
@@ -47,8 +46,7 @@ const (
 
 	// Budget bounds the bytes of all files of one process.
 	Budget = 16 << 20
-	// fullRings threads get rings of full size, the later ones half of what is
-	// left of the budget.
+	// fullRings threads get rings of full size, later ones smaller ones (fit).
 	fullRings = 4
 
 	// OpenLevels is how many ranges of one thread can be open at once and be
@@ -152,16 +150,24 @@ func fileSize(light, bulk uint32) int64 {
 }
 
 // fit returns the slots of the n-th ring (from 1) of a process that has left
-// bytes of its budget, or ok false when not even the smallest ring fits.
+// bytes of its budget, or ok false when that ring doesn't fit. A trainer's first
+// threads record most; the sizes fall so that each of 64 threads can wait half a
+// second for the agent at 1,000 records/s, and 107 have a ring at all.
 func fit(n uint32, left int64) (light, bulk uint32, ok bool) {
-	light, bulk = LightSlots, BulkSlots
-	room := left
-	if n > fullRings {
-		room = left / 2
+	switch {
+	case n <= fullRings:
+		bulk = BulkSlots
+	case n <= 8:
+		bulk = BulkSlots / 4
+	case n <= 16:
+		bulk = BulkSlots / 8
+	case n <= 32:
+		bulk = BulkSlots / 32
+	case n <= 64:
+		bulk = BulkSlots / 64
+	default:
+		bulk = MinSlots
 	}
-	for fileSize(light, bulk) > room && bulk > MinSlots {
-		bulk /= 2
-		light = max(bulk/(BulkSlots/LightSlots), MinSlots)
-	}
+	light = max(bulk/(BulkSlots/LightSlots), MinSlots)
 	return light, bulk, fileSize(light, bulk) <= left
 }

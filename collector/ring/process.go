@@ -72,7 +72,7 @@ func Create(o CreateOptions) (_ *Process, err error) {
 	if p.dir, err = openAt(run, fresh, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
 		return nil, err
 	}
-	if err := unix.Fchmod(p.dir, 0o770); err != nil {
+	if err := setMode(p.dir, 0o770); err != nil {
 		return nil, fmt.Errorf("set mode of ring folder: %w", err)
 	}
 	if p.mem, err = allocate(p.dir, ProcessName, processSize); err != nil {
@@ -260,16 +260,35 @@ func openRunDir(path string) (int, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return -1, fmt.Errorf("make run directory: %w", err)
 	}
-	err := unix.Mkdir(path, 0o777)
-	switch {
-	case err == nil:
-		if err := unix.Chmod(path, 0o1777); err != nil {
+	made := unix.Mkdir(path, 0o777)
+	if made != nil && !errors.Is(made, unix.EEXIST) {
+		return -1, fmt.Errorf("make run directory %s: %w", path, made)
+	}
+	fd, err := openAt(unix.AT_FDCWD, path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return -1, err
+	}
+	if made == nil {
+		if err := setMode(fd, 0o1777); err != nil {
+			unix.Close(fd)
 			return -1, fmt.Errorf("set mode of run directory %s: %w", path, err)
 		}
-	case !errors.Is(err, unix.EEXIST):
-		return -1, fmt.Errorf("make run directory %s: %w", path, err)
 	}
-	return openAt(unix.AT_FDCWD, path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	return fd, nil
+}
+
+// setMode gives a new folder its mode whatever the umask is, and leaves it the
+// setgid bit of its parent: that is how a pod's fsGroup shares it.
+func setMode(dir int, mode uint32) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return err
+	}
+	mode |= st.Mode & unix.S_ISGID
+	if st.Mode&0o7777 == mode {
+		return nil
+	}
+	return unix.Fchmod(dir, mode)
 }
 
 // openAt opens name below dir without following a symlink and without waiting

@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
+	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +32,7 @@ type Reader struct {
 	Slots    [2]uint32
 	checksum uint32
 	fd       int
+	header   []byte // mapped, for the stores of SetTail only
 	buf      [2][rCounters]byte
 }
 
@@ -43,8 +47,8 @@ func (f *Folder) OpenReader(n uint32) (_ *Reader, err error) {
 	r := &Reader{N: n, fd: fd}
 	if uid != f.Owner {
 		err = fmt.Errorf("it belongs to uid %d: %w", uid, ErrNotRing)
-	} else {
-		err = r.parse(size)
+	} else if err = r.parse(size); err == nil {
+		r.header, err = unix.Mmap(fd, 0, rCounters, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if err != nil {
 		r.Close()
@@ -136,48 +140,22 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 // Checksum returns the checksum kind for Slot.Decode.
 func (r *Reader) Checksum() uint32 { return r.checksum }
 
-// SetTail says that every slot before to is in a segment; was is the tail that
-// stands in the header.
-func (r *Reader) SetTail(l Lane, was, to uint64) error {
-	at := int64(rLightTail)
+// SetTail says that every slot before to is in a segment: one store, so that a
+// recorder sees no other value on the way. The error is ErrFault when the file was
+// truncated; the recorder's memory is gone with it.
+func (r *Reader) SetTail(l Lane, to uint64) (err error) {
+	at := rLightTail
 	if l == Bulk {
 		at = rBulkTail
 	}
-	for _, p := range tailPatches(was, to) {
-		if err := writeFull(r.fd, p.bytes, at+int64(p.at)); err != nil {
-			return fmt.Errorf("set tail of ring %d: %w", r.N, err)
+	defer func(was bool) {
+		debug.SetPanicOnFault(was)
+		if fault := Survived(recover()); fault != nil {
+			err = fmt.Errorf("set tail of ring %d: %w", r.N, fault)
 		}
-	}
+	}(debug.SetPanicOnFault(true))
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&r.header[at])), to)
 	return nil
-}
-
-// patch is some bytes of a tail to write.
-type patch struct {
-	at    int
-	bytes []byte
-}
-
-// tailPatches returns how to change a tail in place. A pwrite is not atomic for a
-// recorder that loads the tail meanwhile, and what it sees must never be beyond
-// to, or it would overwrite slots too early. So the bytes below the highest one
-// that changes are first cleared, then that byte is written, then the ones below
-// get their value: whatever mix is seen is at most to, and the recorder keeps
-// the largest it has seen.
-func tailPatches(was, to uint64) []patch {
-	if was == to {
-		return nil
-	}
-	b := binary.LittleEndian.AppendUint64(nil, to)
-	top := 0
-	for i := range b {
-		if byte(was>>(8*i)) != b[i] {
-			top = i
-		}
-	}
-	if top == 0 {
-		return []patch{{0, b[:1]}}
-	}
-	return []patch{{0, make([]byte, top)}, {top, b[top : top+1]}, {0, b[:top]}}
 }
 
 // Open is an entry of the open-range table.
@@ -225,6 +203,10 @@ func (r *Reader) OpenRanges() ([]Open, error) {
 
 // Close closes the file.
 func (r *Reader) Close() {
+	if r.header != nil {
+		_ = unix.Munmap(r.header)
+		r.header = nil
+	}
 	if r.fd >= 0 {
 		unix.Close(r.fd)
 		r.fd = -1

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -145,27 +144,6 @@ func hexDump(b []byte) string {
 	return s.String()
 }
 
-func TestFitKeepsTheBudget(t *testing.T) {
-	left, n := int64(Budget-processSize), uint32(0)
-	for {
-		light, bulk, ok := fit(n+1, left)
-		if !ok {
-			break
-		}
-		n++
-		if n <= fullRings && (light != LightSlots || bulk != BulkSlots) {
-			t.Errorf("ring %d has %d and %d slots, want full size", n, light, bulk)
-		}
-		if !sane(light) || !sane(bulk) || light < MinSlots || bulk < MinSlots {
-			t.Errorf("ring %d has %d and %d slots", n, light, bulk)
-		}
-		left -= fileSize(light, bulk)
-	}
-	if left < 0 || n < 16 {
-		t.Errorf("%d rings, %d bytes left", n, left)
-	}
-}
-
 func TestSlotRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Slot{
@@ -185,33 +163,6 @@ func TestSlotRoundTrip(t *testing.T) {
 		b[rapid.IntRange(0, slotSize-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		if got.Decode(b[:], uint64(want.Seq), kind) {
 			t.Fatal("a flipped bit was not seen")
-		}
-	})
-}
-
-// TestTailIsNeverAhead checks every mix of bytes that a load during a change of
-// the tail could see.
-func TestTailIsNeverAhead(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		was := rapid.Uint64Range(0, 1<<40).Draw(t, "was")
-		to := was + rapid.Uint64Range(0, 1<<20).Draw(t, "step")
-		now := binary.LittleEndian.AppendUint64(nil, was)
-		for _, p := range tailPatches(was, to) {
-			for mix := range 1 << len(p.bytes) {
-				seen := append([]byte{}, now...)
-				for i, c := range p.bytes {
-					if mix>>i&1 != 0 {
-						seen[p.at+i] = c
-					}
-				}
-				if v := binary.LittleEndian.Uint64(seen); v > to {
-					t.Fatalf("from %x to %x a recorder could see %x", was, to, v)
-				}
-			}
-			copy(now[p.at:], p.bytes)
-		}
-		if v := binary.LittleEndian.Uint64(now); v != to {
-			t.Fatalf("tail is %x, want %x", v, to)
 		}
 	})
 }
@@ -247,7 +198,7 @@ func TestRingFull(t *testing.T) {
 		t.Errorf("counters %+v", c)
 	}
 	// Room for three.
-	if err := r.SetTail(Light, 0, 3); err != nil {
+	if err := r.SetTail(Light, 3); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
@@ -257,7 +208,7 @@ func TestRingFull(t *testing.T) {
 		}
 	}
 	// A tail beyond the head is a lie.
-	if err := r.SetTail(Light, 3, 1<<60); err != nil {
+	if err := r.SetTail(Light, 1<<60); err != nil {
 		t.Fatal(err)
 	}
 	s := Slot{Kind: record.FP, Peer: -1}
@@ -325,178 +276,9 @@ func TestClosingEntryKnowsWhetherItWasPublished(t *testing.T) {
 	}
 }
 
-func TestHandOver(t *testing.T) {
-	p, f := create(t, shared(t))
-	thread := func(n uint32) uint64 {
-		r, err := f.OpenReader(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		c, _ := r.Counters()
-		return c.Thread
-	}
-	a, _ := p.NewWriter(11)
-	a.Close()
-	b, _ := p.NewWriter(12)
-	if a != b || thread(1) != 12 {
-		t.Error("a drained ring was not handed on")
-	}
-	s := Slot{Kind: record.FP, Peer: -1}
-	b.Publish(&s)
-	b.Close()
-	c, _ := p.NewWriter(13)
-	if c == b || thread(1) != 12 || thread(2) != 13 {
-		t.Error("an undrained ring was handed on while there was room for more")
-	}
-	d, _ := p.NewWriter(14)
-	e, _ := p.NewWriter(15)
-	g, err := p.NewWriter(16)
-	if err != nil || d == nil || e == nil || g != b || thread(1) != 0 {
-		t.Errorf("the fifth thread got another ring than the closed one: %v, thread %d", err, thread(1))
-	}
-}
-
-func TestBudgetEnds(t *testing.T) {
-	p, _ := create(t, shared(t))
-	var err error
-	n := 0
-	for ; n < 100; n++ {
-		if _, err = p.NewWriter(uint64(n)); err != nil {
-			break
-		}
-	}
-	if err == nil || n < 16 || n > 64 {
-		t.Fatalf("%d rings, then %v", n, err)
-	}
-	if p.used > Budget {
-		t.Errorf("%d bytes used", p.used)
-	}
-}
-
-func TestStrings(t *testing.T) {
-	s := NewStrings(CRC32C)
-	early := s.Intern("before the folder")
-	id, err := Self()
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := shared(t)
-	p, err := Create(CreateOptions{RunDir: run, Identity: id, Strings: s})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	late := s.Intern("after it")
-	if s.Intern("after it") != late || s.Intern("") != 0 {
-		t.Error("ids are not stable")
-	}
-	if s.Intern(strings.Repeat("x", stringsSize)) != 0 {
-		t.Error("a string larger than the area got an id")
-	}
-	f, err := OpenFolder(run, id.Incarnation.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	st, err := f.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.ReadTexts(st); err != nil {
-		t.Fatal(err)
-	}
-	for id, want := range map[uint16]string{0: "", early: "before the folder", late: "after it"} {
-		if got, ok := f.Text(id); !ok || got != want {
-			t.Errorf("Text(%d) = %q, %v", id, got, ok)
-		}
-	}
-	if _, ok := f.Text(late + 1); ok || st.LostStrings != 1 {
-		t.Errorf("unknown id known, or %d lost strings", st.LostStrings)
-	}
-}
-
-func TestGone(t *testing.T) {
-	p, f := create(t, shared(t))
-	if f.Gone(Live) {
-		t.Error("a living process is gone")
-	}
-	p.Close()
-	s, _ := f.Status()
-	if !f.Gone(s.State) {
-		t.Error("a closed recorder is not gone")
-	}
-	if ok, err := f.Lock(); !ok || err != nil {
-		t.Fatalf("Lock = %v, %v", ok, err)
-	}
-	g, err := OpenFolder(filepath.Dir(f.path()), f.name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.Close()
-	if ok, err := g.Lock(); ok || err != nil {
-		t.Errorf("a second agent got the lock: %v, %v", ok, err)
-	}
-	if err := f.Remove(); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(f.path()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder is still there: %v", err)
-	}
-}
-
 func (f *Folder) path() string {
 	p, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.dir))
 	return strings.TrimSuffix(p, " (deleted)")
-}
-
-// TestCreateLeavesNothing makes each way to fail happen.
-func TestCreateLeavesNothing(t *testing.T) {
-	id, err := Self()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Run("small tmpfs", func(t *testing.T) {
-		dir := tmpfs(t, "size=128k")
-		if _, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id}); !errors.Is(err, unix.ENOSPC) {
-			t.Fatalf("Create = %v, want ENOSPC", err)
-		}
-		empty(t, filepath.Join(dir, "run"))
-	})
-	t.Run("room for the folder only", func(t *testing.T) {
-		dir := tmpfs(t, "size=400k")
-		p, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		if _, err := p.NewWriter(1); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("NewWriter = %v, want ENOSPC", err)
-		}
-		if n := len(p.rings); n != 0 {
-			t.Errorf("%d rings", n)
-		}
-	})
-	t.Run("folder is there", func(t *testing.T) {
-		run := shared(t)
-		p, _ := create(t, run)
-		if _, err := Create(CreateOptions{RunDir: run, Identity: p.Identity}); err == nil {
-			t.Error("a second folder of one process was made")
-		}
-		names, _ := os.ReadDir(run)
-		if len(names) != 1 {
-			t.Errorf("left behind: %v", names)
-		}
-	})
-	t.Run("run directory is a link", func(t *testing.T) {
-		run := shared(t)
-		if err := os.Symlink(t.TempDir(), run); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Create(CreateOptions{RunDir: run, Identity: id}); err == nil {
-			t.Error("a symbolic link was followed")
-		}
-	})
 }
 
 func empty(t *testing.T, dir string) {
@@ -518,29 +300,4 @@ func tmpfs(t *testing.T, options string) string {
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
-}
-
-func TestSweepRemovesHalfMadeFolders(t *testing.T) {
-	run := shared(t)
-	fresh := filepath.Join(run, ".00000000000000aa.new")
-	other := filepath.Join(run, ".00000000000000aa.old")
-	for _, d := range []string{fresh, other} {
-		if err := os.MkdirAll(d, 0o770); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(d, ProcessName), nil, 0o660); err != nil {
-			t.Fatal(err)
-		}
-	}
-	now := time.Now()
-	if n, err := Sweep(run, now.Add(-time.Minute)); n != 0 || err != nil {
-		t.Errorf("Sweep of a fresh one = %d, %v", n, err)
-	}
-	if n, err := Sweep(run, now.Add(time.Minute)); n != 1 || err != nil {
-		t.Errorf("Sweep of an old one = %d, %v", n, err)
-	}
-	names, _ := os.ReadDir(run)
-	if len(names) != 1 || names[0].Name() != filepath.Base(other) {
-		t.Errorf("left: %v", names)
-	}
 }

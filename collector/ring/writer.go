@@ -91,9 +91,8 @@ func (l *lane) free() bool {
 	if l.head-l.tail <= l.mask {
 		return true
 	}
-	// A tail is written byte by byte (SetTail) and passes through smaller values
-	// on its way, so the largest one counts. A hostile one beyond the head makes
-	// the difference huge: full.
+	// A tail never goes back, so the largest one counts. A hostile one beyond the
+	// head makes the difference huge: full.
 	l.tail = max(l.tail, atomic.LoadUint64(l.tailp))
 	return l.head-l.tail <= l.mask
 }

@@ -101,6 +101,16 @@ uint64_t laggard_hash_part(uint64_t h, const char *s) {
 	return laggard_fnv(laggard_fnv(h, &n, 8), s, n);
 }
 
+/* laggard_set_dir_mode gives a new folder its mode whatever the umask is, and leaves
+ * it the setgid bit of its parent: that is how a pod's fsGroup shares it. */
+int laggard_set_dir_mode(int dir, mode_t mode) {
+	struct stat st;
+	if (syscall(SYS_fstat, dir, &st) != 0) /* the function has a name of its own in each glibc */
+		return -1;
+	mode |= st.st_mode & S_ISGID;
+	return (st.st_mode & 07777) == mode ? 0 : fchmod(dir, mode);
+}
+
 /* laggard_make_run_dir opens the run directory and makes it when it is missing. */
 int laggard_make_run_dir(char *run_dir) {
 	for (char *p = run_dir + 1; (p = strchr(p, '/')); p++) {
@@ -108,7 +118,9 @@ int laggard_make_run_dir(char *run_dir) {
 		mkdir(run_dir, 0755);
 		*p = '/';
 	}
-	if (mkdir(run_dir, 0777) == 0)
-		(void)!chmod(run_dir, 01777);
-	return laggard_open_at(AT_FDCWD, run_dir, O_DIRECTORY | O_RDONLY, 0);
+	int made = mkdir(run_dir, 0777) == 0;
+	int fd = laggard_open_at(AT_FDCWD, run_dir, O_DIRECTORY | O_RDONLY, 0);
+	if (made && fd >= 0)
+		(void)laggard_set_dir_mode(fd, 01777);
+	return fd;
 }

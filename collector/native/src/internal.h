@@ -48,7 +48,7 @@ enum {
 /* Nothing is recorded because something failed: what begins is counted as lost. */
 #define FAILED_WORD 8u
 
-enum { MAX_RINGS = 64, STASH = 8 };
+enum { MAX_RINGS = 128, STASH = 8 }; /* rings: more than the budget holds */
 
 typedef struct lane {
 	uint64_t head, tail, mask; /* head: ours; tail: the largest seen */

@@ -75,7 +75,7 @@ static inline void store_slot(unsigned char *dst, const uint64_t w[8], uint32_t 
 static inline int has_room(lane *l) {
 	if (LIKELY(l->head - l->tail <= l->mask))
 		return 1;
-	/* The agent writes a tail in steps through smaller values: the largest counts. */
+	/* A tail never goes back: the largest counts. */
 	uint64_t tail = atomic_load_explicit(l->tailp, memory_order_acquire);
 	if (tail > l->tail)
 		l->tail = tail;

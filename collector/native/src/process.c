@@ -1,5 +1,6 @@
-/* process.c: what happens rarely: the folder, strings, the switch, fork, the end. Everything here may take a lock and call the system; nothing here
- * fails the program. */
+/* process.c: what happens rarely: the folder, strings, the switch, fork, the end.
+ * Everything here may take a lock and call the system; nothing here fails the
+ * program. */
 #include "internal.h"
 
 #include <errno.h>
@@ -297,9 +298,9 @@ static COLD int create_locked(void) {
 		return fail_locked(what, errno), -1;
 	remove_fresh(run, fresh);
 	what = "can't make a ring folder";
-	if (mkdirat(run, fresh, 0770) != 0 || (dir = laggard_open_at(run, fresh, O_DIRECTORY | O_RDONLY, 0)) < 0 || fchmod(dir, 0770) != 0)
+	if (mkdirat(run, fresh, 0770) != 0 || (dir = laggard_open_at(run, fresh, O_DIRECTORY | O_RDONLY, 0)) < 0 || laggard_set_dir_mode(dir, 0770) != 0)
 		goto failed;
-	what = "can't laggard_allocate shared memory";
+	what = "can't allocate shared memory";
 	if (!(m = laggard_allocate(dir, "process", PROCESS_SIZE)))
 		goto failed;
 	/* A mapping keeps the open file it was made from, and that file's lock, alive in

@@ -43,6 +43,7 @@ HIDDEN unsigned char *laggard_allocate(int dir, const char *name, size_t size);
 HIDDEN int laggard_publish_name(int dir, const char *from, const char *to);
 HIDDEN size_t laggard_read_file(const char *path, char *buf, size_t size);
 HIDDEN uint64_t laggard_start_ticks(void);
+HIDDEN int laggard_set_dir_mode(int dir, mode_t mode);
 HIDDEN int laggard_make_run_dir(char *run_dir);
 
 /* environment.c */

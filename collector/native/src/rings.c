@@ -15,17 +15,14 @@ enum { RETRY_NS = 1000000000 };
 
 static size_t file_size(uint32_t light, uint32_t bulk) { return RING_HEADER + (size_t)SLOT_SIZE * (light + (size_t)bulk); }
 
-/* fit gives the n-th ring (from 1) its slots out of what is left of the budget. */
+/* fit gives the n-th ring (from 1) its slots: fewer the later it comes, so that 64
+ * threads find room in the budget. It returns 0 when what is left is too little. */
 static int fit(unsigned n, int64_t left, uint32_t *light, uint32_t *bulk) {
-	int64_t room = n > FULL_RINGS ? left / 2 : left;
-	*light = LIGHT_SLOTS;
-	*bulk = BULK_SLOTS;
-	while ((int64_t)file_size(*light, *bulk) > room && *bulk > MIN_SLOTS) {
-		*bulk /= 2;
-		*light = *bulk / (BULK_SLOTS / LIGHT_SLOTS);
-		if (*light < MIN_SLOTS)
-			*light = MIN_SLOTS;
-	}
+	*bulk = n <= FULL_RINGS ? BULK_SLOTS : n <= 8 ? BULK_SLOTS / 4 : n <= 16 ? BULK_SLOTS / 8 :
+		n <= 32 ? BULK_SLOTS / 32 : n <= 64 ? BULK_SLOTS / 64 : MIN_SLOTS;
+	*light = *bulk / (BULK_SLOTS / LIGHT_SLOTS);
+	if (*light < MIN_SLOTS)
+		*light = MIN_SLOTS;
 	return (int64_t)file_size(*light, *bulk) <= left;
 }
 

@@ -83,12 +83,39 @@ static int cmd_all(void) {
 
 /* ---- killed at any instant ---- */
 
-struct ack { /* one a thread, on a line of its own */
+struct ack { /* one a thread, on a line of its own; rig.Acks */
 	_Atomic uint64_t begun, ended;
-	char pad[48];
+	_Atomic uint64_t stored; /* by the test: what it has drained of ours */
+	char pad[40];
 };
 static struct ack *acks;
-static uint64_t pace_every;
+static uint64_t pace_every, window;
+
+static void map_acks(const char *path) {
+	int fd = open(path, O_RDWR | O_CREAT, 0600);
+	acks = fd < 0 || ftruncate(fd, 4096) != 0 ? MAP_FAILED : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (acks == MAP_FAILED)
+		die("acks");
+}
+
+static void nap_ns(long ns) {
+	struct timespec nap = {0, ns};
+	nanosleep(&nap, NULL);
+}
+
+/* turn records the i-th range of a thread, which may take a while, and says so. */
+static void turn(struct ack *k, uint16_t text, uint64_t i, long ns) {
+	laggard_range r;
+	laggard_attr a = LAGGARD_ATTR_INIT;
+	a.text = text;
+	a.value = (int64_t)i;
+	laggard_begin(&r, i % 8 == 3 ? LAGGARD_OTHER : LAGGARD_COMMUNICATION, &a);
+	atomic_store(&k->begun, i + 1);
+	if (ns)
+		nap_ns(ns);
+	laggard_end(&r);
+	atomic_store(&k->ended, i + 1);
+}
 
 static void *emitter(void *p) {
 	struct ack *k = p;
@@ -97,34 +124,40 @@ static void *emitter(void *p) {
 	snprintf(name, sizeof name, "t%d", (int)(k - acks));
 	text = laggard_intern(name);
 	for (uint64_t i = 0;; i++) {
-		static const int kinds[8] = {3, 3, 3, 0, 3, 3, 3, 3};
-		laggard_range r;
-		laggard_attr a = LAGGARD_ATTR_INIT;
-		a.text = text;
-		a.value = (int64_t)i;
-		laggard_begin(&r, kinds[i & 7], &a);
-		atomic_store(&k->begun, i + 1);
-		laggard_end(&r);
-		atomic_store(&k->ended, i + 1);
-		if (pace_every && i % pace_every == pace_every - 1) {
-			struct timespec nap = {0, 1000000};
-			nanosleep(&nap, NULL);
-		}
+		while (window && i - atomic_load(&k->stored) >= window)
+			nap_ns(50000); /* the ring would overflow */
+		/* half of the naps are in a range: what a hang looks like */
+		int nap = pace_every && i % pace_every == pace_every - 1;
+		turn(k, text, i, nap && i & 1 ? 1000000 : 0);
+		if (nap && !(i & 1))
+			nap_ns(1000000);
 	}
 	return NULL;
 }
 
-/* kill ACK THREADS PACE: THREADS record until somebody ends us, a nap of 1 ms
- * every PACE records */
+/* steps ACK N: N ranges, a stop, one more range: to be killed after any of its
+ * instructions */
+static int cmd_steps(char **v) {
+	uint64_t n = strtoull(v[1], NULL, 10);
+	map_acks(v[0]);
+	laggard_set_meta("{\"job\":\"steps\",\"rank\":0,\"world_size\":1,\"writer\":\"c/1\"}");
+	uint16_t text = laggard_intern("t0");
+	for (uint64_t i = 0; i < n; i++)
+		turn(&acks[0], text, i, 0);
+	raise(SIGTRAP);
+	turn(&acks[0], text, n, 0);
+	raise(SIGTRAP);
+	return 0;
+}
+
+/* kill ACK THREADS PACE [WINDOW]: THREADS record until somebody ends us, a nap of 1 ms
+ * every PACE records, and at most WINDOW more than what is drained */
 static int cmd_kill(char **v) {
-	int fd = open(v[0], O_RDWR | O_CREAT, 0600), threads = atoi(v[1]);
+	int threads = atoi(v[1]);
 	pthread_t id;
 	pace_every = strtoull(v[2], NULL, 10);
-	if (fd < 0 || ftruncate(fd, 4096) != 0)
-		die("ack");
-	acks = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (acks == MAP_FAILED)
-		die("mmap");
+	window = v[3] ? strtoull(v[3], NULL, 10) : 0;
+	map_acks(v[0]);
 	laggard_set_meta("{\"job\":\"kill\",\"rank\":0,\"world_size\":1,\"writer\":\"c/1\"}");
 	for (int i = 1; i < threads; i++)
 		if (pthread_create(&id, NULL, emitter, &acks[i]) != 0)
@@ -347,8 +380,10 @@ int main(int argc, char **argv) {
 	char **v = argv + 2;
 	if (strcmp(c, "all") == 0)
 		return cmd_all();
-	if (strcmp(c, "kill") == 0 && argc == 5)
+	if (strcmp(c, "kill") == 0 && argc >= 5)
 		return cmd_kill(v);
+	if (strcmp(c, "steps") == 0 && argc == 4)
+		return cmd_steps(v);
 	if (strcmp(c, "burst") == 0 && argc == 4)
 		return cmd_burst(v);
 	if (strcmp(c, "fork") == 0 && argc == 3)
