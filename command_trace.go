@@ -82,10 +82,7 @@ func traceSetCommand(word string) *cobra.Command {
 				return usage("--words goes with trace on; trace off turns everything off (to keep the four light kinds: trace on --words Step)")
 			}
 			return t.do(c.Context(), func(ctx context.Context, client tracepb.TrainingDataTraceClient, name string) error {
-				w := state.Words()
-				r, err := client.ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: &tracepb.ProfilingSwitch{
-					CommunicationOperator: w.CommunicationOperator, Step: w.Step, SaveCheckpoint: w.SaveCheckpoint, FP: w.FP, DataLoader: w.DataLoader,
-				}})
+				r, err := client.ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: profilingSwitch(state.Words())})
 				if err != nil {
 					return err
 				}
@@ -102,6 +99,12 @@ func traceSetCommand(word string) *cobra.Command {
 		c.Flags().StringVar(&words, "words", "on", "what is on: on (everything), or of CommunicationOperator,Step,SaveCheckpoint,FP,DataLoader")
 	}
 	return c
+}
+
+func profilingSwitch(w trace.Words) *tracepb.ProfilingSwitch {
+	return &tracepb.ProfilingSwitch{
+		CommunicationOperator: w.CommunicationOperator, Step: w.Step, SaveCheckpoint: w.SaveCheckpoint, FP: w.FP, DataLoader: w.DataLoader,
+	}
 }
 
 func traceStatusCommand() *cobra.Command {

@@ -18,6 +18,7 @@ import (
 
 	"laggard/analyzer/source"
 	"laggard/analyzer/watch"
+	"laggard/analyzer/watch/depth"
 	"laggard/schemas/row"
 	"laggard/schemas/verdict"
 	"laggard/writer/intake"
@@ -32,6 +33,7 @@ type watchOptions struct {
 	minImpact                                                float64
 	once                                                     bool
 	cluster                                                  clusterOptions
+	depth                                                    depthOptions
 }
 
 func watchCommand() *cobra.Command {
@@ -57,8 +59,11 @@ with the engine of analyze. It says what changed: a line in the log, a row of th
 			if err := o.cluster.check(); err != nil {
 				return err
 			}
-			if o.once && (o.cluster.kubernetes || o.cluster.webhook != "") {
-				return usage("--once tells nobody: leave it out with --kubernetes or --webhook")
+			if err := o.depth.check(); err != nil {
+				return err
+			}
+			if o.once && (o.cluster.kubernetes || o.cluster.webhook != "" || o.depth.nodes > 0) {
+				return usage("--once tells nobody: leave it out with --kubernetes, --webhook or --deepen")
 			}
 			return runWatch(c.Context(), o, c.OutOrStdout())
 		},
@@ -77,6 +82,7 @@ with the engine of analyze. It says what changed: a line in the log, a row of th
 	f.StringVarP(&o.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
 	f.BoolVar(&o.once, "once", false, "look once and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
 	o.cluster.flags(f)
+	o.depth.flags(f)
 	return c
 }
 
@@ -87,6 +93,7 @@ type observation struct {
 	source  *source.Live
 	sink    *verdictStore
 	watcher *watch.Watcher
+	depth   *depth.Depth                  // nil without --deepen
 	beside  []func(context.Context) error // what runs beside the looks
 	out     io.Writer
 	failed  error // of stdout
@@ -113,7 +120,7 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 		defer func() { err = errors.Join(err, sink.Close()) }()
 		wo.Sink = w.sink
 	}
-	if err := w.tell(&wo); err != nil {
+	if err := errors.Join(w.tell(&wo), w.deepen(&wo)); err != nil {
 		return err
 	}
 	if w.watcher, err = watch.New(wo); err != nil {
@@ -204,7 +211,7 @@ func (w *observation) write(_ context.Context, v *verdict.Verdict, changes []wat
 // handler answers /metrics, /healthz and /readyz.
 func (w *observation) handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&watchMetrics{status: w.watcher.Status})
+	registry.MustRegister(&watchMetrics{status: w.watcher.Status, depth: w.depth})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -32,16 +33,16 @@ type clusterOptions struct {
 func (o *clusterOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.kubernetes, "kubernetes", false, "tell the cluster: node condition TrainingDegraded and events, by the pod's service account (needs --dry-run=false)")
 	f.StringVar(&o.server, "kubernetes-server", "", "URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
-	f.StringVar(&o.act, "act", "", "also cordon or taint degraded nodes")
+	f.StringVar(&o.act, "act", "", "also act on degraded nodes: cordon, taint, or reschedule (MindCluster takes the job off them)")
 	f.IntVar(&o.maxNodes, "max-nodes", 1, "never act on more nodes at once")
-	f.BoolVar(&o.dryRun, "dry-run", true, "only say what would be written to the cluster")
+	f.BoolVar(&o.dryRun, "dry-run", true, "only say what would be written to the cluster, and what would be switched")
 	f.StringVar(&o.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
 }
 
 func (o *clusterOptions) check() error {
 	switch {
-	case o.act != "" && o.act != health.ActCordon && o.act != health.ActTaint:
-		return usage("--act %q%s", o.act, didYouMean(o.act, []string{health.ActCordon, health.ActTaint}))
+	case o.act != "" && !slices.Contains(health.Acts, o.act):
+		return usage("--act %q%s", o.act, didYouMean(o.act, health.Acts))
 	case o.act != "" && !o.kubernetes:
 		return usage("--act needs --kubernetes")
 	case o.maxNodes < 1:

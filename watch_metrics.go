@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"laggard/analyzer/watch"
+	"laggard/analyzer/watch/depth"
 	"laggard/schemas/verdict"
 )
 
@@ -35,11 +36,16 @@ var (
 	watchDropped    = description("watch_jobs_dropped_total", "Jobs dropped because nothing new came.")
 	watchLooks      = description("watch_looks_total", "Looks at the source.", "result")
 	watchLastLook   = description("watch_last_look_timestamp_seconds", "When a look last succeeded.")
+	watchDeep       = description("watch_deep_nodes", "Nodes that --deepen records in depth, or is switching.")
+	watchDeepFailed = description("watch_deep_failures_total", "Calls to agents' switches that failed.")
 	watchThresholds = description("watch_thresholds_bad", "1 while the thresholds file can't be used and the last good one counts.")
 )
 
 // watchMetrics turns the watcher's status into Prometheus metrics when asked.
-type watchMetrics struct{ status func() watch.Status }
+type watchMetrics struct {
+	status func() watch.Status
+	depth  *depth.Depth // nil without --deepen
+}
 
 // Describe implements prometheus.Collector.
 func (m *watchMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
@@ -58,6 +64,11 @@ func (m *watchMetrics) Collect(ch chan<- prometheus.Metric) {
 	counter(watchDropped, float64(s.Dropped))
 	gauge(watchJobs, float64(len(s.Jobs)))
 	gauge(watchThresholds, truth(s.BadThresholds != ""))
+	if m.depth != nil {
+		nodes, failures := m.depth.Places()
+		gauge(watchDeep, float64(nodes))
+		counter(watchDeepFailed, float64(failures))
+	}
 	if !s.LastLook.IsZero() {
 		gauge(watchLastLook, float64(s.LastLook.UnixNano())/1e9)
 	}

@@ -38,47 +38,93 @@ func (c *Cluster) carryOut(ctx context.Context, j call) error {
 		c.o.Log.Info("dry run: would write", "what", j.words)
 		return nil
 	}
+	api := API{Server: c.o.Server, TokenFile: c.o.TokenFile, Client: c.o.Client}
+	if j.read != nil {
+		answer, err := api.Get(ctx, j.path)
+		if err == nil {
+			err = j.read(answer)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.words, err)
+		}
+		return nil
+	}
 	body, err := json.Marshal(j.body)
 	if err != nil {
 		panic("BUG: marshal request: " + err.Error())
 	}
-	header := http.Header{"Content-Type": {j.content}}
-	if c.o.TokenFile != "" {
-		token, err := os.ReadFile(c.o.TokenFile) // it is rotated under us
-		if err != nil {
-			return fmt.Errorf("read token: %w", err)
-		}
-		header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	header, err := api.header()
+	if err != nil {
+		return err
 	}
-	if err := send(ctx, c.o.Client, j.method, strings.TrimSuffix(c.o.Server, "/")+j.path, header, body); err != nil {
+	header.Set("Content-Type", j.content)
+	if _, err := send(ctx, c.o.Client, j.method, api.url(j.path), header, body); err != nil {
 		return fmt.Errorf("%s: %w", j.words, err)
 	}
 	c.o.Log.Info("written to the cluster", "what", j.words)
 	return nil
 }
 
-func send(ctx context.Context, client *http.Client, method, url string, header http.Header, body []byte) (err error) {
+// API is the way to the cluster's API server.
+type API struct {
+	Server    string       // base URL
+	TokenFile string       // read again for each request; "" sends none
+	Client    *http.Client // nil is http.DefaultClient
+}
+
+// Get returns what the API answers to a path.
+func (a API) Get(ctx context.Context, path string) ([]byte, error) {
+	header, err := a.header()
+	if err != nil {
+		return nil, err
+	}
+	client := a.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	return send(ctx, client, http.MethodGet, a.url(path), header, nil)
+}
+
+func (a API) url(path string) string { return strings.TrimSuffix(a.Server, "/") + path }
+
+func (a API) header() (http.Header, error) {
+	header := http.Header{}
+	if a.TokenFile == "" {
+		return header, nil
+	}
+	token, err := os.ReadFile(a.TokenFile) // it is rotated under us
+	if err != nil {
+		return nil, fmt.Errorf("read token: %w", err)
+	}
+	header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	return header, nil
+}
+
+// maxAnswer bounds what is read of an answer: a list of thousands of jobs.
+const maxAnswer = 64 << 20
+
+func send(ctx context.Context, client *http.Client, method, url string, header http.Header, body []byte) (text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Header = header
 	answer, err := client.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // only for the error's words
+	text, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if answer.StatusCode/100 == 2 {
-		return nil
+		return text, err
 	}
 	e := &apiError{code: answer.StatusCode, text: string(text[:min(len(text), 300)])}
 	if s, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && s > 0 {
 		e.after = time.Duration(min(s, 3600)) * time.Second
 	}
-	return e
+	return nil, e
 }
 
 // backoff waits longer after each failure in a row, and says so rarely.

@@ -6,7 +6,8 @@
 // only when status or reason change, or for the heartbeat; a change back waits
 // for Hold, so noise can't flap. Never more than MaxNodes nodes are acted on at
 // once, over restarts too (StateFile). Three REST calls and no more:
-// PATCH nodes/<n>/status, POST events, PATCH nodes/<n>.
+// PATCH nodes/<n>/status, POST events, PATCH nodes/<n>; where rescheduling is asked
+// for, GET and PATCH ascendjobs and PATCH configmaps instead of the last.
 //
 // Caveat: node names of verdicts must be those of the cluster (NODE_NAME of the
 // downward API as LAGGARD_NODE); a name that the cluster does not know is said
@@ -46,7 +47,12 @@ const (
 	ActNone   = ""
 	ActCordon = "cordon"
 	ActTaint  = "taint" // laggard.io/training-degraded:NoSchedule
+	// ActReschedule has MindCluster take the job off the node.
+	ActReschedule = "reschedule"
 )
+
+// Acts are the words of Options.Act but ActNone.
+var Acts = []string{ActCordon, ActTaint, ActReschedule}
 
 // Options configure a Cluster.
 type Options struct {
@@ -55,7 +61,7 @@ type Options struct {
 	Client    *http.Client // nil is http.DefaultClient
 	Namespace string       // of events; "" is "default"
 	StateFile string       // "" keeps nothing over restarts
-	Act       string       // ActNone, ActCordon or ActTaint
+	Act       string       // one of the Act constants
 	MaxNodes  int          // acted on at once; 0 is 1
 	DryRun    bool         // write nothing, say what would be written
 	MinImpact float64      // of a degraded node to count
@@ -100,6 +106,9 @@ type report struct {
 type opinion struct {
 	Reason, Message string
 	Impact          float64
+	Job             string
+	Ranks           []int
+	Devices         int
 }
 
 // node is what was written of a node.
@@ -115,6 +124,12 @@ type node struct {
 	Other  time.Time `json:"other,omitzero"`
 	Want   string    `json:"want,omitempty"` // status and reason of it
 	Posted time.Time `json:"posted,omitzero"`
+
+	// Of the reason that counts: what an act needs to know.
+	Job     string        `json:"job,omitempty"`
+	Ranks   []int         `json:"ranks,omitempty"`
+	Devices int           `json:"devices,omitempty"`
+	Move    *rescheduling `json:"move,omitempty"`
 }
 
 type state struct {
@@ -131,8 +146,8 @@ type event struct {
 
 // New returns a Cluster. It calls nothing yet.
 func New(o Options) (*Cluster, error) {
-	if o.Act != ActNone && o.Act != ActCordon && o.Act != ActTaint {
-		return nil, fmt.Errorf("act %q: want %s or %s", o.Act, ActCordon, ActTaint)
+	if o.Act != ActNone && !slices.Contains(Acts, o.Act) {
+		return nil, fmt.Errorf("act %q: want one of %v", o.Act, Acts)
 	}
 	o.Client = cmp.Or(o.Client, http.DefaultClient)
 	o.Namespace = cmp.Or(o.Namespace, "default")
@@ -162,7 +177,7 @@ func (c *Cluster) Observe(v *verdict.Verdict) {
 		if n.State != verdict.Degraded && n.State != verdict.Intermittent || n.JobImpact < c.o.MinImpact {
 			continue
 		}
-		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), n.JobImpact}
+		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), n.JobImpact, v.Job, n.Ranks, n.Devices}
 	}
 	c.said[v.Job] = r
 	c.events(v, now)
@@ -271,6 +286,8 @@ func (c *Cluster) result(j call, err error, now time.Time) time.Duration {
 	case err == nil:
 		c.back.reset(c.o.Log)
 		j.done()
+	case errors.As(err, &e) && gone(e) && j.missing:
+		j.done() // no such job any more, or no MindCluster
 	case errors.As(err, &e) && e.code == http.StatusNotFound && j.node != "":
 		c.busy[j.node] = true
 		c.node(j.node).Acted = false

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,10 +11,10 @@ import (
 	"maps"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
+	"laggard/analyzer/keep"
 	"laggard/schemas/verdict"
 )
 
@@ -25,12 +24,19 @@ type call struct {
 	body                  any
 	node                  string
 	created               bool // a conflict means that it is there
+	missing               bool // not found means done
+	read                  func(body []byte) error
 	words                 string
 	done                  func()
 }
 
 // wanted is a condition.
-type wanted struct{ status, reason, message string }
+type wanted struct {
+	status, reason, message string
+	job                     string
+	ranks                   []int
+	devices                 int
+}
 
 // plan returns the calls that are due.
 func (c *Cluster) plan(now time.Time) []call {
@@ -69,10 +75,10 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 			fresh++
 		}
 		for name, o := range r.nodes {
-			w := wanted{"True", o.Reason, o.Message}
+			w := wanted{"True", o.Reason, o.Message, o.Job, o.Ranks, o.Devices}
 			impact := o.Impact + 1
 			if stale {
-				w, impact = wanted{"Unknown", reasonEnded, o.Message}, 0
+				w.status, w.reason, impact = "Unknown", reasonEnded, 0
 			}
 			if _, ok := want[name]; !ok || impact > worst[name] {
 				want[name], worst[name] = w, impact
@@ -84,10 +90,10 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 			continue
 		}
 		if fresh == 0 {
-			want[name] = wanted{n.Status, n.Reason, n.Message} // nobody has said anything yet: after a restart
+			want[name] = wanted{n.Status, n.Reason, n.Message, n.Job, n.Ranks, n.Devices} // nobody has said anything yet: after a restart
 			continue
 		}
-		want[name] = wanted{"False", reasonNone, "no training job is slowed down by this node"}
+		want[name] = wanted{status: "False", reason: reasonNone, message: "no training job is slowed down by this node"}
 	}
 	return want
 }
@@ -131,6 +137,7 @@ func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call 
 				n.Since = now
 			}
 			n.Status, n.Reason, n.Message, n.Beat = w.status, w.reason, w.message, now
+			n.Job, n.Ranks, n.Devices = w.job, w.ranks, w.devices
 			n.Other, n.Want = time.Time{}, ""
 		},
 	}
@@ -138,7 +145,7 @@ func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call 
 
 const taintKey = "laggard.io/training-degraded"
 
-// act is PATCH nodes/<name>: a cordon or taint of a node that is degraded, as
+// act is PATCH nodes/<name>, or the calls of reschedule: what is done to a node that is degraded, as
 // long as fewer than MaxNodes are acted on, and its end when the node is well. A
 // node takes its place under the cap before the call, durably: a call that was
 // carried out and not answered counts.
@@ -157,6 +164,9 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 			c.o.Log.Error("not acted: the state can't be saved", "node", name, "error", err)
 			return call{}, false
 		}
+	}
+	if c.o.Act == ActReschedule {
+		return c.reschedule(name, n, bad), true
 	}
 	body := map[string]any{"spec": map[string]any{"unschedulable": bad}}
 	if c.o.Act == ActTaint {
@@ -241,7 +251,7 @@ func (c *Cluster) load() error {
 }
 
 // save writes the state durably.
-func (c *Cluster) save() (err error) {
+func (c *Cluster) save() error {
 	if c.o.StateFile == "" || c.o.DryRun {
 		return nil
 	}
@@ -249,21 +259,8 @@ func (c *Cluster) save() (err error) {
 	if err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
-	dir := filepath.Dir(c.o.StateFile)
-	f, err := os.CreateTemp(dir, ".cluster-*")
-	if err != nil {
+	if err := keep.Write(c.o.StateFile, data); err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(cmp.Or(err, f.Sync()), f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.o.StateFile)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("save state of the cluster: %w", err), os.Remove(f.Name()))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("save state of the cluster: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }

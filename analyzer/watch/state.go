@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"laggard/analyzer/keep"
 	"laggard/analyzer/watch/snapshot"
 )
 
@@ -92,37 +93,9 @@ func (d *stateDir) load(job string, m *memory) (err error) {
 }
 
 // store writes a job's file durably.
-func (d *stateDir) store(job string, data []byte) (err error) {
-	path := d.file(job)
-	f, err := os.CreateTemp(d.path, ".new-*")
-	if err != nil {
+func (d *stateDir) store(job string, data []byte) error {
+	if err := keep.Write(d.file(job), data); err != nil {
 		return fmt.Errorf("save state: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // what is left is only a half of a copy
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	return d.sync()
-}
-
-func (d *stateDir) sync() error {
-	dir, err := os.Open(d.path)
-	if err != nil {
-		return fmt.Errorf("sync state directory: %w", err)
-	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("sync state directory: %w", err)
 	}
 	return nil
 }
@@ -141,7 +114,7 @@ func (d *stateDir) sweep(before time.Time) error {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		half := strings.HasPrefix(e.Name(), ".new-")
+		half := strings.HasPrefix(e.Name(), keep.Half)
 		if half || strings.HasSuffix(e.Name(), stateSuffix) && info.ModTime().Before(before) {
 			if err := os.Remove(filepath.Join(d.path, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("sweep state directory: %w", err)

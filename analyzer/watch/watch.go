@@ -224,6 +224,15 @@ func (w *Watcher) rethink() {
 	w.o.Log.Info("thresholds changed", "thresholds", cfg)
 }
 
+// Suspects returns what looks wrong in a job at this moment: for an Observer, on the
+// goroutine of Look.
+func (w *Watcher) Suspects(job string) detect.Suspects {
+	if j := w.jobs[job]; j != nil && j.Engine != nil {
+		return j.Engine.Suspects()
+	}
+	return detect.Suspects{}
+}
+
 // names returns the jobs to look at.
 func (w *Watcher) names(ctx context.Context) ([]string, error) {
 	all, err := w.o.Source.Jobs(ctx)
