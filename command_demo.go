@@ -37,7 +37,8 @@ type demo struct {
 	steps      int
 	slowRank   int
 	healthy    bool
-	rings      string // on tmpfs
+	rings      string               // on tmpfs
+	links      []*dataparallel.Link // of the slow node, with the link fault
 	out        io.Writer
 	progress   *progress
 }
@@ -48,7 +49,7 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "whole pipeline here: real worker processes, one slowed, verdict and HTML report",
 		Long: `demo starts 6 real worker processes as 3 nodes of 2 ranks, which compute and synchronise over loopback TCP like data-parallel training,
-and one agent a node. One worker is slowed by real extra work. The way goes through rings, segment files and a Parquet store;
+and one agent a node. One worker is slowed by real extra work, or the wires of its node by a rate limit. The way goes through rings, segment files and a Parquet store;
 the analyzer is told nothing but the store. It fails when the verdict is wrong.`,
 		Example: `  laggard demo
   laggard demo --fault dataloader --slow-rank 3
@@ -60,7 +61,7 @@ the analyzer is told nothing but the store. It fails when the verdict is wrong.`
 	}
 	f := c.Flags()
 	f.StringVar(&d.dir, "dir", "", "where files, store and report go (default a new folder under the temporary one)")
-	f.StringVar(&d.fault, "fault", dataparallel.ComputeFault, "what slows the worker: compute, dataloader or checkpoint")
+	f.StringVar(&d.fault, "fault", dataparallel.ComputeFault, "what slows the worker: compute, dataloader, checkpoint, or the link of its node")
 	f.BoolVar(&d.healthy, "healthy", false, "slow nobody")
 	f.IntVar(&d.slowRank, "slow-rank", -1, "which rank is slowed (default drawn by chance)")
 	f.IntVar(&d.steps, "steps", 160, "training steps")
@@ -93,7 +94,7 @@ func (d *demo) prepare() error {
 	if d.healthy {
 		d.fault = dataparallel.NoFault
 	}
-	known := []string{dataparallel.NoFault, dataparallel.ComputeFault, dataparallel.DataLoaderFault, dataparallel.CheckpointFault}
+	known := []string{dataparallel.NoFault, dataparallel.ComputeFault, dataparallel.DataLoaderFault, dataparallel.CheckpointFault, dataparallel.LinkFault}
 	if !slices.Contains(known, d.fault) {
 		return usage("unknown fault %q%s", d.fault, didYouMean(d.fault, known[1:]))
 	}
@@ -159,6 +160,12 @@ func (d *demo) train(ctx context.Context) error {
 			return fmt.Errorf("listen for rank %d: %w", rank, err)
 		}
 	}
+	if err := d.layLinks(addresses); err != nil {
+		return err
+	}
+	for _, l := range d.links {
+		g.Go(func() error { return l.Run(ctx) })
+	}
 	for rank, l := range listeners {
 		g.Go(func() error {
 			defer l.Close()
@@ -192,7 +199,10 @@ func (d *demo) agent(ctx context.Context, node string) error {
 
 func (d *demo) worker(ctx context.Context, rank int, listener *os.File, addresses []string) error {
 	args := []string{"demo-worker", "--steps", strconv.Itoa(d.steps), "--addresses", strings.Join(addresses, ","), "--dir", d.dir}
-	if d.fault != dataparallel.NoFault && rank == d.slowRank {
+	switch {
+	case d.fault == dataparallel.LinkFault:
+		args = append(args, "--experts")
+	case d.fault != dataparallel.NoFault && rank == d.slowRank:
 		args = append(args, "--fault", d.fault)
 	}
 	c, err := self(ctx, args...)
@@ -208,7 +218,7 @@ func (d *demo) worker(ctx context.Context, rank int, listener *os.File, addresse
 		if err != nil {
 			return err
 		}
-		go d.progress.follow(bufio.NewScanner(steps))
+		go d.follow(bufio.NewScanner(steps))
 	}
 	return runLogged(c, filepath.Join(d.dir, fmt.Sprintf("rank-%d.log", rank)), fmt.Sprintf("worker of rank %d", rank))
 }
@@ -264,18 +274,32 @@ func (d *demo) judge(v *verdict.Verdict) error {
 		fmt.Fprintln(d.out, "right: nobody was slowed and nobody is named")
 		return nil
 	}
-	want := fmt.Sprintf("%s (%s, ranks [%d])", demoNode(d.slowRank), d.fault, d.slowRank)
+	want := d.want()
 	if !slices.Equal(named, []string{want}) {
 		return fmt.Errorf("demo: wrong verdict: slowed was %s, named: %v; files in %s", want, named, d.dir)
 	}
+	if d.fault == dataparallel.LinkFault {
+		fmt.Fprintf(d.out, "right: the wires of %s were limited to %d MB/s\n", demoNode(d.slowRank), demoLinkRate/1_000_000)
+		return nil
+	}
 	fmt.Fprintf(d.out, "right: rank %d on %s was given extra %s work\n", d.slowRank, demoNode(d.slowRank), d.fault)
 	return nil
+}
+
+// want is the culprit as judge writes it.
+func (d *demo) want() string {
+	if d.fault == dataparallel.LinkFault {
+		first := d.slowRank / demoRanksPerNode * demoRanksPerNode
+		return fmt.Sprintf("%s (%s, ranks [%d %d])", demoNode(first), verdict.Communication, first, first+1)
+	}
+	return fmt.Sprintf("%s (%s, ranks [%d])", demoNode(d.slowRank), d.fault, d.slowRank)
 }
 
 // demoWorkerCommand is one worker: hidden, started by demo only.
 func demoWorkerCommand() *cobra.Command {
 	var steps int
 	var addresses, dir, fault string
+	var experts bool
 	c := &cobra.Command{
 		Use: "demo-worker", Short: "one worker of the demo", Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -285,7 +309,7 @@ func demoWorkerCommand() *cobra.Command {
 			}
 			defer listener.Close()
 			return dataparallel.Run(dataparallel.Config{
-				Steps: steps, Listener: listener, Addresses: strings.Split(addresses, ","), Dir: dir, Fault: fault,
+				Steps: steps, Listener: listener, Addresses: strings.Split(addresses, ","), Dir: dir, Fault: fault, Experts: experts,
 				Done: func(step int) { fmt.Println(step + 1) },
 			})
 		},
@@ -295,5 +319,6 @@ func demoWorkerCommand() *cobra.Command {
 	f.StringVar(&addresses, "addresses", "", "of every rank's listener")
 	f.StringVar(&dir, "dir", "", "where checkpoints go")
 	f.StringVar(&fault, "fault", "", "what slows this worker")
+	f.BoolVar(&experts, "experts", false, "exchange tokens with the neighbour on another node")
 	return c
 }

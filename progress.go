@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -54,14 +52,5 @@ func (p *progress) done() {
 	defer p.mu.Unlock()
 	if p.drawn {
 		fmt.Fprintln(p.w)
-	}
-}
-
-// follow shows the numbers that lines hold until they end.
-func (p *progress) follow(lines *bufio.Scanner) {
-	for lines.Scan() {
-		if n, err := strconv.Atoi(lines.Text()); err == nil {
-			p.at(n)
-		}
 	}
 }

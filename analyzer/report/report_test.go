@@ -129,6 +129,15 @@ func cases() map[string]*verdict.Verdict {
 	host.Node, host.Cause, host.Ranks = "node-5", verdict.HostDelay, []int{40, 44}
 	v.Nodes = []verdict.Node{slow, host}
 	m["two"] = v
+	v = base()
+	v.Healthy = false
+	wires := slow
+	wires.Cause, wires.JobImpact = verdict.Communication, 0.27
+	group := verdict.Link{Group: "ep0", Ranks: []int{0, 4}, Nodes: []string{"node-0", "node-1"}, State: verdict.Degraded, Slowdown: 40, JobImpact: 0.14, SinceStep: 64}
+	other := group
+	other.Group, other.Nodes = "ep7", []string{"node-0", "node-7"}
+	v.Nodes, v.Links = []verdict.Node{wires}, []verdict.Link{group, other}
+	m["wires"] = v
 	return m
 }
 
@@ -143,6 +152,7 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 		"finding":   {"✓ HEALTHY  No node is to blame.", "Pipeline stages are unevenly loaded. It costs the job 18% of its time.", "Stage 3 takes 1.62x", "PASSED BY ITSELF", "node-3, ranks 24, 25: slower in steps 210–222, compute"},
 		"undecided": {"? UNDECIDED  There is not enough data to decide.", "5 steps of 12 needed. Nothing is called healthy that was not measured."},
 		"two":       {"● DEGRADED  2 nodes slow this job down.", "They are node-0 and node-5.", "up to 98% of step time"},
+		"wires":     {"node-0 slows this job down.", "It costs the job 27% of its time. It shows in 2 slow groups.\n"},
 	}
 	for name, v := range cases() {
 		var b bytes.Buffer

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"laggard/schemas/verdict"
@@ -66,7 +67,7 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 		h.more = nodeSentence(nodes[0])
 	case len(nodes) == 1:
 		h.title = plain(nodes[0].Node) + " slows this job down."
-		h.more = nodeSentence(nodes[0]) + " Besides, there is " + strings.Replace(count(len(links), "slow link"), "1 ", "a ", 1) + "."
+		h.more = nodeSentence(nodes[0]) + besides(nodes[0], links)
 	case len(nodes) > 1:
 		list := make([]string, len(nodes))
 		for i, n := range nodes {
@@ -82,7 +83,7 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 	default: // a verdict that is unhealthy without a culprit: say no more than that
 		h.title = "This job is not healthy."
 	}
-	if impact := impactOf(nodes, links); impact > 0 && len(nodes)+len(links) > 1 {
+	if impact := impactOf(nodes, links); impact > 0 && len(nodes)+len(unexplained(nodes, links)) > 1 {
 		h.more = strings.TrimSpace(h.more + " Together they cost up to " + percent(impact) + " of step time.")
 	}
 	return h
@@ -115,6 +116,7 @@ func impactOf(nodes []verdict.Node, links []verdict.Link) float64 {
 	for _, n := range nodes {
 		add(n.JobImpact)
 	}
+	links = unexplained(nodes, links)
 	for _, l := range links {
 		add(l.JobImpact)
 	}
@@ -122,6 +124,31 @@ func impactOf(nodes []verdict.Node, links []verdict.Link) float64 {
 		return math.Min(1, most)
 	}
 	return math.Min(0.999, math.Max(sum, most))
+}
+
+// unexplained returns the links that no convicted node is the reason of: a node of
+// cause communication is what its slow groups share, so they are one fault with it.
+func unexplained(nodes []verdict.Node, links []verdict.Link) (some []verdict.Link) {
+	for _, l := range links {
+		if !slices.ContainsFunc(nodes, func(n verdict.Node) bool {
+			return n.Cause == verdict.Communication && slices.Contains(l.Nodes, n.Node)
+		}) {
+			some = append(some, l)
+		}
+	}
+	return some
+}
+
+// besides says what the links add to the sentence on the only node.
+func besides(n verdict.Node, links []verdict.Link) string {
+	switch others := unexplained([]verdict.Node{n}, links); len(others) {
+	case 0:
+		return fmt.Sprintf(" It shows in %s.", count(len(links), "slow group"))
+	case 1:
+		return " Besides, there is a slow link."
+	default:
+		return fmt.Sprintf(" Besides, there are %s.", count(len(others), "slow link"))
+	}
 }
 
 func inState(nodes []verdict.Node, state string) (some []verdict.Node) {

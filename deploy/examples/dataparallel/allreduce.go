@@ -71,23 +71,7 @@ func (r *ring) chunk(x []float32, i int) []float32 {
 // exchange sends one chunk while it receives another one, which replaces (when
 // gathering) or is added to the receiver's.
 func (r *ring) exchange(send, receive []float32, gathering bool) error {
-	r.out = r.out[:0]
-	for _, v := range send {
-		r.out = binary.LittleEndian.AppendUint32(r.out, math.Float32bits(v))
-	}
-	sent := make(chan error, 1)
-	go func() {
-		_, err := r.next.Write(r.out)
-		sent <- err
-	}()
-	if cap(r.in) < 4*len(receive) {
-		r.in = make([]byte, 4*len(receive)+4096)
-	}
-	in := r.in[:4*len(receive)]
-	_, err := io.ReadFull(r.prev, in)
-	if sendErr := <-sent; err == nil {
-		err = sendErr
-	}
+	in, err := r.trade(r.next, send, r.prev, len(receive))
 	if err != nil {
 		return err
 	}
@@ -100,4 +84,44 @@ func (r *ring) exchange(send, receive []float32, gathering bool) error {
 		}
 	}
 	return nil
+}
+
+// swap trades x for the same amount of the pair's other rank: the next one of an
+// odd rank, the previous one of an even rank.
+func (r *ring) swap(x []float32) error {
+	peer := r.next
+	if r.rank%2 == 0 {
+		peer = r.prev
+	}
+	in, err := r.trade(peer, x, peer, len(x))
+	if err != nil {
+		return fmt.Errorf("swap with the pair's other rank: %w", err)
+	}
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(in[4*i:]))
+	}
+	return nil
+}
+
+// trade sends to one neighbour while it receives n numbers from another one. What it
+// returns is valid until the next call.
+func (r *ring) trade(to net.Conn, send []float32, from net.Conn, n int) ([]byte, error) {
+	r.out = r.out[:0]
+	for _, v := range send {
+		r.out = binary.LittleEndian.AppendUint32(r.out, math.Float32bits(v))
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := to.Write(r.out)
+		sent <- err
+	}()
+	if cap(r.in) < 4*n {
+		r.in = make([]byte, 4*n+4096)
+	}
+	in := r.in[:4*n]
+	_, err := io.ReadFull(from, in)
+	if sendErr := <-sent; err == nil {
+		err = sendErr
+	}
+	return in, err
 }

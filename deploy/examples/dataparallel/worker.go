@@ -1,5 +1,6 @@
 // Package dataparallel is a small data-parallel training job in Go: the workers
-// of `laggard demo`, and an example of the Go recorder in a trainer.
+// of `laggard demo`, of the recoveries that ../recovery_test.go plays through, and
+// an example of the Go recorder in a trainer.
 //
 // Each worker is a process. A step loads a batch, runs forward and backward,
 // all-reduces gradients over a ring of loopback TCP connections, and now and then
@@ -18,6 +19,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"laggard/collector/recorder"
@@ -30,6 +32,7 @@ const (
 	ComputeFault    = "compute"
 	DataLoaderFault = "dataloader"
 	CheckpointFault = "checkpoint"
+	LinkFault       = "link" // no worker's: the wires of a node, see Link
 )
 
 // Config is one worker's part of the job. Rank, world size, node and job come
@@ -40,41 +43,44 @@ type Config struct {
 	Addresses []string     // of every rank's listener
 	Dir       string       // where checkpoints go
 	Fault     string       // one of the Fault constants
-	Done      func(step int)
+	// Experts makes each step also trade tokens with the neighbour on another node, as
+	// expert parallelism does.
+	Experts bool
+	// Slices of work in forward, and as many in backward; 0 is DefaultSlices.
+	Slices int
+	Done   func(step int)
 }
 
-// Shares of a step, in slices of work.
+// DefaultSlices make a step of about 0.1 s.
+const DefaultSlices = 24
+
+// Shares of a step.
 const (
-	slices          = 24     // of forward and of backward work
 	sliceIterations = 30_000 // about 0.1 ms of arithmetic
 	slicePause      = 2 * time.Millisecond
 	loadPause       = 3 * time.Millisecond
 	parameters      = 1 << 16
-	buckets         = 4  // gradient all-reduces a step
-	checkpointEvery = 10 // steps
+	tokens          = 1 << 16 // that experts trade
+	buckets         = 4       // gradient all-reduces a step
+	checkpointEvery = 10      // steps
 	checkpointBytes = 1 << 20
 	joinTimeout     = 30 * time.Second
 )
 
 // Run trains: it returns when all steps are done or a peer is gone.
 func Run(c Config) error {
-	meta := recorder.Environment(os.Getenv)
-	meta.Groups = []record.Group{dataParallelGroup(meta)}
-	rec, err := recorder.Open(recorder.Options{Meta: meta})
-	if err != nil {
-		return fmt.Errorf("open recorder: %w", err)
-	}
-	defer rec.Close()
-	ring, err := joinRing(meta.Rank, meta.WorldSize, c.Listener, c.Addresses, joinTimeout)
+	w, err := open(c)
 	if err != nil {
 		return err
 	}
-	defer ring.close()
-	w := &worker{Config: c, ring: ring, gradients: make([]float32, parameters), thread: rec.Thread()}
-	defer w.thread.Close()
-	w.checkpointPath = filepath.Join(c.Dir, fmt.Sprintf("rank-%d.ckpt", meta.Rank))
-	w.reduction = recorder.Op(rec.Intern("allreduce"), rec.Intern(groupName), parameters/buckets, record.DtypeCode("fp32"))
-	w.saving = recorder.Attr{Text: rec.Intern(w.checkpointPath), Value: checkpointBytes}
+	defer w.close()
+	everybody := Membership{Name: groupName, Addresses: c.Addresses}
+	for rank := range w.meta.WorldSize {
+		everybody.Ranks = append(everybody.Ranks, rank)
+	}
+	if err := w.join(everybody); err != nil {
+		return err
+	}
 	for step := range c.Steps {
 		if err := w.step(step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
@@ -89,40 +95,113 @@ func Run(c Config) error {
 // groupName is the communicator of all ranks.
 const groupName = "dp0"
 
-func dataParallelGroup(m record.Meta) record.Group {
-	g := record.Group{Dim: "dp", Name: groupName, Index: m.Rank, Size: m.WorldSize}
-	for r := range m.WorldSize {
-		g.Ranks = append(g.Ranks, r)
-	}
-	return g
+// Membership is who trains together from now on.
+type Membership struct {
+	Name      string   `json:"name"`      // of the communicator
+	Ranks     []int    `json:"ranks"`     // global ranks, in the ring's order
+	Addresses []string `json:"addresses"` // of their listeners
 }
 
 type worker struct {
 	Config
-	ring              *ring
-	thread            *recorder.Thread
-	reduction, saving recorder.Attr
-	checkpointPath    string
-	gradients         []float32
-	x                 float64
+	meta      record.Meta
+	recorder  *recorder.Recorder
+	thread    *recorder.Thread
+	ring      *ring // nil before join
+	reduction recorder.Attr
+	trading   recorder.Attr
+	saving    recorder.Attr
+
+	checkpointPath string
+	gradients      []float32
+	tokens         []float32 // empty without Experts
+	ranges         uint64    // that were recorded
+	x              float64
+}
+
+// open begins to record. The worker must join before its first step.
+func open(c Config) (*worker, error) {
+	if c.Slices == 0 {
+		c.Slices = DefaultSlices
+	}
+	w := &worker{Config: c, meta: recorder.Environment(os.Getenv), gradients: make([]float32, parameters)}
+	var err error
+	if w.recorder, err = recorder.Open(recorder.Options{Meta: w.meta}); err != nil {
+		return nil, fmt.Errorf("open recorder: %w", err)
+	}
+	w.thread = w.recorder.Thread()
+	w.checkpointPath = filepath.Join(c.Dir, fmt.Sprintf("rank-%d.ckpt", w.meta.Rank))
+	w.saving = recorder.Attr{Text: w.recorder.Intern(w.checkpointPath), Value: checkpointBytes}
+	return w, nil
+}
+
+func (w *worker) close() {
+	if w.ring != nil {
+		w.ring.close()
+	}
+	w.thread.Close()
+	w.recorder.Close()
+}
+
+// join makes the ring of the members, anew when there was one, and says who they
+// are in the worker's identity.
+func (w *worker) join(m Membership) error {
+	position := slices.Index(m.Ranks, w.meta.Rank)
+	if position < 0 || len(m.Addresses) != len(m.Ranks) {
+		return fmt.Errorf("join ring: rank %d is not one of the %d members with an address each", w.meta.Rank, len(m.Ranks))
+	}
+	if w.ring != nil {
+		w.ring.close()
+	}
+	w.meta.WorldSize = len(m.Ranks)
+	w.meta.Groups = []record.Group{{Dim: "dp", Name: m.Name, Index: position, Size: len(m.Ranks), Ranks: m.Ranks}}
+	if w.Experts && len(m.Ranks)%2 == 0 {
+		w.meta.Groups = append(w.meta.Groups, w.pair(m.Ranks, position))
+	}
+	w.recorder.SetMeta(w.meta)
+	w.reduction = recorder.Op(w.recorder.Intern("allreduce"), w.recorder.Intern(m.Name), parameters/buckets, record.DtypeCode("fp32"))
+	var err error
+	w.ring, err = joinRing(position, len(m.Ranks), w.Listener, m.Addresses, joinTimeout)
+	return err
+}
+
+// pair returns the group of an odd rank and the next one, an even rank and the
+// one before: with two ranks a node they are on different nodes.
+func (w *worker) pair(ranks []int, position int) record.Group {
+	first, index := position, 0
+	if position%2 == 0 {
+		first, index = (position+len(ranks)-1)%len(ranks), 1
+	}
+	g := record.Group{Dim: "ep", Name: fmt.Sprintf("ep%d", first/2), Index: index, Size: 2, Ranks: []int{ranks[first], ranks[(first+1)%len(ranks)]}}
+	w.tokens = make([]float32, tokens)
+	w.trading = recorder.Op(w.recorder.Intern("alltoall"), w.recorder.Intern(g.Name), tokens, record.DtypeCode("fp32"))
+	return g
+}
+
+// end records a range and counts it.
+func (w *worker) end(r *recorder.Range) {
+	r.End()
+	w.ranges++
 }
 
 func (w *worker) step(step int) error {
 	whole := w.thread.Step(int64(step), 0)
-	defer whole.End()
+	defer w.end(&whole)
 
-	load := w.thread.Begin(record.DataLoader, recorder.Attr{})
 	w.load()
-	load.End()
-
-	n := slices
+	n := w.Slices
 	if w.Fault == ComputeFault {
-		n += slices / 2
+		n += w.Slices / 2
 	}
 	forward := w.thread.Begin(record.FP, recorder.Attr{})
 	w.compute(n)
-	forward.End()
-	w.compute(slices) // backward: a part of the step that no kind covers
+	w.end(&forward)
+	if len(w.tokens) > 0 {
+		if err := w.communicate(w.trading, func() error { return w.ring.swap(w.tokens) }); err != nil {
+			return err
+		}
+	}
+	w.compute(w.Slices) // backward: a part of the step that no kind covers
 
 	if err := w.reduce(); err != nil {
 		return err
@@ -135,9 +214,11 @@ func (w *worker) step(step int) error {
 
 // load reads a batch; a faulty loader decodes for a good part of a step.
 func (w *worker) load() {
+	load := w.thread.Begin(record.DataLoader, recorder.Attr{})
+	defer w.end(&load)
 	time.Sleep(loadPause)
 	if w.Fault == DataLoaderFault {
-		w.compute(slices / 2)
+		w.compute(w.Slices / 2)
 	}
 }
 
@@ -156,27 +237,33 @@ func (w *worker) compute(n int) {
 func (w *worker) reduce() error {
 	part := len(w.gradients) / buckets
 	for b := range buckets {
-		reduction := w.thread.Begin(record.Communication, w.reduction)
-		start := time.Now()
-		err := w.ring.allReduce(w.gradients[b*part : (b+1)*part])
-		reduction.EndExposed(int64(time.Since(start)))
-		if err != nil {
+		if err := w.communicate(w.reduction, func() error { return w.ring.allReduce(w.gradients[b*part : (b+1)*part]) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// communicate records an operation that the worker waits for.
+func (w *worker) communicate(a recorder.Attr, operation func() error) error {
+	r := w.thread.Begin(record.Communication, a)
+	start := time.Now()
+	err := operation()
+	r.EndExposed(int64(time.Since(start)))
+	w.ranges++
+	return err
+}
+
 // checkpoint writes the rank's shard; a faulty disk takes far longer.
 func (w *worker) checkpoint() error {
 	save := w.thread.Begin(record.SaveCheckpoint, w.saving)
-	defer save.End()
+	defer w.end(&save)
 	if err := os.WriteFile(w.checkpointPath, make([]byte, checkpointBytes), 0o644); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
-	w.compute(slices / 4)
+	w.compute(w.Slices / 4)
 	if w.Fault == CheckpointFault {
-		w.compute(2 * slices)
+		w.compute(2 * w.Slices)
 	}
 	return nil
 }
