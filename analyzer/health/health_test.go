@@ -25,6 +25,8 @@ type api struct {
 	bodies []string
 	tokens map[string]int
 	answer func(n int, r *http.Request) (code int, after string)
+	get    string           // what a GET is answered
+	lost   func(n int) bool // carried out, and answered with a time-out of the gateway
 
 	cordoned map[string]bool
 	most     int // cordoned at once
@@ -54,6 +56,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if r.Method == http.MethodGet {
+		io.WriteString(w, a.get)
+		return
+	}
 	var b struct {
 		Spec struct {
 			Unschedulable *bool `json:"unschedulable"`
@@ -77,6 +83,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, c := range b.Status.Conditions {
 		a.status[name] = append(a.status[name], c.Status+" "+c.Reason)
+	}
+	if a.lost != nil && a.lost(len(a.calls)) {
+		w.WriteHeader(http.StatusGatewayTimeout)
 	}
 }
 
@@ -214,15 +223,22 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 	for _, limit := range []int{1, 3} {
 		a, c := newAPI(t), newClock()
 		rng := rand.New(rand.NewPCG(uint64(limit), 5))
-		file := filepath.Join(t.TempDir(), "cluster.json")
-		options := func(o *Options) { o.Act, o.MaxNodes, o.StateFile = ActCordon, limit, file }
+		dir, err := os.MkdirTemp("/dev/shm", "laggard-health-") // a sync there costs nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		options := func(o *Options) {
+			o.Act, o.MaxNodes, o.StateFile = ActCordon, limit, filepath.Join(dir, "cluster.json")
+		}
 		h := start(t, a, c, options)
 		a.answer = func(int, *http.Request) (int, string) {
-			if rng.IntN(4) == 0 {
+			if rng.IntN(8) == 0 {
 				return http.StatusInternalServerError, ""
 			}
 			return 0, ""
 		}
+		a.lost = func(int) bool { return rng.IntN(8) == 0 }
 		for range 400 {
 			var nodes []string
 			for n := range 8 {
