@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"gopkg.in/yaml.v3"
 
+	"laggard/analyzer/health"
 	"laggard/analyzer/watch"
 	"laggard/analyzer/watch/depth"
 	"laggard/collector/switchboard"
@@ -30,9 +34,12 @@ type depthOptions struct {
 	longest time.Duration
 }
 
+// podAgents is the word of --agents that asks the cluster for the pods of a node.
+const podAgents = "kubernetes"
+
 func (o *depthOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.nodes, "deepen", 0, "turn Communication on for suspect nodes and their peers, on so many nodes at most, and off again when decided; 0 switches nothing (needs --dry-run=false)")
-	f.StringVar(&o.agents, "agents", "{node}:9611", "where agents' switches listen (their --listen): an address with {node} in it, or a file of node: address lines (YAML or JSON)")
+	f.StringVar(&o.agents, "agents", "{node}:9611", "where agents' switches listen (their --listen): an address with {node} in it, a file of node: address lines (YAML or JSON), or kubernetes: port 9611 of the node's pods with the label laggard/metrics")
 	f.DurationVar(&o.longest, "deepen-for", depth.DefaultLongest, "longest time that nodes are recorded in depth for one suspicion")
 }
 
@@ -47,7 +54,7 @@ func (o *depthOptions) check() error {
 	case o.agents == "":
 		return usage("--deepen needs --agents: where do the agents' switches listen?")
 	}
-	if !strings.Contains(o.agents, "{node}") {
+	if o.agents != podAgents && !strings.Contains(o.agents, "{node}") {
 		_, err := o.listed()
 		return err
 	}
@@ -59,7 +66,15 @@ func (w *observation) deepen(o *watch.Options) error {
 	if w.o.depth.nodes == 0 {
 		return nil
 	}
-	do := depth.Options{Switch: &agentSwitch{w.o.depth}, Nodes: w.o.depth.nodes, Longest: w.o.depth.longest, DryRun: w.o.cluster.dryRun, Log: w.log}
+	way := &agentSwitch{o: w.o.depth}
+	if w.o.depth.agents == podAgents {
+		ho, err := w.o.cluster.cluster()
+		if err != nil {
+			return err
+		}
+		way.api = health.API{Server: ho.Server, TokenFile: ho.TokenFile, Client: ho.Client}
+	}
+	do := depth.Options{Switch: way, Nodes: w.o.depth.nodes, Longest: w.o.depth.longest, DryRun: w.o.cluster.dryRun, Log: w.log}
 	if w.o.state != "" {
 		do.StateFile = filepath.Join(w.o.state, "depth.json")
 	}
@@ -73,26 +88,11 @@ func (w *observation) deepen(o *watch.Options) error {
 	return nil
 }
 
-// address returns where the switch of a node's agent listens.
-func (o *depthOptions) address(node string) (string, error) {
-	if strings.Contains(o.agents, "{node}") {
-		return strings.ReplaceAll(o.agents, "{node}", node), nil
-	}
-	list, err := o.listed()
-	if err != nil {
-		return "", err
-	}
-	if list[node] == "" {
-		return "", fmt.Errorf("find the agent of node %s: %s does not name it", node, o.agents)
-	}
-	return list[node], nil
-}
-
 // listed reads the file of addresses: it may change while we run.
 func (o *depthOptions) listed() (map[string]string, error) {
 	b, err := os.ReadFile(o.agents)
 	if err != nil {
-		return nil, fmt.Errorf("read --agents: %w; it is an address with {node} in it, or a file", err)
+		return nil, fmt.Errorf("read --agents: %w; it is an address with {node} in it, a file, or the word kubernetes", err)
 	}
 	var list map[string]string
 	if err := yaml.Unmarshal(b, &list); err != nil {
@@ -102,7 +102,53 @@ func (o *depthOptions) listed() (map[string]string, error) {
 }
 
 // agentSwitch is the way to the agents' switches over gRPC.
-type agentSwitch struct{ o depthOptions }
+type agentSwitch struct {
+	o   depthOptions
+	api health.API // of podAgents
+}
+
+// addresses returns where the switches of a node's agents listen.
+func (s *agentSwitch) addresses(ctx context.Context, node string) ([]string, error) {
+	switch {
+	case s.o.agents == podAgents:
+		return s.pods(ctx, node)
+	case strings.Contains(s.o.agents, "{node}"):
+		return []string{strings.ReplaceAll(s.o.agents, "{node}", node)}, nil
+	}
+	list, err := s.o.listed()
+	if err != nil {
+		return nil, err
+	}
+	if list[node] == "" {
+		return nil, fmt.Errorf("find the agent of node %s: %s does not name it", node, s.o.agents)
+	}
+	return []string{list[node]}, nil
+}
+
+// agentPort is the port of --listen.
+const agentPort = "9611"
+
+// pods asks the cluster for the addresses of the pods on a node that have an agent.
+func (s *agentSwitch) pods(ctx context.Context, node string) ([]string, error) {
+	q := url.Values{"labelSelector": {"laggard/metrics=true"}, "fieldSelector": {"spec.nodeName=" + node + ",status.phase=Running"}}
+	body, err := s.api.Get(ctx, "/api/v1/pods?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+	}
+	var list struct {
+		Items []struct{ Status struct{ PodIP string } }
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+	}
+	var at []string
+	for _, p := range list.Items {
+		if ip := p.Status.PodIP; ip != "" {
+			at = append(at, net.JoinHostPort(ip, agentPort))
+		}
+	}
+	return at, nil
+}
 
 // watchCaller names this program to the agents.
 const watchCaller = "laggard-watch"
@@ -112,53 +158,87 @@ const watchCaller = "laggard-watch"
 const switchTimeout = 2 * time.Second
 
 // Get implements depth.Switch.
-func (s *agentSwitch) Get(ctx context.Context, job, node string) (set depth.Setting, err error) {
-	err = s.call(ctx, job, node, func(ctx context.Context, c tracepb.TrainingDataTraceClient, name string) error {
-		var header metadata.MD
-		r, err := c.GetTrainingDataTraceSwitch(ctx, &tracepb.DataStatusReq{JobNsName: name}, grpc.Header(&header))
-		if err != nil {
-			return err
-		}
-		if r.GetCode() != switchboard.OK {
-			return fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
-		}
-		p := r.GetProfilingSwitch()
-		set = depth.Setting{Light: p.GetStep() == "on", Communication: p.GetCommunicationOperator() == "on",
-			Ours: slices.Equal(header.Get(switchboard.Caller), []string{watchCaller})}
+func (s *agentSwitch) Get(ctx context.Context, job, node string) (all []depth.Setting, err error) {
+	err = s.each(ctx, job, node, func(_ client, _ string, set depth.Setting) error {
+		all = append(all, set)
 		return nil
 	})
-	return set, err
+	return all, err
 }
 
 // Set implements depth.Switch.
 func (s *agentSwitch) Set(ctx context.Context, job, node string, communication bool) error {
-	return s.call(ctx, job, node, func(ctx context.Context, c tracepb.TrainingDataTraceClient, name string) error {
+	return s.each(ctx, job, node, func(c client, name string, now depth.Setting) error {
+		if now.Communication == communication || !communication && !now.Ours {
+			return nil
+		}
 		words := trace.State{Light: true, Communication: communication}.Words()
-		r, err := c.ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: profilingSwitch(words)})
-		if err != nil {
-			return err
+		r, err := c.ModifyTrainingDataTraceSwitch(c.ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: profilingSwitch(words)})
+		if err == nil && r.GetCode() != switchboard.OK {
+			err = fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 		}
-		if r.GetCode() != switchboard.OK {
-			return fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
-		}
-		return nil
+		return err
 	})
 }
 
-func (s *agentSwitch) call(ctx context.Context, job, node string, f func(context.Context, tracepb.TrainingDataTraceClient, string) error) error {
-	address, err := s.o.address(node)
+// client is a connection to one agent, for one call.
+type client struct {
+	tracepb.TrainingDataTraceClient
+	ctx context.Context
+}
+
+// each calls f for every agent of the node that knows the job, with what it is told
+// now; an error where there is none.
+func (s *agentSwitch) each(ctx context.Context, job, node string, f func(client, string, depth.Setting) error) error {
+	at, err := s.addresses(ctx, node)
 	if err != nil {
 		return err
 	}
+	known := 0
+	for _, address := range at {
+		err := s.call(ctx, address, func(c client) error {
+			name := "default/" + job // an agent looks at the job alone
+			set, ok, err := c.setting(name)
+			if err != nil || !ok {
+				return err
+			}
+			known++
+			return f(c, name, set)
+		})
+		if err != nil {
+			return fmt.Errorf("call agent %s: %w", address, err)
+		}
+	}
+	if known == 0 {
+		return fmt.Errorf("find the agent of job %s on node %s: none of %v has recorders of it", job, node, at)
+	}
+	return nil
+}
+
+// setting asks what the job is told; false where the agent doesn't know it.
+func (c client) setting(name string) (set depth.Setting, ok bool, err error) {
+	var header metadata.MD
+	r, err := c.GetTrainingDataTraceSwitch(c.ctx, &tracepb.DataStatusReq{JobNsName: name}, grpc.Header(&header))
+	switch {
+	case err != nil:
+		return set, false, err
+	case r.GetCode() == switchboard.NotFound:
+		return set, false, nil
+	case r.GetCode() != switchboard.OK:
+		return set, false, fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
+	}
+	p := r.GetProfilingSwitch()
+	return depth.Setting{Light: p.GetStep() == "on", Communication: p.GetCommunicationOperator() == "on",
+		Ours: slices.Equal(header.Get(switchboard.Caller), []string{watchCaller})}, true, nil
+}
+
+func (s *agentSwitch) call(ctx context.Context, address string, f func(client) error) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return fmt.Errorf("call agent %s: %w", address, err)
+		return err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, switchboard.Caller, watchCaller), switchTimeout)
 	defer cancel()
-	if err := f(ctx, tracepb.NewTrainingDataTraceClient(conn), "default/"+job); err != nil {
-		return fmt.Errorf("call agent %s: %w", address, err)
-	}
-	return nil
+	return f(client{tracepb.NewTrainingDataTraceClient(conn), ctx})
 }

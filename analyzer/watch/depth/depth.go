@@ -25,7 +25,7 @@ import (
 	"laggard/schemas/verdict"
 )
 
-// Setting is what the recorders of a job on a node are told.
+// Setting is what the recorders of a job are told by one agent.
 type Setting struct {
 	Light         bool // the four light kinds
 	Communication bool
@@ -34,8 +34,9 @@ type Setting struct {
 
 // Switch is the way to the agents. It may be used from several goroutines.
 type Switch interface {
-	Get(ctx context.Context, job, node string) (Setting, error)
-	// Set turns Communication on or off and leaves the light kinds on.
+	// Get returns what each agent of the job on the node says: at least one.
+	Get(ctx context.Context, job, node string) ([]Setting, error)
+	// Set turns Communication on, or off where it is ours, and leaves the light kinds on.
 	Set(ctx context.Context, job, node string, communication bool) error
 }
 

@@ -37,13 +37,13 @@ func (a *agents) setting(node string) Setting {
 	return Setting{Light: true}
 }
 
-func (a *agents) Get(_ context.Context, _, node string) (Setting, error) {
+func (a *agents) Get(_ context.Context, _, node string) ([]Setting, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down[node] {
-		return Setting{}, errors.New("connection refused")
+		return nil, errors.New("connection refused")
 	}
-	return a.setting(node), nil
+	return []Setting{a.setting(node)}, nil
 }
 
 func (a *agents) Set(_ context.Context, _, node string, on bool) error {

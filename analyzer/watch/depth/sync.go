@@ -106,12 +106,12 @@ func (d *Depth) bring(ctx context.Context, s switched) (left bool, err error) {
 	}
 	words := "Communication on"
 	switch {
-	case s.want && !now.Light:
+	case s.want && slices.ContainsFunc(now, func(a Setting) bool { return !a.Light }):
 		d.say(s, "left alone: somebody switched everything off")
 		return false, nil
-	case s.want && now.Communication:
+	case s.want && !slices.ContainsFunc(now, func(a Setting) bool { return !a.Communication }):
 		return false, nil // a person's, or ours of before
-	case !s.want && !(now.Ours && now.Communication):
+	case !s.want && !slices.ContainsFunc(now, func(a Setting) bool { return a.Ours && a.Communication }):
 		return true, nil // a person spoke since: theirs to switch back
 	case !s.want:
 		words = "Communication off"
