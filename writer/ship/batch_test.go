@@ -1,0 +1,70 @@
+package ship
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"laggard/schemas/row"
+)
+
+func TestConflicts(t *testing.T) {
+	of := func(job, table string, ranks ...uint32) *Batch {
+		b := &Batch{Table: table, Job: job}
+		for _, r := range ranks {
+			if table == row.StepsTable {
+				b.Steps = append(b.Steps, row.Step{Job: job, Rank: r})
+			} else {
+				b.Records = append(b.Records, row.Record{Job: job, Rank: r})
+			}
+		}
+		b.seal()
+		return b
+	}
+	many := []uint32{0, 2, 4, 6, 8, 10, 12, 14, 16, 18}
+	b := of("j", row.StepsTable, 0, 1, 2, 3)
+	for other, want := range map[*Batch]bool{
+		of("j", row.StepsTable, 3):               true,
+		of("j", row.StepsTable, 4, 9):            false,
+		of("j", row.StepsTable, 7, 2):            true,
+		of("j", row.StepsTable, many...):         true,
+		of("j", row.RecordsTable, 3):             false,
+		of("k", row.StepsTable, 3):               false,
+		{Query: "SELECT 1"}:                      false,
+		{Query: "laggard-odd"}:                   false,
+		{Query: of("j", "steps", 3).Query + "x"}: true,
+	} {
+		if got := b.Conflicts(other.Query); got != want {
+			t.Errorf("Conflicts(%q) = %t, want %t", other.Query, got, want)
+		}
+	}
+}
+
+// TestIdIsContent: the same rows make the same id in every batch, others another.
+func TestIdIsContent(t *testing.T) {
+	ids := map[string]string{}
+	for i := range 100 {
+		b := Cut(&row.Rows{Records: records(1, i, i+1).Records})[0]
+		again := Cut(&row.Rows{Records: records(1, i, i+1).Records})[0]
+		if b.ID != again.ID || b.Query != again.Query {
+			t.Fatal("the same rows have two ids")
+		}
+		if other, ok := ids[b.ID.String()]; ok {
+			t.Fatalf("rows %s and %d share an id", other, i)
+		}
+		ids[b.ID.String()] = fmt.Sprint(i)
+	}
+}
+
+func TestRowJSON(t *testing.T) {
+	b := Cut(&row.Rows{Ranks: []row.Rank{{Job: "j", Groups: []string{"a"}, GroupRanks: [][]uint32{{1}}, Incarnation: 1<<64 - 1}}})[0]
+	var object map[string]any
+	if err := json.Unmarshal(b.RowJSON(0), &object); err != nil {
+		t.Fatal(err)
+	}
+	if keys := len(slices.Collect(maps.Keys(object))); keys != 16 || object["job"] != "j" {
+		t.Fatalf("RowJSON() = %s", b.RowJSON(0))
+	}
+}

@@ -1,0 +1,147 @@
+package ship
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"laggard/schemas/row"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memory is a sink in memory that fails when it is told to.
+type memory struct {
+	mu      sync.Mutex
+	rows    map[RecordKey]int // how often each record was stored
+	order   []RecordKey
+	created int
+	inserts int
+	looks   int
+	pings   int
+	queries []string
+	// fail is called before an insert: an error is returned instead; with stored
+	// the rows are stored all the same.
+	fail func(b *Batch, n int) (err error, stored bool)
+	ping error
+	gate chan struct{} // not nil: an insert waits for it
+}
+
+func (m *memory) Create(context.Context) error { m.created++; return nil }
+
+func (m *memory) Close() error { return nil }
+
+func (m *memory) Ping(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pings++
+	return m.ping
+}
+
+func (m *memory) Insert(ctx context.Context, b *Batch) error {
+	if m.gate != nil {
+		select {
+		case <-m.gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.Table == row.LedgerTable {
+		return nil
+	}
+	m.inserts++
+	m.queries = append(m.queries, b.Query)
+	if m.fail != nil {
+		if err, stored := m.fail(b, m.inserts); err != nil {
+			if stored {
+				m.store(b)
+			}
+			return err
+		}
+	}
+	m.store(b)
+	return nil
+}
+
+func (m *memory) store(b *Batch) {
+	for i := range b.Records {
+		k := KeyOfRecord(&b.Records[i])
+		m.rows[k]++
+		m.order = append(m.order, k)
+	}
+}
+
+func (m *memory) Stored(_ context.Context, b *Batch) ([]bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looks++
+	stored := make([]bool, b.Len())
+	for i := range b.Records {
+		stored[i] = m.rows[KeyOfRecord(&b.Records[i])] > 0
+	}
+	return stored, nil
+}
+
+// once fails unless records 0…n-1 of each segment are stored exactly once.
+func (m *memory) once(t *testing.T, segments, n int, but ...RecordKey) {
+	t.Helper()
+	if want := segments*n - len(but); len(m.rows) != want {
+		t.Fatalf("%d rows stored, want %d", len(m.rows), want)
+	}
+	for k, times := range m.rows {
+		if times != 1 || slices.Contains(but, k) {
+			t.Fatalf("row %v stored %d times", k, times)
+		}
+	}
+}
+
+func newMemory() *memory { return &memory{rows: map[RecordKey]int{}} }
+
+// records returns rows [from, to) of a stream, the starts an hour apart so that
+// they cross partitions.
+func records(segment uint64, from, to int) *row.Rows {
+	r := &row.Rows{}
+	for i := from; i < to; i++ {
+		r.Records = append(r.Records, row.Record{
+			Job: "j", Rank: uint32(segment), Segment: segment, Offset: uint64(i), StartNs: int64(i) * 3_600_000_000_000, Seq: uint64(i),
+		})
+	}
+	return r
+}
+
+// ship runs a shipper over f and ends it.
+func ship(t *testing.T, sink Sink, o Options, f func(ctx context.Context, s *Shipper)) *Shipper {
+	t.Helper()
+	s, err := New(sink, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	f(ctx, s)
+	stop()
+	if err := <-done; err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	return s
+}
+
+func put(t *testing.T, ctx context.Context, s *Shipper, st *Stream, r *row.Rows, mark any) {
+	t.Helper()
+	if err := s.Put(ctx, st, r, mark); err != nil {
+		t.Fatalf("Put: %v", err)
+	}
+}
+
+func flush(t *testing.T, ctx context.Context, s *Shipper) {
+	t.Helper()
+	if err := s.Flush(ctx); err != nil {
+		t.Fatalf("Flush: %v", err)
+	}
+}
