@@ -23,7 +23,7 @@ type shipping struct {
 
 func (s *shipping) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.records, "records", "light", "raw ranges to store: none, light (all kinds but Communication) or all")
+	f.StringVar(&s.records, "records", "light", "raw ranges to store: none, light (all kinds but Communication), all, or deep (all of the steps in which Communication was recorded)")
 	f.StringVar(&s.memory, "memory", "64MiB", "rows in memory between reading and the store's acknowledgement")
 	f.StringVar(&s.state, "state", "", "folder for the cursor and for rows that the store refused")
 }
@@ -33,7 +33,7 @@ func (s *shipping) options() (intake.Options, error) {
 	o := intake.Options{State: s.state, Logger: newLogger()}
 	selection, ok := rollup.ParseSelection(s.records)
 	if !ok {
-		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all"}))
+		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all", "deep"}))
 	}
 	o.Rollup.Records = selection
 	var err error

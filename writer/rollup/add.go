@@ -130,7 +130,7 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 			p.word = 1
 		}
 	}
-	if s.o.Records.takes(r.Kind) || r.Kind == record.Other {
+	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
 		p.record = s.keep(r)
 	}
 	inc.pending = append(inc.pending, p)
@@ -175,7 +175,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 		s.rows.Steps = append(s.rows.Steps, s.bareStep(inc, r, repeat))
 		s.taken = false
 	}
-	if s.o.Records.takes(r.Kind) {
+	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
 		s.giveRecord(inc, r, number, repeat, at.Segment, at.Offset)
 		return
 	}
@@ -201,14 +201,15 @@ func (inc *incarnation) closedAt(begin int64) (number int64, repeat uint16) {
 	return record.NoStep, 0
 }
 
-// giveSpan gives out the raw row of a decided range, or counts it as summarised.
-func (s *Stream) giveSpan(inc *incarnation, p *span, number int64, repeat uint16) {
+// giveSpan gives out the raw row of a decided range, or counts it as summarised. deep
+// is whether Communication was decided with it.
+func (s *Stream) giveSpan(inc *incarnation, p *span, number int64, repeat uint16, deep bool) {
 	if p.record < 0 {
 		s.counts.kind(p.kind, "").Summarised++
 		return
 	}
 	r := &s.records[p.record]
-	if s.o.Records.takes(p.kind) {
+	if s.o.Records.takes(p.kind, deep) {
 		s.giveRecord(inc, r, number, repeat, p.segment, p.offset)
 	} else {
 		s.counts.kind(p.kind, r.Name).Summarised++

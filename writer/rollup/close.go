@@ -104,6 +104,7 @@ func (inc *incarnation) raise(to int64) {
 // it is. Communication is added to the open window.
 func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number int64, repeat uint16)) {
 	rest := inc.pending[:0]
+	deep := slices.ContainsFunc(inc.pending, func(p span) bool { return p.kind == record.Communication && p.begin < cut })
 	for i := range inc.pending {
 		p := &inc.pending[i]
 		if p.begin >= cut {
@@ -114,7 +115,7 @@ func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number i
 		if p.kind == record.Communication {
 			s.addCall(inc, p.call, p.dur, p.bytes)
 		}
-		s.giveSpan(inc, p, number, repeat)
+		s.giveSpan(inc, p, number, repeat, deep)
 	}
 	inc.pending = rest
 }

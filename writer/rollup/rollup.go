@@ -72,6 +72,9 @@ const (
 	Light Selection = iota
 	None
 	All
+	// Deep selects all of the steps in which Communication was recorded: what is
+	// stored raw is where and while it is switched on.
+	Deep
 )
 
 // ParseSelection returns the selection that --records names.
@@ -83,6 +86,8 @@ func ParseSelection(word string) (Selection, bool) {
 		return None, true
 	case "all":
 		return All, true
+	case "deep":
+		return Deep, true
 	}
 	return Light, false
 }
@@ -94,11 +99,17 @@ func (s Selection) String() string {
 		return "none"
 	case All:
 		return "all"
+	case Deep:
+		return "deep"
 	}
 	return "light"
 }
 
-func (s Selection) takes(k record.Kind) bool { return s == All || s == Light && k.Light() }
+// takes reports whether ranges of the kind become rows; deep is whether
+// Communication was recorded beside it.
+func (s Selection) takes(k record.Kind, deep bool) bool {
+	return s == All || s == Light && k.Light() || s == Deep && deep
+}
 
 // Options configure a Stream.
 type Options struct {

@@ -484,6 +484,7 @@ func TestWindows(t *testing.T) {
 func TestSelection(t *testing.T) {
 	for s, kinds := range map[Selection]string{
 		None: "", Light: "FP@0.0 evaluate@0.0 Step@0.0", All: "FP@0.0 Communication@0.0 evaluate@0.0 Step@0.0",
+		Deep: "FP@0.0 Communication@0.0 evaluate@0.0 Step@0.0",
 	} {
 		c := newScript(t, Options{Records: s})
 		c.identity(1, "1")
@@ -499,6 +500,24 @@ func TestSelection(t *testing.T) {
 		if back, ok := ParseSelection(s.String()); !ok || back != s {
 			t.Fatalf("ParseSelection(%q)=%v", s.String(), back)
 		}
+	}
+}
+
+// TestSelection_Deep stores the steps that have Communication, whole, and nothing of
+// the others.
+func TestSelection_Deep(t *testing.T) {
+	c := newScript(t, Options{Records: Deep})
+	c.identity(1, "1")
+	for n := range int64(5) {
+		c.rec(record.FP, n, 10*n+1, 1, nil)
+		if n == 1 || n == 2 {
+			c.rec(record.Communication, n, 10*n+2, 1, nil)
+		}
+		c.rec(record.Step, n, 10*n, 10, nil)
+	}
+	want(t, "deep", places(c.end()), "FP@1.0 Communication@1.0 Step@1.0 FP@2.0 Communication@2.0 Step@2.0")
+	if k := c.s.Counts(); Sum(k.Emitted) != 12 || Sum(k.Stored) != 6 || Sum(k.Summarised) != 6 {
+		t.Fatalf("%+v", k)
 	}
 }
 
