@@ -50,9 +50,9 @@ func (e *Engine) candidates() []candidate {
 			if c.main < 0 || x > c.excess {
 				c.main, c.excess, c.effect, c.z, c.few = s, x, float64(t.effect[r]), float64(t.z[r]), t.few[r]
 			}
-			// Self time alone may have been up before, as a wait; what measured work
-			// says counts.
-			if c.phase == 0 || s != own && t.detected[r] < c.detected || s == loading && c.onlyOwn() {
+			// Self time alone may have been up before, as a wait; then what measured
+			// work says counts.
+			if c.phase == 0 || t.detected[r] < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
 				c.since, c.detected, c.sinceAt = e.sinceOf(t, r), t.detected[r], int(t.sinceAt[r])
 			}
 			c.phase = degraded
@@ -73,6 +73,13 @@ func (e *Engine) candidates() []candidate {
 		}
 	}
 	return out
+}
+
+// sameFault reports whether self time, where forward time is slow as well, tells of
+// the same fault: it rose within a window of it, or convicted the rank by itself.
+func (e *Engine) sameFault(r int) bool {
+	_, accused := e.cases[caseKey{own, r}]
+	return accused || e.tracks[own].sinceAt[r] > e.tracks[compute].sinceAt[r]-window
 }
 
 // sinceOf is the first slow step of the episode; the first recorded one where

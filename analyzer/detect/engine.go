@@ -52,6 +52,7 @@ type Engine struct {
 	saving              float64 // share of steps with a checkpoint
 	sinceSave           int
 	stepMedian          float64 // running median-like step time, seconds
+	lastTime            float64 // of the last analysed step, seconds
 	seen                [frame.MetricCount]bool
 	estimated           bool
 	judged              []uint16 // valid steps of each rank in any self signal
@@ -250,6 +251,7 @@ func (e *Engine) Observe(c *frame.Column) {
 		e.stepMedian += (t - e.stepMedian) / float64(min(e.analysed+1, window))
 	}
 	e.analysed++
+	e.lastTime = t
 	e.judge(c, t)
 }
 
@@ -309,7 +311,7 @@ func (e *Engine) leaveOut(saving bool, t float64) bool {
 		return true
 	}
 	e.sinceSave++
-	return e.sinceSave <= afterSave && e.stepMedian > 0 && t > e.stepMedian*(1+settleLimit)
+	return e.sinceSave <= afterSave && e.stepMedian > 0 && t > max(e.stepMedian, e.lastTime)*(1+settleLimit)
 }
 
 // judge turns the step into residuals and feeds everything that watches.

@@ -246,7 +246,7 @@ func (t *track) evaluateLanes(r int) {
 			continue
 		}
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
-		if t.tauLane[i] == 0 || !t.significant(z, alarm, tailFreedom) {
+		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*blockSteps)/window) {
 			continue
 		}
 		slow, n, start := 0, 0, l
@@ -359,6 +359,7 @@ func excess(v []float32, se, few float64) float64 {
 
 // wide is the spread of v about its median by its 80th percentile: in roles of
 // four the middle two are the median, and a MAD over such roles is far too small.
+// But a slow host may be a quarter of all, so it is no more than wideMost MADs.
 // It overwrites v.
 func wide(v []float32) float32 {
 	m := median(v)
@@ -367,7 +368,8 @@ func wide(v []float32) float32 {
 			v[i] = -v[i]
 		}
 	}
-	return kth(v, len(v)*4/5) / 1.2816
+	high := kth(v, len(v)*4/5) / 1.2816
+	return min(high, wideMost*1.4826*median(v))
 }
 
 // centred is the robust spread of v about its median; it overwrites v.

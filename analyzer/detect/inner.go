@@ -9,14 +9,17 @@ import (
 // inner takes waits out of forward time. Tensor, context and expert groups have
 // collectives inside the forward pass: a late member makes the forward of all of
 // them long. Such a wait shows in the rank's own record: its time in the group
-// exceeds the shortest member's by more than it usually does.
+// exceeds the shortest member's by more than it usually does, or is longer than it
+// usually is where the shortest member waits as well.
 type inner struct {
 	groups [3][]int32   // per dimension: row → group, -1 none
 	low    [3][]float32 // per dimension and group: shortest member in this step
 	stamp  [3][]int     // step in which low was made
-	usual  []float32    // per row: usual wait, seconds
-	seen   []uint8
+	usual  [2][]float32 // per row: usual wait and usual time there, seconds: medians of past
+	past   [2][]float32 // usualWaits per row
+	seen   []uint8      // waits learned, less than 2*usualWaits
 	cut    []bool
+	buf    []float32
 	step   int
 	layout *frame.Layout
 }
@@ -24,7 +27,10 @@ type inner struct {
 var innerMetrics = [3]frame.Metric{frame.TP, frame.CP, frame.EP}
 
 func newInner(l *frame.Layout) *inner {
-	in := &inner{layout: l, usual: make([]float32, len(l.Ranks)), seen: make([]uint8, len(l.Ranks))}
+	in := &inner{layout: l, seen: make([]uint8, len(l.Ranks))}
+	for k := range in.usual {
+		in.usual[k], in.past[k] = make([]float32, len(l.Ranks)), make([]float32, usualWaits*len(l.Ranks))
+	}
 	for d, m := range innerMetrics {
 		for g := range l.Groups {
 			if dimMetric[l.Groups[g].Dim] != m || !l.Groups[g].Complete() {
@@ -94,31 +100,49 @@ func (in *inner) remove(c *frame.Column, raw, e []float32, least float32) {
 		if !slow && (in.step+r)%innerEvery != 0 {
 			continue
 		}
-		w := in.wait(c, r)
+		w, whole := in.wait(c, r)
 		if w != w {
 			continue
 		}
 		if !slow {
-			in.learn(r, w)
+			in.learn(r, w, whole)
 			continue
 		}
 		excess := raw[r] * (1 - float32(math.Exp(-float64(x))))
-		if w-in.usual[r] >= victimShare*excess {
+		longer := w - min(in.usual[0][r], usualShare*excess)
+		if in.seen[r] > 0 {
+			longer = max(longer, whole-in.usual[1][r])
+		}
+		if longer >= victimShare*excess {
 			e[r] = 0
 		} else if in.seen[r] == 0 {
-			in.learn(r, w)
+			in.learn(r, w, whole)
 		}
 	}
 }
 
-func (in *inner) learn(r int, w float32) {
-	in.seen[r] = min(in.seen[r]+1, 16)
-	in.usual[r] += (w - in.usual[r]) / float32(in.seen[r])
+// learn keeps the last waits of row r. Their (lower) median is the usual one: a mean
+// would carry the long waits of a job's first steps, and of other ranks' pauses,
+// and then hide that the rank only waited.
+func (in *inner) learn(r int, w, whole float32) {
+	k := int(in.seen[r])
+	if in.seen[r]++; in.seen[r] == 2*usualWaits {
+		in.seen[r] = usualWaits
+	}
+	n := min(k+1, usualWaits)
+	for i, x := range [2]float32{w, whole} {
+		past := in.past[i][r*usualWaits : r*usualWaits+usualWaits]
+		past[k%usualWaits] = x
+		in.buf = append(in.buf[:0], past[:n]...)
+		insertion(in.buf)
+		in.usual[i][r] = in.buf[(n-1)/2]
+	}
 }
 
-// wait is what row r waits in its inner groups in this step, seconds.
-func (in *inner) wait(c *frame.Column, r int) float32 {
-	sum := nan32
+// wait is what row r waits in its inner groups in this step, and its whole time
+// there, seconds.
+func (in *inner) wait(c *frame.Column, r int) (sum, whole float32) {
+	sum = nan32
 	for d, m := range innerMetrics {
 		v := c.V[m]
 		if v == nil || in.groups[d] == nil || in.groups[d][r] < 0 || v[r] != v[r] {
@@ -137,6 +161,7 @@ func (in *inner) wait(c *frame.Column, r int) float32 {
 			sum = 0
 		}
 		sum += v[r] - in.low[d][g]
+		whole += v[r]
 	}
-	return sum
+	return sum, whole
 }

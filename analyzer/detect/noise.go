@@ -60,12 +60,13 @@ func (t *track) noiseOf(r int) float32 {
 
 // learn follows the centre and spread of a healthy unit.
 func (t *track) learn(r int, x, sig float32) {
-	a := float32(1) / 32
-	if k := t.count - int(t.first[r]); k < 32 {
-		a = 1 / float32(k+2)
+	k := t.count - int(t.first[r]) - int(t.warmed[r])
+	a := float32(1) / float32(min(k+1, centreSteps))
+	dev := x - t.mu[r]
+	if k >= openSteps {
+		dev = clip(dev, -3*sig, 3*sig)
 	}
-	dev := clip(x-t.mu[r], -3*sig, 3*sig)
-	settled := t.count-int(t.first[r]) >= settleSteps+int(t.warmed[r]) // mu is near where it belongs
+	settled := k >= settleSteps // mu is near where it belongs
 	if p := t.prev[r]; p == p && t.climb[r] < 1 && settled {
 		t.rhoUp += float64(dev * p)
 		t.rhoDown += float64(p * p)

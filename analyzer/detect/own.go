@@ -1,32 +1,34 @@
 package detect
 
 import (
+	"math"
+
 	"laggard/analyzer/frame"
 )
 
 // convincing decides on a rank with nothing but self time against it. Time that
 // no range covers may be a wait: so its whole pipeline must be recorded, nobody
 // in it may have more of it, nobody else may explain it, its own recorded waiting
-// must be down by as much, and the others must really wait for it.
+// must be down by as much, and it must be the one that is late.
 func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	r := c.row
 	q := e.layout.Replica[r]
-	if q < 0 || c.z < ownAlarm || !e.recorded(q) || e.onSlowLink(r) {
+	if q < 0 || !e.recorded(q) || e.onSlowLink(r) {
 		return false
 	}
 	k := min(window, max(minBold, e.tracks[own].age(r)))
-	for _, p := range e.layout.Replicas[q] {
-		if int(p) == r || e.layout.Role[p] == e.layout.Role[r] {
-			continue
-		}
-		x := e.value(int(p), own, k) - e.peers(int(p), own, k, nil)
-		same := e.layout.Node[p] == e.layout.Node[r]
-		if x > c.excess*pipelineLead || !same && x > c.excess {
-			return false
-		}
+	// Who is waited for inside the forward pass, by members of its own groups and by
+	// as much, is late itself: what all of them wait for makes all of them late.
+	leads := e.innerLead(r, k) >= awaitedShare*c.excess
+	if c.z < ownAlarm && !leads {
+		return false
+	}
+	most, same := e.mates(c, k)
+	if max(most, same/pipelineLead) > c.excess {
+		return false
 	}
 	for i := range all {
-		if e.explains(&all[i], c) {
+		if !leads && e.explains(&all[i], c) {
 			return false
 		}
 	}
@@ -35,7 +37,41 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	if d := theirs - mine; d == d && d < identityShare*c.excess {
 		return false
 	}
-	return e.awaited(c, k) || e.began(c, k)
+	return leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
+}
+
+// mates is the largest excess, seconds a step, of c's pipeline mates in other
+// roles: of those on other nodes, loading included, and of those on its own.
+func (e *Engine) mates(c *candidate, k int) (most, same float64) {
+	most, same = math.Inf(-1), math.Inf(-1)
+	for _, p := range e.layout.Replicas[e.layout.Replica[c.row]] {
+		if int(p) == c.row || e.layout.Role[p] == e.layout.Role[c.row] {
+			continue
+		}
+		x := e.value(int(p), own, k) - e.peers(int(p), own, k, nil)
+		if e.layout.Node[p] == e.layout.Node[c.row] {
+			same = max(same, x)
+			continue
+		}
+		if l := e.value(int(p), loading, k) - e.peers(int(p), loading, k, nil); l > 0 {
+			x += l
+		}
+		most = max(most, x)
+	}
+	return most, same
+}
+
+// uncontested reports whether nobody is there for whom c could be waiting: no
+// pipeline at all, or it became slow while all its mates on other nodes stayed as
+// they were. (How much of its waits a rank records may differ for good; that is no
+// rise.)
+func (e *Engine) uncontested(c *candidate, most float64) bool {
+	if !e.layout.Certain || !e.roleRecorded(c.row) {
+		return false
+	}
+	t := e.tracks[own]
+	rose := !t.fromStart(c.row) && t.baseN[c.row] >= minBase && c.z >= beganAlarm && c.effect >= e.cfg.Effect
+	return e.layout.Stages == 1 || rose && most < calmShare*c.excess
 }
 
 // began decides on a rank that the job hardly waits for (others have slack, or
@@ -89,9 +125,6 @@ func (e *Engine) explains(o, c *candidate) bool {
 // be the slowest of all in most steps, which a rank that waits itself never is.
 func (e *Engine) awaited(c *candidate, k int) bool {
 	r := c.row
-	if e.innerLead(r, k) >= awaitedShare*c.excess {
-		return true
-	}
 	if e.layout.Stages > 1 {
 		if late, known := e.lateness(r, k); known {
 			return late >= awaitedShare*c.excess

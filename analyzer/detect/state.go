@@ -12,7 +12,7 @@ import (
 )
 
 // stateVersion is the version of the saved state; another one is not read.
-const stateVersion = 1
+const stateVersion = 2
 
 // ErrState is returned by Restore when the bytes are no state of this version:
 // begin anew from the store.
@@ -149,7 +149,7 @@ func (e *Engine) state() fields {
 	return fields{
 		"job": &e.job, "columns": &e.columns, "analysed": &e.analysed, "first_step": &e.firstStep, "last_step": &e.lastStep,
 		"attempt": &e.attempt, "attempts": &e.attempts, "last_start": &e.lastStart, "expected": &e.expected, "measured": &e.measured,
-		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "step_median": &e.stepMedian,
+		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "step_median": &e.stepMedian, "last_time": &e.lastTime,
 		"seen": &e.seen, "estimated": &e.estimated, "judged": &e.judged, "history": &e.history, "events": &e.events, "carried": &e.carried,
 		"cases": &caseList{&e.cases}, "wires": &e.wires.Of,
 	}
@@ -182,7 +182,7 @@ func (c *covariate) state() fields {
 }
 
 func (in *inner) state() fields {
-	return fields{"usual": &in.usual, "seen": &in.seen, "step": &in.step}
+	return fields{"usual_wait": &in.usual[0], "usual_time": &in.usual[1], "past_wait": &in.past[0], "past_time": &in.past[1], "seen": &in.seen, "step": &in.step}
 }
 
 func (s *savers) state() fields {

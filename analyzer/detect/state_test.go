@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ var derived = map[string][]string{
 	"track":     {"n", "roles", "role", "few", "node", "leads", "selfOnly", "habits", "pure", "cfg", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "w", "stages", "buf"},
 	"covariate": {"roles", "dev", "buf", "ref", "ln"},
-	"inner":     {"groups", "low", "stamp", "cut", "layout"},
+	"inner":     {"groups", "low", "stamp", "cut", "layout", "buf"},
 	"savers":    {"n", "lns", "rel", "buf", "ref"},
 	"linkWatch": {"cfg", "groups", "metric", "byDim", "seenIn", "buf"},
 	"levels":    {"stages", "n", "common", "repl", "buf"},
@@ -128,7 +129,7 @@ func TestRestore_RefusesWhatIsNoState(t *testing.T) {
 		"empty":           "",
 		"not json":        "{",
 		"no layout":       `{"version":1}`,
-		"other version":   strings.Replace(string(good), `"version":1`, `"version":2`, 1),
+		"other version":   strings.Replace(string(good), fmt.Sprintf(`"version":%d`, stateVersion), `"version":1`, 1),
 		"missing part":    strings.Replace(string(good), `"recent":`, `"other":`, 1),
 		"short list":      strings.Replace(string(good), `"phase":"AAAA`, `"phase":"`, 1),
 		"wrong role":      strings.Replace(string(good), `"Role":[0`, `"Role":[99`, 1),

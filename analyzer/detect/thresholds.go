@@ -60,8 +60,9 @@ const (
 	suspectEvery = 2
 )
 
-// lanes are the lengths of the slow lanes in blocks.
-var lanes = [...]int{8, 12, 16, 24, 32}
+// lanes are the lengths of the slow lanes in blocks. What 64 steps just miss shows
+// in 80, not only in 96: a lane never begins with the fault.
+var lanes = [...]int{8, 10, 12, 16, 24, 32}
 
 // Suspicion: a winsorised CUSUM in units of half the design effect.
 const (
@@ -70,12 +71,18 @@ const (
 	suspectAt = 5.0
 	fewPeers  = 2
 	cusumDown = -3.0
+	// fewStep is how far one step may lift the CUSUM of a unit with few peers that
+	// is far above its own past as well: what a third rank could not vouch for, two
+	// references do. Confirming takes twice as long all the same.
+	fewStep = 2.0
 	// cusumOdds is the logarithm of the odds against crossing in health, a step:
 	// exp(-14) is one false suspicion in a million rank-steps under Gaussian tails.
 	// It raises the height where noise is large: with 12 % sequence noise nobody
-	// becomes suspect in a few steps, and the slow lanes decide.
+	// becomes suspect of 10 % in a few steps, and the slow lanes decide.
 	cusumOdds = 14
-	// cusumHighest is the height from which the noise is no noise of steps any more.
+	// cusumHighest is the height (a noise of 4 %) from which the CUSUM looks for
+	// larger effects instead: with units of 1.2 times the noise, suspectAt has the
+	// same odds.
 	cusumHighest = 40
 	// calmSteps without slowness end an episode.
 	calmSteps = 20
@@ -120,6 +127,7 @@ const (
 	confirmations = 2
 	// tailFreedom: p-values are those of a t distribution, which has heavier tails.
 	// A window of correlated steps has fewer independent ones and heavier tails.
+	// That of tailFreedom is for a window of 32; lanes have it longer by their length.
 	tailFreedom  = 20
 	leastFreedom = 4
 	// peerGain is how much slower than its peers a rank must be to be named when
@@ -135,6 +143,11 @@ const (
 	minBase = 4
 	// baseDrift is how far it may follow in one block; a thermal ramp is faster.
 	baseDrift = 0.001
+	// centreSteps is the memory of a unit's centre. Its first openSteps count as they
+	// are: clipped by the noise, the centre of a unit that was slow from the start
+	// would creep up for a hundred steps and pass for noise of its own.
+	centreSteps = 32
+	openSteps   = 8
 	// settleSteps until a unit's centre is known well enough to measure its noise.
 	settleSteps = 16
 	// baseLimit bounds it: what is slower than that is not a habit of a device. Self
@@ -157,6 +170,9 @@ const (
 	largeRole = 16
 	// poolSize is the number of ranks from which a role's noise is its own.
 	poolSize = 8
+	// wideMost MADs are the largest spread that the 80th percentile may claim: it sees
+	// the few ranks of small roles better, and breaks when a fifth of them is slow.
+	wideMost = 2
 	// maskedShare of a role flagged is a common cause, not so many bad nodes.
 	maskedShare = 0.4
 	// commonNodes that become suspect within commonSteps have a common cause
@@ -209,6 +225,9 @@ const (
 	// pipelineLead is how much larger than its pipeline mates' the excess of a rank
 	// without forward evidence must be: uncovered waits of victims come close.
 	pipelineLead = 1.05
+	// calmShare of its excess is the most that its mates elsewhere may show for a
+	// rank to be waiting for none of them.
+	calmShare = 0.3
 	// awaitedShare of its excess must be missing from what the pipeline mates of a
 	// rank without forward evidence wait in the gradient reduction.
 	awaitedShare = 0.6
@@ -220,9 +239,15 @@ const (
 	beganShare = 0.25
 	// victimShare of a rank's excess that it waits in collectives of its forward pass.
 	victimShare = 0.5
+	// usualShare of it is the most that counts as usual: who waits as long as that for
+	// another member is not the one that makes the group slow, however often it was so.
+	usualShare  = 1.0 / 3
 	usualSample = 33
-	// innerEvery: a rank's usual wait inside its forward is looked at every so many steps.
+	// innerEvery: a rank's usual wait inside its forward is looked at every so many
+	// steps, and the median of the last usualWaits such looks is the usual one: three
+	// of seven may be pauses of others or the wild first steps.
 	innerEvery = 8
+	usualWaits = 7
 	// slowestShare of the steps such a rank's node must be the slowest of its role.
 	slowestShare = 0.5
 	// explainedShare: an active culprit with this share of a rank's excess explains it.

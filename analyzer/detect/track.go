@@ -266,14 +266,21 @@ func (t *track) height(sigma float32, rho float64) float32 {
 	return max(suspectAt, cusumOdds*sigma*sigma*long/(2*half*half))
 }
 
-// rise drives the suspicion of a healthy unit.
+// rise drives the suspicion of a healthy unit. Where the noise would raise the
+// height too far, the CUSUM looks for an effect so much larger that suspectAt is
+// high enough again; what is smaller is left to the slow lanes.
 func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
-	if at > cusumHighest {
-		t.climb[r] = 0 // the slow lanes decide
-		return
-	}
 	was := t.climb[r]
-	g := max(0, was+clip((d-unit)/unit, cusumDown, at/suspectAt)) // five steps at least
+	if at > cusumHighest {
+		unit *= sqrt32(at / suspectAt)
+		at = suspectAt
+		was = min(was, at-1) // it climbed in smaller units
+	}
+	most := at / suspectAt // five steps at least
+	if t.few[r] && t.baseN[r] >= minBase {
+		most *= fewStep
+	}
+	g := max(0, was+clip((d-unit)/unit, cusumDown, most))
 	if t.few[r] {
 		at *= fewPeers
 	}
