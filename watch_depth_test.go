@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"laggard/analyzer/health"
 	"laggard/analyzer/watch/depth"
 	"laggard/collector/trace"
 	"laggard/deploy/examples/dataparallel"
@@ -143,7 +146,7 @@ func (s *depthSite) logged(part string) time.Time {
 // the cap allows, names the rank, and turns it off again.
 func TestDepth_EndToEnd(t *testing.T) {
 	const slow = 2
-	s := newDepthSite(t, dataparallel.ComputeFault, slow, 260, "--deepen", "2", "--dry-run=false")
+	s := newDepthSite(t, dataparallel.ComputeFault, slow, 180, "--deepen", "2", "--dry-run=false")
 	began := s.logged("recording in depth begins")
 	var nodes []string
 	var since time.Time
@@ -213,5 +216,51 @@ func (s *depthSite) measured(deep []string) {
 		case !was && with[node] > 0:
 			s.t.Errorf("%s was not deep and has Communication in %d rank-steps", node, with[node])
 		}
+	}
+}
+
+// TestDepth_Pods asks a cluster's API for the pods of a node, and switches those that
+// know the job.
+func TestDepth_Pods(t *testing.T) {
+	asked := make(chan string, 10)
+	a := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.Path + " " + r.URL.Query().Get("labelSelector") + " " + r.URL.Query().Get("fieldSelector")
+		fmt.Fprint(w, `{"items":[{"status":{"podIP":"10.0.0.7"}},{"status":{}},{"status":{"podIP":"fd00::7"}}]}`)
+	}))
+	defer a.Close()
+	s := &agentSwitch{o: depthOptions{agents: podAgents}, api: health.API{Server: a.URL}}
+	at, err := s.addresses(t.Context(), "node-7")
+	if err != nil || fmt.Sprint(at) != "[10.0.0.7:9611 [fd00::7]:9611]" {
+		t.Errorf("addresses %v, %v", at, err)
+	}
+	if got, want := <-asked, "GET /api/v1/pods laggard/metrics=true spec.nodeName=node-7,status.phase=Running"; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+}
+
+// TestDepth_Usage wants errors that say what to do.
+func TestDepth_Usage(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "agents.yaml")
+	if err := os.WriteFile(list, []byte("node-0: 127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		o    depthOptions
+		want string
+	}{
+		{depthOptions{nodes: -1}, "want a number of nodes"},
+		{depthOptions{nodes: 1, agents: "{node}:1"}, "--deepen-for"},
+		{depthOptions{nodes: 1, longest: 1}, "--deepen needs --agents"},
+		{depthOptions{nodes: 1, longest: 1, agents: "/nowhere"}, "an address with {node} in it"},
+		{depthOptions{nodes: 1, longest: 1, agents: list}, ""},
+		{depthOptions{}, ""},
+	} {
+		if err := c.o.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+	s := &agentSwitch{o: depthOptions{agents: list}}
+	if _, err := s.Get(t.Context(), "j", "node-1"); err == nil || !strings.Contains(err.Error(), "does not name it") {
+		t.Errorf("a node that is not listed: %v", err)
 	}
 }
