@@ -49,7 +49,7 @@ func TestServerKilled(t *testing.T) {
 	close(stop)
 	st := s.Stats()
 	t.Logf("%d kills, %d batches, %d retries, %d doubts resolved", <-killed, st.Batches, st.Retries, st.Doubts)
-	exactly(t, server, db, ranks, n)
+	exactly(t, server.Count, db, ranks, n)
 }
 
 // TestServerStalls stops the server (SIGSTOP) in the middle of shipping for longer
@@ -80,7 +80,7 @@ func TestServerStalls(t *testing.T) {
 	if s.Stats().Retries == 0 {
 		t.Error("nothing failed: the server did not stall")
 	}
-	exactly(t, server, db, 2, 4000)
+	exactly(t, server.Count, db, 2, 4000)
 }
 
 // TestMillionRows ships a million records and checks them by count and sequence.
