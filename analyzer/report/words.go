@@ -199,7 +199,7 @@ func whyUndecided(v *verdict.Verdict) string {
 var causeWords = map[string]string{
 	verdict.Compute:       "computing",
 	verdict.HostDelay:     "work on its host (launching, CPU, garbage collection)",
-	verdict.DataLoader:    "loading data",
+	verdict.DataLoader:    "the step, all of it in loading data",
 	verdict.Checkpoint:    "saving checkpoints",
 	verdict.Communication: "the same transfers",
 	verdict.Unattributed:  "their part of the step (which part of it, the records don't tell)",

@@ -68,9 +68,9 @@ func TestDemo(t *testing.T) {
 	})
 }
 
-// TestPyTorch runs the example on 4 real ranks: slowed, the slowed rank's node is
-// the only one named; not slowed, nobody is. All five kinds are in the store, and
-// the script knows nothing of laggard.
+// TestPyTorch runs the example on real ranks under each fault: the slowed node is the
+// only one named, with its cause; not slowed, nobody is. All five kinds are in the
+// store, and the script knows nothing of laggard.
 func TestPyTorch(t *testing.T) {
 	laggard := binary(t)
 	script, err := os.ReadFile(filepath.Join("pytorch", "train.py"))
@@ -80,14 +80,17 @@ func TestPyTorch(t *testing.T) {
 	if strings.Contains(strings.ToLower(string(script)), "laggard") {
 		t.Error("train.py speaks of laggard")
 	}
-	named := regexp.MustCompile(`(?m)^\s*(node-\d)\s+(degraded|suspect|intermittent)`)
+	named := regexp.MustCompile(`(?m)^\s*(node-\d)\s+(?:degraded|suspect|intermittent)\s+(\w+)`)
 	for _, tt := range []struct {
 		name string
 		args []string
 		code int
 		want string
 	}{
-		{"slowed", nil, 3, "[node-1]"},
+		{"compute", nil, 3, "[node-1 compute]"},
+		{"dataloader", []string{"--fault", "dataloader"}, 3, "[node-1 dataloader]"},
+		{"checkpoint", []string{"--fault", "checkpoint"}, 3, "[node-1 checkpoint]"},
+		{"link", []string{"--fault", "link"}, 3, "[node-1 communication]"},
 		{"healthy", []string{"--healthy"}, 0, "[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,7 +99,7 @@ func TestPyTorch(t *testing.T) {
 				"bash", append([]string{filepath.Join("pytorch", "run.sh")}, tt.args...)...)
 			var nodes []string
 			for _, m := range named.FindAllStringSubmatch(said, -1) {
-				nodes = append(nodes, m[1])
+				nodes = append(nodes, m[1]+" "+m[2])
 			}
 			if got := fmt.Sprint(nodes); got != tt.want {
 				t.Errorf("named %s, want %s:\n%s", got, tt.want, said)

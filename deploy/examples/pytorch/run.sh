@@ -1,19 +1,41 @@
 #!/usr/bin/env bash
-# Trains on 4 ranks in 2 nodes of this machine, an agent beside each node, one rank
-# slowed by real extra work; then asks which node it was.
+# Trains on 2 nodes of 2 ranks on this machine, an agent beside each node, one rank or
+# one node's wires slowed for real; then asks which node it was.
 #
-#   run.sh                     rank 3 (node-1) is slowed; exit code 3, node-1 is named
+#   run.sh                     rank 3 (node-1) computes more in forward; exit code 3, node-1 is named
+#   run.sh --fault dataloader  its loader works more for each batch
+#   run.sh --fault checkpoint  its checkpoints are written more often
+#   run.sh --fault link        3 nodes in network namespaces; from step 60 on node-1's wires carry
+#                              16 MB/s (needs root, for ip and tc)
 #   run.sh --healthy           nobody is slowed; exit code 0
-#   run.sh [--healthy] -- …    what follows goes to train.py
+#   run.sh […] -- …            what follows goes to train.py
 #
 # LAGGARD names the binary, PYTHON a Python with torch, OUT a folder for the results.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-work=(--slow-rank 3)
-if [ "${1:-}" = --healthy ]; then work=(); shift; fi
+fault=compute nodes=2
+case ${1:-} in
+--healthy) fault=none; shift ;;
+--fault)
+	fault=${2:-}
+	shift $(($# < 2 ? $# : 2))
+	;;
+esac
+case $fault in
+none) work=() ;;
+compute) work=(--slow-rank 3) ;;
+dataloader) work=(--slow-rank 3 --slow-part load --workers 0) ;;
+checkpoint) work=(--slow-rank 3 --slow-part save) ;;
+link) work=(--pairs --steps 140) nodes=3 ;;
+*)
+	echo "run.sh: unknown fault '$fault': compute, dataloader, checkpoint or link" >&2
+	exit 2
+	;;
+esac
 if [ "${1:-}" = -- ]; then shift; fi
 if [ $# -gt 0 ]; then work+=("$@"); fi
+world=$((2 * nodes))
 
 laggard=${LAGGARD:-}
 if [ -z "$laggard" ]; then
@@ -38,18 +60,44 @@ fi
 out=${OUT:-$(mktemp -d)}
 mkdir -p "$out/checkpoints"
 rings=$(mktemp -d /dev/shm/laggard-example.XXXXXX)
-pids=()
+pids=() spaces=()
 cleanup() {
 	if [ ${#pids[@]} -gt 0 ]; then kill "${pids[@]}" 2>/dev/null || true; fi
+	for space in ${spaces[@]+"${spaces[@]}"}; do ip netns delete "$space" 2>/dev/null || true; done
 	rm -rf "$rings"
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
+# lay_network gives each node a network namespace with one wire to a switch.
+lay_network() {
+	local hub=laggard-$$-hub space
+	ip netns add "$hub" && spaces+=("$hub")
+	ip -n "$hub" link add switch type bridge
+	ip -n "$hub" link set switch up
+	for node in $(seq 0 $((nodes - 1))); do
+		space=laggard-$$-$node
+		ip netns add "$space" && spaces+=("$space")
+		ip -n "$hub" link add "node-$node" type veth peer name eth0 netns "$space"
+		ip -n "$hub" link set "node-$node" master switch up
+		ip -n "$space" address add "10.0.0.$((10 + node))/24" dev eth0
+		ip -n "$space" link set eth0 up
+		ip -n "$space" link set lo up
+	done
+}
+
+# slow_wires limits what node-1 sends and gets, once training has come to step 60.
+slow_wires() {
+	until grep -qs '^step 60,' "$out/rank-0.log"; do sleep 0.1; done
+	tc -n "laggard-$$-1" qdisc add dev eth0 root tbf rate 128mbit burst 32kb latency 400ms
+	tc -n "laggard-$$-hub" qdisc add dev node-1 root tbf rate 128mbit burst 32kb latency 400ms
+	echo "run.sh: node-1's wires carry 16 MB/s from here on" >&2
+}
+
 "$laggard" install "$out/recorder" >&2
 
 agents=()
-for node in 0 1; do
+for node in $(seq 0 $((nodes - 1))); do
 	mkdir "$rings/node-$node"
 	"$laggard" agent --ring-dir "$rings/node-$node" --dir "$out/profiling" --store "$out/store" \
 		--node "node-$node" --listen 127.0.0.1:0 --metrics 127.0.0.1:0 --until-idle 5s \
@@ -59,23 +107,33 @@ done
 pids=("${agents[@]}")
 
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+master=127.0.0.1
+if [ $fault = link ]; then
+	lay_network
+	master=10.0.0.10
+	export GLOO_SOCKET_IFNAME=eth0
+	slow_wires &
+	pids+=($!)
+fi
 ranks=()
-for rank in 0 1 2 3; do
+for rank in $(seq 0 $((world - 1))); do
+	place=()
+	if [ $fault = link ]; then place=(ip netns exec "laggard-$$-$((rank / 2))"); fi
 	PYTHONPATH="$out/recorder/python${PYTHONPATH:+:$PYTHONPATH}" LAGGARD_AUTO=1 LAGGARD_JOB=pytorch-example \
 		LAGGARD_RUN="$rings/node-$((rank / 2))" NODE_NAME="node-$((rank / 2))" \
-		RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % 2)) MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
-		OMP_NUM_THREADS=1 "$python" "$here/train.py" --save-to "$out/checkpoints" ${work[@]+"${work[@]}"} \
+		RANK=$rank WORLD_SIZE=$world LOCAL_RANK=$((rank % 2)) MASTER_ADDR=$master MASTER_PORT="$port" \
+		OMP_NUM_THREADS=1 ${place[@]+"${place[@]}"} "$python" "$here/train.py" --save-to "$out/checkpoints" ${work[@]+"${work[@]}"} \
 		>"$out/rank-$rank.log" 2>&1 &
 	ranks+=($!)
 done
 pids+=("${ranks[@]}")
 
 code=0
-for rank in 0 1 2 3; do
+for rank in $(seq 0 $((world - 1))); do
 	wait "${ranks[$rank]}" || { code=1; echo "run.sh: rank $rank failed, see $out/rank-$rank.log" >&2; }
 done
 cat "$out/rank-0.log" >&2
-for node in 0 1; do
+for node in $(seq 0 $((nodes - 1))); do
 	wait "${agents[$node]}" || { code=1; echo "run.sh: agent of node-$node failed, see $out/agent-$node.log" >&2; }
 done
 pids=()

@@ -3,7 +3,9 @@
 
 An ordinary script: it knows its rank from the launcher's environment and nothing
 of any profiler. Each step is a counted amount of work. --slow-rank makes one rank
-really compute more: its forward pass runs its blocks --slow-extra times more.
+really work more, in what --slow-part names: its forward pass runs its blocks
+--slow-extra times more, its loader makes each text so much more often, or its
+shard of a checkpoint is written so much more often.
 """
 
 import argparse
@@ -21,14 +23,18 @@ from torch.utils.data.distributed import DistributedSampler
 class Tokens(Dataset):
     """Token sequences that are made up, the same ones on every rank."""
 
-    def __init__(self, size, length, vocabulary):
+    def __init__(self, size, length, vocabulary, extra=0):
         self.size, self.length, self.vocabulary = size, length, vocabulary
+        self.extra = extra
 
     def __len__(self):
         return self.size
 
     def __getitem__(self, index):
-        generator = torch.Generator().manual_seed(index)
+        generator = torch.Generator()
+        for _ in range(300 * self.extra):
+            torch.randint(self.vocabulary, (self.length + 1,), generator=generator).sort()
+        generator.manual_seed(index)
         text = torch.randint(self.vocabulary, (self.length + 1,), generator=generator)
         return text[:-1], text[1:]
 
@@ -68,8 +74,11 @@ def arguments():
     parser.add_argument("--save-to", default=".", help="folder of the checkpoints")
     parser.add_argument("--pace", type=float, default=0.12,
                         help="seconds of rest per step, so that many ranks share few cores")
+    parser.add_argument("--pairs", action="store_true",
+                        help="neighbours of different nodes also trade tokens, as expert parallelism does")
     parser.add_argument("--slow-rank", type=int, default=-1)
-    parser.add_argument("--slow-extra", type=int, default=4, help="passes more of the slow rank")
+    parser.add_argument("--slow-part", choices=("forward", "load", "save"), default="forward")
+    parser.add_argument("--slow-extra", type=int, default=6, help="times the slow rank does its part more")
     return parser.parse_args()
 
 
@@ -86,6 +95,17 @@ def batches(loader, sampler, steps):
         epoch += 1
 
 
+def pair_of(rank, world):
+    """The group of an odd rank and the next one: with two ranks a node, a wire between
+    two nodes. Every rank has to make every group."""
+    groups = {}
+    for first in range(1, world, 2):
+        ranks = sorted((first, (first + 1) % world))
+        group = dist.new_group(ranks)
+        groups.update((r, group) for r in ranks)
+    return groups[rank]
+
+
 def main():
     a = arguments()
     torch.set_num_threads(1)
@@ -93,21 +113,28 @@ def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
 
-    data = Tokens(a.batch * dist.get_world_size() * a.steps, a.length, a.vocabulary)
+    extra = {a.slow_part: a.slow_extra} if rank == a.slow_rank else {}
+    pair = pair_of(rank, dist.get_world_size()) if a.pairs else None
+    traded = torch.ones(1 << 16)
+
+    data = Tokens(a.batch * dist.get_world_size() * a.steps, a.length, a.vocabulary, extra.get("load", 0))
     sampler = DistributedSampler(data)
     loader = DataLoader(data, a.batch, sampler=sampler, num_workers=a.workers, drop_last=True)
-    extra = a.slow_extra if rank == a.slow_rank else 0
-    model = DistributedDataParallel(Model(a.vocabulary, a.length, a.width, a.depth, extra))
+    model = DistributedDataParallel(Model(a.vocabulary, a.length, a.width, a.depth, extra.get("forward", 0)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
 
     for step, (tokens, target) in enumerate(batches(loader, sampler, a.steps)):
         loss = criterion(model(tokens).flatten(0, 1), target.flatten())
+        if pair is not None:
+            dist.all_reduce(traded, group=pair)
+            traded /= 2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if rank == 0 and (step + 1) % a.save_every == 0:
-            torch.save(model.module.state_dict(), os.path.join(a.save_to, "step-%d.pt" % (step + 1)))
+        if (step + 1) % a.save_every == 0:  # each rank its shard: here, its own copy
+            for _ in range(1 + 10 * extra.get("save", 0)):
+                torch.save(model.module.state_dict(), os.path.join(a.save_to, "step-%d-rank-%d.pt" % (step + 1, rank)))
         if (step + 1) % 20 == 0:
             mean = loss.detach() / dist.get_world_size()
             dist.all_reduce(mean)
