@@ -126,8 +126,8 @@ FROM members GROUP BY "group", dim, op HAVING mine > 0 ORDER BY mine DESC LIMIT 
 }
 
 func rankSteps() Panel {
-	return tablePanel("Steps", "The rank's steps as they are stored, the slowest by the measure first. -1 means: not recorded.", 24, 9, table(
-		`SELECT step, repeat, ts AS start, step_ns AS duration, self_ns AS own, fp_ns AS forward, exposed_ns AS waiting, dataloader_ns AS loading, checkpoint_ns AS saving, tokens,
+	return tablePanel("Steps", "The rank's steps as they are stored, the slowest by the measure first. Empty means: not recorded.", 24, 9, table(
+		`SELECT step, repeat, ts AS start, step_ns AS duration, nullIf(self_ns, -1) AS own, nullIf(fp_ns, -1) AS forward, nullIf(exposed_ns, -1) AS waiting, nullIf(dataloader_ns, -1) AS loading, nullIf(checkpoint_ns, -1) AS saving, nullIf(tokens, -1) AS tokens,
   arrayStringConcat(arrayFilter(w -> w != '', [if(bitTest(flags, 0), 'host times only', ''), if(bitTest(flags, 1), 'estimated', ''), if(bitTest(flags, 2), 'switched', ''), if(bitTest(flags, 3), 'never ended', ''), if(bitTest(flags, 4), 'late records', '')]), ', ') AS notes
 FROM steps WHERE `+mine+`
 ORDER BY ${measure:raw} DESC LIMIT 200`,

@@ -10,9 +10,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// exported are watch's metrics; the agent's are read from its source.
-var exported = []string{"laggard_node_degraded", "laggard_link_degraded", "laggard_watch_lag_seconds", "laggard_watch_steps_total"}
-
 var (
 	described  = regexp.MustCompile(`description\("(\w+)"`)
 	metricName = regexp.MustCompile(`\blaggard_\w+`)
@@ -20,16 +17,15 @@ var (
 
 // TestMetricsExist holds every PromQL expression to metrics that somebody exports.
 func TestMetricsExist(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join("..", "..", "agent_metrics.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	known := map[string]bool{}
-	for _, name := range exported {
-		known[name] = true
-	}
-	for _, m := range described.FindAllStringSubmatch(string(source), -1) {
-		known["laggard_"+m[1]] = true
+	for _, file := range []string{"agent_metrics.go", "watch_metrics.go"} {
+		source, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range described.FindAllStringSubmatch(string(source), -1) {
+			known["laggard_"+m[1]] = true
+		}
 	}
 	var all []string
 	for _, a := range Alerts() {

@@ -4,10 +4,11 @@
 //
 // Invariant: every container of ours runs without root, capabilities, a writable
 // root or the API's token; the two exceptions (the watcher's token, root's uid
-// beside TaskD) stand in one file each and are named in the tests.
+// beside TaskD) stand in one file each and are named in the tests. The watcher has
+// the rights that it uses, overlay by overlay, and no others.
 //
 // Caveat: there is no cluster in the tests. Manifests are decoded strictly into
-// the fields of the Kubernetes API that they use (schema_test.go), put together
-// by kustomize where it is installed, and the sidecar's containers run as real
+// Kubernetes' own types (others' kinds into what schema_test.go says of them) and
+// put together by kustomize's library, and the sidecar's containers run as real
 // processes with their users, groups and paths.
 package kubernetes

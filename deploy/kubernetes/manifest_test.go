@@ -1,49 +1,23 @@
 package kubernetes_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
-
-// decode reads all documents of a manifest, strictly.
-func decode(file string, b []byte) ([]document, error) {
-	var docs []document
-	plain := yaml.NewDecoder(bytes.NewReader(b))
-	strict := yaml.NewDecoder(bytes.NewReader(b))
-	strict.KnownFields(true)
-	for {
-		d := document{file: file}
-		if err := plain.Decode(&d.node); errors.Is(err, io.EOF) {
-			return docs, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("parse %s: %w", file, err)
-		}
-		if err := d.node.Decode(&d.head); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", file, err)
-		}
-		make := kinds[d.head.APIVersion+"/"+d.head.Kind]
-		if make == nil {
-			return nil, fmt.Errorf("decode %s: kind %s/%s is none of those in schema_test.go", file, d.head.APIVersion, d.head.Kind)
-		}
-		d.value = make()
-		if err := strict.Decode(d.value); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", file, err)
-		}
-		docs = append(docs, d)
-	}
-}
 
 func load(t *testing.T, file string) []document {
 	t.Helper()
@@ -85,16 +59,14 @@ func files(t *testing.T) []string {
 	return names
 }
 
-func kustomizationOf(t *testing.T, dir string) kustomization {
+func kustomizationOf(t *testing.T, dir string) types.Kustomization {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var k kustomization
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(&k); err != nil {
+	var k types.Kustomization
+	if err := k.Unmarshal(b); err != nil { // strict
 		t.Fatalf("%s: %v", dir, err)
 	}
 	return k
@@ -122,8 +94,8 @@ var dns = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 // TestDecode: every manifest decodes strictly, and says what the API requires.
 func TestDecode(t *testing.T) {
 	for _, d := range manifests(t) {
-		if !dns.MatchString(d.head.Metadata.Name) {
-			t.Errorf("%s: name %q", d.file, d.head.Metadata.Name)
+		if !dns.MatchString(d.value.GetName()) {
+			t.Errorf("%s: name %q", d.file, d.value.GetName())
 		}
 		if isPatch(t, d.file) {
 			continue
@@ -146,9 +118,9 @@ func checkComplete(t *testing.T, d document) {
 	t.Helper()
 	for _, p := range pods(d.value) {
 		if len(p.Spec.Containers) == 0 {
-			t.Errorf("%s: %s has no container", d.file, d.head.Metadata.Name)
+			t.Errorf("%s: %s has no container", d.file, d.value.GetName())
 		}
-		if _, ok := d.value.(*job); ok && p.Spec.RestartPolicy != "Never" && p.Spec.RestartPolicy != "OnFailure" {
+		if _, ok := d.value.(*batchv1.Job); ok && p.Spec.RestartPolicy != "Never" && p.Spec.RestartPolicy != "OnFailure" {
 			t.Errorf("%s: a Job's restartPolicy is %q", d.file, p.Spec.RestartPolicy)
 		}
 		checkVolumes(t, d, p)
@@ -161,36 +133,36 @@ func checkComplete(t *testing.T, d document) {
 			checkPorts(t, d, c)
 		}
 		for _, c := range p.Spec.Containers {
-			if c.RestartPolicy != "" {
+			if c.RestartPolicy != nil {
 				t.Errorf("%s: container %s has a restartPolicy: only an init container may", d.file, c.Name)
 			}
 		}
 	}
 	switch v := d.value.(type) {
-	case *deployment:
+	case *appsv1.Deployment:
 		checkSelector(t, d.file, v.Spec.Selector, v.Spec.Template)
-	case *daemonSet:
+	case *appsv1.DaemonSet:
 		checkSelector(t, d.file, v.Spec.Selector, v.Spec.Template)
 	}
 }
 
-func checkSelector(t *testing.T, file string, s labelSelector, p podTemplate) {
+func checkSelector(t *testing.T, file string, s *metav1.LabelSelector, p corev1.PodTemplateSpec) {
 	t.Helper()
 	for k, v := range s.MatchLabels {
-		if p.Metadata.Labels[k] != v {
-			t.Errorf("%s: the selector asks for %s=%s, the pods have %q", file, k, v, p.Metadata.Labels[k])
+		if p.Labels[k] != v {
+			t.Errorf("%s: the selector asks for %s=%s, the pods have %q", file, k, v, p.Labels[k])
 		}
 	}
 }
 
 // checkVolumes: mounts name volumes, each volume has one source, each is mounted.
-func checkVolumes(t *testing.T, d document, p podTemplate) {
+func checkVolumes(t *testing.T, d document, p corev1.PodTemplateSpec) {
 	t.Helper()
 	mounted := map[string]bool{}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		for _, m := range c.VolumeMounts {
 			mounted[m.Name] = true
-			if !slices.ContainsFunc(p.Spec.Volumes, func(v volume) bool { return v.Name == m.Name }) {
+			if !slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
 				t.Errorf("%s: %s mounts %s, which is no volume", d.file, c.Name, m.Name)
 			}
 		}
@@ -209,14 +181,14 @@ func checkVolumes(t *testing.T, d document, p podTemplate) {
 }
 
 // checkPorts: probes name a port of their container, and a scraped one is there.
-func checkPorts(t *testing.T, d document, c container) {
+func checkPorts(t *testing.T, d document, c corev1.Container) {
 	t.Helper()
-	for _, p := range []*probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+	for _, p := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
 		if p == nil {
 			continue
 		}
-		if len(c.Ports) != 1 || c.Ports[0].Name != p.HTTPGet.Port || !slices.Contains([]string{"/healthz", "/readyz"}, p.HTTPGet.Path) {
-			t.Errorf("%s: %s is probed at %s%s", d.file, c.Name, p.HTTPGet.Port, p.HTTPGet.Path)
+		if len(c.Ports) != 1 || c.Ports[0].Name != p.HTTPGet.Port.StrVal || !slices.Contains([]string{"/healthz", "/readyz"}, p.HTTPGet.Path) {
+			t.Errorf("%s: %s is probed at %s%s", d.file, c.Name, p.HTTPGet.Port.StrVal, p.HTTPGet.Path)
 		}
 		if want := fmt.Sprintf("--metrics=:%d", c.Ports[0].ContainerPort); !slices.Contains(c.Args, want) {
 			t.Errorf("%s: %s is probed at its port and has no %s", d.file, c.Name, want)
@@ -258,7 +230,7 @@ func collect(t *testing.T, dir string, used map[string]bool) []document {
 	}
 	seen := map[string]bool{}
 	for _, d := range docs {
-		key := d.head.APIVersion + "/" + d.head.Kind + "/" + d.head.Metadata.Name
+		key := d.kind.APIVersion + "/" + d.kind.Kind + "/" + d.value.GetName()
 		if seen[key] {
 			t.Errorf("%s: %s comes twice", dir, key)
 		}
@@ -267,24 +239,29 @@ func collect(t *testing.T, dir string, used map[string]bool) []document {
 	return docs
 }
 
+// checkPatches: a patch names what it changes, and that is there.
 func checkPatches(t *testing.T, dir string, docs []document, used map[string]bool) {
 	t.Helper()
 	for _, p := range kustomizationOf(t, dir).Patches {
-		path := filepath.Join(dir, p.Path)
-		used[path] = true
-		patch := load(t, path)
-		if len(patch) != 1 || patch[0].head.Kind != p.Target.Kind {
-			t.Errorf("%s: not one patch of a %s", path, p.Target.Kind)
-			continue
+		version := ""
+		if p.Path != "" {
+			path := filepath.Join(dir, p.Path)
+			used[path] = true
+			patch := load(t, path)
+			if len(patch) != 1 || patch[0].kind.Kind != p.Target.Kind {
+				t.Errorf("%s: not one patch of a %s", path, p.Target.Kind)
+				continue
+			}
+			version = patch[0].kind.APIVersion
 		}
 		key, value, _ := strings.Cut(p.Target.LabelSelector, "=")
 		hit := slices.ContainsFunc(docs, func(d document) bool {
-			return d.head.Kind == p.Target.Kind && d.head.APIVersion == patch[0].head.APIVersion &&
-				(p.Target.Name == "" || p.Target.Name == d.head.Metadata.Name) &&
-				(key == "" || d.head.Metadata.Labels[key] == value)
+			return d.kind.Kind == p.Target.Kind && (version == "" || d.kind.APIVersion == version) &&
+				(p.Target.Name == "" || p.Target.Name == d.value.GetName()) &&
+				(key == "" || d.value.GetLabels()[key] == value)
 		})
 		if !hit {
-			t.Errorf("%s targets %+v, which is not there", path, p.Target)
+			t.Errorf("%s: a patch targets %+v, which is not there", dir, p.Target)
 		}
 	}
 }
@@ -313,21 +290,16 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// built is what kustomize makes of a folder.
+// built is what `kustomize build` makes of a folder.
 func built(t *testing.T, dir string) []document {
 	t.Helper()
-	command := []string{"kubectl", "kustomize", dir}
-	if _, err := exec.LookPath("kustomize"); err == nil {
-		command = []string{"kustomize", "build", dir}
-	} else if _, err := exec.LookPath("kubectl"); err != nil {
-		return nil
-	}
-	c := exec.Command(command[0], command[1:]...)
-	var words bytes.Buffer
-	c.Stderr = &words
-	out, err := c.Output()
+	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, words.Bytes())
+		t.Fatalf("kustomize build %s: %v", dir, err)
+	}
+	out, err := m.AsYaml()
+	if err != nil {
+		t.Fatalf("kustomize build %s: %v", dir, err)
 	}
 	docs, err := decode(dir, out)
 	if err != nil {
@@ -336,20 +308,51 @@ func built(t *testing.T, dir string) []document {
 	return docs
 }
 
-// TestBuild: what kustomize makes of each overlay is complete and safe.
+// TestBuild: what kustomize makes of each overlay is complete and safe, and has the
+// flags of its components.
 func TestBuild(t *testing.T) {
 	for _, dir := range tops(t) {
 		docs := built(t, dir)
-		if docs == nil {
-			t.Logf("NEITHER kustomize NOR kubectl IS INSTALLED: %s is checked by its parts only (TestReferences)", dir)
-			continue
-		}
 		if want := len(collect(t, dir, map[string]bool{})); len(docs) != want {
 			t.Errorf("%s: %d objects, want %d", dir, len(docs), want)
 		}
 		for _, d := range docs {
 			checkComplete(t, d)
 			checkPods(t, d)
+			for _, p := range pods(d.value) {
+				for _, c := range containers(p) {
+					if strings.HasPrefix(c.Image, image) {
+						checkFlags(t, d, c)
+					}
+				}
+			}
+		}
+	}
+	for dir, want := range map[string][]string{
+		"overlays/watch":            {"--kubernetes", "--dry-run=false"},
+		"overlays/watch-act":        {"--kubernetes", "--dry-run=false", "--act=cordon", "--max-nodes=1"},
+		"overlays/watch-reschedule": {"--kubernetes", "--dry-run=false", "--act=reschedule", "--max-nodes=1"},
+		"overlays/watch-deepen":     {"--kubernetes", "--dry-run=false", "--deepen=8", "--agents=kubernetes"},
+		"overlays/sidecar-deepen":   {"--listen=:9611", "--records=deep"},
+	} {
+		var args []string
+		for _, d := range built(t, dir) {
+			for _, p := range pods(d.value) {
+				for _, c := range containers(p) {
+					args = append(args, c.Args...)
+				}
+				for _, v := range p.Spec.Volumes {
+					acts := strings.Contains(dir, "act") || strings.Contains(dir, "reschedule") || strings.Contains(dir, "watch-deepen")
+					if acts && v.Name == "state" && v.PersistentVolumeClaim == nil {
+						t.Errorf("%s: what the watcher did is lost with its pod", dir)
+					}
+				}
+			}
+		}
+		for _, w := range want {
+			if !slices.Contains(args, w) {
+				t.Errorf("%s: no %s among %q", dir, w, args)
+			}
 		}
 	}
 }

@@ -1,361 +1,209 @@
 package kubernetes_test
 
-import "gopkg.in/yaml.v3"
+import (
+	"bytes"
+	"fmt"
 
-// The part of the Kubernetes API that the manifests use, by the API's own names
-// and types. A field that is misspelt, misplaced or of another type doesn't decode.
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"sigs.k8s.io/yaml"
+)
 
-type object struct {
-	APIVersion string   `yaml:"apiVersion"`
-	Kind       string   `yaml:"kind"`
-	Metadata   metadata `yaml:"metadata"`
-}
+// scheme is Kubernetes' own types, decoder reads YAML into them as the API server
+// does with fieldValidation=Strict: a field that is misspelt, misplaced, there twice
+// or of another type is an error.
+var (
+	scheme  = runtime.NewScheme()
+	decoder = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+)
 
-type metadata struct {
-	Name              string            `yaml:"name"`
-	Namespace         string            `yaml:"namespace"`
-	Labels            map[string]string `yaml:"labels"`
-	Annotations       map[string]string `yaml:"annotations"`
-	OwnerReferences   []ownerReference  `yaml:"ownerReferences"`
-	CreationTimestamp *string           `yaml:"creationTimestamp"`
-}
-
-type ownerReference struct {
-	APIVersion         string `yaml:"apiVersion"`
-	Kind               string `yaml:"kind"`
-	Name               string `yaml:"name"`
-	UID                string `yaml:"uid"`
-	Controller         bool   `yaml:"controller"`
-	BlockOwnerDeletion bool   `yaml:"blockOwnerDeletion"`
-}
-
-type namespace struct {
-	object `yaml:",inline"`
-}
-
-type configMap struct {
-	object `yaml:",inline"`
-	Data   map[string]string `yaml:"data"`
-}
-
-type serviceAccount struct {
-	object                       `yaml:",inline"`
-	AutomountServiceAccountToken *bool `yaml:"automountServiceAccountToken"`
-}
-
-type clusterRole struct {
-	object `yaml:",inline"`
-	Rules  []struct {
-		APIGroups     []string `yaml:"apiGroups"`
-		Resources     []string `yaml:"resources"`
-		ResourceNames []string `yaml:"resourceNames"`
-		Verbs         []string `yaml:"verbs"`
-	} `yaml:"rules"`
-}
-
-type clusterRoleBinding struct {
-	object  `yaml:",inline"`
-	RoleRef struct {
-		APIGroup string `yaml:"apiGroup"`
-		Kind     string `yaml:"kind"`
-		Name     string `yaml:"name"`
-	} `yaml:"roleRef"`
-	Subjects []struct {
-		Kind      string `yaml:"kind"`
-		Name      string `yaml:"name"`
-		Namespace string `yaml:"namespace"`
-	} `yaml:"subjects"`
-}
-
-type labelSelector struct {
-	MatchLabels map[string]string `yaml:"matchLabels"`
-}
-
-type deployment struct {
-	object `yaml:",inline"`
-	Spec   struct {
-		Replicas *int32 `yaml:"replicas"`
-		Strategy struct {
-			Type string `yaml:"type"`
-		} `yaml:"strategy"`
-		Selector labelSelector `yaml:"selector"`
-		Template podTemplate   `yaml:"template"`
-	} `yaml:"spec"`
-}
-
-type daemonSet struct {
-	object `yaml:",inline"`
-	Spec   struct {
-		Selector       labelSelector `yaml:"selector"`
-		UpdateStrategy struct {
-			Type          string `yaml:"type"`
-			RollingUpdate struct {
-				MaxUnavailable string `yaml:"maxUnavailable"`
-			} `yaml:"rollingUpdate"`
-		} `yaml:"updateStrategy"`
-		Template podTemplate `yaml:"template"`
-	} `yaml:"spec"`
-}
-
-type jobSpec struct {
-	BackoffLimit          *int32      `yaml:"backoffLimit"`
-	ActiveDeadlineSeconds *int64      `yaml:"activeDeadlineSeconds"`
-	CompletionMode        string      `yaml:"completionMode"`
-	Completions           *int32      `yaml:"completions"`
-	Parallelism           *int32      `yaml:"parallelism"`
-	Template              podTemplate `yaml:"template"`
-}
-
-type job struct {
-	object `yaml:",inline"`
-	Spec   jobSpec `yaml:"spec"`
-}
-
-type cronJob struct {
-	object `yaml:",inline"`
-	Spec   struct {
-		Schedule                   string `yaml:"schedule"`
-		ConcurrencyPolicy          string `yaml:"concurrencyPolicy"`
-		SuccessfulJobsHistoryLimit *int32 `yaml:"successfulJobsHistoryLimit"`
-		FailedJobsHistoryLimit     *int32 `yaml:"failedJobsHistoryLimit"`
-		JobTemplate                struct {
-			Spec jobSpec `yaml:"spec"`
-		} `yaml:"jobTemplate"`
-	} `yaml:"spec"`
-}
-
-// replica is one entry of a PyTorchJob.
-type replica struct {
-	Replicas      *int32      `yaml:"replicas"`
-	RestartPolicy string      `yaml:"restartPolicy"`
-	Template      podTemplate `yaml:"template"`
-}
-
-type pytorchJob struct {
-	object `yaml:",inline"`
-	Spec   struct {
-		NprocPerNode        string             `yaml:"nprocPerNode"`
-		PytorchReplicaSpecs map[string]replica `yaml:"pytorchReplicaSpecs"`
-	} `yaml:"spec"`
-}
-
-type volcanoJob struct {
-	object `yaml:",inline"`
-	Spec   struct {
-		MinAvailable  int32               `yaml:"minAvailable"`
-		SchedulerName string              `yaml:"schedulerName"`
-		Plugins       map[string][]string `yaml:"plugins"`
-		Policies      []struct {
-			Event  string `yaml:"event"`
-			Action string `yaml:"action"`
-		} `yaml:"policies"`
-		Tasks []struct {
-			Name     string      `yaml:"name"`
-			Replicas int32       `yaml:"replicas"`
-			Template podTemplate `yaml:"template"`
-		} `yaml:"tasks"`
-	} `yaml:"spec"`
-}
-
-type podMonitor struct {
-	object `yaml:",inline"`
-	Spec   struct {
-		NamespaceSelector struct {
-			Any bool `yaml:"any"`
-		} `yaml:"namespaceSelector"`
-		Selector            labelSelector `yaml:"selector"`
-		PodTargetLabels     []string      `yaml:"podTargetLabels"`
-		PodMetricsEndpoints []struct {
-			Port        string `yaml:"port"`
-			Path        string `yaml:"path"`
-			Interval    string `yaml:"interval"`
-			Relabelings []struct {
-				Action       string   `yaml:"action"`
-				SourceLabels []string `yaml:"sourceLabels"`
-				TargetLabel  string   `yaml:"targetLabel"`
-			} `yaml:"relabelings"`
-		} `yaml:"podMetricsEndpoints"`
-	} `yaml:"spec"`
-}
-
-type podTemplate struct {
-	Metadata metadata `yaml:"metadata"`
-	Spec     podSpec  `yaml:"spec"`
-}
-
-type podSpec struct {
-	ServiceAccountName            string `yaml:"serviceAccountName"`
-	AutomountServiceAccountToken  *bool  `yaml:"automountServiceAccountToken"`
-	TerminationGracePeriodSeconds *int64 `yaml:"terminationGracePeriodSeconds"`
-	RestartPolicy                 string `yaml:"restartPolicy"`
-	SecurityContext               struct {
-		RunAsNonRoot        bool   `yaml:"runAsNonRoot"`
-		FSGroup             *int64 `yaml:"fsGroup"`
-		FSGroupChangePolicy string `yaml:"fsGroupChangePolicy"`
-	} `yaml:"securityContext"`
-	Tolerations []struct {
-		Operator string `yaml:"operator"`
-	} `yaml:"tolerations"`
-	InitContainers []container `yaml:"initContainers"`
-	Containers     []container `yaml:"containers"`
-	Volumes        []volume    `yaml:"volumes"`
-}
-
-type container struct {
-	Name          string   `yaml:"name"`
-	Image         string   `yaml:"image"`
-	RestartPolicy string   `yaml:"restartPolicy"`
-	Command       []string `yaml:"command"`
-	Args          []string `yaml:"args"`
-	Env           []envVar `yaml:"env"`
-	Ports         []struct {
-		Name          string `yaml:"name"`
-		ContainerPort int32  `yaml:"containerPort"`
-	} `yaml:"ports"`
-	StartupProbe   *probe `yaml:"startupProbe"`
-	ReadinessProbe *probe `yaml:"readinessProbe"`
-	LivenessProbe  *probe `yaml:"livenessProbe"`
-	Resources      struct {
-		Requests map[string]string `yaml:"requests"`
-		Limits   map[string]string `yaml:"limits"`
-	} `yaml:"resources"`
-	SecurityContext *securityContext `yaml:"securityContext"`
-	VolumeMounts    []struct {
-		Name      string `yaml:"name"`
-		MountPath string `yaml:"mountPath"`
-		ReadOnly  bool   `yaml:"readOnly"`
-	} `yaml:"volumeMounts"`
-}
-
-type securityContext struct {
-	RunAsNonRoot             *bool  `yaml:"runAsNonRoot"`
-	RunAsUser                *int64 `yaml:"runAsUser"`
-	RunAsGroup               *int64 `yaml:"runAsGroup"`
-	ReadOnlyRootFilesystem   *bool  `yaml:"readOnlyRootFilesystem"`
-	AllowPrivilegeEscalation *bool  `yaml:"allowPrivilegeEscalation"`
-	Capabilities             *struct {
-		Drop []string `yaml:"drop"`
-	} `yaml:"capabilities"`
-	SeccompProfile *struct {
-		Type string `yaml:"type"`
-	} `yaml:"seccompProfile"`
-}
-
-type envVar struct {
-	Name      string `yaml:"name"`
-	Value     string `yaml:"value"`
-	ValueFrom *struct {
-		FieldRef *struct {
-			FieldPath string `yaml:"fieldPath"`
-		} `yaml:"fieldRef"`
-		ConfigMapKeyRef *keyRef `yaml:"configMapKeyRef"`
-		SecretKeyRef    *keyRef `yaml:"secretKeyRef"`
-	} `yaml:"valueFrom"`
-}
-
-type keyRef struct {
-	Name     string `yaml:"name"`
-	Key      string `yaml:"key"`
-	Optional bool   `yaml:"optional"`
-}
-
-type probe struct {
-	HTTPGet struct {
-		Path string `yaml:"path"`
-		Port string `yaml:"port"`
-	} `yaml:"httpGet"`
-	PeriodSeconds    int32 `yaml:"periodSeconds"`
-	FailureThreshold int32 `yaml:"failureThreshold"`
-}
-
-type volume struct {
-	Name     string `yaml:"name"`
-	EmptyDir *struct {
-		Medium    string `yaml:"medium"`
-		SizeLimit string `yaml:"sizeLimit"`
-	} `yaml:"emptyDir"`
-	HostPath *struct {
-		Path string `yaml:"path"`
-		Type string `yaml:"type"`
-	} `yaml:"hostPath"`
-	ConfigMap *struct {
-		Name     string `yaml:"name"`
-		Optional bool   `yaml:"optional"`
-	} `yaml:"configMap"`
-	PersistentVolumeClaim *struct {
-		ClaimName string `yaml:"claimName"`
-		ReadOnly  bool   `yaml:"readOnly"`
-	} `yaml:"persistentVolumeClaim"`
-}
-
-// kustomization is a kustomization.yaml of either kind.
-type kustomization struct {
-	APIVersion string   `yaml:"apiVersion"`
-	Kind       string   `yaml:"kind"`
-	Namespace  string   `yaml:"namespace"`
-	Resources  []string `yaml:"resources"`
-	Components []string `yaml:"components"`
-	Patches    []struct {
-		Path   string `yaml:"path"`
-		Target struct {
-			Kind          string `yaml:"kind"`
-			Name          string `yaml:"name"`
-			LabelSelector string `yaml:"labelSelector"`
-		} `yaml:"target"`
-	} `yaml:"patches"`
-	Images []struct {
-		Name   string `yaml:"name"`
-		NewTag string `yaml:"newTag"`
-	} `yaml:"images"`
-}
-
-// kinds is which type a document is decoded into.
-var kinds = map[string]func() any{
-	"v1/Namespace":      func() any { return new(namespace) },
-	"v1/ConfigMap":      func() any { return new(configMap) },
-	"v1/ServiceAccount": func() any { return new(serviceAccount) },
-	"rbac.authorization.k8s.io/v1/ClusterRole":        func() any { return new(clusterRole) },
-	"rbac.authorization.k8s.io/v1/ClusterRoleBinding": func() any { return new(clusterRoleBinding) },
-	"apps/v1/Deployment":                              func() any { return new(deployment) },
-	"apps/v1/DaemonSet":                               func() any { return new(daemonSet) },
-	"batch/v1/Job":                                    func() any { return new(job) },
-	"batch/v1/CronJob":                                func() any { return new(cronJob) },
-	"kubeflow.org/v1/PyTorchJob":                      func() any { return new(pytorchJob) },
-	"batch.volcano.sh/v1alpha1/Job":                   func() any { return new(volcanoJob) },
-	"monitoring.coreos.com/v1/PodMonitor":             func() any { return new(podMonitor) },
-}
-
-// pods returns the pod templates of a decoded document.
-func pods(v any) []podTemplate {
-	switch v := v.(type) {
-	case *deployment:
-		return []podTemplate{v.Spec.Template}
-	case *daemonSet:
-		return []podTemplate{v.Spec.Template}
-	case *job:
-		return []podTemplate{v.Spec.Template}
-	case *cronJob:
-		return []podTemplate{v.Spec.JobTemplate.Spec.Template}
-	case *pytorchJob:
-		var all []podTemplate
-		for _, r := range v.Spec.PytorchReplicaSpecs {
-			all = append(all, r.Template)
+func init() {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err)
 		}
-		return all
-	case *volcanoJob:
-		var all []podTemplate
-		for _, t := range v.Spec.Tasks {
-			all = append(all, t.Template)
-		}
-		return all
 	}
-	return nil
+}
+
+// The kinds of others, as far as the manifests use them, by their own definitions; pod
+// templates in them are Kubernetes' own.
+
+// pytorchJob is kubeflow.org/v1 PyTorchJob: github.com/kubeflow/training-operator
+// pkg/apis/kubeflow.org/v1 (PyTorchJobSpec, ReplicaSpec).
+type pytorchJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		NprocPerNode        *string `json:"nprocPerNode"`
+		PytorchReplicaSpecs map[string]struct {
+			Replicas      *int32                 `json:"replicas"`
+			RestartPolicy string                 `json:"restartPolicy"`
+			Template      corev1.PodTemplateSpec `json:"template"`
+		} `json:"pytorchReplicaSpecs"`
+	} `json:"spec"`
+}
+
+// volcanoJob is batch.volcano.sh/v1alpha1 Job: github.com/volcano-sh/apis
+// pkg/apis/batch/v1alpha1 (JobSpec, TaskSpec, LifecyclePolicy).
+type volcanoJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		MinAvailable  int32               `json:"minAvailable"`
+		SchedulerName string              `json:"schedulerName"`
+		Plugins       map[string][]string `json:"plugins"`
+		Policies      []struct {
+			Event  string `json:"event"`
+			Action string `json:"action"`
+		} `json:"policies"`
+		Tasks []struct {
+			Name     string                 `json:"name"`
+			Replicas int32                  `json:"replicas"`
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"tasks"`
+	} `json:"spec"`
+}
+
+// ascendJob is mindxdl.gitee.com/v1 AscendJob: gitcode.com/Ascend/mind-cluster
+// component/ascend-operator/pkg/api/v1 (AscendJobSpec, with Kubeflow's RunPolicy).
+type ascendJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		SchedulerName string `json:"schedulerName"`
+		SuccessPolicy string `json:"successPolicy"`
+		RunPolicy     struct {
+			BackoffLimit     *int32 `json:"backoffLimit"`
+			SchedulingPolicy struct {
+				MinAvailable *int32 `json:"minAvailable"`
+				Queue        string `json:"queue"`
+			} `json:"schedulingPolicy"`
+		} `json:"runPolicy"`
+		ReplicaSpecs map[string]struct {
+			Replicas      *int32                 `json:"replicas"`
+			RestartPolicy string                 `json:"restartPolicy"`
+			Template      corev1.PodTemplateSpec `json:"template"`
+		} `json:"replicaSpecs"`
+	} `json:"spec"`
+}
+
+// podMonitor is monitoring.coreos.com/v1 PodMonitor:
+// github.com/prometheus-operator/prometheus-operator pkg/apis/monitoring/v1.
+type podMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		NamespaceSelector struct {
+			Any bool `json:"any"`
+		} `json:"namespaceSelector"`
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodTargetLabels     []string             `json:"podTargetLabels"`
+		PodMetricsEndpoints []struct {
+			Port        string `json:"port"`
+			Path        string `json:"path"`
+			Interval    string `json:"interval"`
+			HonorLabels bool   `json:"honorLabels"`
+			Relabelings []struct {
+				Action       string   `json:"action"`
+				SourceLabels []string `json:"sourceLabels"`
+				TargetLabel  string   `json:"targetLabel"`
+			} `json:"relabelings"`
+		} `json:"podMetricsEndpoints"`
+	} `json:"spec"`
+}
+
+// prometheusRule is monitoring.coreos.com/v1 PrometheusRule, of the same package.
+type prometheusRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Groups []struct {
+			Name     string `json:"name"`
+			Interval string `json:"interval"`
+			Rules    []struct {
+				Alert       string            `json:"alert"`
+				Expr        string            `json:"expr"`
+				For         string            `json:"for"`
+				Labels      map[string]string `json:"labels"`
+				Annotations map[string]string `json:"annotations"`
+			} `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+// foreign is which of these a document is decoded into.
+var foreign = map[string]func() metav1.Object{
+	"kubeflow.org/v1/PyTorchJob":              func() metav1.Object { return new(pytorchJob) },
+	"batch.volcano.sh/v1alpha1/Job":           func() metav1.Object { return new(volcanoJob) },
+	"mindxdl.gitee.com/v1/AscendJob":          func() metav1.Object { return new(ascendJob) },
+	"monitoring.coreos.com/v1/PodMonitor":     func() metav1.Object { return new(podMonitor) },
+	"monitoring.coreos.com/v1/PrometheusRule": func() metav1.Object { return new(prometheusRule) },
 }
 
 // document is one decoded YAML document.
 type document struct {
 	file  string
-	head  object
-	value any
-	node  yaml.Node
+	kind  metav1.TypeMeta
+	value metav1.Object
+}
+
+// decode reads all documents of a manifest, strictly.
+func decode(file string, b []byte) ([]document, error) {
+	var docs []document
+	for _, part := range bytes.Split(b, []byte("\n---\n")) {
+		d := document{file: file}
+		if err := yaml.Unmarshal(part, &d.kind); err != nil {
+			return nil, fmt.Errorf("parse %s: %w", file, err)
+		}
+		if make := foreign[d.kind.APIVersion+"/"+d.kind.Kind]; make != nil {
+			d.value = make()
+			if err := yaml.UnmarshalStrict(part, d.value); err != nil {
+				return nil, fmt.Errorf("decode %s: %w", file, err)
+			}
+		} else {
+			v, _, err := decoder.Decode(part, nil, nil)
+			if err != nil {
+				return nil, fmt.Errorf("decode %s: %w", file, err)
+			}
+			d.value = v.(metav1.Object)
+		}
+		docs = append(docs, d)
+	}
+	return docs, nil
+}
+
+// pods returns the pod templates of a decoded document.
+func pods(v metav1.Object) []corev1.PodTemplateSpec {
+	var all []corev1.PodTemplateSpec
+	switch v := v.(type) {
+	case *appsv1.Deployment:
+		return append(all, v.Spec.Template)
+	case *appsv1.DaemonSet:
+		return append(all, v.Spec.Template)
+	case *batchv1.Job:
+		return append(all, v.Spec.Template)
+	case *batchv1.CronJob:
+		return append(all, v.Spec.JobTemplate.Spec.Template)
+	case *pytorchJob:
+		for _, r := range v.Spec.PytorchReplicaSpecs {
+			all = append(all, r.Template)
+		}
+	case *volcanoJob:
+		for _, t := range v.Spec.Tasks {
+			all = append(all, t.Template)
+		}
+	case *ascendJob:
+		for _, r := range v.Spec.ReplicaSpecs {
+			all = append(all, r.Template)
+		}
+	}
+	return all
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 const image = "ghcr.io/laggard/laggard:"
@@ -37,7 +39,7 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-func containers(p podTemplate) []container {
+func containers(p corev1.PodTemplateSpec) []corev1.Container {
 	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 }
 
@@ -56,14 +58,14 @@ func checkPods(t *testing.T, d document) {
 		switch {
 		case !ours:
 		case token == nil:
-			t.Errorf("%s: %s doesn't say whether it has a token", d.file, d.head.Metadata.Name)
-		case *token != (d.head.Metadata.Name == tokenException):
-			t.Errorf("%s: automountServiceAccountToken of %s is %v", d.file, d.head.Metadata.Name, *token)
+			t.Errorf("%s: %s doesn't say whether it has a token", d.file, d.value.GetName())
+		case *token != (d.value.GetName() == tokenException):
+			t.Errorf("%s: automountServiceAccountToken of %s is %v", d.file, d.value.GetName(), *token)
 		}
 	}
 }
 
-func checkContainer(t *testing.T, d document, c container) {
+func checkContainer(t *testing.T, d document, c corev1.Container) {
 	t.Helper()
 	bad := func(format string, args ...any) {
 		t.Helper()
@@ -75,22 +77,22 @@ func checkContainer(t *testing.T, d document, c container) {
 		return
 	}
 	is := func(p *bool, want bool) bool { return p != nil && *p == want }
-	asRoot := d.head.Metadata.Name == rootException && is(s.RunAsNonRoot, false)
+	asRoot := d.value.GetName() == rootException && is(s.RunAsNonRoot, false)
 	if !asRoot && (!is(s.RunAsNonRoot, true) || s.RunAsUser == nil || *s.RunAsUser != 65532 || s.RunAsGroup == nil || *s.RunAsGroup != 65532) {
 		bad("runs as root, or as whom the image says")
 	}
 	if !is(s.ReadOnlyRootFilesystem, true) || !is(s.AllowPrivilegeEscalation, false) {
 		bad("its root is writable, or it may gain privileges")
 	}
-	if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) {
+	if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		bad("keeps capabilities")
 	}
 	if s.SeccompProfile == nil || s.SeccompProfile.Type != "RuntimeDefault" {
 		bad("no seccomp profile")
 	}
-	for _, of := range []map[string]string{c.Resources.Requests, c.Resources.Limits} {
-		for _, what := range []string{"cpu", "memory"} {
-			if of[what] == "" {
+	for _, of := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+		for _, what := range []corev1.ResourceName{"cpu", "memory"} {
+			if q, ok := of[what]; !ok || q.Sign() <= 0 {
 				bad("no %s among requests or limits", what)
 			}
 		}
@@ -103,28 +105,8 @@ func checkContainer(t *testing.T, d document, c container) {
 	}
 }
 
-// TestRBAC: the watcher patches the status of nodes and creates events; that's all.
-func TestRBAC(t *testing.T) {
-	var got []string
-	for _, d := range manifests(t) {
-		if role, ok := d.value.(*clusterRole); ok {
-			for _, r := range role.Rules {
-				got = append(got, strings.Join(r.APIGroups, ",")+"|"+strings.Join(r.Resources, ",")+"|"+strings.Join(r.Verbs, ","))
-			}
-		}
-		if b, ok := d.value.(*clusterRoleBinding); ok {
-			if b.RoleRef.Name != "laggard-watch" || len(b.Subjects) != 1 || b.Subjects[0].Name != "laggard-watch" {
-				t.Errorf("%s: binds %+v", d.file, b)
-			}
-		}
-	}
-	if want := []string{"|nodes/status|patch", "|events|create"}; !slices.Equal(got, want) {
-		t.Errorf("rules %q, want %q", got, want)
-	}
-}
-
 // sidecarOf returns the install and agent containers of a pod.
-func sidecarOf(t *testing.T, d document, p podTemplate) (install, agent, trainer container) {
+func sidecarOf(t *testing.T, d document, p corev1.PodTemplateSpec) (install, agent, trainer corev1.Container) {
 	t.Helper()
 	for _, c := range containers(p) {
 		switch c.Name {
@@ -155,11 +137,11 @@ func TestSidecar(t *testing.T) {
 				t.Errorf("%s: laggard-install isn't that of examples/job.yaml", file)
 			}
 			if older := strings.Contains(file, "older"); older {
-				if a.RestartPolicy != "" || a.StartupProbe != nil || !slices.ContainsFunc(a.Args, func(s string) bool { return strings.HasPrefix(s, "--until-idle=") }) {
+				if a.RestartPolicy != nil || a.StartupProbe != nil || !slices.ContainsFunc(a.Args, func(s string) bool { return strings.HasPrefix(s, "--until-idle=") }) {
 					t.Errorf("%s: a plain container leaves by --until-idle: %+v", file, a)
 				}
 			} else {
-				if a.RestartPolicy != "Always" || a.StartupProbe == nil || a.StartupProbe.HTTPGet.Path != "/readyz" {
+				if a.RestartPolicy == nil || *a.RestartPolicy != corev1.ContainerRestartPolicyAlways || a.StartupProbe == nil || a.StartupProbe.HTTPGet.Path != "/readyz" {
 					t.Errorf("%s: not a native sidecar with a startup probe: %+v", file, a)
 				}
 				if !slices.Equal(a.Args, agent.Args) || !slices.Equal(envNames(a), envNames(agent)) || !reflect.DeepEqual(a.VolumeMounts, agent.VolumeMounts) {
@@ -174,14 +156,14 @@ func TestSidecar(t *testing.T) {
 	}
 }
 
-func envNames(c container) (names []string) {
+func envNames(c corev1.Container) (names []string) {
 	for _, e := range c.Env {
 		names = append(names, e.Name)
 	}
 	return names
 }
 
-func jobLabel(c container) string {
+func jobLabel(c corev1.Container) string {
 	for _, e := range c.Env {
 		if e.Name == "LAGGARD_JOB" {
 			return e.ValueFrom.FieldRef.FieldPath
@@ -190,7 +172,7 @@ func jobLabel(c container) string {
 	return ""
 }
 
-func checkShared(t *testing.T, file string, p podTemplate, agent, trainer container) {
+func checkShared(t *testing.T, file string, p corev1.PodTemplateSpec, agent, trainer corev1.Container) {
 	t.Helper()
 	if p.Spec.SecurityContext.FSGroup == nil || *p.Spec.SecurityContext.FSGroup != *agent.SecurityContext.RunAsGroup {
 		t.Errorf("%s: fsGroup isn't the agent's group", file)
@@ -198,11 +180,11 @@ func checkShared(t *testing.T, file string, p podTemplate, agent, trainer contai
 	if s := trainer.SecurityContext; s == nil || s.RunAsGroup == nil || *s.RunAsGroup != *agent.SecurityContext.RunAsGroup {
 		t.Errorf("%s: the trainer's group isn't the agent's: it could not read rings of mode 0660", file)
 	}
-	if p.Metadata.Labels["laggard/metrics"] != "true" {
+	if p.Labels["laggard/metrics"] != "true" {
 		t.Errorf("%s: the PodMonitor doesn't select these pods", file)
 	}
-	for _, c := range []container{agent, trainer} {
-		i := slices.IndexFunc(c.Env, func(e envVar) bool { return e.Name == "LAGGARD_RUN" })
+	for _, c := range []corev1.Container{agent, trainer} {
+		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "LAGGARD_RUN" })
 		run := c.Env[i].Value
 		mounted := false
 		for _, m := range c.VolumeMounts {
@@ -215,19 +197,15 @@ func checkShared(t *testing.T, file string, p podTemplate, agent, trainer contai
 	for _, v := range p.Spec.Volumes {
 		switch v.Name {
 		case "laggard-rings":
-			if v.EmptyDir == nil || v.EmptyDir.Medium != "Memory" || v.EmptyDir.SizeLimit == "" {
+			if v.EmptyDir == nil || v.EmptyDir.Medium != "Memory" || v.EmptyDir.SizeLimit == nil {
 				t.Errorf("%s: rings aren't on a bounded tmpfs: %+v", file, v)
 			}
 		case "laggard-segments":
-			limit := strings.TrimSuffix(v.EmptyDir.SizeLimit, "Gi")
-			gi, err := strconv.Atoi(limit)
-			if err != nil {
-				t.Fatalf("%s: sizeLimit %s", file, v.EmptyDir.SizeLimit)
-			}
+			limit := v.EmptyDir.SizeLimit.Value()
 			for _, a := range agent.Args {
 				if mb, ok := strings.CutPrefix(a, "--cap="); ok {
-					n, err := strconv.Atoi(strings.TrimSuffix(mb, "MB"))
-					if err != nil || n*1_000_000*4 > gi<<30*3 {
+					n, err := strconv.ParseInt(strings.TrimSuffix(mb, "MB"), 10, 64)
+					if err != nil || n*1_000_000*4 > limit*3 {
 						t.Errorf("%s: --cap %s leaves less than a quarter of %s: the kubelet would evict the trainer", file, mb, v.EmptyDir.SizeLimit)
 					}
 				}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // pod is a pod without a cluster: its containers are processes with their users
@@ -22,7 +24,7 @@ import (
 // gives an emptyDir.
 type pod struct {
 	t       *testing.T
-	spec    podSpec
+	spec    corev1.PodSpec
 	labels  map[string]string
 	volumes map[string]string // name → folder
 	store   string
@@ -30,7 +32,7 @@ type pod struct {
 
 // newPod makes the volumes. What the kubelet does for fsGroup: the group, and
 // g+rwxs.
-func newPod(t *testing.T, template podTemplate, labels map[string]string) *pod {
+func newPod(t *testing.T, template corev1.PodTemplateSpec, labels map[string]string) *pod {
 	t.Helper()
 	home, err := os.MkdirTemp("", "laggard-pod-")
 	if err != nil {
@@ -91,7 +93,7 @@ func (p *pod) configMapVolume(name string, data map[string]string) {
 }
 
 // inside maps the paths of a container to those of the volumes it mounts.
-func (p *pod) inside(c container, text string) string {
+func (p *pod) inside(c corev1.Container, text string) string {
 	for _, m := range c.VolumeMounts {
 		text = regexp.MustCompile(regexp.QuoteMeta(m.MountPath)+`\b`).ReplaceAllString(text, p.volumes[m.Name])
 	}
@@ -99,7 +101,7 @@ func (p *pod) inside(c container, text string) string {
 }
 
 // environment is what the kubelet makes of env.
-func (p *pod) environment(c container) map[string]string {
+func (p *pod) environment(c corev1.Container) map[string]string {
 	values := map[string]string{}
 	for _, e := range c.Env {
 		value := expansion.ReplaceAllStringFunc(e.Value, func(s string) string { return values[s[2:len(s)-1]] })
@@ -130,7 +132,7 @@ func (p *pod) field(path string) string {
 }
 
 // command is a container as a process: its user and group, no capabilities.
-func (p *pod) command(ctx context.Context, c container, uid int64, argv ...string) *exec.Cmd {
+func (p *pod) command(ctx context.Context, c corev1.Container, uid int64, argv ...string) *exec.Cmd {
 	p.t.Helper()
 	if os.Getuid() == 0 {
 		gid := *c.SecurityContext.RunAsGroup
@@ -148,7 +150,7 @@ func (p *pod) command(ctx context.Context, c container, uid int64, argv ...strin
 	return cmd
 }
 
-func (p *pod) arguments(c container) []string {
+func (p *pod) arguments(c corev1.Container) []string {
 	argv := []string{program}
 	for _, a := range c.Args {
 		switch {
