@@ -1,0 +1,160 @@
+package dataparallel
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Order is one line that Serve is told. One field is set.
+type Order struct {
+	Join *Membership `json:"join,omitempty"`
+	// Warm loads so many batches, outside of any step: what a process that stands by
+	// does.
+	Warm  int   `json:"warm,omitempty"`
+	Train *Span `json:"train,omitempty"`
+	Leave bool  `json:"leave,omitempty"`
+}
+
+// Span is the steps From … To-1. Cut, when it is one of them, is a step in which
+// this worker's links break once.
+type Span struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+	Cut  int `json:"cut,omitempty"`
+}
+
+// Report is one line that Serve says.
+type Report struct {
+	Event   string `json:"event"` // "ready", "joined", "warm", "step", "done", "failed" or "left"
+	Address string `json:"address,omitempty"`
+	Step    int    `json:"step,omitempty"`   // that ended, or failed
+	Ranges  uint64 `json:"ranges,omitempty"` // recorded so far
+	Cause   string `json:"cause,omitempty"`
+}
+
+// errCut is the failure of a link that Span.Cut asked for.
+var errCut = errors.New("link cut")
+
+// Serve is a worker that does what it is told, order by order, as a training
+// process does under an elastic launcher: it joins, trains, loses its peers, joins
+// others, trains again. A value on terminate is SIGTERM: the step at hand is
+// finished, a last checkpoint is saved (the dying gasp), and Serve returns, as it
+// does at the end of the orders.
+func Serve(c Config, orders io.Reader, reports io.Writer, terminate <-chan os.Signal) error {
+	w, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	s := &server{worker: w, out: json.NewEncoder(reports), terminate: terminate}
+	if err := s.say(Report{Event: "ready", Address: c.Listener.Addr().String()}); err != nil {
+		return err
+	}
+	lines := make(chan Order)
+	stop := make(chan struct{})
+	defer close(stop)
+	var broken error
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(orders); in.Scan(); {
+			var o Order
+			if broken = json.Unmarshal(in.Bytes(), &o); broken != nil {
+				return
+			}
+			select {
+			case lines <- o:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case <-terminate:
+			return s.gasp()
+		case o, more := <-lines:
+			if !more {
+				return broken
+			}
+			over, err := s.obey(o)
+			if err != nil || over {
+				return err
+			}
+		}
+	}
+}
+
+type server struct {
+	*worker
+	out       *json.Encoder
+	terminate <-chan os.Signal
+}
+
+func (s *server) say(r Report) error {
+	r.Ranges = s.ranges
+	return s.out.Encode(r)
+}
+
+// obey carries an order out and tells whether it was the last.
+func (s *server) obey(o Order) (over bool, err error) {
+	switch {
+	case o.Join != nil:
+		if err := s.join(*o.Join); err != nil {
+			return false, err
+		}
+		return false, s.say(Report{Event: "joined"})
+	case o.Warm > 0:
+		for range o.Warm {
+			s.load()
+		}
+		return false, s.say(Report{Event: "warm"})
+	case o.Train != nil:
+		return s.train(*o.Train)
+	case o.Leave:
+		return true, s.say(Report{Event: "left"})
+	}
+	return false, fmt.Errorf("empty order")
+}
+
+// train does a span of steps. A step that fails is reported and nothing follows
+// it: whoever gives the orders says what is to be done.
+func (s *server) train(span Span) (over bool, err error) {
+	for step := span.From; step < span.To; step++ {
+		if step == span.Cut && span.Cut > 0 {
+			s.ring.close()
+		}
+		failure := s.step(step)
+		report := Report{Event: "step", Step: step}
+		if failure != nil {
+			s.ring.close() // the peers must not wait for this one
+			if step == span.Cut {
+				failure = errors.Join(errCut, failure)
+			}
+			report = Report{Event: "failed", Step: step, Cause: failure.Error()}
+		}
+		if err := s.say(report); err != nil {
+			return true, err
+		}
+		select {
+		case <-s.terminate:
+			return true, s.gasp()
+		default:
+		}
+		if failure != nil {
+			return false, nil
+		}
+	}
+	return false, s.say(Report{Event: "done", Step: span.To - 1})
+}
+
+// gasp saves the last checkpoint.
+func (s *server) gasp() error {
+	if err := s.checkpoint(); err != nil {
+		return err
+	}
+	return s.say(Report{Event: "left"})
+}
