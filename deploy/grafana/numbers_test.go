@@ -1,11 +1,13 @@
 package grafana
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"laggard/schemas/verdict"
 )
@@ -92,7 +94,7 @@ func numbers(t *testing.T, s *store, r map[string]reply) {
 	fleetNumbers(t, s, r, want)
 	culpritIsSeen(t, s, r)
 	accountAddsUp(t, s, r, want)
-	alertsFire(t, r)
+	alertsFire(t, s, r)
 }
 
 func fleetNumbers(t *testing.T, s *store, r map[string]reply, want func(string, float64, float64)) {
@@ -180,25 +182,38 @@ func accountAddsUp(t *testing.T, s *store, r map[string]reply, want func(string,
 	want("lost", r["laggard-pipeline/Lost/every"].cell("lost"), 24)
 }
 
-func alertsFire(t *testing.T, r map[string]reply) {
-	for _, a := range Alerts() {
-		firing := map[string]bool{}
-		reply := r["alerts/"+a.Title+"/now"]
-		for _, line := range reply.Data {
-			if number(line[len(line)-1]) > a.Above {
-				firing[line[0].(string)] = true
+// alertsFire holds each alert to the jobs that it should name at each moment: nodes and
+// links by what was decided in the last hour, and nothing where nothing is wrong.
+func alertsFire(t *testing.T, s *store, r map[string]reply) {
+	fired := map[string]bool{}
+	for moment, at := range s.moments() {
+		decided := func(what string) []string {
+			return strings.Fields(s.query(fmt.Sprintf("SELECT DISTINCT job FROM verdicts WHERE %s != '' AND finding = '' AND at_ns BETWEEN %d AND %d", what, at.Add(-time.Hour).UnixNano(), at.UnixNano())))
+		}
+		for title, want := range map[string][]string{
+			"Slow node": decided("node"), "Slow link": decided(`"group"`), "Records lost": {bigJob}, "Job without data": {hungJob}, "Shipping lag": nil,
+		} {
+			firing := map[string]bool{}
+			i := slices.IndexFunc(Alerts(), func(a Alert) bool { return a.Title == title })
+			reply := r["alerts/"+title+"/"+moment]
+			for _, line := range reply.Data {
+				if number(line[len(line)-1]) > Alerts()[i].Above {
+					firing[line[0].(string)] = true
+				}
+			}
+			for _, job := range want {
+				if fired[title+" "+job] = true; !firing[job] {
+					t.Errorf("alert %s does not fire for %s, %s: %v", title, job, moment, reply.Data)
+				}
+			}
+			if len(firing) != len(want) && moment == "now" {
+				t.Errorf("alert %s fires for %v, want %v", title, firing, want)
 			}
 		}
-		want := map[string][]string{
-			"Slow node": {bigJob}, "Records lost": {bigJob}, "Job without data": {hungJob},
-		}[a.Title]
-		for _, job := range want {
-			if !firing[job] {
-				t.Errorf("alert %s does not fire for %s: %v", a.Title, job, reply.Data)
-			}
-		}
-		if len(firing) != len(want) {
-			t.Errorf("alert %s fires for %v, want %v", a.Title, firing, want)
+	}
+	for _, must := range []string{"Slow node " + bigJob, "Slow link " + linkJob, "Records lost " + bigJob, "Job without data " + hungJob} {
+		if !fired[must] {
+			t.Errorf("no moment in which the alert fires: %s", must)
 		}
 	}
 }
