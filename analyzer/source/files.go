@@ -11,14 +11,16 @@ import (
 
 	"laggard/schemas/row"
 	"laggard/writer/rollup"
+	"laggard/writer/rollup/scatter"
 	"laggard/writer/segment"
 )
 
 // tree is a directory of segment files: a profiling directory, one job's or one
 // rank's.
 type tree struct {
-	dir   string // as given
-	ranks []segment.RankDir
+	dir       string // as given
+	ranks     []segment.RankDir
+	scattered scatter.Result // jobs that lay in several directories
 }
 
 func openFiles(dir string) (Source, error) {
@@ -29,7 +31,7 @@ func openFiles(dir string) (Source, error) {
 	if len(ranks) == 0 {
 		return nil, fmt.Errorf("open source %s: no rank directory in it: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, row.StepsTable, hivePrefix)
 	}
-	return &tree{dir: dir, ranks: ranks}, nil
+	return &tree{dir: dir, ranks: ranks, scattered: scatter.Gather(ranks)}, nil
 }
 
 // Close implements Source.
@@ -59,7 +61,8 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 			dirs = append(dirs, r)
 		}
 	}
-	l, err := layoutOf(&info, o, t.dir)
+	info.Notes = append(info.Notes, t.scattered.Notes(job)...)
+	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job))
 	if err != nil {
 		return info, err
 	}

@@ -74,7 +74,7 @@ func (r *fileReader) arrange() error {
 
 func (r *fileReader) learn() error {
 	info := Info{Job: r.job}
-	p, err := layoutOf(&info, r.o, r.dir)
+	p, err := layoutOf(&info, r.o, r.dir, []string{r.job})
 	if err != nil {
 		return err
 	}

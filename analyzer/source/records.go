@@ -12,7 +12,7 @@ import (
 // Records implements Source: the segments of every rank again, range by range.
 func (t *tree) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
 	info := Info{Job: job, Kind: Files}
-	l, err := layoutOf(&info, o, t.dir)
+	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job))
 	if err != nil {
 		return err
 	}

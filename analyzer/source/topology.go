@@ -22,12 +22,9 @@ type plan struct {
 }
 
 // layoutOf finds the topology of a job's files, or takes the one that was given
-// before what is found, and fills the Info's.
-func layoutOf(info *Info, o Options, dir string) (*plan, error) {
-	found, err := topology.Discover(dir, info.Job)
-	if found == nil {
-		found = &topology.Found{}
-	}
+// before what is found, and fills the Info's. parts are the job's directories.
+func layoutOf(info *Info, o Options, dir string, parts []string) (*plan, error) {
+	found, err := topology.DiscoverAll(dir, parts)
 	info.note(err) // what can't be used is told, not hidden; the rest is used
 	info.Topology, info.Roles = found.Topology, found.Roles
 	if o.Topology != "" {

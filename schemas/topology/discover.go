@@ -56,6 +56,29 @@ func Discover(root, job string) (*Found, error) {
 	return found, errors.Join(errs...)
 }
 
+// DiscoverAll is Discover for a job that lies in several directories; what the
+// first of them knows wins.
+func DiscoverAll(root string, jobs []string) (*Found, error) {
+	all := &Found{Groups: map[int][]record.Group{}}
+	var errs []error
+	for _, job := range jobs {
+		found, err := Discover(root, job)
+		errs = append(errs, err)
+		if found == nil {
+			continue
+		}
+		all.Topology = Merge(all.Topology, found.Topology)
+		if all.Roles == "" {
+			all.Roles = found.Roles
+		}
+		for rank, groups := range found.Groups {
+			all.Groups[rank] = groups // of a restarted rank those of its last process
+		}
+		all.Files = append(all.Files, found.Files...)
+	}
+	return all, errors.Join(errs...)
+}
+
 // jobDir returns the job's directory under, at or above root.
 func jobDir(root, job string) string {
 	if abs, err := filepath.Abs(root); err == nil {

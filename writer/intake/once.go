@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"laggard/schemas/row"
+	"laggard/writer/rollup/scatter"
+	"laggard/writer/segment"
 	"laggard/writer/ship"
 	"laggard/writer/tail"
 )
@@ -27,6 +29,7 @@ type Report struct {
 	Tables   map[string]ship.TableStats
 	Losses   map[string]LossSum // by reason
 	Problems []string           // directories and files that could not be read
+	Notes    []string           // jobs that lay in several directories
 }
 
 // Stored returns the number of rows that the pass added, the account's own aside.
@@ -87,6 +90,9 @@ func (r Report) String() string {
 	}
 	if len(r.Leased) > 0 {
 		fmt.Fprintf(&b, "\n  left to the agent that ships them: %s", strings.Join(r.Leased, ", "))
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "\n  %s", n)
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "\n  not read: %s", p)
@@ -159,6 +165,7 @@ func (e *engine) once(ctx context.Context, r *Report) error {
 	if len(streams) == 0 {
 		return fmt.Errorf("ingest %s: %w", e.tree.Root(), ErrNothing)
 	}
+	r.Notes = e.gather(streams)
 	var members []*member
 	for _, s := range streams {
 		if e.o.Only != nil && !e.o.Only(s.Dir.Job, s.Dir.Rank) {
@@ -191,6 +198,19 @@ func (e *engine) once(ctx context.Context, r *Report) error {
 		return e.shipper.Flush(ctx)
 	})
 	return g.Wait()
+}
+
+// gather names the streams of a job that lies in several directories by one name.
+func (e *engine) gather(streams []*tail.Stream) []string {
+	dirs := make([]segment.RankDir, len(streams))
+	for i, s := range streams {
+		dirs[i] = s.Dir
+	}
+	e.plans.scattered = scatter.Gather(dirs)
+	for i, s := range streams {
+		s.Dir.Job = dirs[i].Job
+	}
+	return e.plans.scattered.Notes("")
 }
 
 // lease makes a stream a member, or notes why not.

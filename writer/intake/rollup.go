@@ -7,6 +7,7 @@ import (
 	"laggard/schemas/record"
 	"laggard/schemas/topology"
 	"laggard/writer/rollup"
+	"laggard/writer/rollup/scatter"
 	"laggard/writer/segment"
 )
 
@@ -48,6 +49,8 @@ type plans struct {
 	o     Rollup
 	found map[string]*plan
 	note  func(error) // told of a topology file that can't be used
+
+	scattered scatter.Result // jobs that lie in several directories
 }
 
 func (p *plans) of(job string) *plan {
@@ -55,12 +58,9 @@ func (p *plans) of(job string) *plan {
 		return l
 	}
 	l := &plan{node: map[int]string{}, groups: map[int][]record.Group{}}
-	found, err := topology.Discover(p.root, job)
+	found, err := topology.DiscoverAll(p.root, p.scattered.Dirs(job))
 	if err != nil {
 		p.note(fmt.Errorf("find topology of job %s: %w", job, err))
-	}
-	if found == nil {
-		found = &topology.Found{}
 	}
 	for rank, groups := range found.Groups {
 		l.groups[rank] = slices.Clone(groups)

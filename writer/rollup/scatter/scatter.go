@@ -1,0 +1,335 @@
+// Package scatter puts a job together again that its writer scattered. Without a
+// job name TaskD names a job's directory default_task_id_<unix seconds>, by the
+// first save of each process: one job lies in as many directories as it has
+// processes.
+//
+// Invariant: what is put together fits. No two directories of a job hold the same
+// rank at the same time, all of it overlaps in time, and no two that name their
+// communicators are joined without sharing one. Where the files leave a choice (two
+// jobs beside each other, the same ranks, no communicator named) nothing is joined:
+// a job in pieces is better than two jobs in one.
+//
+// Caveats: a job is named by its earliest directory. A launch that began when all
+// processes of the one before had ended is another job: nothing ties them. Only
+// the beginning of each rank's oldest segment is read, for communicators, and the
+// end of its newest, for the time.
+package scatter
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"laggard/schemas/topology"
+	"laggard/writer/segment"
+)
+
+// Prefix begins the directory names that are no job's name.
+const Prefix = "default_task_id_"
+
+// Job is one job that was put together.
+type Job struct {
+	Name string   // of its earliest directory
+	Dirs []string // job directories, the earliest first
+	// Ranks is the number of ranks.
+	Ranks int
+	// By says what joined it: "communicators", "time and ranks", or both.
+	By string
+}
+
+// Result is what Gather found.
+type Result struct {
+	Jobs []Job // that have more than one directory
+	// Doubtful are directories of which it is not certain whose they are.
+	Doubtful []string
+}
+
+// Gather gives the ranks of scattered directories the name of the job that they
+// belong to, in place. Directories with another name are left as they are. A file
+// that can't be read tells nothing: its rank may stay alone.
+func Gather(ranks []segment.RankDir) Result {
+	pieces := look(ranks)
+	if len(pieces) < 2 {
+		return Result{}
+	}
+	named, why := byCommunicator(pieces)
+	sums, doubtful := byTime(named, why)
+	r := result(sums, why, doubtful)
+	name := map[string]string{}
+	for _, j := range r.Jobs {
+		for _, dir := range j.Dirs {
+			name[dir] = j.Name
+		}
+	}
+	for i := range ranks {
+		if n, ok := name[ranks[i].Job]; ok {
+			ranks[i].Job = n
+		}
+	}
+	return r
+}
+
+// Dirs returns the directories of a job, by its name.
+func (r Result) Dirs(job string) []string {
+	for _, j := range r.Jobs {
+		if j.Name == job {
+			return j.Dirs
+		}
+	}
+	return []string{job}
+}
+
+// Notes says in sentences what was done with a job's directories, with "" with all.
+func (r Result) Notes(job string) []string {
+	var notes []string
+	for _, j := range r.Jobs {
+		if job == "" || j.Name == job {
+			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), Prefix, j.Ranks, j.By, j.Name))
+		}
+	}
+	if n := len(r.Doubtful); n > 0 && (job == "" || slices.Contains(r.Doubtful, job)) {
+		notes = append(notes, fmt.Sprintf("%d directories %s… overlap in time and could be of several jobs: no communicator tells whose they are, so each is a job of its own; set MINDX_TASK_ID or LAGGARD_JOB for the next run", n, Prefix))
+	}
+	return notes
+}
+
+// piece is one scattered job directory.
+type piece struct {
+	dirs        []string // one, or of all that were joined, the earliest first
+	number      int64    // in the first's name
+	ranks       map[int]extent
+	all         extent
+	communicate map[string]bool // communicators that it names
+}
+
+// extent is a stretch of time, ns since the Unix epoch.
+type extent struct{ from, to int64 }
+
+func (e extent) overlaps(o extent) bool { return e.from <= o.to && o.from <= e.to }
+
+func (e extent) join(o extent) extent { return extent{min(e.from, o.from), max(e.to, o.to)} }
+
+// look reads what the scattered directories say of themselves.
+func look(ranks []segment.RankDir) []*piece {
+	byDir := map[string]*piece{}
+	var pieces []*piece
+	for _, r := range ranks {
+		digits, ok := strings.CutPrefix(r.Job, Prefix)
+		number, err := strconv.ParseInt(digits, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		when, names, ok := read(r)
+		if !ok {
+			continue
+		}
+		p := byDir[r.Job]
+		if p == nil {
+			p = &piece{dirs: []string{r.Job}, number: number, ranks: map[int]extent{}, all: when, communicate: map[string]bool{}}
+			byDir[r.Job] = p
+			pieces = append(pieces, p)
+		}
+		p.ranks[r.Rank], p.all = when, p.all.join(when)
+		for _, n := range names {
+			p.communicate[n] = true
+		}
+	}
+	slices.SortFunc(pieces, func(a, b *piece) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.dirs[0], b.dirs[0]))
+	})
+	return pieces
+}
+
+// exclude reports whether two of the pieces hold a rank at the same time: they
+// can't be of one job.
+func exclude(pieces []*piece) bool {
+	type stay struct {
+		rank int
+		when extent
+	}
+	var stays []stay
+	for _, p := range pieces {
+		for rank, when := range p.ranks {
+			stays = append(stays, stay{rank, when})
+		}
+	}
+	slices.SortFunc(stays, func(a, b stay) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.when.from, b.when.from)) })
+	for i := 1; i < len(stays); i++ {
+		if stays[i].rank == stays[i-1].rank && stays[i].when.overlaps(stays[i-1].when) {
+			return true
+		}
+	}
+	return false
+}
+
+// restarts reports whether all ranks of p were in o before: its processes took
+// the places of such as had ended.
+func (p *piece) restarts(o *piece) bool {
+	for rank, when := range p.ranks {
+		if before, ok := o.ranks[rank]; !ok || before.to >= when.from {
+			return false
+		}
+	}
+	return true
+}
+
+// absorb makes o a part of p, which is the earlier one.
+func (p *piece) absorb(o *piece) {
+	p.dirs = append(p.dirs, o.dirs...)
+	for rank, when := range o.ranks {
+		if before, ok := p.ranks[rank]; ok {
+			when = when.join(before)
+		}
+		p.ranks[rank] = when
+	}
+	for name := range o.communicate {
+		p.communicate[name] = true
+	}
+	p.all = p.all.join(o.all)
+}
+
+const (
+	byCommunicators = "communicators"
+	byTimeAndRanks  = "time and ranks"
+)
+
+// reasons says what joined each sum.
+type reasons map[*piece][]string
+
+// byCommunicator joins what shares one. HCCL's names hold an address, a port and a
+// time: no two jobs have the same. A name that pieces have which exclude each
+// other is none of these and says nothing.
+func byCommunicator(pieces []*piece) ([]*piece, reasons) {
+	holders := map[string][]*piece{}
+	for _, p := range pieces {
+		for name := range p.communicate {
+			holders[name] = append(holders[name], p)
+		}
+	}
+	edges := map[*piece][]*piece{}
+	for name, list := range holders {
+		if exclude(list) {
+			for _, p := range list {
+				delete(p.communicate, name)
+			}
+			continue
+		}
+		for _, p := range list[1:] {
+			edges[list[0]] = append(edges[list[0]], p)
+			edges[p] = append(edges[p], list[0])
+		}
+	}
+	why := reasons{}
+	sums, _ := unite(pieces, edges, byCommunicators, why)
+	return sums, why
+}
+
+// byTime joins what can only belong together: what overlaps in time and has other
+// ranks, where none of the candidates exclude each other. It also returns the
+// directories that are left in doubt.
+func byTime(pieces []*piece, why reasons) (sums []*piece, doubtful []string) {
+	candidates := map[*piece][]*piece{}
+	for i, p := range pieces {
+		for _, o := range pieces[i+1:] {
+			if p.all.overlaps(o.all) && !exclude([]*piece{p, o}) && !strangers(p, o) {
+				candidates[p] = append(candidates[p], o)
+				candidates[o] = append(candidates[o], p)
+			}
+		}
+	}
+	clear := map[*piece]bool{}
+	for _, p := range pieces {
+		clear[p] = !exclude(candidates[p])
+	}
+	certain := map[*piece][]*piece{}
+	for _, p := range pieces {
+		for _, o := range candidates[p] {
+			if clear[p] && clear[o] {
+				certain[p] = append(certain[p], o)
+			}
+		}
+		if len(candidates[p]) > 0 && len(certain[p]) == 0 {
+			doubtful = append(doubtful, p.dirs...)
+		}
+	}
+	sums, left := unite(pieces, certain, byTimeAndRanks, why)
+	return sums, append(doubtful, left...)
+}
+
+// strangers are two that both name communicators and share none. Where one came
+// later in the place of the other's processes that says nothing: new processes
+// make new communicators.
+func strangers(p, o *piece) bool {
+	return len(p.communicate) > 0 && len(o.communicate) > 0 && !p.restarts(o) && !o.restarts(p)
+}
+
+// unite joins the pieces that edges connect, unless some of them exclude each
+// other; these are left as they are, and returned.
+func unite(pieces []*piece, edges map[*piece][]*piece, by string, why reasons) (sums []*piece, left []string) {
+	seen := map[*piece]bool{}
+	for _, p := range pieces { // the earliest first
+		if seen[p] {
+			continue
+		}
+		var all []*piece
+		for queue := []*piece{p}; len(queue) > 0; {
+			next := queue[0]
+			queue = queue[1:]
+			if !seen[next] {
+				seen[next] = true
+				all = append(all, next)
+				queue = append(queue, edges[next]...)
+			}
+		}
+		if exclude(all) {
+			for _, o := range all {
+				sums, left = append(sums, o), append(left, o.dirs...)
+			}
+			continue
+		}
+		for _, o := range all[1:] {
+			p.absorb(o)
+			for _, reason := range why[o] {
+				why.add(p, reason)
+			}
+		}
+		if len(all) > 1 {
+			why.add(p, by)
+		}
+		sums = append(sums, p)
+	}
+	return sums, left
+}
+
+func (r reasons) add(p *piece, by string) {
+	if !slices.Contains(r[p], by) {
+		r[p] = append(r[p], by)
+	}
+}
+
+func result(sums []*piece, why reasons, doubtful []string) Result {
+	r := Result{Doubtful: doubtful}
+	for _, p := range sums {
+		if len(p.dirs) > 1 {
+			slices.SortFunc(p.dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+			r.Jobs = append(r.Jobs, Job{Name: p.dirs[0], Dirs: p.dirs, Ranks: len(p.ranks), By: strings.Join(why[p], ", then ")})
+		}
+	}
+	slices.Sort(r.Doubtful)
+	return r
+}
+
+// communicators returns the names in a rank's parallel_group.json.
+func communicators(path string) []string {
+	groups, err := topology.ParallelGroup(path)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, g := range groups {
+		names = append(names, g.Name)
+	}
+	return names
+}
