@@ -29,10 +29,16 @@ func (f *Folder) list(n int) ([]string, error) {
 	return names, nil
 }
 
-// Remove deletes the folder's files and the folder. The lock stays held until
-// Close, and its file goes last, so that an agent that is killed here leaves a
-// folder that the next one takes for what it is.
+// Remove deletes the folder's files and the folder. First it takes the folder's name
+// away, so that an agent that is killed here leaves nothing that looks like a
+// process's folder; Sweep finishes it. The lock stays held until Close.
 func (f *Folder) Remove() error {
+	name := f.name
+	gone := "." + f.name + goneSuffix
+	// Where the run directory lets nobody rename it may still let us empty the folder.
+	if unix.Renameat(f.run, name, f.run, gone) == nil {
+		name = gone
+	}
 	names, err := f.list(math.MaxInt16)
 	if err != nil {
 		return err
@@ -46,7 +52,7 @@ func (f *Folder) Remove() error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Unlinkat(f.run, f.name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unlinkat(f.run, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove ring folder %s: %w", f.name, err)
 	}
 	return nil

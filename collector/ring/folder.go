@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,8 +51,14 @@ func parseName(name string) (record.ID, bool) {
 	return record.ID(v), err == nil && record.ID(v).String() == name
 }
 
+const (
+	newSuffix  = ".new"  // of a folder that its recorder is making
+	goneSuffix = ".gone" // of one that an agent is removing
+)
+
 // Sweep removes folders that a recorder was killed over while it made them, when
-// nothing has changed in them since before. It returns how many.
+// nothing has changed in them since before, and those that an agent was killed over
+// while it removed them. It returns how many.
 func Sweep(runDir string, before time.Time) (int, error) {
 	run, err := openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -69,15 +76,17 @@ func Sweep(runDir string, before time.Time) (int, error) {
 	n := 0
 	var errs []error
 	for _, name := range names {
-		id, ok := strings.CutPrefix(strings.TrimSuffix(name, ".new"), ".")
-		if _, hex := parseName(id); !ok || !hex || !strings.HasSuffix(name, ".new") {
+		suffix := filepath.Ext(name)
+		id, ok := strings.CutPrefix(strings.TrimSuffix(name, suffix), ".")
+		if _, hex := parseName(id); !ok || !hex || suffix != newSuffix && suffix != goneSuffix {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !time.Unix(st.Mtim.Unix()).Before(before) {
+		if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil ||
+			suffix == newSuffix && !time.Unix(st.Mtim.Unix()).Before(before) {
 			continue
 		}
-		if err := removeFresh(run, name); err != nil {
+		if err := removeUnnamed(run, name); err != nil {
 			errs = append(errs, err)
 			continue
 		}

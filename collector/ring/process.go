@@ -55,15 +55,15 @@ func Create(o CreateOptions) (_ *Process, err error) {
 		o.Strings = NewStrings(CRC32C)
 	}
 	name := o.Identity.Incarnation.String()
-	fresh := "." + name + ".new"
+	fresh := "." + name + newSuffix
 	p := &Process{Identity: o.Identity, dir: -1, lock: -1, strings: o.Strings}
 	defer func() {
 		if err != nil {
 			p.release()
-			err = errors.Join(err, removeFresh(run, fresh))
+			err = errors.Join(err, removeUnnamed(run, fresh))
 		}
 	}()
-	if err := removeFresh(run, fresh); err != nil {
+	if err := removeUnnamed(run, fresh); err != nil {
 		return nil, err
 	}
 	if err := unix.Mkdirat(run, fresh, 0o770); err != nil {
@@ -315,18 +315,25 @@ func rename(dir int, from, to string) error {
 	return err
 }
 
-// removeFresh removes a half-made folder.
-func removeFresh(run int, name string) error {
-	dir, err := unix.Openat(run, name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// removeUnnamed removes a folder that has not got its name yet, or has it no more.
+func removeUnnamed(run int, name string) error {
+	fd, err := unix.Openat(run, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil // there is none
 	}
-	defer unix.Close(dir)
-	if err := unix.Unlinkat(dir, ProcessName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove half-made ring folder: %w", err)
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	files, err := dir.Readdirnames(-1)
+	for _, file := range files {
+		if e := unix.Unlinkat(fd, file, 0); e != nil && !errors.Is(e, unix.ENOENT) {
+			err = errors.Join(err, e)
+		}
 	}
-	if err := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); err != nil {
-		return fmt.Errorf("remove half-made ring folder: %w", err)
+	if e := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); e != nil && !errors.Is(e, unix.ENOENT) {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return fmt.Errorf("remove ring folder %s: %w", name, err)
 	}
 	return nil
 }

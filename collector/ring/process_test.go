@@ -228,6 +228,26 @@ func TestSweepRemovesHalfMadeFolders(t *testing.T) {
 	}
 }
 
+// TestSweepFinishesARemoval: an agent was killed while it removed a folder.
+func TestSweepFinishesARemoval(t *testing.T) {
+	run := shared(t)
+	gone := filepath.Join(run, ".00000000000000aa.gone")
+	if err := os.MkdirAll(gone, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ring-1", LockName} {
+		if err := os.WriteFile(filepath.Join(gone, name), nil, 0o660); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := Sweep(run, time.Now().Add(-time.Hour)); n != 1 || err != nil {
+		t.Errorf("Sweep = %d, %v", n, err)
+	}
+	if names, _ := os.ReadDir(run); len(names) != 0 {
+		t.Errorf("left: %v", names)
+	}
+}
+
 // TestFoldersKeepSetgid: a volume that a pod's fsGroup shares has setgid folders;
 // those made in it must belong to the group and hand it on.
 func TestFoldersKeepSetgid(t *testing.T) {
