@@ -2,6 +2,8 @@ package native_test
 
 import (
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"laggard/collector/internal/rig"
@@ -18,6 +20,42 @@ func TestClock(t *testing.T) {
 		t.Logf("LAGGARD_CLOCK=%s: at most %d ns from the kernel's clock in 400 ms", clock, worst)
 		if worst > 20000 {
 			t.Errorf("LAGGARD_CLOCK=%s: %d ns away from the kernel's clock", clock, worst)
+		}
+	}
+}
+
+// TestSteppedClock, R20: durations and starts while the wall clock jumps by hours or
+// to 1970 between any two looks and the monotonic clock drifts away from the counter.
+// What a range lasted must lie within what the kernel's own clock says, but for 1 us
+// a second.
+func TestSteppedClock(t *testing.T) {
+	lib, shim := rig.Driver(t), filepath.Join(t.TempDir(), "stepped.so")
+	if b, err := exec.Command("cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", shim, "testdata/stepped.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	for _, clock := range []string{"monotonic", "tsc"} {
+		for _, ppm := range []string{"0", "500"} {
+			t.Run(clock+"/"+ppm, func(t *testing.T) {
+				run := rig.Shared(t)
+				cmd := command(t, lib, run, "durations", "700")
+				cmd.Env = append(cmd.Env, "LAGGARD_CLOCK="+clock, "LD_PRELOAD="+shim, "STEPPED_PPM="+ppm)
+				var worst int
+				if _, err := fmt.Sscan(runs(t, cmd), &worst); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("at most %d ns outside of what the kernel's clock allows", worst)
+				if worst > 1000 {
+					t.Errorf("a duration is %d ns wrong", worst)
+				}
+				c := newCollect(t, run)
+				c.finish(t, run)
+				w := c.only(t)
+				for i := range w.Records {
+					if i > 0 && w.Records[i].Start < w.Records[i-1].Start {
+						t.Fatalf("range %d begins %d ns before the one before it", i, w.Records[i-1].Start-w.Records[i].Start)
+					}
+				}
+			})
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"laggard/schemas/record"
 )
 
-// TestTruncatedUnderneath cuts every file of a living trainer to nothing.
+// TestTruncatedUnderneath, R8: cuts every file of a living trainer to nothing.
 func TestTruncatedUnderneath(t *testing.T) {
 	for _, what := range []string{"ring-1", "process", "both", "removed"} {
 		t.Run(what, func(t *testing.T) {
@@ -76,6 +76,7 @@ func TestTruncatedUnderneath(t *testing.T) {
 	}
 }
 
+// TestNoRoomIsSaidOnceAndCounted, R8: no room for the files from the start.
 func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 	driver := rig.Driver(t)
 	t.Run("file size limit", func(t *testing.T) {
@@ -127,4 +128,52 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 			t.Errorf("said %q", out)
 		}
 	})
+}
+
+// TestFilledUnderneath, R8: a tmpfs that fills up under a trainer: its rings are there
+// whole, so it records on.
+func TestFilledUnderneath(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); errors.Is(err, unix.EPERM) {
+		t.Skip("NOT TESTED: a full tmpfs, because mounting one needs root")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	run := filepath.Join(dir, "run")
+	cmd := command(t, rig.Driver(t), run, "truncate")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(pipe)
+	if _, err := out.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 8<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the tmpfs was not filled: %v", err)
+	}
+	io.WriteString(in, "go on\n")
+	if said, _ := out.ReadString('\n'); said != "no error; lost 0\n" {
+		t.Errorf("the recorder said %q", said)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("the trainer did not live: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
+		t.Fatal(err)
+	}
+	c := newCollect(t, run)
+	c.finish(t, run)
+	w := c.only(t)
+	if n := uint64(len(w.Records)); n != 1024+32768 || n+w.Lost() != 100100 {
+		t.Errorf("%d records stored, %d counted", n, w.Lost())
+	}
 }

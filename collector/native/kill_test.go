@@ -84,24 +84,14 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) rig.
 			if _, err := c.Pass(); err != nil {
 				t.Fatal(err)
 			}
-			c.acknowledge(acks)
+			for _, w := range c.writers {
+				acks.Acknowledge(w)
+			}
 		}
 	}
 	wait(cmd)
 	c.finish(t, run)
 	return rig.CheckKilled(t, c.killed(t), acks, threads, flood)
-}
-
-// acknowledge says what is drained, so that the trainer may go on.
-func (c *collect) acknowledge(acks *rig.Acks) {
-	for _, w := range c.writers {
-		for _, r := range w.Records[c.told:] {
-			name, _ := rig.Number(&r)
-			thread, _ := strconv.Atoi(name[1:])
-			acks.Stored(thread).Add(1)
-		}
-		c.told = len(w.Records)
-	}
 }
 
 // killed returns the one writer, nil when the trainer died before its first range.

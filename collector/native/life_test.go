@@ -1,8 +1,8 @@
 package native_test
 
 import (
-	"bufio"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,45 +11,84 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/native"
 	"laggard/schemas/record"
 )
 
+// TestFork, R27: 64 children of a trainer with a range open; every second records
+// nothing and makes no files; one becomes a daemon.
 func TestFork(t *testing.T) {
+	const children = 64
 	run := rig.Shared(t)
-	runs(t, command(t, rig.Driver(t), run, "fork", "6"))
+	runs(t, command(t, rig.Driver(t), run, "fork", strconv.Itoa(children)))
 	c := newCollect(t, run)
 	c.finish(t, run)
-	if len(c.writers) != 1+3+1 { // the parent, children 1, 3 and 5, the daemon
-		t.Errorf("%d incarnations", len(c.writers))
-	}
-	var all []string
+	var got []string
 	for _, w := range c.writers {
 		var one []string
 		for _, r := range w.Records {
 			one = append(one, fmt.Sprintf("%s=%d", r.Word(), r.Bytes))
 		}
-		all = append(all, strings.Join(one, " "))
+		got = append(got, strings.Join(one, " "))
 		if w.End.How != "closed" || w.Open != nil {
 			t.Errorf("end %+v, open %v", w.End, w.Open)
 		}
 	}
-	slices.Sort(all)
-	want := []string{
-		"parent's string=1 Step=0 parent's string=2",
-		"parent's string=101 child's string=201",
-		"parent's string=103 child's string=203",
-		"parent's string=105 child's string=205",
-		"parent's string=300",
+	want := []string{"parent's string=1 Step=0 parent's string=2", "parent's string=300"}
+	for i := 1; i < children; i += 2 {
+		want = append(want, fmt.Sprintf("parent's string=%d child's string=%d", 100+i, 200+i))
 	}
-	if d := cmp.Diff(want, all); d != "" {
+	slices.Sort(got)
+	slices.Sort(want)
+	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 }
 
-func TestThreadChurn(t *testing.T) {
-	const rounds, width = 300, 32
+// TestWorkers, R27: 64 workers forked while four threads of the trainer record and
+// hold the library's lock now and then: none hangs, each has rings of its own, every
+// range is there once.
+func TestWorkers(t *testing.T) {
+	const workers = 64
 	run := rig.Shared(t)
-	cmd := command(t, rig.Driver(t), run, "churn", strconv.Itoa(rounds), strconv.Itoa(width))
+	c, said := drained(t, run, "workers", strconv.Itoa(workers))
+	want, err := strconv.Atoi(strings.TrimSpace(said))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[int64]int)
+	parent := 0
+	for _, w := range c.writers {
+		if w.End.How != "closed" || w.Open != nil || w.Lost() != 0 {
+			t.Errorf("end %+v, open %v, lost %d", w.End, w.Open, w.Lost())
+		}
+		for _, r := range w.Records {
+			switch {
+			case strings.HasPrefix(r.Name, "busy"):
+				parent++
+			case r.Kind == record.Step:
+				seen[r.Step]++
+			default:
+				seen[r.Bytes]++
+			}
+		}
+	}
+	if len(c.writers) != 1+workers || len(seen) != workers || parent != want {
+		t.Errorf("%d incarnations, %d workers, %d ranges of the parent's, want %d", len(c.writers), len(seen), parent, want)
+	}
+	for i, n := range seen {
+		if n != 3 {
+			t.Errorf("worker %d: %d ranges, want 3", i, n)
+		}
+	}
+}
+
+// drained runs the driver and drains it meanwhile; it returns what the driver said.
+func drained(t *testing.T, run string, args ...string) (*collect, string) {
+	t.Helper()
+	cmd := command(t, rig.Driver(t), run, args...)
+	var out strings.Builder
+	cmd.Stdout = &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +99,7 @@ func TestThreadChurn(t *testing.T) {
 		select {
 		case err := <-done:
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v: %v", cmd.Args, err)
 			}
 			running = false
 		default:
@@ -70,18 +109,56 @@ func TestThreadChurn(t *testing.T) {
 		}
 	}
 	c.finish(t, run)
+	return c, out.String()
+}
+
+// TestThreadChurn, R27: threads that record once and end, 10,000 one after the other
+// and 64 at a time.
+func TestThreadChurn(t *testing.T) {
+	for _, c := range []struct{ rounds, width int }{{10000, 1}, {100, 64}} {
+		t.Run(fmt.Sprintf("%dx%d", c.rounds, c.width), func(t *testing.T) {
+			d, _ := drained(t, rig.Shared(t), "churn", strconv.Itoa(c.rounds), strconv.Itoa(c.width))
+			w := d.only(t)
+			seen := make(map[int64]bool)
+			for _, r := range w.Records {
+				if seen[r.Bytes] {
+					t.Fatalf("record %d twice", r.Bytes)
+				}
+				seen[r.Bytes] = true
+			}
+			n := uint64(c.rounds * c.width)
+			if uint64(len(seen))+w.Lost() != n || w.End.Emitted["other"] != n {
+				t.Errorf("%d stored + %d lost of %d, emitted %v", len(seen), w.Lost(), n, w.End.Emitted)
+			}
+			for _, l := range w.Losses {
+				if l.Reason == record.NoRing {
+					t.Errorf("a thread found no ring: %v", l)
+				}
+			}
+			t.Logf("%d threads, %d of their records found a full ring", n, w.Lost())
+		})
+	}
+}
+
+// TestUnload, R27: a plugin is closed while a thread that recorded lives on.
+func TestUnload(t *testing.T) {
+	lib, run := rig.Library(t), rig.Shared(t)
+	out := filepath.Join(t.TempDir(), "unload")
+	if err := native.Program(t.Context(), "", lib, "testdata/unload.c", out, "-ldl"); err != nil {
+		t.Fatal(err)
+	}
+	runs(t, command(t, out, run, filepath.Join(lib, native.Library)))
+	c := newCollect(t, run)
+	c.finish(t, run)
 	w := c.only(t)
-	seen := make(map[int64]bool)
-	for _, r := range w.Records {
-		if seen[r.Bytes] {
-			t.Fatalf("record %d twice", r.Bytes)
+	for i, r := range w.Records {
+		if r.Kind != record.FP || r.Tokens != int64(i) {
+			t.Errorf("record %d: %+v", i, r)
 		}
-		seen[r.Bytes] = true
 	}
-	if n := uint64(len(seen)) + w.Lost(); n != rounds*width || w.End.Emitted["other"] != n {
-		t.Errorf("%d stored + %d lost of %d, emitted %v", len(seen), w.Lost(), rounds*width, w.End.Emitted)
+	if len(w.Records) != 10 || w.Open != nil || w.Lost() != 0 {
+		t.Errorf("%d records, open %v, lost %d", len(w.Records), w.Open, w.Lost())
 	}
-	t.Logf("%d threads, %d of their records found no ring", rounds*width, w.Lost())
 }
 
 func TestEndOnAnotherThread(t *testing.T) {
@@ -95,38 +172,10 @@ func TestEndOnAnotherThread(t *testing.T) {
 	}
 }
 
-// TestSignalHandlers records in a handler that comes between any two
+// TestSignalHandlers, R27: records in a handler that comes between any two
 // instructions of the recorder.
 func TestSignalHandlers(t *testing.T) {
-	run := rig.Shared(t)
-	cmd := command(t, rig.Driver(t), run, "signal", "300")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c := newCollect(t, run)
-	line := make(chan string, 1)
-	go func() {
-		s, _ := bufio.NewReader(out).ReadString('\n')
-		line <- s
-	}()
-	var said string
-	for said == "" {
-		select {
-		case said = <-line:
-		default:
-			if _, err := c.Pass(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	c.finish(t, run)
+	c, said := drained(t, rig.Shared(t), "signal", "300")
 	var main, handled uint64
 	if _, err := fmt.Sscan(said, &main, &handled); err != nil {
 		t.Fatal(err)

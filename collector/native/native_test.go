@@ -35,7 +35,6 @@ func TestMain(m *testing.M) {
 type collect struct {
 	*drain.Drain
 	writers map[record.ID]*rig.Memory
-	told    int // records that the trainer knows to be drained
 }
 
 func newCollect(t testing.TB, run string) *collect {

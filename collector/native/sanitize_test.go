@@ -9,7 +9,7 @@ import (
 	"laggard/collector/internal/rig"
 )
 
-// TestSanitized runs the driver's commands under the address and undefined
+// TestSanitized, R28: runs the driver's commands under the address and undefined
 // behaviour sanitizers, and those with threads under the thread sanitizer.
 func TestSanitized(t *testing.T) {
 	lib := rig.Library(t)
@@ -18,7 +18,7 @@ func TestSanitized(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flags, all := range map[string][][]string{
-		"-fsanitize=address,undefined": {{"all"}, {"fork", "4"}, {"churn", "5", "16"}, {"handover"}, {"burst", "100000", "0"}, {"limit", "100000"}, {"clock", "50"}, {"signal", "100"}},
+		"-fsanitize=address,undefined": {{"all"}, {"fork", "4"}, {"churn", "5", "16"}, {"handover"}, {"burst", "100000", "0"}, {"workers", "8"}, {"limit", "100000"}, {"clock", "50"}, {"signal", "100"}},
 		"-fsanitize=thread":            {{"all"}, {"churn", "5", "16"}, {"handover"}},
 	} {
 		out := filepath.Join(t.TempDir(), "driver")

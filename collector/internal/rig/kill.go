@@ -21,6 +21,8 @@ import (
 type Acks struct {
 	Path string
 	mem  []byte
+	told int                   // records of the one Memory that were acknowledged
+	seen [AckThreads][2]uint64 // of them, by thread and lane
 }
 
 // AckThreads is how many threads Acks has room for.
@@ -50,7 +52,7 @@ func OpenAcks(path string) (*Acks, error) {
 	}
 	defer f.Close()
 	mem, err := unix.Mmap(int(f.Fd()), 0, ackSize*AckThreads, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	return &Acks{path, mem}, err
+	return &Acks{Path: path, mem: mem}, err
 }
 
 // Close unmaps it.
@@ -65,6 +67,27 @@ func (a *Acks) word(thread, i int) *atomic.Uint64 {
 func (a *Acks) Begun(thread int) *atomic.Uint64  { return a.word(thread, 0) }
 func (a *Acks) Ended(thread int) *atomic.Uint64  { return a.word(thread, 1) }
 func (a *Acks) Stored(thread int) *atomic.Uint64 { return a.word(thread, 2) }
+
+// Acknowledge says what is drained, so that the trainer may go on: up to which
+// number each thread's ranges are all there, in either ring.
+func (a *Acks) Acknowledge(w *Memory) {
+	for i := range w.Records[a.told:] {
+		r := &w.Records[a.told+i]
+		name, _ := Number(r)
+		thread, err := strconv.Atoi(name[1:])
+		if err != nil {
+			panic("BUG: a range of no thread: " + name)
+		}
+		seen := &a.seen[thread]
+		if r.Kind == record.Communication {
+			seen[1]++
+		} else {
+			seen[0]++
+		}
+		a.Stored(thread).Store(min(8*seen[0]+3, seen[1]/7*8))
+	}
+	a.told = len(w.Records)
+}
 
 // Window is how many records of a thread may be undrained so that none of threads
 // rings can overflow: a bit less than the smallest of them holds, of which an

@@ -18,6 +18,12 @@
 
 #include "laggard.h"
 
+static int64_t mono(void) {
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
+}
+
 static void die(const char *what) {
 	perror(what);
 	exit(1);
@@ -222,11 +228,59 @@ static int cmd_fork(char **v) {
 /* ---- threads ---- */
 
 static uint16_t churn_text;
+static atomic_int stop;
+
+static void *busy(void *p) {
+	uint64_t *n = p;
+	char name[32];
+	while (!stop) {
+		snprintf(name, sizeof name, "busy%d", (int)(*n % 1000)); /* takes the library's lock */
+		one(LAGGARD_OTHER, laggard_intern(name), (int64_t)(*n)++);
+		nap_ns(20000);
+	}
+	return NULL;
+}
 
 static void *short_lived(void *p) {
 	one(LAGGARD_OTHER, churn_text, (int64_t)(intptr_t)p);
 	return NULL;
 }
+
+/* workers N: N children forked while 4 threads record; each records three ranges,
+ * the second on a thread of its own. Prints what the threads recorded. */
+static int cmd_workers(char **v) {
+	uint64_t n[4] = {0};
+	pthread_t id[4], own;
+	int children = atoi(v[0]), status, failed = 0;
+	laggard_range r;
+	churn_text = laggard_intern("worker");
+	for (int i = 0; i < 4; i++)
+		if (pthread_create(&id[i], NULL, busy, &n[i]) != 0)
+			die("thread");
+	for (int i = 0; i < children; i++) {
+		pid_t pid = fork();
+		if (pid < 0)
+			die("fork");
+		if (pid == 0) {
+			laggard_step_begin(&r, i, 0);
+			if (pthread_create(&own, NULL, short_lived, (void *)(intptr_t)i) != 0)
+				_exit(1);
+			pthread_join(own, NULL);
+			one(LAGGARD_OTHER, laggard_intern("worker's own"), i);
+			laggard_end(&r);
+			exit(0);
+		}
+	}
+	for (int i = 0; i < children; i++)
+		if (wait(&status) < 0 || status != 0)
+			failed = 1;
+	stop = 1;
+	for (int i = 0; i < 4; i++)
+		pthread_join(id[i], NULL);
+	printf("%llu\n", (unsigned long long)(n[0] + n[1] + n[2] + n[3]));
+	return failed;
+}
+
 
 /* churn ROUNDS WIDTH: ROUNDS times WIDTH threads that record once and end */
 static int cmd_churn(char **v) {
@@ -344,6 +398,62 @@ static int cmd_follow(void) {
 	return 0;
 }
 
+/* durations MS: ranges for so long, each between readings of the kernel's clock
+ * before and after begin and end. Prints how far, in ns, the worst lies outside of
+ * what they allow. */
+static int cmd_durations(char **v) {
+	int64_t worst = 0, over, end = mono() + atoll(v[0]) * 1000000;
+	for (int i = 0; mono() < end; i++) {
+		laggard_range r;
+		int64_t a = mono();
+		laggard_begin(&r, LAGGARD_FP, NULL);
+		int64_t b = mono();
+		if (i % 4)
+			nap_ns(i % 4 * 1000000l);
+		int64_t c = mono(), start = (int64_t)r.slot[2];
+		laggard_end(&r);
+		int64_t d = mono(), dur = (int64_t)r.slot[3];
+		over = dur < c - b ? c - b - dur : dur > d - a ? dur - (d - a) : 0;
+		if (over > worst)
+			worst = over;
+		if (start <= 0)
+			return 1;
+	}
+	printf("%lld\n", (long long)worst);
+	return 0;
+}
+
+/* layout N: N records of every kind with given times, the last ones too many, and one
+ * that stays open */
+static int cmd_layout(char **v) {
+	int n = atoi(v[0]);
+	laggard_span s = LAGGARD_SPAN_INIT;
+	laggard_range r;
+	laggard_set_meta("{\"job\":\"layout\",\"rank\":1,\"world_size\":2}");
+	uint16_t text = laggard_intern("text"), group = laggard_intern("group");
+	for (int i = 0; i < n; i++) {
+		s.kind = i % 6;
+		s.step = i % 7 - 1;
+		s.start = 1753000000000000000 + i;
+		s.dur = 10 * i;
+		s.attr.text = text;
+		s.attr.group = i % 2 ? group : 0;
+		s.attr.stream = (uint16_t)i;
+		s.attr.dtype = (uint8_t)(i % 17);
+		s.attr.peer = i % 5 - 1;
+		s.attr.value = (int64_t)i << 33;
+		s.device = i % 3 == 0;
+		s.host_start = s.device ? 1752000000000000000 + i : 0;
+		s.host_dur = s.device ? 7 * i : 0;
+		s.exposed = i % 4 == 1 && !s.device ? i : -1;
+		laggard_emit(&s);
+	}
+	laggard_begin(&r, LAGGARD_SAVE_CHECKPOINT, &s.attr);
+	puts("up");
+	fflush(stdout);
+	return getchar() == EOF;
+}
+
 /* clock MS: how far our clock runs from the kernel's in MS milliseconds, ns */
 static int cmd_clock(char **v) {
 	struct timespec ts;
@@ -390,6 +500,12 @@ int main(int argc, char **argv) {
 		return cmd_fork(v);
 	if (strcmp(c, "churn") == 0 && argc == 4)
 		return cmd_churn(v);
+	if (strcmp(c, "workers") == 0 && argc == 3)
+		return cmd_workers(v);
+	if (strcmp(c, "durations") == 0 && argc == 3)
+		return cmd_durations(v);
+	if (strcmp(c, "layout") == 0 && argc == 3)
+		return cmd_layout(v);
 	if (strcmp(c, "handover") == 0)
 		return cmd_handover();
 	if (strcmp(c, "signal") == 0 && argc == 3)
