@@ -1,8 +1,8 @@
 package clickhouse
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,8 +40,78 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, b *ship.Batch) 
 	if err != nil {
 		return false, err
 	}
-	ctx = clickhouse.Context(ctx, clickhouse.WithQueryID(b.Query), clickhouse.WithSettings(s.insertSettings(k, b)))
-	block, err := conn.PrepareBatch(ctx, insertQuery(s.table(k, b.Table), b.Table))
+	query, settings := insertQuery(s.table(k, b.Table), b.Table), s.insertSettings(k, b)
+	if s.address.HTTP {
+		return s.insertHTTP(ctx, conn, b, query, settings)
+	}
+	l, err := s.begin(ctx, b, query, settings)
+	if err != nil {
+		return false, err
+	}
+	sent, err = s.send(ctx, l, b)
+	if err != nil {
+		return sent, errors.Join(endOf(ctx, err), l.close())
+	}
+	if l.spoilt {
+		return true, l.close()
+	}
+	s.keepLink(l)
+	return true, nil
+}
+
+// begin opens the insert on the link of the insert before, or on a new one. A kept
+// link may have died since (the server was started again): nothing of b has left
+// yet, so it is tried once more.
+func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings []setting) (*link, error) {
+	l := s.takeLink()
+	for {
+		var err error
+		if l == nil {
+			if l, err = s.dial(ctx); err != nil {
+				return nil, err
+			}
+		}
+		stop, err := l.watch(ctx)
+		if err == nil {
+			err = l.begin(query, b.Query, settings)
+			stop()
+		}
+		if err == nil {
+			return l, nil
+		}
+		err = errors.Join(endOf(ctx, err), l.close())
+		var exception *clickhouse.Exception
+		if !l.used || ctx.Err() != nil || errors.As(err, &exception) {
+			return nil, err
+		}
+		l = nil
+	}
+}
+
+// send makes the block and sends it; sent tells whether rows may have left.
+func (s *Sink) send(ctx context.Context, l *link, b *ship.Batch) (sent bool, err error) {
+	if err := s.block.shape(b.Table, l.header); err != nil {
+		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
+	}
+	s.block.fill(b)
+	stop, err := l.watch(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer stop()
+	return true, l.send(&s.block)
+}
+
+// insertHTTP is insert over the HTTP interface, which clickhouse-go speaks.
+func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, query string, settings []setting) (sent bool, err error) {
+	values := clickhouse.Settings{}
+	for _, one := range settings {
+		if values[one.name] = one.number; one.text != "" {
+			values[one.name] = one.text
+		}
+	}
+	ctx = clickhouse.Context(ctx, clickhouse.WithQueryID(b.Query), clickhouse.WithSettings(values))
+	block, err := conn.PrepareBatch(ctx, query)
 	if err != nil {
 		return false, err
 	}
@@ -65,21 +135,21 @@ func insertQuery(quoted, table string) string {
 	for _, c := range ship.LayoutOf(table).Columns {
 		names = append(names, ddl.Quote(c.Name))
 	}
-	return "INSERT INTO " + quoted + " (" + strings.Join(names, ", ") + ")"
+	return "INSERT INTO " + quoted + " (" + strings.Join(names, ", ") + ") VALUES"
 }
 
 // insertSettings are those that this server has: no asynchronous insert (its
 // answer would say nothing), and a token that tells a retry of the same rows.
-func (s *Sink) insertSettings(k *server, b *ship.Batch) clickhouse.Settings {
-	settings := clickhouse.Settings{}
+func (s *Sink) insertSettings(k *server, b *ship.Batch) []setting {
+	var settings []setting
 	if k.settings["async_insert"] {
-		settings["async_insert"] = 0
+		settings = append(settings, setting{name: "async_insert"})
 	}
 	if k.settings["insert_deduplication_token"] {
-		settings["insert_deduplication_token"] = cmp.Or(b.Token, b.ID.String()+"-"+s.nonce)
+		settings = append(settings, setting{name: "insert_deduplication_token", text: b.ID.String() + "-" + s.nonce})
 	}
 	if k.settings["insert_distributed_sync"] {
-		settings["insert_distributed_sync"] = 1
+		settings = append(settings, setting{name: "insert_distributed_sync", number: 1})
 	}
 	return settings
 }

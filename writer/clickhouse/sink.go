@@ -57,7 +57,10 @@ type Sink struct {
 
 	// What the server told, nil until asked.
 	server *server
-	// scratch turns rows into columns.
+	// link is what the last insert went over, nil when it failed. Guarded by mu.
+	link *link
+	// block and scratch (over HTTP) turn rows into columns.
+	block   block
 	scratch ship.Scratch
 }
 
@@ -106,13 +109,9 @@ func (s *Sink) connect() (clickhouse.Conn, error) {
 	if s.conn != nil {
 		return s.conn, nil
 	}
-	password, err := s.address.Password()
+	password, config, err := s.secrets()
 	if err != nil {
-		return nil, refused(err, "")
-	}
-	config, err := s.address.TLS()
-	if err != nil {
-		return nil, refused(err, "")
+		return nil, err
 	}
 	conn, err := clickhouse.Open(options(s.address, password, config, s.o.Timeout))
 	if err != nil {
@@ -120,6 +119,41 @@ func (s *Sink) connect() (clickhouse.Conn, error) {
 	}
 	s.conn = conn
 	return conn, nil
+}
+
+// secrets reads the password and the certificates.
+func (s *Sink) secrets() (password string, config *tls.Config, err error) {
+	if password, err = s.address.Password(); err != nil {
+		return "", nil, refused(err, "")
+	}
+	if config, err = s.address.TLS(); err != nil {
+		return "", nil, refused(err, "")
+	}
+	return password, config, nil
+}
+
+// dial opens a link with the password and the certificates as they are now.
+func (s *Sink) dial(ctx context.Context) (*link, error) {
+	password, config, err := s.secrets()
+	if err != nil {
+		return nil, err
+	}
+	return dialLink(ctx, s.address, password, config)
+}
+
+// takeLink returns the link that was kept, nil without one. It is the caller's then.
+func (s *Sink) takeLink() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.link
+	s.link = nil
+	return l
+}
+
+func (s *Sink) keepLink(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = l
 }
 
 func options(a ddl.Address, password string, config *tls.Config, timeout time.Duration) *clickhouse.Options {
@@ -154,6 +188,10 @@ func (s *Sink) drop() {
 	if s.conn != nil {
 		_ = s.conn.Close() // nothing is under way on it that anybody waits for
 		s.conn = nil
+	}
+	if s.link != nil {
+		_ = s.link.close()
+		s.link = nil
 	}
 	s.server = nil
 }

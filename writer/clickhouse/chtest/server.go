@@ -232,6 +232,12 @@ func (s *Server) SetPassword(password string) {
 	s.configure()
 }
 
+// SetProfile replaces Options.Profile, in the same way.
+func (s *Server) SetProfile(settings string) {
+	s.o.Profile = settings
+	s.configure()
+}
+
 // Client runs clickhouse-client with a query and what it reads on stdin.
 func (s *Server) Client(stdin []byte, query string) (string, error) {
 	bin, err := exec.LookPath("clickhouse-client")
