@@ -74,6 +74,7 @@ func newStore(t *testing.T) *store {
 		t.Fatal(err)
 	}
 	s.to = time.Unix(end+60, 0)
+	s.demo() // of another year
 	return s
 }
 

@@ -94,6 +94,7 @@ func numbers(t *testing.T, s *store, r map[string]reply) {
 	fleetNumbers(t, s, r, want)
 	culpritIsSeen(t, s, r)
 	accountAddsUp(t, s, r, want)
+	demoNumbers(t, s, r)
 	alertsFire(t, s, r)
 }
 

@@ -102,6 +102,7 @@ func (s *store) scenes() map[string]scene {
 		"narrow": page(bigJob, bigCulprit, "299", "480-543"),
 		"every":  page(all, all, "299", all),
 		"empty":  page("nobody", all, "", all),
+		"demo":   s.demoScene(page(demoJob, all, culpritRank(s.t, s.verdicts[demoJob].Nodes[0].Ranks), all)),
 	}
 }
 

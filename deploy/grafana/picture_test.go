@@ -35,7 +35,7 @@ func pictures(t *testing.T, results map[string]reply) {
 	}
 	ctx := chromium(t)
 	for _, d := range Dashboards() {
-		for _, scene := range []string{"every", "big", "node"} {
+		for _, scene := range []string{"every", "big", "node", "demo"} {
 			if !wanted(d.UID, scene) || scene == "big" && wanted(d.UID, "every") {
 				continue
 			}
