@@ -73,6 +73,9 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word for the same groups, whichever file or store they stand in
 	}
+	if i := a.info; i.Unknown+i.Torn > 0 {
+		v.Unread = &verdict.Unread{Lines: i.Unknown, Of: i.Lines, Torn: i.Torn}
+	}
 	v.Healthy = v.Exit(a.minImpact) == verdict.ExitHealthy
 	return v, nil
 }

@@ -58,11 +58,20 @@ type Verdict struct {
 	Healthy  bool    `json:"healthy"` // false exactly with exit code 3 or 4
 	// Roles says where the roles came from: "topology" when parallel groups are
 	// recorded or given, "inferred" when there are none.
-	Roles    string    `json:"roles,omitempty"`
+	Roles string `json:"roles,omitempty"`
+	// Unread says what of the files was not understood; nil where that is nothing.
+	Unread   *Unread   `json:"unread,omitempty"`
 	Nodes    []Node    `json:"nodes"` // culprits only, never a victim
 	Links    []Link    `json:"links"`
 	Findings []Finding `json:"findings"`
 	Events   []Event   `json:"events"`
+}
+
+// Unread counts what the verdict could not rest on.
+type Unread struct {
+	Lines int `json:"lines"` // that are neither laggard's nor TaskD's
+	Of    int `json:"of"`    // lines that were read
+	Torn  int `json:"torn"`  // files that end in the middle of a line
 }
 
 // Steps is the range of steps seen, and how many of them were analyzed.
