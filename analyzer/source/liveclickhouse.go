@@ -1,0 +1,222 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	ddl "laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+	"laggard/schemas/topology"
+)
+
+// tableReader follows a job in ClickHouse by the starts of its steps.
+type tableReader struct {
+	d        *database
+	o        Options
+	job      string
+	topology *topology.File
+	ranks    known
+	comms    bool
+	since    int64 // newest start that was handed over
+	begun    bool
+	timed    *bool  // the tables have a column ts, which prunes partitions
+	seen     string // what the last look found
+
+	from, width    int64 // windows of the look at hand
+	window, number int
+}
+
+// tableCursor is the Cursor of a ClickHouse database.
+type tableCursor struct {
+	Since int64 `json:"since"`
+}
+
+func (d *database) follow(o Options, job string, cursor []byte) (Reader, error) {
+	r := &tableReader{d: d, o: o, job: job}
+	if cursor != nil {
+		var c tableCursor
+		if err := json.Unmarshal(cursor, &c); err != nil {
+			return nil, fmt.Errorf("go on in %s: %w", d.at, err)
+		}
+		r.since, r.begun = c.Since, c.Since > 0
+	}
+	var err error
+	r.topology, err = o.givenTopology()
+	return r, err
+}
+
+// Read implements Reader.
+func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
+	if r.window == r.number {
+		if err := r.identities(ctx, take); err != nil {
+			return false, err
+		}
+		if err := r.look(ctx); err != nil || r.number == 0 {
+			return false, err
+		}
+	}
+	from := r.from + int64(r.window)*r.width
+	where := r.after(from)
+	if r.window+1 < r.number {
+		where += fmt.Sprintf(" AND start_ns < %d", from+r.width)
+	}
+	var rows row.Rows
+	var err error
+	if rows.Steps, err = selectRows[row.Step](ctx, r.d, row.StepsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step, repeat"); err == nil && r.comms {
+		rows.Communications, err = selectRows[row.Communication](ctx, r.d, row.CommunicationsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op")
+	}
+	if err == nil {
+		err = take(&rows)
+	}
+	if err != nil {
+		r.window, r.number, r.seen = 0, 0, ""
+		return false, err
+	}
+	for i := range rows.Steps {
+		r.since, r.begun = max(r.since, rows.Steps[i].StartNs), true
+	}
+	r.window++
+	return r.window < r.number, nil
+}
+
+// identities hands the table of ranks over when it changed.
+func (r *tableReader) identities(ctx context.Context, take func(*row.Rows) error) error {
+	sign := ""
+	q := "SELECT count(), sum(version), max(started_ns) FROM " + row.RanksTable + " WHERE job = " + ddl.Literal(r.job)
+	err := query(ctx, r.d, q, func(rows driver.Rows) error {
+		var n, versions uint64
+		var started int64
+		if err := rows.Scan(&n, &versions, &started); err != nil {
+			return err
+		}
+		sign = fmt.Sprint(n, versions, started)
+		return nil
+	})
+	if err != nil || sign == r.ranks.sign {
+		return err
+	}
+	ranks, err := selectRows[row.Rank](ctx, r.d, row.RanksTable, r.job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
+	if err != nil {
+		return err
+	}
+	ranks = newestRanks(ranks)
+	r.ranks.sign = sign
+	r.comms = needsCommunications(ranks, r.topology)
+	return take(&row.Rows{Ranks: ranks})
+}
+
+// look counts what is new and cuts its time into windows.
+func (r *tableReader) look(ctx context.Context) error {
+	r.window, r.number = 0, 0
+	where := ""
+	if r.begun {
+		if err := r.learn(ctx); err != nil {
+			return err
+		}
+		where = " AND " + r.after(r.since-overlap)
+	}
+	q := "SELECT count(), min(start_ns), max(start_ns) FROM " + row.StepsTable + " WHERE job = " + ddl.Literal(r.job) + where
+	return query(ctx, r.d, q, func(rows driver.Rows) error {
+		var n uint64
+		var first, last int64
+		if err := rows.Scan(&n, &first, &last); err != nil || n == 0 {
+			return err
+		}
+		sight := fmt.Sprint(n, last)
+		if sight == r.seen {
+			return nil // nothing new
+		}
+		r.seen = sight
+		r.from = first
+		r.number = int(max(1, n/windowRows))
+		r.width = max(1, (last-first)/int64(r.number))
+		return nil
+	})
+}
+
+// learn asks once whether the tables have the column ts.
+func (r *tableReader) learn(ctx context.Context) error {
+	if r.timed != nil {
+		return nil
+	}
+	q := "SELECT count() FROM system.columns WHERE database = currentDatabase() AND table = " + ddl.Literal(row.StepsTable) + " AND name = 'ts'"
+	return query(ctx, r.d, q, func(rows driver.Rows) error {
+		var n uint64
+		if err := rows.Scan(&n); err != nil {
+			return err
+		}
+		timed := n > 0
+		r.timed = &timed
+		return nil
+	})
+}
+
+// after is the condition for starts from ns on; days that are over are not read.
+func (r *tableReader) after(ns int64) string {
+	where := fmt.Sprintf("start_ns >= %d", ns)
+	if r.timed != nil && *r.timed {
+		where += fmt.Sprintf(" AND ts >= fromUnixTimestamp64Nano(toInt64(%d), 'UTC')", ns)
+	}
+	return where
+}
+
+// Topology implements Reader.
+func (r *tableReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
+
+// Drain implements Reader: what is stored is finished.
+func (r *tableReader) Drain() {}
+
+// Cursor implements Reader.
+func (r *tableReader) Cursor() ([]byte, error) {
+	b, err := json.Marshal(tableCursor{r.since})
+	if err != nil {
+		return nil, fmt.Errorf("write cursor: %w", err)
+	}
+	return b, nil
+}
+
+// Close implements Reader: the connection is the source's.
+func (r *tableReader) Close() error { return nil }
+
+// liveJobs returns the jobs of the database; none is no error.
+func (d *database) liveJobs(ctx context.Context) ([]string, error) {
+	var jobs []string
+	for _, table := range []string{row.RanksTable, row.StepsTable} {
+		err := query(ctx, d, "SELECT DISTINCT job FROM "+table, func(r driver.Rows) error {
+			var job string
+			if err := r.Scan(&job); err != nil {
+				return err
+			}
+			jobs = append(jobs, job)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(jobs) > 0 {
+			break
+		}
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs), nil
+}
+
+// newest returns when the job's newest step began.
+func (d *database) newest(ctx context.Context, job string) (t time.Time, err error) {
+	err = query(ctx, d, "SELECT max(start_ns) FROM "+row.StepsTable+" WHERE job = "+ddl.Literal(job), func(r driver.Rows) error {
+		var ns int64
+		if err := r.Scan(&ns); err != nil {
+			return err
+		}
+		if ns > 0 {
+			t = time.Unix(0, ns)
+		}
+		return nil
+	})
+	return t, err
+}
