@@ -126,63 +126,6 @@ func TestLossesAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestFailingWriter lets the disk be full for a while.
-func TestFailingWriter(t *testing.T) {
-	w := &rig.Memory{}
-	b := newBench(t, w, nil)
-	b.mark(record.FP, 10)
-	b.pass(t)
-	w.Err = unix.ENOSPC
-	b.mark(record.FP, ring.LightSlots+20)
-	for range 3 {
-		if _, err := b.Pass(); !errors.Is(err, unix.ENOSPC) {
-			t.Fatalf("Pass = %v, want ENOSPC", err)
-		}
-	}
-	w.Err = nil
-	b.now = b.now.Add(time.Second)
-	b.pass(t)
-	if len(w.Records) != 10+ring.LightSlots || w.Lost() != 20 {
-		t.Errorf("%d records, %d lost", len(w.Records), w.Lost())
-	}
-}
-
-// TestFullDisk fills a real file system under a real segment writer.
-func TestFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); errors.Is(err, unix.EPERM) {
-		t.Skip("NOT TESTED: a full file system, because mounting one needs root")
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Unmount(dir, unix.MNT_DETACH)
-	b := newBench(t, nil, func(o *drain.Options) { o.Open = opener(dir) })
-	emitted, failed := uint64(0), 0
-	for range 12 {
-		b.mark(record.FP, 500)
-		emitted += 500
-		b.now = b.now.Add(time.Second)
-		if _, err := b.Pass(); err != nil {
-			failed++
-		}
-	}
-	if failed == 0 {
-		t.Fatal("the disk did not fill")
-	}
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=4m"); err != nil {
-		t.Fatal(err)
-	}
-	b.rec.Close()
-	for range 5 {
-		b.now = b.now.Add(2 * time.Second)
-		b.Pass()
-	}
-	if !b.Idle() {
-		t.Fatalf("it does not go on: %+v", b.Stats())
-	}
-	read(t, dir).exact(t, 1, emitted)
-}
-
 func TestIdentity(t *testing.T) {
 	w := &rig.Memory{}
 	b := newBench(t, w, nil)

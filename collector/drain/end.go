@@ -84,21 +84,21 @@ func (p *process) tellSwitch() error {
 // finish writes the last lines of an incarnation that is gone and drained, and
 // removes its folder.
 func (p *process) finish(now time.Time) error {
-	p.lastSign(now)
-	for _, r := range p.rings {
-		if err := p.tellOpen(r); err != nil {
+	if !p.w.Ended() { // else only its sync or its folder's removal failed before
+		p.lastSign(now)
+		for _, r := range p.rings {
+			if err := p.tellOpen(r); err != nil {
+				return err
+			}
+		}
+		e := record.End{At: p.sign, How: "killed", Emitted: p.emitted(), Dropped: p.dropped()}
+		if p.status.State == ring.Closed {
+			e.How = "closed"
+		}
+		if err := p.end(e); err != nil {
 			return err
 		}
 	}
-	e := record.End{At: p.sign, How: "killed", Emitted: p.emitted(), Dropped: p.dropped()}
-	if p.status.State == ring.Closed {
-		e.How = "closed"
-	}
-	if err := p.w.AppendLine(e.AppendLine(nil)); err != nil {
-		p.unsaid = true
-		return fmt.Errorf("write: %w", err)
-	}
-	p.unsaid = true
 	crashPoint("end-appended")
 	if err := p.settle(); err != nil {
 		return err
@@ -111,6 +111,15 @@ func (p *process) finish(now time.Time) error {
 		return fmt.Errorf("close: %w", err)
 	}
 	return p.remove()
+}
+
+// end gives the incarnation's end line to the Writer.
+func (p *process) end(e record.End) error {
+	p.unsaid = true
+	if err := p.w.AppendLine(e.AppendLine(nil)); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
 }
 
 // lastSign finds the latest time that the process was seen alive: among the last

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -53,7 +54,7 @@ func agent(run, dir, crash string) {
 			}
 		}
 	})
-	d, err := drain.New(drain.Options{RunDir: run, Open: opener(dir), Interval: time.Millisecond, Sync: 20 * time.Millisecond})
+	d, err := drain.New(drain.Options{RunDir: run, Open: opener(dir), Interval: time.Millisecond, Sync: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

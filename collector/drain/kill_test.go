@@ -19,6 +19,12 @@ func gone(run string) bool {
 	return err == nil && len(left) == 0
 }
 
+// left lists what is in a run directory, for the words of a failed test.
+func left(run string) string {
+	out, _ := exec.Command("find", run, "-printf", "%P %s bytes, %TT\n").CombinedOutput()
+	return string(out)
+}
+
 // until polls a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -38,6 +44,12 @@ func settle(t *testing.T, run, dir string) {
 		return // the one before did it all
 	}
 	a := startAgent(t, run, dir, "")
+	defer func() {
+		if t.Failed() {
+			t.Logf("left:\n%s", left(run))
+			a.Process.Kill()
+		}
+	}()
 	until(t, "the folders to be drained", func() bool { return gone(run) })
 	stop(t, a)
 }

@@ -169,11 +169,11 @@ func (p *process) renew() error {
 // move ends the incarnation in the directory of its first identity; the next
 // pass opens a Writer in that of the new one.
 func (p *process) move() error {
-	e := record.End{At: p.sign, How: "closed"}
-	if err := p.w.AppendLine(e.AppendLine(nil)); err != nil {
-		return fmt.Errorf("write: %w", err)
+	if !p.w.Ended() { // else only its sync failed before
+		if err := p.end(record.End{At: p.sign, How: "closed"}); err != nil {
+			return err
+		}
 	}
-	p.unsaid = true
 	if err := p.settle(); err != nil {
 		return err
 	}
