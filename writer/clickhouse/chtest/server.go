@@ -213,11 +213,15 @@ func (s *Server) configure() {
 <default_profile>default</default_profile><default_database>default</default_database>
 <timezone>UTC</timezone>
 </yandex>`, s.dir, s.http, s.port, s.peer)
+	profile := s.o.Profile
+	if !strings.Contains(profile, "<max_memory_usage>") {
+		profile += "<max_memory_usage>4000000000</max_memory_usage>"
+	}
 	users := fmt.Sprintf(`<yandex>
-<profiles><default><max_memory_usage>4000000000</max_memory_usage>%s</default></profiles>
+<profiles><default>%s</default></profiles>
 <users><default><password>%s</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>
 <quotas><default></default></quotas>
-</yandex>`, s.o.Profile, s.o.Password)
+</yandex>`, profile, s.o.Password)
 	for name, text := range map[string]string{"config.xml": config, "users.xml": users} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {
 			s.t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // TestServerKilled kills the server (SIGKILL) at random moments of inserts, again
 // and again: each row is stored once. R9.
 func TestServerKilled(t *testing.T) {
-	kills, r := scale(t, "LAGGARD_TEST_KILLS", 20), random(t)
+	kills, r := scale(t, "LAGGARD_TEST_KILLS", 10), random(t)
 	server := chtest.Start(t)
 	db := server.Database()
 	sink := &hooked{open(t, server.Store(db)), make(chan struct{})}
