@@ -3,7 +3,7 @@ package report
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed" // the page's parts
+	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -22,8 +22,24 @@ var pageHTML string
 //go:embed page/page.css
 var pageCSS string
 
-//go:embed page/page.js
-var pageJS string
+//go:embed page/*.js
+var scripts embed.FS
+
+// pageJS is the page's one script: its parts in the order in which they build on each
+// other. They share a scope.
+var pageJS = joined("page", "inflate", "words", "colours", "map", "topology", "charts")
+
+func joined(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		part, err := scripts.ReadFile("page/" + name + ".js")
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		all.Write(part)
+	}
+	return all.String()
+}
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"times": times, "percent": percent, "seconds": seconds, "metric": metricName, "plain": plain,

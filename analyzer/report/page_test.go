@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -321,4 +322,41 @@ func TestHTML_SameInputSameBytes(t *testing.T) {
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
 		t.Fatal("two calls gave different bytes")
 	}
+}
+
+// TestHTML_Prints: on paper the page is light, whatever the screen is, its buttons are
+// away, and the heat map is there.
+func TestHTML_Prints(t *testing.T) {
+	b, dir := startBrowser(t), pages(t)
+	s := scenes["64"]
+	path := filepath.Join(dir, "print.html")
+	writePage(t, path, s.verdict(), s.picture())
+	b.open(t, path)
+	for eval[string](t, b, `getComputedStyle(document.body).backgroundColor`) != "rgb(16, 18, 22)" {
+		b.run(t, chromedp.Click(chromedp.CSS("#theme")))
+	}
+	if pdf := ask(t, b, chromedp.PrintToPDF()); !bytes.HasPrefix(pdf, []byte("%PDF")) || len(pdf) < 50_000 {
+		t.Errorf("printed %d bytes, beginning %q", len(pdf), pdf[:min(len(pdf), 8)])
+	}
+	// The same as it stands on the screen, to be looked at.
+	b.run(t, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+		return err
+	}), chromedp.Evaluate[chromedp.Void](`dispatchEvent(new Event('beforeprint'))`))
+	if got := eval[string](t, b, `getComputedStyle(document.body).backgroundColor`); got != "rgb(255, 255, 255)" {
+		t.Errorf("paper is %s", got)
+	}
+	if eval[bool](t, b, `['#theme', '.seg', '#tip'].some(s => [...document.querySelectorAll(s)].some(e => getComputedStyle(e).display !== 'none'))`) {
+		t.Error("buttons are printed")
+	}
+	if n := eval[int](t, b, colours+`('#map canvas')`); n < 20 {
+		t.Errorf("heat map has %d colours on paper", n)
+	}
+	if out := os.Getenv("LAGGARD_PAGES"); out != "" {
+		png := ask(t, b, chromedp.FullScreenshot(100))
+		if err := os.WriteFile(filepath.Join(out, "64-print.png"), png, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.check(t)
 }
