@@ -184,12 +184,14 @@ func accountAddsUp(t *testing.T, s *store, r map[string]reply, want func(string,
 }
 
 // alertsFire holds each alert to the jobs that it should name at each moment: nodes and
-// links by what was decided in the last hour, and nothing where nothing is wrong.
+// links by what was said last of the jobs that stored steps in the last hour, and
+// nothing where nothing is wrong.
 func alertsFire(t *testing.T, s *store, r map[string]reply) {
 	fired := map[string]bool{}
 	for moment, at := range s.moments() {
 		decided := func(what string) []string {
-			return strings.Fields(s.query(fmt.Sprintf("SELECT DISTINCT job FROM verdicts WHERE %s != '' AND finding = '' AND at_ns BETWEEN %d AND %d", what, at.Add(-time.Hour).UnixNano(), at.UnixNano())))
+			return strings.Fields(s.query(fmt.Sprintf("SELECT DISTINCT job FROM verdicts WHERE %s != '' AND finding = '' AND at_ns <= %d AND job IN (SELECT job FROM steps WHERE start_ns BETWEEN %d AND %[2]d)",
+				what, at.UnixNano(), at.Add(-time.Hour).UnixNano())))
 		}
 		for title, want := range map[string][]string{
 			"Slow node": decided("node"), "Slow link": decided(`"group"`), "Records lost": {bigJob}, "Job without data": {hungJob}, "Shipping lag": nil,
