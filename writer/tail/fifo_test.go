@@ -1,5 +1,0 @@
-package tail
-
-import "golang.org/x/sys/unix"
-
-func mkfifo(path string) error { return unix.Mkfifo(path, 0o644) }
