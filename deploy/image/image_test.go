@@ -77,7 +77,10 @@ func TestRelease(t *testing.T) {
 			Main                              string
 		}
 		Checksum struct{ Algorithm string }
-		Sboms    []struct{ Artifacts string }
+		Sboms    []struct {
+			Artifacts, Cmd string
+			Args           []string
+		}
 		Archives []struct{ Files []string }
 		Dockers  []struct {
 			Goarch, Dockerfile string
@@ -90,7 +93,8 @@ func TestRelease(t *testing.T) {
 	if len(r.Builds) != 1 || !slices.Equal(r.Builds[0].Goarch, []string{"amd64", "arm64"}) || !slices.Equal(r.Builds[0].Env, []string{"CGO_ENABLED=0"}) {
 		t.Fatalf("builds %+v", r.Builds)
 	}
-	if r.Version != 2 || r.Checksum.Algorithm != "sha256" || len(r.Sboms) != 1 || r.Sboms[0].Artifacts != "archive" {
+	if r.Version != 2 || r.Checksum.Algorithm != "sha256" || len(r.Sboms) != 1 || r.Sboms[0].Artifacts != "binary" ||
+		r.Sboms[0].Cmd != "go" || !slices.Equal(r.Sboms[0].Args, []string{"run", "laggard/deploy/sbom", "-o", "$document", "$artifact"}) {
 		t.Errorf("checksums or SBOM: %+v %+v", r.Checksum, r.Sboms)
 	}
 	want := strings.Replace(r.Builds[0].Ldflags[0], "{{ .Version }}", "$(VERSION)", 1)
