@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"laggard/schemas/verdict"
 )
@@ -134,9 +135,12 @@ func spark(values []float32, width int) (line string, low, high float64) {
 	}
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	out := make([]rune, b.count)
-	// A range below 5 % is drawn as flat: noise must not look like a mountain.
+	// A range below 5 % is drawn as flat: noise must not look like a mountain. Nor must
+	// one step that is far out make the others look flat: the highest tenth is full.
+	sorted := slices.DeleteFunc(slices.Clone(means), math.IsNaN)
+	slices.Sort(sorted)
 	base := min(low, 1)
-	top := max(high, base*1.05)
+	top := max(sorted[len(sorted)-1-len(sorted)/10], base*1.05)
 	for i, m := range means {
 		if math.IsNaN(m) {
 			out[i] = '·'

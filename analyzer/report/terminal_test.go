@@ -1,0 +1,67 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal opens a pseudo-terminal of that width.
+func terminal(t *testing.T, width uint16) *os.File {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: width})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestTerminalOptions: colours on a terminal alone, and not where the user wants none.
+func TestTerminalOptions(t *testing.T) {
+	tty := terminal(t, 132)
+	pipe, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	defer w.Close()
+	for _, c := range []struct {
+		name, noColor, term string
+		out                 io.Writer
+		want                TableOptions
+	}{
+		{"terminal", "", "xterm", tty, TableOptions{Color: true, Width: 132}},
+		{"NO_COLOR", "1", "xterm", tty, TableOptions{Width: 132}},
+		{"dumb", "", "dumb", tty, TableOptions{Width: 132}},
+		{"pipe", "", "xterm", w, TableOptions{}},
+		{"no file", "", "xterm", io.Discard, TableOptions{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("NO_COLOR", c.noColor)
+			t.Setenv("TERM", c.term)
+			if got := TerminalOptions(c.out); got != c.want {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
