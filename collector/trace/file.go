@@ -29,8 +29,9 @@ const (
 
 // ParseFile reads TaskD's switch file, a JSON object of the five words, and
 // collapses it as TaskD does: the four light kinds are off only when all five
-// words are exactly "off", Communication is on when its word is. A word that is
-// missing is on. Words that are none of the five are reported and otherwise as
+// words are exactly "off", Communication is on when its word is. So a missing word
+// leaves the light kinds on, and a missing CommunicationOperator is off: a file
+// that was written for TaskD must not turn the heavy kind on. Words that are none of the five are reported and otherwise as
 // if they were not there. An error means that the state must stay as it is: the
 // file is half-written or holds a value that is neither "on" nor "off".
 func ParseFile(b []byte) (State, []*Problem, error) {
@@ -45,7 +46,7 @@ func ParseFile(b []byte) (State, []*Problem, error) {
 	if values == nil {
 		return State{}, nil, errors.New("parse switch: null is not a JSON object")
 	}
-	w := On.Words()
+	var w Words // "" where a word is missing
 	var problems []*Problem
 	var errs []error
 	for name, raw := range values {

@@ -1,8 +1,8 @@
 """TaskD's switch file: five words, two booleans.
 
 The four light kinds are off only when all five words are "off"; Communication is on
-when its word is. A word that is missing is on; a word that is none of the five is
-reported and else ignored. A value that is neither "on" nor "off", and a file that is
+when its word is. So a word that is missing leaves the light kinds on, and a missing
+CommunicationOperator is off. A word that is none of the five is reported and else ignored. A value that is neither "on" nor "off", and a file that is
 no JSON object (it is written in place, so it may be half there), change nothing.
 These are the rules of package collector/trace; a test holds them together.
 """
@@ -48,12 +48,11 @@ def parse(data):
     unknown = sorted(word for word in values if word not in WORDS)
     complaint = None
     if unknown:
-        complaint = "%r is none of %s; a word that is missing is on" % (unknown[0], ", ".join(WORDS))
-    state = [values.get(word, "on") for word in WORDS]
+        complaint = "%r is none of %s; where one is missing the light kinds are on" % (unknown[0], ", ".join(WORDS))
     bits = 0
-    if "on" in state:
+    if any(values.get(word) != "off" for word in WORDS):
         bits |= LIGHT
-    if state[0] == "on":
+    if values.get(WORDS[0]) == "on":
         bits |= COMMUNICATION
     return bits, complaint
 
