@@ -74,12 +74,45 @@ func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 		s = compute
 	}
 	k := min(window, max(minBold, e.tracks[s].age(c.row)))
-	fp := math.Log(e.value(c.row, compute, k) / e.peers(c.row, compute, k, skip))
-	self := math.Log(e.value(c.row, own, k) / e.peers(c.row, own, k, skip))
+	if inside, known := e.inside(c, k, skip); known {
+		return inside
+	}
+	fp, self := e.ratioOf(c.row, compute, k, skip), e.ratioOf(c.row, own, k, skip)
 	if c.has[compute] {
 		return !(fp < computeShare*self)
 	}
 	return fp >= max(computeShare*self, e.cfg.MinEffect/2)
+}
+
+// ratioOf is the log ratio of rank r to its peers: of the raw times, or without
+// what work explains where that is noisy.
+func (e *Engine) ratioOf(r int, s signal, k int, skip func(int) bool) float64 {
+	if e.level.bulk[s] < noisyRatio {
+		return math.Log(e.value(r, s, k) / e.peers(r, s, k, skip))
+	}
+	return float64(median(e.tracks[s].values(r, k)))
+}
+
+// inside decides for a rank that the members of its tensor, context or expert
+// groups wait for: inside the forward pass, then all of them are as long, or
+// before it begins, then theirs are longer than its own.
+func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known bool) {
+	x := e.excess(c.row, own, skip)
+	if !(x > 0) || e.innerLead(c.row, k) < awaitedShare*x {
+		return false, false
+	}
+	most := math.NaN()
+	for _, m := range innerMetrics {
+		g := e.groupOf(c.row, m)
+		if g == nil || !g.Complete() || !e.seen[m] {
+			continue
+		}
+		d := e.recent.over(frame.FP, sample(g.Rows, 0), k, func(p int) bool { return p == c.row || skip(p) }) - e.recent.median(frame.FP, c.row, k)
+		if d == d && !(most >= d) {
+			most = d
+		}
+	}
+	return most < beforeShare*x, most == most
 }
 
 // tensorLink reports whether the rank computes slowly because the wire of a group

@@ -168,12 +168,24 @@ func (e *Engine) accuse(all []candidate) (culprits, common []candidate) {
 		if c.onlyOwn() && (measured[e.layout.Node[c.row]] || !e.convincing(c, all)) {
 			continue
 		}
-		if e.tensorVictim(c) || e.maybeStage(c) || !e.visible(c) {
+		if e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) || !e.visible(c) {
 			continue
 		}
 		keep = append(keep, *c)
 	}
 	return e.withoutCommon(keep)
+}
+
+// leadsToo reports whether a rank that waits for a slower member of its groups is
+// slow itself: its self time, which holds no waits, convicts it alone.
+func (e *Engine) leadsToo(c *candidate, all []candidate) bool {
+	t := e.tracks[own]
+	if !c.has[own] {
+		return false
+	}
+	d := *c
+	d.excess, d.effect, d.z, d.sinceAt = e.excess(c.row, own, nil), float64(t.effect[c.row]), float64(t.z[c.row]), int(t.sinceAt[c.row])
+	return e.convincing(&d, all)
 }
 
 // withoutCommon drops nodes that became slow in the same moment: a switch or a

@@ -158,8 +158,12 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		}
 		e.tracks[s].setRoles(roles, sizes)
 	}
+	stage := make([]int32, len(l.Roles))
+	for g := range l.Roles {
+		stage[g] = int32(l.Roles[g].Stage)
+	}
 	for s := range signals {
-		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].habits = int(signals)*e.n, l.Node, s == own
+		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].stage, e.tracks[s].habits = int(signals)*e.n, l.Node, stage, s == own
 		e.tracks[s].pure = l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)
 	}
 	if !same {

@@ -251,7 +251,9 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common []candidate) {
 	}
 	step, since := e.level.change(blockStep)
 	if step < ln1p(jobRise) {
-		return
+		if step, since = e.level.along(); step < ln1p(jobRise) {
+			return
+		}
 	}
 	impact := 1 - math.Exp(-step)
 	known := 0.0

@@ -200,6 +200,31 @@ func (v *levels) change(kind int) (rise float64, since int64) {
 	return float64(now - ref), v.labels[at]
 }
 
+// along is the rise of the step time since the work of all roles grew: where waits
+// make blocks of steps uneven, the work still tells when it began.
+func (v *levels) along() (rise float64, since int64) {
+	for _, kind := range [2]int{blockCompute, blockOwn} {
+		work, at := v.change(kind)
+		if work < ln1p(jobRise) {
+			continue
+		}
+		var before, now []float64
+		for i, x := range v.blocks[blockStep] {
+			switch {
+			case x != x || i == 0: // the first block is warm-up
+			case v.labels[i] < at:
+				before = append(before, float64(x))
+			default:
+				now = append(now, float64(x))
+			}
+		}
+		if len(before) >= jobBlocks && len(now) >= jobBlocks {
+			return middle(now) - middle(before), at
+		}
+	}
+	return 0, 0
+}
+
 // waitGrowth is how many seconds a step longer ranks are blocked now than in the
 // blocks before step since.
 func (v *levels) waitGrowth(since int64) (float64, bool) {

@@ -23,6 +23,7 @@ type linkWatch struct {
 	found   []int64
 	until   []int64
 	calm    []uint8
+	gusts   []float32 // share of earlier steps above half a rise: congestion
 	cur     []float32 // median of the last steps
 	rise    []float32
 	cost    []float32 // seconds a step
@@ -45,7 +46,7 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 	w := &linkWatch{
 		cfg: cfg, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), phase: make([]uint8, n), passes: make([]uint8, n),
-		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n),
+		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n), gusts: make([]float32, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
@@ -101,8 +102,17 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 	}
 	slot := w.count % window
 	w.labels[slot] = c.Step
+	half := float32(ln1p(w.cfg.LinkRise)) / 2
 	for g := range w.groups {
-		w.ring[g*window+slot] = w.transfer(g, c)
+		x := &w.ring[g*window+slot]
+		if old := *x; old == old && w.baseN[g] >= linkBase && w.phase[g] == ok && w.passes[g] == 0 {
+			gust := float32(0)
+			if old > w.base[g]+half {
+				gust = 1
+			}
+			w.gusts[g] += (gust - w.gusts[g]) / memory
+		}
+		*x = w.transfer(g, c)
 	}
 	w.count++
 	if w.count%evaluateEvery == 0 {
@@ -312,7 +322,14 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 		w.since[g], w.found[g] = w.onset(g, (cur+ref)/2), label
 	}
 	w.passes[g] = min(w.passes[g]+1, 100)
-	if w.passes[g] >= confirmations {
+	need := uint8(confirmations)
+	if len(w.byDim[w.groups[g].Class]) < minClass {
+		need = lonePasses
+	}
+	if w.gusts[g] >= linkGusts {
+		need = gustyPasses
+	}
+	if w.passes[g] >= need {
 		w.phase[g] = degraded
 	}
 }

@@ -20,7 +20,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess
-	if c.z < ownAlarm && !leads {
+	if c.z < ownAlarm && !(leads && c.effect >= leadEffect) {
 		return false
 	}
 	most, same := e.mates(c, k)
@@ -34,10 +34,16 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	}
 	mine := e.recent.median(frame.Exposed, r, k)
 	theirs := e.recent.over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows, r), k, func(p int) bool { return p == r })
-	if d := theirs - mine; d == d && d < identityShare*c.excess {
+	if d := theirs - mine; d == d && d < max(identityShare/2*c.excess, identityShare*c.excess-e.medianError(r, own, k)) {
 		return false
 	}
 	return leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
+}
+
+// medianError is the standard error, in seconds, of the difference between the
+// median of rank r over k steps and its peers', as unequal work of replicas makes it.
+func (e *Engine) medianError(r int, s signal, k int) float64 {
+	return finite(e.value(r, s, k)*math.Sqrt2*e.level.bulk[s]*medianLoss/math.Sqrt(float64(k)), 0)
 }
 
 // mates is the largest excess, seconds a step, of c's pipeline mates in other

@@ -11,6 +11,7 @@ import (
 type savers struct {
 	n     int
 	run   []uint8   // slow saves in a row
+	proof []bool    // they are too many and too slow to be chance
 	count []int32   // saves seen
 	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
 	pastN []uint8
@@ -30,13 +31,12 @@ type savers struct {
 	storageRun   int
 	storageSince int64
 
-	lns, rel, buf []float32
-	ref           *reference
+	lns, rel, buf, rest []float32
 }
 
 func newSavers(n int) *savers {
 	s := &savers{
-		n: n, run: make([]uint8, n), count: make([]int32, n), past: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+		n: n, run: make([]uint8, n), proof: make([]bool, n), count: make([]int32, n), past: make([]float32, n*keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
@@ -98,6 +98,25 @@ func (s *savers) noise() {
 	}
 }
 
+// alone is the spread of one rank's healthy saves about their own median, pooled:
+// the noise of ranks that save without peers.
+func (s *savers) alone() float64 {
+	s.rest = s.rest[:0]
+	for r := range s.n {
+		if n := min(int(s.pastN[r]), keptSaves); n >= saves {
+			s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
+			m := median(s.buf)
+			for _, x := range s.buf {
+				s.rest = append(s.rest, x-m)
+			}
+		}
+	}
+	if len(s.rest) < 2*saves {
+		return 0
+	}
+	return fewSaves * float64(spread(s.rest))
+}
+
 // judge counts one save of one rank.
 func (s *savers) judge(e *Engine, r int, v []float32, mid float32, c *frame.Column) {
 	s.count[r]++
@@ -107,13 +126,15 @@ func (s *savers) judge(e *Engine, r int, v []float32, mid float32, c *frame.Colu
 		slow = x >= max(saveRise, float32(saveSigmas)*noise)
 	} else {
 		x, slow = s.apart(e, r, v, mid)
+		n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
+		noise = float32(max(s.alone(), aloneNoise)) * sqrt32(1+medianLoss*medianLoss*float32(s.run[r]+1)/n)
 	}
 	if !slow {
-		if s.run[r] >= saves && s.count[r] > 0 {
+		if s.proof[r] {
 			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
 				Since: s.since[r], Detected: s.third[r], Until: s.last[r], Case: e.savingCase(r)})
 		}
-		s.run[r] = 0
+		s.run[r], s.proof[r] = 0, false
 		s.past[r*keptSaves+int(s.pastN[r])%keptSaves] = s.lns[r] - mid
 		s.pastN[r]++
 		if s.pastN[r] >= 2*keptSaves {
@@ -129,8 +150,8 @@ func (s *savers) judge(e *Engine, r int, v []float32, mid float32, c *frame.Colu
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (v[r]*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
-	if s.run[r] == saves {
-		s.third[r] = c.Step
+	if !s.proof[r] && s.run[r] >= saves && s.rise[r]*sqrt32(k) >= saveAlarm*noise {
+		s.proof[r], s.third[r] = true, c.Step
 	}
 }
 
@@ -177,4 +198,4 @@ func (s *savers) storage(mid float32, step int64) bool {
 }
 
 // guilty reports whether rank r saves slowly for good.
-func (s *savers) guilty(r int) bool { return s.run[r] >= saves }
+func (s *savers) guilty(r int) bool { return s.proof[r] }

@@ -186,14 +186,14 @@ func (in *inner) state() fields {
 }
 
 func (s *savers) state() fields {
-	return fields{"run": &s.run, "count": &s.count, "past": &s.past, "past_n": &s.pastN, "since": &s.since, "third": &s.third, "last": &s.last,
+	return fields{"run": &s.run, "proof": &s.proof, "count": &s.count, "past": &s.past, "past_n": &s.pastN, "since": &s.since, "third": &s.third, "last": &s.last,
 		"rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma, "sigma_n": &s.sigmaN, "saves": &s.saves, "every": &s.every, "last_save": &s.lastSave,
 		"level": grows{&s.level}, "storage_run": &s.storageRun, "storage_since": &s.storageSince}
 }
 
 func (w *linkWatch) state() fields {
 	f := fields{"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "phase": &w.phase, "passes": &w.passes,
-		"since": &w.since, "found": &w.found, "until": &w.until, "calm": &w.calm, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
+		"since": &w.since, "found": &w.found, "until": &w.until, "calm": &w.calm, "gusts": &w.gusts, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
 		"labels": &w.labels, "count": &w.count, "classes": &w.classes, "busy": &w.busy}
 	for m := range w.seen {
 		f["seen_"+frame.Metric(m).String()] = &w.seen[m]

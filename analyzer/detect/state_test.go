@@ -18,11 +18,11 @@ import (
 var derived = map[string][]string{
 	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
 		"inGroup", "lonely", "aloneV", "v", "buf", "buf2"},
-	"track":     {"n", "roles", "role", "few", "node", "leads", "selfOnly", "habits", "pure", "cfg", "tests", "buf", "buf2", "hl"},
+	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "selfOnly", "habits", "pure", "cfg", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "w", "stages", "buf"},
 	"covariate": {"roles", "dev", "buf", "ref", "ln"},
 	"inner":     {"groups", "low", "stamp", "cut", "layout", "buf"},
-	"savers":    {"n", "lns", "rel", "buf", "ref"},
+	"savers":    {"n", "lns", "rel", "buf", "rest"},
 	"linkWatch": {"cfg", "groups", "metric", "byDim", "seenIn", "buf"},
 	"levels":    {"stages", "n", "common", "repl", "buf"},
 	"storage":   {},

@@ -218,6 +218,12 @@ const (
 	// computeShare of the relative excess of self time that forward time must show
 	// for the cause to be compute: a slow device slows forward as well.
 	computeShare = 0.5
+	// noisyRatio: replicas' work differs by more, so raw ratios say little of causes.
+	noisyRatio = 0.02
+	// beforeShare of its excess by which the forward of its group's other members is
+	// longer than its own: it comes late to it (a third would be all of a delay before
+	// forward passes, for two thirds are before backward passes).
+	beforeShare = 0.2
 	// causeShare of all excess that the named cause must cover.
 	causeShare = 0.8
 	// identityShare of the excess must be missing from the rank's own waiting.
@@ -233,6 +239,10 @@ const (
 	awaitedShare = 0.6
 	// ownAlarm is the z that such a rank needs: part of its spread are waits.
 	ownAlarm = 7
+	// leadEffect is the least effect for which a rank that its own groups wait for
+	// needs no more than the usual z: 5 % seldom looks smaller, and of a hundred healthy
+	// ranks some lead their group by 3 % for forty steps.
+	leadEffect = 0.035
 	// beganAlarm and beganShare serve a rank that the job waits for less than that,
 	// but that clearly became slow by itself.
 	beganAlarm = 10
@@ -256,12 +266,21 @@ const (
 
 // Checkpoints.
 const (
-	saves       = 3 // in a row
-	keptSaves   = 8
-	saveRise    = 0.26 // ln 1.3
-	acrossRise  = 0.59 // ln 1.8: against savers of other roles, whose files differ
-	saveSigmas  = 2.0
-	saveNoise   = 0.05
+	saves      = 3 // in a row
+	keptSaves  = 8
+	saveRise   = 0.26 // ln 1.3
+	acrossRise = 0.59 // ln 1.8: against savers of other roles, whose files differ
+	saveSigmas = 2.0
+	saveNoise  = 0.05
+	// saveAlarm is the z of all slow saves in a row together. Saves differ by a fifth
+	// on shared storage: three of 512 ranks' in a row above two sigmas are no rarity.
+	// The sigma of a few saves is known to a fifth, so 6; 2.5 times as long makes 8.
+	saveAlarm = 6.0
+	// aloneNoise is the least noise of who saves without peers: a handful of its own
+	// saves may agree by chance, where storage makes them differ by 15 % and more.
+	aloneNoise = 0.15
+	// fewSaves corrects a MAD about the median of three to eight saves.
+	fewSaves    = 1.3
 	storageRise = 0.69 // ln 2: all savers against their own past
 )
 
@@ -293,12 +312,19 @@ const (
 
 // Links.
 const (
-	linkWindow   = 24 // steps whose median is a group's transfer now
-	linkMates    = 32 // groups of the dimension that are looked at for a common rise
-	linkSpread   = 5.0
-	linkNoise    = 0.05
-	linkBase     = 16 // healthy steps that make a group's own baseline
-	linkDrift    = 0.01
+	linkWindow = 24 // steps whose median is a group's transfer now
+	linkMates  = 32 // groups of the dimension that are looked at for a common rise
+	linkSpread = 5.0
+	linkNoise  = 0.05
+	linkBase   = 16 // healthy steps that make a group's own baseline
+	linkDrift  = 0.01
+	// A group whose transfers have risen and fallen before, in linkGusts of the steps,
+	// meets congestion; one in thirty such bursts lasts as long as a window, and
+	// gustyPasses tests in a row (40 steps more) tell those from a slow wire.
+	linkGusts   = 0.01
+	gustyPasses = 6
+	// lonePasses is the same for a group that has no equal to compare it with.
+	lonePasses   = 4
 	minClass     = 3 // groups of a class that make a comparison
 	linkQuantile = 0.25
 )

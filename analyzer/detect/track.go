@@ -61,6 +61,7 @@ type track struct {
 
 	cfg           *Config
 	node          []int32 // of each unit, where units are ranks
+	stage         []int32 // of each role, where units are ranks; nil = unknown
 	warming       bool    // most units are in their first steps
 	leads         []bool  // units whose spikes count in this step; nil = all
 	news          bool    // somebody was confirmed since this was cleared
@@ -287,7 +288,7 @@ func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 	if warming {
 		g = min(g, at-3) // what is slow while it starts must go on being slow
 	}
-	if was == 0 && g > 0 {
+	if was == 0 && g > 0 && t.passes[r] == 0 && t.lanePasses[r] == 0 { // a window knows better
 		t.since[r], t.sinceAt[r] = label, int32(t.count)
 		t.sum[r], t.sumN[r] = 0, 0
 	}

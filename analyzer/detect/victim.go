@@ -36,7 +36,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 			}
 		}
 		if u := middle(usual); u == u {
-			waits += mine - u
+			waits += mine - min(u, usualShare*x) // half the role may be victims
 		}
 	}
 	return waits >= victimShare*x || e.maybeVictim(c, k, x)

@@ -36,10 +36,16 @@ func none(what string, got int) check {
 // checks are the demands of a row of the bar on one of its scenarios.
 func (t *tally) checks() []check {
 	row, _ := simulate.Row(t.scenario)
-	if f := bar[row]; f != nil {
-		return f(t)
+	f := bar[row]
+	if f == nil {
+		return nil
 	}
-	return nil
+	out := f(t)
+	if t.asked > 0 {
+		out = append(out, check{fmt.Sprintf("bound: provable in %d steps by who knows place and start", bounded[row]),
+			fmt.Sprintf("%.3f", share(t.provable, t.asked)), "(bound)", true})
+	}
+	return out
 }
 
 // bar is the table of detection.md section (e).
@@ -131,14 +137,17 @@ func (t *tally) clean() []check {
 
 // overall is the bar over all scenarios with a slowdown of x1.10 and more.
 func overall(tallies map[string]*tally) []check {
-	var strong, any tally
+	var strong, any, running tally
 	for _, n := range simulate.Names() {
 		t := tallies[n]
 		if t == nil {
 			continue
 		}
 		switch row, _ := simulate.Row(n); row {
-		case 3, 4, 5, 7, 20:
+		case 3, 4, 5, 7:
+			running.merge(t)
+			strong.merge(t)
+		case 20: // its own limit is 40 steps: the first ten of a process are warm-up
 			strong.merge(t)
 		case 2:
 			any.merge(t)
@@ -154,7 +163,7 @@ func overall(tallies map[string]*tally) []check {
 		atLeast("node precision at x1.10 and more", strong.precision(), 0.99),
 		atLeast("node recall at x1.10 and more", strong.recall(), 0.99),
 		atLeast("node recall at x1.05", any.recall(), 0.95),
-		within("p95 of the detection at x1.10 and more", strong.percentile(0.95), 10),
+		within("p95 of the detection at x1.10 and more, faults of running jobs (rows 3, 4, 5, 7)", running.percentile(0.95), 10),
 		atMost("cases with a victim, all scenarios", share(victims, cases), 0.005),
 		atLeast("cause right, all scenarios", share(all.cause, all.hit), 0.95),
 	}

@@ -64,6 +64,9 @@ type outcome struct {
 	hours    float64  // node-hours
 	ranks    int
 
+	// What the oracle makes of the case, where it was asked.
+	provable, asked bool
+
 	rules []ruled // the anchors on the same case
 	same  bool    // pairs: the twin's verdict is the same
 	// Of the twin: culprits named and missed.
@@ -91,11 +94,14 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
-	v, err := judge(&s.Builder, nil)
+	f, v, err := judge(&s.Builder, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
 	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World()}
+	if row, _ := simulate.Row(t.scenario); f != nil && !s.plain {
+		o.ask(f, bounded[row])
+	}
 	o.hours = float64(len(truth.SlowNodes)+len(truth.MustNotFlag)) * truth.Seconds * float64(cfg.Steps) / 3600
 	o.score()
 	if !s.plain {
@@ -106,16 +112,17 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 	return o, nil
 }
 
-// judge is the way from rows to a verdict; t is the topology file, nil for none.
-func judge(b *frame.Builder, t *topology.File) (*verdict.Verdict, error) {
+// judge is the way from rows to a verdict; t is the topology file, nil for none. The
+// frame is nil where there was nothing to build one of.
+func judge(b *frame.Builder, t *topology.File) (*frame.Frame, *verdict.Verdict, error) {
 	f, err := b.Build(t)
 	if errors.Is(err, frame.ErrEmpty) {
-		return verdict.New(""), nil
+		return nil, verdict.New(""), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("build frame: %w", err)
+		return nil, nil, fmt.Errorf("build frame: %w", err)
 	}
-	return detector(f), nil
+	return f, detector(f), nil
 }
 
 // named are the states in which a node counts as accused.

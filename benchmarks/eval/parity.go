@@ -110,7 +110,7 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 	if _, err := simulate.Run(cfg, s); err != nil {
 		return 0, "", err
 	}
-	direct, err := judge(&s.Builder, simulate.Topology(cfg))
+	_, direct, err := judge(&s.Builder, simulate.Topology(cfg))
 	if err != nil {
 		return 0, "", err
 	}
@@ -166,7 +166,8 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 	if err != nil {
 		return nil, err
 	}
-	return judge(&b, info.Topology)
+	_, v, err = judge(&b, info.Topology)
+	return v, err
 }
 
 // plainText is a verdict without the names of where it came from.

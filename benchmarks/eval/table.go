@@ -80,6 +80,7 @@ func (t *tally) anchor(i int) string {
 	return fmt.Sprintf("%s%.0f %% in vain", found, 100*share(t.ruleCases[i], max(1, t.cases)))
 }
 
+// mark says whether a demand was met.
 func mark(ok bool) string {
 	if ok {
 		return "reached"

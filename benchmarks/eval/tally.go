@@ -33,6 +33,8 @@ type tally struct {
 	wantEvents   int
 	blinking     int
 	abstain      int
+	provable     int // cases that the oracle can prove in the row's time
+	asked        int
 	same         int
 	twinHit      int
 	twinMissed   int
@@ -79,6 +81,7 @@ func (t *tally) add(o *outcome) {
 	t.events, t.wantEvents = t.events+o.events, t.wantEvents+len(o.truth.Events)
 	t.blinking += count(o.blinking)
 	t.abstain += count(o.abstain)
+	t.provable, t.asked = t.provable+count(o.provable), t.asked+count(o.asked)
 	t.same += count(o.same)
 	t.twinHit, t.twinMissed = t.twinHit+o.twinHit, t.twinMissed+o.twinMissed
 	if t.rules == nil {
@@ -144,6 +147,9 @@ func (o *outcome) reasons() []string {
 
 // late is the number of steps within which a row's culprit is to be detected.
 var late = map[int]int{2: 16, 3: 10, 4: 8, 6: 25, 20: 40, 22: 96}
+
+// bounded are the rows of which the oracle tells the bound, with their steps.
+var bounded = map[int]int{2: 16, 3: 10, 4: 8, 6: 25, 22: 96}
 
 func (o *outcome) causes() string {
 	var out []string
