@@ -4,27 +4,30 @@
 
 #include "internal.h"
 
-/* slot_crc returns the checksum of bytes 4...63 of the slot with words w. */
-static inline uint32_t slot_crc(const uint64_t w[8]) {
+static COLD uint32_t slow_crc(words w) { return laggard_crc_table((const unsigned char *)&w + 4, SLOT_SIZE - 4); }
+
+/* slot_crc returns the checksum of bytes 4...63 of a slot. */
+static inline uint32_t slot_crc(words w) {
 #if defined(__x86_64__)
 	if (LIKELY(laggard_hardware_crc)) {
 		uint64_t c = 0xFFFFFFFFu;
-		uint32_t first = (uint32_t)(w[0] >> 32);
-		__asm__("crc32l %1, %k0" : "+r"(c) : "r"(first));
-		for (int i = 1; i < 8; i++)
-			__asm__("crc32q %1, %0" : "+r"(c) : "r"(w[i]));
+#define ADD(word) __asm__("crc32q %1, %0" : "+r"(c) : "r"(word))
+		__asm__("crc32l %1, %k0" : "+r"(c) : "r"((uint32_t)(w.kind >> 32)));
+		ADD(w.seq); ADD(w.start); ADD(w.dur); ADD(w.host); ADD(w.text); ADD(w.step); ADD(w.value);
+#undef ADD
 		return ~(uint32_t)c;
 	}
 #elif defined(__aarch64__)
 	if (LIKELY(laggard_hardware_crc)) {
-		uint32_t c = 0xFFFFFFFFu, first = (uint32_t)(w[0] >> 32);
-		__asm__(".arch_extension crc\n\tcrc32cw %w0, %w0, %w1" : "+r"(c) : "r"(first));
-		for (int i = 1; i < 8; i++)
-			__asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(c) : "r"(w[i]));
+		uint32_t c = 0xFFFFFFFFu;
+#define ADD(word) __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(c) : "r"(word))
+		__asm__(".arch_extension crc\n\tcrc32cw %w0, %w0, %w1" : "+r"(c) : "r"((uint32_t)(w.kind >> 32)));
+		ADD(w.seq); ADD(w.start); ADD(w.dur); ADD(w.host); ADD(w.text); ADD(w.step); ADD(w.value);
+#undef ADD
 		return ~c;
 	}
 #endif
-	return laggard_crc_table((const unsigned char *)w + 4, 60);
+	return slow_crc(w);
 }
 
 #endif

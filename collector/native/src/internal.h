@@ -50,6 +50,12 @@ enum {
 
 enum { MAX_RINGS = 128, STASH = 8 }; /* rings: more than the budget holds */
 
+/* The words of a slot, in order, named by what is in them or by the first of it. They
+ * go by value, so that they stay in registers. */
+typedef struct words {
+	uint64_t kind, seq, start, dur, host, text, step, value;
+} words;
+
 typedef struct lane {
 	uint64_t head, tail, mask; /* head: ours; tail: the largest seen */
 	uint64_t *slots;
@@ -65,7 +71,7 @@ typedef struct ring {
 	size_t size;
 	/* What signal handlers emitted while their thread was busy in here. */
 	atomic_uint stashed;
-	uint64_t stash[STASH][8];
+	words stash[STASH];
 } ring;
 
 typedef struct thread {

@@ -12,14 +12,17 @@
 enum {
 	RECORDED = 1,  /* laggard_range.state */
 	STEP_ONLY = 2, /* a step that is not recorded: it names the current step all the same */
-	UNTRACKED = OPEN_LEVELS
+	UNTRACKED = OPEN_LEVELS,
+	/* Slots between the one that is written and the one that is asked for. A ring is larger
+	 * than the nearer caches: in a burst the wait for its lines was half of the cost. */
+	AHEAD = 32
 };
 
 __thread thread laggard_self __attribute__((tls_model("initial-exec"))) = {.followed = UNKNOWN_WORD};
 _Atomic uint32_t laggard_step = NO_STEP;
 uint32_t laggard_epoch;
 
-static inline int kind_of(const uint64_t w[8]) { return (int)(w[0] >> 32 & 0xFF); }
+static inline int kind_of(words w) { return (int)(w.kind >> 32 & 0xFF); }
 static inline unsigned char *open_slot(ring *g, unsigned level) { return g->mem + R_OPEN + level * SLOT_SIZE; }
 static inline void barrier(void) { atomic_signal_fence(memory_order_seq_cst); }
 
@@ -44,32 +47,44 @@ static inline int on(thread *t, int kind) {
 	return 0;
 }
 
-/* fill writes the words of a slot but dur and the host's times. */
-static inline void fill(uint64_t w[8], int kind, const laggard_attr *a, int64_t start, uint32_t step) {
-	if (kind < 0 || kind >= KINDS)
+static const laggard_attr no_attr = LAGGARD_ATTR_INIT;
+
+/* words_of returns a slot but for dur and the host's times. */
+static inline words words_of(int kind, const laggard_attr *a, int64_t start, uint32_t step) {
+	words w = {.start = (uint64_t)start};
+	if (UNLIKELY(kind < 0 || kind >= KINDS))
 		kind = LAGGARD_OTHER;
-	w[0] = (uint64_t)(unsigned)kind << 32;
-	w[2] = (uint64_t)start;
-	w[3] = w[4] = 0;
-	if (a) {
-		w[0] |= (uint64_t)a->dtype << 48;
-		w[1] = (uint64_t)(uint32_t)a->peer << 32;
-		w[5] = (uint64_t)a->text << 48;
-		w[6] = step | (uint64_t)a->group << 32 | (uint64_t)a->stream << 48;
-		w[7] = (uint64_t)a->value;
-	} else {
-		w[1] = (uint64_t)0xFFFFFFFFu << 32;
-		w[5] = 0;
-		w[6] = step;
-		w[7] = 0;
-	}
+	if (!a)
+		a = &no_attr;
+	w.kind = (uint64_t)(unsigned)kind << 32 | (uint64_t)a->dtype << 48;
+	w.seq = (uint64_t)(uint32_t)a->peer << 32;
+	w.text = (uint64_t)a->text << 48;
+	w.step = step | (uint64_t)a->group << 32 | (uint64_t)a->stream << 48;
+	w.value = (uint64_t)a->value;
+	return w;
 }
 
-static inline void store_slot(unsigned char *dst, const uint64_t w[8], uint32_t crc) {
-	for (int i = 1; i < 8; i++)
-		put64(dst + 8 * i, w[i]);
+/* keep and kept move the words of an open range into its owner's memory and back. */
+static inline void keep(laggard_range *r, words w) {
+	uint64_t *s = r->slot;
+	s[0] = w.kind, s[1] = w.seq, s[2] = w.start, s[3] = w.dur, s[4] = w.host, s[5] = w.text, s[6] = w.step, s[7] = w.value;
+}
+static inline words kept(const laggard_range *r) {
+	const uint64_t *s = r->slot;
+	return (words){s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]};
+}
+
+static inline void store_slot(unsigned char *dst, words w) {
+	uint32_t crc = slot_crc(w);
+	put64(dst + 8, w.seq);
+	put64(dst + 16, w.start);
+	put64(dst + 24, w.dur);
+	put64(dst + 32, w.host);
+	put64(dst + 40, w.text);
+	put64(dst + 48, w.step);
+	put64(dst + 56, w.value);
 	barrier();
-	put64(dst, (w[0] & 0xFFFFFFFF00000000u) | crc); /* checksum last */
+	put64(dst, (w.kind & 0xFFFFFFFF00000000u) | crc); /* checksum last */
 }
 
 static inline int has_room(lane *l) {
@@ -82,29 +97,39 @@ static inline int has_room(lane *l) {
 	return l->head - l->tail <= l->mask;
 }
 
-static COLD void drop(ring *g, const uint64_t w[8]) {
+static COLD void drop(ring *g, words w) {
 	_Atomic uint64_t *first = (_Atomic uint64_t *)(void *)(g->mem + R_DROP_FIRST);
 	if (atomic_load_explicit(first, memory_order_relaxed) == 0)
-		atomic_store_explicit(first, w[2], memory_order_relaxed);
-	put64(g->mem + R_DROP_LAST, w[2]);
+		atomic_store_explicit(first, w.start, memory_order_relaxed);
+	put64(g->mem + R_DROP_LAST, w.start);
 	add64(g->mem + R_DROPPED + 8 * kind_of(w));
 	add64(g->mem + R_EMITTED + 8 * kind_of(w));
 }
 
 static inline lane *lane_of(ring *g, int kind) { return &g->lanes[kind == LAGGARD_COMMUNICATION]; }
 
-/* publish writes the slot; there is room. w[0] and w[1] have no state and no seq. */
-static inline void publish(ring *g, lane *l, uint64_t w[8]) {
+/* prefetch asks for a line that will be written. */
+static inline void prefetch(void *p) {
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw (%0)" : : "r"(p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
+/* publish writes the slot; there is room. */
+static inline void publish(ring *g, lane *l, words w) {
 	uint64_t head = l->head;
-	w[1] = (w[1] & 0xFFFFFFFF00000000u) | (uint32_t)head;
-	store_slot((unsigned char *)(l->slots + (head & l->mask) * 8), w, slot_crc(w));
+	w.seq |= (uint32_t)head;
+	store_slot((unsigned char *)(l->slots + (head & l->mask) * 8), w);
+	prefetch(l->slots + ((head + AHEAD) & l->mask) * 8);
 	l->head = head + 1;
 	atomic_store_explicit(l->headp, head + 1, memory_order_release);
 	barrier();
 	add64(g->mem + R_EMITTED + 8 * kind_of(w));
 }
 
-static inline void publish_or_drop(ring *g, uint64_t w[8]) {
+static inline void publish_or_drop(ring *g, words w) {
 	lane *l = lane_of(g, kind_of(w));
 	if (LIKELY(has_room(l)))
 		publish(g, l, w);
@@ -137,25 +162,25 @@ static COLD void unstash(thread *t) {
 	} while (UNLIKELY(atomic_load_explicit(&g->stashed, memory_order_relaxed)));
 }
 
-static inline void leave(thread *t) {
+/* leave ends the work on g, the thread's ring or NULL. */
+static inline void leave(thread *t, ring *g) {
 	barrier();
 	t->busy = 0;
 	barrier();
-	if (UNLIKELY(t->ring && atomic_load_explicit(&t->ring->stashed, memory_order_relaxed)))
+	if (UNLIKELY(g && atomic_load_explicit(&g->stashed, memory_order_relaxed)))
 		unstash(t);
 }
 
 /* nested keeps a record of a signal handler that came while its thread was busy;
  * leave publishes it. More than STASH at once are counted as lost. */
-static COLD void nested(thread *t, const uint64_t w[8]) {
+static COLD void nested(thread *t, words w) {
 	ring *g = t->ring;
 	if (g) {
 		unsigned i = atomic_load_explicit(&g->stashed, memory_order_relaxed);
 		while (i < STASH && !atomic_compare_exchange_weak_explicit(&g->stashed, &i, i + 1, memory_order_relaxed, memory_order_relaxed))
 			;
 		if (i < STASH) {
-			for (int k = 0; k < 8; k++)
-				g->stash[i][k] = w[k];
+			g->stash[i] = w;
 			return;
 		}
 	}
@@ -182,7 +207,8 @@ static inline unsigned free_level(ring *g) {
 
 static inline void begin(thread *t, laggard_range *r, int kind, const laggard_attr *a, uint32_t step) {
 	int64_t start = now(t);
-	fill(r->slot, kind, a, start, step);
+	words w = words_of(kind, a, start, step);
+	keep(r, w);
 	r->ring = NULL;
 	r->epoch = laggard_epoch;
 	r->level = UNTRACKED;
@@ -197,13 +223,13 @@ static inline void begin(thread *t, laggard_range *r, int kind, const laggard_at
 		r->ring = g;
 		if (LIKELY(level < OPEN_LEVELS)) {
 			unsigned char *slot = open_slot(g, level);
-			store_slot(slot, r->slot, slot_crc(r->slot));
+			store_slot(slot, w);
 			state(slot, OPEN);
 			g->depth = level + 1;
 			r->level = (uint8_t)level;
 		}
 	}
-	leave(t);
+	leave(t, g);
 }
 
 void laggard_begin(laggard_range *r, int kind, const laggard_attr *attr) {
@@ -248,10 +274,10 @@ static inline void release(thread *t, laggard_range *r) {
 /* end_own ends a range in the ring that it began in. The table names the seq that
  * the record gets before it is published: a kill in between leaves the range open
  * or recorded, never both. */
-static inline void end_own(thread *t, ring *g, laggard_range *r) {
-	lane *l = lane_of(g, kind_of(r->slot));
+static inline void end_own(thread *t, ring *g, laggard_range *r, words w) {
+	lane *l = lane_of(g, kind_of(w));
 	if (UNLIKELY(!has_room(l))) {
-		drop(g, r->slot);
+		drop(g, w);
 		release(t, r);
 		return;
 	}
@@ -259,30 +285,30 @@ static inline void end_own(thread *t, ring *g, laggard_range *r) {
 	uint32_t seq = ((uint32_t)l->head & 0x7FFFFFFFu) | (l == &g->lanes[1] ? 0x80000000u : 0);
 	atomic_store_explicit((_Atomic uint32_t *)(void *)(slot + 8), seq, memory_order_relaxed);
 	state(slot, CLOSING);
-	publish(g, l, r->slot);
+	publish(g, l, w);
 	release(t, r);
 }
 
-static inline void end(thread *t, laggard_range *r) {
+static inline void end(thread *t, laggard_range *r, words w) {
 	if (UNLIKELY(r->epoch != laggard_epoch))
 		return; /* begun before a fork: the parent ends it */
 	if (UNLIKELY(!enter(t))) {
-		nested(t, r->slot);
+		nested(t, w);
 		return;
 	}
 	ring *g = t->ring;
 	if (LIKELY(g && g == r->ring && r->level < OPEN_LEVELS)) {
-		end_own(t, g, r);
+		end_own(t, g, r, w);
 	} else {
 		release(t, r);
 		if (!g)
-			g = laggard_get_ring(t, (int64_t)(r->slot[2] + r->slot[3]));
+			g = laggard_get_ring(t, (int64_t)(w.start + w.dur));
 		if (g)
-			publish_or_drop(g, r->slot);
+			publish_or_drop(g, w);
 		else
-			laggard_lose(kind_of(r->slot));
+			laggard_lose(kind_of(w));
 	}
-	leave(t);
+	leave(t, g);
 }
 
 /* leave_step ends the current step when it is still that of the range. */
@@ -302,7 +328,7 @@ static inline int finish(thread *t, laggard_range *r, int64_t *dur) {
 	}
 	int64_t d = now(t) - (int64_t)r->slot[2];
 	*dur = d > 0 ? d : 0;
-	if (kind_of(r->slot) == LAGGARD_STEP)
+	if ((r->slot[0] >> 32 & 0xFF) == LAGGARD_STEP)
 		leave_step(r);
 	return 1;
 }
@@ -312,8 +338,9 @@ void laggard_end(laggard_range *r) {
 	int64_t dur;
 	if (!finish(t, r, &dur))
 		return;
-	r->slot[3] = (uint64_t)dur;
-	end(t, r);
+	words w = kept(r);
+	w.dur = (uint64_t)dur;
+	end(t, r, w);
 }
 
 static inline uint64_t bits48(int64_t v) { return v < 0 ? 0 : v >= (int64_t)1 << 48 ? ((uint64_t)1 << 48) - 1 : (uint64_t)v; }
@@ -327,12 +354,13 @@ void laggard_end_device(laggard_range *r, int64_t start, int64_t dur) {
 		release(t, r); /* from afar it knows the range by its host start */
 		r->level = UNTRACKED;
 	}
-	r->slot[0] |= (uint64_t)(FLAG_DEVICE | FLAG_HOST) << 40;
-	r->slot[4] = r->slot[2];
-	r->slot[5] |= bits48(host);
-	r->slot[2] = (uint64_t)start;
-	r->slot[3] = (uint64_t)(dur > 0 ? dur : 0);
-	end(t, r);
+	words w = kept(r);
+	w.kind |= (uint64_t)(FLAG_DEVICE | FLAG_HOST) << 40;
+	w.host = w.start;
+	w.text |= bits48(host);
+	w.start = (uint64_t)start;
+	w.dur = (uint64_t)(dur > 0 ? dur : 0);
+	end(t, r, w);
 }
 
 void laggard_end_exposed(laggard_range *r, int64_t exposed) {
@@ -352,53 +380,52 @@ void laggard_cancel(laggard_range *r) {
 		return;
 	if (r->epoch == laggard_epoch && enter(t)) {
 		release(t, r);
-		leave(t);
+		leave(t, t->ring);
 	}
 }
 
-static inline void emit(thread *t, uint64_t w[8]) {
+static inline void emit(thread *t, words w) {
 	if (UNLIKELY(!enter(t))) {
 		nested(t, w);
 		return;
 	}
 	ring *g = t->ring;
 	if (UNLIKELY(!g))
-		g = laggard_get_ring(t, (int64_t)w[2]);
+		g = laggard_get_ring(t, (int64_t)w.start);
 	if (LIKELY(g != NULL))
 		publish_or_drop(g, w);
 	else
 		laggard_lose(kind_of(w));
-	leave(t);
+	leave(t, g);
 }
 
 void laggard_mark(int kind, const laggard_attr *attr, int64_t start, int64_t dur) {
 	thread *t = &laggard_self;
-	uint64_t w[8];
-	if (!on(t, kind))
+	if (UNLIKELY(!on(t, kind)))
 		return;
-	fill(w, kind, attr, start, atomic_load_explicit(&laggard_step, memory_order_relaxed));
-	w[3] = (uint64_t)(dur > 0 ? dur : 0);
+	words w = words_of(kind, attr, start, atomic_load_explicit(&laggard_step, memory_order_relaxed));
+	w.dur = (uint64_t)(dur > 0 ? dur : 0);
 	emit(t, w);
 }
 
 void laggard_emit(const laggard_span *s) {
 	thread *t = &laggard_self;
-	uint64_t w[8], flags = 0;
+	uint64_t flags = 0;
 	if (!on(t, s->kind))
 		return;
-	fill(w, s->kind, &s->attr, s->start, step_number(s->step));
-	w[3] = (uint64_t)(s->dur > 0 ? s->dur : 0);
+	words w = words_of(s->kind, &s->attr, s->start, step_number(s->step));
+	w.dur = (uint64_t)(s->dur > 0 ? s->dur : 0);
 	if (s->device)
 		flags |= FLAG_DEVICE;
 	if (s->exposed >= 0) {
 		flags |= FLAG_EXPOSED;
-		w[4] = (uint64_t)s->exposed;
+		w.host = (uint64_t)s->exposed;
 	} else if (s->device && s->host_start) {
 		flags |= FLAG_HOST;
-		w[4] = (uint64_t)s->host_start;
-		w[5] |= bits48(s->host_dur);
+		w.host = (uint64_t)s->host_start;
+		w.text |= bits48(s->host_dur);
 	}
-	w[0] |= flags << 40;
+	w.kind |= flags << 40;
 	emit(t, w);
 }
 
