@@ -220,7 +220,7 @@ func (r *Recorder) Thread() *Thread {
 	if r == nil {
 		return nil
 	}
-	return &Thread{r: r}
+	return &Thread{r: r, word: &r.word}
 }
 
 // Bits of Recorder.word beside those of the switch.

@@ -3,6 +3,7 @@ package recorder
 import (
 	"math"
 	"runtime/debug"
+	"sync/atomic"
 
 	"laggard/collector/ring"
 	"laggard/schemas/record"
@@ -38,6 +39,7 @@ func (a Attr) To(peer int) Attr {
 // Thread records for one goroutine at a time.
 type Thread struct {
 	r       *Recorder
+	word    *atomic.Uint32 // r.word
 	w       *ring.Writer
 	retryAt int64
 }
@@ -49,10 +51,11 @@ type Range struct {
 	slot  ring.Slot
 }
 
-// Begin opens a range of kind k. End must be called on the same goroutine.
+// Begin opens a range of kind k. End must be called on the same goroutine. While all
+// is off it costs its caller a load and a branch: it is small enough to be inlined.
 func (t *Thread) Begin(k record.Kind, a Attr) (r Range) {
-	if t != nil && t.on(k) {
-		t.begin(&r, k, a, t.r.step.Load())
+	if t != nil && t.word.Load() != 0 {
+		t.begin(&r, k, &a)
 	}
 	return
 }
@@ -65,15 +68,14 @@ func (t *Thread) Step(n, tokens int64) (r Range) {
 	}
 	t.r.step.Store(n)
 	if t.on(record.Step) {
-		t.begin(&r, record.Step, Attr{Value: tokens}, n)
+		t.open(&r, record.Step, &Attr{Value: tokens}, n)
 	}
 	return
 }
 
-// on reports whether kind k is recorded now. While it is off this is what a
-// range costs: a load and two branches.
+// on reports whether kind k is recorded now.
 func (t *Thread) on(k record.Kind) bool {
-	w := t.r.word.Load()
+	w := t.word.Load()
 	if w&specialBit != 0 {
 		w = t.r.begin(k)
 	}
@@ -94,9 +96,13 @@ func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
 // ended before.
 func (r *Range) End() {
 	if r.t != nil {
-		r.slot.Dur = max(r.t.r.Now()-r.slot.Start, 0)
-		r.end()
+		r.finish()
 	}
+}
+
+func (r *Range) finish() {
+	r.slot.Dur = max(r.t.r.Now()-r.slot.Start, 0)
+	r.end()
 }
 
 // EndDevice records the range with the time it took on the device, start in ns
@@ -134,9 +140,15 @@ func (r *Range) Cancel() {
 	}
 }
 
-// begin fills r. The memory may vanish when somebody truncates a file: a fault
+func (t *Thread) begin(r *Range, k record.Kind, a *Attr) {
+	if t.on(k) {
+		t.open(r, k, a, t.r.step.Load())
+	}
+}
+
+// open fills r. The memory may vanish when somebody truncates a file: a fault
 // becomes a panic that leave recovers.
-func (t *Thread) begin(r *Range, k record.Kind, a Attr, step int64) {
+func (t *Thread) open(r *Range, k record.Kind, a *Attr, step int64) {
 	r.t, r.level = t, ring.OpenLevels
 	fill(&r.slot, k, a, t.r.Now(), step)
 	if t.w != nil || t.ring(r.slot.Start) {
@@ -168,7 +180,7 @@ func (t *Thread) emit(k record.Kind, a Attr, start, dur int64) {
 		return
 	}
 	var s ring.Slot
-	fill(&s, k, a, start, t.r.step.Load())
+	fill(&s, k, &a, start, t.r.step.Load())
 	s.Dur = max(dur, 0)
 	defer t.leave(debug.SetPanicOnFault(true))
 	t.w.Publish(&s)
@@ -213,7 +225,7 @@ func (t *Thread) Close() {
 }
 
 // fill sets every field of s but Dur.
-func fill(s *ring.Slot, k record.Kind, a Attr, start, step int64) {
+func fill(s *ring.Slot, k record.Kind, a *Attr, start, step int64) {
 	*s = ring.Slot{
 		Kind: k, Dtype: a.Dtype, Peer: a.peer - 1, Start: start,
 		Text: uint16(a.Text), Step: ring.NoStep, Group: uint16(a.Group), Stream: a.Stream, Value: a.Value,

@@ -1,0 +1,125 @@
+package recorder_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"laggard/collector/internal/rig"
+	"laggard/collector/recorder"
+	"laggard/collector/ring"
+	"laggard/schemas/record"
+)
+
+// BenchmarkAgainstLoggers is P3 of the benchmark table: a Go range beside zerolog and
+// a hand-made JSON line, a write(2) for each, as loggers do it that lose nothing to a
+// SIGKILL. zerolog writes the same fields and looks at the clock once, as mark does;
+// a range looks twice. The agent is fast: rings are drained before each round.
+func BenchmarkAgainstLoggers(b *testing.B) {
+	const rounds, n = 21, 20000
+	r, run := open(b, recorder.Options{})
+	th := r.Thread()
+	a := recorder.Op(r.Intern("allreduce"), r.Intern("dp0"), 4194304, 12)
+	off := mustOpen(b, recorder.Options{RunDir: rig.Shared(b), Trace: "off"})
+	quiet := off.Thread()
+	silent := quiet.Begin(record.FP, a) // the first makes the folder
+	silent.End()
+	f, err := os.CreateTemp(b.TempDir(), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	log := zerolog.New(f)
+	line := record.New(record.Communication)
+	line.Op, line.Group, line.Count, line.Dtype = "allreduce", "dp0", 4194304, "bf16"
+	var buf []byte
+	empty := drained(b, th, run)
+	var got map[string]rig.Cost
+	for b.Loop() {
+		got = rig.Compare(b, rounds, n,
+			rig.Side{Name: "range", Before: empty, Do: func(n int) {
+				for range n {
+					c := th.Begin(record.Communication, a)
+					c.End()
+				}
+			}},
+			rig.Side{Name: "mark", Before: empty, Do: func(n int) {
+				for range n {
+					th.Mark(record.Communication, a, r.Now(), 5)
+				}
+			}},
+			rig.Side{Name: "clock", Do: func(n int) {
+				for range n {
+					r.Now()
+				}
+			}},
+			rig.Side{Name: "off", Do: func(n int) {
+				for range n {
+					c := quiet.Begin(record.Communication, recorder.Attr{})
+					c.End()
+				}
+			}},
+			rig.Side{Name: "zerolog", Do: func(n int) {
+				for i := range n {
+					log.Log().Str("kind", "Communication").Int64("step", 1).Int64("start", r.Now()).Int64("dur", 5).
+						Int("ring", 2).Int("seq", i).Str("op", "allreduce").Str("group", "dp0").Int64("count", 4194304).Str("dtype", "bf16").Send()
+				}
+			}},
+			rig.Side{Name: "line", Do: func(n int) {
+				for i := range n {
+					line.Start, line.Dur, line.Ring, line.Seq = r.Now(), 5, 2, uint64(i)
+					buf = line.AppendLine(buf[:0])
+					if _, err := f.Write(buf); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}},
+		)
+		if err := f.Truncate(0); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if l := r.Lost(); l[record.Communication] != 0 {
+		b.Fatalf("%d lost", l)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(got["zerolog"].Least/got["mark"].Least, "zerolog/mark")
+	b.ReportMetric(got["zerolog"].Least/got["range"].Least, "zerolog/range")
+	b.ReportMetric(got["line"].Least/got["range"].Least, "line/range")
+	b.ReportMetric(got["off"].Least, "off-ns")
+}
+
+func mustOpen(b *testing.B, o recorder.Options) *recorder.Recorder {
+	b.Helper()
+	r, _ := open(b, o)
+	return r
+}
+
+// drained records once, and returns what empties that ring as an agent would.
+func drained(b *testing.B, th *recorder.Thread, run string) func() {
+	b.Helper()
+	c := th.Begin(record.Communication, recorder.Attr{})
+	c.End()
+	dirs, _ := filepath.Glob(filepath.Join(run, "*"))
+	f, err := ring.OpenFolder(run, filepath.Base(dirs[0]))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(f.Close)
+	rd, err := f.OpenReader(1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(rd.Close)
+	return func() {
+		head, err := rd.Head(ring.Bulk)
+		if err == nil {
+			err = rd.SetTail(ring.Bulk, head)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
