@@ -2,6 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"path/filepath"
+	"strings"
 
 	"laggard/analyzer/detect"
 	"laggard/analyzer/frame"
@@ -13,11 +20,50 @@ func detector(f *frame.Frame) *verdict.Verdict {
 	return detect.Analyze(f, detect.Default())
 }
 
-// thresholds prints the detector's configuration.
+// thresholds lists what an operator may change, and every constant of the
+// detector's file of thresholds where its source is here.
 func thresholds() string {
 	b, err := json.MarshalIndent(detect.Default(), "", " ")
 	if err != nil {
 		return err.Error()
 	}
-	return string(b)
+	fixed, err := constants()
+	if err != nil {
+		return string(b)
+	}
+	return string(b) + "\n" + fixed
+}
+
+// constants prints the names and values of analyzer/detect/thresholds.go.
+func constants() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, filepath.Join(root, "analyzer", "detect", "thresholds.go"), nil, 0)
+	if err != nil {
+		return "", fmt.Errorf("read thresholds: %w", err)
+	}
+	var b strings.Builder
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST && g.Tok != token.VAR {
+			continue
+		}
+		for _, s := range g.Specs {
+			v, ok := s.(*ast.ValueSpec)
+			if !ok || len(v.Names) != len(v.Values) {
+				continue
+			}
+			for i := range v.Names {
+				fmt.Fprintf(&b, "%s = ", v.Names[i].Name)
+				if err := printer.Fprint(&b, files, v.Values[i]); err != nil {
+					return "", fmt.Errorf("print %s: %w", v.Names[i].Name, err)
+				}
+				b.WriteByte('\n')
+			}
+		}
+	}
+	return b.String(), nil
 }

@@ -189,6 +189,35 @@ func TestRules_FindWhatTheyCan(t *testing.T) {
 	}
 }
 
+// The oracle proves a large fault of the culprit, and nothing against anybody else.
+func TestOracle(t *testing.T) {
+	cfg, err := simulate.Sized("compute-1.5", seed(t), 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sheet{}
+	truth, err := simulate.Run(cfg, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := judge(&s.Builder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onset := truth.Onsets[truth.SlowNodes[0]]
+	if found, known := oracle(f, truth.SlowRanks[0], onset, 8); !found || !known {
+		t.Errorf("culprit: found %v, known %v", found, known)
+	}
+	for r := range f.Ranks {
+		if found, known := oracle(f, r, onset-10, 8); found || !known { // before anything is wrong
+			t.Errorf("rank %d, before the onset: found %v, known %v", r, found, known)
+		}
+	}
+	if _, known := oracle(f, len(f.Ranks), onset, 8); known {
+		t.Error("a rank that is not there: known")
+	}
+}
+
 // A run is printed, saved, and remembers the run before its thresholds changed.
 func TestCommand_SavesResults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
@@ -207,14 +236,14 @@ func TestCommand_SavesResults(t *testing.T) {
 		}
 	}
 	side := strings.TrimSuffix(path, ".md") + ".json"
-	if err := os.WriteFile(side, []byte(`{"thresholds":"other","date":"then","short":["recall of before"]}`), 0o600); err != nil {
+	if err := os.WriteFile(side, []byte(`{"thresholds":"other","date":"then","rows":[{"scenario":"compute-2","demand":"recall","target":">= 1","reached":"0.123"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second run has the same thresholds and keeps what was before
 		if err := command(context.Background(), args, &out, &words); err != nil {
 			t.Fatal(err)
 		}
-		if b, err = os.ReadFile(path); err != nil || !strings.Contains(string(b), "recall of before") {
+		if b, err = os.ReadFile(path); err != nil || !strings.Contains(string(b), "0.123") {
 			t.Errorf("results forgot the run before the thresholds changed: %v", err)
 		}
 	}

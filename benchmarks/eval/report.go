@@ -11,8 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
+
+	"laggard/benchmarks/simulate"
 )
 
 // report is one run's results.
@@ -45,7 +48,7 @@ func (r *report) print(w io.Writer) {
 	if r.parity != nil {
 		fmt.Fprintf(w, "\n## Through files and store\n\n%s\n", r.parity)
 	}
-	fmt.Fprintf(w, "\n## Thresholds\n\n```json\n%s\n```\n", thresholds())
+	fmt.Fprintf(w, "\n## Thresholds\n\n```\n%s```\n", thresholds())
 	if r.tallies != nil {
 		fmt.Fprintf(w, "\n## Cases that went wrong\n")
 		printFailures(w, r.tallies)
@@ -62,8 +65,60 @@ type account struct {
 	Thresholds string   `json:"thresholds"`
 	Command    string   `json:"command"`
 	Date       string   `json:"date"`
-	Short      []string `json:"short"`
+	Rows       []line   `json:"rows"`
 	Before     *account `json:"before,omitempty"` // with other thresholds
+}
+
+// line is one demand of the bar in an account.
+type line struct {
+	Scenario string `json:"scenario"`
+	Demand   string `json:"demand"`
+	Target   string `json:"target"`
+	Reached  string `json:"reached"`
+	OK       bool   `json:"ok"`
+}
+
+// lines are all demands of a run.
+func lines(tallies map[string]*tally) []line {
+	var out []line
+	add := func(name string, list []check) {
+		for _, c := range list {
+			out = append(out, line{name, c.what, c.target, c.reached, c.ok})
+		}
+	}
+	for _, n := range simulate.Names() {
+		if t := tallies[n]; t != nil && t.cases > 0 {
+			add(n, t.checks())
+		}
+	}
+	if len(out) > 0 {
+		add("all", overall(tallies))
+	}
+	return out
+}
+
+// compareTo prints the demands as they were with other thresholds beside now.
+func (a *account) compareTo(w io.Writer, old *account) {
+	fmt.Fprintf(w, "\n## Before and after the last change of a threshold\n\nBefore: %s, `%s`. Demands whose figure changed:\n\n", old.Date, old.Command)
+	fmt.Fprintln(w, "| scenario | demand | target | before | | after | |\n|---|---|---|---|---|---|---|")
+	was := map[[2]string]line{}
+	for _, l := range old.Rows {
+		was[[2]string{l.Scenario, l.Demand}] = l
+	}
+	for _, l := range a.Rows {
+		b, ok := was[[2]string{l.Scenario, l.Demand}]
+		if ok && b.Reached != l.Reached {
+			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", l.Scenario, l.Demand, l.Target, b.Reached, mark(b.OK), l.Reached, mark(l.OK))
+		}
+	}
+	fmt.Fprintln(w, "\nThresholds before, where they were others:\n\n```")
+	now := strings.Split(a.Thresholds, "\n")
+	for _, l := range strings.Split(old.Thresholds, "\n") {
+		if !slices.Contains(now, l) {
+			fmt.Fprintln(w, l)
+		}
+	}
+	fmt.Fprintln(w, "```")
 }
 
 // save writes RESULTS.md, with what the run before the last change of a threshold
@@ -81,7 +136,7 @@ func (r *report) save() error {
 		path = filepath.Join(root, "benchmarks", "eval", "RESULTS.md")
 	}
 	now := &account{
-		Thresholds: thresholds(), Date: r.began.UTC().Format("2006-01-02"), Short: short(r.tallies),
+		Thresholds: thresholds(), Date: r.began.UTC().Format("2006-01-02"), Rows: lines(r.tallies),
 		Command: fmt.Sprintf("go run ./benchmarks/eval -n %d -seed %d", r.n, r.seed),
 	}
 	side := strings.TrimSuffix(path, filepath.Ext(path)) + ".json"
@@ -98,11 +153,8 @@ func (r *report) save() error {
 	}
 	var b bytes.Buffer
 	r.print(&b)
-	if x := now.Before; x != nil {
-		fmt.Fprintf(&b, "\n## Before the last change of a threshold (%s, `%s`)\n\n```json\n%s\n```\n\nShort of the bar then: %d\n", x.Date, x.Command, x.Thresholds, len(x.Short))
-		for _, s := range x.Short {
-			fmt.Fprintf(&b, "- %s\n", s)
-		}
+	if now.Before != nil {
+		now.compareTo(&b, now.Before)
 	}
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
