@@ -94,6 +94,9 @@ func (m *member) Segment(id record.ID, name string) {
 	m.roller.Segment(id, name)
 }
 
+// unknownLine is the reason of lines of a type that is not known here.
+const unknownLine = "unknown"
+
 // lossLine begins a loss line.
 var lossLine = []byte(`{"loss":`)
 
@@ -161,6 +164,9 @@ func (m *member) closeSegment() {
 	m.enter(e, dropped, base.Lost, func(e *row.Ledger, reason string) { e.Reason = reason })
 	if n := now.Garbage - base.Garbage; n > 0 {
 		m.spoil(entry, "dropped", record.Corrupt, n)
+	}
+	if n := now.Unknown - base.Unknown; n > 0 { // of a newer version
+		m.spoil(entry, "dropped", unknownLine, n)
 	}
 }
 

@@ -1,0 +1,85 @@
+package intake_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"laggard/schemas/record"
+	"laggard/schemas/row"
+)
+
+// TestGarbage: lines of nobody, a torn last line and a file of noise are counted,
+// and the rest is stored.
+func TestGarbage(t *testing.T) {
+	dir, want := written(t, 1, 50, 1<<20)
+	path := filepath.Join(dir, "j1", "0")
+	for name, text := range map[string]string{"1753900000": "\x00\xff noise\n{\"a\":1}\nnot json\n{\"kind\":\"St", "1753900001": "", "1753900002": strings.Repeat("x", 100)} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	target := t.TempDir()
+	r := once(t, dir, "parquet:"+target, all())
+	got := dump(t, target)
+	if n := len(got[row.LedgerTable]) - len(want[row.LedgerTable]); n != 4 {
+		t.Errorf("%d more accounts, want two of the noise and two of the torn line", n)
+	}
+	got[row.LedgerTable] = want[row.LedgerTable]
+	same(t, got, want)
+	if r.Losses[record.TornLine].Events != 1 {
+		t.Fatalf("report: %s", r)
+	}
+}
+
+// TestOtherVersions: segments of an older and of a newer laggard, with kinds, lines
+// and fields that nobody here knows. What can be read is stored, what can't be is
+// skipped and counted, and nothing stops. R31.
+func TestOtherVersions(t *testing.T) {
+	dir, want := written(t, 1, 50, 1<<20)
+	path := filepath.Join(dir, "j1", "0")
+	const at = `"start":1753056100000000000,"dur":5`
+	for name, lines := range map[string][]string{
+		"1752000000": { // older: no segment id, no groups, fewer fields
+			`{"meta":{"format":"laggard/0","job":"j1","rank":0}}`,
+			`{"kind":"FP","step":900,` + at + `}`,
+		},
+		"1753900000": { // newer
+			`{"meta":{"format":"laggard/9","segment":"00000000000000ff","job":"j1","rank":0,"incarnation":"00000000000003e8","colour":"green"}}`,
+			`{"kind":"Prefetch","step":901,` + at + `,"ring":7,"seq":0,"depth":{"a":[1,2]}}`,
+			`{"kind":"FP","step":901,` + at + `,"ring":7,"seq":1,"colour":"green"}`,
+			`{"weather":{"clouds":7}}`,
+			`{"weather":{"clouds":8}}`,
+		},
+	} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	target := t.TempDir()
+	once(t, dir, "parquet:"+target, all())
+	got := dump(t, target)
+	if n := len(got[row.StepsTable]); n != len(want[row.StepsTable]) {
+		t.Errorf("%d steps, want %d", n, len(want[row.StepsTable]))
+	}
+	kinds, unknown := map[string]int{}, 0
+	for _, r := range got[row.RecordsTable] {
+		for _, kind := range []string{"Prefetch", "FP"} {
+			if strings.Contains(r, "Kind:"+kind+" ") {
+				kinds[kind]++
+			}
+		}
+	}
+	for _, l := range got[row.LedgerTable] {
+		if strings.Contains(l, "State:dropped Reason:unknown") && strings.Contains(l, "Records:2 ") {
+			unknown++
+		}
+	}
+	if kinds["Prefetch"] != 1 || kinds["FP"] != 50+2 || unknown != 1 {
+		t.Errorf("records %v, %d accounts of two unknown lines; ledger:\n%s", kinds, unknown, strings.Join(got[row.LedgerTable], "\n"))
+	}
+	if r := once(t, dir, "parquet:"+target, all()); r.Stored() != 0 {
+		t.Errorf("a second pass: %s", r)
+	}
+}

@@ -1,0 +1,147 @@
+package intake_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"laggard/schemas/row"
+	"laggard/writer/clickhouse/chtest"
+	"laggard/writer/intake"
+	"laggard/writer/tail"
+)
+
+func TestSecondPassStoresNothing(t *testing.T) {
+	dir, want := written(t, 3, 100, 20<<10)
+	server := chtest.Start(t)
+	db := server.Database()
+	for name, spec := range map[string]string{"parquet": "parquet:" + t.TempDir(), "clickhouse": server.Store(db)} {
+		t.Run(name, func(t *testing.T) {
+			first := once(t, dir, spec, all())
+			if rows := uint64(len(want[row.StepsTable]) + len(want[row.RecordsTable]) + len(want[row.CommunicationsTable]) + len(want[row.RanksTable])); first.Stored() < rows {
+				t.Fatalf("first pass: %s, want %d rows", first, rows)
+			}
+			second := once(t, dir, spec, all())
+			if second.Stored() != 0 || second.Tables[row.LedgerTable].Inserted != 0 || !strings.Contains(second.String(), "nothing to store") {
+				t.Fatalf("second pass: %s", second)
+			}
+			left, _ := filepath.Glob(filepath.Join(dir, "*", "*", ".*"))
+			left = slices.DeleteFunc(left, func(path string) bool { return filepath.Base(path) == ".reached" })
+			if len(left) != 0 {
+				t.Fatalf("left in the tree: %v", left)
+			}
+		})
+	}
+	steps := server.Count("SELECT count() FROM " + db + ".steps")
+	if steps != uint64(len(want[row.StepsTable])) {
+		t.Fatalf("%d steps in ClickHouse", steps)
+	}
+	// The account: what was emitted was stored, segment by segment.
+	emitted := server.Count("SELECT sum(records) FROM " + db + ".ledger WHERE state = 'emitted' AND batch = ''")
+	stored := server.Count("SELECT sum(records) FROM " + db + ".ledger WHERE state = 'stored' AND batch != '' AND table = 'records'")
+	if emitted != uint64(len(want[row.RecordsTable])) || stored != emitted {
+		t.Fatalf("emitted %d, stored %d, want %d", emitted, stored, len(want[row.RecordsTable]))
+	}
+}
+
+// TestGrowingTree passes again and again over a job that is still being written.
+func TestGrowingTree(t *testing.T) {
+	dir, target := t.TempDir(), t.TempDir()
+	j := newJob(t, dir, 2, 16<<10)
+	for range 4 {
+		j.steps(32)
+		once(t, dir, "parquet:"+target, all())
+	}
+	j.steps(32)
+	j.end()
+	once(t, dir, "parquet:"+target, all())
+	plain := t.TempDir()
+	once(t, dir, "parquet:"+plain, all())
+	got, want := dump(t, target), dump(t, plain)
+	if len(got[row.StepsTable]) != len(want[row.StepsTable]) || !slices.Equal(got[row.RecordsTable], want[row.RecordsTable]) {
+		t.Fatalf("%d steps and %d records, want %d and %d", len(got[row.StepsTable]), len(got[row.RecordsTable]), len(want[row.StepsTable]), len(want[row.RecordsTable]))
+	}
+}
+
+// ingestProcess is `laggard ingest` as a process of its own, to be killed.
+func ingestProcess() {
+	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), intake.StoreOptions{})
+	if err == nil {
+		o := all()
+		o.Quantum, o.Ship.BatchRows = 4<<10, 300
+		var r intake.Report
+		r, err = intake.Once(context.Background(), os.Getenv("LAGGARD_TEST_INGEST"), sink, o)
+		fmt.Println(r)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// TestKilledPassIsFinishedByTheNext kills passes (SIGKILL) at growing times until
+// one comes to its end.
+func TestKilledPassIsFinishedByTheNext(t *testing.T) {
+	dir, want := written(t, 2, 200, 32<<10)
+	server := chtest.Start(t)
+	db := server.Database()
+	target := t.TempDir()
+	for name, spec := range map[string]string{"parquet": "parquet:" + target, "clickhouse": server.Store(db)} {
+		kills := 0
+		for limit := 10 * time.Millisecond; ; limit = limit*3/2 + 3*time.Millisecond {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), "LAGGARD_TEST_INGEST="+dir, "LAGGARD_TEST_STORE="+spec)
+			var out bytes.Buffer
+			cmd.Stdout = &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+			err := cmd.Wait()
+			timer.Stop()
+			if err == nil {
+				t.Logf("%s: %d kills, then: %s", name, kills, &out)
+				break
+			}
+			if cmd.ProcessState.Exited() {
+				t.Fatalf("%s: %v: %s", name, err, &out)
+			}
+			kills++
+		}
+		if kills == 0 {
+			t.Fatal("no pass was killed")
+		}
+	}
+	same(t, dump(t, target), want)
+	for table, rows := range want {
+		if got := server.Count("SELECT count() FROM " + db + "." + table); got != uint64(len(rows)) && table != row.RanksTable && table != row.LedgerTable {
+			t.Errorf("ClickHouse %s: %d rows, want %d", table, got, len(rows))
+		}
+	}
+}
+
+// TestLeasedIsLeftAlone: a directory that a live process ships is reported.
+func TestLeasedIsLeftAlone(t *testing.T) {
+	dir, _ := written(t, 3, 20, 1<<20)
+	l, err := tail.TakeLease(filepath.Join(dir, "j1", "1"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	target := t.TempDir()
+	r := once(t, dir, "parquet:"+target, all())
+	if len(r.Leased) != 1 || !strings.HasSuffix(r.Leased[0], "/j1/1") || r.Ranks != 2 || !strings.Contains(r.String(), "left to the agent") {
+		t.Fatalf("report: %s", r)
+	}
+	if steps := dump(t, target)[row.StepsTable]; len(steps) != 40 {
+		t.Fatalf("%d steps stored, want 40", len(steps))
+	}
+}
