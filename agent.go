@@ -126,7 +126,7 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	var w named
 	var err error
 	if a.o.format == "taskd" {
-		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.dir, ".laggard"), Limit: a.o.segmentBytes})
+		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.dir, ".laggard"), Limit: a.o.segmentBytes, Account: a.account})
 	} else {
 		w, err = segment.Open(dir, m, segment.Options{Limit: a.o.segmentBytes, TrustUIDs: a.o.uids(), OnClose: a.segmentClosed})
 	}
@@ -212,6 +212,20 @@ func (a *agent) hasJob(job string) bool {
 	return job != "" && job == a.o.jobName[strings.IndexByte(a.o.jobName, '/')+1:]
 }
 
+// account enters what was lost into the ledger, and into the store's.
+func (a *agent) account(rows []row.Ledger) error {
+	rows = slices.Clone(rows)
+	for _, r := range rows { // lost or not, they were emitted
+		r.State, r.Reason, r.Bytes = "emitted", r.State+":"+r.Reason, 0
+		rows = append(rows, r)
+	}
+	if err := a.ledger.Append(rows...); err != nil || a.follower == nil {
+		return err
+	}
+	a.follower.Account(rows)
+	return nil
+}
+
 // ageingOptions makes the account of what ageing deletes close: emitted = stored +
 // summarised + aged + dropped. What the follower has begun is held until the store
 // has it, so the follower may be ahead of the store by a quarter of the cap only.
@@ -226,15 +240,7 @@ func (a *agent) ageingOptions() ageing.Options {
 			if len(rows) > 0 && aged(rows[0].Job, int(rows[0].Rank), rows[0].Name) {
 				return nil // by an agent that died before the unlink
 			}
-			for _, r := range rows { // lost or not, they were emitted
-				r.State, r.Reason, r.Bytes = "emitted", r.State+":"+r.Reason, 0
-				rows = append(rows, r)
-			}
-			if err := a.ledger.Append(rows...); err != nil || a.follower == nil {
-				return err
-			}
-			a.follower.Account(rows)
-			return nil
+			return a.account(rows)
 		},
 	}
 	if a.follower == nil {

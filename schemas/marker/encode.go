@@ -1,12 +1,19 @@
 package marker
 
 import (
+	"bytes"
 	"strconv"
 
 	"laggard/schemas/record"
 )
 
-// Encoder turns records into lines, for one process.
+// NameLimit is the length from which libmspti refuses a name, in bytes: such a
+// range is in no file of TaskD's. The producers of communication names escape the
+// quotes beforehand, and the backslashes count.
+const NameLimit = 255
+
+// Encoder turns records into lines, for one process. A range whose name reaches
+// NameLimit has none, as with TaskD itself.
 //
 // Promise: a Pairer that reads the lines yields the same record in every field
 // that TaskD has. TaskD has no tokens, paths, ring numbers or exposed time, and of
@@ -16,6 +23,7 @@ type Encoder struct {
 	Thread  uint32 // tid of ranges that know none
 	Device  uint32 // device that device lines carry
 	LastID  uint64 // Id drawn last; the next record gets LastID + 1
+	Refused uint64 // ranges whose name reached NameLimit
 
 	line         Marker
 	name, domain []byte
@@ -35,12 +43,16 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 	if r.Kind == record.Other && (r.Name == apiWord || r.Name == kernelWord) {
 		return e.appendActivity(dst, r)
 	}
-	e.LastID++
 	device := r.Side == record.Device
 	m := &e.line
-	*m = Marker{Kind: KindMarker, ID: e.LastID, Process: e.Process, Thread: e.thread(r)}
+	*m = Marker{Kind: KindMarker, ID: e.LastID + 1, Process: e.Process, Thread: e.thread(r)}
 	m.Device, m.Stream = m.Process, m.Thread
 	e.setName(m, r)
+	if nameLength(m) >= NameLimit {
+		e.Refused++
+		return dst
+	}
+	e.LastID++
 	start, end := Start, End
 	if device {
 		start, end = StartDevice, EndDevice
@@ -66,6 +78,15 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 	dst = Append(dst, m)
 	m.Flag, m.Timestamp = end, uint64(r.Start+r.Dur)
 	return Append(dst, m)
+}
+
+// nameLength is what libmspti is given.
+func nameLength(m *Marker) int {
+	n := len(m.Name)
+	if string(m.Domain) == CommunicationDomain {
+		n += bytes.Count(m.Name, []byte{'"'}) + bytes.Count(m.Name, []byte{'\\'})
+	}
+	return n
 }
 
 func (e *Encoder) thread(r *record.Record) uint32 {

@@ -68,6 +68,41 @@ var golden = []struct {
 		Marker{Kind: 1, Flag: 8, Timestamp: 5, ID: 1, Process: 1, Thread: 1, Device: 1, Stream: 1, Name: []byte("NULL"), Domain: []byte("(null)")},
 	},
 	{
+		"forward",
+		`{"Kind":1,"Flag":16,"SourceKind":0,"Timestamp":1753000000000000001,"Id":44,"MsptiObjectId":{"Pt":{"ProcessId":3121,"ThreadId":3121},"Ds":{"DeviceId":3121,"StreamId":3121}},"Name":"forward","Domain":"default"}`,
+		Marker{Kind: 1, Flag: 16, Timestamp: 1753000000000000001, ID: 44, Process: 3121, Thread: 3121, Device: 3121, Stream: 3121, Name: []byte(`forward`), Domain: []byte("default")},
+	},
+	{
+		"checkpoint without a stream",
+		`{"Kind":1,"Flag":2,"SourceKind":0,"Timestamp":1753000000000000001,"Id":45,"MsptiObjectId":{"Pt":{"ProcessId":3121,"ThreadId":3121},"Ds":{"DeviceId":3121,"StreamId":3121}},"Name":"save_checkpoint","Domain":"default"}`,
+		Marker{Kind: 1, Flag: 2, Timestamp: 1753000000000000001, ID: 45, Process: 3121, Thread: 3121, Device: 3121, Stream: 3121, Name: []byte(`save_checkpoint`), Domain: []byte("default")},
+	},
+	{
+		"checkpoint of the old plugin, with a stream",
+		`{"Kind":1,"Flag":16,"SourceKind":0,"Timestamp":1753000000000000001,"Id":46,"MsptiObjectId":{"Pt":{"ProcessId":3121,"ThreadId":3121},"Ds":{"DeviceId":3121,"StreamId":3121}},"Name":"save_checkpoint","Domain":"default"}`,
+		Marker{Kind: 1, Flag: 16, Timestamp: 1753000000000000001, ID: 46, Process: 3121, Thread: 3121, Device: 3121, Stream: 3121, Name: []byte(`save_checkpoint`), Domain: []byte("default")},
+	},
+	{
+		"send, names the other end",
+		`{"Kind":1,"Flag":16,"SourceKind":0,"Timestamp":1753000000000000001,"Id":47,"MsptiObjectId":{"Pt":{"ProcessId":3121,"ThreadId":3388},"Ds":{"DeviceId":3121,"StreamId":3388}},"Name":"{\"count\": \"8\",\"dataType\": \"fp16\",\"groupName\": \"p\",\"opName\": \"HcclSend\",\"streamId\": \"55\",\"destRank\": \"3\"}","Domain":"communication"}`,
+		Marker{Kind: 1, Flag: 16, Timestamp: 1753000000000000001, ID: 47, Process: 3121, Thread: 3388, Device: 3121, Stream: 3388, Name: []byte(`{"count": "8","dataType": "fp16","groupName": "p","opName": "HcclSend","streamId": "55","destRank": "3"}`), Domain: []byte("communication")},
+	},
+	{
+		"a moment on host and device, its device line",
+		`{"Kind":1,"Flag":8,"SourceKind":1,"Timestamp":1753000000000000001,"Id":48,"MsptiObjectId":{"Pt":{"ProcessId":0,"ThreadId":2},"Ds":{"DeviceId":0,"StreamId":2}},"Name":"","Domain":""}`,
+		Marker{Kind: 1, Flag: 8, Source: 1, Timestamp: 1753000000000000001, ID: 48, Thread: 2, Stream: 2},
+	},
+	{
+		"time not collected",
+		`{"Kind":1,"Flag":16,"SourceKind":1,"Timestamp":0,"Id":41,"MsptiObjectId":{"Pt":{"ProcessId":0,"ThreadId":2},"Ds":{"DeviceId":0,"StreamId":2}},"Name":"","Domain":""}`,
+		Marker{Kind: 1, Flag: 16, Source: 1, ID: 41, Thread: 2, Stream: 2},
+	},
+	{
+		"(null), as C prints a NULL pointer",
+		`{"Kind":1,"Flag":2,"SourceKind":0,"Timestamp":1753000000000000001,"Id":49,"MsptiObjectId":{"Pt":{"ProcessId":3121,"ThreadId":3121},"Ds":{"DeviceId":3121,"StreamId":3121}},"Name":"(null)","Domain":"(null)"}`,
+		Marker{Kind: 1, Flag: 2, Timestamp: 1753000000000000001, ID: 49, Process: 3121, Thread: 3121, Device: 3121, Stream: 3121, Name: []byte(`(null)`), Domain: []byte("(null)")},
+	},
+	{
 		"API",
 		`{"Kind":3,"Start":1753000000000000001,"End":1753000000000000009,"Pt":{"ProcessId":3121,"ThreadId":3388},"CorrelationId":77,"Name":"aclnnMatmul"}`,
 		Marker{Kind: 3, Timestamp: 1753000000000000001, End: 1753000000000000009, ID: 77, Process: 3121, Thread: 3388, Device: 3121, Stream: 3388, Name: []byte("aclnnMatmul")},

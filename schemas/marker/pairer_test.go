@@ -3,6 +3,7 @@ package marker
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -264,7 +265,10 @@ func drawn(t *rapid.T) record.Record {
 		r.Count = rapid.Int64Range(0, 1<<50).Draw(t, "count")
 		r.Bytes = bytesOf(r.Count, r.Dtype)
 	case record.Other:
-		r.Name = rapid.SampledFrom([]string{"backward", "evaluate <x>", "unnamed"}).Draw(t, "word")
+		r.Name = rapid.SampledFrom([]string{"backward", "evaluate <x>", "unnamed", apiWord, kernelWord}).Draw(t, "word")
+		if r.Name == apiWord || r.Name == kernelWord {
+			return drawnActivity(t, r)
+		}
 		r.Group = rapid.SampledFrom([]string{"", "mine"}).Draw(t, "domain")
 	}
 	r.Start, r.Dur = rapid.Int64Range(t0, t0+4e9).Draw(t, "start"), rapid.Int64Range(0, 1e12).Draw(t, "dur")
@@ -278,11 +282,26 @@ func drawn(t *rapid.T) record.Record {
 	return r
 }
 
+// drawnActivity draws what an API or kernel line says.
+func drawnActivity(t *rapid.T, r record.Record) record.Record {
+	text := rapid.StringMatching(`[a-zA-Z<&"\\é%]{1,12}`)
+	r.Op, r.Count = text.Draw(t, "name"), rapid.Int64Range(0, 1<<50).Draw(t, "correlation")
+	if r.Name == kernelWord {
+		r.Side, r.Dtype = record.Device, text.Draw(t, "type")
+	}
+	r.Start, r.Dur = rapid.Int64Range(t0, t0+4e9).Draw(t, "start"), rapid.Int64Range(0, 1e12).Draw(t, "dur")
+	r.Thread = uint64(rapid.Uint32Range(1, 1<<20).Draw(t, "thread"))
+	return r
+}
+
 // TestEncoder_Identity: record → lines → record is the identity on what TaskD has,
 // for every kind, and the lines read and written again are the same bytes.
 func TestEncoder_Identity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOfN(rapid.Custom(drawn), 1, 5).Draw(t, "records")
+		first := record.New(record.DataLoader) // a kernel's line names no process: one must be there
+		first.Start, first.Dur, first.Thread = t0-10, 5, 8
+		want = slices.Insert(want, 0, first)
 		e := Encoder{Process: 7, Thread: 8, Device: 1}
 		var text []byte
 		for i := range want { // a process goes on, though a range that holds others is written after them
@@ -334,6 +353,34 @@ func TestEncoder_OpenRangeHasNoEnd(t *testing.T) {
 	pairer.Drain(pairer.Processes()[0], t0+100, func(r *Range) { got = append(got, r.Record) })
 	if len(got) != 1 || !got[0].Open || got[0].Dur != 100 || got[0].Step != 4 {
 		t.Fatalf("read back as %+v", got)
+	}
+}
+
+// TestEncoder_NameLimit: a name of 254 bytes is written, one of 255 is not, and
+// the escapes of a communication's quotes count.
+func TestEncoder_NameLimit(t *testing.T) {
+	other := func(n int) record.Record {
+		r := record.New(record.Other)
+		r.Name = strings.Repeat("n", n)
+		return r
+	}
+	comm := func(group int) record.Record {
+		r := record.New(record.Communication)
+		r.Op, r.Group, r.Count = "allreduce", strings.Repeat("g", group), 8
+		return r
+	}
+	var e Encoder
+	e.setName(&e.line, &record.Record{Kind: record.Communication, Op: "allreduce", Count: 8, Peer: record.NoPeer})
+	room := NameLimit - 1 - nameLength(&e.line)
+	for _, c := range []struct {
+		r       record.Record
+		refused bool
+	}{{other(NameLimit - 1), false}, {other(NameLimit), true}, {comm(room), false}, {comm(room + 1), true}} {
+		e := Encoder{Process: 7, LastID: 4}
+		text := e.Append(nil, &c.r)
+		if refused := len(text) == 0; refused != c.refused || (e.Refused == 1) != c.refused || (e.LastID == 4) != c.refused {
+			t.Errorf("%s name of %d: refused %v, counted %d, last Id %d", c.r.Word(), nameLength(&e.line), refused, e.Refused, e.LastID)
+		}
 	}
 }
 

@@ -50,15 +50,16 @@ type Loss struct {
 
 // Reasons of a loss, in the ledger and in laggard_records_dropped_total.
 const (
-	RingFull    = "ring-full"    // the agent was too slow or absent
-	NoRing      = "no-ring"      // the process could not make a ring (budget, full tmpfs)
-	Corrupt     = "corrupt"      // a slot whose checksum is wrong
-	DiskFull    = "disk-full"    // no segment could take it
-	TornLine    = "torn-line"    // a line cut by a crash of its writer
-	Aged        = "aged"         // deleted under the disk cap before it was shipped
-	Poison      = "poison"       // refused by the store; kept in the dead-letter file
-	Truncated   = "truncated"    // a file that became shorter under the reader
-	NotSelected = "not-selected" // raw rows of a kind that --records leaves out (summarised, not lost)
+	RingFull    = "ring-full"     // the agent was too slow or absent
+	NoRing      = "no-ring"       // the process could not make a ring (budget, full tmpfs)
+	Corrupt     = "corrupt"       // a slot whose checksum is wrong
+	DiskFull    = "disk-full"     // no segment could take it
+	TornLine    = "torn-line"     // a line cut by a crash of its writer
+	Aged        = "aged"          // deleted under the disk cap before it was shipped
+	Poison      = "poison"        // refused by the store; kept in the dead-letter file
+	Truncated   = "truncated"     // a file that became shorter under the reader
+	NameTooLong = "name-too-long" // a range that TaskD's lines can't hold (--format taskd)
+	NotSelected = "not-selected"  // raw rows of a kind that --records leaves out (summarised, not lost)
 )
 
 // Switch is a control line ({"switch":{…}}): from At on, the kinds that are on.

@@ -7,8 +7,8 @@
 // and the positions that follow. A file of the size after has it all, one of the
 // size before has nothing, and one in between is cut back to the size before.
 //
-// Caveats: what TaskD's lines can't say (identity, losses, exposed time, paths,
-// tokens) stands in the journal and in the rings only. A segment never exceeds
+// Caveats: of what TaskD's lines can't say, losses go to the ledger; identity,
+// exposed time, paths and tokens are in the rings only. A segment never exceeds
 // its limit, while TaskD's own files may, by one batch.
 package taskd
 
@@ -21,6 +21,7 @@ import (
 
 	"laggard/schemas/marker"
 	"laggard/schemas/record"
+	"laggard/schemas/row"
 	"laggard/writer/segment"
 )
 
@@ -29,11 +30,16 @@ type Options struct {
 	State string // folder of the journal
 	Limit int64  // most bytes of a segment; 0 is segment.DefaultLimit
 	Now   func() time.Time
+	// Account takes what TaskD's lines can't say, for the ledger: what was lost
+	// before it came here, and ranges with a name that TaskD's files never hold. The
+	// entries of a loss are the same when it is told again. nil forgets them.
+	Account func([]row.Ledger) error
 }
 
 // Writer appends the ranges of one incarnation. It is not safe for concurrent use.
 type Writer struct {
 	dir     string
+	meta    record.Meta
 	o       Options
 	journal journal
 	state   state // as of the journal: everything in the files
@@ -44,6 +50,8 @@ type Writer struct {
 	buf     []byte
 	pending []mark
 	next    map[uint32]uint64 // positions after buf
+	losses  []row.Ledger      // not in the ledger yet
+	parser  record.Parser
 	ended   bool
 }
 
@@ -64,7 +72,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	w := &Writer{dir: filepath.Clean(rankDir), o: o, next: map[uint32]uint64{}}
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, next: map[uint32]uint64{}}
 	w.encoder = marker.Encoder{Process: uint32(meta.PID), Thread: uint32(meta.PID), Device: uint32(max(meta.LocalRank, 0))}
 	if err := segment.Disk.Mkdir(w.dir); err != nil {
 		return nil, fmt.Errorf("make rank directory %s: %w", w.dir, err)
@@ -139,7 +147,11 @@ func (w *Writer) SetMeta(m record.Meta) error {
 
 // AppendRecord takes one record; Flush writes it.
 func (w *Writer) AppendRecord(r *record.Record) error {
+	refused := w.encoder.Refused
 	w.buf = w.encoder.Append(w.buf, r)
+	if w.encoder.Refused > refused {
+		w.lose(row.Ledger{Kind: r.Word(), Reason: record.NameTooLong, Records: 1, FirstOffset: r.Seq, LastOffset: uint64(r.Ring)})
+	}
 	w.pending = append(w.pending, mark{len(w.buf), r.Ring, r.Seq, w.encoder.LastID})
 	if r.Ring != 0 {
 		w.next[r.Ring] = r.Seq + 1
@@ -147,19 +159,47 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 	return nil
 }
 
-// endLine begins the control line that says that an incarnation is over.
-const endLine = `{"end":`
-
-// AppendLine takes a control line: TaskD has none, so only the end is remembered.
+// AppendLine takes a control line. TaskD has none: losses go to the ledger, and the
+// end is remembered.
 func (w *Writer) AppendLine(line []byte) error {
-	if len(line) > len(endLine) && string(line[:len(endLine)]) == endLine {
+	t, err := w.parser.Parse(line)
+	switch {
+	case err != nil:
+		return fmt.Errorf("take control line: %w", err)
+	case t == record.LineLoss:
+		l := &w.parser.Loss
+		w.lose(row.Ledger{Kind: l.Kind, Reason: l.Reason, Records: l.Count, FirstOffset: uint64(max(l.First, l.Last)), LastOffset: uint64(l.Ring)})
+	case t == record.LineEnd:
 		w.ended = true
 	}
 	return nil
 }
 
-// Flush writes what was taken, chunk by chunk: a chunk is what fits a segment.
+// lose keeps an entry for the ledger.
+func (w *Writer) lose(l row.Ledger) {
+	l.Job, l.Rank, l.Incarnation, l.State = w.meta.Job, uint32(w.meta.Rank), uint64(w.meta.Incarnation), "dropped"
+	w.losses = append(w.losses, l)
+}
+
+// settle hands the losses to the ledger.
+func (w *Writer) settle() error {
+	if len(w.losses) == 0 || w.o.Account == nil {
+		w.losses = w.losses[:0]
+		return nil
+	}
+	if err := w.o.Account(w.losses); err != nil {
+		return fmt.Errorf("account losses of rank %d: %w", w.meta.Rank, err)
+	}
+	w.losses = w.losses[:0]
+	return nil
+}
+
+// Flush writes what was taken, chunk by chunk: a chunk is what fits a segment. The
+// ledger comes first: after a crash a loss is told again, with the same entry.
 func (w *Writer) Flush() error {
+	if err := w.settle(); err != nil {
+		return err
+	}
 	for len(w.pending) > 0 {
 		n := w.fits()
 		if n == 0 {

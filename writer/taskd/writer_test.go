@@ -2,10 +2,12 @@ package taskd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,6 +169,52 @@ func die(t *testing.T, w *Writer, chance *rand.Rand) {
 	}
 	if w.file != nil {
 		w.file.Close()
+	}
+}
+
+// TestWriter_AccountsForWhatLinesCanNotSay: what was lost on the way, and a range
+// whose name no file of TaskD's holds, are in the ledger, and the position goes on.
+func TestWriter_AccountsForWhatLinesCanNotSay(t *testing.T) {
+	dir, state := filepath.Join(t.TempDir(), "j1", "3"), t.TempDir()
+	var got []row.Ledger
+	fail := errors.New("no room")
+	o := Options{State: state, Account: func(rows []row.Ledger) error {
+		if fail != nil {
+			return fail
+		}
+		got = append(got, rows...)
+		return nil
+	}}
+	w, err := Open(dir, meta(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := record.New(record.Other)
+	long.Name, long.Ring, long.Seq, long.Start = strings.Repeat("x", 255), 1, 0, 1753000000000000000
+	loss := record.Loss{Ring: 2, Kind: "Communication", Reason: record.RingFull, Count: 12, First: 5, Last: 9}
+	short := sample(0)
+	short.Seq = 1
+	for _, err := range []error{w.AppendRecord(&long), w.AppendRecord(&short), w.AppendLine(loss.AppendLine(nil))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); !errors.Is(err, fail) {
+		t.Fatalf("Flush without a ledger: %v", err)
+	}
+	fail = nil
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	entry := row.Ledger{Job: "j1", Rank: 3, Incarnation: 7, State: "dropped"}
+	a, b := entry, entry
+	a.Kind, a.Reason, a.Records, a.FirstOffset, a.LastOffset = long.Word(), record.NameTooLong, 1, 0, 1
+	b.Kind, b.Reason, b.Records, b.FirstOffset, b.LastOffset = "Communication", record.RingFull, 12, 9, 2
+	if d := cmp.Diff([]row.Ledger{a, b}, got); d != "" {
+		t.Errorf("ledger (-want +got):\n%s", d)
+	}
+	if r := stored(t, dir); len(r) != 1 || w.Next()[1] != 2 {
+		t.Errorf("%d records in the files, next %v; want 1 and 2", len(r), w.Next())
 	}
 }
 
