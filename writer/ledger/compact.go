@@ -51,7 +51,7 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 	var kept []byte
 	_, err := each(r, func(e row.Ledger) error {
 		if keep != nil && keep(e) {
-			kept = appendLine(kept, &e)
+			kept = appendLine(kept, &e, place{})
 			return nil
 		}
 		key := row.Ledger{
@@ -81,7 +81,7 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 	})
 	var lines []byte
 	for i := range all {
-		lines = appendLine(lines, &all[i])
+		lines = appendLine(lines, &all[i], place{})
 	}
 	return append(lines, kept...), nil
 }

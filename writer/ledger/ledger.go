@@ -4,9 +4,9 @@
 //	<dir>/.laggard/ledger    {"job":"j1","rank":0,"segment":"8d1f…","name":"1753000000","state":"aged","reason":"aged","records":812,…}
 //
 // Promise: when Append returns nil its rows are on the disk, all of them, once; when
-// it returns an error none of them counts. A torn last line (a crash in mid-write)
-// is cut off by the next Append or Open. Several processes may append: each holds
-// flock on the file while it writes.
+// it returns an error none of them counts; when it does not return (a kill, a loss of
+// power) all or none. A torn last line is cut off by the next Append or Open. Several
+// processes may append: each holds flock on the file while it writes.
 //
 // Caveat: the file grows by a line an entry until Compact sums it up.
 package ledger
@@ -244,7 +244,11 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 	}
 	var lines []byte
 	for i := range rows {
-		lines = appendLine(lines, &rows[i])
+		var at place
+		if len(rows) > 1 {
+			at = place{i + 1, len(rows)}
+		}
+		lines = appendLine(lines, &rows[i], at)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +330,8 @@ func (l *Ledger) copyTo(w io.Writer, from, to int64) error {
 }
 
 // Read calls f for each complete entry of the ledger of a profiling directory, in
-// order. Lines that are none are counted. That there is no ledger is no error.
+// order. Lines that are none are counted, and those of an Append of which not all
+// are there. That there is no ledger is no error.
 func Read(dir string, f func(row.Ledger) error) (bad int, err error) {
 	file, err := os.OpenFile(Path(dir), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -341,21 +346,26 @@ func Read(dir string, f func(row.Ledger) error) (bad int, err error) {
 
 func each(file io.Reader, f func(row.Ledger) error) (bad int, err error) {
 	r := bufio.NewReaderSize(file, 64<<10)
+	var g group
 	for {
 		line, err := readLine(r)
 		if errors.Is(err, io.EOF) {
-			return bad, nil // what follows the last '\n' is torn
+			return bad + g.drop(), nil // what follows the last '\n' is torn
 		}
 		if err != nil {
 			return bad, fmt.Errorf("read ledger: %w", err)
 		}
-		e, err := parse(line)
+		e, at, err := parse(line)
 		if err != nil {
-			bad++
+			bad += 1 + g.drop()
 			continue
 		}
-		if err := f(e); err != nil {
-			return bad, err
+		whole, n := g.take(e, at)
+		bad += n
+		for _, e := range whole {
+			if err := f(e); err != nil {
+				return bad, err
+			}
 		}
 	}
 }
