@@ -62,7 +62,11 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
-	want = append(want, "sitecustomize.py")
+	sources, err := filepath.Glob("laggard/csrc/*.c")
+	if err != nil {
+		t.Fatalf("list: %v", err)
+	}
+	want = append(append(want, sources...), "sitecustomize.py", "mstx.py")
 	err = filepath.WalkDir("taskd", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".py") {
 			want = append(want, path)

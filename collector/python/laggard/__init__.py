@@ -21,9 +21,8 @@ import os
 from . import groups
 from . import layout
 from . import recorder
-from .span import Detailed, Span, plain
-
-_local = recorder.local
+from .extension import native
+from .span import Detailed, Span, amount, communication, span
 
 __all__ = ["init", "enabled", "step", "span", "wrap", "mark", "communication", "failures", "callbacks"]
 
@@ -64,25 +63,10 @@ def failures():
     return recorder.state.failures
 
 
-def span(kind, tokens=0, path=""):
-    """Returns a context manager that records a range of this kind.
-
-    kind is FP, DataLoader, SaveCheckpoint, Step, Communication or any other word.
-    """
-    if not tokens and not path:
-        found = _local.plain.get(kind)
-        return found() if found is not None else plain(str(kind))
-    number = layout.KINDS.get(kind, layout.OTHER)
-    text = recorder.strings.path(str(path)) if path else 0
-    if number == layout.OTHER:
-        text = recorder.strings.id(str(kind))
-    return Detailed(number, text, _amount(tokens))
-
-
 class _Step(Detailed):
     """A step: ranges begun inside carry its number."""
 
-    __slots__ = ("number", "before")
+    __slots__ = ("before",) + (("number",) if native is None else ())
 
     def __enter__(self):
         state = recorder.state
@@ -91,10 +75,21 @@ class _Step(Detailed):
         state.step = self.number
         return Span.__enter__(self)
 
+    def begin(self):
+        """Begins the step; returns it."""
+        return self.__enter__()
+
+    def end(self, exposed=None, at=None):
+        """Ends the step, now or at a time."""
+        Span.end(self, exposed, at)
+        before, self.before = self.before, None
+        if before is not None:
+            if recorder.state.step == self.number:
+                recorder.state.step = before
+            groups.settle()
+
     def __exit__(self, *exception):
-        Span.__exit__(self, *exception)
-        recorder.state.step = self.before
-        groups.settle()
+        self.end()
 
 
 def step(number, tokens=0):
@@ -102,16 +97,9 @@ def step(number, tokens=0):
 
     From the first one on, steps are no longer guessed from optimizer.step.
     """
-    ranged = _Step(layout.STEP, 0, _amount(tokens))
-    ranged.number = _amount(number) & 0xFFFFFFFF
+    ranged = _Step(layout.STEP, 0, amount(tokens))
+    ranged.number, ranged.before = amount(number) & 0xFFFFFFFF, None
     return ranged
-
-
-def communication(op, group="", count=0, dtype="", peer=-1):
-    """Returns a context manager that records a blocking collective or transfer."""
-    strings = recorder.strings
-    return Detailed(layout.COMMUNICATION, strings.id(str(op)), _amount(count), layout.dtype_code(dtype),
-                    strings.id(str(group)), int(peer))
 
 
 def mark(kind, value=0):
@@ -137,11 +125,3 @@ def wrap(owner, method, kind):
     recorded.__laggard__ = kind
     setattr(owner, method, recorded)
     return inner
-
-
-def _amount(value):
-    """Returns value as a count that fits a slot, 0 for what is none."""
-    try:
-        return min(max(int(value), 0), 0x7FFFFFFFFFFFFFFF)
-    except (TypeError, ValueError, OverflowError):
-        return 0

@@ -8,6 +8,8 @@ never be compared.
 import os
 import time
 
+from .extension import native
+
 monotonic = time.monotonic_ns
 
 
@@ -26,9 +28,12 @@ def _offset():
 OFFSET = _offset()
 
 
-def now():
+def _now():
     """Returns ns since the Unix epoch."""
     return monotonic() + OFFSET
+
+
+now = _now if native is None else native.now
 
 
 def started(ticks):

@@ -16,6 +16,7 @@ PROCESS_MAGIC = b"LAGPROC1"
 RING_MAGIC = b"LAGRING1"
 VERSION = 1
 CHECKSUM = 2  # CRC-32 of zlib: what Python has without a compiler
+CRC32C = 1    # of the rings that the extension writes
 
 PROCESS_HEADER = 4096
 STRINGS = 262144

@@ -115,17 +115,15 @@ class Process(object):
         if number:
             self.words[25] = number
 
-    def attach(self):
-        """Returns a ring for the calling thread, or None when there is no room.
+    def take(self):
+        """Returns a ring that nobody writes, or None when there is no room.
 
         A ring of a thread that has ended is taken first: threads may come and go
         without end, files may not.
         """
         with self.lock:
             if self.idle:
-                ring = self.idle.pop()
-                ring.adopt()
-                return ring
+                return self.idle.pop()
             return self._make()
 
     def _make(self):

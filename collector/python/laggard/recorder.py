@@ -17,16 +17,17 @@ import threading
 
 from . import layout
 from . import switch
+from .extension import native
 from .identity import Identity
 from .process import DEFAULT_RUN, Life, Process
 from .ring import OFF, UNLISTED
 from .strings import Strings
 
 
-class State(object):
+class State(object if native is None else native.State):
     """What every thread sees: the current step and what is on."""
 
-    __slots__ = ("step", "on", "by_hand", "failures", "helper", "forked")
+    __slots__ = ("on", "by_hand", "failures", "helper", "forked") + (("step",) if native is None else ())
 
     def __init__(self):
         self.step = layout.NO_STEP
@@ -141,12 +142,15 @@ def attach(automatic):
         return _OFF  # a signal handler in the middle of this function
     local.attaching = True
     try:
+        if local.ring is not None:  # the extension asks again
+            return local.ring if local.ring in (_OFF, _LOST) else _OFF
         if not ready(automatic):
             return _OFF
-        ring = _process.attach()
+        ring = _process.take()
         if ring is None:
             local.ring = _LOST
             return _LOST
+        ring.adopt()
         local.plain = {}
         local.ring = ring
         local.leaver = _Leaver(_process, ring)
@@ -186,6 +190,8 @@ def _start():
     try:
         life = Life()
         _process = Process(run, life, strings, word, identity.meta(life), state)
+        if native is not None:
+            native.started(_process.mapping)
     finally:
         _starting = False
     _at_process_end()
@@ -213,9 +219,9 @@ def shared():
     """Returns the shared ring, or None. The caller holds shared_lock()."""
     global _shared
     if _shared is None and _process is not None:
-        _shared = _process.attach()
+        _shared = _process.take()
         if _shared is not None:
-            _shared.shared = True
+            _shared.share()
     return _shared
 
 
@@ -237,7 +243,7 @@ def fail(what, cause):
     state.failures += 1
     if not _failed:
         _failed = True
-        local.ring = _OFF
+        _stop()
         say("%s: %s: %s; nothing more is recorded in this process, training goes on"
             % (what, type(cause).__name__, cause))
 
@@ -292,7 +298,13 @@ def close():
     except Exception as cause:  # pylint: disable=broad-except
         fail("close", cause)
     _failed = True
+    _stop()
+
+
+def _stop():
     local.ring = _OFF
+    if native is not None:
+        native.stop()
 
 
 def after_in_child():

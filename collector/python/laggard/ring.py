@@ -20,6 +20,7 @@ import zlib
 
 from . import clock
 from . import layout
+from .extension import native
 
 # What a span's slot holds when it has none: not in the open table, or switched off.
 UNLISTED = -1
@@ -34,7 +35,7 @@ class Ring(object):
     exposed by flags. Both belong to one thread at a time (see recorder).
     """
 
-    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "disown", "shared", "methods", "__weakref__")
+    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "shared", "methods", "__weakref__")
 
 
 def create(folder, number, slots, process):
@@ -44,14 +45,17 @@ def create(folder, number, slots, process):
     temporary = os.path.join(folder, ".ring-%d.new" % number)
     fd, mapping = layout.allocate(temporary, size)
     os.close(fd)
+    kind = layout.CHECKSUM if native is None else layout.CRC32C
     struct.pack_into("<8sIIIIIIQI", mapping, 0, layout.RING_MAGIC, layout.VERSION, layout.RING_HEADER,
-                     layout.CHECKSUM, number, light, bulk, native_id(), layout.LIVE)
+                     kind, number, light, bulk, 0, layout.LIVE)
     os.rename(temporary, os.path.join(folder, "ring-%d" % number))
+    if native is not None:
+        return native.Ring(mapping, number, light, bulk)
     ring = Ring()
     ring.number = number
     ring.size = size
     ring.shared = False
-    ring.ident = threading.get_ident()
+    ring.ident = 0
     _functions(ring, mapping, light, bulk, process)
     return ring
 
@@ -118,6 +122,7 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         at = span.slot
         try:
             busy = True
+            span.slot = OFF  # a second end does nothing
             if dur < 0:
                 dur = 0
             head = span.head
@@ -155,7 +160,6 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             if at > 0:
                 words[at + 4 >> 2] = span.head
                 give(at - 1024 >> 6)
-                span.slot = UNLISTED
             busy = False
         while late:
             publish(*late.pop(0))
@@ -199,6 +203,7 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             return
         try:
             busy = True
+            span.slot = OFF
             head = span.head
             seq = light_head
             if at > 0:  # sequence number and state by one store
@@ -212,7 +217,6 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             if at > 0:
                 words[at + 4 >> 2] = head
                 give(at - 1024 >> 6)
-                span.slot = UNLISTED
             busy = False
         while late:
             publish(*late.pop(0))
@@ -231,10 +235,18 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             words[10] = layout.CLOSED
 
     def adopt():
-        """Gives a closed ring to the calling thread."""
-        quads[4] = native_id()
+        """Makes it the calling thread's. One that still holds another thread's slots
+        says thread 0: the agent could not tell whose they are."""
+        drained = quads[16] >= light_head and quads[32] >= bulk_head
+        quads[4] = native_id() if drained else 0
         words[10] = layout.LIVE
         ring.ident = threading.get_ident()
+
+    def share():
+        """Makes it the one for what ends in another thread than it began in."""
+        words[10] = layout.LIVE
+        quads[4] = 0
+        ring.shared = True
 
     def disown():
         """In a forked child: the ring is the parent's, never write to it again."""
@@ -243,5 +255,5 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     ring.begin, ring.publish = begin, publish
     ring.close, ring.adopt, ring.disown = close, adopt, disown
-    ring.drop = drop
+    ring.drop, ring.share = drop, share
     ring.methods = {"__slots__": (), "__enter__": enter, "__exit__": leave, "ring": ring}

@@ -1,181 +1,100 @@
 """Ranges: the one thing that everything in this package makes.
 
 A range is begun in a thread and ended once. With blocking code it is a context
-manager; what ends later or elsewhere calls end().
+manager; what ends later or elsewhere calls end(). With the extension ranges are
+its objects, else those of pure.py: both have the same face.
+
+    Detailed(kind, text=0, value=0, dtype=0, group=0, peer=-1)   any range
+    Automatic(…)              one of the instrumentation's: it makes no rank of a helper
+    begin_elsewhere(range)    it may end in any thread
+    elsewhere(range, start, dur, flags=0, extra=0, host_dur=0)   its record, with its times
 """
 
-from . import clock
 from . import layout
+from . import pure
 from . import recorder
-from .ring import OFF
+from .extension import native
 
-_ident = recorder.threading.get_ident
-_local, _state = recorder.local, recorder.state
-_monotonic, _OFFSET = clock.monotonic, clock.OFFSET
-_COMMUNICATION = layout.COMMUNICATION
-_KEPT = 1000  # kinds of a script's own whose class is kept
+if native is None:
+    Span, Detailed, Automatic = pure.Span, pure.Detailed, pure.Automatic
+    plain, elsewhere, begin_elsewhere = pure.plain, pure.elsewhere, pure.begin_elsewhere
+else:
+    Span = Detailed = native.Range
+    plain, elsewhere, begin_elsewhere = native.span, native.elsewhere, native.begin_elsewhere
 
+    class Automatic(native.Range):
+        """A range that the instrumentation makes: it does not make a rank of a helper."""
 
-class Span(object):
-    """One range. kind is a number of layout; text, group are ids of strings.
-
-    What a range never changes may stand in its class (see plain): then making one
-    costs an allocation and nothing else.
-    """
-
-    __slots__ = ("step", "start", "slot")
-    automatic = False
-    number = None  # of the step, when the range knows better than the process
-    ring = None
-    value = text = group = 0
-    peer = -1
-
-    def __enter__(self):
-        try:
-            self.slot = OFF
-            ring = _local.ring
-            if ring is None:
-                ring = recorder.attach(self.automatic)
-            self.ring = ring
-            number = self.number
-            self.step = _state.step if number is None else number
-            ring.begin(self)
-        except Exception as cause:  # pylint: disable=broad-except
-            self.cancel()
-            recorder.fail("begin range", cause)
-        return self
-
-    def __exit__(self, *exception):
-        if self.slot == OFF:
-            return
-        try:
-            start = self.start
-            dur = _monotonic() + _OFFSET - start
-            ring = self.ring
-            if ring.ident != _ident() or ring.shared:
-                elsewhere(self, start, dur)
-            elif self.bit == 2:
-                ring.publish(self, start, dur, 8, dur)
-            else:
-                ring.publish(self, start, dur)
-        except Exception as cause:  # pylint: disable=broad-except
-            recorder.fail("end range", cause)
-
-    def finish(self, start, dur):
-        """Ends the range where the quick way (see ring) does not do."""
-        try:
-            ring = self.ring
-            if ring.ident != _ident() or ring.shared:
-                elsewhere(self, start, dur)
-            else:
-                ring.publish(self, start, dur)
-        except Exception as cause:  # pylint: disable=broad-except
-            recorder.fail("end range", cause)
-
-    def begin(self):
-        """Begins the range; returns it."""
-        return self.__enter__()
-
-    def end(self, exposed=None, at=None):
-        """Ends the range, now or at a time; exposed is the ns the trainer waited."""
-        if self.slot == OFF:
-            return
-        try:
-            start = self.start
-            dur = (_monotonic() + _OFFSET if at is None else at) - start
-            if exposed is None:
-                exposed = dur if self.bit == 2 else -1
-            flags = 8 if exposed >= 0 else 0
-            if self.ring.ident != _ident() or self.ring.shared:
-                elsewhere(self, start, dur, flags, max(exposed, 0))
-            else:
-                self.ring.publish(self, start, dur, flags, max(exposed, 0))
-        except Exception as cause:  # pylint: disable=broad-except
-            recorder.fail("end range", cause)
-
-    def cancel(self):
-        """Forgets the range: nothing is recorded."""
-        if self.slot != OFF:
-            self.ring.drop(self)
-            self.slot = OFF
+        __slots__ = ("device",)  # the events of a range on an accelerator, see device
+        automatic = True
 
 
-class Detailed(Span):
-    """A range with more than a kind."""
-
-    __slots__ = ("head", "bit", "text", "group", "peer", "value", "ring")
-
-    def __init__(self, kind, text=0, value=0, dtype=0, group=0, peer=-1):
-        self.head = kind | dtype << 16
-        self.bit = 2 if kind == _COMMUNICATION else 1
-        self.text = text
-        self.value = value
-        self.group = group
-        self.peer = peer
-        self.slot = OFF
+_NVTX = recorder.os.environ.get("LAGGARD_NVTX") == "1"
+if _NVTX:
+    from .shown import shown
+    Span = Detailed = shown(Detailed)
+    Automatic = shown(Automatic)
 
 
-class Automatic(Detailed):
-    """A range that the instrumentation makes: it does not make a rank of a helper."""
-
-    __slots__ = ("device",)  # the events of a range on an accelerator, see device
-    automatic = True
-
-
-class Plain(Detailed):
-    """A range with only a kind, in a thread that has no ring yet or can't have one."""
-
-    __slots__ = ()
+def _any(kind, tokens=0, path=""):
+    """Returns a range of any kind; what span does when it has more to say than a word."""
+    if not tokens and not path:
+        return plain(str(kind)) if native is None and not _NVTX else Detailed(*_number(str(kind)))
+    number, text = _number(kind)
+    return Detailed(number, recorder.strings.path(str(path)) if path else text, amount(tokens))
 
 
-def plain(word):
-    """Returns a range of a kind with nothing but its times: the cheapest way.
-
-    Each thread has a class for each word, whose methods write that thread's ring.
-    """
-    kind = layout.KINDS.get(word, layout.OTHER)
-    text = recorder.strings.id(word) if kind == layout.OTHER else 0
-    ring = _local.ring
-    methods = getattr(ring, "methods", None)
-    if methods is None or kind == _COMMUNICATION or len(_local.plain) >= _KEPT:
-        return Plain(kind, text)
-    cls = type("Plain", (Span,), dict(methods, head=kind, bit=1, text=text))
-    _local.plain[word] = cls
-    return cls()
+def _number(kind):
+    """Returns (kind number, id of its word) of a kind's word."""
+    number = layout.KINDS.get(kind, layout.OTHER)
+    return number, recorder.strings.id(str(kind)) if number == layout.OTHER else 0
 
 
-def elsewhere(span, start, dur, flags=0, extra=0, host_dur=0):
-    """Publishes a range that does not end in its own thread, in the shared ring."""
-    with recorder.shared_lock():
-        ring = recorder.shared()
-        if ring is None:
-            recorder.no_ring().begin(span)
-            span.ring.drop(span)
-        elif ring is span.ring:
-            ring.publish(span, start, dur, flags, extra, host_dur)
-        else:
-            owner, slot = span.ring, span.slot
-            span.slot = -1
-            ring.publish(span, start, dur, flags, extra, host_dur)
-            span.slot = slot
-            owner.drop(span)
-    span.slot = OFF
+def _word(kind):
+    """Returns kind number | id << 8, or -1 where there was no room for the word."""
+    number, text = _number(kind)
+    return number | text << 8 if text or number != layout.OTHER else -1
 
 
-def begin_elsewhere(span):
-    """Begins a range that may end in any thread: it is listed in the shared ring."""
+def _communication(op, group="", count=0, dtype="", peer=-1):
+    """Returns a context manager that records a blocking collective or transfer."""
+    strings, code = recorder.strings, _dtypes.get(dtype)
+    if code is None:
+        code = layout.dtype_code(dtype)
+        if len(_dtypes) < 1000 and isinstance(dtype, str):
+            _dtypes[dtype] = code
+    return Detailed(layout.COMMUNICATION, strings.id(str(op)), amount(count), code, strings.id(str(group)), int(peer))
+
+
+_dtypes = {"": 0}  # as scripts spell them
+
+
+def amount(value):
+    """Returns value as a count that fits a slot, 0 for what is none."""
     try:
-        if not recorder.ready(span.automatic):
-            return span
-        with recorder.shared_lock():
-            ring = recorder.shared()
-            if ring is None:
-                recorder.no_ring().begin(span)
-            else:
-                span.ring = ring
-                span.step = _state.step
-                ring.begin(span)
-    except Exception as cause:  # pylint: disable=broad-except
-        span.slot = OFF
-        recorder.fail("begin range", cause)
-    return span
+        return min(max(int(value), 0), 0x7FFFFFFFFFFFFFFF)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+if _NVTX:
+    span, communication = _any, _communication
+elif native is None:
+    communication = _communication
+    _local = recorder.local
+
+    def span(kind, tokens=0, path=""):
+        """Returns a context manager that records a range of this kind.
+
+        kind is FP, DataLoader, SaveCheckpoint, Step, Communication or any other word.
+        """
+        if tokens or path:
+            return _any(kind, tokens, path)
+        found = _local.plain.get(kind)
+        return found() if found is not None else plain(str(kind))
+else:
+    span, communication = native.span, native.communication
+
+if native is not None:
+    native.connect(recorder.attach, recorder.ready, recorder.shared, _word, _any, _communication,
+                   recorder.strings._ids, _dtypes)

@@ -33,6 +33,10 @@ class Strings(object):
             found = self._add(text, layout.STRINGS)
         return found
 
+    def text(self, number):
+        """Returns the string with this id, "" without one. Slow."""
+        return next((text for text, known in list(self._ids.items()) if known == number), "")
+
     def path(self, text):
         """Returns the id of a path: like id, but leaves room for other words."""
         found = self._ids.get(text)

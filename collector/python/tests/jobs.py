@@ -14,6 +14,7 @@ import rings
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, PACKAGE)
 LIMIT = 120  # seconds for one job; a hang fails the test
+EXTENSION = os.environ.get("LAGGARD_EXTENSION", "load")  # 0: in Python alone
 
 
 class Case(unittest.TestCase):
@@ -30,7 +31,8 @@ class Case(unittest.TestCase):
         """Returns the environment of a process that lies beside an agent."""
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("LAGGARD", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC", "MINDX"))}
-        env.update(PYTHONPATH=PACKAGE, LAGGARD_RUN=self.run_dir, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+        env.update(PYTHONPATH=PACKAGE, LAGGARD_RUN=self.run_dir, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1",
+                   LAGGARD_EXTENSION=EXTENSION)
         for name, value in more.items():
             if value is None:
                 env.pop(name, None)

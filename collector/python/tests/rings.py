@@ -11,6 +11,29 @@ DTYPES = ["", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "u
 SLOT = struct.Struct("<IBBBBIiqqqQIHHq")
 
 
+def _castagnoli():
+    table = []
+    for n in range(256):
+        for _ in range(8):
+            n = n >> 1 ^ (0x82F63B78 if n & 1 else 0)
+        table.append(n)
+    return table
+
+
+_TABLE = _castagnoli()
+
+
+def crc32c(data):
+    """CRC32C, checksum kind 1; zlib has kind 2."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+SUMS = {1: crc32c, 2: zlib.crc32}
+
+
 class Process(object):
     """One folder: identity, strings, rings."""
 
@@ -59,7 +82,8 @@ class Ring(object):
             data = f.read()
         (magic, version, header, checksum, self.number, light, bulk, self.thread,
          self.state) = struct.unpack_from("<8sIIIIIIQI", data)
-        assert (magic, version, header, checksum) == (b"LAGRING1", 1, 8192, 2)
+        assert (magic, version, header) == (b"LAGRING1", 1, 8192)
+        self.sum = SUMS[checksum]
         assert len(data) == 8192 + 64 * (light + bulk), path
         self.light, self.bulk = light, bulk
         self.heads = struct.unpack_from("<Q", data, 64)[0], struct.unpack_from("<Q", data, 192)[0]
@@ -71,7 +95,7 @@ class Ring(object):
             first = max(self.tails[lane], self.heads[lane] - slots)
             for seq in range(first, self.heads[lane]):
                 slot = data[base + seq % slots * 64:][:64]
-                record = decode(process, slot, seq)
+                record = decode(process, slot, seq, self.sum)
                 if record is None:
                     self.corrupt.append((lane, seq))
                 else:
@@ -84,18 +108,18 @@ class Ring(object):
             slot[7:12] = bytes(5)
             if state == 0:
                 continue
-            record = decode(process, bytes(slot), 0)
+            record = decode(process, bytes(slot), 0, self.sum)
             if record is None:
                 self.corrupt.append(("open", level))
             elif state == 1 or seq & 0x7FFFFFFF >= self.heads[seq >> 31] & 0x7FFFFFFF:
                 self.open.append(record)
 
 
-def decode(process, slot, seq):
+def decode(process, slot, seq, checksum):
     """Returns the record in a slot, None when the checksum or the number is wrong."""
     (crc, kind, flags, dtype, _, low, peer, start, dur, extra, mixed, step, group, stream,
      value) = SLOT.unpack(slot)
-    if zlib.crc32(slot[4:]) != crc or low != seq & 0xFFFFFFFF:
+    if checksum(slot[4:]) != crc or low != seq & 0xFFFFFFFF:
         return None
     text = process.strings[mixed >> 48]
     record = {"kind": KINDS[kind] if kind else text, "seq": seq, "start": start, "dur": dur, "value": value,

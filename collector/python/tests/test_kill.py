@@ -1,7 +1,9 @@
 """SIGKILL at random instants: nothing that was emitted is lost, nothing is corrupt,
 and the open range is named.
 
-LAGGARD_TEST_KILLS is how often (300), LAGGARD_TEST_SEED what the instants come from.
+LAGGARD_TEST_KILLS is how often with one thread (120; a sixth of it with 8, a thirtieth
+with 64, all of it with LAGGARD_TEST_KILLS_EACH=1), LAGGARD_TEST_SEED what the instants
+come from.
 """
 
 import mmap
@@ -11,21 +13,23 @@ import shutil
 import signal
 import struct
 import sys
+import threading
 import time
 
-import jobs
+import jobs  # also puts the package on the path
 import rings
+import laggard  # once, before the forks: no ring is made yet
+from laggard import extension, layout, recorder
 
-KILLS = int(os.environ.get("LAGGARD_TEST_KILLS", "300"))
+KILLS = int(os.environ.get("LAGGARD_TEST_KILLS", "120"))
+SHARE = {8: 1, 64: 1} if os.environ.get("LAGGARD_TEST_KILLS_EACH") == "1" else {8: 6, 64: 30}
+THREADS = 65  # rows of acknowledged counts; the last one says that the child runs
 SEED = int(os.environ.get("LAGGARD_TEST_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
 
 def emit(run, acknowledged, threads):
     """The child: records without end and says what it has recorded."""
-    import threading
     os.environ["LAGGARD_RUN"] = run
-    import laggard
-    from laggard import recorder
     laggard.init(rank=0, world_size=1, job="kill", node="n")
     gate = threading.Event()
     counts = memoryview(acknowledged).cast("Q")  # one store each: pack_into writes zeros first
@@ -36,6 +40,7 @@ def emit(run, acknowledged, threads):
         outer = laggard.step(n).begin()  # open until the end
         ring = recorder.local.ring
         fd = os.open(os.path.join(recorder._process.folder, "ring-%d" % ring.number), os.O_RDWR)
+        behind = layout.fit(ring.number, 1 << 30)[0] // 2
         counts[8 * n + 2] = ring.number
         while True:
             with laggard.span("FP", tokens=light):
@@ -46,15 +51,15 @@ def emit(run, acknowledged, threads):
                 pass
             bulk += 1
             counts[8 * n + 1] = bulk
-            if light % 256 == 0 and light > 512:  # an agent that is 512 behind
-                os.pwrite(fd, struct.pack("<Q", light - 512), 128)
-                os.pwrite(fd, struct.pack("<Q", bulk - 512), 256)
+            if light % (behind // 2) == 0 and light > behind:  # an agent that is half a ring behind
+                os.pwrite(fd, struct.pack("<Q", light - behind), 128)
+                os.pwrite(fd, struct.pack("<Q", bulk - behind), 256)
         outer.end()
 
     for n in range(1, threads):
         threading.Thread(target=work, args=(n,), daemon=True).start()
     gate.set()
-    counts[511] = 1  # running
+    counts[8 * THREADS - 1] = 1  # running
     work(0)
 
 
@@ -63,14 +68,18 @@ class Kill(jobs.Case):
         self.kills(KILLS, 1)
 
     def test_eight_threads(self):
-        self.kills(max(KILLS // 6, 1), 8)
+        self.kills(KILLS // SHARE[8], 8)
+
+    def test_sixty_four_threads(self):
+        self.kills(KILLS // SHARE[64], 64)
 
     def kills(self, count, threads):
         dice = random.Random(SEED + threads)
-        sys.stderr.write("%d kills with %d threads, LAGGARD_TEST_SEED=%d\n" % (count, threads, SEED))
-        acknowledged = mmap.mmap(-1, 4096)
+        how = "the extension" if extension.native is not None else "Python alone"
+        sys.stderr.write("%d kills with %d threads, %s, LAGGARD_TEST_SEED=%d\n" % (count, threads, how, SEED))
+        acknowledged = mmap.mmap(-1, 64 * THREADS)
         for n in range(count):
-            acknowledged[0:4096] = bytes(4096)
+            acknowledged[:] = bytes(64 * THREADS)
             run = os.path.join(self.run_dir, str(n))
             child = os.fork()
             if child == 0:
@@ -80,17 +89,19 @@ class Kill(jobs.Case):
                     os._exit(1)
             try:
                 self.wait_running(child, acknowledged)
-                time.sleep(dice.random() * 0.008)  # the instant: what is tested
+                time.sleep(dice.random() * 0.002 * max(threads, 4))  # the instant: what is tested
             finally:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
             with self.subTest(kill=n, seed=SEED):
                 self.check(run, acknowledged, threads)
             shutil.rmtree(run, ignore_errors=True)
+            if n % 500 == 499:
+                sys.stderr.write("%d of %d kills checked\n" % (n + 1, count))
 
     def wait_running(self, child, acknowledged):
         deadline = time.monotonic() + 30
-        while not struct.unpack_from("<Q", acknowledged, 4088)[0]:
+        while not struct.unpack_from("<Q", acknowledged, 64 * THREADS - 8)[0]:
             self.assertLess(time.monotonic(), deadline, "child does not start")
             self.assertEqual(os.waitpid(child, os.WNOHANG), (0, 0), "child died")
 

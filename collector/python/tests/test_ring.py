@@ -64,6 +64,14 @@ class Publish(jobs.Case):
             self.assertEqual((st.st_size, st.st_mode & 0o777), (size, 0o660))
             self.assertGreaterEqual(st.st_blocks * 512, size)
 
+    def test_setgid_is_handed_down(self):
+        os.chmod(self.run_dir, 0o2770)
+        for run in (self.run_dir, os.path.join(self.run_dir, "made", "here")):
+            self.python("import laggard; laggard.init(); laggard.mark('x')", LAGGARD_RUN=run)
+            found = [p for p in os.listdir(run) if p != "made"]
+            self.assertEqual(len(found), 1)
+            self.assertEqual(os.stat(os.path.join(run, found[0])).st_mode & 0o7777, 0o2770)
+
     def test_no_ring_before_the_first_range(self):
         self.python("import laggard; laggard.init(); laggard.span('FP')")
         self.assertEqual(os.listdir(self.run_dir), [])
@@ -173,7 +181,7 @@ class Threads(jobs.Case):
             gate = threading.Barrier(6)
             def work(n):
                 gate.wait()
-                for i in range(500):
+                for i in range(250):
                     with laggard.span("FP", tokens=n * 1000 + i): pass
                 gate.wait()
             threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
@@ -181,7 +189,7 @@ class Threads(jobs.Case):
         """)
         p = self.process()
         self.assertEqual(len(p.rings), 6)
-        self.assertEqual(sorted(r["value"] for r in p.records()), [n * 1000 + i for n in range(6) for i in range(500)])
+        self.assertEqual(sorted(r["value"] for r in p.records()), [n * 1000 + i for n in range(6) for i in range(250)])
         self.assertEqual(len({r.thread for r in p.rings}), 6)
         self.assertLessEqual(sum(os.path.getsize(os.path.join(p.folder, n)) for n in os.listdir(p.folder)), 16 << 20)
 
