@@ -40,14 +40,18 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 	}
 	self := max(x[compute], x[own])
 	total := self + x[loading] + x[saving]
+	share := causeShare
+	if e.estimated {
+		share = estimatedShare
+	}
 	switch {
 	case total <= 0:
 		return verdict.Unattributed
-	case x[loading] >= causeShare*total:
+	case x[loading] >= share*total:
 		return verdict.DataLoader
-	case x[saving] >= causeShare*total:
+	case x[saving] >= share*total:
 		return verdict.Checkpoint
-	case self < causeShare*total:
+	case self < share*total:
 		return verdict.Unattributed
 	}
 	if e.tensorLink(c.row) {
