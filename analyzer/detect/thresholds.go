@@ -226,6 +226,9 @@ const (
 	beforeShare = 0.2
 	// causeShare of all excess that the named cause must cover.
 	causeShare = 0.8
+	// estimatedShare is the same where self time is an estimate (TaskD's lines tell no
+	// waits): a part of what a slow loader takes is then counted as self time, too.
+	estimatedShare = 0.6
 	// identityShare of the excess must be missing from the rank's own waiting.
 	identityShare = 0.7
 	// pipelineLead is how much larger than its pipeline mates' the excess of a rank
