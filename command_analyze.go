@@ -143,14 +143,20 @@ Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decid
 	return c
 }
 
-// dimension tells a group's dimension where the topology names it.
+// dimension tells a group's dimension where the topology or the ranks name it.
 func (a *analysis) dimension(group string) string {
-	if a.info.Topology == nil {
-		return ""
+	if a.info.Topology != nil {
+		for _, g := range a.info.Topology.Groups {
+			if g.Name == group {
+				return g.Dim
+			}
+		}
 	}
-	for _, g := range a.info.Topology.Groups {
-		if g.Name == group {
-			return g.Dim
+	for _, l := range a.frame.Layouts {
+		for i := range l.Groups {
+			if l.Groups[i].Name == group && l.Groups[i].Dim != "" {
+				return l.Groups[i].Dim
+			}
 		}
 	}
 	return ""

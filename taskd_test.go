@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -251,5 +252,71 @@ func TestTaskdScattered(t *testing.T) {
 	}
 	if d := cmp.Diff(clean, decided(t, verdict.ExitDegraded, store, "--job", name), same); d != "" {
 		t.Errorf("verdict from the store (-clean +scattered):\n%s", d)
+	}
+}
+
+// TestTaskdFaultDiag: FaultDiag-online's result from a store says what the verdict
+// says: every slow rank, also above 31, under its own node's name.
+func TestTaskdFaultDiag(t *testing.T) {
+	type entry struct {
+		IsSlow                   int
+		DegradationLevel         string
+		JobID, NodeRank          string
+		SlowCalculateRanks       []int
+		SlowCommunicationDomains [][]int
+		SlowSendRanks            []int
+		SlowHostNodes            []string
+		SlowIORanks              []int
+		SlowCommunicationRanks   []int
+	}
+	for scenario, cause := range map[string]string{"compute-1.5": verdict.Compute, "dataloader": verdict.DataLoader, "slow-link": ""} {
+		t.Run(scenario, func(t *testing.T) {
+			dir := t.TempDir()
+			if r := laggard(t, "simulate", "--scenario", scenario, "--seed", "11", "--ranks", "40", "--steps", "220", "--format", "taskd", dir); r.code != 0 {
+				t.Fatalf("simulate: %+v", r)
+			}
+			store := "parquet:" + filepath.Join(dir, "store")
+			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 {
+				t.Fatalf("ingest: %+v", r)
+			}
+			v := decided(t, verdict.ExitDegraded, store)
+			r := laggard(t, "analyze", store, "-o", "faultdiag")
+			var got map[string]map[string]entry
+			if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != verdict.ExitDegraded {
+				t.Fatalf("faultdiag: %v, %+v", err, r)
+			}
+			nodes := got["slownode_"+v.Job]
+			slow := map[string]bool{}
+			for _, n := range v.Nodes {
+				slow[n.Node] = true
+				e := nodes[n.Node]
+				ranks := map[string][]int{verdict.Compute: e.SlowCalculateRanks, verdict.DataLoader: e.SlowIORanks, verdict.Communication: e.SlowCommunicationRanks}[n.Cause]
+				if cause != "" && n.Cause != cause {
+					t.Errorf("%s: cause %s, want %s", n.Node, n.Cause, cause)
+				}
+				if e.IsSlow != 1 || e.NodeRank != n.Node || e.JobID != v.Job || e.DegradationLevel == "0.00%" {
+					t.Errorf("%s: %+v", n.Node, e)
+				}
+				for _, rank := range n.Ranks {
+					if !slices.Contains(ranks, rank) {
+						t.Errorf("%s: rank %d (%s) is not in %+v", n.Node, rank, n.Cause, e)
+					}
+				}
+			}
+			for _, l := range v.Links {
+				for _, node := range l.Nodes {
+					slow[node] = true
+					if e := nodes[node]; len(e.SlowSendRanks)+len(e.SlowCommunicationDomains) == 0 {
+						t.Errorf("link %+v: nothing at %s: %+v", l, node, e)
+					}
+				}
+			}
+			for name, e := range nodes {
+				if (e.IsSlow == 1) != slow[name] {
+					t.Errorf("%s: %+v, slow %v", name, e, slow[name])
+				}
+			}
+			t.Logf("%d nodes, slow %v, links %d", len(nodes), slow, len(v.Links))
+		})
 	}
 }

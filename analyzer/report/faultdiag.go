@@ -21,6 +21,10 @@ type faultDiag struct {
 	SlowSendRanks            []int    `json:"slowSendRanks"`
 	SlowHostNodes            []string `json:"slowHostNodes"`
 	SlowIORanks              []int    `json:"slowIORanks"`
+	// SlowCommunicationRanks stands in the cluster's result only, there blanked.
+	SlowCommunicationRanks []int `json:"slowCommunicationRanks"`
+
+	impact float64 // the largest of its causes
 }
 
 // FaultDiag writes the verdict as FaultDiag-online would report it, so that what
@@ -31,7 +35,7 @@ type faultDiag struct {
 // Compute and unattributed culprits are slowCalculateRanks, host ones also
 // slowHostNodes, data loading and checkpoints slowIORanks. A slow link of two
 // ranks (dims says "pp") is in slowSendRanks by its first rank, others are
-// slowCommunicationDomains. dims tells a group's dimension; nil knows none.
+// slowCommunicationDomains; slowCommunicationRanks are the ranks of both. dims tells a group's dimension; nil knows none.
 func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group string) string) error {
 	entries := map[string]*faultDiag{}
 	entry := func(node string) *faultDiag {
@@ -39,7 +43,7 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 		if e == nil {
 			e = &faultDiag{
 				DegradationLevel: degradation(0), JobID: v.Job, NodeRank: node, SlowCalculateRanks: []int{},
-				SlowCommunicationDomains: [][]int{}, SlowSendRanks: []int{}, SlowHostNodes: []string{}, SlowIORanks: []int{},
+				SlowCommunicationDomains: [][]int{}, SlowSendRanks: []int{}, SlowHostNodes: []string{}, SlowIORanks: []int{}, SlowCommunicationRanks: []int{},
 			}
 			entries[node] = e
 		}
@@ -60,11 +64,18 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 		for _, node := range l.Nodes {
 			e := entry(node)
 			e.slow(l.JobImpact)
+			e.SlowCommunicationRanks = append(e.SlowCommunicationRanks, l.Ranks...)
 			if dims != nil && dims(l.Group) == "pp" && len(l.Ranks) > 0 {
 				e.SlowSendRanks = append(e.SlowSendRanks, l.Ranks[0])
 			} else {
 				e.SlowCommunicationDomains = append(e.SlowCommunicationDomains, slices.Clone(l.Ranks))
 			}
+		}
+	}
+	for _, e := range entries { // a rank in several slow links once
+		for _, ranks := range []*[]int{&e.SlowSendRanks, &e.SlowCommunicationRanks} {
+			slices.Sort(*ranks)
+			*ranks = slices.Compact(*ranks)
 		}
 	}
 	out := json.NewEncoder(w)
@@ -75,8 +86,11 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 func lasting(state string) bool { return state == verdict.Degraded || state == verdict.Intermittent }
 
 func (e *faultDiag) slow(impact float64) {
+	if e.IsSlow == 0 || impact > e.impact {
+		e.impact = impact
+	}
 	e.IsSlow = 1
-	e.DegradationLevel = degradation(impact)
+	e.DegradationLevel = degradation(e.impact)
 }
 
 // degradation turns a share of the step time that is lost into what the step has grown by.
@@ -93,6 +107,7 @@ func (e *faultDiag) accuse(n verdict.Node) {
 		e.SlowHostNodes = append(e.SlowHostNodes, n.Node)
 	case verdict.Communication:
 		e.SlowCommunicationDomains = append(e.SlowCommunicationDomains, slices.Clone(n.Ranks))
+		e.SlowCommunicationRanks = append(e.SlowCommunicationRanks, n.Ranks...)
 	default:
 		e.SlowCalculateRanks = append(e.SlowCalculateRanks, n.Ranks...)
 	}

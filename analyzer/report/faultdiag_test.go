@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"laggard/schemas/verdict"
 )
@@ -37,11 +38,12 @@ func TestFaultDiag(t *testing.T) {
 	nodes := got["slownode_j1"]
 	healthy := faultDiag{
 		DegradationLevel: "0.00%", JobID: "j1", SlowCalculateRanks: []int{}, SlowCommunicationDomains: [][]int{},
-		SlowSendRanks: []int{}, SlowHostNodes: []string{}, SlowIORanks: []int{},
+		SlowSendRanks: []int{}, SlowHostNodes: []string{}, SlowIORanks: []int{}, SlowCommunicationRanks: []int{},
 	}
 	want := map[string]func(*faultDiag){
 		"node-0": func(f *faultDiag) {
 			f.IsSlow, f.DegradationLevel, f.SlowSendRanks, f.SlowCommunicationDomains = 1, "5.26%", []int{0}, [][]int{{1, 9}}
+			f.SlowCommunicationRanks = []int{0, 1, 8, 9}
 		},
 		"node-1": func(f *faultDiag) { f.IsSlow, f.DegradationLevel, f.SlowIORanks = 1, "11.11%", []int{9} },
 		"node-2": func(f *faultDiag) { f.IsSlow, f.DegradationLevel, f.SlowHostNodes = 1, "11.11%", []string{"node-2"} },
@@ -56,7 +58,7 @@ func TestFaultDiag(t *testing.T) {
 		w := healthy
 		w.NodeRank = name
 		set(&w)
-		if d := cmp.Diff(w, nodes[name]); d != "" {
+		if d := cmp.Diff(w, nodes[name], cmpopts.IgnoreUnexported(faultDiag{})); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
