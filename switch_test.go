@@ -107,3 +107,50 @@ func TestSwitchByFile(t *testing.T) {
 	emitter.command.Process.Kill()
 	<-emitter.done
 }
+
+// TestSwitchOneServer: rank 0's agent serves the switch of the job; the agent of
+// another node subscribes, is told the last value when it comes, every change, and
+// again after the server was away. Each recorder acknowledges for itself.
+func TestSwitchOneServer(t *testing.T) {
+	first, second := newSite(t, ""), newSite(t, "")
+	server := first.agent("--job-name", "ns/j1")
+	address := server.says(`serving the switch" address=(\S+)`)
+	zero := first.emitter(0, 2, 1<<30)
+	first.followed(trace.On, time.Time{})
+	call := func(args ...string) {
+		t.Helper()
+		if r := laggard(t, append(append([]string{"trace"}, args...), "--job", "ns/j1", "--agent", address)...); r.code != 0 {
+			t.Fatalf("trace %v: %+v", args, r)
+		}
+	}
+	light := trace.State{Light: true}
+	call("on", "--words", "Step")
+	first.followed(light, time.Time{})
+	one := second.emitter(1, 2, 1<<30)
+	second.followed(trace.On, time.Time{}) // nobody has told it yet
+	second.agent("--switch-server", address, "--job-name", "ns/j1")
+	second.followed(light, time.Time{}) // the last value, at once
+	call("off")
+	first.followed(trace.State{}, time.Time{})
+	second.followed(trace.State{}, time.Time{})
+
+	server.command.Process.Kill()
+	<-server.done
+	second.followed(trace.State{}, time.Time{}) // a server that is away changes nothing
+	server = first.start([]string{asLaggard + "=1"}, "agent", "--dir", first.dir, "--store", first.store, "--node", "node-0", "--metrics", "", "--listen", address, "--job-name", "ns/j1")
+	server.says(`serving the switch" address=(\S+)`)
+	call("on")
+	first.followed(trace.On, time.Time{})
+	second.followed(trace.On, time.Time{})
+	for rank, s := range []*site{first, second} {
+		r := laggard(t, "trace", "status", "--ring-dir", s.rings, "-o", "json")
+		var recorders []trace.Recorder
+		if err := json.Unmarshal([]byte(r.out), &recorders); err != nil || len(recorders) != 1 || recorders[0].Rank != rank || !recorders[0].Follows() {
+			t.Errorf("status of rank %d: %+v, %v", rank, r, err)
+		}
+	}
+	for _, e := range []*running{zero, one} {
+		e.command.Process.Kill()
+		<-e.done
+	}
+}
