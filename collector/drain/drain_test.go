@@ -5,18 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"laggard/collector/drain"
 	"laggard/collector/internal/rig"
 	"laggard/collector/recorder"
 	"laggard/collector/ring"
 	"laggard/schemas/record"
-	"laggard/writer/segment"
 )
 
 // bench is a recorder and a drain of one run directory, with a clock to turn.
@@ -384,48 +380,4 @@ func TestUntrusted(t *testing.T) {
 	if len(w.Records) != 0 {
 		t.Errorf("%d records", len(w.Records))
 	}
-}
-
-// BenchmarkDrain drains rings of 30000 Communication and 1000 light records into
-// segments.
-func BenchmarkDrain(b *testing.B) {
-	dir := b.TempDir()
-	x := newBench(b, nil, func(o *drain.Options) {
-		o.Open = func(m record.Meta) (drain.Writer, error) {
-			return segment.Open(filepath.Join(dir, "j", "2"), m, segment.Options{})
-		}
-	})
-	op, group := x.rec.Intern("HcclAllreduce"), x.rec.Intern("dp0")
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	n, used := 0, time.Duration(0)
-	for b.Loop() {
-		b.StopTimer()
-		for i := range 30000 {
-			x.th.Mark(record.Communication, recorder.Op(op, group, 4194304, record.DtypeCode("bf16")), 1753000000000000000+int64(i), 5400000)
-			if i%30 == 0 {
-				x.th.Mark(record.FP, recorder.Attr{}, 1753000000000000000+int64(i), 5400000)
-			}
-		}
-		before := cpu(b)
-		b.StartTimer()
-		p, err := x.Pass()
-		if err != nil {
-			b.Fatal(err)
-		}
-		used += cpu(b) - before
-		n += p.Records
-	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mrecords/s")
-	b.ReportMetric(float64(n)/used.Seconds()/1e6, "Mrecords/cpu-s")
-}
-
-// cpu returns the time this thread has had on a core: what counts where others
-// share it.
-func cpu(b *testing.B) time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

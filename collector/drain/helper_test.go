@@ -59,6 +59,7 @@ func agent(run, dir, crash string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	os.Stdout.Close() // says that we are up
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if err := d.Run(ctx); err != nil {
@@ -76,12 +77,39 @@ func opener(dir string) func(record.Meta) (drain.Writer, error) {
 // startAgent starts the agent process.
 func startAgent(t *testing.T, run, dir, crash string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "LAGGARD_TEST_AGENT="+run, "LAGGARD_TEST_DIR="+dir, "LAGGARD_TEST_CRASH="+crash)
-	cmd.Stderr = os.Stderr
+	cmd := agentCommand(run, dir, crash)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	return cmd
+}
+
+// startedAgent starts an agent and returns a channel that tells when it begins.
+func startedAgent(t *testing.T, run, dir string) (*exec.Cmd, <-chan struct{}) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := agentCommand(run, dir, "")
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	up := make(chan struct{})
+	go func() {
+		io.Copy(io.Discard, r)
+		r.Close()
+		close(up)
+	}()
+	return cmd, up
+}
+
+func agentCommand(run, dir, crash string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "LAGGARD_TEST_AGENT="+run, "LAGGARD_TEST_DIR="+dir, "LAGGARD_TEST_CRASH="+crash)
+	cmd.Stderr = os.Stderr
 	return cmd
 }
 
