@@ -152,14 +152,19 @@ func (p *pod) command(ctx context.Context, c corev1.Container, uid int64, argv .
 
 func (p *pod) arguments(c corev1.Container) []string {
 	argv := []string{program}
+	values := p.environment(c)
 	for _, a := range c.Args {
+		a = expansion.ReplaceAllStringFunc(a, func(s string) string { return values[s[2:len(s)-1]] })
 		switch {
 		case strings.HasPrefix(a, "--metrics="):
 			a = "--metrics=127.0.0.1:0" // others have this machine's ports
 		case strings.HasPrefix(a, "--dir=/"):
 			argv = append(argv, "--listen=127.0.0.1:0")
 		}
-		argv = append(argv, p.inside(c, a))
+		if !strings.Contains(a, p.store) { // expanded already
+			a = p.inside(c, a)
+		}
+		argv = append(argv, a)
 	}
 	return argv
 }
