@@ -6,13 +6,24 @@ import (
 	"unicode/utf8"
 )
 
+// kindHeads are the beginnings of lines of the known kinds.
+var kindHeads = func() (heads [KindCount]string) {
+	for k, word := range kindWords {
+		heads[k] = `{"kind":"` + word + `"`
+	}
+	return heads
+}()
+
 // AppendLine appends the record as one line with its '\n', keys in the order of
 // FORMAT.md, and returns the extended buffer. A value at its "absent" value is
 // not written. Whatever the strings hold, the line is valid JSON without another
 // '\n': bytes that are not UTF-8 become U+FFFD.
 func (r *Record) AppendLine(dst []byte) []byte {
-	dst = append(dst, `{"kind":`...)
-	dst = appendText(dst, r.Word())
+	if r.Kind != Other && r.Kind < KindCount {
+		dst = append(dst, kindHeads[r.Kind]...)
+	} else {
+		dst = appendText(append(dst, `{"kind":`...), r.Word())
+	}
 	if r.Step != NoStep {
 		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
 	}
@@ -116,12 +127,27 @@ func appendControl(dst []byte, v any) []byte {
 // appendText appends s as a JSON string.
 func appendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	for i := 0; i < len(s); i++ {
+	i := 0
+	for ; len(s)-i >= 8 && plain8(s[i:i+8]); i += 8 {
+	}
+	for ; i < len(s); i++ {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			return appendEscaped(append(dst, s[:i]...), s[i:])
 		}
 	}
 	return append(append(dst, s...), '"')
+}
+
+// plain8 reports whether eight bytes are ASCII that needs no escape.
+func plain8(s string) bool {
+	_ = s[7]
+	v := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	// A byte's top bit ends up set in one of these when it is not ASCII, less than ' ',
+	// '"' or '\\'; borrows go upwards only, so the lowest such byte always shows.
+	quote, slash := v^ones*'"', v^ones*'\\'
+	return (v|(v-ones*' ')|(quote-ones)|(slash-ones))&tops == 0
 }
 
 // appendEscaped appends s with escapes, and the closing quote.

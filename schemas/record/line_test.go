@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -433,4 +434,24 @@ func (g generator) space() string {
 		return ""
 	}
 	return []string{" ", "\t", "\r", "\n", "  "}[g.IntN(5)]
+}
+
+// TestPlain8 holds the eight bytes at once to one after the other.
+func TestPlain8(t *testing.T) {
+	slow := func(s string) bool {
+		return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r >= utf8.RuneSelf })
+	}
+	for at := range 8 {
+		for c := range 256 {
+			for _, other := range []byte{' ', '!', '#', '[', ']', '~', 0x7f, '"', 0, 0xff} {
+				b := bytes.Repeat([]byte{other}, 8)
+				b[at] = byte(c)
+				if got, want := plain8(string(b)), slow(string(b)); got && !want {
+					t.Fatalf("plain8(%q)=%v", b, got)
+				} else if !got && want && other >= '#' && other < 0x7f && c >= '#' && c < 0x7f {
+					t.Fatalf("plain8(%q)=%v: the fast way is never taken", b, got)
+				}
+			}
+		}
+	}
 }
