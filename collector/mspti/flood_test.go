@@ -6,30 +6,33 @@ import (
 	"testing"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 	"laggard/schemas/record"
 )
 
 // TestMillionMarkersASecond: the callbacks give the processor up not once, and every
 // marker is a record or counted.
 func TestMillionMarkersASecond(t *testing.T) {
+	small := []string{"STANDIN_FULL=1000", "LAGGARD_MSPTI_BUFFERS=100"}
 	for _, c := range []struct {
-		name   string
-		ranges uint64
-		env    []string
+		name, program string
+		ranges        uint64
+		env           []string
 	}{
-		{"as it is", 500000, nil},
-		{"small buffers, enough calls for a p99.9", 500000, []string{"STANDIN_FULL=1000", "LAGGARD_MSPTI_BUFFERS=100"}},
+		{"as it is", "trainer", 500000, nil},
+		{"small buffers, enough calls for a p99.9", "trainer", 500000, small},
+		{"under ASan and UBSan", "trainer-sanitized", 500000, small},
 	} {
-		t.Run(c.name, func(t *testing.T) { flood(t, c.ranges, c.env) })
+		t.Run(c.name, func(t *testing.T) { flood(t, c.program, c.ranges, c.env) })
 	}
 }
 
-func flood(t *testing.T, ranges uint64, env []string) {
+func flood(t *testing.T, program string, ranges uint64, env []string) {
 	run := rig.Shared(t)
-	cmd := command(t, run, "trainer", "flood", strconv.FormatUint(ranges, 10), "1000")
+	cmd := command(t, run, program, "flood", strconv.FormatUint(ranges, 10), "1000")
 	cmd.Env = append(cmd.Env, env...)
 	k := talkTo(t, cmd)
-	c := newCollect(t, run)
+	c := catch.New(t, run)
 	done := make(chan string, 1)
 	go func() {
 		s, _ := k.out.ReadString('\n')
@@ -49,7 +52,7 @@ func flood(t *testing.T, ranges uint64, env []string) {
 		t.Fatalf("%v\n%s", err, k.said())
 	}
 	r := report(t, out)
-	w := c.finish(t)
+	w := c.Finish(t).Only(t)
 	var stored, told uint64
 	for _, x := range w.Records {
 		switch {
@@ -78,13 +81,13 @@ func TestPoolIsExhausted(t *testing.T) {
 	run := rig.Shared(t)
 	cmd := command(t, run, "trainer-sanitized", "flood", "200000", "100000")
 	cmd.Env = append(cmd.Env, "STANDIN_FULL=500", "LAGGARD_MSPTI_BUFFERS=2")
-	out, said := runs(t, cmd)
+	out, said := catch.Runs(t, cmd)
 	r := report(t, out)
 	if r.Dropped == 0 || r.DroppedBuffers == 0 || r.Waits != 0 || !strings.Contains(said, "all buffers were full") {
 		t.Errorf("report %+v, said %q", r, said)
 	}
 	var told uint64
-	for _, x := range newCollect(t, run).finish(t).Records {
+	for _, x := range catch.New(t, run).Finish(t).Only(t).Records {
 		if x.Name == "mspti.dropped" {
 			told += uint64(x.Bytes)
 		}

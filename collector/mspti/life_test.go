@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 	"laggard/collector/mspti"
 	"laggard/collector/trace"
 	"laggard/schemas/record"
@@ -125,7 +126,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 		}
 	}
 	k.end()
-	w := newCollect(t, run).finish(t)
+	w := catch.New(t, run).Finish(t).Only(t)
 	n := words(w.Records)
 	// Each of five switches may have come between a range's begin and end.
 	if got := n["Step"] + n["Communication"] + int(w.Lost()); n["Step"] == 0 || n["Communication"] == 0 || got > k.taken[0]+k.taken[1] || got < k.taken[0]+k.taken[1]-5 {
@@ -162,7 +163,7 @@ func TestAnotherSubscriber(t *testing.T) {
 	if c.Multiple < 2 || strings.Count(k.said(), "\n") != 2 {
 		t.Errorf("refused %d times, said %q", c.Multiple, k.said())
 	}
-	if w := newCollect(t, run).finish(t); words(w.Records)["Step"] == 0 {
+	if w := catch.New(t, run).Finish(t).Only(t); words(w.Records)["Step"] == 0 {
 		t.Errorf("records %v", words(w.Records))
 	}
 }
@@ -197,7 +198,7 @@ func TestMissingSymbols(t *testing.T) {
 			if name == "msptiActivityFlushAll" {
 				cmd.Env = append(cmd.Env, "STANDIN_FULL=8")
 			}
-			_, said := runs(t, cmd)
+			_, said := catch.Runs(t, cmd)
 			if want == nil { // it may have ended before it looked
 				if left, _ := os.ReadDir(run); len(left) > 1 || strings.Count(said, "\n") > 2 {
 					t.Errorf("said %q, left %v", said, left)
@@ -207,7 +208,7 @@ func TestMissingSymbols(t *testing.T) {
 			if !strings.Contains(said, "libmspti has no "+name+":") || strings.Count(said, "\n") != 1 {
 				t.Errorf("said %q", said)
 			}
-			got := took(newCollect(t, run).finish(t))
+			got := took(catch.New(t, run).Finish(t).Only(t))
 			if len(want) == 0 && got["DataLoader"] < 7 { // what is in the last buffers never comes
 				t.Errorf("records %v", got)
 			} else if len(want) > 0 && !maps.Equal(got, want) {
@@ -224,8 +225,8 @@ func TestUnknownKinds(t *testing.T) {
 		run := rig.Shared(t)
 		cmd := command(t, run, "trainer-sanitized", "train", "20", "2")
 		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1")
-		runs(t, cmd)
-		got := took(newCollect(t, run).finish(t))
+		catch.Runs(t, cmd)
+		got := took(catch.New(t, run).Finish(t).Only(t))
 		if got["after the stranger"] == 0 {
 			t.Errorf("records %v", got)
 		}
@@ -241,8 +242,8 @@ func TestUnknownKinds(t *testing.T) {
 		}
 		cmd := command(t, run, "trainer", "train", "20", "2")
 		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1", "LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+lib+"/libmspti.so:"+dir+"/"+mspti.Library)
-		runs(t, cmd)
-		if got, want := took(newCollect(t, run).finish(t)), expected(20, 2); !maps.Equal(got, want) {
+		catch.Runs(t, cmd)
+		if got, want := took(catch.New(t, run).Finish(t).Only(t)), expected(20, 2); !maps.Equal(got, want) {
 			t.Errorf("records %v, want %v", got, want)
 		}
 	})
@@ -252,12 +253,12 @@ func TestUnknownKinds(t *testing.T) {
 func TestFork(t *testing.T) {
 	for _, program := range []string{"trainer", "trainer-sanitized"} {
 		run := rig.Shared(t)
-		out, said := runs(t, command(t, run, program, "fork", "0", "3"))
+		out, said := catch.Runs(t, command(t, run, program, "fork", "0", "3"))
 		if !strings.HasPrefix(out, "0\n") || said != "" {
 			t.Errorf("child left with %q, said %q", out, said)
 		}
 		steps := make(map[int64]int)
-		for _, r := range newCollect(t, run).finish(t).Records {
+		for _, r := range catch.New(t, run).Finish(t).Only(t).Records {
 			if r.Kind == record.Step {
 				steps[r.Step]++
 			}
@@ -273,7 +274,7 @@ func TestFork(t *testing.T) {
 func TestSignalsAreTheTrainers(t *testing.T) {
 	cmd := command(t, rig.Shared(t), "trainer", "signals")
 	cmd.Env = append(cmd.Env, "LAGGARD_SIGBUS=0")
-	if out, _ := runs(t, cmd); strings.TrimSpace(out) != "" {
+	if out, _ := catch.Runs(t, cmd); strings.TrimSpace(out) != "" {
 		t.Errorf("handlers of signals %s", out)
 	}
 }
@@ -287,7 +288,7 @@ func TestHang(t *testing.T) {
 		t.Fatal(got)
 	}
 	before := time.Now().UnixNano()
-	c := newCollect(t, run)
+	c := catch.New(t, run)
 	for deadline := time.Now().Add(20 * time.Second); len(c.Hanging(0)) < 2; {
 		if _, err := c.Pass(); err != nil {
 			t.Fatal(err)
@@ -300,7 +301,7 @@ func TestHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = k.cmd.Wait() // killed: the error is the point
-	w := c.finish(t)
+	w := c.Finish(t).Only(t)
 	slices.SortFunc(w.Open, func(a, b record.Record) int { return strings.Compare(a.Word(), b.Word()) })
 	if len(w.Open) != 2 {
 		t.Fatalf("open %v", w.Open)
@@ -326,7 +327,7 @@ func TestKill(t *testing.T) {
 		if got := k.line(); got != "on" {
 			t.Fatal(got)
 		}
-		c := newCollect(t, run)
+		c := catch.New(t, run)
 		timer := time.NewTimer(time.Duration(3000+i*237) * time.Millisecond)
 		for waiting := true; waiting; {
 			select {
@@ -343,7 +344,7 @@ func TestKill(t *testing.T) {
 		}
 		at := time.Now()
 		_ = k.cmd.Wait() // killed: the error is the point
-		w := c.finish(t)
+		w := c.Finish(t).Only(t)
 		if w.End == nil || w.End.How != "killed" || w.End.Dropped[record.Corrupt] != 0 {
 			t.Fatalf("end %+v", w.End)
 		}
@@ -426,7 +427,7 @@ print("{}")
 		k.until(s.want)
 	}
 	k.end()
-	w := newCollect(t, run).finish(t)
+	w := catch.New(t, run).Finish(t).Only(t)
 	if w.Meta.Job != "uid-1" || w.Meta.Rank != 3 || w.Meta.WorldSize != 4 || w.Meta.Writer != "mspti/1" {
 		t.Errorf("identity %+v", w.Meta)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 	"laggard/collector/mspti"
 	"laggard/schemas/record"
 )
@@ -34,11 +35,11 @@ func TestEveryKind(t *testing.T) {
 	for _, program := range []string{"trainer", "trainer-sanitized"} {
 		t.Run(program, func(t *testing.T) {
 			run := rig.Shared(t)
-			_, said := runs(t, command(t, run, program, "train", "100", "10"))
+			_, said := catch.Runs(t, command(t, run, program, "train", "100", "10"))
 			if said != "" {
 				t.Errorf("said %q", said)
 			}
-			w := newCollect(t, run).finish(t)
+			w := catch.New(t, run).Finish(t).Only(t)
 			if got, want := took(w), expected(100, 10); !maps.Equal(got, want) {
 				t.Errorf("records %v, want %v", got, want)
 			}
@@ -95,7 +96,7 @@ func TestQuietWithoutLibmspti(t *testing.T) {
 	cmd := command(t, run, "mstx-trainer", "plain", "3")
 	dir := build(t)
 	cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH=/nowhere", "LD_PRELOAD="+dir+"/liblaggard_mspti.so")
-	out, said := runs(t, cmd)
+	out, said := catch.Runs(t, cmd)
 	if out != "done\n" || strings.Count(said, "\n") > 1 {
 		t.Errorf("printed %q, said %q", out, said)
 	}
@@ -106,11 +107,11 @@ func TestRangesWithoutNPU(t *testing.T) {
 	run := rig.Shared(t)
 	cmd := command(t, run, "mstx-trainer", "train", "50", "4")
 	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=off")
-	_, said := runs(t, cmd)
+	_, said := catch.Runs(t, cmd)
 	if said != "" {
 		t.Errorf("said %q", said)
 	}
-	w := newCollect(t, run).finish(t)
+	w := catch.New(t, run).Finish(t).Only(t)
 	if got, want := took(w), expected(50, 4); !maps.Equal(got, want) {
 		t.Errorf("records %v, want %v", got, want)
 	}
@@ -162,7 +163,7 @@ func TestNotARank(t *testing.T) {
 	run := rig.Shared(t)
 	cmd := command(t, run, "trainer", "plain", "3")
 	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=auto")
-	if out, said := runs(t, cmd); out != "done\n" || said != "" {
+	if out, said := catch.Runs(t, cmd); out != "done\n" || said != "" {
 		t.Errorf("printed %q, said %q", out, said)
 	}
 	if left, _ := os.ReadDir(run); len(left) != 0 {

@@ -1,7 +1,6 @@
 package mspti_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,10 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 	"laggard/collector/mspti"
 	"laggard/schemas/record"
 )
@@ -127,9 +124,7 @@ func command(t testing.TB, run, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir := build(t)
 	cmd := exec.Command(filepath.Join(dir, program), args...)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool {
-		return strings.HasPrefix(e, "LAGGARD_") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "LOCAL_RANK=") || strings.HasPrefix(e, "LD_")
-	}), "LAGGARD_RUN="+run, "LAGGARD_MSPTI=on", "LD_LIBRARY_PATH="+dir)
+	cmd.Env = append(catch.Environ(run), "LAGGARD_MSPTI=on", "LD_LIBRARY_PATH="+dir)
 	switch program {
 	case "trainer":
 		cmd.Env = append(cmd.Env, "LD_PRELOAD="+filepath.Join(dir, "libmspti.so")+":"+filepath.Join(dir, mspti.Library))
@@ -147,18 +142,6 @@ type counts struct {
 	Written, Refused, Calls, Waits, P50, P99, P999, Max                          uint64
 }
 
-// runs runs a trainer to its end and returns what it printed, and its words.
-func runs(t testing.TB, cmd *exec.Cmd) (string, string) {
-	t.Helper()
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.Bytes())
-	}
-	return string(out), stderr.String()
-}
-
 // report reads the counts, the last line of out.
 func report(t testing.TB, out string) (c counts) {
 	t.Helper()
@@ -167,53 +150,6 @@ func report(t testing.TB, out string) (c counts) {
 		t.Fatalf("report %q: %v", out, err)
 	}
 	return c
-}
-
-// collect is a Drain whose writers are kept by incarnation.
-type collect struct {
-	*drain.Drain
-	writers map[record.ID]*rig.Memory
-}
-
-func newCollect(t testing.TB, run string) *collect {
-	t.Helper()
-	c := &collect{writers: make(map[record.ID]*rig.Memory)}
-	d, err := drain.New(drain.Options{RunDir: run, Job: "default", Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
-		w := c.writers[m.Incarnation]
-		if w == nil {
-			w = &rig.Memory{Meta: m}
-			c.writers[m.Incarnation] = w
-		}
-		return w, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Drain = d
-	return c
-}
-
-// finish drains until every folder is gone, and returns the only writer there is.
-func (c *collect) finish(t testing.TB) *rig.Memory {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		if _, err := c.Pass(); err != nil {
-			t.Fatal(err)
-		}
-		if c.Idle() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("folders are left: %v", c.Stats())
-		}
-	}
-	if len(c.writers) != 1 {
-		t.Fatalf("%d incarnations, want 1", len(c.writers))
-	}
-	for _, w := range c.writers {
-		return w
-	}
-	return nil
 }
 
 // words counts records by kind.

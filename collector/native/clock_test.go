@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 )
 
 func TestClock(t *testing.T) {
@@ -47,9 +48,9 @@ func TestSteppedClock(t *testing.T) {
 				if worst > 1000 {
 					t.Errorf("a duration is %d ns wrong", worst)
 				}
-				c := newCollect(t, run)
-				c.finish(t, run)
-				w := c.only(t)
+				c := catch.New(t, run)
+				c.Finish(t)
+				w := c.Only(t)
 				for i := range w.Records {
 					if i > 0 && w.Records[i].Start < w.Records[i-1].Start {
 						t.Fatalf("range %d begins %d ns before the one before it", i, w.Records[i-1].Start-w.Records[i].Start)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 	"laggard/schemas/record"
 )
 
@@ -37,7 +38,7 @@ func TestTruncatedUnderneath(t *testing.T) {
 			if _, err := out.ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
-			c := newCollect(t, run)
+			c := catch.New(t, run)
 			if p, err := c.Pass(); err != nil || p.Records != 100 {
 				t.Fatalf("Pass = %+v, %v", p, err)
 			}
@@ -69,7 +70,7 @@ func TestTruncatedUnderneath(t *testing.T) {
 			if !c.Idle() {
 				t.Errorf("the folder was not given up: %v, %+v", last, c.Stats())
 			}
-			if w := c.only(t); len(w.Records) < 100 {
+			if w := c.Only(t); len(w.Records) < 100 {
 				t.Errorf("%d records", len(w.Records))
 			}
 		})
@@ -101,9 +102,9 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 		if !strings.Contains(out, "no error; lost 1000") {
 			t.Errorf("said %q", out)
 		}
-		c := newCollect(t, run)
-		c.finish(t, run)
-		if w := c.only(t); w.Lost() != 1000 || w.Losses[0].Reason != record.NoRing || w.End.Emitted["FP"] != 1000 || w.End.Dropped["no-ring"] != 1000 {
+		c := catch.New(t, run)
+		c.Finish(t)
+		if w := c.Only(t); w.Lost() != 1000 || w.Losses[0].Reason != record.NoRing || w.End.Emitted["FP"] != 1000 || w.End.Dropped["no-ring"] != 1000 {
 			t.Errorf("losses %v, end %+v", w.Losses, w.End)
 		}
 	})
@@ -170,9 +171,9 @@ func TestFilledUnderneath(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
 		t.Fatal(err)
 	}
-	c := newCollect(t, run)
-	c.finish(t, run)
-	w := c.only(t)
+	c := catch.New(t, run)
+	c.Finish(t)
+	w := c.Only(t)
 	if n := uint64(len(w.Records)); n != 1024+32768 || n+w.Lost() != 100100 {
 		t.Errorf("%d records stored, %d counted", n, w.Lost())
 	}

@@ -17,6 +17,7 @@ import (
 
 	"laggard/collector/drain"
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 )
 
 // TestKilledTrainer, R1: kills a recording C program with 1, 8 and 64 threads at
@@ -72,7 +73,7 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) rig.
 	}
 	killed := make(chan error, 1)
 	time.AfterFunc(after, func() { killed <- cmd.Process.Kill() })
-	c := newCollect(t, run)
+	c := catch.New(t, run)
 	for done := false; !done; {
 		select {
 		case err := <-killed:
@@ -84,23 +85,14 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) rig.
 			if _, err := c.Pass(); err != nil {
 				t.Fatal(err)
 			}
-			for _, w := range c.writers {
+			for _, w := range c.Writers {
 				acks.Acknowledge(w)
 			}
 		}
 	}
 	wait(cmd)
-	c.finish(t, run)
-	return rig.CheckKilled(t, c.killed(t), acks, threads, flood)
-}
-
-// killed returns the one writer, nil when the trainer died before its first range.
-func (c *collect) killed(t *testing.T) *rig.Memory {
-	t.Helper()
-	if len(c.writers) == 0 {
-		return nil
-	}
-	return c.only(t)
+	c.Finish(t)
+	return rig.CheckKilled(t, c.Killed(t), acks, threads, flood)
 }
 
 func wait(cmd *exec.Cmd) { _ = cmd.Wait() } // killed: the error is the point
@@ -179,9 +171,9 @@ func killAt(t *testing.T, before, steps int, flood bool) (rig.Tally, bool) {
 		t.Fatal(err)
 	}
 	wait(cmd)
-	c := newCollect(t, run)
-	c.finish(t, run)
-	return rig.CheckKilled(t, c.killed(t), acks, 1, flood), more
+	c := catch.New(t, run)
+	c.Finish(t)
+	return rig.CheckKilled(t, c.Killed(t), acks, 1, flood), more
 }
 
 func wait4(pid int, s *unix.WaitStatus) (int, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 	"laggard/collector/native"
 	"laggard/schemas/record"
 )
@@ -21,10 +22,10 @@ func TestFork(t *testing.T) {
 	const children = 64
 	run := rig.Shared(t)
 	runs(t, command(t, rig.Driver(t), run, "fork", strconv.Itoa(children)))
-	c := newCollect(t, run)
-	c.finish(t, run)
+	c := catch.New(t, run)
+	c.Finish(t)
 	var got []string
-	for _, w := range c.writers {
+	for _, w := range c.Writers {
 		var one []string
 		for _, r := range w.Records {
 			one = append(one, fmt.Sprintf("%s=%d", r.Word(), r.Bytes))
@@ -58,7 +59,7 @@ func TestWorkers(t *testing.T) {
 	}
 	seen := make(map[int64]int)
 	parent := 0
-	for _, w := range c.writers {
+	for _, w := range c.Writers {
 		if w.End.How != "closed" || w.Open != nil || w.Lost() != 0 {
 			t.Errorf("end %+v, open %v, lost %d", w.End, w.Open, w.Lost())
 		}
@@ -73,8 +74,8 @@ func TestWorkers(t *testing.T) {
 			}
 		}
 	}
-	if len(c.writers) != 1+workers || len(seen) != workers || parent != want {
-		t.Errorf("%d incarnations, %d workers, %d ranges of the parent's, want %d", len(c.writers), len(seen), parent, want)
+	if len(c.Writers) != 1+workers || len(seen) != workers || parent != want {
+		t.Errorf("%d incarnations, %d workers, %d ranges of the parent's, want %d", len(c.Writers), len(seen), parent, want)
 	}
 	for i, n := range seen {
 		if n != 3 {
@@ -84,7 +85,7 @@ func TestWorkers(t *testing.T) {
 }
 
 // drained runs the driver and drains it meanwhile; it returns what the driver said.
-func drained(t *testing.T, run string, args ...string) (*collect, string) {
+func drained(t *testing.T, run string, args ...string) (*catch.Drain, string) {
 	t.Helper()
 	cmd := command(t, rig.Driver(t), run, args...)
 	var out strings.Builder
@@ -92,7 +93,7 @@ func drained(t *testing.T, run string, args ...string) (*collect, string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := newCollect(t, run)
+	c := catch.New(t, run)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	for running := true; running; {
@@ -108,7 +109,7 @@ func drained(t *testing.T, run string, args ...string) (*collect, string) {
 			}
 		}
 	}
-	c.finish(t, run)
+	c.Finish(t)
 	return c, out.String()
 }
 
@@ -118,7 +119,7 @@ func TestThreadChurn(t *testing.T) {
 	for _, c := range []struct{ rounds, width int }{{10000, 1}, {100, 64}} {
 		t.Run(fmt.Sprintf("%dx%d", c.rounds, c.width), func(t *testing.T) {
 			d, _ := drained(t, rig.Shared(t), "churn", strconv.Itoa(c.rounds), strconv.Itoa(c.width))
-			w := d.only(t)
+			w := d.Only(t)
 			seen := make(map[int64]bool)
 			for _, r := range w.Records {
 				if seen[r.Bytes] {
@@ -148,9 +149,9 @@ func TestUnload(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs(t, command(t, out, run, filepath.Join(lib, native.Library)))
-	c := newCollect(t, run)
-	c.finish(t, run)
-	w := c.only(t)
+	c := catch.New(t, run)
+	c.Finish(t)
+	w := c.Only(t)
 	for i, r := range w.Records {
 		if r.Kind != record.FP || r.Tokens != int64(i) {
 			t.Errorf("record %d: %+v", i, r)
@@ -164,9 +165,9 @@ func TestUnload(t *testing.T) {
 func TestEndOnAnotherThread(t *testing.T) {
 	run := rig.Shared(t)
 	runs(t, command(t, rig.Driver(t), run, "handover"))
-	c := newCollect(t, run)
-	c.finish(t, run)
-	w := c.only(t)
+	c := catch.New(t, run)
+	c.Finish(t)
+	w := c.Only(t)
 	if len(w.Records) != 3 || len(w.Open) != 1 || w.Open[0].Kind != record.FP {
 		t.Errorf("records %v, open %v", w.Records, w.Open)
 	}
@@ -180,7 +181,7 @@ func TestSignalHandlers(t *testing.T) {
 	if _, err := fmt.Sscan(said, &main, &handled); err != nil {
 		t.Fatal(err)
 	}
-	w := c.only(t)
+	w := c.Only(t)
 	var n, h, marks uint64
 	for _, r := range w.Records {
 		switch {

@@ -2,7 +2,6 @@ package native_test
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -18,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"laggard/collector/drain"
 	"laggard/collector/internal/rig"
+	"laggard/collector/internal/rig/catch"
 	"laggard/collector/native"
 	"laggard/collector/trace"
 	"laggard/schemas/record"
@@ -31,92 +30,28 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// collect is a Drain whose writers are kept by incarnation.
-type collect struct {
-	*drain.Drain
-	writers map[record.ID]*rig.Memory
-}
-
-func newCollect(t testing.TB, run string) *collect {
-	t.Helper()
-	c := &collect{writers: make(map[record.ID]*rig.Memory)}
-	d, err := drain.New(drain.Options{RunDir: run, Job: "default", Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
-		w := c.writers[m.Incarnation]
-		if w == nil {
-			w = &rig.Memory{Meta: m}
-			c.writers[m.Incarnation] = w
-		}
-		return w, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Drain = d
-	return c
-}
-
-// finish drains until every folder is gone.
-func (c *collect) finish(t testing.TB, run string) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		if _, err := c.Pass(); err != nil {
-			t.Fatal(err)
-		}
-		if c.Idle() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("folders are left: %v", c.Stats())
-		}
-	}
-	left, _ := os.ReadDir(run)
-	for _, e := range left {
-		if !strings.HasPrefix(e.Name(), ".") { // killed while it was made: swept later
-			t.Errorf("left in the run directory: %v", left)
-		}
-	}
-}
-
-// only returns the one writer there is.
-func (c *collect) only(t testing.TB) *rig.Memory {
-	t.Helper()
-	if len(c.writers) != 1 {
-		t.Fatalf("%d incarnations, want 1", len(c.writers))
-	}
-	for _, w := range c.writers {
-		return w
-	}
-	return nil
-}
-
 // command returns the driver's command with a run directory of its own.
 func command(t testing.TB, driver, run string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(driver, args...)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool {
-		return strings.HasPrefix(e, "LAGGARD_") || strings.HasPrefix(e, "RANK=") || strings.HasPrefix(e, "LOCAL_RANK=")
-	}), "LAGGARD_RUN="+run)
+	cmd.Env = catch.Environ(run)
 	return cmd
 }
 
+// runs runs the driver to its end and returns what it printed.
 func runs(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.Bytes())
-	}
-	return string(out)
+	out, _ := catch.Runs(t, cmd)
+	return out
 }
 
 // TestEveryField records every kind, flag and field in C and reads it in Go.
 func TestEveryField(t *testing.T) {
 	run := rig.Shared(t)
 	runs(t, command(t, rig.Driver(t), run, "all"))
-	c := newCollect(t, run)
-	c.finish(t, run)
-	w := c.only(t)
+	c := catch.New(t, run)
+	c.Finish(t)
+	w := c.Only(t)
 	m := w.Meta
 	if m.Job != "c job" || m.Rank != 5 || m.WorldSize != 8 || m.LocalRank != 1 || m.Writer != "c/1" || m.Node != "n0" || m.PID == 0 || m.StartedNs == 0 || m.BootID == "" {
 		t.Errorf("identity %+v", m)
@@ -212,9 +147,9 @@ func TestSwitch(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			c := newCollect(t, run)
-			c.finish(t, run)
-			w := c.only(t)
+			c := catch.New(t, run)
+			c.Finish(t)
+			w := c.Only(t)
 			fp, comm := 0, 0
 			for _, r := range w.Records {
 				if r.Kind == record.FP {
@@ -288,10 +223,10 @@ int main() {
 		t.Fatalf("c++ (apt install g++): %v\n%s", err, b)
 	}
 	runs(t, command(t, out, run))
-	c := newCollect(t, run)
-	c.finish(t, run)
+	c := catch.New(t, run)
+	c.Finish(t)
 	var got []string
-	for _, r := range c.only(t).Records {
+	for _, r := range c.Only(t).Records {
 		got = append(got, fmt.Sprint(r.Word(), r.Step, r.Op, r.Peer, r.Tokens))
 	}
 	want := []string{"FP7-1 0", "Communication7recv2 0", "Step7-1 100"}
