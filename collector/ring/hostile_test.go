@@ -3,9 +3,11 @@ package ring
 import (
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -213,5 +215,93 @@ func readAll(run, name string) {
 			}
 		}
 		r.Close()
+	}
+}
+
+// TestScribbler, R23: a writer that scribbles over header and data, cuts and grows the
+// files while a reader does all it does. The reader neither faults, nor waits, nor
+// returns more than there is room for.
+func TestScribbler(t *testing.T) {
+	run := shared(t)
+	process, file, name := image(t)
+	plant(t, run, name, process, file)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { stopped <- scribble(filepath.Join(run, name), random, stop) }()
+	f, err := OpenFolder(run, name)
+	for ; err != nil; f, err = OpenFolder(run, name) {
+	}
+	defer f.Close()
+	kept, err := f.OpenReader(1)
+	for ; err != nil; kept, err = f.OpenReader(1) {
+	}
+	defer kept.Close()
+	b := make([]byte, slotSize*64)
+	for i := range 3000 {
+		readAll(run, name)
+		if open, err := kept.OpenRanges(); err == nil && len(open) > OpenLevels {
+			t.Fatalf("%d open ranges", len(open))
+		}
+		c, err := kept.Counters()
+		if err == nil {
+			for l := range c.Head {
+				if kept.Copy(Lane(l), c.Head[l], b) == nil {
+					var s Slot
+					s.Decode(b, c.Head[l], kept.Checksum())
+				}
+			}
+		}
+		if err := kept.SetTail(Lane(i%2), uint64(i)); err != nil && !errors.Is(err, ErrFault) {
+			t.Fatalf("SetTail = %v", err)
+		}
+		if s, err := f.Status(); err == nil {
+			if err := f.ReadTexts(s); err == nil && len(f.table.texts) > stringsSize/8 {
+				t.Fatalf("%d strings", len(f.table.texts))
+			}
+		}
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scribble writes whatever comes anywhere into a folder's files until stop.
+func scribble(dir string, random *rand.Rand, stop <-chan struct{}) error {
+	var files [2]*os.File
+	var sizes [2]int64
+	for i, n := range []string{ProcessName, "ring-1"} {
+		f, err := os.OpenFile(filepath.Join(dir, n), os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		files[i], sizes[i] = f, st.Size()
+	}
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		i := random.IntN(2)
+		b := binary.LittleEndian.AppendUint64(nil, random.Uint64()>>random.IntN(64))
+		at := random.Int64N(600)
+		if random.IntN(4) == 0 {
+			at = random.Int64N(sizes[i] - 8)
+		}
+		_, err := files[i].WriteAt(b[:1+random.IntN(8)], at)
+		if random.IntN(50) == 0 {
+			err = errors.Join(err, files[i].Truncate(random.Int64N(sizes[i])), files[i].Truncate(sizes[i]))
+		}
+		if err != nil {
+			return err
+		}
 	}
 }
