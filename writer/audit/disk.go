@@ -28,6 +28,7 @@ type disk struct {
 	windows map[ship.Process]bounds
 	calls   bounds
 	lost    map[string]uint64 // loss lines, by reason
+	insane  uint64            // lines whose time can't be right
 	live    bool              // a process ships it now: what is missing is on its way
 }
 
@@ -54,7 +55,12 @@ func readDisk(ctx context.Context, dir segment.RankDir, aged func(name string) b
 	d.take(s, true)
 	s.End()
 	d.take(s, false)
-	d.lost = s.Counts().Lost
+	if d.lost = s.Counts().Lost; d.insane > 0 {
+		if d.lost == nil {
+			d.lost = map[string]uint64{}
+		}
+		d.lost[rollup.BadTime] = d.insane
+	}
 	return d, nil
 }
 
@@ -66,6 +72,7 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	first, read := true, 0
+	bounds := rollup.BoundsOf(info.Name)
 	for {
 		line, offset, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -84,6 +91,10 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 			}
 			s.Segment(id, name)
 			first = false
+		}
+		if !bounds.Sane(line) {
+			d.insane++
+			continue
 		}
 		s.Line(offset, line)
 		if read += len(line); read > takeEvery {

@@ -1,6 +1,8 @@
 package intake_test
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"laggard/schemas/record"
 	"laggard/schemas/row"
+	"laggard/writer/rollup"
 )
 
 // TestGarbage: lines of nobody, a torn last line and a file of noise are counted,
@@ -81,5 +84,39 @@ func TestOtherVersions(t *testing.T) {
 	}
 	if r := once(t, dir, "parquet:"+target, all()); r.Stored() != 0 {
 		t.Errorf("a second pass: %s", r)
+	}
+}
+
+// TestBadTimes: lines whose time lies years away make no partitions: they are dead
+// letters with their reason, counted in the account, and kept once however often
+// they are read.
+func TestBadTimes(t *testing.T) {
+	dir, want := written(t, 1, 50, 1<<20)
+	path := filepath.Join(dir, "j1", "0", "1753900000")
+	var text strings.Builder
+	for i, start := range []int64{5, -1_753_055_000_000_000_000, 9_000_000_000_000_000_000, 1_600_000_000_000_000_000} {
+		fmt.Fprintf(&text, `{"kind":"FP","step":%d,"start":%d,"dur":5,"ring":7,"seq":%d}`+"\n", 100+i, start, i)
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	target, o := t.TempDir(), all()
+	o.State = t.TempDir()
+	for range 2 {
+		r := once(t, dir, "parquet:"+target, o)
+		if n := r.Losses[rollup.BadTime]; n.Lines != 4 {
+			t.Fatalf("report: %s", r)
+		}
+	}
+	got := dump(t, target)
+	accounts := strings.Join(got[row.LedgerTable], "\n")
+	if !strings.Contains(accounts, "State:dropped Reason:bad-time Kind:FP Records:4 ") || !strings.Contains(accounts, "Name:1753900000 Batch: Table: State:emitted Reason: Kind:FP Records:4 ") {
+		t.Errorf("the account:\n%s", accounts)
+	}
+	got[row.LedgerTable] = want[row.LedgerTable]
+	same(t, got, want)
+	letters, err := os.ReadFile(filepath.Join(o.State, "dead-letters.jsonl"))
+	if n := bytes.Count(letters, []byte(`"reason":"bad-time: `)); err != nil || n != 4 || !bytes.Contains(letters, []byte("1600000000000000000")) {
+		t.Errorf("%d dead letters, want 4: %v\n%s", n, err, letters)
 	}
 }

@@ -119,6 +119,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	m := &member{
 		stream: s, lease: l, roller: e.o.NewRoller(s.Dir),
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
+		refuse: e.shipper.Refuse,
 	}
 	if err := e.local.refresh(); err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
@@ -178,6 +179,11 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	}
 	rows := e.shipper.Rows()
 	m.roller.Take(rows)
+	if m.refused > 0 {
+		sum := e.losses[rollup.BadTime]
+		e.losses[rollup.BadTime] = LossSum{sum.Events + int64(m.refused), sum.Lines + int64(m.refused), sum.Bytes}
+		m.refused = 0
+	}
 	for _, l := range m.stream.Losses() {
 		sum := e.losses[l.Reason]
 		e.losses[l.Reason] = LossSum{sum.Events + 1, sum.Lines + l.Lines, sum.Bytes + l.Bytes}

@@ -3,8 +3,10 @@ package intake
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"laggard/schemas/record"
@@ -42,6 +44,10 @@ type member struct {
 	entries []row.Ledger
 	from    int64 // segments with a smaller number were stored before this process
 	parser  record.Parser
+	id      record.ID // of the segment being read
+	bounds  rollup.Bounds
+	refuse  func(id record.ID, line []byte, reason string)
+	refused int // lines, since the last look
 }
 
 // account is where the account of a segment begins.
@@ -90,7 +96,7 @@ func (m *member) Segment(id record.ID, name string) {
 		m.closeSegment()
 		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
 	} // else it is read again, only to fill what is open
-	m.reading = name
+	m.reading, m.id, m.bounds = name, id, rollup.BoundsOf(name)
 	m.roller.Segment(id, name)
 }
 
@@ -102,7 +108,11 @@ var lossLine = []byte(`{"loss":`)
 
 // Line implements tail.Visitor.
 func (m *member) Line(offset int64, line []byte) {
+	sane := m.bounds.Sane(line)
 	if m.reading == m.segment.Name && offset >= m.segment.Upto {
+		if !sane {
+			m.insane(offset, line)
+		}
 		if bytes.HasPrefix(line, lossLine) {
 			if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
 				m.segment.lose(&m.parser.Loss)
@@ -110,7 +120,22 @@ func (m *member) Line(offset int64, line []byte) {
 		}
 		m.segment.Upto = offset + int64(len(line)) + 1
 	}
-	m.roller.Line(offset, line)
+	if sane {
+		m.roller.Line(offset, line)
+	}
+}
+
+// insane keeps a line whose time can't be right as a dead letter, and counts it.
+func (m *member) insane(offset int64, line []byte) {
+	kind := ""
+	if t, err := m.parser.Parse(line); err == nil && t == record.LineRecord {
+		kind = m.parser.Record.Word()
+	}
+	m.segment.lose(&record.Loss{Kind: kind, Reason: rollup.BadTime, Count: 1})
+	m.refused++
+	id := record.HashID(m.id.String(), strconv.FormatInt(offset, 10))
+	reason := fmt.Sprintf("%s: %s/%s at %d: the time is more than 400 days from the segment's", rollup.BadTime, m.stream.Dir.Path, m.reading, offset)
+	m.refuse(id, line, reason)
 }
 
 // Torn is called by the tail for a last line that will never be complete.

@@ -8,18 +8,23 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"laggard/schemas/record"
 )
 
-// deadLetters is the file of rows that the store refuses: one JSON object a line
-// with the table, the reason and the row. It is owned by Run's goroutine.
+// deadLetters is the file of rows that the store refuses, and of lines that no row
+// is made of: one JSON object a line with the table, the reason and the row.
 type deadLetters struct {
 	path string
-	file *os.File // nil until the first row
-	ids  map[letterID]bool
+
+	mu       sync.Mutex // guards what follows, but refusedInARow is Run's goroutine's
+	file     *os.File   // nil until the first row
+	ids      map[letterID]bool
+	unsynced bool
+	lines    int // kept by Refuse
 	// refusedInARow counts refusals since the last batch that was stored.
 	refusedInARow int
 }
@@ -69,10 +74,74 @@ func openDeadLetters(path string) (*deadLetters, error) {
 	return d, nil
 }
 
-func (d *deadLetters) has(table string, sum uint64) bool { return d.ids[letterID{table, sum}] }
+func (d *deadLetters) has(table string, sum uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ids[letterID{table, sum}]
+}
+
+// linesTable stands for the table in a letter of Refuse.
+const linesTable = "lines"
+
+// maxLines bounds the lines that a process keeps as letters: of a file of nothing
+// but garbage the first are enough to see what it is. All are counted by the caller.
+const maxLines = 10_000
+
+// Refuse keeps a line that no row is made of as a dead letter, once, under an id of
+// its place. It is durable before a Put that follows is acknowledged. It may be
+// called from any goroutine. A letter that can't be written is logged: the caller
+// has counted the line.
+func (s *Shipper) Refuse(id record.ID, line []byte, reason string) {
+	s.o.Logger.Debug("line refused", "reason", reason)
+	if err := s.dead.refuse(id, line, reason); err != nil {
+		s.o.Logger.Error("line refused and not kept", "reason", reason, "err", err)
+	}
+}
+
+func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := letterID{linesTable, uint64(id)}
+	if d.path == "" || d.ids[key] || d.lines >= maxLines {
+		return nil
+	}
+	raw, err := json.Marshal(string(line))
+	if err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	text, err := json.Marshal(letter{ID: id, Table: linesTable, Reason: reason, AtNs: now().UnixNano(), Row: raw})
+	if err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	if err := d.open(); err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	if _, err := d.file.Write(append(text, '\n')); err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+	d.ids[key], d.unsynced = true, true
+	d.lines++
+	return nil
+}
+
+// sync makes the lines durable.
+func (d *deadLetters) sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.unsynced {
+		return nil
+	}
+	if err := d.file.Sync(); err != nil {
+		return fmt.Errorf("keep dead letters: %w", err)
+	}
+	d.unsynced = false
+	return nil
+}
 
 // keep writes the rows of b with the reason and makes them durable.
 func (d *deadLetters) keep(b *Batch, cause *Error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var out []byte
 	for i := range b.Len() {
 		id := letterID{b.Table, b.sum(i)}
@@ -126,6 +195,8 @@ func (d *deadLetters) open() error {
 }
 
 func (d *deadLetters) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.file == nil {
 		return nil
 	}

@@ -334,6 +334,9 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 		}
 		s.created = true
 	}
+	if err := s.dead.sync(); err != nil {
+		return err
+	}
 	defer s.buffers.release()
 	for _, c := range s.reclaim(parts) {
 		if err := s.ship(ctx, c); err != nil {
