@@ -133,7 +133,7 @@ func TestLinkIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("in depth from look %d to %d of %d; links %+v", began, ended, cfg.Steps, last.Links)
+	t.Logf("fault %+v; in depth from look %d to %d of %d; links %+v", cfg.Faults, began, ended, cfg.Steps, last.Links)
 	if began < 0 || ended < 0 || len(last.Links) == 0 {
 		t.Fatalf("in depth from %d to %d; links %+v, findings %+v", began, ended, last.Links, last.Findings)
 	}
