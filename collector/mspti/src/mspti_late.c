@@ -7,7 +7,7 @@
 
 static _Atomic uint64_t *at(ring *g, int offset) { return (_Atomic uint64_t *)(void *)(g->mem + offset); }
 
-static void words_of(uint64_t w[8], const laggard_span *s) {
+static void slot_of(uint64_t w[8], const laggard_span *s) {
 	uint64_t flags = s->device ? FLAG_DEVICE | (s->host_start ? FLAG_HOST : 0) : 0;
 	uint64_t host = s->host_dur < 0 ? 0 : (uint64_t)s->host_dur & (((uint64_t)1 << 48) - 1);
 	uint32_t step = s->step >= 0 && s->step < (int64_t)NO_STEP ? (uint32_t)s->step : NO_STEP;
@@ -43,12 +43,14 @@ void mspti_emit_late(const laggard_span *s) {
 		atomic_fetch_add(at(g, R_EMITTED + 8 * s->kind), 1);
 		return;
 	}
-	words_of(w, s);
+	slot_of(w, s);
 	w[1] |= (uint32_t)l->head;
+	words sum;
+	memcpy(&sum, w, sizeof sum);
 	_Atomic uint64_t *slot = (_Atomic uint64_t *)(void *)(l->slots + (l->head & l->mask) * 8);
 	for (int i = 1; i < 8; i++)
 		atomic_store_explicit(&slot[i], w[i], memory_order_relaxed);
-	atomic_store_explicit(&slot[0], w[0] | slot_crc(w), memory_order_release); /* checksum last */
+	atomic_store_explicit(&slot[0], w[0] | slot_crc(sum), memory_order_release); /* checksum last */
 	l->head++;
 	atomic_store_explicit(l->headp, l->head, memory_order_release);
 	atomic_fetch_add(at(g, R_EMITTED + 8 * s->kind), 1);

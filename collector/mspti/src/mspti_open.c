@@ -15,7 +15,9 @@ void mspti_open_list(laggard_range *r, const laggard_span *s) {
 	/* A reader that comes in between finds a checksum that is wrong, and looks again. */
 	atomic_store_explicit(&slot[2], r->slot[2], memory_order_relaxed);
 	atomic_store_explicit(&slot[6], r->slot[6], memory_order_relaxed);
+	words sum;
+	memcpy(&sum, r->slot, sizeof sum);
 	uint64_t first = (r->slot[0] & 0xFFFFFFFF00000000u) | (uint64_t)OPEN << 56;
 	atomic_signal_fence(memory_order_seq_cst);
-	atomic_store_explicit(&slot[0], first | slot_crc(r->slot), memory_order_release);
+	atomic_store_explicit(&slot[0], first | slot_crc(sum), memory_order_release);
 }

@@ -253,7 +253,7 @@ typedef struct known {
 } known;
 
 static known names[NAMES];
-static uint64_t words[WORDS]; /* hashes of own kinds that have an id */
+static uint64_t kind_hashes[WORDS]; /* hashes of own kinds that have an id */
 static unsigned word_count;
 
 static uint64_t hash_of(const char *s, size_t n) {
@@ -267,12 +267,12 @@ static uint64_t hash_of(const char *s, size_t n) {
 static uint16_t word_id(const char *s) {
 	uint64_t h = hash_of(s, strlen(s));
 	uint32_t i = (uint32_t)h % WORDS;
-	for (; words[i]; i = (i + 1) % WORDS)
-		if (words[i] == h)
+	for (; kind_hashes[i]; i = (i + 1) % WORDS)
+		if (kind_hashes[i] == h)
 			return laggard_intern(s);
 	if (word_count >= WORDS / 2)
 		return laggard_intern("other");
-	words[i] = h;
+	kind_hashes[i] = h;
 	word_count++;
 	return laggard_intern(s);
 }
