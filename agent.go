@@ -71,7 +71,7 @@ func (a *agent) build(ctx context.Context) error {
 	if a.ledger, err = ledger.Open(a.o.dir, ledger.Options{}); err != nil {
 		return err
 	}
-	a.switches = newSwitches(a.o.ringDir, a.o.switchFile, a.log, a.hasJob)
+	a.switches = newSwitches(a.o.ringDir, a.o.switchFile, a.o.node, a.log, a.hasJob)
 	a.drain, err = drain.New(drain.Options{
 		RunDir: a.o.ringDir, Open: a.openSegment, Node: a.o.node, Pod: a.o.pod, Logger: a.log, Trust: a.trust(), Wanted: a.switches.state.Wanted,
 	})

@@ -41,7 +41,7 @@ func (a *agent) serve(ctx context.Context) error {
 		})
 	}
 	if a.o.switchServer != "" {
-		follower := &switchboard.Subscriber{Address: a.o.switchServer, Job: a.o.jobName, Set: a.switches.set, Logger: a.log}
+		follower := &switchboard.Subscriber{Address: a.o.switchServer, Job: a.o.jobName, Set: a.switches.set, Recorders: a.switches.recorders, Node: a.o.node, Logger: a.log}
 		g.Go(func() error { return follower.Run(ctx) })
 	}
 	if a.switches.file != nil {

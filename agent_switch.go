@@ -17,7 +17,7 @@ type switches struct {
 
 // newSwitches returns the switch of the recorders under runDir. known tells
 // whether a job has recorders here.
-func newSwitches(runDir, file string, log *slog.Logger, known func(job string) bool) *switches {
+func newSwitches(runDir, file, node string, log *slog.Logger, known func(job string) bool) *switches {
 	s := &switches{state: &trace.Switch{RunDir: runDir}}
 	s.board = switchboard.New(switchboard.Options{
 		Apply: func(job string, st trace.State) error {
@@ -35,6 +35,16 @@ func newSwitches(runDir, file string, log *slog.Logger, known func(job string) b
 			}
 			return recorded(runDir), true
 		},
+		Recorders: func(job string) []trace.Recorder {
+			if !known(job) {
+				return nil
+			}
+			recorders := s.recorders()
+			for i := range recorders {
+				recorders[i].Node = node
+			}
+			return recorders
+		},
 	})
 	if file != "" {
 		s.file = &trace.Follower{Path: file, Set: s.set, Logger: log}
@@ -47,6 +57,13 @@ func newSwitches(runDir, file string, log *slog.Logger, known func(job string) b
 func (s *switches) set(st trace.State) error {
 	defer s.board.Told()
 	return s.state.Set(st)
+}
+
+// recorders lists the recorders here; a folder that can't be read is the drain's
+// to report.
+func (s *switches) recorders() []trace.Recorder {
+	recorders, _ := trace.Recorders(s.state.RunDir)
+	return recorders
 }
 
 // recorded is what the recorders of a run directory do while nobody has told them

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,7 +44,7 @@ func (t *traceCall) flags(c *cobra.Command) {
 const callTimeout = 10 * time.Second
 
 // do calls the agent.
-func (t *traceCall) do(ctx context.Context, f func(context.Context, tracepb.TrainingDataTraceClient, string) error) error {
+func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientConnInterface, string) error) error {
 	if t.job == "" {
 		return usage("--job is missing: the switch belongs to a job")
 	}
@@ -58,7 +59,7 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, tracepb.Trai
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := f(ctx, tracepb.NewTrainingDataTraceClient(conn), name); err != nil {
+	if err := f(ctx, conn, name); err != nil {
 		return fmt.Errorf("call agent %s: %w; is `laggard agent` running with --listen there?", t.address, err)
 	}
 	return nil
@@ -81,8 +82,8 @@ func traceSetCommand(word string) *cobra.Command {
 			} else if words != "" {
 				return usage("--words goes with trace on; trace off turns everything off (to keep the four light kinds: trace on --words Step)")
 			}
-			return t.do(c.Context(), func(ctx context.Context, client tracepb.TrainingDataTraceClient, name string) error {
-				r, err := client.ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: profilingSwitch(state.Words())})
+			return t.do(c.Context(), func(ctx context.Context, conn grpc.ClientConnInterface, name string) error {
+				r, err := tracepb.NewTrainingDataTraceClient(conn).ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: profilingSwitch(state.Words())})
 				if err != nil {
 					return err
 				}
@@ -108,12 +109,16 @@ func profilingSwitch(w trace.Words) *tracepb.ProfilingSwitch {
 }
 
 func traceStatusCommand() *cobra.Command {
+	var t traceCall
 	var ringDir, output string
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "what each recorder on this machine was told, and what it follows",
+		Short: "what each recorder was told, and what it follows: on this machine, with --job on all nodes",
+		Long: `status lists the recorders of this machine. With --job it asks the agent that serves the job's switch (rank 0's) for those of
+every node whose agent subscribes to it.`,
+		Example: "  laggard trace status\n  laggard trace status --job ns/j1 --agent rank0-host:9611",
 		RunE: func(c *cobra.Command, _ []string) error {
-			recorders, err := trace.Recorders(ringDir)
+			recorders, err := t.recorders(c.Context(), ringDir)
 			if err != nil {
 				return err
 			}
@@ -122,24 +127,38 @@ func traceStatusCommand() *cobra.Command {
 				e.SetIndent("", " ")
 				return e.Encode(recorders)
 			}
-			return traceTable(c.OutOrStdout(), ringDir, recorders)
+			return traceTable(c.OutOrStdout(), recorders)
 		},
 	}
+	t.flags(c)
 	c.Flags().StringVar(&ringDir, "ring-dir", recorder.DefaultRunDir, "where the recorders make their rings")
 	environment(c.Flags(), "ring-dir", "LAGGARD_RUN")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
 
-func traceTable(w io.Writer, ringDir string, recorders []trace.Recorder) error {
+// recorders returns those of a run directory, or with a job those that its agent
+// knows of.
+func (t *traceCall) recorders(ctx context.Context, ringDir string) (recorders []trace.Recorder, err error) {
+	if t.job == "" {
+		return trace.Recorders(ringDir)
+	}
+	err = t.do(ctx, func(ctx context.Context, conn grpc.ClientConnInterface, name string) error {
+		recorders, err = switchboard.Followers(ctx, conn, name)
+		return err
+	})
+	return recorders, err
+}
+
+func traceTable(w io.Writer, recorders []trace.Recorder) error {
 	if len(recorders) == 0 {
-		_, err := fmt.Fprintf(w, "no recorder under %s\n", ringDir)
+		_, err := fmt.Fprintln(w, "no recorder: has a trainer begun its first range, is LAGGARD_RUN (or --job) the right one?")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tRANK\tPID\tWANTED\tFOLLOWED\tSINCE")
+	fmt.Fprintln(t, "JOB\tRANK\tNODE\tPID\tWANTED\tFOLLOWED\tSINCE")
 	for _, r := range recorders {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\n", r.Job, r.Rank, r.PID, r.Wanted, r.Followed, time.Unix(0, r.FollowedAt).UTC().Format(time.RFC3339))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%s\t%s\n", r.Job, r.Rank, cmp.Or(r.Node, "-"), r.PID, r.Wanted, r.Followed, time.Unix(0, r.FollowedAt).UTC().Format(time.RFC3339))
 	}
 	return t.Flush()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -128,7 +129,7 @@ func TestSwitchOneServer(t *testing.T) {
 	first.followed(light, time.Time{})
 	one := second.emitter(1, 2, 1<<30)
 	second.followed(trace.On, time.Time{}) // nobody has told it yet
-	second.agent("--switch-server", address, "--job-name", "ns/j1")
+	second.agent("--switch-server", address, "--job-name", "ns/j1", "--node", "node-1")
 	second.followed(light, time.Time{}) // the last value, at once
 	call("off")
 	first.followed(trace.State{}, time.Time{})
@@ -142,11 +143,25 @@ func TestSwitchOneServer(t *testing.T) {
 	call("on")
 	first.followed(trace.On, time.Time{})
 	second.followed(trace.On, time.Time{})
-	for rank, s := range []*site{first, second} {
-		r := laggard(t, "trace", "status", "--ring-dir", s.rings, "-o", "json")
+	// Who follows, on every node, from the server.
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		r := laggard(t, "trace", "status", "--job", "ns/j1", "--agent", address, "-o", "json")
 		var recorders []trace.Recorder
-		if err := json.Unmarshal([]byte(r.out), &recorders); err != nil || len(recorders) != 1 || recorders[0].Rank != rank || !recorders[0].Follows() {
-			t.Errorf("status of rank %d: %+v, %v", rank, r, err)
+		if err := json.Unmarshal([]byte(r.out), &recorders); err != nil {
+			t.Fatalf("status: %+v, %v", r, err)
+		}
+		if len(recorders) == 2 && recorders[1].Follows() && recorders[1].Followed == trace.On {
+			for rank, x := range recorders {
+				if x.Rank != rank || x.Node != fmt.Sprint("node-", rank) || x.Job != "j1" || x.Followed != trace.On {
+					t.Errorf("rank %d: %+v", rank, x)
+				}
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server never knew who follows: %s", r.out)
 		}
 	}
 	for _, e := range []*running{zero, one} {

@@ -44,6 +44,8 @@ type Options struct {
 	// State tells the state of a job that nobody has switched yet; false when
 	// there is no such job.
 	State func(job string) (trace.State, bool)
+	// Recorders lists the recorders of a job on this node; nil knows none.
+	Recorders func(job string) []trace.Recorder
 	// Name turns a namespaced name into the job that Apply and State know; nil
 	// takes what follows the slash.
 	Name func(jobNsName string) string
@@ -69,6 +71,8 @@ type job struct {
 	set     bool
 	changed chan struct{} // closed when state changes
 
+	followers map[string]followers // by node: what other agents told
+
 	by    string // the Caller that spoke last, "" a person or another server
 	local trace.State
 }
@@ -81,8 +85,11 @@ func New(o Options) *Board {
 	return &Board{o: o, jobs: map[string]*job{}}
 }
 
-// Register adds the service to a server.
-func (b *Board) Register(s grpc.ServiceRegistrar) { tracepb.RegisterTrainingDataTraceServer(s, b) }
+// Register adds the services to a server: TaskD's, and ours for acknowledgements.
+func (b *Board) Register(s grpc.ServiceRegistrar) {
+	tracepb.RegisterTrainingDataTraceServer(s, b)
+	s.RegisterService(&followersDesc, b)
+}
 
 // Set switches a job, as Modify does.
 func (b *Board) Set(name string, s trace.State) error { return b.set(name, s, "") }

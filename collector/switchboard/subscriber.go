@@ -21,8 +21,12 @@ type Subscriber struct {
 	Address string // host:port of the board
 	Job     string // <namespace>/<job>, or the job alone
 	// Set is called with the state at every (re)connection and every change.
-	Set    func(trace.State) error
-	Logger *slog.Logger // nil is silent
+	Set func(trace.State) error
+	// Recorders lists the recorders of this node, which the server is told of as
+	// those of Node: who follows. nil tells nothing.
+	Recorders func() []trace.Recorder
+	Node      string
+	Logger    *slog.Logger // nil is silent
 }
 
 // Pauses between attempts to reach the server: doubled each time, half of it by
@@ -47,6 +51,14 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	}
 	defer conn.Close()
 	client := tracepb.NewTrainingDataTraceClient(conn)
+	if s.Recorders != nil {
+		reporting := make(chan struct{})
+		go func() {
+			defer close(reporting)
+			s.report(ctx, conn)
+		}()
+		defer func() { <-reporting }()
+	}
 	pause := firstPause
 	var said time.Time
 	for ctx.Err() == nil {

@@ -18,6 +18,7 @@ type Recorder struct {
 	PID         int       `json:"pid"`
 	Job         string    `json:"job"`
 	Rank        int       `json:"rank"`
+	Node        string    `json:"node,omitempty"` // "" on this machine
 	Wanted      State     `json:"wanted"`
 	Followed    State     `json:"followed"`    // what it acts on now
 	FollowedAt  int64     `json:"followed_at"` // since when, ns since the Unix epoch

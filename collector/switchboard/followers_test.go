@@ -1,0 +1,87 @@
+package switchboard
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"laggard/collector/trace"
+)
+
+// TestFollowers: the recorders here and those that other agents tell of are listed
+// by rank with their nodes, the last word of a node counts, and a node that has
+// said nothing for long is left out.
+func TestFollowers(t *testing.T) {
+	here := trace.Recorder{Rank: 1, PID: 10, Job: "j1", Node: "node-0", Wanted: trace.On, Followed: trace.On}
+	b := New(Options{Recorders: func(job string) []trace.Recorder {
+		if job != "j1" {
+			return nil
+		}
+		return []trace.Recorder{here}
+	}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	b.Register(s)
+	go s.Serve(l)
+	t.Cleanup(s.Stop)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx := timeout(t)
+	tell := func(text string) error {
+		return conn.Invoke(ctx, tellMethod, wrapperspb.Bytes([]byte(text)), &wrapperspb.BytesValue{})
+	}
+	list := func(job string, want ...trace.Recorder) {
+		t.Helper()
+		got, err := Followers(ctx, conn, job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(append([]trace.Recorder{}, want...), got); d != "" {
+			t.Fatalf("followers of %s (-want +got):\n%s", job, d)
+		}
+	}
+	list("ns/j1", here)
+	list("ns/j2")
+	there := trace.Recorder{Rank: 0, PID: 7, Job: "j1", Node: "node-9", Wanted: trace.On}
+	const told = `{"job":"ns/j1","node":"node-9","recorders":[{"incarnation":"0000000000000000","pid":7,"job":"j1","rank":0,"wanted":{"default":true,"communication":true},"followed":{"default":%v,"communication":%v}}]}`
+	for _, followed := range []bool{false, true} {
+		if err := tell(fmt.Sprintf(told, followed, followed)); err != nil {
+			t.Fatal(err)
+		}
+		there.Followed = trace.State{Light: followed, Communication: followed}
+		list("ns/j1", there, here)
+	}
+	if err := tell("{"); err == nil {
+		t.Error("half a JSON text was taken")
+	}
+	b.mu.Lock()
+	old := b.jobs["j1"].followers["node-9"]
+	old.told = time.Now().Add(-2 * forgetAfter)
+	b.jobs["j1"].followers["node-9"] = old
+	b.mu.Unlock()
+	list("ns/j1", here)
+	for i := range maxNodes {
+		if err := b.tell(followers{Job: "j3", Node: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.tell(followers{Job: "j3", Node: "one more"}); err == nil {
+		t.Error("a server remembers any number of nodes")
+	}
+	if _, err := Followers(context.Background(), conn, ""); err != nil {
+		t.Errorf("no job: %v", err)
+	}
+}
