@@ -42,35 +42,44 @@ type Thread struct {
 	word    *atomic.Uint32 // r.word
 	w       *ring.Writer
 	retryAt int64
+	free    *open // that no range uses
 }
 
-// Range is an open range. Its zero value is one that is not recorded.
+// Range is an open range. Its zero value is one that is not recorded. It is two words,
+// so that one that is off is two registers; End may be called on one of its copies
+// only.
 type Range struct {
-	t     *Thread
-	level int
+	t *Thread
+	o *open
+}
+
+// open is what is known of an open range. Threads use theirs again.
+type open struct {
 	slot  ring.Slot
+	level int
+	next  *open
 }
 
 // Begin opens a range of kind k. End must be called on the same goroutine. While all
 // is off it costs its caller a load and a branch: it is small enough to be inlined.
-func (t *Thread) Begin(k record.Kind, a Attr) (r Range) {
+func (t *Thread) Begin(k record.Kind, a Attr) Range {
 	if t != nil && t.word.Load() != 0 {
-		t.begin(&r, k, &a)
+		return t.begin(k, a)
 	}
-	return
+	return Range{}
 }
 
 // Step opens the range of training step n and makes n the step of every range
 // that begins in this process until it ends. tokens is its work, 0 unknown.
-func (t *Thread) Step(n, tokens int64) (r Range) {
+func (t *Thread) Step(n, tokens int64) Range {
 	if t == nil {
-		return
+		return Range{}
 	}
 	t.r.step.Store(n)
-	if t.on(record.Step) {
-		t.open(&r, record.Step, &Attr{Value: tokens}, n)
+	if !t.on(record.Step) {
+		return Range{}
 	}
-	return
+	return t.open(record.Step, Attr{Value: tokens}, n)
 }
 
 // on reports whether kind k is recorded now.
@@ -101,7 +110,8 @@ func (r *Range) End() {
 }
 
 func (r *Range) finish() {
-	r.slot.Dur = max(r.t.r.Now()-r.slot.Start, 0)
+	s := &r.o.slot
+	s.Dur = max(r.t.r.Now()-s.Start, 0)
 	r.end()
 }
 
@@ -111,7 +121,7 @@ func (r *Range) EndDevice(start, dur int64) {
 	if r.t == nil {
 		return
 	}
-	s := &r.slot
+	s := &r.o.slot
 	s.HostStart, s.HostDur = s.Start, max(r.t.r.Now()-s.Start, 0)
 	s.Start, s.Dur = start, max(dur, 0)
 	s.Flags = ring.FlagDevice | ring.FlagHost
@@ -121,57 +131,75 @@ func (r *Range) EndDevice(start, dur int64) {
 // EndExposed records a communication of which the program waited exposed ns.
 func (r *Range) EndExposed(exposed int64) {
 	if r.t != nil {
-		r.slot.HostStart, r.slot.Flags = max(exposed, 0), ring.FlagExposed
+		r.o.slot.HostStart, r.o.slot.Flags = max(exposed, 0), ring.FlagExposed
 		r.End()
 	}
 }
 
 // Value sets what Attr.Value says when it is known only now.
-func (r *Range) Value(v int64) { r.slot.Value = v }
+func (r *Range) Value(v int64) {
+	if r.t != nil {
+		r.o.slot.Value = v
+	}
+}
 
 // Cancel forgets the range.
 func (r *Range) Cancel() {
-	if t := r.t; t != nil {
-		r.t = nil
+	if t, o := r.t, r.o; t != nil {
+		*r = Range{}
+		t.free, o.next = o, t.free
 		if t.w != nil {
 			defer t.leave(debug.SetPanicOnFault(true))
-			t.w.Free(r.level)
+			t.w.Free(o.level)
 		}
 	}
 }
 
-func (t *Thread) begin(r *Range, k record.Kind, a *Attr) {
-	if t.on(k) {
-		t.open(r, k, a, t.r.step.Load())
+func (t *Thread) begin(k record.Kind, a Attr) Range {
+	if !t.on(k) {
+		return Range{}
 	}
+	return t.open(k, a, t.r.step.Load())
 }
 
-// open fills r. The memory may vanish when somebody truncates a file: a fault
-// becomes a panic that leave recovers.
-func (t *Thread) open(r *Range, k record.Kind, a *Attr, step int64) {
-	r.t, r.level = t, ring.OpenLevels
-	fill(&r.slot, k, a, t.r.Now(), step)
-	if t.w != nil || t.ring(r.slot.Start) {
-		defer t.leave(debug.SetPanicOnFault(true))
-		r.level = t.w.Begin(&r.slot)
+// open begins a range.
+func (t *Thread) open(k record.Kind, a Attr, step int64) Range {
+	o := t.free
+	if o == nil {
+		o = new(open) // as often as ranges of this thread are open at once
 	}
+	t.free = o.next
+	o.level = ring.OpenLevels
+	fill(&o.slot, k, &a, t.r.Now(), step)
+	if t.w != nil || t.ring(o.slot.Start) {
+		t.enter(o)
+	}
+	return Range{t, o}
+}
+
+// enter puts a range into the table. The memory may vanish when somebody truncates a
+// file: a fault becomes a panic that leave recovers.
+func (t *Thread) enter(o *open) {
+	defer t.leave(debug.SetPanicOnFault(true))
+	o.level = t.w.Begin(&o.slot)
 }
 
 func (r *Range) end() {
-	t := r.t
-	r.t = nil
-	if r.slot.Kind == record.Step {
-		t.r.step.CompareAndSwap(int64(r.slot.Step), record.NoStep)
+	t, o := r.t, r.o
+	*r = Range{}
+	t.free, o.next = o, t.free
+	if o.slot.Kind == record.Step {
+		t.r.step.CompareAndSwap(int64(o.slot.Step), record.NoStep)
 	}
 	if t.r.off.Load() {
 		return
 	}
 	if t.w == nil {
-		t.r.lose(r.slot.Kind)
+		t.r.lose(o.slot.Kind)
 		return
 	}
 	defer t.leave(debug.SetPanicOnFault(true))
-	t.w.End(r.level, &r.slot)
+	t.w.End(o.level, &o.slot)
 }
 
 func (t *Thread) emit(k record.Kind, a Attr, start, dur int64) {
