@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"laggard/analyzer/source"
 	"laggard/collector/trace"
+	"laggard/schemas/record"
+	"laggard/schemas/row"
 )
 
 // followed waits until the only recorder of a site follows the state, and returns
@@ -33,9 +39,10 @@ func (s *site) followed(want trace.State, since time.Time) time.Duration {
 // does it, and holds the refusals.
 func TestSwitchByCall(t *testing.T) {
 	s := newSite(t, "")
-	agent := s.agent()
+	agent := s.agent("--records", "all")
 	emitter := s.emitter(0, 1, 1<<30)
 	s.followed(trace.On, time.Time{})
+	var phases []phase
 	address := agent.says(`serving the switch" address=(\S+)`)
 	call := func(code int, args ...string) laggardResult {
 		t.Helper()
@@ -55,8 +62,12 @@ func TestSwitchByCall(t *testing.T) {
 	} {
 		since := time.Now()
 		call(0, append(step.args, "--job", "j1", "--agent", address)...)
-		t.Logf("trace %v: followed %v after the command began", step.args, s.followed(step.want, since))
+		took := s.followed(step.want, since)
+		t.Logf("trace %v: followed %v after the command began", step.args, took)
+		phases = append(phases, phase{step.want, since.Add(took), since})
+		<-time.After(200 * time.Millisecond) // in which something is recorded, or nothing is
 	}
+	phases = append(phases, phase{called: time.Now()})
 	call(1, "off", "--job", "another", "--agent", address)
 	call(2, "on", "--words", "Stepp", "--job", "j1", "--agent", address)
 	r := laggard(t, "trace", "status", "--ring-dir", s.rings, "-o", "json")
@@ -66,6 +77,79 @@ func TestSwitchByCall(t *testing.T) {
 	}
 	emitter.command.Process.Kill()
 	<-emitter.done
+	agent.until("the recorder gone", func(m map[string]float64) bool { return m["laggard_recorders"] == 0 })
+	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	agent.wait()
+	s.exact(phases)
+}
+
+// phase is a state that the recorder followed from a moment on, and when it was
+// called for: the next phase is called for while this one still holds.
+type phase struct {
+	state            trace.State
+	followed, called time.Time
+}
+
+// exact holds what is stored to the phases: no record began in a phase that its
+// kind is off in, no step is missing in one that it is on in, each step whole, and
+// the sequence numbers of each ring have no gap.
+func (s *site) exact(phases []phase) {
+	s.t.Helper()
+	ctx := context.Background()
+	src, err := source.Open(ctx, s.store, source.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer src.Close()
+	seqs := map[uint32][]uint64{}
+	steps := make([][]int64, len(phases))
+	comms := make([]int, len(phases))
+	within := func(ns int64) int {
+		for i := range phases[:len(phases)-1] {
+			if ns >= phases[i].followed.UnixNano() && ns < phases[i+1].called.UnixNano() {
+				return i
+			}
+		}
+		return -1
+	}
+	err = src.Records(ctx, "j1", source.Options{}, func(_ []row.Rank, records []row.Record) error {
+		for _, r := range records {
+			if r.Open == 0 {
+				seqs[r.Ring] = append(seqs[r.Ring], r.Seq)
+			}
+			i := within(r.StartNs)
+			switch {
+			case i < 0:
+			case r.Kind == record.Communication.String():
+				comms[i]++
+			case r.Kind == record.Step.String():
+				steps[i] = append(steps[i], r.Step)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for ring, list := range seqs {
+		slices.Sort(list)
+		if n := uint64(len(list)); list[0] != 0 || list[n-1] != n-1 || len(slices.Compact(list)) != int(n) {
+			s.t.Errorf("ring %d: %d records with sequence numbers %d to %d", ring, n, list[0], list[n-1])
+		}
+	}
+	for i, p := range phases[:len(phases)-1] {
+		slices.Sort(steps[i])
+		n := len(steps[i])
+		if p.state.Light != (n > 0) || n > 0 && steps[i][n-1]-steps[i][0] != int64(n-1) {
+			s.t.Errorf("%v: %d steps stored: %v", p.state, n, steps[i])
+		}
+		if whole := (n - 2) * emitterCalls; !p.state.Communication && comms[i] > 0 || p.state.Communication && (comms[i] < whole || n == 0) {
+			s.t.Errorf("%v: %d communications in %d steps", p.state, comms[i], n)
+		}
+		s.t.Logf("%v: %d steps, %d communications", p.state, n, comms[i])
+	}
 }
 
 // TestSwitchByFile obeys TaskD's file, also one that is swapped as a ConfigMap's
