@@ -14,6 +14,7 @@ import (
 // suite in benchmarks/eval does), so the bounds are on all of them: wide enough that
 // chance alone doesn't fail, too narrow for a detector that has lost a row.
 func TestScenarios_DrawnSeeds(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano()) >> 8 & 0xffffff
 	if s, err := strconv.ParseUint(os.Getenv("LAGGARD_SEED"), 10, 64); err == nil {
 		seed = s
@@ -30,6 +31,7 @@ func TestScenarios_DrawnSeeds(t *testing.T) {
 // shared work, pauses, congestion that hits several ranks, missing rows, waits
 // that no range records. Steps count as 10 s. LAGGARD_DETECT_HOURS sets the scale.
 func TestHealthy_FalseAlarms(t *testing.T) {
+	t.Parallel()
 	hours := 2000.0
 	if raced {
 		hours = 100

@@ -44,18 +44,22 @@ func (t *track) learnBase(r int, v float32) {
 func (t *track) fillLanes(r int) {
 	const mask = maxBlocks - 1 // a power of two
 	var sum float32
-	n, have, i := 0, int(t.block[r]), 0
+	n, k := 0, 0
+	have := int(t.block[r])
 	ring := (*[maxBlocks]float32)(t.blocks[r*maxBlocks:])
-	for k := 1; k <= maxBlocks && k <= have; k++ {
-		if x := ring[(have-k)&mask]; x == x {
-			sum += x
-			n++
+	for i, l := range lanes {
+		if l > have {
+			return // longer ones were never full
 		}
-		if k == lanes[i] {
-			if t.laneMean[i][r] = nan32; 4*n >= 3*k {
-				t.laneMean[i][r] = sum / float32(n)
+		for ; k < l; k++ {
+			if x := ring[(have-1-k)&mask]; x == x {
+				sum += x
+				n++
 			}
-			i++
+		}
+		t.laneMean[i][r] = nan32
+		if 4*n >= 3*l {
+			t.laneMean[i][r] = sum / float32(n)
 		}
 	}
 }

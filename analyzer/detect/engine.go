@@ -18,6 +18,7 @@ package detect
 
 import (
 	"math"
+	"sync"
 
 	"laggard/analyzer/frame"
 )
@@ -82,6 +83,7 @@ type Engine struct {
 	v    [signals][]float32 // residuals of the step at hand
 	buf  []float32
 	buf2 []float32
+	over [signals][]episode // ended in the step at hand
 }
 
 // past is a confirmed episode that ended.
@@ -322,28 +324,55 @@ func (e *Engine) leaveOut(saving bool, t float64) bool {
 func (e *Engine) judge(c *frame.Column, t float64) {
 	e.recent.add(c)
 	e.features(c, t)
-	for s := range signals {
-		if !e.active(s, c) {
-			continue
-		}
-		tr := e.tracks[s]
-		switch s {
-		case own:
-			e.leaders(c.V[frame.Self], tr, t)
-		case compute:
-			e.sighted(c, tr)
-		}
-		tr.observe(e.v[s], c.Step, func(ep episode) { e.ended(s, ep, c) })
-		for r := range e.n {
-			tr.evaluate(r)
-		}
+	if e.active(own, c) {
+		e.leaders(c.V[frame.Self], e.tracks[own], t)
 	}
+	if e.active(compute, c) {
+		e.sighted(c, e.tracks[compute])
+	}
+	e.follow(c, t)
 	e.watchWholes(c)
-	e.links.observe(c, t)
 	e.level.observe(e, c, t)
 	e.storage.observe(e, c, t)
 	e.adopt()
 	e.refresh()
+}
+
+// follow feeds the tracks and the links, which know nothing of each other: two at a
+// time where there are many ranks. Ended episodes are filed in the order of the
+// signals. t is the step's time in seconds.
+func (e *Engine) follow(c *frame.Column, t float64) {
+	run := func(s signal) {
+		e.over[s] = e.over[s][:0]
+		if !e.active(s, c) {
+			return
+		}
+		tr := e.tracks[s]
+		tr.observe(e.v[s], c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
+		for r := range e.n {
+			tr.evaluate(r)
+		}
+	}
+	if e.n < apartRanks {
+		for s := range signals {
+			run(s)
+		}
+		e.links.observe(c, t)
+	} else {
+		var other sync.WaitGroup
+		other.Go(func() {
+			run(compute)
+			e.links.observe(c, t)
+		})
+		run(own)
+		run(loading)
+		other.Wait()
+	}
+	for s := range signals {
+		for _, ep := range e.over[s] {
+			e.ended(s, ep, c)
+		}
+	}
 }
 
 // sighted marks whose spikes in forward time count in this step: not those of a

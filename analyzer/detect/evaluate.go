@@ -262,10 +262,10 @@ func (t *track) evaluateLanes(r int) {
 		alarm -= pureRelief
 	}
 	for i, l := range lanes {
-		m := float64(t.laneMean[i][r])
-		if !(math.Expm1(m) >= t.cfg.MinEffect) {
+		if !(t.laneMean[i][r] >= t.least) {
 			continue
 		}
+		m := float64(t.laneMean[i][r])
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*blockSteps)/window) {
 			continue

@@ -359,4 +359,7 @@ func runScenarios(t *testing.T, seed uint64, n int, check bool) (all totals) {
 	return all
 }
 
-func TestScenarios_FixedSeeds(t *testing.T) { runScenarios(t, 20260801, evalCases(), true) }
+func TestScenarios_FixedSeeds(t *testing.T) {
+	t.Parallel()
+	runScenarios(t, 20260801, evalCases(), true)
+}

@@ -17,8 +17,8 @@ import (
 // derived names the fields that New and the next step make again, per type.
 var derived = map[string][]string{
 	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
-		"inGroup", "lonely", "aloneV", "v", "buf", "buf2"},
-	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "selfOnly", "habits", "pure", "cfg", "tests", "buf", "buf2", "hl"},
+		"inGroup", "lonely", "aloneV", "v", "buf", "buf2", "over"},
+	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "selfOnly", "habits", "pure", "cfg", "least", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "w", "stages", "buf"},
 	"covariate": {"roles", "dev", "buf", "ref", "ln"},
 	"inner":     {"groups", "low", "stamp", "cut", "layout", "buf"},

@@ -157,6 +157,10 @@ const (
 	memory = 200
 )
 
+// apartRanks is the number of ranks from which the signals are followed side by
+// side: below, starting a goroutine costs more than it saves.
+const apartRanks = 2000
+
 // Roles and masking.
 const (
 	// noiseSample ranks of a role, and noisePool of all, tell the noise of one step;

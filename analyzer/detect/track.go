@@ -60,6 +60,7 @@ type track struct {
 	spikeAll float64 // rate of spikes over all units
 
 	cfg           *Config
+	least         float32 // MinEffect as a logarithm
 	node          []int32 // of each unit, where units are ranks
 	stage         []int32 // of each role, where units are ranks; nil = unknown
 	warming       bool    // most units are in their first steps
@@ -193,6 +194,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 	t.noise(e)
 	t.rhoUp *= 1 - 1.0/memory
 	t.rhoDown *= 1 - 1.0/memory
+	t.least = float32(ln1p(t.cfg.MinEffect))
 	slot, rho := t.count%window, t.rho()
 	delta := float32(t.cfg.Effect)
 	for r, x := range e {
@@ -231,8 +233,8 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 		}
 	}
 	t.count++
-	for r := range t.n {
-		if (t.count+r)%blockSteps == 0 && t.first[r] >= 0 {
+	for r := (blockSteps - t.count%blockSteps) % blockSteps; r < t.n; r += blockSteps {
+		if t.first[r] >= 0 {
 			t.closeBlock(r)
 			if t.slow[r] && t.laneMean[0][r] < delta/2 {
 				end(t.over(r))

@@ -46,6 +46,7 @@ var recorded = sync.OnceValues(func() ([]*simulate.Trace, error) { return traces
 // The short form of the suite. Its few cases can't show 99 %; they show that
 // nothing broke. `make eval` is the long form.
 func TestSuite_ShortForm(t *testing.T) {
+	t.Parallel()
 	tr, err := recorded()
 	if err != nil {
 		t.Fatal(err)
@@ -79,17 +80,23 @@ func TestSuite_ShortForm(t *testing.T) {
 }
 
 func TestHealthyHours_ShortForm(t *testing.T) {
+	t.Parallel()
 	tr, err := recorded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	hs, err := runHealthy(context.Background(), 30*float64(shortCases()), seed(t), 1, tr, nil)
+	steps := healthySteps
+	if slow {
+		steps /= 4
+	}
+	want := float64(healthyRanks*steps) * healthyStep / 3600 * float64(shortCases()) // of 64 ranks: eight nodes
+	hs, err := runHealthy(context.Background(), want, steps, seed(t), 1, tr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
 	printHours(&b, hs)
-	t.Logf("scale: %d node-hours of each kind\n%s", 30*shortCases(), b.String())
+	t.Logf("scale: %.0f node-hours of each kind\n%s", want, b.String())
 	alarms := 0
 	for _, h := range hs {
 		alarms += h.nodes + h.links
@@ -100,6 +107,7 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 }
 
 func TestParity_ShortForm(t *testing.T) {
+	t.Parallel()
 	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, func(int, int) {})
 	if err != nil {
 		t.Fatal(err)

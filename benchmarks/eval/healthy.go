@@ -63,8 +63,9 @@ func (h *hours) bound() float64 {
 	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.hours * 1000
 }
 
-// runHealthy plays want node-hours of each kind of noise straight into frames.
-func runHealthy(ctx context.Context, want float64, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total float64)) ([]hours, error) {
+// runHealthy plays want node-hours of each kind of noise straight into frames, in
+// jobs of that many steps.
+func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total float64)) ([]hours, error) {
 	out := make([]hours, len(weathers))
 	done := 0.0
 	for k, w := range weathers {
@@ -84,7 +85,7 @@ func runHealthy(ctx context.Context, want float64, seed uint64, parallel int, tr
 					if ctx.Err() != nil {
 						return ctx.Err()
 					}
-					batch[i], err = healthyJob(w, s, traces)
+					batch[i], err = healthyJob(w, s, steps, traces)
 					return err
 				})
 			}
@@ -117,18 +118,18 @@ func (h *hours) add(o *outcome, w weather, seed uint64) {
 }
 
 // healthyConfig draws a healthy job of one kind of noise.
-func healthyConfig(w weather, seed uint64, traces []*simulate.Trace) (simulate.Config, error) {
+func healthyConfig(w weather, seed uint64, steps int, traces []*simulate.Trace) (simulate.Config, error) {
 	chance := rand.New(rand.NewPCG(seed, 77))
 	if w.trace {
 		c, err := simulate.Replayed("healthy", seed, traces[chance.IntN(len(traces))])
-		c.Noise, c.Steps, c.Shape.RanksPerNode = w.noise(chance), healthySteps, healthyRanks
+		c.Noise, c.Steps, c.Shape.RanksPerNode = w.noise(chance), steps, healthyRanks
 		return c, err
 	}
 	shapes := []simulate.Shape{
 		{DP: 64}, {DP: 16, PP: 4}, {DP: 8, PP: 8, MicroBatches: 8}, {TP: 8, DP: 8}, {TP: 4, DP: 8, PP: 2}, {TP: 2, DP: 8, PP: 4, MicroBatches: 4}, {DP: 32, PP: 4, MicroBatches: 4},
 	}
 	c := simulate.Config{
-		Scenario: "healthy-hours", Seed: seed, Steps: healthySteps, Shape: shapes[chance.IntN(len(shapes))],
+		Scenario: "healthy-hours", Seed: seed, Steps: steps, Shape: shapes[chance.IntN(len(shapes))],
 		Model:   simulate.Model{Seconds: healthyStep, Overlap: chance.IntN(2) == 0, Sharded: chance.IntN(2) == 0},
 		Noise:   w.noise(chance),
 		Network: simulate.Network{JitterSD: 0.1, Congestion: 0.01, CongestionNodes: 0.3, CongestionSteps: 5, CongestionFactor: 2},
@@ -144,8 +145,8 @@ func healthyConfig(w weather, seed uint64, traces []*simulate.Trace) (simulate.C
 }
 
 // healthyJob plays and judges one healthy job.
-func healthyJob(w weather, seed uint64, traces []*simulate.Trace) (*outcome, error) {
-	c, err := healthyConfig(w, seed, traces)
+func healthyJob(w weather, seed uint64, steps int, traces []*simulate.Trace) (*outcome, error) {
+	c, err := healthyConfig(w, seed, steps, traces)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func healthyJob(w weather, seed uint64, traces []*simulate.Trace) (*outcome, err
 		return nil, err
 	}
 	nodes := len(o.truth.MustNotFlag)
-	o.hours = float64(nodes) * healthySteps * healthyStep / 3600
+	o.hours = float64(nodes*steps) * healthyStep / 3600
 	return o, nil
 }
 

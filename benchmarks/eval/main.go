@@ -175,7 +175,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 		}
 	}
 	if f.hours > 0 {
-		r.hours, err = runHealthy(ctx, f.hours/float64(len(weathers)), f.seed, f.parallel, f.traces, hourCounter(words))
+		r.hours, err = runHealthy(ctx, f.hours/float64(len(weathers)), healthySteps, f.seed, f.parallel, f.traces, hourCounter(words))
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (f *flags) show(out io.Writer) error {
 		if i < 0 {
 			return fmt.Errorf("healthy hours %q are unknown", f.healthy)
 		}
-		o, err = healthyJob(weathers[i], f.seed, f.traces)
+		o, err = healthyJob(weathers[i], f.seed, healthySteps, f.traces)
 	} else {
 		if len(f.scenarios) != 1 || !f.keepSeed {
 			return errors.New("-v shows one case: give -scenario and -seed")

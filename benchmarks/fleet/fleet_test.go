@@ -1,0 +1,263 @@
+// Package fleet measures the analysis of 10,000 ranks × 1,000 steps with four
+// communication groups a rank, a slow node and a slow link in them: from a Parquet
+// store to the verdict, and the statistics alone beside numpy's medians.
+package fleet
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"laggard/analyzer/detect"
+	"laggard/analyzer/frame"
+	"laggard/analyzer/source"
+	"laggard/schemas/row"
+	"laggard/schemas/verdict"
+	"laggard/writer/parquet"
+	"laggard/writer/ship"
+)
+
+// The fleet: stages × replicas × tensor ranks, experts over ten replicas.
+const (
+	stages, replicas, tensor, experts = 10, 250, 4, 10
+
+	ranks    = stages * replicas * tensor
+	steps    = 1000
+	slowRank = 4321
+	slowFrom = 400
+	slowLink = "dp-3-1"
+	linkFrom = 500
+)
+
+type group struct {
+	dim, name string
+	ranks     []uint32
+}
+
+// groups returns the four groups of rank r.
+func groups(r int) [4]group {
+	s, q, t := r/tensor/replicas, r/tensor%replicas, r%tensor
+	rank := func(s, q, t int) uint32 { return uint32((s*replicas+q)*tensor + t) }
+	out := [4]group{
+		{dim: "tp", name: fmt.Sprintf("tp-%d-%d", s, q)}, {dim: "pp", name: fmt.Sprintf("pp-%d-%d", q, t)},
+		{dim: "dp", name: fmt.Sprintf("dp-%d-%d", s, t)}, {dim: "ep", name: fmt.Sprintf("ep-%d-%d-%d", s, t, q/experts)},
+	}
+	for i := range tensor {
+		out[0].ranks = append(out[0].ranks, rank(s, q, i))
+	}
+	for i := range stages {
+		out[1].ranks = append(out[1].ranks, rank(i, q, t))
+	}
+	for i := range replicas {
+		out[2].ranks = append(out[2].ranks, rank(s, i, t))
+	}
+	for i := range experts {
+		out[3].ranks = append(out[3].ranks, rank(s, q/experts*experts+i, t))
+	}
+	return out
+}
+
+// store writes the job into a Parquet store in dir.
+func store(b *testing.B, dir string) {
+	b.Helper()
+	sink, err := parquet.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := sink.Create(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var rows row.Rows
+	for r := range ranks {
+		ours := groups(r)
+		id := row.Rank{Job: "fleet", Rank: uint32(r), Incarnation: uint64(r) + 1, WorldSize: ranks, LocalRank: uint16(r % 8),
+			Node: "node-" + strconv.Itoa(r/8), StartedNs: 1, Version: 1, BootID: "b", Writer: "bench"}
+		for _, g := range ours {
+			id.Groups = append(id.Groups, fmt.Sprintf("%s:%s:%d:%d", g.dim, g.name, slices.Index(g.ranks, uint32(r)), len(g.ranks)))
+			id.GroupRanks = append(id.GroupRanks, g.ranks)
+		}
+		rows.Ranks = append(rows.Ranks, id)
+		history(&rows, r, &ours, random)
+		if len(rows.Steps) >= 64<<10 || r == ranks-1 {
+			for _, batch := range ship.Cut(&rows) {
+				if err := sink.Insert(context.Background(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			rows = row.Rows{}
+		}
+	}
+	if err := sink.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// history adds the steps of rank r, and its communication a window of steps.
+func history(rows *row.Rows, r int, ours *[4]group, random *rand.Rand) {
+	node := "node-" + strconv.Itoa(r/8)
+	var total [4]int64
+	for s := range steps {
+		fp := 3e8 * (1 + 0.01*random.NormFloat64())
+		rest := 9.5e8 // until the last rank is there
+		if s >= slowFrom {
+			rest += 1.8e8
+			if r == slowRank {
+				fp *= 1.2
+			}
+		}
+		wire, others := 3e7*(1+0.1*random.Float64()), 0.0
+		if s >= linkFrom {
+			if ours[2].name == slowLink {
+				wire += 3.5e8
+			} else {
+				others = 3.5e8 // they wait for the group at the end of the step
+			}
+		}
+		self := 3 * fp
+		comm := [4]int64{2e7, 1e8, int64(wire + max(0, rest-self)), 2e7}
+		all := comm[0] + comm[1] + comm[2] + comm[3] + int64(others)
+		rows.Steps = append(rows.Steps, row.Step{
+			Job: "fleet", Rank: uint32(r), Incarnation: uint64(r) + 1, Node: node, Step: uint64(s) + 1000, StartNs: int64(s) * 2e9, StepNs: int64(self) + all + 1e6,
+			FPNs: int64(fp), FPCount: 8, CommNs: all, ExposedNs: all, CommTPNs: comm[0], CommPPNs: comm[1], CommDPNs: comm[2], CommEPNs: comm[3],
+			CommCPNs: -1, CommOtherNs: int64(others), DataLoaderNs: 1e6, CheckpointNs: -1, SelfNs: int64(self), HostFPNs: -1, Tokens: -1, BackwardNs: -1,
+		})
+		for k := range total {
+			total[k] += comm[k]
+		}
+		if s%row.Window != row.Window-1 && s != steps-1 {
+			continue
+		}
+		for k, g := range ours {
+			from := uint64(s)/row.Window*row.Window + 1000
+			n := uint32(s%row.Window + 1)
+			rows.Communications = append(rows.Communications, row.Communication{Job: "fleet", Rank: uint32(r), Incarnation: uint64(r) + 1, Node: node,
+				StepFrom: from, StepTo: from + row.Window - 1, Group: g.name, Dim: g.dim, Op: "allreduce", Steps: n, Calls: n, TotalNs: total[k],
+				MinNs: total[k] / int64(n), MaxNs: total[k] / int64(n), Bytes: int64(n) << 23})
+			total[k] = 0
+		}
+	}
+}
+
+// BenchmarkFleet is P15. LAGGARD_FLEET keeps the store in that directory from run to
+// run; LAGGARD_NUMPY is a Python with numpy ("" = python3).
+func BenchmarkFleet(b *testing.B) {
+	dir := os.Getenv("LAGGARD_FLEET")
+	if dir == "" {
+		dir = b.TempDir()
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) == 0 {
+		store(b, dir)
+	}
+	var load, decide []float64
+	var f *frame.Frame
+	for b.Loop() {
+		began := b.Elapsed()
+		var bl frame.Builder
+		s, err := source.Open(b.Context(), "parquet:"+dir, source.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		info, err := s.Load(b.Context(), "fleet", &bl, source.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if f, err = bl.Build(info.Topology); err != nil {
+			b.Fatal(err)
+		}
+		loaded := b.Elapsed()
+		v := detect.Analyze(f, detect.Default())
+		load, decide = append(load, (loaded-began).Seconds()), append(decide, (b.Elapsed()-loaded).Seconds())
+		check(b, v)
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(middle(load), "load-s")
+	b.ReportMetric(middle(decide), "decide-s")
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.Sys)/(1<<20), "MiB")
+	numpy(b, f)
+}
+
+// check holds the verdict: the slow node and the slow link, nobody else.
+func check(b *testing.B, v *verdict.Verdict) {
+	b.Helper()
+	if len(v.Nodes) != 1 || v.Nodes[0].Node != "node-"+strconv.Itoa(slowRank/8) || len(v.Links) != 1 || v.Links[0].Group != slowLink {
+		b.Fatalf("nodes %+v\nlinks %+v", v.Nodes, v.Links)
+	}
+}
+
+// numpy does the medians of the same matrices in Python, and the statistics again
+// between its repetitions, and reports the ratio.
+func numpy(b *testing.B, f *frame.Frame) {
+	python := os.Getenv("LAGGARD_NUMPY")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import numpy").Run(); err != nil {
+		b.Logf("NOTE: %s has no numpy: nothing to compare with", python)
+		return
+	}
+	args := []string{"medians.py", strconv.Itoa(steps), strconv.Itoa(len(f.Layouts[0].Roles)), "1"}
+	for _, m := range []frame.Metric{frame.FP, frame.Self, frame.DataLoader} {
+		path := filepath.Join(b.TempDir(), m.String())
+		dump(b, f, m, path)
+		args = append(args, path)
+	}
+	var theirs, ours, ratios []float64
+	for range 3 {
+		out, err := exec.Command(python, args...).Output()
+		if err != nil {
+			b.Fatalf("numpy: %v", err)
+		}
+		t, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		began := time.Now()
+		detect.Analyze(f, detect.Default())
+		o := time.Since(began).Seconds()
+		theirs, ours, ratios = append(theirs, t), append(ours, o), append(ratios, t/o)
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(middle(theirs), "numpy-s")
+	b.ReportMetric(ratios[len(ratios)/2], "times-numpy")
+	b.Logf("statistics %.2f s, numpy's medians alone %.2f s: %.2f times faster (%.2f to %.2f)", middle(ours), middle(theirs),
+		ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+}
+
+// dump writes a metric as steps × ranks, the ranks of a role side by side.
+func dump(b *testing.B, f *frame.Frame, m frame.Metric, path string) {
+	b.Helper()
+	var order []int32
+	for i := range f.Layouts[0].Roles {
+		order = append(order, f.Layouts[0].Roles[i].Rows...)
+	}
+	out := make([]byte, 0, 4*steps*len(order))
+	for c := range f.Columns {
+		for _, r := range order {
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f.At(m, int(r), c)))
+		}
+	}
+	if err := os.WriteFile(path, out, 0o600); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func middle(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[len(s)/2]
+}
