@@ -18,32 +18,60 @@ import (
 // interpreter is Debian's Python: the one that python3-torch is for.
 const interpreter = "/usr/bin/python3"
 
-// TestPython runs the unit tests in tests/, one subtest a file. They start real
-// processes; those with PyTorch train over gloo.
+// pure lists the files of tests/ that run a second time without the extension; the
+// others start PyTorch, which is what they cost, or have no range in them.
+var pure = []string{"ring", "switch", "callbacks", "mstx", "kill"}
+
+// TestPython runs the unit tests in tests/, one subtest a file and recorder, two at a
+// time. They start real processes; those with PyTorch train over gloo.
 func TestPython(t *testing.T) {
 	if out, err := exec.Command(interpreter, "-c", "import torch.distributed as d; assert d.is_gloo_available()").CombinedOutput(); err != nil {
 		t.Fatalf("%s has no PyTorch with gloo: apt-get install python3-torch (%v)\n%s", interpreter, err, out)
 	}
+	cache := extension(t)
 	files, err := filepath.Glob("tests/test_*.py")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find tests: %v, %d files", err, len(files))
 	}
+	two := make(chan struct{}, 2)
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".py")
-		t.Run(strings.TrimPrefix(name, "test_"), func(t *testing.T) {
-			c := exec.Command(interpreter, "-B", "-m", "unittest", "-v", name)
-			c.Dir = "tests"
-			out, err := c.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", f, err, out)
+		short := strings.TrimPrefix(name, "test_")
+		for recorder, setting := range map[string]string{"extension": "load", "pure": "0"} {
+			if setting == "0" && !slices.Contains(pure, short) {
+				continue
 			}
-			for line := range strings.Lines(string(out)) {
-				if strings.Contains(line, " kills with ") { // the scale and the seed
-					t.Log(strings.TrimSpace(line))
+			t.Run(short+"/"+recorder, func(t *testing.T) {
+				t.Parallel()
+				two <- struct{}{}
+				defer func() { <-two }()
+				c := exec.Command(interpreter, "-B", "-m", "unittest", "-v", name)
+				c.Dir = "tests"
+				c.Env = append(os.Environ(), "LAGGARD_EXTENSION="+setting, "XDG_CACHE_HOME="+cache)
+				out, err := c.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v\n%s", f, err, out)
 				}
-			}
-		})
+				for line := range strings.Lines(string(out)) {
+					if strings.Contains(line, " kills with ") { // the scale and the seed
+						t.Log(strings.TrimSpace(line))
+					}
+				}
+			})
+		}
 	}
+}
+
+// extension builds the C extension and returns the cache folder that holds it.
+func extension(t *testing.T) string {
+	t.Helper()
+	cache := t.TempDir()
+	c := exec.Command(interpreter, "-B", "-m", "laggard", "build")
+	c.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("build the extension (apt-get install gcc python3-dev): %v\n%s", err, out)
+	}
+	return cache
 }
 
 // TestFiles checks that Files is the package and nothing else.

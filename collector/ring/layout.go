@@ -112,6 +112,7 @@ const (
 const (
 	CRC32C   uint32 = 1 // Castagnoli
 	CRC32    uint32 = 2 // IEEE, as in zlib: what Python has without a compiler
+	Adler32  uint32 = 3 // of rings only, from Python on machines that show stores in order
 	openMark        = uint32(1) << 31
 )
 

@@ -68,7 +68,7 @@ func (r *Reader) parse(size int64) error {
 	switch {
 	case string(h[:8]) != ringMagic || le.Uint32(h[rVersion:]) != version:
 		return fmt.Errorf("another magic or version: %w", ErrNotRing)
-	case r.checksum != CRC32C && r.checksum != CRC32:
+	case r.checksum != CRC32C && r.checksum != CRC32 && r.checksum != Adler32:
 		return fmt.Errorf("unknown checksum kind %d: %w", r.checksum, ErrNotRing)
 	case le.Uint32(h[rHeaderSize:]) != ringHeader || le.Uint32(h[rNumber:]) != r.N:
 		return fmt.Errorf("another header size or number: %w", ErrNotRing)

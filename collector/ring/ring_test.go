@@ -153,7 +153,7 @@ func TestSlotRoundTrip(t *testing.T) {
 			Text: rapid.Uint16().Draw(t, "text"), Step: rapid.Uint32().Draw(t, "step"), Group: rapid.Uint16().Draw(t, "group"),
 			Stream: rapid.Uint16().Draw(t, "stream"), Value: rapid.Int64().Draw(t, "value"),
 		}
-		kind := rapid.SampledFrom([]uint32{CRC32C, CRC32}).Draw(t, "checksum")
+		kind := rapid.SampledFrom([]uint32{CRC32C, CRC32, Adler32}).Draw(t, "checksum")
 		var b [slotSize]byte
 		want.put(b[:], kind)
 		var got Slot

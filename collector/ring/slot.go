@@ -2,6 +2,7 @@ package ring
 
 import (
 	"encoding/binary"
+	"hash/adler32"
 	"hash/crc32"
 
 	"laggard/schemas/record"
@@ -48,8 +49,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sum returns the checksum of kind over b.
 func sum(kind uint32, b []byte) uint32 {
-	if kind == CRC32 {
+	switch kind {
+	case CRC32:
 		return crc32.ChecksumIEEE(b)
+	case Adler32:
+		return adler32.Checksum(b)
 	}
 	return crc32.Checksum(b, castagnoli)
 }

@@ -7,6 +7,7 @@ its final name only when it is complete.
 
 import mmap
 import os
+import platform
 import struct
 import sys
 import zlib
@@ -17,6 +18,12 @@ RING_MAGIC = b"LAGRING1"
 VERSION = 1
 CHECKSUM = 2  # CRC-32 of zlib: what Python has without a compiler
 CRC32C = 1    # of the rings that the extension writes
+# Of the rings that Python writes: where stores are seen in their order a slot is whole
+# before its head is, the checksum guards against wild stores, and Adler-32 does at a
+# third of the price. Elsewhere it has to tell a slot that is not all there yet.
+IN_ORDER = platform.machine() in ("x86_64", "AMD64")
+SLOT_CHECKSUM = 3 if IN_ORDER else CHECKSUM
+slot_checksum = zlib.adler32 if IN_ORDER else zlib.crc32
 
 PROCESS_HEADER = 4096
 STRINGS = 262144
@@ -54,6 +61,11 @@ NO_STEP = 0xFFFFFFFF
 # start; dur; host_start or exposed; host_dur with the text's id; step; group with
 # the stream; value. Native byte order is little-endian (checked in recorder).
 BODY = struct.Struct("<IIiqqqQIIq")
+# The same of a range with nothing but its times, from what is known before.
+PREFIX = struct.Struct("<IIi")     # bytes 4 to 15
+TAIL = struct.Struct("<qQIIq")     # bytes 32 to 63
+BEGIN = struct.Struct("<12sqq32s")
+END = struct.Struct("<Qiqq32s")    # the first is the first word and the seq
 # A whole slot: the checksum and its body.
 FRAME = struct.Struct("<I60s")
 

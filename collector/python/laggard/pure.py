@@ -135,7 +135,7 @@ def plain(word):
     methods = getattr(ring, "methods", None)
     if methods is None or kind == _COMMUNICATION or len(_local.plain) >= _KEPT:
         return Plain(kind, text)
-    cls = type("Plain", (Span,), dict(methods, head=kind, bit=1, text=text))
+    cls = type("Plain", (Span,), methods(kind, text))
     _local.plain[word] = cls
     return cls()
 

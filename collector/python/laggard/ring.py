@@ -16,7 +16,6 @@ cheapest state that Python has.
 import os
 import struct
 import threading
-import zlib
 
 from . import clock
 from . import layout
@@ -45,7 +44,7 @@ def create(folder, number, slots, process):
     temporary = os.path.join(folder, ".ring-%d.new" % number)
     fd, mapping = layout.allocate(temporary, size)
     os.close(fd)
-    kind = layout.CHECKSUM if native is None else layout.CRC32C
+    kind = layout.SLOT_CHECKSUM if native is None else layout.CRC32C
     struct.pack_into("<8sIIIIIIQI", mapping, 0, layout.RING_MAGIC, layout.VERSION, layout.RING_HEADER,
                      kind, number, light, bulk, 0, layout.LIVE)
     os.rename(temporary, os.path.join(folder, "ring-%d" % number))
@@ -78,14 +77,16 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     switch = process.words
     follow = process.follow
     monotonic, offset = clock.monotonic, clock.OFFSET
-    crc32 = zlib.crc32
+    total = layout.slot_checksum
     pack, frame = layout.BODY.pack, layout.FRAME.pack_into
-    free = list(range(layout.OPEN_LEVELS - 1, -1, -1))
+    pack_begin, pack_end, pack_tail = layout.BEGIN.pack, layout.END.pack, layout.TAIL.pack
+    free = [layout.OPEN_TABLE + layout.SLOT * n for n in range(layout.OPEN_LEVELS - 1, -1, -1)]
     take, give = free.pop, free.append
     light_mask, bulk_mask = light_slots - 1, bulk_slots - 1
     bulk_base = layout.RING_HEADER + layout.SLOT * light_slots
     light_head = bulk_head = 0
-    emitted = [0] * 8
+    limit = 0  # light_head must look at the tail again when it is here
+    owner = 0  # the thread that may write
     dropped = [0] * 8
     seen = -1
     busy = False
@@ -106,15 +107,14 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         if not free:
             span.slot = UNLISTED
             return
-        level = take()
-        span.slot = at = 1024 + (level << 6)
+        span.slot = at = take()
         body = pack(span.head, 0, span.peer, start, 0, 0, span.text << 48, span.step, span.group, span.value)
-        frame(mapping, at, crc32(body), body)
+        frame(mapping, at, total(body), body)
         words[at + 4 >> 2] = span.head | 0x01000000
 
     def publish(span, start, dur, flags=0, extra=0, host_dur=0):
         """Writes the finished record and takes the range off the table."""
-        nonlocal busy, light_head, bulk_head
+        nonlocal busy, light_head, bulk_head, limit
         if busy or gone:
             if not gone:
                 late.append((span, start, dur, flags, extra, host_dur))
@@ -134,7 +134,9 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                 mark = seq & 0x7FFFFFFF | 0x80000000
             else:
                 seq = light_head
-                room = seq - quads[16] <= light_mask
+                tail = quads[16]
+                room = seq - tail <= light_mask
+                limit = min(max(tail, 0), seq) + light_slots if seq + light_slots < 1 << 31 else 0
                 where = 8192 + ((seq & light_mask) << 6)
                 mark = seq & 0x7FFFFFFF
             if room:
@@ -142,7 +144,7 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                     pairs[at >> 3] = mark << 32 | head | 0x02000000
                 body = pack(head | flags << 8, seq & 0xFFFFFFFF, span.peer, start, dur, extra,
                             host_dur | span.text << 48, span.step, span.group, span.value)
-                frame(mapping, where, crc32(body), body)
+                frame(mapping, where, total(body), body)
                 if kind == 3:
                     quads[24] = bulk_head = seq + 1
                 else:
@@ -154,79 +156,92 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                 if not quads[48]:
                     quads[48] = start
                 quads[49] = start
-            emitted[kind] += 1
-            quads[56 + kind] = emitted[kind]
+            quads[56 + kind] += 1
         finally:
             if at > 0:
                 words[at + 4 >> 2] = span.head
-                give(at - 1024 >> 6)
+                give(at)
             busy = False
         while late:
             publish(*late.pop(0))
 
-    def enter(span):
-        """begin for a range of a class of this ring, with nothing but its times.
+    def methods(head, text):
+        """Returns what makes a class of ranges with nothing but their times, written
+        here. Nothing in enter or leave can fail: all that they pack is bounded."""
+        prefix = layout.PREFIX.pack(head, 0, -1)
+        opened, closing, counter = head | 0x01000000, head | 0x02000000, 56 + head
+        tails = None, b""  # a step, and what a slot of it ends with
 
-        Nothing in here or in leave can fail: all it packs is bounded."""
-        nonlocal seen
-        word = switch[32]
-        if word != seen:
-            follow(word)
-            seen = word
-        if not word & 1:
-            span.slot = OFF
+        def enter(span):
+            nonlocal seen, tails
+            word = switch[32]
+            if word != seen:
+                follow(word)
+                seen = word
+            if not word & 1:
+                span.slot = OFF
+                return span
+            step, tail = tails
+            if step != state.step:
+                step = state.step
+                tail = pack_tail(0, text << 48, step, 0, 0)
+                tails = step, tail
+            span.tail = tail
+            if not free:
+                span.slot = UNLISTED
+                span.start = monotonic() + offset
+                return span
+            span.slot = at = take()
+            span.start = start = monotonic() + offset
+            body = pack_begin(prefix, start, 0, tail)
+            frame(mapping, at, total(body), body)
+            words[at + 4 >> 2] = opened
             return span
-        if not free:
-            span.slot = UNLISTED
-            span.step = state.step
-            span.start = monotonic() + offset
-            return span
-        span.slot = at = 1024 + (take() << 6)
-        span.step = step = state.step
-        span.start = start = monotonic() + offset
-        head = span.head
-        body = pack(head, 0, -1, start, 0, 0, span.text << 48, step, 0, 0)
-        frame(mapping, at, crc32(body), body)
-        words[at + 4 >> 2] = head | 0x01000000
-        return span
 
-    def leave(span, kind=None, value=None, trace=None):
-        """The end of such a range: publish, with less to ask."""
-        nonlocal busy, light_head
-        at = span.slot
-        if at == OFF:
-            return
-        start = span.start
-        dur = monotonic() + offset - start
-        if busy or gone or ident() != ring.ident or dur < 0 or light_head - quads[16] > light_mask:
-            span.finish(start, dur)
-            return
-        try:
-            busy = True
-            span.slot = OFF
-            head = span.head
-            seq = light_head
-            if at > 0:  # sequence number and state by one store
-                pairs[at >> 3] = (seq & 0x7FFFFFFF) << 32 | head | 0x02000000
-            body = pack(head, seq & 0xFFFFFFFF, -1, start, dur, 0, span.text << 48, span.step, 0, 0)
-            frame(mapping, 8192 + ((seq & light_mask) << 6), crc32(body), body)
-            quads[8] = light_head = seq + 1
-            emitted[head] = count = emitted[head] + 1
-            quads[56 + head] = count
-        finally:
-            if at > 0:
-                words[at + 4 >> 2] = head
-                give(at - 1024 >> 6)
-            busy = False
-        while late:
-            publish(*late.pop(0))
+        def leave(span, kind=None, value=None, trace=None):
+            nonlocal busy, light_head
+            at = span.slot
+            if at == OFF:
+                return
+            start = span.start
+            dur = monotonic() + offset - start
+            if busy or ident() != owner or dur < 0:
+                span.finish(start, dur)
+                return
+            try:
+                busy = True
+                seq = light_head  # not before: a signal handler may have recorded
+                if seq < limit:
+                    span.slot = OFF
+                    number = seq << 32
+                    if at > 0:  # sequence number and state by one store
+                        pairs[at >> 3] = number | closing
+                    body = pack_end(number | head, -1, start, dur, span.tail)
+                    frame(mapping, 8192 + ((seq & light_mask) << 6), total(body), body)
+                    quads[8] = light_head = seq + 1
+                    quads[counter] += 1
+                else:
+                    at = OFF
+            finally:
+                if at > 0:
+                    words[at + 4 >> 2] = head
+                    give(at)
+                busy = False
+            if at == OFF:
+                span.finish(start, dur)
+            while late:
+                publish(*late.pop(0))
+
+        step = property(lambda span: layout.TAIL.unpack(span.tail)[2])
+        return {"__slots__": ("tail",), "__enter__": enter, "__exit__": leave, "ring": ring, "step": step,
+                "head": head, "bit": 1, "text": text}
 
     def drop(span):
         """Takes a range off the table without a record."""
         at = span.slot
         if at > 0 and not gone:
             words[at + 4 >> 2] = span.head
-            give(at - 1024 >> 6)
+            give(at)
             span.slot = UNLISTED
 
     def close():
@@ -237,10 +252,11 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     def adopt():
         """Makes it the calling thread's. One that still holds another thread's slots
         says thread 0: the agent could not tell whose they are."""
+        nonlocal owner
         drained = quads[16] >= light_head and quads[32] >= bulk_head
         quads[4] = native_id() if drained else 0
         words[10] = layout.LIVE
-        ring.ident = threading.get_ident()
+        ring.ident = owner = ident()
 
     def share():
         """Makes it the one for what ends in another thread than it began in."""
@@ -250,10 +266,11 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def disown():
         """In a forked child: the ring is the parent's, never write to it again."""
-        nonlocal gone
+        nonlocal gone, limit
         gone = True
+        limit = 0
 
     ring.begin, ring.publish = begin, publish
     ring.close, ring.adopt, ring.disown = close, adopt, disown
     ring.drop, ring.share = drop, share
-    ring.methods = {"__slots__": (), "__enter__": enter, "__exit__": leave, "ring": ring}
+    ring.methods = methods

@@ -31,7 +31,7 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-SUMS = {1: crc32c, 2: zlib.crc32}
+SUMS = {1: crc32c, 2: zlib.crc32, 3: zlib.adler32}
 
 
 class Process(object):

@@ -94,3 +94,52 @@ class Callbacks(jobs.Case):
             laggard.callbacks.lightning().on_train_batch_start(None, None)
             assert laggard.failures() > 0
         """)
+
+    def test_every_hook_swallows_and_counts_its_failure(self):
+        self.python("""
+            import laggard
+            from laggard import callbacks
+            made = [laggard.callbacks.lightning(), laggard.callbacks.transformers(), laggard.callbacks.mindspore()]
+            def fails(*_, **__): raise RuntimeError("ours")
+            torch = {"__name__": "laggard.broken"}
+            exec("def fails(*_, **__): raise RuntimeError('ours')", torch)
+            for name in ("step_begins", "step_ends", "begins", "ends", "leaves"):
+                setattr(callbacks.Steps, name, torch["fails"])
+            class Trainer(object): global_step = 0; num_input_tokens_seen = 0
+            class Parameters(object): cur_step_num = 1
+            class Context(object):
+                def original_args(self): return Parameters
+            hooks = 0
+            for callback in made:
+                callback._step = None
+                for name in dir(type(callback)):
+                    if not name.startswith(("on_", "step_", "epoch_", "begin", "end")) or name in ("begins", "ends", "step_begins", "step_ends"):
+                        continue
+                    before = laggard.failures()
+                    args = (Context(),) if "mindspore" in type(callback).__name__.lower() else (Trainer(), Trainer(), None)
+                    if name == "on_train_batch_end":
+                        callback._step = laggard.step(7)
+                    assert getattr(callback, name)(*args) is None
+                    hooks += 1
+                    assert laggard.failures() - before in (0, 1), name
+            print(hooks, laggard.failures())
+            assert laggard.failures() >= 13, laggard.failures()
+            assert laggard.enabled()
+        """)
+
+    def test_a_failing_recorder_leaves_training_alone(self):
+        out, err = self.python("""
+            import laggard
+            callback = laggard.callbacks.lightning()
+            class Trainer(object): global_step = 0
+            trained = 0
+            for batch in range(5):
+                callback.on_train_batch_start(Trainer, None, "batch", batch)
+                trained += 1
+                Trainer.global_step += 1
+                callback.on_train_batch_end(Trainer, None, "outputs", "batch", batch)
+            callback.on_train_end(Trainer, None)
+            print(trained, laggard.failures(), laggard.enabled())
+        """, LAGGARD_RUN="/proc/laggard")
+        self.assertEqual(out.split(), ["5", "1", "False"])
+        self.assertEqual(err.count("training goes on"), 1)
