@@ -201,11 +201,14 @@ func (s *Sink) makeFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+	// Up to the folder that holds the store: its name must last, too. That one may be
+	// another's, which only its owner can sync.
+	above := filepath.Dir(s.dir)
 	for d := folder; ; d = filepath.Dir(d) {
-		if err := syncDir(d); err != nil {
+		if err := syncDir(d); err != nil && !(d == above && errors.Is(err, fs.ErrPermission)) {
 			return err
 		}
-		if d == s.dir || d == filepath.Dir(d) {
+		if d == above || d == filepath.Dir(d) {
 			break
 		}
 	}
