@@ -281,7 +281,7 @@ func spoil(t *testing.T, run string, slots ...int) {
 	}
 }
 
-// TestHostileRing lets a writer scribble over everything while a drain reads: it
+// TestHostileRing is R23: it lets a writer scribble over everything while a drain reads: it
 // must neither stop nor fail for others.
 func TestHostileRing(t *testing.T) {
 	w := &rig.Memory{}

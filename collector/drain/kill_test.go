@@ -2,10 +2,15 @@ package drain_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -68,15 +73,11 @@ func stop(t *testing.T, a *exec.Cmd) {
 	a.Wait() // it may be so young that it does not catch the signal yet
 }
 
-// TestKilledAgentAtEveryPoint kills the agent after each step of draining, the
+// TestKilledAgentAtEveryPoint is R2: it kills the agent after each step of draining, the
 // first time it gets there and some times later, while a trainer overflows its
 // rings, is killed in a range, or leaves in order.
 func TestKilledAgentAtEveryPoint(t *testing.T) {
-	points := []string{
-		"opened", "heads-read", "appended", "flushed", "tail-moved", "settled",
-		"noted", "line-appended", "end-appended", "end-flushed", "removing",
-	}
-	for _, point := range points {
+	for _, point := range labels(t) {
 		for _, n := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s:%d", point, n), func(t *testing.T) {
 				t.Parallel()
@@ -110,7 +111,34 @@ func TestKilledAgentAtEveryPoint(t *testing.T) {
 	}
 }
 
-// TestKilledAgentAtRandom kills the agent again and again while trainers record,
+// labels returns the crash points that the package's source has: a new one is killed
+// at as well.
+func labels(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`crashPoint\("([a-z-]+)"\)`).FindAllSubmatch(source, -1) {
+			seen[string(m[1])] = true
+		}
+	}
+	if len(seen) < 11 {
+		t.Fatalf("crash points in the source: %v", seen)
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// TestKilledAgentAtRandom is R3, and R4 over many cycles: it kills the agent again and again while trainers record,
 // overflow and come and go. LAGGARD_KILLS sets how often.
 func TestKilledAgentAtRandom(t *testing.T) {
 	n, seed := rig.Kills(40), rig.Seed()
@@ -152,7 +180,7 @@ func TestKilledAgentAtRandom(t *testing.T) {
 	t.Logf("%d records of %d processes: %d stored, %d counted as dropped in %d loss lines", emitted, ended, c.stored(), c.lost(), len(c.losses))
 }
 
-// TestBothKilled kills trainer and agent in either order.
+// TestBothKilled is R4: it kills trainer and agent in either order.
 func TestBothKilled(t *testing.T) {
 	for _, first := range []string{"trainer", "agent"} {
 		t.Run(first, func(t *testing.T) {

@@ -349,6 +349,7 @@ func TestOpen_PlantedLinks(t *testing.T) {
 	}
 }
 
+// FuzzRead is R21 for the ledger: every line is an entry or is counted.
 func FuzzRead(f *testing.F) {
 	r := numbered(1)
 	f.Add(appendLine(nil, &r, place{}))

@@ -93,7 +93,7 @@ func (f faultFile) Close() error {
 	return errors.Join(f.File.Close(), err)
 }
 
-// TestWriter_SurvivesAFailureOfEachCall lets each call of a run fail, once and for
+// TestWriter_SurvivesAFailureOfEachCall is R7 for the writer: it lets each call of a run fail, once and for
 // a while, with and without half of the bytes written: every record that was
 // accepted is in exactly one segment in the end, no segment passes its limit.
 func TestWriter_SurvivesAFailureOfEachCall(t *testing.T) {
@@ -254,7 +254,7 @@ func TestWriter_LeavesASegmentAfterAFailedSync(t *testing.T) {
 	}
 }
 
-// TestOpen_TornAtEveryByte cuts the newest segment at every byte: the prefix of
+// TestOpen_TornAtEveryByte is R6: it cuts the newest segment at every byte: the prefix of
 // complete lines stays, Next tells from where to go on, and after the lost records
 // are appended again each stands once.
 func TestOpen_TornAtEveryByte(t *testing.T) {
@@ -299,7 +299,7 @@ func TestOpen_TornAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestOpen_FlippedBytes changes every byte of a segment: opening never fails, and
+// TestOpen_FlippedBytes is R6: it changes every byte of a segment: opening never fails, and
 // all but the lines that hold the byte are still read.
 func TestOpen_FlippedBytes(t *testing.T) {
 	whole := rankDir(t)
@@ -337,7 +337,7 @@ func TestOpen_FlippedBytes(t *testing.T) {
 	}
 }
 
-// FuzzOpen resumes from any bytes: no panic, and what is appended afterwards is there
+// FuzzOpen is R21: it resumes from any bytes: no panic, and what is appended afterwards is there
 // after another restart.
 func FuzzOpen(f *testing.F) {
 	meta := testMeta(1)

@@ -134,7 +134,7 @@ func TestWalk_FollowsNoLinkBelowTheRoot(t *testing.T) {
 	}
 }
 
-// TestHostileNames plants what must not be opened or written through: the test
+// TestHostileNames is R24: it plants what must not be opened or written through: the test
 // hangs where a FIFO is.
 func TestHostileNames(t *testing.T) {
 	dir := rankDir(t)
