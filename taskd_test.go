@@ -320,3 +320,46 @@ func TestTaskdFaultDiag(t *testing.T) {
 		})
 	}
 }
+
+// TestTaskdJobsUnderOneCap: jobs beside each other in one directory share its cap:
+// the oldest segments of both go, neither's newest, and what aged is in the account
+// of each.
+func TestTaskdJobsUnderOneCap(t *testing.T) {
+	const limit, steps = 2_500_000, 160
+	s := newSite(t, "")
+	agent := s.agent("--format", "taskd", "--cap", fmt.Sprint(limit), "--segment-size", "256KiB", "--records", "none")
+	jobs := []string{"uid-1", "uid-2"}
+	var emitters []*running
+	for _, job := range jobs {
+		emitters = append(emitters, s.start([]string{
+			emitterSteps + "=" + strconv.Itoa(steps), "RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1", "MINDX_TASK_ID=" + job, "NODE_NAME=node-0",
+		}))
+	}
+	for _, e := range emitters {
+		e.wait()
+	}
+	m := agent.until("everything drained, and the tree under the cap", func(m map[string]float64) bool {
+		return m["laggard_recorders"] == 0 && m["laggard_tree_bytes"] <= limit &&
+			m[`laggard_segments_aged_total{shipped="true"}`]+m[`laggard_segments_aged_total{shipped="false"}`] > 0
+	})
+	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	agent.wait()
+	for _, job := range jobs {
+		infos, err := segment.List(filepath.Join(s.dir, job, "0"))
+		if err != nil || len(infos) == 0 {
+			t.Errorf("job %s has no segment left: %v", job, err)
+			continue
+		}
+		if r := laggard(t, "audit", s.dir, s.store, "--job", job); r.code != 0 || !strings.Contains(r.out, "equal") {
+			t.Errorf("the account of job %s does not close: %+v", job, r)
+		} else {
+			t.Logf("%s", strings.ReplaceAll(r.out, "\n", " "))
+		}
+	}
+	if r := laggard(t, "analyze", s.store); r.code == 0 || !strings.Contains(r.err, "uid-1, uid-2") {
+		t.Errorf("analyze of two jobs without --job: %+v", r)
+	}
+	t.Logf("tree %v bytes of %d, aged %v", m["laggard_tree_bytes"], limit, m[`laggard_segments_aged_total{shipped="true"}`])
+}
