@@ -78,6 +78,7 @@ class Kill(jobs.Case):
         how = "the extension" if extension.native is not None else "Python alone"
         sys.stderr.write("%d kills with %d threads, %s, LAGGARD_TEST_SEED=%d\n" % (count, threads, how, SEED))
         acknowledged = mmap.mmap(-1, 64 * THREADS)
+        wrong = 0
         for n in range(count):
             acknowledged[:] = bytes(64 * THREADS)
             run = os.path.join(self.run_dir, str(n))
@@ -94,10 +95,12 @@ class Kill(jobs.Case):
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
             with self.subTest(kill=n, seed=SEED):
+                wrong += 1
                 self.check(run, acknowledged, threads)
+                wrong -= 1
             shutil.rmtree(run, ignore_errors=True)
             if n % 500 == 499:
-                sys.stderr.write("%d of %d kills checked\n" % (n + 1, count))
+                sys.stderr.write("%d of %d kills checked, %d wrong\n" % (n + 1, count, wrong))
 
     def wait_running(self, child, acknowledged):
         deadline = time.monotonic() + 30

@@ -316,6 +316,61 @@ class Fork(jobs.Case):
         self.assertEqual(len({p.incarnation for p in found}), 2)
         self.assertEqual([p.state for p in found], [2, 2])
 
+    def test_sixty_four_workers_of_a_busy_parent(self):
+        """What DataLoader does, while other threads record and signals come."""
+        self.python("""
+            import os, signal, threading, laggard
+            laggard.init(rank=0, job="j")
+            over = threading.Event()
+            def busy(n):
+                while not over.is_set():
+                    with laggard.span("DataLoader", tokens=n): pass
+                    with laggard.communication("barrier", "g", n): pass
+                    over.wait(0.001)
+            threads = [threading.Thread(target=busy, args=(n,)) for n in range(4)]
+            [t.start() for t in threads]
+            def handler(*_):
+                with laggard.span("signal"): pass
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+            held = laggard.span("FP", tokens=1000).begin()
+            children = []
+            for n in range(64):
+                pid = os.fork()
+                if pid == 0:
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                        held.end()                # the parent's: nothing
+                        for i in range(20):
+                            with laggard.span("FP", tokens=n): pass
+                        t = threading.Thread(target=laggard.mark, args=("in a thread", n)); t.start(); t.join()
+                        laggard.recorder.close()
+                        os._exit(0 if laggard.failures() == 0 else 3)
+                    finally:
+                        os._exit(1)
+                children.append(pid)
+                if len(children) == 8:
+                    for pid in children: assert os.waitpid(pid, 0)[1] == 0
+                    children = []
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            over.set(); [t.join() for t in threads]
+            held.end()
+            assert laggard.failures() == 0
+        """)
+        found = self.processes()
+        self.assertEqual(len(found), 65)
+        self.assertEqual(len({p.incarnation for p in found}), 65)
+        children = [p for p in found if len(p.rings) < 5]
+        self.assertEqual(len(children), 64)
+        seen = []
+        for p in children:
+            values = [r["value"] for r in p.records("FP")]
+            self.assertEqual(len(values), 20)
+            self.assertEqual(len(set(values)), 1)
+            self.assertEqual([r["value"] for r in p.records("in a thread")], values[:1])
+            seen += values[:1]
+        self.assertEqual(sorted(seen), list(range(64)))
+
     def test_the_lock_goes_with_the_parent(self):
         out, _ = self.python("""
             import fcntl, glob, os, signal, time, laggard
