@@ -86,7 +86,13 @@ func TestChaos(t *testing.T) {
 			t.Logf("%s to go: %v, agent %d MiB at most", time.Until(deadline).Round(time.Second), c.did, c.most>>10)
 		}
 	}
-	// Quiet: one more kill, then everything comes to its end.
+	// Quiet: one more kill, then everything comes to its end. The last agent must see
+	// recorders, or it would wait for the first one.
+	for rank, e := range emitters {
+		if ended(e, time.After(50*time.Millisecond)) {
+			emitters[rank] = c.s.emitter(rank, ranks, steps)
+		}
+	}
 	c.restart(syscall.SIGKILL, append(c.flags, "--until-idle", "2s")...)
 	for _, e := range emitters {
 		if !ended(e, time.After(patience)) {
