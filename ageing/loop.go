@@ -78,6 +78,7 @@ type Loop struct {
 
 	looking   sync.Mutex      // one look at a time; guards what follows
 	accounted map[string]bool // paths in the ledger whose unlink failed
+	released  map[string]bool // paths the shipper let go of whose loss is not in the ledger yet
 	looked    bool            // the first look is done
 	said      string          // the last trouble that was logged, "" when it is over
 	saidAt    time.Time
@@ -108,7 +109,7 @@ func New(o Options) (*Loop, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{o: o, nudge: make(chan struct{}, 1), accounted: make(map[string]bool)}, nil
+	return &Loop{o: o, nudge: make(chan struct{}, 1), accounted: make(map[string]bool), released: make(map[string]bool)}, nil
 }
 
 // Nudge asks for a look now: call it when a segment was closed. It never blocks.
@@ -188,6 +189,7 @@ func (l *Loop) look(ctx context.Context) error {
 		errs = append(errs, l.finish(f))
 		l.looked = true
 	}
+	errs = append(errs, l.goOn(ctx, f))
 	for _, pass := range Plan(&f.tree, l.o.Cap, f.room) {
 		if err := l.pass(ctx, f, pass); err != nil {
 			errs = append(errs, err)
@@ -271,9 +273,12 @@ func (l *Loop) delete(f *forest, i int) (lost int64, err error) {
 	dir, info, path := f.dirs[i], f.infos[i], f.path(i)
 	if !f.tree.Segments[i].Shipped && !l.accounted[path] {
 		var stored int64
-		if l.o.Release != nil {
+		if l.o.Release != nil && !l.released[path] {
 			if stored, err = l.o.Release(dir, info); err != nil {
 				return 0, fmt.Errorf("release segment %s: %w", path, err)
+			}
+			if stored == 0 { // else Release tells it again
+				l.released[path] = true
 			}
 		}
 		rows := Loss(dir, info, stored)
@@ -281,6 +286,7 @@ func (l *Loop) delete(f *forest, i int) (lost int64, err error) {
 			return 0, fmt.Errorf("%w: segment %s: %w", errLedger, path, err)
 		}
 		l.accounted[path] = true
+		delete(l.released, path)
 		for _, r := range rows {
 			if r.State == stateAged {
 				lost += int64(r.Records)
@@ -293,6 +299,23 @@ func (l *Loop) delete(f *forest, i int) (lost int64, err error) {
 	}
 	delete(l.accounted, path)
 	return lost, nil
+}
+
+// goOn deletes the segments whose loss could not be written to the ledger before. The
+// shipper has let go of them, so nobody else takes their records any more: they go
+// also when the tree is no longer too large.
+func (l *Loop) goOn(ctx context.Context, f *forest) error {
+	var pass []int
+	for i := range f.tree.Segments {
+		if l.released[f.path(i)] && f.owned[i] {
+			pass = append(pass, i)
+		}
+	}
+	if len(pass) == 0 {
+		clear(l.released) // somebody else removed them
+		return nil
+	}
+	return l.pass(ctx, f, pass)
 }
 
 // finish deletes what an earlier process had accounted for but not unlinked.

@@ -226,6 +226,35 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 	}
 }
 
+// TestLook_GoesOnWithWhatWasReleased: the shipper has let go of a segment and the
+// ledger can't be written. Nobody takes its records any more, so it is accounted for
+// and goes as soon as the ledger works, although the tree has room again by then.
+func TestLook_GoesOnWithWhatWasReleased(t *testing.T) {
+	g := newGrove(t)
+	for i := range 3 {
+		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i))
+	}
+	o := g.options(250)
+	account, broken := o.Account, true
+	o.Account = func(rows []row.Ledger) error {
+		if broken {
+			return errors.New("disk full")
+		}
+		return account(rows)
+	}
+	released := 0
+	o.Release = func(segment.RankDir, segment.Info) (int64, error) { released++; return 0, nil }
+	l := g.loop(o)
+	if err := l.Look(t.Context()); !errors.Is(err, errLedger) {
+		t.Fatalf("Look=%v", err)
+	}
+	l.o.Cap, broken = 1000, false
+	must(t, l.Look(t.Context()))
+	if released != 1 || len(g.ledger) != 1 || slices.Contains(g.left(), "j1/0/100") || len(g.left()) != 2 {
+		t.Errorf("released %d times, %d entries, left %v", released, len(g.ledger), g.left())
+	}
+}
+
 // TestLook_FinishesAnInterruptedDeletion: the process died between ledger and unlink.
 func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
 	g := newGrove(t)
