@@ -252,12 +252,15 @@ func (t *Thread) Close() {
 	t.w = nil
 }
 
-// fill sets every field of s but Dur.
+// fill sets every field of s, Dur to 0. One by one: a literal is made elsewhere and
+// copied in pieces larger than those it was made of, which a processor waits for.
 func fill(s *ring.Slot, k record.Kind, a *Attr, start, step int64) {
-	*s = ring.Slot{
-		Kind: k, Dtype: a.Dtype, Peer: a.peer - 1, Start: start,
-		Text: uint16(a.Text), Step: ring.NoStep, Group: uint16(a.Group), Stream: a.Stream, Value: a.Value,
-	}
+	s.Kind, s.Flags, s.Dtype, s.State = k, 0, a.Dtype, 0
+	s.Seq, s.Peer = 0, a.peer-1
+	s.Start, s.Dur, s.HostStart, s.HostDur = start, 0, 0, 0
+	s.Text, s.Group, s.Stream = uint16(a.Text), uint16(a.Group), a.Stream
+	s.Value = a.Value
+	s.Step = ring.NoStep
 	if step >= 0 && step < int64(ring.NoStep) {
 		s.Step = uint32(step)
 	}

@@ -58,21 +58,26 @@ func sum(kind uint32, b []byte) uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// put writes bytes 4…63 of the slot into b, which has slotSize bytes, and the
-// checksum last. seq and state are what stands in bytes 8…11 and 7.
+// put writes the slot into b, which has slotSize bytes, the checksum last.
 func (s *Slot) put(b []byte, kind uint32) {
 	b = b[:slotSize]
-	le := binary.LittleEndian
-	b[4], b[5], b[6], b[7] = uint8(s.Kind), s.Flags, s.Dtype, s.State
-	le.PutUint32(b[8:], s.Seq)
-	le.PutUint32(b[12:], uint32(s.Peer))
-	le.PutUint64(b[16:], uint64(s.Start))
-	le.PutUint64(b[24:], uint64(s.Dur))
-	le.PutUint64(b[32:], uint64(s.HostStart))
-	le.PutUint64(b[40:], uint64(min(max(s.HostDur, 0), 1<<48-1))|uint64(s.Text)<<48)
-	le.PutUint64(b[48:], uint64(s.Step)|uint64(s.Group)<<32|uint64(s.Stream)<<48)
-	le.PutUint64(b[56:], uint64(s.Value))
-	le.PutUint32(b, sum(kind, b[4:]))
+	var w [8]uint64 // not a literal: see recorder's fill
+	w[0] = uint64(s.Kind)<<32 | uint64(s.Flags)<<40 | uint64(s.Dtype)<<48 | uint64(s.State)<<56
+	w[1] = uint64(s.Seq) | uint64(uint32(s.Peer))<<32
+	w[2] = uint64(s.Start)
+	w[3] = uint64(s.Dur)
+	w[4] = uint64(s.HostStart)
+	w[5] = uint64(min(max(s.HostDur, 0), 1<<48-1)) | uint64(s.Text)<<48
+	w[6] = uint64(s.Step) | uint64(s.Group)<<32 | uint64(s.Stream)<<48
+	w[7] = uint64(s.Value)
+	if fastStores && kind == CRC32C {
+		storeWords(&b[0], &w)
+		return
+	}
+	for i, v := range w {
+		binary.LittleEndian.PutUint64(b[8*i:], v)
+	}
+	binary.LittleEndian.PutUint32(b, sum(kind, b[4:]))
 }
 
 // read fills the slot from b, which has slotSize bytes.

@@ -102,7 +102,7 @@ func (w *Writer) publish(l *lane, s *Slot) {
 	at := (l.head & l.mask) * slotSize
 	s.put(l.slots[at:at+slotSize], w.checksum)
 	l.head++
-	atomic.StoreUint64(l.headp, l.head)
+	release64(l.headp, l.head, &l.slots[(l.head-1+ahead)&l.mask*slotSize])
 	w.count(rEmitted, s)
 }
 
@@ -160,7 +160,7 @@ func (w *Writer) End(level int, s *Slot) bool {
 		if LaneOf(s.Kind) == Bulk {
 			seq |= openMark
 		}
-		atomic.StoreUint32(w.u32(rOpen+slotSize*level+8), seq)
+		release32(w.u32(rOpen+slotSize*level+8), seq)
 		w.setState(level, stateClosing)
 		w.publish(l, s)
 	} else {
@@ -187,5 +187,5 @@ func (w *Writer) slot(level int) []byte {
 // not change them.
 func (w *Writer) setState(level int, state uint8) {
 	p := w.u32(rOpen + slotSize*level + 4)
-	atomic.StoreUint32(p, *p&0x00FFFFFF|uint32(state)<<24)
+	release32(p, *p&0x00FFFFFF|uint32(state)<<24)
 }
