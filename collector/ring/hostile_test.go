@@ -228,16 +228,18 @@ func TestScribbler(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { stopped <- scribble(filepath.Join(run, name), random, stop) }()
 	f, err := OpenFolder(run, name)
-	for ; err != nil; f, err = OpenFolder(run, name) {
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer f.Close()
-	kept, err := f.OpenReader(1)
-	for ; err != nil; kept, err = f.OpenReader(1) {
+	kept, err := f.OpenReader(1) // as it was before the scribbler came
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer kept.Close()
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { stopped <- scribble(filepath.Join(run, name), random, stop) }()
 	b := make([]byte, slotSize*64)
 	for i := range 3000 {
 		readAll(run, name)
