@@ -58,8 +58,8 @@ def emit(run, acknowledged, threads):
 
     for n in range(1, threads):
         threading.Thread(target=work, args=(n,), daemon=True).start()
-    gate.set()
     counts[8 * THREADS - 1] = 1  # running
+    gate.set()
     work(0)
 
 
