@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -104,10 +105,12 @@ func typeNames(t reflect.Type) string {
 	return strings.Join(names, " or ")
 }
 
-// fill encodes the rows of a batch.
-func (b *block) fill(batch *ship.Batch) {
-	layout, base := batch.Layout()
-	b.rows = batch.Len()
+// fill encodes rows that lie at base.
+func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int) {
+	b.rows = rows
+	for i := range b.columns {
+		b.columns[i].expect(rows)
+	}
 	for from := 0; from < b.rows; from += tile {
 		n := min(tile, b.rows-from)
 		for i := range b.columns {
@@ -157,6 +160,20 @@ func (c *column) add(p unsafe.Pointer, stride uintptr, n int) {
 		for i := range n {
 			c.addNumbers(*(*[][]uint32)(unsafe.Add(p, uintptr(i)*stride)))
 		}
+	}
+}
+
+// expect makes room for n values.
+func (c *column) expect(n int) {
+	switch c.kind {
+	case bits16:
+		c.data = slices.Grow(c.data, 2*n)
+	case bits32:
+		c.data = slices.Grow(c.data, 4*n)
+	case bits64:
+		c.data = slices.Grow(c.data, 8*n)
+	case textDictionary:
+		c.dict.rows = slices.Grow(c.dict.rows, n)
 	}
 }
 

@@ -90,10 +90,20 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 
 // send makes the block and sends it; sent tells whether rows may have left.
 func (s *Sink) send(ctx context.Context, l *link, b *ship.Batch) (sent bool, err error) {
+	if p, ok := b.Prepared.(*prepared); ok && p.fits(l) {
+		stop, err := l.watch(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer stop()
+		return true, l.finish(l.sendPacked(p.data))
+	}
 	if err := s.block.shape(b.Table, l.header); err != nil {
 		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
 	}
-	s.block.fill(b)
+	s.remember(b.Table, l)
+	layout, base := b.Layout()
+	s.block.fill(layout, base, b.Len())
 	stop, err := l.watch(ctx)
 	if err != nil {
 		return false, err

@@ -153,7 +153,8 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	if err := b.shape(row.RecordsTable, link.header); err != nil {
 		t.Fatal(err)
 	}
-	b.fill(batch)
+	layout, base := batch.Layout()
+	b.fill(layout, base, batch.Len())
 	if err := link.send(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,8 @@ func TestBlock_CurrentEngine(t *testing.T) {
 		if err := b.shape(batch.Table, headings(t, batch.Table)); err != nil {
 			t.Fatal(err)
 		}
-		b.fill(batch)
+		layout, base := batch.Layout()
+		b.fill(layout, base, batch.Len())
 		var body bytes.Buffer
 		if err := b.encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
 			t.Fatal(err)

@@ -59,8 +59,13 @@ type Sink struct {
 	server *server
 	// link is what the last insert went over, nil when it failed. Guarded by mu.
 	link *link
+	// heads are the columns of the tables that were inserted into, as the server has
+	// them, and revision its protocol. Guarded by mu.
+	heads    map[string][]heading
+	revision int
 	// block and scratch (over HTTP) turn rows into columns.
 	block   block
+	prepare preparing
 	scratch ship.Scratch
 }
 

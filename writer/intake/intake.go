@@ -31,9 +31,10 @@ const (
 	DefaultQuantum = 1 << 20
 	// DefaultGrace bounds the shipping of the rest on shutdown.
 	DefaultGrace = 20 * time.Second
-	// DefaultOnceMemory bounds the rows on their way in Once: no trainer runs beside
-	// it, and large batches are what makes a store fast.
-	DefaultOnceMemory = 256 << 20
+	// DefaultOnceMemory bounds the rows on their way in Once to one batch of
+	// ship.DefaultBatchRows raw rows; the next is being read meanwhile. Smaller batches
+	// are so many more parts to merge for a server.
+	DefaultOnceMemory = 96 << 20
 	// DefaultGiveUp is how long Once lets a store fail.
 	DefaultGiveUp = 5 * time.Minute
 	rescanEvery   = time.Second
@@ -90,9 +91,12 @@ type engine struct {
 	members map[string]*member // by path
 	losses  map[string]LossSum // by reason
 	read    int64
-	marks   bool // positions are kept: a follower's
-	plans   plans
-	local   local
+	// whole is how many rows are a batch by themselves, batch how many a turn reads; 0
+	// takes turns by Quantum alone.
+	whole, batch int
+	marks        bool // positions are kept: a follower's
+	plans        plans
+	local        local
 }
 
 // LossSum is what was lost for one reason.
@@ -148,7 +152,18 @@ func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
 	if err := e.rest(ctx, m); err != nil {
 		return false, err
 	}
+	// The roller fills the bundle that is put then.
+	if m.spare == nil {
+		m.spare = e.shipper.Rows()
+	}
+	m.roller.Take(m.spare)
 	n, more, err := m.stream.Read(e.o.Quantum, m)
+	for err == nil && more && m.roller.Finished() < e.batch {
+		var some int64
+		some, more, err = m.stream.Read(e.o.Quantum, m)
+		n += some
+	}
+	e.batch = e.whole
 	e.read += n
 	if err != nil {
 		// One file that can't be read must not stop the others; it is tried again.
@@ -177,7 +192,10 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	if err := e.rest(ctx, m); err != nil {
 		return err
 	}
-	rows := e.shipper.Rows()
+	rows := m.spare
+	if m.spare = nil; rows == nil {
+		rows = e.shipper.Rows()
+	}
 	m.roller.Take(rows)
 	if m.refused > 0 {
 		sum := e.losses[rollup.BadTime]

@@ -33,6 +33,8 @@ type member struct {
 	// broken off must not be skipped.
 	rows *row.Rows
 	mark any
+	// spare is what the roller's rows are taken into.
+	spare *row.Rows
 	// unmarked is true when lines were read since the last mark, made at marked.
 	unmarked bool
 	marked   time.Time

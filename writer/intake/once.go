@@ -106,13 +106,14 @@ var ErrNothing = errors.New("no rank directories in it; want <dir>/<job>/<rank>/
 // Once reads all segments under root and stores what the store has not yet. A
 // directory that a live process ships is reported and left alone.
 func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, error) {
-	o = o.withDefaults()
 	if o.Ship.GiveUp == 0 {
 		o.Ship.GiveUp = DefaultGiveUp
 	}
 	if o.Ship.Memory == 0 {
 		o.Ship.Memory = DefaultOnceMemory
 	}
+	o = o.withDefaults()
+	o.Ship.CreateFirst = true
 	r := Report{Store: storeName(sink)}
 	if err := reach(ctx, sink); err != nil {
 		return r, err
@@ -123,6 +124,8 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 		return r, err
 	}
 	e := newEngine(root, shipper, o)
+	e.whole = ship.WholeRows(o.Ship)
+	e.batch = e.whole / 4 // the store begins the sooner
 	if err = e.once(ctx, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}

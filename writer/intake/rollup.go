@@ -19,6 +19,8 @@ type Roller interface {
 	Torn(bytes int64)
 	// End says that nothing follows: what is open is finished as far as it can be.
 	End()
+	// Finished is the number of rows that Take would give.
+	Finished() int
 	// Take appends the rows that are finished.
 	Take(dst *Rows)
 	// LowWater is where reading must begin again to rebuild what is open.

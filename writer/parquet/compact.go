@@ -76,7 +76,8 @@ func (s *Sink) compact(ctx context.Context, key folderKey) error {
 // gather reads the small files, as many as fit.
 func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []string, error) {
 	b := &ship.Batch{Table: key.table, Job: key.job}
-	var names []string
+	var small []string
+	total := int64(0)
 	for _, path := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -100,9 +101,17 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 		if err := closer.Close(); err != nil {
 			return nil, nil, err
 		}
-		if !ours || rows > mostRows/2 || int64(b.Len())+rows > mostRows {
+		if !ours || rows > mostRows/4 || total+rows > mostRows {
 			continue
 		}
+		total += rows
+		small = append(small, path)
+	}
+	if len(small) < 2 {
+		return b, nil, nil
+	}
+	var names []string
+	for _, path := range small {
 		if err := readInto(b, path); err != nil {
 			return nil, nil, err
 		}

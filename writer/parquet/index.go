@@ -15,12 +15,13 @@ import (
 
 // sorted returns the rows in order, a copy when they are not yet.
 func sorted[T any](rows []T, compare func(*T, *T) int) []T {
-	by := func(a, b T) int { return compare(&a, &b) }
-	if slices.IsSortedFunc(rows, by) {
-		return rows
+	for i := 1; i < len(rows); i++ {
+		if compare(&rows[i-1], &rows[i]) > 0 {
+			rows = slices.Clone(rows)
+			slices.SortStableFunc(rows, func(a, b T) int { return compare(&a, &b) })
+			return rows
+		}
 	}
-	rows = slices.Clone(rows)
-	slices.SortStableFunc(rows, by)
 	return rows
 }
 

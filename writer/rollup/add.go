@@ -224,6 +224,9 @@ func (s *Stream) giveRecord(inc *incarnation, r *record.Record, number int64, re
 	if src := s.segments[segment]; src != nil {
 		id = src.id
 	}
+	if n := len(s.rows.Records); n == cap(s.rows.Records) {
+		s.rows.Records = slices.Grow(s.rows.Records, max(n, 64)) // a large slice would grow by a quarter only
+	}
 	out := row.Record{
 		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id), Node: s.node(inc),
 		Kind: r.Word(), Step: number, Repeat: repeat, StartNs: r.Start, DurNs: r.Dur, Side: r.Side.String(),

@@ -257,15 +257,26 @@ func (s *Stream) Torn(bytes int64) {
 	}
 }
 
-// Take appends the finished rows to dst and forgets them.
+// Finished returns the number of finished rows.
+func (s *Stream) Finished() int { return s.rows.Len() }
+
+// Take appends the finished rows to dst and forgets them. Of an empty dst the
+// stream takes the memory in exchange.
 func (s *Stream) Take(dst *row.Rows) {
-	dst.Ranks = append(dst.Ranks, s.rows.Ranks...)
-	dst.Steps = append(dst.Steps, s.rows.Steps...)
-	dst.Communications = append(dst.Communications, s.rows.Communications...)
-	dst.Records = append(dst.Records, s.rows.Records...)
-	s.rows.Ranks, s.rows.Steps = s.rows.Ranks[:0], s.rows.Steps[:0]
-	s.rows.Communications, s.rows.Records = s.rows.Communications[:0], s.rows.Records[:0]
+	move(&dst.Ranks, &s.rows.Ranks)
+	move(&dst.Steps, &s.rows.Steps)
+	move(&dst.Communications, &s.rows.Communications)
+	move(&dst.Records, &s.rows.Records)
 	s.taken = true
+}
+
+func move[T any](dst, src *[]T) {
+	if len(*dst) == 0 {
+		*dst, *src = *src, (*dst)[:0]
+		return
+	}
+	*dst = append(*dst, *src...)
+	*src = (*src)[:0]
 }
 
 // End says that no more lines will come: an `ingest` or `analyze` over files as

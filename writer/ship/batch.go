@@ -27,6 +27,9 @@ type Batch struct {
 	// deleted since; "" leaves it to the sink.
 	Token string
 
+	// Prepared is what a Preparer made of exactly these rows, nil without.
+	Prepared any
+
 	row.Rows
 	Verdicts []row.Verdict
 }
@@ -109,10 +112,13 @@ func (b *Batch) RowJSON(i int) []byte {
 // bytes is an estimate of the memory of the rows.
 func (b *Batch) bytes() int64 { return Size(&b.Rows) + int64(len(b.Verdicts))*512 }
 
+// recordBytes is the size of a row.Record.
+const recordBytes = 320
+
 // Size estimates the memory that rows take, in bytes. Most of their strings are
 // shared (the parser interns them), so strings count little.
 func Size(r *row.Rows) int64 {
-	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*320 + int64(len(r.Ledger))*200
+	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*recordBytes + int64(len(r.Ledger))*200
 	for i := range r.Ranks {
 		n += 256 + 64*int64(len(r.Ranks[i].Groups))
 		for _, g := range r.Ranks[i].GroupRanks {

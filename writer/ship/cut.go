@@ -75,7 +75,8 @@ func (u *buffers) release() {
 
 // cut makes batches of what was put: each of one table, one job and one
 // partition, at most limit rows, in the order in which they must be stored. The
-// rows of a stream keep their order within a partition. The batches lie in u.
+// rows of a stream keep their order within a partition. The batches lie in u, or
+// where one part that is a batch by itself lies.
 func (u *buffers) cut(parts []part, limit int) []cutBatch {
 	var all []cutBatch
 	all = append(all, cutTable(parts, limit, row.RanksTable, &u.Ranks,
@@ -103,9 +104,11 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 // cutTable sorts the rows of one table into groups (job and partition): counted
 // first, so that each group gets its place in buf and each row is copied once.
 func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func(*T) order) []cutBatch {
-	total := 0
-	for _, p := range parts {
-		total += len(rows(p.rows))
+	total, whole := 0, 0
+	for i, p := range parts {
+		if n := len(rows(p.rows)); n > 0 {
+			total, whole = total+n, i
+		}
 	}
 	if total == 0 {
 		return nil
@@ -133,6 +136,13 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 		sorted = append(sorted, g)
 	}
 	slices.SortFunc(sorted, func(a, b *group[T]) int { return a.at.compare(b.at) })
+	if all := rows(parts[whole].rows); len(all) == total && len(sorted) == 1 {
+		batches := sorted[0].whole(all, table, parts[whole].stream).batches(table, limit, slot)
+		if table == row.RecordsTable && len(batches) == 1 {
+			batches[0].Prepared = parts[whole].prepared
+		}
+		return batches
+	}
 	space := slices.Grow((*buf)[:0], total)[:total]
 	*buf = space
 	for _, g := range sorted {
@@ -185,6 +195,17 @@ func (g *group[T]) add(r *T, st *Stream, back bool) {
 	last := &g.runs[len(g.runs)-1]
 	last.n++
 	last.back = last.back || back
+}
+
+// whole makes the group all rows of one part, where they lie.
+func (g *group[T]) whole(rows []T, table string, st *Stream) *group[T] {
+	l := st.look(table)
+	back := l.some && g.at.compare(l.last) < 0
+	if !back {
+		l.last, l.some = g.at, true
+	}
+	g.rows, g.runs = rows, []run{{stream: st, n: len(rows), back: back}}
+	return g
 }
 
 // batches cuts the group at limit rows.

@@ -47,7 +47,10 @@ type Options struct {
 	// GiveUp makes Run return the error when the store has failed for so long, or
 	// refuses; 0 retries for ever, which is what an agent does.
 	GiveUp time.Duration
-	Logger *slog.Logger // nil is silent
+	// CreateFirst makes the tables while the first rows are still being read, instead
+	// of with the first round.
+	CreateFirst bool
+	Logger      *slog.Logger // nil is silent
 	// Jitter returns a number in [0, 1); nil is math/rand.
 	Jitter func() float64
 }
@@ -74,13 +77,15 @@ func (o Options) withDefaults() Options {
 // Shipper takes rows of many streams and stores them. Its methods may be called
 // from any goroutine; Run does the work.
 type Shipper struct {
-	sink   Sink
-	o      Options
-	memory *semaphore.Weighted
-	dead   *deadLetters
-	nonce  string // of this process's tokens
-	stats  stats
-	pool   sync.Pool // *row.Rows
+	sink      Sink
+	preparer  Preparer   // the sink, nil where it is none
+	preparing sync.Mutex // held during Prepare
+	o         Options
+	memory    *semaphore.Weighted
+	dead      *deadLetters
+	nonce     string // of this process's tokens
+	stats     stats
+	pool      pool
 
 	mu      sync.Mutex
 	waiting []part    // guarded by mu: what the next round takes
@@ -107,6 +112,8 @@ type part struct {
 	rows   *row.Rows
 	bytes  int64
 	mark   any
+	// prepared is what a Preparer made of the raw rows, nil without one.
+	prepared any
 }
 
 // Stream is one sequence of rows whose order depends on content alone.
@@ -157,24 +164,9 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	s := &Shipper{
 		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, intents: in, nonce: nonce, kick: make(chan struct{}, 1),
 	}
-	s.pool.New = func() any { return new(row.Rows) }
+	s.preparer, _ = sink.(Preparer)
 	s.retry = newRetry(o)
 	return s, nil
-}
-
-// Rows returns an empty bundle for the next Put, with the memory of an earlier one.
-func (s *Shipper) Rows() *row.Rows { return s.pool.Get().(*row.Rows) }
-
-// Recycle takes back a bundle that was not put.
-func (s *Shipper) Recycle(r *row.Rows) {
-	clear(r.Ranks)
-	clear(r.Steps)
-	clear(r.Communications)
-	clear(r.Records)
-	clear(r.Ledger)
-	r.Ranks, r.Steps, r.Communications = r.Ranks[:0], r.Steps[:0], r.Communications[:0]
-	r.Records, r.Ledger = r.Records[:0], r.Ledger[:0]
-	s.pool.Put(r)
 }
 
 // Put hands rows of a stream over, in the stream's order; rows belong to the
@@ -183,9 +175,18 @@ func (s *Shipper) Recycle(r *row.Rows) {
 // back-pressure. When ctx ends first, nothing was taken.
 func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any) error {
 	n := min(max(Size(rows), 64), s.o.Memory)
+	p := part{stream: st, rows: rows, bytes: n, mark: mark}
+	if s.preparer != nil && s.wholeBatch(rows.Records) {
+		s.preparing.Lock()
+		p.prepared = s.preparer.Prepare(rows.Records)
+		s.preparing.Unlock()
+	}
 	if !s.memory.TryAcquire(n) {
 		s.wake() // what waits must go out now, or it would never make room
 		if err := s.memory.Acquire(ctx, n); err != nil {
+			if p.prepared != nil {
+				s.preparer.Done(p.prepared)
+			}
 			return fmt.Errorf("put rows of %s: %w", st.Name, err)
 		}
 	}
@@ -200,7 +201,7 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 			s.first = s.since
 		}
 	}
-	s.waiting = append(s.waiting, part{st, rows, n, mark})
+	s.waiting = append(s.waiting, p)
 	s.rows += rows.Len()
 	s.bytes += n
 	full := s.fullLocked()
@@ -248,6 +249,9 @@ func (s *Shipper) Run(ctx context.Context) error {
 	defer s.stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	if s.o.CreateFirst {
+		s.created = s.sink.Create(ctx) == nil // else the first round tries again, and says so
+	}
 	for ctx.Err() == nil {
 		wait := s.due()
 		if wait > 0 {
@@ -300,14 +304,16 @@ func (s *Shipper) due() time.Duration {
 // round stores what waits, then acknowledges it.
 func (s *Shipper) round(ctx context.Context) error {
 	s.mu.Lock()
-	parts, flushes := s.waiting, s.flushes
-	s.waiting, s.flushes, s.rows, s.bytes = nil, nil, 0, 0
+	parts, flushes := s.takeLocked()
 	s.mu.Unlock()
 	err := s.store(ctx, parts, len(flushes) > 0)
 	s.failed = err != nil
 	for _, p := range parts {
 		if err == nil {
 			p.stream.ack(p.mark)
+		}
+		if p.prepared != nil {
+			s.preparer.Done(p.prepared)
 		}
 		s.memory.Release(p.bytes)
 		s.Recycle(p.rows)
@@ -316,6 +322,34 @@ func (s *Shipper) round(ctx context.Context) error {
 		done <- err
 	}
 	return err
+}
+
+// wholePart is from how many raw rows on a part is a round of its own: its rows are
+// inserted where they lie, instead of being copied into a batch with others.
+const wholePart = 32 << 10
+
+// takeLocked takes what the next round stores: all that waits, or what lies before
+// the next large part, or that part alone. An intent's rows stay together.
+func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
+	n := len(s.waiting)
+	if len(s.intents.open) == 0 {
+		for i, p := range s.waiting {
+			if len(p.rows.Records) >= wholePart {
+				n = max(i, 1)
+				break
+			}
+		}
+	}
+	parts = s.waiting[:n:n]
+	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
+		s.waiting = nil
+		flushes, s.flushes = s.flushes, nil
+	}
+	for _, p := range parts {
+		s.rows -= p.rows.Len()
+		s.bytes -= p.bytes
+	}
+	return parts, flushes
 }
 
 func (st *Stream) ack(mark any) {

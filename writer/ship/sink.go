@@ -27,6 +27,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"laggard/schemas/row"
 )
 
 // Sink is a store. A sink is used by one goroutine at a time.
@@ -43,6 +45,18 @@ type Sink interface {
 	Stored(ctx context.Context, b *Batch) ([]bool, error)
 	// Close frees what the sink holds; it does not wait for inserts.
 	Close() error
+}
+
+// Preparer is a sink that can do the costly part of an insert of raw rows before its
+// turn, while the store works on the insert before.
+type Preparer interface {
+	// Prepare makes rows of one batch ready: what it returns comes back as
+	// Batch.Prepared. nil is not ready, Insert does it all then. Unlike the methods of
+	// Sink it is called by another goroutine, one at a time. The rows stay as they are
+	// until Done.
+	Prepare(rows []row.Record) any
+	// Done takes back what Prepare returned.
+	Done(prepared any)
 }
 
 // Class says what to do about an error of a sink.

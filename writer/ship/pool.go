@@ -1,0 +1,69 @@
+package ship
+
+import (
+	"sync"
+
+	"laggard/schemas/row"
+)
+
+// pool holds bundles of rows between their uses. Unlike a sync.Pool it forgets
+// nothing at a collection: a bundle that is made anew is grown and cleared anew,
+// which costs more than what is done with its rows. The zero value is empty.
+type pool struct {
+	mu   sync.Mutex
+	free []*row.Rows
+	// size is the capacity for raw rows of the bundle that came back last: what a new
+	// one begins with.
+	size int
+}
+
+// WholeRows is how many raw rows in one Put are a batch by themselves and within
+// the memory: a reader who has many hands over so many at once.
+func WholeRows(o Options) int {
+	o = o.withDefaults()
+	return int(min(int64(o.BatchRows), o.Memory*7/8/recordBytes))
+}
+
+// wholeBatch reports whether raw rows are likely to be a batch by themselves; what
+// is not is cut all the same.
+func (s *Shipper) wholeBatch(rows []row.Record) bool {
+	n := len(rows)
+	if n < wholePart || n > s.o.BatchRows+s.o.BatchRows/8 {
+		return false
+	}
+	return orderOfRecord(&rows[0]) == orderOfRecord(&rows[n-1])
+}
+
+// maxFree bounds the bundles that are kept: two large ones wait while a third is
+// stored and a fourth filled.
+const maxFree = 4
+
+// Rows returns an empty bundle for the next Put, with the memory of an earlier one.
+func (s *Shipper) Rows() *row.Rows {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	n := len(s.pool.free)
+	if n == 0 {
+		return &row.Rows{Records: make([]row.Record, 0, s.pool.size)}
+	}
+	r := s.pool.free[n-1]
+	s.pool.free = s.pool.free[:n-1]
+	return r
+}
+
+// Recycle takes back a bundle that was not put.
+func (s *Shipper) Recycle(r *row.Rows) {
+	clear(r.Ranks)
+	clear(r.Steps)
+	clear(r.Communications)
+	clear(r.Records)
+	clear(r.Ledger)
+	r.Ranks, r.Steps, r.Communications = r.Ranks[:0], r.Steps[:0], r.Communications[:0]
+	r.Records, r.Ledger = r.Records[:0], r.Ledger[:0]
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.pool.size = cap(r.Records)
+	if len(s.pool.free) < maxFree {
+		s.pool.free = append(s.pool.free, r)
+	}
+}
