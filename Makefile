@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval soak-kill dist clean
+.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ parts: ## install the real components that the tests talk to
 test: parts ## everything, against the real components, with -race where load is not the point
 	$(GO) vet ./...
 	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v -E '^laggard(/deploy/examples)?$$')
-	$(GO) test -race -timeout 10m -run 'Arrows|Scripts|Settings|Switch|Taskd|Distance' .
+	$(GO) test -race -timeout 10m -run 'Arrows|Scripts|Settings|Distance' .
 	$(GO) test -count=1 -p 1 -timeout 20m . ./deploy/examples # whole processes under load and timed jobs: alone on the machine
 
 short: ## the tests without -race
@@ -35,21 +35,29 @@ lint: ## gofmt and vet
 	$(GO) vet ./...
 
 bench: ## the benchmarks, each against its reference in one run
-	$(GO) test -run '^$$' -bench . -benchmem ./schemas/... ./collector/... ./writer/... ./ageing/... ./analyzer/...
+	$(GO) test -run '^$$' -bench . -benchmem ./schemas/... ./collector/... ./writer/... ./ageing/... ./analyzer/... ./benchmarks/...
 
 eval: ## the detection suite: 22 scenarios, target and reached, beside other rules
 	$(GO) run ./benchmarks/eval
 
-soak-kill: ## 10,000 SIGKILLs of trainers and of the agent, the long form of what make test does
-	LAGGARD_KILLS=10000 $(GO) test -count=1 -timeout 6h -run Kill ./collector/native ./collector/drain
-	LAGGARD_TEST_KILLS=10000 $(GO) test -count=1 -timeout 6h -run 'TestPython/kill' ./collector/python
+grafana: ## the dashboards' queries over 1,024 ranks × 2,000 steps, each with its time
+	LAGGARD_GRAFANA=full $(GO) test -count=1 -v -run TestEveryQueryRuns ./deploy/grafana
 
-dist: ## static binaries for amd64 and arm64, with checksums, in dist/
+soak-kill: ## 10,000 SIGKILLs of trainers and of the agent, the long form of what make test does
+	LAGGARD_KILLS=10000 $(GO) test -count=1 -v -timeout 6h -run Killed ./collector/native ./collector/recorder
+	LAGGARD_KILLS=1000 $(GO) test -count=1 -v -timeout 6h -run 'KilledAgentAtRandom|KilledAtEverySystemCall' ./collector/drain .
+	LAGGARD_TEST_KILLS=10000 $(GO) test -count=1 -v -timeout 6h -run 'TestPython/kill' ./collector/python
+
+soak-power: ## 1,000 images of what a loss of power leaves of the agent's files
+	LAGGARD_IMAGES=1000 $(GO) test -count=1 -v -timeout 6h -run TestPowerLoss .
+
+dist: ## static binaries for amd64 and arm64, bill of materials and checksums, in dist/
 	@mkdir -p dist
 	for arch in amd64 arm64; do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/laggard-linux-$$arch . || exit 1; \
 	done
-	cd dist && sha256sum laggard-linux-* > SHA256SUMS
+	$(GO) run ./deploy/sbom -o dist/laggard.cdx.json dist/laggard-linux-amd64 dist/laggard-linux-arm64
+	cd dist && sha256sum laggard-linux-* laggard.cdx.json > SHA256SUMS
 
 clean: ## remove what the build made
 	rm -rf laggard dist bin demo-out
