@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power dist clean
+.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-faults dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,14 @@ soak-kill: ## 10,000 SIGKILLs of trainers and of the agent, the long form of wha
 
 soak-power: ## 1,000 images of what a loss of power leaves of the agent's files
 	LAGGARD_IMAGES=1000 $(GO) test -count=1 -v -timeout 6h -run TestPowerLoss .
+
+soak-chaos: ## an hour of the agent and ClickHouse, killed and cut off by chance; audit at the end
+	LAGGARD_CHAOS_SECONDS=3600 $(GO) test -count=1 -v -timeout 2h -run 'TestChaos$$' .
+
+soak-faults: ## the store's and the tail's faults by the hundred and the thousand
+	LAGGARD_TEST_KILLS=100 LAGGARD_TEST_CUTS=1000 LAGGARD_TEST_POISON_ROWS=1000000 $(GO) test -count=1 -v -timeout 2h ./writer/ship/shiptest
+	LAGGARD_TEST_REUSES=100000 LAGGARD_TEST_PREFIX=1048576 $(GO) test -count=1 -v -timeout 1h ./writer/tail
+	LAGGARD_TEST_MODEL=10000 $(GO) test -count=1 -v -timeout 6h -run TestModel ./writer/intake
 
 dist: ## static binaries for amd64 and arm64, bill of materials and checksums, in dist/
 	@mkdir -p dist
