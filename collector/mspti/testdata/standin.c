@@ -22,7 +22,7 @@
 typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
 typedef void (*complete_fn)(uint8_t *, size_t, size_t);
 
-enum { LEAST = 2 << 20, LATE = 1 << 16, NAMES = 1 << 16 };
+enum { LEAST = 2 << 20, LATE = 1 << 16, NAMES = 1 << 20 };
 
 struct lane {
 	uint8_t *buffer;
@@ -126,12 +126,14 @@ static const char *intern(const char *s) {
 	uint32_t h = 5381;
 	for (const char *p = s; *p; p++)
 		h = h * 33 + (unsigned char)*p;
-	for (uint32_t i = h % NAMES;; i = (i + 1) % NAMES) {
+	for (uint32_t i = h % NAMES, tries = 0; tries < 1000; i = (i + 1) % NAMES, tries++) {
 		if (!interned[i])
 			return interned[i] = strdup(s);
 		if (strcmp(interned[i], s) == 0)
 			return interned[i];
 	}
+	fputs("stand-in libmspti: too many different names\n", stderr);
+	abort();
 }
 
 static void marker(uint8_t m[56], uint32_t flag, uint32_t side, uint64_t at, uint64_t id, uint32_t a, uint32_t b, const char *name, const char *domain) {
