@@ -17,8 +17,10 @@ func TestSanitized(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// No {"workers"} here: gcc 12's address sanitizer does not take its allocator's locks over fork, so a child of a
+	// process with threads may wait for ever inside it.
 	for flags, all := range map[string][][]string{
-		"-fsanitize=address,undefined": {{"all"}, {"fork", "4"}, {"churn", "5", "16"}, {"handover"}, {"burst", "100000", "0"}, {"workers", "8"}, {"limit", "100000"}, {"clock", "50"}, {"signal", "100"}},
+		"-fsanitize=address,undefined": {{"all"}, {"fork", "4"}, {"churn", "5", "16"}, {"handover"}, {"burst", "100000", "0"}, {"limit", "100000"}, {"clock", "50"}, {"signal", "100"}},
 		"-fsanitize=thread":            {{"all"}, {"churn", "5", "16"}, {"handover"}},
 	} {
 		out := filepath.Join(t.TempDir(), "driver")
