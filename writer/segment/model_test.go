@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -85,10 +86,32 @@ func (m *model) open() {
 	}
 	m.w = w
 	n := w.Next()[1]
+	if n == 0 && !m.identified() {
+		n = m.flushed // aged away with all before it: the ring's own tail goes on from there
+	}
 	if n < m.flushed || n > m.next {
 		m.Fatalf("Next()=%d after a restart: %d were flushed, %d accepted", n, m.flushed, m.next)
 	}
 	m.next, m.flushed = n, n
+}
+
+// identified reports whether some segment still begins with a whole line: a full disk
+// leaves a newest one without, and ageing may take all before it.
+func (m *model) identified() bool {
+	all, err := List(m.dir)
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, s := range all {
+		b, err := os.ReadFile(filepath.Join(m.dir, s.Name))
+		if err != nil {
+			m.Fatal(err)
+		}
+		if bytes.IndexByte(b, '\n') > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *model) append(n int) {

@@ -135,7 +135,8 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 }
 
 // Next returns, for each ring that has records, the sequence number after the last
-// one accepted. Right after Open that is what is on disk.
+// one accepted. Right after Open that is what is on disk: nothing when all that is
+// left there is a segment that a full disk left without its first line.
 func (w *Writer) Next() map[uint32]uint64 { return w.accepted.all() }
 
 // Ended reports whether the incarnation's end line was accepted or is on disk.
