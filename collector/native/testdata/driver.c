@@ -399,10 +399,10 @@ static int cmd_follow(void) {
 }
 
 /* durations MS: ranges for so long, each between readings of the kernel's clock
- * before and after begin and end. Prints how far, in ns, the worst lies outside of
- * what they allow. */
+ * before and after begin and end. Prints, for each, the least and the most ns that
+ * they allow it to have lasted. */
 static int cmd_durations(char **v) {
-	int64_t worst = 0, over, end = mono() + atoll(v[0]) * 1000000;
+	int64_t end = mono() + atoll(v[0]) * 1000000;
 	for (int i = 0; mono() < end; i++) {
 		laggard_range r;
 		int64_t a = mono();
@@ -410,16 +410,10 @@ static int cmd_durations(char **v) {
 		int64_t b = mono();
 		if (i % 4)
 			nap_ns(i % 4 * 1000000l);
-		int64_t c = mono(), start = (int64_t)r.slot[2];
+		int64_t c = mono();
 		laggard_end(&r);
-		int64_t d = mono(), dur = (int64_t)r.slot[3];
-		over = dur < c - b ? c - b - dur : dur > d - a ? dur - (d - a) : 0;
-		if (over > worst)
-			worst = over;
-		if (start <= 0)
-			return 1;
+		printf("%lld %lld\n", (long long)(c - b), (long long)(mono() - a));
 	}
-	printf("%lld\n", (long long)worst);
 	return 0;
 }
 
