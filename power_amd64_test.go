@@ -426,7 +426,7 @@ func recovered(t *testing.T, dir, store string) map[line]bool {
 			t.Fatalf("open segments after the loss: %v", err)
 		}
 		r := record.New(record.Step)
-		r.Ring, r.Step, r.Start, r.Dur = fresh, 1, 1, 1
+		r.Ring, r.Step, r.Start, r.Dur = fresh, 1, time.Now().UnixNano(), 1
 		if err := w.AppendRecord(&r); err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func TestBadTimes(t *testing.T) {
 	dir, want := written(t, 1, 50, 1<<20)
 	path := filepath.Join(dir, "j1", "0", "1753900000")
 	var text strings.Builder
-	for i, start := range []int64{5, -1_753_055_000_000_000_000, 9_000_000_000_000_000_000, 1_600_000_000_000_000_000} {
+	for i, start := range []int64{-5, -1_753_055_000_000_000_000, 9_000_000_000_000_000_000, 1_100_000_000_000_000_000} {
 		fmt.Fprintf(&text, `{"kind":"FP","step":%d,"start":%d,"dur":5,"ring":7,"seq":%d}`+"\n", 100+i, start, i)
 	}
 	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
@@ -116,7 +116,7 @@ func TestBadTimes(t *testing.T) {
 	got[row.LedgerTable] = want[row.LedgerTable]
 	same(t, got, want)
 	letters, err := os.ReadFile(filepath.Join(o.State, "dead-letters.jsonl"))
-	if n := bytes.Count(letters, []byte(`"reason":"bad-time: `)); err != nil || n != 4 || !bytes.Contains(letters, []byte("1600000000000000000")) {
+	if n := bytes.Count(letters, []byte(`"reason":"bad-time: `)); err != nil || n != 4 || !bytes.Contains(letters, []byte("1100000000000000000")) {
 		t.Errorf("%d dead letters, want 4: %v\n%s", n, err, letters)
 	}
 }

@@ -136,7 +136,7 @@ func (m *member) insane(offset int64, line []byte) {
 	m.segment.lose(&record.Loss{Kind: kind, Reason: rollup.BadTime, Count: 1})
 	m.refused++
 	id := record.HashID(m.id.String(), strconv.FormatInt(offset, 10))
-	reason := fmt.Sprintf("%s: %s/%s at %d: the time is more than 400 days from the segment's", rollup.BadTime, m.stream.Dir.Path, m.reading, offset)
+	reason := fmt.Sprintf("%s: %s/%s at %d: the time is more than %.0f years from the segment's", rollup.BadTime, m.stream.Dir.Path, m.reading, offset, rollup.Around.Hours()/24/365)
 	m.refuse(id, line, reason)
 }
 

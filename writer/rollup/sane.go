@@ -17,8 +17,13 @@ const BadTime = "bad-time"
 type Bounds struct{ lo, hi int64 } // ns since the Unix epoch
 
 const (
-	// around is how far the clock may have been stepped while a segment was written.
-	around = 400 * 24 * int64(time.Hour)
+	// Around is how far from a segment's name its lines may lie: the clock may have been
+	// stepped, or a copy been given the name of another day. It is wide, for a line
+	// that is refused is lost to the verdict, and a strange one costs a partition.
+	Around = 10 * 365 * 24 * time.Hour
+	// sinceBoot ends the times that a writer takes from a clock which does not start in
+	// 1970: since its host's start, or since its own.
+	sinceBoot = 400 * 24 * int64(time.Hour)
 	// firstName is the name from which on a segment was made by a clock that was set
 	// (September 2001); a machine that begins in 1970 names its files so.
 	firstName = 1_000_000_000
@@ -36,22 +41,23 @@ func BoundsOf(name string) Bounds {
 		return Bounds{0, latestTime}
 	}
 	at := n * int64(time.Second)
-	return Bounds{at - around, at + around}
+	return Bounds{at - int64(Around), at + int64(Around)}
 }
 
 // The keys of the times that partitions are made of, and TaskD's. A key can't stand
 // within a string: its quotes would be escaped.
 var timeKeys = [...][]byte{[]byte(`"start":`), []byte(`"Timestamp":`), []byte(`"host_start":`)}
 
-// Sane reports whether the times in a line are within the bounds; a line without
-// any is. What is no number is the parser's to refuse; 0 is "not known".
+// Sane reports whether the times in a line are within the bounds, or count from the
+// start of a host or process; a line without any is sane. What is no number is the
+// parser's to refuse; 0 is "not known".
 func (b Bounds) Sane(line []byte) bool {
 	for i, key := range timeKeys {
 		at := bytes.Index(line, key)
 		if at < 0 {
 			continue
 		}
-		if t := number(line[at+len(key):]); t != 0 && (t < b.lo || t > b.hi) {
+		if t := number(line[at+len(key):]); (t < b.lo || t > b.hi) && (t < 0 || t > sinceBoot) {
 			return false
 		}
 		if i == 1 {

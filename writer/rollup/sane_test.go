@@ -14,14 +14,16 @@ func TestSane(t *testing.T) {
 		want       bool
 	}{
 		{"1753000000", line("start", at), true},
-		{"1753000000.zst", line("start", at+399*day), true},
-		{"1753000000", line("start", at-401*day), false},
+		{"1753000000.zst", line("start", at+3649*day), true},
+		{"1753000000", line("start", at-3651*day), false},
 		{"1753000000", line("start", 0), true}, // not known
-		{"1753000000", line("start", 5), false},
+		{"1753000000", line("start", 5), true}, // since the start of its process
+		{"1753000000", line("start", 399*day), true},
+		{"1753000000", line("start", 401*day), false},
 		{"1753000000", line("start", -at), false},
 		{"1753000000", line("Timestamp", 7<<60), false},
 		{"1753000000", `{"kind":"FP","start":99999999999999999999}`, false},
-		{"1753000000", `{"kind":"FP","side":"device","start":1753000000000000000,"host_start":1}`, false},
+		{"1753000000", `{"kind":"FP","side":"device","start":1753000000000000000,"host_start":-1}`, false},
 		{"1753000000", `{"kind":"FP","path":"\"start\":1","start":1753000000000000000}`, true},
 		{"1753000000", `{"loss":{"kind":"FP"}}`, true},
 		{"1753000000", `{"kind":"FP","start":"then"}`, true}, // the parser's to refuse
