@@ -101,8 +101,8 @@ func (d *demo) prepare() error {
 	if d.slowRank >= demoWorld {
 		return usage("--slow-rank %d: the demo has ranks 0 to %d", d.slowRank, demoWorld-1)
 	}
-	if d.steps < 60 {
-		return usage("--steps %d: a verdict takes 60 steps at least", d.steps)
+	if least := d.leastSteps(); d.steps < least {
+		return usage("--steps %d: a verdict takes %d steps at least", d.steps, least)
 	}
 	if d.slowRank < 0 {
 		d.slowRank = rand.IntN(demoWorld)
@@ -131,6 +131,15 @@ func (d *demo) prepare() error {
 		return fmt.Errorf("make the demo's ring folder: %w", err)
 	}
 	return nil
+}
+
+// leastSteps is how many steps make the verdict sure: a link is told from congestion
+// by how long it stays slow, after a time in which it was not.
+func (d *demo) leastSteps() int {
+	if d.fault == dataparallel.LinkFault {
+		return 160
+	}
+	return 60
 }
 
 func (d *demo) store() string { return filepath.Join(d.dir, "store") }

@@ -49,10 +49,10 @@ func run(t *testing.T, code int, env []string, name string, args ...string) stri
 // when the verdict is wrong.
 func TestDemo(t *testing.T) {
 	laggard := binary(t)
-	for _, fault := range []string{"compute", "dataloader", "checkpoint", "link"} {
+	for fault, steps := range map[string]string{"compute": "110", "dataloader": "110", "checkpoint": "110", "link": "160"} {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
-			out := run(t, 0, nil, laggard, "demo", "--fault", fault, "--steps", "110", "--dir", dir)
+			out := run(t, 0, nil, laggard, "demo", "--fault", fault, "--steps", steps, "--dir", dir)
 			if !strings.Contains(out, "right: ") || !strings.Contains(out, filepath.Join(dir, "report.html")) {
 				t.Fatalf("the demo said:\n%s", out)
 			}
