@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-faults dist clean
+.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +21,9 @@ parts: ## install the real components that the tests talk to
 
 test: parts ## everything, against the real components, with -race where load is not the point
 	$(GO) vet ./...
-	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v -E '^laggard(/deploy/examples)?$$')
+	LAGGARD_LINES=100000 LAGGARD_TEST_MODEL=3 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v -E '^laggard(/deploy/examples)?$$')
 	$(GO) test -race -timeout 10m -run 'Arrows|Scripts|Settings|Distance' .
+	$(GO) test -timeout 10m -run DiffersNever ./schemas/record # a million lines
 	$(GO) test -count=1 -p 1 -timeout 20m . ./deploy/examples # whole processes under load and timed jobs: alone on the machine
 
 short: ## the tests without -race
@@ -53,6 +54,9 @@ soak-power: ## 1,000 images of what a loss of power leaves of the agent's files
 
 soak-chaos: ## an hour of the agent and ClickHouse, killed and cut off by chance; audit at the end
 	LAGGARD_CHAOS_SECONDS=3600 $(GO) test -count=1 -v -timeout 2h -run 'TestChaos$$' .
+
+soak-lines: ## the scanner beside encoding/json on a hundred million lines
+	LAGGARD_LINES=100000000 $(GO) test -count=1 -v -timeout 6h -run DiffersNever ./schemas/record
 
 soak-faults: ## the store's and the tail's faults by the hundred and the thousand
 	LAGGARD_TEST_KILLS=100 LAGGARD_TEST_CUTS=1000 LAGGARD_TEST_POISON_ROWS=1000000 $(GO) test -count=1 -v -timeout 2h ./writer/ship/shiptest
