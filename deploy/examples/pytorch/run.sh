@@ -3,7 +3,7 @@
 # one node's wires slowed for real; then asks which node it was.
 #
 #   run.sh                     rank 3 (node-1) computes more in forward; exit code 3, node-1 is named
-#   run.sh --fault dataloader  its loader works more for each batch
+#   run.sh --fault dataloader  its loader waits for a slow disk
 #   run.sh --fault checkpoint  its checkpoints are written more often
 #   run.sh --fault link        3 nodes in network namespaces; from step 60 on node-1's wires carry
 #                              16 MB/s (needs root, for ip and tc)

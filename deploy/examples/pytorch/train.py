@@ -3,9 +3,9 @@
 
 An ordinary script: it knows its rank from the launcher's environment and nothing
 of any profiler. Each step is a counted amount of work. --slow-rank makes one rank
-really work more, in what --slow-part names: its forward pass runs its blocks
---slow-extra times more, its loader makes each text so much more often, or its
-shard of a checkpoint is written so much more often.
+really slower, in what --slow-part names: its forward pass runs its blocks
+--slow-extra times more, its loader waits for a disk so much longer, or its shard of
+a checkpoint is written so much more often.
 """
 
 import argparse
@@ -31,10 +31,8 @@ class Tokens(Dataset):
         return self.size
 
     def __getitem__(self, index):
-        generator = torch.Generator()
-        for _ in range(300 * self.extra):
-            torch.randint(self.vocabulary, (self.length + 1,), generator=generator).sort()
-        generator.manual_seed(index)
+        time.sleep(0.004 * self.extra)  # a slow disk; work would slow this machine's other ranks
+        generator = torch.Generator().manual_seed(index)
         text = torch.randint(self.vocabulary, (self.length + 1,), generator=generator)
         return text[:-1], text[1:]
 
