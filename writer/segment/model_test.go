@@ -88,6 +88,9 @@ func (m *model) open() {
 	n := w.Next()[1]
 	if n == 0 && !m.identified() {
 		n = m.flushed // aged away with all before it: the ring's own tail goes on from there
+		for seq := range m.aged {
+			n = max(n, seq+1)
+		}
 	}
 	if n < m.flushed || n > m.next {
 		m.Fatalf("Next()=%d after a restart: %d were flushed, %d accepted", n, m.flushed, m.next)
