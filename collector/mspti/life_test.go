@@ -2,11 +2,12 @@ package mspti_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
