@@ -118,7 +118,8 @@ def main():
     data = Tokens(a.batch * dist.get_world_size() * a.steps, a.length, a.vocabulary, extra.get("load", 0))
     sampler = DistributedSampler(data)
     loader = DataLoader(data, a.batch, sampler=sampler, num_workers=a.workers, drop_last=True)
-    model = DistributedDataParallel(Model(a.vocabulary, a.length, a.width, a.depth, extra.get("forward", 0)))
+    model = Model(a.vocabulary, a.length, a.width, a.depth, extra.get("forward", 0))
+    model = DistributedDataParallel(model, broadcast_buffers=False)  # the mask is the same everywhere
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
 
