@@ -77,7 +77,7 @@ typedef struct ring {
 typedef struct thread {
 	ring *ring;
 	uint32_t followed; /* switch word, as we looked last */
-	volatile uint32_t busy;
+	volatile uint32_t busy, forking; /* forking: it holds the lock until the fork is done */
 	int64_t retry_at;
 	/* clock */
 	uint64_t tsc0, span;

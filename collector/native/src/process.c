@@ -361,6 +361,28 @@ uint32_t laggard_follow(thread *t) {
 
 /* ---- life and death ---- */
 
+/* before_fork waits until no other thread is in the middle of a string, a ring or the
+ * folder: a child sees the stores of its parent's other threads in no order, and would
+ * go on from half of one. A fork out of a signal handler that came while its own
+ * thread was in here does not wait. */
+static void before_fork(void) {
+	thread *t = &laggard_self;
+	if (t->busy)
+		return;
+	t->busy = 1;
+	pthread_mutex_lock(&laggard_lock);
+	t->forking = 1;
+}
+
+static void after_fork_in_parent(void) {
+	thread *t = &laggard_self;
+	if (!t->forking)
+		return;
+	t->forking = 0;
+	pthread_mutex_unlock(&laggard_lock);
+	t->busy = 0;
+}
+
 /* after_fork makes the child forget its parent's files: it makes its own at its
  * own first range. Ids stay valid, the strings are private. */
 static void after_fork(void) {
@@ -400,7 +422,7 @@ __attribute__((constructor)) static void load(void) {
 	laggard_clock_init();
 	if (pthread_key_create && pthread_setspecific)
 		laggard_have_exit_key = pthread_key_create(&laggard_exit_key, laggard_leave_ring) == 0;
-	pthread_atfork(NULL, NULL, after_fork);
+	pthread_atfork(before_fork, after_fork_in_parent, after_fork);
 }
 
 void laggard_close(void) {

@@ -236,7 +236,7 @@ static void *busy(void *p) {
 	while (!stop) {
 		snprintf(name, sizeof name, "busy%d", (int)(*n % 1000)); /* takes the library's lock */
 		one(LAGGARD_OTHER, laggard_intern(name), (int64_t)(*n)++);
-		nap_ns(20000);
+		nap_ns(2000);
 	}
 	return NULL;
 }

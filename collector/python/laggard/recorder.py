@@ -328,5 +328,5 @@ def rank_again():
     state.forked = False
 
 
-os.register_at_fork(after_in_child=after_in_child)
+os.register_at_fork(before=strings.hold, after_in_parent=strings.let_go, after_in_child=after_in_child)
 atexit.register(close)

@@ -102,6 +102,15 @@ class Strings(object):
             self._mapping = mapping
             self._publish()
 
+    def hold(self):
+        """Before a fork: waits until no other thread is in the middle of a string,
+        whose half the child would go on from."""
+        self.lock.acquire()
+
+    def let_go(self):
+        """After a fork, in the parent."""
+        self.lock.release()
+
     def detach(self):
         """Ends the writing into the file: in a forked child it is the parent's."""
         self.lock = threading.RLock()

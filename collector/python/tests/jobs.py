@@ -49,7 +49,7 @@ class Case(unittest.TestCase):
 
     def python(self, text, code=0, **env):
         """Runs a script in one process; returns (stdout, stderr)."""
-        done = subprocess.run([sys.executable, self.script(text)], env=self.environment(**env), timeout=LIMIT,
+        done = subprocess.run([sys.executable, self.script(text)], env=self.environment(**env), cwd=self.work, timeout=LIMIT,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
         self.assertEqual(done.returncode, code, done.stderr[-4000:])
         return done.stdout, done.stderr

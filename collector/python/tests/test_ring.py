@@ -371,6 +371,33 @@ class Fork(jobs.Case):
             seen += values[:1]
         self.assertEqual(sorted(seen), list(range(64)))
 
+    def test_a_child_goes_on_from_whole_strings(self):
+        """Forked when another thread is in the middle of a new word."""
+        self.python("""
+            import os, threading, laggard
+            laggard.init(rank=0, job="j")
+            laggard.mark("first")
+            strings = laggard.recorder.strings
+            inside, forking = threading.Event(), threading.Event()
+            class Slow(dict):                     # a word's last store, done when the fork begins
+                def __setitem__(self, text, number):
+                    inside.set(); forking.wait()
+                    dict.__setitem__(self, text, number)
+            strings._ids = Slow(strings._ids)
+            os.register_at_fork(before=forking.set)
+            t = threading.Thread(target=strings.id, args=("half a word",)); t.start()
+            inside.wait()
+            pid = os.fork()
+            if pid == 0:
+                laggard.mark("child's own", 1)
+                laggard.recorder.close()
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+            t.join()
+        """)
+        own = [r["value"] for p in self.processes() for r in p.records("child's own")]
+        self.assertEqual(own, [1])
+
     def test_the_lock_goes_with_the_parent(self):
         out, _ = self.python("""
             import fcntl, glob, os, signal, time, laggard
