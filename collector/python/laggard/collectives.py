@@ -38,11 +38,16 @@ _PAYLOAD = {
     "scatter_object_list": (), "send_object_list": (), "recv_object_list": (), "batch_isend_irecv": (),
     "all_reduce_multigpu": ("tensor_list",), "broadcast_multigpu": ("tensor_list",),
     "reduce_multigpu": ("tensor_list",), "all_gather_multigpu": ("input_tensor_list",),
-    "reduce_scatter_multigpu": ("output_tensor_list",),
+    "reduce_scatter_multigpu": ("output_tensor_list",), "_broadcast_coalesced": ("tensors",),
 }
 _PEER = {"send": "dst", "isend": "dst", "recv": "src", "irecv": "src",
          "send_object_list": "dst", "recv_object_list": "src"}
 _NO_FUTURE = {"isend", "irecv", "batch_isend_irecv"}
+# Functions in C++, without a signature, that Python calls by their name in
+# torch.distributed → (the operation, their parameters). DistributedDataParallel
+# broadcasts a module's buffers so before each forward pass: a rank that hands them on
+# to a late one waits for it there.
+_BUILTIN = {"_broadcast_coalesced": ("broadcast", ["group", "tensors"])}
 
 _dtypes = {}   # torch.dtype → code
 _pending = {}  # id of a Work → (weak reference, _Pending)
@@ -56,25 +61,28 @@ def cover(module):
     package = recorder.sys.modules.get("torch.distributed")
     for name in _PAYLOAD:
         inner = getattr(module, name, None)
-        if inner is None or hasattr(inner, "__laggard__"):
+        if inner is None or name in _BUILTIN or hasattr(inner, "__laggard__"):
             continue
-        covered = _cover(name, inner)
+        covered = _cover(name, name, inner, list(inspect.signature(inner).parameters))
         setattr(module, name, covered)
         if package is not None and getattr(package, name, None) is inner:
             setattr(package, name, covered)
+    for name, (op, parameters) in _BUILTIN.items():
+        inner = getattr(package, name, None)
+        if inner is not None and not hasattr(inner, "__laggard__"):
+            setattr(package, name, _cover(name, op, inner, parameters))
     work = getattr(module, "Work", None)
     if work is not None:
         _cover_work(work)
 
 
-def _cover(name, inner):
-    parameters = list(inspect.signature(inner).parameters)
+def _cover(name, op, inner, parameters):
     group_at = _position(parameters, "group")
     async_at = _position(parameters, "async_op")
     payload = [(_position(parameters, p), p) for p in _PAYLOAD[name]]
     peer_name = _PEER.get(name)
     peer_at = _position(parameters, peer_name)
-    word = recorder.strings.id(name)
+    word = recorder.strings.id(op)
     inside = "object" in name  # the payload is seen in the calls inside
 
     def open_span(args, kwargs):

@@ -105,6 +105,7 @@ def cover(torch):
     if join is not None:
         join.notify_join_context = staticmethod(_notify(join.notify_join_context))
     modules.began.append(began)
+    modules.wrappers += (DDP,)
     modules.backward.append(_backward)
 
 

@@ -1,7 +1,9 @@
 """Forward and backward passes.
 
 FP is one call of an outermost Module, with gradients on and the module in
-training: so one a micro-batch. Not FP: a module called inside another one; what
+training: so one a micro-batch. A wrapper that talks to other ranks around the
+forward pass of the module in it is not the outermost one: what it waits for is no
+work of this rank. Not FP: a module called inside another one; what
 is recomputed in the backward pass (activation checkpointing); the loss modules of
 torch.nn.modules.loss. An outermost call without gradients or of a module in eval
 mode is recorded too, under the kind `evaluation`: it is time, but not the time
@@ -20,6 +22,7 @@ from .span import Automatic
 
 _local = recorder.local
 began = []     # called with the torch module before the first forward of a step
+wrappers = ()  # classes whose forward pass is that of the module in them
 backward = []  # called with True when a backward pass begins, False when it ends
 
 
@@ -43,15 +46,17 @@ def _call(torch, inner):
             return inner(self, *args, **kwargs)
         if type(self).__module__ == loss or compiling() or _in_autograd(torch):
             return inner(self, *args, **kwargs)
-        _local.forward = 1
+        outermost = not isinstance(self, wrappers)
+        _local.forward = 1 if outermost else 0
         span = None
         try:
             training = self.training and grad_enabled()
             if training:
                 for action in began:
                     action(self)
-            span = Automatic(FP) if training else Automatic(OTHER, evaluation)
-            device.begin(span)
+            if outermost:
+                span = Automatic(FP) if training else Automatic(OTHER, evaluation)
+                device.begin(span)
         except Exception as cause:  # pylint: disable=broad-except
             recorder.trouble("record a forward pass", cause)
         try:

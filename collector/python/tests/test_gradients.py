@@ -192,3 +192,27 @@ class Visible(jobs.Case):
             if p.meta["rank"] == 0:
                 self.assertGreater(max(waits), 70000000)
                 self.assertGreater(max(overlapping), 2 * 70000000)
+
+    def test_buffers_are_broadcast_outside_of_the_forward_pass(self):
+        """What a rank waits for there is no work of its own."""
+        self.ranks("""
+            import torch, torch.distributed as dist
+            from torch.nn.parallel import DistributedDataParallel as DDP
+            dist.init_process_group("gloo")
+            net = DDP(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)))
+            optimizer = torch.optim.SGD(net.parameters(), 0.1)
+            for i in range(3):
+                net(torch.ones(2, 4)).sum().backward(); optimizer.step(); optimizer.zero_grad()
+            net.eval(); net(torch.ones(2, 4))
+            dist.barrier()
+        """, 2)
+        for p in self.processes():
+            passes = p.records("FP")
+            self.assertEqual(len(passes), 3)
+            self.assertEqual(len(p.records("evaluation")), 1)
+            sent = [r for r in p.records("Communication") if r["text"] == "broadcast"]
+            # the running mean and variance, the number of batches; parameters at the start
+            self.assertEqual([(r["value"], r["group"]) for r in sent[-4:]], [(9, "default")] * 4)
+            for forward, buffers in zip(passes + p.records("evaluation"), sent[-4:]):
+                self.assertEqual(buffers["exposed"], buffers["dur"])
+                self.assertLessEqual(buffers["start"] + buffers["dur"], forward["start"])

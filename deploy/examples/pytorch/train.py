@@ -119,7 +119,7 @@ def main():
     sampler = DistributedSampler(data)
     loader = DataLoader(data, a.batch, sampler=sampler, num_workers=a.workers, drop_last=True)
     model = Model(a.vocabulary, a.length, a.width, a.depth, extra.get("forward", 0))
-    model = DistributedDataParallel(model, broadcast_buffers=False)  # the mask is the same everywhere
+    model = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
 
