@@ -197,7 +197,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	for _, rows := range roles {
 		e.lonely = e.lonely || e.singleNode(rows) >= 0
 	}
-	e.tokens = newCovariate(roles, sizes, e.n)
+	e.tokens = newCovariate(l, roles, sizes)
 	e.inner = newInner(l)
 	e.saver = newSavers(e.n)
 	e.links = newLinkWatch(&e.cfg, l)

@@ -70,11 +70,16 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	e.ref[s].relative(e.buf, logs)
 	e.level.logs(e, s, e.buf, e.ref[s].middle)
 	e.level.spread(e, s, logs)
-	if tok := c.V[frame.Tokens]; tok != nil {
-		e.tokens.remove(s, tok, logs, e.tracks[s])
+	if tok := c.V[frame.Tokens]; tok != nil && e.tokens.remove(s, tok, e.buf) {
+		e.ref[s].relative(e.buf, logs)
 	}
+	var waited []bool
 	if s == compute {
-		e.inner.remove(c, v, logs, float32(e.cfg.MinEffect))
+		e.inner.remove(c, v, logs, e.tracks[s].warm, float32(e.cfg.MinEffect))
+		waited = e.inner.waited
+	}
+	if c.V[frame.Tokens] != nil {
+		e.tokens.learn(s, logs, waited, e.tracks[s])
 	}
 	e.sharing[s].remove(logs, e.tracks[s])
 	if e.sharing[s].used {

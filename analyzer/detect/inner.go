@@ -19,6 +19,7 @@ type inner struct {
 	past   [2][]float32 // usualWaits per row
 	seen   []uint8      // waits learned, less than 2*usualWaits
 	cut    []bool
+	waited []bool // per row: in this step its excess was such a wait
 	buf    []float32
 	step   int
 	layout *frame.Layout
@@ -27,7 +28,7 @@ type inner struct {
 var innerMetrics = [3]frame.Metric{frame.TP, frame.CP, frame.EP}
 
 func newInner(l *frame.Layout) *inner {
-	in := &inner{layout: l, seen: make([]uint8, len(l.Ranks))}
+	in := &inner{layout: l, seen: make([]uint8, len(l.Ranks)), waited: make([]bool, len(l.Ranks))}
 	for k := range in.usual {
 		in.usual[k], in.past[k] = make([]float32, len(l.Ranks)), make([]float32, usualWaits*len(l.Ranks))
 	}
@@ -86,18 +87,20 @@ func (in *inner) blind(c *frame.Column, r int) bool {
 }
 
 // remove sets the residual of a rank to zero where most of its excess is such a
-// wait. raw is the forward time, e its residual (a log ratio to the peers).
-func (in *inner) remove(c *frame.Column, raw, e []float32, least float32) {
+// wait. raw is the forward time, e its residual (a log ratio to the peers), warm
+// the first steps that each process still has before it: they teach nothing usual.
+func (in *inner) remove(c *frame.Column, raw, e []float32, warm []uint8, least float32) {
 	if in.groups[0] == nil && in.groups[1] == nil && in.groups[2] == nil {
 		return
 	}
 	in.step++
+	clear(in.waited)
 	for r, x := range e {
 		if x != x {
 			continue
 		}
 		slow := x > least
-		if !slow && (in.step+r)%innerEvery != 0 {
+		if !slow && !in.due(r, warm[r]) {
 			continue
 		}
 		w, whole := in.wait(c, r)
@@ -114,11 +117,17 @@ func (in *inner) remove(c *frame.Column, raw, e []float32, least float32) {
 			longer = max(longer, whole-in.usual[1][r])
 		}
 		if longer >= victimShare*excess {
-			e[r] = 0
-		} else if in.seen[r] == 0 {
+			e[r], in.waited[r] = 0, true
+		} else if in.seen[r] == 0 && warm[r] == 0 {
 			in.learn(r, w, whole)
 		}
 	}
+}
+
+// due reports whether the usual wait of row r is looked at in this step: at once
+// while few looks are known, for two of three may be pauses of others.
+func (in *inner) due(r int, warm uint8) bool {
+	return warm == 0 && (in.seen[r] < usualWaits || (in.step+r)%innerEvery == 0)
 }
 
 // learn keeps the last waits of row r. Their (lower) median is the usual one: a mean

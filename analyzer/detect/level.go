@@ -45,7 +45,7 @@ const (
 const maxLevelBlocks = 512
 
 func newLevels(l *frame.Layout) *levels {
-	v := &levels{n: len(l.Roles), repl: make([]float32, len(l.Replicas))}
+	v := &levels{n: len(l.Roles)}
 	for _, r := range l.Roles {
 		v.stages = append(v.stages, r.Stage)
 	}
@@ -93,13 +93,13 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 	}
 	v.buf = v.buf[:0]
 	for q, rows := range e.layout.Replicas {
-		e.buf = e.buf[:0]
+		v.repl = v.repl[:0]
 		for _, r := range rows {
 			if y := x[r]; y == y {
-				e.buf = append(e.buf, y)
+				v.repl = append(v.repl, y)
 			}
 		}
-		m := median(e.buf)
+		m := median(v.repl)
 		if m != m {
 			continue
 		}

@@ -1,0 +1,70 @@
+package detect
+
+import (
+	"math"
+
+	"laggard/analyzer/frame"
+)
+
+// covariate removes what recorded tokens explain.
+type covariate struct {
+	role     []int32
+	sxy, stt [signals]float64
+	sxx      [signals]float64
+	columns  int
+	slope    float32 // taken in the step at hand
+	dev      []float32
+	ref      *reference
+	ln       []float32
+}
+
+func newCovariate(l *frame.Layout, roles [][]int32, sizes []int) *covariate {
+	n := len(l.Ranks)
+	return &covariate{role: l.Role, dev: make([]float32, n), ln: make([]float32, n), ref: newReference(roles, sizes)}
+}
+
+// remove takes out of the absolute logs what the steps before say of the tokens, and
+// reports whether there was anything. It is done before ranks are compared: with one
+// slow rank among them, the middle of the peers' times and that of their tokens are
+// not of the same peer.
+func (c *covariate) remove(s signal, tokens, logs []float32) bool {
+	for r, v := range tokens {
+		c.ln[r] = nan32
+		if v > 0 {
+			c.ln[r] = float32(math.Log(float64(v)))
+		}
+	}
+	c.ref.relative(c.ln, c.dev)
+	c.slope = 0
+	if c.columns++; c.columns <= sharedColumns || c.stt[s] <= 0 || c.sxx[s] <= 0 ||
+		c.sxy[s]/math.Sqrt(c.stt[s]*c.sxx[s]) < sharedCorrelation {
+		return false
+	}
+	c.slope = float32(min(max(c.sxy[s]/c.stt[s], 0), 2.5))
+	for r, x := range c.ln {
+		if g := c.role[r]; g >= 0 && x == x {
+			logs[r] -= c.slope * (x - c.ref.middle[g]) // those without a count stay comparable
+		}
+	}
+	return true
+}
+
+// learn regresses x, relative to peers and without the tokens' part, on the logarithm of
+// the tokens. Who is slow teaches nothing, nor who waited for one that is: what a
+// victim waits has nothing to do with its tokens, and would hide that work has.
+func (c *covariate) learn(s signal, x []float32, waited []bool, t *track) {
+	keep := 1 - 1.0/memory
+	c.sxy[s] *= keep
+	c.stt[s] *= keep
+	c.sxx[s] *= keep
+	for r := range x {
+		d := c.dev[r]
+		if d != d || x[r] != x[r] || t.phase[r] != ok || waited != nil && waited[r] {
+			continue
+		}
+		y := clip(x[r]+c.slope*d-t.mu[r], -0.7, 0.7)
+		c.sxy[s] += float64(y * d)
+		c.stt[s] += float64(d * d)
+		c.sxx[s] += float64(y * y)
+	}
+}

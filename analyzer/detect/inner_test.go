@@ -1,0 +1,94 @@
+package detect
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"laggard/analyzer/frame"
+)
+
+// TestCovariate_VictimsTeachNothing lets seven of 64 ranks wait, step after step, for
+// a slow mate of their tensor group: their long forward has nothing to do with their
+// tokens, and the tokens must go on explaining everybody else's.
+func TestCovariate_VictimsTeachNothing(t *testing.T) {
+	j := newJob(1)
+	j.shape(1, 8, 8, 8)
+	e := New(Default(), j.frame().Layouts[0])
+	rng := rand.New(rand.NewPCG(5, 5))
+	tokens, work, logs, waited := make([]float32, e.n), make([]float32, e.n), make([]float32, e.n), make([]bool, e.n)
+	left := 0.0
+	for step := range 400 {
+		for q := range 8 {
+			x := 0.06 * rng.NormFloat64()
+			for r := q * 8; r < q*8+8; r++ {
+				tokens[r], work[r] = float32(2048*math.Exp(x)), float32(x+0.005*rng.NormFloat64())
+				if waited[r] = q == 0 && r > 0 && step >= 100; waited[r] {
+					work[r] += 0.4
+				}
+			}
+		}
+		e.tracks[compute].phase[0] = suspect // the slow mate itself
+		e.tokens.remove(compute, tokens, work)
+		e.ref[compute].relative(work, logs)
+		e.tokens.learn(compute, logs, waited, e.tracks[compute])
+		if step > 300 {
+			for r := 8; r < e.n; r++ {
+				left = max(left, math.Abs(float64(logs[r])))
+			}
+		}
+	}
+	if left > 0.05 {
+		t.Errorf("%.3f of a healthy rank's work is left after its tokens were taken out, want noise of 0.005", left)
+	}
+}
+
+// TestInner_FewLooksAreNoHabit lets a rank wait long in its first steps, and in two
+// more that happen to be looked at, while its forward is as long as everybody's. What
+// it waits for a mate that pauses later is still not its own work.
+func TestInner_FewLooksAreNoHabit(t *testing.T) {
+	j := newJob(1)
+	j.shape(1, 8, 8, 8)
+	l := j.frame().Layouts[0]
+	in := newInner(l)
+	n := len(l.Ranks)
+	raw, tp, logs, warm := make([]float32, n), make([]float32, n), make([]float32, n), make([]uint8, n)
+	for r := range warm {
+		warm[r] = warmUp
+	}
+	// step lets the ranks of the first group wait for rank 0, and reports whether rank
+	// 3's forward is taken for a wait.
+	step := func(wait float32, slow bool) bool {
+		for r := range raw {
+			raw[r], tp[r], logs[r] = 3.6, 0.8, 0
+			if r < 8 && slow {
+				raw[r], logs[r] = 3.6+wait, float32(math.Log(float64(3.6+wait)/3.6))
+			}
+			if r > 0 && r < 8 {
+				tp[r] += 0.7 * wait // they are not the fastest either
+			}
+		}
+		c := &frame.Column{Layout: l}
+		c.V[frame.FP], c.V[frame.TP] = raw, tp
+		in.remove(c, raw, logs, warm, 0.03)
+		for r := range warm {
+			warm[r] = max(warm[r], 1) - 1
+		}
+		return in.waited[3]
+	}
+	for range warmUp {
+		step(2, false)
+	}
+	for k := range 2 * innerEvery {
+		wait := float32(0.05)
+		if (k+warmUp+1+3)%innerEvery == 0 {
+			wait = 0.5
+		}
+		if step(wait, false) {
+			t.Fatalf("step %d: a forward like everybody's is taken for a wait", k)
+		}
+	}
+	if !step(0.6, true) {
+		t.Error("a wait of 0.6 s for a pausing mate counts as the rank's own work")
+	}
+}
