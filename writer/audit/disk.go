@@ -27,8 +27,7 @@ type disk struct {
 	steps   map[ship.Process]bounds
 	windows map[ship.Process]bounds
 	calls   bounds
-	lost    map[string]uint64 // loss lines, by reason
-	insane  uint64            // lines whose time can't be right
+	lost    map[string]uint64 // as loss lines say, and lines whose time can't be right, by reason
 	live    bool              // a process ships it now: what is missing is on its way
 }
 
@@ -55,12 +54,7 @@ func readDisk(ctx context.Context, dir segment.RankDir, aged func(name string) b
 	d.take(s, true)
 	s.End()
 	d.take(s, false)
-	if d.lost = s.Counts().Lost; d.insane > 0 {
-		if d.lost == nil {
-			d.lost = map[string]uint64{}
-		}
-		d.lost[rollup.BadTime] = d.insane
-	}
+	d.lost = s.Counts().Lost
 	return d, nil
 }
 
@@ -72,7 +66,6 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	first, read := true, 0
-	bounds := rollup.BoundsOf(info.Name)
 	for {
 		line, offset, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -91,10 +84,6 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 			}
 			s.Segment(id, name)
 			first = false
-		}
-		if !bounds.Sane(line) {
-			d.insane++
-			continue
 		}
 		s.Line(offset, line)
 		if read += len(line); read > takeEvery {

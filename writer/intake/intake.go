@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"laggard/writer/rollup"
-	"laggard/writer/segment"
 	"laggard/writer/ship"
 	"laggard/writer/tail"
 )
@@ -48,8 +47,6 @@ const (
 // Options configure Once and a Follower. Zero values mean the defaults.
 type Options struct {
 	Rollup // how lines become rows
-	// NewRoller makes the roller of a rank instead; nil is rollup.
-	NewRoller func(segment.RankDir) Roller
 	// State is the directory for cursor, intent and dead letters; "" keeps none (all
 	// may be lost without harm to what is stored).
 	State string
@@ -112,19 +109,19 @@ func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 		plans: plans{root: root, o: o.Rollup, found: map[string]*plan{}},
 	}
 	e.plans.note = func(err error) { o.Logger.Warn("topology not usable", "err", err) }
-	if e.o.NewRoller == nil {
-		e.o.NewRoller = e.plans.roller
-	}
 	return e
 }
 
 // join makes a stream a member: leased, with a roller, at the position given.
 func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*member, error) {
 	m := &member{
-		stream: s, lease: l, roller: e.o.NewRoller(s.Dir),
+		stream: s, lease: l,
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
 		refuse: e.shipper.Refuse,
 	}
+	o := e.plans.options(s.Dir)
+	o.Refused = m.insane
+	m.roller = rollup.New(o)
 	if err := e.local.refresh(); err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
 	}

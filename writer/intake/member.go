@@ -17,16 +17,13 @@ import (
 	"laggard/writer/tail"
 )
 
-// Rows is row.Rows, under the name that Roller uses.
-type Rows = row.Rows
-
 // member is one rank directory that this process ships: its stream of lines, what
 // they become, and where that goes. It stands between tail and roller as a
 // tail.Visitor to keep the account of each segment.
 type member struct {
 	stream *tail.Stream
 	lease  *tail.Lease
-	roller Roller
+	roller *rollup.Stream
 	out    *ship.Stream
 
 	// rows were taken from the roller and not yet put, with mark: a Put that was
@@ -47,7 +44,7 @@ type member struct {
 	from    int64 // segments with a smaller number were stored before this process
 	parser  record.Parser
 	id      record.ID // of the segment being read
-	bounds  rollup.Bounds
+	again   bool      // the line was counted before: it is read to fill what is open
 	refuse  func(id record.ID, line []byte, reason string)
 	refused int // lines, since the last look
 }
@@ -98,7 +95,7 @@ func (m *member) Segment(id record.ID, name string) {
 		m.closeSegment()
 		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
 	} // else it is read again, only to fill what is open
-	m.reading, m.id, m.bounds = name, id, rollup.BoundsOf(name)
+	m.reading, m.id = name, id
 	m.roller.Segment(id, name)
 }
 
@@ -110,28 +107,23 @@ var lossLine = []byte(`{"loss":`)
 
 // Line implements tail.Visitor.
 func (m *member) Line(offset int64, line []byte) {
-	sane := m.bounds.Sane(line)
-	if m.reading == m.segment.Name && offset >= m.segment.Upto {
-		if !sane {
-			m.insane(offset, line)
-		}
-		if bytes.HasPrefix(line, lossLine) {
-			if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
-				m.segment.lose(&m.parser.Loss)
-			}
-		}
-		m.segment.Upto = offset + int64(len(line)) + 1
+	m.again = m.reading != m.segment.Name || offset < m.segment.Upto
+	m.roller.Line(offset, line)
+	if m.again {
+		return
 	}
-	if sane {
-		m.roller.Line(offset, line)
+	if bytes.HasPrefix(line, lossLine) {
+		if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
+			m.segment.lose(&m.parser.Loss)
+		}
 	}
+	m.segment.Upto = offset + int64(len(line)) + 1
 }
 
 // insane keeps a line whose time can't be right as a dead letter, and counts it.
-func (m *member) insane(offset int64, line []byte) {
-	kind := ""
-	if t, err := m.parser.Parse(line); err == nil && t == record.LineRecord {
-		kind = m.parser.Record.Word()
+func (m *member) insane(offset int64, line []byte, kind string) {
+	if m.again {
+		return
 	}
 	m.segment.lose(&record.Loss{Kind: kind, Reason: rollup.BadTime, Count: 1})
 	m.refused++

@@ -11,25 +11,6 @@ import (
 	"laggard/writer/segment"
 )
 
-// Roller turns the lines of one rank into rows; *rollup.Stream is one. What it
-// yields must depend on the lines alone.
-type Roller interface {
-	Segment(id record.ID, name string)
-	Line(offset int64, line []byte)
-	Torn(bytes int64)
-	// End says that nothing follows: what is open is finished as far as it can be.
-	End()
-	// Finished is the number of rows that Take would give.
-	Finished() int
-	// Take appends the rows that are finished.
-	Take(dst *Rows)
-	// LowWater is where reading must begin again to rebuild what is open.
-	LowWater() rollup.Position
-	// Resume makes a new roller go on from a LowWater.
-	Resume(p rollup.Position) error
-	Counts() rollup.Counts
-}
-
 // Rollup says how lines become rows.
 type Rollup struct {
 	Records rollup.Selection // which raw ranges are stored
@@ -96,10 +77,10 @@ func (l *plan) take(f *topology.File) {
 	}
 }
 
-func (p *plans) roller(d segment.RankDir) Roller {
+func (p *plans) options(d segment.RankDir) rollup.Options {
 	l := p.of(d.Job)
-	return rollup.New(rollup.Options{
+	return rollup.Options{
 		Job: d.Job, Rank: d.Rank, Records: p.o.Records,
 		WorldSize: l.world, Node: l.node[d.Rank], Groups: l.groups[d.Rank],
-	})
+	}
 }

@@ -122,6 +122,11 @@ type Options struct {
 	WorldSize int    // 0 = unknown
 	LocalRank int
 	Groups    []record.Group // parallel groups by communicator name
+
+	// Refused is told of each line whose time can't be right (BadTime), which is counted
+	// and left out; nil is nobody. kind is the word of a record, else "". The line is
+	// the stream's again when Refused returns.
+	Refused func(offset int64, line []byte, kind string)
 }
 
 // Stream is the rollup of one rank. It is not safe for concurrent use.
@@ -134,6 +139,7 @@ type Stream struct {
 	segments map[uint32]*source
 	current  uint32 // index of the segment being read; 0 = none
 	next     int64  // offset after the last line
+	bounds   bounds // of the times in the current segment
 
 	incarnations []*incarnation // in the order they began
 	began        uint64         // incarnations so far
@@ -165,7 +171,7 @@ type source struct {
 func New(o Options) *Stream {
 	s := &Stream{
 		o: o, segments: map[uint32]*source{}, foreign: map[*marker.Process]*incarnation{},
-		dims: map[string]dim{}, taken: true,
+		dims: map[string]dim{}, taken: true, bounds: boundsOf(""),
 	}
 	addDims(s.dims, o.Groups)
 	return s
@@ -180,7 +186,7 @@ func (s *Stream) Segment(id record.ID, name string) {
 	}
 	s.current++
 	s.segments[s.current] = src
-	s.next = 0
+	s.next, s.bounds = 0, boundsOf(name)
 }
 
 func plainName(name string) string { return strings.TrimSuffix(name, ".zst") }
@@ -221,7 +227,12 @@ func (s *Stream) read(offset int64, line []byte) bool {
 	}
 	switch t {
 	case record.LineRecord:
-		s.addRecord(&s.parser.Record, offset)
+		r := &s.parser.Record
+		if !s.bounds.hold(r.Start) || !s.bounds.hold(r.HostStart) {
+			s.refuse(offset, line, r.Word())
+			return true
+		}
+		s.addRecord(r, offset)
 	case record.LineMeta:
 		s.identify(&s.parser.Meta)
 	case record.LineLoss:

@@ -1,20 +1,20 @@
 package rollup
 
 import (
-	"bytes"
 	"math"
 	"time"
 
+	"laggard/schemas/marker"
 	"laggard/writer/segment"
 )
 
 // BadTime is the reason of a line whose time can't be right.
 const BadTime = "bad-time"
 
-// Bounds are the times that lines of one segment can have. A segment is named for
+// bounds are the times that lines of one segment can have. A segment is named for
 // the second in which it was made, so a line that is years away from it is garbage:
 // stored, it would make a partition of its own.
-type Bounds struct{ lo, hi int64 } // ns since the Unix epoch
+type bounds struct{ lo, hi int64 } // ns since the Unix epoch
 
 const (
 	// Around is how far from a segment's name its lines may lie: the clock may have been
@@ -33,60 +33,31 @@ const (
 	latestTime = 4_102_444_800 * int64(time.Second)
 )
 
-// BoundsOf returns the bounds of a segment. They depend on its name alone, so all
+// boundsOf returns the bounds of a segment. They depend on its name alone, so all
 // that read it agree.
-func BoundsOf(name string) Bounds {
+func boundsOf(name string) bounds {
 	n, ok := segment.Number(name)
 	if !ok || n < firstName || n > lastName {
-		return Bounds{0, latestTime}
+		return bounds{0, latestTime}
 	}
 	at := n * int64(time.Second)
-	return Bounds{at - int64(Around), at + int64(Around)}
+	return bounds{at - int64(Around), at + int64(Around)}
 }
 
-// The keys of the times that partitions are made of, and TaskD's. A key can't stand
-// within a string: its quotes would be escaped.
-var timeKeys = [...][]byte{[]byte(`"start":`), []byte(`"Timestamp":`), []byte(`"host_start":`)}
+// hold reports whether t lies within the bounds, or counts from the start of a host or
+// process; 0 is "not known".
+func (b bounds) hold(t int64) bool { return t >= b.lo && t <= b.hi || t >= 0 && t <= sinceBoot }
 
-// Sane reports whether the times in a line are within the bounds, or count from the
-// start of a host or process; a line without any is sane. What is no number is the
-// parser's to refuse; 0 is "not known".
-func (b Bounds) Sane(line []byte) bool {
-	for i, key := range timeKeys {
-		at := bytes.Index(line, key)
-		if at < 0 {
-			continue
-		}
-		if t := number(line[at+len(key):]); (t < b.lo || t > b.hi) && (t < 0 || t > sinceBoot) {
-			return false
-		}
-		if i == 1 {
-			break
-		}
-	}
-	return true
-}
+// timeOf is the time that a marker says.
+func timeOf(m *marker.Marker) int64 { return int64(min(m.Timestamp, math.MaxInt64)) }
 
-// number reads the whole number that b begins with; one that is too large is the
-// largest.
-func number(b []byte) int64 {
-	negative := len(b) > 0 && b[0] == '-'
-	if negative {
-		b = b[1:]
+// refuse leaves a line out whose time can't be right.
+func (s *Stream) refuse(offset int64, line []byte, kind string) {
+	if s.replay {
+		return
 	}
-	n := int64(0)
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			break
-		}
-		if n > (math.MaxInt64-9)/10 {
-			n = math.MaxInt64
-			break
-		}
-		n = n*10 + int64(c-'0')
+	add(&s.counts.Lost, BadTime, 1)
+	if s.o.Refused != nil {
+		s.o.Refused(offset, line, kind)
 	}
-	if negative {
-		return -n
-	}
-	return n
 }

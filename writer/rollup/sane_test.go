@@ -3,38 +3,60 @@ package rollup
 import (
 	"fmt"
 	"testing"
+
+	"laggard/schemas/row"
 )
 
-func TestSane(t *testing.T) {
+// TestBadTime: a line whose time can't be right is told, counted, and makes no row.
+func TestBadTime(t *testing.T) {
 	const day = 86_400_000_000_000
 	at := int64(1_753_000_000_000_000_000)
-	line := func(key string, t int64) string { return fmt.Sprintf(`{"kind":"FP","step":1,%q:%d,"dur":5}`, key, t) }
+	line := func(t int64) string { return fmt.Sprintf(`{"kind":"FP","step":1,"start":%d,"dur":5}`, t) }
+	device := func(host int64) string {
+		return fmt.Sprintf(`{"kind":"FP","side":"device","step":1,"start":%d,"dur":5,"host_start":%d,"host_dur":1}`, at, host)
+	}
 	for _, c := range []struct {
 		name, line string
+		kind       string
 		want       bool
 	}{
-		{"1753000000", line("start", at), true},
-		{"1753000000.zst", line("start", at+3649*day), true},
-		{"1753000000", line("start", at-3651*day), false},
-		{"1753000000", line("start", 0), true}, // not known
-		{"1753000000", line("start", 5), true}, // since the start of its process
-		{"1753000000", line("start", 399*day), true},
-		{"1753000000", line("start", 401*day), false},
-		{"1753000000", line("start", -at), false},
-		{"1753000000", line("Timestamp", 7<<60), false},
-		{"1753000000", `{"kind":"FP","start":99999999999999999999}`, false},
-		{"1753000000", `{"kind":"FP","side":"device","start":1753000000000000000,"host_start":-1}`, false},
-		{"1753000000", `{"kind":"FP","path":"\"start\":1","start":1753000000000000000}`, true},
-		{"1753000000", `{"loss":{"kind":"FP"}}`, true},
-		{"1753000000", `{"kind":"FP","start":"then"}`, true}, // the parser's to refuse
-		{"100", line("start", at), true},                     // a clock that began in 1970, and was set
-		{"100", line("start", 100), true},
-		{"100", line("start", -100), false},
-		{"100", line("start", 8<<59), false},
-		{"999999999999", line("start", at), true},
+		{"1753000000", line(at), "FP", true},
+		{"1753000000.zst", line(at + 3649*day), "FP", true},
+		{"1753000000", line(at - 3651*day), "FP", false},
+		{"1753000000", line(0), "FP", true}, // not known
+		{"1753000000", line(5), "FP", true}, // since the start of its process
+		{"1753000000", line(399 * day), "FP", true},
+		{"1753000000", line(401 * day), "FP", false},
+		{"1753000000", line(-at), "FP", false},
+		{"1753000000", `{"Kind":1,"Flag":16,"SourceKind":0,"Timestamp":8070450532247928832,"Id":1,"MsptiObjectId":{"Pt":{"ProcessId":1,"ThreadId":1},"Ds":{"DeviceId":1,"StreamId":1}},"Name":"step 1","Domain":"default"}`, "", false},
+		{"1753000000", device(at), "FP", true},
+		{"1753000000", device(-1), "FP", false},
+		{"1753000000", `{"kind":"FP","path":"\"start\":1","start":1753000000000000000,"dur":5}`, "FP", true},
+		{"100", line(at), "FP", true}, // a clock that began in 1970, and was set
+		{"100", line(100), "FP", true},
+		{"100", line(-100), "FP", false},
+		{"100", line(8 << 59), "FP", false},
+		{"999999999999", line(at), "FP", true},
 	} {
-		if got := BoundsOf(c.name).Sane([]byte(c.line)); got != c.want {
-			t.Errorf("segment %s, %s: %t, want %t", c.name, c.line, got, c.want)
+		told := ""
+		s := New(Options{Job: "j", Refused: func(offset int64, line []byte, kind string) {
+			told = fmt.Sprintf("%d %s %s", offset, kind, line)
+		}})
+		s.Segment(1, c.name)
+		s.Line(0, []byte(`{"meta":{"format":"laggard/1","segment":"0000000000000001","job":"j","incarnation":"0000000000000007"}}`))
+		s.Line(100, []byte(c.line))
+		s.End()
+		var rows row.Rows
+		s.Take(&rows)
+		counts := s.Counts()
+		if want := fmt.Sprintf("100 %s %s", c.kind, c.line); c.want && told != "" || !c.want && told != want {
+			t.Errorf("segment %s, %s: told %q", c.name, c.line, told)
+		}
+		if got := counts.Lost[BadTime] == 0; got != c.want || counts.Garbage > 0 {
+			t.Errorf("segment %s, %s: %+v, want it taken %t", c.name, c.line, counts, c.want)
+		}
+		if (len(rows.Records) == 1) != (c.want) {
+			t.Errorf("segment %s, %s: %d rows", c.name, c.line, len(rows.Records))
 		}
 	}
 }

@@ -15,6 +15,10 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	if s.segments[s.current] == nil {
 		s.Segment(0, "")
 	}
+	if !s.bounds.hold(timeOf(&s.marker.Marker)) {
+		s.refuse(offset, line, "")
+		return true
+	}
 	res := s.pairer.Add(&s.marker.Marker, marker.Place{Segment: s.current, Offset: offset})
 	if res.Over != nil {
 		if inc := s.foreign[res.Over]; inc != nil {
