@@ -186,10 +186,19 @@ type Rows struct {
 	Steps          []Step
 	Communications []Communication
 	Records        []Record
+	Raws           Raws // more of Records' rows
 	Ledger         []Ledger
+}
+
+// Unpack makes Records of Raws.
+func (r *Rows) Unpack() {
+	if len(r.Raws.Rows) > 0 {
+		r.Records = r.Raws.AppendTo(r.Records)
+		r.Raws.Rows, r.Raws.Words = r.Raws.Rows[:0], nil
+	}
 }
 
 // Len returns the number of rows in all tables.
 func (r *Rows) Len() int {
-	return len(r.Ranks) + len(r.Steps) + len(r.Communications) + len(r.Records) + len(r.Ledger)
+	return len(r.Ranks) + len(r.Steps) + len(r.Communications) + len(r.Records) + len(r.Raws.Rows) + len(r.Ledger)
 }

@@ -131,7 +131,7 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 		}
 	}
 	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
-		p.record = s.keep(r)
+		p.record = s.keep(r, at)
 	}
 	inc.pending = append(inc.pending, p)
 	if len(inc.pending) > maxPending && !s.replay {
@@ -140,16 +140,17 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 	return true
 }
 
-// keep stores a copy of r until its row is made.
-func (s *Stream) keep(r *record.Record) int32 {
+// keep stores the raw row of r until its step is known.
+func (s *Stream) keep(r *record.Record, at marker.Place) int32 {
+	i := len(s.kept)
 	if n := len(s.spare); n > 0 {
-		i := s.spare[n-1]
+		i = int(s.spare[n-1])
 		s.spare = s.spare[:n-1]
-		s.records[i] = *r
-		return i
+	} else {
+		s.kept = append(s.kept, row.Raw{})
 	}
-	s.records = append(s.records, *r)
-	return int32(len(s.records) - 1)
+	s.pack(&s.kept[i], r, at)
+	return int32(i)
 }
 
 // insert puts a step where it belongs by its begin.
@@ -176,7 +177,9 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 		s.taken = false
 	}
 	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
-		s.giveRecord(inc, r, number, repeat, at.Segment, at.Offset)
+		var raw row.Raw
+		s.pack(&raw, r, at)
+		s.giveRaw(inc, &raw, r.Kind, number, repeat)
 		return
 	}
 	s.counts.kind(r.Kind, r.Name).Summarised++
@@ -208,36 +211,58 @@ func (s *Stream) giveSpan(inc *incarnation, p *span, number int64, repeat uint16
 		s.counts.kind(p.kind, "").Summarised++
 		return
 	}
-	r := &s.records[p.record]
+	r := &s.kept[p.record]
 	if s.o.Records.takes(p.kind, deep) {
-		s.giveRecord(inc, r, number, repeat, p.segment, p.offset)
+		s.giveRaw(inc, r, p.kind, number, repeat)
 	} else {
-		s.counts.kind(p.kind, r.Name).Summarised++
+		s.counts.kind(p.kind, s.wordOf(p.kind, r)).Summarised++
 	}
-	*r = record.Record{}
 	s.spare = append(s.spare, p.record)
 }
 
-func (s *Stream) giveRecord(inc *incarnation, r *record.Record, number int64, repeat uint16, segment uint32, offset int64) {
-	s.counts.kind(r.Kind, r.Name).Stored++
-	var id record.ID
-	if src := s.segments[segment]; src != nil {
-		id = src.id
+// wordOf is the own word of a range of an unknown kind.
+func (s *Stream) wordOf(k record.Kind, r *row.Raw) string {
+	if k != record.Other {
+		return ""
 	}
-	if n := len(s.rows.Records); n == cap(s.rows.Records) {
-		s.rows.Records = slices.Grow(s.rows.Records, max(n, 64)) // a large slice would grow by a quarter only
-	}
-	out := row.Record{
-		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id), Node: s.node(inc),
-		Kind: r.Word(), Step: number, Repeat: repeat, StartNs: r.Start, DurNs: r.Dur, Side: r.Side.String(),
+	return s.words.List()[r.Kind]
+}
+
+// pack makes the raw row of r, but for its step and what identity lines say.
+func (s *Stream) pack(out *row.Raw, r *record.Record, at marker.Place) {
+	w := &s.words
+	*out = row.Raw{
+		Rank: uint32(s.o.Rank), Kind: w.Add(r.Word()), StartNs: r.Start, DurNs: r.Dur, Side: w.Add(r.Side.String()),
 		HostStartNs: r.HostStart, HostDurNs: r.HostDur, ExposedNs: r.Exposed,
-		Ring: r.Ring, Seq: r.Seq, Thread: r.Thread, Op: r.Op, OpRaw: r.OpRaw, Group: r.Group, Peer: r.Peer,
-		Count: r.Count, Dtype: r.Dtype, Bytes: r.Bytes, Tokens: r.Tokens, Path: r.Path,
-		Segment: uint64(id), Offset: uint64(offset),
+		Ring: r.Ring, Seq: r.Seq, Thread: r.Thread, Op: w.Add(r.Op), OpRaw: w.Add(r.OpRaw), Group: w.Add(r.Group), Peer: r.Peer,
+		Count: r.Count, Dtype: w.Add(r.Dtype), Bytes: r.Bytes, Tokens: r.Tokens, Path: w.Add(r.Path),
+		Segment: uint64(s.idOf(at.Segment)), Offset: uint64(at.Offset),
 	}
 	if r.Open {
 		out.Open = 1
 	}
-	s.rows.Records = append(s.rows.Records, out)
+}
+
+// idOf returns the id of a segment.
+func (s *Stream) idOf(segment uint32) record.ID {
+	if s.at.segment != segment || s.at.source == nil {
+		s.at.segment, s.at.source = segment, s.segments[segment]
+	}
+	if s.at.source == nil {
+		return 0
+	}
+	return s.at.source.id
+}
+
+// giveRaw gives a packed row out.
+func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number int64, repeat uint16) {
+	s.counts.kind(kind, s.wordOf(kind, r)).Stored++
+	if n := len(s.raws); n == cap(s.raws) {
+		s.raws = slices.Grow(s.raws, max(n, 64)) // a large slice would grow by a quarter only
+	}
+	s.raws = append(s.raws, *r)
+	out := &s.raws[len(s.raws)-1]
+	out.Job, out.Node, out.Incarnation = s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.id)
+	out.Step, out.Repeat = number, repeat
 	s.taken = false
 }

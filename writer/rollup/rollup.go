@@ -123,6 +123,9 @@ type Options struct {
 	LocalRank int
 	Groups    []record.Group // parallel groups by communicator name
 
+	// Packed gives raw rows out as row.Rows.Raws instead of Records.
+	Packed bool
+
 	// Refused is told of each line whose time can't be right (BadTime), which is counted
 	// and left out; nil is nobody. kind is the word of a record, else "". The line is
 	// the stream's again when Refused returns.
@@ -146,11 +149,14 @@ type Stream struct {
 	foreign      map[*marker.Process]*incarnation
 	dims         map[string]dim // of Options.Groups
 
-	records []record.Record // raw ranges that wait for their step
-	spare   []int32         // free places in records
+	kept    []row.Raw // raw ranges that wait for their step
+	spare   []int32   // free places in kept
+	words   row.Words // of kept and raws
+	at      located
 	scratch scratch
 
 	rows   row.Rows
+	raws   []row.Raw // finished; rows has none
 	counts tally
 	mark   Position // LowWater as of the last Take
 	taken  bool     // nothing was finished since mark could last be computed
@@ -158,6 +164,12 @@ type Stream struct {
 
 	replay bool // reading again what State says was read
 	until  until
+}
+
+// located is the segment looked up last.
+type located struct {
+	segment uint32
+	source  *source
 }
 
 // source is one segment.
@@ -186,6 +198,7 @@ func (s *Stream) Segment(id record.ID, name string) {
 	}
 	s.current++
 	s.segments[s.current] = src
+	s.at = located{s.current, src}
 	s.next, s.bounds = 0, boundsOf(name)
 }
 
@@ -269,7 +282,7 @@ func (s *Stream) Torn(bytes int64) {
 }
 
 // Finished returns the number of finished rows.
-func (s *Stream) Finished() int { return s.rows.Len() }
+func (s *Stream) Finished() int { return s.rows.Len() + len(s.raws) }
 
 // Take appends the finished rows to dst and forgets them. Of an empty dst the
 // stream takes the memory in exchange.
@@ -277,8 +290,45 @@ func (s *Stream) Take(dst *row.Rows) {
 	move(&dst.Ranks, &s.rows.Ranks)
 	move(&dst.Steps, &s.rows.Steps)
 	move(&dst.Communications, &s.rows.Communications)
-	move(&dst.Records, &s.rows.Records)
+	s.takeRaws(dst)
 	s.taken = true
+}
+
+// takeRaws gives the raw rows out, packed or as they are.
+func (s *Stream) takeRaws(dst *row.Rows) {
+	given := row.Raws{Rows: s.raws, Words: s.words.List()}
+	switch {
+	case !s.o.Packed:
+		dst.Records = given.AppendTo(dst.Records)
+		s.raws = s.raws[:0]
+	case len(dst.Raws.Rows) == 0:
+		s.raws = dst.Raws.Rows
+		dst.Raws = given
+	case len(s.raws) > 0: // its words may be numbered otherwise
+		var w row.Words
+		all := w.Move(nil, &dst.Raws)
+		dst.Raws = row.Raws{Rows: w.Move(all, &given), Words: w.List()}
+		s.raws = s.raws[:0]
+	}
+	if s.words.Full() {
+		s.renumber()
+	}
+}
+
+// renumber begins a new list of words with those that are needed.
+func (s *Stream) renumber() {
+	old := row.Raws{Rows: s.kept, Words: s.words.List()}
+	s.words = row.Words{}
+	free := make(map[int32]bool, len(s.spare))
+	for _, i := range s.spare {
+		free[i] = true
+	}
+	for i := range s.kept {
+		if !free[int32(i)] {
+			r := old.Record(i)
+			s.kept[i] = s.words.Pack(&r)
+		}
+	}
 }
 
 func move[T any](dst, src *[]T) {

@@ -1,0 +1,149 @@
+package row
+
+import "slices"
+
+// Raw is a Record without pointers: a word is its place in a list. Half the size and
+// nothing for the collector of garbage to look through, it is what raw ranges are on
+// their way from the files into a store. It has the columns of Record, in order.
+type Raw struct {
+	Job         Word   `col:"job"`
+	Rank        uint32 `col:"rank"`
+	Incarnation uint64 `col:"incarnation"`
+	Node        Word   `col:"node"`
+	Kind        Word   `col:"kind"`
+	Step        int64  `col:"step"`
+	Repeat      uint16 `col:"repeat"`
+	StartNs     int64  `col:"start_ns"`
+	DurNs       int64  `col:"dur_ns"`
+	Side        Word   `col:"side"`
+	HostStartNs int64  `col:"host_start_ns"`
+	HostDurNs   int64  `col:"host_dur_ns"`
+	ExposedNs   int64  `col:"exposed_ns"`
+	Ring        uint32 `col:"ring"`
+	Seq         uint64 `col:"seq"`
+	Thread      uint64 `col:"thread"`
+	Op          Word   `col:"op"`
+	OpRaw       Word   `col:"op_raw"`
+	Group       Word   `col:"group"`
+	Peer        int32  `col:"peer"`
+	Count       int64  `col:"count"`
+	Dtype       Word   `col:"dtype"`
+	Bytes       int64  `col:"bytes"`
+	Tokens      int64  `col:"tokens"`
+	Path        Word   `col:"path"`
+	Open        uint16 `col:"open"`
+	Segment     uint64 `col:"segment"`
+	Offset      uint64 `col:"offset"`
+}
+
+// Word is the place of a string in the list that comes with the rows.
+type Word uint32
+
+// Raws are rows and the list of their words.
+type Raws struct {
+	Rows  []Raw
+	Words []string
+}
+
+// Record returns row i with its words.
+func (r *Raws) Record(i int) Record {
+	p, w := &r.Rows[i], r.Words
+	return Record{
+		Job: w[p.Job], Rank: p.Rank, Incarnation: p.Incarnation, Node: w[p.Node], Kind: w[p.Kind],
+		Step: p.Step, Repeat: p.Repeat, StartNs: p.StartNs, DurNs: p.DurNs, Side: w[p.Side],
+		HostStartNs: p.HostStartNs, HostDurNs: p.HostDurNs, ExposedNs: p.ExposedNs,
+		Ring: p.Ring, Seq: p.Seq, Thread: p.Thread, Op: w[p.Op], OpRaw: w[p.OpRaw], Group: w[p.Group], Peer: p.Peer,
+		Count: p.Count, Dtype: w[p.Dtype], Bytes: p.Bytes, Tokens: p.Tokens, Path: w[p.Path], Open: p.Open,
+		Segment: p.Segment, Offset: p.Offset,
+	}
+}
+
+// AppendTo appends the rows to dst.
+func (r *Raws) AppendTo(dst []Record) []Record {
+	dst = slices.Grow(dst, len(r.Rows))
+	for i := range r.Rows {
+		dst = append(dst, r.Record(i))
+	}
+	return dst
+}
+
+// Words numbers strings. The zero value is ready; it is not safe for concurrent use.
+//
+// Invariant: a word's number stays, and List()[0] is "". A list that was handed out
+// may be read while more words are added.
+type Words struct {
+	list  []string
+	index map[string]Word
+	near  [nearWords]nearWord
+	bytes int
+}
+
+const (
+	nearWords = 64 // power of two
+	// Words beyond these are better numbered anew: lines are hostile input.
+	mostWords     = 1 << 16
+	mostWordBytes = 4 << 20
+)
+
+// nearWord is a string met before: a parser that interns gives the same one again.
+type nearWord struct {
+	s string
+	w Word
+}
+
+// List returns the words so far by their numbers.
+func (t *Words) List() []string {
+	t.begin()
+	return t.list[:len(t.list):len(t.list)]
+}
+
+// Full reports whether the words are so many that it is better to begin anew.
+func (t *Words) Full() bool { return len(t.list) > mostWords || t.bytes > mostWordBytes }
+
+func (t *Words) begin() {
+	if t.list == nil {
+		t.list, t.index = make([]string, 1, 64), map[string]Word{"": 0}
+	}
+}
+
+// Add returns the number of s.
+func (t *Words) Add(s string) Word {
+	if len(s) == 0 {
+		return 0
+	}
+	e := &t.near[near(s)]
+	if same(e.s, s) {
+		return e.w
+	}
+	t.begin()
+	w, ok := t.index[s]
+	if !ok {
+		w = Word(len(t.list))
+		t.list = append(t.list, s)
+		t.index[s] = w
+		t.bytes += len(s)
+	}
+	*e = nearWord{s, w}
+	return w
+}
+
+// Pack returns r with its words in t.
+func (t *Words) Pack(r *Record) Raw {
+	return Raw{
+		Job: t.Add(r.Job), Rank: r.Rank, Incarnation: r.Incarnation, Node: t.Add(r.Node), Kind: t.Add(r.Kind),
+		Step: r.Step, Repeat: r.Repeat, StartNs: r.StartNs, DurNs: r.DurNs, Side: t.Add(r.Side),
+		HostStartNs: r.HostStartNs, HostDurNs: r.HostDurNs, ExposedNs: r.ExposedNs,
+		Ring: r.Ring, Seq: r.Seq, Thread: r.Thread, Op: t.Add(r.Op), OpRaw: t.Add(r.OpRaw), Group: t.Add(r.Group), Peer: r.Peer,
+		Count: r.Count, Dtype: t.Add(r.Dtype), Bytes: r.Bytes, Tokens: r.Tokens, Path: t.Add(r.Path), Open: r.Open,
+		Segment: r.Segment, Offset: r.Offset,
+	}
+}
+
+// Move appends the rows of o, their words numbered in t.
+func (t *Words) Move(dst []Raw, o *Raws) []Raw {
+	for i := range o.Rows {
+		r := o.Record(i)
+		dst = append(dst, t.Pack(&r))
+	}
+	return dst
+}

@@ -1,0 +1,73 @@
+package row
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestRawColumns: the packed form has the columns of Record, in order, and gives
+// every field back.
+func TestRawColumns(t *testing.T) {
+	record, raw := reflect.TypeFor[Record](), reflect.TypeFor[Raw]()
+	if record.NumField() != raw.NumField() {
+		t.Fatalf("%d fields, want %d", raw.NumField(), record.NumField())
+	}
+	var full Record
+	v := reflect.ValueOf(&full).Elem()
+	for i := range record.NumField() {
+		a, b := record.Field(i), raw.Field(i)
+		want := a.Type
+		if want.Kind() == reflect.String {
+			want = reflect.TypeFor[Word]()
+		}
+		if a.Name != b.Name || a.Tag != b.Tag || b.Type != want {
+			t.Errorf("field %d is %s %s %s, want %s %s %s", i, b.Name, b.Type, b.Tag, a.Name, want, a.Tag)
+		}
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString(a.Name)
+		case reflect.Int64, reflect.Int32:
+			f.SetInt(int64(-i))
+		default:
+			f.SetUint(uint64(i))
+		}
+	}
+	var w Words
+	packed := Raws{Rows: []Raw{w.Pack(&full)}, Words: w.List()}
+	if got := packed.Record(0); got != full {
+		t.Errorf("packed and unpacked: %+v, want %+v", got, full)
+	}
+	var other Words
+	other.Add("something else")
+	moved := Raws{Rows: other.Move(nil, &packed), Words: other.List()}
+	if got := moved.AppendTo(nil); len(got) != 1 || got[0] != full {
+		t.Errorf("moved: %+v, want %+v", got, full)
+	}
+}
+
+// TestWords: equal strings have one number wherever they lie, and a list that was
+// handed out stays as it was.
+func TestWords(t *testing.T) {
+	var w Words
+	if w.Add("") != 0 || len(w.List()) != 1 {
+		t.Fatal("the empty string is not word 0")
+	}
+	early := w.List()
+	want := map[string]Word{}
+	for i := range 3000 {
+		s := fmt.Sprintf("word %d", i%1000) // new memory each time
+		n := w.Add(s)
+		if k, ok := want[s]; ok && k != n || w.List()[n] != s {
+			t.Fatalf("%s is %d, %s", s, n, w.List()[n])
+		}
+		want[s] = n
+	}
+	if len(w.List()) != 1001 || len(early) != 1 || w.Full() {
+		t.Fatalf("%d words, the early list has %d", len(w.List()), len(early))
+	}
+	if w.Add(strings.Repeat("x", mostWordBytes)); !w.Full() {
+		t.Fatal("not full after 4 MiB")
+	}
+}
