@@ -10,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
+	"laggard/schemas/row"
 	"laggard/writer/ship"
 )
 
@@ -35,6 +36,7 @@ type column struct {
 	last       string
 	begin, end int
 	dict       dictionary
+	words      []string // of word and wordDictionary, while rows are added
 	// Of arrays: their ends, which go before the values; of arrays of arrays the inner
 	// ends go between the two.
 	ends, inner []byte
@@ -51,6 +53,8 @@ const (
 	bits64
 	text
 	textDictionary // LowCardinality(String)
+	word           // String, of numbered words
+	wordDictionary // LowCardinality(String), of numbered words
 	texts          // Array(String)
 	numbers        // Array(Array(UInt32))
 )
@@ -67,6 +71,7 @@ var wants = map[reflect.Type]map[string]kind{
 	reflect.TypeFor[uint64]():     {"UInt64": bits64},
 	reflect.TypeFor[int64]():      {"Int64": bits64},
 	reflect.TypeFor[string]():     {"String": text, "LowCardinality(String)": textDictionary},
+	reflect.TypeFor[row.Word]():   {"String": word, "LowCardinality(String)": wordDictionary},
 	reflect.TypeFor[[]string]():   {"Array(String)": texts},
 	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))": numbers},
 }
@@ -74,9 +79,10 @@ var wants = map[reflect.Type]map[string]kind{
 // heading is one column of the header that a server sends before an insert.
 type heading struct{ name, typ string }
 
-// shape makes b have the columns of a table in the types of the server's header.
-func (b *block) shape(table string, header []heading) error {
-	want := ship.LayoutOf(table).Columns
+// shape makes b have the columns of a table's layout in the types of the server's
+// header.
+func (b *block) shape(table string, layout ship.Layout, header []heading) error {
+	want := layout.Columns
 	if len(header) != len(want) {
 		return fmt.Errorf("the server names %d columns of %s, want %d", len(header), table, len(want))
 	}
@@ -105,11 +111,11 @@ func typeNames(t reflect.Type) string {
 	return strings.Join(names, " or ")
 }
 
-// fill encodes rows that lie at base.
-func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int) {
+// fill encodes rows that lie at base; words are those that packed rows number.
+func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []string) {
 	b.rows = rows
 	for i := range b.columns {
-		b.columns[i].expect(rows)
+		b.columns[i].expect(rows, words)
 	}
 	for from := 0; from < b.rows; from += tile {
 		n := min(tile, b.rows-from)
@@ -119,7 +125,7 @@ func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int) {
 		}
 	}
 	for i := range b.columns {
-		b.columns[i].last = ""
+		b.columns[i].last, b.columns[i].words = "", nil
 	}
 }
 
@@ -152,6 +158,14 @@ func (c *column) add(p unsafe.Pointer, stride uintptr, n int) {
 		for i := range n {
 			c.dict.add(*(*string)(unsafe.Add(p, uintptr(i)*stride)))
 		}
+	case word:
+		for i := range n {
+			c.addText(c.words[*(*row.Word)(unsafe.Add(p, uintptr(i)*stride))])
+		}
+	case wordDictionary:
+		for i := range n {
+			c.dict.addWord(*(*row.Word)(unsafe.Add(p, uintptr(i)*stride)), c.words)
+		}
 	case texts:
 		for i := range n {
 			c.addTexts(*(*[]string)(unsafe.Add(p, uintptr(i)*stride)))
@@ -164,7 +178,8 @@ func (c *column) add(p unsafe.Pointer, stride uintptr, n int) {
 }
 
 // expect makes room for n values.
-func (c *column) expect(n int) {
+func (c *column) expect(n int, words []string) {
+	c.words = words
 	switch c.kind {
 	case bits16:
 		c.data = slices.Grow(c.data, 2*n)
@@ -172,8 +187,9 @@ func (c *column) expect(n int) {
 		c.data = slices.Grow(c.data, 4*n)
 	case bits64:
 		c.data = slices.Grow(c.data, 8*n)
-	case textDictionary:
+	case textDictionary, wordDictionary:
 		c.dict.rows = slices.Grow(c.dict.rows, n)
+		c.dict.expect(len(words))
 	}
 }
 
@@ -239,7 +255,7 @@ func (b *block) encode(revision int, put func([]byte) error) error {
 		head.PutString(c.name)
 		head.PutString(c.typ)
 		pieces := [][]byte{c.ends, c.inner, c.data}
-		if c.kind == textDictionary {
+		if c.kind == textDictionary || c.kind == wordDictionary {
 			pieces = c.dict.encode(&head, b.rows)
 		}
 		if err := put(head.Buf); err != nil {

@@ -4,13 +4,17 @@ import (
 	"encoding/binary"
 
 	"github.com/ClickHouse/ch-go/proto"
+
+	"laggard/schemas/row"
 )
 
 // dictionary is a LowCardinality(String) column: the different values once, and for
 // each row the place of its value.
 type dictionary struct {
 	places map[string]uint32
-	keys   []byte // the values, encoded
+	byWord []uint32 // of numbered words: one more than their places, 0 = none yet
+	size   int      // different values
+	keys   []byte   // the values, encoded
 	rows   []uint32
 	packed []byte
 	last   string
@@ -26,6 +30,8 @@ const (
 // reset empties the dictionary and keeps its memory; the values it forgets.
 func (d *dictionary) reset() {
 	clear(d.places)
+	clear(d.byWord)
+	d.size = 0
 	d.keys, d.rows, d.packed = d.keys[:0], d.rows[:0], d.packed[:0]
 	d.last, d.place = "", 0
 }
@@ -40,12 +46,34 @@ func (d *dictionary) add(s string) {
 		if d.places == nil {
 			d.places = map[string]uint32{}
 		}
-		place = uint32(len(d.places))
+		place = d.key(s)
 		d.places[s] = place
-		d.keys = appendText(d.keys, s)
 	}
 	d.last, d.place = s, place
 	d.rows = append(d.rows, place)
+}
+
+// key adds a value and returns its place.
+func (d *dictionary) key(s string) uint32 {
+	d.keys = appendText(d.keys, s)
+	d.size++
+	return uint32(d.size - 1)
+}
+
+// expect makes room for numbered words.
+func (d *dictionary) expect(words int) {
+	if len(d.byWord) < words {
+		d.byWord = make([]uint32, words)
+	}
+}
+
+func (d *dictionary) addWord(w row.Word, words []string) {
+	place := d.byWord[w]
+	if place == 0 {
+		place = d.key(words[w]) + 1
+		d.byWord[w] = place
+	}
+	d.rows = append(d.rows, place-1)
 }
 
 // encode puts what goes before the values into head and returns the rest. A block
@@ -55,7 +83,7 @@ func (d *dictionary) encode(head *proto.Buffer, rows int) [][]byte {
 		return nil
 	}
 	width, code := 1, int64(0)
-	switch n := len(d.places); {
+	switch n := d.size; {
 	case n > 1<<16:
 		width, code = 4, 2
 	case n > 1<<8:
@@ -63,7 +91,7 @@ func (d *dictionary) encode(head *proto.Buffer, rows int) [][]byte {
 	}
 	head.PutInt64(dictionaryVersion)
 	head.PutInt64(dictionaryFlags | code)
-	head.PutInt64(int64(len(d.places)))
+	head.PutInt64(int64(d.size))
 	d.packed = binary.LittleEndian.AppendUint64(d.packed[:0], uint64(rows))
 	for _, place := range d.rows {
 		switch width {

@@ -98,12 +98,12 @@ func (s *Sink) send(ctx context.Context, l *link, b *ship.Batch) (sent bool, err
 		defer stop()
 		return true, l.finish(l.sendPacked(p.data))
 	}
-	if err := s.block.shape(b.Table, l.header); err != nil {
+	layout, base := b.Layout()
+	if err := s.block.shape(b.Table, layout, l.header); err != nil {
 		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
 	}
 	s.remember(b.Table, l)
-	layout, base := b.Layout()
-	s.block.fill(layout, base, b.Len())
+	s.block.fill(layout, base, b.Len(), b.Raws.Words)
 	stop, err := l.watch(ctx)
 	if err != nil {
 		return false, err

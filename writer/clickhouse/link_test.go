@@ -30,7 +30,7 @@ func headings(t *testing.T, table string) []heading {
 	for _, c := range ship.LayoutOf(table).Columns {
 		h := heading{name: c.Name}
 		for typ, k := range wants[c.Type] {
-			if h.typ == "" || k == textDictionary && c.Name != "path" {
+			if path := c.Name == "path"; k != text && k != textDictionary || path == (k == text) {
 				h.typ = typ
 			}
 		}
@@ -150,11 +150,11 @@ func TestLink_CurrentProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b block
-	if err := b.shape(row.RecordsTable, link.header); err != nil {
+	layout, base := batch.Layout()
+	if err := b.shape(row.RecordsTable, layout, link.header); err != nil {
 		t.Fatal(err)
 	}
-	layout, base := batch.Layout()
-	b.fill(layout, base, batch.Len())
+	b.fill(layout, base, batch.Len(), nil)
 	if err := link.send(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -219,11 +219,11 @@ func TestBlock_CurrentEngine(t *testing.T) {
 	}
 	for _, batch := range ship.Cut(shiptest.Rows("block", 3, 0, 1000)) {
 		var b block
-		if err := b.shape(batch.Table, headings(t, batch.Table)); err != nil {
+		layout, base := batch.Layout()
+		if err := b.shape(batch.Table, layout, headings(t, batch.Table)); err != nil {
 			t.Fatal(err)
 		}
-		layout, base := batch.Layout()
-		b.fill(layout, base, batch.Len())
+		b.fill(layout, base, batch.Len(), nil)
 		var body bytes.Buffer
 		if err := b.encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
 			t.Fatal(err)

@@ -47,23 +47,27 @@ func (s *Sink) remember(table string, l *link) {
 	s.heads[table], s.revision = slices.Clone(l.header), l.revision
 }
 
+// TakesRaws implements ship.RawSink. Over HTTP clickhouse-go makes the block, from
+// columns of strings.
+func (s *Sink) TakesRaws() bool { return !s.address.HTTP }
+
 // Prepare implements ship.Preparer. Before the first insert it is not known how the
 // server has the columns, and without compression there is little to prepare.
-func (s *Sink) Prepare(rows []row.Record) any {
+func (s *Sink) Prepare(rows row.Raws) any {
 	s.mu.Lock()
 	header, revision := s.heads[row.RecordsTable], s.revision
 	s.mu.Unlock()
-	if header == nil || s.address.HTTP || s.address.Plain {
+	if header == nil || s.address.Plain {
 		return nil
 	}
 	w := &s.prepare
-	if w.block.shape(row.RecordsTable, header) != nil {
+	if w.block.shape(row.RecordsTable, ship.RawLayout(), header) != nil {
 		return nil // Insert says why
 	}
 	if w.packer == nil {
 		w.packer = compress.NewWriter(compress.LevelZero, compress.LZ4)
 	}
-	w.block.fill(ship.LayoutOf(row.RecordsTable), unsafe.Pointer(unsafe.SliceData(rows)), len(rows))
+	w.block.fill(ship.RawLayout(), unsafe.Pointer(unsafe.SliceData(rows.Rows)), len(rows.Rows), rows.Words)
 	p := w.take()
 	p.header, p.revision, p.data = header, revision, p.data[:0]
 	pack := func() error {

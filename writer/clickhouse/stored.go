@@ -277,12 +277,12 @@ func communicationLookups(b *ship.Batch) []lookup {
 func recordLookups(b *ship.Batch) []lookup {
 	t := newTerms("offset")
 	prefix, last := "", ship.RecordKey{}
-	for i := range b.Records {
-		r := &b.Records[i]
-		if prefix == "" || r.Segment != last.Segment {
-			prefix, last = fmt.Sprintf("`rank` = %d AND `segment` = %d", r.Rank, r.Segment), ship.KeyOfRecord(r)
+	for i := range b.Len() {
+		rank, k := b.RecordAt(i)
+		if prefix == "" || k.Segment != last.Segment {
+			prefix, last = fmt.Sprintf("`rank` = %d AND `segment` = %d", rank, k.Segment), k
 		}
-		t.add(prefix, r.Offset)
+		t.add(prefix, k.Offset)
 	}
 	var places map[ship.RecordKey]int // made when it is needed
 	return each(t.where(common(b)), lookup{
@@ -293,9 +293,10 @@ func recordLookups(b *ship.Batch) []lookup {
 				return err
 			}
 			if places == nil {
-				places = make(map[ship.RecordKey]int, len(b.Records))
-				for i := range b.Records {
-					places[ship.KeyOfRecord(&b.Records[i])] = i
+				places = make(map[ship.RecordKey]int, b.Len())
+				for i := range b.Len() {
+					_, key := b.RecordAt(i)
+					places[key] = i
 				}
 			}
 			if i, ok := places[k]; ok {

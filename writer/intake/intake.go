@@ -120,7 +120,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 		refuse: e.shipper.Refuse,
 	}
 	o := e.plans.options(s.Dir)
-	o.Refused = m.insane
+	o.Refused, o.Packed = m.insane, e.shipper.TakesRaws()
 	m.roller = rollup.New(o)
 	if err := e.local.refresh(); err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)

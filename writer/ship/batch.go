@@ -58,7 +58,11 @@ func (b *Batch) slice(i, j int) *Batch {
 	case row.CommunicationsTable:
 		s.Communications = b.Communications[i:j]
 	case row.RecordsTable:
-		s.Records = b.Records[i:j]
+		if len(b.Raws.Rows) > 0 {
+			s.Raws = row.Raws{Rows: b.Raws.Rows[i:j], Words: b.Raws.Words}
+		} else {
+			s.Records = b.Records[i:j]
+		}
 	case row.VerdictsTable:
 		s.Verdicts = b.Verdicts[i:j]
 	case row.LedgerTable:
@@ -77,7 +81,11 @@ func (b *Batch) missing(stored []bool) *Batch {
 	s.Ranks = without(b.Ranks, stored)
 	s.Steps = without(b.Steps, stored)
 	s.Communications = without(b.Communications, stored)
-	s.Records = without(b.Records, stored)
+	if len(b.Raws.Rows) > 0 {
+		s.Raws = row.Raws{Rows: without(b.Raws.Rows, stored), Words: b.Raws.Words}
+	} else {
+		s.Records = without(b.Records, stored)
+	}
 	s.Verdicts = without(b.Verdicts, stored)
 	s.Ledger = without(b.Ledger, stored)
 	s.seal()
@@ -100,7 +108,11 @@ func (b *Batch) RowJSON(i int) []byte {
 	columns, base := b.Layout()
 	object := make(map[string]any, len(columns.Columns))
 	for _, c := range columns.Columns {
-		object[c.Name] = c.value(base, i, columns.Stride)
+		v := c.value(base, i, columns.Stride)
+		if w, ok := v.(row.Word); ok {
+			v = b.Raws.Words[w]
+		}
+		object[c.Name] = v
 	}
 	out, err := json.Marshal(object)
 	if err != nil {
@@ -112,13 +124,16 @@ func (b *Batch) RowJSON(i int) []byte {
 // bytes is an estimate of the memory of the rows.
 func (b *Batch) bytes() int64 { return Size(&b.Rows) + int64(len(b.Verdicts))*512 }
 
-// recordBytes is the size of a row.Record.
-const recordBytes = 320
+// recordBytes and rawBytes are the sizes of a row.Record and a row.Raw.
+const (
+	recordBytes = 320
+	rawBytes    = 184
+)
 
 // Size estimates the memory that rows take, in bytes. Most of their strings are
 // shared (the parser interns them), so strings count little.
 func Size(r *row.Rows) int64 {
-	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*recordBytes + int64(len(r.Ledger))*200
+	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*recordBytes + int64(len(r.Raws.Rows))*rawBytes + int64(len(r.Ledger))*200
 	for i := range r.Ranks {
 		n += 256 + 64*int64(len(r.Ranks[i].Groups))
 		for _, g := range r.Ranks[i].GroupRanks {
@@ -158,6 +173,9 @@ func (b *Batch) Spans() []Span {
 	}
 	for i := range b.Records {
 		note(b.Records[i].Rank)
+	}
+	for i := range b.Raws.Rows {
+		note(b.Raws.Rows[i].Rank)
 	}
 	for i := range b.Ledger {
 		note(b.Ledger[i].Rank)

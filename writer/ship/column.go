@@ -40,12 +40,21 @@ func layoutOf[T any]() Layout {
 	return l
 }
 
+// rawLayout is that of packed rows of the table records.
+var rawLayout = layoutOf[row.Raw]()
+
 // LayoutOf returns the layout of a table; one that is not laggard's has no columns.
 func LayoutOf(table string) Layout { return layouts[table] }
 
-// Layout returns the layout of the batch's table and the address of its first
-// row (nil without rows).
+// RawLayout returns the layout of packed rows of the table records.
+func RawLayout() Layout { return rawLayout }
+
+// Layout returns the layout of the batch's rows, packed or not, and the address of
+// the first (nil without rows).
 func (b *Batch) Layout() (Layout, unsafe.Pointer) {
+	if len(b.Raws.Rows) > 0 {
+		return rawLayout, unsafe.Pointer(unsafe.SliceData(b.Raws.Rows))
+	}
 	var base unsafe.Pointer
 	switch b.Table {
 	case row.RanksTable:

@@ -23,7 +23,10 @@ func orderOfRank(r *row.Rank) order                   { return order{r.Job, 0} }
 func orderOfStep(r *row.Step) order                   { return order{r.Job, partition(r.StartNs)} }
 func orderOfCommunication(r *row.Communication) order { return order{r.Job, partition(r.StartNs)} }
 func orderOfRecord(r *row.Record) order               { return order{r.Job, partition(r.StartNs)} }
-func orderOfLedger(r *row.Ledger) order               { return order{r.Job, partition(r.AtNs)} }
+func orderOfRaw(r *row.Raws, i int) order {
+	return order{r.Words[r.Rows[i].Job], partition(r.Rows[i].StartNs)}
+}
+func orderOfLedger(r *row.Ledger) order { return order{r.Job, partition(r.AtNs)} }
 
 // look is what is known of one stream in one table.
 type look struct {
@@ -32,6 +35,15 @@ type look struct {
 	some bool  // last is set
 	// Of the round under way: rows were looked for, and some were there.
 	asked, had bool
+}
+
+// pass notes that rows at o come now, and reports whether the stream was past them.
+func (l *look) pass(o order) (back bool) {
+	back = l.some && o.compare(l.last) < 0
+	if !back {
+		l.last, l.some = o, true
+	}
+	return back
 }
 
 // settle ends a round: a stream of which nothing was there is past what the store
@@ -91,6 +103,7 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 		func(r *row.Rows) []row.Communication { return r.Communications },
 		func(b *Batch) *[]row.Communication { return &b.Communications },
 		orderOfCommunication)...)
+	all = append(all, cutRaws(parts)...)
 	all = append(all, cutTable(parts, limit, row.RecordsTable, &u.Records,
 		func(r *row.Rows) []row.Record { return r.Records },
 		func(b *Batch) *[]row.Record { return &b.Records },
@@ -99,6 +112,37 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 		func(r *row.Rows) []row.Ledger { return r.Ledger },
 		func(b *Batch) *[]row.Ledger { return &b.Ledger },
 		orderOfLedger)...)
+}
+
+// cutRaws makes batches of packed rows: Put has seen to it that those of a part are
+// one by themselves.
+func cutRaws(parts []part) []cutBatch {
+	var all []cutBatch
+	for _, p := range parts {
+		raws := p.rows.Raws
+		if len(raws.Rows) == 0 {
+			continue
+		}
+		at := orderOfRaw(&raws, 0)
+		c := cutBatch{Batch: &Batch{Table: row.RecordsTable, Job: at.job, Day: at.day, Prepared: p.prepared}}
+		c.Raws = raws
+		c.runs = []run{{stream: p.stream, n: len(raws.Rows), back: p.stream.look(row.RecordsTable).pass(at)}}
+		c.seal()
+		all = append(all, c)
+	}
+	return all
+}
+
+// oneBatch reports whether packed rows are of one job and one partition.
+func oneBatch(raws *row.Raws) bool {
+	first := &raws.Rows[0]
+	day := partition(first.StartNs)
+	for i := range raws.Rows {
+		if r := &raws.Rows[i]; r.Job != first.Job || partition(r.StartNs) != day {
+			return false
+		}
+	}
+	return true
 }
 
 // cutTable sorts the rows of one table into groups (job and partition): counted
@@ -137,11 +181,7 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 	}
 	slices.SortFunc(sorted, func(a, b *group[T]) int { return a.at.compare(b.at) })
 	if all := rows(parts[whole].rows); len(all) == total && len(sorted) == 1 {
-		batches := sorted[0].whole(all, table, parts[whole].stream).batches(table, limit, slot)
-		if table == row.RecordsTable && len(batches) == 1 {
-			batches[0].Prepared = parts[whole].prepared
-		}
-		return batches
+		return sorted[0].whole(all, table, parts[whole].stream).batches(table, limit, slot)
 	}
 	space := slices.Grow((*buf)[:0], total)[:total]
 	*buf = space
@@ -156,11 +196,7 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 		l := p.stream.look(table)
 		for i := range all {
 			g := at(&all[i])
-			back := l.some && g.at.compare(l.last) < 0
-			if !back {
-				l.last, l.some = g.at, true
-			}
-			g.add(&all[i], p.stream, back)
+			g.add(&all[i], p.stream, l.pass(g.at))
 		}
 	}
 	var batches []cutBatch
@@ -199,12 +235,7 @@ func (g *group[T]) add(r *T, st *Stream, back bool) {
 
 // whole makes the group all rows of one part, where they lie.
 func (g *group[T]) whole(rows []T, table string, st *Stream) *group[T] {
-	l := st.look(table)
-	back := l.some && g.at.compare(l.last) < 0
-	if !back {
-		l.last, l.some = g.at, true
-	}
-	g.rows, g.runs = rows, []run{{stream: st, n: len(rows), back: back}}
+	g.rows, g.runs = rows, []run{{stream: st, n: len(rows), back: st.look(table).pass(g.at)}}
 	return g
 }
 

@@ -256,5 +256,9 @@ func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 		r := &b.Records[i]
 		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
 	}
+	for i := range b.Raws.Rows {
+		r := &b.Raws.Rows[i]
+		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
+	}
 	return dst
 }

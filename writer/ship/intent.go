@@ -298,10 +298,6 @@ func (s *Shipper) reclaim(parts []part) []cutBatch {
 			b := onlyTable(p.rows, n.Table)
 			c.add(b.missing(invert(mask)))
 			setTable(p.rows, b.missing(mask))
-			if p.prepared != nil { // for rows that are fewer now
-				s.preparer.Done(p.prepared)
-				p.prepared = nil
-			}
 			c.runs = append(c.runs, run{stream: p.stream, n: taken, back: true})
 		}
 		if c.Len() > 0 {

@@ -68,6 +68,15 @@ func KeyOfCommunication(r *row.Communication) CommunicationKey {
 // KeyOfRecord returns the identity of r.
 func KeyOfRecord(r *row.Record) RecordKey { return RecordKey{r.Segment, r.Offset} }
 
+// RecordAt returns the rank and the identity of row i of a batch of the table records.
+func (b *Batch) RecordAt(i int) (rank uint32, key RecordKey) {
+	if len(b.Raws.Rows) > 0 {
+		r := &b.Raws.Rows[i]
+		return r.Rank, RecordKey{r.Segment, r.Offset}
+	}
+	return b.Records[i].Rank, KeyOfRecord(&b.Records[i])
+}
+
 // KeyOfVerdict returns the identity of r.
 func KeyOfVerdict(r *row.Verdict) VerdictKey {
 	return VerdictKey{r.Job, r.AtNs, r.Step, r.Node, r.Finding, r.Group}
@@ -106,6 +115,13 @@ func (h *hash) text(s string) {
 	h.add(v)
 }
 
+func (h *hash) record(segment, offset uint64, start, dur int64) {
+	h.add(segment)
+	h.add(offset)
+	h.add(uint64(start))
+	h.add(uint64(dur))
+}
+
 // sum hashes the identity of row i and the times that tell two rows of one
 // identity apart, should there ever be such.
 func (b *Batch) sum(i int) uint64 {
@@ -135,11 +151,13 @@ func (b *Batch) sum(i int) uint64 {
 		h.add(r.StepFrom)
 		h.add(uint64(r.TotalNs))
 	case row.RecordsTable:
+		if len(b.Raws.Rows) > 0 {
+			r := &b.Raws.Rows[i]
+			h.record(r.Segment, r.Offset, r.StartNs, r.DurNs)
+			break
+		}
 		r := &b.Records[i]
-		h.add(r.Segment)
-		h.add(r.Offset)
-		h.add(uint64(r.StartNs))
-		h.add(uint64(r.DurNs))
+		h.record(r.Segment, r.Offset, r.StartNs, r.DurNs)
 	case row.VerdictsTable:
 		r := &b.Verdicts[i]
 		for _, s := range []string{r.Job, r.Node, r.Finding, r.Group, r.State} {

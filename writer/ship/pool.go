@@ -12,26 +12,33 @@ import (
 type pool struct {
 	mu   sync.Mutex
 	free []*row.Rows
-	// size is the capacity for raw rows of the bundle that came back last: what a new
+	// size is the capacity for packed rows of the bundle that came back last: what a new
 	// one begins with.
 	size int
 }
 
-// WholeRows is how many raw rows in one Put are a batch by themselves and within
-// the memory: a reader who has many hands over so many at once.
+// WholeRows is how many raw rows in one Put are a batch by themselves, two such
+// within the memory: a reader who has many hands over so many at once.
 func WholeRows(o Options) int {
 	o = o.withDefaults()
-	return int(min(int64(o.BatchRows), o.Memory*7/8/recordBytes))
+	return int(min(int64(o.BatchRows), o.Memory*15/32/rawBytes))
 }
 
-// wholeBatch reports whether raw rows are likely to be a batch by themselves; what
-// is not is cut all the same.
-func (s *Shipper) wholeBatch(rows []row.Record) bool {
-	n := len(rows)
-	if n < wholePart || n > s.o.BatchRows+s.o.BatchRows/8 {
+// TakesRaws reports whether Put wants raw rows packed.
+func (s *Shipper) TakesRaws() bool { return s.packs }
+
+// keepsPacked reports whether packed rows are a batch by themselves, which the sink
+// takes as they are.
+func (s *Shipper) keepsPacked(raws *row.Raws) bool {
+	n := len(raws.Rows)
+	if !s.packs || n < wholePart || n > s.o.BatchRows+s.o.BatchRows/8 {
 		return false
 	}
-	return orderOfRecord(&rows[0]) == orderOfRecord(&rows[n-1])
+	s.mu.Lock()
+	open := len(s.intents.open)
+	s.mu.Unlock()
+	// The rows of an earlier process's inserts must be told apart.
+	return open == 0 && oneBatch(raws)
 }
 
 // maxFree bounds the bundles that are kept: two large ones wait while a third is
@@ -44,7 +51,7 @@ func (s *Shipper) Rows() *row.Rows {
 	defer s.pool.mu.Unlock()
 	n := len(s.pool.free)
 	if n == 0 {
-		return &row.Rows{Records: make([]row.Record, 0, s.pool.size)}
+		return &row.Rows{Raws: row.Raws{Rows: make([]row.Raw, 0, s.pool.size)}}
 	}
 	r := s.pool.free[n-1]
 	s.pool.free = s.pool.free[:n-1]
@@ -60,9 +67,10 @@ func (s *Shipper) Recycle(r *row.Rows) {
 	clear(r.Ledger)
 	r.Ranks, r.Steps, r.Communications = r.Ranks[:0], r.Steps[:0], r.Communications[:0]
 	r.Records, r.Ledger = r.Records[:0], r.Ledger[:0]
+	r.Raws.Rows, r.Raws.Words = r.Raws.Rows[:0], nil
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.pool.size = cap(r.Records)
+	s.pool.size = cap(r.Raws.Rows)
 	if len(s.pool.free) < maxFree {
 		s.pool.free = append(s.pool.free, r)
 	}

@@ -69,8 +69,11 @@ func (m *memory) Insert(ctx context.Context, b *Batch) error {
 }
 
 func (m *memory) store(b *Batch) {
-	for i := range b.Records {
-		k := KeyOfRecord(&b.Records[i])
+	if b.Table != row.RecordsTable {
+		return
+	}
+	for i := range b.Len() {
+		_, k := b.RecordAt(i)
 		m.rows[k]++
 		m.order = append(m.order, k)
 	}
@@ -81,8 +84,12 @@ func (m *memory) Stored(_ context.Context, b *Batch) ([]bool, error) {
 	defer m.mu.Unlock()
 	m.looks++
 	stored := make([]bool, b.Len())
-	for i := range b.Records {
-		stored[i] = m.rows[KeyOfRecord(&b.Records[i])] > 0
+	if b.Table != row.RecordsTable {
+		return stored, nil
+	}
+	for i := range stored {
+		_, k := b.RecordAt(i)
+		stored[i] = m.rows[k] > 0
 	}
 	return stored, nil
 }

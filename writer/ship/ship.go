@@ -78,6 +78,7 @@ func (o Options) withDefaults() Options {
 // from any goroutine; Run does the work.
 type Shipper struct {
 	sink      Sink
+	packs     bool       // the sink takes packed rows
 	preparer  Preparer   // the sink, nil where it is none
 	preparing sync.Mutex // held during Prepare
 	o         Options
@@ -164,7 +165,10 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	s := &Shipper{
 		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, intents: in, nonce: nonce, kick: make(chan struct{}, 1),
 	}
-	s.preparer, _ = sink.(Preparer)
+	if r, ok := sink.(RawSink); ok && r.TakesRaws() {
+		s.packs = true
+		s.preparer, _ = sink.(Preparer)
+	}
 	s.retry = newRetry(o)
 	return s, nil
 }
@@ -174,11 +178,15 @@ func New(sink Sink, o Options) (*Shipper, error) {
 // them) are stored. Put blocks while the memory is used up: that is the
 // back-pressure. When ctx ends first, nothing was taken.
 func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any) error {
+	packed := s.keepsPacked(&rows.Raws)
+	if !packed {
+		rows.Unpack()
+	}
 	n := min(max(Size(rows), 64), s.o.Memory)
 	p := part{stream: st, rows: rows, bytes: n, mark: mark}
-	if s.preparer != nil && s.wholeBatch(rows.Records) {
+	if packed && s.preparer != nil {
 		s.preparing.Lock()
-		p.prepared = s.preparer.Prepare(rows.Records)
+		p.prepared = s.preparer.Prepare(rows.Raws)
 		s.preparing.Unlock()
 	}
 	if !s.memory.TryAcquire(n) {
@@ -334,7 +342,7 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	n := len(s.waiting)
 	if len(s.intents.open) == 0 {
 		for i, p := range s.waiting {
-			if len(p.rows.Records) >= wholePart {
+			if len(p.rows.Raws.Rows) > 0 || len(p.rows.Records) >= wholePart {
 				n = max(i, 1)
 				break
 			}

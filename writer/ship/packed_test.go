@@ -1,0 +1,118 @@
+package ship
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+)
+
+// packing is a memory that takes packed rows.
+type packing struct {
+	*memory
+	packed, plain int // batches of raw rows
+}
+
+func (*packing) TakesRaws() bool { return true }
+
+func (p *packing) Insert(ctx context.Context, b *Batch) error {
+	switch {
+	case len(b.Raws.Rows) > 0:
+		p.packed++
+	case len(b.Records) > 0:
+		p.plain++
+	}
+	return p.memory.Insert(ctx, b)
+}
+
+// packedRows are rows [0, n) of a segment, of one day but for the last late ones.
+func packedRows(segment uint64, n, late int) *row.Rows {
+	var words row.Words
+	r := &row.Rows{}
+	for i := range n {
+		one := row.Record{Job: "j", Rank: 4, Node: "node-1", Op: "allreduce", Segment: segment, Offset: uint64(i), StartNs: int64(i)}
+		if i >= n-late {
+			one.StartNs += clickhouse.DayNs
+		}
+		r.Raws.Rows = append(r.Raws.Rows, words.Pack(&one))
+	}
+	r.Raws.Words = words.List()
+	return r
+}
+
+// TestPacked: packed rows that are a batch by themselves reach the sink as they are,
+// under the id of the same rows unpacked; others are unpacked first.
+func TestPacked(t *testing.T) {
+	m := &packing{memory: newMemory()}
+	ship(t, m, Options{}, func(ctx context.Context, s *Shipper) {
+		st := NewStream("a")
+		put(t, ctx, s, st, packedRows(1, wholePart, 0), 1)
+		flush(t, ctx, s)
+		if m.packed != 1 || m.plain != 0 || st.Acked() != 1 {
+			t.Fatalf("%d packed, %d plain, acked %v", m.packed, m.plain, st.Acked())
+		}
+		put(t, ctx, s, st, packedRows(2, wholePart-1, 0), 2)
+		flush(t, ctx, s)
+		put(t, ctx, s, st, packedRows(3, wholePart, 7), 3) // the last seven are of the next day
+		flush(t, ctx, s)
+		if m.packed != 1 || m.plain != 3 || st.Acked() != 3 {
+			t.Fatalf("%d packed, %d plain, acked %v", m.packed, m.plain, st.Acked())
+		}
+	})
+	if want := 3*wholePart - 1; len(m.rows) != want {
+		t.Fatalf("%d rows stored, want %d", len(m.rows), want)
+	}
+	again := newMemory()
+	ship(t, again, Options{}, func(ctx context.Context, s *Shipper) {
+		put(t, ctx, s, NewStream("a"), packedRows(1, wholePart, 0), 1)
+		flush(t, ctx, s)
+	})
+	if again.queries[0] != m.queries[0] {
+		t.Fatalf("query %s of packed rows, %s of plain ones", m.queries[0], again.queries[0])
+	}
+}
+
+// TestPackedOnce: what is stored is left out, what is in doubt is looked up, and a
+// poison row is found among packed rows too.
+func TestPackedOnce(t *testing.T) {
+	bad := RecordKey{1, 777}
+	m := &packing{memory: newMemory()}
+	for i := range uint64(500) {
+		m.rows[RecordKey{1, i}] = 1
+	}
+	lost := false
+	m.fail = func(b *Batch, _ int) (error, bool) {
+		for i := range b.Len() {
+			if _, k := b.RecordAt(i); k == bad {
+				return &Error{Class: Poison, Err: errors.New("value 13 brings bad luck")}, false
+			}
+		}
+		if !lost {
+			lost = true
+			return errors.New("connection reset"), true
+		}
+		return nil, false
+	}
+	letters := filepath.Join(t.TempDir(), "letters.jsonl")
+	ship(t, m, Options{DeadLetters: letters, Jitter: func() float64 { return 0 }}, func(ctx context.Context, s *Shipper) {
+		st := NewStream("a")
+		put(t, ctx, s, st, packedRows(1, wholePart, 0), 1)
+		flush(t, ctx, s)
+		if got := s.Stats().Tables[row.RecordsTable]; got.Found != 500 || got.Poisoned != 1 {
+			t.Fatalf("%+v", got)
+		}
+	})
+	m.once(t, 1, wholePart, bad)
+	if m.plain > 0 || !lost {
+		t.Fatalf("%d batches unpacked; acknowledgement lost: %t", m.plain, lost)
+	}
+	text, err := os.ReadFile(letters)
+	if err != nil || !bytes.Contains(text, []byte("allreduce")) || !bytes.Contains(text, []byte(`"offset":777`)) {
+		t.Fatalf("dead letter %s, %v", text, err)
+	}
+}
