@@ -51,14 +51,22 @@ type span struct{ first, last uint64 }
 // spansOf returns where the rows of b lie.
 func spansOf(b *ship.Batch) map[owner]span {
 	m := map[owner]span{}
+	var at owner // of s, which is not yet in m
+	var s span
 	add := func(rank uint32, id, v uint64) {
-		o := owner{rank, id}
-		s, ok := m[o]
-		if !ok {
-			s = span{v, v}
+		if o := (owner{rank, id}); o != at || s.last < s.first {
+			if s.first <= s.last {
+				m[at] = s
+			}
+			known, ok := m[o]
+			if !ok {
+				known = span{v, v}
+			}
+			at, s = o, known
 		}
-		m[o] = span{min(s.first, v), max(s.last, v)}
+		s = span{min(s.first, v), max(s.last, v)}
 	}
+	s = span{1, 0} // nothing
 	for i := range b.Steps {
 		add(b.Steps[i].Rank, b.Steps[i].Incarnation, b.Steps[i].Step)
 	}
@@ -67,6 +75,10 @@ func spansOf(b *ship.Batch) map[owner]span {
 	}
 	for i := range b.Records {
 		add(b.Records[i].Rank, b.Records[i].Segment, b.Records[i].Offset)
+	}
+	for i := range b.Raws.Rows {
+		r := &b.Raws.Rows[i]
+		add(r.Rank, r.Segment, r.Offset)
 	}
 	for i := range b.Ledger {
 		// Entries of segments and those of batches are never the same: apart, a look
@@ -79,6 +91,9 @@ func spansOf(b *ship.Batch) map[owner]span {
 	}
 	for i := range b.Verdicts {
 		add(0, 0, b.Verdicts[i].Step)
+	}
+	if s.first <= s.last {
+		m[at] = s
 	}
 	return m
 }
@@ -240,7 +255,11 @@ func reader(b *ship.Batch, stored []bool) func(path string) error {
 			}
 		})
 	case row.RecordsTable:
-		places := placesOf(b.Records, ship.KeyOfRecord)
+		places := make(map[ship.RecordKey]int, b.Len())
+		for i := range b.Len() {
+			_, k := b.RecordAt(i)
+			places[k] = i
+		}
 		return marker(places, stored, func(k *recordKeys) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
 	case row.VerdictsTable:
 		places := placesOf(b.Verdicts, ship.KeyOfVerdict)

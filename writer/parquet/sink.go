@@ -58,6 +58,9 @@ func Open(dir string) (*Sink, error) {
 	return &Sink{dir: filepath.Clean(dir), indexes: map[string]*index{}, made: map[string]bool{}, small: map[folderKey]int{}}, nil
 }
 
+// TakesRaws implements ship.RawSink.
+func (s *Sink) TakesRaws() bool { return true }
+
 // Name is the store as it is written on the command line.
 func (s *Sink) Name() string {
 	abs, err := filepath.Abs(s.dir)
@@ -294,6 +297,7 @@ type writers struct {
 	records        *parquet.GenericWriter[layout.Record]
 	verdicts       *parquet.GenericWriter[layout.Verdict]
 	ledger         *parquet.GenericWriter[layout.Ledger]
+	raws           *rawWriter
 }
 
 // write encodes a batch.
@@ -306,13 +310,30 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 	case row.CommunicationsTable:
 		return encode(&w.communications, out, layout.Cast[layout.Communication](sorted(b.Communications, compareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
 	case row.RecordsTable:
-		return encode(&w.records, out, layout.Cast[layout.Record](sorted(b.Records, compareRecords)), meta, "rank", "segment", "offset")
+		if len(b.Raws.Rows) > 0 {
+			return w.writeRaws(out, &b.Raws, meta)
+		}
+		return encode(&w.records, out, layout.Cast[layout.Record](sorted(b.Records, compareRecords)), meta, recordOrder...)
 	case row.VerdictsTable:
 		return encode(&w.verdicts, out, layout.Cast[layout.Verdict](b.Verdicts), meta)
 	case row.LedgerTable:
 		return encode(&w.ledger, out, layout.Cast[layout.Ledger](b.Ledger), meta)
 	}
 	return fmt.Errorf("BUG: no table %s", b.Table)
+}
+
+func (w *writers) writeRaws(out io.Writer, raws *row.Raws, meta map[string]string) (err error) {
+	encoder := w.raws
+	if w.raws = nil; encoder == nil { // one that failed is not used again
+		if encoder, err = newRawWriter(); err != nil {
+			return err
+		}
+	}
+	if err := encoder.write(out, raws, meta); err != nil {
+		return err
+	}
+	w.raws = encoder
+	return nil
 }
 
 func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows []T, meta map[string]string, sortedBy ...string) error {
