@@ -81,8 +81,12 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	if c.V[frame.Tokens] != nil {
 		e.tokens.learn(s, logs, waited, e.tracks[s])
 	}
-	e.sharing[s].remove(logs, e.tracks[s])
-	if e.sharing[s].used {
-		e.ref[s].centre(logs)
+	if e.sharing[s].remove(e.buf, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) {
+		e.ref[s].relative(e.buf, logs)
+		for r, w := range waited {
+			if w {
+				logs[r] = 0
+			}
+		}
 	}
 }

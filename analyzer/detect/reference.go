@@ -74,27 +74,3 @@ func (r *reference) small(g int, v, out []float32) {
 		out[k] = x - (at((m-1)/2)+at(m/2))/2
 	}
 }
-
-// centre subtracts each role's median from v, so that what replica removal left
-// over is common to nobody. Roles with few ranks stay as they are: their own
-// culprit would be the median.
-func (r *reference) centre(v []float32) {
-	for _, rows := range r.roles {
-		if len(rows) < medianPeers {
-			continue
-		}
-		r.buf = r.buf[:0]
-		for _, k := range rows {
-			if x := v[k]; x == x {
-				r.buf = append(r.buf, x)
-			}
-		}
-		if len(r.buf) < medianPeers {
-			continue
-		}
-		m := median(r.buf)
-		for _, k := range rows {
-			v[k] -= m
-		}
-	}
-}

@@ -15,7 +15,7 @@ type sharing struct {
 	roles   int
 	usable  bool
 	used    bool      // something was removed in the last step
-	common  []float32 // per replica: median of its residuals, NaN unknown
+	common  []float32 // per replica: its level relative to the others, NaN unknown
 	columns int
 	active  bool      // some role shares
 	slopes  []float32 // per role, of the last look
@@ -23,7 +23,8 @@ type sharing struct {
 	sxy, sww, sxx []float64 // per role, exponential sums
 	mean, wmean   []float32 // per rank: centres of x and w
 	seen          []uint8
-	w             []float32
+	dev, w, whole []float32
+	ref           *reference // of replicas
 	stages        []float32
 	buf           []float32
 }
@@ -34,6 +35,8 @@ func newSharing(l *frame.Layout) *sharing {
 		role: l.Role, roles: len(l.Roles), common: make([]float32, len(l.Replicas)),
 		sxy: make([]float64, len(l.Roles)), sww: make([]float64, len(l.Roles)), sxx: make([]float64, len(l.Roles)),
 		slopes: make([]float32, len(l.Roles)), mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
+		dev: make([]float32, n), whole: make([]float32, len(l.Replicas)),
+		ref: newReference([][]int32{sequence(len(l.Replicas))}, []int{len(l.Replicas)}),
 	}
 	s.stage = make([][][]int32, len(l.Replicas))
 	for q, rows := range l.Replicas {
@@ -53,43 +56,73 @@ func newSharing(l *frame.Layout) *sharing {
 	return s
 }
 
-// remove subtracts from x the part that the other stages of the replica show as
-// well, where the history says that they do so step by step.
-func (s *sharing) remove(x []float32, t *track) {
+// remove takes out of the absolute logs what the other stages of the replica show as
+// well, where the history says that they do so step by step, and reports whether there
+// was anything. It is done before ranks are compared: where members of a role are
+// missing, the middle of its peers is of other replicas than that of the next stage.
+// level is the usual log of each role, now its middle in this step; who waited for a
+// mate in this step tells nothing of its work.
+func (s *sharing) remove(logs []float32, level []float64, now []float32, waited []bool, t *track) bool {
 	s.used = false
 	if !s.usable {
 		for q := range s.common {
 			s.common[q] = nan32
 		}
-		return
+		return false
 	}
 	if s.columns++; s.columns > window && !s.active && s.columns%sharedProbe != 0 {
-		return
+		return false
 	}
-	s.others(x)
-	s.learn(x, t)
+	s.deviate(logs, level, now, waited)
+	s.others()
+	s.learn(waited, t)
 	s.active = false
 	for g := range s.slopes {
 		s.slopes[g] = float32(s.slope(g))
 		s.active = s.active || s.slopes[g] > 0
 	}
 	if s.columns < sharedColumns {
-		return
+		return false
 	}
-	for r := range x {
+	for r, w := range s.w {
 		g := s.role[r]
-		if g < 0 || s.w[r] != s.w[r] {
+		if g < 0 || w != w {
 			continue
 		}
 		if l := s.slopes[g]; l > 0 {
-			x[r] -= l * s.w[r]
+			logs[r] -= l * w
 			s.used = true
+		}
+	}
+	return s.used
+}
+
+// deviate sets dev[r] to how far rank r is from what is usual in its role, less what
+// all roles have in common in this step.
+func (s *sharing) deviate(logs []float32, level []float64, now []float32, waited []bool) {
+	s.buf = s.buf[:0]
+	for g, m := range now {
+		if m == m {
+			s.buf = append(s.buf, m-float32(level[g]))
+		}
+	}
+	common := median(s.buf)
+	for r, x := range logs {
+		g := s.role[r]
+		switch {
+		case g < 0 || x != x:
+			s.dev[r] = nan32
+		case waited != nil && waited[r]:
+			s.dev[r] = 0
+		default:
+			s.dev[r] = x - float32(level[g]) - common
 		}
 	}
 }
 
-// others sets w[r] to the median over the other stages of r's replica.
-func (s *sharing) others(x []float32) {
+// others sets w[r] to the median over the other stages of r's replica, and the common
+// part of each replica to how far it is from the other replicas.
+func (s *sharing) others() {
 	for i := range s.w {
 		s.w[i] = nan32
 	}
@@ -98,14 +131,14 @@ func (s *sharing) others(x []float32) {
 		for _, rows := range stages {
 			s.buf = s.buf[:0]
 			for _, r := range rows {
-				if v := x[r]; v == v {
+				if v := s.dev[r]; v == v {
 					s.buf = append(s.buf, v)
 				}
 			}
 			s.stages = append(s.stages, median(s.buf))
 		}
 		s.buf = compact(s.buf[:0], s.stages)
-		s.common[q] = median(s.buf)
+		s.whole[q] = median(s.buf)
 		for i, rows := range stages {
 			s.buf = s.buf[:0]
 			for j, v := range s.stages {
@@ -119,27 +152,28 @@ func (s *sharing) others(x []float32) {
 			}
 		}
 	}
+	s.ref.relative(s.whole, s.common)
 }
 
-// learn follows how x goes with w in each role, about each rank's own centre, so
-// that a rank that is always slow teaches nothing.
-func (s *sharing) learn(x []float32, t *track) {
+// learn follows how a rank goes with the other stages in each role, about each rank's
+// own centre, so that a rank that is always slow teaches nothing.
+func (s *sharing) learn(waited []bool, t *track) {
 	keep := 1 - 1.0/memory
 	for g := range s.sxy {
 		s.sxy[g] *= keep
 		s.sww[g] *= keep
 		s.sxx[g] *= keep
 	}
-	for r := range x {
+	for r, x := range s.dev {
 		g := s.role[r]
-		if g < 0 || x[r] != x[r] || s.w[r] != s.w[r] || t.phase[r] != ok {
+		if g < 0 || x != x || s.w[r] != s.w[r] || t.phase[r] != ok || waited != nil && waited[r] {
 			continue
 		}
 		k := s.seen[r]
 		if k == 0 {
 			s.mean[r], s.wmean[r] = 0, 0
 		}
-		dx, dw := clip(x[r]-s.mean[r], -0.5, 0.5), clip(s.w[r]-s.wmean[r], -0.5, 0.5)
+		dx, dw := clip(x-s.mean[r], -0.5, 0.5), clip(s.w[r]-s.wmean[r], -0.5, 0.5)
 		if k < 200 {
 			s.seen[r]++
 		}

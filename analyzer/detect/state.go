@@ -12,7 +12,7 @@ import (
 )
 
 // stateVersion is the version of the saved state; another one is not read.
-const stateVersion = 2
+const stateVersion = 3
 
 // ErrState is returned by Restore when the bytes are no state of this version:
 // begin anew from the store.

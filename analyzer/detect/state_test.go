@@ -19,7 +19,7 @@ var derived = map[string][]string{
 	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
 		"inGroup", "lonely", "aloneV", "v", "buf", "buf2", "over"},
 	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "selfOnly", "habits", "pure", "cfg", "least", "tests", "buf", "buf2", "hl"},
-	"sharing":   {"stage", "role", "roles", "usable", "w", "stages", "buf"},
+	"sharing":   {"stage", "role", "roles", "usable", "dev", "w", "whole", "ref", "stages", "buf"},
 	"covariate": {"role", "slope", "dev", "ref", "ln"},
 	"inner":     {"groups", "low", "stamp", "cut", "waited", "layout", "buf"},
 	"savers":    {"n", "lns", "rel", "buf", "rest"},
