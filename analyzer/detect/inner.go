@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"laggard/analyzer/frame"
 )
@@ -48,29 +49,54 @@ func newInner(l *frame.Layout) *inner {
 				in.groups[d][r] = int32(g)
 			}
 		}
-		for g := range l.Groups {
-			if dimMetric[l.Groups[g].Dim] == m && !l.Groups[g].Complete() {
-				for _, r := range l.Groups[g].Rows {
-					in.partial(len(l.Ranks))[r] = true
-				}
-			}
-		}
 	}
+	in.markCut(l)
 	return in
 }
 
-// partial marks ranks with members of an inner group that are never recorded.
-func (in *inner) partial(n int) []bool {
-	if in.cut == nil {
-		in.cut = make([]bool, n)
+// markCut marks ranks that may wait for somebody who is never recorded: a member of
+// an inner group with missing members, or of none where others have one; and who
+// works with such a rank, for waits are handed on.
+func (in *inner) markCut(l *frame.Layout) {
+	cut := make([]bool, len(l.Ranks))
+	var inside [][]int32
+	for _, m := range innerMetrics {
+		member := make([]bool, len(l.Ranks))
+		known := false
+		for i := range l.Groups {
+			g := &l.Groups[i]
+			if dimMetric[g.Dim] != m {
+				continue
+			}
+			known = true
+			inside = append(inside, g.Rows)
+			for _, r := range g.Rows {
+				member[r], cut[r] = true, cut[r] || !g.Complete()
+			}
+		}
+		for r := range member {
+			cut[r] = cut[r] || known && !member[r]
+		}
 	}
-	return in.cut
+	for more := true; more; {
+		more = false
+		for _, rows := range inside {
+			if !slices.ContainsFunc(rows, func(r int32) bool { return cut[r] }) {
+				continue
+			}
+			for _, r := range rows {
+				more = more || !cut[r]
+				cut[r] = true
+			}
+		}
+	}
+	in.cut = cut
 }
 
 // blind reports whether some member of the rank's inner groups is missing in this
 // step: the one that all wait for may be it.
 func (in *inner) blind(c *frame.Column, r int) bool {
-	if in.cut != nil && in.cut[r] {
+	if in.cut[r] {
 		return true
 	}
 	for d, m := range innerMetrics {

@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"laggard/analyzer/frame"
@@ -90,5 +91,32 @@ func TestInner_FewLooksAreNoHabit(t *testing.T) {
 	}
 	if !step(0.6, true) {
 		t.Error("a wait of 0.6 s for a pausing mate counts as the rank's own work")
+	}
+}
+
+// TestInner_CutOff holds who may wait for a rank without records: members of its
+// groups, who works with them, and the only one recorded of a group.
+func TestInner_CutOff(t *testing.T) {
+	l := &frame.Layout{Ranks: []int{0, 1, 2, 3, 4, 5, 6, 8}, Groups: []frame.Group{
+		{Dim: "tp", Rows: []int32{0, 1}, Size: 2}, {Dim: "tp", Rows: []int32{2, 3}, Size: 2}, {Dim: "tp", Rows: []int32{4, 5}, Size: 2},
+		{Dim: "cp", Rows: []int32{0, 2}, Size: 3}, {Dim: "cp", Rows: []int32{1, 3}, Size: 2}, {Dim: "cp", Rows: []int32{4, 6}, Size: 2}, {Dim: "cp", Rows: []int32{5, 7}, Size: 2},
+		{Dim: "dp", Rows: []int32{0, 4}, Size: 9},
+	}}
+	in := newInner(l)
+	for r, want := range []bool{true, true, true, true, true, true, true, true} {
+		if in.cut[r] != want {
+			t.Errorf("cut[%d]=%v, want %v", r, in.cut[r], want)
+		}
+	}
+	l.Groups[3].Size = 2
+	l.Groups = append(l.Groups, frame.Group{Dim: "tp", Rows: []int32{6, 7}, Size: 2})
+	if in = newInner(l); slices.Contains(in.cut, true) {
+		t.Errorf("cut=%v where all members are recorded: a group across replicas is not inside a forward pass", in.cut)
+	}
+	l.Groups[2].Size = 4
+	for r, want := range []bool{false, false, false, false, true, true, true, true} {
+		if in = newInner(l); in.cut[r] != want {
+			t.Errorf("cut[%d]=%v, want %v", r, in.cut[r], want)
+		}
 	}
 }

@@ -311,6 +311,8 @@ const (
 	// on other nodes.
 	spikeHigh     = 1.5
 	spikeHighOdds = 1e-3
+	// spikeStageOdds: the chance of its share of the slow steps of the stage.
+	spikeStageOdds = 1e-4
 	// transientsPerHour on one node are intermittent, and so are as many that fill
 	// burstShare of the steps.
 	transientsPerHour = 3

@@ -1,0 +1,30 @@
+package detect
+
+import "testing"
+
+// TestIntermittent_ShareOfTheStage counts slow steps of ranks of two stages. Where the
+// ranks of the last stage all have some, twelve are no more than one's share.
+func TestIntermittent_ShareOfTheStage(t *testing.T) {
+	const first = 28 // ranks of stage 0, none of which is ever slow; two ranks a node
+	for _, c := range []struct {
+		name   string
+		counts [4]float32 // of stage 1
+		want   bool
+	}{
+		{"one rank", [4]float32{1, 16, 0, 1}, true},
+		{"its stage as well", [4]float32{7, 12, 9, 7}, false},
+		{"its whole host", [4]float32{15, 16, 0, 1}, true},
+	} {
+		cfg := Default()
+		rows := sequence(first + 4)
+		tr := newTrack(&cfg, first+4, [][]int32{rows[:first], rows[first:]}, []int{first, 4})
+		tr.stage = []int32{0, 1}
+		for r := range rows {
+			tr.node, tr.spikeN[r] = append(tr.node, int32(r/2)), 300
+		}
+		copy(tr.spikes[first:], c.counts[:])
+		if got := tr.intermittent(first + 1); got != c.want {
+			t.Errorf("%s: intermittent=%v, want %v", c.name, got, c.want)
+		}
+	}
+}
