@@ -91,6 +91,7 @@ type engine struct {
 	// whole is how many rows are a batch by themselves, batch how many a turn reads; 0
 	// takes turns by Quantum alone.
 	whole, batch int
+	held         int  // rows in the members' light, all together
 	marks        bool // positions are kept: a follower's
 	plans        plans
 	local        local
@@ -206,6 +207,7 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	}
 	rows.Ledger = append(rows.Ledger, m.entries...)
 	m.entries = m.entries[:0]
+	e.hold(m, rows)
 	mark := e.marks && m.unmarked && (force || time.Since(m.marked) >= markEvery)
 	if rows.Len() == 0 && !mark {
 		e.shipper.Recycle(rows)

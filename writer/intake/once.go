@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"laggard/schemas/row"
+	"laggard/writer/rollup"
 	"laggard/writer/rollup/scatter"
 	"laggard/writer/segment"
 	"laggard/writer/ship"
@@ -124,7 +125,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 		return r, err
 	}
 	e := newEngine(root, shipper, o)
-	e.whole = ship.WholeRows(o.Ship)
+	e.whole = ship.WholeRows(sink, o.Ship)
 	e.batch = e.whole / 4 // the store begins the sooner
 	if err = e.once(ctx, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
@@ -198,9 +199,48 @@ func (e *engine) once(ctx context.Context, r *Report) error {
 				return err
 			}
 		}
+		for _, m := range members {
+			if err := e.putLight(ctx, m); err != nil {
+				return err
+			}
+		}
 		return e.shipper.Flush(ctx)
 	})
 	return g.Wait()
+}
+
+// mostHeld bounds the rows that wait beside raw ones for the end of the pass: some
+// 8 MB.
+const mostHeld = 32 << 10
+
+// hold keeps the rows that come along with a batch of raw ones until the end of the
+// pass: with each batch they would be an insert, or a file, of a few rows a table. A
+// table's rows stay in their order.
+func (e *engine) hold(m *member, rows *row.Rows) {
+	n := len(rows.Steps) + len(rows.Communications) + len(rows.Ledger)
+	if e.whole == 0 || len(rows.Raws.Rows) == 0 || e.held+n > mostHeld {
+		e.held -= m.light.Len()
+		rows.Steps = append(m.light.Steps, rows.Steps...)
+		rows.Communications = append(m.light.Communications, rows.Communications...)
+		rows.Ledger = append(m.light.Ledger, rows.Ledger...)
+		m.light = row.Rows{}
+		return
+	}
+	m.light.Steps = append(m.light.Steps, rows.Steps...)
+	m.light.Communications = append(m.light.Communications, rows.Communications...)
+	m.light.Ledger = append(m.light.Ledger, rows.Ledger...)
+	rows.Steps, rows.Communications, rows.Ledger = rows.Steps[:0], rows.Communications[:0], rows.Ledger[:0]
+	e.held += n
+}
+
+// putLight puts what was held.
+func (e *engine) putLight(ctx context.Context, m *member) error {
+	rows := m.light
+	m.light = row.Rows{}
+	if e.held -= rows.Len(); rows.Len() == 0 {
+		return nil
+	}
+	return e.shipper.Put(ctx, m.out, &rows, nil)
 }
 
 // gather names the streams of a job that lies in several directories by one name.
@@ -232,6 +272,9 @@ func (e *engine) lease(s *tail.Stream, r *Report) (*member, error) {
 	return e.join(s, l, tail.Position{})
 }
 
+// usualLine is the bytes of a line, rather less than more.
+const usualLine = 128
+
 // drain reads all members to their ends, in turns.
 func (e *engine) drain(ctx context.Context, members []*member, r *Report) error {
 	known := int64(0)
@@ -240,6 +283,9 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 			r.Problems = append(r.Problems, err.Error())
 		}
 		known += m.stream.Backlog()
+	}
+	if e.o.Records == rollup.All && e.shipper.TakesRaws() {
+		e.shipper.Expect(int(min(known/usualLine, int64(e.whole+e.whole/64))))
 	}
 	for busy := true; busy; {
 		busy = false

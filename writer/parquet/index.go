@@ -76,9 +76,9 @@ func spansOf(b *ship.Batch) map[owner]span {
 	for i := range b.Records {
 		add(b.Records[i].Rank, b.Records[i].Segment, b.Records[i].Offset)
 	}
-	for i := range b.Raws.Rows {
-		r := &b.Raws.Rows[i]
-		add(r.Rank, r.Segment, r.Offset)
+	for _, e := range b.Extents() {
+		add(e.Rank, e.Segment, e.First)
+		add(e.Rank, e.Segment, e.Last)
 	}
 	for i := range b.Ledger {
 		// Entries of segments and those of batches are never the same: apart, a look

@@ -58,6 +58,9 @@ func Open(dir string) (*Sink, error) {
 	return &Sink{dir: filepath.Clean(dir), indexes: map[string]*index{}, made: map[string]bool{}, small: map[folderKey]int{}}, nil
 }
 
+// BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.
+func (s *Sink) BatchRows() int { return rowGroup }
+
 // TakesRaws implements ship.RawSink.
 func (s *Sink) TakesRaws() bool { return true }
 

@@ -32,6 +32,7 @@ type Batch struct {
 
 	row.Rows
 	Verdicts []row.Verdict
+	extents  []Extent // of Raws, as of seal
 }
 
 // Len returns the number of rows.
@@ -40,8 +41,12 @@ func (b *Batch) Len() int { return b.Rows.Len() + len(b.Verdicts) }
 // seal sets ID and Query.
 func (b *Batch) seal() {
 	h := uint64(newHash(b.Table))
-	for i := range b.Len() {
-		h += b.sum(i)
+	if len(b.Raws.Rows) > 0 {
+		h += b.survey()
+	} else {
+		for i := range b.Len() {
+			h += b.sum(i)
+		}
 	}
 	b.ID = record.ID(h)
 	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)
@@ -174,8 +179,8 @@ func (b *Batch) Spans() []Span {
 	for i := range b.Records {
 		note(b.Records[i].Rank)
 	}
-	for i := range b.Raws.Rows {
-		note(b.Raws.Rows[i].Rank)
+	for i := range b.extents {
+		note(b.extents[i].Rank)
 	}
 	for i := range b.Ledger {
 		note(b.Ledger[i].Rank)

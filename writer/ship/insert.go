@@ -256,9 +256,11 @@ func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 		r := &b.Records[i]
 		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
 	}
-	for i := range b.Raws.Rows {
-		r := &b.Raws.Rows[i]
-		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
+	for _, e := range b.extents {
+		dst = append(dst, row.Ledger{
+			Job: b.Job, Rank: e.Rank, Incarnation: e.Incarnation, Segment: e.Segment, Batch: b.ID.String(), Table: b.Table, State: "stored",
+			Records: e.Rows, FirstOffset: e.First, LastOffset: e.Last, AtNs: e.StartNs,
+		})
 	}
 	return dst
 }

@@ -19,9 +19,17 @@ type pool struct {
 
 // WholeRows is how many raw rows in one Put are a batch by themselves, two such
 // within the memory: a reader who has many hands over so many at once.
-func WholeRows(o Options) int {
-	o = o.withDefaults()
+func WholeRows(sink Sink, o Options) int {
+	o = o.sized(sink).withDefaults()
 	return int(min(int64(o.BatchRows), o.Memory*15/32/rawBytes))
+}
+
+// Expect tells how many raw rows a bundle will hold: to grow into that costs more
+// than what is done with the rows.
+func (s *Shipper) Expect(rows int) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.pool.size = max(s.pool.size, rows)
 }
 
 // TakesRaws reports whether Put wants raw rows packed.

@@ -150,7 +150,7 @@ func (st *Stream) Pending() int {
 
 // New returns a shipper into sink. Run starts it.
 func New(sink Sink, o Options) (*Shipper, error) {
-	o = o.withDefaults()
+	o = o.sized(sink).withDefaults()
 	dead, err := openDeadLetters(o.DeadLetters)
 	if err != nil {
 		return nil, err
@@ -171,6 +171,14 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 	s.retry = newRetry(o)
 	return s, nil
+}
+
+// sized fills in the sink's own size of a batch.
+func (o Options) sized(sink Sink) Options {
+	if b, ok := sink.(interface{ BatchRows() int }); ok && o.BatchRows == 0 {
+		o.BatchRows = b.BatchRows()
+	}
+	return o
 }
 
 // Put hands rows of a stream over, in the stream's order; rows belong to the
