@@ -199,7 +199,8 @@ func rankVersion(path string) (int64, error) {
 	return version, err
 }
 
-// makeFolder makes a folder of the store and every one above it, durably.
+// makeFolder makes a folder of the store and every one above it, durably: the name of
+// each in the one above. What is in the folder itself is synced by who puts it there.
 func (s *Sink) makeFolder(folder string) error {
 	if s.made[folder] {
 		return nil
@@ -210,23 +211,21 @@ func (s *Sink) makeFolder(folder string) error {
 	// Up to the folder that holds the store: its name must last, too. That one may be
 	// another's, which only its owner can sync.
 	above := filepath.Dir(s.dir)
-	for d := folder; ; d = filepath.Dir(d) {
-		if err := syncDir(d); err != nil && !(d == above && errors.Is(err, fs.ErrPermission)) {
+	for d := folder; d != above && d != filepath.Dir(d) && !s.made[d]; d = filepath.Dir(d) {
+		holder := filepath.Dir(d)
+		if err := syncDir(holder); err != nil && !(holder == above && errors.Is(err, fs.ErrPermission)) {
 			return err
 		}
-		if d == above || d == filepath.Dir(d) {
-			break
-		}
+		s.made[d] = true
 	}
-	s.made[folder] = true
 	return nil
 }
 
 // writeFile makes a file appear in a folder, complete and durable.
 func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) (err error) {
 	f, err := os.CreateTemp(folder, tempPrefix+"*")
-	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder
-		delete(s.made, folder)
+	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
+		clear(s.made)
 	}
 	if err != nil {
 		return err
