@@ -94,6 +94,27 @@ func spread(v []float32) float32 {
 	return 1.4826 * median(v)
 }
 
+// qnFactor makes a normal distribution's Qn its standard deviation, by the number of
+// values from 2.
+var qnFactor = [...]float32{0.399, 0.994, 0.512, 0.844, 0.611, 0.857, 0.669}
+
+// differences returns Qn of two to eight values, their spread by a low quantile of
+// their differences: no middle is needed, and nearly half of them may be wrong
+// (Rousseeuw and Croux, Alternatives to the Median Absolute Deviation, 1993).
+func differences(v []float32) float32 {
+	var pairs [28]float32
+	n := 0
+	for i, a := range v {
+		for _, b := range v[:i] {
+			pairs[n] = max(a-b, b-a)
+			n++
+		}
+	}
+	slices.Sort(pairs[:n])
+	h := len(v)/2 + 1
+	return 2.2219 * qnFactor[len(v)-2] * pairs[h*(h-1)/2-1]
+}
+
 // hodgesLehmann returns the median of all pairwise means of v: nearly as sharp as
 // the mean, and a quarter of the values may be wrong. scratch is reused.
 func hodgesLehmann(v []float32, scratch []float32) (float32, []float32) {

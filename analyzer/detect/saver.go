@@ -23,9 +23,11 @@ type savers struct {
 
 	sigma    float64
 	sigmaN   float64
-	saves    int     // columns with a save
-	every    float64 // steps from save to save
-	lastSave int     // column of the last save
+	recent   []float32 // keptSaves × n: log of each save
+	saves    int       // columns with a save
+	savers   int       // of the last of them
+	every    float64   // steps from save to save
+	lastSave int       // column of the last save
 	level    []float32
 	// All savers slow together against their own past.
 	storageRun   int
@@ -36,9 +38,12 @@ type savers struct {
 
 func newSavers(n int) *savers {
 	s := &savers{
-		n: n, run: make([]uint8, n), proof: make([]bool, n), count: make([]int32, n), past: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+		n: n, run: make([]uint8, n), proof: make([]bool, n), count: make([]int32, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
+	}
+	for i := range s.recent {
+		s.recent[i] = nan32
 	}
 	return s
 }
@@ -69,13 +74,14 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	}
 	s.lastSave = e.columns
 	s.saves++
+	s.savers = any
 	e.ref[compute].relative(s.lns, s.rel)
 	s.buf = compact(s.buf[:0], s.lns)
 	mid := median(s.buf)
 	if s.storage(mid, c.Step) {
 		return true
 	}
-	s.noise()
+	s.noise(e.layout.Roles)
 	for r := range s.n {
 		if s.lns[r] == s.lns[r] {
 			s.judge(e, r, v, mid, c)
@@ -84,17 +90,47 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	return true
 }
 
-// noise updates the spread of one save among peers.
-func (s *savers) noise() {
+// noise updates the spread of one save among peers. Who was slow at its last save is
+// left out, not who is at this one, so that this one's chance high values stay in.
+func (s *savers) noise(roles []frame.Role) {
+	copy(s.recent[(s.saves-1)%keptSaves*s.n:], s.lns)
 	s.buf = s.buf[:0]
 	for r, x := range s.rel {
 		if x == x && s.run[r] == 0 {
 			s.buf = append(s.buf, x)
 		}
 	}
-	if len(s.buf) >= medianPeers {
-		s.sigmaN = min(s.sigmaN+1, 8)
-		s.sigma += (float64(spread(s.buf)) - s.sigma) / s.sigmaN
+	if len(s.buf) < fewSavers {
+		s.differ(roles)
+		return
+	}
+	s.sigmaN = min(s.sigmaN+1, 8)
+	s.sigma += (float64(spread(s.buf)) - s.sigma) / s.sigmaN
+}
+
+// differ is noise among few savers: from how those that are not slow now differed,
+// role by role, in the saves that are kept. It is known the less, the fewer differences
+// there are, and taken for the larger.
+func (s *savers) differ(roles []frame.Role) {
+	var sum, freedom float64
+	for k := range min(s.saves, keptSaves) {
+		lns := s.recent[k*s.n:][:s.n]
+		for g := range roles {
+			s.buf = s.buf[:0]
+			for _, r := range roles[g].Rows {
+				if x := lns[r]; x == x && s.run[r] == 0 && len(s.buf) < fewSavers {
+					s.buf = append(s.buf, x)
+				}
+			}
+			if n := len(s.buf); n >= 2 {
+				sum += float64(n-1) * float64(differences(s.buf))
+				freedom += float64(n - 1)
+			}
+		}
+	}
+	if freedom > 0 {
+		wider := 1 + fewFreedom/freedom
+		s.sigma = sum / freedom * wider * wider
 	}
 }
 
@@ -121,8 +157,11 @@ func (s *savers) alone() float64 {
 func (s *savers) judge(e *Engine, r int, v []float32, mid float32, c *frame.Column) {
 	s.count[r]++
 	noise := float32(max(s.sigma, saveNoise))
-	x, slow := s.rel[r], false
+	x, slow, need := s.rel[r], false, uint8(saves)
 	if x == x {
+		if s.savers < medianPeers {
+			need = lonelySaves
+		}
 		slow = x >= max(saveRise, float32(saveSigmas)*noise)
 	} else {
 		x, slow = s.apart(e, r, v, mid)
@@ -150,7 +189,7 @@ func (s *savers) judge(e *Engine, r int, v []float32, mid float32, c *frame.Colu
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (v[r]*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
-	if !s.proof[r] && s.run[r] >= saves && s.rise[r]*sqrt32(k) >= saveAlarm*noise {
+	if !s.proof[r] && s.run[r] >= need && s.rise[r]*sqrt32(k) >= saveAlarm*noise {
 		s.proof[r], s.third[r] = true, c.Step
 	}
 }

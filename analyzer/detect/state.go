@@ -187,7 +187,7 @@ func (in *inner) state() fields {
 
 func (s *savers) state() fields {
 	return fields{"run": &s.run, "proof": &s.proof, "count": &s.count, "past": &s.past, "past_n": &s.pastN, "since": &s.since, "third": &s.third, "last": &s.last,
-		"rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma, "sigma_n": &s.sigmaN, "saves": &s.saves, "every": &s.every, "last_save": &s.lastSave,
+		"rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma, "sigma_n": &s.sigmaN, "recent": &s.recent, "saves": &s.saves, "savers": &s.savers, "every": &s.every, "last_save": &s.lastSave,
 		"level": grows{&s.level}, "storage_run": &s.storageRun, "storage_since": &s.storageSince}
 }
 

@@ -286,6 +286,13 @@ const (
 	// aloneNoise is the least noise of who saves without peers: a handful of its own
 	// saves may agree by chance, where storage makes them differ by 15 % and more.
 	aloneNoise = 0.15
+	// fewSavers: so many healthy savers tell their spread about their median. Among
+	// fewer a slow one moves that by itself, and stays unseen in it.
+	fewSavers = 8
+	// fewFreedom over the degrees of freedom widens what few savers tell of their noise.
+	fewFreedom = 0.7
+	// lonelySaves in a row where fewer than four save: two others are no crowd.
+	lonelySaves = 5
 	// fewSaves corrects a MAD about the median of three to eight saves.
 	fewSaves    = 1.3
 	storageRise = 0.69 // ln 2: all savers against their own past

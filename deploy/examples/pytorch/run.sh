@@ -133,6 +133,7 @@ for rank in $(seq 0 $((world - 1))); do
 	wait "${ranks[$rank]}" || { code=1; echo "run.sh: rank $rank failed, see $out/rank-$rank.log" >&2; }
 done
 cat "$out/rank-0.log" >&2
+if [ $code != 0 ]; then exit $code; fi # and the agents with it: they would wait for a trainer's rings
 for node in $(seq 0 $((nodes - 1))); do
 	wait "${agents[$node]}" || { code=1; echo "run.sh: agent of node-$node failed, see $out/agent-$node.log" >&2; }
 done

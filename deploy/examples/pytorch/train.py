@@ -68,7 +68,7 @@ def arguments():
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--vocabulary", type=int, default=256)
     parser.add_argument("--workers", type=int, default=1, help="DataLoader workers per rank")
-    parser.add_argument("--save-every", type=int, default=20, help="steps between checkpoints")
+    parser.add_argument("--save-every", type=int, default=10, help="steps between checkpoints")
     parser.add_argument("--save-to", default=".", help="folder of the checkpoints")
     parser.add_argument("--pace", type=float, default=0.12,
                         help="seconds of rest per step, so that many ranks share few cores")

@@ -1,0 +1,69 @@
+package detect
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/row"
+	"laggard/schemas/verdict"
+)
+
+// saved is a data-parallel job of one rank a node that saves 12 times, each save
+// exp(0.7 σ) of 3 ms: what small files cost on a busy machine. slow is the last
+// rank's factor.
+func saved(seed uint64, ranks int, slow float64) *verdict.Verdict {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	b := frame.NewBuilder()
+	for r := range uint32(ranks) {
+		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: uint32(ranks), Node: nodeName(int(r)), StartedNs: 1e18})
+		for s := 1; s <= 120; s++ {
+			fp, save := int64(3e7*(1+0.02*rng.NormFloat64())), int64(-1)
+			if s%10 == 0 {
+				save = int64(3e6 * math.Exp(0.7*rng.NormFloat64()))
+				if int(r) == ranks-1 {
+					save = int64(slow * float64(save))
+				}
+			}
+			wait := int64(1e7)
+			b.AddStep(&row.Step{Rank: r, Incarnation: uint64(r) + 1, Step: uint64(s), StartNs: 1e18 + int64(s)*2e8, StepNs: 3*fp + wait + max(save, 0), FPNs: fp,
+				CommNs: wait, ExposedNs: wait, CommTPNs: -1, CommPPNs: -1, CommDPNs: wait, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
+				DataLoaderNs: -1, CheckpointNs: save, CheckpointCount: 1, SelfNs: 3 * fp, HostFPNs: -1, Tokens: -1, BackwardNs: -1})
+		}
+	}
+	f, err := b.Build(nil)
+	if err != nil {
+		panic(err)
+	}
+	return Analyze(f, Default())
+}
+
+// TestSavers_Few: few ranks whose saves differ fourfold by chance. One that takes
+// thirty times as long is named; nobody is by chance. Two others are a weak measure of
+// a third: it may stay unnamed.
+func TestSavers_Few(t *testing.T) {
+	for _, c := range []struct{ ranks, missed, late int }{{3, 50, 120}, {4, 5, 70}, {6, 2, 30}} {
+		accused, missed, late := 0, 0, 0 // late: after more than six saves
+		for seed := range uint64(200) {
+			if v := saved(seed, c.ranks, 1); len(v.Nodes) > 0 {
+				accused++
+			}
+			v := saved(seed, c.ranks, 30)
+			i := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool {
+				return n.Cause == verdict.Checkpoint && n.Node == nodeName(c.ranks-1)
+			})
+			switch {
+			case i < 0 || len(v.Nodes) > 1:
+				missed++
+			case v.Nodes[i].DetectedStep > 60:
+				late++
+			}
+		}
+		t.Logf("%d ranks: of 200 jobs each %d healthy ones accused, %d slow ones missed, %d late", c.ranks, accused, missed, late)
+		if accused > 2 || missed > c.missed || late > c.late {
+			t.Errorf("%d ranks: %d accused, %d missed, %d late", c.ranks, accused, missed, late)
+		}
+	}
+}
