@@ -247,7 +247,9 @@ func (a *agent) ageingOptions() ageing.Options {
 		return o
 	}
 	a.follower.HoldAtMost(a.o.capBytes / 4)
-	o.Release = func(d segment.RankDir, s segment.Info) (int64, error) { return a.follower.Release(d.Path, s) }
+	o.Release = func(d segment.RankDir, s segment.Info, account func() error) error {
+		return a.follower.Release(d.Path, s, account)
+	}
 	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
 	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.Job, d.Rank, s.Name) }
 	o.Rank = func(d segment.RankDir) ageing.RankState {

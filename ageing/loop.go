@@ -18,6 +18,9 @@ const (
 	// quiet is how long a rank of which nobody knows anything counts as live after
 	// its newest segment was touched: TaskD writes every 5 s.
 	quiet = 10 * time.Minute
+	// readTries is how often a segment that can't be read, so that nobody knows what
+	// would be lost with it, is spared: the cap is worth more than one that stays so.
+	readTries = 10
 	// sayEvery bounds the log of trouble that goes on.
 	sayEvery = 30 * time.Second
 )
@@ -45,10 +48,10 @@ type Options struct {
 	Rank func(segment.RankDir) RankState
 	// Shipped tells whether everything in a segment is stored. nil: nothing is.
 	Shipped func(segment.RankDir, segment.Info) bool
-	// Release makes the shipper let go of a segment that is not shipped: from its
-	// return on nothing beyond the byte offset stored of the segment will ever be
-	// stored. An error keeps the segment this time. nil: stored is 0.
-	Release func(segment.RankDir, segment.Info) (stored int64, err error)
+	// Release makes the shipper let go of a segment that is not shipped: it calls
+	// account, and when that succeeds nothing of the segment will ever be stored. An
+	// error, account's or its own, keeps the segment this time. nil calls account.
+	Release func(s segment.RankDir, i segment.Info, account func() error) error
 	// Account writes what is lost with one segment to the ledger, durably. It is
 	// called before the unlink; an error keeps the segment and ends the pass.
 	Account func([]row.Ledger) error
@@ -78,7 +81,7 @@ type Loop struct {
 
 	looking   sync.Mutex      // one look at a time; guards what follows
 	accounted map[string]bool // paths in the ledger whose unlink failed
-	released  map[string]bool // paths the shipper let go of whose loss is not in the ledger yet
+	unread    map[string]int  // paths that could not be read to count them → how often
 	looked    bool            // the first look is done
 	said      string          // the last trouble that was logged, "" when it is over
 	saidAt    time.Time
@@ -109,7 +112,7 @@ func New(o Options) (*Loop, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{o: o, nudge: make(chan struct{}, 1), accounted: make(map[string]bool), released: make(map[string]bool)}, nil
+	return &Loop{o: o, nudge: make(chan struct{}, 1), accounted: make(map[string]bool), unread: make(map[string]int)}, nil
 }
 
 // Nudge asks for a look now: call it when a segment was closed. It never blocks.
@@ -189,7 +192,6 @@ func (l *Loop) look(ctx context.Context) error {
 		errs = append(errs, l.finish(f))
 		l.looked = true
 	}
-	errs = append(errs, l.goOn(ctx, f))
 	for _, pass := range Plan(&f.tree, l.o.Cap, f.room) {
 		if err := l.pass(ctx, f, pass); err != nil {
 			errs = append(errs, err)
@@ -272,27 +274,20 @@ func (l *Loop) pass(ctx context.Context, f *forest, pass []int) error {
 func (l *Loop) delete(f *forest, i int) (lost int64, err error) {
 	dir, info, path := f.dirs[i], f.infos[i], f.path(i)
 	if !f.tree.Segments[i].Shipped && !l.accounted[path] {
-		var stored int64
-		if l.o.Release != nil && !l.released[path] {
-			if stored, err = l.o.Release(dir, info); err != nil {
-				return 0, fmt.Errorf("release segment %s: %w", path, err)
-			}
-			if stored == 0 { // else Release tells it again
-				l.released[path] = true
-			}
+		account := func() (err error) {
+			lost, err = l.account(dir, info)
+			return err
 		}
-		rows := Loss(dir, info, stored)
-		if err := l.o.Account(rows); err != nil {
-			return 0, fmt.Errorf("%w: segment %s: %w", errLedger, path, err)
+		if l.o.Release != nil {
+			err = l.o.Release(dir, info, account)
+		} else {
+			err = account()
+		}
+		if err != nil {
+			return 0, err
 		}
 		l.accounted[path] = true
-		delete(l.released, path)
-		for _, r := range rows {
-			if r.State == stateAged {
-				lost += int64(r.Records)
-			}
-		}
-		l.o.Log.Debug("segment goes unshipped", "segment", path, "stored_bytes", stored, "records_lost", lost)
+		l.o.Log.Debug("segment goes unshipped", "segment", path, "records_lost", lost)
 	}
 	if err := segment.Remove(dir.Path, info); err != nil {
 		return 0, fmt.Errorf("delete segment: %w", err)
@@ -301,21 +296,26 @@ func (l *Loop) delete(f *forest, i int) (lost int64, err error) {
 	return lost, nil
 }
 
-// goOn deletes the segments whose loss could not be written to the ledger before. The
-// shipper has let go of them, so nobody else takes their records any more: they go
-// also when the tree is no longer too large.
-func (l *Loop) goOn(ctx context.Context, f *forest) error {
-	var pass []int
-	for i := range f.tree.Segments {
-		if l.released[f.path(i)] && f.owned[i] {
-			pass = append(pass, i)
+// account writes what is lost with a segment to the ledger and returns its records.
+func (l *Loop) account(dir segment.RankDir, info segment.Info) (lost int64, err error) {
+	path := filepath.Join(dir.Path, info.Name)
+	rows, err := Loss(dir, info)
+	if err != nil {
+		if l.unread[path]++; l.unread[path] < readTries {
+			return 0, fmt.Errorf("count what is lost: %w", err)
+		}
+		l.o.Log.Warn("a segment that can't be read goes uncounted", "segment", path, "error", err)
+	}
+	if err := l.o.Account(rows); err != nil {
+		return 0, fmt.Errorf("%w: segment %s: %w", errLedger, path, err)
+	}
+	delete(l.unread, path)
+	for _, r := range rows {
+		if r.State == stateAged {
+			lost += int64(r.Records)
 		}
 	}
-	if len(pass) == 0 {
-		clear(l.released) // somebody else removed them
-		return nil
-	}
-	return l.pass(ctx, f, pass)
+	return lost, nil
 }
 
 // finish deletes what an earlier process had accounted for but not unlinked.

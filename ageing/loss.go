@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"laggard/schemas/record"
 	"laggard/schemas/row"
@@ -19,32 +21,33 @@ const (
 	stateDropped = "dropped"
 )
 
-// Loss counts what is lost with a segment of which the first stored bytes are in
-// the store: records by kind (state aged), what its loss lines tell (state dropped,
-// with their reasons), and damaged lines (dropped, torn-line). There is always at
-// least one entry of state aged, of Records 0 when the segment can't be read. Of
-// TaskD's lines it counts the ranges that begin.
-func Loss(dir segment.RankDir, s segment.Info, stored int64) []row.Ledger {
-	t := tally{first: stored, last: s.Size, count: make(map[lossKey]*row.Ledger)}
-	t.read(dir, s, stored)
+// Loss counts what is lost with a segment: records by kind (state aged), what its loss
+// lines tell (state dropped, with their reasons), and damaged lines (dropped,
+// torn-line). There is always at least one entry of state aged, of Records 0 when
+// nothing in the segment can be read. Of TaskD's lines it counts the ranges that
+// begin. An error says that the file could not be read now, and how far the count went;
+// what is damaged in it, or missing, is none.
+func Loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
+	t := tally{last: s.Size, count: make(map[lossKey]*row.Ledger)}
+	err := t.read(dir, s)
 	rows := make([]row.Ledger, 0, len(t.count)+1)
 	for k, r := range t.count {
 		r.State, r.Reason, r.Kind = k.state, k.reason, k.kind
 		rows = append(rows, *r)
 	}
 	if !slices.ContainsFunc(rows, func(r row.Ledger) bool { return r.State == stateAged }) {
-		rows = append(rows, row.Ledger{State: stateAged, Reason: record.Aged, Bytes: uint64(max(0, s.Size-stored))})
+		rows = append(rows, row.Ledger{State: stateAged, Reason: record.Aged, Bytes: uint64(max(0, s.Size))})
 	}
 	for i := range rows {
 		r := &rows[i]
 		r.Job, r.Rank, r.Name = dir.Job, uint32(dir.Rank), s.Name
 		r.Incarnation, r.Segment = uint64(t.meta.Incarnation), uint64(t.id)
-		r.FirstOffset, r.LastOffset = uint64(max(0, t.first)), uint64(max(0, t.last))
+		r.LastOffset = uint64(max(0, t.last))
 	}
 	slices.SortFunc(rows, func(a, b row.Ledger) int {
 		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
 	})
-	return rows
+	return rows, err
 }
 
 // maxEntries bounds the entries of one segment: a file may hold a new kind in every
@@ -55,46 +58,64 @@ type lossKey struct{ state, reason, kind string }
 
 // tally counts lines.
 type tally struct {
-	first, last int64
-	id          record.ID
-	meta        record.Meta
-	parser      record.Parser
-	count       map[lossKey]*row.Ledger
+	last   int64
+	id     record.ID
+	meta   record.Meta
+	parser record.Parser
+	count  map[lossKey]*row.Ledger
 }
 
-// read counts the lines from stored on; an error ends the count where it is.
-func (t *tally) read(dir segment.RankDir, s segment.Info, stored int64) {
+// read counts the lines.
+func (t *tally) read(dir segment.RankDir, s segment.Info) error {
 	t.id = segment.Identity(dir.Job, dir.Rank, s.Name, nil)
 	r, err := segment.OpenReader(filepath.Join(dir.Path, s.Name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, segment.ErrNotRegular) {
+		return nil
+	}
 	if err != nil {
-		return
+		return err
 	}
 	defer r.Close()
-	line, _, err := r.Next()
-	if err != nil {
-		return
+	for first := true; ; first = false {
+		line, offset, err := r.Next()
+		if err != nil {
+			t.end(r, offset, err)
+			return refused(err)
+		}
+		if first {
+			t.begin(dir, s, line)
+		}
+		t.line(line)
 	}
+}
+
+// begin takes who wrote the segment from its first line.
+func (t *tally) begin(dir segment.RankDir, s segment.Info, line []byte) {
 	t.id = segment.Identity(dir.Job, dir.Rank, s.Name, line)
 	if typ, err := t.parser.Parse(line); err == nil && typ == record.LineMeta {
 		t.meta = t.parser.Meta
 	}
-	if err := r.SeekTo(stored); err != nil {
-		return
+}
+
+// end counts what is no line.
+func (t *tally) end(r *segment.Reader, offset int64, err error) {
+	t.last = offset
+	if torn := r.Torn(); errors.Is(err, io.EOF) && torn > 0 {
+		t.add(lossKey{stateDropped, record.TornLine, ""}, 1, uint64(torn), 0)
 	}
-	for {
-		line, offset, err := r.Next()
-		if err != nil {
-			t.last = offset
-			if torn := r.Torn(); errors.Is(err, io.EOF) && torn > 0 {
-				t.add(lossKey{stateDropped, record.TornLine, ""}, 1, uint64(torn), 0)
-			}
-			if n := r.Skipped(); n.Lines > 0 {
-				t.add(lossKey{stateDropped, record.TornLine, ""}, uint64(n.Lines), uint64(n.Bytes), 0)
-			}
-			return
-		}
-		t.line(line)
+	if n := r.Skipped(); n.Lines > 0 {
+		t.add(lossKey{stateDropped, record.TornLine, ""}, uint64(n.Lines), uint64(n.Bytes), 0)
 	}
+}
+
+// refused returns an error of the system's: another look may do better. The end of a
+// file is none, nor what a decompressor says of its content.
+func refused(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return err
+	}
+	return nil
 }
 
 func (t *tally) line(line []byte) {

@@ -271,6 +271,9 @@ func (f *Follower) scan() []*tail.Stream {
 	}
 	for path, m := range f.e.members {
 		own := f.own(m.stream)
+		if !seen[path] && err != nil && !errors.Is(err, os.ErrNotExist) {
+			continue // it could not be listed: that is not to say that it is gone
+		}
 		if seen[path] && (own || !m.lease.Claimed()) {
 			continue
 		}

@@ -384,14 +384,21 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Close closes the file.
+// Close removes what a failed Append left behind, the last time it can be, and closes
+// the file.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f == nil {
-		return nil
+	var err error
+	if l.stale != (span{}) {
+		err = l.locked(l.clean)
 	}
-	err := l.f.Close()
-	l.f = nil
-	return err
+	if l.f != nil {
+		err = errors.Join(err, l.f.Close())
+		l.f = nil
+	}
+	if err != nil {
+		return fmt.Errorf("close ledger %s: %w", l.path, err)
+	}
+	return nil
 }

@@ -187,18 +187,51 @@ func (f faultyFile) Stat() (fs.FileInfo, error) {
 	return f.File.Stat()
 }
 
+// faulty returns the Options of a ledger whose file fails.
+func faulty(f *fault) Options {
+	return Options{Open: func(path string) (File, error) {
+		file, err := openFile(path)
+		if err != nil {
+			return nil, err
+		}
+		return faultyFile{file.(*os.File), f}, nil
+	}}
+}
+
+// TestClose_TakesBackWhatFailed: the rows of an Append that failed do not count, also
+// when nothing is appended after it.
+func TestClose_TakesBackWhatFailed(t *testing.T) {
+	left := 0
+	count := func(dir string) (n int) {
+		_, err := Read(dir, func(row.Ledger) error { n++; return nil })
+		must(t, err)
+		return n
+	}
+	for at := range 12 {
+		dir, f := t.TempDir(), &fault{from: 100}
+		l, err := Open(dir, faulty(f))
+		must(t, err)
+		f.from, f.to = f.calls+at, f.calls+at+3
+		appended := l.Append(numbered(0), numbered(1)) == nil
+		if count(dir) == 2 && !appended {
+			left++
+		}
+		must(t, l.Close())
+		if n := count(dir); n != 0 && !appended || n != 2 && appended {
+			t.Errorf("failing from call %d on: appended %v, %d entries %v", at, appended, n, f.names)
+		}
+	}
+	if left == 0 {
+		t.Error("the test shows nothing: no Append left rows behind")
+	}
+}
+
 // TestAppend_EachCallFails: after an error nothing of the rows counts, after a
 // repeat they stand once.
 func TestAppend_EachCallFails(t *testing.T) {
 	run := func(f *fault) int {
 		dir := t.TempDir()
-		l, err := Open(dir, Options{Open: func(path string) (File, error) {
-			file, err := openFile(path)
-			if err != nil {
-				return nil, err
-			}
-			return faultyFile{file.(*os.File), f}, nil
-		}})
+		l, err := Open(dir, faulty(f))
 		if err != nil {
 			f.to = 0 // Open failed: that is told, and the next one works
 			l, err = Open(dir, Options{})

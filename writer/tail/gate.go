@@ -88,14 +88,20 @@ func (s *Stream) enter(f *file) (bool, error) {
 	return true, nil
 }
 
-// Release makes sure that nothing of a segment will ever be yielded, or returns
-// ErrReading. It may be called from any goroutine, after Guard.
-func (s *Stream) Release(number int64) error {
+// Release makes sure that nothing of a segment will ever be yielded, when account has
+// written down that it is lost. A segment that was begun is ErrReading; after an error
+// of account it may be yielded as before, and meanwhile nothing is begun: were a
+// segment passed over whose loss is written nowhere, it would count as shipped. It may
+// be called from any goroutine, after Guard.
+func (s *Stream) Release(number int64, account func() error) error {
 	g := &s.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.on || number <= g.reached {
 		return ErrReading
+	}
+	if err := account(); err != nil {
+		return err
 	}
 	g.released[number] = 0
 	return nil

@@ -14,12 +14,13 @@ func TestRelease(t *testing.T) {
 	s := d.stream()
 	d.must(s.Guard(nil))
 	d.look()
-	if err := s.Release(100); !errors.Is(err, ErrReading) {
+	written := func() error { return nil }
+	if err := s.Release(100, written); !errors.Is(err, ErrReading) {
 		t.Fatalf("released what is being read: %v", err)
 	}
 	d.write("101", "b\n")
 	d.write("102", "c\n")
-	d.must(s.Release(101))
+	d.must(s.Release(101, written))
 	d.look()
 	if !s.Releasing() {
 		t.Fatal("101 is still there and forgotten")
@@ -37,7 +38,7 @@ func TestRelease(t *testing.T) {
 	d.tree = New(d.root, Options{}) // the next process
 	s = d.stream()
 	d.must(s.Guard(func(name string) bool { return name == "103" }))
-	if err := s.Release(102); !errors.Is(err, ErrReading) {
+	if err := s.Release(102, written); !errors.Is(err, ErrReading) {
 		t.Fatalf("released what an earlier process may have stored: %v", err)
 	}
 	d.got = nil
@@ -46,6 +47,20 @@ func TestRelease(t *testing.T) {
 	d.look()
 	d.want("100 0 a", "102 0 c", "104 0 d")
 	d.wantLost()
+}
+
+// TestRelease_NotAccounted: the loss could not be written down, so nothing is lost.
+func TestRelease_NotAccounted(t *testing.T) {
+	d := newDisk(t, Options{})
+	d.write("100", "a\n")
+	s := d.stream()
+	d.must(s.Guard(nil))
+	full := errors.New("disk full")
+	if err := s.Release(100, func() error { return full }); !errors.Is(err, full) {
+		t.Fatalf("Release()=%v", err)
+	}
+	d.look()
+	d.want("100 0 a")
 }
 
 func TestReachedIsNoNumber(t *testing.T) {
