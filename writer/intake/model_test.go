@@ -183,7 +183,7 @@ func (m *machine) age() {
 	oldest := infos[0]
 	path := filepath.Join(m.rank(), oldest.Name)
 	if !m.f.Shipped(m.rank(), oldest.Name) {
-		if _, err := m.f.Release(m.rank(), oldest); err != nil {
+		if err := m.f.Release(m.rank(), oldest, func() error { return nil }); err != nil {
 			return // it is on its way
 		}
 		r, err := segment.OpenReader(path)

@@ -29,20 +29,21 @@ func (f *Follower) Holds(rankDir, name string) bool {
 	return s != nil && s.Begun(number) && !f.Shipped(rankDir, name)
 }
 
-// Release lets go of a segment: from its return on nothing of it beyond the offset
-// is ever stored, by this process or another one. A segment that was begun is not
-// let go of: its records are on their way, and the error says so. See HoldAtMost.
-func (f *Follower) Release(rankDir string, s segment.Info) (stored int64, err error) {
+// Release lets go of a segment: from its return on nothing of it is ever stored, by
+// this process or another one. account writes the loss into the ledger; when it can't,
+// the segment is the follower's as before. A segment that was begun is not let go of:
+// its records are on their way, and the error says so. See HoldAtMost.
+func (f *Follower) Release(rankDir string, s segment.Info, account func() error) error {
 	f.mu.Lock()
 	stream := f.streams[rankDir]
 	f.mu.Unlock()
 	if stream == nil {
-		return 0, fmt.Errorf("release %s/%s: this process does not ship it", rankDir, s.Name)
+		return fmt.Errorf("release %s/%s: this process does not ship it", rankDir, s.Name)
 	}
-	if err := stream.Release(s.Number); err != nil {
-		return 0, fmt.Errorf("release %s/%s: %w", rankDir, s.Name, err)
+	if err := stream.Release(s.Number, account); err != nil {
+		return fmt.Errorf("release %s/%s: %w", rankDir, s.Name, err)
 	}
-	return 0, nil
+	return nil
 }
 
 // Account takes entries of the local ledger (of segments that ageing deleted) that
