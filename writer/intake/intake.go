@@ -30,10 +30,6 @@ const (
 	DefaultQuantum = 1 << 20
 	// DefaultGrace bounds the shipping of the rest on shutdown.
 	DefaultGrace = 20 * time.Second
-	// DefaultOnceMemory bounds the rows on their way in Once to one batch of
-	// ship.DefaultBatchRows raw rows; the next is being read meanwhile. Smaller batches
-	// are so many more parts to merge for a server.
-	DefaultOnceMemory = 96 << 20
 	// DefaultGiveUp is how long Once lets a store fail.
 	DefaultGiveUp = 5 * time.Minute
 	rescanEvery   = time.Second

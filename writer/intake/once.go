@@ -110,9 +110,6 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if o.Ship.GiveUp == 0 {
 		o.Ship.GiveUp = DefaultGiveUp
 	}
-	if o.Ship.Memory == 0 {
-		o.Ship.Memory = DefaultOnceMemory
-	}
 	o = o.withDefaults()
 	o.Ship.CreateFirst = true
 	r := Report{Store: storeName(sink)}
