@@ -24,6 +24,8 @@ type linkWatch struct {
 	until   []int64
 	calm    []uint8
 	gusts   []float32 // share of earlier steps above half a rise: congestion
+	gusting []uint16  // steps of the gust that lasts
+	gust    gustiness
 	cur     []float32 // median of the last steps
 	rise    []float32
 	cost    []float32 // seconds a step
@@ -46,7 +48,7 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 	w := &linkWatch{
 		cfg: cfg, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), phase: make([]uint8, n), passes: make([]uint8, n),
-		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n), gusts: make([]float32, n),
+		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
@@ -107,8 +109,12 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 		x := &w.ring[g*window+slot]
 		if old := *x; old == old && w.baseN[g] >= linkBase && w.phase[g] == ok && w.passes[g] == 0 {
 			gust := float32(0)
-			if old > w.base[g]+half {
+			if old > w.base[g]+max(half, gustSigmas*w.noise[g]) {
 				gust = 1
+				w.gusting[g]++
+				w.gust.add(w.gusting[g])
+			} else {
+				w.gusting[g] = 0
 			}
 			w.gusts[g] += (gust - w.gusts[g]) / memory
 		}
@@ -156,6 +162,26 @@ func (w *linkWatch) rank() {
 type classLevel struct {
 	Mid, Scatter float32
 	N            int
+}
+
+// gustiness is how long the gusts of congestion of a job last: the sums of their
+// lengths and of the squares. The mean over steps, not over gusts, counts, for
+// single steps of jitter are many and short.
+type gustiness struct{ Steps, Squares float64 }
+
+// add counts the k-th step of a gust.
+func (g *gustiness) add(k uint16) {
+	g.Steps++
+	g.Squares += 2*float64(k) - 1
+}
+
+// passes is how many tests in a row a gust hardly ever lasts, as gusts were so far:
+// their length is about exponential, so the mean over steps is twice the mean.
+func (g *gustiness) passes() uint8 {
+	if g.Steps < fewGusts {
+		return 0
+	}
+	return uint8(min(mostPasses, math.Ceil(gustLives*g.Squares/g.Steps/2/evaluateEvery)))
 }
 
 // transfer is the log of the shortest member's time, NaN when a member has never
@@ -211,7 +237,7 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 		}
 	}
 	if !slow && others >= minClass {
-		if w.isSlow(g, cur-peers, float32(math.Exp(float64(cur))-math.Exp(float64(peers))), t, max(peerSpread, linkNoise)) {
+		if w.isSlow(g, cur-peers, float32(math.Exp(float64(cur))-math.Exp(float64(peers))), t, max(peerSpread, linkNoise)) && w.lasts(g, (cur+peers)/2) {
 			slow, ref = true, peers
 		}
 	}
@@ -329,6 +355,7 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 	if w.gusts[g] >= linkGusts {
 		need = gustyPasses
 	}
+	need = max(need, w.gust.passes()) // the next gust may be its first
 	if w.passes[g] >= need {
 		w.phase[g] = degraded
 	}

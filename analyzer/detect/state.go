@@ -193,7 +193,7 @@ func (s *savers) state() fields {
 
 func (w *linkWatch) state() fields {
 	f := fields{"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "phase": &w.phase, "passes": &w.passes,
-		"since": &w.since, "found": &w.found, "until": &w.until, "calm": &w.calm, "gusts": &w.gusts, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
+		"since": &w.since, "found": &w.found, "until": &w.until, "calm": &w.calm, "gusts": &w.gusts, "gusting": &w.gusting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
 		"labels": &w.labels, "count": &w.count, "classes": &w.classes, "busy": &w.busy}
 	for m := range w.seen {
 		f["seen_"+frame.Metric(m).String()] = &w.seen[m]
