@@ -39,6 +39,13 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(shipperOf); what != "" {
+		if err := shipper(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	text := os.Getenv(emitterSeconds)
 	if text == "" {
 		os.Exit(m.Run())
@@ -110,14 +117,7 @@ func BenchmarkAgent(b *testing.B) {
 }
 
 func measure(b *testing.B, binary, store, records string) {
-	length := 10 * time.Second
-	if text := os.Getenv(measureSeconds); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			b.Fatalf("%s: %v", measureSeconds, err)
-		}
-		length = time.Duration(n) * time.Second
-	}
+	length := lengthOf(b, 10*time.Second)
 	for b.Loop() {
 		u := run(b, binary, store, records, length)
 		core := 100 * u.cpu.Seconds() / u.wall.Seconds()

@@ -139,6 +139,27 @@ func (t *Words) Pack(r *Record) Raw {
 	}
 }
 
+// Renumber makes the words of rows those of t.
+func (t *Words) Renumber(r *Raws) {
+	to := make([]Word, len(r.Words)) // 0 is not yet known, or the empty word
+	word := func(w *Word) {
+		if *w == 0 {
+			return
+		}
+		if to[*w] == 0 {
+			to[*w] = t.Add(r.Words[*w])
+		}
+		*w = to[*w]
+	}
+	for i := range r.Rows {
+		p := &r.Rows[i]
+		for _, w := range [...]*Word{&p.Job, &p.Node, &p.Kind, &p.Side, &p.Op, &p.OpRaw, &p.Group, &p.Dtype, &p.Path} {
+			word(w)
+		}
+	}
+	r.Words = t.List()
+}
+
 // Move appends the rows of o, their words numbered in t.
 func (t *Words) Move(dst []Raw, o *Raws) []Raw {
 	for i := range o.Rows {

@@ -45,6 +45,9 @@ func TestRawColumns(t *testing.T) {
 	if got := moved.AppendTo(nil); len(got) != 1 || got[0] != full {
 		t.Errorf("moved: %+v, want %+v", got, full)
 	}
+	if other.Renumber(&packed); packed.Record(0) != full || len(packed.Words) != len(other.List()) {
+		t.Errorf("renumbered: %+v, want %+v", packed.Record(0), full)
+	}
 }
 
 // TestWords: equal strings have one number wherever they lie, and a list that was

@@ -74,7 +74,10 @@ type run struct {
 }
 
 // buffers hold the rows of a round's batches; the next round uses them again.
-type buffers row.Rows
+type buffers struct {
+	row.Rows
+	words row.Words // of Raws
+}
 
 // release drops the references that the last round's rows left behind.
 func (u *buffers) release() {
@@ -83,6 +86,9 @@ func (u *buffers) release() {
 	clear(u.Communications[:cap(u.Communications)])
 	clear(u.Records[:cap(u.Records)])
 	clear(u.Ledger[:cap(u.Ledger)])
+	if u.words.Full() {
+		u.words = row.Words{}
+	}
 }
 
 // cut makes batches of what was put: each of one table, one job and one
@@ -103,7 +109,7 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 		func(r *row.Rows) []row.Communication { return r.Communications },
 		func(b *Batch) *[]row.Communication { return &b.Communications },
 		orderOfCommunication)...)
-	all = append(all, cutRaws(parts)...)
+	all = append(all, u.cutRaws(parts, limit)...)
 	all = append(all, cutTable(parts, limit, row.RecordsTable, &u.Records,
 		func(r *row.Rows) []row.Record { return r.Records },
 		func(b *Batch) *[]row.Record { return &b.Records },
@@ -114,23 +120,32 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 		orderOfLedger)...)
 }
 
-// cutRaws makes batches of packed rows: Put has seen to it that those of a part are
-// one by themselves.
-func cutRaws(parts []part) []cutBatch {
-	var all []cutBatch
-	for _, p := range parts {
-		raws := p.rows.Raws
-		if len(raws.Rows) == 0 {
-			continue
+// cutRaws is cutTable for packed rows. Those of several parts get one list of words.
+func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
+	var with []*part
+	for i := range parts {
+		if len(parts[i].rows.Raws.Rows) > 0 {
+			with = append(with, &parts[i])
 		}
-		at := orderOfRaw(&raws, 0)
-		c := cutBatch{Batch: &Batch{Table: row.RecordsTable, Job: at.job, Day: at.day, Prepared: p.prepared}}
-		c.Raws = raws
-		c.runs = []run{{stream: p.stream, n: len(raws.Rows), back: p.stream.look(row.RecordsTable).pass(at)}}
-		c.seal()
-		all = append(all, c)
 	}
-	return all
+	if len(with) == 0 {
+		return nil
+	}
+	words := with[0].rows.Raws.Words
+	if len(with) > 1 {
+		for _, p := range with {
+			u.words.Renumber(&p.rows.Raws)
+		}
+		words = u.words.List()
+	}
+	batches := cutTable(parts, limit, row.RecordsTable, &u.Raws.Rows,
+		func(r *row.Rows) []row.Raw { return r.Raws.Rows },
+		func(b *Batch) *[]row.Raw { b.Raws.Words = words; return &b.Raws.Rows },
+		func(r *row.Raw) order { return order{words[r.Job], partition(r.StartNs)} })
+	if len(with) == 1 && len(batches) == 1 {
+		batches[0].Prepared = with[0].prepared
+	}
+	return batches
 }
 
 // oneBatch reports whether packed rows are of one job and one partition.

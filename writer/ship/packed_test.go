@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"laggard/schemas/clickhouse"
 	"laggard/schemas/row"
@@ -24,6 +26,11 @@ func (p *packing) Insert(ctx context.Context, b *Batch) error {
 	switch {
 	case len(b.Raws.Rows) > 0:
 		p.packed++
+		for i := range b.Raws.Rows {
+			if r := b.Raws.Record(i); r.Op != fmt.Sprint("op", r.Segment) || r.Node != "node-1" || r.Job != "j" {
+				return fmt.Errorf("row %+v has other words", r)
+			}
+		}
 	case len(b.Records) > 0:
 		p.plain++
 	}
@@ -34,8 +41,9 @@ func (p *packing) Insert(ctx context.Context, b *Batch) error {
 func packedRows(segment uint64, n, late int) *row.Rows {
 	var words row.Words
 	r := &row.Rows{}
+	words.Add(fmt.Sprint("word of segment ", segment))
 	for i := range n {
-		one := row.Record{Job: "j", Rank: 4, Node: "node-1", Op: "allreduce", Segment: segment, Offset: uint64(i), StartNs: int64(i)}
+		one := row.Record{Job: "j", Rank: 4, Node: "node-1", Op: fmt.Sprint("op", segment), Segment: segment, Offset: uint64(i), StartNs: int64(i)}
 		if i >= n-late {
 			one.StartNs += clickhouse.DayNs
 		}
@@ -45,26 +53,25 @@ func packedRows(segment uint64, n, late int) *row.Rows {
 	return r
 }
 
-// TestPacked: packed rows that are a batch by themselves reach the sink as they are,
-// under the id of the same rows unpacked; others are unpacked first.
+// TestPacked: packed rows reach the sink as they are, of one stream or merged, each
+// batch of one partition and under the id of the same rows unpacked.
 func TestPacked(t *testing.T) {
 	m := &packing{memory: newMemory()}
-	ship(t, m, Options{}, func(ctx context.Context, s *Shipper) {
-		st := NewStream("a")
+	ship(t, m, Options{Flush: time.Hour}, func(ctx context.Context, s *Shipper) {
+		st, other := NewStream("a"), NewStream("b")
 		put(t, ctx, s, st, packedRows(1, wholePart, 0), 1)
 		flush(t, ctx, s)
-		if m.packed != 1 || m.plain != 0 || st.Acked() != 1 {
-			t.Fatalf("%d packed, %d plain, acked %v", m.packed, m.plain, st.Acked())
+		if m.packed != 1 || st.Acked() != 1 {
+			t.Fatalf("%d packed, acked %v", m.packed, st.Acked())
 		}
-		put(t, ctx, s, st, packedRows(2, wholePart-1, 0), 2)
+		put(t, ctx, s, st, packedRows(2, 5000, 0), 2)
+		put(t, ctx, s, other, packedRows(3, wholePart-5001, 7), 3) // the last seven are of the next day
 		flush(t, ctx, s)
-		put(t, ctx, s, st, packedRows(3, wholePart, 7), 3) // the last seven are of the next day
-		flush(t, ctx, s)
-		if m.packed != 1 || m.plain != 3 || st.Acked() != 3 {
-			t.Fatalf("%d packed, %d plain, acked %v", m.packed, m.plain, st.Acked())
+		if m.packed != 3 || m.plain != 0 || st.Acked() != 2 || other.Acked() != 3 {
+			t.Fatalf("%d packed, %d plain, acked %v and %v", m.packed, m.plain, st.Acked(), other.Acked())
 		}
 	})
-	if want := 3*wholePart - 1; len(m.rows) != want {
+	if want := 2*wholePart - 1; len(m.rows) != want {
 		t.Fatalf("%d rows stored, want %d", len(m.rows), want)
 	}
 	again := newMemory()
@@ -112,7 +119,7 @@ func TestPackedOnce(t *testing.T) {
 		t.Fatalf("%d batches unpacked; acknowledgement lost: %t", m.plain, lost)
 	}
 	text, err := os.ReadFile(letters)
-	if err != nil || !bytes.Contains(text, []byte("allreduce")) || !bytes.Contains(text, []byte(`"offset":777`)) {
+	if err != nil || !bytes.Contains(text, []byte("op1")) || !bytes.Contains(text, []byte(`"offset":777`)) {
 		t.Fatalf("dead letter %s, %v", text, err)
 	}
 }

@@ -12,9 +12,10 @@ import (
 type pool struct {
 	mu   sync.Mutex
 	free []*row.Rows
-	// size is the capacity for packed rows of the bundle that came back last: what a new
-	// one begins with.
-	size int
+	held int64 // bytes of their capacity
+	// size is what a new bundle has room for: the packed rows of the one that came back
+	// last, expected at least.
+	size, expected int
 }
 
 // WholeRows is how many raw rows in one Put are a batch by themselves, two such
@@ -29,29 +30,35 @@ func WholeRows(sink Sink, o Options) int {
 func (s *Shipper) Expect(rows int) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.pool.size = max(s.pool.size, rows)
+	s.pool.expected = rows
 }
 
 // TakesRaws reports whether Put wants raw rows packed.
 func (s *Shipper) TakesRaws() bool { return s.packs }
 
-// keepsPacked reports whether packed rows are a batch by themselves, which the sink
-// takes as they are.
-func (s *Shipper) keepsPacked(raws *row.Raws) bool {
-	n := len(raws.Rows)
-	if !s.packs || n < wholePart || n > s.o.BatchRows+s.o.BatchRows/8 {
+// keepsPacked reports whether packed rows may stay so: the sink takes them, and no
+// insert of an earlier process is open, whose rows must be told apart.
+func (s *Shipper) keepsPacked() bool {
+	if !s.packs {
 		return false
 	}
 	s.mu.Lock()
-	open := len(s.intents.open)
-	s.mu.Unlock()
-	// The rows of an earlier process's inserts must be told apart.
-	return open == 0 && oneBatch(raws)
+	defer s.mu.Unlock()
+	return len(s.intents.open) == 0
+}
+
+// wholeBatch reports whether packed rows are a batch by themselves.
+func (s *Shipper) wholeBatch(raws *row.Raws) bool {
+	n := len(raws.Rows)
+	return n >= wholePart && n <= s.o.BatchRows+s.o.BatchRows/8 && oneBatch(raws)
 }
 
 // maxFree bounds the bundles that are kept: two large ones wait while a third is
 // stored and a fourth filled.
 const maxFree = 4
+
+// maxHeld bounds the memory of the many small ones of a follower.
+const maxHeld = 8 << 20
 
 // Rows returns an empty bundle for the next Put, with the memory of an earlier one.
 func (s *Shipper) Rows() *row.Rows {
@@ -59,15 +66,17 @@ func (s *Shipper) Rows() *row.Rows {
 	defer s.pool.mu.Unlock()
 	n := len(s.pool.free)
 	if n == 0 {
-		return &row.Rows{Raws: row.Raws{Rows: make([]row.Raw, 0, s.pool.size)}}
+		return &row.Rows{Raws: row.Raws{Rows: make([]row.Raw, 0, max(s.pool.size, s.pool.expected))}}
 	}
 	r := s.pool.free[n-1]
 	s.pool.free = s.pool.free[:n-1]
+	s.pool.held -= room(r)
 	return r
 }
 
 // Recycle takes back a bundle that was not put.
 func (s *Shipper) Recycle(r *row.Rows) {
+	size := len(r.Raws.Rows)
 	clear(r.Ranks)
 	clear(r.Steps)
 	clear(r.Communications)
@@ -78,8 +87,14 @@ func (s *Shipper) Recycle(r *row.Rows) {
 	r.Raws.Rows, r.Raws.Words = r.Raws.Rows[:0], nil
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.pool.size = cap(r.Raws.Rows)
-	if len(s.pool.free) < maxFree {
+	s.pool.size = size + size/8
+	if n := room(r); len(s.pool.free) < maxFree || s.pool.held+n <= maxHeld {
 		s.pool.free = append(s.pool.free, r)
+		s.pool.held += n
 	}
+}
+
+// room is the bytes that the raw rows of a bundle may take.
+func room(r *row.Rows) int64 {
+	return int64(cap(r.Raws.Rows))*rawBytes + int64(cap(r.Records))*recordBytes
 }

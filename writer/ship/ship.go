@@ -186,13 +186,12 @@ func (o Options) sized(sink Sink) Options {
 // them) are stored. Put blocks while the memory is used up: that is the
 // back-pressure. When ctx ends first, nothing was taken.
 func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any) error {
-	packed := s.keepsPacked(&rows.Raws)
-	if !packed {
+	if !s.keepsPacked() {
 		rows.Unpack()
 	}
 	n := min(max(Size(rows), 64), s.o.Memory)
 	p := part{stream: st, rows: rows, bytes: n, mark: mark}
-	if packed && s.preparer != nil {
+	if s.preparer != nil && s.wholeBatch(&rows.Raws) {
 		s.preparing.Lock()
 		p.prepared = s.preparer.Prepare(rows.Raws)
 		s.preparing.Unlock()
@@ -350,7 +349,7 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	n := len(s.waiting)
 	if len(s.intents.open) == 0 {
 		for i, p := range s.waiting {
-			if len(p.rows.Raws.Rows) > 0 || len(p.rows.Records) >= wholePart {
+			if max(len(p.rows.Raws.Rows), len(p.rows.Records)) >= wholePart {
 				n = max(i, 1)
 				break
 			}
