@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -95,11 +96,11 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	printHours(&b, hs)
+	printHours(&b, []piece{{Rows: hs}})
 	t.Logf("scale: %.0f node-hours of each kind\n%s", want, b.String())
 	alarms := 0
 	for _, h := range hs {
-		alarms += h.nodes + h.links
+		alarms += h.Nodes + h.Links
 	}
 	if alarms > 1 {
 		t.Errorf("%d alarms in a few healthy node-hours", alarms)
@@ -151,7 +152,7 @@ func TestBound_Poisson(t *testing.T) {
 		alarms int
 		want   float64
 	}{{0, 0.0999}, {1, 0.1581}, {3, 0.2585}} { // textbook: 2.996, 4.744, 7.754 events
-		h := hours{hours: 30000, nodes: c.alarms}
+		h := hours{Hours: 30000, Nodes: c.alarms}
 		if got := h.bound(); math.Abs(got-c.want) > 0.0002 {
 			t.Errorf("bound of %d alarms in 30,000 hours = %.4f, want %.4f", c.alarms, got, c.want)
 		}
@@ -223,6 +224,51 @@ func TestOracle(t *testing.T) {
 	}
 	if _, known := oracle(f, len(f.Ranks), onset, 8); known {
 		t.Error("a rank that is not there: known")
+	}
+}
+
+// Hours of several commands add up as long as the detector is the same, the cases
+// stay, and a command that is run again counts once.
+func TestResults_HoursAddUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "RESULTS.md")
+	save := func(n int, seed uint64, hours []hours, parity *parity) string {
+		f := &flags{results: path, hours: 100}
+		f.n, f.seed = n, seed
+		r := &report{flags: f, hours: hours, parity: parity, began: time.Unix(1_753_000_000, 0)}
+		if n > 0 {
+			r.tallies = map[string]*tally{"compute-2": {scenario: "compute-2", cases: n}}
+		}
+		if err := r.finish(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	some := func(h float64) []hours { return []hours{{Name: "drifting", Jobs: 2, Hours: h}} }
+	save(100, 1, some(1000), &parity{cases: 20})
+	save(0, 2, some(2000), nil)
+	page := save(0, 2, some(500), nil)
+	for _, want := range []string{"| drifting | 4 | 1500 | 0 |", "compute x2", "-seed 1`", "-seed 2`", "20 of 20 cases give the same verdict", "## Thresholds"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page says nothing of %q", want)
+		}
+	}
+	if page = save(200, 3, nil, nil); !strings.Contains(page, "| drifting | 4 | 1500 | 0 |") || !strings.Contains(page, "20 of 20 cases") {
+		t.Error("cases run again lost the hours or the parity")
+	}
+	side := strings.TrimSuffix(path, ".md") + ".json"
+	b, err := os.ReadFile(side)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(side, bytes.Replace(b, []byte(sources()), []byte("another"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if page = save(200, 4, some(7), nil); strings.Contains(page, "1500") || !strings.Contains(page, "| drifting | 2 | 7 | 0 |") {
+		t.Error("hours of another detector are counted")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -48,19 +49,19 @@ var weathers = []weather{
 
 // hours is the account of one kind of noise.
 type hours struct {
-	name     string
-	jobs     int
-	hours    float64
-	nodes    int // nodes accused
-	links    int
-	findings map[string]int
-	failures []string
+	Name     string         `json:"name"`
+	Jobs     int            `json:"jobs"`
+	Hours    float64        `json:"hours"`
+	Nodes    int            `json:"nodes"` // nodes accused
+	Links    int            `json:"links"`
+	Findings map[string]int `json:"findings,omitempty"`
+	Failures []string       `json:"failures,omitempty"`
 }
 
 // bound is the Poisson upper bound of the alarms per 1,000 node-hours.
 func (h *hours) bound() float64 {
-	k := float64(h.nodes + h.links)
-	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.hours * 1000
+	k := float64(h.Nodes + h.Links)
+	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.Hours * 1000
 }
 
 // runHealthy plays want node-hours of each kind of noise straight into frames, in
@@ -70,17 +71,17 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 	done := 0.0
 	for k, w := range weathers {
 		h := &out[k]
-		h.name, h.findings = w.name, map[string]int{}
+		h.Name, h.Findings = w.name, map[string]int{}
 		if w.trace && len(traces) == 0 {
-			h.name += " (no traces here)"
+			h.Name += " (no traces here)"
 			continue
 		}
-		for h.hours < want {
+		for h.Hours < want {
 			batch := make([]*outcome, max(1, parallel))
 			var g errgroup.Group
 			g.SetLimit(max(1, parallel))
 			for i := range batch {
-				s := seed + uint64(h.jobs+i)
+				s := seed + uint64(h.Jobs+i)
 				g.Go(func() (err error) {
 					if ctx.Err() != nil {
 						return ctx.Err()
@@ -93,11 +94,11 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 				return nil, err
 			}
 			for i, o := range batch {
-				h.add(o, w, seed+uint64(h.jobs+i))
+				h.add(o, w, seed+uint64(h.Jobs+i))
 			}
-			h.jobs += len(batch)
+			h.Jobs += len(batch)
 			if progress != nil {
-				progress(done+min(h.hours, want), want*float64(len(weathers)))
+				progress(done+min(h.Hours, want), want*float64(len(weathers)))
 			}
 		}
 		done += want
@@ -106,14 +107,14 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 }
 
 func (h *hours) add(o *outcome, w weather, seed uint64) {
-	h.hours += o.hours
-	h.nodes += len(o.victims)
-	h.links += len(o.wrong)
+	h.Hours += o.hours
+	h.Nodes += len(o.victims)
+	h.Links += len(o.wrong)
 	for _, f := range o.others {
-		h.findings[f]++
+		h.Findings[f]++
 	}
 	if len(o.victims)+len(o.wrong) > 0 {
-		h.failures = append(h.failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, seed, o.victims, o.wrong))
+		h.Failures = append(h.Failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, seed, o.victims, o.wrong))
 	}
 }
 
@@ -159,36 +160,65 @@ func healthyJob(w weather, seed uint64, steps int, traces []*simulate.Trace) (*o
 	return o, nil
 }
 
-// printHours prints the accounts.
-func printHours(w io.Writer, hs []hours) {
+// plus adds another account of the same kind of noise.
+func (h *hours) plus(o *hours) {
+	h.Jobs, h.Hours, h.Nodes, h.Links = h.Jobs+o.Jobs, h.Hours+o.Hours, h.Nodes+o.Nodes, h.Links+o.Links
+	for k, n := range o.Findings {
+		if h.Findings == nil {
+			h.Findings = map[string]int{}
+		}
+		h.Findings[k] += n
+	}
+	h.Failures = append(h.Failures, o.Failures...)
+}
+
+// summed adds up the pieces, kind by kind.
+func summed(pieces []piece) []hours {
+	var out []hours
+	for _, p := range pieces {
+		for i := range p.Rows {
+			k := slices.IndexFunc(out, func(h hours) bool { return h.Name == p.Rows[i].Name })
+			if k < 0 {
+				k = len(out)
+				out = append(out, hours{Name: p.Rows[i].Name})
+			}
+			out[k].plus(&p.Rows[i])
+		}
+	}
+	return out
+}
+
+// printHours prints the accounts of all pieces together.
+func printHours(w io.Writer, pieces []piece) {
+	if len(pieces) > 1 {
+		fmt.Fprintf(w, "Made in %d commands, summed:\n\n", len(pieces))
+		for _, p := range pieces {
+			fmt.Fprintf(w, "- `%s`, %s\n", p.Command, p.Date)
+		}
+		fmt.Fprintln(w)
+	}
 	fmt.Fprintln(w, "| healthy noise | jobs | node-hours | nodes accused | links accused | alarms per 1,000 node-hours | upper bound (95 %) | target | | findings |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
-	total := hours{name: "all", findings: map[string]int{}}
-	for i := range hs {
-		h := &hs[i]
-		if h.jobs == 0 {
-			fmt.Fprintf(w, "| %s | 0 | | | | | | | | |\n", h.name)
+	total := hours{Name: "all"}
+	for _, h := range summed(pieces) {
+		if h.Jobs == 0 {
+			fmt.Fprintf(w, "| %s | 0 | | | | | | | | |\n", h.Name)
 			continue
 		}
 		h.print(w)
-		total.jobs, total.hours, total.nodes, total.links = total.jobs+h.jobs, total.hours+h.hours, total.nodes+h.nodes, total.links+h.links
-		for k, n := range h.findings {
-			total.findings[k] += n
-		}
+		total.plus(&h)
 	}
-	if total.jobs > 0 {
+	if total.Jobs > 0 {
 		total.print(w)
 	}
-	for _, h := range hs {
-		for _, f := range h.failures[:min(len(h.failures), shownFailures)] {
-			fmt.Fprintf(w, "\n    %s", f)
-		}
+	for _, f := range total.Failures[:min(len(total.Failures), shownFailures)] {
+		fmt.Fprintf(w, "\n    %s", f)
 	}
 	fmt.Fprintln(w)
 }
 
 func (h *hours) print(w io.Writer) {
-	rate := float64(h.nodes+h.links) / h.hours * 1000
+	rate := float64(h.Nodes+h.Links) / h.Hours * 1000
 	fmt.Fprintf(w, "| %s | %d | %.0f | %d | %d | %.3f | %.3f | <= %.1f | %s | %v |\n",
-		h.name, h.jobs, h.hours, h.nodes, h.links, rate, h.bound(), alarmTarget, mark(rate <= alarmTarget), h.findings)
+		h.Name, h.Jobs, h.Hours, h.Nodes, h.Links, rate, h.bound(), alarmTarget, mark(rate <= alarmTarget), h.Findings)
 }

@@ -186,8 +186,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 		}
 	}
 	r.took = time.Since(began)
-	r.print(out)
-	return r.save()
+	return r.finish(out)
 }
 
 // show runs one case and prints what should and what did come out.
