@@ -203,12 +203,6 @@ func better(a, b event, first bool) bool {
 
 // fillEvents lists transients, with the ranks that took part.
 func (e *Engine) fillEvents(v *verdict.Verdict) {
-	listed := map[string]bool{}
-	for _, n := range v.Nodes {
-		if n.State == verdict.Intermittent {
-			listed[n.Node] = true
-		}
-	}
 	for _, ev := range e.passing() {
 		x := verdict.Event{Node: ev.Node, Kind: "transient", FirstStep: ev.First, LastStep: ev.Last, Cause: e.causeOf(ev.Signal), Ranks: []int{}}
 		for _, o := range e.events {

@@ -258,6 +258,9 @@ func (s *score) add(seed uint64, t truth, v *verdict.Verdict, within int) {
 	}
 	hits, caused, timely := 0, true, true
 	for _, n := range v.Nodes {
+		if n.State == verdict.Suspect {
+			continue // accuses nobody
+		}
 		if !slices.Contains(t.nodes, n.Node) {
 			s.wrong++
 			s.bad = append(s.bad, fmt.Sprintf("seed %d: wrongly named %s %s %s since %d: %s", seed, n.Node, n.State, n.Cause, n.SinceStep, n.Detail))

@@ -2,8 +2,10 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"laggard/analyzer/frame"
+	"laggard/schemas/verdict"
 )
 
 // Suspects is what looks wrong at this moment, decided or not: enough to measure
@@ -45,4 +47,69 @@ func (e *Engine) suspected(r int) bool {
 		}
 	}
 	return e.saver.guilty(r)
+}
+
+// suspicions lists the ranks that are suspect now and may be named as such: what the
+// sequential test caught, the window so far confirms by suspectZ, and nothing but
+// time is missing to. Who would not be accused then is not suspected now.
+func (e *Engine) suspicions(culprits []candidate) []candidate {
+	var young []candidate
+	for r := range e.n {
+		c := candidate{row: r, main: -1}
+		for s := range signals {
+			t := e.tracks[s]
+			if t.phase[r] != suspect || t.active(r) || t.masked(r) || t.few[r] || t.age(r) > 2*window {
+				continue // what two windows could not confirm is not missing time
+			}
+			o := t.try(r, min(window, t.age(r)))
+			if o.z < suspectZ || o.slow < slowShare || math.Expm1(o.effect) < e.cfg.MinEffect {
+				continue
+			}
+			x := e.excess(r, s, nil)
+			if s != loading && x < e.cfg.MinEffect/2*e.value(r, s, window) {
+				continue // nobody could check it
+			}
+			c.has[s] = true
+			if c.main < 0 || x > c.excess {
+				c.main, c.excess, c.effect, c.z, c.sinceAt = s, x, o.effect, o.z, int(t.sinceAt[r])
+				c.since, c.detected = e.sinceOf(t, r), t.detected[r]
+			}
+			c.phase = suspect
+		}
+		if c.main >= 0 && !slices.ContainsFunc(culprits, func(k candidate) bool { return k.row == r }) {
+			young = append(young, c)
+		}
+	}
+	if len(young) == 0 {
+		return nil
+	}
+	named, _ := e.accuse(append(slices.Clone(culprits), young...))
+	return slices.DeleteFunc(named, func(c candidate) bool { return c.phase != suspect })
+}
+
+// suspectNodes makes an entry of each node with a suspect rank about which nothing
+// more is known.
+func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]*verdict.Node, culprits []candidate) {
+	for _, c := range e.suspicions(culprits) {
+		name := e.nodeOf(c.row)
+		if n := known[name]; n != nil && n.State != verdict.Suspect {
+			continue
+		}
+		if slices.ContainsFunc(e.history, func(p past) bool { return p.Node == name }) {
+			continue // that it was degraded says more
+		}
+		f := e.describe(&c, append(slices.Clone(culprits), c))
+		n := node(name)
+		if n.State == "" {
+			n.State = verdict.Suspect
+			fillFrom(n, &f)
+			n.Confidence /= 2 // time has not confirmed it
+			n.SinceStep, n.DetectedStep = c.since, c.detected
+		} else {
+			n.Evidence = append(n.Evidence, f.Evidence...)
+			n.JobImpact = max(n.JobImpact, f.Impact)
+			n.SinceStep, n.DetectedStep = min(n.SinceStep, c.since), min(n.DetectedStep, c.detected)
+		}
+		n.Ranks = append(n.Ranks, e.layout.Ranks[c.row])
+	}
 }

@@ -84,6 +84,9 @@ const (
 	// larger effects instead: with units of 1.2 times the noise, suspectAt has the
 	// same odds.
 	cusumHighest = 40
+	// suspectZ is the z from which a suspect is shown: one in a thousand, of the few
+	// that the sequential test caught.
+	suspectZ = 3.0
 	// calmSteps without slowness end an episode.
 	calmSteps = 20
 	// transientSteps is the longest episode that is an event, not a condition.

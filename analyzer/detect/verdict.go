@@ -84,6 +84,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 			e.leftBehind(node(name), name, c)
 		}
 	}
+	e.suspectNodes(node, byNode, culprits)
 	for i := len(e.history) - 1; i >= 0; i-- {
 		p := &e.history[i]
 		n := byNode[p.Node]
