@@ -62,6 +62,9 @@ const (
 	anonymous = 10 * time.Second
 	// reopen is the pause after a Writer could not be opened.
 	reopen = time.Second
+	// retryRemove is the pause after a folder could not be removed: there is nothing in
+	// it for us any more.
+	retryRemove = 10 * time.Second
 	// lossEvery bounds the loss lines of an overflow that goes on.
 	lossEvery = time.Second
 	// passSlots bounds the slots copied at once: 4 MiB.
@@ -98,13 +101,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// ignored is a folder that is left alone.
+type ignored struct {
+	why   string    // as it was logged
+	until time.Time // zero: it is tried again in every pass
+}
+
 // Drain drains one run directory. Pass and Close are for one goroutine; the
 // other methods may be called from any.
 type Drain struct {
 	o       Options
 	swept   time.Time
-	ignored map[string]string // folder → why it is not drained, as it was logged
-	buf     []byte            // slots of one pass
+	ignored map[string]ignored // by folder
+	buf     []byte             // slots of one pass
 	runs    []run
 	rec     record.Record
 	tally   [record.KindCount]uint64 // drained in this pass
@@ -135,7 +144,7 @@ func New(o Options) (*Drain, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Drain{
-		o: o, ignored: make(map[string]string), buf: make([]byte, passSlots*slotBytes),
+		o: o, ignored: make(map[string]ignored), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), job: o.Job,
 	}, nil
 }
@@ -195,7 +204,7 @@ type Pass struct {
 // wrong with single folders; the others were drained.
 func (d *Drain) Pass() (Pass, error) {
 	now := d.o.Now()
-	errs := []error{d.find()}
+	errs := []error{d.find(now)}
 	if now.Sub(d.swept) >= halfMade {
 		d.swept = now
 		_, err := ring.Sweep(d.o.RunDir, now.Add(-halfMade))
@@ -264,7 +273,7 @@ func (d *Drain) held() []*process {
 }
 
 // find takes every folder that is new, ours to read, and drained by nobody else.
-func (d *Drain) find() error {
+func (d *Drain) find(now time.Time) error {
 	names, err := ring.Names(d.o.RunDir)
 	if err != nil {
 		return err
@@ -273,11 +282,11 @@ func (d *Drain) find() error {
 	var errs []error
 	for _, name := range names {
 		there[name] = true
-		if d.holds(name) {
+		if d.holds(name) || now.Before(d.ignored[name].until) {
 			continue
 		}
-		if err := d.take(name); err != nil && d.ignored[name] != err.Error() {
-			d.ignored[name] = err.Error() // said once
+		if err := d.take(name); err != nil && d.ignored[name].why != err.Error() {
+			d.ignored[name] = ignored{why: err.Error()} // said once
 			errs = append(errs, err)
 		}
 	}

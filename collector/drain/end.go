@@ -110,7 +110,7 @@ func (p *process) finish(now time.Time) error {
 	if err := p.dropWriter(); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
-	return p.remove()
+	return p.remove(now)
 }
 
 // end gives the incarnation's end line to the Writer.

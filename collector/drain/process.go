@@ -140,7 +140,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 			p.retryAt = now.Add(time.Minute)
 			return false, fmt.Errorf("incarnation %s has ended already, but its process lives: its ranges stay where they are", p.name)
 		}
-		return false, p.remove()
+		return false, p.remove(now)
 	}
 	next := w.Next()
 	for _, r := range p.rings {
@@ -283,13 +283,13 @@ func (p *process) sync(now time.Time) error {
 	return nil
 }
 
-// remove deletes the folder. One that can't be deleted is left, and said so.
-func (p *process) remove() error {
+// remove deletes the folder. One that can't be deleted is left for a while, and said so.
+func (p *process) remove(now time.Time) error {
 	p.removed = true
 	crashPoint("removing")
 	err := p.folder.Remove()
 	if err != nil {
-		p.d.ignored[p.name] = err.Error()
+		p.d.ignored[p.name] = ignored{err.Error(), now.Add(retryRemove)}
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,13 +42,21 @@ func (f *Folder) Remove() error {
 	if err != nil {
 		return err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return n == ProcessName || n == LockName })
-	for _, n := range append(names, ProcessName, LockName) {
-		if e := unix.Unlinkat(f.dir, n, 0); e != nil && !errors.Is(e, unix.ENOENT) {
-			err = errors.Join(err, fmt.Errorf("remove %s: %w", n, e))
+	unlink := func(n string) error {
+		if err := unix.Unlinkat(f.dir, n, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove %s of ring folder %s: %w", n, f.name, err)
+		}
+		return nil
+	}
+	for _, n := range names {
+		if n != ProcessName && n != LockName {
+			err = errors.Join(err, unlink(n))
 		}
 	}
 	if err != nil {
+		return err // with its process file it is a folder that an agent takes, and tries again
+	}
+	if err := errors.Join(unlink(ProcessName), unlink(LockName)); err != nil {
 		return err
 	}
 	if err := unix.Unlinkat(f.run, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,8 @@ const (
 
 // Sweep removes folders that a recorder was killed over while it made them, when
 // nothing has changed in them since before, and those that an agent was killed over
-// while it removed them. It returns how many.
+// while it removed them: they have another name, or nothing in them any more but a
+// lock. It returns how many.
 func Sweep(runDir string, before time.Time) (int, error) {
 	run, err := openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -76,14 +78,7 @@ func Sweep(runDir string, before time.Time) (int, error) {
 	n := 0
 	var errs []error
 	for _, name := range names {
-		suffix := filepath.Ext(name)
-		id, ok := strings.CutPrefix(strings.TrimSuffix(name, suffix), ".")
-		if _, hex := parseName(id); !ok || !hex || suffix != newSuffix && suffix != goneSuffix {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil ||
-			suffix == newSuffix && !time.Unix(st.Mtim.Unix()).Before(before) {
+		if !abandoned(run, name, before) {
 			continue
 		}
 		if err := removeUnnamed(run, name); err != nil {
@@ -93,6 +88,34 @@ func Sweep(runDir string, before time.Time) (int, error) {
 		n++
 	}
 	return n, errors.Join(errs...)
+}
+
+// abandoned reports whether a folder is one that nobody will finish.
+func abandoned(run int, name string, before time.Time) bool {
+	var st unix.Stat_t
+	if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
+	}
+	old := time.Unix(st.Mtim.Unix()).Before(before)
+	if _, ok := parseName(name); ok {
+		return old && emptied(run, name)
+	}
+	suffix := filepath.Ext(name)
+	id, ok := strings.CutPrefix(strings.TrimSuffix(name, suffix), ".")
+	_, hex := parseName(id)
+	return ok && hex && (suffix == goneSuffix || suffix == newSuffix && old)
+}
+
+// emptied reports whether a folder has a process's name and no file but a lock.
+func emptied(run int, name string) bool {
+	fd, err := openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	d := os.NewFile(uintptr(fd), name)
+	defer d.Close()
+	files, err := d.Readdirnames(2)
+	return errors.Is(err, io.EOF) || err == nil && len(files) == 1 && files[0] == LockName
 }
 
 // Status is what a process's recorder and agent have published last.

@@ -248,6 +248,72 @@ func TestSweepFinishesARemoval(t *testing.T) {
 	}
 }
 
+// TestSweepRemovesEmptiedFolders: one was removed where the run directory lets nobody
+// rename, and the agent was killed before the end.
+func TestSweepRemovesEmptiedFolders(t *testing.T) {
+	run := shared(t)
+	files := map[string]string{"00000000000000aa": "", "00000000000000ab": LockName, "00000000000000ac": "ring-1"}
+	for name, file := range files {
+		if err := os.MkdirAll(filepath.Join(run, name), 0o770); err != nil {
+			t.Fatal(err)
+		}
+		if file == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(run, name, file), nil, 0o660); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	if n, err := Sweep(run, now.Add(-time.Minute)); n != 0 || err != nil {
+		t.Errorf("Sweep of fresh ones = %d, %v", n, err)
+	}
+	if n, err := Sweep(run, now.Add(time.Minute)); n != 2 || err != nil {
+		t.Errorf("Sweep of old ones = %d, %v", n, err)
+	}
+	if names, _ := os.ReadDir(run); len(names) != 1 || names[0].Name() != "00000000000000ac" {
+		t.Errorf("left: %v", names)
+	}
+}
+
+// TestRemove_KeepsTheProcessFileToTheLast: a removal that fails in the middle leaves a
+// folder that can be opened, and removed once more.
+func TestRemove_KeepsTheProcessFileToTheLast(t *testing.T) {
+	run := shared(t)
+	p, _ := create(t, run)
+	if _, err := p.NewWriter(1); err != nil {
+		t.Fatal(err)
+	}
+	name := p.Identity.Incarnation.String()
+	planted, other := filepath.Join(run, name, "planted"), filepath.Join(run, "."+name+goneSuffix)
+	if err := os.Mkdir(planted, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(other, "planted"), 0o770); err != nil { // so the folder keeps its name
+		t.Fatal(err)
+	}
+	remove := func() error {
+		f, err := OpenFolder(run, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return f.Remove()
+	}
+	if err := remove(); err == nil || !strings.Contains(err.Error(), "planted") {
+		t.Fatalf("Remove()=%v", err)
+	}
+	if err := os.Remove(planted); err != nil {
+		t.Fatal(err)
+	}
+	if err := remove(); err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := os.ReadDir(run); len(names) != 1 || names[0].Name() != filepath.Base(other) {
+		t.Errorf("left: %v", names)
+	}
+}
+
 // TestFoldersKeepSetgid: a volume that a pod's fsGroup shares has setgid folders;
 // those made in it must belong to the group and hand it on.
 func TestFoldersKeepSetgid(t *testing.T) {
