@@ -51,6 +51,43 @@ func spool(b *testing.B, n int) (dir string, bytes int64) {
 	return dir, bytes
 }
 
+// lines writes n records of one rank, 999 communications to a step, as plain segments.
+func lines(b *testing.B, dir string, n int) {
+	b.Helper()
+	rank := filepath.Join(dir, "j1", "0")
+	if err := os.MkdirAll(rank, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	var body []byte
+	name := 1_753_000_000
+	write := func() {
+		if err := os.WriteFile(filepath.Join(rank, fmt.Sprint(name)), body, 0o644); err != nil {
+			b.Fatal(err)
+		}
+		body = body[:0]
+		name++
+	}
+	for i := range n {
+		if len(body) == 0 {
+			m := record.Meta{Format: record.Format, Segment: fmt.Sprintf("%016x", name), Job: "j1", Incarnation: 7, WorldSize: 1, Node: "node-0", StartedNs: base}
+			body = m.AppendLine(body)
+		}
+		start := base - 80_000_000_000_000 + int64(i)*30_000
+		r := record.New(record.Communication)
+		r.Step, r.Start, r.Dur, r.Exposed, r.Ring, r.Seq = int64(i/1000), start, int64(5000+i%977), 4000, 2, uint64(i-i/1000)
+		r.Op, r.Group, r.Count, r.Dtype, r.Bytes = "allreduce", "dp0", 1<<20, "bf16", 2<<20
+		if i%1000 == 999 {
+			r = record.New(record.Step)
+			r.Step, r.Start, r.Dur, r.Ring, r.Seq = int64(i/1000), start-999*30_000, 1000*30_000, 1, uint64(i/1000)
+		}
+		body = r.AppendLine(body)
+		if len(body) > 10<<20-512 {
+			write()
+		}
+	}
+	write()
+}
+
 // first is a sink that tells when the store has acknowledged the first rows.
 type first struct {
 	ship.Sink

@@ -64,8 +64,11 @@ func (s *Sink) compact(ctx context.Context, key folderKey) error {
 		return err
 	}
 	b, names, err := gather(ctx, key, files)
-	if err != nil || len(names) < 2 {
-		return err
+	if err != nil {
+		return fmt.Errorf("compact %s: %w", folder, err)
+	}
+	if len(names) < 2 {
+		return nil
 	}
 	if err := s.replace(folder, b, names); err != nil {
 		return fmt.Errorf("compact %s: %w", folder, err)

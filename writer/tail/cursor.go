@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -46,10 +47,37 @@ type cursorStream struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// LoadCursor reads the positions acknowledged by a store. A file that is missing
-// is no error, nor one of another store; one that is damaged is an error that may
+// tempPrefix begins the name of a cursor that is being written.
+const tempPrefix = ".cursor-"
+
+// sweep removes what a writer that was killed left behind in dir: one that lives holds
+// a lock on its file. What can't be removed is the next one's.
+func sweep(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), tempPrefix) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.Remove(path)
+		}
+		_ = f.Close() // opened for reading
+	}
+}
+
+// LoadCursor reads the positions acknowledged by a store, and sweeps its folder. A
+// file that is missing is no error, nor one of another store; one that is damaged is an error that may
 // be logged: the positions are then none.
 func LoadCursor(path, store string) (map[Key]Position, error) {
+	sweep(filepath.Dir(path))
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -113,16 +141,18 @@ func SaveCursor(path, store string, positions map[Key]Position) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save cursor: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".cursor-*")
+	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("save cursor: %w", err)
 	}
-	_, err = f.Write(body)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
+	// The lock goes with the file's last name, so a sweep never takes one away.
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		_, err = f.Write(body)
+	}
+	if err = errors.Join(err, f.Sync()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("save cursor: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	d, err := os.Open(dir)

@@ -1,10 +1,13 @@
 package tail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestRestart reads a stream in two halves, the second by a new tree that begins
@@ -79,4 +82,32 @@ func TestCursor(t *testing.T) {
 func FuzzCursor(f *testing.F) {
 	f.Add([]byte("{}\n00000000\n"))
 	f.Fuzz(func(t *testing.T, b []byte) { _, _ = parseCursor(b, "s") })
+}
+
+// TestCursor_Sweep: what a killed writer left behind goes, what one writes stays.
+func TestCursor_Sweep(t *testing.T) {
+	dir := t.TempDir()
+	left, held := filepath.Join(dir, tempPrefix+"1"), filepath.Join(dir, tempPrefix+"2")
+	for _, path := range []string{left, held} {
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Open(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadCursor(filepath.Join(dir, "cursor.json"), "s"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a killed writer is there: %v", err)
+	}
+	if _, err := os.Stat(held); err != nil {
+		t.Errorf("the file of a live writer is gone: %v", err)
+	}
 }
