@@ -1,12 +1,15 @@
 package docs_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -73,6 +76,9 @@ func (j *journey) run(line string) string {
 		}
 		j.agent = nil
 	}
+	if strings.Contains(line, " --deepen ") {
+		return j.watch(line + " --metrics=")
+	}
 	if once.MatchString(line) && !strings.Contains(line, "--once") {
 		line += " --once --metrics="
 	}
@@ -110,6 +116,35 @@ func (j *journey) run(line string) string {
 	return string(out)
 }
 
+// watch runs a watcher until its log has a verdict, and ends it.
+func (j *journey) watch(line string) string {
+	j.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "bash", "-c", "exec "+line)
+	c.Dir = j.home
+	log, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	said, verdict := "", ""
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		said += lines.Text() + "\n"
+		if verdict == "" && strings.Contains(lines.Text(), "verdict changed") {
+			verdict = lines.Text()
+			c.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	if err := c.Wait(); err != nil || verdict == "" {
+		j.t.Errorf("%s: %v\n%s", line, err, said)
+	}
+	j.ran = append(j.ran, line)
+	return verdict
+}
+
 // follow runs every line of the page's blocks but kubectl's: TestLinks and the build of
 // the overlays hold those.
 func (j *journey) follow(page string) (said string) {
@@ -131,6 +166,18 @@ func TestBareMetal(t *testing.T) {
 		t.Errorf("no verdict on the job:\n%s", said)
 	}
 	if len(j.ran) < 4 {
+		t.Errorf("only %q ran", j.ran)
+	}
+}
+
+// TestDepthPage: training with the light kinds only, an agent, a watcher that may deepen.
+func TestDepthPage(t *testing.T) {
+	j := newJourney(t)
+	j.run("laggard install /opt/laggard")
+	if said := j.follow("depth.md"); !strings.Contains(said, "training") {
+		t.Errorf("the watcher says nothing of the job:\n%s", said)
+	}
+	if len(j.ran) != 3 {
 		t.Errorf("only %q ran", j.ran)
 	}
 }
