@@ -20,7 +20,6 @@ type agentOptions struct {
 	switchFile, listen, metrics    string
 	switchServer, jobName          string
 	flush, untilIdle, grace        time.Duration
-	trustUIDs                      []uint
 	compress                       bool
 
 	capBytes, segmentBytes int64
@@ -73,7 +72,6 @@ func (o *agentOptions) register(c *cobra.Command) {
 	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9612", "HTTP address of /metrics, /healthz, /readyz; empty turns it off")
 	f.DurationVar(&o.untilIdle, "until-idle", 0, "leave when every recorder has been gone for so long and all is shipped; 0 stays")
 	f.DurationVar(&o.grace, "grace", 25*time.Second, "time from SIGTERM until the agent leaves")
-	f.UintSliceVar(&o.trustUIDs, "trust-uid", nil, "further owners of files and rings to trust")
 	f.BoolVar(&o.compress, "compress", false, "compress closed segments to .zst")
 }
 
@@ -104,13 +102,4 @@ func (o *agentOptions) check() error {
 		return usage("--grace %s: a second at least", o.grace)
 	}
 	return nil
-}
-
-// uids returns the further owners to trust.
-func (o *agentOptions) uids() []uint32 {
-	uids := make([]uint32, len(o.trustUIDs))
-	for i, u := range o.trustUIDs {
-		uids[i] = uint32(u)
-	}
-	return uids
 }

@@ -16,21 +16,32 @@ import (
 // shipping are the flags that agent and ingest have in common: how rows go to a
 // store.
 type shipping struct {
-	records string
-	memory  string
-	state   string
+	records   string
+	memory    string
+	state     string
+	trustUIDs []uint
+}
+
+// uids returns the further owners to trust.
+func (s *shipping) uids() []uint32 {
+	uids := make([]uint32, len(s.trustUIDs))
+	for i, u := range s.trustUIDs {
+		uids[i] = uint32(u)
+	}
+	return uids
 }
 
 func (s *shipping) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.records, "records", "light", "raw ranges to store: none, light (all kinds but Communication), all, or deep (all of the steps in which Communication was recorded)")
 	f.StringVar(&s.memory, "memory", "64MiB", "rows in memory between reading and the store's acknowledgement")
+	f.UintSliceVar(&s.trustUIDs, "trust-uid", nil, "further owners of files (and of an agent's rings) to trust, beside this user, root and the owner of the job's directory")
 	f.StringVar(&s.state, "state", "", "folder for the cursor and for rows that the store refused")
 }
 
 // options turns the flags into those of the intake.
 func (s *shipping) options() (intake.Options, error) {
-	o := intake.Options{State: s.state, Logger: newLogger()}
+	o := intake.Options{State: s.state, TrustUIDs: s.uids(), Logger: newLogger()}
 	selection, ok := rollup.ParseSelection(s.records)
 	if !ok {
 		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all", "deep"}))

@@ -52,6 +52,10 @@ type Options struct {
 	// Only restricts the ranks; nil takes all.
 	Only func(job string, rank int) bool
 
+	// TrustUIDs are owners of files to read beside ourselves, root and the owner of the
+	// job's directory.
+	TrustUIDs []uint32
+
 	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters, Intents and Logger are set from here
 	Files   int           // open files, tail.DefaultFiles
 	Quantum int64         // bytes of a rank's turn, DefaultQuantum
@@ -101,7 +105,7 @@ type LossSum struct {
 func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 	e := &engine{
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{},
-		tree:  tail.New(root, tail.Options{Files: o.Files, Logger: o.Logger}),
+		tree:  tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
 		local: local{root: root},
 		plans: plans{root: root, o: o.Rollup, found: map[string]*plan{}},
 	}

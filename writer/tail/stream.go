@@ -22,6 +22,7 @@ type Stream struct {
 	began   bool   // a first listing was made
 	reader  *segment.Reader
 	losses  []Loss
+	refused map[int64]bool // files of others that are not read, by number
 	gate    gate
 	skipped segment.Skipped     // of reader, already counted
 	ids     map[record.ID]int64 // segments with an id of their own → the number of the file they were read from
@@ -66,7 +67,7 @@ func (s *Stream) Start(p Position) (bool, error) {
 	if s.began || !ok {
 		return false, nil
 	}
-	infos, err := segment.List(s.Dir.Path)
+	infos, err := s.list()
 	if err != nil {
 		return false, s.wrap(err)
 	}
@@ -109,7 +110,7 @@ func (s *Stream) believes(info segment.Info, p Position) bool {
 
 // Refresh lists the directory. It returns whether there may be something to read.
 func (s *Stream) Refresh() (bool, error) {
-	infos, err := segment.List(s.Dir.Path)
+	infos, err := s.list()
 	if err != nil {
 		if gone(err) {
 			s.vanish()

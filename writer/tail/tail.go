@@ -35,8 +35,11 @@ const DefaultFiles = 64
 // Options configure a Tree. Zero values mean the defaults.
 type Options struct {
 	// Files bounds the open files; more streams than that take turns.
-	Files  int
-	Logger *slog.Logger // nil is silent
+	Files int
+	// TrustUIDs are owners of files to believe beside ourselves, root and the owner of
+	// the job's directory.
+	TrustUIDs []uint32
+	Logger    *slog.Logger // nil is silent
 }
 
 // Position is a place in a stream: a line of a segment begins there.
