@@ -145,15 +145,18 @@ func (s *stage) exact(emitted sums) {
 		rank, ring uint32
 		seq        uint64
 	}
-	seen := map[place]bool{}
+	seen, twice := map[place]bool{}, []place{}
 	each(s.t, s.storeDir(), row.RecordsTable, parquet.ReadRecords, func(r *row.Record) {
 		stored[r.Kind]++
 		p := place{r.Rank, r.Ring, r.Seq}
 		if seen[p] {
-			s.t.Errorf("rank %d, ring %d, record %d is stored twice", p.rank, p.ring, p.seq)
+			twice = append(twice, p)
 		}
 		seen[p] = true
 	})
+	if len(twice) > 0 {
+		s.t.Errorf("%d records are stored twice, the first of them %+v", len(twice), twice[0])
+	}
 	if _, err := ledger.Read(s.dir, func(r row.Ledger) error {
 		switch {
 		case r.Batch != "":
