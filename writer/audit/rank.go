@@ -253,6 +253,7 @@ func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds,
 	}
 	for p := range keys {
 		b, h := want[p], have[p]
+		whole := h.Distinct - h.Complements
 		acknowledged := r.batched[batchKey{table, p.Incarnation, 0}]
 		d := Difference{Rank: int(r.number), Table: table, ID: record.ID(p.Incarnation).String(), Want: b.least, Have: h.Rows}
 		switch {
@@ -261,12 +262,12 @@ func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds,
 		case h.Distinct < acknowledged:
 			d.Want = acknowledged
 			d.Reason = fmt.Sprintf("the store acknowledged %d rows of this process and has %d: rows were deleted there, or lost with the server", acknowledged, h.Distinct)
-		case cut || live && h.Distinct < b.least:
+		case cut || live && whole < b.least:
 			continue // the ledger of batches is all that is left to compare with
-		case h.Distinct < b.least:
-			d.Reason = fmt.Sprintf("%d rows of this process are not in the store: not shipped yet; `laggard ingest SOURCE --to STORE` does", b.least-h.Distinct)
-		case h.Distinct > b.most:
-			d.Reason = fmt.Sprintf("the store has %d rows more of this process than its files: files were cut or replaced", h.Distinct-b.most)
+		case whole < b.least:
+			d.Reason = fmt.Sprintf("%d rows of this process are not in the store: not shipped yet; `laggard ingest SOURCE --to STORE` does", b.least-whole)
+		case whole > b.most:
+			d.Reason = fmt.Sprintf("the store has %d rows more of this process than its files: files were cut or replaced", whole-b.most)
 		default:
 			continue
 		}

@@ -274,6 +274,47 @@ func communicationLookups(b *ship.Batch) []lookup {
 	})
 }
 
+// Sums implements ship.Windows.
+func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
+	t := newTerms("step_from")
+	for i := range b.Communications {
+		c := &b.Communications[i]
+		t.add(process(c.Rank, c.Incarnation), c.StepFrom)
+	}
+	sums := make([]ship.Sum, b.Len())
+	places := index(b.Communications, ship.KeyOfCommunication)
+	const base = "if(`repeat` >= 32768, bitAnd(bitShiftRight(`repeat`, 8), 127), `repeat`)"
+	all := each(t.where(common(b)), lookup{
+		columns: "`rank`, `incarnation`, `step_from`, toUInt16(" + base + ") AS base, `group`, `op`, " +
+			"toUInt32(sum(`calls`)), toUInt32(sum(`steps`)), sum(`total_ns`), sum(`bytes`), count()",
+		suffix: " GROUP BY `rank`, `incarnation`, `step_from`, base, `group`, `op`",
+		scan: func(rows driver.Rows, _ []bool) error {
+			k := ship.CommunicationKey{Job: b.Job}
+			var sum ship.Sum
+			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.StepFrom, &k.Repeat, &k.Group, &k.Op,
+				&sum.Calls, &sum.Steps, &sum.TotalNs, &sum.Bytes, &sum.Rows); err != nil {
+				return err
+			}
+			for _, place := range places(k) {
+				sums[place].Add(&sum.Communication)
+				sums[place].Rows += sum.Rows
+			}
+			return nil
+		},
+	})
+	err := s.call(ctx, "sum up "+b.Table, func(ctx context.Context, conn clickhouse.Conn) error {
+		clear(sums)
+		k, err := s.known(ctx, conn)
+		for _, l := range all {
+			if err == nil {
+				err = l.run(ctx, conn, s.table(k, b.Table), nil)
+			}
+		}
+		return err
+	})
+	return sums, err
+}
+
 func recordLookups(b *ship.Batch) []lookup {
 	t := newTerms("offset")
 	prefix, last := "", ship.RecordKey{}

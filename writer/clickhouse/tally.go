@@ -33,11 +33,11 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 			t.Steps[p] = n
 			return err
 		}},
-		{row.CommunicationsTable, "`rank`, `incarnation`, count(), uniqExact((`step_from`, `repeat`, `group`, `op`)), sum(`calls`)", "`rank`, `incarnation`", func(r driver.Rows) error {
+		{row.CommunicationsTable, "`rank`, `incarnation`, count(), uniqExact((`step_from`, `repeat`, `group`, `op`)), uniqExactIf((`step_from`, `repeat`, `group`, `op`), `repeat` >= 32768), sum(`calls`)", "`rank`, `incarnation`", func(r driver.Rows) error {
 			var p ship.Process
 			var n ship.Held
 			var calls uint64
-			err := r.Scan(&p.Rank, &p.Incarnation, &n.Rows, &n.Distinct, &calls)
+			err := r.Scan(&p.Rank, &p.Incarnation, &n.Rows, &n.Distinct, &n.Complements, &calls)
 			t.Communications[p], t.Calls[p] = n, calls
 			return err
 		}},

@@ -8,7 +8,8 @@
 //
 // Caveat: Once ends what is open at the end of the files (the last step, a window
 // of communication that is not full). Over the files of a rank that still writes
-// and is shipped by nobody, that makes the last rows of the moment final.
+// and is shipped by nobody, a later pass completes the window by a row of its own
+// (row.Communication.Complete); the row of a step stays as its end was seen.
 package intake
 
 import (

@@ -12,9 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"laggard/schemas/parquet"
 	"laggard/schemas/row"
+	"laggard/writer/audit"
 	"laggard/writer/clickhouse/chtest"
 	"laggard/writer/intake"
+	"laggard/writer/ship"
 	"laggard/writer/tail"
 )
 
@@ -51,23 +56,106 @@ func TestSecondPassStoresNothing(t *testing.T) {
 	}
 }
 
-// TestGrowingTree passes again and again over a job that is still being written.
+// TestGrowingTree passes again and again over a job that is still being written, in
+// the middle of windows: what a pass stored of a window is completed by the next, and
+// no row is there twice.
 func TestGrowingTree(t *testing.T) {
-	dir, target := t.TempDir(), t.TempDir()
+	server := chtest.Start(t)
+	db, target, plain := server.Database(), t.TempDir(), t.TempDir()
+	dir := t.TempDir()
 	j := newJob(t, dir, 2, 16<<10)
-	for range 4 {
-		j.steps(32)
-		once(t, dir, "parquet:"+target, all())
+	stores := []string{"parquet:" + target, server.Store(db)}
+	complements := uint64(0)
+	pass := func() {
+		for _, spec := range stores {
+			once(t, dir, spec, all())
+		}
 	}
-	j.steps(32)
+	for _, steps := range []int{3, 1, 39} {
+		j.steps(steps)
+		pass()
+	}
+	j.steps(9)
 	j.end()
-	once(t, dir, "parquet:"+target, all())
-	plain := t.TempDir()
+	pass()
+	for _, spec := range stores {
+		if r := once(t, dir, spec, all()); r.Stored() != 0 {
+			t.Fatalf("the same files again: %s", r)
+		}
+	}
 	once(t, dir, "parquet:"+plain, all())
 	got, want := dump(t, target), dump(t, plain)
 	if len(got[row.StepsTable]) != len(want[row.StepsTable]) || !slices.Equal(got[row.RecordsTable], want[row.RecordsTable]) {
 		t.Fatalf("%d steps and %d records, want %d and %d", len(got[row.StepsTable]), len(got[row.RecordsTable]), len(want[row.StepsTable]), len(want[row.RecordsTable]))
 	}
+	whole, _ := windows(t, plain)
+	sums, n := windows(t, target)
+	if d := cmp.Diff(whole, sums); d != "" {
+		t.Errorf("windows (-in one pass +in four):\n%s", d)
+	}
+	if complements = n; n == 0 {
+		t.Error("no window was completed: the test passes at their ends")
+	}
+	const columns = "count(), uniqExact((rank, incarnation, step_from, repeat, `group`, op)), sum(calls), sum(total_ns), sum(bytes), countIf(repeat >= 32768)"
+	var rows, distinct, calls, extra uint64
+	var total, bytes int64
+	if err := server.Conn(db).QueryRow(t.Context(), "SELECT "+columns+" FROM communications").Scan(&rows, &distinct, &calls, &total, &bytes, &extra); err != nil {
+		t.Fatal(err)
+	}
+	var sum row.Communication
+	for _, w := range whole {
+		sum.Add(&w)
+	}
+	if rows != distinct || rows != uint64(len(whole))+extra || extra != complements || calls != uint64(sum.Calls) || total != sum.TotalNs || bytes != sum.Bytes {
+		t.Errorf("ClickHouse has %d windows (%d distinct, %d of them complements) of %d calls, %d ns, %d bytes; want %d and %d of %+v",
+			rows, distinct, extra, calls, total, bytes, len(whole), complements, sum)
+	}
+	for _, spec := range stores {
+		r, err := audit.Run(t.Context(), dir, "j1", spec, store(t, spec).(ship.Counter), nil)
+		if err != nil || len(r.Differences) > 0 {
+			t.Errorf("audit of %s: %+v, %v", spec, r, err)
+		}
+	}
+}
+
+// windows sums the rows of each window of a Parquet store up, and counts complements.
+// A row that is there twice is an error.
+func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Communication, complements uint64) {
+	t.Helper()
+	files, err := parquet.Files(store, row.CommunicationsTable, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums = map[ship.CommunicationKey]row.Communication{}
+	seen := map[ship.CommunicationKey]bool{}
+	for _, f := range files {
+		err := parquet.ReadCommunications(f, func(rows []row.Communication) error {
+			for _, r := range rows {
+				if k := ship.KeyOfCommunication(&r); seen[k] {
+					t.Errorf("window %+v is there twice", k)
+				} else {
+					seen[k] = true
+				}
+				if row.IsComplement(r.Repeat) {
+					complements++
+				}
+				r.Repeat = row.BaseRepeat(r.Repeat)
+				k := ship.KeyOfCommunication(&r)
+				sum, ok := sums[k]
+				if !ok {
+					sum = row.Communication{MinNs: r.MinNs}
+				}
+				sum.Add(&r)
+				sum.MinNs, sum.MaxNs = min(sum.MinNs, r.MinNs), max(sum.MaxNs, r.MaxNs)
+				sums[k] = sum
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sums, complements
 }
 
 // ingestProcess is `laggard ingest` as a process of its own, to be killed.

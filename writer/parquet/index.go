@@ -215,6 +215,50 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	return stored, nil
 }
 
+// windowSum is what Sums reads.
+type windowSum struct {
+	Job         string `parquet:"job"`
+	Rank        uint32 `parquet:"rank"`
+	Incarnation uint64 `parquet:"incarnation"`
+	StepFrom    uint64 `parquet:"step_from"`
+	Repeat      uint16 `parquet:"repeat"`
+	Group       string `parquet:"group"`
+	Op          string `parquet:"op"`
+	Steps       uint32 `parquet:"steps"`
+	Calls       uint32 `parquet:"calls"`
+	TotalNs     int64  `parquet:"total_ns"`
+	Bytes       int64  `parquet:"bytes"`
+}
+
+// Sums implements ship.Windows.
+func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
+	sums := make([]ship.Sum, b.Len())
+	places := placesOf(b.Communications, ship.KeyOfCommunication)
+	folder := layout.Folder(s.dir, b.Table, b.Job)
+	for _, name := range s.indexes[folder].touching(b) { // Stored has made it
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := layout.Read(filepath.Join(folder, name), func(rows []windowSum) error {
+			for i := range rows {
+				r := &rows[i]
+				place, ok := places[ship.CommunicationKey{
+					Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: row.BaseRepeat(r.Repeat), Group: r.Group, Op: r.Op,
+				}]
+				if ok {
+					sums[place].Add(&row.Communication{Steps: r.Steps, Calls: r.Calls, TotalNs: r.TotalNs, Bytes: r.Bytes})
+					sums[place].Rows++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, classify("sum up "+b.Table, err)
+		}
+	}
+	return sums, nil
+}
+
 // The key columns of each table.
 type (
 	stepKeys struct {

@@ -43,8 +43,13 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		if r.Job == job {
 			k := ship.CommunicationKey{Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: r.Repeat, Group: r.Group, Op: r.Op}
 			p := ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}
-			hold(t.Communications, p, !windows[k])
 			t.Calls[p] += uint64(r.Calls)
+			hold(t.Communications, p, !windows[k])
+			if row.IsComplement(r.Repeat) && !windows[k] {
+				h := t.Communications[p]
+				h.Complements++
+				t.Communications[p] = h
+			}
 			windows[k] = true
 		}
 	})

@@ -15,6 +15,9 @@ func (s *Shipper) ship(ctx context.Context, c cutBatch) error {
 	if err := s.lookUp(ctx, c, stored); err != nil {
 		return err
 	}
+	if err := s.complete(ctx, c, stored); err != nil {
+		return err
+	}
 	found := count(stored)
 	s.stats.found(c.Table, found)
 	b := c.missing(stored)

@@ -47,6 +47,21 @@ type Sink interface {
 	Close() error
 }
 
+// Windows is a sink that tells the sums of the windows that it has, so that one which
+// was stored before its end can be completed.
+type Windows interface {
+	// Sums returns, for each row of a batch of communications, the sums of what is
+	// stored of its window (Calls, Steps, TotalNs, Bytes) and the number of rows that
+	// these are in. It is called right after Stored.
+	Sums(ctx context.Context, b *Batch) ([]Sum, error)
+}
+
+// Sum is what is stored of a window.
+type Sum struct {
+	row.Communication
+	Rows uint64
+}
+
 // RawSink is a sink that takes raw rows packed, as Batch.Raws, in Insert and Stored.
 type RawSink interface {
 	// TakesRaws reports whether it does.

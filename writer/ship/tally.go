@@ -28,8 +28,9 @@ type Process struct {
 	Incarnation uint64
 }
 
-// Held is a number of rows, and how many different ones are among them.
-type Held struct{ Rows, Distinct uint64 }
+// Held is a number of rows, how many different ones are among them, and how many of
+// these complete windows that other rows began (row.IsComplement).
+type Held struct{ Rows, Distinct, Complements uint64 }
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
