@@ -96,8 +96,8 @@ type Communication struct {
 	Node        string `col:"node"`
 	StepFrom    uint64 `col:"step_from"` // a multiple of Window
 	StepTo      uint64 `col:"step_to"`   // last step of the window, inclusive
-	Repeat      uint16 `col:"repeat"`   // from 1<<15 on: completes an earlier row, see Complete
-	StartNs     int64  `col:"start_ns"` // of the first step seen in the window
+	Repeat      uint16 `col:"repeat"`    // from 1<<15 on: completes an earlier row, see Complete
+	StartNs     int64  `col:"start_ns"`  // of the first step seen in the window
 	Group       string `col:"group"`
 	Dim         string `col:"dim"`
 	Op          string `col:"op"`
