@@ -12,7 +12,7 @@ type covariate struct {
 	sxy, stt [signals]float64
 	sxx      [signals]float64
 	columns  int
-	slope    float32 // taken in the step at hand
+	slope    [signals]float32 // taken in the step at hand
 	dev      []float32
 	ref      *reference
 	ln       []float32
@@ -23,11 +23,8 @@ func newCovariate(l *frame.Layout, roles [][]int32, sizes []int) *covariate {
 	return &covariate{role: l.Role, dev: make([]float32, n), ln: make([]float32, n), ref: newReference(roles, sizes)}
 }
 
-// remove takes out of the absolute logs what the steps before say of the tokens, and
-// reports whether there was anything. It is done before ranks are compared: with one
-// slow rank among them, the middle of the peers' times and that of their tokens are
-// not of the same peer.
-func (c *covariate) remove(s signal, tokens, logs []float32) bool {
+// prepare takes the tokens of a step, for the signals that were recorded in it.
+func (c *covariate) prepare(tokens []float32, recorded ...bool) {
 	for r, v := range tokens {
 		c.ln[r] = nan32
 		if v > 0 {
@@ -35,15 +32,27 @@ func (c *covariate) remove(s signal, tokens, logs []float32) bool {
 		}
 	}
 	c.ref.relative(c.ln, c.dev)
-	c.slope = 0
-	if c.columns++; c.columns <= sharedColumns || c.stt[s] <= 0 || c.sxx[s] <= 0 ||
+	for _, x := range recorded {
+		if x {
+			c.columns++
+		}
+	}
+}
+
+// remove takes out of the absolute logs what the steps before say of the tokens, and
+// reports whether there was anything. It is done before ranks are compared: with one
+// slow rank among them, the middle of the peers' times and that of their tokens are
+// not of the same peer. Signals may be served side by side.
+func (c *covariate) remove(s signal, logs []float32) bool {
+	c.slope[s] = 0
+	if c.columns <= sharedColumns || c.stt[s] <= 0 || c.sxx[s] <= 0 ||
 		c.sxy[s]/math.Sqrt(c.stt[s]*c.sxx[s]) < sharedCorrelation {
 		return false
 	}
-	c.slope = float32(min(max(c.sxy[s]/c.stt[s], 0), 2.5))
+	c.slope[s] = float32(min(max(c.sxy[s]/c.stt[s], 0), 2.5))
 	for r, x := range c.ln {
 		if g := c.role[r]; g >= 0 && x == x {
-			logs[r] -= c.slope * (x - c.ref.middle[g]) // those without a count stay comparable
+			logs[r] -= c.slope[s] * (x - c.ref.middle[g]) // those without a count stay comparable
 		}
 	}
 	return true
@@ -62,7 +71,7 @@ func (c *covariate) learn(s signal, x []float32, waited []bool, t *track) {
 		if d != d || x[r] != x[r] || t.phase[r] != ok || waited != nil && waited[r] {
 			continue
 		}
-		y := clip(x[r]+c.slope*d-t.mu[r], -0.7, 0.7)
+		y := clip(x[r]+c.slope[s]*d-t.mu[r], -0.7, 0.7)
 		c.sxy[s] += float64(y * d)
 		c.stt[s] += float64(d * d)
 		c.sxx[s] += float64(y * y)

@@ -6,24 +6,33 @@ import (
 	"laggard/analyzer/frame"
 )
 
-// features fills e.v with the residuals of each signal.
-func (e *Engine) features(c *frame.Column, t float64) {
-	raw := e.raw(c)
-	if raw != nil {
-		e.compare(compute, raw, c)
-	}
-	if v := c.V[frame.Self]; v != nil {
-		e.compare(own, v, c)
-	}
-	if v := c.V[frame.DataLoader]; v != nil && t > 0 {
-		e.ref[loading].relative(v, e.v[loading])
-		for r := range e.v[loading] {
-			e.v[loading][r] /= float32(t)
+// feature fills e.v[s] with the residuals of one signal.
+func (e *Engine) feature(s signal, c *frame.Column, t float64) {
+	switch s {
+	case compute:
+		if e.work != nil {
+			e.compare(compute, e.work, c)
+		}
+	case own:
+		if v := c.V[frame.Self]; v != nil {
+			e.compare(own, v, c)
+		}
+	case loading:
+		if v := c.V[frame.DataLoader]; v != nil && t > 0 {
+			e.ref[loading].relative(v, e.v[loading])
+			for r := range e.v[loading] {
+				e.v[loading][r] /= float32(t)
+			}
 		}
 	}
+}
+
+// countJudged counts the steps in which a rank's work was measured.
+func (e *Engine) countJudged(c *frame.Column) {
+	self := c.V[frame.Self]
 	for r := range e.judged {
-		a := raw != nil && raw[r] == raw[r]
-		b := c.V[frame.Self] != nil && c.V[frame.Self][r] == c.V[frame.Self][r]
+		a := e.work != nil && e.work[r] == e.work[r]
+		b := self != nil && self[r] == self[r]
 		if (a || b) && e.judged[r] < math.MaxUint16 {
 			e.judged[r]++
 		}
@@ -49,11 +58,11 @@ func (e *Engine) raw(c *frame.Column) []float32 {
 	if 10*both < 9*one {
 		return fp
 	}
-	e.buf2 = e.buf2[:0]
+	e.sum = e.sum[:0]
 	for r := range fp {
-		e.buf2 = append(e.buf2, fp[r]+bp[r])
+		e.sum = append(e.sum, fp[r]+bp[r])
 	}
-	return e.buf2
+	return e.sum
 }
 
 // compare makes log residuals: against peers of the role, without what tokens
@@ -66,12 +75,13 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			logs[r] = float32(math.Log(float64(x)))
 		}
 	}
-	e.buf = append(e.buf[:0], logs...)
-	e.ref[s].relative(e.buf, logs)
-	e.level.logs(e, s, e.buf, e.ref[s].middle)
+	e.logs[s] = append(e.logs[s][:0], logs...)
+	whole := e.logs[s]
+	e.ref[s].relative(whole, logs)
+	e.level.logs(e, s, whole, e.ref[s].middle)
 	e.level.spread(e, s, logs)
-	if tok := c.V[frame.Tokens]; tok != nil && e.tokens.remove(s, tok, e.buf) {
-		e.ref[s].relative(e.buf, logs)
+	if c.V[frame.Tokens] != nil && e.tokens.remove(s, whole) {
+		e.ref[s].relative(whole, logs)
 	}
 	var waited []bool
 	if s == compute {
@@ -81,8 +91,8 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	if c.V[frame.Tokens] != nil {
 		e.tokens.learn(s, logs, waited, e.tracks[s])
 	}
-	if e.sharing[s].remove(e.buf, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) {
-		e.ref[s].relative(e.buf, logs)
+	if e.sharing[s].remove(whole, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) {
+		e.ref[s].relative(whole, logs)
 		for r, w := range waited {
 			if w {
 				logs[r] = 0

@@ -30,7 +30,8 @@ func TestCovariate_VictimsTeachNothing(t *testing.T) {
 			}
 		}
 		e.tracks[compute].phase[0] = suspect // the slow mate itself
-		e.tokens.remove(compute, tokens, work)
+		e.tokens.prepare(tokens, true)
+		e.tokens.remove(compute, work)
 		e.ref[compute].relative(work, logs)
 		e.tokens.learn(compute, logs, waited, e.tracks[compute])
 		if step > 300 {

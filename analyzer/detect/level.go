@@ -21,7 +21,8 @@ type levels struct {
 	bulk    [2]float64 // robust spread of replicas' work about their own centre
 	centre  [2][]float32
 	seen    [2][]uint8
-	repl    []float32
+	repl    [2][]float32 // scratch of the two, which may go side by side
+	vals    [2][]float32
 	buf     []float32
 
 	blocks  [blockKinds][]float32 // medians of eight steps, newest last
@@ -62,7 +63,7 @@ func newLevels(l *frame.Layout) *levels {
 // a role tells its work.
 func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 	k := int(s)
-	v.buf = v.buf[:0]
+	v.vals[k] = v.vals[k][:0]
 	for g := range e.layout.Roles {
 		m := middle[g]
 		if s == own {
@@ -79,9 +80,9 @@ func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 		}
 		v.sumN[k][g]++
 		v.sum[k][g] += (float64(m) - v.sum[k][g]) / min(v.sumN[k][g], 1000)
-		v.buf = append(v.buf, m)
+		v.vals[k] = append(v.vals[k], m)
 	}
-	v.common[k] = float64(median(v.buf))
+	v.common[k] = float64(median(v.vals[k]))
 }
 
 // spread measures how much replicas differ from step to step. x is relative to
@@ -91,15 +92,15 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 	if len(e.layout.Replicas) < 2 || e.analysed > window && e.analysed%sharedProbe != 0 {
 		return
 	}
-	v.buf = v.buf[:0]
+	v.vals[k] = v.vals[k][:0]
 	for q, rows := range e.layout.Replicas {
-		v.repl = v.repl[:0]
+		v.repl[k] = v.repl[k][:0]
 		for _, r := range rows {
 			if y := x[r]; y == y {
-				v.repl = append(v.repl, y)
+				v.repl[k] = append(v.repl[k], y)
 			}
 		}
-		m := median(v.repl)
+		m := median(v.repl[k])
 		if m != m {
 			continue
 		}
@@ -108,13 +109,13 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 			v.seen[k][q]++
 		}
 		v.centre[k][q] += (m - c) / float32(v.seen[k][q]+1)
-		v.buf = append(v.buf, m-c)
+		v.vals[k] = append(v.vals[k], m-c)
 	}
-	if len(v.buf) < 2 {
+	if len(v.vals[k]) < 2 {
 		return
 	}
 	v.spreadN[k] = min(v.spreadN[k]+1, memory)
-	v.bulk[k] += (float64(centred(v.buf)) - v.bulk[k]) / v.spreadN[k]
+	v.bulk[k] += (float64(centred(v.vals[k])) - v.bulk[k]) / v.spreadN[k]
 }
 
 // observe adds the step to the block series.

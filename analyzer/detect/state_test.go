@@ -17,14 +17,14 @@ import (
 // derived names the fields that New and the next step make again, per type.
 var derived = map[string][]string{
 	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
-		"inGroup", "lonely", "aloneV", "v", "buf", "buf2", "over"},
+		"inGroup", "lonely", "aloneV", "v", "logs", "work", "sum", "buf", "over"},
 	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "selfOnly", "habits", "pure", "cfg", "least", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "dev", "w", "whole", "ref", "stages", "buf"},
 	"covariate": {"role", "slope", "dev", "ref", "ln"},
 	"inner":     {"groups", "low", "stamp", "cut", "waited", "layout", "buf"},
 	"savers":    {"n", "lns", "rel", "buf", "rest"},
 	"linkWatch": {"cfg", "groups", "metric", "byDim", "seenIn", "buf"},
-	"levels":    {"stages", "n", "common", "repl", "buf"},
+	"levels":    {"stages", "n", "common", "repl", "vals", "buf"},
 	"storage":   {},
 	"recent":    {"n", "buf"},
 }

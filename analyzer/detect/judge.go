@@ -1,0 +1,129 @@
+package detect
+
+import (
+	"math"
+	"sync"
+
+	"laggard/analyzer/frame"
+)
+
+// judge turns the step into residuals and feeds everything that watches.
+func (e *Engine) judge(c *frame.Column, t float64) {
+	e.recent.add(c)
+	e.follow(c, t)
+	e.watchWholes(c)
+	e.level.observe(e, c, t)
+	e.storage.observe(e, c, t)
+	e.adopt()
+	e.refresh()
+}
+
+// follow makes the residuals of each signal and feeds its track, and the links: they
+// know nothing of each other, so where there are many ranks they go side by side.
+// Ended episodes are filed in the order of the signals. t is the step's time in
+// seconds.
+func (e *Engine) follow(c *frame.Column, t float64) {
+	e.work = e.raw(c)
+	e.countJudged(c)
+	if tok := c.V[frame.Tokens]; tok != nil {
+		e.tokens.prepare(tok, c.V[frame.FP] != nil, c.V[frame.Self] != nil)
+	}
+	if e.n < apartRanks {
+		for s := range signals {
+			e.followSignal(s, c, t)
+		}
+		e.links.observe(c, t)
+	} else {
+		var others sync.WaitGroup
+		others.Go(func() { e.followSignal(compute, c, t) })
+		others.Go(func() { e.followSignal(loading, c, t) })
+		others.Go(func() { e.links.observe(c, t) })
+		e.followSignal(own, c, t)
+		others.Wait()
+	}
+	for s := range signals {
+		for _, ep := range e.over[s] {
+			e.ended(s, ep, c)
+		}
+	}
+}
+
+// followSignal takes one signal from its raw times to its track's states.
+func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
+	e.over[s] = e.over[s][:0]
+	e.feature(s, c, t)
+	if !e.active(s, c) {
+		return
+	}
+	tr := e.tracks[s]
+	switch s {
+	case compute:
+		e.sighted(c, tr)
+	case own:
+		e.leaders(c.V[frame.Self], tr, t)
+	}
+	tr.observe(e.v[s], c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
+	for r := range e.n {
+		tr.evaluate(r)
+	}
+}
+
+// sighted marks whose spikes in forward time count in this step: not those of a
+// rank some of whose inner groups' members are missing.
+func (e *Engine) sighted(c *frame.Column, t *track) {
+	if t.leads == nil {
+		t.leads = make([]bool, e.n)
+	}
+	for r, x := range e.v[compute] {
+		t.leads[r] = x > spikeEffect && !e.inner.blind(c, r)
+	}
+}
+
+// leaders marks whose spikes in self time count in this step: the rank's node has
+// the largest self time of its role, nobody elsewhere in its pipeline exceeds its
+// peers by more, and the step took longer for it. A rank that waits for somebody
+// is never all of that.
+func (e *Engine) leaders(v []float32, t *track, step float64) {
+	if t.leads == nil {
+		t.leads = make([]bool, e.n)
+	}
+	res := e.v[own]
+	excess := func(r int32) float32 { return v[r] * (1 - float32(math.Exp(-float64(res[r])))) }
+	for g := range e.layout.Roles {
+		at, top := int32(-1), float32(-1)
+		rows := e.layout.Roles[g].Rows
+		for _, r := range rows {
+			if x := v[r]; x > top {
+				at, top = r, x
+			}
+		}
+		for _, r := range rows {
+			t.leads[r] = at >= 0 && res[r] > spikeEffect && e.layout.Node[r] == e.layout.Node[at]
+			if !t.leads[r] {
+				continue
+			}
+			mine := excess(r)
+			if step-e.stepMedian < awaitedShare*float64(mine) {
+				t.leads[r] = false
+				continue
+			}
+			for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
+				if e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine {
+					t.leads[r] = false
+					break
+				}
+			}
+		}
+	}
+}
+
+// active reports whether the signal was recorded by anybody in this step.
+func (e *Engine) active(s signal, c *frame.Column) bool {
+	switch s {
+	case compute:
+		return c.V[frame.FP] != nil
+	case own:
+		return c.V[frame.Self] != nil
+	}
+	return c.V[frame.DataLoader] != nil && c.V[frame.Step] != nil
+}

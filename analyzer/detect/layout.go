@@ -1,0 +1,100 @@
+package detect
+
+import "laggard/analyzer/frame"
+
+// setLayout makes everything that depends on who is who. A rank whose process,
+// node or role changed begins anew; a node's suspicion waits for it in carried.
+func (e *Engine) setLayout(l *frame.Layout) {
+	old := e.layout
+	if old != nil {
+		e.carry(l)
+	}
+	e.layout, e.n = l, len(l.Ranks)
+	e.worldSize = max(e.worldSize, l.World)
+	e.inGroup = [frame.MetricCount][]int32{}
+	roles := make([][]int32, len(l.Roles))
+	sizes := make([]int, len(l.Roles))
+	for g := range l.Roles {
+		roles[g], sizes[g] = l.Roles[g].Rows, l.Roles[g].Size
+	}
+	same := old != nil && len(old.Ranks) == len(l.Ranks) && old.World == l.World && sameRoles(old, l)
+	for s := range signals {
+		e.ref[s] = newReference(roles, sizes)
+		if e.v[s] == nil || len(e.v[s]) != e.n {
+			e.v[s] = make([]float32, e.n)
+		}
+		if !same {
+			e.tracks[s] = newTrack(&e.cfg, e.n, roles, sizes)
+			e.sharing[s] = newSharing(l)
+			continue
+		}
+		e.tracks[s].setRoles(roles, sizes)
+	}
+	stage := make([]int32, len(l.Roles))
+	for g := range l.Roles {
+		stage[g] = int32(l.Roles[g].Stage)
+	}
+	for s := range signals {
+		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].stage, e.tracks[s].habits = int(signals)*e.n, l.Node, stage, s == own
+		e.tracks[s].pure = l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)
+	}
+	if !same {
+		e.reset(l, roles, sizes)
+	}
+	for r := range e.n {
+		changed := old == nil || !same || old.Incarnation[r] != l.Incarnation[r]
+		if !changed {
+			continue
+		}
+		for s := range signals {
+			if same {
+				e.tracks[s].forget(r)
+			}
+			if l.Fresh[r] {
+				e.tracks[s].warm[r] = warmUp
+			}
+		}
+	}
+}
+
+// reset forgets what a new world or parallel layout makes meaningless.
+func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
+	e.whole = newTrack(&e.cfg, len(l.Replicas), [][]int32{sequence(len(l.Replicas))}, []int{len(l.Replicas)})
+	e.alone = newTrack(&e.cfg, len(l.Roles), [][]int32{sequence(len(l.Roles))}, []int{len(l.Roles)})
+	e.alone.selfOnly, e.alone.habits = true, true
+	e.aloneV = make([]float32, len(l.Roles))
+	e.lonely = false
+	for _, rows := range roles {
+		e.lonely = e.lonely || e.singleNode(rows) >= 0
+	}
+	e.tokens = newCovariate(l, roles, sizes)
+	e.inner = newInner(l)
+	e.saver = newSavers(e.n)
+	e.links = newLinkWatch(&e.cfg, l)
+	e.wires = &wires{cfg: &e.cfg, Of: map[string]*wire{}}
+	e.level = newLevels(l)
+	e.storage = newStorage(e.n)
+	e.recent = newRecent(e.n)
+	e.judged = make([]uint16, e.n)
+	e.stepMedian = 0
+}
+
+func sequence(n int) []int32 {
+	s := make([]int32, n)
+	for i := range s {
+		s[i] = int32(i)
+	}
+	return s
+}
+
+func sameRoles(a, b *frame.Layout) bool {
+	if len(a.Roles) != len(b.Roles) {
+		return false
+	}
+	for r := range a.Role {
+		if a.Role[r] != b.Role[r] || a.Replica[r] != b.Replica[r] {
+			return false
+		}
+	}
+	return true
+}
