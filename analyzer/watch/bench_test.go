@@ -105,5 +105,6 @@ func BenchmarkStep(b *testing.B) {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	b.Logf("heap after %d steps: %.0f MiB", step, float64(m.HeapAlloc)/(1<<20))
+	b.Logf("heap after %d steps: %.0f MiB, %.0f MiB from the system", step, float64(m.HeapAlloc)/(1<<20), float64(m.Sys)/(1<<20))
+	runtime.KeepAlive(j)
 }

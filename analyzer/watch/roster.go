@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 
@@ -13,30 +12,46 @@ import (
 // process is one incarnation of one rank, with what the layout of the job needs
 // to know of it.
 type process struct {
-	Rank    uint32
-	ID      uint64
-	Meta    row.Rank // highest version
-	Known   bool     // an identity came
-	Alone   bool     // the only process of its rank so far
-	First   row.Step // its lowest step
-	Early   row.Step // its earliest start
-	Stepped bool
+	// What every row of a step asks for stands together: a fleet's processes don't
+	// fit a processor's cache, so each further line of it costs a row its time.
+	ID         uint64
+	LastStep   int64
+	LastStart  int64
+	first      stepKey // of First, as a copy
+	early      int64   // start of Early
+	Attempt    int
+	Run        int // how often it went back to an earlier step
+	LastRepeat int32
+	Rank       uint32
+	Stepped    bool
+	Settled    bool
+	Placed     bool // Attempt and Later are known
+	Later      bool // it took a rank's place while the others went on
+	Alone      bool // the only process of its rank so far
+	Known      bool // an identity came
+	copied     bool // first and early are those of First and Early
 
 	// Sample holds its first steps while roles must be guessed from times.
 	Sample []row.Step
 	// Held are rows that wait until it is known what this process is: the first of
 	// a new launch, or a rank that was restarted alone.
-	Held    []row.Step
-	Settled bool
+	Held []row.Step
 
-	Placed  bool // Attempt and Later are known
-	Attempt int
-	Later   bool // it took a rank's place while the others went on
+	*Life
+}
 
-	LastStep   int64
-	LastStart  int64
-	Run        int // how often it went back to an earlier step
-	LastRepeat int32
+// Life is what a layout is made of: large, and hardly ever asked for. It has a name
+// for encoding/json only.
+type Life struct {
+	Meta  row.Rank // highest version
+	First row.Step // its lowest step
+	Early row.Step // its earliest start
+}
+
+// stepKey orders the steps of a process.
+type stepKey struct {
+	Step   uint64
+	Repeat uint16
 }
 
 // begin is the best known start of the process, as the frame has it.
@@ -111,7 +126,7 @@ func (r *roster) find(rank uint32, id uint64) *process {
 			return list[k]
 		}
 	}
-	p := &process{Rank: rank, ID: id, Alone: len(list) == 0}
+	p := &process{Rank: rank, ID: id, Alone: len(list) == 0, Life: &Life{}}
 	for _, q := range list {
 		q.Alone = false
 	}
@@ -143,15 +158,18 @@ func (r *roster) identity(m *row.Rank) {
 // step notes what the layout needs of a step.
 func (r *roster) step(p *process, s *row.Step) {
 	if !p.Stepped {
-		p.Stepped, p.First, p.Early = true, *s, *s
+		p.Stepped, p.First, p.Early, p.copied = true, *s, *s, false
 		r.Dirty = true
 	}
-	if cmp.Or(cmp.Compare(s.Step, p.First.Step), cmp.Compare(s.Repeat, p.First.Repeat)) < 0 {
-		p.First = *s
+	if !p.copied {
+		p.first, p.early, p.copied = stepKey{p.First.Step, p.First.Repeat}, p.Early.StartNs, true
+	}
+	if s.Step < p.first.Step || s.Step == p.first.Step && s.Repeat < p.first.Repeat {
+		p.First, p.copied = *s, false
 		r.Dirty = true
 	}
-	if s.StartNs > 0 && s.StartNs < p.Early.StartNs {
-		p.Early = *s
+	if s.StartNs > 0 && s.StartNs < p.early {
+		p.Early, p.copied = *s, false
 		r.Dirty = true
 	}
 	if r.Sampling && len(p.Sample) < sampleSteps && !slices.ContainsFunc(p.Sample, func(x row.Step) bool {
