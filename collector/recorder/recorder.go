@@ -10,8 +10,8 @@
 //	step.End()
 //
 // Invariant: it never blocks and never stops the program. Between Begin and End
-// there is no system call but the vDSO clock and no allocation; what End has
-// returned from survives a SIGKILL. Where no ring can be had recording is off,
+// there is no system call (the clock is the processor's counter or the vDSO's) and
+// no allocation; what End has returned from survives a SIGKILL. Where no ring can be had recording is off,
 // one line says why, and what was lost is counted.
 //
 // Caveats: files appear at the first Begin, never before, so a launcher that
@@ -87,8 +87,7 @@ func Environment(getenv func(string) string) record.Meta {
 // goroutine.
 type Recorder struct {
 	o     Options
-	base  time.Time // its monotonic reading is the clock's zero
-	wall  int64     // base, ns since the Unix epoch
+	clock clock
 	step  atomic.Int64
 	texts *ring.Strings
 	lost  [record.KindCount]atomic.Uint64
@@ -125,8 +124,7 @@ func Open(o Options) (*Recorder, error) {
 		err = errors.Join(err, fmt.Errorf("open recorder: rank %d of %d", o.Meta.Rank, o.Meta.WorldSize))
 		o.Meta.Rank, o.Meta.WorldSize = max(o.Meta.Rank, 0), max(o.Meta.WorldSize, 0)
 	}
-	r := &Recorder{o: o, base: time.Now(), texts: ring.NewStrings(ring.CRC32C), meta: o.Meta, start: state.Bits()}
-	r.wall = r.base.UnixNano()
+	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(ring.CRC32C), meta: o.Meta, start: state.Bits()}
 	r.step.Store(record.NoStep)
 	r.word.Store(unmadeBit)
 	return r, err
@@ -134,7 +132,7 @@ func Open(o Options) (*Recorder, error) {
 
 // Now returns the recorder's clock: ns since the Unix epoch when it was opened,
 // and the monotonic clock from there.
-func (r *Recorder) Now() int64 { return r.wall + int64(time.Since(r.base)) }
+func (r *Recorder) Now() int64 { return r.clock.now() }
 
 // ID is a string's number in the process's strings area, 0 the empty string.
 type ID uint16
@@ -259,6 +257,7 @@ func (r *Recorder) look() {
 	if r.off.Load() {
 		return
 	}
+	r.clock.adjust()
 	w, err := r.process.Wanted()
 	if err != nil {
 		r.failLocked(err)
@@ -281,6 +280,7 @@ func (r *Recorder) createLocked() (err error) {
 		return err
 	}
 	r.followed = r.start
+	r.clock.start(os.Getenv("LAGGARD_CLOCK"))
 	r.publishLocked()
 	return nil
 }
