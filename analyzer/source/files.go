@@ -11,6 +11,7 @@ import (
 
 	"laggard/schemas/row"
 	"laggard/writer/rollup"
+	"laggard/writer/rollup/roster"
 	"laggard/writer/rollup/scatter"
 	"laggard/writer/segment"
 )
@@ -93,22 +94,26 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 	}
 	info.Lines, info.Unknown, info.Torn = int(counts.Lines), int(notUnderstood(counts)), int(counts.Torn)
 	if info.Steps == 0 {
-		return info, t.nothing(job, info, first)
+		return info, t.nothing(job, info, counts, first)
 	}
 	info.notes(counts, first)
 	return info, nil
 }
 
 // nothing says why a job gave no step.
-func (t *tree) nothing(job string, info Info, first string) error {
+func (t *tree) nothing(job string, info Info, c rollup.Counts, first string) error {
 	where := fmt.Sprintf("read job %s in %s: no step in it", quoteIfOdd(job), t.dir)
 	switch {
 	case info.Parts == 0:
 		return fmt.Errorf("%s: its rank directories hold no segment (files named by unix seconds): is the recorder on, does the agent write to this directory?", where)
+	case info.Lines == 0 && info.Torn > 0:
+		return fmt.Errorf("%s: no line in its %d files is complete, %d end in the middle of their first: their writer was killed, or has only begun", where, info.Parts, info.Torn)
 	case info.Lines == 0:
 		return fmt.Errorf("%s: its %d files are empty: wait until the agent has written something", where, info.Parts)
 	case info.Unknown == info.Lines:
 		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, info.Parts, first)
+	case c.Lost[rollup.BadTime] > 0:
+		return fmt.Errorf("%s: %d lines in %d files, %d of them with a time that can't be right (%s): was the clock of the machine set?", where, info.Lines, info.Parts, c.Lost[rollup.BadTime], badTime)
 	case info.Unknown > 0:
 		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, info.Parts, info.Unknown, first)
 	}
@@ -123,10 +128,17 @@ func (i *Info) notes(c rollup.Counts, first string) {
 	if c.Torn > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d files have a line that was cut by a crash of its writer (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
 	}
-	if n := rollup.Sum(c.Lost); n > 0 {
+	bad := c.Lost[rollup.BadTime]
+	if bad > 0 {
+		i.Notes = append(i.Notes, fmt.Sprintf("%d lines have a time that can't be right (%s) and were left out", bad, badTime))
+	}
+	if n := rollup.Sum(c.Lost) - bad; n > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d records never arrived, by the account of their writers (laggard audit shows the reasons)", n))
 	}
 }
+
+// badTime says what rollup.BadTime means.
+var badTime = fmt.Sprintf("more than %.0f years from that of their file's name", rollup.Around.Hours()/24/365)
 
 // rolled is one rank's rows and account.
 type rolled struct {
@@ -141,14 +153,14 @@ type rolled struct {
 const again = 5
 
 // rollUp reads the segments of one rank.
-func rollUp(ctx context.Context, dir segment.RankDir, p *plan, communications bool) (*rolled, error) {
+func rollUp(ctx context.Context, dir segment.RankDir, p *roster.Roster, communications bool) (*rolled, error) {
 	for tries := 1; ; tries++ {
 		segments, err := segment.List(dir.Path)
 		if err != nil {
 			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
 		}
 		r := &rolled{segments: len(segments)}
-		r.counts, err = rollup.Dir(ctx, dir, p.options(dir), func(rows *row.Rows) error {
+		r.counts, err = rollup.Dir(ctx, dir, p.Options(dir, rollup.None), func(rows *row.Rows) error {
 			r.rows.Ranks = append(r.rows.Ranks, rows.Ranks...)
 			r.rows.Steps = append(r.rows.Steps, rows.Steps...)
 			if communications {

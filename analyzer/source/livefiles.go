@@ -15,6 +15,7 @@ import (
 	"laggard/schemas/row"
 	"laggard/schemas/topology"
 	"laggard/writer/rollup"
+	"laggard/writer/rollup/roster"
 	"laggard/writer/segment"
 )
 
@@ -22,7 +23,7 @@ import (
 type fileReader struct {
 	dir, job string
 	o        Options
-	plan     *plan
+	plan     *roster.Roster
 	topology *topology.File
 	ranks    map[string]*rankReader // by path
 	saved    map[int]rollup.Position
@@ -83,7 +84,7 @@ func (r *fileReader) learn() error {
 }
 
 func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
-	o := r.plan.options(d)
+	o := r.plan.Options(d, rollup.None)
 	if o.Groups == nil {
 		o.Groups, _ = topology.ParallelGroup(filepath.Join(d.Path, topology.ParallelGroupFile)) // a broken one counts as none, as in rollup.Dir
 	}

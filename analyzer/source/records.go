@@ -20,9 +20,7 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 		if dir.Job != job {
 			continue
 		}
-		options := l.options(dir)
-		options.Records = rollup.All
-		_, err := rollup.Dir(ctx, dir, options, func(r *row.Rows) error {
+		_, err := rollup.Dir(ctx, dir, l.Options(dir, rollup.All), func(r *row.Rows) error {
 			defer func() { *r = row.Rows{} }()
 			return take(r.Ranks, r.Records)
 		})

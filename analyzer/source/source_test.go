@@ -201,6 +201,9 @@ func TestErrors_NameObjectCauseAndWhatToDo(t *testing.T) {
 	write(t, at("garbage", "j", "0", "1753000000"), "\x00\x01\x02\nnot json\n")
 	write(t, at("garbage", "j", "1", "1753000000"), "{}\n")
 	write(t, at("hollow", "j", "0", "1753000000"), "")
+	write(t, at("torn", "j", "0", "1753000000"), `{"meta":{"format":"laggard/1","job":"j"`)
+	write(t, at("torn", "j", "1", "1753000000"), "")
+	write(t, at("late", "j", "0", "1753000000"), `{"kind":"Step","step":1,"start":9000000000000000000,"dur":2,"ring":1,"seq":0}`+"\n")
 	mkdir(at("unnamed", "j", "0"))
 	write(t, at("nostep", "j", "0", "1753000000"), `{"kind":"FP","start":1,"dur":2,"ring":1,"seq":0}`+"\n")
 	write(t, at("two", "a", "0", "1753000000"), stepLines("a", 0, 3))
@@ -220,6 +223,8 @@ func TestErrors_NameObjectCauseAndWhatToDo(t *testing.T) {
 		{"no rank directories", at("noranks"), "", []string{at("noranks"), "no rank directory", "<job>/<rank>/<unix seconds>"}},
 		{"garbage files", at("garbage"), "", []string{"job j", "none of 3 lines in 2 files was understood", "no files of laggard's or TaskD's"}},
 		{"empty files", at("hollow"), "", []string{"its 1 files are empty", "wait"}},
+		{"a torn line only", at("torn"), "", []string{"no line in its 2 files is complete", "1 end in the middle", "killed"}},
+		{"times that can't be right", at("late"), "", []string{"1 lines in 1 files, 1 of them with a time", "more than 10 years", "clock"}},
 		{"no segments", at("unnamed"), "", []string{"hold no segment", "is the recorder on"}},
 		{"no step", at("nostep"), "", []string{"no step in it", "kind Step"}},
 		{"several jobs", at("two"), "", []string{"holds 2 jobs: a, b", "--job"}},

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"laggard/writer/rollup"
+	"laggard/writer/rollup/roster"
 	"laggard/writer/ship"
 	"laggard/writer/tail"
 )
@@ -108,7 +109,7 @@ func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{},
 		tree:  tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
 		local: local{root: root},
-		plans: plans{root: root, o: o.Rollup, found: map[string]*plan{}},
+		plans: plans{root: root, o: o.Rollup, found: map[string]*roster.Roster{}},
 	}
 	e.plans.note = func(err error) { o.Logger.Warn("topology not usable", "err", err) }
 	return e
