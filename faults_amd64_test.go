@@ -152,10 +152,11 @@ func (s *stage) suffer(b breakdown) (failed int) {
 // its system calls fail, at each place where it makes one, once or until the file
 // system is well again. The agent goes on, or ends with an error that names the
 // object; what was emitted is stored, aged or dropped to the record after the next
-// start, and nothing stands twice. LAGGARD_FAULTS sets how many places of those with
-// and of those without a store; the suite takes a few.
+// start, and nothing stands twice. LAGGARD_FAULTS sets how many places, for an agent
+// with and for one without its store; the suite takes three. LAGGARD_FAULT="eio at
+// ledger fsync 3" is that place alone.
 func TestFailingSystemCalls(t *testing.T) {
-	n := chaosSetting(t, "LAGGARD_FAULTS", 5)
+	n := chaosSetting(t, "LAGGARD_FAULTS", 3)
 	seed := chaosSetting(t, "LAGGARD_SEED", int(time.Now().UnixNano()&0xffffff))
 	random := rand.New(rand.NewPCG(uint64(seed), 7))
 	c := newScene(t, 30, "--cap", "400KB", "--segment-size", "64KiB")
