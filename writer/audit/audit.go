@@ -8,7 +8,8 @@
 //
 // Invariant: it changes nothing, neither files nor store. Rows that are open at the
 // end of the files (a step that has not ended) may be in the store or not: they are
-// in flight.
+// in flight. So are the calls in the open windows of the agent's cursor, whose segments
+// may be gone.
 //
 // Caveat: it compares numbers and identities' counts, not every column. Of a rank
 // whose first segments are gone, steps and windows are held to the store's own
@@ -20,12 +21,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"laggard/schemas/row"
+	"laggard/writer/intake"
 	"laggard/writer/ledger"
 	"laggard/writer/segment"
 	"laggard/writer/ship"
+	"laggard/writer/tail"
 )
 
 // Difference is one place where the store is not what it must be.
@@ -105,21 +109,25 @@ func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress f
 	if err != nil {
 		return nil, err
 	}
+	open, err := intake.ReadOpen(filepath.Dir(ledger.Path(dir)), store)
+	if err != nil {
+		return nil, fmt.Errorf("audit %s: %w", dir, err)
+	}
 	for i, d := range dirs {
 		r := a.rank(uint32(d.Rank))
-		if r.disk, err = readDisk(ctx, d, func(name string) bool { return aged(job, d.Rank, name) }); err != nil {
+		if r.disk, err = readDisk(ctx, d, open[tail.Key{Job: job, Rank: d.Rank}], func(name string) bool { return aged(job, d.Rank, name) }); err != nil {
 			return nil, err
 		}
 		if progress != nil {
 			progress(i+1, len(dirs))
 		}
 	}
-	for i := range entries {
-		a.rank(entries[i].Rank).local(&entries[i])
-	}
 	t, err := c.Tally(ctx, job)
 	if err != nil {
 		return nil, err
+	}
+	for i := range entries {
+		a.rank(entries[i].Rank).local(&entries[i])
 	}
 	a.take(t)
 	a.compare()

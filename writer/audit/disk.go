@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"laggard/schemas/record"
 	"laggard/schemas/row"
+	"laggard/writer/intake"
 	"laggard/writer/rollup"
 	"laggard/writer/segment"
 	"laggard/writer/ship"
@@ -29,17 +31,20 @@ type disk struct {
 	calls   bounds
 	lost    map[string]uint64 // as loss lines say, and lines whose time can't be right, by reason
 	live    bool              // a process ships it now: what is missing is on its way
+	open    intake.Open
+	held    uint64 // calls that the follower has read and that may not be stored
 }
 
 // takeEvery is how many bytes are read between two looks at the rows.
 const takeEvery = 4 << 20
 
-// readDisk rolls the files of a rank up, as shipping does, and counts.
-func readDisk(ctx context.Context, dir segment.RankDir, aged func(name string) bool) (*disk, error) {
+// readDisk rolls the files of a rank up, as shipping does, and counts. open is what a
+// follower has read and not stored.
+func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged func(name string) bool) (*disk, error) {
 	d := &disk{
 		names: map[uint64]string{}, aged: map[uint64]bool{}, records: map[ship.SegmentKind]bounds{},
 		steps: map[ship.Process]bounds{}, windows: map[ship.Process]bounds{},
-		live: tail.Leased(dir.Path),
+		live: tail.Leased(dir.Path), open: open, held: open.Calls,
 	}
 	infos, err := segment.List(dir.Path)
 	if err != nil {
@@ -57,6 +62,9 @@ func readDisk(ctx context.Context, dir segment.RankDir, aged func(name string) b
 	d.lost = s.Counts().Lost
 	return d, nil
 }
+
+// plain is a segment's name without the word of its compression.
+func plain(name string) string { return strings.TrimSuffix(name, ".zst") }
 
 func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.Info, s *rollup.Stream, aged func(string) bool) (err error) {
 	path := filepath.Join(dir.Path, info.Name)
@@ -76,9 +84,9 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 		}
 		if first {
 			id := segment.Identity(dir.Job, dir.Rank, info.Name, line)
-			name := strings.TrimSuffix(info.Name, ".zst")
+			name := plain(info.Name)
 			d.names[uint64(id)] = name
-			if aged != nil && aged(name) {
+			if aged(name) {
 				d.aged[uint64(id)] = true
 				return nil
 			}
@@ -104,6 +112,9 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 	for i := range rows.Records {
 		r := &rows.Records[i]
 		grow(d.records, ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: r.Kind}, 1, closed)
+		if r.Kind == record.Communication.String() && d.waits(r) {
+			d.held++
+		}
 	}
 	for i := range rows.Steps {
 		r := &rows.Steps[i]
@@ -117,6 +128,22 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 			d.calls.least += uint64(r.Calls)
 		}
 	}
+}
+
+// waits reports whether a record lies between where the follower's restart would read
+// and how far it has read.
+func (d *disk) waits(r *row.Record) bool {
+	name := d.names[r.Segment]
+	return !before(name, int64(r.Offset), d.open.From) && before(name, int64(r.Offset), d.open.Until)
+}
+
+func before(name string, offset int64, p rollup.Position) bool {
+	if name == p.Segment {
+		return offset < p.Offset
+	}
+	at, _ := segment.Number(name)
+	limit, _ := segment.Number(p.Segment)
+	return at < limit
 }
 
 func grow[K comparable](m map[K]bounds, k K, n uint64, closed bool) {

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"strings"
 
 	"laggard/schemas/record"
 	"laggard/schemas/row"
@@ -54,7 +53,7 @@ func newRank(n uint32) *rank {
 func (r *rank) local(l *row.Ledger) {
 	r.losses[ship.KeyOfLedger(l)] = *l
 	if l.State == "aged" && l.Name != "" {
-		r.aged[l.Segment] = strings.TrimSuffix(l.Name, ".zst")
+		r.aged[l.Segment] = plain(l.Name)
 	}
 }
 
@@ -71,7 +70,7 @@ func (r *rank) entry(l *row.Ledger) {
 	if old, ok := r.segments[k]; !ok || l.LastOffset > old.LastOffset {
 		r.segments[k] = *l
 	}
-	r.names[l.Segment] = strings.TrimSuffix(l.Name, ".zst")
+	r.names[l.Segment] = plain(l.Name)
 }
 
 // one compares a rank and adds it to the account.
@@ -99,6 +98,7 @@ func (a *auditor) one(r *rank) {
 	a.segments(r, d, gone)
 	if !a.isRaw("Communication") {
 		least, most := d.calls.least+goneCalls, d.calls.most+goneCalls
+		least = min(least, most-min(most, d.held))
 		a.report.Emitted += d.calls.most // those of gone segments are counted
 		a.report.Summarised += r.calls
 		a.report.InFlight += most - min(most, r.calls)

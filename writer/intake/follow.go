@@ -115,9 +115,7 @@ func intents(state, store string) string {
 }
 
 // cursorPath is a file a store, so that a change of --store begins anew.
-func (f *Follower) cursorPath() string {
-	return filepath.Join(f.o.State, "cursor-"+record.HashID(f.store).String()+".json")
-}
+func (f *Follower) cursorPath() string { return cursorPath(f.o.State, f.store) }
 
 // Hint says that segments have changed; the follower looks soon.
 func (f *Follower) Hint() {

@@ -47,6 +47,24 @@ type state struct {
 	Counts       tally              `json:"counts"`
 }
 
+// OpenCalls reads a Position's State: how many calls the open windows sum up, of lines
+// before the Position that are in no row yet, and up to where (Segment, Offset) lines
+// were read.
+func OpenCalls(text string) (calls uint64, until Position, err error) {
+	var st state
+	if err := json.Unmarshal([]byte(text), &st); err != nil || st.Version != stateVersion {
+		return 0, Position{}, fmt.Errorf("%w: version %d, %v", ErrPosition, st.Version, err)
+	}
+	for i := range st.Incarnations {
+		if w := &st.Incarnations[i].Window; w.Open {
+			for _, c := range w.Calls {
+				calls += uint64(c.Count)
+			}
+		}
+	}
+	return calls, Position{Segment: st.Until.Segment, Offset: st.Until.Offset}, nil
+}
+
 // place names a line.
 type place struct {
 	Segment string `json:"segment"`
