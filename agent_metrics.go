@@ -23,6 +23,7 @@ var (
 	droppedTotal     = description("records_dropped_total", "Records that were emitted and did not arrive, by reason.", "reason")
 	agedTotal        = description("records_aged_total", "Records deleted under the disk cap before they were shipped.")
 	recorders        = description("recorders", "Training processes whose rings are drained now.")
+	foldersIgnored   = description("ring_folders_ignored", "Ring folders left alone now: of another version, damaged, not trusted.")
 	ringsGauge       = description("rings", "Ring files of these processes.")
 	drainLag         = description("drain_lag_seconds", "Age of the oldest record of the last pass.")
 	writeErrors      = description("segment_write_errors_total", "Errors of segment files (disk full, I/O).")
@@ -82,6 +83,7 @@ func (m *agentMetrics) drain(counter, gauge emit) {
 	counter(writeErrors, float64(s.WriteErrors))
 	counter(damagedTotal, float64(s.Damaged))
 	gauge(recorders, float64(s.Processes))
+	gauge(foldersIgnored, float64(s.Ignored))
 	gauge(ringsGauge, float64(s.Rings))
 	gauge(drainLag, s.Lag.Seconds())
 }

@@ -233,7 +233,7 @@ func (d *Drain) Pass() (Pass, error) {
 		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
 	}
 	d.tally, d.oldest = [record.KindCount]uint64{}, 0
-	d.stats.Processes = len(d.processes)
+	d.stats.Processes, d.stats.Ignored = len(d.processes), len(d.ignored)
 	d.stats.Rings = 0
 	for _, p := range d.processes {
 		d.stats.Rings += len(p.rings)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -347,6 +348,55 @@ func TestForeignFolders(t *testing.T) {
 	}
 	if len(w.Records) != 1 {
 		t.Errorf("%d records", len(w.Records))
+	}
+}
+
+// TestNewerRecorders is R31: a kind, flags and a dtype that this agent does not know are
+// kept; a folder of another version is left as it is, named once and counted, and
+// holds nobody up.
+func TestNewerRecorders(t *testing.T) {
+	w := &rig.Memory{}
+	b := newBench(t, w, nil)
+	const kind, dtype = record.Kind(200), 250
+	b.th.Mark(kind, recorder.Attr{Text: b.rec.Intern("Compile"), Value: 7}, 1000, 1)
+	b.th.Mark(record.Communication, recorder.Op(b.rec.Intern("allreduce_v9"), b.rec.Intern("dp0"), 5, dtype), 1001, 1)
+	b.mark(record.FP, 1)
+	newer := filepath.Join(b.run, "00000000000000aa")
+	old, _ := filepath.Glob(filepath.Join(b.run, "*"))
+	if err := os.CopyFS(newer, os.DirFS(old[0])); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(newer, ring.ProcessName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{2}, 8); err != nil { // the version
+		t.Fatal(err)
+	}
+	if _, err := b.Pass(); !errors.Is(err, ring.ErrNotRing) || !strings.Contains(err.Error(), "version") {
+		t.Errorf("Pass = %v, want the other version named", err)
+	}
+	b.pass(t)
+	if s := b.Stats(); s.Ignored != 1 || s.Processes != 1 {
+		t.Errorf("%d folders ignored, %d drained", s.Ignored, s.Processes)
+	}
+	if names, _ := os.ReadDir(newer); len(names) != 2 {
+		t.Errorf("the other version's folder has %v", names)
+	}
+	words := map[string]record.Record{}
+	for _, r := range w.Records {
+		words[r.Word()] = r
+	}
+	if r := words["Compile"]; len(words) != 3 || r.Kind != record.Other || r.Bytes != 7 || words["Communication"].Count != 5 {
+		t.Errorf("records %+v", w.Records)
+	}
+	if err := os.RemoveAll(newer); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(t)
+	if n := b.Stats().Ignored; n != 0 {
+		t.Errorf("%d folders ignored when it is gone", n)
 	}
 }
 

@@ -13,6 +13,7 @@ type Stats struct {
 	Processes int // folders held now
 	Rings     int // ring files in them
 	Seen      int // folders held so far
+	Ignored   int // folders left alone now: of another version, damaged, not trusted
 
 	Drained [record.KindCount]uint64 // records given to segments
 	Open    [record.KindCount]uint64 // ranges that never ended
