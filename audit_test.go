@@ -138,6 +138,7 @@ func emittedBy(ranks, steps int) sums {
 // there for most of the time; what was emitted is stored, summarised, aged or
 // dropped, to the record.
 func TestAccountsCloseUnderAgeing(t *testing.T) {
+	t.Parallel()
 	const ranks, steps = 2, 1500
 	flags := []string{"--cap", "6MB", "--segment-size", "256KiB", "--until-idle", "1s"}
 	run := func(t *testing.T, s *site, up func()) {
@@ -341,6 +342,7 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 // TestAccountsCloseOverKills: the agent is killed while the store is away and
 // segments age; the next one goes on, and the account closes to the record.
 func TestAccountsCloseOverKills(t *testing.T) {
+	t.Parallel()
 	const steps = 2000
 	flags := []string{"--cap", "6MB", "--segment-size", "256KiB", "--until-idle", "1s"}
 	base := filepath.Join(t.TempDir(), "mount")

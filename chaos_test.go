@@ -43,6 +43,7 @@ type chaos struct {
 // an hour) of LAGGARD_CHAOS_RANKS trainers. Afterwards the store is what files and
 // ledger say, and every record that the trainers emitted is accounted for.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	length := time.Duration(chaosSetting(t, "LAGGARD_CHAOS_SECONDS", 15)) * time.Second
 	ranks := chaosSetting(t, "LAGGARD_CHAOS_RANKS", 2)
 	seed := chaosSetting(t, "LAGGARD_TEST_SEED", int(time.Now().UnixNano()&0xffffff))

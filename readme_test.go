@@ -17,6 +17,7 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 // an empty folder, with a simulated job in place of the profiling directory, a
 // real server in place of the user's, and a small script in place of training.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

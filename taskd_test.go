@@ -258,6 +258,7 @@ func TestTaskdScattered(t *testing.T) {
 // TestTaskdFaultDiag: FaultDiag-online's result from a store says what the verdict
 // says: every slow rank, also above 31, under its own node's name.
 func TestTaskdFaultDiag(t *testing.T) {
+	t.Parallel()
 	type entry struct {
 		IsSlow                   int
 		DegradationLevel         string

@@ -176,6 +176,7 @@ func last(t *testing.T, w *watch.Watcher, live *source.Live) map[string]any {
 // TestWatch_GrowingFiles looks while files grow, replaces the watcher now and
 // then, and wants analyze's verdict on the whole.
 func TestWatch_GrowingFiles(t *testing.T) {
+	t.Parallel()
 	for k, scenario := range []string{"compute-1.5", "dataloader", "slow-link", "restart", "transient", "missing-10"} {
 		t.Run(scenario, func(t *testing.T) {
 			dir, _, want := watchedJob(t, scenario, uint64(k)+1)
