@@ -149,6 +149,9 @@ func (d *draw) shape(fits need) {
 			return
 		}
 	}
+	if d.world > 0 {
+		panic(errSize)
+	}
 	panic("BUG: no shape fits the scenario")
 }
 

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -81,8 +82,15 @@ func Scenario(name string, seed uint64) (Config, error) {
 }
 
 // Sized is Scenario with a number of ranks of about world; 0 = small, drawn.
-// Scenarios that need a shape of their own ignore it.
-func Sized(name string, seed uint64, world int) (Config, error) {
+// Scenarios that need a shape of their own ignore it. There are none of every size.
+func Sized(name string, seed uint64, world int) (cfg Config, err error) {
+	defer func() {
+		if x := recover(); x == errSize {
+			err = fmt.Errorf("scenario %s: no job of about %d ranks (a third more or less) fits it: try 8 to 64, 512 or 8192", name, world)
+		} else if x != nil {
+			panic(x)
+		}
+	}()
 	for _, s := range scenarios {
 		if s.name != name {
 			continue
@@ -97,6 +105,10 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 	}
 	return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s", name, strings.Join(Names(), ", "))
 }
+
+// errSize is what draw panics with when no shape has the size that was asked for:
+// scenarios draw deep inside each other.
+var errSize = errors.New("no shape of that size")
 
 // free draws an ordinary job of any shape.
 func (d *draw) free() {

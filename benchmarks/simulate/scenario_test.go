@@ -85,6 +85,11 @@ func TestSized_Sizes(t *testing.T) {
 			}
 		}
 	}
+	for _, world := range []int{3, 100, 4096, 1 << 30} {
+		if _, err := Sized("pure-dp", 3, world); err == nil || !strings.Contains(err.Error(), "512 or 8192") {
+			t.Errorf("about %d ranks: %v, want the sizes that there are", world, err)
+		}
+	}
 	if _, err := Scenario("nonsense", 1); err == nil || !strings.Contains(err.Error(), "compute-1.05") {
 		t.Errorf("unknown scenario: %v", err)
 	}
