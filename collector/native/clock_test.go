@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,8 +30,8 @@ func TestClock(t *testing.T) {
 
 // TestSteppedClock, R20: durations and starts while the wall clock jumps by hours or
 // to 1970 between any two looks and the monotonic clock drifts away from the counter.
-// What a range lasted must lie within what the kernel's own clock says, but for 1 us
-// a second.
+// What a range lasted must lie within what the kernel's own clock says, but for 1 us;
+// one in a hundred, whose scale was found while the machine was interrupted, but for 50.
 func TestSteppedClock(t *testing.T) {
 	lib, shim := rig.Driver(t), filepath.Join(t.TempDir(), "stepped.so")
 	if b, err := exec.Command("cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", shim, "testdata/stepped.c").CombinedOutput(); err != nil {
@@ -49,7 +50,7 @@ func TestSteppedClock(t *testing.T) {
 				if len(w.Records) == 0 || len(allowed) != 2*len(w.Records) {
 					t.Fatalf("%d ranges are stored, %d were timed", len(w.Records), len(allowed)/2)
 				}
-				var worst int64
+				var wrong []int64
 				for i, r := range w.Records {
 					if i > 0 && r.Start < w.Records[i-1].Start {
 						t.Fatalf("range %d begins %d ns before the one before it", i, w.Records[i-1].Start-r.Start)
@@ -62,11 +63,14 @@ func TestSteppedClock(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					worst = max(worst, least-r.Dur, r.Dur-most)
+					wrong = append(wrong, max(0, least-r.Dur, r.Dur-most))
 				}
-				t.Logf("%d ranges, at most %d ns outside of what the kernel's clock allows", len(w.Records), worst)
-				if worst > 1000 {
-					t.Errorf("a duration is %d ns wrong", worst)
+				slices.Sort(wrong)
+				n := len(wrong)
+				usual, worst := wrong[n-1-n/100], wrong[n-1]
+				t.Logf("%d ranges, at most %d ns outside of what the kernel's clock allows, 99 of 100 at most %d", n, worst, usual)
+				if usual > 1000 || worst > 50_000 {
+					t.Errorf("a duration is %d ns wrong, one in a hundred more than %d", worst, usual)
 				}
 			})
 		}

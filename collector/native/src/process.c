@@ -1,4 +1,4 @@
-/* process.c: what happens rarely: the folder, strings, the switch, fork, the end.
+/* process.c: what happens rarely: the folder, the switch, fork, the end.
  * Everything here may take a lock and call the system; nothing here fails the
  * program. */
 #include "internal.h"
@@ -51,51 +51,13 @@ pthread_key_t laggard_exit_key;
 int laggard_have_exit_key;
 static _Atomic uint64_t lost[KINDS], unreported[KINDS];
 
-/* ---- strings: their image is private until the folder exists ---- */
-
-static unsigned char image[STRINGS_SIZE];
-static uint32_t image_used, string_count, strings_refused;
-static uint32_t string_at[65536];
-static uint16_t string_index[131072];
-
-static uint16_t intern_locked(const char *s, size_t n) {
-	uint32_t i = (uint32_t)laggard_fnv(FNV_START, s, n) & 131071u;
-	for (; string_index[i]; i = (i + 1) & 131071u) {
-		const unsigned char *e = image + string_at[string_index[i]];
-		uint32_t len;
-		memcpy(&len, e, 4);
-		if (len == n && memcmp(e + 8, s, n) == 0)
-			return string_index[i];
-	}
-	unsigned char *m = atomic_load(&laggard_mapping);
-	if (n > STRINGS_SIZE - 16 || string_count >= 65535 || image_used + 8 + ((n + 7) & ~(size_t)7) > STRINGS_SIZE) {
-		strings_refused++;
-		if (m)
-			atomic_store(p64(m, P_LOST_STRINGS), strings_refused);
-		return 0;
-	}
-	uint32_t at = image_used, len = (uint32_t)n, crc = laggard_crc_table(s, n);
-	uint32_t size = 8 + ((len + 7) & ~7u);
-	memcpy(image + at, &len, 4);
-	memcpy(image + at + 4, &crc, 4);
-	memcpy(image + at + 8, s, n);
-	string_at[++string_count] = at;
-	image_used = at + size;
-	string_index[i] = (uint16_t)string_count;
-	if (m) {
-		memcpy(m + PROCESS_HEADER + at, image + at, size);
-		atomic_store_explicit(p32(m, P_STRINGS_USED), image_used, memory_order_release);
-	}
-	return (uint16_t)string_count;
-}
-
 uint16_t laggard_intern(const char *s) {
 	thread *t = &laggard_self;
 	if (!s || !*s || t->busy)
 		return 0;
 	t->busy = 1;
 	pthread_mutex_lock(&laggard_lock);
-	uint16_t id = intern_locked(s, strlen(s));
+	uint16_t id = laggard_intern_locked(s, strlen(s));
 	pthread_mutex_unlock(&laggard_lock);
 	t->busy = 0;
 	return id;
@@ -107,7 +69,7 @@ int laggard_set_meta(const char *json) {
 		return -1;
 	t->busy = 1;
 	pthread_mutex_lock(&laggard_lock);
-	uint16_t id = intern_locked(json, strlen(json));
+	uint16_t id = laggard_intern_locked(json, strlen(json));
 	unsigned char *m = atomic_load(&laggard_mapping);
 	if (id) {
 		identity = id;
@@ -262,9 +224,7 @@ static void fill_process(unsigned char *m, uint64_t ticks, uint64_t incarnation,
 	put32(m, P_WANTED, start_word);
 	put32(m, P_FOLLOWED, start_word);
 	put64(m, P_FOLLOWED_AT, (uint64_t)started);
-	memcpy(m + PROCESS_HEADER, image, image_used);
-	put64(m, P_LOST_STRINGS, strings_refused);
-	put32(m, P_STRINGS_USED, image_used);
+	laggard_copy_strings(m);
 }
 
 static COLD int create_locked(void) {
@@ -276,7 +236,7 @@ static COLD int create_locked(void) {
 	start_word = laggard_trace_word();
 	if (!identity) {
 		char json[4096];
-		identity = intern_locked(json, laggard_default_identity(json, sizeof json));
+		identity = laggard_intern_locked(json, laggard_default_identity(json, sizeof json));
 	}
 	boot[laggard_read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot)] = 0;
 	boot[strcspn(boot, "\n")] = 0;

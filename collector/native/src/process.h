@@ -1,4 +1,4 @@
-/* process.h: what process.c, rings.c, files.c and environment.c share: the state of
+/* process.h: what process.c, strings.c, rings.c, files.c and environment.c share: the state of
  * this process's folder, and the tools to make it. */
 #ifndef LAGGARD_PROCESS_H
 #define LAGGARD_PROCESS_H
@@ -30,6 +30,10 @@ extern HIDDEN ring laggard_rings[MAX_RINGS];
 extern HIDDEN atomic_uint laggard_ring_count; /* of rings with memory; the array only grows */
 extern HIDDEN pthread_key_t laggard_exit_key;
 extern HIDDEN int laggard_have_exit_key;
+
+/* strings.c */
+HIDDEN uint16_t laggard_intern_locked(const char *s, size_t n); /* 0: no room, counted */
+HIDDEN void laggard_copy_strings(unsigned char *mapping);	/* all so far, into a new file */
 
 /* rings.c */
 HIDDEN void laggard_leave_ring(void *ring);
