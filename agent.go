@@ -183,7 +183,7 @@ func (a *agent) hint() {
 	}
 }
 
-// segmentClosed compresses a segment when it is to be, and lets ageing look.
+// segmentClosed compresses a segment when it is to be.
 func (a *agent) segmentClosed(path string) {
 	if a.o.compress {
 		if _, err := segment.Compress(path); err != nil {
@@ -191,7 +191,6 @@ func (a *agent) segmentClosed(path string) {
 		}
 	}
 	a.hint()
-	a.ageing.Nudge()
 }
 
 func (a *agent) owns(job string, rank int) bool {

@@ -21,6 +21,8 @@ const (
 	// readTries is how often a segment that can't be read, so that nobody knows what
 	// would be lost with it, is spared: the cap is worth more than one that stays so.
 	readTries = 10
+	// longest is the longest pause between two looks, however long they take.
+	longest = time.Minute
 	// sayEvery bounds the log of trouble that goes on.
 	sayEvery = 30 * time.Second
 )
@@ -63,6 +65,7 @@ type Options struct {
 
 // Stats counts what a Loop did.
 type Stats struct {
+	Looks    int64 // at the whole tree
 	Passes   int64 // that deleted something
 	Segments int64 // deleted
 	Shipped  int64 // of them shipped
@@ -76,11 +79,11 @@ type Stats struct {
 // Loop looks at the tree again and again and carries out Plan. Its methods may be
 // called from anywhere; Run once.
 type Loop struct {
-	o     Options
-	nudge chan struct{}
+	o Options
 
 	looking   sync.Mutex      // one look at a time; guards what follows
 	accounted map[string]bool // paths in the ledger whose unlink failed
+	most      int64           // bytes that the tree and the room in it can have come to; 0 not known
 	unread    map[string]int  // paths that could not be read to count them → how often
 	looked    bool            // the first look is done
 	said      string          // the last trouble that was logged, "" when it is over
@@ -112,29 +115,23 @@ func New(o Options) (*Loop, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{o: o, nudge: make(chan struct{}, 1), accounted: make(map[string]bool), unread: make(map[string]int)}, nil
+	return &Loop{o: o, accounted: make(map[string]bool), unread: make(map[string]int)}, nil
 }
 
-// Nudge asks for a look now: call it when a segment was closed. It never blocks.
-func (l *Loop) Nudge() {
-	select {
-	case l.nudge <- struct{}{}:
-	default: // one is asked for already
-	}
-}
-
-// Run looks every interval, and when nudged, until the context is done; it returns
-// nil then. Trouble is logged once and counted, the next look tries again.
+// Run looks every interval until the context is done; it returns nil then. A tree of
+// many files is looked at so often that it costs a twentieth of a core at most.
+// Trouble is logged once and counted, the next look tries again.
 func (l *Loop) Run(ctx context.Context) error {
-	tick := time.NewTicker(l.o.Interval)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		l.MakeRoom(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
-		case <-l.nudge:
+		case <-timer.C:
+			began := time.Now()
+			l.lookAndSay(ctx)
+			timer.Reset(max(l.o.Interval, min(time.Since(began)*20, longest)))
 		}
 	}
 }
@@ -170,18 +167,32 @@ func (l *Loop) Look(ctx context.Context) error {
 	return l.look(ctx)
 }
 
-// MakeRoom is a Look of somebody who is about to fill another segment: when it
-// returns, the room that Plan keeps for it is there, unless nothing more may be
-// deleted. Trouble is logged as Run does it.
+// MakeRoom is called by somebody who is about to fill another segment, each time:
+// when it returns, the room that Plan keeps for it is there, unless nothing more may be
+// deleted. It looks at the tree only when that can have outgrown the cap since the
+// last look: by a segment for each call. What others write is seen by Run. Trouble is
+// logged as Run does it.
 func (l *Loop) MakeRoom(ctx context.Context) {
 	l.looking.Lock()
-	defer l.looking.Unlock()
-	if err := l.look(ctx); ctx.Err() == nil {
+	if l.most > 0 {
+		l.most += l.o.SegmentLimit
+	}
+	enough := l.most > 0 && l.most <= l.o.Cap
+	l.looking.Unlock()
+	if !enough {
+		l.lookAndSay(ctx)
+	}
+}
+
+func (l *Loop) lookAndSay(ctx context.Context) {
+	if err := l.Look(ctx); ctx.Err() == nil {
 		l.say(err)
 	}
 }
 
 func (l *Loop) look(ctx context.Context) error {
+	l.most = 0
+	l.count(func(s *Stats) { s.Looks++ })
 	f, err := l.scan()
 	if f == nil {
 		l.count(func(s *Stats) { s.Errors++ })
@@ -202,6 +213,8 @@ func (l *Loop) look(ctx context.Context) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		l.count(func(s *Stats) { s.Errors++ })
+	} else {
+		l.most = max(1, f.tree.Bytes()+f.room)
 	}
 	errs = append(errs, l.over(f))
 	return errors.Join(errs...)

@@ -302,7 +302,7 @@ func TestLook_Troubles(t *testing.T) {
 	}
 }
 
-func TestRun_LooksEachIntervalAndWhenNudged(t *testing.T) {
+func TestRun_LooksEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGrove(t)
 		o := g.options(50)
@@ -314,24 +314,45 @@ func TestRun_LooksEachIntervalAndWhenNudged(t *testing.T) {
 		synctest.Wait()
 		g.write("j1/0/100", 100, 0)
 		g.write("j1/0/101", 10, time.Second)
-		start := time.Now()
 		time.Sleep(time.Minute) // virtual
 		synctest.Wait()
-		if got := l.Stats().Segments; got != 1 {
-			t.Errorf("%d deleted after an interval", got)
-		}
-		g.write("j1/0/102", 100, 0)
-		l.Nudge()
-		l.Nudge()
-		synctest.Wait()
-		if got := l.Stats().Segments; got != 2 || time.Since(start) != time.Minute {
-			t.Errorf("%d deleted after a nudge, %v later", got, time.Since(start))
+		if got := l.Stats(); got.Segments != 1 || got.Looks != 2 {
+			t.Errorf("%d deleted after an interval, %d looks", got.Segments, got.Looks)
 		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run=%v", err)
 		}
 	})
+}
+
+// TestMakeRoom_LooksOnlyWhenItMustBe: a hundred segments are begun, and the tree is
+// never over its cap, with room for the open one; but it is looked at a few times only.
+func TestMakeRoom_LooksOnlyWhenItMustBe(t *testing.T) {
+	g := newGrove(t)
+	const size, limit = 100, 20 * 100
+	o := g.options(limit)
+	o.Rank = func(segment.RankDir) RankState { return RankState{Owned: true, Live: true} }
+	l := g.loop(o)
+	for i := range 100 {
+		name := fmt.Sprintf("j1/0/%d", 100+i)
+		g.write(name, 0, time.Duration(i)*time.Second)
+		l.MakeRoom(t.Context())
+		g.write(name, size, time.Duration(i)*time.Second) // it fills up
+		if n := len(g.left()) * size; n > limit {
+			t.Fatalf("%d bytes after segment %d, cap %d", n, i, limit)
+		}
+	}
+	if s := l.Stats(); s.Looks > 40 || s.Segments < 80 || s.Over != 0 {
+		t.Errorf("%d looks for 100 segments, %d deleted", s.Looks, s.Segments)
+	}
+	// What others write is found by the next look.
+	g.write("j2/0/100", limit, -time.Hour)
+	g.write("j2/0/101", 0, 0)
+	must(t, l.Look(t.Context()))
+	if left := g.left(); slices.Contains(left, "j2/0/100") || !slices.Contains(left, "j2/0/101") {
+		t.Errorf("left %v", left)
+	}
 }
 
 // TestLoop_AccountsExactly is R15 in small: a writer under pressure, nothing
