@@ -1,0 +1,117 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+
+	"laggard/analyzer/frame"
+	"laggard/schemas/verdict"
+)
+
+// confidence grows with z and shrinks with everything that had to be assumed.
+func (e *Engine) confidence(c *candidate) float64 {
+	x := 1 - 0.5*math.Exp(-c.z/4)
+	switch {
+	case c.self:
+		x *= 0.7
+	case c.few:
+		x *= 0.9
+	}
+	if c.onlyOwn() {
+		x *= 0.85
+		if e.estimated {
+			x *= 0.9
+		}
+	}
+	if !e.layout.Certain {
+		x *= 0.8
+	}
+	if c.sure {
+		x = 1 - (1-x)/2
+	}
+	return math.Round(min(x, 0.999)*1000) / 1000
+}
+
+// evidence lists what a person would check.
+func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence {
+	rank := e.layout.Ranks[c.row]
+	var out []verdict.Evidence
+	add := func(name string, v, p, z float64) {
+		if v == v && p == p {
+			out = append(out, verdict.Evidence{Metric: name, Rank: rank, Value: round6(v), Peers: round6(p), Z: finite(math.Round(z*10)/10, 0)})
+		}
+	}
+	for s := range signals {
+		t := e.tracks[s]
+		if !c.has[s] && !(s == own && c.has[compute]) && !(s == compute && c.has[own]) {
+			continue
+		}
+		k := min(window, max(minBold, t.age(c.row)))
+		if s == compute {
+			add("fp", e.recent.median(frame.FP, c.row, k), e.roleMedian(frame.FP, c.row, k, skip), float64(t.z[c.row]))
+			add("backward", e.recent.median(frame.Backward, c.row, k), e.roleMedian(frame.Backward, c.row, k, skip), float64(t.z[c.row]))
+			continue
+		}
+		add(signalMetric[s], e.value(c.row, s, k), e.peers(c.row, s, k, skip), float64(t.z[c.row]))
+	}
+	if c.has[saving] {
+		mine := float64(e.saver.cost[c.row])
+		all := mine / (1 - math.Exp(-float64(e.saver.rise[c.row])))
+		add("checkpoint", all, all-mine, c.z)
+	}
+	add("wait", e.recent.median(frame.Exposed, c.row, window), e.roleMedian(frame.Exposed, c.row, window, skip), 0)
+	return out
+}
+
+func (e *Engine) roleMedian(m frame.Metric, r, k int, skip func(int) bool) float64 {
+	rows := sample(e.layout.Roles[e.layout.Role[r]].Rows, r)
+	return e.recent.over(m, rows, k, func(p int) bool { return p == r || skip(p) })
+}
+
+func round6(v float64) float64 { return math.Round(v*1e6) / 1e6 }
+
+var signalWords = [signals + 1]string{"computes", "spends", "loads data", "saves"}
+
+// sentence says what the numbers say, for a person to check.
+func (e *Engine) sentence(c *candidate, f *finding) string {
+	rank, role := e.layout.Ranks[c.row], ""
+	if g := e.layout.Role[c.row]; g >= 0 {
+		role = e.layout.Roles[g].Name(e.layout.Stages)
+	}
+	for _, v := range f.Evidence {
+		switch {
+		case v.Metric == "fp" && c.has[compute]:
+			return fmt.Sprintf("rank %d takes %.4g s for its forward passes of a step, its peers in %s %.4g s (%.2f times)", rank, v.Value, role, v.Peers, ratio(v.Value, v.Peers))
+		case v.Metric == "self" && c.main == own:
+			return fmt.Sprintf("rank %d spends %.4g s of a step outside communication, data loading and saving, its peers in %s %.4g s", rank, v.Value, role, v.Peers)
+		case v.Metric == "dataloader" && c.main == loading:
+			return fmt.Sprintf("rank %d waits %.4g s a step for data, its peers in %s %.4g s", rank, v.Value, role, v.Peers)
+		case v.Metric == "checkpoint" && c.main == saving:
+			return fmt.Sprintf("rank %d took %.4g s for each of its last %d checkpoints, its peers %.4g s", rank, v.Value, e.saver.run[c.row], v.Peers)
+		}
+	}
+	return fmt.Sprintf("rank %d %s %.2f times as long as its peers in %s", rank, signalWords[c.main], f.Slowdown, role)
+}
+
+// finite returns x, or def where x is no number: JSON has none of them.
+func finite(x, def float64) float64 {
+	if x != x || math.IsInf(x, 0) {
+		return def
+	}
+	return x
+}
+
+func ratio(a, b float64) float64 {
+	if b <= 0 {
+		return 0
+	}
+	return a / b
+}
+
+// savingCase is the finding on a rank whose slow saves have ended.
+func (e *Engine) savingCase(r int) finding {
+	c := candidate{row: r, main: saving, phase: degraded, effect: float64(e.saver.rise[r]),
+		z: float64(e.saver.rise[r]) / math.Max(e.saver.sigma, saveNoise)}
+	c.has[saving] = true
+	return e.describe(&c, nil)
+}
