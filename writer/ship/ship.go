@@ -36,7 +36,7 @@ const (
 type Options struct {
 	Memory     int64         // bytes of rows between Put and acknowledgement
 	BatchRows  int           // most rows of one insert, at most 1,000,000
-	BatchBytes int64         // a round of inserts begins when so many bytes wait; Memory/3
+	BatchBytes int64         // a round of inserts begins when so many bytes wait; Memory/6: they are held twice more on their way
 	Flush      time.Duration // or when the oldest row has waited so long
 	// DeadLetters is the file for rows that the store refuses; "" keeps them in
 	// memory only (they are still counted, and logged).
@@ -63,7 +63,7 @@ func (o Options) withDefaults() Options {
 		o.BatchRows = min(DefaultBatchRows, maxBlockRows)
 	}
 	if o.BatchBytes <= 0 {
-		o.BatchBytes = o.Memory / 3
+		o.BatchBytes = o.Memory / 6
 	}
 	if o.Flush <= 0 {
 		o.Flush = DefaultFlush
