@@ -170,7 +170,7 @@ def ready(automatic):
         return True
     try:
         with _lock:
-            if _process is None and not _starting and rank_known(automatic):
+            if _process is None and not _starting and rank_known(automatic) and not strings.interrupted():
                 _start()
     except Exception as cause:  # pylint: disable=broad-except
         fail("start", cause)

@@ -102,6 +102,12 @@ class Strings(object):
             self._mapping = mapping
             self._publish()
 
+    def interrupted(self):
+        """Reports whether the caller is a signal handler that came in the middle of a
+        word: nothing can be added until it has returned."""
+        with self.lock:
+            return self._busy
+
     def hold(self):
         """Before a fork: waits until no other thread is in the middle of a string,
         whose half the child would go on from."""

@@ -398,6 +398,27 @@ class Fork(jobs.Case):
         own = [r["value"] for p in self.processes() for r in p.records("child's own")]
         self.assertEqual(own, [1])
 
+    def test_a_signal_in_the_middle_of_a_word_starts_nothing(self):
+        """The folder is made without an identity when no word can be added."""
+        self.python("""
+            import os, signal, laggard
+            laggard.init(rank=0, job="j")
+            strings = laggard.recorder.strings
+            signal.signal(signal.SIGUSR1, lambda *_: laggard.mark("in the handler"))
+            class Slow(dict):
+                def __setitem__(self, text, number):
+                    if text == "a word": os.kill(os.getpid(), signal.SIGUSR1)
+                    dict.__setitem__(self, text, number)
+            strings._ids = Slow(strings._ids)
+            strings.id("a word")
+            laggard.mark("after")
+            assert laggard.failures() == 0
+            laggard.recorder.close(); os._exit(0)  # as workers leave: nothing is published at the end
+        """)
+        p, = self.processes()
+        self.assertEqual(p.meta["job"], "j")
+        self.assertEqual(len(p.records("after")), 1)
+
     def test_the_lock_goes_with_the_parent(self):
         out, _ = self.python("""
             import fcntl, glob, os, signal, time, laggard
