@@ -49,9 +49,6 @@ class Strings(object):
         if len(text) > _LONGEST:
             data = data.decode("utf-8", "ignore").encode("utf-8")
         with self.lock:
-            found = self._ids.get(text)
-            if found is not None:
-                return found
             return self._append(text, data, room)
 
     def _append(self, text, data, room):
@@ -59,7 +56,9 @@ class Strings(object):
             return 0  # a signal handler in the middle of this function
         self._busy = True
         try:
-            return self._put(text, data, room)
+            # Only from here on is it sure that no handler adds the same word in between.
+            found = self._ids.get(text)
+            return self._put(text, data, room) if found is None else found
         finally:
             self._busy = False
 
@@ -84,8 +83,7 @@ class Strings(object):
         """Returns the id of an identity's JSON, which may be longer than a word."""
         data = text.encode("utf-8")
         with self.lock:
-            found = self._ids.get(text)
-            return self._append(text, data, layout.STRINGS) if found is None else found
+            return self._append(text, data, layout.STRINGS)
 
     def _publish(self):
         """Stores the counters, each by one store: struct's pack_into writes zeros
