@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-jobs dist clean
+.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ soak-faults: ## the store's and the tail's faults by the hundred and the thousan
 	LAGGARD_TEST_KILLS=100 LAGGARD_TEST_CUTS=1000 LAGGARD_TEST_POISON_ROWS=1000000 $(GO) test -count=1 -v -timeout 2h ./writer/ship/shiptest
 	LAGGARD_TEST_REUSES=100000 LAGGARD_TEST_PREFIX=1048576 $(GO) test -count=1 -v -timeout 1h ./writer/tail
 	LAGGARD_TEST_MODEL=10000 $(GO) test -count=1 -v -timeout 6h -run TestModel ./writer/intake
+
+soak-calls: ## the agent with system calls that fail: 300 places, with the store and without
+	LAGGARD_FAULTS=300 $(GO) test -count=1 -v -timeout 3h -run TestFailingSystemCalls .
 
 soak-jobs: ## the PyTorch example with each fault: compute, dataloader, checkpoint, link; and healthy
 	LAGGARD_JOBS=all $(GO) test -count=1 -v -timeout 1h -run 'TestPyTorch' ./deploy/examples

@@ -337,14 +337,18 @@ func (a *agent) wait(ctx, draining context.Context) error {
 	}
 }
 
-// settle waits until everything on disk is shipped, however long the store takes;
-// SIGTERM ends the wait.
+// settle waits until everything on disk is shipped, however long the store takes, and
+// lets go what could not go before; SIGTERM ends the wait.
 func (a *agent) settle(ctx context.Context) error {
 	if a.follower == nil {
 		return nil
 	}
-	if err := a.follower.Sync(ctx); err != nil && ctx.Err() == nil {
+	if err := a.follower.Sync(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
+	a.ageing.LookAndSay(ctx)
 	return nil
 }

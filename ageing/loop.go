@@ -130,7 +130,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			began := time.Now()
-			l.lookAndSay(ctx)
+			l.LookAndSay(ctx)
 			timer.Reset(max(l.o.Interval, min(time.Since(began)*20, longest)))
 		}
 	}
@@ -180,11 +180,12 @@ func (l *Loop) MakeRoom(ctx context.Context) {
 	enough := l.most > 0 && l.most <= l.o.Cap
 	l.looking.Unlock()
 	if !enough {
-		l.lookAndSay(ctx)
+		l.LookAndSay(ctx)
 	}
 }
 
-func (l *Loop) lookAndSay(ctx context.Context) {
+// LookAndSay looks once, and logs trouble as Run does it.
+func (l *Loop) LookAndSay(ctx context.Context) {
 	if err := l.Look(ctx); ctx.Err() == nil {
 		l.say(err)
 	}
