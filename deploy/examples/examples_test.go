@@ -49,7 +49,7 @@ func run(t *testing.T, code int, env []string, name string, args ...string) stri
 // when the verdict is wrong.
 func TestDemo(t *testing.T) {
 	laggard := binary(t)
-	for fault, steps := range map[string]string{"compute": "110", "dataloader": "110", "checkpoint": "110", "link": "160"} {
+	for fault, steps := range map[string]string{"compute": "110", "dataloader": "90", "checkpoint": "90", "link": "160"} {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
 			out := run(t, 0, nil, laggard, "demo", "--fault", fault, "--steps", steps, "--dir", dir)
@@ -62,7 +62,7 @@ func TestDemo(t *testing.T) {
 		})
 	}
 	t.Run("healthy", func(t *testing.T) {
-		if out := run(t, 0, nil, laggard, "demo", "--healthy", "--steps", "110", "--dir", t.TempDir()); !strings.Contains(out, "nobody is named") {
+		if out := run(t, 0, nil, laggard, "demo", "--healthy", "--steps", "90", "--dir", t.TempDir()); !strings.Contains(out, "nobody is named") {
 			t.Fatalf("the demo said:\n%s", out)
 		}
 	})
