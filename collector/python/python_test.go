@@ -20,7 +20,7 @@ const interpreter = "/usr/bin/python3"
 
 // pure lists the files of tests/ that run a second time without the extension; the
 // others start PyTorch, which is what they cost, or have no range in them.
-var pure = []string{"ring", "switch", "callbacks", "mstx", "kill"}
+var pure = []string{"ring", "fork", "switch", "callbacks", "mstx", "kill"}
 
 // TestPython runs the unit tests in tests/, one subtest a file and recorder, two at a
 // time. They start real processes; those with PyTorch train over gloo.
