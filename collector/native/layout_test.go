@@ -120,10 +120,10 @@ func layout(t *testing.T, records int) string {
 	}
 	for i := range records {
 		s := slot(i)
-		w.Publish(&s)
+		w.Publish(s.Words())
 	}
 	s := slot(records - 1)
 	s.Kind, s.Flags, s.Step, s.Start, s.Dur, s.HostStart, s.HostDur = record.SaveCheckpoint, 0, ring.NoStep, 1, 0, 0, 0
-	w.Begin(&s)
+	w.Begin(s.Words())
 	return run
 }

@@ -42,7 +42,8 @@ type Thread struct {
 	word    *atomic.Uint32 // r.word
 	w       *ring.Writer
 	retryAt int64
-	free    *open // that no range uses
+	free    *open      // that no range uses
+	mark    ring.Words // of Mark: on the stack it would be cleared each time
 }
 
 // Range is an open range. Its zero value is one that is not recorded. It is two words,
@@ -55,7 +56,7 @@ type Range struct {
 
 // open is what is known of an open range. Threads use theirs again.
 type open struct {
-	slot  ring.Slot
+	words ring.Words
 	level int
 	next  *open
 }
@@ -82,23 +83,45 @@ func (t *Thread) Step(n, tokens int64) Range {
 	return t.open(record.Step, Attr{Value: tokens}, n)
 }
 
-// on reports whether kind k is recorded now.
-func (t *Thread) on(k record.Kind) bool {
-	w := t.word.Load()
-	if w&specialBit != 0 {
-		w = t.r.begin(k)
-	}
+// bit returns which bit of the word says that kind k is recorded.
+func bit(k record.Kind) uint32 {
 	if k == record.Communication {
-		return w&ring.CommunicationOn != 0
+		return ring.CommunicationOn
 	}
-	return w&ring.LightOn != 0
+	return ring.LightOn
+}
+
+// on reports whether kind k is recorded now. A special word has neither bit.
+func (t *Thread) on(k record.Kind) bool {
+	return t.word.Load()&bit(k) != 0 || t.first(k)
+}
+
+// first looks at a word that says no.
+func (t *Thread) first(k record.Kind) bool {
+	return t.word.Load()&specialBit != 0 && t.r.begin(k)&bit(k) != 0
 }
 
 // Mark records a range that is over: start in ns since the Unix epoch, dur in ns.
 func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
-	if t != nil && t.on(k) {
-		t.emit(k, a, start, dur)
+	if t == nil || t.word.Load()&bit(k) == 0 && !t.first(k) {
+		return
 	}
+	if t.w == nil && !t.ring(t.r.Now()) {
+		t.r.lose(k)
+		return
+	}
+	w := &t.mark
+	w.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
+	w.SetTime(start, max(dur, 0), t.r.step.Load())
+	done, was := false, debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(was)
+		if !done {
+			t.fell(recover())
+		}
+	}()
+	t.w.Publish(w)
+	done = true
 }
 
 // End records the range. It does nothing when the range was not begun, or
@@ -110,36 +133,34 @@ func (r *Range) End() {
 }
 
 func (r *Range) finish() {
-	s := &r.o.slot
-	s.Dur = max(r.t.r.Now()-s.Start, 0)
+	r.o.words.SetDur(r.host())
 	r.end()
 }
+
+// host returns how long the range has been open.
+func (r *Range) host() int64 { return max(r.t.r.Now()-r.o.words.Start(), 0) }
 
 // EndDevice records the range with the time it took on the device, start in ns
 // since the Unix epoch and dur in ns; the host's times are kept beside it.
 func (r *Range) EndDevice(start, dur int64) {
-	if r.t == nil {
-		return
+	if r.t != nil {
+		r.o.words.SetDevice(start, max(dur, 0), r.host())
+		r.end()
 	}
-	s := &r.o.slot
-	s.HostStart, s.HostDur = s.Start, max(r.t.r.Now()-s.Start, 0)
-	s.Start, s.Dur = start, max(dur, 0)
-	s.Flags = ring.FlagDevice | ring.FlagHost
-	r.end()
 }
 
 // EndExposed records a communication of which the program waited exposed ns.
 func (r *Range) EndExposed(exposed int64) {
 	if r.t != nil {
-		r.o.slot.HostStart, r.o.slot.Flags = max(exposed, 0), ring.FlagExposed
-		r.End()
+		r.o.words.SetExposed(max(exposed, 0))
+		r.finish()
 	}
 }
 
 // Value sets what Attr.Value says when it is known only now.
 func (r *Range) Value(v int64) {
 	if r.t != nil {
-		r.o.slot.Value = v
+		r.o.words.SetValue(v)
 	}
 }
 
@@ -170,54 +191,66 @@ func (t *Thread) open(k record.Kind, a Attr, step int64) Range {
 	}
 	t.free = o.next
 	o.level = ring.OpenLevels
-	fill(&o.slot, k, &a, t.r.Now(), step)
-	if t.w != nil || t.ring(o.slot.Start) {
+	start := t.r.Now()
+	o.words.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
+	o.words.SetTime(start, 0, step)
+	if t.w != nil || t.ring(start) {
 		t.enter(o)
 	}
 	return Range{t, o}
 }
 
 // enter puts a range into the table. The memory may vanish when somebody truncates a
-// file: a fault becomes a panic that leave recovers.
+// file: a fault becomes a panic, which fell takes.
 func (t *Thread) enter(o *open) {
-	defer t.leave(debug.SetPanicOnFault(true))
-	o.level = t.w.Begin(&o.slot)
+	done, was := false, debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(was)
+		if !done {
+			t.fell(recover())
+		}
+	}()
+	o.level = t.w.Begin(&o.words)
+	done = true
 }
 
 func (r *Range) end() {
 	t, o := r.t, r.o
 	*r = Range{}
 	t.free, o.next = o, t.free
-	if o.slot.Kind == record.Step {
-		t.r.step.CompareAndSwap(int64(o.slot.Step), record.NoStep)
+	k := o.words.Kind()
+	if k == record.Step {
+		t.r.step.CompareAndSwap(int64(o.words.Step()), record.NoStep)
 	}
 	if t.r.off.Load() {
 		return
 	}
 	if t.w == nil {
-		t.r.lose(o.slot.Kind)
-		return
-	}
-	defer t.leave(debug.SetPanicOnFault(true))
-	t.w.End(o.level, &o.slot)
-}
-
-func (t *Thread) emit(k record.Kind, a Attr, start, dur int64) {
-	if t.w == nil && !t.ring(t.r.Now()) {
 		t.r.lose(k)
 		return
 	}
-	var s ring.Slot
-	fill(&s, k, &a, start, t.r.step.Load())
-	s.Dur = max(dur, 0)
-	defer t.leave(debug.SetPanicOnFault(true))
-	t.w.Publish(&s)
+	done, was := false, debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(was)
+		if !done {
+			t.fell(recover())
+		}
+	}()
+	t.w.End(o.level, &o.words)
+	done = true
 }
 
-// leave ends a passage that touches the ring. It is deferred.
+// leave ends a passage that touches the ring. It is deferred. Those of every range do
+// the same in a closure of their own: recover is a part of their cost, and not needed
+// where the passage came to its end.
 func (t *Thread) leave(was bool) {
 	debug.SetPanicOnFault(was)
-	if err := ring.Survived(recover()); err != nil {
+	t.fell(recover())
+}
+
+// fell looks at what recover returned.
+func (t *Thread) fell(v any) {
+	if err := ring.Survived(v); err != nil {
 		t.w = nil
 		t.r.fail(err)
 	}
@@ -250,18 +283,4 @@ func (t *Thread) Close() {
 	defer t.leave(debug.SetPanicOnFault(true))
 	t.w.Close()
 	t.w = nil
-}
-
-// fill sets every field of s, Dur to 0. One by one: a literal is made elsewhere and
-// copied in pieces larger than those it was made of, which a processor waits for.
-func fill(s *ring.Slot, k record.Kind, a *Attr, start, step int64) {
-	s.Kind, s.Flags, s.Dtype, s.State = k, 0, a.Dtype, 0
-	s.Seq, s.Peer = 0, a.peer-1
-	s.Start, s.Dur, s.HostStart, s.HostDur = start, 0, 0, 0
-	s.Text, s.Group, s.Stream = uint16(a.Text), uint16(a.Group), a.Stream
-	s.Value = a.Value
-	s.Step = ring.NoStep
-	if step >= 0 && step < int64(ring.NoStep) {
-		s.Step = uint32(step)
-	}
 }

@@ -26,8 +26,8 @@ func image(t testing.TB) (process, file []byte, name string) {
 	}
 	for i := range 10 {
 		s := Slot{Kind: record.Kind(i % 6), Peer: -1, Start: int64(i)}
-		w.Publish(&s)
-		w.Begin(&s)
+		w.Publish(s.Words())
+		w.Begin(s.Words())
 	}
 	name = p.Identity.Incarnation.String()
 	process, err = os.ReadFile(filepath.Join(run, name, ProcessName))

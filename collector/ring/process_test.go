@@ -52,7 +52,7 @@ func TestHandOver(t *testing.T) {
 		t.Error("a drained ring was not handed on")
 	}
 	s := Slot{Kind: record.FP, Peer: -1}
-	b.Publish(&s)
+	b.Publish(s.Words())
 	b.Close()
 	c, _ := p.NewWriter(13)
 	if c == b || thread(1) != 12 || thread(2) != 13 {

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -59,14 +61,14 @@ func TestBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Slot{Kind: record.Communication, Flags: FlagExposed, Dtype: 12, Peer: -1, Start: 1753000000000000001, Dur: 5400000, HostStart: 9, HostDur: 1<<48 - 1, Text: text, Step: 120, Group: 2, Stream: 7, Value: 4194304}
-	level := w.Begin(&s)
+	level := w.Begin(s.Words())
 	open, err := os.ReadFile(filepath.Join(dir, "ring-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.End(level, &s)
+	w.End(level, s.Words())
 	light := Slot{Kind: record.Step, Peer: -1, Step: 120}
-	w.Publish(&light)
+	w.Publish(light.Words())
 	b, err := os.ReadFile(filepath.Join(dir, ProcessName))
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +157,7 @@ func TestSlotRoundTrip(t *testing.T) {
 		}
 		kind := rapid.SampledFrom([]uint32{CRC32C, CRC32, Adler32}).Draw(t, "checksum")
 		var b [slotSize]byte
-		want.put(b[:], kind)
+		want.Words().store(b[:], want.Seq, want.State, kind)
 		var got Slot
 		if !got.Decode(b[:], uint64(want.Seq)|7<<32, kind) || got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
@@ -163,6 +165,55 @@ func TestSlotRoundTrip(t *testing.T) {
 		b[rapid.IntRange(0, slotSize-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		if got.Decode(b[:], uint64(want.Seq), kind) {
 			t.Fatal("a flipped bit was not seen")
+		}
+	})
+}
+
+// TestEveryProcessorStoresTheSame runs the stores of this processor beside those of
+// every other one: the files are the same after each call, a full ring included.
+func TestEveryProcessorStoresTheSame(t *testing.T) {
+	if !fastStores {
+		t.Skip("NOT TESTED: this processor has no stores of its own")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		const slots = 64
+		head := rapid.SampledFrom([]uint64{0, 1<<31 - 5, 1<<32 - 5})
+		heads := [2]uint64{head.Draw(t, "light"), head.Draw(t, "bulk")}
+		var mem [2][]byte
+		var w [2]*Writer
+		for i := range w {
+			words := make([]uint64, fileSize(slots, slots)/8) // aligned, as a mapping is
+			mem[i] = unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words))
+			w[i] = newWriter(mem[i], 1, slots, slots, CRC32C)
+			for l, head := range heads {
+				w[i].lanes[l].head, *w[i].lanes[l].headp, *w[i].lanes[l].tailp, w[i].lanes[l].tail = head, head, head, head
+			}
+		}
+		w[1].fast = false
+		level := OpenLevels
+		for range rapid.IntRange(1, 200).Draw(t, "calls") {
+			var s Words
+			for i := range s {
+				s[i] = rapid.Uint64().Draw(t, "word")
+			}
+			s[0] &= 0x00FFFF07_00000000 // Writer fills in the state and the checksum
+			s[1] &^= 0xFFFFFFFF         // and seq
+			call := rapid.IntRange(0, 2).Draw(t, "call")
+			was := level
+			for _, w := range w {
+				switch call {
+				case 0:
+					w.Publish(&s)
+				case 1:
+					level = w.Begin(&s)
+				case 2:
+					w.End(was, &s)
+					level = OpenLevels
+				}
+			}
+			if !bytes.Equal(mem[0], mem[1]) {
+				t.Fatalf("call %d: the files differ", call)
+			}
 		}
 	})
 }
@@ -175,13 +226,13 @@ func TestRingFull(t *testing.T) {
 	}
 	for i := range LightSlots + 5 {
 		s := Slot{Kind: record.FP, Start: int64(1000 + i), Peer: -1}
-		if got := w.Publish(&s); got != (i < LightSlots) {
+		if got := w.Publish(s.Words()); got != (i < LightSlots) {
 			t.Fatalf("Publish %d = %v", i, got)
 		}
 	}
 	for range 10 {
 		s := Slot{Kind: record.Communication, Peer: -1}
-		if !w.Publish(&s) {
+		if !w.Publish(s.Words()) {
 			t.Fatal("a full light ring stopped the bulk ring")
 		}
 	}
@@ -203,7 +254,7 @@ func TestRingFull(t *testing.T) {
 	}
 	for i := range 4 {
 		s := Slot{Kind: record.FP, Peer: -1}
-		if got := w.Publish(&s); got != (i < 3) {
+		if got := w.Publish(s.Words()); got != (i < 3) {
 			t.Fatalf("Publish %d after the tail moved = %v", i, got)
 		}
 	}
@@ -212,7 +263,7 @@ func TestRingFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Slot{Kind: record.FP, Peer: -1}
-	if w.Publish(&s) {
+	if w.Publish(s.Words()) {
 		t.Error("a tail beyond the head was believed")
 	}
 }
@@ -239,20 +290,20 @@ func TestOpenRanges(t *testing.T) {
 	var level [OpenLevels + 2]int
 	for i := range s {
 		s[i] = Slot{Kind: record.FP, Start: int64(i + 1), Peer: -1}
-		level[i] = w.Begin(&s[i])
+		level[i] = w.Begin(s[i].Words())
 	}
 	if level[3] != 3 || level[OpenLevels] != OpenLevels || len(starts()) != OpenLevels {
 		t.Errorf("levels %v, %d open", level, len(starts()))
 	}
-	w.End(level[3], &s[3]) // not the last one: ranges may overlap
+	w.End(level[3], s[3].Words()) // not the last one: ranges may overlap
 	again := Slot{Kind: record.Step, Start: 99, Peer: -1}
-	if l := w.Begin(&again); l != 3 {
+	if l := w.Begin(again.Words()); l != 3 {
 		t.Errorf("Begin took level %d, want the freed one", l)
 	}
 	w.Free(3)
 	for i := range s {
 		if i != 3 {
-			w.End(level[i], &s[i])
+			w.End(level[i], s[i].Words())
 		}
 	}
 	if got := starts(); got != nil {

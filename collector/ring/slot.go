@@ -58,26 +58,19 @@ func sum(kind uint32, b []byte) uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// put writes the slot into b, which has slotSize bytes, the checksum last.
-func (s *Slot) put(b []byte, kind uint32) {
-	b = b[:slotSize]
-	var w [8]uint64 // not a literal: see recorder's fill
-	w[0] = uint64(s.Kind)<<32 | uint64(s.Flags)<<40 | uint64(s.Dtype)<<48 | uint64(s.State)<<56
-	w[1] = uint64(s.Seq) | uint64(uint32(s.Peer))<<32
-	w[2] = uint64(s.Start)
-	w[3] = uint64(s.Dur)
-	w[4] = uint64(s.HostStart)
-	w[5] = uint64(min(max(s.HostDur, 0), 1<<48-1)) | uint64(s.Text)<<48
-	w[6] = uint64(s.Step) | uint64(s.Group)<<32 | uint64(s.Stream)<<48
-	w[7] = uint64(s.Value)
-	if fastStores && kind == CRC32C {
-		storeWords(&b[0], &w)
-		return
+// Words returns the slot as a Writer takes it, without Seq and State, which are the
+// Writer's.
+func (s *Slot) Words() *Words {
+	return &Words{
+		uint64(s.Kind)<<32 | uint64(s.Flags)<<40 | uint64(s.Dtype)<<48,
+		uint64(uint32(s.Peer)) << 32,
+		uint64(s.Start),
+		uint64(s.Dur),
+		uint64(s.HostStart),
+		uint64(min(max(s.HostDur, 0), 1<<48-1)) | uint64(s.Text)<<48,
+		uint64(s.Step) | uint64(s.Group)<<32 | uint64(s.Stream)<<48,
+		uint64(s.Value),
 	}
-	for i, v := range w {
-		binary.LittleEndian.PutUint64(b[8*i:], v)
-	}
-	binary.LittleEndian.PutUint32(b, sum(kind, b[4:]))
 }
 
 // read fills the slot from b, which has slotSize bytes.

@@ -5,7 +5,7 @@ import "golang.org/x/sys/cpu"
 // Go's only ordered store is an exchange on this processor, which waits for all
 // stores before it: five of them cost a range more than its two looks at the clock.
 // Here every store is a release already; these are plain ones that the compiler
-// can't move.
+// can't move. They are for rings of checksum kind CRC32C.
 
 // ahead is how many slots are between the one that is written and the one whose line
 // is asked for, as in collector/native.
@@ -13,15 +13,19 @@ const ahead = 32
 
 var fastStores = cpu.X86.HasSSE42
 
-// storeWords writes a slot of checksum kind CRC32C, the checksum last.
+// publishWords writes the next slot of l, which has room, stores the head, and counts
+// the range as emitted. mem is the ring file's.
 //
 //go:noescape
-func storeWords(dst *byte, w *[8]uint64)
+func publishWords(l *lane, w *Words, mem *byte)
 
-// release64 stores v, and asks for the line at ahead, which will be written.
+// openWords writes an open-range slot, checksum and state last, in one store.
 //
 //go:noescape
-func release64(p *uint64, v uint64, ahead *byte)
+func openWords(slot *byte, w *Words)
 
+// endWords names in an open-range slot the number that the record gets, does
+// publishWords, and frees the slot.
+//
 //go:noescape
-func release32(p *uint32, v uint32)
+func endWords(l *lane, w *Words, mem, slot *byte)

@@ -1,52 +1,82 @@
+#include "go_asm.h"
 #include "textflag.h"
 
-// func storeWords(dst *byte, w *[8]uint64)
-TEXT ·storeWords(SB), NOSPLIT, $0-16
-	MOVQ dst+0(FP), DI
+// CRC adds the words from SI + 16 on to the checksum AX and stores them from R8 + 16 on.
+#define STORE(at) MOVQ at(SI), DX; CRC32Q DX, AX; MOVQ DX, at(R8)
+#define STORE_WORDS STORE(16); STORE(24); STORE(32); STORE(40); STORE(48); STORE(56); NOTL AX
+
+// PUBLISH writes the words at SI into the next slot of the lane at DI of the ring file
+// at R9, the checksum last, then the head, and counts. A kill at any instruction
+// leaves the whole record below the head or nothing of it.
+#define PUBLISH \
+	MOVQ lane_head(DI), R10; \
+	MOVQ lane_mask(DI), R11; \
+	LEAQ const_ahead(R10), R12; \
+	MOVQ R10, R8; \
+	ANDQ R11, R8; \
+	ANDQ R11, R12; \
+	SHLQ $6, R8; \
+	SHLQ $6, R12; \
+	ADDQ lane_slots(DI), R8; \
+	ADDQ lane_slots(DI), R12; \
+	MOVL 4(SI), BX; \
+	MOVL $0xFFFFFFFF, AX; \
+	CRC32L BX, AX; \
+	MOVL R10, DX; \
+	ORQ 8(SI), DX; \
+	CRC32Q DX, AX; \
+	MOVQ DX, 8(R8); \
+	STORE_WORDS; \
+	MOVQ BX, CX; \
+	SHLQ $32, CX; \
+	ORQ AX, CX; \
+	MOVQ CX, 0(R8); \
+	INCQ R10; \
+	MOVQ lane_headp(DI), R11; \
+	MOVQ R10, lane_head(DI); \
+	MOVQ R10, 0(R11); \
+	PREFETCHW(R12); \
+	ANDL $(const_kindCounters-1), BX; \
+	INCQ const_rEmitted(R9)(BX*8)
+
+#define PREFETCHW(R) BYTE $0x41; BYTE $0x0F; BYTE $0x0D; BYTE $0x0C; BYTE $0x24 // PREFETCHW (R12)
+
+// func publishWords(l *lane, w *Words, mem *byte)
+TEXT ·publishWords(SB), NOSPLIT, $0-24
+	MOVQ l+0(FP), DI
 	MOVQ w+8(FP), SI
-	MOVQ 0(SI), AX
-	MOVQ 8(SI), BX
-	MOVQ 16(SI), CX
-	MOVQ 24(SI), DX
-	MOVQ 32(SI), R8
-	MOVQ 40(SI), R9
-	MOVQ 48(SI), R10
-	MOVQ 56(SI), R11
-	MOVL $0xFFFFFFFF, R12
-	SHRQ $32, AX
-	CRC32L AX, R12
-	CRC32Q BX, R12
-	CRC32Q CX, R12
-	CRC32Q DX, R12
-	CRC32Q R8, R12
-	CRC32Q R9, R12
-	CRC32Q R10, R12
-	CRC32Q R11, R12
-	NOTL R12
-	MOVQ BX, 8(DI)
-	MOVQ CX, 16(DI)
-	MOVQ DX, 24(DI)
-	MOVQ R8, 32(DI)
-	MOVQ R9, 40(DI)
-	MOVQ R10, 48(DI)
-	MOVQ R11, 56(DI)
-	SHLQ $32, AX
-	ORQ R12, AX
-	MOVQ AX, 0(DI) // checksum last
+	MOVQ mem+16(FP), R9
+	PUBLISH
 	RET
 
-// func release64(p *uint64, v uint64, ahead *byte)
-TEXT ·release64(SB), NOSPLIT, $0-24
-	MOVQ p+0(FP), DI
-	MOVQ v+8(FP), AX
-	MOVQ ahead+16(FP), SI
-	BYTE $0x0F; BYTE $0x0D; BYTE $0x0E // PREFETCHW (SI)
-	MOVQ AX, 0(DI)
+// func openWords(slot *byte, w *Words)
+TEXT ·openWords(SB), NOSPLIT, $0-16
+	MOVQ slot+0(FP), R8
+	MOVQ w+8(FP), SI
+	MOVL 4(SI), BX
+	MOVL $0xFFFFFFFF, AX
+	CRC32L BX, AX
+	MOVQ 8(SI), DX
+	CRC32Q DX, AX
+	MOVQ DX, 8(R8)
+	STORE_WORDS
+	ORL $(const_stateOpen<<24), BX // not in the checksum
+	SHLQ $32, BX
+	ORQ AX, BX
+	MOVQ BX, 0(R8)
 	RET
 
-// func release32(p *uint32, v uint32)
-TEXT ·release32(SB), NOSPLIT, $0-12
-	MOVQ p+0(FP), DI
-	MOVL v+8(FP), AX
-	MOVL AX, 0(DI)
+// func endWords(l *lane, w *Words, mem, slot *byte)
+TEXT ·endWords(SB), NOSPLIT, $0-32
+	MOVQ l+0(FP), DI
+	MOVQ w+8(FP), SI
+	MOVQ mem+16(FP), R9
+	MOVQ slot+24(FP), R13
+	MOVL lane_head(DI), AX
+	ANDL $0x7FFFFFFF, AX
+	ORL lane_mark(DI), AX
+	MOVL AX, 8(R13)
+	MOVB $const_stateClosing, 7(R13)
+	PUBLISH
+	MOVB $const_stateFree, 7(R13)
 	RET

@@ -2,15 +2,8 @@
 
 package ring
 
-import "sync/atomic"
+const fastStores = false
 
-const (
-	ahead      = 0
-	fastStores = false
-)
-
-// storeWords is not called: fastStores is false.
-func storeWords(*byte, *[8]uint64) { panic("BUG: no fast stores on this processor") }
-
-func release64(p *uint64, v uint64, _ *byte) { atomic.StoreUint64(p, v) }
-func release32(p *uint32, v uint32)          { atomic.StoreUint32(p, v) }
+func publishWords(*lane, *Words, *byte)    { panic("BUG: no fast stores on this processor") }
+func openWords(*byte, *Words)              { panic("BUG: no fast stores on this processor") }
+func endWords(*lane, *Words, *byte, *byte) { panic("BUG: no fast stores on this processor") }

@@ -5,26 +5,31 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"unsafe"
+
+	"laggard/schemas/record"
 )
 
-// lane is the writer's view of one ring.
+// lane is the writer's view of one ring. The amd64 stores know it by its fields'
+// names.
 type lane struct {
-	slots      []byte
+	slots      *byte   // mapped
 	mask, head uint64  // head: the writer's own copy
 	tail       uint64  // the largest tail seen
 	headp      *uint64 // mapped
 	tailp      *uint64 // mapped
+	mark       uint32  // of the numbers in the open-range table
 }
 
 // Writer is one thread's pair of rings and its open-range table. Its methods
 // are for one goroutine at a time; they never block, allocate, or call the
 // system.
 type Writer struct {
+	lanes    [2]lane
 	mem      []byte
+	depth    int  // level that Begin tries first
+	fast     bool // the processor's own stores will do
 	n        uint32
 	checksum uint32
-	lanes    [2]lane
-	depth    int // level that Begin tries first
 	live     atomic.Bool
 }
 
@@ -38,10 +43,10 @@ func newWriter(mem []byte, n, light, bulk, checksum uint32) *Writer {
 	le.PutUint32(mem[rNumber:], n)
 	le.PutUint32(mem[rLightSlots:], light)
 	le.PutUint32(mem[rBulkSlots:], bulk)
-	w := &Writer{mem: mem, n: n, checksum: checksum}
+	w := &Writer{mem: mem, n: n, checksum: checksum, fast: fastStores && checksum == CRC32C}
 	split := ringHeader + slotSize*int(light)
-	w.lanes[Light] = lane{slots: mem[ringHeader:split], mask: uint64(light - 1), headp: w.u64(rLightHead), tailp: w.u64(rLightTail)}
-	w.lanes[Bulk] = lane{slots: mem[split:], mask: uint64(bulk - 1), headp: w.u64(rBulkHead), tailp: w.u64(rBulkTail)}
+	w.lanes[Light] = lane{slots: &mem[ringHeader], mask: uint64(light - 1), headp: w.u64(rLightHead), tailp: w.u64(rLightTail)}
+	w.lanes[Bulk] = lane{slots: &mem[split], mark: openMark, mask: uint64(bulk - 1), headp: w.u64(rBulkHead), tailp: w.u64(rBulkTail)}
 	return w
 }
 
@@ -76,15 +81,26 @@ func (w *Writer) room() (free uint64, drained bool) {
 }
 
 // Publish writes a finished range, or counts it as dropped when its ring is
-// full. s.Seq and s.State are set here.
-func (w *Writer) Publish(s *Slot) bool {
-	l := &w.lanes[LaneOf(s.Kind)]
+// full.
+func (w *Writer) Publish(s *Words) bool {
+	l := w.lane(s)
 	if !l.free() {
 		w.drop(s)
 		return false
 	}
-	w.publish(l, s)
+	if w.fast {
+		publishWords(l, s, &w.mem[0])
+	} else {
+		w.publish(l, s)
+	}
 	return true
+}
+
+func (w *Writer) lane(s *Words) *lane {
+	if s.Kind() == record.Communication {
+		return &w.lanes[Bulk]
+	}
+	return &w.lanes[Light]
 }
 
 func (l *lane) free() bool {
@@ -97,43 +113,45 @@ func (l *lane) free() bool {
 	return l.head-l.tail <= l.mask
 }
 
-func (w *Writer) publish(l *lane, s *Slot) {
-	s.Seq, s.State = uint32(l.head), stateFree
-	at := (l.head & l.mask) * slotSize
-	s.put(l.slots[at:at+slotSize], w.checksum)
+// publish is publishWords for every checksum and processor.
+func (w *Writer) publish(l *lane, s *Words) {
+	at := l.head & l.mask * slotSize
+	s.store(unsafe.Slice(l.slots, (l.mask+1)*slotSize)[at:], uint32(l.head), stateFree, w.checksum)
 	l.head++
-	release64(l.headp, l.head, &l.slots[(l.head-1+ahead)&l.mask*slotSize])
+	atomic.StoreUint64(l.headp, l.head)
 	w.count(rEmitted, s)
 }
 
-func (w *Writer) drop(s *Slot) {
+func (w *Writer) drop(s *Words) {
 	if *w.u64(rDropFirst) == 0 {
-		atomic.StoreUint64(w.u64(rDropFirst), uint64(s.Start))
+		atomic.StoreUint64(w.u64(rDropFirst), uint64(s.Start()))
 	}
-	atomic.StoreUint64(w.u64(rDropLast), uint64(s.Start))
+	atomic.StoreUint64(w.u64(rDropLast), uint64(s.Start()))
 	w.count(rDropped, s)
 	w.count(rEmitted, s)
 }
 
 // count adds one to a per-kind counter that only this writer changes. It is a plain
 // store, and so one instruction: an ordered one would cost as much as the slot.
-func (w *Writer) count(at int, s *Slot) {
-	*w.u64(at + 8*int(s.Kind&7))++
+func (w *Writer) count(at int, s *Words) {
+	*w.u64(at + 8*int(s.Kind()%kindCounters))++
 }
 
 // Begin enters a range that is now open into the table and returns its level,
 // OpenLevels when the table is full.
-func (w *Writer) Begin(s *Slot) int {
+func (w *Writer) Begin(s *Words) int {
 	level := w.depth
 	if level >= OpenLevels || w.mem[rOpen+slotSize*level+7] != stateFree {
 		if level = w.freeLevel(); level == OpenLevels {
 			return level
 		}
 	}
-	b := w.slot(level)
-	s.Seq, s.State = 0, stateFree
-	s.put(b, w.checksum)
-	w.setState(level, stateOpen)
+	if w.fast {
+		openWords(&w.mem[rOpen+slotSize*level], s)
+	} else {
+		s.store(w.mem[rOpen+slotSize*level:], 0, stateFree, w.checksum)
+		w.setState(level, stateOpen)
+	}
 	w.depth = level + 1
 	return level
 }
@@ -148,26 +166,29 @@ func (w *Writer) freeLevel() int {
 	return OpenLevels
 }
 
-// End publishes the finished range that Begin gave the level, and frees it.
-func (w *Writer) End(level int, s *Slot) bool {
+// End publishes the finished range that Begin gave the level, and frees it. In
+// between the table names the number that the record gets: a kill leaves the range
+// open or recorded, never both.
+func (w *Writer) End(level int, s *Words) bool {
 	if level >= OpenLevels {
 		return w.Publish(s)
 	}
-	l := &w.lanes[LaneOf(s.Kind)]
-	free := l.free()
-	if free {
-		seq := uint32(l.head) &^ openMark
-		if LaneOf(s.Kind) == Bulk {
-			seq |= openMark
-		}
-		release32(w.u32(rOpen+slotSize*level+8), seq)
+	l := w.lane(s)
+	if !l.free() {
+		w.drop(s)
+		w.Free(level)
+		return false
+	}
+	if w.fast {
+		endWords(l, s, &w.mem[0], &w.mem[rOpen+slotSize*level])
+	} else {
+		atomic.StoreUint32(w.u32(rOpen+slotSize*level+8), uint32(l.head)&^openMark|l.mark)
 		w.setState(level, stateClosing)
 		w.publish(l, s)
-	} else {
-		w.drop(s)
+		w.setState(level, stateFree)
 	}
-	w.Free(level)
-	return free
+	w.depth = level
+	return true
 }
 
 // Free takes a range out of the table without publishing it.
@@ -178,14 +199,9 @@ func (w *Writer) Free(level int) {
 	}
 }
 
-func (w *Writer) slot(level int) []byte {
-	return w.mem[rOpen+slotSize*level : rOpen+slotSize*(level+1)]
-}
-
 // setState stores the four bytes that end with the state. They begin with kind,
-// flags and dtype as Begin wrote them: the checksum covers those, so End must
-// not change them.
+// flags and dtype as Begin wrote them, which the checksum covers.
 func (w *Writer) setState(level int, state uint8) {
 	p := w.u32(rOpen + slotSize*level + 4)
-	release32(p, *p&0x00FFFFFF|uint32(state)<<24)
+	atomic.StoreUint32(p, atomic.LoadUint32(p)&0x00FFFFFF|uint32(state)<<24)
 }
