@@ -4,10 +4,15 @@
 
 #include "internal.h"
 
-static COLD uint32_t slow_crc(words w) { return laggard_crc_table((const unsigned char *)&w + 4, SLOT_SIZE - 4); }
+/* The words come one by one: whole, they would be laid into memory for the way with
+ * hardware, too. */
+static COLD uint32_t slow_crc(uint64_t kind, uint64_t seq, uint64_t start, uint64_t dur, uint64_t host, uint64_t text, uint64_t step, uint64_t value) {
+	words w = {kind, seq, start, dur, host, text, step, value};
+	return laggard_crc_table((const unsigned char *)&w + 4, SLOT_SIZE - 4);
+}
 
 /* slot_crc returns the checksum of bytes 4...63 of a slot. */
-static inline uint32_t slot_crc(words w) {
+static ALWAYS uint32_t slot_crc(words w) {
 #if defined(__x86_64__)
 	if (LIKELY(laggard_hardware_crc)) {
 		uint64_t c = 0xFFFFFFFFu;
@@ -27,7 +32,7 @@ static inline uint32_t slot_crc(words w) {
 		return ~c;
 	}
 #endif
-	return slow_crc(w);
+	return slow_crc(w.kind, w.seq, w.start, w.dur, w.host, w.text, w.step, w.value);
 }
 
 #endif

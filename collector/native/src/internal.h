@@ -20,6 +20,8 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define HIDDEN __attribute__((visibility("hidden")))
 #define COLD __attribute__((noinline, cold))
+/* What takes the words of a slot: called, it would have them laid into memory. */
+#define ALWAYS inline __attribute__((always_inline))
 
 /* Layout, schemas/FORMAT.md section 2. */
 enum {

@@ -50,7 +50,7 @@ static inline int on(thread *t, int kind) {
 static const laggard_attr no_attr = LAGGARD_ATTR_INIT;
 
 /* words_of returns a slot but for dur and the host's times. */
-static inline words words_of(int kind, const laggard_attr *a, int64_t start, uint32_t step) {
+static ALWAYS words words_of(int kind, const laggard_attr *a, int64_t start, uint32_t step) {
 	words w = {.start = (uint64_t)start};
 	if (UNLIKELY(kind < 0 || kind >= KINDS))
 		kind = LAGGARD_OTHER;
@@ -65,16 +65,16 @@ static inline words words_of(int kind, const laggard_attr *a, int64_t start, uin
 }
 
 /* keep and kept move the words of an open range into its owner's memory and back. */
-static inline void keep(laggard_range *r, words w) {
+static ALWAYS void keep(laggard_range *r, words w) {
 	uint64_t *s = r->slot;
 	s[0] = w.kind, s[1] = w.seq, s[2] = w.start, s[3] = w.dur, s[4] = w.host, s[5] = w.text, s[6] = w.step, s[7] = w.value;
 }
-static inline words kept(const laggard_range *r) {
+static ALWAYS words kept(const laggard_range *r) {
 	const uint64_t *s = r->slot;
 	return (words){s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]};
 }
 
-static inline void store_slot(unsigned char *dst, words w) {
+static ALWAYS void store_slot(unsigned char *dst, words w) {
 	uint32_t crc = slot_crc(w);
 	put64(dst + 8, w.seq);
 	put64(dst + 16, w.start);
@@ -118,7 +118,7 @@ static inline void prefetch(void *p) {
 }
 
 /* publish writes the slot; there is room. */
-static inline void publish(ring *g, lane *l, words w) {
+static ALWAYS void publish(ring *g, lane *l, words w) {
 	uint64_t head = l->head;
 	w.seq |= (uint32_t)head;
 	store_slot((unsigned char *)(l->slots + (head & l->mask) * 8), w);
@@ -129,7 +129,7 @@ static inline void publish(ring *g, lane *l, words w) {
 	add64(g->mem + R_EMITTED + 8 * kind_of(w));
 }
 
-static inline void publish_or_drop(ring *g, words w) {
+static ALWAYS void publish_or_drop(ring *g, words w) {
 	lane *l = lane_of(g, kind_of(w));
 	if (LIKELY(has_room(l)))
 		publish(g, l, w);
@@ -205,7 +205,7 @@ static inline unsigned free_level(ring *g) {
 	return level;
 }
 
-static inline void begin(thread *t, laggard_range *r, int kind, const laggard_attr *a, uint32_t step) {
+static ALWAYS void begin(thread *t, laggard_range *r, int kind, const laggard_attr *a, uint32_t step) {
 	int64_t start = now(t);
 	words w = words_of(kind, a, start, step);
 	keep(r, w);
@@ -274,7 +274,7 @@ static inline void release(thread *t, laggard_range *r) {
 /* end_own ends a range in the ring that it began in. The table names the seq that
  * the record gets before it is published: a kill in between leaves the range open
  * or recorded, never both. */
-static inline void end_own(thread *t, ring *g, laggard_range *r, words w) {
+static ALWAYS void end_own(thread *t, ring *g, laggard_range *r, words w) {
 	lane *l = lane_of(g, kind_of(w));
 	if (UNLIKELY(!has_room(l))) {
 		drop(g, w);
@@ -286,10 +286,11 @@ static inline void end_own(thread *t, ring *g, laggard_range *r, words w) {
 	atomic_store_explicit((_Atomic uint32_t *)(void *)(slot + 8), seq, memory_order_relaxed);
 	state(slot, CLOSING);
 	publish(g, l, w);
-	release(t, r);
+	state(slot, FREE);
+	g->depth = r->level;
 }
 
-static inline void end(thread *t, laggard_range *r, words w) {
+static ALWAYS void end(thread *t, laggard_range *r, words w) {
 	if (UNLIKELY(r->epoch != laggard_epoch))
 		return; /* begun before a fork: the parent ends it */
 	if (UNLIKELY(!enter(t))) {
@@ -318,7 +319,7 @@ static void leave_step(const laggard_range *r) {
 }
 
 /* finish is what every way to end begins with; false when there is nothing to end. */
-static inline int finish(thread *t, laggard_range *r, int64_t *dur) {
+static ALWAYS int finish(thread *t, laggard_range *r, int64_t *dur) {
 	unsigned was = r->state;
 	r->state = 0;
 	if (UNLIKELY(was != RECORDED)) {
@@ -384,7 +385,7 @@ void laggard_cancel(laggard_range *r) {
 	}
 }
 
-static inline void emit(thread *t, words w) {
+static ALWAYS void emit(thread *t, words w) {
 	if (UNLIKELY(!enter(t))) {
 		nested(t, w);
 		return;
