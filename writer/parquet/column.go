@@ -3,7 +3,9 @@ package parquet
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"reflect"
+	"slices"
 	"unsafe"
 
 	"github.com/klauspost/compress/zstd"
@@ -23,8 +25,12 @@ type rawColumn struct {
 	source   ship.Column
 	physical format.Type
 
-	values []int64 // of a page
-	codes  []int32 // of a page: places in the dictionary
+	// A page begins with same rows that have the value one, and holds values or codes
+	// (places in the dictionary) once there is another: most columns are constant.
+	one    int64
+	same   int
+	values []int64
+	codes  []int32
 	narrow []int32
 	page   []byte
 	packed []byte
@@ -76,66 +82,109 @@ func (c *rawColumn) begin(words []string) {
 
 // gather takes the column's values of some rows.
 func (c *rawColumn) gather(rows []row.Raw) {
-	const stride = unsafe.Sizeof(row.Raw{})
-	p := c.address(rows)
-	if c.physical == format.ByteArray {
-		c.gatherWords(p, len(rows))
-		return
-	}
-	n := len(c.values)
-	if cap(c.values) < pageRows {
-		c.values = make([]int64, n, pageRows)
-	}
-	c.values = c.values[:n+len(rows)]
-	to := c.values[n:]
+	p, n := c.address(rows), len(rows)
 	switch c.source.Type.Kind() {
 	case reflect.Uint16:
-		for i := range to {
-			to[i] = int64(*(*uint16)(unsafe.Add(p, uintptr(i)*stride)))
-		}
+		collect[uint16](c, p, n)
 	case reflect.Uint32, reflect.Int32:
-		for i := range to {
-			to[i] = int64(*(*int32)(unsafe.Add(p, uintptr(i)*stride)))
-		}
+		collect[int32](c, p, n)
 	default:
-		for i := range to {
-			to[i] = *(*int64)(unsafe.Add(p, uintptr(i)*stride))
-		}
+		collect[int64](c, p, n)
 	}
 }
 
+// collect takes n values of a column, the first of which lies at p.
+func collect[T uint16 | int32 | int64](c *rawColumn, p unsafe.Pointer, n int) {
+	const stride = unsafe.Sizeof(row.Raw{})
+	if len(c.values)+len(c.codes) == 0 {
+		first := *(*T)(p)
+		if c.same == 0 {
+			c.one = int64(first)
+		}
+		differ := first ^ T(c.one)
+		for i := range n {
+			differ |= *(*T)(unsafe.Add(p, uintptr(i)*stride)) ^ first
+		}
+		if differ == 0 {
+			c.same += n
+			return
+		}
+		c.spread()
+	}
+	if c.physical == format.ByteArray {
+		c.gatherWords(p, n)
+		return
+	}
+	from := len(c.values)
+	c.values = slices.Grow(c.values, pageRows-from)[:from+n]
+	to := c.values[from:]
+	for i := range to {
+		to[i] = int64(*(*T)(unsafe.Add(p, uintptr(i)*stride)))
+	}
+}
+
+// spread makes the rows that are the same values or codes.
+func (c *rawColumn) spread() {
+	n := c.same
+	if c.same = 0; n == 0 {
+		return
+	}
+	if c.physical != format.ByteArray {
+		c.values = appendSame(c.values, c.one, n)
+		return
+	}
+	c.codes = appendSame(c.codes, c.place(row.Word(c.one)), n)
+}
+
+func appendSame[T any](dst []T, v T, n int) []T {
+	dst = slices.Grow(dst, max(n, pageRows-len(dst)))
+	for range n {
+		dst = append(dst, v)
+	}
+	return dst
+}
+
+// gatherWords takes words, which follow one another in runs.
 func (c *rawColumn) gatherWords(p unsafe.Pointer, n int) {
 	const stride = unsafe.Sizeof(row.Raw{})
-	for i := range n {
-		w := *(*row.Word)(unsafe.Add(p, uintptr(i)*stride))
-		place := c.places[w]
-		if place == 0 {
-			c.chosen = append(c.chosen, w)
-			place = int32(len(c.chosen))
-			c.places[w] = place
+	from := len(c.codes)
+	c.codes = slices.Grow(c.codes, pageRows-from)[:from+n]
+	to := c.codes[from:]
+	last := *(*row.Word)(p)
+	place := c.place(last)
+	for i := range to {
+		if w := *(*row.Word)(unsafe.Add(p, uintptr(i)*stride)); w != last {
+			last, place = w, c.place(w)
 		}
-		c.codes = append(c.codes, place-1)
+		to[i] = place
 	}
+}
+
+// place returns where a word stands in the dictionary.
+func (c *rawColumn) place(w row.Word) int32 {
+	if c.places[w] == 0 {
+		c.chosen = append(c.chosen, w)
+		c.places[w] = int32(len(c.chosen))
+	}
+	return c.places[w] - 1
 }
 
 // endPage encodes what was gathered as a page.
 func (c *rawColumn) endPage(z *zstd.Encoder) (err error) {
-	encoding, n := format.RLEDictionary, len(c.codes)
-	if c.physical != format.ByteArray {
-		n = len(c.values)
-		if c.many = c.many || !c.encodeNumbers(); c.many {
-			encoding = format.DeltaBinaryPacked
-		}
-	}
-	if encoding == format.RLEDictionary {
-		c.byCode = true
+	n := c.same + len(c.values) + len(c.codes)
+	encoding := format.RLEDictionary
+	switch {
+	case c.same > 0 && c.encodeSame():
+	case c.physical == format.ByteArray || c.encodeNumbers():
 		c.page, err = c.rle.EncodeInt32(c.page, c.codes)
-	} else {
+	default:
+		c.many, encoding = true, format.DeltaBinaryPacked
 		c.bound()
-		c.byDelta = true
 		err = c.encodeDelta()
 	}
-	c.values, c.codes = c.values[:0], c.codes[:0]
+	c.byCode = c.byCode || encoding == format.RLEDictionary
+	c.byDelta = c.byDelta || encoding == format.DeltaBinaryPacked
+	c.same, c.values, c.codes = 0, c.values[:0], c.codes[:0]
 	if err != nil {
 		return fmt.Errorf("encode column %s: %w", c.source.Name, err)
 	}
@@ -148,15 +197,46 @@ func (c *rawColumn) endPage(z *zstd.Encoder) (err error) {
 	return err
 }
 
+// encodeSame makes the page one run of a dictionary's place. When the dictionary is
+// full it makes values of it instead.
+func (c *rawColumn) encodeSame() bool {
+	place, ok := int32(0), !c.many
+	if c.physical == format.ByteArray {
+		place = c.place(row.Word(c.one))
+	} else if ok {
+		place, ok = c.numbers.place(c.one)
+	}
+	if !ok {
+		c.spread()
+		return false
+	}
+	width := bits.Len32(uint32(place))
+	c.page = append(c.page[:0], byte(width))
+	c.page = binary.AppendUvarint(c.page, uint64(c.same)<<1)
+	for ; width > 0; width -= 8 {
+		c.page = append(c.page, byte(place))
+		place >>= 8
+	}
+	return true
+}
+
 // encodeNumbers makes codes of values; false means that they are too many.
 func (c *rawColumn) encodeNumbers() bool {
-	for _, v := range c.values {
-		place, ok := c.numbers.place(v)
-		if !ok {
-			c.codes = c.codes[:0]
-			return false
+	if c.many {
+		return false
+	}
+	c.codes = slices.Grow(c.codes, len(c.values))[:len(c.values)]
+	last, where := c.values[0]^1, int32(0)
+	for i, v := range c.values {
+		if v != last {
+			place, ok := c.numbers.place(v)
+			if !ok {
+				c.codes = c.codes[:0]
+				return false
+			}
+			last, where = v, place
 		}
-		c.codes = append(c.codes, place)
+		c.codes[i] = where
 	}
 	return true
 }

@@ -67,8 +67,6 @@ const (
 type numbers struct {
 	values []int64
 	slots  [numberSlots]int16 // place plus one
-	last   int64
-	where  int32 // of last
 }
 
 func (d *numbers) reset() {
@@ -80,9 +78,6 @@ func (d *numbers) reset() {
 
 // place returns where v stands; false means that there are too many.
 func (d *numbers) place(v int64) (int32, bool) {
-	if v == d.last && len(d.values) > 0 {
-		return d.where, true
-	}
 	at := uint64(v) * 0x9e3779b97f4a7c15 >> (64 - bits.TrailingZeros(numberSlots))
 	for ; ; at = (at + 1) & (numberSlots - 1) {
 		p := d.slots[at]
@@ -90,8 +85,7 @@ func (d *numbers) place(v int64) (int32, bool) {
 			break
 		}
 		if d.values[p-1] == v {
-			d.last, d.where = v, int32(p-1)
-			return d.where, true
+			return int32(p - 1), true
 		}
 	}
 	if len(d.values) == mostNumbers {
@@ -99,6 +93,5 @@ func (d *numbers) place(v int64) (int32, bool) {
 	}
 	d.values = append(d.values, v)
 	d.slots[at] = int16(len(d.values))
-	d.last, d.where = v, int32(len(d.values)-1)
-	return d.where, true
+	return int32(len(d.values) - 1), true
 }
