@@ -80,14 +80,19 @@ func newRawWriter() (*rawWriter, error) {
 	return w, nil
 }
 
-// write writes a file of the rows, sorted by rank, segment and offset.
-func (w *rawWriter) write(out io.Writer, raws *row.Raws, meta map[string]string) error {
+// write writes a file of rows, sorted by rank, segment and offset, as each of the runs
+// is.
+func (w *rawWriter) write(out io.Writer, runs [][]row.Raw, words []string, meta map[string]string) error {
 	schema, err := rawSchema()
 	if err != nil {
 		return err
 	}
+	rows := 0
+	for _, run := range runs {
+		rows += len(run)
+	}
 	footer := format.FileMetaData{
-		Version: schema.Version, Schema: schema.Schema, ColumnOrders: schema.ColumnOrders, CreatedBy: schema.CreatedBy, NumRows: int64(len(raws.Rows)),
+		Version: schema.Version, Schema: schema.Schema, ColumnOrders: schema.ColumnOrders, CreatedBy: schema.CreatedBy, NumRows: int64(rows),
 	}
 	for _, k := range slices.Sorted(maps.Keys(meta)) {
 		footer.KeyValueMetadata = append(footer.KeyValueMetadata, format.KeyValue{Key: k, Value: meta[k]})
@@ -96,9 +101,9 @@ func (w *rawWriter) write(out io.Writer, raws *row.Raws, meta map[string]string)
 	if err := w.put([]byte("PAR1")); err != nil {
 		return err
 	}
-	rest := sortedRuns(raws.Rows)
-	for n := len(raws.Rows); n > 0; n -= rowGroup {
-		group, err := w.group(&rest, min(n, rowGroup), raws.Words)
+	runs = sortedRuns(runs)
+	for n := rows; n > 0; n -= rowGroup {
+		group, err := w.group(&runs, min(n, rowGroup), words)
 		if err != nil {
 			return err
 		}
@@ -164,17 +169,9 @@ func compareRaws(a, b *row.Raw) int {
 	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Offset, b.Offset))
 }
 
-// sortedRuns returns the rows in order, as runs where they lie. Rows come segment by
-// segment and nearly in order within one, but the ids of segments follow no order.
-func sortedRuns(rows []row.Raw) [][]row.Raw {
-	var runs [][]row.Raw
-	from := 0
-	for i := 1; i <= len(rows); i++ {
-		if i == len(rows) || compareRaws(&rows[i-1], &rows[i]) > 0 {
-			runs = append(runs, rows[from:i])
-			from = i
-		}
-	}
+// sortedRuns returns runs in order. Rows come segment by segment and nearly in order
+// within one, but the ids of segments follow no order.
+func sortedRuns(runs [][]row.Raw) [][]row.Raw {
 	slices.SortStableFunc(runs, func(a, b []row.Raw) int { return compareRaws(&a[0], &b[0]) })
 	for i := 1; i < len(runs); i++ {
 		if before := runs[i-1]; compareRaws(&before[len(before)-1], &runs[i][0]) > 0 {

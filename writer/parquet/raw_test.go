@@ -14,6 +14,7 @@ import (
 
 	layout "laggard/schemas/parquet"
 	"laggard/schemas/row"
+	"laggard/writer/ship"
 )
 
 // randomRecords makes rows with columns of every sort: constant, of few values, of
@@ -64,8 +65,8 @@ func TestRawFile(t *testing.T) {
 	for _, n := range []int{1, 7, pageRows + 3, rowGroup + 1001} {
 		want := randomRecords(r, n)
 		var out bytes.Buffer
-		raws := packed(want)
-		if err := w.write(&out, &raws, map[string]string{layout.SchemaKey: layout.SchemaVersion, "a": "b"}); err != nil {
+		b := ship.Cut(&row.Rows{Raws: packed(want)})[0]
+		if err := w.write(&out, b.Runs(), b.Raws.Words, map[string]string{layout.SchemaKey: layout.SchemaVersion, "a": "b"}); err != nil {
 			t.Fatal(err)
 		}
 		want = sorted(want, compareRecords)

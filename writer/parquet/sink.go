@@ -313,7 +313,7 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 		return encode(&w.communications, out, layout.Cast[layout.Communication](sorted(b.Communications, compareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
 	case row.RecordsTable:
 		if len(b.Raws.Rows) > 0 {
-			return w.writeRaws(out, &b.Raws, meta)
+			return w.writeRaws(out, b.Runs(), b.Raws.Words, meta)
 		}
 		return encode(&w.records, out, layout.Cast[layout.Record](sorted(b.Records, compareRecords)), meta, recordOrder...)
 	case row.VerdictsTable:
@@ -324,14 +324,14 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 	return fmt.Errorf("BUG: no table %s", b.Table)
 }
 
-func (w *writers) writeRaws(out io.Writer, raws *row.Raws, meta map[string]string) (err error) {
+func (w *writers) writeRaws(out io.Writer, runs [][]row.Raw, words []string, meta map[string]string) (err error) {
 	encoder := w.raws
 	if w.raws = nil; encoder == nil { // one that failed is not used again
 		if encoder, err = newRawWriter(); err != nil {
 			return err
 		}
 	}
-	if err := encoder.write(out, raws, meta); err != nil {
+	if err := encoder.write(out, runs, words, meta); err != nil {
 		return err
 	}
 	w.raws = encoder

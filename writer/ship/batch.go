@@ -33,6 +33,7 @@ type Batch struct {
 	row.Rows
 	Verdicts []row.Verdict
 	extents  []Extent // of Raws, as of seal
+	breaks   []int    // likewise: rows of Raws that are not in order with those before
 }
 
 // Len returns the number of rows.
@@ -40,15 +41,21 @@ func (b *Batch) Len() int { return b.Rows.Len() + len(b.Verdicts) }
 
 // seal sets ID and Query.
 func (b *Batch) seal() {
-	h := uint64(newHash(b.Table))
 	if len(b.Raws.Rows) > 0 {
-		h += b.survey()
-	} else {
-		for i := range b.Len() {
-			h += b.sum(i)
-		}
+		sum, _ := b.survey()
+		b.name(sum)
+		return
 	}
-	b.ID = record.ID(h)
+	var sum uint64
+	for i := range b.Len() {
+		sum += b.sum(i)
+	}
+	b.name(sum)
+}
+
+// name sets ID and Query to those of rows with this sum.
+func (b *Batch) name(sum uint64) {
+	b.ID = record.ID(uint64(newHash(b.Table)) + sum)
 	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)
 }
 

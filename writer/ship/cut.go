@@ -132,20 +132,45 @@ func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
 		return nil
 	}
 	words := with[0].rows.Raws.Words
-	if len(with) > 1 {
+	if len(with) == 1 {
+		if c, ok := wholeRaws(with[0], limit); ok {
+			return []cutBatch{c}
+		}
+	} else {
 		for _, p := range with {
 			u.words.Renumber(&p.rows.Raws)
 		}
 		words = u.words.List()
 	}
-	batches := cutTable(parts, limit, row.RecordsTable, &u.Raws.Rows,
+	return cutTable(parts, limit, row.RecordsTable, &u.Raws.Rows,
 		func(r *row.Rows) []row.Raw { return r.Raws.Rows },
 		func(b *Batch) *[]row.Raw { b.Raws.Words = words; return &b.Raws.Rows },
 		func(r *row.Raw) order { return order{words[r.Job], partition(r.StartNs)} })
-	if len(with) == 1 && len(batches) == 1 {
-		batches[0].Prepared = with[0].prepared
+}
+
+// wholeRaws makes the packed rows of one part a batch where they lie; false means that
+// they are more than one.
+func wholeRaws(p *part, limit int) (cutBatch, bool) {
+	raws := &p.rows.Raws
+	if n := len(raws.Rows); n > limit && leaves(n, limit) {
+		return cutBatch{}, false
 	}
-	return batches
+	at := orderOfRaw(raws, 0)
+	b := &Batch{Table: row.RecordsTable, Job: at.job, Day: at.day, Prepared: p.prepared}
+	b.Raws = *raws
+	sum, one := b.survey()
+	if !one {
+		return cutBatch{}, false
+	}
+	b.name(sum)
+	return cutBatch{Batch: b, runs: []run{{stream: p.stream, n: len(raws.Rows), back: p.stream.look(b.Table).pass(at)}}}, true
+}
+
+// leaves reports whether of n rows, cut at limit, some are left: a small rest is not
+// worth a part of its own.
+func leaves(n, limit int) bool {
+	rest := n - limit
+	return rest >= limit/8 || n > maxBlockRows
 }
 
 // oneBatch reports whether packed rows are of one job and one partition.
@@ -260,8 +285,8 @@ func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cu
 	rows, runs := g.rows, g.runs
 	for len(rows) > 0 {
 		n := min(limit, len(rows))
-		if rest := len(rows) - n; rest > 0 && rest < limit/8 && len(rows) <= maxBlockRows {
-			n = len(rows) // a small rest is not worth a part of its own
+		if !leaves(len(rows), limit) {
+			n = len(rows)
 		}
 		b := cutBatch{Batch: &Batch{Table: table, Job: g.at.job, Day: g.at.day}}
 		*slot(b.Batch) = rows[:n:n]

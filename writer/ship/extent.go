@@ -1,6 +1,11 @@
 package ship
 
-import "laggard/schemas/row"
+import (
+	"cmp"
+
+	"laggard/schemas/clickhouse"
+	"laggard/schemas/row"
+)
 
 // Extent is where the raw rows of one segment in a batch lie.
 type Extent struct {
@@ -13,24 +18,49 @@ type Extent struct {
 }
 
 // survey looks at packed rows once, for everything that is to be known of them before
-// they are stored: their hash and their extents. The rows of a batch are more than
-// a core's caches hold.
-func (b *Batch) survey() (sum uint64) {
-	b.extents = b.extents[:0]
+// they are stored: their hash, their extents, where their order breaks, and whether
+// they are all of the batch's job and day. The rows of a batch are more than a core's
+// caches hold.
+func (b *Batch) survey() (sum uint64, one bool) {
+	b.extents, b.breaks = b.extents[:0], b.breaks[:0]
+	rows := b.Raws.Rows
+	one = true
+	first := rows[0].Job
+	from, until := b.Day*clickhouse.DayNs, (b.Day+1)*clickhouse.DayNs
 	at := -1
-	for i := range b.Raws.Rows {
-		r := &b.Raws.Rows[i]
+	for i := range rows {
+		r := &rows[i]
 		var h hash
 		h.record(r.Segment, r.Offset, r.StartNs, r.DurNs)
 		sum += uint64(h)
-		if at < 0 || !b.extents[at].holds(r) {
+		one = one && r.Job == first && (r.StartNs >= from && r.StartNs < until || partition(r.StartNs) == b.Day)
+		if at >= 0 && b.extents[at].holds(r) {
+			if r.Offset < rows[i-1].Offset {
+				b.breaks = append(b.breaks, i)
+			}
+		} else {
+			if at >= 0 && cmp.Or(cmp.Compare(r.Rank, rows[i-1].Rank), cmp.Compare(r.Segment, rows[i-1].Segment)) < 0 {
+				b.breaks = append(b.breaks, i)
+			}
 			at = b.extent(r)
 		}
 		e := &b.extents[at]
 		e.Rows++
 		e.First, e.Last = min(e.First, r.Offset), max(e.Last, r.Offset)
 	}
-	return sum
+	return sum, one
+}
+
+// Runs returns the packed rows in stretches, each of which is in the order of (Rank,
+// Segment, Offset).
+func (b *Batch) Runs() [][]row.Raw {
+	runs := make([][]row.Raw, 0, len(b.breaks)+1)
+	from := 0
+	for _, i := range b.breaks {
+		runs = append(runs, b.Raws.Rows[from:i])
+		from = i
+	}
+	return append(runs, b.Raws.Rows[from:])
 }
 
 func (e *Extent) holds(r *row.Raw) bool {
