@@ -24,6 +24,8 @@ const (
 	// compactAfter is the number of files that one table of a job gets before they are
 	// made into one.
 	compactAfter = 64
+	// fewFiles are fewer than are worth reading and writing again.
+	fewFiles = 8
 	// smallBytes and mostRows bound what is compacted: a file above them stays, and a
 	// compaction stays within the memory of an agent.
 	smallBytes = 4 << 20
@@ -31,7 +33,7 @@ const (
 )
 
 // Compact makes one file of the small files of each table that was written since
-// the sink was opened.
+// the sink was opened, unless the table has few.
 func (s *Sink) Compact(ctx context.Context) error {
 	var errs []error
 	for key, n := range s.small {
@@ -67,7 +69,7 @@ func (s *Sink) compact(ctx context.Context, key folderKey) error {
 	if err != nil {
 		return fmt.Errorf("compact %s: %w", folder, err)
 	}
-	if len(names) < 2 {
+	if names == nil {
 		return nil
 	}
 	if err := s.replace(folder, b, names); err != nil {
@@ -76,7 +78,8 @@ func (s *Sink) compact(ctx context.Context, key folderKey) error {
 	return nil
 }
 
-// gather reads the small files, as many as fit.
+// gather reads the small files, as many as fit, and returns their names: nil when there
+// are few.
 func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []string, error) {
 	b := &ship.Batch{Table: key.table, Job: key.job}
 	var small []string
@@ -110,7 +113,7 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 		total += rows
 		small = append(small, path)
 	}
-	if len(small) < 2 {
+	if len(small) < fewFiles {
 		return b, nil, nil
 	}
 	var names []string
