@@ -201,7 +201,10 @@ func (s *Stream) node(inc *incarnation) string {
 // ofLine returns the incarnation of a laggard line; a file whose identity line is
 // missing is an incarnation of its own.
 func (s *Stream) ofLine() *incarnation {
-	src := s.segments[s.current]
+	src := s.at.source // almost always
+	if src == nil || s.at.segment != s.current {
+		src = s.segments[s.current]
+	}
 	if src == nil {
 		s.Segment(0, "")
 		src = s.segments[s.current]

@@ -60,6 +60,8 @@ type window struct {
 
 	names []callName
 	index map[callName]int32
+	last  callName // named last, as at
+	at    int32
 	calls []call // by index of names
 	order []int32
 }
@@ -73,9 +75,16 @@ type call struct {
 	bytes           int64
 }
 
-// name returns the index of a group and op.
+// name returns the index of a group and op. Calls of one name come in runs.
 func (w *window) name(group, op string) int32 {
 	n := callName{group, op}
+	if len(w.names) == 0 || n != w.last {
+		w.last, w.at = n, w.find(n)
+	}
+	return w.at
+}
+
+func (w *window) find(n callName) int32 {
 	if i, ok := w.index[n]; ok {
 		return i
 	}
