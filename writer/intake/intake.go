@@ -93,8 +93,9 @@ type engine struct {
 	// whole is how many rows are a batch by themselves, batch how many a turn reads; 0
 	// takes turns by Quantum alone.
 	whole, batch int
-	held         int  // rows in the members' light, all together
-	marks        bool // positions are kept: a follower's
+	ahead        *ahead // nil reads a follower's members
+	held         int    // rows in the members' light, all together
+	marks        bool   // positions are kept: a follower's
 	plans        plans
 	local        local
 }
@@ -157,12 +158,7 @@ func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
 		m.spare = e.shipper.Rows()
 	}
 	m.roller.Take(m.spare)
-	n, more, err := m.stream.Read(e.o.Quantum, m)
-	for err == nil && more && m.roller.Finished() < e.batch {
-		var some int64
-		some, more, err = m.stream.Read(e.o.Quantum, m)
-		n += some
-	}
+	n, more, err := e.feed(m)
 	e.batch = e.whole
 	e.read += n
 	if err != nil {
@@ -176,6 +172,20 @@ func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
 	}
 	m.unmarked = m.unmarked || n > 0
 	return n > 0 || more, e.take(ctx, m, false)
+}
+
+// feed reads a member's turn.
+func (e *engine) feed(m *member) (n int64, more bool, err error) {
+	if e.ahead != nil {
+		return e.ahead.read(m, max(e.batch-e.batch/portionsShare, 1))
+	}
+	n, more, err = m.stream.Read(e.o.Quantum, m)
+	for err == nil && more && m.roller.Finished() < e.batch {
+		var some int64
+		some, more, err = m.stream.Read(e.o.Quantum, m)
+		n += some
+	}
+	return n, more, err
 }
 
 // rest puts what a Put that was broken off left behind.

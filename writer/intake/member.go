@@ -109,7 +109,7 @@ var lossLine = []byte(`{"loss":`)
 
 // Line implements tail.Visitor.
 func (m *member) Line(offset int64, line []byte) {
-	m.again = m.reading != m.segment.Name || offset < m.segment.Upto
+	m.again = m.counted(offset)
 	m.roller.Line(offset, line)
 	if m.again {
 		return
@@ -120,6 +120,20 @@ func (m *member) Line(offset int64, line []byte) {
 		}
 	}
 	m.segment.Upto = offset + int64(len(line)) + 1
+}
+
+// record is Line for a line of n bytes that was parsed ahead.
+func (m *member) record(offset int64, n int, r *record.Record) {
+	again := m.counted(offset)
+	m.roller.Record(offset, n, r)
+	if !again {
+		m.segment.Upto = offset + int64(n) + 1
+	}
+}
+
+// counted reports whether the line at offset was counted before.
+func (m *member) counted(offset int64) bool {
+	return m.reading != m.segment.Name || offset < m.segment.Upto
 }
 
 // insane keeps a line whose time can't be right as a dead letter, and counts it.

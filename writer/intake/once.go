@@ -124,6 +124,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	e := newEngine(root, shipper, o)
 	e.whole = ship.WholeRows(sink, o.Ship)
 	e.batch = e.whole / 4 // the store begins the sooner
+	e.ahead = newAhead()
 	if err = e.once(ctx, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}

@@ -210,12 +210,7 @@ func (s *Stream) Line(offset int64, line []byte) {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
 	}
-	s.leaveReplay(offset)
-	s.next = offset + int64(len(line)) + 1
-	if !s.replay {
-		s.counts.Lines++
-		s.counts.Bytes += uint64(len(line)) + 1
-	}
+	s.pass(offset, len(line))
 	if s.read(offset, line) {
 		return
 	}
@@ -225,6 +220,16 @@ func (s *Stream) Line(offset int64, line []byte) {
 		return
 	}
 	s.count(&s.counts.Garbage)
+}
+
+// pass moves on over a line of n bytes.
+func (s *Stream) pass(offset int64, n int) {
+	s.leaveReplay(offset)
+	s.next = offset + int64(n) + 1
+	if !s.replay {
+		s.counts.Lines++
+		s.counts.Bytes += uint64(n) + 1
+	}
 }
 
 var taskdPrefix = []byte(`{"Kind":`)
