@@ -35,7 +35,8 @@ type Follower struct {
 	cursor  map[tail.Key]tail.Position
 	saved   time.Time
 	dirty   bool
-	hold    int64 // see HoldAtMost
+	hold    int64  // see HoldAtMost
+	problem string // what could not be read at the last look, "" nothing
 
 	mu      sync.Mutex
 	shipped map[string]shipped        // guarded by mu; by rank directory
@@ -59,7 +60,7 @@ type State struct {
 	Unacknowledged int
 	Losses         map[string]LossSum
 	LastScan       time.Time
-	Problem        string // the last error of a scan, "" when it went well
+	Problem        string // what the last look could not read, "" when it went well
 }
 
 // NewFollower returns a follower of the rank directories under root. The
@@ -253,9 +254,9 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 // scan looks which ranks there are and which of them are ours.
 func (f *Follower) scan() []*tail.Stream {
 	streams, err := f.e.tree.Scan()
-	problem := ""
+	f.problem = ""
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		problem = err.Error()
+		f.problem = err.Error()
 	}
 	seen := map[string]bool{}
 	for _, s := range streams {
@@ -264,7 +265,7 @@ func (f *Follower) scan() []*tail.Stream {
 			continue
 		}
 		if err := f.adopt(s); err != nil {
-			problem = err.Error()
+			f.problem = err.Error()
 		}
 	}
 	for path, m := range f.e.members {
@@ -279,10 +280,10 @@ func (f *Follower) scan() []*tail.Stream {
 			continue // handed over when what is on its way has arrived
 		}
 		if err := f.leave(m); err != nil {
-			problem = err.Error()
+			f.problem = err.Error()
 		}
 	}
-	f.note(problem)
+	f.note()
 	return streams
 }
 
@@ -357,7 +358,7 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 	for _, m := range f.e.members {
 		f.enterAged(m)
 		if _, err := m.stream.Refresh(); err != nil {
-			f.note(err.Error())
+			f.problem = err.Error()
 		}
 	}
 	for busy := true; busy; {
@@ -402,6 +403,9 @@ func (f *Follower) finish(ctx context.Context) error {
 		err = f.e.shipper.Flush(ctx)
 	}
 	f.save(true)
+	if err == nil && f.problem != "" {
+		return fmt.Errorf("ship the rest: %s; the other ranks are shipped, what could not be read is for the next start", f.problem)
+	}
 	if err != nil {
 		return fmt.Errorf("ship the rest within %s: %w; nothing is lost, the next start goes on", f.o.Grace, err)
 	}
@@ -451,7 +455,7 @@ func (f *Follower) save(force bool) {
 	for _, m := range f.e.members {
 		f.acknowledge(m)
 	}
-	f.note("")
+	f.note()
 	if f.o.State == "" || !f.dirty {
 		return
 	}
@@ -463,9 +467,9 @@ func (f *Follower) save(force bool) {
 	f.dirty = false
 }
 
-// note refreshes the state that others see; problem "" leaves the last one.
-func (f *Follower) note(problem string) {
-	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), LastScan: time.Now()}
+// note refreshes the state that others see.
+func (f *Follower) note() {
+	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), LastScan: time.Now(), Problem: f.problem}
 	for _, m := range f.e.members {
 		s.Backlog += m.stream.Backlog()
 		if m.out.Pending() > 0 {
@@ -474,12 +478,8 @@ func (f *Follower) note(problem string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if problem == "" {
-		problem = f.state.Problem
+	if s.Problem != "" && s.Problem != f.state.Problem {
+		f.o.Logger.Warn("scan", "err", s.Problem)
 	}
-	if problem != f.state.Problem {
-		f.o.Logger.Warn("scan", "err", problem)
-	}
-	s.Problem = problem
 	f.state = s
 }

@@ -1,10 +1,13 @@
 package intake_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"laggard/schemas/row"
 	"laggard/writer/intake"
 	"laggard/writer/segment"
 )
@@ -52,5 +55,31 @@ func TestFollowerOverRestarts(t *testing.T) {
 	same(t, dump(t, target), dump(t, plain))
 	if r := once(t, dir, "parquet:"+target, all()); r.Stored() != 0 {
 		t.Fatalf("a pass after the follower: %s", r)
+	}
+}
+
+// TestFollowerSaysWhatItCouldNotRead ends a follower that can't take one of two ranks'
+// directories: the other rank is shipped, and the end is an error that names the one.
+func TestFollowerSaysWhatItCouldNotRead(t *testing.T) {
+	dir, _ := written(t, 2, 5, 1<<20)
+	barred := filepath.Join(dir, "j1", "1")
+	if err := os.Mkdir(filepath.Join(barred, ".lease"), 0o755); err != nil { // where its lease would be
+		t.Fatal(err)
+	}
+	target := t.TempDir()
+	fo, err := intake.NewFollower(dir, store(t, "parquet:"+target), all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- fo.Run(ctx) }()
+	syncAll(t, fo)
+	stop()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), barred) {
+		t.Errorf("Run: %v; want an error that names %s", err, barred)
+	}
+	if n := len(dump(t, target)[row.StepsTable]); n != 5 {
+		t.Errorf("%d steps of the other rank are stored, want 5", n)
 	}
 }
