@@ -17,8 +17,8 @@ import (
 
 // TestOtherSide follows a mount whose files another side writes: beneath an overlay,
 // where, as on NFS, a change is never notified. Segments are begun, rotated and left
-// there, the follower is started again, and every row is stored once. R19, the case
-// that this kernel can have.
+// there, the follower is started again, and every row is stored once. TestNFS is the
+// like over real NFS, which needs another kernel.
 func TestOtherSide(t *testing.T) {
 	base := t.TempDir()
 	path := func(name string) string { return filepath.Join(base, name) }
