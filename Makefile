@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs dist clean
+.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-nfs soak-arm dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ soak-calls: ## the agent with system calls that fail: 300 places, with the store
 
 soak-jobs: ## the PyTorch example with each fault: compute, dataloader, checkpoint, link; and healthy
 	LAGGARD_JOBS=all $(GO) test -count=1 -v -timeout 1h -run 'TestPyTorch' ./deploy/examples
+
+soak-nfs: ## the follower over loopback NFS (in a virtual machine of its own), the server away for a minute
+	GO=$(GO) .ci/nfs 60s
+
+soak-arm: ## the C and Go recorders on arm64, emulated; needs root
+	GO=$(GO) .ci/arm
 
 dist: ## static binaries for amd64 and arm64, bill of materials and checksums, in dist/
 	@mkdir -p dist
