@@ -97,6 +97,9 @@ func ingest(c *cobra.Command, root, to string, o intake.Options) error {
 	}
 	report, err := intake.Once(c.Context(), root, sink, o)
 	bar.done()
+	if err != nil && c.Context().Err() != nil {
+		return fmt.Errorf("ingest %s: interrupted; what is stored stays, the same command goes on with the rest", root)
+	}
 	if err != nil {
 		return err
 	}

@@ -209,7 +209,7 @@ func (s *Sink) Close() error {
 
 // Ping implements ship.Pinger.
 func (s *Sink) Ping(ctx context.Context) error {
-	return s.call(ctx, "reach store", func(ctx context.Context, conn clickhouse.Conn) error {
+	return s.call(ctx, "ping", func(ctx context.Context, conn clickhouse.Conn) error {
 		return conn.Ping(ctx)
 	})
 }

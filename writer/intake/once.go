@@ -31,6 +31,7 @@ type Report struct {
 	Losses   map[string]LossSum // by reason
 	Problems []string           // directories and files that could not be read
 	Notes    []string           // jobs that lay in several directories
+	Rest     int64              // bytes of last lines that are not complete yet
 }
 
 // Stored returns the number of rows that the pass added, the account's own aside.
@@ -91,6 +92,9 @@ func (r Report) String() string {
 	}
 	if len(r.Leased) > 0 {
 		fmt.Fprintf(&b, "\n  left to the agent that ships them: %s", strings.Join(r.Leased, ", "))
+	}
+	if r.Rest > 0 {
+		fmt.Fprintf(&b, "\n  left for the next pass: %d bytes of last lines that are not complete (their writer was killed, or is at it)", r.Rest)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n  %s", n)
@@ -299,6 +303,7 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 		}
 	}
 	for _, m := range members {
+		r.Rest += m.stream.Backlog()
 		if m.unreadable != "" {
 			r.Problems = append(r.Problems, m.unreadable)
 		}
