@@ -61,11 +61,6 @@ NO_STEP = 0xFFFFFFFF
 # start; dur; host_start or exposed; host_dur with the text's id; step; group with
 # the stream; value. Native byte order is little-endian (checked in recorder).
 BODY = struct.Struct("<IIiqqqQIIq")
-# The same of a range with nothing but its times, from what is known before.
-PREFIX = struct.Struct("<IIi")     # bytes 4 to 15
-TAIL = struct.Struct("<qQIIq")     # bytes 32 to 63
-BEGIN = struct.Struct("<12sqq32s")
-END = struct.Struct("<Qiqq32s")    # the first is the first word and the seq
 # A whole slot: the checksum and its body.
 FRAME = struct.Struct("<I60s")
 
@@ -113,6 +108,29 @@ def allocate(path, size):
         os.unlink(path)
         raise
     return fd, mapping
+
+
+def open_slot(level):
+    """Returns where a slot of the open table is in a ring file."""
+    return OPEN_TABLE + SLOT * level
+
+
+def views(data, at):
+    """Returns the slot at an offset as what its checksum is of, as 4-byte words, as
+    signed 8-byte words, and its bytes 4 to 11 as one word."""
+    slot = memoryview(data)[at:at + SLOT]
+    return slot[4:], slot.cast("I"), slot.cast("q"), slot[4:12].cast("Q")
+
+
+def places(light):
+    """Returns the slices of a ring file that are its light slots: one list for all rings."""
+    global _places
+    if len(_places) < light:
+        _places = [slice(at, at + SLOT) for at in range(RING_HEADER, RING_HEADER + SLOT * light, SLOT)]
+    return _places
+
+
+_places = []
 
 
 def ring_size(light, bulk):

@@ -9,15 +9,10 @@ _ident = recorder.threading.get_ident
 _local, _state = recorder.local, recorder.state
 _monotonic, _OFFSET = clock.monotonic, clock.OFFSET
 _COMMUNICATION = layout.COMMUNICATION
-_KEPT = 1000  # kinds of a script's own whose class is kept
 
 
 class Span(object):
-    """One range. kind is a number of layout; text, group are ids of strings.
-
-    What a range never changes may stand in its class (see plain): then making one
-    costs an allocation and nothing else.
-    """
+    """One range. kind is a number of layout; text, group are ids of strings."""
 
     __slots__ = ("step", "start", "slot")
     automatic = False
@@ -119,24 +114,40 @@ class Automatic(Detailed):
 
 
 class Plain(Detailed):
-    """A range with only a kind, in a thread that has no ring yet or can't have one."""
+    """A range with only a kind that has no class of its own."""
 
     __slots__ = ()
 
 
-def plain(word):
-    """Returns a range of a kind with nothing but its times: the cheapest way.
+class Kind(Span):
+    """A range with only a kind. Each thread has a class for each word (see ring): then
+    making one costs an allocation and nothing else."""
 
-    Each thread has a class for each word, whose methods write that thread's ring.
-    """
-    kind = layout.KINDS.get(word, layout.OTHER)
-    text = recorder.strings.id(word) if kind == layout.OTHER else 0
-    ring = _local.ring
-    methods = getattr(ring, "methods", None)
-    if methods is None or kind == _COMMUNICATION or len(_local.plain) >= _KEPT:
-        return Plain(kind, text)
-    cls = type("Plain", (Span,), methods(kind, text))
-    _local.plain[word] = cls
+    __slots__ = ()
+
+    def end(self, exposed=None, at=None):
+        """Ends the range, now or at a time; exposed is the ns the trainer waited."""
+        if exposed is None and at is None:
+            self.__exit__()
+        else:
+            self.evict()
+            Span.end(self, exposed, at)
+
+    def cancel(self):
+        """Forgets the range: nothing is recorded."""
+        self.evict()
+        Span.cancel(self)
+
+
+def plain(word):
+    """Returns a range of a kind with nothing but its times: the cheapest way."""
+    number = layout.KINDS.get(word, layout.OTHER)
+    text = recorder.strings.id(word) if number == layout.OTHER else 0
+    kind = getattr(_local.ring, "kind", None)
+    members = kind(number, text) if kind is not None and number != _COMMUNICATION else None
+    if members is None:
+        return Plain(number, text)
+    cls = recorder.kinds.plain[word] = type("Kind", (Kind,), members)
     return cls()
 
 

@@ -79,7 +79,6 @@ class Local(threading.local):
     """What one thread knows: its ring and how deep it is in what."""
 
     ring = None
-    plain = {}       # word → class of its ranges in this thread, see span
     leaver = None
     attaching = False
     forward = 0      # in an outermost forward pass
@@ -93,6 +92,7 @@ class Local(threading.local):
 
 state = State()
 local = Local()
+kinds = threading.local()  # plain: word → class of its ranges in this thread. Dearer in local
 identity = Identity()
 strings = Strings()
 
@@ -151,7 +151,7 @@ def attach(automatic):
             local.ring = _LOST
             return _LOST
         ring.adopt()
-        local.plain = {}
+        kinds.plain = getattr(ring, "plain", {})
         local.ring = ring
         local.leaver = _Leaver(_process, ring)
         return ring
@@ -302,7 +302,7 @@ def close():
 
 
 def _stop():
-    local.ring = _OFF
+    local.ring, kinds.plain = _OFF, {}
     if native is not None:
         native.stop()
 
@@ -318,7 +318,7 @@ def after_in_child():
         _process.disown()
     _process = _shared = None
     local.ring = local.leaver = None
-    local.plain = {}
+    kinds.plain = {}
     local.attaching = False
     local.forward = local.backward = local.collective = local.optimizer = local.saving = 0
 

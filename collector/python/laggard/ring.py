@@ -11,10 +11,15 @@ record is out.
 
 begin and publish are closures, because a local of an enclosing function is the
 cheapest state that Python has.
+
+Where CPython runs nothing else between two calls (UNBROKEN) ranges with nothing but
+their times have a shorter way, see kind: there a test and the stores behind it are
+one, in any thread and under any signal.
 """
 
 import os
 import struct
+import sys
 import threading
 
 from . import clock
@@ -25,6 +30,15 @@ from .extension import native
 UNLISTED = -1
 OFF = -2
 
+# CPython looks for signals and for other threads at calls and jumps back since 3.10,
+# between any two bytecodes before, and all the time without its lock.
+UNBROKEN = (sys.implementation.name == "cpython" and sys.version_info >= (3, 10)
+            and getattr(sys, "_is_gil_enabled", lambda: True)())
+_KEPT = 32  # slots of the open table that kinds may keep, from its end
+
+
+_monotonic, _OFFSET, _total = clock.monotonic, clock.OFFSET, layout.slot_checksum
+
 
 class Ring(object):
     """A ring file and its two functions.
@@ -34,7 +48,7 @@ class Ring(object):
     exposed by flags. Both belong to one thread at a time (see recorder).
     """
 
-    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "shared", "methods", "__weakref__")
+    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "shared", "kind", "plain", "__weakref__")
 
 
 def create(folder, number, slots, process):
@@ -55,6 +69,7 @@ def create(folder, number, slots, process):
     ring.size = size
     ring.shared = False
     ring.ident = 0
+    ring.plain = {}  # word → class of its ranges, see span
     _functions(ring, mapping, light, bulk, process)
     return ring
 
@@ -73,43 +88,44 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     words = memoryview(mapping).cast("I")
     quads = memoryview(mapping).cast("Q")
     pairs = memoryview(mapping)[4:-4].cast("Q")  # bytes 4 to 11 of a slot
-    state, ident = process.state, threading.get_ident
+    state = process.state
     switch = process.words
     follow = process.follow
-    monotonic, offset = clock.monotonic, clock.OFFSET
-    total = layout.slot_checksum
     pack, frame = layout.BODY.pack, layout.FRAME.pack_into
-    pack_begin, pack_end, pack_tail = layout.BEGIN.pack, layout.END.pack, layout.TAIL.pack
-    free = [layout.OPEN_TABLE + layout.SLOT * n for n in range(layout.OPEN_LEVELS - 1, -1, -1)]
+    open_slot = layout.open_slot
+    free = [open_slot(n) for n in range(layout.OPEN_LEVELS - 1, -1, -1)]
     take, give = free.pop, free.append
     light_mask, bulk_mask = light_slots - 1, bulk_slots - 1
     bulk_base = layout.RING_HEADER + layout.SLOT * light_slots
     light_head = bulk_head = 0
     limit = 0  # light_head must look at the tail again when it is here
-    owner = 0  # the thread that may write
-    dropped = [0] * 8
+    emitted, dropped = [0] * 8, [0] * 8
     seen = -1
+    lit = -1    # the switch's word with which kind's ranges need no look at it
+    kept = layout.OPEN_LEVELS  # slots of the open table from here on are kept for kinds
+    homes = {}  # such a slot → what frees it
+    leavers = []  # of each kind: lets its open range end in another thread
     busy = False
     gone = False
     late = []
 
     def begin(span):
         """Notes the start of a range and lists it as open."""
-        nonlocal seen
+        nonlocal seen, lit
         word = switch[32]
         if word != seen:
             follow(word)
-            seen = word
+            seen, lit = word, -1
         if not word & span.bit:
             span.slot = OFF
             return
-        span.start = start = monotonic() + offset
+        span.start = start = _monotonic() + _OFFSET
         if not free:
             span.slot = UNLISTED
             return
         span.slot = at = take()
         body = pack(span.head, 0, span.peer, start, 0, 0, span.text << 48, span.step, span.group, span.value)
-        frame(mapping, at, total(body), body)
+        frame(mapping, at, _total(body), body)
         words[at + 4 >> 2] = span.head | 0x01000000
 
     def publish(span, start, dur, flags=0, extra=0, host_dur=0):
@@ -144,7 +160,7 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                     pairs[at >> 3] = mark << 32 | head | 0x02000000
                 body = pack(head | flags << 8, seq & 0xFFFFFFFF, span.peer, start, dur, extra,
                             host_dur | span.text << 48, span.step, span.group, span.value)
-                frame(mapping, where, total(body), body)
+                frame(mapping, where, _total(body), body)
                 if kind == 3:
                     quads[24] = bulk_head = seq + 1
                 else:
@@ -156,107 +172,153 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                 if not quads[48]:
                     quads[48] = start
                 quads[49] = start
-            quads[56 + kind] += 1
+            emitted[kind] = count = emitted[kind] + 1
+            quads[56 + kind] = count
         finally:
             if at > 0:
-                words[at + 4 >> 2] = span.head
-                give(at)
+                leave_table(span, at)
             busy = False
         while late:
             publish(*late.pop(0))
 
-    def methods(head, text):
-        """Returns what makes a class of ranges with nothing but their times, written
-        here. Nothing in enter or leave can fail: all that they pack is bounded."""
-        prefix = layout.PREFIX.pack(head, 0, -1)
+    def kind(head, text):
+        """Returns what makes a class of ranges with nothing but their times, None where
+        there is no slot to keep for it. The class has one slot of the open table and
+        one record at hand, filled but for what changes: they are those of current, its
+        range that is open. Others of its kind go the long way."""
+        nonlocal kept
+        if not UNBROKEN or kept == layout.OPEN_LEVELS - _KEPT or not free or free[0] != open_slot(kept - 1):
+            return None
+        kept -= 1
+        place = free.pop(0)
+        current, taken, began, start, step = None, object(), 0, 0, state.step
         opened, closing, counter = head | 0x01000000, head | 0x02000000, 56 + head
-        tails = None, b""  # a step, and what a slot of it ends with
+        record, places = bytearray(layout.SLOT), layout.places(light_slots)
+        layout.BODY.pack_into(record, 4, head, 0, -1, 0, 0, 0, text << 48, step, 0, 0)
+        body, record_words, record_quads, _ = layout.views(record, 0)
+        mapping[place:place + layout.SLOT] = record
+        listed, open_words, open_quads, seq_state = layout.views(mapping, place)
 
         def enter(span):
-            nonlocal seen, tails
-            word = switch[32]
-            if word != seen:
-                follow(word)
-                seen = word
-            if not word & 1:
-                span.slot = OFF
-                return span
-            step, tail = tails
-            if step != state.step:
-                step = state.step
-                tail = pack_tail(0, text << 48, step, 0, 0)
-                tails = step, tail
-            span.tail = tail
-            if not free:
-                span.slot = UNLISTED
-                span.start = monotonic() + offset
-                return span
-            span.slot = at = take()
-            span.start = start = monotonic() + offset
-            body = pack_begin(prefix, start, 0, tail)
-            frame(mapping, at, total(body), body)
-            words[at + 4 >> 2] = opened
+            nonlocal current, began, start
+            if current is not None or switch[32] != lit:
+                return span.enter_slowly()
+            try:
+                current = span
+                if step != state.step:
+                    follow_step()
+                began = _monotonic()
+                open_quads[2] = start = began + _OFFSET
+                open_words[0] = _total(listed)
+                open_words[1] = opened
+            except BaseException:  # a signal handler's
+                current = None
+                raise
             return span
 
         def leave(span, kind=None, value=None, trace=None):
-            nonlocal busy, light_head
-            at = span.slot
-            if at == OFF:
-                return
-            start = span.start
-            dur = monotonic() + offset - start
-            if busy or ident() != owner or dur < 0:
-                span.finish(start, dur)
-                return
+            nonlocal light_head, current
             try:
-                busy = True
-                seq = light_head  # not before: a signal handler may have recorded
-                if seq < limit:
-                    span.slot = OFF
-                    number = seq << 32
-                    if at > 0:  # sequence number and state by one store
-                        pairs[at >> 3] = number | closing
-                    body = pack_end(number | head, -1, start, dur, span.tail)
-                    frame(mapping, 8192 + ((seq & light_mask) << 6), total(body), body)
-                    quads[8] = light_head = seq + 1
-                    quads[counter] += 1
-                else:
-                    at = OFF
-            finally:
-                if at > 0:
-                    words[at + 4 >> 2] = head
-                    give(at)
-                busy = False
-            if at == OFF:
-                span.finish(start, dur)
-            while late:
-                publish(*late.pop(0))
+                dur = _monotonic() - began
+                record_words[2] = seq = light_head
+                record_quads[2] = start
+                record_quads[3] = dur
+                record_words[0] = _total(body)
+            except BaseException:  # a signal handler's
+                span.cancel()
+                raise
+            if span is not current or seq != light_head or seq >= limit or busy:
+                span.leave_slowly()
+                return
+            open_words[2] = seq
+            open_words[1] = closing
+            mapping[places[seq & light_mask]] = record
+            quads[8] = light_head = seq + 1
+            quads[counter] = emitted[head] = emitted[head] + 1
+            seq_state[0] = head  # free, and zeros where the next sum wants them
+            current = None
 
-        step = property(lambda span: layout.TAIL.unpack(span.tail)[2])
-        return {"__slots__": ("tail",), "__enter__": enter, "__exit__": leave, "ring": ring, "step": step,
-                "head": head, "bit": 1, "text": text}
+        def follow_step():
+            nonlocal step
+            step = record_words[12] = open_words[12] = state.step
+
+        def enter_slowly(span):
+            nonlocal seen, lit
+            if current not in (None, taken) and sys.getrefcount(current) == 2:
+                home()  # nobody is left to end it: an exception came before its end
+            word = switch[32]
+            if word != seen and not gone:
+                follow(word)
+                seen = word
+            lit = word if word & 1 and not gone else -1
+            if lit < 0:
+                span.slot = OFF
+            elif current is None:
+                return enter(span)
+            else:
+                span.step = state.step
+                begin(span)
+            return span
+
+        def leave_slowly(span):
+            evict(span)
+            if span.slot != OFF:
+                span.finish(span.start, _monotonic() + _OFFSET - span.start)
+
+        def evict(span):
+            """Makes the range one that goes the long way: it knows of itself what the
+            class knew of it."""
+            nonlocal current
+            if span is current:
+                span.slot, span.start, span.step = place, start, step
+                current = taken
+            elif not hasattr(span, "slot"):
+                span.slot = OFF  # never begun, or over
+
+        def home():
+            nonlocal current
+            seq_state[0] = head
+            current = None
+
+        def thread_ended():
+            if current not in (None, taken):
+                evict(current)
+
+        homes[place] = home
+        leavers.append(thread_ended)
+        return {"__slots__": (), "__enter__": enter, "__exit__": leave, "begin": enter, "evict": evict,
+                "enter_slowly": enter_slowly, "leave_slowly": leave_slowly, "ring": ring, "head": head, "bit": 1, "text": text}
 
     def drop(span):
         """Takes a range off the table without a record."""
         at = span.slot
         if at > 0 and not gone:
-            words[at + 4 >> 2] = span.head
-            give(at)
+            leave_table(span, at)
             span.slot = UNLISTED
+
+    def leave_table(span, at):
+        words[at + 4 >> 2] = span.head
+        if at in homes:
+            homes[at]()
+        else:
+            give(at)
 
     def close():
         """Marks the ring: its thread has ended."""
+        nonlocal limit
         if not gone:
             words[10] = layout.CLOSED
+            limit = ring.ident = 0
+            for each in leavers:
+                each()
 
     def adopt():
         """Makes it the calling thread's. One that still holds another thread's slots
         says thread 0: the agent could not tell whose they are."""
-        nonlocal owner
         drained = quads[16] >= light_head and quads[32] >= bulk_head
         quads[4] = native_id() if drained else 0
         words[10] = layout.LIVE
-        ring.ident = owner = ident()
+        ring.ident = threading.get_ident()
 
     def share():
         """Makes it the one for what ends in another thread than it began in."""
@@ -266,11 +328,11 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def disown():
         """In a forked child: the ring is the parent's, never write to it again."""
-        nonlocal gone, limit
+        nonlocal gone, limit, lit
         gone = True
-        limit = 0
+        limit, lit = 0, -1
 
     ring.begin, ring.publish = begin, publish
     ring.close, ring.adopt, ring.disown = close, adopt, disown
     ring.drop, ring.share = drop, share
-    ring.methods = methods
+    ring.kind = kind

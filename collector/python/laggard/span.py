@@ -81,7 +81,7 @@ if _NVTX:
     span, communication = _any, _communication
 elif native is None:
     communication = _communication
-    _local = recorder.local
+    _kinds = recorder.kinds
 
     def span(kind, tokens=0, path=""):
         """Returns a context manager that records a range of this kind.
@@ -90,8 +90,10 @@ elif native is None:
         """
         if tokens or path:
             return _any(kind, tokens, path)
-        found = _local.plain.get(kind)
-        return found() if found is not None else plain(str(kind))
+        try:
+            return _kinds.plain[kind]()
+        except (AttributeError, KeyError):
+            return plain(str(kind))
 else:
     span, communication = native.span, native.communication
 

@@ -69,8 +69,8 @@ class Process(object):
         return sorted(found, key=lambda r: r["start"])
 
     def opened(self):
-        """Returns the open ranges, and the closing ones that were not published."""
-        return [r for ring in self.rings for r in ring.open]
+        """Returns the open ranges, and the closing ones that were not published, by ring and start."""
+        return [r for ring in self.rings for r in sorted(ring.open, key=lambda r: r["start"])]
 
 
 class Ring(object):

@@ -173,6 +173,53 @@ for s in spans[60:]: s.end()
         self.assertEqual(sorted(r["value"] for r in p.records()), list(range(60, 80)))
 
 
+    def test_ranges_of_one_kind_nest_and_overlap(self):
+        p = self.killed("""
+import laggard
+laggard.init()
+laggard.mark("first")
+laggard.recorder.state.step = 3
+a, b, c = [laggard.span("FP").begin() for _ in range(3)]
+laggard.recorder.state.step = 4
+b.end(); b.end(); a.end()
+with laggard.span("FP"):
+    with laggard.span("FP"): pass
+laggard.span("FP").end()
+d = laggard.span("FP").begin(); d.cancel(); d.end()
+e = laggard.span("FP"); e.begin(); e.end(exposed=5); e.end()
+f = laggard.span("FP").begin()
+""")
+        self.assertEqual([(r["kind"], r["step"]) for r in p.opened()], [("FP", 3), ("FP", 4)])
+        self.assertEqual([(r["step"], r.get("exposed")) for r in p.records("FP")],
+                         [(3, None), (3, None), (4, None), (4, None), (4, 5)])
+        self.assertEqual(p.rings[0].emitted[2], 5)
+
+    def test_a_range_that_an_exception_left_open_ends_at_the_next(self):
+        p = self.killed("""
+import laggard
+laggard.init()
+laggard.mark("first")
+laggard.span("FP").begin()
+with laggard.span("FP"): pass
+laggard.span("a").begin()
+""")
+        self.assertEqual(p.opened()[-1]["kind"], "a")
+        self.assertEqual(len(p.records("FP")), 1)
+
+    def test_more_kinds_than_the_table_has(self):
+        p = self.killed("""
+import laggard
+laggard.init()
+laggard.mark("first")
+for _ in range(2):
+    for n in range(80):
+        with laggard.span("kind %d" % n): pass
+held = [laggard.span("kind %d" % n).begin() for n in range(80)]
+""")
+        self.assertEqual([r["kind"] for r in p.records()], ["first"] + ["kind %d" % n for n in range(80)] * 2)
+        self.assertEqual(len(p.opened()), 64)
+
+
 class Threads(jobs.Case):
     def test_each_thread_has_a_ring(self):
         self.python("""
@@ -231,6 +278,51 @@ class Threads(jobs.Case):
         """)
         p = self.process()
         self.assertEqual([r["value"] for r in p.records("FP")], [1, 2])
+        self.assertEqual(p.opened(), [])
+
+
+    def test_a_range_may_outlive_its_thread(self):
+        self.python("""
+            import laggard, threading
+            laggard.init()
+            def begin():
+                laggard.mark("first")
+                held.append(laggard.span("FP").begin())
+            held = []
+            for _ in range(2):
+                t = threading.Thread(target=begin); t.start(); t.join()
+            for s in held:
+                t = threading.Thread(target=s.end); t.start(); t.join()
+            for _ in range(2):
+                t = threading.Thread(target=laggard.mark, args=("FP",)); t.start(); t.join()
+        """)
+        p = self.process()
+        self.assertEqual(len(p.records("FP")), 4)
+        self.assertEqual(p.opened(), [])
+
+    def test_ranges_may_change_threads(self):
+        """Each is begun in one and ended in another, while both record."""
+        self.python("""
+            import laggard, queue, sys, threading
+            laggard.init()
+            sys.setswitchinterval(1e-6)
+            laggard.mark("first")
+            over = queue.Queue(20)
+            def other():
+                for s in iter(over.get, None):
+                    s.end()
+                    with laggard.span("FP"): pass
+            t = threading.Thread(target=other); t.start()
+            for n in range(400):
+                s = laggard.span("FP").begin()
+                over.put(s)
+                with laggard.span("FP"): pass
+            over.put(None); t.join()
+            assert laggard.failures() == 0
+        """)
+        p = self.process()
+        self.assertEqual(len(p.records("FP")), 1200)
+        self.assertEqual(sum(r.emitted[2] for r in p.rings), 1200)
         self.assertEqual(p.opened(), [])
 
 
