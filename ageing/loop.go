@@ -284,10 +284,11 @@ func (l *Loop) pass(ctx context.Context, f *forest, pass []int) error {
 	return errors.Join(errs...)
 }
 
-// delete removes one segment, its loss first into the ledger.
+// delete removes one segment, its loss first into the ledger. One that is there a
+// second time is no loss.
 func (l *Loop) delete(f *forest, i int) (lost int64, err error) {
 	dir, info, path := f.dirs[i], f.infos[i], f.path(i)
-	if !f.tree.Segments[i].Shipped && !l.accounted[path] {
+	if !f.tree.Segments[i].Shipped && !l.accounted[path] && !f.twin(i) {
 		account := func() (err error) {
 			lost, err = l.account(dir, info)
 			return err

@@ -227,6 +227,31 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 	}
 }
 
+// TestLook_TwinsAreLostOnce: a crash between the two names of a compression leaves
+// both; the records are lost with the second of them.
+func TestLook_TwinsAreLostOnce(t *testing.T) {
+	g := newGrove(t)
+	g.write("j1/0/100", 100, 0)
+	g.write("j1/0/100.zst", 50, 0)
+	g.write("j1/0/101", 100, time.Second)
+	l := g.loop(g.options(200))
+	must(t, l.Look(t.Context()))
+	if left := g.left(); !slices.Equal(left, []string{"j1/0/100.zst", "j1/0/101"}) || len(g.ledger) != 0 {
+		t.Errorf("left %v, ledger %+v; want the compressed one, and nothing lost", left, g.ledger)
+	}
+	l.o.Cap = 120
+	must(t, l.Look(t.Context()))
+	aged := 0
+	for _, r := range g.ledger {
+		if r.State == stateAged {
+			aged++
+		}
+	}
+	if left := g.left(); !slices.Equal(left, []string{"j1/0/101"}) || aged != 1 {
+		t.Errorf("left %v, ledger %+v; want one entry of what is lost", left, g.ledger)
+	}
+}
+
 // TestLook_UnreadableSegmentIsSpared: while nobody can tell what a segment holds it
 // stays, but not for ever.
 func TestLook_UnreadableSegmentIsSpared(t *testing.T) {

@@ -18,6 +18,7 @@ type forest struct {
 	dirs  []segment.RankDir
 	infos []segment.Info
 	owned []bool
+	away  []bool // deleted since the look
 	room  int64
 }
 
@@ -25,6 +26,18 @@ type forest struct {
 func (f *forest) gone(i int) {
 	f.tree.Segments[i].Size = 0
 	f.tree.Segments[i].Held = true
+	f.away[i] = true
+}
+
+// twin reports whether the segment is there a second time: a crash in the middle of
+// its compression leaves both forms, each of them whole. Of two, one goes unmissed.
+func (f *forest) twin(i int) bool {
+	for _, k := range []int{i - 1, i + 1} {
+		if k >= 0 && k < len(f.infos) && !f.away[k] && f.dirs[k] == f.dirs[i] && f.infos[k].Number == f.infos[i].Number {
+			return true
+		}
+	}
+	return false
 }
 
 // scan looks at the tree. An error beside a forest tells what could not be seen.
@@ -80,6 +93,7 @@ func (l *Loop) rank(f *forest, r segment.RankDir) error {
 		f.dirs = append(f.dirs, r)
 		f.infos = append(f.infos, s)
 		f.owned = append(f.owned, state.Owned)
+		f.away = append(f.away, false)
 		f.tree.Segments = append(f.tree.Segments, Segment{
 			Job: r.Job, Rank: r.Rank, Name: s.Name, Number: s.Number, Size: s.Size, ModTime: s.ModTime, Held: held,
 			Shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
