@@ -20,15 +20,14 @@ static inline uint64_t ticks(void) {
 }
 
 /* now reads the time stamp counter and scales it; every span ticks it looks at
- * the kernel's clock again. */
+ * the kernel's clock again. A thread has no span where the counter is not used. */
 static inline int64_t now(thread *t) {
-	if (LIKELY(laggard_use_tsc)) {
+	if (LIKELY(t->span != 0)) {
 		uint64_t d = ticks() - t->tsc0;
 		if (LIKELY(d < t->span))
 			return t->ns0 + (int64_t)((unsigned __int128)d * t->mult >> 32);
-		return laggard_clock_slow(t);
 	}
-	return monotonic() + laggard_offset;
+	return laggard_use_tsc ? laggard_clock_slow(t) : monotonic() + laggard_offset;
 }
 #else
 static inline int64_t now(thread *t) {

@@ -7,7 +7,6 @@
 #include <sys/auxv.h>
 #endif
 
-int laggard_hardware_crc;
 static uint32_t table[256];
 
 uint32_t laggard_crc_table(const void *b, size_t n) {

@@ -64,13 +64,19 @@ typedef struct lane {
 	_Atomic uint64_t *headp, *tailp;
 } lane;
 
-/* The writing end of one ring file, in private memory. */
+/* What a range touches in private memory is as few lines as it can be: a trainer's own
+ * work has taken the nearer caches between two of them. */
+enum { LINE = 64 };
+#define ALIGNED __attribute__((aligned(LINE)))
+
+/* The writing end of one ring file, in private memory. The bulk lane and what is beside
+ * it, where most ranges go, is one line. */
 typedef struct ring {
-	unsigned char *mem;
-	lane lanes[2];
-	uint32_t depth; /* level that begin tries first */
-	atomic_int live;
 	size_t size;
+	atomic_int live;
+	lane lanes[2];
+	unsigned char *mem;
+	uint32_t depth; /* level that begin tries first */
 	/* What signal handlers emitted while their thread was busy in here. */
 	atomic_uint stashed;
 	words stash[STASH];
@@ -79,21 +85,50 @@ typedef struct ring {
 typedef struct thread {
 	ring *ring;
 	uint32_t followed; /* switch word, as we looked last */
-	volatile uint32_t busy, forking; /* forking: it holds the lock until the fork is done */
-	int64_t retry_at;
+	volatile uint32_t busy;
 	/* clock */
 	uint64_t tsc0, span;
 	int64_t ns0;
 	uint64_t mult; /* ns a tick, 32.32 */
+	/* what is rarely needed */
 	uint64_t first_tsc;
-	int64_t first_ns;
+	int64_t first_ns, retry_at;
+	volatile uint32_t forking; /* it holds the lock until the fork is done */
 } thread;
 
-extern HIDDEN __thread thread laggard_self __attribute__((tls_model("initial-exec")));
+_Static_assert(offsetof(ring, lanes) + sizeof(lane) == LINE && offsetof(ring, stash) == 2 * LINE, "a lane across lines");
+
+extern HIDDEN __thread thread laggard_self ALIGNED __attribute__((tls_model("initial-exec")));
 extern LAGGARD_API _Atomic(_Atomic uint32_t *) laggard_poll; /* the switch */
 extern LAGGARD_API _Atomic uint32_t laggard_quiet;
-extern HIDDEN _Atomic uint32_t laggard_step;
-extern HIDDEN uint32_t laggard_epoch; /* one more after each fork */
+
+/* What every range looks at, in one line: a page that was not looked at for some
+ * microseconds costs as much as a look at the clock. So what the linker would keep in
+ * a table of its own, in a page of its own, is here, too. */
+extern HIDDEN struct hot {
+	_Atomic uint32_t step;
+	uint32_t epoch; /* one more after each fork */
+	int hardware_crc;
+	_Atomic(_Atomic uint32_t *) *poll; /* &laggard_poll, which the program may hold */
+	_Atomic intptr_t self; /* laggard_self, from the thread's own address; 0 not known yet */
+} laggard_hot ALIGNED;
+#define laggard_step laggard_hot.step
+#define laggard_epoch laggard_hot.epoch
+#define laggard_hardware_crc laggard_hot.hardware_crc
+
+HIDDEN thread *laggard_find_self(void);
+static ALWAYS thread *self(void) {
+#if defined(__x86_64__) && !defined(__ILP32__)
+	intptr_t at = atomic_load_explicit(&laggard_hot.self, memory_order_relaxed);
+	char *own;
+	if (UNLIKELY(at == 0))
+		return laggard_find_self();
+	__asm__("mov %%fs:0, %0" : "=r"(own));
+	return (thread *)(void *)(own + at);
+#else
+	return &laggard_self;
+#endif
+}
 
 /* process.c: everything that happens rarely. */
 HIDDEN uint32_t laggard_follow(thread *t);
@@ -108,7 +143,6 @@ extern HIDDEN int64_t laggard_offset;
 
 /* crc.c */
 HIDDEN void laggard_crc_init(void);
-extern HIDDEN int laggard_hardware_crc;
 HIDDEN uint32_t laggard_crc_table(const void *b, size_t n);
 
 #endif

@@ -14,13 +14,22 @@ enum {
 	STEP_ONLY = 2, /* a step that is not recorded: it names the current step all the same */
 	UNTRACKED = OPEN_LEVELS,
 	/* Slots between the one that is written and the one that is asked for. A ring is larger
-	 * than the nearer caches: in a burst the wait for its lines was half of the cost. */
+	 * than the nearer caches: in a burst the wait for its lines was half of the cost. The
+	 * next slot is asked for as well: at a slow pace the far one is gone when its turn comes. */
 	AHEAD = 32
 };
 
-__thread thread laggard_self __attribute__((tls_model("initial-exec"))) = {.followed = UNKNOWN_WORD};
-_Atomic uint32_t laggard_step = NO_STEP;
-uint32_t laggard_epoch;
+__thread thread laggard_self ALIGNED __attribute__((tls_model("initial-exec"))) = {.followed = UNKNOWN_WORD};
+struct hot laggard_hot ALIGNED = {.step = NO_STEP, .poll = &laggard_poll};
+
+COLD thread *laggard_find_self(void) {
+#if defined(__x86_64__) && !defined(__ILP32__)
+	char *own;
+	__asm__("mov %%fs:0, %0" : "=r"(own));
+	atomic_store_explicit(&laggard_hot.self, (char *)&laggard_self - own, memory_order_relaxed);
+#endif
+	return &laggard_self;
+}
 
 static inline int kind_of(words w) { return (int)(w.kind >> 32 & 0xFF); }
 static inline unsigned char *open_slot(ring *g, unsigned level) { return g->mem + R_OPEN + level * SLOT_SIZE; }
@@ -36,7 +45,7 @@ static inline void add64(unsigned char *p) {
 
 /* on reports whether ranges of the kind are recorded now. */
 static inline int on(thread *t, int kind) {
-	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_acquire);
+	_Atomic uint32_t *p = atomic_load_explicit(laggard_hot.poll, memory_order_acquire);
 	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
 	if (UNLIKELY(w != t->followed))
 		w = laggard_follow(t);
@@ -74,7 +83,9 @@ static ALWAYS words kept(const laggard_range *r) {
 	return (words){s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]};
 }
 
-static ALWAYS void store_slot(unsigned char *dst, words w) {
+/* store_rest stores the slot but for its first word, which it returns: that comes last
+ * and has the checksum. */
+static ALWAYS uint64_t store_rest(unsigned char *dst, words w) {
 	uint32_t crc = slot_crc(w);
 	put64(dst + 8, w.seq);
 	put64(dst + 16, w.start);
@@ -84,7 +95,7 @@ static ALWAYS void store_slot(unsigned char *dst, words w) {
 	put64(dst + 48, w.step);
 	put64(dst + 56, w.value);
 	barrier();
-	put64(dst, (w.kind & 0xFFFFFFFF00000000u) | crc); /* checksum last */
+	return (w.kind & 0xFFFFFFFF00000000u) | crc;
 }
 
 static inline int has_room(lane *l) {
@@ -106,7 +117,7 @@ static COLD void drop(ring *g, words w) {
 	add64(g->mem + R_EMITTED + 8 * kind_of(w));
 }
 
-static inline lane *lane_of(ring *g, int kind) { return &g->lanes[kind == LAGGARD_COMMUNICATION]; }
+static inline lane *lane_of(ring *g, int kind) { return kind == LAGGARD_COMMUNICATION ? &g->lanes[1] : &g->lanes[0]; }
 
 /* prefetch asks for a line that will be written. */
 static inline void prefetch(void *p) {
@@ -121,8 +132,10 @@ static inline void prefetch(void *p) {
 static ALWAYS void publish(ring *g, lane *l, words w) {
 	uint64_t head = l->head;
 	w.seq |= (uint32_t)head;
-	store_slot((unsigned char *)(l->slots + (head & l->mask) * 8), w);
+	unsigned char *slot = (unsigned char *)(l->slots + (head & l->mask) * 8);
+	put64(slot, store_rest(slot, w));
 	prefetch(l->slots + ((head + AHEAD) & l->mask) * 8);
+	prefetch(l->slots + ((head + 1) & l->mask) * 8);
 	l->head = head + 1;
 	atomic_store_explicit(l->headp, head + 1, memory_order_release);
 	barrier();
@@ -209,31 +222,33 @@ static ALWAYS void begin(thread *t, laggard_range *r, int kind, const laggard_at
 	int64_t start = now(t);
 	words w = words_of(kind, a, start, step);
 	keep(r, w);
-	r->ring = NULL;
 	r->epoch = laggard_epoch;
-	r->level = UNTRACKED;
 	r->state = RECORDED;
-	if (!enter(t))
-		return; /* a signal handler: its range is not in the table */
+	if (UNLIKELY(!enter(t))) { /* a signal handler: its range is not in the table */
+		r->ring = NULL;
+		r->level = UNTRACKED;
+		return;
+	}
 	ring *g = t->ring;
 	if (UNLIKELY(!g))
 		g = laggard_get_ring(t, start);
+	unsigned level = UNTRACKED;
 	if (LIKELY(g != NULL)) {
-		unsigned level = free_level(g);
-		r->ring = g;
+		level = free_level(g);
 		if (LIKELY(level < OPEN_LEVELS)) {
 			unsigned char *slot = open_slot(g, level);
-			store_slot(slot, w);
-			state(slot, OPEN);
+			uint64_t first = store_rest(slot, w) | (uint64_t)OPEN << 56;
+			atomic_store_explicit((_Atomic uint64_t *)(void *)slot, first, memory_order_release);
 			g->depth = level + 1;
-			r->level = (uint8_t)level;
 		}
 	}
+	r->ring = g;
+	r->level = (uint8_t)level;
 	leave(t, g);
 }
 
 void laggard_begin(laggard_range *r, int kind, const laggard_attr *attr) {
-	thread *t = &laggard_self;
+	thread *t = self();
 	if (LIKELY(on(t, kind)))
 		begin(t, r, kind, attr, atomic_load_explicit(&laggard_step, memory_order_relaxed));
 	else
@@ -243,7 +258,7 @@ void laggard_begin(laggard_range *r, int kind, const laggard_attr *attr) {
 static inline uint32_t step_number(int64_t n) { return n >= 0 && n < (int64_t)NO_STEP ? (uint32_t)n : NO_STEP; }
 
 void laggard_step_begin(laggard_range *r, int64_t n, int64_t tokens) {
-	thread *t = &laggard_self;
+	thread *t = self();
 	uint32_t step = step_number(n);
 	laggard_attr a = LAGGARD_ATTR_INIT;
 	a.value = tokens;
@@ -335,7 +350,7 @@ static ALWAYS int finish(thread *t, laggard_range *r, int64_t *dur) {
 }
 
 void laggard_end(laggard_range *r) {
-	thread *t = &laggard_self;
+	thread *t = self();
 	int64_t dur;
 	if (!finish(t, r, &dur))
 		return;
@@ -347,7 +362,7 @@ void laggard_end(laggard_range *r) {
 static inline uint64_t bits48(int64_t v) { return v < 0 ? 0 : v >= (int64_t)1 << 48 ? ((uint64_t)1 << 48) - 1 : (uint64_t)v; }
 
 void laggard_end_device(laggard_range *r, int64_t start, int64_t dur) {
-	thread *t = &laggard_self;
+	thread *t = self();
 	int64_t host;
 	if (!finish(t, r, &host))
 		return;
@@ -375,7 +390,7 @@ void laggard_end_exposed(laggard_range *r, int64_t exposed) {
 void laggard_set_value(laggard_range *r, int64_t value) { r->slot[7] = (uint64_t)value; }
 
 void laggard_cancel(laggard_range *r) {
-	thread *t = &laggard_self;
+	thread *t = self();
 	int64_t dur;
 	if (!finish(t, r, &dur))
 		return;
@@ -401,7 +416,7 @@ static ALWAYS void emit(thread *t, words w) {
 }
 
 void laggard_mark(int kind, const laggard_attr *attr, int64_t start, int64_t dur) {
-	thread *t = &laggard_self;
+	thread *t = self();
 	if (UNLIKELY(!on(t, kind)))
 		return;
 	words w = words_of(kind, attr, start, atomic_load_explicit(&laggard_step, memory_order_relaxed));
@@ -410,7 +425,7 @@ void laggard_mark(int kind, const laggard_attr *attr, int64_t start, int64_t dur
 }
 
 void laggard_emit(const laggard_span *s) {
-	thread *t = &laggard_self;
+	thread *t = self();
 	uint64_t flags = 0;
 	if (!on(t, s->kind))
 		return;
@@ -431,12 +446,12 @@ void laggard_emit(const laggard_span *s) {
 }
 
 int laggard_is_on(int kind) {
-	thread *t = &laggard_self;
-	_Atomic uint32_t *p = atomic_load_explicit(&laggard_poll, memory_order_acquire);
+	thread *t = self();
+	_Atomic uint32_t *p = atomic_load_explicit(laggard_hot.poll, memory_order_acquire);
 	uint32_t w = atomic_load_explicit(p, memory_order_relaxed);
 	if (w != t->followed)
 		w = laggard_follow(t);
 	return (w & (kind == LAGGARD_COMMUNICATION ? COMMUNICATION_ON : LIGHT_ON)) != 0;
 }
 
-int64_t laggard_now(void) { return now(&laggard_self); }
+int64_t laggard_now(void) { return now(self()); }

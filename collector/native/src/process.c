@@ -40,7 +40,7 @@ _Atomic(unsigned char *) laggard_mapping; /* mapped */
 int laggard_folder = -1;
 static int process_lock = -1;
 int64_t laggard_used;
-ring laggard_rings[MAX_RINGS];
+ring laggard_rings[MAX_RINGS] ALIGNED;
 atomic_uint laggard_ring_count; /* of rings with memory; the array only grows */
 static char run_dir[4096];
 static uint32_t start_word = ALL_ON;
