@@ -102,7 +102,7 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     emitted, dropped = [0] * 8, [0] * 8
     seen = -1
     lit = -1    # the switch's word with which kind's ranges need no look at it
-    kept = layout.OPEN_LEVELS  # slots of the open table from here on are kept for kinds
+    keeps = open_slot(layout.OPEN_LEVELS)  # slots of the open table from here on are kept for kinds
     homes = {}  # such a slot → what frees it
     leavers = []  # of each kind: lets its open range end in another thread
     busy = False
@@ -176,7 +176,8 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             quads[56 + kind] = count
         finally:
             if at > 0:
-                leave_table(span, at)
+                words[at + 4 >> 2] = span.head
+                (give if at < keeps else give_home)(at)
             busy = False
         while late:
             publish(*late.pop(0))
@@ -186,14 +187,14 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         there is no slot to keep for it. The class has one slot of the open table and
         one record at hand, filled but for what changes: they are those of current, its
         range that is open. Others of its kind go the long way."""
-        nonlocal kept
-        if not UNBROKEN or kept == layout.OPEN_LEVELS - _KEPT or not free or free[0] != open_slot(kept - 1):
+        nonlocal keeps
+        place = keeps - layout.SLOT
+        if not UNBROKEN or len(homes) == _KEPT or not free or free[0] != place:
             return None
-        kept -= 1
-        place = free.pop(0)
+        free.remove(place)
+        keeps = place
         current, taken, began, start, step = None, object(), 0, 0, state.step
-        opened, closing, counter = head | 0x01000000, head | 0x02000000, 56 + head
-        record, places = bytearray(layout.SLOT), layout.places(light_slots)
+        counter, record, places = 56 + head, bytearray(layout.SLOT), layout.places(light_slots)
         layout.BODY.pack_into(record, 4, head, 0, -1, 0, 0, 0, text << 48, step, 0, 0)
         body, record_words, record_quads, _ = layout.views(record, 0)
         mapping[place:place + layout.SLOT] = record
@@ -210,7 +211,7 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                 began = _monotonic()
                 open_quads[2] = start = began + _OFFSET
                 open_words[0] = _total(listed)
-                open_words[1] = opened
+                listed[3] = 1  # the state
             except BaseException:  # a signal handler's
                 current = None
                 raise
@@ -218,20 +219,23 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
         def leave(span, kind=None, value=None, trace=None):
             nonlocal light_head, current
+            if span is not current:
+                span.leave_other()
+                return
+            current = taken  # a second end does nothing, and the record at hand is this one's
             try:
-                dur = _monotonic() - began
-                record_words[2] = seq = light_head
+                record_quads[3] = _monotonic() - began
                 record_quads[2] = start
-                record_quads[3] = dur
+                record_words[2] = seq = light_head
                 record_words[0] = _total(body)
             except BaseException:  # a signal handler's
-                span.cancel()
+                homes[place]()
                 raise
-            if span is not current or seq != light_head or seq >= limit or busy:
+            if seq != light_head or seq >= limit or busy:
                 span.leave_slowly()
                 return
             open_words[2] = seq
-            open_words[1] = closing
+            listed[3] = 2
             mapping[places[seq & light_mask]] = record
             quads[8] = light_head = seq + 1
             quads[counter] = emitted[head] = emitted[head] + 1
@@ -261,6 +265,10 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             return span
 
         def leave_slowly(span):
+            span.slot, span.start, span.step = place, start, step
+            span.finish(start, _monotonic() + _OFFSET - start)
+
+        def leave_other(span):
             evict(span)
             if span.slot != OFF:
                 span.finish(span.start, _monotonic() + _OFFSET - span.start)
@@ -287,21 +295,19 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         homes[place] = home
         leavers.append(thread_ended)
         return {"__slots__": (), "__enter__": enter, "__exit__": leave, "begin": enter, "evict": evict,
-                "enter_slowly": enter_slowly, "leave_slowly": leave_slowly, "ring": ring, "head": head, "bit": 1, "text": text}
+                "enter_slowly": enter_slowly, "leave_slowly": leave_slowly, "leave_other": leave_other,
+                "ring": ring, "head": head, "bit": 1, "text": text}
 
     def drop(span):
         """Takes a range off the table without a record."""
         at = span.slot
         if at > 0 and not gone:
-            leave_table(span, at)
+            words[at + 4 >> 2] = span.head
+            (give if at < keeps else give_home)(at)
             span.slot = UNLISTED
 
-    def leave_table(span, at):
-        words[at + 4 >> 2] = span.head
-        if at in homes:
-            homes[at]()
-        else:
-            give(at)
+    def give_home(at):
+        homes[at]()
 
     def close():
         """Marks the ring: its thread has ended."""

@@ -63,7 +63,8 @@ def _communication(op, group="", count=0, dtype="", peer=-1):
         code = layout.dtype_code(dtype)
         if len(_dtypes) < 1000 and isinstance(dtype, str):
             _dtypes[dtype] = code
-    return Detailed(layout.COMMUNICATION, strings.id(str(op)), amount(count), code, strings.id(str(group)), int(peer))
+    return Detailed(layout.COMMUNICATION, strings.id(op if type(op) is str else str(op)), amount(count), code,
+                    strings.id(group if type(group) is str else str(group)), int(peer))
 
 
 _dtypes = {"": 0}  # as scripts spell them
@@ -71,6 +72,8 @@ _dtypes = {"": 0}  # as scripts spell them
 
 def amount(value):
     """Returns value as a count that fits a slot, 0 for what is none."""
+    if type(value) is int and 0 <= value <= 0x7FFFFFFFFFFFFFFF:
+        return value
     try:
         return min(max(int(value), 0), 0x7FFFFFFFFFFFFFFF)
     except (TypeError, ValueError, OverflowError):
