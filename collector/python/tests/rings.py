@@ -94,7 +94,8 @@ class Ring(object):
         for lane, slots, base in ((0, light, 8192), (1, bulk, 8192 + 64 * light)):
             first = max(self.tails[lane], self.heads[lane] - slots)
             for seq in range(first, self.heads[lane]):
-                slot = data[base + seq % slots * 64:][:64]
+                at = base + seq % slots * 64
+                slot = data[at:at + 64]  # not [at:][:64], which copies the file
                 record = decode(process, slot, seq, self.sum)
                 if record is None:
                     self.corrupt.append((lane, seq))
@@ -103,7 +104,7 @@ class Ring(object):
                     self.records.append(record)
         self.open = []
         for level in range(64):
-            slot = bytearray(data[1024 + 64 * level:][:64])
+            slot = bytearray(data[1024 + 64 * level:1088 + 64 * level])
             state, seq = slot[7], struct.unpack_from("<I", slot, 8)[0]
             slot[7:12] = bytes(5)
             if state == 0:
