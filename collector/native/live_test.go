@@ -159,7 +159,7 @@ func BenchmarkLoop(b *testing.B) {
 	var without, with, least []float64
 	for b.Loop() {
 		without, with, least = nil, nil, nil
-		for line := range strings.Lines(live(b, "loop", "6000")) {
+		for line := range strings.Lines(live(b, "loop", "30000")) {
 			var x, y, z float64
 			if _, err := fmt.Sscan(line, &x, &y, &z); err != nil {
 				b.Fatal(err)
@@ -170,7 +170,7 @@ func BenchmarkLoop(b *testing.B) {
 	mid, low, high := slower(without, with)
 	floor, floorLow, floorHigh := slower(without, least)
 	const perRange = 20000 / 100 // ns of a percent: 20 us a range
-	b.Logf("slowed by %.3f %% (95 %% interval %.3f to %.3f), %.0f ns a range, %d rounds of 1 ms", mid, low, high, perRange*mid, len(with))
+	b.Logf("slowed by %.3f %% (95 %% interval %.3f to %.3f), %.0f ns a range, %d rounds of 0.2 ms", mid, low, high, perRange*mid, len(with))
 	b.Logf("by the least %.3f %% (%.3f to %.3f), %.0f ns", floor, floorLow, floorHigh, perRange*floor)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(mid, "slower-%")
@@ -182,7 +182,7 @@ func BenchmarkLoop(b *testing.B) {
 // interval of that. It is the median of the ratios: a block that another process
 // disturbed says nothing.
 func slower(without, with []float64) (mid, low, high float64) {
-	const draws = 2000
+	const draws = 1000
 	random := rand.New(rand.NewPCG(rig.Seed(), 1))
 	ratios := make([]float64, len(with))
 	for i := range ratios {
