@@ -48,6 +48,18 @@ def span():
             pass
 
 
+def stepping():
+    for i in range(COUNT):
+        recorder.state.step = i
+        with laggard.span("FP"):
+            pass
+
+
+def by_hand():
+    for _ in range(COUNT):
+        laggard.span("FP").begin().end()
+
+
 def step():
     for i in range(COUNT):
         with laggard.step(i, tokens=4096):
@@ -94,7 +106,7 @@ def json_communication():
                               "group": "dp0", "count": 4194304, "dtype": "bf16"}) + "\n")
 
 
-CASES = [("with span", span), ("json.dumps + write", json_span), ("with step", step),
+CASES = [("with span", span), ("json.dumps + write", json_span), ("with span, each in a step of its own", stepping), ("begin and end", by_hand), ("with step", step),
          ("with communication", communication), ("json.dumps + write, the same", json_communication),
          ("an empty with", nothing)]
 
@@ -110,9 +122,9 @@ def main():
         model = next((l.split(":")[1].strip() for l in f if l.startswith("model name")), "?")
     print("Python %s on %s, %d cores, load %.1f" % (platform.python_version(), model, os.cpu_count(), os.getloadavg()[0]))
     print("with the extension" if extension.native is not None else "in Python alone")
-    print("%-32s %10s %10s" % ("ns of CPU per range", "least", "median"))
+    print("%-37s %10s %10s" % ("ns of CPU per range", "least", "median"))
     for name, _ in CASES:
-        print("%-32s %10.0f %10.0f" % (name, min(times[name]), statistics.median(times[name])))
+        print("%-37s %10.0f %10.0f" % (name, min(times[name]), statistics.median(times[name])))
     for ours, theirs in (("with span", "json.dumps + write"),
                          ("with communication", "json.dumps + write, the same")):
         ratios = sorted(a / b for a, b in zip(times[theirs], times[ours]))  # round by round

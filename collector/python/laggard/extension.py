@@ -1,4 +1,4 @@
-"""The C extension: the same ranges for a tenth of the price, where it can be had.
+"""The C extension: the same ranges for an eighth of the price, where it can be had.
 
 It is looked for next to this package (where `laggard install` or `python3 -m laggard
 build --here` put it), then in the user's cache; there it is built at the first use,
