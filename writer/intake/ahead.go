@@ -11,7 +11,7 @@ import (
 const (
 	// portionBytes is how much is read and parsed before it is handed over: what comes
 	// of it still lies in a core's second cache.
-	portionBytes = 64 << 10
+	portionBytes = 256 << 10
 	// portionsAhead bounds what lies between the two goroutines.
 	portionsAhead = 4
 	// portionsShare is the part of a batch that may come beyond what is asked for: the
