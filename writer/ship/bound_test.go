@@ -33,7 +33,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.gate = make(chan struct{})
-		one := Size(records(1, 0, 100))
+		one := room(records(1, 0, 100))
 		ship(t, m, Options{Memory: 5 * one, BatchRows: 100}, func(ctx context.Context, s *Shipper) {
 			st := NewStream("a")
 			var taken int

@@ -1,8 +1,6 @@
 package ship
 
 import (
-	"cmp"
-
 	"laggard/schemas/clickhouse"
 	"laggard/schemas/row"
 )
@@ -39,7 +37,7 @@ func (b *Batch) survey() (sum uint64, one bool) {
 				b.breaks = append(b.breaks, i)
 			}
 		} else {
-			if at >= 0 && cmp.Or(cmp.Compare(r.Rank, rows[i-1].Rank), cmp.Compare(r.Segment, rows[i-1].Segment)) < 0 {
+			if at >= 0 { // those of one segment come back behind another rank's
 				b.breaks = append(b.breaks, i)
 			}
 			at = b.extent(r)
@@ -51,8 +49,8 @@ func (b *Batch) survey() (sum uint64, one bool) {
 	return sum, one
 }
 
-// Runs returns the packed rows in stretches, each of which is in the order of (Rank,
-// Segment, Offset).
+// Runs returns the packed rows in stretches, each of which is of one rank and segment
+// and in the order of Offset.
 func (b *Batch) Runs() [][]row.Raw {
 	runs := make([][]row.Raw, 0, len(b.breaks)+1)
 	from := 0

@@ -13,8 +13,8 @@ type pool struct {
 	mu   sync.Mutex
 	free []*row.Rows
 	held int64 // bytes of their capacity
-	// size is what a new bundle has room for: the packed rows of the one that came back
-	// last, expected at least.
+	// size is what a new bundle has room for: the packed rows of the larger ones that
+	// come back, expected at least. To grow into it makes as much garbage.
 	size, expected int
 }
 
@@ -54,11 +54,8 @@ func (s *Shipper) wholeBatch(raws *row.Raws) bool {
 }
 
 // maxFree bounds the bundles that are kept: two large ones wait while a third is
-// stored and a fourth filled.
+// stored and a fourth filled. Small ones are as many as make a batch.
 const maxFree = 4
-
-// maxHeld bounds the memory of the many small ones of a follower.
-const maxHeld = 8 << 20
 
 // Rows returns an empty bundle for the next Put, with the memory of an earlier one.
 func (s *Shipper) Rows() *row.Rows {
@@ -87,8 +84,12 @@ func (s *Shipper) Recycle(r *row.Rows) {
 	r.Raws.Rows, r.Raws.Words = r.Raws.Rows[:0], nil
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.pool.size = size + size/8
-	if n := room(r); len(s.pool.free) < maxFree || s.pool.held+n <= maxHeld {
+	if size += size / 8; size >= s.pool.size {
+		s.pool.size = size
+	} else {
+		s.pool.size -= (s.pool.size - size) / 16
+	}
+	if n := room(r); len(s.pool.free) < maxFree || s.pool.held+n <= s.o.BatchBytes {
 		s.pool.free = append(s.pool.free, r)
 		s.pool.held += n
 	}

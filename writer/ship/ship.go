@@ -111,7 +111,8 @@ type Shipper struct {
 type part struct {
 	stream *Stream
 	rows   *row.Rows
-	bytes  int64
+	bytes  int64 // of the rows
+	held   int64 // of the memory
 	mark   any
 	// prepared is what a Preparer made of the raw rows, nil without one.
 	prepared any
@@ -158,8 +159,9 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	if !s.keepsPacked() {
 		rows.Unpack()
 	}
-	n := min(max(Size(rows), 64), s.o.Memory)
-	p := part{stream: st, rows: rows, bytes: n, mark: mark}
+	p := part{stream: st, rows: rows, bytes: max(Size(rows), 64), mark: mark}
+	n := min(max(p.bytes, room(rows)), s.o.Memory) // a bundle takes what it has room for
+	p.held = n
 	if s.preparer != nil && s.wholeBatch(&rows.Raws) {
 		s.preparing.Lock()
 		p.prepared = s.preparer.Prepare(rows.Raws)
@@ -187,7 +189,7 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	}
 	s.waiting = append(s.waiting, p)
 	s.rows += rows.Len()
-	s.bytes += n
+	s.bytes += p.bytes
 	full := s.fullLocked()
 	s.mu.Unlock()
 	if first || full {
@@ -299,7 +301,7 @@ func (s *Shipper) round(ctx context.Context) error {
 		if p.prepared != nil {
 			s.preparer.Done(p.prepared)
 		}
-		s.memory.Release(p.bytes)
+		s.memory.Release(p.held)
 		s.Recycle(p.rows)
 	}
 	for _, done := range flushes {
@@ -312,16 +314,23 @@ func (s *Shipper) round(ctx context.Context) error {
 // inserted where they lie, instead of being copied into a batch with others.
 const wholePart = 32 << 10
 
-// takeLocked takes what the next round stores: all that waits, or what lies before
-// the next large part, or that part alone. An intent's rows stay together.
+// takeLocked takes what the next round stores: what waits, up to a full batch (after an
+// outage much more waits, and a batch is a copy), or what lies before the next large
+// part, or that part alone. An intent's rows stay together.
 func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	n := len(s.waiting)
 	if len(s.intents.open) == 0 {
+		rows, bytes := 0, int64(0)
 		for i, p := range s.waiting {
+			if rows >= s.o.BatchRows || bytes >= s.o.BatchBytes {
+				n = i
+				break
+			}
 			if max(len(p.rows.Raws.Rows), len(p.rows.Records)) >= wholePart {
 				n = max(i, 1)
 				break
 			}
+			rows, bytes = rows+p.rows.Len(), bytes+p.bytes
 		}
 	}
 	parts = s.waiting[:n:n]
