@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,6 +19,11 @@ import (
 	"laggard/writer/ship"
 	"laggard/writer/tail"
 )
+
+// garbage is how many percent of what is live a follower's process lets become garbage
+// before it is collected. Nearly all that is live are packed rows, which hold no
+// pointers, so a collection is over in a millisecond or two.
+const garbage = 25
 
 // Follower ships the segments under a root for as long as it runs. Run does the
 // work; the other methods may be called from any goroutine.
@@ -67,6 +73,7 @@ type State struct {
 // directory need not exist yet.
 func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
+	within(&o.Ship)
 	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
@@ -87,6 +94,20 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	}
 	f.e.marks = true
 	return f, nil
+}
+
+// within makes Memory the ceiling of a process that lives as long as its host, and
+// gives a quarter of it to the rows on their way: beside them there are the batch and
+// the block that are being made, what the ranks have open, and bundles that wait for
+// their next use; and there is garbage.
+func within(o *ship.Options) {
+	if o.Memory <= 0 {
+		o.Memory = ship.DefaultMemory
+	}
+	if o.BatchBytes <= 0 {
+		o.BatchBytes = o.Memory / 10
+	}
+	o.Memory /= 4
 }
 
 // Follow is NewFollower and Run.
@@ -173,6 +194,9 @@ func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
 // returns an error when the rest could not be shipped in time; nothing is lost
 // then, the next start goes on.
 func (f *Follower) Run(ctx context.Context) error {
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
+	}
 	watcher := tail.NewWatcher(f.o.Logger)
 	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
 	shipping, stopShipping := context.WithCancel(inner)
@@ -407,7 +431,7 @@ func (f *Follower) finish(ctx context.Context) error {
 		return fmt.Errorf("ship the rest: %s; the other ranks are shipped, what could not be read is for the next start", f.problem)
 	}
 	if err != nil {
-		return fmt.Errorf("ship the rest within %s: %w; nothing is lost, the next start goes on", f.o.Grace, err)
+		return fmt.Errorf("ship the rest to %s within %s: %w; nothing is lost, the next start goes on", f.store, f.o.Grace, err)
 	}
 	return nil
 }
