@@ -40,7 +40,7 @@ type agent struct {
 	switches *switches
 
 	mu  sync.Mutex
-	own map[rankKey]bool // guarded by mu: ranks of our rings
+	own map[rankKey]*segment.Turn // guarded by mu: ranks of our rings
 }
 
 type rankKey struct {
@@ -55,7 +55,7 @@ const noRecorder = 10 * time.Minute
 var errNoRecorder = errors.New("agent: no recorder has made a ring in 10 minutes: check LAGGARD_RUN of the trainers against --ring-dir, and LAGGARD_TRACE")
 
 func runAgent(ctx context.Context, o *agentOptions, log *slog.Logger) error {
-	a := &agent{o: o, log: log, own: map[rankKey]bool{}}
+	a := &agent{o: o, log: log, own: map[rankKey]*segment.Turn{}}
 	if err := a.build(ctx); err != nil {
 		return err
 	}
@@ -120,15 +120,19 @@ func (a *agent) buildFollower(ctx context.Context) error {
 // openSegment returns the segment writer of a new incarnation.
 func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	a.mu.Lock()
-	a.own[rankKey{m.Job, m.Rank}] = true
+	turn := a.own[rankKey{m.Job, m.Rank}]
+	if turn == nil {
+		turn = new(segment.Turn)
+		a.own[rankKey{m.Job, m.Rank}] = turn
+	}
 	a.mu.Unlock()
 	dir := filepath.Join(a.o.dir, m.Job, strconv.Itoa(m.Rank))
 	var w named
 	var err error
 	if a.o.format == "taskd" {
-		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.dir, ".laggard"), Limit: a.o.segmentBytes, Account: a.account})
+		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.dir, ".laggard"), Limit: a.o.segmentBytes, Turn: turn, Account: a.account})
 	} else {
-		w, err = segment.Open(dir, m, segment.Options{Limit: a.o.segmentBytes, TrustUIDs: a.o.uids(), OnClose: a.segmentClosed})
+		w, err = segment.Open(dir, m, segment.Options{Limit: a.o.segmentBytes, Turn: turn, TrustUIDs: a.o.uids(), OnClose: a.segmentClosed})
 	}
 	if err != nil {
 		return nil, err
@@ -196,7 +200,7 @@ func (a *agent) segmentClosed(path string) {
 func (a *agent) owns(job string, rank int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.own[rankKey{job, rank}]
+	return a.own[rankKey{job, rank}] != nil
 }
 
 // hasJob tells whether recorders of the job were seen here.

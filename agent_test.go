@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,9 @@ func emitSteps(steps int) error {
 			c.End()
 		}
 		whole.End()
+	}
+	if lost := r.Lost(); lost != ([record.KindCount]uint64{}) || r.Err() != nil {
+		return fmt.Errorf("ranges without a ring, by kind: %v; %w", lost, cmp.Or(r.Err(), errors.New("recording is on")))
 	}
 	return nil
 }

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"laggard/schemas/record"
+	"laggard/schemas/row"
 	"laggard/writer/clickhouse/chtest"
+	"laggard/writer/ledger"
 )
 
 // chaosSetting reads a number from the environment, for the long form.
@@ -38,6 +41,9 @@ type chaos struct {
 	most   int64 // the agent's largest resident set, in KiB
 }
 
+// chaosSteps are those of one process: some 16 s.
+const chaosSteps = 2000
+
 // TestChaos is R30: the real agent and the real server, with kills and outages of
 // both at random, for LAGGARD_CHAOS_SECONDS (15 by default; make soak-chaos takes
 // an hour) of LAGGARD_CHAOS_RANKS trainers. Afterwards the store is what files and
@@ -55,10 +61,9 @@ func TestChaos(t *testing.T) {
 		flags: []string{"--records", "all", "--cap", "100MB", "--segment-size", "2MiB", "--grace", "5s"},
 	}
 	c.agent = c.s.agent(c.flags...)
-	const steps = 2000 // of one incarnation: some 16 s
 	emitters := make([]*running, ranks)
 	for rank := range emitters {
-		emitters[rank] = c.s.emitter(rank, ranks, steps)
+		emitters[rank] = c.s.emitter(rank, ranks, chaosSteps)
 	}
 	emitted := uint64(0)
 	// ended reports whether a rank's trainer has left, and counts what it emitted.
@@ -68,7 +73,7 @@ func TestChaos(t *testing.T) {
 			if err != nil {
 				t.Fatalf("emitter: %v\n%s", err, e.words)
 			}
-			emitted += steps * perStep
+			emitted += chaosSteps * perStep
 			return true
 		case <-wait:
 			return false
@@ -78,7 +83,7 @@ func TestChaos(t *testing.T) {
 	for deadline := time.Now().Add(length); time.Now().Before(deadline); {
 		for rank, e := range emitters {
 			if ended(e, time.After(50*time.Millisecond)) {
-				emitters[rank] = c.s.emitter(rank, ranks, steps)
+				emitters[rank] = c.s.emitter(rank, ranks, chaosSteps)
 			}
 		}
 		c.something()
@@ -91,7 +96,7 @@ func TestChaos(t *testing.T) {
 	// recorders, or it would wait for the first one.
 	for rank, e := range emitters {
 		if ended(e, time.After(50*time.Millisecond)) {
-			emitters[rank] = c.s.emitter(rank, ranks, steps)
+			emitters[rank] = c.s.emitter(rank, ranks, chaosSteps)
 		}
 	}
 	c.restart(syscall.SIGKILL, append(c.flags, "--until-idle", "2s")...)
@@ -186,9 +191,66 @@ func (c *chaos) close(database string, emitted uint64) {
 		emitted, report.Stored, report.Summarised, report.Aged, report.Dropped, report.InFlight)
 	if report.Emitted != emitted {
 		t.Errorf("emitted %d, accounted for %d", emitted, report.Emitted)
+		c.missing(database)
 	}
 	table := database + ".records"
 	if rows, distinct := c.server.Count("SELECT count() FROM "+table), c.server.Count("SELECT uniqExact(segment, offset) FROM "+table); rows != distinct {
 		t.Errorf("%d rows, %d of them different", rows, distinct)
+	}
+}
+
+// missing names the processes whose records are not all accounted for.
+func (c *chaos) missing(database string) {
+	found := map[record.ID]map[string]uint64{} // process → what became of its records
+	owner := map[uint64]record.ID{}            // of segments
+	add := func(process record.ID, what string, n uint64) {
+		if found[process] == nil {
+			found[process] = map[string]uint64{}
+		}
+		found[process][what] += n
+		found[process]["in all"] += n
+	}
+	rows, err := c.server.Conn(database).Query(c.t.Context(), "SELECT segment, incarnation, count() FROM records GROUP BY segment, incarnation")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for rows.Next() {
+		var segment, process, n uint64
+		if err := rows.Scan(&segment, &process, &n); err != nil {
+			c.t.Fatal(err)
+		}
+		owner[segment] = record.ID(process)
+		add(record.ID(process), "stored", n)
+	}
+	if _, err := ledger.Read(c.s.dir, func(l row.Ledger) error {
+		owner[l.Segment] = record.ID(l.Incarnation)
+		if l.State == "aged" || l.State == "dropped" {
+			add(record.ID(l.Incarnation), l.State+" "+l.Reason, l.Records)
+		}
+		return nil
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	most := map[string]row.Ledger{} // of the store's entries of one thing the one that covers most
+	rows, err = c.server.Conn(database).Query(c.t.Context(), "SELECT segment, name, state, reason, kind, records, last_offset FROM ledger WHERE batch = '' AND state IN ('dropped', 'aged') AND incarnation = 0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for rows.Next() {
+		var l row.Ledger
+		if err := rows.Scan(&l.Segment, &l.Name, &l.State, &l.Reason, &l.Kind, &l.Records, &l.LastOffset); err != nil {
+			c.t.Fatal(err)
+		}
+		if k := fmt.Sprint(l.Segment, l.State, l.Reason, l.Kind); l.LastOffset >= most[k].LastOffset {
+			most[k] = l
+		}
+	}
+	for _, l := range most {
+		add(owner[l.Segment], l.State+" "+l.Reason, l.Records)
+	}
+	for process, n := range found {
+		if n["in all"] != chaosSteps*perStep {
+			c.t.Logf("process %s of %d records: %v", process, chaosSteps*perStep, n)
+		}
 	}
 }

@@ -22,12 +22,17 @@ import (
 func storedOnce(t *testing.T, store string) sums {
 	t.Helper()
 	type place struct {
-		rank, ring uint32
-		seq        uint64
+		process         uint64
+		rank, ring      uint32
+		seq             uint64
+		segment, offset uint64 // where lines say no ring
 	}
 	stored, seen, twice := sums{}, map[place]bool{}, 0
 	each(t, strings.TrimPrefix(store, "parquet:"), row.RecordsTable, parquet.ReadRecords, func(r *row.Record) {
-		p := place{r.Rank, r.Ring, r.Seq}
+		p := place{process: r.Incarnation, rank: r.Rank, ring: r.Ring, seq: r.Seq}
+		if r.Ring == 0 {
+			p.segment, p.offset = r.Segment, r.Offset
+		}
 		if seen[p] {
 			twice++
 		}
@@ -141,4 +146,34 @@ func TestFewDescriptors(t *testing.T) {
 		}
 	}
 	t.Logf("%d files in %d folders, %d descriptors: %v stored", files, ranks+1, descriptors, stored)
+}
+
+// TestProcessesOfOneRank: three processes of a rank at a time, and a fourth that
+// begins when the agent is away and the first has ended, as after a restart. Readers
+// take every segment but the newest for finished: whatever is drained when, nothing
+// may go behind one. Every record is stored once.
+func TestProcessesOfOneRank(t *testing.T) {
+	const steps = 400 // some 3 s
+	s := newSite(t, "")
+	flags := []string{"--records", "all", "--segment-size", "256KiB"}
+	agent := s.agent(flags...)
+	short := s.emitter(0, 1, steps/2)
+	others := []*running{s.emitter(0, 1, steps), s.emitter(0, 1, steps)}
+	short.wait()
+	if err := agent.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-agent.done
+	others = append(others, s.emitter(0, 1, steps))
+	agent = s.agent(append(flags, "--until-idle", "500ms")...)
+	for _, e := range others {
+		e.wait()
+	}
+	agent.wait()
+	stored := storedOnce(t, s.store)
+	for kind, n := range emittedBy(1, 3*steps+steps/2) {
+		if stored[kind] != n {
+			t.Errorf("%s: emitted %d, stored %d", kind, n, stored[kind])
+		}
+	}
 }

@@ -27,7 +27,11 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 	}
 	crashPoint("heads-read")
 	p.refresh() // strings after heads: what a slot below a head names is there
-	if err := p.gather(now); err != nil {
+	waiting, err := p.waiting()
+	if err != nil || waiting == 0 || !p.turn(now) {
+		return 0, false, err
+	}
+	if err := p.gather(waiting, now); err != nil {
 		return 0, false, err
 	}
 	records, more, err = p.merge(now)
@@ -41,27 +45,29 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 	return records, more, p.settle()
 }
 
-// gather copies slots out of every ring that has some.
-func (p *process) gather(now time.Time) error {
+// waiting returns how many rings have slots to copy, and notes whether one is filling
+// up.
+func (p *process) waiting() (n int, err error) {
 	p.full = false
-	waiting := 0
 	for _, r := range p.rings {
 		for i := range r.lanes {
 			if err := p.overrun(r, ring.Lane(i)); err != nil {
-				return err
+				return 0, err
 			}
 			l := &r.lanes[i]
 			if l.head > l.cursor {
-				waiting++
+				n++
 				p.full = p.full || (l.head-l.cursor)*4 > uint64(r.reader.Slots[i])
 			}
 		}
 	}
+	return n, nil
+}
+
+// gather copies slots out of every ring that has some: so many rings are waiting.
+func (p *process) gather(waiting int, now time.Time) error {
 	d := p.d
 	d.runs = d.runs[:0]
-	if waiting == 0 {
-		return nil
-	}
 	buf, share := d.buf, uint64(passSlots/waiting)
 	for _, r := range p.rings {
 		for i := range r.lanes {

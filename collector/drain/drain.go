@@ -113,6 +113,7 @@ type Drain struct {
 	o       Options
 	swept   time.Time
 	ignored map[string]ignored // by folder
+	turns   map[home]turn      // by rank directory
 	buf     []byte             // slots of one pass
 	runs    []run
 	rec     record.Record
@@ -144,7 +145,7 @@ func New(o Options) (*Drain, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Drain{
-		o: o, ignored: make(map[string]ignored), buf: make([]byte, passSlots*slotBytes),
+		o: o, ignored: make(map[string]ignored), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), job: o.Job,
 	}, nil
 }
@@ -333,6 +334,7 @@ func (d *Drain) take(name string) error {
 }
 
 func (d *Drain) forget(p *process) {
+	p.leaveTurn()
 	p.close()
 	d.mu.Lock()
 	defer d.mu.Unlock()

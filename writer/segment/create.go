@@ -43,6 +43,7 @@ func (w *Writer) create() error {
 			return fmt.Errorf("create segment %s: %w", filepath.Join(w.dir, name), err)
 		}
 		w.file, w.name, w.last = f, name, n
+		w.o.Turn.Saw(n)
 		w.size, w.head, w.fresh, w.dirty, w.dirDirty = 0, 0, !w.o.Bare, false, true
 		w.segment = newID()
 		w.stats.Segments++

@@ -29,6 +29,7 @@ func (w *Writer) resume() error {
 	for _, s := range all {
 		w.last = max(w.last, s.Number)
 	}
+	w.o.Turn.Saw(w.last)
 	if w.o.Bare {
 		return nil
 	}

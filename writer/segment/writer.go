@@ -45,6 +45,8 @@ type Options struct {
 	// Bare leaves the identity line out, for files in another program's format.
 	// Such a segment is nobody's: it is never resumed.
 	Bare bool
+	// Turn is shared by the writers of this directory; nil is alone.
+	Turn *Turn
 	// TrustUIDs are owners of segments to believe beside ourselves, root and the
 	// owner of the job's directory.
 	TrustUIDs []uint32
@@ -235,6 +237,10 @@ func (w *Writer) Flush() error {
 	}
 	var refused error
 	for len(w.buf) > 0 || w.learnt && w.file != nil {
+		if w.file != nil && w.o.Turn.Over(w.last) {
+			w.rotate()
+			continue
+		}
 		if w.file == nil {
 			if err := w.create(); err != nil {
 				return err

@@ -30,6 +30,7 @@ type Options struct {
 	State string // folder of the journal
 	Limit int64  // most bytes of a segment; 0 is segment.DefaultLimit
 	Now   func() time.Time
+	Turn  *segment.Turn // shared by the writers of this directory; nil is alone
 	// Account takes what TaskD's lines can't say, for the ledger: what was lost
 	// before it came here, and ranges with a name that TaskD's files never hold. The
 	// entries of a loss are the same when it is told again. nil forgets them.
@@ -89,6 +90,13 @@ func (w *Writer) resume() error {
 	entry, ok, err := w.journal.read()
 	if err != nil || !ok {
 		return err
+	}
+	infos, err := segment.ListAll(w.dir)
+	if err != nil {
+		return err
+	}
+	if len(infos) > 0 {
+		w.o.Turn.Saw(infos[len(infos)-1].Number)
 	}
 	w.state = entry.Before
 	size, err := w.sizeOf(entry.After.Name)
@@ -223,9 +231,10 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
-// fits returns how many of the pending records the current segment takes.
+// fits returns how many of the pending records the current segment takes: none when
+// it is no longer the newest.
 func (w *Writer) fits() int {
-	if w.state.Name == "" {
+	if number, ok := segment.Number(w.state.Name); !ok || w.o.Turn.Over(number) {
 		return 0
 	}
 	n := 0
@@ -259,6 +268,7 @@ func (w *Writer) rotate() error {
 			return fmt.Errorf("make segment %s: %w", name, err)
 		}
 		w.file, w.state.Name, w.state.Size = f, name, 0
+		w.o.Turn.Saw(number)
 		return nil
 	}
 }

@@ -264,3 +264,46 @@ func TestWriter_RefusesAPlantedLink(t *testing.T) {
 		t.Errorf("segment %s, want the next free name", w.Name())
 	}
 }
+
+// TestWriter_TakesTurns: of two processes that write one directory, only who has the
+// newest segment appends to it.
+func TestWriter_TakesTurns(t *testing.T) {
+	dir, state, turn := t.TempDir(), t.TempDir(), new(segment.Turn)
+	var writers []*Writer
+	for i := range 2 {
+		m := meta()
+		m.Incarnation, m.PID = m.Incarnation+record.ID(i), m.PID+i
+		w, err := Open(dir, m, Options{State: state, Turn: turn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		writers = append(writers, w)
+	}
+	var at [2]int
+	var before []segment.Info
+	for _, who := range []int{0, 0, 1, 0, 1, 1} {
+		r := sample(at[who])
+		at[who]++
+		if err := errors.Join(writers[who].AppendRecord(&r), writers[who].Flush()); err != nil {
+			t.Fatal(err)
+		}
+		after, err := segment.List(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range before {
+			if i < len(after)-1 && after[i].Size != s.Size {
+				t.Errorf("%s grew from %d to %d bytes and is not the newest", s.Name, s.Size, after[i].Size)
+			}
+		}
+		before = after
+	}
+	if len(before) != 4 { // 0 0 | 1 | 0 | 1 1
+		t.Errorf("%d segments, want 4", len(before))
+	}
+	for _, w := range writers {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
