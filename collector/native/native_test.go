@@ -2,6 +2,7 @@ package native_test
 
 import (
 	"bufio"
+	"debug/elf"
 	"fmt"
 	"io"
 	"os"
@@ -199,6 +200,29 @@ func TestSymbols(t *testing.T) {
 	slices.Sort(exported)
 	if d := cmp.Diff(api, exported); d != "" || len(api) == 0 {
 		t.Errorf("exported (-header +library)\n%s", d)
+	}
+}
+
+// TestLoadedLate: a program that loads the library while it runs has to place what each
+// thread has of it into room that a C library keeps for that, aligned to 16 bytes on
+// arm64.
+func TestLoadedLate(t *testing.T) {
+	f, err := elf.Open(filepath.Join(rig.Library(t), native.Library))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	threads := 0
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_TLS {
+			threads++
+			if p.Align > 16 || p.Memsz > 256 {
+				t.Errorf("%d bytes a thread, aligned to %d", p.Memsz, p.Align)
+			}
+		}
+	}
+	if threads != 1 {
+		t.Errorf("%d segments of threads", threads)
 	}
 }
 

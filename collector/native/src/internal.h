@@ -82,6 +82,8 @@ typedef struct ring {
 	words stash[STASH];
 } ring;
 
+/* Not aligned to a line: the room that a C library keeps for what is loaded late may be
+ * aligned to less, on arm64 it is, and then the library can't be loaded. */
 typedef struct thread {
 	ring *ring;
 	uint32_t followed; /* switch word, as we looked last */
@@ -98,7 +100,7 @@ typedef struct thread {
 
 _Static_assert(offsetof(ring, lanes) + sizeof(lane) == LINE && offsetof(ring, stash) == 2 * LINE, "a lane across lines");
 
-extern HIDDEN __thread thread laggard_self ALIGNED __attribute__((tls_model("initial-exec")));
+extern HIDDEN __thread thread laggard_self __attribute__((tls_model("initial-exec")));
 extern LAGGARD_API _Atomic(_Atomic uint32_t *) laggard_poll; /* the switch */
 extern LAGGARD_API _Atomic uint32_t laggard_quiet;
 

@@ -19,7 +19,7 @@ enum {
 	AHEAD = 32
 };
 
-__thread thread laggard_self ALIGNED __attribute__((tls_model("initial-exec"))) = {.followed = UNKNOWN_WORD};
+__thread thread laggard_self __attribute__((tls_model("initial-exec"))) = {.followed = UNKNOWN_WORD};
 struct hot laggard_hot ALIGNED = {.step = NO_STEP, .poll = &laggard_poll};
 
 COLD thread *laggard_find_self(void) {
