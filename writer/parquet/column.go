@@ -36,6 +36,7 @@ type rawColumn struct {
 	packed []byte
 
 	pages     []byte // of a chunk: headers and bodies
+	count     int64  // of the values in them
 	size      int64  // the same uncompressed
 	many      bool   // the values are too many for a dictionary
 	byDelta   bool   // a page is not dictionary-encoded
@@ -68,7 +69,7 @@ func newRawColumn(source ship.Column, e *format.SchemaElement) (rawColumn, error
 
 // begin starts a chunk.
 func (c *rawColumn) begin(words []string) {
-	c.pages, c.size, c.words = c.pages[:0], 0, words
+	c.pages, c.count, c.size, c.words = c.pages[:0], 0, 0, words
 	c.many, c.byDelta, c.byCode = false, false, false
 	c.numbers.reset()
 	for _, w := range c.chosen {
@@ -182,6 +183,7 @@ func (c *rawColumn) endPage(z *zstd.Encoder) (err error) {
 		c.bound()
 		err = c.encodeDelta()
 	}
+	c.count += int64(n)
 	c.byCode = c.byCode || encoding == format.RLEDictionary
 	c.byDelta = c.byDelta || encoding == format.DeltaBinaryPacked
 	c.same, c.values, c.codes = 0, c.values[:0], c.codes[:0]
@@ -269,7 +271,7 @@ func (c *rawColumn) appendPage(dst []byte, z *zstd.Encoder, h *format.PageHeader
 // end writes the chunk.
 func (c *rawColumn) end(w *rawWriter) (format.ColumnChunk, error) {
 	m := format.ColumnMetaData{
-		Type: c.physical, PathInSchema: []string{c.source.Name}, Codec: format.Zstd, Statistics: c.statistics(),
+		Type: c.physical, PathInSchema: []string{c.source.Name}, Codec: format.Zstd, NumValues: c.count, Statistics: c.statistics(),
 	}
 	begin := w.at
 	if c.byCode {
