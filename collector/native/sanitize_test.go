@@ -24,7 +24,7 @@ func TestSanitized(t *testing.T) {
 		"-fsanitize=thread":            {{"all"}, {"churn", "5", "16"}, {"handover"}},
 	} {
 		out := filepath.Join(t.TempDir(), "driver")
-		args := append([]string{"-std=gnu11", "-O1", "-g", "-pthread", flags, "-fno-sanitize-recover=all", "-I" + lib, "-o", out, "testdata/driver.c"}, src...)
+		args := append([]string{"-std=gnu11", "-O1", "-g", "-pthread", flags, "-fno-sanitize-recover=all", "-I" + lib, "-o", out, "testdata/driver.c", "testdata/life.c"}, src...)
 		if b, err := exec.CommandContext(context.Background(), "cc", args...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, b)
 		}

@@ -156,11 +156,11 @@ func build(dir string) error {
 	if err := native.Build(ctx, "", dir, filepath.Join(dir, native.Library), "-Werror"); err != nil {
 		return err
 	}
-	return native.Program(ctx, "", dir, source(), filepath.Join(dir, "driver"))
+	return native.Program(ctx, "", dir, source("driver.c"), filepath.Join(dir, "driver"), source("life.c"))
 }
 
-// source returns the path of the driver's source.
-func source() string {
+// source returns the path of a part of the driver's source.
+func source(name string) string {
 	root, err := os.Getwd()
 	for err == nil && root != "/" {
 		if _, e := os.Stat(filepath.Join(root, "go.mod")); e == nil {
@@ -168,7 +168,7 @@ func source() string {
 		}
 		root = filepath.Dir(root)
 	}
-	return filepath.Join(root, "collector", "native", "testdata", "driver.c")
+	return filepath.Join(root, "collector", "native", "testdata", name)
 }
 
 // Kills returns how often a kill test kills: LAGGARD_KILLS, else short.
