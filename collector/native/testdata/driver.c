@@ -3,6 +3,7 @@
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
