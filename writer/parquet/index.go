@@ -151,7 +151,11 @@ func footer(path string) (map[owner]span, error) {
 	}
 	spans := make(map[owner]span, len(ranges))
 	for _, r := range ranges {
-		spans[owner{r.Rank, uint64(r.Owner)}] = span{r.First, r.Last}
+		o, s := owner{r.Rank, uint64(r.Owner)}, span{r.First, r.Last}
+		if known, ok := spans[o]; ok {
+			s = span{min(s.first, known.first), max(s.last, known.last)}
+		}
+		spans[o] = s
 	}
 	return spans, nil
 }
@@ -215,21 +219,6 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	return stored, nil
 }
 
-// windowSum is what Sums reads.
-type windowSum struct {
-	Job         string `parquet:"job"`
-	Rank        uint32 `parquet:"rank"`
-	Incarnation uint64 `parquet:"incarnation"`
-	StepFrom    uint64 `parquet:"step_from"`
-	Repeat      uint16 `parquet:"repeat"`
-	Group       string `parquet:"group"`
-	Op          string `parquet:"op"`
-	Steps       uint32 `parquet:"steps"`
-	Calls       uint32 `parquet:"calls"`
-	TotalNs     int64  `parquet:"total_ns"`
-	Bytes       int64  `parquet:"bytes"`
-}
-
 // Sums implements ship.Windows.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
@@ -239,13 +228,12 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		err := layout.Read(filepath.Join(folder, name), func(rows []windowSum) error {
+		err := layout.Read(filepath.Join(folder, name), func(rows []storedWindow) error {
 			for i := range rows {
 				r := &rows[i]
-				place, ok := places[ship.CommunicationKey{
-					Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: row.BaseRepeat(r.Repeat), Group: r.Group, Op: r.Op,
-				}]
-				if ok {
+				k := r.key()
+				k.Repeat = row.BaseRepeat(k.Repeat)
+				if place, ok := places[k]; ok {
 					sums[place].Add(&row.Communication{Steps: r.Steps, Calls: r.Calls, TotalNs: r.TotalNs, Bytes: r.Bytes})
 					sums[place].Rows++
 				}
@@ -259,16 +247,16 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	return sums, nil
 }
 
-// The key columns of each table.
+// What is read of the rows of each table.
 type (
-	stepKeys struct {
+	storedStep struct {
 		Job         string `parquet:"job"`
 		Rank        uint32 `parquet:"rank"`
 		Incarnation uint64 `parquet:"incarnation"`
 		Step        uint64 `parquet:"step"`
 		Repeat      uint16 `parquet:"repeat"`
 	}
-	communicationKeys struct {
+	storedWindow struct {
 		Job         string `parquet:"job"`
 		Rank        uint32 `parquet:"rank"`
 		Incarnation uint64 `parquet:"incarnation"`
@@ -276,35 +264,43 @@ type (
 		Repeat      uint16 `parquet:"repeat"`
 		Group       string `parquet:"group"`
 		Op          string `parquet:"op"`
+		Steps       uint32 `parquet:"steps"`
+		Calls       uint32 `parquet:"calls"`
+		TotalNs     int64  `parquet:"total_ns"`
+		Bytes       int64  `parquet:"bytes"`
 	}
-	recordKeys struct {
+	storedRecord struct {
 		Segment uint64 `parquet:"segment"`
 		Offset  uint64 `parquet:"offset"`
 	}
 )
+
+func (r *storedStep) key() ship.StepKey {
+	return ship.StepKey{Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, Step: r.Step, Repeat: r.Repeat}
+}
+
+func (r *storedWindow) key() ship.CommunicationKey {
+	return ship.CommunicationKey{
+		Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: r.Repeat, Group: r.Group, Op: r.Op,
+	}
+}
 
 // reader returns what marks the rows of b that are in a file.
 func reader(b *ship.Batch, stored []bool) func(path string) error {
 	switch b.Table {
 	case row.StepsTable:
 		places := placesOf(b.Steps, ship.KeyOfStep)
-		return marker(places, stored, func(k *stepKeys) ship.StepKey {
-			return ship.StepKey{Job: k.Job, Rank: k.Rank, Incarnation: k.Incarnation, Step: k.Step, Repeat: k.Repeat}
-		})
+		return marker(places, stored, (*storedStep).key)
 	case row.CommunicationsTable:
 		places := placesOf(b.Communications, ship.KeyOfCommunication)
-		return marker(places, stored, func(k *communicationKeys) ship.CommunicationKey {
-			return ship.CommunicationKey{
-				Job: k.Job, Rank: k.Rank, Incarnation: k.Incarnation, StepFrom: k.StepFrom, Repeat: k.Repeat, Group: k.Group, Op: k.Op,
-			}
-		})
+		return marker(places, stored, (*storedWindow).key)
 	case row.RecordsTable:
 		places := make(map[ship.RecordKey]int, b.Len())
 		for i := range b.Len() {
 			_, k := b.RecordAt(i)
 			places[k] = i
 		}
-		return marker(places, stored, func(k *recordKeys) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
+		return marker(places, stored, func(k *storedRecord) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
 	case row.VerdictsTable:
 		places := placesOf(b.Verdicts, ship.KeyOfVerdict)
 		return marker(places, stored, func(k *layout.Verdict) ship.VerdictKey { return ship.KeyOfVerdict((*row.Verdict)(k)) })

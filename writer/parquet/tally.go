@@ -28,9 +28,9 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		t.Records[k] = ship.Held{Rows: uint64(len(all)), Distinct: uint64(len(slices.Compact(all)))}
 	}
 	steps := map[ship.StepKey]bool{}
-	err = count(ctx, s.dir, row.StepsTable, job, func(r *stepPlace) {
+	err = count(ctx, s.dir, row.StepsTable, job, func(r *storedStep) {
 		if r.Job == job {
-			k := ship.StepKey{Rank: r.Rank, Incarnation: r.Incarnation, Step: r.Step, Repeat: r.Repeat}
+			k := r.key()
 			hold(t.Steps, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, !steps[k])
 			steps[k] = true
 		}
@@ -39,9 +39,9 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		return nil, err
 	}
 	windows := map[ship.CommunicationKey]bool{}
-	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *callPlace) {
+	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *storedWindow) {
 		if r.Job == job {
-			k := ship.CommunicationKey{Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: r.Repeat, Group: r.Group, Op: r.Op}
+			k := r.key()
 			p := ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}
 			t.Calls[p] += uint64(r.Calls)
 			hold(t.Communications, p, !windows[k])
@@ -73,33 +73,14 @@ func hold(m map[ship.Process]ship.Held, p ship.Process, distinct bool) {
 	m[p] = h
 }
 
-// The columns that a tally reads.
-type (
-	recordPlace struct {
-		Job     string `parquet:"job"`
-		Rank    uint32 `parquet:"rank"`
-		Kind    string `parquet:"kind"`
-		Segment uint64 `parquet:"segment"`
-		Offset  uint64 `parquet:"offset"`
-	}
-	stepPlace struct {
-		Job         string `parquet:"job"`
-		Rank        uint32 `parquet:"rank"`
-		Incarnation uint64 `parquet:"incarnation"`
-		Step        uint64 `parquet:"step"`
-		Repeat      uint16 `parquet:"repeat"`
-	}
-	callPlace struct {
-		Job         string `parquet:"job"`
-		Rank        uint32 `parquet:"rank"`
-		Incarnation uint64 `parquet:"incarnation"`
-		StepFrom    uint64 `parquet:"step_from"`
-		Repeat      uint16 `parquet:"repeat"`
-		Group       string `parquet:"group"`
-		Op          string `parquet:"op"`
-		Calls       uint32 `parquet:"calls"`
-	}
-)
+// recordPlace is what a tally reads of a raw row.
+type recordPlace struct {
+	Job     string `parquet:"job"`
+	Rank    uint32 `parquet:"rank"`
+	Kind    string `parquet:"kind"`
+	Segment uint64 `parquet:"segment"`
+	Offset  uint64 `parquet:"offset"`
+}
 
 // count calls do with each row of a job's files of a table.
 func count[T any](ctx context.Context, dir, table, job string, do func(*T)) error {
