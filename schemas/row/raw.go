@@ -43,6 +43,9 @@ type Word uint32
 type Raws struct {
 	Rows  []Raw
 	Words []string
+	// Bytes is the memory of the words that are new with these rows, as far as it was
+	// counted: mostly the rows before them brought all.
+	Bytes int
 }
 
 // Record returns row i with its words.
@@ -96,6 +99,9 @@ func (t *Words) List() []string {
 	t.begin()
 	return t.list[:len(t.list):len(t.list)]
 }
+
+// Bytes returns the bytes of all words.
+func (t *Words) Bytes() int { return t.bytes }
 
 // Full reports whether the words are so many that it is better to begin anew.
 func (t *Words) Full() bool { return len(t.list) > mostWords || t.bytes > mostWordBytes }

@@ -56,7 +56,7 @@ func (a *ahead) read(m *member, enough int) (n int64, more bool, err error) {
 		n, more, err = n+p.bytes, p.more, p.err
 		p.replay(m)
 		a.free <- p
-		if m.roller.Finished() >= enough {
+		if m.roller.Finished() >= enough || m.roller.Crowded() {
 			full.Store(true)
 		}
 	}

@@ -180,7 +180,7 @@ func (e *engine) feed(m *member) (n int64, more bool, err error) {
 		return e.ahead.read(m, max(e.batch-e.batch/portionsShare, 1))
 	}
 	n, more, err = m.stream.Read(e.o.Quantum, m)
-	for err == nil && more && m.roller.Finished() < e.batch {
+	for err == nil && more && m.roller.Finished() < e.batch && !m.roller.Crowded() {
 		var some int64
 		some, more, err = m.stream.Read(e.o.Quantum, m)
 		n += some

@@ -89,3 +89,43 @@ func TestStream_ManyWords(t *testing.T) {
 		t.Fatalf("%d checkpoints, want %d", n, steps)
 	}
 }
+
+// TestStream_Crowded: lines that each bring a new long word say so before their words
+// are more than some megabytes, however few rows they are, and the rows tell what
+// their words take.
+func TestStream_Crowded(t *testing.T) {
+	s := New(Options{Job: "j", Records: All, Packed: true})
+	s.Segment(1, "1753000000")
+	word := strings.Repeat("w", 10_000)
+	total, told, crowded := 0, 0, 0
+	var bundle row.Rows
+	for i := range 3000 {
+		kind := "FP"
+		if i%10 == 9 {
+			kind = "Step"
+		}
+		path := fmt.Sprint(i, word)
+		s.Line(int64(i)*20_000, fmt.Appendf(nil, `{"kind":"%s","step":%d,"start":%d,"dur":900,"path":"%s"}`, kind, i/10, 1_753_000_000_000_000_000+int64(i/10)*10_000+int64(i%10*1000)%9000, path))
+		total += len(path)
+		if !s.Crowded() {
+			continue
+		}
+		crowded++
+		s.Take(&bundle)
+		words := 0
+		for _, w := range bundle.Raws.Words {
+			words += len(w)
+		}
+		if words > 5<<20 || bundle.Raws.Bytes > words || len(bundle.Raws.Rows) < 100 {
+			t.Fatalf("%d rows with words of %d bytes, %d told", len(bundle.Raws.Rows), words, bundle.Raws.Bytes)
+		}
+		told += bundle.Raws.Bytes
+		bundle = row.Rows{}
+	}
+	s.End()
+	s.Take(&bundle)
+	told += bundle.Raws.Bytes
+	if crowded < 5 || told < total || told > total+total/10 {
+		t.Fatalf("%d times crowded; %d bytes of words told, want %d", crowded, told, total)
+	}
+}

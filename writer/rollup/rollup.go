@@ -152,6 +152,7 @@ type Stream struct {
 	kept    []row.Raw // raw ranges that wait for their step
 	spare   []int32   // free places in kept
 	words   row.Words // of kept and raws
+	given   int       // bytes of words that were given out with rows
 	at      located
 	scratch scratch
 
@@ -289,6 +290,10 @@ func (s *Stream) Torn(bytes int64) {
 // Finished returns the number of finished rows.
 func (s *Stream) Finished() int { return s.rows.Len() + len(s.raws) }
 
+// Crowded reports whether the finished rows should be taken for the memory of their
+// words: lines of a hostile file may each bring new ones.
+func (s *Stream) Crowded() bool { return s.words.Full() }
+
 // Take appends the finished rows to dst and forgets them. Of an empty dst the
 // stream takes the memory in exchange.
 func (s *Stream) Take(dst *row.Rows) {
@@ -301,7 +306,7 @@ func (s *Stream) Take(dst *row.Rows) {
 
 // takeRaws gives the raw rows out, packed or as they are.
 func (s *Stream) takeRaws(dst *row.Rows) {
-	given := row.Raws{Rows: s.raws, Words: s.words.List()}
+	given := row.Raws{Rows: s.raws, Words: s.words.List(), Bytes: s.words.Bytes() - s.given}
 	switch {
 	case !s.o.Packed:
 		dst.Records = given.AppendTo(dst.Records)
@@ -309,14 +314,16 @@ func (s *Stream) takeRaws(dst *row.Rows) {
 	case len(dst.Raws.Rows) == 0:
 		s.raws = dst.Raws.Rows
 		dst.Raws = given
+		s.given += given.Bytes
 	case len(s.raws) > 0: // its words may be numbered otherwise
 		var w row.Words
 		all := w.Move(nil, &dst.Raws)
-		dst.Raws = row.Raws{Rows: w.Move(all, &given), Words: w.List()}
+		dst.Raws = row.Raws{Rows: w.Move(all, &given), Words: w.List(), Bytes: w.Bytes()}
 		s.raws = s.raws[:0]
 	}
 	if s.words.Full() {
 		s.renumber()
+		s.given = 0
 	}
 }
 

@@ -143,9 +143,9 @@ const (
 )
 
 // Size estimates the memory that rows take, in bytes. Most of their strings are
-// shared (the parser interns them), so strings count little.
+// shared (the parser interns them), so only those that packed rows bring count.
 func Size(r *row.Rows) int64 {
-	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*recordBytes + int64(len(r.Raws.Rows))*rawBytes + int64(len(r.Ledger))*200
+	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*recordBytes + int64(len(r.Raws.Rows))*rawBytes + int64(r.Raws.Bytes) + int64(len(r.Ledger))*200
 	for i := range r.Ranks {
 		n += 256 + 64*int64(len(r.Ranks[i].Groups))
 		for _, g := range r.Ranks[i].GroupRanks {

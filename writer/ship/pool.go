@@ -81,7 +81,7 @@ func (s *Shipper) Recycle(r *row.Rows) {
 	clear(r.Ledger)
 	r.Ranks, r.Steps, r.Communications = r.Ranks[:0], r.Steps[:0], r.Communications[:0]
 	r.Records, r.Ledger = r.Records[:0], r.Ledger[:0]
-	r.Raws.Rows, r.Raws.Words = r.Raws.Rows[:0], nil
+	r.Raws.Rows, r.Raws.Words, r.Raws.Bytes = r.Raws.Rows[:0], nil, 0
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	if size += size / 8; size >= s.pool.size {

@@ -160,7 +160,7 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 		rows.Unpack()
 	}
 	p := part{stream: st, rows: rows, bytes: max(Size(rows), 64), mark: mark}
-	n := min(max(p.bytes, room(rows)), s.o.Memory) // a bundle takes what it has room for
+	n := min(max(p.bytes, room(rows)+int64(rows.Raws.Bytes)), s.o.Memory) // a bundle takes what it has room for
 	p.held = n
 	if s.preparer != nil && s.wholeBatch(&rows.Raws) {
 		s.preparing.Lock()
