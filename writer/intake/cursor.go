@@ -3,9 +3,11 @@ package intake
 import (
 	"encoding/json"
 	"path/filepath"
+	"time"
 
 	"laggard/schemas/record"
 	"laggard/writer/rollup"
+	"laggard/writer/segment"
 	"laggard/writer/tail"
 )
 
@@ -41,4 +43,49 @@ func ReadOpen(state, store string) (map[tail.Key]Open, error) {
 		open[key] = Open{Calls: calls, From: rollup.Position{Segment: p.Segment, Offset: p.Offset}, Until: until}
 	}
 	return open, nil
+}
+
+// cursorPath is a file a store, so that a change of --store begins anew.
+func (f *Follower) cursorPath() string { return cursorPath(f.o.State, f.store) }
+
+// acknowledge notes how far the store has a member's rows.
+func (f *Follower) acknowledge(m *member) {
+	acked, ok := m.out.Acked().(tail.Position)
+	if !ok || acked.Segment == "" {
+		return
+	}
+	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
+	if f.cursor[key] != acked {
+		f.cursor[key], f.dirty = acked, true
+	}
+	number, _ := segment.Number(acked.Segment)
+	s := shipped{before: number, whole: -1}
+	at := m.stream.Position()
+	if m.stream.Caught() && acked.Segment == at.Segment && acked.Offset == at.Offset && m.out.Pending() == 0 {
+		s.whole = number
+	}
+	f.mu.Lock()
+	f.shipped[m.stream.Dir.Path] = s
+	f.mu.Unlock()
+}
+
+// save writes the cursor when it is time, or now.
+func (f *Follower) save(force bool) {
+	if !force && time.Since(f.saved) < saveEvery {
+		return
+	}
+	f.saved = time.Now()
+	for _, m := range f.e.members {
+		f.acknowledge(m)
+	}
+	f.note()
+	if f.o.State == "" || !f.dirty {
+		return
+	}
+	if err := tail.SaveCursor(f.cursorPath(), f.store, f.cursor); err != nil {
+		// It is a cache: the next save may go well, and the store knows what it has.
+		f.o.Logger.Warn("cursor not saved", "err", err)
+		return
+	}
+	f.dirty = false
 }

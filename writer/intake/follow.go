@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,11 +18,6 @@ import (
 	"laggard/writer/ship"
 	"laggard/writer/tail"
 )
-
-// garbage is how many percent of what is live a follower's process lets become garbage
-// before it is collected. Nearly all that is live are packed rows, which hold no
-// pointers, so a collection is over in a millisecond or two.
-const garbage = 25
 
 // Follower ships the segments under a root for as long as it runs. Run does the
 // work; the other methods may be called from any goroutine.
@@ -96,20 +90,6 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	return f, nil
 }
 
-// within makes Memory the ceiling of a process that lives as long as its host, and
-// gives a quarter of it to the rows on their way: beside them there are the batch and
-// the block that are being made, what the ranks have open, and bundles that wait for
-// their next use; and there is garbage.
-func within(o *ship.Options) {
-	if o.Memory <= 0 {
-		o.Memory = ship.DefaultMemory
-	}
-	if o.BatchBytes <= 0 {
-		o.BatchBytes = o.Memory / 10
-	}
-	o.Memory /= 4
-}
-
 // Follow is NewFollower and Run.
 func Follow(ctx context.Context, root string, sink ship.Sink, o Options) error {
 	f, err := NewFollower(root, sink, o)
@@ -135,9 +115,6 @@ func intents(state, store string) string {
 	host, _ := os.Hostname() // without a name they share one file, and lose at most its help
 	return filepath.Join(state, "intent-"+record.HashID(store, host).String())
 }
-
-// cursorPath is a file a store, so that a change of --store begins anew.
-func (f *Follower) cursorPath() string { return cursorPath(f.o.State, f.store) }
 
 // Hint says that segments have changed; the follower looks soon.
 func (f *Follower) Hint() {
@@ -194,9 +171,7 @@ func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
 // returns an error when the rest could not be shipped in time; nothing is lost
 // then, the next start goes on.
 func (f *Follower) Run(ctx context.Context) error {
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	}
+	defer lean()()
 	watcher := tail.NewWatcher(f.o.Logger)
 	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
 	shipping, stopShipping := context.WithCancel(inner)
@@ -447,48 +422,6 @@ func (f *Follower) close(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// acknowledge notes how far the store has a member's rows.
-func (f *Follower) acknowledge(m *member) {
-	acked, ok := m.out.Acked().(tail.Position)
-	if !ok || acked.Segment == "" {
-		return
-	}
-	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
-	if f.cursor[key] != acked {
-		f.cursor[key], f.dirty = acked, true
-	}
-	number, _ := segment.Number(acked.Segment)
-	s := shipped{before: number, whole: -1}
-	at := m.stream.Position()
-	if m.stream.Caught() && acked.Segment == at.Segment && acked.Offset == at.Offset && m.out.Pending() == 0 {
-		s.whole = number
-	}
-	f.mu.Lock()
-	f.shipped[m.stream.Dir.Path] = s
-	f.mu.Unlock()
-}
-
-// save writes the cursor when it is time, or now.
-func (f *Follower) save(force bool) {
-	if !force && time.Since(f.saved) < saveEvery {
-		return
-	}
-	f.saved = time.Now()
-	for _, m := range f.e.members {
-		f.acknowledge(m)
-	}
-	f.note()
-	if f.o.State == "" || !f.dirty {
-		return
-	}
-	if err := tail.SaveCursor(f.cursorPath(), f.store, f.cursor); err != nil {
-		// It is a cache: the next save may go well, and the store knows what it has.
-		f.o.Logger.Warn("cursor not saved", "err", err)
-		return
-	}
-	f.dirty = false
 }
 
 // note refreshes the state that others see.
