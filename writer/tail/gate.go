@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"laggard/writer/segment"
 )
 
 // reachedName is the file in a rank directory that holds the number of the newest
@@ -51,12 +53,23 @@ func (s *Stream) Guard(aged func(name string) bool) error {
 	n, _ := f.ReadAt(b[:], 0)
 	if text := strings.TrimSpace(string(b[:n])); text != "" {
 		if g.reached, err = strconv.ParseInt(text, 10, 64); err != nil {
-			err = errors.Join(fmt.Errorf("%s does not hold a number: remove it", path), f.Close())
-			return s.wrap(err)
+			if g.reached, err = s.newest(); err != nil {
+				return errors.Join(s.wrap(err), f.Close())
+			}
+			s.tree.o.Logger.Warn("a loss of power left no number: every segment that is there counts as begun", "file", path, "upto", g.reached)
 		}
 	}
 	g.file = f
 	return nil
+}
+
+// newest returns the number of the newest segment there is, 0 for none.
+func (s *Stream) newest() (int64, error) {
+	infos, err := segment.ListAll(s.Dir.Path)
+	if err != nil || len(infos) == 0 {
+		return 0, err
+	}
+	return infos[len(infos)-1].Number, nil
 }
 
 // reachedLen is the length of the text in the file: one write of it is atomic in

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"errors"
+	"strings"
 	"os"
 	"testing"
 )
@@ -63,11 +64,23 @@ func TestRelease_NotAccounted(t *testing.T) {
 	d.want("100 0 a")
 }
 
+// TestReachedIsNoNumber: a loss of power may leave anything of a mark that was being
+// made. What is there counts as begun then, so that nothing is both stored and lost.
 func TestReachedIsNoNumber(t *testing.T) {
-	d := newDisk(t, Options{})
-	d.write("100", "a\n")
-	d.write(reachedName, "garbage")
-	if err := d.stream().Guard(nil); err == nil {
-		t.Fatal("a damaged mark is no error")
+	for _, left := range []string{"garbage", "17530000\x00\x00\x00\x00", strings.Repeat("\x00", reachedLen)} {
+		d := newDisk(t, Options{})
+		d.write("100", "a\n")
+		d.write("101", "b\n")
+		d.write(reachedName, left)
+		s := d.stream()
+		d.must(s.Guard(nil))
+		if !s.Begun(101) || s.Begun(102) {
+			t.Errorf("%q: begun up to 100: %t, 101: %t, 102: %t; want up to 101", left, s.Begun(100), s.Begun(101), s.Begun(102))
+		}
+		if err := s.Release(101, func() error { return nil }); !errors.Is(err, ErrReading) {
+			t.Errorf("%q: Release()=%v", left, err)
+		}
+		d.look()
+		d.want("100 0 a", "101 0 b")
 	}
 }
