@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-nfs soak-arm dist clean
+.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ soak-calls: ## the agent with system calls that fail: 300 places, with the store
 
 soak-jobs: ## the PyTorch example with each fault: compute, dataloader, checkpoint, link; and healthy
 	LAGGARD_JOBS=all $(GO) test -count=1 -v -timeout 1h -run 'TestPyTorch' ./deploy/examples
+
+soak-memory: ## a follower beside a server that is stopped, for ten minutes: its memory stays under its ceiling
+	LAGGARD_CEILING_SECONDS=600 $(GO) test -count=1 -v -timeout 1h -run TestMemoryCeiling ./writer/intake
 
 soak-nfs: ## the follower over loopback NFS (in a virtual machine of its own), the server away for a minute
 	GO=$(GO) .ci/nfs 60s

@@ -2,8 +2,8 @@ package tail
 
 import (
 	"errors"
-	"strings"
 	"os"
+	"strings"
 	"testing"
 )
 
