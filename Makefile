@@ -23,7 +23,7 @@ test: parts ## everything, against the real components, with -race where load is
 	$(GO) vet ./...
 	LAGGARD_LINES=100000 LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -E '^laggard(/deploy/examples)?$$')
 	$(GO) test -race -timeout 10m -run 'Arrows|Scripts|Settings|Distance' .
-	$(GO) test -timeout 10m -run DiffersNever ./schemas/record # a million lines
+	$(GO) test -timeout 10m -run 'DiffersNever|MemoryCeiling' ./schemas/record ./writer/intake # a million lines; memory without the detector's
 	$(GO) test -count=1 -p 1 -timeout 20m . ./deploy/examples # whole processes under load and timed jobs: alone on the machine
 
 short: ## the tests without -race

@@ -30,10 +30,6 @@ func TestMain(m *testing.M) {
 		followProcess()
 		return
 	}
-	if os.Getenv("LAGGARD_TEST_CEILING") != "" {
-		ceilingProcess()
-		return
-	}
 	goleak.VerifyTestMain(m)
 }
 
