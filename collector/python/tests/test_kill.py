@@ -39,7 +39,7 @@ def emit(run, acknowledged, threads, began):
     when it starts and one at each thread's first records."""
     os.environ["LAGGARD_RUN"] = run
     laggard.init(rank=0, world_size=1, job="kill", node="n")
-    gate = threading.Event()
+    gate, parent = threading.Event(), os.getppid()
     counts = memoryview(acknowledged).cast("Q")  # one store each: pack_into writes zeros first
 
     def work(n):
@@ -68,6 +68,8 @@ def emit(run, acknowledged, threads, began):
             if light % (behind // 2) == 0 and light > behind:  # an agent that is half a ring behind
                 os.pwrite(fd, struct.pack("<Q", light - behind), 128)
                 os.pwrite(fd, struct.pack("<Q", max(bulk - behind, 0)), 256)
+                if os.getppid() != parent:  # the test was killed itself
+                    os._exit(1)
         outer.end()
 
     for n in range(1, threads):
