@@ -127,7 +127,7 @@ func (m *machine) start() {
 	m.store.dead = false
 	m.store.mu.Unlock()
 	o := all()
-	o.State, o.Grace, o.Quantum = m.state, time.Minute, 1<<10
+	o.State, o.Grace, o.Quantum = m.state, 5*time.Second, 1<<10
 	o.Ship = ship.Options{BatchRows: 16, Flush: time.Millisecond, Jitter: func() float64 { return 0 }}
 	var err error
 	m.f, err = intake.NewFollower(m.dir, m.store, o)
