@@ -203,10 +203,8 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 	}
 	some := false
 	err = s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
-		for i := range records {
-			some = true
-			t.Record(&records[i])
-		}
+		some = some || len(records) > 0
+		t.Records(records)
 		return nil
 	})
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,10 +10,11 @@ import (
 
 	"laggard/schemas/parquet"
 	"laggard/schemas/row"
+	"laggard/writer/chrome/perfetto"
 )
 
 // TestExport: one job out of files and out of a store, in every format; the trace
-// is what Perfetto's importer wants.
+// is one that Perfetto opens.
 func TestExport(t *testing.T) {
 	base := t.TempDir()
 	dir, store := filepath.Join(base, "job"), "parquet:"+filepath.Join(base, "store")
@@ -80,43 +80,19 @@ func arrowRows(t *testing.T, path string) (n int) {
 	return n
 }
 
-// checkTrace holds a trace to the trace event format: complete events with times
-// on named tracks of named processes, none overlapping another without nesting.
+// checkTrace has Perfetto open a trace: it takes all of it, and every range lies on a
+// line with a name, of a rank with a name.
 func checkTrace(t *testing.T, path string, steps int) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+	answers := perfetto.Query(t, path, perfetto.Complaints,
+		"SELECT count(DISTINCT process.name), count(*), sum(category = 'Step') FROM slice JOIN thread_track ON track_id = thread_track.id"+
+			" JOIN thread USING (utid) JOIN process USING (upid) WHERE process.name LIKE 'rank % (node-%)' AND thread.name LIKE category || '%'",
+		"SELECT count(*) FROM slice")
+	if len(answers[0]) != 0 {
+		t.Errorf("Perfetto complains: %v", answers[0])
 	}
-	var trace struct {
-		TraceEvents []struct {
-			Ph, Name, Cat string
-			Pid, Tid      int
-			Ts, Dur       float64
-			Args          map[string]any
-		}
-	}
-	if err := json.Unmarshal(b, &trace); err != nil {
-		t.Fatal(err)
-	}
-	type line struct{ pid, tid int }
-	processes, threads, slices := map[int]bool{}, map[line]bool{}, 0
-	for _, e := range trace.TraceEvents {
-		switch {
-		case e.Ph == "M" && e.Name == "process_name":
-			processes[e.Pid] = true
-		case e.Ph == "M" && e.Name == "thread_name":
-			threads[line{e.Pid, e.Tid}] = true
-		case e.Ph == "X":
-			if !processes[e.Pid] || !threads[line{e.Pid, e.Tid}] || e.Dur < 0 || e.Name == "" {
-				t.Fatalf("event %+v on a track without a name", e)
-			}
-			if e.Cat == "Step" {
-				slices++
-			}
-		}
-	}
-	if len(processes) != 8 || slices < steps {
-		t.Errorf("%d processes, %d steps on tracks, want 8 and %d", len(processes), slices, steps)
+	named, all := answers[1][0], answers[2][0][0]
+	if named[0] != 8.0 || named[1] != all || named[2].(float64) < float64(steps) {
+		t.Errorf("%v ranks, %v of %v ranges on lines of theirs, %v steps, want 8 ranks, all and %d", named[0], named[1], all, named[2], steps)
 	}
 }

@@ -1,19 +1,23 @@
 // Package chrome writes raw ranges as a Chrome trace (the JSON that Perfetto and
 // chrome://tracing open): a rank is a process, a kind of range a track.
 //
-// Invariant: ranges of one track come from one thread or stream, so they nest or
-// follow each other. Times are microseconds with three decimals, from the base that
-// stands in otherData, because a viewer's numbers don't hold ns since 1970.
+// Invariant: ranges of one line nest or follow each other: those of a track that do
+// neither lie on further lines of it, see lane. Times are microseconds with three
+// decimals, from the base that stands in otherData, because a viewer's numbers don't
+// hold ns since 1970.
 //
 // Caveat: everything that is written is in the viewer's memory; some millions of
-// ranges are its limit.
+// ranges are its limit. A range that is handed over after later ones of its track
+// (records of a device may be) gets a line of its own though it might fit another.
 package chrome
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"laggard/schemas/record"
@@ -28,14 +32,15 @@ type Writer struct {
 	begun  bool
 	some   bool
 	buf    []byte
-	tracks map[track]int              // → tid
+	tracks map[track][]*lane
 	next   map[uint32]int             // last tid of a rank
 	named  map[uint32]bool            // ranks whose process has a name
 	quoted map[string]json.RawMessage // texts as JSON
+	sorted []int32                    // the records at hand, by start
 	err    error
 }
 
-// track is one line of the viewer.
+// track is what lies together in the viewer.
 type track struct {
 	rank   uint32
 	kind   string
@@ -49,7 +54,7 @@ type track struct {
 func NewWriter(out io.Writer, base int64) *Writer {
 	return &Writer{
 		out: bufio.NewWriterSize(out, 1<<16), base: base, based: base != 0,
-		tracks: map[track]int{}, next: map[uint32]int{}, named: map[uint32]bool{}, quoted: map[string]json.RawMessage{},
+		tracks: map[track][]*lane{}, next: map[uint32]int{}, named: map[uint32]bool{}, quoted: map[string]json.RawMessage{},
 	}
 }
 
@@ -68,8 +73,22 @@ func (w *Writer) Rank(r *row.Rank) {
 	w.meta("process_sort_index", r.Rank, 0, "sort_index", strconv.AppendUint(nil, uint64(r.Rank), 10))
 }
 
-// Record writes a raw range.
-func (w *Writer) Record(r *row.Record) {
+// Records writes raw ranges, in any order; it keeps none of them.
+func (w *Writer) Records(records []row.Record) {
+	w.sorted = w.sorted[:0]
+	for i := range records {
+		w.sorted = append(w.sorted, int32(i))
+	}
+	slices.SortStableFunc(w.sorted, func(i, j int32) int {
+		a, b := &records[i], &records[j] // of two that begin together the longer one is around the other
+		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(b.DurNs, a.DurNs))
+	})
+	for _, i := range w.sorted {
+		w.record(&records[i])
+	}
+}
+
+func (w *Writer) record(r *row.Record) {
 	w.start(r.StartNs)
 	if !w.named[r.Rank] {
 		w.Rank(&row.Rank{Rank: r.Rank, Node: r.Node, StartedNs: r.StartNs})
@@ -137,21 +156,7 @@ func (w *Writer) start(at int64) {
 
 // slice begins a complete event up to its args.
 func (w *Writer) slice(name, category string, t track, start, dur int64) []byte {
-	tid, ok := w.tracks[t]
-	if !ok {
-		w.next[t.rank]++
-		tid = w.next[t.rank]
-		w.tracks[t] = tid
-		label := t.kind
-		if t.side == record.Device.String() {
-			label += " on device"
-		}
-		if t.thread != 0 {
-			label += " " + strconv.FormatUint(t.thread, 10)
-		}
-		w.meta("thread_name", t.rank, tid, "name", w.text(label))
-		w.meta("thread_sort_index", t.rank, tid, "sort_index", strconv.AppendInt(nil, order(t.kind)*1000+int64(tid), 10))
-	}
+	tid := w.lane(t, start, start+max(dur, 0))
 	b := append(w.buf[:0], `{"ph":"X","name":`...)
 	b = append(b, w.text(name)...)
 	b = append(append(b, `,"cat":`...), w.text(category)...)
@@ -160,6 +165,36 @@ func (w *Writer) slice(name, category string, t track, start, dur int64) []byte 
 	b = micros(append(b, `,"ts":`...), start-w.base)
 	b = micros(append(b, `,"dur":`...), max(dur, 0))
 	return append(b, `,"args":{`...)
+}
+
+// lane returns the line of the track on which [start, end) ns fits, a new one where it
+// fits none.
+func (w *Writer) lane(t track, start, end int64) (tid int) {
+	lanes := w.tracks[t]
+	for _, l := range lanes {
+		if l.take(start, end) {
+			return l.tid
+		}
+	}
+	if len(lanes) == maxLanes {
+		return lanes[maxLanes-1].tid
+	}
+	w.next[t.rank]++
+	tid = w.next[t.rank]
+	label := t.kind
+	if t.side == record.Device.String() {
+		label += " on device"
+	}
+	if t.thread != 0 {
+		label += " " + strconv.FormatUint(t.thread, 10)
+	}
+	if n := len(lanes); n > 0 {
+		label += " (" + strconv.Itoa(n+1) + ")"
+	}
+	w.meta("thread_name", t.rank, tid, "name", w.text(label))
+	w.meta("thread_sort_index", t.rank, tid, "sort_index", strconv.AppendInt(nil, order(t.kind)*1000+int64(tid), 10))
+	w.tracks[t] = append(lanes, &lane{tid: tid, last: start, ends: []int64{end}})
+	return tid
 }
 
 // order puts the tracks of a rank in the order in which people read them.
