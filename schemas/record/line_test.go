@@ -139,7 +139,7 @@ func TestParser_AllocatesNothing(t *testing.T) {
 
 // TestParser_DiffersNever is the differential test: the scanner against
 // encoding/json over generated lines. LAGGARD_LINES sets the number, LAGGARD_SEED
-// the seed.
+// the seed. R22.
 func TestParser_DiffersNever(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() {
