@@ -36,7 +36,8 @@ lint: ## gofmt and vet
 	$(GO) vet ./...
 
 bench: ## the benchmarks, each against its reference in one run
-	$(GO) test -run '^$$' -bench . -benchmem ./schemas/... ./collector/... ./writer/... ./ageing/... ./analyzer/... ./benchmarks/...
+	@.ci/parts bench
+	$(GO) test -timeout 1h -run '^$$' -bench . -benchmem ./schemas/... ./collector/... ./writer/... ./ageing/... ./analyzer/... ./benchmarks/...
 
 eval: ## the detection suite: 22 scenarios, target and reached, beside other rules
 	$(GO) run ./benchmarks/eval

@@ -24,7 +24,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 		b.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(modules, "node_modules/@duckdb/node-api")); err != nil {
-		b.Fatalf("DuckDB is missing (%v): npm install --prefix .cache/duckdb --no-save @duckdb/node-api", err)
+		b.Fatalf("DuckDB is missing (%v): run .ci/parts bench", err)
 	}
 	const n = 1_000_000
 	dir := b.TempDir()

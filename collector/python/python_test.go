@@ -63,7 +63,7 @@ func TestPython(t *testing.T) {
 }
 
 // extension builds the C extension and returns the cache folder that holds it.
-func extension(t *testing.T) string {
+func extension(t testing.TB) string {
 	t.Helper()
 	cache := t.TempDir()
 	c := exec.Command(interpreter, "-B", "-m", "laggard", "build")

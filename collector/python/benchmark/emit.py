@@ -106,9 +106,13 @@ def json_communication():
                               "group": "dp0", "count": 4194304, "dtype": "bf16"}) + "\n")
 
 
-CASES = [("with span", span), ("json.dumps + write", json_span), ("with span, each in a step of its own", stepping), ("begin and end", by_hand), ("with step", step),
+CASES = [("with span", span), ("json.dumps + write", json_span), ("with span, each in a step of its own", stepping),
+         ("begin and end", by_hand), ("with step", step),
          ("with communication", communication), ("json.dumps + write, the same", json_communication),
          ("an empty with", nothing)]
+
+
+PAIRS = [("with span", "json.dumps + write"), ("with communication", "json.dumps + write, the same")]
 
 
 def main():
@@ -125,8 +129,7 @@ def main():
     print("%-37s %10s %10s" % ("ns of CPU per range", "least", "median"))
     for name, _ in CASES:
         print("%-37s %10.0f %10.0f" % (name, min(times[name]), statistics.median(times[name])))
-    for ours, theirs in (("with span", "json.dumps + write"),
-                         ("with communication", "json.dumps + write, the same")):
+    for ours, theirs in PAIRS:
         ratios = sorted(a / b for a, b in zip(times[theirs], times[ours]))  # round by round
         quarter = len(ratios) // 4
         print("%s: %.1f times cheaper than json.dumps + write (half of the rounds %.1f to %.1f)"
