@@ -19,15 +19,7 @@ var kindHeads = func() (heads [KindCount]string) {
 // not written. Whatever the strings hold, the line is valid JSON without another
 // '\n': bytes that are not UTF-8 become U+FFFD.
 func (r *Record) AppendLine(dst []byte) []byte {
-	if r.Kind != Other && r.Kind < KindCount {
-		dst = append(dst, kindHeads[r.Kind]...)
-	} else {
-		dst = appendText(append(dst, `{"kind":`...), r.Word())
-	}
-	if r.Step != NoStep {
-		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
-	}
-	dst = strconv.AppendInt(append(dst, `,"start":`...), r.Start, 10)
+	dst = r.appendHead(dst)
 	dst = strconv.AppendInt(append(dst, `,"dur":`...), r.Dur, 10)
 	if r.Side == Device {
 		dst = append(dst, `,"side":"device"`...)
@@ -42,9 +34,32 @@ func (r *Record) AppendLine(dst []byte) []byte {
 		dst = strconv.AppendInt(append(dst, `,"exposed":`...), r.Exposed, 10)
 	}
 	if r.Ring != 0 {
-		dst = strconv.AppendUint(append(dst, `,"ring":`...), uint64(r.Ring), 10)
-		dst = strconv.AppendUint(append(dst, `,"seq":`...), r.Seq, 10)
+		dst = strconv.AppendUint(r.appendRing(dst), r.Seq, 10)
 	}
+	return r.appendTail(dst)
+}
+
+// appendHead appends the line up to the start.
+func (r *Record) appendHead(dst []byte) []byte {
+	if r.Kind != Other && r.Kind < KindCount {
+		dst = append(dst, kindHeads[r.Kind]...)
+	} else {
+		dst = appendText(append(dst, `{"kind":`...), r.Word())
+	}
+	if r.Step != NoStep {
+		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
+	}
+	return strconv.AppendInt(append(dst, `,"start":`...), r.Start, 10)
+}
+
+// appendRing appends the ring, up to the number in it.
+func (r *Record) appendRing(dst []byte) []byte {
+	dst = strconv.AppendUint(append(dst, `,"ring":`...), uint64(r.Ring), 10)
+	return append(dst, `,"seq":`...)
+}
+
+// appendTail appends what follows the number in the ring.
+func (r *Record) appendTail(dst []byte) []byte {
 	if r.Thread != 0 {
 		dst = strconv.AppendUint(append(dst, `,"thread":`...), r.Thread, 10)
 	}

@@ -61,22 +61,36 @@ func BenchmarkParse(b *testing.B) {
 	})
 }
 
-func BenchmarkAppendLine(b *testing.B) {
+// benchRecords are the records of benchLines.
+func benchRecords(tb testing.TB) ([]Record, int64) {
 	lines, bytes := benchLines()
 	records := make([]Record, len(lines))
+	var p Parser
 	for i, l := range lines {
-		var p Parser
 		if _, err := p.Parse(l); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 		records[i] = p.Record
 	}
-	var buf []byte
-	b.SetBytes(bytes)
-	b.ReportAllocs()
-	for b.Loop() {
-		for i := range records {
-			buf = records[i].AppendLine(buf[:0])
-		}
+	return records, bytes
+}
+
+// BenchmarkAppendLine compares a stream's encoder with lines made one by one.
+func BenchmarkAppendLine(b *testing.B) {
+	records, bytes := benchRecords(b)
+	run := func(name string, line func([]byte, *Record) []byte) {
+		b.Run(name, func(b *testing.B) {
+			var buf []byte
+			b.SetBytes(bytes)
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range records {
+					buf = line(buf[:0], &records[i])
+				}
+			}
+		})
 	}
+	var e Encoder
+	run("encoder", e.AppendLine)
+	run("alone", func(dst []byte, r *Record) []byte { return r.AppendLine(dst) })
 }

@@ -99,6 +99,7 @@ type Writer struct {
 	dirDirty bool  // file's name is not synced
 	syncErr  error // of a segment closed by rotation, for the next Sync
 	parser   record.Parser
+	encoder  record.Encoder
 	stats    Stats
 }
 
@@ -161,7 +162,7 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 		return err
 	}
 	start := len(w.buf)
-	w.buf = r.AppendLine(w.buf)
+	w.buf = w.encoder.AppendLine(w.buf, r)
 	if err := w.bound(len(w.buf) - start); err != nil {
 		w.buf = w.buf[:start]
 		return err
