@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/binary"
 	"math"
 	"math/bits"
 )
@@ -40,105 +39,6 @@ const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
-
-// load returns the eight bytes of b at i as a little-endian word, zeros past the
-// end. i is never negative.
-func load(b []byte, i int) uint64 {
-	if i+8 <= len(b) {
-		return binary.LittleEndian.Uint64(b[i : i+8])
-	}
-	return loadEnd(b, i)
-}
-
-func loadEnd(b []byte, i int) uint64 {
-	var w uint64
-	for k := 0; i+k < len(b); k++ {
-		w |= uint64(b[i+k]) << (8 * k)
-	}
-	return w
-}
-
-// digits reads a JSON integer without sign at i and returns its value and the
-// index after it. A leading zero, no digit, or more than 19 digits gives end 0:
-// not sure.
-func digits(b []byte, i int) (v uint64, end int) {
-	x := load(b, i) ^ 0x30*ones
-	k := leading(x)
-	if k == 8 {
-		return moreDigits(b, i, x)
-	}
-	if k == 0 || x&0xFF == 0 && k > 1 {
-		return 0, 0
-	}
-	return eight(x << (64 - 8*k)), i + k
-}
-
-// leading returns how many of the eight bytes of x, from the lowest on, are 0…9.
-func leading(x uint64) int {
-	// A byte above 9 sets its high bit here. A carry spoils only what follows the
-	// first such byte.
-	return bits.TrailingZeros64(((x+0x76*ones)|x)&highs) >> 3
-}
-
-// moreDigits is digits when the first eight bytes, x, are digits.
-func moreDigits(b []byte, i int, x uint64) (v uint64, end int) {
-	if x&0xFF == 0 {
-		return 0, 0
-	}
-	v = eight(x)
-	for n := 8; n <= 16; n += 8 {
-		x = load(b, i+n) ^ 0x30*ones
-		k := leading(x)
-		if k == 8 {
-			v = v*100000000 + eight(x)
-			continue
-		}
-		if n+k > 19 {
-			return 0, 0
-		}
-		return v*powers[k] + eight(x<<(64-8*k)), i + n + k // k == 0: a shift by 64 gives 0
-	}
-	return 0, 0
-}
-
-// nineteen reads a number of exactly 19 digits at i, which every start between
-// 2001 and 2286 is: what follows is found without waiting for the digits to be
-// counted. 0 is not sure.
-func nineteen(b []byte, i int) uint64 {
-	if i+20 > len(b) {
-		return 0
-	}
-	x, y, z := load(b, i)^0x30*ones, load(b, i+8)^0x30*ones, load(b, i+11)^0x30*ones
-	if ((x+0x76*ones)|x|(y+0x76*ones)|y|(z+0x76*ones)|z)&highs != 0 || x&0xFF == 0 || b[i+19]-'0' <= 9 {
-		return 0
-	}
-	return eight(x)*100_000_000_000 + eight(y)*1000 + eight(z>>40<<40)
-}
-
-var powers = [8]uint64{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000}
-
-// eight returns the value of eight decimal digits, the first in the lowest byte.
-func eight(x uint64) uint64 {
-	x = x*10 + x>>8
-	return ((x&0x000000FF000000FF)*0x000F424000000064 +
-		((x>>16)&0x000000FF000000FF)*0x0000271000000001) >> 32
-}
-
-// signed is digits for an int64 with an optional sign.
-func signed(b []byte, i int) (v int64, end int) {
-	neg := i < len(b) && b[i] == '-'
-	if neg {
-		i++
-	}
-	u, end := digits(b, i)
-	if u > math.MaxInt64 {
-		return 0, 0
-	}
-	if neg {
-		return -int64(u), end
-	}
-	return int64(u), end
-}
 
 // text finds the end of the plain ASCII string value whose opening quote is at i
 // and returns the index of its closing quote, 0 when there is none before an
@@ -203,6 +103,7 @@ func (p *Parser) word(b []byte, i int) (s string, end int) {
 // kindWord reads the kind's word, whose opening quote is at index 8, into the
 // record and returns the index after its closing quote, 0 for not sure.
 func (p *Parser) kindWord(b []byte) int {
+	p.Record.Name = ""
 	switch {
 	case has(b, 9, `Communication"`):
 		p.Record.Kind = Communication
@@ -234,26 +135,18 @@ func has(b []byte, i int, s string) bool {
 // canonical reads the record in b, which begins with {"kind":" and has no '\n',
 // into p.Record. False means not sure; p.Record is then undefined.
 func (p *Parser) canonical(b []byte) bool {
-	p.reset()
-	i := p.kindWord(b)
-	if i == 0 {
-		return false
-	}
 	r := &p.Record
-	w := load(b, i)
-	if w == wordStep {
-		if r.Step, i = signed(b, i+8); i == 0 {
+	i := p.memory.head(b, r)
+	if i == 0 {
+		if i = p.opening(b); i == 0 {
 			return false
 		}
-		w = load(b, i)
+		p.memory.keepHead(b[:i], r)
 	}
-	var u uint64
-	if w != wordStart || !has(b, i+8, ":") {
-		return false
-	}
-	if u = nineteen(b, i+9); u != 0 {
-		i += 28
-	} else if u, i = digits(b, i+9); i == 0 {
+	u := nineteen(b, i)
+	if u != 0 {
+		i += 19
+	} else if u, i = digits(b, i); i == 0 {
 		return false
 	}
 	if u > math.MaxInt64 {
@@ -267,7 +160,9 @@ func (p *Parser) canonical(b []byte) bool {
 		return false
 	}
 	r.Dur = int64(u)
-	if w = load(b, i); w == wordSide || w == wordHostStart || w == wordHostDur || w == wordExposed {
+	r.Side, r.HostStart, r.HostDur, r.Exposed, r.Ring, r.Seq = Host, 0, 0, -1, 0, 0
+	w := load(b, i)
+	if w == wordSide || w == wordHostStart || w == wordHostDur || w == wordExposed {
 		if i = p.device(b, i, w); i == 0 {
 			return false
 		}
@@ -284,21 +179,34 @@ func (p *Parser) canonical(b []byte) bool {
 		if r.Seq, i = digits(b, i+7); i == 0 {
 			return false
 		}
-		w = load(b, i)
 	}
-	if w == wordThread {
-		if !has(b, i+8, `":`) {
-			return false
-		}
-		if r.Thread, i = digits(b, i+10); i == 0 {
-			return false
-		}
-		w = load(b, i)
-	}
-	if w&0xFF == '}' && i+1 == len(b) {
+	if p.memory.tail(b, i, r) {
 		return true
 	}
-	return p.payload(b, i)
+	if !p.ending(b, i) {
+		return false
+	}
+	p.memory.keepTail(b[i:], r)
+	return true
+}
+
+// opening reads the keys before the number of start and returns that number's index, 0
+// for not sure.
+func (p *Parser) opening(b []byte) int {
+	i := p.kindWord(b)
+	if i == 0 {
+		return 0
+	}
+	p.Record.Step = NoStep
+	if load(b, i) == wordStep {
+		if p.Record.Step, i = signed(b, i+8); i == 0 {
+			return 0
+		}
+	}
+	if load(b, i) != wordStart || !has(b, i+8, ":") {
+		return 0
+	}
+	return i + 9
 }
 
 // device reads side, host_start, host_dur and exposed; w is the word at i.
@@ -343,10 +251,30 @@ func (p *Parser) device(b []byte, i int, w uint64) int {
 	return i
 }
 
-// payload reads the keys from op to the end of the line.
-func (p *Parser) payload(b []byte, i int) bool {
+// ending reads the keys from thread to the end of the line.
+func (p *Parser) ending(b []byte, i int) bool {
 	r := &p.Record
+	r.Thread, r.Op, r.OpRaw, r.Group, r.Peer, r.Count, r.Dtype = 0, "", "", "", NoPeer, 0, ""
+	r.Bytes, r.Tokens, r.Path, r.Open = 0, 0, "", false
 	w := load(b, i)
+	if w == wordThread {
+		if !has(b, i+8, `":`) {
+			return false
+		}
+		if r.Thread, i = digits(b, i+10); i == 0 {
+			return false
+		}
+		w = load(b, i)
+	}
+	if w&0xFF == '}' && i+1 == len(b) {
+		return true
+	}
+	return p.payload(b, i, w)
+}
+
+// payload reads the keys from op to the end of the line; w is the word at i.
+func (p *Parser) payload(b []byte, i int, w uint64) bool {
+	r := &p.Record
 	if w&mask6 == wordOp {
 		if r.Op, i = p.word(b, i+6); i == 0 {
 			return false

@@ -63,6 +63,7 @@ type Parser struct {
 	End    End    // after LineEnd
 
 	strings intern
+	memory  memory // of the canonical path
 	scratch []byte // unescaped string values, reused
 }
 

@@ -455,3 +455,27 @@ func TestPlain8(t *testing.T) {
 		}
 	}
 }
+
+// TestParser_RemembersNothingWrong reads streams of lines in which some fields stay and
+// others change with a parser that remembers and with new ones.
+func TestParser_RemembersNothingWrong(t *testing.T) {
+	g := generator{rand.New(rand.NewPCG(7, 13))}
+	var p Parser
+	r := g.record()
+	var line []byte
+	for i := range 20_000 {
+		r = mixed(g.Rand, r, g.record())
+		line = r.AppendLine(line[:0])
+		if g.IntN(10) == 0 { // one byte of it is another one, or missing
+			at := g.IntN(len(line))
+			line[at] = line[g.IntN(len(line))]
+			line = line[:len(line)-g.IntN(2)*g.IntN(2)]
+		}
+		var fresh Parser
+		want, wantErr := fresh.Parse(line)
+		got, err := p.Parse(line)
+		if got != want || (err == nil) != (wantErr == nil) || err == nil && want == LineRecord && p.Record != fresh.Record {
+			t.Fatalf("line %d %q\n got %v, %v, %+v\nwant %v, %v, %+v", i, line, got, err, p.Record, want, wantErr, fresh.Record)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package record
+
+// memory holds how lines began and ended, as text and as the fields it says: the lines
+// of a stream repeat all but their numbers, and to compare is quicker than to read. What
+// is remembered was read from the very same bytes, so it changes nothing that Parse
+// yields. Hostile lines cost a copy each, and no memory.
+type memory struct {
+	opening lastHead
+	tails   *[memoryTails]lastTail
+}
+
+const (
+	// memoryTails is a power of two: the operations and groups of a step that take turns.
+	memoryTails = 16
+	// memoryMax bounds the text that is kept: a path is seen once.
+	memoryMax = 256
+)
+
+// lastHead is a line up to the number of start.
+type lastHead struct {
+	text []byte
+	kind Kind
+	name string
+	step int64
+}
+
+// lastTail is a line's end, from behind the number in the ring.
+type lastTail struct {
+	text []byte
+	of   Record // with the fields that the text says
+}
+
+// head sets what stands before the number of start when it is what stood there last. It
+// returns that number's index, 0 when it is something else.
+func (m *memory) head(b []byte, r *Record) int {
+	h := &m.opening
+	n := len(h.text)
+	if n == 0 || n > len(b) || string(b[:n]) != string(h.text) {
+		return 0
+	}
+	r.Kind, r.Name, r.Step = h.kind, h.name, h.step
+	return n
+}
+
+func (m *memory) keepHead(b []byte, r *Record) {
+	if len(b) <= memoryMax {
+		m.opening = lastHead{append(m.opening.text[:0], b...), r.Kind, r.Name, r.Step}
+	}
+}
+
+// tail sets what stands from i on, when it is known.
+func (m *memory) tail(b []byte, i int, r *Record) bool {
+	b = b[i:]
+	if m.tails == nil || len(b) == 0 {
+		return false
+	}
+	t := m.place(b)
+	if string(t.text) != string(b) {
+		return false
+	}
+	o := &t.of
+	r.Thread, r.Op, r.OpRaw, r.Group, r.Peer, r.Count, r.Dtype = o.Thread, o.Op, o.OpRaw, o.Group, o.Peer, o.Count, o.Dtype
+	r.Bytes, r.Tokens, r.Path, r.Open = o.Bytes, o.Tokens, o.Path, o.Open
+	return true
+}
+
+func (m *memory) keepTail(b []byte, r *Record) {
+	if len(b) > memoryMax {
+		return
+	}
+	if m.tails == nil {
+		m.tails = new([memoryTails]lastTail)
+	}
+	t := m.place(b)
+	t.text, t.of = append(t.text[:0], b...), *r
+}
+
+// place returns where an end is kept. Those that agree in length and in a few of their
+// bytes take turns.
+func (m *memory) place(b []byte) *lastTail {
+	n := len(b)
+	key := load(b, n/4) ^ load(b, n/2)*3 ^ load(b, max(n-9, 0))*5 ^ uint64(n)
+	return &m.tails[key*0x9e3779b97f4a7c15>>60]
+}
