@@ -19,11 +19,12 @@ import (
 )
 
 // rawColumn makes the chunks of one column. Words, and numbers of few values, are
-// dictionary-encoded; other numbers as differences (DELTA_BINARY_PACKED). A chunk whose
-// numbers turn out to be many goes on as differences.
+// dictionary-encoded; other numbers as differences (DELTA_BINARY_PACKED), or as they
+// are. A chunk whose numbers turn out to be many goes on so.
 type rawColumn struct {
 	source   ship.Column
 	physical format.Type
+	direct   format.Encoding // of pages of numbers that are not dictionary-encoded
 
 	// A page begins with same rows that have the value one, and holds values or codes
 	// (places in the dictionary) once there is another: most columns are constant.
@@ -39,9 +40,9 @@ type rawColumn struct {
 	count     int64  // of the values in them
 	size      int64  // the same uncompressed
 	many      bool   // the values are too many for a dictionary
-	byDelta   bool   // a page is not dictionary-encoded
+	byValue   bool   // a page is not dictionary-encoded
 	byCode    bool   // a page is
-	low, high int64  // of the pages by delta
+	low, high int64  // of the pages by value
 
 	numbers numbers
 	words   []string
@@ -53,7 +54,12 @@ type rawColumn struct {
 }
 
 func newRawColumn(source ship.Column, e *format.SchemaElement) (rawColumn, error) {
-	c := rawColumn{source: source, physical: e.Type.V}
+	c := rawColumn{source: source, physical: e.Type.V, direct: format.DeltaBinaryPacked}
+	if source.Type.Kind() == reflect.Uint16 {
+		// ClickHouse (26.7) reads differences into 16 bits wrongly under a condition: in rows
+		// beyond a block of its own (65,409) the first that it takes from a page or a block.
+		c.direct = format.Plain
+	}
 	want := format.Int64
 	switch {
 	case source.Type == reflect.TypeFor[row.Word]():
@@ -70,7 +76,7 @@ func newRawColumn(source ship.Column, e *format.SchemaElement) (rawColumn, error
 // begin starts a chunk.
 func (c *rawColumn) begin(words []string) {
 	c.pages, c.count, c.size, c.words = c.pages[:0], 0, 0, words
-	c.many, c.byDelta, c.byCode = false, false, false
+	c.many, c.byValue, c.byCode = false, false, false
 	c.numbers.reset()
 	for _, w := range c.chosen {
 		c.places[w] = 0
@@ -179,13 +185,13 @@ func (c *rawColumn) endPage(z *zstd.Encoder) (err error) {
 	case c.physical == format.ByteArray || c.encodeNumbers():
 		c.page, err = c.rle.EncodeInt32(c.page, c.codes)
 	default:
-		c.many, encoding = true, format.DeltaBinaryPacked
+		c.many, encoding = true, c.direct
 		c.bound()
-		err = c.encodeDelta()
+		err = c.encodeDirect()
 	}
 	c.count += int64(n)
 	c.byCode = c.byCode || encoding == format.RLEDictionary
-	c.byDelta = c.byDelta || encoding == format.DeltaBinaryPacked
+	c.byValue = c.byValue || encoding != format.RLEDictionary
 	c.same, c.values, c.codes = 0, c.values[:0], c.codes[:0]
 	if err != nil {
 		return fmt.Errorf("encode column %s: %w", c.source.Name, err)
@@ -243,7 +249,14 @@ func (c *rawColumn) encodeNumbers() bool {
 	return true
 }
 
-func (c *rawColumn) encodeDelta() (err error) {
+func (c *rawColumn) encodeDirect() (err error) {
+	if c.direct == format.Plain {
+		c.page = c.page[:0]
+		for _, v := range c.values {
+			c.page = c.appendNumber(c.page, v)
+		}
+		return nil
+	}
 	if c.physical == format.Int64 {
 		c.page, err = c.delta.EncodeInt64(c.page, c.values)
 		return err
@@ -288,8 +301,8 @@ func (c *rawColumn) end(w *rawWriter) (format.ColumnChunk, error) {
 			return format.ColumnChunk{}, err
 		}
 	}
-	if c.byDelta {
-		m.Encoding = append(m.Encoding, format.DeltaBinaryPacked)
+	if c.byValue && !slices.Contains(m.Encoding, c.direct) {
+		m.Encoding = append(m.Encoding, c.direct)
 	}
 	m.DataPageOffset = w.at
 	if err := w.put(c.pages); err != nil {

@@ -2,20 +2,16 @@ package parquet
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
 
-	"laggard/schemas/clickhouse/chdb"
 	layout "laggard/schemas/parquet"
 	"laggard/schemas/row"
 	"laggard/writer/ship"
@@ -111,76 +107,6 @@ func TestRawFile(t *testing.T) {
 			}
 			if got := fmt.Sprint(group.SortingColumns()); len(group.SortingColumns()) != 3 {
 				t.Fatalf("sorted by %s", got)
-			}
-		}
-	}
-}
-
-// TestRawFileCurrentEngine: another reader, the newest ClickHouse's own, finds the same
-// cells in a file of packed rows, and by conditions that it answers with the smallest
-// and largest values of a row group, the same rows.
-func TestRawFileCurrentEngine(t *testing.T) {
-	engine := chdb.Start(t)
-	w, err := newRawWriter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := randomRecords(rand.New(rand.NewPCG(5, 6)), 2*pageRows+1001)
-	var out bytes.Buffer
-	b := ship.Cut(&row.Rows{Raws: packed(want)})[0]
-	if err := w.write(&out, b.Runs(), b.Raws.Words, nil); err != nil {
-		t.Fatal(err)
-	}
-	want = sorted(want, compareRecords)
-	path := filepath.Join(t.TempDir(), "x.parquet")
-	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	from := " FROM file('" + path + "', 'Parquet')"
-	var columns []string
-	for _, c := range ship.LayoutOf(row.RecordsTable).Columns {
-		columns = append(columns, "toString(`"+c.Name+"`)") // a path of the rows is no UTF-8
-	}
-	text, err := engine.Query("SELECT hex(arrayStringConcat([" + strings.Join(columns, ", ") + "], '|'))" + from + " ORDER BY rank, segment, offset")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Fields(text)
-	if len(lines) != len(want) {
-		t.Fatalf("%d rows, want %d", len(lines), len(want))
-	}
-	for i := range want {
-		v := reflect.ValueOf(want[i])
-		var cells []string
-		for k := range v.NumField() {
-			cells = append(cells, fmt.Sprint(v.Field(k).Interface()))
-		}
-		if w := strings.Join(cells, "|"); lines[i] != fmt.Sprintf("%X", w) {
-			got, _ := hex.DecodeString(lines[i])
-			t.Fatalf("row %d: %q, want %q", i, got, w)
-		}
-	}
-	for i := 0; i < len(want); i += len(want) / 2 {
-		r := &want[i]
-		for condition, holds := range map[string]func(*row.Record) bool{
-			fmt.Sprintf("seq >= %d", r.Seq):                      func(o *row.Record) bool { return o.Seq >= r.Seq },
-			fmt.Sprintf("ring <= %d", r.Ring):                    func(o *row.Record) bool { return o.Ring <= r.Ring },
-			fmt.Sprintf("host_start_ns < %d", r.HostStartNs):     func(o *row.Record) bool { return o.HostStartNs < r.HostStartNs },
-			fmt.Sprintf("peer > %d", r.Peer):                     func(o *row.Record) bool { return o.Peer > r.Peer },
-			fmt.Sprintf("op = '%s'", r.Op):                       func(o *row.Record) bool { return o.Op == r.Op },
-			fmt.Sprintf("start_ns = %d", r.StartNs):              func(o *row.Record) bool { return o.StartNs == r.StartNs },
-			fmt.Sprintf("segment = %d", r.Segment):               func(o *row.Record) bool { return o.Segment == r.Segment },
-			fmt.Sprintf("repeat >= %d AND thread > 0", r.Repeat): func(o *row.Record) bool { return o.Repeat >= r.Repeat && o.Thread > 0 },
-		} {
-			n := 0
-			for k := range want {
-				if holds(&want[k]) {
-					n++
-				}
-			}
-			got, err := engine.Query("SELECT count()" + from + " WHERE " + condition)
-			if err != nil || strings.TrimSpace(got) != fmt.Sprint(n) {
-				t.Errorf("%s: %s rows, want %d (%v)", condition, got, n, err)
 			}
 		}
 	}

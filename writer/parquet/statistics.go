@@ -23,13 +23,13 @@ func (c *rawColumn) statistics() format.Statistics {
 		return format.Statistics{MinValue: []byte(low), MaxValue: []byte(high)}
 	}
 	if c.byCode {
-		c.widen(c.numbers.values, !c.byDelta)
+		c.widen(c.numbers.values, !c.byValue)
 	}
 	return format.Statistics{MinValue: c.appendNumber(nil, c.low), MaxValue: c.appendNumber(nil, c.high)}
 }
 
 // bound widens low and high by the values of a page.
-func (c *rawColumn) bound() { c.widen(c.values, !c.byDelta) }
+func (c *rawColumn) bound() { c.widen(c.values, !c.byValue) }
 
 // widen makes low and high hold values, or begins with them.
 func (c *rawColumn) widen(values []int64, first bool) {
