@@ -74,8 +74,8 @@ type Result struct {
 // lines and the calls of Settle, Expire and Drain between them.
 //
 // Caveat: a device line says no process. It belongs to the youngest one that was
-// there at its time and has drawn its Id. Where two live processes have, the older
-// one gets it only if the younger has not come that far.
+// there at its time and waits for a line of its Id, to an older one only while that
+// one lives.
 type Pairer struct {
 	// Unmatched counts lines and starts that were given up: an end without a
 	// start, a start that never ended.
@@ -299,7 +299,7 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 
 func (p *Pairer) addDevice(m *Marker, at Place) Result {
 	var res Result
-	passed := false // a younger process that was there has not come to this Id
+	passed := false // a younger process that was there does not wait for it
 	for i, q := range p.live {
 		first := i == len(p.live)-1 && len(p.gone) == 0 // then nobody else can have written it
 		if m.Timestamp != 0 && m.Timestamp+slackNs < q.earliest && !first {
@@ -311,9 +311,6 @@ func (p *Pairer) addDevice(m *Marker, at Place) Result {
 		if r := q.open[m.ID]; r != nil && r.takeDevice(m.Flag, m.Timestamp, m.Stream) {
 			res.finish(p, r)
 			return res
-		}
-		if m.ID <= q.maxID {
-			break // drawn by q, and decided or lost
 		}
 		passed = true
 	}

@@ -162,6 +162,33 @@ func TestPairer_OldDeviceLinesAreNotTheNewProcesss(t *testing.T) {
 	}
 }
 
+func TestPairer_ProcessesAtOnceDrawTheSameIds(t *testing.T) {
+	j := joiner{t: t}
+	lines := func(pid uint32, id uint64, ts int64) {
+		j.line(pid, 16, 0, id, ts, "forward", "default")
+		j.line(pid, 32, 0, id, ts+5, "", "")
+		j.line(pid, 16, 1, id, ts+10, "", "")
+		j.line(pid, 32, 1, id, ts+30, "", "")
+	}
+	for i := range uint64(3) { // a batch of each, the younger one's first
+		lines(7, i+1, t0+int64(i)*100)
+	}
+	for i := range uint64(5) {
+		lines(8, i+1, t0+int64(i)*100+50)
+	}
+	for i := range uint64(5) {
+		lines(7, i+4, t0+int64(i)*100+300)
+	}
+	for _, r := range j.done {
+		if r.Side != record.Device || r.Dur != 20 {
+			t.Errorf("%+v, want the device's times", r)
+		}
+	}
+	if len(j.done) != 13 || j.p.Unmatched != 0 {
+		t.Errorf("%d ranges, %d unmatched", len(j.done), j.p.Unmatched)
+	}
+}
+
 func TestPairer_Moments(t *testing.T) {
 	j := joiner{t: t}
 	j.line(7, 1, 0, 1, t0, "step 3", "default")
