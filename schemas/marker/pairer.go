@@ -1,6 +1,7 @@
 package marker
 
 import (
+	"cmp"
 	"slices"
 
 	"laggard/schemas/record"
@@ -53,9 +54,8 @@ type Result struct {
 	Ended *Range
 	// Begun is a process whose first line this was.
 	Begun *Process
-	// Over is a process that has ended, for certain: Begun has its pid and began
-	// its Ids anew, or there were too many. It is no longer in the Pairer; Drain
-	// yields what it left.
+	// Over is a process that has ended: Begun has its pid and began its Ids anew, or
+	// there were too many. It is no longer in the Pairer; Drain yields what it left.
 	Over *Process
 	// Process is the host line's.
 	Process *Process
@@ -214,10 +214,9 @@ func (p *Pairer) begin(m *Marker, res *Result) {
 	after := p.lastOf(m.Process)
 	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, after: after, open: make(map[uint64]*Range)}
 	p.index++
-	if len(p.live) == maxProcesses && res.Over == nil {
-		res.Over = p.live[maxProcesses-1]
-		p.depart(res.Over)
-		p.live = p.live[:maxProcesses-1]
+	if len(p.live) == maxProcesses && res.Over == nil { // the one that is silent for the longest time
+		res.Over = slices.MinFunc(p.live, func(a, b *Process) int { return cmp.Compare(a.lastHost, b.lastHost) })
+		p.Forget(res.Over)
 	}
 	p.live = slices.Insert(p.live, 0, q)
 	q.stamp(m)

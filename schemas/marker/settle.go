@@ -40,9 +40,10 @@ func (p *Pairer) yield(r *Range, fn func(*Range)) {
 	p.release(r)
 }
 
-// Drain ends a process: fn gets every range that waited for a line, oldest first.
-// One without an end is open: its Dur runs to last, the last sign of life. Overdue
-// ones are given up. Drain may be called for a process that Result.Over named.
+// Drain ends the wait for a process that seems to have ended: fn gets every range
+// that waited for a line, oldest first. One without an end is open: its Dur runs to
+// last, the last sign of life. Overdue ones are given up. A process that writes on
+// after all is followed on. Drain may be called for one that Result.Over named.
 func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 	for q.head != nil {
 		r := q.head
@@ -59,6 +60,11 @@ func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 	p.drop(len(q.overdue))
 	q.overdue = nil
 	clear(q.open)
+}
+
+// Forget says that a drained process has ended: a host line of its pid that is not
+// older is another process's.
+func (p *Pairer) Forget(q *Process) {
 	if i := slices.Index(p.live, q); i >= 0 {
 		p.live = slices.Delete(p.live, i, i+1)
 		p.depart(q)

@@ -76,7 +76,8 @@ type machine struct {
 	state   string
 	store   *oracle
 	w       *segment.Writer
-	clock   int64
+	clock   int64 // that names segments, s
+	now     int64 // that ranges begin at, ns
 	seq     uint64
 	process int
 	emitted map[[2]uint64]bool
@@ -108,10 +109,10 @@ func (m *machine) open() {
 
 func (m *machine) emit(steps int) {
 	for range steps {
-		start := base + int64(m.seq)*1_000_000_000
+		m.now += 3_000_000_000
 		for _, kind := range []record.Kind{record.FP, record.Communication, record.Step} {
 			r := record.New(kind)
-			r.Step, r.Start, r.Dur, r.Ring, r.Seq = int64(m.seq/3), start, 400_000_000, 1, m.seq
+			r.Step, r.Start, r.Dur, r.Ring, r.Seq = int64(m.seq/3), m.now, 400_000_000, 1, m.seq
 			m.must(m.w.AppendRecord(&r))
 			m.emitted[[2]uint64{uint64(m.process)<<8 | 1, m.seq}] = true
 			m.seq++
@@ -239,7 +240,7 @@ func TestModel(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		m := &machine{
-			t: t, rt: rt, dir: filepath.Join(dir, "tree"), state: filepath.Join(dir, "state"), clock: 1_753_055_000,
+			t: t, rt: rt, dir: filepath.Join(dir, "tree"), state: filepath.Join(dir, "state"), clock: 1_753_055_000, now: base,
 			store:   &oracle{rows: map[ship.RecordKey]int{}, seqs: map[[2]uint64]int{}},
 			emitted: map[[2]uint64]bool{}, aged: map[[2]uint64]bool{},
 		}
@@ -275,7 +276,7 @@ func TestModel(t *testing.T) {
 			m.check(false)
 		}
 		m.emit(6) // so that processes which died without a word are known to be over
-		end := record.End{At: base + int64(m.seq)*1_000_000_000, How: "closed"}
+		end := record.End{At: m.now + 1_000_000_000, How: "closed"}
 		m.must(errors.Join(m.w.AppendLine(end.AppendLine(nil)), m.w.Flush(), m.w.Close()))
 		m.start()
 		m.ship()

@@ -30,7 +30,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 		return
 	}
 	if !s.replay {
-		inc.revive()
+		s.revive(inc)
 		inc.now = max(inc.now, end)
 	}
 	place := marker.Place{Segment: s.current, Offset: offset}

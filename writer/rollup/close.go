@@ -126,7 +126,7 @@ func (s *Stream) supersede(inc *incarnation) {
 		if old.over || old.index >= inc.index {
 			continue
 		}
-		if old.quiet++; old.quiet >= supersededAfter {
+		if old.quiet++; old.quiet >= supersededAfter && inc.clock()-old.clock() >= int64(supersededFor) {
 			s.over(old, 0)
 		}
 	}

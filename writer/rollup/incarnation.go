@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -94,11 +95,12 @@ func (s *Stream) begin(id record.ID) *incarnation {
 	inc := &incarnation{id: id, index: s.began, floor: math.MinInt64, rings: map[uint32]*ring{}, dims: map[string]dim{}}
 	s.began++
 	s.incarnations = append(s.incarnations, inc)
-	if live := s.live(); len(live) > maxLive {
-		s.over(live[0], 0)
+	if live := s.live(); len(live) > maxLive { // the one that is silent for the longest time
+		s.over(slices.MinFunc(live[:maxLive], func(a, b *incarnation) int { return cmp.Compare(a.clock(), b.clock()) }), 0)
 	}
 	for i := 0; len(s.incarnations) > maxKept && i < len(s.incarnations); {
-		if s.incarnations[i].over {
+		if old := s.incarnations[i]; old.over {
+			s.depart(old)
 			s.incarnations = slices.Delete(s.incarnations, i, i+1)
 			continue
 		}
@@ -264,8 +266,8 @@ func (s *Stream) finish(e *record.End) {
 	s.over(inc, e.At)
 }
 
-// over ends an incarnation: everything of it that is open is closed. at is when it
-// ended, 0 where no line says so.
+// over closes everything of an incarnation that is open: it has ended, or seems to
+// have. at is when it ended, 0 where no line says so.
 func (s *Stream) over(inc *incarnation, at int64) {
 	if inc.over {
 		if at != 0 {
@@ -276,13 +278,9 @@ func (s *Stream) over(inc *incarnation, at int64) {
 	}
 	inc.over = true
 	if p := inc.process; p != nil {
-		last := max(p.Now(), inc.now)
-		s.pairer.Drain(p, last, func(r *marker.Range) { s.addRange(inc, r) })
-		delete(s.foreign, p)
-		inc.process = nil
+		at = max(p.Now(), inc.now)
+		s.pairer.Drain(p, at, func(r *marker.Range) { s.addRange(inc, r) })
 		inc.version++
-		at = last
-		inc.ended = true
 	}
 	for len(inc.steps) > 0 {
 		s.closeFirst(inc)
@@ -298,10 +296,28 @@ func (s *Stream) over(inc *incarnation, at int64) {
 	}
 }
 
-// revive goes on with an incarnation that was taken for dead.
-func (inc *incarnation) revive() {
-	if inc.over && !inc.ended {
-		inc.over = false
+// depart ends an incarnation of TaskD lines for good.
+func (s *Stream) depart(inc *incarnation) {
+	s.over(inc, 0)
+	p := inc.process
+	if p == nil {
+		return
 	}
+	s.pairer.Forget(p)
+	delete(s.foreign, p)
+	inc.process, inc.ended, inc.floor = nil, true, never
+}
+
+// revive goes on with an incarnation that was taken for dead: it has written a line.
+func (s *Stream) revive(inc *incarnation) {
 	inc.quiet = 0
+	if !inc.over || inc.ended {
+		return
+	}
+	inc.over = false
+	if inc.endedNs != 0 {
+		inc.endedNs = 0
+		inc.version++
+		s.giveRank(inc)
+	}
 }

@@ -87,7 +87,51 @@ func TestIncarnation_TwoPodsOverlap(t *testing.T) {
 	c.rec(record.Step, 5, 110, 10, nil)
 	want(t, "both live", steps(c.take()), "1.0:1 2.0:1 4.0:1")
 	c.rec(record.Step, 6, 120, 10, nil)
-	want(t, "the old one has been silent for two steps", steps(c.take()), "1.0:1 2.0:1 4.0:1 5.0:1 3.0:1")
+	c.rec(record.Step, 7, 130, 10, nil)
+	want(t, "the old one may wait for its turn", steps(c.take()), "1.0:1 2.0:1 4.0:1 5.0:1 6.0:1")
+	c.rec(record.Step, 8, 15_030, 10, nil)
+	want(t, "the old one has been silent for long", steps(c.take()), "1.0:1 2.0:1 4.0:1 5.0:1 6.0:1 7.0:1 3.0:1")
+}
+
+// TestIncarnation_TaskDInTurns: while a worker's file is written the trainer's ranges
+// wait in its rings, the end of a step among them.
+func TestIncarnation_TaskDInTurns(t *testing.T) {
+	for _, turn := range []struct {
+		name string
+		ms   int64 // between the worker's steps
+		late uint64
+	}{
+		{"of a second", 100, 0},
+		{"longer than the trainer is waited for", 20_000, 1}, // its step that was open
+	} {
+		t.Run(turn.name, func(t *testing.T) {
+			c := newScript(t, Options{Records: All})
+			c.span(1, 0, 10, "step 1")
+			c.span(2, 10, 10, "step 2")
+			c.span(4, 22, 3, "forward") // of step 3, whose Id is 3
+			trainer, worker := c.enc.Process, c.enc.Process+1
+			c.enc.Process = worker
+			for i := range int64(5) {
+				c.span(uint64(i+1), 25+i*turn.ms, 10, fmt.Sprint("step ", i))
+			}
+			c.enc.Process = trainer
+			c.span(3, 20, 10, "step 3")
+			c.span(5, 30, 10, "step 4")
+			c.span(6, 40, 10, "step 5")
+			r := c.end()
+			k := c.s.Counts()
+			if Sum(k.Emitted) != 11 || k.Emitted["Step"] != 10-turn.late || k.Lost[LateRange] != turn.late || k.Unmatched != 3*turn.late {
+				t.Errorf("%s: %+v", steps(r), k)
+			}
+			ids := map[uint64]bool{}
+			for _, s := range r.Steps {
+				ids[s.Incarnation] = true
+			}
+			if len(ids) != 2 {
+				t.Errorf("%d processes, want 2", len(ids))
+			}
+		})
+	}
 }
 
 func TestLate_IsCountedFlaggedAndStored(t *testing.T) {

@@ -57,10 +57,13 @@ const (
 	maxLive = 8
 	maxKept = 16
 	// supersededAfter is the number of steps that a newer incarnation finishes,
-	// without a line of the older one in between, before that one is taken for dead:
-	// a host that lost power writes no end line. Two pods of one rank overlap while
-	// one of them hands over.
+	// without a line of the older one in between, and supersededFor the recorded time
+	// that it comes ahead, before that one is taken for dead: a host that lost power
+	// writes no end line. Two pods of one rank overlap while one of them hands over,
+	// and the processes of a rank write in turns: TaskD's of a flush, laggard's of a
+	// second. One that writes on after all is followed on; its open step is late.
 	supersededAfter = 2
+	supersededFor   = PairPatience
 )
 
 // Selection says which raw ranges become rows of the table records. What does not

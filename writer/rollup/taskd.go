@@ -22,7 +22,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	res := s.pairer.Add(&s.marker.Marker, marker.Place{Segment: s.current, Offset: offset})
 	if res.Over != nil {
 		if inc := s.foreign[res.Over]; inc != nil {
-			s.over(inc, 0)
+			s.depart(inc)
 		}
 	}
 	if res.Begun != nil {
@@ -30,7 +30,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	}
 	if res.Process != nil && !s.replay {
 		if inc := s.foreign[res.Process]; inc != nil {
-			inc.quiet = 0
+			s.revive(inc)
 		}
 	}
 	switch {
