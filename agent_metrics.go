@@ -46,6 +46,7 @@ var (
 	ranksForeign     = description("ranks_foreign", "Rank directories that another process ships.")
 	linesTotal       = description("lines_read_total", "Lines read from segments.")
 	lostWhileReading = description("reading_losses_total", "Times that something on disk was lost before it was read, by reason.", "reason")
+	alteredTotal     = description("records_altered_total", "Records stored otherwise than they came: with a word cut, or without waiting for the end of their step.", "reason")
 )
 
 // Describe implements prometheus.Collector.
@@ -124,5 +125,8 @@ func (m *agentMetrics) follower(counter, gauge emit) {
 	counter(linesTotal, float64(m.a.follower.Counters().Lines))
 	for reason, l := range st.Losses {
 		counter(lostWhileReading, float64(l.Events), reason)
+	}
+	for reason, n := range st.Altered {
+		counter(alteredTotal, float64(n), reason)
 	}
 }

@@ -142,6 +142,7 @@ func begins(line []byte) bool {
 }
 
 func (t *tally) add(k lossKey, records, bytes uint64, start int64) {
+	k.kind, k.reason = record.Clip(k.kind, record.MaxWord), record.Clip(k.reason, record.MaxWord)
 	r := t.count[k]
 	if r == nil && len(t.count) >= maxEntries { // hostile lines: the sum counts
 		k.kind, k.reason = "", record.Aged

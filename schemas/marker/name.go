@@ -28,11 +28,16 @@ const (
 // names turns names into the fields of a record. It remembers the strings it has
 // seen, so that a known op or group allocates nothing.
 type names struct {
-	seen map[string]string
-	ops  map[string]string // spelling → base word
+	seen    map[string]string
+	ops     map[string]string // spelling → base word
+	clipped uint64            // words that were longer than record.MaxWord
 }
 
 func (n *names) intern(b []byte) string {
+	if len(b) > record.MaxWord {
+		n.clipped++
+		return record.Clip(string(b), record.MaxWord)
+	}
 	if s, ok := n.seen[string(b)]; ok {
 		return s
 	}

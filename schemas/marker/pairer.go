@@ -10,8 +10,10 @@ import (
 // Bounds of what waits for its other half.
 const (
 	maxOpen      = 1 << 16 // ranges of one process
-	maxOverdue   = 64      // starts whose end is long due, per process
-	maxOrphans   = 4096    // lines whose start was not seen (yet)
+	maxWeight    = 2 << 20 // bytes of their words, beyond freeWords each
+	freeWords    = 128
+	maxOverdue   = 64   // starts whose end is long due, per process
+	maxOrphans   = 4096 // lines whose start was not seen (yet)
 	maxProcesses = 16
 	maxGone      = 64
 )
@@ -80,14 +82,16 @@ type Pairer struct {
 	// Unmatched counts lines and starts that were given up: an end without a
 	// start, a start that never ended.
 	Unmatched uint64
-	names     names
-	live      []*Process // that began last first
-	index     uint32
-	gone      []departed // processes that have ended, oldest first
-	orphans   map[orphanKey]orphan
-	order     []orphanKey // of orphans, by arrival
-	free      []*Range
-	last      *Range // handed out by Add, free at its next call
+	// Clipped counts words that were cut to record.MaxWord.
+	Clipped uint64
+	names   names
+	live    []*Process // that began last first
+	index   uint32
+	gone    []departed // processes that have ended, oldest first
+	orphans map[orphanKey]orphan
+	order   []orphanKey // of orphans, by arrival
+	free    []*Range
+	last    *Range // handed out by Add, free at its next call
 
 	replay bool     // lines are read again: see Restore
 	after  []orphan // what orphans is when that is over
@@ -127,6 +131,7 @@ func (p *Pairer) activity(m *Marker, at Place) Result {
 	}
 	r := p.take()
 	r.Record = p.names.activity(m)
+	p.clip()
 	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, r.Record.Start, at, at, res.Process
 	p.last, res.Range = r, r
 	return res
@@ -137,6 +142,19 @@ func (p *Pairer) drop(n int) {
 	if !p.replay {
 		p.Unmatched += uint64(n)
 	}
+}
+
+// clip counts the words that were cut.
+func (p *Pairer) clip() {
+	if !p.replay {
+		p.Clipped += p.names.clipped
+	}
+	p.names.clipped = 0
+}
+
+// weight is the memory of a range's words beyond what ordinary ones have.
+func weight(r *record.Record) int {
+	return max(len(r.Name)+len(r.Group)+len(r.Op)+len(r.OpRaw)+len(r.Dtype)-freeWords, 0)
 }
 
 // process finds or begins the process of a host line; false means that the line
@@ -242,7 +260,7 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 		p.drop(1)
 		p.release(old)
 	}
-	if q.waiting >= maxOpen {
+	for q.waiting >= maxOpen || q.weight > maxWeight {
 		old := q.head
 		p.remove(old)
 		p.drop(1)
@@ -251,12 +269,14 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	r := p.take()
 	r.Record = p.names.classify(m.Name, m.Domain)
 	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
+	r.weight = weight(&r.Record)
 	r.hs, r.tid = m.Timestamp, m.Thread
 	r.have = haveHostStart
 	r.device = m.Flag == StartDevice || m.Flag == InstantDevice
 	if m.instant() {
 		p.instant(r, m)
 	}
+	p.clip()
 	q.open[m.ID] = r
 	q.insert(r)
 	p.adopt(r)

@@ -19,6 +19,7 @@ type Process struct {
 	head, tail *Range // of the incomplete ranges that are not overdue, by Begin
 	overdue    []*Range
 	waiting    int // in the list
+	weight     int // of them
 }
 
 // Now returns the latest host time stamp, ns since the Unix epoch.
@@ -58,6 +59,7 @@ type Range struct {
 	overdue        bool
 	hs, he, ds, de uint64
 	tid, stream    uint32
+	weight         int // see weight
 	prev, next     *Range
 }
 
@@ -127,6 +129,7 @@ func (q *Process) insert(r *Range) {
 		r.next.prev = r
 	}
 	q.waiting++
+	q.weight += r.weight
 }
 
 // unlink takes r out of the list.
@@ -143,6 +146,7 @@ func (q *Process) unlink(r *Range) {
 	}
 	r.prev, r.next = nil, nil
 	q.waiting--
+	q.weight -= r.weight
 }
 
 // takeDevice joins a device line; false means it is none of this range's.

@@ -11,6 +11,7 @@ type State struct {
 	Orphans   []OrphanState  `json:"orphans,omitempty"`
 	Index     uint32         `json:"index"`
 	Unmatched uint64         `json:"unmatched,omitempty"`
+	Clipped   uint64         `json:"clipped,omitempty"`
 }
 
 // ProcessState is one process.
@@ -57,7 +58,7 @@ type OrphanState struct {
 
 // State returns the state. name turns a Place's segment into a lasting name.
 func (p *Pairer) State(name func(segment uint32) string) State {
-	s := State{Index: p.index, Unmatched: p.Unmatched, Gone: p.gone}
+	s := State{Index: p.index, Unmatched: p.Unmatched, Clipped: p.Clipped, Gone: p.gone}
 	for _, q := range p.live {
 		ps := ProcessState{
 			PID: q.PID, Index: q.Index, First: q.First, Floor: q.Floor,
@@ -85,7 +86,7 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 // Restore makes a fresh Pairer what State described, to be fed the lines from
 // Earliest on and then told so by Live. segment is the inverse of State's name.
 func (p *Pairer) Restore(s State, segment func(name string) uint32) {
-	p.index, p.Unmatched, p.gone = s.Index, s.Unmatched, s.Gone
+	p.index, p.Unmatched, p.Clipped, p.gone = s.Index, s.Unmatched, s.Clipped, s.Gone
 	for _, ps := range s.Processes {
 		q := &Process{
 			PID: ps.PID, Index: ps.Index, First: ps.First, Floor: ps.Floor,

@@ -79,13 +79,16 @@ type Words struct {
 	index map[string]Word
 	near  [nearWords]nearWord
 	bytes int
+	// Of these, the ones that were needed when the list was begun: see Needed.
+	neededWords, neededBytes int
 }
 
 const (
 	nearWords = 64 // power of two
-	// Words beyond these are better numbered anew: lines are hostile input.
-	mostWords     = 1 << 16
-	mostWordBytes = 4 << 20
+	// Words beyond those needed and these are better numbered anew: lines are hostile
+	// input.
+	mostWords     = 1 << 14
+	mostWordBytes = 1 << 20
 )
 
 // nearWord is a string met before: a parser that interns gives the same one again.
@@ -104,7 +107,12 @@ func (t *Words) List() []string {
 func (t *Words) Bytes() int { return t.bytes }
 
 // Full reports whether the words are so many that it is better to begin anew.
-func (t *Words) Full() bool { return len(t.list) > mostWords || t.bytes > mostWordBytes }
+func (t *Words) Full() bool {
+	return len(t.list)-t.neededWords > mostWords || t.bytes-t.neededBytes > mostWordBytes
+}
+
+// Needed says that the words so far are needed: to begin anew would number them again.
+func (t *Words) Needed() { t.neededWords, t.neededBytes = len(t.list), t.bytes }
 
 func (t *Words) begin() {
 	if t.list == nil {

@@ -59,6 +59,7 @@ type State struct {
 	// Unacknowledged is the number of ranks with rows on their way.
 	Unacknowledged int
 	Losses         map[string]LossSum
+	Altered        map[string]uint64 // records stored otherwise than they came, by reason
 	LastScan       time.Time
 	Problem        string // what the last look could not read, "" when it went well
 }
@@ -426,7 +427,7 @@ func (f *Follower) close(ctx context.Context) error {
 
 // note refreshes the state that others see.
 func (f *Follower) note() {
-	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), LastScan: time.Now(), Problem: f.problem}
+	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), Altered: maps.Clone(f.e.altered), LastScan: time.Now(), Problem: f.problem}
 	for _, m := range f.e.members {
 		s.Backlog += m.stream.Backlog()
 		if m.out.Pending() > 0 {

@@ -120,3 +120,31 @@ func TestBadTimes(t *testing.T) {
 		t.Errorf("%d dead letters, want 4: %v\n%s", n, err, letters)
 	}
 }
+
+// TestLongWords: records with paths of 64 KiB are stored with their beginnings, and the
+// pass says so.
+func TestLongWords(t *testing.T) {
+	dir, want := written(t, 1, 50, 1<<20)
+	const n = 1000
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `{"kind":"SaveCheckpoint","step":900,"start":%d,"dur":5,"ring":7,"seq":%d,"path":"/%d/%s"}`+"\n", 1753900000_000000000+i, i, i, strings.Repeat("d", 64<<10))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "j1", "0", "1753900000"), []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	target := t.TempDir()
+	r := once(t, dir, "parquet:"+target, all())
+	if clipped, crowded := r.Altered[rollup.WordTooLong], r.Altered[rollup.Crowded]; clipped != n || crowded == 0 || crowded > n || !strings.Contains(r.String(), "cut (word-too-long): words of 1000 records") {
+		t.Errorf("report: %s", r)
+	}
+	got, long := dump(t, target)[row.RecordsTable], 0
+	for _, line := range got {
+		if strings.Contains(line, "Path:/") && strings.Contains(line, "d~") {
+			long++
+		}
+	}
+	if len(got) != len(want[row.RecordsTable])+n || long != n {
+		t.Errorf("%d records, %d of them with a cut path, want %d more than %d", len(got), long, n, len(want[row.RecordsTable]))
+	}
+}

@@ -89,6 +89,7 @@ type engine struct {
 	shipper *ship.Shipper
 	members map[string]*member // by path
 	losses  map[string]LossSum // by reason
+	altered map[string]uint64  // by reason: records stored otherwise than they came
 	read    int64
 	// whole is how many rows are a batch by themselves, batch how many a turn reads; 0
 	// takes turns by Quantum alone.
@@ -107,7 +108,7 @@ type LossSum struct {
 
 func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 	e := &engine{
-		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{},
+		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
 		tree:  tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
 		local: local{root: root},
 		plans: plans{root: root, o: o.Rollup, found: map[string]*roster.Roster{}},
@@ -211,6 +212,11 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 		sum := e.losses[rollup.BadTime]
 		e.losses[rollup.BadTime] = LossSum{sum.Events + int64(m.refused), sum.Lines + int64(m.refused), sum.Bytes}
 		m.refused = 0
+	}
+	if clipped, crowded := m.roller.Altered(); clipped+crowded > m.clipped+m.crowded {
+		e.altered[rollup.WordTooLong] += clipped - m.clipped
+		e.altered[rollup.Crowded] += crowded - m.crowded
+		m.clipped, m.crowded = clipped, crowded
 	}
 	for _, l := range m.stream.Losses() {
 		sum := e.losses[l.Reason]

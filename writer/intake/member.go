@@ -49,6 +49,8 @@ type member struct {
 	again   bool      // the line was counted before: it is read to fill what is open
 	refuse  func(id record.ID, line []byte, reason string)
 	refused int // lines, since the last look
+	// rollup.Stream.Altered as of the last look.
+	clipped, crowded uint64
 }
 
 // account is where the account of a segment begins.
@@ -74,14 +76,15 @@ type lost struct {
 const maxLost = 64
 
 func (a *account) lose(l *record.Loss) {
+	kind, reason := record.Clip(l.Kind, record.MaxWord), record.Clip(l.Reason, record.MaxWord)
 	for i := range a.Lost {
-		if n := &a.Lost[i]; n.Kind == l.Kind && n.Reason == l.Reason {
+		if n := &a.Lost[i]; n.Kind == kind && n.Reason == reason {
 			n.Count += l.Count
 			return
 		}
 	}
 	if len(a.Lost) < maxLost {
-		a.Lost = append(a.Lost, lost{l.Kind, l.Reason, l.Count})
+		a.Lost = append(a.Lost, lost{kind, reason, l.Count})
 	}
 }
 
@@ -263,5 +266,7 @@ func (m *member) resume(p tail.Position) (bool, error) {
 	}
 	m.segment = st.Segment
 	m.from, _ = segment.Number(p.Segment)
-	return true, m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})
+	err = m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})
+	m.clipped, m.crowded = m.roller.Altered()
+	return true, err
 }

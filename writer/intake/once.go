@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type Report struct {
 	Bytes    uint64
 	Tables   map[string]ship.TableStats
 	Losses   map[string]LossSum // by reason
+	Altered  map[string]uint64  // records stored otherwise than they came, by reason
 	Problems []string           // directories and files that could not be read
 	Notes    []string           // jobs that lay in several directories
 	Rest     int64              // bytes of last lines that are not complete yet
@@ -81,12 +83,13 @@ func (r Report) String() string {
 			}
 		}
 	}
-	reasons := make([]string, 0, len(r.Losses))
-	for reason := range r.Losses {
-		reasons = append(reasons, reason)
+	if n := r.Altered[rollup.WordTooLong]; n > 0 {
+		fmt.Fprintf(&b, "\n  cut (%s): words of %d records", rollup.WordTooLong, n)
 	}
-	slices.Sort(reasons)
-	for _, reason := range reasons {
+	if n := r.Altered[rollup.Crowded]; n > 0 {
+		fmt.Fprintf(&b, "\n  not waited for (%s): the end of the step of %d records", rollup.Crowded, n)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Losses)) {
 		l := r.Losses[reason]
 		fmt.Fprintf(&b, "\n  lost (%s): %d times, %d bytes", reason, l.Events, l.Bytes)
 	}
@@ -132,7 +135,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if err = e.once(ctx, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
-	r.Tables, r.Losses = shipper.Stats().Tables, e.losses
+	r.Tables, r.Losses, r.Altered = shipper.Stats().Tables, e.losses, e.altered
 	c := e.tree.Counters()
 	r.Segments, r.Lines, r.Bytes = c.Segments, c.Lines, c.Bytes
 	return r, errors.Join(err, e.close())

@@ -21,6 +21,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 		return
 	}
 	tame(r)
+	s.clip(r)
 	end := r.End()
 	if r.Side == record.Device && r.HostStart != 0 {
 		end = r.HostStart + r.HostDur
@@ -84,6 +85,7 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	rec := &r.Record
 	tame(rec)
+	s.clip(rec)
 	if !s.addSpan(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
 		return
 	}
@@ -124,17 +126,18 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 	}
 	switch r.Kind {
 	case record.Communication:
-		p.call = inc.window.name(r.Group, r.Op)
+		p.call = s.named(inc, r)
 	case record.Other:
 		if strings.EqualFold(r.Name, backward) {
 			p.word = 1
 		}
 	}
 	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
-		p.record = s.keep(r, at)
+		p.record, p.weight = s.keep(r, at), weigh(r)
 	}
 	inc.pending = append(inc.pending, p)
-	if len(inc.pending) > maxPending && !s.replay {
+	inc.weight += int(p.weight)
+	if (len(inc.pending) > maxPending || inc.weight > maxWeight) && !s.replay {
 		s.relieve(inc)
 	}
 	return true
@@ -187,7 +190,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 		if !inc.window.open {
 			s.openWindow(inc, max(number, 0), r.Start)
 		}
-		s.addCall(inc, inc.window.name(r.Group, r.Op), r.Dur, r.Bytes)
+		s.addCall(inc, s.named(inc, r), r.Dur, r.Bytes)
 		if inc.over {
 			s.flushWindow(inc)
 		}

@@ -115,6 +115,7 @@ func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number i
 		if p.kind == record.Communication {
 			s.addCall(inc, p.call, p.dur, p.bytes)
 		}
+		inc.weight -= int(p.weight)
 		s.giveSpan(inc, p, number, repeat, deep)
 	}
 	inc.pending = rest
@@ -203,8 +204,10 @@ func (s *Stream) settled(inc *incarnation) bool {
 	return !waits || oldest >= inc.cut()
 }
 
-// relieve makes room when more ranges wait than memory allows.
+// relieve makes room when more waits than memory allows.
 func (s *Stream) relieve(inc *incarnation) {
+	before := s.counts.given()
+	defer func() { s.counts.Crowded += s.counts.given() - before }()
 	if len(inc.steps) > 0 {
 		s.closeFirst(inc)
 		return

@@ -24,7 +24,11 @@ type Counts struct {
 	// Declared and Dropped are what end lines say of their incarnations.
 	Declared, Dropped map[string]uint64
 
-	Late      uint64 // records that came after their step was closed (stored all the same)
+	Late    uint64 // records that came after their step was closed (stored all the same)
+	Crowded uint64 // records that did not wait for their step's end: too many did, or of too long words (stored all the same)
+	// Clipped are records of which a word was longer than record.MaxWord, or a path than
+	// MaxPath, and was cut, and calls whose group and op were too many to be told apart.
+	Clipped   uint64
 	Open      uint64 // records of ranges that never ended
 	Unmatched uint64 // TaskD lines that found no partner
 	Duplicate uint64 // lines with a ring and sequence number that was read before
@@ -34,6 +38,12 @@ type Counts struct {
 	Torn      uint64 // lines cut in the middle
 	TornBytes uint64 // after the last '\n'
 }
+
+// Reasons for which a record is stored otherwise than it came.
+const (
+	WordTooLong = "word-too-long" // Counts.Clipped
+	Crowded     = "crowded"       // Counts.Crowded
+)
 
 // LateRange is the reason in Counts.Lost of a TaskD range whose first line came
 // after its step was closed: it is not followed.
@@ -49,6 +59,7 @@ type tally struct {
 	Other                       map[string]*kindTally `json:",omitempty"`
 	Lost, Declared, Dropped     map[string]uint64     `json:",omitempty"`
 	Late, Open, Duplicate, Gaps uint64
+	Crowded, Clipped            uint64
 	Unknown, Garbage            uint64
 	Torn, TornBytes             uint64
 }
@@ -76,8 +87,21 @@ func (t *tally) kind(k record.Kind, word string) *kindTally {
 	return c
 }
 
+// given returns how many records were decided.
+func (t *tally) given() uint64 {
+	var n uint64
+	for k := range t.Known {
+		n += t.Known[k].Stored + t.Known[k].Summarised
+	}
+	for _, k := range t.Other {
+		n += k.Stored + k.Summarised
+	}
+	return n
+}
+
 // add counts n under a word of hostile origin.
 func add(m *map[string]uint64, word string, n uint64) {
+	word = record.Clip(word, record.MaxWord)
 	if *m == nil {
 		*m = map[string]uint64{}
 	}
@@ -85,6 +109,12 @@ func add(m *map[string]uint64, word string, n uint64) {
 		word = record.Other.String()
 	}
 	(*m)[word] += n
+}
+
+// Altered returns how many records were stored otherwise than they came, for either
+// reason: Counts.Clipped and Counts.Crowded.
+func (s *Stream) Altered() (clipped, crowded uint64) {
+	return s.counts.Clipped + s.pairer.Clipped, s.counts.Crowded
 }
 
 // Counts returns the account so far.
@@ -97,6 +127,7 @@ func (s *Stream) Counts() Counts {
 		Late: t.Late, Open: t.Open, Unmatched: s.pairer.Unmatched, Duplicate: t.Duplicate, Gaps: t.Gaps,
 		Unknown: t.Unknown, Garbage: t.Garbage, Torn: t.Torn, TornBytes: t.TornBytes,
 	}
+	c.Clipped, c.Crowded = s.Altered()
 	put := func(word string, k *kindTally) {
 		for _, f := range [...]struct {
 			m map[string]uint64
@@ -161,6 +192,8 @@ func (c *Counts) Add(o Counts) {
 	c.InFlight += o.InFlight
 	c.Waiting += o.Waiting
 	c.Late += o.Late
+	c.Crowded += o.Crowded
+	c.Clipped += o.Clipped
 	c.Open += o.Open
 	c.Unmatched += o.Unmatched
 	c.Duplicate += o.Duplicate

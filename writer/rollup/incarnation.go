@@ -36,6 +36,7 @@ type incarnation struct {
 	now     int64 // latest host time seen
 	steps   []openStep
 	pending []span
+	weight  int // of pending
 	rings   map[uint32]*ring
 	closed  []closedStep // the last ones, oldest first
 	serial  uint64       // steps closed
@@ -64,6 +65,7 @@ type span struct {
 	record     int32 // index into Stream.records, -1 = no raw row
 	call       int32 // Communication: index into window.calls of its names
 	word       int32 // Other: 1 = backward
+	weight     int32 // of the raw row's words, see weigh
 	kind       record.Kind
 	side       record.Side
 	open       bool
@@ -287,6 +289,7 @@ func (s *Stream) over(inc *incarnation, at int64) {
 	}
 	s.leftovers(inc)
 	s.flushWindow(inc)
+	inc.window.forget(inc.pending)
 	if inc.ended {
 		inc.floor = never
 	}

@@ -50,8 +50,8 @@ func TestStream_ManyWords(t *testing.T) {
 	f := &fixture{}
 	f.begin()
 	f.addText(`{"meta":{"format":"laggard/1","segment":"0000000000000001","job":"j","incarnation":"0000000000000007"}}`)
-	path := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 60<<10)) }
-	const steps = 100
+	path := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 4000)) }
+	const steps = 1000
 	at := 1_753_000_000_000_000_000
 	for i := range steps {
 		f.addText(fmt.Sprintf(`{"kind":"SaveCheckpoint","step":%d,"start":%d,"dur":5,"path":"%s"}`, i, at+i*1000+1, path(i)))
@@ -96,7 +96,7 @@ func TestStream_ManyWords(t *testing.T) {
 func TestStream_Crowded(t *testing.T) {
 	s := New(Options{Job: "j", Records: All, Packed: true})
 	s.Segment(1, "1753000000")
-	word := strings.Repeat("w", 10_000)
+	word := strings.Repeat("w", 4000)
 	total, told, crowded := 0, 0, 0
 	var bundle row.Rows
 	for i := range 3000 {
@@ -116,7 +116,7 @@ func TestStream_Crowded(t *testing.T) {
 		for _, w := range bundle.Raws.Words {
 			words += len(w)
 		}
-		if words > 5<<20 || bundle.Raws.Bytes > words || len(bundle.Raws.Rows) < 100 {
+		if words > 2<<20 || bundle.Raws.Bytes > words || len(bundle.Raws.Rows) < 100 {
 			t.Fatalf("%d rows with words of %d bytes, %d told", len(bundle.Raws.Rows), words, bundle.Raws.Bytes)
 		}
 		told += bundle.Raws.Bytes

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"laggard/schemas/marker"
+	"laggard/schemas/record"
 	"laggard/writer/segment"
 )
 
@@ -47,6 +48,29 @@ func boundsOf(name string) bounds {
 // hold reports whether t lies within the bounds, or counts from the start of a host or
 // process; 0 is "not known".
 func (b bounds) hold(t int64) bool { return t >= b.lo && t <= b.hi || t >= 0 && t <= sinceBoot }
+
+// clip bounds the words of a hostile line.
+func (s *Stream) clip(r *record.Record) {
+	// Lengths together reach a power of two only when one of them does.
+	if len(r.Name)|len(r.Op)|len(r.OpRaw)|len(r.Group)|len(r.Dtype) < record.MaxWord && len(r.Path) <= record.MaxPath {
+		return
+	}
+	before := len(r.Path)
+	r.Path = record.Clip(r.Path, record.MaxPath)
+	cut := len(r.Path) != before
+	for _, word := range [...]*string{&r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype} {
+		cut = cut || len(*word) > record.MaxWord
+		*word = record.Clip(*word, record.MaxWord)
+	}
+	if cut {
+		s.count(&s.counts.Clipped)
+	}
+}
+
+// weigh is the memory of a raw row's words beyond what ordinary ones have.
+func weigh(r *record.Record) int32 {
+	return int32(max(len(r.Name)+len(r.Op)+len(r.OpRaw)+len(r.Group)+len(r.Dtype)+len(r.Path)-freeWords, 0))
+}
 
 // timeOf is the time that a marker says.
 func timeOf(m *marker.Marker) int64 { return int64(min(m.Timestamp, math.MaxInt64)) }

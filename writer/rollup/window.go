@@ -47,9 +47,12 @@ func addDims(m map[string]dim, groups []record.Group) {
 	}
 }
 
-// maxCalls bounds the (group, op) pairs of an incarnation; what comes beyond is
-// summed up under "".
-const maxCalls = 1 << 12
+// maxCalls and maxCallBytes bound the (group, op) pairs of an incarnation and their
+// bytes; what comes beyond is summed up under "", and counted as clipped.
+const (
+	maxCalls     = 1 << 12
+	maxCallBytes = 1 << 20
+)
 
 // window sums the Communication of row.Window steps.
 type window struct {
@@ -59,6 +62,7 @@ type window struct {
 	start  int64 // of the first step seen in it
 
 	names []callName
+	bytes int // of names
 	index map[callName]int32
 	last  callName // named last, as at
 	at    int32
@@ -91,7 +95,7 @@ func (w *window) find(n callName) int32 {
 	if w.index == nil {
 		w.index = map[callName]int32{}
 	}
-	if len(w.names) >= maxCalls {
+	if w.full() {
 		n = callName{}
 		if i, ok := w.index[n]; ok {
 			return i
@@ -99,10 +103,13 @@ func (w *window) find(n callName) int32 {
 	}
 	i := int32(len(w.names))
 	w.names = append(w.names, n)
+	w.bytes += len(n.group) + len(n.op)
 	w.calls = append(w.calls, call{})
 	w.index[n] = i
 	return i
 }
+
+func (w *window) full() bool { return len(w.names) >= maxCalls || w.bytes >= maxCallBytes }
 
 // first returns the first step of the open window, 0 without one.
 func (w *window) first() int64 {
@@ -121,6 +128,16 @@ func (s *Stream) openWindow(inc *incarnation, step, start int64) {
 	}
 	s.flushWindow(inc)
 	w.open, w.number, w.start, w.repeat = true, n, start, inc.windows.count(n)
+}
+
+// named returns the place of a Communication's group and op.
+func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
+	w := &inc.window
+	i := w.name(r.Group, r.Op)
+	if w.full() && w.names[i] != (callName{r.Group, r.Op}) {
+		s.count(&s.counts.Clipped)
+	}
+	return i
 }
 
 // addCall adds one Communication to the open window.
@@ -165,7 +182,7 @@ func (s *Stream) flushWindow(inc *incarnation) {
 	}
 	w.order = w.order[:0]
 	s.taken = false
-	if len(w.names) >= maxCalls {
+	if w.full() {
 		w.forget(inc.pending)
 	}
 }
@@ -174,7 +191,7 @@ func (s *Stream) flushWindow(inc *incarnation) {
 // communicator a step must not fill the table for good.
 func (w *window) forget(pending []span) {
 	names := w.names
-	w.names, w.calls, w.index = nil, nil, nil
+	w.names, w.calls, w.index, w.bytes = nil, nil, nil, 0
 	for i := range pending {
 		if p := &pending[i]; p.call >= 0 {
 			p.call = w.name(names[p.call].group, names[p.call].op)
