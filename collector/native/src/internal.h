@@ -134,8 +134,8 @@ static ALWAYS thread *self(void) {
 
 /* process.c: everything that happens rarely. */
 HIDDEN uint32_t laggard_follow(thread *t);
-HIDDEN ring *laggard_get_ring(thread *t, int64_t now);
-HIDDEN void laggard_lose(int kind);
+HIDDEN ring *laggard_get_ring(thread *t, int64_t now); /* rings.c */
+HIDDEN void laggard_lose(int kind);		       /* failure.c */
 
 /* clock.c */
 HIDDEN void laggard_clock_init(void);

@@ -6,15 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,7 +27,7 @@ __asm__(".symver pthread_key_create, pthread_key_create@GLIBC_2.17");
 #pragma weak pthread_key_create
 
 static _Atomic uint32_t unstarted_word = 0x14; /* no agent writes it, no thread follows it */
-static _Atomic uint32_t failed_word = FAILED_WORD, off_word = 0;
+static _Atomic uint32_t off_word = 0;
 _Atomic(_Atomic uint32_t *) laggard_poll = &unstarted_word;
 _Atomic uint32_t laggard_quiet = UNKNOWN_WORD;
 
@@ -45,11 +42,8 @@ atomic_uint laggard_ring_count; /* of rings with memory; the array only grows */
 static char run_dir[4096];
 static uint32_t start_word = ALL_ON;
 static uint32_t identity;
-static const char *_Atomic failure;
-static char failure_text[512];
 pthread_key_t laggard_exit_key;
 int laggard_have_exit_key;
-static _Atomic uint64_t lost[KINDS], unreported[KINDS];
 
 uint16_t laggard_intern(const char *s) {
 	thread *t = &laggard_self;
@@ -90,92 +84,6 @@ int laggard_set_run_dir(const char *path) {
 	}
 	pthread_mutex_unlock(&laggard_lock);
 	return r;
-}
-
-/* ---- losses ---- */
-
-void laggard_lose(int kind) {
-	if (kind < 0 || kind >= KINDS)
-		kind = LAGGARD_OTHER;
-	atomic_fetch_add(&lost[kind], 1);
-	atomic_fetch_add(&unreported[kind], 1);
-	unsigned char *m = atomic_load(&laggard_mapping);
-	if (m && atomic_load(&laggard_phase) == READY)
-		atomic_fetch_add(p64(m, P_LOST + 8 * kind), atomic_exchange(&unreported[kind], 0));
-}
-
-uint64_t laggard_lost(int kind) { return kind >= 0 && kind < KINDS ? atomic_load(&lost[kind]) : 0; }
-
-const char *laggard_error(void) { return atomic_load(&failure); }
-
-/* fail_locked turns recording off for good and says why, once. */
-static COLD void fail_locked(const char *what, int err) {
-	if (atomic_load(&laggard_phase) == OFF)
-		return;
-	atomic_store(&laggard_phase, OFF);
-	atomic_store(&laggard_poll, &failed_word);
-	int n = snprintf(failure_text, sizeof failure_text, "laggard: records nothing in process %d; it goes on: %s%s%s\n",
-			 (int)getpid(), what, err ? ": " : "", err ? strerror(err) : "");
-	if (n >= (int)sizeof failure_text) {
-		n = (int)sizeof failure_text - 1;
-		failure_text[n - 1] = '\n';
-	}
-	if (n > 0) {
-		ssize_t ignored = write(STDERR_FILENO, failure_text, (size_t)n);
-		(void)ignored;
-		failure_text[n - 1] = 0;
-	}
-	atomic_store(&failure, failure_text);
-}
-
-/* ---- SIGBUS: somebody truncated a ring under us ---- */
-
-static struct sigaction old_bus;
-static int have_bus;
-
-/* on_bus puts private memory in the place of a mapping that lost its file. The
- * faulting store is then done again, into nothing. */
-static void on_bus(int sig, siginfo_t *info, void *context) {
-	int saved = errno;
-	unsigned char *at = info ? info->si_addr : NULL, *m = atomic_load(&laggard_mapping);
-	size_t size = 0;
-	if (m && at >= m && at < m + PROCESS_SIZE)
-		size = PROCESS_SIZE;
-	for (unsigned i = 0, n = atomic_load(&laggard_ring_count); !size && i < n; i++) {
-		m = laggard_rings[i].mem;
-		if (m && at >= m && at < m + laggard_rings[i].size)
-			size = laggard_rings[i].size;
-	}
-	if (size && mmap(m, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == m) {
-		static const char said[] = "laggard: records nothing any more: a ring was truncated\n";
-		if (atomic_exchange(&laggard_phase, OFF) != OFF) {
-			ssize_t ignored = write(STDERR_FILENO, said, sizeof said - 1);
-			(void)ignored;
-			atomic_store(&failure, "a ring was truncated");
-			atomic_store(&laggard_poll, &failed_word);
-		}
-		errno = saved;
-		return;
-	}
-	if (old_bus.sa_flags & SA_SIGINFO && old_bus.sa_sigaction)
-		old_bus.sa_sigaction(sig, info, context);
-	else if (old_bus.sa_handler != SIG_DFL && old_bus.sa_handler != SIG_IGN)
-		old_bus.sa_handler(sig);
-	else
-		sigaction(SIGBUS, &old_bus, NULL); /* the fault comes again and does what it did without us */
-	errno = saved;
-}
-
-static void catch_bus(void) {
-	const char *want = getenv("LAGGARD_SIGBUS");
-	struct sigaction sa;
-	if (have_bus || (want && strcmp(want, "0") == 0))
-		return;
-	memset(&sa, 0, sizeof sa);
-	sa.sa_sigaction = on_bus;
-	sa.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-	sigemptyset(&sa.sa_mask);
-	have_bus = sigaction(SIGBUS, &sa, &old_bus) == 0;
 }
 
 /* ---- the process folder ---- */
@@ -242,7 +150,7 @@ static COLD int create_locked(void) {
 	boot[strcspn(boot, "\n")] = 0;
 	uint64_t ticks = laggard_start_ticks(), h;
 	if (!ticks)
-		return fail_locked("can't read /proc/self/stat", 0), -1;
+		return laggard_fail_locked("can't read /proc/self/stat", 0), -1;
 	h = laggard_hash_part(FNV_START, boot);
 	snprintf(number, sizeof number, "%d", (int)getpid());
 	h = laggard_hash_part(h, number);
@@ -255,7 +163,7 @@ static COLD int create_locked(void) {
 	unsigned char *m = NULL;
 	int dir = -1, held = -1, err, run = laggard_make_run_dir(run_dir);
 	if (run < 0)
-		return fail_locked(what, errno), -1;
+		return laggard_fail_locked(what, errno), -1;
 	remove_fresh(run, fresh);
 	what = "can't make a ring folder";
 	if (mkdirat(run, fresh, 0770) != 0 || (dir = laggard_open_at(run, fresh, O_DIRECTORY | O_RDONLY, 0)) < 0 || laggard_set_dir_mode(dir, 0770) != 0)
@@ -276,11 +184,10 @@ static COLD int create_locked(void) {
 	laggard_folder = dir;
 	process_lock = held;
 	laggard_used = PROCESS_SIZE;
-	catch_bus();
+	laggard_catch_bus();
 	atomic_store(&laggard_mapping, m);
 	atomic_store(&laggard_phase, READY);
-	for (int k = 0; k < KINDS; k++)
-		atomic_fetch_add(p64(m, P_LOST + 8 * k), atomic_exchange(&unreported[k], 0));
+	laggard_report_lost(m);
 	atomic_store(&laggard_poll, p32(m, P_WANTED));
 	return 0;
 failed:
@@ -293,7 +200,7 @@ failed:
 		close(dir);
 	remove_fresh(run, fresh);
 	close(run);
-	fail_locked(what, err);
+	laggard_fail_locked(what, err);
 	return -1;
 }
 
@@ -366,11 +273,7 @@ static void after_fork(void) {
 	process_lock = laggard_folder = -1;
 	laggard_used = 0;
 	atomic_store(&laggard_phase, UNSTARTED);
-	atomic_store(&failure, NULL);
-	for (int k = 0; k < KINDS; k++) {
-		atomic_store(&lost[k], 0);
-		atomic_store(&unreported[k], 0);
-	}
+	laggard_forget_failure();
 	memset(&laggard_self, 0, sizeof laggard_self);
 	laggard_self.followed = UNKNOWN_WORD;
 	if (laggard_have_exit_key)

@@ -1,4 +1,4 @@
-/* process.h: what process.c, strings.c, rings.c, files.c and environment.c share: the state of
+/* process.h: what process.c, failure.c, strings.c, rings.c, files.c and environment.c share: the state of
  * this process's folder, and the tools to make it. */
 #ifndef LAGGARD_PROCESS_H
 #define LAGGARD_PROCESS_H
@@ -30,6 +30,12 @@ extern HIDDEN ring laggard_rings[MAX_RINGS];
 extern HIDDEN atomic_uint laggard_ring_count; /* of rings with memory; the array only grows */
 extern HIDDEN pthread_key_t laggard_exit_key;
 extern HIDDEN int laggard_have_exit_key;
+
+/* failure.c */
+HIDDEN void laggard_fail_locked(const char *what, int err); /* nothing is recorded any more */
+HIDDEN void laggard_report_lost(unsigned char *mapping);    /* what was lost before there was one */
+HIDDEN void laggard_forget_failure(void);		    /* of the parent */
+HIDDEN void laggard_catch_bus(void);
 
 /* strings.c */
 HIDDEN uint16_t laggard_intern_locked(const char *s, size_t n); /* 0: no room, counted */
