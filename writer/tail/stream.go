@@ -1,7 +1,6 @@
 package tail
 
 import (
-	"cmp"
 	"errors"
 	"hash/maphash"
 	"io"
@@ -26,33 +25,6 @@ type Stream struct {
 	gate    gate
 	skipped segment.Skipped     // of reader, already counted
 	ids     map[record.ID]int64 // segments with an id of their own → the number of the file they were read from
-}
-
-// file is what is known of one segment.
-type file struct {
-	name   string // without .zst
-	path   string
-	number int64
-
-	device, inode uint64
-	size          int64 // bytes on disk when last looked at
-	seen          int64 // most bytes that this generation was seen to have
-	compressed    bool
-
-	id       record.ID // valid when identified
-	meta     bool      // the first line is an identity line with an id of its own
-	first    uint64    // hash of the first line
-	offset   int64     // of the next line
-	begun    bool      // Segment was called for this generation
-	known    bool      // identified
-	done     bool      // read to the end, and the next one begun
-	past     bool      // before the position where the stream began
-	gen      int       // how often the file turned out to be another one
-	lastAt   int64     // offset of the last line read, -1 none
-	hashAt   int64     // offset of the line that lastHash is of, -1 none
-	lastHash uint64
-	atEnd    bool // the last read ended at the end of the file
-	gone     bool // no longer listed
 }
 
 var seed = maphash.MakeSeed()
@@ -132,143 +104,6 @@ func (s *Stream) pending() bool {
 	}
 	f := &s.files[i]
 	return i+1 < len(s.files) || !f.begun || !f.atEnd || f.size != f.offset || f.compressed
-}
-
-// merge brings what is known in line with a listing.
-func (s *Stream) merge(infos []segment.Info) {
-	listed := make(map[int64]bool, len(infos))
-	for _, info := range infos {
-		listed[info.Number] = true
-		i, ok := slices.BinarySearchFunc(s.files, info.Number, func(f file, n int64) int { return cmp.Compare(f.number, n) })
-		if ok {
-			s.update(&s.files[i], info)
-			continue
-		}
-		f := file{
-			name: baseName(info.Name), number: info.Number, lastAt: -1, hashAt: -1,
-			path: filepath.Join(s.Dir.Path, info.Name), size: info.Size, seen: info.Size, compressed: info.Compressed,
-			device: info.Device, inode: info.Inode,
-		}
-		if s.began && i <= s.current {
-			// It appeared before what was already read: to read it now would change the
-			// order, and the order is what makes rows be stored once.
-			s.lose(&f, Loss{Reason: Late, Bytes: info.Size})
-			f.done, f.past = true, true
-			f.offset = info.Size
-			s.current++
-		}
-		s.files = slices.Insert(s.files, i, f)
-	}
-	s.drop(listed)
-	s.sweep(listed)
-}
-
-func (s *Stream) update(f *file, info segment.Info) {
-	same := f.device == info.Device && f.inode == info.Inode
-	if same && f.done && !f.past && !f.compressed && info.Size > f.seen {
-		s.lose(f, Loss{Reason: Late, Bytes: info.Size - f.seen})
-	}
-	f.path, f.size, f.compressed = filepath.Join(s.Dir.Path, info.Name), info.Size, info.Compressed
-	if same {
-		f.seen = max(f.seen, info.Size)
-		return
-	}
-	f.device, f.inode = info.Device, info.Inode
-	if i := s.current; i >= 0 && &s.files[i] == f {
-		s.close() // another file is there now: look at its content
-		f.atEnd = false
-	}
-}
-
-// drop counts the files that are gone. The one being read stays as long as it is
-// open: its bytes are still there.
-func (s *Stream) drop(listed map[int64]bool) {
-	kept, current := s.files[:0], s.current
-	for i, f := range s.files {
-		f.gone = !listed[f.number]
-		if !f.gone || i == s.current && s.reader != nil && !f.done {
-			kept = append(kept, f)
-			continue
-		}
-		if accounted := s.left(&f); !f.done && !accounted {
-			s.loseRest(&f, record.Aged)
-		}
-		if i <= s.current {
-			current--
-		}
-	}
-	s.files, s.current = kept, current
-}
-
-func (s *Stream) lose(f *file, l Loss) {
-	l.Segment, l.ID = f.name, f.id
-	s.losses = append(s.losses, l)
-	s.tree.counters.losses.Add(1)
-	s.tree.counters.lostBytes.Add(uint64(max(l.Bytes, 0)))
-	s.tree.o.Logger.Warn("lines lost", "dir", s.Dir.Path, "segment", f.name, "reason", l.Reason, "bytes", l.Bytes, "lines", l.Lines)
-}
-
-// loseRest counts what was seen of a file and not read.
-func (s *Stream) loseRest(f *file, reason string) {
-	rest := f.seen - f.offset
-	if f.compressed {
-		rest = f.size // how much it holds is not known
-	}
-	if rest > 0 {
-		s.lose(f, Loss{Reason: reason, Bytes: rest})
-	}
-}
-
-// Losses returns what was lost since the last call.
-func (s *Stream) Losses() []Loss {
-	l := s.losses
-	s.losses = nil
-	return l
-}
-
-// vanish ends a stream whose directory is gone.
-func (s *Stream) vanish() { s.drop(nil) }
-
-// Backlog returns the bytes on disk that are known and not read.
-func (s *Stream) Backlog() int64 {
-	var n int64
-	for i := max(s.current, 0); i < len(s.files); i++ {
-		f := &s.files[i]
-		if !f.done {
-			n += max(f.size-f.offset, 0)
-		}
-	}
-	return n
-}
-
-// Finished returns the names of the segments that were read to their end and left
-// for the next one.
-func (s *Stream) Finished() []string {
-	var names []string
-	for i := range s.files {
-		if s.files[i].done {
-			names = append(names, s.files[i].name)
-		}
-	}
-	return names
-}
-
-// Newest returns the name of the newest segment known, "" without one.
-func (s *Stream) Newest() string {
-	if len(s.files) == 0 {
-		return ""
-	}
-	return s.files[len(s.files)-1].name
-}
-
-// ID returns the identity of a segment that is or was read, 0 when not known.
-func (s *Stream) ID(name string) record.ID {
-	for i := range s.files {
-		if s.files[i].name == name {
-			return s.files[i].id
-		}
-	}
-	return 0
 }
 
 // Caught reports whether everything that the last Refresh saw was read.
@@ -398,15 +233,4 @@ func (s *Stream) anchor(f *file) bool {
 	}
 	f.hashAt, f.lastHash = f.lastAt, maphash.Bytes(seed, line)
 	return true
-}
-
-func (s *Stream) countSkipped(f *file) {
-	if s.reader == nil {
-		return
-	}
-	now := s.reader.Skipped()
-	if d := now.Lines - s.skipped.Lines; d > 0 {
-		s.lose(f, Loss{Reason: TooLong, Bytes: now.Bytes - s.skipped.Bytes, Lines: d})
-		s.skipped = now
-	}
 }

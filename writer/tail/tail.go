@@ -61,24 +61,6 @@ type Visitor interface {
 	Line(offset int64, line []byte)
 }
 
-// Loss is something that will never be yielded.
-type Loss struct {
-	Segment string // name
-	ID      record.ID
-	Reason  string // record.Truncated, record.Aged, record.TornLine, TooLong, Late
-	Bytes   int64  // as far as known
-	Lines   int64  // 0 = not known
-}
-
-// Reasons of a Loss that are not in package record.
-const (
-	// TooLong is a line longer than segment.MaxLine.
-	TooLong = "too-long"
-	// Late is what was added to a segment after the next one had been begun, or a
-	// whole segment that appeared before the ones that were read.
-	Late = "late"
-)
-
 // Counters are what metrics show of a tree, as totals since it was made.
 type Counters struct {
 	Lines, Bytes, Segments uint64

@@ -1,0 +1,59 @@
+package tail
+
+import "laggard/schemas/record"
+
+// Loss is something that will never be yielded.
+type Loss struct {
+	Segment string // name
+	ID      record.ID
+	Reason  string // record.Truncated, record.Aged, record.TornLine, TooLong, Late
+	Bytes   int64  // as far as known
+	Lines   int64  // 0 = not known
+}
+
+// Reasons of a Loss that are not in package record.
+const (
+	// TooLong is a line longer than segment.MaxLine.
+	TooLong = "too-long"
+	// Late is what was added to a segment after the next one had been begun, or a
+	// whole segment that appeared before the ones that were read.
+	Late = "late"
+)
+
+// lose counts a loss of a file.
+func (s *Stream) lose(f *file, l Loss) {
+	l.Segment, l.ID = f.name, f.id
+	s.losses = append(s.losses, l)
+	s.tree.counters.losses.Add(1)
+	s.tree.counters.lostBytes.Add(uint64(max(l.Bytes, 0)))
+	s.tree.o.Logger.Warn("lines lost", "dir", s.Dir.Path, "segment", f.name, "reason", l.Reason, "bytes", l.Bytes, "lines", l.Lines)
+}
+
+// loseRest counts what was seen of a file and not read.
+func (s *Stream) loseRest(f *file, reason string) {
+	rest := f.seen - f.offset
+	if f.compressed {
+		rest = f.size // how much it holds is not known
+	}
+	if rest > 0 {
+		s.lose(f, Loss{Reason: reason, Bytes: rest})
+	}
+}
+
+// Losses returns what was lost since the last call.
+func (s *Stream) Losses() []Loss {
+	l := s.losses
+	s.losses = nil
+	return l
+}
+
+func (s *Stream) countSkipped(f *file) {
+	if s.reader == nil {
+		return
+	}
+	now := s.reader.Skipped()
+	if d := now.Lines - s.skipped.Lines; d > 0 {
+		s.lose(f, Loss{Reason: TooLong, Bytes: now.Bytes - s.skipped.Bytes, Lines: d})
+		s.skipped = now
+	}
+}
