@@ -40,7 +40,7 @@ type agent struct {
 	switches *switches
 
 	mu  sync.Mutex
-	own map[rankKey]*segment.Turn // guarded by mu: ranks of our rings
+	own map[rankKey]*segment.Turn // guarded by mu: ranks of our rings, and what their writers share
 }
 
 type rankKey struct {

@@ -68,7 +68,7 @@ type State struct {
 // directory need not exist yet.
 func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
-	within(&o.Ship)
+	shareMemory(&o.Ship)
 	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
@@ -172,7 +172,7 @@ func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
 // returns an error when the rest could not be shipped in time; nothing is lost
 // then, the next start goes on.
 func (f *Follower) Run(ctx context.Context) error {
-	defer lean()()
+	defer collectOften()()
 	watcher := tail.NewWatcher(f.o.Logger)
 	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
 	shipping, stopShipping := context.WithCancel(inner)

@@ -12,9 +12,9 @@ import (
 // pointers, so a collection is over in a millisecond or two.
 const garbage = 25
 
-// lean makes the process collect by garbage, unless its environment says GOGC, until
+// collectOften makes the process collect by garbage, unless its environment says GOGC, until
 // what it returns is called.
-func lean() func() {
+func collectOften() func() {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
@@ -22,11 +22,11 @@ func lean() func() {
 	return func() { debug.SetGCPercent(before) }
 }
 
-// within makes Memory the ceiling of a process that lives as long as its host, and
+// shareMemory makes Memory the ceiling of a process that lives as long as its host, and
 // gives a quarter of it to the rows on their way: beside them there are the batch and
 // the block that are being made, what the ranks have open, and bundles that wait for
 // their next use; and there is garbage.
-func within(o *ship.Options) {
+func shareMemory(o *ship.Options) {
 	if o.Memory <= 0 {
 		o.Memory = ship.DefaultMemory
 	}
