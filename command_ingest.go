@@ -82,6 +82,9 @@ Ranks that a running agent ships are left to it.`,
 	return c
 }
 
+// errInterrupted is what a signal makes of a pass.
+var errInterrupted = errors.New("interrupted")
+
 func ingest(c *cobra.Command, root, to string, o intake.Options) error {
 	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Logger: o.Logger})
 	if err != nil {
@@ -98,7 +101,10 @@ func ingest(c *cobra.Command, root, to string, o intake.Options) error {
 	report, err := intake.Once(c.Context(), root, sink, o)
 	bar.done()
 	if err != nil && c.Context().Err() != nil {
-		return fmt.Errorf("ingest %s: interrupted; what is stored stays, the same command goes on with the rest", root)
+		err = errInterrupted
+	}
+	if err != nil && report.Ranks > 0 {
+		return fmt.Errorf("ingest %s: %w; what is stored stays, the same command goes on with the rest", root, err)
 	}
 	if err != nil {
 		return err
