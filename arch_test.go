@@ -1,7 +1,13 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -81,4 +87,52 @@ func hasPrefix(s string, prefixes []string) bool {
 		}
 	}
 	return false
+}
+
+// TestOneGoroutine holds that what `make test` runs without the race detector starts no
+// goroutine and takes no lock.
+func TestOneGoroutine(t *testing.T) {
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^ONE := ((?:.*\\\n)*.*)$`).FindSubmatch(text)
+	if list == nil {
+		t.Fatal("the Makefile has no list ONE")
+	}
+	packages := strings.Fields(strings.ReplaceAll(string(list[1]), "\\\n", " "))
+	if len(packages) < 10 {
+		t.Fatalf("%d packages: %v", len(packages), packages)
+	}
+	for _, p := range packages {
+		files, err := filepath.Glob(filepath.Join(p, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: %d files, %v", p, len(files), err)
+		}
+		for _, f := range files {
+			if !strings.HasSuffix(f, "_test.go") {
+				oneGoroutine(t, f)
+			}
+		}
+	}
+}
+
+func oneGoroutine(t *testing.T, path string) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: it starts a goroutine: test it with -race (the Makefile's list ONE)", set.Position(n.Pos()))
+		case *ast.ImportSpec:
+			if p := strings.Trim(n.Path.Value, `"`); p == "sync" || p == "sync/atomic" || strings.HasPrefix(p, "golang.org/x/sync") {
+				t.Errorf("%s: it imports %s: test it with -race (the Makefile's list ONE)", set.Position(n.Pos()), p)
+			}
+		}
+		return true
+	})
 }
