@@ -14,7 +14,6 @@ import (
 
 	"laggard/schemas/record"
 	"laggard/schemas/row"
-	"laggard/writer/segment"
 	"laggard/writer/ship"
 	"laggard/writer/tail"
 )
@@ -43,25 +42,6 @@ type Follower struct {
 	streams map[string]*tail.Stream   // guarded by mu; of the directories that are shipped
 	aged    map[tail.Key][]row.Ledger // guarded by mu; for the store's ledger
 	state   State                     // guarded by mu
-}
-
-// shipped is what is acknowledged of a rank directory.
-type shipped struct {
-	before int64 // segments with a smaller number
-	whole  int64 // and this one; -1 none
-}
-
-// State is a look at a follower.
-type State struct {
-	Ranks   int   // rank directories shipped by this process
-	Foreign int   // those that another process ships
-	Backlog int64 // bytes on disk that were seen and not read yet
-	// Unacknowledged is the number of ranks with rows on their way.
-	Unacknowledged int
-	Losses         map[string]LossSum
-	Altered        map[string]uint64 // records stored otherwise than they came, by reason
-	LastScan       time.Time
-	Problem        string // what the last look could not read, "" when it went well
 }
 
 // NewFollower returns a follower of the rank directories under root. The
@@ -141,32 +121,6 @@ func (f *Follower) Sync(ctx context.Context) error {
 		return fmt.Errorf("sync: %w", ctx.Err())
 	}
 }
-
-// Shipped reports whether every row of a segment is acknowledged by the store, so
-// that ageing takes it first and loses nothing with it.
-func (f *Follower) Shipped(rankDir, name string) bool {
-	number, ok := segment.Number(name)
-	if !ok {
-		return false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, ok := f.shipped[rankDir]
-	return ok && (number < s.before || number == s.whole)
-}
-
-// State returns a look at the follower.
-func (f *Follower) State() State {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.state
-}
-
-// Stats returns the shipper's counters.
-func (f *Follower) Stats() ship.Stats { return f.e.shipper.Stats() }
-
-// Counters returns the tail's counters.
-func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
 
 // Run follows until ctx ends, then ships the rest within Options.Grace. It
 // returns an error when the rest could not be shipped in time; nothing is lost
@@ -251,96 +205,6 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 	}
 }
 
-// scan looks which ranks there are and which of them are ours.
-func (f *Follower) scan() []*tail.Stream {
-	streams, err := f.e.tree.Scan()
-	f.problem = ""
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		f.problem = err.Error()
-	}
-	seen := map[string]bool{}
-	for _, s := range streams {
-		seen[s.Dir.Path] = true
-		if f.o.Only != nil && !f.o.Only(s.Dir.Job, s.Dir.Rank) {
-			continue
-		}
-		if err := f.adopt(s); err != nil {
-			f.problem = err.Error()
-		}
-	}
-	for path, m := range f.e.members {
-		own := f.own(m.stream)
-		if !seen[path] && err != nil && !errors.Is(err, os.ErrNotExist) {
-			continue // it could not be listed: that is not to say that it is gone
-		}
-		if seen[path] && (own || !m.lease.Claimed()) {
-			continue
-		}
-		if seen[path] && (m.rows != nil || m.out.Pending() > 0 || m.stream.Releasing()) {
-			continue // handed over when what is on its way has arrived
-		}
-		if err := f.leave(m); err != nil {
-			f.problem = err.Error()
-		}
-	}
-	f.note()
-	return streams
-}
-
-func (f *Follower) own(s *tail.Stream) bool {
-	return f.o.Own != nil && f.o.Own(s.Dir.Job, s.Dir.Rank)
-}
-
-// adopt makes a stream ours when its lease is to be had.
-func (f *Follower) adopt(s *tail.Stream) error {
-	path := s.Dir.Path
-	if f.e.members[path] != nil {
-		return nil
-	}
-	l := f.waiting[path]
-	var err error
-	if l == nil {
-		l, err = tail.TakeLease(path, f.own(s))
-	} else {
-		err = l.Retry()
-	}
-	if err != nil {
-		f.waiting[path] = l
-		if errors.Is(err, tail.ErrLeased) {
-			return nil
-		}
-		return err
-	}
-	delete(f.waiting, path)
-	if !f.own(s) && l.Claimed() {
-		return l.Close() // its own agent is about to take it
-	}
-	from := f.cursor[tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank}]
-	m, err := f.e.join(s, l, from)
-	if err != nil || m == nil { // nil: the position was of no use, next time without
-		delete(f.cursor, tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank})
-		return errors.Join(err, l.Close())
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.streams[path] = s
-	f.shipped[path] = shipped{before: m.from, whole: -1}
-	return nil
-}
-
-// leave gives a directory up, with its place in the cursor up to date.
-func (f *Follower) leave(m *member) error {
-	f.acknowledge(m)
-	f.mu.Lock()
-	delete(f.streams, m.stream.Dir.Path)
-	delete(f.shipped, m.stream.Dir.Path)
-	f.mu.Unlock()
-	// The tree's stream is at its end; whoever takes the directory next begins with
-	// a new one.
-	f.e.tree.Forget(m.stream)
-	return f.e.leave(m)
-}
-
 // portion is a pass that ends after a while, done or not: cut tells. A store that
 // does not answer must not keep the follower from looking what there is.
 func (f *Follower) portion(ctx context.Context, mark bool) (cut bool, err error) {
@@ -423,21 +287,4 @@ func (f *Follower) close(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// note refreshes the state that others see.
-func (f *Follower) note() {
-	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), Altered: maps.Clone(f.e.altered), LastScan: time.Now(), Problem: f.problem}
-	for _, m := range f.e.members {
-		s.Backlog += m.stream.Backlog()
-		if m.out.Pending() > 0 {
-			s.Unacknowledged++
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s.Problem != "" && s.Problem != f.state.Problem {
-		f.o.Logger.Warn("scan", "err", s.Problem)
-	}
-	f.state = s
 }

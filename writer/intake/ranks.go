@@ -1,0 +1,98 @@
+package intake
+
+import (
+	"errors"
+	"os"
+
+	"laggard/writer/tail"
+)
+
+// scan looks which ranks there are and which of them are ours.
+func (f *Follower) scan() []*tail.Stream {
+	streams, err := f.e.tree.Scan()
+	f.problem = ""
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		f.problem = err.Error()
+	}
+	seen := map[string]bool{}
+	for _, s := range streams {
+		seen[s.Dir.Path] = true
+		if f.o.Only != nil && !f.o.Only(s.Dir.Job, s.Dir.Rank) {
+			continue
+		}
+		if err := f.adopt(s); err != nil {
+			f.problem = err.Error()
+		}
+	}
+	for path, m := range f.e.members {
+		own := f.own(m.stream)
+		if !seen[path] && err != nil && !errors.Is(err, os.ErrNotExist) {
+			continue // it could not be listed: that is not to say that it is gone
+		}
+		if seen[path] && (own || !m.lease.Claimed()) {
+			continue
+		}
+		if seen[path] && (m.rows != nil || m.out.Pending() > 0 || m.stream.Releasing()) {
+			continue // handed over when what is on its way has arrived
+		}
+		if err := f.leave(m); err != nil {
+			f.problem = err.Error()
+		}
+	}
+	f.note()
+	return streams
+}
+
+func (f *Follower) own(s *tail.Stream) bool {
+	return f.o.Own != nil && f.o.Own(s.Dir.Job, s.Dir.Rank)
+}
+
+// adopt makes a stream ours when its lease is to be had.
+func (f *Follower) adopt(s *tail.Stream) error {
+	path := s.Dir.Path
+	if f.e.members[path] != nil {
+		return nil
+	}
+	l := f.waiting[path]
+	var err error
+	if l == nil {
+		l, err = tail.TakeLease(path, f.own(s))
+	} else {
+		err = l.Retry()
+	}
+	if err != nil {
+		f.waiting[path] = l
+		if errors.Is(err, tail.ErrLeased) {
+			return nil
+		}
+		return err
+	}
+	delete(f.waiting, path)
+	if !f.own(s) && l.Claimed() {
+		return l.Close() // its own agent is about to take it
+	}
+	from := f.cursor[tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank}]
+	m, err := f.e.join(s, l, from)
+	if err != nil || m == nil { // nil: the position was of no use, next time without
+		delete(f.cursor, tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank})
+		return errors.Join(err, l.Close())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streams[path] = s
+	f.shipped[path] = shipped{before: m.from, whole: -1}
+	return nil
+}
+
+// leave gives a directory up, with its place in the cursor up to date.
+func (f *Follower) leave(m *member) error {
+	f.acknowledge(m)
+	f.mu.Lock()
+	delete(f.streams, m.stream.Dir.Path)
+	delete(f.shipped, m.stream.Dir.Path)
+	f.mu.Unlock()
+	// The tree's stream is at its end; whoever takes the directory next begins with
+	// a new one.
+	f.e.tree.Forget(m.stream)
+	return f.e.leave(m)
+}

@@ -1,0 +1,72 @@
+package intake
+
+import (
+	"maps"
+	"time"
+
+	"laggard/writer/segment"
+	"laggard/writer/ship"
+	"laggard/writer/tail"
+)
+
+// shipped is what is acknowledged of a rank directory.
+type shipped struct {
+	before int64 // segments with a smaller number
+	whole  int64 // and this one; -1 none
+}
+
+// State is a look at a follower.
+type State struct {
+	Ranks   int   // rank directories shipped by this process
+	Foreign int   // those that another process ships
+	Backlog int64 // bytes on disk that were seen and not read yet
+	// Unacknowledged is the number of ranks with rows on their way.
+	Unacknowledged int
+	Losses         map[string]LossSum
+	Altered        map[string]uint64 // records stored otherwise than they came, by reason
+	LastScan       time.Time
+	Problem        string // what the last look could not read, "" when it went well
+}
+
+// Shipped reports whether every row of a segment is acknowledged by the store, so
+// that ageing takes it first and loses nothing with it.
+func (f *Follower) Shipped(rankDir, name string) bool {
+	number, ok := segment.Number(name)
+	if !ok {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.shipped[rankDir]
+	return ok && (number < s.before || number == s.whole)
+}
+
+// State returns a look at the follower.
+func (f *Follower) State() State {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state
+}
+
+// Stats returns the shipper's counters.
+func (f *Follower) Stats() ship.Stats { return f.e.shipper.Stats() }
+
+// Counters returns the tail's counters.
+func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
+
+// note refreshes the state that others see.
+func (f *Follower) note() {
+	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), Altered: maps.Clone(f.e.altered), LastScan: time.Now(), Problem: f.problem}
+	for _, m := range f.e.members {
+		s.Backlog += m.stream.Backlog()
+		if m.out.Pending() > 0 {
+			s.Unacknowledged++
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.Problem != "" && s.Problem != f.state.Problem {
+		f.o.Logger.Warn("scan", "err", s.Problem)
+	}
+	f.state = s
+}
