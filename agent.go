@@ -74,6 +74,7 @@ func (a *agent) build(ctx context.Context) error {
 	a.switches = newSwitches(a.o.ringDir, a.o.switchFile, a.o.node, a.log, a.hasJob)
 	a.drain, err = drain.New(drain.Options{
 		RunDir: a.o.ringDir, Open: a.openSegment, Node: a.o.node, Pod: a.o.pod, Logger: a.log, Trust: a.trust(), Wanted: a.switches.state.Wanted,
+		Drained: a.grown,
 	})
 	if err != nil {
 		return err
@@ -137,12 +138,16 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rotating{named: w, rotated: a.makeRoom, flushed: a.hint}, nil
+	a.hint() // a rank directory may be new
+	return &rotating{named: w, rotated: a.rotated}, nil
 }
 
-// makeRoom ages before another segment is filled: so the tree stays under its cap
-// however fast it grows.
-func (a *agent) makeRoom() { a.ageing.MakeRoom(context.Background()) }
+// rotated ages before another segment is filled, so the tree stays under its cap
+// however fast it grows, and shows the follower the new one.
+func (a *agent) rotated() {
+	a.ageing.MakeRoom(context.Background())
+	a.hint()
+}
 
 // named is a writer of segments that tells which one it is at.
 type named interface {
@@ -151,11 +156,11 @@ type named interface {
 }
 
 // rotating is a segment writer that says when it has begun another segment, so
-// that ageing need not wait for its next look, and when there is news to ship.
+// that nobody need wait for the next look.
 type rotating struct {
 	named
-	rotated, flushed func()
-	name             string
+	rotated func()
+	name    string
 }
 
 // AppendRecord implements drain.Writer.
@@ -169,7 +174,6 @@ func (r *rotating) AppendRecord(rec *record.Record) error {
 func (r *rotating) Flush() error {
 	err := r.named.Flush()
 	r.look()
-	r.flushed()
 	return err
 }
 
@@ -180,7 +184,14 @@ func (r *rotating) look() {
 	}
 }
 
-// hint tells the follower that segments have grown.
+// grown tells the follower that segments are longer.
+func (a *agent) grown() {
+	if a.follower != nil {
+		a.follower.Grown()
+	}
+}
+
+// hint tells the follower that there are other segments than before.
 func (a *agent) hint() {
 	if a.follower != nil {
 		a.follower.Hint()
@@ -308,6 +319,13 @@ func (a *agent) run(ctx context.Context) error {
 // wait returns when the drain may stop: at the end of --until-idle, or after
 // SIGTERM when the recorders are gone or the grace is nearly over.
 func (a *agent) wait(ctx, draining context.Context) error {
+	if a.o.untilIdle == 0 { // nothing to look for until it is asked to leave
+		select {
+		case <-draining.Done():
+			return nil
+		case <-ctx.Done():
+		}
+	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	started := time.Now()

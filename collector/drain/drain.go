@@ -93,6 +93,8 @@ type Options struct {
 	Wanted func() (bits uint32, ok bool)
 	// Trust says whose folders are drained; nil: everybody's.
 	Trust func(uid uint32) bool
+	// Drained is called after a pass in which lines were flushed; nil is nobody.
+	Drained func()
 	// Interval between passes and Sync between fdatasyncs; 0 means the default.
 	Interval, Sync time.Duration
 	// Now is the clock; nil: time.Now.
@@ -119,6 +121,7 @@ type Drain struct {
 	rec     record.Record
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
+	flushed bool                     // lines, in this pass
 
 	mu        sync.Mutex // guards what follows
 	processes map[string]*process
@@ -223,6 +226,10 @@ func (d *Drain) Pass() (Pass, error) {
 			d.forget(p)
 		}
 	}
+	if d.flushed && d.o.Drained != nil {
+		d.o.Drained()
+	}
+	d.flushed = false
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stats.Passes++

@@ -256,7 +256,7 @@ func (p *process) settle() error {
 			p.d.count(func(s *Stats) { s.WriteErrors++ })
 			return fmt.Errorf("write: %w", err)
 		}
-		p.unsaid, p.dirty = false, true
+		p.unsaid, p.dirty, p.d.flushed = false, true, true
 		crashPoint("flushed")
 	}
 	p.note.settled()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +29,8 @@ type Follower struct {
 	e     *engine
 	hints chan struct{}
 	syncs chan chan error
+	// changed is that there is more to see than segments that have grown.
+	changed atomic.Bool
 
 	// Owned by Run's goroutine.
 	waiting map[string]*tail.Lease // refused leases, with their claims
@@ -97,8 +100,15 @@ func intents(state, store string) string {
 	return filepath.Join(state, "intent-"+record.HashID(store, host).String())
 }
 
-// Hint says that segments have changed; the follower looks soon.
+// Hint says that there are new segments, or others; the follower looks soon.
 func (f *Follower) Hint() {
+	f.changed.Store(true)
+	f.Grown()
+}
+
+// Grown says that segments are longer than they were; the follower reads on soon.
+// Whatever else has changed it sees within a second, as without any hint.
+func (f *Follower) Grown() {
 	select {
 	case f.hints <- struct{}{}:
 	default:
@@ -132,7 +142,15 @@ func (f *Follower) Run(ctx context.Context) error {
 	shipping, stopShipping := context.WithCancel(inner)
 	watching, stopWatching := context.WithCancel(inner)
 	g.Go(func() error { return f.e.shipper.Run(shipping) })
-	g.Go(func() error { return watcher.Run(watching, f.hints) })
+	g.Go(func() error {
+		return watcher.Run(watching, func(grown bool) {
+			if grown {
+				f.Grown()
+			} else {
+				f.Hint()
+			}
+		})
+	})
 	g.Go(func() error {
 		defer stopShipping()
 		defer stopWatching()
@@ -154,7 +172,8 @@ func (f *Follower) Run(ctx context.Context) error {
 	return errors.Join(err, f.e.close())
 }
 
-// loop scans and reads until ctx ends. inner ends when the shipper fails.
+// loop scans and reads until ctx ends. inner ends when the shipper fails. To look what
+// there is costs a look at each segment, so where segments have only grown it reads on.
 func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -162,10 +181,14 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 	tick := time.NewTicker(rescanEvery)
 	defer tick.Stop()
 	var done chan error
-	for {
+	for look := true; ; {
 		began := time.Now()
-		streams := f.scan()
-		watcher.Watch(f.root, streams)
+		if look {
+			f.changed.Store(false)
+			watcher.Watch(f.root, f.scan(), f.own)
+			f.refresh()
+		}
+		look = true
 		cut, err := f.portion(both, done != nil)
 		if cut && both.Err() == nil {
 			f.save(false)
@@ -192,7 +215,7 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 			continue
 		case <-f.hints:
 		}
-		// Many hints are one look.
+		// Many hints are one.
 		if rest := scanApart - time.Since(began); rest > 0 {
 			pause := time.NewTimer(rest)
 			select {
@@ -202,6 +225,7 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 			}
 			pause.Stop()
 		}
+		look = f.changed.Swap(false) || done != nil
 	}
 }
 
@@ -217,14 +241,18 @@ func (f *Follower) portion(ctx context.Context, mark bool) (cut bool, err error)
 // passAtMost is how long one pass may keep the next scan waiting.
 const passAtMost = time.Second
 
-// pass reads all members to their ends, in turns.
-func (f *Follower) pass(ctx context.Context, mark bool) error {
+// refresh looks what segments the members have.
+func (f *Follower) refresh() {
 	for _, m := range f.e.members {
 		f.enterAged(m)
 		if _, err := m.stream.Refresh(); err != nil {
 			f.problem = err.Error()
 		}
 	}
+}
+
+// pass reads all members to their ends, in turns.
+func (f *Follower) pass(ctx context.Context, mark bool) error {
 	for busy := true; busy; {
 		busy = false
 		for _, m := range f.e.members {
@@ -236,11 +264,11 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 					return err
 				}
 			}
-			some, err := f.e.turn(ctx, m)
+			_, more, err := f.e.turn(ctx, m)
 			if err != nil {
 				return err
 			}
-			busy = busy || some
+			busy = busy || more
 		}
 		f.save(false)
 	}
@@ -259,6 +287,7 @@ func (f *Follower) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.o.Grace)
 	defer cancel()
 	f.scan()
+	f.refresh()
 	err := f.pass(ctx, false)
 	if err == nil {
 		err = f.close(ctx)

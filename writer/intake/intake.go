@@ -149,17 +149,17 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 }
 
 // turn reads up to a quantum of a member and puts the rows that are finished. It
-// returns whether there was anything.
-func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
+// returns the bytes, and whether there is more of what is known to be there.
+func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err error) {
 	if err := e.rest(ctx, m); err != nil {
-		return false, err
+		return 0, false, err
 	}
 	// The roller fills the bundle that is put then.
 	if m.spare == nil {
 		m.spare = e.shipper.Rows()
 	}
 	m.roller.Take(m.spare)
-	n, more, err := e.feed(m)
+	n, more, err = e.feed(m)
 	e.batch = e.whole
 	e.read += n
 	if err != nil {
@@ -172,7 +172,7 @@ func (e *engine) turn(ctx context.Context, m *member) (bool, error) {
 		m.unreadable = ""
 	}
 	m.unmarked = m.unmarked || n > 0
-	return n > 0 || more, e.take(ctx, m, false)
+	return n, more, e.take(ctx, m, false)
 }
 
 // feed reads a member's turn.

@@ -295,11 +295,11 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 	for busy := true; busy; {
 		busy = false
 		for _, m := range members {
-			some, err := e.turn(ctx, m)
+			n, more, err := e.turn(ctx, m)
 			if err != nil {
 				return err
 			}
-			busy = busy || some
+			busy = busy || more || n > 0
 		}
 		if e.o.Progress != nil {
 			e.o.Progress(e.read, max(known, e.read))

@@ -64,6 +64,7 @@ func (s *Stream) unchanged(f *file) bool {
 	if err != nil || info.Size < f.offset {
 		return false
 	}
+	f.size, f.seen = info.Size, max(f.seen, info.Size)
 	if f.lastAt < 0 {
 		return true
 	}

@@ -224,7 +224,14 @@ func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 // anchor remembers what the last line read looks like, so that a file which was
 // cut and grew again is not taken for the same. It returns whether it had to.
 func (s *Stream) anchor(f *file) bool {
-	if f.compressed || f.lastAt < 0 || f.hashAt == f.lastAt || s.reader.SeekTo(f.lastAt) != nil {
+	if f.compressed || f.lastAt < 0 || f.hashAt == f.lastAt {
+		return false
+	}
+	if line := s.reader.Last(); line != nil {
+		f.hashAt, f.lastHash = f.lastAt, maphash.Bytes(seed, line)
+		return false
+	}
+	if s.reader.SeekTo(f.lastAt) != nil {
 		return false
 	}
 	line, _, err := s.reader.Next()

@@ -31,15 +31,22 @@ func NewWatcher(logger *slog.Logger) *Watcher {
 }
 
 // Watch adds the directories of the streams, and the ones above up to root, where
-// new ones appear. It is called after a Scan, from the same goroutine.
-func (w *Watcher) Watch(root string, streams []*Stream) {
+// new ones appear. Of a stream that told is true of somebody else tells when it grows:
+// its own directory is not watched, which would wake the process at each write. It is
+// called after a Scan, from the same goroutine.
+func (w *Watcher) Watch(root string, streams []*Stream, told func(*Stream) bool) {
 	if w.w == nil || w.refuse {
 		return
 	}
 	w.add(root)
 	for _, s := range streams {
 		w.add(filepath.Dir(s.Dir.Path))
-		w.add(s.Dir.Path)
+		if !told(s) {
+			w.add(s.Dir.Path)
+		} else if w.known[s.Dir.Path] {
+			delete(w.known, s.Dir.Path)
+			_ = w.w.Remove(s.Dir.Path) // gone, or watched in vain
+		}
 	}
 }
 
@@ -54,9 +61,9 @@ func (w *Watcher) add(dir string) {
 	}
 }
 
-// Run sends on hints, without waiting for a reader, whenever something changed.
-// It returns when ctx ends.
-func (w *Watcher) Run(ctx context.Context, hints chan<- struct{}) error {
+// Run calls hint whenever something changed: grown when that is no more than a file
+// being longer. It returns when ctx ends.
+func (w *Watcher) Run(ctx context.Context, hint func(grown bool)) error {
 	if w.w == nil {
 		<-ctx.Done()
 		return nil
@@ -66,19 +73,17 @@ func (w *Watcher) Run(ctx context.Context, hints chan<- struct{}) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, ok := <-w.w.Events:
+		case e, ok := <-w.w.Events:
 			if !ok {
 				return nil
 			}
+			hint(e.Op == fsnotify.Write)
 		case err, ok := <-w.w.Errors: // an overflow: something changed
 			if !ok {
 				return nil
 			}
 			w.logger.Debug("change notifications", "err", err)
-		}
-		select {
-		case hints <- struct{}{}:
-		default:
+			hint(false)
 		}
 	}
 }

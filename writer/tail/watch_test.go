@@ -89,11 +89,18 @@ func underLimit(t *testing.T, limit string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	hints := make(chan struct{}, 1)
-	go func() { done <- w.Run(ctx, hints) }()
+	go func() {
+		done <- w.Run(ctx, func(bool) {
+			select {
+			case hints <- struct{}{}:
+			default:
+			}
+		})
+	}()
 	for range 3 {
 		streams, err := d.tree.Scan()
 		d.must(err)
-		w.Watch(d.root, streams)
+		w.Watch(d.root, streams, func(*Stream) bool { return false })
 		d.look()
 	}
 	cancel()
@@ -121,7 +128,7 @@ func TestNotificationsOverflow(t *testing.T) {
 	w := NewWatcher(log.logger())
 	streams, err := d.tree.Scan()
 	d.must(err)
-	w.Watch(d.root, streams)
+	w.Watch(d.root, streams, func(*Stream) bool { return false })
 	one, two := d.path("100"), d.path("101")
 	for i := range queue + 8192 { // more than the reader takes at once; events of one file in a row would become one
 		at := time.Unix(int64(i), 0)
@@ -131,7 +138,14 @@ func TestNotificationsOverflow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	hints := make(chan struct{}, 1)
-	go func() { done <- w.Run(ctx, hints) }()
+	go func() {
+		done <- w.Run(ctx, func(bool) {
+			select {
+			case hints <- struct{}{}:
+			default:
+			}
+		})
+	}()
 	<-hints
 	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -147,4 +161,38 @@ func TestNotificationsOverflow(t *testing.T) {
 	cancel()
 	d.must(<-done)
 	d.want("100 0 a", "101 0 b", "102 0 c")
+}
+
+// TestWatcherLeavesWhatIsTold: a directory of which somebody else tells is not watched,
+// nor any longer; the one above it is. Of the others a write is told from the rest.
+func TestWatcherLeavesWhatIsTold(t *testing.T) {
+	d := newDisk(t, Options{})
+	d.write("100", "a\n")
+	var log journal
+	w := NewWatcher(log.logger())
+	streams, err := d.tree.Scan()
+	d.must(err)
+	own := false
+	watch := func() { w.Watch(d.root, streams, func(*Stream) bool { return own }) }
+	watch()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	hints := make(chan bool, 16)
+	go func() { done <- w.Run(ctx, func(grown bool) { hints <- grown }) }()
+	d.add("100", "b\n")
+	if !<-hints {
+		t.Error("a write is told as another change")
+	}
+	d.write("101", "c\n")
+	if <-hints {
+		t.Error("a new segment is told as a write")
+	}
+	<-hints // its content
+	own = true
+	watch()
+	if w.known[d.dir] || !w.known[filepath.Dir(d.dir)] || !w.known[d.root] {
+		t.Errorf("watched: %v", w.known)
+	}
+	cancel()
+	d.must(<-done)
 }
