@@ -65,6 +65,9 @@ const (
 	// retryRemove is the pause after a folder could not be removed: there is nothing in
 	// it for us any more.
 	retryRemove = 10 * time.Second
+	// lifeEvery bounds how long a process that died, and left its lock to a child, counts
+	// as alive.
+	lifeEvery = time.Second
 	// lossEvery bounds the loss lines of an overflow that goes on.
 	lossEvery = time.Second
 	// passSlots bounds the slots copied at once: 4 MiB.
@@ -119,6 +122,7 @@ type Drain struct {
 	buf     []byte             // slots of one pass
 	runs    []run
 	rec     record.Record
+	like    like                     // of rec
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
 	flushed bool                     // lines, in this pass

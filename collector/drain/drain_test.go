@@ -431,3 +431,25 @@ func TestUntrusted(t *testing.T) {
 		t.Errorf("%d records", len(w.Records))
 	}
 }
+
+// TestDrainedTellsOfLines: once for a pass that flushed lines, however many, and not for
+// one that did not.
+func TestDrainedTellsOfLines(t *testing.T) {
+	told := 0
+	b := newBench(t, &rig.Memory{}, func(o *drain.Options) { o.Drained = func() { told++ } })
+	b.mark(record.FP, 3)
+	b.mark(record.Communication, 100)
+	b.pass(t)
+	if told != 1 {
+		t.Errorf("told %d times of a pass with lines", told)
+	}
+	b.pass(t)
+	if told != 1 {
+		t.Errorf("told %d times after a pass without", told)
+	}
+	b.rec.Close()
+	b.pass(t) // the end line
+	if told != 2 {
+		t.Errorf("told %d times after the end", told)
+	}
+}

@@ -25,8 +25,9 @@ type process struct {
 	folder *ring.Folder
 
 	status   ring.Status
-	broken   bool // the process file can't be read any more
-	gone     bool // nothing will be written any more
+	broken   bool      // the process file can't be read any more
+	gone     bool      // nothing will be written any more
+	aliveAt  time.Time // when its process was seen last
 	identity uint32
 	meta     record.Meta
 	rings    []*ringState
@@ -63,7 +64,7 @@ func newProcess(d *Drain, name string, f *ring.Folder) *process {
 // is more.
 func (p *process) pass(now time.Time) (records int, more bool, err error) {
 	p.refresh()
-	p.gone = p.folder.Gone(p.status.State) // before the heads: what is there then is all
+	p.gone = p.dead(now) // before the heads: what is there then is all
 	if p.d.o.Wanted != nil && !p.gone && !p.broken {
 		if bits, ok := p.d.o.Wanted(); ok {
 			err = p.folder.SetWanted(p.status, bits)
@@ -88,6 +89,20 @@ func (p *process) pass(now time.Time) (records int, more bool, err error) {
 		e = p.sync(now)
 	}
 	return records, more, errors.Join(err, e)
+}
+
+// dead reports whether nothing will be written into the folder any more. While the
+// recorder's lock is held it most likely lives: the process table, which costs more
+// than the pass itself when little has come, is looked at every lifeEvery then.
+func (p *process) dead(now time.Time) bool {
+	if since := now.Sub(p.aliveAt); since >= 0 && since < lifeEvery && p.folder.Held() {
+		return false
+	}
+	if p.folder.Gone(p.status.State) {
+		return true
+	}
+	p.aliveAt = now
+	return false
 }
 
 // refresh reads the status and the strings anew. A process file that became too

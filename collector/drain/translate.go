@@ -22,23 +22,61 @@ func sane(s *ring.Slot) {
 	}
 }
 
+// like is what a slot says beside its times and its step, and whose strings it means.
+type like struct {
+	of     *process
+	thread uint64
+	value  int64
+	peer   int32
+	text   uint16
+	group  uint16
+	stream uint16
+	kind   record.Kind
+	flags  uint8
+	dtype  uint8
+}
+
+// record makes d.rec the record of a slot, whose times are sane. Ring and Seq are the
+// caller's. Slots alike follow each other, so only what differs is made anew; gather
+// forgets what was, because strings may have come.
+func (p *process) record(s *ring.Slot, thread uint64) *record.Record {
+	r := &p.d.rec
+	k := like{p, thread, s.Value, s.Peer, s.Text, s.Group, s.Stream, s.Kind, s.Flags, s.Dtype}
+	if p.d.like != k {
+		p.d.like = k
+		p.label(r, s, thread)
+	}
+	date(r, s)
+	return r
+}
+
 // translate turns a slot, whose times are sane, into a record. Ring and Seq are
 // the caller's.
 func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
-	*r = record.New(s.Known())
-	r.Start, r.Dur = s.Start, s.Dur
+	p.label(r, s, thread)
+	date(r, s)
+}
+
+// date sets a labelled record's times and its step.
+func date(r *record.Record, s *ring.Slot) {
+	r.Start, r.Dur, r.Step = s.Start, s.Dur, record.NoStep
 	if s.Step != ring.NoStep {
 		r.Step = int64(s.Step)
 	}
-	r.Thread = thread
-	if s.Flags&ring.FlagDevice != 0 {
-		r.Side, r.Thread = record.Device, uint64(s.Stream)
-		if s.Flags&(ring.FlagHost|ring.FlagExposed) == ring.FlagHost {
-			r.HostStart, r.HostDur = max(s.HostStart, 0), s.HostDur
-		}
+	if s.Flags&ring.FlagDevice != 0 && s.Flags&(ring.FlagHost|ring.FlagExposed) == ring.FlagHost {
+		r.HostStart, r.HostDur = max(s.HostStart, 0), s.HostDur
 	}
 	if s.Flags&ring.FlagExposed != 0 {
 		r.Exposed = max(s.HostStart, 0)
+	}
+}
+
+// label begins a record with what its slot says beside its times and its step.
+func (p *process) label(r *record.Record, s *ring.Slot, thread uint64) {
+	*r = record.New(s.Known())
+	r.Thread = thread
+	if s.Flags&ring.FlagDevice != 0 {
+		r.Side, r.Thread = record.Device, uint64(s.Stream)
 	}
 	r.Open = s.Flags&ring.FlagOpen != 0
 	r.Group, _ = p.folder.Text(s.Group)

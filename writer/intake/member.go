@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -108,7 +107,7 @@ func (m *member) Segment(id record.ID, name string) {
 const unknownLine = "unknown"
 
 // lossLine begins a loss line.
-var lossLine = []byte(`{"loss":`)
+const lossLine = `{"loss":`
 
 // Line implements tail.Visitor.
 func (m *member) Line(offset int64, line []byte) {
@@ -117,7 +116,7 @@ func (m *member) Line(offset int64, line []byte) {
 	if m.again {
 		return
 	}
-	if bytes.HasPrefix(line, lossLine) {
+	if len(line) > len(lossLine) && string(line[:len(lossLine)]) == lossLine {
 		if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
 			m.segment.lose(&m.parser.Loss)
 		}

@@ -241,11 +241,11 @@ func (s *Stream) pass(offset int64, n int) {
 	}
 }
 
-var taskdPrefix = []byte(`{"Kind":`)
+const taskdPrefix = `{"Kind":`
 
 // read takes a line; false means that it is no line of anybody.
 func (s *Stream) read(offset int64, line []byte) bool {
-	if bytes.HasPrefix(line, taskdPrefix) {
+	if len(line) > len(taskdPrefix) && string(line[:len(taskdPrefix)]) == taskdPrefix {
 		return s.readMarker(offset, line)
 	}
 	t, err := s.parser.Parse(line)
