@@ -13,12 +13,13 @@ import (
 // for concurrent use.
 type Encoder struct {
 	head  head
+	again *tail // of the record before: they come in runs
 	tails [encoderTails]tail
 }
 
 const (
 	// encoderTails is a power of two: the operations and groups of a step that take turns.
-	encoderTails = 16
+	encoderTails = 32
 	// encoderMax bounds the text that is kept of a line's end: a path is written once.
 	encoderMax = 256
 	// encoderRoom is more than a line has beside its head and tail: six numbers of 20
@@ -58,11 +59,10 @@ func (e *Encoder) AppendLine(dst []byte, r *Record) []byte {
 	if r.Start < minStart || r.Dur < 0 || r.Ring == 0 || r.HostStart < 0 || r.HostDur < 0 || r.Exposed < -1 {
 		return r.AppendLine(dst)
 	}
-	h := e.headOf(r)
-	t := e.tailOf(r)
-	if t == nil {
+	if len(r.Op)+len(r.OpRaw)+len(r.Group)+len(r.Dtype)+len(r.Path) > encoderMax {
 		return r.AppendLine(dst)
 	}
+	h, t := e.headOf(r), e.tailOf(r)
 	n := len(dst)
 	dst = slices.Grow(dst, len(h)+len(t.mid)+len(t.text)+encoderRoom)
 	b := dst[:cap(dst)]
@@ -99,18 +99,16 @@ func (e *Encoder) headOf(r *Record) []byte {
 	return h.text
 }
 
-// tailOf returns the line around the number in the ring, nil when it is too long to be
-// kept.
+// tailOf returns the line around the number in the ring.
 func (e *Encoder) tailOf(r *Record) *tail {
-	// Strings take part by their lengths alone: those that differ in nothing else take
-	// turns.
-	key := uint64(r.Count)*3 ^ uint64(r.Bytes)*5 ^ uint64(uint32(r.Peer))<<16 ^ uint64(len(r.Op))<<8 ^ uint64(len(r.Group))<<24 ^ uint64(r.Kind)
-	t := &e.tails[key*0x9e3779b97f4a7c15>>60]
+	if e.again != nil && e.again.fits(r) {
+		return e.again
+	}
+	key := mix(r.Group) ^ mix(r.Op)*3 ^ uint64(r.Count)*5 ^ uint64(r.Bytes)*7 ^ uint64(uint32(r.Peer))*11 ^ uint64(r.Ring)*13
+	t := &e.tails[key*0x9e3779b97f4a7c15>>59]
+	e.again = t
 	if t.fits(r) {
 		return t
-	}
-	if len(r.Op)+len(r.OpRaw)+len(r.Group)+len(r.Dtype)+len(r.Path) > encoderMax {
-		return nil
 	}
 	t.of = *r
 	t.mid = r.appendRing(t.mid[:0])

@@ -1,5 +1,7 @@
 package record
 
+import "math/bits"
+
 // memory holds how lines began and ended, as text and as the fields it says: the lines
 // of a stream repeat all but their numbers, and to compare is quicker than to read. What
 // is remembered was read from the very same bytes, so it changes nothing that Parse
@@ -7,11 +9,12 @@ package record
 type memory struct {
 	opening lastHead
 	tails   *[memoryTails]lastTail
+	again   *lastTail // the one of the line before: they come in runs
 }
 
 const (
 	// memoryTails is a power of two: the operations and groups of a step that take turns.
-	memoryTails = 16
+	memoryTails = 32
 	// memoryMax bounds the text that is kept: a path is seen once.
 	memoryMax = 256
 )
@@ -54,9 +57,12 @@ func (m *memory) tail(b []byte, i int, r *Record) bool {
 	if m.tails == nil || len(b) == 0 {
 		return false
 	}
-	t := m.place(b)
+	t := m.again
 	if string(t.text) != string(b) {
-		return false
+		if t = m.place(b); string(t.text) != string(b) {
+			return false
+		}
+		m.again = t
 	}
 	o := &t.of
 	r.Thread, r.Op, r.OpRaw, r.Group, r.Peer, r.Count, r.Dtype = o.Thread, o.Op, o.OpRaw, o.Group, o.Peer, o.Count, o.Dtype
@@ -72,13 +78,25 @@ func (m *memory) keepTail(b []byte, r *Record) {
 		m.tails = new([memoryTails]lastTail)
 	}
 	t := m.place(b)
-	t.text, t.of = append(t.text[:0], b...), *r
+	t.text, t.of, m.again = append(t.text[:0], b...), *r, t
 }
 
-// place returns where an end is kept. Those that agree in length and in a few of their
-// bytes take turns.
+// place returns where an end is kept.
 func (m *memory) place(b []byte) *lastTail {
-	n := len(b)
-	key := load(b, n/4) ^ load(b, n/2)*3 ^ load(b, max(n-9, 0))*5 ^ uint64(n)
-	return &m.tails[key*0x9e3779b97f4a7c15>>60]
+	return &m.tails[mix(b)*0x9e3779b97f4a7c15>>59]
+}
+
+// mix makes a number of all bytes of s: ends, and groups, often differ in one alone.
+func mix[T string | []byte](s T) uint64 {
+	h := uint64(len(s))
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		b := s[i : i+8]
+		h = bits.RotateLeft64(h, 5) ^ (uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56)
+	}
+	for ; i < len(s); i++ {
+		h = bits.RotateLeft64(h, 5) ^ uint64(s[i])
+	}
+	return h
 }
