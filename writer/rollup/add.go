@@ -57,18 +57,23 @@ func tame(r *record.Record) {
 // repeated notes the ring and number of a record; true means that it was read
 // before.
 func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
-	rings := inc.rings
-	if s.replay {
-		rings = s.until.replayed(inc.id)
-	}
-	g := rings[r.Ring]
-	if g == nil {
-		if len(rings) >= maxRings {
-			return false
+	g := inc.last
+	if s.replay || g == nil || inc.lastRing != r.Ring {
+		rings := inc.rings
+		if s.replay {
+			rings = s.until.replayed(inc.id)
 		}
-		g = newRing(r.Seq)
-		g.Mark = math.MinInt64
-		rings[r.Ring] = g
+		if g = rings[r.Ring]; g == nil {
+			if len(rings) >= maxRings {
+				return false
+			}
+			g = newRing(r.Seq)
+			g.Mark = math.MinInt64
+			rings[r.Ring] = g
+		}
+		if !s.replay {
+			inc.last, inc.lastRing = g, r.Ring
+		}
 	}
 	dup, gaps := g.take(r.Seq)
 	if s.replay {

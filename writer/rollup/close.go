@@ -69,16 +69,13 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	st := inc.steps[0]
 	repeat := inc.seen.add(st.number)
 	s.openWindow(inc, st.number, st.begin)
-	mine := s.scratch.mine[:0]
+	s.rows.Steps = append(s.rows.Steps, s.stepRow(inc, &st, cut, repeat))
 	s.decide(inc, cut, func(p *span) (int64, uint16) {
 		if p.begin < st.begin {
 			return record.NoStep, 0
 		}
-		mine = append(mine, *p)
 		return st.number, repeat
 	})
-	s.scratch.mine = mine
-	s.rows.Steps = append(s.rows.Steps, s.stepRow(inc, &st, cut, repeat, mine))
 	s.taken = false
 
 	inc.steps = slices.Delete(inc.steps, 0, 1)

@@ -38,10 +38,13 @@ type incarnation struct {
 	pending []span
 	weight  int // of pending
 	rings   map[uint32]*ring
-	closed  []closedStep // the last ones, oldest first
-	serial  uint64       // steps closed
-	seen    passes       // step numbers, how often
-	dims    map[string]dim
+	// The ring of the record before: records of one ring come in runs.
+	last     *ring
+	lastRing uint32
+	closed   []closedStep // the last ones, oldest first
+	serial   uint64       // steps closed
+	seen     passes       // step numbers, how often
+	dims     map[string]dim
 
 	window    window
 	windows   passes

@@ -11,13 +11,16 @@ import (
 
 // scratch is memory that closing a step uses again and again.
 type scratch struct {
-	mine     []span
 	comm     []interval
 	compute  []interval
 	backward []interval
 	merged   []interval
 	blocked  []interval // the ends of communication that the trainer waited for
 	waits    []interval
+	// Of the Communication summed last: its name, as an index into window.names, and
+	// the name's dimension. Calls of one name come in runs.
+	call int32
+	dim  dim
 }
 
 // interval is a stretch of time on one side's clock.
@@ -63,18 +66,23 @@ type sums struct {
 	device                                   bool
 }
 
-// stepRow computes the row of a step from the ranges in its window. Sums are of
-// the whole ranges that begin in the step, also where one runs past its end.
-func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint16, mine []span) row.Step {
+// stepRow computes the row of a step from the pending ranges in its window, which ends
+// at cut. Sums are of the whole ranges that begin in the step, also where one runs past
+// its end.
+func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint16) row.Step {
 	out := s.newStep(inc, st.number, repeat)
 	self := span{start: st.begin, dur: st.end - st.begin, open: st.open}
 	sc := &s.scratch
 	sc.comm, sc.compute = sc.comm[:0], sc.compute[:0]
 	sc.backward, sc.blocked = sc.backward[:0], sc.blocked[:0]
+	sc.call = -1
 	var sum sums
 	found := false
-	for i := range mine {
-		p := &mine[i]
+	for i := range inc.pending {
+		p := &inc.pending[i]
+		if p.begin < st.begin || p.begin >= cut {
+			continue
+		}
 		if p.kind == record.Step && p.own == st.number && p.begin == st.begin && !found {
 			self, found = *p, true
 		}
@@ -122,7 +130,10 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
 		}
 		s.scratch.compute = append(s.scratch.compute, iv)
 	case record.Communication:
-		iv.dim = s.dim(inc, inc.window.names[p.call].group)
+		if sc := &s.scratch; p.call != sc.call {
+			sc.call, sc.dim = p.call, s.dim(inc, inc.window.names[p.call].group)
+		}
+		iv.dim = s.scratch.dim
 		s.scratch.comm = append(s.scratch.comm, iv)
 		if p.exposed < 0 {
 			t.unexposed = true
@@ -176,7 +187,7 @@ func common(a, b []interval) (total int64) {
 
 // merge appends the union of one side's intervals, apart and in order.
 func merge(dst, all []interval, side record.Side) []interval {
-	slices.SortFunc(all, byStart)
+	sortByStart(all)
 	for _, iv := range all {
 		if iv.side != side {
 			continue
@@ -188,6 +199,16 @@ func merge(dst, all []interval, side record.Side) []interval {
 		dst = append(dst, iv)
 	}
 	return dst
+}
+
+// sortByStart sorts intervals, which mostly come sorted.
+func sortByStart(all []interval) {
+	for i := 1; i < len(all); i++ {
+		if a, b := &all[i-1], &all[i]; a.from > b.from || a.from == b.from && a.to > b.to {
+			slices.SortFunc(all, byStart)
+			return
+		}
+	}
 }
 
 func byStart(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
@@ -221,7 +242,7 @@ func (t *sums) fill(out *row.Step) {
 // upper bound of the rank's own work wherever communication is not overlapped.
 func (s *Stream) fillComm(out *row.Step, t *sums, self *span) {
 	sc := &s.scratch
-	slices.SortFunc(sc.comm, byStart)
+	sortByStart(sc.comm)
 	total, dims := unions(sc.comm)
 	out.CommNs = total
 	out.CommTPNs, out.CommPPNs, out.CommDPNs = dims[dimTP], dims[dimPP], dims[dimDP]
