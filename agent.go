@@ -266,12 +266,8 @@ func (a *agent) ageingOptions() ageing.Options {
 	}
 	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
 	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.Job, d.Rank, s.Name) }
-	o.Rank = func(d segment.RankDir) ageing.RankState {
+	o.Rank = func(d segment.RankDir, infos []segment.Info) ageing.RankState {
 		state := ageing.RankState{Owned: a.follower.Ships(d.Path)}
-		infos, err := segment.ListAll(d.Path)
-		if err != nil || len(infos) == 0 {
-			return state
-		}
 		// A process that hangs writes nothing and has its segment open all the same.
 		quiet := time.Since(infos[len(infos)-1].ModTime) > 10*time.Minute
 		state.Live = !quiet || a.owns(d.Job, d.Rank) && !a.drain.Idle()

@@ -47,7 +47,8 @@ type Options struct {
 
 	// Rank tells whose a rank is. nil: all are ours, and live when their newest
 	// segment was touched in the last 10 minutes.
-	Rank func(segment.RankDir) RankState
+	// The segments are the rank's as they were listed, in order.
+	Rank func(segment.RankDir, []segment.Info) RankState
 	// Shipped tells whether everything in a segment is stored. nil: nothing is.
 	Shipped func(segment.RankDir, segment.Info) bool
 	// Release makes the shipper let go of a segment that is not shipped: it calls

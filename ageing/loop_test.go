@@ -58,7 +58,7 @@ func (g *grove) options(limit int64) Options {
 	return Options{
 		Dir: g.dir, Cap: limit, SegmentLimit: 100, Log: slog.New(slog.NewTextHandler(&g.log, nil)),
 		Now:  func() time.Time { return epoch.Add(24 * time.Hour) },
-		Rank: func(segment.RankDir) RankState { return RankState{Owned: true} },
+		Rank: func(segment.RankDir, []segment.Info) RankState { return RankState{Owned: true} },
 		Account: func(rows []row.Ledger) error {
 			g.ledger = append(g.ledger, rows...)
 			return nil
@@ -137,7 +137,7 @@ func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
 		g.write(fmt.Sprintf("j1/5/%d", 300+i), 100, -time.Hour)                        // another agent's
 	}
 	o := g.options(1)
-	o.Rank = func(r segment.RankDir) RankState {
+	o.Rank = func(r segment.RankDir, _ []segment.Info) RankState {
 		switch {
 		case r.Rank == 0:
 			return RankState{Owned: true, Live: true, Open: []string{"101"}}
@@ -259,7 +259,9 @@ func TestLook_UnreadableSegmentIsSpared(t *testing.T) {
 		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i))
 	}
 	o := g.options(250)
-	o.Rank = func(segment.RankDir) RankState { return RankState{Owned: true, Open: []string{"101", "102"}} }
+	o.Rank = func(segment.RankDir, []segment.Info) RankState {
+		return RankState{Owned: true, Open: []string{"101", "102"}}
+	}
 	o.Release = func(_ segment.RankDir, _ segment.Info, account func() error) error {
 		var limit unix.Rlimit
 		must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
@@ -356,7 +358,7 @@ func TestMakeRoom_LooksOnlyWhenItMustBe(t *testing.T) {
 	g := newGrove(t)
 	const size, limit = 100, 20 * 100
 	o := g.options(limit)
-	o.Rank = func(segment.RankDir) RankState { return RankState{Owned: true, Live: true} }
+	o.Rank = func(segment.RankDir, []segment.Info) RankState { return RankState{Owned: true, Live: true} }
 	l := g.loop(o)
 	for i := range 100 {
 		name := fmt.Sprintf("j1/0/%d", 100+i)

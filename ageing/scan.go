@@ -83,7 +83,7 @@ func (l *Loop) rank(f *forest, r segment.RankDir) error {
 	newest := infos[len(infos)-1]
 	state := RankState{Owned: true, Live: l.o.Now().Sub(newest.ModTime) < quiet}
 	if l.o.Rank != nil {
-		state = l.o.Rank(r)
+		state = l.o.Rank(r, infos)
 	}
 	if state.Owned && state.Live {
 		f.room += l.o.SegmentLimit
