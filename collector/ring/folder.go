@@ -18,6 +18,10 @@ import (
 	"laggard/schemas/record"
 )
 
+// changeGrain is more than two changes of a directory can be apart that leave it with the
+// same time.
+const changeGrain = time.Second
+
 // maxRings bounds the rings that a reader opens in one folder: far more than
 // Budget holds.
 const maxRings = 256
@@ -142,6 +146,8 @@ type Folder struct {
 	capacity             int
 	table                table
 	header               [2][processHeader]byte
+	rings                []uint32      // as they were listed
+	listedAt             unix.Timespec // the directory's time then; zero: list them again
 	area                 []byte
 }
 
@@ -353,8 +359,15 @@ func (f *Folder) SetWanted(s Status, bits uint32) error {
 }
 
 // Rings returns the numbers of the ring files in the folder, sorted, at most
-// maxRings.
+// maxRings. They are listed when the directory has changed. The slice is the Folder's.
 func (f *Folder) Rings() ([]uint32, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.dir, &st); err != nil {
+		return nil, fmt.Errorf("stat ring folder %s: %w", f.name, err)
+	}
+	if st.Ctim == f.listedAt {
+		return f.rings, nil
+	}
 	names, err := f.list(4 * maxRings)
 	if err != nil {
 		return nil, err
@@ -368,6 +381,9 @@ func (f *Folder) Rings() ([]uint32, error) {
 		}
 	}
 	slices.SortFunc(out, cmp.Compare[uint32])
+	if f.rings = out; time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
+		f.listedAt = st.Ctim
+	}
 	return out, nil
 }
 
