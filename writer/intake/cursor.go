@@ -69,19 +69,20 @@ func (f *Follower) acknowledge(m *member) {
 	f.mu.Unlock()
 }
 
-// save writes the cursor when it is time, or now.
+// save notes what is acknowledged and writes the cursor, each when it is time, or now.
 func (f *Follower) save(force bool) {
-	if !force && time.Since(f.saved) < saveEvery {
+	if !force && time.Since(f.noted) < noteEvery {
 		return
 	}
-	f.saved = time.Now()
+	f.noted = time.Now()
 	for _, m := range f.e.members {
 		f.acknowledge(m)
 	}
 	f.note()
-	if f.o.State == "" || !f.dirty {
+	if f.o.State == "" || !f.dirty || !force && time.Since(f.saved) < saveEvery {
 		return
 	}
+	f.saved = time.Now()
 	if err := tail.SaveCursor(f.cursorPath(), f.store, f.cursor); err != nil {
 		// It is a cache: the next save may go well, and the store knows what it has.
 		f.o.Logger.Warn("cursor not saved", "err", err)

@@ -35,7 +35,8 @@ type Follower struct {
 	// Owned by Run's goroutine.
 	waiting map[string]*tail.Lease // refused leases, with their claims
 	cursor  map[tail.Key]tail.Position
-	saved   time.Time
+	noted   time.Time // what is acknowledged
+	saved   time.Time // the cursor
 	dirty   bool
 	hold    int64  // see HoldAtMost
 	problem string // what could not be read at the last look, "" nothing

@@ -37,9 +37,13 @@ const (
 	rescanEvery   = time.Second
 	// scanApart bounds the cost of hints: a busy directory changes all the time.
 	scanApart = 100 * time.Millisecond
-	// markEvery is how far what is acknowledged may lag behind what is stored.
-	markEvery = time.Second
-	saveEvery = time.Second
+	// markEvery is how far what is acknowledged may lag behind what is stored: a mark is
+	// some kilobytes of JSON. Ageing waits for segments that are shipped as a whole, so
+	// while one before the current is not, it is markBehind.
+	markEvery  = 3 * time.Second
+	markBehind = time.Second
+	noteEvery  = time.Second
+	saveEvery  = 3 * time.Second
 )
 
 // Options configure Once and a Follower. Zero values mean the defaults.
@@ -226,14 +230,15 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	rows.Ledger = append(rows.Ledger, m.entries...)
 	m.entries = m.entries[:0]
 	e.hold(m, rows)
-	mark := e.marks && m.unmarked && (force || time.Since(m.marked) >= markEvery)
+	mark := e.marks && m.unmarked && (force || m.markDue())
 	if rows.Len() == 0 && !mark {
 		e.shipper.Recycle(rows)
 		return nil
 	}
 	m.rows, m.mark = rows, nil
 	if mark {
-		m.mark, m.unmarked, m.marked = m.position(), false, time.Now()
+		p := m.position()
+		m.mark, m.unmarked, m.marked, m.behind = p, false, time.Now(), p.Segment != m.reading
 	}
 	return e.put(ctx, m)
 }

@@ -36,6 +36,7 @@ type member struct {
 	// unmarked is true when lines were read since the last mark, made at marked.
 	unmarked bool
 	marked   time.Time
+	behind   bool // a segment was begun since the last mark, or it is in one before
 	// unreadable is the last error of reading, said once.
 	unreadable string
 
@@ -98,6 +99,7 @@ func (m *member) Segment(id record.ID, name string) {
 	if m.segment.Name == "" || after(name, m.segment.Name) || name == m.segment.Name && id != m.segment.ID {
 		m.closeSegment()
 		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
+		m.behind = true
 	} // else it is read again, only to fill what is open
 	m.reading, m.id = name, id
 	m.roller.Segment(id, name)
@@ -238,6 +240,12 @@ func (m *member) lose(l tail.Loss) {
 		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(l.ID), Name: l.Segment,
 		Bytes: uint64(max(l.Bytes, 0)), AtNs: number * int64(time.Second),
 	}, state, l.Reason, uint64(max(l.Lines, 0)))
+}
+
+// markDue reports whether a position is to go with the next rows.
+func (m *member) markDue() bool {
+	since := time.Since(m.marked)
+	return since >= markEvery || m.behind && since >= markBehind
 }
 
 // position is where a restart must begin, with what it must know.
