@@ -17,6 +17,7 @@ import (
 
 	"laggard/ageing"
 	"laggard/collector/drain"
+	"laggard/collector/ring"
 	"laggard/schemas/record"
 	"laggard/schemas/row"
 	"laggard/writer/intake"
@@ -70,6 +71,13 @@ func (a *agent) build(ctx context.Context) error {
 	var err error
 	if a.ledger, err = ledger.Open(a.o.dir, ledger.Options{}); err != nil {
 		return err
+	}
+	self, err := ring.Self()
+	if err == nil {
+		err = taskd.Settle(a.o.dir, filepath.Join(a.o.dir, ".laggard"), self.BootID)
+	}
+	if err != nil {
+		a.log.Warn("a write that was broken off is not settled", "err", err)
 	}
 	a.switches = newSwitches(a.o.ringDir, a.o.switchFile, a.o.node, a.log, a.hasJob)
 	a.drain, err = drain.New(drain.Options{

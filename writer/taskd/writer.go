@@ -5,7 +5,8 @@
 // instant. The lines can't say where a ring goes on, so a journal beside the
 // ledger does: before every write it holds the file, its size before and after,
 // and the positions that follow. A file of the size after has it all, one of the
-// size before has nothing, and one in between is cut back to the size before.
+// size before has nothing, and one in between is cut back to the size before: by
+// Settle, when an agent starts, so that no reader sees what will be gone.
 //
 // Caveats: of what TaskD's lines can't say, losses go to the ledger; identity,
 // exposed time, paths and tokens are in the rings only. A segment never exceeds
@@ -98,38 +99,14 @@ func (w *Writer) resume() error {
 	if len(infos) > 0 {
 		w.o.Turn.Saw(infos[len(infos)-1].Number)
 	}
-	w.state = entry.Before
-	size, err := w.sizeOf(entry.After.Name)
-	switch {
-	case err != nil:
+	if w.state, err = entry.settle(w.dir); err != nil {
 		return err
-	case size >= entry.After.Size:
-		w.state = entry.After
-	case entry.After.Name == entry.Before.Name && size > entry.Before.Size:
-		if err := os.Truncate(filepath.Join(w.dir, entry.After.Name), entry.Before.Size); err != nil {
-			return fmt.Errorf("cut a torn write off %s: %w", entry.After.Name, err)
-		}
 	}
 	for ring, seq := range w.state.Next {
 		w.next[ring] = seq
 	}
 	w.encoder.LastID, w.ended = w.state.ID, w.state.Ended
 	return nil
-}
-
-// sizeOf returns a segment's size, 0 when it is not there (any more).
-func (w *Writer) sizeOf(name string) (int64, error) {
-	info, err := os.Lstat(filepath.Join(w.dir, name))
-	if name == "" || errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%s: %w", name, segment.ErrNotRegular)
-	}
-	return info.Size(), nil
 }
 
 // Next returns, for each ring, the sequence number after the last record taken.
@@ -223,7 +200,7 @@ func (w *Writer) Flush() error {
 	if w.ended && !w.state.Ended {
 		after := w.state
 		after.Ended = true
-		if err := w.journal.write(entry{w.state, after}); err != nil {
+		if err := w.journal.write(w.entry(after)); err != nil {
 			return err
 		}
 		w.state = after
@@ -281,7 +258,7 @@ func (w *Writer) write(n int) error {
 	last := w.pending[n-1]
 	chunk := w.buf[:last.end]
 	after := w.state.after(w.pending[:n], int64(len(chunk)))
-	if err := w.journal.write(entry{w.state, after}); err != nil {
+	if err := w.journal.write(w.entry(after)); err != nil {
 		return err
 	}
 	if _, err := w.file.Write(chunk); err != nil {
@@ -294,6 +271,11 @@ func (w *Writer) write(n int) error {
 		w.pending[i].end -= last.end
 	}
 	return nil
+}
+
+// entry is a write that leads from where the writer stands to another state.
+func (w *Writer) entry(after state) entry {
+	return entry{w.meta.Job, w.meta.Rank, w.meta.BootID, w.state, after}
 }
 
 // takeBack cuts off what a failed write left, so that the same lines may follow.
