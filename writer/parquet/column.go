@@ -26,15 +26,17 @@ type rawColumn struct {
 	physical format.Type
 	direct   format.Encoding // of pages of numbers that are not dictionary-encoded
 
-	// A page begins with same rows that have the value one, and holds values or codes
-	// (places in the dictionary) once there is another: most columns are constant.
-	one    int64
-	same   int
-	values []int64
-	codes  []int32
-	narrow []int32
-	page   []byte
-	packed []byte
+	// A page begins with same rows that have the value one, and holds values or stretches
+	// (of one place in the dictionary) once there is another: most columns are constant.
+	one       int64
+	same      int
+	values    []int64
+	stretches []stretch
+	placed    int // rows in stretches
+	codes     []int32
+	narrow    []int32
+	page      []byte
+	packed    []byte
 
 	pages     []byte // of a chunk: headers and bodies
 	count     int64  // of the values in them
@@ -52,6 +54,9 @@ type rawColumn struct {
 	delta delta.BinaryPackedEncoding
 	rle   rle.DictionaryEncoding
 }
+
+// stretch is n rows with the same value, which stands at place in the dictionary.
+type stretch struct{ place, n int32 }
 
 func newRawColumn(source ship.Column, e *format.SchemaElement) (rawColumn, error) {
 	c := rawColumn{source: source, physical: e.Type.V, direct: format.DeltaBinaryPacked}
@@ -103,7 +108,7 @@ func (c *rawColumn) gather(rows []row.Raw) {
 // collect takes n values of a column, the first of which lies at p.
 func collect[T uint16 | int32 | int64](c *rawColumn, p unsafe.Pointer, n int) {
 	const stride = unsafe.Sizeof(row.Raw{})
-	if len(c.values)+len(c.codes) == 0 {
+	if len(c.values)+c.placed == 0 {
 		first := *(*T)(p)
 		if c.same == 0 {
 			c.one = int64(first)
@@ -130,41 +135,43 @@ func collect[T uint16 | int32 | int64](c *rawColumn, p unsafe.Pointer, n int) {
 	}
 }
 
-// spread makes the rows that are the same values or codes.
+// spread makes the rows that are the same values or a stretch.
 func (c *rawColumn) spread() {
 	n := c.same
 	if c.same = 0; n == 0 {
 		return
 	}
 	if c.physical != format.ByteArray {
-		c.values = appendSame(c.values, c.one, n)
+		c.values = slices.Grow(c.values, pageRows)
+		for range n {
+			c.values = append(c.values, c.one)
+		}
 		return
 	}
-	c.codes = appendSame(c.codes, c.place(row.Word(c.one)), n)
+	c.stretch(c.place(row.Word(c.one)), n)
 }
 
-func appendSame[T any](dst []T, v T, n int) []T {
-	dst = slices.Grow(dst, max(n, pageRows-len(dst)))
-	for range n {
-		dst = append(dst, v)
+// stretch adds n rows with the value at place.
+func (c *rawColumn) stretch(place int32, n int) {
+	c.placed += n
+	if k := len(c.stretches) - 1; k >= 0 && c.stretches[k].place == place {
+		c.stretches[k].n += int32(n)
+		return
 	}
-	return dst
+	c.stretches = append(c.stretches, stretch{place, int32(n)})
 }
 
 // gatherWords takes words, which follow one another in runs.
 func (c *rawColumn) gatherWords(p unsafe.Pointer, n int) {
 	const stride = unsafe.Sizeof(row.Raw{})
-	from := len(c.codes)
-	c.codes = slices.Grow(c.codes, pageRows-from)[:from+n]
-	to := c.codes[from:]
-	last := *(*row.Word)(p)
-	place := c.place(last)
-	for i := range to {
+	last, from := *(*row.Word)(p), 0
+	for i := range n {
 		if w := *(*row.Word)(unsafe.Add(p, uintptr(i)*stride)); w != last {
-			last, place = w, c.place(w)
+			c.stretch(c.place(last), i-from)
+			last, from = w, i
 		}
-		to[i] = place
 	}
+	c.stretch(c.place(last), n-from)
 }
 
 // place returns where a word stands in the dictionary.
@@ -178,12 +185,11 @@ func (c *rawColumn) place(w row.Word) int32 {
 
 // endPage encodes what was gathered as a page.
 func (c *rawColumn) endPage(z *zstd.Encoder) (err error) {
-	n := c.same + len(c.values) + len(c.codes)
+	n := c.same + len(c.values) + c.placed
 	encoding := format.RLEDictionary
 	switch {
-	case c.same > 0 && c.encodeSame():
-	case c.physical == format.ByteArray || c.encodeNumbers():
-		c.page, err = c.rle.EncodeInt32(c.page, c.codes)
+	case c.same > 0 && c.placeSame(), c.physical == format.ByteArray, c.placeNumbers():
+		err = c.encodeStretches()
 	default:
 		c.many, encoding = true, c.direct
 		c.bound()
@@ -192,7 +198,7 @@ func (c *rawColumn) endPage(z *zstd.Encoder) (err error) {
 	c.count += int64(n)
 	c.byCode = c.byCode || encoding == format.RLEDictionary
 	c.byValue = c.byValue || encoding != format.RLEDictionary
-	c.same, c.values, c.codes = 0, c.values[:0], c.codes[:0]
+	c.same, c.values, c.stretches, c.placed = 0, c.values[:0], c.stretches[:0], 0
 	if err != nil {
 		return fmt.Errorf("encode column %s: %w", c.source.Name, err)
 	}
@@ -205,9 +211,9 @@ func (c *rawColumn) endPage(z *zstd.Encoder) (err error) {
 	return err
 }
 
-// encodeSame makes the page one run of a dictionary's place. When the dictionary is
-// full it makes values of it instead.
-func (c *rawColumn) encodeSame() bool {
+// placeSame makes the rows that are the same one stretch. When the dictionary is full it
+// makes values of them instead.
+func (c *rawColumn) placeSame() bool {
 	place, ok := int32(0), !c.many
 	if c.physical == format.ByteArray {
 		place = c.place(row.Word(c.one))
@@ -218,35 +224,63 @@ func (c *rawColumn) encodeSame() bool {
 		c.spread()
 		return false
 	}
-	width := bits.Len32(uint32(place))
-	c.page = append(c.page[:0], byte(width))
-	c.page = binary.AppendUvarint(c.page, uint64(c.same)<<1)
-	for ; width > 0; width -= 8 {
-		c.page = append(c.page, byte(place))
-		place >>= 8
-	}
+	c.stretch(place, c.same)
 	return true
 }
 
-// encodeNumbers makes codes of values; false means that they are too many.
-func (c *rawColumn) encodeNumbers() bool {
+// fewRows is how many rows a stretch holds, on the average, from which on it costs less
+// as a run of its own than its rows do one by one.
+const fewRows = 8
+
+// encodeStretches makes the page the places of its rows: RLE_DICTIONARY.
+func (c *rawColumn) encodeStretches() (err error) {
+	if len(c.stretches)*fewRows > c.placed {
+		c.codes = c.codes[:0]
+		for _, s := range c.stretches {
+			for range s.n {
+				c.codes = append(c.codes, s.place)
+			}
+		}
+		c.page, err = c.rle.EncodeInt32(c.page, c.codes)
+		return err
+	}
+	most := int32(0)
+	for _, s := range c.stretches {
+		most = max(most, s.place)
+	}
+	width := bits.Len32(uint32(most))
+	c.page = append(c.page[:0], byte(width))
+	for _, s := range c.stretches {
+		c.page = binary.AppendUvarint(c.page, uint64(s.n)<<1)
+		for k := 0; k < width; k += 8 {
+			c.page = append(c.page, byte(s.place>>k))
+		}
+	}
+	return nil
+}
+
+// placeNumbers makes stretches of values; false means that they are too many.
+func (c *rawColumn) placeNumbers() bool {
 	if c.many {
 		return false
 	}
-	c.codes = slices.Grow(c.codes, len(c.values))[:len(c.values)]
-	last, where := c.values[0]^1, int32(0)
+	last, from := c.values[0], 0
+	end := func(i int) bool {
+		place, ok := c.numbers.place(last)
+		if ok {
+			c.stretch(place, i-from)
+		}
+		return ok
+	}
 	for i, v := range c.values {
 		if v != last {
-			place, ok := c.numbers.place(v)
-			if !ok {
-				c.codes = c.codes[:0]
+			if !end(i) {
 				return false
 			}
-			last, where = v, place
+			last, from = v, i
 		}
-		c.codes[i] = where
 	}
-	return true
+	return end(len(c.values))
 }
 
 func (c *rawColumn) encodeDirect() (err error) {
