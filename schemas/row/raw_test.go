@@ -3,6 +3,7 @@ package row
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -72,5 +73,28 @@ func TestWords(t *testing.T) {
 	}
 	if w.Add(strings.Repeat("x", mostWordBytes)); !w.Full() {
 		t.Fatal("not full after 4 MiB")
+	}
+}
+
+// TestRenumber: words keep their meaning, whether their numbers are the same in the
+// other list, others, or both.
+func TestRenumber(t *testing.T) {
+	rows := func(words ...string) (Raws, []Record) {
+		var w Words
+		var r Raws
+		for i := range 40 {
+			rec := Record{Job: "j", Kind: words[i%len(words)], Group: words[i*7%len(words)], Offset: uint64(i)}
+			r.Rows = append(r.Rows, w.Pack(&rec))
+		}
+		r.Words = w.List()
+		return r, r.AppendTo(nil)
+	}
+	var w Words
+	for _, words := range [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}, {"a", "c"}, {"a", "b", "c"}} {
+		r, want := rows(words...)
+		w.Renumber(&r)
+		if got := r.AppendTo(nil); !slices.Equal(got, want) {
+			t.Errorf("%q: rows %+v, want %+v", words, got, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"laggard/schemas/clickhouse"
 	"laggard/schemas/row"
 )
 
@@ -100,24 +101,24 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 	all = append(all, cutTable(parts, limit, row.RanksTable, &u.Ranks,
 		func(r *row.Rows) []row.Rank { return r.Ranks },
 		func(b *Batch) *[]row.Rank { return &b.Ranks },
-		orderOfRank)...)
+		each(orderOfRank))...)
 	all = append(all, cutTable(parts, limit, row.StepsTable, &u.Steps,
 		func(r *row.Rows) []row.Step { return r.Steps },
 		func(b *Batch) *[]row.Step { return &b.Steps },
-		orderOfStep)...)
+		each(orderOfStep))...)
 	all = append(all, cutTable(parts, limit, row.CommunicationsTable, &u.Communications,
 		func(r *row.Rows) []row.Communication { return r.Communications },
 		func(b *Batch) *[]row.Communication { return &b.Communications },
-		orderOfCommunication)...)
+		each(orderOfCommunication))...)
 	all = append(all, u.cutRaws(parts, limit)...)
 	all = append(all, cutTable(parts, limit, row.RecordsTable, &u.Records,
 		func(r *row.Rows) []row.Record { return r.Records },
 		func(b *Batch) *[]row.Record { return &b.Records },
-		orderOfRecord)...)
+		each(orderOfRecord))...)
 	return append(all, cutTable(parts, limit, row.LedgerTable, &u.Ledger,
 		func(r *row.Rows) []row.Ledger { return r.Ledger },
 		func(b *Batch) *[]row.Ledger { return &b.Ledger },
-		orderOfLedger)...)
+		each(orderOfLedger))...)
 }
 
 // cutRaws is cutTable for packed rows. Those of several parts get one list of words.
@@ -145,7 +146,9 @@ func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
 	return cutTable(parts, limit, row.RecordsTable, &u.Raws.Rows,
 		func(r *row.Rows) []row.Raw { return r.Raws.Rows },
 		func(b *Batch) *[]row.Raw { b.Raws.Words = words; return &b.Raws.Rows },
-		func(r *row.Raw) order { return order{words[r.Job], partition(r.StartNs)} })
+		func(rows []row.Raw) (order, int) {
+			return order{words[rows[0].Job], partition(rows[0].StartNs)}, alike(rows)
+		})
 }
 
 // wholeRaws makes the packed rows of one part a batch where they lie; false means that
@@ -173,21 +176,31 @@ func leaves(n, limit int) bool {
 	return rest >= limit/8 || n > maxBlockRows
 }
 
-// oneBatch reports whether packed rows are of one job and one partition.
-func oneBatch(raws *row.Raws) bool {
-	first := &raws.Rows[0]
-	day := partition(first.StartNs)
-	for i := range raws.Rows {
-		if r := &raws.Rows[i]; r.Job != first.Job || partition(r.StartNs) != day {
-			return false
+// alike returns how many of packed rows, from the first on, are of its job and partition.
+func alike(rows []row.Raw) int {
+	first := &rows[0]
+	from := partition(first.StartNs) * clickhouse.DayNs
+	until := from + clickhouse.DayNs
+	if first.StartNs < from || first.StartNs >= until { // before 1970 partitions are rounded the other way
+		return 1
+	}
+	for i := range rows {
+		if r := &rows[i]; r.Job != first.Job || r.StartNs < from || r.StartNs >= until {
+			return i
 		}
 	}
-	return true
+	return len(rows)
+}
+
+// each is the stretch of one row, for tables of few rows.
+func each[T any](of func(*T) order) func([]T) (order, int) {
+	return func(rows []T) (order, int) { return of(&rows[0]), 1 }
 }
 
 // cutTable sorts the rows of one table into groups (job and partition): counted
-// first, so that each group gets its place in buf and each row is copied once.
-func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func(*T) order) []cutBatch {
+// first, so that each group gets its place in buf and each row is copied once. of tells
+// how many of rows, from the first on, are of one order.
+func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func([]T) (order, int)) []cutBatch {
 	total, whole := 0, 0
 	for i, p := range parts {
 		if n := len(rows(p.rows)); n > 0 {
@@ -199,20 +212,21 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 	}
 	groups := map[order]*group[T]{}
 	var last *group[T]
-	at := func(r *T) *group[T] {
-		o := of(r)
+	next := func(rows []T) (*group[T], int) {
+		o, n := of(rows)
 		if last == nil || last.at.day != o.day || last.at.job != o.job {
 			if last = groups[o]; last == nil {
 				last = &group[T]{at: o}
 				groups[o] = last
 			}
 		}
-		return last
+		return last, n
 	}
 	for _, p := range parts {
-		all := rows(p.rows)
-		for i := range all {
-			at(&all[i]).count++
+		for all := rows(p.rows); len(all) > 0; {
+			g, n := next(all)
+			g.count += n
+			all = all[n:]
 		}
 	}
 	sorted := make([]*group[T], 0, len(groups))
@@ -234,9 +248,10 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 			continue
 		}
 		l := p.stream.look(table)
-		for i := range all {
-			g := at(&all[i])
-			g.add(&all[i], p.stream, l.pass(g.at))
+		for len(all) > 0 {
+			g, n := next(all)
+			g.add(all[:n], p.stream, l.pass(g.at))
+			all = all[n:]
 		}
 	}
 	var batches []cutBatch
@@ -263,13 +278,13 @@ type group[T any] struct {
 	runs  []run
 }
 
-func (g *group[T]) add(r *T, st *Stream, back bool) {
-	g.rows = append(g.rows, *r)
+func (g *group[T]) add(rows []T, st *Stream, back bool) {
+	g.rows = append(g.rows, rows...)
 	if n := len(g.runs); n == 0 || g.runs[n-1].stream != st {
 		g.runs = append(g.runs, run{stream: st})
 	}
 	last := &g.runs[len(g.runs)-1]
-	last.n++
+	last.n += len(rows)
 	last.back = last.back || back
 }
 

@@ -50,11 +50,11 @@ func (s *Shipper) keepsPacked() bool {
 // wholeBatch reports whether packed rows are a batch by themselves.
 func (s *Shipper) wholeBatch(raws *row.Raws) bool {
 	n := len(raws.Rows)
-	return n >= wholePart && n <= s.o.BatchRows+s.o.BatchRows/8 && oneBatch(raws)
+	return n >= wholePart && n <= s.o.BatchRows+s.o.BatchRows/8 && alike(raws.Rows) == n
 }
 
 // maxFree bounds the bundles that are kept: two large ones wait while a third is
-// stored and a fourth filled. Small ones are as many as make a batch.
+// stored and a fourth filled. Small ones, not quite full, are as many as make a batch.
 const maxFree = 4
 
 // Rows returns an empty bundle for the next Put, with the memory of an earlier one.
@@ -86,10 +86,10 @@ func (s *Shipper) Recycle(r *row.Rows) {
 	defer s.pool.mu.Unlock()
 	if size += size / 8; size >= s.pool.size {
 		s.pool.size = size
-	} else {
+	} else if size > 0 { // one that was not needed says nothing
 		s.pool.size -= (s.pool.size - size) / 16
 	}
-	if n := room(r); len(s.pool.free) < maxFree || s.pool.held+n <= s.o.BatchBytes {
+	if n := room(r); len(s.pool.free) < maxFree || s.pool.held+n <= s.o.BatchBytes+s.o.BatchBytes/4 {
 		s.pool.free = append(s.pool.free, r)
 		s.pool.held += n
 	}
