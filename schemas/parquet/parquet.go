@@ -166,7 +166,7 @@ func guard[T any](f func() (T, error)) (v T, err error) {
 	return f()
 }
 
-// batch is the number of rows handed to the caller of Read at a time.
+// batch is the most rows handed to the caller of Read at a time.
 const batch = 4096
 
 // Read calls f with the rows of a file, a few thousand at a time; the slice is
@@ -181,10 +181,19 @@ func Read[T any](path string, f func([]T) error) error {
 	_, err = guard(func() (struct{}, error) {
 		r := parquet.NewGenericReader[T](file)
 		defer r.Close()
-		rows := make([]T, batch)
+		left := file.NumRows()
+		var buf []T
 		for {
+			// No more rows than there are: for each that is missing parquet-go asks every column
+			// again whether its pages are over, which for a row or two is all the time it takes.
+			size := int(max(min(left, batch), 1))
+			if buf == nil {
+				buf = make([]T, size)
+			}
+			rows := buf[:size]
 			clear(rows) // slices in rows must not be shared with those handed out
 			n, err := r.Read(rows)
+			left -= int64(n)
 			if n > 0 {
 				if err := f(rows[:n]); err != nil {
 					return struct{}{}, err

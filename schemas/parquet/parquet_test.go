@@ -2,7 +2,9 @@ package parquet
 
 import (
 	"bytes"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,5 +64,58 @@ func TestEscape(t *testing.T) {
 	a, b := Folder("s", "steps", strings.Repeat("ä", 300)+"1"), Folder("s", "steps", strings.Repeat("ä", 300)+"2")
 	if a == b || len(a) > 255 {
 		t.Fatalf("long jobs share a folder or pass the limit: %s", a)
+	}
+}
+
+// TestRead: every row is read once, however many there are beside the rows handed out
+// at a time and those of a row group.
+func TestRead(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 999, 1000, 1001, batch - 1, batch, batch + 1, 3*batch + 7} {
+		path := filepath.Join(t.TempDir(), "steps.parquet")
+		want := make([]Step, n)
+		for i := range want {
+			want[i].Step = uint64(i)
+		}
+		if err := parquet.WriteFile(path, want, parquet.MaxRowsPerRowGroup(1000)); err != nil {
+			t.Fatal(err)
+		}
+		var got []row.Step
+		if err := ReadSteps(path, func(r []row.Step) error { got = append(got, r...); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(Cast[row.Step](want), got) {
+			t.Errorf("of %d rows %d are read", n, len(got))
+		}
+	}
+}
+
+// TestReadOfFewRows: a file of one row does not cost what a full portion of rows does.
+func TestReadOfFewRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.parquet")
+	if err := parquet.WriteFile(path, []Step{{Step: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	n := testing.AllocsPerRun(3, func() {
+		if err := ReadSteps(path, func([]row.Step) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > batch {
+		t.Errorf("%.0f allocations, want some hundreds", n)
+	}
+}
+
+// BenchmarkReadRank: a store has a file of one row for each rank.
+func BenchmarkReadRank(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "rank.parquet")
+	if err := parquet.WriteFile(path, []Rank{{Job: "j", Groups: []string{"dp:a:0:2"}, GroupRanks: [][]uint32{{0, 1}}}}); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		if err := ReadRanks(path, func(r []row.Rank) error { n += len(r); return nil }); err != nil || n != 1 {
+			b.Fatalf("%d rows: %v", n, err)
+		}
 	}
 }
