@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,8 +24,34 @@ const interpreter = "/usr/bin/python3"
 // others start PyTorch, which is what they cost, or have no range in them.
 var pure = []string{"ring", "fork", "switch", "callbacks", "mstx", "kill"}
 
-// TestPython runs the unit tests in tests/, one subtest a file and recorder, two at a
-// time. They start real processes; those with PyTorch train over gloo.
+// class is a class of a file in tests/.
+type class struct {
+	name  string
+	tests int
+}
+
+// classes returns those of a file that have tests.
+func classes(t *testing.T, path string) (all []class) {
+	t.Helper()
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range regexp.MustCompile(`(?m)^class `).Split(string(source), -1)[1:] {
+		name := regexp.MustCompile(`^\w+`).FindString(body)
+		if n := len(regexp.MustCompile(`(?m)^    def test_`).FindAllString(body, -1)); n > 0 {
+			all = append(all, class{name, n})
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s: no tests", path)
+	}
+	return all
+}
+
+// TestPython runs the unit tests in tests/, one subtest a class and recorder, two at a
+// time: a file of those that start PyTorch takes longer than all others together. They
+// start real processes; those with PyTorch train over gloo.
 func TestPython(t *testing.T) {
 	if out, err := exec.Command(interpreter, "-c", "import torch.distributed as d; assert d.is_gloo_available()").CombinedOutput(); err != nil {
 		t.Fatalf("%s has no PyTorch with gloo: apt-get install python3-torch (%v)\n%s", interpreter, err, out)
@@ -41,23 +69,34 @@ func TestPython(t *testing.T) {
 			if setting == "0" && !slices.Contains(pure, short) {
 				continue
 			}
-			t.Run(short+"/"+recorder, func(t *testing.T) {
-				t.Parallel()
-				two <- struct{}{}
-				defer func() { <-two }()
-				c := exec.Command(interpreter, "-B", "-m", "unittest", "-v", name)
-				c.Dir = "tests"
-				c.Env = append(os.Environ(), "LAGGARD_EXTENSION="+setting, "XDG_CACHE_HOME="+cache)
-				out, err := c.CombinedOutput()
-				if err != nil {
-					t.Fatalf("%s: %v\n%s", f, err, out)
-				}
-				for line := range strings.Lines(string(out)) {
-					if strings.Contains(line, " kills with ") { // the scale and the seed
-						t.Log(strings.TrimSpace(line))
-					}
-				}
-			})
+			for _, class := range classes(t, f) {
+				t.Run(short+"/"+class.name+"/"+recorder, func(t *testing.T) {
+					t.Parallel()
+					two <- struct{}{}
+					defer func() { <-two }()
+					unittests(t, name, class, "LAGGARD_EXTENSION="+setting, "XDG_CACHE_HOME="+cache)
+				})
+			}
+		}
+	}
+}
+
+// unittests runs the tests of a class.
+func unittests(t *testing.T, module string, class class, env ...string) {
+	t.Helper()
+	c := exec.Command(interpreter, "-B", "-m", "unittest", "-v", module+"."+class.name)
+	c.Dir = "tests"
+	c.Env = append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", module, err, out)
+	}
+	if ran := regexp.MustCompile(`(?m)^Ran (\d+) tests? in`).FindSubmatch(out); ran == nil || string(ran[1]) != strconv.Itoa(class.tests) {
+		t.Errorf("%s.%s has %d tests; it said %q", module, class.name, class.tests, ran)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, " kills with ") { // the scale and the seed
+			t.Log(strings.TrimSpace(line))
 		}
 	}
 }
