@@ -178,6 +178,6 @@ func TestRankRestartedInMidBatch(t *testing.T) {
 		j.steps(12)
 		j.begin() // it dies within a step
 		j.restart(round+1, 5)
-		j.steps(12)
+		j.steps(24) // so long that the follower, too, takes the first process for dead
 	}, true)
 }
