@@ -6,7 +6,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Packages whose own code starts no goroutine and shares nothing: the race detector finds nothing in them, and takes three
 # to nine times as long. TestOneGoroutine holds the list.
-ONE := analyzer/frame analyzer/keep analyzer/report analyzer/whatif benchmarks/simulate collector/mspti collector/native \
+ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/report analyzer/whatif benchmarks/simulate collector/mspti collector/native \
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/marker schemas/record schemas/row \
 	schemas/topology writer/chrome writer/rollup writer/rollup/roster writer/rollup/scatter
 
@@ -27,8 +27,8 @@ parts: ## install the real components that the tests talk to
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
 	$(GO) vet ./...
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e laggard -e laggard/deploy/examples $(ONE:%=-e laggard/%))
-	$(GO) test -p 3 -timeout 20m $(ONE:%=./%)
+	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e laggard -e laggard/deploy/examples $(ONE_GOROUTINE:%=-e laggard/%))
+	$(GO) test -p 3 -timeout 20m $(ONE_GOROUTINE:%=./%)
 	$(GO) test -race -timeout 10m -run 'Arrows|OneGoroutine|Scripts|Settings|Distance' .
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
 	$(GO) test -count=1 -p 1 -timeout 20m . ./deploy/examples # whole processes under load and timed jobs: alone on the machine

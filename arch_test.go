@@ -96,9 +96,9 @@ func TestOneGoroutine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := regexp.MustCompile(`(?m)^ONE := ((?:.*\\\n)*.*)$`).FindSubmatch(text)
+	list := regexp.MustCompile(`(?m)^ONE_GOROUTINE := ((?:.*\\\n)*.*)$`).FindSubmatch(text)
 	if list == nil {
-		t.Fatal("the Makefile has no list ONE")
+		t.Fatal("the Makefile has no list ONE_GOROUTINE")
 	}
 	packages := strings.Fields(strings.ReplaceAll(string(list[1]), "\\\n", " "))
 	if len(packages) < 10 {
@@ -127,10 +127,10 @@ func oneGoroutine(t *testing.T, path string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			t.Errorf("%s: it starts a goroutine: test it with -race (the Makefile's list ONE)", set.Position(n.Pos()))
+			t.Errorf("%s: it starts a goroutine: test it with -race (the Makefile's list ONE_GOROUTINE)", set.Position(n.Pos()))
 		case *ast.ImportSpec:
 			if p := strings.Trim(n.Path.Value, `"`); p == "sync" || p == "sync/atomic" || strings.HasPrefix(p, "golang.org/x/sync") {
-				t.Errorf("%s: it imports %s: test it with -race (the Makefile's list ONE)", set.Position(n.Pos()), p)
+				t.Errorf("%s: it imports %s: test it with -race (the Makefile's list ONE_GOROUTINE)", set.Position(n.Pos()), p)
 			}
 		}
 		return true

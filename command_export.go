@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,6 +86,9 @@ func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 		return write(stdout)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("export to %s: there is no folder %s: make it, or name another file with -o", path, filepath.Dir(path))
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

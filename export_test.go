@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v15/arrow/array"
@@ -46,6 +47,10 @@ func TestExport(t *testing.T) {
 	}
 	if counts[0] != counts[1] {
 		t.Errorf("%d steps from files, %d from the store", counts[0], counts[1])
+	}
+	nowhere := filepath.Join(base, "nowhere", "x.json")
+	if r := laggard(t, "export", dir, "--format", "chrome", "-o", nowhere); r.code != 1 || !strings.Contains(r.err, "there is no folder "+filepath.Dir(nowhere)) {
+		t.Errorf("export to %s: %+v", nowhere, r)
 	}
 	for _, args := range [][]string{
 		{"export", dir, "--format", "xml", "-o", "x"}, {"export", dir, "--format", "arrow"}, {"export", dir, "--format", "arrow", "--table", "step", "-o", "x"},

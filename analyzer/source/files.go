@@ -126,7 +126,7 @@ func (i *Info) notes(c rollup.Counts, first string) {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d of %d lines were not understood and left out; the first is %s", n, c.Lines, first))
 	}
 	if c.Torn > 0 {
-		i.Notes = append(i.Notes, fmt.Sprintf("%d files have a line that was cut by a crash of its writer (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
+		i.Notes = append(i.Notes, fmt.Sprintf("files with a line that was cut by a crash of its writer: %d (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
 	}
 	bad := c.Lost[rollup.BadTime]
 	if bad > 0 {

@@ -14,14 +14,10 @@ import (
 type Encoder struct {
 	head  head
 	again *tail // of the record before: they come in runs
-	tails [encoderTails]tail
+	tails [maxTails]tail
 }
 
 const (
-	// encoderTails is a power of two: the operations and groups of a step that take turns.
-	encoderTails = 32
-	// encoderMax bounds the text that is kept of a line's end: a path is written once.
-	encoderMax = 256
 	// encoderRoom is more than a line has beside its head and tail: six numbers of 20
 	// digits and their keys.
 	encoderRoom = 256
@@ -59,7 +55,7 @@ func (e *Encoder) AppendLine(dst []byte, r *Record) []byte {
 	if r.Start < minStart || r.Dur < 0 || r.Ring == 0 || r.HostStart < 0 || r.HostDur < 0 || r.Exposed < -1 {
 		return r.AppendLine(dst)
 	}
-	if len(r.Op)+len(r.OpRaw)+len(r.Group)+len(r.Dtype)+len(r.Path) > encoderMax {
+	if len(r.Op)+len(r.OpRaw)+len(r.Group)+len(r.Dtype)+len(r.Path) > maxTail {
 		return r.AppendLine(dst)
 	}
 	h, t := e.headOf(r), e.tailOf(r)
@@ -105,7 +101,7 @@ func (e *Encoder) tailOf(r *Record) *tail {
 		return e.again
 	}
 	key := mix(r.Group) ^ mix(r.Op)*3 ^ uint64(r.Count)*5 ^ uint64(r.Bytes)*7 ^ uint64(uint32(r.Peer))*11 ^ uint64(r.Ring)*13
-	t := &e.tails[key*0x9e3779b97f4a7c15>>59]
+	t := &e.tails[tailAt(key)]
 	e.again = t
 	if t.fits(r) {
 		return t

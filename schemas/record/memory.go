@@ -8,16 +8,21 @@ import "math/bits"
 // yields. Hostile lines cost a copy each, and no memory.
 type memory struct {
 	opening lastHead
-	tails   *[memoryTails]lastTail
+	tails   *[maxTails]lastTail
 	again   *lastTail // the one of the line before: they come in runs
 }
 
+// Ends of lines that are remembered, by a Parser and by an Encoder: those of the
+// operations and groups of a step that take turns.
 const (
-	// memoryTails is a power of two: the operations and groups of a step that take turns.
-	memoryTails = 32
-	// memoryMax bounds the text that is kept: a path is seen once.
-	memoryMax = 256
+	tailBits = 5
+	maxTails = 1 << tailBits
+	// maxTail bounds the bytes that are kept of one: a path is seen once.
+	maxTail = 256
 )
+
+// tailAt returns which of maxTails has a mix of an end's bytes.
+func tailAt(mixed uint64) uint64 { return mixed * 0x9e3779b97f4a7c15 >> (64 - tailBits) }
 
 // lastHead is a line up to the number of start.
 type lastHead struct {
@@ -46,7 +51,7 @@ func (m *memory) head(b []byte, r *Record) int {
 }
 
 func (m *memory) keepHead(b []byte, r *Record) {
-	if len(b) <= memoryMax {
+	if len(b) <= maxTail {
 		m.opening = lastHead{append(m.opening.text[:0], b...), r.Kind, r.Name, r.Step}
 	}
 }
@@ -71,11 +76,11 @@ func (m *memory) tail(b []byte, i int, r *Record) bool {
 }
 
 func (m *memory) keepTail(b []byte, r *Record) {
-	if len(b) > memoryMax {
+	if len(b) > maxTail {
 		return
 	}
 	if m.tails == nil {
-		m.tails = new([memoryTails]lastTail)
+		m.tails = new([maxTails]lastTail)
 	}
 	t := m.place(b)
 	t.text, t.of, m.again = append(t.text[:0], b...), *r, t
@@ -83,7 +88,7 @@ func (m *memory) keepTail(b []byte, r *Record) {
 
 // place returns where an end is kept.
 func (m *memory) place(b []byte) *lastTail {
-	return &m.tails[mix(b)*0x9e3779b97f4a7c15>>59]
+	return &m.tails[tailAt(mix(b))]
 }
 
 // mix makes a number of all bytes of s: ends, and groups, often differ in one alone.
