@@ -4,8 +4,8 @@ import "unsafe"
 
 // near is the slot of a string by where it lies.
 func near(s string) int {
-	at := uintptr(unsafe.Pointer(unsafe.StringData(s)))
-	return int((at>>3 ^ at>>9 ^ uintptr(len(s))) & (nearWords - 1))
+	at := uint64(uintptr(unsafe.Pointer(unsafe.StringData(s)))) + uint64(len(s))
+	return int(at * 0x9e3779b97f4a7c15 >> (64 - nearBits))
 }
 
 // same reports whether two strings are the same bytes of memory.

@@ -84,7 +84,8 @@ type Words struct {
 }
 
 const (
-	nearWords = 64 // power of two
+	nearBits  = 8
+	nearWords = 1 << nearBits
 	// Words beyond those needed and these are better numbered anew: lines are hostile
 	// input.
 	mostWords     = 1 << 14

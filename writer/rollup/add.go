@@ -122,10 +122,11 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 			s.counts.Open++
 		}
 	}
-	p := span{
-		begin: begin, start: r.Start, dur: r.Dur, hostDur: -1, exposed: r.Exposed, bytes: r.Bytes, tokens: r.Tokens,
-		own: r.Step, offset: at.Offset, segment: at.Segment, record: -1, call: -1, kind: r.Kind, side: r.Side, open: r.Open,
-	}
+	inc.pending = append(inc.pending, span{})
+	p := &inc.pending[len(inc.pending)-1]
+	p.begin, p.start, p.dur, p.hostDur, p.exposed, p.bytes, p.tokens = begin, r.Start, r.Dur, -1, r.Exposed, r.Bytes, r.Tokens
+	p.own, p.offset, p.segment, p.record, p.call = r.Step, at.Offset, at.Segment, -1, -1
+	p.kind, p.side, p.open = r.Kind, r.Side, r.Open
 	if r.Side == record.Device && r.HostStart != 0 {
 		p.hostDur = r.HostDur
 	}
@@ -140,25 +141,11 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
 		p.record, p.weight = s.keep(r, at), weigh(r)
 	}
-	inc.pending = append(inc.pending, p)
 	inc.weight += int(p.weight)
 	if (len(inc.pending) > maxPending || inc.weight > maxWeight) && !s.replay {
 		s.relieve(inc)
 	}
 	return true
-}
-
-// keep stores the raw row of r until its step is known.
-func (s *Stream) keep(r *record.Record, at marker.Place) int32 {
-	i := len(s.kept)
-	if n := len(s.spare); n > 0 {
-		i = int(s.spare[n-1])
-		s.spare = s.spare[:n-1]
-	} else {
-		s.kept = append(s.kept, row.Raw{})
-	}
-	s.pack(&s.kept[i], r, at)
-	return int32(i)
 }
 
 // insert puts a step where it belongs by its begin.
@@ -234,43 +221,4 @@ func (s *Stream) wordOf(k record.Kind, r *row.Raw) string {
 		return ""
 	}
 	return s.words.List()[r.Kind]
-}
-
-// pack makes the raw row of r, but for its step and what identity lines say.
-func (s *Stream) pack(out *row.Raw, r *record.Record, at marker.Place) {
-	w := &s.words
-	*out = row.Raw{
-		Rank: uint32(s.o.Rank), Kind: w.Add(r.Word()), StartNs: r.Start, DurNs: r.Dur, Side: w.Add(r.Side.String()),
-		HostStartNs: r.HostStart, HostDurNs: r.HostDur, ExposedNs: r.Exposed,
-		Ring: r.Ring, Seq: r.Seq, Thread: r.Thread, Op: w.Add(r.Op), OpRaw: w.Add(r.OpRaw), Group: w.Add(r.Group), Peer: r.Peer,
-		Count: r.Count, Dtype: w.Add(r.Dtype), Bytes: r.Bytes, Tokens: r.Tokens, Path: w.Add(r.Path),
-		Segment: uint64(s.idOf(at.Segment)), Offset: uint64(at.Offset),
-	}
-	if r.Open {
-		out.Open = 1
-	}
-}
-
-// idOf returns the id of a segment.
-func (s *Stream) idOf(segment uint32) record.ID {
-	if s.at.segment != segment || s.at.source == nil {
-		s.at.segment, s.at.source = segment, s.segments[segment]
-	}
-	if s.at.source == nil {
-		return 0
-	}
-	return s.at.source.id
-}
-
-// giveRaw gives a packed row out.
-func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number int64, repeat uint16) {
-	s.counts.kind(kind, s.wordOf(kind, r)).Stored++
-	if n := len(s.raws); n == cap(s.raws) {
-		s.raws = slices.Grow(s.raws, max(n, 64)) // a large slice would grow by a quarter only
-	}
-	s.raws = append(s.raws, *r)
-	out := &s.raws[len(s.raws)-1]
-	out.Job, out.Node, out.Incarnation = s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.id)
-	out.Step, out.Repeat = number, repeat
-	s.taken = false
 }

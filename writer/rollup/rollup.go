@@ -159,7 +159,7 @@ type Stream struct {
 
 	kept    []row.Raw // raw ranges that wait for their step
 	spare   []int32   // free places in kept
-	words   row.Words // of kept and raws
+	words   words     // of kept and raws
 	given   int       // bytes of words that were given out with rows
 	at      located
 	scratch scratch
@@ -310,46 +310,6 @@ func (s *Stream) Take(dst *row.Rows) {
 	move(&dst.Communications, &s.rows.Communications)
 	s.takeRaws(dst)
 	s.taken = true
-}
-
-// takeRaws gives the raw rows out, packed or as they are.
-func (s *Stream) takeRaws(dst *row.Rows) {
-	given := row.Raws{Rows: s.raws, Words: s.words.List(), Bytes: s.words.Bytes() - s.given}
-	switch {
-	case !s.o.Packed:
-		dst.Records = given.AppendTo(dst.Records)
-		s.raws = s.raws[:0]
-	case len(dst.Raws.Rows) == 0:
-		s.raws = dst.Raws.Rows
-		dst.Raws = given
-		s.given += given.Bytes
-	case len(s.raws) > 0: // its words may be numbered otherwise
-		var w row.Words
-		all := w.Move(nil, &dst.Raws)
-		dst.Raws = row.Raws{Rows: w.Move(all, &given), Words: w.List(), Bytes: w.Bytes()}
-		s.raws = s.raws[:0]
-	}
-	if s.words.Full() {
-		s.renumber()
-		s.given = 0
-	}
-}
-
-// renumber begins a new list of words with those that are needed.
-func (s *Stream) renumber() {
-	old := row.Raws{Rows: s.kept, Words: s.words.List()}
-	s.words = row.Words{}
-	free := make(map[int32]bool, len(s.spare))
-	for _, i := range s.spare {
-		free[i] = true
-	}
-	for i := range s.kept {
-		if !free[int32(i)] {
-			r := old.Record(i)
-			s.kept[i] = s.words.Pack(&r)
-		}
-	}
-	s.words.Needed()
 }
 
 func move[T any](dst, src *[]T) {
