@@ -100,30 +100,30 @@ func (p *Parser) word(b []byte, i int) (s string, end int) {
 	return p.strings.short(b[i:at], w, tail), at + 1
 }
 
-// kindWord reads the kind's word, whose opening quote is at index 8, into the
-// record and returns the index after its closing quote, 0 for not sure.
-func (p *Parser) kindWord(b []byte) int {
-	p.Record.Name = ""
+// kindWord reads the kind's word, whose opening quote is at index 8, into r and
+// returns the index after its closing quote, 0 for not sure.
+func (p *Parser) kindWord(b []byte, r *Record) int {
+	r.Name = ""
 	switch {
 	case has(b, 9, `Communication"`):
-		p.Record.Kind = Communication
+		r.Kind = Communication
 		return 23
 	case has(b, 9, `Step"`):
-		p.Record.Kind = Step
+		r.Kind = Step
 		return 14
 	case has(b, 9, `FP"`):
-		p.Record.Kind = FP
+		r.Kind = FP
 		return 12
 	case has(b, 9, `DataLoader"`):
-		p.Record.Kind = DataLoader
+		r.Kind = DataLoader
 		return 20
 	case has(b, 9, `SaveCheckpoint"`):
-		p.Record.Kind = SaveCheckpoint
+		r.Kind = SaveCheckpoint
 		return 24
 	}
 	var end int
-	p.Record.Kind = Other
-	p.Record.Name, end = p.word(b, 8)
+	r.Kind = Other
+	r.Name, end = p.word(b, 8)
 	return end
 }
 
@@ -133,12 +133,11 @@ func has(b []byte, i int, s string) bool {
 }
 
 // canonical reads the record in b, which begins with {"kind":" and has no '\n',
-// into p.Record. False means not sure; p.Record is then undefined.
-func (p *Parser) canonical(b []byte) bool {
-	r := &p.Record
+// into r. False means not sure; r is then undefined.
+func (p *Parser) canonical(b []byte, r *Record) bool {
 	i := p.memory.head(b, r)
 	if i == 0 {
-		if i = p.opening(b); i == 0 {
+		if i = p.opening(b, r); i == 0 {
 			return false
 		}
 		p.memory.keepHead(b[:i], r)
@@ -163,7 +162,7 @@ func (p *Parser) canonical(b []byte) bool {
 	r.Side, r.HostStart, r.HostDur, r.Exposed, r.Ring, r.Seq = Host, 0, 0, -1, 0, 0
 	w := load(b, i)
 	if w == wordSide || w == wordHostStart || w == wordHostDur || w == wordExposed {
-		if i = p.device(b, i, w); i == 0 {
+		if i = p.device(b, i, w, r); i == 0 {
 			return false
 		}
 		w = load(b, i)
@@ -183,7 +182,7 @@ func (p *Parser) canonical(b []byte) bool {
 	if p.memory.tail(b, i, r) {
 		return true
 	}
-	if !p.ending(b, i) {
+	if !p.ending(b, i, r) {
 		return false
 	}
 	p.memory.keepTail(b[i:], r)
@@ -192,14 +191,14 @@ func (p *Parser) canonical(b []byte) bool {
 
 // opening reads the keys before the number of start and returns that number's index, 0
 // for not sure.
-func (p *Parser) opening(b []byte) int {
-	i := p.kindWord(b)
+func (p *Parser) opening(b []byte, r *Record) int {
+	i := p.kindWord(b, r)
 	if i == 0 {
 		return 0
 	}
-	p.Record.Step = NoStep
+	r.Step = NoStep
 	if load(b, i) == wordStep {
-		if p.Record.Step, i = signed(b, i+8); i == 0 {
+		if r.Step, i = signed(b, i+8); i == 0 {
 			return 0
 		}
 	}
@@ -210,8 +209,7 @@ func (p *Parser) opening(b []byte) int {
 }
 
 // device reads side, host_start, host_dur and exposed; w is the word at i.
-func (p *Parser) device(b []byte, i int, w uint64) int {
-	r := &p.Record
+func (p *Parser) device(b []byte, i int, w uint64, r *Record) int {
 	if w == wordSide {
 		switch {
 		case has(b, i+8, `"device"`):
@@ -252,8 +250,7 @@ func (p *Parser) device(b []byte, i int, w uint64) int {
 }
 
 // ending reads the keys from thread to the end of the line.
-func (p *Parser) ending(b []byte, i int) bool {
-	r := &p.Record
+func (p *Parser) ending(b []byte, i int, r *Record) bool {
 	r.Thread, r.Op, r.OpRaw, r.Group, r.Peer, r.Count, r.Dtype = 0, "", "", "", NoPeer, 0, ""
 	r.Bytes, r.Tokens, r.Path, r.Open = 0, 0, "", false
 	w := load(b, i)
@@ -269,12 +266,11 @@ func (p *Parser) ending(b []byte, i int) bool {
 	if w&0xFF == '}' && i+1 == len(b) {
 		return true
 	}
-	return p.payload(b, i, w)
+	return p.payload(b, i, w, r)
 }
 
 // payload reads the keys from op to the end of the line; w is the word at i.
-func (p *Parser) payload(b []byte, i int, w uint64) bool {
-	r := &p.Record
+func (p *Parser) payload(b []byte, i int, w uint64, r *Record) bool {
 	if w&mask6 == wordOp {
 		if r.Op, i = p.word(b, i+6); i == 0 {
 			return false
@@ -328,12 +324,11 @@ func (p *Parser) payload(b []byte, i int, w uint64) bool {
 	if w&0xFF == '}' && i+1 == len(b) {
 		return true
 	}
-	return p.rest(b, i, w)
+	return p.rest(b, i, w, r)
 }
 
 // rest reads bytes, tokens, path, open and the closing brace.
-func (p *Parser) rest(b []byte, i int, w uint64) bool {
-	r := &p.Record
+func (p *Parser) rest(b []byte, i int, w uint64, r *Record) bool {
 	if w == wordBytes {
 		if !has(b, i+8, ":") {
 			return false

@@ -201,7 +201,7 @@ func (c *counts) disagreement(p *Parser, line []byte) string {
 		c.accepted++
 	}
 	bare := bytes.TrimSuffix(line, []byte("\n"))
-	if has(line, 0, `{"kind":"`) && p.canonical(bare) {
+	if p.ReadRecord(bare, &p.Record) {
 		c.canonical++
 		if wantErr != nil || p.Record != want {
 			return fmt.Sprintf("canonical on %q\n got %+v\nwant %+v, %v", line, p.Record, want, wantErr)

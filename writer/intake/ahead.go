@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"laggard/schemas/record"
@@ -115,9 +116,10 @@ func (p *portion) Segment(id record.ID, name string) {
 // Line implements tail.Visitor.
 func (p *portion) Line(offset int64, line []byte) {
 	e := event{offset: offset, n: int32(len(line)), what: isRecord}
-	if r := p.parser.Record(line); r != nil {
-		p.records = append(p.records, *r)
-	} else {
+	n := len(p.records)
+	p.records = slices.Grow(p.records, 1)[:n+1] // the parser fills it
+	if !p.parser.Record(line, &p.records[n]) {
+		p.records = p.records[:n]
 		e.what = isLine
 		p.text = append(p.text, line...)
 	}

@@ -14,18 +14,17 @@ type Ahead struct {
 // Segment begins a segment.
 func (a *Ahead) Segment(name string) { a.bounds = boundsOf(plainName(name)) }
 
-// Record parses a line; what it returns, valid until the next call, is for
-// Stream.Record. nil means that the Stream must see the line itself: it is no record,
-// or not one that is simply taken.
-func (a *Ahead) Record(line []byte) *record.Record {
-	if t, err := a.parser.Parse(line); err != nil || t != record.LineRecord {
-		return nil
+// Record parses a line without its '\n' into r, which is for Stream.Record. False means
+// that the Stream must see the line itself: it is no record, or not one that is simply
+// taken; r is then undefined.
+func (a *Ahead) Record(line []byte, r *record.Record) bool {
+	if !a.parser.ReadRecord(line, r) {
+		if t, err := a.parser.Parse(line); err != nil || t != record.LineRecord {
+			return false
+		}
+		*r = a.parser.Record
 	}
-	r := &a.parser.Record
-	if !a.bounds.hold(r.Start) || !a.bounds.hold(r.HostStart) {
-		return nil
-	}
-	return r
+	return a.bounds.hold(r.Start) && a.bounds.hold(r.HostStart)
 }
 
 // Record is Line for a line of n bytes without its '\n' that an Ahead, told of the
