@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"laggard/schemas/row"
 	"laggard/writer/rollup"
 	"laggard/writer/rollup/roster"
 	"laggard/writer/ship"
@@ -207,9 +208,9 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	if err := e.rest(ctx, m); err != nil {
 		return err
 	}
-	rows := m.spare
-	if m.spare = nil; rows == nil {
-		rows = e.shipper.Rows()
+	rows, turned := m.spare, m.spare != nil
+	if m.spare = nil; !turned {
+		rows = &row.Rows{} // it is not filled: the roller gives its own memory
 	}
 	m.roller.Take(rows)
 	if m.refused > 0 {
@@ -232,7 +233,9 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	e.hold(m, rows)
 	mark := e.marks && m.unmarked && (force || m.markDue())
 	if rows.Len() == 0 && !mark {
-		e.shipper.Recycle(rows)
+		if turned {
+			e.shipper.Recycle(rows)
+		}
 		return nil
 	}
 	m.rows, m.mark = rows, nil

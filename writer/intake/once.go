@@ -299,7 +299,7 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 			if err != nil {
 				return err
 			}
-			busy = busy || more || n > 0
+			busy = busy || more || n > 0 && m.unreadable != "" // a file that failed is tried again
 		}
 		if e.o.Progress != nil {
 			e.o.Progress(e.read, max(known, e.read))

@@ -84,6 +84,26 @@ func TestPacked(t *testing.T) {
 	}
 }
 
+// TestWholePartAtOnce: rows that are a round of their own wait for no others.
+func TestWholePartAtOnce(t *testing.T) {
+	m := &packing{memory: newMemory()}
+	inserted := make(chan int, 2)
+	m.fail = func(b *Batch, _ int) (error, bool) {
+		inserted <- b.Len()
+		return nil, false
+	}
+	ship(t, m, Options{Flush: time.Hour}, func(ctx context.Context, s *Shipper) {
+		st := NewStream("a")
+		put(t, ctx, s, st, packedRows(1, 10, 0), 1)
+		put(t, ctx, s, st, packedRows(2, wholePart, 0), 2)
+		for _, want := range []int{10, wholePart} {
+			if n := <-inserted; n != want {
+				t.Errorf("a batch of %d rows, want %d", n, want)
+			}
+		}
+	})
+}
+
 // TestPackedOnce: what is stored is left out, what is in doubt is looked up, and a
 // poison row is found among packed rows too.
 func TestPackedOnce(t *testing.T) {

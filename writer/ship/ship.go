@@ -92,6 +92,7 @@ type Shipper struct {
 	waiting []part    // guarded by mu: what the next round takes
 	rows    int       // guarded by mu: rows in waiting
 	bytes   int64     // guarded by mu: bytes in waiting
+	wholes  int       // guarded by mu: parts in waiting that are rounds of their own
 	since   time.Time // guarded by mu: when the oldest part of waiting came
 	flushes []chan error
 	first   time.Time // guarded by mu: when the first part of all came
@@ -190,6 +191,9 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	s.waiting = append(s.waiting, p)
 	s.rows += rows.Len()
 	s.bytes += p.bytes
+	if p.whole() {
+		s.wholes++
+	}
 	full := s.fullLocked()
 	s.mu.Unlock()
 	if first || full {
@@ -199,7 +203,7 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 }
 
 func (s *Shipper) fullLocked() bool {
-	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || len(s.flushes) > 0
+	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || s.wholes > 0 || len(s.flushes) > 0
 }
 
 func (s *Shipper) wake() {
@@ -314,6 +318,9 @@ func (s *Shipper) round(ctx context.Context) error {
 // inserted where they lie, instead of being copied into a batch with others.
 const wholePart = 32 << 10
 
+// whole reports whether p is such a part: to wait for more would gain nothing.
+func (p *part) whole() bool { return max(len(p.rows.Raws.Rows), len(p.rows.Records)) >= wholePart }
+
 // takeLocked takes what the next round stores: what waits, up to a full batch (after an
 // outage much more waits, and a batch is a copy), or what lies before the next large
 // part, or that part alone. An intent's rows stay together.
@@ -326,7 +333,7 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 				n = i
 				break
 			}
-			if max(len(p.rows.Raws.Rows), len(p.rows.Records)) >= wholePart {
+			if p.whole() {
 				n = max(i, 1)
 				break
 			}
@@ -341,6 +348,9 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	for _, p := range parts {
 		s.rows -= p.rows.Len()
 		s.bytes -= p.bytes
+		if p.whole() {
+			s.wholes--
+		}
 	}
 	return parts, flushes
 }
