@@ -4,36 +4,37 @@ import "slices"
 
 // Raw is a Record without pointers: a word is its place in a list. Half the size and
 // nothing for the collector of garbage to look through, it is what raw ranges are on
-// their way from the files into a store. It has the columns of Record, in order.
+// their way from the files into a store. It has the columns of Record,
+// the widest first: nothing between them is left empty.
 type Raw struct {
-	Job         Word   `col:"job"`
-	Rank        uint32 `col:"rank"`
-	Incarnation uint64 `col:"incarnation"`
-	Node        Word   `col:"node"`
-	Kind        Word   `col:"kind"`
-	Step        int64  `col:"step"`
-	Repeat      uint16 `col:"repeat"`
+	Segment     uint64 `col:"segment"`
+	Offset      uint64 `col:"offset"`
 	StartNs     int64  `col:"start_ns"`
 	DurNs       int64  `col:"dur_ns"`
-	Side        Word   `col:"side"`
 	HostStartNs int64  `col:"host_start_ns"`
 	HostDurNs   int64  `col:"host_dur_ns"`
 	ExposedNs   int64  `col:"exposed_ns"`
-	Ring        uint32 `col:"ring"`
 	Seq         uint64 `col:"seq"`
 	Thread      uint64 `col:"thread"`
+	Count       int64  `col:"count"`
+	Bytes       int64  `col:"bytes"`
+	Tokens      int64  `col:"tokens"`
+	Incarnation uint64 `col:"incarnation"`
+	Step        int64  `col:"step"`
+	Job         Word   `col:"job"`
+	Rank        uint32 `col:"rank"`
+	Node        Word   `col:"node"`
+	Kind        Word   `col:"kind"`
+	Side        Word   `col:"side"`
+	Ring        uint32 `col:"ring"`
 	Op          Word   `col:"op"`
 	OpRaw       Word   `col:"op_raw"`
 	Group       Word   `col:"group"`
 	Peer        int32  `col:"peer"`
-	Count       int64  `col:"count"`
 	Dtype       Word   `col:"dtype"`
-	Bytes       int64  `col:"bytes"`
-	Tokens      int64  `col:"tokens"`
 	Path        Word   `col:"path"`
+	Repeat      uint16 `col:"repeat"`
 	Open        uint16 `col:"open"`
-	Segment     uint64 `col:"segment"`
-	Offset      uint64 `col:"offset"`
 }
 
 // Word is the place of a string in the list that comes with the rows.

@@ -139,7 +139,7 @@ func (b *Batch) bytes() int64 { return Size(&b.Rows) + int64(len(b.Verdicts))*51
 // recordBytes and rawBytes are the sizes of a row.Record and a row.Raw.
 const (
 	recordBytes = 320
-	rawBytes    = 184
+	rawBytes    = 168
 )
 
 // Size estimates the memory that rows take, in bytes. Most of their strings are

@@ -40,8 +40,20 @@ func layoutOf[T any]() Layout {
 	return l
 }
 
-// rawLayout is that of packed rows of the table records.
-var rawLayout = layoutOf[row.Raw]()
+// rawLayout is that of packed rows of the table records: its columns in the table's
+// order, wherever in a row they lie.
+var rawLayout = layoutOf[row.Raw]().inOrderOf(layoutOf[row.Record]())
+
+func (l Layout) inOrderOf(table Layout) Layout {
+	of := map[string]Column{}
+	for _, c := range l.Columns {
+		of[c.Name] = c
+	}
+	for i, c := range table.Columns {
+		l.Columns[i] = of[c.Name]
+	}
+	return l
+}
 
 // LayoutOf returns the layout of a table; one that is not laggard's has no columns.
 func LayoutOf(table string) Layout { return layouts[table] }
