@@ -112,6 +112,41 @@ func TestRawFile(t *testing.T) {
 	}
 }
 
+// TestOneOther: a value that differs from all others of its column is found wherever it
+// stands, and whichever bits it shares with them.
+func TestOneOther(t *testing.T) {
+	w, err := newRawWriter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 11 {
+		for at := range n {
+			want := make([]row.Record, n)
+			for i := range want {
+				want[i] = row.Record{Offset: uint64(i), ExposedNs: -1, Peer: -1, Open: 1, Step: 5, Op: "a"}
+			}
+			other := &want[at]
+			other.ExposedNs, other.Peer, other.Open, other.Step, other.Op = 40, 3, 0, 7, "b"
+			raws := packed(want)
+			var out bytes.Buffer
+			if err := w.write(&out, [][]row.Raw{raws.Rows}, raws.Words, nil); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "x.parquet")
+			if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			var got []row.Record
+			if err := layout.ReadRecords(path, func(rows []row.Record) error { got = append(got, rows...); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("row %d of %d is another: %+v, want %+v", at, n, got[at], want[at])
+			}
+		}
+	}
+}
+
 func bounds[T int64 | uint64 | uint32 | string](t *testing.T, file *parquet.File, group parquet.RowGroup, name string, rows []row.Record, of func(*row.Record) T) {
 	t.Helper()
 	var all []T
