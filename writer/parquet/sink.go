@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/parquet-go/parquet-go"
@@ -38,13 +39,16 @@ import (
 // rowGroup is the number of rows of a row group: readers skip by it.
 const rowGroup = 1 << 17
 
-// Sink is a directory of Parquet files. Its methods are called by one goroutine.
+// Sink is a directory of Parquet files. Its methods are called by one goroutine, but for
+// Insert: by one a table.
 type Sink struct {
 	dir     string
-	writers writers
+	writers writers           // one a table
 	indexes map[string]*index // by folder
-	made    map[string]bool   // folders that are there and synced
-	small   map[folderKey]int // files written since the folder was compacted
+
+	mu    sync.Mutex
+	made  map[string]bool   // guarded by mu: folders that are there and synced
+	small map[folderKey]int // guarded by mu: files written since the folder was compacted
 }
 
 // folderKey names a folder of the store.
@@ -60,6 +64,9 @@ func Open(dir string) (*Sink, error) {
 
 // BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.
 func (s *Sink) BatchRows() int { return rowGroup }
+
+// TablesAtOnce implements ship.Parallel: a file waits for the disk four times.
+func (s *Sink) TablesAtOnce() bool { return true }
 
 // TakesRaws implements ship.RawSink.
 func (s *Sink) TakesRaws() bool { return true }
@@ -149,7 +156,11 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 		return classify("store "+b.Table, err)
 	}
 	key := folderKey{b.Table, b.Job}
-	if s.small[key]++; s.small[key] < compactAfter {
+	s.mu.Lock()
+	s.small[key]++
+	few := s.small[key] < compactAfter
+	s.mu.Unlock()
+	if few {
 		return nil
 	}
 	// The rows are stored; that the folder could not be tidied is told by the next look.
@@ -202,6 +213,8 @@ func rankVersion(path string) (int64, error) {
 // makeFolder makes a folder of the store and every one above it, durably: the name of
 // each in the one above. What is in the folder itself is synced by who puts it there.
 func (s *Sink) makeFolder(folder string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.made[folder] {
 		return nil
 	}
@@ -225,7 +238,9 @@ func (s *Sink) makeFolder(folder string) error {
 func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) (err error) {
 	f, err := os.CreateTemp(folder, tempPrefix+"*")
 	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
+		s.mu.Lock()
 		clear(s.made)
+		s.mu.Unlock()
 	}
 	if err != nil {
 		return err

@@ -8,25 +8,24 @@ import (
 	"laggard/schemas/row"
 )
 
-// ship stores one batch: what the store may have is looked up first, the rest is
-// inserted, and the account is kept.
-func (s *Shipper) ship(ctx context.Context, c cutBatch) error {
+// sift returns what of a batch is to be inserted: the store is asked what it has. The
+// intent to insert it is noted.
+func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 	stored := make([]bool, c.Len())
 	if err := s.lookUp(ctx, c, stored); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.complete(ctx, c, stored); err != nil {
-		return err
+		return nil, err
 	}
 	found := count(stored)
 	s.stats.found(c.Table, found)
 	b := c.missing(stored)
-	if b.Len() == 0 {
-		return nil
+	if b.Len() > 0 {
+		s.token(b)
+		s.intend(c, stored, b)
 	}
-	s.token(b)
-	s.intend(c, stored, b)
-	return s.insert(ctx, b, false)
+	return b, nil
 }
 
 // token gives a batch one of this process's, unless it has an earlier one's.
@@ -103,33 +102,42 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 			if b, err = s.resolve(ctx, b); err != nil || b.Len() == 0 {
 				return err
 			}
-			doubt = false
 		}
 		s.token(b)
-		err := s.sink.Insert(ctx, b)
-		if err == nil {
-			s.retry.recovered(s)
-			s.done(b)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		e := classify(err)
-		doubt = e.Doubt
-		if e.Class == Poison {
-			return s.bisect(ctx, b, doubt, e)
-		}
-		if err := s.retry.wait(ctx, s, "insert into "+b.Table, e); err != nil {
+		var over bool
+		var err error
+		if over, doubt, err = s.outcome(ctx, b, s.sink.Insert(ctx, b)); over || err != nil {
 			return err
 		}
-		if e.Class == Refused {
-			// What was refused may be missing; a failure shows at the next insert.
-			if err := s.sink.Create(ctx); err != nil {
-				s.o.Logger.Debug("create tables", "err", err)
-			}
+	}
+}
+
+// outcome deals with what an insert of b came to. over is that nothing is left to do:
+// b is stored, or refused and kept. Else it is to be tried again, and doubt says that a
+// part of it may be there already.
+func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, doubt bool, err error) {
+	if failed == nil {
+		s.retry.recovered(s)
+		s.done(b)
+		return true, false, nil
+	}
+	if ctx.Err() != nil {
+		return false, false, ctx.Err()
+	}
+	e := classify(failed)
+	if e.Class == Poison {
+		return true, false, s.bisect(ctx, b, e.Doubt, e)
+	}
+	if err := s.retry.wait(ctx, s, "insert into "+b.Table, e); err != nil {
+		return false, false, err
+	}
+	if e.Class == Refused {
+		// What was refused may be missing; a failure shows at the next insert.
+		if err := s.sink.Create(ctx); err != nil {
+			s.o.Logger.Debug("create tables", "err", err)
 		}
 	}
+	return false, e.Doubt, nil
 }
 
 // resolve ends a doubt: it looks which rows of b an insert that was not

@@ -79,6 +79,7 @@ func (o Options) withDefaults() Options {
 type Shipper struct {
 	sink      Sink
 	packs     bool       // the sink takes packed rows
+	atOnce    bool       // the sink takes batches of several tables at once
 	preparer  Preparer   // the sink, nil where it is none
 	preparing sync.Mutex // held during Prepare
 	o         Options
@@ -139,6 +140,9 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	if r, ok := sink.(RawSink); ok && r.TakesRaws() {
 		s.packs = true
 		s.preparer, _ = sink.(Preparer)
+	}
+	if p, ok := sink.(Parallel); ok {
+		s.atOnce = p.TablesAtOnce()
 	}
 	s.retry = newRetry(o)
 	return s, nil
@@ -366,15 +370,11 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 		return err
 	}
 	defer s.buffers.release()
-	for _, c := range s.reclaim(parts) {
-		if err := s.ship(ctx, c); err != nil {
-			return err
-		}
+	if err := s.storeAll(ctx, s.reclaim(parts)); err != nil {
+		return err
 	}
-	for _, c := range s.buffers.cut(parts, s.o.BatchRows) {
-		if err := s.ship(ctx, c); err != nil {
-			return err
-		}
+	if err := s.storeAll(ctx, s.buffers.cut(parts, s.o.BatchRows)); err != nil {
+		return err
 	}
 	settle(parts)
 	return s.account(ctx, flush)
