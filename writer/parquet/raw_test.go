@@ -54,6 +54,19 @@ func packed(all []row.Record) row.Raws {
 	return raws
 }
 
+// readBack returns the records of a file.
+func readBack(t *testing.T, file []byte) (got []row.Record) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	if err := os.WriteFile(path, file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := layout.ReadRecords(path, func(rows []row.Record) error { got = append(got, rows...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
 // TestRawFile: a file of packed rows holds those rows, sorted, in the schema of the
 // table, with the smallest and largest value of each column of a row group.
 func TestRawFile(t *testing.T) {
@@ -70,14 +83,7 @@ func TestRawFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		want = sorted(want, compareRecords)
-		path := filepath.Join(t.TempDir(), "x.parquet")
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		var got []row.Record
-		if err := layout.ReadRecords(path, func(rows []row.Record) error { got = append(got, rows...); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		got := readBack(t, out.Bytes())
 		if len(got) != n {
 			t.Fatalf("%d rows, want %d", len(got), n)
 		}
@@ -132,14 +138,7 @@ func TestOneOther(t *testing.T) {
 			if err := w.write(&out, [][]row.Raw{raws.Rows}, raws.Words, nil); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(t.TempDir(), "x.parquet")
-			if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			var got []row.Record
-			if err := layout.ReadRecords(path, func(rows []row.Record) error { got = append(got, rows...); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			got := readBack(t, out.Bytes())
 			if !slices.Equal(got, want) {
 				t.Fatalf("row %d of %d is another: %+v, want %+v", at, n, got[at], want[at])
 			}
