@@ -4,8 +4,8 @@ import "slices"
 
 // Raw is a Record without pointers: a word is its place in a list. Half the size and
 // nothing for the collector of garbage to look through, it is what raw ranges are on
-// their way from the files into a store. It has the columns of Record,
-// the widest first: nothing between them is left empty.
+// their way from the files into a store. It has the columns of Record, the widest
+// first: nothing between them is left empty.
 type Raw struct {
 	Segment     uint64 `col:"segment"`
 	Offset      uint64 `col:"offset"`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"laggard/schemas/clickhouse"
 	"laggard/schemas/record"
@@ -138,8 +139,8 @@ func (b *Batch) bytes() int64 { return Size(&b.Rows) + int64(len(b.Verdicts))*51
 
 // recordBytes and rawBytes are the sizes of a row.Record and a row.Raw.
 const (
-	recordBytes = 320
-	rawBytes    = 168
+	recordBytes = int64(unsafe.Sizeof(row.Record{}))
+	rawBytes    = int64(unsafe.Sizeof(row.Raw{}))
 )
 
 // Size estimates the memory that rows take, in bytes. Most of their strings are

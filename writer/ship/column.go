@@ -42,8 +42,9 @@ func layoutOf[T any]() Layout {
 
 // rawLayout is that of packed rows of the table records: its columns in the table's
 // order, wherever in a row they lie.
-var rawLayout = layoutOf[row.Raw]().inOrderOf(layoutOf[row.Record]())
+var rawLayout = layoutOf[row.Raw]().inOrderOf(layouts[row.RecordsTable])
 
+// inOrderOf returns l with its columns in another layout's order, by their names.
 func (l Layout) inOrderOf(table Layout) Layout {
 	of := map[string]Column{}
 	for _, c := range l.Columns {

@@ -117,8 +117,7 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 // part of it may be there already.
 func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, doubt bool, err error) {
 	if failed == nil {
-		s.retry.recovered(s)
-		s.done(b)
+		s.acknowledged(b)
 		return true, false, nil
 	}
 	if ctx.Err() != nil {
@@ -138,6 +137,12 @@ func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, do
 		}
 	}
 	return false, e.Doubt, nil
+}
+
+// acknowledged takes that the store has b by its own word.
+func (s *Shipper) acknowledged(b *Batch) {
+	s.retry.recovered(s)
+	s.done(b)
 }
 
 // resolve ends a doubt: it looks which rows of b an insert that was not

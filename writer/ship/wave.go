@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// storeAll stores batches: wave by wave.
+// storeAll stores batches, wave by wave: one batch, or one of each table where the sink
+// takes several at once.
 func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
 	for len(batches) > 0 {
 		var wave, rest []cutBatch
@@ -59,8 +60,7 @@ func (s *Shipper) insertAtOnce(ctx context.Context, batches []*Batch) error {
 	all.Wait()
 	for i, b := range batches {
 		if failed[i] == nil {
-			s.retry.recovered(s)
-			s.done(b)
+			s.acknowledged(b)
 		}
 	}
 	for i, b := range batches {
