@@ -21,7 +21,7 @@ func simulateCommand() *cobra.Command {
 		Long: `simulate plays a synchronous training job as events (who waits for whom) and writes what it leaves behind below DIR:
 <job>/<rank>/<unix seconds>, topology.json, truth.json and scenario.yaml, from which --scenario-file plays it again.`,
 		Example: `  laggard simulate --list
-  laggard simulate --scenario compute-x1.10 --seed 7 job7
+  laggard simulate --scenario compute-1.10 --seed 7 job7
   laggard analyze job7`,
 		Args: func(c *cobra.Command, args []string) error {
 			if list {
