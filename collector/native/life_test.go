@@ -48,7 +48,8 @@ func TestFork(t *testing.T) {
 
 // TestWorkers, R27: 64 workers forked while four threads of the trainer record and
 // hold the library's lock now and then: none hangs, each has rings of its own, every
-// range is there once.
+// range is there once or, of the trainer's, counted as lost in a ring that was full:
+// on a busy machine the drain gets no turn while four threads fill 1,024 slots each.
 func TestWorkers(t *testing.T) {
 	const workers = 64
 	run := rig.Shared(t)
@@ -57,26 +58,37 @@ func TestWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := make(map[int64]int)
-	parent := 0
+	type place struct {
+		ring uint32
+		seq  uint64
+	}
+	seen, parent, full := make(map[int64]int), make(map[place]bool), 0
 	for _, w := range c.Writers {
-		if w.End.How != "closed" || w.Open != nil || w.Lost() != 0 {
-			t.Errorf("end %+v, open %v, lost %d", w.End, w.Open, w.Lost())
-		}
+		busy := false
 		for _, r := range w.Records {
 			switch {
 			case strings.HasPrefix(r.Name, "busy"):
-				parent++
+				busy, parent[place{r.Ring, r.Seq}] = true, true
 			case r.Kind == record.Step:
 				seen[r.Step]++
 			default:
 				seen[r.Bytes]++
 			}
 		}
+		for _, l := range w.Losses {
+			if !busy || l.Reason != record.RingFull {
+				t.Errorf("lost %+v, a trainer's: %t", l, busy)
+			}
+			full += int(l.Count)
+		}
+		if w.End.How != "closed" || w.Open != nil {
+			t.Errorf("end %+v, open %v", w.End, w.Open)
+		}
 	}
-	if len(c.Writers) != 1+workers || len(seen) != workers || parent != want {
-		t.Errorf("%d incarnations, %d workers, %d ranges of the parent's, want %d", len(c.Writers), len(seen), parent, want)
+	if len(c.Writers) != 1+workers || len(seen) != workers || len(parent)+full != want {
+		t.Errorf("%d incarnations, %d workers, %d ranges of the parent's and %d counted, want %d", len(c.Writers), len(seen), len(parent), full, want)
 	}
+	t.Logf("%d ranges of the parent's, %d of them found a full ring", want, full)
 	for i, n := range seen {
 		if n != 3 {
 			t.Errorf("worker %d: %d ranges, want 3", i, n)
