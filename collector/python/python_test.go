@@ -21,7 +21,7 @@ import (
 const interpreter = "/usr/bin/python3"
 
 // pure lists the files of tests/ that run a second time without the extension; the
-// others start PyTorch, which is what they cost, or have no range in them.
+// others start PyTorch, which is what they cost, have no range in them, or do without it anyway.
 var pure = []string{"ring", "fork", "switch", "callbacks", "mstx", "kill"}
 
 // class is a class of a file in tests/.

@@ -158,49 +158,6 @@ func (r *Reader) SetTail(l Lane, to uint64) (err error) {
 	return nil
 }
 
-// Open is an entry of the open-range table.
-type Open struct {
-	Slot
-	Level   int
-	Closing bool // End was under way; it would be published as Lane and Seq
-	Lane    Lane
-}
-
-// Published reports whether the record of an entry that was closing is in the
-// ring, given the ring's head.
-func (o Open) Published(head uint64) bool {
-	behind := (uint32(head) - o.Seq) &^ openMark
-	return o.Closing && behind > 0 && behind < openMark/2
-}
-
-// OpenRanges reads the open-range table. Entries whose checksum is wrong, being
-// written just now or scribbled on, are left out.
-func (r *Reader) OpenRanges() ([]Open, error) {
-	b := make([]byte, OpenLevels*slotSize)
-	if err := readFull(r.fd, b, rOpen); err != nil {
-		return nil, fmt.Errorf("read open ranges of ring %d: %w", r.N, err)
-	}
-	var out []Open
-	for i := range OpenLevels {
-		var o Open
-		s := b[i*slotSize : (i+1)*slotSize]
-		if s[7] != stateOpen && s[7] != stateClosing || !o.decodeOpen(s, r.checksum) {
-			continue
-		}
-		o.Level = i
-		if o.Closing = o.State == stateClosing; o.Closing {
-			if o.Seq&openMark != 0 {
-				o.Lane = Bulk
-			}
-			o.Seq &^= openMark
-		} else {
-			o.Lane = LaneOf(o.Kind)
-		}
-		out = append(out, o)
-	}
-	return out, nil
-}
-
 // Close closes the file.
 func (r *Reader) Close() {
 	if r.header != nil {

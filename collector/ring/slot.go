@@ -16,13 +16,6 @@ const (
 	FlagExposed uint8 = 8 // HostStart holds the exposed time
 )
 
-// State of an open-range slot.
-const (
-	stateFree    uint8 = 0
-	stateOpen    uint8 = 1
-	stateClosing uint8 = 2
-)
-
 // NoStep is the Step of a slot whose writer knew of no step.
 const NoStep uint32 = 0xFFFFFFFF
 
@@ -31,7 +24,7 @@ type Slot struct {
 	Kind      record.Kind
 	Flags     uint8
 	Dtype     uint8 // record.DtypeName
-	State     uint8 // open-range slots only
+	State     uint8 // open-range slots only; elsewhere it means nothing
 	Seq       uint32
 	Peer      int32
 	Start     int64 // ns since the Unix epoch
@@ -97,20 +90,6 @@ func (s *Slot) Decode(b []byte, seq uint64, checksum uint32) bool {
 	b = b[:slotSize]
 	if binary.LittleEndian.Uint32(b[8:]) != uint32(seq) ||
 		binary.LittleEndian.Uint32(b) != sum(checksum, b[4:]) {
-		return false
-	}
-	s.read(b)
-	return true
-}
-
-// decodeOpen reads an open-range slot. The state byte and the sequence number
-// are not covered by its checksum.
-func (s *Slot) decodeOpen(b []byte, checksum uint32) bool {
-	var c [slotSize]byte
-	copy(c[:], b)
-	c[7] = 0
-	clear(c[8:12])
-	if binary.LittleEndian.Uint32(c[:]) != sum(checksum, c[4:]) {
 		return false
 	}
 	s.read(b)

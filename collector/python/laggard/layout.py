@@ -116,10 +116,10 @@ def open_slot(level):
 
 
 def views(data, at):
-    """Returns the slot at an offset as what its checksum is of, as 4-byte words, as
-    signed 8-byte words, and its bytes 4 to 11 as one word."""
+    """Returns the slot at an offset, what its checksum is of, and it as 4-byte words and
+    as signed 8-byte words."""
     slot = memoryview(data)[at:at + SLOT]
-    return slot[4:], slot.cast("I"), slot.cast("q"), slot[4:12].cast("Q")
+    return slot, slot[4:], slot.cast("I"), slot.cast("q")
 
 
 def places(light):

@@ -115,12 +115,19 @@ class Process(object):
         if number:
             self.words[25] = number
 
+    def ours(self):
+        """Whether this is still the process of the folder: what runs in a forked child
+        before its own hook (the end of a thread, a signal handler) can't know."""
+        return os.getpid() == self.life.pid
+
     def take(self):
         """Returns a ring that nobody writes, or None when there is no room.
 
         A ring of a thread that has ended is taken first: threads may come and go
         without end, files may not.
         """
+        if not self.ours():
+            return None
         with self.lock:
             if self.idle:
                 return self.idle.pop()
@@ -144,14 +151,16 @@ class Process(object):
         return ring
 
     def release(self, ring):
-        """Takes back the ring of a thread that ends."""
-        ring.close()
-        self.idle.append(ring)
+        """Takes back the ring of a thread that ends. A fork ends all others of the child."""
+        if self.ours():
+            ring.close()
+            self.idle.append(ring)
 
     def lost(self, kind):
         """Counts a range that had no ring."""
-        with self.lock:
-            self.quads[32 + kind] += 1
+        if self.ours():
+            with self.lock:
+                self.quads[32 + kind] += 1
 
     def close(self):
         """Says that the recorder left in order; the lock stays until the end. What

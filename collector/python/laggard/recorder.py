@@ -307,6 +307,26 @@ def _stop():
         native.stop()
 
 
+_held = []  # a list of rings for each fork under way; the lock of strings keeps their order
+
+
+def before_fork():
+    """Waits for words that are half written. What is recorded in the child before its
+    hook (a signal handler's, say) is not the parent's: the rings look whose they are."""
+    strings.hold()
+    rings = list(_process.rings) if native is None and _process is not None else []
+    _held.append(rings)
+    for ring in rings:
+        ring.hold()
+
+
+def after_in_parent():
+    """Undoes before_fork."""
+    for ring in _held.pop():
+        ring.let_go()
+    strings.let_go()
+
+
 def after_in_child():
     """A forked child owns nothing of its parent's."""
     global _process, _shared, _shared_lock, _lock, _starting
@@ -317,6 +337,7 @@ def after_in_child():
         state.forked = True
         _process.disown()
     _process = _shared = None
+    del _held[:]
     local.ring = local.leaver = None
     kinds.plain = {}
     local.attaching = False
@@ -328,5 +349,5 @@ def rank_again():
     state.forked = False
 
 
-os.register_at_fork(before=strings.hold, after_in_parent=strings.let_go, after_in_child=after_in_child)
+os.register_at_fork(before=before_fork, after_in_parent=after_in_parent, after_in_child=after_in_child)
 atexit.register(close)

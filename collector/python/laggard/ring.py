@@ -14,7 +14,9 @@ cheapest state that Python has.
 
 Where CPython runs nothing else between two calls (UNBROKEN) ranges with nothing but
 their times have a shorter way, see kind: there a test and the stores behind it are
-one, in any thread and under any signal.
+one, in any thread and under any signal. A call, and in 3.10 a jump that is taken, is
+where signal handlers run, other threads go on and a fork may happen: what was tested
+before a call is tested again, and behind a test the quick way falls through.
 """
 
 import os
@@ -30,11 +32,13 @@ from .extension import native
 UNLISTED = -1
 OFF = -2
 
-# CPython looks for signals and for other threads at calls and jumps back since 3.10,
+# CPython looks for signals and for other threads at calls and jumps since 3.10,
 # between any two bytecodes before, and all the time without its lock.
 UNBROKEN = (sys.implementation.name == "cpython" and sys.version_info >= (3, 10)
             and getattr(sys, "_is_gil_enabled", lambda: True)())
 _KEPT = 32  # slots of the open table that kinds may keep, from its end
+_QUICK = (1 << 31) - (1 << 16)  # kept slots hold sequence numbers below 2^31
+_IS_OPEN, _IS_FREE = 0xFFFFFFFF, 0xFFFFFFFE  # in place of one
 
 
 _monotonic, _OFFSET, _total = clock.monotonic, clock.OFFSET, layout.slot_checksum
@@ -48,7 +52,7 @@ class Ring(object):
     exposed by flags. Both belong to one thread at a time (see recorder).
     """
 
-    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "shared", "kind", "plain", "__weakref__")
+    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "hold", "let_go", "shared", "kind", "plain", "__weakref__")
 
 
 def create(folder, number, slots, process):
@@ -107,11 +111,23 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     leavers = []  # of each kind: lets its open range end in another thread
     busy = False
     gone = False
+    held = 0    # forks under way: the quick ways are closed
     late = []
+
+    def ours():
+        """Whether this is still the process that made the ring. What runs in a forked
+        child before its own hook, the end of a thread or a signal handler, takes itself
+        for its parent."""
+        if held and os.getpid() != process.life.pid:
+            disown()
+        return not gone
 
     def begin(span):
         """Notes the start of a range and lists it as open."""
         nonlocal seen, lit
+        if held and not ours():
+            span.slot = OFF
+            return
         word = switch[32]
         if word != seen:
             follow(word)
@@ -130,8 +146,8 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def publish(span, start, dur, flags=0, extra=0, host_dur=0):
         """Writes the finished record and takes the range off the table."""
-        nonlocal busy, light_head, bulk_head, limit
-        if busy or gone:
+        nonlocal busy, light_head, bulk_head, limit, lit
+        if busy or gone or held and not ours():
             if not gone:
                 late.append((span, start, dur, flags, extra, host_dur))
             return
@@ -152,12 +168,15 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                 seq = light_head
                 tail = quads[16]
                 room = seq - tail <= light_mask
-                limit = min(max(tail, 0), seq) + light_slots if seq + light_slots < 1 << 31 else 0
+                if seq < _QUICK and not held:
+                    limit = min(max(tail, 0), seq) + light_slots
+                else:
+                    limit, lit = 0, -1
                 where = 8192 + ((seq & light_mask) << 6)
                 mark = seq & 0x7FFFFFFF
             if room:
                 if at > 0:  # sequence number and state by one store
-                    pairs[at >> 3] = mark << 32 | head | 0x02000000
+                    pairs[at >> 3] = mark << 32 | head | (0x02000000 if at < keeps else 0x03000000)
                 body = pack(head | flags << 8, seq & 0xFFFFFFFF, span.peer, start, dur, extra,
                             host_dur | span.text << 48, span.step, span.group, span.value)
                 frame(mapping, where, _total(body), body)
@@ -176,88 +195,82 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             quads[56 + kind] = count
         finally:
             if at > 0:
-                words[at + 4 >> 2] = span.head
-                (give if at < keeps else give_home)(at)
+                leave_table(span, at)
             busy = False
         while late:
             publish(*late.pop(0))
 
     def kind(head, text):
         """Returns what makes a class of ranges with nothing but their times, None where
-        there is no slot to keep for it. The class has one slot of the open table and
-        one record at hand, filled but for what changes: they are those of current, its
-        range that is open. Others of its kind go the long way."""
+        there is no slot to keep for it. The class has one slot of the open table, where
+        its records are made, too: it is current's, its range that is open. Others of its
+        kind go the long way."""
         nonlocal keeps
         place = keeps - layout.SLOT
-        if not UNBROKEN or len(homes) == _KEPT or not free or free[0] != place:
+        if not UNBROKEN or not ours() or len(homes) == _KEPT or not free or free[0] != place:
             return None
         free.remove(place)
         keeps = place
-        current, taken, began, start, step = None, object(), 0, 0, state.step
-        counter, record, places = 56 + head, bytearray(layout.SLOT), layout.places(light_slots)
-        layout.BODY.pack_into(record, 4, head, 0, -1, 0, 0, 0, text << 48, step, 0, 0)
-        body, record_words, record_quads, _ = layout.views(record, 0)
-        mapping[place:place + layout.SLOT] = record
-        listed, open_words, open_quads, seq_state = layout.views(mapping, place)
+        current, taken, began, step = None, object(), 0, state.step
+        counter, places = 56 + head, layout.places(light_slots)
+        slot, body, slot_words, slot_quads = layout.views(mapping, place)
+        layout.BODY.pack_into(mapping, place + 4, head, _IS_FREE, -1, 0, 0, 0, text << 48, step, 0, 0)
+        slot_words[1] = head | 0x03000000
 
         def enter(span):
-            nonlocal current, began, start
-            if current is not None or switch[32] != lit:
-                return span.enter_slowly()
-            try:
-                current = span
-                if step != state.step:
-                    follow_step()
-                began = _monotonic()
-                open_quads[2] = start = began + _OFFSET
-                open_words[0] = _total(listed)
-                listed[3] = 1  # the state
-            except BaseException:  # a signal handler's
-                current = None
-                raise
-            return span
+            nonlocal current, began
+            if step is not state.step:
+                follow_step()
+            now = _monotonic()
+            if current is None and switch[32] == lit:
+                current, began = span, now
+                slot_quads[2] = now + _OFFSET
+                slot_words[2] = _IS_OPEN
+                return span
+            return span.enter_slowly()
 
         def leave(span, kind=None, value=None, trace=None):
             nonlocal light_head, current
-            if span is not current:
-                span.leave_other()
-                return
-            current = taken  # a second end does nothing, and the record at hand is this one's
             try:
-                record_quads[3] = _monotonic() - began
-                record_quads[2] = start
-                record_words[2] = seq = light_head
-                record_words[0] = _total(body)
-            except BaseException:  # a signal handler's
-                homes[place]()
-                raise
-            if seq != light_head or seq >= limit or busy:
+                dur = _monotonic() - began
+                seq = light_head
+                if span is current and seq < limit and not busy:
+                    slot_quads[3] = dur
+                    slot_words[2] = seq
+                    total = _total(body)
+                    if span is current and seq == light_head:
+                        slot_words[0] = total
+                        mapping[places[seq & light_mask]] = slot
+                        quads[8] = light_head = seq + 1
+                        quads[counter] = emitted[head] = emitted[head] + 1
+                        current = None
+                        return
                 span.leave_slowly()
-                return
-            open_words[2] = seq
-            listed[3] = 2
-            mapping[places[seq & light_mask]] = record
-            quads[8] = light_head = seq + 1
-            quads[counter] = emitted[head] = emitted[head] + 1
-            seq_state[0] = head  # free, and zeros where the next sum wants them
-            current = None
+            except BaseException:  # a signal handler's
+                if span is current:
+                    homes[place]()
+                raise
 
         def follow_step():
             nonlocal step
-            step = record_words[12] = open_words[12] = state.step
+            if current is None and not gone:
+                step = state.step
+                slot_words[12] = step
 
         def enter_slowly(span):
             nonlocal seen, lit
+            if held:
+                ours()
             if current not in (None, taken) and sys.getrefcount(current) == 2:
                 home()  # nobody is left to end it: an exception came before its end
             word = switch[32]
             if word != seen and not gone:
                 follow(word)
                 seen = word
-            lit = word if word & 1 and not gone else -1
-            if lit < 0:
+            lit = word if word & 1 and not gone and not held and light_head < _QUICK else -1
+            if not word & 1 or gone:
                 span.slot = OFF
-            elif current is None:
+            elif current is None and lit >= 0:
                 return enter(span)
             else:
                 span.step = state.step
@@ -265,10 +278,6 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             return span
 
         def leave_slowly(span):
-            span.slot, span.start, span.step = place, start, step
-            span.finish(start, _monotonic() + _OFFSET - start)
-
-        def leave_other(span):
             evict(span)
             if span.slot != OFF:
                 span.finish(span.start, _monotonic() + _OFFSET - span.start)
@@ -278,14 +287,15 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             class knew of it."""
             nonlocal current
             if span is current:
-                span.slot, span.start, span.step = place, start, step
+                span.slot, span.start, span.step = place, began + _OFFSET, step
                 current = taken
             elif not hasattr(span, "slot"):
                 span.slot = OFF  # never begun, or over
 
         def home():
             nonlocal current
-            seq_state[0] = head
+            if not gone:
+                slot_words[2] = _IS_FREE
             current = None
 
         def thread_ended():
@@ -295,19 +305,22 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         homes[place] = home
         leavers.append(thread_ended)
         return {"__slots__": (), "__enter__": enter, "__exit__": leave, "begin": enter, "evict": evict,
-                "enter_slowly": enter_slowly, "leave_slowly": leave_slowly, "leave_other": leave_other,
+                "enter_slowly": enter_slowly, "leave_slowly": leave_slowly,
                 "ring": ring, "head": head, "bit": 1, "text": text}
 
     def drop(span):
         """Takes a range off the table without a record."""
         at = span.slot
-        if at > 0 and not gone:
-            words[at + 4 >> 2] = span.head
-            (give if at < keeps else give_home)(at)
+        if at > 0 and not gone and (not held or ours()):
+            leave_table(span, at)
             span.slot = UNLISTED
 
-    def give_home(at):
-        homes[at]()
+    def leave_table(span, at):
+        if at < keeps:
+            words[at + 4 >> 2] = span.head
+            give(at)
+        else:
+            homes[at]()
 
     def close():
         """Marks the ring: its thread has ended."""
@@ -332,13 +345,24 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
         quads[4] = 0
         ring.shared = True
 
+    def hold():
+        """Before a fork, until let_go: see ours. In a child it stays."""
+        nonlocal held, limit, lit
+        held += 1
+        limit, lit = 0, -1
+
+    def let_go():
+        nonlocal held
+        held -= 1
+
     def disown():
         """In a forked child: the ring is the parent's, never write to it again."""
-        nonlocal gone, limit, lit
+        nonlocal gone, limit, lit, light_head
         gone = True
-        limit, lit = 0, -1
+        limit = lit = light_head = -1
 
     ring.begin, ring.publish = begin, publish
     ring.close, ring.adopt, ring.disown = close, adopt, disown
     ring.drop, ring.share = drop, share
+    ring.hold, ring.let_go = hold, let_go
     ring.kind = kind

@@ -4,6 +4,7 @@ Ids are given out before the process's file exists and stay valid after a fork:
 the file gets the same bytes whenever it is made.
 """
 
+import os
 import struct
 import threading
 
@@ -73,7 +74,7 @@ class Strings(object):
         self._image += _ENTRY.pack(len(data), layout.checksum(data)) + data
         self._image += bytes(at + size - len(self._image))
         self._ids[text] = number
-        if self._mapping is not None:
+        if self._ours():
             base = layout.PROCESS_HEADER
             self._mapping[base + at:base + at + size] = bytes(self._image[at:])
             self._publish()
@@ -88,7 +89,7 @@ class Strings(object):
     def _publish(self):
         """Stores the counters, each by one store: struct's pack_into writes zeros
         first, and a reader, or the end of the process, may come between."""
-        if self._mapping is not None:
+        if self._ours():
             memoryview(self._mapping).cast("Q")[48] = self._refused
             memoryview(self._mapping).cast("I")[48] = len(self._image)
 
@@ -97,8 +98,12 @@ class Strings(object):
         with self.lock:
             base = layout.PROCESS_HEADER
             mapping[base:base + len(self._image)] = bytes(self._image)
-            self._mapping = mapping
+            self._mapping, self._pid = mapping, os.getpid()
             self._publish()
+
+    def _ours(self):
+        """Whether there is a file and it is this process's: see Process.ours."""
+        return self._mapping is not None and self._pid == os.getpid()
 
     def interrupted(self):
         """Reports whether the caller is a signal handler that came in the middle of a

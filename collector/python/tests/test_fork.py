@@ -105,6 +105,63 @@ class Fork(jobs.Case):
         own = [r["value"] for p in self.processes() for r in p.records("child's own")]
         self.assertEqual(own, [1])
 
+    def test_what_runs_before_the_child_knows(self):
+        """A fork ends the other threads of the child, before any hook: what their locals
+        do then, or a signal handler meanwhile, changes no byte of the parent's."""
+        self.python("""
+            import os, threading
+            def last_before():                    # hooks run in reverse order: behind the recorder's
+                global was
+                twice("FP"); twice("FP", tokens=1)
+                was = image()
+            os.register_at_fork(before=last_before)
+            import laggard
+            laggard.init(rank=0, job="j")
+            laggard.mark("first")
+            for _ in range(3):
+                with laggard.span("FP"): pass
+            folder = laggard.recorder._process.folder
+            def image():
+                return {name: open(os.path.join(folder, name), "rb").read() for name in os.listdir(folder)}
+            def twice(kind, **more):
+                for _ in range(2):
+                    with laggard.span(kind, **more): pass
+            parent, ran = os.getpid(), []
+            class Leaver(object):
+                def __del__(self):
+                    if os.getpid() != parent:
+                        action()
+                        ran.append(1)
+            def work():
+                laggard.mark("in a thread")
+                mine.leaver = Leaver()
+                inside.set(); over.wait()
+            mine = threading.local()
+            before = laggard.span("DataLoader").begin()
+            held = laggard.span("Step", tokens=1).begin()
+            elsewhere = []
+            t = threading.Thread(target=lambda: elsewhere.append(laggard.span("FP", tokens=2).begin())); t.start(); t.join()
+            made = laggard.span("FP")
+            actions = [before.end, before.cancel, held.end, held.cancel, elsewhere[0].end, lambda: made.begin().end(),
+                       made.begin, lambda: twice("FP"), lambda: twice("FP", tokens=7), lambda: twice("DataLoader"),
+                       lambda: twice("a new word"), laggard.communication("all_reduce", "a new group").begin,
+                       lambda: laggard.recorder.attach(False), lambda: laggard.recorder.no_ring().begin(laggard.span("FP", tokens=3))]
+            for action in actions:
+                inside, over = threading.Event(), threading.Event()
+                t = threading.Thread(target=work, daemon=True); t.start(); inside.wait()
+                child = os.fork()
+                if child == 0:
+                    laggard.mark("a new word", 2)
+                    os._exit(0 if ran and laggard.failures() == 0 else 3)
+                assert os.waitpid(child, 0)[1] == 0
+                now = image()
+                assert now == was, (actions.index(action), [name for name in was if now.get(name) != was[name]], list(now))
+                over.set(); t.join()
+        """)
+        for p in self.processes():
+            if len(p.rings) == 1:
+                self.assertEqual([(r["kind"], r["value"]) for r in p.records()], [("a new word", 2)])
+
     def test_a_signal_adds_the_same_word(self):
         """Its number is that of one string, and later words keep theirs."""
         self.python("""
