@@ -14,14 +14,12 @@ import (
 // such kind; laggard's recorders and the replay of real traces do.
 const backward = "backward"
 
-// addRecord takes a record line.
+// addRecord takes a record line that is bounded.
 func (s *Stream) addRecord(r *record.Record, offset int64) {
 	inc := s.ofLine()
 	if inc == nil {
 		return
 	}
-	tame(r)
-	s.clip(r)
 	end := r.End()
 	if r.Side == record.Device && r.HostStart != 0 {
 		end = r.HostStart + r.HostDur
@@ -39,19 +37,6 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 		inc.insert(openStep{begin: r.HostBegin(), end: max(end, r.HostBegin()+1), number: r.Step, complete: true, open: r.Open})
 	}
 	s.advance(inc)
-}
-
-// tame bounds the numbers of a hostile line so that sums don't overflow.
-func tame(r *record.Record) {
-	const (
-		latest  = 1 << 62 // in the year 2116
-		longest = 1 << 60
-	)
-	r.Start = min(max(r.Start, -latest), latest)
-	r.HostStart = min(max(r.HostStart, -latest), latest)
-	r.Dur = min(max(r.Dur, 0), longest)
-	r.HostDur = min(max(r.HostDur, 0), longest)
-	r.Exposed = min(max(r.Exposed, -1), longest)
 }
 
 // repeated notes the ring and number of a record; true means that it was read
@@ -89,8 +74,7 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 // addRange takes a TaskD range whose lines are complete or given up.
 func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	rec := &r.Record
-	tame(rec)
-	s.clip(rec)
+	s.bound(rec)
 	if !s.addSpan(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
 		return
 	}

@@ -102,10 +102,14 @@ func (inc *incarnation) raise(to int64) {
 func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number int64, repeat uint16)) {
 	rest := inc.pending[:0]
 	deep := slices.ContainsFunc(inc.pending, func(p span) bool { return p.kind == record.Communication && p.begin < cut })
-	for i := range inc.pending {
+	for i := 0; i < len(inc.pending); i++ {
 		p := &inc.pending[i]
 		if p.begin >= cut {
-			rest = append(rest, *p)
+			from := i // those of the next step follow one another
+			for i+1 < len(inc.pending) && inc.pending[i+1].begin >= cut {
+				i++
+			}
+			rest = append(rest, inc.pending[from:i+1]...)
 			continue
 		}
 		number, repeat := where(p)

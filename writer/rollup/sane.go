@@ -49,10 +49,19 @@ func boundsOf(name string) bounds {
 // process; 0 is "not known".
 func (b bounds) hold(t int64) bool { return t >= b.lo && t <= b.hi || t >= 0 && t <= sinceBoot }
 
-// clip bounds the words of a hostile line.
-func (s *Stream) clip(r *record.Record) {
-	// Lengths together reach a power of two only when one of them does.
-	if len(r.Name)|len(r.Op)|len(r.OpRaw)|len(r.Group)|len(r.Dtype) < record.MaxWord && len(r.Path) <= record.MaxPath {
+const (
+	latest  = 1 << 62 // ns since the Unix epoch: in the year 2116
+	longest = 1 << 60 // ns
+)
+
+// bound bounds the numbers of a hostile line so that sums don't overflow, and its words.
+func (s *Stream) bound(r *record.Record) {
+	r.Start = min(max(r.Start, -latest), latest)
+	r.HostStart = min(max(r.HostStart, -latest), latest)
+	r.Dur = min(max(r.Dur, 0), longest)
+	r.HostDur = min(max(r.HostDur, 0), longest)
+	r.Exposed = min(max(r.Exposed, -1), longest)
+	if short(r) {
 		return
 	}
 	before := len(r.Path)
@@ -65,6 +74,19 @@ func (s *Stream) clip(r *record.Record) {
 	if cut {
 		s.count(&s.counts.Clipped)
 	}
+}
+
+// short reports that all words are within bounds. Some that it denies are, too.
+func short(r *record.Record) bool {
+	// Lengths together reach a power of two only when one of them does.
+	return len(r.Name)|len(r.Op)|len(r.OpRaw)|len(r.Group)|len(r.Dtype) < record.MaxWord && len(r.Path) <= record.MaxPath
+}
+
+// bounded reports that bound leaves the record as it is. Of some that it denies this is
+// true, too.
+func bounded(r *record.Record) bool {
+	return uint64(r.Start+latest) <= 2*latest && uint64(r.HostStart+latest) <= 2*latest &&
+		uint64(r.Dur) <= longest && uint64(r.HostDur) <= longest && uint64(r.Exposed+1) <= longest && short(r)
 }
 
 // weigh is the memory of a raw row's words beyond what ordinary ones have.

@@ -2,8 +2,13 @@ package rollup
 
 import (
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"laggard/schemas/record"
 	"laggard/schemas/row"
 )
 
@@ -59,4 +64,37 @@ func TestBadTime(t *testing.T) {
 			t.Errorf("segment %s, %s: %d rows", c.name, c.line, len(rows.Records))
 		}
 	}
+}
+
+// TestBounded_IsWhatBoundLeaves: what an Ahead lets pass needs no bounding, and ordinary
+// records pass.
+func TestBounded_IsWhatBoundLeaves(t *testing.T) {
+	number := rapid.Custom(func(t *rapid.T) int64 {
+		near := rapid.SampledFrom([]int64{0, math.MinInt64, math.MaxInt64, -latest, latest, longest}).Draw(t, "near")
+		return near + rapid.Int64Range(-2, 2).Draw(t, "by") // may wrap around
+	})
+	word := rapid.Custom(func(t *rapid.T) string {
+		return strings.Repeat("w", rapid.SampledFrom([]int{0, 1, record.MaxWord - 1, record.MaxWord, record.MaxWord + 1, record.MaxPath, record.MaxPath + 1}).Draw(t, "length"))
+	})
+	s := New(Options{})
+	rapid.Check(t, func(t *rapid.T) {
+		r := record.New(record.FP)
+		for _, n := range [...]*int64{&r.Start, &r.Dur, &r.HostStart, &r.HostDur, &r.Exposed} {
+			if rapid.Bool().Draw(t, "odd") {
+				*n = number.Draw(t, "number")
+			}
+		}
+		for _, w := range [...]*string{&r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype, &r.Path} {
+			if rapid.IntRange(0, 3).Draw(t, "long") == 0 {
+				*w = word.Draw(t, "word")
+			}
+		}
+		was, passed := r, bounded(&r)
+		if s.bound(&r); passed && r != was {
+			t.Fatalf("%+v is bounded to %+v", was, r)
+		}
+		if s.bound(&r); r.Exposed < longest && short(&r) && !bounded(&r) {
+			t.Fatalf("%+v does not pass", r)
+		}
+	})
 }
