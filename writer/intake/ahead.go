@@ -6,7 +6,6 @@ import (
 
 	"laggard/schemas/record"
 	"laggard/writer/rollup"
-	"laggard/writer/tail"
 )
 
 const (
@@ -21,10 +20,13 @@ const (
 )
 
 // ahead reads and parses a member's lines on a goroutine of its own, while those
-// before them are rolled up. Lines keep their order, and no goroutine is left when
-// read returns: the rest of an engine knows nothing of it.
+// before them are rolled up. When the member's turn has enough it goes on with the next
+// one's, for as long as the rest of the turn is rolled up: else both would wait for each
+// other at every change of turns. Lines keep their order, and no goroutine is left when
+// read returns.
 type ahead struct {
 	free chan *portion
+	left []*portion // parsed for the turn that is next
 }
 
 func newAhead() *ahead {
@@ -36,38 +38,85 @@ func newAhead() *ahead {
 	return a
 }
 
-// read feeds m until it has enough finished rows or there is no more. It returns what
+// read feeds m until it has enough finished rows or there is no more, and begins with
+// next, whose turn it will be: m itself where it is alone. It returns what
 // tail.Stream.Read does.
-func (a *ahead) read(m *member, enough int) (n int64, more bool, err error) {
+func (a *ahead) read(m, next *member, enough int) (n int64, more bool, err error) {
 	ready := make(chan *portion, portionsAhead)
 	var full atomic.Bool
+	over := make(chan struct{})
 	go func() {
 		defer close(ready)
-		for !full.Load() {
-			p := <-a.free
-			p.fill(m.stream)
-			last := p.err != nil || !p.more
-			ready <- p
-			if last {
+		for last := false; !full.Load() && !last; {
+			last = a.fill(<-a.free, m, false, ready)
+		}
+		for last := false; !last; {
+			select {
+			case <-over:
 				return
+			case p := <-a.free:
+				last = a.fill(p, next, true, ready)
 			}
 		}
 	}()
-	for p := range ready {
+	replay := func(p *portion) {
 		n, more, err = n+p.bytes, p.more, p.err
-		p.replay(m)
-		a.free <- p
+		a.replay(p)
 		if m.roller.Finished() >= enough || m.roller.Crowded() {
 			full.Store(true)
 		}
 	}
+	left := a.left
+	a.left = nil
+	for _, p := range left {
+		replay(p)
+	}
+	for p := range ready {
+		if !p.early {
+			replay(p)
+			continue
+		}
+		if len(a.left) == 0 {
+			close(over)
+		}
+		a.left = append(a.left, p)
+	}
 	return n, more, err
+}
+
+// fill fills a portion and hands it over; it reports whether it is the member's last.
+func (a *ahead) fill(p *portion, m *member, early bool, ready chan<- *portion) (last bool) {
+	p.early = early
+	p.fill(m)
+	last = p.err != nil || !p.more
+	ready <- p
+	return last
+}
+
+// replay rolls a portion up and frees it.
+func (a *ahead) replay(p *portion) {
+	p.replay()
+	a.free <- p
+}
+
+// finish feeds what was begun for turns that don't come. It returns the bytes.
+func (a *ahead) finish() (n int64) {
+	for _, p := range a.left {
+		if n += p.bytes; p.err != nil {
+			p.of.unreadable = p.err.Error()
+		}
+		a.replay(p)
+	}
+	a.left = nil
+	return n
 }
 
 // portion is a stretch of a member's lines. It is a tail.Visitor that keeps what it
 // is told.
 type portion struct {
 	parser  *rollup.Ahead // shared
+	of      *member
+	early   bool // for the turn after this one
 	events  []event
 	records []record.Record // of the events that are plain records
 	begins  []begin
@@ -100,14 +149,17 @@ type begin struct {
 	name string
 }
 
-// fill reads the next portion.
-func (p *portion) fill(s *tail.Stream) {
+// fill reads the next portion of a member.
+func (p *portion) fill(m *member) {
 	p.events, p.records, p.begins, p.text = p.events[:0], p.records[:0], p.begins[:0], p.text[:0]
-	p.bytes, p.more, p.err = s.Read(portionBytes, p)
+	p.of = m
+	p.parser.Segment(m.parsed) // the parser may come from another member's
+	p.bytes, p.more, p.err = m.stream.Read(portionBytes, p)
 }
 
 // Segment implements tail.Visitor.
 func (p *portion) Segment(id record.ID, name string) {
+	p.of.parsed = name
 	p.parser.Segment(name)
 	p.begins = append(p.begins, begin{id, name})
 	p.events = append(p.events, event{what: isSegment})
@@ -131,8 +183,9 @@ func (p *portion) Torn(bytes int64) {
 	p.events = append(p.events, event{offset: bytes, what: isTorn})
 }
 
-// replay tells m what the portion was told.
-func (p *portion) replay(m *member) {
+// replay tells the member what the portion was told.
+func (p *portion) replay() {
+	m := p.of
 	records, begins, text := p.records, p.begins, p.text
 	for i := range p.events {
 		switch e := &p.events[i]; e.what {

@@ -265,7 +265,7 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 					return err
 				}
 			}
-			_, more, err := f.e.turn(ctx, m)
+			_, more, err := f.e.turn(ctx, m, nil)
 			if err != nil {
 				return err
 			}

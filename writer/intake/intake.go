@@ -154,8 +154,9 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 }
 
 // turn reads up to a quantum of a member and puts the rows that are finished. It
-// returns the bytes, and whether there is more of what is known to be there.
-func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err error) {
+// returns the bytes, and whether there is more of what is known to be there. next is
+// whose turn is after this one's; nobody asks a follower, which reads nothing ahead.
+func (e *engine) turn(ctx context.Context, m, next *member) (n int64, more bool, err error) {
 	if err := e.rest(ctx, m); err != nil {
 		return 0, false, err
 	}
@@ -164,7 +165,7 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 		m.spare = e.shipper.Rows()
 	}
 	m.roller.Take(m.spare)
-	n, more, err = e.feed(m)
+	n, more, err = e.feed(m, next)
 	e.batch = e.whole
 	e.read += n
 	if err != nil {
@@ -181,9 +182,9 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 }
 
 // feed reads a member's turn.
-func (e *engine) feed(m *member) (n int64, more bool, err error) {
+func (e *engine) feed(m, next *member) (n int64, more bool, err error) {
 	if e.ahead != nil {
-		return e.ahead.read(m, max(e.batch-e.batch/portionsShare, 1))
+		return e.ahead.read(m, next, max(e.batch-e.batch/portionsShare, 1))
 	}
 	n, more, err = m.stream.Read(e.o.Quantum, m)
 	for err == nil && more && m.roller.Finished() < e.batch && !m.roller.Crowded() {

@@ -42,6 +42,7 @@ type member struct {
 
 	segment account // the one being counted
 	reading string  // name of the one being read
+	parsed  string  // name of the one being parsed ahead
 	entries []row.Ledger
 	from    int64 // segments with a smaller number were stored before this process
 	parser  record.Parser

@@ -294,8 +294,8 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 	}
 	for busy := true; busy; {
 		busy = false
-		for _, m := range members {
-			n, more, err := e.turn(ctx, m)
+		for i, m := range members {
+			n, more, err := e.turn(ctx, m, members[(i+1)%len(members)])
 			if err != nil {
 				return err
 			}
@@ -305,6 +305,7 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 			e.o.Progress(e.read, max(known, e.read))
 		}
 	}
+	e.read += e.ahead.finish()
 	for _, m := range members {
 		r.Rest += m.stream.Backlog()
 		if m.unreadable != "" {
