@@ -279,8 +279,8 @@ func (c *scene) count(t *testing.T, away bool) map[string]int {
 	return seen
 }
 
-// kills chooses where to die: with LAGGARD_KILLS at that many instants (or all there
-// are, when these are fewer), else at one of each label.
+// kills chooses where to die: at one instant of each label, and with LAGGARD_KILLS at
+// others up to that many, or all there are.
 func kills(seen map[string]int, random *rand.Rand, n int) []instant {
 	var all []instant
 	for label, count := range seen {
@@ -294,15 +294,19 @@ func kills(seen map[string]int, random *rand.Rand, n int) []instant {
 		}
 	}
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	if n == 0 { // before or after, one of them
-		done := map[string]bool{}
-		return slices.DeleteFunc(all, func(i instant) bool {
-			again := done[i.label]
-			done[i.label] = true
-			return again
-		})
+	var first, more []instant // the first of a label is before the call or after it, as it comes
+	done := map[string]bool{}
+	for _, i := range all {
+		if done[i.label] {
+			more = append(more, i)
+		} else {
+			first, done[i.label] = append(first, i), true
+		}
 	}
-	return all[:min(n, len(all))]
+	if n == 0 {
+		return first
+	}
+	return append(first, more[:min(max(n-len(first), 0), len(more))]...)
 }
 
 // TestKilledAtEverySystemCall is R2: SIGKILL of the real agent between any two system
