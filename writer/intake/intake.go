@@ -155,7 +155,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 
 // turn reads up to a quantum of a member and puts the rows that are finished. It
 // returns the bytes, and whether there is more of what is known to be there. next is
-// whose turn is after this one's; nobody asks a follower, which reads nothing ahead.
+// whose turn it is then; nil in a follower, which reads nothing ahead.
 func (e *engine) turn(ctx context.Context, m, next *member) (n int64, more bool, err error) {
 	if err := e.rest(ctx, m); err != nil {
 		return 0, false, err

@@ -24,7 +24,7 @@ func (a *Ahead) Record(line []byte, r *record.Record) bool {
 		}
 		*r = a.parser.Record
 	}
-	return a.bounds.hold(r.Start) && a.bounds.hold(r.HostStart) && bounded(r)
+	return a.bounds.hold(r.Start) && a.bounds.hold(r.HostStart) && isTame(r)
 }
 
 // Record is Line for a line of n bytes without its '\n' that an Ahead, told of the

@@ -259,7 +259,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 			s.refuse(offset, line, r.Word())
 			return true
 		}
-		s.bound(r)
+		s.tame(r)
 		s.addRecord(r, offset)
 	case record.LineMeta:
 		s.identify(&s.parser.Meta)

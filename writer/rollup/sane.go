@@ -30,7 +30,7 @@ const (
 	firstName = 1_000_000_000
 	// lastName keeps what is around a name within an int64 (the year 2116).
 	lastName = 4_600_000_000
-	// latest is the end of what other segments may hold (the year 2100).
+	// latestTime is the end of what other segments may hold (the year 2100).
 	latestTime = 4_102_444_800 * int64(time.Second)
 )
 
@@ -50,14 +50,14 @@ func boundsOf(name string) bounds {
 func (b bounds) hold(t int64) bool { return t >= b.lo && t <= b.hi || t >= 0 && t <= sinceBoot }
 
 const (
-	latest  = 1 << 62 // ns since the Unix epoch: in the year 2116
-	longest = 1 << 60 // ns
+	farthest = 1 << 62 // ns from the Unix epoch: the year 2116
+	longest  = 1 << 60 // ns
 )
 
-// bound bounds the numbers of a hostile line so that sums don't overflow, and its words.
-func (s *Stream) bound(r *record.Record) {
-	r.Start = min(max(r.Start, -latest), latest)
-	r.HostStart = min(max(r.HostStart, -latest), latest)
+// tame bounds the numbers of a hostile line, so that sums don't overflow, and its words.
+func (s *Stream) tame(r *record.Record) {
+	r.Start = min(max(r.Start, -farthest), farthest)
+	r.HostStart = min(max(r.HostStart, -farthest), farthest)
 	r.Dur = min(max(r.Dur, 0), longest)
 	r.HostDur = min(max(r.HostDur, 0), longest)
 	r.Exposed = min(max(r.Exposed, -1), longest)
@@ -82,10 +82,10 @@ func short(r *record.Record) bool {
 	return len(r.Name)|len(r.Op)|len(r.OpRaw)|len(r.Group)|len(r.Dtype) < record.MaxWord && len(r.Path) <= record.MaxPath
 }
 
-// bounded reports that bound leaves the record as it is. Of some that it denies this is
+// isTame reports that tame leaves the record as it is. Of some that it denies this is
 // true, too.
-func bounded(r *record.Record) bool {
-	return uint64(r.Start+latest) <= 2*latest && uint64(r.HostStart+latest) <= 2*latest &&
+func isTame(r *record.Record) bool {
+	return uint64(r.Start+farthest) <= 2*farthest && uint64(r.HostStart+farthest) <= 2*farthest &&
 		uint64(r.Dur) <= longest && uint64(r.HostDur) <= longest && uint64(r.Exposed+1) <= longest && short(r)
 }
 
