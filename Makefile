@@ -1,12 +1,13 @@
 # laggard: every target that a person needs. `make help` lists them.
 SHELL := /bin/bash
 GO ?= go
+MODULE := github.com/laggard-dev/laggard
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Packages whose own code starts no goroutine and shares nothing: the race detector finds nothing in them, and takes three
 # to nine times as long. TestOneGoroutine holds the list.
-ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/report analyzer/whatif benchmarks/simulate collector/mspti collector/native \
+ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/report analyzer/whatif analyzer/simulate collector/mspti collector/native \
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/marker schemas/record schemas/row \
 	schemas/topology writer/chrome writer/rollup writer/rollup/roster writer/rollup/scatter
 
@@ -27,7 +28,7 @@ parts: ## install the real components that the tests talk to
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
 	$(GO) vet ./...
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e laggard -e laggard/deploy/examples $(ONE_GOROUTINE:%=-e laggard/%))
+	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e $(MODULE) -e $(MODULE)/deploy/examples $(ONE_GOROUTINE:%=-e $(MODULE)/%))
 	$(GO) test -p 3 -timeout 20m $(ONE_GOROUTINE:%=./%)
 	$(GO) test -race -timeout 10m -run 'Arrows|OneGoroutine|Scripts|Settings|Distance' .
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's

@@ -15,15 +15,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"laggard/ageing"
-	"laggard/collector/drain"
-	"laggard/collector/ring"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/intake"
-	"laggard/writer/ledger"
-	"laggard/writer/segment"
-	"laggard/writer/taskd"
+	"github.com/laggard-dev/laggard/ageing"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ledger"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/taskd"
 )
 
 // agent is the sidecar's cast: rings → drain → segments → follower → store, with

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/switchboard"
 )
 
 // serve answers HTTP and gRPC until ctx ends.

@@ -3,8 +3,8 @@ package main
 import (
 	"log/slog"
 
-	"laggard/collector/switchboard"
-	"laggard/collector/trace"
+	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/trace"
 )
 
 // switches is what the agent's recorders are told to record. There is one state

@@ -21,10 +21,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/recorder"
-	"laggard/schemas/record"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // emitterSteps makes the test binary a trainer that records so many steps, each of

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/source"
-	"laggard/schemas/clickhouse/chdb"
-	"laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
-	"laggard/writer/audit"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ledger"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/audit"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ledger"
 )
 
 // sums is what became of the records of one job, by kind.

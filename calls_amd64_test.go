@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/ring"
-	"laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/ledger"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ledger"
 )
 
 // scene is the rings of two ranks whose processes have left, full of records: what an

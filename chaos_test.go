@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ledger"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ledger"
 )
 
 // chaosSetting reads a number from the environment, for the long form.

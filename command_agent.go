@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/ageing"
-	"laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/ageing"
+	"github.com/laggard-dev/laggard/collector/recorder"
 )
 
 // agentOptions are the agent's settings as they are typed.

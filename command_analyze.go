@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/frame"
-	"laggard/analyzer/report"
-	"laggard/analyzer/source"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/report"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // defaultMinImpact is the share of step time below which a degraded node does

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/schemas/verdict"
-	"laggard/writer/audit"
-	"laggard/writer/intake"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/audit"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 func auditCommand() *cobra.Command {

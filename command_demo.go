@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"laggard/deploy/examples/dataparallel"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // The demo's job: small enough for two cores, large enough for a verdict.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/analyzer/frame"
-	"laggard/analyzer/report"
-	"laggard/analyzer/source"
-	"laggard/analyzer/whatif"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/report"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/analyzer/whatif"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 func explainCommand() *cobra.Command {

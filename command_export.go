@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/analyzer/source"
-	"laggard/schemas/row"
-	"laggard/writer/arrow"
-	"laggard/writer/chrome"
-	"laggard/writer/parquet"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/arrow"
+	"github.com/laggard-dev/laggard/writer/chrome"
+	"github.com/laggard-dev/laggard/writer/parquet"
 )
 
 // exporting are the settings of laggard export.

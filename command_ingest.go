@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/ageing"
-	"laggard/writer/intake"
-	"laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/ageing"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // shipping are the flags that agent and ingest have in common: how rows go to a

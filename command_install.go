@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/collector/mspti"
-	"laggard/collector/native"
-	"laggard/collector/python"
+	"github.com/laggard-dev/laggard/collector/mspti"
+	"github.com/laggard-dev/laggard/collector/native"
+	"github.com/laggard-dev/laggard/collector/python"
 )
 
 func installCommand() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	ddl "laggard/schemas/clickhouse"
-	"laggard/writer/clickhouse"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 )
 
 func schemaCommand() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/benchmarks/simulate"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 func simulateCommand() *cobra.Command {

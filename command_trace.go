@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"laggard/collector/recorder"
-	"laggard/collector/switchboard"
-	"laggard/collector/trace"
-	"laggard/schemas/tracepb"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
 func traceCommand() *cobra.Command {

@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"laggard/analyzer/source"
-	"laggard/analyzer/watch"
-	"laggard/analyzer/watch/depth"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
-	"laggard/writer/intake"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // watchOptions are the flags of watch.

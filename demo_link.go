@@ -6,7 +6,7 @@ import (
 	"net"
 	"strconv"
 
-	"laggard/deploy/examples/dataparallel"
+	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
 )
 
 // The demo's slow link: the wires of one node carry this many bytes a second each way

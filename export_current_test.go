@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/clickhouse/chdb"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // TestExport_CurrentEngine: what is stored in the newest ClickHouse comes out of it

@@ -9,9 +9,9 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 
-	"laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/chrome/perfetto"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/chrome/perfetto"
 )
 
 // TestExport: one job out of files and out of a store, in every format; the trace

@@ -1,4 +1,4 @@
-module laggard
+module github.com/laggard-dev/laggard
 
 go 1.26.0
 

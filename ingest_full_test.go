@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // TestIngestIntoAFullDisk: a pass whose store has no room left ends with the reason and

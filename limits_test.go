@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/parquet"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // storedOnce returns how many records of each kind a Parquet store has, and fails the

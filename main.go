@@ -21,7 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // version is set by the build.

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/parquet"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/intake"
-	"laggard/writer/ledger"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ledger"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // logged is a system call of a traced agent that was made, and when.

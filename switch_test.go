@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/source"
-	"laggard/collector/trace"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // followed waits until the only recorder of a site follows the state, and returns

@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
-	"laggard/schemas/verdict"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // taskdJob returns a profiling directory with one job as TaskD wrote it, with a

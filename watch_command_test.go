@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // checkVerdictRows wants every change in the table of verdicts once, and a

@@ -18,13 +18,13 @@ import (
 	"google.golang.org/grpc/metadata"
 	"gopkg.in/yaml.v3"
 
-	"laggard/analyzer/health"
-	"laggard/analyzer/watch"
-	"laggard/analyzer/watch/depth"
-	"laggard/collector/switchboard"
-	"laggard/collector/trace"
-	"laggard/schemas/tracepb"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/health"
+	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/tracepb"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // depthOptions are the flags of watch that record in depth where it looks.

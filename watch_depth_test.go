@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/health"
-	"laggard/analyzer/watch/depth"
-	"laggard/collector/trace"
-	"laggard/deploy/examples/dataparallel"
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/analyzer/health"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // depthSite is the demo's job with Communication off from the start, its agents, and

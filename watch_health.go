@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"laggard/analyzer/health"
-	"laggard/analyzer/source"
-	"laggard/analyzer/watch"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/health"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // clusterOptions are the flags of watch that tell others of verdicts.

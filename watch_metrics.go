@@ -6,9 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"laggard/analyzer/watch"
-	"laggard/analyzer/watch/depth"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // The metrics of watch, by name.

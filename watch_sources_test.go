@@ -17,13 +17,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/analyzer/source"
-	"laggard/analyzer/watch"
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // watchedJob simulates a job as files and returns its directory and what analyze

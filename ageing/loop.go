@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 const (

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/row"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

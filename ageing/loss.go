@@ -10,9 +10,9 @@ import (
 	"slices"
 	"syscall"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // States of a ledger entry that ageing writes.

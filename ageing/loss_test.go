@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestLoop_AccountsExactly is R15 in small: a writer under pressure, nothing

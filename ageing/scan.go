@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // forest is one look at the tree. The slices go together by index.

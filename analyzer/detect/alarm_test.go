@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // TestScenarios_DrawnSeeds judges cases of seeds that nobody has seen; the seed is

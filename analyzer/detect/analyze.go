@@ -1,8 +1,8 @@
 package detect
 
 import (
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Analyze returns the verdict on the whole history of a job.

@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // bigTopology is 10,000 ranks: 10 stages × 250 replicas × 4 tensor ranks.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // describe makes the finding on one candidate: the cause that covers what its

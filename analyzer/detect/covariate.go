@@ -3,7 +3,7 @@ package detect
 import (
 	"math"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // covariate removes what recorded tokens explain.

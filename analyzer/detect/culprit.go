@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // candidate is a rank that is slow now, before anybody is accused.

@@ -16,7 +16,7 @@
 // peers a rank is compared with its own past only. Both are said in the verdict.
 package detect
 
-import "laggard/analyzer/frame"
+import "github.com/laggard-dev/laggard/analyzer/frame"
 
 // signal is what a rank is judged by.
 type signal int

@@ -1,8 +1,8 @@
 package detect
 
 import (
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // saving is the signal of checkpoints: it has no track, only saves.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // confidence grows with z and shrinks with everything that had to be assumed.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 func (e *Engine) seenFP() bool { return e.seen[frame.FP] }

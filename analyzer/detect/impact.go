@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // savingCost is the excess of a slow save spread over the steps between saves.

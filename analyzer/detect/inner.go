@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // inner takes waits out of forward time. Tensor, context and expert groups have

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // TestCovariate_VictimsTeachNothing lets seven of 64 ranks wait, step after step, for

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // intermittentNodes names nodes that are slow again and again, never for long:

@@ -5,9 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // job is a synthetic training job for tests: a model of who waits for whom, not

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // judge turns the step into residuals and feeds everything that watches.

@@ -1,6 +1,6 @@
 package detect
 
-import "laggard/analyzer/frame"
+import "github.com/laggard-dev/laggard/analyzer/frame"
 
 // setLayout makes everything that depends on who is who. A rank whose process,
 // node or role changed begins anew; a node's suspicion waits for it in carried.

@@ -3,7 +3,7 @@ package detect
 import (
 	"math"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // levels follows what is common: each stage's time, how much replicas differ from

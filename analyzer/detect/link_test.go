@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // wired is a data-parallel job of four groups of four ranks whose dimension nobody

@@ -3,7 +3,7 @@ package detect
 import (
 	"math"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // convincing decides on a rank with nothing but self time against it. Time that

@@ -1,6 +1,6 @@
 package detect
 
-import "laggard/analyzer/frame"
+import "github.com/laggard-dev/laggard/analyzer/frame"
 
 // recent keeps the raw values of the last analysed steps: what evidence quotes.
 type recent struct {

@@ -3,7 +3,7 @@ package detect
 import (
 	"math"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // savers compares the time to save a checkpoint: save by save, with the others

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // saved is a data-parallel job of one rank a node that saves 12 times, each save

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // scenario is one row of the evaluation table, at small scale.

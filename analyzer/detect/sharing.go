@@ -3,7 +3,7 @@ package detect
 import (
 	"math"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // sharing finds and removes what all stages of a replica have in common: they

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // stateVersion is the version of the saved state; another one is not read.

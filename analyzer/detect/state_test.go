@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // derived names the fields that New and the next step make again, per type.

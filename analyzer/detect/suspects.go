@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Suspects is what looks wrong at this moment, decided or not: enough to measure

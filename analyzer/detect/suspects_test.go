@@ -3,7 +3,7 @@ package detect
 import (
 	"testing"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // TestVerdict_Suspect holds that a fault is shown as a suspicion before it is

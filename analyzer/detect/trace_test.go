@@ -14,12 +14,12 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/schemas/verdict"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // trace is one of the recorded jobs, as rows.

@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Verdict returns the decision on what was observed so far. It changes nothing:

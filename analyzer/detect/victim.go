@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // tensorVictim reports whether the rank only shares the fate of its tensor,

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // wires follows the transfers of groups that the steps do not show apart: those

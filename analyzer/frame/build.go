@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // ErrEmpty is returned by Build when no step of any rank was given.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Builder collects the rows of one job in any order and makes a Frame of them.

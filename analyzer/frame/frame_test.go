@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 const second = int64(1e9)

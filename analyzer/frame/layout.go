@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // None is the index of "no role", "no replica", "no node".

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // mesh is the groups of pp stages × dp replicas × tp ranks, pipeline outermost.

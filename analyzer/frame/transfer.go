@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Transfer is the communication of one group in one window of steps. The

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // world makes the layouts of a frame.

@@ -25,7 +25,7 @@ import (
 	"sync"
 	"time"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Condition is the type of the node condition.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // api is a recorded API server: it keeps what was written and answers as told.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 const ascendList = `{"items":[{"metadata":{"name":"other","namespace":"a","uid":"u1"}},

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"time"
 
-	"laggard/analyzer/keep"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/keep"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // call is one request and what is true once it has been answered.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Webhook posts a job's verdict as JSON when it changed: the newest one of each

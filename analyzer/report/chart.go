@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // A page has at most so many charts, with so many points each.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // Draw makes the picture of a frame; nil gives an empty one. It shares the frame's

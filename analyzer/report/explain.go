@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Explain writes the evidence of a verdict in words and numbers: what was

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // faultDiag is one node's entry of FaultDiag-online's result JSON

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 //go:embed page/page.html

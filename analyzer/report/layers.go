@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // wait is the metric of exposed communication: the time a rank was blocked.

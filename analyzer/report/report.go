@@ -19,7 +19,7 @@ import (
 	"strings"
 	"unicode"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // JSON writes the contract of `laggard analyze -o json`: indented, lists never

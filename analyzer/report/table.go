@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // TableOptions say how a table looks. The zero value is plain text, 100 columns wide.

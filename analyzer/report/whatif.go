@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"laggard/analyzer/whatif"
+	"github.com/laggard-dev/laggard/analyzer/whatif"
 )
 
 // WhatIf writes what a replay says: how much faster the job would be if everybody

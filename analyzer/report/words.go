@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // tone is how serious a verdict is: it chooses colour and symbol.

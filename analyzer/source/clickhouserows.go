@@ -8,8 +8,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	ddl "laggard/schemas/clickhouse"
-	"laggard/schemas/row"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // rangeRows is about how many rows one query brings: small enough to hold a few

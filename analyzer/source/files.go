@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"laggard/schemas/row"
-	"laggard/writer/rollup"
-	"laggard/writer/rollup/roster"
-	"laggard/writer/rollup/scatter"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/rollup/scatter"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // tree is a directory of segment files: a profiling directory, one job's or one

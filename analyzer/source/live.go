@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Live is a source that is read again and again while it grows: what `watch`

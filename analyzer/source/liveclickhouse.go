@@ -9,9 +9,9 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	ddl "laggard/schemas/clickhouse"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // tableReader follows a job in ClickHouse by the starts of its steps.

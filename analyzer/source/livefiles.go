@@ -12,11 +12,11 @@ import (
 	"slices"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/writer/rollup"
-	"laggard/writer/rollup/roster"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // fileReader follows the segments of one job through a rollup for each rank.

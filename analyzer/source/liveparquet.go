@@ -13,8 +13,8 @@ import (
 	"slices"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // windowRows is about how many rows of a store are read at a time, overlap how

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"sync"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // hivePrefix begins the name of a job's folder under a table's.

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	goparquet "github.com/parquet-go/parquet-go"
 
-	"laggard/analyzer/frame"
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/parquet"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/parquet"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // fill stores made-up rows of ranks × steps in a Parquet store, a batch of a few

@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // column moves one column of a file into rows of type T: set for integers, text

@@ -7,8 +7,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // maxRanks bounds the rows of one file of ranks: 100 times the largest job known.

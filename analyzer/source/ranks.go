@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // newestRanks returns the rows with the highest version of each incarnation,

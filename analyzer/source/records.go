@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/rollup"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // Records implements Source: the segments of every rank again, range by range.

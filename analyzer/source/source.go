@@ -25,8 +25,8 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // Kinds of sources, as Info.Kind has them.

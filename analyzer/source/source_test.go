@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/analyzer/frame"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // TestSources_GiveTheSameRows reads AR-1 from its files, from a Parquet store and

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup/roster"
 )
 
 // layoutOf finds the topology of a job's files, or takes the one that was given

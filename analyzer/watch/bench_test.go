@@ -6,9 +6,9 @@ import (
 	"runtime"
 	"testing"
 
-	"laggard/analyzer/detect"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // fleet is 10,000 ranks: 10 stages × 250 replicas × 4 tensor ranks, 8 a node.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // States of rows of the table of verdicts beside those of verdict: a finding

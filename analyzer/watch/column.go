@@ -3,8 +3,8 @@ package watch
 import (
 	"cmp"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // column is one step of the job that is being put together.

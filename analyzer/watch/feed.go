@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // fed remembers who was in a column that the engine has seen.

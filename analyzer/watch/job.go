@@ -6,12 +6,12 @@ import (
 	"math"
 	"time"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/frame"
-	"laggard/analyzer/watch/snapshot"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/watch/snapshot"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // memory is all that is kept of a job: what a snapshot holds.

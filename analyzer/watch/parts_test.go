@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"laggard/analyzer/detect"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,7 +3,7 @@ package watch
 import (
 	"time"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // Lag bounds how long a step waits for ranks whose row is missing, by what was

@@ -4,9 +4,9 @@ import (
 	"reflect"
 	"slices"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // process is one incarnation of one rank, with what the layout of the job needs

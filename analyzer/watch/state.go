@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/analyzer/keep"
-	"laggard/analyzer/watch/snapshot"
+	"github.com/laggard-dev/laggard/analyzer/keep"
+	"github.com/laggard-dev/laggard/analyzer/watch/snapshot"
 )
 
 // stateDir keeps one file a job: a cache of what was learnt, never the only copy

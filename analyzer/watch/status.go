@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Status is how the watcher does, for metrics.

@@ -12,7 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/detect"
 )
 
 // maxThresholds bounds the thresholds file.

@@ -26,11 +26,11 @@ import (
 	"sync"
 	"time"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/watch/snapshot"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/watch/snapshot"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Source tells jobs apart and follows each.

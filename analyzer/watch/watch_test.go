@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/frame"
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // pieces is a source that gives one piece of a job's rows a look.

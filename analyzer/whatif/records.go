@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // FromRows makes a job of stored raw ranges (`--records all`) and the ranks'

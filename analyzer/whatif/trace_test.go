@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // load reads a shared trace with every raw range. It reports false, and says so,

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/recorder"
-	"laggard/schemas/record"
-	"laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 const (

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/record"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
-	"laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 const (

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"laggard/benchmarks/simulate"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 // check is one line of the bar: what was reached, what is asked.

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // detector is what is measured, with the thresholds it comes with.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // seed is drawn at run time and printed; LAGGARD_EVAL_SEED sets it.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"laggard/benchmarks/simulate"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 // The healthy hours: steps of 10 s, 8 ranks a node.

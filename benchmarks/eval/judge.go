@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"laggard/analyzer/frame"
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/topology"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // task is one case: a scenario, a seed, and now and then a recorded job below it.

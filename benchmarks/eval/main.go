@@ -27,7 +27,7 @@ import (
 	"syscall"
 	"time"
 
-	"laggard/benchmarks/simulate"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 func main() {

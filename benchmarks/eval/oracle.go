@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // The oracle is told the culprit and the step at which its fault began, and has

@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"laggard/analyzer/frame"
-	"laggard/analyzer/source"
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/verdict"
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // parity is the account of cases that also went the product's whole way: files →

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/benchmarks/simulate"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 // account is what results files keep of the run before the thresholds changed.

@@ -3,8 +3,8 @@ package main
 import (
 	"strings"
 
-	"laggard/analyzer/frame"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // sheet is what the rules of other tools look at: a few columns per rank, in the

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // weights make negative cases as many as positive ones: most scenarios have a culprit.

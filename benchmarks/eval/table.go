@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/benchmarks/simulate"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 // shownFailures bounds the failing cases that are printed per scenario.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/benchmarks/simulate"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 // tally sums the outcomes of one scenario.

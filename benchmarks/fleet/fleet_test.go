@@ -19,13 +19,13 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/frame"
-	"laggard/analyzer/source"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
-	"laggard/writer/parquet"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/parquet"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // The fleet: stages × replicas × tensor ranks, experts over ten replicas.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
-	"laggard/writer/rollup"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // BenchmarkFileToClickHouse is P10: a million records from segments into the store

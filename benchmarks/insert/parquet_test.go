@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"laggard/writer/intake"
-	"laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // BenchmarkFileToParquet is P13: a million record lines into Parquet, beside DuckDB's

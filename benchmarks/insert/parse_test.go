@@ -9,7 +9,7 @@ import (
 	"github.com/bytedance/sonic"
 	gojson "github.com/goccy/go-json"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // line is a record line for reflection: what a user of the rivals would write.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // base is the start of the first record, within one day (UTC).

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/collector/drain"
-	"laggard/collector/recorder"
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // BenchmarkDrain is P7: rings of 30,000 Communication and 1,000 light records are

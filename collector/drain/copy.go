@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // run is the copied part of one ring in a pass.

@@ -23,8 +23,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Writer takes the lines of one incarnation; *segment.Writer is one.

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
-	"laggard/collector/recorder"
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // bench is a recorder and a drain of one run directory, with a clock to turn.

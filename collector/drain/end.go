@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // tell writes what stands between the records: losses, and the switch.

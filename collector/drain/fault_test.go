@@ -8,11 +8,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
-	"laggard/collector/ring"
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestFailingWriter lets the disk be full for a while.

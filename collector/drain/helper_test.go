@@ -18,10 +18,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestMain is also the agent that the tests kill: with LAGGARD_TEST_AGENT it

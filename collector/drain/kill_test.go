@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
 )
 
 // gone reports whether every ring folder was drained and removed.

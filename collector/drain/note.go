@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // process is a ring folder that this agent holds.

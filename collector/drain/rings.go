@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 const slotBytes = 64

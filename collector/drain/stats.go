@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Stats is what a Drain has done since New. Counters never shrink.

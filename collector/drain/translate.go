@@ -3,8 +3,8 @@ package drain
 import (
 	"math"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // end returns when the slot's range ended, with times that can't be.

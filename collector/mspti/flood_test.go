@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestMillionMarkersASecond: the callbacks give the processor up not once, and every

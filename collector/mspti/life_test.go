@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
-	"laggard/collector/mspti"
-	"laggard/collector/trace"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/mspti"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // talk is a trainer that is told what to do, line by line.

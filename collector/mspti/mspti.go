@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"laggard/collector/native"
+	"github.com/laggard-dev/laggard/collector/native"
 )
 
 //go:embed src/*.c src/*.h

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
-	"laggard/collector/mspti"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/mspti"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // expected is what a trainer of so many steps leaves.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // what is the answer to a name.

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"laggard/collector/internal/rig/catch"
-	"laggard/collector/mspti"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/mspti"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 func TestMain(m *testing.M) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/native"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/native"
 )
 
 // BenchmarkAgainstTheLeast prints what C ranges cost beside the least they could:

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
 )
 
 func TestClock(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestTruncatedUnderneath, R8: cuts every file of a living trainer to nothing.

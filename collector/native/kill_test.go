@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
 )
 
 // TestKilledTrainer, R1: kills a recording C program with 1, 8 and 64 threads at

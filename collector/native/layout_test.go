@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestSameBytes compares the files of a C recorder with those of a Go one that

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
-	"laggard/collector/native"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/native"
 )
 
 // least is the ring of testdata/live.c that costs the least, read as the agent reads

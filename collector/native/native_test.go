@@ -18,11 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/internal/rig/catch"
-	"laggard/collector/native"
-	"laggard/collector/trace"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/native"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 func TestMain(m *testing.M) {

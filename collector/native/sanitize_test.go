@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
 )
 
 // TestSanitized, R28: runs the driver's commands under the address and undefined

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/collector/python"
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/python"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // interpreter is Debian's Python: the one that python3-torch is for.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/recorder"
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // BenchmarkAgainstLoggers is P3 of the benchmark table: a Go range beside zerolog and

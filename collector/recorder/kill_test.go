@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
-	"laggard/collector/recorder"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // trainerVar makes the test binary a trainer: the path of its acks, its threads, and

@@ -31,9 +31,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"laggard/collector/ring"
-	"laggard/collector/trace"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // DefaultRunDir is where rings are made when neither Options nor LAGGARD_RUN

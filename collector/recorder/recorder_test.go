@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
-	"laggard/collector/recorder"
-	"laggard/collector/trace"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 func open(t testing.TB, o recorder.Options) (*recorder.Recorder, string) {

@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // retry is how long a thread that got no ring waits before it asks again, ns:

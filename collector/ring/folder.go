@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // changeGrain is more than two changes of a directory can be apart that leave it with the

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // tick is the length of a clock tick in /proc/<pid>/stat: USER_HZ is 100 on

@@ -17,7 +17,7 @@
 // settled says how the reader lives with that.
 package ring
 
-import "laggard/schemas/record"
+import "github.com/laggard-dev/laggard/schemas/record"
 
 // The files, FORMAT.md section 2. These numbers are the format: none is changed
 // or reused.

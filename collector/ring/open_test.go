@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 func TestOpenRanges(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // CreateOptions says what a process folder is made of.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 func TestFitKeepsTheBudget(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // shared returns a run directory on tmpfs that goes with the test.

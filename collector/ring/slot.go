@@ -5,7 +5,7 @@ import (
 	"hash/adler32"
 	"hash/crc32"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Flags of a slot.

@@ -3,7 +3,7 @@ package ring
 import (
 	"encoding/binary"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Words is a range as its writer has it: the 64 bytes of a slot, FORMAT.md section

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"laggard/collector/trace"
-	"laggard/schemas/tracepb"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
 // Codes of an answer, as TaskD has them.

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
-	"laggard/collector/trace"
-	"laggard/schemas/tracepb"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

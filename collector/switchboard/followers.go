@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"laggard/collector/trace"
+	"github.com/laggard-dev/laggard/collector/trace"
 )
 
 // The service laggard.Followers stands beside TaskD's, which has no way back: by

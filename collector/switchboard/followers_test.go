@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"laggard/collector/trace"
+	"github.com/laggard-dev/laggard/collector/trace"
 )
 
 // TestFollowers: the recorders here and those that other agents tell of are listed

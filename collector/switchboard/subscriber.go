@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"laggard/collector/trace"
-	"laggard/schemas/tracepb"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
 // Subscriber follows the switch of a job at another agent's board: there is one

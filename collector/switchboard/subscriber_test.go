@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"laggard/collector/trace"
+	"github.com/laggard-dev/laggard/collector/trace"
 )
 
 // TestSubscriberFollows: it takes the state at once, each change, and the one that

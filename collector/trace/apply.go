@@ -8,8 +8,8 @@ import (
 	"math"
 	"sync"
 
-	"laggard/collector/ring"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Recorder is one recorder under a run directory and how it follows the switch.

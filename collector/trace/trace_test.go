@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/ring"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/ring"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

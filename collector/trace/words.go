@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/collector/ring"
+	"github.com/laggard-dev/laggard/collector/ring"
 )
 
 // The words, as TaskD spells them.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	schema "laggard/schemas/clickhouse"
-	"laggard/schemas/clickhouse/chdb"
+	schema "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 )
 
 // node is any element.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // program is laggard: the one that LAGGARD_PROGRAM names, else built once.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		program = filepath.Join(dir, "laggard")
-		build := exec.Command("go", "build", "-trimpath", "-o", program, "laggard")
+		build := exec.Command("go", "build", "-trimpath", "-o", program, "github.com/laggard-dev/laggard")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build laggard: %v\n%s", err, out)

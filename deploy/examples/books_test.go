@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"laggard/analyzer/source"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // pause is how long a worker of the dynamic cluster is away: LAGGARD_PAUSE, else

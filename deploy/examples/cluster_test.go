@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"laggard/deploy/examples/dataparallel"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // asWorker, when set, makes the test binary a worker of the stand-in job: the

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"laggard/deploy/examples/dataparallel"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // TestRecoveries plays each recovery that MindCluster knows with real processes,

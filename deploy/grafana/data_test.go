@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/frame"
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/clickhouse/chdb"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Jobs of the test's store.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/row"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // demoJob is what real processes recorded: testdata/demo is the store of

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // number reads a value: JSON quotes 64-bit integers.

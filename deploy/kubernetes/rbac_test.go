@@ -15,8 +15,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"laggard/analyzer/health"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/health"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // right is one thing that somebody may do: namespace (empty for all), group, resource,

@@ -8,7 +8,7 @@ package arrow
 import (
 	"reflect"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // SchemaVersion stands in a schema's metadata under SchemaKey.

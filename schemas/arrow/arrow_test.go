@@ -3,7 +3,7 @@ package arrow
 import (
 	"testing"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 func TestFields(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"strings"
 	"text/template"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 //go:embed current/*.sql plain/*.sql

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 var old = Version{Major: 18, Minor: 16, Patch: 1}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // NameLimit is the length from which libmspti refuses a name, in bytes: such a

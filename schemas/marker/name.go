@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"math"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // unnamed is the word of a range whose name is empty, "NULL" or "(null)": what a

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Bounds of what waits for its other half.

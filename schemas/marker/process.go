@@ -1,6 +1,6 @@
 package marker
 
-import "laggard/schemas/record"
+import "github.com/laggard-dev/laggard/schemas/record"
 
 // Process is one process that wrote lines.
 type Process struct {

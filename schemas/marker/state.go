@@ -1,6 +1,6 @@
 package marker
 
-import "laggard/schemas/record"
+import "github.com/laggard-dev/laggard/schemas/record"
 
 // State is what a Pairer knows beyond the ranges that wait for a line. Those are
 // rebuilt by reading again the lines from Earliest on; until Live is called

@@ -25,8 +25,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // SchemaVersion stands in the footer of every file under SchemaKey.

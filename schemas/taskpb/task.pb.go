@@ -433,7 +433,7 @@ const file_task_proto_rawDesc = "" +
 	"\bRegister\x12\f.RegisterReq\x1a\x04.Ack\x12(\n" +
 	"\rPathDiscovery\x12\x11.PathDiscoveryReq\x1a\x04.Ack\x12!\n" +
 	"\x0fTransferMessage\x12\b.Message\x1a\x04.Ack\x12*\n" +
-	"\x14InitServerDownStream\x12\x04.Ack\x1a\b.Message(\x010\x01B\x18Z\x16laggard/schemas/taskpbb\x06proto3"
+	"\x14InitServerDownStream\x12\x04.Ack\x1a\b.Message(\x010\x01B/Z-github.com/laggard-dev/laggard/schemas/taskpbb\x06proto3"
 
 var (
 	file_task_proto_rawDescOnce sync.Once

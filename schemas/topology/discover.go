@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Where a topology was found, the words of verdict.Verdict.Roles.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // ParallelGroupFile is what TaskD's dump_group_info writes into each rank's

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 const good = `{"world_size":64,"nodes":{"node-0":[0,1,2,3]},"groups":[{"name":"dp-stage0","dim":"dp","ranks":[0,4,8,12]},{"name":"pp-0","dim":"EXP","ranks":[3,1,2]}]}`

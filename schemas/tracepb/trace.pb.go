@@ -392,7 +392,7 @@ const file_trace_proto_rawDesc = "" +
 	"\x11TrainingDataTrace\x12;\n" +
 	"\x1dModifyTrainingDataTraceSwitch\x12\f.DataTypeReq\x1a\f.DataTypeRes\x12<\n" +
 	"\x1aGetTrainingDataTraceSwitch\x12\x0e.DataStatusReq\x1a\x0e.DataStatusRes\x12B\n" +
-	"\x18SubscribeDataTraceSwitch\x12\x14.ProfilingClientInfo\x1a\x0e.DataStatusRes0\x01B\x19Z\x17laggard/schemas/tracepbb\x06proto3"
+	"\x18SubscribeDataTraceSwitch\x12\x14.ProfilingClientInfo\x1a\x0e.DataStatusRes0\x01B0Z.github.com/laggard-dev/laggard/schemas/tracepbb\x06proto3"
 
 var (
 	file_trace_proto_rawDescOnce sync.Once

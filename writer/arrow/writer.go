@@ -18,9 +18,9 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
-	schema "laggard/schemas/arrow"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	schema "github.com/laggard-dev/laggard/schemas/arrow"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // batchRows is the number of rows of a record batch.

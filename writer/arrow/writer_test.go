@@ -7,8 +7,8 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 
-	"laggard/schemas/row"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // read returns the number of rows of a stream, and what f finds in its batches.

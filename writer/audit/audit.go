@@ -24,12 +24,12 @@ import (
 	"path/filepath"
 	"slices"
 
-	"laggard/schemas/row"
-	"laggard/writer/intake"
-	"laggard/writer/ledger"
-	"laggard/writer/segment"
-	"laggard/writer/ship"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ledger"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Difference is one place where the store is not what it must be.

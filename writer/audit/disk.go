@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/intake"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
-	"laggard/writer/ship"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // bounds is how many rows must be in the store, and how many may be: what is open

@@ -3,9 +3,9 @@ package audit
 import (
 	"fmt"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // rank is what files, ledgers and store know of one rank.

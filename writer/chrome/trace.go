@@ -20,8 +20,8 @@ import (
 	"slices"
 	"strconv"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Writer writes one trace. It is not safe for concurrent use.

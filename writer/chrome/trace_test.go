@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/writer/chrome/perfetto"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/chrome/perfetto"
 )
 
 // TestPerfetto: ranges of one thread that overlap as they please (collectives that

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // block is a native block being made: the rows of one batch as columns, each in

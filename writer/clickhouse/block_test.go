@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // TestBlock_Packed: packed rows make the same bytes as the rows themselves, in the

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/clickhouse/chdb"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // TestCurrentEngine holds the sink, with the current DDL, to the conformance test on

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // dictionary is a LowCardinality(String) column: the different values once, and for

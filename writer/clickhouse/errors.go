@@ -10,7 +10,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // Codes of server exceptions that change what is done. All others are retried:

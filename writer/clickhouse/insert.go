@@ -8,8 +8,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
-	ddl "laggard/schemas/clickhouse"
-	"laggard/writer/ship"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // Insert implements ship.Sink.

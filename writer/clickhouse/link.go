@@ -15,7 +15,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 
-	ddl "laggard/schemas/clickhouse"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 )
 
 const (

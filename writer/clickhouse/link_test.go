@@ -16,11 +16,11 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 
-	ddl "laggard/schemas/clickhouse"
-	"laggard/schemas/clickhouse/chdb"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // headings are the columns of a table as a current server has them.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/ClickHouse/ch-go/compress"
 
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // prepared is a block of the table records as it goes over the wire: made and packed

@@ -5,10 +5,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"laggard/writer/clickhouse"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,9 +6,9 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	ddl "laggard/schemas/clickhouse"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // Tally implements ship.Counter.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"laggard/schemas/record"
-	"laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/rollup"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // oddLines are lines that no record is simply made of.

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/record"
-	"laggard/writer/clickhouse"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // The load of TestMemoryCeiling: records a second that are written, and that the sink

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"laggard/schemas/record"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // cursorPath returns the file in a state folder that keeps how far a store has

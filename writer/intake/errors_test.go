@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // TestErrorsNameObjectCauseRemedy is what a person sees.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/writer/intake"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestFollowerOverRestarts follows a growing job through restarts, with and

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // TestGarbage: lines of nobody, a torn last line and a file of noise are counted,

@@ -20,11 +20,11 @@ import (
 	"strings"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/writer/rollup"
-	"laggard/writer/rollup/roster"
-	"laggard/writer/ship"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Defaults of Options.

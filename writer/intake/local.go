@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"laggard/writer/ledger"
+	"github.com/laggard-dev/laggard/writer/ledger"
 )
 
 // local is the ledger of the profiling directory, as far as it concerns what may

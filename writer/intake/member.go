@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"time"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
-	"laggard/writer/ship"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // member is one rank directory that this process ships: its stream of lines, what

@@ -4,7 +4,7 @@ import (
 	"os"
 	"runtime/debug"
 
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // garbage is how many percent of what is live a follower's process lets become garbage

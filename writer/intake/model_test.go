@@ -13,10 +13,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"laggard/schemas/record"
-	"laggard/writer/intake"
-	"laggard/writer/segment"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // oracle is a store in memory that counts how often it has each record, and fails

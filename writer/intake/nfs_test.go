@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // nfs is a job whose ranks write where the server has its files, while the mount of

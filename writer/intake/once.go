@@ -11,12 +11,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"laggard/schemas/row"
-	"laggard/writer/rollup"
-	"laggard/writer/rollup/scatter"
-	"laggard/writer/segment"
-	"laggard/writer/ship"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/rollup/scatter"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Report is what one pass did.

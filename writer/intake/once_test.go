@@ -14,13 +14,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/audit"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
-	"laggard/writer/ship"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/audit"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 func TestSecondPassStoresNothing(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/row"
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // TestOtherSide follows a mount whose files another side writes: beneath an overlay,

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // scan looks which ranks there are and which of them are ours.

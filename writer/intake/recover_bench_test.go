@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
-	"laggard/writer/segment"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // spool writes a spool of n segments of 10 MiB, of eight ranks in turns.

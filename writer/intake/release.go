@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"laggard/schemas/row"
-	"laggard/writer/segment"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Ships reports whether this process ships a rank directory: it holds the lease.

@@ -12,13 +12,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"laggard/schemas/parquet"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/intake"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 func TestMain(m *testing.M) {

@@ -3,11 +3,11 @@ package intake
 import (
 	"fmt"
 
-	"laggard/schemas/topology"
-	"laggard/writer/rollup"
-	"laggard/writer/rollup/roster"
-	"laggard/writer/rollup/scatter"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/rollup/scatter"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Rollup says how lines become rows.

@@ -4,9 +4,9 @@ import (
 	"maps"
 	"time"
 
-	"laggard/writer/segment"
-	"laggard/writer/ship"
-	"laggard/writer/tail"
+	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // shipped is what is acknowledged of a rank directory.

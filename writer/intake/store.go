@@ -8,10 +8,10 @@ import (
 	"os"
 	"strings"
 
-	ddl "laggard/schemas/clickhouse"
-	"laggard/writer/clickhouse"
-	"laggard/writer/parquet"
-	"laggard/writer/ship"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/parquet"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // parquetScheme is the prefix of a Parquet store.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // shared returns the folder of a real trace, unpacked.

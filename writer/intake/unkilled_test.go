@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/writer/intake"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/intake"
 )
 
 // TestTwoAgentsOnOneTree store each row once; each rank is handed over to the

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Compact replaces the ledger by one in which the entries that keep refuses are

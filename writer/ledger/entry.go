@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // entry is row.Ledger as JSON: columns by their names, ids as hex text.

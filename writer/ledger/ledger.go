@@ -24,7 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 const (

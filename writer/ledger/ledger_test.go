@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 func must(t testing.TB, err error) {

@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 const (

@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/parquet"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/parquet"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // TestCompact: many small files become one, of a crash between rename and removal

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/clickhouse/chdb"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // engineRows is more rows than ClickHouse reads as one block (65,409): under a

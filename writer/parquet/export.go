@@ -7,8 +7,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Export writes one table as one file, in the order in which rows come.

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // sorted returns the rows in order, a copy when they are not yet.

@@ -16,9 +16,9 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // pageRows is the number of rows of a page: as many as stay in a core's second cache

@@ -12,9 +12,9 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // randomRecords makes rows with columns of every sort: constant, of few values, of

@@ -31,9 +31,9 @@ import (
 	"github.com/parquet-go/parquet-go/compress/zstd"
 	"golang.org/x/sys/unix"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // rowGroup is the number of rows of a row group: readers skip by it.

@@ -3,9 +3,9 @@ package parquet_test
 import (
 	"testing"
 
-	"laggard/writer/parquet"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/writer/parquet"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 func TestConformance(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	layout "laggard/schemas/parquet"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // Tally implements ship.Counter.

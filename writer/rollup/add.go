@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // backward is the word of the range that says where backward ends. TaskD has no

@@ -1,7 +1,7 @@
 package rollup
 
 import (
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Ahead parses lines before their turn, on another goroutine than the Stream's. The

@@ -3,7 +3,7 @@ package rollup
 import (
 	"testing"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestBackwardLessBlocked: a trainer that waits for gradients inside its backward

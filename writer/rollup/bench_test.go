@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // busy is a directory with calls communication ranges a step, as laggard's or

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // advance closes the steps that are finished.

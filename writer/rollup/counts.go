@@ -3,7 +3,7 @@ package rollup
 import (
 	"maps"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Counts is the account of a stream since its first line, restarts included.

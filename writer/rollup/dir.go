@@ -7,9 +7,9 @@ import (
 	"io"
 	"path/filepath"
 
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // takeEvery is how many bytes of lines Dir reads between two calls of take.

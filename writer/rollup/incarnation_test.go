@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 func TestIncarnation_Killed(t *testing.T) {

@@ -3,9 +3,9 @@ package rollup
 import (
 	"slices"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // words numbers the words of raw rows. Those of the known kinds and of the sides, which

@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // BadTime is the reason of a line whose time can't be right.

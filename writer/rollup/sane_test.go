@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // TestBadTime: a line whose time can't be right is told, counted, and makes no row.

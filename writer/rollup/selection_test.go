@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 func TestTokens(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Position is where a restart begins: the first line that something open needs,

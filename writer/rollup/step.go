@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // scratch is memory that closing a step uses again and again.

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestIntervals holds unions and uncovered to counting moment by moment.

@@ -3,8 +3,8 @@ package rollup
 import (
 	"strconv"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // readMarker takes a TaskD line; false means that it is none.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/schemas/row"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // unpack unpacks one of the real traces, which stand beside the module. Without

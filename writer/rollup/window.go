@@ -3,8 +3,8 @@ package rollup
 import (
 	"strings"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // dim is a parallel dimension.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // create makes the next segment. An empty one is kept over failures to write its

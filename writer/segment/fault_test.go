@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // faultDisk is Disk that fails at given calls: every method call has a number.

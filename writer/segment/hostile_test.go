@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestSwappedWhileOpening is R24: while readers and writers open, somebody swaps

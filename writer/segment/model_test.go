@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestWriter_Model does random things to a writer and its directory, kills and full

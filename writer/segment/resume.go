@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // resume learns from the directory what this incarnation has written, and opens

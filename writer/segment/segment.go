@@ -28,7 +28,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 const (

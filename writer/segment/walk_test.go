@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // tree makes files (and directories, with a slash at the end) under a new root.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 var (

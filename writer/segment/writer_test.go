@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 func testMeta(incarnation record.ID) record.Meta {

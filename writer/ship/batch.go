@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unsafe"
 
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Batch is what one Insert stores: rows of one table, one job and one partition

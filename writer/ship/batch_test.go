@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 func TestConflicts(t *testing.T) {

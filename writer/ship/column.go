@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"unsafe"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Layout is how the rows of a table lie in memory: their columns in order.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // complete makes complements of the windows of c that are stored, but not whole: their

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // order is where a row stands in the order of inserts of its table: by job, then

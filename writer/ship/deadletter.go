@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // deadLetters is the file of rows that the store refuses, and of lines that no row

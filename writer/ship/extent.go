@@ -1,8 +1,8 @@
 package ship
 
 import (
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Extent is where the raw rows of one segment in a batch lie.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // sift returns what of a batch is to be inserted: the store is asked what it has. The

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // intent is what one insert is about to store. It is on the disk before the first

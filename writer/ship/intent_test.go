@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // sent is what a sink was asked to insert.

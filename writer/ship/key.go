@@ -3,7 +3,7 @@ package ship
 import (
 	"math/bits"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // The identities of rows, by table. Two rows with the same key are the same row.

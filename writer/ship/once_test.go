@@ -8,8 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 func TestStoresEachRowOnceAndAcknowledges(t *testing.T) {

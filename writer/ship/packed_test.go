@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // packing is a memory that takes packed rows.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // TestPoison: one bad row in 4096 costs about 2 log2 n inserts, is kept with its

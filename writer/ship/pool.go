@@ -3,7 +3,7 @@ package ship
 import (
 	"sync"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // pool holds bundles of rows between their uses. Unlike a sync.Pool it forgets

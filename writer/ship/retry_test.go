@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // TestRefusedPausesAndGoesOn: a schema error drops nothing, is said once in half a

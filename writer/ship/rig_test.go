@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

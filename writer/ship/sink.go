@@ -28,7 +28,7 @@ import (
 	"errors"
 	"fmt"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Sink is a store. A sink is used by one goroutine at a time, but for Parallel.

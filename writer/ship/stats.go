@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // TableStats counts the rows of one table since the shipper was made.

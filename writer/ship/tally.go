@@ -3,7 +3,7 @@ package ship
 import (
 	"context"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Tally is what a store has of one job, in numbers.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Verdicts stores decisions, those that the store has not yet. It is one attempt:

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // parallel is a memory that takes batches of several tables at once: an insert waits

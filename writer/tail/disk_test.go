@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestDisk has a case for each way a disk can surprise a reader. R17.

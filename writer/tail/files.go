@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // file is what is known of one segment.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // reachedName is the file in a rank directory that holds the number of the newest

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strconv"
 
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // ready opens the current segment at the place where reading goes on, and makes

@@ -1,6 +1,6 @@
 package tail
 
-import "laggard/schemas/record"
+import "github.com/laggard-dev/laggard/schemas/record"
 
 // Loss is something that will never be yielded.
 type Loss struct {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // scale returns a number from the environment, for the long forms of tests.

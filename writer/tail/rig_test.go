@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

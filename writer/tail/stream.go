@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Stream is the segments of one rank directory, read one after the other.

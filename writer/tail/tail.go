@@ -25,8 +25,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"laggard/schemas/record"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // DefaultFiles is the number of files that are open at once by default.

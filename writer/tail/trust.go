@@ -7,7 +7,7 @@ import (
 	"slices"
 	"syscall"
 
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Foreign is the reason of a Loss: a file of somebody who is not trusted, which is not

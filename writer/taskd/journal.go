@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // state is where a writer stands.

@@ -20,10 +20,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Options of a Writer. State is required.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // sample returns the i-th record of a made-up rank: a step and what is in it.

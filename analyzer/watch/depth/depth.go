@@ -21,8 +21,8 @@ import (
 	"sync"
 	"time"
 
-	"laggard/analyzer/detect"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Setting is what the recorders of a job are told by one agent.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/detect"
-	"laggard/analyzer/frame"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // agents are the switches of a job's nodes: what each recorder was told last, and

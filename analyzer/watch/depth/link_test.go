@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"laggard/analyzer/watch"
-	"laggard/analyzer/watch/depth"
-	"laggard/benchmarks/simulate"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // recorded is a simulated job as its recorders see it: a step a look, with

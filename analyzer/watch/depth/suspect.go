@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"laggard/analyzer/detect"
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // namedNodes returns who the verdict blames now, and for what.

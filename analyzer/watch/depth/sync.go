@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"laggard/analyzer/keep"
+	"github.com/laggard-dev/laggard/analyzer/keep"
 )
 
 // Waits between attempts at one agent.

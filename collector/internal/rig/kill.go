@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Acks is shared memory in which each thread of a trainer that gets killed says

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"laggard/collector/native"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/native"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Shared returns the path of a run directory on tmpfs, not made yet, that goes

@@ -20,10 +20,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"laggard/collector/internal/rig"
-	"laggard/collector/ring"
-	"laggard/collector/trace"
-	"laggard/schemas/taskpb"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/taskpb"
 )
 
 const interpreter = "/usr/bin/python3"

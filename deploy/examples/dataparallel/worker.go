@@ -22,8 +22,8 @@ import (
 	"slices"
 	"time"
 
-	"laggard/collector/recorder"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Faults that a worker can be given.

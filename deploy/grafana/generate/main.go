@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"laggard/deploy/grafana"
+	"github.com/laggard-dev/laggard/deploy/grafana"
 )
 
 func main() {

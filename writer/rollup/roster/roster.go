@@ -8,10 +8,10 @@ package roster
 import (
 	"slices"
 
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Roster is what is known of one job.

@@ -4,10 +4,10 @@ import (
 	"reflect"
 	"testing"
 
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestRoster_GroupsOnce holds that a group known by a communicator is not told twice,

@@ -8,10 +8,10 @@ import (
 	"math"
 	"path/filepath"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 const (

@@ -22,8 +22,8 @@ import (
 	"strconv"
 	"strings"
 
-	"laggard/schemas/topology"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Prefix begins the directory names that are no job's name.

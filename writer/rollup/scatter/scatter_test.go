@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"laggard/schemas/marker"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 const t0 = 1753000000

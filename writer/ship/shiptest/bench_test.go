@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // forgetful is a store that is never asked what it has, and keeps no account: what a

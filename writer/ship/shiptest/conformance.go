@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/clickhouse"
-	"laggard/schemas/row"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // Base is the start of the rows that this package makes: half an hour before a

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/clickhouse/chdb"
-	"laggard/writer/clickhouse"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ship"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 // faults returns a plan: the first n connections each meet one, of all kinds in

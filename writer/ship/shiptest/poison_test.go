@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // counted counts the inserts into records.

@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // scale returns a number from the environment, for the long forms of tests.

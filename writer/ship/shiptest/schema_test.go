@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // TestServerRefuses: the server takes no more inserts, has no memory for them,

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"laggard/schemas/row"
-	"laggard/writer/clickhouse"
-	"laggard/writer/clickhouse/chtest"
-	"laggard/writer/ship"
-	"laggard/writer/ship/shiptest"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // TestServerKilled kills the server (SIGKILL) at random moments of inserts, again

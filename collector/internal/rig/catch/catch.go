@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"laggard/collector/drain"
-	"laggard/collector/internal/rig"
-	"laggard/schemas/record"
+	"github.com/laggard-dev/laggard/collector/drain"
+	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Drain is a drain whose writers are kept by incarnation.

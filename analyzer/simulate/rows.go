@@ -3,8 +3,8 @@ package simulate
 import (
 	"fmt"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // span is a range of communication, ns of the host's clock since the job's start.

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // tape is a recorder that keeps every range.

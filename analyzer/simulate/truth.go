@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sort"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Truth is the answer that a right verdict gives, in the schema of the labelled

@@ -13,11 +13,11 @@ import (
 	"strconv"
 	"testing"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/row"
-	"laggard/schemas/topology"
-	"laggard/writer/rollup"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // rolled reads a written job the way ingest does.

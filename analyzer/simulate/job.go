@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // job is a simulation under way.

@@ -15,9 +15,9 @@ import (
 	"strconv"
 	"strings"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // Bounds of an archive.

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // Scenario names one variant of the 22 injections of the suite.

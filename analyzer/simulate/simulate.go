@@ -20,8 +20,8 @@ package simulate
 import (
 	"math/rand/v2"
 
-	"laggard/schemas/record"
-	"laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Builder takes the rows of a job in the order they are finished. The rows are

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"time"
 
-	"laggard/schemas/marker"
-	"laggard/schemas/record"
-	"laggard/schemas/topology"
-	"laggard/writer/segment"
+	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // shardRanks is how many ranks' files are open at a time. A larger job is played

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // group is a communicator.
