@@ -20,7 +20,7 @@ func TestScenarios_DrawnSeeds(t *testing.T) {
 		seed = s
 	}
 	t.Logf("LAGGARD_SEED=%d", seed)
-	all := runScenarios(t, seed, max(2, evalCases()/2), false)
+	all := runScenarios(t, scenarios, seed, max(2, evalCases()/2), false)
 	if missed := all.cases - all.found; missed > all.cases/7 || all.wrong > 1+all.cases/40 {
 		t.Errorf("%d of %d cases missed, %d accused in vain", missed, all.cases, all.wrong)
 	}

@@ -26,10 +26,7 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 	for i := range rest {
 		e.ObserveTransfer(&rest[i])
 	}
-	v := e.Verdict()
-	v.Coverage = round4(f.Coverage())
-	v.WorldSize = max(v.WorldSize, f.WorldSize)
-	return v
+	return e.Verdict()
 }
 
 // Describe tells the engine the job's name, and whether its exposed

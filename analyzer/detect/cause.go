@@ -87,13 +87,9 @@ func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 	return fp >= max(computeShare*self, e.cfg.MinEffect/2)
 }
 
-// ratioOf is the log ratio of rank r to its peers: of the raw times, or without
-// what work explains where that is noisy.
+// ratioOf is the log ratio of rank r to its peers.
 func (e *Engine) ratioOf(r int, s signal, k int, skip func(int) bool) float64 {
-	if e.level.bulk[s] < noisyRatio {
-		return math.Log(e.value(r, s, k) / e.peers(r, s, k, skip))
-	}
-	return float64(median(e.tracks[s].values(r, k)))
+	return math.Log(e.value(r, s, k) / e.peers(r, s, k, skip))
 }
 
 // inside decides for a rank that the members of its tensor, context or expert
@@ -149,8 +145,8 @@ func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
 	}
 	k := min(window, max(minBold, e.tracks[s].age(c.row)))
 	x := e.value(c.row, s, k) / e.peers(c.row, s, k, skip)
-	if x != x || math.IsInf(x, 0) || e.tracks[s].noiseOf(c.row) > noisyWork {
-		return ratio // what is left after work was taken out tells more
+	if x != x || math.IsInf(x, 0) {
+		return ratio
 	}
 	return x
 }

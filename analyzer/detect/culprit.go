@@ -32,7 +32,7 @@ func (c *candidate) onlyOwn() bool {
 // slow lanes the last evaluation is enough for what is said now: the one before
 // shares seven eighths of its steps.
 func (t *track) active(r int) bool {
-	return t.phase[r] == ok && t.lanePasses[r] > 0 && !t.few[r] && !t.masked(r) || t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r) && !t.masked(r)
+	return t.phase[r] == ok && t.lanePasses[r] > 0 && !t.few[r] || t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r)
 }
 
 // candidates lists the ranks that are slow now in any signal.
@@ -102,19 +102,13 @@ func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
 	return mine * (1 - math.Exp(-float64(e.tracks[s].effect[r])))
 }
 
-// value is the median of the signal's raw time of a rank, seconds.
+// value is the median of the signal's time of a rank over the last k steps, seconds:
+// of compute and own without what work explains.
 func (e *Engine) value(r int, s signal, k int) float64 {
-	switch s {
-	case own:
-		return e.recent.median(frame.Self, r, k)
-	case loading:
+	if s == loading {
 		return e.recent.median(frame.DataLoader, r, k)
 	}
-	fp, bp := e.recent.median(frame.FP, r, k), e.recent.median(frame.Backward, r, k)
-	if bp == bp {
-		return fp + bp
-	}
-	return fp
+	return e.recent.work(s, r, k)
 }
 
 // peers is the same over the other ranks of the role.
@@ -155,7 +149,7 @@ func sample(rows []int32, _ int) []int32 {
 
 // accuse removes who must not be named from the candidates: victims, common
 // causes, and those of whom the culprit may be missing from the record.
-func (e *Engine) accuse(all []candidate) (culprits, common []candidate) {
+func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	keep := all[:0:0]
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
@@ -168,7 +162,7 @@ func (e *Engine) accuse(all []candidate) (culprits, common []candidate) {
 		if c.onlyOwn() && (measured[e.layout.Node[c.row]] || !e.convincing(c, all)) {
 			continue
 		}
-		if e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) || !e.visible(c) {
+		if e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) {
 			continue
 		}
 		keep = append(keep, *c)
@@ -186,40 +180,6 @@ func (e *Engine) leadsToo(c *candidate, all []candidate) bool {
 	d := *c
 	d.excess, d.effect, d.z, d.sinceAt = e.excess(c.row, own, nil), float64(t.effect[c.row]), float64(t.z[c.row]), int(t.sinceAt[c.row])
 	return e.convincing(&d, all)
-}
-
-// withoutCommon drops nodes that became slow in the same moment: a switch or a
-// storage did it. What the record begins with has no moment.
-func (e *Engine) withoutCommon(all []candidate) (left, dropped []candidate) {
-	at := map[string]int{}
-	for i := range all {
-		c := &all[i]
-		if c.main == saving || e.tracks[c.main].fromStart(c.row) || c.sinceAt == 0 {
-			continue
-		}
-		node := e.nodeOf(c.row)
-		if old, ok := at[node]; !ok || c.sinceAt < old {
-			at[node] = c.sinceAt
-		}
-	}
-	common := map[string]bool{}
-	for node, x := range at {
-		n := 0
-		for _, y := range at {
-			if abs(x-y) <= commonSteps {
-				n++
-			}
-		}
-		common[node] = n >= commonNodes && 8*n >= len(e.layout.Nodes)
-	}
-	for _, c := range all {
-		if common[e.nodeOf(c.row)] {
-			dropped = append(dropped, c)
-		} else {
-			left = append(left, c)
-		}
-	}
-	return left, dropped
 }
 
 func abs(x int) int { return max(x, -x) }

@@ -47,7 +47,8 @@ type Engine struct {
 	quarantined         int
 	saving              float64 // share of steps with a checkpoint
 	sinceSave           int
-	stepMedian          float64 // running median-like step time, seconds
+	pace                pace
+	stepMedian          float64 // of the last steps that counted, seconds
 	lastTime            float64 // of the last analysed step, seconds
 	seen                [frame.MetricCount]bool
 	estimated           bool
@@ -142,8 +143,8 @@ func (e *Engine) Observe(c *frame.Column) {
 	e.lastStep, e.lastStart = c.Step, c.StartNs
 	e.count(c)
 	t := e.stepTime(c)
-	if t > 0 && e.stepMedian > 0 && t > quarantine*e.stepMedian {
-		e.quarantined++
+	if t > 0 && !e.pace.take(t, e.stepMedian) {
+		e.setAside(c)
 		return
 	}
 	saving := e.saver.observe(e, c, t)
@@ -151,14 +152,29 @@ func (e *Engine) Observe(c *frame.Column) {
 		return
 	}
 	if t > 0 {
-		if e.stepMedian == 0 {
-			e.stepMedian = t
-		}
-		e.stepMedian += (t - e.stepMedian) / float64(min(e.analysed+1, window))
+		e.stepMedian = e.pace.median(t)
 	}
 	e.analysed++
 	e.lastTime = t
 	e.judge(c, t)
+}
+
+// setAside takes a step back that does not count: what was measured in it says
+// nothing of a rank.
+func (e *Engine) setAside(c *frame.Column) {
+	e.quarantined++
+	e.measured -= e.measuredIn(c)
+}
+
+// measuredIn is the number of ranks whose step time is known.
+func (e *Engine) measuredIn(c *frame.Column) int {
+	n := 0
+	for r, x := range c.V[frame.Step] {
+		if e.layout.Present[r] && x == x {
+			n++
+		}
+	}
+	return n
 }
 
 // count keeps what was measured at all.
@@ -166,16 +182,14 @@ func (e *Engine) count(c *frame.Column) {
 	for m, v := range c.V {
 		e.seen[m] = e.seen[m] || v != nil
 	}
-	step := c.V[frame.Step]
-	for r, p := range e.layout.Present {
-		if !p {
-			continue
-		}
-		e.expected++
-		if step != nil && step[r] == step[r] {
-			e.measured++
+	recorded := 0
+	for _, p := range e.layout.Present {
+		if p {
+			recorded++
 		}
 	}
+	e.expected += max(recorded, e.layout.World)
+	e.measured += e.measuredIn(c)
 }
 
 // stepTime is the median step time over the ranks, 0 when none is known.

@@ -142,59 +142,11 @@ func (t *track) evaluateSuspect(r int) {
 	}
 }
 
-// confirm makes a suspect degraded unless so many of its role are slow that the
-// cause must be a common one.
+// confirm makes a suspect degraded. Whether so many are slow that the cause must be
+// a common one is asked of the whole job, when somebody is accused.
 func (t *track) confirm(r int) {
-	if !t.masked(r) {
-		t.phase[r] = degraded
-		t.news = true
-	}
-}
-
-// masked reports whether too large a part of the unit's role is slow. Up to half
-// may be when all of them run on one node, or when of the whole stage few are, and
-// became slow while the others did not: two nodes that share a role are common, and
-// nobody speeds up by himself.
-func (t *track) masked(r int) bool {
-	g := t.role[r]
-	if g < 0 {
-		return false
-	}
-	flagged, n, oneNode := t.flagged(g, r)
-	if float64(flagged) <= max(1, maskedShare*float64(n)) {
-		return false
-	}
-	if t.fromStart(r) || 2*flagged > n {
-		return true
-	}
-	if oneNode || t.stage == nil {
-		return !oneNode
-	}
-	flagged, n = 0, 0
-	for k := range t.stage {
-		if t.stage[k] == t.stage[g] {
-			f, of, _ := t.flagged(int32(k), r)
-			flagged, n = flagged+f, n+of
-		}
-	}
-	return float64(flagged) > maskedShare/2*float64(n)
-}
-
-// flagged counts the slow units of role g and all of them, and whether the slow ones
-// run on the node of unit r.
-func (t *track) flagged(g int32, r int) (slow, all int, oneNode bool) {
-	oneNode = len(t.node) == t.n
-	for _, k := range t.roles[g] {
-		if t.first[k] < 0 {
-			continue
-		}
-		all++
-		if t.phase[k] == degraded || t.phase[k] == suspect && t.passes[k] > 0 {
-			slow++
-			oneNode = oneNode && t.node[k] == t.node[r]
-		}
-	}
-	return slow, all, oneNode
+	t.phase[r] = degraded
+	t.news = true
 }
 
 // evaluateQuiet tests a unit that the CUSUM has not caught: the window, then the
@@ -267,6 +219,9 @@ func (t *track) evaluateLanes(r int) {
 		}
 		m := float64(t.laneMean[i][r])
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
+		if t.orphaned(int32(r)) {
+			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), medianLoss*float64(t.orphan[r])/math.Sqrt(float64(l*blockSteps)))
+		}
 		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*blockSteps)/window) {
 			continue
 		}

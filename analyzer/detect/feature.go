@@ -12,10 +12,14 @@ func (e *Engine) feature(s signal, c *frame.Column, t float64) {
 	case compute:
 		if e.work != nil {
 			e.compare(compute, e.work, c)
+		} else {
+			e.recent.adjust(compute, nil)
 		}
 	case own:
 		if v := c.V[frame.Self]; v != nil {
 			e.compare(own, v, c)
+		} else {
+			e.recent.adjust(own, nil)
 		}
 	case loading:
 		if v := c.V[frame.DataLoader]; v != nil && t > 0 {
@@ -99,4 +103,5 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			}
 		}
 	}
+	e.recent.adjust(s, whole)
 }

@@ -13,7 +13,7 @@ import (
 func (e *Engine) seenFP() bool { return e.seen[frame.FP] }
 
 // fillFindings says what is wrong with the job and no node's fault.
-func (e *Engine) fillFindings(v *verdict.Verdict, common []candidate) {
+func (e *Engine) fillFindings(v *verdict.Verdict, common *common) {
 	e.stageFinding(v)
 	e.workFinding(v)
 	e.slowFinding(v, common)
@@ -234,19 +234,15 @@ func (c *covariate) explains(s signal) bool {
 }
 
 // slowFinding says that the whole job became slower than its own past.
-func (e *Engine) slowFinding(v *verdict.Verdict, common []candidate) {
-	if len(common) > 0 {
-		names := map[string]bool{}
-		for i := range common {
-			names[e.nodeOf(common[i].row)] = true
-		}
+func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
+	if n := len(common.sudden); n > 0 {
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow,
-			Detail: fmt.Sprintf("%d nodes became slow within %d steps: a common cause (fabric, storage, power), not so many bad nodes", len(names), commonSteps)})
+			Detail: fmt.Sprintf("%d nodes became slow within %d steps: a common cause (fabric, storage, power), not so many bad nodes", n, commonSteps)})
 		return
 	}
-	if masked := e.maskedRoles(); masked > 0 {
+	if n := len(common.standing); n > 0 {
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow,
-			Detail: fmt.Sprintf("more than %.0f %% of the ranks of %d roles are slow against the rest: a common cause (configuration, a mix of hardware), not so many bad nodes", 100*maskedShare, masked)})
+			Detail: fmt.Sprintf("at least %d of the job's %d nodes are slower than their peers, too many to be bad by themselves: a common cause (a mix of hardware, configuration, storage)", n, common.nodes)})
 		return
 	}
 	step, since := e.level.change(blockStep)
@@ -288,27 +284,6 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common []candidate) {
 	}
 }
 
-// maskedRoles counts roles of which too many are slow for each to be to blame.
-func (e *Engine) maskedRoles() int {
-	n := 0
-	for g := range e.layout.Roles {
-		for _, s := range []signal{compute, loading} { // uncovered waits hit many at once
-			t := e.tracks[s]
-			hit := false
-			for _, r := range e.layout.Roles[g].Rows {
-				if t.phase[r] == suspect && t.passes[r] >= t.need(int(r)) && t.masked(int(r)) {
-					hit = true
-				}
-			}
-			if hit {
-				n++
-				break
-			}
-		}
-	}
-	return n
-}
-
 // storageFinding says that data or checkpoints are slow for changing or all ranks.
 func (e *Engine) storageFinding(v *verdict.Verdict) {
 	if e.storage.rotates() {
@@ -328,7 +303,7 @@ func (e *Engine) storageFinding(v *verdict.Verdict) {
 }
 
 // decide says whether enough was seen to call anything healthy.
-func (e *Engine) decide(v *verdict.Verdict) {
+func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	expected, judged, bold := 0, 0, 0
 	for r, p := range e.layout.Present {
 		if !p {
@@ -342,19 +317,25 @@ func (e *Engine) decide(v *verdict.Verdict) {
 			bold++
 		}
 	}
-	found := len(v.Nodes) > 0 || len(v.Links) > 0
-	v.Decided = found || expected > 0 && 2*judged >= expected && expected > 1
+	found := len(v.Links) > 0 || slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return n.State != verdict.Recovered })
+	v.Decided = found || expected > 0 && 2*judged >= expected && expected > 1 && v.Coverage >= e.cfg.MinCoverage && !common.undecidable()
+	if v.Coverage < e.cfg.MinCoverage && e.columns > 0 {
+		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage))
+	}
+	if n := len(common.pairs); n > 0 && !found {
+		e.low(v, fmt.Sprintf("rank %d has one peer, is slower than it, and always was: nobody can tell which of the two is not as it should be", common.pairs[0]))
+	} else if !found && common.undecidable() {
+		e.low(v, fmt.Sprintf("%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes))
+	}
 	switch {
 	case e.columns == 0:
 		e.low(v, "no step was recorded")
 	case !e.seen[frame.FP] && !e.seen[frame.Self]:
 		e.low(v, "only step times were recorded: everybody waits for the slowest, so they tell nothing of a single rank; record FP or Communication")
-	case !v.Decided && expected <= 1:
+	case !found && expected <= 1:
 		e.low(v, "one rank alone was recorded: there is nobody to compare it with")
-	case !v.Decided:
+	case !found && 2*judged < expected:
 		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, minValid, bold))
-	case v.Coverage < e.cfg.MinCoverage:
-		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps were measured", 100*v.Coverage))
 	case !e.layout.Certain:
 		e.low(v, "no groups are known: a rank that was slow from the start can't be told from a heavier pipeline stage when others are as slow; give --topology")
 	case !e.seen[frame.Self]:

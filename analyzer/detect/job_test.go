@@ -33,7 +33,10 @@ type job struct {
 	jitter       float64 // noise of transfers
 	congestion   bool    // bursts in which several ranks' communication is slow
 	stage        []float64
-	loader       float64 // usual loading, share of a step
+	elastic      []float64 // how strongly each stage follows the work that a replica shares; nil = all 1
+	begin        float64   // factor on the first ten steps of the job; 0 = 1
+	heavySave    float64   // tail of the time to save: standard deviation of its logarithm, t with 3 degrees; 0 = uniform
+	loader       float64   // usual loading, share of a step
 	saveEvery    int
 	missing      float64
 	absent       map[int]bool
@@ -171,6 +174,7 @@ type run struct {
 	inc   uint64
 
 	ar, walk, dev, hide, skewNs []float64
+	tpWait                      []float64 // in the step at hand
 }
 
 func (a *run) play(b *frame.Builder, from, to int) {
@@ -261,7 +265,14 @@ func (a *run) step(b *frame.Builder, step, from int, start int64) {
 		if a.stage != nil {
 			heavy = a.stage[s]
 		}
-		n := math.Exp(a.draw(r) + seq[q])
+		follows := 1.0
+		if a.elastic != nil {
+			follows = a.elastic[s]
+		}
+		n := math.Exp(a.draw(r) + follows*seq[q])
+		if a.begin > 0 && step-from < 10 {
+			n *= a.begin * (1 + 0.5*a.rng.Float64())
+		}
 		if step-from < 5 {
 			n *= 1 + 0.3*a.rng.Float64() // first steps
 		}
@@ -274,24 +285,38 @@ func (a *run) step(b *frame.Builder, step, from int, start int64) {
 		work[r] = back + 0.2*a.micro*whole + pause
 		load[r] = usual * (a.loader*(0.7+0.6*a.rng.Float64()) + e.load)
 		if saving {
-			save[r] = 0.8 * usual * (0.9 + 0.2*a.rng.Float64()) * one(e.save)
+			save[r] = 0.8 * usual * a.saveTail() * one(e.save)
 		}
 	}
-	if a.tpShared {
-		for r := 0; r < w; r += a.tp {
-			top := 0.0
-			for k := range a.tp {
-				top = max(top, f[r+k])
-			}
-			for k := range a.tp {
-				f[r+k] = top
-			}
-		}
-	}
+	a.tpWait = zeros(w)
 	for r := range w {
 		self[r] = f[r] + work[r]
 	}
+	if a.tpShared {
+		for r := 0; r < w; r += a.tp {
+			top, end := 0.0, 0.0
+			for k := range a.tp {
+				top, end = max(top, f[r+k]), max(end, self[r+k])
+			}
+			for k := range a.tp { // and the backward pass takes as long for all of them
+				f[r+k], a.tpWait[r+k] = top, end-self[r+k]
+			}
+		}
+	}
 	a.record(b, step, start, usual, seq, f, self, load, save)
+}
+
+// saveTail is the factor on the time of one save that chance draws.
+func (a *run) saveTail() float64 {
+	if a.heavySave == 0 {
+		return 0.9 + 0.2*a.rng.Float64()
+	}
+	c := 0.0
+	for range 3 {
+		g := a.rng.NormFloat64()
+		c += g * g
+	}
+	return math.Exp(a.heavySave * a.rng.NormFloat64() / math.Sqrt(c/3))
 }
 
 func one(x float64) float64 {
@@ -307,7 +332,7 @@ func (a *run) record(b *frame.Builder, step int, start int64, usual float64, seq
 	ready := zeros(a.dp) // when the slowest stage of a replica is done
 	for r := range self {
 		_, q, _ := a.place(r)
-		ready[q] = max(ready[q], self[r]+load[r]+save[r])
+		ready[q] = max(ready[q], self[r]+a.tpWait[r]+load[r]+save[r])
 	}
 	bubble := 0.05 * usual * float64(a.pp-1)
 	last := 0.0
@@ -330,18 +355,22 @@ func (a *run) record(b *frame.Builder, step int, start int64, usual float64, seq
 		if a.link != nil {
 			transfer += a.link(s, t, step) * usual
 		}
-		wait := ready[q] - self[r] - load[r] - save[r] + bubble
+		wait := ready[q] - self[r] - a.tpWait[r] - load[r] - save[r] + bubble
 		hidden := a.hide[r] * wait
 		pp := wait - hidden
 		dp := last - ready[q] + transfer
 		total := last + bubble + transfer
 		sr := row.Step{
 			Job: "j", Rank: uint32(r), Incarnation: a.inc + uint64(r), Node: nodeName(a.node(r)), Step: uint64(step), StartNs: start + int64(a.skewNs[r]),
-			StepNs: ns(total), FPNs: ns(f[r]), FPCount: 8, CommNs: ns(pp + dp), ExposedNs: ns(pp + dp), CommTPNs: -1, CommPPNs: -1, CommDPNs: ns(dp),
+			StepNs: ns(total), FPNs: ns(f[r]), FPCount: 8, CommNs: ns(pp + dp + a.tpWait[r]), ExposedNs: ns(pp + dp + a.tpWait[r]), CommTPNs: -1, CommPPNs: -1, CommDPNs: ns(dp),
 			CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1, DataLoaderNs: ns(load[r]), CheckpointNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
 		}
 		if a.pp > 1 {
 			sr.CommPPNs = ns(pp)
+		}
+		if a.tpShared {
+			sr.CommTPNs = ns(a.tpWait[r] + 0.01*usual)
+			sr.CommNs, sr.ExposedNs = sr.CommNs+ns(0.01*usual), sr.ExposedNs+ns(0.01*usual)
 		}
 		if save[r] > 0 {
 			sr.CheckpointNs, sr.CheckpointCount = ns(save[r]), 1

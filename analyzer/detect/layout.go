@@ -36,6 +36,10 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	}
 	for s := range signals {
 		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].stage, e.tracks[s].habits = int(signals)*e.n, l.Node, stage, s == own
+		e.tracks[s].orphan = nil
+		if e.sharing[s] != nil {
+			e.tracks[s].orphan = e.sharing[s].orphan
+		}
 		e.tracks[s].pure = l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)
 	}
 	if !same {

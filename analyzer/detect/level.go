@@ -18,9 +18,8 @@ type levels struct {
 	now    [2][]float32 // level of each role in the step at hand
 
 	spreadN [2]float64
-	bulk    [2]float64 // robust spread of replicas' work about their own centre
-	centre  [2][]float32
-	seen    [2][]uint8
+	bulk    [2]float64   // robust spread of replicas' work from one step to the next
+	before  [2][]float32 // work of each replica when it was last looked at
 	repl    [2][]float32 // scratch of the two, which may go side by side
 	vals    [2][]float32
 	buf     []float32
@@ -53,20 +52,23 @@ func newLevels(l *frame.Layout) *levels {
 	for k := range 2 {
 		v.now[k] = make([]float32, v.n)
 		v.sum[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n)
-		v.centre[k], v.seen[k] = make([]float32, len(l.Replicas)), make([]uint8, len(l.Replicas))
+		v.before[k] = make([]float32, len(l.Replicas))
+		for q := range v.before[k] {
+			v.before[k][q] = nan32
+		}
 	}
 	return v
 }
 
 // logs takes the absolute logs of a signal, and the median of each role. Self
-// time may hide waits that nobody recorded; they only add, so the fastest rank of
-// a role tells its work.
+// time may hide waits that nobody recorded, and of a few ranks one that is slow moves
+// the median: both only add, so the fastest rank of the role tells its work.
 func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 	k := int(s)
 	v.vals[k] = v.vals[k][:0]
 	for g := range e.layout.Roles {
 		m := middle[g]
-		if s == own {
+		if s == own || len(e.layout.Roles[g].Rows) < poolSize {
 			m = nan32
 			for _, r := range e.layout.Roles[g].Rows {
 				if y := x[r]; y == y && !(m <= y) {
@@ -104,12 +106,10 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 		if m != m {
 			continue
 		}
-		c := v.centre[k][q]
-		if v.seen[k][q] < 100 {
-			v.seen[k][q]++
+		if d := (m - v.before[k][q]) / math.Sqrt2; d == d {
+			v.vals[k] = append(v.vals[k], d)
 		}
-		v.centre[k][q] += (m - c) / float32(v.seen[k][q]+1)
-		v.vals[k] = append(v.vals[k], m-c)
+		v.before[k][q] = m
 	}
 	if len(v.vals[k]) < 2 {
 		return

@@ -3,15 +3,20 @@ package detect
 import "math"
 
 // noise updates the noise of a step from the cross section: it is there from the
-// first step on, and one culprit of many does not move it.
+// first step on, and one culprit of many does not move it. Where all units are few,
+// the difference to the step before tells it: no lasting slowness is in that.
 func (t *track) noise(e []float32) {
+	if t.n < poolSize {
+		t.differNoise(e)
+		return
+	}
 	pool := t.buf2[:0]
 	for g, rows := range t.roles {
 		t.buf = t.buf[:0]
 		stride := len(rows)/noiseSample + 1
 		for i := t.count % stride; i < len(rows); i += stride { // the ring of steps sees them all
 			r := rows[i]
-			if x := e[r]; x == x && t.phase[r] == ok {
+			if x := e[r]; x == x && t.phase[r] == ok && !t.orphaned(r) {
 				t.buf = append(t.buf, x-t.mu[r])
 			}
 		}
@@ -25,6 +30,21 @@ func (t *track) noise(e []float32) {
 	t.buf2 = pool
 	if len(pool) >= 2 {
 		t.blend(len(t.roles), spread(pool))
+	}
+}
+
+// differNoise is noise for few units.
+func (t *track) differNoise(e []float32) {
+	t.buf = t.buf[:0]
+	if t.count > 0 {
+		for r, x := range e {
+			if d := x - t.ring[r*window+(t.count-1)%window]; d == d {
+				t.buf = append(t.buf, d/math.Sqrt2)
+			}
+		}
+	}
+	if len(t.buf) >= 2 {
+		t.blend(len(t.roles), spread(t.buf)*float32(math.Sqrt(1/(1-min(t.rho(), 0.75)))))
 	}
 }
 
@@ -52,11 +72,18 @@ func (t *track) roleNoise(r int) float32 {
 	return float32(max(t.sigma[g], sigmaFloor))
 }
 
-// noiseOf is the noise of unit r: its role's, or its own where that is larger.
+// noiseOf is the noise of unit r: its role's, or its own where that is larger. What
+// the work of its replica leaves in a unit without mates is noise of its own.
 func (t *track) noiseOf(r int) float32 {
 	s := t.roleNoise(r)
+	if t.orphaned(int32(r)) {
+		s = float32(math.Hypot(float64(s), float64(t.orphan[r])))
+	}
 	return max(s, min(t.dev[r], 4*s))
 }
+
+// orphaned reports whether the work that unit r shares with its replica was left in.
+func (t *track) orphaned(r int32) bool { return t.orphan != nil && t.orphan[r] > 0 }
 
 // learn follows the centre and spread of a healthy unit.
 func (t *track) learn(r int, x, sig float32) {
@@ -66,8 +93,8 @@ func (t *track) learn(r int, x, sig float32) {
 	if k >= openSteps {
 		dev = clip(dev, -3*sig, 3*sig)
 	}
-	settled := k >= settleSteps // mu is near where it belongs
-	if p := t.prev[r]; p == p && t.climb[r] < 1 && settled {
+	settled := k >= settleSteps                                                        // mu is near where it belongs
+	if p := t.prev[r]; p == p && t.climb[r] < 1 && settled && max(dev, -dev) < 3*sig { // a lasting change is no noise
 		t.rhoUp += float64(dev * p)
 		t.rhoDown += float64(p * p)
 	}

@@ -41,9 +41,10 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 }
 
 // medianError is the standard error, in seconds, of the difference between the
-// median of rank r over k steps and its peers', as unequal work of replicas makes it.
+// median of rank r over k steps and its peers'.
 func (e *Engine) medianError(r int, s signal, k int) float64 {
-	return finite(e.value(r, s, k)*math.Sqrt2*e.level.bulk[s]*medianLoss/math.Sqrt(float64(k)), 0)
+	noise := math.Hypot(float64(e.tracks[s].noiseOf(r)), e.level.bulk[s])
+	return finite(e.value(r, s, k)*math.Sqrt2*noise*medianLoss/math.Sqrt(float64(k)), 0)
 }
 
 // mates is the largest excess, seconds a step, of c's pipeline mates in other

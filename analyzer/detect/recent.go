@@ -1,11 +1,16 @@
 package detect
 
-import "github.com/laggard-dev/laggard/analyzer/frame"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
 
 // recent keeps the raw values of the last analysed steps: what evidence quotes.
 type recent struct {
 	n, count int
 	cells    [frame.MetricCount][]float32 // window × n, by step; nil = never recorded
+	adjusted [2][]float32                 // the same of compute and own: log seconds without what work explains
 	buf      []float32
 }
 
@@ -33,6 +38,45 @@ func (h *recent) add(c *frame.Column) {
 		copy(dst, v)
 	}
 	h.count++
+}
+
+// adjust keeps the logarithms of a signal's times in the step at hand, without what
+// tokens and the replica's other stages say of its work. logs is nil where the
+// signal was not recorded. The two signals may go side by side.
+func (h *recent) adjust(s signal, logs []float32) {
+	if h.adjusted[s] == nil {
+		if logs == nil {
+			return
+		}
+		h.adjusted[s] = make([]float32, window*h.n)
+		for i := range h.adjusted[s] {
+			h.adjusted[s][i] = nan32
+		}
+	}
+	slot := (h.count - 1) % window
+	dst := h.adjusted[s][slot*h.n : (slot+1)*h.n]
+	if logs == nil {
+		for i := range dst {
+			dst[i] = nan32
+		}
+		return
+	}
+	copy(dst, logs)
+}
+
+// work is the median time of compute or own of one rank over the last k steps, as
+// its work would be without what work explains: seconds, NaN when none.
+func (h *recent) work(s signal, r, k int) float64 {
+	if h.adjusted[s] == nil {
+		return math.NaN()
+	}
+	h.buf = h.buf[:0]
+	for i := max(0, h.count-min(k, window)); i < h.count; i++ {
+		if x := h.adjusted[s][(i%window)*h.n+r]; x == x {
+			h.buf = append(h.buf, x)
+		}
+	}
+	return math.Exp(float64(median(h.buf)))
 }
 
 // median is the median of one rank over the last k steps, NaN when none.

@@ -12,7 +12,7 @@ import (
 )
 
 // stateVersion is the version of the saved state; another one is not read.
-const stateVersion = 3
+const stateVersion = 4
 
 // ErrState is returned by Restore when the bytes are no state of this version:
 // begin anew from the store.
@@ -149,7 +149,7 @@ func (e *Engine) state() fields {
 	return fields{
 		"job": &e.job, "columns": &e.columns, "analysed": &e.analysed, "first_step": &e.firstStep, "last_step": &e.lastStep,
 		"attempt": &e.attempt, "attempts": &e.attempts, "last_start": &e.lastStart, "expected": &e.expected, "measured": &e.measured,
-		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "step_median": &e.stepMedian, "last_time": &e.lastTime,
+		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "pace": &e.pace, "step_median": &e.stepMedian, "last_time": &e.lastTime,
 		"seen": &e.seen, "estimated": &e.estimated, "judged": &e.judged, "history": &e.history, "events": &e.events, "carried": &e.carried,
 		"cases": &caseList{&e.cases}, "wires": &e.wires.Of,
 	}
@@ -174,7 +174,7 @@ func (t *track) state() fields {
 
 func (s *sharing) state() fields {
 	return fields{"used": &s.used, "common": &s.common, "columns": &s.columns, "active": &s.active, "slopes": &s.slopes,
-		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "mean": &s.mean, "wmean": &s.wmean, "seen": &s.seen}
+		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "orphan": &s.orphan, "mean": &s.mean, "wmean": &s.wmean, "seen": &s.seen}
 }
 
 func (c *covariate) state() fields {
@@ -205,7 +205,7 @@ func (v *levels) state() fields {
 	f := fields{"spread_n": &v.spreadN, "bulk": &v.bulk, "labels": grows{&v.labels}, "first": &v.first}
 	for k := range 2 {
 		f[fmt.Sprint("sum_", k)], f[fmt.Sprint("sum_n_", k)] = &v.sum[k], &v.sumN[k]
-		f[fmt.Sprint("now_", k)], f[fmt.Sprint("centre_", k)], f[fmt.Sprint("seen_", k)] = &v.now[k], &v.centre[k], &v.seen[k]
+		f[fmt.Sprint("now_", k)], f[fmt.Sprint("before_", k)] = &v.now[k], &v.before[k]
 	}
 	for k := range blockKinds {
 		f[fmt.Sprint("blocks_", k)], f[fmt.Sprint("pending_", k)] = grows{&v.blocks[k]}, grows{&v.pending[k]}
@@ -218,7 +218,7 @@ func (s *storage) state() fields {
 }
 
 func (h *recent) state() fields {
-	f := fields{"count": &h.count}
+	f := fields{"count": &h.count, "adjusted_fp": grows{&h.adjusted[compute]}, "adjusted_self": grows{&h.adjusted[own]}}
 	for m := range h.cells {
 		f["cells_"+frame.Metric(m).String()] = grows{&h.cells[m]}
 	}

@@ -18,7 +18,7 @@ import (
 var derived = map[string][]string{
 	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
 		"inGroup", "lonely", "aloneV", "v", "logs", "work", "sum", "buf", "over"},
-	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "selfOnly", "habits", "pure", "cfg", "least", "tests", "buf", "buf2", "hl"},
+	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "orphan", "selfOnly", "habits", "pure", "cfg", "least", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "dev", "w", "whole", "ref", "stages", "buf"},
 	"covariate": {"role", "slope", "dev", "ref", "ln"},
 	"inner":     {"groups", "low", "stamp", "cut", "waited", "layout", "buf"},

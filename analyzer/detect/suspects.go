@@ -58,7 +58,7 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 		c := candidate{row: r, main: -1}
 		for s := range signals {
 			t := e.tracks[s]
-			if t.phase[r] != suspect || t.active(r) || t.masked(r) || t.few[r] || t.age(r) > 2*window {
+			if t.phase[r] != suspect || t.active(r) || t.few[r] || t.age(r) > 2*window {
 				continue // what two windows could not confirm is not missing time
 			}
 			o := t.try(r, min(window, t.age(r)))

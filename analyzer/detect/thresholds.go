@@ -180,8 +180,11 @@ const (
 	// wideMost MADs are the largest spread that the 80th percentile may claim: it sees
 	// the few ranks of small roles better, and breaks when a fifth of them is slow.
 	wideMost = 2
-	// maskedShare of a role flagged is a common cause, not so many bad nodes.
-	maskedShare = 0.4
+	// commonShare of the job's nodes that are as slow as one of them have a common
+	// cause: clusters have a few bad nodes in a hundred. In a job of fewer than
+	// smallJob nodes two may be bad as well as half of them be another model.
+	commonShare = 0.2
+	smallJob    = 8
 	// commonNodes that become suspect within commonSteps have a common cause
 	// (a switch, a storage), unless the record begins with it.
 	commonNodes = 4
@@ -189,6 +192,12 @@ const (
 	// sharedCorrelation is the least correlation between stages of a replica, or
 	// with tokens, at which the common part is taken for work and removed.
 	sharedCorrelation = 0.5
+	// sharedNoise is the variance of the noise in the middle of a replica's other
+	// stages to that of one rank: three stages' median has 0.45 of it, and one stage
+	// all of it.
+	sharedNoise = 0.6
+	// sharedMost is the steepest line that is believed: a real pair of stages has 1.52.
+	sharedMost = 3
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
 	// sharedProbe: while nothing is shared, only every so many steps ask again.
@@ -199,8 +208,11 @@ const (
 const (
 	// warmUp steps of a process whose start was recorded: caches, JIT, allocator.
 	warmUp = 10
-	// quarantine: a step this many times the median is an event of its own.
+	// quarantine: a step this many times the median is an event of its own, unless
+	// newLevel in a row are: then the job has changed (gradients are accumulated over
+	// more micro-batches), and a job that is not looked at is not healthy.
 	quarantine = 5.0
+	newLevel   = 4
 	// afterSave steps after a checkpoint count only when they are like the others,
 	// within settleLimit.
 	afterSave   = 3
@@ -214,19 +226,11 @@ const (
 // one stage.
 const stageLikeness = 0.05
 
-// visibleSigmas: raw times may fall short of half the effect by so much noise.
-const visibleSigmas = 2.5
-
-// noisyWork: above it raw times of one window say little of a rank.
-const noisyWork = 0.05
-
 // Causes.
 const (
 	// computeShare of the relative excess of self time that forward time must show
 	// for the cause to be compute: a slow device slows forward as well.
 	computeShare = 0.5
-	// noisyRatio: replicas' work differs by more, so raw ratios say little of causes.
-	noisyRatio = 0.02
 	// beforeShare of its excess by which the forward of its group's other members is
 	// longer than its own: it comes late to it (a third would be all of a delay before
 	// forward passes, for two thirds are before backward passes).

@@ -60,16 +60,17 @@ type track struct {
 	spikeAll float64 // rate of spikes over all units
 
 	cfg           *Config
-	least         float32 // MinEffect as a logarithm
-	node          []int32 // of each unit, where units are ranks
-	stage         []int32 // of each role, where units are ranks; nil = unknown
-	warming       bool    // most units are in their first steps
-	leads         []bool  // units whose spikes count in this step; nil = all
-	news          bool    // somebody was confirmed since this was cleared
-	pure          bool    // every unit is a replica of its own
-	habits        bool    // units may differ for good by any amount
-	selfOnly      bool    // units differ for good: compare each with its own past
-	tests         int     // units × signals that are tested together
+	least         float32   // MinEffect as a logarithm
+	node          []int32   // of each unit, where units are ranks
+	stage         []int32   // of each role, where units are ranks; nil = unknown
+	warming       bool      // most units are in their first steps
+	orphan        []float32 // noise left in each unit for want of mates; nil = none
+	leads         []bool    // units whose spikes count in this step; nil = all
+	news          bool      // somebody was confirmed since this was cleared
+	pure          bool      // every unit is a replica of its own
+	habits        bool      // units may differ for good by any amount
+	selfOnly      bool      // units differ for good: compare each with its own past
+	tests         int       // units × signals that are tested together
 	buf, buf2, hl []float32
 }
 

@@ -19,7 +19,7 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	if v.WorldSize == 0 {
 		v.WorldSize = e.n
 	}
-	v.Steps = verdict.Steps{First: e.firstStep, Last: e.lastStep, Analyzed: e.columns}
+	v.Steps = verdict.Steps{First: e.firstStep, Last: e.lastStep, Analyzed: e.columns - e.quarantined}
 	if e.expected > 0 {
 		v.Coverage = round4(min(1, float64(e.measured)/float64(e.expected)))
 	}
@@ -31,8 +31,8 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	e.fillNodes(v, culprits)
 	e.fillLinks(v)
 	e.fillEvents(v)
-	e.fillFindings(v, common)
-	e.decide(v)
+	e.fillFindings(v, &common)
+	e.decide(v, &common)
 	v.Healthy = v.Exit(e.cfg.MinImpact) == verdict.ExitHealthy
 	return v
 }

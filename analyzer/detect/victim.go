@@ -107,23 +107,6 @@ func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
 	return nil
 }
 
-// visible reports whether the raw times show the effect as far as their noise
-// lets them: what only a correction made is no evidence that a person can check.
-func (e *Engine) visible(c *candidate) bool {
-	s := c.main
-	if s >= loading {
-		return true
-	}
-	t := e.tracks[s]
-	k := min(window, max(minBold, t.age(c.row)))
-	raw := math.Log(e.value(c.row, s, k) / e.peers(c.row, s, k, nil))
-	if raw != raw {
-		return true
-	}
-	noise := math.Hypot(float64(t.noiseOf(c.row)), math.Sqrt2*e.level.bulk[s])
-	return raw >= c.effect/2-visibleSigmas*medianLoss*noise/math.Sqrt(float64(k))
-}
-
 // maybeStage reports whether the rank may just be one of a heavier stage: roles
 // are not known, it was slow from the start, and others are as slow.
 func (e *Engine) maybeStage(c *candidate) bool {

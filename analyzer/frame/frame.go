@@ -92,9 +92,6 @@ type Frame struct {
 	// RolesFrom says where the roles come from: "topology" (given to Build),
 	// "segments" (identities of the processes) or "inferred".
 	RolesFrom string
-	// Expected is Σ over columns of the ranks that should have a row in it, and
-	// Measured of those that have one.
-	Expected, Measured int
 	// Estimated is the share of rows whose exposed communication is an estimate,
 	// HostOnly of those without device time, 0…1.
 	Estimated, HostOnly float64
@@ -132,14 +129,6 @@ func (f *Frame) Row(m Metric, row int) []float32 {
 		return nil
 	}
 	return f.values[m][row]
-}
-
-// Coverage is measured rank-steps / expected rank-steps, 0…1.
-func (f *Frame) Coverage() float64 {
-	if f.Expected == 0 {
-		return 0
-	}
-	return min(1, float64(f.Measured)/float64(f.Expected))
 }
 
 // blockColumns is how many columns are gathered at a time: a cache line holds 16

@@ -217,20 +217,20 @@ func (l *Layout) stagesFromDP(dps [][]int32, places []place, join *union, groups
 	l.Stages = len(dps)
 }
 
-// minRole is the smallest role that expert positions may split into: below it
+// minRole is the smallest role that positions inside a stage may split into: below it
 // peers are worth more than the finer role.
 const minRole = 4
 
-// setRoles groups rows by place. Expert position splits a role only where enough
-// peers are left, and so does the device model.
+// setRoles groups rows by place. Expert, tensor and context positions split a role
+// only where enough peers are left, and so does the device model.
 func (l *Layout) setRoles(places []place, models []string) {
-	splitEP := l.smallest(func(k int) any { return places[k] }) >= minRole
-	key := func(k int) place {
-		p := places[k]
-		if !splitEP {
-			p.ep = 0
-		}
-		return p
+	key := func(k int) place { return places[k] }
+	enough := func(key func(int) place) bool { return l.smallest(func(k int) any { return key(k) }) >= minRole }
+	if !enough(key) {
+		key = func(k int) place { p := places[k]; p.ep = 0; return p }
+	}
+	if !enough(key) {
+		key = func(k int) place { return place{stage: places[k].stage} }
 	}
 	splitModel := len(models) > 0 && l.smallest(func(k int) any { return [2]any{key(k), models[k]} }) >= minRole
 	type roleKey struct {

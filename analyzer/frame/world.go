@@ -109,17 +109,8 @@ func (w *world) layouts(k int, a *attempt, s *span) {
 		}
 		l := w.layout(k, a, current)
 		w.f.Layouts = append(w.f.Layouts, l)
-		present := 0
-		for _, p := range l.Present {
-			if p {
-				present++
-			}
-		}
 		for j := c; j < to; j++ {
-			col := &w.f.Columns[s.from+j]
-			col.Layout = len(w.f.Layouts) - 1
-			w.f.Expected += present
-			w.f.Measured += min(col.Ranks, present)
+			w.f.Columns[s.from+j].Layout = len(w.f.Layouts) - 1
 		}
 	}
 }
@@ -142,12 +133,12 @@ const freshSpan = int64(1200e9)
 func (w *world) layout(k int, a *attempt, current map[int]*incarnation) *Layout {
 	n := len(w.f.Ranks)
 	l := &Layout{
-		Attempt: k, World: a.world, Ranks: w.f.Ranks, Stages: 1, Certain: true,
+		Attempt: k, World: min(a.world, maxRows), Ranks: w.f.Ranks, Stages: 1, Certain: true,
 		Present: make([]bool, n), Incarnation: make([]uint64, n), Fresh: make([]bool, n),
 		Node: make([]int32, n), Device: make([]string, n),
 	}
 	if l.World == 0 && w.topo != nil {
-		l.World = w.topo.WorldSize
+		l.World = min(w.topo.WorldSize, maxRows)
 	}
 	index := map[string]int32{}
 	models := make([]string, n)

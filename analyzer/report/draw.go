@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -145,9 +144,6 @@ func unmeasured(f *frame.Frame) []string {
 	}
 	if f.HostOnly > 0 {
 		list = append(list, fmt.Sprintf("In %s of the rank-steps there is host time only: of work on an accelerator that is the time to enqueue it.", percent(f.HostOnly)))
-	}
-	if missing := f.Expected - f.Measured; missing > 0 && !math.IsNaN(f.Coverage()) {
-		list = append(list, fmt.Sprintf("%s of %s rank-steps are missing.", grouped(missing), grouped(f.Expected)))
 	}
 	for _, n := range f.Notes {
 		list = append(list, sentence(capital(plain(n))))

@@ -33,7 +33,6 @@ type feed struct {
 
 	Accepted, Estimated uint64 // rows
 	Open, Late, Again   uint64
-	Expected, Measured  int
 	Columns             uint64
 
 	latest *column // of Pending: where the last row went

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
@@ -117,11 +116,6 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	}
 	j.Engine.Describe(j.Job, f.Accepted > 0 && float64(f.Estimated)/float64(f.Accepted) > 0.5)
 	v := j.Engine.Verdict()
-	v.Coverage = 0
-	if f.Expected > 0 {
-		v.Coverage = math.Round(min(1, float64(f.Measured)/float64(f.Expected))*1e4) / 1e4
-	}
-	v.WorldSize = max(v.WorldSize, f.Roster.WorldSize)
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word as analyze's
 	}

@@ -106,12 +106,11 @@ func (f *feed) grow() {
 // send accounts for a column and gives it away.
 func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 	f.grow()
-	present, before := 0, 0
+	before := 0
 	for k, p := range l.Present {
 		if !p {
 			continue
 		}
-		present++
 		if c.Owner[k] != 0 {
 			f.Missed[k] = 0
 			continue
@@ -121,8 +120,6 @@ func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 			before++
 		}
 	}
-	f.Expected += present
-	f.Measured += min(c.Rows, present)
 	f.Columns++
 	out := frame.Column{Attempt: c.Attempt, Step: c.Step, Repeat: int(c.Repeat), StartNs: c.StartNs, Layout: l}
 	if before >= 8 {

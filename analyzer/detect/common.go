@@ -1,0 +1,142 @@
+package detect
+
+import "math"
+
+// common is why slow nodes are not accused: they share a cause (a switch, a storage, a
+// mix of hardware), or nothing tells which of two is the slow one.
+type common struct {
+	sudden   map[string]bool // nodes that became slow within commonSteps of each other
+	standing map[string]bool // nodes that are slow, more than can all be bad
+	pairs    []int           // ranks that are slower than their only peer, and always were
+	nodes    int             // of the job
+}
+
+// undecidable reports whether what was dropped may be bad nodes all the same: the job is
+// too small to tell.
+func (c *common) undecidable() bool {
+	return len(c.pairs) > 0 || len(c.standing) > 0 && c.nodes < smallJob
+}
+
+// withoutCommon drops the candidates that have a common cause.
+func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped common) {
+	sudden := e.sudden(all)
+	dropped = common{sudden: map[string]bool{}, standing: map[string]bool{}, nodes: e.nodes()}
+	for i := range all {
+		c := &all[i]
+		node := e.nodeOf(c.row)
+		switch {
+		case sudden[node]:
+			dropped.sudden[node] = true
+		case e.onePeer(c) && !e.rose(c):
+			dropped.pairs = append(dropped.pairs, e.layout.Ranks[c.row])
+		case e.standing(c):
+			dropped.standing[node] = true
+		default:
+			left = append(left, *c)
+		}
+	}
+	return left, dropped
+}
+
+// sudden is the nodes that became slow in the same moment as many others: a switch or
+// a storage did it. What the record begins with has no moment.
+func (e *Engine) sudden(all []candidate) map[string]bool {
+	at := map[string]int{}
+	for i := range all {
+		c := &all[i]
+		if c.main == saving || e.tracks[c.main].fromStart(c.row) || c.sinceAt == 0 {
+			continue
+		}
+		node := e.nodeOf(c.row)
+		if old, ok := at[node]; !ok || c.sinceAt < old {
+			at[node] = c.sinceAt
+		}
+	}
+	out := map[string]bool{}
+	for node, x := range at {
+		n := 0
+		for _, y := range at {
+			if abs(x-y) <= commonSteps {
+				n++
+			}
+		}
+		out[node] = n >= commonNodes && 8*n >= len(e.layout.Nodes)
+	}
+	return out
+}
+
+// standing reports whether so many nodes of the job are as slow as c that they can't
+// all be bad. Up to half of them may be, if each clearly became slow against its own
+// past while the others did not: nobody speeds up by himself.
+func (e *Engine) standing(c *candidate) bool {
+	if c.main >= signals || c.onlyOwn() {
+		return false // saves are compared one by one; own time alone has rules of its own
+	}
+	t := e.tracks[c.main]
+	alike := map[int32]bool{}
+	for r := range e.n {
+		if n := e.layout.Node[r]; n >= 0 && t.standing(r) >= c.effect/2 {
+			alike[n] = true
+		}
+	}
+	k, n := float64(len(alike)), float64(e.nodes())
+	if k <= max(1, commonShare*n) {
+		return false
+	}
+	return 2*k > n || !t.rose(c.row)
+}
+
+// onePeer reports whether the rank is compared with a single other one.
+func (e *Engine) onePeer(c *candidate) bool {
+	g := e.layout.Role[c.row]
+	return g >= 0 && c.main != saving && len(e.layout.Roles[g].Rows) == 2
+}
+
+// rose reports whether the rank became slow against its own past, in any signal.
+func (e *Engine) rose(c *candidate) bool {
+	for s := range signals {
+		if c.has[s] && e.tracks[s].rose(c.row) {
+			return true
+		}
+	}
+	return false
+}
+
+// nodes is the number of nodes with recorded ranks.
+func (e *Engine) nodes() int {
+	seen := map[int32]bool{}
+	for r, p := range e.layout.Present {
+		if p && e.layout.Node[r] >= 0 {
+			seen[e.layout.Node[r]] = true
+		}
+	}
+	return len(seen)
+}
+
+// standing is how far unit r is above its peers now: of its last window, or of the
+// steps so far.
+func (t *track) standing(r int) float64 {
+	if t.phase[r] != ok {
+		return float64(t.effect[r])
+	}
+	if x := t.mid[r]; x == x {
+		return float64(x)
+	}
+	return 0
+}
+
+// rose reports whether unit r is clearly slower than its own healthy past: its
+// baseline, or its centre before the episode where it is too young to have one.
+func (t *track) rose(r int) bool {
+	past, n := t.base[r], blockSteps*min(int(t.baseN[r]), baseBlocks)
+	if t.baseN[r] < minBase {
+		past, n = t.mu[r], int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
+	}
+	if n < minBold || t.fromStart(r) {
+		return false
+	}
+	v := t.values(r, min(window, max(minBold, t.age(r))))
+	m := float64(median(v) - past)
+	se := medianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
+	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, t.tauOwn)
+}

@@ -1,0 +1,192 @@
+package detect
+
+import (
+	"testing"
+
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// hard are jobs unlike those of the evaluation table: small, changing, mixed.
+var hard = []scenario{
+	{row: "h1 TP2 x DP2 x1.3", make: func(j *job) truth {
+		j.shape(1, 2, 2, 1+j.rng.IntN(2))
+		j.tpShared = true
+		t := j.on(j.victim(), 60, effect{forward: 1.3, backward: 1.3})
+		t.causes = []string{verdict.Compute}
+		return t
+	}, recall: 0.97, cause: 0.95, intime: 0.9, within: 20},
+	{row: "h2 two ranks x1.3 after 20 healthy steps", make: func(j *job) truth {
+		j.shape(1, 2, 1, 1)
+		t := j.on(j.victim(), 31, effect{forward: 1.3, backward: 1.3}) // ten steps warm up
+		t.causes = []string{verdict.Compute}
+		return t
+	}, recall: 0.97, cause: 0.95, intime: 0.9, within: 20},
+	{row: "h2 two ranks x1.3 from the start", make: func(j *job) truth {
+		j.shape(1, 2, 1, 1)
+		j.on(j.victim(), 1, effect{forward: 1.3, backward: 1.3})
+		return truth{undecided: true}
+	}, recall: 0.97},
+	{row: "h3 two of four x1.15 x1.20", make: func(j *job) truth {
+		j.shape(1, 4, 1, 1)
+		return j.pair(1.15, 1.20)
+	}, recall: 0.97, cause: 0.95, intime: 0.9, within: 20},
+	{row: "h3 two of a role of four x1.15 x1.20", make: func(j *job) truth {
+		j.shape(4, 4, 1, 1)
+		return j.pair(1.15, 1.20)
+	}, recall: 0.97, cause: 0.95, intime: 0.9, within: 20},
+	{row: "h4 steps six times as long, then x1.2", make: func(j *job) truth {
+		j.whole = func(step int) float64 {
+			switch {
+			case step == 50 || step == 51:
+				return 0.15
+			case step >= 60:
+				return 6
+			}
+			return 1
+		}
+		t := j.on(j.victim(), 100, effect{forward: 1.2, backward: 1.2})
+		t.causes = []string{verdict.Compute}
+		t.finding, t.maybe = verdict.JobSlow, true
+		return t
+	}, recall: 1, cause: 0.95, intime: 0.95, within: 8},
+	{row: "h4 warm-up ten times as long, then x1.2", make: func(j *job) truth {
+		j.begin = 10
+		t := j.on(j.victim(), 30, effect{forward: 1.2, backward: 1.2})
+		t.causes = []string{verdict.Compute}
+		return t
+	}, recall: 1, cause: 0.95, intime: 0.95, within: 8},
+	{row: "h6 stages follow the work 1.5 and 0.8 times, x1.05", make: func(j *job) truth {
+		j.shape(4, 8, 1, 4)
+		j.seq, j.elastic, j.steps = 0.1, []float64{1, 0.8, 1.2, 1.55}, 300
+		t := compute1(1.05)(j)
+		t.finding, t.maybe = verdict.WorkloadImbalance, true
+		return t
+	}, recall: 0.97, cause: 0.95},
+	{row: "h6 mates absent, sequence noise", make: func(j *job) truth {
+		j.shape(4, 8, 1, 1)
+		j.seq, j.elastic, j.steps = 0.1, []float64{1, 0.8, 1.2, 1.5}, 300
+		j.absent = map[int]bool{}
+		for q := range 2 {
+			for s := 1; s < 4; s++ {
+				j.absent[j.rank(s, q, 0)] = true
+			}
+		}
+		return truth{finding: verdict.WorkloadImbalance, maybe: true}
+	}},
+	{row: "h7 bursts of 8 every 25", make: bursts(8, 25), recall: 0.97, cause: 0.95},
+	{row: "h7 5 % in bursts of 1-3", make: rare(0.05), recall: 0.9, cause: 0.95},
+	{row: "h7 2 % in bursts of 1-3", make: rare(0.02), recall: 0.7, cause: 0.95},
+	{row: "h8 half the nodes 3 % slower", make: func(j *job) truth {
+		j.shape(1, 8, 4, 4)
+		j.fault = func(_, n, _ int) effect {
+			if n%2 == 0 {
+				return effect{forward: 1.03, backward: 1.03}
+			}
+			return effect{}
+		}
+		return truth{finding: verdict.JobSlow, maybe: true}
+	}},
+	{row: "h8 slow saver, heavy tails", make: func(j *job) truth {
+		j.shape(1, 32, 1, 8)
+		j.saveEvery, j.heavySave, j.steps = 10, 0.2, 400
+		t := j.onNode(1, 70, effect{save: 2.0})
+		t.causes = []string{verdict.Checkpoint}
+		return t
+	}, recall: 0.97, cause: 0.95},
+	{row: "h8 x1.03 over 1,000 steps", make: func(j *job) truth {
+		j.steps = 1000
+		t := j.on(j.victim(), 80, effect{forward: 1.035, backward: 1.035})
+		t.causes = []string{verdict.Compute}
+		return t
+	}, recall: 0.9, cause: 0.9},
+	{row: "h8 transient of 12", make: func(j *job) truth {
+		v, x := j.victim(), 1.15+0.3*j.rng.Float64()
+		j.fault = func(r, _, step int) effect {
+			if r == v && step >= 90 && step < 102 {
+				return effect{forward: x, backward: x}
+			}
+			return effect{}
+		}
+		return truth{events: 1}
+	}, recall: 0.95},
+}
+
+// pair makes two ranks of one role slow from step 60 on, by x and y.
+func (j *job) pair(x, y float64) truth {
+	s := j.rng.IntN(j.pp)
+	a := j.rng.IntN(j.dp)
+	b := (a + 1 + j.rng.IntN(j.dp-1)) % j.dp
+	ra, rb := j.rank(s, a, 0), j.rank(s, b, 0)
+	j.fault = func(r, _, step int) effect {
+		switch {
+		case step < 60:
+		case r == ra:
+			return effect{forward: x, backward: x}
+		case r == rb:
+			return effect{forward: y, backward: y}
+		}
+		return effect{}
+	}
+	return truth{nodes: []string{nodeName(j.node(ra)), nodeName(j.node(rb))}, onset: 60, causes: []string{verdict.Compute}}
+}
+
+// bursts slows a rank by half in n of every k steps.
+func bursts(n, k int) func(*job) truth {
+	return func(j *job) truth {
+		v := j.victim()
+		j.steps = 400
+		j.fault = func(r, _, step int) effect {
+			if r == v && step >= 50 && step%k < n {
+				return effect{forward: 1.5, backward: 1.5}
+			}
+			return effect{}
+		}
+		return truth{nodes: []string{nodeName(j.node(v))}, states: []string{verdict.Intermittent, verdict.Degraded}, causes: []string{verdict.Compute}}
+	}
+}
+
+// rare slows a rank by 15 to 50 % in a share of the steps, one to three in a row.
+func rare(share float64) func(*job) truth {
+	return func(j *job) truth {
+		v, x := j.victim(), 1.15+0.35*j.rng.Float64()
+		j.steps = 600
+		hit := map[int]bool{}
+		for s := 0; s <= j.steps; s++ {
+			if j.rng.Float64() < share/2 {
+				for k := range 1 + j.rng.IntN(3) {
+					hit[s+k] = true
+				}
+			}
+		}
+		j.fault = func(r, _, step int) effect {
+			if r == v && hit[step] {
+				return effect{forward: x, backward: x}
+			}
+			return effect{}
+		}
+		return truth{nodes: []string{nodeName(j.node(v))}, states: []string{verdict.Intermittent, verdict.Degraded}, causes: []string{verdict.Compute}}
+	}
+}
+
+func TestHard_FixedSeeds(t *testing.T) {
+	t.Parallel()
+	runScenarios(t, hard, 20261122, evalCases(), true)
+}
+
+// TestCoverage_CountsTheWholeJob holds that ranks that the world has and nobody
+// recorded are missing, with a topology file and without.
+func TestCoverage_CountsTheWholeJob(t *testing.T) {
+	for _, noTopology := range []bool{false, true} {
+		j := newJob(5)
+		j.shape(1, 16, 1, 4)
+		j.noTopology = noTopology
+		j.absent = map[int]bool{}
+		for r := 8; r < 16; r++ {
+			j.absent[r] = true
+		}
+		v := Analyze(j.frame(), Default())
+		if v.Coverage != 0.5 || v.Decided || v.Healthy || v.Exit(0.01) != verdict.ExitUndecided {
+			t.Errorf("without topology %v: coverage %v, decided %v, healthy %v: want half of the job, undecided", noTopology, v.Coverage, v.Decided, v.Healthy)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package detect
+
+import "math"
+
+// pace follows how long a step of the job takes. It tells single steps that are an
+// event of their own (an evaluation, a stall) from a job that has changed: what
+// newLevel steps in a row have in common is the new level.
+type pace struct {
+	Past []float64 // seconds of the last steps that counted, at most window
+	Next int       // where the next one goes
+	Far  []float64 // steps in a row beyond the bound, seconds
+}
+
+// take takes the time of a step, seconds, and reports whether it counts. A new level
+// replaces all that was known of the old one.
+func (p *pace) take(t, usual float64) bool {
+	if usual > 0 && math.Abs(math.Log(t/usual)) > math.Log(quarantine) {
+		p.Far = append(p.Far, t)
+		if len(p.Far) < newLevel {
+			return t < usual // a short step costs nobody anything
+		}
+		*p = pace{Past: p.Far, Next: len(p.Far)}
+		return true
+	}
+	p.Far = nil
+	return true
+}
+
+// median adds a step that counted and returns the median of those known, seconds.
+func (p *pace) median(t float64) float64 {
+	if len(p.Past) < window {
+		p.Past = append(p.Past, t)
+	} else {
+		p.Past[p.Next%window] = t
+	}
+	p.Next++
+	return middle(p.Past)
+}
