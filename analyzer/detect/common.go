@@ -72,10 +72,14 @@ func (e *Engine) standing(c *candidate) bool {
 	if c.main >= signals || c.onlyOwn() {
 		return false // saves are compared one by one; own time alone has rules of its own
 	}
-	t := e.tracks[c.main]
+	s := c.main
+	if c.has[compute] {
+		s = compute // own time of others may be a wait
+	}
+	t := e.tracks[s]
 	alike := map[int32]bool{}
 	for r := range e.n {
-		if n := e.layout.Node[r]; n >= 0 && t.standing(r) >= c.effect/2 {
+		if n := e.layout.Node[r]; n >= 0 && t.standing(r) >= max(float64(t.effect[c.row])/2, t.doubt(r)) {
 			alike[n] = true
 		}
 	}
@@ -123,6 +127,11 @@ func (t *track) standing(r int) float64 {
 		return float64(x)
 	}
 	return 0
+}
+
+// doubt is how far the window of a healthy unit may be from its peers by chance.
+func (t *track) doubt(r int) float64 {
+	return suspectZ * math.Hypot(medianLoss*float64(t.noiseOf(r))/math.Sqrt(window), tauFloor)
 }
 
 // rose reports whether unit r is clearly slower than its own healthy past: its

@@ -218,6 +218,9 @@ func (t *track) evaluateLanes(r int) {
 			continue
 		}
 		m := float64(t.laneMean[i][r])
+		if t.slowly.mean(r) >= m/2 {
+			continue // it comes and goes
+		}
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.orphaned(int32(r)) {
 			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), medianLoss*float64(t.orphan[r])/math.Sqrt(float64(l*blockSteps)))
@@ -255,19 +258,10 @@ func (t *track) evaluateLanes(r int) {
 }
 
 // spreads measures how far healthy ranks lie apart for good: what a window shows
-// beyond its own noise. It also keeps the rate of spikes over all units.
+// beyond its own noise.
 func (t *track) spreads() {
 	rho := t.rho()
-	t.hl = t.hl[:0]
-	for r := range t.n {
-		if n := t.spikeN[r]; n >= window {
-			t.hl = append(t.hl, t.spikes[r]/n)
-		}
-	}
-	t.spikeAll = spikeBase
-	if len(t.hl) > 0 {
-		t.spikeAll = max(spikeBase, float64(median(t.hl)))
-	}
+	t.slowly.fade()
 	t.buf, t.buf2 = t.buf[:0], t.buf2[:0]
 	stride := t.n/noisePool + 1
 	for r := t.count / evaluateEvery % stride; r < t.n; r += stride {

@@ -82,7 +82,7 @@ func (e *Engine) ownSpikes(r int, found [signals][]int) bool {
 	}
 	t := e.tracks[own]
 	for _, k := range found[own] {
-		if k != r && t.spikeSum[k] > t.spikeSum[r] && e.layout.Node[k] != e.layout.Node[r] {
+		if k != r && t.slowly.Sum[k] > t.slowly.Sum[r] && e.layout.Node[k] != e.layout.Node[r] {
 			return false
 		}
 	}
@@ -96,14 +96,14 @@ func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[stri
 	}
 	t := e.tracks[s]
 	n := node(name)
-	share := float64(t.spikes[r] / t.spikeN[r])
-	mean := float64(t.spikeSum[r]) / max(1, float64(t.spikes[r]))
+	share := float64(t.slowly.Slow[r] / t.slowly.Looked[r])
+	mean := float64(t.slowly.Sum[r] / t.slowly.Slow[r])
 	if n.State == "" {
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)
-		n.SinceStep, n.DetectedStep, n.UntilStep = t.spikeFirst[r], t.spikeLast[r], 0
+		n.SinceStep, n.DetectedStep, n.UntilStep = t.slowly.First[r], t.slowly.Last[r], 0
 		n.Confidence = 0.9
 		n.Detail = fmt.Sprintf("rank %d is slow by itself in %.1f %% of the steps, by %.0f %% on average; its peers in %.1f %%",
-			e.layout.Ranks[r], 100*share, 100*math.Expm1(mean), 100*t.spikeAll)
+			e.layout.Ranks[r], 100*share, 100*math.Expm1(mean), 100*t.slowShare(r))
 	}
 	n.Ranks = append(n.Ranks, e.layout.Ranks[r])
 	n.Slowdown = max(n.Slowdown, math.Exp(mean))
@@ -111,7 +111,7 @@ func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[stri
 	if s == loading {
 		part = 1
 	}
-	n.JobImpact = max(n.JobImpact, float64(t.spikeSum[r]/t.spikeN[r])*part)
+	n.JobImpact = max(n.JobImpact, float64(t.slowly.Sum[r]/t.slowly.Looked[r])*part)
 }
 
 // causeOf is the cause that a signal alone speaks for.

@@ -1,76 +1,180 @@
 package detect
 
-// spike counts the slow steps of a healthy unit: an intermittent fault is never
-// slow for long, but slow far more often than its peers.
-func (t *track) spike(r int, d, sig float32, label int64) {
-	const keep = 1 - 1.0/spikeMemory
-	t.spikes[r] *= keep
-	t.spikeSum[r] *= keep
-	t.spikeN[r] = t.spikeN[r]*keep + 1
-	if t.warm[r] > 0 || d <= max(spikeEffect, spikeSigmas*sig) || t.leads != nil && !t.leads[r] {
-		t.inSpike[r] = 0
-		return
-	}
-	t.spikeSum[r] += d
-	if t.inSpike[r] == 0 {
-		t.spikes[r]++
-		if t.spikes[r] < 1.5 {
-			t.spikeFirst[r] = label
-		}
-	}
-	t.inSpike[r] = 1
-	t.spikeLast[r] = label
+import (
+	"math"
+	"slices"
+)
+
+// slowSteps counts the single slow steps of each unit, by size: an intermittent fault
+// is never slow for long, but slow far more often than its peers. What it has seen is
+// forgotten over spikeMemory steps.
+type slowSteps struct {
+	Looked   []float32            // steps looked at
+	Slow     []float32            // of them slow
+	Episodes []float32            // times that slow steps began
+	Sum      []float32            // of the residuals of slow steps
+	Size     [slowSizes][]float32 // slow steps by size, at most spikeLength an episode
+	Run      []uint8              // slow steps in a row until now
+	First    []int64              // label of the first
+	Last     []int64              // and of the last slow step
 }
 
-// intermittent reports whether unit r has far more slow steps than its peers: than
-// the middle one by chance never, clearly more than nearly all on other nodes, for
-// pauses are not spread evenly over ranks, and more than its share of those of its
-// stage, whose pauses show as its own do.
+func newSlowSteps(n int) *slowSteps {
+	f32 := func() []float32 { return make([]float32, n) }
+	s := &slowSteps{Looked: f32(), Slow: f32(), Episodes: f32(), Sum: f32(), Run: make([]uint8, n), First: make([]int64, n), Last: make([]int64, n)}
+	for b := range s.Size {
+		s.Size[b] = f32()
+	}
+	return s
+}
+
+// lists are those that forget.
+func (s *slowSteps) lists() [][]float32 {
+	return append([][]float32{s.Looked, s.Slow, s.Episodes, s.Sum}, s.Size[:]...)
+}
+
+// forget makes unit r new.
+func (s *slowSteps) forget(r int) {
+	for _, v := range s.lists() {
+		v[r] = 0
+	}
+	s.Run[r] = 0
+}
+
+// fade forgets what evaluateEvery steps make.
+func (s *slowSteps) fade() {
+	keep := float32(math.Pow(1-1.0/spikeMemory, evaluateEvery))
+	for _, list := range s.lists() {
+		for r := range list {
+			list[r] *= keep
+		}
+	}
+}
+
+// add counts one step of unit r: its residual x, slow or not.
+func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
+	s.Looked[r]++
+	if !slow {
+		s.Run[r] = 0
+		return
+	}
+	s.Slow[r]++
+	s.Sum[r] += x
+	if s.Run[r] == 0 {
+		s.Episodes[r]++
+		if s.Episodes[r] < 1.5 {
+			s.First[r] = label
+		}
+	}
+	if s.Run[r] < spikeLength {
+		s.Run[r]++
+		b := 0
+		for b+1 < slowSizes && x >= sizeFrom[b+1] {
+			b++
+		}
+		s.Size[b][r]++
+	}
+	s.Last[r] = label
+}
+
+// mean is what the slow steps of unit r make of its mean residual.
+func (s *slowSteps) mean(r int) float64 {
+	if s.Looked[r] == 0 {
+		return 0
+	}
+	return float64(s.Sum[r] / s.Looked[r])
+}
+
+// spike counts a step of unit r that nobody convicted.
+func (t *track) spike(r int, d, sig float32, label int64) {
+	slow := t.warm[r] == 0 && d > max(spikeEffect, spikeSigmas*sig) && (t.leads == nil || t.leads[r])
+	t.slowly.add(r, d, slow, label)
+}
+
+// intermittent reports whether unit r has far more slow steps than its peers: more than
+// chance makes of their rates, size by size, and clearly more than nearly all on other
+// nodes, for pauses are not spread evenly over ranks.
 func (t *track) intermittent(r int) bool {
-	k, n := float64(t.spikes[r]), float64(t.spikeN[r])
-	if t.phase[r] != ok || n < 2*window || k < spikeEpisodes || k < spikeRate*n || k < spikeRatio*t.spikeAll*n {
+	s := t.slowly
+	n := float64(s.Looked[r])
+	if t.phase[r] == degraded || n < 2*window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n {
 		return false
 	}
-	if atLeast(k, n, t.spikeAll) > spikeOdds || !t.aboveStage(r) {
+	peers := t.elsewhere(r)
+	if t.slowEvidence(r, peers) < math.Log(float64(t.tests)*n/spikeOdds) {
 		return false
 	}
 	t.buf = t.buf[:0]
-	for i := range t.n {
-		if t.spikeN[i] >= window && (t.node == nil || t.node[i] != t.node[r]) {
-			t.buf = append(t.buf, t.spikes[i]/t.spikeN[i])
-		}
+	for _, p := range peers {
+		t.buf = append(t.buf, s.Slow[p]/s.Looked[p])
 	}
-	if len(t.buf) == 0 {
-		return true
-	}
-	high := max(spikeBase, float64(kth(t.buf, len(t.buf)*9/10)))
-	return k >= spikeHigh*high*n && atLeast(k, n, high) <= spikeHighOdds
+	return len(t.buf) == 0 || float64(s.Slow[r]) >= spikeHigh*n*float64(kth(t.buf, len(t.buf)*9/10))
 }
 
-// aboveStage reports whether unit r has more than its share of the slow steps that
-// the units of its stage on other nodes and it have together. The whole job's rate
-// says little where one stage is the only one that others wait for. A stage on one
-// node has but the units there that are well.
-func (t *track) aboveStage(r int) bool {
-	if t.stage == nil || t.role[r] < 0 {
-		return true
-	}
-	var sum, seen, near, nearSeen float64
-	for i, g := range t.role {
-		if g < 0 || i == r || t.stage[g] != t.stage[t.role[r]] {
+// elsewhere is the units that unit r is compared with: those of its stage on other
+// nodes, for the whole job's rate says little where one stage is the only one that
+// others wait for; of a stage on one node those there that are well; else everybody.
+func (t *track) elsewhere(r int) []int {
+	var away, here, all []int
+	for p := range t.n {
+		if p == r || t.slowly.Looked[p] < window {
 			continue
 		}
-		x, n := float64(t.spikes[i]), float64(t.spikeN[i])
+		all = append(all, p)
+		if t.stage == nil || t.role[r] < 0 || t.role[p] < 0 || t.stage[t.role[p]] != t.stage[t.role[r]] {
+			continue
+		}
 		switch {
-		case t.node[i] != t.node[r]:
-			sum, seen = sum+x, seen+n
-		case x < spikeRate*n:
-			near, nearSeen = near+x, nearSeen+n
+		case len(t.node) != t.n || t.node[p] != t.node[r]:
+			away = append(away, p)
+		case t.slowly.Slow[p] < spikeRate*t.slowly.Looked[p]:
+			here = append(here, p)
 		}
 	}
-	if seen == 0 {
-		sum, seen = near, nearSeen
+	switch {
+	case len(away) > 0:
+		return away
+	case len(here) > 0:
+		return here
 	}
-	k, n := float64(t.spikes[r]), float64(t.spikeN[r])
-	return seen == 0 || atLeast(k, k+sum, n/(n+seen)) <= spikeStageOdds
+	return all
+}
+
+// slowEvidence is the logarithm of the likelihood ratio of unit r's slow steps: a Poisson
+// rate of its own for each size against the rate of its peers. Bursts as long as the
+// peers' are one piece of evidence.
+func (t *track) slowEvidence(r int, peers []int) float64 {
+	s := t.slowly
+	slices.SortFunc(peers, func(a, b int) int {
+		return int(math.Copysign(1, float64(s.Slow[a]/s.Looked[a]-s.Slow[b]/s.Looked[b])))
+	})
+	peers = peers[:len(peers)-len(peers)/10] // another one of the kind may be among them
+	var looked, slow, episodes float64
+	for _, p := range peers {
+		looked, slow, episodes = looked+float64(s.Looked[p]), slow+float64(s.Slow[p]), episodes+float64(s.Episodes[p])
+	}
+	sum := 0.0
+	for b := range s.Size {
+		seen := 0.0
+		for _, p := range peers {
+			seen += float64(s.Size[b][p])
+		}
+		k, mean := float64(s.Size[b][r]), float64(s.Looked[r])*max(leastRate[b], (seen+1)/max(1, looked))
+		if k > mean {
+			sum += k*math.Log(k/mean) - (k - mean)
+		}
+	}
+	if episodes >= spikeEpisodes {
+		sum /= max(1, slow/episodes)
+	}
+	return sum
+}
+
+// slowShare is the share of slow steps of unit r's peers.
+func (t *track) slowShare(r int) float64 {
+	var slow, looked float64
+	for _, p := range t.elsewhere(r) {
+		slow, looked = slow+float64(t.slowly.Slow[p]), looked+float64(t.slowly.Looked[p])
+	}
+	return slow / max(1, looked)
 }

@@ -20,9 +20,11 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 		tr := newTrack(&cfg, first+4, [][]int32{rows[:first], rows[first:]}, []int{first, 4})
 		tr.stage = []int32{0, 1}
 		for r := range rows {
-			tr.node, tr.spikeN[r] = append(tr.node, int32(r/2)), 300
+			tr.node, tr.slowly.Looked[r] = append(tr.node, int32(r/2)), 300
 		}
-		copy(tr.spikes[first:], c.counts[:])
+		for _, list := range [][]float32{tr.slowly.Slow, tr.slowly.Episodes, tr.slowly.Size[1]} {
+			copy(list[first:], c.counts[:])
+		}
 		if got := tr.intermittent(first + 1); got != c.want {
 			t.Errorf("%s: intermittent=%v, want %v", c.name, got, c.want)
 		}

@@ -161,9 +161,9 @@ func (t *track) state() fields {
 		"base": &t.base, "base_n": &t.baseN, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase, "passes": &t.passes, "lane_passes": &t.lanePasses,
 		"slow": &t.slow, "warm": &t.warm, "warmed": &t.warmed, "first": &t.first, "first_label": &t.firstLabel, "since": &t.since,
 		"detected": &t.detected, "since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
-		"effect": &t.effect, "mid": &t.mid, "spikes": &t.spikes, "spike_n": &t.spikeN, "in_spike": &t.inSpike, "spike_sum": &t.spikeSum,
-		"spike_last": &t.spikeLast, "spike_first": &t.spikeFirst, "sigma": &t.sigma, "sigmas": &t.sigmas, "sigma_n": &t.sigmaN,
-		"rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn, "tau_lane": &t.tauLane, "spike_all": &t.spikeAll,
+		"effect": &t.effect, "mid": &t.mid, "slowly": &t.slowly,
+		"sigma": &t.sigma, "sigmas": &t.sigmas, "sigma_n": &t.sigmaN,
+		"rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn, "tau_lane": &t.tauLane,
 		"warming": &t.warming, "news": &t.news,
 	}
 	for i := range t.laneMean {

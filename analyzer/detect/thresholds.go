@@ -310,27 +310,30 @@ const (
 	// spikeEffect and spikeSigmas: a step that is slow by itself.
 	spikeEffect = 0.08
 	spikeSigmas = 5.0
-	// spikeRate of the steps, in at least spikeEpisodes separate episodes.
-	spikeRate     = 0.025
-	spikeEpisodes = 5
+	// spikeRate of the steps, in at least spikeEpisodes separate episodes, of each of
+	// which the first spikeLength steps are evidence: a long one is no habit.
+	spikeRate     = 0.008
+	spikeEpisodes = 2.2
+	spikeLength   = 4
 	// spikeMemory is the length of the count, steps.
 	spikeMemory = 1000
-	// spikeOdds: the chance of so many at the rate of the peers.
-	spikeOdds = 1e-6
-	// spikeBase is the least rate that peers are credited with.
-	spikeBase = 0.003
-	// spikeRatio to the rate of the peers.
-	spikeRatio = 4
-	// spikeHigh and spikeHighOdds: the same against the 90th percentile of the ranks
-	// on other nodes.
-	spikeHigh     = 1.5
-	spikeHighOdds = 1e-3
-	// spikeStageOdds: the chance of its share of the slow steps of the stage.
-	spikeStageOdds = 1e-4
+	// spikeOdds is the chance, over all units and steps, of so much evidence in health.
+	spikeOdds = 1e-3
+	// spikeHigh times the rate of the 90th percentile of the peers.
+	spikeHigh = 1.5
 	// transientsPerHour on one node are intermittent, and so are as many that fill
 	// burstShare of the steps.
 	transientsPerHour = 3
 	burstShare        = 0.035
+)
+
+// slowSizes are the sizes of slow steps that are told apart: small ones are common,
+// large ones rare. Peers are credited with leastRate of each.
+const slowSizes = 4
+
+var (
+	sizeFrom  = [slowSizes]float32{0, 0.12, 0.2, 0.35}
+	leastRate = [slowSizes]float64{0.002, 0.001, 0.0004, 0.0002}
 )
 
 // Links.

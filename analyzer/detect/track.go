@@ -43,21 +43,16 @@ type track struct {
 	z, effect       []float32 // of the last test
 	mid             []float32 // median of the last window
 	laneMean        [len(lanes)][]float32
-	spikes, spikeN  []float32
-	inSpike         []uint8
-	spikeSum        []float32
-	spikeLast       []int64
-	spikeFirst      []int64
+	slowly          *slowSteps
 
-	sigma    []float64 // noise of a step, per role and for all (last): median of sigmas
-	sigmas   []float32 // (roles+1) × window: the noise of each of the last steps
-	sigmaN   []int32   // steps that each role has in sigmas
-	rhoUp    float64   // lag-1 correlation, numerator and denominator
-	rhoDown  float64
-	tau      float64 // harmless spread of window medians
-	tauOwn   float64 // the same against the own baseline
-	tauLane  [len(lanes)]float64
-	spikeAll float64 // rate of spikes over all units
+	sigma   []float64 // noise of a step, per role and for all (last): median of sigmas
+	sigmas  []float32 // (roles+1) × window: the noise of each of the last steps
+	sigmaN  []int32   // steps that each role has in sigmas
+	rhoUp   float64   // lag-1 correlation, numerator and denominator
+	rhoDown float64
+	tau     float64 // harmless spread of window medians
+	tauOwn  float64 // the same against the own baseline
+	tauLane [len(lanes)]float64
 
 	cfg           *Config
 	least         float32   // MinEffect as a logarithm
@@ -101,15 +96,13 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	for i := range t.laneMean {
 		t.laneMean[i] = f32()
 	}
-	t.spikes, t.spikeN, t.spikeSum = f32(), f32(), f32()
-	t.inSpike = make([]uint8, n)
-	t.spikeLast, t.spikeFirst = make([]int64, n), make([]int64, n)
+	t.slowly = newSlowSteps(n)
 	t.sizeNoise(len(roles)+1, 0)
 	for r := range n {
 		t.forget(r)
 	}
 	t.setRoles(roles, sizes)
-	t.tau, t.tauOwn, t.spikeAll = fewTauFloor, fewOwnFloor, spikeBase
+	t.tau, t.tauOwn = fewTauFloor, fewOwnFloor
 	return t
 }
 
@@ -161,7 +154,7 @@ func (t *track) forget(r int) {
 		t.laneMean[i][r] = nan32
 	}
 	t.warm[r], t.warmed[r] = 0, 0
-	t.spikes[r], t.spikeN[r], t.spikeSum[r], t.inSpike[r] = 0, 0, 0, 0
+	t.slowly.forget(r)
 }
 
 // calm ends the episode of unit r.
@@ -228,6 +221,9 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 			}
 			t.spike(r, d, sig, label)
 		default:
+			if t.phase[r] == suspect {
+				t.spike(r, d, sig, label)
+			}
 			if ep, ended := t.sink(r, d, x, unit, label); ended {
 				end(ep)
 			}
