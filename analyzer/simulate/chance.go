@@ -8,26 +8,31 @@ func (j *job) prepare() {
 	j.weather()
 	j.linkFaults()
 	j.sequences()
+	j.phase = 1
+	for i := range j.cfg.Work.Phases {
+		j.phase *= j.cfg.Work.Phases[i].at(j.index)
+	}
+	j.route()
 	n := &j.cfg.Noise
 	if n.DriftSD > 0 {
 		j.wander(n)
 	}
 	gap := 0.0
-	passes := float64(2*j.lay.shape.MicroBatches + 1)
+	passes := float64(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks + 1)
 	if j.cfg.Model.HostGap > 0 {
 		gap = j.cfg.Model.HostGap * j.unitStep() / passes
 	}
 	for i := range j.r {
 		r, a := &j.r[i], &j.lay.at[i]
-		r.begin(j.lay.shape.MicroBatches)
+		r.begin(j.lay.shape.MicroBatches * j.lay.shape.Chunks)
 		x := r.device + j.hosts[a.host].drift + j.noise(r, n)
 		r.speed = math.Exp(x) * j.hosts[a.host].factor * j.heavy(n) * j.warmth(r, n) * r.speed
 		r.gap = gap + r.hostExtra*j.nominal()/passes
 		r.gc = 0
 		if n.GCShare > 0 && j.physics.Float64() < n.GCShare {
-			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*j.lay.shape.MicroBatches)
+			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks)
 		}
-		j.experts(r)
+		j.experts(r, a)
 		j.lose(r)
 	}
 	j.pause()
@@ -37,13 +42,13 @@ func (j *job) prepare() {
 const loopNs = 5000
 
 // begin clears what was of the last step.
-func (r *rank) begin(micro int) {
+func (r *rank) begin(passes int) {
 	r.start = r.t
 	r.t += loopNs
 	r.ops, r.exposed, r.fp, r.bp, r.hostFP, r.fpCount, r.loader, r.save, r.saves, r.hasComm = 0, 0, 0, 0, 0, 0, -1, -1, 0, false
 	r.spans = r.spans[:0]
-	if len(r.foreReady) < micro {
-		r.foreReady, r.backReady = make([]float64, micro), make([]float64, micro)
+	if len(r.foreReady) < passes {
+		r.foreReady, r.backReady = make([]float64, passes), make([]float64, passes)
 	}
 }
 
@@ -128,14 +133,49 @@ func (j *job) count(mean func(replica int) float64) {
 }
 
 // experts draws the load of a rank's experts.
-func (j *job) experts(r *rank) {
+func (j *job) experts(r *rank, a *place) {
 	w := &j.cfg.Work
-	if w.ExpertSD <= 0 || j.lay.shape.EP < 2 {
-		r.load = 1
+	r.load = 1
+	if j.lay.shape.EP < 2 {
+		return
+	}
+	if w.RoutingSD > 0 {
+		r.load = math.Exp(w.RoutingSD * j.popular[[2]int{a.p, a.d % j.lay.shape.EP}])
+	}
+	if w.ExpertSD <= 0 {
 		return
 	}
 	r.expert = w.ExpertRho*r.expert + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
-	r.load = math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
+	r.load *= math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
+}
+
+// route moves the popularity of every expert.
+func (j *job) route() {
+	w, s := &j.cfg.Work, j.lay.shape
+	if w.RoutingSD <= 0 || s.EP < 2 {
+		return
+	}
+	for p := range s.PP {
+		for e := range s.EP {
+			k := [2]int{p, e}
+			if _, ok := j.popular[k]; !ok {
+				j.popular[k] = j.physics.NormFloat64()
+				continue
+			}
+			j.popular[k] = w.ExpertRho*j.popular[k] + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
+		}
+	}
+}
+
+// at is the factor of the work in an executed step.
+func (p *Phase) at(index int) float64 {
+	if index < p.From || p.To > 0 && index >= p.To || p.Every > 0 && (index-p.From)%p.Every >= p.Steps {
+		return 1
+	}
+	if p.Ramp > 0 {
+		return 1 + (p.Factor-1)*min(1, float64(index-p.From+1)/float64(p.Ramp))
+	}
+	return p.Factor
 }
 
 // lose decides whether this rank-step arrives.

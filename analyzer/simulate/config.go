@@ -54,6 +54,9 @@ type Shape struct {
 	// "tp-cp-dp-pp" (the default) or "tp-cp-pp-dp".
 	Order        string `yaml:"order"`
 	MicroBatches int    `yaml:"micro_batches"` // a step and replica; 0 = 1 without pipeline, else 2·PP
+	// Chunks is the number of parts of the model on each stage: 2 and more is the
+	// interleaved schedule, for which PP divides the micro-batches; 0 = 1.
+	Chunks       int    `yaml:"chunks"`
 	RanksPerNode int    `yaml:"ranks_per_node"`
 	NodePrefix   string `yaml:"node_prefix"` // "" = "node-"
 	SpareNodes   int    `yaml:"spare_nodes"` // hosts that only a restart brings in
@@ -80,6 +83,8 @@ type Model struct {
 	// NoGlobalSync leaves out the collective over all ranks (gradient norm) that
 	// ends a step where there is more than data parallelism.
 	NoGlobalSync bool `yaml:"no_global_sync"`
+	// Recompute runs each forward again within its backward, and records it.
+	Recompute bool `yaml:"recompute"`
 	// Embedding adds the all-reduce between first and last stage.
 	Embedding bool `yaml:"embedding"`
 }
@@ -99,7 +104,23 @@ type Work struct {
 	Quadratic  float64   `yaml:"quadratic"` // share of work that grows with the square of the tokens
 	ExpertSD   float64   `yaml:"expert_sd"` // spread of the load of experts (EP > 1)
 	ExpertRho  float64   `yaml:"expert_rho"`
-	Tokens     int64     `yaml:"tokens"` // mean tokens of a rank and step as recorded; 0 = not recorded
+	// RoutingSD is the spread of the load of whole experts: each has its position in
+	// the EP group and is as popular in all groups of the stage.
+	RoutingSD float64 `yaml:"routing_sd"`
+	Phases    []Phase `yaml:"phases"`
+	Tokens    int64   `yaml:"tokens"` // mean tokens of a rank and step as recorded; 0 = not recorded
+}
+
+// Phase is steps that have another amount of work on all ranks alike: validation,
+// a change of the batch, warm-up, a curriculum.
+type Phase struct {
+	From   int     `yaml:"from"` // index of the executed step it begins with
+	To     int     `yaml:"to"`   // first one it is over; 0 = never
+	Factor float64 `yaml:"factor"`
+	Ramp   int     `yaml:"ramp"` // steps until it has its full size
+	// Every repeats it within From…To: the first Steps of each Every; 0 = all the time.
+	Every int `yaml:"every"`
+	Steps int `yaml:"steps"`
 }
 
 // Noise is what makes equal devices unequal.
@@ -137,6 +158,8 @@ type Network struct {
 	CongestionNodes  float64 `yaml:"congestion_nodes"`
 	CongestionSteps  float64 `yaml:"congestion_steps"`
 	CongestionFactor float64 `yaml:"congestion_factor"`
+	// CongestionMobile lets each episode hit one node only, another each time.
+	CongestionMobile bool `yaml:"congestion_mobile"`
 }
 
 // Loader is the data loader.
@@ -156,6 +179,9 @@ type Checkpoint struct {
 	Ranks string  `yaml:"ranks"` // "replica0" (the default) or "all"
 	Share float64 `yaml:"share"` // time of one save; 0 = 0.5
 	SD    float64 `yaml:"sd"`    // 0 = 0.1
+	// HeavyShare of the saves take a Pareto factor of tail index HeavyIndex (0 = 2), at most 20.
+	HeavyShare float64 `yaml:"heavy_share"`
+	HeavyIndex float64 `yaml:"heavy_index"`
 }
 
 // Pause is an evaluation or the like between steps, in no step's range, or
@@ -185,12 +211,16 @@ type Recording struct {
 	Off      []string `yaml:"off"`
 	Backward bool     `yaml:"backward"`  // ranges named backward
 	HostOnly bool     `yaml:"host_only"` // a CPU job: no device side
+	// Enqueued, with HostOnly, is a device's job that records the host side alone: a
+	// forward range is as long as its operations take to enqueue.
+	Enqueued bool `yaml:"enqueued"`
 	// UnrecordedWait is the part of a receive's wait that no range covers, on
 	// UnrecordedStages (nil = the last one).
 	UnrecordedWait   float64 `yaml:"unrecorded_wait"`
 	UnrecordedStages []int   `yaml:"unrecorded_stages"`
 	NoGroups         bool    `yaml:"no_groups"` // identities name no groups
 	NoTopology       bool    `yaml:"no_topology"`
+	LastTopology     bool    `yaml:"last_topology"` // of a job that restarts: the file has the last attempt's groups
 	Format           string  `yaml:"format"`        // files: "laggard" (the default) or "taskd"
 	SegmentLimit     int64   `yaml:"segment_limit"` // bytes; 0 = the writer's default
 }
@@ -201,6 +231,7 @@ type Loss struct {
 	Run       float64 `yaml:"run"`        // mean length of a run of missing steps; 0 = 1
 	Ranks     float64 `yaml:"ranks"`      // share of ranks that never appear
 	Keep      bool    `yaml:"keep"`       // never drop a rank with a fault as a whole
+	Absent    []int   `yaml:"absent"`     // ranks that never appear
 }
 
 // Restart ends all processes and begins again.
@@ -210,6 +241,9 @@ type Restart struct {
 	Drop    []int `yaml:"drop"`    // hosts that leave; spare hosts take their place as long as there are any
 	Shuffle bool  `yaml:"shuffle"` // ranks land on other hosts
 	DP      int   `yaml:"dp"`      // new number of replicas; 0 = what the hosts allow
+	// Layout is the new layout, of which TP, CP, PP, EP, Order, MicroBatches and
+	// Chunks count; nil = as before.
+	Layout *Shape `yaml:"layout,omitempty"`
 }
 
 // Kinds of faults.
@@ -240,6 +274,8 @@ type Fault struct {
 	// the steps together, at drawn places; 0 = always there.
 	BurstShare float64 `yaml:"burst_share"`
 	BurstSteps int     `yaml:"burst_steps"`
+	BurstMost  int     `yaml:"burst_most"`  // lengths are drawn from BurstSteps to this; 0 = all BurstSteps
+	BurstEvery int     `yaml:"burst_every"` // one burst begins every so many steps, instead of BurstShare
 }
 
 // Expect is what the truth must say beyond what the faults imply.

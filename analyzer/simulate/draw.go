@@ -231,7 +231,7 @@ func (d *draw) work() {
 		c.Work.Tokens = 0
 		return
 	}
-	c.Work = Work{SequenceSD: d.between(0.01, 0.1), Quadratic: d.between(0, 0.2), SequenceRho: d.between(0, 0.3), Elasticity: d.elastic()}
+	c.Work = Work{SequenceSD: d.between(0.01, 0.1), Quadratic: d.between(0, 0.2), SequenceRho: d.between(0, 0.3), Elasticity: d.stretch()}
 	if d.chance(0.5) {
 		c.Work.MicroBatchSD = d.between(0, 0.08)
 	}
@@ -250,8 +250,8 @@ func (d *draw) work() {
 	}
 }
 
-// elastic draws how strongly each stage follows the sequence length.
-func (d *draw) elastic() []float64 {
+// stretch draws how strongly each stage follows the sequence length.
+func (d *draw) stretch() []float64 {
 	if d.c.Shape.PP == 1 {
 		return nil
 	}

@@ -13,46 +13,57 @@ type effect struct {
 	ranks  []int    // in the current attempt
 	group  int      // Link: in the current attempt, -1 = gone
 	onset  int      // number of the step it began with, -1 = not yet
+	first  int      // index of that step among those executed
+	past   int      // steps of the attempt before it
+	out    bool     // left out, to see what it costs
+	until  int      // number of the first step without it after its end, -1 = it lasts
 }
 
 // plan draws the bursts of the faults.
 func (j *job) plan() []effect {
 	var out []effect
 	for _, f := range j.cfg.Faults {
-		e := effect{Fault: f, onset: -1}
-		if f.BurstShare > 0 {
-			to := f.To
-			if to == 0 {
-				to = j.cfg.Steps
+		e := effect{Fault: f, onset: -1, until: -1}
+		if f.BurstShare > 0 || f.BurstEvery > 0 {
+			if f.To == 0 {
+				f.To = j.cfg.Steps
 			}
-			e.bursts = j.drawBursts(f.From, to, f.BurstShare, f.BurstSteps)
+			e.bursts = j.drawBursts(f)
 		}
 		out = append(out, e)
 	}
 	return out
 }
 
-// drawBursts places bursts of length n without overlap so that they fill the
-// share, rounded up, of the steps from…to: one in each of as many equal parts,
-// at a drawn place in it. The first comes with from.
-func (j *job) drawBursts(from, to int, share float64, n int) [][2]int {
-	total := to - from
-	count := max(1, int(math.Ceil(share*float64(total)/float64(n))))
+// drawBursts places the bursts of a fault without overlap so that they fill its
+// share, rounded up, of the steps From…To: one in each of as many equal parts, at a
+// drawn place in it; or one at the start of each BurstEvery steps. The first comes
+// with From.
+func (j *job) drawBursts(f Fault) [][2]int {
+	total := f.To - f.From
+	mean := float64(f.BurstSteps+f.BurstMost) / 2
+	count := max(1, int(math.Ceil(f.BurstShare*float64(total)/mean)))
+	if f.BurstEvery > 0 {
+		count = max(1, total/f.BurstEvery)
+	}
 	var out [][2]int
 	for k := range count {
-		a, b := from+k*total/count, from+(k+1)*total/count
+		a, b, n := f.From+k*total/count, f.From+(k+1)*total/count, f.BurstSteps
+		if f.BurstMost > n {
+			n += j.faults.IntN(f.BurstMost - n + 1)
+		}
 		at := a
-		if k > 0 && b-a > n {
+		if k > 0 && b-a > n && f.BurstEvery == 0 {
 			at += j.faults.IntN(b - a - n)
 		}
-		out = append(out, [2]int{at, min(at+n, to)})
+		out = append(out, [2]int{at, min(at+n, f.To)})
 	}
 	return out
 }
 
 // size is how much of the fault there is at an executed step, 0…1.
 func (e *effect) size(index int) float64 {
-	if index < e.From || e.To > 0 && index >= e.To {
+	if e.out || index < e.From || e.To > 0 && index >= e.To {
 		return 0
 	}
 	if e.bursts != nil {
@@ -110,15 +121,15 @@ func (j *job) apply() {
 	}
 	for k := range j.effects {
 		e := &j.effects[k]
+		if e.onset >= 0 && e.until < 0 && e.To > 0 && j.index >= e.To {
+			e.until = j.step
+		}
 		size := e.size(j.index)
 		if size == 0 {
 			continue
 		}
-		if e.onset < 0 {
-			e.onset = j.step
-		}
-		if j.onset < 0 {
-			j.onset = j.step
+		if e.Kind != SaveSlow { // which begins with a save
+			e.begin(j)
 		}
 		if e.Kind == NIC {
 			j.anyNIC = true
@@ -127,6 +138,13 @@ func (j *job) apply() {
 		for _, i := range e.ranks {
 			e.strike(&j.r[i], size)
 		}
+	}
+}
+
+// begin notes that the fault shows in this step.
+func (e *effect) begin(j *job) {
+	if e.onset < 0 && (len(e.ranks) > 0 || e.group >= 0) {
+		e.onset, e.first, e.past = j.step, j.index, j.done
 	}
 }
 

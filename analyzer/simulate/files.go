@@ -49,7 +49,7 @@ func Write(dir string, cfg Config) (Truth, error) {
 			return Truth{}, fmt.Errorf("write job %s: %w", cfg.Job, err)
 		}
 	}
-	if err := truth.judge(cfg); err != nil {
+	if err := truth.Weigh(cfg); err != nil {
 		return Truth{}, err
 	}
 	if t := Topology(cfg); t != nil {
@@ -75,12 +75,21 @@ func makeEmpty(dir string) error {
 }
 
 // Topology returns the job's topology file, nil where it writes none: a file can't
-// say that ranks moved at a restart.
+// say that ranks moved at a restart. It says what holds after the last one where
+// the job writes it anew each time.
 func Topology(cfg Config) *topology.File {
-	if cfg.Record.NoTopology || len(cfg.Restarts) > 0 {
+	if cfg.Record.NoTopology || len(cfg.Restarts) > 0 && !cfg.Record.LastTopology {
 		return nil
 	}
-	return newLayout(cfg.Shape, nil).topology(cfg.Shape.NodePrefix)
+	l := newLayout(cfg.Shape, nil)
+	for k, x := range cfg.Restarts {
+		shape, hosts, err := moved(l, x, cfg.hosts(), placement(cfg.Seed, k+1))
+		if err != nil {
+			return nil // such a job can't be played
+		}
+		l = newLayout(shape, hosts)
+	}
+	return l.topology(cfg.Shape.NodePrefix)
 }
 
 func saveTopology(path string, t *topology.File) error {

@@ -162,6 +162,10 @@ func TestWrite_LeavesTheTruthBeside(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
+	for i := range want.Culprits { // what Weigh needs isn't written
+		x := &want.Culprits[i]
+		x.faults, x.first, x.last = nil, 0, 0
+	}
 	if !reflect.DeepEqual(truth, want) || truth.Impact < 0.03 || !slices.Equal(truth.ExpectExit, []int{3}) {
 		t.Errorf("truth.json %+v, returned %+v", truth, want)
 	}

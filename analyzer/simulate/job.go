@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -33,6 +34,7 @@ type job struct {
 	effects []effect
 	seq     []float64 // sequence factor per replica, log
 	work    []float64 // [replica*micro + m] factor of the work
+	phase   float64   // factor of all ranks' work in this step
 	drawn   []int     // replayed steps
 	anyNIC  bool
 
@@ -46,8 +48,8 @@ type job struct {
 	windowAt int
 
 	keepLengths bool
-	lengths     []float64 // of every step, ns, when they are kept
-	onset       int       // number of the step at which the first fault began, -1 none
+	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
+	popular     map[[2]int]float64 // AR(1) state of each expert's load, by stage and position
 	err         error
 }
 
@@ -64,7 +66,7 @@ type rank struct {
 	gcAt       int
 	ops        int
 	passFrom   float64   // start of the pass under way
-	foreReady  []float64 // per micro-batch: when its forward was done
+	foreReady  []float64 // per micro-batch and chunk: when its forward was done
 	backReady  []float64
 	drop       bool    // this rank-step does not arrive
 	absent     bool    // no rank-step does
@@ -119,9 +121,9 @@ type meet struct {
 
 func newJob(cfg *Config, b Builder, rec recorder) *job {
 	j := &job{
-		cfg: cfg, b: b, rec: rec, onset: -1, step: cfg.FirstStep,
+		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
 		physics: source(cfg.Seed, forPhysics), clocks: source(cfg.Seed, forClocks),
-		losses: source(cfg.Seed, forLosses), faults: source(cfg.Seed, forFaults),
+		losses: source(cfg.Seed, forLosses), faults: source(cfg.Seed, forFaults), popular: map[[2]int]float64{},
 	}
 	for _, k := range cfg.Record.Off {
 		j.off[record.KindOf(k)] = true
@@ -177,7 +179,7 @@ func (j *job) play() error {
 // start begins an attempt on a layout.
 func (j *job) start(l *layout) error {
 	old := j.r
-	j.lay, j.order = l, schedule(l.shape.PP, l.shape.MicroBatches)
+	j.lay, j.order = l, schedule(l.shape.PP, l.shape.MicroBatches, l.shape.Chunks)
 	j.r = make([]rank, l.n)
 	j.meets = make([]meet, len(l.groups))
 	j.seq = make([]float64, l.shape.DP)
@@ -195,7 +197,7 @@ func (j *job) start(l *layout) error {
 		r.wave, r.load = j.physics.NormFloat64(), j.physics.NormFloat64()
 		r.warm = j.physics.Float64()
 		r.skew, r.rate, r.node, r.devm = h.skew, h.rate, h.name, h.model
-		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.guilty(a))
+		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.guilty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
 		r.groups = l.slotGroups(i)
 		if i < len(old) {
 			r.spans = old[i].spans[:0]
@@ -292,12 +294,16 @@ func (j *job) restart(x Restart) error {
 	j.attempt++
 	j.step = max(j.cfg.FirstStep, j.step-x.Redo)
 	j.now += 60e9 * (1 + j.physics.Float64())
-	place := rand.New(rand.NewPCG(j.cfg.Seed, forPlacement<<8+uint64(j.attempt)))
-	shape, hosts, err := moved(j.lay, x, len(j.hosts), place)
+	shape, hosts, err := moved(j.lay, x, len(j.hosts), placement(j.cfg.Seed, j.attempt))
 	if err != nil {
 		return err
 	}
 	return j.start(newLayout(shape, hosts))
+}
+
+// placement is the chance by which an attempt's ranks are put on hosts.
+func placement(seed uint64, attempt int) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, forPlacement<<8+uint64(attempt)))
 }
 
 // moved returns shape and hosts after a restart.
@@ -322,6 +328,13 @@ func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, er
 		chance.Shuffle(len(keep), func(a, b int) { keep[a], keep[b] = keep[b], keep[a] })
 	}
 	s := l.shape
+	if n := x.Layout; n != nil {
+		s.TP, s.CP, s.PP, s.EP, s.Order, s.MicroBatches, s.Chunks = n.TP, n.CP, n.PP, n.EP, n.Order, n.MicroBatches, n.Chunks
+		s.DP = len(keep) * s.RanksPerNode
+		c := Config{Shape: s}
+		c.defaults()
+		s = c.Shape
+	}
 	per := s.TP * s.CP * s.PP
 	if x.DP > 0 {
 		s.DP = x.DP

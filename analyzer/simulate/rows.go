@@ -138,6 +138,12 @@ func enqueued(k record.Kind, dur int64) int64 {
 	return dur / 50
 }
 
+// enqueue is how long the operations of a forward pass take to enqueue, ns.
+func (j *job) enqueue() float64 {
+	s := j.lay.shape
+	return j.nominal() / float64(150*s.MicroBatches*s.Chunks)
+}
+
 // loaded notes a fetch of a batch.
 func (j *job) loaded(i int, from, to float64) {
 	r := &j.r[i]
@@ -174,6 +180,9 @@ func (j *job) passed(i int, backward bool, from, to float64) {
 		return
 	}
 	a, b := j.tick(i, from), j.tick(i, to)
+	if backward && j.cfg.Model.Recompute {
+		j.passed(i, false, from, from+(to-from)/j.cfg.Model.backward())
+	}
 	if backward {
 		if !j.cfg.Record.Backward {
 			return
@@ -188,6 +197,9 @@ func (j *job) passed(i int, backward bool, from, to float64) {
 	}
 	if j.off[record.FP] {
 		return
+	}
+	if j.cfg.Record.Enqueued {
+		b = a + int64(j.enqueue()*lognormal(j.clocks, 0.05))
 	}
 	r.fp += b - a
 	r.hostFP += enqueued(record.FP, b-a)

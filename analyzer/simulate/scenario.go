@@ -48,6 +48,9 @@ var scenarios = []scenario{
 	{0, "few-peers", "not in the bar: x1.10 where a role has 2 or 3 members", (*draw).fewPeers},
 }
 
+// lastRow is the last row of the table; families have numbers of their own.
+const lastRow = 22
+
 // Names returns the names of all scenarios, in the order of the suite's table.
 func Names() []string {
 	var out []string
@@ -59,18 +62,31 @@ func Names() []string {
 
 // Row returns the number of a scenario in the suite's table, and what it injects.
 func Row(name string) (number int, what string) {
-	for _, s := range scenarios {
-		if s.name == name {
-			return s.row, s.what
-		}
+	if s := find(name); s != nil {
+		return s.row, s.what
 	}
 	return 0, ""
+}
+
+// find returns the scenario or family of a name, nil for none.
+func find(name string) *scenario {
+	for _, list := range [][]scenario{scenarios, families} {
+		for k := range list {
+			if list[k].name == name {
+				return &list[k]
+			}
+		}
+	}
+	return nil
 }
 
 // Scenario returns a job of the named kind: shape, noise, confounders, place and
 // onset of the fault are drawn from the seed. Mostly 8 to 64 ranks, now and then
 // 512 or 8,192. An unknown name is an error that lists the known ones.
 func Scenario(name string, seed uint64) (Config, error) {
+	if s := find(name); s != nil && s.row > lastRow {
+		return Sized(name, seed, 0)
+	}
 	u := source(seed, forScenario).Float64()
 	switch {
 	case u < 0.004:
@@ -91,19 +107,17 @@ func Sized(name string, seed uint64, world int) (cfg Config, err error) {
 			panic(x)
 		}
 	}()
-	for _, s := range scenarios {
-		if s.name != name {
-			continue
-		}
-		d := &draw{Rand: rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16)), world: world}
-		d.c.Seed, d.c.Scenario = seed, name
-		s.make(d)
-		if err := d.c.Validate(); err != nil {
-			return Config{}, fmt.Errorf("scenario %s, seed %d: %w", name, seed, err)
-		}
-		return d.c, nil
+	s := find(name)
+	if s == nil {
+		return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s, %s", name, strings.Join(Names(), ", "), strings.Join(Families(), ", "))
 	}
-	return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s", name, strings.Join(Names(), ", "))
+	d := &draw{Rand: rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16)), world: world}
+	d.c.Seed, d.c.Scenario = seed, name
+	s.make(d)
+	if err := d.c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("scenario %s, seed %d: %w", name, seed, err)
+	}
+	return d.c, nil
 }
 
 // errSize is what draw panics with when no shape has the size that was asked for:
@@ -218,7 +232,7 @@ func (d *draw) sequence() {
 	d.ordinary()
 	d.c.Work = Work{
 		SequenceSD: d.between(0.1, 0.22), MicroBatchSD: d.between(0, 0.15), Quadratic: d.between(0, 0.2),
-		SequenceRho: d.between(0, 0.2), Elasticity: d.elastic(),
+		SequenceRho: d.between(0, 0.2), Elasticity: d.stretch(),
 	}
 	if d.chance(0.25) {
 		d.c.Work.Tokens = 4096

@@ -36,7 +36,11 @@ func TestScenario_SaysWhatIsWrong(t *testing.T) {
 			if z, _ := again.YAML(); string(z) != string(y) {
 				t.Fatalf("%s, seed %d: the file says something else when it is read\n%s\n%s", name, seed, y, z)
 			}
-			c.Steps = max(5, min(c.Steps, 5)) // the truth needs no long job
+			c.Steps = 8 // the truth needs no long job
+			for k := range c.Faults {
+				c.Faults[k].From = min(c.Faults[k].From, 2)
+			}
+			c.Checkpoint.Every, c.FirstStep = min(c.Checkpoint.Every, 4), 0
 			if len(c.Restarts) > 0 || c.Shape.World() > 600 || seed > 7 {
 				continue
 			}
@@ -56,7 +60,7 @@ func checkTruth(t *testing.T, name string, seed uint64, c Config, truth Truth) {
 	if culprit != (len(truth.SlowNodes) > 0) && row != 17 && row != 18 {
 		t.Errorf("%s, seed %d: slow nodes %v", name, seed, truth.SlowNodes)
 	}
-	if len(truth.SlowNodes) > 0 && (len(truth.SlowRanks) == 0 || len(truth.Cause) == 0) {
+	if len(truth.SlowNodes) > 0 && (len(truth.SlowRanks) == 0 || len(truth.Cause) == 0 || len(truth.Culprits) != len(truth.SlowNodes)) {
 		t.Errorf("%s, seed %d: slow ranks %v, cause %v", name, seed, truth.SlowRanks, truth.Cause)
 	}
 	if (row == 8) != (len(truth.Links) == 1) || (row == 12) != (len(truth.Events) == 1) {
@@ -217,5 +221,49 @@ func TestExample(t *testing.T) {
 	rows, truth := mustRows(t, c)
 	if len(rows.Steps) < 3000 || !slices.Equal(truth.SlowNodes, []string{"node-5"}) || !slices.Equal(truth.SlowRanks, []int{22}) {
 		t.Errorf("%d rows, truth %+v", len(rows.Steps), truth)
+	}
+}
+
+// Every variant of a family is drawn, plays, and survives its own file; of a family
+// at most a fifth can't be decided, and a fault that is drawn begins.
+func TestFamilies(t *testing.T) {
+	for _, name := range Families() {
+		undecidable, healthy := 0, 0
+		for seed := range uint64(15) {
+			c, err := Scenario(name, 500+seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := c.YAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Parse(y)
+			if err != nil {
+				t.Fatalf("%s, seed %d: %v\n%s", name, seed, err, y)
+			}
+			if z, _ := again.YAML(); string(z) != string(y) {
+				t.Fatalf("%s, seed %d: the file says something else when it is read\n%s\n%s", name, seed, y, z)
+			}
+			truth, err := Run(c, nothing{})
+			if err != nil {
+				t.Fatalf("%s, seed %d: %v", name, seed, err)
+			}
+			if len(truth.Culprits)+len(truth.Events) != len(c.Faults) {
+				t.Errorf("%s, seed %d: %d culprits and %d events of %d faults", name, seed, len(truth.Culprits), len(truth.Events), len(c.Faults))
+			}
+			if slices.Contains(truth.ExpectExit, 4) && len(truth.ExpectExit) == 1 {
+				undecidable++
+			} else if len(c.Faults) == 0 {
+				healthy++
+			}
+			if c.Shape.World() > 600 {
+				t.Errorf("%s, seed %d: %d ranks", name, seed, c.Shape.World())
+			}
+		}
+		if undecidable > 3 {
+			t.Errorf("%s: %d of 15 can't be decided", name, undecidable)
+		}
+		t.Logf("%s: %d of 15 can't be decided, %d are healthy", name, undecidable, healthy)
 	}
 }

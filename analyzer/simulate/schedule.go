@@ -1,58 +1,87 @@
 package simulate
 
-// task is one pass of one micro-batch through one stage.
+// task is one pass of one micro-batch through one stage's part of the model.
 type task struct {
 	stage    int
 	backward bool
 	micro    int
+	chunk    int
 }
 
-// schedule returns the 1F1B order of a pipeline as one list in which everything
-// that a task waits for stands before it: each stage's own order, and forward
-// from the stage before, backward from the stage behind.
-func schedule(stages, micro int) []task {
+// schedule returns the 1F1B order of a pipeline, interleaved where a stage has
+// several chunks, as one list in which everything that a task waits for stands
+// before it: each stage's own order, forward from the part of the model before,
+// backward from the part behind.
+func schedule(stages, micro, chunks int) []task {
 	own := make([][]task, stages)
 	for p := range own {
-		own[p] = oneForwardOneBackward(p, stages, micro)
+		own[p] = oneForwardOneBackward(p, stages, micro, chunks)
 	}
-	type key struct {
-		stage    int
-		backward bool
-		micro    int
-	}
-	done := map[key]bool{}
+	done := map[task]bool{}
 	next := make([]int, stages)
 	var out []task
-	for len(out) < 2*stages*micro {
+	for len(out) < 2*stages*micro*chunks {
+		before := len(out)
 		for p := range own {
 			for next[p] < len(own[p]) {
 				t := own[p][next[p]]
-				if !t.backward && p > 0 && !done[key{p - 1, false, t.micro}] ||
-					t.backward && p < stages-1 && !done[key{p + 1, true, t.micro}] {
+				if need, any := t.needs(stages, chunks); any && !done[need] {
 					break
 				}
-				done[key{p, t.backward, t.micro}] = true
+				done[t] = true
 				out = append(out, t)
 				next[p]++
 			}
+		}
+		if len(out) == before {
+			panic("BUG: the schedule waits for itself")
 		}
 	}
 	return out
 }
 
+// needs returns the task of another stage whose result t takes, if any.
+func (t task) needs(stages, chunks int) (task, bool) {
+	part := t.chunk*stages + t.stage - 1
+	if t.backward {
+		part += 2
+	}
+	if part < 0 || part >= stages*chunks {
+		return task{}, false
+	}
+	return task{part % stages, t.backward, t.micro, part / stages}, true
+}
+
 // oneForwardOneBackward is the order within stage p: forwards until the pipeline
 // is full, then one of each in turn, then what is left of the backwards.
-func oneForwardOneBackward(p, stages, micro int) []task {
-	warm := min(stages-p-1, micro)
+func oneForwardOneBackward(p, stages, micro, chunks int) []task {
+	all := micro * chunks
+	warm := min(stages-p-1, all)
+	if chunks > 1 {
+		warm = min(2*(stages-p-1)+(chunks-1)*stages, all)
+	}
+	// With chunks, groups of as many micro-batches as there are stages go through one
+	// chunk after the other.
+	nth := func(k int, backward bool) task {
+		if chunks == 1 {
+			return task{p, backward, k, 0}
+		}
+		in := k % (stages * chunks)
+		chunk := in / stages
+		if backward {
+			chunk = chunks - 1 - chunk
+		}
+		return task{p, backward, k/(stages*chunks)*stages + in%stages, chunk}
+	}
 	var out []task
-	for m := range warm {
-		out = append(out, task{p, false, m})
+	for k := range warm {
+		out = append(out, nth(k, false))
 	}
-	for m := range micro - warm {
-		out = append(out, task{p, false, warm + m}, task{p, true, m})
+	for k := range all - warm {
+		out = append(out, nth(warm+k, false), nth(k, true))
 	}
-	for m := micro - warm; m < micro; m++ {
-		out = append(out, task{p, true, m})
+	for k := all - warm; k < all; k++ {
+		out = append(out, nth(k, true))
 	}
 	return out
 }

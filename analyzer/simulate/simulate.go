@@ -86,57 +86,6 @@ func run(cfg Config, b Builder, rec recorder) (Truth, error) {
 	return j.truth(), nil
 }
 
-// Impact is the share of step time that the job loses to its faults from their
-// onset on, 0…1: it plays the job with and without them, in the same noise.
-func Impact(cfg Config) (float64, error) {
-	if err := cfg.Validate(); err != nil {
-		return 0, err
-	}
-	if len(cfg.Faults) == 0 || len(cfg.Restarts) > 0 && cfg.Steps == 0 {
-		return 0, nil
-	}
-	from := cfg.Steps
-	for _, f := range cfg.Faults {
-		from = min(from, f.From)
-	}
-	with, err := lengths(cfg)
-	if err != nil {
-		return 0, err
-	}
-	cfg.Faults = nil
-	without, err := lengths(cfg)
-	if err != nil {
-		return 0, err
-	}
-	a, b := 0.0, 0.0
-	for k := from; k < len(with); k++ {
-		a, b = a+with[k], b+without[k]
-	}
-	if a <= 0 {
-		return 0, nil
-	}
-	return max(0, 1-b/a), nil
-}
-
-// lengths returns the length of every step of the job, ns.
-func lengths(cfg Config) ([]float64, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	if cfg.Replay != nil {
-		cfg.Replay.shape(&cfg)
-	}
-	unit, err := calibrate(cfg)
-	if err != nil {
-		return nil, err
-	}
-	j := newJob(&cfg, nil, nil)
-	j.unit = unit
-	j.keepLengths = true
-	err = j.play()
-	return j.lengths, err
-}
-
 // Sources of chance: one for what happened, one for the clocks, one for losses.
 func source(seed, purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, purpose*0x9e3779b97f4a7c15+1))

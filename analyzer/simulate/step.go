@@ -35,13 +35,13 @@ func (j *job) playStep() {
 		j.together(slotGather, j.cfg.Model.DPShare*0.4)
 	}
 	j.checkpoint()
-	end := 0.0
+	end, sum := 0.0, 0.0
 	for i := range j.r {
-		end = max(end, j.r[i].t)
+		end, sum = max(end, j.r[i].t), sum+j.r[i].t-j.r[i].start
 	}
 	j.elapsed += end - j.now
 	if j.keepLengths {
-		j.lengths = append(j.lengths, end-j.now)
+		j.lengths = append(j.lengths, sum/float64(len(j.r)))
 	}
 	j.now = end
 }
@@ -135,23 +135,25 @@ func (j *job) task(t task) {
 	if s.TP > 1 {
 		syncs = j.cfg.Model.TPSyncs
 	}
+	parts := float64(2 * s.MicroBatches * s.Chunks)
 	j.inBackward = t.backward
 	for k := range syncs {
 		for _, i := range ranks {
 			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
 		}
 		if s.TP > 1 {
-			j.meetStage(ranks, s.TP, slotTP, j.cfg.Model.TPShare/float64(2*syncs*s.MicroBatches))
+			j.meetStage(ranks, s.TP, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
 		}
 		if s.CP > 1 && k == 0 {
-			j.meetGroups(ranks, slotCP, j.cfg.Model.TPShare/float64(2*s.MicroBatches))
+			j.meetGroups(ranks, slotCP, j.cfg.Model.TPShare/parts)
 		}
 		if s.EP > 1 && k == 0 {
-			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/float64(2*s.MicroBatches))
+			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/parts)
 		}
 	}
 	j.inBackward = false
-	last := t.backward && t.micro == s.MicroBatches-1
+	last := t.backward && t.micro == s.MicroBatches-1 && t.chunk == 0
+	at := t.micro*s.Chunks + t.chunk
 	for _, i := range ranks {
 		r := &j.r[i]
 		j.passed(i, t.backward, r.passFrom, r.t)
@@ -159,9 +161,9 @@ func (j *job) task(t task) {
 			r.backFrom, r.backTo = r.passFrom, r.t
 		}
 		if t.backward {
-			r.backReady[t.micro] = r.t
+			r.backReady[at] = r.t
 		} else {
-			r.foreReady[t.micro] = r.t
+			r.foreReady[at] = r.t
 		}
 	}
 }
@@ -169,14 +171,22 @@ func (j *job) task(t task) {
 // passTime is the nominal time of a pass on a stage, ns, in this run's scale.
 func (j *job) passTime(t task) float64 {
 	s, m := j.lay.shape, &j.cfg.Model
-	ns := j.unitStep() / float64(s.MicroBatches+s.PP-1) / (1 + m.BackwardRatio)
+	ns := j.unitStep() / float64(s.MicroBatches+s.PP-1) / (1 + m.backward()) / float64(s.Chunks)
 	if t.backward {
-		ns *= m.BackwardRatio
+		ns *= m.backward()
 	}
 	if len(m.Stages) > 0 {
 		ns *= m.Stages[t.stage]
 	}
 	return ns
+}
+
+// backward is how long a backward pass takes against a forward one.
+func (m *Model) backward() float64 {
+	if m.Recompute {
+		return m.BackwardRatio + 1
+	}
+	return m.BackwardRatio
 }
 
 // passOwn is the own time of rank i in a pass.
@@ -191,6 +201,7 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 		}
 		ns *= w * r.load
 	}
+	ns *= j.phase
 	if t.backward {
 		ns *= r.backward
 	}
@@ -200,28 +211,26 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 // receive waits for what the pass needs from a neighbouring stage.
 func (j *job) receive(i int, t task) {
 	a, s := &j.lay.at[i], j.lay.shape
-	p := t.stage - 1
-	if t.backward {
-		p = t.stage + 1
-	}
-	if p < 0 || p >= s.PP {
+	need, any := t.needs(s.PP, s.Chunks)
+	if !any {
 		return
 	}
-	from := j.lay.rank(a.t, a.c, a.d, p)
+	from := j.lay.rank(a.t, a.c, a.d, need.stage)
 	r, f := &j.r[i], &j.r[from]
-	ready := f.foreReady[t.micro]
+	at := need.micro*s.Chunks + need.chunk
+	ready := f.foreReady[at]
 	if t.backward {
-		ready = f.backReady[t.micro]
+		ready = f.backReady[at]
 	}
 	post := r.t
 	begin := max(post, ready)
-	end := begin + j.transfer(a.pp, j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches))
+	end := begin + j.transfer(a.pp, j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
 	r.t = end
 	j.sent(from, i, ready, end)
 	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
 		post += u * (begin - post)
 	}
-	j.communicated(i, slotRecv, post, end, end-post, p)
+	j.communicated(i, slotRecv, post, end, end-post, need.stage)
 }
 
 // unrecorded reports whether a stage's receives hide part of their wait.

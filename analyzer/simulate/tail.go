@@ -87,6 +87,14 @@ func (j *job) checkpoint() {
 		}
 		r := &j.r[i]
 		ns := c.Share * j.nominal() * lognormal(j.physics, c.SD) * r.saveFactor
+		if c.HeavyShare > 0 && j.physics.Float64() < c.HeavyShare {
+			ns *= min(20, math.Pow(1-j.physics.Float64(), -1/c.HeavyIndex))
+		}
+		for k := range j.effects {
+			if e := &j.effects[k]; e.Kind == SaveSlow && e.hits(a) && e.size(j.index) > 0 {
+				e.begin(j)
+			}
+		}
 		from := r.t
 		r.t += ns
 		j.saved(i, from, r.t)
@@ -134,6 +142,10 @@ func (j *job) gust(n *Network) {
 	}
 	j.cong.left = 1 + int(j.physics.ExpFloat64()*max(0, n.CongestionSteps-1))
 	j.cong.nodes = make([]bool, len(j.hosts))
+	if n.CongestionMobile {
+		j.cong.nodes[j.physics.IntN(len(j.hosts))] = true
+		return
+	}
 	for range max(2, int(n.CongestionNodes*float64(len(j.hosts)))) {
 		j.cong.nodes[j.physics.IntN(len(j.hosts))] = true
 	}

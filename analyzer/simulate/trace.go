@@ -141,7 +141,7 @@ func (l *traceLoader) trace() (*Trace, error) {
 		return t, nil
 	}
 	for range 4 { // a healed job is faster than the recorded one; transfers are shares of its step
-		played, err := lengths(Config{Steps: 16, Replay: t})
+		played, err := lengths(Config{Steps: 16, Replay: t}, nil)
 		if err != nil {
 			return nil, err
 		}

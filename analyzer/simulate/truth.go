@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -24,13 +25,31 @@ type Truth struct {
 	OnsetStep   *int     `json:"onset_step"` // number of the step; null = no fault
 	ExpectExit  []int    `json:"expect_exit"`
 
-	// Onsets are the numbers of the steps at which each slow node's fault began.
-	Onsets map[string]int `json:"onsets,omitempty"`
+	Culprits []Culprit `json:"culprits,omitempty"` // slow nodes and links one by one
 
 	Seed     uint64  `json:"seed"`
 	Scenario string  `json:"scenario"`
 	Seconds  float64 `json:"seconds"` // mean step time
-	Impact   float64 `json:"impact"`  // share of step time lost to the faults since their onset
+	Impact   float64 `json:"impact"`  // share of step time lost to all culprits since the first one's onset
+}
+
+// Culprit is a node, or a link, with a fault that began within the job.
+type Culprit struct {
+	Node      string   `json:"node,omitempty"`
+	Link      string   `json:"link,omitempty"` // a group
+	Ranks     []int    `json:"ranks"`          // in the last attempt
+	Cause     []string `json:"cause"`          // accepted causes
+	OnsetStep int      `json:"onset_step"`
+	UntilStep int      `json:"until_step,omitempty"` // first step without the fault; 0 = it lasts
+	Comes     bool     `json:"comes_and_goes,omitempty"`
+	// Undecidable: with what is recorded nobody can tell it from its only peer.
+	Undecidable bool `json:"undecidable,omitempty"`
+	// Impact is the share of step time that the job would save without it, from its
+	// onset to its end.
+	Impact float64 `json:"impact"`
+
+	faults      []int // indexes
+	first, last int   // executed steps from its onset to its end
 }
 
 // Event is a problem that passes.
@@ -39,24 +58,6 @@ type Event struct {
 	Kind  string `json:"kind"`
 	Ranks []int  `json:"ranks"`
 }
-
-// judge measures what the faults cost and says which exit codes are right: near
-// the line between harmless and harmful either is.
-func (t *Truth) judge(cfg Config) error {
-	impact, err := Impact(cfg)
-	if err != nil {
-		return err
-	}
-	t.Impact = impact
-	if len(t.SlowNodes)+len(t.Links) > 0 && impact < sureImpact && slices.Equal(t.ExpectExit, []int{verdict.ExitDegraded}) {
-		t.ExpectExit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
-	}
-	return nil
-}
-
-// sureImpact is the true impact above which a job must be called degraded: three
-// times the command's default minimum.
-const sureImpact = 0.03
 
 // causes are the accepted causes of each kind of fault. Where experts exchange
 // tokens within a forward pass, one range of all that exchange is as long as
@@ -80,52 +81,113 @@ func (j *job) truth() Truth {
 	if t.Findings == nil {
 		t.Findings = []string{}
 	}
-	if j.onset >= 0 {
-		t.OnsetStep = &j.onset
-	}
 	for k := range j.effects {
-		j.effects[k].tell(j, &t)
+		if e := &j.effects[k]; e.onset >= 0 {
+			e.tell(j, k, &t)
+			if t.OnsetStep == nil || e.onset < *t.OnsetStep {
+				t.OnsetStep = &e.onset
+			}
+		}
 	}
 	sort.Ints(t.SlowRanks)
 	t.SlowRanks = slices.Compact(t.SlowRanks)
 	t.innocent(j)
-	if t.ExpectExit == nil {
+	if t.ExpectExit == nil || len(t.SlowNodes)+len(t.Links) == 0 && slices.Contains(t.ExpectExit, verdict.ExitDegraded) {
 		t.ExpectExit = []int{verdict.ExitHealthy}
 		if len(t.SlowNodes)+len(t.Links) > 0 {
 			t.ExpectExit = []int{verdict.ExitDegraded}
 		}
 	}
+	if slices.ContainsFunc(t.Culprits, func(c Culprit) bool { return c.Undecidable }) {
+		t.ExpectExit = []int{verdict.ExitUndecided}
+	}
 	return t
 }
 
-// tell adds one fault to the truth.
-func (e *effect) tell(j *job, t *Truth) {
+// tell adds the k-th fault to the truth.
+func (e *effect) tell(j *job, k int, t *Truth) {
 	node := j.hosts[e.Node].name
 	switch {
 	case e.Kind == Job:
 		t.Findings = union(t.Findings, verdict.JobSlow)
 	case e.Kind == Link:
 		t.Links = union(t.Links, e.Group)
+		e.accuse(j, k, t, Culprit{Link: e.Group, Ranks: j.lay.ranksOf(e.group), Cause: []string{verdict.Communication}})
 	case j.cfg.Expect.Event:
 		t.Events = append(t.Events, Event{Node: node, Kind: "transient", Ranks: e.ranks})
 	case j.cfg.Expect.Nodes == "none":
 	default:
 		t.SlowNodes = union(t.SlowNodes, node)
-		if t.Onsets == nil {
-			t.Onsets = map[string]int{}
-		}
-		if at, ok := t.Onsets[node]; (!ok || e.onset < at) && e.onset >= 0 {
-			t.Onsets[node] = e.onset
-		}
 		t.SlowRanks = append(t.SlowRanks, e.ranks...)
-		t.Cause = union(t.Cause, causes[e.Kind]...)
+		cause := causes[e.Kind]
 		if j.lay.shape.EP > 1 && (e.Kind == Compute || e.Kind == Backward || e.Kind == Host) {
-			t.Cause = union(t.Cause, verdict.Compute, verdict.HostDelay)
+			cause = union(slices.Clone(cause), verdict.Compute, verdict.HostDelay)
 		}
+		t.Cause = union(t.Cause, cause...)
 		if e.Kind == NIC {
 			t.Links = union(t.Links, j.wideGroups(e.Node)...)
 		}
+		e.accuse(j, k, t, Culprit{Node: node, Ranks: e.ranks, Cause: cause, Undecidable: j.undecidable(e)})
 	}
+}
+
+// accuse adds a culprit, or a further fault of one.
+func (e *effect) accuse(j *job, k int, t *Truth, c Culprit) {
+	c.OnsetStep, c.first, c.last, c.faults, c.Comes = e.onset, e.first, j.cfg.Steps, []int{k}, e.bursts != nil
+	if e.until >= 0 {
+		c.UntilStep, c.last = e.until, e.To
+	}
+	for i := range t.Culprits {
+		x := &t.Culprits[i]
+		if x.Node != c.Node || x.Link != c.Link {
+			continue
+		}
+		x.Ranks, x.Cause, x.faults = union(x.Ranks, c.Ranks...), union(slices.Clone(x.Cause), c.Cause...), append(x.faults, k)
+		x.OnsetStep, x.first = min(x.OnsetStep, c.OnsetStep), min(x.first, c.first)
+		x.Comes, x.Undecidable = x.Comes || c.Comes, x.Undecidable && c.Undecidable
+		if x.last = max(x.last, c.last); x.last == j.cfg.Steps {
+			x.UntilStep = 0
+		}
+		return
+	}
+	t.Culprits = append(t.Culprits, c)
+}
+
+// enoughPast is the number of healthy steps of its own that tell a rank from its
+// only peer: the first ones of a process count as warm-up.
+const enoughPast = 20
+
+// undecidable reports whether nobody can name the culprit from what is recorded: it
+// has one peer at most and hardly a past, or it shows in no range.
+func (j *job) undecidable(e *effect) bool {
+	computes := e.Kind == Compute || e.Kind == Backward || e.Kind == Host
+	if c := &j.cfg.Record; computes && c.Enqueued && j.off[record.Communication] {
+		return true
+	}
+	if e.past >= enoughPast {
+		return false
+	}
+	for _, i := range e.ranks {
+		peers := 0
+		for _, p := range j.lay.stages[j.lay.at[i].p] {
+			if j.guilty(&j.lay.at[p]) || j.r[p].absent || e.Kind == DataLoader && !j.loads(p) {
+				continue
+			}
+			peers++
+		}
+		if peers > 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// ranksOf returns the ranks of a group, none for one that is gone.
+func (l *layout) ranksOf(group int) []int {
+	if group < 0 {
+		return []int{}
+	}
+	return l.groups[group].ranks
 }
 
 // wideGroups returns the names of the groups between hosts that have ranks on one.
@@ -140,6 +202,16 @@ func (j *job) wideGroups(host int) []string {
 	return out
 }
 
+// Culprit returns the culprit on a node, nil where nothing is wrong with it.
+func (t *Truth) Culprit(node string) *Culprit {
+	for i := range t.Culprits {
+		if c := &t.Culprits[i]; c.Node == node && node != "" {
+			return c
+		}
+	}
+	return nil
+}
+
 // innocent lists the nodes that may not be named.
 func (t *Truth) innocent(j *job) {
 	for h := range j.hosts {
@@ -149,7 +221,7 @@ func (t *Truth) innocent(j *job) {
 	}
 }
 
-func union(to []string, words ...string) []string {
+func union[T comparable](to []T, words ...T) []T {
 	for _, w := range words {
 		if !slices.Contains(to, w) {
 			to = append(to, w)

@@ -47,12 +47,17 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("record.off names %q: want FP, Communication, DataLoader, SaveCheckpoint", k)
 		}
 	}
+	for i, p := range c.Work.Phases {
+		if !(p.Factor > 0 && p.Factor <= 1000) || p.From < 0 || p.Ramp < 0 || p.Every < 0 || p.Steps < 0 || p.Every > 0 && p.Steps == 0 {
+			return fmt.Errorf("phase %d: %+v: want a factor above 0, and with every the number of steps", i, p)
+		}
+	}
 	return c.validateFaults()
 }
 
 func (c *Config) validateShape() error {
 	s := &c.Shape
-	for _, n := range []int{s.TP, s.CP, s.DP, s.PP, s.EP, s.MicroBatches, s.RanksPerNode} {
+	for _, n := range []int{s.TP, s.CP, s.DP, s.PP, s.EP, s.MicroBatches, s.RanksPerNode, s.Chunks} {
 		if n < 1 || n > maxWorld {
 			return fmt.Errorf("shape %+v: sizes are 1 to %d", *s, maxWorld)
 		}
@@ -72,6 +77,9 @@ func (c *Config) validateShape() error {
 	if s.MicroBatches > maxMicroBatches {
 		return fmt.Errorf("micro_batches %d: want at most %d", s.MicroBatches, maxMicroBatches)
 	}
+	if s.Chunks > 1 && (s.PP < 2 || s.MicroBatches%s.PP != 0 || s.Chunks > maxMicroBatches) {
+		return fmt.Errorf("shape: %d chunks a stage: want a pipeline whose %d stages divide the %d micro-batches", s.Chunks, s.PP, s.MicroBatches)
+	}
 	if s.Order != "tp-cp-dp-pp" && s.Order != "tp-cp-pp-dp" {
 		return fmt.Errorf("shape.order %q: want tp-cp-dp-pp or tp-cp-pp-dp", s.Order)
 	}
@@ -85,7 +93,7 @@ func (c *Config) validateFaults() error {
 		if !slices.Contains(kinds, f.Kind) {
 			return fmt.Errorf("fault %d: kind %q: want one of %v", i, f.Kind, kinds)
 		}
-		if f.BurstSteps < 1 || f.BurstShare < 0 || f.BurstShare > 0.9 || f.From < 0 {
+		if f.BurstSteps < 1 || f.BurstMost < f.BurstSteps || f.BurstShare < 0 || f.BurstShare > 0.9 || f.From < 0 || f.BurstEvery < 0 {
 			return fmt.Errorf("fault %d: bursts of %d steps in a share of %v from step %d on", i, f.BurstSteps, f.BurstShare, f.From)
 		}
 		if f.Node < 0 || f.Node >= nodes {
@@ -96,6 +104,15 @@ func (c *Config) validateFaults() error {
 		}
 	}
 	for i, r := range c.Restarts {
+		if r.Layout != nil {
+			l := *r.Layout
+			l.DP, l.RanksPerNode = 1, c.Shape.RanksPerNode
+			x := Config{Shape: l}
+			x.defaults()
+			if err := x.validateShape(); err != nil && l.EP <= 1 {
+				return fmt.Errorf("restart %d: layout: %w", i, err)
+			}
+		}
 		if r.At <= 0 || i > 0 && r.At <= c.Restarts[i-1].At {
 			return fmt.Errorf("restart %d at step %d: want growing numbers", i, r.At)
 		}
@@ -111,7 +128,7 @@ func (c *Config) hosts() int {
 
 func (c *Config) defaults() {
 	s := &c.Shape
-	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP} {
+	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP, &s.Chunks} {
 		orInt(n, 1)
 	}
 	orText(&s.Order, "tp-cp-dp-pp")
@@ -147,11 +164,13 @@ func (c *Config) defaults() {
 	orText(&c.Checkpoint.Ranks, "replica0")
 	or(&c.Checkpoint.Share, 0.5)
 	or(&c.Checkpoint.SD, 0.1)
+	or(&c.Checkpoint.HeavyIndex, 2)
 	or(&c.Loss.Run, 1)
 	orText(&c.Record.Format, "laggard")
 	for i := range c.Faults {
 		or(&c.Faults[i].Factor, 1)
 		orInt(&c.Faults[i].BurstSteps, 1)
+		orInt(&c.Faults[i].BurstMost, c.Faults[i].BurstSteps)
 	}
 }
 

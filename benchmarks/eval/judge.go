@@ -145,8 +145,8 @@ func (o *outcome) score() {
 			if slices.Contains(t.Cause, n.Cause) {
 				o.cause++
 			}
-			if onset, ok := t.Onsets[n.Node]; ok {
-				o.delays = append(o.delays, max(0, int(n.DetectedStep)-onset+1))
+			if c := t.Culprit(n.Node); c != nil {
+				o.delays = append(o.delays, max(0, int(n.DetectedStep)-c.OnsetStep+1))
 			}
 			o.blinking = o.blinking || n.State == verdict.Intermittent
 		}

@@ -4,6 +4,7 @@
 //
 //	go run ./benchmarks/eval                       # the suite; writes benchmarks/eval/RESULTS.md
 //	go run ./benchmarks/eval -n 10 -hours 0        # a look
+//	go run ./benchmarks/eval -only small,elastic   # these families of jobs alone
 //	go run ./benchmarks/eval -scenario compute-1.10 -seed 7 -v    # one case, verdict and truth
 //
 // Invariant: a seed is drawn at run time unless it is given, is printed, and gives
@@ -46,10 +47,11 @@ func main() {
 // flags are the command's.
 type flags struct {
 	options
-	scenario, traceName, healthy, data, results string
-	hours                                       float64
-	parity                                      int
-	verbose, keepSeed                           bool
+	scenario, only, traceName, healthy, data, results string
+	hours                                             float64
+	jobs                                              int // of a family
+	parity                                            int
+	verbose, keepSeed                                 bool
 }
 
 func parse(args []string, words io.Writer) (*flags, error) {
@@ -59,6 +61,7 @@ func parse(args []string, words io.Writer) (*flags, error) {
 	set.IntVar(&f.n, "n", 100, "cases a scenario (negative ones more)")
 	set.Uint64Var(&f.seed, "seed", 0, "seed of the first case of each scenario, the next ones count up; 0 = drawn and printed")
 	set.StringVar(&f.scenario, "scenario", "", "only these scenarios, by name or row number, separated by commas")
+	set.StringVar(&f.only, "only", "", "only these families of jobs, separated by commas, or all; -n is then the jobs of each, 15 unless given")
 	set.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "cases at a time")
 	set.IntVar(&f.world, "world", 0, "about how many ranks; 0 = mostly 8 to 64, some 512 and 8,192")
 	set.StringVar(&f.traceName, "trace", "", "with -v: replay this recorded job (AR-1, ST)")
@@ -76,6 +79,12 @@ func parse(args []string, words io.Writer) (*flags, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.jobs = familyJobs
+	set.Visit(func(x *flag.Flag) {
+		if x.Name == "n" {
+			f.jobs = f.n
+		}
+	})
 	f.keepSeed = f.seed != 0
 	if !f.keepSeed {
 		f.seed = uint64(time.Now().UnixNano()) & (1<<40 - 1)
@@ -90,16 +99,17 @@ func chosen(list string) ([]string, error) {
 		return simulate.Names(), nil
 	}
 	var out []string
+	all := append(simulate.Names(), simulate.Families()...)
 	for _, w := range strings.Split(list, ",") {
 		found := false
-		for _, n := range simulate.Names() {
+		for _, n := range all {
 			row, _ := simulate.Row(n)
 			if n == w || fmt.Sprint(row) == w {
 				out, found = append(out, n), true
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("scenario %q is unknown: want a row number or one of %s", w, strings.Join(simulate.Names(), ", "))
+			return nil, fmt.Errorf("scenario %q is unknown: want a row number or one of %s", w, strings.Join(all, ", "))
 		}
 	}
 	return out, nil
@@ -168,6 +178,19 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 	fmt.Fprintf(words, "seed %d\n", f.seed)
 	began := time.Now()
 	r := report{flags: f, began: began}
+	if f.only != "" {
+		names := simulate.Families()
+		if f.only != "all" {
+			if names, err = chosen(f.only); err != nil {
+				return err
+			}
+		}
+		fs, err := runFamilies(ctx, names, f.jobs, f.seed, f.parallel, counter(words, "jobs of families"))
+		if err != nil {
+			return err
+		}
+		return r.families(fs, out)
+	}
 	if f.n > 0 {
 		f.progress = counter(words, "cases")
 		if r.tallies, err = runAll(ctx, &f.options); err != nil {
@@ -213,7 +236,11 @@ func (f *flags) show(out io.Writer) error {
 			y, _ := cfg.YAML()
 			fmt.Fprintf(out, "# the job\n%s", y)
 		}
-		o, err = t.runPaired()
+		if slices.Contains(simulate.Families(), t.scenario) {
+			o, err = t.weighed()
+		} else {
+			o, err = t.runPaired()
+		}
 	}
 	if err != nil {
 		return err
@@ -228,7 +255,16 @@ func (f *flags) show(out io.Writer) error {
 		}
 		fmt.Fprintf(out, "# %s\n%s\n", x.name, b)
 	}
-	fmt.Fprintf(out, "# judgement: %s\n", strings.Join(append(o.reasons(), ""), "; "))
+	reasons := o.reasons()
+	if slices.Contains(simulate.Families(), o.scenario) {
+		var f family
+		f.add(o)
+		reasons = nil
+		for _, x := range f.failures {
+			reasons = append(reasons, x.reasons...)
+		}
+	}
+	fmt.Fprintf(out, "# judgement: %s\n", strings.Join(append(reasons, ""), "; "))
 	return nil
 }
 

@@ -170,9 +170,7 @@ func (o *outcome) ask(f *frame.Frame, limit int) {
 	if limit == 0 || len(o.truth.SlowNodes) != 1 || len(o.truth.SlowRanks) == 0 || len(f.Layouts) != 1 {
 		return
 	}
-	onset, ok := o.truth.Onsets[o.truth.SlowNodes[0]]
-	if !ok {
-		return
+	if c := o.truth.Culprit(o.truth.SlowNodes[0]); c != nil {
+		o.provable, o.asked = oracle(f, o.truth.SlowRanks[0], c.OnsetStep, limit)
 	}
-	o.provable, o.asked = oracle(f, o.truth.SlowRanks[0], onset, limit)
 }

@@ -1,0 +1,340 @@
+package simulate
+
+import "github.com/laggard-dev/laggard/schemas/verdict"
+
+// families are jobs as the 22 injections don't have them: small ones, ones that
+// change, faults that come and go or hide. Variants take turns by the seed, so any
+// 15 seeds in a row hold all of a family in their shares. Among them are healthy ones.
+var families = []scenario{
+	{23, "small", "2 and 4 ranks, one x1.3 with and without a past; x1.15 and x1.20 in a role of four", (*draw).smallJobs},
+	{24, "regime", "a lasting change of the step above 5x, two short validation steps first", (*draw).regime},
+	{25, "warm-up", "first steps of ten times the length, then x1.20", (*draw).warmUp},
+	{26, "elastic", "world 64 to 56, groups and ranks mapped anew", (*draw).elastic},
+	{27, "elasticity", "ranks follow their replica's work with exponents of 0.8 to 1.7, x1.05 to x1.2", (*draw).elasticity},
+	{28, "absent-mates", "pipeline mates that are not recorded", (*draw).absentMates},
+	{29, "bursts-regular", "bursts of 8 steps every 25", func(d *draw) { d.bursts(Fault{BurstEvery: 25, BurstSteps: 8}) }},
+	{30, "bursts-5", "5 % of the steps, in bursts of 1 to 3", func(d *draw) { d.bursts(Fault{BurstShare: 0.05, BurstSteps: 1, BurstMost: 3}) }},
+	{31, "bursts-2", "2 % of 600 steps, in bursts of 1 to 3", func(d *draw) { d.bursts(Fault{BurstShare: 0.02, BurstSteps: 1, BurstMost: 3}) }},
+	{32, "mixed-hardware", "half of the nodes 3 % slower", (*draw).mixedHardware},
+	{33, "slow-saver", "a slow saver on storage with heavy tails", (*draw).slowSaver},
+	{34, "transients", "12 to 15 slow steps", (*draw).transients},
+	{35, "long", "x1.03 over 1,000 steps", (*draw).long},
+	{36, "light", "the light kinds alone: device times, or host times only", (*draw).light},
+	{37, "few-replicas", "2 and 3 replicas", (*draw).fewReplicas},
+	{38, "evaluation", "evaluation phases", (*draw).evaluation},
+	{39, "curriculum", "sequences grow through the job", (*draw).curriculum},
+	{40, "recomputation", "activations recomputed in the backward pass", (*draw).recomputation},
+	{41, "interleaved", "interleaved pipeline schedule", (*draw).interleaved},
+	{42, "routing", "skewed routing to experts", (*draw).routing},
+	{43, "congestion", "congestion that moves from node to node", (*draw).mobile},
+}
+
+// Families returns the names of the families.
+func Families() []string {
+	var out []string
+	for _, s := range families {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+// turn picks one of n variants: seeds take turns.
+func (d *draw) turn(n int) int { return int(d.c.Seed % uint64(n)) }
+
+// fixed is an ordinary job of one shape, unless another size was asked for.
+func (d *draw) fixed(s Shape) {
+	if d.world > 0 && d.world != ones(s).World() {
+		d.free()
+		return
+	}
+	d.c.Shape = ones(s)
+	d.c.defaults()
+	d.ordinary()
+}
+
+// onRank slows the device of a rank for good, from a step on.
+func (d *draw) onRank(rank int, factor float64, from int) {
+	k := d.c.Shape.RanksPerNode
+	d.c.Faults = append(d.c.Faults, Fault{Kind: Compute, Node: rank / k, Locals: []int{rank % k}, Factor: factor, From: from})
+}
+
+// sometimes puts a visible fault into two of three jobs.
+func (d *draw) sometimes() {
+	if d.turn(3) < 2 {
+		d.compute([]float64{1.1, 1.15, 1.2, 1.3, 1.5}[d.IntN(5)])
+	}
+}
+
+func (d *draw) smallJobs() {
+	past := 20 + 5 + d.IntN(40)
+	switch d.turn(5) {
+	case 0, 1:
+		d.fixed(Shape{TP: 2, DP: 2, RanksPerNode: 1 + d.IntN(2)})
+		if d.turn(5) == 1 {
+			past = 0
+		}
+	case 2, 3:
+		d.fixed(Shape{DP: 2, RanksPerNode: 1})
+		if d.turn(5) == 3 {
+			past = 0
+		}
+	default:
+		d.fixed(Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 1})
+		stage, at := d.IntN(d.c.Shape.PP), d.Perm(d.c.Shape.DP)
+		l := newLayout(d.c.Shape, nil)
+		d.onRank(l.stages[stage][at[0]], 1.15, 70+d.IntN(30))
+		d.onRank(l.stages[stage][at[1%len(at)]], 1.20, 70+d.IntN(30))
+		return
+	}
+	d.c.Work, d.c.FirstStep = Work{}, 0
+	d.c.Noise.WarmSteps = min(d.c.Noise.WarmSteps, 3)
+	d.onRank(d.IntN(d.c.Shape.World()), 1.3, past)
+}
+
+func (d *draw) regime() {
+	d.comparable()
+	d.c.FirstStep = 0
+	at := 30 + d.IntN(60)
+	d.c.Work.Phases = []Phase{{To: 2, Factor: d.between(0.05, 0.2)}, {From: at, Factor: d.between(5.2, 9)}}
+	d.sometimes()
+	for i := range d.c.Faults {
+		d.c.Faults[i].From = at + 20 + d.IntN(80)
+		if d.chance(0.3) {
+			d.c.Faults[i].From = 12 + d.IntN(at-12)
+		}
+	}
+}
+
+func (d *draw) warmUp() {
+	d.comparable()
+	d.c.FirstStep = 0
+	warm := 10 + d.IntN(16)
+	d.c.Work.Phases = []Phase{{To: warm, Factor: d.between(9, 11)}}
+	if d.turn(5) > 0 {
+		d.compute(1.2)
+		d.c.Faults[0].From = warm + []int{0, 10, 20, 40}[d.IntN(4)]
+	}
+}
+
+// elastic drops a host of eight and gives the rest other groups.
+func (d *draw) elastic() {
+	shapes := []Shape{{TP: 2, DP: 8, PP: 4, MicroBatches: 8}, {DP: 8, PP: 8}, {TP: 4, DP: 8, PP: 2, MicroBatches: 4}, {DP: 16, PP: 4, MicroBatches: 8}}
+	d.fixed(shapes[d.IntN(4)])
+	after := []Shape{{DP: 14, PP: 4, MicroBatches: 4}, {TP: 2, PP: 4, MicroBatches: 8}, {PP: 2, MicroBatches: 4}, {TP: 4, PP: 2, MicroBatches: 8, Order: "tp-cp-pp-dp"}}
+	layout := after[d.IntN(4)]
+	layout.DP = 0
+	d.c.FirstStep = 0
+	at := 80 + d.IntN(60)
+	d.c.Steps = at + 120 + d.IntN(80)
+	hosts := d.nodes()
+	slow := d.IntN(hosts)
+	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{(slow + 1 + d.IntN(max(1, hosts-1))) % hosts}, Shuffle: true}}
+	if d.chance(0.7) {
+		d.c.Restarts[0].Layout = &layout
+	}
+	d.c.Record.LastTopology = d.turn(2) == 0
+	if d.turn(3) < 2 {
+		d.c.Faults = []Fault{{Kind: Compute, Node: slow, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(40)}}
+	}
+}
+
+func (d *draw) elasticity() {
+	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 })
+	d.ordinary()
+	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: make([]float64, d.c.Shape.PP)}
+	for p := range d.c.Work.Elasticity {
+		d.c.Work.Elasticity[p] = d.between(0.8, 1.7)
+	}
+	d.c.Expect.Findings = nil
+	d.compute([]float64{1.05, 1.1, 1.2}[d.turn(3)])
+}
+
+// absentMates leaves out whole stages of some replicas, never the culprit.
+func (d *draw) absentMates() {
+	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 && s.TP == 1 })
+	d.ordinary()
+	d.c.Work = Work{SequenceSD: d.between(0.05, 0.15), Elasticity: d.stretch()}
+	l := newLayout(d.c.Shape, nil)
+	d.sometimes()
+	keep := -1
+	for r := range l.at {
+		if len(d.c.Faults) > 0 && d.c.Faults[0].hits(&l.at[r]) {
+			keep = l.at[r].d
+		}
+	}
+	// The replica of the culprit stays whole; of others one stage alone is recorded.
+	for n, q := range d.Perm(d.c.Shape.DP) {
+		if q == keep || n > d.c.Shape.DP/3 {
+			continue
+		}
+		stays := d.IntN(d.c.Shape.PP)
+		for p := range d.c.Shape.PP {
+			if p != stays {
+				d.c.Loss.Absent = append(d.c.Loss.Absent, l.rank(0, 0, q, p))
+			}
+		}
+	}
+	for i := range d.c.Faults { // one device: a host may hold several replicas
+		if len(d.c.Faults[i].Locals) == 0 {
+			d.c.Faults[i].Locals = []int{0}
+		}
+	}
+	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
+}
+
+// bursts makes a fault that comes and goes in 600 steps.
+func (d *draw) bursts(like Fault) {
+	d.comparable()
+	d.c.Steps = 600
+	d.compute(d.between(1.4, 2))
+	f := &d.c.Faults[0]
+	f.BurstEvery, f.BurstShare, f.BurstSteps, f.BurstMost = like.BurstEvery, like.BurstShare, like.BurstSteps, like.BurstMost
+	f.From = 20 + d.IntN(30)
+	if d.c.Noise.HeavyShare > 0.003 { // else innocents do the same
+		d.c.Noise.HeavyShare = 0.003
+	}
+	d.c.Noise.GCShare = min(d.c.Noise.GCShare, 0.005)
+	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
+}
+
+// mixedHardware has two generations of devices; one job in three has a culprit.
+func (d *draw) mixedHardware() {
+	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 6 && minorityOf(1, s.DP) })
+	d.ordinary()
+	old := Device{Name: "old", Factor: 1.03}
+	for _, h := range d.Perm(d.nodes())[:d.nodes()/2] {
+		old.Nodes = append(old.Nodes, h)
+	}
+	if d.chance(0.5) {
+		old.Name = "" // nobody wrote down which is which
+	}
+	d.c.Devices = []Device{old}
+	if d.turn(3) == 0 {
+		d.compute(d.between(1.15, 1.4))
+	}
+}
+
+// slowSaver is a saver on storage whose saves are long now and then for everybody.
+func (d *draw) slowSaver() {
+	d.saver()
+	d.c.Checkpoint.HeavyShare, d.c.Checkpoint.HeavyIndex = d.between(0.05, 0.2), d.between(1.5, 2.5)
+	d.c.Checkpoint.SD = d.between(0.1, 0.3)
+	d.c.Faults[0].Factor = d.between(2, 3)
+	if d.turn(5) == 0 {
+		d.c.Faults = nil
+	}
+}
+
+func (d *draw) transients() {
+	d.transient()
+	f := &d.c.Faults[0]
+	f.Factor, f.To = d.between(1.2, 1.5), f.From+12+d.turn(4)
+}
+
+func (d *draw) long() {
+	d.shape(func(s Shape, _ *layout) bool { return s.World() <= 32 && s.DP >= 8 })
+	d.ordinary()
+	d.c.Work = Work{}
+	d.c.Noise.DriftSD, d.c.Noise.DeviceSD = min(d.c.Noise.DriftSD, 0.001), min(d.c.Noise.DeviceSD, 0.003)
+	d.compute(1.03)
+	d.c.Steps = d.c.Faults[0].From + 1000
+	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
+}
+
+// light records no Communication. Of 15 jobs 10 have device times (4 healthy), 5
+// host times alone: two with a fault that shows all the same, three that hide
+// whatever there is.
+func (d *draw) light() {
+	turn := d.turn(15)
+	switch turn {
+	case 8, 10:
+		d.loader()
+	case 9, 11:
+		d.saver()
+	default:
+		d.comparable()
+		if turn >= 4 && turn < 8 || turn == 14 {
+			d.compute([]float64{1.1, 1.2, 1.3, 1.5}[d.IntN(4)])
+		}
+	}
+	d.c.Record.Off = []string{"Communication"}
+	d.c.Record.UnrecordedWait = 0
+	if turn >= 10 {
+		d.c.Record.HostOnly, d.c.Record.Enqueued, d.c.Record.Backward = true, true, false
+		d.c.Expect.Exit = []int{verdict.ExitUndecided}
+		if len(d.c.Faults) > 0 {
+			d.c.Expect.Exit = []int{verdict.ExitDegraded, verdict.ExitHealthy, verdict.ExitUndecided}
+		}
+	}
+}
+
+func (d *draw) fewReplicas() {
+	if d.world == 0 || d.world == 8 {
+		shapes := []Shape{{DP: 2, PP: 4, MicroBatches: 8}, {DP: 3, PP: 4, MicroBatches: 8}, {TP: 4, DP: 2, PP: 2, MicroBatches: 4}, {TP: 4, DP: 3}, {DP: 3}, {TP: 2, DP: 2, PP: 4, MicroBatches: 4}, {TP: 8, DP: 2}}
+		s := shapes[d.turn(len(shapes))]
+		s.RanksPerNode = []int{1, 2, 4}[d.IntN(3)]
+		d.fixed(s)
+	} else {
+		d.free()
+	}
+	d.onRank(d.IntN(d.c.Shape.World()), []float64{1.1, 1.2, 1.3, 1.5}[d.IntN(4)], d.onset())
+	if d.turn(5) == 0 {
+		d.c.Faults = nil
+	}
+}
+
+func (d *draw) evaluation() {
+	d.comparable()
+	d.c.Pause = Pause{}
+	p := Phase{From: 30 + d.IntN(20), Every: 25 + d.IntN(40), Steps: 2 + d.IntN(6), Factor: d.between(0.15, 0.4)}
+	d.c.Work.Phases = []Phase{p}
+	if d.chance(0.3) { // or in the step's own range
+		d.c.Work.Phases, d.c.Pause = nil, Pause{Every: p.Every, Share: d.between(1, 8), Inside: true}
+	}
+	d.sometimes()
+}
+
+func (d *draw) curriculum() {
+	d.comparable()
+	grow := d.between(2, 4)
+	d.c.Work.Phases = []Phase{{From: 20, Ramp: d.c.Steps - 40, Factor: grow}}
+	if d.chance(0.5) { // in stairs
+		d.c.Work.Phases = nil
+		for k := range 3 {
+			d.c.Work.Phases = append(d.c.Work.Phases, Phase{From: (k + 1) * d.c.Steps / 4, Factor: d.between(1.2, 1.6)})
+		}
+	}
+	d.sometimes()
+}
+
+func (d *draw) recomputation() {
+	d.comparable()
+	d.c.Model.Recompute = true
+	d.sometimes()
+}
+
+func (d *draw) interleaved() {
+	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 2 && minorityOf(1, s.DP) })
+	s := &d.c.Shape
+	s.Chunks, s.MicroBatches = 2+d.IntN(2), s.PP*(1+d.IntN(2))
+	d.ordinary()
+	d.sometimes()
+}
+
+func (d *draw) routing() {
+	d.shape(func(s Shape, _ *layout) bool { return s.EP >= 2 && s.DP/s.EP >= 2 })
+	d.ordinary()
+	d.c.Work.RoutingSD, d.c.Work.ExpertSD, d.c.Work.ExpertRho = d.between(0.02, 0.08), d.between(0.002, 0.01), d.between(0.9, 0.99)
+	if d.turn(3) < 2 {
+		d.compute(d.between(1.2, 1.5))
+	}
+}
+
+func (d *draw) mobile() {
+	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 4 && minorityOf(1, s.DP) })
+	d.ordinary()
+	d.c.Network = Network{JitterSD: 0.1, Congestion: d.between(0.02, 0.1), CongestionSteps: d.between(5, 25), CongestionFactor: d.between(1.5, 4), CongestionMobile: true}
+	if d.turn(3) == 0 {
+		d.compute(d.between(1.1, 1.4))
+	}
+}

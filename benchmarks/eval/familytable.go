@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+)
+
+// What a family has to reach.
+const (
+	exactTarget = 0.97
+	causeTarget = 0.95
+	costMedian  = 0.15
+	costWorst   = 0.5 // of nine in ten
+	boundTarget = 0.95
+)
+
+// exactTargets are the families whose faults are rarer than a verdict can always see.
+var exactTargets = map[string]float64{"bursts-5": 0.9, "bursts-2": 0.7}
+
+// familyLine is a family's row as it is kept.
+type familyLine struct {
+	Family  string  `json:"family"`
+	Jobs    int     `json:"jobs"`
+	Exact   float64 `json:"exact"`
+	Victims int     `json:"victims"`
+	Cause   float64 `json:"cause"`
+	Costs   int     `json:"costs"`        // culprits whose cost could be compared
+	Cost    float64 `json:"cost_median"`  // relative error
+	Worst   float64 `json:"cost_worst"`   // of nine in ten
+	Bound   float64 `json:"cost_bounded"` // share of the unknown costs within the bound
+	Delay   int     `json:"delay_p95"`    // steps, -1 = nobody detected
+
+	undecidable int
+}
+
+// familyAccount is a run of the families as it is kept.
+type familyAccount struct {
+	Command string       `json:"command"`
+	Date    string       `json:"date"`
+	Machine string       `json:"machine"`
+	Rows    []familyLine `json:"rows"`
+}
+
+// sort puts what came in any order in the order of the seeds and sizes.
+func (f *family) sort() {
+	slices.Sort(f.costs)
+	slices.Sort(f.delays)
+	slices.SortFunc(f.failures, func(a, b failure) int { return cmp.Compare(a.seed, b.seed) })
+}
+
+func (f *family) line() familyLine {
+	l := familyLine{
+		Family: f.name, Jobs: f.jobs, Exact: share(f.exact, f.jobs), Victims: f.victims, Cause: share(f.cause, f.named),
+		Costs: len(f.costs), Bound: share(f.bounded, f.unknown), Delay: -1, undecidable: f.undecidable,
+	}
+	if n := len(f.costs); n > 0 {
+		l.Cost, l.Worst = f.costs[(n-1)/2], f.costs[min(n-1, n*9/10)]
+	}
+	if n := len(f.delays); n > 0 {
+		l.Delay = f.delays[min(n-1, n*95/100)]
+	}
+	return l
+}
+
+// short says what of the targets a row does not reach.
+func (l *familyLine) short() []string {
+	var out []string
+	target := exactTarget
+	if t, ok := exactTargets[l.Family]; ok {
+		target = t
+	}
+	for _, c := range []struct {
+		what string
+		ok   bool
+	}{
+		{"exact", l.Exact >= target}, {"victims", l.Victims == 0}, {"cause", l.Cause >= causeTarget},
+		{"cost", l.Cost <= costMedian && l.Worst <= costWorst}, {"bound", l.Bound >= boundTarget},
+	} {
+		if !c.ok {
+			out = append(out, c.what)
+		}
+	}
+	return out
+}
+
+// cells are the figures of a row.
+func (l *familyLine) cells() string {
+	cost := "–"
+	if l.Costs > 0 {
+		cost = fmt.Sprintf("%.2f / %.2f", l.Cost, l.Worst)
+	}
+	return fmt.Sprintf("%.2f | %d | %.2f | %s | %.2f", l.Exact, l.Victims, l.Cause, cost, l.Bound)
+}
+
+// printFamilies prints a row a family beside the one before, and what went wrong.
+func printFamilies(w io.Writer, fs []*family, before *familyAccount) {
+	fmt.Fprint(w, "Exact: the named nodes and links are exactly the culprits (undecidable jobs: exit code 4, nobody named). Cost: |stated - true| / max(2 %, true), median / worst tenth,\n"+
+		"where groups are known; bound: share of the others whose true cost is not above `job_impact_max`.\n\n")
+	old := map[string]familyLine{}
+	if before != nil {
+		fmt.Fprintf(w, "Before: `%s`, %s, %s.\n\n", before.Command, before.Date, before.Machine)
+		for _, l := range before.Rows {
+			old[l.Family] = l
+		}
+	}
+	fmt.Fprintln(w, "| family | jobs (undecidable) | p95 delay | exact | victims | cause | cost | bound | | before: exact | victims | cause | cost | bound |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, f := range fs {
+		l := f.line()
+		_, what := simulate.Row(f.name)
+		mark := "reached"
+		if s := l.short(); len(s) > 0 {
+			mark = "**SHORT**: " + strings.Join(s, ", ")
+		}
+		was := " | | | | "
+		if o, ok := old[f.name]; ok {
+			was = o.cells()
+		}
+		fmt.Fprintf(w, "| %s (`%s`) | %d (%d) | %d | %s | %s | %s |\n", what, f.name, l.Jobs, l.undecidable, l.Delay, l.cells(), mark, was)
+	}
+	for _, f := range fs {
+		if len(f.failures) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s: %d of %d jobs\n", f.name, len(f.failures), f.jobs)
+		for _, x := range f.failures[:min(len(f.failures), shownFailures)] {
+			fmt.Fprintf(w, "  %s  # %s\n", x.command(), strings.Join(x.reasons, "; "))
+		}
+		if more := len(f.failures) - shownFailures; more > 0 {
+			fmt.Fprintf(w, "  … and %d more\n", more)
+		}
+	}
+}
+
+// families runs the families alone and prints them; with -results it keeps the rows.
+func (r *report) families(fs []*family, out io.Writer) error {
+	before, err := familiesBefore()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "# Families\n\n`go run ./benchmarks/eval -only %s -n %d -seed %d` on %s, %s.\n\n", r.only, r.jobs, r.seed, machine(), r.began.UTC().Format("2006-01-02"))
+	printFamilies(out, fs, before)
+	if r.results == "" {
+		return nil
+	}
+	a := familyAccount{
+		Command: fmt.Sprintf("go run ./benchmarks/eval -only %s -n %d -seed %d", r.only, r.jobs, r.seed),
+		Date:    r.began.UTC().Format("2006-01-02"), Machine: machine(),
+	}
+	for _, f := range fs {
+		a.Rows = append(a.Rows, f.line())
+	}
+	b, err := json.MarshalIndent(a, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode families: %w", err)
+	}
+	if err := os.WriteFile(r.results, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write families: %w", err)
+	}
+	return nil
+}
+
+// familiesBefore reads the rows of the detector before, nil where they are not here.
+func familiesBefore() (*familyAccount, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, nil //nolint:nilerr // a binary far from its sources compares with nothing
+	}
+	b, err := os.ReadFile(filepath.Join(root, "benchmarks", "results", "families.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the families before: %w", err)
+	}
+	a := &familyAccount{}
+	if err := json.Unmarshal(b, a); err != nil {
+		return nil, fmt.Errorf("read the families before: %w", err)
+	}
+	return a, nil
+}
