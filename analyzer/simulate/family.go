@@ -132,7 +132,9 @@ func (d *draw) elastic() {
 	if d.chance(0.7) {
 		d.c.Restarts[0].Layout = &layout
 	}
-	d.c.Record.LastTopology = d.turn(2) == 0
+	if d.turn(2) == 0 { // identities say nothing of groups, a file only what holds at the end
+		d.c.Record.LastTopology, d.c.Record.NoGroups = true, true
+	}
 	if d.turn(3) < 2 {
 		d.c.Faults = []Fault{{Kind: Compute, Node: slow, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(40)}}
 	}
@@ -157,6 +159,11 @@ func (d *draw) absentMates() {
 	l := newLayout(d.c.Shape, nil)
 	d.sometimes()
 	keep := -1
+	for i := range d.c.Faults { // one device: a host may hold several replicas
+		if len(d.c.Faults[i].Locals) == 0 {
+			d.c.Faults[i].Locals = []int{0}
+		}
+	}
 	for r := range l.at {
 		if len(d.c.Faults) > 0 && d.c.Faults[0].hits(&l.at[r]) {
 			keep = l.at[r].d
@@ -164,7 +171,7 @@ func (d *draw) absentMates() {
 	}
 	// The replica of the culprit stays whole; of others one stage alone is recorded.
 	for n, q := range d.Perm(d.c.Shape.DP) {
-		if q == keep || n > d.c.Shape.DP/3 {
+		if q == keep || n > d.c.Shape.DP/4 {
 			continue
 		}
 		stays := d.IntN(d.c.Shape.PP)
@@ -172,11 +179,6 @@ func (d *draw) absentMates() {
 			if p != stays {
 				d.c.Loss.Absent = append(d.c.Loss.Absent, l.rank(0, 0, q, p))
 			}
-		}
-	}
-	for i := range d.c.Faults { // one device: a host may hold several replicas
-		if len(d.c.Faults[i].Locals) == 0 {
-			d.c.Faults[i].Locals = []int{0}
 		}
 	}
 	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
@@ -201,7 +203,7 @@ func (d *draw) bursts(like Fault) {
 func (d *draw) mixedHardware() {
 	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 6 && minorityOf(1, s.DP) })
 	d.ordinary()
-	old := Device{Name: "old", Factor: 1.03}
+	old := Device{Name: "old", Factor: d.between(1.03, 1.04)}
 	for _, h := range d.Perm(d.nodes())[:d.nodes()/2] {
 		old.Nodes = append(old.Nodes, h)
 	}
@@ -324,7 +326,7 @@ func (d *draw) interleaved() {
 func (d *draw) routing() {
 	d.shape(func(s Shape, _ *layout) bool { return s.EP >= 2 && s.DP/s.EP >= 2 })
 	d.ordinary()
-	d.c.Work.RoutingSD, d.c.Work.ExpertSD, d.c.Work.ExpertRho = d.between(0.02, 0.08), d.between(0.002, 0.01), d.between(0.9, 0.99)
+	d.c.Work.RoutingSD, d.c.Work.ExpertSD, d.c.Work.ExpertRho = d.between(0.02, 0.06), d.between(0.002, 0.01), d.between(0.9, 0.99)
 	if d.turn(3) < 2 {
 		d.compute(d.between(1.2, 1.5))
 	}

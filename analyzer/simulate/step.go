@@ -176,7 +176,7 @@ func (j *job) passTime(t task) float64 {
 		ns *= m.backward()
 	}
 	if len(m.Stages) > 0 {
-		ns *= m.Stages[t.stage]
+		ns *= m.Stages[t.stage%len(m.Stages)]
 	}
 	return ns
 }
@@ -197,7 +197,7 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 	} else {
 		w := j.work[a.d*j.lay.shape.MicroBatches+t.micro]
 		if e := j.cfg.Work.Elasticity; len(e) > 0 && w != 1 {
-			w = math.Pow(w, e[t.stage])
+			w = math.Pow(w, e[t.stage%len(e)]) // a restart may have brought more stages
 		}
 		ns *= w * r.load
 	}

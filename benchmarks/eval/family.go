@@ -89,7 +89,7 @@ func (t task) weighed() (*outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
-	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World()}
+	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), light: slices.Contains(cfg.Record.Off, "Communication")}
 	o.score()
 	return o, nil
 }
@@ -183,7 +183,7 @@ func stateOf(v *verdict.Verdict, c *simulate.Culprit) string {
 type cost struct {
 	who                 string
 	stated, most, truth float64
-	known               bool // the groups are known: stated is no bound
+	known               bool // the groups are known and communication is recorded: stated is no bound
 }
 
 // off is the relative error of a cost; what is below 2 % counts as 2 %.
@@ -210,7 +210,7 @@ func (o *outcome) costs() []cost {
 	if err != nil {
 		panic("BUG: a verdict's JSON can't be read: " + err.Error())
 	}
-	known := o.verdict.Roles == "topology"
+	known := o.verdict.Roles == "topology" && !o.light
 	var out []cost
 	add := func(who string, x impact, truth float64) {
 		c := cost{who: who, stated: *x.Cost, most: *x.Cost, truth: truth, known: known}
