@@ -13,7 +13,7 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 		return v
 	}
 	e := New(cfg, f.Layouts[f.Columns[0].Layout])
-	e.Describe(f.Job, f.Estimated > 0.5)
+	e.Describe(f.Job, f.Estimated > 0.5, f.HostOnly > 0.5)
 	rest := f.Transfers
 	_ = f.Each(func(c *frame.Column) error { // no visit of ours fails
 		for len(rest) > 0 && (rest[0].Attempt < c.Attempt || rest[0].Attempt == c.Attempt && rest[0].To < c.Step) {
@@ -29,6 +29,9 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 	return e.Verdict()
 }
 
-// Describe tells the engine the job's name, and whether its exposed
-// communication is mostly an estimate.
-func (e *Engine) Describe(job string, estimated bool) { e.job, e.estimated = job, estimated }
+// Describe tells the engine the job's name, whether its exposed communication is mostly
+// an estimate, and whether most of it has host times only: on an accelerator those are
+// the times to enqueue work.
+func (e *Engine) Describe(job string, estimated, hostOnly bool) {
+	e.job, e.estimated, e.hostOnly = job, estimated, hostOnly
+}

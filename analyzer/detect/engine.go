@@ -51,7 +51,9 @@ type Engine struct {
 	stepMedian          float64 // of the last steps that counted, seconds
 	lastTime            float64 // of the last analysed step, seconds
 	seen                [frame.MetricCount]bool
-	estimated           bool
+	measuredAt          [frame.MetricCount]int   // columns until each metric was last recorded
+	measuredStep        [frame.MetricCount]int64 // and the step
+	estimated, hostOnly bool
 	judged              []uint16 // valid steps of each rank in any self signal
 
 	tracks  [signals]*track
@@ -143,11 +145,11 @@ func (e *Engine) Observe(c *frame.Column) {
 	e.lastStep, e.lastStart = c.Step, c.StartNs
 	e.count(c)
 	t := e.stepTime(c)
-	if t > 0 && !e.pace.take(t, e.stepMedian) {
+	saving := e.saver.observe(e, c, t)
+	if t > 0 && !saving && !e.pace.take(t, e.stepMedian) {
 		e.setAside(c)
 		return
 	}
-	saving := e.saver.observe(e, c, t)
 	if e.leaveOut(saving, t) {
 		return
 	}
@@ -180,7 +182,9 @@ func (e *Engine) measuredIn(c *frame.Column) int {
 // count keeps what was measured at all.
 func (e *Engine) count(c *frame.Column) {
 	for m, v := range c.V {
-		e.seen[m] = e.seen[m] || v != nil
+		if v != nil {
+			e.seen[m], e.measuredAt[m], e.measuredStep[m] = true, e.columns, c.Step
+		}
 	}
 	recorded := 0
 	for _, p := range e.layout.Present {

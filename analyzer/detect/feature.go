@@ -12,14 +12,10 @@ func (e *Engine) feature(s signal, c *frame.Column, t float64) {
 	case compute:
 		if e.work != nil {
 			e.compare(compute, e.work, c)
-		} else {
-			e.recent.adjust(compute, nil)
 		}
 	case own:
 		if v := c.V[frame.Self]; v != nil {
 			e.compare(own, v, c)
-		} else {
-			e.recent.adjust(own, nil)
 		}
 	case loading:
 		if v := c.V[frame.DataLoader]; v != nil && t > 0 {
@@ -44,10 +40,11 @@ func (e *Engine) countJudged(c *frame.Column) {
 }
 
 // raw is the measured compute of each rank: forward, and backward where (nearly)
-// everybody who recorded the one recorded the other.
+// everybody who recorded the one recorded the other. Without Communication a backward
+// pass says nothing of a rank: it holds the waits for the others.
 func (e *Engine) raw(c *frame.Column) []float32 {
 	fp, bp := c.V[frame.FP], c.V[frame.Backward]
-	if fp == nil || bp == nil {
+	if fp == nil || bp == nil || c.V[frame.Self] == nil {
 		return fp
 	}
 	both, one := 0, 0

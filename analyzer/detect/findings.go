@@ -318,8 +318,10 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 		}
 	}
 	found := len(v.Links) > 0 || slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return n.State != verdict.Recovered })
-	v.Decided = found || expected > 0 && 2*judged >= expected && expected > 1 && v.Coverage >= e.cfg.MinCoverage && !common.undecidable()
-	if v.Coverage < e.cfg.MinCoverage && e.columns > 0 {
+	covered := v.Coverage >= e.cfg.MinCoverage
+	hidden := e.hidden()
+	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == "" && !common.undecidable()
+	if !covered && e.columns > 0 {
 		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage))
 	}
 	if n := len(common.pairs); n > 0 && !found {
@@ -336,13 +338,46 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 		e.low(v, "one rank alone was recorded: there is nobody to compare it with")
 	case !found && 2*judged < expected:
 		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, minValid, bold))
+	case found && e.seen[frame.Self] && !e.live(frame.Self):
+		e.low(v, fmt.Sprintf("Communication is no longer recorded (since step %d): what was found with it is repeated until it is measured again; laggard trace on --words CommunicationOperator", e.measuredStep[frame.Self]+1))
+	case hidden != "":
+		e.low(v, hidden)
 	case !e.layout.Certain:
 		e.low(v, "no groups are known: a rank that was slow from the start can't be told from a heavier pipeline stage when others are as slow; give --topology")
 	case !e.seen[frame.Self]:
-		e.low(v, "no Communication was recorded: a slow backward pass, a slow host and slow links can't be seen")
+		e.low(v, "no Communication was recorded: a slow backward pass, a slow host and slow links can't be seen; laggard trace on --words CommunicationOperator")
 	case !e.seen[frame.FP]:
 		e.low(v, "no FP was recorded: slow computing and a slow host can't be told apart, and an unrecorded wait looks like work")
 	}
+}
+
+// hidden says what a light recording (no Communication, so no own time) may hide, ""
+// where what it shows is enough: forward times of a device tell a slow device, but host
+// times only that it was given work, and a step that grew for no recorded reason may
+// have any.
+func (e *Engine) hidden() string {
+	const remedy = "; laggard trace on --words CommunicationOperator"
+	if e.live(frame.Self) || !e.seen[frame.FP] {
+		return ""
+	}
+	if e.hostOnly {
+		return "no Communication is recorded, and forward passes with host times only: of work on an accelerator that is the time to enqueue it, so a slow rank may be hidden" + remedy
+	}
+	step, since := e.level.change(blockStep)
+	if step < ln1p(e.cfg.MinImpact) {
+		return ""
+	}
+	work, _ := e.level.change(blockCompute)
+	load, _ := e.level.change(blockLoad)
+	if math.Max(work, load) >= identityShare*step {
+		return ""
+	}
+	return fmt.Sprintf("since step %d a step takes %.1f %% longer than before, and what is recorded does not say why%s", since, 100*math.Expm1(step), remedy)
+}
+
+// live reports whether the metric was recorded in the last window of steps.
+func (e *Engine) live(m frame.Metric) bool {
+	return e.seen[m] && e.columns-e.measuredAt[m] < window
 }
 
 func (e *Engine) low(v *verdict.Verdict, text string) {

@@ -190,3 +190,29 @@ func TestCoverage_CountsTheWholeJob(t *testing.T) {
 		}
 	}
 }
+
+// TestLight_WhatWasMeasuredStays switches Communication off while a host is slow: only
+// own time shows that, and it is not measured any more.
+func TestLight_WhatWasMeasuredStays(t *testing.T) {
+	for seed := range uint64(8) {
+		j := newJob(900 + seed)
+		j.shape(1, 16, 1, 4)
+		j.steps = 300
+		want := j.onNode(1, 60, effect{host: 0.15}).nodes[0]
+		heavy := Analyze(j.frame(), Default())
+		j = newJob(900 + seed)
+		j.shape(1, 16, 1, 4)
+		j.steps, j.lightFrom = 300, 140
+		j.onNode(1, 60, effect{host: 0.15})
+		v := Analyze(j.frame(), Default())
+		if len(v.Nodes) != 1 || v.Nodes[0].Node != want || v.Nodes[0].State != verdict.Degraded || v.Exit(0.01) != verdict.ExitDegraded {
+			t.Fatalf("seed %d: light since step 140: %+v, want %s degraded", seed, v.Nodes, want)
+		}
+		if a, b := v.Nodes[0].JobImpact, heavy.Nodes[0].JobImpact; a < b/2 || a > 2*b {
+			t.Errorf("seed %d: it costs %.3f after the switch, %.3f without it", seed, a, b)
+		}
+		if !saysLowCoverage(v, "no longer recorded") {
+			t.Errorf("seed %d: findings %+v: that the rest is not measured must be said", seed, v.Findings)
+		}
+	}
+}

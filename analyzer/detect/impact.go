@@ -49,7 +49,7 @@ func (e *Engine) lead(r int, s signal, skip func(int) bool) float64 {
 	}
 	k := min(window, max(minBold, e.tracks[s].age(r)))
 	sum, n := 0.0, 0
-	for i := max(0, e.recent.count-k); i < e.recent.count; i++ {
+	for i := range k {
 		mine := e.cell(s, i, r)
 		if mine != mine {
 			continue
@@ -71,11 +71,11 @@ func (e *Engine) lead(r int, s signal, skip func(int) bool) float64 {
 	return sum / float64(n)
 }
 
-// cell is the raw time of a signal in the i-th analysed step.
+// cell is the raw time of a signal i steps before its last one.
 func (e *Engine) cell(s signal, i, r int) float32 {
 	at := func(m frame.Metric) float32 {
-		if v := e.recent.cells[m]; v != nil {
-			return v[(i%window)*e.n+r]
+		if v := e.recent.cells[m]; v != nil && e.recent.steps[m] > i {
+			return v[(e.recent.steps[m]-1-i)%window*e.n+r]
 		}
 		return nan32
 	}

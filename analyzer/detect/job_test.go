@@ -41,6 +41,7 @@ type job struct {
 	missing      float64
 	absent       map[int]bool
 	noFP, noComm bool
+	lightFrom    int // step from which Communication is not recorded; 0 never
 	noTopology   bool
 	skew         bool
 	tpShared     bool // the forward of a tensor group takes as long as its slowest
@@ -382,7 +383,7 @@ func (a *run) record(b *frame.Builder, step int, start int64, usual float64, seq
 		if a.noFP {
 			sr.FPNs = -1
 		}
-		if a.noComm {
+		if a.noComm || a.lightFrom > 0 && step >= a.lightFrom {
 			sr.CommNs, sr.ExposedNs, sr.CommPPNs, sr.CommDPNs, sr.SelfNs = -1, -1, -1, -1, -1
 		}
 		b.AddStep(&sr)

@@ -186,7 +186,7 @@ func (e *Engine) slowest(r, k int) float64 {
 		return 0
 	}
 	hits, n := 0, 0
-	for i := max(0, e.recent.count-k); i < e.recent.count; i++ {
+	for i := max(0, e.recent.steps[frame.Self]-k); i < e.recent.steps[frame.Self]; i++ {
 		at, top := int32(-1), float32(-1)
 		for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
 			if x := cells[(i%window)*e.n+int(p)]; x > top {

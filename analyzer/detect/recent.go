@@ -6,62 +6,47 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// recent keeps the raw values of the last analysed steps: what evidence quotes.
+// recent keeps the raw values of the last analysed steps: what evidence quotes. Each
+// metric keeps the last steps in which it was recorded, so what was measured stays
+// until it is measured otherwise.
 type recent struct {
-	n, count int
+	n        int
+	steps    [frame.MetricCount]int       // steps in which each metric was recorded
 	cells    [frame.MetricCount][]float32 // window × n, by step; nil = never recorded
-	adjusted [2][]float32                 // the same of compute and own: log seconds without what work explains
+	adjusted [2][]float32                 // of compute and own: log seconds without what work explains
+	works    [2]int                       // steps in each of them
 	buf      []float32
 }
 
 func newRecent(n int) *recent { return &recent{n: n} }
 
 func (h *recent) add(c *frame.Column) {
-	slot := h.count % window
 	for m, v := range c.V {
-		if v == nil && h.cells[m] == nil {
-			continue
+		if v != nil {
+			h.cells[m] = h.put(h.cells[m], h.steps[m], v)
+			h.steps[m]++
 		}
-		if h.cells[m] == nil {
-			h.cells[m] = make([]float32, window*h.n)
-			for i := range h.cells[m] {
-				h.cells[m][i] = nan32
-			}
-		}
-		dst := h.cells[m][slot*h.n : (slot+1)*h.n]
-		if v == nil {
-			for i := range dst {
-				dst[i] = nan32
-			}
-			continue
-		}
-		copy(dst, v)
 	}
-	h.count++
+}
+
+// put keeps v as step k of a ring, and returns the ring.
+func (h *recent) put(ring []float32, k int, v []float32) []float32 {
+	if ring == nil {
+		ring = make([]float32, window*h.n)
+		for i := range ring {
+			ring[i] = nan32
+		}
+	}
+	copy(ring[k%window*h.n:][:h.n], v)
+	return ring
 }
 
 // adjust keeps the logarithms of a signal's times in the step at hand, without what
-// tokens and the replica's other stages say of its work. logs is nil where the
-// signal was not recorded. The two signals may go side by side.
+// tokens and the replica's other stages say of its work. The two signals may go side
+// by side.
 func (h *recent) adjust(s signal, logs []float32) {
-	if h.adjusted[s] == nil {
-		if logs == nil {
-			return
-		}
-		h.adjusted[s] = make([]float32, window*h.n)
-		for i := range h.adjusted[s] {
-			h.adjusted[s][i] = nan32
-		}
-	}
-	slot := (h.count - 1) % window
-	dst := h.adjusted[s][slot*h.n : (slot+1)*h.n]
-	if logs == nil {
-		for i := range dst {
-			dst[i] = nan32
-		}
-		return
-	}
-	copy(dst, logs)
+	h.adjusted[s] = h.put(h.adjusted[s], h.works[s], logs)
+	h.works[s]++
 }
 
 // work is the median time of compute or own of one rank over the last k steps, as
@@ -71,7 +56,7 @@ func (h *recent) work(s signal, r, k int) float64 {
 		return math.NaN()
 	}
 	h.buf = h.buf[:0]
-	for i := max(0, h.count-min(k, window)); i < h.count; i++ {
+	for i := max(0, h.works[s]-min(k, window)); i < h.works[s]; i++ {
 		if x := h.adjusted[s][(i%window)*h.n+r]; x == x {
 			h.buf = append(h.buf, x)
 		}
@@ -85,7 +70,7 @@ func (h *recent) median(m frame.Metric, r, k int) float64 {
 		return float64(nan32)
 	}
 	h.buf = h.buf[:0]
-	for i := max(0, h.count-min(k, window)); i < h.count; i++ {
+	for i := max(0, h.steps[m]-min(k, window)); i < h.steps[m]; i++ {
 		if x := h.cells[m][(i%window)*h.n+r]; x == x {
 			h.buf = append(h.buf, x)
 		}

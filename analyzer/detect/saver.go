@@ -10,7 +10,9 @@ import (
 // that save, because saves are rare and other steps say nothing of them.
 type savers struct {
 	n     int
-	run   []uint8   // slow saves in a row
+	ranks *saveTest
+	nodes *saveTest
+	run   []uint8   // saves since the test of the rank left zero
 	proof []bool    // they are too many and too slow to be chance
 	count []int32   // saves seen
 	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
@@ -38,7 +40,7 @@ type savers struct {
 
 func newSavers(n int) *savers {
 	s := &savers{
-		n: n, run: make([]uint8, n), proof: make([]bool, n), count: make([]int32, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+		n: n, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), proof: make([]bool, n), count: make([]int32, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
@@ -82,11 +84,7 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 		return true
 	}
 	s.noise(e.layout.Roles)
-	for r := range s.n {
-		if s.lns[r] == s.lns[r] {
-			s.judge(e, r, v, mid, c)
-		}
-	}
+	s.judge(e, v, mid, c)
 	return true
 }
 
@@ -153,55 +151,97 @@ func (s *savers) alone() float64 {
 	return fewSaves * float64(spread(s.rest))
 }
 
-// judge counts one save of one rank.
-func (s *savers) judge(e *Engine, r int, v []float32, mid float32, c *frame.Column) {
-	s.count[r]++
-	noise := float32(max(s.sigma, saveNoise))
-	x, slow, need := s.rel[r], false, uint8(saves)
-	if x == x {
-		if s.savers < medianPeers {
-			need = lonelySaves
-		}
-		slow = x >= max(saveRise, float32(saveSigmas)*noise)
-	} else {
-		x, slow = s.apart(e, r, v, mid)
-		n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
-		noise = float32(max(s.alone(), aloneNoise)) * sqrt32(1+medianLoss*medianLoss*float32(s.run[r]+1)/n)
+// score sets how slow the save of rank r is: x is the log ratio to the peers or to its
+// own past, least what makes a slow save, noise the spread of one save.
+func (s *savers) score(e *Engine, r int, mid float32) (x, least, noise float32) {
+	noise = float32(max(s.sigma, saveNoise))
+	if x = s.rel[r]; x == x {
+		return x, max(saveRise, float32(saveSigmas)*noise), noise
 	}
-	if !slow {
-		if s.proof[r] {
-			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
-				Since: s.since[r], Detected: s.third[r], Until: s.last[r], Case: e.savingCase(r)})
+	x, least = s.apart(e, r, mid)
+	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
+	return x, least, float32(max(s.alone(), aloneNoise)) * sqrt32(1+medianLoss*medianLoss*float32(s.run[r]+1)/n)
+}
+
+// judge counts the saves of one step.
+func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
+	if len(s.nodes.Climb) != len(e.layout.Nodes) {
+		s.nodes = newSaveTest(len(e.layout.Nodes))
+	}
+	need := uint8(saves)
+	if s.savers < medianPeers {
+		need = lonelySaves
+	}
+	rankHeight, nodeHeight := s.ranks.height(s.saves), s.nodes.height(s.saves)
+	sum, n := make([]float32, len(e.layout.Nodes)), make([]float32, len(e.layout.Nodes))
+	for r, y := range s.lns {
+		node := e.layout.Node[r]
+		if y != y || node < 0 {
+			continue
 		}
-		s.run[r], s.proof[r] = 0, false
-		s.past[r*keptSaves+int(s.pastN[r])%keptSaves] = s.lns[r] - mid
-		s.pastN[r]++
-		if s.pastN[r] >= 2*keptSaves {
-			s.pastN[r] -= keptSaves
+		s.count[r]++
+		x, least, _ := s.score(e, r, mid)
+		score := clip(2*x/least-1, saveDown, saveUp)
+		s.ranks.add(r, score, saveTop*rankHeight)
+		sum[node], n[node] = sum[node]+score, n[node]+1
+	}
+	for k := range sum {
+		if n[k] > 0 {
+			s.nodes.add(k, sum[k]/n[k], saveTop*nodeHeight)
 		}
+	}
+	for r, y := range s.lns {
+		if node := e.layout.Node[r]; y == y && node >= 0 {
+			climbed := s.ranks.Climb[r] >= rankHeight || s.nodes.Climb[node] >= nodeHeight
+			s.settle(e, r, v, mid, c, climbed && s.run[r]+1 >= need)
+		}
+	}
+}
+
+// settle begins, goes on with or ends the slow saves of rank r. climbed tells that its
+// saves, or those of its node, are slow beyond chance.
+func (s *savers) settle(e *Engine, r int, v []float32, mid float32, c *frame.Column, climbed bool) {
+	if s.ranks.Climb[r] == 0 && (!s.proof[r] || s.nodes.Climb[e.layout.Node[r]] == 0) {
+		s.ordinary(e, r, mid)
 		return
 	}
+	x, least, noise := s.score(e, r, mid)
 	if s.run[r] == 0 {
 		s.since[r], s.rise[r], s.cost[r] = c.Step, 0, 0
 	}
 	s.run[r] = min(s.run[r]+1, 200)
-	s.last[r] = c.Step
+	if x >= least {
+		s.last[r] = c.Step
+	}
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (v[r]*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
-	if !s.proof[r] && s.run[r] >= need && s.rise[r]*sqrt32(k) >= saveAlarm*noise {
+	if !s.proof[r] && climbed && s.rise[r] >= saveRise && s.rise[r]*sqrt32(k) >= saveAlarm*noise {
 		s.proof[r], s.third[r] = true, c.Step
 	}
 }
 
-// apart serves a rank that saves without a peer of its role: it is slow when it
-// changed against its own saves, or when it is far above everybody on other
-// nodes, whose files may be smaller but not by that much.
-func (s *savers) apart(e *Engine, r int, v []float32, mid float32) (float32, bool) {
+// ordinary ends the slow saves of rank r, and keeps its last one as a healthy one.
+func (s *savers) ordinary(e *Engine, r int, mid float32) {
+	if s.proof[r] {
+		e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
+			Since: s.since[r], Detected: s.third[r], Until: s.last[r], Case: e.savingCase(r)})
+	}
+	s.run[r], s.proof[r] = 0, false
+	s.past[r*keptSaves+int(s.pastN[r])%keptSaves] = s.lns[r] - mid
+	s.pastN[r]++
+	if s.pastN[r] >= 2*keptSaves {
+		s.pastN[r] -= keptSaves
+	}
+}
+
+// apart serves a rank that saves without a peer of its role: how far it changed against
+// its own saves, or is above everybody on other nodes, whose files may be smaller but
+// not by much; and how far makes a slow save.
+func (s *savers) apart(e *Engine, r int, mid float32) (x, least float32) {
 	if n := min(int(s.pastN[r]), keptSaves); n >= saves {
 		s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
-		x := s.lns[r] - mid - median(s.buf)
-		return x, x >= saveRise*1.5
+		return s.lns[r] - mid - median(s.buf), saveRise * 1.5
 	}
 	top := nan32
 	for k, x := range s.lns {
@@ -210,9 +250,9 @@ func (s *savers) apart(e *Engine, r int, v []float32, mid float32) (float32, boo
 		}
 	}
 	if top != top {
-		return 0, false
+		return 0, acrossRise
 	}
-	return s.lns[r] - top, s.lns[r]-top >= acrossRise
+	return s.lns[r] - top, acrossRise
 }
 
 // storage reports whether all savers together are far above their own past: the

@@ -150,7 +150,7 @@ func (e *Engine) state() fields {
 		"job": &e.job, "columns": &e.columns, "analysed": &e.analysed, "first_step": &e.firstStep, "last_step": &e.lastStep,
 		"attempt": &e.attempt, "attempts": &e.attempts, "last_start": &e.lastStart, "expected": &e.expected, "measured": &e.measured,
 		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "pace": &e.pace, "step_median": &e.stepMedian, "last_time": &e.lastTime,
-		"seen": &e.seen, "estimated": &e.estimated, "judged": &e.judged, "history": &e.history, "events": &e.events, "carried": &e.carried,
+		"seen": &e.seen, "measured_at": &e.measuredAt, "measured_step": &e.measuredStep, "estimated": &e.estimated, "host_only": &e.hostOnly, "judged": &e.judged, "history": &e.history, "events": &e.events, "carried": &e.carried,
 		"cases": &caseList{&e.cases}, "wires": &e.wires.Of,
 	}
 }
@@ -186,7 +186,7 @@ func (in *inner) state() fields {
 }
 
 func (s *savers) state() fields {
-	return fields{"run": &s.run, "proof": &s.proof, "count": &s.count, "past": &s.past, "past_n": &s.pastN, "since": &s.since, "third": &s.third, "last": &s.last,
+	return fields{"ranks": &s.ranks, "nodes": &s.nodes, "run": &s.run, "proof": &s.proof, "count": &s.count, "past": &s.past, "past_n": &s.pastN, "since": &s.since, "third": &s.third, "last": &s.last,
 		"rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma, "sigma_n": &s.sigmaN, "recent": &s.recent, "saves": &s.saves, "savers": &s.savers, "every": &s.every, "last_save": &s.lastSave,
 		"level": grows{&s.level}, "storage_run": &s.storageRun, "storage_since": &s.storageSince}
 }
@@ -218,7 +218,7 @@ func (s *storage) state() fields {
 }
 
 func (h *recent) state() fields {
-	f := fields{"count": &h.count, "adjusted_fp": grows{&h.adjusted[compute]}, "adjusted_self": grows{&h.adjusted[own]}}
+	f := fields{"steps": &h.steps, "works": &h.works, "adjusted_fp": grows{&h.adjusted[compute]}, "adjusted_self": grows{&h.adjusted[own]}}
 	for m := range h.cells {
 		f["cells_"+frame.Metric(m).String()] = grows{&h.cells[m]}
 	}

@@ -31,7 +31,7 @@ type feed struct {
 	Last    column // the newest that went; its values are gone
 	Begun   bool
 
-	Accepted, Estimated uint64 // rows
+	Accepted, Estimated, HostOnly uint64 // rows
 	Open, Late, Again   uint64
 	Columns             uint64
 
@@ -231,6 +231,9 @@ func (f *feed) place(p *process, s *row.Step) {
 	f.Accepted++
 	if s.Flags&row.FlagEstimated != 0 {
 		f.Estimated++
+	}
+	if s.Flags&row.FlagHostOnly != 0 {
+		f.HostOnly++
 	}
 	col.Owner[k] = owner
 	col.Newest = max(col.Newest, s.StartNs+s.StepNs)

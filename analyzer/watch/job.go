@@ -114,7 +114,7 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 		v.Findings = append(v.Findings, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded", Ranks: []int{}})
 		return v
 	}
-	j.Engine.Describe(j.Job, f.Accepted > 0 && float64(f.Estimated)/float64(f.Accepted) > 0.5)
+	j.Engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
 	v := j.Engine.Verdict()
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word as analyze's
