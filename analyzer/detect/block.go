@@ -19,10 +19,22 @@ func (t *track) closeBlock(r int) {
 	n := t.block[r]
 	t.blocks[r*maxBlocks+int(n)%maxBlocks] = v
 	t.block[r] = n + 1
-	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 {
+	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 && !t.creeps(r, v) {
 		t.learnBase(r, v)
 	}
 	t.fillLanes(r)
+}
+
+// creeps reports whether unit r has been above its own past for blocks in a row, by
+// less than a window sees: a CUSUM of blocks. Then the past stays as it was, for it
+// would learn the fault.
+func (t *track) creeps(r int, v float32) bool {
+	if t.baseN[r] < baseBlocks {
+		return false
+	}
+	unit := max(creepUnit, creepSigmas*float32(t.blockSD))
+	t.creep[r] = min(max(0, t.creep[r]+clip((v-t.base[r])/unit-1, -1, 1)), creepMost)
+	return t.creep[r] >= creepBlocks
 }
 
 // learnBase moves the own baseline: the mean of the first blocks, then slowly.

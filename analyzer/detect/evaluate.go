@@ -214,7 +214,11 @@ func (t *track) evaluateLanes(r int) {
 		alarm -= pureRelief
 	}
 	for i, l := range lanes {
-		if !(t.laneMean[i][r] >= t.least) {
+		least := t.least
+		if l >= longBlocks && !t.pure {
+			least = min(least, longEffect)
+		}
+		if !(t.laneMean[i][r] >= least) {
 			continue
 		}
 		m := float64(t.laneMean[i][r])
@@ -224,6 +228,9 @@ func (t *track) evaluateLanes(r int) {
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.orphaned(int32(r)) {
 			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), medianLoss*float64(t.orphan[r])/math.Sqrt(float64(l*blockSteps)))
+		}
+		if own := t.laneRise(r, i); l >= longBlocks {
+			z = max(z, own)
 		}
 		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*blockSteps)/window) {
 			continue
@@ -235,7 +242,7 @@ func (t *track) evaluateLanes(r int) {
 				continue
 			}
 			n++
-			if x > float32(t.cfg.Effect/2) {
+			if x > min(float32(t.cfg.Effect), least)/2 {
 				slow++
 			}
 		}
@@ -255,6 +262,18 @@ func (t *track) evaluateLanes(r int) {
 		return
 	}
 	t.lanePasses[r] = 0
+}
+
+// laneRise is how many standard errors the i-th lane of unit r is above its own past.
+func (t *track) laneRise(r, i int) float64 {
+	if t.baseN[r] < baseBlocks || t.blockSD == 0 {
+		return 0
+	}
+	rise := float64(t.laneMean[i][r] - t.base[r])
+	if rise < longEffect {
+		return 0
+	}
+	return rise / math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[i])+1.0/baseBlocks), t.tauOwn)
 }
 
 // spreads measures how far healthy ranks lie apart for good: what a window shows
@@ -278,6 +297,7 @@ func (t *track) spreads() {
 	se := hlLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
 	t.tau, t.tauOwn = excess(t.buf, se, fewTauFloor), excess(t.buf2, se, fewOwnFloor)
 	block := t.blockNoise()
+	t.blockSD = block
 	for i, l := range lanes {
 		t.buf = t.buf[:0]
 		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {

@@ -20,7 +20,8 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess
-	if c.z < ownAlarm && !(leads && c.effect >= leadEffect) {
+	long := e.tracks[own].age(r) >= longBlocks*blockSteps && c.effect >= longEffect
+	if c.z < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
 		return false
 	}
 	most, same := e.mates(c, k)

@@ -158,7 +158,7 @@ func (e *Engine) state() fields {
 func (t *track) state() fields {
 	f := fields{
 		"count": &t.count, "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks, "block": &t.block, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev,
-		"base": &t.base, "base_n": &t.baseN, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase, "passes": &t.passes, "lane_passes": &t.lanePasses,
+		"base": &t.base, "base_n": &t.baseN, "creep": &t.creep, "block_sd": &t.blockSD, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase, "passes": &t.passes, "lane_passes": &t.lanePasses,
 		"slow": &t.slow, "warm": &t.warm, "warmed": &t.warmed, "first": &t.first, "first_label": &t.firstLabel, "since": &t.since,
 		"detected": &t.detected, "since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
 		"effect": &t.effect, "mid": &t.mid, "slowly": &t.slowly,

@@ -146,6 +146,16 @@ const (
 	minBase = 4
 	// baseDrift is how far it may follow in one block; a thermal ramp is faster.
 	baseDrift = 0.001
+	// creepBlocks blocks that are twice creepUnit, or creepSigmas of a block's noise, above
+	// it stop it from learning; as many from creepMost down let it go on.
+	creepUnit   = 0.004
+	creepSigmas = 1.5
+	creepBlocks = 3
+	creepMost   = 8
+	// longEffect is the least effect of the longest lanes (128 steps and more): 3 % over a
+	// thousand steps is worth as much as 5 % at once.
+	longEffect = 0.02
+	longBlocks = 16
 	// centreSteps is the memory of a unit's centre. Its first openSteps count as they
 	// are: clipped by the noise, the centre of a unit that was slow from the start
 	// would creep up for a hundred steps and pass for noise of its own.

@@ -27,6 +27,7 @@ type track struct {
 	mu, dev, prev   []float32 // robust centre and spread of each unit, last deviation
 	base            []float32
 	baseN           []uint16
+	creep           []float32 // CUSUM of blocks above the own baseline
 	climb, fall     []float32 // CUSUMs up (suspicion) and down (recovery)
 	phase, passes   []uint8
 	lanePasses      []uint8
@@ -53,6 +54,7 @@ type track struct {
 	tau     float64 // harmless spread of window medians
 	tauOwn  float64 // the same against the own baseline
 	tauLane [len(lanes)]float64
+	blockSD float64 // noise of a block
 
 	cfg           *Config
 	least         float32   // MinEffect as a logarithm
@@ -83,7 +85,7 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 		t.blocks[i] = nan32
 	}
 	t.block = make([]int32, n)
-	t.mu, t.dev, t.prev, t.base = f32(), f32(), f32(), f32()
+	t.mu, t.dev, t.prev, t.base, t.creep = f32(), f32(), f32(), f32(), f32()
 	t.baseN = make([]uint16, n)
 	t.climb, t.fall = f32(), f32()
 	t.phase, t.passes, t.lanePasses = make([]uint8, n), make([]uint8, n), make([]uint8, n)
@@ -147,7 +149,7 @@ func (t *track) forget(r int) {
 		t.blocks[r*maxBlocks+i] = nan32
 	}
 	t.block[r], t.mu[r], t.dev[r], t.prev[r] = 0, 0, 0, nan32
-	t.base[r], t.baseN[r] = 0, 0
+	t.base[r], t.baseN[r], t.creep[r] = 0, 0, 0
 	t.calm(r)
 	t.first[r], t.mid[r] = -1, nan32
 	for i := range t.laneMean {
