@@ -56,7 +56,7 @@ func simulateCommand() *cobra.Command {
 	f.StringVar(&scenario, "scenario", "", "which kind of job, see --list")
 	f.StringVar(&config, "scenario-file", "", "a scenario as YAML instead")
 	f.Uint64Var(&seed, "seed", 1, "chance: the same seed gives the same job")
-	f.IntVar(&ranks, "ranks", 0, "about so many ranks (0: drawn)")
+	f.IntVar(&ranks, "ranks", 0, "number of ranks, 2 to 10000 (0: drawn)")
 	f.IntVar(&steps, "steps", 0, "training steps (0: the scenario's)")
 	f.StringVar(&format, "format", "", "laggard or taskd (default: the scenario's)")
 	f.BoolVar(&list, "list", false, "list the scenarios")
@@ -70,7 +70,7 @@ func scenarioConfig(scenario, file string, seed uint64, ranks int) (simulate.Con
 	case file != "":
 		return simulate.Load(file)
 	case scenario == "":
-		return simulate.Config{}, usage("laggard simulate: --scenario is missing; known: %s", strings.Join(simulate.Names(), ", "))
+		return simulate.Config{}, usage("laggard simulate: --scenario is missing; known: %s", strings.Join(append(simulate.Names(), simulate.Families()...), ", "))
 	}
 	cfg, err := simulate.Sized(scenario, seed, ranks)
 	if err != nil {
@@ -80,7 +80,7 @@ func scenarioConfig(scenario, file string, seed uint64, ranks int) (simulate.Con
 }
 
 func listScenarios(c *cobra.Command) error {
-	for _, name := range simulate.Names() {
+	for _, name := range append(simulate.Names(), simulate.Families()...) {
 		row, what := simulate.Row(name)
 		fmt.Fprintf(c.OutOrStdout(), "%2d  %-16s %s\n", row, name, what)
 	}

@@ -8,7 +8,7 @@ import (
 type draw struct {
 	*rand.Rand
 	c     Config
-	world int    // about how many ranks, 0 = drawn
+	world int    // number of ranks, 0 = drawn
 	trace *Trace // to be replayed, nil = none
 }
 
@@ -19,6 +19,9 @@ func anyShape(Shape, *layout) bool         { return true }
 func manyReplicas(s Shape, _ *layout) bool { return s.DP >= 4 }
 func piped(s Shape, _ *layout) bool        { return s.PP >= 4 }
 func pure(s Shape, _ *layout) bool         { return s.DP == s.World() && s.DP >= 8 }
+func flat(s Shape, _ *layout) bool         { return s.DP == s.World() }
+func pipeline(s Shape, _ *layout) bool     { return s.PP >= 2 }
+func twoReplicas(s Shape, _ *layout) bool  { return s.DP >= 2 }
 
 func sixReplicas(s Shape, _ *layout) bool { return s.DP >= 6 }
 
@@ -37,6 +40,17 @@ func oneHostOfMany(s Shape, l *layout) bool {
 
 // linked shapes have several data-parallel groups between hosts.
 func linked(s Shape, l *layout) bool { return s.DP >= 2 && len(l.wideNames("dp")) >= 2 }
+
+// anyLink shapes have a data-parallel group between hosts.
+func anyLink(s Shape, l *layout) bool { return len(l.wideNames("dp")) >= 1 }
+
+// loading shapes have a host with loaders.
+func loading(_ Shape, l *layout) bool { return l.loads(0) }
+
+// elastic shapes can do without one of their hosts.
+func elastic(s Shape, l *layout) bool {
+	return s.DP >= 2 && (len(l.hosts)-1)*s.RanksPerNode >= s.World()/s.DP*s.EP
+}
 
 // loaders shapes have a host with loaders that is a minority among those that have.
 func loaders(s Shape, l *layout) bool {
@@ -105,54 +119,82 @@ var small = []Shape{
 	{DP: 8, EP: 4, PP: 2}, {TP: 2, DP: 8, EP: 2}, {DP: 16, EP: 8, PP: 2},
 }
 
-// large shapes, of about 512 and 8,192 ranks.
-var large = []Shape{
-	{DP: 512}, {TP: 8, DP: 64}, {TP: 8, DP: 16, PP: 4}, {TP: 4, DP: 16, PP: 8}, {DP: 64, PP: 8}, {TP: 8, CP: 2, DP: 8, PP: 4},
-	{TP: 8, DP: 128, PP: 8}, {TP: 8, DP: 256, PP: 4}, {DP: 8192}, {TP: 8, DP: 1024},
+// sized lists the shapes of exactly so many ranks: what divides the number.
+func sized(world int) []Shape {
+	var out []Shape
+	for _, tp := range []int{1, 2, 4, 8} {
+		for _, cp := range []int{1, 2} {
+			for pp := 1; pp <= mostStages; pp++ {
+				per := tp * cp * pp
+				if world%per != 0 {
+					continue
+				}
+				s := Shape{TP: tp, CP: cp, PP: pp, DP: world / per, EP: 1}
+				out = append(out, s)
+				for _, ep := range []int{2, 4, 8} {
+					if s.EP = ep; cp == 1 && s.DP%ep == 0 {
+						out = append(out, s)
+					}
+				}
+			}
+		}
+	}
+	return out
 }
 
-// shape draws a shape that fits the need.
-func (d *draw) shape(fits need) {
+// mostStages bounds the pipelines of a job whose number of ranks is asked for.
+const mostStages = 64
+
+// shape draws a shape that fits the needs: the first of them, or where no shape of
+// the number of ranks that is asked for does, a later one. Later ones ask for what
+// the scenario can't be drawn without.
+func (d *draw) shape(needs ...need) {
 	if d.trace != nil {
-		d.replayShape(fits)
+		d.replayShape(needs[0])
 		return
 	}
 	from := small
 	if d.world > 0 {
-		from = nil
-		for _, s := range append(append([]Shape{}, small...), large...) {
-			w := ones(s).World()
-			if w > d.world*2/3 && w < d.world*3/2 {
-				from = append(from, s)
-			}
-		}
+		from = sized(d.world)
+	} else {
+		needs = needs[:1]
 	}
-	for tries := 0; len(from) > 0 && tries < 1000; tries++ {
-		s := ones(from[d.IntN(len(from))])
-		s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)]
-		if s.World() < 2*s.RanksPerNode || s.TP > s.RanksPerNode || s.World() > 256 && s.RanksPerNode < 8 {
-			continue
-		}
-		if d.chance(0.2) {
-			s.Order = "tp-cp-pp-dp"
-		}
-		s.MicroBatches = 1 + d.IntN(3)
-		if s.PP > 1 {
-			s.MicroBatches = s.PP * (1 + d.IntN(3))
-		}
-		if s.World() > 256 {
-			s.MicroBatches = s.PP
-		}
-		d.c.Shape = s
-		d.c.defaults()
-		if fits(d.c.Shape, newLayout(d.c.Shape, nil)) {
-			return
+	for _, fits := range needs {
+		for range min(1000, 40*len(from)) {
+			if d.place(from[d.IntN(len(from))], fits) {
+				return
+			}
 		}
 	}
 	if d.world > 0 {
 		panic(errSize)
 	}
 	panic("BUG: no shape fits the scenario")
+}
+
+// place puts a shape's ranks on hosts and takes it where it fits.
+func (d *draw) place(s Shape, fits need) bool {
+	s = ones(s)
+	s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)]
+	for d.world > 0 && s.World() < 2*s.RanksPerNode && s.RanksPerNode > 1 {
+		s.RanksPerNode /= 2
+	}
+	if s.World() < 2*s.RanksPerNode || s.TP > s.RanksPerNode || s.World() > 256 && s.RanksPerNode < 8 {
+		return false
+	}
+	if d.chance(0.2) {
+		s.Order = "tp-cp-pp-dp"
+	}
+	s.MicroBatches = 1 + d.IntN(3)
+	if s.PP > 1 {
+		s.MicroBatches = s.PP * (1 + d.IntN(3))
+	}
+	if s.World() > 256 {
+		s.MicroBatches = s.PP
+	}
+	d.c.Shape = s
+	d.c.defaults()
+	return fits(d.c.Shape, newLayout(d.c.Shape, nil))
 }
 
 // replayShape puts one to four copies of the trace side by side.
@@ -287,13 +329,16 @@ func (d *draw) onset() int {
 	return 70 + d.IntN(80)
 }
 
-// hostWith draws a host that fits.
+// hostWith draws a host that fits, any where none does.
 func (d *draw) hostWith(fits func(host int) bool) int {
 	var hosts []int
 	for h := range d.nodes() {
 		if fits(h) {
 			hosts = append(hosts, h)
 		}
+	}
+	if len(hosts) == 0 {
+		return d.IntN(d.nodes())
 	}
 	return hosts[d.IntN(len(hosts))]
 }

@@ -41,14 +41,15 @@ func Families() []string {
 // turn picks one of n variants: seeds take turns.
 func (d *draw) turn(n int) int { return int(d.c.Seed % uint64(n)) }
 
-// fixed is an ordinary job of one shape, unless another size was asked for.
-func (d *draw) fixed(s Shape) {
+// fixed is an ordinary job of one shape, or where another number of ranks was asked
+// for of one that fits.
+func (d *draw) fixed(s Shape, fits need) {
 	if d.world > 0 && d.world != ones(s).World() {
-		d.free()
-		return
+		d.shape(fits)
+	} else {
+		d.c.Shape = ones(s)
+		d.c.defaults()
 	}
-	d.c.Shape = ones(s)
-	d.c.defaults()
 	d.ordinary()
 }
 
@@ -69,17 +70,17 @@ func (d *draw) smallJobs() {
 	past := 20 + 5 + d.IntN(40)
 	switch d.turn(5) {
 	case 0, 1:
-		d.fixed(Shape{TP: 2, DP: 2, RanksPerNode: 1 + d.IntN(2)})
+		d.fixed(Shape{TP: 2, DP: 2, RanksPerNode: 1 + d.IntN(2)}, anyShape)
 		if d.turn(5) == 1 {
 			past = 0
 		}
 	case 2, 3:
-		d.fixed(Shape{DP: 2, RanksPerNode: 1})
+		d.fixed(Shape{DP: 2, RanksPerNode: 1}, anyShape)
 		if d.turn(5) == 3 {
 			past = 0
 		}
 	default:
-		d.fixed(Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 1})
+		d.fixed(Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 1}, twoReplicas)
 		stage, at := d.IntN(d.c.Shape.PP), d.Perm(d.c.Shape.DP)
 		l := newLayout(d.c.Shape, nil)
 		d.onRank(l.stages[stage][at[0]], 1.15, 70+d.IntN(30))
@@ -119,7 +120,7 @@ func (d *draw) warmUp() {
 // elastic drops a host of eight and gives the rest other groups.
 func (d *draw) elastic() {
 	shapes := []Shape{{TP: 2, DP: 8, PP: 4, MicroBatches: 8}, {DP: 8, PP: 8}, {TP: 4, DP: 8, PP: 2, MicroBatches: 4}, {DP: 16, PP: 4, MicroBatches: 8}}
-	d.fixed(shapes[d.IntN(4)])
+	d.fixed(shapes[d.IntN(4)], elastic)
 	after := []Shape{{DP: 14, PP: 4, MicroBatches: 4}, {TP: 2, PP: 4, MicroBatches: 8}, {PP: 2, MicroBatches: 4}, {TP: 4, PP: 2, MicroBatches: 8, Order: "tp-cp-pp-dp"}}
 	layout := after[d.IntN(4)]
 	layout.DP = 0
@@ -128,8 +129,8 @@ func (d *draw) elastic() {
 	d.c.Steps = at + 120 + d.IntN(80)
 	hosts := d.nodes()
 	slow := d.IntN(hosts)
-	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{(slow + 1 + d.IntN(max(1, hosts-1))) % hosts}, Shuffle: true}}
-	if d.chance(0.7) {
+	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{(slow + 1 + d.IntN(hosts-1)) % hosts}, Shuffle: true}}
+	if d.chance(0.7) && d.c.Shape.World() == 64 {
 		d.c.Restarts[0].Layout = &layout
 	}
 	if d.turn(2) == 0 { // identities say nothing of groups, a file only what holds at the end
@@ -141,7 +142,7 @@ func (d *draw) elastic() {
 }
 
 func (d *draw) elasticity() {
-	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 })
+	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 }, anyShape)
 	d.ordinary()
 	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: make([]float64, d.c.Shape.PP)}
 	for p := range d.c.Work.Elasticity {
@@ -153,7 +154,7 @@ func (d *draw) elasticity() {
 
 // absentMates leaves out whole stages of some replicas, never the culprit.
 func (d *draw) absentMates() {
-	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 && s.TP == 1 })
+	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 && s.TP == 1 }, flat)
 	d.ordinary()
 	d.c.Work = Work{SequenceSD: d.between(0.05, 0.15), Elasticity: d.stretch()}
 	l := newLayout(d.c.Shape, nil)
@@ -201,7 +202,7 @@ func (d *draw) bursts(like Fault) {
 
 // mixedHardware has two generations of devices; one job in three has a culprit.
 func (d *draw) mixedHardware() {
-	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 6 && minorityOf(1, s.DP) })
+	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 6 && minorityOf(1, s.DP) }, anyShape)
 	d.ordinary()
 	old := Device{Name: "old", Factor: d.between(1.03, 1.04)}
 	for _, h := range d.Perm(d.nodes())[:d.nodes()/2] {
@@ -234,7 +235,7 @@ func (d *draw) transients() {
 }
 
 func (d *draw) long() {
-	d.shape(func(s Shape, _ *layout) bool { return s.World() <= 32 && s.DP >= 8 })
+	d.shape(func(s Shape, _ *layout) bool { return s.World() <= 32 && s.DP >= 8 }, anyShape)
 	d.ordinary()
 	d.c.Work = Work{}
 	d.c.Noise.DriftSD, d.c.Noise.DeviceSD = min(d.c.Noise.DriftSD, 0.001), min(d.c.Noise.DeviceSD, 0.003)
@@ -271,13 +272,15 @@ func (d *draw) light() {
 }
 
 func (d *draw) fewReplicas() {
-	if d.world == 0 || d.world == 8 {
+	few := func(s Shape, _ *layout) bool { return s.DP == 2 || s.DP == 3 }
+	if d.world == 0 {
 		shapes := []Shape{{DP: 2, PP: 4, MicroBatches: 8}, {DP: 3, PP: 4, MicroBatches: 8}, {TP: 4, DP: 2, PP: 2, MicroBatches: 4}, {TP: 4, DP: 3}, {DP: 3}, {TP: 2, DP: 2, PP: 4, MicroBatches: 4}, {TP: 8, DP: 2}}
 		s := shapes[d.turn(len(shapes))]
 		s.RanksPerNode = []int{1, 2, 4}[d.IntN(3)]
-		d.fixed(s)
+		d.fixed(s, few)
 	} else {
-		d.free()
+		d.shape(few, anyShape)
+		d.ordinary()
 	}
 	d.onRank(d.IntN(d.c.Shape.World()), []float64{1.1, 1.2, 1.3, 1.5}[d.IntN(4)], d.onset())
 	if d.turn(5) == 0 {
@@ -316,7 +319,7 @@ func (d *draw) recomputation() {
 }
 
 func (d *draw) interleaved() {
-	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 2 && minorityOf(1, s.DP) })
+	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 2 && minorityOf(1, s.DP) }, pipeline)
 	s := &d.c.Shape
 	s.Chunks, s.MicroBatches = 2+d.IntN(2), s.PP*(1+d.IntN(2))
 	d.ordinary()
@@ -324,7 +327,7 @@ func (d *draw) interleaved() {
 }
 
 func (d *draw) routing() {
-	d.shape(func(s Shape, _ *layout) bool { return s.EP >= 2 && s.DP/s.EP >= 2 })
+	d.shape(func(s Shape, _ *layout) bool { return s.EP >= 2 && s.DP/s.EP >= 2 }, anyShape)
 	d.ordinary()
 	d.c.Work.RoutingSD, d.c.Work.ExpertSD, d.c.Work.ExpertRho = d.between(0.02, 0.06), d.between(0.002, 0.01), d.between(0.9, 0.99)
 	if d.turn(3) < 2 {
@@ -333,7 +336,7 @@ func (d *draw) routing() {
 }
 
 func (d *draw) mobile() {
-	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 4 && minorityOf(1, s.DP) })
+	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 4 && minorityOf(1, s.DP) }, anyShape)
 	d.ordinary()
 	d.c.Network = Network{JitterSD: 0.1, Congestion: d.between(0.02, 0.1), CongestionSteps: d.between(5, 25), CongestionFactor: d.between(1.5, 4), CongestionMobile: true}
 	if d.turn(3) == 0 {

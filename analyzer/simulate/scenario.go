@@ -97,16 +97,20 @@ func Scenario(name string, seed uint64) (Config, error) {
 	return Sized(name, seed, 0)
 }
 
-// Sized is Scenario with a number of ranks of about world; 0 = small, drawn.
-// Scenarios that need a shape of their own ignore it. There are none of every size.
+// Sized is Scenario with exactly world ranks, 2 to 10,000; 0 = drawn. A number of
+// ranks that has no shape for the scenario (a prime number has no pipeline beyond 64
+// stages) is an error.
 func Sized(name string, seed uint64, world int) (cfg Config, err error) {
 	defer func() {
 		if x := recover(); x == errSize {
-			err = fmt.Errorf("scenario %s: no job of about %d ranks (a third more or less) fits it: try 8 to 64, 512 or 8192", name, world)
+			err = fmt.Errorf("scenario %s: no shape of %d ranks fits it: try a number that more divides, as %d", name, world, (world+7)/8*8)
 		} else if x != nil {
 			panic(x)
 		}
 	}()
+	if world != 0 && (world < 2 || world > mostRanks) {
+		return Config{}, fmt.Errorf("scenario %s: %d ranks: want 2 to %d", name, world, mostRanks)
+	}
 	s := find(name)
 	if s == nil {
 		return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s, %s", name, strings.Join(Names(), ", "), strings.Join(Families(), ", "))
@@ -120,6 +124,9 @@ func Sized(name string, seed uint64, world int) (cfg Config, err error) {
 	return d.c, nil
 }
 
+// mostRanks bounds the jobs that scenarios draw.
+const mostRanks = 10_000
+
 // errSize is what draw panics with when no shape has the size that was asked for:
 // scenarios draw deep inside each other.
 var errSize = errors.New("no shape of that size")
@@ -132,7 +139,7 @@ func (d *draw) free() {
 
 // comparable draws one in which a device has enough peers to be told from them.
 func (d *draw) comparable() {
-	d.shape(peers)
+	d.shape(peers, anyShape)
 	d.ordinary()
 }
 
@@ -155,7 +162,7 @@ func (d *draw) thermal() {
 
 // two makes two devices of one stage slow, on different hosts where there are.
 func (d *draw) two() {
-	d.shape(sixReplicas)
+	d.shape(sixReplicas, twoReplicas)
 	d.ordinary()
 	l := newLayout(d.c.Shape, nil)
 	stage := d.IntN(d.c.Shape.PP)
@@ -174,14 +181,14 @@ func (d *draw) two() {
 
 // link slows one of several data-parallel groups between hosts.
 func (d *draw) link() {
-	d.shape(linked)
+	d.shape(linked, anyLink)
 	d.ordinary()
 	groups := newLayout(d.c.Shape, nil).wideNames("dp")
 	d.c.Faults = []Fault{{Kind: Link, Group: groups[d.IntN(len(groups))], Share: 0.25, From: d.onset()}}
 }
 
 func (d *draw) loader() {
-	d.shape(loaders)
+	d.shape(loaders, loading)
 	d.ordinary()
 	l := newLayout(d.c.Shape, nil)
 	node := d.hostWith(func(host int) bool { return l.loads(host) && l.minority(host, nil) })
@@ -190,7 +197,7 @@ func (d *draw) loader() {
 
 // saver makes saving slow on one host of several that save.
 func (d *draw) saver() {
-	d.shape(oneHostOfMany)
+	d.shape(oneHostOfMany, anyShape)
 	d.ordinary()
 	d.c.Checkpoint = Checkpoint{Every: 25 + d.IntN(20), Ranks: "all", Share: d.between(0.3, 1.5), SD: d.between(0.03, 0.12)}
 	d.c.Steps = 12 * d.c.Checkpoint.Every
@@ -199,7 +206,7 @@ func (d *draw) saver() {
 }
 
 func (d *draw) host() {
-	d.shape(oneHostOfMany)
+	d.shape(oneHostOfMany, anyShape)
 	d.ordinary()
 	l := newLayout(d.c.Shape, nil)
 	d.c.Faults = []Fault{{Kind: Host, Node: d.hostWith(func(host int) bool { return l.minority(host, nil) }), Share: 0.15, From: d.onset()}}
@@ -228,7 +235,7 @@ func (d *draw) intermittent() {
 }
 
 func (d *draw) sequence() {
-	d.shape(manyReplicas)
+	d.shape(manyReplicas, twoReplicas)
 	d.ordinary()
 	d.c.Work = Work{
 		SequenceSD: d.between(0.1, 0.22), MicroBatchSD: d.between(0, 0.15), Quadratic: d.between(0, 0.2),
@@ -241,7 +248,7 @@ func (d *draw) sequence() {
 }
 
 func (d *draw) stages() {
-	d.shape(piped)
+	d.shape(piped, pipeline)
 	d.ordinary()
 	d.c.Model.Stages = make([]float64, d.c.Shape.PP)
 	for p := range d.c.Model.Stages {
@@ -293,16 +300,17 @@ func (d *draw) restart() {
 	shapes := []Shape{
 		{TP: 2, DP: 8, PP: 4, MicroBatches: 8}, {DP: 8, PP: 8}, {TP: 8, DP: 8}, {TP: 4, DP: 8, PP: 2, MicroBatches: 4},
 	}
-	d.c.Shape = ones(shapes[d.IntN(len(shapes))])
-	d.c.Shape.RanksPerNode = 8
-	d.ordinary()
-	slow := d.IntN(8)
-	gone := (slow + 1 + d.IntN(7)) % 8
+	s := shapes[d.IntN(len(shapes))]
+	s.RanksPerNode = 8
+	d.fixed(s, elastic)
+	hosts := d.nodes()
+	slow := d.IntN(hosts)
+	gone := (slow + 1 + d.IntN(hosts-1)) % hosts
 	at := 110 + d.IntN(60)
 	d.c.Steps = at + 150 + d.IntN(80)
 	f := Fault{Kind: Compute, Node: slow, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(70)}
 	if l := newLayout(d.c.Shape, nil); !l.minority(slow, nil) || d.chance(0.75) {
-		f.Locals = []int{d.IntN(8)}
+		f.Locals = []int{d.IntN(d.c.Shape.RanksPerNode)}
 	}
 	d.c.Faults = []Fault{f}
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{gone}, Shuffle: true}}
@@ -320,8 +328,7 @@ func (d *draw) job() {
 }
 
 func (d *draw) fewPeers() {
-	d.world = 0
-	d.shape(func(s Shape, _ *layout) bool { return s.DP == 2 || s.DP == 3 })
+	d.shape(func(s Shape, _ *layout) bool { return s.DP == 2 || s.DP == 3 }, anyShape)
 	d.ordinary()
 	r := d.IntN(d.c.Shape.World())
 	k := d.c.Shape.RanksPerNode
@@ -329,7 +336,7 @@ func (d *draw) fewPeers() {
 }
 
 func (d *draw) pureDP() {
-	d.shape(pure)
+	d.shape(pure, flat)
 	d.ordinary()
 	d.c.Work = Work{SequenceSD: 0.12}
 	d.c.FirstStep = 1000

@@ -63,7 +63,7 @@ func parse(args []string, words io.Writer) (*flags, error) {
 	set.StringVar(&f.scenario, "scenario", "", "only these scenarios, by name or row number, separated by commas")
 	set.StringVar(&f.only, "only", "", "only these families of jobs, separated by commas, or all; -n is then the jobs of each, 15 unless given")
 	set.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "cases at a time")
-	set.IntVar(&f.world, "world", 0, "about how many ranks; 0 = mostly 8 to 64, some 512 and 8,192")
+	set.IntVar(&f.world, "world", 0, "number of ranks; 0 = mostly 8 to 64, some 512 and 8,192")
 	set.StringVar(&f.traceName, "trace", "", "with -v: replay this recorded job (AR-1, ST)")
 	set.StringVar(&f.data, "data", "", "directory of the recorded jobs' archives; \"\" = ../shared/data")
 	set.Float64Var(&f.hours, "hours", 30000, "healthy node-hours; 0 = none")
