@@ -90,20 +90,44 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 	if slow {
 		steps /= 4
 	}
-	want := float64(healthyRanks*steps) * healthyStep / 3600 * float64(shortCases()) // of 64 ranks: eight nodes
+	want := 4 * float64(healthyRanks*steps) * healthyStep / 3600 * float64(shortCases()) // of 64 ranks: eight nodes
 	hs, err := runHealthy(context.Background(), want, steps, seed(t), 1, tr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
 	printHours(&b, []piece{{Rows: hs}})
-	t.Logf("scale: %.0f node-hours of each kind\n%s", want, b.String())
+	t.Logf("scale: %.0f node-hours\n%s", want, b.String())
 	alarms := 0
 	for _, h := range hs {
 		alarms += h.Nodes + h.Links
 	}
 	if alarms > 1 {
 		t.Errorf("%d alarms in a few healthy node-hours", alarms)
+	}
+}
+
+// The short form of the families: all of them, some variants of each. What they have
+// to reach is in the table; here nothing may be worse than useless.
+func TestFamilies_ShortForm(t *testing.T) {
+	t.Parallel()
+	fs, err := runFamilies(context.Background(), simulate.Families(), shortCases(), seed(t), 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := familiesBefore()
+	if err != nil || before == nil {
+		t.Errorf("the state before: %v, %v", before, err)
+	}
+	var b bytes.Buffer
+	printFamilies(&b, fs, before)
+	t.Logf("scale: %d jobs a family\n%s", shortCases(), b.String())
+	jobs, exact, victims := 0, 0, 0
+	for _, f := range fs {
+		jobs, exact, victims = jobs+f.jobs, exact+f.exact, victims+f.victims
+	}
+	if jobs != shortCases()*len(simulate.Families()) || float64(exact) < 0.5*float64(jobs) || float64(victims) > 0.1*float64(jobs)+2 {
+		t.Errorf("%d of %d jobs are exact, %d innocents accused", exact, jobs, victims)
 	}
 }
 

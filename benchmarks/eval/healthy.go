@@ -27,24 +27,36 @@ type weather struct {
 	name  string
 	noise func(chance *rand.Rand) simulate.Noise
 	trace bool // compute times of the recorded jobs, bootstrapped
+	// families are the families of jobs in turn, without their faults: whatever else
+	// is odd about them. They are half of all hours.
+	families bool
+}
+
+// share is the part of all hours that a kind of noise has.
+func (w *weather) share() float64 {
+	if w.families {
+		return 0.5
+	}
+	return 0.5 / float64(len(weathers)-1)
 }
 
 var weathers = []weather{
 	{"bootstrapped from the recorded jobs", func(r *rand.Rand) simulate.Noise {
 		return simulate.Noise{DeviceSD: 0.003 * r.Float64(), GCShare: 0.01, GCPause: 0.05}
-	}, true},
+	}, true, false},
 	{"heavy-tailed", func(r *rand.Rand) simulate.Noise {
 		return simulate.Noise{
 			OpSD: 0.01, StepSD: 0.005, DeviceSD: 0.005 * r.Float64(), HeavyShare: 0.01 + 0.04*r.Float64(), HeavyScale: 0.05 + 0.25*r.Float64(),
 			HeavyIndex: 1.5 + r.Float64(), GCShare: 0.03, GCPause: 0.1,
 		}
-	}, false},
+	}, false, false},
 	{"autocorrelated", func(r *rand.Rand) simulate.Noise {
 		return simulate.Noise{OpSD: 0.005, StepSD: 0.003, WaveSD: 0.002 + 0.006*r.Float64(), WaveRho: 0.5 + 0.45*r.Float64(), DeviceSD: 0.005 * r.Float64()}
-	}, false},
+	}, false, false},
 	{"drifting", func(r *rand.Rand) simulate.Noise {
 		return simulate.Noise{OpSD: 0.008, StepSD: 0.004, DriftSD: 0.002 + 0.006*r.Float64(), DriftSteps: 200 + 2000*r.Float64(), DeviceSD: 0.005 * r.Float64()}
-	}, false},
+	}, false, false},
+	{name: "the families without their faults", families: true},
 }
 
 // hours is the account of one kind of noise.
@@ -64,13 +76,14 @@ func (h *hours) bound() float64 {
 	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.Hours * 1000
 }
 
-// runHealthy plays want node-hours of each kind of noise straight into frames, in
-// jobs of that many steps.
+// runHealthy plays want node-hours, each kind of noise its share, straight into
+// frames, in jobs of that many steps.
 func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total float64)) ([]hours, error) {
 	out := make([]hours, len(weathers))
 	done := 0.0
 	for k, w := range weathers {
-		h := &out[k]
+		h, all := &out[k], want
+		want := want * w.share()
 		h.Name, h.Findings = w.name, map[string]int{}
 		if w.trace && len(traces) == 0 {
 			h.Name += " (no traces here)"
@@ -98,7 +111,7 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 			}
 			h.Jobs += len(batch)
 			if progress != nil {
-				progress(done+min(h.Hours, want), want*float64(len(weathers)))
+				progress(done+min(h.Hours, want), all)
 			}
 		}
 		done += want
@@ -124,6 +137,13 @@ func healthyConfig(w weather, seed uint64, steps int, traces []*simulate.Trace) 
 	if w.trace {
 		c, err := simulate.Replayed("healthy", seed, traces[chance.IntN(len(traces))])
 		c.Noise, c.Steps, c.Shape.RanksPerNode = w.noise(chance), steps, healthyRanks
+		return c, err
+	}
+	if w.families {
+		names := simulate.Families()
+		c, err := simulate.Scenario(names[seed%uint64(len(names))], seed/uint64(len(names)))
+		c.Faults, c.Expect = nil, simulate.Expect{}
+		c.Steps, c.Model.Seconds = max(c.Steps, steps), healthyStep
 		return c, err
 	}
 	shapes := []simulate.Shape{
@@ -156,7 +176,7 @@ func healthyJob(w weather, seed uint64, steps int, traces []*simulate.Trace) (*o
 		return nil, err
 	}
 	nodes := len(o.truth.MustNotFlag)
-	o.hours = float64(nodes*steps) * healthyStep / 3600
+	o.hours = float64(nodes*c.Steps) * healthyStep / 3600
 	return o, nil
 }
 

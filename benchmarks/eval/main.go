@@ -1,6 +1,6 @@
 // Command eval measures the detector: 22 scenarios of labelled jobs (synthetic,
-// and recorded ones replayed with an injected fault), 30,000 healthy node-hours,
-// and the rules of other tools on the same cases.
+// and recorded ones replayed with an injected fault), 21 families of jobs that those
+// don't have, 30,000 healthy and confounded node-hours, and the rules of other tools on the same cases.
 //
 //	go run ./benchmarks/eval                       # the suite; writes benchmarks/eval/RESULTS.md
 //	go run ./benchmarks/eval -n 10 -hours 0        # a look
@@ -79,12 +79,15 @@ func parse(args []string, words io.Writer) (*flags, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.jobs = familyJobs
-	set.Visit(func(x *flag.Flag) {
-		if x.Name == "n" {
-			f.jobs = f.n
-		}
-	})
+	f.jobs = min(f.n, 2*familyJobs)
+	if f.only != "" {
+		f.jobs = familyJobs
+		set.Visit(func(x *flag.Flag) {
+			if x.Name == "n" {
+				f.jobs = f.n
+			}
+		})
+	}
 	f.keepSeed = f.seed != 0
 	if !f.keepSeed {
 		f.seed = uint64(time.Now().UnixNano()) & (1<<40 - 1)
@@ -198,8 +201,13 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 		}
 	}
 	if f.hours > 0 {
-		r.hours, err = runHealthy(ctx, f.hours/float64(len(weathers)), healthySteps, f.seed, f.parallel, f.traces, hourCounter(words))
+		r.hours, err = runHealthy(ctx, f.hours, healthySteps, f.seed, f.parallel, f.traces, hourCounter(words))
 		if err != nil {
+			return err
+		}
+	}
+	if f.jobs > 0 && f.n > 0 && f.scenario == "" {
+		if r.rows, err = runFamilies(ctx, simulate.Families(), f.jobs, f.seed, f.parallel, counter(words, "jobs of families")); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, progress f
 		diff string
 	}
 	results := make([]result, n)
-	names := simulate.Names()
+	names := append(simulate.Names(), simulate.Families()...)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, parallel))
 	for k := range n {
@@ -82,25 +82,28 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, progress f
 	return p, err
 }
 
-// fitting draws the case's job, at the next seeds as long as it is too large.
+// fitting draws the case's job, at one of the next seeds where it is too large, and
+// cuts short what is too large all the same.
 func (t task) fitting() (simulate.Config, error) {
-	var last simulate.Config
-	for {
+	for tries := 0; ; tries++ {
 		cfg, err := t.config()
 		if err != nil {
 			return cfg, err
 		}
 		s := cfg.Shape
-		passes := 2 * s.MicroBatches * (1 + count(s.PP > 1)*2 + count(s.TP > 1)*cfg.Model.TPSyncs + count(s.CP > 1) + count(s.EP > 1))
-		records := s.World() * cfg.Steps * (passes + 4 + cfg.Model.Buckets)
-		if records < parityRecords || t.scenario == "restart" && last.Seed != 0 {
+		passes := 2 * s.MicroBatches * s.Chunks * (1 + count(s.PP > 1)*2 + count(s.TP > 1)*cfg.Model.TPSyncs + count(s.CP > 1) + count(s.EP > 1))
+		most := parityRecords / (s.World() * (passes + 4 + cfg.Model.Buckets))
+		if cfg.Steps <= most {
 			return cfg, nil
 		}
-		last = cfg
+		if tries == 5 {
+			cfg.Steps = max(40, most)
+			for k := range cfg.Restarts {
+				cfg.Restarts[k].At = cfg.Steps / 2
+			}
+			return cfg, nil
+		}
 		t.seed += 1 << 20
-		if t.scenario == "restart" && cfg.Shape.TP == 8 {
-			return cfg, nil
-		}
 	}
 }
 

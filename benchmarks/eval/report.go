@@ -22,9 +22,11 @@ type report struct {
 	began   time.Time
 	took    time.Duration
 	tallies map[string]*tally
+	rows    []*family
 	hours   []hours // of this run
 	parity  *parity
 
+	before *familyAccount
 	pieces []piece // of this run, and of others that the results keep
 	paired string  // what parity found, now or before
 }
@@ -41,6 +43,10 @@ func (r *report) print(w io.Writer) {
 		p, n := totals(r.tallies)
 		fmt.Fprintf(w, "%d cases with something wrong with a node or link, %d without. \"In vain\" = a node or link accused that is innocent.\n\n", p, n)
 		printTable(w, r.tallies)
+	}
+	if r.rows != nil {
+		fmt.Fprintf(w, "\n## Families of jobs\n\n")
+		printFamilies(w, r.rows, r.before)
 	}
 	if len(r.pieces) > 0 {
 		fmt.Fprintf(w, "\n%s\n\n", hoursTitle)

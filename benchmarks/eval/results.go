@@ -139,6 +139,9 @@ func (r *report) finish(out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if r.before, err = familiesBefore(); err != nil {
+		return err
+	}
 	if path == "" {
 		r.account(nil)
 		r.print(out)
