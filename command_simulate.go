@@ -1,28 +1,40 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/analyzer/source"
 )
 
+// simulation is what the command was asked for.
+type simulation struct {
+	scenario, file, format string
+	trace, job             string
+	seed                   uint64
+	ranks, steps           int
+}
+
 func simulateCommand() *cobra.Command {
-	var scenario, config, format string
-	var seed uint64
-	var ranks, steps int
+	var s simulation
 	var list bool
 	c := &cobra.Command{
 		Use:   "simulate DIR",
 		Short: "a labelled synthetic job as files, the truth beside",
 		Long: `simulate plays a synchronous training job as events (who waits for whom) and writes what it leaves behind below DIR:
-<job>/<rank>/<unix seconds>, topology.json, truth.json and scenario.yaml, from which --scenario-file plays it again.`,
+<job>/<rank>/<unix seconds>, topology.json, truth.json and scenario.yaml, from which --scenario-file plays it again.
+truth.json says who is slow since when, for what cause, what each one costs (the job played again without it), and whether anybody could tell.
+With --trace compute times are those of a recorded job, each rank brought to the pace of its stage, and the scenario's fault comes on top.`,
 		Example: `  laggard simulate --list
   laggard simulate --scenario compute-1.10 --seed 7 job7
-  laggard analyze job7`,
+  laggard analyze job7
+  laggard simulate --scenario compute-1.5 --trace job7 --seed 3 replayed`,
 		Args: func(c *cobra.Command, args []string) error {
 			if list {
 				return nil
@@ -33,15 +45,9 @@ func simulateCommand() *cobra.Command {
 			if list {
 				return listScenarios(c)
 			}
-			cfg, err := scenarioConfig(scenario, config, seed, ranks)
+			cfg, err := s.config(c.Context())
 			if err != nil {
 				return err
-			}
-			if steps > 0 {
-				cfg.Steps = steps
-			}
-			if format != "" {
-				cfg.Record.Format = format
 			}
 			truth, err := simulate.Write(args[0], cfg)
 			if err != nil {
@@ -53,30 +59,84 @@ func simulateCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&scenario, "scenario", "", "which kind of job, see --list")
-	f.StringVar(&config, "scenario-file", "", "a scenario as YAML instead")
-	f.Uint64Var(&seed, "seed", 1, "chance: the same seed gives the same job")
-	f.IntVar(&ranks, "ranks", 0, "number of ranks, 2 to 10000 (0: drawn)")
-	f.IntVar(&steps, "steps", 0, "training steps (0: the scenario's)")
-	f.StringVar(&format, "format", "", "laggard or taskd (default: the scenario's)")
+	f.StringVar(&s.scenario, "scenario", "", "which kind of job, see --list")
+	f.StringVar(&s.file, "scenario-file", "", "a scenario as YAML instead")
+	f.Uint64Var(&s.seed, "seed", 1, "chance: the same seed gives the same job")
+	f.IntVar(&s.ranks, "ranks", 0, "number of ranks, 2 to 10000 (0: drawn)")
+	f.IntVar(&s.steps, "steps", 0, "training steps (0: the scenario's)")
+	f.StringVar(&s.format, "format", "", "laggard or taskd (default: the scenario's)")
+	f.StringVar(&s.trace, "trace", "", "recorded job to replay: SOURCE as analyze takes it, or a labelled archive (.tar.gz)")
+	f.StringVar(&s.job, "job", "", "with --trace: which of several jobs")
 	f.BoolVar(&list, "list", false, "list the scenarios")
 	return c
 }
 
-func scenarioConfig(scenario, file string, seed uint64, ranks int) (simulate.Config, error) {
-	switch {
-	case scenario != "" && file != "":
+// config is the job to play.
+func (s *simulation) config(ctx context.Context) (simulate.Config, error) {
+	if s.scenario != "" && s.file != "" {
 		return simulate.Config{}, usage("--scenario and --scenario-file exclude each other")
-	case file != "":
-		return simulate.Load(file)
-	case scenario == "":
+	}
+	if s.trace != "" && s.ranks != 0 {
+		return simulate.Config{}, usage("--trace and --ranks exclude each other: a recorded job has its own ranks")
+	}
+	if s.scenario == "" && s.file == "" {
 		return simulate.Config{}, usage("laggard simulate: --scenario is missing; known: %s", strings.Join(append(simulate.Names(), simulate.Families()...), ", "))
 	}
-	cfg, err := simulate.Sized(scenario, seed, ranks)
+	var t *simulate.Trace
+	if s.trace != "" {
+		var err error
+		if t, err = recordedJob(ctx, s.trace, s.job); err != nil {
+			return simulate.Config{}, err
+		}
+	}
+	cfg, err := s.draw(t)
+	if err != nil {
+		return cfg, err
+	}
+	if s.steps > 0 {
+		cfg.Steps = s.steps
+	}
+	if s.format != "" {
+		cfg.Record.Format = s.format
+	}
+	return cfg, nil
+}
+
+func (s *simulation) draw(t *simulate.Trace) (cfg simulate.Config, err error) {
+	switch {
+	case s.file != "":
+		return simulate.Load(s.file, t)
+	case t != nil:
+		cfg, err = simulate.Replayed(s.scenario, s.seed, t)
+	default:
+		cfg, err = simulate.Sized(s.scenario, s.seed, s.ranks)
+	}
 	if err != nil {
 		return cfg, usageError{err.Error()}
 	}
 	return cfg, nil
+}
+
+// recordedJob reads the compute times of a job: a labelled archive, or any source.
+func recordedJob(ctx context.Context, spec, job string) (t *simulate.Trace, err error) {
+	if strings.HasSuffix(spec, ".tar.gz") || strings.HasSuffix(spec, ".tgz") {
+		return simulate.LoadTrace(spec)
+	}
+	o := source.Options{NoCommunications: true}
+	src, err := source.Open(ctx, spec, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	if job, err = source.Pick(ctx, src, spec, job); err != nil {
+		return nil, err
+	}
+	var r simulate.Recorded
+	info, err := src.Load(ctx, job, &r, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Trace(job, info.Topology)
 }
 
 func listScenarios(c *cobra.Command) error {

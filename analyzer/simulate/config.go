@@ -41,6 +41,8 @@ type Config struct {
 
 	// Replay takes compute times from a recorded job instead of Model and Work.
 	Replay *Trace `yaml:"-"`
+	// Trace is the name of that job, which must be given again with the scenario.
+	Trace string `yaml:"trace,omitempty"`
 }
 
 // Shape is the parallel layout. World size = TP·CP·DP·PP.
@@ -286,13 +288,14 @@ type Expect struct {
 	Exit     []int    `yaml:"exit"`
 }
 
-// Load reads a scenario file, YAML or JSON. Unknown keys are errors.
-func Load(path string) (Config, error) {
+// Load reads a scenario file, YAML or JSON. Unknown keys are errors. t is the
+// recorded job that it replays, nil for none.
+func Load(path string, t *Trace) (Config, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("read scenario: %w", err)
 	}
-	c, err := Parse(b)
+	c, err := Parse(b, t)
 	if err != nil {
 		return Config{}, fmt.Errorf("parse scenario %s: %w", path, err)
 	}
@@ -300,12 +303,17 @@ func Load(path string) (Config, error) {
 }
 
 // Parse decodes a scenario, YAML or JSON.
-func Parse(b []byte) (Config, error) {
+func Parse(b []byte, t *Trace) (Config, error) {
 	var c Config
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(&c); err != nil && err != io.EOF {
 		return Config{}, err
+	}
+	if t != nil {
+		if err := c.onto(t); err != nil {
+			return Config{}, err
+		}
 	}
 	if err := c.Validate(); err != nil {
 		return Config{}, err

@@ -150,7 +150,7 @@ const mostStages = 64
 // the scenario can't be drawn without.
 func (d *draw) shape(needs ...need) {
 	if d.trace != nil {
-		d.replayShape(needs[0])
+		d.replayShape(needs)
 		return
 	}
 	from := small
@@ -197,18 +197,20 @@ func (d *draw) place(s Shape, fits need) bool {
 	return fits(d.c.Shape, newLayout(d.c.Shape, nil))
 }
 
-// replayShape puts one to four copies of the trace side by side.
-func (d *draw) replayShape(fits need) {
-	t := d.trace
-	for n := 1 + d.IntN(4); n <= 8; n++ {
-		d.c.Replay = t.wider(n)
-		d.c.Shape = Shape{RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
-		d.c.Replay.shape(&d.c)
-		if d.c.hosts() >= 2 && fits(d.c.Shape, newLayout(d.c.Shape, nil)) {
-			return
+// replayShape puts one to eight copies of the trace side by side.
+func (d *draw) replayShape(needs []need) {
+	first := 1 + d.IntN(4)
+	for _, fits := range needs {
+		for n := first; n <= 8; n++ {
+			d.c.Replay = d.trace.wider(n)
+			d.c.Shape = Shape{RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
+			d.c.Replay.shape(&d.c)
+			if d.c.hosts() >= 2 && fits(d.c.Shape, newLayout(d.c.Shape, nil)) {
+				return
+			}
 		}
 	}
-	panic("BUG: no copy of the trace fits the scenario")
+	panic(errSize)
 }
 
 func ones(s Shape) Shape {

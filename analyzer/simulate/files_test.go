@@ -172,7 +172,7 @@ func TestWrite_LeavesTheTruthBeside(t *testing.T) {
 	if topo.WorldSize != 8 || len(topo.Nodes) != 4 || !slices.Equal(topo.Nodes["node-1"], []int{2, 3}) {
 		t.Errorf("topology %+v", topo)
 	}
-	again, err := Load(filepath.Join(dir, "scenario.yaml"))
+	again, err := Load(filepath.Join(dir, "scenario.yaml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

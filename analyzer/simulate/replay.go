@@ -11,15 +11,15 @@ import (
 // ranks of it together, so what they have in common stays), and plays the waits anew.
 type Trace struct {
 	Name     string
-	Shape    Shape // of the recorded ranks: TP and CP are 1
+	Shape    Shape // of the recorded ranks: CP is 1
 	Seconds  float64
 	Steps    []TraceStep
 	Findings []string // that the job has with nothing wrong
 	copies   int      // times the replicas of the trace stand side by side; 0 = 1
 }
 
-// TraceStep is one recorded step: seconds per rank (stage · DP + replica) and
-// micro-batch.
+// TraceStep is one recorded step: seconds per rank (stage by stage, in it replica by
+// replica, in it the tensor-parallel neighbours) and micro-batch.
 type TraceStep struct {
 	Forward, Backward [][]float64
 }
@@ -53,10 +53,10 @@ func (t *Trace) draw(chance *rand.Rand, into []int) []int {
 }
 
 // pass is a pass's own time as recorded, s.
-func (t *Trace) pass(steps []int, stage, replica int, backward bool, micro int) float64 {
+func (t *Trace) pass(steps []int, a *place, backward bool, micro int) float64 {
 	dp := t.Shape.DP / max(1, t.copies)
-	s := &t.Steps[steps[replica/dp]]
-	rank := stage*dp + replica%dp
+	s := &t.Steps[steps[a.d/dp]]
+	rank := a.t + t.Shape.TP*(a.p*dp+a.d%dp)
 	if backward {
 		return s.Backward[rank][micro]
 	}
@@ -68,6 +68,7 @@ var replayable = []string{
 	"healthy", "compute-1.05", "compute-1.10", "compute-1.2", "compute-1.5", "compute-2", "backward-1.2", "thermal-ramp",
 	"two-culprits", "slow-link", "dataloader", "checkpoint", "host-delay", "transient", "intermittent", "gc-pauses", "clock-skew",
 	"missing-10", "missing-30", "absent-10", "slow-from-start", "job-slow",
+	"regime", "warm-up", "bursts-regular", "bursts-5", "bursts-2", "slow-saver", "transients", "long", "light", "evaluation", "curriculum", "congestion",
 }
 
 // Replayable reports whether a scenario makes sense on a recorded job.
@@ -80,23 +81,27 @@ func Replayed(name string, seed uint64, t *Trace) (Config, error) {
 	if !Replayable(name) {
 		return Config{}, fmt.Errorf("scenario %q can't be replayed on a trace: want one of %v", name, replayable)
 	}
-	for _, s := range scenarios {
-		if s.name != name {
-			continue
-		}
-		d := &draw{Rand: rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16)), trace: t}
-		d.c.Seed, d.c.Scenario = seed, name
-		s.make(d)
-		n := &d.c.Noise
-		n.OpSD, n.StepSD, n.WaveSD, n.HeavyShare = 0, 0, 0, 0
-		n.DeviceSD = min(n.DeviceSD, 0.003)
-		d.c.Work = Work{}
-		d.c.Expect.Findings = append(d.c.Expect.Findings, t.Findings...)
-		d.c.Job = fmt.Sprintf("%s-%s-%d", t.Name, name, seed)
-		if err := d.c.Validate(); err != nil {
-			return Config{}, fmt.Errorf("scenario %s on %s, seed %d: %w", name, t.Name, seed, err)
-		}
-		return d.c, nil
+	d := &draw{trace: t}
+	if err := d.from(find(name), seed); err != nil {
+		return Config{}, err
 	}
-	return Config{}, fmt.Errorf("scenario %q is unknown", name)
+	n := &d.c.Noise
+	n.OpSD, n.StepSD, n.WaveSD, n.HeavyShare = 0, 0, 0, 0
+	n.DeviceSD = min(n.DeviceSD, 0.003)
+	d.c.Work = Work{Phases: d.c.Work.Phases}
+	d.c.Expect.Findings = append(d.c.Expect.Findings, t.Findings...)
+	d.c.Job, d.c.Trace = fmt.Sprintf("%s-%s-%d", t.Name, name, seed), t.Name
+	if err := d.c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("scenario %s on %s, seed %d: %w", name, t.Name, seed, err)
+	}
+	return d.c, nil
+}
+
+// onto gives a scenario that was drawn for a recorded job that job again.
+func (c *Config) onto(t *Trace) error {
+	if t.Shape.DP == 0 || c.Shape.DP%t.Shape.DP != 0 {
+		return fmt.Errorf("replay %s: the scenario has %d replicas, the recorded job %d", t.Name, c.Shape.DP, t.Shape.DP)
+	}
+	c.Replay = t.wider(c.Shape.DP / t.Shape.DP)
+	return nil
 }

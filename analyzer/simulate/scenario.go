@@ -100,14 +100,7 @@ func Scenario(name string, seed uint64) (Config, error) {
 // Sized is Scenario with exactly world ranks, 2 to 10,000; 0 = drawn. A number of
 // ranks that has no shape for the scenario (a prime number has no pipeline beyond 64
 // stages) is an error.
-func Sized(name string, seed uint64, world int) (cfg Config, err error) {
-	defer func() {
-		if x := recover(); x == errSize {
-			err = fmt.Errorf("scenario %s: no shape of %d ranks fits it: try a number that more divides, as %d", name, world, (world+7)/8*8)
-		} else if x != nil {
-			panic(x)
-		}
-	}()
+func Sized(name string, seed uint64, world int) (Config, error) {
 	if world != 0 && (world < 2 || world > mostRanks) {
 		return Config{}, fmt.Errorf("scenario %s: %d ranks: want 2 to %d", name, world, mostRanks)
 	}
@@ -115,13 +108,31 @@ func Sized(name string, seed uint64, world int) (cfg Config, err error) {
 	if s == nil {
 		return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s, %s", name, strings.Join(Names(), ", "), strings.Join(Families(), ", "))
 	}
-	d := &draw{Rand: rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16)), world: world}
-	d.c.Seed, d.c.Scenario = seed, name
-	s.make(d)
+	d := &draw{world: world}
+	if err := d.from(s, seed); err != nil {
+		return Config{}, err
+	}
 	if err := d.c.Validate(); err != nil {
 		return Config{}, fmt.Errorf("scenario %s, seed %d: %w", name, seed, err)
 	}
 	return d.c, nil
+}
+
+// from draws a scenario from a seed.
+func (d *draw) from(s *scenario, seed uint64) (err error) {
+	defer func() {
+		if x := recover(); x == errSize && d.trace != nil {
+			err = fmt.Errorf("scenario %s: no copies of %s side by side fit it", s.name, d.trace.Name)
+		} else if x == errSize {
+			err = fmt.Errorf("scenario %s: no shape of %d ranks fits it: try a number that more divides, as %d", s.name, d.world, (d.world+7)/8*8)
+		} else if x != nil {
+			panic(x)
+		}
+	}()
+	d.Rand = rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16))
+	d.c.Seed, d.c.Scenario = seed, s.name
+	s.make(d)
+	return nil
 }
 
 // mostRanks bounds the jobs that scenarios draw.

@@ -29,7 +29,7 @@ func TestScenario_SaysWhatIsWrong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := Parse(y)
+			again, err := Parse(y, nil)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v\n%s", name, seed, err, y)
 			}
@@ -138,15 +138,15 @@ func TestParse_Refuses(t *testing.T) {
 		"micro-batches":      "shape: {micro_batches: 100000}",
 		"more spare than is": "shape: {spare_nodes: -1}",
 	} {
-		if _, err := Parse([]byte(text)); err == nil {
+		if _, err := Parse([]byte(text), nil); err == nil {
 			t.Errorf("%s: %q was taken", name, text)
 		}
 	}
-	c, err := Parse([]byte(`{"seed": 5, "shape": {"dp": 4}, "faults": [{"kind": "compute", "factor": 1.2, "locals": [1]}]}`))
+	c, err := Parse([]byte(`{"seed": 5, "shape": {"dp": 4}, "faults": [{"kind": "compute", "factor": 1.2, "locals": [1]}]}`), nil)
 	if err != nil || c.Shape.DP != 4 || c.Faults[0].Factor != 1.2 || c.Steps != 300 {
 		t.Errorf("JSON: %+v, %v", c, err)
 	}
-	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Load of a missing file: %v", err)
 	}
 }
@@ -155,7 +155,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("shape: {dp: 4, pp: 2}\nsteps: 10"))
 	f.Add([]byte(`{"faults": [{"kind": "link", "group": "dp-stage0", "share": 0.2}], "restarts": [{"at": 3, "drop": [0]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := Parse(b)
+		c, err := Parse(b, nil)
 		if err != nil || c.Shape.World()*c.Shape.MicroBatches > 256 || c.hosts() > 100 || c.Shape.RanksPerNode > 1000 || c.Model.Buckets*c.Model.TPSyncs > 100 {
 			return
 		}
@@ -228,7 +228,7 @@ func TestReplayed(t *testing.T) {
 
 // The example in the folder is a right one.
 func TestExample(t *testing.T) {
-	c, err := Load("example.yaml")
+	c, err := Load("example.yaml", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestFamilies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := Parse(y)
+			again, err := Parse(y, nil)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v\n%s", name, seed, err, y)
 			}

@@ -193,7 +193,7 @@ func (m *Model) backward() float64 {
 func (j *job) passOwn(i int, t task, ns float64) float64 {
 	r, a := &j.r[i], &j.lay.at[i]
 	if j.cfg.Replay != nil {
-		ns = j.cfg.Replay.pass(j.drawn, t.stage, a.d, t.backward, t.micro) * 1e9
+		ns = j.cfg.Replay.pass(j.drawn, a, t.backward, t.micro) * 1e9
 	} else {
 		w := j.work[a.d*j.lay.shape.MicroBatches+t.micro]
 		if e := j.cfg.Work.Elasticity; len(e) > 0 && w != 1 {

@@ -27,8 +27,8 @@ const (
 )
 
 // LoadTrace reads a labelled archive (.tar.gz of topology.json, truth.json and
-// <job>/<rank>/<unix seconds> in TaskD's lines, the backward computation among
-// them). The culprits that its truth names are brought to the pace of their role,
+// <job>/<rank>/<unix seconds> in TaskD's lines, where the backward computation may
+// be among them). The culprits that its truth names are brought to the pace of their role,
 // so that what is replayed is healthy.
 func LoadTrace(archive string) (*Trace, error) {
 	f, err := os.Open(archive)
@@ -55,6 +55,8 @@ type traceLoader struct {
 	topo   topology.File
 	truth  Truth
 	ranges map[int][]record.Record // per rank: Step, FP and backward
+
+	backward bool // the backward pass was recorded; else it is twice the forward
 }
 
 func (l *traceLoader) read(t *tar.Reader) error {
@@ -140,15 +142,21 @@ func (l *traceLoader) trace() (*Trace, error) {
 	if seconds > 0 {
 		return t, nil
 	}
-	for range 4 { // a healed job is faster than the recorded one; transfers are shares of its step
+	return t, t.settle()
+}
+
+// settle measures how long a step is: a healed job is faster than the recorded one,
+// and transfers are shares of its step.
+func (t *Trace) settle() error {
+	for range 4 {
 		played, err := lengths(Config{Steps: 16, Replay: t}, nil)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		slices.Sort(played)
 		t.Seconds = played[len(played)/2] / 1e9
 	}
-	return t, nil
+	return nil
 }
 
 // steps returns the steps that every rank recorded in full, and the median length.
@@ -173,6 +181,7 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 			case r.Kind == record.FP:
 				by[step][i].forward = append(by[step][i].forward, float64(r.Dur)/1e9)
 			case r.Name == "backward":
+				l.backward = true
 				by[step][i].backward = append(by[step][i].backward, float64(r.Dur)/1e9)
 			}
 		}
@@ -188,6 +197,11 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 	for _, n := range numbers {
 		var s TraceStep
 		for _, p := range by[n] {
+			if !l.backward {
+				for _, x := range p.forward {
+					p.backward = append(p.backward, 2*x)
+				}
+			}
 			if len(p.forward) == micro && len(p.backward) == micro {
 				s.Forward, s.Backward = append(s.Forward, p.forward), append(s.Backward, p.backward)
 			}
@@ -205,19 +219,19 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 
 // heal scales the passes of rank i to the median of its stage's others.
 func (t *Trace) heal(i int) {
-	dp := t.Shape.DP
-	stage := i / dp
+	width := t.Shape.DP * t.Shape.TP
+	stage := i / width
 	for _, pick := range []func(*TraceStep) [][]float64{
 		func(s *TraceStep) [][]float64 { return s.Forward }, func(s *TraceStep) [][]float64 { return s.Backward },
 	} {
 		var mine, others []float64
 		for k := range t.Steps {
 			all := pick(&t.Steps[k])
-			for d := range dp {
-				if stage*dp+d == i {
-					mine = append(mine, all[i]...)
+			for r := stage * width; r < (stage+1)*width; r++ {
+				if r == i {
+					mine = append(mine, all[r]...)
 				} else {
-					others = append(others, all[stage*dp+d]...)
+					others = append(others, all[r]...)
 				}
 			}
 		}

@@ -92,7 +92,7 @@ func (j *job) truth() Truth {
 	sort.Ints(t.SlowRanks)
 	t.SlowRanks = slices.Compact(t.SlowRanks)
 	t.innocent(j)
-	if t.ExpectExit == nil || len(t.SlowNodes)+len(t.Links) == 0 && slices.Contains(t.ExpectExit, verdict.ExitDegraded) {
+	if len(t.ExpectExit) == 0 || len(t.SlowNodes)+len(t.Links) == 0 && slices.Contains(t.ExpectExit, verdict.ExitDegraded) {
 		t.ExpectExit = []int{verdict.ExitHealthy}
 		if len(t.SlowNodes)+len(t.Links) > 0 {
 			t.ExpectExit = []int{verdict.ExitDegraded}

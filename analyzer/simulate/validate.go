@@ -18,6 +18,9 @@ func (c *Config) Validate() error {
 	if err := c.validateShape(); err != nil {
 		return err
 	}
+	if c.Trace != "" && c.Replay == nil {
+		return fmt.Errorf("the scenario replays the recorded job %s, which isn't given", c.Trace)
+	}
 	if c.Steps < 1 || c.Steps > maxSteps || c.FirstStep < 0 || c.FirstStep > 1<<40 {
 		return fmt.Errorf("steps %d from %d: want 1 to %d, from 0 on", c.Steps, c.FirstStep, maxSteps)
 	}

@@ -1,0 +1,282 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+)
+
+// Recorded collects the rows of a recorded job to be replayed. The zero value is
+// ready to use.
+type Recorded struct {
+	ranks map[uint32]row.Rank
+	steps map[uint32]map[uint64]row.Step // of the process that began last
+}
+
+// AddRank keeps the identity of the process that began last.
+func (r *Recorded) AddRank(x *row.Rank) {
+	if r.ranks == nil {
+		r.ranks = map[uint32]row.Rank{}
+	}
+	if old, ok := r.ranks[x.Rank]; !ok || x.StartedNs >= old.StartedNs {
+		of := *x
+		of.Groups, of.GroupRanks = slices.Clone(x.Groups), slices.Clone(x.GroupRanks)
+		r.ranks[x.Rank] = of
+	}
+}
+
+// AddStep keeps a step that has a forward time.
+func (r *Recorded) AddStep(x *row.Step) {
+	if x.FPNs <= 0 || x.FPCount == 0 || x.StepNs <= 0 || x.Flags&row.FlagOpen != 0 {
+		return
+	}
+	if r.steps == nil {
+		r.steps = map[uint32]map[uint64]row.Step{}
+	}
+	of := r.steps[x.Rank]
+	for _, old := range of { // all of one process
+		if old.Incarnation != x.Incarnation && x.StartNs > old.StartNs {
+			of = nil
+		} else if old.Incarnation != x.Incarnation {
+			return
+		}
+		break
+	}
+	if of == nil {
+		of = map[uint64]row.Step{}
+		r.steps[x.Rank] = of
+	}
+	of[x.Step] = *x
+}
+
+// AddCommunication needs nothing of it: waits are played anew.
+func (r *Recorded) AddCommunication(*row.Communication) {}
+
+// Trace makes a trace of what was collected: each rank's forward and backward time,
+// spread evenly over its micro-batches. What no range says of the backward pass is
+// taken from the rank's own time, or twice the forward. Every rank is brought to the
+// median pace of its stage, so that what is replayed is healthy, with the noise as
+// recorded. t has the groups, nil for those of the ranks' identities.
+func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
+	if len(r.steps) == 0 {
+		return nil, errors.New("replay job " + name + ": no rank recorded a forward pass: switch FP on")
+	}
+	r.last()
+	if t == nil || len(t.Groups) == 0 {
+		var err error
+		if t, err = r.groups(); err != nil {
+			return nil, fmt.Errorf("replay job %s: %w", name, err)
+		}
+	}
+	order, shape := r.grid(t)
+	var numbers []uint64
+	for n := range r.steps[order[0]] {
+		whole := true
+		for _, rank := range order {
+			_, ok := r.steps[rank][n]
+			whole = whole && ok
+		}
+		if whole {
+			numbers = append(numbers, n)
+		}
+	}
+	if len(numbers) == 0 {
+		return nil, fmt.Errorf("replay job %s: no step that all of %d ranks recorded", name, len(order))
+	}
+	slices.Sort(numbers)
+	out := &Trace{Name: name, Shape: shape}
+	var lengths []float64
+	for _, n := range numbers {
+		out.Shape.MicroBatches = max(out.Shape.MicroBatches, min(int(r.steps[order[0]][n].FPCount), maxMicroBatches))
+	}
+	for _, n := range numbers {
+		var s TraceStep
+		for _, rank := range order {
+			x := r.steps[rank][n]
+			s.Forward = append(s.Forward, evenly(float64(x.FPNs)/1e9, out.Shape.MicroBatches))
+			s.Backward = append(s.Backward, evenly(backwardOf(&x)/1e9, out.Shape.MicroBatches))
+			lengths = append(lengths, float64(x.StepNs)/1e9)
+		}
+		out.Steps = append(out.Steps, s)
+	}
+	slices.Sort(lengths)
+	out.Seconds = lengths[len(lengths)/2]
+	out.level()
+	return out, out.settle()
+}
+
+// level brings every rank to the pace of the one in the middle of its stage, the
+// faster one of two.
+func (t *Trace) level() {
+	width := t.Shape.DP * t.Shape.TP
+	for stage := range t.Shape.PP {
+		for _, pick := range []func(*TraceStep) [][]float64{
+			func(s *TraceStep) [][]float64 { return s.Forward }, func(s *TraceStep) [][]float64 { return s.Backward },
+		} {
+			pace := make([]float64, width)
+			for i := range pace {
+				var v []float64
+				for k := range t.Steps {
+					v = append(v, pick(&t.Steps[k])[stage*width+i]...)
+				}
+				slices.Sort(v)
+				pace[i] = v[len(v)/2]
+			}
+			want := slices.Sorted(slices.Values(pace))[(width-1)/2]
+			for k := range t.Steps {
+				for i, p := range pace {
+					all := pick(&t.Steps[k])[stage*width+i]
+					for m := range all {
+						all[m] *= want / p
+					}
+				}
+			}
+		}
+	}
+}
+
+// last drops the ranks whose processes had ended when the last attempt began.
+func (r *Recorded) last() {
+	began := int64(math.MinInt64)
+	ended := map[uint32]int64{}
+	for rank, steps := range r.steps {
+		first, end := int64(math.MaxInt64), int64(math.MinInt64)
+		for _, x := range steps {
+			first, end = min(first, x.StartNs), max(end, x.StartNs+x.StepNs)
+		}
+		began, ended[rank] = max(began, first), end
+	}
+	for rank, end := range ended {
+		if end < began {
+			delete(r.steps, rank)
+			delete(r.ranks, rank)
+		}
+	}
+}
+
+// backwardOf is a step's backward time as far as its row tells, ns.
+func backwardOf(x *row.Step) float64 {
+	switch {
+	case x.BackwardNs > 0:
+		return float64(x.BackwardNs)
+	case x.SelfNs > x.FPNs:
+		return float64(x.SelfNs - x.FPNs)
+	}
+	return 2 * float64(x.FPNs)
+}
+
+func evenly(all float64, n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = all / float64(n)
+	}
+	return out
+}
+
+// groups are those of the ranks' identities.
+func (r *Recorded) groups() (*topology.File, error) {
+	var all []record.Group
+	for _, x := range r.ranks {
+		for k, text := range x.Groups {
+			if k >= len(x.GroupRanks) {
+				break
+			}
+			g, err := topology.ParseGroup(text, x.GroupRanks[k])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, g)
+		}
+	}
+	return topology.FromGroups(all), nil
+}
+
+// grid puts the recorded ranks in the order of a trace: stage by stage, replica by
+// replica, tensor-parallel neighbours side by side. Where the groups are no whole
+// grid every rank is a replica of its own.
+func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
+	var ranks []uint32
+	for rank := range r.steps {
+		ranks = append(ranks, rank)
+	}
+	slices.Sort(ranks)
+	flat := ones(Shape{DP: len(ranks), RanksPerNode: 2})
+	flat.Order = "tp-cp-dp-pp"
+	pipes, tensors := r.members(t, "pp"), r.members(t, "tp")
+	tp, pp := 1, 1
+	for _, g := range tensors {
+		tp = max(tp, len(g))
+	}
+	for _, g := range pipes {
+		pp = max(pp, len(g))
+	}
+	if len(ranks)%(tp*pp) != 0 {
+		return ranks, flat
+	}
+	shape := flat
+	shape.TP, shape.PP, shape.DP = tp, pp, len(ranks)/(tp*pp)
+	order := make([]uint32, len(ranks))
+	filled := map[int]bool{}
+	replica, next := map[uint32]int{}, 0 // replica of a rank, known from one rank of it on
+	for _, rank := range ranks {
+		pipe, tensor := groupOf(pipes, rank, pp), groupOf(tensors, rank, tp)
+		if pipe == nil || tensor == nil {
+			return ranks, flat
+		}
+		d, ok := replica[rank]
+		if !ok {
+			d = next
+			next++
+			for _, a := range tensor { // the pipelines of its tensor-parallel neighbours are its replica
+				for _, b := range groupOf(pipes, a, pp) {
+					replica[b] = d
+				}
+			}
+		}
+		at := slices.Index(tensor, rank) + tp*(d+shape.DP*slices.Index(pipe, rank))
+		if at >= len(order) || filled[at] {
+			return ranks, flat
+		}
+		filled[at], order[at] = true, rank
+	}
+	return order, shape
+}
+
+// members are the recorded ranks of the groups of a dimension, two or more.
+func (r *Recorded) members(t *topology.File, dim string) [][]uint32 {
+	var out [][]uint32
+	for _, g := range t.Groups {
+		if topology.Dim(g.Dim) != dim {
+			continue
+		}
+		var of []uint32
+		for _, rank := range g.Ranks {
+			if r.steps[uint32(rank)] != nil {
+				of = append(of, uint32(rank))
+			}
+		}
+		if len(of) > 1 {
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
+// groupOf is the group of a rank, itself alone where groups have one member, nil
+// where it has none of that size.
+func groupOf(groups [][]uint32, rank uint32, size int) []uint32 {
+	if size == 1 {
+		return []uint32{rank}
+	}
+	for _, g := range groups {
+		if len(g) == size && slices.Contains(g, rank) {
+			return g
+		}
+	}
+	return nil
+}
