@@ -151,11 +151,10 @@ func rare(share float64) func(*job) truth {
 		v, x := j.victim(), 1.15+0.35*j.rng.Float64()
 		j.steps = 600
 		hit := map[int]bool{}
-		for s := 0; s <= j.steps; s++ {
-			if j.rng.Float64() < share/2 {
-				for k := range 1 + j.rng.IntN(3) {
-					hit[s+k] = true
-				}
+		for range int(share * float64(j.steps) / 2) {
+			s := j.rng.IntN(j.steps)
+			for k := range 1 + j.rng.IntN(3) {
+				hit[s+k] = true
 			}
 		}
 		j.fault = func(r, _, step int) effect {
