@@ -214,14 +214,14 @@ func (t *track) evaluateLanes(r int) {
 		alarm -= pureRelief
 	}
 	for i, l := range lanes {
-		least := t.least
-		if l >= longBlocks && !t.pure {
-			least = min(least, longEffect)
-		}
-		if !(t.laneMean[i][r] >= least) {
+		m, alarm, from := float64(t.laneMean[i][r]), alarm, float32(t.cfg.Effect/2)
+		switch {
+		case m >= float64(t.least):
+		case l >= longBlocks && m >= longShare*float64(t.least): // small, but for long and in every block
+			alarm, from = t.cfg.LongAlarm, float32(longEach*m)
+		default:
 			continue
 		}
-		m := float64(t.laneMean[i][r])
 		if t.slowly.mean(r) >= m/2 {
 			continue // it comes and goes
 		}
@@ -242,7 +242,7 @@ func (t *track) evaluateLanes(r int) {
 				continue
 			}
 			n++
-			if x > min(float32(t.cfg.Effect), least)/2 {
+			if x > from {
 				slow++
 			}
 		}
@@ -270,7 +270,7 @@ func (t *track) laneRise(r, i int) float64 {
 		return 0
 	}
 	rise := float64(t.laneMean[i][r] - t.base[r])
-	if rise < longEffect {
+	if rise < longShare*float64(t.least) {
 		return 0
 	}
 	return rise / math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[i])+1.0/baseBlocks), t.tauOwn)

@@ -20,7 +20,10 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess
-	long := e.tracks[own].age(r) >= longBlocks*blockSteps && c.effect >= longEffect
+	if !leads && e.comesAndGoes(c) {
+		return false
+	}
+	long := e.tracks[own].age(r) >= longBlocks*blockSteps && c.effect >= longShare*e.cfg.MinEffect
 	if c.z < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
 		return false
 	}
@@ -39,6 +42,19 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 	return leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
+}
+
+// comesAndGoes reports whether a rank on another node is slow again and again in what it
+// does itself: then who waits for it has more uncovered time, now and then.
+func (e *Engine) comesAndGoes(c *candidate) bool {
+	for _, s := range []signal{compute, loading} {
+		for r := range e.n {
+			if e.layout.Node[r] != e.layout.Node[c.row] && e.tracks[s].intermittent(r) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // medianError is the standard error, in seconds, of the difference between the

@@ -152,9 +152,11 @@ const (
 	creepSigmas = 1.5
 	creepBlocks = 3
 	creepMost   = 8
-	// longEffect is the least effect of the longest lanes (128 steps and more): 3 % over a
-	// thousand steps is worth as much as 5 % at once.
-	longEffect = 0.02
+	// longShare of MinEffect is the least effect of the longest lanes (128 steps and more):
+	// 3 % over a thousand steps is worth as much as 5 % at once.
+	// Then slowShare of the blocks must show longEach of it: a transient moves the mean.
+	longShare  = 2.0 / 3
+	longEach   = 0.7
 	longBlocks = 16
 	// centreSteps is the memory of a unit's centre. Its first openSteps count as they
 	// are: clipped by the noise, the centre of a unit that was slow from the start

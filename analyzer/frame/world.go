@@ -191,26 +191,26 @@ func (i *incarnation) fresh() bool {
 	return i.meta.Writer != record.TaskD && i.meta.StartedNs > 0 && first > 0 && first-i.meta.StartedNs < freshSpan
 }
 
-// setRoles takes the groups that fit this attempt, the topology file's first.
+// setRoles takes the groups that fit this attempt: the topology file's, unless it speaks
+// of a world of another size or contradicts the groups that the processes told.
 func (w *world) setRoles(l *Layout, a *attempt, current map[int]*incarnation, models []string) {
 	own := rankGroups(l, current)
 	var file []namedGroup
-	if w.topo != nil {
+	if w.topo != nil && (a.world == 0 || w.topo.WorldSize == 0 || a.world == w.topo.WorldSize) {
 		file = fromTopology(w.topo, a.world)
 	}
-	sameWorld := w.topo != nil && (a.world == 0 || w.topo.WorldSize == 0 || a.world == w.topo.WorldSize)
+	if g := contradicted(file, own); g != nil {
+		w.note(fmt.Sprintf("the topology file contradicts group %s of dimension %s, as its processes told it, in attempt %d: the file's groups are not used", g.name, g.dim, l.Attempt+1))
+		file = nil
+	}
 	type offer struct {
 		groups []namedGroup
 		from   string
 	}
-	offers := []offer{{file, "topology"}, {own, "segments"}}
-	if !sameWorld {
-		slices.Reverse(offers)
-	}
-	for n, o := range offers {
+	for n, o := range []offer{{file, "topology"}, {own, "segments"}} {
 		if len(o.groups) > 0 && l.assign(o.groups, models) {
 			l.From = o.from
-			l.setGroups(append(o.groups, offers[1-n].groups...))
+			l.setGroups(append(o.groups, [][]namedGroup{own, file}[n]...))
 			if w.f.RolesFrom == "" {
 				w.f.RolesFrom = o.from
 			}
@@ -220,6 +220,46 @@ func (w *world) setRoles(l *Layout, a *attempt, current map[int]*incarnation, mo
 	l.From = "inferred"
 	l.alike(models)
 	l.setGroups(append(file, own...))
+}
+
+// contradicted returns a group that processes told and that the file's groups of the
+// same dimension cut through, nil when there is none.
+func contradicted(file, own []namedGroup) *namedGroup {
+	type seat struct {
+		dim  string
+		rank int
+	}
+	in := map[seat]int{}
+	for i, g := range file {
+		for _, r := range g.ranks {
+			in[seat{g.dim, r}] = i
+		}
+	}
+	for i := range own {
+		g := &own[i]
+		if g.dim == "" || len(g.ranks) < 2 {
+			continue
+		}
+		shared := map[int]int{}
+		for _, r := range g.ranks {
+			if k, ok := in[seat{g.dim, r}]; ok {
+				shared[k]++
+			}
+		}
+		for k, n := range shared {
+			if n < min(len(file[k].ranks), len(g.ranks)) {
+				return g
+			}
+		}
+	}
+	return nil
+}
+
+// note says something to a person, once.
+func (w *world) note(text string) {
+	if !slices.Contains(w.f.Notes, text) {
+		w.f.Notes = append(w.f.Notes, text)
+	}
 }
 
 // rankGroups collects the groups that the processes' identities tell.

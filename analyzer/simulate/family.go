@@ -170,9 +170,9 @@ func (d *draw) absentMates() {
 			keep = l.at[r].d
 		}
 	}
-	// The replica of the culprit stays whole; of others one stage alone is recorded.
+	// The replica of the culprit stays whole; of a quarter one stage alone is recorded.
 	for n, q := range d.Perm(d.c.Shape.DP) {
-		if q == keep || n > d.c.Shape.DP/4 {
+		if q == keep || n >= max(1, d.c.Shape.DP/4) {
 			continue
 		}
 		stays := d.IntN(d.c.Shape.PP)

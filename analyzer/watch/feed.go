@@ -32,8 +32,8 @@ type feed struct {
 	Begun   bool
 
 	Accepted, Estimated, HostOnly uint64 // rows
-	Open, Late, Again   uint64
-	Columns             uint64
+	Open, Late, Again             uint64
+	Columns                       uint64
 
 	latest *column // of Pending: where the last row went
 	spare  []*column
