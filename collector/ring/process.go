@@ -46,7 +46,7 @@ type Process struct {
 // Create makes the folder of a process. It returns an error and leaves nothing
 // behind when the files can't be had in full: then there is no recording.
 func Create(o CreateOptions) (_ *Process, err error) {
-	run, err := openRunDir(o.RunDir)
+	run, err := OpenRunDir(o.RunDir)
 	if err != nil {
 		return nil, err
 	}
@@ -255,8 +255,9 @@ func (p *Process) release() {
 	}
 }
 
-// openRunDir opens the run directory and makes it when it is missing.
-func openRunDir(path string) (int, error) {
+// OpenRunDir opens the run directory, following no symlink at its name, and makes it when
+// it is missing.
+func OpenRunDir(path string) (int, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return -1, fmt.Errorf("make run directory: %w", err)
 	}

@@ -1,0 +1,153 @@
+// Package endpoint is where a switch listens and how it is called: who may switch, and
+// whose answer is believed.
+//
+// An address is "unix" (switch.sock in the ring directory), unix:PATH, any path with a
+// slash in it, or HOST:PORT.
+//
+// Invariant: nobody switches who has not shown who he is. On a Unix socket the kernel
+// says as which user the other side runs; both sides look (own uid, root, and who is
+// trusted further), the server before it reads a byte, the client before it writes one.
+// On TCP a certificate or a token says it, over TLS. Without both, only this machine's
+// loopback is served, or what Options.Insecure allows.
+//
+// Caveat: any user of the machine may call a switch on loopback that asks for neither.
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Default is the address of the socket in the ring directory.
+const Default = "unix"
+
+// socketName is the socket's name in the ring directory.
+const socketName = "switch.sock"
+
+// TokenEnvironment names the variable that may hold the token.
+const TokenEnvironment = "LAGGARD_SWITCH_TOKEN"
+
+// minToken is the least length of a token, bytes: what can't be guessed.
+const minToken = 16
+
+// Options say who may switch and who is believed; the same for who listens and who
+// calls.
+type Options struct {
+	RingDir string // where the address "unix" lies
+	// TrustUIDs are users at the other end of a Unix socket to trust beside our own and
+	// root.
+	TrustUIDs []uint
+	// Cert and Key are files (PEM): what a listener shows, and a caller when it is asked.
+	Cert, Key string
+	// CA is a file (PEM): who signed what the other side shows. A listener asks every
+	// caller for a certificate then.
+	CA string
+	// TokenFile holds a word that every caller must say; "" takes it from the environment,
+	// where it may be missing.
+	TokenFile string
+	// Insecure allows TCP beyond loopback without TLS, and without a proof of who calls.
+	Insecure bool
+}
+
+// Flags are those that say how a switch on TCP is secured.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.StringVar(&o.Cert, "switch-cert", "", "certificate for switches on TCP, PEM: a listener's, and what a caller shows")
+	f.StringVar(&o.Key, "switch-key", "", "its private key")
+	f.StringVar(&o.CA, "switch-ca", "", "certificates that sign the other side's; a listener then wants one of every caller (mutual TLS)")
+	f.StringVar(&o.TokenFile, "switch-token-file", "", "file with the token that every caller of a switch on TCP must say (or in the environment: "+TokenEnvironment+")")
+	f.BoolVar(&o.Insecure, "switch-insecure", false, "allow switches on TCP beyond 127.0.0.1 without TLS, and without certificate or token: where a network policy guards the port")
+}
+
+// CallerFlags are those of a program that only calls.
+func (o *Options) CallerFlags(f *pflag.FlagSet) {
+	o.Flags(f)
+	f.UintSliceVar(&o.TrustUIDs, "trust-uid", nil, "further users whose agent is believed, beside this user's and root's")
+}
+
+// Address is where a switch is.
+type Address struct {
+	Path string // of a Unix socket
+	TCP  string // HOST:PORT
+}
+
+// String returns the address as Parse takes it.
+func (a Address) String() string {
+	if a.Path != "" {
+		return "unix:" + a.Path
+	}
+	return a.TCP
+}
+
+// Parse reads an address.
+func (o *Options) Parse(text string) (Address, error) {
+	path, found := strings.CutPrefix(text, "unix:")
+	switch {
+	case text == Default:
+		return Address{Path: filepath.Join(o.RingDir, socketName)}, nil
+	case found && path != "":
+		return Address{Path: filepath.Clean(path)}, nil
+	case strings.Contains(text, "/"):
+		return Address{Path: filepath.Clean(text)}, nil
+	}
+	if _, _, err := net.SplitHostPort(text); err != nil || text == "unix:" {
+		return Address{}, fmt.Errorf("address %q: want unix (the socket in the ring directory), unix:PATH, or HOST:PORT", text)
+	}
+	return Address{TCP: text}, nil
+}
+
+// loopback reports whether an address is this machine's alone.
+func (a Address) loopback() bool {
+	host, _, err := net.SplitHostPort(a.TCP)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// token returns the word that callers say; "" none.
+func (o *Options) token() (string, error) {
+	word, from := os.Getenv(TokenEnvironment), TokenEnvironment
+	if o.TokenFile != "" {
+		b, err := os.ReadFile(o.TokenFile)
+		if err != nil {
+			return "", fmt.Errorf("read token of the switch: %w", err)
+		}
+		if word, from = strings.TrimSpace(string(b)), o.TokenFile; word == "" {
+			return "", fmt.Errorf("read token of the switch: %s is empty", from)
+		}
+	}
+	if word != "" && len(word) < minToken {
+		return "", fmt.Errorf("read token of the switch: %s has %d bytes, want %d at least: `head -c 32 /dev/urandom | base64`", from, len(word), minToken)
+	}
+	return word, nil
+}
+
+// trusts reports whether a user at the other end of a Unix socket may switch, or is
+// believed.
+func (o *Options) trusts(uid uint32) bool {
+	if uid == 0 || uint64(uid) == uint64(os.Geteuid()) {
+		return true
+	}
+	for _, u := range o.TrustUIDs {
+		if uint64(u) == uint64(uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// encrypted reports whether TCP carries TLS.
+func (o *Options) encrypted() bool { return o.Cert != "" || o.CA != "" }
+
+// Check returns an error for files that don't go together.
+func (o *Options) Check() error {
+	if (o.Cert == "") != (o.Key == "") {
+		return errors.New("--switch-cert and --switch-key go together")
+	}
+	_, err := o.token()
+	return err
+}

@@ -1,0 +1,117 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// A connection that says nothing is closed after handshakeTimeout before its first
+	// call, after idleTimeout between two; a stream's other end is asked every alive
+	// whether it is there.
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = time.Minute
+	alive            = 30 * time.Second
+	aliveTimeout     = 20 * time.Second
+	// maxStreams bounds the calls at once of one connection.
+	maxStreams = 64
+	// again is the pause after a socket could not be made.
+	again = 5 * time.Second
+)
+
+// Serve serves at an address until ctx ends. A Unix socket that can't be made is said
+// and tried again: the file of a stranger must not end an agent.
+func (o *Options) Serve(ctx context.Context, at Address, log *slog.Logger, register func(grpc.ServiceRegistrar)) error {
+	if at.Path == "" {
+		l, options, err := o.listenTCP(at)
+		if err != nil {
+			return fmt.Errorf("serve the switch at %s: %w", at, err)
+		}
+		return o.serve(ctx, l, l.Addr().String(), options, log, register)
+	}
+	var said time.Time
+	for {
+		l, err := o.listenUnix(at.Path)
+		if err == nil {
+			return o.serve(ctx, l, at.String(), nil, log, register)
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			log.Error("switch not served, tried again", "address", at.String(), "cause", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(again):
+		}
+	}
+}
+
+func (o *Options) listenTCP(at Address) (net.Listener, []grpc.ServerOption, error) {
+	token, err := o.token()
+	if err == nil {
+		err = o.mayServe(at, token)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := o.listening()
+	if err != nil {
+		return nil, nil, err
+	}
+	options := []grpc.ServerOption{grpc.Creds(c)}
+	if token != "" {
+		options = append(options, asks(token)...)
+	}
+	l, err := net.Listen("tcp", at.TCP)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w; name another address with --listen, or \"\" for none", err)
+	}
+	return l, options, nil
+}
+
+func (o *Options) serve(ctx context.Context, l net.Listener, address string, options []grpc.ServerOption, log *slog.Logger, register func(grpc.ServiceRegistrar)) error {
+	s := grpc.NewServer(append(options,
+		grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: alive, Timeout: aliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: alive / 2}))...)
+	register(s)
+	log.Info("serving the switch", "address", address)
+	defer context.AfterFunc(ctx, s.Stop)()
+	if err := s.Serve(o.guard(l, log)); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// Dial makes a connection to a switch; it connects with the first call.
+func (o *Options) Dial(at Address) (*grpc.ClientConn, error) {
+	stay := grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: alive, Timeout: aliveTimeout})
+	if at.Path != "" {
+		return grpc.NewClient("passthrough:///switch", stay, grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.dialUnix(ctx, at.Path) }))
+	}
+	if err := o.mayCall(at); err != nil {
+		return nil, err
+	}
+	c, err := o.calling()
+	if err != nil {
+		return nil, err
+	}
+	token, err := o.token()
+	if err != nil {
+		return nil, err
+	}
+	options := []grpc.DialOption{stay, grpc.WithTransportCredentials(c)}
+	if token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
+	}
+	return grpc.NewClient(at.TCP, options...)
+}
