@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,9 +78,12 @@ func (a *agent) build(ctx context.Context) error {
 	if err != nil {
 		a.log.Warn("a write that was broken off is not settled", "err", err)
 	}
-	a.switches = newSwitches(a.o.ringDir, a.o.switchFile, a.o.node, a.log, a.hasJob)
+	a.switches = newSwitches(switchOptions{
+		runDir: a.o.ringDir, file: a.o.switchFile, node: a.o.node, jobName: a.o.jobName, log: a.log, known: a.hasJob,
+		unnamed: func() string { return a.drain.Unnamed() },
+	})
 	a.drain, err = drain.New(drain.Options{
-		RunDir: a.o.ringDir, Open: a.openSegment, Node: a.o.node, Pod: a.o.pod, Logger: a.log, Trust: a.trust(), Wanted: a.switches.state.Wanted,
+		RunDir: a.o.ringDir, Open: a.openSegment, Node: a.o.node, Pod: a.o.pod, Logger: a.log, Trust: a.trust(), Wanted: a.switches.wanted,
 		Drained: a.grown,
 	})
 	if err != nil {
@@ -227,11 +229,11 @@ func (a *agent) hasJob(job string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for k := range a.own {
-		if k.job == job {
+		if a.switches.job(k.job) == job {
 			return true
 		}
 	}
-	return job != "" && job == a.o.jobName[strings.IndexByte(a.o.jobName, '/')+1:]
+	return false
 }
 
 // account enters what was lost into the ledger, and into the store's.

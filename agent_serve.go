@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 
 	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/trace"
 )
 
 // serve answers HTTP and gRPC until ctx ends.
@@ -27,21 +27,15 @@ func (a *agent) serve(ctx context.Context) error {
 		a.log.Info("serving metrics", "address", l.Addr().String())
 		g.Go(func() error { return serveHTTP(ctx, l, a.handler()) })
 	}
-	if a.o.listen != "" {
-		l, err := net.Listen("tcp", a.o.listen)
-		if err != nil {
-			return fmt.Errorf("serve the switch: %w; name another address with --listen, or \"\" for none", err)
-		}
-		a.log.Info("serving the switch", "address", l.Addr().String())
-		s := grpc.NewServer()
-		a.switches.board.Register(s)
-		g.Go(func() error {
-			defer context.AfterFunc(ctx, s.Stop)()
-			return s.Serve(l)
-		})
+	for _, at := range a.o.listenAt {
+		g.Go(func() error { return a.o.endpoint.Serve(ctx, at, a.log, a.switches.board.Register) })
 	}
 	if a.o.switchServer != "" {
-		follower := &switchboard.Subscriber{Address: a.o.switchServer, Job: a.o.jobName, Set: a.switches.set, Recorders: a.switches.recorders, Node: a.o.node, Logger: a.log}
+		follower := &switchboard.Subscriber{
+			Endpoint: &a.o.endpoint, Address: a.o.serverAt, Job: a.o.jobName, Set: a.switches.follow(a.switches.named),
+			Recorders: func() []trace.Recorder { return a.switches.recorders(a.switches.named) },
+			Node:      a.o.node, Logger: a.log,
+		}
 		g.Go(func() error { return follower.Run(ctx) })
 	}
 	if a.switches.file != nil {

@@ -167,10 +167,16 @@ func (s *site) agent(args ...string) *running {
 // emitter starts a trainer of one rank.
 func (s *site) emitter(rank, world, steps int) *running {
 	s.t.Helper()
-	return s.start([]string{
+	return s.emitterOf("j1", rank, world, steps)
+}
+
+// emitterOf starts a trainer of one rank of a job.
+func (s *site) emitterOf(job string, rank, world, steps int, env ...string) *running {
+	s.t.Helper()
+	return s.start(append([]string{
 		emitterSteps + "=" + strconv.Itoa(steps), "RANK=" + strconv.Itoa(rank), "LOCAL_RANK=" + strconv.Itoa(rank),
-		"WORLD_SIZE=" + strconv.Itoa(world), "LAGGARD_JOB=j1", "NODE_NAME=node-0",
-	})
+		"WORLD_SIZE=" + strconv.Itoa(world), "LAGGARD_JOB=" + job, "NODE_NAME=node-0",
+	}, env...))
 }
 
 // patience bounds every wait of these tests.

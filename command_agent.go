@@ -10,6 +10,7 @@ import (
 
 	"github.com/laggard-dev/laggard/ageing"
 	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 )
 
 // agentOptions are the agent's settings as they are typed.
@@ -17,12 +18,16 @@ type agentOptions struct {
 	shipping
 	ringDir, dir, store, node, pod string
 	cap, segmentSize, format       string
-	switchFile, listen, metrics    string
+	switchFile, metrics            string
 	switchServer, jobName          string
+	listen                         []string
+	endpoint                       endpoint.Options
 	flush, untilIdle, grace        time.Duration
 	compress                       bool
 
 	capBytes, segmentBytes int64
+	listenAt               []endpoint.Address
+	serverAt               endpoint.Address
 }
 
 // defaultDir is TaskD's profiling directory (taskd-compat.md 1.5).
@@ -65,10 +70,11 @@ func (o *agentOptions) register(c *cobra.Command) {
 	f.DurationVar(&o.flush, "flush", time.Second, "longest time a finished row waits before it is shipped")
 	f.StringVar(&o.format, "format", "laggard", "lines of the segments: laggard or taskd")
 	f.StringVar(&o.switchFile, "switch-file", "", "TaskD's profilingSwitch file to obey")
-	f.StringVar(&o.switchServer, "switch-server", "", "host:port of another agent's --listen whose switch is followed (rank 0's agent)")
+	f.StringVar(&o.switchServer, "switch-server", "", "another agent's --listen address whose switch is followed (rank 0's agent)")
 	f.StringVar(&o.jobName, "job-name", "", "namespace/name of the job, as callers of the switch name it")
 	environment(f, "job-name", "LAGGARD_JOB_NAME")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:9611", "gRPC address of the switch; empty turns it off")
+	f.StringSliceVar(&o.listen, "listen", []string{endpoint.Default}, "where the switch listens (gRPC): unix (switch.sock in --ring-dir; this user, root and --trust-uid may call), unix:PATH, or HOST:PORT, which any user here may call unless a certificate or token is asked for; may be repeated, empty turns it off")
+	o.endpoint.Flags(f)
 	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9612", "HTTP address of /metrics, /healthz, /readyz; empty turns it off")
 	f.DurationVar(&o.untilIdle, "until-idle", 0, "leave when every recorder has been gone for so long and all is shipped; 0 stays")
 	f.DurationVar(&o.grace, "grace", 25*time.Second, "time from SIGTERM until the agent leaves")
@@ -98,8 +104,29 @@ func (o *agentOptions) check() error {
 	if o.switchServer != "" && o.jobName == "" {
 		return usage("--switch-server needs --job-name: the switch belongs to a job")
 	}
+	if err := o.switchAddresses(); err != nil {
+		return usage("%v", err)
+	}
 	if o.grace < time.Second {
 		return usage("--grace %s: a second at least", o.grace)
 	}
 	return nil
+}
+
+// switchAddresses reads where the switch listens, and whose is followed.
+func (o *agentOptions) switchAddresses() (err error) {
+	o.endpoint.RingDir, o.endpoint.TrustUIDs = o.ringDir, o.trustUIDs
+	for _, text := range o.listen {
+		at, err := o.endpoint.Parse(text)
+		if err != nil {
+			return fmt.Errorf("--listen: %w", err)
+		}
+		o.listenAt = append(o.listenAt, at)
+	}
+	if o.switchServer != "" {
+		if o.serverAt, err = o.endpoint.Parse(o.switchServer); err != nil {
+			return fmt.Errorf("--switch-server: %w", err)
+		}
+	}
+	return o.endpoint.Check()
 }

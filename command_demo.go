@@ -199,7 +199,7 @@ func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
 
 func (d *demo) agent(ctx context.Context, node string) error {
 	c, err := self(ctx, "agent", "--ring-dir", d.ringDir(node), "--dir", filepath.Join(d.dir, node),
-		"--store", "parquet:"+d.store(), "--node", node, "--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--until-idle", "2s")
+		"--store", "parquet:"+d.store(), "--node", node, "--metrics", "127.0.0.1:0", "--until-idle", "2s")
 	if err != nil {
 		return err
 	}

@@ -12,10 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
@@ -33,11 +35,16 @@ func traceCommand() *cobra.Command {
 // traceCall is a call to an agent's switch.
 type traceCall struct {
 	job, address string
+	endpoint     endpoint.Options
 }
 
 func (t *traceCall) flags(c *cobra.Command) {
-	c.Flags().StringVar(&t.job, "job", "", "the job; <namespace>/<job> or the job alone")
-	c.Flags().StringVar(&t.address, "agent", "127.0.0.1:9611", "the agent's switch address (its --listen)")
+	f := c.Flags()
+	f.StringVar(&t.job, "job", "", "the job; <namespace>/<job> or the job alone")
+	f.StringVar(&t.address, "agent", endpoint.Default, "the agent's switch address (its --listen): unix (switch.sock in --ring-dir), unix:PATH, or HOST:PORT")
+	f.StringVar(&t.endpoint.RingDir, "ring-dir", recorder.DefaultRunDir, "where the recorders make their rings")
+	environment(f, "ring-dir", "LAGGARD_RUN")
+	t.endpoint.CallerFlags(f)
 }
 
 // callTimeout bounds one call to an agent.
@@ -52,15 +59,27 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 	if !strings.Contains(name, "/") {
 		name = "default/" + name
 	}
-	conn, err := grpc.NewClient(t.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	at, err := t.endpoint.Parse(t.address)
 	if err != nil {
-		return fmt.Errorf("call agent %s: %w", t.address, err)
+		return usage("--agent: %v", err)
+	}
+	if err := t.endpoint.Check(); err != nil {
+		return usage("%v", err)
+	}
+	conn, err := t.endpoint.Dial(at)
+	if err != nil {
+		return fmt.Errorf("call agent %s: %w", at, err)
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := f(ctx, conn, name); err != nil {
-		return fmt.Errorf("call agent %s: %w; is `laggard agent` running with --listen there?", t.address, err)
+		if s := status.Convert(err); s.Code() == codes.Unavailable {
+			return fmt.Errorf("call agent %s: %s; is `laggard agent` running with --listen there?", at, s.Message())
+		} else if s.Code() != codes.Unknown {
+			return fmt.Errorf("call agent %s: %s", at, s.Message())
+		}
+		return fmt.Errorf("call agent %s: %w", at, err)
 	}
 	return nil
 }
@@ -110,7 +129,7 @@ func profilingSwitch(w trace.Words) *tracepb.ProfilingSwitch {
 
 func traceStatusCommand() *cobra.Command {
 	var t traceCall
-	var ringDir, output string
+	var output string
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "what each recorder was told, and what it follows: on this machine, with --job on all nodes",
@@ -118,7 +137,7 @@ func traceStatusCommand() *cobra.Command {
 every node whose agent subscribes to it.`,
 		Example: "  laggard trace status\n  laggard trace status --job ns/j1 --agent rank0-host:9611",
 		RunE: func(c *cobra.Command, _ []string) error {
-			recorders, err := t.recorders(c.Context(), ringDir)
+			recorders, err := t.recorders(c.Context())
 			if err != nil {
 				return err
 			}
@@ -131,17 +150,15 @@ every node whose agent subscribes to it.`,
 		},
 	}
 	t.flags(c)
-	c.Flags().StringVar(&ringDir, "ring-dir", recorder.DefaultRunDir, "where the recorders make their rings")
-	environment(c.Flags(), "ring-dir", "LAGGARD_RUN")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
 
 // recorders returns those of a run directory, or with a job those that its agent
 // knows of.
-func (t *traceCall) recorders(ctx context.Context, ringDir string) (recorders []trace.Recorder, err error) {
+func (t *traceCall) recorders(ctx context.Context) (recorders []trace.Recorder, err error) {
 	if t.job == "" {
-		return trace.Recorders(ringDir)
+		return trace.Recorders(t.endpoint.RingDir)
 	}
 	err = t.do(ctx, func(ctx context.Context, conn grpc.ClientConnInterface, name string) error {
 		recorders, err = switchboard.Followers(ctx, conn, name)

@@ -17,8 +17,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// followed waits until the only recorder of a site follows the state, and returns
-// how long after since it did.
+// followed waits until the only recorder of a site has said who it is and follows the
+// state, and returns how long after since it did.
 func (s *site) followed(want trace.State, since time.Time) time.Duration {
 	s.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -26,7 +26,7 @@ func (s *site) followed(want trace.State, since time.Time) time.Duration {
 	defer tick.Stop()
 	for time.Now().Before(deadline) {
 		recorders, err := trace.Recorders(s.rings)
-		if err == nil && len(recorders) == 1 && recorders[0].Followed == want {
+		if err == nil && len(recorders) == 1 && recorders[0].Job != "" && recorders[0].Followed == want {
 			return time.Unix(0, recorders[0].FollowedAt).Sub(since)
 		}
 		<-tick.C

@@ -14,14 +14,16 @@ import (
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"gopkg.in/yaml.v3"
 
 	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -32,6 +34,8 @@ type depthOptions struct {
 	nodes   int
 	agents  string
 	longest time.Duration
+
+	endpoint endpoint.Options
 }
 
 // podAgents is the word of --agents that asks the cluster for the pods of a node.
@@ -39,8 +43,9 @@ const podAgents = "kubernetes"
 
 func (o *depthOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.nodes, "deepen", 0, "turn Communication on for suspect nodes and their peers, on so many nodes at most, and off again when decided; 0 switches nothing (needs --dry-run=false)")
-	f.StringVar(&o.agents, "agents", "{node}:9611", "where agents' switches listen (their --listen): an address with {node} in it, a file of node: address lines (YAML or JSON), or kubernetes: port 9611 of the node's pods with the label laggard/metrics")
+	f.StringVar(&o.agents, "agents", "{node}:9611", "where agents' switches listen (their --listen): an address with {node} in it, unix:PATH (one agent here), a file of node: address lines (YAML or JSON), or kubernetes: port 9611 of the node's pods with the label laggard/metrics")
 	f.DurationVar(&o.longest, "deepen-for", depth.DefaultLongest, "longest time that nodes are recorded in depth for one suspicion")
+	o.endpoint.CallerFlags(f)
 }
 
 func (o *depthOptions) check() error {
@@ -54,11 +59,19 @@ func (o *depthOptions) check() error {
 	case o.agents == "":
 		return usage("--deepen needs --agents: where do the agents' switches listen?")
 	}
-	if o.agents != podAgents && !strings.Contains(o.agents, "{node}") {
+	if err := o.endpoint.Check(); err != nil {
+		return usage("%v", err)
+	}
+	if o.agents != podAgents && !o.pattern() {
 		_, err := o.listed()
 		return err
 	}
 	return nil
+}
+
+// pattern reports whether --agents is an address itself.
+func (o *depthOptions) pattern() bool {
+	return strings.Contains(o.agents, "{node}") || strings.HasPrefix(o.agents, "unix:")
 }
 
 // deepen adds adaptive depth.
@@ -112,7 +125,7 @@ func (s *agentSwitch) addresses(ctx context.Context, node string) ([]string, err
 	switch {
 	case s.o.agents == podAgents:
 		return s.pods(ctx, node)
-	case strings.Contains(s.o.agents, "{node}"):
+	case s.o.pattern():
 		return []string{strings.ReplaceAll(s.o.agents, "{node}", node)}, nil
 	}
 	list, err := s.o.listed()
@@ -220,10 +233,10 @@ func (c client) setting(name string) (set depth.Setting, ok bool, err error) {
 	var header metadata.MD
 	r, err := c.GetTrainingDataTraceSwitch(c.ctx, &tracepb.DataStatusReq{JobNsName: name}, grpc.Header(&header))
 	switch {
+	case status.Code(err) == codes.NotFound:
+		return set, false, nil
 	case err != nil:
 		return set, false, err
-	case r.GetCode() == switchboard.NotFound:
-		return set, false, nil
 	case r.GetCode() != switchboard.OK:
 		return set, false, fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 	}
@@ -233,7 +246,11 @@ func (c client) setting(name string) (set depth.Setting, ok bool, err error) {
 }
 
 func (s *agentSwitch) call(ctx context.Context, address string, f func(client) error) error {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	at, err := s.o.endpoint.Parse(address)
+	if err != nil {
+		return err
+	}
+	conn, err := s.o.endpoint.Dial(at)
 	if err != nil {
 		return err
 	}

@@ -91,9 +91,10 @@ type Options struct {
 	// Job, Node, Pod and Device fill what an identity leaves empty. Without a Job
 	// it is default_task_id_<unix seconds of the first process seen>.
 	Job, Node, Pod, Device string
-	// Wanted, when it is set and returns true, is what every recorder is told to
-	// record: bits of the switch word.
-	Wanted func() (bits uint32, ok bool)
+	// Wanted, when it is set and returns true, is what a recorder of a job is told to
+	// record, once: bits of the switch word. Who tells it otherwise later is not
+	// overruled.
+	Wanted func(job string) (bits uint32, ok bool)
 	// Trust says whose folders are drained; nil: everybody's.
 	Trust func(uid uint32) bool
 	// Drained is called after a pass in which lines were flushed; nil is nobody.
@@ -359,6 +360,14 @@ func (d *Drain) jobOf(startedNs int64) string {
 	if d.job == "" {
 		d.job = fmt.Sprintf("default_task_id_%d", startedNs/int64(time.Second))
 	}
+	return d.job
+}
+
+// Unnamed returns the job of the processes whose identity names none; "" until there
+// was one.
+func (d *Drain) Unnamed() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return d.job
 }
 

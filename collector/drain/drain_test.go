@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/internal/rig"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
@@ -186,9 +188,15 @@ func TestBadIdentities(t *testing.T) {
 
 func TestSwitchLine(t *testing.T) {
 	w := &rig.Memory{}
-	bits := uint32(ring.LightOn)
-	set := true
-	b := newBench(t, w, func(o *drain.Options) { o.Wanted = func() (uint32, bool) { return bits, set } })
+	var jobs []string
+	var options drain.Options
+	b := newBench(t, w, func(o *drain.Options) {
+		o.Wanted = func(job string) (uint32, bool) {
+			jobs = append(jobs, job)
+			return ring.LightOn, true
+		}
+		options = *o
+	})
 	b.mark(record.Communication, 1) // before anybody says otherwise
 	b.pass(t)
 	until(t, "Communication to be off", func() bool { return !b.rec.Switch().Communication })
@@ -196,7 +204,10 @@ func TestSwitchLine(t *testing.T) {
 	b.mark(record.FP, 1)
 	b.pass(t)
 	b.pass(t)
-	bits = ring.AllOn
+	// Who speaks later is not overruled, by this agent or the next one.
+	if err := trace.Apply(b.run, trace.On, func(job string) bool { return job == "j" }); err != nil {
+		t.Fatal(err)
+	}
 	b.pass(t)
 	until(t, "Communication to be on", func() bool { return b.rec.Switch().Communication })
 	b.mark(record.Communication, 2)
@@ -209,6 +220,20 @@ func TestSwitchLine(t *testing.T) {
 	}
 	if len(w.Switches) != 2 || w.Switches[0].Communication || !w.Switches[0].Default || !w.Switches[1].Communication || comm != 1+2 {
 		t.Errorf("switches %+v, %d Communication", w.Switches, comm)
+	}
+	b.Drain.Close()
+	next, err := drain.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	for range 2 {
+		if _, err := next.Pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !b.rec.Switch().Communication || slices.ContainsFunc(jobs, func(job string) bool { return job != "j" }) {
+		t.Errorf("the next agent spoke again: %v; asked for jobs %q", b.rec.Switch(), jobs)
 	}
 }
 

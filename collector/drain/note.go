@@ -25,6 +25,7 @@ const (
 type note struct {
 	Job     string            `json:"job,omitempty"`  // the job we gave a process that named none
 	Home    *home             `json:"home,omitempty"` // whose directory its records go to
+	Told    *uint32           `json:"told,omitempty"` // what we told it to record first, as bits of the switch word
 	Done    map[string]uint64 `json:"done"`
 	Pending *pending          `json:"pending,omitempty"`
 	changed bool

@@ -24,16 +24,17 @@ type process struct {
 	order  int64
 	folder *ring.Folder
 
-	status   ring.Status
-	broken   bool      // the process file can't be read any more
-	gone     bool      // nothing will be written any more
-	aliveAt  time.Time // when its process was seen last
-	identity uint32
-	meta     record.Meta
-	rings    []*ringState
-	bad      map[uint32]bool // ring files that can't be read, said once
-	cut      []record.Loss   // what they held, to be told
-	note     note
+	status     ring.Status
+	broken     bool      // the process file can't be read any more
+	gone       bool      // nothing will be written any more
+	aliveAt    time.Time // when its process was seen last
+	identity   uint32
+	meta       record.Meta
+	instructed string // the job as which it was told what to record
+	rings      []*ringState
+	bad        map[uint32]bool // ring files that can't be read, said once
+	cut        []record.Loss   // what they held, to be told
+	note       note
 
 	w        Writer
 	retryAt  time.Time // Open again, when w is nil
@@ -65,17 +66,13 @@ func newProcess(d *Drain, name string, f *ring.Folder) *process {
 func (p *process) pass(now time.Time) (records int, more bool, err error) {
 	p.refresh()
 	p.gone = p.dead(now) // before the heads: what is there then is all
-	if p.d.o.Wanted != nil && !p.gone && !p.broken {
-		if bits, ok := p.d.o.Wanted(); ok {
-			err = p.folder.SetWanted(p.status, bits)
-		}
-	}
 	if e := p.findRings(); e != nil {
-		return 0, false, errors.Join(err, e)
+		return 0, false, e
 	}
 	if ready, e := p.ready(now); !ready {
-		return 0, false, errors.Join(err, e)
+		return 0, false, e
 	}
+	err = p.instruct()
 	if e := p.settle(); e != nil {
 		return 0, false, errors.Join(err, e)
 	}
@@ -89,6 +86,34 @@ func (p *process) pass(now time.Time) (records int, more bool, err error) {
 		e = p.sync(now)
 	}
 	return records, more, errors.Join(err, e)
+}
+
+// instruct tells the recorder what its job is to record: once, also over restarts of
+// the agent.
+func (p *process) instruct() error {
+	if p.d.o.Wanted == nil || p.gone || p.broken || p.instructed == p.meta.Job {
+		return nil
+	}
+	bits, ok := p.d.o.Wanted(p.meta.Job)
+	if !ok {
+		return nil
+	}
+	for told := p.note.Told; told == nil || *told != bits; {
+		s, err := p.folder.Status() // it may have been told since it was read
+		if err == nil {
+			err = p.folder.SetWanted(s, bits)
+		}
+		if err != nil {
+			return err
+		}
+		// Who spoke while we wrote has told it before us.
+		was := bits
+		told = &was
+		bits, _ = p.d.o.Wanted(p.meta.Job)
+	}
+	p.instructed = p.meta.Job
+	p.note.Told, p.note.changed = &bits, true
+	return nil
 }
 
 // dead reports whether nothing will be written into the folder any more. While the

@@ -120,7 +120,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 		state trace.State
 		want  string
 	}{{trace.On, "11"}, {trace.State{Light: true}, "10"}, {trace.State{}, "00"}, {trace.On, "11"}, {trace.State{Light: true}, "10"}} {
-		if err := trace.Apply(run, s.state); err != nil {
+		if err := trace.Apply(run, s.state, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 		k.until(s.want)

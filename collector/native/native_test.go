@@ -133,7 +133,7 @@ func TestSwitch(t *testing.T) {
 			}
 			expect(first)
 			for _, s := range []trace.State{{}, {Light: true}, {Light: true, Communication: true}} {
-				if err := trace.Apply(run, s); err != nil {
+				if err := trace.Apply(run, s, func(string) bool { return true }); err != nil {
 					t.Fatal(err)
 				}
 				io.WriteString(in, "\n")

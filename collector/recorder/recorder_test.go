@@ -146,7 +146,7 @@ func TestSwitch(t *testing.T) {
 func set(t *testing.T, r *recorder.Recorder, sw *trace.Switch, s trace.State) {
 	t.Helper()
 	began := time.Now()
-	if err := sw.Set(s); err != nil {
+	if err := sw.Set("", s); err != nil {
 		t.Fatal(err)
 	}
 	tick := time.NewTicker(time.Millisecond)

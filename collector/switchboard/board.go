@@ -5,8 +5,9 @@
 // recorders; a refused one changed nothing. A new subscriber gets the last value
 // at once, then every change in order, so a client that was away misses nothing.
 //
-// Caveats: answers are in-band (200 ok, 300 bad parameter, 404 no such job, 500
-// server fault) and never a gRPC error, so that a client sees the rule it broke.
+// Caveats: who breaks a rule is answered in-band (300), so that he sees the rule. A job
+// that is not known (yet), and a fault, are gRPC errors, NotFound and Internal: TaskD's
+// manager and ClusterD's clients try again after those, and after nothing else.
 // Any number of clients may subscribe to a job; TaskD's own server knows one.
 package switchboard
 
@@ -18,7 +19,9 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
@@ -28,27 +31,24 @@ import (
 const (
 	OK           = 200
 	BadParameter = 300
-	NotFound     = 404
-	Fault        = 500
 )
 
-// ErrNoJob is returned by Options.Apply when it knows no such job: the caller is
-// told 404.
-var ErrNoJob = errors.New("no such job here")
+// ErrNoJob is returned by Options.Apply when it knows no such job.
+var ErrNoJob = errors.New("no such job here (yet): its first recorder makes it known")
 
 // Options say what the board switches.
 type Options struct {
 	// Apply hands a job's state to its recorders. It must not keep the caller
 	// waiting for them.
 	Apply func(job string, s trace.State) error
-	// State tells the state of a job that nobody has switched yet; false when
-	// there is no such job.
+	// State tells what a job's recorders are told now, by whomever; false when there
+	// is no such job.
 	State func(job string) (trace.State, bool)
 	// Recorders lists the recorders of a job on this node; nil knows none.
 	Recorders func(job string) []trace.Recorder
-	// Name turns a namespaced name into the job that Apply and State know; nil
-	// takes what follows the slash.
-	Name func(jobNsName string) string
+	// Name turns what a caller calls a job, without its namespace, into what Apply
+	// and State call it: a job may be known by its uid too. nil takes it as it is.
+	Name func(job string) string
 }
 
 // Board holds the switch of every job.
@@ -80,7 +80,7 @@ type job struct {
 // New returns a board on which nothing was switched yet.
 func New(o Options) *Board {
 	if o.Name == nil {
-		o.Name = func(name string) string { return name[strings.IndexByte(name, '/')+1:] }
+		o.Name = func(job string) string { return job }
 	}
 	return &Board{o: o, jobs: map[string]*job{}}
 }
@@ -121,27 +121,33 @@ func (b *Board) set(name string, s trace.State, by string) error {
 	return nil
 }
 
-// Told says that the recorders were told otherwise than through the board: every
-// job is again as Options.State says.
-func (b *Board) Told() {
+// Told says that the recorders of a job, of every job when that is "", were told
+// otherwise than through the board: it is again as Options.State says.
+func (b *Board) Told(job string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, j := range b.jobs {
+	for name, j := range b.jobs {
+		if job != "" && name != job {
+			continue
+		}
 		j.set, j.by = false, ""
 		close(j.changed)
 		j.changed = make(chan struct{})
 	}
 }
 
-// here returns what a job's recorders were told here, and by which Caller.
+// here returns what a job's recorders are told here, and by which Caller, "" when
+// somebody else spoke last.
 func (b *Board) here(name string) (s trace.State, by string, ok bool) {
-	s, ok, _ = b.last(name)
+	if s, ok = b.o.State(name); !ok {
+		return s, "", false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if j := b.jobLocked(name); j.by != "" {
-		return j.local, j.by, true
+	if j := b.jobs[name]; j != nil && j.by != "" && j.local == s {
+		by = j.by
 	}
-	return s, "", ok
+	return s, by, true
 }
 
 func (b *Board) jobLocked(name string) *job {
@@ -153,18 +159,24 @@ func (b *Board) jobLocked(name string) *job {
 	return j
 }
 
-// last returns the job's state, whether there is one, and what is closed at the
-// next change.
-func (b *Board) last(name string) (trace.State, bool, <-chan struct{}) {
+// last returns the job's state, and what is closed at the next change; false: there is
+// no such job.
+func (b *Board) last(name string) (trace.State, <-chan struct{}, bool) {
+	s, ok := b.o.State(name)
+	if !ok { // it is not remembered: callers may ask for anything
+		return s, nil, false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	j := b.jobLocked(name)
 	if j.set {
-		return j.state, true, j.changed
+		s = j.state
 	}
-	s, ok := b.o.State(name)
-	return s, ok, j.changed
+	return s, j.changed, true
 }
+
+// job returns the name that the recorders know for what a caller names.
+func (b *Board) job(name string) string { return b.o.Name(name[strings.IndexByte(name, '/')+1:]) }
 
 // checkName takes a namespaced name apart.
 func checkName(name string) error {
@@ -194,11 +206,11 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 	if v := metadata.ValueFromIncomingContext(ctx, Caller); len(v) > 0 {
 		by = v[0]
 	}
-	switch err := b.set(b.o.Name(r.GetJobNsName()), state, by); {
+	switch err := b.set(b.job(r.GetJobNsName()), state, by); {
 	case errors.Is(err, ErrNoJob):
-		return answer(NotFound, "%v", err)
+		return nil, status.Error(codes.NotFound, err.Error())
 	case err != nil:
-		return answer(Fault, "%v", err)
+		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return answer(OK, "%s: %s", r.GetJobNsName(), state)
 }
@@ -208,33 +220,30 @@ func (b *Board) GetTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataS
 	if err := checkName(r.GetJobNsName()); err != nil {
 		return &tracepb.DataStatusRes{Code: BadParameter, Message: err.Error()}, nil
 	}
-	state, by, ok := b.here(b.o.Name(r.GetJobNsName()))
+	state, by, ok := b.here(b.job(r.GetJobNsName()))
 	if !ok {
-		return &tracepb.DataStatusRes{Code: NotFound, Message: fmt.Sprintf("job %s: %v", r.GetJobNsName(), ErrNoJob)}, nil
+		return nil, noJob(r.GetJobNsName())
 	}
 	if by != "" {
 		if err := grpc.SetHeader(ctx, metadata.Pairs(Caller, by)); err != nil {
 			return nil, fmt.Errorf("answer: %w", err)
 		}
 	}
-	return status(state), nil
+	return answerOf(state), nil
 }
 
 // SubscribeDataTraceSwitch sends a job's switch now and whenever it changes, until
-// the client goes.
+// the client goes. A job is its uid, its name, or <namespace>/<name>.
 func (b *Board) SubscribeDataTraceSwitch(r *tracepb.ProfilingClientInfo, out grpc.ServerStreamingServer[tracepb.DataStatusRes]) error {
-	if r.GetJobId() == "" {
-		return out.Send(&tracepb.DataStatusRes{Code: BadParameter, Message: "jobId is empty"})
-	}
-	name := r.GetJobId()
-	if checkName(name) == nil {
-		name = b.o.Name(name)
-	}
+	name := b.job(r.GetJobId())
 	var sent trace.State
 	for first := true; ; {
-		state, ok, changed := b.last(name)
-		if ok && (first || state != sent) {
-			if err := out.Send(status(state)); err != nil {
+		state, changed, ok := b.last(name)
+		if !ok {
+			return noJob(r.GetJobId())
+		}
+		if first || state != sent {
+			if err := out.Send(answerOf(state)); err != nil {
 				return err
 			}
 			first, sent = false, state
@@ -247,7 +256,9 @@ func (b *Board) SubscribeDataTraceSwitch(r *tracepb.ProfilingClientInfo, out grp
 	}
 }
 
-func status(s trace.State) *tracepb.DataStatusRes {
+func noJob(name string) error { return status.Errorf(codes.NotFound, "job %q: %v", name, ErrNoJob) }
+
+func answerOf(s trace.State) *tracepb.DataStatusRes {
 	w := s.Words()
 	return &tracepb.DataStatusRes{Code: OK, Message: s.String(), ProfilingSwitch: &tracepb.ProfilingSwitch{
 		CommunicationOperator: w.CommunicationOperator, Step: w.Step, SaveCheckpoint: w.SaveCheckpoint, FP: w.FP, DataLoader: w.DataLoader,

@@ -11,8 +11,10 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
@@ -50,12 +52,18 @@ func (r *recorders) read(job string) (trace.State, bool) {
 func serve(t *testing.T) (*recorders, tracepb.TrainingDataTraceClient) {
 	t.Helper()
 	r := &recorders{state: trace.On}
+	return r, client(t, New(Options{Apply: r.apply, State: r.read}))
+}
+
+// client serves a board and returns a client of it.
+func client(t *testing.T, b *Board) tracepb.TrainingDataTraceClient {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer()
-	New(Options{Apply: r.apply, State: r.read}).Register(s)
+	b.Register(s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -67,7 +75,7 @@ func serve(t *testing.T) (*recorders, tracepb.TrainingDataTraceClient) {
 		s.Stop()
 		<-done
 	})
-	return r, tracepb.NewTrainingDataTraceClient(conn)
+	return tracepb.NewTrainingDataTraceClient(conn)
 }
 
 func words(comm, light string) *tracepb.ProfilingSwitch {
@@ -88,7 +96,7 @@ func TestModifyCodes(t *testing.T) {
 		name, job string
 		words     *tracepb.ProfilingSwitch
 		fail      error
-		code      int32
+		code      int32 // 0: a gRPC error
 		message   string
 	}{
 		{"all off", "ns/j1", words("off", "off"), nil, OK, "off"},
@@ -98,8 +106,8 @@ func TestModifyCodes(t *testing.T) {
 		{"typo", "ns/j1", words("onn", "on"), nil, BadParameter, `did you mean "on"`},
 		{"four apart", "ns/j1", mixed, nil, BadParameter, "switched together"},
 		{"floor", "ns/j1", words("on", "off"), nil, BadParameter, "can't be off while"},
-		{"unknown job", "ns/j2", words("on", "on"), nil, NotFound, "no such job"},
-		{"recorders fail", "ns/j1", words("on", "on"), errors.New("tmpfs is gone"), Fault, "tmpfs is gone"},
+		{"unknown job", "ns/j2", words("on", "on"), nil, 0, "code = NotFound desc = switch job j2: no such job"},
+		{"recorders fail", "ns/j1", words("on", "on"), errors.New("tmpfs is gone"), 0, "code = Internal desc = switch job j1: tmpfs is gone"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,11 +116,12 @@ func TestModifyCodes(t *testing.T) {
 			r.fail = tt.fail
 			r.mu.Unlock()
 			got, err := c.ModifyTrainingDataTraceSwitch(timeout(t), &tracepb.DataTypeReq{JobNsName: tt.job, ProfilingSwitch: tt.words})
+			message := got.GetMessage()
 			if err != nil {
-				t.Fatal(err)
+				message = err.Error()
 			}
-			if got.Code != tt.code || !strings.Contains(got.Message, tt.message) {
-				t.Fatalf("answer %d %q, want %d with %q", got.Code, got.Message, tt.code, tt.message)
+			if (err == nil) != (tt.code != 0) || got.GetCode() != tt.code || !strings.Contains(message, tt.message) {
+				t.Fatalf("answer %d %q, %v, want %d with %q", got.GetCode(), got.GetMessage(), err, tt.code, tt.message)
 			}
 			if after, _ := r.read("j1"); tt.code != OK && after != before {
 				t.Fatalf("a refused switch changed the state from %v to %v", before, after)
@@ -123,9 +132,9 @@ func TestModifyCodes(t *testing.T) {
 
 func TestGetCodes(t *testing.T) {
 	_, c := serve(t)
-	for job, code := range map[string]int32{"ns/j1": OK, "ns/j2": NotFound, "j1": BadParameter} {
+	for job, code := range map[string]int32{"ns/j1": OK, "ns/j2": 0, "j1": BadParameter} {
 		got, err := c.GetTrainingDataTraceSwitch(timeout(t), &tracepb.DataStatusReq{JobNsName: job})
-		if err != nil || got.Code != code {
+		if got.GetCode() != code || code == 0 && status.Code(err) != codes.NotFound || code != 0 && err != nil {
 			t.Errorf("Get(%s) = %v, %v, want code %d", job, got, err, code)
 		}
 		if code == OK && got.ProfilingSwitch.GetStep() != "on" {
@@ -197,10 +206,10 @@ func TestCaller(t *testing.T) {
 		}
 	}
 	check("nobody spoke", trace.State{Light: true}, "")
-	_, _, changed := b.last("j1")
+	_, changed, _ := b.last("j1")
 	modify(program, "on")
 	check("the program on", trace.On, "watch")
-	if s, ok, _ := b.last("j1"); s != (trace.State{Light: true}) || !ok {
+	if s, _, ok := b.last("j1"); s != (trace.State{Light: true}) || !ok {
 		t.Fatalf("subscribers are told %v, %v: what is switched here alone", s, ok)
 	}
 	select {
@@ -213,6 +222,75 @@ func TestCaller(t *testing.T) {
 	modify(program, "off")
 	check("the program off", trace.State{Light: true}, "watch")
 	r.state = trace.On // by file
-	b.Told()
+	b.Told("j1")
 	check("by file", trace.On, "")
+}
+
+// TestUpstreamClients: what TaskD's manager and FaultDiag-online's client send is taken as
+// they send it. Both try again after a gRPC error alone: a job that is not there yet.
+func TestUpstreamClients(t *testing.T) {
+	const uid = "6f3a0c1e-5d0b-4b8e-9a55-0123456789ab"
+	r := &recorders{state: trace.State{}}
+	there := make(chan struct{})
+	job := func(name string) string {
+		select {
+		case <-there:
+			return name
+		default:
+			return "not yet"
+		}
+	}
+	b := New(Options{
+		Apply: func(name string, s trace.State) error { return r.apply(job(name), s) },
+		State: func(name string) (trace.State, bool) { return r.read(job(name)) },
+		Name: func(name string) string {
+			if name == uid {
+				return "j1"
+			}
+			return name
+		},
+	})
+	c := client(t, b)
+	subscribe := func(id string) (grpc.ServerStreamingClient[tracepb.DataStatusRes], *tracepb.DataStatusRes, error) {
+		s, err := c.SubscribeDataTraceSwitch(timeout(t), &tracepb.ProfilingClientInfo{JobId: id, Role: "Mgr"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Recv()
+		return s, got, err
+	}
+	for _, id := range []string{uid, "j1", "ns/j1", ""} {
+		if _, got, err := subscribe(id); status.Code(err) != codes.NotFound {
+			t.Errorf("job %q, not there yet: %v, %v", id, got, err)
+		}
+	}
+	if _, err := c.ModifyTrainingDataTraceSwitch(timeout(t), &tracepb.DataTypeReq{JobNsName: "ns/j1", ProfilingSwitch: words("on", "on")}); err == nil {
+		t.Error("a switch of a job that is not there yet is no error")
+	}
+	if n := len(b.jobs); n != 0 {
+		t.Errorf("%d jobs that are not there are remembered", n)
+	}
+	close(there)
+	manager, got, err := subscribe(uid)
+	if err != nil || got.ProfilingSwitch.GetStep() != "off" {
+		t.Fatalf("by uid: %v, %v", got, err)
+	}
+	for _, tt := range []struct {
+		call        string
+		comm, light string
+	}{
+		{"start all profiling", "on", "on"},
+		{"stop heavy profiling", "off", "on"},
+		{"start heavy profiling", "on", "on"},
+		{"stop all profiling", "off", "off"},
+	} {
+		a, err := c.ModifyTrainingDataTraceSwitch(timeout(t), &tracepb.DataTypeReq{JobNsName: "ns/j1", ProfilingSwitch: words(tt.comm, tt.light)})
+		if err != nil || a.Code != OK {
+			t.Fatalf("%s: %v, %v", tt.call, a, err)
+		}
+		got, err := manager.Recv()
+		if err != nil || got.ProfilingSwitch.GetStep() != tt.light || got.ProfilingSwitch.GetCommunicationOperator() != tt.comm {
+			t.Fatalf("%s: the manager is told %v, %v", tt.call, got, err)
+		}
+	}
 }

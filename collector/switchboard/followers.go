@@ -45,6 +45,9 @@ type followers struct {
 
 // tell takes what an agent says.
 func (b *Board) tell(f followers) error {
+	if _, ok := b.o.State(f.Job); !ok {
+		return noJob(f.Job)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	j := b.jobLocked(f.Job)
@@ -84,14 +87,6 @@ func (b *Board) list(job string) []trace.Recorder {
 	b.mu.Unlock()
 	slices.SortFunc(out, func(a, b trace.Recorder) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID)) })
 	return out
-}
-
-// job returns the name that the recorders know for what a caller names.
-func (b *Board) job(name string) string {
-	if checkName(name) == nil {
-		return b.o.Name(name)
-	}
-	return name
 }
 
 // followersDesc describes the service to gRPC.

@@ -20,7 +20,8 @@ import (
 // said nothing for long is left out.
 func TestFollowers(t *testing.T) {
 	here := trace.Recorder{Rank: 1, PID: 10, Job: "j1", Node: "node-0", Wanted: trace.On, Followed: trace.On}
-	b := New(Options{Recorders: func(job string) []trace.Recorder {
+	all := func(job string) (trace.State, bool) { return trace.On, job != "unknown" }
+	b := New(Options{State: all, Recorders: func(job string) []trace.Recorder {
 		if job != "j1" {
 			return nil
 		}
@@ -66,6 +67,9 @@ func TestFollowers(t *testing.T) {
 	}
 	if err := tell("{"); err == nil {
 		t.Error("half a JSON text was taken")
+	}
+	if err := b.tell(followers{Job: "unknown", Node: "node-9"}); err == nil || b.jobs["unknown"] != nil {
+		t.Errorf("followers of an unknown job are remembered: %v", err)
 	}
 	b.mu.Lock()
 	old := b.jobs["j1"].followers["node-9"]

@@ -8,9 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
@@ -18,15 +16,19 @@ import (
 // Subscriber follows the switch of a job at another agent's board: there is one
 // server a job, rank 0's agent.
 type Subscriber struct {
-	Address string // host:port of the board
-	Job     string // <namespace>/<job>, or the job alone
-	// Set is called with the state at every (re)connection and every change.
+	Endpoint *endpoint.Options // how it is called
+	Address  endpoint.Address  // of the board
+	Job      string            // <namespace>/<job>, or the job alone
+	// Set is called with the first state, and with each that differs from the one
+	// before: what is heard again after a broken connection is not news.
 	Set func(trace.State) error
 	// Recorders lists the recorders of this node, which the server is told of as
 	// those of Node: who follows. nil tells nothing.
 	Recorders func() []trace.Recorder
 	Node      string
 	Logger    *slog.Logger // nil is silent
+
+	heard *trace.State
 }
 
 // Pauses between attempts to reach the server: doubled each time, half of it by
@@ -45,7 +47,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	conn, err := grpc.NewClient(s.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := s.Endpoint.Dial(s.Address)
 	if err != nil {
 		return fmt.Errorf("follow the switch at %s: %w", s.Address, err)
 	}
@@ -71,7 +73,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		}
 		if time.Since(said) > sayEvery {
 			said = time.Now()
-			log.Warn("the switch's server is away; what is recorded stays as it is", "address", s.Address, "err", err)
+			log.Warn("the switch's server is away; what is recorded stays as it is", "address", s.Address.String(), "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -97,8 +99,10 @@ func (s *Subscriber) listen(ctx context.Context, client tracepb.TrainingDataTrac
 			return heard, fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 		}
 		state, err := wordsOf(r.GetProfilingSwitch()).State()
-		if err == nil {
-			err = s.Set(state)
+		if err == nil && (s.heard == nil || *s.heard != state) {
+			if err = s.Set(state); err == nil {
+				s.heard = &state
+			}
 		}
 		if err != nil {
 			return heard, errors.Join(errors.New("the server's switch was not followed"), err)

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 )
 
@@ -35,7 +36,7 @@ func TestSubscriberFollows(t *testing.T) {
 	states := make(chan trace.State, 16)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	sub := &Subscriber{Address: address, Job: "ns/j1", Set: func(s trace.State) error {
+	sub := &Subscriber{Endpoint: &endpoint.Options{}, Address: endpoint.Address{TCP: address}, Job: "ns/j1", Set: func(s trace.State) error {
 		states <- s
 		return nil
 	}}

@@ -33,29 +33,42 @@ func (r Recorder) Follows() bool { return r.Wanted == r.Followed }
 func Recorders(runDir string) ([]Recorder, error) {
 	var out []Recorder
 	err := each(runDir, func(f *ring.Folder, s ring.Status) error {
-		r := Recorder{
-			Incarnation: f.Identity.Incarnation, PID: f.Identity.PID,
-			Wanted: FromBits(s.Wanted), Followed: FromBits(s.Followed), FollowedAt: s.FollowedAt,
+		r, err := recorderOf(f, s)
+		if err == nil {
+			out = append(out, r)
 		}
-		if err := f.ReadTexts(s); err != nil {
-			return err
-		}
-		if text, ok := f.Text(uint16(min(s.Identity, math.MaxUint16))); ok && text != "" {
-			var m record.Meta
-			if json.Unmarshal([]byte(text), &m) == nil {
-				r.Job, r.Rank = m.Job, m.Rank
-			}
-		}
-		out = append(out, r)
-		return nil
+		return err
 	})
 	return out, err
 }
 
-// Apply tells every living recorder under a run directory what to record. The
-// error joins what was wrong with single folders; the others were told.
-func Apply(runDir string, s State) error {
+// recorderOf reads who a folder's recorder is and what it does.
+func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
+	r := Recorder{
+		Incarnation: f.Identity.Incarnation, PID: f.Identity.PID,
+		Wanted: FromBits(s.Wanted), Followed: FromBits(s.Followed), FollowedAt: s.FollowedAt,
+	}
+	if err := f.ReadTexts(s); err != nil {
+		return r, err
+	}
+	if text, ok := f.Text(uint16(min(s.Identity, math.MaxUint16))); ok && text != "" {
+		var m record.Meta
+		if json.Unmarshal([]byte(text), &m) == nil {
+			r.Job, r.Rank = m.Job, m.Rank
+		}
+	}
+	return r, nil
+}
+
+// Apply tells the living recorders under a run directory what to record: those of
+// the jobs that of says yes to. The error joins what was wrong with single folders;
+// the others were told.
+func Apply(runDir string, s State, of func(job string) bool) error {
 	return each(runDir, func(f *ring.Folder, st ring.Status) error {
+		r, err := recorderOf(f, st)
+		if err != nil || !of(r.Job) {
+			return err
+		}
 		return f.SetWanted(st, s.Bits())
 	})
 }
@@ -89,38 +102,80 @@ func one(runDir, name string, do func(*ring.Folder, ring.Status) error) error {
 	return do(f, s)
 }
 
-// Switch is the state that an agent wants its recorders in. Its methods may be
-// called from any goroutine.
+// Switch is what an agent wants its recorders to record, by job. Who spoke last
+// wins, others than the agent too (TaskD's manager writes the same word): so a word
+// goes to the recorders once, when it is spoken, and to a recorder that comes later
+// once, by the drain. Its methods may be called from any goroutine.
 type Switch struct {
 	RunDir string
+	// Name is what callers call a recorder's job; nil: by its own name.
+	Name func(job string) string
 
-	mu    sync.Mutex
-	state State
-	set   bool
+	mu   sync.Mutex
+	all  *State           // for every job without a word of its own
+	jobs map[string]State // by Name
 }
 
-// Set wants s from now on and tells every recorder under RunDir.
-func (s *Switch) Set(state State) error {
+// Set wants s of a job from now on, of every job when that is "", and tells the
+// recorders under RunDir.
+func (s *Switch) Set(job string, state State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state, s.set = state, true
-	if err := Apply(s.RunDir, state); err != nil {
+	s.keepLocked(job, state)
+	if err := Apply(s.RunDir, state, func(own string) bool { return job == "" || s.name(own) == job }); err != nil {
 		return fmt.Errorf("switch to %s: %w", state, err)
 	}
 	return nil
 }
 
-// State returns what is wanted; false: nobody said yet, each recorder goes by
-// its own LAGGARD_TRACE.
-func (s *Switch) State() (State, bool) {
+// Follow takes a word of a source that spoke before the agent began, a switch file or
+// another agent: as Set does, but the first word is not news. It goes to the recorders
+// that have not had it from an agent, by the drain.
+func (s *Switch) Follow(job string, state State) error {
+	if _, told := s.State(job); told {
+		return s.Set(job, state)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state, s.set
+	s.keepLocked(job, state)
+	return nil
 }
 
-// Wanted is State as the bits of a switch word: what drain.Options.Wanted wants,
-// for the recorders that come later.
-func (s *Switch) Wanted() (uint32, bool) {
-	state, ok := s.State()
+func (s *Switch) keepLocked(job string, state State) {
+	if job == "" {
+		s.all, s.jobs = &state, nil
+		return
+	}
+	if s.jobs == nil {
+		s.jobs = map[string]State{}
+	}
+	s.jobs[job] = state
+}
+
+func (s *Switch) name(job string) string {
+	if s.Name == nil {
+		return job
+	}
+	return s.Name(job)
+}
+
+// State returns what is wanted of a job, as callers call it; false: nobody said yet,
+// each recorder goes by its own LAGGARD_TRACE.
+func (s *Switch) State(job string) (State, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state, ok := s.jobs[job]; ok {
+		return state, true
+	}
+	if s.all != nil {
+		return *s.all, true
+	}
+	return State{}, false
+}
+
+// Wanted is State of a recorder's job as the bits of a switch word: what
+// drain.Options.Wanted wants, for the recorders that come later.
+func (s *Switch) Wanted(job string) (uint32, bool) {
+	state, ok := s.State(s.name(job))
 	return state.Bits(), ok
 }
