@@ -141,6 +141,12 @@ func (s *site) start(env []string, args ...string) *running {
 	s.t.Helper()
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(append(os.Environ(), "LAGGARD_RUN="+s.rings), env...)
+	return s.running(c)
+}
+
+// running starts a command.
+func (s *site) running(c *exec.Cmd) *running {
+	s.t.Helper()
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		s.t.Fatal(err)

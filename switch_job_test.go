@@ -2,10 +2,18 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // recorded waits until the recorders of a site are those that are wanted, by job and
@@ -52,6 +60,85 @@ func TestSwitchOneJob(t *testing.T) {
 	for _, e := range trainers {
 		e.command.Process.Kill()
 		<-e.done
+	}
+}
+
+// TestOffIsTold: a job that was off for a while says so, and one that is off reads as
+// off: from files and from both stores.
+func TestOffIsTold(t *testing.T) {
+	s := newSite(t, "")
+	server := chtest.Start(t)
+	agent := s.agent("--listen", "unix")
+	agent.says(`serving the switch" address=(unix:\S+)`)
+	call := func(word, job string) {
+		t.Helper()
+		if r := laggard(t, "trace", word, "--job", job, "--ring-dir", s.rings); r.code != 0 {
+			t.Fatalf("trace %s: %+v", word, r)
+		}
+	}
+	stepped := func(job string, more float64) {
+		t.Helper()
+		name := `laggard_records_drained_total{kind="Step"}`
+		var first float64
+		agent.until("steps", func(m map[string]float64) bool {
+			if first == 0 {
+				first = m[name]
+			}
+			return m[name] >= first+more
+		})
+	}
+	trainers := []*running{s.emitterOf("paused", 0, 1, 1<<30), s.emitterOf("left", 0, 1, 1<<30)}
+	never := s.emitterOf("never", 0, 1, 1<<30, "LAGGARD_TRACE=off")
+	s.recorded(map[string]trace.State{"paused/0": trace.On, "left/0": trace.On, "never/0": {}})
+	stepped("", 100)
+	call("off", "left")
+	call("off", "paused")
+	s.recorded(map[string]trace.State{"paused/0": {}, "left/0": {}, "never/0": {}})
+	<-time.After(300 * time.Millisecond) // in which nothing is recorded
+	call("on", "paused")
+	s.recorded(map[string]trace.State{"paused/0": trace.On, "left/0": {}, "never/0": {}})
+	stepped("", 100)
+	if r := laggard(t, "trace", "status", "--ring-dir", s.rings); r.code != 0 || !regexp.MustCompile(`left +0 +- +\d+ +off +off`).MatchString(r.out) {
+		t.Errorf("trace status: %+v", r)
+	}
+	for _, e := range append(trainers, never) {
+		e.command.Process.Kill()
+		<-e.done
+	}
+	agent.until("the recorders gone", func(m map[string]float64) bool { return m["laggard_recorders"] == 0 })
+	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	agent.wait()
+	clickhouse := server.Store(server.Database())
+	if r := laggard(t, "ingest", s.dir, "--to", clickhouse); r.code != 0 {
+		t.Fatalf("ingest: %+v", r)
+	}
+	var first [3]*verdict.Verdict
+	for _, source := range []string{s.dir, s.store, clickhouse} {
+		for i, tt := range []struct{ job, detail string }{
+			{"paused", `^recording was off from \S+ \S+ UTC to \S+ \S+ UTC$`},
+			{"left", `^recording has been off since \S+ \S+ UTC$`},
+			{"never", `^recording has been off since \S+ \S+ UTC$`},
+		} {
+			v := decided(t, verdict.ExitUndecided, source, "--job", tt.job)
+			k := slices.IndexFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.RecordingOff })
+			if k < 0 || !regexp.MustCompile(tt.detail).MatchString(v.Findings[k].Detail) {
+				t.Errorf("%s of %s: findings %+v", tt.job, source, v.Findings)
+			}
+			if tt.job == "paused" && v.Coverage >= 1 {
+				t.Errorf("%s of %s: coverage %v", tt.job, source, v.Coverage)
+			}
+			v.Source = ""
+			if first[i] == nil {
+				first[i] = v
+			} else if d := cmp.Diff(first[i], v); d != "" {
+				t.Errorf("%s differs in %s (-files +store):\n%s", tt.job, source, d)
+			}
+			if r := laggard(t, "analyze", source, "--job", tt.job); tt.job != "paused" && (!strings.Contains(strings.ToUpper(r.out), "OFF") || strings.Contains(strings.ToUpper(r.out), "UNDECIDED")) {
+				t.Errorf("%s of %s reads: %+v", tt.job, source, r)
+			}
+		}
 	}
 }
 

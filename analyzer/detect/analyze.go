@@ -10,6 +10,7 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 	if len(f.Columns) == 0 || len(f.Layouts) == 0 {
 		v := verdict.New(f.Job)
 		addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded"})
+		TellOff(v, f.Off)
 		return v
 	}
 	e := New(cfg, f.Layouts[f.Columns[0].Layout])
@@ -26,7 +27,9 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 	for i := range rest {
 		e.ObserveTransfer(&rest[i])
 	}
-	return e.Verdict()
+	v := e.Verdict()
+	TellOff(v, f.Off)
+	return v
 }
 
 // Describe tells the engine the job's name, whether its exposed communication is mostly

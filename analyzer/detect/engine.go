@@ -43,6 +43,7 @@ type Engine struct {
 	attempt, attempts   int
 	lastStart           int64
 	expected, measured  int
+	off                 int // rank-steps that nobody recorded because recording was off
 	worldSize           int
 	quarantined         int
 	saving              float64 // share of steps with a checkpoint
@@ -193,6 +194,7 @@ func (e *Engine) count(c *frame.Column) {
 		}
 	}
 	e.expected += max(recorded, e.layout.World)
+	e.off += c.Off * max(recorded, e.layout.World)
 	e.measured += e.measuredIn(c)
 }
 

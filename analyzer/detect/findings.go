@@ -318,7 +318,8 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 		}
 	}
 	found := len(v.Links) > 0 || slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return n.State != verdict.Recovered })
-	covered := v.Coverage >= e.cfg.MinCoverage
+	// What was switched off is no coverage, and says nothing of the steps recorded since.
+	covered := e.expected > 0 && round4(float64(e.measured)/float64(e.expected)) >= e.cfg.MinCoverage
 	hidden := e.hidden()
 	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == "" && !common.undecidable()
 	if !covered && e.columns > 0 {

@@ -148,7 +148,7 @@ func (e *Engine) parts() []part {
 func (e *Engine) state() fields {
 	return fields{
 		"job": &e.job, "columns": &e.columns, "analysed": &e.analysed, "first_step": &e.firstStep, "last_step": &e.lastStep,
-		"attempt": &e.attempt, "attempts": &e.attempts, "last_start": &e.lastStart, "expected": &e.expected, "measured": &e.measured,
+		"attempt": &e.attempt, "attempts": &e.attempts, "last_start": &e.lastStart, "expected": &e.expected, "measured": &e.measured, "off": &e.off,
 		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "pace": &e.pace, "step_median": &e.stepMedian, "last_time": &e.lastTime,
 		"seen": &e.seen, "measured_at": &e.measuredAt, "measured_step": &e.measuredStep, "estimated": &e.estimated, "host_only": &e.hostOnly, "judged": &e.judged, "history": &e.history, "events": &e.events, "carried": &e.carried,
 		"cases": &caseList{&e.cases}, "wires": &e.wires.Of,

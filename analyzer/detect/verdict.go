@@ -21,7 +21,7 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	}
 	v.Steps = verdict.Steps{First: e.firstStep, Last: e.lastStep, Analyzed: e.columns - e.quarantined}
 	if e.expected > 0 {
-		v.Coverage = round4(min(1, float64(e.measured)/float64(e.expected)))
+		v.Coverage = round4(min(1, float64(e.measured)/float64(e.expected+e.off)))
 	}
 	if e.layout != nil {
 		v.Roles = e.layout.From

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
@@ -32,12 +34,16 @@ type cellKey struct {
 
 // Build makes the frame. topo is what is known of nodes and groups beside the
 // rows, nil where that is nothing. The Builder gives its memory to the frame and
-// is empty afterwards. ErrEmpty is returned when no step was given.
+// is empty afterwards. ErrEmpty is returned when no step was given, and recording was not
+// off.
 func (b *Builder) Build(topo *topology.File) (*Frame, error) {
+	f := &Frame{Job: b.job, Off: b.off()}
 	if b.rows == 0 {
-		return nil, ErrEmpty
+		if f.Off == nil {
+			return nil, ErrEmpty
+		}
+		return f, nil
 	}
-	f := &Frame{Job: b.job}
 	f.Estimated = float64(b.estimated) / float64(b.rows)
 	f.HostOnly = float64(b.hostOnly) / float64(b.rows)
 	b.note(f)
@@ -75,6 +81,17 @@ func (b *Builder) Build(topo *topology.File) (*Frame, error) {
 	w.infer()
 	*b = Builder{}
 	return f, nil
+}
+
+// off returns when recording was off.
+func (b *Builder) off() []Off {
+	var ranks []*row.Rank
+	for _, r := range b.ranks {
+		for _, i := range r.incs {
+			ranks = append(ranks, &i.meta)
+		}
+	}
+	return OffTimes(ranks)
 }
 
 func (b *Builder) note(f *Frame) {
@@ -306,10 +323,11 @@ func (a *attempt) fill(f *Frame, s *span, rowOf []int32) {
 		c := &f.Columns[s.from+n]
 		tries := 0
 		for slot := 0; slot < len(rowOf) && tries < 8; slot++ {
-			if i := a.first[slot]; i != nil && len(i.starts) > 0 && i.order == nil {
+			if i := a.first[slot]; i != nil && len(i.starts) > 0 {
 				tries++
-				if p, ok := slices.BinarySearch(i.steps, c.Step); ok {
-					c.StartNs = i.starts[p]
+				k := sort.Search(i.len(), func(k int) bool { return i.steps[i.at(k)] >= c.Step })
+				if k < i.len() && i.steps[i.at(k)] == c.Step {
+					c.StartNs = i.starts[i.at(k)]
 					break
 				}
 			}

@@ -64,6 +64,7 @@ func (b *Builder) AddRank(r *row.Rank) {
 	inc.meta = *r
 	inc.meta.Groups = slices.Clone(r.Groups)
 	inc.meta.GroupRanks = slices.Clone(r.GroupRanks)
+	inc.meta.Off = slices.Clone(r.Off)
 }
 
 // AddStep takes one step of one rank. A step that never ended has no duration

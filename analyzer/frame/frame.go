@@ -66,6 +66,7 @@ type Column struct {
 	Step    int64
 	Repeat  int
 	StartNs int64 // of the lowest rank in it; 0 unknown
+	Off     int   // steps before it that nobody recorded because recording was off
 	Layout  *Layout
 	V       [MetricCount][]float32
 }
@@ -92,6 +93,8 @@ type Frame struct {
 	// RolesFrom says where the roles come from: "topology" (given to Build),
 	// "segments" (identities of the processes) or "inferred".
 	RolesFrom string
+	// Off is when recording was off.
+	Off []Off
 	// Estimated is the share of rows whose exposed communication is an estimate,
 	// HostOnly of those without device time, 0…1.
 	Estimated, HostOnly float64
@@ -158,7 +161,10 @@ func (f *Frame) Each(visit func(*Column) error) error {
 		for c := from; c < to; c++ {
 			k, col := f.Columns[c], &cols[c-from]
 			col.Attempt, col.Step, col.Repeat, col.StartNs = k.Attempt, k.Step, k.Repeat, k.StartNs
-			col.Layout = f.Layouts[k.Layout]
+			col.Layout, col.Off = f.Layouts[k.Layout], 0
+			if c > 0 {
+				col.Off = Unrecorded(f.Off, f.Columns[c-1], k)
+			}
 			if err := visit(col); err != nil {
 				return err
 			}

@@ -31,6 +31,9 @@ type headline struct {
 // headlineOf says what was decided, most serious first.
 func headlineOf(v *verdict.Verdict) headline {
 	if !v.Decided {
+		if off, ok := offNow(v); ok {
+			return headline{unknown, "Off", sentence(capital(off)), "Nothing is called healthy that was not measured: `laggard trace on` records again."}
+		}
 		return headline{unknown, "Undecided", "There is not enough data to decide.", whyUndecided(v)}
 	}
 	nodes, links := convicted(v)
@@ -182,6 +185,16 @@ func themOrIt(n int) string {
 	return "them"
 }
 
+// offNow returns what a verdict says of recording that is off everywhere.
+func offNow(v *verdict.Verdict) (string, bool) {
+	for _, f := range v.Findings {
+		if f.Kind == verdict.RecordingOff && len(f.Ranks) == 0 && strings.Contains(f.Detail, " since ") {
+			return f.Detail, true
+		}
+	}
+	return "", false
+}
+
 func whyUndecided(v *verdict.Verdict) string {
 	var why []string
 	for _, f := range v.Findings {
@@ -273,6 +286,7 @@ var findingTitles = map[string]string{
 	verdict.JobSlow:           "The whole job became slower.",
 	verdict.LowCoverage:       "Part of the job was not measured.",
 	verdict.SharedStorage:     "Shared storage slows ranks in turn.",
+	verdict.RecordingOff:      "Part of the job was not recorded: the switch was off.",
 }
 
 func findingTitle(f verdict.Finding) string {

@@ -120,7 +120,7 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 		nodes.strings(&one)
 		rows = append(rows, one)
 		if r, ok := any(&one).(*row.Rank); ok {
-			r.Groups, r.GroupRanks = nil, nil // the row appended owns them now
+			r.Groups, r.GroupRanks, r.Off = nil, nil, nil // the row appended owns them now
 		}
 		return nil
 	})

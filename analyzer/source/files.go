@@ -68,11 +68,14 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 		return info, err
 	}
 	var first string // the first line that was not understood
+	off := false     // recording was
 	var counts rollup.Counts
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
 	}, func(i int, r *rolled) error {
-		addRanks(b, newestRanks(r.rows.Ranks), &info)
+		newest := newestRanks(r.rows.Ranks)
+		addRanks(b, newest, &info)
+		off = off || slices.ContainsFunc(newest, func(r row.Rank) bool { return len(r.Off) > 0 })
 		for k := range r.rows.Steps {
 			b.AddStep(&r.rows.Steps[k])
 		}
@@ -93,7 +96,7 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 		return info, err
 	}
 	info.Lines, info.Unknown, info.Torn = int(counts.Lines), int(notUnderstood(counts)), int(counts.Torn)
-	if info.Steps == 0 {
+	if info.Steps == 0 && !off {
 		return info, t.nothing(job, info, counts, first)
 	}
 	info.notes(counts, first)

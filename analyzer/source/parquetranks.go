@@ -32,7 +32,7 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 		}
 		group := make([]row.Rank, g.NumRows())
 		for i := range group {
-			group[i].Job = job
+			group[i].Job, group[i].Off = job, []string{}
 		}
 		for _, chunk := range g.ColumnChunks() {
 			set := rankSetters[columns[chunk.Column()][0]]
@@ -110,6 +110,7 @@ var rankSetters = map[string]func(*row.Rank, parquet.Value){
 		r.GroupRanks[last] = append(r.GroupRanks[last], uint32(number(v)))
 	},
 	"writer":  func(r *row.Rank, v parquet.Value) { r.Writer = text(v) },
+	"off":     func(r *row.Rank, v parquet.Value) { r.Off = append(r.Off, text(v)) },
 	"version": func(r *row.Rank, v parquet.Value) { r.Version = uint32(number(v)) },
 }
 

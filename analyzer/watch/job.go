@@ -112,6 +112,7 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	if j.Engine == nil {
 		v := verdict.New(j.Job)
 		v.Findings = append(v.Findings, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded", Ranks: []int{}})
+		detect.TellOff(v, f.Roster.off())
 		return v
 	}
 	j.Engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
@@ -119,6 +120,7 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word as analyze's
 	}
+	detect.TellOff(v, f.Roster.off())
 	v.Healthy = v.Exit(minImpact) == verdict.ExitHealthy
 	return v
 }

@@ -122,6 +122,9 @@ func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 	}
 	f.Columns++
 	out := frame.Column{Attempt: c.Attempt, Step: c.Step, Repeat: int(c.Repeat), StartNs: c.StartNs, Layout: l}
+	if f.Begun {
+		out.Off = frame.Unrecorded(f.Roster.off(), f.Last.key(), c.key())
+	}
 	if before >= 8 {
 		out.StartNs = 0 // the frame looks no further either
 	}
@@ -140,6 +143,11 @@ func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 	if len(f.spare) < 4 {
 		f.spare = append(f.spare, c)
 	}
+}
+
+// key is what frame.Unrecorded wants to know of a column.
+func (c *column) key() frame.Key {
+	return frame.Key{Attempt: c.Attempt, Step: c.Step, StartNs: c.StartNs}
 }
 
 func (f *feed) remember(c *column) {

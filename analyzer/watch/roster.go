@@ -85,6 +85,8 @@ type roster struct {
 	Sampling  bool
 	Comms     []row.Communication
 	Dirty     bool
+	offs      []frame.Off // when recording was off, where offKnown
+	offKnown  bool
 	rowOf     []int32    // rank → row + 1, dense
 	newest    []*process // rank → the process asked for last, dense
 }
@@ -148,11 +150,31 @@ func (r *roster) identity(m *row.Rank) {
 	p.Meta = *m
 	p.Meta.Groups = slices.Clone(m.Groups)
 	p.Meta.GroupRanks = slices.Clone(m.GroupRanks)
-	old.EndedNs, old.Version = p.Meta.EndedNs, p.Meta.Version // these change nothing of who is who
+	p.Meta.Off = slices.Clone(m.Off)
+	if !slices.Equal(old.Off, p.Meta.Off) {
+		r.offKnown = false
+	}
+	old.EndedNs, old.Version, old.Off = p.Meta.EndedNs, p.Meta.Version, p.Meta.Off // these change nothing of who is who
 	if !p.Known || !reflect.DeepEqual(old, p.Meta) {
 		r.Dirty = true
 	}
 	p.Known = true
+}
+
+// off returns when recording was off.
+func (r *roster) off() []frame.Off {
+	if !r.offKnown {
+		var ranks []*row.Rank
+		for _, rank := range r.Order {
+			for _, p := range r.Ranks[rank] {
+				if p.Known {
+					ranks = append(ranks, &p.Meta)
+				}
+			}
+		}
+		r.offs, r.offKnown = frame.OffTimes(ranks), true
+	}
+	return r.offs
 }
 
 // step notes what the layout needs of a step.

@@ -32,8 +32,8 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 
 func TestRowsComeBack(t *testing.T) {
 	want := []row.Rank{
-		{Job: "j", Rank: 1<<32 - 1, Incarnation: 1<<64 - 1, LocalRank: 1<<16 - 1, StartedNs: -1, Groups: []string{"dp:a:0:2", ""}, GroupRanks: [][]uint32{{0, 1<<32 - 1}, {}, {7}}, Writer: "w"},
-		{Job: "\xff\x00", Groups: []string{}, GroupRanks: [][]uint32{}},
+		{Job: "j", Rank: 1<<32 - 1, Incarnation: 1<<64 - 1, LocalRank: 1<<16 - 1, StartedNs: -1, Groups: []string{"dp:a:0:2", ""}, GroupRanks: [][]uint32{{0, 1<<32 - 1}, {}, {7}}, Writer: "w", Off: []string{"1:2", "3:"}},
+		{Job: "\xff\x00", Groups: []string{}, GroupRanks: [][]uint32{}, Off: []string{}},
 	}
 	var b bytes.Buffer
 	w := parquet.NewGenericWriter[Rank](&b, parquet.Compression(&parquet.Zstd))

@@ -18,6 +18,7 @@ type Rank struct {
 	GroupRanks  [][]uint32 `parquet:"group_ranks,list"`
 	Writer      string     `parquet:"writer,dict"`
 	Version     uint32     `parquet:"version"`
+	Off         []string   `parquet:"off,list"`
 }
 
 // Step is row.Step with the encodings of its Parquet file.

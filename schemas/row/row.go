@@ -22,9 +22,10 @@ const (
 )
 
 // Rank is one incarnation (process) of one rank. It is the only row that is
-// written again: when groups are learnt and when the process ends. The highest
-// Version counts; Version is the number of identity and end lines seen in the
-// incarnation so far, so it is the same whoever reads the files.
+// written again: when groups are learnt, when recording is switched off or on, and when
+// the process ends. The highest Version counts; Version is the number of identity and end
+// lines, and of switches off and on, seen in the incarnation so far, so it is the same
+// whoever reads the files.
 type Rank struct {
 	Job         string     `col:"job"`
 	Rank        uint32     `col:"rank"`
@@ -42,7 +43,13 @@ type Rank struct {
 	GroupRanks  [][]uint32 `col:"group_ranks"`
 	Writer      string     `col:"writer"`
 	Version     uint32     `col:"version"`
+	// Off are the times in which the switch had recording off, "from:to" in ns since the
+	// Unix epoch; "from:" while it is. The first MaxOff of a process.
+	Off []string `col:"off"`
 }
+
+// MaxOff bounds Rank.Off.
+const MaxOff = 256
 
 // Step is one step of one rank. Key: job, rank, incarnation, step, repeat.
 type Step struct {

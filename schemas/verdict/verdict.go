@@ -33,6 +33,7 @@ const (
 	JobSlow           = "job-slow"
 	LowCoverage       = "low-coverage"
 	SharedStorage     = "shared-storage"
+	RecordingOff      = "recording-off"
 )
 
 // Exit codes of `laggard analyze`.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -50,7 +51,8 @@ type incarnation struct {
 	windows   passes
 	switches  []int64 // moments at or after floor when the switch changed
 	switching *record.Switch
-	late      bool // since the last step row something came late
+	off       []string // as row.Rank has them
+	late      bool     // since the last step row something came late
 }
 
 // span is one complete range that waits for its step to close. Strings are left
@@ -164,7 +166,7 @@ func (s *Stream) giveRank(inc *incarnation) {
 func sameRank(a, b *row.Rank) bool {
 	return a.WorldSize == b.WorldSize && a.LocalRank == b.LocalRank && a.Node == b.Node && a.Device == b.Device &&
 		a.Pod == b.Pod && a.PID == b.PID && a.BootID == b.BootID && a.StartedNs == b.StartedNs && a.EndedNs == b.EndedNs &&
-		a.Writer == b.Writer && slices.Equal(a.Groups, b.Groups) &&
+		a.Writer == b.Writer && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Off, b.Off) &&
 		slices.EqualFunc(a.GroupRanks, b.GroupRanks, slices.Equal)
 }
 
@@ -175,7 +177,7 @@ func (s *Stream) rankRow(inc *incarnation) row.Rank {
 		WorldSize: u32(m.WorldSize), LocalRank: uint16(min(u32(m.LocalRank), math.MaxUint16)), Node: s.node(inc),
 		Device: m.Device, Pod: m.Pod, PID: u32(m.PID), BootID: m.BootID,
 		StartedNs: m.StartedNs, EndedNs: inc.endedNs, Writer: m.Writer, Version: inc.version,
-		Groups: []string{}, GroupRanks: [][]uint32{},
+		Groups: []string{}, GroupRanks: [][]uint32{}, Off: append([]string{}, inc.off...),
 	}
 	for _, g := range m.Groups {
 		r.Groups = append(r.Groups, g.Dim+":"+g.Name+":"+strconv.Itoa(g.Index)+":"+strconv.Itoa(g.Size))
@@ -252,6 +254,26 @@ func (s *Stream) switched(w record.Switch) {
 		inc.switches = append(inc.switches, w.At)
 	}
 	inc.switching = &w
+	if s.bounds.hold(w.At) && inc.turnOff(!w.Default, w.At) {
+		inc.version++
+		s.giveRank(inc)
+	}
+}
+
+// turnOff notes that recording is off, or on again, from a moment on; it reports whether
+// that is news.
+func (inc *incarnation) turnOff(off bool, at int64) bool {
+	last := len(inc.off) - 1
+	was := last >= 0 && strings.HasSuffix(inc.off[last], ":")
+	switch {
+	case off == was || off && len(inc.off) == row.MaxOff:
+		return false
+	case off:
+		inc.off = append(inc.off, strconv.FormatInt(at, 10)+":")
+	default:
+		inc.off[last] += strconv.FormatInt(at, 10)
+	}
+	return true
 }
 
 // finish takes an end line.

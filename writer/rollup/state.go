@@ -97,6 +97,7 @@ type incarnationState struct {
 	Window    windowState      `json:"window"`
 	Switches  []int64          `json:"switches,omitempty"`
 	Switching *record.Switch   `json:"switching,omitempty"`
+	Off       []string         `json:"off,omitempty"`
 	Late      bool             `json:"late,omitempty"`
 }
 
@@ -189,7 +190,7 @@ func (inc *incarnation) state() incarnationState {
 		Over: inc.over, Ended: inc.ended, Quiet: inc.quiet, Floor: inc.floor, Now: inc.now, Rings: inc.rings,
 		Closed: inc.closed, Serial: inc.serial, Seen: inc.seen, Windows: inc.windows,
 		Window:   windowState{Number: w.number, Repeat: w.repeat, Open: w.open, Start: w.start},
-		Switches: inc.switches, Switching: inc.switching, Late: inc.late,
+		Switches: inc.switches, Switching: inc.switching, Off: slices.Clone(inc.off), Late: inc.late,
 	}
 	if inc.process != nil {
 		st.Process = &inc.process.Index
@@ -259,7 +260,7 @@ func restored(st *incarnationState) *incarnation {
 		id: st.ID, index: st.Index, meta: st.Meta, version: st.Version, endedNs: st.EndedNs,
 		over: st.Over, ended: st.Ended, quiet: st.Quiet, floor: st.Floor, now: st.Now, rings: st.Rings,
 		closed: st.Closed, serial: st.Serial, seen: st.Seen, windows: st.Windows,
-		switches: st.Switches, switching: st.Switching, late: st.Late, dims: map[string]dim{},
+		switches: st.Switches, switching: st.Switching, off: st.Off, late: st.Late, dims: map[string]dim{},
 	}
 	if inc.rings == nil {
 		inc.rings = map[uint32]*ring{}

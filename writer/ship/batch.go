@@ -148,7 +148,7 @@ const (
 func Size(r *row.Rows) int64 {
 	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*recordBytes + int64(len(r.Raws.Rows))*rawBytes + int64(r.Raws.Bytes) + int64(len(r.Ledger))*200
 	for i := range r.Ranks {
-		n += 256 + 64*int64(len(r.Ranks[i].Groups))
+		n += 256 + 64*int64(len(r.Ranks[i].Groups)+len(r.Ranks[i].Off))
 		for _, g := range r.Ranks[i].GroupRanks {
 			n += 24 + 4*int64(len(g))
 		}

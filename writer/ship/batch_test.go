@@ -64,7 +64,7 @@ func TestRowJSON(t *testing.T) {
 	if err := json.Unmarshal(b.RowJSON(0), &object); err != nil {
 		t.Fatal(err)
 	}
-	if keys := len(slices.Collect(maps.Keys(object))); keys != 16 || object["job"] != "j" {
+	if keys := len(slices.Collect(maps.Keys(object))); keys != 17 || object["job"] != "j" {
 		t.Fatalf("RowJSON() = %s", b.RowJSON(0))
 	}
 }

@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "ranks"}}{{.OnCluster}}
     `group_ranks` Array(Array(UInt32)),
     `writer`      LowCardinality(String),
     `version`     UInt32,
+    `off`         Array(String),
     `ts`          DateTime64(9, 'UTC') MATERIALIZED fromUnixTimestamp64Nano(`started_ns`, 'UTC') CODEC(Delta, ZSTD(1)),
     INDEX ts_minmax `ts` TYPE minmax GRANULARITY 1
 )

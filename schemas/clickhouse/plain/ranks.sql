@@ -16,7 +16,8 @@ CREATE TABLE IF NOT EXISTS {{.Table "ranks"}}{{.OnCluster}}
     `groups`      Array(String),
     `group_ranks` Array(Array(UInt32)),
     `writer`      String,
-    `version`     UInt32
+    `version`     UInt32,
+    `off`         Array(String)
 )
 ENGINE = {{.Engine "ranks" "ReplacingMergeTree(`version`)"}}
 ORDER BY (`job`, `rank`, `incarnation`)

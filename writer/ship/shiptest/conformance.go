@@ -58,7 +58,7 @@ func Rank(job string, rank, version uint32) row.Rank {
 	return row.Rank{
 		Job: job, Rank: rank, Incarnation: incarnation(rank), WorldSize: 8, LocalRank: uint16(rank), Node: "node-0", Device: "cuda:0",
 		PID: 7, BootID: "boot", StartedNs: Base, Groups: []string{"dp:dp'0:0:2", "tp:t:1:2"},
-		GroupRanks: [][]uint32{{0, 4}, {0, 1}}, Writer: "go/1", Version: version,
+		GroupRanks: [][]uint32{{0, 4}, {0, 1}}, Writer: "go/1", Version: version, Off: []string{"1753000000000000001:1753000000000000002", "1753000000000000003:"},
 	}
 }
 
