@@ -20,9 +20,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/laggard-dev/laggard/collector/drain"
 	"github.com/laggard-dev/laggard/collector/internal/rig"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/taskpb"
 )
 
@@ -286,6 +288,59 @@ func TestWorkerObeysTheManager(t *testing.T) {
 	if err != nil || len(names) != 1 {
 		t.Errorf("Names()=%v, %v", names, err)
 	}
+}
+
+// TestManagerBesideAgent: who spoke last wins, the manager or the agent, and the manager is
+// told what is recorded whoever spoke. An agent doesn't say its word again: not with the
+// next pass, and not when it is restarted.
+func TestManagerBesideAgent(t *testing.T) {
+	m := newManager(t, "")
+	w := start(t, "LAGGARD_TASKD_PROXY="+m.address)
+	m.joined(t)
+	m.expectBoth(t, stream, registered)
+	status := func(code int) string { return fmt.Sprintf("STATUS %d Worker/2/5>Mgr/0/-1 default true", code) }
+	var memory rig.Memory
+	agent := func() (*trace.Switch, *drain.Drain) {
+		t.Helper()
+		s := &trace.Switch{RunDir: w.run}
+		d, err := drain.New(drain.Options{RunDir: w.run, Wanted: s.Wanted, Open: func(record.Meta) (drain.Writer, error) { return &memory, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		if err := s.Follow("", trace.On); err != nil { // a switch file that says on
+			t.Fatal(err)
+		}
+		return s, d
+	}
+	pass := func(d *drain.Drain, want trace.State) {
+		t.Helper()
+		for range 3 {
+			if _, err := d.Pass(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.wanted(t); got != want {
+			t.Fatalf("the process is told %v, want %v", got, want)
+		}
+	}
+	speaks, drains := agent()
+	pass(drains, trace.On)
+	m.command(t, 700)
+	m.expectBoth(t, "ack c700 0 Worker/2/5", status(1400))
+	pass(drains, trace.State{})
+	drains.Close()
+	speaks, drains = agent()
+	pass(drains, trace.State{})
+	if err := speaks.Set("job-1", trace.State{Light: true}); err != nil {
+		t.Fatal(err)
+	}
+	m.expect(t, status(1410)) // nobody commanded it
+	m.command(t, 711)
+	m.expectBoth(t, "ack c711 0 Worker/2/5", status(1411))
+	pass(drains, trace.On)
+	drains.Close()
+	w.end(t)
 }
 
 // TestWorkerAfterTheManagerReturns registers anew and reports its status again.

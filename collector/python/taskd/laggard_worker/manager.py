@@ -38,9 +38,10 @@ def address():
 class Manager(object):
     """The link to the manager; turn() is its life."""
 
-    def __init__(self, rank, node, command, stop, clock=time.monotonic):
+    def __init__(self, rank, node, command, recorded, stop, clock=time.monotonic):
         self.registered = False  # once it was; then the switch file counts no more
         self._command = command
+        self._recorded = recorded
         self._stop = stop
         self._clock = clock
         self._position = messages.position("Worker", node, rank)
@@ -71,6 +72,7 @@ class Manager(object):
                 self._register()
             while not self._stop.is_set():
                 self._obey()
+                self._correct()
                 left = end - self._clock()
                 if left <= 0:
                     return
@@ -147,6 +149,18 @@ class Manager(object):
             light, comm = self._command(CODES[code])
             self._status = 1400 + 10 * light + comm
             self._send("STATUS", self._status)
+
+
+    def _correct(self):
+        """Reports what is recorded when that is no longer what was reported: somebody
+        else has spoken."""
+        bits = self._recorded()
+        if self._status is None or bits is None:
+            return
+        status = 1400 + 10 * (bits & 1) + (bits >> 1)
+        if status != self._status:
+            self._status = status
+            self._send("STATUS", status)
 
 
 def _code(body):

@@ -8,6 +8,7 @@ folder.
     start()          makes the ring folder, so that an agent can switch
     want(bits)       as an agent would; bit 0 the four light kinds, bit 1 Communication
     followed(bits)   whether that is what is recorded now
+    recorded()       what is recorded now, None while it changes
 """
 
 import ctypes
@@ -53,6 +54,15 @@ class Python(object):
         return recorder.ready(False) and recorder._process.words[32] & 3 == bits  # pylint: disable=protected-access
 
 
+    @staticmethod
+    def recorded():
+        """Whatever the word says."""
+        from laggard import recorder
+        if not recorder.ready(False):
+            return None
+        return recorder._process.words[32] & 3  # pylint: disable=protected-access
+
+
 class _Counts(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "markers", "activities", "records", "unmatched", "unknown", "dropped_markers",
@@ -69,6 +79,7 @@ class Native(object):
         library.laggard_set_meta.argtypes = [ctypes.c_char_p]
         library.laggard_error.restype = ctypes.c_char_p
         library.laggard_mspti_want.argtypes = [ctypes.c_uint32]
+        library.laggard_mspti_wanted.restype = ctypes.c_uint32
         library.laggard_mspti_count.argtypes = [ctypes.POINTER(_Counts)]
 
     def rank(self, number):
@@ -102,6 +113,12 @@ class Native(object):
                 return False
             time.sleep(0.02)
         return True
+
+
+    def recorded(self):
+        """What libmspti was told last, when that is what is wanted."""
+        on = self.counts().on
+        return on if on == self.library.laggard_mspti_wanted() & 3 else None
 
 
 def choose(framework):

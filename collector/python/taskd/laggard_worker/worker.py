@@ -82,7 +82,7 @@ class Worker(object):
             self.recorder.want(bits)
 
     def _run(self):
-        link = manager.Manager(self.rank, node_rank(self.rank, self.framework), self.command, self._stop)
+        link = manager.Manager(self.rank, node_rank(self.rank, self.framework), self.command, self.recorder.recorded, self._stop)
         try:
             while not self._stop.is_set():
                 if not link.registered:
