@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
@@ -86,11 +87,12 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 
 func traceSetCommand(word string) *cobra.Command {
 	var t traceCall
-	var words string
+	var words, server string
+	var configMap bool
 	c := &cobra.Command{
 		Use:     word,
 		Short:   "turn recording " + word,
-		Example: fmt.Sprintf("  laggard trace %s --job j1\n  laggard trace on --job j1 --words Step,FP,SaveCheckpoint,DataLoader", word),
+		Example: fmt.Sprintf("  laggard trace %s --job j1\n  laggard trace on --job j1 --words Step,FP,SaveCheckpoint,DataLoader\n  laggard trace %s --job research/j1 --configmap", word, word),
 		RunE: func(c *cobra.Command, _ []string) error {
 			state := trace.State{}
 			if word == "on" {
@@ -100,6 +102,9 @@ func traceSetCommand(word string) *cobra.Command {
 				}
 			} else if words != "" {
 				return usage("--words goes with trace on; trace off turns everything off (to keep the four light kinds: trace on --words Step)")
+			}
+			if configMap {
+				return t.configMap(c.Context(), c.OutOrStdout(), server, state)
 			}
 			return t.do(c.Context(), func(ctx context.Context, conn grpc.ClientConnInterface, name string) error {
 				r, err := tracepb.NewTrainingDataTraceClient(conn).ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: profilingSwitch(state.Words())})
@@ -115,10 +120,33 @@ func traceSetCommand(word string) *cobra.Command {
 		},
 	}
 	t.flags(c)
+	c.Flags().BoolVar(&configMap, "configmap", false, "make or change MindCluster's ConfigMap data-trace-<job> in the job's namespace, which reaches all of its nodes, and call no agent")
+	c.Flags().StringVar(&server, "kubernetes-server", "", "with --configmap: URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
 	if word == "on" {
 		c.Flags().StringVar(&words, "words", "on", "what is on: on (everything), or of CommunicationOperator,Step,SaveCheckpoint,FP,DataLoader")
 	}
 	return c
+}
+
+// configMap switches by the cluster instead of an agent.
+func (t *traceCall) configMap(ctx context.Context, w io.Writer, server string, state trace.State) error {
+	namespace, job, found := strings.Cut(t.job, "/")
+	if !found {
+		namespace, job = "default", t.job
+	}
+	if job == "" || namespace == "" {
+		return usage("--job %q: want <namespace>/<job>", t.job)
+	}
+	o, err := (&clusterOptions{server: server}).cluster()
+	if err != nil {
+		return fmt.Errorf("--configmap: %w", err)
+	}
+	name, err := health.API{Server: o.Server, TokenFile: o.TokenFile, Client: o.Client}.SetSwitch(ctx, namespace, job, state.Words())
+	if err != nil {
+		return fmt.Errorf("switch job %s by its ConfigMap: %w", t.job, err)
+	}
+	fmt.Fprintf(w, "%s/%s: %s (ConfigMap %s)\n", namespace, job, state, name)
+	return nil
 }
 
 func profilingSwitch(w trace.Words) *tracepb.ProfilingSwitch {

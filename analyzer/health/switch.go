@@ -1,0 +1,105 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// MindCluster's switch of a job: a ConfigMap that its Device Plugin, which looks for the
+// label, brings to the nodes of the job. ClusterD gives it the owner of the job's PodGroup,
+// so that it goes when the job does; so do we.
+const (
+	switchPrefix = "data-trace-"
+	switchLabel  = "reset"
+	switchKey    = "profilingSwitch"
+	podGroups    = "/apis/scheduling.volcano.sh/v1beta1/namespaces/"
+)
+
+// owner is an owner reference.
+type owner struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+// SetSwitch makes or changes the ConfigMap of a job's switch, the five words as JSON, and
+// returns its name. The job is its name or its uid.
+func (a API) SetSwitch(ctx context.Context, namespace, job string, words any) (string, error) {
+	o, err := a.jobOwner(ctx, namespace, job)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(words)
+	if err != nil {
+		return "", fmt.Errorf("encode switch: %w", err)
+	}
+	name := switchPrefix + o.Name
+	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/configmaps/" + url.PathEscape(name) + "?fieldManager=laggard&force=true"
+	err = a.apply(ctx, path, map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": name, "namespace": namespace, "labels": map[string]any{switchLabel: "true"}, "ownerReferences": []owner{o}},
+		"data":     map[string]any{switchKey: string(text)},
+	})
+	if err != nil {
+		return "", fmt.Errorf("write ConfigMap %s: %w", name, mayNot(err, namespace, "create and patch on configmaps", "--verb=create,patch --resource=configmaps"))
+	}
+	return name, nil
+}
+
+// jobOwner finds a job by the PodGroups of its namespace: who owns one is a job.
+func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error) {
+	body, err := a.Get(ctx, podGroups+url.PathEscape(namespace)+"/podgroups")
+	if err != nil {
+		var e *apiError
+		if errors.As(err, &e) && e.code == http.StatusNotFound {
+			return owner{}, fmt.Errorf("list PodGroups: %w: the cluster has no Volcano, so no MindCluster", err)
+		}
+		return owner{}, fmt.Errorf("list PodGroups: %w", mayNot(err, namespace, "list on podgroups.scheduling.volcano.sh", "--verb=list --resource=podgroups.scheduling.volcano.sh"))
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct{ OwnerReferences []owner }
+		}
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return owner{}, fmt.Errorf("decode PodGroups: %w", err)
+	}
+	for _, i := range list.Items {
+		for _, o := range i.Metadata.OwnerReferences {
+			if o.Name == job || o.UID == job {
+				return o, nil
+			}
+		}
+	}
+	return owner{}, fmt.Errorf("find job %s in namespace %s: none of its %d PodGroups belongs to it: does the job run there?", job, namespace, len(list.Items))
+}
+
+// apply is server-side apply: it makes what is not there and changes what is.
+func (a API) apply(ctx context.Context, path string, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic("BUG: marshal request: " + err.Error())
+	}
+	header, err := a.header()
+	if err != nil {
+		return err
+	}
+	header.Set("Content-Type", "application/apply-patch+yaml")
+	_, err = send(ctx, cmp.Or(a.Client, http.DefaultClient), http.MethodPatch, a.url(path), header, text)
+	return err
+}
+
+// mayNot names the right that is missing where the API server refused, and what grants it.
+func mayNot(err error, namespace, verbs, role string) error {
+	var e *apiError
+	if !errors.As(err, &e) || e.code != http.StatusForbidden {
+		return err
+	}
+	return fmt.Errorf("%w: this account needs the verbs %s in namespace %s: `kubectl -n %s create role laggard-switch %s`, and a rolebinding of it", err, verbs, namespace, namespace, role)
+}
