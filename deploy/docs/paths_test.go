@@ -3,7 +3,15 @@ package docs_test
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +61,7 @@ func newJourney(t *testing.T) *journey {
 		t.Fatal(err)
 	}
 	j := &journey{t: t, home: home}
-	j.words = strings.NewReplacer("/opt/laggard", home+"/opt", "/var/lib/laggard", home+"/var", "/user/cluster-info", home, "parquet:/data/laggard", "parquet:"+home+"/data",
+	j.words = strings.NewReplacer("/opt/laggard", home+"/opt", "/var/lib/laggard", home+"/var", "/etc/laggard", home+"/etc", "unix,:9611", "unix,127.0.0.1:0", "/user/cluster-info", home, "parquet:/data/laggard", "parquet:"+home+"/data",
 		"clickhouse://laggard@clickhouse:9000/laggard", "parquet:"+home+"/store", "torchrun train.py", "python3 train.py", "--job JOB", "--job "+taskdJob)
 	return j
 }
@@ -170,10 +178,42 @@ func TestBareMetal(t *testing.T) {
 	}
 }
 
+// secrets makes what the page finds in /etc/laggard: a certificate, who signed it, a
+// token.
+func (j *journey) secrets() {
+	j.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "agent"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	signed := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.Mkdir(filepath.Join(j.home, "etc"), 0o755); err != nil {
+		j.t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"ca.crt": signed, "tls.crt": signed, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), "token": []byte("the token of a test\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(j.home, "etc", name), text, 0o600); err != nil {
+			j.t.Fatal(err)
+		}
+	}
+}
+
 // TestDepthPage: training with the light kinds only, an agent, a watcher that may deepen.
 func TestDepthPage(t *testing.T) {
 	j := newJourney(t)
 	j.run("laggard install /opt/laggard")
+	j.secrets()
 	if said := j.follow("depth.md"); !strings.Contains(said, "training") {
 		t.Errorf("the watcher says nothing of the job:\n%s", said)
 	}

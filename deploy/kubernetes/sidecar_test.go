@@ -158,8 +158,6 @@ func (p *pod) arguments(c corev1.Container) []string {
 		switch {
 		case strings.HasPrefix(a, "--metrics="):
 			a = "--metrics=127.0.0.1:0" // others have this machine's ports
-		case strings.HasPrefix(a, "--dir=/"):
-			argv = append(argv, "--listen=127.0.0.1:0")
 		}
 		if !strings.Contains(a, p.store) { // expanded already
 			a = p.inside(c, a)
