@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint/endpointtest"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -193,10 +194,26 @@ func TestSwitchByFile(t *testing.T) {
 	<-emitter.done
 }
 
+// secured gives every laggard that the test starts a certificate, who signs the others',
+// and a token.
+func secured(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	a := endpointtest.New(t, dir)
+	cert, key := a.Leaf("any", "127.0.0.1")
+	for name, file := range map[string]string{
+		"CERT": cert, "KEY": key, "CA": a.CA(), "TOKEN_FILE": endpointtest.Token(t, filepath.Join(dir, "token"), "the token of a test"),
+	} {
+		t.Setenv("LAGGARD_SWITCH_"+name, file)
+	}
+}
+
 // TestSwitchOneServer: rank 0's agent serves the switch of the job; the agent of
 // another node subscribes, is told the last value when it comes, every change, and
 // again after the server was away. Each recorder acknowledges for itself.
+// All of it over mutual TLS with a token.
 func TestSwitchOneServer(t *testing.T) {
+	secured(t)
 	first, second := newSite(t, ""), newSite(t, "")
 	server := first.agent("--job-name", "ns/j1")
 	address := server.says(`serving the switch" address=(\S+)`)
@@ -208,6 +225,13 @@ func TestSwitchOneServer(t *testing.T) {
 			t.Fatalf("trace %v: %+v", args, r)
 		}
 	}
+	for _, without := range [][]string{{"--switch-ca=", "--switch-cert=", "--switch-key="}, {"--switch-cert=", "--switch-key="}, {"--switch-token-file="}} {
+		r := laggard(t, append([]string{"trace", "off", "--job", "ns/j1", "--agent", address}, without...)...)
+		if r.code != 1 {
+			t.Fatalf("trace off without %v: %+v", without, r)
+		}
+	}
+	first.followed(trace.On, time.Time{})
 	light := trace.State{Light: true}
 	call("on", "--words", "Step")
 	first.followed(light, time.Time{})

@@ -34,13 +34,21 @@ type depthSite struct {
 	watch   *running
 }
 
-var switchAddress = regexp.MustCompile(`serving the switch" address=(\S+)`)
+// switchAddress of the first node is its socket, of the others TCP with TLS and a token.
+func switchAddress(i int) *regexp.Regexp {
+	if i == 0 {
+		return regexp.MustCompile(`serving the switch" address=(unix:\S+)`)
+	}
+	return regexp.MustCompile(`serving the switch" address=(127\.\S+)`)
+}
 
 // newDepthSite starts all of it.
 func newDepthSite(t *testing.T, fault string, slowRank, steps int, flags ...string) *depthSite {
 	t.Helper()
 	t.Setenv(asLaggard, "1")
 	t.Setenv("LAGGARD_TRACE", "Step") // the four light kinds
+	secured(t)
+	t.Setenv("LAGGARD_LISTEN", "unix,127.0.0.1:0")
 	s := &depthSite{t: t, trained: make(chan error, 1),
 		demo: &demo{dir: t.TempDir(), fault: fault, slowRank: slowRank, steps: steps, out: io.Discard}}
 	if err := s.prepare(); err != nil {
@@ -60,7 +68,7 @@ func newDepthSite(t *testing.T, fault string, slowRank, steps int, flags ...stri
 		for i := range demoNodes {
 			node := demoNode(i * demoRanksPerNode)
 			words, _ := os.ReadFile(filepath.Join(s.dir, node+".log"))
-			if m := switchAddress.FindSubmatch(words); m != nil {
+			if m := switchAddress(i).FindSubmatch(words); m != nil {
 				addresses[node] = string(m[1])
 			}
 		}

@@ -3,15 +3,7 @@ package docs_test
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint/endpointtest"
 )
 
 // trainPy is what a reader has as train.py: four ranks, one of them slow in its
@@ -182,31 +176,12 @@ func TestBareMetal(t *testing.T) {
 // token.
 func (j *journey) secrets() {
 	j.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	dir := filepath.Join(j.home, "etc")
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		j.t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "agent"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	signed := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.Mkdir(filepath.Join(j.home, "etc"), 0o755); err != nil {
-		j.t.Fatal(err)
-	}
-	for name, text := range map[string][]byte{
-		"ca.crt": signed, "tls.crt": signed, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), "token": []byte("the token of a test\n"),
-	} {
-		if err := os.WriteFile(filepath.Join(j.home, "etc", name), text, 0o600); err != nil {
-			j.t.Fatal(err)
-		}
-	}
+	endpointtest.New(j.t, dir).Leaf("tls", "127.0.0.1")
+	endpointtest.Token(j.t, filepath.Join(dir, "token"), "the token of a test")
 }
 
 // TestDepthPage: training with the light kinds only, an agent, a watcher that may deepen.

@@ -3,16 +3,9 @@ package endpoint
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint/endpointtest"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
@@ -127,69 +121,20 @@ func get(t *testing.T, o Options, at Address) error {
 	return err
 }
 
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	dir  string
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-}
+// authority signs certificates, as Options.
+type authority struct{ *endpointtest.Authority }
 
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	return a
-}
-
-func (a *authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{name + ".crt": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return made, key
-}
+func newAuthority(t *testing.T) authority { return authority{endpointtest.New(t, t.TempDir())} }
 
 // leaf signs a certificate for an address and returns options that show it.
-func (a *authority) leaf(name, ip string) Options {
-	a.sign(name, &x509.Certificate{IPAddresses: []net.IP{net.ParseIP(ip)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
-	return Options{Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key")}
+func (a authority) leaf(name, ip string) (o Options) {
+	o.Cert, o.Key = a.Leaf(name, ip)
+	return o
 }
 
-func (a *authority) file() string { return filepath.Join(a.dir, "ca.crt") }
-
-// token makes a file of a token.
 func token(t *testing.T, word string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte(word+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return endpointtest.Token(t, filepath.Join(t.TempDir(), "token"), word)
 }
 
 // TestTCP: over real TLS, with certificates made here: who must show what.
@@ -201,8 +146,8 @@ func TestTCP(t *testing.T) {
 		change(&o)
 		return o
 	}
-	ca := func(o *Options) { o.CA = a.file() }
-	known := Options{CA: a.file()}
+	ca := func(o *Options) { o.CA = a.CA() }
+	known := Options{CA: a.CA()}
 	word := func(file string) func(*Options) { return func(o *Options) { o.TokenFile = file } }
 	tests := []struct {
 		name           string
@@ -214,7 +159,7 @@ func TestTCP(t *testing.T) {
 		{"TLS", server, known, codes.OK, ""},
 		{"TLS, called in the clear", server, Options{}, codes.Unavailable, ""},
 		{"plain, called with TLS", Options{}, known, codes.Unavailable, "tls"},
-		{"a server of another authority", server, Options{CA: other.file()}, codes.Unavailable, "unknown authority"},
+		{"a server of another authority", server, Options{CA: other.CA()}, codes.Unavailable, "unknown authority"},
 		{"a certificate for another address", elsewhere, known, codes.Unavailable, "not 127.0.0.1"},
 		{"token", with(server, word(right)), with(known, word(right)), codes.OK, ""},
 		{"wrong token", with(server, word(right)), with(known, word(wrong)), codes.Unauthenticated, "--switch-token-file"},
@@ -242,7 +187,7 @@ func TestTCP(t *testing.T) {
 func TestRenewedCertificate(t *testing.T) {
 	a := newAuthority(t)
 	at, _ := serving(t, a.leaf("server", "192.0.2.1"), "127.0.0.1:0")
-	known := Options{CA: a.file()}
+	known := Options{CA: a.CA()}
 	if err := get(t, known, at); status.Code(err) != codes.Unavailable {
 		t.Fatalf("a certificate for another address: %v", err)
 	}
@@ -258,7 +203,7 @@ func TestBeyondLoopback(t *testing.T) {
 	a := newAuthority(t)
 	server := a.leaf("server", "127.0.0.1")
 	mutual, word, open := server, server, Options{Insecure: true}
-	mutual.CA, word.TokenFile = a.file(), token(t, "a-token-of-this-test")
+	mutual.CA, word.TokenFile = a.CA(), token(t, "a-token-of-this-test")
 	for _, tt := range []struct {
 		name        string
 		o           Options
