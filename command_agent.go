@@ -71,7 +71,7 @@ func (o *agentOptions) register(c *cobra.Command) {
 	f.StringVar(&o.format, "format", "laggard", "lines of the segments: laggard or taskd")
 	f.StringVar(&o.switchFile, "switch-file", "", "TaskD's profilingSwitch file to obey")
 	f.StringVar(&o.switchServer, "switch-server", "", "another agent's --listen address whose switch is followed (rank 0's agent)")
-	f.StringVar(&o.jobName, "job-name", "", "namespace/name of the job, as callers of the switch name it")
+	f.StringVar(&o.jobName, "job-name", "", "namespace/name of the job, as callers of the switch name it; its recorders call it by that name, or by its uid (MINDX_TASK_ID)")
 	environment(f, "job-name", "LAGGARD_JOB_NAME")
 	f.StringSliceVar(&o.listen, "listen", []string{endpoint.Default}, "where the switch listens (gRPC): unix (switch.sock in --ring-dir; this user, root and --trust-uid may call), unix:PATH, or HOST:PORT, which any user here may call unless a certificate or token is asked for; may be repeated, empty turns it off")
 	o.endpoint.Flags(f)

@@ -121,6 +121,10 @@ type Switch struct {
 func (s *Switch) Set(job string, state State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.setLocked(job, state)
+}
+
+func (s *Switch) setLocked(job string, state State) error {
 	s.keepLocked(job, state)
 	if err := Apply(s.RunDir, state, func(own string) bool { return job == "" || s.name(own) == job }); err != nil {
 		return fmt.Errorf("switch to %s: %w", state, err)
@@ -132,11 +136,11 @@ func (s *Switch) Set(job string, state State) error {
 // another agent: as Set does, but the first word is not news. It goes to the recorders
 // that have not had it from an agent, by the drain.
 func (s *Switch) Follow(job string, state State) error {
-	if _, told := s.State(job); told {
-		return s.Set(job, state)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, told := s.stateLocked(job); told {
+		return s.setLocked(job, state)
+	}
 	s.keepLocked(job, state)
 	return nil
 }
@@ -164,6 +168,10 @@ func (s *Switch) name(job string) string {
 func (s *Switch) State(job string) (State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.stateLocked(job)
+}
+
+func (s *Switch) stateLocked(job string) (State, bool) {
 	if state, ok := s.jobs[job]; ok {
 		return state, true
 	}

@@ -6,11 +6,14 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
-	// maxConns bounds the connections of a switch, maxPeerConns those of one user (Unix)
-	// or address (TCP): each agent of a job's nodes holds one.
+	// maxConns bounds the connections of a switch (a quarter of what descriptors there are,
+	// if that is less), maxPeerConns those of one user (Unix) or address (TCP): each agent
+	// of a job's nodes holds one.
 	maxConns     = 4096
 	maxPeerConns = 64
 	// sayEvery bounds the log lines about connections that were refused.
@@ -23,6 +26,7 @@ type guard struct {
 	net.Listener
 	o   *Options
 	log *slog.Logger
+	max int
 
 	mu      sync.Mutex
 	open    map[string]int // by peer
@@ -33,7 +37,12 @@ type guard struct {
 }
 
 func (o *Options) guard(l net.Listener, log *slog.Logger) *guard {
-	return &guard{Listener: l, o: o, log: log, open: map[string]int{}}
+	g := &guard{Listener: l, o: o, log: log, max: maxConns, open: map[string]int{}}
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		g.max = int(min(uint64(g.max), limit.Cur/4))
+	}
+	return g
 }
 
 // Accept implements net.Listener.
@@ -70,7 +79,7 @@ func (g *guard) take(who string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.total >= maxConns:
+	case g.total >= g.max:
 		return fmt.Errorf("%d connections are open", g.total)
 	case g.open[who] >= maxPeerConns:
 		return fmt.Errorf("%s has %d connections open", who, g.open[who])
