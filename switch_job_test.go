@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -135,10 +136,24 @@ func TestOffIsTold(t *testing.T) {
 			} else if d := cmp.Diff(first[i], v); d != "" {
 				t.Errorf("%s differs in %s (-files +store):\n%s", tt.job, source, d)
 			}
+			watchedToo(t, v, source, tt.job)
 			if r := laggard(t, "analyze", source, "--job", tt.job); tt.job != "paused" && (!strings.Contains(strings.ToUpper(r.out), "OFF") || strings.Contains(strings.ToUpper(r.out), "UNDECIDED")) {
 				t.Errorf("%s of %s reads: %+v", tt.job, source, r)
 			}
 		}
+	}
+}
+
+// watchedToo holds that a watcher says of a job what analyze says.
+func watchedToo(t *testing.T, want *verdict.Verdict, source, job string) {
+	t.Helper()
+	r := laggard(t, "watch", source, "--job", job, "--once", "--metrics=", "-o", "json")
+	var got verdict.Verdict
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil {
+		t.Fatalf("watch %s: %v in %+v", source, err, r)
+	}
+	if got.Coverage != want.Coverage || got.Decided != want.Decided || !cmp.Equal(got.Findings, want.Findings) {
+		t.Errorf("watch: %s of %s: coverage %v, findings %+v; analyze: %v, %+v", job, source, got.Coverage, got.Findings, want.Coverage, want.Findings)
 	}
 }
 
