@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"math/rand/v2"
+	"slices"
 )
 
 // draw is a configuration in the making.
@@ -119,6 +120,17 @@ var small = []Shape{
 	{DP: 8, EP: 4, PP: 2}, {TP: 2, DP: 8, EP: 2}, {DP: 16, EP: 8, PP: 2},
 }
 
+// large shapes, of 512 and 8,192 ranks.
+var large = []Shape{
+	{DP: 512}, {TP: 8, DP: 64}, {TP: 8, DP: 16, PP: 4}, {TP: 4, DP: 16, PP: 8}, {DP: 64, PP: 8}, {TP: 8, CP: 2, DP: 8, PP: 4},
+	{TP: 8, DP: 128, PP: 8}, {TP: 8, DP: 256, PP: 4}, {DP: 8192}, {TP: 8, DP: 1024},
+}
+
+// usual lists those of the shapes above that have exactly so many ranks.
+func usual(world int) []Shape {
+	return slices.DeleteFunc(append(slices.Clone(small), large...), func(s Shape) bool { return ones(s).World() != world })
+}
+
 // sized lists the shapes of exactly so many ranks: what divides the number.
 func sized(world int) []Shape {
 	var out []Shape
@@ -147,36 +159,50 @@ const mostStages = 64
 
 // shape draws a shape that fits the needs: the first of them, or where no shape of
 // the number of ranks that is asked for does, a later one. Later ones ask for what
-// the scenario can't be drawn without.
+// the scenario can't be drawn without. A number that usual shapes have gets one of them.
 func (d *draw) shape(needs ...need) {
 	if d.trace != nil {
 		d.replayShape(needs)
 		return
 	}
-	from := small
-	if d.world > 0 {
-		from = sized(d.world)
-	} else {
-		needs = needs[:1]
+	if d.world == 0 {
+		if !d.pick(small, needs[0]) {
+			panic("BUG: no shape fits the scenario")
+		}
+		return
 	}
+	if d.pick(usual(d.world), needs[0]) {
+		return
+	}
+	all := sized(d.world)
 	for _, fits := range needs {
-		for range min(1000, 40*len(from)) {
-			if d.place(from[d.IntN(len(from))], fits) {
-				return
+		for _, k := range d.Perm(len(all)) {
+			for range 6 { // ways to put it on hosts
+				if d.place(all[k], fits, true) {
+					return
+				}
 			}
 		}
 	}
-	if d.world > 0 {
-		panic(errSize)
-	}
-	panic("BUG: no shape fits the scenario")
+	panic(errSize)
 }
 
-// place puts a shape's ranks on hosts and takes it where it fits.
-func (d *draw) place(s Shape, fits need) bool {
+// pick draws shapes until one fits, and says whether one does.
+func (d *draw) pick(from []Shape, fits need) bool {
+	for n := 0; len(from) > 0 && n < 1000; n++ {
+		if d.place(from[d.IntN(len(from))], fits, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// place puts a shape's ranks on hosts and takes it where it fits. To shrink the hosts
+// is to have two of them in the smallest job.
+func (d *draw) place(s Shape, fits need, shrink bool) bool {
 	s = ones(s)
 	s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)]
-	for d.world > 0 && s.World() < 2*s.RanksPerNode && s.RanksPerNode > 1 {
+	for shrink && s.World() < 2*s.RanksPerNode && s.RanksPerNode > 1 {
 		s.RanksPerNode /= 2
 	}
 	if s.World() < 2*s.RanksPerNode || s.TP > s.RanksPerNode || s.World() > 256 && s.RanksPerNode < 8 {
