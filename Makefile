@@ -47,7 +47,7 @@ bench: ## the benchmarks, each against its reference in one run
 	@.ci/parts bench
 	$(GO) test -timeout 1h -run '^$$' -bench . -benchmem ./schemas/... ./collector/... ./writer/... ./ageing/... ./analyzer/... ./benchmarks/...
 
-eval: ## the detection suite: 22 scenarios, target and reached, beside other rules
+eval: ## the detection suite: 22 scenarios, 22 families of jobs beside the detector before, 30,000 healthy node-hours
 	$(GO) run ./benchmarks/eval
 
 grafana: ## the dashboards' queries over 1,024 ranks × 2,000 steps, each with its time

@@ -27,6 +27,7 @@ var families = []scenario{
 	{41, "interleaved", "interleaved pipeline schedule", (*draw).interleaved},
 	{42, "routing", "skewed routing to experts", (*draw).routing},
 	{43, "congestion", "congestion that moves from node to node", (*draw).mobile},
+	{44, "culprits", "two or three at once, of several kinds and onsets", (*draw).culprits},
 }
 
 // Families returns the names of the families.
@@ -332,6 +333,24 @@ func (d *draw) routing() {
 	d.c.Work.RoutingSD, d.c.Work.ExpertSD, d.c.Work.ExpertRho = d.between(0.02, 0.06), d.between(0.002, 0.01), d.between(0.9, 0.99)
 	if d.turn(3) < 2 {
 		d.compute(d.between(1.2, 1.5))
+	}
+}
+
+// culprits slows two or three hosts, each in its own way.
+func (d *draw) culprits() {
+	d.shape(func(s Shape, l *layout) bool { return s.DP >= 8 && len(l.hosts) >= 8 }, anyShape)
+	d.ordinary()
+	d.c.Loader.Ranks = "all"
+	n := 2 + d.turn(2)
+	for k, h := range d.Perm(d.nodes())[:min(n, d.nodes())] {
+		f := Fault{Kind: Compute, Node: h, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.12, 1.5), From: d.onset()}
+		if k == 0 && d.chance(0.5) {
+			f.Kind, f.Share = DataLoader, d.between(0.1, 0.25)
+		}
+		if k == 1 && d.chance(0.3) {
+			f.To = f.From + 60 + d.IntN(40)
+		}
+		d.c.Faults = append(d.c.Faults, f)
 	}
 }
 

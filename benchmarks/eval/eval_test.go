@@ -111,7 +111,11 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 // to reach is in the table; here nothing may be worse than useless.
 func TestFamilies_ShortForm(t *testing.T) {
 	t.Parallel()
-	fs, err := runFamilies(context.Background(), simulate.Families(), shortCases(), seed(t), 2, nil)
+	tr, err := recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs, err := runFamilies(context.Background(), simulate.Families(), shortCases(), seed(t), 2, tr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ type family struct {
 	undecidable int // jobs that nobody can decide: exact there is exit code 4 and nobody named
 	exact       int // jobs of which exactly the culprits are named
 	victims     int // nodes and links accused that are innocent
+	replayed    int
 	named       int // culprits named
 	cause       int // of them with an accepted cause
 	costs       []float64
@@ -34,8 +35,9 @@ type family struct {
 	failures    []failure
 }
 
-// runFamilies judges n jobs of each family, some at a time.
-func runFamilies(ctx context.Context, names []string, n int, seed uint64, parallel int, progress func(done, total int)) ([]*family, error) {
+// runFamilies judges n jobs of each family, some at a time. Every fourth job of a
+// family that can be replayed runs on one of the recorded jobs.
+func runFamilies(ctx context.Context, names []string, n int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total int)) ([]*family, error) {
 	var out []*family
 	var mu sync.Mutex
 	done := 0
@@ -49,7 +51,11 @@ func runFamilies(ctx context.Context, names []string, n int, seed uint64, parall
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				o, err := task{scenario: name, seed: seed + uint64(k)}.weighed()
+				t := task{scenario: name, seed: seed + uint64(k)}
+				if k%4 == 3 && len(traces) > 0 && simulate.Replayable(name) {
+					t.trace = traces[k/4%len(traces)]
+				}
+				o, err := t.weighed()
 				if err != nil {
 					return err
 				}
@@ -98,6 +104,7 @@ func (t task) weighed() (*outcome, error) {
 func (f *family) add(o *outcome) {
 	wrong := o.inexact()
 	f.jobs++
+	f.replayed += count(o.trace != nil)
 	f.exact += count(len(wrong) == 0)
 	f.undecidable += count(slices.Equal(o.truth.ExpectExit, []int{verdict.ExitUndecided}))
 	f.victims += len(o.victims) + len(o.wrong)

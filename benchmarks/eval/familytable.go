@@ -40,7 +40,7 @@ type familyLine struct {
 	Bound   float64 `json:"cost_bounded"` // share of the unknown costs within the bound
 	Delay   int     `json:"delay_p95"`    // steps, -1 = nobody detected
 
-	undecidable int
+	undecidable, replayed int
 }
 
 // familyAccount is a run of the families as it is kept.
@@ -61,7 +61,7 @@ func (f *family) sort() {
 func (f *family) line() familyLine {
 	l := familyLine{
 		Family: f.name, Jobs: f.jobs, Exact: share(f.exact, f.jobs), Victims: f.victims, Cause: share(f.cause, f.named),
-		Costs: len(f.costs), Bound: share(f.bounded, f.unknown), Delay: -1, undecidable: f.undecidable,
+		Costs: len(f.costs), Bound: share(f.bounded, f.unknown), Delay: -1, undecidable: f.undecidable, replayed: f.replayed,
 	}
 	if n := len(f.costs); n > 0 {
 		l.Cost, l.Worst = f.costs[(n-1)/2], f.costs[min(n-1, n*9/10)]
@@ -113,7 +113,7 @@ func printFamilies(w io.Writer, fs []*family, before *familyAccount) {
 			old[l.Family] = l
 		}
 	}
-	fmt.Fprintln(w, "| family | jobs (undecidable) | p95 delay | exact | victims | cause | cost | bound | | before: exact | victims | cause | cost | bound |")
+	fmt.Fprintln(w, "| family | jobs (undecidable, replayed) | p95 delay | exact | victims | cause | cost | bound | | before: exact | victims | cause | cost | bound |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, f := range fs {
 		l := f.line()
@@ -126,7 +126,7 @@ func printFamilies(w io.Writer, fs []*family, before *familyAccount) {
 		if o, ok := old[f.name]; ok {
 			was = o.cells()
 		}
-		fmt.Fprintf(w, "| %s (`%s`) | %d (%d) | %d | %s | %s | %s |\n", what, f.name, l.Jobs, l.undecidable, l.Delay, l.cells(), mark, was)
+		fmt.Fprintf(w, "| %s (`%s`) | %d (%d, %d) | %d | %s | %s | %s |\n", what, f.name, l.Jobs, l.undecidable, l.replayed, l.Delay, l.cells(), mark, was)
 	}
 	for _, f := range fs {
 		if len(f.failures) == 0 {

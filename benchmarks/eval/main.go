@@ -1,5 +1,5 @@
 // Command eval measures the detector: 22 scenarios of labelled jobs (synthetic,
-// and recorded ones replayed with an injected fault), 21 families of jobs that those
+// and recorded ones replayed with an injected fault), 22 families of jobs that those
 // don't have, 30,000 healthy and confounded node-hours, and the rules of other tools on the same cases.
 //
 //	go run ./benchmarks/eval                       # the suite; writes benchmarks/eval/RESULTS.md
@@ -188,7 +188,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 				return err
 			}
 		}
-		fs, err := runFamilies(ctx, names, f.jobs, f.seed, f.parallel, counter(words, "jobs of families"))
+		fs, err := runFamilies(ctx, names, f.jobs, f.seed, f.parallel, f.traces, counter(words, "jobs of families"))
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 		}
 	}
 	if f.jobs > 0 && f.n > 0 && f.scenario == "" {
-		if r.rows, err = runFamilies(ctx, simulate.Families(), f.jobs, f.seed, f.parallel, counter(words, "jobs of families")); err != nil {
+		if r.rows, err = runFamilies(ctx, simulate.Families(), f.jobs, f.seed, f.parallel, f.traces, counter(words, "jobs of families")); err != nil {
 			return err
 		}
 	}
