@@ -7,6 +7,11 @@
 // only change how long somebody's own work or transfer takes, and the waits of
 // all others follow from who waits for whom.
 //
+// The truth says who is slow since when and for what cause, whether anybody could
+// tell from what is recorded (one peer and hardly a past: nobody can), and what each
+// culprit costs: the job is played again without it, by the same chance, and the
+// recorded steps from its onset on are compared. A fault that never begins is not in it.
+//
 // Invariant: the same Config (its Seed included) gives the same job, byte for
 // byte. What concerns only the record of the job (clocks, losses) is drawn from
 // other sources of chance than the job itself: with and without it the same job ran.

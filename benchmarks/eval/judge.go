@@ -143,10 +143,11 @@ func (o *outcome) score() {
 		case !found[n.Node]:
 			found[n.Node] = true
 			o.hit++
-			if slices.Contains(t.Cause, n.Cause) {
+			c := t.Culprit(n.Node)
+			if slices.Contains(t.Cause, n.Cause) && (c == nil || slices.Contains(c.Cause, n.Cause)) {
 				o.cause++
 			}
-			if c := t.Culprit(n.Node); c != nil {
+			if c != nil {
 				o.delays = append(o.delays, max(0, int(n.DetectedStep)-c.OnsetStep+1))
 			}
 			o.blinking = o.blinking || n.State == verdict.Intermittent

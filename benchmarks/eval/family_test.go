@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// The short form of the families: all of them, some variants of each. What they have
+// to reach is in the table; here nothing may be worse than useless.
+func TestFamilies_ShortForm(t *testing.T) {
+	t.Parallel()
+	tr, err := recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs, err := runFamilies(context.Background(), simulate.Families(), shortCases(), seed(t), 2, tr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := familiesBefore()
+	if err != nil || before == nil {
+		t.Errorf("the state before: %v, %v", before, err)
+	}
+	var b bytes.Buffer
+	printFamilies(&b, fs, before)
+	t.Logf("scale: %d jobs a family\n%s", shortCases(), b.String())
+	jobs, exact, victims := 0, 0, 0
+	for _, f := range fs {
+		jobs, exact, victims = jobs+f.jobs, exact+f.exact, victims+f.victims
+	}
+	if jobs != shortCases()*len(simulate.Families()) || float64(exact) < 0.5*float64(jobs) || float64(victims) > 0.1*float64(jobs)+2 {
+		t.Errorf("%d of %d jobs are exact, %d innocents accused", exact, jobs, victims)
+	}
+}
+
+// A family's job is judged by its nodes: exact means the culprits and nobody else, in
+// a state that fits, and an undecidable one must stay undecided.
+func TestFamily_Exact(t *testing.T) {
+	lasting, over := simulate.Culprit{Node: "a", Impact: 0.1, Cause: []string{verdict.Compute}}, simulate.Culprit{Node: "a", UntilStep: 50, Impact: 0.1}
+	nobody := simulate.Culprit{Node: "a", Undecidable: true}
+	for name, c := range map[string]struct {
+		culprit *simulate.Culprit
+		state   string // of node a, "" = not named
+		other   string // of node b, which is innocent
+		decided bool
+		want    string
+	}{
+		"named":                   {&lasting, verdict.Degraded, "", true, ""},
+		"intermittent":            {&lasting, verdict.Intermittent, "", true, ""},
+		"missed":                  {&lasting, "", "", true, "missed a"},
+		"suspect":                 {&lasting, verdict.Suspect, "", true, "a is called suspect"},
+		"recovered too early":     {&lasting, verdict.Recovered, "", true, "a is called recovered"},
+		"recovered":               {&over, verdict.Recovered, "", true, ""},
+		"victim":                  {&lasting, verdict.Degraded, verdict.Recovered, true, "accused in vain: b"},
+		"suspected innocent":      {&lasting, verdict.Degraded, verdict.Suspect, true, ""},
+		"undecided":               {&lasting, verdict.Degraded, "", false, "undecided"},
+		"healthy":                 {nil, "", "", true, ""},
+		"healthy, undecided":      {nil, "", "", false, "undecided"},
+		"healthy, accused":        {nil, verdict.Degraded, "", true, "accused in vain: a"},
+		"nobody knows":            {&nobody, "", "", false, ""},
+		"nobody knows, decided":   {&nobody, "", "", true, "decided, though nobody can"},
+		"nobody knows, but named": {&nobody, verdict.Degraded, "", false, "a named, though nobody can know"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &outcome{truth: simulate.Truth{ExpectExit: []int{0}}, verdict: verdict.New("j")}
+			if c.culprit != nil {
+				o.truth.ExpectExit, o.truth.Culprits, o.truth.SlowNodes = []int{3}, []simulate.Culprit{*c.culprit}, []string{"a"}
+				if c.culprit.Undecidable {
+					o.truth.ExpectExit = []int{4}
+				}
+			}
+			o.verdict.Decided = c.decided
+			for node, state := range map[string]string{"a": c.state, "b": c.other} {
+				if state != "" {
+					o.verdict.Nodes = append(o.verdict.Nodes, verdict.Node{Node: node, State: state, Cause: verdict.Compute, JobImpact: 0.08})
+				}
+			}
+			o.score()
+			if got := strings.Join(o.inexact(), "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	o := &outcome{truth: simulate.Truth{Culprits: []simulate.Culprit{lasting}, SlowNodes: []string{"a"}}, verdict: verdict.New("j")}
+	o.verdict.Roles, o.verdict.Nodes = "topology", []verdict.Node{{Node: "a", State: verdict.Degraded, JobImpact: 0.08}}
+	if got := o.costs(); len(got) != 1 || !got[0].known || math.Abs(got[0].off()-0.2) > 1e-9 {
+		t.Errorf("costs %+v, want one that is off by 0.2", got)
+	}
+}
