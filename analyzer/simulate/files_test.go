@@ -106,6 +106,29 @@ func TestWrite_RollsUpToTheSameRows(t *testing.T) {
 			c.Record.NoGroups, c.Record.HostOnly, c.Record.Off = true, true, []string{"DataLoader"}
 			return c
 		}(),
+		"interleaved": func() Config {
+			c := apart(noisy(Shape{DP: 2, PP: 2, MicroBatches: 4, Chunks: 2, RanksPerNode: 2}))
+			c.Work.Phases = []Phase{{From: 10, Factor: 6}, {From: 3, Every: 7, Steps: 2, Factor: 0.3}}
+			return c
+		}(),
+		"recomputed": func() Config {
+			c := quietBackward(noisy(Shape{DP: 4, RanksPerNode: 2}))
+			c.Model.Recompute = true
+			c.Checkpoint.HeavyShare = 0.3
+			return c
+		}(),
+		"host times alone": func() Config {
+			c := quietBackward(noisy(Shape{DP: 4, RanksPerNode: 2}))
+			c.Record.HostOnly, c.Record.Enqueued, c.Record.Off = true, true, []string{"Communication"}
+			c.Loss.Absent = []int{2}
+			return c
+		}(),
+		"elastic": func() Config {
+			c := quietBackward(noisy(Shape{DP: 8, RanksPerNode: 2}))
+			c.Restarts = []Restart{{At: 20, Redo: 4, Drop: []int{1}, Shuffle: true, Layout: &Shape{PP: 3, MicroBatches: 3}}}
+			c.Record.LastTopology, c.Record.NoGroups, c.Model.Overlap = true, true, false
+			return c
+		}(),
 		"restarted": func() Config {
 			c := quietBackward(noisy(Shape{DP: 4, RanksPerNode: 1}))
 			c.Restarts = []Restart{{At: 20, Redo: 4, Drop: []int{1}, Shuffle: true}}
