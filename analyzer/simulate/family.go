@@ -126,6 +126,12 @@ func (d *draw) elastic() {
 	layout := after[d.IntN(4)]
 	layout.DP = 0
 	d.c.FirstStep = 0
+	if d.chance(0.6) { // a rank that is taken for another stage's looks slow
+		d.c.Model.Stages = make([]float64, d.c.Shape.PP)
+		for p := range d.c.Model.Stages {
+			d.c.Model.Stages[p] = d.between(0.8, 1.4)
+		}
+	}
 	at := 80 + d.IntN(60)
 	d.c.Steps = at + 120 + d.IntN(80)
 	hosts := d.nodes()
@@ -203,9 +209,16 @@ func (d *draw) bursts(like Fault) {
 
 // mixedHardware has two generations of devices; one job in three has a culprit.
 func (d *draw) mixedHardware() {
-	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 6 && minorityOf(1, s.DP) }, anyShape)
-	d.ordinary()
-	old := Device{Name: "old", Factor: d.between(1.03, 1.04)}
+	wide := func(s Shape, l *layout) bool { return len(l.hosts) >= 6 && minorityOf(1, s.DP) }
+	if d.turn(2) == 0 { // a host is a tensor-parallel group: half of each role is slow as one
+		d.fixed([]Shape{{TP: 8, DP: 8, RanksPerNode: 8}, {TP: 4, DP: 8, RanksPerNode: 4}, {TP: 4, DP: 16, RanksPerNode: 4}}[d.IntN(3)], anyShape)
+	} else {
+		d.shape(wide, anyShape)
+		d.ordinary()
+	}
+	n := &d.c.Noise
+	n.DeviceSD, n.DriftSD, n.OpSD = min(n.DeviceSD, 0.002), min(n.DriftSD, 0.001), min(n.OpSD, 0.004) // the generations stand out
+	old := Device{Name: "old", Factor: d.between(1.03, 1.045)}
 	for _, h := range d.Perm(d.nodes())[:d.nodes()/2] {
 		old.Nodes = append(old.Nodes, h)
 	}
