@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -17,16 +18,19 @@ type rankTable struct {
 	Servers []rankServer `json:"server_list"`
 	Groups  []struct {
 		Instances []struct {
-			Rank   number `json:"rank_id"`
-			Server string `json:"server_id"`
+			Rank number `json:"rank_id"`
+			rankServer
 		} `json:"instance_list"`
 	} `json:"group_list"`
 }
 
+// rankServer is a server by one or more of its names; tables differ in which they have.
 type rankServer struct {
-	ID      string `json:"server_id"`
 	Name    string `json:"server_name"`
 	Host    string `json:"host_name"`
+	ID      string `json:"server_id"`
+	IP      string `json:"host_ip"`
+	SN      string `json:"server_sn"`
 	Devices []struct {
 		Rank number `json:"rank_id"`
 	} `json:"device"`
@@ -45,8 +49,11 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// node returns the name that a cluster most likely has for the server.
+func (s *rankServer) node() string { return cmp.Or(s.Name, s.Host, s.ID, s.IP, s.SN) }
+
 // RankTable reads an hccl.json: which rank runs on which server. A server is named
-// by its host name where the table has it, else by its server_id.
+// by its host name where the table has it, else by its id, address or serial number.
 func RankTable(path string) (*File, error) {
 	b, err := readFile(path)
 	if err != nil {
@@ -66,20 +73,17 @@ func ParseRankTable(name string, b []byte) (*File, error) {
 	}
 	f := &File{Nodes: map[string][]int{}}
 	for _, s := range t.Servers {
-		node := s.ID
-		for _, n := range [...]string{s.Host, s.Name} {
-			if n != "" {
-				node = n
-			}
-		}
 		for _, d := range s.Devices {
-			f.Nodes[node] = append(f.Nodes[node], int(d.Rank))
+			f.Nodes[s.node()] = append(f.Nodes[s.node()], int(d.Rank))
 		}
 	}
 	for _, g := range t.Groups {
 		for _, i := range g.Instances {
-			f.Nodes[i.Server] = append(f.Nodes[i.Server], int(i.Rank))
+			f.Nodes[i.node()] = append(f.Nodes[i.node()], int(i.Rank))
 		}
+	}
+	if ranks, ok := f.Nodes[""]; ok {
+		return nil, fmt.Errorf("rank table %s: the server of rank %d has no name in host_name, server_id, host_ip or server_sn", name, ranks[0])
 	}
 	if len(f.Nodes) == 0 {
 		return nil, fmt.Errorf("rank table %s: neither server_list nor group_list names a rank", name)

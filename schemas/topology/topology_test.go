@@ -159,10 +159,22 @@ func TestRankTable(t *testing.T) {
 			t.Fatalf("%s: %s", name, d)
 		}
 	}
+	for name, text := range map[string]string{
+		"host_ip":   `{"server_list":[{"host_ip":"10.0.0.1","device":[{"rank_id":"0"}]}]}`,
+		"server_sn": `{"server_list":[{"server_sn":"10.0.0.1","device":[{"rank_id":"0"}]}]}`,
+		"host_name": `{"server_list":[{"server_id":"a","host_ip":"b","server_sn":"c","host_name":"10.0.0.1","device":[{"rank_id":"0"}]}]}`,
+		"instance":  `{"group_list":[{"instance_list":[{"rank_id":"0","host_ip":"10.0.0.1"}]}]}`,
+	} {
+		f, err := ParseRankTable("hccl.json", []byte(text))
+		if err != nil || f.NodeOf(0) != "10.0.0.1" {
+			t.Errorf("%s: %v, %v", name, f, err)
+		}
+	}
 	for text, want := range map[string]string{
-		`{"status":"initializing"}`: "usable once that is completed",
-		`{"server_list":[]}`:        "neither server_list nor group_list",
-		`{"server_list":[{"server_id":"a","device":[{"rank_id":"x"}]}]}`:                                              "no rank number",
+		`{"server_list":[{"server_port":"1","device":[{"rank_id":"0"}]}]}`: "no name in host_name",
+		`{"status":"initializing"}`:                                        "usable once that is completed",
+		`{"server_list":[]}`:                                               "neither server_list nor group_list",
+		`{"server_list":[{"server_id":"a","device":[{"rank_id":"x"}]}]}`:   "no rank number",
 		`{"server_list":[{"server_id":"a","device":[{"rank_id":"1"}]},{"server_id":"b","device":[{"rank_id":"1"}]}]}`: "also in nodes.a",
 	} {
 		if _, err := ParseRankTable("/x/hccl.json", []byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/x/hccl.json") {
