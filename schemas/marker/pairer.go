@@ -327,7 +327,7 @@ func (p *Pairer) addDevice(m *Marker, at Place) Result {
 		if p.absorbed(m, q.Index) || passed && m.Timestamp > q.lastHost+trailNs {
 			break
 		}
-		if r := q.open[m.ID]; r != nil && r.takeDevice(m.Flag, m.Timestamp, m.Stream) {
+		if r := q.open[m.ID]; r != nil && r.takeDevice(m.Flag, m.Timestamp, m.Device, m.Stream) {
 			res.finish(p, r)
 			return res
 		}

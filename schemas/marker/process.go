@@ -58,7 +58,8 @@ type Range struct {
 	device         bool // device lines are to come
 	overdue        bool
 	hs, he, ds, de uint64
-	tid, stream    uint32
+	tid            uint32
+	npu, stream    uint32 // of the device lines
 	weight         int // see weight
 	prev, next     *Range
 }
@@ -75,6 +76,11 @@ func (r *Range) HostEnded() bool { return r.have&haveHostEnd != 0 }
 
 // HostEnd returns the host's end, ns since the Unix epoch; 0 unknown.
 func (r *Range) HostEnd() int64 { return clamp(r.he) }
+
+// Device returns the number of the device that the range ran on, by its own lines.
+func (r *Range) Device() (number uint32, ok bool) {
+	return r.npu, r.have&(haveDeviceStart|haveDeviceEnd) != 0
+}
 
 func (r *Range) complete() bool {
 	all := haveHostStart | haveHostEnd
@@ -150,7 +156,7 @@ func (q *Process) unlink(r *Range) {
 }
 
 // takeDevice joins a device line; false means it is none of this range's.
-func (r *Range) takeDevice(flag uint32, ts uint64, stream uint32) bool {
+func (r *Range) takeDevice(flag uint32, ts uint64, npu, stream uint32) bool {
 	if !r.device || ts != 0 && ts+slackNs < r.hs {
 		return false
 	}
@@ -173,7 +179,7 @@ func (r *Range) takeDevice(flag uint32, ts uint64, stream uint32) bool {
 	default:
 		return false
 	}
-	r.stream = stream
+	r.npu, r.stream = npu, stream
 	return true
 }
 

@@ -76,7 +76,8 @@ type orphan struct {
 	Key       orphanKey
 	Timestamp uint64
 	PID       uint32 // host lines
-	Stream    uint32 // device lines
+	Device    uint32 // device lines
+	Stream    uint32
 	Place     Place
 }
 
@@ -89,7 +90,7 @@ type orphanKey struct {
 // orphan keeps a line for a start that may still come.
 func (p *Pairer) orphan(m *Marker, at Place) {
 	k := orphanKey{ID: m.ID, Source: m.Source, Flag: m.Flag}
-	p.await(orphan{Key: k, Timestamp: m.Timestamp, PID: m.Process, Stream: m.Stream, Place: at})
+	p.await(orphan{Key: k, Timestamp: m.Timestamp, PID: m.Process, Device: m.Device, Stream: m.Stream, Place: at})
 }
 
 func (p *Pairer) await(o orphan) {
@@ -132,7 +133,7 @@ func (p *Pairer) adopt(r *Range) {
 // fits joins an orphan to r when it can be r's.
 func (r *Range) fits(o orphan) bool {
 	if o.Key.Source == DeviceSide {
-		if !r.takeDevice(o.Key.Flag, o.Timestamp, o.Stream) {
+		if !r.takeDevice(o.Key.Flag, o.Timestamp, o.Device, o.Stream) {
 			return false
 		}
 	} else {

@@ -41,6 +41,7 @@ type OverdueState struct {
 	DeviceStart uint64        `json:"ds,omitempty"`
 	DeviceEnd   uint64        `json:"de,omitempty"`
 	Thread      uint32        `json:"tid"`
+	NPU         uint32        `json:"npu,omitempty"`
 	Stream      uint32        `json:"stream,omitempty"`
 }
 
@@ -51,6 +52,7 @@ type OrphanState struct {
 	Flag      uint32 `json:"flag"`
 	Timestamp uint64 `json:"ts"`
 	PID       uint32 `json:"pid"`
+	NPU       uint32 `json:"npu,omitempty"`
 	Stream    uint32 `json:"stream,omitempty"`
 	Segment   string `json:"segment"`
 	Offset    int64  `json:"offset"`
@@ -68,7 +70,7 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 			ps.Overdue = append(ps.Overdue, OverdueState{
 				Record: r.Record, ID: r.ID, Begin: r.Begin, Segment: name(r.Place.Segment), Offset: r.Place.Offset,
 				Have: r.have, Device: r.device, HostStart: r.hs, DeviceStart: r.ds, DeviceEnd: r.de,
-				Thread: r.tid, Stream: r.stream,
+				Thread: r.tid, NPU: r.npu, Stream: r.stream,
 			})
 		}
 		s.Processes = append(s.Processes, ps)
@@ -76,7 +78,7 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 	for _, k := range p.order {
 		o := p.orphans[k]
 		s.Orphans = append(s.Orphans, OrphanState{
-			ID: k.ID, Source: k.Source, Flag: k.Flag, Timestamp: o.Timestamp, PID: o.PID, Stream: o.Stream,
+			ID: k.ID, Source: k.Source, Flag: k.Flag, Timestamp: o.Timestamp, PID: o.PID, NPU: o.Device, Stream: o.Stream,
 			Segment: name(o.Place.Segment), Offset: o.Place.Offset,
 		})
 	}
@@ -98,7 +100,7 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 				Record: o.Record, ID: o.ID, Begin: o.Begin, Process: q, overdue: true,
 				Place: Place{Segment: segment(o.Segment), Offset: o.Offset},
 				have:  o.Have, device: o.Device, hs: o.HostStart, ds: o.DeviceStart, de: o.DeviceEnd,
-				tid: o.Thread, stream: o.Stream,
+				tid: o.Thread, npu: o.NPU, stream: o.Stream,
 			}
 			q.open[r.ID] = r
 			q.overdue = append(q.overdue, r)
@@ -107,7 +109,7 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 	}
 	for _, o := range s.Orphans {
 		p.after = append(p.after, orphan{
-			Key: orphanKey{ID: o.ID, Source: o.Source, Flag: o.Flag}, Timestamp: o.Timestamp, PID: o.PID, Stream: o.Stream,
+			Key: orphanKey{ID: o.ID, Source: o.Source, Flag: o.Flag}, Timestamp: o.Timestamp, PID: o.PID, Device: o.NPU, Stream: o.Stream,
 			Place: Place{Segment: segment(o.Segment), Offset: o.Offset},
 		})
 	}
