@@ -56,14 +56,9 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 		return Info{}, err
 	}
 	info := Info{Job: job, Kind: Files}
-	var dirs []segment.RankDir
-	for _, r := range t.ranks {
-		if r.Job == job {
-			dirs = append(dirs, r)
-		}
-	}
+	dirs := t.of(job)
 	info.Notes = append(info.Notes, t.scattered.Notes(job)...)
-	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job))
+	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job), dirs)
 	if err != nil {
 		return info, err
 	}
@@ -101,6 +96,17 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 	}
 	info.notes(counts, first)
 	return info, nil
+}
+
+// of returns the rank directories of a job.
+func (t *tree) of(job string) []segment.RankDir {
+	var dirs []segment.RankDir
+	for _, r := range t.ranks {
+		if r.Job == job {
+			dirs = append(dirs, r)
+		}
+	}
+	return dirs
 }
 
 // nothing says why a job gave no step.

@@ -57,12 +57,13 @@ func (r *fileReader) arrange() error {
 	if err != nil {
 		return fmt.Errorf("read job %s in %s: %w", quoteIfOdd(r.job), r.dir, err)
 	}
+	dirs = slices.DeleteFunc(dirs, func(d segment.RankDir) bool { return d.Job != r.job })
 	for _, d := range dirs {
-		if d.Job != r.job || r.ranks[d.Path] != nil {
+		if r.ranks[d.Path] != nil {
 			continue
 		}
 		if r.plan == nil || len(r.ranks) > 0 {
-			if err := r.learn(); err != nil {
+			if err := r.learn(dirs); err != nil {
 				return err
 			}
 		}
@@ -73,9 +74,9 @@ func (r *fileReader) arrange() error {
 	return nil
 }
 
-func (r *fileReader) learn() error {
+func (r *fileReader) learn(dirs []segment.RankDir) error {
 	info := Info{Job: r.job}
-	p, err := layoutOf(&info, r.o, r.dir, []string{r.job})
+	p, err := layoutOf(&info, r.o, r.dir, []string{r.job}, dirs)
 	if err != nil {
 		return err
 	}
@@ -85,9 +86,6 @@ func (r *fileReader) learn() error {
 
 func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	o := r.plan.Options(d, rollup.None)
-	if o.Groups == nil {
-		o.Groups, _ = topology.ParallelGroup(filepath.Join(d.Path, topology.ParallelGroupFile)) // a broken one counts as none, as in rollup.Dir
-	}
 	k := &rankReader{dir: d, stream: rollup.New(o), newest: math.MinInt64}
 	p, ok := r.saved[d.Rank]
 	if !ok {
@@ -112,6 +110,7 @@ func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool
 	list := make([]*rankReader, 0, len(r.ranks))
 	for _, k := range r.ranks {
 		if !r.more {
+			k.stream.Learn()
 			k.atEnd = k.over
 		}
 		list = append(list, k)

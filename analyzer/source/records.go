@@ -12,14 +12,12 @@ import (
 // Records implements Source: the segments of every rank again, range by range.
 func (t *tree) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
 	info := Info{Job: job, Kind: Files}
-	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job))
+	dirs := t.of(job)
+	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job), dirs)
 	if err != nil {
 		return err
 	}
-	for _, dir := range t.ranks {
-		if dir.Job != job {
-			continue
-		}
+	for _, dir := range dirs {
 		_, err := rollup.Dir(ctx, dir, l.Options(dir, rollup.All), func(r *row.Rows) error {
 			defer func() { *r = row.Rows{} }()
 			return take(r.Ranks, r.Records)

@@ -49,6 +49,9 @@ type Options struct {
 	// Topology is the path of a topology file; "" looks for one where the source
 	// is a directory, and takes the groups of the ranks otherwise.
 	Topology string
+	// Node is this machine's name in the cluster, for TaskD's files on a disk of its
+	// own; "" is unknown.
+	Node string
 	// Workers is how many files, ranks or queries are read at a time; 0 means
 	// GOMAXPROCS.
 	Workers int

@@ -9,25 +9,28 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // layoutOf finds the topology of a job's files, or takes the one that was given
-// before what is found, and fills the Info's. parts are the job's directories.
-func layoutOf(info *Info, o Options, dir string, parts []string) (*roster.Roster, error) {
+// before what is found, and fills the Info's. parts are the job's directories, ranks
+// those of its ranks.
+func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment.RankDir) (*roster.Roster, error) {
 	found, err := topology.DiscoverAll(dir, parts)
 	info.note(err) // what can't be used is told, not hidden; the rest is used
-	info.Topology, info.Roles = found.Topology, found.Roles
+	info.Roles = found.Roles
+	var given *topology.File
 	if o.Topology != "" {
-		given, err := loadTopology(o.Topology)
-		if err != nil {
+		if given, err = loadTopology(o.Topology); err != nil {
 			return nil, err
 		}
-		info.Topology = topology.Merge(given, found.Topology)
 		if len(given.Groups) > 0 {
 			info.Roles = topology.FromFile
 		}
 	}
-	return roster.New(found.Groups, info.Topology), nil
+	r := roster.New(found, given, o.Node)
+	info.Topology = r.Topology(ranks)
+	return r, nil
 }
 
 func loadTopology(path string) (*topology.File, error) {

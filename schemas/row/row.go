@@ -22,10 +22,11 @@ const (
 )
 
 // Rank is one incarnation (process) of one rank. It is the only row that is
-// written again: when groups are learnt, when recording is switched off or on, and when
-// the process ends. The highest Version counts; Version is the number of identity and end
-// lines, and of switches off and on, seen in the incarnation so far, so it is the same
-// whoever reads the files.
+// written again: when groups or the device are learnt, when recording is switched off or
+// on, and when the process ends. The highest Version counts; Version is the number of
+// lines seen in the incarnation so far that said something new of it, so it is the same
+// whoever reads the files. Groups that stand in a file of their own (TaskD's) count more
+// than any line.
 type Rank struct {
 	Job         string     `col:"job"`
 	Rank        uint32     `col:"rank"`

@@ -24,11 +24,12 @@ const maxRanks = 1 << 17
 
 // Found is what Discover found.
 type Found struct {
-	Topology *File  // nil when there was nothing
-	Roles    string // FromFile or FromParallelGroups: where its groups are from; "" = nowhere
-	// Groups are the groups of each rank with a parallel_group.json, by global rank.
-	Groups map[int][]record.Group
-	Files  []string // what was read
+	Topology *File // nil when there was nothing
+	// Servers is what of it the rank tables say, nil for nothing: they may call a node
+	// by another name than the cluster does.
+	Servers *File
+	Roles   string   // FromFile or FromParallelGroups: where its groups are from; "" = nowhere
+	Files   []string // what was read
 }
 
 // Discover looks for the topology of one job in a profiling tree: topology.json in
@@ -41,12 +42,12 @@ type Found struct {
 // the file, the key and what to do); what the others say is returned all the same.
 func Discover(root, job string) (*Found, error) {
 	dir := jobDir(root, job)
-	found := &Found{Groups: map[int][]record.Group{}}
+	found := &Found{}
 	var errs []error
 	file := first(found, &errs, Load, filepath.Join(dir, FileName), filepath.Join(filepath.Dir(dir), FileName))
 	groups := found.parallelGroups(dir, &errs)
-	table := first(found, &errs, RankTable, found.tables(dir)...)
-	found.Topology = Merge(file, groups, table)
+	found.Servers = first(found, &errs, RankTable, found.tables(dir)...)
+	found.Topology = Merge(file, groups, found.Servers)
 	switch {
 	case file != nil && len(file.Groups) > 0:
 		found.Roles = FromFile
@@ -59,7 +60,7 @@ func Discover(root, job string) (*Found, error) {
 // DiscoverAll is Discover for a job that lies in several directories; what the
 // first of them knows wins.
 func DiscoverAll(root string, jobs []string) (*Found, error) {
-	all := &Found{Groups: map[int][]record.Group{}}
+	all := &Found{}
 	var errs []error
 	for _, job := range jobs {
 		found, err := Discover(root, job)
@@ -68,11 +69,9 @@ func DiscoverAll(root string, jobs []string) (*Found, error) {
 			continue
 		}
 		all.Topology = Merge(all.Topology, found.Topology)
+		all.Servers = Merge(all.Servers, found.Servers)
 		if all.Roles == "" {
 			all.Roles = found.Roles
-		}
-		for rank, groups := range found.Groups {
-			all.Groups[rank] = groups // of a restarted rank those of its last process
 		}
 		all.Files = append(all.Files, found.Files...)
 	}
@@ -132,7 +131,6 @@ func (f *Found) parallelGroups(dir string, errs *[]error) *File {
 			continue
 		}
 		f.Files = append(f.Files, path)
-		f.Groups[rank] = groups
 		for _, g := range groups { // each group stands in the file of every member
 			if key := g.Dim + ":" + g.Name + ":" + setKey(g.Ranks); !seen[key] {
 				seen[key] = true

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +61,39 @@ func ParseParallelGroup(name string, b []byte) ([]record.Group, error) {
 	}
 	slices.SortFunc(groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
 	return groups, nil
+}
+
+// GroupFile is a rank's parallel_group.json, which may not be there yet: TaskD writes
+// it some steps into a job, and again in the process that takes another's place. It is
+// not safe for concurrent use.
+type GroupFile struct {
+	path   string
+	seen   fs.FileInfo
+	groups []record.Group
+}
+
+// NewGroupFile returns the file of a rank's directory.
+func NewGroupFile(rankDir string) *GroupFile {
+	return &GroupFile{path: filepath.Join(rankDir, ParallelGroupFile)}
+}
+
+// Groups returns what the file says now: the same slice while it says the same. A file
+// that is half written, or gone, changes nothing (what is wrong with it, Discover says).
+func (f *GroupFile) Groups() []record.Group {
+	now, err := os.Lstat(f.path)
+	if err != nil || f.seen != nil && os.SameFile(now, f.seen) && now.Size() == f.seen.Size() && now.ModTime().Equal(f.seen.ModTime()) {
+		return f.groups
+	}
+	f.seen = now
+	groups, err := ParallelGroup(f.path)
+	if err == nil && !slices.EqualFunc(groups, f.groups, sameGroup) {
+		f.groups = groups
+	}
+	return f.groups
+}
+
+func sameGroup(a, b record.Group) bool {
+	return a.Dim == b.Dim && a.Name == b.Name && a.Index == b.Index && slices.Equal(a.Ranks, b.Ranks)
 }
 
 // FromGroups makes a topology of the groups that ranks know to be in, with their

@@ -203,8 +203,8 @@ func TestDiscover(t *testing.T) {
 		if d := cmp.Diff(want, found.Topology); d != "" {
 			t.Fatalf("%s: %s", where, d)
 		}
-		if found.Roles != FromFile || len(found.Groups) != 2 || len(found.Groups[0]) != 3 || len(found.Files) != 4 {
-			t.Fatalf("%s: roles=%q groups=%v files=%v", where, found.Roles, found.Groups, found.Files)
+		if found.Roles != FromFile || len(found.Files) != 4 || found.Servers.NodeOf(0) != "10.0.0.1" {
+			t.Fatalf("%s: roles=%q servers=%v files=%v", where, found.Roles, found.Servers, found.Files)
 		}
 	}
 	names := want.Names()

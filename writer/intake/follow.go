@@ -242,10 +242,11 @@ func (f *Follower) portion(ctx context.Context, mark bool) (cut bool, err error)
 // passAtMost is how long one pass may keep the next scan waiting.
 const passAtMost = time.Second
 
-// refresh looks what segments the members have.
+// refresh looks what segments the members have, and what is known beside them.
 func (f *Follower) refresh() {
 	for _, m := range f.e.members {
 		f.enterAged(m)
+		m.roller.Learn()
 		if _, err := m.stream.Refresh(); err != nil {
 			f.problem = err.Error()
 		}

@@ -13,9 +13,9 @@ import (
 // Rollup says how lines become rows.
 type Rollup struct {
 	Records rollup.Selection // which raw ranges are stored
-	// Topology names nodes and groups where the files themselves do not (TaskD's);
-	// nil is what topology.Discover finds beside them.
-	Topology *topology.File
+	// Node is this machine's name in the cluster, for files that say none (TaskD's) on a
+	// disk of its own, see roster.New; "" is unknown.
+	Node string
 }
 
 // plans finds the topology of each job once.
@@ -36,7 +36,7 @@ func (p *plans) of(job string) *roster.Roster {
 	if err != nil {
 		p.note(fmt.Errorf("find topology of job %s: %w", job, err))
 	}
-	l := roster.New(found.Groups, topology.Merge(p.o.Topology, found.Topology))
+	l := roster.New(found, nil, p.o.Node)
 	p.found[job] = l
 	return l
 }

@@ -21,6 +21,9 @@ func (s *Stream) advance(inc *incarnation) {
 // closable reports whether the first open step is finished: a later one has ended
 // too, and nothing of it can still come.
 func (s *Stream) closable(inc *incarnation) bool {
+	if s.held(inc) {
+		return false
+	}
 	first := &inc.steps[0]
 	now := inc.clock()
 	if !slices.ContainsFunc(inc.steps[1:], func(st openStep) bool { return st.complete }) &&

@@ -20,8 +20,7 @@ const takeEvery = 4 << 20
 // End. It is the whole of what an `analyze` or `ingest` of files does to a rank.
 //
 // Job and Rank of o default to the directory's; without Groups those of a
-// parallel_group.json in it are taken (a broken one counts as none here:
-// topology.Discover says what is wrong with it). take gets the same Rows again
+// parallel_group.json in it are taken. take gets the same Rows again
 // each time and must not keep it. The error names the segment that could not be read;
 // what was read before it has been given out.
 func Dir(ctx context.Context, dir segment.RankDir, o Options, take func(*row.Rows) error) (Counts, error) {
@@ -30,7 +29,7 @@ func Dir(ctx context.Context, dir segment.RankDir, o Options, take func(*row.Row
 	}
 	o.Rank = dir.Rank
 	if o.Groups == nil {
-		o.Groups, _ = topology.ParallelGroup(filepath.Join(dir.Path, topology.ParallelGroupFile))
+		o.Groups = topology.NewGroupFile(dir.Path).Groups
 	}
 	s := New(o)
 	infos, err := segment.List(dir.Path)

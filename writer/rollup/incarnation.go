@@ -224,8 +224,7 @@ func (s *Stream) ofLine() *incarnation {
 		if src.inc == nil && !s.replay {
 			src.inc = s.begin(id)
 			src.inc.version = 1
-			src.inc.meta = record.Meta{Job: s.o.Job, WorldSize: s.o.WorldSize, LocalRank: s.o.LocalRank, Groups: s.o.Groups}
-			addDims(src.inc.dims, s.o.Groups)
+			src.inc.meta = record.Meta{Job: s.o.Job, WorldSize: s.o.WorldSize, Groups: s.groups}
 			s.giveRank(src.inc)
 		}
 	}

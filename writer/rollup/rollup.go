@@ -20,11 +20,12 @@
 // step were seen, or when its incarnation is over. Lines of several rings, and
 // device lines, overtake each other, so a closing step waits for rings and ranges
 // that are behind, for as long as the recorded times (no timer) say that they may
-// still come: RingPatience, PairPatience.
+// still come: RingPatience, PairPatience. The first steps of a TaskD process wait for
+// its parallel groups as well: GroupPatience.
 //
 // Invariant: the rows, their order and the counts are a function of the sequence
-// of (segment, offset, line) alone. How it is cut into calls, when Take is called,
-// and a restart from LowWater change nothing.
+// of (segment, offset, line) alone, and of the groups beside TaskD's. How it is cut
+// into calls, when Take is called, and a restart from LowWater change nothing.
 //
 // Caveat: End is not content. What it closes early, it closes for this run.
 package rollup
@@ -48,6 +49,12 @@ const (
 	// PairPatience is the same for the missing lines of a TaskD range. TaskD flushes
 	// every 5 s and writes what was flushed one round later.
 	PairPatience = 15 * time.Second
+
+	// GroupPatience is the number of steps of a TaskD process that are held for its
+	// parallel groups: TaskD writes parallel_group.json at step 5, and a step that is
+	// closed before has its communication in no dimension for good. Who reads the
+	// files later has the groups from the start, so both get the same rows.
+	GroupPatience = 16
 
 	// maxPending bounds the ranges of one incarnation that wait for their step to
 	// close: about 13 MB. Beyond, the older half goes without a step.
@@ -128,8 +135,10 @@ type Options struct {
 	// Of files without identity lines (TaskD's).
 	Node      string // also of identity lines that name none
 	WorldSize int    // 0 = unknown
-	LocalRank int
-	Groups    []record.Group // parallel groups by communicator name
+	// Groups tells the parallel groups that are known now, by communicator name: the
+	// same slice while they are the same. It is asked when a process begins and once a
+	// step. nil is none, and none to come.
+	Groups func() []record.Group
 
 	// Packed gives raw rows out as row.Rows.Raws instead of Records.
 	Packed bool
@@ -155,7 +164,8 @@ type Stream struct {
 	incarnations []*incarnation // in the order they began
 	began        uint64         // incarnations so far
 	foreign      map[*marker.Process]*incarnation
-	dims         map[string]dim // of Options.Groups
+	groups       []record.Group // as Options.Groups told last
+	dims         map[string]dim // of all that it told
 
 	kept    []row.Raw // raw ranges that wait for their step
 	spare   []int32   // free places in kept
@@ -194,7 +204,7 @@ func New(o Options) *Stream {
 		o: o, segments: map[uint32]*source{}, foreign: map[*marker.Process]*incarnation{},
 		dims: map[string]dim{}, taken: true, bounds: boundsOf(""),
 	}
-	addDims(s.dims, o.Groups)
+	s.Learn()
 	return s
 }
 

@@ -19,6 +19,8 @@ type script struct {
 	off  int64
 	rows row.Rows
 	enc  marker.Encoder
+	npu  uint32       // of device lines
+	tee  func(string) // told of each line, nil is nobody
 }
 
 func newScript(t testing.TB, o Options) *script {
@@ -36,6 +38,9 @@ func at(n int64) int64 { return epoch + n*ms }
 
 func (c *script) text(lines ...string) {
 	for _, l := range lines {
+		if c.tee != nil {
+			c.tee(l)
+		}
 		c.s.Line(c.off, []byte(l))
 		c.off += int64(len(l)) + 1
 	}
@@ -73,7 +78,7 @@ func (c *script) mark(flag, side uint32, id uint64, ts int64, name string) {
 		}
 	}
 	if side == 1 {
-		m.Process, m.Stream = 0, 2
+		m.Process, m.Device, m.Stream = c.npu, c.npu, 2
 	}
 	c.bytes(marker.Append(nil, &m))
 }

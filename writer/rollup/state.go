@@ -249,6 +249,7 @@ func (s *Stream) Resume(p Position) error {
 	for _, inc := range s.incarnations {
 		inc.row = s.rankRow(inc)
 	}
+	s.groups = nil // what these were told may be older
 	s.mark = p
 	s.replay = true
 	s.until = until{place: st.Until, sources: names}

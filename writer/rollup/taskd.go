@@ -1,10 +1,13 @@
 package rollup
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // readMarker takes a TaskD line; false means that it is none.
@@ -56,10 +59,11 @@ func (s *Stream) beginForeign(p *marker.Process) {
 	inc.process = p
 	inc.version = 1
 	inc.meta = record.Meta{
-		Job: s.o.Job, Rank: s.o.Rank, Incarnation: id, WorldSize: s.o.WorldSize, LocalRank: s.o.LocalRank,
-		PID: int(p.PID), StartedNs: int64(min(p.First, 1<<62)), Groups: s.o.Groups, Writer: record.TaskD,
+		Job: s.o.Job, Rank: s.o.Rank, Incarnation: id, WorldSize: s.o.WorldSize,
+		PID: int(p.PID), StartedNs: int64(min(p.First, 1<<62)), Writer: record.TaskD,
 	}
-	addDims(inc.dims, s.o.Groups)
+	s.Learn()
+	inc.join(s.groups)
 	p.Floor = inc.floor
 	s.foreign[p] = inc
 	s.giveRank(inc)
@@ -79,11 +83,20 @@ func (s *Stream) lateStart(p *marker.Process) {
 	}
 }
 
-// complete takes a range all of whose lines have come.
+// complete takes a range all of whose lines have come. The first one that ran on a device
+// tells the process's: TaskD's files say it nowhere else, and a rank has one.
 func (s *Stream) complete(r *marker.Range) {
 	inc := s.foreign[r.Process]
 	if inc == nil {
 		return
+	}
+	if r.Record.Kind == record.Step {
+		s.Learn()
+	}
+	if npu, ok := r.Device(); ok && inc.meta.Device == "" {
+		inc.meta.Device, inc.meta.LocalRank = fmt.Sprintf("npu:%d", npu), int(npu)
+		inc.version++
+		s.giveRank(inc)
 	}
 	s.addRange(inc, r)
 	s.advance(inc)
@@ -93,27 +106,67 @@ func (s *Stream) complete(r *marker.Range) {
 // still to come.
 func (s *Stream) hostEnded(r *marker.Range) {
 	inc := s.foreign[r.Process]
-	if inc == nil || r.Record.Kind != record.Step || r.HostEnd() == 0 || r.Begin < inc.floor {
+	if inc == nil || r.Record.Kind != record.Step || r.HostEnd() == 0 {
+		return
+	}
+	if s.Learn(); r.Begin < inc.floor {
 		return
 	}
 	inc.insert(openStep{begin: r.Begin, end: max(r.HostEnd(), r.Begin+1), number: r.Record.Step, id: r.ID})
 	s.advance(inc)
 }
 
-// Groups tells the parallel groups of files without identity lines when they are
-// learnt after the first line (TaskD writes parallel_group.json some steps into a
-// job). Rows closed before keep the dimension other. Unlike the lines this is no
-// content: a stream that is told at another line gives other rows.
-func (s *Stream) Groups(groups []record.Group) {
-	s.o.Groups = groups
-	addDims(s.dims, groups)
-	for _, inc := range s.live() {
-		if inc.process == nil {
-			continue
-		}
-		inc.meta.Groups = groups
-		addDims(inc.dims, groups)
-		inc.version++
-		s.giveRank(inc)
+// groupsVersion is what groups add to the version of a TaskD process's row: a row that
+// knows them counts before any that does not, whoever wrote it.
+const groupsVersion = 1 << 16
+
+// Learn asks for the parallel groups (Options.Groups) and closes the steps that were
+// held for them. A stream asks itself while steps come; call it now and then beside
+// that. Steps that were closed before keep their communication in the dimension other.
+func (s *Stream) Learn() {
+	if s.o.Groups == nil || s.ended {
+		return
 	}
+	groups := s.o.Groups()
+	if len(groups) == 0 || len(groups) == len(s.groups) && &groups[0] == &s.groups[0] {
+		return
+	}
+	s.groups = groups
+	addDims(s.dims, groups)
+	live := s.live()
+	for i, inc := range live {
+		// An older process beside the one that wrote the file has groups of its own.
+		if inc.process != nil && (i == len(live)-1 || len(inc.meta.Groups) == 0) && inc.join(groups) {
+			s.giveRank(inc)
+		}
+		s.advance(inc)
+	}
+}
+
+// join makes groups those of a TaskD process; false: they are already.
+func (inc *incarnation) join(groups []record.Group) bool {
+	same := slices.EqualFunc(groups, inc.meta.Groups, func(a, b record.Group) bool {
+		return topology.FormatGroup(a) == topology.FormatGroup(b) && slices.Equal(a.Ranks, b.Ranks)
+	})
+	if same {
+		return false
+	}
+	inc.meta.Groups = groups
+	inc.version += groupsVersion
+	return true
+}
+
+// held reports whether the steps of a TaskD process wait for its groups: it names
+// communicators, and none of them is known.
+func (s *Stream) held(inc *incarnation) bool {
+	if s.o.Groups == nil || inc.process == nil || inc.serial+uint64(len(inc.steps)) > GroupPatience {
+		return false
+	}
+	named := func(n callName) bool { return n.group != "" }
+	known := func(n callName) bool {
+		_, own := inc.dims[n.group]
+		_, ok := s.dims[n.group]
+		return own || ok
+	}
+	return slices.ContainsFunc(inc.window.names, named) && !slices.ContainsFunc(inc.window.names, known)
 }

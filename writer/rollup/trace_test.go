@@ -125,8 +125,8 @@ func TestTrace_AR1(t *testing.T) {
 	}
 	var peers []float64
 	for rank, rows := range ranks {
-		if len(rows.Steps) != 21 || len(rows.Ranks) != 1 {
-			t.Fatalf("rank %d: %d steps, %d rank rows; want 21, 1", rank, len(rows.Steps), len(rows.Ranks))
+		if len(rows.Steps) != 21 || len(rows.Ranks) != 2 || rows.Ranks[1].Device == "" {
+			t.Fatalf("rank %d: %d steps, rank rows %+v; want 21, and 2: the second knows the device", rank, len(rows.Steps), rows.Ranks)
 		}
 		fp := medianOf(rows.Steps, func(s *row.Step) int64 { return s.FPNs })
 		self := medianOf(rows.Steps, func(s *row.Step) int64 { return s.SelfNs })
