@@ -121,7 +121,7 @@ func (a *agent) buildFollower(ctx context.Context) error {
 		o.State = filepath.Join(a.o.dir, ".laggard")
 	}
 	o.Logger = a.log
-	o.Own = a.owns
+	o.Own, o.Node = a.owns, a.o.node
 	o.Ship.Flush = a.o.flush
 	o.Grace = a.o.grace
 	a.follower, err = intake.NewFollower(a.o.dir, sink, o)

@@ -24,8 +24,9 @@ const defaultMinImpact = 0.01
 // analysis is one job's way from a source to a verdict: what analyze, explain
 // and demo have in common.
 type analysis struct {
-	source, job, topology string
-	minImpact             float64
+	source, job string
+	from        source.Options
+	minImpact   float64
 
 	frame   *frame.Frame
 	info    source.Info
@@ -36,13 +37,21 @@ type analysis struct {
 func (a *analysis) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&a.job, "job", "", "which job of the source; needed where it holds several")
-	f.StringVar(&a.topology, "topology", "", "topology file (JSON); found by itself where one exists")
+	sourceFlags(c, &a.from)
 	f.Float64Var(&a.minImpact, "min-impact", defaultMinImpact, "share of step time from which a degraded node makes exit code 3")
+}
+
+// sourceFlags registers what says of a source's ranks where they run and with whom.
+func sourceFlags(c *cobra.Command, o *source.Options) {
+	f := c.Flags()
+	f.StringVar(&o.Topology, "topology", "", "topology file (JSON); found by itself where one exists")
+	f.StringVar(&o.Node, "node", "", "this node's name, for TaskD's files on a disk of its own")
+	environment(f, "node", "NODE_NAME")
 }
 
 // decide loads the job and returns the verdict on it.
 func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
-	o := source.Options{Topology: a.topology}
+	o := a.from
 	if bar := newProgress(os.Stderr, "reading", 0); bar.terminal {
 		defer bar.done()
 		o.Progress = func(done, total int) {

@@ -75,14 +75,14 @@ const replaySteps = 64
 
 // replay plays the job's steps again from its raw ranges.
 func (a *analysis) replay(ctx context.Context) (*whatif.Result, error) {
-	s, err := source.Open(ctx, a.source, source.Options{Topology: a.topology})
+	s, err := source.Open(ctx, a.source, a.from)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
 	var ranks []row.Rank
 	var records []row.Record
-	err = s.Records(ctx, a.job, source.Options{Topology: a.topology}, func(rs []row.Rank, ranges []row.Record) error {
+	err = s.Records(ctx, a.job, a.from, func(rs []row.Rank, ranges []row.Record) error {
 		ranks = append(ranks, rs...)
 		for i := range ranges {
 			if whatif.Plays(&ranges[i]) {

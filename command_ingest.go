@@ -55,7 +55,7 @@ func (s *shipping) options() (intake.Options, error) {
 }
 
 func ingestCommand() *cobra.Command {
-	var to string
+	var to, node string
 	var s shipping
 	c := &cobra.Command{
 		Use:   "ingest SOURCE --to STORE",
@@ -74,10 +74,13 @@ Ranks that a running agent ships are left to it.`,
 			if err != nil {
 				return err
 			}
+			o.Node = node
 			return ingest(c, args[0], to, o)
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", "STORE: parquet:DIR or clickhouse://user@host:9000/db")
+	c.Flags().StringVar(&node, "node", "", "this node's name, for TaskD's files on a disk of its own")
+	environment(c.Flags(), "node", "NODE_NAME")
 	s.flags(c)
 	return c
 }

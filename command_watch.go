@@ -27,13 +27,14 @@ import (
 
 // watchOptions are the flags of watch.
 type watchOptions struct {
-	source, to, state, metrics, thresholds, topology, output string
-	jobs                                                     []string
-	every, lag, forget                                       time.Duration
-	minImpact                                                float64
-	once                                                     bool
-	cluster                                                  clusterOptions
-	depth                                                    depthOptions
+	source, to, state, metrics, thresholds, output string
+	from                                           source.Options
+	jobs                                           []string
+	every, lag, forget                             time.Duration
+	minImpact                                      float64
+	once                                           bool
+	cluster                                        clusterOptions
+	depth                                          depthOptions
 }
 
 func watchCommand() *cobra.Command {
@@ -75,7 +76,7 @@ with the engine of analyze. It says what changed: a line in the log, a row of th
 	f.StringVar(&o.state, "state", "", "directory that keeps what was learnt over restarts")
 	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9613", `address of /metrics, /healthz and /readyz, "" for none`)
 	f.StringVar(&o.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
-	f.StringVar(&o.topology, "topology", "", "topology file (JSON); found by itself where one exists")
+	sourceFlags(c, &o.from)
 	f.Float64Var(&o.minImpact, "min-impact", 0, "share of step time from which a job is not healthy (0: that of the thresholds)")
 	f.DurationVar(&o.lag, "lag", watch.DefaultLag.Time, "how long, by recorded time, a step waits for the rows of ranks that are late")
 	f.DurationVar(&o.forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
@@ -102,7 +103,7 @@ type observation struct {
 // runWatch wires the watcher and runs it.
 func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 	w := &observation{o: o, log: newLogger(), out: out}
-	if w.source, err = source.OpenLive(ctx, o.source, source.Options{Topology: o.topology}); err != nil {
+	if w.source, err = source.OpenLive(ctx, o.source, o.from); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.source.Close()) }()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -45,16 +44,17 @@ func (a *answer) AddCommunication(c *row.Communication) {
 	a.Communications = append(a.Communications, *c)
 }
 
-// answerOf reads all of the only job.
-func answerOf(t *testing.T, from string) *answer {
+// answerOf reads all of the only job, on a machine of that name.
+func answerOf(t *testing.T, from, node string) *answer {
 	t.Helper()
-	s, err := source.Open(t.Context(), from, source.Options{})
+	o := source.Options{Node: node}
+	s, err := source.Open(t.Context(), from, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	a := &answer{}
-	if _, err := s.Load(context.Background(), "", a, source.Options{}); err != nil {
+	if _, err := s.Load(t.Context(), "", a, o); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -215,7 +215,7 @@ func TestTaskdGroupsLate(t *testing.T) {
 func (j *lateJob) same(store string) {
 	t := j.t
 	t.Helper()
-	if got := answerOf(t, store); len(got.Steps) < 8*158 || len(got.Ranks) != 8 {
+	if got := answerOf(t, store, ""); len(got.Steps) < 8*158 || len(got.Ranks) != 8 {
 		t.Fatalf("the agent stored %d steps of %d ranks", len(got.Steps), len(got.Ranks))
 	}
 	alone := "parquet:" + filepath.Join(t.TempDir(), "alone")
@@ -224,14 +224,14 @@ func (j *lateJob) same(store string) {
 			t.Fatalf("ingest: %+v", r)
 		}
 	}
-	want := answerOf(t, j.dir)
+	want := answerOf(t, j.dir, "")
 	for _, s := range want.Steps {
 		if s.CommOtherNs > 0 && s.CommTPNs+s.CommPPNs+s.CommDPNs < 0 {
 			t.Fatalf("step %d of rank %d, read from the files: no dimension", s.Step, s.Rank)
 		}
 	}
 	for from, name := range map[string]string{store: "agent and ingest", alone: "ingest alone"} {
-		if d := cmp.Diff(want, answerOf(t, from), inOrder); d != "" {
+		if d := cmp.Diff(want, answerOf(t, from, ""), inOrder); d != "" {
 			t.Errorf("%s (-files +store):\n%.4000s", name, d)
 		}
 		if d := cmp.Diff(decided(t, verdict.ExitDegraded, j.dir), decided(t, verdict.ExitDegraded, from), cmpopts.IgnoreFields(verdict.Verdict{}, "Source")); d != "" {
@@ -262,7 +262,7 @@ func TestTaskdGroupsTooLate(t *testing.T) {
 			}
 			agent.wait()
 			if learns == "ingest" {
-				for _, r := range answerOf(t, s.store).Ranks {
+				for _, r := range answerOf(t, s.store, "").Ranks {
 					if len(r.Groups) != 0 {
 						t.Fatalf("the agent knows %v", r.Groups)
 					}
@@ -273,7 +273,7 @@ func TestTaskdGroupsTooLate(t *testing.T) {
 			if r := laggard(t, "ingest", j.dir, "--to", s.store); r.code != 0 {
 				t.Fatalf("ingest: %+v", r)
 			}
-			want, got := answerOf(t, j.dir), answerOf(t, s.store)
+			want, got := answerOf(t, j.dir, ""), answerOf(t, s.store, "")
 			if d := cmp.Diff(want.Ranks, got.Ranks, inOrder); d != "" {
 				t.Errorf("ranks (-files +store):\n%s", d)
 			}

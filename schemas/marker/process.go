@@ -60,7 +60,7 @@ type Range struct {
 	hs, he, ds, de uint64
 	tid            uint32
 	npu, stream    uint32 // of the device lines
-	weight         int // see weight
+	weight         int    // see weight
 	prev, next     *Range
 }
 
