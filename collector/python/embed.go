@@ -18,6 +18,6 @@ import "embed"
 //
 //go:embed sitecustomize.py mstx.py laggard/*.py laggard/csrc/*.c
 //go:embed taskd/*.py taskd/api/*.py taskd/laggard_worker/*.py taskd/laggard_absent/*.py taskd/laggard_absent/api/*.py
-//go:embed taskd/laggard_absent/python/*.py taskd/laggard_absent/python/adaptor/*.py
+//go:embed taskd/laggard_absent/python/*.py taskd/laggard_absent/python/adaptor/*.py taskd/laggard_absent/python/framework/*.py
 //go:embed taskd/laggard_absent/python/adaptor/patch/*.py taskd/laggard_absent/python/adaptor/pytorch/*.py
 var Files embed.FS

@@ -3,8 +3,8 @@ that was adapted for TaskD unchanged.
 
 What stands first on the path wins a name, so of an installed TaskD only the worker
 API is replaced; manager, proxy, agent, patches and recovery stay its own. Where no
-TaskD is installed those are here as calls that log a line and do nothing
-(laggard_absent, last on the path). LAGGARD_TASKD=off leaves everything to the
+TaskD is installed those are here as calls that fail as TaskD's own do and say what is
+missing (laggard_absent, last on the path). LAGGARD_TASKD=off leaves everything to the
 installed one.
 """
 

@@ -143,6 +143,23 @@ class Life(Base):
         self.assertEqual(len(err.splitlines()), 6)
         self.assertEqual(self.processes(), [])
 
+    def test_without_a_launcher_it_fails_as_taskd_does(self):
+        ask = """
+            from taskd.api.taskd_worker_api import *
+            print(init_taskd_worker(2, framework=%r), start_taskd_worker(), destroy_taskd_worker())
+        """
+        for wrong in (dict(RANK=None), dict(RANK="x"), dict(RANK=None, MS_NODE_RANK=""), dict(RANK="2", LOCAL_WORLD_SIZE="x")):
+            for framework in ("pt", "ms"):
+                out, err = self.python(ask % framework, **wrong)
+                self.assertEqual(out.split(), ["False", "False", "True"], wrong)
+                self.assertIn("init_taskd_worker: ValueError: ", err)
+        self.assertIn("neither RANK nor MS_NODE_RANK is set", self.python(ask % "pt", RANK=None)[1])
+        self.assertEqual(self.processes(), [])
+        for right in (dict(RANK="2"), dict(RANK=None, MS_NODE_RANK="1"), dict(RANK="9", LOCAL_WORLD_SIZE="8", MS_NODE_RANK="1")):
+            for framework in ("pt", "ms"):
+                out, err = self.python(ask % framework, **right)
+                self.assertEqual((out.split(), err), (["True", "True", "True"], ""), right)
+
     def test_a_forked_child_records_nothing(self):
         self.adapted("""
             write(**dict(OFF, CommunicationOperator="on")); told(3); train(1)
@@ -204,23 +221,56 @@ class Names(Base):
         out, err = self.python(self.ASK, LAGGARD_TASKD="off", PYTHONPATH=jobs.PACKAGE + os.pathsep + self.installed())
         self.assertEqual((out.split(), err), (["1", "1", "1", "1"], ""))
 
-    def test_without_one_the_rest_logs_and_does_nothing(self):
+    MINDSPORE = """
+        from taskd.python.framework.agent.ms_mgr.msrun_plugin import MSRunPlugin
+        from taskd.python.framework.common.type import CONFIG_UPSTREAMIP_KEY, LOCAL_HOST
+        print(MSRunPlugin().register_callbacks("KILL_WORKER", print), CONFIG_UPSTREAMIP_KEY, LOCAL_HOST)
+    """
+
+    def test_mindspore_finds_the_installed_one(self):
+        site = self.installed()
+        for name, text in (("agent/__init__", ""), ("agent/ms_mgr/__init__", ""), ("common/__init__", ""),
+                           ("agent/ms_mgr/msrun_plugin", "class MSRunPlugin:\n    def register_callbacks(self, operator, func): return operator\n"),
+                           ("common/type", "CONFIG_UPSTREAMIP_KEY, LOCAL_HOST = 'UpstreamIp', '127.0.0.1'\n")):
+            path = os.path.join(site, "taskd", "python", "framework", name + ".py")
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write(text)
+        out, err = self.python(self.MINDSPORE, PYTHONPATH=jobs.PACKAGE + os.pathsep + site)
+        self.assertEqual((out.split(), err), (["KILL_WORKER", "UpstreamIp", "127.0.0.1"], ""))
+
+    def test_mindspore_without_one_is_told_the_remedy(self):
+        for line in self.MINDSPORE.strip().splitlines()[:2]:
+            out, _ = self.python("""
+                try:
+                    %s
+                except Exception as e:  # as MindSpore does
+                    print(type(e).__name__, e)
+            """ % line.strip())
+            self.assertIn("ImportError taskd.python.framework is TaskD's own", out)
+            self.assertIn("pip install taskd", out)
+
+    def test_without_one_the_rest_fails_as_taskd_does(self):
         out, err = self.python("""
             import taskd.python.adaptor.patch
             from taskd.api import (init_taskd_manager, start_taskd_manager, init_taskd_proxy, destroy_taskd_proxy,
                                    init_taskd_agent, start_taskd_agent, register_func)
             from taskd.api.taskd_manager_api import init_taskd_manager as same
             from taskd.python.adaptor.pytorch.group_info import dump_group_info
-            print(init_taskd_manager({}), start_taskd_manager(), init_taskd_proxy({"a": 1}), register_func("x", print),
-                  same is init_taskd_manager, dump_group_info())
+            for again in range(2):
+                print(init_taskd_manager({}), start_taskd_manager(), init_taskd_proxy({"a": 1}), destroy_taskd_proxy(),
+                      init_taskd_agent({}, None), start_taskd_agent(), register_func("x", print), dump_group_info(3))
+            print(same is init_taskd_manager)
             try:
                 from taskd.api import something
             except ImportError:
                 print("unknown")
         """)
-        self.assertEqual(out.split(), ["True"] * 6 + ["unknown"])
+        # What TaskD returns where its library is not loaded and nothing is initialized.
+        once = ["False"] * 5 + ["None", "False", "None"]
+        self.assertEqual(out.split(), once * 2 + ["True", "unknown"])
         lines = err.splitlines()
-        self.assertEqual(len(lines), 6, err)
+        self.assertEqual(len(lines), 9, err)  # each once, and the patch
         for line in lines:
             self.assertIn("no TaskD is installed here; nothing was done", line)
 

@@ -16,7 +16,8 @@ taskd_worker = None
 def init_taskd_worker(rank_id, upper_limit_of_disk_in_mb=5000, framework="pt"):
     """Says that this process is a rank of its job.
 
-    rank_id is the global rank, framework "pt" or "ms". upper_limit_of_disk_in_mb is
+    rank_id is the global rank, framework "pt" or "ms"; the launcher says the node, by RANK
+    or MS_NODE_RANK. upper_limit_of_disk_in_mb is
     TaskD's cap on the files of all jobs: with laggard the agent ages files, by its
     --cap.
     """
@@ -31,6 +32,7 @@ def init_taskd_worker(rank_id, upper_limit_of_disk_in_mb=5000, framework="pt"):
             return False
         if taskd_worker is not None:
             taskd_worker.destroy()
+            taskd_worker = None
         taskd_worker = Worker(rank_id, framework)
         return taskd_worker.init()
     except Exception as cause:  # pylint: disable=broad-except

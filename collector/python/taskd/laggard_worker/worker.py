@@ -16,14 +16,17 @@ from . import switchfile
 PERIOD = 1.0  # seconds between two looks at the file
 
 
-def node_rank(rank, framework):
-    """Returns the number of this process's node, as TaskD counts nodes."""
-    try:
-        if framework == "ms":
-            return max(int(os.environ.get("MS_NODE_RANK") or 0), 0)
-        return rank // max(int(os.environ.get("LOCAL_WORLD_SIZE") or 1), 1)
-    except ValueError:
-        return 0
+def node_rank(framework):
+    """Returns the number of this process's node, as TaskD counts nodes. Raises ValueError
+    where the launcher said none: TaskD's worker does not begin there either."""
+    rank, node = os.environ.get("RANK"), os.environ.get("MS_NODE_RANK")
+    if framework == "ms" and node:
+        return int(node)
+    if rank:
+        return int(rank) // max(int(os.environ.get("LOCAL_WORLD_SIZE") or 1), 1)
+    if node:
+        return int(node)
+    raise ValueError("neither RANK nor MS_NODE_RANK is set: start the script by torchrun or msrun, or set one")
 
 
 class Worker(object):
@@ -31,7 +34,7 @@ class Worker(object):
 
     def __init__(self, rank, framework):
         self.rank = rank
-        self.framework = framework
+        self.node = node_rank(framework)
         self.recorder = recorders.choose(framework)
         self.pid = os.getpid()
         self._bits = None  # what was wanted last, by whoever commands
@@ -82,7 +85,7 @@ class Worker(object):
             self.recorder.want(bits)
 
     def _run(self):
-        link = manager.Manager(self.rank, node_rank(self.rank, self.framework), self.command, self.recorder.recorded, self._stop)
+        link = manager.Manager(self.rank, self.node, self.command, self.recorder.recorded, self._stop)
         try:
             while not self._stop.is_set():
                 if not link.registered:

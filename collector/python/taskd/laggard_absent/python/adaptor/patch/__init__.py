@@ -2,5 +2,5 @@
 
 from taskd.laggard_absent import nothing
 
-patch_torch_method = nothing("taskd.python.adaptor.patch")
+patch_torch_method = nothing("taskd.python.adaptor.patch", None)
 patch_torch_method()

@@ -3,4 +3,4 @@ into the identity of their files by themselves."""
 
 from taskd.laggard_absent import nothing
 
-dump_group_info = nothing("dump_group_info")
+dump_group_info = nothing("dump_group_info", None)
