@@ -57,7 +57,11 @@ func fields(t *testing.T, rs []record.Record) {
 	steps := make(map[int64]bool)
 	for i := range rs {
 		r := &rs[i]
-		device := r.Side == record.Device && r.HostStart > 0 && r.HostDur >= 0 && r.Thread == 2 && r.Start == r.HostStart+1000
+		stream := uint64(2) // of the device lines
+		if r.Op == "allreduce" {
+			stream = 55 // the producer's
+		}
+		device := r.Side == record.Device && r.HostStart > 0 && r.HostDur >= 0 && r.Thread == stream && r.Start == r.HostStart+1000
 		switch r.Kind {
 		case record.Step:
 			steps[r.Step] = true

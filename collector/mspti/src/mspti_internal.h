@@ -18,6 +18,7 @@ typedef struct mspti_what {
 	int kind;
 	uint8_t dtype;
 	int32_t peer;
+	uint16_t stream; /* that the producer names, 0 none */
 	int64_t count, step;
 	char text[NAME_LIMIT];  /* op, or the word of an own kind */
 	char group[NAME_LIMIT];

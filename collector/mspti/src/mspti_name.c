@@ -245,7 +245,7 @@ static void pass(cursor *c, char *scratch) {
 	}
 }
 
-enum { F_OP, F_GROUP, F_DTYPE, F_COUNT, F_SRC, F_DEST, FIELDS };
+enum { F_OP, F_GROUP, F_DTYPE, F_COUNT, F_SRC, F_DEST, F_STREAM, FIELDS };
 
 typedef struct fields {
 	char value[FIELDS][NAME_LIMIT];
@@ -253,7 +253,7 @@ typedef struct fields {
 } fields;
 
 static char *field(fields *f) {
-	static const char *const names[FIELDS] = {"opName", "groupName", "dataType", "count", "srcRank", "destRank"};
+	static const char *const names[FIELDS] = {"opName", "groupName", "dataType", "count", "srcRank", "destRank", "streamId"};
 	for (int i = 0; i < FIELDS; i++)
 		if (strcmp(f->key, names[i]) == 0)
 			return f->value[i];
@@ -378,6 +378,8 @@ static void communication(const char *name, mspti_what *w) {
 	int64_t n = natural(f.value[F_COUNT], strlen(f.value[F_COUNT]));
 	w->count = n > 0 ? n : 0;
 	w->peer = peer_of(&f);
+	n = natural(f.value[F_STREAM], strlen(f.value[F_STREAM]));
+	w->stream = n > 0 && n <= UINT16_MAX ? (uint16_t)n : 0;
 }
 
 /* mspti_classify fills out with the kind that a name in a domain stands for. An
@@ -387,6 +389,7 @@ void mspti_classify(const char *name, const char *domain, int instant, mspti_wha
 	w->kind = LAGGARD_OTHER;
 	w->dtype = 0;
 	w->peer = -1;
+	w->stream = 0;
 	w->count = 0;
 	w->step = -1;
 	w->text[0] = w->group[0] = 0;

@@ -19,7 +19,7 @@ typedef struct range {
 	int64_t step, value, since;
 	uint32_t next, before, slot, stream;
 	int32_t peer;
-	uint16_t text, group;
+	uint16_t text, group, named; /* the stream that the name says, 0 none */
 	uint8_t kind, dtype, have;
 } range;
 
@@ -189,7 +189,7 @@ static int emit(const range *r) {
 	int host = (r->have & HOST_END) && r->hs && r->he;
 	if ((r->have & DEVICE_START) && (r->have & DEVICE_END) && r->ds && r->de) {
 		s.device = 1;
-		s.attr.stream = (uint16_t)(r->stream <= 0xFFFF ? r->stream : 0);
+		s.attr.stream = r->named ? r->named : (uint16_t)(r->stream <= 0xFFFF ? r->stream : 0);
 		s.start = clamp(r->ds);
 		s.dur = between(r->ds, r->de);
 		if (host) {
@@ -247,7 +247,7 @@ typedef struct known {
 	uint64_t hash;
 	int64_t value;
 	int32_t peer;
-	uint16_t text, group, length;
+	uint16_t text, group, stream, length;
 	uint8_t kind, dtype;
 	char name[256];
 } known;
@@ -281,6 +281,7 @@ static void fill(range *r, const mspti_what *w) {
 	r->kind = (uint8_t)w->kind;
 	r->dtype = w->dtype;
 	r->peer = w->peer;
+	r->named = w->stream;
 	r->value = w->count;
 	r->step = w->step;
 	r->text = w->kind == LAGGARD_OTHER ? word_id(w->text) : laggard_intern(w->text);
@@ -300,6 +301,7 @@ static void name_range(range *r, const uint8_t *m, int instant) {
 			r->kind = k->kind;
 			r->dtype = k->dtype;
 			r->peer = k->peer;
+			r->named = k->stream;
 			r->value = k->value;
 			r->step = -1;
 			r->text = k->text;
@@ -316,6 +318,7 @@ static void name_range(range *r, const uint8_t *m, int instant) {
 		k->kind = r->kind;
 		k->dtype = r->dtype;
 		k->peer = r->peer;
+		k->stream = r->named;
 		k->value = r->value;
 		k->text = r->text;
 		k->group = r->group;
