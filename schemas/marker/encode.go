@@ -18,6 +18,11 @@ const NameLimit = 255
 // Promise: a Pairer that reads the lines yields the same record in every field
 // that TaskD has. TaskD has no tokens, paths, ring numbers or exposed time, and of
 // the payload only what count and dtype say.
+//
+// Caveat: a Step, FP or Communication has device lines in TaskD's files, and its readers
+// (FaultDiag-online) use no other. One that was measured on the host alone gets the
+// host's stamps as the device's, on stream 0: a reader of TaskD's takes them for device
+// times, a Pairer knows them by that.
 type Encoder struct {
 	Process uint32 // pid that host lines carry
 	Thread  uint32 // tid of ranges that know none
@@ -38,12 +43,12 @@ func (e *Encoder) Resume(m *Marker) {
 }
 
 // Append appends the lines of r: host start and end, and device start and end when
-// r is on the device. An open range has no ends.
+// its kind has them. An open range has no ends.
 func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 	if r.Kind == record.Other && (r.Name == apiWord || r.Name == kernelWord) {
 		return e.appendActivity(dst, r)
 	}
-	device := r.Side == record.Device
+	device := r.Side == record.Device || r.Kind == record.Step || r.Kind == record.FP || r.Kind == record.Communication
 	m := &e.line
 	*m = Marker{Kind: KindMarker, ID: e.LastID + 1, Process: e.Process, Thread: e.thread(r)}
 	m.Device, m.Stream = m.Process, m.Thread
@@ -58,7 +63,7 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 		start, end = StartDevice, EndDevice
 	}
 	hs, hd := r.Start, r.Dur
-	if device {
+	if r.Side == record.Device {
 		hs, hd = r.HostStart, r.HostDur // 0 where unknown: "could not be collected"
 	}
 	m.Flag, m.Timestamp = start, uint64(hs)
@@ -72,13 +77,19 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 	if !device {
 		return dst
 	}
-	m.Source, m.Process, m.Thread = DeviceSide, e.Device, uint32(r.Thread)
+	m.Source, m.Process, m.Thread = DeviceSide, e.Device, hostStream
+	if r.Side == record.Device {
+		m.Thread = uint32(r.Thread)
+	}
 	m.Device, m.Stream = m.Process, m.Thread
 	m.Flag, m.Timestamp = start, uint64(r.Start)
 	dst = Append(dst, m)
 	m.Flag, m.Timestamp = end, uint64(r.Start+r.Dur)
 	return Append(dst, m)
 }
+
+// hostStream is the stream of device lines that repeat the host's.
+const hostStream = 0
 
 // nameLength is what libmspti is given.
 func nameLength(m *Marker) int {

@@ -79,8 +79,12 @@ func (r *Range) HostEnd() int64 { return clamp(r.he) }
 
 // Device returns the number of the device that the range ran on, by its own lines.
 func (r *Range) Device() (number uint32, ok bool) {
-	return r.npu, r.have&(haveDeviceStart|haveDeviceEnd) != 0
+	return r.npu, r.have&(haveDeviceStart|haveDeviceEnd) != 0 && !r.repeated()
 }
+
+// repeated reports whether the device lines repeat the host's: there was no device, see
+// Encoder.
+func (r *Range) repeated() bool { return r.stream == hostStream && r.ds == r.hs && r.de == r.he }
 
 func (r *Range) complete() bool {
 	all := haveHostStart | haveHostEnd
@@ -95,7 +99,7 @@ func (r *Range) complete() bool {
 func (r *Range) settle() bool {
 	rec := &r.Record
 	host := r.have&haveHostEnd != 0 && r.hs != 0 && r.he != 0
-	device := r.have&(haveDeviceStart|haveDeviceEnd) == haveDeviceStart|haveDeviceEnd && r.ds != 0 && r.de != 0
+	device := r.have&(haveDeviceStart|haveDeviceEnd) == haveDeviceStart|haveDeviceEnd && r.ds != 0 && r.de != 0 && !r.repeated()
 	switch {
 	case device:
 		rec.Side, rec.Thread = record.Device, uint64(r.stream)
