@@ -177,6 +177,29 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+var (
+	recovery = regexp.MustCompile(`(?m)^\t\t\{"([a-z ]+)", \w+\},$`)
+	outcome  = regexp.MustCompile(`^(kept|better|lost|the same)\b`)
+)
+
+// TestRecoveryTable: taskd.md says of each recovery that is played what becomes of it
+// when TaskD's worker is replaced, and when there is no TaskD.
+func TestRecoveryTable(t *testing.T) {
+	page := read(t, "taskd.md")
+	names := recovery.FindAllStringSubmatch(read(t, "../examples/recovery_test.go"), -1)
+	if len(names) != 9 {
+		t.Fatalf("%d recoveries are played: %v", len(names), names)
+	}
+	for _, m := range names {
+		_, line, ok := strings.Cut(page, "\n| "+m[1]+" | ")
+		line, _, _ = strings.Cut(line, "\n")
+		cells := strings.Split(strings.TrimSuffix(line, " |"), " | ")
+		if !ok || len(cells) != 2 || !outcome.MatchString(cells[0]) || !outcome.MatchString(cells[1]) {
+			t.Errorf("taskd.md: no row that says of %s kept, better or lost, twice: %q", m[1], cells)
+		}
+	}
+}
+
 // TestFirstVerdict runs the commands of the first page, as they stand.
 func TestFirstVerdict(t *testing.T) {
 	home := t.TempDir()
