@@ -2,6 +2,7 @@ package marker
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -380,6 +381,53 @@ func TestEncoder_OpenRangeHasNoEnd(t *testing.T) {
 	pairer.Drain(pairer.Processes()[0], t0+100, func(r *Range) { got = append(got, r.Record) })
 	if len(got) != 1 || !got[0].Open || got[0].Dur != 100 || got[0].Step != 4 {
 		t.Fatalf("read back as %+v", got)
+	}
+}
+
+// TestEncoder_Lines holds the bytes: a communication carries the stream that its producer
+// named, and what was measured on the host alone has device lines where TaskD has them,
+// with the same stamps, which a Pairer takes for the host's.
+func TestEncoder_Lines(t *testing.T) {
+	comm := record.New(record.Communication)
+	comm.Side, comm.Start, comm.Dur, comm.HostStart, comm.HostDur, comm.Thread = record.Device, t0+1000, 90, t0, 5, 55
+	comm.Op, comm.OpRaw, comm.Group, comm.Count, comm.Dtype = "allreduce", "HcclAllreduce", "dp0", 8, "bf16"
+	step, loader := record.New(record.Step), record.New(record.DataLoader)
+	step.Step, step.Start, step.Dur, step.Thread = 4, t0+2000, 300, 71
+	loader.Start, loader.Dur, loader.Thread = t0+2010, 20, 71
+	e := Encoder{Process: 7, Thread: 8, Device: 3}
+	var text []byte
+	for _, r := range []record.Record{comm, step, loader} {
+		text = e.Append(text, &r)
+	}
+	line := func(flag, side int, at int64, id, pt, ds int, name, domain string) string {
+		return fmt.Sprintf(`{"Kind":1,"Flag":%d,"SourceKind":%d,"Timestamp":%d,"Id":%d,"MsptiObjectId":{"Pt":{"ProcessId":%d,"ThreadId":%d},"Ds":{"DeviceId":%[5]d,"StreamId":%[6]d}},"Name":"%[7]s","Domain":"%[8]s"}`+"\n",
+			flag, side, at, id, pt, ds, name, domain)
+	}
+	want := line(16, 0, t0, 1, 7, 8, `{\"count\": \"8\",\"dataType\": \"bfp16\",\"groupName\": \"dp0\",\"opName\": \"HcclAllreduce\",\"streamId\": \"55\"}`, "communication") +
+		line(32, 0, t0+5, 1, 7, 8, "", "") + line(16, 1, t0+1000, 1, 3, 55, "", "") + line(32, 1, t0+1090, 1, 3, 55, "", "") +
+		line(16, 0, t0+2000, 2, 7, 71, "step 4", "default") + line(32, 0, t0+2300, 2, 7, 71, "", "") +
+		line(16, 1, t0+2000, 2, 3, 0, "", "") + line(32, 1, t0+2300, 2, 3, 0, "", "") +
+		line(2, 0, t0+2010, 3, 7, 71, "dataloader", "default") + line(4, 0, t0+2030, 3, 7, 71, "", "")
+	if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(string(text), "\n")); d != "" {
+		t.Fatalf("(-want +written):\n%s", d)
+	}
+	var pairer Pairer
+	var p Parser
+	devices := map[record.Kind]bool{}
+	for l := range bytes.Lines(text) {
+		if err := p.Parse(l); err != nil {
+			t.Fatal(err)
+		}
+		if r := pairer.Add(&p.Marker, Place{}).Range; r != nil {
+			number, ok := r.Device()
+			devices[r.Record.Kind] = ok && number == 3
+			if (r.Record.Side == record.Device) != ok {
+				t.Errorf("%+v: side %s, device %v", r.Record, r.Record.Side, ok)
+			}
+		}
+	}
+	if d := cmp.Diff(map[record.Kind]bool{record.Communication: true, record.Step: false, record.DataLoader: false}, devices); d != "" {
+		t.Errorf("ran on a device (-want +got):\n%s", d)
 	}
 }
 
