@@ -188,10 +188,12 @@ func TestTaskdGroupsLate(t *testing.T) {
 					agent.read(j.write(known))
 				}
 				if how == "while the agent is dead" {
+					agent.until("the ranks stored", func(m map[string]float64) bool { return m[`laggard_rows_stored_total{table="ranks"}`] >= 8 })
 					if err := agent.command.Process.Signal(syscall.SIGKILL); err != nil {
 						t.Fatal(err)
 					}
 					<-agent.done
+					audited(t, 0, s.dir, s.store) // what is held for the groups is on its way, not missing
 					j.dump()
 					agent = s.agent()
 				}
@@ -223,6 +225,7 @@ func (j *lateJob) same(store string) {
 		if r := laggard(t, "ingest", j.dir, "--to", to); r.code != 0 {
 			t.Fatalf("ingest: %+v", r)
 		}
+		audited(t, 0, j.dir, to)
 	}
 	want := answerOf(t, j.dir, "")
 	for _, s := range want.Steps {

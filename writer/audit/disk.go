@@ -10,6 +10,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -50,7 +51,7 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 	if err != nil {
 		return nil, err
 	}
-	s := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.All})
+	s := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.All, Groups: topology.NewGroupFile(dir.Path).Groups})
 	for _, info := range infos {
 		if err := d.segment(ctx, dir, info, s, aged); err != nil {
 			return nil, err
