@@ -61,7 +61,7 @@ func (o *agentOptions) register(c *cobra.Command) {
 	environment(f, "ring-dir", "LAGGARD_RUN")
 	f.StringVar(&o.dir, "dir", defaultDir, "the profiling directory: <dir>/<job>/<rank>/<unix seconds>")
 	f.StringVar(&o.store, "store", "", "parquet:DIR or clickhouse://user@host:9000/db; empty keeps files only")
-	f.StringVar(&o.node, "node", "", "this node's name (default: the host name)")
+	f.StringVar(&o.node, "node", "", "this node's name, also of ranks whose files TaskD writes on its own disk (default: the host name)")
 	environment(f, "node", "NODE_NAME")
 	f.StringVar(&o.pod, "pod", "", "this pod's name")
 	environment(f, "pod", "POD_NAME")
