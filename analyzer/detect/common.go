@@ -1,6 +1,11 @@
 package detect
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
 
 // common is why slow nodes are not accused: they share a cause (a switch, a storage, a
 // mix of hardware), or nothing tells which of two is the slow one.
@@ -8,6 +13,7 @@ type common struct {
 	sudden   map[string]bool // nodes that became slow within commonSteps of each other
 	standing map[string]bool // nodes that are slow, more than can all be bad
 	pairs    []int           // ranks that are slower than their only peer, and always were
+	experts  []int           // ranks that hold an expert which gets more tokens than others
 	nodes    int             // of the job
 }
 
@@ -29,6 +35,8 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 			dropped.sudden[node] = true
 		case e.onePeer(c) && !e.rose(c):
 			dropped.pairs = append(dropped.pairs, e.layout.Ranks[c.row])
+		case e.popular(c):
+			dropped.experts = append(dropped.experts, e.layout.Ranks[c.row])
 		case e.standing(c):
 			dropped.standing[node] = true
 		default:
@@ -88,6 +96,64 @@ func (e *Engine) standing(c *candidate) bool {
 		return false
 	}
 	return 2*k > n || !t.rose(c.row)
+}
+
+// popular reports whether the rank holds an expert that gets more tokens: those that hold
+// the same one in the other groups of the stage are slower as well, and whoever is slow
+// on its node has such an expert. A slow node has no favourite expert.
+func (e *Engine) popular(c *candidate) bool {
+	s := c.main
+	if s >= loading || e.expert(c.row) < 0 {
+		return false
+	}
+	if c.has[compute] {
+		s = compute
+	}
+	t := e.tracks[s]
+	for r := range e.n {
+		if e.layout.Node[r] == e.layout.Node[c.row] && t.standing(r) >= float64(t.effect[c.row])/2 && !e.expertSlow(t, r) {
+			return false
+		}
+	}
+	return e.expertSlow(t, c.row)
+}
+
+// expertSlow reports whether those that hold the same expert as row r, on other nodes
+// where there are some, show popularShare of its slowness in the mean.
+func (e *Engine) expertSlow(t *track, r int) bool {
+	seat, stage := e.expert(r), e.stageOf(r)
+	var away, here, far, near float64
+	for p := range e.n {
+		if p == r || seat < 0 || e.stageOf(p) != stage || e.expert(p) != seat {
+			continue
+		}
+		if e.layout.Node[p] != e.layout.Node[r] {
+			away, far = away+t.standing(p), far+1
+		} else {
+			here, near = here+t.standing(p), near+1
+		}
+	}
+	if far > 0 {
+		return away >= popularShare*t.standing(r)*far
+	}
+	return near > 0 && here >= popularShare*t.standing(r)*near
+}
+
+// expert is the position of row r in its expert group, -1 when it is in none.
+func (e *Engine) expert(r int) int {
+	g := e.groupOf(r, frame.EP)
+	if g == nil || !g.Complete() {
+		return -1
+	}
+	return slices.Index(g.Rows, int32(r))
+}
+
+// stageOf is the pipeline stage of row r, -1 when it has no role.
+func (e *Engine) stageOf(r int) int {
+	if g := e.layout.Role[r]; g >= 0 {
+		return e.layout.Roles[g].Stage
+	}
+	return -1
 }
 
 // onePeer reports whether the rank is compared with a single other one.
