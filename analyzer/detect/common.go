@@ -75,7 +75,9 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 
 // standing reports whether so many nodes of the job are as slow as c that they can't
 // all be bad. Up to half of them may be, if each clearly became slow against its own
-// past while the others did not: nobody speeds up by himself.
+// past while the others did not: nobody speeds up by himself. Of what was always so,
+// those count as well that are as much faster than their peers: a mix of hardware. (In a
+// small job half a role may be the slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
 	if c.main >= signals || c.onlyOwn() {
 		return false // saves are compared one by one; own time alone has rules of its own
@@ -85,17 +87,16 @@ func (e *Engine) standing(c *candidate) bool {
 		s = compute // own time of others may be a wait
 	}
 	t := e.tracks[s]
+	rose, total := t.rose(c.row), e.nodes()
 	alike := map[int32]bool{}
 	for r := range e.n {
-		if n := e.layout.Node[r]; n >= 0 && t.standing(r) >= max(float64(t.effect[c.row])/2, t.doubt(r)) {
+		x, least := t.standing(r), max(float64(t.effect[c.row])/2, t.doubt(r))
+		if n := e.layout.Node[r]; n >= 0 && (x >= least || x <= -least && !rose && !t.few[r] && total >= smallJob) {
 			alike[n] = true
 		}
 	}
-	k, n := float64(len(alike)), float64(e.nodes())
-	if k <= max(1, commonShare*n) {
-		return false
-	}
-	return 2*k > n || !t.rose(c.row)
+	k, n := float64(len(alike)), float64(total)
+	return k > max(1, commonShare*n) && (!rose || 2*k > n)
 }
 
 // popular reports whether the rank holds an expert that gets more tokens: those that hold
