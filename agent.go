@@ -38,6 +38,7 @@ type agent struct {
 	ageing   *ageing.Loop
 	ledger   *ledger.Ledger
 	switches *switches
+	left     error // what the drain left in the rings
 
 	mu  sync.Mutex
 	own map[rankKey]*segment.Turn // guarded by mu: ranks of our rings, and what their writers share
@@ -59,7 +60,7 @@ func runAgent(ctx context.Context, o *agentOptions, log *slog.Logger) error {
 	if err := a.build(ctx); err != nil {
 		return err
 	}
-	return errors.Join(a.run(ctx), a.ledger.Close())
+	return errors.Join(a.run(ctx), a.left, a.ledger.Close())
 }
 
 // build makes the parts; it starts none.
@@ -96,16 +97,6 @@ func (a *agent) build(ctx context.Context) error {
 	}
 	a.ageing, err = ageing.New(a.ageingOptions())
 	return err
-}
-
-// trust returns whose rings are drained: everybody's, unless --trust-uid narrows it.
-func (a *agent) trust() func(uid uint32) bool {
-	if len(a.o.trustUIDs) == 0 {
-		return nil
-	}
-	return func(uid uint32) bool {
-		return uid == 0 || int(uid) == os.Getuid() || slices.Contains(a.o.trustUIDs, uint(uid))
-	}
 }
 
 func (a *agent) buildFollower(ctx context.Context) error {
@@ -302,8 +293,9 @@ func (a *agent) run(ctx context.Context) error {
 	defer stopServing()
 
 	g.Go(func() error {
-		defer stopFollowing() // the follower ships what the last pass wrote
-		return a.drain.Run(draining)
+		defer stopFollowing()          // the follower ships what the last pass wrote
+		a.left = a.drain.Run(draining) // what is on disk is shipped all the same
+		return nil
 	})
 	g.Go(func() error {
 		defer stopServing()

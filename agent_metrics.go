@@ -24,6 +24,9 @@ var (
 	agedTotal        = description("records_aged_total", "Records deleted under the disk cap before they were shipped.")
 	recorders        = description("recorders", "Training processes whose rings are drained now.")
 	foldersIgnored   = description("ring_folders_ignored", "Ring folders left alone now: of another version, damaged, not trusted.")
+	foldersRefused   = description("ring_folders_refused_total", "Ring folders that were left alone, by reason.", "reason")
+	foldersWaiting   = description("ring_folders_waiting", "Ring folders that wait for their turn: a user has more than are held at once, or descriptors are scarce.")
+	ranksClaimed     = description("ranks_claimed_twice", "Ranks that two living processes claim now.")
 	ringsGauge       = description("rings", "Ring files of these processes.")
 	drainLag         = description("drain_lag_seconds", "Age of the oldest record of the last pass.")
 	writeErrors      = description("segment_write_errors_total", "Errors of segment files (disk full, I/O).")
@@ -85,6 +88,11 @@ func (m *agentMetrics) drain(counter, gauge emit) {
 	counter(damagedTotal, float64(s.Damaged))
 	gauge(recorders, float64(s.Processes))
 	gauge(foldersIgnored, float64(s.Ignored))
+	for reason, n := range s.Refused {
+		counter(foldersRefused, float64(n), reason)
+	}
+	gauge(foldersWaiting, float64(s.Waiting))
+	gauge(ranksClaimed, float64(s.Claimed))
 	gauge(ringsGauge, float64(s.Rings))
 	gauge(drainLag, s.Lag.Seconds())
 }

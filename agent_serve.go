@@ -24,8 +24,12 @@ func (a *agent) serve(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
 		}
+		s, err := spare(l)
+		if err != nil {
+			return fmt.Errorf("serve metrics: keep a descriptor in reserve: %w", err)
+		}
 		a.log.Info("serving metrics", "address", l.Addr().String())
-		g.Go(func() error { return serveHTTP(ctx, l, a.handler()) })
+		g.Go(func() error { return serveHTTP(ctx, s, a.handler()) })
 	}
 	for _, at := range a.o.listenAt {
 		g.Go(func() error { return a.o.endpoint.Serve(ctx, at, a.log, a.switches.board.Register) })
@@ -46,7 +50,7 @@ func (a *agent) serve(ctx context.Context) error {
 
 // serveHTTP serves until ctx ends, then lets what is being answered finish.
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: connectionIdle}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		late, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -84,8 +88,8 @@ const failingLong = 30 * time.Second
 
 // ready tells why the agent can't do its work now.
 func (a *agent) ready() error {
-	if a.drain.Stats().Passes == 0 {
-		return errors.New("no pass over the rings yet")
+	if err := a.drain.Ready(); err != nil {
+		return err
 	}
 	if a.follower == nil {
 		return nil

@@ -139,7 +139,12 @@ func (w *words) read(r io.Reader) {
 
 func (s *site) start(env []string, args ...string) *running {
 	s.t.Helper()
-	c := exec.Command(os.Args[0], args...)
+	return s.startCommand(exec.Command(os.Args[0], args...), env...)
+}
+
+// startCommand starts a program with the site's rings and this environment.
+func (s *site) startCommand(c *exec.Cmd, env ...string) *running {
+	s.t.Helper()
 	c.Env = append(append(os.Environ(), "LAGGARD_RUN="+s.rings), env...)
 	return s.running(c)
 }

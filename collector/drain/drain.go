@@ -95,8 +95,14 @@ type Options struct {
 	// record, once: bits of the switch word. Who tells it otherwise later is not
 	// overruled.
 	Wanted func(job string) (bits uint32, ok bool)
-	// Trust says whose folders are drained; nil: everybody's.
-	Trust func(uid uint32) bool
+	// Trust says of which jobs a user's folders are drained, or that they are of all;
+	// nil: of our own user and of root, whatever the job.
+	Trust func(uid uint32) (jobs []string, all bool)
+	// PerUser bounds the folders of one user that are held at once, Files the
+	// descriptors of all that are held; what there is no room for has its turn later. 0
+	// means DefaultPerUser, and what the limit of open files and the rest of this
+	// process leave.
+	PerUser, Files int
 	// Drained is called after a pass in which lines were flushed; nil is nobody.
 	Drained func()
 	// Interval between passes and Sync between fdatasyncs; 0 means the default.
@@ -107,19 +113,18 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// ignored is a folder that is left alone.
-type ignored struct {
-	why   string    // as it was logged
-	until time.Time // zero: it is tried again in every pass
-}
-
 // Drain drains one run directory. Pass and Close are for one goroutine; the
 // other methods may be called from any.
 type Drain struct {
 	o       Options
 	swept   time.Time
-	ignored map[string]ignored // by folder
+	left    map[string]*left // by folder
+	remarks remarks
 	turns   map[home]turn      // by rank directory
+	most    int                // descriptors that one folder may need
+	leaving bool               // nobody waits for a turn any more
+	orders  int64              // of processes
+	claims  map[home]time.Time // when it was said that two living processes claim a rank
 	buf     []byte             // slots of one pass
 	runs    []run
 	rec     record.Record
@@ -133,6 +138,8 @@ type Drain struct {
 	seen      int
 	job       string
 	stats     Stats
+	passedAt  time.Time
+	trouble   error // what Ready says of the folders
 }
 
 // New returns a Drain. It starts nothing.
@@ -152,34 +159,43 @@ func New(o Options) (*Drain, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Trust == nil {
+		o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 0 || uid == uint32(os.Geteuid()) }
+	}
+	if o.PerUser <= 0 {
+		o.PerUser = DefaultPerUser
+	}
+	most := o.Files
+	if most <= 0 {
+		most = openFiles() - ofOthers
+	}
 	return &Drain{
-		o: o, ignored: make(map[string]ignored), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
-		processes: make(map[string]*process), job: o.Job,
+		most: most,
+		o:    o, left: make(map[string]*left), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
+		processes: make(map[string]*process), claims: make(map[home]time.Time), job: o.Job,
 	}, nil
 }
 
-// Run drains until the context ends, then once more, and closes everything. It
-// returns nil then.
+// Run drains until the context ends, then once more, and closes everything. The error
+// says what it left in the rings then.
 func (d *Drain) Run(ctx context.Context) error {
 	defer d.Close()
 	events, stop := d.watch()
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var quiet throttle
+	var quiet throttle // of what goes wrong
 	for {
 		select {
 		case <-ctx.Done():
-			_, err := d.Pass()
-			quiet.log(d.o.Logger, d.o.Now(), err)
-			return nil
+			return d.leave()
 		case <-events:
 			timer.Reset(rush) // more of them come together
 			continue
 		case <-timer.C:
 		}
 		p, err := d.Pass()
-		quiet.log(d.o.Logger, d.o.Now(), err)
+		quiet.log(d.o.Logger, d.o.Now(), errors.Join(err, d.Ready()))
 		pause := d.o.Interval
 		if p.Full {
 			pause = min(pause, rush)
@@ -213,6 +229,7 @@ type Pass struct {
 // wrong with single folders; the others were drained.
 func (d *Drain) Pass() (Pass, error) {
 	now := d.o.Now()
+	defer d.look(now)
 	errs := []error{d.find(now)}
 	if now.Sub(d.swept) >= halfMade {
 		d.swept = now
@@ -224,13 +241,21 @@ func (d *Drain) Pass() (Pass, error) {
 		n, err := d.drain(p, now)
 		pass.Records += n
 		pass.Full = pass.Full || p.full
-		if err != nil {
+		switch p.err, p.passed, p.records = err, true, n; {
+		case errors.Is(err, errForeign):
+			d.letGo(p, now)
+			continue
+		case errors.Is(err, errNoRoom) && !p.unsaid:
+			errs = append(errs, d.release(p, p.needs, now))
+			continue
+		case err != nil:
 			errs = append(errs, fmt.Errorf("drain %s: %w", p.name, err))
 		}
 		if p.removed {
 			d.forget(p)
 		}
 	}
+	d.claimed(now)
 	if d.flushed && d.o.Drained != nil {
 		d.o.Drained()
 	}
@@ -246,13 +271,13 @@ func (d *Drain) Pass() (Pass, error) {
 		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
 	}
 	d.tally, d.oldest = [record.KindCount]uint64{}, 0
-	d.stats.Processes, d.stats.Ignored = len(d.processes), len(d.ignored)
+	d.stats.Processes = len(d.processes)
 	d.stats.Rings = 0
 	for _, p := range d.processes {
 		d.stats.Rings += len(p.rings)
 	}
 	pass.Processes = len(d.processes)
-	return pass, errors.Join(errs...)
+	return pass, some(errs)
 }
 
 // drain drains one folder until it is empty or its Writer refuses, or it has
@@ -285,64 +310,10 @@ func (d *Drain) held() []*process {
 	return ps
 }
 
-// find takes every folder that is new, ours to read, and drained by nobody else.
-func (d *Drain) find(now time.Time) error {
-	names, err := ring.Names(d.o.RunDir)
-	if err != nil {
-		return err
-	}
-	there := make(map[string]bool, len(names))
-	var errs []error
-	for _, name := range names {
-		there[name] = true
-		if d.holds(name) || now.Before(d.ignored[name].until) {
-			continue
-		}
-		if err := d.take(name); err != nil && d.ignored[name].why != err.Error() {
-			d.ignored[name] = ignored{why: err.Error()} // said once
-			errs = append(errs, err)
-		}
-	}
-	for name := range d.ignored {
-		if !there[name] {
-			delete(d.ignored, name)
-		}
-	}
-	return errors.Join(errs...)
-}
-
 func (d *Drain) holds(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.processes[name] != nil
-}
-
-// take opens a folder and its lock. A folder that is just being removed, or that
-// another agent drains, is left alone in silence.
-func (d *Drain) take(name string) error {
-	f, err := ring.OpenFolder(d.o.RunDir, name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if d.o.Trust != nil && !d.o.Trust(f.Owner) {
-		f.Close()
-		return fmt.Errorf("ring folder %s belongs to uid %d, which is not trusted", name, f.Owner)
-	}
-	ok, err := f.Lock()
-	if err != nil || !ok {
-		f.Close()
-		return err
-	}
-	p := newProcess(d, name, f)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p.order = int64(d.seen)
-	d.seen++
-	d.processes[name] = p
-	return nil
 }
 
 func (d *Drain) forget(p *process) {
@@ -382,7 +353,7 @@ func (d *Drain) Seen() int {
 func (d *Drain) Idle() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.processes) == 0
+	return len(d.processes) == 0 && d.stats.Waiting == 0
 }
 
 // Close flushes and closes the writers and gives the folders up; another agent
@@ -396,26 +367,4 @@ func (d *Drain) Close() error {
 		d.forget(p)
 	}
 	return errors.Join(errs...)
-}
-
-// throttle logs an error when it is another one than before, or half a minute
-// later.
-type throttle struct {
-	text string
-	at   time.Time
-}
-
-func (t *throttle) log(l *slog.Logger, now time.Time, err error) {
-	if err == nil {
-		if t.text != "" {
-			l.Info("drain goes on")
-		}
-		t.text = ""
-		return
-	}
-	if err.Error() == t.text && now.Sub(t.at) < 30*time.Second {
-		return
-	}
-	t.text, t.at = err.Error(), now
-	l.Warn("drain", "cause", err)
 }

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -65,14 +66,19 @@ const (
 	corruptKey = "corrupt"
 )
 
-// load reads the note. One that can't be read counts as empty.
-func (n *note) load(f *ring.Folder) {
-	if b, err := f.Load(noteName, noteLimit); err != nil || json.Unmarshal(b, n) != nil {
+// load reads the note. One that makes no sense counts as empty.
+func (n *note) load(f *ring.Folder) error {
+	b, err := f.Load(noteName, noteLimit)
+	if err != nil && !errors.Is(err, ring.ErrNotRing) {
+		return err
+	}
+	if json.Unmarshal(b, n) != nil || n.Home != nil && (!component(n.Home.Job) || n.Home.Rank < 0) {
 		*n = note{}
 	}
 	if n.Done == nil {
 		n.Done = make(map[string]uint64)
 	}
+	return nil
 }
 
 func (n *note) store(f *ring.Folder) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,16 @@ type process struct {
 	d     *Drain
 	name  string
 	found time.Time // when we saw it first
+	any   bool      // its user may write every job, else
+	only  []string  // these
+
+	from    *left     // what it was before it was held
+	heldAt  time.Time // this time
+	granted int       // descriptors, its writer's included
+	needs   int       // as its folder was listed last
+	passed  bool      // it has had a pass
+	records int       // taken in the last one
+	err     error     // of it
 
 	mu     sync.Mutex // held by a pass, and by who looks at open ranges
 	order  int64
@@ -55,11 +66,19 @@ type op struct {
 	base, raw string
 }
 
-func newProcess(d *Drain, name string, f *ring.Folder) *process {
-	p := &process{d: d, name: name, folder: f, found: d.o.Now(), sign: f.Identity.StartedNs, bad: make(map[uint32]bool)}
-	p.note.load(f)
-	return p
+func newProcess(d *Drain, name string, f *ring.Folder) (*process, error) {
+	p := &process{d: d, name: name, folder: f, sign: f.Identity.StartedNs, bad: make(map[uint32]bool)}
+	if err := p.note.load(f); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
+
+// errNoRoom says that a process has more rings than there are descriptors for now.
+var errNoRoom = errors.New("no descriptors are left for all of its rings")
+
+// errForeign says that a process records for a job that its user may not write.
+var errForeign = errors.New("its user may not write this job")
 
 // pass drains what the rings hold now, at most passSlots. more says that there
 // is more.
@@ -163,6 +182,9 @@ func (p *process) ready(now time.Time) (bool, error) {
 	meta := p.meta
 	if h := p.note.Home; h != nil {
 		meta.Job, meta.Rank = h.Job, h.Rank
+	}
+	if !p.any && !slices.Contains(p.only, meta.Job) {
+		return false, errForeign
 	}
 	w, err := p.d.o.Open(meta)
 	if err != nil {
@@ -329,7 +351,8 @@ func (p *process) remove(now time.Time) error {
 	crashPoint("removing")
 	err := p.folder.Remove()
 	if err != nil {
-		p.d.ignored[p.name] = ignored{err.Error(), now.Add(retryRemove)}
+		p.d.left[p.name] = p.from
+		p.from.reason, p.from.cause, p.from.since, p.from.until = unlucky, err, now, now.Add(retryRemove)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package drain
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -36,17 +37,25 @@ func (p *process) findRings() error {
 	if err != nil {
 		return err
 	}
+	if p.needs = ring.Descriptors + len(numbers) + 1; p.needs > p.granted && !p.d.grant(p, p.needs) {
+		return errNoRoom
+	}
 	errs := []error{}
 	for _, n := range numbers {
 		if p.hasRing(n) {
 			continue
 		}
 		r, err := p.folder.OpenReader(n)
-		if err != nil {
-			if !p.bad[n] { // a broken file stays broken
-				p.bad[n] = true
-				errs = append(errs, err)
-			}
+		switch {
+		case err == nil:
+		case !errors.Is(err, ring.ErrNotRing) && !errors.Is(err, os.ErrNotExist):
+			errs = append(errs, err) // no descriptor is left, say: what it holds stays where it is
+			continue
+		case !p.bad[n]: // a broken file stays broken
+			p.bad[n] = true
+			errs = append(errs, err)
+			continue
+		default:
 			continue
 		}
 		s := &ringState{reader: r}

@@ -14,6 +14,10 @@ type Stats struct {
 	Rings     int // ring files in them
 	Seen      int // folders held so far
 	Ignored   int // folders left alone now: of another version, damaged, not trusted
+	Waiting   int // folders of trusted users that there is no room for now
+	Claimed   int // ranks that two living processes claim now
+
+	Refused map[string]uint64 // folders left alone so far, by reason
 
 	Drained [record.KindCount]uint64 // records given to segments
 	Open    [record.KindCount]uint64 // ranges that never ended
@@ -33,7 +37,7 @@ func (d *Drain) Stats() Stats {
 	defer d.mu.Unlock()
 	s := d.stats
 	s.Seen = d.seen
-	s.Dropped = maps.Clone(s.Dropped)
+	s.Dropped, s.Refused = maps.Clone(s.Dropped), maps.Clone(s.Refused)
 	return s
 }
 

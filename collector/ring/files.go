@@ -32,10 +32,15 @@ func (f *Folder) list(n int) ([]string, error) {
 // away, so that an agent that is killed here leaves nothing that looks like a
 // process's folder; Sweep finishes it. The lock stays held until Close.
 func (f *Folder) Remove() error {
+	run, err := openRun(f.runDir)
+	if err != nil {
+		return fmt.Errorf("remove ring folder %s: %w", f.name, err)
+	}
+	defer unix.Close(run)
 	name := f.name
 	gone := "." + f.name + goneSuffix
 	// Where the run directory lets nobody rename it may still let us empty the folder.
-	if unix.Renameat(f.run, name, f.run, gone) == nil {
+	if unix.Renameat(run, name, run, gone) == nil {
 		name = gone
 	}
 	names, err := f.list(math.MaxInt16)
@@ -59,7 +64,7 @@ func (f *Folder) Remove() error {
 	if err := errors.Join(unlink(ProcessName), unlink(LockName)); err != nil {
 		return err
 	}
-	if err := unix.Unlinkat(f.run, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove ring folder %s: %w", f.name, err)
 	}
 	return nil
@@ -99,16 +104,19 @@ func writeFull(fd int, b []byte, at int64) error {
 }
 
 // Load returns the content of a small file that Store wrote, nil when there is
-// none.
+// none: what lies there of another user, who may be the recorder's, is none of ours.
 func (f *Folder) Load(name string, limit int) ([]byte, error) {
-	fd, size, _, err := openFile(f.dir, name)
-	if errors.Is(err, unix.ENOENT) {
+	fd, size, uid, err := openFile(f.dir, name)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, ErrNotRing) || errors.Is(err, unix.EACCES) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
 	}
 	defer unix.Close(fd)
+	if uid != uint32(unix.Geteuid()) && uid != 0 {
+		return nil, nil
+	}
 	b := make([]byte, min(size, int64(limit)))
 	if err := readFull(fd, b, 0); err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)

@@ -66,7 +66,7 @@ const (
 // while it removed them: they have another name, or nothing in them any more but a
 // lock. It returns how many.
 func Sweep(runDir string, before time.Time) (int, error) {
-	run, err := openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	run, err := openRun(runDir)
 	if errors.Is(err, unix.ENOENT) {
 		return 0, nil
 	}
@@ -138,17 +138,28 @@ type Status struct {
 // Folder is the reading half of a process folder.
 type Folder struct {
 	Identity Identity // as the recorder wrote it; Incarnation is the folder's name
-	Owner    uint32   // uid of the process file
+	Owner    uint32   // uid of the folder and of the process file
 	Checksum uint32
 
-	run, dir, file, lock int // descriptors, -1 none
-	name                 string
-	capacity             int
-	table                table
-	header               [2][processHeader]byte
-	rings                []uint32      // as they were listed
-	listedAt             unix.Timespec // the directory's time then; zero: list them again
-	area                 []byte
+	dir, file, lock int // descriptors, -1 none
+	runDir, name    string
+	capacity        int
+	table           table
+	header          [2][processHeader]byte
+	rings           []uint32      // as they were listed
+	listedAt        unix.Timespec // the directory's time then; zero: list them again
+}
+
+// Descriptors is how many a Folder with a lock holds open.
+const Descriptors = 3
+
+// OwnerOf returns the uid of a folder in a run directory, without opening it.
+func OwnerOf(runDir, name string) (uint32, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(runDir, name), &st); err != nil {
+		return 0, fmt.Errorf("stat ring folder %s: %w", name, err)
+	}
+	return st.Uid, nil
 }
 
 // OpenFolder opens the folder called name in a run directory. The error wraps
@@ -158,24 +169,37 @@ func OpenFolder(runDir, name string) (_ *Folder, err error) {
 	if !ok {
 		return nil, fmt.Errorf("open ring folder %q: %w", name, ErrNotRing)
 	}
-	f := &Folder{name: name, run: -1, dir: -1, file: -1, lock: -1}
+	f := &Folder{runDir: runDir, name: name, dir: -1, file: -1, lock: -1}
 	defer func() {
 		if err != nil {
 			f.Close()
 			err = fmt.Errorf("open ring folder %s: %w", name, err)
 		}
 	}()
-	if f.run, err = openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
+	run, err := openRun(runDir)
+	if err != nil {
 		return nil, err
 	}
-	if f.dir, err = openAt(f.run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
+	defer unix.Close(run)
+	if f.dir, err = openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
 		return nil, notDirectory(err)
 	}
 	var size int64
 	if f.file, size, f.Owner, err = openFile(f.dir, ProcessName); err != nil {
 		return nil, err
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(f.dir, &st); err != nil {
+		return nil, fmt.Errorf("stat it: %w", err)
+	}
+	if st.Uid != f.Owner {
+		return nil, fmt.Errorf("it belongs to uid %d and its %s to uid %d: %w", st.Uid, ProcessName, f.Owner, ErrNotRing)
+	}
 	return f, f.parse(id, size)
+}
+
+func openRun(runDir string) (int, error) {
+	return openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 }
 
 // notDirectory says ErrNotRing for a file or symlink where a folder should be.
@@ -233,7 +257,6 @@ func (f *Folder) parse(id record.ID, size int64) error {
 	case f.Identity.Incarnation != id:
 		return fmt.Errorf("%s belongs to incarnation %s: %w", ProcessName, f.Identity.Incarnation, ErrNotRing)
 	}
-	f.area = make([]byte, f.capacity)
 	return nil
 }
 
@@ -336,7 +359,7 @@ func (f *Folder) ReadTexts(s Status) error {
 	if end <= f.table.at {
 		return nil
 	}
-	b := f.area[f.table.at:end]
+	b := make([]byte, end-f.table.at)
 	if err := readFull(f.file, b, int64(processHeader+f.table.at)); err != nil {
 		return fmt.Errorf("read strings of %s: %w", f.name, err)
 	}
@@ -389,7 +412,7 @@ func (f *Folder) Rings() ([]uint32, error) {
 
 // Close closes the descriptors, which gives the lock up.
 func (f *Folder) Close() {
-	for _, fd := range []*int{&f.lock, &f.file, &f.dir, &f.run} {
+	for _, fd := range []*int{&f.lock, &f.file, &f.dir} {
 		if *fd >= 0 {
 			unix.Close(*fd)
 			*fd = -1

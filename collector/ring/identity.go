@@ -104,6 +104,9 @@ func lifeOf(pid int, ticks, namespace uint64) life {
 		return dead
 	}
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return alive // most likely, and it is asked again
+	}
 	if err != nil {
 		return unknown // gone between the two looks, or hidden (hidepid)
 	}

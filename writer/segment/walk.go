@@ -213,3 +213,12 @@ func resolve(root string) (string, error) {
 	}
 	return abs, nil
 }
+
+// Owner returns who owns a directory, false for what is none: a link to one, too.
+func Owner(dir string) (uint32, bool) {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return 0, false
+	}
+	return st.Uid, true
+}

@@ -1,0 +1,334 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/collector/ring"
+)
+
+// Reasons why a folder is not held, as Stats.Refused counts them.
+const (
+	Foreign    = "foreign-owner" // of a user who is not trusted, or not with that job
+	NotRing    = "not-a-ring"    // of another version, or damaged
+	Unreadable = "unreadable"    // of a trusted user, and not to be opened
+	NoRoom     = "no-room"       // it waits for its turn, within PerUser and Files
+	unlucky    = "not-removed"   // there is nothing in it for us any more
+	elsewhere  = "elsewhere"     // another agent drains it
+)
+
+const (
+	// DefaultPerUser is how many folders of one user are held at once: far more than a
+	// machine has ranks.
+	DefaultPerUser = 128
+	// commonRings is how many rings a folder is taken to have before it was opened.
+	commonRings = 2
+	// longestPause bounds the pause before a folder that is left alone is tried again. A
+	// pause is as long as the folder has been left alone: tries get rarer.
+	longestPause = time.Minute
+	// tooLong is how long a folder may wait for its turn before Ready says so.
+	tooLong = 15 * time.Second
+)
+
+// left is a folder that is there and not held.
+type left struct {
+	reason string
+	uid    uint32
+	cause  error
+	needs  int       // descriptors
+	found  time.Time // when it was seen first
+	since  time.Time // left alone since
+	until  time.Time // not tried again before
+	held   bool      // it was held before
+}
+
+// waits reports whether the folder will be drained when there is room.
+func (l *left) waits() bool { return l.reason == NoRoom }
+
+// find takes the folders that are ours to read and drained by nobody else, as many as
+// there is room for; those of the user who has the fewest first. When there is no room
+// the folders held longest make some: everybody's have their turn.
+func (d *Drain) find(now time.Time) error {
+	names, err := ring.Names(d.o.RunDir)
+	if err != nil {
+		return err
+	}
+	queues, errs := d.candidates(names, now)
+	h := d.holding()
+	errs = append(errs, d.shrink(h, now))
+	for len(queues) > 0 {
+		uid := poorest(queues, h.of)
+		name := queues[uid][0]
+		l := d.left[name]
+		errs = append(errs, d.makeRoom(l, h, now))
+		if h.of[uid] >= d.o.PerUser {
+			delete(queues, uid)
+			continue
+		}
+		if !h.fits(l) {
+			break
+		}
+		if queues[uid] = queues[uid][1:]; len(queues[uid]) == 0 {
+			delete(queues, uid)
+		}
+		ok, err := d.take(name, l, now)
+		if errs = append(errs, err); ok {
+			h.used += l.needs
+			h.of[uid]++
+		}
+	}
+	return some(errs)
+}
+
+// holding is what is held: folders by their users, descriptors, and how many of these
+// there may be.
+type holding struct {
+	of         map[uint32]int
+	used, room int
+}
+
+// fits reports whether there are descriptors for a folder. One is held whatever there
+// is room for.
+func (h *holding) fits(l *left) bool { return h.used == 0 || h.used+l.needs <= h.room }
+
+func (d *Drain) holding() *holding {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := &holding{of: make(map[uint32]int), room: d.roomLocked()}
+	for _, p := range d.processes {
+		h.used += p.granted
+		h.of[p.folder.Owner]++
+	}
+	return h
+}
+
+// shrink releases folders when the rest of the agent has come to need more descriptors.
+func (d *Drain) shrink(h *holding, now time.Time) error {
+	for h.used > h.room {
+		var v *process
+		for _, p := range d.held() {
+			if p.passed && !p.unsaid && (v == nil || p.heldAt.Before(v.heldAt)) {
+				v = p
+			}
+		}
+		if v == nil || h.used == v.granted {
+			return nil // one is held whatever there is room for
+		}
+		if err := d.release(v, v.granted, now); err != nil {
+			return err
+		}
+		h.used -= v.granted
+		h.of[v.folder.Owner]--
+	}
+	return nil
+}
+
+// makeRoom releases folders for one that has not enough room, as far as any may go.
+func (d *Drain) makeRoom(l *left, h *holding, now time.Time) error {
+	for !h.fits(l) || h.of[l.uid] >= d.o.PerUser {
+		v := d.victim(l.uid, h.of, now, h.of[l.uid] >= d.o.PerUser)
+		if v == nil {
+			return nil
+		}
+		if err := d.release(v, v.granted, now); err != nil {
+			return err
+		}
+		h.used -= v.granted
+		h.of[v.folder.Owner]--
+	}
+	return nil
+}
+
+// candidates notes what is new and what is gone, and returns the names to try by their
+// owners, those that have waited longest first.
+func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]string, errs []error) {
+	there := make(map[string]bool, len(names))
+	queues = make(map[uint32][]string)
+	for _, name := range names {
+		there[name] = true
+		if d.holds(name) {
+			continue
+		}
+		l := d.left[name]
+		if l == nil {
+			uid, err := ring.OwnerOf(d.o.RunDir, name)
+			if err != nil {
+				continue // gone meanwhile
+			}
+			l = &left{uid: uid, found: now, since: now, needs: ring.Descriptors + commonRings + 1}
+			d.left[name] = l
+		}
+		if now.Before(l.until) {
+			continue
+		}
+		if jobs, all := d.o.Trust(l.uid); !all && len(jobs) == 0 {
+			d.refuse(l, Foreign, nil, now)
+			d.say(l.uid, "", now)
+			continue
+		}
+		if l.needs > d.most {
+			cause := fmt.Errorf("ring folder %s needs %d descriptors, of %d: raise the limit of open files (ulimit -n)", name, l.needs, d.most)
+			errs = append(errs, d.refuse(l, Unreadable, cause, now))
+			continue
+		}
+		if l.reason == "" {
+			l.reason = NoRoom
+		}
+		queues[l.uid] = append(queues[l.uid], name)
+	}
+	for name := range d.left {
+		if !there[name] {
+			delete(d.left, name)
+		}
+	}
+	for _, q := range queues {
+		slices.SortStableFunc(q, func(a, b string) int { return d.left[a].since.Compare(d.left[b].since) })
+	}
+	return queues, errs
+}
+
+// poorest returns the user with candidates who holds the fewest folders.
+func poorest(queues map[uint32][]string, count map[uint32]int) uint32 {
+	best, found := uint32(0), false
+	for uid := range queues {
+		if !found || count[uid] < count[best] || count[uid] == count[best] && uid < best {
+			best, found = uid, true
+		}
+	}
+	return best
+}
+
+// victim returns the folder that makes room for one of a user: of the folders that
+// have had their turn, a pass or a while, the one held longest, of the user's own or of somebody's who has
+// more.
+func (d *Drain) victim(uid uint32, count map[uint32]int, now time.Time, own bool) (v *process) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.processes {
+		owner, busy := p.folder.Owner, p.records > 0 && now.Sub(p.heldAt) < turnTime && !d.leaving
+		if busy || !p.passed || p.unsaid || owner != uid && (own || count[owner] <= count[uid]) {
+			continue
+		}
+		if v == nil || p.heldAt.Before(v.heldAt) || p.heldAt.Equal(v.heldAt) && p.name < v.name {
+			v = p
+		}
+	}
+	return v
+}
+
+// release gives a folder up until its next turn, for which it needs so many descriptors:
+// what was taken of it is on disk.
+func (d *Drain) release(p *process, needs int, now time.Time) error {
+	if p.dirty {
+		p.syncedAt = time.Time{}
+		if err := p.sync(now); err != nil {
+			return fmt.Errorf("give up %s for a while: %w", p.name, err)
+		}
+	}
+	p.from.reason, p.from.cause, p.from.needs, p.from.since, p.from.until = NoRoom, nil, needs, now, time.Time{}
+	d.left[p.name] = p.from
+	d.forget(p)
+	return nil
+}
+
+// take opens a folder and its lock, and reports whether they are to be had. A folder
+// that is just being removed, or that another agent drains, is left alone in silence.
+func (d *Drain) take(name string, l *left, now time.Time) (bool, error) {
+	f, err := ring.OpenFolder(d.o.RunDir, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	ok := false
+	if err == nil {
+		ok, err = d.hold(name, f, l, now)
+	}
+	switch {
+	case ok:
+		return true, nil
+	case errors.Is(err, ring.ErrNotRing):
+		return false, d.refuse(l, NotRing, err, now)
+	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM):
+		return false, d.refuse(l, NoRoom, err, now)
+	case err != nil:
+		return false, d.refuse(l, Unreadable, err, now)
+	}
+	return false, d.refuse(l, elsewhere, nil, now)
+}
+
+// hold makes the process of a folder that was opened, unless another agent has it.
+func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool, error) {
+	ok, err := f.Lock()
+	if err != nil || !ok {
+		f.Close()
+		return false, err
+	}
+	p, err := newProcess(d, name, f)
+	if err != nil {
+		f.Close()
+		return false, err
+	}
+	p.only, p.any = d.o.Trust(f.Owner)
+	p.from, p.found, p.heldAt, p.granted = l, l.found, now, l.needs
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.order = d.orders
+	d.orders++
+	if !l.held {
+		d.seen++
+	}
+	l.held = true
+	delete(d.left, name)
+	d.processes[name] = p
+	return true, nil
+}
+
+// grant lets a process that is held open more descriptors, so many in all.
+func (d *Drain) grant(p *process, n int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	used := n
+	for _, q := range d.processes {
+		if q != p {
+			used += q.granted
+		}
+	}
+	if n > d.most || used > n && used > d.roomLocked() {
+		return false
+	}
+	p.granted = n
+	return true
+}
+
+// refuse leaves a folder alone for a while: as long as it has been left alone. It returns
+// the cause when that is news.
+func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error {
+	news := l.reason != reason
+	if news {
+		l.since = now
+	}
+	l.reason, l.cause = reason, cause
+	l.until = now.Add(min(now.Sub(l.since), longestPause))
+	if !news || reason == NoRoom || reason == elsewhere {
+		return nil
+	}
+	d.count(func(s *Stats) {
+		if s.Refused == nil {
+			s.Refused = make(map[string]uint64)
+		}
+		s.Refused[reason]++
+	})
+	return cause
+}
+
+// letGo gives up a process whose job its user may not write.
+func (d *Drain) letGo(p *process, now time.Time) {
+	d.left[p.name] = p.from
+	d.refuse(p.from, Foreign, nil, now)
+	d.say(p.folder.Owner, p.meta.Job, now)
+	d.forget(p)
+}

@@ -1,0 +1,101 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+const (
+	// quiet is the time between two lines about one thing: a user's folders, or what
+	// goes wrong in passes.
+	quiet = time.Minute
+	// mostSaid bounds what is remembered of what was said, and mostLines the lines about
+	// folders in a quiet: anybody can make folders, under as many users as he has.
+	mostSaid  = 4096
+	mostLines = 8
+	// mostErrors bounds the errors of one pass that are told one by one.
+	mostErrors = 4
+)
+
+// remark is what is said once: that a user's rings, of a job or of any, are not drained.
+type remark struct {
+	uid uint32
+	job string
+}
+
+// remarks is what was said.
+type remarks struct {
+	said  map[remark]bool
+	next  map[uint32]time.Time // by user: the next line
+	lines []time.Time          // the last ones, at most mostLines
+}
+
+// say says once that a user's rings of a job are not drained. What comes while it must
+// be quiet is said when the folder is tried again.
+func (d *Drain) say(uid uint32, job string, now time.Time) {
+	r, key := &d.remarks, remark{uid, job}
+	if r.said[key] || now.Before(r.next[uid]) || len(r.lines) == mostLines && now.Sub(r.lines[0]) < quiet {
+		return
+	}
+	if r.said == nil || len(r.said) >= mostSaid {
+		r.said, r.next = make(map[remark]bool), make(map[uint32]time.Time)
+	}
+	if r.said[key], r.next[uid] = true, now.Add(quiet); len(r.lines) == mostLines {
+		r.lines = r.lines[1:]
+	}
+	r.lines = append(r.lines, now)
+	about := []any{"uid", uid, "advice", fmt.Sprintf("--trust-uid %d, if its processes are trainers of yours", uid)}
+	if job != "" {
+		about = append(about, "job", job)
+	}
+	d.o.Logger.Warn("drain: rings of a user who is not trusted are not drained", about...)
+}
+
+// some joins errors, the first ones in full.
+func some(errs []error) error {
+	errs = strip(errs)
+	if n := len(errs) - mostErrors; n > 1 {
+		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("and %d more", n))
+	}
+	return errors.Join(errs...)
+}
+
+func strip(errs []error) []error {
+	kept := errs[:0]
+	for _, err := range errs {
+		if err != nil {
+			kept = append(kept, err)
+		}
+	}
+	return kept
+}
+
+// throttle logs what goes wrong in passes: the first of it at once, then a line a
+// minute at most.
+type throttle struct {
+	at    time.Time
+	said  bool // and it goes on
+	muted int
+}
+
+func (t *throttle) log(l *slog.Logger, now time.Time, err error) {
+	switch {
+	case err == nil:
+		if t.said {
+			l.Info("drain goes on")
+		}
+		t.said = false
+	case !t.at.IsZero() && now.Sub(t.at) < quiet:
+		t.muted++
+	default:
+		about := []any{"cause", strings.TrimSpace(err.Error())}
+		if t.muted > 0 {
+			about = append(about, "passes_like_it", t.muted)
+		}
+		l.Warn("drain", about...)
+		t.at, t.said, t.muted = now, true, 0
+	}
+}
