@@ -21,6 +21,12 @@ import (
 // test when one stands there twice.
 func storedOnce(t *testing.T, store string) sums {
 	t.Helper()
+	return storedOf(t, store, "", 0)
+}
+
+// storedOf is storedOnce of one rank of a job, of all for no job.
+func storedOf(t *testing.T, store, job string, rank int) sums {
+	t.Helper()
 	type place struct {
 		process         uint64
 		rank, ring      uint32
@@ -29,6 +35,9 @@ func storedOnce(t *testing.T, store string) sums {
 	}
 	stored, seen, twice := sums{}, map[place]bool{}, 0
 	each(t, strings.TrimPrefix(store, "parquet:"), row.RecordsTable, parquet.ReadRecords, func(r *row.Record) {
+		if job != "" && (r.Job != job || r.Rank != uint32(rank)) {
+			return
+		}
 		p := place{process: r.Incarnation, rank: r.Rank, ring: r.Ring, seq: r.Seq}
 		if r.Ring == 0 {
 			p.segment, p.offset = r.Segment, r.Offset

@@ -119,6 +119,9 @@ type Drain struct {
 	o       Options
 	swept   time.Time
 	left    map[string]*left // by folder
+	listing ring.Listing
+	nextTry time.Time // of the folders left alone
+	looked  bool      // look has been through left since it changed
 	remarks remarks
 	turns   map[home]turn      // by rank directory
 	most    int                // descriptors that one folder may need

@@ -54,9 +54,12 @@ func (l *left) waits() bool { return l.reason == NoRoom }
 // there is room for; those of the user who has the fewest first. When there is no room
 // the folders held longest make some: everybody's have their turn.
 func (d *Drain) find(now time.Time) error {
-	names, err := ring.Names(d.o.RunDir)
+	names, changed, err := d.listing.Names(d.o.RunDir)
 	if err != nil {
 		return err
+	}
+	if !changed && now.Before(d.nextTry) {
+		return d.shrink(d.holding(), now)
 	}
 	queues, errs := d.candidates(names, now)
 	h := d.holding()
@@ -186,6 +189,12 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 			delete(d.left, name)
 		}
 	}
+	d.looked, d.nextTry = false, now.Add(longestPause)
+	for _, l := range d.left {
+		if l.until.Before(d.nextTry) {
+			d.nextTry = l.until
+		}
+	}
 	for _, q := range queues {
 		slices.SortStableFunc(q, func(a, b string) int { return d.left[a].since.Compare(d.left[b].since) })
 	}
@@ -231,9 +240,14 @@ func (d *Drain) release(p *process, needs int, now time.Time) error {
 		}
 	}
 	p.from.reason, p.from.cause, p.from.needs, p.from.since, p.from.until = NoRoom, nil, needs, now, time.Time{}
-	d.left[p.name] = p.from
-	d.forget(p)
+	d.leaveAlone(p)
 	return nil
+}
+
+// leaveAlone gives up a process whose folder stays.
+func (d *Drain) leaveAlone(p *process) {
+	d.left[p.name], d.looked, d.nextTry = p.from, false, time.Time{}
+	d.forget(p)
 }
 
 // take opens a folder and its lock, and reports whether they are to be had. A folder
@@ -283,6 +297,7 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	}
 	l.held = true
 	delete(d.left, name)
+	d.looked = false
 	d.processes[name] = p
 	return true, nil
 }
@@ -307,6 +322,7 @@ func (d *Drain) grant(p *process, n int) bool {
 // refuse leaves a folder alone for a while: as long as it has been left alone. It returns
 // the cause when that is news.
 func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error {
+	d.looked = false
 	news := l.reason != reason
 	if news {
 		l.since = now
@@ -327,8 +343,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 
 // letGo gives up a process whose job its user may not write.
 func (d *Drain) letGo(p *process, now time.Time) {
-	d.left[p.name] = p.from
 	d.refuse(p.from, Foreign, nil, now)
 	d.say(p.folder.Owner, p.meta.Job, now)
-	d.forget(p)
+	d.leaveAlone(p)
 }

@@ -32,6 +32,12 @@ func (d *Drain) Ready() error {
 
 // look notes, after a pass, what is left alone and what of it Ready has to say.
 func (d *Drain) look(now time.Time) {
+	if d.looked {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.passedAt = now
+		return
+	}
 	type about struct {
 		waiting, unreadable int
 		longest             time.Duration
@@ -75,7 +81,7 @@ func (d *Drain) look(now time.Time) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.passedAt, d.trouble = now, some(errs)
+	d.passedAt, d.trouble, d.looked = now, some(errs), waiting == 0
 	d.stats.Ignored, d.stats.Waiting = ignored, waiting
 }
 

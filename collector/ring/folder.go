@@ -50,6 +50,26 @@ func Names(runDir string) ([]string, error) {
 	return names, nil
 }
 
+// Listing is what stood in a run directory when it was listed last.
+type Listing struct {
+	names []string
+	at    unix.Timespec // the directory's time then; zero: it is listed again
+}
+
+// Names is the function Names for a directory that is listed again and again: only when
+// it has changed. changed is false when the names are the last call's.
+func (l *Listing) Names(runDir string) (names []string, changed bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(runDir, &st); err == nil && st.Ctim == l.at {
+		return l.names, false, nil
+	}
+	l.at = unix.Timespec{}
+	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
+		l.at = st.Ctim
+	}
+	return l.names, true, err
+}
+
 // parseName reads a folder's name: 16 lower-case hex digits.
 func parseName(name string) (record.ID, bool) {
 	v, err := strconv.ParseUint(name, 16, 64)
