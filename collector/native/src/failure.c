@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -69,11 +70,12 @@ COLD void laggard_fail_locked(const char *what, int err) {
 static struct sigaction old_bus;
 static int have_bus;
 
-/* on_bus puts private memory in the place of a mapping that lost its file. The
+/* ours puts private memory in the place of a mapping of ours that lost its file. The
  * faulting store is then done again, into nothing. */
-static void on_bus(int sig, siginfo_t *info, void *context) {
-	int saved = errno;
-	unsigned char *at = info ? info->si_addr : NULL, *m = atomic_load(&laggard_mapping);
+static int ours(siginfo_t *info) {
+	if (!info || info->si_code <= 0) /* somebody sent it: there is no address */
+		return 0;
+	unsigned char *at = info->si_addr, *m = atomic_load(&laggard_mapping);
 	size_t size = 0;
 	if (m && at >= m && at < m + PROCESS_SIZE)
 		size = PROCESS_SIZE;
@@ -82,23 +84,53 @@ static void on_bus(int sig, siginfo_t *info, void *context) {
 		if (m && at >= m && at < m + laggard_rings[i].size)
 			size = laggard_rings[i].size;
 	}
-	if (size && mmap(m, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == m) {
+	if (!size || mmap(m, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != m)
+		return 0;
+	if (atomic_exchange(&laggard_phase, OFF) != OFF) {
 		static const char said[] = "laggard: records nothing any more: a ring was truncated\n";
-		if (atomic_exchange(&laggard_phase, OFF) != OFF) {
-			ssize_t ignored = write(STDERR_FILENO, said, sizeof said - 1);
-			(void)ignored;
-			atomic_store(&failure, "a ring was truncated");
-			atomic_store(&laggard_poll, &failed_word);
-		}
-		errno = saved;
+		ssize_t ignored = write(STDERR_FILENO, said, sizeof said - 1);
+		(void)ignored;
+		atomic_store(&failure, "a ring was truncated");
+		atomic_store(&laggard_poll, &failed_word);
+	}
+	return 1;
+}
+
+/* pass_on does what would have been done without us. A fault comes again when its
+ * instruction is done again; a signal that was sent, or that tells of memory which nobody
+ * has touched yet, does not: it is raised anew, and comes when we return. */
+static void pass_on(int sig, siginfo_t *info, void *context) {
+	int sync = info && info->si_code > 0;
+#ifdef BUS_MCEERR_AO
+	sync = sync && info->si_code != BUS_MCEERR_AO;
+#endif
+	struct sigaction old = old_bus;
+	if (!(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_IGN) {
+		if (!sync)
+			return;
+		old.sa_handler = SIG_DFL; /* what the kernel does with an ignored fault */
+	}
+	if (!(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL) {
+		sigaction(SIGBUS, &old, NULL);
+		if (!sync && (!info || syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), sig, info) != 0))
+			raise(sig);
 		return;
 	}
-	if (old_bus.sa_flags & SA_SIGINFO && old_bus.sa_sigaction)
-		old_bus.sa_sigaction(sig, info, context);
-	else if (old_bus.sa_handler != SIG_DFL && old_bus.sa_handler != SIG_IGN)
-		old_bus.sa_handler(sig);
+	sigset_t before;
+	if (old.sa_flags & (int)SA_RESETHAND)
+		old_bus.sa_handler = SIG_DFL, old_bus.sa_flags = 0;
+	sigprocmask(SIG_BLOCK, &old.sa_mask, &before);
+	if (old.sa_flags & SA_SIGINFO)
+		old.sa_sigaction(sig, info, context);
 	else
-		sigaction(SIGBUS, &old_bus, NULL); /* the fault comes again and does what it did without us */
+		old.sa_handler(sig);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void on_bus(int sig, siginfo_t *info, void *context) {
+	int saved = errno;
+	if (!ours(info))
+		pass_on(sig, info, context);
 	errno = saved;
 }
 

@@ -16,5 +16,6 @@ int cmd_workers(char **v);
 int cmd_churn(char **v);
 int cmd_handover(void);
 int cmd_signal(char **v);
+int cmd_bus(char **v);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -177,5 +179,47 @@ int cmd_signal(char **v) {
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	printf("%lld %d\n", (long long)i, (int)handled);
+	return 0;
+}
+
+/* ---- SIGBUS that is not the recorder's ---- */
+
+static void bus_handler(int sig, siginfo_t *info, void *context) {
+	char text[32];
+	int n = snprintf(text, sizeof text, "handled %d\n", info->si_code);
+	(void)sig;
+	(void)context;
+	if (write(1, text, (size_t)n) < 0 || info->si_code == BUS_ADRERR)
+		_exit(7);
+}
+
+/* bus WAY BEFORE: a SIGBUS by fault, sent by kill, or as the kernel tells early of a
+ * broken page; before the recorder the program has default, ignored or handled it. */
+int cmd_bus(char **v) {
+	struct sigaction sa = {.sa_sigaction = bus_handler, .sa_flags = SA_SIGINFO};
+	char path[] = "/tmp/laggard-bus-XXXXXX";
+	if (strcmp(v[1], "handled") == 0)
+		sigaction(SIGBUS, &sa, NULL);
+	if (strcmp(v[1], "ignored") == 0)
+		signal(SIGBUS, SIG_IGN);
+	one(LAGGARD_FP, 0, 1);
+	if (strcmp(v[0], "fault") == 0) {
+		int fd = mkstemp(path);
+		if (fd < 0 || unlink(path) != 0 || ftruncate(fd, 4096) != 0)
+			die("file");
+		volatile char *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (m == MAP_FAILED || ftruncate(fd, 0) != 0)
+			die("map");
+		*m = 1;
+	} else if (strcmp(v[0], "sent") == 0) {
+		kill(getpid(), SIGBUS);
+	} else {
+		siginfo_t info = {.si_signo = SIGBUS, .si_code = 5 /* BUS_MCEERR_AO */};
+		info.si_addr = v; /* memory of the program */
+		if (syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), SIGBUS, &info) != 0)
+			die("rt_tgsigqueueinfo");
+	}
+	one(LAGGARD_FP, 0, 2);
+	printf("went on, %s\n", laggard_error() ? laggard_error() : "no error");
 	return 0;
 }
