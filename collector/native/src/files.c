@@ -83,10 +83,14 @@ size_t laggard_read_file(const char *path, char *buf, size_t size) {
 
 /* laggard_start_ticks reads field 22 of /proc/self/stat. */
 uint64_t laggard_start_ticks(void) {
-	char buf[1024], *p;
-	uint64_t v = 0;
+	char buf[1024];
 	laggard_read_file("/proc/self/stat", buf, sizeof buf);
-	p = strrchr(buf, ')'); /* the command before it may hold anything */
+	return laggard_ticks_in(buf);
+}
+
+uint64_t laggard_ticks_in(const char *stat) {
+	uint64_t v = 0;
+	const char *p = strrchr(stat, ')'); /* the command before it may hold anything */
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');
 	if (!p)

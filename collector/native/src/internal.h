@@ -37,6 +37,7 @@ enum {
 	R_DROPPED = 320, R_DROP_FIRST = 384, R_DROP_LAST = 392, R_EMITTED = 448, R_OPEN = 1024,
 
 	OPEN_LEVELS = 64, FULL_RINGS = 4, BUDGET = 16 << 20,
+	USER_BYTES = 256 << 20, USER_FOLDERS = 1024, /* of one user's processes in a run directory */
 	LIVE = 1, CLOSED = 2, CRC32C_KIND = 1,
 	FREE = 0, OPEN = 1, CLOSING = 2,
 	FLAG_DEVICE = 2, FLAG_HOST = 4, FLAG_EXPOSED = 8,

@@ -37,6 +37,7 @@ _Atomic(unsigned char *) laggard_mapping; /* mapped */
 int laggard_folder = -1;
 static int process_lock = -1;
 int64_t laggard_used;
+char laggard_name[17];
 ring laggard_rings[MAX_RINGS] ALIGNED;
 atomic_uint laggard_ring_count; /* of rings with memory; the array only grows */
 static char run_dir[4096];
@@ -98,7 +99,7 @@ static void remove_fresh(int run, const char *fresh) {
 }
 
 /* pid_namespace reads the inode out of "pid:[4026531836]". */
-static uint64_t pid_namespace(void) {
+uint64_t laggard_pid_namespace(void) {
 	char buf[64];
 	ssize_t n = readlink("/proc/self/ns/pid", buf, sizeof buf - 1);
 	uint64_t v = 0;
@@ -124,7 +125,7 @@ static void fill_process(unsigned char *m, uint64_t ticks, uint64_t incarnation,
 	put64(m, P_TICKS, ticks);
 	put64(m, P_STARTED, (uint64_t)started);
 	put64(m, P_INCARNATION, incarnation);
-	put64(m, P_NAMESPACE, pid_namespace());
+	put64(m, P_NAMESPACE, laggard_pid_namespace());
 	memcpy(m + P_BOOT_ID, boot, strlen(boot) < BOOT_ID_SIZE ? strlen(boot) : BOOT_ID_SIZE);
 	put32(m, P_CHECKSUM, CRC32C_KIND);
 	put32(m, P_STATE, LIVE);
@@ -136,7 +137,7 @@ static void fill_process(unsigned char *m, uint64_t ticks, uint64_t incarnation,
 }
 
 static COLD int create_locked(void) {
-	char boot[64], number[32], name[32], fresh[40];
+	char boot[64], number[32], fresh[40], *name = laggard_name;
 	if (!run_dir[0]) {
 		const char *d = getenv("LAGGARD_RUN");
 		snprintf(run_dir, sizeof run_dir, "%s", d && *d ? d : "/dev/shm/laggard");
@@ -156,7 +157,7 @@ static COLD int create_locked(void) {
 	h = laggard_hash_part(h, number);
 	snprintf(number, sizeof number, "%llu", (unsigned long long)ticks);
 	h = laggard_hash_part(h, number);
-	snprintf(name, sizeof name, "%016llx", (unsigned long long)h);
+	snprintf(name, sizeof laggard_name, "%016llx", (unsigned long long)h);
 	snprintf(fresh, sizeof fresh, ".%s.new", name);
 
 	const char *what = run_dir;
@@ -171,6 +172,11 @@ static COLD int create_locked(void) {
 	what = "can't allocate shared memory";
 	if (!(m = laggard_allocate(dir, "process", PROCESS_SIZE)))
 		goto failed;
+	what = "the rings of this user's processes fill their share of the run directory: is an agent draining it?";
+	if (!laggard_room(run, name, 0, 1)) {
+		errno = 0;
+		goto failed;
+	}
 	/* A mapping keeps the open file it was made from, and that file's lock, alive in
 	 * every child that inherits it: the lock is on an open file of its own. */
 	what = "can't lock the ring folder";

@@ -41,6 +41,9 @@ HIDDEN void laggard_catch_bus(void);
 HIDDEN uint16_t laggard_intern_locked(const char *s, size_t n); /* 0: no room, counted */
 HIDDEN void laggard_copy_strings(unsigned char *mapping);	/* all so far, into a new file */
 
+HIDDEN uint64_t laggard_pid_namespace(void);
+extern HIDDEN char laggard_name[17]; /* of the folder */
+
 /* rings.c */
 HIDDEN void laggard_leave_ring(void *ring);
 
@@ -53,8 +56,12 @@ HIDDEN unsigned char *laggard_allocate(int dir, const char *name, size_t size);
 HIDDEN int laggard_publish_name(int dir, const char *from, const char *to);
 HIDDEN size_t laggard_read_file(const char *path, char *buf, size_t size);
 HIDDEN uint64_t laggard_start_ticks(void);
+HIDDEN uint64_t laggard_ticks_in(const char *stat); /* what /proc says of any process */
 HIDDEN int laggard_set_dir_mode(int dir, mode_t mode);
 HIDDEN int laggard_make_run_dir(char *run_dir);
+
+/* room.c */
+HIDDEN int laggard_room(int run, const char *own, int64_t more, int folder);
 
 /* environment.c */
 HIDDEN size_t laggard_default_identity(char *json, size_t size);

@@ -31,6 +31,22 @@ static lane make_lane(unsigned char *m, size_t slots, uint32_t n, int head, int 
 	return l;
 }
 
+/* allocate_within allocates a ring's file within the user's share: once it is there the
+ * share is looked at again, for others who looked at the same moment. */
+static unsigned char *allocate_within(const char *fresh, size_t size) {
+	unsigned char *m = NULL;
+	int run = laggard_open_at(laggard_folder, "..", O_DIRECTORY | O_RDONLY, 0);
+	if (run < 0)
+		return NULL;
+	if (laggard_room(run, laggard_name, (int64_t)size, 0) && (m = laggard_allocate(laggard_folder, fresh, size)) && !laggard_room(run, laggard_name, 0, 0)) {
+		munmap(m, size);
+		unlinkat(laggard_folder, fresh, 0);
+		m = NULL;
+	}
+	close(run);
+	return m;
+}
+
 static ring *make_ring_locked(void) {
 	unsigned i = atomic_load(&laggard_ring_count), n = i + 1;
 	uint32_t light, bulk;
@@ -40,9 +56,9 @@ static ring *make_ring_locked(void) {
 	size_t size = file_size(light, bulk);
 	snprintf(name, sizeof name, "ring-%u", n);
 	snprintf(fresh, sizeof fresh, ".%s.new", name);
-	unsigned char *m = laggard_allocate(laggard_folder, fresh, size);
+	unsigned char *m = allocate_within(fresh, size);
 	if (!m)
-		return NULL;
+		return NULL; /* what finds no ring is counted in the file process */
 	memcpy(m, "LAGRING1", 8);
 	put32(m, R_VERSION, 1);
 	put32(m, R_HEADER_SIZE, RING_HEADER);

@@ -332,8 +332,10 @@ int main(int argc, char **argv) {
 		return cmd_handover();
 	if (strcmp(c, "signal") == 0 && argc == 3)
 		return cmd_signal(v);
+	if (strcmp(c, "orphans") == 0 && argc == 4)
+		return cmd_orphans(v);
 	if (strcmp(c, "bus") == 0 && argc == 4)
-		return cmd_bus(argv + 2);
+		return cmd_bus(v);
 	if (strcmp(c, "truncate") == 0)
 		return cmd_truncate();
 	if (strcmp(c, "limit") == 0 && argc == 3)

@@ -17,5 +17,6 @@ int cmd_churn(char **v);
 int cmd_handover(void);
 int cmd_signal(char **v);
 int cmd_bus(char **v);
+int cmd_orphans(char **v);
 
 #endif

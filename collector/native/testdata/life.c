@@ -223,3 +223,38 @@ int cmd_bus(char **v) {
 	printf("went on, %s\n", laggard_error() ? laggard_error() : "no error");
 	return 0;
 }
+
+/* orphans N HOW: N forked children record three ranges each and are killed; one after the
+ * other, or when all have recorded (HOW is "together"). */
+int cmd_orphans(char **v) {
+	int n = atoi(v[0]), together = strcmp(v[1], "together") == 0, done[2];
+	pid_t *pids = calloc((size_t)n, sizeof *pids);
+	char c;
+	if (!pids || pipe(done) != 0)
+		die("pipe");
+	for (int i = 0; i < n; i++) {
+		if ((pids[i] = fork()) < 0)
+			die("fork");
+		if (pids[i] == 0) {
+			for (int k = 0; k < 3; k++)
+				one(LAGGARD_OTHER, laggard_intern("orphan"), 3 * i + k);
+			if (write(done[1], "x", 1) != 1)
+				_exit(1);
+			pause();
+		}
+		if (!together) {
+			if (read(done[0], &c, 1) != 1)
+				die("read");
+			kill(pids[i], SIGKILL);
+			waitpid(pids[i], NULL, 0);
+		}
+	}
+	for (int i = 0; together && i < n; i++)
+		if (read(done[0], &c, 1) != 1)
+			die("read");
+	for (int i = 0; together && i < n; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	return 0;
+}
