@@ -78,6 +78,9 @@ func Create(o CreateOptions) (_ *Process, err error) {
 	if p.mem, err = allocate(p.dir, ProcessName, processSize); err != nil {
 		return nil, err
 	}
+	if err := room(run, name, 0, true); err != nil {
+		return nil, err
+	}
 	// A mapping keeps the open file it was made from, and that file's lock, alive
 	// in every child that inherits it: the lock is on an open file of its own.
 	if p.lock, err = openAt(p.dir, ProcessName, unix.O_RDWR, 0); err != nil {
@@ -201,7 +204,7 @@ func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	}
 	name := "ring-" + strconv.Itoa(int(n))
 	size := fileSize(light, bulk)
-	mem, err := allocate(p.dir, "."+name+".new", size)
+	mem, err := p.allocateWithin("."+name+".new", size)
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +217,28 @@ func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	p.rings = append(p.rings, w)
 	atomic.StoreUint32(p.u32(pRings), n)
 	return w, nil
+}
+
+// allocateWithin allocates a ring's file within the user's share: once it is there the
+// share is looked at again, for others who looked at the same moment.
+func (p *Process) allocateWithin(name string, size int64) ([]byte, error) {
+	run, err := openAt(p.dir, "..", unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(run)
+	own := p.Identity.Incarnation.String()
+	if err := room(run, own, size, false); err != nil {
+		return nil, err
+	}
+	mem, err := allocate(p.dir, name, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := room(run, own, 0, false); err != nil {
+		return nil, errors.Join(err, unix.Munmap(mem), unix.Unlinkat(p.dir, name, 0))
+	}
+	return mem, nil
 }
 
 // Close marks the process and its rings as left in order and gives the lock

@@ -187,7 +187,7 @@ int laggard_room(int run, const char *own, int64_t more, int folder) {
 		if (syscall(SYS_lseek, run, 0, SEEK_SET) != 0)
 			return 1;
 		each(run, look, &s);
-		if (s.bytes + more <= USER_BYTES && (!folder || s.folders < USER_FOLDERS))
+		if (s.bytes + more <= USER_BYTES && (!folder || s.folders <= USER_FOLDERS))
 			return 1;
 	}
 	return 0;

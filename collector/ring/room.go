@@ -1,0 +1,196 @@
+package ring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// UserBytes and UserFolders bound what one user's processes take of a run directory.
+	UserBytes   = 256 << 20
+	UserFolders = 1024
+
+	page = 4096
+	// small is the size of a file that is not looked into.
+	small = 64 << 10
+	// lastSlots stay below a head: an agent tells from them how a process ended.
+	lastSlots = 64
+)
+
+// ErrNoRoom is returned when the user's processes have their share of the run directory.
+var ErrNoRoom = errors.New("the rings of this user's processes fill their share of the run directory: is an agent draining it?")
+
+// room returns ErrNoRoom when this user's processes take more of a run directory than
+// their share, with so many bytes more. What dead ones hold for nothing is freed first:
+// always for a new folder, else when it is needed. own is the caller's folder.
+func room(run int, own string, more int64, folder bool) error {
+	for _, freeing := range []bool{false, true} {
+		if folder && !freeing {
+			continue
+		}
+		bytes, folders, err := survey(run, own, freeing)
+		if err != nil {
+			return err
+		}
+		if bytes+more <= UserBytes && (!folder || folders <= UserFolders) {
+			return nil
+		}
+	}
+	return ErrNoRoom
+}
+
+// survey adds up this user's folders.
+func survey(run int, own string, freeing bool) (bytes int64, folders int, err error) {
+	names, err := namesIn(run)
+	if err != nil {
+		return 0, 0, fmt.Errorf("list run directory: %w", err)
+	}
+	for _, name := range names {
+		_, published := parseName(name)
+		_, fresh := parseName(strings.TrimPrefix(strings.TrimSuffix(name, newSuffix), "."))
+		if !published && !(fresh && filepath.Ext(name) == newSuffix) {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) {
+			continue
+		}
+		dir, err := openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+		if err != nil {
+			continue
+		}
+		folders++
+		n := taken(dir)
+		if freeing && published && n > 2*small && name != own {
+			freeDead(dir)
+			n = taken(dir)
+		}
+		bytes += n
+		unix.Close(dir)
+	}
+	return bytes, folders, nil
+}
+
+// namesIn lists a directory, whatever was read of it before.
+func namesIn(dir int) ([]string, error) {
+	fd, err := openAt(dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := os.NewFile(uintptr(fd), ".")
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// taken returns the bytes of memory that a folder's files take.
+func taken(dir int) (n int64) {
+	names, _ := namesIn(dir)
+	for _, name := range names {
+		var st unix.Stat_t
+		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			n += st.Blocks * 512
+		}
+	}
+	return n
+}
+
+// freeDead gives back what a dead process's folder holds for nothing: FORMAT.md section
+// 2.4. Whoever holds agent.lock may: an agent that drains the folder is not disturbed.
+func freeDead(dir int) {
+	lock, err := openAt(dir, LockName, unix.O_CREAT|unix.O_RDWR, 0o660)
+	if err != nil {
+		return
+	}
+	defer unix.Close(lock)
+	_ = unix.Fchmod(lock, 0o660) // whatever the umask: the agent may be another user of the group
+	if unix.Flock(lock, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	var h [pLost]byte
+	fd, err := openOwn(dir, ProcessName, h[:])
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	le := binary.LittleEndian
+	if string(h[:8]) != processMagic || le.Uint32(h[pVersion:]) != version || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	if le.Uint32(h[pState:]) != Closed && lifeOf(int(int32(le.Uint32(h[pPID:]))), le.Uint64(h[pTicks:]), le.Uint64(h[pNamespace:])) == alive {
+		return
+	}
+	if used := int64(le.Uint32(h[pStringsUsed:])); used <= stringsSize {
+		punch(fd, processHeader+used, processSize)
+	}
+	names, _ := namesIn(dir)
+	for _, name := range names {
+		if strings.HasPrefix(name, "ring-") {
+			freeRing(dir, name)
+		}
+	}
+}
+
+// openOwn opens a plain file of ours and reads its beginning.
+func openOwn(dir int, name string, head []byte) (int, error) {
+	fd, _, uid, err := openFile(dir, name)
+	if err != nil {
+		return -1, err
+	}
+	if uid != uint32(os.Geteuid()) {
+		err = ErrNotRing
+	} else {
+		err = readFull(fd, head, 0)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func freeRing(dir int, name string) {
+	var h [rCounters]byte
+	fd, err := openOwn(dir, name, h[:])
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	le := binary.LittleEndian
+	light, bulk := le.Uint32(h[rLightSlots:]), le.Uint32(h[rBulkSlots:])
+	if unix.Fstat(fd, &st) != nil || st.Blocks*512 <= small || string(h[:8]) != ringMagic || le.Uint32(h[rVersion:]) != version ||
+		!sane(light) || !sane(bulk) || fileSize(light, bulk) > st.Size {
+		return
+	}
+	freeLane(fd, ringHeader, uint64(light), le.Uint64(h[rLightHead:]), le.Uint64(h[rLightTail:]))
+	freeLane(fd, ringHeader+slotSize*int64(light), uint64(bulk), le.Uint64(h[rBulkHead:]), le.Uint64(h[rBulkTail:]))
+}
+
+// freeLane keeps the slots that no agent has taken, and the last ones.
+func freeLane(fd int, base int64, slots, head, tail uint64) {
+	low := min(tail, head-min(head, lastSlots))
+	if tail > head || head-low >= slots {
+		return
+	}
+	at := func(slot uint64) int64 { return base + slotSize*int64(slot&(slots-1)) }
+	if a, b := at(head), at(low); low == head || b < a {
+		punch(fd, base, b)
+		punch(fd, a, base+slotSize*int64(slots))
+	} else {
+		punch(fd, a, b)
+	}
+}
+
+// punch gives the whole pages from one byte to another back. What can't be stays.
+func punch(fd int, from, to int64) {
+	from, to = (from+page-1)/page*page, to/page*page
+	if from < to {
+		_ = unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+	}
+}
