@@ -22,7 +22,7 @@ const interpreter = "/usr/bin/python3"
 
 // pure lists the files of tests/ that run a second time without the extension; the
 // others start PyTorch, which is what they cost, have no range in them, or do without it anyway.
-var pure = []string{"ring", "fork", "switch", "callbacks", "mstx", "kill"}
+var pure = []string{"ring", "fork", "switch", "callbacks", "mstx", "kill", "room"}
 
 // class is a class of a file in tests/.
 type class struct {

@@ -219,7 +219,7 @@ func OpenFolder(runDir, name string) (_ *Folder, err error) {
 }
 
 func openRun(runDir string) (int, error) {
-	return openAt(unix.AT_FDCWD, runDir, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	return openAt(unix.AT_FDCWD, filepath.Clean(runDir), unix.O_DIRECTORY|unix.O_RDONLY, 0)
 }
 
 // notDirectory says ErrNotRing for a file or symlink where a folder should be.

@@ -286,6 +286,7 @@ func OpenRunDir(path string) (int, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return -1, fmt.Errorf("make run directory: %w", err)
 	}
+	path = filepath.Clean(path) // behind a slash at the end a link would be followed
 	made := unix.Mkdir(path, 0o777)
 	if made != nil && !errors.Is(made, unix.EEXIST) {
 		return -1, fmt.Errorf("make run directory %s: %w", path, made)

@@ -103,15 +103,6 @@ func taken(dir int) (n int64) {
 // freeDead gives back what a dead process's folder holds for nothing: FORMAT.md section
 // 2.4. Whoever holds agent.lock may: an agent that drains the folder is not disturbed.
 func freeDead(dir int) {
-	lock, err := openAt(dir, LockName, unix.O_CREAT|unix.O_RDWR, 0o660)
-	if err != nil {
-		return
-	}
-	defer unix.Close(lock)
-	_ = unix.Fchmod(lock, 0o660) // whatever the umask: the agent may be another user of the group
-	if unix.Flock(lock, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return
-	}
 	var h [pLost]byte
 	fd, err := openOwn(dir, ProcessName, h[:])
 	if err != nil {
@@ -123,6 +114,15 @@ func freeDead(dir int) {
 		return
 	}
 	if le.Uint32(h[pState:]) != Closed && lifeOf(int(int32(le.Uint32(h[pPID:]))), le.Uint64(h[pTicks:]), le.Uint64(h[pNamespace:])) == alive {
+		return
+	}
+	lock, err := openAt(dir, LockName, unix.O_CREAT|unix.O_RDWR, 0o660)
+	if err != nil {
+		return
+	}
+	defer unix.Close(lock)
+	_ = unix.Fchmod(lock, 0o660) // whatever the umask: the agent may be another user of the group
+	if unix.Flock(lock, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
 	if used := int64(le.Uint32(h[pStringsUsed:])); used <= stringsSize {

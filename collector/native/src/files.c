@@ -117,6 +117,8 @@ int laggard_set_dir_mode(int dir, mode_t mode) {
 
 /* laggard_make_run_dir opens the run directory and makes it when it is missing. */
 int laggard_make_run_dir(char *run_dir) {
+	for (size_t n = strlen(run_dir); n > 1 && run_dir[n - 1] == '/'; n--)
+		run_dir[n - 1] = 0; /* behind it a link would be followed */
 	for (char *p = run_dir + 1; (p = strchr(p, '/')); p++) {
 		*p = 0;
 		mkdir(run_dir, 0755);

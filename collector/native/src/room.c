@@ -124,11 +124,12 @@ static int dead(int process, const unsigned char *h) {
 static void free_dead(int dir) {
 	unsigned char h[P_LOST];
 	struct stat st;
-	int lock = laggard_open_at(dir, "agent.lock", O_CREAT | O_RDWR | O_NONBLOCK, 0660);
+	int lock = -1, fd = open_plain(dir, "process", &st);
+	if (fd >= 0 && pread(fd, h, sizeof h, 0) == (ssize_t)sizeof h && memcmp(h, "LAGPROC1", 8) == 0 && get32(h, P_VERSION) == 1 && dead(fd, h))
+		lock = laggard_open_at(dir, "agent.lock", O_CREAT | O_RDWR | O_NONBLOCK, 0660);
 	if (lock >= 0)
 		(void)fchmod(lock, 0660); /* whatever the umask: the agent may be another user of the group */
-	int fd = lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0 ? open_plain(dir, "process", &st) : -1;
-	if (fd >= 0 && pread(fd, h, sizeof h, 0) == (ssize_t)sizeof h && memcmp(h, "LAGPROC1", 8) == 0 && get32(h, P_VERSION) == 1 && dead(fd, h)) {
+	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0) {
 		uint64_t used = get32(h, P_STRINGS_USED);
 		if (used <= STRINGS_SIZE && st.st_size == PROCESS_SIZE)
 			punch(fd, PROCESS_HEADER + used, PROCESS_SIZE);

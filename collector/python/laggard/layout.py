@@ -36,6 +36,7 @@ BULK_SLOTS = 32768
 LEAST_SLOTS = 64
 RING_SIZES = (4, BULK_SLOTS), (8, 8192), (16, 4096), (32, 1024), (64, 512)  # last ring of a size, bulk slots
 BUDGET = 16 << 20  # bytes of all files of one process
+USER_BYTES, USER_FOLDERS = 256 << 20, 1024  # of one user's processes in a run directory
 
 OPEN_TABLE = 1024
 OPEN_LEVELS = 64
@@ -91,13 +92,13 @@ def checksum(data):
     return zlib.crc32(data)
 
 
-def allocate(path, size):
-    """Makes a new file of size bytes, allocated and touched, and maps it.
+def allocate(directory, name, size):
+    """Makes a new file of size bytes in a directory, allocated and touched, and maps it.
 
     Returns (descriptor, mmap). Raises OSError when there is no room for it.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-    fd = os.open(path, flags, 0o660)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(name, flags, 0o660, dir_fd=directory)
     try:
         os.fchmod(fd, 0o660)
         os.posix_fallocate(fd, 0, size)
@@ -105,7 +106,7 @@ def allocate(path, size):
         mapping[0:size] = bytes(size)
     except BaseException:
         os.close(fd)
-        os.unlink(path)
+        os.unlink(name, dir_fd=directory)
         raise
     return fd, mapping
 

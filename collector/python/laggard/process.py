@@ -14,6 +14,7 @@ import threading
 from . import clock
 from . import layout
 from . import ring as rings
+from . import room
 
 DEFAULT_RUN = "/dev/shm/laggard"
 
@@ -63,33 +64,51 @@ class Process(object):
         self.left = layout.BUDGET - layout.PROCESS_SIZE
         self.idle = []  # rings of threads that have ended
         self.rings = []
-        self._create(word, meta)
-
-    def _create(self, word, meta):
-        """Makes the folder. Raises OSError."""
-        if not os.path.isdir(self.run):
-            os.makedirs(self.run, exist_ok=True)
-            os.chmod(self.run, 0o1777 | os.stat(self.run).st_mode & stat.S_ISGID)
-        temporary = os.path.join(self.run, ".%016x.new" % self.life.incarnation)
-        _discard(temporary)
-        os.mkdir(temporary, 0o770)
+        run = _open_run(self.run)
         try:
-            # The setgid bit of the parent stays: that is how a pod's fsGroup shares it.
-            os.chmod(temporary, 0o770 | os.stat(temporary).st_mode & stat.S_ISGID)
-            path = os.path.join(temporary, "process")
-            fd, self.mapping = layout.allocate(path, layout.PROCESS_SIZE)
+            self._create(run, word, meta)
+        finally:
+            os.close(run)
+
+    def _create(self, run, word, meta):
+        """Makes the folder in the run directory, open as a descriptor. Raises OSError."""
+        name = "%016x" % self.life.incarnation
+        temporary = ".%s.new" % name
+        self.directory = self.fd = -1
+        _discard(run, temporary)
+        os.mkdir(temporary, 0o770, dir_fd=run)
+        try:
+            self.directory = os.open(temporary, room.DIRECTORY, dir_fd=run)
+            _set_mode(self.directory, 0o770)
+            fd, self.mapping = layout.allocate(self.directory, "process", layout.PROCESS_SIZE)
             os.close(fd)
+            room.check(run, name, 0, True, self.life.namespace)
             # Opened anew: the mapping keeps the first file description, also in a
             # forked child, and would keep its lock with it.
-            self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self.fd = os.open("process", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.directory)
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.words = memoryview(self.mapping).cast("I")
             self.quads = memoryview(self.mapping).cast("Q")
             self._fill(word, meta)
-            os.rename(temporary, self.folder)
+            os.rename(temporary, name, src_dir_fd=run, dst_dir_fd=run)
         except BaseException:
-            _discard(temporary)
+            self._close_files()
+            _discard(run, temporary)
             raise
+
+    def check_room(self, more):
+        """Raises OSError when the user's processes have no room for so many bytes more."""
+        run = os.open("..", room.DIRECTORY, dir_fd=self.directory)
+        try:
+            room.check(run, os.path.basename(self.folder), more, False, self.life.namespace)
+        finally:
+            os.close(run)
+
+    def _close_files(self):
+        for fd in (self.fd, self.directory):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self.directory = -1
 
     def _fill(self, word, meta):
         life = self.life
@@ -139,7 +158,7 @@ class Process(object):
             return None
         try:
             self.making = True
-            ring = rings.create(self.folder, self.made + 1, slots, self)
+            ring = rings.create(self.directory, self.made + 1, slots, self)
         except OSError:
             return None
         finally:
@@ -176,14 +195,42 @@ class Process(object):
             ring.disown()
         self.idle = []
         self.strings.detach()
-        os.close(self.fd)
+        self._close_files()
 
 
-def _discard(folder):
+def _open_run(path):
+    """Opens the run directory, which may be no link, and makes it when it is missing.
+    Raises OSError."""
+    path = os.path.abspath(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        os.mkdir(path)
+        made = True
+    except FileExistsError:
+        made = False
+    run = os.open(path, room.DIRECTORY)
+    if made:
+        _set_mode(run, 0o1777)
+    return run
+
+
+def _set_mode(directory, mode):
+    """Gives a new folder its mode whatever the umask is, and leaves it the setgid bit of
+    its parent: that is how a pod's fsGroup shares it."""
+    os.fchmod(directory, mode | os.fstat(directory).st_mode & stat.S_ISGID)
+
+
+def _discard(run, name):
     """Removes a folder that an earlier try left."""
     try:
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
+        folder = os.open(name, room.DIRECTORY, dir_fd=run)
+    except OSError:
+        return
+    try:
+        for each in os.listdir(folder):
+            os.unlink(each, dir_fd=folder)
+        os.rmdir(name, dir_fd=run)
     except OSError:
         pass
+    finally:
+        os.close(folder)

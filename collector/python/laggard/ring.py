@@ -55,17 +55,24 @@ class Ring(object):
     __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "hold", "let_go", "shared", "kind", "plain", "__weakref__")
 
 
-def create(folder, number, slots, process):
-    """Makes ring-<number> in a process's folder. Raises OSError without room."""
+def create(directory, number, slots, process):
+    """Makes ring-<number> in a process's folder, open as a descriptor. Raises OSError
+    without room."""
     light, bulk = slots
     size = layout.ring_size(light, bulk)
-    temporary = os.path.join(folder, ".ring-%d.new" % number)
-    fd, mapping = layout.allocate(temporary, size)
+    temporary = ".ring-%d.new" % number
+    process.check_room(size)
+    fd, mapping = layout.allocate(directory, temporary, size)
     os.close(fd)
+    try:
+        process.check_room(0)  # again, for others who looked at the same moment
+    except OSError:
+        os.unlink(temporary, dir_fd=directory)
+        raise
     kind = layout.SLOT_CHECKSUM if native is None else layout.CRC32C
     struct.pack_into("<8sIIIIIIQI", mapping, 0, layout.RING_MAGIC, layout.VERSION, layout.RING_HEADER,
                      kind, number, light, bulk, 0, layout.LIVE)
-    os.rename(temporary, os.path.join(folder, "ring-%d" % number))
+    os.rename(temporary, "ring-%d" % number, src_dir_fd=directory, dst_dir_fd=directory)
     if native is not None:
         return native.Ring(mapping, number, light, bulk)
     ring = Ring()
