@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -179,4 +183,65 @@ func TestLeftRingsAreSaid(t *testing.T) {
 	if stored := storedOnce(t, s.store); stored["FP"] != 60*20 {
 		t.Errorf("%d records stored of 1,200 by the next agent", stored["FP"])
 	}
+}
+
+// exhausted makes the test binary a process that serves health and has no descriptor
+// left, until its standard input ends.
+const exhausted = "LAGGARD_TEST_EXHAUSTED"
+
+func init() {
+	if os.Getenv(exhausted) == "" {
+		return
+	}
+	if err := serveExhausted(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serveExhausted() error {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s, err := spare(l)
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		_, err = unix.Open(os.DevNull, unix.O_RDONLY, 0)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "msg=\"serving metrics\" address=%s\n", l.Addr())
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	return serveHTTP(ctx, s, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+}
+
+// TestHealthWithoutDescriptors: the health endpoints answer again and again in a process
+// that can open nothing any more.
+func TestHealthWithoutDescriptors(t *testing.T) {
+	s := newSite(t, "")
+	c := exec.Command(os.Args[0])
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.startCommand(c, exhausted+"=1")
+	for range 20 {
+		if code, text := r.get("/healthz"); code != http.StatusOK || text != "ok" {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	in.Close()
+	r.wait()
 }

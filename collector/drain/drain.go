@@ -321,7 +321,9 @@ func (d *Drain) holds(name string) bool {
 
 func (d *Drain) forget(p *process) {
 	p.leaveTurn()
+	p.mu.Lock() // somebody may be looking at its open ranges
 	p.close()
+	p.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.processes, p.name)

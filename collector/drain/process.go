@@ -366,5 +366,6 @@ func (p *process) close() {
 	for _, r := range p.rings {
 		r.reader.Close()
 	}
+	p.rings = nil
 	p.folder.Close()
 }
