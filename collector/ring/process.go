@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -280,30 +279,6 @@ func (p *Process) release() {
 	}
 }
 
-// OpenRunDir opens the run directory, following no symlink at its name, and makes it when
-// it is missing.
-func OpenRunDir(path string) (int, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return -1, fmt.Errorf("make run directory: %w", err)
-	}
-	path = filepath.Clean(path) // behind a slash at the end a link would be followed
-	made := unix.Mkdir(path, 0o777)
-	if made != nil && !errors.Is(made, unix.EEXIST) {
-		return -1, fmt.Errorf("make run directory %s: %w", path, made)
-	}
-	fd, err := openAt(unix.AT_FDCWD, path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
-	if err != nil {
-		return -1, err
-	}
-	if made == nil {
-		if err := setMode(fd, 0o1777); err != nil {
-			unix.Close(fd)
-			return -1, fmt.Errorf("set mode of run directory %s: %w", path, err)
-		}
-	}
-	return fd, nil
-}
-
 // setMode gives a new folder its mode whatever the umask is, and leaves it the
 // setgid bit of its parent: that is how a pod's fsGroup shares it.
 func setMode(dir int, mode uint32) error {
@@ -340,29 +315,6 @@ func rename(dir int, from, to string) error {
 		err = unix.Renameat(dir, from, dir, to)
 	}
 	return err
-}
-
-// removeUnnamed removes a folder that has not got its name yet, or has it no more.
-func removeUnnamed(run int, name string) error {
-	fd, err := unix.Openat(run, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil // there is none
-	}
-	dir := os.NewFile(uintptr(fd), name)
-	defer dir.Close()
-	files, err := dir.Readdirnames(-1)
-	for _, file := range files {
-		if e := unix.Unlinkat(fd, file, 0); e != nil && !errors.Is(e, unix.ENOENT) {
-			err = errors.Join(err, e)
-		}
-	}
-	if e := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); e != nil && !errors.Is(e, unix.ENOENT) {
-		err = errors.Join(err, e)
-	}
-	if err != nil {
-		return fmt.Errorf("remove ring folder %s: %w", name, err)
-	}
-	return nil
 }
 
 // allocate makes a file of size zero bytes with all its pages in place, and maps

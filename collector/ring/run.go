@@ -1,0 +1,190 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
+
+// Names returns the names of the folders in a run directory that could be a
+// process's, sorted. A run directory that does not exist (yet) has none.
+func Names(runDir string) ([]string, error) {
+	d, err := os.Open(runDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open run directory: %w", err)
+	}
+	defer d.Close()
+	all, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list run directory: %w", err)
+	}
+	names := slices.DeleteFunc(all, func(n string) bool { _, ok := parseName(n); return !ok })
+	slices.Sort(names)
+	return names, nil
+}
+
+// Listing is what stood in a run directory when it was listed last.
+type Listing struct {
+	names []string
+	at    unix.Timespec // the directory's time then; zero: it is listed again
+}
+
+// Names is the function Names for a directory that is listed again and again: only when
+// it has changed. changed is false when the names are the last call's.
+func (l *Listing) Names(runDir string) (names []string, changed bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(runDir, &st); err == nil && st.Ctim == l.at {
+		return l.names, false, nil
+	}
+	l.at = unix.Timespec{}
+	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
+		l.at = st.Ctim
+	}
+	return l.names, true, err
+}
+
+// parseName reads a folder's name: 16 lower-case hex digits.
+func parseName(name string) (record.ID, bool) {
+	v, err := strconv.ParseUint(name, 16, 64)
+	return record.ID(v), err == nil && record.ID(v).String() == name
+}
+
+const (
+	newSuffix  = ".new"  // of a folder that its recorder is making
+	goneSuffix = ".gone" // of one that an agent is removing
+)
+
+// Sweep removes folders that a recorder was killed over while it made them, when
+// nothing has changed in them since before, and those that an agent was killed over
+// while it removed them: they have another name, or nothing in them any more but a
+// lock. It returns how many.
+func Sweep(runDir string, before time.Time) (int, error) {
+	run, err := openRun(runDir)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("sweep run directory: %w", err)
+	}
+	d := os.NewFile(uintptr(run), runDir)
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return 0, fmt.Errorf("sweep run directory: %w", err)
+	}
+	n := 0
+	var errs []error
+	for _, name := range names {
+		if !abandoned(run, name, before) {
+			continue
+		}
+		if err := removeUnnamed(run, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		n++
+	}
+	return n, errors.Join(errs...)
+}
+
+// abandoned reports whether a folder is one that nobody will finish.
+func abandoned(run int, name string, before time.Time) bool {
+	var st unix.Stat_t
+	if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
+	}
+	old := time.Unix(st.Mtim.Unix()).Before(before)
+	if _, ok := parseName(name); ok {
+		return old && emptied(run, name)
+	}
+	suffix := filepath.Ext(name)
+	id, ok := strings.CutPrefix(strings.TrimSuffix(name, suffix), ".")
+	_, hex := parseName(id)
+	return ok && hex && (suffix == goneSuffix || suffix == newSuffix && old)
+}
+
+// emptied reports whether a folder has a process's name and no file but a lock.
+func emptied(run int, name string) bool {
+	fd, err := openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	d := os.NewFile(uintptr(fd), name)
+	defer d.Close()
+	files, err := d.Readdirnames(2)
+	return errors.Is(err, io.EOF) || err == nil && len(files) == 1 && files[0] == LockName
+}
+
+// OwnerOf returns the uid of a folder in a run directory, without opening it.
+func OwnerOf(runDir, name string) (uint32, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(runDir, name), &st); err != nil {
+		return 0, fmt.Errorf("stat ring folder %s: %w", name, err)
+	}
+	return st.Uid, nil
+}
+
+// removeUnnamed removes a folder that has not got its name yet, or has it no more.
+func removeUnnamed(run int, name string) error {
+	fd, err := unix.Openat(run, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil // there is none
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	files, err := dir.Readdirnames(-1)
+	for _, file := range files {
+		if e := unix.Unlinkat(fd, file, 0); e != nil && !errors.Is(e, unix.ENOENT) {
+			err = errors.Join(err, e)
+		}
+	}
+	if e := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); e != nil && !errors.Is(e, unix.ENOENT) {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return fmt.Errorf("remove ring folder %s: %w", name, err)
+	}
+	return nil
+}
+
+// openRun opens the run directory, which may be no link.
+func openRun(runDir string) (int, error) {
+	return openAt(unix.AT_FDCWD, filepath.Clean(runDir), unix.O_DIRECTORY|unix.O_RDONLY, 0)
+}
+
+// OpenRunDir opens the run directory, following no symlink at its name, and makes it when
+// it is missing.
+func OpenRunDir(path string) (int, error) {
+	path = filepath.Clean(path) // behind a slash at the end a link would be followed
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return -1, fmt.Errorf("make run directory: %w", err)
+	}
+	made := unix.Mkdir(path, 0o777)
+	if made != nil && !errors.Is(made, unix.EEXIST) {
+		return -1, fmt.Errorf("make run directory %s: %w", path, made)
+	}
+	fd, err := openAt(unix.AT_FDCWD, path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return -1, err
+	}
+	if made == nil {
+		if err := setMode(fd, 0o1777); err != nil {
+			unix.Close(fd)
+			return -1, fmt.Errorf("set mode of run directory %s: %w", path, err)
+		}
+	}
+	return fd, nil
+}
