@@ -37,7 +37,7 @@ func Files() (map[string][]byte, error) {
 		"provisioning/datasources/laggard.yaml": datasources(),
 		"provisioning/dashboards/laggard.yaml":  providers(),
 		"alerts/prometheusrule.yaml":            prometheusRule(),
-		"alerts/kustomization.yaml":             ordered{"apiVersion", "kustomize.config.k8s.io/v1beta1", "kind", "Kustomization", "resources", []string{"prometheusrule.yaml"}},
+		"alerts/kustomization.yaml":             ordered{"apiVersion", "kustomize.config.k8s.io/v1beta1", "kind", "Kustomization", "namespace", "laggard", "resources", []string{"prometheusrule.yaml"}},
 	} {
 		b, err := marshalYAML(document)
 		if err != nil {
