@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
@@ -44,13 +45,19 @@ func watchCommand() *cobra.Command {
 		Short: "follow running jobs: verdicts as they change, metrics, events",
 		Long: `watch reads what is new in SOURCE (a directory, parquet:DIR or clickhouse://user@host:9000/db) and judges each finished step
 with the engine of analyze. It says what changed: a line in the log, a row of the table verdicts (--to), metrics, and with
--o json the verdict on stdout. With --state it goes on where it was, also after a kill.`,
+-o json the verdict on stdout. With --state it goes on where it was, also after a kill. With --kubernetes it tells the cluster,
+once with --once; --release takes all of that back.`,
 		Example: `  laggard watch /user/cluster-info/profiling --state /var/lib/laggard-watch
   laggard watch clickhouse://laggard@ch:9000/laggard --to clickhouse://laggard@ch:9000/laggard --state /var/lib/laggard-watch
-  laggard watch parquet:/data/laggard --job 6f3a --once -o json`,
-		Args: positional("SOURCE"),
+  laggard watch parquet:/data/laggard --job 6f3a --once -o json
+  laggard watch --release --kubernetes --kubernetes-server http://127.0.0.1:8001 --dry-run=false`,
+		Args: func(c *cobra.Command, args []string) error {
+			if o.cluster.release {
+				return positional()(c, args)
+			}
+			return positional("SOURCE")(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			o.source = args[0]
 			if o.output != "log" && o.output != "json" {
 				return usage("unknown output %q%s", o.output, didYouMean(o.output, []string{"log", "json"}))
 			}
@@ -63,9 +70,13 @@ with the engine of analyze. It says what changed: a line in the log, a row of th
 			if err := o.depth.check(); err != nil {
 				return err
 			}
-			if o.once && (o.cluster.kubernetes || o.cluster.webhook != "" || o.depth.nodes > 0) {
-				return usage("--once tells nobody: leave it out with --kubernetes, --webhook or --deepen")
+			if o.cluster.release {
+				return release(c.Context(), o)
 			}
+			if o.once && (o.cluster.webhook != "" || o.depth.nodes > 0) {
+				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
+			}
+			o.source = args[0]
 			return runWatch(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -81,7 +92,7 @@ with the engine of analyze. It says what changed: a line in the log, a row of th
 	f.DurationVar(&o.lag, "lag", watch.DefaultLag.Time, "how long, by recorded time, a step waits for the rows of ranks that are late")
 	f.DurationVar(&o.forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
 	f.StringVarP(&o.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
-	f.BoolVar(&o.once, "once", false, "look once and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
+	f.BoolVar(&o.once, "once", false, "look once, tell the cluster with --kubernetes, and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
 	o.cluster.flags(f)
 	o.depth.flags(f)
 	return c
@@ -96,6 +107,7 @@ type observation struct {
 	watcher *watch.Watcher
 	depth   *depth.Depth                  // nil without --deepen
 	beside  []func(context.Context) error // what runs beside the looks
+	cluster *health.Cluster               // of a single look, else nil
 	out     io.Writer
 	failed  error // of stdout
 }
@@ -169,9 +181,12 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	if len(s.Jobs) == 0 {
 		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.o.source), wanted(w.o.jobs))
 	}
+	if err := w.tellOnce(ctx); err != nil {
+		return err
+	}
 	code := verdict.ExitHealthy
 	for _, j := range s.Jobs {
-		switch c := j.Verdict.Exit(w.impact()); {
+		switch c := j.Verdict.Exit(w.o.impact()); {
 		case c == verdict.ExitDegraded, c == verdict.ExitUndecided && code == verdict.ExitHealthy:
 			code = c
 		}
@@ -182,9 +197,9 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	return nil
 }
 
-func (w *observation) impact() float64 {
-	if w.o.minImpact > 0 {
-		return w.o.minImpact
+func (o *watchOptions) impact() float64 {
+	if o.minImpact > 0 {
+		return o.minImpact
 	}
 	return defaultMinImpact
 }

@@ -137,6 +137,12 @@ func TestWatch_Usage(t *testing.T) {
 		{[]string{"x", "--every", "0s"}, "must be more than 0"},
 		{[]string{"mysql://h/db"}, "unknown kind"},
 		{[]string{t.TempDir(), "--once"}, "no job in it"},
+		{[]string{t.TempDir(), "--once", "--deepen", "2"}, "--once posts and switches nothing"},
+		{[]string{"--release"}, "--release needs --kubernetes"},
+		{[]string{"x", "--release", "--kubernetes"}, `unexpected argument "x"`},
+		{[]string{"--release", "--kubernetes"}, "--kubernetes: not in a pod"},
+		{[]string{t.TempDir(), "--kubernetes", "--act", "reschedule", "--dry-run=false", "--kubernetes-server", "http://127.0.0.1:1"}, "--act=reschedule needs --state"},
+		{[]string{t.TempDir(), "--hold", "0s"}, "--hold 0s: must be more than 0"},
 	} {
 		root := rootCommand()
 		root.SetArgs(append([]string{"watch"}, c.args...))

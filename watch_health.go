@@ -5,13 +5,16 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -23,11 +26,12 @@ import (
 
 // clusterOptions are the flags of watch that tell others of verdicts.
 type clusterOptions struct {
-	kubernetes  bool
-	server, act string
-	maxNodes    int
-	dryRun      bool
-	webhook     string
+	kubernetes      bool
+	server, act     string
+	maxNodes        int
+	hold            time.Duration
+	release, dryRun bool
+	webhook         string
 }
 
 func (o *clusterOptions) flags(f *pflag.FlagSet) {
@@ -35,6 +39,8 @@ func (o *clusterOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.server, "kubernetes-server", "", "URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
 	f.StringVar(&o.act, "act", "", "also act on degraded nodes: cordon, taint, or reschedule (MindCluster takes the job off them)")
 	f.IntVar(&o.maxNodes, "max-nodes", 1, "never act on more nodes at once")
+	f.DurationVar(&o.hold, "hold", health.DefaultHold, "how long a node must be well before condition and act are taken back (with --once at once)")
+	f.BoolVar(&o.release, "release", false, "take back all that laggard set on the cluster's nodes (conditions, taints, cordons, annotations) and exit; SOURCE is left out, and no watcher may run beside")
 	f.BoolVar(&o.dryRun, "dry-run", true, "only say what would be written to the cluster, and what would be switched")
 	f.StringVar(&o.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
 }
@@ -45,6 +51,10 @@ func (o *clusterOptions) check() error {
 		return usage("--act %q%s", o.act, didYouMean(o.act, health.Acts))
 	case o.act != "" && !o.kubernetes:
 		return usage("--act needs --kubernetes")
+	case o.release && !o.kubernetes:
+		return usage("--release needs --kubernetes")
+	case o.hold <= 0:
+		return usage("--hold %v: must be more than 0", o.hold)
 	case o.maxNodes < 1:
 		return usage("--max-nodes %d: must be at least 1", o.maxNodes)
 	}
@@ -76,29 +86,77 @@ func (w *observation) tell(o *watch.Options) error {
 	if !c.kubernetes {
 		return nil
 	}
-	ho, err := c.cluster()
+	h, err := w.o.health(w.log)
 	if err != nil {
 		return err
 	}
-	ho.Log, ho.MinImpact = w.log, w.impact()
-	if w.o.state != "" {
-		ho.StateFile = filepath.Join(w.o.state, "cluster.json")
-	} else if c.act != "" && !c.dryRun {
-		return usage("--act needs --state: what was done to nodes must survive a restart")
-	}
-	h, err := health.New(ho)
-	if err != nil {
-		return err
+	if w.o.once {
+		w.cluster = h
+		return nil
 	}
 	w.beside = append(w.beside, h.Run)
 	o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { h.Observe(v) })
 	return nil
 }
 
+// health returns the cluster as the flags say.
+func (o *watchOptions) health(log *slog.Logger) (*health.Cluster, error) {
+	c := &o.cluster
+	ho, err := c.cluster()
+	if err != nil {
+		return nil, err
+	}
+	ho.Log, ho.MinImpact, ho.Jobs = log, o.impact(), o.jobs
+	if o.state != "" {
+		ho.StateFile = filepath.Join(o.state, "cluster.json")
+	} else if c.act == health.ActReschedule && !c.dryRun {
+		return nil, usage("--act=reschedule needs --state: what labels a job had before must survive a restart")
+	}
+	return health.New(ho)
+}
+
+// tellOnce tells the cluster of the jobs as they are now, each as of its newest step.
+func (w *observation) tellOnce(ctx context.Context) error {
+	if w.cluster == nil {
+		return nil
+	}
+	for _, j := range w.watcher.Status().Jobs {
+		if j.Verdict != nil {
+			w.cluster.ObserveAt(j.Verdict, time.Unix(0, j.Newest))
+		}
+	}
+	if err := w.cluster.Once(ctx); err != nil {
+		return fmt.Errorf("tell the cluster: %w", err)
+	}
+	return nil
+}
+
+// release takes back what laggard set on nodes.
+func release(ctx context.Context, o watchOptions) (err error) {
+	log := newLogger()
+	if o.state != "" {
+		lock, err := watch.Lock(o.state) // no watcher of that state runs
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, lock.Close()) }()
+	}
+	h, err := o.health(log)
+	if err != nil {
+		return err
+	}
+	nodes, err := h.Release(ctx)
+	if err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	log.Info("released", "nodes", nodes, "dry_run", o.cluster.dryRun)
+	return nil
+}
+
 // cluster finds the API server.
 func (c *clusterOptions) cluster() (health.Options, error) {
-	o := health.Options{Server: c.server, Act: c.act, MaxNodes: c.maxNodes, DryRun: c.dryRun}
-	if c.server != "" || c.dryRun && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+	o := health.Options{Server: c.server, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun}
+	if c.server != "" || c.dryRun && !c.release && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
 		return o, nil
 	}
 	host := os.Getenv("KUBERNETES_SERVICE_HOST")

@@ -16,7 +16,12 @@ import (
 	"time"
 )
 
-const strategic = "application/strategic-merge-patch+json"
+// How a patch is merged into what is there.
+const (
+	mergePatch     = "application/merge-patch+json"
+	strategicPatch = "application/strategic-merge-patch+json" // lists by their key, where they have one
+	applyPatch     = "application/apply-patch+yaml"
+)
 
 // apiError is an answer other than 2xx.
 type apiError struct {
@@ -29,41 +34,24 @@ func (e *apiError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.code, http.StatusText(e.code), e.text)
 }
 
+// answered reports whether err is an answer with one of these codes.
+func answered(err error, codes ...int) bool {
+	var e *apiError
+	if errors.As(err, &e) {
+		for _, code := range codes {
+			if e.code == code {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// missing reports whether an answer says that the thing asked for is not there.
+func missing(err error) bool { return answered(err, http.StatusNotFound, http.StatusGone) }
+
 // callTimeout bounds one request.
 const callTimeout = 10 * time.Second
-
-// carryOut makes the call, or says what it would do.
-func (c *Cluster) carryOut(ctx context.Context, j call) error {
-	if c.o.DryRun {
-		c.o.Log.Info("dry run: would write", "what", j.words)
-		return nil
-	}
-	api := API{Server: c.o.Server, TokenFile: c.o.TokenFile, Client: c.o.Client}
-	if j.read != nil {
-		answer, err := api.Get(ctx, j.path)
-		if err == nil {
-			err = j.read(answer)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", j.words, err)
-		}
-		return nil
-	}
-	body, err := json.Marshal(j.body)
-	if err != nil {
-		panic("BUG: marshal request: " + err.Error())
-	}
-	header, err := api.header()
-	if err != nil {
-		return err
-	}
-	header.Set("Content-Type", j.content)
-	if _, err := send(ctx, c.o.Client, j.method, api.url(j.path), header, body); err != nil {
-		return fmt.Errorf("%s: %w", j.words, err)
-	}
-	c.o.Log.Info("written to the cluster", "what", j.words)
-	return nil
-}
 
 // API is the way to the cluster's API server.
 type API struct {
@@ -74,30 +62,36 @@ type API struct {
 
 // Get returns what the API answers to a path.
 func (a API) Get(ctx context.Context, path string) ([]byte, error) {
-	header, err := a.header()
+	return a.call(ctx, http.MethodGet, path, "", nil)
+}
+
+// write sends a body as JSON.
+func (a API) write(ctx context.Context, method, path, content string, body any) error {
+	b, err := json.Marshal(body)
 	if err != nil {
-		return nil, err
+		panic("BUG: marshal request: " + err.Error())
+	}
+	_, err = a.call(ctx, method, path, content, b)
+	return err
+}
+
+func (a API) call(ctx context.Context, method, path, content string, body []byte) ([]byte, error) {
+	header := http.Header{}
+	if content != "" {
+		header.Set("Content-Type", content)
+	}
+	if a.TokenFile != "" {
+		token, err := os.ReadFile(a.TokenFile) // it is rotated under us
+		if err != nil {
+			return nil, fmt.Errorf("read token: %w", err)
+		}
+		header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
 	client := a.Client
 	if client == nil {
 		client = http.DefaultClient
 	}
-	return send(ctx, client, http.MethodGet, a.url(path), header, nil)
-}
-
-func (a API) url(path string) string { return strings.TrimSuffix(a.Server, "/") + path }
-
-func (a API) header() (http.Header, error) {
-	header := http.Header{}
-	if a.TokenFile == "" {
-		return header, nil
-	}
-	token, err := os.ReadFile(a.TokenFile) // it is rotated under us
-	if err != nil {
-		return nil, fmt.Errorf("read token: %w", err)
-	}
-	header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	return header, nil
+	return send(ctx, client, method, strings.TrimSuffix(a.Server, "/")+path, header, body)
 }
 
 // maxAnswer bounds what is read of an answer: a list of thousands of jobs.
@@ -143,13 +137,10 @@ const (
 func (b *backoff) fail(err error, now time.Time, log *slog.Logger) time.Duration {
 	wait := min(firstWait<<min(b.fails, 9), mostWait)
 	var e *apiError
-	if errors.As(err, &e) {
-		switch {
-		case e.after > 0:
-			wait = e.after
-		case e.code == http.StatusForbidden || e.code == http.StatusUnauthorized:
-			wait = max(wait, time.Minute) // only a person can change it
-		}
+	if errors.As(err, &e) && e.after > 0 {
+		wait = e.after
+	} else if answered(err, http.StatusForbidden) {
+		wait = max(wait, time.Minute) // only a person can change it; a token is renewed by itself
 	}
 	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1))
 	b.fails++

@@ -2,22 +2,25 @@
 // condition TrainingDegraded for what lasts, an Event for what passes, and only
 // when asked to, and only for a few nodes, a cordon or a taint.
 //
-// Invariants: in a dry run nothing is written. What was written is written again
-// only when status or reason change, or for the heartbeat; a change back waits
-// for Hold, so noise can't flap. Never more than MaxNodes nodes are acted on at
-// once, over restarts too (StateFile). Three REST calls and no more:
-// PATCH nodes/<n>/status, POST events, PATCH nodes/<n>; where rescheduling is asked
-// for, GET and PATCH ascendjobs and PATCH configmaps instead of the last.
+// Invariants: in a dry run nothing is written. A node belongs to others too: what
+// they set on it stays, and only what laggard set is taken back, when the node is
+// well or by Release. What was written is written again only when status or reason
+// change, or for the heartbeat; a change back waits for Hold, so noise can't flap.
+// Never more than MaxNodes nodes are acted on at once, over restarts too: the nodes
+// themselves say what was done to them.
 //
-// Caveat: node names of verdicts must be those of the cluster (NODE_NAME of the
-// downward API as LAGGARD_NODE); a name that the cluster does not know is said
-// once and left alone.
+// Calls: LIST nodes (at the start), PATCH nodes/<n>/status, POST events; for an act
+// GET and PATCH nodes/<n>, or for rescheduling LIST and PATCH ascendjobs and PATCH
+// configmaps.
+//
+// Caveats: one watcher writes to a cluster; a second one would take back what the
+// first one says of jobs that it does not follow. Node names of verdicts must be
+// those of the cluster (NODE_NAME of the downward API as LAGGARD_NODE); one that the
+// cluster does not know is said and tried again after an hour.
 package health
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,9 +30,6 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
-
-// Condition is the type of the node condition.
-const Condition = "TrainingDegraded"
 
 // Reasons of the condition.
 const (
@@ -60,7 +60,8 @@ type Options struct {
 	TokenFile string       // read again for each request; "" sends none
 	Client    *http.Client // nil is http.DefaultClient
 	Namespace string       // of events; "" is "default"
-	StateFile string       // "" keeps nothing over restarts
+	StateFile string       // "" keeps nothing over restarts but what stands on the nodes
+	Jobs      []string     // whose conditions of before are ours; nil is all
 	Act       string       // one of the Act constants
 	MaxNodes  int          // acted on at once; 0 is 1
 	DryRun    bool         // write nothing, say what would be written
@@ -93,7 +94,11 @@ type Cluster struct {
 	state state
 	said  map[string]report // by job
 	back  backoff
-	busy  map[string]bool // node names that the cluster does not know
+	// adopted: what stands on the nodes is known.
+	adopted bool
+	// later are nodes that are left alone until then: the cluster refused a write to
+	// them, or does not know them.
+	later map[string]time.Time
 }
 
 // report is what a job's last verdict says of nodes.
@@ -159,7 +164,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{o: o, wake: make(chan struct{}, 1), said: map[string]report{}, busy: map[string]bool{},
+	c := &Cluster{o: o, wake: make(chan struct{}, 1), said: map[string]report{}, later: map[string]time.Time{},
 		state: state{Nodes: map[string]*node{}, Seen: map[string]time.Time{}, Jobs: map[string]bool{}}}
 	if err := c.load(); err != nil {
 		return nil, err
@@ -167,12 +172,15 @@ func New(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Observe takes a job's verdict. It only notes what is wanted.
-func (c *Cluster) Observe(v *verdict.Verdict) {
+// Observe takes a job's verdict as of now. It only notes what is wanted.
+func (c *Cluster) Observe(v *verdict.Verdict) { c.ObserveAt(v, c.o.Now()) }
+
+// ObserveAt takes a job's verdict, and when the job was last heard of.
+func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.o.Now()
-	r := report{at: now, nodes: map[string]opinion{}}
+	r := report{at: at, nodes: map[string]opinion{}}
 	for _, n := range v.Nodes {
 		if n.State != verdict.Degraded && n.State != verdict.Intermittent || n.JobImpact < c.o.MinImpact {
 			continue
@@ -188,9 +196,12 @@ func (c *Cluster) Observe(v *verdict.Verdict) {
 }
 
 func message(job string, n verdict.Node) string {
-	s := fmt.Sprintf("job %s: %s, x%.2f since step %d, costs %.1f %% of each step. %s", job, n.Cause, n.Slowdown, n.SinceStep, 100*n.JobImpact, n.Detail)
+	s := fmt.Sprintf("%s%s, x%.2f since step %d, costs %.1f %% of each step. %s", jobWords(job), n.Cause, n.Slowdown, n.SinceStep, 100*n.JobImpact, n.Detail)
 	return s[:min(len(s), maxMessage)]
 }
+
+// jobWords begin the message of a condition: they tell whose it is.
+func jobWords(job string) string { return "job " + job + ": " }
 
 // events queues transients that are new. Those of before the first verdict on a
 // job are old news.
@@ -235,70 +246,4 @@ func (c *Cluster) node(name string) *node {
 		c.state.Nodes[name] = n
 	}
 	return n
-}
-
-// Run writes what is wanted until ctx ends.
-func (c *Cluster) Run(ctx context.Context) error {
-	for {
-		wait := c.Sync(ctx)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		case <-c.wake:
-			timer.Stop()
-		}
-	}
-}
-
-// idle is how long Sync lets pass when nothing is due: holds and heartbeats are
-// minutes.
-const idle = 15 * time.Second
-
-// Sync writes what is due now and returns how long to wait for the next call.
-func (c *Cluster) Sync(ctx context.Context) time.Duration {
-	c.mu.Lock()
-	now := c.o.Now()
-	if wait := c.back.until.Sub(now); wait > 0 {
-		c.mu.Unlock()
-		return wait
-	}
-	jobs := c.plan(now)
-	c.mu.Unlock()
-	for _, j := range jobs {
-		err := c.carryOut(ctx, j)
-		c.mu.Lock()
-		again := c.result(j, err, c.o.Now())
-		c.mu.Unlock()
-		if again > 0 || ctx.Err() != nil {
-			return cmp.Or(again, idle)
-		}
-	}
-	return idle
-}
-
-// result notes how a call went. It returns how long to wait before any other.
-func (c *Cluster) result(j call, err error, now time.Time) time.Duration {
-	var e *apiError
-	switch {
-	case err == nil:
-		c.back.reset(c.o.Log)
-		j.done()
-	case errors.As(err, &e) && gone(e) && j.missing:
-		j.done() // no such job any more, or no MindCluster
-	case errors.As(err, &e) && e.code == http.StatusNotFound && j.node != "":
-		c.busy[j.node] = true
-		c.node(j.node).Acted = false
-		c.o.Log.Error("the cluster has no such node: set LAGGARD_NODE to the node's name in the pod", "node", j.node)
-	case errors.As(err, &e) && e.code == http.StatusConflict && j.created:
-		j.done() // an event of that name is there: an earlier try came through
-	default:
-		return c.back.fail(err, now, c.o.Log)
-	}
-	if err := c.save(); err != nil {
-		c.o.Log.Error("state of the cluster not saved", "error", err)
-	}
-	return 0
 }

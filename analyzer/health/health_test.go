@@ -17,7 +17,9 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// api is a recorded API server: it keeps what was written and answers as told.
+// api is as much of an API server as the planner's tests need to fail and to count on
+// a clock of theirs; what a real one does with the calls is tested on a real one, in
+// deploy/kubernetes/apiserver. It keeps what was written and answers as told.
 type api struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -44,6 +46,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // the test looks at what came
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if name, ok := strings.CutPrefix(r.URL.Path, "/api/v1/nodes"); ok && r.Method == http.MethodGet {
+		a.read(w, strings.TrimPrefix(name, "/"))
+		return
+	}
 	a.calls = append(a.calls, r.Method+" "+r.URL.Path)
 	a.bodies = append(a.bodies, string(body))
 	a.tokens[r.Header.Get("Authorization")]++
@@ -62,7 +68,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var b struct {
 		Spec struct {
-			Unschedulable *bool `json:"unschedulable"`
+			Unschedulable json.RawMessage `json:"unschedulable"`
 		} `json:"spec"`
 		Status struct {
 			Conditions []struct{ Type, Status, Reason string } `json:"conditions"`
@@ -74,7 +80,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/api/v1/nodes/"), "/status")
 	if b.Spec.Unschedulable != nil {
-		if *b.Spec.Unschedulable {
+		if string(b.Spec.Unschedulable) == "true" {
 			a.cordoned[name] = true
 		} else {
 			delete(a.cordoned, name)
@@ -89,7 +95,32 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count returns how many calls there were that begin so.
+// read answers a GET of a node, or of all.
+func (a *api) read(w io.Writer, name string) {
+	object := func(name string) map[string]any {
+		o := map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{}, "status": map[string]any{}}
+		if a.cordoned[name] {
+			o["metadata"] = map[string]any{"name": name, "annotations": map[string]any{cordonAnnotation: "x"}}
+			o["spec"] = map[string]any{"unschedulable": true}
+		}
+		if said := a.status[name]; len(said) > 0 {
+			status, reason, _ := strings.Cut(said[len(said)-1], " ")
+			o["status"] = map[string]any{"conditions": []any{map[string]any{"type": Condition, "status": status, "reason": reason, "lastTransitionTime": "2027-01-15T08:00:00Z"}}}
+		}
+		return o
+	}
+	if name != "" {
+		json.NewEncoder(w).Encode(object(name))
+		return
+	}
+	items := []any{}
+	for name := range a.status {
+		items = append(items, object(name))
+	}
+	json.NewEncoder(w).Encode(map[string]any{"items": items})
+}
+
+// count returns how many writes there were that begin so.
 func (a *api) count(prefix string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -276,16 +307,15 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// TestErrors answers the first calls with an error and wants the back-off that
-// fits, then the condition once.
+// TestErrors answers the first calls with an error of the server's and wants the
+// back-off that fits, then the condition once.
 func TestErrors(t *testing.T) {
 	for name, e := range map[string]struct {
 		code  int
 		after string
 		least time.Duration
 	}{
-		"forbidden": {403, "", time.Minute}, "throttled": {429, "77", 77 * time.Second}, "conflict": {409, "", time.Second},
-		"unavailable": {503, "", time.Second}, "gateway": {504, "", time.Second},
+		"throttled": {429, "77", 77 * time.Second}, "unavailable": {503, "", time.Second}, "gateway": {504, "", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, c := newAPI(t), newClock()
@@ -296,6 +326,7 @@ func TestErrors(t *testing.T) {
 				return 0, ""
 			}
 			h := start(t, a, c, nil)
+			c.sync(t, h, 1) // reads what stands on nodes
 			h.Observe(slow("j", "n1"))
 			for k := range 3 {
 				if wait := h.Sync(t.Context()); wait < e.least {
@@ -311,6 +342,35 @@ func TestErrors(t *testing.T) {
 				t.Fatalf("written %v after the errors", got)
 			}
 		})
+	}
+}
+
+// TestRefusedNode: what the server refuses of one node holds up no other, and is tried
+// again after a minute.
+func TestRefusedNode(t *testing.T) {
+	for _, code := range []int{http.StatusForbidden, http.StatusConflict, http.StatusUnprocessableEntity} {
+		a, c := newAPI(t), newClock()
+		open := false
+		a.answer = func(_ int, r *http.Request) (int, string) {
+			if strings.Contains(r.URL.Path, "/n1/") && !open {
+				return code, ""
+			}
+			return 0, ""
+		}
+		h := start(t, a, c, nil)
+		h.Observe(slow("j", "n1", "n2"))
+		for range 4 {
+			h.Sync(t.Context())
+		}
+		if n := a.count("PATCH /api/v1/nodes/n1/"); n != 1 || len(a.status["n2"]) != 1 {
+			t.Errorf("%d: %d calls for the refused node, the other has %v", code, n, a.status["n2"])
+		}
+		open = true
+		c.pass(2 * time.Minute)
+		c.sync(t, h, 2)
+		if len(a.status["n1"]) != 1 {
+			t.Errorf("%d: never tried again: %v", code, a.calls)
+		}
 	}
 }
 
@@ -335,41 +395,9 @@ func TestTimeoutAndUnknownNode(t *testing.T) {
 	client := &http.Client{Timeout: time.Nanosecond}
 	h = start(t, a, c, func(o *Options) { o.Client = client })
 	h.Observe(slow("j", "n2"))
+	h.Sync(t.Context())
 	if wait := h.Sync(t.Context()); wait < time.Second || len(a.status["n2"]) != 0 {
 		t.Fatalf("a time-out waits %v; written %v", wait, a.status["n2"])
-	}
-}
-
-// TestRestart writes nothing twice, and takes back what an earlier process wrote.
-func TestRestart(t *testing.T) {
-	a, c := newAPI(t), newClock()
-	dir := t.TempDir()
-	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("one\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	options := func(o *Options) { o.StateFile, o.TokenFile = filepath.Join(dir, "cluster.json"), token }
-	h := start(t, a, c, options)
-	h.Observe(slow("j", "n1"))
-	c.sync(t, h, 1)
-	h = start(t, a, c, options)
-	c.sync(t, h, 3) // nobody has said anything yet
-	h.Observe(slow("j", "n1"))
-	c.sync(t, h, 3)
-	if n := a.count(""); n != 1 {
-		t.Fatalf("%d calls, want the one of before the restart: %v", n, a.calls)
-	}
-	if err := os.WriteFile(token, []byte("two\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h = start(t, a, c, options)
-	h.Observe(slow("j"))
-	c.sync(t, h, 60)
-	if got := a.status["n1"]; got[len(got)-1] != "False NoProblem" {
-		t.Fatalf("written %v", got)
-	}
-	if a.tokens["Bearer one"] != 1 || a.tokens["Bearer two"] == 0 {
-		t.Fatalf("tokens %v", a.tokens)
 	}
 }
 

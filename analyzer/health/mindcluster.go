@@ -1,6 +1,7 @@
 package health
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -64,13 +65,20 @@ func (c *Cluster) reschedule(name string, n *node, bad bool) call {
 	case !bad && m.Labelled:
 		return m.unlabel(name)
 	}
-	return m.fault(name, n, bad, c.o.Now()) // not of the node: its 404 is a namespace that is missing
+	return m.fault(name, n, bad, c.o.Now())
 }
 
 // find is GET ascendjobs: TaskD knows a job by its uid.
 func (m *rescheduling) find(node string) call {
-	return call{method: "GET", path: ascendJobs + "/ascendjobs", node: node, missing: true, words: "find AscendJob " + m.Job,
-		read: func(body []byte) error {
+	return call{node: node, words: "find AscendJob " + m.Job, reads: true,
+		do: func(ctx context.Context, api API) error {
+			body, err := api.Get(ctx, ascendJobs+"/ascendjobs")
+			if missing(err) {
+				return nil // no MindCluster
+			}
+			if err != nil {
+				return err
+			}
 			var list struct {
 				Items []struct {
 					Metadata struct {
@@ -126,8 +134,13 @@ func (m *rescheduling) unlabel(node string) call {
 }
 
 func (m *rescheduling) patch(node, words string, meta map[string]any, done func()) call {
-	return call{method: "PATCH", path: m.Path, content: "application/merge-patch+json", body: map[string]any{"metadata": meta},
-		node: node, missing: true, words: words, done: done}
+	return call{node: node, words: words, done: done, do: func(ctx context.Context, api API) error {
+		err := api.write(ctx, http.MethodPatch, m.Path, mergePatch, map[string]any{"metadata": meta})
+		if missing(err) {
+			return nil // the job has gone
+		}
+		return err
+	}}
 }
 
 // fault is the public fault of a node, or its end: server-side apply of one ConfigMap
@@ -155,12 +168,15 @@ func (m *rescheduling) fault(name string, n *node, bad bool, now time.Time) call
 		panic("BUG: marshal fault: " + err.Error())
 	}
 	cm := "laggard-fault-" + name
-	return call{
-		method: "PATCH", path: "/api/v1/namespaces/" + faultNamespace + "/configmaps/" + url.PathEscape(cm) + "?fieldManager=laggard&force=true",
-		content: "application/apply-patch+yaml", words: words,
-		body: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-			"metadata": map[string]any{"name": cm, "namespace": faultNamespace, "labels": map[string]any{faultLabel: "true"}},
-			"data":     map[string]any{"PublicFault": string(message)}},
+	path := "/api/v1/namespaces/" + faultNamespace + "/configmaps/" + url.PathEscape(cm) + "?fieldManager=laggard&force=true"
+	body := map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": cm, "namespace": faultNamespace, "labels": map[string]any{faultLabel: "true"}},
+		"data":     map[string]any{"PublicFault": string(message)}}
+	return call{ // not of the node: its 404 is a namespace that is missing
+		words: words,
+		do: func(ctx context.Context, api API) error {
+			return api.apply(ctx, path, body)
+		},
 		done: func() {
 			n.Acted, n.Applied = bad, bad
 			if !bad {
@@ -175,6 +191,3 @@ func commas(ranks []int) string {
 }
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }
-
-// gone reports whether an answer says that the thing asked for is not there.
-func gone(e *apiError) bool { return e.code == http.StatusNotFound || e.code == http.StatusGone }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -18,16 +20,14 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// call is one request and what is true once it has been answered.
+// call is one thing to do at the cluster, and what is true once it is done.
 type call struct {
-	method, path, content string
-	body                  any
-	node                  string
-	created               bool // a conflict means that it is there
-	missing               bool // not found means done
-	read                  func(body []byte) error
-	words                 string
-	done                  func()
+	words string
+	node  string // whose it is; "" where not found is no word on a node
+	reads bool   // nothing is written
+	dry   bool   // a dry run makes it too
+	do    func(context.Context, API) error
+	done  func()
 }
 
 // wanted is a condition.
@@ -40,10 +40,13 @@ type wanted struct {
 
 // plan returns the calls that are due.
 func (c *Cluster) plan(now time.Time) []call {
+	if !c.adopted && !c.o.DryRun {
+		return []call{c.adopt()}
+	}
 	var calls []call
 	want := c.wanted(now)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if c.busy[name] {
+		if now.Before(c.later[name]) {
 			continue
 		}
 		n, w := c.node(name), want[name]
@@ -56,11 +59,52 @@ func (c *Cluster) plan(now time.Time) []call {
 		}
 	}
 	for _, e := range c.state.Events {
-		if !c.busy[e.Node] {
+		if !now.Before(c.later[e.Node]) {
 			calls = append(calls, c.post(e))
 		}
 	}
 	return calls
+}
+
+// adopt learns from the nodes what an earlier process set on them.
+func (c *Cluster) adopt() call {
+	var found []*object
+	j := c.list(&found)
+	j.done = func() {
+		c.adopted = true
+		here := map[string]*object{}
+		for _, o := range found {
+			here[o.Metadata.Name] = o
+		}
+		for name, n := range c.state.Nodes {
+			if here[name] == nil && n.Move == nil {
+				*n = node{Posted: n.Posted} // released, or a new machine of that name
+			}
+		}
+		for name, o := range here {
+			c.learn(name, o)
+		}
+	}
+	return j
+}
+
+// learn takes a node as it stands. Where the state knows of an act that the node no
+// longer shows, somebody took it back: it isn't done again.
+func (c *Cluster) learn(name string, o *object) {
+	is := o.condition()
+	if is == nil {
+		is = &condition{}
+	}
+	if !is.of(c.o.Jobs) {
+		return
+	}
+	n := c.node(name)
+	if n.Status != is.Status || n.Reason != is.Reason {
+		n.Status, n.Reason, n.Message, n.Since = is.Status, is.Reason, is.Message, is.LastTransitionTime
+	}
+	if o.clear() != nil {
+		n.Acted, n.Applied = true, true
+	}
 }
 
 // wanted merges what the jobs say: of several reasons the one that costs most.
@@ -86,7 +130,7 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 		}
 	}
 	for name, n := range c.state.Nodes {
-		if _, ok := want[name]; ok || n.Status == "" || n.Status == "False" && !n.Acted {
+		if _, ok := want[name]; ok || (n.Status == "" || n.Status == "False") && !n.Acted {
 			continue
 		}
 		if fresh == 0 {
@@ -106,7 +150,7 @@ func (c *Cluster) due(n *node, w wanted, now time.Time) bool {
 		return w.status == "True" && now.Sub(n.Beat) >= c.o.Heartbeat
 	}
 	if n.Status == "" {
-		return true
+		return w.status != "Unknown" // a job that ended before anybody heard of it
 	}
 	if key := w.status + w.reason; n.Want != key {
 		n.Want, n.Other = key, now
@@ -125,13 +169,13 @@ func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call 
 		since = now
 	}
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	body := map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+	body := map[string]any{
 		"type": Condition, "status": w.status, "reason": w.reason, "message": w.message,
 		"lastHeartbeatTime": stamp(now), "lastTransitionTime": stamp(since),
-	}}}}
+	}
 	return call{
-		method: "PATCH", path: "/api/v1/nodes/" + url.PathEscape(name) + "/status", content: strategic, body: body, node: name,
-		words: fmt.Sprintf("condition %s=%s of node %s, reason %s", Condition, w.status, name, w.reason),
+		node: name, words: fmt.Sprintf("condition %s=%s of node %s, reason %s", Condition, w.status, name, w.reason),
+		do: func(ctx context.Context, api API) error { return api.setCondition(ctx, name, body) },
 		done: func() {
 			if n.Status != w.status || n.Reason != w.reason {
 				n.Since = now
@@ -143,11 +187,9 @@ func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call 
 	}
 }
 
-const taintKey = "laggard.io/training-degraded"
-
-// act is PATCH nodes/<name>, or the calls of reschedule: what is done to a node that is degraded, as
-// long as fewer than MaxNodes are acted on, and its end when the node is well. A
-// node takes its place under the cap before the call, durably: a call that was
+// act changes the node, or is the next call of reschedule: what is done to a node that
+// is degraded, as long as fewer than MaxNodes are acted on, and its end when the node
+// is well. A node takes its place under the cap before the call: a call that was
 // carried out and not answered counts.
 func (c *Cluster) act(name string, n *node) (call, bool) {
 	bad := n.Status == "True"
@@ -168,19 +210,16 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 	if c.o.Act == ActReschedule {
 		return c.reschedule(name, n, bad), true
 	}
-	body := map[string]any{"spec": map[string]any{"unschedulable": bad}}
-	if c.o.Act == ActTaint {
-		taint := map[string]any{"key": taintKey, "effect": "NoSchedule", "value": n.Reason}
-		if !bad {
-			taint = map[string]any{"key": taintKey, "effect": "NoSchedule", "$patch": "delete"}
-		}
-		body = map[string]any{"spec": map[string]any{"taints": []any{taint}}}
-	}
-	words := "undo " + c.o.Act + " of node " + name
+	reason, with, words := n.Reason, (*object).clear, "undo "+c.o.Act+" of node "+name
 	if bad {
 		words = c.o.Act + " node " + name
+		with = func(o *object) edit { return o.cordon(reason) }
+		if c.o.Act == ActTaint {
+			with = func(o *object) edit { return o.taint(reason) }
+		}
 	}
-	return call{method: "PATCH", path: "/api/v1/nodes/" + url.PathEscape(name), content: strategic, body: body, node: name, words: words,
+	return call{node: name, words: words,
+		do:   func(ctx context.Context, api API) error { return api.change(ctx, name, with) },
 		done: func() { n.Acted, n.Applied = bad, bad }}, true
 }
 
@@ -204,9 +243,16 @@ func (c *Cluster) post(e event) call {
 		"reason":         "TrainingSlowed", "message": e.Message, "type": "Warning", "count": 1,
 		"firstTimestamp": at, "lastTimestamp": at, "source": map[string]any{"component": "laggard"},
 	}
+	path := "/api/v1/namespaces/" + url.PathEscape(c.o.Namespace) + "/events"
 	return call{
-		method: "POST", path: "/api/v1/namespaces/" + c.o.Namespace + "/events", content: "application/json", body: body, created: true,
 		words: "event on node " + e.Node + ": " + e.Message,
+		do: func(ctx context.Context, api API) error {
+			err := api.write(ctx, http.MethodPost, path, "application/json", body)
+			if answered(err, http.StatusConflict) {
+				return nil // an earlier try came through
+			}
+			return err
+		},
 		done: func() {
 			c.state.Events = slices.DeleteFunc(c.state.Events, func(x event) bool { return x.Name == e.Name })
 		},

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,17 +81,7 @@ func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error)
 
 // apply is server-side apply: it makes what is not there and changes what is.
 func (a API) apply(ctx context.Context, path string, body any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic("BUG: marshal request: " + err.Error())
-	}
-	header, err := a.header()
-	if err != nil {
-		return err
-	}
-	header.Set("Content-Type", "application/apply-patch+yaml")
-	_, err = send(ctx, cmp.Or(a.Client, http.DefaultClient), http.MethodPatch, a.url(path), header, text)
-	return err
+	return a.write(ctx, http.MethodPatch, path, applyPatch, body)
 }
 
 // mayNot names the right that is missing where the API server refused, and what grants it.

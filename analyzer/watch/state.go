@@ -35,6 +35,16 @@ const (
 
 // openState makes the directory and takes it for this process alone.
 func openState(path string) (*stateDir, error) {
+	lock, err := Lock(path)
+	if err != nil {
+		return nil, err
+	}
+	return &stateDir{path, lock}, nil
+}
+
+// Lock makes a state directory and takes it until the file is closed: no watcher runs
+// on it.
+func Lock(path string) (*os.File, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("open state directory: %w", err)
 	}
@@ -45,7 +55,7 @@ func openState(path string) (*stateDir, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock state directory %s: %w: another `laggard watch` uses it; give each its own --state", path, err), lock.Close())
 	}
-	return &stateDir{path, lock}, nil
+	return lock, nil
 }
 
 func (d *stateDir) close() error { return d.lock.Close() }

@@ -1,0 +1,207 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What laggard sets on a node. The node itself remembers it: a taint by its key, the
+// condition by its type, and a cordon, which everybody sets with one and the same
+// word, by an annotation. Without the annotation a cordon is somebody else's.
+const (
+	// Condition is the type of the node condition.
+	Condition = "TrainingDegraded"
+
+	taintKey         = "laggard.io/training-degraded"
+	taintEffect      = "NoSchedule"
+	cordonAnnotation = "laggard.io/cordoned"
+)
+
+// object is a node of the cluster, as far as laggard reads it.
+type object struct {
+	Metadata struct {
+		Name, ResourceVersion string
+		Annotations           map[string]string
+	}
+	Spec struct {
+		Unschedulable bool
+		// Taints are whole, as they came: the list is written back as one.
+		Taints []map[string]any
+	}
+	Status struct {
+		Conditions []condition
+	}
+}
+
+type condition struct {
+	Type, Status, Reason, Message string
+	LastTransitionTime            time.Time
+}
+
+func nodePath(name string) string { return "/api/v1/nodes/" + url.PathEscape(name) }
+
+// edit is a merge patch of a node, nil where the node is as it should be.
+type edit map[string]any
+
+// tainted returns where our taint stands in the list, -1 where it doesn't.
+func (o *object) tainted() int {
+	return slices.IndexFunc(o.Spec.Taints, func(t map[string]any) bool { return t["key"] == taintKey && t["effect"] == taintEffect })
+}
+
+func (o *object) cordoned() bool {
+	_, ok := o.Metadata.Annotations[cordonAnnotation]
+	return ok
+}
+
+// condition returns ours, nil where there is none.
+func (o *object) condition() *condition {
+	if i := slices.IndexFunc(o.Status.Conditions, func(c condition) bool { return c.Type == Condition }); i >= 0 {
+		return &o.Status.Conditions[i]
+	}
+	return nil
+}
+
+// taint adds our taint to those of others: the list is atomic for the API server, so
+// that a patch that names one taint would replace all.
+func (o *object) taint(reason string) edit {
+	if o.tainted() >= 0 {
+		return nil
+	}
+	ours := map[string]any{"key": taintKey, "effect": taintEffect, "value": reason}
+	return edit{"spec": map[string]any{"taints": append(slices.Clone(o.Spec.Taints), ours)}}
+}
+
+// cordon marks what it cordons; a node that is cordoned already stays whose it is.
+func (o *object) cordon(reason string) edit {
+	if o.Spec.Unschedulable {
+		return nil
+	}
+	return edit{"spec": map[string]any{"unschedulable": true}, "metadata": map[string]any{"annotations": map[string]any{cordonAnnotation: reason}}}
+}
+
+// clear takes back whatever of ours stands on the node.
+func (o *object) clear() edit {
+	spec, e := map[string]any{}, edit{}
+	if i := o.tainted(); i >= 0 {
+		spec["taints"] = slices.Delete(slices.Clone(o.Spec.Taints), i, i+1)
+	}
+	if o.cordoned() {
+		spec["unschedulable"] = nil
+		e["metadata"] = map[string]any{"annotations": map[string]any{cordonAnnotation: nil}}
+	}
+	if len(spec) > 0 {
+		e["spec"] = spec
+	}
+	if len(e) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Retries of a write that met another one: tens of milliseconds first, a few seconds
+// in all. Then the back-off of all calls takes over.
+const (
+	conflictTries = 6
+	conflictWait  = 40 * time.Millisecond
+)
+
+// change reads a node and writes back what edit makes of it, on condition that nobody
+// wrote in between; if somebody did, it reads again.
+func (a API) change(ctx context.Context, name string, with func(*object) edit) error {
+	for try := range conflictTries {
+		body, err := a.Get(ctx, nodePath(name))
+		if err != nil {
+			return err
+		}
+		var o object
+		if err := json.Unmarshal(body, &o); err != nil {
+			return fmt.Errorf("decode node: %w", err)
+		}
+		e := with(&o)
+		if e == nil {
+			return nil
+		}
+		meta, _ := e["metadata"].(map[string]any)
+		e["metadata"] = withVersion(meta, o.Metadata.ResourceVersion)
+		err = a.write(ctx, http.MethodPatch, nodePath(name), mergePatch, e)
+		if !answered(err, http.StatusConflict) || try == conflictTries-1 {
+			return err
+		}
+		wait := conflictWait << try
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait + rand.N(wait)):
+		}
+	}
+	panic("BUG: the last try returns")
+}
+
+// withVersion makes a patch of metadata hold only for one version of the object.
+func withVersion(meta map[string]any, version string) map[string]any {
+	meta = maps.Clone(meta)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["resourceVersion"] = version
+	return meta
+}
+
+// setCondition adds or replaces one condition: that list has a key, so others' stay.
+func (a API) setCondition(ctx context.Context, name string, c map[string]any) error {
+	body := map[string]any{"status": map[string]any{"conditions": []any{c}}}
+	return a.write(ctx, http.MethodPatch, nodePath(name)+"/status", strategicPatch, body)
+}
+
+// removeCondition takes ours off the list.
+func (a API) removeCondition(ctx context.Context, name string) error {
+	return a.setCondition(ctx, name, map[string]any{"type": Condition, "$patch": "delete"})
+}
+
+// nodesAPage keeps one answer to a few megabytes: a node is ten kilobytes and more,
+// most of it the list of its images.
+const nodesAPage = 250
+
+// ours hands over each node of the cluster that has something of ours.
+func (a API) ours(ctx context.Context, take func(*object)) error {
+	next := ""
+	for {
+		path := fmt.Sprintf("/api/v1/nodes?limit=%d", nodesAPage)
+		if next != "" {
+			path += "&continue=" + url.QueryEscape(next)
+		}
+		body, err := a.Get(ctx, path)
+		if err != nil {
+			return err
+		}
+		var page struct {
+			Metadata struct{ Continue string }
+			Items    []object
+		}
+		if err := json.Unmarshal(body, &page); err != nil {
+			return fmt.Errorf("decode nodes: %w", err)
+		}
+		for i := range page.Items {
+			o := &page.Items[i]
+			if o.tainted() >= 0 || o.cordoned() || o.condition() != nil {
+				take(o)
+			}
+		}
+		if next = page.Metadata.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// of reports whether a condition was said of one of these jobs, of any with none.
+func (c *condition) of(jobs []string) bool {
+	return len(jobs) == 0 || slices.ContainsFunc(jobs, func(job string) bool { return strings.HasPrefix(c.Message, jobWords(job)) })
+}

@@ -1,0 +1,163 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Run writes what is wanted until ctx ends.
+func (c *Cluster) Run(ctx context.Context) error {
+	for {
+		wait := c.Sync(ctx)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-c.wake:
+			timer.Stop()
+		}
+	}
+}
+
+const (
+	// idle is how long Sync lets pass when nothing is due: holds and heartbeats are
+	// minutes.
+	idle = 15 * time.Second
+	// strangerWait is how long a node that the cluster does not know is left alone.
+	strangerWait = time.Hour
+)
+
+// Sync writes what is due now and returns how long to wait for the next call.
+func (c *Cluster) Sync(ctx context.Context) time.Duration {
+	c.mu.Lock()
+	now := c.o.Now()
+	if wait := c.back.until.Sub(now); wait > 0 {
+		c.mu.Unlock()
+		return wait
+	}
+	calls := c.plan(now)
+	c.mu.Unlock()
+	for _, j := range calls {
+		wait, _ := c.perform(ctx, j)
+		if wait > 0 || ctx.Err() != nil {
+			return max(wait, firstWait)
+		}
+	}
+	if len(calls) > 0 {
+		return 0 // an act follows its condition
+	}
+	return min(idle, c.o.Hold)
+}
+
+// perform makes a call and notes how it went. It returns how long to wait before any
+// other, and the error that this is for.
+func (c *Cluster) perform(ctx context.Context, j call) (time.Duration, error) {
+	err := c.carryOut(ctx, j)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.result(j, err, c.o.Now())
+}
+
+// carryOut makes the call, or says what it would do.
+func (c *Cluster) carryOut(ctx context.Context, j call) error {
+	if c.o.DryRun && !j.dry {
+		c.o.Log.Info("dry run: would write", "what", j.words)
+		return nil
+	}
+	if err := j.do(ctx, c.api()); err != nil {
+		return fmt.Errorf("%s: %w", j.words, err)
+	}
+	if !j.reads {
+		c.o.Log.Info("written to the cluster", "what", j.words)
+	}
+	return nil
+}
+
+func (c *Cluster) api() API {
+	return API{Server: c.o.Server, TokenFile: c.o.TokenFile, Client: c.o.Client}
+}
+
+// result notes how a call went.
+func (c *Cluster) result(j call, err error, now time.Time) (time.Duration, error) {
+	switch {
+	case err == nil:
+		c.back.reset(c.o.Log)
+		j.done()
+	case j.node != "" && answered(err, http.StatusNotFound):
+		c.later[j.node] = now.Add(strangerWait)
+		c.node(j.node).Acted = false
+		c.o.Log.Error("the cluster has no such node: set LAGGARD_NODE to the node's name in the pod", "node", j.node)
+	case j.node != "" && refused(err):
+		// This node's alone: the others go on.
+		var b backoff
+		c.later[j.node] = now.Add(max(time.Minute, b.fail(err, now, c.o.Log)))
+		return 0, err
+	default:
+		return c.back.fail(err, now, c.o.Log), err
+	}
+	if err := c.save(); err != nil {
+		c.o.Log.Error("state of the cluster not saved", "error", err)
+	}
+	return 0, nil
+}
+
+// refused reports whether the answer was about this request and not about the
+// server's state.
+func refused(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.code/100 == 4 && !answered(err, http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests)
+}
+
+// insistFor bounds how long one call is tried for somebody who waits: a server that
+// restarts, or that says to come later.
+const insistFor = time.Minute
+
+// insist makes a call until it is answered, waiting in between as the server says.
+func (c *Cluster) insist(ctx context.Context, j call) error {
+	for begun := c.o.Now(); ; {
+		wait, err := c.perform(ctx, j)
+		if err == nil {
+			return nil
+		}
+		if refused(err) || c.o.Now().Sub(begun) >= insistFor {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Once writes everything that is due and returns: for somebody who comes back in an
+// hour, so that nothing waits for Hold. The error says what could not be written.
+func (c *Cluster) Once(ctx context.Context) error {
+	c.mu.Lock()
+	c.o.Hold = 0
+	c.mu.Unlock()
+	var errs []error
+	for {
+		c.mu.Lock()
+		calls := c.plan(c.o.Now())
+		c.mu.Unlock()
+		if len(calls) == 0 {
+			return errors.Join(errs...)
+		}
+		for _, j := range calls {
+			err := c.insist(ctx, j)
+			if err == nil {
+				continue
+			}
+			errs = append(errs, err)
+			if !refused(err) || j.node == "" {
+				return errors.Join(errs...)
+			}
+		}
+	}
+}
