@@ -12,7 +12,7 @@ ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/report analyzer/whatif an
 	schemas/topology writer/chrome writer/rollup writer/rollup/roster writer/rollup/scatter
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
+.PHONY: help build run test kubernetes parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ test: parts ## everything, against the real components, with -race where gorouti
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
 	$(GO) test -count=1 -p 1 -timeout 20m . ./deploy/examples # whole processes under load and timed jobs: alone on the machine
 
+kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
+	@GO=$(GO) .ci/parts kubernetes
+	cd deploy/kubernetes/apiserver && $(GO) test -vet=off -count=1 -timeout 20m ./... # make lint vets it: that takes all of Kubernetes along
+
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...
 
@@ -42,6 +46,7 @@ race: test ## the same as test
 lint: ## gofmt and vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
+	cd deploy/kubernetes/apiserver && $(GO) vet ./...
 
 bench: ## the benchmarks, each against its reference in one run
 	@.ci/parts bench
