@@ -83,6 +83,11 @@ func (o *agentOptions) register(c *cobra.Command) {
 
 // check reads the settings that are words.
 func (o *agentOptions) check() error {
+	if o.store != "" {
+		if err := checkStore(o.store); err != nil {
+			return err
+		}
+	}
 	var err error
 	if o.capBytes, err = ageing.ParseSize(o.cap); err != nil || o.capBytes <= 0 {
 		return usage("--cap %s: want a size such as 5000MB or 5GiB", o.cap)

@@ -32,6 +32,9 @@ reason. It changes nothing. Exit code 0: equal; 3: different.`,
 			if output != "table" && output != "json" {
 				return usage("--output %s%s", output, didYouMean(output, []string{"table", "json"}))
 			}
+			if err := checkStore(args[1]); err != nil {
+				return err
+			}
 			return runAudit(c, args[0], args[1], job, output)
 		},
 	}

@@ -70,6 +70,9 @@ Ranks that a running agent ships are left to it.`,
 			if to == "" {
 				return usage("laggard ingest: --to STORE is missing: parquet:DIR or clickhouse://user@host:9000/db")
 			}
+			if err := checkStore(to); err != nil {
+				return err
+			}
 			o, err := s.options()
 			if err != nil {
 				return err
@@ -83,6 +86,14 @@ Ranks that a running agent ships are left to it.`,
 	environment(c.Flags(), "node", "NODE_NAME")
 	s.flags(c)
 	return c
+}
+
+// checkStore makes a text that names no store a usage error, before anything is made.
+func checkStore(spec string) error {
+	if err := intake.CheckStore(spec); err != nil {
+		return usage("%v", err)
+	}
+	return nil
 }
 
 // errInterrupted is what a signal makes of a pass.

@@ -77,6 +77,11 @@ once with --once; --release takes all of that back.`,
 				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
 			}
 			o.source = args[0]
+			if o.to != "" {
+				if err := checkStore(o.to); err != nil {
+					return err
+				}
+			}
 			return runWatch(c.Context(), o, c.OutOrStdout())
 		},
 	}

@@ -33,7 +33,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 	var sizes [2]int64
 	for b.Loop() {
 		store := filepath.Join(b.TempDir(), "store")
-		sink, err := intake.OpenStore(b.Context(), store, intake.StoreOptions{})
+		sink, err := intake.OpenStore(b.Context(), "parquet:"+store, intake.StoreOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}

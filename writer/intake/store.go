@@ -2,7 +2,6 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -24,19 +23,33 @@ type StoreOptions struct {
 	Logger  *slog.Logger
 }
 
-// OpenStore opens the store that a spec names: DIR or parquet:DIR, or
-// clickhouse://user@host:port/database. It connects to nothing yet.
-func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, error) {
-	switch {
-	case spec == "":
-		return nil, errors.New("open store: no store named; want parquet:DIR or clickhouse://user@host:9000/database")
-	case strings.HasPrefix(spec, ddl.Scheme):
-		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Cluster: o.Cluster, Logger: o.Logger})
-	case strings.Contains(spec, "://"):
-		scheme, _, _ := strings.Cut(spec, "://")
-		return nil, fmt.Errorf("open store: no store is called %s://; want parquet:DIR or clickhouse://user@host:9000/database", scheme)
+// CheckStore tells what is wrong with the form of a store's name: parquet:DIR, or
+// clickhouse://user@host:port/database. It touches nothing. A bare folder is an error:
+// a slip in a URL would make folders here, and nothing would reach the store meant.
+func CheckStore(spec string) error {
+	if strings.HasPrefix(spec, ddl.Scheme) {
+		_, err := ddl.ParseAddress(spec)
+		return err
 	}
-	dir := strings.TrimPrefix(spec, parquetScheme)
+	if dir, ok := strings.CutPrefix(spec, parquetScheme); ok && dir != "" && !strings.Contains(spec, "//") {
+		return nil
+	}
+	if i := strings.LastIndexByte(spec, '@'); i >= 0 {
+		spec = "…" + spec[i:] // before it a password may stand
+	}
+	return fmt.Errorf("open store %q: it names no store; want parquet:DIR or clickhouse://user@host:9000/database", spec)
+}
+
+// OpenStore opens the store that a spec names; see CheckStore. It connects to nothing
+// yet.
+func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, error) {
+	if err := CheckStore(spec); err != nil {
+		return nil, err
+	}
+	dir, ok := strings.CutPrefix(spec, parquetScheme)
+	if !ok {
+		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Cluster: o.Cluster, Logger: o.Logger})
+	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("open store %s: it is a file; name a directory (it is made when it is missing)", spec)
 	}
