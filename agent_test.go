@@ -139,14 +139,26 @@ func (w *words) read(r io.Reader) {
 
 func (s *site) start(env []string, args ...string) *running {
 	s.t.Helper()
-	return s.startCommand(exec.Command(os.Args[0], args...), env...)
+	return s.running(s.command(env, args...))
+}
+
+// command is the test binary as one of its parts.
+func (s *site) command(env []string, args ...string) *exec.Cmd {
+	c := exec.Command(os.Args[0], args...)
+	s.ours(c, env...)
+	return c
 }
 
 // startCommand starts a program with the site's rings and this environment.
 func (s *site) startCommand(c *exec.Cmd, env ...string) *running {
 	s.t.Helper()
-	c.Env = append(append(os.Environ(), "LAGGARD_RUN="+s.rings), env...)
+	s.ours(c, env...)
 	return s.running(c)
+}
+
+// ours gives a command the site's rings and this environment.
+func (s *site) ours(c *exec.Cmd, env ...string) {
+	c.Env = append(append(os.Environ(), "LAGGARD_RUN="+s.rings), env...)
 }
 
 // running starts a command.
@@ -171,8 +183,12 @@ func (s *site) running(c *exec.Cmd) *running {
 // agent starts an agent; what is not in args is set for a test.
 func (s *site) agent(args ...string) *running {
 	s.t.Helper()
+	return s.running(s.agentCommand(args...))
+}
+
+func (s *site) agentCommand(args ...string) *exec.Cmd {
 	base := []string{"agent", "--dir", s.dir, "--store", s.store, "--node", "node-0", "--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0"}
-	return s.start([]string{asLaggard + "=1"}, append(base, args...)...)
+	return s.command([]string{asLaggard + "=1"}, append(base, args...)...)
 }
 
 // emitter starts a trainer of one rank.

@@ -119,8 +119,32 @@ func (r *ringState) advance() error {
 }
 
 // snapshot reads the heads: every light one before every bulk one, so that the
-// communications of a step are seen no later than the step's own end.
+// communications of a step are seen no later than the step's own end. The ring of a
+// thread whose communications belong to a step that was seen to end was there before
+// the light heads were read, but perhaps not when rings were last listed (to open a
+// segment on a slow disk takes long): they are listed again, until there is no new one.
 func (p *process) snapshot() error {
+	for known := -1; known < len(p.rings); {
+		known = len(p.rings)
+		if err := p.lightHeads(); err != nil {
+			return err
+		}
+		if err := p.findRings(); err != nil {
+			return err
+		}
+	}
+	for _, r := range p.rings {
+		h, err := r.reader.Head(ring.Bulk)
+		if err != nil {
+			return p.lostRing(r, err)
+		}
+		r.lanes[ring.Bulk].head = h
+	}
+	return nil
+}
+
+// lightHeads reads the counters of every ring, the light heads among them.
+func (p *process) lightHeads() error {
 	for _, r := range p.rings {
 		if !r.resumed {
 			r.resume(p.w.Next(), &p.note)
@@ -131,13 +155,6 @@ func (p *process) snapshot() error {
 		}
 		r.counters = c
 		r.lanes[ring.Light].head = c.Head[ring.Light]
-	}
-	for _, r := range p.rings {
-		h, err := r.reader.Head(ring.Bulk)
-		if err != nil {
-			return p.lostRing(r, err)
-		}
-		r.lanes[ring.Bulk].head = h
 	}
 	return nil
 }

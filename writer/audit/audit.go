@@ -4,7 +4,8 @@
 // For each rank under the directory it rolls the files up as shipping does, adds
 // what the ledgers tell of segments that are gone, and compares that with the
 // numbers of rows in the store: raw rows by segment and kind, steps and windows by
-// process, calls by rank.
+// process, and by rank the calls that the windows sum up, be Communication stored one
+// by one as well or not.
 //
 // Invariant: it changes nothing, neither files nor store. Rows that are open at the
 // end of the files (a step that has not ended) may be in the store or not: they are
@@ -206,7 +207,7 @@ func (a *auditor) compare() {
 
 // isRaw reports whether a kind's records become rows of the table records.
 func (a *auditor) isRaw(kind string) bool {
-	return a.raw[kind] || !a.summed[kind] && kind != "Communication"
+	return a.raw[kind] || !a.summed[kind] && kind != communication
 }
 
 func (a *auditor) differ(d Difference) { a.report.Differences = append(a.report.Differences, d) }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/intake"
@@ -113,7 +112,7 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 	for i := range rows.Records {
 		r := &rows.Records[i]
 		grow(d.records, ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: r.Kind}, 1, closed)
-		if r.Kind == record.Communication.String() && d.waits(r) {
+		if r.Kind == communication && d.waits(r) {
 			d.held++
 		}
 	}

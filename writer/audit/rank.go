@@ -8,6 +8,9 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
+// communication is the word of the kind that windows sum up.
+var communication = record.Communication.String()
+
 // rank is what files, ledgers and store know of one rank.
 type rank struct {
 	number uint32
@@ -96,21 +99,27 @@ func (a *auditor) one(r *rank) {
 	}
 	gone, goneCalls := a.gone(r, d)
 	a.segments(r, d, gone)
-	if !a.isRaw("Communication") {
-		least, most := d.calls.least+goneCalls, d.calls.most+goneCalls
-		least = min(least, most-min(most, d.held))
+	a.calls(r, d, goneCalls)
+	a.processes(r, row.StepsTable, d.steps, r.steps)
+	a.processes(r, row.CommunicationsTable, d.windows, r.windows)
+}
+
+// calls compares the sum of a rank's windows with the Communication that files and
+// ledger know, whether or not this is stored one by one as well.
+func (a *auditor) calls(r *rank, d *disk, gone uint64) {
+	least, most := d.calls.least+gone, d.calls.most+gone
+	least = min(least, most-min(most, d.held))
+	if !a.isRaw(communication) {
 		a.report.Emitted += d.calls.most // those of gone segments are counted
 		a.report.Summarised += r.calls
 		a.report.InFlight += most - min(most, r.calls)
-		if r.calls < least && !d.live || r.calls > most {
-			a.differ(Difference{
-				Rank: int(r.number), Table: row.CommunicationsTable, Kind: "Communication", Want: least, Have: r.calls,
-				Reason: fmt.Sprintf("the windows of this rank sum up %d calls; files and ledger have %d (and %d in flight)", r.calls, least, most-least),
-			})
-		}
 	}
-	a.processes(r, row.StepsTable, d.steps, r.steps)
-	a.processes(r, row.CommunicationsTable, d.windows, r.windows)
+	if r.calls < least && !d.live || r.calls > most {
+		a.differ(Difference{
+			Rank: int(r.number), Table: row.CommunicationsTable, Kind: communication, Want: least, Have: r.calls,
+			Reason: fmt.Sprintf("the windows of this rank sum up %d calls; files and ledger have %d (and %d in flight)", r.calls, least, most-least),
+		})
+	}
 }
 
 // gone adds the segments that were shipped and then deleted, as the store's ledger
@@ -131,10 +140,11 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 				key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
 				b := want[key]
 				want[key] = bounds{b.least + l.Records, b.most + l.Records}
-			} else if k.kind == "Communication" {
-				calls += l.Records
-			} else {
+			} else if k.kind != communication {
 				a.report.Summarised += l.Records
+			}
+			if k.kind == communication {
+				calls += l.Records
 			}
 		case "dropped":
 			a.report.Dropped[k.reason] += l.Records
@@ -150,7 +160,8 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 		if b, ok := want[key]; ok {
 			n := min(b.least, l.Records)
 			want[key] = bounds{b.least - n, b.most - n}
-		} else if k.kind == "Communication" {
+		}
+		if k.kind == communication {
 			calls -= min(calls, l.Records)
 		}
 	}
@@ -161,7 +172,7 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 func (a *auditor) segments(r *rank, d *disk, gone map[ship.SegmentKind]bounds) {
 	want := map[ship.SegmentKind]bounds{}
 	for k, b := range d.records {
-		if k.Kind == "Communication" && !a.isRaw(k.Kind) {
+		if k.Kind == communication && !a.isRaw(k.Kind) {
 			continue // by calls
 		}
 		if !a.isRaw(k.Kind) { // --records none: the steps hold them

@@ -155,14 +155,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 		s.rows.Steps = append(s.rows.Steps, s.bareStep(inc, r, repeat))
 		s.taken = false
 	}
-	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
-		var raw row.Raw
-		s.pack(&raw, r, at)
-		s.giveRaw(inc, &raw, r.Kind, number, repeat)
-		return
-	}
-	s.counts.kind(r.Kind, r.Name).Summarised++
-	if r.Kind == record.Communication {
+	if r.Kind == record.Communication { // stored one by one or not, it is a call
 		if !inc.window.open {
 			s.openWindow(inc, max(number, 0), r.Start)
 		}
@@ -171,6 +164,13 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 			s.flushWindow(inc)
 		}
 	}
+	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
+		var raw row.Raw
+		s.pack(&raw, r, at)
+		s.giveRaw(inc, &raw, r.Kind, number, repeat)
+		return
+	}
+	s.counts.kind(r.Kind, r.Name).Summarised++
 }
 
 // closedAt returns the closed step in whose window begin lies, NoStep without one.
