@@ -111,6 +111,9 @@ func printAudit(w io.Writer, r *audit.Report, output string) error {
 	fmt.Fprintf(w, "job %s: %d ranks, %d segments on disk, store %s\n", r.Job, r.Ranks, r.Segments, r.Store)
 	fmt.Fprintf(w, "emitted %d = stored %d + summarised %d + aged %d + dropped %d + in flight %d\n",
 		r.Emitted, r.Stored, r.Summarised, r.Aged, dropped, r.InFlight)
+	for _, damage := range r.Damaged {
+		fmt.Fprintf(w, "damaged, the rest of it is left out: %s\n", damage)
+	}
 	if r.Equal {
 		fmt.Fprintln(w, "equal: the store holds what files and ledger say")
 		return nil

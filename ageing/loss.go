@@ -126,6 +126,8 @@ func (t *tally) line(line []byte) {
 	case typ == record.LineRecord:
 		r := &t.parser.Record
 		t.add(lossKey{stateAged, record.Aged, r.Word()}, 1, n, r.Start)
+	case typ == record.LineLoss && !t.parser.Loss.Plausible():
+		t.add(lossKey{stateDropped, record.Implausible, ""}, 1, n, 0)
 	case typ == record.LineLoss:
 		l := &t.parser.Loss
 		t.add(lossKey{stateDropped, l.Reason, l.Kind}, l.Count, n, l.First)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/roster"
@@ -115,6 +116,8 @@ func (t *tree) nothing(job string, info Info, c rollup.Counts, first string) err
 	switch {
 	case info.Parts == 0:
 		return fmt.Errorf("%s: its rank directories hold no segment (files named by unix seconds): is the recorder on, does the agent write to this directory?", where)
+	case info.Lines == 0 && len(c.Damaged) > 0:
+		return fmt.Errorf("%s: %d of its %d files are damaged and the others empty: %s", where, len(c.Damaged), info.Parts, c.Damaged[0])
 	case info.Lines == 0 && info.Torn > 0:
 		return fmt.Errorf("%s: no line in its %d files is complete, %d end in the middle of their first: their writer was killed, or has only begun", where, info.Parts, info.Torn)
 	case info.Lines == 0:
@@ -137,11 +140,18 @@ func (i *Info) notes(c rollup.Counts, first string) {
 	if c.Torn > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("files with a line that was cut by a crash of its writer: %d (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
 	}
+	if n := len(c.Damaged); n > 0 {
+		i.Notes = append(i.Notes, fmt.Sprintf("compressed files that are damaged: %d; what stands before the damage was read, the rest of them is left out; the first: %s", n, c.Damaged[0]))
+	}
 	bad := c.Lost[rollup.BadTime]
 	if bad > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d lines have a time that can't be right (%s) and were left out", bad, badTime))
 	}
-	if n := rollup.Sum(c.Lost) - bad; n > 0 {
+	wild := c.Lost[record.Implausible]
+	if wild > 0 {
+		i.Notes = append(i.Notes, fmt.Sprintf("%d loss lines claim more records than any writer can lose and were left out", wild))
+	}
+	if n := rollup.Sum(c.Lost) - bad - wild; n > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d records never arrived, by the account of their writers (laggard audit shows the reasons)", n))
 	}
 }

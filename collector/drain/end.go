@@ -24,7 +24,8 @@ func (p *process) tell(now time.Time) error {
 }
 
 // tellLosses writes a loss line for each counter that has grown. The counters
-// are cumulative, so what one pass can't write the next one does.
+// are cumulative, so what one pass can't write the next one does. They are written by
+// others: what no recorder can have lost is not said.
 func (p *process) tellLosses() error {
 	for _, r := range p.rings {
 		for k := range record.Kind(record.KindCount) {
@@ -34,7 +35,7 @@ func (p *process) tellLosses() error {
 			if total <= told {
 				continue
 			}
-			loss := record.Loss{Ring: l.number, Kind: k.String(), Reason: record.RingFull, Count: total - told, Last: max(r.counters.Last, 0)}
+			loss := record.Loss{Ring: l.number, Kind: k.String(), Reason: record.RingFull, Count: min(total-told, record.MaxLoss), Last: max(r.counters.Last, 0)}
 			if told == 0 {
 				loss.First = max(r.counters.First, 0)
 			}
@@ -57,7 +58,7 @@ func (p *process) tellLosses() error {
 		if total <= told {
 			continue
 		}
-		loss := record.Loss{Kind: record.Kind(k).String(), Reason: record.NoRing, Count: total - told}
+		loss := record.Loss{Kind: record.Kind(k).String(), Reason: record.NoRing, Count: min(total-told, record.MaxLoss)}
 		if err := p.once(key, total, loss.AppendLine(nil)); err != nil {
 			return err
 		}

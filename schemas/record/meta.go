@@ -48,6 +48,14 @@ type Loss struct {
 	Last   int64  `json:"last,omitempty"`
 }
 
+// MaxLoss is the most records that one loss line can tell of: a billion a second for a
+// quarter of an hour, or a million for twelve days, which no writer reaches.
+const MaxLoss = 1 << 40
+
+// Plausible reports whether a writer can have lost so much. A line that says more is
+// counted as such (Implausible), and what it claims is in no sum.
+func (l *Loss) Plausible() bool { return l.Count <= MaxLoss }
+
 // Reasons of a loss, in the ledger and in laggard_records_dropped_total.
 const (
 	RingFull    = "ring-full"     // the agent was too slow or absent
@@ -59,6 +67,7 @@ const (
 	Poison      = "poison"        // refused by the store; kept in the dead-letter file
 	Truncated   = "truncated"     // a file that became shorter under the reader
 	NameTooLong = "name-too-long" // a range that TaskD's lines can't hold (--format taskd)
+	Implausible = "implausible"   // a loss line that claims more than can be lost
 	NotSelected = "not-selected"  // raw rows of a kind that --records leaves out (summarised, not lost)
 )
 

@@ -57,6 +57,7 @@ type Report struct {
 	Aged        uint64            `json:"aged"`
 	Dropped     map[string]uint64 `json:"dropped"`
 	InFlight    uint64            `json:"in_flight"`
+	Damaged     []string          `json:"damaged,omitempty"` // compressed segments that can't be read to their end: the rest of them is left out
 	Equal       bool              `json:"equal"`
 	Differences []Difference      `json:"differences"`
 }

@@ -30,6 +30,7 @@ type disk struct {
 	windows map[ship.Process]bounds
 	calls   bounds
 	lost    map[string]uint64 // as loss lines say, and lines whose time can't be right, by reason
+	damaged []string          // segments that can't be read to their end, with the cause
 	live    bool              // a process ships it now: what is missing is on its way
 	open    intake.Open
 	held    uint64 // calls that the follower has read and that may not be stored
@@ -77,6 +78,9 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 	for {
 		line, offset, err := r.Next()
 		if errors.Is(err, io.EOF) {
+			if damage := r.Damage(); damage != nil { // shipping skips the rest, too
+				d.damaged = append(d.damaged, damage.Error())
+			}
 			return nil
 		}
 		if err != nil {

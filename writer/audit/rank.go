@@ -83,6 +83,7 @@ func (a *auditor) one(r *rank) {
 		d = &disk{}
 	}
 	a.report.Segments += len(d.names)
+	a.report.Damaged = append(a.report.Damaged, d.damaged...)
 	for _, l := range r.losses {
 		switch l.State {
 		case "emitted":

@@ -54,7 +54,7 @@ func feedAll(t *testing.T, root string, read func(m, next *member) (int64, bool,
 		if _, err := s.Refresh(); err != nil {
 			t.Fatal(err)
 		}
-		m := &member{stream: s}
+		m := &member{stream: s, refused: map[string]int64{}}
 		m.refuse = func(id record.ID, line []byte, reason string) {
 			all[i].Refused = append(all[i].Refused, id.String()+reason+string(line))
 		}

@@ -19,7 +19,8 @@ func TestErrorsNameObjectCauseRemedy(t *testing.T) {
 	for spec, words := range map[string][]string{
 		"":                   {"parquet:DIR", "clickhouse://"},
 		"postgres://h/d":     {"postgres://", "clickhouse://"},
-		file:                 {file, "directory"},
+		"parquet:" + file:    {file, "directory"},
+		file:                 {file, "parquet:DIR", "clickhouse://"},
 		"clickhouse://u:p@h": {"password", "environment"},
 	} {
 		_, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})

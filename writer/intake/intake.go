@@ -127,7 +127,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	m := &member{
 		stream: s, lease: l,
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
-		refuse: e.shipper.Refuse,
+		refuse: e.shipper.Refuse, refused: map[string]int64{},
 	}
 	o := e.plans.options(s.Dir)
 	o.Refused, o.Packed = m.insane, e.shipper.TakesRaws()
@@ -214,11 +214,11 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 		rows = &row.Rows{} // it is not filled: the roller gives its own memory
 	}
 	m.roller.Take(rows)
-	if m.refused > 0 {
-		sum := e.losses[rollup.BadTime]
-		e.losses[rollup.BadTime] = LossSum{sum.Events + int64(m.refused), sum.Lines + int64(m.refused), sum.Bytes}
-		m.refused = 0
+	for reason, n := range m.refused {
+		sum := e.losses[reason]
+		e.losses[reason] = LossSum{sum.Events + n, sum.Lines + n, sum.Bytes}
 	}
+	clear(m.refused)
 	if clipped, crowded := m.roller.Altered(); clipped+crowded > m.clipped+m.crowded {
 		e.altered[rollup.WordTooLong] += clipped - m.clipped
 		e.altered[rollup.Crowded] += crowded - m.crowded

@@ -49,7 +49,7 @@ type member struct {
 	id      record.ID // of the segment being read
 	again   bool      // the line was counted before: it is read to fill what is open
 	refuse  func(id record.ID, line []byte, reason string)
-	refused int // lines, since the last look
+	refused map[string]int64 // lines, since the last look, by reason
 	// rollup.Stream.Altered as of the last look.
 	clipped, crowded uint64
 }
@@ -121,7 +121,9 @@ func (m *member) Line(offset int64, line []byte) {
 	}
 	if len(line) > len(lossLine) && string(line[:len(lossLine)]) == lossLine {
 		if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
-			m.segment.lose(&m.parser.Loss)
+			if m.parser.Loss.Plausible() { // else insane has been told
+				m.segment.lose(&m.parser.Loss)
+			}
 		}
 	}
 	m.segment.Upto = offset + int64(len(line)) + 1
@@ -141,16 +143,21 @@ func (m *member) counted(offset int64) bool {
 	return m.reading != m.segment.Name || offset < m.segment.Upto
 }
 
-// insane keeps a line whose time can't be right as a dead letter, and counts it.
-func (m *member) insane(offset int64, line []byte, kind string) {
+// why says what the reason of a line that is refused means.
+var why = map[string]string{
+	rollup.BadTime:     fmt.Sprintf("the time is more than %.0f years from the segment's", rollup.Around.Hours()/24/365),
+	record.Implausible: fmt.Sprintf("no writer can lose more than %d records between two lines", uint64(record.MaxLoss)),
+}
+
+// insane keeps a line that can't be right as a dead letter, and counts it.
+func (m *member) insane(offset int64, line []byte, kind, reason string) {
 	if m.again {
 		return
 	}
-	m.segment.lose(&record.Loss{Kind: kind, Reason: rollup.BadTime, Count: 1})
-	m.refused++
+	m.segment.lose(&record.Loss{Kind: kind, Reason: reason, Count: 1})
+	m.refused[reason]++
 	id := record.HashID(m.id.String(), strconv.FormatInt(offset, 10))
-	reason := fmt.Sprintf("%s: %s/%s at %d: the time is more than %.0f years from the segment's", rollup.BadTime, m.stream.Dir.Path, m.reading, offset, rollup.Around.Hours()/24/365)
-	m.refuse(id, line, reason)
+	m.refuse(id, line, fmt.Sprintf("%s: %s/%s at %d: %s", reason, m.stream.Dir.Path, m.reading, offset, why[reason]))
 }
 
 // Torn is called by the tail for a last line that will never be complete.

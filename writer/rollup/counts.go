@@ -37,6 +37,10 @@ type Counts struct {
 	Garbage   uint64 // lines that are no JSON, or not of FORMAT.md's types
 	Torn      uint64 // lines cut in the middle
 	TornBytes uint64 // after the last '\n'
+
+	// Damaged are the compressed segments that Dir could not read to their end, with the
+	// cause. What stands before the damage was read.
+	Damaged []string
 }
 
 // Reasons for which a record is stored otherwise than it came.
@@ -202,4 +206,5 @@ func (c *Counts) Add(o Counts) {
 	c.Garbage += o.Garbage
 	c.Torn += o.Torn
 	c.TornBytes += o.TornBytes
+	c.Damaged = append(c.Damaged, o.Damaged...)
 }

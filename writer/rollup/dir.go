@@ -39,11 +39,11 @@ func Dir(ctx context.Context, dir segment.RankDir, o Options, take func(*row.Row
 	d := feeder{ctx: ctx, stream: s, take: take}
 	for _, info := range infos {
 		if err := d.segment(dir, info.Name); err != nil {
-			return s.Counts(), err
+			return d.counts(), err
 		}
 	}
 	s.End()
-	return s.Counts(), d.give()
+	return d.counts(), d.give()
 }
 
 // feeder feeds a stream from files.
@@ -53,6 +53,14 @@ type feeder struct {
 	take   func(*row.Rows) error
 	rows   row.Rows
 	read   int64 // bytes since the last give
+
+	damaged []string // see Counts
+}
+
+func (d *feeder) counts() Counts {
+	c := d.stream.Counts()
+	c.Damaged = d.damaged
+	return c
 }
 
 func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
@@ -67,6 +75,9 @@ func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
 		line, offset, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			d.stream.Torn(r.Torn())
+			if damage := r.Damage(); damage != nil {
+				d.damaged = append(d.damaged, damage.Error())
+			}
 			return nil
 		}
 		if err != nil {

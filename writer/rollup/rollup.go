@@ -143,10 +143,10 @@ type Options struct {
 	// Packed gives raw rows out as row.Rows.Raws instead of Records.
 	Packed bool
 
-	// Refused is told of each line whose time can't be right (BadTime), which is counted
+	// Refused is told of each line that can't be right, with the reason, which is counted
 	// and left out; nil is nobody. kind is the word of a record, else "". The line is
 	// the stream's again when Refused returns.
-	Refused func(offset int64, line []byte, kind string)
+	Refused func(offset int64, line []byte, kind, reason string)
 }
 
 // Stream is the rollup of one rank. It is not safe for concurrent use.
@@ -266,7 +266,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 	case record.LineRecord:
 		r := &s.parser.Record
 		if !s.bounds.hold(r.Start) || !s.bounds.hold(r.HostStart) {
-			s.refuse(offset, line, r.Word())
+			s.refuse(offset, line, r.Word(), BadTime)
 			return true
 		}
 		s.tame(r)
@@ -274,6 +274,10 @@ func (s *Stream) read(offset int64, line []byte) bool {
 	case record.LineMeta:
 		s.identify(&s.parser.Meta)
 	case record.LineLoss:
+		if !s.parser.Loss.Plausible() {
+			s.refuse(offset, line, "", record.Implausible)
+			return true
+		}
 		s.lose(&s.parser.Loss)
 	case record.LineSwitch:
 		s.switched(s.parser.Switch)

@@ -97,13 +97,13 @@ func weigh(r *record.Record) int32 {
 // timeOf is the time that a marker says.
 func timeOf(m *marker.Marker) int64 { return int64(min(m.Timestamp, math.MaxInt64)) }
 
-// refuse leaves a line out whose time can't be right.
-func (s *Stream) refuse(offset int64, line []byte, kind string) {
+// refuse leaves a line out that can't be right: BadTime, record.Implausible.
+func (s *Stream) refuse(offset int64, line []byte, kind, reason string) {
 	if s.replay {
 		return
 	}
-	add(&s.counts.Lost, BadTime, 1)
+	add(&s.counts.Lost, reason, 1)
 	if s.o.Refused != nil {
-		s.o.Refused(offset, line, kind)
+		s.o.Refused(offset, line, kind, reason)
 	}
 }

@@ -44,7 +44,7 @@ func TestBadTime(t *testing.T) {
 		{"999999999999", line(at), "FP", true},
 	} {
 		told := ""
-		s := New(Options{Job: "j", Refused: func(offset int64, line []byte, kind string) {
+		s := New(Options{Job: "j", Refused: func(offset int64, line []byte, kind, _ string) {
 			told = fmt.Sprintf("%d %s %s", offset, kind, line)
 		}})
 		s.Segment(1, c.name)

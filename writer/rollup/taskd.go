@@ -19,7 +19,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 		s.Segment(0, "")
 	}
 	if !s.bounds.hold(timeOf(&s.marker.Marker)) {
-		s.refuse(offset, line, "")
+		s.refuse(offset, line, "", BadTime)
 		return true
 	}
 	res := s.pairer.Add(&s.marker.Marker, marker.Place{Segment: s.current, Offset: offset})

@@ -26,8 +26,8 @@ const (
 var ErrTruncated = errors.New("file became shorter")
 
 // Reader reads the complete lines of one segment, plain or compressed. A plain one
-// may grow meanwhile: Next after io.EOF looks again. It is not safe for concurrent
-// use.
+// may grow meanwhile: Next after io.EOF looks again. A compressed one that is damaged
+// ends where it can't be read on, see Damage. It is not safe for concurrent use.
 type Reader struct {
 	f    *os.File
 	z    *zstd.Decoder // nil for a plain segment
@@ -36,6 +36,8 @@ type Reader struct {
 	seen int    // bytes of them known to hold no '\n'
 	last []byte // what Next returned last, nil when its bytes may have been overwritten
 	off  int64  // offset of buf[r]; of a compressed segment: in what it inflates to
+
+	damage error // why a compressed segment ends before its end, nil: it does not
 
 	skipping bool  // within a line that is too long,
 	from     int64 // which began here
@@ -95,6 +97,10 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 	}
 }
 
+// Damage tells, after io.EOF, why a compressed segment could not be read to its end. It
+// will not get better: what stands before the damage is all there is. nil is no damage.
+func (r *Reader) Damage() error { return r.damage }
+
 // Last returns the line that Next returned last, nil when it is not in memory any
 // more. At the end of a file it usually is.
 func (r *Reader) Last() []byte { return r.last }
@@ -121,7 +127,7 @@ func (r *Reader) fill() error {
 	src := io.Reader(r.f)
 	if r.z != nil {
 		if src = r.z; r.off > maxInflated {
-			return fmt.Errorf("read segment %s: inflates to more than %d bytes", r.f.Name(), int64(maxInflated))
+			return r.damaged(fmt.Errorf("inflates to more than %d bytes", int64(maxInflated)))
 		}
 	} else if r.skipping {
 		if err := r.leap(); err != nil {
@@ -138,8 +144,22 @@ func (r *Reader) fill() error {
 		return fmt.Errorf("read segment %s: %w", r.f.Name(), io.ErrNoProgress)
 	case errors.Is(err, io.EOF):
 		return r.end()
+	case r.z != nil && !ofSystem(err):
+		return r.damaged(err)
 	}
 	return fmt.Errorf("read segment %s: %w", r.f.Name(), err)
+}
+
+// damaged ends a compressed segment at its damage.
+func (r *Reader) damaged(err error) error {
+	r.damage = fmt.Errorf("read segment %s: %w", r.f.Name(), err)
+	return io.EOF
+}
+
+// ofSystem reports whether an error is the system's: another look may do better.
+func ofSystem(err error) bool {
+	var errno unix.Errno
+	return errors.As(err, &errno)
 }
 
 // end tells the end of a file from one that was cut.
@@ -183,8 +203,14 @@ func (r *Reader) Offset() int64 {
 	return r.off
 }
 
-// Torn returns the bytes after the last '\n', as of the last io.EOF.
-func (r *Reader) Torn() int64 { return r.off + int64(r.w-r.r) - r.Offset() }
+// Torn returns the bytes after the last '\n', as of the last io.EOF; 0 before a damage,
+// behind which more is lost than a line.
+func (r *Reader) Torn() int64 {
+	if r.damage != nil {
+		return 0
+	}
+	return r.off + int64(r.w-r.r) - r.Offset()
+}
 
 // Skipped returns what was skipped so far because a line was too long.
 func (r *Reader) Skipped() Skipped { return r.skipped }
@@ -192,7 +218,7 @@ func (r *Reader) Skipped() Skipped { return r.skipped }
 // SeekTo makes Next go on at offset, which must be the beginning of a line. In a
 // compressed segment going back means reading from its start.
 func (r *Reader) SeekTo(offset int64) error {
-	r.r, r.w, r.seen, r.skipping, r.last = 0, 0, 0, false, nil
+	r.r, r.w, r.seen, r.skipping, r.last, r.damage = 0, 0, 0, false, nil, nil
 	if r.z == nil {
 		if _, err := r.f.Seek(offset, io.SeekStart); err != nil {
 			return fmt.Errorf("seek segment: %w", err)

@@ -32,9 +32,9 @@ func (s *Stream) ready(f *file, v Visitor) (bool, error) {
 	}
 	s.tree.counters.opens.Add(1)
 	ok, err := s.identify(f, r, v)
-	if err != nil && f.compressed {
+	if r.Damage() != nil || err != nil && f.compressed {
 		s.damaged(f)
-		err = nil
+		ok, err = false, nil
 	}
 	if err != nil || !ok {
 		return false, errors.Join(err, r.Close())

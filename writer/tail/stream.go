@@ -153,8 +153,9 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 				continue
 			}
 		}
-		// Everything is read that was there when the next one was already listed.
-		if f.gone || s.current+1 < len(s.files) {
+		// Everything is read that was there when the next one was already listed; nobody
+		// appends to a compressed one.
+		if f.gone || f.compressed || s.current+1 < len(s.files) {
 			s.finish(f, v)
 			continue
 		}
@@ -206,13 +207,12 @@ func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 				continue // the reader stands after the last line again: look for more
 			}
 			f.atEnd, f.seen = true, max(f.seen, f.offset)
+			if s.reader.Damage() != nil {
+				s.damaged(f)
+			}
 			return n, nil
 		case errors.Is(err, segment.ErrTruncated):
 			s.close() // the next look finds out what is there now
-			return n, nil
-		case f.compressed:
-			s.damaged(f)
-			s.close()
 			return n, nil
 		}
 		s.close()
