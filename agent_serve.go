@@ -73,30 +73,10 @@ func (a *agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := a.ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
+	r := a.readiness()
+	mux.Handle("GET /readyz", r)
+	for _, c := range r {
+		mux.Handle("GET /readyz/"+c.name, readiness{c})
+	}
 	return mux
-}
-
-// failingLong is how long a store may fail before the agent says it isn't ready.
-const failingLong = 30 * time.Second
-
-// ready tells why the agent can't do its work now.
-func (a *agent) ready() error {
-	if err := a.drain.Ready(); err != nil {
-		return err
-	}
-	if a.follower == nil {
-		return nil
-	}
-	s := a.follower.Stats()
-	if s.Failing != "" && time.Since(s.FailingAt) > failingLong {
-		return fmt.Errorf("the store has been failing since %s: %s: %s", s.FailingAt.UTC().Format(time.RFC3339), s.Failing, s.LastError)
-	}
-	return nil
 }

@@ -187,7 +187,7 @@ func checkPorts(t *testing.T, d document, c corev1.Container) {
 		if p == nil {
 			continue
 		}
-		if len(c.Ports) != 1 || c.Ports[0].Name != p.HTTPGet.Port.StrVal || !slices.Contains([]string{"/healthz", "/readyz"}, p.HTTPGet.Path) {
+		if len(c.Ports) != 1 || c.Ports[0].Name != p.HTTPGet.Port.StrVal || !slices.Contains([]string{"/healthz", "/readyz", "/readyz/rings"}, p.HTTPGet.Path) {
 			t.Errorf("%s: %s is probed at %s%s", d.file, c.Name, p.HTTPGet.Port.StrVal, p.HTTPGet.Path)
 		}
 		if want := fmt.Sprintf("--metrics=:%d", c.Ports[0].ContainerPort); !slices.Contains(c.Args, want) {

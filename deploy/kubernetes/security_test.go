@@ -140,7 +140,7 @@ func TestSidecar(t *testing.T) {
 					t.Errorf("%s: a plain container leaves by --until-idle: %+v", file, a)
 				}
 			} else {
-				if a.RestartPolicy == nil || *a.RestartPolicy != corev1.ContainerRestartPolicyAlways || a.StartupProbe == nil || a.StartupProbe.HTTPGet.Path != "/readyz" {
+				if a.RestartPolicy == nil || *a.RestartPolicy != corev1.ContainerRestartPolicyAlways || a.StartupProbe == nil || a.StartupProbe.HTTPGet.Path != "/readyz/rings" {
 					t.Errorf("%s: not a native sidecar with a startup probe: %+v", file, a)
 				}
 				if !slices.Equal(a.Args, agent.Args) || !slices.Equal(envNames(a), envNames(agent)) || !reflect.DeepEqual(a.VolumeMounts, agent.VolumeMounts) {

@@ -238,7 +238,7 @@ func runSidecar(t *testing.T, uid int64) {
 		close(left)
 		t.Fatalf("agent left: %v\n%s", err, said.text.String())
 	}
-	until(ctx, t, "http://"+address+"/readyz", func(body string) bool { return body == "ok\n" })
+	until(ctx, t, "http://"+address+"/readyz/rings", func(body string) bool { return body == "rings: ok\n" })
 
 	python := "/usr/bin/python3" // the one on PATH may belong to root alone
 	if _, err := os.Stat(python); err != nil {

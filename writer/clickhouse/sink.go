@@ -24,6 +24,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -323,6 +324,26 @@ func (s *Sink) Create(ctx context.Context) error {
 			}
 		}
 		s.server = nil // the tables are others now
+		return nil
+	})
+}
+
+// Probe implements ship.Prober: an INSERT of no rows is refused where one of rows is.
+func (s *Sink) Probe(ctx context.Context) error {
+	return s.call(ctx, "insert nothing", func(ctx context.Context, conn clickhouse.Conn) error {
+		k, err := s.known(ctx, conn)
+		if err != nil {
+			return err
+		}
+		for _, table := range ddl.Tables {
+			if table == row.VerdictsTable { // the analyzer's
+				continue
+			}
+			name := s.table(k, table)
+			if err := conn.Exec(ctx, "INSERT INTO "+name+" (`job`) SELECT `job` FROM "+name+" WHERE 0"); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 }

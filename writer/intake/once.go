@@ -118,7 +118,6 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 		o.Ship.GiveUp = DefaultGiveUp
 	}
 	o = o.withDefaults()
-	o.Ship.CreateFirst = true
 	r := Report{Store: storeName(sink)}
 	if err := reach(ctx, sink); err != nil {
 		return r, err

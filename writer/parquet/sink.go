@@ -101,6 +101,16 @@ func (s *Sink) Create(ctx context.Context) error {
 	return nil
 }
 
+// Probe implements ship.Prober.
+func (s *Sink) Probe(context.Context) error {
+	f, err := os.CreateTemp(s.dir, tempPrefix+"probe-")
+	if err != nil {
+		return classify("write into Parquet store", err)
+	}
+	_, err = f.Write(make([]byte, os.Getpagesize()))
+	return classify("write into Parquet store", errors.Join(err, f.Close(), os.Remove(f.Name())))
+}
+
 func globEscape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }

@@ -47,10 +47,7 @@ type Options struct {
 	// GiveUp makes Run return the error when the store has failed for so long, or
 	// refuses; 0 retries for ever, which is what an agent does.
 	GiveUp time.Duration
-	// CreateFirst makes the tables while the first rows are still being read, instead
-	// of with the first round.
-	CreateFirst bool
-	Logger      *slog.Logger // nil is silent
+	Logger *slog.Logger // nil is silent
 	// Jitter returns a number in [0, 1); nil is math/rand.
 	Jitter func() float64
 }
@@ -100,7 +97,6 @@ type Shipper struct {
 	kick    chan struct{}
 
 	// Owned by Run's goroutine.
-	created    bool
 	failed     bool // the last round
 	accounts   []row.Ledger
 	accountsAt time.Time
@@ -243,8 +239,11 @@ func (s *Shipper) Run(ctx context.Context) error {
 	defer s.stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	if s.o.CreateFirst {
-		s.created = s.sink.Create(ctx) == nil // else the first round tries again, and says so
+	if err := s.create(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	}
 	for ctx.Err() == nil {
 		wait := s.due()
@@ -268,6 +267,21 @@ func (s *Shipper) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// create makes the tables, while the first rows are still being read, and finds out
+// whether rows may be inserted: a store that will take none is known before there are
+// any.
+func (s *Shipper) create(ctx context.Context) error {
+	err := s.retry.until(ctx, s, "create tables", func() error {
+		err := s.sink.Create(ctx)
+		if p, ok := s.sink.(Prober); ok && err == nil {
+			err = p.Probe(ctx)
+		}
+		return err
+	})
+	s.stats.reached.Store(err == nil)
+	return err
 }
 
 // due returns how long the next round has time; 0 is now.
@@ -360,12 +374,6 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 }
 
 func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
-	if !s.created {
-		if err := s.retry.until(ctx, s, "create tables", func() error { return s.sink.Create(ctx) }); err != nil {
-			return err
-		}
-		s.created = true
-	}
 	if err := s.dead.sync(); err != nil {
 		return err
 	}

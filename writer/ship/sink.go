@@ -47,6 +47,12 @@ type Sink interface {
 	Close() error
 }
 
+// Prober is a sink that can tell whether it takes rows, without storing any.
+type Prober interface {
+	// Probe is called after Create.
+	Probe(ctx context.Context) error
+}
+
 // Windows is a sink that tells the sums of the windows that it has, so that one which
 // was stored before its end can be completed.
 type Windows interface {

@@ -22,6 +22,8 @@ type Stats struct {
 	Looks   uint64 // questions which rows the store has
 	Doubts  uint64 // of these, after an insert that was not acknowledged
 	Retries uint64 // failed calls
+	// Reached is that the store was reached: its tables are there, and it takes rows.
+	Reached bool
 	// Failing is the class of the failure that lasts, "" when the store answers.
 	Failing   string
 	LastError string
@@ -42,6 +44,7 @@ type stats struct {
 	tables                          [6]struct{ inserted, found, poisoned atomic.Uint64 }
 	batches, looks, doubts, retries atomic.Uint64
 	lastAck                         atomic.Int64
+	reached                         atomic.Bool
 
 	mu      sync.Mutex
 	failing *Error    // guarded by mu
@@ -71,7 +74,7 @@ func (s *stats) ok() {
 func (s *Shipper) Stats() Stats {
 	st := Stats{
 		Tables: map[string]TableStats{}, Batches: s.stats.batches.Load(), Looks: s.stats.looks.Load(),
-		Doubts: s.stats.doubts.Load(), Retries: s.stats.retries.Load(),
+		Doubts: s.stats.doubts.Load(), Retries: s.stats.retries.Load(), Reached: s.stats.reached.Load(),
 	}
 	for table, i := range tableIndex {
 		t := &s.stats.tables[i]

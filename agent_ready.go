@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/laggard-dev/laggard/writer/ship"
+)
+
+// readiness is what the agent needs for its work, each told apart. It answers GET
+// /readyz in a line each, `store: ok` or `store: <reason>; <what to do>`, with 503 when
+// one is not well. /readyz/<name> asks one: a trainer waits for rings, not for a store.
+type readiness []check
+
+type check struct {
+	name string
+	err  func() error
+}
+
+func (a *agent) readiness() readiness {
+	all := readiness{{"rings", a.drain.Ready}, {"disk", newDiskCheck(filepath.Join(a.o.dir, ".laggard")).err}}
+	if a.follower != nil {
+		all = append(all, check{"store", func() error { return storeReady(a.follower.Stats(), time.Now()) }})
+	}
+	return all
+}
+
+// ServeHTTP implements http.Handler.
+func (r readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	status, text := http.StatusOK, ""
+	for _, c := range r {
+		word := "ok"
+		if err := c.err(); err != nil {
+			status, word = http.StatusServiceUnavailable, err.Error()
+		}
+		text += c.name + ": " + word + "\n"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprint(w, text)
+}
+
+// failingLong is how long a store that was reached may fail before it counts as not
+// ready: a server that is restarted is no news.
+const failingLong = 30 * time.Second
+
+// storeReady tells what keeps rows from the store: it is tried at the start, then known
+// from shipping.
+func storeReady(s ship.Stats, now time.Time) error {
+	switch {
+	case s.Failing == "" && !s.Reached:
+		return errors.New("not reached yet; wait")
+	case s.Failing == "", s.Reached && s.Failing != ship.Refused.String() && now.Sub(s.FailingAt) <= failingLong:
+		return nil
+	}
+	return fmt.Errorf("%s since %s: %s", s.Failing, s.FailingAt.UTC().Format(time.RFC3339), s.LastError)
+}
+
+// diskCheck finds out whether the profiling directory takes bytes, by writing some.
+type diskCheck struct {
+	dir   string
+	since atomic.Int64 // when the write under way began, 0 none
+}
+
+func newDiskCheck(dir string) *diskCheck { return &diskCheck{dir: dir} }
+
+// diskPatience is how long a write may take: others wait for it no longer.
+const diskPatience = 5 * time.Second
+
+func (d *diskCheck) err() error {
+	now := time.Now()
+	if !d.since.CompareAndSwap(0, now.UnixNano()) {
+		if since := time.Unix(0, d.since.Load()); now.Sub(since) > diskPatience {
+			return fmt.Errorf("%s: a write has not come back since %s; look at the volume", d.dir, since.UTC().Format(time.RFC3339))
+		}
+		return nil // the other look tells
+	}
+	defer d.since.Store(0)
+	f, err := os.CreateTemp(d.dir, ".ready-")
+	if err == nil {
+		_, err = f.Write(make([]byte, os.Getpagesize()))
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("write into %s: %w; make room or lower --cap, and let uid %d write there", d.dir, err, os.Getuid())
+	}
+	return nil
+}
