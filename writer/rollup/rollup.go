@@ -32,6 +32,7 @@ package rollup
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -357,6 +358,20 @@ func (s *Stream) End() {
 		}
 		s.closeAtEnd(inc)
 	}
+}
+
+// Endless reports whether a living process writes TaskD's lines: none of them will ever
+// say that it has ended.
+func (s *Stream) Endless() bool {
+	return slices.ContainsFunc(s.live(), func(inc *incarnation) bool { return inc.process != nil })
+}
+
+// Open returns how many steps ended that are not given out yet.
+func (s *Stream) Open() (n int) {
+	for _, inc := range s.live() {
+		n += len(inc.steps)
+	}
+	return n
 }
 
 // live returns the incarnations that are not over, oldest first.
