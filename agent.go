@@ -330,6 +330,8 @@ func (a *agent) wait(ctx, draining context.Context) error {
 	idle := time.Now()
 	var deadline <-chan time.Time
 	asked := ctx.Done()
+	sighting := newSighting(a.o.dir, a.o.ringDir)
+	seen := a.o.untilIdle > 0 && sighting.before(started)
 	for {
 		select {
 		case <-draining.Done():
@@ -343,16 +345,25 @@ func (a *agent) wait(ctx, draining context.Context) error {
 		case <-tick.C:
 		}
 		if !a.drain.Idle() {
-			idle = time.Now()
+			idle, seen = time.Now(), true
+			if a.o.untilIdle > 0 {
+				sighting.note(idle)
+			}
 		}
+		seen = seen || a.drain.Seen() > 0
 		switch {
 		case asked == nil && a.drain.Idle():
+			sighting.forget()
 			return nil
 		case a.o.untilIdle == 0:
-		case a.drain.Seen() == 0 && time.Since(started) > noRecorder:
+		case !seen && time.Since(started) > noRecorder:
 			return errNoRecorder
-		case a.drain.Seen() > 0 && time.Since(idle) > a.o.untilIdle:
-			return a.settle(ctx)
+		case seen && time.Since(idle) > a.o.untilIdle:
+			err := a.settle(ctx)
+			if err == nil {
+				sighting.forget()
+			}
+			return err
 		}
 	}
 }
