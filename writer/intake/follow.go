@@ -22,13 +22,14 @@ import (
 // Follower ships the segments under a root for as long as it runs. Run does the
 // work; the other methods may be called from any goroutine.
 type Follower struct {
-	root  string
-	sink  ship.Sink
-	store string
-	o     Options
-	e     *engine
-	hints chan struct{}
-	syncs chan chan error
+	root   string
+	memory int64 // the process's
+	sink   ship.Sink
+	store  string
+	o      Options
+	e      *engine
+	hints  chan struct{}
+	syncs  chan chan error
 	// changed is that there is more to see than segments that have grown.
 	changed atomic.Bool
 
@@ -52,14 +53,14 @@ type Follower struct {
 // directory need not exist yet.
 func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
-	shareMemory(&o.Ship)
+	memory := shareMemory(&o.Ship)
 	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
 		return nil, err
 	}
 	f := &Follower{
-		root: root, sink: sink, store: storeName(sink), o: o, e: newEngine(root, shipper, o),
+		root: root, memory: memory, sink: sink, store: storeName(sink), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
 		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]shipped{},
 		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
@@ -138,6 +139,7 @@ func (f *Follower) Sync(ctx context.Context) error {
 // then, the next start goes on.
 func (f *Follower) Run(ctx context.Context) error {
 	defer collectOften()()
+	defer limitMemory(f.memory, 0)()
 	watcher := tail.NewWatcher(f.o.Logger)
 	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
 	shipping, stopShipping := context.WithCancel(inner)
@@ -182,11 +184,16 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 	tick := time.NewTicker(rescanEvery)
 	defer tick.Stop()
 	var done chan error
+	ranks := 0
 	for look := true; ; {
 		began := time.Now()
 		if look {
 			f.changed.Store(false)
 			watcher.Watch(f.root, f.scan(), f.own)
+			if n := len(f.e.members); n != ranks {
+				ranks = n
+				limitMemory(f.memory, ranks)
+			}
 			f.refresh()
 		}
 		look = true
@@ -270,7 +277,7 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 			if err != nil {
 				return err
 			}
-			busy = busy || more
+			busy = busy || more || m.stream.Waits()
 		}
 		f.save(false)
 	}

@@ -22,16 +22,41 @@ func collectOften() func() {
 	return func() { debug.SetGCPercent(before) }
 }
 
+// Overhead is what a process of this package takes beside Options.Ship.Memory: code and
+// stacks, the buffers of open files, two decoders, and garbage. OverheadRank comes on
+// top for each rank directory: what is kept of its processes, steps and words.
+const (
+	Overhead     = 96 << 20
+	OverheadRank = 64 << 10
+)
+
+// limitMemory makes the collector keep the process within memory and the overheads of so
+// many ranks, unless its environment says GOMEMLIMIT, until what it returns is called.
+// Code and stacks are half of the Overhead.
+func limitMemory(memory int64, ranks int) (restore func()) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	before := debug.SetMemoryLimit(memory + Overhead/2 + int64(ranks)*OverheadRank)
+	return func() { debug.SetMemoryLimit(before) }
+}
+
+// onceShare is how often Options.Ship.Memory a pass takes: rows on their way, the batch and
+// the block that are being made of others, and garbage.
+const onceShare = 4
+
 // shareMemory makes Memory the ceiling of a process that lives as long as its host, and
 // gives a quarter of it to the rows on their way: beside them there are the batch and
 // the block that are being made, what the ranks have open, and bundles that wait for
-// their next use; and there is garbage.
-func shareMemory(o *ship.Options) {
+// their next use; and there is garbage. It returns the ceiling.
+func shareMemory(o *ship.Options) (memory int64) {
 	if o.Memory <= 0 {
 		o.Memory = ship.DefaultMemory
 	}
 	if o.BatchBytes <= 0 {
 		o.BatchBytes = o.Memory / 10
 	}
+	memory = o.Memory
 	o.Memory /= 4
+	return memory
 }

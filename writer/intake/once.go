@@ -122,6 +122,9 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if err := reach(ctx, sink); err != nil {
 		return r, err
 	}
+	if o.Ship.Memory <= 0 {
+		o.Ship.Memory = ship.DefaultMemory
+	}
 	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
@@ -188,6 +191,7 @@ func (e *engine) once(ctx context.Context, r *Report) error {
 		}
 	}
 	r.Ranks = len(members)
+	defer limitMemory(onceShare*e.o.Ship.Memory, len(members))()
 	g, ctx := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(ctx)
 	g.Go(func() error { return e.shipper.Run(running) })
@@ -298,7 +302,7 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 			if err != nil {
 				return err
 			}
-			busy = busy || more || n > 0 && m.unreadable != "" // a file that failed is tried again
+			busy = busy || more || n > 0 && m.unreadable != "" || m.stream.Waits() // a file that failed is tried again
 		}
 		if e.o.Progress != nil {
 			e.o.Progress(e.read, max(known, e.read))

@@ -17,8 +17,9 @@ const (
 	// maxInflated bounds what a compressed segment may hold: one of ours inflates
 	// to its limit, a bomb to anything.
 	maxInflated = 4 << 30
-	// maxWindow bounds the decoder's memory.
-	maxWindow = 32 << 20
+	// maxWindow bounds the decoder's memory: RFC 8878 wants 8 MiB of every decoder, and
+	// ours are written with 4.
+	maxWindow = 8 << 20
 )
 
 // ErrTruncated is returned by Reader.Next, wrapped, when the file became shorter
@@ -201,6 +202,19 @@ func (r *Reader) Offset() int64 {
 		return r.from
 	}
 	return r.off
+}
+
+// Rest gives back the memory that a long line took, for a reader that is not used for a
+// while: what was read beyond the last line of a plain segment is read again.
+func (r *Reader) Rest() error {
+	if r.z != nil || len(r.buf) <= readSize {
+		return nil
+	}
+	if _, err := r.f.Seek(r.off, io.SeekStart); err != nil {
+		return fmt.Errorf("seek segment: %w", err)
+	}
+	r.buf, r.r, r.w, r.seen, r.last = make([]byte, readSize), 0, 0, 0, nil
+	return nil
 }
 
 // Torn returns the bytes after the last '\n', as of the last io.EOF; 0 before a damage,

@@ -23,6 +23,7 @@ type Stream struct {
 	losses  []Loss
 	refused map[int64]bool // files of others that are not read, by number
 	gate    gate
+	waits   bool                // for its turn to inflate
 	skipped segment.Skipped     // of reader, already counted
 	ids     map[record.ID]int64 // segments with an id of their own → the number of the file they were read from
 }
@@ -120,9 +121,32 @@ func (s *Stream) Position() Position {
 	return Position{Segment: f.name, ID: f.id, Offset: f.offset}
 }
 
+// Waits reports whether the last Read could not open a compressed segment because others
+// are being inflated: it must be called again when these have had their turns.
+func (s *Stream) Waits() bool { return s.waits }
+
+// inflates reports whether a compressed segment is open.
+func (s *Stream) inflates() bool {
+	return s.reader != nil && s.current >= 0 && s.files[s.current].compressed
+}
+
+// rest gives back the memory that a turn of long lines took.
+func (s *Stream) rest(err error) error {
+	if err != nil || s.reader == nil {
+		return err
+	}
+	if err := s.reader.Rest(); err != nil {
+		s.close()
+		return s.wrap(err)
+	}
+	return nil
+}
+
 // Read yields lines until about budget bytes have been read or there is nothing
 // more. It returns the bytes and whether there is more to read now.
 func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
+	s.waits = false
+	defer func() { err = s.rest(err) }()
 	for n < budget {
 		if s.current < 0 || s.files[s.current].done {
 			if s.current+1 >= len(s.files) {
@@ -138,6 +162,9 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 				f.done, f.past = true, true // nothing of it was read, and nothing will be
 				continue
 			}
+		}
+		if s.waits = f.compressed && s.reader == nil && !f.gone && !s.tree.mayInflate(); s.waits {
+			return n, false, nil
 		}
 		ok, err := s.ready(f, v)
 		if err != nil {

@@ -147,12 +147,29 @@ func (t *Tree) acquire(s *Stream) error {
 		return nil
 	}
 	for len(t.open) >= t.o.Files {
-		if err := t.open[0].release(); err != nil {
+		// To go on with a compressed one means to inflate it from its start.
+		i := max(slices.IndexFunc(t.open, func(s *Stream) bool { return !s.inflates() }), 0)
+		if err := t.open[i].release(); err != nil {
 			return err
 		}
 	}
 	t.open = append(t.open, s)
 	return nil
+}
+
+// maxInflating bounds the compressed segments that are open at once: each takes a
+// decoder's window. Others wait until one is read to its end.
+const maxInflating = 2
+
+// mayInflate reports whether another compressed segment may be opened.
+func (t *Tree) mayInflate() bool {
+	n := 0
+	for _, s := range t.open {
+		if s.inflates() {
+			n++
+		}
+	}
+	return n < min(maxInflating, t.o.Files)
 }
 
 func (t *Tree) forget(s *Stream) {

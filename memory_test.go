@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/laggard-dev/laggard/writer/intake"
+)
+
+// most polls a process's VmHWM, in bytes, until it has ended.
+func (r *running) most() (bytes int64) {
+	r.t.Helper()
+	deadline := time.After(patience)
+	for {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.command.Process.Pid))
+		for line := range strings.Lines(string(status)) {
+			var kib int64
+			if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+				bytes = max(bytes, kib<<10)
+			}
+		}
+		select {
+		case err := <-r.done:
+			if err != nil {
+				r.t.Fatalf("%v: %v\n%s", r.command.Args[1:], err, r.words)
+			}
+			return bytes
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			r.t.Fatalf("%v: still running after %v\n%s", r.command.Args[1:], patience, r.words)
+		}
+	}
+}
+
+// TestMemoryOnHostileFiles: a process with --memory takes what that says and the overhead
+// that intake states, measured from outside, on lines of 1 MiB, on .zst that inflate to
+// 1 GB, and on many ranks.
+func TestMemoryOnHostileFiles(t *testing.T) {
+	const memory = 64 << 20
+	const start = `"start":1753000000000000000,"dur":5`
+	pad := strings.Repeat("x", 1<<20-300)
+	trees := []struct {
+		name         string
+		ranks, lines int
+		write        func(w io.Writer, rank int)
+		compressed   bool
+	}{
+		{"long lines", 24, 10, func(w io.Writer, rank int) {
+			for i := range 5 {
+				fmt.Fprintf(w, `{"kind":"SaveCheckpoint","step":%d,%s,"path":"%s%d"}`+"\n", i, start, pad, rank)
+				fmt.Fprintf(w, `{"foo":"%s"}`+"\n", pad)
+			}
+		}, false},
+		{"1 GB .zst", 4, 1, func(w io.Writer, rank int) {
+			fmt.Fprintf(w, `{"kind":"Step","step":1,%s,"ring":1,"seq":0}`+"\n", start)
+			for range 1 << 10 {
+				io.WriteString(w, pad)
+			}
+		}, true},
+		{"many ranks", 400, 20, func(w io.Writer, rank int) {
+			for i := range 20 {
+				fmt.Fprintf(w, `{"kind":"Step","step":%d,"start":%d,"dur":5,"ring":1,"seq":%d}`+"\n", i, 1753000000000000000+i*1000, i)
+			}
+		}, false},
+	}
+	for _, tree := range trees {
+		t.Run(tree.name, func(t *testing.T) {
+			s := newSite(t, "")
+			for rank := range tree.ranks {
+				path := filepath.Join(s.dir, "j1", strconv.Itoa(rank), "1753000000")
+				if tree.compressed {
+					path += ".zst"
+				}
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				f, err := os.Create(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !tree.compressed {
+					tree.write(f, rank)
+				} else if z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)); err != nil {
+					t.Fatal(err)
+				} else if tree.write(z, rank); z.Close() != nil {
+					t.Fatal("compress")
+				}
+				if err := f.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			overhead := int64(intake.Overhead + tree.ranks*intake.OverheadRank)
+			agent := s.agent("--memory", "64MiB", "--grace", "60s")
+			agent.until("all read", func(m map[string]float64) bool {
+				return m["laggard_lines_read_total"] >= float64(tree.ranks*tree.lines) && m["laggard_backlog_bytes"] == 0
+			})
+			if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if got, most := agent.most(), memory+overhead; got > most {
+				t.Errorf("the agent took %d MiB, --memory and overhead are %d MiB", got>>20, most>>20)
+			} else {
+				t.Logf("agent: %d MiB of %d", got>>20, most>>20)
+			}
+			pass := s.start([]string{asLaggard + "=1"}, "ingest", s.dir, "--to", "parquet:"+t.TempDir(), "--memory", "64MiB")
+			if got, most := pass.most(), 4*memory+overhead; got > most {
+				t.Errorf("ingest took %d MiB, four times --memory and overhead are %d MiB", got>>20, most>>20)
+			} else {
+				t.Logf("ingest: %d MiB of %d", got>>20, most>>20)
+			}
+		})
+	}
+}
