@@ -325,10 +325,12 @@ func (a *attempt) fill(f *Frame, s *span, rowOf []int32) {
 		for slot := 0; slot < len(rowOf) && tries < 8; slot++ {
 			if i := a.first[slot]; i != nil && len(i.starts) > 0 {
 				tries++
-				k := sort.Search(i.len(), func(k int) bool { return i.steps[i.at(k)] >= c.Step })
-				if k < i.len() && i.steps[i.at(k)] == c.Step {
-					c.StartNs = i.starts[i.at(k)]
-					break
+				if k, ok := sort.Find(i.len(), func(k int) int { return cmp.Compare(c.Step, i.steps[i.at(k)]) }); ok {
+					p := i.at(k)
+					if c.StartNs == 0 {
+						c.StartNs = i.starts[p]
+					}
+					c.Passes = max(c.Passes, int(i.passes[p]))
 				}
 			}
 		}

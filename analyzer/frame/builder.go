@@ -2,6 +2,7 @@ package frame
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -46,6 +47,7 @@ type incarnation struct {
 	steps  []int64
 	reps   []uint16 // nil while all are 0
 	starts []int64
+	passes []uint16
 	vals   [MetricCount][]float32
 	order  []int32         // sorted order, nil when the rows came sorted
 	tops   map[int64]int32 // highest repeat of a step, made on demand
@@ -91,7 +93,7 @@ func (b *Builder) AddStep(s *row.Step) {
 	if s.Flags&row.FlagHostOnly != 0 {
 		b.hostOnly++
 	}
-	inc.addKey(int64(s.Step), s.Repeat, s.StartNs)
+	inc.addKey(int64(s.Step), s.Repeat, s.StartNs, uint16(min(s.FPCount, math.MaxUint16)))
 	inc.set(Step, s.StepNs)
 	inc.set(FP, s.FPNs)
 	inc.set(Backward, s.BackwardNs)
@@ -138,6 +140,7 @@ type Columns struct {
 	Repeat      []uint16
 	StartNs     []int64
 	Flags       []uint32
+	Passes      []uint32
 	Node        []string
 	Ns          [MetricCount][]int64 // Tokens: a count, -1 or 0 = not recorded
 }
@@ -171,6 +174,9 @@ func (b *Builder) AddColumns(c *Columns) {
 		}
 		if c.Flags != nil {
 			s.Flags = c.Flags[i]
+		}
+		if c.Passes != nil {
+			s.FPCount = c.Passes[i]
 		}
 		if c.Node != nil {
 			s.Node = c.Node[i]
@@ -232,12 +238,13 @@ func (b *Builder) slot(rank uint32) int {
 	return s
 }
 
-func (i *incarnation) addKey(step int64, rep uint16, start int64) {
+func (i *incarnation) addKey(step int64, rep uint16, start int64, passes uint16) {
 	if rep != 0 && i.reps == nil {
 		i.reps = make([]uint16, len(i.steps), cap(i.steps))
 	}
 	i.steps = append(i.steps, step)
 	i.starts = append(i.starts, start)
+	i.passes = append(i.passes, passes)
 	if i.reps != nil {
 		i.reps = append(i.reps, rep)
 	}

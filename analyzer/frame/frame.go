@@ -67,6 +67,7 @@ type Column struct {
 	Repeat  int
 	StartNs int64 // of the lowest rank in it; 0 unknown
 	Off     int   // steps before it that nobody recorded because recording was off
+	Passes  int   // forward passes of a rank in it, its micro-batches; 0 unknown
 	Layout  *Layout
 	V       [MetricCount][]float32
 }
@@ -77,6 +78,7 @@ type Key struct {
 	Step    int64
 	Repeat  int
 	StartNs int64
+	Passes  int
 	Layout  int // index into Frame.Layouts
 	Ranks   int // ranks that recorded this step
 }
@@ -160,7 +162,7 @@ func (f *Frame) Each(visit func(*Column) error) error {
 		}
 		for c := from; c < to; c++ {
 			k, col := f.Columns[c], &cols[c-from]
-			col.Attempt, col.Step, col.Repeat, col.StartNs = k.Attempt, k.Step, k.Repeat, k.StartNs
+			col.Attempt, col.Step, col.Repeat, col.StartNs, col.Passes = k.Attempt, k.Step, k.Repeat, k.StartNs, k.Passes
 			col.Layout, col.Off = f.Layouts[k.Layout], 0
 			if c > 0 {
 				col.Off = Unrecorded(f.Off, f.Columns[c-1], k)
