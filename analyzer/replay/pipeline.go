@@ -1,0 +1,109 @@
+package replay
+
+import "slices"
+
+// clock plays the schedule of one lane.
+type clock struct {
+	stages         int
+	passes, before []float64 // per stage, seconds in a step
+	fore, back     []float64 // per stage and micro-batch: when its pass was done
+	at             []float64 // per stage: free from then on
+	next           []int     // per stage: passes done
+}
+
+func (c *clock) reset(stages int) {
+	if c.stages != stages {
+		c.stages = stages
+		c.passes, c.before, c.at, c.next = make([]float64, stages), make([]float64, stages), make([]float64, stages), make([]int, stages)
+	}
+	clear(c.passes)
+	clear(c.before)
+}
+
+// steady is how many micro-batches a stage are played one by one: after them each
+// takes as long as the slowest stage needs for it.
+const steady = 4
+
+// pipeline returns when all stages are through with micro equal micro-batches.
+func (c *clock) pipeline(forward float64, micro int) float64 {
+	if few := steady * c.stages; micro > few {
+		return c.play(forward, micro, few) + slices.Max(c.passes)/float64(micro)*float64(micro-few)
+	}
+	return c.play(forward, micro, micro)
+}
+
+// play plays m micro-batches, each the micro-th part of the work.
+func (c *clock) play(forward float64, micro, m int) float64 {
+	s := c.stages
+	if len(c.fore) < s*m {
+		c.fore, c.back = make([]float64, s*m), make([]float64, s*m)
+	}
+	copy(c.at, c.before)
+	clear(c.next)
+	for left := 2 * s * m; left > 0; {
+		for p := range s {
+			left -= c.advance(p, m, forward, c.passes[p]/float64(micro))
+		}
+	}
+	end := 0.0
+	for _, t := range c.at {
+		end = max(end, t)
+	}
+	return end
+}
+
+// advance plays the passes of stage p that need nothing that is not done yet, and
+// returns how many: forwards until the pipeline is full, then one of each in turn,
+// then the backwards that are left.
+func (c *clock) advance(p, m int, forward, work float64) int {
+	warm, done := min(c.stages-p-1, m), 0
+	for c.next[p] < 2*m {
+		k, backward := c.next[p], false
+		switch i := k - warm; {
+		case i < 0:
+		case i < 2*(m-warm):
+			backward = i%2 == 1
+			if k = warm + i/2; backward {
+				k = i / 2
+			}
+		default:
+			backward, k = true, k-m
+		}
+		from, took := 0.0, work*forward
+		if backward {
+			took = work - took
+		}
+		switch {
+		case !backward && p > 0:
+			if c.passed(p-1, m) <= k {
+				return done
+			}
+			from = c.fore[(p-1)*m+k]
+		case backward && p < c.stages-1:
+			if c.returned(p+1, m) <= k {
+				return done
+			}
+			from = c.back[(p+1)*m+k]
+		}
+		c.at[p] = max(c.at[p], from) + took
+		if backward {
+			c.back[p*m+k] = c.at[p]
+		} else {
+			c.fore[p*m+k] = c.at[p]
+		}
+		c.next[p]++
+		done++
+	}
+	return done
+}
+
+// passed is how many forwards stage p has done, returned how many backwards.
+func (c *clock) passed(p, m int) int {
+	warm := min(c.stages-p-1, m)
+	if n := c.next[p]; n <= warm {
+		return n
+	}
+	return min(m, warm+(c.next[p]-warm+1)/2)
+}
+
+func (c *clock) returned(p, m int) int { return c.next[p] - c.passed(p, m) }
