@@ -9,7 +9,7 @@ import (
 )
 
 // describe makes the finding on one candidate: the cause that covers what its
-// peers wait for, the numbers behind it, and what it costs.
+// peers wait for, and the numbers behind it.
 func (e *Engine) describe(c *candidate, all []candidate) finding {
 	culprit := map[int]bool{}
 	for i := range all {
@@ -18,8 +18,7 @@ func (e *Engine) describe(c *candidate, all []candidate) finding {
 	skip := func(r int) bool { return culprit[r] }
 	f := finding{Cause: e.cause(c, skip), Confidence: e.confidence(c)}
 	f.Slowdown = e.slowdown(c, skip)
-	f.Impact = e.impact(c, skip)
-	f.Slowdown, f.Impact, f.Confidence = finite(f.Slowdown, 1), finite(f.Impact, 0), finite(f.Confidence, 0.5)
+	f.Slowdown, f.Confidence = finite(f.Slowdown, 1), finite(f.Confidence, 0.5)
 	f.Evidence = e.evidence(c, skip)
 	f.Detail = e.sentence(c, &f)
 	return f

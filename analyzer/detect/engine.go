@@ -16,7 +16,10 @@
 // peers a rank is compared with its own past only. Both are said in the verdict.
 package detect
 
-import "github.com/laggard-dev/laggard/analyzer/frame"
+import (
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/replay"
+)
 
 // signal is what a rank is judged by.
 type signal int
@@ -71,6 +74,10 @@ type Engine struct {
 	storage *storage
 
 	recent  *recent
+	graph   *replay.Graph
+	ledger  ledger
+	marks   []mark
+	line    *timeline
 	history []past  // confirmed and ended episodes, bounded
 	events  []event // transients, bounded
 	carried map[string]carry
@@ -85,6 +92,14 @@ type Engine struct {
 	sum  []float32          // the same, where it is made of two
 	buf  []float32
 	over [signals][]episode // ended in the step at hand
+
+	did     replay.Work // of the step that is played
+	ends    []float64   // of its lanes
+	plain   []float64   // the same as played, without what the step shows
+	waits   []float64
+	charged []fault
+	mended  []mended
+	struck  []int
 }
 
 // past is a confirmed episode that ended.
@@ -128,7 +143,7 @@ const (
 
 // New returns an engine for a job with that layout.
 func New(cfg Config, layout *frame.Layout) *Engine {
-	e := &Engine{cfg: cfg, carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
+	e := &Engine{cfg: cfg, ledger: ledger{Accounts: map[string]*account{}, Spells: map[string]*spell{}}, carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
 	e.setLayout(layout)
 	return e
 }
@@ -144,6 +159,7 @@ func (e *Engine) Observe(c *frame.Column) {
 	e.columns++
 	e.attempt, e.attempts = c.Attempt, max(e.attempts, c.Attempt+1)
 	e.lastStep, e.lastStart = c.Step, c.StartNs
+	e.mark(c.Step, c.StartNs)
 	e.count(c)
 	t := e.stepTime(c)
 	saving := e.saver.observe(e, c, t)
@@ -152,6 +168,7 @@ func (e *Engine) Observe(c *frame.Column) {
 		return
 	}
 	if e.leaveOut(saving, t) {
+		e.line.leaveOut(t)
 		return
 	}
 	if t > 0 {

@@ -13,7 +13,8 @@ const saving = signals
 type finding struct {
 	Cause      string
 	Slowdown   float64
-	Impact     float64
+	Impact     float64 // at least
+	Most       float64 // at most
 	Confidence float64
 	Evidence   []verdict.Evidence
 	Detail     string
@@ -79,13 +80,26 @@ func (e *Engine) refresh() {
 			}
 		}
 	}
-	if !due || !slow {
+	if !due {
 		return
 	}
-	culprits, _ := e.accuse(e.candidates())
+	var culprits []candidate
+	if slow {
+		culprits, _ = e.accuse(e.candidates())
+	}
+	faults := e.blame(culprits)
+	if len(faults) > 0 && !e.knowsHabits() || e.analysed%(evaluateEvery*evaluateEvery) == 0 {
+		e.ledger.Habits = e.habits()
+	}
+	e.blamed(faults)
+	if len(culprits) == 0 {
+		return
+	}
+	p := e.settled(faults)
 	for i := range culprits {
 		c := &culprits[i]
 		f := e.describe(c, culprits)
+		f.Impact, f.Most = e.costOf(&p, e.nodeOf(c.row))
 		for s := range signals {
 			if c.has[s] && e.tracks[s].fall[c.row] == 0 {
 				e.cases[caseKey{s, c.row}] = f
@@ -100,6 +114,11 @@ func (e *Engine) carry(l *frame.Layout) {
 	moved := len(old.Ranks) != len(l.Ranks) || old.World != l.World || !sameRoles(old, l)
 	gone := func(r int) bool { return moved || old.Incarnation[r] != l.Incarnation[r] }
 	culprits, _ := e.accuse(e.candidates())
+	faults := e.blame(culprits)
+	p := e.price(faults)
+	if moved {
+		e.settleAll(faults)
+	}
 	for i := range culprits {
 		c := &culprits[i]
 		if !gone(c.row) || c.main == saving {
@@ -109,8 +128,10 @@ func (e *Engine) carry(l *frame.Layout) {
 		if known, ok := e.carried[node]; ok && known.Degraded {
 			continue
 		}
+		f := e.describe(c, culprits)
+		f.Impact, f.Most = e.costOf(&p, node)
 		e.carried[node] = carry{Signal: c.main, Since: c.since, Detected: c.detected, Degraded: true, Effect: c.effect,
-			Rank: old.Ranks[c.row], Until: e.tracks[c.main].until[c.row], At: e.analysed, Case: e.describe(c, culprits)}
+			Rank: old.Ranks[c.row], Until: e.tracks[c.main].until[c.row], At: e.analysed, Case: f}
 	}
 	for _, s := range []signal{compute, loading} {
 		t := e.tracks[s]

@@ -113,5 +113,9 @@ func (e *Engine) savingCase(r int) finding {
 	c := candidate{row: r, main: saving, phase: degraded, effect: float64(e.saver.rise[r]),
 		z: float64(e.saver.rise[r]) / math.Max(e.saver.sigma, saveNoise)}
 	c.has[saving] = true
-	return e.describe(&c, nil)
+	f := e.describe(&c, nil)
+	x := e.savingCost(r) / e.line.span()
+	f.Impact = min(1, finite(x, 0))
+	f.Most = f.Impact
+	return f
 }

@@ -51,8 +51,11 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 		if s == compute && !e.heavyItself(stages) {
 			return // its forward passes wait inside: for a slow rank, not for its layers
 		}
-		impact := share * e.stageBusy(stages)
-		if len(stages) == 0 || impact < findingImpact {
+		if len(stages) == 0 {
+			return
+		}
+		impact := e.unevenStages(share * e.stageBusy(stages))
+		if impact < findingImpact {
 			return // the better signal decides
 		}
 		f := verdict.Finding{Kind: verdict.StageImbalance, JobImpact: impact, Stages: stages, Ratio: math.Round(ratio*1e3) / 1e3}
@@ -202,8 +205,7 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 	if s < limit {
 		return
 	}
-	worst := s * math.Sqrt(2*math.Log(float64(n))) * 0.8 // expected largest of n
-	impact := (1 - math.Exp(-worst)) * e.busy()
+	impact := e.unevenLanes()
 	if impact < findingImpact {
 		return
 	}

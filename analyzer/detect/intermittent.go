@@ -33,9 +33,8 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 		n := node(name)
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(list[0].Signal)
 		first, last := list[0], list[len(list)-1]
-		steps, effect := 0.0, 0.0
+		effect := 0.0
 		for _, ev := range list {
-			steps += float64(ev.Steps)
 			effect = max(effect, ev.Effect)
 			if len(n.Ranks) == 0 || n.Ranks[len(n.Ranks)-1] != ev.Rank {
 				n.Ranks = append(n.Ranks, ev.Rank)
@@ -43,8 +42,6 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 		}
 		n.SinceStep, n.DetectedStep, n.UntilStep = first.First, list[min(transientsPerHour, len(list))-1].Last, last.Last
 		n.Slowdown = math.Exp(effect)
-		span := float64(max(1, e.analysed-first.At))
-		n.JobImpact = (1 - 1/n.Slowdown) * e.busy() * min(1, steps/span)
 		n.Confidence = 0.85
 		n.Detail = fmt.Sprintf("%d passing slow times between step %d and %d, up to %.2f times as long as its peers", len(list), first.First, last.Last, n.Slowdown)
 	}
@@ -107,11 +104,6 @@ func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[stri
 	}
 	n.Ranks = append(n.Ranks, e.layout.Ranks[r])
 	n.Slowdown = max(n.Slowdown, math.Exp(mean))
-	part := e.busy()
-	if s == loading {
-		part = 1
-	}
-	n.JobImpact = max(n.JobImpact, float64(t.slowly.Sum[r]/t.slowly.Looked[r])*part)
 }
 
 // causeOf is the cause that a signal alone speaks for.

@@ -9,8 +9,11 @@ import (
 
 // judge turns the step into residuals and feeds everything that watches.
 func (e *Engine) judge(c *frame.Column, t float64) {
+	e.settle()
 	e.recent.add(c)
+	e.line.add(c, t, e.recent)
 	e.follow(c, t)
+	e.bookSpikes(t)
 	e.watchWholes(c)
 	e.level.observe(e, c, t)
 	e.storage.observe(e, c, t)
@@ -62,6 +65,7 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 	case own:
 		e.leaders(c.V[frame.Self], tr, t)
 	}
+	defer func() { e.line.Place[s][(e.line.Count-1)%window] = int32(tr.count) }()
 	tr.observe(e.v[s], c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
 	for r := range e.n {
 		tr.evaluate(r)

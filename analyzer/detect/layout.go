@@ -1,6 +1,9 @@
 package detect
 
-import "github.com/laggard-dev/laggard/analyzer/frame"
+import (
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/replay"
+)
 
 // setLayout makes everything that depends on who is who. A rank whose process,
 // node or role changed begins anew; a node's suspicion waits for it in carried.
@@ -9,7 +12,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	if old != nil {
 		e.carry(l)
 	}
-	e.layout, e.n = l, len(l.Ranks)
+	e.layout, e.n, e.graph = l, len(l.Ranks), replay.New(l)
 	e.worldSize = max(e.worldSize, l.World)
 	e.inGroup = [frame.MetricCount][]int32{}
 	roles := make([][]int32, len(l.Roles))
@@ -78,7 +81,8 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.wires = &wires{cfg: &e.cfg, Of: map[string]*wire{}}
 	e.level = newLevels(l)
 	e.storage = newStorage(e.n)
-	e.recent = newRecent(e.n)
+	e.recent, e.line = newRecent(e.n), newTimeline()
+	e.ledger.Faults, e.ledger.Habits, e.ledger.Played = nil, habits{}, [window]played{}
 	e.judged = make([]uint16, e.n)
 	e.stepMedian = 0
 }

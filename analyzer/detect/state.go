@@ -12,7 +12,7 @@ import (
 )
 
 // stateVersion is the version of the saved state; another one is not read.
-const stateVersion = 4
+const stateVersion = 5
 
 // ErrState is returned by Restore when the bytes are no state of this version:
 // begin anew from the store.
@@ -149,7 +149,7 @@ func (e *Engine) state() fields {
 	return fields{
 		"job": &e.job, "columns": &e.columns, "analysed": &e.analysed, "first_step": &e.firstStep, "last_step": &e.lastStep,
 		"attempt": &e.attempt, "attempts": &e.attempts, "last_start": &e.lastStart, "expected": &e.expected, "measured": &e.measured, "off": &e.off,
-		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "pace": &e.pace, "step_median": &e.stepMedian, "last_time": &e.lastTime,
+		"world_size": &e.worldSize, "quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave, "pace": &e.pace, "step_median": &e.stepMedian, "last_time": &e.lastTime, "ledger": &e.ledger, "marks": &e.marks, "line": &e.line,
 		"seen": &e.seen, "measured_at": &e.measuredAt, "measured_step": &e.measuredStep, "estimated": &e.estimated, "host_only": &e.hostOnly, "judged": &e.judged, "history": &e.history, "events": &e.events, "carried": &e.carried,
 		"cases": &caseList{&e.cases}, "wires": &e.wires.Of,
 	}

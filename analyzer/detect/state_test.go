@@ -17,7 +17,8 @@ import (
 // derived names the fields that New and the next step make again, per type.
 var derived = map[string][]string{
 	"Engine": {"cfg", "layout", "n", "tracks", "whole", "alone", "ref", "sharing", "tokens", "inner", "saver", "links", "wires", "level", "storage", "recent",
-		"inGroup", "lonely", "aloneV", "v", "logs", "work", "sum", "buf", "over"},
+		"inGroup", "lonely", "aloneV", "v", "logs", "work", "sum", "buf", "over",
+		"graph", "did", "ends", "plain", "waits", "charged", "mended", "struck"},
 	"track":     {"n", "roles", "role", "few", "node", "stage", "leads", "orphan", "selfOnly", "habits", "pure", "cfg", "least", "tests", "buf", "buf2", "hl"},
 	"sharing":   {"stage", "role", "roles", "usable", "dev", "w", "whole", "ref", "stages", "buf"},
 	"covariate": {"role", "slope", "dev", "ref", "ln"},

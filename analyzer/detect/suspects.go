@@ -90,7 +90,12 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 // suspectNodes makes an entry of each node with a suspect rank about which nothing
 // more is known.
 func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]*verdict.Node, culprits []candidate) {
-	for _, c := range e.suspicions(culprits) {
+	young := e.suspicions(culprits)
+	if len(young) == 0 {
+		return
+	}
+	p := e.price(e.blame(young))
+	for _, c := range young {
 		name := e.nodeOf(c.row)
 		if n := known[name]; n != nil && n.State != verdict.Suspect {
 			continue
@@ -99,6 +104,7 @@ func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]
 			continue // that it was degraded says more
 		}
 		f := e.describe(&c, append(slices.Clone(culprits), c))
+		f.Impact, f.Most = e.costOf(&p, name)
 		n := node(name)
 		if n.State == "" {
 			n.State = verdict.Suspect
@@ -107,7 +113,6 @@ func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]
 			n.SinceStep, n.DetectedStep = c.since, c.detected
 		} else {
 			n.Evidence = append(n.Evidence, f.Evidence...)
-			n.JobImpact = max(n.JobImpact, f.Impact)
 			n.SinceStep, n.DetectedStep = min(n.SinceStep, c.since), min(n.DetectedStep, c.detected)
 		}
 		n.Ranks = append(n.Ranks, e.layout.Ranks[c.row])

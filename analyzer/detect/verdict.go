@@ -30,8 +30,10 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	culprits, common := e.accuse(all)
 	e.fillNodes(v, culprits)
 	e.fillLinks(v)
+	e.fillCosts(v, culprits)
 	e.fillEvents(v)
 	e.fillFindings(v, &common)
+	e.fillTimes(v)
 	e.decide(v, &common)
 	v.Healthy = v.Exit(e.cfg.MinImpact) == verdict.ExitHealthy
 	return v
@@ -69,7 +71,6 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		if met && (carried.Degraded || carried.Judged) {
 			n.SinceStep, n.DetectedStep = carried.Since, carried.Detected
 		}
-		n.JobImpact = max(n.JobImpact, f.Impact)
 		n.Confidence = max(n.Confidence, f.Confidence)
 		if fresh || c.excess > worst[name] {
 			worst[name] = c.excess
@@ -106,7 +107,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		n := byNode[name]
 		slices.Sort(n.Ranks)
 		n.Devices = e.devices(name)
-		n.JobImpact, n.Slowdown = math.Round(n.JobImpact*1e4)/1e4, math.Round(n.Slowdown*1e3)/1e3
+		n.Slowdown = math.Round(n.Slowdown*1e3) / 1e3
 		if len(n.Evidence) > maxEvidence {
 			n.Evidence = n.Evidence[:maxEvidence]
 		}
@@ -138,7 +139,8 @@ func stateOrder(s string) int {
 }
 
 func fillFrom(n *verdict.Node, f *finding) {
-	n.Cause, n.Slowdown, n.JobImpact, n.Confidence, n.Detail = f.Cause, f.Slowdown, f.Impact, f.Confidence, f.Detail
+	n.Cause, n.Slowdown, n.Confidence, n.Detail = f.Cause, f.Slowdown, f.Confidence, f.Detail
+	n.JobImpact, n.JobImpactMax = f.Impact, f.Most
 	n.Evidence = append(n.Evidence, f.Evidence...)
 	if n.Cause == "" {
 		n.Cause = verdict.Unattributed
@@ -188,7 +190,6 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 		n.State, n.Cause = verdict.Degraded, verdict.Compute
 		n.Slowdown = math.Exp(float64(e.whole.effect[q]))
 		n.SinceStep, n.DetectedStep = e.sinceOf(e.whole, q), e.whole.detected[q]
-		n.JobImpact = (1 - 1/n.Slowdown) * e.busy()
 		n.Confidence = 0.8
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
@@ -224,7 +225,6 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 		}
 		n.Slowdown = math.Exp(float64(e.alone.effect[g]))
 		n.SinceStep, n.DetectedStep = e.sinceOf(e.alone, g), e.alone.detected[g]
-		n.JobImpact = (1 - 1/n.Slowdown) * e.busy()
 		n.Confidence = 0.65
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
@@ -234,40 +234,11 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 	}
 }
 
-// busy is the share of a step in which ranks work themselves.
-func (e *Engine) busy() float64 {
-	if e.stepMedian <= 0 {
-		return 1
-	}
-	var v []float64
-	for r := range min(e.n, sampleSize) {
-		if x := e.recent.median(frame.Self, r, window); x == x {
-			v = append(v, x)
-		}
-	}
-	if len(v) > 0 {
-		return min(1, middle(v)/e.stepMedian)
-	}
-	for r := range min(e.n, sampleSize) {
-		if x := e.value(r, compute, window); x == x {
-			v = append(v, x)
-		}
-	}
-	if len(v) == 0 {
-		return 1
-	}
-	x := middle(v)
-	if !e.seen[frame.Backward] {
-		x *= 3 // a backward pass takes about two forward passes
-	}
-	return min(1, x/e.stepMedian)
-}
-
 // fillLinks lists slow groups, and the one node that all of them share.
 func (e *Engine) fillLinks(v *verdict.Verdict) {
 	slow := e.slowLinks()
 	var shared map[int32]bool
-	for _, w := range slow {
+	for k, w := range slow {
 		l := verdict.Link{Group: w.name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
 		here := map[int32]bool{}
 		for _, r := range w.rows {
@@ -282,7 +253,7 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		}
 		maps.DeleteFunc(shared, func(n int32, _ bool) bool { return !here[n] })
 		l.Slowdown = math.Round(math.Exp(w.rise)*1e3) / 1e3
-		l.JobImpact = round4(finite(min(1, max(0, w.cost/e.stepMedian)), 0))
+		l.JobImpact = round4(e.linkCost(slow[k : k+1]))
 		l.SinceStep = w.since
 		l.Detail = fmt.Sprintf("the shortest member's time in %s, the transfer itself, is %.4g s a step, %.2f times what it should be (%.4g s)",
 			groupName(w.name), w.cur, l.Slowdown, w.cur/l.Slowdown)
@@ -309,7 +280,6 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []slowLink) {
 	x := verdict.Node{Node: name, State: verdict.Degraded, Cause: verdict.Communication, Ranks: []int{}, Slowdown: l.Slowdown,
 		SinceStep: l.SinceStep, DetectedStep: slow[0].found, Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
 	for i, w := range slow {
-		x.JobImpact = max(x.JobImpact, v.Links[i].JobImpact)
 		for _, r := range w.rows {
 			if rank := e.layout.Ranks[r]; e.layout.Node[r] == n && !slices.Contains(x.Ranks, rank) {
 				x.Ranks = append(x.Ranks, rank)
@@ -319,6 +289,7 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []slowLink) {
 			Peers: round6(w.cur / v.Links[i].Slowdown), Z: math.Round(w.rise/max(w.noise, linkNoise)*10) / 10})
 	}
 	slices.Sort(x.Ranks)
+	x.JobImpact = round4(e.linkCost(slow))
 	x.Detail = fmt.Sprintf("all %d slow groups have only this node in common", len(slow))
 	v.Nodes = append(v.Nodes, x)
 }

@@ -32,9 +32,9 @@ type Change struct {
 	Node string // "" for a link or finding
 	// Group names a link, Finding the kind of a finding.
 	Group, Finding string
-	State, Cause   string // StateEnded when it is no longer said
-	Was            string // state before, "" new
-	Impact         float64
+	State, Cause   string  // StateEnded when it is no longer said
+	Was            string  // state before, "" new
+	Impact         float64 // at most, where groups aren't known
 	Detail         string
 	Body           any // verdict.Node, verdict.Link, verdict.Finding; nil when ended
 }
@@ -64,8 +64,9 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 		c.Job, c.Node, c.Group, c.Finding, c.State, c.Cause, c.Was = v.Job, s.Node, s.Group, s.Finding, s.State, s.Cause, was.State
 		changes = append(changes, c)
 	}
-	for _, n := range v.Nodes {
-		say(statement{Node: n.Node, State: n.State, Cause: n.Cause}, Change{Impact: n.JobImpact, Detail: n.Detail, Body: n})
+	for i := range v.Nodes {
+		n := v.Nodes[i]
+		say(statement{Node: n.Node, State: n.State, Cause: n.Cause}, Change{Impact: n.Most(), Detail: n.Detail, Body: n})
 	}
 	for _, l := range v.Links {
 		name := l.Group

@@ -16,6 +16,7 @@ type column struct {
 	StartRow     int
 	Newest       int64    // latest end in it: rows come when their step is over
 	Rows         int      // rows of steps in it
+	Passes       int      // most forward passes of a row in it
 	Owner        []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
 	V            [frame.MetricCount][]float32
 }
@@ -48,6 +49,7 @@ func (c *column) set(k int, s *row.Step) {
 		}
 		c.put(m, k, float32(float64(ns)/1e9))
 	}
+	c.Passes = max(c.Passes, int(s.FPCount))
 	put(frame.Step, s.StepNs)
 	put(frame.FP, s.FPNs)
 	put(frame.Backward, s.BackwardNs)

@@ -121,7 +121,7 @@ func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 		}
 	}
 	f.Columns++
-	out := frame.Column{Attempt: c.Attempt, Step: c.Step, Repeat: int(c.Repeat), StartNs: c.StartNs, Layout: l}
+	out := frame.Column{Attempt: c.Attempt, Step: c.Step, Repeat: int(c.Repeat), StartNs: c.StartNs, Passes: c.Passes, Layout: l}
 	if f.Begun {
 		out.Off = frame.Unrecorded(f.Roster.off(), f.Last.key(), c.key())
 	}

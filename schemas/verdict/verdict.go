@@ -52,11 +52,17 @@ type Verdict struct {
 	Job           string `json:"job"`
 	Attempts      int    `json:"attempts"` // incarnations that began together count as one
 	WorldSize     int    `json:"world_size"`
-	Steps         Steps  `json:"steps"`
+	// Recorded is how many of the ranks have measured work; 0 where none has.
+	Recorded int   `json:"ranks_recorded,omitempty"`
+	Steps    Steps `json:"steps"`
 	// Coverage is measured rank-steps / (ranks expected × steps seen), 0…1.
 	Coverage float64 `json:"coverage"`
-	Decided  bool    `json:"decided"` // false exactly with exit code 4
-	Healthy  bool    `json:"healthy"` // false exactly with exit code 3 or 4
+	// JobImpact is the share of step time the job would save without all culprits
+	// together, JobImpactMax the same at most where groups aren't known, else 0.
+	JobImpact    float64 `json:"job_impact"`
+	JobImpactMax float64 `json:"job_impact_max,omitempty"`
+	Decided      bool    `json:"decided"` // false exactly with exit code 4
+	Healthy      bool    `json:"healthy"` // false exactly with exit code 3 or 4
 	// Roles says where the roles came from: "topology" when parallel groups are
 	// recorded or given, "inferred" when there are none.
 	Roles string `json:"roles,omitempty"`
@@ -80,6 +86,10 @@ type Steps struct {
 	First    int64 `json:"first"`
 	Last     int64 `json:"last"`
 	Analyzed int   `json:"analyzed"`
+	// When the first and the last step began, as all times here RFC 3339 in UTC by
+	// the clock of a host in the job; "" unknown.
+	FirstTime string `json:"first_time,omitempty"`
+	LastTime  string `json:"last_time,omitempty"`
 }
 
 // Node is a culprit.
@@ -90,16 +100,28 @@ type Node struct {
 	Ranks []int  `json:"ranks"`
 	// Slowdown is against peers of the same role, 1.0 = equal.
 	Slowdown float64 `json:"slowdown"`
-	// JobImpact is the share of step time the job would save without it, 0…1.
-	JobImpact    float64    `json:"job_impact"`
+	// JobImpact is the share of step time the job would save had it worked like its
+	// peers since SinceStep, 0…1; where groups aren't known at least that much.
+	JobImpact float64 `json:"job_impact"`
+	// JobImpactMax is the same at most, where groups aren't known; else 0.
+	JobImpactMax float64    `json:"job_impact_max,omitempty"`
 	SinceStep    int64      `json:"since_step"`
 	DetectedStep int64      `json:"detected_step"` // when the rank became suspect in the confirmed episode
 	UntilStep    int64      `json:"until_step,omitempty"`
+	SinceTime    string     `json:"since_time,omitempty"`
+	DetectedTime string     `json:"detected_time,omitempty"`
+	UntilTime    string     `json:"until_time,omitempty"`
 	Confidence   float64    `json:"confidence"` // 0…1
 	Devices      int        `json:"devices,omitempty"`
 	Evidence     []Evidence `json:"evidence"`
 	Detail       string     `json:"detail,omitempty"` // one sentence a person can check
 }
+
+// Most is what the node costs at most: its JobImpact where groups are known.
+func (n *Node) Most() float64 { return max(n.JobImpact, n.JobImpactMax) }
+
+// Most is what all culprits cost at most: JobImpact where groups are known.
+func (v *Verdict) Most() float64 { return max(v.JobImpact, v.JobImpactMax) }
 
 // Evidence is one measured difference.
 type Evidence struct {
@@ -119,6 +141,7 @@ type Link struct {
 	Slowdown  float64  `json:"slowdown"`
 	JobImpact float64  `json:"job_impact"`
 	SinceStep int64    `json:"since_step"`
+	SinceTime string   `json:"since_time,omitempty"`
 	Detail    string   `json:"detail,omitempty"`
 }
 
@@ -138,6 +161,8 @@ type Event struct {
 	Kind      string `json:"kind"` // "transient"
 	FirstStep int64  `json:"first_step"`
 	LastStep  int64  `json:"last_step"`
+	FirstTime string `json:"first_time,omitempty"`
+	LastTime  string `json:"last_time,omitempty"`
 	Cause     string `json:"cause"`
 	Ranks     []int  `json:"ranks"`
 }
@@ -151,7 +176,7 @@ func New(job string) *Verdict {
 }
 
 // Exit returns the exit code of the verdict: 4 undecided, 3 a node or link is
-// degraded or intermittent with at least minImpact, else 0. Decided must be set.
+// degraded or intermittent and may cost minImpact, else 0. Decided must be set.
 func (v *Verdict) Exit(minImpact float64) int {
 	if !v.Decided {
 		return ExitUndecided
@@ -159,8 +184,8 @@ func (v *Verdict) Exit(minImpact float64) int {
 	bad := func(state string, impact float64) bool {
 		return (state == Degraded || state == Intermittent) && impact >= minImpact
 	}
-	for _, n := range v.Nodes {
-		if bad(n.State, n.JobImpact) {
+	for i := range v.Nodes {
+		if n := &v.Nodes[i]; bad(n.State, n.Most()) {
 			return ExitDegraded
 		}
 	}

@@ -1,0 +1,207 @@
+package detect
+
+import (
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// fillCosts says what each culprit costs, and what all cost together.
+func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
+	faults := e.blame(culprits)
+	p := e.price(faults)
+	set := func(least, most *float64, a, b float64) {
+		*least, *most = round4(finite(a, 0)), 0
+		if !p.known {
+			*most = round4(finite(b, 0))
+		}
+	}
+	least, most := 0.0, 0.0
+	if len(faults) > 0 {
+		least, most = p.of(p.all)
+	}
+	least, most = e.withSaves(least, most, func(int) bool { return true })
+	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		a, b := n.JobImpact, max(n.JobImpact, n.JobImpactMax)
+		switch {
+		case n.Cause == verdict.Communication || n.State == verdict.Recovered || n.State == verdict.Suspect:
+		default:
+			if x, y := e.costOf(&p, n.Node); y > 0 || p.nodes[n.Node].Time > 0 {
+				a, b = x, y
+			}
+		}
+		set(&n.JobImpact, &n.JobImpactMax, a, b)
+		switch n.State {
+		case verdict.Degraded:
+			least, most = max(least, a), max(most, b)
+		case verdict.Intermittent:
+			passing, passingMost = passing+a, passingMost+b
+		}
+	}
+	x := e.linkCost(e.slowLinks())
+	least, most = max(least, x), max(most, x)
+	least, most = min(1, least+passing), min(1, most+passingMost)
+	set(&v.JobImpact, &v.JobImpactMax, least, most)
+}
+
+// linkCost is what the job would save as a share of step time were the transfers of
+// slow groups as fast as they should be: the mean over the window.
+func (e *Engine) linkCost(slow []slowLink) float64 {
+	if len(slow) == 0 {
+		return 0
+	}
+	return e.overWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
+}
+
+// withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the
+// slow groups were the last to be done. How early a rank was shows in what it waits
+// for all at the end, and in how long before the last its step ended.
+func (e *Engine) withoutLinks(i int, slow []slowLink) float64 {
+	at := func(m frame.Metric, r int) float64 {
+		if v := e.valuesAt(m, i); v != nil {
+			return float64(v[r])
+		}
+		return math.NaN()
+	}
+	least, longest := math.Inf(1), 0.0
+	for r := range e.n {
+		if x := at(frame.Other, r); x == x {
+			least = min(least, x)
+		}
+		if x := at(frame.Step, r); x == x {
+			longest = max(longest, x)
+		}
+	}
+	gain := map[int32]float64{}
+	all := 0.0
+	for _, w := range slow {
+		for _, r := range w.rows {
+			gain[r] = max(gain[r], w.cost)
+		}
+		all = max(all, w.cost)
+	}
+	then := math.Inf(1) // how early the last rank had been
+	for r := range e.n {
+		x := at(frame.Step, r)
+		if x != x {
+			continue
+		}
+		early := longest - x
+		if o := at(frame.Other, r); o == o {
+			early += o - least
+		}
+		then = min(then, early+gain[int32(r)])
+	}
+	return finite(min(all, then), 0)
+}
+
+// unevenLanes is what the job would save as a share of step time were all lanes
+// through when the mean lane is: what they wait for the last of them.
+func (e *Engine) unevenLanes() float64 {
+	return e.overWindow(func(i int) float64 {
+		sum, last := 0.0, math.Inf(-1)
+		for _, x := range e.ends {
+			sum, last = sum+x, max(last, x)
+		}
+		return last - sum/float64(len(e.ends))
+	})
+}
+
+// unevenStages is the same were all stages of a pipeline as long; bound is that
+// from the stages' times, for where groups aren't known.
+func (e *Engine) unevenStages(bound float64) float64 {
+	if !e.graph.Known() {
+		bound = min(bound, e.overWindow(func(i int) float64 { return math.Inf(1) }))
+		return bound
+	}
+	return e.overWindow(func(i int) float64 {
+		e.stepWork(i, e.graph.All())
+		now, then := slices.Max(e.plain), math.Inf(-1)
+		for l := range e.plain {
+			then = max(then, e.graph.Even(l, &e.did))
+		}
+		return now - then
+	})
+}
+
+// overWindow is the mean over the window of what a step had saved, no more than the
+// ranks wait in it, as a share of step time.
+func (e *Engine) overWindow(saved func(i int) float64) float64 {
+	if e.graph.Lanes() == 0 {
+		return 0
+	}
+	if old := e.ledger.Habits; !e.knowsHabits() {
+		e.ledger.Habits = e.habits()
+		defer func() { e.ledger.Habits = old }()
+	}
+	sum, time := 0.0, 0.0
+	for i := max(0, e.line.Count-window); i < e.line.Count; i++ {
+		t := float64(e.line.Times[i%window])
+		if !(t > 0) {
+			continue
+		}
+		e.play(i, false)
+		x := min(t, max(0, saved(i)))
+		if mid, _ := e.othersWait(i, nil); mid == mid {
+			x = min(x, mid)
+		}
+		sum, time = sum+x*float64(e.line.Steps[i%window]), time+e.line.Spans[i%window]
+	}
+	if time <= 0 {
+		return 0
+	}
+	return min(1, sum/time)
+}
+
+// late replaces when the lanes were through in the play by when they were in the
+// step, where a pipeline's ranks of the first stage, which are through last, show it:
+// who waits less for the others at the step's end came later.
+func (e *Engine) late(i int) {
+	e.plain = append(e.plain[:0], e.ends...)
+	if e.layout.Stages < 2 || len(e.ends) < 2 || !e.graph.Known() {
+		return
+	}
+	dp, other := e.valuesAt(frame.DP, i), e.valuesAt(frame.Other, i)
+	if dp == nil {
+		return
+	}
+	least := math.Inf(1)
+	e.waits = e.waits[:0]
+	for l := range e.ends {
+		x := math.NaN()
+		for _, r := range e.graph.First(l) {
+			w := float64(dp[r])
+			if other != nil {
+				w += finite(float64(other[r]), 0)
+			}
+			if w == w && !(x <= w) {
+				x = w
+			}
+		}
+		e.waits = append(e.waits, x)
+		if x == x {
+			least = min(least, x)
+		}
+	}
+	var shift []float64 // of the lanes that show it against the play
+	for l, x := range e.waits {
+		if x == x {
+			shift = append(shift, least-x-e.plain[l])
+		}
+	}
+	if 2*len(shift) < len(e.ends) {
+		return
+	}
+	usual := middle(shift)
+	for l, x := range e.waits {
+		if x == x {
+			e.ends[l] = least - x
+		} else {
+			e.ends[l] += usual
+		}
+	}
+}

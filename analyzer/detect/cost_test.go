@@ -1,0 +1,160 @@
+package detect
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// simulated analyses a job of the simulator and returns what its fault really
+// cost: the same job played without it, in the same noise.
+func simulated(t *testing.T, name string, seed uint64, ranks int, groups bool) (v *verdict.Verdict, nodes []string, impact float64) {
+	t.Helper()
+	cfg, err := simulate.Sized(name, seed, ranks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Record.NoGroups = !groups
+	b := frame.NewBuilder()
+	truth, err := simulate.Run(cfg, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := truth.Weigh(cfg); err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Analyze(f, Default()), truth.SlowNodes, truth.Impact
+}
+
+// accused are the nodes that a verdict calls slow now.
+func accused(v *verdict.Verdict) (nodes []string) {
+	for _, n := range v.Nodes {
+		if n.State == verdict.Degraded || n.State == verdict.Intermittent {
+			nodes = append(nodes, n.Node)
+		}
+	}
+	return nodes
+}
+
+// costError is how far a stated cost is off, of the true one or of 2 %.
+func costError(stated, truth float64) float64 {
+	return max(stated-truth, truth-stated) / max(0.02, truth)
+}
+
+// TestCost_IsWhatTheJobWouldSave holds the stated cost to the job played without
+// its fault.
+func TestCost_IsWhatTheJobWouldSave(t *testing.T) {
+	names := []string{"compute-1.05", "compute-1.10", "compute-1.2", "compute-1.5", "backward-1.2", "thermal-ramp", "two-culprits", "host-delay", "dataloader", "slow-link", "checkpoint", "intermittent", "slow-from-start"}
+	var errs []float64
+	for _, name := range names {
+		for seed := uint64(21); seed < 24; seed++ {
+			v, nodes, truth := simulated(t, name, seed, 0, true)
+			if name != "slow-link" {
+				got := accused(v)
+				slices.Sort(got)
+				slices.Sort(nodes)
+				if !slices.Equal(got, nodes) {
+					t.Logf("%s, seed %d: %v accused, %v slow", name, seed, got, nodes)
+					continue // others judge that
+				}
+			}
+			x := costError(v.JobImpact, truth)
+			if errs = append(errs, x); x > 0.5 {
+				t.Logf("%s, seed %d: costs %.4f, said %.4f", name, seed, truth, v.JobImpact)
+			}
+			if v.JobImpactMax != 0 {
+				t.Errorf("%s, seed %d: at most %.4f, groups are known", name, seed, v.JobImpactMax)
+			}
+			for _, n := range v.Nodes {
+				if n.JobImpact > v.JobImpact+1e-9 && n.State == verdict.Degraded {
+					t.Errorf("%s, seed %d: %s costs %.4f, all together %.4f", name, seed, n.Node, n.JobImpact, v.JobImpact)
+				}
+			}
+		}
+	}
+	slices.Sort(errs)
+	mid, tenth := errs[len(errs)/2], errs[len(errs)*9/10]
+	t.Logf("%d jobs: error %.3f in the median, %.3f in the worst tenth", len(errs), mid, tenth)
+	if len(errs) < 30 || mid > 0.15 || tenth > 0.5 {
+		t.Errorf("error of the cost %.3f in the median, %.3f in the worst tenth of %d jobs; want 0.15 and 0.5", mid, tenth, len(errs))
+	}
+}
+
+// TestCost_KnownJobs are jobs whose cost was said to be two to thirteen times what
+// it is.
+func TestCost_KnownJobs(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ranks int
+	}{{"compute-1.2", 64}, {"compute-1.10", 64}, {"compute-1.5", 64}, {"two-culprits", 512}} {
+		v, _, truth := simulated(t, tt.name, 11, tt.ranks, true)
+		t.Logf("%s, %d ranks: costs %.4f, said %.4f", tt.name, tt.ranks, truth, v.JobImpact)
+		if x := costError(v.JobImpact, truth); x > 0.3 {
+			t.Errorf("%s, %d ranks: costs %.4f, said %.4f", tt.name, tt.ranks, truth, v.JobImpact)
+		}
+	}
+}
+
+// TestCost_WithoutGroupsIsBounded: who waits for whom isn't known, so the cost lies
+// between two figures.
+func TestCost_WithoutGroupsIsBounded(t *testing.T) {
+	bounds, held := 0, 0
+	for _, name := range []string{"compute-1.10", "compute-1.2", "compute-1.5", "two-culprits", "intermittent"} {
+		for seed := uint64(21); seed < 29; seed++ {
+			v, _, truth := simulated(t, name, seed, 0, false)
+			if len(accused(v)) == 0 || v.JobImpactMax == 0 {
+				continue
+			}
+			bounds++
+			if v.JobImpact <= truth*1.1+0.002 && truth <= v.JobImpactMax {
+				held++
+			} else {
+				t.Logf("%s, seed %d: costs %.4f, said %.4f to %.4f", name, seed, truth, v.JobImpact, v.JobImpactMax)
+			}
+			if v.JobImpactMax < v.JobImpact {
+				t.Errorf("%s, seed %d: at least %.4f and at most %.4f", name, seed, v.JobImpact, v.JobImpactMax)
+			}
+		}
+	}
+	if t.Logf("%d of %d hold", held, bounds); bounds < 8 || float64(held) < 0.95*float64(bounds) {
+		t.Errorf("%d of %d bounds hold the true cost", held, bounds)
+	}
+}
+
+// TestCost_OfUnevenWorkIsNoMoreThanTheWaits: a finding can't cost more than its
+// ranks wait.
+func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
+	j := newJob(5)
+	j.shape(1, 16, 1, 4)
+	j.seq = 0.15
+	f := j.frame()
+	var share, n float64
+	_ = f.Each(func(c *frame.Column) error {
+		var waits []float64
+		for r, x := range c.V[frame.Exposed] {
+			waits = append(waits, float64(x/c.V[frame.Step][r]))
+		}
+		share, n = share+middle(waits), n+1
+		return nil
+	})
+	v := Analyze(f, Default())
+	found := false
+	for _, x := range v.Findings {
+		if x.Kind == verdict.WorkloadImbalance {
+			found = true
+			if x.JobImpact > 1.1*share/n {
+				t.Errorf("uneven work costs %.3f, ranks wait %.3f", x.JobImpact, share/n)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("findings %+v, want uneven work", v.Findings)
+	}
+}
