@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -104,9 +105,12 @@ func (a *analysis) table(w io.Writer, v *verdict.Verdict) error {
 // terminal returns what the output can show, with the picture for sparklines.
 func (a *analysis) terminal(w io.Writer) report.TableOptions {
 	o := report.TerminalOptions(w)
-	o.Picture = a.picture()
+	o.Picture, o.Made = a.picture(), made()
 	return o
 }
+
+// made is the stamp of what is written now.
+func made() report.Made { return report.Made{At: time.Now(), By: version} }
 
 // htmlFile writes the report to a file.
 func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
@@ -114,7 +118,7 @@ func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	return errors.Join(report.HTML(f, v, a.picture()), f.Close())
+	return errors.Join(report.HTML(f, v, a.picture(), made()), f.Close())
 }
 
 // outputs of analyze.
@@ -176,7 +180,7 @@ func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
 	case "json":
 		return report.JSON(w, v)
 	case "html":
-		return report.HTML(w, v, a.picture())
+		return report.HTML(w, v, a.picture(), made())
 	case "faultdiag":
 		return report.FaultDiag(w, v, a.picture(), a.dimension)
 	}

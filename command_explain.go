@@ -38,7 +38,7 @@ func explainCommand() *cobra.Command {
 			}
 			var result *whatif.Result
 			if replay {
-				if result, err = a.replay(c.Context()); err != nil {
+				if result, err = a.replay(c.Context(), v); err != nil {
 					return err
 				}
 			}
@@ -67,35 +67,97 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 		return err
 	}
 	fmt.Fprintln(w)
-	return report.WhatIf(w, result)
+	return report.WhatIf(w, v, result)
 }
 
-// replaySteps bounds what a replay takes: more steps say nothing new.
-const replaySteps = 64
+// A replay takes as many steps as their ranks are few: more say little new.
+const (
+	replayedRanks = 1 << 14 // rank-steps
+	mostReplayed  = 200
+	leastReplayed = 16
+)
 
-// replay plays the job's steps again from its raw ranges.
-func (a *analysis) replay(ctx context.Context) (*whatif.Result, error) {
+// replay plays the job's steps since the fault began again from its raw ranges.
+func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Result, error) {
 	s, err := source.Open(ctx, a.source, a.from)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	var ranks []row.Rank
-	var records []row.Record
-	err = s.Records(ctx, a.job, a.from, func(rs []row.Rank, ranges []row.Record) error {
-		ranks = append(ranks, rs...)
-		for i := range ranges {
-			if whatif.Plays(&ranges[i]) {
-				records = append(records, ranges[i])
-			}
+	repairs, since := repairsOf(v, a.frame)
+	limit := min(mostReplayed, max(leastReplayed, replayedRanks/len(a.frame.Ranks)))
+	job := whatif.NewJob(replayLayout(a.frame), whatif.Spread(stepsSince(a.frame, since), limit))
+	reading, seen := newProgress(os.Stderr, "ranks read again", len(a.frame.Ranks)), map[uint32]bool{}
+	err = s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
+		job.Take(ranks, ranges)
+		for i := range ranks {
+			seen[ranks[i].Rank] = true
 		}
+		reading.at(len(seen))
 		return nil
 	})
+	reading.done()
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(os.Stderr, "replaying at most %d steps of %d ranges\n", replaySteps, len(records))
-	return whatif.FromRows(replayLayout(a.frame), ranks, records, replaySteps).Replay()
+	fmt.Fprintf(os.Stderr, "replaying at most %d steps of %d ranges\n", limit, job.Ranges())
+	playing := newProgress(os.Stderr, "replays", 0)
+	defer playing.done()
+	return job.Replay(repairs, func(done, total int) {
+		playing.total = total
+		playing.at(done)
+	})
+}
+
+// repairsOf are the culprits of a verdict as repairs, and the step since when the
+// first of them is slow. Who comes and goes is slow in too few steps to be replayed,
+// and a save or a link is no rank's work. Where several ranks of a node are slow all
+// of it is repaired, as in the verdict's cost.
+func repairsOf(v *verdict.Verdict, f *frame.Frame) (repairs []whatif.Repair, since int64) {
+	for _, n := range v.Nodes {
+		if n.State != verdict.Degraded || n.Cause == verdict.Checkpoint || n.Cause == verdict.Communication {
+			continue
+		}
+		r := whatif.Repair{Name: n.Node, Ranks: n.Ranks, Slowdown: n.Slowdown}
+		if len(n.Ranks) > 1 {
+			r.Ranks = ranksOn(f, n.Node)
+		}
+		if n.Cause == verdict.DataLoader {
+			r.Slowdown, r.Loading = 1, 1
+			for _, e := range n.Evidence {
+				if e.Metric == "dataloader" && e.Peers > 0 {
+					r.Loading = max(r.Loading, e.Value/e.Peers)
+				}
+			}
+		}
+		if len(repairs) == 0 || n.SinceStep < since {
+			since = n.SinceStep
+		}
+		repairs = append(repairs, r)
+	}
+	return repairs, since
+}
+
+// ranksOn lists the ranks that a node has in the last attempt.
+func ranksOn(f *frame.Frame, node string) (ranks []int) {
+	l := f.Layouts[len(f.Layouts)-1]
+	for row, n := range l.Node {
+		if n >= 0 && l.Nodes[n] == node {
+			ranks = append(ranks, l.Ranks[row])
+		}
+	}
+	return ranks
+}
+
+// stepsSince lists the steps of the last attempt from a step on.
+func stepsSince(f *frame.Frame, since int64) []int64 {
+	steps := []int64{}
+	for _, c := range f.Columns {
+		if c.Attempt == f.Attempts-1 && c.Step >= since {
+			steps = append(steps, c.Step)
+		}
+	}
+	return steps
 }
 
 // replayLayout is the last attempt's stages and replicas.

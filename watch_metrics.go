@@ -18,7 +18,7 @@ var (
 	nodeSince       = description("node_since_step", "First slow step.", "job", "node", "cause")
 	linkDegraded    = description("link_degraded", "1 for each slow communication group.", "job", "group")
 	linkSlowdown    = description("link_slowdown", "Slowdown of the group's transfer.", "job", "group")
-	jobImpact       = description("job_impact", "Share of step time that the job would save without its worst node or link.", "job")
+	jobImpact       = description("job_impact", "Share of step time that the job would save without its slow nodes and links, at most.", "job")
 	jobHealthy      = description("job_healthy", "1 when nothing above --min-impact is degraded.", "job")
 	jobDecided      = description("job_decided", "0 when too little was measured to decide.", "job")
 	jobCoverage     = description("job_coverage", "Measured share of the rank-steps.", "job")
@@ -92,14 +92,12 @@ func (m *watchMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // verdictMetrics are those of one job's verdict.
 func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
-	impact := 0.0
 	seen := map[string]bool{}
 	for _, n := range v.Nodes {
 		if n.State == verdict.Recovered || seen[n.Node] {
 			continue
 		}
 		seen[n.Node] = true
-		impact = max(impact, n.JobImpact)
 		gauge(nodeDegraded, truth(n.State == verdict.Degraded || n.State == verdict.Intermittent), job, n.Node, n.Cause, n.State)
 		gauge(nodeSlowdown, n.Slowdown, job, n.Node, n.Cause)
 		gauge(nodeSince, float64(n.SinceStep), job, n.Node, n.Cause)
@@ -111,7 +109,6 @@ func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
 			name += "#" + strconv.Itoa(i)
 		}
 		groups[name] = true
-		impact = max(impact, l.JobImpact)
 		gauge(linkDegraded, truth(l.State == verdict.Degraded || l.State == verdict.Intermittent), job, name)
 		gauge(linkSlowdown, l.Slowdown, job, name)
 	}
@@ -122,7 +119,7 @@ func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
 			gauge(findingPresent, 1, job, f.Kind)
 		}
 	}
-	gauge(jobImpact, impact, job)
+	gauge(jobImpact, v.Most(), job)
 	gauge(jobHealthy, truth(v.Healthy), job)
 	gauge(jobDecided, truth(v.Decided), job)
 	gauge(jobCoverage, v.Coverage, job)

@@ -33,8 +33,10 @@ import (
 
 // Reasons of the condition.
 const (
-	reasonNone  = "NoProblem"
-	reasonEnded = "JobEnded"
+	reasonNone = "NoProblem"
+	// reasonHarmless: a node is slow, and the job hardly waits for it.
+	reasonHarmless = "Harmless"
+	reasonEnded    = "JobEnded"
 )
 
 var reasons = map[string]string{
@@ -181,11 +183,12 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	defer c.mu.Unlock()
 	now := c.o.Now()
 	r := report{at: at, nodes: map[string]opinion{}}
-	for _, n := range v.Nodes {
-		if n.State != verdict.Degraded && n.State != verdict.Intermittent || n.JobImpact < c.o.MinImpact {
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		if n.State != verdict.Degraded && n.State != verdict.Intermittent {
 			continue
 		}
-		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), n.JobImpact, v.Job, n.Ranks, n.Devices}
+		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), n.Most(), v.Job, n.Ranks, n.Devices}
 	}
 	c.said[v.Job] = r
 	c.events(v, now)
@@ -195,8 +198,12 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	}
 }
 
-func message(job string, n verdict.Node) string {
-	s := fmt.Sprintf("%s%s, x%.2f since step %d, costs %.1f %% of each step. %s", jobWords(job), n.Cause, n.Slowdown, n.SinceStep, 100*n.JobImpact, n.Detail)
+func message(job string, n *verdict.Node) string {
+	at := "costs"
+	if n.JobImpactMax > n.JobImpact {
+		at = "costs at most"
+	}
+	s := fmt.Sprintf("%sslow (%s), x%.2f since step %d, %s %.1f %% of its time. %s", jobWords(job), n.Cause, n.Slowdown, n.SinceStep, at, 100*n.Most(), n.Detail)
 	return s[:min(len(s), maxMessage)]
 }
 

@@ -121,6 +121,9 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 		for name, o := range r.nodes {
 			w := wanted{"True", o.Reason, o.Message, o.Job, o.Ranks, o.Devices}
 			impact := o.Impact + 1
+			if o.Impact < c.o.MinImpact {
+				w.status, w.reason, impact = "False", reasonHarmless, o.Impact
+			}
 			if stale {
 				w.status, w.reason, impact = "Unknown", reasonEnded, 0
 			}

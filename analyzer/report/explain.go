@@ -21,6 +21,7 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 	p.wrapped("", h.more)
 	p.printf("\n")
 	p.wrapped("", scope(v))
+	p.wrapped("", o.Made.sentence())
 	for _, n := range v.Nodes {
 		explainNode(p, n, pic)
 	}
@@ -63,7 +64,7 @@ func explainNode(p *printer, n verdict.Node, pic *Picture) {
 		p.wrapped("  - ", evidenceSentence(e))
 	}
 	sparkLines(p, n, pic)
-	p.wrapped("  ", fmt.Sprintf("The fault began at step %d and was seen at step %d; confidence %s.", n.SinceStep, n.DetectedStep, sure(n.Confidence)))
+	p.wrapped("  ", fmt.Sprintf("The fault began at %s and was seen at %s; confidence %s.", stepAt(n.SinceStep, n.SinceTime), stepAt(n.DetectedStep, n.DetectedTime), sure(n.Confidence)))
 	if n.Detail != "" {
 		p.wrapped("  ", sentence(plain(n.Detail)))
 	}
@@ -108,7 +109,7 @@ func costOfFinding(f verdict.Finding) string {
 	if !(f.JobImpact > 0) {
 		return "What it costs can't be told from what was recorded."
 	}
-	return cost(f.JobImpact)
+	return cost(f.JobImpact, 0)
 }
 
 // limits are the sentences on what the verdict rests on, and what was not seen.

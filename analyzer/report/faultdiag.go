@@ -99,7 +99,7 @@ func degradation(impact float64) string {
 }
 
 func (e *faultDiag) accuse(n verdict.Node) {
-	e.slow(n.JobImpact)
+	e.slow(n.Most())
 	switch n.Cause {
 	case verdict.DataLoader, verdict.Checkpoint:
 		e.SlowIORanks = append(e.SlowIORanks, n.Ranks...)

@@ -50,21 +50,21 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"share":    func(e verdict.Evidence) string { return shareBar(e.Value, e.Value, e.Peers) },
 	"peers":    func(e verdict.Evidence) string { return shareBar(e.Peers, e.Value, e.Peers) },
 	"positive": func(x float64) bool { return x > 0 }, "finite": finite,
-	"sure": sure,
+	"sure": sure, "costs": costs, "clock": clock,
 }).Parse(pageHTML))
 
 // HTML writes one offline page: no network, no font, no library; everything is
 // inside, and a policy in the page forbids the rest. It stays below 5 MB for
 // 10,000 ranks and any number of steps (long jobs are drawn with several steps to
 // a column; the page says so). p may be nil: then only words are shown.
-func HTML(w io.Writer, v *verdict.Verdict, p *Picture) error {
+func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 	if p == nil {
 		p = &Picture{}
 	}
 	layers, stepTimes := p.layers(v), p.times()
 	var medians []float64
 	if len(layers) > 0 && layers[0].ratio {
-		medians = rankMedians(p, layers[0].values)
+		medians = rankMedians(p, layers[0].values, onset(v, p))
 	}
 	data, err := pageData(v, p, layers, stepTimes, medians)
 	if err != nil {
@@ -77,14 +77,17 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture) error {
 	h := headlineOf(v)
 	view := page{
 		Verdict: complete(v), Headline: h.title, More: h.more, Label: h.label, Tone: string(h.tone), Mark: toneMarks[h.tone],
-		Scope: scope(v), Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
+		Scope: scope(v), Made: made.sentence(), Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
 		HasPicture: len(layers) > 0,
 		Several:    len(v.Nodes)+len(v.Links) > 1,
 		Ranks:      len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
 		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
 	}
 	if len(layers) > 0 {
-		view.Slowdown = strings.ToLower(layers[0].name) + " against peers"
+		view.Slowdown, view.Since = strings.ToLower(layers[0].name)+" against peers", "of all steps"
+		if from := onset(v, p); from > 0 {
+			view.Since = fmt.Sprintf("since step %d", p.Steps[from])
+		}
 	}
 	// The policy goes by hashes, so that nothing that slips into the page can run.
 	view.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hashOf(pageCSS), hashOf(pageJS))
@@ -107,10 +110,11 @@ func hashOf(s string) string {
 type page struct {
 	Verdict                           *verdict.Verdict
 	Headline, More, Label, Tone, Mark string
-	Scope                             string
+	Scope, Made                       string
 	Facts                             []fact
 	Limits                            []string
 	Slowest                           []slow
+	Since                             string // which steps the medians are of
 	Slowdown                          string // what the first layer shows, in words
 	HasPicture                        bool
 	Several                           bool // culprits: each has its own sentence
@@ -132,13 +136,13 @@ func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
 	typical := median(known(stepTimes))
 	var list []fact
 	nodes, links := convicted(v)
-	impact := impactOf(nodes, links)
-	if hours, ok := nodeHours(p, stepTimes, nodes, links); ok && impact > 0 {
+	impact := v.Most()
+	if hours, ok := nodeHours(p, impact, stepTimes, nodes, links); ok && impact > 0 {
 		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(total(stepTimes)) + " of steps"})
 		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.Nodes, "node")})
 	}
 	if impact > 0 {
-		list = append(list, fact{Value: percent(impact), Label: "of step time waits for it", Note: stepNote(typical, impact)})
+		list = append(list, fact{Value: costCell(v.JobImpact, v.JobImpactMax), Label: "of step time waits for it", Note: stepNote(typical, impact)})
 	}
 	if len(nodes) > 0 {
 		n := nodes[0]
@@ -174,7 +178,7 @@ func stepNote(t, impact float64) string {
 
 // nodeHours is what the culprits have cost: their share of the time since they
 // began, on all nodes of the job.
-func nodeHours(p *Picture, stepTimes []float64, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
+func nodeHours(p *Picture, impact float64, stepTimes []float64, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
 	if p.Nodes == 0 || len(p.Steps) == 0 {
 		return 0, false
 	}
@@ -187,7 +191,7 @@ func nodeHours(p *Picture, stepTimes []float64, nodes []verdict.Node, links []ve
 	}
 	all, at := total(stepTimes), p.stepIndex(since)
 	share := float64(len(p.Steps)-at) / float64(len(p.Steps))
-	return impactOf(nodes, links) * all * share * float64(p.Nodes) / 3600, all > 0
+	return impact * all * share * float64(p.Nodes) / 3600, all > 0
 }
 
 func hoursText(h float64) string {
@@ -255,13 +259,30 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 	return list
 }
 
-// rankMedians returns the median over the steps of each rank.
-func rankMedians(p *Picture, values []float32) []float64 {
+// onset is the column of the first step in which a culprit of now was slow, 0 when
+// there is none.
+func onset(v *verdict.Verdict, p *Picture) int {
+	nodes, links := convicted(v)
+	since := int64(math.MaxInt64)
+	for _, n := range nodes {
+		since = min(since, n.SinceStep)
+	}
+	for _, l := range links {
+		since = min(since, l.SinceStep)
+	}
+	if since == math.MaxInt64 {
+		return 0
+	}
+	return min(p.stepIndex(since), max(0, len(p.Steps)-1))
+}
+
+// rankMedians returns the median of each rank over the steps from a column on.
+func rankMedians(p *Picture, values []float32, from int) []float64 {
 	medians := make([]float64, len(p.Ranks))
 	var own []float64
 	for i := range p.Ranks {
 		own = own[:0]
-		for _, v := range p.row(values, i) {
+		for _, v := range p.row(values, i)[from:] {
 			if v == v {
 				own = append(own, float64(v))
 			}

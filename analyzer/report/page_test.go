@@ -38,7 +38,7 @@ func pages(t *testing.T) string {
 func writePage(t *testing.T, path string, v *verdict.Verdict, p *Picture) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := HTML(&b, v, p); err != nil {
+	if err := HTML(&b, v, p, Made{}); err != nil {
 		t.Fatalf("HTML: %v", err)
 	}
 	if b.Len() >= maxPage {
@@ -302,7 +302,7 @@ func TestHTML_StaysSmall(t *testing.T) {
 	}
 	t.Logf("scale: %d ranks × %d steps", s.ranks, s.steps)
 	var b bytes.Buffer
-	if err := HTML(&b, s.verdict(), s.picture()); err != nil {
+	if err := HTML(&b, s.verdict(), s.picture(), Made{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes", b.Len())
@@ -315,7 +315,7 @@ func TestHTML_SameInputSameBytes(t *testing.T) {
 	s := scenes["8"]
 	var a, b bytes.Buffer
 	for _, w := range []*bytes.Buffer{&a, &b} {
-		if err := HTML(w, s.verdict(), s.picture()); err != nil {
+		if err := HTML(w, s.verdict(), s.picture(), Made{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -69,6 +69,7 @@ func (s scene) verdict() *verdict.Verdict {
 	v.Healthy = s.slow < 0
 	if s.slow >= 0 {
 		since := int64(100 + s.since)
+		v.JobImpact = 1 - 1/s.factor
 		v.Nodes = []verdict.Node{{
 			Node: fmt.Sprintf("node-%d", s.slow/s.perNode), State: verdict.Degraded, Cause: verdict.Compute, Ranks: []int{s.slow}, Devices: s.perNode,
 			Slowdown: s.factor, JobImpact: 1 - 1/s.factor, SinceStep: since, DetectedStep: since + 5, Confidence: 0.997,

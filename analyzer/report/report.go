@@ -38,11 +38,11 @@ func JSON(w io.Writer, v *verdict.Verdict) error {
 // can hold (no NaN, no infinity).
 func complete(v *verdict.Verdict) *verdict.Verdict {
 	c := *v
-	c.Coverage = finite(c.Coverage)
+	c.Coverage, c.JobImpact, c.JobImpactMax = finite(c.Coverage), finite(c.JobImpact), finite(c.JobImpactMax)
 	c.Nodes = append([]verdict.Node{}, v.Nodes...)
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		n.Ranks, n.Slowdown, n.JobImpact, n.Confidence = listed(n.Ranks), finite(n.Slowdown), finite(n.JobImpact), finite(n.Confidence)
+		n.Ranks, n.Slowdown, n.JobImpact, n.JobImpactMax, n.Confidence = listed(n.Ranks), finite(n.Slowdown), finite(n.JobImpact), finite(n.JobImpactMax), finite(n.Confidence)
 		n.Evidence = append([]verdict.Evidence{}, n.Evidence...)
 		for k := range n.Evidence {
 			e := &n.Evidence[k]

@@ -138,6 +138,16 @@ func cases() map[string]*verdict.Verdict {
 	other.Group, other.Nodes = "ep7", []string{"node-0", "node-7"}
 	v.Nodes, v.Links = []verdict.Node{wires}, []verdict.Link{group, other}
 	m["wires"] = v
+	v = base()
+	v.Healthy = false
+	unknown := slow
+	unknown.JobImpact, unknown.JobImpactMax = 0, 0.3
+	v.Nodes = []verdict.Node{unknown}
+	m["at most"] = v
+	for name, all := range map[string]float64{"degraded": 0.49, "harmless": 0.004, "link": 0.08, "two": 0.62, "wires": 0.27} {
+		m[name].JobImpact = all
+	}
+	v.JobImpactMax = 0.3
 	return m
 }
 
@@ -145,13 +155,14 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 	want := map[string][]string{
 		"healthy":   {"✓ HEALTHY  No node slows this job down.", "Job ar-job: 64 ranks, steps 16–439 (21 analyzed), coverage 99%."},
 		"degraded":  {"● DEGRADED  node-0 slows this job down.", "Its rank 0 needs 2.36× as long as peers for computing, since step 16. It costs the job 49% of its time.", "node-0  degraded  compute", "0 (1 of 2)", "17.4 s", "6.90 s", "2.52×"},
-		"harmless":  {"▲ HARMLESS  node-0 is slow, but the job hardly waits for it.", "0.4%"},
+		"harmless":  {"▲ HARMLESS  node-0 is slow, costs 0.4%.", "0.4%"},
 		"suspect":   {"▲ SUSPECT  No node is degraded. node-0 is under suspicion."},
 		"recovered": {"✓ HEALTHY", "node-0 is healthy again after a fault that has ended."},
 		"link":      {"The network of group dp-stage0 slows this job down.", "between node-0 and node-1 take 1.40× as long", "LINK (GROUP)"},
 		"finding":   {"✓ HEALTHY  No node is to blame.", "Pipeline stages are unevenly loaded. It costs the job 18% of its time.", "Stage 3 takes 1.62x", "PASSED BY ITSELF", "node-3, ranks 24, 25: slower in steps 210–222, compute"},
 		"undecided": {"? UNDECIDED  There is not enough data to decide.", "5 steps of 12 needed. Nothing is called healthy that was not measured."},
-		"two":       {"● DEGRADED  2 nodes slow this job down.", "They are node-0 and node-5.", "up to 98% of step time"},
+		"two":       {"● DEGRADED  2 nodes slow this job down.", "They are node-0 and node-5.", "Together they cost 62% of step time."},
+		"at most":   {"It costs the job at most 30% of its time.", "≤30%"},
 		"wires":     {"node-0 slows this job down.", "It costs the job 27% of its time. It shows in 2 slow groups.\n"},
 	}
 	for name, v := range cases() {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -17,6 +18,7 @@ type TableOptions struct {
 	Color   bool     // ANSI colours
 	Width   int      // columns; 0 means 100
 	Picture *Picture // for sparklines; nil leaves them out
+	Made    Made
 }
 
 // defaultWidth is used where the output is no terminal.
@@ -103,6 +105,7 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
 	p.wrapped("  ", h.more)
 	p.wrapped("  ", scope(v))
+	p.wrapped("  ", o.Made.sentence())
 	if len(v.Nodes) > 0 {
 		nodesTable(p, v.Nodes, o.Picture)
 	}
@@ -127,14 +130,56 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 
 // scope says what the verdict is about.
 func scope(v *verdict.Verdict) string {
-	s := fmt.Sprintf("Job %s: %s, %s", plain(v.Job), count(v.WorldSize, "rank"), at(v.Steps.First, v.Steps.Last))
+	s := fmt.Sprintf("Job %s: %s, %s", plain(v.Job), ranksOf(v), at(v.Steps.First, v.Steps.Last))
 	if v.Steps.Analyzed > 0 {
 		s += fmt.Sprintf(" (%s analyzed)", grouped(v.Steps.Analyzed))
+	}
+	if from, to := clock(v.Steps.FirstTime), clock(v.Steps.LastTime); from != "" && to != "" {
+		s += ", " + from + " to " + to
 	}
 	if v.Attempts > 1 {
 		s += ", " + count(v.Attempts, "attempt")
 	}
 	return s + ", coverage " + percent(v.Coverage) + ". " + rolesSentence(v.Roles)
+}
+
+// ranksOf says how many ranks the job has, and how many of them were recorded.
+func ranksOf(v *verdict.Verdict) string {
+	if v.Recorded > 0 && v.Recorded < v.WorldSize {
+		return fmt.Sprintf("%s of %s recorded", grouped(v.Recorded), count(v.WorldSize, "rank"))
+	}
+	return count(v.WorldSize, "rank")
+}
+
+// clock is a verdict's time for people: local, "" when it is unknown.
+func clock(stamp string) string {
+	t, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// stepAt is a step with its time where that is known: "step 12 (2026-11-22 14:03:20)".
+func stepAt(step int64, stamp string) string {
+	s := fmt.Sprintf("step %d", step)
+	if c := clock(stamp); c != "" {
+		s += " (" + c + ")"
+	}
+	return s
+}
+
+// Made says when an output was made, and by which version.
+type Made struct {
+	At time.Time
+	By string // "" leaves it out
+}
+
+func (m Made) sentence() string {
+	if m.By == "" {
+		return ""
+	}
+	return "Made " + m.At.Local().Format("2006-01-02 15:04:05 MST") + " by laggard " + m.By + "."
 }
 
 func impactNote(impact float64) string {
@@ -157,7 +202,7 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 			ranks += fmt.Sprintf(" (%d of %d)", len(n.Ranks), n.Devices)
 		}
 		lines = append(lines, []string{
-			plain(n.Node), plain(n.State), plain(n.Cause), ranks, times(n.Slowdown), percent(n.JobImpact),
+			plain(n.Node), plain(n.State), plain(n.Cause), ranks, times(n.Slowdown), costCell(n.JobImpact, n.JobImpactMax),
 			fmt.Sprint(n.SinceStep), fmt.Sprint(n.DetectedStep), sure(n.Confidence),
 		})
 	}
@@ -251,7 +296,7 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 		right[c] = len(lines) > 0
 		for _, l := range lines {
 			widths[c] = max(widths[c], utf8.RuneCountInString(l[c]))
-			right[c] = right[c] && l[c] != "" && strings.ContainsAny(l[c][:1], "0123456789<>") && !strings.ContainsAny(l[c], ",–(")
+			right[c] = right[c] && l[c] != "" && strings.ContainsAny(l[c][:1], "0123456789<>\xe2") && !strings.ContainsAny(l[c], ",–(")
 		}
 	}
 	cell := func(c int, s string) string {

@@ -8,12 +8,15 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/whatif"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// WhatIf writes what a replay says: how much faster the job would be if everybody
-// worked alike, and how much of that is whose.
-func WhatIf(w io.Writer, r *whatif.Result) error {
+// WhatIf writes what the verdict says that the culprits cost, what the replay of raw
+// ranges says of the same, then how much faster the job would be if everybody worked
+// alike, and how much of that is whose.
+func WhatIf(w io.Writer, v *verdict.Verdict, r *whatif.Result) error {
 	p := &lines{w: w}
+	p.culprits(v, r)
 	p.add("What if everybody worked alike: the job would be %.2f times as fast (%d steps replayed, %.1f %% of their recorded time", r.Slowdown, r.Steps, 100*r.Fidelity)
 	if r.Skipped > 0 {
 		p.add(", %d left out because records are missing", r.Skipped)
@@ -51,6 +54,32 @@ func (l *lines) add(format string, args ...any) {
 }
 
 func clamp(share float64) float64 { return min(max(share, 0), 1) }
+
+// culprits writes the cost of each culprit and of all, the replay's beside it.
+func (l *lines) culprits(v *verdict.Verdict, r *whatif.Result) {
+	nodes, _ := convicted(v)
+	for _, n := range nodes {
+		l.add("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), costs(n.JobImpact, n.JobImpactMax), beside(r.Repaired, n.Node))
+	}
+	if len(nodes) > 1 {
+		l.add("What if all of them did: %s%s\n", costs(v.JobImpact, v.JobImpactMax), besideAll(r))
+	}
+}
+
+func beside(repaired map[string]float64, node string) string {
+	x, ok := repaired[node]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf(" (%s by the replay of raw ranges)", smallShare(x))
+}
+
+func besideAll(r *whatif.Result) string {
+	if len(r.Repaired) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s by the replay)", smallShare(r.Together))
+}
 
 // workers lists the ranks whose repair gains most.
 func (l *lines) workers(r *whatif.Result) {

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -41,16 +40,15 @@ func headlineOf(v *verdict.Verdict) headline {
 		return degraded(v, nodes, links)
 	}
 	if len(nodes)+len(links) > 0 {
-		h := headline{tone: warn, label: "Harmless", title: culprits(nodes, links) + " slow, but the job hardly waits for " + themOrIt(len(nodes)+len(links)) + "."}
-		h.more = fmt.Sprintf("The cost is %s of step time, below the limit that makes a job unhealthy.", percent(impactOf(nodes, links)))
-		return h
+		return headline{tone: warn, label: "Harmless", title: culprits(nodes, links) + " slow, costs " + costs(v.JobImpact, v.JobImpactMax) + ".",
+			more: "That is below the share of step time that makes a job unhealthy."}
 	}
 	if suspects := inState(v.Nodes, verdict.Suspect); len(suspects) > 0 {
 		return headline{warn, "Suspect", "No node is degraded. " + culprits(suspects, nil) + " under suspicion.",
 			"A suspicion is confirmed or dropped after some more steps; until then nothing needs to be done."}
 	}
 	if f, ok := costliest(v.Findings); ok {
-		return headline{note, "Healthy", "No node is to blame.", findingTitle(f) + " " + cost(f.JobImpact)}
+		return headline{note, "Healthy", "No node is to blame.", findingTitle(f) + " " + cost(f.JobImpact, 0)}
 	}
 	h := headline{tone: good, label: "Healthy", title: "No node slows this job down."}
 	switch recovered := inState(v.Nodes, verdict.Recovered); {
@@ -86,8 +84,8 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 	default: // a verdict that is unhealthy without a culprit: say no more than that
 		h.title = "This job is not healthy."
 	}
-	if impact := impactOf(nodes, links); impact > 0 && len(nodes)+len(unexplained(nodes, links)) > 1 {
-		h.more = strings.TrimSpace(h.more + " Together they cost up to " + percent(impact) + " of step time.")
+	if v.Most() > 0 && len(nodes)+len(unexplained(nodes, links)) > 1 {
+		h.more = strings.TrimSpace(h.more + " Together they cost " + costs(v.JobImpact, v.JobImpactMax) + " of step time.")
 	}
 	return h
 }
@@ -105,28 +103,6 @@ func convicted(v *verdict.Verdict) (nodes []verdict.Node, links []verdict.Link) 
 		}
 	}
 	return nodes, links
-}
-
-// impactOf is the share of step time that all of them cost at the most: faults
-// of several nodes overlap, so the sum is a bound, and it stays below 1.
-func impactOf(nodes []verdict.Node, links []verdict.Link) float64 {
-	sum, most := 0.0, 0.0
-	add := func(x float64) {
-		if x = finite(x); x > 0 {
-			sum, most = sum+x, math.Max(most, x)
-		}
-	}
-	for _, n := range nodes {
-		add(n.JobImpact)
-	}
-	links = unexplained(nodes, links)
-	for _, l := range links {
-		add(l.JobImpact)
-	}
-	if len(nodes)+len(links) == 1 {
-		return math.Min(1, most)
-	}
-	return math.Min(0.999, math.Max(sum, most))
 }
 
 // unexplained returns the links that no convicted node is the reason of: a node of
@@ -176,13 +152,6 @@ func culprits(nodes []verdict.Node, links []verdict.Link) string {
 		is = " are"
 	}
 	return names(list, 4) + is
-}
-
-func themOrIt(n int) string {
-	if n == 1 {
-		return "it"
-	}
-	return "them"
 }
 
 // offNow returns what a verdict says of recording that is off everywhere.
@@ -244,7 +213,7 @@ func nodeSentence(n verdict.Node) string {
 	case len(n.Ranks) > 1:
 		who, needs = "Its ranks "+rankList(n.Ranks, 6), "need"
 	}
-	when := fmt.Sprintf("since step %d", n.SinceStep)
+	when := "since " + stepAt(n.SinceStep, n.SinceTime)
 	if n.State == verdict.Recovered {
 		needs = "needed"
 		if n.UntilStep > n.SinceStep {
@@ -255,7 +224,7 @@ func nodeSentence(n verdict.Node) string {
 	if n.State == verdict.Intermittent {
 		s += ", coming and going"
 	}
-	return s + ". " + cost(n.JobImpact)
+	return s + ". " + cost(n.JobImpact, n.JobImpactMax)
 }
 
 func linkSentence(l verdict.Link) string {
@@ -266,18 +235,42 @@ func linkSentence(l verdict.Link) string {
 			on = " at " + names(l.Nodes, 1)
 		}
 	}
-	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since step %d. %s", plain(l.Group), on, times(l.Slowdown), l.SinceStep, cost(l.JobImpact))
+	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since step %d. %s", plain(l.Group), on, times(l.Slowdown), l.SinceStep, cost(l.JobImpact, 0))
 }
 
-// cost says what an impact means.
-func cost(impact float64) string {
-	switch {
-	case !(impact > 0):
+// cost says what an impact means; most is 0 where it is known who waits for whom.
+func cost(impact, most float64) string {
+	if !(max(impact, most) > 0) {
 		return "The job loses no time by it."
-	case impact < 0.001:
-		return "It costs the job less than 0.1% of its time."
 	}
-	return fmt.Sprintf("It costs the job %s of its time.", percent(impact))
+	return "It costs the job " + costs(impact, most) + " of its time."
+}
+
+// costs is an impact in figures: where groups aren't known between which it lies.
+func costs(impact, most float64) string {
+	switch {
+	case !(most > impact):
+		return smallShare(impact)
+	case impact >= 0.001:
+		return "at most " + smallShare(most) + " and at least " + smallShare(impact)
+	}
+	return "at most " + smallShare(most)
+}
+
+// smallShare is percent in words that can't be read as nothing.
+func smallShare(x float64) string {
+	if x > 0 && x < 0.001 {
+		return "less than 0.1%"
+	}
+	return percent(x)
+}
+
+// costCell is costs for a column.
+func costCell(impact, most float64) string {
+	if most > impact {
+		return "≤" + percent(most)
+	}
+	return percent(impact)
 }
 
 var findingTitles = map[string]string{

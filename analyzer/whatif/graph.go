@@ -26,7 +26,9 @@ import (
 const (
 	Forward  = "forward"
 	Backward = "backward"
-	Gap      = "gap" // time between recorded ranges that is taken for compute
+	Loading  = "loading"
+	Launch   = "launch" // short time between recorded ranges
+	Gap      = "gap"    // time between recorded ranges that is taken for compute
 	P2P      = "p2p"
 )
 

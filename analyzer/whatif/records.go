@@ -1,65 +1,53 @@
 package whatif
 
 import (
-	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// FromRows makes a job of stored raw ranges (`--records all`) and the ranks'
-// identities, which say the positions in the groups. Ranges outside of any step
-// and of kinds that are neither communication nor forward or backward are left
-// out. At most limit steps are taken, evenly spread over the job; 0 = all.
-func FromRows(l Layout, ranks []row.Rank, records []row.Record, limit int) *Job {
-	at := positions(ranks)
-	chosen := spread(records, limit)
-	type key struct {
-		step int64
-		rank int
+// Take adds a part of the stored raw ranges (`--records all`) and of the ranks'
+// identities, which say the positions in the groups, in any order. Nothing of them
+// is kept but what is played: ranges of the chosen steps, of the kinds that Plays
+// knows.
+func (j *Job) Take(ranks []row.Rank, records []row.Record) {
+	for i := range ranks {
+		for _, g := range ranks[i].Groups {
+			if name, index, ok := splitGroup(g); ok {
+				j.at[position{ranks[i].Rank, j.word(name)}] = index
+			}
+		}
 	}
-	ranges, length := map[key][]Range{}, map[key]int64{}
 	for i := range records {
 		r := &records[i]
-		k := key{r.Step, int(r.Rank)}
-		if !chosen[r.Step] || !Plays(r) {
+		if !Plays(r) || j.chosen != nil && !j.chosen[r.Step] {
 			continue
 		}
 		if r.Kind == "Step" {
-			length[k] = r.DurNs
+			j.Add(r.Step, int(r.Rank), r.DurNs, nil)
 			continue
 		}
-		if rg, ok := rangeOf(r, at); ok {
-			ranges[k] = append(ranges[k], rg)
+		if rg, ok := j.rangeOf(r); ok {
+			j.Add(r.Step, int(r.Rank), 0, []Range{rg})
 		}
 	}
-	j := NewJob(l)
-	for k, rs := range ranges {
-		if length[k] > 0 {
-			j.Add(k.step, k.rank, length[k], rs)
-		}
+}
+
+// word returns one copy of a word: ranges come with bytes of their own.
+func (j *Job) word(s string) string {
+	w, ok := j.words[s]
+	if !ok {
+		w = strings.Clone(s)
+		j.words[w] = w
 	}
-	return j
+	return w
 }
 
 // position is a rank's place in one of its groups.
 type position struct {
 	rank  uint32
 	group string
-}
-
-func positions(ranks []row.Rank) map[position]int {
-	at := map[position]int{}
-	for i := range ranks {
-		for _, g := range ranks[i].Groups {
-			name, index, ok := splitGroup(g)
-			if ok {
-				at[position{ranks[i].Rank, name}] = index
-			}
-		}
-	}
-	return at
 }
 
 // splitGroup takes name and index out of dim:name:index:size; the name may hold colons.
@@ -80,13 +68,13 @@ func splitGroup(g string) (name string, index int, ok bool) {
 // Plays reports whether a replay has use for a raw range.
 func Plays(r *row.Record) bool {
 	switch r.Kind {
-	case "Step", "FP", "Communication", Backward:
+	case "Step", "FP", "Communication", "DataLoader", Backward:
 		return r.Step >= 0 && r.Open == 0
 	}
 	return false
 }
 
-func rangeOf(r *row.Record, at map[position]int) (Range, bool) {
+func (j *Job) rangeOf(r *row.Record) (Range, bool) {
 	out := Range{Start: r.StartNs, End: r.StartNs + r.DurNs, Own: -1}
 	switch r.Kind {
 	case "FP":
@@ -95,40 +83,50 @@ func rangeOf(r *row.Record, at map[position]int) (Range, bool) {
 	case Backward:
 		out.Class = Backward
 		return out, true
+	case "DataLoader":
+		out.Class = Loading
+		return out, true
 	case "Communication":
 	default:
 		return out, false
 	}
-	out.Class, out.Group = r.Op, r.Group
-	me := at[position{r.Rank, r.Group}]
+	out.Exposed = r.ExposedNs
+	out.Class, out.Group = j.word(r.Op), j.word(r.Group)
 	switch r.Op {
 	case "send":
-		out.Class, out.Send, out.From, out.To = P2P, true, me, int(r.Peer)
+		out.Class, out.Send, out.To = P2P, true, int(r.Peer)
 	case "recv":
-		out.Class, out.From, out.To = P2P, int(r.Peer), me
+		out.Class, out.From = P2P, int(r.Peer)
 	}
 	return out, r.Group != ""
 }
 
-// spread chooses at most limit of the steps that occur, evenly.
-func spread(records []row.Record, limit int) map[int64]bool {
-	chosen := map[int64]bool{}
-	for i := range records {
-		if records[i].Step >= 0 {
-			chosen[records[i].Step] = true
+// meet writes the own positions into sends and receives.
+func (j *Job) meet() {
+	for _, ranks := range j.steps {
+		for rank, rs := range ranks {
+			for i := range rs {
+				if r := &rs[i]; r.Class == P2P && r.Group != "" {
+					me := j.at[position{uint32(rank), r.Group}]
+					if r.Send {
+						r.From = me
+					} else {
+						r.To = me
+					}
+				}
+			}
 		}
 	}
-	if limit <= 0 || len(chosen) <= limit {
-		return chosen
+}
+
+// Spread chooses at most limit of the steps, evenly; 0 = all.
+func Spread(steps []int64, limit int) []int64 {
+	if limit <= 0 || len(steps) <= limit {
+		return steps
 	}
-	numbers := make([]int64, 0, len(chosen))
-	for n := range chosen {
-		numbers = append(numbers, n)
-	}
-	sort.Slice(numbers, func(a, b int) bool { return numbers[a] < numbers[b] })
-	few := map[int64]bool{}
+	few := make([]int64, 0, limit)
 	for i := range limit {
-		few[numbers[i*len(numbers)/limit]] = true
+		few = append(few, steps[i*len(steps)/limit])
 	}
 	return few
 }

@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"math"
+	"slices"
 	"sort"
 
 	"gonum.org/v1/gonum/stat"
@@ -13,8 +14,12 @@ type replay struct {
 	layout  Layout
 	steps   []*step
 	skipped int
-	ideal   map[string]int64
-	typical map[stageClass]int64 // the median of compute within a stage
+	players []*player // of steps
+	// Plays done, and to be done as far as is known.
+	progress    func(done, total int)
+	done, plays int
+	ideal       map[string]int64
+	typical     map[stageClass]int64 // the median of compute within a stage
 }
 
 type stageClass struct {
@@ -62,10 +67,13 @@ func (r *replay) ideals() {
 // of the step times, ns.
 func (r *replay) total(choose func(rank int, o *op) int64) float64 {
 	sum := 0.0
-	for _, s := range r.steps {
-		p := newPlayer(s)
-		t, _ := p.play(func(i int, o *op) int64 { return choose(s.ranks[i], o) })
+	for k, s := range r.steps {
+		t, _ := r.players[k].play(func(i int, o *op) int64 { return choose(s.ranks[i], o) })
 		sum += float64(t)
+	}
+	r.done++
+	if r.progress != nil {
+		r.progress(r.done, max(r.done, r.plays))
 	}
 	return sum
 }
@@ -83,7 +91,13 @@ func (r *replay) keep(as func(rank int, o *op) bool) func(int, *op) int64 {
 // slowShare is the part of the workers that MW repairs.
 const slowShare = 0.03
 
-func (r *replay) result() *Result {
+func (r *replay) result(repairs []Repair) *Result {
+	stages, replicas := map[int]bool{}, map[int]bool{}
+	ranks, _ := r.ranks()
+	for _, w := range ranks {
+		stages[r.layout.Stage[w]], replicas[r.layout.Replica[w]] = true, true
+	}
+	r.plays = 2 + len(r.ideal) + 1 + len(repairs) + 2*min(len(ranks), mostWorkers) + len(stages) + min(len(replicas), mostWorkers) + 2
 	all := func(int, *op) bool { return true }
 	none := func(int, *op) bool { return false }
 	was, ideal := r.total(r.keep(all)), r.total(r.keep(none))
@@ -99,13 +113,69 @@ func (r *replay) result() *Result {
 	for class := range r.ideal {
 		res.ByKind[class] = r.total(r.keep(func(_ int, o *op) bool { return o.class == class })) / ideal
 	}
+	r.repair(res, repairs, was)
 	r.workers(res, was, ideal)
 	return res
 }
 
+// repair fills what the repairs save, each alone and all together.
+func (r *replay) repair(res *Result, repairs []Repair, was float64) {
+	if len(repairs) == 0 {
+		return
+	}
+	better := func(some []Repair) float64 {
+		factor := map[int][2]float64{}
+		for _, p := range some {
+			for _, rank := range p.Ranks {
+				factor[rank] = [2]float64{max(1, p.Slowdown), max(1, p.Loading)}
+			}
+		}
+		now := r.total(func(rank int, o *op) int64 {
+			f, ok := factor[rank]
+			switch {
+			case !ok || !o.compute():
+				return o.own
+			case o.class == Loading:
+				return int64(float64(o.own) / f[1])
+			}
+			return int64(float64(o.own) / f[0])
+		})
+		return math.Max(0, 1-now/was)
+	}
+	res.Repaired = map[string]float64{}
+	for i := range repairs {
+		res.Repaired[repairs[i].Name] = better(repairs[i : i+1])
+	}
+	res.Together = better(repairs)
+}
+
+// mostWorkers bounds the workers that are played one by one.
+const mostWorkers = 64
+
+// worst returns the ranks that exceed their stage's median work by most, of each
+// a play is worth its time, the worst first.
+func (r *replay) worst(ranks []int) []int {
+	if len(ranks) <= mostWorkers {
+		return ranks
+	}
+	excess := map[int]float64{}
+	r.each(func(rank int, o *op) {
+		if o.compute() {
+			excess[rank] += float64(o.own - r.typical[stageClass{r.layout.Stage[rank], o.class}])
+		}
+	})
+	some := slices.Clone(ranks)
+	sort.SliceStable(some, func(a, b int) bool { return excess[some[a]] > excess[some[b]] })
+	return some[:mostWorkers]
+}
+
 // workers fills what is said of single ranks, stages and replicas.
 func (r *replay) workers(res *Result, was, ideal float64) {
-	ranks, lastStage := r.ranks()
+	all, lastStage := r.ranks()
+	ranks := r.worst(all)
+	for _, w := range all {
+		res.ByStage[r.layout.Stage[w]] = 0
+	}
 	for _, w := range ranks {
 		res.ByRank[w] = r.total(r.keep(func(rank int, _ *op) bool { return rank == w })) / ideal
 		repaired := r.total(func(rank int, o *op) int64 {
@@ -115,7 +185,6 @@ func (r *replay) workers(res *Result, was, ideal float64) {
 			return o.own
 		})
 		res.Gain[w] = math.Max(0, 1-repaired/was)
-		res.ByStage[r.layout.Stage[w]] = 0
 		res.ByReplica[r.layout.Replica[w]] = 0
 	}
 	for s := range res.ByStage {
@@ -129,7 +198,7 @@ func (r *replay) workers(res *Result, was, ideal float64) {
 	}
 	sort.SliceStable(ranks, func(a, b int) bool { return res.ByRank[ranks[a]] > res.ByRank[ranks[b]] })
 	slowest := map[int]bool{}
-	for _, w := range ranks[:max(1, int(slowShare*float64(len(ranks))))] {
+	for _, w := range ranks[:min(len(ranks), max(1, int(slowShare*float64(len(all)))))] {
 		slowest[w] = true
 	}
 	share := func(repaired func(rank int) bool) float64 {

@@ -53,7 +53,9 @@ func load(t *testing.T, name, job string) (*Job, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return FromRows(layoutOf(file), rows.Ranks, rows.Records, 0), true
+	j := NewJob(layoutOf(file), nil)
+	j.Take(rows.Ranks, rows.Records)
+	return j, true
 }
 
 // layoutOf reads stages off the pp groups and replicas off their order.
@@ -120,7 +122,7 @@ func TestTraces(t *testing.T) {
 			if !ok {
 				return
 			}
-			r, err := j.Replay()
+			r, err := j.Replay([]Repair{{Name: "node-0", Ranks: []int{0}, Slowdown: 2.36}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,6 +136,9 @@ func TestTraces(t *testing.T) {
 			}
 			if tt.rank >= 0 && largest(r.ByRank) != tt.rank {
 				t.Errorf("largest S of a rank is rank %d's, want %d", largest(r.ByRank), tt.rank)
+			}
+			if x := r.Repaired["node-0"]; tt.rank == 0 && (math.Abs(x-0.49) > 0.03 || x != r.Together) {
+				t.Errorf("rank 0 repaired saves %.3f, together %.3f, want 0.49", x, r.Together)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ type Range struct {
 	From, To   int    // send, receive: positions in the group, else 0
 	Send       bool   // the sending side of P2P
 	Start, End int64
+	Exposed    int64 // communication: ns at its end for which it blocked its rank; -1 = all of it
 	Own        int64 // compute: ns of own work where it is less than End - Start; -1 = all of it
 }
 
@@ -39,6 +40,10 @@ type Result struct {
 	// Gain is the share of step time that the job saves when that rank works like
 	// its stage's median, 0…1.
 	Gain map[int]float64 `json:"gain"`
+	// Repaired is the share of step time that the job saves when the ranks of a
+	// repair work like their peers, by its name, Together when all of them do.
+	Repaired map[string]float64 `json:"repaired,omitempty"`
+	Together float64            `json:"together,omitempty"`
 	// MW is the share of the slowdown that goes away when the slowest 3 % of the
 	// workers (at least one) work alike, MS the same of the last stage.
 	MW float64 `json:"m_w"`
@@ -54,11 +59,40 @@ type Job struct {
 	layout Layout
 	steps  map[int64]map[int][]Range
 	length map[int64]int64
+	chosen map[int64]bool // nil = all
+	at     map[position]int
+	words  map[string]string
 }
 
-// NewJob returns an empty job.
-func NewJob(l Layout) *Job {
-	return &Job{layout: l, steps: map[int64]map[int][]Range{}, length: map[int64]int64{}}
+// NewJob returns an empty job that takes the ranges of those steps, nil = all.
+func NewJob(l Layout, steps []int64) *Job {
+	j := &Job{layout: l, steps: map[int64]map[int][]Range{}, length: map[int64]int64{}, at: map[position]int{}, words: map[string]string{}}
+	if steps != nil {
+		j.chosen = map[int64]bool{}
+		for _, n := range steps {
+			j.chosen[n] = true
+		}
+	}
+	return j
+}
+
+// Repair is ranks that work like their peers, for once.
+type Repair struct {
+	Name     string
+	Ranks    []int
+	Slowdown float64 // their computing takes that many times as long as peers'; 0 = as long
+	Loading  float64 // the same of loading data
+}
+
+// Ranges returns how many ranges are held.
+func (j *Job) Ranges() int {
+	n := 0
+	for _, ranks := range j.steps {
+		for _, rs := range ranks {
+			n += len(rs)
+		}
+	}
+	return n
 }
 
 // Add adds the ranges of one rank in one step, whose recorded length is stepNs.
@@ -70,15 +104,20 @@ func (j *Job) Add(step int64, rank int, stepNs int64, ranges []Range) {
 	j.length[step] = max(j.length[step], stepNs)
 }
 
-// Replay plays all steps. Times are summed over the steps before they are divided.
-func (j *Job) Replay() (*Result, error) {
+// Replay plays all steps: as they were, alike, and with each repair. Times are summed
+// over the steps before they are divided. progress may be nil.
+func (j *Job) Replay(repairs []Repair, progress func(done, total int)) (*Result, error) {
+	j.meet()
 	graphs, skipped := j.graphs()
 	if len(graphs) == 0 {
 		return nil, ErrNoGraph
 	}
-	r := &replay{layout: j.layout, steps: graphs, skipped: skipped}
+	r := &replay{layout: j.layout, steps: graphs, skipped: skipped, progress: progress}
+	for _, s := range graphs {
+		r.players = append(r.players, newPlayer(s))
+	}
 	r.ideals()
-	return r.result(), nil
+	return r.result(repairs), nil
 }
 
 func (j *Job) graphs() (graphs []*step, skipped int) {
@@ -87,9 +126,15 @@ func (j *Job) graphs() (graphs []*step, skipped int) {
 		numbers = append(numbers, n)
 	}
 	sort.Slice(numbers, func(a, b int) bool { return numbers[a] < numbers[b] })
+	for _, ranks := range j.steps {
+		for rank, rs := range ranks {
+			ranks[rank] = cut(rs)
+		}
+	}
 	fillGaps(j.steps)
 	for _, n := range numbers {
 		s, err := build(n, j.steps[n], j.length[n])
+		delete(j.steps, n) // the graph has it all
 		if err != nil || len(s.meetings) == 0 {
 			skipped++
 			continue
@@ -97,58 +142,6 @@ func (j *Job) graphs() (graphs []*step, skipped int) {
 		graphs = append(graphs, s)
 	}
 	return graphs, skipped
-}
-
-// Thresholds of fillGaps.
-const (
-	gapFloor = 0.5 // of the median forward pass: shorter time between ranges is launch overhead
-	gapCap   = 3.0 // times the rank's median gap: longer time is waiting that nobody recorded
-)
-
-// fillGaps turns time between a rank's ranges into compute where no backward was
-// recorded, and caps it: what is longer than gapCap times the rank's median gap
-// is an unrecorded wait, of no work.
-func fillGaps(steps map[int64]map[int][]Range) {
-	var forward []float64
-	for _, ranks := range steps {
-		for _, rs := range ranks {
-			for _, r := range rs {
-				switch r.Class {
-				case Backward:
-					return
-				case Forward:
-					forward = append(forward, float64(r.End-r.Start))
-				}
-			}
-		}
-	}
-	floor := int64(gapFloor * median(forward))
-	lengths := map[int][]float64{}
-	for _, ranks := range steps {
-		for rank, rs := range ranks {
-			sort.SliceStable(rs, func(a, b int) bool { return rs[a].Start < rs[b].Start })
-			var gaps []Range
-			until := int64(0)
-			for i, r := range rs {
-				if i > 0 && r.Start-until > floor {
-					gaps = append(gaps, Range{Class: Gap, Start: until, End: r.Start, Own: -1})
-					lengths[rank] = append(lengths[rank], float64(r.Start-until))
-				}
-				until = max(until, r.End)
-			}
-			ranks[rank] = append(rs, gaps...)
-		}
-	}
-	for _, ranks := range steps {
-		for rank, rs := range ranks {
-			limit := int64(gapCap * median(lengths[rank]))
-			for i := range rs {
-				if rs[i].Class == Gap && rs[i].End-rs[i].Start > limit {
-					rs[i].Own = 0
-				}
-			}
-		}
-	}
 }
 
 func median(x []float64) float64 {
