@@ -28,8 +28,9 @@ parts: ## install the real components that the tests talk to
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
 	$(GO) vet ./...
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e $(MODULE) -e $(MODULE)/deploy/examples $(ONE_GOROUTINE:%=-e $(MODULE)/%))
-	$(GO) test -p 3 -timeout 20m $(ONE_GOROUTINE:%=./%)
+	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e $(MODULE) -e $(MODULE)/deploy/examples -e $(MODULE)/analyzer/detect $(ONE_GOROUTINE:%=-e $(MODULE)/%))
+	$(GO) test -race -timeout 10m -run SideBySide ./analyzer/detect # its signals go side by side where ranks are many, and nowhere else
+	$(GO) test -p 3 -timeout 20m ./analyzer/detect $(ONE_GOROUTINE:%=./%)
 	$(GO) test -race -timeout 10m -run 'Arrows|OneGoroutine|Scripts|Settings|Distance' .
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
 	$(GO) test -count=1 -p 1 -timeout 20m . ./deploy/examples # whole processes under load and timed jobs: alone on the machine

@@ -94,7 +94,7 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("builds %+v", r.Builds)
 	}
 	if r.Version != 2 || r.Checksum.Algorithm != "sha256" || len(r.Sboms) != 1 || r.Sboms[0].Artifacts != "binary" ||
-		r.Sboms[0].Cmd != "go" || !slices.Equal(r.Sboms[0].Args, []string{"run", "github.com/laggard-dev/laggard/deploy/sbom", "-o", "$document", "$artifact"}) {
+		r.Sboms[0].Cmd != "go" || !slices.Equal(r.Sboms[0].Args, []string{"run", "./deploy/sbom", "-o", "$document", "$artifact"}) {
 		t.Errorf("checksums or SBOM: %+v %+v", r.Checksum, r.Sboms)
 	}
 	want := strings.Replace(r.Builds[0].Ldflags[0], "{{ .Version }}", "$(VERSION)", 1)

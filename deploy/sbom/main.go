@@ -100,7 +100,7 @@ func run(binaries []string, out io.Writer) error {
 			return err
 		}
 		if b.Metadata.Component.Name == "" {
-			b.Metadata.Component = component{Type: "application", Ref: info.Main.Path, Name: info.Main.Path, Version: info.Main.Version}
+			b.Metadata.Component = component{Type: "application", Ref: info.Main.Path, Name: filepath.Base(info.Main.Path), Version: info.Main.Version}
 		}
 		needs := dependency{Ref: file.Ref}
 		for _, m := range append(info.Deps, &debug.Module{Path: "stdlib", Version: info.GoVersion}) {
