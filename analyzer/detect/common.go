@@ -79,24 +79,35 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 // those count as well that are as much faster than their peers: a mix of hardware. (In a
 // small job half a role may be the slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
-	if c.main >= signals || c.onlyOwn() {
-		return false // saves are compared one by one; own time alone has rules of its own
+	if c.main >= signals || c.onlyOwn() && e.layout.Stages > 1 {
+		return false // saves are compared one by one; in a pipeline own time alone has rules of its own
 	}
-	s := c.main
-	if c.has[compute] {
-		s = compute // own time of others may be a wait
-	}
-	t := e.tracks[s]
-	rose, total := t.rose(c.row), e.nodes()
-	alike := map[int32]bool{}
-	for r := range e.n {
-		x, least := t.standing(r), max(float64(t.effect[c.row])/2, t.doubt(r))
-		if n := e.layout.Node[r]; n >= 0 && (x >= least || x <= -least && !rose && !t.few[r] && total >= smallJob) {
-			alike[n] = true
+	rose, total := false, e.nodes()
+	k := total + 1
+	for s := range signals {
+		if c.has[s] {
+			rose = rose || e.tracks[s].rose(c.row)
 		}
 	}
-	k, n := float64(len(alike)), float64(total)
-	return k > max(1, commonShare*n) && (!rose || 2*k > n)
+	for s := range signals { // who waits in one signal does not in the other
+		if c.has[s] {
+			k = min(k, e.alike(e.tracks[s], c.row, !rose && total >= smallJob))
+		}
+	}
+	return float64(k) > max(1, commonShare*float64(total)) && (!rose || 2*k > total)
+}
+
+// alike counts the nodes with ranks about as slow as row r in a signal, and where both
+// is set those with ranks about as fast as r is slow.
+func (e *Engine) alike(t *track, r int, both bool) int {
+	nodes := map[int32]bool{}
+	for p := range e.n {
+		x, least := t.standing(p), max(float64(t.effect[r])/2, t.doubt(p))
+		if n := e.layout.Node[p]; n >= 0 && (x >= least || both && x <= -least && !t.few[p]) {
+			nodes[n] = true
+		}
+	}
+	return len(nodes)
 }
 
 // popular reports whether the rank holds an expert that gets more tokens: those that hold

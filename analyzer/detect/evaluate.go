@@ -289,7 +289,7 @@ func (t *track) spreads() {
 			continue
 		}
 		t.buf = append(t.buf, m)
-		if t.baseN[r] >= minBase {
+		if t.baseN[r] >= minBase && t.creep[r] < creepBlocks {
 			t.buf2 = append(t.buf2, m-t.base[r])
 		}
 	}
@@ -301,7 +301,7 @@ func (t *track) spreads() {
 	for i, l := range lanes {
 		t.buf = t.buf[:0]
 		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
-			if m := t.laneMean[i][r]; m == m && t.phase[r] == ok {
+			if m := t.laneMean[i][r]; m == m && t.phase[r] == ok && t.creep[r] < creepBlocks {
 				t.buf = append(t.buf, m)
 			}
 		}
