@@ -48,9 +48,13 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 		}
 		k := min(window, max(minBold, t.age(c.row)))
 		if s == compute {
-			add("fp", e.recent.median(frame.FP, c.row, k), e.roleMedian(frame.FP, c.row, k, skip), float64(t.z[c.row]))
-			add("backward", e.recent.median(frame.Backward, c.row, k), e.roleMedian(frame.Backward, c.row, k, skip), float64(t.z[c.row]))
+			same := e.sameWork(c.row, k, skip)
+			add("fp", e.recent.median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), float64(t.z[c.row]))
+			add("backward", e.recent.median(frame.Backward, c.row, k), same*e.roleMedian(frame.Backward, c.row, k, skip), float64(t.z[c.row]))
 			continue
+		}
+		if s == loading && c.main == loading && c.excess > 0 && e.stepMedian > c.excess {
+			add("step", e.stepMedian, e.stepMedian-c.excess, 0) // what the slowdown is of
 		}
 		add(signalMetric[s], e.value(c.row, s, k), e.peers(c.row, s, k, skip), float64(t.z[c.row]))
 	}
@@ -61,6 +65,20 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 	}
 	add("wait", e.recent.median(frame.Exposed, c.row, window), e.roleMedian(frame.Exposed, c.row, window, skip), 0)
 	return out
+}
+
+// sameWork is the factor from the raw forward and backward times of a rank's peers to
+// what they would take for its work: 1 where nothing tells that it has other work.
+func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
+	mine, theirs := e.recent.median(frame.FP, r, k), e.roleMedian(frame.FP, r, k, skip)
+	if b, p := e.recent.median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p {
+		mine, theirs = mine+b, theirs+p
+	}
+	x := mine / theirs / (e.value(r, compute, k) / e.peers(r, compute, k, skip))
+	if x != x || math.IsInf(x, 0) || math.Abs(x-1) < sameWithin {
+		return 1
+	}
+	return x
 }
 
 func (e *Engine) roleMedian(m frame.Metric, r, k int, skip func(int) bool) float64 {
@@ -81,7 +99,7 @@ func (e *Engine) sentence(c *candidate, f *finding) string {
 	for _, v := range f.Evidence {
 		switch {
 		case v.Metric == "fp" && c.has[compute]:
-			return fmt.Sprintf("rank %d takes %.4g s for its forward passes of a step, its peers in %s %.4g s (%.2f times)", rank, v.Value, role, v.Peers, ratio(v.Value, v.Peers))
+			return fmt.Sprintf("rank %d takes %.4g s for its forward passes of a step, its peers in %s %.4g s for the same work (%.2f times)", rank, v.Value, role, v.Peers, ratio(v.Value, v.Peers))
 		case v.Metric == "self" && c.main == own:
 			return fmt.Sprintf("rank %d spends %.4g s of a step outside communication, data loading and saving, its peers in %s %.4g s", rank, v.Value, role, v.Peers)
 		case v.Metric == "dataloader" && c.main == loading:

@@ -293,6 +293,10 @@ const (
 	explainedShare = 0.7
 )
 
+// sameWithin is how far raw times may differ from what is left without work before
+// evidence speaks of the same work instead of the times as they are.
+const sameWithin = 0.005
+
 // Checkpoints.
 const (
 	saves      = 3 // in a row

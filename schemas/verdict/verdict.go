@@ -125,7 +125,7 @@ func (v *Verdict) Most() float64 { return max(v.JobImpact, v.JobImpactMax) }
 
 // Evidence is one measured difference.
 type Evidence struct {
-	Metric string  `json:"metric"` // fp, self, backward, dataloader, checkpoint, transfer, wait
+	Metric string  `json:"metric"` // fp, self, backward, step (slow loading), dataloader, checkpoint, transfer, wait
 	Rank   int     `json:"rank"`
 	Value  float64 `json:"value_s"` // seconds per step, median
 	Peers  float64 `json:"peers_s"` // the same of its peers
