@@ -36,12 +36,13 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 	if c.has[saving] {
 		x[saving] = e.savingCost(c.row)
 	}
+	share := causeShare
+	if e.estimated { // no wait was told: what a slow loader takes counts as own time once more
+		share = estimatedShare
+		x[own] = max(0, x[own]-x[loading])
+	}
 	self := max(x[compute], x[own])
 	total := self + x[loading] + x[saving]
-	share := causeShare
-	if e.estimated {
-		share = estimatedShare
-	}
 	switch {
 	case total <= 0:
 		return verdict.Unattributed

@@ -82,13 +82,8 @@ func (e *Engine) standing(c *candidate) bool {
 	if c.main >= signals || c.onlyOwn() && e.layout.Stages > 1 {
 		return false // saves are compared one by one; in a pipeline own time alone has rules of its own
 	}
-	rose, total := false, e.nodes()
-	k := total + 1
-	for s := range signals {
-		if c.has[s] {
-			rose = rose || e.tracks[s].rose(c.row)
-		}
-	}
+	rose, total := e.rose(c), e.nodes()
+	k := total
 	for s := range signals { // who waits in one signal does not in the other
 		if c.has[s] {
 			k = min(k, e.alike(e.tracks[s], c.row, !rose && total >= smallJob))
