@@ -99,7 +99,7 @@ slow_wires() {
 agents=()
 for node in $(seq 0 $((nodes - 1))); do
 	mkdir "$rings/node-$node"
-	"$laggard" agent --ring-dir "$rings/node-$node" --dir "$out/profiling" --store "$out/store" \
+	"$laggard" agent --ring-dir "$rings/node-$node" --dir "$out/profiling" --store "parquet:$out/store" \
 		--node "node-$node" --listen 127.0.0.1:0 --metrics 127.0.0.1:0 --until-idle 5s \
 		>"$out/agent-$node.log" 2>&1 &
 	agents+=($!)
