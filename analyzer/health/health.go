@@ -188,7 +188,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 		if n.State != verdict.Degraded && n.State != verdict.Intermittent {
 			continue
 		}
-		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), n.Most(), v.Job, n.Ranks, n.Devices}
+		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), v.Counts(n, c.o.MinImpact), v.Job, n.Ranks, n.Devices}
 	}
 	c.said[v.Job] = r
 	c.events(v, now)

@@ -175,6 +175,20 @@ func New(job string) *Verdict {
 	}
 }
 
+// Counts is the share of step time by which a node is judged harmful: what it costs at
+// most. Equally slow nodes hide each other, each alone costs next to nothing: where none
+// reaches minImpact but all together do, it is what they cost together.
+func (v *Verdict) Counts(n *Node, minImpact float64) float64 {
+	most := 0.0
+	for i := range v.Nodes {
+		most = max(most, v.Nodes[i].Most())
+	}
+	if most < minImpact && v.Most() >= minImpact {
+		return v.Most()
+	}
+	return n.Most()
+}
+
 // Exit returns the exit code of the verdict: 4 undecided, 3 a node or link is
 // degraded or intermittent and may cost minImpact, else 0. Decided must be set.
 func (v *Verdict) Exit(minImpact float64) int {
@@ -185,7 +199,7 @@ func (v *Verdict) Exit(minImpact float64) int {
 		return (state == Degraded || state == Intermittent) && impact >= minImpact
 	}
 	for i := range v.Nodes {
-		if n := &v.Nodes[i]; bad(n.State, n.Most()) {
+		if n := &v.Nodes[i]; bad(n.State, v.Counts(n, minImpact)) {
 			return ExitDegraded
 		}
 	}
