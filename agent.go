@@ -113,6 +113,7 @@ func (a *agent) buildFollower(ctx context.Context) error {
 	}
 	o.Logger = a.log
 	o.Own, o.Node = a.owns, a.o.node
+	o.Room = func() bool { return drain.FreeFiles() >= drain.SpareFiles }
 	o.Ship.Flush = a.o.flush
 	o.Grace = a.o.grace
 	a.follower, err = intake.NewFollower(a.o.dir, sink, o)

@@ -12,11 +12,28 @@ const (
 	// plenty is how many files a process may open that need not count those it has open:
 	// the drain takes half.
 	plenty = 4096
-	// ofOthers is what the rest of the agent has open at least, spareFiles what it opens
-	// for moments: a folder's listing, a cursor, a row group.
-	ofOthers   = 16
-	spareFiles = 10
+	// ofOthers is what the rest of the agent has open at least.
+	ofOthers = 16
 )
+
+// SpareFiles is how many descriptors stay free for what is open for moments (a folder's
+// listing, a note, the next segment, a row group): who opens files to hold them leaves
+// as many. Without them no line could be flushed, and so no ring be given up again.
+const SpareFiles = 10
+
+// FreeFiles returns how many files this process may open now, 0 when that cannot be
+// told, and some number above SpareFiles where the limit is so high that nobody counts.
+func FreeFiles() int {
+	limit := openFiles()
+	if limit >= plenty {
+		return limit / 2
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0 // there is none to look with
+	}
+	return limit - (len(open) - 1) // one of them is the listing's
+}
 
 // openFiles is how many files this process may open.
 func openFiles() int {
@@ -33,19 +50,14 @@ func (d *Drain) roomLocked() int {
 	if d.o.Files > 0 {
 		return d.o.Files
 	}
-	limit := openFiles()
-	if limit >= plenty {
+	if limit := openFiles(); limit >= plenty {
 		return limit / 2
-	}
-	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0 // there is none to look with
 	}
 	ours := 0
 	for _, p := range d.processes {
 		ours += p.descriptors()
 	}
-	return limit - spareFiles - (len(open) - 1 - ours)
+	return FreeFiles() + ours - SpareFiles
 }
 
 // descriptors is how many the process holds open.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -82,4 +83,27 @@ func TestFollowerSaysWhatItCouldNotRead(t *testing.T) {
 	if n := len(dump(t, target)[row.StepsTable]); n != 5 {
 		t.Errorf("%d steps of the other rank are stored, want 5", n)
 	}
+}
+
+// TestFollowerWaitsForRoom: a rank whose files there is no room for is named, not taken
+// for shipped, and taken when there is room.
+func TestFollowerWaitsForRoom(t *testing.T) {
+	dir, _ := written(t, 2, 5, 1<<20)
+	target, plain := t.TempDir(), t.TempDir()
+	var more atomic.Bool
+	asked := 0
+	o := all()
+	o.Room = func() bool { asked++; return asked == 1 || more.Load() }
+	follow(t, dir, "parquet:"+target, o, func(f *intake.Follower) {
+		if err := f.Sync(t.Context()); err == nil && f.State().Problem == "" {
+			t.Error("a rank that waits for room is not named")
+		}
+		if s := f.State(); s.Ranks != 1 || !strings.Contains(s.Problem, filepath.Join(dir, "j1")) {
+			t.Errorf("State() = %+v; want one rank, and the other named", s)
+		}
+		more.Store(true)
+		syncAll(t, f)
+	})
+	once(t, dir, "parquet:"+plain, all())
+	same(t, dump(t, target), dump(t, plain))
 }

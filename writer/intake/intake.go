@@ -58,6 +58,9 @@ type Options struct {
 	Own func(job string, rank int) bool
 	// Only restricts the ranks; nil takes all.
 	Only func(job string, rank int) bool
+	// Room, when it is set, reports whether the files of another rank may be opened and
+	// held; a Follower asks again at the next look. Nil: always.
+	Room func() bool
 
 	// TrustUIDs are owners of files to read beside ourselves, root and the owner of the
 	// job's directory.

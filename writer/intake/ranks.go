@@ -2,6 +2,7 @@ package intake
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/laggard-dev/laggard/writer/tail"
@@ -56,6 +57,9 @@ func (f *Follower) adopt(s *tail.Stream) error {
 	l := f.waiting[path]
 	var err error
 	if l == nil {
+		if f.o.Room != nil && !f.o.Room() {
+			return fmt.Errorf("take rank directory %s: it waits for its turn, too few descriptors are free; raise the limit of open files (ulimit -n)", path)
+		}
 		l, err = tail.TakeLease(path, f.own(s))
 	} else {
 		err = l.Retry()
