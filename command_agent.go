@@ -11,23 +11,16 @@ import (
 	"github.com/laggard-dev/laggard/ageing"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
+	"github.com/laggard-dev/laggard/writer/agent"
 )
 
-// agentOptions are the agent's settings as they are typed.
+// agentOptions are the agent's settings, and those of them that are words as they are
+// typed.
 type agentOptions struct {
 	shipping
-	ringDir, dir, store, node, pod string
-	cap, segmentSize, format       string
-	switchFile, metrics            string
-	switchServer, jobName          string
+	agent.Options
+	cap, segmentSize, switchServer string
 	listen                         []string
-	endpoint                       endpoint.Options
-	flush, untilIdle, grace        time.Duration
-	compress                       bool
-
-	capBytes, segmentBytes int64
-	listenAt               []endpoint.Address
-	serverAt               endpoint.Address
 }
 
 // defaultDir is TaskD's profiling directory (taskd-compat.md 1.5).
@@ -47,7 +40,7 @@ over, ships, and leaves.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			return runAgent(c.Context(), o, newLogger())
+			return agent.Run(c.Context(), o.Options)
 		},
 	}
 	o.register(c)
@@ -57,81 +50,85 @@ over, ships, and leaves.`,
 func (o *agentOptions) register(c *cobra.Command) {
 	o.shipping.flags(c)
 	f := c.Flags()
-	f.StringVar(&o.ringDir, "ring-dir", recorder.DefaultRunDir, "where the recorders make their rings")
+	f.StringVar(&o.RingDir, "ring-dir", recorder.DefaultRunDir, "where the recorders make their rings")
 	environment(f, "ring-dir", "LAGGARD_RUN")
-	f.StringVar(&o.dir, "dir", defaultDir, "the profiling directory: <dir>/<job>/<rank>/<unix seconds>")
-	f.StringVar(&o.store, "store", "", "parquet:DIR or clickhouse://user@host:9000/db; empty keeps files only")
-	f.StringVar(&o.node, "node", "", "this node's name, also of ranks whose files TaskD writes on its own disk (default: the host name)")
+	f.StringVar(&o.Dir, "dir", defaultDir, "the profiling directory: <dir>/<job>/<rank>/<unix seconds>")
+	f.StringVar(&o.Store, "store", "", "parquet:DIR or clickhouse://user@host:9000/db; empty keeps files only")
+	f.StringVar(&o.Node, "node", "", "this node's name, also of ranks whose files TaskD writes on its own disk (default: the host name)")
 	environment(f, "node", "NODE_NAME")
-	f.StringVar(&o.pod, "pod", "", "this pod's name")
+	f.StringVar(&o.Pod, "pod", "", "this pod's name")
 	environment(f, "pod", "POD_NAME")
 	f.StringVar(&o.cap, "cap", "5000MB", "most bytes of the profiling directory (MB is 10^6, MiB is 2^20)")
 	f.StringVar(&o.segmentSize, "segment-size", "10MiB", "most bytes of one segment file")
-	f.DurationVar(&o.flush, "flush", time.Second, "longest time a finished row waits before it is shipped")
-	f.StringVar(&o.format, "format", "laggard", "lines of the segments: laggard or taskd")
-	f.StringVar(&o.switchFile, "switch-file", "", "TaskD's profilingSwitch file to obey")
+	f.DurationVar(&o.Flush, "flush", time.Second, "longest time a finished row waits before it is shipped")
+	f.StringVar(&o.Format, "format", "laggard", "lines of the segments: laggard or taskd")
+	f.StringVar(&o.SwitchFile, "switch-file", "", "TaskD's profilingSwitch file to obey")
 	f.StringVar(&o.switchServer, "switch-server", "", "another agent's --listen address whose switch is followed (rank 0's agent)")
-	f.StringVar(&o.jobName, "job-name", "", "namespace/name of the job, as callers of the switch name it; its recorders call it by that name, or by its uid (MINDX_TASK_ID)")
+	f.StringVar(&o.JobName, "job-name", "", "namespace/name of the job, as callers of the switch name it; its recorders call it by that name, or by its uid (MINDX_TASK_ID)")
 	environment(f, "job-name", "LAGGARD_JOB_NAME")
 	f.StringSliceVar(&o.listen, "listen", []string{endpoint.Default}, "where the switch listens (gRPC): unix (switch.sock in --ring-dir; this user, root and --trust-uid may call), unix:PATH, or HOST:PORT, which any user here may call unless a certificate or token is asked for; may be repeated, empty turns it off")
-	o.endpoint.Flags(f)
-	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9612", "HTTP address of /metrics, /healthz, /readyz; empty turns it off")
-	f.DurationVar(&o.untilIdle, "until-idle", 0, "leave when every recorder has been gone for so long and all is shipped; 0 stays")
-	f.DurationVar(&o.grace, "grace", 25*time.Second, "time from SIGTERM until the agent leaves")
-	f.BoolVar(&o.compress, "compress", false, "compress closed segments to .zst")
+	o.Endpoint.Flags(f)
+	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9612", "HTTP address of /metrics, /healthz, /readyz; empty turns it off")
+	f.DurationVar(&o.UntilIdle, "until-idle", 0, "leave when every recorder has been gone for so long and all is shipped; 0 stays")
+	f.DurationVar(&o.Grace, "grace", 25*time.Second, "time from SIGTERM until the agent leaves")
+	f.BoolVar(&o.Compress, "compress", false, "compress closed segments to .zst")
 }
 
 // check reads the settings that are words.
 func (o *agentOptions) check() error {
-	if o.store != "" {
-		if err := checkStore(o.store); err != nil {
+	if o.Store != "" {
+		if err := checkStore(o.Store); err != nil {
 			return err
 		}
 	}
 	var err error
-	if o.capBytes, err = ageing.ParseSize(o.cap); err != nil || o.capBytes <= 0 {
+	if o.Cap, err = ageing.ParseSize(o.cap); err != nil || o.Cap <= 0 {
 		return usage("--cap %s: want a size such as 5000MB or 5GiB", o.cap)
 	}
-	if o.segmentBytes, err = ageing.ParseSize(o.segmentSize); err != nil || o.segmentBytes <= 0 {
+	if o.SegmentBytes, err = ageing.ParseSize(o.segmentSize); err != nil || o.SegmentBytes <= 0 {
 		return usage("--segment-size %s: want a size such as 10MiB", o.segmentSize)
 	}
-	if formats := []string{"laggard", "taskd"}; !slices.Contains(formats, o.format) {
-		return usage("--format %s%s", o.format, didYouMean(o.format, formats))
+	if formats := []string{"laggard", "taskd"}; !slices.Contains(formats, o.Format) {
+		return usage("--format %s%s", o.Format, didYouMean(o.Format, formats))
 	}
-	if o.node == "" {
-		if o.node, err = os.Hostname(); err != nil {
+	if o.Node == "" {
+		if o.Node, err = os.Hostname(); err != nil {
 			return fmt.Errorf("find this node's name: %w; name it with --node", err)
 		}
 	}
-	if o.switchServer != "" && o.switchFile != "" {
+	if o.switchServer != "" && o.SwitchFile != "" {
 		return usage("--switch-server and --switch-file exclude each other: one place says what is recorded")
 	}
-	if o.switchServer != "" && o.jobName == "" {
+	if o.switchServer != "" && o.JobName == "" {
 		return usage("--switch-server needs --job-name: the switch belongs to a job")
 	}
 	if err := o.switchAddresses(); err != nil {
 		return usage("%v", err)
 	}
-	if o.grace < time.Second {
-		return usage("--grace %s: a second at least", o.grace)
+	o.TrustUIDs, o.Logger = o.uids(), newLogger()
+	if o.Intake, err = o.shipping.options(); err != nil {
+		return err
+	}
+	if o.Grace < time.Second {
+		return usage("--grace %s: a second at least", o.Grace)
 	}
 	return nil
 }
 
 // switchAddresses reads where the switch listens, and whose is followed.
 func (o *agentOptions) switchAddresses() (err error) {
-	o.endpoint.RingDir, o.endpoint.TrustUIDs = o.ringDir, o.trustUIDs
+	o.Endpoint.RingDir, o.Endpoint.TrustUIDs = o.RingDir, o.trustUIDs
 	for _, text := range o.listen {
-		at, err := o.endpoint.Parse(text)
+		at, err := o.Endpoint.Parse(text)
 		if err != nil {
 			return fmt.Errorf("--listen: %w", err)
 		}
-		o.listenAt = append(o.listenAt, at)
+		o.Listen = append(o.Listen, at)
 	}
 	if o.switchServer != "" {
-		if o.serverAt, err = o.endpoint.Parse(o.switchServer); err != nil {
+		if o.SwitchServer, err = o.Endpoint.Parse(o.switchServer); err != nil {
 			return fmt.Errorf("--switch-server: %w", err)
 		}
 	}
-	return o.endpoint.Check()
+	return o.Endpoint.Check()
 }

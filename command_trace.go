@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
@@ -107,7 +106,7 @@ func traceSetCommand(word string) *cobra.Command {
 				return t.configMap(c.Context(), c.OutOrStdout(), server, state)
 			}
 			return t.do(c.Context(), func(ctx context.Context, conn grpc.ClientConnInterface, name string) error {
-				r, err := tracepb.NewTrainingDataTraceClient(conn).ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: profilingSwitch(state.Words())})
+				r, err := tracepb.NewTrainingDataTraceClient(conn).ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: switchboard.Switch(state.Words())})
 				if err != nil {
 					return err
 				}
@@ -137,22 +136,16 @@ func (t *traceCall) configMap(ctx context.Context, w io.Writer, server string, s
 	if job == "" || namespace == "" {
 		return usage("--job %q: want <namespace>/<job>", t.job)
 	}
-	o, err := (&clusterOptions{server: server}).cluster()
+	api, err := (&clusterOptions{server: server}).api()
 	if err != nil {
 		return fmt.Errorf("--configmap: %w", err)
 	}
-	name, err := health.API{Server: o.Server, TokenFile: o.TokenFile, Client: o.Client}.SetSwitch(ctx, namespace, job, state.Words())
+	name, err := api.SetSwitch(ctx, namespace, job, state.Words())
 	if err != nil {
 		return fmt.Errorf("switch job %s by its ConfigMap: %w", t.job, err)
 	}
 	fmt.Fprintf(w, "%s/%s: %s (ConfigMap %s)\n", namespace, job, state, name)
 	return nil
-}
-
-func profilingSwitch(w trace.Words) *tracepb.ProfilingSwitch {
-	return &tracepb.ProfilingSwitch{
-		CommunicationOperator: w.CommunicationOperator, Step: w.Step, SaveCheckpoint: w.SaveCheckpoint, FP: w.FP, DataLoader: w.DataLoader,
-	}
 }
 
 func traceStatusCommand() *cobra.Command {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -20,8 +19,10 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/agent/probes"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -155,12 +156,12 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 func (w *observation) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if w.o.metrics != "" {
-		l, err := net.Listen("tcp", w.o.metrics)
+		l, err := probes.Listen(w.o.metrics)
 		if err != nil {
-			return fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
+			return err
 		}
 		w.log.Info("serving metrics", "address", l.Addr().String())
-		g.Go(func() error { return serveHTTP(ctx, l, w.handler()) })
+		g.Go(func() error { return probes.Serve(ctx, l, w.handler()) })
 	}
 	for _, run := range w.beside {
 		g.Go(func() error { return run(ctx) })
@@ -232,7 +233,7 @@ func (w *observation) write(_ context.Context, v *verdict.Verdict, changes []wat
 // handler answers /metrics, /healthz and /readyz.
 func (w *observation) handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&watchMetrics{status: w.watcher.Status, depth: w.depth})
+	registry.MustRegister(&metrics.Watcher{Status: w.watcher.Status, Depth: w.depth})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })

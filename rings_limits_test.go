@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/agent/probes"
 )
 
 // manyRings makes the test binary a trainer whose threads record so many ranges each, in
@@ -204,11 +204,7 @@ func serveExhausted() error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s, err := spare(l)
+	l, err := probes.Listen("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -224,7 +220,7 @@ func serveExhausted() error {
 		io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	return serveHTTP(ctx, s, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+	return probes.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 }
 
 // TestHealthWithoutDescriptors: the health endpoints answer again and again in a process

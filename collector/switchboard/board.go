@@ -259,10 +259,14 @@ func (b *Board) SubscribeDataTraceSwitch(r *tracepb.ProfilingClientInfo, out grp
 func noJob(name string) error { return status.Errorf(codes.NotFound, "job %q: %v", name, ErrNoJob) }
 
 func answerOf(s trace.State) *tracepb.DataStatusRes {
-	w := s.Words()
-	return &tracepb.DataStatusRes{Code: OK, Message: s.String(), ProfilingSwitch: &tracepb.ProfilingSwitch{
+	return &tracepb.DataStatusRes{Code: OK, Message: s.String(), ProfilingSwitch: Switch(s.Words())}
+}
+
+// Switch returns TaskD's five words as its gRPC service has them.
+func Switch(w trace.Words) *tracepb.ProfilingSwitch {
+	return &tracepb.ProfilingSwitch{
 		CommunicationOperator: w.CommunicationOperator, Step: w.Step, SaveCheckpoint: w.SaveCheckpoint, FP: w.FP, DataLoader: w.DataLoader,
-	}}
+	}
 }
 
 func wordsOf(p *tracepb.ProfilingSwitch) trace.Words {

@@ -1,17 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -66,9 +60,6 @@ func (o *clusterOptions) check() error {
 	return nil
 }
 
-// serviceAccount is where Kubernetes mounts a pod's identity.
-const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
-
 // tell adds those who want to hear of verdicts.
 func (w *observation) tell(o *watch.Options) error {
 	c := w.o.cluster
@@ -102,11 +93,14 @@ func (w *observation) tell(o *watch.Options) error {
 // health returns the cluster as the flags say.
 func (o *watchOptions) health(log *slog.Logger) (*health.Cluster, error) {
 	c := &o.cluster
-	ho, err := c.cluster()
+	api, err := c.api()
 	if err != nil {
 		return nil, err
 	}
-	ho.Log, ho.MinImpact, ho.Jobs = log, o.impact(), o.jobs
+	ho := health.Options{
+		Server: api.Server, TokenFile: api.TokenFile, Client: api.Client, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun,
+		Log: log, MinImpact: o.impact(), Jobs: o.jobs,
+	}
 	if o.state != "" {
 		ho.StateFile = filepath.Join(o.state, "cluster.json")
 	} else if c.act == health.ActReschedule && !c.dryRun {
@@ -153,28 +147,14 @@ func release(ctx context.Context, o watchOptions) (err error) {
 	return nil
 }
 
-// cluster finds the API server.
-func (c *clusterOptions) cluster() (health.Options, error) {
-	o := health.Options{Server: c.server, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun}
-	if c.server != "" || c.dryRun && !c.release && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-		return o, nil
+// api returns the API server to talk to, none where nothing is written and there is none.
+func (c *clusterOptions) api() (health.API, error) {
+	if c.server != "" || c.dryRun && !c.release && !health.InPod() {
+		return health.API{Server: c.server}, nil
 	}
-	host := os.Getenv("KUBERNETES_SERVICE_HOST")
-	if host == "" {
-		return o, fmt.Errorf("--kubernetes: not in a pod (KUBERNETES_SERVICE_HOST is not set): name the API with --kubernetes-server")
-	}
-	o.Server = "https://" + net.JoinHostPort(host, cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443"))
-	o.TokenFile = filepath.Join(serviceAccount, "token")
-	pem, err := os.ReadFile(filepath.Join(serviceAccount, "ca.crt"))
+	api, err := health.OfPod()
 	if err != nil {
-		return o, fmt.Errorf("--kubernetes: read the cluster's certificate: %w: does the pod have a service account?", err)
+		return api, fmt.Errorf("--kubernetes: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return o, fmt.Errorf("--kubernetes: no certificate in %s", filepath.Join(serviceAccount, "ca.crt"))
-	}
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	o.Client = &http.Client{Transport: t}
-	return o, nil
+	return api, nil
 }

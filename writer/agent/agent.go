@@ -1,14 +1,20 @@
-package main
+// Package agent is laggard's sidecar: it drains the rings of a machine's training
+// processes into segment files, keeps these under a disk cap, ships them to a store, and
+// answers the switch, metrics and health endpoints.
+//
+// Invariant: it ends the record's way. The drain stops first, when the recorders are gone
+// or the grace is nearly over; then the follower ships what the drain wrote; what is left
+// in rings is an error that names it. Caveat: it composes packages of the collector, the
+// writer and ageing, and is the only one below the command that knows them all.
+package agent
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -17,7 +23,6 @@ import (
 	"github.com/laggard-dev/laggard/ageing"
 	"github.com/laggard-dev/laggard/collector/drain"
 	"github.com/laggard-dev/laggard/collector/ring"
-	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ledger"
@@ -25,14 +30,9 @@ import (
 	"github.com/laggard-dev/laggard/writer/taskd"
 )
 
-// agent is the sidecar's cast: rings → drain → segments → follower → store, with
-// ageing beside it.
-//
-// Ending goes the record's way: the drain stops first, when the recorders are gone
-// or the grace is nearly over; then the follower ships what the drain wrote.
+// agent is what runs: rings → drain → segments → follower → store, with ageing beside it.
 type agent struct {
-	o        *agentOptions
-	log      *slog.Logger
+	o        Options
 	drain    *drain.Drain
 	follower *intake.Follower // nil without a store
 	ageing   *ageing.Loop
@@ -55,8 +55,10 @@ const noRecorder = 10 * time.Minute
 // errNoRecorder is the end of an agent that waited for nothing.
 var errNoRecorder = errors.New("agent: no recorder has made a ring in 10 minutes: check LAGGARD_RUN of the trainers against --ring-dir, and LAGGARD_TRACE")
 
-func runAgent(ctx context.Context, o *agentOptions, log *slog.Logger) error {
-	a := &agent{o: o, log: log, own: map[rankKey]*segment.Turn{}}
+// Run runs an agent until ctx ends, or until all is idle where Options.UntilIdle says so.
+// The error says what it left undone.
+func Run(ctx context.Context, o Options) error {
+	a := &agent{o: o, own: map[rankKey]*segment.Turn{}}
 	if err := a.build(ctx); err != nil {
 		return err
 	}
@@ -65,32 +67,32 @@ func runAgent(ctx context.Context, o *agentOptions, log *slog.Logger) error {
 
 // build makes the parts; it starts none.
 func (a *agent) build(ctx context.Context) error {
-	if err := os.MkdirAll(a.o.dir, 0o755); err != nil {
-		return fmt.Errorf("make profiling directory %s: %w; name another with --dir", a.o.dir, err)
+	if err := os.MkdirAll(a.o.Dir, 0o755); err != nil {
+		return fmt.Errorf("make profiling directory %s: %w; name another with --dir", a.o.Dir, err)
 	}
 	var err error
-	if a.ledger, err = ledger.Open(a.o.dir, ledger.Options{}); err != nil {
+	if a.ledger, err = ledger.Open(a.o.Dir, ledger.Options{}); err != nil {
 		return err
 	}
 	self, err := ring.Self()
 	if err == nil {
-		err = taskd.Settle(a.o.dir, filepath.Join(a.o.dir, ".laggard"), self.BootID)
+		err = taskd.Settle(a.o.Dir, filepath.Join(a.o.Dir, ".laggard"), self.BootID)
 	}
 	if err != nil {
-		a.log.Warn("a write that was broken off is not settled", "err", err)
+		a.o.Logger.Warn("a write that was broken off is not settled", "err", err)
 	}
 	a.switches = newSwitches(switchOptions{
-		runDir: a.o.ringDir, file: a.o.switchFile, node: a.o.node, jobName: a.o.jobName, log: a.log, known: a.hasJob,
+		runDir: a.o.RingDir, file: a.o.SwitchFile, node: a.o.Node, jobName: a.o.JobName, log: a.o.Logger, known: a.hasJob,
 		unnamed: func() string { return a.drain.Unnamed() },
 	})
 	a.drain, err = drain.New(drain.Options{
-		RunDir: a.o.ringDir, Open: a.openSegment, Node: a.o.node, Pod: a.o.pod, Logger: a.log, Trust: a.trust(), Wanted: a.switches.wanted,
+		RunDir: a.o.RingDir, Open: a.openSegment, Node: a.o.Node, Pod: a.o.Pod, Logger: a.o.Logger, Trust: a.trust(), Wanted: a.switches.wanted,
 		Drained: a.grown,
 	})
 	if err != nil {
 		return err
 	}
-	if a.o.store != "" {
+	if a.o.Store != "" {
 		if err := a.buildFollower(ctx); err != nil {
 			return err
 		}
@@ -100,114 +102,21 @@ func (a *agent) build(ctx context.Context) error {
 }
 
 func (a *agent) buildFollower(ctx context.Context) error {
-	sink, err := intake.OpenStore(ctx, a.o.store, intake.StoreOptions{Logger: a.log})
+	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Logger: a.o.Logger})
 	if err != nil {
 		return err
 	}
-	o, err := a.o.shipping.options()
-	if err != nil {
-		return err
-	}
+	o := a.o.Intake
 	if o.State == "" {
-		o.State = filepath.Join(a.o.dir, ".laggard")
+		o.State = filepath.Join(a.o.Dir, ".laggard")
 	}
-	o.Logger = a.log
-	o.Own, o.Node = a.owns, a.o.node
+	o.Logger = a.o.Logger
+	o.Own, o.Node = a.owns, a.o.Node
 	o.Room = func() bool { return drain.FreeFiles() >= drain.SpareFiles }
-	o.Ship.Flush = a.o.flush
-	o.Grace = a.o.grace
-	a.follower, err = intake.NewFollower(a.o.dir, sink, o)
+	o.Ship.Flush = a.o.Flush
+	o.Grace = a.o.Grace
+	a.follower, err = intake.NewFollower(a.o.Dir, sink, o)
 	return err
-}
-
-// openSegment returns the segment writer of a new incarnation.
-func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
-	a.mu.Lock()
-	turn := a.own[rankKey{m.Job, m.Rank}]
-	if turn == nil {
-		turn = new(segment.Turn)
-		a.own[rankKey{m.Job, m.Rank}] = turn
-	}
-	a.mu.Unlock()
-	dir := filepath.Join(a.o.dir, m.Job, strconv.Itoa(m.Rank))
-	var w named
-	var err error
-	if a.o.format == "taskd" {
-		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.dir, ".laggard"), Limit: a.o.segmentBytes, Turn: turn, Account: a.account})
-	} else {
-		w, err = segment.Open(dir, m, segment.Options{Limit: a.o.segmentBytes, Turn: turn, TrustUIDs: a.o.uids(), OnClose: a.segmentClosed})
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.hint() // a rank directory may be new
-	return &rotating{named: w, rotated: a.rotated}, nil
-}
-
-// rotated ages before another segment is filled, so the tree stays under its cap
-// however fast it grows, and shows the follower the new one.
-func (a *agent) rotated() {
-	a.ageing.MakeRoom(context.Background())
-	a.hint()
-}
-
-// named is a writer of segments that tells which one it is at.
-type named interface {
-	drain.Writer
-	Name() string
-}
-
-// rotating is a segment writer that says when it has begun another segment, so
-// that nobody need wait for the next look.
-type rotating struct {
-	named
-	rotated func()
-	name    string
-}
-
-// AppendRecord implements drain.Writer.
-func (r *rotating) AppendRecord(rec *record.Record) error {
-	err := r.named.AppendRecord(rec)
-	r.look()
-	return err
-}
-
-// Flush implements drain.Writer.
-func (r *rotating) Flush() error {
-	err := r.named.Flush()
-	r.look()
-	return err
-}
-
-func (r *rotating) look() {
-	if name := r.named.Name(); name != r.name {
-		r.name = name
-		r.rotated()
-	}
-}
-
-// grown tells the follower that segments are longer.
-func (a *agent) grown() {
-	if a.follower != nil {
-		a.follower.Grown()
-	}
-}
-
-// hint tells the follower that there are other segments than before.
-func (a *agent) hint() {
-	if a.follower != nil {
-		a.follower.Hint()
-	}
-}
-
-// segmentClosed compresses a segment when it is to be.
-func (a *agent) segmentClosed(path string) {
-	if a.o.compress {
-		if _, err := segment.Compress(path); err != nil {
-			a.log.Warn("segment not compressed", "segment", path, "err", err)
-		}
-	}
-	a.hint()
 }
 
 func (a *agent) owns(job string, rank int) bool {
@@ -246,12 +155,12 @@ func (a *agent) account(rows []row.Ledger) error {
 // summarised + aged + dropped. What the follower has begun is held until the store
 // has it, so the follower may be ahead of the store by a quarter of the cap only.
 func (a *agent) ageingOptions() ageing.Options {
-	aged, err := ledger.Aged(a.o.dir)
+	aged, err := ledger.Aged(a.o.Dir)
 	if err != nil {
-		a.log.Warn("ledger not readable: deletions that were broken off are not finished", "err", err)
+		a.o.Logger.Warn("ledger not readable: deletions that were broken off are not finished", "err", err)
 	}
 	o := ageing.Options{
-		Dir: a.o.dir, Cap: a.o.capBytes, SegmentLimit: a.o.segmentBytes, Log: a.log,
+		Dir: a.o.Dir, Cap: a.o.Cap, SegmentLimit: a.o.SegmentBytes, Log: a.o.Logger,
 		Account: func(rows []row.Ledger) error {
 			if len(rows) > 0 && aged(rows[0].Job, int(rows[0].Rank), rows[0].Name) {
 				return nil // by an agent that died before the unlink
@@ -262,7 +171,7 @@ func (a *agent) ageingOptions() ageing.Options {
 	if a.follower == nil {
 		return o
 	}
-	a.follower.HoldAtMost(a.o.capBytes / 4)
+	a.follower.HoldAtMost(a.o.Cap / 4)
 	o.Release = func(d segment.RankDir, s segment.Info, account func() error) error {
 		return a.follower.Release(d.Path, s, account)
 	}
@@ -283,7 +192,7 @@ func (a *agent) ageingOptions() ageing.Options {
 	return o
 }
 
-// run has the whole cast on the stage, in order.
+// run starts all parts and ends them in order.
 func (a *agent) run(ctx context.Context) error {
 	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
 	draining, stopDraining := context.WithCancel(inner)
@@ -318,7 +227,7 @@ func (a *agent) run(ctx context.Context) error {
 // wait returns when the drain may stop: at the end of --until-idle, or after
 // SIGTERM when the recorders are gone or the grace is nearly over.
 func (a *agent) wait(ctx, draining context.Context) error {
-	if a.o.untilIdle == 0 { // nothing to look for until it is asked to leave
+	if a.o.UntilIdle == 0 { // nothing to look for until it is asked to leave
 		select {
 		case <-draining.Done():
 			return nil
@@ -331,23 +240,23 @@ func (a *agent) wait(ctx, draining context.Context) error {
 	idle := time.Now()
 	var deadline <-chan time.Time
 	asked := ctx.Done()
-	sighting := newSighting(a.o.dir, a.o.ringDir)
-	seen := a.o.untilIdle > 0 && sighting.before(started)
+	sighting := newSighting(a.o.Dir, a.o.RingDir)
+	seen := a.o.UntilIdle > 0 && sighting.before(started)
 	for {
 		select {
 		case <-draining.Done():
 			return nil
 		case <-asked:
 			asked = nil
-			deadline = time.After(a.o.grace * 3 / 5) // the rest of the grace is for shipping
-			a.log.Info("leaving: draining what is left")
+			deadline = time.After(a.o.Grace * 3 / 5) // the rest of the grace is for shipping
+			a.o.Logger.Info("leaving: draining what is left")
 		case <-deadline:
 			return nil
 		case <-tick.C:
 		}
 		if !a.drain.Idle() {
 			idle, seen = time.Now(), true
-			if a.o.untilIdle > 0 {
+			if a.o.UntilIdle > 0 {
 				sighting.note(idle)
 			}
 		}
@@ -356,10 +265,10 @@ func (a *agent) wait(ctx, draining context.Context) error {
 		case asked == nil && a.drain.Idle():
 			sighting.forget()
 			return nil
-		case a.o.untilIdle == 0:
+		case a.o.UntilIdle == 0:
 		case !seen && time.Since(started) > noRecorder:
 			return errNoRecorder
-		case seen && time.Since(idle) > a.o.untilIdle:
+		case seen && time.Since(idle) > a.o.UntilIdle:
 			err := a.settle(ctx)
 			if err == nil {
 				sighting.forget()

@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"time"
@@ -8,9 +8,9 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// agentMetrics turns the parts' counters into Prometheus metrics when they are
+// metrics turns the parts' counters into Prometheus metrics when they are
 // asked for: the parts know nothing of Prometheus.
-type agentMetrics struct{ a *agent }
+type metrics struct{ a *agent }
 
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("laggard_"+name, help, labels, nil)
@@ -53,12 +53,12 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (m *agentMetrics) Describe(ch chan<- *prometheus.Desc) {
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(m, ch)
 }
 
 // Collect implements prometheus.Collector.
-func (m *agentMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
@@ -74,7 +74,7 @@ func (m *agentMetrics) Collect(ch chan<- prometheus.Metric) {
 
 type emit func(d *prometheus.Desc, v float64, labels ...string)
 
-func (m *agentMetrics) drain(counter, gauge emit) {
+func (m *metrics) drain(counter, gauge emit) {
 	s := m.a.drain.Stats()
 	for k := range s.Drained {
 		kind := record.Kind(k).String()
@@ -97,7 +97,7 @@ func (m *agentMetrics) drain(counter, gauge emit) {
 	gauge(drainLag, s.Lag.Seconds())
 }
 
-func (m *agentMetrics) ageing(counter, gauge emit) {
+func (m *metrics) ageing(counter, gauge emit) {
 	s := m.a.ageing.Stats()
 	counter(agedTotal, float64(s.Records))
 	counter(segmentsAged, float64(s.Shipped), "true")
@@ -107,7 +107,7 @@ func (m *agentMetrics) ageing(counter, gauge emit) {
 	gauge(overBytes, float64(s.Over))
 }
 
-func (m *agentMetrics) follower(counter, gauge emit) {
+func (m *metrics) follower(counter, gauge emit) {
 	s := m.a.follower.Stats()
 	for table, t := range s.Tables {
 		counter(rowsStored, float64(t.Inserted), table)

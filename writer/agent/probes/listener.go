@@ -1,8 +1,17 @@
-package main
+// Package probes serves the metrics and health endpoints of a process over HTTP. They
+// answer when the process has no descriptor left, which is when they are asked.
+//
+// Invariant: a connection that is accepted gives its descriptor back, and the reserve is
+// filled again with it. Caveat: an eighth of the process's descriptors bounds the
+// connections; further callers wait.
+package probes
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -23,6 +32,25 @@ func mostConnections() int {
 	return int(min(max(limit.Cur/8, 4), 512))
 }
 
+// Serve answers until ctx ends, then lets what is being answered finish.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: connectionIdle}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		late, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		stopped <- s.Shutdown(late)
+	})
+	err := s.Serve(l)
+	if !stop() {
+		err = errors.Join(<-stopped)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
 // spared is a listener that answers when there are no descriptors left: it holds one
 // in reserve, to give it up for the next connection.
 type spared struct {
@@ -35,9 +63,17 @@ type spared struct {
 	spare *os.File // guarded by mu; nil while a connection has it
 }
 
-func spare(l net.Listener) (*spared, error) {
+// Listen listens at a TCP address and keeps a descriptor in reserve.
+func Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
+	}
 	s := &spared{Listener: l, slots: make(chan struct{}, mostConnections()), closed: make(chan struct{})}
-	return s, s.reserveLocked()
+	if err := s.reserveLocked(); err != nil {
+		return nil, fmt.Errorf("serve metrics: keep a descriptor in reserve: %w", errors.Join(err, l.Close()))
+	}
+	return s, nil
 }
 
 func (s *spared) reserveLocked() (err error) {

@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ type check struct {
 }
 
 func (a *agent) readiness() readiness {
-	all := readiness{{"rings", a.drain.Ready}, {"disk", newDiskCheck(filepath.Join(a.o.dir, ".laggard")).err}}
+	all := readiness{{"rings", a.drain.Ready}, {"disk", newDiskCheck(filepath.Join(a.o.Dir, ".laggard")).err}}
 	if a.follower != nil {
 		all = append(all, check{"store", func() error { return storeReady(a.follower.Stats(), time.Now()) }})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth/agents"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
@@ -236,8 +237,8 @@ func TestDepth_Pods(t *testing.T) {
 		fmt.Fprint(w, `{"items":[{"status":{"podIP":"10.0.0.7"}},{"status":{}},{"status":{"podIP":"fd00::7"}}]}`)
 	}))
 	defer a.Close()
-	s := &agentSwitch{o: depthOptions{agents: podAgents}, api: health.API{Server: a.URL}}
-	at, err := s.addresses(t.Context(), "node-7")
+	s := &agents.Switch{Agents: agents.OfPods, API: health.API{Server: a.URL}}
+	at, err := s.Addresses(t.Context(), "node-7")
 	if err != nil || fmt.Sprint(at) != "[10.0.0.7:9611 [fd00::7]:9611]" {
 		t.Errorf("addresses %v, %v", at, err)
 	}
@@ -267,7 +268,7 @@ func TestDepth_Usage(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
 		}
 	}
-	s := &agentSwitch{o: depthOptions{agents: list}}
+	s := &agents.Switch{Agents: list}
 	if _, err := s.Get(t.Context(), "j", "node-1"); err == nil || !strings.Contains(err.Error(), "does not name it") {
 		t.Errorf("a node that is not listed: %v", err)
 	}

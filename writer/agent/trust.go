@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"os"
@@ -13,8 +13,8 @@ import (
 // whatever their job; and of the users who own directories of jobs, those jobs' rings.
 // Only directories count that were there before we started, for those we make are ours.
 func (a *agent) trust() func(uid uint32) (jobs []string, all bool) {
-	owned := jobsByOwner(a.o.dir, a.o.ringDir)
-	everything := append([]uint32{0, uint32(os.Geteuid())}, a.o.uids()...)
+	owned := jobsByOwner(a.o.Dir, a.o.RingDir)
+	everything := append([]uint32{0, uint32(os.Geteuid())}, a.o.TrustUIDs...)
 	return func(uid uint32) ([]string, bool) {
 		return owned[uid], slices.Contains(everything, uid)
 	}

@@ -1,0 +1,210 @@
+// Package agents turns recording in depth on and off: it calls the switches of the agents
+// on a node.
+//
+// Invariant: what somebody else turned on is never turned off. Caveat: an agent that does
+// not answer within two seconds is an error for its node.
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"gopkg.in/yaml.v3"
+
+	"github.com/laggard-dev/laggard/analyzer/health"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/tracepb"
+)
+
+// OfPods is the word of Switch.Agents that asks the cluster for the pods of a node.
+const OfPods = "kubernetes"
+
+// Switch calls the agents' switches over gRPC. It implements depth.Switch.
+type Switch struct {
+	// Agents says where a node's agents listen: an address with {node} in it,
+	// unix:PATH, a file of lines node: address, or OfPods.
+	Agents   string
+	Endpoint *endpoint.Options
+	API      health.API // for OfPods
+}
+
+// Check reads the list where Agents is a file.
+func (s *Switch) Check() error {
+	if s.Agents == OfPods || s.pattern() {
+		return nil
+	}
+	_, err := s.listed()
+	return err
+}
+
+// Addresses returns where the switches of a node's agents listen.
+func (s *Switch) Addresses(ctx context.Context, node string) ([]string, error) {
+	switch {
+	case s.Agents == OfPods:
+		return s.pods(ctx, node)
+	case s.pattern():
+		return []string{strings.ReplaceAll(s.Agents, "{node}", node)}, nil
+	}
+	list, err := s.listed()
+	if err != nil {
+		return nil, err
+	}
+	if list[node] == "" {
+		return nil, fmt.Errorf("find the agent of node %s: %s does not name it", node, s.Agents)
+	}
+	return []string{list[node]}, nil
+}
+
+// agentPort is the port of --listen.
+const agentPort = "9611"
+
+// pods asks the cluster for the addresses of the pods on a node that have an agent.
+func (s *Switch) pods(ctx context.Context, node string) ([]string, error) {
+	q := url.Values{"labelSelector": {"laggard/metrics=true"}, "fieldSelector": {"spec.nodeName=" + node + ",status.phase=Running"}}
+	body, err := s.API.Get(ctx, "/api/v1/pods?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+	}
+	var list struct {
+		Items []struct{ Status struct{ PodIP string } }
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+	}
+	var at []string
+	for _, p := range list.Items {
+		if ip := p.Status.PodIP; ip != "" {
+			at = append(at, net.JoinHostPort(ip, agentPort))
+		}
+	}
+	return at, nil
+}
+
+// watchCaller names this program to the agents.
+const watchCaller = "laggard-watch"
+
+// switchTimeout bounds one call: suspicion must become depth within seconds, and
+// a dead agent must not hold up the others for long.
+const switchTimeout = 2 * time.Second
+
+// Get implements depth.Switch.
+func (s *Switch) Get(ctx context.Context, job, node string) (all []depth.Setting, err error) {
+	err = s.each(ctx, job, node, func(_ client, _ string, set depth.Setting) error {
+		all = append(all, set)
+		return nil
+	})
+	return all, err
+}
+
+// Set implements depth.Switch.
+func (s *Switch) Set(ctx context.Context, job, node string, communication bool) error {
+	return s.each(ctx, job, node, func(c client, name string, now depth.Setting) error {
+		if now.Communication == communication || !communication && !now.Ours {
+			return nil
+		}
+		words := trace.State{Light: true, Communication: communication}.Words()
+		r, err := c.ModifyTrainingDataTraceSwitch(c.ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: switchboard.Switch(words)})
+		if err == nil && r.GetCode() != switchboard.OK {
+			err = fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
+		}
+		return err
+	})
+}
+
+// client is a connection to one agent, for one call.
+type client struct {
+	tracepb.TrainingDataTraceClient
+	ctx context.Context
+}
+
+// each calls f for every agent of the node that knows the job, with what it is told
+// now; an error where there is none.
+func (s *Switch) each(ctx context.Context, job, node string, f func(client, string, depth.Setting) error) error {
+	at, err := s.Addresses(ctx, node)
+	if err != nil {
+		return err
+	}
+	known := 0
+	for _, address := range at {
+		err := s.call(ctx, address, func(c client) error {
+			name := "default/" + job // an agent looks at the job alone
+			set, ok, err := c.setting(name)
+			if err != nil || !ok {
+				return err
+			}
+			known++
+			return f(c, name, set)
+		})
+		if err != nil {
+			return fmt.Errorf("call agent %s: %w", address, err)
+		}
+	}
+	if known == 0 {
+		return fmt.Errorf("find the agent of job %s on node %s: none of %v has recorders of it", job, node, at)
+	}
+	return nil
+}
+
+// setting asks what the job is told; false where the agent doesn't know it.
+func (c client) setting(name string) (set depth.Setting, ok bool, err error) {
+	var header metadata.MD
+	r, err := c.GetTrainingDataTraceSwitch(c.ctx, &tracepb.DataStatusReq{JobNsName: name}, grpc.Header(&header))
+	switch {
+	case status.Code(err) == codes.NotFound:
+		return set, false, nil
+	case err != nil:
+		return set, false, err
+	case r.GetCode() != switchboard.OK:
+		return set, false, fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
+	}
+	p := r.GetProfilingSwitch()
+	return depth.Setting{Light: p.GetStep() == "on", Communication: p.GetCommunicationOperator() == "on",
+		Ours: slices.Equal(header.Get(switchboard.Caller), []string{watchCaller})}, true, nil
+}
+
+func (s *Switch) call(ctx context.Context, address string, f func(client) error) error {
+	at, err := s.Endpoint.Parse(address)
+	if err != nil {
+		return err
+	}
+	conn, err := s.Endpoint.Dial(at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, switchboard.Caller, watchCaller), switchTimeout)
+	defer cancel()
+	return f(client{tracepb.NewTrainingDataTraceClient(conn), ctx})
+}
+
+// pattern reports whether --agents is an address itself.
+func (s *Switch) pattern() bool {
+	return strings.Contains(s.Agents, "{node}") || strings.HasPrefix(s.Agents, "unix:")
+}
+
+// listed reads the file of addresses: it may change while we run.
+func (s *Switch) listed() (map[string]string, error) {
+	b, err := os.ReadFile(s.Agents)
+	if err != nil {
+		return nil, fmt.Errorf("read --agents: %w; it is an address with {node} in it, a file, or the word kubernetes", err)
+	}
+	var list map[string]string
+	if err := yaml.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("read --agents %s: %w; want lines of node: host:port", s.Agents, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
+	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/writer/agent/probes"
+)
+
+// serve answers HTTP and gRPC until ctx ends.
+func (a *agent) serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if a.o.Metrics != "" {
+		l, err := probes.Listen(a.o.Metrics)
+		if err != nil {
+			return err
+		}
+		a.o.Logger.Info("serving metrics", "address", l.Addr().String())
+		g.Go(func() error { return probes.Serve(ctx, l, a.handler()) })
+	}
+	for _, at := range a.o.Listen {
+		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.switches.board.Register) })
+	}
+	if a.o.SwitchServer != (endpoint.Address{}) {
+		follower := &switchboard.Subscriber{
+			Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Set: a.switches.follow(a.switches.named),
+			Recorders: func() []trace.Recorder { return a.switches.recorders(a.switches.named) },
+			Node:      a.o.Node, Logger: a.o.Logger,
+		}
+		g.Go(func() error { return follower.Run(ctx) })
+	}
+	if a.switches.file != nil {
+		g.Go(func() error { return a.switches.file.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+func (a *agent) handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&metrics{a})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	r := a.readiness()
+	mux.Handle("GET /readyz", r)
+	for _, c := range r {
+		mux.Handle("GET /readyz/"+c.name, readiness{c})
+	}
+	return mux
+}
