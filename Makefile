@@ -11,8 +11,11 @@ ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/replay analyzer/report an
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/marker schemas/record schemas/row \
 	schemas/topology writer/chrome writer/rollup writer/rollup/roster writer/rollup/scatter
 
+# A commit that `make house` prints beside the tree.
+BASE ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes parts race short lint bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
+.PHONY: help build run test kubernetes parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +51,9 @@ lint: ## gofmt and vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	cd deploy/kubernetes/apiserver && $(GO) vet ./...
+
+house: ## lines, packages, types, functions and the three ways; BASE=<commit> prints that beside
+	@$(GO) run ./benchmarks/house -base '$(BASE)'
 
 bench: ## the benchmarks, each against its reference in one run
 	@.ci/parts bench
