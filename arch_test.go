@@ -21,7 +21,7 @@ var heavy = []string{
 const module = "github.com/laggard-dev/laggard"
 
 // arrows are the imports a package may have among ours: a prefix of its path →
-// prefixes of what it may import (DESIGN.md section 1). The first match counts.
+// prefixes of what it may import (ARCHITECTURE.md draws them). The first match counts.
 var arrows = []struct {
 	from    string
 	allowed []string

@@ -23,7 +23,7 @@ type agentOptions struct {
 	listen                         []string
 }
 
-// defaultDir is TaskD's profiling directory (taskd-compat.md 1.5).
+// defaultDir is TaskD's profiling directory (schemas/TASKD.md section 1).
 const defaultDir = "/user/cluster-info/profiling"
 
 func agentCommand() *cobra.Command {

@@ -19,7 +19,7 @@ import (
 )
 
 // defaultMinImpact is the share of step time below which a degraded node does
-// not change the exit code (DESIGN.md section 4).
+// not change the exit code.
 const defaultMinImpact = 0.01
 
 // analysis is one job's way from a source to a verdict: what analyze, explain

@@ -36,13 +36,13 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// unpackTrace unpacks ../shared/data/<name>.tar.gz and returns its folder. Without
-// ../shared it says so and reports false.
+// unpackTrace unpacks the archive of a recorded job (CONTRIBUTING.md) and returns its
+// folder. Without the archive it says so and reports false.
 func unpackTrace(t *testing.T, name string) (dir string, ok bool) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "shared", "data", name+".tar.gz"))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Logf("RAN WITHOUT THE REAL TRACE %s: ../shared/data is not there", name)
+		t.Logf("RAN WITHOUT THE REAL TRACE %s: the recorded jobs (CONTRIBUTING.md) are not there", name)
 		return "", false
 	}
 	if err != nil {

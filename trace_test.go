@@ -127,7 +127,7 @@ func TestTraceStores(t *testing.T) {
 	}
 }
 
-// contract are the columns that every store must have (DESIGN.md section 3).
+// contract are the columns that every store must have, for they are its contract with other readers.
 var contract = map[string]string{
 	"ranks":          "job rank incarnation world_size local_rank node device pod pid boot_id started_ns ended_ns groups group_ranks writer",
 	"steps":          "job rank incarnation node step repeat start_ns step_ns fp_ns fp_count comm_ns exposed_ns comm_tp_ns comm_pp_ns comm_dp_ns comm_cp_ns comm_ep_ns comm_other_ns dataloader_ns checkpoint_ns checkpoint_count self_ns host_fp_ns tokens flags",

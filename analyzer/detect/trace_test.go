@@ -28,8 +28,8 @@ type trace struct {
 	topo *topology.File
 }
 
-// loadTrace unpacks and rolls up ../shared/data/<name>.tar.gz; where the shared
-// folder does not exist it says so and the test ends.
+// loadTrace unpacks and rolls up the archive of a recorded job (CONTRIBUTING.md). Without
+// the archive it says so and the test ends.
 func loadTrace(t *testing.T, name string) *trace {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "data", name+".tar.gz")

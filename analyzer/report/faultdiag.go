@@ -10,7 +10,7 @@ import (
 )
 
 // faultDiag is one node's entry of FaultDiag-online's result JSON
-// (taskd-compat.md 3.5).
+// (schemas/TASKD.md section 8).
 type faultDiag struct {
 	IsSlow                   int      `json:"isSlow"`
 	DegradationLevel         string   `json:"degradationLevel"`

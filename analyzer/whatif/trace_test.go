@@ -17,14 +17,14 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// load reads a shared trace with every raw range. It reports false, and says so,
-// where ../shared is not there.
+// load reads a recorded job (CONTRIBUTING.md) with every raw range. Without its archive it
+// says so and reports false.
 func load(t *testing.T, name, job string) (*Job, bool) {
 	t.Helper()
 	root := filepath.Join("..", "..", "..", "shared", "data")
 	f, err := os.Open(filepath.Join(root, name+".tar.gz"))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Logf("RAN WITHOUT THE REAL TRACE %s: ../shared/data is not there", name)
+		t.Logf("RAN WITHOUT THE REAL TRACE %s: the recorded jobs (CONTRIBUTING.md) are not there", name)
 		return nil, false
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ const (
 	measureSeconds = "LAGGARD_AGENT_SECONDS"
 	// warmUp is left out of the account: the start of both sides and the first flush.
 	warmUp = 5 * time.Second
-	// The line of issue 3.
+	// What an agent may cost: per cent of a core, and memory.
 	wantedCore, wantedMiB = 5.0, 64.0
 )
 

@@ -48,7 +48,7 @@ func (t *tally) checks() []check {
 	return out
 }
 
-// bar is the table of detection.md section (e).
+// bar says, for each row of the table, what a detector has to reach.
 var bar = map[int]func(t *tally) []check{
 	0: func(t *tally) []check { // shown, not asked for
 		return []check{

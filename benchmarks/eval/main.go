@@ -65,7 +65,7 @@ func parse(args []string, words io.Writer) (*flags, error) {
 	set.IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "cases at a time")
 	set.IntVar(&f.world, "world", 0, "number of ranks; 0 = mostly 8 to 64, some 512 and 8,192")
 	set.StringVar(&f.traceName, "trace", "", "with -v: replay this recorded job (AR-1, ST)")
-	set.StringVar(&f.data, "data", "", "directory of the recorded jobs' archives; \"\" = ../shared/data")
+	set.StringVar(&f.data, "data", "", "directory of the recorded jobs' archives; \"\" = where CONTRIBUTING.md says")
 	set.Float64Var(&f.hours, "hours", 30000, "healthy node-hours; 0 = none")
 	set.IntVar(&f.parity, "parity", 200, "cases that go through files and a store as well; 0 = none")
 	set.StringVar(&f.results, "results", "", "write the results to this file; \"\" = benchmarks/eval/RESULTS.md for a full run, none otherwise")
@@ -137,7 +137,7 @@ func traces(dir string) ([]*simulate.Trace, error) {
 	return out, nil
 }
 
-// dataDir looks for shared/data beside the module's directory.
+// dataDir returns where CONTRIBUTING.md says that the recorded jobs lie, "" without them.
 func dataDir() string {
 	root, err := moduleRoot()
 	if err != nil {
@@ -176,7 +176,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 		return f.show(out)
 	}
 	if len(f.traces) == 0 {
-		fmt.Fprintln(words, "NOTE: ../shared/data is not here: no case replays a recorded job")
+		fmt.Fprintln(words, "NOTE: the recorded jobs (CONTRIBUTING.md) are not here: no case replays one")
 	}
 	fmt.Fprintf(words, "seed %d\n", f.seed)
 	began := time.Now()

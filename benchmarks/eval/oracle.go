@@ -16,8 +16,8 @@ import (
 // the onset. Nobody who has to search can do better with these columns, so its
 // power is the bound of a row: what it misses is not in the data in that time.
 
-// oracleAlarm is the z of 0.1 false alarms in 1,000 node-hours under Gaussian tails
-// (detection.md b4): what a detector with the same budget has to pass.
+// oracleAlarm is the z of 0.1 false alarms in 1,000 node-hours under Gaussian tails:
+// what a detector with the same budget has to pass.
 const oracleAlarm = 5.3
 
 // oracleSpread is how much two healthy devices differ for good (0.1 to 0.6 %).

@@ -162,7 +162,7 @@ func replace(path string, b []byte) error {
 	return os.Rename(next, path)
 }
 
-// group is one entry of parallel_group.json (taskd-compat.md 1.5).
+// group is one entry of parallel_group.json (schemas/TASKD.md section 4).
 type group struct {
 	Name  string `json:"group_name"`
 	Rank  int    `json:"group_rank"`
