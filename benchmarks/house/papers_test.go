@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,6 +84,51 @@ func comments(text string) string {
 	}
 
 	return b.String()
+}
+
+var (
+	paragraph = regexp.MustCompile(`(?m)^\*\*` + "`([^`]+)`" + `\*\* \S`)
+	arrow     = regexp.MustCompile(`(?m)^\t\{"([a-z/]+)", `)
+)
+
+// TestArchitecture holds ARCHITECTURE.md to the tree: a paragraph for each folder with Go
+// files, none for others, and a line for each arrow that the root's arch_test.go holds.
+func TestArchitecture(t *testing.T) {
+	page := read(t, "ARCHITECTURE.md")
+
+	missing := map[string]bool{}
+	for _, name := range tracked(t, ".go") {
+		if !slices.Contains(strings.Split(name, "/"), "testdata") {
+			missing[path.Dir(name)] = true
+		}
+	}
+
+	seen := map[string]bool{}
+	for _, m := range paragraph.FindAllStringSubmatch(page, -1) {
+		switch folder := m[1]; {
+		case seen[folder]:
+			t.Errorf("ARCHITECTURE.md has two paragraphs on %s", folder)
+		case !missing[folder]:
+			t.Errorf("ARCHITECTURE.md has a paragraph on %s, where there is no package", folder)
+		default:
+			seen[folder] = true
+		}
+	}
+	for folder := range missing {
+		if !seen[folder] {
+			t.Errorf("ARCHITECTURE.md has no paragraph on %s", folder)
+		}
+	}
+
+	held := arrow.FindAllStringSubmatch(read(t, "arch_test.go"), -1)
+	if len(held) < 10 {
+		t.Fatalf("arch_test.go: only %d arrows were seen", len(held))
+	}
+	for _, m := range held {
+		if !strings.Contains(page, "\n| `"+m[1]+"`") {
+			t.Errorf("ARCHITECTURE.md's table has no line for %s", m[1])
+		}
+	}
 }
 
 func TestCited(t *testing.T) {
