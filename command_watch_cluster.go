@@ -148,9 +148,9 @@ func release(ctx context.Context, o watchOptions) (err error) {
 }
 
 // api returns the API server to talk to, none where nothing is written and there is none.
-func (c *clusterOptions) api() (health.API, error) {
-	if c.server != "" || c.dryRun && !c.release && !health.InPod() {
-		return health.API{Server: c.server}, nil
+func (o *clusterOptions) api() (health.API, error) {
+	if o.server != "" || o.dryRun && !o.release && !health.InPod() {
+		return health.API{Server: o.server}, nil
 	}
 	api, err := health.OfPod()
 	if err != nil {

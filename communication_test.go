@@ -135,7 +135,7 @@ func TestCommunicationBesideSlowDisk(t *testing.T) {
 				if calls != made || late > 0 {
 					t.Errorf("%d calls made, %d in windows, %d steps were closed before something of theirs came", made, calls, late)
 				}
-				if report := audited(t, 0, s.dir, s.store); report.Dropped != nil && len(report.Dropped) > 0 {
+				if report := audited(t, 0, s.dir, s.store); len(report.Dropped) > 0 {
 					t.Errorf("dropped: %v", report.Dropped)
 				}
 			})

@@ -127,7 +127,7 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 		t.Errorf("watch says %.4f, analyze %.4f", seen.JobImpact, v.JobImpact)
 	}
 	rec := httptest.NewRecorder()
-	(&observation{watcher: w}).handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	(&observation{watcher: w}).handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_job_impact{job=%q} %v", v.Job, v.JobImpact)) {
 		t.Errorf("metrics lack a job_impact of %v", v.JobImpact)
 	}

@@ -74,8 +74,8 @@ func (s *site) limited(descriptors int, args ...string) *running {
 		"agent", "--dir", s.dir, "--store", s.store, "--node", "node-0", "--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0"}, args...)...), asLaggard+"=1")
 }
 
-// ringed starts a trainer with rings; close ends it.
-func (s *site) ringed(rank, world, rings, n int) (r *running, close func() error) {
+// ringed starts a trainer with rings; end ends it.
+func (s *site) ringed(rank, world, rings, n int) (r *running, end func() error) {
 	s.t.Helper()
 	c := exec.Command(os.Args[0])
 	in, err := c.StdinPipe()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -256,7 +257,7 @@ func (r *running) processor() time.Duration {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	var user, system int
 	fmt.Sscan(f[11], &user)
 	fmt.Sscan(f[12], &system)

@@ -38,13 +38,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	user := "system:serviceaccount:research:default"
 	switch path := r.URL.Path; {
-	case r.Method == "GET" && path == "/apis/scheduling.volcano.sh/v1beta1/namespaces/research/podgroups":
+	case r.Method == http.MethodGet && path == "/apis/scheduling.volcano.sh/v1beta1/namespaces/research/podgroups":
 		if !s.may["list podgroups"] {
 			refuse(403, "Forbidden", `podgroups.scheduling.volcano.sh is forbidden: User "`+user+`" cannot list resource "podgroups" in API group "scheduling.volcano.sh" in the namespace "research"`)
 			return
 		}
 		io.WriteString(w, podGroupList)
-	case r.Method == "PATCH" && path == "/api/v1/namespaces/research/configmaps/data-trace-train":
+	case r.Method == http.MethodPatch && path == "/api/v1/namespaces/research/configmaps/data-trace-train":
 		if !s.may["patch configmaps"] {
 			refuse(403, "Forbidden", `configmaps "data-trace-train" is forbidden: User "`+user+`" cannot patch resource "configmaps" in API group "" in the namespace "research"`)
 			return

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -103,7 +104,7 @@ func TestWatch_Metrics(t *testing.T) {
 	o := &observation{watcher: w}
 	get := func(path string) (int, string) {
 		r := httptest.NewRecorder()
-		o.handler().ServeHTTP(r, httptest.NewRequest("GET", path, nil))
+		o.handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
 		return r.Code, r.Body.String()
 	}
 	if code, body := get("/readyz"); code != 503 {

@@ -144,7 +144,7 @@ func quantise(v float64, isRatio bool) byte {
 		return 0
 	}
 	x := math.Abs(math.Log(v))
-	k := 127
+	var k int
 	if fine := int(math.Round(x / fineStep)); fine <= fineCodes {
 		k = fine
 	} else {

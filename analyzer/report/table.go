@@ -296,7 +296,7 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 		right[c] = len(lines) > 0
 		for _, l := range lines {
 			widths[c] = max(widths[c], utf8.RuneCountInString(l[c]))
-			right[c] = right[c] && l[c] != "" && strings.ContainsAny(l[c][:1], "0123456789<>\xe2") && !strings.ContainsAny(l[c], ",–(")
+			right[c] = right[c] && l[c] != "" && strings.IndexByte("0123456789<>\xe2", l[c][0]) >= 0 && !strings.ContainsAny(l[c], ",–(")
 		}
 	}
 	cell := func(c int, s string) string {
@@ -305,7 +305,7 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 		}
 		return pad(s, widths[c])
 	}
-	print := func(line int, cells []string) {
+	write := func(line int, cells []string) {
 		text := strings.Repeat(" ", indent*2)
 		for c, s := range cells {
 			s = cell(c, s)
@@ -325,9 +325,9 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 		p.printf("%s\n", text)
 	}
 	p.printf("\n")
-	print(-1, head)
+	write(-1, head)
 	for i, l := range lines {
-		print(i, l)
+		write(i, l)
 		after(i)
 	}
 }

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -307,7 +308,7 @@ func Parse(b []byte, t *Trace) (Config, error) {
 	var c Config
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && err != io.EOF {
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, err
 	}
 	if t != nil {

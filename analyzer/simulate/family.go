@@ -219,9 +219,7 @@ func (d *draw) mixedHardware() {
 	n := &d.c.Noise
 	n.DeviceSD, n.DriftSD, n.OpSD = min(n.DeviceSD, 0.002), min(n.DriftSD, 0.001), min(n.OpSD, 0.004) // the generations stand out
 	old := Device{Name: "old", Factor: d.between(1.03, 1.045)}
-	for _, h := range d.Perm(d.nodes())[:d.nodes()/2] {
-		old.Nodes = append(old.Nodes, h)
-	}
+	old.Nodes = append(old.Nodes, d.Perm(d.nodes())[:d.nodes()/2]...)
 	if d.chance(0.5) {
 		old.Name = "" // nobody wrote down which is which
 	}

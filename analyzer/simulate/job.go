@@ -50,7 +50,6 @@ type job struct {
 	keepLengths bool
 	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
 	popular     map[[2]int]float64 // AR(1) state of each expert's load, by stage and position
-	err         error
 }
 
 // rank is the state of one rank within a step. Times are ns since the job's start.
@@ -91,8 +90,6 @@ type rank struct {
 	spans      []span
 	sums       [slots]sum
 	windowFrom int64 // start of the first step in the window of sums
-	light      uint64
-	bulk       uint64
 	inc        record.ID
 	groups     [slots]int // index of the group of each slot, -1 none
 	skew       int64

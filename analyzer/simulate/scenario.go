@@ -121,11 +121,15 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 // from draws a scenario from a seed.
 func (d *draw) from(s *scenario, seed uint64) (err error) {
 	defer func() {
-		if x := recover(); x == errSize && d.trace != nil {
+		x := recover()
+		cause, _ := x.(error)
+
+		switch {
+		case errors.Is(cause, errSize) && d.trace != nil:
 			err = fmt.Errorf("scenario %s: no copies of %s side by side fit it", s.name, d.trace.Name)
-		} else if x == errSize {
+		case errors.Is(cause, errSize):
 			err = fmt.Errorf("scenario %s: no shape of %d ranks fits it: try a number that more divides, as %d", s.name, d.world, (d.world+7)/8*8)
-		} else if x != nil {
+		case x != nil:
 			panic(x)
 		}
 	}()

@@ -25,7 +25,7 @@ func schedule(stages, micro, chunks int) []task {
 		for p := range own {
 			for next[p] < len(own[p]) {
 				t := own[p][next[p]]
-				if need, any := t.needs(stages, chunks); any && !done[need] {
+				if need, some := t.needs(stages, chunks); some && !done[need] {
 					break
 				}
 				done[t] = true

@@ -72,9 +72,7 @@ func TestRun_CollectivesEndTogether(t *testing.T) {
 			nth       int
 		}
 		type meeting struct {
-			ends    []int64
-			members int
-			exposed int64
+			ends []int64
 		}
 		met := map[key]*meeting{}
 		sizes := map[string]int{}

@@ -211,8 +211,8 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 // receive waits for what the pass needs from a neighbouring stage.
 func (j *job) receive(i int, t task) {
 	a, s := &j.lay.at[i], j.lay.shape
-	need, any := t.needs(s.PP, s.Chunks)
-	if !any {
+	need, some := t.needs(s.PP, s.Chunks)
+	if !some {
 		return
 	}
 	from := j.lay.rank(a.t, a.c, a.d, need.stage)

@@ -38,7 +38,7 @@ func trace(t testing.TB, name string) string {
 	dir := t.TempDir()
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return filepath.Join(dir, name)
 		}
 		if err != nil {

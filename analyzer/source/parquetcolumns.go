@@ -177,7 +177,7 @@ func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], rows 
 	var words dictionary
 	for done := 0; done < len(rows); {
 		page, err := pages.ReadPage()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("ends after %d of %d rows", done, len(rows))
 		}
 		if err != nil {

@@ -212,7 +212,7 @@ func (r *roster) communication(c *row.Communication) {
 func (r *roster) build(topo *topology.File, samples bool) bool {
 	r.Dirty = false
 	b := frame.NewBuilder()
-	any := false
+	stepped := false
 	for _, rank := range r.Order {
 		for _, p := range r.Ranks[rank] {
 			if p.Known {
@@ -221,7 +221,7 @@ func (r *roster) build(topo *topology.File, samples bool) bool {
 			if !p.Stepped {
 				continue
 			}
-			any = true
+			stepped = true
 			b.AddStep(&p.First)
 			if p.Early.Step != p.First.Step || p.Early.Repeat != p.First.Repeat {
 				b.AddStep(&p.Early)
@@ -235,7 +235,7 @@ func (r *roster) build(topo *topology.File, samples bool) bool {
 			}
 		}
 	}
-	if !any {
+	if !stepped {
 		return false
 	}
 	if samples {

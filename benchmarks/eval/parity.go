@@ -23,10 +23,9 @@ import (
 // rollup → Parquet → analyzer, and files → analyzer. All three verdicts must be
 // the same, to the last digit.
 type parity struct {
-	cases   int
-	records int
-	rows    int
-	differ  []string
+	cases  int
+	rows   int
+	differ []string
 }
 
 // String says it in words.

@@ -16,8 +16,6 @@ type sheet struct {
 	ranks []column
 	steps int // largest number of steps of a rank
 	rows  int
-	start int64
-	end   int64
 }
 
 // column is one rank's history.

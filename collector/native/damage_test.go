@@ -45,9 +45,10 @@ func TestTruncatedUnderneath(t *testing.T) {
 			dirs, _ := filepath.Glob(filepath.Join(run, "*"))
 			for _, n := range []string{"ring-1", "process"} {
 				path := filepath.Join(dirs[0], n)
-				if what == n || what == "both" {
+				switch what {
+				case n, "both":
 					err = os.Truncate(path, 0)
-				} else if what == "removed" {
+				case "removed":
 					err = os.RemoveAll(dirs[0])
 				}
 				if err != nil {

@@ -179,7 +179,7 @@ func killAt(t *testing.T, before, steps int, flood bool) (rig.Tally, bool) {
 func wait4(pid int, s *unix.WaitStatus) (int, error) {
 	for {
 		n, err := unix.Wait4(pid, s, unix.WALL, nil)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			return n, err
 		}
 	}

@@ -1,7 +1,6 @@
 package python_test
 
 import (
-	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -190,7 +189,7 @@ import os; os.kill(os.getpid(), 9)
 		t.Errorf("incarnation %s, want %s", id.Incarnation, got)
 	}
 	meta, ok := f.Text(uint16(status.Identity))
-	if !ok || !bytes.Contains([]byte(meta), []byte(`"job":"j","rank":3,`)) {
+	if !ok || !strings.Contains(meta, `"job":"j","rank":3,`) {
 		t.Errorf("identity %q", meta)
 	}
 	readRing(t, f)

@@ -44,11 +44,11 @@ func Self() (Identity, error) {
 		return id, fmt.Errorf("read boot id: %w", err)
 	}
 	id.BootID = strings.TrimSpace(string(boot))
-	var real, sinceBoot unix.Timespec
-	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &real), unix.ClockGettime(unix.CLOCK_BOOTTIME, &sinceBoot)); err != nil {
+	var now, sinceBoot unix.Timespec
+	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &now), unix.ClockGettime(unix.CLOCK_BOOTTIME, &sinceBoot)); err != nil {
 		return id, fmt.Errorf("read clocks: %w", err)
 	}
-	id.StartedNs = real.Nano() - sinceBoot.Nano() + int64(id.Ticks)*tick
+	id.StartedNs = now.Nano() - sinceBoot.Nano() + int64(id.Ticks)*tick
 	id.Incarnation = record.IncarnationOf(id.BootID, id.PID, id.Ticks)
 	return id, nil
 }

@@ -339,7 +339,7 @@ func allocate(dir int, name string, size int64) (mem []byte, err error) {
 	}
 	for {
 		err = unix.Fallocate(fd, 0, 0, size)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}

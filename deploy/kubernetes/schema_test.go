@@ -163,8 +163,8 @@ func decode(file string, b []byte) ([]document, error) {
 		if err := yaml.Unmarshal(part, &d.kind); err != nil {
 			return nil, fmt.Errorf("parse %s: %w", file, err)
 		}
-		if make := foreign[d.kind.APIVersion+"/"+d.kind.Kind]; make != nil {
-			d.value = make()
+		if blank := foreign[d.kind.APIVersion+"/"+d.kind.Kind]; blank != nil {
+			d.value = blank()
 			if err := yaml.UnmarshalStrict(part, d.value); err != nil {
 				return nil, fmt.Errorf("decode %s: %w", file, err)
 			}

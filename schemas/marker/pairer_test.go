@@ -15,11 +15,10 @@ import (
 
 // joiner collects what a Pairer yields.
 type joiner struct {
-	t       testing.TB
-	p       Pairer
-	done    []record.Record
-	at      int64
-	results []Result
+	t    testing.TB
+	p    Pairer
+	done []record.Record
+	at   int64
 }
 
 func (j *joiner) line(pid uint32, flag, side uint32, id uint64, ts int64, name, domain string) Result {

@@ -120,43 +120,43 @@ func (r *Range) settle() bool {
 
 func span(start, end uint64) int64 { return max(clamp(end)-clamp(start), 0) }
 
-// insert puts r into the list of q, which is sorted by Begin: ranges begin nearly
+// insert puts r into the list of p, which is sorted by Begin: ranges begin nearly
 // in line order.
-func (q *Process) insert(r *Range) {
-	at := q.tail
+func (p *Process) insert(r *Range) {
+	at := p.tail
 	for at != nil && at.Begin > r.Begin {
 		at = at.prev
 	}
 	r.prev = at
 	if at == nil {
-		r.next, q.head = q.head, r
+		r.next, p.head = p.head, r
 	} else {
 		r.next, at.next = at.next, r
 	}
 	if r.next == nil {
-		q.tail = r
+		p.tail = r
 	} else {
 		r.next.prev = r
 	}
-	q.waiting++
-	q.weight += r.weight
+	p.waiting++
+	p.weight += r.weight
 }
 
 // unlink takes r out of the list.
-func (q *Process) unlink(r *Range) {
+func (p *Process) unlink(r *Range) {
 	if r.prev == nil {
-		q.head = r.next
+		p.head = r.next
 	} else {
 		r.prev.next = r.next
 	}
 	if r.next == nil {
-		q.tail = r.prev
+		p.tail = r.prev
 	} else {
 		r.next.prev = r.prev
 	}
 	r.prev, r.next = nil, nil
-	q.waiting--
-	q.weight -= r.weight
+	p.waiting--
+	p.weight -= r.weight
 }
 
 // takeDevice joins a device line; false means it is none of this range's.
@@ -187,27 +187,27 @@ func (r *Range) takeDevice(flag uint32, ts uint64, npu, stream uint32) bool {
 	return true
 }
 
-// restarted reports whether a start line can't be of q: its Id was drawn before,
-// though it is later than anything q did.
-func (q *Process) restarted(m *Marker) bool {
-	if m.ID > q.maxID || m.Timestamp <= q.lastHost || q.lastHost == 0 {
+// restarted reports whether a start line can't be of p: its Id was drawn before,
+// though it is later than anything p did.
+func (p *Process) restarted(m *Marker) bool {
+	if m.ID > p.maxID || m.Timestamp <= p.lastHost || p.lastHost == 0 {
 		return false
 	}
-	if r := q.open[m.ID]; r != nil {
+	if r := p.open[m.ID]; r != nil {
 		return true
 	}
-	return q.maxID-m.ID >= raceIDs || m.Timestamp-q.lastHost >= raceNs
+	return p.maxID-m.ID >= raceIDs || m.Timestamp-p.lastHost >= raceNs
 }
 
-func (q *Process) stamp(m *Marker) {
+func (p *Process) stamp(m *Marker) {
 	if m.Kind == KindMarker && m.starts() {
-		q.maxID = max(q.maxID, m.ID)
+		p.maxID = max(p.maxID, m.ID)
 	}
 	if m.Timestamp != 0 && m.Timestamp <= 1<<63-1 {
-		q.recent = m.Timestamp
-		q.lastHost = max(q.lastHost, m.Timestamp)
-		if q.earliest == 0 || m.Timestamp < q.earliest {
-			q.earliest = m.Timestamp
+		p.recent = m.Timestamp
+		p.lastHost = max(p.lastHost, m.Timestamp)
+		if p.earliest == 0 || m.Timestamp < p.earliest {
+			p.earliest = m.Timestamp
 		}
 	}
 }

@@ -233,7 +233,7 @@ type writeOnly struct {
 	d *faultDisk
 }
 
-func (f writeOnly) Write(b []byte) (int, error) { return faultFile{f.File, f.d}.Write(b) }
+func (f writeOnly) Write(b []byte) (int, error) { return faultFile(f).Write(b) }
 
 // TestWriter_LeavesASegmentAfterAFailedSync: what a kernel says of a file after a
 // failed fsync proves nothing.

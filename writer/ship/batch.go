@@ -134,9 +134,6 @@ func (b *Batch) RowJSON(i int) []byte {
 	return out
 }
 
-// bytes is an estimate of the memory of the rows.
-func (b *Batch) bytes() int64 { return Size(&b.Rows) + int64(len(b.Verdicts))*512 }
-
 // recordBytes and rawBytes are the sizes of a row.Record and a row.Raw.
 const (
 	recordBytes = int64(unsafe.Sizeof(row.Record{}))

@@ -39,16 +39,16 @@ func (s *Shipper) token(b *Batch) {
 // are not past what the store had are looked at.
 func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
 	ask := make([]bool, len(stored)) // true: not asked for
-	at, any := 0, false
+	at, asks := 0, false
 	for _, r := range c.runs {
 		skip := r.stream.look(c.Table).done && !r.back
 		for i := range r.n {
 			ask[at+i] = skip
 		}
-		any = any || !skip
+		asks = asks || !skip
 		at += r.n
 	}
-	if !any {
+	if !asks {
 		return nil
 	}
 	answer, err := s.stored(ctx, c.missing(ask))

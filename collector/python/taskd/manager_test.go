@@ -324,13 +324,13 @@ func TestManagerBesideAgent(t *testing.T) {
 			t.Fatalf("the process is told %v, want %v", got, want)
 		}
 	}
-	speaks, drains := agent()
+	_, drains := agent()
 	pass(drains, trace.On)
 	m.command(t, 700)
 	m.expectBoth(t, "ack c700 0 Worker/2/5", status(1400))
 	pass(drains, trace.State{})
 	drains.Close()
-	speaks, drains = agent()
+	speaks, drains := agent()
 	pass(drains, trace.State{})
 	if err := speaks.Set("job-1", trace.State{Light: true}); err != nil {
 		t.Fatal(err)

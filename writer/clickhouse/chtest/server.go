@@ -68,9 +68,6 @@ func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 // Store is the store URL of the database.
 func (s *Server) Store(database string) string { return "clickhouse://" + s.Addr() + "/" + database }
 
-// Dir is the server's directory (data, logs, configuration).
-func (s *Server) Dir() string { return s.dir }
-
 // PID is the server's process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 

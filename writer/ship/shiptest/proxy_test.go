@@ -73,13 +73,6 @@ func (p *proxy) addr() string { return p.l.Addr().String() }
 
 func (p *proxy) store(database string) string { return "clickhouse://" + p.addr() + "/" + database }
 
-// accepted returns the number of connections so far.
-func (p *proxy) accepted() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.n
-}
-
 func (p *proxy) accept() {
 	defer p.wait.Done()
 	for {
