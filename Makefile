@@ -11,6 +11,11 @@ ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/replay analyzer/report an
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/marker schemas/record schemas/row \
 	schemas/topology writer/chrome writer/rollup writer/rollup/roster writer/rollup/scatter
 
+# The linters, pinned: a new version's findings come when somebody asks for them. Go keeps the built tools in its cache.
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
+
 # A commit that `make house` prints beside the tree.
 BASE ?=
 
@@ -47,10 +52,13 @@ short: ## the tests without -race
 
 race: test ## the same as test
 
-lint: ## gofmt and vet
+lint: ## gofmt, vet, golangci-lint, staticcheck, deadcode; the first run builds the tools
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	cd deploy/kubernetes/apiserver && $(GO) vet ./...
+	$(GO) run $(GOLANGCI) run ./...
+	$(GO) run $(STATICCHECK) ./...
+	@out=$$($(GO) run $(DEADCODE) -test ./...) || exit 1; if [ -n "$$out" ]; then echo "nothing reaches:"; echo "$$out"; exit 1; fi
 
 house: ## lines, packages, types, functions and the three ways; BASE=<commit> prints that beside
 	@$(GO) run ./benchmarks/house -base '$(BASE)'
