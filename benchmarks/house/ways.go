@@ -20,7 +20,7 @@ var ways = []way{
 	{"TaskD line → row", []string{"writer/intake"}},
 
 	// The Python recorder, the drain, the disk cap, and again the files' way to a store:
-	// what agent composes, its switch and its HTTP pages aside.
+	// what writer/agent composes, its switch and its HTTP pages aside.
 	{"Python range → row", []string{"collector/python", "collector/drain", "ageing", "writer/intake"}},
 
 	// Rows into matrices, statistics, and the report: what analyze composes behind the
