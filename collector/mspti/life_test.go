@@ -418,7 +418,7 @@ for i, line in enumerate(sys.stdin):
 destroy_taskd_worker()
 print("{}")
 `}
-	cmd.Env = append(cmd.Env, "PYTHONPATH="+path, "LAGGARD_MSPTI=auto", "RANK=3", "LOCAL_RANK=0", "WORLD_SIZE=4", "MINDX_TASK_ID=uid-1",
+	cmd.Env = append(cmd.Env, "PYTHONPATH="+path, "LAGGARD_MSPTI=auto", "RANK=3", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "WORLD_SIZE=4", "MINDX_TASK_ID=uid-1",
 		"LAGGARD_SWITCH_FILE="+file, "LAGGARD_TASKD_PROXY=off", "LD_PRELOAD="+dir+"/libmspti.so:"+dir+"/"+mspti.Library)
 	k := talkTo(t, cmd)
 	k.until("00")

@@ -48,7 +48,7 @@ class Base(jobs.Case):
 
     def environment(self, **more):
         values = dict(LAGGARD_SWITCH_FILE=os.path.join(self.work, "profilingSwitch"), LAGGARD_TASKD_PROXY="off",
-                      RANK="2", LOCAL_RANK="0", WORLD_SIZE="4", MINDX_TASK_ID="uid-7")
+                      RANK="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MS_NODE_RANK="2", WORLD_SIZE="4", MINDX_TASK_ID="uid-7")
         values.update(more)
         return jobs.Case.environment(self, **values)
 
@@ -139,26 +139,40 @@ class Life(Base):
             print(w.start_taskd_worker(), w.init_taskd_worker("3"), w.init_taskd_worker(True), w.init_taskd_worker(0, -1),
                   w.init_taskd_worker(0, 5000, "tf"), w.init_taskd_worker(-1), w.destroy_taskd_worker())
         """)
-        self.assertEqual(out.split(), ["False"] * 6 + ["True"])
-        self.assertEqual(len(err.splitlines()), 6)
+        self.assertEqual(out.split(), ["False"] * 7)
+        self.assertEqual(len(err.splitlines()), 7)
         self.assertEqual(self.processes(), [])
 
     def test_without_a_launcher_it_fails_as_taskd_does(self):
+        """What the worker of TaskD reads (component/taskd/taskd/python/framework/worker/worker.py,
+        init_worker): for "pt" RANK and LOCAL_WORLD_SIZE, for "ms" MS_NODE_RANK, and a node
+        below 0 is none."""
         ask = """
             from taskd.api.taskd_worker_api import *
             print(init_taskd_worker(2, framework=%r), start_taskd_worker(), destroy_taskd_worker())
         """
-        for wrong in (dict(RANK=None), dict(RANK="x"), dict(RANK=None, MS_NODE_RANK=""), dict(RANK="2", LOCAL_WORLD_SIZE="x")):
-            for framework in ("pt", "ms"):
-                out, err = self.python(ask % framework, **wrong)
-                self.assertEqual(out.split(), ["False", "False", "True"], wrong)
-                self.assertIn("init_taskd_worker: ValueError: ", err)
-        self.assertIn("neither RANK nor MS_NODE_RANK is set", self.python(ask % "pt", RANK=None)[1])
+        pt = dict(RANK="9", LOCAL_WORLD_SIZE="8", MS_NODE_RANK=None)
+        ms = dict(RANK=None, LOCAL_WORLD_SIZE=None, MS_NODE_RANK="1")
+        for framework, wrong, words in (
+                ("pt", ms, "RANK is not set: start the script by torchrun"), ("ms", pt, "MS_NODE_RANK is not set: start the script by msrun"),
+                ("pt", dict(pt, RANK=None), "RANK is not set"), ("pt", dict(pt, RANK=""), "RANK is not set"), ("pt", dict(pt, RANK="x"), "invalid literal"),
+                ("pt", dict(pt, LOCAL_WORLD_SIZE=None, MS_NODE_RANK="1"), "LOCAL_WORLD_SIZE is not set"), ("pt", dict(pt, LOCAL_WORLD_SIZE="0"), "division"),
+                ("pt", dict(pt, RANK="-1"), "node -1"), ("ms", dict(ms, MS_NODE_RANK="-1"), "node -1"), ("ms", dict(ms, MS_NODE_RANK="x", RANK="9"), "invalid literal")):
+            out, err = self.python(ask % framework, **wrong)
+            self.assertEqual(out.split(), ["False"] * 3, (framework, wrong))
+            self.assertIn(words, err, (framework, wrong))
         self.assertEqual(self.processes(), [])
-        for right in (dict(RANK="2"), dict(RANK=None, MS_NODE_RANK="1"), dict(RANK="9", LOCAL_WORLD_SIZE="8", MS_NODE_RANK="1")):
-            for framework in ("pt", "ms"):
-                out, err = self.python(ask % framework, **right)
-                self.assertEqual((out.split(), err), (["True", "True", "True"], ""), right)
+        for framework, right in (("pt", pt), ("ms", ms)):
+            out, err = self.python(ask % framework, **right)
+            self.assertEqual((out.split(), err), (["True"] * 3, ""), right)
+
+    def test_after_destroy_it_neither_starts_nor_fails(self):
+        out, err = self.python("""
+            from taskd.api.taskd_worker_api import *
+            print(init_taskd_worker(2), destroy_taskd_worker(), destroy_taskd_worker(), start_taskd_worker())
+        """)
+        self.assertEqual(out.split(), ["True", "True", "True", "False"])
+        self.assertIn("call init_taskd_worker first", err)
 
     def test_a_forked_child_records_nothing(self):
         self.adapted("""

@@ -16,10 +16,10 @@ taskd_worker = None
 def init_taskd_worker(rank_id, upper_limit_of_disk_in_mb=5000, framework="pt"):
     """Says that this process is a rank of its job.
 
-    rank_id is the global rank, framework "pt" or "ms"; the launcher says the node, by RANK
-    or MS_NODE_RANK. upper_limit_of_disk_in_mb is
-    TaskD's cap on the files of all jobs: with laggard the agent ages files, by its
-    --cap.
+    rank_id is the global rank. framework is "pt", whose launcher says the node by RANK and
+    LOCAL_WORLD_SIZE, or "ms", whose launcher says it by MS_NODE_RANK; without, it fails.
+    upper_limit_of_disk_in_mb is TaskD's cap on the files of all jobs: with laggard the
+    agent ages files, by its --cap.
     """
     global taskd_worker
     try:
@@ -54,11 +54,11 @@ def start_taskd_worker():
 
 def destroy_taskd_worker():
     """Switches off and leaves the manager. init_taskd_worker may follow."""
-    global taskd_worker
     try:
-        if taskd_worker is not None:
-            taskd_worker.destroy()
-            taskd_worker = None
+        if taskd_worker is None:
+            log.say("destroy_taskd_worker: call init_taskd_worker first")
+            return False
+        taskd_worker.destroy()
         return True
     except Exception as cause:  # pylint: disable=broad-except
         log.say("destroy_taskd_worker: %s: %s; training goes on" % (type(cause).__name__, cause))

@@ -17,16 +17,19 @@ PERIOD = 1.0  # seconds between two looks at the file
 
 
 def node_rank(framework):
-    """Returns the number of this process's node, as TaskD counts nodes. Raises ValueError
-    where the launcher said none: TaskD's worker does not begin there either."""
-    rank, node = os.environ.get("RANK"), os.environ.get("MS_NODE_RANK")
-    if framework == "ms" and node:
-        return int(node)
-    if rank:
-        return int(rank) // max(int(os.environ.get("LOCAL_WORLD_SIZE") or 1), 1)
-    if node:
-        return int(node)
-    raise ValueError("neither RANK nor MS_NODE_RANK is set: start the script by torchrun or msrun, or set one")
+    """Returns the number of this process's node, as TaskD's worker counts nodes: of "pt"
+    RANK by LOCAL_WORLD_SIZE, of "ms" MS_NODE_RANK, neither standing in for the other.
+    Raises ValueError where the launcher did not say it: TaskD's worker does not begin
+    there either."""
+    names = ("MS_NODE_RANK",) if framework == "ms" else ("RANK", "LOCAL_WORLD_SIZE")
+    for name in names:
+        if not os.environ.get(name):
+            raise ValueError("%s is not set: start the script by %s, or set it" % (name, "msrun" if framework == "ms" else "torchrun"))
+    values = [int(os.environ[name]) for name in names]
+    node = values[0] if framework == "ms" else values[0] // values[1]
+    if node < 0:
+        raise ValueError("%s say node %d" % (" and ".join(names), node))
+    return node
 
 
 class Worker(object):
@@ -52,6 +55,9 @@ class Worker(object):
         """Makes the ring folder and the thread."""
         if self._thread is not None:
             return True
+        if self._stop.is_set():
+            log.say("start_taskd_worker: call init_taskd_worker first, this worker was destroyed")
+            return False
         if not self.recorder.start():
             log.say("start_taskd_worker: %s does not record; training goes on" % self.recorder.name)
             return False
