@@ -167,15 +167,10 @@ func (m *rescheduling) fault(name string, n *node, bad bool, now time.Time) call
 	if err != nil {
 		panic("BUG: marshal fault: " + err.Error())
 	}
-	cm := "laggard-fault-" + name
-	path := "/api/v1/namespaces/" + faultNamespace + "/configmaps/" + url.PathEscape(cm) + "?fieldManager=laggard&force=true"
-	body := map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": cm, "namespace": faultNamespace, "labels": map[string]any{faultLabel: "true"}},
-		"data":     map[string]any{"PublicFault": string(message)}}
 	return call{ // not of the node: its 404 is a namespace that is missing
 		words: words,
 		do: func(ctx context.Context, api API) error {
-			return api.apply(ctx, path, body)
+			return api.applyConfigMap(ctx, faultNamespace, "laggard-fault-"+name, map[string]any{"labels": map[string]any{faultLabel: "true"}}, map[string]string{"PublicFault": string(message)})
 		},
 		done: func() {
 			n.Acted, n.Applied = bad, bad

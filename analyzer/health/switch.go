@@ -39,12 +39,7 @@ func (a API) SetSwitch(ctx context.Context, namespace, job string, words any) (s
 		return "", fmt.Errorf("encode switch: %w", err)
 	}
 	name := switchPrefix + o.Name
-	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/configmaps/" + url.PathEscape(name) + "?fieldManager=laggard&force=true"
-	err = a.apply(ctx, path, map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": name, "namespace": namespace, "labels": map[string]any{switchLabel: "true"}, "ownerReferences": []owner{o}},
-		"data":     map[string]any{switchKey: string(text)},
-	})
+	err = a.applyConfigMap(ctx, namespace, name, map[string]any{"labels": map[string]any{switchLabel: "true"}, "ownerReferences": []owner{o}}, map[string]string{switchKey: string(text)})
 	if err != nil {
 		return "", fmt.Errorf("write ConfigMap %s: %w", name, mayNot(err, namespace, "create and patch on configmaps", "--verb=create,patch --resource=configmaps"))
 	}
@@ -79,9 +74,12 @@ func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error)
 	return owner{}, fmt.Errorf("find job %s in namespace %s: none of its %d PodGroups belongs to it: does the job run there?", job, namespace, len(list.Items))
 }
 
-// apply is server-side apply: it makes what is not there and changes what is.
-func (a API) apply(ctx context.Context, path string, body any) error {
-	return a.write(ctx, http.MethodPatch, path, applyPatch, body)
+// applyConfigMap makes a ConfigMap that is not there and changes one that is, by
+// server-side apply. metadata holds what is not its name.
+func (a API) applyConfigMap(ctx context.Context, namespace, name string, metadata map[string]any, data map[string]string) error {
+	metadata["name"], metadata["namespace"] = name, namespace
+	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/configmaps/" + url.PathEscape(name) + "?fieldManager=laggard&force=true"
+	return a.write(ctx, http.MethodPatch, path, applyPatch, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 }
 
 // mayNot names the right that is missing where the API server refused, and what grants it.
