@@ -28,8 +28,11 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 	crashPoint("heads-read")
 	p.refresh() // strings after heads: what a slot below a head names is there
 	waiting, err := p.waiting()
-	if err != nil || waiting == 0 || !p.turn(now) {
+	if err != nil || waiting == 0 {
 		return 0, false, err
+	}
+	if p.denied = !p.turn(now); p.denied {
+		return 0, false, nil
 	}
 	if err := p.gather(waiting, now); err != nil {
 		return 0, false, err

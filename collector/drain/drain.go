@@ -244,7 +244,7 @@ func (d *Drain) Pass() (Pass, error) {
 		n, err := d.drain(p, now)
 		pass.Records += n
 		pass.Full = pass.Full || p.full
-		switch p.err, p.passed, p.records = err, true, n; {
+		switch p.err, p.passed, p.records = err, !p.denied, n; {
 		case errors.Is(err, errForeign):
 			d.letGo(p, now)
 			continue

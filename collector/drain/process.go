@@ -27,7 +27,8 @@ type process struct {
 	heldAt  time.Time // this time
 	granted int       // descriptors, its writer's included
 	needs   int       // as its folder was listed last
-	passed  bool      // it has had a pass
+	denied  bool      // it has records, and another process of its rank has the turn to write
+	passed  bool      // it has had a pass, and what was in its rings then is written
 	records int       // taken in the last one
 	err     error     // of it
 
@@ -83,6 +84,7 @@ var errForeign = errors.New("its user may not write this job")
 // pass drains what the rings hold now, at most passSlots. more says that there
 // is more.
 func (p *process) pass(now time.Time) (records int, more bool, err error) {
+	p.denied = false
 	p.refresh()
 	p.gone = p.dead(now) // before the heads: what is there then is all
 	if e := p.findRings(); e != nil {
