@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,45 +12,17 @@ import (
 	"time"
 )
 
-// The users of these tests: an agent as in the sidecar overlays, a trainer's image, and
-// somebody else.
-const (
-	agentUser   = 65532
-	trainerUser = 1000
-	stranger    = 65534
-)
-
 // shared is a site as in a pod: agent and trainers are several users of one group, and
 // the volumes are that group's.
 type shared struct {
 	*site
-	program string
+	users *users
 }
 
 func newShared(t *testing.T) *shared {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("NOT TESTED: rings of several users, because becoming another user needs root")
-	}
-	s := &shared{newSite(t, ""), filepath.Join(t.TempDir(), "program")}
-	if err := os.Chmod(filepath.Dir(filepath.Dir(s.program)), 0o755); err != nil { // the test's own
-		t.Fatal(err)
-	}
-	from, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	to, err := os.OpenFile(s.program, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(to, from); err != nil {
-		t.Fatal(err)
-	}
-	if err := to.Close(); err != nil {
-		t.Fatal(err)
-	}
+	u := newUsers(t)
+	s := &shared{site: newSite(t, ""), users: u}
 	for _, dir := range []string{s.rings, s.dir, strings.TrimPrefix(s.store, "parquet:")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -63,12 +34,15 @@ func newShared(t *testing.T) *shared {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Chmod(filepath.Dir(filepath.Dir(s.dir)), 0o755); err != nil { // the test's own
+		t.Fatal(err)
+	}
 	return s
 }
 
+// as is a command of a user of the group.
 func (s *shared) as(uid int, args ...string) *exec.Cmd {
-	return exec.Command("setpriv", append([]string{"--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(agentUser), "--clear-groups",
-		"--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", s.program}, args...)...)
+	return s.users.of(s.t.Context(), uid, agentUser, args...)
 }
 
 // agent starts the agent as its own user.

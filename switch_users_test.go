@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,71 +14,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/trace"
 )
 
-// users run laggard as other users of this machine.
-type users struct {
-	t       *testing.T
-	program string
-}
-
-// newUsers puts the program where everybody may run it.
-func newUsers(t *testing.T) *users {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("NOT ROOT: no process can be another user's here, so nothing of this is shown")
-	}
-	dir, err := os.MkdirTemp("", "laggard-users-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	u := &users{t, filepath.Join(dir, "laggard")}
-	in, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(u.program, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
-// as returns a command of a user.
-func (u *users) as(ctx context.Context, uid int, args ...string) *exec.Cmd {
-	id := fmt.Sprint(uid)
-	c := exec.CommandContext(ctx, "setpriv", append([]string{"--reuid", id, "--regid", id, "--clear-groups", u.program}, args...)...)
-	c.Env = append(os.Environ(), asLaggard+"=1", "NO_COLOR=1")
-	return c
-}
-
-// run runs laggard as a user.
-func (u *users) run(uid int, args ...string) laggardResult {
-	u.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	c := u.as(ctx, uid, args...)
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	if err := c.Run(); err != nil && c.ProcessState == nil {
-		u.t.Fatalf("laggard %v as %d: %v", args, uid, err)
-	}
-	return laggardResult{out.String(), errs.String(), c.ProcessState.ExitCode()}
-}
-
-const (
-	nobody, sidecar = 65534, 65532
-	switchSocket    = "switch.sock"
-)
+const switchSocket = "switch.sock"
 
 // shared makes the site's ring directory as recorders do: anybody may make rings in it.
 func (s *site) shared() {
@@ -107,22 +40,22 @@ func TestSwitchUsers(t *testing.T) {
 			t.Errorf("as %d: %+v, want exit code %d and %q", uid, r, code, words)
 		}
 	}
-	trace1(nobody, 1, "call agent unix:"+s.rings)
-	trace1(nobody, 1, "call agent", "--trust-uid", "0", "--agent", filepath.Join(s.rings, switchSocket))
+	trace1(stranger, 1, "call agent unix:"+s.rings)
+	trace1(stranger, 1, "call agent", "--trust-uid", "0", "--agent", filepath.Join(s.rings, switchSocket))
 	agent.says(`(connections to the switch refused.*uid 65534)`)
 	s.recorded(map[string]trace.State{"a/0": trace.On})
 	trace1(0, 0, "")
 	s.recorded(map[string]trace.State{"a/0": {}})
-	// A kill leaves the socket behind: the next agent replaces it. One that trusts nobody's
+	// A kill leaves the socket behind: the next agent replaces it. One that trusts stranger's
 	// uid lets it switch.
 	agent.command.Process.Kill()
 	<-agent.done
 	if _, err := os.Lstat(filepath.Join(s.rings, switchSocket)); err != nil {
 		t.Fatalf("no stale socket to replace: %v", err)
 	}
-	agent = s.agent("--listen", "unix", "--trust-uid", fmt.Sprint(nobody))
+	agent = s.agent("--listen", "unix", "--trust-uid", fmt.Sprint(stranger))
 	agent.says(`serving the switch" address=(unix:\S+)`)
-	if r := u.run(nobody, "trace", "on", "--job", "a", "--ring-dir", s.rings); r.code != 0 {
+	if r := u.run(stranger, "trace", "on", "--job", "a", "--ring-dir", s.rings); r.code != 0 {
 		t.Errorf("a trusted user: %+v", r)
 	}
 	s.recorded(map[string]trace.State{"a/0": trace.On})
@@ -145,7 +78,7 @@ func TestSwitchOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(args ...string) *running {
-		c := u.as(context.Background(), sidecar, append([]string{"agent", "--ring-dir", s.rings, "--dir", dir, "--metrics", "", "--job-name", "ns/a", "--node", "n"}, args...)...)
+		c := u.as(context.Background(), agentUser, append([]string{"agent", "--ring-dir", s.rings, "--dir", dir, "--metrics", "", "--job-name", "ns/a", "--node", "n"}, args...)...)
 		return s.running(c)
 	}
 	agent := start()
@@ -155,9 +88,9 @@ func TestSwitchOfAnotherUser(t *testing.T) {
 		words     string
 		args      []string
 	}{
-		{sidecar, 0, "", nil},
-		{nobody, 1, "65532, who is neither this user nor root", nil},
-		{nobody, 1, "call agent", []string{"--trust-uid", "65532"}}, // the agent doesn't trust it
+		{agentUser, 0, "", nil},
+		{stranger, 1, "65532, who is neither this user nor root", nil},
+		{stranger, 1, "call agent", []string{"--trust-uid", "65532"}}, // the agent doesn't trust it
 		{0, 1, "65532, who is neither this user nor root", nil},
 		{0, 0, "", []string{"--trust-uid", "65532"}},
 	} {
@@ -168,7 +101,7 @@ func TestSwitchOfAnotherUser(t *testing.T) {
 	}
 	agent.command.Process.Signal(syscall.SIGTERM)
 	agent.wait()
-	if err := os.Chown(s.rings, nobody, nobody); err != nil {
+	if err := os.Chown(s.rings, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
 	agent = start()
@@ -204,7 +137,7 @@ func TestSwitchImpostor(t *testing.T) {
 			accepted <- struct{}{}
 		}
 	}()
-	if err := os.Chown(path, nobody, nobody); err != nil {
+	if err := os.Chown(path, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
 	agent := s.agent("--listen", "unix", "--until-idle", "100ms")
@@ -225,8 +158,8 @@ func TestSwitchImpostor(t *testing.T) {
 	agent.wait() // it drained and shipped all the same
 
 	// A socket of ours, served by a stranger.
-	listener := u.as(context.Background(), nobody)
-	listener.Args = []string{"setpriv", "--reuid", fmt.Sprint(nobody), "--clear-groups", "/usr/bin/python3", "-c", `
+	listener := u.as(context.Background(), stranger)
+	listener.Args = []string{"setpriv", "--reuid", fmt.Sprint(stranger), "--clear-groups", "/usr/bin/python3", "-c", `
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX)
 s.bind(sys.argv[1]); s.listen(); os.chmod(sys.argv[1], 0o666)
