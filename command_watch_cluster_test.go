@@ -19,7 +19,7 @@ func TestWatch_Webhook(t *testing.T) {
 		heard <- r.Method + " " + r.URL.Path + " " + string(b)
 	}))
 	defer a.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	o := watchOptions{source: dir, output: "log", every: 10 * time.Millisecond, forget: 1 << 60, lag: time.Minute, state: t.TempDir(),
 		cluster: clusterOptions{maxNodes: 1, webhook: a.URL + "/hook"}}

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/report"
@@ -164,7 +163,7 @@ func hooked(t *testing.T, v *verdict.Verdict) (got verdict.Verdict) {
 	}))
 	defer server.Close()
 	h := health.NewWebhook(server.URL, nil, nil, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()

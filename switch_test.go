@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint/endpointtest"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -66,7 +67,7 @@ func TestSwitchByCall(t *testing.T) {
 		took := s.followed(step.want, since)
 		t.Logf("trace %v: followed %v after the command began", step.args, took)
 		phases = append(phases, phase{step.want, since.Add(took), since})
-		<-time.After(200 * time.Millisecond) // in which something is recorded, or nothing is
+		s.recordsOn(step.want)
 	}
 	phases = append(phases, phase{called: time.Now()})
 	call(1, "off", "--job", "another", "--agent", address)
@@ -84,6 +85,59 @@ func TestSwitchByCall(t *testing.T) {
 	}
 	agent.wait()
 	s.exact(phases)
+}
+
+// recordsOn waits until the only recorder has begun several steps more, as it does in that
+// state, or lets some time pass in which it records nothing.
+func (s *site) recordsOn(state trace.State) {
+	s.t.Helper()
+	if state == (trace.State{}) {
+		<-time.After(200 * time.Millisecond)
+		return
+	}
+	each := uint64(perStep)
+	if !state.Communication {
+		each = perStep - emitterCalls
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	first, deadline := s.emitted(), time.Now().Add(patience)
+	for s.emitted() < first+10*each {
+		if <-tick.C; time.Now().After(deadline) {
+			s.t.Fatalf("%v: nothing is recorded", state)
+		}
+	}
+}
+
+// emitted is how many records the only recorder has written into its rings so far.
+func (s *site) emitted() (n uint64) {
+	s.t.Helper()
+	names, err := ring.Names(s.rings)
+	if err != nil || len(names) != 1 {
+		s.t.Fatalf("rings %v, %v", names, err)
+	}
+	f, err := ring.OpenFolder(s.rings, names[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	rings, err := f.Rings()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, number := range rings {
+		r, err := f.OpenReader(number)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		c, err := r.Counters()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		n += c.Head[ring.Light] + c.Head[ring.Bulk]
+		r.Close()
+	}
+	return n
 }
 
 // phase is a state that the recorder followed from a moment on, and when it was

@@ -268,7 +268,7 @@ func TestFollowerRun(t *testing.T) {
 			if s != want {
 				t.Fatalf("switched to %v, want %v", s, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("not switched to %v", want)
 		}
 	}

@@ -30,6 +30,9 @@ import (
 
 const interpreter = "/usr/bin/python3"
 
+// patience bounds one wait, on a machine as busy as can be.
+const patience = 3 * time.Minute
+
 // manager is a TaskD manager and the pod's proxy in one.
 type manager struct {
 	taskpb.UnimplementedTaskNetServer
@@ -133,7 +136,7 @@ func (m *manager) command(t *testing.T, code int) {
 	}
 	select {
 	case m.send <- msg:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nobody takes messages")
 	}
 }
@@ -146,7 +149,7 @@ func (m *manager) expect(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("event %q, want %q", got, want)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("no event, want %q", want)
 	}
 }
@@ -171,7 +174,7 @@ func (m *manager) expectBoth(t *testing.T, a, b string) {
 		select {
 		case e := <-m.events:
 			got = append(got, e)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("got %q, want %q and %q", got, a, b)
 		}
 	}
