@@ -48,7 +48,7 @@ over, ships, and leaves.`,
 }
 
 func (o *agentOptions) register(c *cobra.Command) {
-	o.shipping.flags(c)
+	o.shipping.flags(c, "64MiB")
 	f := c.Flags()
 	f.StringVar(&o.RingDir, "ring-dir", recorder.DefaultRunDir, "where the recorders make their rings")
 	environment(f, "ring-dir", "LAGGARD_RUN")

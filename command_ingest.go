@@ -31,10 +31,10 @@ func (s *shipping) uids() []uint32 {
 	return uids
 }
 
-func (s *shipping) flags(c *cobra.Command) {
+func (s *shipping) flags(c *cobra.Command, memory string) {
 	f := c.Flags()
 	f.StringVar(&s.records, "records", "light", "raw ranges to store: none, light (all kinds but Communication), all, or deep (all of the steps in which Communication was recorded)")
-	f.StringVar(&s.memory, "memory", "64MiB", "agent: the memory of the process, 96 MiB and 64 KiB a rank aside; ingest: rows between reading and the store's acknowledgement, the process takes four times that")
+	f.StringVar(&s.memory, "memory", memory, "the memory of the process, 96 MiB and 128 KiB a rank aside")
 	f.UintSliceVar(&s.trustUIDs, "trust-uid", nil, "further users whose files, and whose rings, are taken, beside this one, root and the owner of the job's directory (for rings: where that was there before the agent)")
 	f.StringVar(&s.state, "state", "", "folder for the cursor and for rows that the store refused")
 }
@@ -84,7 +84,7 @@ Ranks that a running agent ships are left to it.`,
 	c.Flags().StringVar(&to, "to", "", "STORE: parquet:DIR or clickhouse://user@host:9000/db")
 	c.Flags().StringVar(&node, "node", "", "this node's name, for TaskD's files on a disk of its own")
 	environment(c.Flags(), "node", "NODE_NAME")
-	s.flags(c)
+	s.flags(c, "256MiB")
 	return c
 }
 

@@ -222,10 +222,11 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 		e.losses[reason] = LossSum{sum.Events + n, sum.Lines + n, sum.Bytes}
 	}
 	clear(m.refused)
-	if clipped, crowded := m.roller.Altered(); clipped+crowded > m.clipped+m.crowded {
-		e.altered[rollup.WordTooLong] += clipped - m.clipped
-		e.altered[rollup.Crowded] += crowded - m.crowded
-		m.clipped, m.crowded = clipped, crowded
+	if a := m.roller.Altered(); a != m.altered {
+		e.altered[rollup.WordTooLong] += a.Clipped - m.altered.Clipped
+		e.altered[rollup.Crowded] += a.Crowded - m.altered.Crowded
+		e.altered[rollup.Oversized] += a.Shortened - m.altered.Shortened
+		m.altered = a
 	}
 	for _, l := range m.stream.Losses() {
 		sum := e.losses[l.Reason]

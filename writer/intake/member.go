@@ -50,8 +50,7 @@ type member struct {
 	again   bool      // the line was counted before: it is read to fill what is open
 	refuse  func(id record.ID, line []byte, reason string)
 	refused map[string]int64 // lines, since the last look, by reason
-	// rollup.Stream.Altered as of the last look.
-	clipped, crowded uint64
+	altered rollup.Altered   // as of the last look
 }
 
 // account is where the account of a segment begins.
@@ -282,6 +281,6 @@ func (m *member) resume(p tail.Position) (bool, error) {
 	m.segment = st.Segment
 	m.from, _ = segment.Number(p.Segment)
 	err = m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})
-	m.clipped, m.crowded = m.roller.Altered()
+	m.altered = m.roller.Altered()
 	return true, err
 }

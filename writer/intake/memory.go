@@ -24,10 +24,10 @@ func collectOften() func() {
 
 // Overhead is what a process of this package takes beside Options.Ship.Memory: code and
 // stacks, the buffers of open files, two decoders, and garbage. OverheadRank comes on
-// top for each rank directory: what is kept of its processes, steps and words.
+// top for each rank directory: what is kept of its processes, groups, steps and words.
 const (
 	Overhead     = 96 << 20
-	OverheadRank = 64 << 10
+	OverheadRank = 128 << 10
 )
 
 // limitMemory makes the collector keep the process within memory and the overheads of so
@@ -41,8 +41,8 @@ func limitMemory(memory int64, ranks int) (restore func()) {
 	return func() { debug.SetMemoryLimit(before) }
 }
 
-// onceShare is how often Options.Ship.Memory a pass takes: rows on their way, the batch and
-// the block that are being made of others, and garbage.
+// onceShare is the share of a pass's memory that the rows on their way have: beside them
+// there are the batch and the block that are being made of others, and garbage.
 const onceShare = 4
 
 // shareMemory makes Memory the ceiling of a process that lives as long as its host, and

@@ -89,6 +89,9 @@ func (r Report) String() string {
 	if n := r.Altered[rollup.Crowded]; n > 0 {
 		fmt.Fprintf(&b, "\n  not waited for (%s): the end of the step of %d records", rollup.Crowded, n)
 	}
+	if n := r.Altered[rollup.Oversized]; n > 0 {
+		fmt.Fprintf(&b, "\n  left out (%s): the members of %d groups", rollup.Oversized, n)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Losses)) {
 		l := r.Losses[reason]
 		fmt.Fprintf(&b, "\n  lost (%s): %d times, %d bytes", reason, l.Events, l.Bytes)
@@ -123,8 +126,10 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 		return r, err
 	}
 	if o.Ship.Memory <= 0 {
-		o.Ship.Memory = ship.DefaultMemory
+		o.Ship.Memory = onceShare * ship.DefaultMemory
 	}
+	memory := o.Ship.Memory
+	o.Ship.Memory /= onceShare
 	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
@@ -134,7 +139,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	e.whole = ship.WholeRows(sink, o.Ship)
 	e.batch = e.whole / 4 // the store begins the sooner
 	e.ahead = newAhead()
-	if err = e.once(ctx, &r); err == nil {
+	if err = e.once(ctx, memory, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
 	r.Tables, r.Losses, r.Altered = shipper.Stats().Tables, e.losses, e.altered
@@ -165,7 +170,7 @@ func compact(ctx context.Context, sink ship.Sink, most time.Duration) error {
 	return nil // what there was no time for is left to the next one: all is stored
 }
 
-func (e *engine) once(ctx context.Context, r *Report) error {
+func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 	streams, err := e.tree.Scan()
 	if err != nil {
 		if len(streams) == 0 {
@@ -191,7 +196,7 @@ func (e *engine) once(ctx context.Context, r *Report) error {
 		}
 	}
 	r.Ranks = len(members)
-	defer limitMemory(onceShare*e.o.Ship.Memory, len(members))()
+	defer limitMemory(memory, len(members))()
 	g, ctx := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(ctx)
 	g.Go(func() error { return e.shipper.Run(running) })

@@ -29,6 +29,7 @@ type Counts struct {
 	// Clipped are records of which a word was longer than record.MaxWord, or a path than
 	// MaxPath, and was cut, and calls whose group and op were too many to be told apart.
 	Clipped   uint64
+	Shortened uint64 // groups of identity lines that were kept without their members: see maxMembers
 	Open      uint64 // records of ranges that never ended
 	Unmatched uint64 // TaskD lines that found no partner
 	Duplicate uint64 // lines with a ring and sequence number that was read before
@@ -47,6 +48,7 @@ type Counts struct {
 const (
 	WordTooLong = "word-too-long" // Counts.Clipped
 	Crowded     = "crowded"       // Counts.Crowded
+	Oversized   = "oversized"     // Counts.Shortened
 )
 
 // LateRange is the reason in Counts.Lost of a TaskD range whose first line came
@@ -63,7 +65,7 @@ type tally struct {
 	Other                       map[string]*kindTally `json:",omitempty"`
 	Lost, Declared, Dropped     map[string]uint64     `json:",omitempty"`
 	Late, Open, Duplicate, Gaps uint64
-	Crowded, Clipped            uint64
+	Crowded, Clipped, Shortened uint64
 	Unknown, Garbage            uint64
 	Torn, TornBytes             uint64
 }
@@ -115,10 +117,12 @@ func add(m *map[string]uint64, word string, n uint64) {
 	(*m)[word] += n
 }
 
-// Altered returns how many records were stored otherwise than they came, for either
-// reason: Counts.Clipped and Counts.Crowded.
-func (s *Stream) Altered() (clipped, crowded uint64) {
-	return s.counts.Clipped + s.pairer.Clipped, s.counts.Crowded
+// Altered is what was stored otherwise than it came: Counts.Clipped and so on.
+type Altered struct{ Clipped, Crowded, Shortened uint64 }
+
+// Altered returns what was altered so far.
+func (s *Stream) Altered() Altered {
+	return Altered{s.counts.Clipped + s.pairer.Clipped, s.counts.Crowded, s.counts.Shortened}
 }
 
 // Counts returns the account so far.
@@ -131,7 +135,8 @@ func (s *Stream) Counts() Counts {
 		Late: t.Late, Open: t.Open, Unmatched: s.pairer.Unmatched, Duplicate: t.Duplicate, Gaps: t.Gaps,
 		Unknown: t.Unknown, Garbage: t.Garbage, Torn: t.Torn, TornBytes: t.TornBytes,
 	}
-	c.Clipped, c.Crowded = s.Altered()
+	a := s.Altered()
+	c.Clipped, c.Crowded, c.Shortened = a.Clipped, a.Crowded, a.Shortened
 	put := func(word string, k *kindTally) {
 		for _, f := range [...]struct {
 			m map[string]uint64
@@ -198,6 +203,7 @@ func (c *Counts) Add(o Counts) {
 	c.Late += o.Late
 	c.Crowded += o.Crowded
 	c.Clipped += o.Clipped
+	c.Shortened += o.Shortened
 	c.Open += o.Open
 	c.Unmatched += o.Unmatched
 	c.Duplicate += o.Duplicate

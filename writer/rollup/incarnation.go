@@ -144,9 +144,10 @@ func (s *Stream) identify(m *record.Meta) {
 		return
 	}
 	inc.quiet = 0
-	inc.meta = *m
+	inc.meta = s.fitting(inc, m)
 	inc.version++
-	addDims(inc.dims, m.Groups)
+	inc.dims = map[string]dim{}
+	addDims(inc.dims, inc.meta.Groups)
 	s.giveRank(inc)
 }
 
