@@ -256,9 +256,11 @@ func TestTaskdGroupsTooLate(t *testing.T) {
 			j := newLateJob(t, s.dir)
 			agent := s.agent()
 			agent.read(j.write(known))
+			ungrouped := 0.0
 			if learns == "agent" {
 				j.dump()
 				agent.read(j.write(1 << 30))
+				ungrouped = agent.metrics()[`laggard_records_altered_total{reason="`+rollup.NoGroups+`"}`]
 			}
 			if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
@@ -280,6 +282,11 @@ func TestTaskdGroupsTooLate(t *testing.T) {
 			if d := cmp.Diff(want.Ranks, got.Ranks, inOrder); d != "" {
 				t.Errorf("ranks (-files +store):\n%s", d)
 			}
+			if learns == "agent" {
+				if n := len(differing(want.Steps, got.Steps)); float64(n) != ungrouped || n == 0 {
+					t.Errorf("%d steps differ from the files', %v are counted", n, ungrouped)
+				}
+			}
 			early := func(s row.Step) bool { return s.Step < known }
 			if d := cmp.Diff(slices.DeleteFunc(want.Steps, early), slices.DeleteFunc(got.Steps, early), inOrder); d != "" {
 				t.Errorf("steps from %d on (-files +store):\n%.4000s", known, d)
@@ -287,6 +294,61 @@ func TestTaskdGroupsTooLate(t *testing.T) {
 			if d := cmp.Diff(decided(t, verdict.ExitDegraded, j.dir), decided(t, verdict.ExitDegraded, s.store), cmpopts.IgnoreFields(verdict.Verdict{}, "Source")); d != "" {
 				t.Errorf("verdict (-files +store):\n%s", d)
 			}
+		})
+	}
+}
+
+// differing returns the steps that are not the same in two answers.
+func differing(a, b []row.Step) (keys []string) {
+	seen := map[row.Step]bool{}
+	for _, s := range a {
+		seen[s] = true
+	}
+	for _, s := range b {
+		if !seen[s] {
+			keys = append(keys, strconv.Itoa(int(s.Rank))+"/"+strconv.Itoa(int(s.Step)))
+		}
+	}
+	return keys
+}
+
+// TestTermBeforeTheGroups: an agent that is asked to leave while steps wait for their groups
+// says so and leaves them; the next one, or a later ingest, stores them with their groups.
+func TestTermBeforeTheGroups(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"agent", "ingest"} {
+		t.Run(next, func(t *testing.T) {
+			s := newSite(t, "")
+			j := newLateJob(t, s.dir)
+			leave := func(agent *running) {
+				t.Helper()
+				if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				agent.wait()
+			}
+			agent := s.agent()
+			agent.read(j.write(rollup.GroupPatience / 2))
+			leave(agent)
+			if !strings.Contains(agent.words.String(), "the first steps of ranks that have no parallel_group.json yet\" ranks=8") {
+				t.Errorf("it did not say what it leaves:\n%s", agent.words)
+			}
+			if steps, _ := stepsAndCalls(t, s.store); steps != 0 {
+				t.Errorf("%d steps stored without their groups", steps)
+			}
+			audited(t, 0, s.dir, s.store)
+			j.dump()
+			j.write(1 << 30)
+			if next == "agent" {
+				agent = s.agent()
+				agent.until("all steps but the last stored", func(m map[string]float64) bool {
+					return m[`laggard_rows_stored_total{table="steps"}`] >= 8*158
+				})
+				leave(agent)
+			} else if r := laggard(t, "ingest", j.dir, "--to", s.store); r.code != 0 {
+				t.Fatalf("ingest: %+v", r)
+			}
+			j.same(s.store)
 		})
 	}
 }

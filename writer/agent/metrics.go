@@ -49,7 +49,7 @@ var (
 	ranksForeign     = description("ranks_foreign", "Rank directories that another process ships.")
 	linesTotal       = description("lines_read_total", "Lines read from segments.")
 	lostWhileReading = description("reading_losses_total", "Times that something on disk was lost before it was read, by reason.", "reason")
-	alteredTotal     = description("records_altered_total", "Records stored otherwise than they came: with a word cut, without waiting for the end of their step, or with groups without their members.", "reason")
+	alteredTotal     = description("records_altered_total", "Records stored otherwise than they came: with a word cut, without waiting for the end of their step, with groups without their members, or without their groups.", "reason")
 )
 
 // Describe implements prometheus.Collector.

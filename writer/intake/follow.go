@@ -317,11 +317,14 @@ func (f *Follower) finish(ctx context.Context) error {
 // close puts the account of the segments that are being read, as it stands, and
 // the last positions. What TaskD's lines leave open is put as Once puts it: nothing
 // would ever close it. The last step of others is closed by their end, or by the next
-// one: it is left to whoever ships them then.
+// one: it is left to whoever ships them then, and so are steps that wait for their
+// groups.
 func (f *Follower) close(ctx context.Context) error {
-	left := 0
+	left, held := 0, 0
 	for _, m := range f.e.members {
-		if m.roller.Endless() {
+		if m.roller.Held() {
+			held++
+		} else if m.roller.Endless() {
 			m.roller.End()
 		} else if m.roller.Open() > 0 {
 			left++
@@ -331,6 +334,9 @@ func (f *Follower) close(ctx context.Context) error {
 		if err := f.e.take(ctx, m, true); err != nil {
 			return err
 		}
+	}
+	if held > 0 {
+		f.o.Logger.Info("left to the next start, or to `laggard ingest`: the first steps of ranks that have no parallel_group.json yet", "ranks", held)
 	}
 	if left > 0 {
 		f.o.Logger.Info("left to the next start: the last step of ranks whose processes go on", "ranks", left)

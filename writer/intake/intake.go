@@ -226,6 +226,7 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 		e.altered[rollup.WordTooLong] += a.Clipped - m.altered.Clipped
 		e.altered[rollup.Crowded] += a.Crowded - m.altered.Crowded
 		e.altered[rollup.Oversized] += a.Shortened - m.altered.Shortened
+		e.altered[rollup.NoGroups] += a.Ungrouped - m.altered.Ungrouped
 		m.altered = a
 	}
 	for _, l := range m.stream.Losses() {

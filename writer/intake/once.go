@@ -92,6 +92,9 @@ func (r Report) String() string {
 	if n := r.Altered[rollup.Oversized]; n > 0 {
 		fmt.Fprintf(&b, "\n  left out (%s): the members of %d groups", rollup.Oversized, n)
 	}
+	if n := r.Altered[rollup.NoGroups]; n > 0 {
+		fmt.Fprintf(&b, "\n  without dimension (%s): the communication of %d steps, for no parallel_group.json names their communicators", rollup.NoGroups, n)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Losses)) {
 		l := r.Losses[reason]
 		fmt.Fprintf(&b, "\n  lost (%s): %d times, %d bytes", reason, l.Events, l.Bytes)

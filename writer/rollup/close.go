@@ -72,7 +72,11 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	st := inc.steps[0]
 	repeat := inc.seen.add(st.number)
 	s.openWindow(inc, st.number, st.begin)
-	s.rows.Steps = append(s.rows.Steps, s.stepRow(inc, &st, cut, repeat))
+	r := s.stepRow(inc, &st, cut, repeat)
+	if r.CommNs >= 0 && s.ungrouped(inc) {
+		s.counts.Ungrouped++
+	}
+	s.rows.Steps = append(s.rows.Steps, r)
 	s.decide(inc, cut, func(p *span) (int64, uint16) {
 		if p.begin < st.begin {
 			return record.NoStep, 0

@@ -30,6 +30,7 @@ type Counts struct {
 	// MaxPath, and was cut, and calls whose group and op were too many to be told apart.
 	Clipped   uint64
 	Shortened uint64 // groups of identity lines that were kept without their members: see maxMembers
+	Ungrouped uint64 // steps of TaskD's lines whose communicators nothing had named yet: their Communication is in no dimension
 	Open      uint64 // records of ranges that never ended
 	Unmatched uint64 // TaskD lines that found no partner
 	Duplicate uint64 // lines with a ring and sequence number that was read before
@@ -44,11 +45,12 @@ type Counts struct {
 	Damaged []string
 }
 
-// Reasons for which a record is stored otherwise than it came.
+// Reasons for which a record, or a step, is stored otherwise than it came.
 const (
 	WordTooLong = "word-too-long" // Counts.Clipped
 	Crowded     = "crowded"       // Counts.Crowded
 	Oversized   = "oversized"     // Counts.Shortened
+	NoGroups    = "no-groups"     // Counts.Ungrouped
 )
 
 // LateRange is the reason in Counts.Lost of a TaskD range whose first line came
@@ -66,6 +68,7 @@ type tally struct {
 	Lost, Declared, Dropped     map[string]uint64     `json:",omitempty"`
 	Late, Open, Duplicate, Gaps uint64
 	Crowded, Clipped, Shortened uint64
+	Ungrouped                   uint64
 	Unknown, Garbage            uint64
 	Torn, TornBytes             uint64
 }
@@ -118,11 +121,11 @@ func add(m *map[string]uint64, word string, n uint64) {
 }
 
 // Altered is what was stored otherwise than it came: Counts.Clipped and so on.
-type Altered struct{ Clipped, Crowded, Shortened uint64 }
+type Altered struct{ Clipped, Crowded, Shortened, Ungrouped uint64 }
 
 // Altered returns what was altered so far.
 func (s *Stream) Altered() Altered {
-	return Altered{s.counts.Clipped + s.pairer.Clipped, s.counts.Crowded, s.counts.Shortened}
+	return Altered{s.counts.Clipped + s.pairer.Clipped, s.counts.Crowded, s.counts.Shortened, s.counts.Ungrouped}
 }
 
 // Counts returns the account so far.
@@ -136,7 +139,7 @@ func (s *Stream) Counts() Counts {
 		Unknown: t.Unknown, Garbage: t.Garbage, Torn: t.Torn, TornBytes: t.TornBytes,
 	}
 	a := s.Altered()
-	c.Clipped, c.Crowded, c.Shortened = a.Clipped, a.Crowded, a.Shortened
+	c.Clipped, c.Crowded, c.Shortened, c.Ungrouped = a.Clipped, a.Crowded, a.Shortened, a.Ungrouped
 	put := func(word string, k *kindTally) {
 		for _, f := range [...]struct {
 			m map[string]uint64
@@ -204,6 +207,7 @@ func (c *Counts) Add(o Counts) {
 	c.Crowded += o.Crowded
 	c.Clipped += o.Clipped
 	c.Shortened += o.Shortened
+	c.Ungrouped += o.Ungrouped
 	c.Open += o.Open
 	c.Unmatched += o.Unmatched
 	c.Duplicate += o.Duplicate

@@ -156,10 +156,20 @@ func (inc *incarnation) join(groups []record.Group) bool {
 	return true
 }
 
-// held reports whether the steps of a TaskD process wait for its groups: it names
-// communicators, and none of them is known.
+// Held reports whether steps wait for the groups of their process. End would close them
+// without.
+func (s *Stream) Held() bool {
+	return slices.ContainsFunc(s.live(), func(inc *incarnation) bool { return len(inc.steps) > 0 && s.held(inc) })
+}
+
+// held reports whether the steps of a TaskD process wait for its groups.
 func (s *Stream) held(inc *incarnation) bool {
-	if s.o.Groups == nil || inc.process == nil || inc.serial+uint64(len(inc.steps)) > GroupPatience {
+	return inc.process != nil && inc.serial+uint64(len(inc.steps)) <= GroupPatience && s.ungrouped(inc)
+}
+
+// ungrouped reports whether a TaskD process names communicators of which none is known.
+func (s *Stream) ungrouped(inc *incarnation) bool {
+	if s.o.Groups == nil || inc.process == nil {
 		return false
 	}
 	named := func(n callName) bool { return n.group != "" }
