@@ -13,7 +13,9 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// golden are lines of every form that TaskD writes, byte for byte.
+// golden are lines of every form that TaskD writes, byte for byte: what encoding/json makes of
+// the types in component/taskd/taskd/go/framework_backend/worker/monitor/profiling/types.go
+// of Ascend/mind-cluster (read at afe7bca1).
 var golden = []struct {
 	name, line string
 	want       Marker

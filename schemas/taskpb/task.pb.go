@@ -204,7 +204,7 @@ type MessageHeader struct {
 	Sync          bool                   `protobuf:"varint,3,opt,name=sync,proto3" json:"sync,omitempty"`
 	Src           *Position              `protobuf:"bytes,4,opt,name=src,proto3" json:"src,omitempty"`
 	Dst           *Position              `protobuf:"bytes,5,opt,name=dst,proto3" json:"dst,omitempty"`
-	CreateTime    string                 `protobuf:"bytes,6,opt,name=createTime,proto3" json:"createTime,omitempty"`
+	CreateTime    int64                  `protobuf:"varint,6,opt,name=createTime,proto3" json:"createTime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -274,11 +274,11 @@ func (x *MessageHeader) GetDst() *Position {
 	return nil
 }
 
-func (x *MessageHeader) GetCreateTime() string {
+func (x *MessageHeader) GetCreateTime() int64 {
 	if x != nil {
 		return x.CreateTime
 	}
-	return ""
+	return 0
 }
 
 // Message carries a JSON text: {"msg_type":…,"code":…,"message":…,"extension":{}}.
@@ -420,7 +420,7 @@ const file_task_proto_rawDesc = "" +
 	"\x03src\x18\x04 \x01(\v2\t.PositionR\x03src\x12\x1b\n" +
 	"\x03dst\x18\x05 \x01(\v2\t.PositionR\x03dst\x12\x1e\n" +
 	"\n" +
-	"createTime\x18\x06 \x01(\tR\n" +
+	"createTime\x18\x06 \x01(\x03R\n" +
 	"createTime\"E\n" +
 	"\aMessage\x12&\n" +
 	"\x06header\x18\x01 \x01(\v2\x0e.MessageHeaderR\x06header\x12\x12\n" +

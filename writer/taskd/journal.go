@@ -1,6 +1,7 @@
 package taskd
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -179,10 +180,14 @@ func writeGroups(rankDir string, groups []record.Group) error {
 		}
 		table[g.Name] = group{dim, g.Index, g.Ranks}
 	}
-	b, err := json.MarshalIndent(table, "", "    ")
-	if err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", "    ")
+	e.SetEscapeHTML(false) // as Python writes it
+	if err := e.Encode(table); err != nil {
 		return err
 	}
+	b := bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 	path := filepath.Join(rankDir, topology.ParallelGroupFile)
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(b) {
 		return nil

@@ -130,7 +130,7 @@ func (m *manager) InitServerDownStream(s taskpb.TaskNet_InitServerDownStreamServ
 func (m *manager) command(t *testing.T, code int) {
 	t.Helper()
 	msg := &taskpb.Message{
-		Header: &taskpb.MessageHeader{Uuid: fmt.Sprint("c", code), Mtype: "default", Sync: true,
+		Header: &taskpb.MessageHeader{Uuid: fmt.Sprint("c", code), Mtype: "default", Sync: true, CreateTime: time.Now().UnixMilli(),
 			Src: &taskpb.Position{Role: "Mgr", ServerRank: "0", ProcessRank: "-1"}, Dst: &taskpb.Position{Role: "Worker", ServerRank: "2", ProcessRank: "5"}},
 		Body: fmt.Sprintf(`{"msg_type":"ACTION","code":%d,"message":"","extension":{}}`, code),
 	}
