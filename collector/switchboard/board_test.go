@@ -58,6 +58,12 @@ func serve(t *testing.T) (*recorders, tracepb.TrainingDataTraceClient) {
 // client serves a board and returns a client of it.
 func client(t *testing.T, b *Board) tracepb.TrainingDataTraceClient {
 	t.Helper()
+	return tracepb.NewTrainingDataTraceClient(connect(t, b))
+}
+
+// connect serves a board on loopback and returns a connection to it.
+func connect(t *testing.T, b *Board, o ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +72,7 @@ func client(t *testing.T, b *Board) tracepb.TrainingDataTraceClient {
 	b.Register(s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(l.Addr().String(), append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +81,7 @@ func client(t *testing.T, b *Board) tracepb.TrainingDataTraceClient {
 		s.Stop()
 		<-done
 	})
-	return tracepb.NewTrainingDataTraceClient(conn)
+	return conn
 }
 
 func words(comm, light string) *tracepb.ProfilingSwitch {

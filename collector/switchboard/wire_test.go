@@ -3,11 +3,9 @@ package switchboard
 import (
 	"bytes"
 	"context"
-	"net"
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/laggard-dev/laggard/collector/internal/rig/wire"
 )
@@ -23,23 +21,7 @@ func TestUpstreamBytes(t *testing.T) {
 		}
 		return name
 	}})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := grpc.NewServer()
-	b.Register(s)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(wire.Raw{})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		conn.Close()
-		s.Stop()
-		<-done
-	}()
+	conn := connect(t, b, grpc.WithDefaultCallOptions(grpc.ForceCodec(wire.Raw{})))
 	ctx := timeout(t)
 	follows, err := subscribeRaw(ctx, conn, messages["subscribe"])
 	if err != nil {
