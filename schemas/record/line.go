@@ -92,12 +92,6 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 	return p.strict(line)
 }
 
-// ReadRecord reads a record line without '\n' that is as AppendLine writes it into r,
-// which spares a copy. False means that Parse must read the line; r is then undefined.
-func (p *Parser) ReadRecord(line []byte, r *Record) bool {
-	return has(line, 0, `{"kind":"`) && p.canonical(line, r)
-}
-
 // spacedKind reports whether the line begins with { "kind" with white space
 // anywhere.
 func spacedKind(line []byte) bool {

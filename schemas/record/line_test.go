@@ -201,7 +201,7 @@ func (c *counts) disagreement(p *Parser, line []byte) string {
 		c.accepted++
 	}
 	bare := bytes.TrimSuffix(line, []byte("\n"))
-	if p.ReadRecord(bare, &p.Record) {
+	if has(bare, 0, `{"kind":"`) && p.canonical(bare, &p.Record) {
 		c.canonical++
 		if wantErr != nil || p.Record != want {
 			return fmt.Sprintf("canonical on %q\n got %+v\nwant %+v, %v", line, p.Record, want, wantErr)

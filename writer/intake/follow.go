@@ -273,7 +273,7 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 					return err
 				}
 			}
-			_, more, err := f.e.turn(ctx, m, nil)
+			_, more, err := f.e.turn(ctx, m)
 			if err != nil {
 				return err
 			}

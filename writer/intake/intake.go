@@ -102,9 +102,8 @@ type engine struct {
 	// whole is how many rows are a batch by themselves, batch how many a turn reads; 0
 	// takes turns by Quantum alone.
 	whole, batch int
-	ahead        *ahead // nil reads a follower's members
-	held         int    // rows in the members' light, all together
-	marks        bool   // positions are kept: a follower's
+	held         int  // rows in the members' light, all together
+	marks        bool // positions are kept: a follower's
 	plans        plans
 	local        local
 }
@@ -133,7 +132,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 		refuse: e.shipper.Refuse, refused: map[string]int64{},
 	}
 	o := e.plans.options(s.Dir)
-	o.Refused, o.Packed = m.insane, e.shipper.TakesRaws()
+	o.Refused, o.Packed = m.refuseLine, e.shipper.TakesRaws()
 	m.roller = rollup.New(o)
 	if err := e.local.refresh(); err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
@@ -157,9 +156,8 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 }
 
 // turn reads up to a quantum of a member and puts the rows that are finished. It
-// returns the bytes, and whether there is more of what is known to be there. next is
-// whose turn it is then; nil in a follower, which reads nothing ahead.
-func (e *engine) turn(ctx context.Context, m, next *member) (n int64, more bool, err error) {
+// returns the bytes, and whether there is more of what is known to be there.
+func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err error) {
 	if err := e.rest(ctx, m); err != nil {
 		return 0, false, err
 	}
@@ -168,7 +166,7 @@ func (e *engine) turn(ctx context.Context, m, next *member) (n int64, more bool,
 		m.spare = e.shipper.Rows()
 	}
 	m.roller.Take(m.spare)
-	n, more, err = e.feed(m, next)
+	n, more, err = e.feed(m)
 	e.batch = e.whole
 	e.read += n
 	if err != nil {
@@ -184,11 +182,8 @@ func (e *engine) turn(ctx context.Context, m, next *member) (n int64, more bool,
 	return n, more, e.take(ctx, m, false)
 }
 
-// feed reads a member's turn.
-func (e *engine) feed(m, next *member) (n int64, more bool, err error) {
-	if e.ahead != nil {
-		return e.ahead.read(m, next, max(e.batch-e.batch/portionsShare, 1))
-	}
+// feed reads a member's turn: a quantum, and on until the rows are a batch.
+func (e *engine) feed(m *member) (n int64, more bool, err error) {
 	n, more, err = m.stream.Read(e.o.Quantum, m)
 	for err == nil && more && m.roller.Finished() < e.batch && !m.roller.Crowded() {
 		var some int64

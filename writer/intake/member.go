@@ -42,7 +42,6 @@ type member struct {
 
 	segment account // the one being counted
 	reading string  // name of the one being read
-	parsed  string  // name of the one being parsed ahead
 	entries []row.Ledger
 	from    int64 // segments with a smaller number were stored before this process
 	parser  record.Parser
@@ -120,21 +119,12 @@ func (m *member) Line(offset int64, line []byte) {
 	}
 	if len(line) > len(lossLine) && string(line[:len(lossLine)]) == lossLine {
 		if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
-			if m.parser.Loss.Plausible() { // else insane has been told
+			if m.parser.Loss.Plausible() { // else it was refused
 				m.segment.lose(&m.parser.Loss)
 			}
 		}
 	}
 	m.segment.Upto = offset + int64(len(line)) + 1
-}
-
-// record is Line for a line of n bytes that was parsed ahead.
-func (m *member) record(offset int64, n int, r *record.Record) {
-	again := m.counted(offset)
-	m.roller.Record(offset, n, r)
-	if !again {
-		m.segment.Upto = offset + int64(n) + 1
-	}
 }
 
 // counted reports whether the line at offset was counted before.
@@ -148,8 +138,8 @@ var why = map[string]string{
 	record.Implausible: fmt.Sprintf("no writer can lose more than %d records between two lines", uint64(record.MaxLoss)),
 }
 
-// insane keeps a line that can't be right as a dead letter, and counts it.
-func (m *member) insane(offset int64, line []byte, kind, reason string) {
+// refuseLine keeps a line that can't be right as a dead letter, and counts it.
+func (m *member) refuseLine(offset int64, line []byte, kind, reason string) {
 	if m.again {
 		return
 	}

@@ -141,7 +141,6 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	e := newEngine(root, shipper, o)
 	e.whole = ship.WholeRows(sink, o.Ship)
 	e.batch = e.whole / 4 // the store begins the sooner
-	e.ahead = newAhead()
 	if err = e.once(ctx, memory, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
@@ -301,12 +300,12 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 		known += m.stream.Backlog()
 	}
 	if e.o.Records == rollup.All && e.shipper.TakesRaws() {
-		e.shipper.Expect(int(min(known/usualLine, int64(e.whole+e.whole/64))))
+		e.shipper.Expect(int(min(known, int64(e.whole)*usualLine+e.o.Quantum) / usualLine)) // a turn ends within a quantum of a batch
 	}
 	for busy := true; busy; {
 		busy = false
-		for i, m := range members {
-			n, more, err := e.turn(ctx, m, members[(i+1)%len(members)])
+		for _, m := range members {
+			n, more, err := e.turn(ctx, m)
 			if err != nil {
 				return err
 			}
@@ -316,7 +315,6 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 			e.o.Progress(e.read, max(known, e.read))
 		}
 	}
-	e.read += e.ahead.finish()
 	for _, m := range members {
 		r.Rest += m.stream.Backlog()
 		if m.unreadable != "" {

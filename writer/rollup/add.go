@@ -14,7 +14,7 @@ import (
 // such kind; laggard's recorders and the replay of real traces do.
 const backward = "backward"
 
-// addRecord takes a record line that is tame.
+// addRecord takes a record that is in range (clamp).
 func (s *Stream) addRecord(r *record.Record, offset int64) {
 	inc := s.ofLine()
 	if inc == nil {
@@ -74,7 +74,7 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 // addRange takes a TaskD range whose lines are complete or given up.
 func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	rec := &r.Record
-	s.tame(rec)
+	s.clamp(rec)
 	if !s.addSpan(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
 		return
 	}

@@ -270,7 +270,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 			s.refuse(offset, line, r.Word(), BadTime)
 			return true
 		}
-		s.tame(r)
+		s.clamp(r)
 		s.addRecord(r, offset)
 	case record.LineMeta:
 		s.identify(&s.parser.Meta)

@@ -38,9 +38,8 @@ type fed struct {
 	Refused []string
 }
 
-// feedAll reads the rank directories under root to their ends by read, in turns; rest
-// is called before what is left is taken.
-func feedAll(t *testing.T, root string, read func(m, next *member) (int64, bool, error), rest func() int64) []fed {
+// feedAll reads the rank directories under root to their ends, in turns of the engine's.
+func feedAll(t *testing.T, root string, e *engine) []fed {
 	t.Helper()
 	tree := tail.New(root, tail.Options{})
 	defer tree.Close()
@@ -58,13 +57,13 @@ func feedAll(t *testing.T, root string, read func(m, next *member) (int64, bool,
 		m.refuse = func(id record.ID, line []byte, reason string) {
 			all[i].Refused = append(all[i].Refused, id.String()+reason+string(line))
 		}
-		m.roller = rollup.New(rollup.Options{Job: "j", Rank: s.Dir.Rank, Records: rollup.All, Refused: m.insane})
+		m.roller = rollup.New(rollup.Options{Job: "j", Rank: s.Dir.Rank, Records: rollup.All, Refused: m.refuseLine})
 		members[i] = m
 	}
 	for busy := true; busy; {
 		busy = false
 		for i, m := range members {
-			n, more, err := read(m, members[(i+1)%len(members)])
+			n, more, err := e.feed(m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +71,6 @@ func feedAll(t *testing.T, root string, read func(m, next *member) (int64, bool,
 			m.roller.Take(&all[i].Rows)
 		}
 	}
-	bytes += rest()
 	for i, m := range members {
 		f := &all[i]
 		m.roller.End()
@@ -126,16 +124,16 @@ func oddRank(t *testing.T, dir string, seed uint64, first int) {
 	}
 }
 
-// TestAheadChangesNothing: what comes of files that are parsed ahead, in turns of any
-// size and of one rank or three, is what comes of their lines one after the other. The
-// third rank's segments have names of another time: its records are out of their bounds.
-func TestAheadChangesNothing(t *testing.T) {
+// TestTurnsChangeNothing: what comes of files that are read in turns of any size, of one
+// rank or three, is what comes of them read one after the other. The third rank's
+// segments have names of another time: its records are out of their bounds.
+func TestTurnsChangeNothing(t *testing.T) {
 	for _, ranks := range []int{1, 3} {
 		root := t.TempDir()
 		for rank := range ranks {
 			oddRank(t, filepath.Join(root, "j", fmt.Sprint(rank)), uint64(3+rank), []int{1_753_000_000, 1_753_000_001, 1_153_000_000}[rank])
 		}
-		want := feedAll(t, root, func(m, _ *member) (int64, bool, error) { return m.stream.Read(1<<30, m) }, func() int64 { return 0 })
+		want := feedAll(t, root, &engine{o: Options{Quantum: 1 << 30}})
 		for rank, f := range want {
 			if len(f.Rows.Records) < 14_000 != (rank == 2) || f.Counts.Garbage == 0 || f.Counts.Torn == 0 || len(f.Refused) == 0 || len(f.Losses) == 0 || len(f.Entries) == 0 {
 				t.Fatalf("rank %d: %d rows, counts %+v, %d refused, losses %+v", rank, len(f.Rows.Records), f.Counts, len(f.Refused), f.Losses)
@@ -144,12 +142,11 @@ func TestAheadChangesNothing(t *testing.T) {
 		if !bytes.Contains([]byte(want[0].Refused[0]), []byte("5000000000000000000")) {
 			t.Fatalf("refused: %q", want[0].Refused[0])
 		}
-		for _, enough := range []int{1, 1000, 1 << 30} {
-			a := newAhead()
-			got := feedAll(t, root, func(m, next *member) (int64, bool, error) { return a.read(m, next, enough) }, a.finish)
+		for _, batch := range []int{0, 1000, 1 << 30} {
+			got := feedAll(t, root, &engine{o: Options{Quantum: 4 << 10}, batch: batch})
 			if !reflect.DeepEqual(want, got) { // a hundred times quicker than a Diff
 				diff := cmp.Diff(want, got)
-				t.Fatalf("%d ranks in turns of %d rows: (-want +got)\n%s", ranks, enough, diff[:min(len(diff), 2000)])
+				t.Fatalf("%d ranks in turns of %d rows: (-want +got)\n%s", ranks, batch, diff[:min(len(diff), 2000)])
 			}
 		}
 	}

@@ -54,14 +54,15 @@ const (
 	longest  = 1 << 60 // ns
 )
 
-// tame bounds the numbers of a hostile line, so that sums don't overflow, and its words.
-func (s *Stream) tame(r *record.Record) {
+// clamp brings the numbers of a hostile line into range, so that sums don't overflow,
+// and cuts its words; a record whose words are cut is counted.
+func (s *Stream) clamp(r *record.Record) {
 	r.Start = min(max(r.Start, -farthest), farthest)
 	r.HostStart = min(max(r.HostStart, -farthest), farthest)
 	r.Dur = min(max(r.Dur, 0), longest)
 	r.HostDur = min(max(r.HostDur, 0), longest)
 	r.Exposed = min(max(r.Exposed, -1), longest)
-	if short(r) {
+	if wordsFit(r) {
 		return
 	}
 	before := len(r.Path)
@@ -76,17 +77,11 @@ func (s *Stream) tame(r *record.Record) {
 	}
 }
 
-// short reports that all words are within bounds. Some that it denies are, too.
-func short(r *record.Record) bool {
+// wordsFit reports whether all words are within bounds. It may return false for words
+// that are.
+func wordsFit(r *record.Record) bool {
 	// Lengths together reach a power of two only when one of them does.
 	return len(r.Name)|len(r.Op)|len(r.OpRaw)|len(r.Group)|len(r.Dtype) < record.MaxWord && len(r.Path) <= record.MaxPath
-}
-
-// isTame reports that tame leaves the record as it is. Of some that it denies this is
-// true, too.
-func isTame(r *record.Record) bool {
-	return uint64(r.Start+farthest) <= 2*farthest && uint64(r.HostStart+farthest) <= 2*farthest &&
-		uint64(r.Dur) <= longest && uint64(r.HostDur) <= longest && uint64(r.Exposed+1) <= longest && short(r)
 }
 
 // weigh is the memory of a raw row's words beyond what ordinary ones have.
