@@ -135,12 +135,9 @@ func has(b []byte, i int, s string) bool {
 // canonical reads the record in b, which begins with {"kind":" and has no '\n',
 // into r. False means not sure; r is then undefined.
 func (p *Parser) canonical(b []byte, r *Record) bool {
-	i := p.memory.head(b, r)
+	i := p.opening(b, r)
 	if i == 0 {
-		if i = p.opening(b, r); i == 0 {
-			return false
-		}
-		p.memory.keepHead(b[:i], r)
+		return false
 	}
 	u := nineteen(b, i)
 	if u != 0 {
@@ -179,14 +176,7 @@ func (p *Parser) canonical(b []byte, r *Record) bool {
 			return false
 		}
 	}
-	if p.memory.tail(b, i, r) {
-		return true
-	}
-	if !p.ending(b, i, r) {
-		return false
-	}
-	p.memory.keepTail(b[i:], r)
-	return true
+	return p.ending(b, i, r)
 }
 
 // opening reads the keys before the number of start and returns that number's index, 0

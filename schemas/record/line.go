@@ -63,7 +63,6 @@ type Parser struct {
 	End    End    // after LineEnd
 
 	strings intern
-	memory  memory // of the canonical path
 	scratch []byte // unescaped string values, reused
 }
 

@@ -99,7 +99,6 @@ type Writer struct {
 	dirDirty bool  // file's name is not synced
 	syncErr  error // of a segment closed by rotation, for the next Sync
 	parser   record.Parser
-	encoder  record.Encoder
 	stats    Stats
 }
 
@@ -162,7 +161,7 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 		return err
 	}
 	start := len(w.buf)
-	w.buf = w.encoder.AppendLine(w.buf, r)
+	w.buf = r.AppendLine(w.buf)
 	if err := w.bound(len(w.buf) - start); err != nil {
 		w.buf = w.buf[:start]
 		return err
