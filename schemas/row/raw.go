@@ -2,10 +2,10 @@ package row
 
 import "slices"
 
-// Raw is a Record without pointers: a word is its place in a list. Half the size and
-// nothing for the collector of garbage to look through, it is what raw ranges are on
-// their way from the files into a store. It has the columns of Record, the widest
-// first: nothing between them is left empty.
+// Raw is a Record whose words are places in a list. It is what raw ranges are on their
+// way from the files into a store: half the size of Record, and without pointers, so the
+// garbage collector skips it. It has the columns of Record, the widest first, so that no
+// padding lies between them.
 type Raw struct {
 	Segment     uint64 `col:"segment"`
 	Offset      uint64 `col:"offset"`
@@ -78,26 +78,17 @@ func (r *Raws) AppendTo(dst []Record) []Record {
 type Words struct {
 	list  []string
 	index map[string]Word
-	near  [nearWords]nearWord
 	bytes int
 	// Of these, the ones that were needed when the list was begun: see Needed.
 	neededWords, neededBytes int
 }
 
 const (
-	nearBits  = 8
-	nearWords = 1 << nearBits
 	// Words beyond those needed and these are better numbered anew: lines are hostile
 	// input.
 	mostWords     = 1 << 14
 	mostWordBytes = 1 << 20
 )
-
-// nearWord is a string met before: a parser that interns gives the same one again.
-type nearWord struct {
-	s string
-	w Word
-}
 
 // List returns the words so far by their numbers.
 func (t *Words) List() []string {
@@ -127,10 +118,6 @@ func (t *Words) Add(s string) Word {
 	if len(s) == 0 {
 		return 0
 	}
-	e := &t.near[near(s)]
-	if same(e.s, s) {
-		return e.w
-	}
 	t.begin()
 	w, ok := t.index[s]
 	if !ok {
@@ -139,7 +126,6 @@ func (t *Words) Add(s string) Word {
 		t.index[s] = w
 		t.bytes += len(s)
 	}
-	*e = nearWord{s, w}
 	return w
 }
 
