@@ -90,19 +90,10 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 
 // send makes the block and sends it; sent tells whether rows may have left.
 func (s *Sink) send(ctx context.Context, l *link, b *ship.Batch) (sent bool, err error) {
-	if p, ok := b.Prepared.(*prepared); ok && p.fits(l) {
-		stop, err := l.watch(ctx)
-		if err != nil {
-			return false, err
-		}
-		defer stop()
-		return true, l.finish(l.sendPacked(p.data))
-	}
 	layout, base := b.Layout()
 	if err := s.block.shape(b.Table, layout, l.header); err != nil {
 		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
 	}
-	s.remember(b.Table, l)
 	s.block.fill(layout, base, b.Len(), b.Raws.Words)
 	stop, err := l.watch(ctx)
 	if err != nil {

@@ -202,11 +202,7 @@ func (s setting) encode(b *proto.Buffer, revision int) {
 // send sends a block and the empty one behind it, and waits until the server says
 // that the insert is done.
 func (l *link) send(b *block) error {
-	return l.finish(l.data(b))
-}
-
-// finish ends the data of an insert, sent with err, and waits for the answer.
-func (l *link) finish(err error) error {
+	err := l.data(b)
 	if err == nil {
 		err = l.data(nil)
 	}
@@ -245,17 +241,6 @@ func (l *link) data(b *block) error {
 		return err
 	}
 	return l.pack()
-}
-
-// sendPacked sends a block that is packed already.
-func (l *link) sendPacked(frames []byte) error {
-	proto.ClientCodeData.Encode(&l.buffer)
-	l.buffer.PutString("")
-	if err := l.flush(); err != nil {
-		return err
-	}
-	_, err := l.conn.Write(frames)
-	return err
 }
 
 // put adds bytes of a block and sends what is full.

@@ -60,13 +60,8 @@ type Sink struct {
 	server *server
 	// link is what the last insert went over, nil when it failed. Guarded by mu.
 	link *link
-	// heads are the columns of the tables that were inserted into, as the server has
-	// them, and revision its protocol. Guarded by mu.
-	heads    map[string][]heading
-	revision int
 	// block and scratch (over HTTP) turn rows into columns.
 	block   block
-	prepare preparing
 	scratch ship.Scratch
 }
 
@@ -106,6 +101,10 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 
 // Name is the store without secrets.
 func (s *Sink) Name() string { return s.address.String() }
+
+// TakesRaws implements ship.RawSink. Over HTTP clickhouse-go makes the block, from
+// columns of strings.
+func (s *Sink) TakesRaws() bool { return !s.address.HTTP }
 
 // connect returns the connection pool. Password and certificates are read anew
 // whenever one is made.

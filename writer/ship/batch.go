@@ -28,9 +28,6 @@ type Batch struct {
 	// deleted since; "" leaves it to the sink.
 	Token string
 
-	// Prepared is what a Preparer made of exactly these rows, nil without.
-	Prepared any
-
 	row.Rows
 	Verdicts []row.Verdict
 	extents  []Extent // of Raws, as of seal

@@ -159,7 +159,7 @@ func wholeRaws(p *part, limit int) (cutBatch, bool) {
 		return cutBatch{}, false
 	}
 	at := orderOfRaw(raws, 0)
-	b := &Batch{Table: row.RecordsTable, Job: at.job, Day: at.day, Prepared: p.prepared}
+	b := &Batch{Table: row.RecordsTable, Job: at.job, Day: at.day}
 	b.Raws = *raws
 	sum, one := b.survey()
 	if !one {

@@ -47,12 +47,6 @@ func (s *Shipper) keepsPacked() bool {
 	return len(s.intents.open) == 0
 }
 
-// wholeBatch reports whether packed rows are a batch by themselves.
-func (s *Shipper) wholeBatch(raws *row.Raws) bool {
-	n := len(raws.Rows)
-	return n >= wholePart && n <= s.o.BatchRows+s.o.BatchRows/8 && alike(raws.Rows) == n
-}
-
 // maxFree bounds the bundles that are kept: two large ones wait while a third is
 // stored and a fourth filled. Small ones, not quite full, are as many as make a batch.
 const maxFree = 4

@@ -74,17 +74,15 @@ func (o Options) withDefaults() Options {
 // Shipper takes rows of many streams and stores them. Its methods may be called
 // from any goroutine; Run does the work.
 type Shipper struct {
-	sink      Sink
-	packs     bool       // the sink takes packed rows
-	atOnce    bool       // the sink takes batches of several tables at once
-	preparer  Preparer   // the sink, nil where it is none
-	preparing sync.Mutex // held during Prepare
-	o         Options
-	memory    *semaphore.Weighted
-	dead      *deadLetters
-	nonce     string // of this process's tokens
-	stats     stats
-	pool      pool
+	sink   Sink
+	packs  bool // the sink takes packed rows
+	atOnce bool // the sink takes batches of several tables at once
+	o      Options
+	memory *semaphore.Weighted
+	dead   *deadLetters
+	nonce  string // of this process's tokens
+	stats  stats
+	pool   pool
 
 	mu      sync.Mutex
 	waiting []part    // guarded by mu: what the next round takes
@@ -112,8 +110,6 @@ type part struct {
 	bytes  int64 // of the rows
 	held   int64 // of the memory
 	mark   any
-	// prepared is what a Preparer made of the raw rows, nil without one.
-	prepared any
 }
 
 // New returns a shipper into sink. Run starts it.
@@ -135,7 +131,6 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 	if r, ok := sink.(RawSink); ok && r.TakesRaws() {
 		s.packs = true
-		s.preparer, _ = sink.(Preparer)
 	}
 	if p, ok := sink.(Parallel); ok {
 		s.atOnce = p.TablesAtOnce()
@@ -163,17 +158,9 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	p := part{stream: st, rows: rows, bytes: max(Size(rows), 64), mark: mark}
 	n := min(max(p.bytes, room(rows)+int64(rows.Raws.Bytes)), s.o.Memory) // a bundle takes what it has room for
 	p.held = n
-	if s.preparer != nil && s.wholeBatch(&rows.Raws) {
-		s.preparing.Lock()
-		p.prepared = s.preparer.Prepare(rows.Raws)
-		s.preparing.Unlock()
-	}
 	if !s.memory.TryAcquire(n) {
 		s.wake() // what waits must go out now, or it would never make room
 		if err := s.memory.Acquire(ctx, n); err != nil {
-			if p.prepared != nil {
-				s.preparer.Done(p.prepared)
-			}
 			return fmt.Errorf("put rows of %s: %w", st.Name, err)
 		}
 	}
@@ -319,9 +306,6 @@ func (s *Shipper) round(ctx context.Context) error {
 	for _, p := range parts {
 		if err == nil {
 			p.stream.ack(p.mark)
-		}
-		if p.prepared != nil {
-			s.preparer.Done(p.prepared)
 		}
 		s.memory.Release(p.held)
 		s.Recycle(p.rows)

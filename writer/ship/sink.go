@@ -82,18 +82,6 @@ type RawSink interface {
 	TakesRaws() bool
 }
 
-// Preparer is a RawSink that can do the costly part of an insert of raw rows before its
-// turn, while the store works on the insert before.
-type Preparer interface {
-	// Prepare makes rows of one batch ready: what it returns comes back as
-	// Batch.Prepared. nil is not ready, Insert does it all then. Unlike the methods of
-	// Sink it is called by another goroutine, one at a time. The rows stay as they are
-	// until Done.
-	Prepare(rows row.Raws) any
-	// Done takes back what Prepare returned.
-	Done(prepared any)
-}
-
 // Class says what to do about an error of a sink.
 type Class uint8
 
