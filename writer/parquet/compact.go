@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,10 +36,7 @@ const (
 // the sink was opened, unless the table has few.
 func (s *Sink) Compact(ctx context.Context) error {
 	var errs []error
-	s.mu.Lock()
-	small := maps.Clone(s.small)
-	s.mu.Unlock()
-	for key, n := range small {
+	for key, n := range s.small {
 		if n > 1 {
 			errs = append(errs, s.compact(ctx, key))
 		}
@@ -52,9 +48,7 @@ func (s *Sink) Compact(ctx context.Context) error {
 // files, or both with the new one saying so. When another process compacts the
 // folder it is left to that one.
 func (s *Sink) compact(ctx context.Context, key folderKey) error {
-	s.mu.Lock()
 	s.small[key] = 0
-	s.mu.Unlock()
 	folder := layout.Folder(s.dir, key.table, key.job)
 	lock, err := os.OpenFile(filepath.Join(folder, ".compacting"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
 	if err != nil {

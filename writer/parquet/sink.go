@@ -24,7 +24,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/parquet-go/parquet-go"
@@ -39,16 +38,13 @@ import (
 // rowGroup is the number of rows of a row group: readers skip by it.
 const rowGroup = 1 << 17
 
-// Sink is a directory of Parquet files. Its methods are called by one goroutine, but for
-// Insert: by one a table.
+// Sink is a directory of Parquet files. Its methods are called by one goroutine.
 type Sink struct {
 	dir     string
 	writers writers           // one a table
 	indexes map[string]*index // by folder
-
-	mu    sync.Mutex
-	made  map[string]bool   // guarded by mu: folders that are there and synced
-	small map[folderKey]int // guarded by mu: files written since the folder was compacted
+	made    map[string]bool   // folders that are there and synced
+	small   map[folderKey]int // files written since the folder was compacted
 }
 
 // folderKey names a folder of the store.
@@ -64,9 +60,6 @@ func Open(dir string) (*Sink, error) {
 
 // BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.
 func (s *Sink) BatchRows() int { return rowGroup }
-
-// TablesAtOnce implements ship.Parallel: a file waits for the disk four times.
-func (s *Sink) TablesAtOnce() bool { return true }
 
 // TakesRaws implements ship.RawSink.
 func (s *Sink) TakesRaws() bool { return true }
@@ -166,11 +159,7 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 		return classify("store "+b.Table, err)
 	}
 	key := folderKey{b.Table, b.Job}
-	s.mu.Lock()
-	s.small[key]++
-	few := s.small[key] < compactAfter
-	s.mu.Unlock()
-	if few {
+	if s.small[key]++; s.small[key] < compactAfter {
 		return nil
 	}
 	// The rows are stored; that the folder could not be tidied is told by the next look.
@@ -223,8 +212,6 @@ func rankVersion(path string) (int64, error) {
 // makeFolder makes a folder of the store and every one above it, durably: the name of
 // each in the one above. What is in the folder itself is synced by who puts it there.
 func (s *Sink) makeFolder(folder string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.made[folder] {
 		return nil
 	}
@@ -248,9 +235,7 @@ func (s *Sink) makeFolder(folder string) error {
 func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) (err error) {
 	f, err := os.CreateTemp(folder, tempPrefix+"*")
 	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
-		s.mu.Lock()
 		clear(s.made)
-		s.mu.Unlock()
 	}
 	if err != nil {
 		return err

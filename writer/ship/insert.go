@@ -8,6 +8,24 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
+// storeAll stores batches one after the other: each is looked up when those before it
+// are stored.
+func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
+	for _, c := range batches {
+		b, err := s.sift(ctx, c)
+		if err != nil {
+			return err
+		}
+		if b.Len() == 0 {
+			continue
+		}
+		if err := s.insert(ctx, b, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // sift returns what of a batch is to be inserted: the store is asked what it has. The
 // intent to insert it is noted.
 func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
@@ -117,7 +135,8 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 // part of it may be there already.
 func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, doubt bool, err error) {
 	if failed == nil {
-		s.acknowledged(b)
+		s.retry.recovered(s)
+		s.done(b)
 		return true, false, nil
 	}
 	if ctx.Err() != nil {
@@ -137,12 +156,6 @@ func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, do
 		}
 	}
 	return false, e.Doubt, nil
-}
-
-// acknowledged takes that the store has b by its own word.
-func (s *Shipper) acknowledged(b *Batch) {
-	s.retry.recovered(s)
-	s.done(b)
 }
 
 // resolve ends a doubt: it looks which rows of b an insert that was not

@@ -76,7 +76,6 @@ func (o Options) withDefaults() Options {
 type Shipper struct {
 	sink   Sink
 	packs  bool // the sink takes packed rows
-	atOnce bool // the sink takes batches of several tables at once
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
@@ -131,9 +130,6 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 	if r, ok := sink.(RawSink); ok && r.TakesRaws() {
 		s.packs = true
-	}
-	if p, ok := sink.(Parallel); ok {
-		s.atOnce = p.TablesAtOnce()
 	}
 	s.retry = newRetry(o)
 	return s, nil

@@ -31,7 +31,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Sink is a store. A sink is used by one goroutine at a time, but for Parallel.
+// Sink is a store. A sink is used by one goroutine at a time.
 type Sink interface {
 	// Create makes what is missing (tables, columns, folders). It is called
 	// before the first insert, and again after a schema error.
@@ -66,14 +66,6 @@ type Windows interface {
 type Sum struct {
 	row.Communication
 	Rows uint64
-}
-
-// Parallel is a sink whose inserts mostly wait, so that a round takes as long as the
-// longest of them.
-type Parallel interface {
-	// TablesAtOnce reports whether Insert may be called by several goroutines, each with
-	// a batch of another table.
-	TablesAtOnce() bool
 }
 
 // RawSink is a sink that takes raw rows packed, as Batch.Raws, in Insert and Stored.
