@@ -13,27 +13,23 @@ var (
 	ratios = regexp.MustCompile(`(?m)^with (span|communication): ([0-9.]+) times`)
 )
 
-// BenchmarkAgainstJSON is P4: a range of the Python recorder, with the extension and
-// alone, beside json.dumps and a write of the same record, in turns in one process.
+// BenchmarkAgainstJSON is P4: a range of the Python recorder with its extension beside
+// json.dumps and a write of the same record, in turns in one process.
 // benchmark/emit.py measures; its table is in the log.
 func BenchmarkAgainstJSON(b *testing.B) {
-	for name, setting := range map[string]string{"extension": "load", "alone": "0"} {
-		b.Run(name, func(b *testing.B) {
-			environment := append(os.Environ(), "LAGGARD_EXTENSION="+setting, "XDG_CACHE_HOME="+extension(b))
-			for b.Loop() {
-				c := exec.Command(interpreter, "-B", "benchmark/emit.py")
-				c.Env = environment
-				out, err := c.CombinedOutput()
-				if err != nil {
-					b.Fatalf("benchmark/emit.py: %v\n%s", err, out)
-				}
-				b.Logf("%s", out)
-				report(b, costs, out, 3, "-ns")
-				report(b, ratios, out, 2, "-x-json")
-			}
-			b.ReportMetric(0, "ns/op")
-		})
+	environment := append(os.Environ(), "LAGGARD_EXTENSION=load", "XDG_CACHE_HOME="+extension(b))
+	for b.Loop() {
+		c := exec.Command(interpreter, "-B", "benchmark/emit.py")
+		c.Env = environment
+		out, err := c.CombinedOutput()
+		if err != nil {
+			b.Fatalf("benchmark/emit.py: %v\n%s", err, out)
+		}
+		b.Logf("%s", out)
+		report(b, costs, out, 3, "-ns")
+		report(b, ratios, out, 2, "-x-json")
 	}
+	b.ReportMetric(0, "ns/op")
 }
 
 // report reports group n of each match under the name in group 1.

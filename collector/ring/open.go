@@ -10,14 +10,6 @@ const (
 	stateFree    uint8 = 0
 	stateOpen    uint8 = 1
 	stateClosing uint8 = 2
-	stateKept    uint8 = 3 // Seq says whether it is open, see keptOpen
-)
-
-// Seq of a slot of stateKept: these two, or the number of the record that was last
-// made in it.
-const (
-	keptOpen uint32 = 0xFFFFFFFF
-	keptFree uint32 = 0xFFFFFFFE
 )
 
 // Open is an entry of the open-range table.
@@ -55,18 +47,14 @@ func (r *Reader) OpenRanges() ([]Open, error) {
 // decodeOpen reads an entry; false means that it is free or not whole. The state byte
 // and the sequence number are not covered by its checksum.
 func (r *Reader) decodeOpen(o *Open, b []byte) bool {
-	switch b[7] {
-	case stateOpen, stateClosing:
-		var c [slotSize]byte
-		copy(c[:], b)
-		c[7] = 0
-		clear(c[8:12])
-		if binary.LittleEndian.Uint32(c[:]) != sum(r.checksum, c[4:]) {
-			return false
-		}
-	case stateKept:
-		return r.decodeKept(o, b)
-	default:
+	if b[7] != stateOpen && b[7] != stateClosing {
+		return false
+	}
+	var c [slotSize]byte
+	copy(c[:], b)
+	c[7] = 0
+	clear(c[8:12])
+	if binary.LittleEndian.Uint32(c[:]) != sum(r.checksum, c[4:]) {
 		return false
 	}
 	o.read(b)
@@ -79,31 +67,4 @@ func (r *Reader) decodeOpen(o *Open, b []byte) bool {
 		o.Seq &^= openMark
 	}
 	return true
-}
-
-// decodeKept reads an entry of stateKept, whose checksum and times but for the start
-// are those of its last record; false means that no range is open in it.
-func (r *Reader) decodeKept(o *Open, b []byte) bool {
-	o.read(b)
-	if o.Seq == keptFree || o.Seq != keptOpen && r.made(&o.Slot) {
-		return false
-	}
-	o.Lane, o.Dur = LaneOf(o.Kind), 0
-	return true
-}
-
-// made reports whether the light ring holds the record that was made in an entry of
-// stateKept. The number alone doesn't tell: a signal handler may have published a record
-// of its own under it before the entry's was.
-func (r *Reader) made(o *Slot) bool {
-	head, err := r.Head(Light)
-	if err != nil || uint64(o.Seq) >= head {
-		return false
-	}
-	var b [slotSize]byte
-	var s Slot
-	if r.Copy(Light, uint64(o.Seq), b[:]) != nil || !s.Decode(b[:], uint64(o.Seq), r.checksum) {
-		return true // a later lap's is there
-	}
-	return s.Start == o.Start && s.Kind == o.Kind
 }

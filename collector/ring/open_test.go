@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -62,64 +61,6 @@ func TestClosingEntryKnowsWhetherItWasPublished(t *testing.T) {
 		o := Open{Slot: Slot{Seq: uint32(c.seq) &^ openMark}, Closing: true}
 		if got := o.Published(c.head); got != c.want {
 			t.Errorf("seq %d, head %d: published %v", c.seq, c.head, got)
-		}
-	}
-}
-
-// TestKeptSlots reads entries of state 3, FORMAT.md section 2.2: what is open there is
-// for the seq and the light ring to say, whatever the checksum is of.
-func TestKeptSlots(t *testing.T) {
-	p, f := create(t, shared(t))
-	w, err := p.NewWriter(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := f.OpenReader(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	publish := func(n int, kind record.Kind, start int64) {
-		for range n {
-			s := Slot{Kind: kind, Start: start, Peer: -1}
-			if !w.Publish(s.Words()) {
-				t.Fatal("the ring is full")
-			}
-			if err := r.SetTail(Light, uint64(w.lanes[Light].head)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	publish(3, record.FP, 1)
-	publish(1, record.FP, 77) // number 3
-	for _, c := range []struct {
-		name  string
-		seq   uint32
-		start int64
-		kind  record.Kind
-		laps  int // slots published first
-		open  bool
-	}{
-		{"open", 0xFFFFFFFF, 5, record.FP, 0, true},
-		{"free", 0xFFFFFFFE, 5, record.FP, 0, false},
-		{"not published yet", 4, 5, record.FP, 0, true},
-		{"published", 3, 77, record.FP, 0, false},
-		{"another's start under its number", 3, 5, record.FP, 0, true},
-		{"another kind under its number", 3, 77, record.Step, 0, true},
-		{"overwritten by a later lap", 3, 77, record.FP, LightSlots, false},
-	} {
-		publish(c.laps, record.FP, 1)
-		s := Slot{Kind: c.kind, Start: c.start, Dur: 4711, Peer: -1, Step: 12}
-		b := w.mem[rOpen+slotSize*63:]
-		s.Words().store(b, c.seq, stateKept, w.checksum)
-		binary.LittleEndian.PutUint32(b, 0xBAD)
-		open, err := r.OpenRanges()
-		if err != nil || len(open) > 1 || len(open) == 1 != c.open {
-			t.Errorf("%s: %+v, %v; want it open: %v", c.name, open, err, c.open)
-			continue
-		}
-		if c.open && (open[0].Start != c.start || open[0].Dur != 0 || open[0].Step != 12 || open[0].Closing || open[0].Lane != Light || open[0].Level != 63) {
-			t.Errorf("%s: %+v", c.name, open[0])
 		}
 	}
 }

@@ -14,7 +14,7 @@ import importlib
 from . import groups
 from . import layout
 from . import recorder
-from .span import Detailed, plain
+from .span import Detailed, span
 
 
 class Steps(object):
@@ -44,19 +44,19 @@ class Steps(object):
 
     def begins(self, word):
         """Begins a range of another kind: a kind's word or any other."""
-        self._others[word] = plain(word).begin()
+        self._others[word] = span(word).begin()
 
     def ends(self, word):
         """Ends the range of that kind, if one is open."""
-        span = self._others.pop(word, None)
-        if span is not None:
-            span.end()
+        other = self._others.pop(word, None)
+        if other is not None:
+            other.end()
 
     def leaves(self):
         """The trainer is done, or died of an exception: what is open is forgotten."""
-        for span in [self._step] + list(self._others.values()):
-            if span is not None:
-                span.cancel()
+        for each in [self._step] + list(self._others.values()):
+            if each is not None:
+                each.cancel()
         self._step, self._others = None, {}
         recorder.state.step = layout.NO_STEP
 

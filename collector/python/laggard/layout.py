@@ -116,24 +116,6 @@ def open_slot(level):
     return OPEN_TABLE + SLOT * level
 
 
-def views(data, at):
-    """Returns the slot at an offset, what its checksum is of, and it as 4-byte words and
-    as signed 8-byte words."""
-    slot = memoryview(data)[at:at + SLOT]
-    return slot, slot[4:], slot.cast("I"), slot.cast("q")
-
-
-def places(light):
-    """Returns the slices of a ring file that are its light slots: one list for all rings."""
-    global _places
-    if len(_places) < light:
-        _places = [slice(at, at + SLOT) for at in range(RING_HEADER, RING_HEADER + SLOT * light, SLOT)]
-    return _places
-
-
-_places = []
-
-
 def ring_size(light, bulk):
     """Returns the bytes of a ring file with so many slots."""
     return RING_HEADER + SLOT * (light + bulk)

@@ -49,18 +49,10 @@ class Span(object):
                 ring.publish(self, start, dur, 8, dur)
             else:
                 ring.publish(self, start, dur)
-        except Exception as cause:  # pylint: disable=broad-except
-            recorder.fail("end range", cause)
-
-    def finish(self, start, dur):
-        """Ends the range where the quick way (see ring) does not do."""
-        try:
-            ring = self.ring
-            if ring.ident != _ident() or ring.shared:
-                elsewhere(self, start, dur)
-            else:
-                ring.publish(self, start, dur)
-        except Exception as cause:  # pylint: disable=broad-except
+        except BaseException as cause:
+            self.cancel()  # nobody is left to end it
+            if not isinstance(cause, Exception):
+                raise
             recorder.fail("end range", cause)
 
     def begin(self):
@@ -81,7 +73,10 @@ class Span(object):
                 elsewhere(self, start, dur, flags, max(exposed, 0))
             else:
                 self.ring.publish(self, start, dur, flags, max(exposed, 0))
-        except Exception as cause:  # pylint: disable=broad-except
+        except BaseException as cause:
+            self.cancel()  # nobody is left to end it
+            if not isinstance(cause, Exception):
+                raise
             recorder.fail("end range", cause)
 
     def cancel(self):
@@ -113,48 +108,12 @@ class Automatic(Detailed):
     automatic = True
 
 
-class Plain(Detailed):
-    """A range with only a kind that has no class of its own."""
-
-    __slots__ = ()
-
-
-class Kind(Span):
-    """A range with only a kind. Each thread has a class for each word (see ring): then
-    making one costs an allocation and nothing else."""
-
-    __slots__ = ()
-
-    def end(self, exposed=None, at=None):
-        """Ends the range, now or at a time; exposed is the ns the trainer waited."""
-        if exposed is None and at is None:
-            self.__exit__()
-        else:
-            self.evict()
-            Span.end(self, exposed, at)
-
-    def cancel(self):
-        """Forgets the range: nothing is recorded."""
-        self.evict()
-        Span.cancel(self)
-
-
-def plain(word):
-    """Returns a range of a kind with nothing but its times: the cheapest way."""
-    number = layout.KINDS.get(word, layout.OTHER)
-    text = recorder.strings.id(word) if number == layout.OTHER else 0
-    kind = getattr(_local.ring, "kind", None)
-    members = kind(number, text) if kind is not None and number != _COMMUNICATION else None
-    if members is None:
-        return Plain(number, text)
-    cls = recorder.kinds.plain[word] = type("Kind", (Kind,), members)
-    return cls()
-
-
 def elsewhere(span, start, dur, flags=0, extra=0, host_dur=0):
     """Publishes a range that does not end in its own thread, in the shared ring."""
     with recorder.shared_lock():
         ring = recorder.shared()
+        if span.slot == OFF:
+            return
         if ring is None:
             recorder.no_ring().begin(span)
             span.ring.drop(span)

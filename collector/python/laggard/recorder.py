@@ -92,7 +92,6 @@ class Local(threading.local):
 
 state = State()
 local = Local()
-kinds = threading.local()  # plain: word → class of its ranges in this thread. Dearer in local
 identity = Identity()
 strings = Strings()
 
@@ -151,7 +150,6 @@ def attach(automatic):
             local.ring = _LOST
             return _LOST
         ring.adopt()
-        kinds.plain = getattr(ring, "plain", {})
         local.ring = ring
         local.leaver = _Leaver(_process, ring)
         return ring
@@ -302,7 +300,7 @@ def close():
 
 
 def _stop():
-    local.ring, kinds.plain = _OFF, {}
+    local.ring = _OFF
     if native is not None:
         native.stop()
 
@@ -339,7 +337,6 @@ def after_in_child():
     _process = _shared = None
     del _held[:]
     local.ring = local.leaver = None
-    kinds.plain = {}
     local.attaching = False
     local.forward = local.backward = local.collective = local.optimizer = local.saving = 0
 

@@ -11,17 +11,10 @@ record is out.
 
 begin and publish are closures, because a local of an enclosing function is the
 cheapest state that Python has.
-
-Where CPython runs nothing else between two calls (UNBROKEN) ranges with nothing but
-their times have a shorter way, see kind: there a test and the stores behind it are
-one, in any thread and under any signal. A call, and in 3.10 a jump that is taken, is
-where signal handlers run, other threads go on and a fork may happen: what was tested
-before a call is tested again, and behind a test the quick way falls through.
 """
 
 import os
 import struct
-import sys
 import threading
 
 from . import clock
@@ -31,15 +24,6 @@ from .extension import native
 # What a span's slot holds when it has none: not in the open table, or switched off.
 UNLISTED = -1
 OFF = -2
-
-# CPython looks for signals and for other threads at calls and jumps since 3.10,
-# between any two bytecodes before, and all the time without its lock.
-UNBROKEN = (sys.implementation.name == "cpython" and sys.version_info >= (3, 10)
-            and getattr(sys, "_is_gil_enabled", lambda: True)())
-_KEPT = 32  # slots of the open table that kinds may keep, from its end
-_QUICK = (1 << 31) - (1 << 16)  # kept slots hold sequence numbers below 2^31
-_IS_OPEN, _IS_FREE = 0xFFFFFFFF, 0xFFFFFFFE  # in place of one
-
 
 _monotonic, _OFFSET, _total = clock.monotonic, clock.OFFSET, layout.slot_checksum
 
@@ -52,7 +36,7 @@ class Ring(object):
     exposed by flags. Both belong to one thread at a time (see recorder).
     """
 
-    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "hold", "let_go", "shared", "kind", "plain", "__weakref__")
+    __slots__ = ("number", "size", "begin", "publish", "ident", "close", "drop", "adopt", "share", "disown", "hold", "let_go", "shared", "__weakref__")
 
 
 def create(directory, number, slots, process):
@@ -80,7 +64,6 @@ def create(directory, number, slots, process):
     ring.size = size
     ring.shared = False
     ring.ident = 0
-    ring.plain = {}  # word → class of its ranges, see span
     _functions(ring, mapping, light, bulk, process)
     return ring
 
@@ -109,16 +92,11 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
     light_mask, bulk_mask = light_slots - 1, bulk_slots - 1
     bulk_base = layout.RING_HEADER + layout.SLOT * light_slots
     light_head = bulk_head = 0
-    limit = 0  # light_head must look at the tail again when it is here
     emitted, dropped = [0] * 8, [0] * 8
     seen = -1
-    lit = -1    # the switch's word with which kind's ranges need no look at it
-    keeps = open_slot(layout.OPEN_LEVELS)  # slots of the open table from here on are kept for kinds
-    homes = {}  # such a slot → what frees it
-    leavers = []  # of each kind: lets its open range end in another thread
     busy = False
     gone = False
-    held = 0    # forks under way: the quick ways are closed
+    held = 0    # forks under way
     late = []
 
     def ours():
@@ -131,18 +109,21 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def begin(span):
         """Notes the start of a range and lists it as open."""
-        nonlocal seen, lit
+        nonlocal seen
         if held and not ours():
             span.slot = OFF
             return
         word = switch[32]
         if word != seen:
             follow(word)
-            seen, lit = word, -1
+            seen = word
         if not word & span.bit:
             span.slot = OFF
             return
         span.start = start = _monotonic() + _OFFSET
+        if gone:  # a signal handler forked in the call, and this is the child
+            span.slot = OFF
+            return
         if not free:
             span.slot = UNLISTED
             return
@@ -153,12 +134,14 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def publish(span, start, dur, flags=0, extra=0, host_dur=0):
         """Writes the finished record and takes the range off the table."""
-        nonlocal busy, light_head, bulk_head, limit, lit
+        nonlocal busy, light_head, bulk_head
         if busy or gone or held and not ours():
             if not gone:
                 late.append((span, start, dur, flags, extra, host_dur))
             return
         at = span.slot
+        if at == OFF:  # ended or cancelled by a signal handler while its end was noted
+            return
         try:
             busy = True
             span.slot = OFF  # a second end does nothing
@@ -173,20 +156,20 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
                 mark = seq & 0x7FFFFFFF | 0x80000000
             else:
                 seq = light_head
-                tail = quads[16]
-                room = seq - tail <= light_mask
-                if seq < _QUICK and not held:
-                    limit = min(max(tail, 0), seq) + light_slots
-                else:
-                    limit, lit = 0, -1
+                room = seq - quads[16] <= light_mask
                 where = 8192 + ((seq & light_mask) << 6)
                 mark = seq & 0x7FFFFFFF
             if room:
                 if at > 0:  # sequence number and state by one store
-                    pairs[at >> 3] = mark << 32 | head | (0x02000000 if at < keeps else 0x03000000)
+                    pairs[at >> 3] = mark << 32 | head | 0x02000000
                 body = pack(head | flags << 8, seq & 0xFFFFFFFF, span.peer, start, dur, extra,
                             host_dur | span.text << 48, span.step, span.group, span.value)
-                frame(mapping, where, _total(body), body)
+                total = _total(body)
+                if gone:  # a signal handler forked in a call, and this is the child
+                    return
+                frame(mapping, where, total, body)
+                if gone:
+                    return
                 if kind == 3:
                     quads[24] = bulk_head = seq + 1
                 else:
@@ -201,119 +184,11 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             emitted[kind] = count = emitted[kind] + 1
             quads[56 + kind] = count
         finally:
-            if at > 0:
+            if at > 0 and not gone:
                 leave_table(span, at)
             busy = False
         while late:
             publish(*late.pop(0))
-
-    def kind(head, text):
-        """Returns what makes a class of ranges with nothing but their times, None where
-        there is no slot to keep for it. The class has one slot of the open table, where
-        its records are made, too: it is current's, its range that is open. Others of its
-        kind go the long way."""
-        nonlocal keeps
-        place = keeps - layout.SLOT
-        if not UNBROKEN or not ours() or len(homes) == _KEPT or not free or free[0] != place:
-            return None
-        free.remove(place)
-        keeps = place
-        current, taken, began, step = None, object(), 0, state.step
-        counter, places = 56 + head, layout.places(light_slots)
-        slot, body, slot_words, slot_quads = layout.views(mapping, place)
-        layout.BODY.pack_into(mapping, place + 4, head, _IS_FREE, -1, 0, 0, 0, text << 48, step, 0, 0)
-        slot_words[1] = head | 0x03000000
-
-        def enter(span):
-            nonlocal current, began
-            if step is not state.step:
-                follow_step()
-            now = _monotonic()
-            if current is None and switch[32] == lit:
-                current, began = span, now
-                slot_quads[2] = now + _OFFSET
-                slot_words[2] = _IS_OPEN
-                return span
-            return span.enter_slowly()
-
-        def leave(span, kind=None, value=None, trace=None):
-            nonlocal light_head, current
-            try:
-                dur = _monotonic() - began
-                seq = light_head
-                if span is current and seq < limit and not busy:
-                    slot_quads[3] = dur
-                    slot_words[2] = seq
-                    total = _total(body)
-                    if span is current and seq == light_head:
-                        slot_words[0] = total
-                        mapping[places[seq & light_mask]] = slot
-                        quads[8] = light_head = seq + 1
-                        quads[counter] = emitted[head] = emitted[head] + 1
-                        current = None
-                        return
-                span.leave_slowly()
-            except BaseException:  # a signal handler's
-                if span is current:
-                    homes[place]()
-                raise
-
-        def follow_step():
-            nonlocal step
-            if current is None and not gone:
-                step = state.step
-                slot_words[12] = step
-
-        def enter_slowly(span):
-            nonlocal seen, lit
-            if held:
-                ours()
-            if current not in (None, taken) and sys.getrefcount(current) == 2:
-                home()  # nobody is left to end it: an exception came before its end
-            word = switch[32]
-            if word != seen and not gone:
-                follow(word)
-                seen = word
-            lit = word if word & 1 and not gone and not held and light_head < _QUICK else -1
-            if not word & 1 or gone:
-                span.slot = OFF
-            elif current is None and lit >= 0:
-                return enter(span)
-            else:
-                span.step = state.step
-                begin(span)
-            return span
-
-        def leave_slowly(span):
-            evict(span)
-            if span.slot != OFF:
-                span.finish(span.start, _monotonic() + _OFFSET - span.start)
-
-        def evict(span):
-            """Makes the range one that goes the long way: it knows of itself what the
-            class knew of it."""
-            nonlocal current
-            if span is current:
-                span.slot, span.start, span.step = place, began + _OFFSET, step
-                current = taken
-            elif not hasattr(span, "slot"):
-                span.slot = OFF  # never begun, or over
-
-        def home():
-            nonlocal current
-            if not gone:
-                slot_words[2] = _IS_FREE
-            current = None
-
-        def thread_ended():
-            if current not in (None, taken):
-                evict(current)
-
-        homes[place] = home
-        leavers.append(thread_ended)
-        return {"__slots__": (), "__enter__": enter, "__exit__": leave, "begin": enter, "evict": evict,
-                "enter_slowly": enter_slowly, "leave_slowly": leave_slowly,
-                "ring": ring, "head": head, "bit": 1, "text": text}
 
     def drop(span):
         """Takes a range off the table without a record."""
@@ -323,20 +198,14 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
             span.slot = UNLISTED
 
     def leave_table(span, at):
-        if at < keeps:
-            words[at + 4 >> 2] = span.head
-            give(at)
-        else:
-            homes[at]()
+        words[at + 4 >> 2] = span.head
+        give(at)
 
     def close():
         """Marks the ring: its thread has ended."""
-        nonlocal limit
         if not gone:
             words[10] = layout.CLOSED
-            limit = ring.ident = 0
-            for each in leavers:
-                each()
+            ring.ident = 0
 
     def adopt():
         """Makes it the calling thread's. One that still holds another thread's slots
@@ -354,9 +223,8 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def hold():
         """Before a fork, until let_go: see ours. In a child it stays."""
-        nonlocal held, limit, lit
+        nonlocal held
         held += 1
-        limit, lit = 0, -1
 
     def let_go():
         nonlocal held
@@ -364,12 +232,10 @@ def _functions(ring, mapping, light_slots, bulk_slots, process):
 
     def disown():
         """In a forked child: the ring is the parent's, never write to it again."""
-        nonlocal gone, limit, lit, light_head
+        nonlocal gone
         gone = True
-        limit = lit = light_head = -1
 
     ring.begin, ring.publish = begin, publish
     ring.close, ring.adopt, ring.disown = close, adopt, disown
     ring.drop, ring.share = drop, share
     ring.hold, ring.let_go = hold, let_go
-    ring.kind = kind

@@ -17,10 +17,10 @@ from .extension import native
 
 if native is None:
     Span, Detailed, Automatic = pure.Span, pure.Detailed, pure.Automatic
-    plain, elsewhere, begin_elsewhere = pure.plain, pure.elsewhere, pure.begin_elsewhere
+    elsewhere, begin_elsewhere = pure.elsewhere, pure.begin_elsewhere
 else:
     Span = Detailed = native.Range
-    plain, elsewhere, begin_elsewhere = native.span, native.elsewhere, native.begin_elsewhere
+    elsewhere, begin_elsewhere = native.elsewhere, native.begin_elsewhere
 
     class Automatic(native.Range):
         """A range that the instrumentation makes: it does not make a rank of a helper."""
@@ -37,9 +37,12 @@ if _NVTX:
 
 
 def _any(kind, tokens=0, path=""):
-    """Returns a range of any kind; what span does when it has more to say than a word."""
+    """Returns a context manager that records a range of this kind.
+
+    kind is FP, DataLoader, SaveCheckpoint, Step, Communication or any other word.
+    """
     if not tokens and not path:
-        return plain(str(kind)) if native is None and not _NVTX else Detailed(*_number(str(kind)))
+        return Detailed(*_number(str(kind)))
     number, text = _number(kind)
     return Detailed(number, recorder.strings.path(str(path)) if path else text, amount(tokens))
 
@@ -80,23 +83,8 @@ def amount(value):
         return 0
 
 
-if _NVTX:
+if _NVTX or native is None:
     span, communication = _any, _communication
-elif native is None:
-    communication = _communication
-    _kinds = recorder.kinds
-
-    def span(kind, tokens=0, path=""):
-        """Returns a context manager that records a range of this kind.
-
-        kind is FP, DataLoader, SaveCheckpoint, Step, Communication or any other word.
-        """
-        if tokens or path:
-            return _any(kind, tokens, path)
-        try:
-            return _kinds.plain[kind]()
-        except (AttributeError, KeyError):
-            return plain(str(kind))
 else:
     span, communication = native.span, native.communication
 

@@ -109,25 +109,11 @@ class Ring(object):
             slot[7:12] = bytes(5)
             if state == 0:
                 continue
-            if state == 3:
-                slot[24:32] = bytes(8)
-                struct.pack_into("<I", slot, 0, self.sum(slot[4:]))
             record = decode(process, bytes(slot), 0, self.sum)
             if record is None:
                 self.corrupt.append(("open", level))
-            elif state == 3:
-                if seq != 0xFFFFFFFE and not self.made(record, seq, data):
-                    self.open.append(record)
             elif state == 1 or seq & 0x7FFFFFFF >= self.heads[seq >> 31] & 0x7FFFFFFF:
                 self.open.append(record)
-
-    def made(self, record, seq, data):
-        """Whether what was made in a kept slot is in the light ring, or was and is overwritten."""
-        if seq >= self.heads[0]:
-            return False
-        at = 8192 + seq % self.light * 64
-        found = decode(self.process, data[at:at + 64], seq, self.sum)
-        return found is None or (found["start"], found["kind"]) == (record["start"], record["kind"])
 
 
 def decode(process, slot, seq, checksum):
