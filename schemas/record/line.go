@@ -53,8 +53,8 @@ const missing = math.MinInt64
 // Promise: for every line Parse accepts, rejects and yields what encoding/json
 // would with the plain structs of this package, but for two things: keys are
 // matched exactly (encoding/json folds case, and "Kind" is TaskD's), and a record
-// without start or dur or with an unknown side is rejected. The quick paths only
-// ever say "yes" or "not sure"; encoding/json alone says "no".
+// without start or dur or with an unknown side is rejected. The canonical path only
+// ever says "yes" or "not sure"; encoding/json alone says "no".
 type Parser struct {
 	Record Record // after LineRecord
 	Meta   Meta   // after LineMeta
@@ -63,7 +63,6 @@ type Parser struct {
 	End    End    // after LineEnd
 
 	strings intern
-	scratch []byte // unescaped string values, reused
 }
 
 // Parse reads one complete line, with or without its '\n'. The result stands in
@@ -78,24 +77,13 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 	}
 	switch {
 	case has(line, 0, `{"kind":"`):
-		if p.canonical(line, &p.Record) || p.general(line) {
+		if p.canonical(line, &p.Record) {
 			return LineRecord, p.check()
 		}
 	case has(line, 0, `{"Kind":`):
 		return LineTaskD, nil
-	case spacedKind(line):
-		if p.general(line) {
-			return LineRecord, p.check()
-		}
 	}
 	return p.strict(line)
-}
-
-// spacedKind reports whether the line begins with { "kind" with white space
-// anywhere.
-func spacedKind(line []byte) bool {
-	i := space(line, 0)
-	return has(line, i, "{") && has(line, space(line, i+1), `"kind"`)
 }
 
 // check holds the two rules that go beyond types.
