@@ -57,7 +57,7 @@ var bar = map[int]func(t *tally) []check{
 		}
 	},
 	1: func(t *tally) []check {
-		return []check{none("accused in vain", t.alarms), atMost("undecided", float64(t.abstain), 0)}
+		return []check{none("falsely accused", t.alarms), atMost("undecided", float64(t.abstain), 0)}
 	},
 	2: func(t *tally) []check {
 		return append([]check{atLeast("recall", t.recall(), 0.95), within("p95", t.percentile(0.95), 16)}, t.clean()...)
@@ -100,13 +100,13 @@ var bar = map[int]func(t *tally) []check{
 	},
 	14: jobFinding,
 	15: jobFinding,
-	16: func(t *tally) []check { return []check{none("accused in vain", t.alarms)} },
+	16: func(t *tally) []check { return []check{none("falsely accused", t.alarms)} },
 	17: func(t *tally) []check {
 		return []check{{"same verdict as with right clocks", fmt.Sprintf("%d of %d", t.same, t.cases), "all", t.same == t.cases}}
 	},
 	18: func(t *tally) []check {
 		base := share(t.twinHit, t.twinHit+t.twinMissed)
-		return []check{atMost("recall lost", max(0, base-t.recall()), 0.05), none("accused in vain", t.alarms)}
+		return []check{atMost("recall lost", max(0, base-t.recall()), 0.05), none("falsely accused", t.alarms)}
 	},
 	19: func(t *tally) []check {
 		return []check{atLeast("the node, after the restart", t.recall(), 1), t.innocent()}

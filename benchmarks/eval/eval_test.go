@@ -142,7 +142,7 @@ func TestScore(t *testing.T) {
 	if want := "true 2 0 1 1 [5 0] 1 [dp-2] 1 [low-coverage] 1 false"; got != want {
 		t.Errorf("score: %s, want %s", got, want)
 	}
-	if r := strings.Join(o.reasons(), "; "); !strings.Contains(r, "in vain: c") || !strings.Contains(r, "cause compute,host") {
+	if r := strings.Join(o.reasons(), "; "); !strings.Contains(r, "falsely accused: c") || !strings.Contains(r, "cause compute,host") {
 		t.Errorf("reasons: %s", r)
 	}
 }

@@ -140,7 +140,7 @@ func (o *outcome) inexact() []string {
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	v, t := o.verdict, &o.truth
 	if o.alarms() > 0 {
-		say("accused in vain: %s", strings.Join(append(slices.Clone(o.victims), o.wrong...), ", "))
+		say("falsely accused: %s", strings.Join(append(slices.Clone(o.victims), o.wrong...), ", "))
 	}
 	if v.Decided && slices.Equal(t.ExpectExit, []int{verdict.ExitUndecided}) {
 		say("decided, though nobody can")

@@ -41,7 +41,7 @@ func (r *report) print(w io.Writer) {
 	}
 	if r.tallies != nil {
 		p, n := totals(r.tallies)
-		fmt.Fprintf(w, "%d cases with something wrong with a node or link, %d without. \"In vain\" = a node or link accused that is innocent.\n\n", p, n)
+		fmt.Fprintf(w, "%d cases with something wrong with a node or link, %d without. \"Falsely\" = a node or link accused that is innocent.\n\n", p, n)
 		printTable(w, r.tallies)
 	}
 	if r.rows != nil {

@@ -77,7 +77,7 @@ func (t *tally) anchor(i int) string {
 	if r.hit+r.missed > 0 {
 		found = fmt.Sprintf("%d/%d, ", r.hit, r.hit+r.missed)
 	}
-	return fmt.Sprintf("%s%.0f %% in vain", found, 100*share(t.ruleCases[i], max(1, t.cases)))
+	return fmt.Sprintf("%s%.0f %% falsely", found, 100*share(t.ruleCases[i], max(1, t.cases)))
 }
 
 // mark says whether a demand was met.

@@ -18,9 +18,9 @@ type tally struct {
 	large     int // cases of more than 256 ranks
 
 	hit, missed  int // culprit nodes
-	victims      int // nodes accused in vain
+	victims      int // nodes falsely accused
 	victimCases  int
-	alarms       int // nodes and groups accused in vain
+	alarms       int // nodes and groups falsely accused
 	cause        int
 	delays       []int
 	allNodes     int // cases in which every culprit was named and nobody else
@@ -40,7 +40,7 @@ type tally struct {
 	twinMissed   int
 	hours        float64
 	rules        []ruled
-	ruleCases    []int // cases in which a rule accused somebody in vain
+	ruleCases    []int // cases in which a rule falsely accused somebody
 	others       map[string]int
 	failures     []failure
 }
@@ -115,7 +115,7 @@ func (o *outcome) reasons() []string {
 		say("missed %d of %v (ranks %v)", o.missed, o.truth.SlowNodes, o.truth.SlowRanks)
 	}
 	if o.wrongNode() {
-		say("accused in vain: %s", strings.Join(o.victims, ", "))
+		say("falsely accused: %s", strings.Join(o.victims, ", "))
 	}
 	if o.hit > o.cause {
 		say("cause %s, want %v", o.causes(), o.truth.Cause)
@@ -124,7 +124,7 @@ func (o *outcome) reasons() []string {
 		say("link %v not found", o.truth.Links)
 	}
 	if len(o.wrong) > 0 {
-		say("links accused in vain: %v", o.wrong)
+		say("links falsely accused: %v", o.wrong)
 	}
 	if o.findings < len(o.truth.Findings) {
 		say("finding missing of %v", o.truth.Findings)

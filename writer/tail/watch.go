@@ -45,7 +45,7 @@ func (w *Watcher) Watch(root string, streams []*Stream, told func(*Stream) bool)
 			w.add(s.Dir.Path)
 		} else if w.known[s.Dir.Path] {
 			delete(w.known, s.Dir.Path)
-			_ = w.w.Remove(s.Dir.Path) // gone, or watched in vain
+			_ = w.w.Remove(s.Dir.Path) // gone, or was never watched
 		}
 	}
 }
