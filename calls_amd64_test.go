@@ -18,9 +18,9 @@ import (
 	"github.com/laggard-dev/laggard/writer/ledger"
 )
 
-// scene is the rings of two ranks whose processes have left, full of records: what an
+// leftovers are the rings of two ranks whose processes have left, full of records: what an
 // agent finds is the same each time it is put on the stage.
-type scene struct {
+type leftovers struct {
 	rings   string
 	emitted sums
 	// limits make segments rotate and age: the cap is less than half of what there is
@@ -28,22 +28,22 @@ type scene struct {
 	limits []string
 }
 
-const sceneRanks = 2
+const leftRanks = 2
 
-func newScene(t *testing.T, steps int, limits ...string) *scene {
+func newLeftovers(t *testing.T, steps int, limits ...string) *leftovers {
 	t.Helper()
 	s := newSite(t, "")
 	var emitters []*running
-	for rank := range sceneRanks {
-		emitters = append(emitters, s.emitter(rank, sceneRanks, steps))
+	for rank := range leftRanks {
+		emitters = append(emitters, s.emitter(rank, leftRanks, steps))
 	}
 	for _, e := range emitters {
 		e.wait()
 	}
-	return &scene{s.rings, emittedBy(sceneRanks, steps), limits}
+	return &leftovers{s.rings, emittedBy(leftRanks, steps), limits}
 }
 
-// stage is one copy of the scene.
+// stage is one copy of the leftovers.
 type stage struct {
 	*site
 	block  string // a file in the store's place while the store is away
@@ -51,7 +51,7 @@ type stage struct {
 }
 
 // stage copies the rings. A store that is away can't be written to until open.
-func (c *scene) stage(t *testing.T, away bool) *stage {
+func (c *leftovers) stage(t *testing.T, away bool) *stage {
 	t.Helper()
 	base := filepath.Join(t.TempDir(), "mount")
 	s := newSite(t, "parquet:"+filepath.Join(base, "store"))
@@ -236,7 +236,7 @@ func (i instant) String() string {
 // count runs an agent undisturbed and returns how often each label comes by. Where the
 // store is away it also holds the order of ageing: nothing is unlinked whose loss is
 // not in the ledger, durably.
-func (c *scene) count(t *testing.T, away bool) map[string]int {
+func (c *leftovers) count(t *testing.T, away bool) map[string]int {
 	s := c.stage(t, away)
 	seen := map[string]int{}
 	var written, durable strings.Builder
@@ -318,7 +318,7 @@ func TestKilledAtEverySystemCall(t *testing.T) {
 	n := chaosSetting(t, "LAGGARD_KILLS", 0)
 	seed := chaosSetting(t, "LAGGARD_SEED", int(time.Now().UnixNano()&0xffffff))
 	random := rand.New(rand.NewPCG(uint64(seed), 2))
-	c := newScene(t, 30, "--cap", "400KB", "--segment-size", "64KiB")
+	c := newLeftovers(t, 30, "--cap", "400KB", "--segment-size", "64KiB")
 	var took []time.Duration
 	killed := map[string]int{}
 	t.Run("kills", func(t *testing.T) {

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// disease is a way in which a file system fails.
-type disease struct {
+// diskFault is a way in which a file system fails.
+type diskFault struct {
 	name  string
 	errno syscall.Errno
 	calls int // that fail, one after the other, before the file system is well again
 	fails func(*sysCall) bool
 }
 
-// diseases are those that R7 and R25 name.
-var diseases = []disease{
+// diskFaults are those that R7 and R25 name.
+var diskFaults = []diskFault{
 	{"eio", syscall.EIO, 1, (*sysCall).changes},
 	{"full", syscall.ENOSPC, 4, func(c *sysCall) bool {
 		return c.name == "write" || c.name == "pwrite" || c.name == "mkdir" || c.name == "open" && c.changes()
@@ -35,30 +35,30 @@ var diseases = []disease{
 	{"descriptors", syscall.EMFILE, 8, func(c *sysCall) bool { return c.name == "open" }},
 }
 
-// breakdown is a disease that breaks out at the n-th call with a label.
-type breakdown struct {
-	*disease
+// failure is a fault of the disk that begins at the n-th call with a label.
+type failure struct {
+	*diskFault
 	label string
 	n     int
 }
 
-func (b breakdown) String() string { return fmt.Sprintf("%s at %s %d", b.name, b.label, b.n) }
+func (b failure) String() string { return fmt.Sprintf("%s at %s %d", b.name, b.label, b.n) }
 
-// breakdownAt is the reverse of String.
-func breakdownAt(t *testing.T, text string) breakdown {
+// failureAt is the reverse of String.
+func failureAt(t *testing.T, text string) failure {
 	name, place, _ := strings.Cut(text, " at ")
-	i := slices.IndexFunc(diseases, func(d disease) bool { return d.name == name })
+	i := slices.IndexFunc(diskFaults, func(d diskFault) bool { return d.name == name })
 	at := strings.LastIndexByte(place, ' ')
 	n, err := strconv.Atoi(place[at+1:])
 	if i < 0 || at < 0 || err != nil {
-		t.Fatalf("LAGGARD_FAULT=%s: want a disease, \"at\", a label and a number", text)
+		t.Fatalf("LAGGARD_FAULT=%s: want a fault, \"at\", a label and a number", text)
 	}
-	return breakdown{&diseases[i], place[:at], n}
+	return failure{&diskFaults[i], place[:at], n}
 }
 
 // everyCall runs an agent undisturbed and returns how often each label comes by, of
 // calls that only open a file too.
-func (c *scene) everyCall(t *testing.T, away bool) map[string]int {
+func (c *leftovers) everyCall(t *testing.T, away bool) map[string]int {
 	s, seen := c.stage(t, away), map[string]int{}
 	s.traced(func(call *sysCall) int {
 		if !call.done {
@@ -69,15 +69,15 @@ func (c *scene) everyCall(t *testing.T, away bool) map[string]int {
 	return seen
 }
 
-// breakdowns draws n places: one of each disease at each label, then another of each,
+// failures draws n places: one of each fault at each label, then another of each,
 // of the first nine tenths of the calls, because how often a label comes by is a matter
 // of time.
-func breakdowns(random *rand.Rand, seen map[string]int, n int) []breakdown {
-	var all [][]breakdown
+func failures(random *rand.Rand, seen map[string]int, n int) []failure {
+	var all [][]failure
 	for _, label := range slices.Sorted(maps.Keys(seen)) {
 		name := label[strings.LastIndexByte(label, ' ')+1:]
-		for i := range diseases {
-			d := &diseases[i]
+		for i := range diskFaults {
+			d := &diskFaults[i]
 			if !d.fails(&sysCall{name: name, flags: syscall.O_CREAT}) {
 				continue
 			}
@@ -86,11 +86,11 @@ func breakdowns(random *rand.Rand, seen map[string]int, n int) []breakdown {
 				if k == len(all) {
 					all = append(all, nil)
 				}
-				all[k] = append(all[k], breakdown{d, label, at + 1})
+				all[k] = append(all[k], failure{d, label, at + 1})
 			}
 		}
 	}
-	var drawn []breakdown
+	var drawn []failure
 	for _, round := range all {
 		random.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
 		drawn = append(drawn, round...)
@@ -108,10 +108,10 @@ func (s *stage) mount(path string) string {
 	return filepath.Dir(s.storeDir())
 }
 
-// suffer runs an agent whose file system breaks down, and returns how often a call
+// runWith runs an agent whose file system fails, and returns how often a call
 // failed, of which the first was that on the path. The agent goes on by itself, or it
 // ends with an error that names what failed.
-func (s *stage) suffer(b breakdown) (failed int) {
+func (s *stage) runWith(b failure) (failed int) {
 	s.t.Helper()
 	seen, path := 0, ""
 	ws, words := s.traced(func(call *sysCall) int {
@@ -160,19 +160,19 @@ func TestFailingSystemCalls(t *testing.T) {
 	n := chaosSetting(t, "LAGGARD_FAULTS", 3)
 	seed := chaosSetting(t, "LAGGARD_SEED", int(time.Now().UnixNano()&0xffffff))
 	random := rand.New(rand.NewPCG(uint64(seed), 7))
-	c := newScene(t, 30, "--cap", "400KB", "--segment-size", "64KiB")
+	c := newLeftovers(t, 30, "--cap", "400KB", "--segment-size", "64KiB")
 	hit := map[string]int{}
 	for _, away := range []bool{false, true} {
 		seen := c.everyCall(t, away)
-		chosen := breakdowns(random, seen, n)
+		chosen := failures(random, seen, n)
 		if one := os.Getenv("LAGGARD_FAULT"); one != "" {
-			chosen = []breakdown{breakdownAt(t, one)}
+			chosen = []failure{failureAt(t, one)}
 		}
 		t.Logf("LAGGARD_SEED=%d, store away=%v: %d places, calls %v", seed, away, len(chosen), seen)
 		for _, b := range chosen {
 			t.Run(fmt.Sprintf("away=%v/%v", away, b), func(t *testing.T) {
 				s := c.stage(t, away)
-				if s.suffer(b) > 0 {
+				if s.runWith(b) > 0 {
 					hit[b.name]++
 				}
 				s.recover()

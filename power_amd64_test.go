@@ -30,9 +30,9 @@ type logged struct {
 	at time.Time
 }
 
-// platter is a disk as POSIX promises it and no more: what is not synced may be lost
+// syncedDisk is a disk as POSIX promises it and no more: what is not synced may be lost
 // in any part and in any order, file contents by blocks, names by directory.
-type platter struct {
+type syncedDisk struct {
 	files map[string]*content // the names as the program sees them
 	safe  map[string]*content // the names that a loss of power leaves
 	names map[string][]change // by directory: what happened to names since its fsync
@@ -54,18 +54,18 @@ type change struct {
 	made       bool
 }
 
-func newPlatter() *platter {
-	return &platter{files: map[string]*content{}, safe: map[string]*content{}, names: map[string][]change{}}
+func newDisk() *syncedDisk {
+	return &syncedDisk{files: map[string]*content{}, safe: map[string]*content{}, names: map[string][]change{}}
 }
 
-func (p *platter) note(path string, c change) {
+func (p *syncedDisk) note(path string, c change) {
 	c.name = path
 	dir := filepath.Dir(path)
 	p.names[dir] = append(p.names[dir], c)
 }
 
 // do makes one call.
-func (p *platter) do(c *logged) {
+func (p *syncedDisk) do(c *logged) {
 	f := p.files[c.path]
 	switch c.name {
 	case "mkdir":
@@ -144,7 +144,7 @@ func (f *content) cut(size int, when time.Time) {
 }
 
 // lose returns what a loss of power leaves of the names.
-func (p *platter) lose(r *rand.Rand) map[string]*content {
+func (p *syncedDisk) lose(r *rand.Rand) map[string]*content {
 	names := make(map[string]*content, len(p.safe))
 	for name, f := range p.safe {
 		names[name] = f
@@ -264,7 +264,7 @@ type recording struct {
 	calls []logged
 }
 
-func traceOf(t *testing.T, c *scene, away bool) *recording {
+func traceOf(t *testing.T, c *leftovers, away bool) *recording {
 	t.Helper()
 	s := c.stage(t, away)
 	for _, dir := range []string{s.dir, filepath.Dir(s.storeDir())} { // the roots are there before the agent is
@@ -294,7 +294,7 @@ func TestPowerLoss(t *testing.T) {
 	images := chaosSetting(t, "LAGGARD_IMAGES", 30)
 	seed := chaosSetting(t, "LAGGARD_SEED", int(time.Now().UnixNano()&0xffffff))
 	random := rand.New(rand.NewPCG(uint64(seed), 5))
-	c := newScene(t, 8, "--cap", "100KB", "--segment-size", "16KiB")
+	c := newLeftovers(t, 8, "--cap", "100KB", "--segment-size", "16KiB")
 	recordings := []*recording{traceOf(t, c, false), traceOf(t, c, true)}
 	var mu sync.Mutex
 	var lost, unsynced, torn int
@@ -327,7 +327,7 @@ type loss struct {
 
 // image lays the disk as it may be after the first n calls, starts, and checks.
 func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
-	p := newPlatter()
+	p := newDisk()
 	written, synced := map[line]bool{}, map[line]bool{}
 	for i := range rec.calls[:n] {
 		call := &rec.calls[i]
@@ -420,7 +420,7 @@ func recovered(t *testing.T, dir, store string) map[line]bool {
 	}
 	defer l.Close()
 	const fresh = 77 // a ring that no old process had
-	for rank := range sceneRanks {
+	for rank := range leftRanks {
 		w, err := segment.Open(filepath.Join(dir, "j1", strconv.Itoa(rank)), record.Meta{Job: "j1", Rank: rank, Incarnation: 4711}, segment.Options{})
 		if err != nil {
 			t.Fatalf("open segments after the loss: %v", err)
@@ -460,8 +460,8 @@ func recovered(t *testing.T, dir, store string) map[line]bool {
 		}
 		stored[k] = true
 	})
-	if news != sceneRanks {
-		t.Errorf("%d of %d records of the new processes are stored", news, sceneRanks)
+	if news != leftRanks {
+		t.Errorf("%d of %d records of the new processes are stored", news, leftRanks)
 	}
 	return stored
 }

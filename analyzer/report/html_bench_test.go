@@ -7,7 +7,7 @@ import (
 
 // BenchmarkHTML renders 8,192 ranks × 2,000 steps.
 func BenchmarkHTML(b *testing.B) {
-	s := scenes["8192"]
+	s := samples["8192"]
 	s.steps = 2000
 	v, p := s.verdict(), s.picture()
 	b.ReportAllocs()

@@ -26,7 +26,7 @@ import (
 // maxPage is the size that a page never reaches.
 const maxPage = 5_000_000
 
-// pages is where the pages of the scenes are written: $LAGGARD_PAGES, to look at
+// pages is where the pages of the samples are written: $LAGGARD_PAGES, to look at
 // them, else a temporary directory.
 func pages(t *testing.T) string {
 	if dir := os.Getenv("LAGGARD_PAGES"); dir != "" {
@@ -158,9 +158,9 @@ func (b *browser) check(t *testing.T) {
 const colours = `(sel => { const c = document.querySelector(sel), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, s = new Set();
 for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i+1] << 8 | d[i+2]); return s.size; })`
 
-func TestHTML_DrawsEveryScene(t *testing.T) {
+func TestHTML_DrawsEverySample(t *testing.T) {
 	b, dir := startBrowser(t), pages(t)
-	for name, s := range scenes {
+	for name, s := range samples {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(dir, name+".html")
 			v, p := s.verdict(), s.picture()
@@ -203,7 +203,7 @@ func TestHTML_DrawsEveryScene(t *testing.T) {
 // TestHTML_CellsComeBack compares what the page's script decoded with the Picture.
 func TestHTML_CellsComeBack(t *testing.T) {
 	b := startBrowser(t)
-	s := scenes["8"]
+	s := samples["8"]
 	p := s.picture()
 	path := filepath.Join(t.TempDir(), "page.html")
 	writePage(t, path, s.verdict(), p)
@@ -246,7 +246,7 @@ func near(tip string, want float64) bool {
 // a picture: nothing of it may become an element or run.
 func TestHTML_HostileNames(t *testing.T) {
 	const evil = `</script><script>window.owned=1</script><img src=x onerror="window.owned=1">'"` + "`${window.owned=1}`" + `<!--</title><svg/onload=window.owned=1>&lt;script&gt;{{.}}` + "\u2028"
-	s := scenes["8"]
+	s := samples["8"]
 	v, p := s.verdict(), s.picture()
 	v.Job, v.Source, v.Roles = evil, evil, evil
 	n := &v.Nodes[0]
@@ -295,7 +295,7 @@ func TestHTML_WithoutPicture(t *testing.T) {
 // TestHTML_StaysSmall renders thousands of steps of 8,192 ranks, with much noise
 // (which does not compress).
 func TestHTML_StaysSmall(t *testing.T) {
-	s := scenes["8192"]
+	s := samples["8192"]
 	s.steps, s.noise = 3000, 0.15
 	if raceDetector {
 		s.steps = 500
@@ -312,7 +312,7 @@ func TestHTML_StaysSmall(t *testing.T) {
 }
 
 func TestHTML_SameInputSameBytes(t *testing.T) {
-	s := scenes["8"]
+	s := samples["8"]
 	var a, b bytes.Buffer
 	for _, w := range []*bytes.Buffer{&a, &b} {
 		if err := HTML(w, s.verdict(), s.picture(), Made{}); err != nil {
@@ -328,7 +328,7 @@ func TestHTML_SameInputSameBytes(t *testing.T) {
 // away, and the heat map is there.
 func TestHTML_Prints(t *testing.T) {
 	b, dir := startBrowser(t), pages(t)
-	s := scenes["64"]
+	s := samples["64"]
 	path := filepath.Join(dir, "print.html")
 	writePage(t, path, s.verdict(), s.picture())
 	b.open(t, path)

@@ -7,8 +7,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// scene is a job to draw: made up, with one slow rank, for looking at.
-type scene struct {
+// sample is a job to draw: made up, with one slow rank, for looking at.
+type sample struct {
 	ranks, stages, perNode, steps int
 	slow                          int     // rank, -1 none
 	factor                        float64 // of the slow rank
@@ -17,8 +17,8 @@ type scene struct {
 	missing                       float64
 }
 
-// picture draws a scene: rank r is in stage r/(ranks/stages) of replica r%(ranks/stages).
-func (s scene) picture() *Picture {
+// picture draws a sample: rank r is in stage r/(ranks/stages) of replica r%(ranks/stages).
+func (s sample) picture() *Picture {
 	random := rand.New(rand.NewPCG(1, uint64(s.ranks)))
 	p := &Picture{Nodes: (s.ranks + s.perNode - 1) / s.perNode}
 	replicas := s.ranks / s.stages
@@ -61,8 +61,8 @@ func (s scene) picture() *Picture {
 	return p
 }
 
-// verdict is what an analysis would say of the scene.
-func (s scene) verdict() *verdict.Verdict {
+// verdict is what an analysis would say of the sample.
+func (s sample) verdict() *verdict.Verdict {
 	v := verdict.New("llama-70b-pretrain")
 	v.Source, v.Attempts, v.WorldSize, v.Coverage, v.Decided, v.Roles = "clickhouse://laggard@store:9000/laggard", 1, s.ranks, 1-s.missing, true, "topology"
 	v.Steps = verdict.Steps{First: 100, Last: int64(99 + s.steps), Analyzed: s.steps}
@@ -82,7 +82,7 @@ func (s scene) verdict() *verdict.Verdict {
 	return v
 }
 
-var scenes = map[string]scene{
+var samples = map[string]sample{
 	"8":       {ranks: 8, stages: 1, perNode: 2, steps: 120, slow: 5, factor: 1.32, since: 40, noise: 0.02, missing: 0.01},
 	"64":      {ranks: 64, stages: 4, perNode: 8, steps: 400, slow: 17, factor: 1.12, since: 150, noise: 0.02},
 	"8192":    {ranks: 8192, stages: 8, perNode: 8, steps: 240, slow: 4321, factor: 1.25, since: 70, noise: 0.03},

@@ -34,7 +34,7 @@ func TestJSON_ListsAreNeverNull(t *testing.T) {
 }
 
 func TestJSON_RoundTripsAndIsStable(t *testing.T) {
-	v := scenes["8"].verdict()
+	v := samples["8"].verdict()
 	var a, b bytes.Buffer
 	if err := JSON(&a, v); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 }
 
 func TestTable_WithSparklinesAndColours(t *testing.T) {
-	s := scenes["8"]
+	s := samples["8"]
 	var b bytes.Buffer
 	if err := Table(&b, s.verdict(), TableOptions{Color: true, Picture: s.picture()}); err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 }
 
 func TestExplain_GivesTheNumbers(t *testing.T) {
-	s := scenes["8"]
+	s := samples["8"]
 	var b bytes.Buffer
 	if err := Explain(&b, s.verdict(), s.picture(), TableOptions{Width: 1000}); err != nil {
 		t.Fatal(err)
