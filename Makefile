@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # to nine times as long. TestOneGoroutine holds the list.
 ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/replay analyzer/report analyzer/whatif analyzer/simulate collector/mspti collector/native \
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/marker schemas/record schemas/row \
-	schemas/topology writer/chrome writer/rollup writer/rollup/roster writer/rollup/scatter
+	schemas/topology writer/chrome writer/rollup writer/rollup/merge writer/rollup/placement
 
 # The linters, pinned: a new version's findings come when somebody asks for them. Go keeps the built tools in its cache.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

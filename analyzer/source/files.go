@@ -12,17 +12,17 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/rollup"
-	"github.com/laggard-dev/laggard/writer/rollup/roster"
-	"github.com/laggard-dev/laggard/writer/rollup/scatter"
+	"github.com/laggard-dev/laggard/writer/rollup/merge"
+	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // tree is a directory of segment files: a profiling directory, one job's or one
 // rank's.
 type tree struct {
-	dir       string // as given
-	ranks     []segment.RankDir
-	scattered scatter.Result // jobs that lay in several directories
+	dir    string // as given
+	ranks  []segment.RankDir
+	merged merge.Result // jobs that lay in several directories
 }
 
 func openFiles(dir string) (Source, error) {
@@ -33,7 +33,7 @@ func openFiles(dir string) (Source, error) {
 	if len(ranks) == 0 {
 		return nil, fmt.Errorf("open source %s: no rank directory in it: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, row.StepsTable, hivePrefix)
 	}
-	return &tree{dir: dir, ranks: ranks, scattered: scatter.Gather(ranks)}, nil
+	return &tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks)}, nil
 }
 
 // Close implements Source.
@@ -58,8 +58,8 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 	}
 	info := Info{Job: job, Kind: Files}
 	dirs := t.of(job)
-	info.Notes = append(info.Notes, t.scattered.Notes(job)...)
-	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job), dirs)
+	info.Notes = append(info.Notes, t.merged.Notes(job)...)
+	l, err := layoutOf(&info, o, t.dir, t.merged.Dirs(job), dirs)
 	if err != nil {
 		return info, err
 	}
@@ -172,7 +172,7 @@ type rolled struct {
 const again = 5
 
 // rollUp reads the segments of one rank.
-func rollUp(ctx context.Context, dir segment.RankDir, p *roster.Roster, communications bool) (*rolled, error) {
+func rollUp(ctx context.Context, dir segment.RankDir, p *placement.Job, communications bool) (*rolled, error) {
 	for tries := 1; ; tries++ {
 		segments, err := segment.List(dir.Path)
 		if err != nil {

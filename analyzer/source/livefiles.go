@@ -15,7 +15,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
-	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -23,7 +23,7 @@ import (
 type fileReader struct {
 	dir, job string
 	o        Options
-	plan     *roster.Roster
+	plan     *placement.Job
 	topology *topology.File
 	ranks    map[string]*rankReader // by path
 	saved    map[int]rollup.Position

@@ -13,7 +13,7 @@ import (
 func (t *tree) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
 	info := Info{Job: job, Kind: Files}
 	dirs := t.of(job)
-	l, err := layoutOf(&info, o, t.dir, t.scattered.Dirs(job), dirs)
+	l, err := layoutOf(&info, o, t.dir, t.merged.Dirs(job), dirs)
 	if err != nil {
 		return err
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
-	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // layoutOf finds the topology of a job's files, or takes the one that was given
 // before what is found, and fills the Info's. parts are the job's directories, ranks
 // those of its ranks.
-func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment.RankDir) (*roster.Roster, error) {
+func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment.RankDir) (*placement.Job, error) {
 	found, err := topology.DiscoverAll(dir, parts)
 	info.note(err) // what can't be used is told, not hidden; the rest is used
 	info.Roles = found.Roles
@@ -28,7 +28,7 @@ func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment
 			info.Roles = topology.FromFile
 		}
 	}
-	r := roster.New(found, given, o.Node)
+	r := placement.New(found, given, o.Node)
 	info.Topology = r.Topology(ranks)
 	return r, nil
 }

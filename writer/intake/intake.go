@@ -22,7 +22,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/rollup"
-	"github.com/laggard-dev/laggard/writer/rollup/roster"
+	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
 )
@@ -118,7 +118,7 @@ func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
 		tree:  tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
 		local: local{root: root},
-		plans: plans{root: root, o: o.Rollup, found: map[string]*roster.Roster{}},
+		plans: plans{root: root, o: o.Rollup, found: map[string]*placement.Job{}},
 	}
 	e.plans.note = func(err error) { o.Logger.Warn("topology not usable", "err", err) }
 	return e

@@ -13,7 +13,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/rollup"
-	"github.com/laggard-dev/laggard/writer/rollup/scatter"
+	"github.com/laggard-dev/laggard/writer/rollup/merge"
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
@@ -264,11 +264,11 @@ func (e *engine) gather(streams []*tail.Stream) []string {
 	for i, s := range streams {
 		dirs[i] = s.Dir
 	}
-	e.plans.scattered = scatter.Gather(dirs)
+	e.plans.merged = merge.Directories(dirs)
 	for i, s := range streams {
 		s.Dir.Job = dirs[i].Job
 	}
-	return e.plans.scattered.Notes("")
+	return e.plans.merged.Notes("")
 }
 
 // lease makes a stream a member, or notes why not.

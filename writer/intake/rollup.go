@@ -5,8 +5,8 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
-	"github.com/laggard-dev/laggard/writer/rollup/roster"
-	"github.com/laggard-dev/laggard/writer/rollup/scatter"
+	"github.com/laggard-dev/laggard/writer/rollup/merge"
+	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -14,7 +14,7 @@ import (
 type Rollup struct {
 	Records rollup.Selection // which raw ranges are stored
 	// Node is this machine's name in the cluster, for files that say none (TaskD's) on a
-	// disk of its own, see roster.New; "" is unknown.
+	// disk of its own, see placement.New; "" is unknown.
 	Node string
 }
 
@@ -22,21 +22,21 @@ type Rollup struct {
 type plans struct {
 	root  string
 	o     Rollup
-	found map[string]*roster.Roster
+	found map[string]*placement.Job
 	note  func(error) // told of a topology file that can't be used
 
-	scattered scatter.Result // jobs that lie in several directories
+	merged merge.Result // jobs that lie in several directories
 }
 
-func (p *plans) of(job string) *roster.Roster {
+func (p *plans) of(job string) *placement.Job {
 	if l := p.found[job]; l != nil {
 		return l
 	}
-	found, err := topology.DiscoverAll(p.root, p.scattered.Dirs(job))
+	found, err := topology.DiscoverAll(p.root, p.merged.Dirs(job))
 	if err != nil {
 		p.note(fmt.Errorf("find topology of job %s: %w", job, err))
 	}
-	l := roster.New(found, nil, p.o.Node)
+	l := placement.New(found, nil, p.o.Node)
 	p.found[job] = l
 	return l
 }

@@ -1,19 +1,18 @@
-// Package scatter puts a job together again that its writer scattered. Without a
-// job name TaskD names a job's directory default_task_id_<unix seconds>, by the
-// first save of each process: one job lies in as many directories as it has
-// processes.
+// Package merge merges the directories of one job. Without a job name TaskD names a
+// job's directory default_task_id_<unix seconds>, by the first save of each process: one
+// job lies in as many directories as it has processes.
 //
-// Invariant: what is put together fits. No two directories of a job hold the same
+// Invariant: what is merged fits. No two directories of a job hold the same
 // rank at the same time, all of it overlaps in time, and no two that name their
 // communicators are joined without sharing one. Where the files leave a choice (two
-// jobs beside each other, the same ranks, no communicator named) nothing is joined:
+// jobs beside each other, the same ranks, no communicator named) nothing is merged:
 // a job in pieces is better than two jobs in one.
 //
 // Caveats: a job is named by its earliest directory. A launch that began when all
 // processes of the one before had ended is another job: nothing ties them. Only
 // the beginning of each rank's oldest segment is read, for communicators, and the
 // end of its newest, for the time.
-package scatter
+package merge
 
 import (
 	"cmp"
@@ -39,17 +38,17 @@ type Job struct {
 	By string
 }
 
-// Result is what Gather found.
+// Result is what Directories found.
 type Result struct {
 	Jobs []Job // that have more than one directory
 	// Doubtful are directories of which it is not certain whose they are.
 	Doubtful []string
 }
 
-// Gather gives the ranks of scattered directories the name of the job that they
+// Directories gives the ranks of such directories the name of the job that they
 // belong to, in place. Directories with another name are left as they are. A file
 // that can't be read tells nothing: its rank may stay alone.
-func Gather(ranks []segment.RankDir) Result {
+func Directories(ranks []segment.RankDir) Result {
 	pieces := look(ranks)
 	if len(pieces) < 2 {
 		return Result{}
@@ -95,7 +94,7 @@ func (r Result) Notes(job string) []string {
 	return notes
 }
 
-// piece is one scattered job directory.
+// piece is one job directory without a job's name.
 type piece struct {
 	dirs        []string // one, or of all that were joined, the earliest first
 	number      int64    // in the first's name
@@ -111,7 +110,7 @@ func (e extent) overlaps(o extent) bool { return e.from <= o.to && o.from <= e.t
 
 func (e extent) join(o extent) extent { return extent{min(e.from, o.from), max(e.to, o.to)} }
 
-// look reads what the scattered directories say of themselves.
+// look reads what the directories say of themselves.
 func look(ranks []segment.RankDir) []*piece {
 	byDir := map[string]*piece{}
 	var pieces []*piece
@@ -239,14 +238,14 @@ func byTime(pieces []*piece, why reasons) (sums []*piece, doubtful []string) {
 			}
 		}
 	}
-	clear := map[*piece]bool{}
+	agrees := map[*piece]bool{}
 	for _, p := range pieces {
-		clear[p] = !exclude(candidates[p])
+		agrees[p] = !exclude(candidates[p])
 	}
 	certain := map[*piece][]*piece{}
 	for _, p := range pieces {
 		for _, o := range candidates[p] {
-			if clear[p] && clear[o] {
+			if agrees[p] && agrees[o] {
 				certain[p] = append(certain[p], o)
 			}
 		}

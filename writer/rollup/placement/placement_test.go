@@ -1,4 +1,4 @@
-package roster
+package placement
 
 import (
 	"os"
@@ -21,9 +21,9 @@ func put(t *testing.T, dir segment.RankDir, text string) {
 	}
 }
 
-// TestRoster_GroupsOnce holds that a group known by a communicator is not told twice,
+// TestJob_GroupsOnce holds that a group known by a communicator is not told twice,
 // whatever its dimension is spelt like, also of a file that appears later.
-func TestRoster_GroupsOnce(t *testing.T) {
+func TestJob_GroupsOnce(t *testing.T) {
 	topo := &topology.File{WorldSize: 4, Nodes: map[string][]int{"node-1": {0, 1}}, Groups: []topology.Group{
 		{Name: "ep-0", Dim: "ep", Ranks: []int{0, 1}}, {Name: "dp-0", Dim: "dp", Ranks: []int{2, 0}},
 	}}
@@ -56,9 +56,9 @@ func TestRoster_GroupsOnce(t *testing.T) {
 	}
 }
 
-// TestRoster_Node: this machine's name is that of the ranks whose files were written
+// TestJob_Node: this machine's name is that of the ranks whose files were written
 // here, unless a topology says otherwise; a rank table may call it by another name.
-func TestRoster_Node(t *testing.T) {
+func TestJob_Node(t *testing.T) {
 	dirs := []segment.RankDir{{Rank: 0, Path: t.TempDir()}, {Rank: 1, Path: t.TempDir()}, {Rank: 2, Path: "/proc/self"}, {Rank: 3, Path: t.TempDir()}}
 	file := &topology.File{WorldSize: 4, Nodes: map[string][]int{"gpu-9": {0}}}
 	table := &topology.File{Nodes: map[string][]int{"10.0.0.1": {0, 1, 2}}}

@@ -1,4 +1,4 @@
-package scatter
+package merge
 
 import (
 	"fmt"
@@ -76,7 +76,7 @@ func together(r Result) []string {
 	return out
 }
 
-func TestGather(t *testing.T) {
+func TestDirectories(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		processes []process
@@ -137,7 +137,7 @@ func TestGather(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ranks := write(t, c.processes)
-			r := Gather(ranks)
+			r := Directories(ranks)
 			if d := cmp.Diff(c.want, together(r)); d != "" || len(r.Doubtful) != c.doubtful {
 				t.Fatalf("put together (-want +got), doubtful %v, want %d:\n%s", r.Doubtful, c.doubtful, d)
 			}
@@ -166,15 +166,15 @@ func joined(r Result) (n int) {
 	return n
 }
 
-// TestGather_LeavesNamedJobs: only directories without a job's name are touched,
+// TestDirectories_LeavesNamedJobs: only directories without a job's name are touched,
 // and one without a line tells nothing.
-func TestGather_LeavesNamedJobs(t *testing.T) {
+func TestDirectories_LeavesNamedJobs(t *testing.T) {
 	ranks := write(t, []process{{5, 0, 0, 60, ""}, {6, 1, 0, 60, ""}})
 	named := ranks[1]
 	named.Job = "uid-1"
 	empty := segment.RankDir{Job: Prefix + "1753000009", Rank: 2, Path: t.TempDir()}
 	ranks = []segment.RankDir{ranks[0], named, empty}
-	if r := Gather(ranks); len(r.Jobs) != 0 || ranks[1].Job != "uid-1" || ranks[2] != empty {
+	if r := Directories(ranks); len(r.Jobs) != 0 || ranks[1].Job != "uid-1" || ranks[2] != empty {
 		t.Fatalf("put together %+v, ranks %+v", r, ranks)
 	}
 }
