@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/trace"
@@ -29,7 +29,7 @@ type bench struct {
 
 func newBench(t testing.TB, w drain.Writer, change func(*drain.Options)) *bench {
 	t.Helper()
-	b := &bench{run: rig.Shared(t), now: time.Now()}
+	b := &bench{run: ringtest.Shared(t), now: time.Now()}
 	var err error
 	b.rec, err = recorder.Open(recorder.Options{RunDir: b.run, Meta: record.Meta{Job: "j", Rank: 2, WorldSize: 4}})
 	if err != nil {
@@ -39,7 +39,7 @@ func newBench(t testing.TB, w drain.Writer, change func(*drain.Options)) *bench 
 	o := drain.Options{
 		RunDir: b.run, Node: "n0", Pod: "p0",
 		Open: func(m record.Meta) (drain.Writer, error) {
-			if mem, ok := w.(*rig.Memory); ok {
+			if mem, ok := w.(*ringtest.Memory); ok {
 				mem.Meta = m
 			}
 			return w, nil
@@ -76,7 +76,7 @@ func (b *bench) mark(k record.Kind, n int) {
 }
 
 func TestOrderIsByEnd(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	other := b.rec.Thread()
 	for i := range int64(50) {
@@ -97,7 +97,7 @@ func TestOrderIsByEnd(t *testing.T) {
 }
 
 func TestLossesAreToldOnce(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	b.mark(record.FP, ring.LightSlots+10)
 	b.mark(record.Communication, 5)
@@ -126,7 +126,7 @@ func TestLossesAreToldOnce(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	b.mark(record.FP, 1)
 	b.pass(t)
@@ -174,7 +174,7 @@ func TestBadIdentities(t *testing.T) {
 		"spaces":   {"a b", "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &rig.Memory{}
+			w := &ringtest.Memory{}
 			b := newBench(t, w, func(o *drain.Options) { o.Job = "d" })
 			b.rec.SetMeta(record.Meta{Job: c.job, Rank: 1})
 			b.mark(record.FP, 1)
@@ -187,7 +187,7 @@ func TestBadIdentities(t *testing.T) {
 }
 
 func TestSwitchLine(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	var jobs []string
 	var options drain.Options
 	b := newBench(t, w, func(o *drain.Options) {
@@ -238,7 +238,7 @@ func TestSwitchLine(t *testing.T) {
 }
 
 func TestHangingAndOpen(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	op, group := b.rec.Intern("ncclAllReduce"), b.rec.Intern("dp0")
 	step := b.th.Step(9, 0)
@@ -270,7 +270,7 @@ func TestHangingAndOpen(t *testing.T) {
 // TestScribbled spoils slots of a living ring: they are waited for, then counted,
 // and nothing else is lost.
 func TestScribbled(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	b.mark(record.FP, 10)
 	spoil(t, b.run, 3, 4)
@@ -310,12 +310,12 @@ func spoil(t *testing.T, run string, slots ...int) {
 // TestHostileRing is R23: it lets a writer scribble over everything while a drain reads: it
 // must neither stop nor fail for others.
 func TestHostileRing(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	b.mark(record.FP, 100)
 	b.pass(t)
 	files, _ := filepath.Glob(filepath.Join(b.run, "*", "*"))
-	x := uint64(rig.Seed())
+	x := uint64(ringtest.Seed())
 	t.Logf("seed %d", x)
 	next := func(n int) int {
 		x ^= x << 13
@@ -354,7 +354,7 @@ func TestHostileRing(t *testing.T) {
 }
 
 func TestForeignFolders(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	b.mark(record.FP, 1)
 	for _, n := range []string{"00000000000000aa", "00000000000000ab"} {
@@ -380,7 +380,7 @@ func TestForeignFolders(t *testing.T) {
 // kept; a folder of another version is left as it is, named once and counted, and
 // holds nobody up.
 func TestNewerRecorders(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	const kind, dtype = record.Kind(200), 250
 	b.th.Mark(kind, recorder.Attr{Text: b.rec.Intern("Compile"), Value: 7}, 1000, 1)
@@ -426,7 +426,7 @@ func TestNewerRecorders(t *testing.T) {
 }
 
 func TestTwoAgents(t *testing.T) {
-	a, b := &rig.Memory{}, &rig.Memory{}
+	a, b := &ringtest.Memory{}, &ringtest.Memory{}
 	first := newBench(t, a, nil)
 	second, err := drain.New(drain.Options{RunDir: first.run, Open: func(record.Meta) (drain.Writer, error) { return b, nil }})
 	if err != nil {
@@ -446,7 +446,7 @@ func TestTwoAgents(t *testing.T) {
 }
 
 func TestUntrusted(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, func(o *drain.Options) { o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 12345 } })
 	b.mark(record.FP, 3)
 	b.pass(t)
@@ -462,7 +462,7 @@ func TestUntrusted(t *testing.T) {
 // one that did not.
 func TestDrainedTellsOfLines(t *testing.T) {
 	told := 0
-	b := newBench(t, &rig.Memory{}, func(o *drain.Options) { o.Drained = func() { told++ } })
+	b := newBench(t, &ringtest.Memory{}, func(o *drain.Options) { o.Drained = func() { told++ } })
 	b.mark(record.FP, 3)
 	b.mark(record.Communication, 100)
 	b.pass(t)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -17,7 +17,7 @@ import (
 
 // TestFailingWriter lets the disk be full for a while.
 func TestFailingWriter(t *testing.T) {
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	b.mark(record.FP, 10)
 	b.pass(t)

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	rig.Remove()
+	ringtest.Remove()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -243,7 +243,7 @@ func (c *contents) exact(t *testing.T, ended int, emitted uint64) {
 // trainer returns the C test driver's command.
 func trainer(t testing.TB, run string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(rig.Driver(t), args...)
+	cmd := exec.Command(ringtest.Driver(t), args...)
 	cmd.Env = []string{"LAGGARD_RUN=" + run, "PATH=" + os.Getenv("PATH")}
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
 // gone reports whether every ring folder was drained and removed.
@@ -81,7 +81,7 @@ func TestKilledAgentAtEveryPoint(t *testing.T) {
 		for _, n := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s:%d", point, n), func(t *testing.T) {
 				t.Parallel()
-				run, dir := rig.Shared(t), t.TempDir()
+				run, dir := ringtest.Shared(t), t.TempDir()
 				const emitted = 60000 // more than the rings hold
 				runs(t, trainer(t, run, "burst", strconv.Itoa(emitted), "0"))
 				a := startAgent(t, run, dir, fmt.Sprintf("%s:%d", point, n))
@@ -141,10 +141,10 @@ func labels(t *testing.T) []string {
 // TestKilledAgentAtRandom is R3, and R4 over many cycles: it kills the agent again and again while trainers record,
 // overflow and come and go. LAGGARD_KILLS sets how often.
 func TestKilledAgentAtRandom(t *testing.T) {
-	n, seed := rig.Kills(40), rig.Seed()
+	n, seed := ringtest.Kills(40), ringtest.Seed()
 	t.Logf("%d kills with LAGGARD_SEED=%d", n, seed)
 	random := rand.New(rand.NewPCG(seed, 2))
-	run, dir := rig.Shared(t), t.TempDir()
+	run, dir := ringtest.Shared(t), t.TempDir()
 	ended, emitted := 0, uint64(0)
 	finished := make(chan error, n)
 	running := 0
@@ -184,7 +184,7 @@ func TestKilledAgentAtRandom(t *testing.T) {
 func TestBothKilled(t *testing.T) {
 	for _, first := range []string{"trainer", "agent"} {
 		t.Run(first, func(t *testing.T) {
-			run, dir := rig.Shared(t), t.TempDir()
+			run, dir := ringtest.Shared(t), t.TempDir()
 			cmd := trainer(t, run, "kill", dir+"/ack", "2", "100")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

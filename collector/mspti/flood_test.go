@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
@@ -28,11 +28,11 @@ func TestMillionMarkersASecond(t *testing.T) {
 }
 
 func flood(t *testing.T, program string, ranges uint64, env []string) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	cmd := command(t, run, program, "flood", strconv.FormatUint(ranges, 10), "1000")
 	cmd.Env = append(cmd.Env, env...)
 	k := talkTo(t, cmd)
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	done := make(chan string, 1)
 	go func() {
 		s, _ := k.out.ReadString('\n')
@@ -78,16 +78,16 @@ func flood(t *testing.T, program string, ranges uint64, env []string) {
 // TestPoolIsExhausted: with two buffers and no time to empty them, what is dropped is
 // told.
 func TestPoolIsExhausted(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	cmd := command(t, run, "trainer-sanitized", "flood", "200000", "100000")
 	cmd.Env = append(cmd.Env, "STANDIN_FULL=500", "LAGGARD_MSPTI_BUFFERS=2")
-	out, said := catch.Runs(t, cmd)
+	out, said := draintest.Runs(t, cmd)
 	r := report(t, out)
 	if r.Dropped == 0 || r.DroppedBuffers == 0 || r.Waits != 0 || !strings.Contains(said, "all buffers were full") {
 		t.Errorf("report %+v, said %q", r, said)
 	}
 	var told uint64
-	for _, x := range catch.New(t, run).Finish(t).Only(t).Records {
+	for _, x := range draintest.New(t, run).Finish(t).Only(t).Records {
 		if x.Name == "mspti.dropped" {
 			told += uint64(x.Bytes)
 		}

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/mspti"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -102,7 +102,7 @@ func (k *talk) end() counts {
 
 // TestFollowsTheSwitch starts off and obeys both bits.
 func TestFollowsTheSwitch(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	cmd := command(t, run, "trainer", "follow")
 	cmd.Env = append(cmd.Env, "LAGGARD_TRACE=off")
 	k := talkTo(t, cmd)
@@ -129,7 +129,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 		}
 	}
 	k.end()
-	w := catch.New(t, run).Finish(t).Only(t)
+	w := draintest.New(t, run).Finish(t).Only(t)
 	n := words(w.Records)
 	// Each of five switches may have come between a range's begin and end.
 	if got := n["Step"] + n["Communication"] + int(w.Lost()); n["Step"] == 0 || n["Communication"] == 0 || got > k.taken[0]+k.taken[1] || got < k.taken[0]+k.taken[1]-5 {
@@ -143,7 +143,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 // TestAnotherSubscriber says one line while a full profiling is on, and records when
 // it is over.
 func TestAnotherSubscriber(t *testing.T) {
-	run, busy := rig.Shared(t), filepath.Join(t.TempDir(), "busy")
+	run, busy := ringtest.Shared(t), filepath.Join(t.TempDir(), "busy")
 	if err := os.WriteFile(busy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestAnotherSubscriber(t *testing.T) {
 	if c.Multiple < 2 || strings.Count(k.said(), "\n") != 2 {
 		t.Errorf("refused %d times, said %q", c.Multiple, k.said())
 	}
-	if w := catch.New(t, run).Finish(t).Only(t); words(w.Records)["Step"] == 0 {
+	if w := draintest.New(t, run).Finish(t).Only(t); words(w.Records)["Step"] == 0 {
 		t.Errorf("records %v", words(w.Records))
 	}
 }
@@ -191,7 +191,7 @@ func TestMissingSymbols(t *testing.T) {
 			if err := standin(lib, "libmspti.so", name); err != nil {
 				t.Fatal(err)
 			}
-			run := rig.Shared(t)
+			run := ringtest.Shared(t)
 			mode := "train"
 			if want == nil {
 				mode = "plain"
@@ -201,7 +201,7 @@ func TestMissingSymbols(t *testing.T) {
 			if name == "msptiActivityFlushAll" {
 				cmd.Env = append(cmd.Env, "STANDIN_FULL=8")
 			}
-			_, said := catch.Runs(t, cmd)
+			_, said := draintest.Runs(t, cmd)
 			if want == nil { // it may have ended before it looked
 				if left, _ := os.ReadDir(run); len(left) > 1 || strings.Count(said, "\n") > 2 {
 					t.Errorf("said %q, left %v", said, left)
@@ -211,7 +211,7 @@ func TestMissingSymbols(t *testing.T) {
 			if !strings.Contains(said, "libmspti has no "+name+":") || strings.Count(said, "\n") != 1 {
 				t.Errorf("said %q", said)
 			}
-			got := took(catch.New(t, run).Finish(t).Only(t))
+			got := took(draintest.New(t, run).Finish(t).Only(t))
 			if len(want) == 0 && got["DataLoader"] < 7 { // what is in the last buffers never comes
 				t.Errorf("records %v", got)
 			} else if len(want) > 0 && !maps.Equal(got, want) {
@@ -225,11 +225,11 @@ func TestMissingSymbols(t *testing.T) {
 // of, and leaves the buffer where it can't be asked.
 func TestUnknownKinds(t *testing.T) {
 	t.Run("libmspti knows", func(t *testing.T) {
-		run := rig.Shared(t)
+		run := ringtest.Shared(t)
 		cmd := command(t, run, "trainer-sanitized", "train", "20", "2")
 		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1")
-		catch.Runs(t, cmd)
-		got := took(catch.New(t, run).Finish(t).Only(t))
+		draintest.Runs(t, cmd)
+		got := took(draintest.New(t, run).Finish(t).Only(t))
 		if got["after the stranger"] == 0 {
 			t.Errorf("records %v", got)
 		}
@@ -239,14 +239,14 @@ func TestUnknownKinds(t *testing.T) {
 		}
 	})
 	t.Run("nobody knows", func(t *testing.T) {
-		dir, lib, run := build(t), t.TempDir(), rig.Shared(t)
+		dir, lib, run := build(t), t.TempDir(), ringtest.Shared(t)
 		if err := standin(lib, "libmspti.so", "msptiActivityGetNextRecord"); err != nil {
 			t.Fatal(err)
 		}
 		cmd := command(t, run, "trainer", "train", "20", "2")
 		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1", "LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+lib+"/libmspti.so:"+dir+"/"+mspti.Library)
-		catch.Runs(t, cmd)
-		if got, want := took(catch.New(t, run).Finish(t).Only(t)), expected(20, 2); !maps.Equal(got, want) {
+		draintest.Runs(t, cmd)
+		if got, want := took(draintest.New(t, run).Finish(t).Only(t)), expected(20, 2); !maps.Equal(got, want) {
 			t.Errorf("records %v, want %v", got, want)
 		}
 	})
@@ -255,13 +255,13 @@ func TestUnknownKinds(t *testing.T) {
 // TestFork: the child's copy of libmspti gets no buffers, and the parent goes on.
 func TestFork(t *testing.T) {
 	for _, program := range []string{"trainer", "trainer-sanitized"} {
-		run := rig.Shared(t)
-		out, said := catch.Runs(t, command(t, run, program, "fork", "0", "3"))
+		run := ringtest.Shared(t)
+		out, said := draintest.Runs(t, command(t, run, program, "fork", "0", "3"))
 		if !strings.HasPrefix(out, "0\n") || said != "" {
 			t.Errorf("child left with %q, said %q", out, said)
 		}
 		steps := make(map[int64]int)
-		for _, r := range catch.New(t, run).Finish(t).Only(t).Records {
+		for _, r := range draintest.New(t, run).Finish(t).Only(t).Records {
 			if r.Kind == record.Step {
 				steps[r.Step]++
 			}
@@ -275,7 +275,7 @@ func TestFork(t *testing.T) {
 // TestSignalsAreTheTrainers: the only handler is the recorder's own for SIGBUS, and
 // none when that is refused.
 func TestSignalsAreTheTrainers(t *testing.T) {
-	cmd := command(t, rig.Shared(t), "trainer", "signals")
+	cmd := command(t, ringtest.Shared(t), "trainer", "signals")
 	cmd.Env = append(cmd.Env, "LAGGARD_SIGBUS=0")
 	var inherited []string // nohup's, for one
 	for n := range 32 {
@@ -283,7 +283,7 @@ func TestSignalsAreTheTrainers(t *testing.T) {
 			inherited = append(inherited, fmt.Sprint(n))
 		}
 	}
-	if out, _ := catch.Runs(t, cmd); !slices.Equal(strings.Fields(out), inherited) {
+	if out, _ := draintest.Runs(t, cmd); !slices.Equal(strings.Fields(out), inherited) {
 		t.Errorf("handlers of signals %s, want %v", out, inherited)
 	}
 }
@@ -291,13 +291,13 @@ func TestSignalsAreTheTrainers(t *testing.T) {
 // TestHang names the ranges that were begun and never ended, with the time they
 // really began.
 func TestHang(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	k := talkTo(t, command(t, run, "trainer", "hang", "0", "2"))
 	if got := k.line(); got != "hangs" {
 		t.Fatal(got)
 	}
 	before := time.Now().UnixNano()
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	for deadline := time.Now().Add(20 * time.Second); len(c.Hanging(0)) < 2; {
 		if _, err := c.Pass(); err != nil {
 			t.Fatal(err)
@@ -329,14 +329,14 @@ func TestHang(t *testing.T) {
 // TestKill: SIGKILL loses at most what libmspti had not handed over and what the
 // library was at, and leaves no half records.
 func TestKill(t *testing.T) {
-	n, steps := rig.Kills(3), 0
+	n, steps := ringtest.Kills(3), 0
 	for i := range n {
-		run := rig.Shared(t)
+		run := ringtest.Shared(t)
 		k := talkTo(t, command(t, run, "trainer", "forever", "0", "20"))
 		if got := k.line(); got != "on" {
 			t.Fatal(got)
 		}
-		c := catch.New(t, run)
+		c := draintest.New(t, run)
 		timer := time.NewTimer(time.Duration(3000+i*237) * time.Millisecond)
 		for waiting := true; waiting; {
 			select {
@@ -364,7 +364,7 @@ func TestKill(t *testing.T) {
 
 // killed checks that each step is there once at most, and those that began before a
 // moment are there. The n-th batch was loaded in step n.
-func killed(t *testing.T, w *rig.Memory, before int64) int {
+func killed(t *testing.T, w *ringtest.Memory, before int64) int {
 	t.Helper()
 	seen := make(map[int64]int)
 	var loads []int64
@@ -395,7 +395,7 @@ func killed(t *testing.T, w *rig.Memory, before int64) int {
 // TestTaskDWorker runs a script adapted for TaskD with the library preloaded: the
 // switch file commands libmspti.
 func TestTaskDWorker(t *testing.T) {
-	run, file := rig.Shared(t), filepath.Join(t.TempDir(), "profilingSwitch")
+	run, file := ringtest.Shared(t), filepath.Join(t.TempDir(), "profilingSwitch")
 	path, err := filepath.Abs("../python")
 	if err != nil {
 		t.Fatal(err)
@@ -436,7 +436,7 @@ print("{}")
 		k.until(s.want)
 	}
 	k.end()
-	w := catch.New(t, run).Finish(t).Only(t)
+	w := draintest.New(t, run).Finish(t).Only(t)
 	if w.Meta.Job != "uid-1" || w.Meta.Rank != 3 || w.Meta.WorldSize != 4 || w.Meta.Writer != "mspti/1" {
 		t.Errorf("identity %+v", w.Meta)
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/mspti"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -24,7 +24,7 @@ func expected(steps, comms int) map[string]int {
 }
 
 // took takes the ranges of the waiting for libmspti away.
-func took(w *rig.Memory) map[string]int {
+func took(w *ringtest.Memory) map[string]int {
 	n := words(w.Records)
 	delete(n, "warm up")
 	return n
@@ -34,12 +34,12 @@ func took(w *rig.Memory) map[string]int {
 func TestEveryKind(t *testing.T) {
 	for _, program := range []string{"trainer", "trainer-sanitized"} {
 		t.Run(program, func(t *testing.T) {
-			run := rig.Shared(t)
-			_, said := catch.Runs(t, command(t, run, program, "train", "100", "10"))
+			run := ringtest.Shared(t)
+			_, said := draintest.Runs(t, command(t, run, program, "train", "100", "10"))
 			if said != "" {
 				t.Errorf("said %q", said)
 			}
-			w := catch.New(t, run).Finish(t).Only(t)
+			w := draintest.New(t, run).Finish(t).Only(t)
 			if got, want := took(w), expected(100, 10); !maps.Equal(got, want) {
 				t.Errorf("records %v, want %v", got, want)
 			}
@@ -96,11 +96,11 @@ func fields(t *testing.T, rs []record.Record) {
 
 // TestQuietWithoutLibmspti: a trainer is what it was, and one line says why.
 func TestQuietWithoutLibmspti(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	cmd := command(t, run, "mstx-trainer", "plain", "3")
 	dir := build(t)
 	cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH=/nowhere", "LD_PRELOAD="+dir+"/liblaggard_mspti.so")
-	out, said := catch.Runs(t, cmd)
+	out, said := draintest.Runs(t, cmd)
 	if out != "done\n" || strings.Count(said, "\n") > 1 {
 		t.Errorf("printed %q, said %q", out, said)
 	}
@@ -108,14 +108,14 @@ func TestQuietWithoutLibmspti(t *testing.T) {
 
 // TestRangesWithoutNPU records through the mstx functions of our own.
 func TestRangesWithoutNPU(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	cmd := command(t, run, "mstx-trainer", "train", "50", "4")
 	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=off")
-	_, said := catch.Runs(t, cmd)
+	_, said := draintest.Runs(t, cmd)
 	if said != "" {
 		t.Errorf("said %q", said)
 	}
-	w := catch.New(t, run).Finish(t).Only(t)
+	w := draintest.New(t, run).Finish(t).Only(t)
 	if got, want := took(w), expected(50, 4); !maps.Equal(got, want) {
 		t.Errorf("records %v, want %v", got, want)
 	}
@@ -164,10 +164,10 @@ func TestSymbols(t *testing.T) {
 
 // TestNotARank: in the launchers and tools of a job nothing happens.
 func TestNotARank(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	cmd := command(t, run, "trainer", "plain", "3")
 	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=auto")
-	if out, said := catch.Runs(t, cmd); out != "done\n" || said != "" {
+	if out, said := draintest.Runs(t, cmd); out != "done\n" || said != "" {
 		t.Errorf("printed %q, said %q", out, said)
 	}
 	if left, _ := os.ReadDir(run); len(left) != 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/native"
 )
 
@@ -16,7 +16,7 @@ import (
 // the median of 15 interleaved rounds of 20000, and the spread. The ratios are of
 // the smallest: what others do on the machine only adds.
 func BenchmarkAgainstTheLeast(b *testing.B) {
-	lib, run := rig.Library(b), rig.Shared(b)
+	lib, run := ringtest.Library(b), ringtest.Shared(b)
 	out := filepath.Join(b.TempDir(), "bench")
 	if err := native.Program(context.Background(), "", lib, "testdata/bench.c", out); err != nil {
 		b.Fatal(err)

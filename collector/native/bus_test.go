@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
 // TestBusErrorsOfOthers: a SIGBUS that is not of a ring does what it does without the
@@ -32,7 +32,7 @@ func TestBusErrorsOfOthers(t *testing.T) {
 		{"early", "handled", false, "handled 5\n" + wentOn, 0},
 	} {
 		t.Run(c.way+" "+c.before, func(t *testing.T) {
-			cmd := command(t, rig.Driver(t), rig.Shared(t), "bus", c.way, c.before)
+			cmd := command(t, ringtest.Driver(t), ringtest.Shared(t), "bus", c.way, c.before)
 			var out bytes.Buffer
 			cmd.Stdout = &out
 			err := cmd.Run()
@@ -47,8 +47,8 @@ func TestBusErrorsOfOthers(t *testing.T) {
 		})
 	}
 	// As a shell tells of it.
-	sh := exec.Command("sh", "-c", `"$0" bus sent default; echo $?`, rig.Driver(t))
-	sh.Env = command(t, "", rig.Shared(t)).Env
+	sh := exec.Command("sh", "-c", `"$0" bus sent default; echo $?`, ringtest.Driver(t))
+	sh.Env = command(t, "", ringtest.Shared(t)).Env
 	if out, err := sh.Output(); err != nil || string(out) != fmt.Sprintln(128+int(syscall.SIGBUS)) {
 		t.Errorf("the shell says %q, %v", out, err)
 	}

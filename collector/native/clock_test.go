@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
 func TestClock(t *testing.T) {
 	for _, clock := range []string{"monotonic", "tsc", ""} {
-		cmd := command(t, rig.Driver(t), rig.Shared(t), "clock", "400")
+		cmd := command(t, ringtest.Driver(t), ringtest.Shared(t), "clock", "400")
 		cmd.Env = append(cmd.Env, "LAGGARD_CLOCK="+clock)
 		var worst int
 		if _, err := fmt.Sscan(runs(t, cmd), &worst); err != nil {
@@ -33,18 +33,18 @@ func TestClock(t *testing.T) {
 // What a range lasted must lie within what the kernel's own clock says, but for 1 us;
 // one in a hundred, whose scale was found while the machine was interrupted, but for 50.
 func TestSteppedClock(t *testing.T) {
-	lib, shim := rig.Driver(t), filepath.Join(t.TempDir(), "stepped.so")
+	lib, shim := ringtest.Driver(t), filepath.Join(t.TempDir(), "stepped.so")
 	if b, err := exec.Command("cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", shim, "testdata/stepped.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, b)
 	}
 	for _, clock := range []string{"monotonic", "tsc"} {
 		for _, ppm := range []string{"0", "500"} {
 			t.Run(clock+"/"+ppm, func(t *testing.T) {
-				run := rig.Shared(t)
+				run := ringtest.Shared(t)
 				cmd := command(t, lib, run, "durations", "700")
 				cmd.Env = append(cmd.Env, "LAGGARD_CLOCK="+clock, "LD_PRELOAD="+shim, "STEPPED_PPM="+ppm)
 				allowed := strings.Fields(runs(t, cmd))
-				c := catch.New(t, run)
+				c := draintest.New(t, run)
 				c.Finish(t)
 				w := c.Only(t)
 				if len(w.Records) == 0 || len(allowed) != 2*len(w.Records) {

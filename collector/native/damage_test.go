@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
@@ -21,8 +21,8 @@ import (
 func TestTruncatedUnderneath(t *testing.T) {
 	for _, what := range []string{"ring-1", "process", "both", "removed"} {
 		t.Run(what, func(t *testing.T) {
-			run := rig.Shared(t)
-			cmd := command(t, rig.Driver(t), run, "truncate")
+			run := ringtest.Shared(t)
+			cmd := command(t, ringtest.Driver(t), run, "truncate")
 			in, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -38,7 +38,7 @@ func TestTruncatedUnderneath(t *testing.T) {
 			if _, err := out.ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
-			c := catch.New(t, run)
+			c := draintest.New(t, run)
 			if p, err := c.Pass(); err != nil || p.Records != 100 {
 				t.Fatalf("Pass = %+v, %v", p, err)
 			}
@@ -80,9 +80,9 @@ func TestTruncatedUnderneath(t *testing.T) {
 
 // TestNoRoomIsSaidOnceAndCounted, R8: no room for the files from the start.
 func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
-	driver := rig.Driver(t)
+	driver := ringtest.Driver(t)
 	t.Run("file size limit", func(t *testing.T) {
-		run := rig.Shared(t)
+		run := ringtest.Shared(t)
 		cmd := command(t, driver, run, "limit", "100000")
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
@@ -98,12 +98,12 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 		}
 	})
 	t.Run("room for the folder only", func(t *testing.T) {
-		run := rig.Shared(t)
+		run := ringtest.Shared(t)
 		out := runs(t, command(t, driver, run, "limit", "300000"))
 		if !strings.Contains(out, "no error; lost 1000") {
 			t.Errorf("said %q", out)
 		}
-		c := catch.New(t, run)
+		c := draintest.New(t, run)
 		c.Finish(t)
 		if w := c.Only(t); w.Lost() != 1000 || w.Losses[0].Reason != record.NoRing || w.End.Emitted["FP"] != 1000 || w.End.Dropped["no-ring"] != 1000 {
 			t.Errorf("losses %v, end %+v", w.Losses, w.End)
@@ -143,7 +143,7 @@ func TestFilledUnderneath(t *testing.T) {
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	run := filepath.Join(dir, "run")
-	cmd := command(t, rig.Driver(t), run, "truncate")
+	cmd := command(t, ringtest.Driver(t), run, "truncate")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestFilledUnderneath(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
 		t.Fatal(err)
 	}
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	if n := uint64(len(w.Records)); n != 1024+32768 || n+w.Lost() != 100100 {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
 // TestKilledTrainer, R1: kills a recording C program with 1, 8 and 64 threads at
@@ -26,10 +26,10 @@ import (
 // rings: there what is missing must be counted. LAGGARD_KILLS sets how often (10000
 // is the long form), LAGGARD_SEED repeats a run.
 func TestKilledTrainer(t *testing.T) {
-	n, seed := rig.Kills(60), rig.Seed()
+	n, seed := ringtest.Kills(60), ringtest.Seed()
 	t.Logf("%d kills with LAGGARD_SEED=%d", n, seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	var kept, flooded rig.Tally
+	var kept, flooded ringtest.Tally
 	for i := range n {
 		threads := []int{1, 8, 64}[i%3]
 		// Making 64 rings takes a while: later, so that some are killed after it.
@@ -50,17 +50,17 @@ func TestKilledTrainer(t *testing.T) {
 
 // kill runs the driver, draining it, kills it after a while, drains the rest, and
 // checks.
-func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) rig.Tally {
+func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) ringtest.Tally {
 	t.Helper()
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	defer os.RemoveAll(filepath.Dir(run))
-	acks := rig.NewAcks(t, run)
+	acks := ringtest.NewAcks(t, run)
 	defer acks.Close()
-	window := rig.Window(threads)
+	window := ringtest.Window(threads)
 	if flood {
 		window = 0
 	}
-	cmd := command(t, rig.Driver(t), run, "kill", acks.Path, strconv.Itoa(threads), strconv.Itoa(pace), strconv.Itoa(window))
+	cmd := command(t, ringtest.Driver(t), run, "kill", acks.Path, strconv.Itoa(threads), strconv.Itoa(pace), strconv.Itoa(window))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) rig.
 	}
 	killed := make(chan error, 1)
 	time.AfterFunc(after, func() { killed <- cmd.Process.Kill() })
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	for done := false; !done; {
 		select {
 		case err := <-killed:
@@ -92,7 +92,7 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) rig.
 	}
 	wait(cmd)
 	c.Finish(t)
-	return rig.CheckKilled(t, c.Killed(t), acks, threads, flood)
+	return ringtest.CheckKilled(t, c.Killed(t), acks, threads, flood)
 }
 
 func wait(cmd *exec.Cmd) { _ = cmd.Wait() } // killed: the error is the point
@@ -104,8 +104,8 @@ func wait(cmd *exec.Cmd) { _ = cmd.Wait() } // killed: the error is the point
 func TestKilledAtEveryInstruction(t *testing.T) {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
-	first, stride := int(rig.Seed()%9), 9
-	if rig.Kills(0) > 1000 {
+	first, stride := int(ringtest.Seed()%9), 9
+	if ringtest.Kills(0) > 1000 {
 		first, stride = 0, 1
 	}
 	for _, c := range []struct {
@@ -113,10 +113,10 @@ func TestKilledAtEveryInstruction(t *testing.T) {
 		before int
 		flood  bool
 	}{{"bulk", 8, false}, {"light", 3, false}, {"full", 1024*8 + 3, true}} {
-		var sum rig.Tally
+		var sum ringtest.Tally
 		steps, kills := first, 0
 		for more := true; more && !t.Failed(); steps += stride {
-			var one rig.Tally
+			var one ringtest.Tally
 			one, more = killAt(t, c.before, steps, c.flood)
 			sum.Add(one)
 			kills++
@@ -130,13 +130,13 @@ func TestKilledAtEveryInstruction(t *testing.T) {
 
 // killAt kills the driver so many instructions after its stop. False: it came to the
 // end before that.
-func killAt(t *testing.T, before, steps int, flood bool) (rig.Tally, bool) {
+func killAt(t *testing.T, before, steps int, flood bool) (ringtest.Tally, bool) {
 	t.Helper()
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	defer os.RemoveAll(filepath.Dir(run))
-	acks := rig.NewAcks(t, run)
+	acks := ringtest.NewAcks(t, run)
 	defer acks.Close()
-	cmd := command(t, rig.Driver(t), run, "steps", acks.Path, strconv.Itoa(before))
+	cmd := command(t, ringtest.Driver(t), run, "steps", acks.Path, strconv.Itoa(before))
 	cmd.Env = append(cmd.Env, "LAGGARD_CLOCK=monotonic") // always the same way through the clock
 	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
 	if err := cmd.Start(); err != nil {
@@ -171,9 +171,9 @@ func killAt(t *testing.T, before, steps int, flood bool) (rig.Tally, bool) {
 		t.Fatal(err)
 	}
 	wait(cmd)
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	c.Finish(t)
-	return rig.CheckKilled(t, c.Killed(t), acks, 1, flood), more
+	return ringtest.CheckKilled(t, c.Killed(t), acks, 1, flood), more
 }
 
 func wait4(pid int, s *unix.WaitStatus) (int, error) {
@@ -185,4 +185,4 @@ func wait4(pid int, s *unix.WaitStatus) (int, error) {
 	}
 }
 
-var _ drain.Writer = (*rig.Memory)(nil)
+var _ drain.Writer = (*ringtest.Memory)(nil)

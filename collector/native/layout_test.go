@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -17,8 +17,8 @@ import (
 // recorded the same: they may differ in who wrote them and when, in nothing else.
 func TestSameBytes(t *testing.T) {
 	const records = 8000 // five sixths are light: more than that ring holds
-	run := rig.Shared(t)
-	cmd := command(t, rig.Driver(t), run, "layout", "8000")
+	run := ringtest.Shared(t)
+	cmd := command(t, ringtest.Driver(t), run, "layout", "8000")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func layout(t *testing.T, records int) string {
 	texts := ring.NewStrings(ring.CRC32C)
 	identity := texts.Intern(`{"job":"layout","rank":1,"world_size":2}`)
 	text, group := texts.Intern("text"), texts.Intern("group")
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	p, err := ring.Create(ring.CreateOptions{RunDir: run, Identity: id, Strings: texts, Wanted: ring.AllOn})
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/native"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -20,9 +20,9 @@ import (
 // nothing and makes no files; one becomes a daemon.
 func TestFork(t *testing.T) {
 	const children = 64
-	run := rig.Shared(t)
-	runs(t, command(t, rig.Driver(t), run, "fork", strconv.Itoa(children)))
-	c := catch.New(t, run)
+	run := ringtest.Shared(t)
+	runs(t, command(t, ringtest.Driver(t), run, "fork", strconv.Itoa(children)))
+	c := draintest.New(t, run)
 	c.Finish(t)
 	var got []string
 	for _, w := range c.Writers {
@@ -52,7 +52,7 @@ func TestFork(t *testing.T) {
 // on a busy machine the drain gets no turn while four threads fill 1,024 slots each.
 func TestWorkers(t *testing.T) {
 	const workers = 64
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	c, said := drained(t, run, "workers", strconv.Itoa(workers))
 	want, err := strconv.Atoi(strings.TrimSpace(said))
 	if err != nil {
@@ -97,15 +97,15 @@ func TestWorkers(t *testing.T) {
 }
 
 // drained runs the driver and drains it meanwhile; it returns what the driver said.
-func drained(t *testing.T, run string, args ...string) (*catch.Drain, string) {
+func drained(t *testing.T, run string, args ...string) (*draintest.Drain, string) {
 	t.Helper()
-	cmd := command(t, rig.Driver(t), run, args...)
+	cmd := command(t, ringtest.Driver(t), run, args...)
 	var out strings.Builder
 	cmd.Stdout = &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	for running := true; running; {
@@ -130,7 +130,7 @@ func drained(t *testing.T, run string, args ...string) (*catch.Drain, string) {
 func TestThreadChurn(t *testing.T) {
 	for _, c := range []struct{ rounds, width int }{{10000, 1}, {100, 64}} {
 		t.Run(fmt.Sprintf("%dx%d", c.rounds, c.width), func(t *testing.T) {
-			d, _ := drained(t, rig.Shared(t), "churn", strconv.Itoa(c.rounds), strconv.Itoa(c.width))
+			d, _ := drained(t, ringtest.Shared(t), "churn", strconv.Itoa(c.rounds), strconv.Itoa(c.width))
 			w := d.Only(t)
 			seen := make(map[int64]bool)
 			for _, r := range w.Records {
@@ -155,13 +155,13 @@ func TestThreadChurn(t *testing.T) {
 
 // TestUnload, R27: a plugin is closed while a thread that recorded lives on.
 func TestUnload(t *testing.T) {
-	lib, run := rig.Library(t), rig.Shared(t)
+	lib, run := ringtest.Library(t), ringtest.Shared(t)
 	out := filepath.Join(t.TempDir(), "unload")
 	if err := native.Program(t.Context(), "", lib, "testdata/unload.c", out, "-ldl"); err != nil {
 		t.Fatal(err)
 	}
 	runs(t, command(t, out, run, filepath.Join(lib, native.Library)))
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	for i, r := range w.Records {
@@ -175,9 +175,9 @@ func TestUnload(t *testing.T) {
 }
 
 func TestEndOnAnotherThread(t *testing.T) {
-	run := rig.Shared(t)
-	runs(t, command(t, rig.Driver(t), run, "handover"))
-	c := catch.New(t, run)
+	run := ringtest.Shared(t)
+	runs(t, command(t, ringtest.Driver(t), run, "handover"))
+	c := draintest.New(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	if len(w.Records) != 3 || len(w.Open) != 1 || w.Open[0].Kind != record.FP {
@@ -188,7 +188,7 @@ func TestEndOnAnotherThread(t *testing.T) {
 // TestSignalHandlers, R27: records in a handler that comes between any two
 // instructions of the recorder.
 func TestSignalHandlers(t *testing.T) {
-	c, said := drained(t, rig.Shared(t), "signal", "300")
+	c, said := drained(t, ringtest.Shared(t), "signal", "300")
 	var main, handled uint64
 	if _, err := fmt.Sscan(said, &main, &handled); err != nil {
 		t.Fatal(err)

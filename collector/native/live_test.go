@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/native"
 )
 
@@ -55,7 +55,7 @@ func (l *least) read() (err error) {
 // returns what it says.
 func live(b *testing.B, what string, args ...string) string {
 	b.Helper()
-	lib, run := rig.Library(b), rig.Shared(b)
+	lib, run := ringtest.Library(b), ringtest.Shared(b)
 	out := filepath.Join(b.TempDir(), "live")
 	if err := native.Program(b.Context(), "", lib, "testdata/live.c", out); err != nil {
 		b.Fatal(err)
@@ -67,7 +67,7 @@ func live(b *testing.B, what string, args ...string) string {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	c := catch.New(b, run)
+	c := draintest.New(b, run)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -183,7 +183,7 @@ func BenchmarkLoop(b *testing.B) {
 // disturbed says nothing.
 func slower(without, with []float64) (mid, low, high float64) {
 	const draws = 1000
-	random := rand.New(rand.NewPCG(rig.Seed(), 1))
+	random := rand.New(rand.NewPCG(ringtest.Seed(), 1))
 	ratios := make([]float64, len(with))
 	for i := range ratios {
 		ratios[i] = with[i] / without[i]

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/native"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	rig.Remove()
+	ringtest.Remove()
 	os.Exit(code)
 }
 
@@ -35,22 +35,22 @@ func TestMain(m *testing.M) {
 func command(t testing.TB, driver, run string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(driver, args...)
-	cmd.Env = catch.Environ(run)
+	cmd.Env = draintest.Environ(run)
 	return cmd
 }
 
 // runs runs the driver to its end and returns what it printed.
 func runs(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
-	out, _ := catch.Runs(t, cmd)
+	out, _ := draintest.Runs(t, cmd)
 	return out
 }
 
 // TestEveryField records every kind, flag and field in C and reads it in Go.
 func TestEveryField(t *testing.T) {
-	run := rig.Shared(t)
-	runs(t, command(t, rig.Driver(t), run, "all"))
-	c := catch.New(t, run)
+	run := ringtest.Shared(t)
+	runs(t, command(t, ringtest.Driver(t), run, "all"))
+	c := draintest.New(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	m := w.Meta
@@ -114,8 +114,8 @@ func TestEveryField(t *testing.T) {
 func TestSwitch(t *testing.T) {
 	for env, first := range map[string]string{"": "11", "off": "00", "Step": "10", "step, fp": "10", "Communication": "11", "on": "11", "of": "11"} {
 		t.Run("LAGGARD_TRACE="+env, func(t *testing.T) {
-			run := rig.Shared(t)
-			cmd := command(t, rig.Driver(t), run, "follow")
+			run := ringtest.Shared(t)
+			cmd := command(t, ringtest.Driver(t), run, "follow")
 			if env != "" {
 				cmd.Env = append(cmd.Env, "LAGGARD_TRACE="+env)
 			}
@@ -148,7 +148,7 @@ func TestSwitch(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			c := catch.New(t, run)
+			c := draintest.New(t, run)
 			c.Finish(t)
 			w := c.Only(t)
 			fp, comm := 0, 0
@@ -175,7 +175,7 @@ func TestSwitch(t *testing.T) {
 
 // TestSymbols holds the library to old C libraries and to its own header.
 func TestSymbols(t *testing.T) {
-	lib := filepath.Join(rig.Library(t), native.Library)
+	lib := filepath.Join(ringtest.Library(t), native.Library)
 	b, err := exec.Command("nm", "-D", lib).CombinedOutput()
 	if err != nil {
 		t.Fatalf("nm (apt install binutils): %v\n%s", err, b)
@@ -207,7 +207,7 @@ func TestSymbols(t *testing.T) {
 // thread has of it into room that a C library keeps for that, aligned to 16 bytes on
 // arm64.
 func TestLoadedLate(t *testing.T) {
-	f, err := elf.Open(filepath.Join(rig.Library(t), native.Library))
+	f, err := elf.Open(filepath.Join(ringtest.Library(t), native.Library))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestLoadedLate(t *testing.T) {
 
 // TestCPlusPlus compiles and runs the RAII wrapper without exceptions.
 func TestCPlusPlus(t *testing.T) {
-	lib, dir, run := rig.Library(t), t.TempDir(), rig.Shared(t)
+	lib, dir, run := ringtest.Library(t), t.TempDir(), ringtest.Shared(t)
 	src := `#include <utility>
 #include "laggard.hpp"
 int main() {
@@ -247,7 +247,7 @@ int main() {
 		t.Fatalf("c++ (apt install g++): %v\n%s", err, b)
 	}
 	runs(t, command(t, out, run))
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	c.Finish(t)
 	var got []string
 	for _, r := range c.Only(t).Records {

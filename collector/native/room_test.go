@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
-	"github.com/laggard-dev/laggard/collector/internal/rig/catch"
+	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
@@ -35,15 +35,15 @@ func taken(t *testing.T, dir string) (n int64) {
 // leave, 732 MB once, is what they recorded; the agent that comes later finds all of it.
 func TestOrphans(t *testing.T) {
 	const children = 300
-	run := rig.Shared(t)
-	runs(t, command(t, rig.Driver(t), run, "orphans", strconv.Itoa(children), "one after the other"))
-	runs(t, command(t, rig.Driver(t), run, "orphans", "1", "one after the other")) // the next process frees the last one's
+	run := ringtest.Shared(t)
+	runs(t, command(t, ringtest.Driver(t), run, "orphans", strconv.Itoa(children), "one after the other"))
+	runs(t, command(t, ringtest.Driver(t), run, "orphans", "1", "one after the other")) // the next process frees the last one's
 	if n := taken(t, run); n > children*64<<10 {
 		t.Errorf("%d children left %d bytes", children+1, n)
 	} else {
 		t.Logf("%d children left %d bytes", children+1, n)
 	}
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	c.Finish(t)
 	if len(c.Writers) != children+1 {
 		t.Fatalf("%d processes are found", len(c.Writers))
@@ -62,14 +62,14 @@ func TestOrphans(t *testing.T) {
 // no ring is counted, exactly.
 func TestCrowd(t *testing.T) {
 	const children, share = 200, 256 << 20
-	run := rig.Shared(t)
-	_, said := catch.Runs(t, command(t, rig.Driver(t), run, "orphans", strconv.Itoa(children), "together"))
+	run := ringtest.Shared(t)
+	_, said := draintest.Runs(t, command(t, ringtest.Driver(t), run, "orphans", strconv.Itoa(children), "together"))
 	if n := taken(t, run); n > share {
 		t.Errorf("%d children take %d bytes", children, n)
 	} else {
 		t.Logf("%d children took %d bytes", children, n)
 	}
-	c := catch.New(t, run)
+	c := draintest.New(t, run)
 	c.Finish(t)
 	stored, lost := 0, uint64(0)
 	for _, w := range c.Writers {

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
 // TestSanitized, R28: runs the driver's commands under the address and undefined
 // behaviour sanitizers, and those with threads under the thread sanitizer.
 func TestSanitized(t *testing.T) {
-	lib := rig.Library(t)
+	lib := ringtest.Library(t)
 	src, err := filepath.Glob(filepath.Join(lib, "*.c"))
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestSanitized(t *testing.T) {
 		}
 		for _, args := range all {
 			t.Run(flags[len("-fsanitize="):]+"/"+args[0], func(t *testing.T) {
-				runs(t, command(t, out, rig.Shared(t), args...))
+				runs(t, command(t, out, ringtest.Shared(t), args...))
 			})
 		}
 	}

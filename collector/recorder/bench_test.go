@@ -7,7 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -24,7 +24,7 @@ func BenchmarkAgainstLoggers(b *testing.B) {
 	r, run := open(b, recorder.Options{})
 	th := r.Thread()
 	a := recorder.Op(r.Intern("allreduce"), r.Intern("dp0"), 4194304, 12)
-	off := mustOpen(b, recorder.Options{RunDir: rig.Shared(b), Trace: "off"})
+	off := mustOpen(b, recorder.Options{RunDir: ringtest.Shared(b), Trace: "off"})
 	quiet := off.Thread()
 	silent := quiet.Begin(record.FP, a) // the first makes the folder
 	silent.End()
@@ -39,42 +39,42 @@ func BenchmarkAgainstLoggers(b *testing.B) {
 	line.Op, line.Group, line.Count, line.Dtype = "allreduce", "dp0", 4194304, "bf16"
 	var buf []byte
 	empty := drained(b, th, run)
-	var got map[string]rig.Cost
+	var got map[string]ringtest.Cost
 	for b.Loop() {
-		got = rig.Compare(b, rounds, n,
-			rig.Side{Name: "range", Before: empty, Do: func(n int) {
+		got = ringtest.Compare(b, rounds, n,
+			ringtest.Side{Name: "range", Before: empty, Do: func(n int) {
 				for range n {
 					c := th.Begin(record.Communication, a)
 					c.End()
 				}
 			}},
-			rig.Side{Name: "mark", Before: empty, Do: func(n int) {
+			ringtest.Side{Name: "mark", Before: empty, Do: func(n int) {
 				for range n {
 					th.Mark(record.Communication, a, r.Now(), 5)
 				}
 			}},
-			rig.Side{Name: "clock", Do: func(n int) {
+			ringtest.Side{Name: "clock", Do: func(n int) {
 				for range n {
 					r.Now()
 				}
 			}},
-			rig.Side{Name: "off", Do: func(n int) {
+			ringtest.Side{Name: "off", Do: func(n int) {
 				for range n {
 					c := quiet.Begin(record.Communication, recorder.Attr{})
 					c.End()
 				}
 			}},
-			rig.Side{Name: "zerolog", Do: func(n int) {
+			ringtest.Side{Name: "zerolog", Do: func(n int) {
 				for i := range n {
 					event(log.Log(), r.Now(), i)
 				}
 			}},
-			rig.Side{Name: "zerolog usual", Do: func(n int) {
+			ringtest.Side{Name: "zerolog usual", Do: func(n int) {
 				for i := range n {
 					event(usual.Info(), r.Now(), i)
 				}
 			}},
-			rig.Side{Name: "line", Do: func(n int) {
+			ringtest.Side{Name: "line", Do: func(n int) {
 				for i := range n {
 					line.Start, line.Dur, line.Ring, line.Seq = r.Now(), 5, 2, uint64(i)
 					buf = line.AppendLine(buf[:0])

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // train records on many threads until somebody ends it.
 func train(args []string) error {
-	acks, err := rig.OpenAcks(args[0])
+	acks, err := ringtest.OpenAcks(args[0])
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func train(args []string) error {
 	select {}
 }
 
-func emit(r *recorder.Recorder, acks *rig.Acks, thread int, window uint64) {
+func emit(r *recorder.Recorder, acks *ringtest.Acks, thread int, window uint64) {
 	th, name := r.Thread(), r.Intern("t"+strconv.Itoa(thread))
 	begun, ended, stored := acks.Begun(thread), acks.Ended(thread), acks.Stored(thread)
 	nap := time.NewTicker(100 * time.Microsecond)
@@ -76,10 +76,10 @@ func emit(r *recorder.Recorder, acks *rig.Acks, thread int, window uint64) {
 
 // TestKilledTrainer, R1: what is said of C trainers in package native, for Go.
 func TestKilledTrainer(t *testing.T) {
-	n, seed := rig.Kills(24), rig.Seed()
+	n, seed := ringtest.Kills(24), ringtest.Seed()
 	t.Logf("%d kills with LAGGARD_SEED=%d", n, seed)
 	random := rand.New(rand.NewPCG(seed, 2))
-	var sum rig.Tally
+	var sum ringtest.Tally
 	for i := range n {
 		threads := []int{1, 8, 64}[i%3]
 		sum.Add(kill(t, threads, time.Duration(random.Int64N(int64(6+threads)*1e6))))
@@ -90,15 +90,15 @@ func TestKilledTrainer(t *testing.T) {
 	t.Logf("%d records stored, %d open ranges named, %d threads died inside a range; nothing acknowledged is missing", sum.Stored, sum.Open, sum.Inside)
 }
 
-func kill(t *testing.T, threads int, after time.Duration) rig.Tally {
+func kill(t *testing.T, threads int, after time.Duration) ringtest.Tally {
 	t.Helper()
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	defer os.RemoveAll(filepath.Dir(run))
-	acks := rig.NewAcks(t, run)
+	acks := ringtest.NewAcks(t, run)
 	defer acks.Close()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "LAGGARD_RUN="+run, "LAGGARD_TRACE=on",
-		fmt.Sprintf("%s=%s %d %d", trainerVar, acks.Path, threads, rig.Window(threads)))
+		fmt.Sprintf("%s=%s %d %d", trainerVar, acks.Path, threads, ringtest.Window(threads)))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -109,10 +109,10 @@ func kill(t *testing.T, threads int, after time.Duration) rig.Tally {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	var w *rig.Memory
+	var w *ringtest.Memory
 	d, err := drain.New(drain.Options{RunDir: run, Job: "kill", Open: func(m record.Meta) (drain.Writer, error) {
 		if w == nil {
-			w = &rig.Memory{Meta: m}
+			w = &ringtest.Memory{Meta: m}
 		}
 		return w, nil
 	}})
@@ -141,5 +141,5 @@ func kill(t *testing.T, threads int, after time.Duration) rig.Tally {
 			acks.Acknowledge(w)
 		}
 	}
-	return rig.CheckKilled(t, w, acks, threads, false)
+	return ringtest.CheckKilled(t, w, acks, threads, false)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -22,7 +22,7 @@ import (
 func open(t testing.TB, o recorder.Options) (*recorder.Recorder, string) {
 	t.Helper()
 	if o.RunDir == "" {
-		o.RunDir = rig.Shared(t)
+		o.RunDir = ringtest.Shared(t)
 	}
 	r, err := recorder.Open(o)
 	if err != nil {
@@ -33,10 +33,10 @@ func open(t testing.TB, o recorder.Options) (*recorder.Recorder, string) {
 }
 
 // collect closes the recorder and drains it.
-func collect(t testing.TB, r *recorder.Recorder, run string) *rig.Memory {
+func collect(t testing.TB, r *recorder.Recorder, run string) *ringtest.Memory {
 	t.Helper()
 	r.Close()
-	w := &rig.Memory{}
+	w := &ringtest.Memory{}
 	d, err := drain.New(drain.Options{RunDir: run, Job: "j", Open: func(m record.Meta) (drain.Writer, error) {
 		w.Meta = m
 		return w, nil
@@ -160,7 +160,7 @@ func set(t *testing.T, r *recorder.Recorder, sw *trace.Switch, s trace.State) {
 }
 
 func TestBadOptionsAreSaid(t *testing.T) {
-	if r, err := recorder.Open(recorder.Options{RunDir: rig.Shared(t), Trace: "stp"}); err == nil || r == nil || !strings.Contains(err.Error(), `did you mean "Step"`) {
+	if r, err := recorder.Open(recorder.Options{RunDir: ringtest.Shared(t), Trace: "stp"}); err == nil || r == nil || !strings.Contains(err.Error(), `did you mean "Step"`) {
 		t.Errorf("Open = %v, %v", r, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/ring"
 )
 
@@ -296,7 +296,7 @@ func TestReadFileRefuses(t *testing.T) {
 }
 
 func TestApply(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	id, err := ring.Self()
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +338,7 @@ func TestApply(t *testing.T) {
 // TestSwitchOfOneJob: a word of one job reaches its recorders alone, a word of all jobs
 // replaces those, and the first word of a source that spoke before is left to the drain.
 func TestSwitchOfOneJob(t *testing.T) {
-	run := rig.Shared(t)
+	run := ringtest.Shared(t)
 	id, err := ring.Self()
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -211,7 +211,7 @@ type worker struct {
 
 func start(t *testing.T, env ...string) *worker {
 	t.Helper()
-	w := &worker{run: rig.Shared(t)}
+	w := &worker{run: ringtest.Shared(t)}
 	path, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestManagerBesideAgent(t *testing.T) {
 	m.joined(t)
 	m.expectBoth(t, stream, registered)
 	status := func(code int) string { return fmt.Sprintf("STATUS %d Worker/2/5>Mgr/0/-1 default true", code) }
-	var memory rig.Memory
+	var memory ringtest.Memory
 	agent := func() (*trace.Switch, *drain.Drain) {
 		t.Helper()
 		s := &trace.Switch{RunDir: w.run}

@@ -1,4 +1,4 @@
-package rig
+package ringtest
 
 import (
 	"os"

@@ -1,6 +1,6 @@
-// Package rig is what the collector's tests share: a place on tmpfs, a Writer in
+// Package ringtest is what the collector's tests share: a place on tmpfs, a Writer in
 // memory, and the C recorder with its test driver, built once.
-package rig
+package ringtest
 
 import (
 	"context"

@@ -1,7 +1,7 @@
-// Package catch runs the recorders' test programs and drains what they recorded into
-// memory. It stands apart from rig because it needs the drain, whose own tests
-// need rig.
-package catch
+// Package draintest runs the recorders' test programs and drains what they recorded into
+// memory. It stands apart from ringtest because it needs the drain, whose own tests
+// need ringtest.
+package draintest
 
 import (
 	"bytes"
@@ -13,25 +13,25 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/rig"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Drain is a drain whose writers are kept by incarnation.
 type Drain struct {
 	*drain.Drain
-	Writers map[record.ID]*rig.Memory
+	Writers map[record.ID]*ringtest.Memory
 	run     string
 }
 
 // New returns a drain of a run directory.
 func New(t testing.TB, run string) *Drain {
 	t.Helper()
-	c := &Drain{Writers: make(map[record.ID]*rig.Memory), run: run}
+	c := &Drain{Writers: make(map[record.ID]*ringtest.Memory), run: run}
 	d, err := drain.New(drain.Options{RunDir: run, Job: "default", Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
 		w := c.Writers[m.Incarnation]
 		if w == nil {
-			w = &rig.Memory{Meta: m}
+			w = &ringtest.Memory{Meta: m}
 			c.Writers[m.Incarnation] = w
 		}
 		return w, nil
@@ -70,7 +70,7 @@ func (c *Drain) Finish(t testing.TB) *Drain {
 }
 
 // Only returns the one writer there is.
-func (c *Drain) Only(t testing.TB) *rig.Memory {
+func (c *Drain) Only(t testing.TB) *ringtest.Memory {
 	t.Helper()
 	if len(c.Writers) != 1 {
 		t.Fatalf("%d incarnations, want 1", len(c.Writers))
@@ -82,7 +82,7 @@ func (c *Drain) Only(t testing.TB) *rig.Memory {
 }
 
 // Killed is Only, nil when the program died before its first range.
-func (c *Drain) Killed(t testing.TB) *rig.Memory {
+func (c *Drain) Killed(t testing.TB) *ringtest.Memory {
 	t.Helper()
 	if len(c.Writers) == 0 {
 		return nil
