@@ -223,7 +223,7 @@ func (l *Loop) look(ctx context.Context) error {
 }
 
 // over tells a tree that is too large with nothing left to delete.
-func (l *Loop) over(f *forest) error {
+func (l *Loop) over(f *listing) error {
 	over := max(0, f.tree.Bytes()-l.o.Cap)
 	l.count(func(s *Stats) { s.Tree, s.Over = f.tree.Bytes(), over })
 	if over == 0 {
@@ -242,7 +242,7 @@ func (l *Loop) count(add func(*Stats)) {
 var errLedger = errors.New("write the loss to the ledger")
 
 // pass deletes one pass of the plan and logs what went.
-func (l *Loop) pass(ctx context.Context, f *forest, pass []int) error {
+func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 	var sum Stats
 	var errs []error
 	var first, last string
@@ -287,7 +287,7 @@ func (l *Loop) pass(ctx context.Context, f *forest, pass []int) error {
 
 // delete removes one segment, its loss first into the ledger. One that is there a
 // second time is no loss.
-func (l *Loop) delete(f *forest, i int) (lost int64, err error) {
+func (l *Loop) delete(f *listing, i int) (lost int64, err error) {
 	dir, info, path := f.dirs[i], f.infos[i], f.path(i)
 	if !f.tree.Segments[i].Shipped && !l.accounted[path] && !f.twin(i) {
 		account := func() (err error) {
@@ -335,7 +335,7 @@ func (l *Loop) account(dir segment.RankDir, info segment.Info) (lost int64, err 
 }
 
 // finish deletes what an earlier process had accounted for but not unlinked.
-func (l *Loop) finish(f *forest) error {
+func (l *Loop) finish(f *listing) error {
 	if l.o.Accounted == nil {
 		return nil
 	}
@@ -355,4 +355,4 @@ func (l *Loop) finish(f *forest) error {
 	return errors.Join(errs...)
 }
 
-func (f *forest) path(i int) string { return filepath.Join(f.dirs[i].Path, f.infos[i].Name) }
+func (f *listing) path(i int) string { return filepath.Join(f.dirs[i].Path, f.infos[i].Name) }

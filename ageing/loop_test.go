@@ -33,18 +33,18 @@ func must(t testing.TB, err error) {
 
 var epoch = time.Unix(1753000000, 0)
 
-// grove is a profiling directory to age, and the account of what went.
-type grove struct {
+// testTree is a profiling directory to age, and the account of what went.
+type testTree struct {
 	t      testing.TB
 	dir    string
 	ledger []row.Ledger
 	log    bytes.Buffer
 }
 
-func newGrove(t testing.TB) *grove { return &grove{t: t, dir: t.TempDir()} }
+func newTestTree(t testing.TB) *testTree { return &testTree{t: t, dir: t.TempDir()} }
 
 // write makes a file of size bytes that was last touched age after epoch.
-func (g *grove) write(path string, size int, age time.Duration) string {
+func (g *testTree) write(path string, size int, age time.Duration) string {
 	g.t.Helper()
 	full := filepath.Join(g.dir, path)
 	must(g.t, os.MkdirAll(filepath.Dir(full), 0o755))
@@ -54,7 +54,7 @@ func (g *grove) write(path string, size int, age time.Duration) string {
 }
 
 // options has everything quiet: no rank is live.
-func (g *grove) options(limit int64) Options {
+func (g *testTree) options(limit int64) Options {
 	return Options{
 		Dir: g.dir, Cap: limit, SegmentLimit: 100, Log: slog.New(slog.NewTextHandler(&g.log, nil)),
 		Now:  func() time.Time { return epoch.Add(24 * time.Hour) },
@@ -66,7 +66,7 @@ func (g *grove) options(limit int64) Options {
 	}
 }
 
-func (g *grove) loop(o Options) *Loop {
+func (g *testTree) loop(o Options) *Loop {
 	g.t.Helper()
 	l, err := New(o)
 	must(g.t, err)
@@ -74,7 +74,7 @@ func (g *grove) loop(o Options) *Loop {
 }
 
 // left returns the files of the tree, without directories.
-func (g *grove) left() []string {
+func (g *testTree) left() []string {
 	g.t.Helper()
 	var all []string
 	must(g.t, filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error {
@@ -88,7 +88,7 @@ func (g *grove) left() []string {
 }
 
 func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	for i := range 10 {
 		g.write(fmt.Sprintf("j1/%d/%d", i%2, 100+i), 100, time.Duration(i)*time.Second)
 	}
@@ -130,7 +130,7 @@ func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
 }
 
 func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	for i := range 5 {
 		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i)*time.Second)
 		g.write(fmt.Sprintf("gone/7/%d", 200+i), 100, time.Duration(10+i)*time.Second) // an orphaned job
@@ -176,7 +176,7 @@ func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
 // TestLook_AccountsBeforeUnlink: no ledger, no deletion; and an unlink that fails
 // is not accounted for twice.
 func TestLook_AccountsBeforeUnlink(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	for i := range 3 {
 		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i))
 	}
@@ -229,7 +229,7 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 // TestLook_TwinsAreLostOnce: a crash between the two names of a compression leaves
 // both; the records are lost with the second of them.
 func TestLook_TwinsAreLostOnce(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	g.write("j1/0/100", 100, 0)
 	g.write("j1/0/100.zst", 50, 0)
 	g.write("j1/0/101", 100, time.Second)
@@ -254,7 +254,7 @@ func TestLook_TwinsAreLostOnce(t *testing.T) {
 // TestLook_UnreadableSegmentIsSpared: while nobody can tell what a segment holds it
 // stays, but not for ever.
 func TestLook_UnreadableSegmentIsSpared(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	for i := range 3 {
 		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i))
 	}
@@ -285,7 +285,7 @@ func TestLook_UnreadableSegmentIsSpared(t *testing.T) {
 
 // TestLook_FinishesAnInterruptedDeletion: the process died between ledger and unlink.
 func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	g.write("j1/0/100", 100, 0)
 	g.write("j1/0/101", 100, 0)
 	o := g.options(1000)
@@ -298,7 +298,7 @@ func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
 }
 
 func TestLook_DefaultLiveness(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	g.write("old/0/100", 100, 0)
 	g.write("old/0/101", 100, 0)
 	g.write("new/0/100", 100, 24*time.Hour-time.Minute)
@@ -314,7 +314,7 @@ func TestLook_DefaultLiveness(t *testing.T) {
 }
 
 func TestLook_Troubles(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	o := g.options(1)
 	o.Dir = filepath.Join(g.dir, "nowhere")
 	l := g.loop(o)
@@ -330,7 +330,7 @@ func TestLook_Troubles(t *testing.T) {
 
 func TestRun_LooksEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGrove(t)
+		g := newTestTree(t)
 		o := g.options(50)
 		o.Interval = time.Minute
 		l := g.loop(o)
@@ -355,7 +355,7 @@ func TestRun_LooksEachInterval(t *testing.T) {
 // TestMakeRoom_LooksOnlyWhenItMustBe: a hundred segments are begun, and the tree is
 // never over its cap, with room for the open one; but it is looked at a few times only.
 func TestMakeRoom_LooksOnlyWhenItMustBe(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	const size, limit = 100, 20 * 100
 	o := g.options(limit)
 	o.Rank = func(segment.RankDir, []segment.Info) RankState { return RankState{Owned: true, Live: true} }
@@ -382,7 +382,7 @@ func TestMakeRoom_LooksOnlyWhenItMustBe(t *testing.T) {
 }
 
 func TestSay_TroubleIsLoggedWhenItIsNews(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	o := g.options(1)
 	now := epoch
 	o.Now = func() time.Time { return now }

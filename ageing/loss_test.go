@@ -16,7 +16,7 @@ import (
 // shipped. Records written = records left + records aged, and every loss line in an
 // aged segment is in the ledger.
 func TestLoop_AccountsExactly(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	const limit = 64 << 10
 	o := g.options(limit * 10)
 	o.SegmentLimit = limit
@@ -80,7 +80,7 @@ func TestLoop_AccountsExactly(t *testing.T) {
 }
 
 func TestLoss_OtherLines(t *testing.T) {
-	g := newGrove(t)
+	g := newTestTree(t)
 	path := filepath.Join(g.dir, "j1/0/100")
 	g.write("j1/0/100", 1, 0)
 	const content = `{"Kind":1,"Flag":16,"SourceKind":0,"Timestamp":1,"Id":1}

@@ -12,8 +12,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// forest is one look at the tree. The slices go together by index.
-type forest struct {
+// listing is what one look at the tree found. Its slices have one index.
+type listing struct {
 	tree  Tree
 	dirs  []segment.RankDir
 	infos []segment.Info
@@ -23,7 +23,7 @@ type forest struct {
 }
 
 // gone takes a deleted segment out of the tree, so that its bytes no longer count.
-func (f *forest) gone(i int) {
+func (f *listing) gone(i int) {
 	f.tree.Segments[i].Size = 0
 	f.tree.Segments[i].Held = true
 	f.away[i] = true
@@ -31,7 +31,7 @@ func (f *forest) gone(i int) {
 
 // twin reports whether the segment is there a second time: a crash in the middle of
 // its compression leaves both forms, each of them whole. Of two, one goes unmissed.
-func (f *forest) twin(i int) bool {
+func (f *listing) twin(i int) bool {
 	for _, k := range []int{i - 1, i + 1} {
 		if k >= 0 && k < len(f.infos) && !f.away[k] && f.dirs[k] == f.dirs[i] && f.infos[k].Number == f.infos[i].Number {
 			return true
@@ -40,13 +40,13 @@ func (f *forest) twin(i int) bool {
 	return false
 }
 
-// scan looks at the tree. An error beside a forest tells what could not be seen.
-func (l *Loop) scan() (*forest, error) {
+// scan looks at the tree. An error beside a listing tells what could not be seen.
+func (l *Loop) scan() (*listing, error) {
 	ranks, err := segment.Ranks(l.o.Dir)
 	if top, ok := err.(*segment.DirError); ok { //nolint:errorlint // not joined: it is the root itself
 		return nil, top
 	}
-	f := &forest{}
+	f := &listing{}
 	told := unreadable(err)
 	errs := []error{err}
 	for _, r := range ranks {
@@ -75,7 +75,7 @@ func unreadable(err error) map[string]bool {
 }
 
 // rank adds one rank's segments.
-func (l *Loop) rank(f *forest, r segment.RankDir) error {
+func (l *Loop) rank(f *listing, r segment.RankDir) error {
 	infos, err := segment.ListAll(r.Path)
 	if err != nil || len(infos) == 0 {
 		return err

@@ -84,8 +84,8 @@ func (f *Fault) hits(a *place) bool {
 	return a.host == f.Node && (len(f.Locals) == 0 || slices.Contains(f.Locals, a.local))
 }
 
-// guilty reports whether any fault sits on a device.
-func (j *job) guilty(a *place) bool {
+// faulty reports whether any fault sits on a device.
+func (j *job) faulty(a *place) bool {
 	for i := range j.cfg.Faults {
 		f := &j.cfg.Faults[i]
 		if f.Kind != Link && f.Kind != Job && f.hits(a) {

@@ -194,7 +194,7 @@ func (j *job) start(l *layout) error {
 		r.wave, r.load = j.physics.NormFloat64(), j.physics.NormFloat64()
 		r.warm = j.physics.Float64()
 		r.skew, r.rate, r.node, r.devm = h.skew, h.rate, h.name, h.model
-		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.guilty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
+		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
 		r.groups = l.slotGroups(i)
 		if i < len(old) {
 			r.spans = old[i].spans[:0]

@@ -170,7 +170,7 @@ func (j *job) undecidable(e *effect) bool {
 	for _, i := range e.ranks {
 		peers := 0
 		for _, p := range j.lay.stages[j.lay.at[i].p] {
-			if j.guilty(&j.lay.at[p]) || j.r[p].absent || e.Kind == DataLoader && !j.loads(p) {
+			if j.faulty(&j.lay.at[p]) || j.r[p].absent || e.Kind == DataLoader && !j.loads(p) {
 				continue
 			}
 			peers++

@@ -59,8 +59,8 @@ const (
 	numbers        // Array(Array(UInt32))
 )
 
-// tile is how many rows are turned into columns at once: some 160 KiB of the widest
-// row, which stay in a core's second cache.
+// tile is how many rows are turned into columns at once: 160 KiB of the widest row, which
+// stay in the L2 cache.
 const tile = 512
 
 // wants gives the types that a Go type may have on a server, and their encodings.

@@ -21,8 +21,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// pageRows is the number of rows of a page: as many as stay in a core's second cache
-// while their columns are made.
+// pageRows is the number of rows of a page: as many as stay in the L2 cache while their
+// columns are made.
 const pageRows = 16 << 10
 
 // rawWriter writes packed rows of the table records as a Parquet file, a column at a

@@ -30,9 +30,9 @@ func NewWatcher(logger *slog.Logger) *Watcher {
 	return &Watcher{w: w, logger: logger, known: map[string]bool{}}
 }
 
-// Watch adds the directories of the streams, and the ones above up to root, where
-// new ones appear. Of a stream that told is true of somebody else tells when it grows:
-// its own directory is not watched, which would wake the process at each write. It is
+// Watch adds the directories of the streams, and those above them up to root, where new
+// ones appear. The directory of a stream for which told returns true is not watched: its
+// writer tells when it grows, and a watch would wake the process at each write. Watch is
 // called after a Scan, from the same goroutine.
 func (w *Watcher) Watch(root string, streams []*Stream, told func(*Stream) bool) {
 	if w.w == nil || w.refuse {
