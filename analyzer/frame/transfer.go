@@ -137,7 +137,7 @@ func (c *commBuilder) build(f *Frame, tries []*attempt, rowOf []int32) []Transfe
 			members[g][row] = true
 		}
 	}
-	r.christen(f, members)
+	r.nameByMembers(f, members)
 	groups := r.groups
 	type key struct {
 		attempt, group, op int32
@@ -259,9 +259,9 @@ func (r *resolver) group(inc, name int32) int32 {
 	return n
 }
 
-// christen gives each group whose members are those of a group of the layouts
+// nameByMembers gives each group whose members are those of a group of the layouts
 // that group's name and dimension.
-func (r *resolver) christen(f *Frame, members []map[int32]bool) {
+func (r *resolver) nameByMembers(f *Frame, members []map[int32]bool) {
 	type title struct{ name, dim string }
 	titles := map[string][]title{}
 	for _, l := range f.Layouts {

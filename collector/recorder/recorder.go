@@ -240,7 +240,7 @@ func (r *Recorder) begin(k record.Kind) uint32 {
 	if r.process == nil && !r.off.Load() {
 		if err := r.createLocked(); err != nil {
 			r.failLocked(err)
-			r.lost[bounded(k)].Add(1)
+			r.lost[knownKind(k)].Add(1)
 			return failedBit
 		}
 		r.word.Store(r.followed)
@@ -318,7 +318,7 @@ func (r *Recorder) fail(err error) {
 
 // lose counts a range that has no ring.
 func (r *Recorder) lose(k record.Kind) {
-	k = bounded(k)
+	k = knownKind(k)
 	r.lost[k].Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -327,8 +327,8 @@ func (r *Recorder) lose(k record.Kind) {
 	}
 }
 
-// bounded returns Other for a number that is no kind.
-func bounded(k record.Kind) record.Kind {
+// knownKind returns k, or Other where k is the number of no kind.
+func knownKind(k record.Kind) record.Kind {
 	if k >= record.KindCount {
 		return record.Other
 	}

@@ -24,7 +24,7 @@ func TestFitKeepsTheBudget(t *testing.T) {
 		if n <= fullRings && (light != LightSlots || bulk != BulkSlots) {
 			t.Errorf("ring %d has %d and %d slots, want full size", n, light, bulk)
 		}
-		if !sane(light) || !sane(bulk) || light < MinSlots || bulk < MinSlots {
+		if !validSize(light) || !validSize(bulk) || light < MinSlots || bulk < MinSlots {
 			t.Errorf("ring %d has %d and %d slots", n, light, bulk)
 		}
 		left -= fileSize(light, bulk)

@@ -72,14 +72,14 @@ func (r *Reader) parse(size int64) error {
 		return fmt.Errorf("unknown checksum kind %d: %w", r.checksum, ErrNotRing)
 	case le.Uint32(h[rHeaderSize:]) != ringHeader || le.Uint32(h[rNumber:]) != r.N:
 		return fmt.Errorf("another header size or number: %w", ErrNotRing)
-	case !sane(r.Slots[Light]) || !sane(r.Slots[Bulk]) || fileSize(r.Slots[Light], r.Slots[Bulk]) > min(size, Budget):
+	case !validSize(r.Slots[Light]) || !validSize(r.Slots[Bulk]) || fileSize(r.Slots[Light], r.Slots[Bulk]) > min(size, Budget):
 		return fmt.Errorf("%d and %d slots in %d bytes: %w", r.Slots[Light], r.Slots[Bulk], size, ErrNotRing)
 	}
 	return nil
 }
 
-// sane reports whether n is a power of two within Budget.
-func sane(n uint32) bool { return n > 0 && n&(n-1) == 0 && n <= Budget/slotSize }
+// validSize reports whether n is a power of two within Budget.
+func validSize(n uint32) bool { return n > 0 && n&(n-1) == 0 && n <= Budget/slotSize }
 
 // Counters reads the header. Heads and counters are at most what they are at
 // the return.

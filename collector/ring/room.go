@@ -165,7 +165,7 @@ func freeRing(dir int, name string) {
 	le := binary.LittleEndian
 	light, bulk := le.Uint32(h[rLightSlots:]), le.Uint32(h[rBulkSlots:])
 	if unix.Fstat(fd, &st) != nil || st.Blocks*512 <= small || string(h[:8]) != ringMagic || le.Uint32(h[rVersion:]) != version ||
-		!sane(light) || !sane(bulk) || fileSize(light, bulk) > st.Size {
+		!validSize(light) || !validSize(bulk) || fileSize(light, bulk) > st.Size {
 		return
 	}
 	freeLane(fd, ringHeader, uint64(light), le.Uint64(h[rLightHead:]), le.Uint64(h[rLightTail:]))
