@@ -1,8 +1,9 @@
 package detect
 
 import (
-	"github.com/laggard-dev/laggard/analyzer/frame"
 	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // fault is a rank that is blamed, and how its work is told from its peers'.

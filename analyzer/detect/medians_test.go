@@ -3,17 +3,16 @@ package detect
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"math/rand/v2"
-	"os/exec"
-	"slices"
 )
 
 // BenchmarkMedians is the part of P15 that numpy can do as well: of 1,000 steps of

@@ -150,14 +150,6 @@ func tail(z, freedom float64) float64 {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Survival(z)
 }
 
-// atLeast is the chance of k or more hits of n at rate p.
-func atLeast(k, n, p float64) float64 {
-	if n <= 0 || k <= 0 {
-		return 1
-	}
-	return 1 - distuv.Binomial{N: math.Round(n), P: p}.CDF(math.Ceil(k)-1)
-}
-
 // compact appends the numbers of v to dst, without NaN.
 func compact(dst, v []float32) []float32 {
 	for _, x := range v {

@@ -56,15 +56,15 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	if v == nil {
 		return false
 	}
-	any := 0
+	saved := 0
 	for r, x := range v {
 		s.lns[r] = nan32
 		if x > 0 {
 			s.lns[r] = float32(math.Log(float64(x)))
-			any++
+			saved++
 		}
 	}
-	if any == 0 {
+	if saved == 0 {
 		return false
 	}
 	if s.lastSave >= 0 {
@@ -76,7 +76,7 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	}
 	s.lastSave = e.columns
 	s.saves++
-	s.savers = any
+	s.savers = saved
 	e.ref[compute].relative(s.lns, s.rel)
 	s.buf = compact(s.buf[:0], s.lns)
 	mid := median(s.buf)

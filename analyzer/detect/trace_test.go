@@ -77,7 +77,7 @@ func unpackTar(t *testing.T, r io.Reader, dir string) {
 	}
 	for tr := tar.NewReader(z); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"errors"
 	"bytes"
 	"context"
 	"fmt"
@@ -156,7 +157,7 @@ func (c *contents) readSegment(t *testing.T, path string) {
 	var p record.Parser
 	for {
 		line, _, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

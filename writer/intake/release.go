@@ -84,11 +84,9 @@ func (f *Follower) overheld() bool {
 	}
 	held := int64(0)
 	for _, m := range f.e.members {
-		from := int64(-1)
+		from := m.from
 		if acked, ok := m.out.Acked().(tail.Position); ok {
 			from, _ = segment.Number(acked.Segment)
-		} else {
-			from = m.from
 		}
 		held += m.stream.Unacknowledged(from)
 	}
