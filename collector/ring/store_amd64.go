@@ -9,9 +9,10 @@ import "golang.org/x/sys/cpu"
 
 // ahead is how many slots are between the one that is written and the one whose line
 // is asked for, as in collector/native.
-//
-//nolint:unused // the assembly reads it
 const ahead = 32
+
+// The assembly reads it.
+const _ = ahead
 
 var fastStores = cpu.X86.HasSSE42
 

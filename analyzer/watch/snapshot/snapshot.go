@@ -37,13 +37,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Encode returns a snapshot of what root points at.
 func Encode[T any](root *T) ([]byte, error) {
 	v := reflect.ValueOf(root).Elem()
-	print, err := fingerprint(v.Type())
+	types, err := fingerprint(v.Type())
 	if err != nil {
 		return nil, err
 	}
 	w := &writer{ids: map[place]uint64{}}
 	w.buf = append(w.buf, magic...)
-	w.buf = binary.LittleEndian.AppendUint64(w.buf, print)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, types)
 	w.value(v)
 	return binary.LittleEndian.AppendUint32(w.buf, crc32.Checksum(w.buf, castagnoli)), nil
 }
@@ -51,13 +51,13 @@ func Encode[T any](root *T) ([]byte, error) {
 // Decode makes root the value that was written.
 func Decode[T any](data []byte, root *T) (err error) {
 	v := reflect.ValueOf(root).Elem()
-	print, err := fingerprint(v.Type())
+	types, err := fingerprint(v.Type())
 	if err != nil {
 		return err
 	}
 	head := len(magic) + 8
 	if len(data) < head+4 || string(data[:len(magic)]) != magic ||
-		binary.LittleEndian.Uint64(data[len(magic):]) != print {
+		binary.LittleEndian.Uint64(data[len(magic):]) != types {
 		return ErrForeign
 	}
 	body := data[:len(data)-4]

@@ -68,7 +68,7 @@ func TestReplace(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	type bad struct{ f func() }
+	type bad struct{ F func() }
 	if _, err := Encode(&bad{}); err == nil {
 		t.Fatal("a function was written")
 	}
