@@ -7,13 +7,13 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig/wire"
+	"github.com/laggard-dev/laggard/collector/internal/wiretest"
 )
 
 // TestUpstreamBytes: the bytes that FaultDiag-online and TaskD's manager send to ClusterD do
 // here what they do there, and what they are told is the bytes that they expect.
 func TestUpstreamBytes(t *testing.T) {
-	messages := wire.Read(t, "testdata/trainingdatatrace.txt")
+	messages := wiretest.Read(t, "testdata/trainingdatatrace.txt")
 	r := &recorders{}
 	b := New(Options{Apply: r.apply, State: r.read, Name: func(name string) string {
 		if name == "6f3a0c1e-5d0b-4b8e-9a55-0123456789ab" {
@@ -21,7 +21,7 @@ func TestUpstreamBytes(t *testing.T) {
 		}
 		return name
 	}})
-	conn := connect(t, b, grpc.WithDefaultCallOptions(grpc.ForceCodec(wire.Raw{})))
+	conn := connect(t, b, grpc.WithDefaultCallOptions(grpc.ForceCodec(wiretest.Raw{})))
 	ctx := timeout(t)
 	follows, err := subscribeRaw(ctx, conn, messages["subscribe"])
 	if err != nil {

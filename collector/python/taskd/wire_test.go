@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/laggard-dev/laggard/collector/internal/rig/wire"
+	"github.com/laggard-dev/laggard/collector/internal/wiretest"
 )
 
 // noUUID stands where a message has its uuid.
@@ -33,7 +33,7 @@ func rawManager(t *testing.T) (address string, calls, acks chan got, down chan [
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.ForceServerCodec(wire.Raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+	s := grpc.NewServer(grpc.ForceServerCodec(wiretest.Raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(s)
 		receive := func(came chan<- got) error {
 			var b []byte
@@ -76,7 +76,7 @@ func rawManager(t *testing.T) (address string, calls, acks chan got, down chan [
 // TestWorkerBytes: what our worker sends to TaskD's manager is, byte by byte, what TaskD's
 // network carries, and it obeys the manager's bytes.
 func TestWorkerBytes(t *testing.T) {
-	messages := wire.Read(t, "testdata/tasknet.txt")
+	messages := wiretest.Read(t, "testdata/tasknet.txt")
 	address, calls, acks, down := rawManager(t)
 	w := start(t, "LAGGARD_TASKD_PROXY="+address)
 	comes := func(came <-chan got, method, name string) {

@@ -1,6 +1,6 @@
-// Package wire is for tests that hold a protocol to bytes that are written down: nothing
+// Package wiretest is for tests that hold a protocol to bytes that are written down: nothing
 // generated lies between them and the connection.
-package wire
+package wiretest
 
 import (
 	"bytes"
