@@ -37,6 +37,7 @@ var signalMetric = [signals]string{"fp", "self", "dataloader"}
 type Engine struct {
 	cfg    Config
 	layout *frame.Layout
+	base   *frame.Layout // the first one with these roles: the parts are made for it
 	job    string
 	n      int
 

@@ -66,6 +66,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 
 // reset forgets what a new world or parallel layout makes meaningless.
 func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
+	e.base = l
 	e.whole = newTrack(&e.cfg, len(l.Replicas), [][]int32{sequence(len(l.Replicas))}, []int{len(l.Replicas)})
 	e.alone = newTrack(&e.cfg, len(l.Roles), [][]int32{sequence(len(l.Roles))}, []int{len(l.Roles)})
 	e.alone.selfOnly, e.alone.habits = true, true
