@@ -59,7 +59,7 @@ func fleetStep(rows *row.Rows, rng *rand.Rand, step int) {
 }
 
 // BenchmarkStep is one new step of 10,000 ranks: rows into a column, the column
-// through the engine (P16: 5 ms, 1 GiB). verdict and save are what a look adds.
+// through the engine (P16: 5 ms, 1 GiB). verdict and save are what a look adds, load what a restart does.
 func BenchmarkStep(b *testing.B) {
 	topo, rng := fleet(), rand.New(rand.NewPCG(1, 1))
 	j := newJob("fleet")
@@ -94,12 +94,25 @@ func BenchmarkStep(b *testing.B) {
 		}
 	})
 	b.Run("save", func(b *testing.B) {
+		b.ReportAllocs()
 		for b.Loop() {
 			data, err := j.save()
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.ReportMetric(float64(len(data))/1e6, "MB")
+		}
+	})
+	data, err := j.save()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("load", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := decode(data, detect.Default()); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 	runtime.GC()

@@ -7,25 +7,10 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/frame"
-	"github.com/laggard-dev/laggard/analyzer/watch/snapshot"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
-
-// memory is all that is kept of a job: what a snapshot holds.
-type memory struct {
-	Job     string
-	Feed    *feed
-	Engine  *detect.Engine // nil before the first step
-	Cursor  []byte         // of the source
-	Stated  []statement    // what was published last
-	Unsent  []row.Verdict  // decided, not yet acknowledged by the sink
-	LastNs  int64          // start of the newest step that was judged
-	Newest  int64          // start of the newest row that was read
-	Changes uint64
-	Moved   time.Time // when rows came last
-}
 
 // job follows one job. It is used by one goroutine.
 type job struct {
@@ -47,20 +32,20 @@ func newJob(name string) *job {
 // observe gives a column to the engine, which is made of the first one.
 func (j *job) observe(cfg detect.Config) func(*frame.Column) {
 	return func(c *frame.Column) {
-		if j.Engine == nil {
-			j.Engine = detect.New(cfg, c.Layout)
+		if j.engine == nil {
+			j.engine = detect.New(cfg, c.Layout)
 		}
 		if c.StartNs > 0 {
 			j.LastNs = c.StartNs
 		}
-		j.Engine.Observe(c)
+		j.engine.Observe(c)
 	}
 }
 
 // configure changes the thresholds of a running engine.
 func (j *job) configure(cfg detect.Config) {
-	if j.Engine != nil {
-		snapshot.Replace(j.Engine, cfg)
+	if j.engine != nil {
+		j.engine.Configure(cfg)
 		j.dirty = true
 	}
 }
@@ -109,14 +94,14 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag Lag, last mood) (
 // decide returns the verdict on what was observed so far, as analyze gives it.
 func (j *job) decide(minImpact float64) *verdict.Verdict {
 	f := j.Feed
-	if j.Engine == nil {
+	if j.engine == nil {
 		v := verdict.New(j.Job)
 		v.Findings = append(v.Findings, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded", Ranks: []int{}})
 		detect.TellOff(v, f.Roster.off())
 		return v
 	}
-	j.Engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
-	v := j.Engine.Verdict()
+	j.engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
+	v := j.engine.Verdict()
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word as analyze's
 	}
@@ -125,16 +110,14 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	return v
 }
 
-// save returns the job's snapshot, the source's cursor in it.
+// save returns the job's state, the source's cursor in it.
 func (j *job) save() ([]byte, error) {
 	cursor, err := j.reader.Cursor()
 	if err != nil {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
 	}
 	j.Cursor = cursor
-	j.Feed.spare, j.Feed.latest = nil, nil
-	j.Feed.Roster.newest = nil
-	data, err := snapshot.Encode(&j.memory)
+	data, err := j.encode()
 	if err != nil {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
 	}

@@ -174,44 +174,6 @@ func TestEndedJobIsDropped(t *testing.T) {
 	}
 }
 
-// TestStateIsHostile wants a damaged or foreign state to mean: begin anew.
-func TestStateIsHostile(t *testing.T) {
-	s, rows := simulated(t, "compute-2", 9)
-	want := analyzed(t, rows, s.topo)
-	for name, damage := range map[string]func([]byte) []byte{
-		"torn":    func(b []byte) []byte { return b[:len(b)/2] },
-		"empty":   func([]byte) []byte { return nil },
-		"flipped": func(b []byte) []byte { b[len(b)/3] ^= 4; return b },
-		"other":   func([]byte) []byte { return []byte("laggard-snap/1\nand then something else") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			damaged := false
-			got, _ := watchAll(t, s, dir, func(look int) bool {
-				if look != 2 || damaged {
-					return false
-				}
-				damaged = true
-				files, err := filepath.Glob(filepath.Join(dir, "*"+stateSuffix))
-				if err != nil || len(files) != 1 {
-					t.Fatalf("%v, %v", files, err)
-				}
-				b, err := os.ReadFile(files[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(files[0], damage(b), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return true
-			})
-			if got != want {
-				t.Fatalf("differs from analyze:\n%s", difference(want, got))
-			}
-		})
-	}
-}
-
 func TestStateIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openState(dir)

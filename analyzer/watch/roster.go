@@ -40,8 +40,8 @@ type process struct {
 	*Life
 }
 
-// Life is what a layout is made of: large, and hardly ever asked for. It has a name
-// for encoding/json only.
+// Life is what a layout is made of: large, and hardly ever asked for. It is exported
+// for encoding/gob only.
 type Life struct {
 	Meta  row.Rank // highest version
 	First row.Step // its lowest step
@@ -69,7 +69,7 @@ type era struct {
 	Run     int
 	Step    int64
 	Repeat  int32
-	Layout  *frame.Layout
+	layout  *frame.Layout
 }
 
 // roster knows all processes of a job and who is who. The layouts come from the
@@ -268,12 +268,12 @@ func (r *roster) take(f *frame.Frame) {
 			continue
 		}
 		l := f.Layouts[k.Layout]
-		e := era{Attempt: k.Attempt, First: last < 0 || f.Layouts[last].Attempt != k.Attempt, Step: k.Step, Repeat: int32(k.Repeat), Run: runs[c], Layout: l}
+		e := era{Attempt: k.Attempt, First: last < 0 || f.Layouts[last].Attempt != k.Attempt, Step: k.Step, Repeat: int32(k.Repeat), Run: runs[c], layout: l}
 		last = k.Layout
 		r.Inferred = r.Inferred || l.From == "inferred"
 		for i := range old {
-			if old[i].Attempt == e.Attempt && reflect.DeepEqual(old[i].Layout, l) {
-				e.Layout = old[i].Layout
+			if old[i].Attempt == e.Attempt && reflect.DeepEqual(old[i].layout, l) {
+				e.layout = old[i].layout
 				break
 			}
 		}
@@ -287,7 +287,7 @@ func (r *roster) take(f *frame.Frame) {
 				p.Sample = nil
 			}
 		}
-	} else if !r.Sampling && slices.ContainsFunc(r.Eras, func(e era) bool { return e.Layout.From == "inferred" && e.Attempt == r.Eras[len(r.Eras)-1].Attempt }) {
+	} else if !r.Sampling && slices.ContainsFunc(r.Eras, func(e era) bool { return e.layout.From == "inferred" && e.Attempt == r.Eras[len(r.Eras)-1].Attempt }) {
 		r.Sampling = true
 	}
 }
@@ -319,11 +319,11 @@ func (r *roster) place() {
 	}
 	at := map[who]where{}
 	for _, e := range r.Eras {
-		for k, id := range e.Layout.Incarnation {
-			if !e.Layout.Present[k] {
+		for k, id := range e.layout.Incarnation {
+			if !e.layout.Present[k] {
 				continue
 			}
-			w := who{e.Layout.Ranks[k], id}
+			w := who{e.layout.Ranks[k], id}
 			if _, ok := at[w]; !ok {
 				at[w] = where{e.Attempt, !e.First}
 			}
@@ -348,7 +348,7 @@ func (r *roster) layout(c *column) *frame.Layout {
 	for i := range r.Eras {
 		e := &r.Eras[i]
 		if e.Attempt == c.Attempt && (found == nil || !c.before(e.Run, e.Step, e.Repeat)) {
-			found = e.Layout
+			found = e.layout
 		}
 	}
 	return found

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/keep"
-	"github.com/laggard-dev/laggard/analyzer/watch/snapshot"
 )
 
 // stateDir keeps one file a job: a cache of what was learnt, never the only copy
@@ -72,34 +72,33 @@ func (d *stateDir) file(job string) string {
 	return filepath.Join(d.path, clean[:min(len(clean), 40)]+"-"+hex.EncodeToString(sum[:8])+stateSuffix)
 }
 
-// load fills m. fs.ErrNotExist and snapshot.ErrForeign mean: begin anew.
-func (d *stateDir) load(job string, m *memory) (err error) {
+// load returns what was saved of a job; the engine gets those thresholds.
+// fs.ErrNotExist and detect.ErrState mean: begin anew.
+func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
 	path := d.file(job)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("load state: %w", err)
+		return nil, fmt.Errorf("load state: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("load state: %w", err)
+		return nil, fmt.Errorf("load state: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxState {
-		return fmt.Errorf("load state %s: %w", path, snapshot.ErrForeign)
+		return nil, fmt.Errorf("load state %s: %w: it is no file, or too large", path, detect.ErrState)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxState))
-	if err != nil {
-		return fmt.Errorf("load state %s: %w", path, err)
+	data := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, fmt.Errorf("load state %s: %w", path, err)
 	}
-	var fresh memory
-	if err := snapshot.Decode(data, &fresh); err != nil {
-		return fmt.Errorf("load state %s: %w", path, err)
+	if m, err = decode(data, cfg); err != nil {
+		return nil, fmt.Errorf("load state %s: %w", path, err)
 	}
-	if fresh.Job != job || fresh.Feed == nil || fresh.Feed.Roster == nil {
-		return fmt.Errorf("load state %s: %w: it is job %q's", path, snapshot.ErrForeign, fresh.Job)
+	if m.Job != job {
+		return nil, fmt.Errorf("load state %s: %w: it is job %q's", path, detect.ErrState, m.Job)
 	}
-	*m = fresh
-	return nil
+	return m, nil
 }
 
 // store writes a job's file durably.

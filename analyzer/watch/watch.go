@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/watch/snapshot"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -227,8 +226,8 @@ func (w *Watcher) rethink() {
 // Suspects returns what looks wrong in a job at this moment: for an Observer, on the
 // goroutine of Look.
 func (w *Watcher) Suspects(job string) detect.Suspects {
-	if j := w.jobs[job]; j != nil && j.Engine != nil {
-		return j.Engine.Suspects()
+	if j := w.jobs[job]; j != nil && j.engine != nil {
+		return j.engine.Suspects()
 	}
 	return detect.Suspects{}
 }
@@ -299,15 +298,15 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	}
 	j := newJob(name)
 	if w.state != nil {
-		err := w.state.load(name, &j.memory)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			w.o.Log.Warn("state not usable, the job is read from its beginning", "job", name, "error", err)
-			if !errors.Is(err, snapshot.ErrForeign) {
-				return nil, err
-			}
-			j = newJob(name)
+		m, err := w.state.load(name, w.cfg)
+		switch {
+		case err == nil:
+			j.memory = *m
+		case errors.Is(err, detect.ErrState):
+			w.o.Log.Warn("state not usable: the job is read from its beginning, and the file replaced", "job", name, "error", err)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
 		}
-		j.configure(w.cfg)
 	}
 	reader, err := w.o.Source.Follow(ctx, name, j.Cursor)
 	if err != nil && j.Cursor != nil {

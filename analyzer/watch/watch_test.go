@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -160,7 +161,13 @@ func text(tb testing.TB, v *verdict.Verdict) string {
 // the watcher is replaced by one that knows its saved state alone.
 func watchAll(tb testing.TB, s *pieces, dir string, restart func(look int) bool) (string, Status) {
 	tb.Helper()
-	o := Options{Source: s, StateDir: dir}
+	return watchLogged(tb, s, dir, nil, restart)
+}
+
+// watchLogged is watchAll with a log.
+func watchLogged(tb testing.TB, s *pieces, dir string, log *slog.Logger, restart func(look int) bool) (string, Status) {
+	tb.Helper()
+	o := Options{Source: s, StateDir: dir, Log: log}
 	w, err := New(o)
 	if err != nil {
 		tb.Fatal(err)
