@@ -94,30 +94,45 @@ func (b *Builder) AddStep(s *row.Step) {
 		b.hostOnly++
 	}
 	inc.addKey(int64(s.Step), s.Repeat, s.StartNs, uint16(min(s.FPCount, math.MaxUint16)))
-	inc.set(Step, s.StepNs)
-	inc.set(FP, s.FPNs)
-	inc.set(Backward, s.BackwardNs)
-	inc.set(DataLoader, s.DataLoaderNs)
-	inc.set(Checkpoint, s.CheckpointNs)
-	inc.set(HostFP, s.HostFPNs)
+	if s.Flags&row.FlagSwitched != 0 {
+		b.switched++
+	}
+	var v [MetricCount]float32
+	Cells(s, &v)
+	for m, x := range v {
+		if x == x {
+			inc.put(Metric(m), x)
+		}
+	}
+	inc.fill()
+}
+
+// Cells makes the cells of a step's column out of one rank's row, NaN where nothing
+// was recorded. Of a step in which Communication was switched only the times without
+// it count.
+func Cells(s *row.Step, v *[MetricCount]float32) {
+	*v = [MetricCount]float32{
+		Step: seconds(s.StepNs), FP: seconds(s.FPNs), Backward: seconds(s.BackwardNs), HostFP: seconds(s.HostFPNs),
+		DataLoader: seconds(s.DataLoaderNs), Checkpoint: seconds(s.CheckpointNs), Tokens: NaN,
+		Comm: NaN, Exposed: NaN, TP: NaN, PP: NaN, DP: NaN, CP: NaN, EP: NaN, Other: NaN, Self: NaN,
+	}
 	if s.Tokens > 0 {
-		inc.put(Tokens, float32(s.Tokens))
+		v[Tokens] = float32(s.Tokens)
 	}
 	if s.Flags&row.FlagSwitched != 0 {
-		b.switched++ // Communication was on for a part of the step only
-		inc.fill()
 		return
 	}
-	inc.set(Comm, s.CommNs)
-	inc.set(Exposed, s.ExposedNs)
-	inc.set(TP, s.CommTPNs)
-	inc.set(PP, s.CommPPNs)
-	inc.set(DP, s.CommDPNs)
-	inc.set(CP, s.CommCPNs)
-	inc.set(EP, s.CommEPNs)
-	inc.set(Other, s.CommOtherNs)
-	inc.set(Self, selfNs(s))
-	inc.fill()
+	v[Comm], v[Exposed], v[Self] = seconds(s.CommNs), seconds(s.ExposedNs), seconds(selfNs(s))
+	v[TP], v[PP], v[DP] = seconds(s.CommTPNs), seconds(s.CommPPNs), seconds(s.CommDPNs)
+	v[CP], v[EP], v[Other] = seconds(s.CommCPNs), seconds(s.CommEPNs), seconds(s.CommOtherNs)
+}
+
+// seconds is a duration of a row, NaN when it was not recorded.
+func seconds(ns int64) float32 {
+	if ns < 0 {
+		return NaN
+	}
+	return float32(float64(ns) / 1e9)
 }
 
 // selfNs is the row's self time, made from its parts where it has none.
@@ -247,13 +262,6 @@ func (i *incarnation) addKey(step int64, rep uint16, start int64, passes uint16)
 	i.passes = append(i.passes, passes)
 	if i.reps != nil {
 		i.reps = append(i.reps, rep)
-	}
-}
-
-// set stores a duration in seconds; a negative one was not recorded.
-func (i *incarnation) set(m Metric, ns int64) {
-	if ns >= 0 {
-		i.put(m, float32(float64(ns)/1e9))
 	}
 }
 
