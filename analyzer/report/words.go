@@ -27,6 +27,13 @@ type headline struct {
 	more  string // one or two sentences, may be ""
 }
 
+// Headline is a verdict in one line, as the outputs begin: "Degraded: node-3 slows
+// this job down."
+func Headline(v *verdict.Verdict) string {
+	h := headlineOf(v)
+	return h.label + ": " + h.title
+}
+
 // headlineOf says what was decided, most serious first.
 func headlineOf(v *verdict.Verdict) headline {
 	if !v.Decided {

@@ -5,43 +5,55 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // States of rows of the table of verdicts beside those of verdict: a finding
-// that is there, and anything that is no longer.
+// that is there, anything that is no longer, and those of the job itself.
 const (
-	StatePresent = "present"
-	StateEnded   = "ended"
+	StatePresent   = "present"
+	StateEnded     = "ended"
+	StateHealthy   = "healthy"
+	StateUnhealthy = "unhealthy" // exit code 3
+	StateUndecided = "undecided" // exit code 4
 )
 
-// statement is what was said of one node, link or finding.
+// statement is what was said of one node, link or finding, or, with none of the three
+// names, of the job.
 type statement struct {
 	Node, Group, Finding string
 	State, Cause         string
+	Impact               float64
 }
 
 func (s statement) subject() statement {
 	return statement{Node: s.Node, Group: s.Group, Finding: s.Finding}
 }
 
+// repeats reports whether s says what was said: the same state and cause, and a cost
+// within the tolerance of the cost itself. What was stored last may be read long after.
+func (s statement) repeats(was statement) bool {
+	return s.State == was.State && s.Cause == was.Cause && math.Abs(s.Impact-was.Impact) <= max(0.005, 0.15*was.Impact)
+}
+
 // Change is a statement that is new or differs from what was said last.
 type Change struct {
 	Job  string
-	Node string // "" for a link or finding
+	Node string // "" for a link, a finding, or the job, which has no name of the three
 	// Group names a link, Finding the kind of a finding.
 	Group, Finding string
 	State, Cause   string  // StateEnded when it is no longer said
 	Was            string  // state before, "" new
 	Impact         float64 // at most, where groups aren't known
 	Detail         string
-	Body           any // verdict.Node, verdict.Link, verdict.Finding; nil when ended
+	Body           any // verdict.Node, verdict.Link, verdict.Finding, *verdict.Verdict; nil when ended
 }
 
 // compare returns what changed from the statements said last to v, and the
-// statements of v. Slowdown and impact drift from look to look; only another
-// state or cause is a change.
+// statements of v. Slowdown drifts from look to look and is no change; cost is one
+// once it has left its tolerance.
 func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 	old := map[statement]statement{}
 	for _, s := range said {
@@ -55,37 +67,52 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 				return // two links of one name: the first speaks
 			}
 		}
-		now = append(now, s)
 		was, ok := old[s.subject()]
 		delete(old, s.subject())
-		if ok && was == s {
+		if job := s.subject() == (statement{}); ok && s.repeats(was) && !(job && len(changes) > 0) {
+			now = append(now, was)
 			return
 		}
+		now = append(now, s)
 		c.Job, c.Node, c.Group, c.Finding, c.State, c.Cause, c.Was = v.Job, s.Node, s.Group, s.Finding, s.State, s.Cause, was.State
+		c.Impact = s.Impact
 		changes = append(changes, c)
 	}
 	for i := range v.Nodes {
 		n := v.Nodes[i]
-		say(statement{Node: n.Node, State: n.State, Cause: n.Cause}, Change{Impact: n.Most(), Detail: n.Detail, Body: n})
+		say(statement{Node: n.Node, State: n.State, Cause: n.Cause, Impact: n.Most()}, Change{Detail: n.Detail, Body: n})
 	}
 	for _, l := range v.Links {
 		name := l.Group
 		if name == "" {
 			name = fmt.Sprint(l.Ranks)
 		}
-		say(statement{Group: name, State: l.State, Cause: verdict.Communication}, Change{Impact: l.JobImpact, Detail: l.Detail, Body: l})
+		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.JobImpact}, Change{Detail: l.Detail, Body: l})
 	}
 	for _, f := range v.Findings {
-		say(statement{Finding: f.Kind, State: StatePresent}, Change{Impact: f.JobImpact, Detail: f.Detail, Body: f})
+		say(statement{Finding: f.Kind, State: StatePresent, Impact: f.JobImpact}, Change{Detail: f.Detail, Body: f})
 	}
 	for _, s := range said { // in the order they were said
-		if was, ok := old[s.subject()]; ok {
-			delete(old, s.subject())
+		if was, ok := old[s.subject()]; ok && s.subject() != (statement{}) {
 			changes = append(changes, Change{Job: v.Job, Node: was.Node, Group: was.Group, Finding: was.Finding,
 				State: StateEnded, Cause: was.Cause, Was: was.State})
 		}
 	}
+	// The job comes last: it is said again with every change, so that what all culprits
+	// cost together stands beside what each does.
+	say(statement{State: stateOf(v), Impact: v.Most()}, Change{Detail: report.Headline(v), Body: v})
 	return changes, now
+}
+
+// stateOf is the state of the job itself.
+func stateOf(v *verdict.Verdict) string {
+	switch {
+	case !v.Decided:
+		return StateUndecided
+	case v.Healthy:
+		return StateHealthy
+	}
+	return StateUnhealthy
 }
 
 // row makes the change a row of the table of verdicts. Its time is that of the

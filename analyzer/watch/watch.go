@@ -351,7 +351,7 @@ func (w *Watcher) log(j *job, c *Change) {
 			args = append(args, a[0], a[1])
 		}
 	}
-	if c.State == verdict.Degraded || c.State == verdict.Intermittent {
+	if c.State == verdict.Degraded || c.State == verdict.Intermittent || c.State == StateUnhealthy {
 		w.o.Log.Warn("verdict changed", append(args, "job_impact", c.Impact)...)
 		return
 	}

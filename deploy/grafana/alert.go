@@ -23,6 +23,13 @@ func Alerts() []Alert {
 	return []Alert{slowNode(), slowLink(), shippingLag(), recordsLost(), jobWithoutData()}
 }
 
+// A culprit is worth waking somebody up for where its job is not healthy: what watch's
+// --min-impact says, also of equally slow nodes, each of which alone costs next to nothing.
+const (
+	harmed   = "job GLOBAL IN (SELECT job FROM current WHERE " + whole + " AND state = 'unhealthy')"
+	wellJobs = "  unless on (namespace, pod, instance, job, exported_job) laggard_job_healthy == 1"
+)
+
 func slowNode() Alert {
 	return Alert{
 		Name: "LaggardSlowNode", Title: "Slow node", Severity: "warning", For: "2m",
@@ -30,10 +37,10 @@ func slowNode() Alert {
 		Action: "Open the Job page for the evidence. compute: check clocks, temperature and ECC of the device, move the job off it. host: look for other load on the node. " +
 			"dataloader or checkpoint: look at the node's storage path. communication: check its NIC and cables. Cordon the node when it comes back.",
 		SQL: every(`WITH ` + current + `
-SELECT job, node, cause, max(impact) AS impact FROM current
-WHERE node != '' AND finding = '' AND state IN ('degraded', 'intermittent') GROUP BY job, node, cause`),
-		Columns: "job text, node text, cause text, impact number", Above: 0.01, Window: 3600,
-		Expr: "laggard_node_degraded > 0",
+SELECT job, node, cause, count() AS degraded FROM current
+WHERE node != '' AND finding = '' AND state IN ('degraded', 'intermittent') AND ` + harmed + ` GROUP BY job, node, cause`),
+		Columns: "job text, node text, cause text, degraded number", Above: 0, Window: 3600,
+		Expr: "laggard_node_degraded > 0\n" + wellJobs,
 	}
 }
 
@@ -43,10 +50,10 @@ func slowLink() Alert {
 		Summary: "Communication group {{ $labels.group }} of job {{ $labels.job }} is slow.",
 		Action:  "Open the Job page, \"Groups against their like\". Check the switch ports and NICs between the group's nodes, error and pause counters first; a link that several jobs name is the one to replace.",
 		SQL: every(`WITH ` + current + `
-SELECT job, "group", max(impact) AS impact FROM current
-WHERE "group" != '' AND finding = '' AND state IN ('degraded', 'intermittent') GROUP BY job, "group"`),
-		Columns: "job text, group text, impact number", Above: 0.01, Window: 3600,
-		Expr: "laggard_link_degraded > 0",
+SELECT job, "group", count() AS degraded FROM current
+WHERE "group" != '' AND finding = '' AND state IN ('degraded', 'intermittent') AND ` + harmed + ` GROUP BY job, "group"`),
+		Columns: "job text, group text, degraded number", Above: 0, Window: 3600,
+		Expr: "laggard_link_degraded > 0\n" + wellJobs,
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -312,6 +314,8 @@ func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint6
 			r.Job, r.AtNs, r.Step, r.Body, r.ImpactPPM = job, ns, place(last), string(text), uint32(impact*1e6)
 			out = append(out, r)
 		}
+		state := map[bool]string{true: watch.StateHealthy, false: watch.StateUnhealthy}[v.Healthy]
+		add("job", row.Verdict{State: state, Detail: report.Headline(v)}, v, v.Most())
 		for _, n := range v.Nodes {
 			add("n"+n.Node, row.Verdict{Node: n.Node, State: n.State, Cause: n.Cause, Detail: n.Detail}, n, n.JobImpact)
 		}
@@ -346,6 +350,7 @@ func (s *store) analyze(job string, rows row.Rows, last uint64) *verdict.Verdict
 		s.t.Fatal(err)
 	}
 	v := detect.Analyze(f, detect.Default())
+	v.Healthy = v.Exit(detect.Default().MinImpact) == verdict.ExitHealthy
 	s.t.Logf("%s up to step %d: %d nodes, %d links, %d findings", job, last, len(v.Nodes), len(v.Links), len(v.Findings))
 	return v
 }

@@ -77,7 +77,7 @@ func demoNumbers(t *testing.T, s *store, r map[string]reply) {
 	n := v.Nodes[0]
 	causes := r["laggard-job/Causes/demo"]
 	for what, pair := range map[string][2]float64{
-		"impact":           {r["laggard-job/Impact/demo"].cell("impact"), n.JobImpact},
+		"impact":           {r["laggard-job/Impact/demo"].cell("impact"), v.Most()},
 		"slowdown":         {causes.cell("slowdown", n.Node, n.State, n.Cause), n.Slowdown},
 		"since step":       {causes.cell("since_step", n.Node, n.State, n.Cause), float64(n.SinceStep)},
 		"coverage":         {r["laggard-job/Coverage/demo"].cell("coverage"), v.Coverage},

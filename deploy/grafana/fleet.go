@@ -14,7 +14,7 @@ SELECT uniqExactIf((job, "group"), "group" != '' AND state IN ('degraded', 'inte
 		statPanel("Node-hours used", "Nodes of each job times the time that it has data for.", "h", 4, table(many(
 			`WITH `+losses+`
 SELECT sum(used) AS used FROM losses`), "used number")),
-		statPanel("Node-hours lost", "What degraded nodes and links cost in the time range: impact times the nodes of the job, for as long as it lasted.", "h", 4, table(many(
+		statPanel("Node-hours lost", "What culprits cost in the time range: the impact of all of a job's together times its nodes, for as long as it lasted.", "h", 4, table(many(
 			`WITH `+losses+`
 SELECT sum(lost) AS lost FROM losses`), "lost number"), 0.01, 10),
 		statPanel("Share lost", "Node-hours lost of the node-hours used.", "percentunit", 4, table(many(
@@ -64,7 +64,7 @@ func jobsTable() Panel {
 		`WITH `+losses+`,
 `+current+`,
 blamed AS (
-  SELECT job, uniqExactIf(node, node != '' AND state IN ('degraded', 'intermittent')) AS bad, maxIf(impact, finding = '' AND state IN ('degraded', 'intermittent')) AS impact
+  SELECT job, uniqExactIf(node, node != '' AND state IN ('degraded', 'intermittent')) AS bad, anyIf(impact, `+whole+`) AS impact
   FROM current GROUP BY job
 ),
 paces AS (

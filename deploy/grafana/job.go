@@ -3,13 +3,12 @@ package grafana
 // job is one job: is it slow, since when, who, why, what does it cost.
 func job() Dashboard {
 	panels := place(
-		statPanel("Verdict", "The last word of `laggard watch`: healthy, or the costliest culprit. \"no verdict\" means that watch has not decided on this job.", "", 6, table(one(
-			`WITH `+current+`,
-bad AS (SELECT concat(if(node != '', node, "group"), ' ', state, if(cause != '', concat(': ', cause), '')) AS line, impact FROM current WHERE finding = '' AND state IN ('degraded', 'intermittent'))
-SELECT multiIf((SELECT count() FROM bad) > 0, (SELECT argMax(line, impact) FROM bad), (SELECT count() FROM current) > 0, 'healthy', 'no verdict') AS verdict`), "verdict text")),
-		statPanel("Impact", "The share of step time that the job would save without its degraded nodes (or links, where those cost more), as the verdicts say.", "percentunit", 3, table(one(
+		statPanel("Verdict", "The last word of `laggard watch`, as every other output begins. \"no verdict\" means that watch has not looked at this job.", "", 6, table(one(
 			`WITH `+current+`
-SELECT least(1, greatest(sumIf(impact, node != ''), sumIf(impact, "group" != ''))) AS impact FROM current WHERE finding = '' AND state IN ('degraded', 'intermittent')`), "impact number"), 0.01, 0.05),
+SELECT if(count() > 0, any(detail), 'no verdict') AS verdict FROM current WHERE `+whole), "verdict text")),
+		statPanel("Impact", "The share of step time that the job would save without all its culprits together: at most, where parallel groups aren't known. It is the verdict's, not the sum of the nodes': ranks that wait for one another hide each other.", "percentunit", 3, table(one(
+			`WITH `+current+`
+SELECT impact FROM current WHERE `+whole), "impact number"), 0.01, 0.05),
 		statPanel("Node-hours lost", "Impact times the nodes of the job, for as long as it lasted within the time range.", "h", 3, table(one(
 			`WITH `+losses+`
 SELECT sum(lost) AS lost FROM losses`), "lost number"), 0.01, 10),
@@ -86,7 +85,7 @@ func jobCauses() Panel {
 SELECT if(node != '', node, "group") AS subject, state, if("group" != '', 'link', cause) AS cause, JSONExtractFloat(body, 'slowdown') AS slowdown, impact,
   JSONExtractInt(body, 'since_step') AS since_step, JSONExtractFloat(body, 'confidence') AS confidence,
   arrayStringConcat(arrayMap(r -> toString(r), JSONExtract(body, 'ranks', 'Array(UInt32)')), ', ') AS ranks, JSONExtract(body, 'ranks', 'Array(UInt32)')[1] AS rank, detail
-FROM current WHERE finding = ''
+FROM current WHERE finding = '' AND NOT (`+whole+`)
 ORDER BY state IN ('degraded', 'intermittent') DESC, impact DESC LIMIT 200`),
 		"subject text, state text, cause text, slowdown number, impact number, since_step number, confidence number, ranks text, rank number, detail text")).
 		with("state", "", words, cell).
@@ -122,9 +121,9 @@ ORDER BY ratio DESC LIMIT 100`,
 }
 
 func jobImpact() Panel {
-	return linePanel("Impact over time", "What each node or link costs the job, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9, series(
+	return linePanel("Impact over time", "What each node or link costs the job, and all of them together, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9, series(
 		`WITH points AS (
-  SELECT ts, if(node != '', node, "group") AS series, if(state IN ('degraded', 'intermittent'), impact_ppm / 1e6, 0) AS value
+  SELECT ts, multiIf(node != '', node, "group" != '', "group", 'all together') AS series, if(state IN ('suspect', 'recovered'), 0, impact_ppm / 1e6) AS value
   FROM verdicts WHERE job = ${job:sqlstring} AND ts <= $__toTime AND finding = '' AND $__conditionalAll(node IN ('', ${node:sqlstring}), $node)
 )
 SELECT time, series, argMax(value, ts) AS value

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/analyzer/report"
 )
 
 // number reads a value: JSON quotes 64-bit integers.
@@ -44,22 +44,6 @@ func (r reply) cell(column string, keys ...string) float64 {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(1, math.Abs(b)) }
 
-// bill is what the verdict's nodes and links cost, as the page adds it up.
-func bill(v *verdict.Verdict) float64 {
-	nodes, links := 0.0, 0.0
-	for _, n := range v.Nodes {
-		if n.State == verdict.Degraded || n.State == verdict.Intermittent {
-			nodes += math.Trunc(n.JobImpact*1e6) / 1e6
-		}
-	}
-	for _, l := range v.Links {
-		if l.State == verdict.Degraded || l.State == verdict.Intermittent {
-			links += math.Trunc(l.JobImpact*1e6) / 1e6
-		}
-	}
-	return math.Min(1, math.Max(nodes, links))
-}
-
 // numbers holds what the panels show to the rows and to the verdicts.
 func numbers(t *testing.T, s *store, r map[string]reply) {
 	want := func(name string, got, want float64) {
@@ -80,7 +64,10 @@ func numbers(t *testing.T, s *store, r map[string]reply) {
 	want("coverage", r["laggard-job/Coverage/big"].cell("coverage"), 1)
 	for scene, job := range map[string]string{"big": bigJob, "node": nodeJob, "link": linkJob} {
 		v := s.verdicts[job]
-		want("impact of "+job, r["laggard-job/Impact/"+scene].cell("impact"), bill(v))
+		want("impact of "+job, r["laggard-job/Impact/"+scene].cell("impact"), math.Trunc(v.Most()*1e6)/1e6)
+		if got := r["laggard-job/Verdict/"+scene].Data[0][0]; got != report.Headline(v) {
+			t.Errorf("%s: the page says %q, the verdict %q", job, got, report.Headline(v))
+		}
 		if got := len(r["laggard-job/Causes/"+scene].Data); got != len(v.Nodes)+len(v.Links) {
 			t.Errorf("%s: %d causes, want %d", job, got, len(v.Nodes)+len(v.Links))
 		}
@@ -112,20 +99,17 @@ func fleetNumbers(t *testing.T, s *store, r map[string]reply, want func(string, 
 	want("node-hours lost", r["laggard-fleet/Node-hours lost/every"].cell("lost"), total)
 }
 
-// lostByHand adds up node-hours of a job that has one culprit, from row to row.
+// lostByHand adds up node-hours of a job, from word to word.
 func (s *store) lostByHand(t *testing.T, job string) float64 {
 	t.Helper()
 	job = " WHERE job = '" + job + "'"
 	end := number(strings.TrimSpace(s.query("SELECT max(start_ns) FROM steps" + job)))
 	nodes := number(strings.TrimSpace(s.query("SELECT uniqExact(node) FROM ranks" + job)))
 	lost, ns, share := 0.0, end, 0.0
-	for _, line := range strings.Split(strings.TrimSpace(s.query("SELECT at_ns, impact_ppm, state, node, \"group\" FROM verdicts"+job+" AND finding = '' ORDER BY at_ns")), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(s.query("SELECT at_ns, impact_ppm FROM verdicts"+job+" AND "+whole+" ORDER BY at_ns")), "\n") {
 		f := strings.Split(line, "\t")
 		lost += share * math.Max(0, number(f[0])-ns)
-		ns, share = number(f[0]), 0
-		if f[2] == verdict.Degraded || f[2] == verdict.Intermittent {
-			share = number(f[1]) / 1e6
-		}
+		ns, share = number(f[0]), number(f[1])/1e6
 	}
 	return nodes * (lost + share*(end-ns)) / 3.6e12
 }

@@ -35,13 +35,15 @@ const current = `current AS (
   LIMIT 1 BY job, node, "group", finding
 )`
 
-// losses is the node-hours lost by job within the time range: for as long as a
-// node or link is degraded, its impact times the nodes of the job. Where nodes and
-// links are both blamed the larger sum counts, not both.
+// whole picks the word on the job itself from those on its nodes, links and findings.
+const whole = `node = '' AND "group" = '' AND finding = ''`
+
+// losses is the node-hours lost by job within the time range: what all its culprits
+// cost together, for as long as it was said, times the nodes of the job.
 const losses = `spans AS (
-  SELECT job, node, "group", state, impact_ppm / 1e6 AS impact, at_ns AS begin_ns,
-    leadInFrame(at_ns, 1, toInt64(0)) OVER (PARTITION BY job, node, "group" ORDER BY at_ns, step ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_ns
-  FROM verdicts WHERE JOBS AND finding = '' AND ts <= $__toTime
+  SELECT job, impact_ppm / 1e6 AS impact, at_ns AS begin_ns,
+    leadInFrame(at_ns, 1, toInt64(0)) OVER (PARTITION BY job ORDER BY at_ns, step ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_ns
+  FROM verdicts WHERE JOBS AND ` + whole + ` AND ts <= $__toTime
 ),
 sizes AS (
   SELECT job, uniqExact(node) AS nodes, uniqExact(rank) AS ranks, countIf(ended_ns = 0) AS alive
@@ -53,9 +55,9 @@ runs AS (
 ),
 losses AS (
   SELECT job, any(nodes) AS nodes, nodes * (any(last_ns) - any(first_ns)) / 3.6e12 AS used,
-    nodes * greatest(sumIf(impact * hours, node != ''), sumIf(impact * hours, "group" != '')) AS lost
+    nodes * sum(impact * hours) AS lost
   FROM (
-    SELECT job, nodes, first_ns, last_ns, node, "group", if(state IN ('degraded', 'intermittent'), impact, 0) AS impact,
+    SELECT job, nodes, first_ns, last_ns, impact,
       greatest(0, least(if(next_ns = 0, last_ns, next_ns), last_ns) - greatest(begin_ns, first_ns)) / 3.6e12 AS hours
     FROM runs ANY LEFT JOIN sizes USING (job) LEFT JOIN spans USING (job)
   )

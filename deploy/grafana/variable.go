@@ -92,7 +92,7 @@ func annotations() Annotations {
 	}
 	return Annotations{[]Annotation{
 		mark("Verdicts", "red", `SELECT ts AS time, ts AS timeEnd,
-  concat(multiIf(node != '', node, "group" != '', "group", finding), ': ', if(finding != '', 'finding', state), if(cause != '', concat(' (', cause, ')'), '')) AS title,
+  concat(multiIf(node != '', node, "group" != '', "group", finding != '', finding, 'job'), ': ', if(finding != '', 'finding', state), if(cause != '', concat(' (', cause, ')'), '')) AS title,
   if(detail != '', detail, concat('step ', toString(step))) AS text,
   'verdict' AS tags
 FROM (

@@ -157,13 +157,13 @@ type Verdict struct {
 	Job       string `col:"job"`
 	AtNs      int64  `col:"at_ns"`
 	Step      uint64 `col:"step"`
-	Node      string `col:"node"`    // "" for a finding
-	Finding   string `col:"finding"` // "" for a node or link
+	Node      string `col:"node"`    // "" for a link, a finding, or the job: it has none of the three names
+	Finding   string `col:"finding"` // "" but for a finding
 	Group     string `col:"group"`   // "" but for a link
 	State     string `col:"state"`
 	Cause     string `col:"cause"`
 	Detail    string `col:"detail"`
-	Body      string `col:"body"` // the verdict.Node, Link or Finding as JSON
+	Body      string `col:"body"` // the verdict.Node, Link, Finding, or of the job the whole Verdict, as JSON
 	ImpactPPM uint32 `col:"impact_ppm"`
 }
 
