@@ -1,19 +1,65 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
+
+// watchesDamaged looks at the directory again and again: watch says once what it left
+// out, counts it, and ends with analyze's verdict.
+func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
+	t.Helper()
+	var said bytes.Buffer
+	live, err := source.OpenLive(t.Context(), dir, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	// The damaged rank's last step is finished at the end only: the others wait for it.
+	w, err := watch.New(watch.Options{Source: liveSource{live}, Lag: watch.Lag{Time: 20 * time.Minute}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for range 3 {
+		if err := w.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(said.String(), "compressed file is damaged"); n != 1 || !strings.Contains(said.String(), path) {
+		t.Errorf("watch said %d times what it left out:\n%s", n, said.String())
+	}
+	rec := httptest.NewRecorder()
+	(&observation{watcher: w}).handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_watch_damaged_files{job=%q} 1", want.Job)) {
+		t.Error("the metrics don't count the damaged file")
+	}
+	s := w.Status()
+	if got := s.Jobs[want.Job].Verdict; got.Coverage != want.Coverage || got.Steps.Analyzed != want.Steps.Analyzed || !cmp.Equal(got.Nodes, want.Nodes) {
+		t.Errorf("watch: coverage %v of %d steps, %+v; analyze: %v of %d, %+v", got.Coverage, got.Steps.Analyzed, got.Nodes, want.Coverage, want.Steps.Analyzed, want.Nodes)
+	}
+}
 
 // TestDamagedCompressedSegment: one .zst of one rank that can't be read to its end is
 // left out from there on, counted and said, by analyze, ingest and audit alike; the
@@ -58,6 +104,7 @@ func TestDamagedCompressedSegment(t *testing.T) {
 			if !strings.Contains(r.out+r.err, "compressed files that are damaged: 1") || !strings.Contains(r.out+r.err, path) {
 				t.Errorf("analyze does not say what it left out: %s%s", r.out, r.err)
 			}
+			watchesDamaged(t, dir, path, &v)
 			store := "parquet:" + filepath.Join(t.TempDir(), "store")
 			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 || !strings.Contains(r.out, "lost (corrupt): 1 times") {
 				t.Errorf("ingest: %+v", r)

@@ -35,6 +35,9 @@ type Reader interface {
 	Topology(ctx context.Context) (*topology.File, error)
 	// Drain makes the next Reads hand over what is still open at the end of files.
 	Drain()
+	// Damaged lists the compressed files that this reader could not read to their end,
+	// with the reason: what follows the damage is left out.
+	Damaged() []string
 	// Cursor says where Follow goes on after all that was handed over.
 	Cursor() ([]byte, error)
 	Close() error

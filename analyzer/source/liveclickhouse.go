@@ -171,6 +171,9 @@ func (r *tableReader) Topology(context.Context) (*topology.File, error) { return
 // Drain implements Reader: what is stored is finished.
 func (r *tableReader) Drain() {}
 
+// Damaged implements Reader: a server has no files.
+func (r *tableReader) Damaged() []string { return nil }
+
 // Cursor implements Reader.
 func (r *tableReader) Cursor() ([]byte, error) {
 	b, err := json.Marshal(tableCursor{r.since})

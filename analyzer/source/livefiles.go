@@ -31,6 +31,17 @@ type fileReader struct {
 	draining bool
 }
 
+// Damaged implements Reader.
+func (r *fileReader) Damaged() (all []string) {
+	for _, k := range r.ranks {
+		for _, why := range k.damaged {
+			all = append(all, why)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // fileCursor is the Cursor of files: where each rank's rollup goes on.
 type fileCursor struct {
 	Ranks map[int]rollup.Position `json:"ranks"`
@@ -186,6 +197,7 @@ type rankReader struct {
 	atEnd   bool  // everything that is there was read
 	over    bool  // the stream was ended
 	rows    row.Rows
+	damaged map[string]string // why, by the name of the segment
 }
 
 // Bytes of lines between two looks at what is finished, and of one round.
@@ -257,6 +269,9 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if k.resume && k.offset > 0 { // else the first line tells the stream below
 		line, _, err := f.Next()
+		if errors.Is(err, io.EOF) && f.Damage() != nil {
+			return k.end(f, list, at), 1, nil
+		}
 		if err != nil {
 			return false, 0, fmt.Errorf("read %s: %w", path, err)
 		}
@@ -271,12 +286,7 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 	for read < n {
 		line, offset, err := f.Next()
 		if errors.Is(err, io.EOF) {
-			if at == len(list)-1 {
-				return true, read, nil
-			}
-			k.stream.Torn(f.Torn())
-			k.segment, k.offset = plainName(list[at+1].Name), 0
-			return false, read + 1, nil
+			return k.end(f, list, at), read + 1, nil
 		}
 		if err != nil {
 			return false, read, fmt.Errorf("read %s: %w", path, err)
@@ -289,6 +299,23 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 		read += int64(len(line)) + 1
 	}
 	return false, read, nil
+}
+
+// end goes on behind the segment that was read to its end, where another follows;
+// last says that none does.
+func (k *rankReader) end(f *segment.Reader, list []segment.Info, at int) (last bool) {
+	if damage := f.Damage(); damage != nil {
+		if k.damaged == nil {
+			k.damaged = map[string]string{}
+		}
+		k.damaged[list[at].Name] = damage.Error()
+	}
+	if at == len(list)-1 {
+		return true
+	}
+	k.stream.Torn(f.Torn())
+	k.segment, k.offset = plainName(list[at+1].Name), 0
+	return false
 }
 
 func plainName(name string) string {

@@ -209,6 +209,9 @@ func (r *partsReader) Topology(context.Context) (*topology.File, error) { return
 // Drain implements Reader: what is stored is finished.
 func (r *partsReader) Drain() {}
 
+// Damaged implements Reader: a damaged Parquet file is an error of Read.
+func (r *partsReader) Damaged() []string { return nil }
+
 // Cursor implements Reader.
 func (r *partsReader) Cursor() ([]byte, error) {
 	c := partsCursor{Done: make([]string, 0, len(r.done))}

@@ -19,6 +19,7 @@ type job struct {
 	verdict *verdict.Verdict
 	dirty   bool // differs from what was saved
 	failing string
+	damaged []string // files that this process said are damaged
 	since   time.Time
 }
 

@@ -30,6 +30,7 @@ type JobStatus struct {
 	Unsent  int
 	Newest  int64 // start of the newest row, ns since the Unix epoch
 	Judged  int64 // start of the newest step that was judged
+	Damaged int   // compressed files that could not be read to their end
 	Failing string
 	Since   time.Time // of Failing
 }
@@ -54,7 +55,7 @@ func (w *Watcher) show(j *job) {
 	}
 	f := j.Feed
 	w.status.Jobs[j.Job] = JobStatus{Job: j.Job, Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Repeat: f.Again,
-		Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent), Newest: j.Newest, Judged: j.LastNs, Failing: j.failing, Since: j.since}
+		Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent), Newest: j.Newest, Judged: j.LastNs, Damaged: len(j.damaged), Failing: j.failing, Since: j.since}
 }
 
 func (w *Watcher) hide(name string) {

@@ -57,6 +57,9 @@ type Reader interface {
 	// Drain makes the next Reads hand over what only waits for more to come: the
 	// job is over, or nobody will look again.
 	Drain()
+	// Damaged lists the compressed files that this reader could not read to their end,
+	// with the reason: what follows the damage is left out.
+	Damaged() []string
 	// Cursor says where to go on after everything that was handed over.
 	Cursor() ([]byte, error)
 	Close() error
@@ -263,6 +266,7 @@ func (w *Watcher) follow(ctx context.Context, name string, m mood) error {
 		return err
 	}
 	j.failing = ""
+	w.tellDamage(j)
 	if news || j.Moved.IsZero() {
 		j.Moved = w.o.Now()
 	}
@@ -272,6 +276,16 @@ func (w *Watcher) follow(ctx context.Context, name string, m mood) error {
 	err = w.publish(ctx, j)
 	w.show(j)
 	return err
+}
+
+// tellDamage says which files could not be read to their end, each once.
+func (w *Watcher) tellDamage(j *job) {
+	for _, why := range j.reader.Damaged() {
+		if !slices.Contains(j.damaged, why) {
+			j.damaged = append(j.damaged, why)
+			w.o.Log.Warn("compressed file is damaged: what stands before the damage was read, the rest of it is left out", "job", j.Job, "error", why)
+		}
+	}
 }
 
 // over reports whether a job that is not followed has been silent for so long

@@ -31,6 +31,7 @@ func (s *pieces) Jobs(context.Context) ([]string, error)            { return []s
 func (s *pieces) Newest(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 func (s *pieces) Topology(context.Context) (*topology.File, error)  { return s.topo, nil }
 func (s *pieces) Drain()                                            {}
+func (s *pieces) Damaged() []string                                 { return nil }
 func (s *pieces) Close() error                                      { return nil }
 func (s *pieces) Cursor() ([]byte, error)                           { return json.Marshal(s.next) }
 func (s *pieces) Read(_ context.Context, take func(*row.Rows) error) (bool, error) {

@@ -33,6 +33,7 @@ func (s *recorded) Newest(context.Context, string) (time.Time, error) { return t
 func (s *recorded) Topology(context.Context) (*topology.File, error)  { return s.topo, nil }
 func (s *recorded) Cursor() ([]byte, error)                           { return nil, nil }
 func (s *recorded) Drain()                                            {}
+func (s *recorded) Damaged() []string                                 { return nil }
 func (s *recorded) Close() error                                      { return nil }
 func (s *recorded) Follow(context.Context, string, []byte) (watch.Reader, error) {
 	return s, nil

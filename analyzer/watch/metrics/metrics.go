@@ -39,6 +39,7 @@ var (
 	behind         = description("watch_behind_seconds", "Age of the start of the newest step judged.", "job")
 	changes        = description("watch_changes_total", "Changes of verdicts.", "job")
 	unsent         = description("watch_unsent_changes", "Changes that the store of verdicts has not acknowledged.", "job")
+	damaged        = description("watch_damaged_files", "Compressed files that could not be read to their end.", "job")
 	failing        = description("watch_job_failing", "1 while the job can't be read.", "job")
 	jobs           = description("watch_jobs", "Jobs followed.")
 	dropped        = description("watch_jobs_dropped_total", "Jobs dropped because nothing new came.")
@@ -90,6 +91,7 @@ func (m *Watcher) Collect(ch chan<- prometheus.Metric) {
 		counter(changes, float64(j.Changes), name)
 		gauge(unsent, float64(j.Unsent), name)
 		gauge(pending, float64(j.Pending), name)
+		gauge(damaged, float64(j.Damaged), name)
 		gauge(failing, truth(j.Failing != ""), name)
 		if j.Judged > 0 {
 			gauge(lag, max(0, float64(j.Newest-j.Judged)/1e9), name)
