@@ -79,6 +79,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		return nil, err
 	}
 	v := detect.Analyze(a.frame, detect.Default())
+	a.frame.Overlap.Tell(v)
 	v.Source, v.Job = source.Redact(a.source), a.job
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word for the same groups, whichever file or store they stand in

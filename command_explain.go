@@ -37,7 +37,9 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 			var result *whatif.Result
-			if replay {
+			if o := a.frame.Overlap; replay && o != nil && o.Mixed {
+				fmt.Fprintln(os.Stderr, "laggard: nothing is replayed of two runs under one job name")
+			} else if replay {
 				if result, err = a.replay(c.Context(), v); err != nil {
 					return err
 				}

@@ -47,6 +47,7 @@ func (b *Builder) Build(topo *topology.File) (*Frame, error) {
 	f.Estimated = float64(b.estimated) / float64(b.rows)
 	f.HostOnly = float64(b.hostOnly) / float64(b.rows)
 	b.note(f)
+	f.Overlap = b.overlap()
 	for _, r := range b.ranks {
 		for _, i := range r.incs {
 			i.sort()

@@ -97,6 +97,8 @@ type Frame struct {
 	RolesFrom string
 	// Off is when recording was off.
 	Off []Off
+	// Overlap tells of two runs under the job's name, nil where there is one.
+	Overlap *Overlap
 	// Estimated is the share of rows whose exposed communication is an estimate,
 	// HostOnly of those without device time, 0…1.
 	Estimated, HostOnly float64

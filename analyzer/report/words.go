@@ -40,6 +40,9 @@ func headlineOf(v *verdict.Verdict) headline {
 		if off, ok := offNow(v); ok {
 			return headline{unknown, "Off", sentence(capital(off)), "Nothing is called healthy that was not measured: `laggard trace on` records again."}
 		}
+		if k := slices.IndexFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.OverlappingRuns }); k >= 0 {
+			return headline{unknown, "Undecided", findingTitle(v.Findings[k]), "Nothing is judged of a mixture."}
+		}
 		return headline{unknown, "Undecided", "There is not enough data to decide.", whyUndecided(v)}
 	}
 	nodes, links := convicted(v)
@@ -286,6 +289,7 @@ var findingTitles = map[string]string{
 	verdict.JobSlow:           "The whole job became slower.",
 	verdict.LowCoverage:       "Part of the job was not measured.",
 	verdict.SharedStorage:     "Shared storage slows ranks in turn.",
+	verdict.OverlappingRuns:   "Two runs are recorded under one job name.",
 	verdict.RecordingOff:      "Part of the job was not recorded: the switch was off.",
 }
 

@@ -103,6 +103,7 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	}
 	j.engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
 	v := j.engine.Verdict()
+	f.Roster.overlap().Tell(v)
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word as analyze's
 	}

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 
@@ -20,8 +21,10 @@ type process struct {
 	first      stepKey // of First, as a copy
 	early      int64   // start of Early
 	Attempt    int
-	Run        int // how often it went back to an earlier step
+	Run        int   // how often it went back to an earlier step
+	Newest     int64 // start of the newest row that came, placed or not
 	LastRepeat int32
+	Rows       int32 // that came
 	Rank       uint32
 	Stepped    bool
 	Settled    bool
@@ -194,11 +197,28 @@ func (r *roster) step(p *process, s *row.Step) {
 		p.Early, p.copied = *s, false
 		r.Dirty = true
 	}
+	p.Newest, p.Rows = max(p.Newest, s.StartNs), p.Rows+1
 	if r.Sampling && len(p.Sample) < sampleSteps && !slices.ContainsFunc(p.Sample, func(x row.Step) bool {
 		return x.Step == s.Step && x.Repeat == s.Repeat
 	}) {
 		p.Sample = append(p.Sample, *s)
 	}
+}
+
+// overlap tells of two runs under the job's name.
+func (r *roster) overlap() *frame.Overlap {
+	var all []frame.Stretch
+	for _, rank := range r.Order {
+		list := r.Ranks[rank]
+		if len(list) < 2 {
+			continue
+		}
+		for _, p := range list {
+			all = append(all, frame.Stretch{Rank: p.Rank, Incarnation: p.ID, Node: cmp.Or(p.Meta.Node, p.First.Node),
+				FromNs: p.Early.StartNs, ToNs: p.Newest, Steps: int(p.Rows)})
+		}
+	}
+	return frame.FindOverlap(all, len(r.Order))
 }
 
 // communication keeps a window while roles may have to be inferred from it.

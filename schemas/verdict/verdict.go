@@ -34,6 +34,7 @@ const (
 	LowCoverage       = "low-coverage"
 	SharedStorage     = "shared-storage"
 	RecordingOff      = "recording-off"
+	OverlappingRuns   = "overlapping-runs"
 )
 
 // Exit codes of `laggard analyze`.

@@ -1,0 +1,137 @@
+package frame
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// Stretch is the time in which one process of a rank recorded steps.
+type Stretch struct {
+	Rank         uint32
+	Incarnation  uint64
+	Node         string
+	FromNs, ToNs int64 // starts of the first step and of the last
+	Steps        int
+}
+
+// Overlap says that two runs are recorded under one job name: processes of one rank,
+// which can only follow each other, recorded the same time.
+type Overlap struct {
+	A, B  Stretch // of the lowest such rank, in the order of their starts
+	Ranks []int   // with such processes, ascending
+	Mixed bool    // they are at least half of the ranks: the rows are of two jobs
+}
+
+// Bounds of an overlap. Hosts' clocks differ by seconds, and a process that is replaced
+// may live on for some steps; two runs have most of the shorter one's time in common.
+const (
+	overlapLeast = int64(5e9)
+	overlapSteps = 8
+	overlapShare = 2 // of the shorter stretch, at least one in so many
+)
+
+// FindOverlap looks for overlaps in the processes of ranks that had several; ranks is
+// how many the job has. nil is none.
+func FindOverlap(all []Stretch, ranks int) *Overlap {
+	slices.SortFunc(all, func(a, b Stretch) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.FromNs, b.FromNs), cmp.Compare(a.Incarnation, b.Incarnation))
+	})
+	var o *Overlap
+	for i, longest := 1, 0; i < len(all); i++ {
+		a, b := &all[longest], &all[i]
+		if a.Rank != b.Rank {
+			longest = i
+			continue
+		}
+		if together(a, b) {
+			if o == nil {
+				o = &Overlap{A: *a, B: *b}
+			}
+			if n := len(o.Ranks); n == 0 || o.Ranks[n-1] != int(a.Rank) {
+				o.Ranks = append(o.Ranks, int(a.Rank))
+			}
+		}
+		if b.ToNs > a.ToNs {
+			longest = i
+		}
+	}
+	if o != nil {
+		o.Mixed = 2*len(o.Ranks) >= ranks
+	}
+	return o
+}
+
+// together reports whether two stretches of a rank, a first, are of two runs.
+func together(a, b *Stretch) bool {
+	if a.FromNs <= 0 || b.FromNs <= 0 {
+		return false
+	}
+	common := min(a.ToNs, b.ToNs) - b.FromNs
+	for _, s := range []*Stretch{a, b} {
+		span := s.ToNs - s.FromNs
+		if s.Steps < overlapSteps || common < overlapSteps*span/int64(s.Steps) {
+			return false
+		}
+	}
+	return common >= overlapLeast && overlapShare*common >= min(a.ToNs-a.FromNs, b.ToNs-b.FromNs)
+}
+
+// Tell says it in a verdict. Of a mixture nothing is judged.
+func (o *Overlap) Tell(v *verdict.Verdict) {
+	if o == nil {
+		return
+	}
+	who, do := "and of no other", "Is one of them no trainer of this job? Move its files away"
+	if n := len(o.Ranks); n > 1 {
+		who, do = fmt.Sprintf("as of %d ranks in all", n), "Give each run a job name of its own, or move the files of one of them away"
+	}
+	f := verdict.Finding{Kind: verdict.OverlappingRuns, Ranks: o.Ranks, Detail: fmt.Sprintf(
+		"two processes of rank %d, %s, recorded steps at the same time: %s, and %s. %s: their first line names the incarnation",
+		o.A.Rank, who, o.A.words(), o.B.words(), do)}
+	if o.Mixed {
+		v.Decided, v.Healthy = false, false
+		v.Nodes, v.Links, v.Events = []verdict.Node{}, []verdict.Link{}, []verdict.Event{}
+		v.JobImpact, v.JobImpactMax = 0, 0
+		v.Attempts, v.Recorded, v.Steps.Analyzed, v.Coverage = 0, 0, 0, 0
+		v.Steps.FirstTime = time.Unix(0, min(o.A.FromNs, o.B.FromNs)).UTC().Format(time.RFC3339)
+		v.Steps.LastTime = time.Unix(0, max(o.A.ToNs, o.B.ToNs)).UTC().Format(time.RFC3339)
+		v.Findings = v.Findings[:0]
+	}
+	v.Findings = append(v.Findings, f)
+}
+
+func (s *Stretch) words() string {
+	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05") }
+	on := ""
+	if s.Node != "" {
+		on = " on " + s.Node
+	}
+	return fmt.Sprintf("incarnation %016x%s from %s to %s UTC", s.Incarnation, on, at(s.FromNs), at(s.ToNs))
+}
+
+// overlap is that of the rows so far.
+func (b *Builder) overlap() *Overlap {
+	var all []Stretch
+	for _, r := range b.ranks {
+		if len(r.incs) < 2 {
+			continue
+		}
+		for _, i := range r.incs {
+			s := Stretch{Rank: i.rank, Incarnation: i.id, Node: cmp.Or(i.meta.Node, i.node), Steps: len(i.starts)}
+			for _, ns := range i.starts {
+				if ns > 0 {
+					s.ToNs = max(s.ToNs, ns)
+					if s.FromNs == 0 || ns < s.FromNs {
+						s.FromNs = ns
+					}
+				}
+			}
+			all = append(all, s)
+		}
+	}
+	return FindOverlap(all, len(b.ranks))
+}
