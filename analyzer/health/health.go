@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -94,7 +95,7 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	state state
-	said  map[string]report // by job
+	said  map[string]opinions // by job
 	back  backoff
 	// adopted: what stands on the nodes is known.
 	adopted bool
@@ -103,8 +104,8 @@ type Cluster struct {
 	later map[string]time.Time
 }
 
-// report is what a job's last verdict says of nodes.
-type report struct {
+// opinions is what a job's last verdict says of nodes.
+type opinions struct {
 	at    time.Time
 	nodes map[string]opinion
 }
@@ -166,7 +167,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{o: o, wake: make(chan struct{}, 1), said: map[string]report{}, later: map[string]time.Time{},
+	c := &Cluster{o: o, wake: make(chan struct{}, 1), said: map[string]opinions{}, later: map[string]time.Time{},
 		state: state{Nodes: map[string]*node{}, Seen: map[string]time.Time{}, Jobs: map[string]bool{}}}
 	if err := c.load(); err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.o.Now()
-	r := report{at: at, nodes: map[string]opinion{}}
+	r := opinions{at: at, nodes: map[string]opinion{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if n.State != verdict.Degraded && n.State != verdict.Intermittent {
@@ -199,11 +200,11 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 }
 
 func message(job string, n *verdict.Node) string {
-	at := "costs"
-	if n.JobImpactMax > n.JobImpact {
-		at = "costs at most"
+	when := fmt.Sprintf("step %d", n.SinceStep)
+	if n.SinceTime != "" {
+		when += " (" + n.SinceTime + ")"
 	}
-	s := fmt.Sprintf("%sslow (%s), x%.2f since step %d, %s %.1f %% of its time. %s", jobWords(job), n.Cause, n.Slowdown, n.SinceStep, at, 100*n.Most(), n.Detail)
+	s := fmt.Sprintf("%sslow, costs %s of its time (%s, x%.2f since %s). %s", jobWords(job), report.Costs(n.JobImpact, n.JobImpactMax), n.Cause, n.Slowdown, when, n.Detail)
 	return s[:min(len(s), maxMessage)]
 }
 

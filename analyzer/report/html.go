@@ -50,7 +50,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"share":    func(e verdict.Evidence) string { return shareBar(e.Value, e.Value, e.Peers) },
 	"peers":    func(e verdict.Evidence) string { return shareBar(e.Peers, e.Value, e.Peers) },
 	"positive": func(x float64) bool { return x > 0 }, "finite": finite,
-	"sure": sure, "costs": costs, "clock": clock,
+	"sure": sure, "costs": Costs, "clock": clock,
 }).Parse(pageHTML))
 
 // HTML writes one offline page: no network, no font, no library; everything is

@@ -215,9 +215,26 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		}
 		return cell
 	}, func(i int) {
-		evidenceLines(p, nodes[i])
+		n := nodes[i]
+		clockLine(p, "began", n.SinceTime, "seen", n.DetectedTime, "ended", n.UntilTime)
+		evidenceLines(p, n)
 		sparkLines(p, nodes[i], picture)
 	})
+}
+
+// clockLine prints words, each with its time, where that is known.
+func clockLine(p *printer, words ...string) {
+	text := ""
+	for i := 0; i < len(words); i += 2 {
+		if c := clock(words[i+1]); c != "" && text == "" {
+			text = "    " + p.in(dim, pad(words[i], 13)) + " " + c
+		} else if c != "" {
+			text += ", " + words[i] + " " + c
+		}
+	}
+	if text != "" {
+		p.printf("%s\n", text)
+	}
 }
 
 // sure returns a confidence, which is never all.
@@ -283,7 +300,10 @@ func linksTable(p *printer, links []verdict.Link) {
 			return p.in(stateStyles[links[i].State], cell)
 		}
 		return cell
-	}, func(i int) { p.wrapped("    ", sentence(capital(plain(links[i].Detail)))) })
+	}, func(i int) {
+		clockLine(p, "began", links[i].SinceTime)
+		p.wrapped("    ", sentence(capital(plain(links[i].Detail))))
+	})
 }
 
 // aligned prints a table with two spaces between columns; numbers are aligned
@@ -348,5 +368,9 @@ func eventSentence(e verdict.Event) string {
 			who = strings.Replace(who, ", rank ", ", ranks ", 1)
 		}
 	}
-	return fmt.Sprintf("%s: slower in %s, %s", who, at(e.FirstStep, e.LastStep), plain(e.Cause))
+	s := fmt.Sprintf("%s: slower in %s, %s", who, at(e.FirstStep, e.LastStep), plain(e.Cause))
+	if from, to := clock(e.FirstTime), clock(e.LastTime); from != "" && to != "" {
+		s += ", " + from + " to " + to
+	}
+	return s
 }

@@ -59,10 +59,10 @@ func clamp(share float64) float64 { return min(max(share, 0), 1) }
 func (l *lines) culprits(v *verdict.Verdict, r *whatif.Result) {
 	nodes, _ := convicted(v)
 	for _, n := range nodes {
-		l.add("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), costs(n.JobImpact, n.JobImpactMax), beside(r.Repaired, n.Node))
+		l.add("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), Costs(n.JobImpact, n.JobImpactMax), beside(r.Repaired, n.Node))
 	}
 	if len(nodes) > 1 {
-		l.add("What if all of them did: %s%s\n", costs(v.JobImpact, v.JobImpactMax), besideAll(r))
+		l.add("What if all of them did: %s%s\n", Costs(v.JobImpact, v.JobImpactMax), besideAll(r))
 	}
 }
 

@@ -50,7 +50,7 @@ func headlineOf(v *verdict.Verdict) headline {
 		return degraded(v, nodes, links)
 	}
 	if len(nodes)+len(links) > 0 {
-		return headline{tone: warn, label: "Harmless", title: culprits(nodes, links) + " slow, costs " + costs(v.JobImpact, v.JobImpactMax) + ".",
+		return headline{tone: warn, label: "Harmless", title: culprits(nodes, links) + " slow, costs " + Costs(v.JobImpact, v.JobImpactMax) + ".",
 			more: "That is below the share of step time that makes a job unhealthy."}
 	}
 	if suspects := inState(v.Nodes, verdict.Suspect); len(suspects) > 0 {
@@ -95,7 +95,7 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 		h.title = "This job is not healthy."
 	}
 	if v.Most() > 0 && len(nodes)+len(unexplained(nodes, links)) > 1 {
-		h.more = strings.TrimSpace(h.more + " Together they cost " + costs(v.JobImpact, v.JobImpactMax) + " of step time.")
+		h.more = strings.TrimSpace(h.more + " Together they cost " + Costs(v.JobImpact, v.JobImpactMax) + " of step time.")
 	}
 	return h
 }
@@ -227,7 +227,7 @@ func nodeSentence(n verdict.Node) string {
 	if n.State == verdict.Recovered {
 		needs = "needed"
 		if n.UntilStep > n.SinceStep {
-			when = fmt.Sprintf("from step %d to %d", n.SinceStep, n.UntilStep)
+			when = "from " + stepAt(n.SinceStep, n.SinceTime) + " to " + stepAt(n.UntilStep, n.UntilTime)
 		}
 	}
 	s := fmt.Sprintf("%s %s %s as long as peers for %s, %s", who, needs, times(n.Slowdown), causeOf(n.Cause), when)
@@ -245,7 +245,7 @@ func linkSentence(l verdict.Link) string {
 			on = " at " + names(l.Nodes, 1)
 		}
 	}
-	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since step %d. %s", plain(l.Group), on, times(l.Slowdown), l.SinceStep, cost(l.JobImpact, 0))
+	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since %s. %s", plain(l.Group), on, times(l.Slowdown), stepAt(l.SinceStep, l.SinceTime), cost(l.JobImpact, 0))
 }
 
 // cost says what an impact means; most is 0 where it is known who waits for whom.
@@ -253,11 +253,11 @@ func cost(impact, most float64) string {
 	if !(max(impact, most) > 0) {
 		return "The job loses no time by it."
 	}
-	return "It costs the job " + costs(impact, most) + " of its time."
+	return "It costs the job " + Costs(impact, most) + " of its time."
 }
 
-// costs is an impact in figures: where groups aren't known between which it lies.
-func costs(impact, most float64) string {
+// Costs is an impact in figures: where groups aren't known between which it lies.
+func Costs(impact, most float64) string {
 	switch {
 	case !(most > impact):
 		return smallShare(impact)
@@ -275,7 +275,7 @@ func smallShare(x float64) string {
 	return percent(x)
 }
 
-// costCell is costs for a column.
+// costCell is Costs for a column.
 func costCell(impact, most float64) string {
 	if most > impact {
 		return "≤" + percent(most)
