@@ -17,8 +17,9 @@ import (
 )
 
 // TestWatch_NamesWithinTenSteps runs the command again and again on a directory that
-// grows, each time from the state that the last one left: a constant fault is named
-// by the time that ten steps with it were judged, and stays named; at the end the
+// grows, each time from the state that the last one left: a constant fault is named, as
+// suspected at least, by the time that ten steps with it were judged, as degraded after
+// twenty, and stays so, and nobody else is; at the end the
 // verdict is analyze's. Steps are counted, not seconds.
 func TestWatch_NamesWithinTenSteps(t *testing.T) {
 	t.Parallel()
@@ -44,6 +45,12 @@ func TestWatch_NamesWithinTenSteps(t *testing.T) {
 				i := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node == node })
 				if v.Steps.Last >= onset+10 && i < 0 {
 					t.Fatalf("%s has been slow since step %d, and at step %d it isn't named", node, onset, v.Steps.Last)
+				}
+				if v.Steps.Last >= onset+20 && v.Nodes[i].State != verdict.Degraded {
+					t.Fatalf("%s has been slow since step %d, and at step %d it is %s", node, onset, v.Steps.Last, v.Nodes[i].State)
+				}
+				if k := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node != node && n.State != verdict.Suspect }); k >= 0 {
+					t.Fatalf("at step %d %+v is named, the culprit is %s", v.Steps.Last, v.Nodes[k], node)
 				}
 			}
 			a := &analysis{source: dir, minImpact: defaultMinImpact}

@@ -22,8 +22,8 @@ func (k *jobRows) AddCommunication(c *row.Communication) {
 }
 
 // TestAnalyze_WindowsDoNotFlicker analyzes every 16 steps in a row of the recorded
-// jobs: whoever is named in one window is named in all, for the same cause; where a
-// window can't be decided nobody is named.
+// jobs: whoever is named in one window is named in all, for the same cause, with the same
+// exit code; where a window can't be decided nobody is named.
 func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 	const window = 16
 	for name, want := range map[string]string{"AR-1": "node-0 compute", "AR-1-full": "node-0 compute", "ST": "", "ST-full": ""} {
@@ -48,7 +48,7 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 			}
 			slices.Sort(steps)
 			steps = slices.Compact(steps)
-			named, verdicts := 0, map[bool]int{}
+			named, decided, codes := 0, 0, map[int]int{}
 			for at := 0; at+window <= len(steps); at++ {
 				from, to := steps[at], steps[at+window-1]
 				b := frame.NewBuilder()
@@ -77,7 +77,10 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 					}
 				}
 				named += len(nodes)
-				verdicts[v.Decided]++
+				codes[v.Exit(defaultMinImpact)]++
+				if v.Decided {
+					decided++
+				}
 				if got := strings.Join(nodes, ", "); got != want && (v.Decided || got != "") {
 					t.Errorf("steps %d to %d: %q (decided: %v), want %q", from, to, got, v.Decided, want)
 				}
@@ -85,10 +88,10 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 			if want != "" && named == 0 {
 				t.Error("no window names the culprit")
 			}
-			if len(verdicts) > 1 {
-				t.Errorf("%d windows are decided, %d are not", verdicts[true], verdicts[false])
+			if len(codes) > 1 {
+				t.Errorf("windows by exit code: %v, want one", codes)
 			}
-			t.Logf("%d windows, the culprit named in %d, decided in %d", len(steps)-window+1, named, verdicts[true])
+			t.Logf("%d windows, the culprit named in %d, decided in %d", len(steps)-window+1, named, decided)
 		})
 	}
 }
