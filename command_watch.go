@@ -192,7 +192,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	}
 	code := verdict.ExitHealthy
 	for _, j := range s.Jobs {
-		switch c := j.Verdict.Exit(w.o.impact()); {
+		switch c := j.Verdict.Exit(w.watcher.MinImpact()); {
 		case c == verdict.ExitDegraded, c == verdict.ExitUndecided && code == verdict.ExitHealthy:
 			code = c
 		}
@@ -201,13 +201,6 @@ func (w *observation) lookOnce(ctx context.Context) error {
 		return exitCode(code)
 	}
 	return nil
-}
-
-func (o *watchOptions) impact() float64 {
-	if o.minImpact > 0 {
-		return o.minImpact
-	}
-	return defaultMinImpact
 }
 
 func wanted(jobs []string) string {

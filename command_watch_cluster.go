@@ -77,7 +77,7 @@ func (w *observation) tell(o *watch.Options) error {
 	if !c.kubernetes {
 		return nil
 	}
-	h, err := w.o.health(w.log)
+	h, err := w.o.health(w.log, func() float64 { return w.watcher.MinImpact() })
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (w *observation) tell(o *watch.Options) error {
 }
 
 // health returns the cluster as the flags say.
-func (o *watchOptions) health(log *slog.Logger) (*health.Cluster, error) {
+func (o *watchOptions) health(log *slog.Logger, minImpact func() float64) (*health.Cluster, error) {
 	c := &o.cluster
 	api, err := c.api()
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *watchOptions) health(log *slog.Logger) (*health.Cluster, error) {
 	}
 	ho := health.Options{
 		Server: api.Server, TokenFile: api.TokenFile, Client: api.Client, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun,
-		Log: log, MinImpact: o.impact(), Jobs: o.jobs,
+		Log: log, MinImpact: minImpact, Jobs: o.jobs,
 	}
 	if o.state != "" {
 		ho.StateFile = filepath.Join(o.state, "cluster.json")
@@ -135,7 +135,7 @@ func release(ctx context.Context, o watchOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, lock.Close()) }()
 	}
-	h, err := o.health(log)
+	h, err := o.health(log, nil)
 	if err != nil {
 		return err
 	}

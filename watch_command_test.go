@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,6 +62,29 @@ func checkVerdictRows(t *testing.T, store string) {
 	}
 	if !degraded {
 		t.Errorf("no degraded node in %d files of the table of verdicts", len(files))
+	}
+}
+
+// TestWatch_OnceByThresholds: the share of step time that counts is the thresholds', in
+// the verdict and in the exit code alike.
+func TestWatch_OnceByThresholds(t *testing.T) {
+	dir, _, _ := watchedJob(t, "compute-1.5", 31)
+	for _, tt := range []struct {
+		file string
+		code int
+	}{{`{"min_impact": 0.9}`, verdict.ExitHealthy}, {`{"min_impact": 0.001}`, verdict.ExitDegraded}} {
+		path := filepath.Join(t.TempDir(), "thresholds.json")
+		if err := os.WriteFile(path, []byte(tt.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := laggard(t, "watch", dir, "--once", "--thresholds", path, "-o", "json")
+		var v verdict.Verdict
+		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+			t.Fatalf("%v: %s%s", err, r.out, r.err)
+		}
+		if r.code != tt.code || v.Healthy != (tt.code == verdict.ExitHealthy) || len(v.Nodes) != 1 || v.Nodes[0].State != verdict.Degraded {
+			t.Errorf("%s: exit code %d, healthy %v, nodes %+v", tt.file, r.code, v.Healthy, v.Nodes)
+		}
 	}
 }
 

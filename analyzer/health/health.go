@@ -68,7 +68,9 @@ type Options struct {
 	Act       string       // one of the Act constants
 	MaxNodes  int          // acted on at once; 0 is 1
 	DryRun    bool         // write nothing, say what would be written
-	MinImpact float64      // of a degraded node to count
+	// MinImpact is what a degraded node must cost to count, asked with each verdict: the
+	// watcher's may change. nil is 0.
+	MinImpact func() float64
 	Hold      time.Duration
 	Heartbeat time.Duration
 	Stale     time.Duration // a job that said nothing for so long has ended
@@ -114,6 +116,7 @@ type opinions struct {
 type opinion struct {
 	Reason, Message string
 	Impact          float64
+	Harmless        bool // the job hardly waits for it
 	Job             string
 	Ranks           []int
 	Devices         int
@@ -164,6 +167,9 @@ func New(o Options) (*Cluster, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.MinImpact == nil {
+		o.MinImpact = func() float64 { return 0 }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -182,14 +188,15 @@ func (c *Cluster) Observe(v *verdict.Verdict) { c.ObserveAt(v, c.o.Now()) }
 func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.o.Now()
+	now, least := c.o.Now(), c.o.MinImpact()
 	r := opinions{at: at, nodes: map[string]opinion{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if n.State != verdict.Degraded && n.State != verdict.Intermittent {
 			continue
 		}
-		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), v.Counts(n, c.o.MinImpact), v.Job, n.Ranks, n.Devices}
+		impact := v.Counts(n, least)
+		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), impact, impact < least, v.Job, n.Ranks, n.Devices}
 	}
 	c.said[v.Job] = r
 	c.events(v, now)

@@ -121,7 +121,7 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 		for name, o := range r.nodes {
 			w := wanted{"True", o.Reason, o.Message, o.Job, o.Ranks, o.Devices}
 			impact := o.Impact + 1
-			if o.Impact < c.o.MinImpact {
+			if o.Harmless {
 				w.status, w.reason, impact = "False", reasonHarmless, o.Impact
 			}
 			if stale {

@@ -226,6 +226,10 @@ func (w *Watcher) rethink() {
 	w.o.Log.Info("thresholds changed", "thresholds", cfg)
 }
 
+// MinImpact is the share of step time from which a verdict is not healthy, as of now: the
+// option's, else that of the thresholds. It is asked on the goroutine of Look.
+func (w *Watcher) MinImpact() float64 { return cmp.Or(w.o.MinImpact, w.cfg.MinImpact) }
+
 // Suspects returns what looks wrong in a job at this moment: for an Observer, on the
 // goroutine of Look.
 func (w *Watcher) Suspects(job string) detect.Suspects {
@@ -338,7 +342,7 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 
 // judge decides, notes what changed and saves.
 func (w *Watcher) judge(ctx context.Context, j *job) {
-	j.verdict = j.decide(cmp.Or(w.o.MinImpact, w.cfg.MinImpact))
+	j.verdict = j.decide(w.MinImpact())
 	changes, now := compare(j.Stated, j.verdict)
 	j.Stated = now
 	j.Changes += uint64(len(changes))
