@@ -94,7 +94,10 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 // picture draws the frame, once.
 func (a *analysis) picture() *report.Picture {
 	if a.drawing == nil {
-		a.drawing = report.Draw(a.frame)
+		a.drawing = &report.Picture{} // of two runs nothing is drawn
+		if o := a.frame.Overlap; o == nil || !o.Mixed {
+			a.drawing = report.Draw(a.frame)
+		}
 	}
 	return a.drawing
 }

@@ -114,6 +114,9 @@ func costOfFinding(f verdict.Finding) string {
 
 // limits are the sentences on what the verdict rests on, and what was not seen.
 func limits(v *verdict.Verdict, pic *Picture) []string {
+	if mixed(v) {
+		return []string{"Nothing of it was used."}
+	}
 	list := []string{fmt.Sprintf("%s of the measurements expected (ranks × steps) are there.", percent(v.Coverage))}
 	if v.Attempts > 1 {
 		list = append(list, fmt.Sprintf("The job was started %d times; each attempt was compared with itself.", v.Attempts))

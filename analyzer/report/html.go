@@ -157,6 +157,9 @@ func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
 		list = append(list, fact{Value: seconds(typical), Label: "a step (median)"})
 	}
 	list = append(list, fact{Value: grouped(v.WorldSize), Label: "ranks", Note: nodesNote(p)})
+	if mixed(v) {
+		return list
+	}
 	list = append(list, fact{Value: grouped(v.Steps.Analyzed), Label: "steps analyzed", Note: at(v.Steps.First, v.Steps.Last)})
 	list = append(list, fact{Value: percent(v.Coverage), Label: "of the measurements are there", Note: "ranks × steps"})
 	return list

@@ -137,6 +137,9 @@ func scope(v *verdict.Verdict) string {
 	if from, to := clock(v.Steps.FirstTime), clock(v.Steps.LastTime); from != "" && to != "" {
 		s += ", " + from + " to " + to
 	}
+	if mixed(v) {
+		return s + "."
+	}
 	if v.Attempts > 1 {
 		s += ", " + count(v.Attempts, "attempt")
 	}

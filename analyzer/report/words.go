@@ -40,8 +40,8 @@ func headlineOf(v *verdict.Verdict) headline {
 		if off, ok := offNow(v); ok {
 			return headline{unknown, "Off", sentence(capital(off)), "Nothing is called healthy that was not measured: `laggard trace on` records again."}
 		}
-		if k := slices.IndexFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.OverlappingRuns }); k >= 0 {
-			return headline{unknown, "Undecided", findingTitle(v.Findings[k]), "Nothing is judged of a mixture."}
+		if mixed(v) {
+			return headline{unknown, "Undecided", findingTitles[verdict.OverlappingRuns], "Nothing is judged of a mixture."}
 		}
 		return headline{unknown, "Undecided", "There is not enough data to decide.", whyUndecided(v)}
 	}
@@ -172,6 +172,11 @@ func offNow(v *verdict.Verdict) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// mixed reports whether the rows are of two runs: there is nothing to say of them.
+func mixed(v *verdict.Verdict) bool {
+	return !v.Decided && v.Steps.Analyzed == 0 && slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.OverlappingRuns })
 }
 
 func whyUndecided(v *verdict.Verdict) string {
