@@ -208,11 +208,19 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 
 func message(job string, n *verdict.Node) string {
 	when := fmt.Sprintf("step %d", n.SinceStep)
-	if n.SinceTime != "" {
+	if n.SinceTime != "" { // RFC 3339: those who read conditions sit in other places
 		when += " (" + n.SinceTime + ")"
 	}
 	s := fmt.Sprintf("%sslow, costs %s of its time (%s, x%.2f since %s). %s", jobWords(job), report.Costs(n.JobImpact, n.JobImpactMax), n.Cause, n.Slowdown, when, n.Detail)
 	return s[:min(len(s), maxMessage)]
+}
+
+// between are the times of two steps, where they are known.
+func between(from, to string) string {
+	if from == "" || to == "" {
+		return ""
+	}
+	return " (" + from + " to " + to + ")"
 }
 
 // jobWords begin the message of a condition: they tell whose it is.
@@ -235,7 +243,7 @@ func (c *Cluster) events(v *verdict.Verdict, now time.Time) {
 		if n := c.node(e.Node); known && now.Sub(n.Posted) >= eventEvery {
 			n.Posted = now
 			c.state.Events = append(c.state.Events, event{name, e.Node,
-				fmt.Sprintf("job %s: slow (%s) in steps %d to %d, and well again", v.Job, e.Cause, e.FirstStep, e.LastStep), now})
+				fmt.Sprintf("job %s: slow (%s) in steps %d to %d%s, and well again", v.Job, e.Cause, e.FirstStep, e.LastStep, between(e.FirstTime, e.LastTime)), now})
 		}
 	}
 }
