@@ -13,6 +13,7 @@ import (
 type Stretch struct {
 	Rank         uint32
 	Incarnation  uint64
+	PID          uint32 // 0 unknown
 	Node         string
 	FromNs, ToNs int64 // starts of the first step and of the last
 	Steps        int
@@ -90,7 +91,7 @@ func (o *Overlap) Tell(v *verdict.Verdict) {
 		who, do = fmt.Sprintf("as of %d ranks in all", n), "Give each run a job name of its own, or move the files of one of them away"
 	}
 	f := verdict.Finding{Kind: verdict.OverlappingRuns, Ranks: o.Ranks, Detail: fmt.Sprintf(
-		"two processes of rank %d, %s, recorded steps at the same time: %s, and %s. %s: their first line names the incarnation",
+		"two processes of rank %d, %s, recorded steps at the same time: %s, and %s. %s: they name the process",
 		o.A.Rank, who, o.A.words(), o.B.words(), do)}
 	if o.Mixed {
 		v.Decided, v.Healthy = false, false
@@ -110,7 +111,7 @@ func (s *Stretch) words() string {
 	if s.Node != "" {
 		on = " on " + s.Node
 	}
-	return fmt.Sprintf("incarnation %016x%s from %s to %s UTC", s.Incarnation, on, at(s.FromNs), at(s.ToNs))
+	return fmt.Sprintf("process %d%s (incarnation %016x) from %s to %s UTC", s.PID, on, s.Incarnation, at(s.FromNs), at(s.ToNs))
 }
 
 // overlap is that of the rows so far.
@@ -121,7 +122,7 @@ func (b *Builder) overlap() *Overlap {
 			continue
 		}
 		for _, i := range r.incs {
-			s := Stretch{Rank: i.rank, Incarnation: i.id, Node: cmp.Or(i.meta.Node, i.node), Steps: len(i.starts)}
+			s := Stretch{Rank: i.rank, Incarnation: i.id, PID: i.meta.PID, Node: cmp.Or(i.meta.Node, i.node), Steps: len(i.starts)}
 			for _, ns := range i.starts {
 				if ns > 0 {
 					s.ToNs = max(s.ToNs, ns)

@@ -214,7 +214,7 @@ func (r *roster) overlap() *frame.Overlap {
 			continue
 		}
 		for _, p := range list {
-			all = append(all, frame.Stretch{Rank: p.Rank, Incarnation: p.ID, Node: cmp.Or(p.Meta.Node, p.First.Node),
+			all = append(all, frame.Stretch{Rank: p.Rank, Incarnation: p.ID, PID: p.Meta.PID, Node: cmp.Or(p.Meta.Node, p.First.Node),
 				FromNs: p.Early.StartNs, ToNs: p.Newest, Steps: int(p.Rows)})
 		}
 	}
