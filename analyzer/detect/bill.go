@@ -14,21 +14,23 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	p := e.price(faults)
 	set := func(least, most *float64, a, b float64) {
 		*least, *most = round4(finite(a, 0)), 0
-		if !p.known {
-			*most = round4(finite(b, 0))
+		if x := round4(finite(b, 0)); x > *least {
+			*most = x
 		}
 	}
 	least, most := 0.0, 0.0
 	if len(faults) > 0 {
-		least, most = p.of(p.all)
+		least, most = p.all.bounds()
 	}
-	least, most = e.withSaves(least, most, func(int) bool { return true })
+	least, most = e.withSaves(least, most, "")
 	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		a, b := n.JobImpact, max(n.JobImpact, n.JobImpactMax)
 		switch {
 		case n.Cause == verdict.Communication || n.State == verdict.Recovered || n.State == verdict.Suspect:
+		case n.State == verdict.Intermittent && e.ledger.Spells[n.Node] != nil && p.nodes[n.Node].Time == 0:
+			a, b = e.cameAndWent(e.ledger.Spells[n.Node])
 		default:
 			if x, y := e.costOf(&p, n.Node); y > 0 || p.nodes[n.Node].Time > 0 {
 				a, b = x, y
@@ -119,7 +121,7 @@ func (e *Engine) unevenStages(bound float64) float64 {
 		return bound
 	}
 	return e.overWindow(func(i int) float64 {
-		e.stepWork(i, e.graph.All())
+		e.stepWork(i, e.graph.All(), false)
 		now, then := slices.Max(e.plain), math.Inf(-1)
 		for l := range e.plain {
 			then = max(then, e.graph.Even(l, &e.did))

@@ -22,7 +22,7 @@ type account struct {
 	From  int     // analysed steps before it
 	Time  float64 // seconds of the steps since
 	Saved float64 // of them, without the faults
-	Most  float64 // the same at most, where groups aren't known
+	Most  float64 // the same at most: more where it isn't recorded who waits for whom
 }
 
 // ledger is what the blamed cost so far. A step is settled when it leaves the window,
@@ -35,6 +35,7 @@ type ledger struct {
 	Clock    float64           // seconds of all steps so far
 	Spells   map[string]*spell // of nodes that were slow in single steps
 	Habits   habits
+	Saves    saveCosts
 	Played   [window]played // the steps of the window, as far as they were played
 }
 
@@ -48,7 +49,6 @@ type played struct {
 type price struct {
 	nodes map[string]account
 	all   account
-	known bool // groups are known: Saved is the cost, else it is the least
 }
 
 // blame lists the faults of those who are accused, and of those who come and go.
@@ -239,7 +239,7 @@ func (e *Engine) settled(faults []fault) price {
 			return e.price(faults)
 		}
 	}
-	p := price{nodes: map[string]account{}, all: e.ledger.All, known: e.graph.Known()}
+	p := price{nodes: map[string]account{}, all: e.ledger.All}
 	for node, a := range e.ledger.Accounts {
 		p.nodes[node] = *a
 	}
@@ -248,7 +248,7 @@ func (e *Engine) settled(faults []fault) price {
 
 // price says what the blamed cost by now.
 func (e *Engine) price(faults []fault) price {
-	p := price{nodes: map[string]account{}, all: e.ledger.All, known: e.graph.Known()}
+	p := price{nodes: map[string]account{}, all: e.ledger.All}
 	if len(faults) == 0 {
 		return p
 	}
@@ -287,47 +287,24 @@ func (a account) share(saved float64) float64 {
 	return min(1, max(0, saved/a.Time))
 }
 
-// of is what a node costs as a share of step time: at least, and at most. Where
-// groups are known these are the same.
-func (p *price) of(a account) (least, most float64) {
-	least = a.share(a.Saved)
-	if p.known {
-		return least, least
-	}
-	return least, a.share(a.Most)
-}
+// bounds are the cost as a share of step time: at least, and at most.
+func (a account) bounds() (least, most float64) { return a.share(a.Saved), a.share(a.Most) }
 
-// node is what the node costs, the slow saves of its ranks included.
+// costOf is what the node costs, the slow saves of its ranks included.
 func (e *Engine) costOf(p *price, node string) (least, most float64) {
-	least, most = p.of(p.nodes[node])
-	if s := e.ledger.Spells[node]; s != nil && p.nodes[node].Time == 0 {
-		least, most = e.cameAndWent(s)
-	}
-	return e.withSaves(least, most, func(r int) bool { return e.nodeOf(r) == node })
+	least, most = p.nodes[node].bounds()
+	return e.withSaves(least, most, node)
 }
 
 // cameAndWent is the cost of slow steps as a share of the time since the first.
 func (e *Engine) cameAndWent(s *spell) (least, most float64) {
-	a := account{Time: e.ledger.Clock - s.Since}
-	least, most = a.share(s.Saved), a.share(s.Most)
-	if e.graph.Known() {
-		most = least
-	}
-	return least, most
+	return account{Time: e.ledger.Clock - s.Since, Saved: s.Saved, Most: s.Most}.bounds()
 }
 
-// withSaves adds what the slowest saver among the rows costs.
-func (e *Engine) withSaves(least, most float64, mine func(int) bool) (float64, float64) {
-	x := 0.0
-	for r := range e.n {
-		if e.saver.guilty(r) && mine(r) {
-			x = max(x, e.savingCost(r))
-		}
-	}
-	if t := e.line.span(); x > 0 && t > 0 {
-		least, most = min(1, least+x/t), min(1, most+x/t)
-	}
-	return least, most
+// withSaves adds what the slow saves of a node cost, of all together for "".
+func (e *Engine) withSaves(least, most float64, node string) (float64, float64) {
+	a, b := e.savesCost(node)
+	return min(1, least+a), min(1, most+b)
 }
 
 // savingCost is the excess of a slow save spread over the steps between saves.

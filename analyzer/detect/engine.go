@@ -100,7 +100,7 @@ type Engine struct {
 	waits   []float64
 	charged []fault
 	mended  []mended
-	struck  []int
+	struck  []struckLane
 }
 
 // past is a confirmed episode that ended.
@@ -166,6 +166,7 @@ func (e *Engine) Observe(c *frame.Column) {
 	saving := e.saver.observe(e, c, t)
 	if t > 0 && !saving && !e.pace.take(t, e.stepMedian) {
 		e.setAside(c)
+		e.line.leaveOut(t)
 		return
 	}
 	if e.leaveOut(saving, t) {

@@ -132,8 +132,6 @@ func (e *Engine) savingCase(r int) finding {
 		z: float64(e.saver.rise[r]) / math.Max(e.saver.sigma, saveNoise)}
 	c.has[saving] = true
 	f := e.describe(&c, nil)
-	x := e.savingCost(r) / e.line.span()
-	f.Impact = min(1, finite(x, 0))
-	f.Most = f.Impact
+	f.Impact, f.Most = e.savesCost(e.nodeOf(r))
 	return f
 }

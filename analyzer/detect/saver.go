@@ -77,6 +77,9 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	s.lastSave = e.columns
 	s.saves++
 	s.savers = saved
+	slot := (s.saves - 1) % keptSaves
+	e.keepSave(slot)
+	copy(s.recent[slot*s.n:], s.lns)
 	e.ref[compute].relative(s.lns, s.rel)
 	s.buf = compact(s.buf[:0], s.lns)
 	mid := median(s.buf)
@@ -85,13 +88,13 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	}
 	s.noise(e.layout.Roles)
 	s.judge(e, v, mid, c)
+	e.openSaves()
 	return true
 }
 
 // noise updates the spread of one save among peers. Who was slow at its last save is
 // left out, not who is at this one, so that this one's chance high values stay in.
 func (s *savers) noise(roles []frame.Role) {
-	copy(s.recent[(s.saves-1)%keptSaves*s.n:], s.lns)
 	s.buf = s.buf[:0]
 	for r, x := range s.rel {
 		if x == x && s.run[r] == 0 {

@@ -3,6 +3,8 @@ package detect
 import (
 	"math"
 	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // enter plays the i-th analysed step with and without the faults that had begun,
@@ -72,7 +74,7 @@ func (e *Engine) play(i int, keep bool) {
 		copy(e.graph.Usual(), p.Usual)
 		return
 	}
-	e.stepWork(i, e.graph.All())
+	e.stepWork(i, e.graph.All(), false)
 	e.graph.Learn(&e.did)
 	e.ends = e.ends[:0]
 	for k := range e.graph.Lanes() {
@@ -89,29 +91,34 @@ func (e *Engine) play(i int, keep bool) {
 func (e *Engine) recall(i int) {
 	for k := range e.charged {
 		if l := e.graph.Lane(e.charged[k].Row); l >= 0 {
-			e.stepWork(i, e.graph.Rows(l))
+			e.stepWork(i, e.graph.Rows(l), true)
 		}
 	}
 }
 
-// without is how many seconds shorter the step had been without the faults, and,
-// where it isn't known who waits for whom, at most: the ranks' whole excess. Either
-// is no more than what the others wait.
+// without is how many seconds shorter the step had been without the faults. Where it
+// isn't recorded who waits for whom, or for how long, most is the ranks' whole excess,
+// else the same. Either is no more than what the others wait.
 func (e *Engine) without(i int, faults []fault, t float64) (saved, most float64) {
 	e.mended = e.mended[:0]
+	measured, all := 0.0, 0.0 // of the faults' excess
 	e.struck = e.struck[:0]
 	for k := range faults {
-		e.mend(i, &faults[k], t)
-		most = max(most, e.excessOf(&faults[k]))
-		if l := e.graph.Lane(faults[k].Row); l >= 0 && !slices.Contains(e.struck, l) {
-			e.struck = append(e.struck, l)
+		if l := e.graph.Lane(faults[k].Row); l >= 0 && e.struckAt(l) < 0 {
+			e.struck = append(e.struck, struckLane{l, e.graph.End(l, &e.did)})
 		}
+	}
+	for k := range faults {
+		e.mend(i, &faults[k], t)
+		x := e.excessOf(i, &faults[k], t)
+		most = max(most, x.most)
+		measured, all = measured+x.measured, all+x.taken
 	}
 	now, then := math.Inf(-1), math.Inf(-1)
 	for l, x := range e.ends {
 		now = max(now, x)
-		if slices.Contains(e.struck, l) {
-			x += e.graph.End(l, &e.did) - e.plain[l]
+		if k := e.struckAt(l); k >= 0 {
+			x += e.graph.End(l, &e.did) - e.struck[k].end
 		}
 		then = max(then, x)
 	}
@@ -123,16 +130,30 @@ func (e *Engine) without(i int, faults []fault, t float64) (saved, most float64)
 	if longest := slices.Max(e.plain); longest > t {
 		saved *= t / longest // what was not recorded is thought too long
 	}
+	if all > 0 {
+		saved *= measured / all
+	}
 	mid, high := e.othersWait(i, faults)
 	if mid == mid {
 		saved, most = min(saved, mid), min(most, high)
 	}
-	if !e.graph.Known() {
-		if e.layout.Stages > 1 || !e.layout.Certain {
-			saved = 0 // a pipeline that isn't known may hide it all
-		}
+	if !e.graph.Known() && (e.layout.Stages > 1 || !e.layout.Certain) {
+		saved = 0 // a pipeline that isn't known may hide it all
+	}
+	if e.graph.Known() && e.valuesAt(frame.Exposed, i) != nil {
+		most = saved
 	}
 	return min(saved, t), min(max(saved, most), t)
+}
+
+// struckLane is a lane with a culprit, and when it was through as played.
+type struckLane struct {
+	lane int
+	end  float64
+}
+
+func (e *Engine) struckAt(lane int) int {
+	return slices.IndexFunc(e.struck, func(s struckLane) bool { return s.lane == lane })
 }
 
 // mend takes a fault out of the work at hand; what it was is kept in mended.
@@ -190,14 +211,34 @@ const effectError = 7.0
 // slightEffect: less, of a rank beside a culprit, is noise.
 const slightEffect = 0.015
 
-// excessOf is what a fault that was mended took out, seconds.
-func (e *Engine) excessOf(f *fault) float64 {
+// extent is by how much a fault lengthens a rank's own work in a step, in seconds.
+type extent struct {
+	taken    float64 // what was mended
+	measured float64 // of it, in what was recorded
+	most     float64 // what it can be
+}
+
+// excessOf is the excess of a fault that was mended in a step of t seconds. Where
+// neither own time nor a wait is recorded, the fault is sure of the forward passes
+// alone, and all of the step may be the rank's own.
+func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 	for k := range e.mended {
-		if m := &e.mended[k]; m.row == f.Row {
-			return finite(m.passes-e.did.Passes[m.row], 0) + finite(m.before-e.did.Before[m.row], 0)
+		m := &e.mended[k]
+		if m.row != f.Row {
+			continue
+		}
+		loading, slower := finite(m.before-e.did.Before[m.row], 0), -math.Expm1(-m.effect)
+		passes := finite(m.passes, 0)
+		x.taken = loading + passes*slower
+		x.measured, x.most = x.taken, x.taken
+		if e.valuesAt(frame.Exposed, i) == nil && e.line.Place[own][i%window] == 0 {
+			if !e.ledger.Habits.Both {
+				x.measured = loading + passes*slower*e.did.Forward
+			}
+			x.most = loading + max(passes, t-m.before)*slower
 		}
 	}
-	return 0
+	return x
 }
 
 // effectAt is by how much a signal of the rank exceeds its peers' in the i-th step:

@@ -21,8 +21,9 @@ const (
 
 // stepWork fills did with what each of the rows did by itself in the i-th analysed step:
 // its own time; where that holds waits that nobody recorded, or was not measured,
-// what its forward passes let expect.
-func (e *Engine) stepWork(i int, rows []int32) {
+// what its forward passes let expect. In the pipeline of somebody who is charged,
+// what the others spend beyond that is a wait for them.
+func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 	if len(e.did.Passes) != e.n {
 		e.did.Passes, e.did.Before = make([]float64, e.n), make([]float64, e.n)
 	}
@@ -49,12 +50,18 @@ func (e *Engine) stepWork(i int, rows []int32) {
 		case expect == expect && s > ownLimit*expect && e.tracks[own].phase[r] == ok:
 			s = ownLimit * expect
 		case expect == expect && e.layout.Stages > 1 && e.layout.Role[r] >= 0:
-			s = max(0, s-h.Surplus[e.layout.Role[r]]*f)
+			if s = max(0, s-h.Surplus[e.layout.Role[r]]*f); victims && !e.isCharged(r) {
+				s = min(s, expect)
+			}
 		}
 		e.did.Passes[r] = s
 		e.did.Before[r] = finite(get(load, r), 0)
 	}
 	e.did.Forward, e.did.Micro = h.Forward, int(e.line.Passes[i%window])
+}
+
+func (e *Engine) isCharged(row int) bool {
+	return slices.ContainsFunc(e.charged, func(f fault) bool { return f.Row == row })
 }
 
 // habits is how a job's own time goes with its forward passes.

@@ -261,7 +261,8 @@ func cost(impact, most float64) string {
 	return "It costs the job " + Costs(impact, most) + " of its time."
 }
 
-// Costs is an impact in figures: where groups aren't known between which it lies.
+// Costs is an impact in figures: where it isn't recorded who waits for whom, those
+// between which it lies.
 func Costs(impact, most float64) string {
 	switch {
 	case !(most > impact):

@@ -59,7 +59,7 @@ type Verdict struct {
 	// Coverage is measured rank-steps / (ranks expected × steps seen), 0…1.
 	Coverage float64 `json:"coverage"`
 	// JobImpact is the share of step time the job would save without all culprits
-	// together, JobImpactMax the same at most where groups aren't known, else 0.
+	// together, JobImpactMax the same at most where it isn't recorded who waits for whom, else 0.
 	JobImpact    float64 `json:"job_impact"`
 	JobImpactMax float64 `json:"job_impact_max,omitempty"`
 	Decided      bool    `json:"decided"` // false exactly with exit code 4
@@ -102,9 +102,9 @@ type Node struct {
 	// Slowdown is against peers of the same role, 1.0 = equal.
 	Slowdown float64 `json:"slowdown"`
 	// JobImpact is the share of step time the job would save had it worked like its
-	// peers since SinceStep, 0…1; where groups aren't known at least that much.
+	// peers since SinceStep, 0…1; at least that much where it isn't recorded who waits for whom.
 	JobImpact float64 `json:"job_impact"`
-	// JobImpactMax is the same at most, where groups aren't known; else 0.
+	// JobImpactMax is the same at most in that case, else 0.
 	JobImpactMax float64    `json:"job_impact_max,omitempty"`
 	SinceStep    int64      `json:"since_step"`
 	DetectedStep int64      `json:"detected_step"` // when the rank became suspect in the confirmed episode
