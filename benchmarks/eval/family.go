@@ -95,9 +95,16 @@ func (t task) weighed() (*outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
-	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), light: slices.Contains(cfg.Record.Off, "Communication")}
+	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), exact: tellsWaits(&cfg)}
 	o.score()
 	return o, nil
+}
+
+// tellsWaits reports whether a job records who waits for whom, and for how long, in all
+// its attempts: then its cost can be known.
+func tellsWaits(cfg *simulate.Config) bool {
+	r := &cfg.Record
+	return !slices.Contains(r.Off, "Communication") && (!r.NoGroups || !r.NoTopology && len(cfg.Restarts) == 0)
 }
 
 // add judges one outcome.
@@ -190,7 +197,7 @@ func stateOf(v *verdict.Verdict, c *simulate.Culprit) string {
 type cost struct {
 	who                 string
 	stated, most, truth float64
-	known               bool // the groups are known and communication is recorded: stated is no bound
+	known               bool // it can be known, or the verdict says that it is: stated is no bound
 }
 
 // off is the relative error of a cost; what is below 2 % counts as 2 %.
@@ -217,10 +224,9 @@ func (o *outcome) costs() []cost {
 	if err != nil {
 		panic("BUG: a verdict's JSON can't be read: " + err.Error())
 	}
-	known := o.verdict.Roles == "topology" && !o.light
 	var out []cost
 	add := func(who string, x impact, truth float64) {
-		c := cost{who: who, stated: *x.Cost, most: *x.Cost, truth: truth, known: known}
+		c := cost{who: who, stated: *x.Cost, most: *x.Cost, truth: truth, known: o.exact || x.Most == nil}
 		if x.Most != nil {
 			c.most = *x.Most
 		}

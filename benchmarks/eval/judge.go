@@ -63,7 +63,7 @@ type outcome struct {
 	abstain  bool     // not decided
 	hours    float64  // node-hours
 	ranks    int
-	light    bool // without Communication: what is stated of a cost is a bound
+	exact    bool // what is recorded tells the cost, not bounds of it alone
 
 	// What the oracle makes of the case, where it was asked.
 	provable, asked bool
