@@ -120,7 +120,7 @@ func repairsOf(v *verdict.Verdict, f *frame.Frame) (repairs []whatif.Repair, sin
 		if n.State != verdict.Degraded || n.Cause == verdict.Checkpoint || n.Cause == verdict.Communication {
 			continue
 		}
-		r := whatif.Repair{Name: n.Node, Ranks: n.Ranks, Slowdown: n.Slowdown}
+		r := whatif.Repair{Name: n.Node, Ranks: n.Ranks, Slowdown: n.Slowdown, Host: n.Cause == verdict.HostDelay}
 		if len(n.Ranks) > 1 {
 			r.Ranks = ranksOn(f, n.Node)
 		}

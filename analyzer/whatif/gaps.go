@@ -1,6 +1,8 @@
 package whatif
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 )
 
@@ -74,19 +76,20 @@ func fillGaps(steps map[int64]map[int][]Range) {
 	for _, ranks := range steps {
 		for rank, rs := range ranks {
 			var gaps []Range
+			busy := busyTimes(rs)
 			until := int64(0)
-			for i, r := range rs {
-				if i > 0 && r.Start > until {
-					g := Range{Class: Launch, Start: until, End: r.Start, Own: -1}
-					if r.Start-until > floor && !backward {
+			for i, b := range busy {
+				if i > 0 && b.from > until {
+					g := Range{Class: Launch, Start: until, End: b.from, Own: -1}
+					if b.from-until > floor && !backward {
 						g.Class = Gap
-						lengths[rank] = append(lengths[rank], float64(r.Start-until))
+						lengths[rank] = append(lengths[rank], float64(b.from-until))
 					}
-					if r.Start-until <= floor || !backward {
+					if b.from-until <= floor || !backward {
 						gaps = append(gaps, g)
 					}
 				}
-				until = max(until, r.End)
+				until = max(until, b.to)
 			}
 			ranks[rank] = append(rs, gaps...)
 		}
@@ -101,4 +104,25 @@ func fillGaps(steps map[int64]map[int][]Range) {
 			}
 		}
 	}
+}
+
+// busy is a time in which a rank computes or is blocked.
+type busy struct{ from, to int64 }
+
+// busyTimes lists them in order. Beside a transfer that doesn't block it a rank is
+// not busy: it computes, which may be in no record.
+func busyTimes(ranges []Range) []busy {
+	out := make([]busy, 0, len(ranges))
+	for i := range ranges {
+		r := &ranges[i]
+		b := busy{r.Start, r.End}
+		if r.Group != "" && r.Class != P2P {
+			b.from = r.End - r.blocks()
+		}
+		if b.from < b.to || r.Group == "" {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b busy) int { return cmp.Compare(a.from, b.from) })
+	return out
 }

@@ -5,8 +5,9 @@
 // It is the method of "Understanding Stragglers in Large Model Training Using
 // What-if Analysis" (OSDI'25): the ranges of one step become a graph (a rank does
 // its operations one after the other; a collective ends when its last member has
-// come and the transfer is done; a receive when its send is there), waiting is
-// taken out of communication, and the graph is played again.
+// come and the transfer is done; a receive when its send is there; who computes
+// beside a transfer waits for the end of it alone), waiting is taken out of
+// communication, and the graph is played again.
 //
 // Invariant: with the recorded durations the replay reproduces the recorded step
 // time; Result.Fidelity is the quotient, and says how far to trust the rest.
@@ -32,12 +33,24 @@ const (
 	P2P      = "p2p"
 )
 
+// part is what of a meeting an operation takes part in: a rank that computes beside
+// a transfer begins it, and waits for it later if at all.
+type part uint8
+
+const (
+	whole part = iota
+	begins
+	awaits
+)
+
 // op is one operation of one rank in one step.
 type op struct {
 	class      string
 	start, end int64 // ns, as recorded
 	own        int64 // ns of own work: compute, or the transfer without waiting
 	meet       int   // index of the meeting in step.meetings, -1 for compute
+	part       part
+	interval   int // collectives of the rank before it
 }
 
 // compute reports whether the operation needs nobody else.
@@ -46,6 +59,9 @@ func (o *op) compute() bool { return o.meet < 0 }
 // slot is a set of operations of one rank that start together (a batched send and
 // receive) and are over when all are.
 type slot struct{ ops []op }
+
+// at is when the slot began as recorded.
+func (s *slot) at() int64 { return s.ops[0].start }
 
 // step is the graph of one step.
 type step struct {
@@ -94,6 +110,8 @@ func build(number int64, ranges map[int][]Range, recorded int64) (*step, error) 
 		for _, r := range rs {
 			s.place(i, r, found, seen)
 		}
+		sort.SliceStable(s.slots[i], func(a, b int) bool { return s.slots[i][a].at() < s.slots[i][b].at() })
+		s.count(i)
 	}
 	s.transfers()
 	if err := s.complete(); err != nil {
@@ -124,15 +142,37 @@ func (s *step) place(i int, r Range, found map[comm]int, seen map[endpoint]int) 
 	}
 	s.meetings[at].members++
 	o.meet = at
+	if b := r.blocks(); b < r.End-r.Start && r.Class != P2P {
+		o.part = begins
+		s.slots[i] = append(s.slots[i], slot{[]op{o}})
+		if b > 0 {
+			o.part, o.start = awaits, r.End-b
+			s.slots[i] = append(s.slots[i], slot{[]op{o}})
+		}
+		return
+	}
 	last := len(s.slots[i]) - 1
 	if last >= 0 {
 		first := &s.slots[i][last].ops[0]
-		if !first.compute() && o.start-first.start < together {
+		if !first.compute() && first.part == whole && o.start-first.start < together {
 			s.slots[i][last].ops = append(s.slots[i][last].ops, o)
 			return
 		}
 	}
 	s.slots[i] = append(s.slots[i], slot{[]op{o}})
+}
+
+// count tells each operation of rank index i in which interval of the step it is.
+func (s *step) count(i int) {
+	n := 0
+	for k := range s.slots[i] {
+		for o := range s.slots[i][k].ops {
+			s.slots[i][k].ops[o].interval = n
+		}
+		if o := &s.slots[i][k].ops[0]; !o.compute() {
+			n++
+		}
+	}
 }
 
 // transfers sets own of every communication to its transfer: from the last
@@ -153,7 +193,9 @@ func (s *step) transfers() {
 	}
 	each(func(o *op) {
 		p := &spans[o.meet]
-		p.start = max(p.start, o.start)
+		if o.part != awaits {
+			p.start = max(p.start, o.start)
+		}
 		if p.end == 0 || o.end < p.end {
 			p.end = o.end
 		}

@@ -71,6 +71,9 @@ func (p *player) advance(i int, d duration) {
 		end := p.now[i]
 		for k := range ops {
 			o := &ops[k]
+			if o.part == begins {
+				continue
+			}
 			if p.arrived[o.meet] < p.s.meetings[o.meet].members {
 				p.waiting[o.meet] = append(p.waiting[o.meet], int32(i))
 				return
@@ -88,6 +91,9 @@ func (p *player) advance(i int, d duration) {
 func (p *player) enter(i int, ops []op) {
 	p.entered[i] = true
 	for k := range ops {
+		if ops[k].part == awaits {
+			continue
+		}
 		m := ops[k].meet
 		p.arrived[m]++
 		p.latest[m] = max(p.latest[m], p.now[i])

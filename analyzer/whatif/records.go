@@ -25,7 +25,10 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 			continue
 		}
 		if r.Kind == "Step" {
-			j.Add(r.Step, int(r.Rank), r.DurNs, nil)
+			// What lies between a step's bounds and its first and last range is work too.
+			j.Add(r.Step, int(r.Rank), r.DurNs, []Range{
+				{Class: Launch, Start: r.StartNs, End: r.StartNs}, {Class: Launch, Start: r.StartNs + r.DurNs, End: r.StartNs + r.DurNs},
+			})
 			continue
 		}
 		if rg, ok := j.rangeOf(r); ok {

@@ -123,17 +123,23 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 	if len(repairs) == 0 {
 		return
 	}
+	delays := r.delays(repairs)
 	better := func(some []Repair) float64 {
-		factor := map[int][2]float64{}
+		factor, host := map[int][2]float64{}, map[int]bool{}
 		for _, p := range some {
 			for _, rank := range p.Ranks {
-				factor[rank] = [2]float64{max(1, p.Slowdown), max(1, p.Loading)}
+				factor[rank], host[rank] = [2]float64{max(1, p.Slowdown), max(1, p.Loading)}, p.Host
 			}
 		}
 		now := r.total(func(rank int, o *op) int64 {
 			f, ok := factor[rank]
 			switch {
 			case !ok || !o.compute():
+				return o.own
+			case host[rank]:
+				if x, ok := delays[interval{rank, o.interval}]; ok && o.class != Forward && o.class != Loading {
+					return int64(float64(o.own) / x)
+				}
 				return o.own
 			case o.class == Loading:
 				return int64(float64(o.own) / f[1])

@@ -82,6 +82,9 @@ type Repair struct {
 	Ranks    []int
 	Slowdown float64 // their computing takes that many times as long as peers'; 0 = as long
 	Loading  float64 // the same of loading data
+	// Host: what they spend beside their forward passes is brought to their peers'
+	// time, place by place, instead: a slow host delays, it doesn't stretch.
+	Host bool
 }
 
 // Ranges returns how many ranges are held.
