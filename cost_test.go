@@ -61,7 +61,9 @@ func TestCost_ReplayOfRangesAgrees(t *testing.T) {
 		seed     uint64
 		ranks    int
 	}{
-		{"compute-1.2", 11, 32}, {"backward-1.2", 5, 32}, {"dataloader", 3, 32}, {"two-culprits", 13, 32},
+		{"compute-1.05", 9, 32}, {"compute-1.2", 11, 32}, {"compute-1.5", 3, 32}, {"compute-2", 5, 32},
+		{"backward-1.2", 5, 32}, {"thermal-ramp", 7, 32}, {"two-culprits", 13, 32}, {"dataloader", 3, 32},
+		{"host-delay", 4, 32}, {"host-delay", 7, 32}, {"slow-from-start", 6, 32}, {"clock-skew", 5, 32},
 	} {
 		dir, truth := simulatedFiles(t, tt.scenario, tt.seed, tt.ranks)
 		x := whatIf(t, dir)
@@ -69,6 +71,9 @@ func TestCost_ReplayOfRangesAgrees(t *testing.T) {
 		t.Logf("%s, seed %d: costs %.4f, said %.4f, the ranges say %.4f, fidelity %.3f", tt.scenario, tt.seed, truth.Impact, said, replayed, x.WhatIf.Fidelity)
 		if off := max(said-replayed, replayed-said); off > max(0.005, 0.15*said) {
 			t.Errorf("%s, seed %d: the rows say %.4f, the ranges %.4f", tt.scenario, tt.seed, said, replayed)
+		}
+		if off := max(truth.Impact-replayed, replayed-truth.Impact); off > max(0.005, 0.15*truth.Impact) {
+			t.Errorf("%s, seed %d: costs %.4f, the ranges say %.4f", tt.scenario, tt.seed, truth.Impact, replayed)
 		}
 	}
 }
