@@ -1,7 +1,10 @@
 package whatif
 
 // interval is the time of a rank between two collectives, counted from the step's start.
-type interval struct{ rank, at int }
+type interval struct {
+	rank int
+	at   int16
+}
 
 // delays says how many times as long as its peers' the intervals of a rank on a slow
 // host are, beside forward passes and loading: medians over the steps.
@@ -9,13 +12,18 @@ func (r *replay) delays(repairs []Repair) map[interval]float64 {
 	slow := map[int]bool{}
 	for _, p := range repairs {
 		for _, rank := range p.Ranks {
-			slow[rank] = slow[rank] || p.Host
+			if p.Host {
+				slow[rank] = true
+			}
 		}
+	}
+	if len(slow) == 0 {
+		return nil
 	}
 	times := map[interval][]float64{}
 	for _, s := range r.steps {
 		for i, rank := range s.ranks {
-			sum := map[int]float64{}
+			sum := map[int16]float64{}
 			for _, x := range s.slots[i] {
 				if o := &x.ops[0]; o.compute() && o.class != Forward && o.class != Loading {
 					sum[o.interval] += float64(o.own)
@@ -26,7 +34,10 @@ func (r *replay) delays(repairs []Repair) map[interval]float64 {
 			}
 		}
 	}
-	type place struct{ stage, at int }
+	type place struct {
+		stage int
+		at    int16
+	}
 	peers := map[place][]float64{}
 	for k, v := range times {
 		if !slow[k.rank] {

@@ -18,7 +18,10 @@
 package whatif
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"sort"
 )
 
@@ -48,9 +51,9 @@ type op struct {
 	class      string
 	start, end int64 // ns, as recorded
 	own        int64 // ns of own work: compute, or the transfer without waiting
-	meet       int   // index of the meeting in step.meetings, -1 for compute
+	meet       int32 // index of the meeting in step.meetings, -1 for compute
+	interval   int16 // communication of the rank before it, as far as it counts
 	part       part
-	interval   int // collectives of the rank before it
 }
 
 // compute reports whether the operation needs nobody else.
@@ -110,7 +113,7 @@ func build(number int64, ranges map[int][]Range, recorded int64) (*step, error) 
 		for _, r := range rs {
 			s.place(i, r, found, seen)
 		}
-		sort.SliceStable(s.slots[i], func(a, b int) bool { return s.slots[i][a].at() < s.slots[i][b].at() })
+		slices.SortStableFunc(s.slots[i], func(a, b slot) int { return cmp.Compare(a.at(), b.at()) })
 		s.count(i)
 	}
 	s.transfers()
@@ -141,7 +144,7 @@ func (s *step) place(i int, r Range, found map[comm]int, seen map[endpoint]int) 
 		s.meetings = append(s.meetings, meeting{})
 	}
 	s.meetings[at].members++
-	o.meet = at
+	o.meet = int32(at)
 	if b := r.blocks(); b < r.End-r.Start && r.Class != P2P {
 		o.part = begins
 		s.slots[i] = append(s.slots[i], slot{[]op{o}})
@@ -167,7 +170,7 @@ func (s *step) count(i int) {
 	n := 0
 	for k := range s.slots[i] {
 		for o := range s.slots[i][k].ops {
-			s.slots[i][k].ops[o].interval = n
+			s.slots[i][k].ops[o].interval = int16(min(n, math.MaxInt16))
 		}
 		if o := &s.slots[i][k].ops[0]; !o.compute() {
 			n++
