@@ -39,6 +39,10 @@ type ledger struct {
 	Played   [window]played // the steps of the window, as far as they were played
 }
 
+func newLedger() ledger {
+	return ledger{Accounts: map[string]*account{}, Spells: map[string]*spell{}, Saves: saveCosts{Accounts: map[string]*saveCost{}}}
+}
+
 // played is a step that was played as it was.
 type played struct {
 	At                 int       // number of the analysed step + 1; 0 = none

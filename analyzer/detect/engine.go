@@ -144,7 +144,7 @@ const (
 
 // New returns an engine for a job with that layout.
 func New(cfg Config, layout *frame.Layout) *Engine {
-	e := &Engine{cfg: cfg, ledger: ledger{Accounts: map[string]*account{}, Spells: map[string]*spell{}}, carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
+	e := &Engine{cfg: cfg, ledger: newLedger(), carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
 	e.setLayout(layout)
 	return e
 }

@@ -48,9 +48,6 @@ func (e *Engine) openSaves() {
 			delete(l.Accounts, node)
 		}
 	}
-	if l.Accounts == nil {
-		l.Accounts = map[string]*saveCost{}
-	}
 	for node, run := range runs {
 		a := l.Accounts[node]
 		if a == nil {

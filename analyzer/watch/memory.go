@@ -36,7 +36,7 @@ const stateMagic = "laggard-watch-state\n"
 
 // stateVersion is the version of what stands before the engine; another one is not
 // read. It rises with every change of a saved type or of what it means.
-const stateVersion = 1
+const stateVersion = 2
 
 // stateBody is a memory and what pointers tell in it: eras with one layout share it,
 // and one of them is the engine's.
