@@ -85,14 +85,22 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 		e.ref[s].relative(whole, logs)
 	}
 	var waited []bool
+	waits := false
 	if s == compute {
-		e.inner.remove(c, v, logs, e.tracks[s].warm, float32(e.cfg.MinEffect))
+		waits = e.inner.find(c, v, logs, e.tracks[s].warm, float32(e.cfg.MinEffect))
 		waited = e.inner.waited
 	}
 	if c.V[frame.Tokens] != nil {
 		e.tokens.learn(s, logs, waited, e.tracks[s])
 	}
-	if e.sharing[s].remove(whole, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) {
+	if waits { // who waited still tells the work, to its peers and its replica
+		for r, w := range waited {
+			if w {
+				whole[r] += float32(math.Log(float64(e.inner.worked[r])))
+			}
+		}
+	}
+	if e.sharing[s].remove(whole, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) || waits {
 		e.ref[s].relative(whole, logs)
 		for r, w := range waited {
 			if w {

@@ -20,7 +20,8 @@ type inner struct {
 	past   [2][]float32 // usualWaits per row
 	seen   []uint8      // waits learned, less than 2*usualWaits
 	cut    []bool
-	waited []bool // per row: in this step its excess was such a wait
+	waited []bool    // per row: in this step its excess was such a wait
+	worked []float32 // per row that waited: its forward without waits over that with, NaN unknown
 	buf    []float32
 	step   int
 	layout *frame.Layout
@@ -29,7 +30,7 @@ type inner struct {
 var innerMetrics = [3]frame.Metric{frame.TP, frame.CP, frame.EP}
 
 func newInner(l *frame.Layout) *inner {
-	in := &inner{layout: l, seen: make([]uint8, len(l.Ranks)), waited: make([]bool, len(l.Ranks))}
+	in := &inner{layout: l, seen: make([]uint8, len(l.Ranks)), waited: make([]bool, len(l.Ranks)), worked: make([]float32, len(l.Ranks))}
 	for k := range in.usual {
 		in.usual[k], in.past[k] = make([]float32, len(l.Ranks)), make([]float32, usualWaits*len(l.Ranks))
 	}
@@ -112,12 +113,12 @@ func (in *inner) blind(c *frame.Column, r int) bool {
 	return false
 }
 
-// remove sets the residual of a rank to zero where most of its excess is such a
-// wait. raw is the forward time, e its residual (a log ratio to the peers), warm
+// find marks the ranks most of whose excess is such a wait, and reports whether there
+// are any. raw is the forward time, e its residual (a log ratio to the peers), warm
 // the first steps that each process still has before it: they teach nothing usual.
-func (in *inner) remove(c *frame.Column, raw, e []float32, warm []uint8, least float32) {
+func (in *inner) find(c *frame.Column, raw, e []float32, warm []uint8, least float32) (found bool) {
 	if in.groups[0] == nil && in.groups[1] == nil && in.groups[2] == nil {
-		return
+		return false
 	}
 	in.step++
 	clear(in.waited)
@@ -143,9 +144,36 @@ func (in *inner) remove(c *frame.Column, raw, e []float32, warm []uint8, least f
 			longer = max(longer, whole-in.usual[1][r])
 		}
 		if longer >= victimShare*excess {
-			e[r], in.waited[r] = 0, true
+			in.waited[r], found = true, true
 		} else if in.seen[r] == 0 && warm[r] == 0 {
 			in.learn(r, w, whole)
+		}
+	}
+	if found {
+		in.measure(raw, c.V[frame.Self])
+	}
+	return found
+}
+
+// measure tells the work of those that waited from their own time, in which no such
+// wait is: as much of it is forward as for their peers that did not wait.
+func (in *inner) measure(raw, self []float32) {
+	for g := range in.layout.Roles {
+		rows := in.layout.Roles[g].Rows
+		if !slices.ContainsFunc(rows, func(r int32) bool { return in.waited[r] }) {
+			continue
+		}
+		in.buf = in.buf[:0]
+		for _, r := range rows {
+			if self != nil && !in.waited[r] && self[r] > 0 && raw[r] == raw[r] {
+				in.buf = append(in.buf, raw[r]/self[r])
+			}
+		}
+		forward := median(in.buf)
+		for _, r := range rows {
+			if in.worked[r] = nan32; in.waited[r] && len(in.buf) > 0 && self[r] > 0 {
+				in.worked[r] = min(1, forward*self[r]/raw[r])
+			}
 		}
 	}
 }

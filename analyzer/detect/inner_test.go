@@ -72,7 +72,7 @@ func TestInner_FewLooksAreNoHabit(t *testing.T) {
 		}
 		c := &frame.Column{Layout: l}
 		c.V[frame.FP], c.V[frame.TP] = raw, tp
-		in.remove(c, raw, logs, warm, 0.03)
+		in.find(c, raw, logs, warm, 0.03)
 		for r := range warm {
 			warm[r] = max(warm[r], 1) - 1
 		}

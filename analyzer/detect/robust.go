@@ -83,6 +83,15 @@ func median(v []float32) float32 {
 	return (lo + hi) / 2
 }
 
+// lowerMedian is the median, of an even number of values the lower one of the middle
+// two; NaN for none. It reorders v.
+func lowerMedian(v []float32) float32 {
+	if len(v) == 0 {
+		return nan32
+	}
+	return kth(v, (len(v)-1)/2)
+}
+
 // spread returns 1.4826 × the median absolute value of v (a robust standard
 // deviation about zero); it overwrites v.
 func spread(v []float32) float32 {

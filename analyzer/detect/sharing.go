@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -64,7 +65,7 @@ func newSharing(l *frame.Layout) *sharing {
 // was anything. It is done before ranks are compared: where members of a role are
 // missing, the middle of its peers is of other replicas than that of the next stage.
 // level is the usual log of each role, now its middle in this step; who waited for a
-// mate in this step tells nothing of its work.
+// mate in this step teaches nothing.
 func (s *sharing) remove(logs []float32, level []float64, now []float32, waited []bool, t *track) bool {
 	s.used = false
 	if !s.usable {
@@ -76,7 +77,8 @@ func (s *sharing) remove(logs []float32, level []float64, now []float32, waited 
 	if s.columns++; s.columns > window && !s.active && s.columns%sharedProbe != 0 {
 		return false
 	}
-	s.deviate(logs, level, now, waited)
+	s.deviate(logs, level, now)
+	s.excuse(t)
 	s.others()
 	s.learn(waited, t)
 	s.active = false
@@ -105,7 +107,7 @@ func (s *sharing) remove(logs []float32, level []float64, now []float32, waited 
 
 // deviate sets dev[r] to how far rank r is from what is usual in its role, less what
 // all roles have in common in this step.
-func (s *sharing) deviate(logs []float32, level []float64, now []float32, waited []bool) {
+func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 	s.buf = s.buf[:0]
 	for g, m := range now {
 		if m == m {
@@ -118,16 +120,43 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32, waited
 		switch {
 		case g < 0 || x != x:
 			s.dev[r] = nan32
-		case waited != nil && waited[r]:
-			s.dev[r] = 0
 		default:
 			s.dev[r] = x - float32(level[g]) - common
 		}
 	}
 }
 
+// excuse takes out of the work of slow ranks what they lately were slow by. Where two
+// stages of a replica are slow, each by what the other is thought to work, neither tells
+// the work.
+func (s *sharing) excuse(t *track) {
+	for _, stages := range s.stage {
+		slow := 0
+		for _, rows := range stages {
+			if slices.ContainsFunc(rows, func(r int32) bool { return t.phase[r] != ok }) {
+				slow++
+			}
+		}
+		if slow == 0 {
+			continue
+		}
+		for _, rows := range stages {
+			for _, r := range rows {
+				switch {
+				case t.phase[r] == ok:
+				case slow > 1:
+					s.dev[r] = nan32
+				default:
+					s.dev[r] -= t.lately(int(r))
+				}
+			}
+		}
+	}
+}
+
 // others sets w[r] to the median over the other stages of r's replica, and the common
-// part of each replica to how far it is from the other replicas.
+// part of each replica to how far it is from the other replicas. Of two ranks of a stage
+// the faster one tells the work: slowness only adds.
 func (s *sharing) others() {
 	for i := range s.w {
 		s.w[i] = nan32
@@ -141,7 +170,7 @@ func (s *sharing) others() {
 					s.buf = append(s.buf, v)
 				}
 			}
-			s.stages = append(s.stages, median(s.buf))
+			s.stages = append(s.stages, lowerMedian(s.buf))
 		}
 		s.buf = compact(s.buf[:0], s.stages)
 		s.whole[q] = median(s.buf)

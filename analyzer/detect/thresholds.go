@@ -215,6 +215,9 @@ const (
 	sharedMost = 3
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
+	// latelySteps tell what a slow rank's part of its replica's work is: as few as
+	// forget a fault that ends before its mates are suspect.
+	latelySteps = 5
 	// sharedProbe: while nothing is shared, only every so many steps ask again.
 	sharedProbe = 4
 )

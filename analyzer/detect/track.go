@@ -172,6 +172,15 @@ func (t *track) label(at int) int64 {
 	return t.labels[at%labelMemory]
 }
 
+// lately is the median residual of unit r's last few steps: it follows a fault that
+// ends.
+func (t *track) lately(r int) float32 {
+	if x := median(t.values(r, latelySteps)); x == x {
+		return x
+	}
+	return 0
+}
+
 // episode is a slow time of one unit that ended.
 type episode struct {
 	unit                   int
