@@ -107,10 +107,11 @@ func (e *Engine) alike(t *track, r int, both bool) int {
 
 // popular reports whether the rank holds an expert that gets more tokens: those that hold
 // the same one in the other groups of the stage are slower as well, and whoever is slow
-// on its node has such an expert. A slow node has no favourite expert.
+// on its node has such an expert. A slow node has no favourite expert. Where loads don't
+// go together at all, two that hold the same expert are two slow ranks.
 func (e *Engine) popular(c *candidate) bool {
 	s := c.main
-	if s >= loading || e.expert(c.row) < 0 {
+	if s >= loading || e.expert(c.row) < 0 || e.experts[own].together() < sharedCorrelation/2 {
 		return false
 	}
 	if c.has[compute] {

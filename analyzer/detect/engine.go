@@ -65,7 +65,8 @@ type Engine struct {
 	whole   *track // replicas as wholes, where their common part is removed
 	alone   *track // roles without peers against the rest of the job
 	ref     [signals]*reference
-	sharing [signals]*sharing
+	sharing [signals]*sharing // between the stages of a replica
+	experts [signals]*sharing // between those that hold the same expert
 	tokens  *covariate
 	inner   *inner
 	saver   *savers

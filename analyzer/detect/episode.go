@@ -221,6 +221,7 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
 		}
 		e.aloneV[g] = now[g] - median(e.buf)
 	}
+	e.alone.load = e.experts[own].spread()
 	e.alone.observe(e.aloneV, c.Step, end)
 	for g := range e.alone.n {
 		e.alone.evaluate(g)

@@ -45,7 +45,7 @@ func (t *track) try(r, k int) outcome {
 	}
 	if t.baseN[r] >= minBase {
 		base := float64(t.base[r])
-		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(blockSteps*float64(min(t.baseN[r], baseBlocks))))
+		se2 := math.Hypot(math.Hypot(se, t.load), medianLoss*sigma/math.Sqrt(blockSteps*float64(min(t.baseN[r], baseBlocks))))
 		if z := (m - base) / math.Hypot(se2, t.tauOwn); z > o.z && (m >= peerGain || t.selfOnly) {
 			o.effect, o.z = m-base, z
 			slowFrom += t.base[r]

@@ -67,7 +67,7 @@ func (e *Engine) raw(c *frame.Column) []float32 {
 }
 
 // compare makes log residuals: against peers of the role, without what tokens
-// explain, without what the replica shares.
+// explain, without what the replica shares and those that hold the same expert.
 func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	logs := e.v[s]
 	for r, x := range v {
@@ -100,7 +100,15 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			}
 		}
 	}
-	if e.sharing[s].remove(whole, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) || waits {
+	clear(e.tracks[s].orphan)
+	again := waits
+	for _, x := range [2]*sharing{e.sharing[s], e.experts[s]} {
+		if again && x.usable {
+			e.ref[s].relative(whole, logs)
+		}
+		again = x.remove(whole, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) || again
+	}
+	if again {
 		e.ref[s].relative(whole, logs)
 		for r, w := range waited {
 			if w {

@@ -28,7 +28,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		}
 		if !same {
 			e.tracks[s] = newTrack(&e.cfg, e.n, roles, sizes)
-			e.sharing[s] = newSharing(l)
+			e.sharing[s], e.experts[s] = newSharing(l, replicaParts(l), nil), newExperts(l)
 			continue
 		}
 		e.tracks[s].setRoles(roles, sizes)
@@ -39,10 +39,6 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	}
 	for s := range signals {
 		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].stage, e.tracks[s].habits = int(signals)*e.n, l.Node, stage, s == own
-		e.tracks[s].orphan = nil
-		if e.sharing[s] != nil {
-			e.tracks[s].orphan = e.sharing[s].orphan
-		}
 		e.tracks[s].pure = l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)
 	}
 	if !same {

@@ -83,7 +83,7 @@ func (t *track) noiseOf(r int) float32 {
 }
 
 // orphaned reports whether the work that unit r shares with its replica was left in.
-func (t *track) orphaned(r int32) bool { return t.orphan != nil && t.orphan[r] > 0 }
+func (t *track) orphaned(r int32) bool { return t.orphan[r] > 0 }
 
 // learn follows the centre and spread of a healthy unit.
 func (t *track) learn(r int, x, sig float32) {

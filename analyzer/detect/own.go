@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -133,7 +134,7 @@ func (e *Engine) explains(o, c *candidate) bool {
 	if o.onlyOwn() {
 		return abs(o.sinceAt-c.sinceAt) <= 2*commonSteps && o.excess*0.9 > c.excess
 	}
-	if e.layout.Replica[o.row] == e.layout.Replica[c.row] {
+	if e.delays(o.row, e.layout.Replica[c.row]) {
 		return true // its pipeline waits for it anyway
 	}
 	x := o.excess
@@ -141,6 +142,20 @@ func (e *Engine) explains(o, c *candidate) bool {
 		x = max(x, y)
 	}
 	return x >= explainedShare*c.excess
+}
+
+// delays reports whether row r, or a member of the groups that it works with inside the
+// forward pass, is in replica q.
+func (e *Engine) delays(r int, q int32) bool {
+	if e.layout.Replica[r] == q {
+		return true
+	}
+	for _, m := range innerMetrics {
+		if g := e.groupOf(r, m); g != nil && slices.ContainsFunc(g.Rows, func(p int32) bool { return e.layout.Replica[p] == q }) {
+			return true
+		}
+	}
+	return false
 }
 
 // awaited reports whether the job really waits for the rank. With a pipeline its
@@ -158,20 +173,51 @@ func (e *Engine) awaited(c *candidate, k int) bool {
 }
 
 // innerLead is how many seconds less than the other members r waits in the groups
-// that work inside the forward pass: all of them wait for it there.
+// that work inside the forward pass: all of them wait for it there. What those that hold
+// the same expert in other groups lead by is the expert's, and what chance makes in k
+// steps is none.
 func (e *Engine) innerLead(r, k int) float64 {
 	sum := 0.0
 	for _, m := range innerMetrics {
-		g := e.groupOf(r, m)
-		if g == nil || !g.Complete() || !e.seen[m] {
+		if g := e.groupOf(r, m); g == nil || !g.Complete() || e.recent.cells[m] == nil {
 			continue
 		}
-		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == r })
-		if d := theirs - e.recent.median(m, r, k); d == d {
-			sum += d
+		var mates []int32
+		if m == frame.EP {
+			mates = e.experts[own].mates(r)
+		}
+		var leads []float32
+		for i := max(0, e.recent.steps[m]-min(k, window)); i < e.recent.steps[m]; i++ {
+			x := e.leadAt(r, m, i)
+			var v []float64
+			for _, p := range sample(mates, 0) {
+				if y := e.leadAt(int(p), m, i); y == y {
+					v = append(v, y)
+				}
+			}
+			if x == x {
+				leads = append(leads, float32(x-finite(middle(v), 0)))
+			}
+		}
+		lead := median(leads)
+		if se := medianLoss * centred(slices.Clone(leads)) / sqrt32(float32(len(leads))); lead > suspectZ*se || lead < 0 {
+			sum += float64(lead)
 		}
 	}
 	return sum
+}
+
+// leadAt is by how much less than the middle other member of its group row r took in
+// metric m in the i-th step in which it was recorded.
+func (e *Engine) leadAt(r int, m frame.Metric, i int) float64 {
+	cells := e.recent.cells[m][i%window*e.n:]
+	var v []float64
+	for _, p := range sample(e.groupOf(r, m).Rows, 0) {
+		if x := cells[p]; int(p) != r && x == x {
+			v = append(v, float64(x))
+		}
+	}
+	return middle(v) - float64(cells[r])
 }
 
 // lateness is how many seconds less than their peers the pipeline mates of r wait

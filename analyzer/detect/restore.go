@@ -169,6 +169,7 @@ func (e *Engine) fields() fields {
 	for s := range signals {
 		add("track-"+signalMetric[s], e.tracks[s].state())
 		add("sharing-"+signalMetric[s], e.sharing[s].state())
+		add("experts-"+signalMetric[s], e.experts[s].state())
 	}
 	add("track-whole", e.whole.state())
 	add("track-alone", e.alone.state())

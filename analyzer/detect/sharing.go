@@ -7,42 +7,50 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// sharing finds and removes what all stages of a replica have in common: they
-// process the same micro-batches, so a long sequence makes all of them slow, and
-// none of them a straggler.
+// sharing finds and removes what ranks have in common that do parts of the same work:
+// all stages of a replica process the same micro-batches, so a long sequence makes all
+// of them slow, and none of them a straggler. Those that hold the same expert get more
+// tokens together.
 type sharing struct {
-	stage   [][][]int32 // replica → stage → rows
+	parts   [][][]int32 // who shares the work → its parts → rows
 	role    []int32
-	roles   int
 	usable  bool
+	noise   float64   // variance of the noise in the other parts' middle to that of a rank
+	within  [][]int32 // groups whose members are compared with each other; nil = each rank with its past
 	used    bool      // something was removed in the last step
-	common  []float32 // per replica: its level relative to the others, NaN unknown
+	common  []float32 // per work: its level relative to the others, NaN unknown
 	columns int
 	active  bool      // some role shares
 	slopes  []float32 // per role, of the last look
 
 	sxy, sww, sxx []float64 // per role, exponential sums
 	terms         []float64 // how many terms are in them
-	orphan        []float32 // per rank: noise left in it because none of its mates was there, 0 for others
 	mean, wmean   []float32 // per rank: centres of x and w
 	seen          []uint8
 	dev, w, whole []float32
-	ref           *reference // of replicas
-	stages        []float32
+	ref           *reference // of works
+	levels        []float32  // of the parts of one
 	buf           []float32
 }
 
-func newSharing(l *frame.Layout) *sharing {
-	n := len(l.Ranks)
-	s := &sharing{
-		role: l.Role, roles: len(l.Roles), common: make([]float32, len(l.Replicas)),
-		sxy: make([]float64, len(l.Roles)), sww: make([]float64, len(l.Roles)), sxx: make([]float64, len(l.Roles)),
-		terms: make([]float64, len(l.Roles)), orphan: make([]float32, n),
-		slopes: make([]float32, len(l.Roles)), mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
-		dev: make([]float32, n), whole: make([]float32, len(l.Replicas)),
-		ref: newReference([][]int32{sequence(len(l.Replicas))}, []int{len(l.Replicas)}),
+func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *sharing {
+	n, g := len(l.Ranks), len(l.Roles)
+	usable := len(parts) > 1 && slices.ContainsFunc(parts, func(p [][]int32) bool { return len(p) > 1 })
+	if !usable {
+		n = 0
 	}
-	s.stage = make([][][]int32, len(l.Replicas))
+	return &sharing{
+		parts: parts, usable: usable, within: within, noise: sharedNoise, role: l.Role, common: make([]float32, len(parts)),
+		sxy: make([]float64, g), sww: make([]float64, g), sxx: make([]float64, g), terms: make([]float64, g), slopes: make([]float32, g),
+		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
+		dev: make([]float32, n), whole: make([]float32, len(parts)),
+		ref: newReference([][]int32{sequence(len(parts))}, []int{len(parts)}),
+	}
+}
+
+// replicaParts is the rows of each stage of each replica.
+func replicaParts(l *frame.Layout) [][][]int32 {
+	out := make([][][]int32, len(l.Replicas))
 	for q, rows := range l.Replicas {
 		byStage := map[int][]int32{}
 		for _, r := range rows {
@@ -51,21 +59,79 @@ func newSharing(l *frame.Layout) *sharing {
 		}
 		for g := range l.Stages {
 			if rows := byStage[g]; len(rows) > 0 {
-				s.stage[q] = append(s.stage[q], rows)
+				out[q] = append(out[q], rows)
 			}
 		}
-		s.usable = s.usable || len(s.stage[q]) > 1
 	}
-	s.usable = s.usable && len(l.Replicas) > 1
+	return out
+}
+
+// newExperts finds what those share that hold the same expert of a stage in several
+// groups of experts.
+func newExperts(l *frame.Layout) *sharing {
+	type seat struct{ stage, at int }
+	var order []seat
+	bySeat := map[seat]map[int32][]int32{}
+	groups := [][]int32{}
+	for i := range l.Groups {
+		g := &l.Groups[i]
+		if dimMetric[g.Dim] != frame.EP || !g.Complete() {
+			continue
+		}
+		groups = append(groups, g.Rows)
+		for at, r := range g.Rows {
+			if l.Role[r] < 0 || l.Replica[r] < 0 {
+				continue
+			}
+			k := seat{l.Roles[l.Role[r]].Stage, at}
+			if bySeat[k] == nil {
+				bySeat[k] = map[int32][]int32{}
+				order = append(order, k)
+			}
+			bySeat[k][l.Replica[r]] = append(bySeat[k][l.Replica[r]], r)
+		}
+	}
+	var parts [][][]int32
+	for _, k := range order {
+		var p [][]int32
+		for q := range l.Replicas {
+			if rows := bySeat[k][int32(q)]; len(rows) > 0 {
+				p = append(p, rows)
+			}
+		}
+		parts = append(parts, p)
+	}
+	s := newSharing(l, parts, groups)
+	if s.usable {
+		s.noise = 1 / float64(max(1, len(parts[0])-1)) // as that of a mean
+	}
 	return s
 }
 
-// remove takes out of the absolute logs what the other stages of the replica show as
+// mates is the rows of the other parts of r's work, none while its role shares nothing.
+func (s *sharing) mates(r int) []int32 {
+	var out []int32
+	if g := s.role[r]; g < 0 || s.slopes[g] == 0 {
+		return nil
+	}
+	for _, parts := range s.parts {
+		at := slices.IndexFunc(parts, func(rows []int32) bool { return slices.Contains(rows, int32(r)) })
+		for i, rows := range parts {
+			if at >= 0 && i != at {
+				out = append(out, rows...)
+			}
+		}
+	}
+	return out
+}
+
+// remove takes out of the absolute logs what the other parts of the same work show as
 // well, where the history says that they do so step by step, and reports whether there
 // was anything. It is done before ranks are compared: where members of a role are
 // missing, the middle of its peers is of other replicas than that of the next stage.
 // level is the usual log of each role, now its middle in this step; who waited for a
-// mate in this step teaches nothing.
+// mate in this step teaches nothing. What can't be taken out of t's units for want of
+// the other parts is noise of theirs.
 func (s *sharing) remove(logs []float32, level []float64, now []float32, waited []bool, t *track) bool {
 	s.used = false
 	if !s.usable {
@@ -91,12 +157,11 @@ func (s *sharing) remove(logs []float32, level []float64, now []float32, waited 
 	}
 	for r, w := range s.w {
 		g := s.role[r]
-		s.orphan[r] = 0
 		if g < 0 || s.slopes[g] == 0 {
 			continue
 		}
 		if w != w {
-			s.orphan[r] = s.slopes[g] * float32(math.Sqrt(s.sww[g]/s.terms[g]))
+			t.orphan[r] = float32(math.Hypot(float64(t.orphan[r]), float64(s.slopes[g])*math.Sqrt(s.sww[g]/s.terms[g])))
 			continue
 		}
 		logs[r] -= s.slopes[g] * w
@@ -106,7 +171,8 @@ func (s *sharing) remove(logs []float32, level []float64, now []float32, waited 
 }
 
 // deviate sets dev[r] to how far rank r is from what is usual in its role, less what
-// all roles have in common in this step.
+// all roles have in common in this step. An expert's load lasts too long to tell it from
+// what is usual, so its ranks are compared with those of the other experts in their group.
 func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 	s.buf = s.buf[:0]
 	for g, m := range now {
@@ -120,19 +186,33 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 		switch {
 		case g < 0 || x != x:
 			s.dev[r] = nan32
+		case s.within != nil:
+			s.dev[r] = x - now[g]
 		default:
 			s.dev[r] = x - float32(level[g]) - common
+		}
+	}
+	for _, rows := range s.within {
+		s.buf = s.buf[:0]
+		for _, r := range rows {
+			if x := s.dev[r]; x == x {
+				s.buf = append(s.buf, x)
+			}
+		}
+		m := median(s.buf)
+		for _, r := range rows {
+			s.dev[r] -= m
 		}
 	}
 }
 
 // excuse takes out of the work of slow ranks what they lately were slow by. Where two
-// stages of a replica are slow, each by what the other is thought to work, neither tells
-// the work.
+// stages are slow, each by what the other is thought to work, neither tells the work; two
+// that hold the same expert are slow by its load.
 func (s *sharing) excuse(t *track) {
-	for _, stages := range s.stage {
+	for _, parts := range s.parts {
 		slow := 0
-		for _, rows := range stages {
+		for _, rows := range parts {
 			if slices.ContainsFunc(rows, func(r int32) bool { return t.phase[r] != ok }) {
 				slow++
 			}
@@ -140,43 +220,43 @@ func (s *sharing) excuse(t *track) {
 		if slow == 0 {
 			continue
 		}
-		for _, rows := range stages {
+		for _, rows := range parts {
 			for _, r := range rows {
 				switch {
 				case t.phase[r] == ok:
-				case slow > 1:
-					s.dev[r] = nan32
-				default:
+				case slow == 1:
 					s.dev[r] -= t.lately(int(r))
+				case s.within == nil:
+					s.dev[r] = nan32
 				}
 			}
 		}
 	}
 }
 
-// others sets w[r] to the median over the other stages of r's replica, and the common
-// part of each replica to how far it is from the other replicas. Of two ranks of a stage
-// the faster one tells the work: slowness only adds.
+// others sets w[r] to the median over the other parts of r's work, and the common part
+// of each work to how far it is from the others. Of two ranks of a part the faster one
+// tells the work: slowness only adds.
 func (s *sharing) others() {
 	for i := range s.w {
 		s.w[i] = nan32
 	}
-	for q, stages := range s.stage {
-		s.stages = s.stages[:0]
-		for _, rows := range stages {
+	for q, parts := range s.parts {
+		s.levels = s.levels[:0]
+		for _, rows := range parts {
 			s.buf = s.buf[:0]
 			for _, r := range rows {
 				if v := s.dev[r]; v == v {
 					s.buf = append(s.buf, v)
 				}
 			}
-			s.stages = append(s.stages, lowerMedian(s.buf))
+			s.levels = append(s.levels, lowerMedian(s.buf))
 		}
-		s.buf = compact(s.buf[:0], s.stages)
+		s.buf = compact(s.buf[:0], s.levels)
 		s.whole[q] = median(s.buf)
-		for i, rows := range stages {
+		for i, rows := range parts {
 			s.buf = s.buf[:0]
-			for j, v := range s.stages {
+			for j, v := range s.levels {
 				if j != i && v == v {
 					s.buf = append(s.buf, v)
 				}
@@ -190,8 +270,9 @@ func (s *sharing) others() {
 	s.ref.relative(s.whole, s.common)
 }
 
-// learn follows how a rank goes with the other stages in each role, about each rank's
-// own centre, so that a rank that is always slow teaches nothing.
+// learn follows how a rank goes with the other parts in each role: about its own centre,
+// so that a rank that is always slow teaches nothing. An expert's load would be in that
+// centre; there no rank counts for more than usual ones.
 func (s *sharing) learn(waited []bool, t *track) {
 	keep := 1 - 1.0/memory
 	for g := range s.sxy {
@@ -200,22 +281,23 @@ func (s *sharing) learn(waited []bool, t *track) {
 		s.sxx[g] *= keep
 		s.terms[g] *= keep
 	}
+	most := float32(0.5)
+	if s.within != nil {
+		s.buf = compact(s.buf[:0], s.dev)
+		most = usualDevs * spread(s.buf)
+	}
 	for r, x := range s.dev {
 		g := s.role[r]
-		if g < 0 || x != x || s.w[r] != s.w[r] || t.phase[r] != ok || waited != nil && waited[r] {
+		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && t.phase[r] != ok {
 			continue
 		}
-		k := s.seen[r]
-		if k == 0 {
-			s.mean[r], s.wmean[r] = 0, 0
+		dx, dw := clip(x-s.mean[r], -most, most), clip(s.w[r]-s.wmean[r], -most, most)
+		if s.within == nil {
+			a := 1 / float32(s.seen[r]+2)
+			s.mean[r] += a * dx
+			s.wmean[r] += a * dw
+			s.seen[r] = min(s.seen[r]+1, 200)
 		}
-		dx, dw := clip(x-s.mean[r], -0.5, 0.5), clip(s.w[r]-s.wmean[r], -0.5, 0.5)
-		if k < 200 {
-			s.seen[r]++
-		}
-		a := 1 / float32(k+2)
-		s.mean[r] += a * dx
-		s.wmean[r] += a * dw
 		s.sxy[g] += float64(dx * dw)
 		s.sww[g] += float64(dw * dw)
 		s.sxx[g] += float64(dx * dx)
@@ -223,9 +305,20 @@ func (s *sharing) learn(waited []bool, t *track) {
 	}
 }
 
+// spread is how much what is shared differs, 0 where nothing is.
+func (s *sharing) spread() float64 {
+	most := 0.0
+	for g, x := range s.slopes {
+		if x > 0 {
+			most = max(most, math.Sqrt(s.sww[g]/s.terms[g]))
+		}
+	}
+	return most
+}
+
 // slope is what to take of w in role g: 0 while they don't go together. Both are
 // measured with noise, so least squares would fall short: Deming's line takes the noise
-// of w, a median of other stages, to be sharedNoise of that of a rank (Deming,
+// of w, a middle of other parts, to be a known share of that of a rank (Deming,
 // Statistical Adjustment of Data, 1943). A stage of a real job follows 1.52 times.
 func (s *sharing) slope(g int) float64 {
 	if s.sww[g] <= 0 || s.sxx[g] <= 0 {
@@ -234,7 +327,7 @@ func (s *sharing) slope(g int) float64 {
 	if s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]) < sharedCorrelation {
 		return 0
 	}
-	d := s.sxx[g] - s.sww[g]/sharedNoise
-	slope := (d + math.Sqrt(d*d+4*s.sxy[g]*s.sxy[g]/sharedNoise)) / (2 * s.sxy[g])
+	d := s.sxx[g] - s.sww[g]/s.noise
+	slope := (d + math.Sqrt(d*d+4*s.sxy[g]*s.sxy[g]/s.noise)) / (2 * s.sxy[g])
 	return min(slope, sharedMost)
 }

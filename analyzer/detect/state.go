@@ -25,7 +25,7 @@ func (e *Engine) state() fields {
 func (t *track) state() fields {
 	f := fields{
 		"count": counts{&t.count}, "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks,
-		"block": counts{&t.block}, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
+		"block": counts{&t.block}, "orphan": &t.orphan, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
 		"creep": &t.creep, "block_sd": &t.blockSD, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase,
 		"passes": &t.passes, "lane_passes": &t.lanePasses, "slow": &t.slow, "warm": &t.warm, "warmed": &t.warmed,
 		"first": &t.first, "first_label": &t.firstLabel, "since": &t.since, "detected": &t.detected,
@@ -48,7 +48,7 @@ func (t *track) state() fields {
 func (s *sharing) state() fields {
 	return fields{
 		"used": &s.used, "common": &s.common, "columns": counts{&s.columns}, "active": &s.active, "slopes": &s.slopes,
-		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "orphan": &s.orphan, "mean": &s.mean,
+		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "mean": &s.mean,
 		"wmean": &s.wmean, "seen": &s.seen,
 	}
 }

@@ -26,7 +26,7 @@ var scratch = map[string][]string{
 	"detect.Engine":    {"v", "logs", "work", "sum", "buf", "over", "did", "ends", "plain", "waits", "charged", "mended", "struck", "aloneV", "inGroup"},
 	"detect.track":     {"leads", "buf", "buf2", "hl"},
 	"detect.reference": {"buf", "idx", "middle"},
-	"detect.sharing":   {"dev", "w", "whole", "stages", "buf"},
+	"detect.sharing":   {"dev", "w", "whole", "levels", "buf"},
 	"detect.covariate": {"slope", "dev", "ln"},
 	"detect.inner":     {"low", "stamp", "waited", "buf"},
 	"detect.savers":    {"lns", "rel", "buf", "rest"},

@@ -213,6 +213,8 @@ const (
 	sharedNoise = 0.6
 	// sharedMost is the steepest line that is believed: a real pair of stages has 1.52.
 	sharedMost = 3
+	// usualDevs spreads are the most by which a rank counts in what experts share.
+	usualDevs = 3
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
 	// latelySteps tell what a slow rank's part of its replica's work is: as few as

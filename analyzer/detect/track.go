@@ -61,11 +61,12 @@ type track struct {
 	node          []int32   // of each unit, where units are ranks
 	stage         []int32   // of each role, where units are ranks; nil = unknown
 	warming       bool      // most units are in their first steps
-	orphan        []float32 // noise left in each unit for want of mates; nil = none
+	orphan        []float32 // noise left in each unit for want of mates
 	leads         []bool    // units whose spikes count in this step; nil = all
 	news          bool      // somebody was confirmed since this was cleared
 	pure          bool      // every unit is a replica of its own
 	habits        bool      // units may differ for good by any amount
+	load          float64   // how much the load of units changes for long, and can't be told
 	selfOnly      bool      // units differ for good: compare each with its own past
 	tests         int       // units × signals that are tested together
 	buf, buf2, hl []float32
@@ -84,7 +85,7 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	for i := range t.blocks {
 		t.blocks[i] = nan32
 	}
-	t.block = make([]int32, n)
+	t.block, t.orphan = make([]int32, n), f32()
 	t.mu, t.dev, t.prev, t.base, t.creep = f32(), f32(), f32(), f32(), f32()
 	t.baseN = make([]uint16, n)
 	t.climb, t.fall = f32(), f32()
