@@ -51,6 +51,17 @@ func (t *track) learnBase(r int, v float32) {
 	}
 }
 
+// forgetLanes takes what unit r did up to that count out of its slow lanes: a fault that
+// is over and known is no news to them.
+func (t *track) forgetLanes(r, until int) {
+	for k := (t.count-until)/blockSteps + 1; k <= maxBlocks && k <= int(t.block[r]); k++ {
+		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = nan32
+	}
+	for i := range t.laneMean {
+		t.laneMean[i][r] = nan32
+	}
+}
+
 // fillLanes sets the mean of the last blocks of unit r for each lane, NaN where
 // too few are there.
 func (t *track) fillLanes(r int) {

@@ -245,7 +245,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 	for r := (blockSteps - t.count%blockSteps) % blockSteps; r < t.n; r += blockSteps {
 		if t.first[r] >= 0 {
 			t.closeBlock(r)
-			if t.slow[r] && t.laneMean[0][r] < delta/2 {
+			if t.slow[r] && t.laneMean[0][r] < min(delta, t.effect[r])/2 {
 				end(t.over(r))
 			}
 		}
@@ -342,6 +342,9 @@ func (t *track) over(r int) episode {
 	}
 	if t.sumN[r] > 0 {
 		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
+	}
+	if ep.confirmed {
+		t.forgetLanes(r, int(t.fallAt[r]))
 	}
 	t.calm(r)
 	return ep
