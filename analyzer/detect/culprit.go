@@ -57,6 +57,9 @@ func (e *Engine) candidates() []candidate {
 			}
 			c.phase = degraded
 		}
+		if c.has[own] && !c.has[compute] && e.tracks[compute].corroborates(r, c.effect) {
+			c.has[compute] = true
+		}
 		if e.saver.guilty(r) {
 			c.has[saving] = true
 			x := e.savingCost(r)
@@ -73,6 +76,16 @@ func (e *Engine) candidates() []candidate {
 		}
 	}
 	return out
+}
+
+// corroborates reports whether unit r is above its own past as well, by half of an effect
+// that another signal shows: not enough to alarm, but no wait makes it.
+func (t *track) corroborates(r int, effect float64) bool {
+	if t.baseN[r] < baseBlocks || t.blockSD == 0 {
+		return false
+	}
+	rise := float64(t.laneMean[0][r] - t.base[r])
+	return rise >= max(peerGain, computeShare*effect) && rise >= suspectZ*math.Hypot(t.blockSD*math.Sqrt(1.0/float64(lanes[0])+1.0/baseBlocks), t.tauOwn)
 }
 
 // sameFault reports whether self time, where forward time is slow as well, tells of
