@@ -127,6 +127,9 @@ func build(number int64, ranges map[int][]Range, recorded int64) (*step, error) 
 func (s *step) place(i int, r Range, found map[comm]int, seen map[endpoint]int) {
 	o := op{class: r.Class, start: r.Start, end: r.End, own: r.End - r.Start, meet: -1}
 	if r.Group == "" {
+		if r.Start == r.End {
+			return // a step's bound
+		}
 		if r.Own >= 0 {
 			o.own = r.Own
 		}
