@@ -40,7 +40,7 @@ type ledger struct {
 }
 
 func newLedger() ledger {
-	return ledger{Accounts: map[string]*account{}, Spells: map[string]*spell{}, Saves: saveCosts{Accounts: map[string]*saveCost{}}}
+	return ledger{Accounts: map[string]*account{}, Spells: map[string]*spell{}, Saves: newSaveCosts()}
 }
 
 // played is a step that was played as it was.

@@ -79,7 +79,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.level = newLevels(l)
 	e.storage = newStorage(e.n)
 	e.recent, e.line = newRecent(e.n), newTimeline()
-	e.ledger.Faults, e.ledger.Habits, e.ledger.Played, e.ledger.Saves = nil, habits{}, [window]played{}, saveCosts{}
+	e.ledger.Faults, e.ledger.Habits, e.ledger.Played, e.ledger.Saves = nil, habits{}, [window]played{}, newSaveCosts()
 	e.judged = make([]uint16, e.n)
 	e.stepMedian = 0
 }

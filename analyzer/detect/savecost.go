@@ -23,6 +23,8 @@ type saveCost struct {
 
 func (a *saveCost) add(saved, most float64) { a.Saved, a.Most = a.Saved+saved, a.Most+most }
 
+func newSaveCosts() saveCosts { return saveCosts{Accounts: map[string]*saveCost{}} }
+
 // keepSave makes room for a save and notes when it began.
 func (e *Engine) keepSave(slot int) {
 	for node, a := range e.ledger.Saves.Accounts {

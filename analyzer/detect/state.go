@@ -25,7 +25,7 @@ func (e *Engine) state() fields {
 func (t *track) state() fields {
 	f := fields{
 		"count": counts{&t.count}, "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks,
-		"block": counts{&t.block}, "orphan": &t.orphan, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
+		"block": counts{&t.block}, "orphan": &t.orphan, "load": &t.load, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
 		"creep": &t.creep, "block_sd": &t.blockSD, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase,
 		"passes": &t.passes, "lane_passes": &t.lanePasses, "slow": &t.slow, "warm": &t.warm, "warmed": &t.warmed,
 		"first": &t.first, "first_label": &t.firstLabel, "since": &t.since, "detected": &t.detected,
