@@ -93,22 +93,15 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	if c.V[frame.Tokens] != nil {
 		e.tokens.learn(s, logs, waited, e.tracks[s])
 	}
-	if waits { // who waited still tells the work, to its peers and its replica
-		for r, w := range waited {
-			if w {
-				whole[r] += float32(math.Log(float64(e.inner.worked[r])))
-			}
-		}
-	}
 	clear(e.tracks[s].orphan)
-	again := waits
+	again := false
 	for _, x := range [2]*sharing{e.sharing[s], e.experts[s]} {
 		if again && x.usable {
 			e.ref[s].relative(whole, logs)
 		}
-		again = x.remove(whole, e.level.sum[s], e.ref[s].middle, waited, e.tracks[s]) || again
+		again = x.remove(whole, e.level.sum[s], e.ref[s].middle, e.inner.worked, waited, e.tracks[s]) || again
 	}
-	if again {
+	if again || waits {
 		e.ref[s].relative(whole, logs)
 		for r, w := range waited {
 			if w {

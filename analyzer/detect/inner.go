@@ -21,7 +21,7 @@ type inner struct {
 	seen   []uint8      // waits learned, less than 2*usualWaits
 	cut    []bool
 	waited []bool    // per row: in this step its excess was such a wait
-	worked []float32 // per row that waited: its forward without waits over that with, NaN unknown
+	worked []float32 // per row that waited: log of its forward without waits over that with, NaN unknown
 	buf    []float32
 	step   int
 	layout *frame.Layout
@@ -172,7 +172,7 @@ func (in *inner) measure(raw, self []float32) {
 		forward := median(in.buf)
 		for _, r := range rows {
 			if in.worked[r] = nan32; in.waited[r] && len(in.buf) > 0 && self[r] > 0 {
-				in.worked[r] = min(1, forward*self[r]/raw[r])
+				in.worked[r] = min(0, float32(math.Log(float64(forward*self[r]/raw[r]))))
 			}
 		}
 	}

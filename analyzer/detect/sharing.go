@@ -132,7 +132,7 @@ func (s *sharing) mates(r int) []int32 {
 // level is the usual log of each role, now its middle in this step; who waited for a
 // mate in this step teaches nothing. What can't be taken out of t's units for want of
 // the other parts is noise of theirs.
-func (s *sharing) remove(logs []float32, level []float64, now []float32, waited []bool, t *track) bool {
+func (s *sharing) remove(logs []float32, level []float64, now, worked []float32, waited []bool, t *track) bool {
 	s.used = false
 	if !s.usable {
 		for q := range s.common {
@@ -144,6 +144,11 @@ func (s *sharing) remove(logs []float32, level []float64, now []float32, waited 
 		return false
 	}
 	s.deviate(logs, level, now)
+	for r, w := range waited {
+		if w { // it still tells the work: its own, without the wait
+			s.dev[r] += worked[r]
+		}
+	}
 	s.excuse(t)
 	s.others()
 	s.learn(waited, t)
@@ -206,14 +211,14 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 	}
 }
 
-// excuse takes out of the work of slow ranks what they lately were slow by. Where two
-// stages are slow, each by what the other is thought to work, neither tells the work; two
-// that hold the same expert are slow by its load.
+// excuse takes out of the work of degraded ranks what they lately were slow by; a suspect
+// may only have more work. Where two stages are slow, each by what the other is thought
+// to work, neither tells the work; two that hold the same expert are slow by its load.
 func (s *sharing) excuse(t *track) {
 	for _, parts := range s.parts {
 		slow := 0
 		for _, rows := range parts {
-			if slices.ContainsFunc(rows, func(r int32) bool { return t.phase[r] != ok }) {
+			if slices.ContainsFunc(rows, func(r int32) bool { return t.phase[r] == degraded }) {
 				slow++
 			}
 		}
@@ -223,7 +228,7 @@ func (s *sharing) excuse(t *track) {
 		for _, rows := range parts {
 			for _, r := range rows {
 				switch {
-				case t.phase[r] == ok:
+				case t.phase[r] != degraded:
 				case slow == 1:
 					s.dev[r] -= t.lately(int(r))
 				case s.within == nil:

@@ -90,7 +90,7 @@ func TestSharing_ExpertLoad(t *testing.T) {
 		tr.phase[slow] = degraded
 		tr.ring[slow*window+tr.count%window], tr.first[slow] = 0.2, 0
 		tr.count++
-		s.remove(logs, []float64{0}, ref.middle, nil, tr)
+		s.remove(logs, []float64{0}, ref.middle, nil, nil, tr)
 		ref.relative(logs, out)
 		if k >= steps-last {
 			for r, x := range out {

@@ -51,15 +51,6 @@ func (l *timeline) add(c *frame.Column, t float64, h *recent) {
 	l.Count++
 }
 
-// span is the mean time of a step, those that were left out included.
-func (l *timeline) span() float64 {
-	sum, n := 0.0, 0
-	for k := range min(l.Count, window) {
-		sum, n = sum+l.Spans[k], n+int(l.Steps[k])
-	}
-	return sum / max(1, float64(n))
-}
-
 // valuesAt are the values of a metric in the i-th analysed step by row, nil when
 // nobody recorded it then.
 func (e *Engine) valuesAt(m frame.Metric, i int) []float32 {

@@ -27,8 +27,8 @@ type headline struct {
 	more  string // one or two sentences, may be ""
 }
 
-// Headline is a verdict in one line, as the outputs begin: "Degraded: node-3 slows
-// this job down."
+// Headline is a verdict in one line, as the outputs begin, such as "Degraded: node-3
+// slows this job down".
 func Headline(v *verdict.Verdict) string {
 	h := headlineOf(v)
 	return h.label + ": " + h.title
