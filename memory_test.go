@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
@@ -43,7 +44,7 @@ func (r *running) most() (bytes int64) {
 
 // TestMemoryOnHostileFiles: a process with --memory takes what that says and the overhead
 // that intake states, measured from outside, on lines of 1 MiB, on .zst that inflate to
-// 1 GB, and on many ranks.
+// 1 GB, on groups of 100,000 members and more in identities and in files, and on many ranks.
 func TestMemoryOnHostileFiles(t *testing.T) {
 	const memory = 64 << 20
 	const share = 1 << 13 // members of groups that a rank keeps
@@ -79,6 +80,23 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 					fmt.Fprintf(w, ",%d", member+1)
 				}
 				fmt.Fprintf(w, `]}],"writer":"go/1"}}`+"\n"+`{"kind":"Step","step":%d,%s,"ring":1,"seq":0}`+"\n", i, start)
+			}
+		}, false},
+		{"large group files", 12, 20, func(w io.Writer, rank int) {
+			f, err := os.Create(filepath.Join(filepath.Dir(w.(*os.File).Name()), topology.ParallelGroupFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(f, `{"world":{"group_name":"default_group","group_rank":0,"global_ranks":[0`)
+			for member := range 500_000 {
+				fmt.Fprintf(f, ",%d", member+1)
+			}
+			fmt.Fprint(f, "]}}")
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 20 {
+				fmt.Fprintf(w, `{"kind":"Step","step":%d,"start":%d,"dur":5,"ring":1,"seq":%d}`+"\n", i, 1753000000000000000+i*1000, i)
 			}
 		}, false},
 		{"many ranks", 400, 20, func(w io.Writer, rank int) {

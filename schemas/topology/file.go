@@ -15,9 +15,12 @@ import (
 const FileName = "topology.json"
 
 const (
-	// maxFile bounds the JSON files that are read: parallel_group.json of a large
-	// job reaches tens of megabytes.
+	// maxFile bounds the JSON files that are read: a rank table of a large job has tens of
+	// megabytes.
 	maxFile = 128 << 20
+	// maxGroupFile bounds a rank's parallel_group.json. Each line of it is a rank: those
+	// of a job of 100,000 ranks have 2.5 MB.
+	maxGroupFile = 4 << 20
 	// maxWorld bounds rank numbers: a typo must not allocate a matrix of 10^9 rows.
 	maxWorld = 1 << 20
 )
@@ -42,7 +45,7 @@ func Role(d string) bool {
 
 // Load reads and validates a topology file.
 func Load(path string) (*File, error) {
-	b, err := readFile(path)
+	b, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
@@ -234,8 +237,8 @@ func describe(b []byte, err error) error {
 	return err
 }
 
-// readFile reads a regular file of bounded size.
-func readFile(path string) ([]byte, error) {
+// readFile reads a regular file of at most so many bytes.
+func readFile(path string, most int64) ([]byte, error) {
 	st, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -251,12 +254,12 @@ func readFile(path string) ([]byte, error) {
 	if now, err := f.Stat(); err != nil || !os.SameFile(st, now) {
 		return nil, fmt.Errorf("%s: changed while it was opened", path)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(b) > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
+	if int64(len(b)) > most {
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, most)
 	}
 	return b, nil
 }

@@ -18,6 +18,9 @@ import (
 // directory: its communicators, by HCCL name.
 const ParallelGroupFile = "parallel_group.json"
 
+// maxGroups bounds the groups of one rank, which are a dozen in a large job.
+const maxGroups = 1 << 10
+
 // taskdGroup is one value of parallel_group.json.
 type taskdGroup struct {
 	Name  string `json:"group_name"` // tp, pp, dp, cp, exp, mp, embd, default_group, …
@@ -28,7 +31,7 @@ type taskdGroup struct {
 // ParallelGroup reads a parallel_group.json: the groups that one rank is in,
 // sorted by communicator name.
 func ParallelGroup(path string) ([]record.Group, error) {
-	b, err := readFile(path)
+	b, err := readFile(path, maxGroupFile)
 	if err != nil {
 		return nil, fmt.Errorf("read parallel groups: %w", err)
 	}
@@ -42,17 +45,19 @@ func ParseParallelGroup(name string, b []byte) ([]record.Group, error) {
 	if err := json.Unmarshal(b, &all); err != nil {
 		return nil, fmt.Errorf("parallel groups %s: %w", name, describe(b, err))
 	}
+	if len(all) > maxGroups {
+		return nil, fmt.Errorf("parallel groups %s: %d groups of one rank, want %d at most", name, len(all), maxGroups)
+	}
 	groups := make([]record.Group, 0, len(all))
 	for comm, g := range all {
 		if comm == "" || g.Name == "" || len(g.Ranks) == 0 {
 			return nil, fmt.Errorf("parallel groups %s: %q: want group_name and global_ranks; write the file again with dump_group_info", name, comm)
 		}
-		seen := make(map[int]bool, len(g.Ranks))
-		for _, r := range g.Ranks {
-			if r < 0 || r >= maxWorld || seen[r] {
+		sorted := slices.Sorted(slices.Values(g.Ranks))
+		for i, r := range sorted {
+			if r < 0 || r >= maxWorld || i > 0 && r == sorted[i-1] {
 				return nil, fmt.Errorf("parallel groups %s: %q.global_ranks: rank %d is out of bounds or listed twice", name, comm, r)
 			}
-			seen[r] = true
 		}
 		if g.Rank < 0 || g.Rank >= len(g.Ranks) {
 			return nil, fmt.Errorf("parallel groups %s: %q.group_rank: %d is no position in a group of %d", name, comm, g.Rank, len(g.Ranks))
@@ -63,9 +68,12 @@ func ParseParallelGroup(name string, b []byte) ([]record.Group, error) {
 	return groups, nil
 }
 
+// maxMembers bounds the members of groups that a GroupFile holds: 128 KiB.
+const maxMembers = 1 << 14
+
 // GroupFile is a rank's parallel_group.json, which may not be there yet: TaskD writes
-// it some steps into a job, and again in the process that takes another's place. It is
-// not safe for concurrent use.
+// it some steps into a job, and again in the process that takes another's place. Of the
+// largest groups it holds the size alone. It is not safe for concurrent use.
 type GroupFile struct {
 	path   string
 	seen   fs.FileInfo
@@ -86,14 +94,32 @@ func (f *GroupFile) Groups() []record.Group {
 	}
 	f.seen = now
 	groups, err := ParallelGroup(f.path)
+	fit(groups)
 	if err == nil && !slices.EqualFunc(groups, f.groups, sameGroup) {
 		f.groups = groups
 	}
 	return f.groups
 }
 
+// fit takes the members away of the largest groups, as many as are beyond maxMembers.
+func fit(groups []record.Group) {
+	bySize := make([]*record.Group, len(groups))
+	for i := range groups {
+		bySize[i] = &groups[i]
+	}
+	slices.SortStableFunc(bySize, func(a, b *record.Group) int { return cmp.Compare(a.Size, b.Size) })
+	held := 0
+	for _, g := range bySize {
+		if held += len(g.Ranks); held > maxMembers {
+			g.Ranks = nil
+			continue
+		}
+		g.Ranks = slices.Clone(g.Ranks) // the parser's may have room for twice as many
+	}
+}
+
 func sameGroup(a, b record.Group) bool {
-	return a.Dim == b.Dim && a.Name == b.Name && a.Index == b.Index && slices.Equal(a.Ranks, b.Ranks)
+	return a.Dim == b.Dim && a.Name == b.Name && a.Index == b.Index && a.Size == b.Size && slices.Equal(a.Ranks, b.Ranks)
 }
 
 // FromGroups makes a topology of the groups that ranks know to be in, with their

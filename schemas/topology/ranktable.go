@@ -55,7 +55,7 @@ func (s *rankServer) node() string { return cmp.Or(s.Name, s.Host, s.ID, s.IP, s
 // RankTable reads an hccl.json: which rank runs on which server. A server is named
 // by its host name where the table has it, else by its id, address or serial number.
 func RankTable(path string) (*File, error) {
-	b, err := readFile(path)
+	b, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read rank table: %w", err)
 	}

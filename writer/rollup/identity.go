@@ -68,6 +68,9 @@ func (s *Stream) fitMembers(of *incarnation, groups []record.Group) {
 	slices.SortStableFunc(order, func(a, b *record.Group) int { return cmp.Compare(len(a.Ranks), len(b.Ranks)) })
 	for _, g := range order {
 		if len(g.Ranks) == 0 {
+			if g.Size > maxMembers { // its file's members were too many to be held
+				s.counts.Shortened++
+			}
 			continue
 		}
 		if i := slices.IndexFunc(lists, func(l []int) bool { return slices.Equal(l, g.Ranks) }); i >= 0 {
