@@ -25,7 +25,7 @@ func (r *replay) delays(repairs []Repair) map[interval]float64 {
 		for i, rank := range s.ranks {
 			sum := map[int16]float64{}
 			for _, x := range s.slots[i] {
-				if o := &x.ops[0]; o.compute() && o.class != Forward && o.class != Loading {
+				if o := &x.ops[0]; o.compute() && o.class != forward && o.class != loading {
 					sum[o.interval] += float64(o.own)
 				}
 			}

@@ -23,6 +23,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"unique"
 )
 
 // Classes of operations that are not communication. Communication has the class
@@ -34,6 +35,12 @@ const (
 	Launch   = "launch" // short time between recorded ranges
 	Gap      = "gap"    // time between recorded ranges that is taken for compute
 	P2P      = "p2p"
+)
+
+// Handles of the classes that are looked for.
+var (
+	forward = unique.Make(Forward)
+	loading = unique.Make(Loading)
 )
 
 // part is what of a meeting an operation takes part in: a rank that computes beside
@@ -48,11 +55,11 @@ const (
 
 // op is one operation of one rank in one step.
 type op struct {
-	class      string
-	start, end int64 // ns, as recorded
-	own        int64 // ns of own work: compute, or the transfer without waiting
-	meet       int32 // index of the meeting in step.meetings, -1 for compute
-	interval   int16 // communication of the rank before it, as far as it counts
+	class      unique.Handle[string] // half of a string's size, and compared as a number
+	start, end int64                 // ns, as recorded
+	own        int64                 // ns of own work: compute, or the transfer without waiting
+	meet       int32                 // index of the meeting in step.meetings, -1 for compute
+	interval   int16                 // communication of the rank before it, as far as it counts
 	part       part
 }
 
@@ -125,7 +132,7 @@ func build(number int64, ranges map[int][]Range, recorded int64) (*step, error) 
 
 // place appends one range to its rank's slots.
 func (s *step) place(i int, r Range, found map[comm]int, seen map[endpoint]int) {
-	o := op{class: r.Class, start: r.Start, end: r.End, own: r.End - r.Start, meet: -1}
+	o := op{class: unique.Make(r.Class), start: r.Start, end: r.End, own: r.End - r.Start, meet: -1}
 	if r.Group == "" {
 		if r.Start == r.End {
 			return // a step's bound

@@ -2,9 +2,12 @@ package whatif
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"sort"
+	"unique"
 
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat"
 )
 
@@ -18,13 +21,13 @@ type replay struct {
 	// Plays done, and to be done as far as is known.
 	progress    func(done, total int)
 	done, plays int
-	ideal       map[string]int64
+	ideal       map[unique.Handle[string]]int64
 	typical     map[stageClass]int64 // the median of compute within a stage
 }
 
 type stageClass struct {
 	stage int
-	class string
+	class unique.Handle[string]
 }
 
 func (r *replay) each(f func(rank int, o *op)) {
@@ -40,7 +43,7 @@ func (r *replay) each(f func(rank int, o *op)) {
 }
 
 func (r *replay) ideals() {
-	compute, transfer := map[string][]float64{}, map[string][]float64{}
+	compute, transfer := map[unique.Handle[string]][]float64{}, map[unique.Handle[string]][]float64{}
 	stages := map[stageClass][]float64{}
 	r.each(func(rank int, o *op) {
 		if !o.compute() {
@@ -51,7 +54,7 @@ func (r *replay) ideals() {
 		k := stageClass{r.layout.Stage[rank], o.class}
 		stages[k] = append(stages[k], float64(o.own))
 	})
-	r.ideal, r.typical = map[string]int64{}, map[stageClass]int64{}
+	r.ideal, r.typical = map[unique.Handle[string]]int64{}, map[stageClass]int64{}
 	for c, x := range compute {
 		r.ideal[c] = int64(stat.Mean(x, nil))
 	}
@@ -63,12 +66,22 @@ func (r *replay) ideals() {
 	}
 }
 
-// total plays every step with the duration that choose gives and returns the sum
-// of the step times, ns.
+// total plays every step with the duration that choose gives, which only reads, and
+// returns the sum of the step times, ns. Steps are played in parallel: each has a player
+// of its own.
 func (r *replay) total(choose func(rank int, o *op) int64) float64 {
-	sum := 0.0
+	times := make([]int64, len(r.steps))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for k, s := range r.steps {
-		t, _ := r.players[k].play(func(i int, o *op) int64 { return choose(s.ranks[i], o) })
+		g.Go(func() error {
+			times[k], _ = r.players[k].play(func(i int, o *op) int64 { return choose(s.ranks[i], o) })
+			return nil
+		})
+	}
+	_ = g.Wait() // no play fails
+	sum := 0.0
+	for _, t := range times {
 		sum += float64(t)
 	}
 	r.done++
@@ -111,7 +124,7 @@ func (r *replay) result(repairs []Repair) *Result {
 		ByStage: map[int]float64{}, ByReplica: map[int]float64{}, Gain: map[int]float64{},
 	}
 	for class := range r.ideal {
-		res.ByKind[class] = r.total(r.keep(func(_ int, o *op) bool { return o.class == class })) / ideal
+		res.ByKind[class.Value()] = r.total(r.keep(func(_ int, o *op) bool { return o.class == class })) / ideal
 	}
 	r.repair(res, repairs, was)
 	r.workers(res, was, ideal)
@@ -137,11 +150,11 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 			case !ok || !o.compute():
 				return o.own
 			case host[rank]:
-				if x, ok := delays[interval{rank, o.interval}]; ok && o.class != Forward && o.class != Loading {
+				if x, ok := delays[interval{rank, o.interval}]; ok && o.class != forward && o.class != loading {
 					return int64(float64(o.own) / x)
 				}
 				return o.own
-			case o.class == Loading:
+			case o.class == loading:
 				return int64(float64(o.own) / f[1])
 			}
 			return int64(float64(o.own) / f[0])
