@@ -139,7 +139,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	batch := ship.Cut(&row.Rows{Records: shiptest.Rows("j'\x00", 3, 0, 700).Records})[0]
 	answers := make(chan seen, 1)
 	go func() { answers <- current(l, headings(t, row.RecordsTable), 0) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	link, err := dialLink(ctx, ddl.Address{Host: l.Addr().String(), User: "u", Database: "d"}, "secret", nil)
 	if err != nil {

@@ -147,7 +147,7 @@ func TestNotificationsOverflow(t *testing.T) {
 		})
 	}()
 	<-hints
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !strings.Contains(log.String(), "overflow") {
