@@ -39,13 +39,14 @@ func (t *track) try(r, k int) outcome {
 	steps := float64(o.valid) * (1 - rho) / (1 + rho) // as many independent ones
 	se := hlLoss * sigma / math.Sqrt(steps)
 	freedom := min(tailFreedom, leastFreedom+steps)
+	se = math.Hypot(se, t.load)
 	o.effect, o.z = m, m/math.Hypot(se, t.tau)
 	if t.selfOnly {
 		o.effect, o.z = 0, 0
 	}
 	if t.baseN[r] >= minBase {
 		base := float64(t.base[r])
-		se2 := math.Hypot(math.Hypot(se, t.load), medianLoss*sigma/math.Sqrt(blockSteps*float64(min(t.baseN[r], baseBlocks))))
+		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(blockSteps*float64(min(t.baseN[r], baseBlocks))))
 		if z := (m - base) / math.Hypot(se2, t.tauOwn); z > o.z && (m >= peerGain || t.selfOnly) {
 			o.effect, o.z = m-base, z
 			slowFrom += t.base[r]

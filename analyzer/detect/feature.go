@@ -109,5 +109,6 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			}
 		}
 	}
+	e.tracks[s].load = untoldLoad * e.experts[s].spread()
 	e.recent.adjust(s, whole)
 }

@@ -215,6 +215,9 @@ const (
 	sharedMost = 3
 	// usualDevs spreads are the most by which a rank counts in what experts share.
 	usualDevs = 3
+	// untoldLoad is the part of an expert's load that its other holders don't tell: they
+	// are few, and have noise of their own.
+	untoldLoad = 0.5
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
 	// latelySteps tell what a slow rank's part of its replica's work is: as few as
