@@ -68,8 +68,8 @@ func ParseParallelGroup(name string, b []byte) ([]record.Group, error) {
 	return groups, nil
 }
 
-// maxMembers bounds the members of groups that a GroupFile holds: 128 KiB.
-const maxMembers = 1 << 14
+// heldMembers bounds the members of groups that a GroupFile holds: 128 KiB.
+const heldMembers = 1 << 14
 
 // GroupFile is a rank's parallel_group.json, which may not be there yet: TaskD writes
 // it some steps into a job, and again in the process that takes another's place. Of the
@@ -101,7 +101,7 @@ func (f *GroupFile) Groups() []record.Group {
 	return f.groups
 }
 
-// fit takes the members away of the largest groups, as many as are beyond maxMembers.
+// fit takes the members away of the largest groups, as many as are beyond heldMembers.
 func fit(groups []record.Group) {
 	bySize := make([]*record.Group, len(groups))
 	for i := range groups {
@@ -110,7 +110,7 @@ func fit(groups []record.Group) {
 	slices.SortStableFunc(bySize, func(a, b *record.Group) int { return cmp.Compare(a.Size, b.Size) })
 	held := 0
 	for _, g := range bySize {
-		if held += len(g.Ranks); held > maxMembers {
+		if held += len(g.Ranks); held > heldMembers {
 			g.Ranks = nil
 			continue
 		}
