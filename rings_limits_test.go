@@ -147,6 +147,9 @@ func TestRingsWithFewDescriptors(t *testing.T) {
 		r.wait()
 	}
 	agent.wait()
+	if strings.Contains(agent.words.String(), "too many open files") {
+		t.Errorf("the agent ran out of descriptors:\n%s", agent.words)
+	}
 	if stored := storedOnce(t, s.store); stored["FP"] != ranks*2*each {
 		t.Errorf("%d records stored of %d\n%s", stored["FP"], ranks*2*each, agent.words)
 	}

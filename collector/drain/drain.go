@@ -100,8 +100,7 @@ type Options struct {
 	Trust func(uid uint32) (jobs []string, all bool)
 	// PerUser bounds the folders of one user that are held at once, Files the
 	// descriptors of all that are held; what there is no room for has its turn later. 0
-	// means DefaultPerUser, and what the limit of open files and the rest of this
-	// process leave.
+	// means DefaultPerUser, and half of OpenFiles.
 	PerUser, Files int
 	// Drained is called after a pass in which lines were flushed; nil is nobody.
 	Drained func()
@@ -124,7 +123,6 @@ type Drain struct {
 	looked  bool      // look has been through left since it changed
 	remarks remarks
 	turns   map[home]turn      // by rank directory
-	most    int                // descriptors that one folder may need
 	leaving bool               // nobody waits for a turn any more
 	orders  int64              // of processes
 	claims  map[home]time.Time // when it was said that two living processes claim a rank
@@ -168,13 +166,11 @@ func New(o Options) (*Drain, error) {
 	if o.PerUser <= 0 {
 		o.PerUser = DefaultPerUser
 	}
-	most := o.Files
-	if most <= 0 {
-		most = openFiles() - ofOthers
+	if o.Files <= 0 {
+		o.Files = OpenFiles() / 2
 	}
 	return &Drain{
-		most: most,
-		o:    o, left: make(map[string]*left), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
+		o: o, left: make(map[string]*left), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), claims: make(map[home]time.Time), job: o.Job,
 	}, nil
 }

@@ -59,11 +59,10 @@ func (d *Drain) find(now time.Time) error {
 		return err
 	}
 	if !changed && now.Before(d.nextTry) {
-		return d.shrink(d.holding(), now)
+		return nil
 	}
 	queues, errs := d.candidates(names, now)
 	h := d.holding()
-	errs = append(errs, d.shrink(h, now))
 	for len(queues) > 0 {
 		uid := poorest(queues, h.of)
 		name := queues[uid][0]
@@ -95,40 +94,18 @@ type holding struct {
 	used, room int
 }
 
-// fits reports whether there are descriptors for a folder. One is held whatever there
-// is room for.
-func (h *holding) fits(l *left) bool { return h.used == 0 || h.used+l.needs <= h.room }
+// fits reports whether there are descriptors for a folder.
+func (h *holding) fits(l *left) bool { return h.used+l.needs <= h.room }
 
 func (d *Drain) holding() *holding {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := &holding{of: make(map[uint32]int), room: d.roomLocked()}
+	h := &holding{of: make(map[uint32]int), room: d.o.Files}
 	for _, p := range d.processes {
 		h.used += p.granted
 		h.of[p.folder.Owner]++
 	}
 	return h
-}
-
-// shrink releases folders when the rest of the agent has come to need more descriptors.
-func (d *Drain) shrink(h *holding, now time.Time) error {
-	for h.used > h.room {
-		var v *process
-		for _, p := range d.held() {
-			if p.passed && !p.unsaid && (v == nil || p.heldAt.Before(v.heldAt)) {
-				v = p
-			}
-		}
-		if v == nil || h.used == v.granted {
-			return nil // one is held whatever there is room for
-		}
-		if err := d.release(v, v.granted, now); err != nil {
-			return err
-		}
-		h.used -= v.granted
-		h.of[v.folder.Owner]--
-	}
-	return nil
 }
 
 // makeRoom releases folders for one that has not enough room, as far as any may go.
@@ -174,8 +151,8 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 			d.say(l.uid, "", now)
 			continue
 		}
-		if l.needs > d.most {
-			cause := fmt.Errorf("ring folder %s needs %d descriptors, of %d: raise the limit of open files (ulimit -n)", name, l.needs, d.most)
+		if l.needs > d.o.Files {
+			cause := fmt.Errorf("ring folder %s needs %d descriptors, of %d: raise the limit of open files (ulimit -n)", name, l.needs, d.o.Files)
 			errs = append(errs, d.refuse(l, Unreadable, cause, now))
 			continue
 		}
@@ -312,7 +289,7 @@ func (d *Drain) grant(p *process, n int) bool {
 			used += q.granted
 		}
 	}
-	if n > d.most || used > n && used > d.roomLocked() {
+	if used > d.o.Files {
 		return false
 	}
 	p.granted = n

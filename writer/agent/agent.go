@@ -27,6 +27,7 @@ import (
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ledger"
 	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/tail"
 	"github.com/laggard-dev/laggard/writer/taskd"
 )
 
@@ -85,9 +86,10 @@ func (a *agent) build(ctx context.Context) error {
 		runDir: a.o.RingDir, file: a.o.SwitchFile, node: a.o.Node, jobName: a.o.JobName, log: a.o.Logger, known: a.hasJob,
 		unnamed: func() string { return a.drain.Unnamed() },
 	})
+	files, _ := a.shares()
 	a.drain, err = drain.New(drain.Options{
 		RunDir: a.o.RingDir, Open: a.openSegment, Node: a.o.Node, Pod: a.o.Pod, Logger: a.o.Logger, Trust: a.trust(), Wanted: a.switches.wanted,
-		Drained: a.grown,
+		Drained: a.grown, Files: files,
 	})
 	if err != nil {
 		return err
@@ -112,11 +114,29 @@ func (a *agent) buildFollower(ctx context.Context) error {
 	}
 	o.Logger = a.o.Logger
 	o.Own, o.Node = a.owns, a.o.Node
-	o.Room = func() bool { return drain.FreeFiles() >= drain.SpareFiles }
+	_, o.Ranks = a.shares()
+	o.Files = min(o.Ranks/2, tail.DefaultFiles)
 	o.Ship.Flush = a.o.Flush
 	o.Grace = a.o.Grace
 	a.follower, err = intake.NewFollower(a.o.Dir, sink, o)
 	return err
+}
+
+// beside is how many files are open beside those of rings and ranks: some 17 listeners,
+// watches, logs and accounts, and for moments a connection, a folder's listing, the next
+// segment, a row group. Who has none left can't flush a line, and so never gives a ring up.
+const beside = 26
+
+// shares returns how many descriptors the drain may hold, and how many rank directories
+// the shipper, which opens half as many segments. The shares are fixed: if each took what
+// it found free, both would take the last ones.
+func (a *agent) shares() (files, ranks int) {
+	rest := max(drain.OpenFiles()-beside, 16)
+	if a.o.Store == "" {
+		return rest, 0
+	}
+	files = rest / 4
+	return files, 2 * (rest - files) / (2*intake.RankFiles + 1)
 }
 
 func (a *agent) owns(job string, rank int) bool {

@@ -2,15 +2,16 @@ package intake_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // TestFollowerOverRestarts follows a growing job through restarts, with and
@@ -85,25 +86,43 @@ func TestFollowerSaysWhatItCouldNotRead(t *testing.T) {
 	}
 }
 
-// TestFollowerWaitsForRoom: a rank whose files there is no room for is named, not taken
-// for shipped, and taken when there is room.
-func TestFollowerWaitsForRoom(t *testing.T) {
+// TestFollowerOfFewRanks: a rank beyond those that may be held is named, not taken for
+// shipped, and taken when another goes to its own agent.
+func TestFollowerOfFewRanks(t *testing.T) {
 	dir, _ := written(t, 2, 5, 1<<20)
 	target, plain := t.TempDir(), t.TempDir()
-	var more atomic.Bool
-	asked := 0
+	once(t, dir, "parquet:"+plain, all())
 	o := all()
-	o.Room = func() bool { asked++; return asked == 1 || more.Load() }
+	o.Ranks = 1
+	var agent *tail.Lease
 	follow(t, dir, "parquet:"+target, o, func(f *intake.Follower) {
 		if err := f.Sync(t.Context()); err == nil && f.State().Problem == "" {
 			t.Error("a rank that waits for room is not named")
 		}
-		if s := f.State(); s.Ranks != 1 || !strings.Contains(s.Problem, filepath.Join(dir, "j1")) {
+		s := f.State()
+		if s.Ranks != 1 || !strings.Contains(s.Problem, filepath.Join(dir, "j1")) {
 			t.Errorf("State() = %+v; want one rank, and the other named", s)
 		}
-		more.Store(true)
+		held := "0"
+		if strings.Contains(s.Problem, filepath.Join(dir, "j1", "0")) {
+			held = "1"
+		}
+		var err error
+		if agent, err = tail.TakeLease(filepath.Join(dir, "j1", held), true); !errors.Is(err, tail.ErrLeased) {
+			t.Fatal(err)
+		}
 		syncAll(t, f)
+		if err = agent.Retry(); err != nil {
+			t.Fatal(err)
+		}
+		syncAll(t, f)
+		if n := len(dump(t, target)[row.StepsTable]); n != 10 {
+			t.Errorf("%d steps are stored, want those of both ranks", n)
+		}
 	})
-	once(t, dir, "parquet:"+plain, all())
+	if err := agent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	once(t, dir, "parquet:"+target, all())
 	same(t, dump(t, target), dump(t, plain))
 }

@@ -47,6 +47,10 @@ const (
 	saveEvery  = 3 * time.Second
 )
 
+// RankFiles is how many descriptors a Follower's rank directory takes beside its
+// segment: its claim, its lease, and how far it is shipped.
+const RankFiles = 3
+
 // Options configure Once and a Follower. Zero values mean the defaults.
 type Options struct {
 	Rollup // how lines become rows
@@ -58,16 +62,17 @@ type Options struct {
 	Own func(job string, rank int) bool
 	// Only restricts the ranks; nil takes all.
 	Only func(job string, rank int) bool
-	// Room, when it is set, reports whether the files of another rank may be opened and
-	// held; a Follower asks again at the next look. Nil: always.
-	Room func() bool
+	// Ranks bounds the rank directories that a Follower holds at once, each with RankFiles
+	// descriptors; those beyond wait until one is left. 0 is no bound.
+	Ranks int
+	// Files bounds the segments that are open at once; 0 is tail.DefaultFiles.
+	Files int
 
 	// TrustUIDs are owners of files to read beside ourselves, root and the owner of the
 	// job's directory.
 	TrustUIDs []uint32
 
 	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters, Intents and Logger are set from here
-	Files   int           // open files, tail.DefaultFiles
 	Quantum int64         // bytes of a rank's turn, DefaultQuantum
 	Grace   time.Duration // DefaultGrace
 	Logger  *slog.Logger  // nil is silent

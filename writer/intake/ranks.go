@@ -57,8 +57,11 @@ func (f *Follower) adopt(s *tail.Stream) error {
 	l := f.waiting[path]
 	var err error
 	if l == nil {
-		if f.o.Room != nil && !f.o.Room() {
-			return fmt.Errorf("take rank directory %s: it waits for its turn, too few descriptors are free; raise the limit of open files (ulimit -n)", path)
+		if f.o.Ranks > 0 && f.holds() >= f.o.Ranks {
+			if !f.own(s) && tail.Leased(path) {
+				return nil
+			}
+			return fmt.Errorf("take rank directory %s: it waits for its turn, the limit of open files allows %d at once; raise it (ulimit -n)", path, f.o.Ranks)
 		}
 		l, err = tail.TakeLease(path, f.own(s))
 	} else {
@@ -86,6 +89,17 @@ func (f *Follower) adopt(s *tail.Stream) error {
 	f.streams[path] = s
 	f.shipped[path] = shipped{before: m.from, whole: -1}
 	return nil
+}
+
+// holds is how many rank directories have files of ours open.
+func (f *Follower) holds() int {
+	n := len(f.e.members)
+	for _, l := range f.waiting {
+		if l.Claims() {
+			n++
+		}
+	}
+	return n
 }
 
 // leave gives a directory up, with its place in the cursor up to date.

@@ -67,6 +67,9 @@ func (l *Lease) Retry() error {
 // Held reports whether the lease was granted (or there is none to be had).
 func (l *Lease) Held() bool { return l.file != nil || l.read }
 
+// Claims reports whether the lease, held or not, has its claim's file open.
+func (l *Lease) Claims() bool { return l.claim != nil }
+
 // ReadOnly reports that the directory can't be written, so that nothing keeps
 // another process from shipping it as well.
 func (l *Lease) ReadOnly() bool { return l.read }
