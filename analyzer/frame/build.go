@@ -362,6 +362,7 @@ func (f *Frame) move(i *incarnation, s *span, row int, later, alone bool) {
 	for m := range i.vals {
 		src := i.vals[m]
 		if src == nil {
+			f.clear(Metric(m), row, cols)
 			continue
 		}
 		if f.values[m] == nil {
@@ -385,5 +386,18 @@ func (f *Frame) move(i *incarnation, s *span, row int, later, alone bool) {
 			}
 		}
 		i.vals[m] = nil
+	}
+}
+
+// clear empties a rank's cells of a metric that the process never measured: a step that
+// it repeats is not its predecessor's.
+func (f *Frame) clear(m Metric, row int, cols []int32) {
+	if f.values[m] == nil || f.values[m][row] == nil {
+		return
+	}
+	for _, c := range cols {
+		if c != None {
+			f.values[m][row][c] = NaN
+		}
 	}
 }

@@ -3,6 +3,7 @@ package frame
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -150,11 +151,20 @@ func TestAttempts_TwoPodsOfOneRankTheLaterCounts(t *testing.T) {
 	fill(b, 8, 1, 31, 100, 1000*second)
 	b.AddRank(&row.Rank{Rank: 2, Incarnation: 777, WorldSize: 8, Node: "backup", StartedNs: 1300 * second})
 	for s := 25; s < 31; s++ { // both wrote steps 25 to 30
-		b.AddStep(step(2, 777, uint64(s), int64(1060+s*10)*second, 5*second))
+		st := step(2, 777, uint64(s), int64(1060+s*10)*second, -1)
+		st.DataLoaderNs = 5 * second
+		b.AddStep(st)
 	}
 	f := build(t, b, nil)
-	if len(f.Columns) != 30 || f.At(FP, 2, 10) != 1 || f.At(FP, 2, 23) != 1 || f.At(FP, 2, 24) != 5 || f.At(FP, 2, 29) != 5 {
-		t.Fatalf("%d columns, cells %v %v %v", len(f.Columns), f.At(FP, 2, 23), f.At(FP, 2, 24), f.At(FP, 2, 29))
+	for _, m := range []Metric{FP, DataLoader} { // the later one measured no forward pass: there is none
+		for c, want := range map[int]bool{23: m == FP, 24: m == DataLoader, 29: m == DataLoader} {
+			if v := f.At(m, 2, c); !math.IsNaN(float64(v)) != want {
+				t.Errorf("metric %v, column %d: %v", m, c, v)
+			}
+		}
+	}
+	if len(f.Columns) != 30 || f.At(FP, 2, 10) != 1 || f.At(FP, 2, 23) != 1 || f.At(DataLoader, 2, 24) != 5 || f.At(DataLoader, 2, 29) != 5 {
+		t.Fatalf("%d columns, cells %v %v %v", len(f.Columns), f.At(FP, 2, 23), f.At(DataLoader, 2, 24), f.At(DataLoader, 2, 29))
 	}
 }
 
