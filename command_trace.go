@@ -74,7 +74,7 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := f(ctx, conn, name); err != nil {
-		if s := status.Convert(err); s.Code() == codes.Unavailable {
+		if s := status.Convert(err); s.Code() == codes.Unavailable && at.TCP != "" {
 			return fmt.Errorf("call agent %s: %s; is `laggard agent` running with --listen there?", at, s.Message())
 		} else if s.Code() != codes.Unknown {
 			return fmt.Errorf("call agent %s: %s", at, s.Message())

@@ -90,7 +90,7 @@ func TestSwitchOfAnotherUser(t *testing.T) {
 	}{
 		{agentUser, 0, "", nil},
 		{stranger, 1, "65532, who is neither this user nor root", nil},
-		{stranger, 1, "call agent", []string{"--trust-uid", "65532"}}, // the agent doesn't trust it
+		{stranger, 1, "hung up", []string{"--trust-uid", "65532"}}, // the agent doesn't trust it
 		{0, 1, "65532, who is neither this user nor root", nil},
 		{0, 0, "", []string{"--trust-uid", "65532"}},
 	} {

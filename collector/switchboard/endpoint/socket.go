@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -149,7 +152,37 @@ func (o *Options) dialUnix(ctx context.Context, path string) (net.Conn, error) {
 		c.Close()
 		return nil, err
 	}
-	return c, nil
+	return &called{Conn: c, path: path}, nil
+}
+
+// called is a connection to a switch. An agent that doesn't serve us hangs up without a
+// word: its first error says why that may be.
+type called struct {
+	net.Conn
+	path  string
+	heard atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *called) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard.Store(true)
+	}
+	return n, c.explain(err)
+}
+
+// Write implements net.Conn.
+func (c *called) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.explain(err)
+}
+
+func (c *called) explain(err error) error {
+	if err == nil || c.heard.Load() || !errors.Is(err, io.EOF) && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+		return err
+	}
+	return fmt.Errorf("the agent at %s hung up (%w): it serves its own user, root and those of its --trust-uid, and we are uid %d; or too many connections are open, as its log would say", c.path, err, os.Geteuid())
 }
 
 func (o *Options) strange(path, does string, uid uint32) error {
