@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -125,7 +122,7 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.source.Close()) }()
-	wo := watch.Options{Source: liveSource{w.source}, Jobs: o.jobs, StateDir: o.state, MinImpact: o.minImpact,
+	wo := watch.Options{Source: w.source, Jobs: o.jobs, StateDir: o.state, MinImpact: o.minImpact,
 		Lag: watch.Lag{Time: o.lag}, Forget: o.forget, Log: w.log, Observers: []watch.Observer{w.write}}
 	if o.thresholds != "" {
 		wo.Thresholds = watch.NewThresholds(o.thresholds)
@@ -161,7 +158,9 @@ func (w *observation) run(ctx context.Context) error {
 			return err
 		}
 		w.log.Info("serving metrics", "address", l.Addr().String())
-		g.Go(func() error { return probes.Serve(ctx, l, w.handler()) })
+		g.Go(func() error {
+			return probes.Serve(ctx, l, (&metrics.Watcher{Status: w.watcher.Status, Depth: w.depth}).Handler())
+		})
 	}
 	for _, run := range w.beside {
 		g.Go(func() error { return run(ctx) })
@@ -221,35 +220,6 @@ func (w *observation) write(_ context.Context, v *verdict.Verdict, changes []wat
 		w.failed = fmt.Errorf("write verdict: %w", err)
 		w.log.Error("write verdict", "error", err)
 	}
-}
-
-// handler answers /metrics, /healthz and /readyz.
-func (w *observation) handler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&metrics.Watcher{Status: w.watcher.Status, Depth: w.depth})
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
-	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) {
-		if s := w.watcher.Status(); s.LastLook.IsZero() {
-			http.Error(rw, "no look has succeeded yet: "+s.LastError, http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(rw, "ok")
-	})
-	return mux
-}
-
-// liveSource fits a source to the watcher.
-type liveSource struct{ *source.Live }
-
-// Follow implements watch.Source.
-func (s liveSource) Follow(ctx context.Context, job string, cursor []byte) (watch.Reader, error) {
-	r, err := s.Live.Follow(ctx, job, cursor)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
 // verdictStore fits a store to the watcher.

@@ -14,6 +14,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -131,7 +132,7 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 		t.Errorf("watch says %.4f, analyze %.4f", seen.JobImpact, v.JobImpact)
 	}
 	rec := httptest.NewRecorder()
-	(&observation{watcher: w}).handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	(&metrics.Watcher{Status: w.Status}).Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_job_impact{job=%q} %v", v.Job, v.JobImpact)) {
 		t.Errorf("metrics lack a job_impact of %v", v.JobImpact)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -34,7 +35,7 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 	}
 	defer live.Close()
 	// The damaged rank's last step is finished at the end only: the others wait for it.
-	w, err := watch.New(watch.Options{Source: liveSource{live}, Lag: watch.Lag{Time: 20 * time.Minute}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	w, err := watch.New(watch.Options{Source: live, Lag: watch.Lag{Time: 20 * time.Minute}, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 		t.Errorf("watch said %d times what it left out:\n%s", n, said.String())
 	}
 	rec := httptest.NewRecorder()
-	(&observation{watcher: w}).handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	(&metrics.Watcher{Status: w.Status}).Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_watch_damaged_files{job=%q} 1", want.Job)) {
 		t.Error("the metrics don't count the damaged file")
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -125,10 +126,10 @@ func TestWatch_Metrics(t *testing.T) {
 	w, live := watched(t, dir, "", "")
 	defer live.Close()
 	defer w.Close()
-	o := &observation{watcher: w}
+	handler := (&metrics.Watcher{Status: w.Status}).Handler()
 	get := func(path string) (int, string) {
 		r := httptest.NewRecorder()
-		o.handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
+		handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
 		return r.Code, r.Body.String()
 	}
 	if code, body := get("/readyz"); code != 503 {

@@ -142,7 +142,7 @@ func watched(t *testing.T, spec, state, topology string) (*watch.Watcher, *sourc
 		t.Fatal(err)
 	}
 	// Files grow here by bytes, not by time: ranks are further apart than real ones.
-	w, err := watch.New(watch.Options{Source: liveSource{live}, StateDir: state, Lag: watch.Lag{Time: 20 * time.Minute}})
+	w, err := watch.New(watch.Options{Source: live, StateDir: state, Lag: watch.Lag{Time: 20 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

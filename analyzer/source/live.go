@@ -25,8 +25,9 @@ type Live struct {
 	db   *database // kept open
 }
 
-// Reader reads one job as it grows.
-type Reader interface {
+// Reader reads one job as it grows. An alias: what wants a Follow of its own can name the
+// same interface and take a Live as it is.
+type Reader = interface {
 	// Read hands over a bounded portion of the rows that are new since the last
 	// call, those of one process in the order of their starts; the Rows may be reused.
 	// more says that another portion is there at once. Ranks advance together.

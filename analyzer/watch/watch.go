@@ -44,8 +44,9 @@ type Source interface {
 	Follow(ctx context.Context, job string, cursor []byte) (Reader, error)
 }
 
-// Reader reads the rows of one job as they come.
-type Reader interface {
+// Reader reads the rows of one job as they come. It is an alias so that the Follow of a
+// source that does not know this package has the same type.
+type Reader = interface {
 	// Read hands over a bounded portion of the rows that are new since the last
 	// call, those of one process in the order of their starts; the Rows may be
 	// reused. more says that there is another portion at once. The ranks advance
