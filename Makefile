@@ -36,12 +36,11 @@ parts: ## install the real components that the tests talk to
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
 	$(GO) vet ./...
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e $(MODULE) -e $(MODULE)/deploy/examples -e $(MODULE)/analyzer/detect $(ONE_GOROUTINE:%=-e $(MODULE)/%))
+	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e $(MODULE)/benchmarks/e2e -e $(MODULE)/deploy/examples -e $(MODULE)/analyzer/detect $(ONE_GOROUTINE:%=-e $(MODULE)/%))
 	$(GO) test -race -timeout 10m -run SideBySide ./analyzer/detect # its signals go side by side where ranks are many, and nowhere else
 	$(GO) test -p 3 -timeout 20m ./analyzer/detect $(ONE_GOROUTINE:%=./%)
-	$(GO) test -race -timeout 10m -run 'Arrows|OneGoroutine|Scripts|Settings|Distance' .
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
-	$(GO) test -count=1 -p 1 -timeout 20m . ./deploy/examples # whole processes under load and timed jobs: alone on the machine
+	$(GO) test -count=1 -p 1 -timeout 20m ./benchmarks/e2e ./deploy/examples # whole processes under load and timed jobs: alone on the machine
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes
@@ -75,14 +74,14 @@ grafana: ## the dashboards' queries over 1,024 ranks × 2,000 steps, each with i
 
 soak-kill: ## 10,000 SIGKILLs of trainers and of the agent, the long form of what make test does
 	LAGGARD_KILLS=10000 $(GO) test -count=1 -v -timeout 6h -run Killed ./collector/native ./collector/recorder
-	LAGGARD_KILLS=1000 $(GO) test -count=1 -v -timeout 6h -run 'KilledAgentAtRandom|KilledAtEverySystemCall' ./collector/drain .
+	LAGGARD_KILLS=1000 $(GO) test -count=1 -v -timeout 6h -run 'KilledAgentAtRandom|KilledAtEverySystemCall' ./collector/drain ./benchmarks/e2e
 	LAGGARD_TEST_KILLS=10000 $(GO) test -count=1 -v -timeout 6h -run 'TestPython/kill' ./collector/python
 
 soak-power: ## 1,000 images of what a loss of power leaves of the agent's files
-	LAGGARD_IMAGES=1000 $(GO) test -count=1 -v -timeout 6h -run TestPowerLoss .
+	LAGGARD_IMAGES=1000 $(GO) test -count=1 -v -timeout 6h -run TestPowerLoss ./benchmarks/e2e
 
 soak-chaos: ## an hour of the agent and ClickHouse, killed and cut off by chance; audit at the end
-	LAGGARD_CHAOS_SECONDS=3600 $(GO) test -count=1 -v -timeout 2h -run 'TestChaos$$' .
+	LAGGARD_CHAOS_SECONDS=3600 $(GO) test -count=1 -v -timeout 2h -run 'TestChaos$$' ./benchmarks/e2e
 
 soak-lines: ## the scanner beside encoding/json on a hundred million lines
 	LAGGARD_LINES=100000000 $(GO) test -count=1 -v -timeout 6h -run DiffersNever ./schemas/record
@@ -93,7 +92,7 @@ soak-faults: ## the store's and the tail's faults by the hundred and the thousan
 	LAGGARD_TEST_MODEL=10000 $(GO) test -count=1 -v -timeout 6h -run TestModel ./writer/intake
 
 soak-calls: ## the agent with system calls that fail: 300 places, with the store and without
-	LAGGARD_FAULTS=300 $(GO) test -count=1 -v -timeout 3h -run TestFailingSystemCalls .
+	LAGGARD_FAULTS=300 $(GO) test -count=1 -v -timeout 3h -run TestFailingSystemCalls ./benchmarks/e2e
 
 soak-jobs: ## the PyTorch example with each fault: compute, dataloader, checkpoint, link; and healthy
 	LAGGARD_JOBS=all $(GO) test -count=1 -v -timeout 1h -run 'TestPyTorch' ./deploy/examples

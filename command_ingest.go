@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,6 +57,7 @@ func (s *shipping) options() (intake.Options, error) {
 
 func ingestCommand() *cobra.Command {
 	var to, node string
+	var giveUp time.Duration
 	var s shipping
 	c := &cobra.Command{
 		Use:   "ingest SOURCE --to STORE",
@@ -77,13 +79,17 @@ Ranks that a running agent ships are left to it.`,
 			if err != nil {
 				return err
 			}
-			o.Node = node
+			if giveUp <= 0 {
+				return usage("--give-up %v: must be more than 0", giveUp)
+			}
+			o.Node, o.Ship.GiveUp = node, giveUp
 			return ingest(c, args[0], to, o)
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", "STORE: parquet:DIR or clickhouse://user@host:9000/db")
 	c.Flags().StringVar(&node, "node", "", "this node's name, for TaskD's files on a disk of its own")
 	environment(c.Flags(), "node", "NODE_NAME")
+	c.Flags().DurationVar(&giveUp, "give-up", intake.DefaultGiveUp, "how long the store may fail before the pass ends with its error")
 	s.flags(c, "256MiB")
 	return c
 }

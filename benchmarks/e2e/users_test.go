@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// The users of these tests: an agent as in the sidecar overlays, a trainer's image, and
+// somebody else.
+const (
+	agentUser   = 65532
+	trainerUser = 1000
+	stranger    = 65534
+)
+
+// users run programs as other users of this machine.
+type users struct {
+	t       *testing.T
+	dir     string // everybody may look into it
+	trainer string // the test binary, where everybody may run it
+}
+
+// newUsers puts the test binary, which is their trainer, where everybody may run it.
+func newUsers(t *testing.T) *users {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("NOT ROOT: no process can be another user's here, so nothing of this is shown")
+	}
+	dir, err := os.MkdirTemp("", "laggard-users-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	u := &users{t, dir, filepath.Join(dir, "trainer")}
+	in, err := os.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(u.trainer, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// of is a command of a user and a group, without any capability.
+func (u *users) of(ctx context.Context, uid, gid int, program string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "setpriv", append([]string{"--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(gid), "--clear-groups",
+		"--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", program}, args...)...)
+}
+
+// as is laggard as a user.
+func (u *users) as(ctx context.Context, uid int, args ...string) *exec.Cmd {
+	c := u.of(ctx, uid, uid, program, args...)
+	c.Env = append(os.Environ(), "NO_COLOR=1")
+	return c
+}
+
+// run runs laggard as a user.
+func (u *users) run(uid int, args ...string) laggardResult {
+	u.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := u.as(ctx, uid, args...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		u.t.Fatalf("laggard %v as %d: %v", args, uid, err)
+	}
+	return laggardResult{out.String(), errs.String(), c.ProcessState.ExitCode()}
+}

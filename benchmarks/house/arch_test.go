@@ -1,0 +1,143 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// heavy are the libraries that must not reach what runs in or beside the trainer.
+var heavy = []string{
+	"github.com/ClickHouse/", "github.com/apache/arrow/", "github.com/parquet-go/", "gonum.org/",
+}
+
+// module is the path of ours; the table below names packages by what comes after it.
+const module = "github.com/laggard-dev/laggard"
+
+// arrows are the imports a package may have among ours: a prefix of its path →
+// prefixes of what it may import (ARCHITECTURE.md draws them). The first match counts.
+var arrows = []struct {
+	from    string
+	allowed []string
+	banned  []string // third-party prefixes
+}{
+	{"schemas/record", nil, append([]string{"."}, heavy...)},
+	{"schemas/", []string{"schemas/"}, []string{"gonum.org/"}},
+	{"collector/", []string{"schemas/", "collector/"}, heavy},
+	{"writer/segment", []string{"schemas/"}, heavy},
+	{"writer/agent", []string{"schemas/", "writer/", "collector/", "ageing"}, []string{"gonum.org/"}},
+	{"writer/", []string{"schemas/", "writer/"}, []string{"gonum.org/"}},
+	{"ageing", []string{"schemas/", "writer/segment"}, heavy},
+	{"analyzer/frame", []string{"schemas/"}, heavy[:3]},
+	{"analyzer/replay", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy},
+	{"analyzer/detect", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy[:3]},
+	{"analyzer/source", []string{"schemas/", "analyzer/frame", "writer/segment", "writer/rollup"}, nil},
+	{"analyzer/simulate", []string{"schemas/", "writer/segment"}, heavy[:3]},
+	{"analyzer/watch/depth/agents", []string{"schemas/", "analyzer/", "collector/"}, heavy[:3]},
+	{"analyzer/", []string{"schemas/", "analyzer/"}, heavy[:3]},
+	{"deploy", []string{"deploy", "schemas/", "collector/"}, heavy},
+	{"benchmarks/", []string{""}, nil},
+	{"", []string{""}, nil},
+}
+
+// TestArrows holds the imports to the record's way: collector → writer → store →
+// analyzer, schemas under all of them, and nothing heavy beside the trainer.
+func TestArrows(t *testing.T) {
+	list := exec.Command("go", "list", "-f", "{{.ImportPath}}|{{join .Deps \" \"}}", "./...")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		path, deps, _ := strings.Cut(line, "|")
+		checkArrows(t, strings.TrimPrefix(strings.TrimPrefix(path, module), "/"), strings.Fields(deps))
+	}
+}
+
+func checkArrows(t *testing.T, path string, deps []string) {
+	t.Helper()
+	for _, a := range arrows {
+		if path != strings.TrimSuffix(a.from, "/") && !strings.HasPrefix(path, a.from) {
+			continue
+		}
+		for _, d := range deps {
+			if strings.HasPrefix(d, "k8s.io/") {
+				t.Errorf("%s reaches %s: nobody imports client-go", path, d)
+			}
+			if ours, ok := strings.CutPrefix(d, module); ok {
+				if !hasPrefix(strings.TrimPrefix(ours, "/"), a.allowed) {
+					t.Errorf("%s reaches %s; it may reach only %v", path, d, a.allowed)
+				}
+				continue
+			}
+			for _, b := range a.banned {
+				std := !strings.Contains(strings.SplitN(d, "/", 2)[0], ".")
+				if b == "." && !std || b != "." && strings.HasPrefix(d, b) {
+					t.Errorf("%s reaches %s, which is banned there (%q)", path, d, b)
+				}
+			}
+		}
+		return
+	}
+	t.Errorf("no arrow says what %s may import", path)
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestOneGoroutine holds that what `make test` runs without the race detector starts no
+// goroutine and takes no lock.
+func TestOneGoroutine(t *testing.T) {
+	text := read(t, "Makefile")
+	list := regexp.MustCompile(`(?m)^ONE_GOROUTINE := ((?:.*\\\n)*.*)$`).FindStringSubmatch(text)
+	if list == nil {
+		t.Fatal("the Makefile has no list ONE_GOROUTINE")
+	}
+	packages := strings.Fields(strings.ReplaceAll(list[1], "\\\n", " "))
+	if len(packages) < 10 {
+		t.Fatalf("%d packages: %v", len(packages), packages)
+	}
+	for _, p := range packages {
+		files, err := filepath.Glob(filepath.Join(root, p, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: %d files, %v", p, len(files), err)
+		}
+		for _, f := range files {
+			if !strings.HasSuffix(f, "_test.go") {
+				oneGoroutine(t, f)
+			}
+		}
+	}
+}
+
+func oneGoroutine(t *testing.T, path string) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: it starts a goroutine: test it with -race (the Makefile's list ONE_GOROUTINE)", set.Position(n.Pos()))
+		case *ast.ImportSpec:
+			if p := strings.Trim(n.Path.Value, `"`); p == "sync" || p == "sync/atomic" || strings.HasPrefix(p, "golang.org/x/sync") {
+				t.Errorf("%s: it imports %s: test it with -race (the Makefile's list ONE_GOROUTINE)", set.Position(n.Pos()), p)
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWatch_Usage wants errors that say what to do.
+func TestWatch_Usage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "SOURCE is missing"},
+		{[]string{"x", "-o", "jsno"}, "did you mean json"},
+		{[]string{"x", "--every", "0s"}, "must be more than 0"},
+		{[]string{"mysql://h/db"}, "unknown kind"},
+		{[]string{t.TempDir(), "--once"}, "no job in it"},
+		{[]string{t.TempDir(), "--once", "--deepen", "2"}, "--once posts and switches nothing"},
+		{[]string{"--release"}, "--release needs --kubernetes"},
+		{[]string{"x", "--release", "--kubernetes"}, `unexpected argument "x"`},
+		{[]string{"--release", "--kubernetes"}, "--kubernetes: not in a pod"},
+		{[]string{t.TempDir(), "--kubernetes", "--act", "reschedule", "--dry-run=false", "--kubernetes-server", "http://127.0.0.1:1"}, "--act=reschedule needs --state"},
+		{[]string{t.TempDir(), "--hold", "0s"}, "--hold 0s: must be more than 0"},
+	} {
+		root := rootCommand()
+		root.SetArgs(append([]string{"watch"}, c.args...))
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("watch %v: %v; want %q", c.args, err, c.want)
+		}
+	}
+}
+
+// TestDepth_Usage wants errors that say what to do.
+func TestDepth_Usage(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "agents.yaml")
+	if err := os.WriteFile(list, []byte("node-0: 127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		o    depthOptions
+		want string
+	}{
+		{depthOptions{nodes: -1}, "want a number of nodes"},
+		{depthOptions{nodes: 1, agents: "{node}:1"}, "--deepen-for"},
+		{depthOptions{nodes: 1, longest: 1}, "--deepen needs --agents"},
+		{depthOptions{nodes: 1, longest: 1, agents: "/nowhere"}, "an address with {node} in it"},
+		{depthOptions{nodes: 1, longest: 1, agents: list}, ""},
+		{depthOptions{}, ""},
+	} {
+		if err := c.o.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+}
