@@ -102,7 +102,7 @@ func emit(length time.Duration) error {
 // agent takes, shipping to either store, with the default records and with all.
 func BenchmarkAgent(b *testing.B) {
 	binary := filepath.Join(b.TempDir(), "laggard")
-	if out, err := exec.Command("go", "build", "-o", binary, "laggard").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
 		b.Fatalf("build laggard: %v\n%s", err, out)
 	}
 	for _, records := range []string{"light", "all"} {

@@ -203,7 +203,7 @@ func measureShipper(b *testing.B, store, records string) {
 // The store is asked every 10 ms.
 func BenchmarkFreshness(b *testing.B) {
 	binary := filepath.Join(b.TempDir(), "laggard")
-	if out, err := exec.Command("go", "build", "-o", binary, "laggard").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
 		b.Fatalf("build laggard: %v\n%s", err, out)
 	}
 	s := chtest.Start(b)
