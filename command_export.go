@@ -118,6 +118,7 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 		return err
 	}
 	if e.table == row.RecordsTable {
+		o.Workers = 1 // rows in the ranks' order
 		err := s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
 			return t.Write(&row.Rows{Records: records})
 		})
@@ -206,6 +207,7 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 		t.Rank(&b.ranks[i])
 	}
 	some := false
+	o.Workers = 1 // ranges in the ranks' order
 	err = s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
 		some = some || len(records) > 0
 		t.Records(records)

@@ -3,6 +3,9 @@ package source
 import (
 	"context"
 	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -17,16 +20,23 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 	if err != nil {
 		return err
 	}
+	var one sync.Mutex // take is for one goroutine at a time
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.workers())
 	for _, dir := range dirs {
-		_, err := rollup.Dir(ctx, dir, l.Options(dir, rollup.All), func(r *row.Rows) error {
-			defer func() { *r = row.Rows{} }()
-			return take(r.Ranks, r.Records)
+		g.Go(func() error {
+			_, err := rollup.Dir(ctx, dir, l.Options(dir, rollup.All), func(r *row.Rows) error {
+				one.Lock()
+				defer one.Unlock()
+				return take(r.Ranks, r.Records)
+			})
+			if err != nil {
+				return fmt.Errorf("read ranges of rank %d: %w", dir.Rank, err)
+			}
+			return nil
 		})
-		if err != nil {
-			return fmt.Errorf("read ranges of rank %d: %w", dir.Rank, err)
-		}
 	}
-	return nil
+	return g.Wait()
 }
 
 // Records implements Source.

@@ -107,8 +107,9 @@ type Source interface {
 	Jobs(ctx context.Context) ([]string, error)
 	// Load reads one job into b. A job that is not there is a *JobError.
 	Load(ctx context.Context, job string, b Builder, o Options) (Info, error)
-	// Records hands over the identities and the raw ranges of a job, in parts; rows
-	// that take keeps it must copy. A store has the kinds that --records selected.
+	// Records hands over the identities and the raw ranges of a job, in parts, one after
+	// the other; with one worker a rank's after those of the ranks before it. Rows that
+	// take keeps it must copy. A store has the kinds that --records selected.
 	Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error
 	// Close frees connections. The Source is of no use afterwards.
 	Close() error
