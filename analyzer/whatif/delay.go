@@ -1,14 +1,26 @@
 package whatif
 
-// interval is the time of a rank between two collectives, counted from the step's start.
-type interval struct {
-	rank int
-	at   int16
+// place is where in its step a rank computes: between which two of its meetings.
+type place struct {
+	rank, at int32
 }
 
-// delays says how many times as long as its peers' the intervals of a rank on a slow
-// host are, beside forward passes and loading: medians over the steps.
-func (r *replay) delays(repairs []Repair) map[interval]float64 {
+// delays says how many times as long as its peers' the compute of a rank on a slow host
+// takes at each place, beside forward passes and loading: medians over the steps.
+type delays map[place]float64
+
+// of is the delay of an operation, 1 where there is none.
+func (d delays) of(o *op) float64 {
+	if x, ok := d[place{o.rank, o.place}]; ok && delayed(o) {
+		return x
+	}
+	return 1
+}
+
+// delayed reports whether an operation is what a slow host delays.
+func delayed(o *op) bool { return o.verb == computes && o.class != forward && o.class != loading }
+
+func (r *replay) delays(repairs []Repair) delays {
 	slow := map[int]bool{}
 	for _, p := range repairs {
 		for _, rank := range p.Ranks {
@@ -20,35 +32,29 @@ func (r *replay) delays(repairs []Repair) map[interval]float64 {
 	if len(slow) == 0 {
 		return nil
 	}
-	times := map[interval][]float64{}
+	times := map[place][]float64{}
 	for _, s := range r.steps {
-		for i, rank := range s.ranks {
-			sum := map[int16]float64{}
-			for _, x := range s.slots[i] {
-				if o := &x.ops[0]; o.compute() && o.class != forward && o.class != loading {
-					sum[o.interval] += float64(o.own)
-				}
-			}
-			for at, x := range sum {
-				times[interval{rank, at}] = append(times[interval{rank, at}], x)
+		sums := map[place]int64{}
+		for i := range s.ops {
+			if o := &s.ops[i]; delayed(o) {
+				sums[place{o.rank, o.place}] += o.own
 			}
 		}
-	}
-	type place struct {
-		stage int
-		at    int16
-	}
-	peers := map[place][]float64{}
-	for k, v := range times {
-		if !slow[k.rank] {
-			p := place{r.layout.Stage[k.rank], k.at}
-			peers[p] = append(peers[p], median(v))
+		for at, x := range sums {
+			times[at] = append(times[at], float64(x))
 		}
 	}
-	out := map[interval]float64{}
-	for k, v := range times {
-		if usual := peers[place{r.layout.Stage[k.rank], k.at}]; slow[k.rank] && len(usual) > 0 && median(usual) > 0 {
-			out[k] = max(1, median(v)/median(usual))
+	peers := map[place][]float64{} // by stage instead of rank
+	stage := func(p place) place { return place{int32(r.stage[p.rank]), p.at} }
+	for p, x := range times {
+		if !slow[r.ranks[p.rank]] {
+			peers[stage(p)] = append(peers[stage(p)], median(x))
+		}
+	}
+	out := delays{}
+	for p, x := range times {
+		if usual := median(peers[stage(p)]); slow[r.ranks[p.rank]] && usual > 0 {
+			out[p] = max(1, median(x)/usual)
 		}
 	}
 	return out

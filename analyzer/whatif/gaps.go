@@ -3,48 +3,43 @@ package whatif
 import (
 	"cmp"
 	"slices"
-	"sort"
 )
 
 // cut takes out of a rank's compute what it was blocked for by communication inside
 // of it: a forward pass whose layers tensor parallelism shares is several pieces,
-// with a collective after each. The ranges are sorted by their start.
-func cut(ranges []Range) []Range {
-	sort.SliceStable(ranges, func(a, b int) bool { return ranges[a].Start < ranges[b].Start })
-	var out []Range
-	for i, r := range ranges {
-		if r.Group != "" {
-			out = append(out, r)
+// with a collective after each.
+func cut(spans []span) []span {
+	byStart(spans)
+	out := make([]span, 0, len(spans)+len(spans)/8)
+	for i, s := range spans {
+		if s.group != 0 {
+			out = append(out, s)
 			continue
 		}
-		from := r.Start
-		for _, c := range ranges[i+1:] {
-			if c.Start >= r.End {
+		from := s.start
+		for _, c := range spans[i+1:] {
+			if c.start >= s.end {
 				break
 			}
-			if c.Group == "" || c.End > r.End || c.blocks() <= 0 {
+			if c.group == 0 || c.end > s.end || c.own <= 0 {
 				continue
 			}
-			if at := c.End - c.blocks(); at > from {
-				out = append(out, Range{Class: r.Class, Start: from, End: at, Own: -1})
+			if at := c.end - c.own; at > from {
+				out = append(out, span{class: s.class, start: from, end: at, own: at - from})
 			}
-			from = max(from, c.End)
+			from = max(from, c.end)
 		}
-		if from < r.End || from == r.Start {
-			r.Start = from
-			out = append(out, r)
+		if from < s.end || from == s.start {
+			s.start, s.own = from, s.end-from
+			out = append(out, s)
 		}
 	}
-	sort.SliceStable(out, func(a, b int) bool { return out[a].Start < out[b].Start })
+	byStart(out)
 	return out
 }
 
-// blocks is for how long, at its end, communication blocked its rank, ns.
-func (r *Range) blocks() int64 {
-	if r.Exposed < 0 {
-		return r.End - r.Start
-	}
-	return min(r.Exposed, r.End-r.Start)
+func byStart(spans []span) {
+	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 }
 
 // Thresholds of fillGaps.
@@ -56,73 +51,72 @@ const (
 // fillGaps turns time between a rank's ranges into own work: launch overhead where
 // it is short, compute where no backward was recorded. What is longer than gapCap
 // times the rank's median gap is an unrecorded wait, of no work.
-func fillGaps(steps map[int64]map[int][]Range) {
-	var forward []float64
-	backward := false
-	for _, ranks := range steps {
-		for _, rs := range ranks {
-			for _, r := range rs {
-				switch r.Class {
-				case Backward:
-					backward = true
-				case Forward:
-					forward = append(forward, float64(r.End-r.Start))
+func fillGaps(steps []*recorded) {
+	each := func(f func(rank int, s *span)) {
+		for _, of := range steps {
+			for rank, spans := range of.ranges {
+				for i := range spans {
+					f(rank, &spans[i])
 				}
 			}
 		}
 	}
-	floor := int64(gapFloor * median(forward))
-	lengths := map[int][]float64{}
-	for _, ranks := range steps {
-		for rank, rs := range ranks {
-			var gaps []Range
-			busy := busyTimes(rs)
-			until := int64(0)
-			for i, b := range busy {
-				if i > 0 && b.from > until {
-					g := Range{Class: Launch, Start: until, End: b.from, Own: -1}
-					if b.from-until > floor && !backward {
-						g.Class = Gap
-						lengths[rank] = append(lengths[rank], float64(b.from-until))
-					}
-					if b.from-until <= floor || !backward {
-						gaps = append(gaps, g)
-					}
-				}
-				until = max(until, b.to)
-			}
-			ranks[rank] = append(rs, gaps...)
+	var passes []float64
+	complete := false
+	each(func(_ int, s *span) {
+		complete = complete || s.class == backward
+		if s.class == forward {
+			passes = append(passes, float64(s.end-s.start))
 		}
-	}
-	for _, ranks := range steps {
-		for rank, rs := range ranks {
-			limit := int64(gapCap * median(lengths[rank]))
-			for i := range rs {
-				if rs[i].Class == Gap && rs[i].End-rs[i].Start > limit {
-					rs[i].Own = 0
-				}
-			}
+	})
+	floor := int64(gapFloor * median(passes))
+	parallel(steps, func(_ int, of *recorded) {
+		for rank, spans := range of.ranges {
+			of.ranges[rank] = withGaps(spans, floor, complete)
 		}
+	})
+	lengths, limits := map[int][]float64{}, map[int]int64{}
+	each(func(rank int, s *span) {
+		if s.class == gap {
+			lengths[rank] = append(lengths[rank], float64(s.end-s.start))
+		}
+	})
+	for rank, x := range lengths {
+		limits[rank] = int64(gapCap * median(x))
 	}
+	each(func(rank int, s *span) {
+		if s.class == gap && s.end-s.start > limits[rank] {
+			s.own = 0
+		}
+	})
 }
 
-// busy is a time in which a rank computes or is blocked.
-type busy struct{ from, to int64 }
-
-// busyTimes lists them in order. Beside a transfer that doesn't block it a rank is
-// not busy: it computes, which may be in no record.
-func busyTimes(ranges []Range) []busy {
-	out := make([]busy, 0, len(ranges))
-	for i := range ranges {
-		r := &ranges[i]
-		b := busy{r.Start, r.End}
-		if r.Group != "" && r.Class != P2P {
-			b.from = r.End - r.blocks()
+// withGaps adds the times in which a rank neither computes nor is blocked, those above
+// floor only where the recorded compute is not complete. Beside a transfer that doesn't
+// block it a rank computes, which may be in no record.
+func withGaps(spans []span, floor int64, complete bool) []span {
+	type busy struct{ from, to int64 }
+	times := make([]busy, 0, len(spans))
+	for i := range spans {
+		s := &spans[i]
+		b := busy{s.start, s.end}
+		if s.group != 0 && s.class != p2p {
+			b.from = s.end - s.own
 		}
-		if b.from < b.to || r.Group == "" {
-			out = append(out, b)
+		if b.from < b.to || s.group == 0 {
+			times = append(times, b)
 		}
 	}
-	slices.SortFunc(out, func(a, b busy) int { return cmp.Compare(a.from, b.from) })
-	return out
+	slices.SortFunc(times, func(a, b busy) int { return cmp.Compare(a.from, b.from) })
+	for i, until := 1, int64(0); i < len(times); i++ {
+		until = max(until, times[i-1].to)
+		switch length := times[i].from - until; {
+		case length <= 0:
+		case length <= floor:
+			spans = append(spans, span{class: launch, start: until, end: until + length, own: length})
+		case !complete:
+			spans = append(spans, span{class: gap, start: until, end: until + length, own: length})
+		}
+	}
+	return spans
 }

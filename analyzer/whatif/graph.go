@@ -9,6 +9,9 @@
 // beside a transfer waits for the end of it alone), waiting is taken out of
 // communication, and the graph is played again.
 //
+// A graph is kept as a list of its operations in an order in which each stands after
+// all that it needs, so a play is one pass over the list.
+//
 // Invariant: with the recorded durations the replay reproduces the recorded step
 // time; Result.Fidelity is the quotient, and says how far to trust the rest.
 //
@@ -19,78 +22,142 @@ package whatif
 
 import (
 	"cmp"
-	"fmt"
-	"math"
+	"maps"
+	"runtime"
 	"slices"
-	"sort"
-	"unique"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// Classes of operations that are not communication. Communication has the class
-// of its op's base word, sends and receives together "p2p".
-const (
-	Forward  = "forward"
-	Backward = "backward"
-	Loading  = "loading"
-	Launch   = "launch" // short time between recorded ranges
-	Gap      = "gap"    // time between recorded ranges that is taken for compute
-	P2P      = "p2p"
-)
-
-// Handles of the classes that are looked for.
-var (
-	forward = unique.Make(Forward)
-	loading = unique.Make(Loading)
-)
-
-// part is what of a meeting an operation takes part in: a rank that computes beside
-// a transfer begins it, and waits for it later if at all.
-type part uint8
+// verb is what a rank does in an operation.
+type verb uint8
 
 const (
-	whole part = iota
-	begins
-	awaits
+	computes verb = iota
+	comes         // to a meeting, and goes on: it may compute beside the transfer
+	waits         // until all have come and the transfer is done
 )
 
 // op is one operation of one rank in one step.
 type op struct {
-	class      unique.Handle[string] // half of a string's size, and compared as a number
-	start, end int64                 // ns, as recorded
-	own        int64                 // ns of own work: compute, or the transfer without waiting
-	meet       int32                 // index of the meeting in step.meetings, -1 for compute
-	interval   int16                 // communication of the rank before it, as far as it counts
-	part       part
+	own   int64 // ns: the compute, or the meeting's transfer, as recorded
+	rank  int32 // index among the job's ranks
+	class class
+	meet  int32 // index of the meeting
+	place int32 // of compute: how many operations of the rank before it are communication
+	verb  verb
 }
 
-// compute reports whether the operation needs nobody else.
-func (o *op) compute() bool { return o.meet < 0 }
-
-// slot is a set of operations of one rank that start together (a batched send and
-// receive) and are over when all are.
-type slot struct{ ops []op }
-
-// at is when the slot began as recorded.
-func (s *slot) at() int64 { return s.ops[0].start }
-
-// step is the graph of one step.
+// step is the graph of one step. It is played by one goroutine at a time.
 type step struct {
-	number   int64
-	ranks    []int
-	slots    [][]slot // per index in ranks
-	meetings []meeting
+	ops      []op  // each after all that it needs
 	recorded int64 // ns: the longest rank's step
+
+	now    []int64 // of a play, by rank: ns since the step's start
+	latest []int64 // of a play, by meeting: when the last member came
+}
+
+// play returns the time until the last rank is done, ns, with the durations that
+// choose gives.
+func (s *step) play(choose func(*op) int64) int64 {
+	clear(s.now)
+	clear(s.latest)
+	for i := range s.ops {
+		switch o := &s.ops[i]; o.verb {
+		case computes:
+			s.now[o.rank] += choose(o)
+		case comes:
+			s.latest[o.meet] = max(s.latest[o.meet], s.now[o.rank])
+		case waits:
+			s.now[o.rank] = max(s.now[o.rank], s.latest[o.meet]+choose(o))
+		}
+	}
+	return slices.Max(s.now)
 }
 
 // meeting is one collective, or one send with its receive.
-type meeting struct{ members int }
+type meeting struct {
+	members    int
+	start, end int64   // ns, as recorded: the last member came, the first was done
+	came       int     // members, as far as the operations are in order
+	waiting    []int32 // ranks whose next operation waits for it
+}
+
+// transfer is how long a meeting took without the waiting for its members.
+func (m *meeting) transfer() int64 { return max(0, m.end-m.start) }
+
+// graphs makes the steps' graphs. Those whose communication doesn't match, because
+// records are missing, are left out.
+func (j *Job) graphs(ranks []int) []*step {
+	all := j.complete()
+	steps := make([]*step, len(all))
+	parallel(all, func(i int, of *recorded) { steps[i] = j.build(of, ranks).step() })
+	return slices.DeleteFunc(steps, func(s *step) bool { return s == nil })
+}
+
+// complete returns the steps in order, with the ranges that were not recorded.
+func (j *Job) complete() []*recorded {
+	var steps []*recorded
+	for _, n := range slices.Sorted(maps.Keys(j.steps)) {
+		steps = append(steps, j.steps[n])
+	}
+	parallel(steps, func(_ int, of *recorded) {
+		for rank, spans := range of.ranges {
+			of.ranges[rank] = cut(spans)
+		}
+	})
+	fillGaps(steps)
+	return steps
+}
+
+// parallel does f for each item on all processors.
+func parallel[T any](items []T, f func(i int, item T)) {
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, item := range items {
+		g.Go(func() error {
+			f(i, item)
+			return nil
+		})
+	}
+	_ = g.Wait() // f can't fail
+}
+
+// builder makes the graph of one step.
+type builder struct {
+	at       map[position]int32
+	length   int64
+	meetings []meeting
+	found    map[comm]int32 // index in meetings
+	programs [][]op         // of each rank, in the order of its own time
+}
+
+// build makes the programs of the ranks; the ranges are used up.
+func (j *Job) build(of *recorded, ranks []int) *builder {
+	b := &builder{at: j.at, length: of.length, found: map[comm]int32{}, programs: make([][]op, len(ranks))}
+	for i, rank := range ranks {
+		b.add(int32(i), rank, of.ranges[rank])
+	}
+	of.ranges = nil
+	return b
+}
+
+// step returns the graph, nil when it can't be played or nobody meets.
+func (b *builder) step() *step {
+	ops := b.order()
+	if ops == nil || len(b.meetings) == 0 {
+		return nil
+	}
+	return &step{ops: ops, recorded: b.length, now: make([]int64, len(b.programs)), latest: make([]int64, len(b.meetings))}
+}
 
 // comm is what matches the operations of several ranks into one meeting: the
 // n-th of its kind in a group.
 type comm struct {
-	group, op string
-	from, to  int
-	nth       int
+	group    int32
+	class    class
+	from, to int32
+	nth      int32
 }
 
 // endpoint tells a rank's sends from its receives, which are counted apart.
@@ -99,128 +166,120 @@ type endpoint struct {
 	send bool
 }
 
-// together is how near two communication starts of a rank are when they were
-// issued as one batch, ns.
-const together = 2000
+// batch is how near two communication starts of a rank are when they were issued
+// as one batch, ns.
+const batch = 2000
 
-// build orders the ranges of each rank, matches communication and takes the
-// waiting out of it.
-func build(number int64, ranges map[int][]Range, recorded int64) (*step, error) {
-	s := &step{number: number, recorded: recorded}
-	for rank := range ranges {
-		s.ranks = append(s.ranks, rank)
-	}
-	sort.Ints(s.ranks)
-	s.slots = make([][]slot, len(s.ranks))
-	found := map[comm]int{}
-	for i, rank := range s.ranks {
-		rs := ranges[rank]
-		sort.SliceStable(rs, func(a, b int) bool { return rs[a].Start < rs[b].Start })
-		seen := map[endpoint]int{}
-		for _, r := range rs {
-			s.place(i, r, found, seen)
-		}
-		slices.SortStableFunc(s.slots[i], func(a, b slot) int { return cmp.Compare(a.at(), b.at()) })
-		s.count(i)
-	}
-	s.transfers()
-	if err := s.complete(); err != nil {
-		return nil, err
-	}
-	return s, nil
+// begun is an operation and when it began as recorded.
+type begun struct {
+	at int64
+	op
 }
 
-// place appends one range to its rank's slots.
-func (s *step) place(i int, r Range, found map[comm]int, seen map[endpoint]int) {
-	o := op{class: unique.Make(r.Class), start: r.Start, end: r.End, own: r.End - r.Start, meet: -1}
-	if r.Group == "" {
-		if r.Start == r.End {
-			return // a step's bound
+// add makes a rank's program of its ranges.
+func (b *builder) add(i int32, rank int, spans []span) {
+	byStart(spans)
+	list := make([]begun, 0, 2*len(spans))
+	seen := map[endpoint]int32{}
+	first := -1 // of the last operations, where a rank came to a meeting and waited at once
+	for k := range spans {
+		s := &spans[k]
+		o := begun{s.start, op{own: s.own, rank: i, class: s.class}}
+		if s.group == 0 {
+			if s.start < s.end { // else it is a step's bound
+				list, first = append(list, o), -1
+			}
+			continue
 		}
-		if r.Own >= 0 {
-			o.own = r.Own
+		o.meet = b.meet(rank, s, seen)
+		come, wait := o, o
+		come.verb, wait.verb = comes, waits
+		switch {
+		case s.own < s.end-s.start && s.class != p2p:
+			if list = append(list, come); s.own > 0 {
+				wait.at = s.end - s.own
+				list = append(list, wait)
+			}
+			first = -1
+		case first >= 0 && s.start-list[first].at < batch:
+			// A batched send and receive: the rank comes to all before it waits for one.
+			come.at, wait.at = list[first].at, list[first].at
+			list = append(slices.Insert(list, (first+len(list))/2, come), wait)
+		default:
+			first = len(list)
+			list = append(list, come, wait)
 		}
-		s.slots[i] = append(s.slots[i], slot{[]op{o}})
-		return
 	}
-	kind := comm{group: r.Group, op: r.Class, from: r.From, to: r.To}
-	side := endpoint{kind, r.Send}
-	kind.nth = seen[side]
+	slices.SortStableFunc(list, func(a, b begun) int { return cmp.Compare(a.at, b.at) })
+	program, place := make([]op, len(list)), int32(0)
+	for k := range list {
+		program[k] = list[k].op
+		if o := &program[k]; o.verb == computes {
+			o.place = place
+		} else {
+			place++
+		}
+	}
+	b.programs[i] = program
+}
+
+// meet returns the index of the meeting that a range is a member's part of.
+func (b *builder) meet(rank int, s *span, seen map[endpoint]int32) int32 {
+	c := comm{group: s.group, class: s.class}
+	switch {
+	case s.class != p2p:
+	case s.send:
+		c.from, c.to = b.at[position{rank, s.group}], s.peer
+	default:
+		c.from, c.to = s.peer, b.at[position{rank, s.group}]
+	}
+	side := endpoint{c, s.send}
+	c.nth = seen[side]
 	seen[side]++
-	at, ok := found[kind]
+	at, ok := b.found[c]
 	if !ok {
-		at = len(s.meetings)
-		found[kind] = at
-		s.meetings = append(s.meetings, meeting{})
+		at = int32(len(b.meetings))
+		b.found[c] = at
+		b.meetings = append(b.meetings, meeting{end: s.end})
 	}
-	s.meetings[at].members++
-	o.meet = int32(at)
-	if b := r.blocks(); b < r.End-r.Start && r.Class != P2P {
-		o.part = begins
-		s.slots[i] = append(s.slots[i], slot{[]op{o}})
-		if b > 0 {
-			o.part, o.start = awaits, r.End-b
-			s.slots[i] = append(s.slots[i], slot{[]op{o}})
-		}
-		return
-	}
-	last := len(s.slots[i]) - 1
-	if last >= 0 {
-		first := &s.slots[i][last].ops[0]
-		if !first.compute() && first.part == whole && o.start-first.start < together {
-			s.slots[i][last].ops = append(s.slots[i][last].ops, o)
-			return
-		}
-	}
-	s.slots[i] = append(s.slots[i], slot{[]op{o}})
+	m := &b.meetings[at]
+	m.members++
+	m.start, m.end = max(m.start, s.start), min(m.end, s.end)
+	return at
 }
 
-// count tells each operation of rank index i in which interval of the step it is.
-func (s *step) count(i int) {
-	n := 0
-	for k := range s.slots[i] {
-		for o := range s.slots[i][k].ops {
-			s.slots[i][k].ops[o].interval = int16(min(n, math.MaxInt16))
-		}
-		if o := &s.slots[i][k].ops[0]; !o.compute() {
-			n++
-		}
+// order merges the programs into one, in which each operation stands after all that it
+// needs; nil when there is no such order.
+func (b *builder) order() []op {
+	total := 0
+	var ready []int32
+	for i, p := range b.programs {
+		total += len(p)
+		ready = append(ready, int32(i))
 	}
-}
-
-// transfers sets own of every communication to its transfer: from the last
-// member's start to the first member's end.
-func (s *step) transfers() {
-	type span struct{ start, end int64 }
-	spans := make([]span, len(s.meetings))
-	each := func(f func(o *op)) {
-		for i := range s.slots {
-			for j := range s.slots[i] {
-				for k := range s.slots[i][j].ops {
-					if o := &s.slots[i][j].ops[k]; !o.compute() {
-						f(o)
+	ops := make([]op, 0, total)
+	for len(ready) > 0 {
+		i := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		for len(b.programs[i]) > 0 {
+			o := b.programs[i][0]
+			if o.verb != computes {
+				m := &b.meetings[o.meet]
+				if o.own = m.transfer(); o.verb == comes {
+					if m.came++; m.came == m.members {
+						ready = append(ready, m.waiting...)
 					}
+				} else if m.came < m.members {
+					m.waiting = append(m.waiting, i)
+					break
 				}
 			}
+			ops = append(ops, o)
+			b.programs[i] = b.programs[i][1:]
 		}
 	}
-	each(func(o *op) {
-		p := &spans[o.meet]
-		if o.part != awaits {
-			p.start = max(p.start, o.start)
-		}
-		if p.end == 0 || o.end < p.end {
-			p.end = o.end
-		}
-	})
-	each(func(o *op) { o.own = max(0, spans[o.meet].end-spans[o.meet].start) })
-}
-
-// complete checks that the graph can be played to its end.
-func (s *step) complete() error {
-	p := newPlayer(s)
-	if _, ok := p.play(recordedOwn); !ok {
-		return fmt.Errorf("replay step %d: communication of its ranks doesn't match (records are missing)", s.number)
+	if len(ops) < total {
+		return nil
 	}
-	return nil
+	return ops
 }

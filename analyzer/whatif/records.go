@@ -7,50 +7,123 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
+// class is the number of a class of operations among the job's.
+type class int32
+
+// Classes of operations that are not communication, and of sends with receives.
+// Other communication has the class of its op's base word.
+const (
+	forward class = iota
+	backward
+	loading
+	launch // short time between recorded ranges
+	gap    // time between recorded ranges that is taken for compute
+	p2p
+)
+
+var named = [...]string{"forward", "backward", "loading", "launch", "gap", "p2p"}
+
+// span is one recorded range of one rank, ns.
+type span struct {
+	start, end int64
+	// own is for how long the range kept its rank busy: computing, or blocked at its end
+	// by communication.
+	own   int64
+	class class
+	group int32 // number of the communicator; 0 = compute
+	peer  int32 // send, receive: the other's place in the group, else 0
+	send  bool  // the sending side of p2p
+}
+
 // Take adds a part of the stored raw ranges (`--records all`) and of the ranks'
 // identities, which say the positions in the groups, in any order. Nothing of them
-// is kept but what is played: ranges of the chosen steps, of the kinds that Plays
-// knows.
+// is kept but what is played: ranges of the chosen steps.
 func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
 		for _, g := range ranks[i].Groups {
 			if name, index, ok := splitGroup(g); ok {
-				j.at[position{ranks[i].Rank, j.word(name)}] = index
+				j.at[position{int(ranks[i].Rank), j.groups.number(name)}] = int32(index)
 			}
 		}
 	}
 	for i := range records {
-		r := &records[i]
-		if !Plays(r) || j.chosen != nil && !j.chosen[r.Step] {
-			continue
-		}
-		if r.Kind == "Step" {
-			// What lies between a step's bounds and its first and last range is work too.
-			j.Add(r.Step, int(r.Rank), r.DurNs, []Range{
-				{Class: Launch, Start: r.StartNs, End: r.StartNs}, {Class: Launch, Start: r.StartNs + r.DurNs, End: r.StartNs + r.DurNs},
-			})
-			continue
-		}
-		if rg, ok := j.rangeOf(r); ok {
-			j.Add(r.Step, int(r.Rank), 0, []Range{rg})
+		if r := &records[i]; r.Step >= 0 && r.Open == 0 && (j.chosen == nil || j.chosen[r.Step]) {
+			j.add(r)
 		}
 	}
 }
 
-// word returns one copy of a word: ranges come with bytes of their own.
-func (j *Job) word(s string) string {
-	w, ok := j.words[s]
-	if !ok {
-		w = strings.Clone(s)
-		j.words[w] = w
+func (j *Job) add(r *row.Record) {
+	s := span{start: r.StartNs, end: r.StartNs + r.DurNs, own: r.DurNs}
+	switch r.Kind {
+	case "FP":
+		s.class = forward
+	case "backward":
+		s.class = backward
+	case "DataLoader":
+		s.class = loading
+	case "Communication":
+		if s.group = j.groups.number(r.Group); s.group == 0 {
+			return
+		}
+		if s.class = p2p; r.Op == "send" || r.Op == "recv" {
+			s.peer, s.send = r.Peer, r.Op == "send"
+		} else {
+			s.class = class(j.classes.number(r.Op))
+		}
+		if r.ExposedNs >= 0 {
+			s.own = min(r.ExposedNs, r.DurNs)
+		}
+	case "Step":
+		// What lies between a step's bounds and its first and last range is work too.
+		of := j.step(r.Step)
+		of.length = max(of.length, r.DurNs)
+		bounds := []span{{start: s.start, end: s.start, class: launch}, {start: s.end, end: s.end, class: launch}}
+		of.ranges[int(r.Rank)] = append(of.ranges[int(r.Rank)], bounds...)
+		return
+	default:
+		return
+	}
+	of := j.step(r.Step)
+	of.ranges[int(r.Rank)] = append(of.ranges[int(r.Rank)], s)
+}
+
+func (j *Job) step(n int64) *recorded {
+	s := j.steps[n]
+	if s == nil {
+		s = &recorded{ranges: map[int][]span{}}
+		j.steps[n] = s
+	}
+	return s
+}
+
+// words numbers words in the order in which they come.
+type words struct {
+	numbers map[string]int32
+	list    []string
+}
+
+func newWords(first ...string) words {
+	w := words{numbers: map[string]int32{}}
+	for _, s := range first {
+		w.number(s)
 	}
 	return w
 }
 
+func (w *words) number(s string) int32 {
+	n, ok := w.numbers[s]
+	if !ok {
+		s, n = strings.Clone(s), int32(len(w.list)) // s is of a row that is used again
+		w.numbers[s], w.list = n, append(w.list, s)
+	}
+	return n
+}
+
 // position is a rank's place in one of its groups.
 type position struct {
-	rank  uint32
-	group string
+	rank  int
+	group int32
 }
 
 // splitGroup takes name and index out of dim:name:index:size; the name may hold colons.
@@ -66,60 +139,6 @@ func splitGroup(g string) (name string, index int, ok bool) {
 	}
 	index, err := strconv.Atoi(g[at+1 : size])
 	return g[first+1 : at], index, err == nil
-}
-
-// Plays reports whether a replay has use for a raw range.
-func Plays(r *row.Record) bool {
-	switch r.Kind {
-	case "Step", "FP", "Communication", "DataLoader", Backward:
-		return r.Step >= 0 && r.Open == 0
-	}
-	return false
-}
-
-func (j *Job) rangeOf(r *row.Record) (Range, bool) {
-	out := Range{Start: r.StartNs, End: r.StartNs + r.DurNs, Own: -1}
-	switch r.Kind {
-	case "FP":
-		out.Class = Forward
-		return out, true
-	case Backward:
-		out.Class = Backward
-		return out, true
-	case "DataLoader":
-		out.Class = Loading
-		return out, true
-	case "Communication":
-	default:
-		return out, false
-	}
-	out.Exposed = r.ExposedNs
-	out.Class, out.Group = j.word(r.Op), j.word(r.Group)
-	switch r.Op {
-	case "send":
-		out.Class, out.Send, out.To = P2P, true, int(r.Peer)
-	case "recv":
-		out.Class, out.From = P2P, int(r.Peer)
-	}
-	return out, r.Group != ""
-}
-
-// meet writes the own positions into sends and receives.
-func (j *Job) meet() {
-	for _, ranks := range j.steps {
-		for rank, rs := range ranks {
-			for i := range rs {
-				if r := &rs[i]; r.Class == P2P && r.Group != "" {
-					me := j.at[position{uint32(rank), r.Group}]
-					if r.Send {
-						r.From = me
-					} else {
-						r.To = me
-					}
-				}
-			}
-		}
-	}
 }
 
 // Spread chooses at most limit of the steps, evenly; 0 = all.

@@ -1,85 +1,101 @@
 package whatif
 
 import (
+	"cmp"
 	"math"
-	"runtime"
 	"slices"
-	"sort"
-	"unique"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat"
 )
 
 // replay holds the graphs and the ideal duration of each class of operation:
 // the mean of compute, the median of a transfer (OSDI'25, section 3).
 type replay struct {
-	layout  Layout
+	ranks          []int // in order; what follows is by index in it
+	stage, replica []int
+	typical        [][]int64 // by class: the median of compute within the rank's stage
+
 	steps   []*step
 	skipped int
-	players []*player // of steps
+	classes []string
+	ideal   []int64 // by class; -1 = there is no such operation
 	// Plays done, and to be done as far as is known.
 	progress    func(done, total int)
 	done, plays int
-	ideal       map[unique.Handle[string]]int64
-	typical     map[stageClass]int64 // the median of compute within a stage
 }
 
-type stageClass struct {
-	stage int
-	class unique.Handle[string]
+func newReplay(j *Job, ranks []int, steps []*step) *replay {
+	r := &replay{ranks: ranks, steps: steps, classes: j.classes.list}
+	for _, rank := range ranks {
+		r.stage, r.replica = append(r.stage, j.layout.Stage[rank]), append(r.replica, j.layout.Replica[rank])
+	}
+	r.ideals()
+	return r
 }
 
-func (r *replay) each(f func(rank int, o *op)) {
+// each calls f for all operations but the waits: each transfer counts once a member.
+func (r *replay) each(f func(o *op)) {
 	for _, s := range r.steps {
-		for i := range s.slots {
-			for j := range s.slots[i] {
-				for k := range s.slots[i][j].ops {
-					f(s.ranks[i], &s.slots[i][j].ops[k])
-				}
+		for i := range s.ops {
+			if o := &s.ops[i]; o.verb != waits {
+				f(o)
 			}
 		}
 	}
 }
 
 func (r *replay) ideals() {
-	compute, transfer := map[unique.Handle[string]][]float64{}, map[unique.Handle[string]][]float64{}
-	stages := map[stageClass][]float64{}
-	r.each(func(rank int, o *op) {
-		if !o.compute() {
-			transfer[o.class] = append(transfer[o.class], float64(o.own))
+	sums, computed := make([]int64, len(r.classes)), make([]int64, len(r.classes))
+	transfers := make([][]float64, len(r.classes))
+	stages := map[int][][]float64{}
+	for _, s := range r.stage {
+		stages[s] = make([][]float64, len(r.classes))
+	}
+	r.each(func(o *op) {
+		if o.verb != computes {
+			transfers[o.class] = append(transfers[o.class], float64(o.own))
 			return
 		}
-		compute[o.class] = append(compute[o.class], float64(o.own))
-		k := stageClass{r.layout.Stage[rank], o.class}
-		stages[k] = append(stages[k], float64(o.own))
+		sums[o.class] += o.own
+		computed[o.class]++
+		of := stages[r.stage[o.rank]]
+		of[o.class] = append(of[o.class], float64(o.own))
 	})
-	r.ideal, r.typical = map[unique.Handle[string]]int64{}, map[stageClass]int64{}
-	for c, x := range compute {
-		r.ideal[c] = int64(stat.Mean(x, nil))
+	r.ideal = make([]int64, len(r.classes))
+	for c := range r.classes {
+		switch {
+		case len(transfers[c]) > 0:
+			r.ideal[c] = int64(median(transfers[c]))
+		case computed[c] > 0:
+			r.ideal[c] = sums[c] / computed[c]
+		default:
+			r.ideal[c] = -1
+		}
 	}
-	for c, x := range transfer {
-		r.ideal[c] = int64(median(x))
+	typical := map[int][]int64{}
+	for s, of := range stages {
+		for _, x := range of {
+			typical[s] = append(typical[s], int64(median(x)))
+		}
 	}
-	for k, x := range stages {
-		r.typical[k] = int64(median(x))
+	for _, s := range r.stage {
+		r.typical = append(r.typical, typical[s])
 	}
 }
 
-// total plays every step with the duration that choose gives, which only reads, and
-// returns the sum of the step times, ns. Steps are played in parallel: each has a player
-// of its own.
-func (r *replay) total(choose func(rank int, o *op) int64) float64 {
-	times := make([]int64, len(r.steps))
-	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for k, s := range r.steps {
-		g.Go(func() error {
-			times[k], _ = r.players[k].play(func(i int, o *op) int64 { return choose(s.ranks[i], o) })
-			return nil
-		})
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
 	}
-	_ = g.Wait() // no play fails
+	slices.Sort(x)
+	return stat.Quantile(0.5, stat.LinInterp, x, nil)
+}
+
+// total plays every step with the durations that choose gives, which only reads, and
+// returns the sum of the step times, ns.
+func (r *replay) total(choose func(o *op) int64) float64 {
+	times := make([]int64, len(r.steps))
+	parallel(r.steps, func(i int, s *step) { times[i] = s.play(choose) })
 	sum := 0.0
 	for _, t := range times {
 		sum += float64(t)
@@ -91,29 +107,25 @@ func (r *replay) total(choose func(rank int, o *op) int64) float64 {
 	return sum
 }
 
-// keep returns a choice: the recorded duration where as says so, else the ideal one.
-func (r *replay) keep(as func(rank int, o *op) bool) func(int, *op) int64 {
-	return func(rank int, o *op) int64 {
-		if as(rank, o) {
+func asRecorded(o *op) int64 { return o.own }
+
+// alike plays everything in its ideal time but what is to stay as it was.
+func (r *replay) alike(but func(o *op) bool) float64 {
+	return r.total(func(o *op) int64 {
+		if but(o) {
 			return o.own
 		}
 		return r.ideal[o.class]
-	}
+	})
 }
 
 // slowShare is the part of the workers that MW repairs.
 const slowShare = 0.03
 
 func (r *replay) result(repairs []Repair) *Result {
-	stages, replicas := map[int]bool{}, map[int]bool{}
-	ranks, _ := r.ranks()
-	for _, w := range ranks {
-		stages[r.layout.Stage[w]], replicas[r.layout.Replica[w]] = true, true
-	}
-	r.plays = 2 + len(r.ideal) + 1 + len(repairs) + 2*min(len(ranks), mostWorkers) + len(stages) + min(len(replicas), mostWorkers) + 2
-	all := func(int, *op) bool { return true }
-	none := func(int, *op) bool { return false }
-	was, ideal := r.total(r.keep(all)), r.total(r.keep(none))
+	workers := r.worst()
+	r.plays = r.count(repairs, workers)
+	was, ideal := r.total(asRecorded), r.alike(func(*op) bool { return false })
 	recorded := 0.0
 	for _, s := range r.steps {
 		recorded += float64(s.recorded)
@@ -123,12 +135,35 @@ func (r *replay) result(repairs []Repair) *Result {
 		ByKind: map[string]float64{}, ByRank: map[int]float64{},
 		ByStage: map[int]float64{}, ByReplica: map[int]float64{}, Gain: map[int]float64{},
 	}
-	for class := range r.ideal {
-		res.ByKind[class.Value()] = r.total(r.keep(func(_ int, o *op) bool { return o.class == class })) / ideal
+	for c, name := range r.classes {
+		if r.ideal[c] >= 0 {
+			res.ByKind[name] = r.alike(func(o *op) bool { return o.class == class(c) }) / ideal
+		}
 	}
 	r.repair(res, repairs, was)
-	r.workers(res, was, ideal)
+	r.workers(res, workers, was, ideal)
 	return res
+}
+
+// count returns how many plays a result takes.
+func (r *replay) count(repairs []Repair, workers []int) int {
+	stages, replicas := map[int]bool{}, map[int]bool{}
+	for i := range r.ranks {
+		stages[r.stage[i]] = true
+	}
+	for _, w := range workers {
+		replicas[r.replica[w]] = true
+	}
+	n := 2 + 2*len(workers) + len(stages) + len(replicas) + 2 // as it was, all alike; the worst workers, the last stage
+	for _, t := range r.ideal {
+		if t >= 0 {
+			n++
+		}
+	}
+	if len(repairs) > 0 {
+		n += len(repairs) + 1
+	}
+	return n
 }
 
 // repair fills what the repairs save, each alone and all together.
@@ -138,26 +173,29 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 	}
 	delays := r.delays(repairs)
 	better := func(some []Repair) float64 {
-		factor, host := map[int][2]float64{}, map[int]bool{}
-		for _, p := range some {
-			for _, rank := range p.Ranks {
-				factor[rank], host[rank] = [2]float64{max(1, p.Slowdown), max(1, p.Loading)}, p.Host
+		by := make([]*Repair, len(r.ranks))
+		for k := range some {
+			for _, rank := range some[k].Ranks {
+				if i, ok := slices.BinarySearch(r.ranks, rank); ok {
+					by[i] = &some[k]
+				}
 			}
 		}
-		now := r.total(func(rank int, o *op) int64 {
-			f, ok := factor[rank]
+		now := r.total(func(o *op) int64 {
+			p, faster := by[o.rank], 1.0
 			switch {
-			case !ok || !o.compute():
-				return o.own
-			case host[rank]:
-				if x, ok := delays[interval{rank, o.interval}]; ok && o.class != forward && o.class != loading {
-					return int64(float64(o.own) / x)
-				}
-				return o.own
+			case p == nil || o.verb != computes:
+			case p.Host:
+				faster = delays.of(o)
 			case o.class == loading:
-				return int64(float64(o.own) / f[1])
+				faster = p.Loading
+			default:
+				faster = p.Slowdown
 			}
-			return int64(float64(o.own) / f[0])
+			if faster <= 1 {
+				return o.own
+			}
+			return int64(float64(o.own) / faster)
 		})
 		return math.Max(0, 1-now/was)
 	}
@@ -171,75 +209,62 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 // mostWorkers bounds the workers that are played one by one.
 const mostWorkers = 64
 
-// worst returns the ranks that exceed their stage's median work by most, of each
-// a play is worth its time, the worst first.
-func (r *replay) worst(ranks []int) []int {
-	if len(ranks) <= mostWorkers {
-		return ranks
+// worst returns the ranks, by index, that exceed their stage's median work by most, of
+// each a play is worth its time, the worst first.
+func (r *replay) worst() []int {
+	all := make([]int, len(r.ranks))
+	for i := range all {
+		all[i] = i
 	}
-	excess := map[int]float64{}
-	r.each(func(rank int, o *op) {
-		if o.compute() {
-			excess[rank] += float64(o.own - r.typical[stageClass{r.layout.Stage[rank], o.class}])
+	if len(all) <= mostWorkers {
+		return all
+	}
+	excess := make([]int64, len(all))
+	r.each(func(o *op) {
+		if o.verb == computes {
+			excess[o.rank] += o.own - r.typical[o.rank][o.class]
 		}
 	})
-	some := slices.Clone(ranks)
-	sort.SliceStable(some, func(a, b int) bool { return excess[some[a]] > excess[some[b]] })
-	return some[:mostWorkers]
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(excess[b], excess[a]) })
+	return all[:mostWorkers]
 }
 
-// workers fills what is said of single ranks, stages and replicas.
-func (r *replay) workers(res *Result, was, ideal float64) {
-	all, lastStage := r.ranks()
-	ranks := r.worst(all)
-	for _, w := range all {
-		res.ByStage[r.layout.Stage[w]] = 0
-	}
-	for _, w := range ranks {
-		res.ByRank[w] = r.total(r.keep(func(rank int, _ *op) bool { return rank == w })) / ideal
-		repaired := r.total(func(rank int, o *op) int64 {
-			if rank == w && o.compute() {
-				return min(o.own, r.typical[stageClass{r.layout.Stage[rank], o.class}])
+// workers fills what is said of single ranks, of stages, and of their replicas.
+func (r *replay) workers(res *Result, workers []int, was, ideal float64) {
+	for _, w := range workers {
+		rank := r.ranks[w]
+		res.ByRank[rank] = r.alike(func(o *op) bool { return int(o.rank) == w }) / ideal
+		repaired := r.total(func(o *op) int64 {
+			if int(o.rank) == w && o.verb == computes {
+				return min(o.own, r.typical[w][o.class])
 			}
 			return o.own
 		})
-		res.Gain[w] = math.Max(0, 1-repaired/was)
-		res.ByReplica[r.layout.Replica[w]] = 0
-	}
-	for s := range res.ByStage {
-		res.ByStage[s] = r.total(r.keep(func(rank int, _ *op) bool { return r.layout.Stage[rank] == s })) / ideal
+		res.Gain[rank] = math.Max(0, 1-repaired/was)
+		res.ByReplica[r.replica[w]] = 0
 	}
 	for q := range res.ByReplica {
-		res.ByReplica[q] = r.total(r.keep(func(rank int, _ *op) bool { return r.layout.Replica[rank] == q })) / ideal
+		res.ByReplica[q] = r.alike(func(o *op) bool { return r.replica[o.rank] == q }) / ideal
+	}
+	for _, s := range r.stage {
+		res.ByStage[s] = 0
+	}
+	for s := range res.ByStage {
+		res.ByStage[s] = r.alike(func(o *op) bool { return r.stage[o.rank] == s }) / ideal
 	}
 	if was <= ideal {
 		return
 	}
-	sort.SliceStable(ranks, func(a, b int) bool { return res.ByRank[ranks[a]] > res.ByRank[ranks[b]] })
-	slowest := map[int]bool{}
-	for _, w := range ranks[:min(len(ranks), max(1, int(slowShare*float64(len(all)))))] {
+	slices.SortStableFunc(workers, func(a, b int) int { return cmp.Compare(res.ByRank[r.ranks[b]], res.ByRank[r.ranks[a]]) })
+	slowest := make([]bool, len(r.ranks))
+	for _, w := range workers[:min(len(workers), max(1, int(slowShare*float64(len(r.ranks)))))] {
 		slowest[w] = true
 	}
-	share := func(repaired func(rank int) bool) float64 {
-		without := r.total(r.keep(func(rank int, _ *op) bool { return !repaired(rank) }))
+	share := func(repaired func(rank int32) bool) float64 {
+		without := r.alike(func(o *op) bool { return !repaired(o.rank) })
 		return (was - without) / (was - ideal)
 	}
-	res.MW = share(func(rank int) bool { return slowest[rank] })
-	res.MS = share(func(rank int) bool { return r.layout.Stage[rank] == lastStage })
-}
-
-// ranks returns all ranks in order, and the last stage.
-func (r *replay) ranks() (ranks []int, lastStage int) {
-	seen := map[int]bool{}
-	for _, s := range r.steps {
-		for _, rank := range s.ranks {
-			if !seen[rank] {
-				seen[rank] = true
-				ranks = append(ranks, rank)
-				lastStage = max(lastStage, r.layout.Stage[rank])
-			}
-		}
-	}
-	sort.Ints(ranks)
-	return ranks, lastStage
+	last := max(0, slices.Max(r.stage))
+	res.MW = share(func(rank int32) bool { return slowest[rank] })
+	res.MS = share(func(rank int32) bool { return r.stage[rank] == last })
 }

@@ -2,21 +2,9 @@ package whatif
 
 import (
 	"errors"
-	"sort"
-
-	"gonum.org/v1/gonum/stat"
+	"maps"
+	"slices"
 )
-
-// Range is one recorded range of one rank, ns.
-type Range struct {
-	Class      string // Forward, Backward, Gap, or the communication's base word
-	Group      string // communicator, equal on all its members; "" for compute
-	From, To   int    // send, receive: positions in the group, else 0
-	Send       bool   // the sending side of P2P
-	Start, End int64
-	Exposed    int64 // communication: ns at its end for which it blocked its rank; -1 = all of it
-	Own        int64 // compute: ns of own work where it is less than End - Start; -1 = all of it
-}
 
 // Layout says which ranks do the same work.
 type Layout struct {
@@ -54,28 +42,6 @@ type Result struct {
 // communication with groups was recorded, or too many of its records are missing.
 var ErrNoGraph = errors.New("replay: no step has matching communication records of its ranks; turn Communication on for a few steps")
 
-// Job collects ranges step by step.
-type Job struct {
-	layout Layout
-	steps  map[int64]map[int][]Range
-	length map[int64]int64
-	chosen map[int64]bool // nil = all
-	at     map[position]int
-	words  map[string]string
-}
-
-// NewJob returns an empty job that takes the ranges of those steps, nil = all.
-func NewJob(l Layout, steps []int64) *Job {
-	j := &Job{layout: l, steps: map[int64]map[int][]Range{}, length: map[int64]int64{}, at: map[position]int{}, words: map[string]string{}}
-	if steps != nil {
-		j.chosen = map[int64]bool{}
-		for _, n := range steps {
-			j.chosen[n] = true
-		}
-	}
-	return j
-}
-
 // Repair is ranks that work like their peers, for once.
 type Repair struct {
 	Name     string
@@ -87,70 +53,65 @@ type Repair struct {
 	Host bool
 }
 
+// Job collects ranges step by step.
+type Job struct {
+	layout  Layout
+	steps   map[int64]*recorded
+	chosen  map[int64]bool     // steps; nil = all
+	at      map[position]int32 // places of the ranks in their groups
+	classes words              // of operations, the named ones first
+	groups  words
+}
+
+// recorded is what was recorded of one step.
+type recorded struct {
+	ranges map[int][]span // by rank
+	length int64          // ns: the longest rank's step
+}
+
+// NewJob returns an empty job that takes the ranges of those steps, nil = all.
+func NewJob(l Layout, steps []int64) *Job {
+	j := &Job{layout: l, steps: map[int64]*recorded{}, at: map[position]int32{}, classes: newWords(named[:]...), groups: newWords("")}
+	if steps != nil {
+		j.chosen = map[int64]bool{}
+		for _, n := range steps {
+			j.chosen[n] = true
+		}
+	}
+	return j
+}
+
 // Ranges returns how many ranges are held.
 func (j *Job) Ranges() int {
 	n := 0
-	for _, ranks := range j.steps {
-		for _, rs := range ranks {
+	for _, s := range j.steps {
+		for _, rs := range s.ranges {
 			n += len(rs)
 		}
 	}
 	return n
 }
 
-// Add adds the ranges of one rank in one step, whose recorded length is stepNs.
-func (j *Job) Add(step int64, rank int, stepNs int64, ranges []Range) {
-	if j.steps[step] == nil {
-		j.steps[step] = map[int][]Range{}
-	}
-	j.steps[step][rank] = append(j.steps[step][rank], ranges...)
-	j.length[step] = max(j.length[step], stepNs)
-}
-
 // Replay plays all steps: as they were, alike, and with each repair. Times are summed
-// over the steps before they are divided. progress may be nil.
+// over the steps before they are divided. progress may be nil. The ranges are used up.
 func (j *Job) Replay(repairs []Repair, progress func(done, total int)) (*Result, error) {
-	j.meet()
-	graphs, skipped := j.graphs()
-	if len(graphs) == 0 {
+	ranks := j.ranks()
+	steps := j.graphs(ranks)
+	if len(steps) == 0 {
 		return nil, ErrNoGraph
 	}
-	r := &replay{layout: j.layout, steps: graphs, skipped: skipped, progress: progress}
-	for _, s := range graphs {
-		r.players = append(r.players, newPlayer(s))
-	}
-	r.ideals()
+	r := newReplay(j, ranks, steps)
+	r.skipped, r.progress = len(j.steps)-len(steps), progress
 	return r.result(repairs), nil
 }
 
-func (j *Job) graphs() (graphs []*step, skipped int) {
-	numbers := make([]int64, 0, len(j.steps))
-	for n := range j.steps {
-		numbers = append(numbers, n)
-	}
-	sort.Slice(numbers, func(a, b int) bool { return numbers[a] < numbers[b] })
-	for _, ranks := range j.steps {
-		for rank, rs := range ranks {
-			ranks[rank] = cut(rs)
+// ranks returns all ranks in order.
+func (j *Job) ranks() []int {
+	seen := map[int]bool{}
+	for _, s := range j.steps {
+		for rank := range s.ranges {
+			seen[rank] = true
 		}
 	}
-	fillGaps(j.steps)
-	for _, n := range numbers {
-		s, err := build(n, j.steps[n], j.length[n])
-		delete(j.steps, n) // the graph has it all
-		if err != nil || len(s.meetings) == 0 {
-			skipped++
-			continue
-		}
-		graphs = append(graphs, s)
-	}
-	return graphs, skipped
-}
-
-func median(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	sort.Float64s(x)
-	return stat.Quantile(0.5, stat.LinInterp, x, nil)
+	return slices.Sorted(maps.Keys(seen))
 }
