@@ -78,7 +78,9 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	if a.frame, err = b.Build(a.info.Topology); err != nil {
 		return nil, err
 	}
-	v := detect.Analyze(a.frame, detect.Default())
+	cfg := detect.Default()
+	cfg.MinImpact = a.minImpact
+	v := detect.Analyze(a.frame, cfg)
 	a.frame.Overlap.Tell(v)
 	v.Source, v.Job = source.Redact(a.source), a.job
 	if v.Roles != "inferred" {

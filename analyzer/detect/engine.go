@@ -213,9 +213,20 @@ func (e *Engine) count(c *frame.Column) {
 			recorded++
 		}
 	}
-	e.expected += max(recorded, e.layout.World)
-	e.off += c.Off * max(recorded, e.layout.World)
+	expected := max(recorded, e.world())
+	e.expected += expected
+	e.off += c.Off * expected
 	e.measured += e.measuredIn(c)
+}
+
+// world is the number of ranks of the job. Where neither its processes nor a topology
+// tell, it is counted by the ranks that were recorded: they are numbered from 0, so it
+// has no fewer than the highest of them says.
+func (e *Engine) world() int {
+	if n := len(e.layout.Ranks); e.layout.World == 0 && n > 0 {
+		return e.layout.Ranks[n-1] + 1
+	}
+	return e.layout.World
 }
 
 // stepTime is the median step time over the ranks, 0 when none is known.

@@ -328,6 +328,8 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	covered := e.expected > 0 && round4(float64(e.measured)/float64(e.expected)) >= e.cfg.MinCoverage
 	hidden := e.hidden()
 	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == "" && !common.undecidable()
+	// Below it only a culprit is news: a suspect is none, nor is one that costs too little.
+	v.Decided = v.Decided && (covered || v.Exit(e.cfg.MinImpact) == verdict.ExitDegraded)
 	if !covered && e.columns > 0 {
 		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage))
 	}

@@ -16,8 +16,8 @@ import (
 func (e *Engine) Verdict() *verdict.Verdict {
 	v := verdict.New(e.job)
 	v.Attempts, v.WorldSize = e.attempts, max(e.worldSize, 0)
-	if v.WorldSize == 0 {
-		v.WorldSize = e.n
+	if v.WorldSize == 0 && e.layout != nil {
+		v.WorldSize, v.WorldSizeFrom = e.world(), verdict.FromRanks
 	}
 	v.Steps = verdict.Steps{First: e.firstStep, Last: e.lastStep, Analyzed: e.columns - e.quarantined}
 	if e.expected > 0 {

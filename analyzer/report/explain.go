@@ -118,6 +118,9 @@ func limits(v *verdict.Verdict, pic *Picture) []string {
 		return []string{"Nothing of it was used."}
 	}
 	list := []string{fmt.Sprintf("%s of the measurements expected (ranks × steps) are there.", percent(v.Coverage))}
+	if s := worldSentence(v.WorldSizeFrom); s != "" {
+		list = append(list, strings.TrimSpace(s))
+	}
 	if v.Attempts > 1 {
 		list = append(list, fmt.Sprintf("The job was started %d times; each attempt was compared with itself.", v.Attempts))
 	}

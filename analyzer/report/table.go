@@ -143,7 +143,7 @@ func scope(v *verdict.Verdict) string {
 	if v.Attempts > 1 {
 		s += ", " + count(v.Attempts, "attempt")
 	}
-	return s + ", coverage " + percent(v.Coverage) + ". " + rolesSentence(v.Roles)
+	return s + ", coverage " + percent(v.Coverage) + ". " + worldSentence(v.WorldSizeFrom) + rolesSentence(v.Roles)
 }
 
 // ranksOf says how many ranks the job has, and how many of them were recorded.

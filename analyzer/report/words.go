@@ -330,6 +330,14 @@ func metricName(m string) string {
 	return plain(m)
 }
 
+// worldSentence says that nobody told the size of the job; "" where somebody did.
+func worldSentence(from string) string {
+	if from != verdict.FromRanks {
+		return ""
+	}
+	return "Nothing told the number of ranks: it is counted by the rank directories, so ranks above the highest may be missing. "
+}
+
 // rolesSentence says where roles came from; "" when it need not be said.
 func rolesSentence(roles string) string {
 	switch roles {

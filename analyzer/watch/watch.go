@@ -132,6 +132,7 @@ func New(o Options) (*Watcher, error) {
 			w.cfg = cfg
 		}
 	}
+	w.cfg.MinImpact = cmp.Or(o.MinImpact, w.cfg.MinImpact)
 	if o.StateDir != "" {
 		var err error
 		if w.state, err = openState(o.StateDir); err != nil {
@@ -217,6 +218,7 @@ func (w *Watcher) rethink() {
 	if !changed {
 		return
 	}
+	cfg.MinImpact = cmp.Or(w.o.MinImpact, cfg.MinImpact)
 	w.cfg = cfg
 	for _, j := range w.jobs {
 		j.configure(cfg)
@@ -229,7 +231,7 @@ func (w *Watcher) rethink() {
 
 // MinImpact is the share of step time from which a verdict is not healthy, as of now: the
 // option's, else that of the thresholds. It is asked on the goroutine of Look.
-func (w *Watcher) MinImpact() float64 { return cmp.Or(w.o.MinImpact, w.cfg.MinImpact) }
+func (w *Watcher) MinImpact() float64 { return w.cfg.MinImpact }
 
 // Suspects returns what looks wrong in a job at this moment: for an Observer, on the
 // goroutine of Look.

@@ -46,6 +46,9 @@ const (
 	ExitUndecided = 4
 )
 
+// FromRanks is the word of Verdict.WorldSizeFrom: the ranks that were recorded were counted.
+const FromRanks = "ranks"
+
 // Verdict is the decision on one job.
 type Verdict struct {
 	SchemaVersion int    `json:"schema_version"`
@@ -53,10 +56,13 @@ type Verdict struct {
 	Job           string `json:"job"`
 	Attempts      int    `json:"attempts"` // incarnations that began together count as one
 	WorldSize     int    `json:"world_size"`
+	// WorldSizeFrom is FromRanks where neither the recorders nor a topology or rank table
+	// told the world's size; ranks above the highest that was recorded are unknown then.
+	WorldSizeFrom string `json:"world_size_from,omitempty"`
 	// Recorded is how many of the ranks have measured work; 0 where none has.
 	Recorded int   `json:"ranks_recorded,omitempty"`
 	Steps    Steps `json:"steps"`
-	// Coverage is measured rank-steps / (ranks expected × steps seen), 0…1.
+	// Coverage is measured rank-steps / Σ over attempts (world size × steps seen), 0…1.
 	Coverage float64 `json:"coverage"`
 	// JobImpact is the share of step time the job would save without all culprits
 	// together, JobImpactMax the same at most where it isn't recorded who waits for whom, else 0.
