@@ -45,13 +45,9 @@ type server struct {
 
 // apiserver is the program that .ci/parts built.
 func apiserver() (string, error) {
-	cache := os.Getenv("XDG_CACHE_HOME")
-	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		cache = filepath.Join(home, ".cache")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
 	}
 	path := filepath.Join(cache, "laggard", "kube-apiserver-v1.34.1")
 	if _, err := os.Stat(path); err != nil {

@@ -31,10 +31,9 @@ type Engine struct {
 // the test when the library is missing, and says how to get it.
 func Start(t testing.TB) *Engine {
 	t.Helper()
-	library, root := find(t)
+	library := find(t)
 	binary := filepath.Join(t.TempDir(), "chdbd")
-	build := exec.Command("go", "build", "-o", binary, "./schemas/clickhouse/chdb/chdbd")
-	build.Dir = root
+	build := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard/schemas/clickhouse/chdb/chdbd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build chdbd: %v\n%s", err, out)
@@ -59,19 +58,19 @@ func Start(t testing.TB) *Engine {
 	return &Engine{Address: strings.TrimSpace(line)}
 }
 
-// find returns the library's path and the module's root.
-func find(t testing.TB) (library, root string) {
+// find returns the library's path.
+func find(t testing.TB) string {
 	t.Helper()
-	out, err := exec.Command("go", "env", "GOMOD").Output()
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Fatalf("go env GOMOD: %v", err)
+		t.Fatal(err)
 	}
-	root = filepath.Dir(strings.TrimSpace(string(out)))
-	matches, _ := filepath.Glob(filepath.Join(root, ".cache", "chdb", "node_modules", "@chdb", "lib-linux-*", "libchdb.so"))
+	folder := filepath.Join(cache, "laggard", "chdb-"+Version)
+	matches, _ := filepath.Glob(filepath.Join(folder, "node_modules", "@chdb", "lib-linux-*", "libchdb.so"))
 	if len(matches) == 0 {
-		t.Fatalf("libchdb.so %s is not installed under %s/.cache/chdb: run make parts", Version, root)
+		t.Fatalf("libchdb.so is not installed under %s: run make parts", folder)
 	}
-	return matches[0], root
+	return matches[0]
 }
 
 // Query runs a statement and returns the reply in the format the statement names,

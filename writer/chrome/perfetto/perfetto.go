@@ -16,6 +16,9 @@ import (
 	"testing"
 )
 
+// version of the trace processor.
+const version = "v55.3"
+
 //go:embed query.mjs
 var script []byte
 
@@ -23,11 +26,11 @@ var script []byte
 // the test when the engine is missing, and says how to get it.
 func Query(t testing.TB, trace string, queries ...string) [][][]any {
 	t.Helper()
-	out, err := exec.Command("go", "env", "GOMOD").Output()
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Fatalf("go env GOMOD: %v", err)
+		t.Fatal(err)
 	}
-	engine := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), ".cache", "perfetto")
+	engine := filepath.Join(cache, "laggard", "perfetto-"+version)
 	if _, err := os.Stat(filepath.Join(engine, "trace_processor.wasm")); err != nil {
 		t.Fatalf("Perfetto's trace processor is not installed (%v): run make parts", err)
 	}
@@ -39,7 +42,8 @@ func Query(t testing.TB, trace string, queries ...string) [][][]any {
 	c.Stdin = strings.NewReader(strings.Join(queries, "\n"))
 	var said bytes.Buffer
 	c.Stderr = &said
-	if out, err = c.Output(); err != nil {
+	out, err := c.Output()
+	if err != nil {
 		t.Fatalf("open %s in Perfetto: %v\n%s", trace, err, said.String())
 	}
 	answers := json.NewDecoder(bytes.NewReader(out))
