@@ -35,12 +35,11 @@ parts: ## install the real components that the tests talk to
 	@.ci/parts
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
-	$(GO) vet ./...
 	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e $(MODULE)/benchmarks/e2e -e $(MODULE)/deploy/examples -e $(MODULE)/analyzer/detect $(ONE_GOROUTINE:%=-e $(MODULE)/%))
 	$(GO) test -race -timeout 10m -run SideBySide ./analyzer/detect # its signals go side by side where ranks are many, and nowhere else
 	$(GO) test -p 3 -timeout 20m ./analyzer/detect $(ONE_GOROUTINE:%=./%)
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
-	$(GO) test -count=1 -p 1 -timeout 20m ./benchmarks/e2e ./deploy/examples # whole processes under load and timed jobs: alone on the machine
+	$(GO) test -count=1 -parallel 4 -timeout 20m ./benchmarks/e2e ./deploy/examples # whole processes, which mostly wait
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes

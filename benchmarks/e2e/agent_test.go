@@ -21,6 +21,7 @@ import (
 // TestAgentMillionRecords: emitted = stored for a million records through ring,
 // segments and the real server, by count and by sequence number.
 func TestAgentMillionRecords(t *testing.T) {
+	t.Parallel()
 	const ranks, steps = 4, 2500 // × 100 records
 	server := chtest.Start(t)
 	database := server.Database()
@@ -54,6 +55,7 @@ func TestAgentMillionRecords(t *testing.T) {
 
 // TestAgentLeavesWithEverythingShipped: SIGTERM to trainers and agent together.
 func TestAgentLeavesWithEverythingShipped(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	agent := s.agent("--records", "all", "--grace", "20s")
 	s.emitter(0, 1, 300).wait()
@@ -70,6 +72,7 @@ func TestAgentLeavesWithEverythingShipped(t *testing.T) {
 // TestAgentCap: under load no segment is above its size, the tree stays under the
 // cap, other files are untouched, and what aged is counted.
 func TestAgentCap(t *testing.T) {
+	t.Parallel()
 	const limit, size = 12_000_000, 1 << 20
 	s := newSite(t, "")
 	notes := filepath.Join(s.dir, "j1", "0", "notes.txt")
@@ -135,6 +138,7 @@ func TestAgentCap(t *testing.T) {
 // TestAgentTaskdFormat: the files hold TaskD's lines and nothing else, and the store
 // gets every step from them.
 func TestAgentTaskdFormat(t *testing.T) {
+	t.Parallel()
 	const steps = 50
 	s := newSite(t, "")
 	agent := s.agent("--format", "taskd", "--records", "all", "--until-idle", "1s")

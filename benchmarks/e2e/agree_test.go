@@ -21,6 +21,7 @@ import (
 // engine: one verdict. Then it asks that engine what the panels show of what watch
 // stored: the verdict's numbers and its first line.
 func TestCost_PagesAndStoresAgree(t *testing.T) {
+	t.Parallel()
 	dir, _ := simulatedFiles(t, "two-culprits", 3, 32)
 	v := decided(t, verdict.ExitDegraded, dir)
 	sum := 0.0

@@ -14,6 +14,7 @@ import (
 // TestAuditComparesCalls: a call that the windows of the store have and the files have
 // not is a difference, from either store, whatever is stored of raw ranges.
 func TestAuditComparesCalls(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	for _, records := range []string{"light", "all"} {
 		for _, store := range []string{"parquet:" + filepath.Join(t.TempDir(), "store"), server.Store(server.Database())} {

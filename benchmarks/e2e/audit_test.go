@@ -205,6 +205,7 @@ func audited(t *testing.T, code int, dir, store string) audit.Report {
 // TestAudit: two agents with a tree each ship one job into one store; what is
 // deleted there is named by segment, with the reason.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	const steps = 60
 	server := chtest.Start(t)
 	database := server.Database()
@@ -280,6 +281,7 @@ func TestAudit(t *testing.T) {
 // TestCurrentEngineEndToEnd: files → the current engine → verdict. Every query of
 // the analyzer runs on ClickHouse 26.7 and gives what the files give.
 func TestCurrentEngineEndToEnd(t *testing.T) {
+	t.Parallel()
 	engine := chdb.Start(t)
 	dir := filepath.Join(t.TempDir(), "job")
 	if r := laggard(t, "simulate", "--scenario", "compute-1.2", "--seed", "7", "--ranks", "16", "--steps", "120", dir); r.code != 0 {

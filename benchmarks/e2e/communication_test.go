@@ -94,6 +94,7 @@ func (s *site) slowDisk(args ...string) *running {
 // however raw ranges are stored; no step is closed before its communications; and
 // audit, which compares calls, says equal.
 func TestCommunicationBesideSlowDisk(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	for _, records := range []string{"light", "all"} {
 		for _, store := range []string{"parquet:", "clickhouse:"} {

@@ -57,6 +57,7 @@ func whatIf(t *testing.T, dir string) explained {
 // TestCost_ReplayOfRangesAgrees holds the cost from per-step rows to the replay of
 // the raw ranges: within 0.5 % of step time, or 15 % of it.
 func TestCost_ReplayOfRangesAgrees(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		scenario string
 		seed     uint64
@@ -83,6 +84,7 @@ func TestCost_ReplayOfRangesAgrees(t *testing.T) {
 // table, page, words, what-if, metrics, the stored verdict and the webhook, from
 // files and from a store.
 func TestCost_EveryOutputSaysTheSame(t *testing.T) {
+	t.Parallel()
 	dir, _ := simulatedFiles(t, "compute-1.5", 3, 32)
 	v := decided(t, verdict.ExitDegraded, dir)
 	n := v.Nodes[0]

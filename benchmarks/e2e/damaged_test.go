@@ -66,6 +66,7 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 // left out from there on, counted and said, by analyze, ingest and audit alike; the
 // rest of the job is judged and stored, and the books close.
 func TestDamagedCompressedSegment(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func([]byte) []byte{
 		"flipped":   func(b []byte) []byte { b[len(b)*2/3] ^= 0x55; b[len(b)*2/3+1] ^= 0xaa; return b },
 		"cut":       func(b []byte) []byte { return b[:len(b)*2/3] },
@@ -123,6 +124,7 @@ const unterminated = 3 << 30
 // TestUnterminatedLine: a line of 3 GB without an end, in a closed .zst that is the
 // rank's newest file, is counted as lost with its bytes, by one pass and by an agent.
 func TestUnterminatedLine(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "profiling")
 	path := filepath.Join(dir, "j1", "0", "1753000000.zst")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -162,6 +164,7 @@ func TestUnterminatedLine(t *testing.T) {
 // TestImplausibleLoss: a loss line that claims 2^64-1 records, or more than any writer
 // can lose, is refused and counted; what it claims is in no sum.
 func TestImplausibleLoss(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	dir := filepath.Join(t.TempDir(), "job")
 	if r := laggard(t, "simulate", "--scenario", "healthy", "--seed", "7", "--ranks", "8", "--steps", "60", dir); r.code != 0 {

@@ -16,6 +16,7 @@ import (
 // write: exports as Parquet and Arrow, and the files of a Parquet store. Rows are
 // compared by hashes of all their columns.
 func TestExport_CurrentEngine(t *testing.T) {
+	t.Parallel()
 	engine := chdb.Start(t)
 	base := t.TempDir()
 	dir, files := filepath.Join(base, "job"), filepath.Join(base, "store")

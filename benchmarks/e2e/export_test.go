@@ -17,6 +17,7 @@ import (
 // TestExport: one job out of files and out of a store, in every format; the trace
 // is one that Perfetto opens.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	dir, store := filepath.Join(base, "job"), "parquet:"+filepath.Join(base, "store")
 	if r := laggard(t, "simulate", "--scenario", "compute-1.2", "--seed", "3", "--ranks", "8", "--steps", "40", dir); r.code != 0 {

@@ -41,6 +41,7 @@ func drainedAll(steps int) func(map[string]float64) bool {
 // trainers have gone it ships what is left and ends well; and an agent that was not
 // killed leaves nothing behind that would make the next one leave before its job begins.
 func TestUntilIdleAfterRestart(t *testing.T) {
+	t.Parallel()
 	const steps = 400
 	flags := []string{"--records", "all", "--until-idle", "300ms"}
 	t.Run("trainer lives", func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // TestIngestIntoAFullDisk: a pass whose store has no room left ends with the reason and
 // says that the same command goes on, which it does when there is room.
 func TestIngestIntoAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir, small := t.TempDir(), t.TempDir()
 	if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--seed", "3", "--ranks", "8", "--steps", "60", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)

@@ -59,6 +59,7 @@ func storedOf(t *testing.T, store, job string, rank int) sums {
 // ship them all, each record once. LAGGARD_PAUSE_SECONDS and LAGGARD_PAUSE_RANKS make
 // it longer and wider than the 2 s of 2 ranks that the suite takes.
 func TestPausedShipper(t *testing.T) {
+	t.Parallel()
 	ranks, seconds := chaosSetting(t, "LAGGARD_PAUSE_RANKS", 2), chaosSetting(t, "LAGGARD_PAUSE_SECONDS", 2)
 	steps := 125 * seconds // 12,500 records of 110 bytes a second are 20 segments of 64 KiB
 	s := newSite(t, "")
@@ -116,6 +117,7 @@ func TestPausedShipper(t *testing.T) {
 // in a few folders; everything is shipped. LAGGARD_FILES sets how many, the suite takes
 // 600.
 func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
 	files := chaosSetting(t, "LAGGARD_FILES", 600)
 	const ranks, steps, descriptors = 6, 10, 64
 	s := newSite(t, "")
@@ -163,6 +165,7 @@ func TestFewDescriptors(t *testing.T) {
 // may go behind one. Every record is stored once, but for those of rings that were full
 // before the agent was back, which are counted.
 func TestProcessesOfOneRank(t *testing.T) {
+	t.Parallel()
 	const steps = 400 // some 3 s
 	s := newSite(t, "")
 	flags := []string{"--records", "all", "--segment-size", "256KiB"}

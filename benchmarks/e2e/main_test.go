@@ -23,15 +23,16 @@ const (
 	version = "v0-e2e" // of the program under test
 )
 
-// program is laggard, in a folder where every user may run it.
-var program string
+// The programs, in a folder where every user may run them: laggard, and the test binary,
+// which env makes a trainer.
+var program, trainer string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.list").Value.String() != "" {
 		os.Exit(m.Run())
 	}
-	code, err := withProgram(m.Run)
+	code, err := withPrograms(m.Run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -39,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// withProgram builds laggard for as long as run takes.
-func withProgram(run func() int) (code int, err error) {
+// withPrograms has the programs ready for as long as run takes.
+func withPrograms(run func() int) (code int, err error) {
 	if err := dependOnSource(); err != nil {
 		return 0, err
 	}
@@ -52,7 +53,14 @@ func withProgram(run func() int) (code int, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 0, err
 	}
-	program = filepath.Join(dir, "laggard")
+	program, trainer = filepath.Join(dir, "laggard"), filepath.Join(dir, "trainer")
+	self, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.WriteFile(trainer, self, 0o755)
+	}
+	if err != nil {
+		return 0, err
+	}
 	build := exec.Command("go", "build", "-ldflags", "-X main.version="+version, "-o", program)
 	if raced() {
 		build.Args = append(build.Args, "-race")

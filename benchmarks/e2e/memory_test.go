@@ -46,6 +46,7 @@ func (r *running) most() (bytes int64) {
 // that intake states, measured from outside, on lines of 1 MiB, on .zst that inflate to
 // 1 GB, on groups of 100,000 members and more in identities and in files, and on many ranks.
 func TestMemoryOnHostileFiles(t *testing.T) {
+	t.Parallel()
 	const memory = 64 << 20
 	const share = 1 << 13 // members of groups that a rank keeps
 	const start = `"start":1753000000000000000,"dur":5`

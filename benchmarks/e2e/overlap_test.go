@@ -17,6 +17,7 @@ import (
 // accused, from files, from a store, by watch and by the replay. A second process of one
 // rank alone is a finding, and the job is judged as before.
 func TestOverlappingRuns(t *testing.T) {
+	t.Parallel()
 	dir, cfg, _ := watchedJob(t, "compute-1.5", 31)
 	alone := decided(t, verdict.ExitDegraded, dir)
 	other := cfg

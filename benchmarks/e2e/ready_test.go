@@ -54,6 +54,7 @@ func (r *running) untilReady(status int, words ...string) {
 // this password, or takes no rows, and says so beside rings and disk; it is 200 when
 // that has been put right. /healthz is 200 all the while.
 func TestReadyTellsTheStore(t *testing.T) {
+	t.Parallel()
 	t.Run("password", func(t *testing.T) {
 		server := chtest.StartWith(t, chtest.Options{Password: "right"})
 		database := server.Database()
@@ -108,6 +109,7 @@ func TestReadyTellsTheStore(t *testing.T) {
 // TestReadyTellsTheDisk: a profiling directory on a file system that is full, or one for
 // the Parquet store, makes the agent not ready; room makes it ready again.
 func TestReadyTellsTheDisk(t *testing.T) {
+	t.Parallel()
 	full := func(t *testing.T) (folder string, room func()) {
 		t.Helper()
 		dir := t.TempDir()

@@ -71,6 +71,7 @@ func (s *shared) give(dir, name string, uid int, b []byte) {
 // the others wait and are counted, another user's process has its place, and in the end
 // every record of every folder is stored once.
 func TestRingFoldersOfAUser(t *testing.T) {
+	t.Parallel()
 	const folders, each = drain.DefaultPerUser + 22, 20
 	s := newShared(t)
 	endCrowd := s.trains(trainerUser, "crowd", 0)

@@ -76,7 +76,7 @@ func (s *site) limited(descriptors int, args ...string) *running {
 // ringed starts a trainer with rings; end ends it.
 func (s *site) ringed(rank, world, rings, n int) (r *running, end func() error) {
 	s.t.Helper()
-	c := exec.Command(os.Args[0])
+	c := exec.Command(trainer)
 	in, err := c.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -121,6 +121,7 @@ func (r *running) exits() int {
 // rings each in turns: each record is stored once, and the health endpoints answer all
 // the while.
 func TestRingsWithFewDescriptors(t *testing.T) {
+	t.Parallel()
 	const ranks, each = 8, 240
 	s := newSite(t, "")
 	agent := s.limited(64, "--records", "all", "--until-idle", "500ms")
@@ -157,6 +158,7 @@ func TestRingsWithFewDescriptors(t *testing.T) {
 // TestLeftRingsAreSaid: a process with more rings than the agent may open files makes it
 // unready, and its exit is not 0; the next agent stores every record.
 func TestLeftRingsAreSaid(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	trainer, end := s.ringed(0, 1, 60, 20)
 	trainer.says(`(recorded)`)
@@ -228,8 +230,9 @@ func serveExhausted() error {
 // TestHealthWithoutDescriptors: the health endpoints answer again and again in a process
 // that can open nothing any more.
 func TestHealthWithoutDescriptors(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
-	c := exec.Command(os.Args[0])
+	c := exec.Command(trainer)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

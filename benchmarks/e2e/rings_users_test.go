@@ -54,7 +54,7 @@ func (s *shared) agent(args ...string) *running {
 // trains has a user record 20 ranges of a rank, and live on until the function is called.
 func (s *shared) trains(uid int, job string, rank int) (end func()) {
 	s.t.Helper()
-	c := s.as(uid, s.users.trainer)
+	c := s.as(uid, trainer)
 	in, err := c.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -75,6 +75,7 @@ func (s *shared) stored(job string, rank int) uint64 {
 // TestRingsOfOtherUsers: an agent drains its own, root's and --trust-uid's rings, and
 // nobody else's; whoever is not trusted is counted, and said once.
 func TestRingsOfOtherUsers(t *testing.T) {
+	t.Parallel()
 	s := newShared(t)
 	var ends []func()
 	ends = append(ends, s.trains(0, "good", 0), s.trains(trainerUser, "good", 1), s.trains(stranger, "good", 0), s.trains(stranger, "good", 0))
@@ -111,6 +112,7 @@ func TestRingsOfOtherUsers(t *testing.T) {
 // that job, and no other. What is made in the rings' folder, or later, gives nobody a
 // right, nor does a note that sends records elsewhere.
 func TestRingsOfTheJobsOwner(t *testing.T) {
+	t.Parallel()
 	s := newShared(t)
 	own := func(path string, uid int) {
 		t.Helper()
@@ -173,6 +175,7 @@ func TestRingsOfTheJobsOwner(t *testing.T) {
 
 // TestTwoProcessesClaimOneRank: each is an incarnation of its own, and it is said.
 func TestTwoProcessesClaimOneRank(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	first, end := s.ringed(0, 1, 1, 20)
 	second, end2 := s.ringed(0, 1, 1, 20)
@@ -241,6 +244,7 @@ func (r *running) processor() time.Duration {
 // little and are said in a line a minute, make the agent unready, and do not keep
 // another user's records from the store.
 func TestTenThousandFolders(t *testing.T) {
+	t.Parallel()
 	s := newShared(t)
 	flood(t, s, 10_000)
 	end := s.trains(0, "good", 0)

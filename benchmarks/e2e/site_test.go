@@ -77,10 +77,10 @@ func (s *site) start(args ...string) *running {
 	return s.startCommand(exec.Command(program, args...))
 }
 
-// trainer starts the test binary as the trainer that env makes it.
+// trainer starts what env makes of the test binary.
 func (s *site) trainer(env ...string) *running {
 	s.t.Helper()
-	return s.startCommand(exec.Command(os.Args[0]), env...)
+	return s.startCommand(exec.Command(trainer), env...)
 }
 
 // startCommand starts a program with the site's rings and this environment.

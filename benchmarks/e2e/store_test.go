@@ -10,6 +10,7 @@ import (
 // TestStoreTypoMakesNothing: a text that names no store exits with 2 and the right
 // form, wherever a STORE is wanted, and nothing is made: neither here nor elsewhere.
 func TestStoreTypoMakesNothing(t *testing.T) {
+	t.Parallel()
 	job := t.TempDir() + "/job"
 	if r := laggard(t, "simulate", "--scenario", "healthy", "--ranks", "8", "--steps", "30", "--seed", "7", job); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)

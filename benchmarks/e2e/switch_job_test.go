@@ -40,6 +40,7 @@ func (s *site) recorded(want map[string]trace.State) {
 // TestSwitchOneJob: one agent, several jobs. What is switched is the job that was named,
 // those of its processes that come later, and nobody else.
 func TestSwitchOneJob(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	agent := s.agent("--listen", "unix")
 	agent.says(`serving the switch" address=(unix:\S+)`)
@@ -67,6 +68,7 @@ func TestSwitchOneJob(t *testing.T) {
 // TestOffIsTold: a job that was off for a while says so, and one that is off reads as
 // off: from files and from both stores.
 func TestOffIsTold(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	server := chtest.Start(t)
 	agent := s.agent("--listen", "unix")
@@ -160,6 +162,7 @@ func watchedToo(t *testing.T, want *verdict.Verdict, source, job string) {
 // TestSwitchByUID: in a pod the recorders call the job by its uid; its callers name it,
 // and TaskD's manager says the uid.
 func TestSwitchByUID(t *testing.T) {
+	t.Parallel()
 	const uid = "6f3a0c1e-5d0b-4b8e-9a55-0123456789ab"
 	s := newSite(t, "")
 	agent := s.agent("--job-name", "ns/train", "--listen", "unix")

@@ -40,6 +40,7 @@ func (s *site) followed(want trace.State, since time.Time) time.Duration {
 // TestSwitchByCall switches a recorder that runs, over gRPC as the command line
 // does it, and holds the refusals.
 func TestSwitchByCall(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	agent := s.agent("--records", "all")
 	emitter := s.emitter(0, 1, 1<<30)
@@ -210,6 +211,7 @@ func (s *site) exact(phases []phase) {
 // TestSwitchByFile obeys TaskD's file, also one that is swapped as a ConfigMap's
 // is, and keeps the state while it is half-written.
 func TestSwitchByFile(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	mount := t.TempDir()
 	write := func(version, text string) {

@@ -26,6 +26,7 @@ func (s *site) shared() {
 
 // TestSwitchUsers: which user may switch, and whose agent is believed.
 func TestSwitchUsers(t *testing.T) {
+	t.Parallel()
 	u := newUsers(t)
 	s := newSite(t, "")
 	s.shared()
@@ -67,6 +68,7 @@ func TestSwitchUsers(t *testing.T) {
 // trusted, root may call it, and it serves only where its directory is its own, root's or
 // that of somebody it trusts.
 func TestSwitchOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	u := newUsers(t)
 	s := newSite(t, "")
 	s.shared()
@@ -116,6 +118,7 @@ func TestSwitchOfAnotherUser(t *testing.T) {
 // called, and does not keep the agent from its other work; once it is gone the switch is
 // served.
 func TestSwitchImpostor(t *testing.T) {
+	t.Parallel()
 	u := newUsers(t)
 	s := newSite(t, "")
 	s.shared()

@@ -39,6 +39,7 @@ func stepsAndCalls(t *testing.T, store string) (steps, calls int) {
 // to leave ships the last step of each rank all the same, with its windows, and where the
 // writer goes on afterwards the next agent adds what is missing and nothing twice.
 func TestTermShipsTheLastStepOfTaskd(t *testing.T) {
+	t.Parallel()
 	const ranks, steps = 3, 40
 	written := newSite(t, "")
 	written.store = "parquet:" + filepath.Join(t.TempDir(), "unused")

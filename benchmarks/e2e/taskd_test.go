@@ -169,6 +169,7 @@ func foreign(t *testing.T, dir, job string, ranks map[int]string) {
 // foreign files gives the verdict of the clean one, and the counts of what was not
 // understood.
 func TestTaskdMixed(t *testing.T) {
+	t.Parallel()
 	dir, job := taskdJob(t)
 	clean := decided(t, verdict.ExitDegraded, dir)
 	if clean.Unread != nil {
@@ -215,6 +216,7 @@ func TestTaskdMixed(t *testing.T) {
 // TestTaskdScattered: a job without a name, each rank in a directory of its own,
 // is one job for analyze and for ingest, which say so.
 func TestTaskdScattered(t *testing.T) {
+	t.Parallel()
 	dir, job := taskdJob(t)
 	clean := decided(t, verdict.ExitDegraded, dir)
 	scattered := t.TempDir()
@@ -326,6 +328,7 @@ func TestTaskdFaultDiag(t *testing.T) {
 // the oldest segments of both go, neither's newest, and what aged is in the account
 // of each.
 func TestTaskdJobsUnderOneCap(t *testing.T) {
+	t.Parallel()
 	const limit, steps = 2_500_000, 160
 	s := newSite(t, "")
 	agent := s.agent("--format", "taskd", "--cap", fmt.Sprint(limit), "--segment-size", "256KiB", "--records", "none")

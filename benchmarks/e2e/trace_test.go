@@ -81,6 +81,7 @@ func isAR1(t *testing.T, v *verdict.Verdict) {
 }
 
 func TestTraceAR1(t *testing.T) {
+	t.Parallel()
 	dir, ok := unpackTrace(t, "AR-1")
 	if !ok {
 		return
@@ -90,6 +91,7 @@ func TestTraceAR1(t *testing.T) {
 }
 
 func TestTraceST(t *testing.T) {
+	t.Parallel()
 	dir, ok := unpackTrace(t, "ST")
 	if !ok {
 		return
@@ -112,6 +114,7 @@ func TestTraceST(t *testing.T) {
 // TestTraceStores sends AR-1 through both stores: the verdict is that of the files,
 // and a second pass stores nothing.
 func TestTraceStores(t *testing.T) {
+	t.Parallel()
 	dir, ok := unpackTrace(t, "AR-1")
 	if !ok {
 		return
@@ -146,6 +149,7 @@ var contract = map[string]string{
 
 // TestStoredColumns looks at what is really there after an ingest.
 func TestStoredColumns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	job := filepath.Join(dir, "sim")
 	if r := laggard(t, "simulate", "--scenario", "healthy", "--seed", "5", "--ranks", "8", "--steps", "20", job); r.code != 0 {

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 )
 
@@ -21,12 +19,10 @@ const (
 
 // users run programs as other users of this machine.
 type users struct {
-	t       *testing.T
-	dir     string // everybody may look into it
-	trainer string // the test binary, where everybody may run it
+	t   *testing.T
+	dir string // everybody may look into it
 }
 
-// newUsers puts the test binary, which is their trainer, where everybody may run it.
 func newUsers(t *testing.T) *users {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -40,23 +36,7 @@ func newUsers(t *testing.T) *users {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	u := &users{t, dir, filepath.Join(dir, "trainer")}
-	in, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(u.trainer, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return &users{t, dir}
 }
 
 // of is a command of a user and a group, without any capability.

@@ -68,6 +68,7 @@ func checkVerdictRows(t *testing.T, store string) {
 // TestWatch_OnceByThresholds: the share of step time that counts is the thresholds', in
 // the verdict and in the exit code alike.
 func TestWatch_OnceByThresholds(t *testing.T) {
+	t.Parallel()
 	dir, _, _ := watchedJob(t, "compute-1.5", 31)
 	for _, tt := range []struct {
 		file string
@@ -90,6 +91,7 @@ func TestWatch_OnceByThresholds(t *testing.T) {
 
 // TestWatch_Once gives analyze's exit code and verdict, and the metrics of it.
 func TestWatch_Once(t *testing.T) {
+	t.Parallel()
 	dir, _, want := watchedJob(t, "compute-1.5", 31)
 	r := laggard(t, "watch", dir, "--once", "-o", "json")
 	if r.code != verdict.ExitDegraded {
@@ -119,6 +121,7 @@ func text(t *testing.T, v any) string {
 
 // TestWatch_Metrics scrapes a watcher that has found something.
 func TestWatch_Metrics(t *testing.T) {
+	t.Parallel()
 	dir, _, _ := watchedJob(t, "compute-1.5", 31)
 	w, live := watched(t, dir, "", "")
 	defer live.Close()

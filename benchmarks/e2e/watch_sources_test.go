@@ -199,6 +199,7 @@ func TestWatch_GrowingFiles(t *testing.T) {
 // TestWatch_GrowingStores does the same with a Parquet store and a real
 // ClickHouse server, into which rows come in pieces.
 func TestWatch_GrowingStores(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	for kind, store := range map[string]string{"parquet": "parquet:" + t.TempDir(), "clickhouse": server.Store(server.Database())} {
 		t.Run(kind, func(t *testing.T) {
@@ -251,6 +252,7 @@ func TestWatch_GrowingStores(t *testing.T) {
 // starts it again, and wants the verdict of analyze, and each change in the
 // table of verdicts once.
 func TestWatch_Killed(t *testing.T) {
+	t.Parallel()
 	dir, _, want := watchedJob(t, "compute-1.5", 21)
 	g, state, store := newGrowth(t, dir, 21, 7), t.TempDir(), t.TempDir()
 	arguments := []string{"watch", g.to, "--state", state, "--every", "10ms", "--metrics", "", "--lag", "20m", "--to", "parquet:" + store}

@@ -12,6 +12,7 @@ import (
 
 // TestWatch_Webhook runs the command until a webhook has heard of the slow node.
 func TestWatch_Webhook(t *testing.T) {
+	t.Parallel()
 	dir, _, _ := watchedJob(t, "compute-1.5", 31)
 	heard := make(chan string, 100)
 	a := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

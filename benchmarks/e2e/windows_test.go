@@ -25,6 +25,7 @@ func (k *jobRows) AddCommunication(c *row.Communication) {
 // jobs: whoever is named in one window is named in all, for the same cause, with the same
 // exit code; where a window can't be decided nobody is named.
 func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
+	t.Parallel()
 	const window = 16
 	for name, want := range map[string]string{"AR-1": "node-0 compute", "AR-1-full": "node-0 compute", "ST": "", "ST-full": ""} {
 		t.Run(name, func(t *testing.T) {
