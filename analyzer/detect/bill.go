@@ -167,20 +167,16 @@ func (e *Engine) late(i int) {
 	if e.layout.Stages < 2 || len(e.ends) < 2 || !e.graph.Known() {
 		return
 	}
-	dp, other := e.valuesAt(frame.DP, i), e.valuesAt(frame.Other, i)
-	if dp == nil {
+	if e.valuesAt(frame.DP, i) == nil {
 		return
 	}
+	wait := e.waitAtEnd(i)
 	least := math.Inf(1)
 	e.waits = e.waits[:0]
 	for l := range e.ends {
 		x := math.NaN()
 		for _, r := range e.graph.First(l) {
-			w := float64(dp[r])
-			if other != nil {
-				w += finite(float64(other[r]), 0)
-			}
-			if w == w && !(x <= w) {
+			if w := wait(int(r)); w == w && !(x <= w) {
 				x = w
 			}
 		}
@@ -205,5 +201,36 @@ func (e *Engine) late(i int) {
 		} else {
 			e.ends[l] += usual
 		}
+	}
+}
+
+// waitAtEnd returns what a rank waited for at the i-th step's end: gradients and
+// whatever all reduce. Buckets of gradients that are reduced beside the backward pass
+// wait for the last rank one after the other, so their times add up to more than it is
+// late: only what blocked the rank counts, where the other groups leave that much.
+func (e *Engine) waitAtEnd(i int) func(r int) float64 {
+	var within [][]float32
+	for _, m := range []frame.Metric{frame.TP, frame.PP, frame.CP, frame.EP} {
+		if v := e.valuesAt(m, i); v != nil {
+			within = append(within, v)
+		}
+	}
+	dp, other, exposed := e.valuesAt(frame.DP, i), e.valuesAt(frame.Other, i), e.valuesAt(frame.Exposed, i)
+	return func(r int) float64 {
+		w := float64(dp[r])
+		if other != nil {
+			w += finite(float64(other[r]), 0)
+		}
+		if exposed == nil {
+			return w
+		}
+		x := float64(exposed[r])
+		for _, v := range within {
+			x -= finite(float64(v[r]), 0)
+		}
+		if x >= 0 {
+			w = min(w, x)
+		}
+		return w
 	}
 }
