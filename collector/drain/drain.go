@@ -224,12 +224,33 @@ type Pass struct {
 	Full      bool // a ring was more than a quarter full: come again soon
 }
 
+// Begin takes the folders that are there and finds out what of them the agent before has
+// written. That comes before anything is aged: what was written last is seen in the
+// segments alone. Each pass does the same for folders that come later.
+func (d *Drain) Begin() error { return d.begin(d.o.Now()) }
+
+func (d *Drain) begin(now time.Time) error {
+	err := d.find(now)
+	for _, p := range d.held() {
+		if p.w != nil || p.note.Home == nil {
+			continue
+		}
+		p.mu.Lock()
+		p.take(now) // what is wrong the pass finds, too
+		p.mu.Unlock()
+		if p.removed {
+			d.forget(p)
+		}
+	}
+	return err
+}
+
 // Pass finds folders and drains each of them once. The error joins what went
 // wrong with single folders; the others were drained.
 func (d *Drain) Pass() (Pass, error) {
 	now := d.o.Now()
 	defer d.look(now)
-	errs := []error{d.find(now)}
+	errs := []error{d.begin(now)}
 	if now.Sub(d.swept) >= halfMade {
 		d.swept = now
 		_, err := ring.Sweep(d.o.RunDir, now.Add(-halfMade))

@@ -60,6 +60,10 @@ func agent(run, dir, crash string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	if err := d.Begin(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Stdout.Close() // says that we are up
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -71,8 +75,40 @@ func agent(run, dir, crash string) {
 
 func opener(dir string) func(record.Meta) (drain.Writer, error) {
 	return func(m record.Meta) (drain.Writer, error) {
-		return segment.Open(filepath.Join(dir, m.Job, strconv.Itoa(m.Rank)), m, segment.Options{Limit: 64 << 10})
+		rank := filepath.Join(dir, m.Job, strconv.Itoa(m.Rank))
+		w, err := segment.Open(rank, m, segment.Options{Limit: 64 << 10})
+		if to := os.Getenv("LAGGARD_TEST_AGED"); err == nil && to != "" {
+			return &ages{Writer: w, rank: rank, to: to}, nil
+		}
+		return w, err
 	}
+}
+
+// ages is a Writer before whose first record every segment of the rank is moved away, as
+// ageing would delete them.
+type ages struct {
+	*segment.Writer
+	rank, to string
+	done     bool
+}
+
+// AppendRecord implements drain.Writer.
+func (w *ages) AppendRecord(r *record.Record) error {
+	if !w.done {
+		infos, err := segment.List(w.rank)
+		if err != nil {
+			return err
+		}
+		before, _ := os.ReadDir(filepath.Join(w.to, "j"))
+		to := filepath.Join(w.to, "j", strconv.Itoa(len(before))) // names come again
+		for _, i := range infos {
+			if err := errors.Join(os.MkdirAll(to, 0o755), os.Rename(filepath.Join(w.rank, i.Name), filepath.Join(to, i.Name))); err != nil {
+				return err
+			}
+		}
+		w.done = true
+	}
+	return w.Writer.AppendRecord(r)
 }
 
 // startAgent starts the agent process.
@@ -86,13 +122,14 @@ func startAgent(t *testing.T, run, dir, crash string) *exec.Cmd {
 }
 
 // startedAgent starts an agent and returns a channel that tells when it begins.
-func startedAgent(t *testing.T, run, dir string) (*exec.Cmd, <-chan struct{}) {
+func startedAgent(t *testing.T, run, dir string, env ...string) (*exec.Cmd, <-chan struct{}) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := agentCommand(run, dir, "")
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout = w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -131,6 +168,13 @@ type contents struct {
 func read(t *testing.T, dir string) *contents {
 	t.Helper()
 	c := &contents{records: make(map[string][]record.Record), next: make(map[string]uint64)}
+	c.add(t, dir)
+	return c
+}
+
+// add parses every segment below another directory.
+func (c *contents) add(t *testing.T, dir string) {
+	t.Helper()
 	dirs, err := segment.Walk(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +188,6 @@ func read(t *testing.T, dir string) *contents {
 			c.readSegment(t, filepath.Join(d.Path, i.Name))
 		}
 	}
-	return c
 }
 
 func (c *contents) readSegment(t *testing.T, path string) {

@@ -85,12 +85,7 @@ var errForeign = errors.New("its user may not write this job")
 // is more.
 func (p *process) pass(now time.Time) (records int, more bool, err error) {
 	p.denied = false
-	p.refresh()
-	p.gone = p.dead(now) // before the heads: what is there then is all
-	if e := p.findRings(); e != nil {
-		return 0, false, e
-	}
-	if ready, e := p.ready(now); !ready {
+	if ready, e := p.take(now); !ready {
 		return 0, false, e
 	}
 	err = p.instruct()
@@ -107,6 +102,17 @@ func (p *process) pass(now time.Time) (records int, more bool, err error) {
 		e = p.sync(now)
 	}
 	return records, more, errors.Join(err, e)
+}
+
+// take looks at the process and its rings anew, and opens its Writer: then it is known,
+// and the rings say, how far they are in segments.
+func (p *process) take(now time.Time) (ready bool, err error) {
+	p.refresh()
+	p.gone = p.dead(now) // before the heads: what is there then is all
+	if err := p.findRings(); err != nil {
+		return false, err
+	}
+	return p.ready(now)
 }
 
 // instruct tells the recorder what its job is to record: once, also over restarts of

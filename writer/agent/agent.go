@@ -222,6 +222,9 @@ func (a *agent) run(ctx context.Context) error {
 	defer stopFollowing()
 	defer stopServing()
 
+	if err := a.drain.Begin(); err != nil { // before anything is aged
+		a.o.Logger.Warn("drain", "cause", err)
+	}
 	g.Go(func() error {
 		defer stopFollowing()          // the follower ships what the last pass wrote
 		a.left = a.drain.Run(draining) // what is on disk is shipped all the same
