@@ -1,0 +1,210 @@
+package profiles
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
+
+// ErrNone is returned, wrapped, when there is no profile in a folder.
+var ErrNone = errors.New("no profile in it")
+
+// Options of Open. The zero value is ready.
+type Options struct {
+	// From is the name of the only Format to try; "" is all.
+	From string
+	// Job is the job's name; "" is the folder's.
+	Job string
+	// Workers is how many profiles are read at a time; 0 is GOMAXPROCS.
+	Workers int
+	// Progress is called after each profile, from one goroutine at a time; nil is silent.
+	Progress func(done, total int)
+}
+
+// Tree is a folder of profiles as a profiling directory.
+type Tree struct {
+	// Dir is the profiling directory, <Dir>/<Job>/<rank>/<unix seconds>: a temporary folder, which
+	// Close removes.
+	Dir, Job string
+	// Format is that of the profiles, Profiles their number, Ranks that of the ranks in them.
+	Format          *Format
+	Profiles, Ranks int
+	// Unread is what could not be read, Notes are sentences on what was made of the rest.
+	Unread []Problem
+	Notes  []string
+}
+
+// Close removes what Open made.
+func (t *Tree) Close() error { return os.RemoveAll(t.Dir) }
+
+// profile is one that was read.
+type profile struct {
+	file  *File
+	index int // by name
+	hash  record.ID
+	out   Output
+	parts []part // what was written of it, a rank each
+}
+
+// Open reads the profiles below a folder, or the one in a file, into a profiling directory.
+// The error of a folder without any wraps ErrNone and says what was found instead.
+func Open(ctx context.Context, at string, o Options) (*Tree, error) {
+	f, err := openFolder(at)
+	if err != nil {
+		return nil, err
+	}
+	defer f.root.Close()
+	format, leads, err := f.find(o.From)
+	if err != nil {
+		return nil, fmt.Errorf("read profiles in %s: %w", at, err)
+	}
+	t := &Tree{Format: format, Job: cmp.Or(o.Job, jobName(at)), Unread: f.notes}
+	if t.Dir, err = os.MkdirTemp("", "laggard-profiles-"); err != nil {
+		return nil, fmt.Errorf("make room for the ranges of %s: %w", at, err)
+	}
+	if err := t.read(ctx, leads, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("read profiles in %s: %w", at, err), t.Close())
+	}
+	return t, nil
+}
+
+// find returns the files that lead profiles, all of one format.
+func (f *folder) find(from string) (*Format, []*File, error) {
+	formats := Formats()
+	if from != "" {
+		i := slices.IndexFunc(formats, func(x Format) bool { return x.Name == from })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("unknown format %q: want one of %s", from, strings.Join(Words(), ", "))
+		}
+		formats = formats[i : i+1]
+	}
+	leads := make([][]*File, len(formats))
+	for _, file := range f.files {
+		i := slices.IndexFunc(formats, func(x Format) bool { return x.Leads(file) })
+		if i >= 0 {
+			leads[i] = append(leads[i], file)
+		}
+		file.head = nil
+	}
+	found := -1
+	for i := range formats {
+		switch {
+		case len(leads[i]) == 0:
+		case found < 0:
+			found = i
+		default:
+			return nil, nil, fmt.Errorf("it holds profiles of two formats: %s is %s, %s is %s: choose one with --from %s or --from %s, or give a folder of one",
+				leads[found][0].Path, formats[found].What, leads[i][0].Path, formats[i].What, formats[found].Name, formats[i].Name)
+		}
+	}
+	if found < 0 {
+		return nil, nil, f.none(from)
+	}
+	return &formats[found], leads[found], nil
+}
+
+// none says what there is instead of profiles.
+func (f *folder) none(from string) error {
+	var what []string
+	for _, x := range Formats() {
+		if from == "" || x.Name == from {
+			what = append(what, x.What)
+		}
+	}
+	known := strings.Join(what, "; ")
+	switch {
+	case len(f.files) == 0 && len(f.notes) > 0:
+		return fmt.Errorf("%w: %s", ErrNone, f.notes[0])
+	case len(f.files) == 0:
+		return fmt.Errorf("%w: no file at all", ErrNone)
+	case f.files[0].Size == 0:
+		return fmt.Errorf("%w: %s is empty (%d files); known are: %s", ErrNone, f.files[0].Path, len(f.files), known)
+	}
+	return fmt.Errorf("%w: none of its %d files (the first is %s) is one of: %s", ErrNone, len(f.files), f.files[0].Path, known)
+}
+
+// read reads the profiles, several at a time, and puts their segments in order.
+func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
+	all := make([]*profile, len(leads))
+	done := make(chan struct{}, len(leads))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, cmp.Or(o.Workers, runtime.GOMAXPROCS(0))) + 1)
+	g.Go(func() error {
+		for n := range leads {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if o.Progress != nil {
+				o.Progress(n+1, len(leads))
+			}
+		}
+		return nil
+	})
+	for i, file := range leads {
+		g.Go(func() (err error) {
+			all[i], err = t.profile(ctx, i, file)
+			done <- struct{}{}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return t.arrange(all)
+}
+
+// profile reads one profile and writes its ranges. What can't be read of it is told in it.
+func (t *Tree) profile(ctx context.Context, index int, file *File) (*profile, error) {
+	p := &profile{file: file, index: index}
+	var err error
+	if p.hash, err = file.hash(ctx); err == nil {
+		err = t.Format.Read(ctx, file, &p.out)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		p.out.Unread(file.Path, "%s", cause(err))
+	}
+	if p.out.beyond > 0 {
+		p.out.Unread(file.Path, "it holds more than %d ranges: %d are left out", mostRanges, p.out.beyond)
+	}
+	for _, r := range p.out.ranks {
+		if len(r.spans) == 0 {
+			p.out.Unread(file.Path, "no range of the job in it")
+			continue
+		}
+		written, err := t.write(p, r)
+		if err != nil {
+			return nil, err
+		}
+		r.spans, r.words, r.index = nil, nil, nil
+		p.parts = append(p.parts, written)
+	}
+	return p, nil
+}
+
+// jobName names a job for the folder that its profiles lie in.
+func jobName(at string) string {
+	abs, err := filepath.Abs(at)
+	if err != nil {
+		abs = at
+	}
+	name := strings.TrimLeft(filepath.Base(abs), ".")
+	if info, err := os.Stat(abs); err == nil && !info.IsDir() {
+		name, _, _ = strings.Cut(name, ".")
+	}
+	return cmp.Or(strings.Trim(name, `/\`), "profiles")
+}

@@ -1,0 +1,231 @@
+package profiles
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
+
+const (
+	// mostFiles and deepest bound what is looked at below a folder.
+	mostFiles = 1 << 16
+	deepest   = 8
+	// headSize is how much of a file a format decides by. A trace of many devices lists
+	// them before its first event.
+	headSize = 64 << 10
+)
+
+// File is a file of the folder, opened when it is asked for.
+type File struct {
+	// Path is what people call it: the folder as given, and the name below it.
+	Path string
+	Size int64
+
+	root *os.Root
+	name string // below root
+	head []byte
+}
+
+// Name returns the file's own name.
+func (f *File) Name() string { return path.Base(f.name) }
+
+// Head returns the beginning of the content, decompressed: at most 64 KiB, nothing of a file
+// that can't be read.
+func (f *File) Head() []byte {
+	if f.head == nil {
+		f.head = []byte{}
+		if r, err := f.Open(); err == nil {
+			f.head, _ = io.ReadAll(io.LimitReader(r, headSize)) // what is cut is told when it is read
+			r.Close()
+		}
+	}
+	return f.head
+}
+
+// Open opens the content; what is compressed with gzip comes decompressed.
+func (f *File) Open() (io.ReadCloser, error) {
+	raw, err := f.raw()
+	if err != nil {
+		return nil, err
+	}
+	b := bufio.NewReaderSize(raw, 64<<10)
+	if magic, _ := b.Peek(2); len(magic) < 2 || magic[0] != 0x1f || magic[1] != 0x8b {
+		return struct {
+			io.Reader
+			io.Closer
+		}{b, raw}, nil
+	}
+	z, err := gzip.NewReader(b)
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{z, raw}, nil
+}
+
+// Raw opens the bytes as they lie: for formats that are read by position.
+func (f *File) Raw() (*os.File, error) { return f.raw() }
+
+func (f *File) raw() (*os.File, error) {
+	raw, err := f.root.OpenFile(f.name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := raw.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return raw, nil
+}
+
+// Beside returns the file of that name in the same folder, or in one that is named relative
+// to it; nil where there is none.
+func (f *File) Beside(name string) *File {
+	below := path.Join(path.Dir(f.name), name)
+	if !filepath.IsLocal(below) {
+		return nil
+	}
+	info, err := f.root.Lstat(below)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	return &File{Path: filepath.Join(filepath.Dir(f.Path), name), Size: info.Size(), root: f.root, name: below}
+}
+
+// Siblings lists the names of the regular files in the same folder, sorted.
+func (f *File) Siblings() []string {
+	d, err := f.root.Open(path.Dir(f.name))
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(mostFiles)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// hash returns the identity of the content: the first 8 bytes of its SHA-256.
+func (f *File) hash(ctx context.Context) (record.ID, error) {
+	raw, err := f.raw()
+	if err != nil {
+		return 0, err
+	}
+	defer raw.Close()
+	h := sha256.New()
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := raw.Read(buf)
+		h.Write(buf[:n])
+		switch {
+		case errors.Is(err, io.EOF):
+			return record.ID(binary.BigEndian.Uint64(h.Sum(nil))), nil
+		case err != nil:
+			return 0, fmt.Errorf("read %s: %w", f.Path, err)
+		case ctx.Err() != nil:
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// folder is an opened SOURCE: all regular files below it, sorted by name.
+type folder struct {
+	root  *os.Root
+	files []*File
+	notes []Problem
+}
+
+// openFolder lists the files of a folder, or the one file that at is.
+func openFolder(at string) (*folder, error) {
+	info, err := os.Stat(at)
+	if err != nil {
+		return nil, err
+	}
+	dir, only := at, ""
+	if !info.IsDir() {
+		dir, only = filepath.Split(at)
+		dir = cmp.Or(dir, ".")
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{root: root}
+	if only != "" {
+		f.files = []*File{{Path: at, Size: info.Size(), root: root, name: only}}
+		return f, nil
+	}
+	f.walk(dir, ".", 0)
+	slices.SortFunc(f.files, func(a, b *File) int { return strings.Compare(a.name, b.name) })
+	return f, nil
+}
+
+func (f *folder) walk(dir, below string, depth int) {
+	here := filepath.Join(dir, below)
+	if depth > deepest || len(f.files) >= mostFiles {
+		f.notes = append(f.notes, Problem{here, fmt.Sprintf("not looked into: it lies more than %d folders deep, or behind %d files", deepest, mostFiles)})
+		return
+	}
+	d, err := f.root.Open(below)
+	if err != nil {
+		f.notes = append(f.notes, Problem{here, cause(err)})
+		return
+	}
+	entries, err := d.ReadDir(mostFiles)
+	d.Close()
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.notes = append(f.notes, Problem{here, cause(err)})
+	}
+	for _, e := range entries {
+		name := path.Join(below, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case e.IsDir():
+			f.walk(dir, name, depth+1)
+		case e.Type().IsRegular() && len(f.files) < mostFiles:
+			size := int64(0)
+			if info, err := e.Info(); err == nil {
+				size = info.Size()
+			}
+			f.files = append(f.files, &File{Path: filepath.Join(dir, name), Size: size, root: f.root, name: name})
+		}
+	}
+}
+
+// cause is an error without the path that a Problem names already.
+func cause(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,159 @@
+package profiles
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
+
+// Format is one kind of profile.
+type Format struct {
+	Name string // the word of --from
+	What string // what it is called where it is made, for help and errors
+	// Leads reports whether f leads a profile of this format.
+	Leads func(f *File) bool
+	// Read reads the profile that f leads.
+	Read func(ctx context.Context, f *File, out *Output) error
+}
+
+// Formats are all that are known. Of two that claim a file the first counts.
+func Formats() []Format {
+	return []Format{}
+}
+
+// Words lists the formats' names, for --from.
+func Words() []string {
+	var words []string
+	for _, f := range Formats() {
+		words = append(words, f.Name)
+	}
+	return words
+}
+
+// Identity says whose ranges a profile holds. The zero value of a field is "unknown", but of Rank
+// that is UnknownRank.
+type Identity struct {
+	Rank, World, LocalRank int
+	Node, Device           string
+	PID                    int
+	// Groups are the parallel groups that the rank is a member of. They may be set until Read
+	// returns.
+	Groups []record.Group
+}
+
+// UnknownRank is the rank of a profile that does not tell it: the file's name decides, or the
+// order of names.
+const UnknownRank = -1
+
+// mostRanges bounds the ranges of one profile: some 100 MB.
+const mostRanges = 1 << 20
+
+// Output takes what a Format reads of one profile. It is not safe for concurrent use.
+type Output struct {
+	ranks  []*Rank
+	unread []Problem
+	ranges int
+	beyond int // ranges that found no room
+}
+
+// Problem is something that could not be read.
+type Problem struct{ Path, Cause string }
+
+// String names the file and the cause.
+func (p Problem) String() string { return p.Path + ": " + p.Cause }
+
+// Rank returns the rank of the identity, a new one where it is not known yet.
+func (o *Output) Rank(id Identity) *Rank {
+	for _, r := range o.ranks {
+		if r.Rank == id.Rank && r.PID == id.PID {
+			return r
+		}
+	}
+	r := &Rank{Identity: id, out: o, index: map[string]uint32{"": 0}, words: []string{""}}
+	o.ranks = append(o.ranks, r)
+	return r
+}
+
+// Unread notes what could not be read of a file, and why.
+func (o *Output) Unread(path, format string, args ...any) {
+	const most = 64 // problems of one profile that are kept
+	if len(o.unread) < most {
+		o.unread = append(o.unread, Problem{path, fmt.Sprintf(format, args...)})
+	}
+}
+
+// Rank is one rank's part of a profile.
+type Rank struct {
+	Identity
+	out   *Output
+	spans []span
+	words []string
+	index map[string]uint32
+}
+
+// span is a record with its words as numbers: a trace has many ranges and few words.
+type span struct {
+	start, dur, hostStart, hostDur, exposed int64
+	step, count, bytes, tokens              int64
+	thread                                  uint64
+	name, op, opRaw, group, dtype, path     uint32
+	peer                                    int32
+	kind                                    record.Kind
+	side                                    record.Side
+	open                                    bool
+}
+
+// Add takes a range. It keeps nothing of rec but its words.
+func (r *Rank) Add(rec *record.Record) {
+	if r.out.ranges >= mostRanges {
+		r.out.beyond++
+		return
+	}
+	r.out.ranges++
+	r.spans = append(r.spans, span{
+		start: rec.Start, dur: max(rec.Dur, 0), hostStart: rec.HostStart, hostDur: rec.HostDur, exposed: rec.Exposed,
+		step: rec.Step, count: rec.Count, bytes: rec.Bytes, tokens: rec.Tokens, thread: rec.Thread,
+		name: r.word(rec.Name), op: r.word(rec.Op), opRaw: r.word(rec.OpRaw), group: r.word(rec.Group), dtype: r.word(rec.Dtype), path: r.word(rec.Path),
+		peer: rec.Peer, kind: rec.Kind, side: rec.Side, open: rec.Open,
+	})
+}
+
+// word returns the number of a word.
+func (r *Rank) word(w string) uint32 {
+	n, ok := r.index[w]
+	if !ok {
+		w = strings.Clone(record.Clip(w, record.MaxWord))
+		n = uint32(len(r.words))
+		r.words = append(r.words, w)
+		r.index[w] = n
+	}
+	return n
+}
+
+// record returns the record of a span.
+func (r *Rank) record(s *span) record.Record {
+	return record.Record{
+		Kind: s.kind, Side: s.side, Open: s.open, Name: r.words[s.name], Step: s.step,
+		Start: s.start, Dur: s.dur, HostStart: s.hostStart, HostDur: s.hostDur, Exposed: s.exposed, Thread: s.thread,
+		Op: r.words[s.op], OpRaw: r.words[s.opRaw], Group: r.words[s.group], Dtype: r.words[s.dtype], Path: r.words[s.path],
+		Peer: s.peer, Count: s.count, Bytes: s.bytes, Tokens: s.tokens,
+	}
+}
+
+// begin is the host's start of the range where it is known, else its own.
+func (s *span) begin() int64 {
+	if s.side == record.Device && s.hostStart != 0 {
+		return s.hostStart
+	}
+	return s.start
+}
+
+// hostEnd is the host's end of the range where it is known, else its own.
+func (s *span) hostEnd() int64 {
+	if s.side == record.Device && s.hostStart != 0 {
+		return s.hostStart + s.hostDur
+	}
+	return s.start + s.dur
+}
