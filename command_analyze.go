@@ -7,15 +7,18 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/profiles"
 )
 
 // defaultMinImpact is the share of step time below which a degraded node does
@@ -48,6 +51,12 @@ func sourceFlags(c *cobra.Command, o *source.Options) {
 	f.StringVar(&o.Topology, "topology", "", "topology file (JSON); found by itself where one exists")
 	f.StringVar(&o.Node, "node", "", "this node's name, for TaskD's files on a disk of its own")
 	environment(f, "node", "NODE_NAME")
+	fromFlag(f, &o.From)
+}
+
+// fromFlag registers the format of a SOURCE that holds profiles of other tools.
+func fromFlag(f *pflag.FlagSet, from *string) {
+	f.StringVar(from, "from", "", "format of the profiles in SOURCE, told by content where it isn't given: "+strings.Join(profiles.Words(), ", "))
 }
 
 // decide loads the job and returns the verdict on it.
@@ -136,9 +145,11 @@ func analyzeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "analyze SOURCE",
 		Short: "batch verdict: which node is slow, why, what it costs",
-		Long: `analyze reads one job from SOURCE (a directory, parquet:DIR or clickhouse://user@host:9000/db) and decides.
+		Long: `analyze reads one job from SOURCE (a directory, a folder or file of profiles that other tools
+wrote, parquet:DIR or clickhouse://user@host:9000/db) and decides.
 Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decide; 1: error; 2: usage.`,
-		Example: `  laggard analyze /user/cluster-info/profiling --job 6f3a
+		Example: `  laggard analyze traces/
+  laggard analyze /user/cluster-info/profiling --job 6f3a
   laggard analyze parquet:/data/laggard -o json
   laggard analyze clickhouse://laggard@ch:9000/laggard --job 6f3a -o html > report.html`,
 		Args: positional("SOURCE"),

@@ -20,7 +20,7 @@ import (
 )
 
 // exporting are the settings of laggard export.
-type exporting struct{ format, table, job, out string }
+type exporting struct{ format, table, job, out, from string }
 
 var (
 	exportFormats = []string{"parquet", "arrow", "chrome"}
@@ -32,7 +32,7 @@ func exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export SOURCE --format parquet|arrow|chrome -o FILE",
 		Short: "one job as a Parquet file, an Arrow stream or a Chrome trace",
-		Long: `export writes one table of one job from SOURCE (a profiling directory, parquet:DIR or clickhouse://…) as a Parquet file or an Arrow IPC stream, or
+		Long: `export writes one table of one job from SOURCE (a profiling directory, a folder of profiles, parquet:DIR or clickhouse://…) as a Parquet file or an Arrow IPC stream, or
 its ranges as a Chrome trace for https://ui.perfetto.dev: a rank is a process, a kind of range a track. -o - is stdout.`,
 		Example: `  laggard export /user/cluster-info/profiling --format chrome -o job.json
   laggard export parquet:/data/laggard --job j1 --format arrow --table steps -o steps.arrow`,
@@ -49,6 +49,7 @@ its ranges as a Chrome trace for https://ui.perfetto.dev: a rank is a process, a
 	f.StringVar(&e.table, "table", row.StepsTable, "ranks, steps, communications or records (chrome: always the ranges)")
 	f.StringVar(&e.job, "job", "", "the job, where SOURCE has several")
 	f.StringVarP(&e.out, "output", "o", "", "the file; - is stdout")
+	fromFlag(f, &e.from)
 	return c
 }
 
@@ -66,7 +67,7 @@ func (e *exporting) check() error {
 
 func (e *exporting) run(c *cobra.Command, spec string) error {
 	bar := newProgress(os.Stderr, "export", 0)
-	o := source.Options{Progress: func(done, total int) {
+	o := source.Options{From: e.from, Progress: func(done, total int) {
 		bar.total = total
 		bar.at(done)
 	}}

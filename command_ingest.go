@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laggard-dev/laggard/ageing"
+	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
 )
@@ -56,13 +57,14 @@ func (s *shipping) options() (intake.Options, error) {
 }
 
 func ingestCommand() *cobra.Command {
-	var to, node string
+	var to, node, from string
 	var giveUp time.Duration
 	var s shipping
 	c := &cobra.Command{
 		Use:   "ingest SOURCE --to STORE",
 		Short: "one pass over existing files into a store, each record once",
-		Long: `ingest reads the segments (laggard's own or TaskD's) under SOURCE once and stores what STORE has not yet.
+		Long: `ingest reads the segments (laggard's own or TaskD's) under SOURCE once and stores what STORE has not yet. Of a folder of other tools' profiles
+it stores each range once, whoever reads it: by the content of its file and the range's place in it. The job is named for the folder.
 A second pass stores nothing and says so; one that was killed is finished by the next, from any machine.
 Ranks that a running agent ships are left to it.`,
 		Example: `  laggard ingest /user/cluster-info/profiling --to parquet:/data/laggard
@@ -83,13 +85,14 @@ Ranks that a running agent ships are left to it.`,
 				return usage("--give-up %v: must be more than 0", giveUp)
 			}
 			o.Node, o.Ship.GiveUp = node, giveUp
-			return ingest(c, args[0], to, o)
+			return ingest(c, args[0], from, to, o)
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", "STORE: parquet:DIR or clickhouse://user@host:9000/db")
 	c.Flags().StringVar(&node, "node", "", "this node's name, for TaskD's files on a disk of its own")
 	environment(c.Flags(), "node", "NODE_NAME")
 	c.Flags().DurationVar(&giveUp, "give-up", intake.DefaultGiveUp, "how long the store may fail before the pass ends with its error")
+	fromFlag(c.Flags(), &from)
 	s.flags(c, "256MiB")
 	return c
 }
@@ -105,7 +108,17 @@ func checkStore(spec string) error {
 // errInterrupted is what a signal makes of a pass.
 var errInterrupted = errors.New("interrupted")
 
-func ingest(c *cobra.Command, root, to string, o intake.Options) error {
+func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
+	given := root
+	var unread []string
+	made, err := source.Profiles(c.Context(), root, source.Options{From: from})
+	if err != nil {
+		return fmt.Errorf("ingest %s: %w", given, err)
+	}
+	if made != nil {
+		defer made.Close()
+		root, unread = made.Dir, made.Words()
+	}
 	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Logger: o.Logger})
 	if err != nil {
 		return err
@@ -124,11 +137,12 @@ func ingest(c *cobra.Command, root, to string, o intake.Options) error {
 		err = errInterrupted
 	}
 	if err != nil && report.Ranks > 0 {
-		return fmt.Errorf("ingest %s: %w; what is stored stays, the same command goes on with the rest", root, err)
+		return fmt.Errorf("ingest %s: %w; what is stored stays, the same command goes on with the rest", given, err)
 	}
 	if err != nil {
 		return err
 	}
+	report.Problems = append(report.Problems, unread...)
 	fmt.Fprintln(c.OutOrStdout(), report)
 	if len(report.Problems) > 0 {
 		return errors.New("ingest: some of the source could not be read (said above); what could be is stored")

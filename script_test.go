@@ -14,10 +14,15 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/script: what a person types, and what comes back.
 func TestScripts(t *testing.T) {
+	testDir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("PROFILES", filepath.Join(testDir, "writer", "profiles", "testdata"))
 			return nil
 		},
 	})

@@ -25,13 +25,16 @@ type tree struct {
 	merged merge.Result // jobs that lay in several directories
 }
 
+// errNoRank is returned, wrapped, for a folder that is no profiling directory.
+var errNoRank = errors.New("no rank directory in it")
+
 func openFiles(dir string) (Source, error) {
 	ranks, err := segment.Walk(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open source %s: %w", dir, err)
 	}
 	if len(ranks) == 0 {
-		return nil, fmt.Errorf("open source %s: no rank directory in it: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, row.StepsTable, hivePrefix)
+		return nil, fmt.Errorf("open source %s: %w: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, errNoRank, row.StepsTable, hivePrefix)
 	}
 	return &tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks)}, nil
 }

@@ -12,17 +12,20 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Live is a source that is read again and again while it grows: what `watch`
-// follows. Unlike a Source it may still be empty, or not there.
+// follows. Unlike a Source it may still be empty, or not there. A folder of other tools'
+// profiles is read once, when there are some: they don't grow.
 //
 // It is not safe for concurrent use.
 type Live struct {
 	spec string
 	o    Options
-	db   *database // kept open
+	db   *database      // kept open
+	made *profiles.Tree // of a folder of profiles, as it was when it was found
 }
 
 // Reader reads one job as it grows. An alias: what wants a Follow of its own can name the
@@ -59,16 +62,23 @@ func OpenLive(ctx context.Context, spec string, o Options) (*Live, error) {
 
 // Close frees connections.
 func (l *Live) Close() error {
+	var err error
 	if l.db != nil {
-		return l.db.Close()
+		err = l.db.Close()
 	}
-	return nil
+	if l.made != nil {
+		err = errors.Join(err, l.made.Close())
+	}
+	return err
 }
 
 // dir returns the directory and whether it is a Parquet store.
 func (l *Live) dir() (dir string, parquet bool) {
 	if rest, ok := strings.CutPrefix(l.spec, Parquet+":"); ok {
 		return strings.TrimPrefix(rest, "//"), true
+	}
+	if l.made != nil {
+		return l.made.Dir, false
 	}
 	return l.spec, isStore(l.spec)
 }
@@ -98,6 +108,12 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 	dir, parquet := l.dir()
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if !parquet && l.made == nil {
+		if l.made, err = Profiles(ctx, dir, l.o); err != nil {
+			return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
+		}
+		dir, _ = l.dir()
 	}
 	var jobs []string
 	if parquet {

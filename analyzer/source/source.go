@@ -1,8 +1,8 @@
 // Package source reads the per-step rows of one job from where they are: a
-// profiling directory (laggard's own segments or TaskD's marker files), a
-// Parquet store or a ClickHouse database.
+// profiling directory (laggard's own segments or TaskD's marker files), a folder of
+// profiles that other tools wrote, a Parquet store or a ClickHouse database.
 //
-// Invariant: the same job gives the same rows whichever of the three it is read
+// Invariant: the same job gives the same rows whichever of them it is read
 // from, so a verdict never depends on the source. Raw records are never pulled
 // from a store: a row is one step of one rank.
 //
@@ -27,6 +27,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/profiles"
 )
 
 // Kinds of sources, as Info.Kind has them.
@@ -49,6 +50,9 @@ type Options struct {
 	// Topology is the path of a topology file; "" looks for one where the source
 	// is a directory, and takes the groups of the ranks otherwise.
 	Topology string
+	// From is the format of foreign profiles (profiles.Words) that the source is to be read
+	// as; "" tells it by content, and prefers a profiling directory.
+	From string
 	// Node is this machine's name in the cluster, for TaskD's files on a disk of its
 	// own; "" is unknown.
 	Node string
@@ -169,7 +173,7 @@ func Pick(ctx context.Context, s Source, name, job string) (string, error) {
 	return "", &JobError{Source: Redact(name), Job: job, Jobs: jobs}
 }
 
-// Open opens what spec names: a directory, `parquet:DIR` or
+// Open opens what spec names: a directory, a file or folder of profiles, `parquet:DIR` or
 // `clickhouse://user@host:port/db`. A plain directory that holds a Parquet store
 // is opened as one. An error names the object, the cause and what to do.
 func Open(ctx context.Context, spec string, o Options) (Source, error) {
@@ -184,16 +188,40 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 	case strings.Contains(spec, "://"):
 		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
 	}
+	if o.From != "" {
+		return openProfiles(ctx, spec, o)
+	}
 	if err := checkDir("source", spec); err != nil {
+		if info, stat := os.Stat(spec); stat == nil && info.Mode().IsRegular() {
+			return orProfiles(ctx, spec, o, err)
+		}
 		return nil, err
 	}
 	if isStore(spec) {
 		return openParquet(spec)
 	}
-	return openFiles(spec)
+	return openDir(ctx, spec, o)
 }
 
-const forms = "SOURCE is a directory, parquet:DIR or clickhouse://user@host:9000/db"
+// openDir opens a profiling directory or, where it is none, a folder of profiles.
+func openDir(ctx context.Context, dir string, o Options) (Source, error) {
+	s, err := openFiles(dir)
+	if errors.Is(err, errNoRank) {
+		return orProfiles(ctx, dir, o, err)
+	}
+	return s, err
+}
+
+// orProfiles opens what is nothing else, for the reason why, as profiles.
+func orProfiles(ctx context.Context, at string, o Options, why error) (Source, error) {
+	s, err := openProfiles(ctx, at, o)
+	if errors.Is(err, profiles.ErrNone) {
+		return nil, fmt.Errorf("%w; %w", why, err)
+	}
+	return s, err
+}
+
+const forms = "SOURCE is a directory, a folder or file of profiles, parquet:DIR or clickhouse://user@host:9000/db"
 
 // checkDir returns an error a person can act on when path is no directory that
 // can be listed.

@@ -36,7 +36,7 @@ var arrows = []struct {
 	{"analyzer/frame", []string{"schemas/"}, heavy[:3]},
 	{"analyzer/replay", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy},
 	{"analyzer/detect", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy[:3]},
-	{"analyzer/source", []string{"schemas/", "analyzer/frame", "writer/segment", "writer/rollup"}, nil},
+	{"analyzer/source", []string{"schemas/", "analyzer/frame", "writer/segment", "writer/rollup", "writer/profiles"}, nil},
 	{"analyzer/simulate", []string{"schemas/", "writer/segment"}, heavy[:3]},
 	{"analyzer/watch/depth/agents", []string{"schemas/", "analyzer/", "collector/"}, heavy[:3]},
 	{"analyzer/", []string{"schemas/", "analyzer/"}, heavy[:3]},

@@ -34,8 +34,9 @@ type Options struct {
 // Tree is a folder of profiles as a profiling directory.
 type Tree struct {
 	// Dir is the profiling directory, <Dir>/<Job>/<rank>/<unix seconds>: a temporary folder, which
-	// Close removes.
+	// Close removes, or the next Open where this process is killed.
 	Dir, Job string
+	lock     *os.File
 	// Format is that of the profiles, Profiles their number, Ranks that of the ranks in them.
 	Format          *Format
 	Profiles, Ranks int
@@ -45,15 +46,35 @@ type Tree struct {
 }
 
 // Close removes what Open made.
-func (t *Tree) Close() error { return os.RemoveAll(t.Dir) }
+func (t *Tree) Close() error { return errors.Join(os.RemoveAll(t.Dir), t.lock.Close()) }
+
+// Words returns the notes, and what could not be read: each cause once, with the first file that
+// it is true of.
+func (t *Tree) Words() []string {
+	more := map[string]int{}
+	for _, p := range t.Unread {
+		more[p.Cause]++
+	}
+	var words []string
+	for _, p := range t.Unread {
+		switch n := more[p.Cause]; {
+		case n == 1:
+			words = append(words, p.String())
+		case n > 1:
+			words = append(words, fmt.Sprintf("%s and %d more: %s", p.Path, n-1, p.Cause))
+		}
+		more[p.Cause] = 0
+	}
+	return append(words, t.Notes...)
+}
 
 // profile is one that was read.
 type profile struct {
-	file  *File
-	index int // by name
-	hash  record.ID
-	out   Output
-	parts []part // what was written of it, a rank each
+	file   *File
+	worker int // its place among the workers' names
+	hash   record.ID
+	out    Output
+	parts  []part // what was written of it, a rank each
 }
 
 // Open reads the profiles below a folder, or the one in a file, into a profiling directory.
@@ -69,7 +90,7 @@ func Open(ctx context.Context, at string, o Options) (*Tree, error) {
 		return nil, fmt.Errorf("read profiles in %s: %w", at, err)
 	}
 	t := &Tree{Format: format, Job: cmp.Or(o.Job, jobName(at)), Unread: f.notes}
-	if t.Dir, err = os.MkdirTemp("", "laggard-profiles-"); err != nil {
+	if t.Dir, t.lock, err = room(); err != nil {
 		return nil, fmt.Errorf("make room for the ranges of %s: %w", at, err)
 	}
 	if err := t.read(ctx, leads, o); err != nil {
@@ -136,6 +157,12 @@ func (f *folder) none(from string) error {
 // read reads the profiles, several at a time, and puts their segments in order.
 func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
 	all := make([]*profile, len(leads))
+	workers := map[string]int{}
+	for _, file := range leads { // sorted by name
+		if w := workerOf(file.name); workers[w] == 0 {
+			workers[w] = len(workers) + 1
+		}
+	}
 	done := make(chan struct{}, len(leads))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, cmp.Or(o.Workers, runtime.GOMAXPROCS(0))) + 1)
@@ -154,7 +181,7 @@ func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
 	})
 	for i, file := range leads {
 		g.Go(func() (err error) {
-			all[i], err = t.profile(ctx, i, file)
+			all[i], err = t.profile(ctx, file, workers[workerOf(file.name)]-1)
 			done <- struct{}{}
 			return err
 		})
@@ -166,8 +193,8 @@ func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
 }
 
 // profile reads one profile and writes its ranges. What can't be read of it is told in it.
-func (t *Tree) profile(ctx context.Context, index int, file *File) (*profile, error) {
-	p := &profile{file: file, index: index}
+func (t *Tree) profile(ctx context.Context, file *File, worker int) (*profile, error) {
+	p := &profile{file: file, worker: worker}
 	var err error
 	if p.hash, err = file.hash(ctx); err == nil {
 		err = t.Format.Read(ctx, file, &p.out)

@@ -229,3 +229,16 @@ func cause(err error) string {
 	}
 	return err.Error()
 }
+
+// ctxReader ends with the context.
+type ctxReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c ctxReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

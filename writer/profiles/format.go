@@ -20,7 +20,7 @@ type Format struct {
 
 // Formats are all that are known. Of two that claim a file the first counts.
 func Formats() []Format {
-	return []Format{}
+	return []Format{kineto}
 }
 
 // Words lists the formats' names, for --from.

@@ -37,8 +37,8 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 		w.rank = rankOfName(p.file.name)
 	}
 	if w.rank < 0 {
-		w.rank = p.index
-		p.out.Unread(p.file.Path, "it tells no rank, nor does its name (rank0, worker0): taken for rank %d, by the order of names", w.rank)
+		w.rank = p.worker
+		p.out.Unread(p.file.Path, "it tells no rank, nor does its name (rank0, worker0): ranks are numbered by the order of names")
 	}
 	for i := range r.spans {
 		w.end = max(w.end, r.spans[i].hostEnd())
@@ -182,6 +182,18 @@ func mixed(parts []part) error {
 		}
 	}
 	return nil
+}
+
+// exported is how PyTorch's tensorboard_trace_handler names a file: <worker>.<ms or ns since
+// 1970>.pt.trace.json, the worker being <host>_<pid> unless the script names it.
+var exported = regexp.MustCompile(`^(.+?)\.(\d{13}|\d{19})\.pt\.trace\.json(?:\.gz)?$`)
+
+// workerOf returns what the files of one process have in common in their names.
+func workerOf(name string) string {
+	if m := exported.FindStringSubmatch(path.Base(name)); m != nil {
+		return path.Join(path.Dir(name), m[1])
+	}
+	return name
 }
 
 // rankWord is a rank in a name: rank0, rank-0, worker0_step_12, device_3, npu3.

@@ -1,0 +1,67 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/laggard-dev/laggard/writer/profiles"
+	"github.com/laggard-dev/laggard/writer/rollup/merge"
+	"github.com/laggard-dev/laggard/writer/segment"
+)
+
+// foreign is a folder of profiles that other tools wrote, as the segments that were made of it.
+type foreign struct {
+	tree
+	made *profiles.Tree
+}
+
+// openProfiles reads the profiles in a folder or file.
+func openProfiles(ctx context.Context, at string, o Options) (Source, error) {
+	made, err := profiles.Open(ctx, at, profiles.Options{From: o.From, Workers: o.Workers, Progress: o.Progress})
+	if err != nil {
+		return nil, fmt.Errorf("open source: %w", err)
+	}
+	ranks, err := segment.Walk(made.Dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open source %s: %w", at, err), made.Close())
+	}
+	dir := at
+	if info, err := os.Stat(at); err == nil && !info.IsDir() {
+		dir = filepath.Dir(at)
+	}
+	return &foreign{tree: tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks)}, made: made}, nil
+}
+
+// Profiles reads what lies at a path as profiles, the way that Open does; nil where it is a profiling
+// directory. The caller closes what it gets.
+func Profiles(ctx context.Context, at string, o Options) (*profiles.Tree, error) {
+	if o.From == "" {
+		info, err := os.Stat(at)
+		if err != nil {
+			return nil, nil // whoever opens it next says so
+		}
+		if info.IsDir() {
+			if ranks, err := segment.Walk(at); err != nil || len(ranks) > 0 {
+				return nil, nil
+			}
+		}
+	}
+	made, err := profiles.Open(ctx, at, profiles.Options{From: o.From, Workers: o.Workers, Progress: o.Progress})
+	if errors.Is(err, profiles.ErrNone) && o.From == "" {
+		return nil, nil
+	}
+	return made, err
+}
+
+// Load implements Source.
+func (f *foreign) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+	info, err := f.tree.Load(ctx, job, b, o)
+	info.Notes = append(info.Notes, f.made.Words()...)
+	return info, err
+}
+
+// Close implements Source.
+func (f *foreign) Close() error { return f.made.Close() }
