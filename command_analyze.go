@@ -13,10 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/profiles"
 )
@@ -99,7 +101,30 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		v.Unread = &verdict.Unread{Lines: i.Unknown, Of: i.Lines, Torn: i.Torn}
 	}
 	v.Healthy = v.Exit(a.minImpact) == verdict.ExitHealthy
-	return v, nil
+	return v, a.arrivals(ctx, s, v)
+}
+
+// Arrivals are told of jobs that are small enough to be held.
+const (
+	arrivalRanks = 1 << 10
+	arrivalSteps = 64
+)
+
+// arrivals adds who entered collectives last where there is too little for a verdict.
+func (a *analysis) arrivals(ctx context.Context, s source.Source, v *verdict.Verdict) error {
+	if v.Decided || len(a.frame.Ranks) < 2 || len(a.frame.Ranks) > arrivalRanks || len(a.frame.Columns) > arrivalSteps {
+		return nil
+	}
+	if o := a.frame.Overlap; o != nil && o.Mixed {
+		return nil
+	}
+	job := arrival.NewJob()
+	err := s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
+		job.Take(ranks, ranges)
+		return nil
+	})
+	v.Arrivals = job.Order()
+	return err
 }
 
 // picture draws the frame, once.

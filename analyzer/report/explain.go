@@ -43,6 +43,7 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 		p.printf("\n%s\n", p.in(bold, "Passed by itself"))
 		p.wrapped("  ", sentence(eventSentence(e)))
 	}
+	arrivalsTable(p, v.Arrivals)
 	p.printf("\n%s\n", p.in(bold, "How sure is this"))
 	for _, s := range limits(v, pic) {
 		p.wrapped("  ", s)

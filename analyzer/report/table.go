@@ -125,6 +125,7 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 			p.printf("  %s  %s\n", p.in(cyan, "•"), eventSentence(e))
 		}
 	}
+	arrivalsTable(p, v.Arrivals)
 	return p.err
 }
 

@@ -79,6 +79,31 @@ type Verdict struct {
 	Links    []Link    `json:"links"`
 	Findings []Finding `json:"findings"`
 	Events   []Event   `json:"events"`
+	// Arrivals say who entered collectives last, where too little was measured for a verdict and
+	// single ranges were recorded; else nil.
+	Arrivals *Arrivals `json:"arrivals,omitempty"`
+}
+
+// Arrivals are the order in which ranks entered the collectives of a few steps: no verdict. Clocks
+// are aligned by the ends of collectives that end on all their members together.
+type Arrivals struct {
+	Collectives int `json:"collectives"` // seen on two ranks and more
+	Steps       int `json:"steps"`
+	// Unsure is within what nine in ten ends agree by aligned clocks; Clear says that the longest
+	// delay stands out from it.
+	Unsure float64   `json:"unsure_s"`
+	Clear  bool      `json:"clear"`
+	Ranks  []Arrival `json:"ranks"` // who waited least comes first
+}
+
+// Arrival is one rank's.
+type Arrival struct {
+	Rank   int     `json:"rank"`
+	Node   string  `json:"node"`
+	Late   float64 `json:"late_s"`   // behind the first to enter, at most in one collective
+	Waited float64 `json:"waited_s"` // for the last to enter, per step
+	Last   int     `json:"last"`     // collectives that it entered last
+	Offset float64 `json:"offset_s"` // of its clock
 }
 
 // Unread counts what the verdict could not rest on.

@@ -48,8 +48,8 @@ type kinetoTrace struct {
 	host     []record.Record // Step, DataLoader, FP, backward, SaveCheckpoint of the host
 	device   []annotation    // FP and backward of the device
 	kernels  []comm
-	blocking []comm // of gloo and its like, on the host
-	params   map[int64]comm
+	blocking []comm             // of gloo and its like, on the host
+	enqueued []comm             // what was said of collectives when they were enqueued
 	hostExt  map[int64]interval // annotations that the device has too, by external id
 	launches []launch
 	work     cover // kernels, of the device
@@ -66,30 +66,13 @@ type annotation struct {
 	ext int64
 }
 
-// comm is a communication: a kernel, a range on the host, or what was said of one when it was
-// enqueued.
-type comm struct {
-	interval
-	op, group, dtype string
-	in, out          int64
-	ext              int64
-	corr             uint64
-	stream           uint64
-}
-
-// launch is a call that enqueued something.
-type launch struct {
-	corr uint64
-	interval
-}
-
 func readKineto(ctx context.Context, f *File, out *Output) error {
 	r, err := f.Open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	t := &kinetoTrace{id: Identity{Rank: UnknownRank}, groups: map[string]*record.Group{}, params: map[int64]comm{}, hostExt: map[int64]interval{}}
+	t := &kinetoTrace{id: Identity{Rank: UnknownRank}, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
 	err = scanTrace(ctxReader{ctx, r}, t.beside, t.event)
 	if err != nil && !t.anything {
 		return err
@@ -195,7 +178,7 @@ func (t *kinetoTrace) event(e *event) {
 	case "cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime":
 		if bytes.Contains(e.name, []byte("Launch")) && len(t.launches) < mostRanges {
 			if n := number(e.arg("correlation"), 0); n > 0 {
-				t.launches = append(t.launches, launch{uint64(n), iv})
+				t.launches = append(t.launches, launch{uint64(n), threadOf(e), iv})
 			}
 		}
 	case "gpu_user_annotation":
@@ -212,44 +195,6 @@ func (t *kinetoTrace) event(e *event) {
 	t.last = max(t.last, iv.to)
 }
 
-// kernel takes a kernel of the device: communication or work.
-func (t *kinetoTrace) kernel(e *event, iv interval) {
-	if !collectiveKernel(e.name) {
-		t.work.add(iv.from, iv.to)
-		return
-	}
-	if len(t.kernels) >= mostRanges {
-		return
-	}
-	k := t.params1(e)
-	k.interval = iv
-	k.op = cmp.Or(k.op, string(e.name))
-	k.corr, k.stream = uint64(max(number(e.arg("correlation"), 0), 0)), uint64(max(number(e.arg("stream"), 0), 0))
-	t.kernels = append(t.kernels, k)
-}
-
-// params1 reads what newer traces say of a collective.
-func (t *kinetoTrace) params1(e *event) comm {
-	c := comm{
-		op: string(e.arg("Collective name")), group: string(e.arg("Process Group Name")), dtype: string(e.arg("dtype")),
-		in: number(e.arg("In msg nelems"), 0), out: number(e.arg("Out msg nelems"), 0), ext: number(e.arg("External id"), 0),
-	}
-	if c.group != "" && t.groups[c.group] == nil {
-		t.member(c.group, string(e.arg("Process Group Description")), e.arg("Process Group Ranks"))
-	}
-	return c
-}
-
-// collectiveKernel reports whether a kernel is one of a collective library.
-func collectiveKernel(name []byte) bool {
-	for _, w := range []string{"ncclKernel", "ncclDevKernel", "rcclGenericKernel", "ncclGenericKernel", "mscclKernel", "hccl", "Hccl"} {
-		if bytes.Contains(name, []byte(w)) {
-			return true
-		}
-	}
-	return false
-}
-
 var backends = [...]string{"gloo:", "mpi:", "ucc:", "nccl:", "rccl:", "hccl:"}
 
 // hostRange takes a range of the host.
@@ -257,11 +202,11 @@ func (t *kinetoTrace) hostRange(e *event, iv interval) {
 	name := string(e.name)
 	for i, b := range backends {
 		if strings.HasPrefix(name, b) {
-			c := t.params1(e)
+			c := t.collective(e)
 			c.interval, c.op = iv, name
 			if i >= 3 {
 				t.nccl = true
-				t.enqueued(c)
+				t.enqueue(c, e)
 			} else if len(t.blocking) < mostRanges {
 				t.blocking = append(t.blocking, c)
 			}
@@ -269,7 +214,9 @@ func (t *kinetoTrace) hostRange(e *event, iv interval) {
 		}
 	}
 	if name == "record_param_comms" {
-		t.enqueued(t.params1(e))
+		c := t.collective(e)
+		c.interval = iv
+		t.enqueue(c, e)
 		return
 	}
 	if r, ok := annotated(e.name, e.ts, e.dur); ok {
@@ -283,13 +230,6 @@ func (t *kinetoTrace) hostRange(e *event, iv interval) {
 	}
 	if string(e.cat) != "user_annotation" && !strings.HasPrefix(name, "c10d::") && !strings.Contains(name, "#") {
 		t.ops.add(iv.from, iv.to)
-	}
-}
-
-// enqueued keeps what was said of a collective when it was enqueued, by its external id.
-func (t *kinetoTrace) enqueued(c comm) {
-	if c.ext != 0 && c.op != "" && len(t.params) < mostRanges {
-		t.params[c.ext] = c
 	}
 }
 
@@ -381,44 +321,4 @@ func (t *kinetoTrace) give(f *File, out *Output) error {
 		rank.Add(&a.rec)
 	}
 	return nil
-}
-
-// giveComms gives out Communication: with the launch, and with what was said when it was enqueued.
-func (t *kinetoTrace) giveComms(rank *Rank, comms []comm, device bool) {
-	slices.SortStableFunc(comms, func(a, b comm) int { return cmp.Compare(a.from, b.from) })
-	slices.SortStableFunc(t.launches, func(a, b launch) int { return cmp.Compare(a.corr, b.corr) })
-	intervals := make([]interval, len(comms))
-	for i := range comms {
-		intervals[i] = comms[i].interval
-	}
-	work := &t.ops
-	if device {
-		work = &t.work
-	}
-	exposed := work.exposed(intervals)
-	for i := range comms {
-		c := &comms[i]
-		said := t.params[c.ext]
-		r := record.New(record.Communication)
-		r.Start, r.Dur, r.Exposed, r.Thread = c.from+t.base, c.to-c.from, exposed[i], c.stream
-		raw := c.op
-		if said.op != "" {
-			raw = said.op
-		}
-		raw, _, _ = strings.Cut(raw, "(") // a kernel's parameters
-		if r.Op = record.BaseOp(strings.TrimPrefix(raw, "nccl:")); r.Op != raw {
-			r.OpRaw = raw
-		}
-		r.Group = cmp.Or(c.group, said.group)
-		r.Dtype = record.BaseDtype(cmp.Or(c.dtype, said.dtype))
-		r.Count = max(c.in, c.out, said.in, said.out)
-		r.Bytes = r.Count * int64(record.DtypeSize(r.Dtype))
-		if device {
-			r.Side = record.Device
-			if l, ok := slices.BinarySearchFunc(t.launches, c.corr, func(l launch, corr uint64) int { return cmp.Compare(l.corr, corr) }); ok && c.corr != 0 {
-				r.HostStart, r.HostDur = t.launches[l].from+t.base, t.launches[l].to-t.launches[l].from
-			}
-		}
-		rank.Add(&r)
-	}
 }

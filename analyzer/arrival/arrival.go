@@ -1,0 +1,274 @@
+// Package arrival tells from the raw ranges of a few steps in which order ranks entered their
+// collectives: who came last, and how long the others waited for it.
+//
+// Clocks of hosts differ, so wall clocks of two ranks are never compared. A collective that
+// everybody needs of everybody (allreduce, allgather, reducescatter, alltoall, barrier) ends on
+// all its members together: the offset of a rank's clock is the median by which its ends
+// differ from those of its peers, and what remains of the differences says how sure that is.
+//
+// Invariant: nobody is named a culprit here. Who is last in a step or two may be first in the next.
+//
+// Caveat: who enters last is late, or waits for somebody in another group who is. Only
+// analyzer/detect tells the two apart, and it needs more steps.
+package arrival
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+const (
+	// mostCalls bounds the ranges that are held: 100 MB.
+	mostCalls = 2 << 20
+	// rounds ends the refinement of groups that overlap; one group is aligned in the first.
+	rounds = 50
+	// settled is the change of an offset, in ns, below which the alignment is done.
+	settled = 100
+	// clear is how many times what the alignment is unsure of a delay must be, to be told.
+	clear = 5
+)
+
+// symmetric are the operations that end on all members together.
+var symmetric = map[string]bool{"allreduce": true, "allgather": true, "reducescatter": true, "alltoall": true, "barrier": true}
+
+// Job collects the ranges of one job.
+type Job struct {
+	nodes   map[uint32]string
+	members map[member]string
+	calls   []call
+	more    bool // than are held
+}
+
+// member is a rank and a communicator's name.
+type member struct {
+	rank  uint32
+	group string
+}
+
+// call is one rank's part in a collective.
+type call struct {
+	rank       uint32
+	step       int64
+	repeat     uint16
+	group, op  string
+	start, end int64
+	nth        int // of its kind in the step
+}
+
+// NewJob returns an empty job.
+func NewJob() *Job { return &Job{nodes: map[uint32]string{}, members: map[member]string{}} }
+
+// Take takes identities and ranges, in any order and in parts; it keeps neither slice.
+func (j *Job) Take(ranks []row.Rank, records []row.Record) {
+	for i := range ranks {
+		r := &ranks[i]
+		j.nodes[r.Rank] = r.Node
+		for k, g := range r.Groups { // dim:name:index:size
+			_, rest, _ := strings.Cut(g, ":")
+			if end := strings.LastIndexByte(rest, ':'); end > 0 {
+				if end = strings.LastIndexByte(rest[:end], ':'); end > 0 && k < len(r.GroupRanks) {
+					j.members[member{r.Rank, rest[:end]}] = fmt.Sprint(r.GroupRanks[k])
+				}
+			}
+		}
+	}
+	for i := range records {
+		r := &records[i]
+		if r.Kind != "Communication" || !symmetric[r.Op] || r.Open != 0 || r.Step < 0 {
+			continue
+		}
+		if len(j.calls) >= mostCalls {
+			j.more = true
+			return
+		}
+		j.calls = append(j.calls, call{rank: r.Rank, step: r.Step, repeat: r.Repeat, group: r.Group, op: r.Op, start: r.StartNs, end: r.StartNs + r.DurNs})
+		if _, ok := j.nodes[r.Rank]; !ok {
+			j.nodes[r.Rank] = r.Node
+		}
+	}
+}
+
+// Order says who entered last; nil where no collective was seen on two ranks or where not all of
+// them could be held.
+func (j *Job) Order() *verdict.Arrivals {
+	if j.more {
+		return nil
+	}
+	all := j.collectives()
+	if len(all) == 0 {
+		return nil
+	}
+	offsets, unsure := align(all)
+	return j.tell(all, offsets, unsure)
+}
+
+// collectives joins the calls of ranks: the n-th of an operation in a group and step is one.
+func (j *Job) collectives() [][]call {
+	for i := range j.calls {
+		c := &j.calls[i]
+		if m := j.members[member{c.rank, c.group}]; m != "" {
+			c.group = m
+		}
+	}
+	byRank := func(a, b call) int {
+		return cmp.Or(strings.Compare(a.group, b.group), cmp.Compare(a.step, b.step), cmp.Compare(a.repeat, b.repeat), strings.Compare(a.op, b.op))
+	}
+	slices.SortFunc(j.calls, func(a, b call) int {
+		return cmp.Or(byRank(a, b), cmp.Compare(a.rank, b.rank), cmp.Compare(a.start, b.start))
+	})
+	for i := 1; i < len(j.calls); i++ {
+		if a, b := &j.calls[i-1], &j.calls[i]; byRank(*a, *b) == 0 && a.rank == b.rank {
+			b.nth = a.nth + 1
+		}
+	}
+	same := func(a, b call) int { return cmp.Or(byRank(a, b), cmp.Compare(a.nth, b.nth)) }
+	slices.SortFunc(j.calls, func(a, b call) int { return cmp.Or(same(a, b), cmp.Compare(a.rank, b.rank)) })
+	var all [][]call
+	for from := 0; from < len(j.calls); {
+		to := from + 1
+		for to < len(j.calls) && same(j.calls[from], j.calls[to]) == 0 {
+			to++
+		}
+		if to-from > 1 {
+			all = append(all, j.calls[from:to])
+		}
+		from = to
+	}
+	return all
+}
+
+// align returns what each rank's clock is ahead of the others', and what nine in ten ends are within
+// of it, ns.
+func align(all [][]call) (offsets map[uint32]int64, unsure int64) {
+	offsets = reach(all)
+	var left []int64
+	for range rounds {
+		ends := map[uint32][]int64{}
+		left = left[:0]
+		for _, members := range all {
+			mid := middle(members, offsets)
+			for _, m := range members {
+				ends[m.rank] = append(ends[m.rank], m.end-mid)
+				left = append(left, m.end-mid-offsets[m.rank])
+			}
+		}
+		moved := int64(0)
+		for rank, d := range ends {
+			to := median(d)
+			moved = max(moved, to-offsets[rank], offsets[rank]-to)
+			offsets[rank] = to
+		}
+		if moved < settled {
+			break
+		}
+	}
+	for i, d := range left {
+		left[i] = max(d, -d)
+	}
+	slices.Sort(left)
+	return offsets, left[len(left)*9/10]
+}
+
+// reach goes from the first rank to those that it shares a collective with, from those on, and
+// begins anew with a rank that none of them reaches: offsets to begin with.
+func reach(all [][]call) map[uint32]int64 {
+	offsets := map[uint32]int64{}
+	for {
+		next := map[uint32][]int64{}
+		for _, members := range all {
+			known := slices.DeleteFunc(slices.Clone(members), func(m call) bool { _, ok := offsets[m.rank]; return !ok })
+			if len(known) == 0 || len(known) == len(members) {
+				continue
+			}
+			mid := middle(known, offsets)
+			for _, m := range members {
+				if _, ok := offsets[m.rank]; !ok {
+					next[m.rank] = append(next[m.rank], m.end-mid)
+				}
+			}
+		}
+		for rank, d := range next {
+			offsets[rank] = median(d)
+		}
+		if len(next) > 0 {
+			continue
+		}
+		i := slices.IndexFunc(all, func(members []call) bool { _, ok := offsets[members[0].rank]; return !ok })
+		if i < 0 {
+			return offsets
+		}
+		offsets[all[i][0].rank] = 0
+	}
+}
+
+// middle is the median of the members' ends by their aligned clocks.
+func middle(members []call, offsets map[uint32]int64) int64 {
+	ends := make([]int64, len(members))
+	for i, m := range members {
+		ends[i] = m.end - offsets[m.rank]
+	}
+	return median(ends)
+}
+
+func median(values []int64) int64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	n := len(values)
+	if n%2 == 1 {
+		return values[n/2]
+	}
+	return values[n/2-1] + (values[n/2]-values[n/2-1])/2
+}
+
+// tell sums up who came when.
+func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdict.Arrivals {
+	type sum struct {
+		late, waited int64
+		last         int
+	}
+	sums := map[uint32]*sum{}
+	steps := map[[2]int64]bool{}
+	for _, members := range all {
+		first, last := members[0].start-offsets[members[0].rank], int64(-1<<62)
+		for _, m := range members {
+			at := m.start - offsets[m.rank]
+			first, last = min(first, at), max(last, at)
+		}
+		steps[[2]int64{members[0].step, int64(members[0].repeat)}] = true
+		for _, m := range members {
+			s := sums[m.rank]
+			if s == nil {
+				s = &sum{}
+				sums[m.rank] = s
+			}
+			at := m.start - offsets[m.rank]
+			s.late = max(s.late, at-first)
+			s.waited += last - at
+			if at == last {
+				s.last++
+			}
+		}
+	}
+	out := &verdict.Arrivals{Collectives: len(all), Steps: len(steps), Unsure: seconds(unsure), Ranks: []verdict.Arrival{}}
+	most := int64(0)
+	for rank, s := range sums {
+		most = max(most, s.late)
+		out.Ranks = append(out.Ranks, verdict.Arrival{
+			Rank: int(rank), Node: j.nodes[rank], Late: seconds(s.late), Waited: seconds(s.waited) / float64(len(steps)), Last: s.last, Offset: seconds(offsets[rank]),
+		})
+	}
+	slices.SortFunc(out.Ranks, func(a, b verdict.Arrival) int {
+		return cmp.Or(cmp.Compare(a.Waited, b.Waited), cmp.Compare(a.Rank, b.Rank))
+	})
+	out.Clear = most > clear*unsure
+	return out
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
