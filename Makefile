@@ -20,7 +20,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
+.PHONY: help build run test kubernetes profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ test: parts ## everything, against the real components, with -race where gorouti
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes
 	cd deploy/kubernetes/apiserver && $(GO) test -vet=off -count=1 -timeout 20m ./... # make lint vets it: that takes all of Kubernetes along
+
+profiles: parts ## verdicts from PyTorch's own profiler beside those of the recorder, of one run each
+	LAGGARD_PROFILES=short $(GO) test -count=1 -v -timeout 20m -run TestProfiles ./deploy/examples
+
+profiles-all: parts ## the same with every fault, 20 runs each
+	LAGGARD_PROFILES=all LAGGARD_PROFILES_RUNS=20 $(GO) test -count=1 -v -timeout 6h -run TestProfiles ./deploy/examples
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Trains a small language model on several CPU processes with PyTorch's DDP.
 
-An ordinary script: it knows its rank from the launcher's environment and nothing
-of any profiler. Each step is a counted amount of work. --slow-rank makes one rank
+An ordinary script: it knows its rank from the launcher's environment, and of no
+profiler but PyTorch's own, which --profile turns on. Each step is a counted amount of work. --slow-rank makes one rank
 really slower, in what --slow-part names: its forward pass runs its blocks
 --slow-extra times more, its loader waits for a disk so much longer, or its shard of
 a checkpoint is written so much more often.
 """
 
 import argparse
+import contextlib
 import os
 import time
 
@@ -77,6 +78,7 @@ def arguments():
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-part", choices=("forward", "load", "save"), default="forward")
     parser.add_argument("--slow-extra", type=int, default=6, help="times the slow rank does its part more")
+    parser.add_argument("--profile", default="", help="folder for traces of 30 steps by torch.profiler, after the first 10")
     return parser.parse_args()
 
 
@@ -104,6 +106,16 @@ def pair_of(rank, world):
     return groups[rank]
 
 
+def profiler(folder, rank):
+    """PyTorch's profiler as its tutorial has it, or nothing."""
+    if not folder:
+        return contextlib.nullcontext()
+    return torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=9, warmup=1, active=30, repeat=1),
+        on_trace_ready=torch.profiler.tensorboard_trace_handler(folder, "rank%d" % rank))
+
+
 def main():
     a = arguments()
     torch.set_num_threads(1)
@@ -123,23 +135,26 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
 
-    for step, (tokens, target) in enumerate(batches(loader, sampler, a.steps)):
-        loss = criterion(model(tokens).flatten(0, 1), target.flatten())
-        if pair is not None:
-            dist.all_reduce(traded, group=pair)
-            traded /= 2
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if (step + 1) % a.save_every == 0:  # each rank its shard: here, its own copy
-            for _ in range(1 + 10 * extra.get("save", 0)):
-                torch.save(model.module.state_dict(), os.path.join(a.save_to, "step-%d-rank-%d.pt" % (step + 1, rank)))
-        if (step + 1) % 20 == 0:
-            mean = loss.detach() / dist.get_world_size()
-            dist.all_reduce(mean)
-            if rank == 0:
-                print("step %d, loss %.3f" % (step + 1, mean.item()), flush=True)
-        time.sleep(a.pace)
+    with profiler(a.profile, rank) as profile:
+        for step, (tokens, target) in enumerate(batches(loader, sampler, a.steps)):
+            loss = criterion(model(tokens).flatten(0, 1), target.flatten())
+            if pair is not None:
+                dist.all_reduce(traded, group=pair)
+                traded /= 2
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if (step + 1) % a.save_every == 0:  # each rank its shard: here, its own copy
+                for _ in range(1 + 10 * extra.get("save", 0)):
+                    torch.save(model.module.state_dict(), os.path.join(a.save_to, "step-%d-rank-%d.pt" % (step + 1, rank)))
+            if (step + 1) % 20 == 0:
+                mean = loss.detach() / dist.get_world_size()
+                dist.all_reduce(mean)
+                if rank == 0:
+                    print("step %d, loss %.3f" % (step + 1, mean.item()), flush=True)
+            time.sleep(a.pace)
+            if profile is not None:
+                profile.step()
     dist.barrier()
     dist.destroy_process_group()
 
