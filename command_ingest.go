@@ -12,6 +12,7 @@ import (
 	"github.com/laggard-dev/laggard/ageing"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
@@ -110,14 +111,13 @@ var errInterrupted = errors.New("interrupted")
 
 func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
 	given := root
-	var unread []string
 	made, err := source.Profiles(c.Context(), root, source.Options{From: from})
 	if err != nil {
 		return fmt.Errorf("ingest %s: %w", given, err)
 	}
 	if made != nil {
 		defer made.Close()
-		root, unread = made.Dir, made.Words()
+		root = made.Dir
 	}
 	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Logger: o.Logger})
 	if err != nil {
@@ -142,7 +142,10 @@ func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
 	if err != nil {
 		return err
 	}
-	report.Problems = append(report.Problems, unread...)
+	if made != nil {
+		report.Problems = append(report.Problems, profiles.Sentences(made.Unread)...)
+		report.Notes = append(report.Notes, profiles.Sentences(made.Notes)...)
+	}
 	fmt.Fprintln(c.OutOrStdout(), report)
 	if len(report.Problems) > 0 {
 		return errors.New("ingest: some of the source could not be read (said above); what could be is stored")

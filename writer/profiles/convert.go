@@ -40,23 +40,20 @@ type Tree struct {
 	// Format is that of the profiles, Profiles their number, Ranks that of the ranks in them.
 	Format          *Format
 	Profiles, Ranks int
-	// Unread is what could not be read, Notes are sentences on what was made of the rest.
-	Unread []Problem
-	Notes  []string
+	// Unread is what could not be read, Notes say what was made of files that don't say all.
+	Unread, Notes []Problem
 }
 
 // Close removes what Open made.
 func (t *Tree) Close() error { return errors.Join(os.RemoveAll(t.Dir), t.lock.Close()) }
 
-// Words returns the notes, and what could not be read: each cause once, with the first file that
-// it is true of.
-func (t *Tree) Words() []string {
+// Sentences tells problems, each cause once, with the first file that it is true of.
+func Sentences(problems []Problem) (words []string) {
 	more := map[string]int{}
-	for _, p := range t.Unread {
+	for _, p := range problems {
 		more[p.Cause]++
 	}
-	var words []string
-	for _, p := range t.Unread {
+	for _, p := range problems {
 		switch n := more[p.Cause]; {
 		case n == 1:
 			words = append(words, p.String())
@@ -65,7 +62,7 @@ func (t *Tree) Words() []string {
 		}
 		more[p.Cause] = 0
 	}
-	return append(words, t.Notes...)
+	return words
 }
 
 // profile is one that was read.

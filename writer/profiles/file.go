@@ -113,9 +113,9 @@ func (f *File) Beside(name string) *File {
 	return &File{Path: filepath.Join(filepath.Dir(f.Path), name), Size: info.Size(), root: f.root, name: below}
 }
 
-// Siblings lists the names of the regular files in the same folder, sorted.
-func (f *File) Siblings() []string {
-	d, err := f.root.Open(path.Dir(f.name))
+// namesIn lists the names of the regular files in a folder, sorted.
+func namesIn(root *os.Root, dir string) []string {
+	d, err := root.Open(dir)
 	if err != nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ type Format struct {
 
 // Formats are all that are known. Of two that claim a file the first counts.
 func Formats() []Format {
-	return []Format{kineto}
+	return []Format{kineto, ascend, mindstudio}
 }
 
 // Words lists the formats' names, for --from.
@@ -54,11 +54,12 @@ const mostRanges = 1 << 20
 type Output struct {
 	ranks  []*Rank
 	unread []Problem
+	notes  []Problem
 	ranges int
 	beyond int // ranges that found no room
 }
 
-// Problem is something that could not be read.
+// Problem is something to tell of a file.
 type Problem struct{ Path, Cause string }
 
 // String names the file and the cause.
@@ -78,10 +79,18 @@ func (o *Output) Rank(id Identity) *Rank {
 
 // Unread notes what could not be read of a file, and why.
 func (o *Output) Unread(path, format string, args ...any) {
-	const most = 64 // problems of one profile that are kept
-	if len(o.unread) < most {
-		o.unread = append(o.unread, Problem{path, fmt.Sprintf(format, args...)})
+	o.unread = told(o.unread, path, format, args)
+}
+
+// Note notes what was made of a file that does not say all.
+func (o *Output) Note(path, format string, args ...any) { o.notes = told(o.notes, path, format, args) }
+
+func told(list []Problem, path, format string, args []any) []Problem {
+	const most = 64 // of one profile
+	if len(list) < most {
+		list = append(list, Problem{path, fmt.Sprintf(format, args...)})
 	}
+	return list
 }
 
 // Rank is one rank's part of a profile.

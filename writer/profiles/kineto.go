@@ -66,13 +66,17 @@ type annotation struct {
 	ext int64
 }
 
+func newKinetoTrace(id Identity) *kinetoTrace {
+	return &kinetoTrace{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
+}
+
 func readKineto(ctx context.Context, f *File, out *Output) error {
 	r, err := f.Open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	t := &kinetoTrace{id: Identity{Rank: UnknownRank}, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
+	t := newKinetoTrace(Identity{Rank: UnknownRank})
 	err = scanTrace(ctxReader{ctx, r}, t.beside, t.event)
 	if err != nil && !t.anything {
 		return err

@@ -38,13 +38,13 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 	}
 	if w.rank < 0 {
 		w.rank = p.worker
-		p.out.Unread(p.file.Path, "it tells no rank, nor does its name (rank0, worker0): ranks are numbered by the order of names")
+		p.out.Note(p.file.Path, "it tells no rank, nor does its name (rank0, worker0): ranks are numbered by the order of names")
 	}
 	for i := range r.spans {
 		w.end = max(w.end, r.spans[i].hostEnd())
 	}
 	if !slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
-		p.out.Unread(p.file.Path, "it marks no step: all of it is taken for one")
+		p.out.Note(p.file.Path, "it marks no step: all of it is taken for one")
 		all := record.New(record.Step)
 		all.Step, all.Start, all.Dur = 0, w.begin, w.end-w.begin
 		r.Add(&all)
@@ -119,8 +119,9 @@ func (t *Tree) arrange(all []*profile) error {
 	seen := map[record.ID]*File{}
 	for _, p := range all {
 		t.Unread = append(t.Unread, p.out.unread...)
+		t.Notes = append(t.Notes, p.out.notes...)
 		if other := seen[p.hash]; other != nil && len(p.parts) > 0 {
-			t.Notes = append(t.Notes, fmt.Sprintf("%s is a copy of %s and counts once", p.file.Path, other.Path))
+			t.Notes = append(t.Notes, Problem{p.file.Path, "a copy of " + other.Path + ", counted once"})
 			continue
 		}
 		if len(p.parts) > 0 {

@@ -26,7 +26,7 @@ const (
 type event struct {
 	ph             byte
 	cat, name, tid []byte
-	pid            []byte
+	pid, id        []byte
 	ts, dur        int64 // ns
 	args           []byte
 }
@@ -258,6 +258,8 @@ func (e *event) set(key, v []byte) {
 		e.pid = text(v)
 	case "tid":
 		e.tid = text(v)
+	case "id":
+		e.id = text(v)
 	case "ts":
 		e.ts = micros(text(v))
 	case "dur":

@@ -1,0 +1,124 @@
+package profiles
+
+import (
+	"bytes"
+	"context"
+	"path"
+	"strings"
+)
+
+// ascend reads what Ascend's PyTorch profiler exports as text: a folder <name>_ascend_pt a rank, with
+// profiler_info_<rank>.json and ASCEND_PROFILER_OUTPUT in it. Its trace_view.json leads: steps and
+// annotations of the host as in Kineto's traces, the collectives of HCCL on the device with the call
+// that enqueued them, and when the device computed. Where there is none, step_trace_time.csv has the
+// sums of steps.
+var ascend = Format{
+	Name: "ascend",
+	What: "Ascend PyTorch Profiler output as text (*_ascend_pt/ASCEND_PROFILER_OUTPUT)",
+	Leads: func(f *File) bool {
+		switch f.Name() {
+		case ascendTrace:
+			h := f.Head()
+			i := space(h, 0)
+			return i < len(h) && h[i] == '[' && bytes.Contains(h, []byte(`"ph"`))
+		case ascendSums:
+			return f.Beside(ascendTrace) == nil && bytes.HasPrefix(f.Head(), []byte(sumsHead))
+		}
+		return false
+	},
+	Read: readAscend,
+}
+
+const (
+	ascendTrace = "trace_view.json"
+	ascendSums  = "step_trace_time.csv"
+)
+
+func readAscend(ctx context.Context, f *File, out *Output) error {
+	id := Identity{Rank: ascendRank(f)}
+	if f.Name() == ascendSums {
+		return readSums(ctx, f, out, nil, &id)
+	}
+	r, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	t := newKinetoTrace(id)
+	err = scanTrace(ctxReader{ctx, r}, t.beside, t.ascendEvent)
+	if err != nil && !t.anything {
+		return err
+	}
+	if err != nil {
+		out.Unread(f.Path, "%s; what stands before was read", cause(err))
+	}
+	t.name(f)
+	return t.give(f, out)
+}
+
+// ascendRank is what profiler_info_<rank>.json, beside the folder of a trace, says.
+func ascendRank(f *File) int {
+	for _, p := range f.matches("../profiler_info*.json") {
+		text := p.Head()
+		if i := bytes.LastIndex(text, []byte(`"rank_id"`)); i >= 0 {
+			_, at, err := keyOf(text, i)
+			if err != nil {
+				continue
+			}
+			if end, err := value(text, at); err == nil {
+				if n := number(text[at:end], -1); n >= 0 && n < 1<<24 {
+					return int(n)
+				}
+			}
+		}
+	}
+	return UnknownRank
+}
+
+// ascendEvent takes one event of trace_view.json.
+func (t *kinetoTrace) ascendEvent(e *event) {
+	iv := interval{e.ts, e.ts + e.dur}
+	switch {
+	case e.ph == 's' && string(e.cat) == "async_npu": // its id is the start on the device
+		if n := number(e.id, 0); n > 0 && len(t.launches) < mostRanges {
+			t.launches = append(t.launches, launch{uint64(n), threadOf(e), interval{e.ts, e.ts}})
+		}
+	case e.ph != 'X' || e.dur < 0:
+	case string(e.cat) == "cpu_op":
+		t.event(e)
+	case bytes.HasPrefix(e.name, []byte("hcom_")):
+		if len(t.kernels) < mostRanges {
+			c := comm{interval: iv, dtype: string(e.arg("data_type")), in: number(e.arg("count"), 0), corr: uint64(max(e.ts, 0))}
+			c.op, c.group = hcclName(string(e.name))
+			t.kernels = append(t.kernels, c)
+			t.anything, t.last = true, max(t.last, iv.to)
+		}
+	case string(e.name) == "Computing" && len(e.cat) == 0:
+		t.work.add(iv.from, iv.to)
+	}
+}
+
+// hcclName returns operation and communicator of a name such as hcom_allReduce__868_0_1: the
+// communicator's last digits, the place in it, the stream.
+func hcclName(name string) (op, group string) {
+	op, rest, _ := strings.Cut(strings.TrimPrefix(name, "hcom_"), "__")
+	op = strings.TrimRight(op, "_")
+	if _, whole, ok := strings.Cut(rest, "@"); ok {
+		return op, whole
+	}
+	group, _, _ = strings.Cut(rest, "_")
+	return op, group
+}
+
+// matches returns the files that a pattern relative to the folder of f names.
+func (f *File) matches(pattern string) (all []*File) {
+	dir := path.Join(path.Dir(f.name), path.Dir(pattern))
+	for _, name := range namesIn(f.root, dir) {
+		if ok, _ := path.Match(path.Base(pattern), name); ok {
+			if x := f.Beside(path.Join(path.Dir(pattern), name)); x != nil {
+				all = append(all, x)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,196 @@
+package profiles
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
+
+// mindstudio reads MindStudio's cluster analysis: cluster_step_trace_time.csv has a line for each
+// step and rank, communication_group.json who communicates with whom. These are sums: how long a
+// rank computed, communicated and was idle in a step, not when.
+var mindstudio = Format{
+	Name: "mindstudio",
+	What: "MindStudio cluster analysis (cluster_step_trace_time.csv)",
+	Leads: func(f *File) bool {
+		return f.Name() == "cluster_step_trace_time.csv" && bytes.HasPrefix(f.Head(), []byte(clusterHead))
+	},
+	Read: func(ctx context.Context, f *File, out *Output) error {
+		groups, err := clusterGroups(f)
+		if err != nil {
+			out.Unread(f.Beside(clusterGroupsFile).Path, "%s; groups are left out", cause(err))
+		}
+		return readSums(ctx, f, out, groups, nil)
+	},
+}
+
+const (
+	sumsHead          = "Step,Computing,"
+	clusterHead       = "Step,Type,Index,Computing,"
+	clusterGroupsFile = "communication_group.json"
+	// mostGroups bounds the groups of a cluster.
+	mostGroups = 1 << 16
+)
+
+// stepSums is a line: what the device did in a step, ns.
+type stepSums struct {
+	step                                 int64
+	computing, exposed, overlapped, free int64
+}
+
+// readSums reads a table of sums, of the one rank of id where that is given. Steps are put end to
+// end, for the table does not say when they were.
+func readSums(ctx context.Context, f *File, out *Output, groups [][]int, id *Identity) error {
+	r, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	table := csv.NewReader(ctxReader{ctx, r})
+	table.ReuseRecord, table.FieldsPerRecord = true, -1
+	head, err := table.Read()
+	if err != nil {
+		return fmt.Errorf("read its first line: %w", err)
+	}
+	columns := map[string]int{}
+	for i, name := range head {
+		columns[name] = i
+	}
+	for _, name := range []string{"Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Free"} {
+		if _, ok := columns[name]; !ok {
+			return fmt.Errorf("it has no column %q", name)
+		}
+	}
+	ends := map[int]int64{}
+	out.Note(f.Path, "it has sums and no times: steps stand end to end, from 1970 on")
+	for n := 2; ; n++ {
+		line, err := table.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			out.Unread(f.Path, "line %d: %s; what stands before was read", n, cause(err))
+			return nil
+		}
+		rank, ok := rankOfLine(line, columns, id)
+		if !ok {
+			continue
+		}
+		s, err := sumsOf(line, columns)
+		if err != nil {
+			out.Unread(f.Path, "line %d: %v; it is left out", n, err)
+			continue
+		}
+		who := Identity{Rank: rank, Groups: groupsOf(groups, rank)}
+		if id != nil {
+			who = *id
+		}
+		ends[rank] = s.give(out.Rank(who), max(ends[rank], 1e9))
+	}
+}
+
+// rankOfLine returns whose line it is; a line of a stage is nobody's.
+func rankOfLine(line []string, columns map[string]int, id *Identity) (int, bool) {
+	if id != nil {
+		return id.Rank, true
+	}
+	kind, index := columns["Type"], columns["Index"]
+	if len(line) <= max(kind, index) || line[kind] != "rank" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(line[index])
+	return n, err == nil && n >= 0 && n < 1<<24
+}
+
+func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {
+	if len(line) <= columns["Step"] {
+		return s, errors.New("it is cut")
+	}
+	if s.step, err = strconv.ParseInt(line[columns["Step"]], 10, 64); err != nil || s.step < 0 {
+		return s, fmt.Errorf("%q is no step", line[columns["Step"]])
+	}
+	for name, at := range map[string]*int64{"Computing": &s.computing, "Communication(Not Overlapped)": &s.exposed, "Overlapped": &s.overlapped, "Free": &s.free} {
+		i := columns[name]
+		if i >= len(line) {
+			return s, errors.New("it is cut")
+		}
+		us, err := strconv.ParseFloat(line[i], 64)
+		if err != nil || us < 0 || us > 1e12 {
+			return s, fmt.Errorf("%q is no time (%s)", line[i], name)
+		}
+		*at = int64(us * 1e3)
+	}
+	return s, nil
+}
+
+// give gives a step out as ranges that add up to its sums, and returns where it ends: computation and
+// what nobody did, then communication, of which the beginning is overlapped.
+func (s *stepSums) give(rank *Rank, at int64) int64 {
+	step := record.New(record.Step)
+	step.Step, step.Start, step.Dur = s.step, at, max(s.computing+s.exposed+s.free, 1)
+	rank.Add(&step)
+	if c := s.exposed + s.overlapped; c > 0 {
+		r := record.New(record.Communication)
+		r.Side, r.Op, r.Exposed = record.Device, "all", s.exposed
+		r.Start, r.Dur = max(step.End()-c, at), min(c, step.Dur)
+		rank.Add(&r)
+	}
+	return step.End()
+}
+
+// clusterGroups reads who communicates with whom: lists of ranks, which it names p2p where they are
+// those of a stage.
+func clusterGroups(f *File) (all [][]int, err error) {
+	g := f.Beside(clusterGroupsFile)
+	if g == nil {
+		return nil, nil
+	}
+	r, err := g.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var lists struct {
+		Collective [][]int `json:"collective"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r, 64<<20)).Decode(&lists); err != nil {
+		return nil, err
+	}
+	if len(lists.Collective) > mostGroups {
+		return nil, fmt.Errorf("more than %d groups", mostGroups)
+	}
+	for _, l := range lists.Collective {
+		slices.Sort(l)
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// groupsOf returns the groups of a rank. Of what kind they are the file does not say: ranks that lie
+// side by side are taken for data parallel, others, which stride over those, for pipeline parallel.
+func groupsOf(lists [][]int, rank int) (groups []record.Group) {
+	world := 0
+	for _, l := range lists {
+		world = max(world, len(l))
+	}
+	for _, l := range lists {
+		i, ok := slices.BinarySearch(l, rank)
+		if !ok || len(l) < 2 || len(l) == world {
+			continue
+		}
+		dim := "pp"
+		if l[len(l)-1]-l[0] == len(l)-1 {
+			dim = "dp"
+		}
+		groups = append(groups, record.Group{Dim: dim, Name: fmt.Sprintf("%s-%d", dim, l[0]), Index: i, Size: len(l), Ranks: l})
+	}
+	return groups
+}
