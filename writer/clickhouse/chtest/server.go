@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,9 +31,13 @@ type Server struct {
 	port int
 	http int
 	peer int
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has been waited for
-	o    Options
+	host string // that it listens on
+	// extra is configuration beside what every server has; wrap is what it is run by.
+	extra string
+	wrap  []string
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when the process has been waited for
+	o     Options
 }
 
 // Options change the server's configuration.
@@ -50,23 +55,33 @@ func Start(t testing.TB) *Server { return StartWith(t, Options{}) }
 // StartWith starts a server with options and waits until it answers.
 func StartWith(t testing.TB, o Options) *Server {
 	t.Helper()
+	s := newServer(t, o)
+	s.configure()
+	s.Up()
+	return s
+}
+
+// newServer returns a server that is not configured yet. It is killed with the test.
+func newServer(t testing.TB, o Options) *Server {
+	t.Helper()
 	bin, err := exec.LookPath("clickhouse-server")
 	if err != nil {
 		t.Fatalf("find clickhouse-server: %v; install Debian's packages clickhouse-server and clickhouse-client", err)
 	}
-	s := &Server{t: t, bin: bin, dir: t.TempDir(), o: o}
+	s := &Server{t: t, bin: bin, dir: t.TempDir(), o: o, host: "127.0.0.1"}
 	s.port, s.http, s.peer = freePort(t), freePort(t), freePort(t)
-	s.configure()
-	s.Up()
 	t.Cleanup(s.Kill)
 	return s
 }
 
 // Addr is host:port of the native protocol.
-func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+func (s *Server) Addr() string { return fmt.Sprintf("%s:%d", s.host, s.port) }
 
 // Store is the store URL of the database.
 func (s *Server) Store(database string) string { return "clickhouse://" + s.Addr() + "/" + database }
+
+// Running reports whether the server was started and not killed since.
+func (s *Server) Running() bool { return s.cmd != nil }
 
 // PID is the server's process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
@@ -86,7 +101,8 @@ func (s *Server) Launch() {
 		s.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(s.bin, "--config-file="+filepath.Join(s.dir, "config.xml"))
+	line := append(slices.Clone(s.wrap), s.bin, "--config-file="+filepath.Join(s.dir, "config.xml"))
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -131,6 +147,18 @@ func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.done
 	s.cmd = nil
+}
+
+// Stop ends the process as an operator does (SIGTERM) and waits until it is gone.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.Signal(syscall.SIGTERM)
+	select {
+	case <-s.done:
+		s.cmd = nil
+	case <-time.After(time.Minute):
+		s.t.Fatalf("clickhouse-server does not leave on SIGTERM:\n%s", s.Log())
+	}
 }
 
 // Signal sends a signal, such as SIGSTOP and SIGCONT.
@@ -202,28 +230,36 @@ func (s *Server) configure() {
 	config := fmt.Sprintf(`<yandex>
 <logger><level>warning</level><log>%[1]s/server.log</log><errorlog>%[1]s/error.log</errorlog></logger>
 <http_port>%[2]d</http_port><tcp_port>%[3]d</tcp_port><interserver_http_port>%[4]d</interserver_http_port>
-<listen_host>127.0.0.1</listen_host>
+<listen_host>%[5]s</listen_host><interserver_http_host>%[5]s</interserver_http_host>
 <max_concurrent_queries>100</max_concurrent_queries>
 <mark_cache_size>67108864</mark_cache_size><uncompressed_cache_size>8388608</uncompressed_cache_size>
 <path>%[1]s/data/</path><tmp_path>%[1]s/tmp/</tmp_path><user_files_path>%[1]s/files/</user_files_path>
 <users_config>%[1]s/users.xml</users_config>
 <default_profile>default</default_profile><default_database>default</default_database>
-<timezone>UTC</timezone>
-</yandex>`, s.dir, s.http, s.port, s.peer)
+<timezone>UTC</timezone>%[6]s
+</yandex>`, s.dir, s.http, s.port, s.peer, s.host, s.extra)
 	profile := s.o.Profile
 	if !strings.Contains(profile, "<max_memory_usage>") {
 		profile += "<max_memory_usage>4000000000</max_memory_usage>"
 	}
 	users := fmt.Sprintf(`<yandex>
 <profiles><default>%s</default></profiles>
-<users><default><password>%s</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>
+<users><default><password>%s</password><networks><ip>127.0.0.1</ip>%s</networks><profile>default</profile><quota>default</quota></default></users>
 <quotas><default></default></quotas>
-</yandex>`, profile, s.o.Password)
+</yandex>`, profile, s.o.Password, s.peers())
 	for name, text := range map[string]string{"config.xml": config, "users.xml": users} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// peers are the addresses beside loopback that may connect: those of its own network.
+func (s *Server) peers() string {
+	if s.host == "127.0.0.1" {
+		return ""
+	}
+	return "<ip>" + s.host + "/24</ip>"
 }
 
 // SetPassword changes the password of the user default; the server reads its
@@ -245,7 +281,7 @@ func (s *Server) Client(stdin []byte, query string) (string, error) {
 	if err != nil {
 		s.t.Fatalf("find clickhouse-client: %v; install Debian's package clickhouse-client", err)
 	}
-	cmd := exec.Command(bin, "--host", "127.0.0.1", "--port", fmt.Sprint(s.port), "--query", query)
+	cmd := exec.Command(bin, "--host", s.host, "--port", fmt.Sprint(s.port), "--query", query)
 	if s.o.Password != "" {
 		cmd.Args = append(cmd.Args, "--password", s.o.Password)
 	}
@@ -257,7 +293,7 @@ func (s *Server) Client(stdin []byte, query string) (string, error) {
 // Dump returns what clickhouse-client prints for a query, byte by byte.
 func (s *Server) Dump(t testing.TB, query string) []byte {
 	t.Helper()
-	cmd := exec.Command("clickhouse-client", "--host", "127.0.0.1", "--port", fmt.Sprint(s.port), "--query", query)
+	cmd := exec.Command("clickhouse-client", "--host", s.host, "--port", fmt.Sprint(s.port), "--query", query)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)

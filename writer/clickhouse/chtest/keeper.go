@@ -1,0 +1,135 @@
+package chtest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+)
+
+// Keeper is a running ZooKeeper, Debian's: what replicas agree by.
+type Keeper struct {
+	t    testing.TB
+	dir  string
+	host string
+	port int
+	wrap []string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has been waited for
+}
+
+// zookeeperJar is where Debian's package zookeeper puts its program.
+const zookeeperJar = "/usr/share/java/zookeeper.jar"
+
+func startKeeper(t testing.TB, host string, wrap []string) *Keeper {
+	t.Helper()
+	if _, err := os.Stat(zookeeperJar); err != nil {
+		t.Fatalf("find ZooKeeper: %v; install Debian's package zookeeper, or run make cluster", err)
+	}
+	k := &Keeper{t: t, dir: t.TempDir(), host: host, port: freePort(t), wrap: wrap}
+	t.Cleanup(k.Kill)
+	k.Up()
+	return k
+}
+
+// Up starts ZooKeeper, after Kill on the same data, and waits until it answers.
+func (k *Keeper) Up() {
+	k.t.Helper()
+	log, err := os.OpenFile(filepath.Join(k.dir, "said"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer log.Close()
+	// Sessions are of 3 s at most: a replica that was killed is given up soon.
+	config := fmt.Sprintf("tickTime=500\ndataDir=%s/data\nclientPort=%d\nclientPortAddress=%s\nmaxClientCnxns=0\nadmin.enableServer=false\nmaxSessionTimeout=3000\n", k.dir, k.port, k.host)
+	path := filepath.Join(k.dir, "zoo.cfg")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
+		k.t.Fatal(err)
+	}
+	line := append(slices.Clone(k.wrap), "java", "-Xmx192m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+		"-cp", strings.Join([]string{k.dir, zookeeperJar}, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", path)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = k.dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		k.t.Fatalf("start ZooKeeper: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	k.cmd, k.done = cmd, done
+	k.await()
+}
+
+func (k *Keeper) await() {
+	k.t.Helper()
+	Eventually(k.t, "ZooKeeper answers", time.Minute, func() error {
+		select {
+		case <-k.done:
+			said, _ := os.ReadFile(filepath.Join(k.dir, "said"))
+			k.t.Fatalf("ZooKeeper left at start:\n%s", said)
+		default:
+		}
+		conn, err := net.DialTimeout("tcp", fmt.Sprintf("%s:%d", k.host, k.port), time.Second)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+}
+
+// forget removes a replica from the tables below a path.
+func (k *Keeper) forget(path, replica string) {
+	k.t.Helper()
+	var commands strings.Builder
+	for _, table := range ddl.Tables {
+		fmt.Fprintf(&commands, "deleteall %s/%s/replicas/%s\n", path, table, replica)
+	}
+	commands.WriteString("quit\n")
+	line := append(slices.Clone(k.wrap), "java", "-cp", k.dir+":"+zookeeperJar, "org.apache.zookeeper.ZooKeeperMain", "-server", fmt.Sprintf("%s:%d", k.host, k.port))
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Stdin = strings.NewReader(commands.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		k.t.Fatalf("remove replica %s below %s: %v\n%s", replica, path, err, out)
+	}
+}
+
+// Kill kills ZooKeeper (SIGKILL) and waits until it is gone.
+func (k *Keeper) Kill() {
+	if k.cmd == nil {
+		return
+	}
+	_ = k.cmd.Process.Kill()
+	<-k.done
+	k.cmd = nil
+}
+
+// Eventually calls f until it returns nil; after most the test fails with its error.
+func Eventually(t testing.TB, what string, most time.Duration, f func() error) {
+	t.Helper()
+	deadline := time.NewTimer(most)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within %s: %v", what, most, err)
+		case <-tick.C:
+		}
+	}
+}
