@@ -20,7 +20,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-memory soak-nfs soak-arm dist clean
+.PHONY: help build run test kubernetes cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-cluster soak-memory soak-nfs soak-arm dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ profiles: parts ## verdicts from PyTorch's own profiler beside those of the reco
 profiles-all: parts ## the same with every fault, 20 runs each
 	LAGGARD_PROFILES=all LAGGARD_PROFILES_RUNS=20 $(GO) test -count=1 -v -timeout 6h -run TestProfiles ./deploy/examples
 
+cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, through kills, lags, losses and restarts
+	@.ci/parts cluster
+	$(GO) vet -tags cluster ./benchmarks/cluster
+	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
+
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...
 
@@ -60,9 +65,9 @@ lint: ## gofmt, vet, golangci-lint, staticcheck, deadcode; the first run builds 
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	cd deploy/kubernetes/apiserver && $(GO) vet ./...
-	$(GO) run $(GOLANGCI) run ./...
+	$(GO) run $(GOLANGCI) run --build-tags cluster ./...
 	$(GO) run $(STATICCHECK) ./...
-	@out=$$($(GO) run $(DEADCODE) -test ./...) || exit 1; if [ -n "$$out" ]; then echo "nothing reaches:"; echo "$$out"; exit 1; fi
+	@out=$$($(GO) run $(DEADCODE) -test -tags cluster ./...) || exit 1; if [ -n "$$out" ]; then echo "nothing reaches:"; echo "$$out"; exit 1; fi
 
 house: ## lines, packages, types, functions and the three ways; BASE=<commit> prints that beside
 	@$(GO) run ./benchmarks/house -base '$(BASE)'
@@ -101,6 +106,10 @@ soak-calls: ## the agent with system calls that fail: 300 places, with the store
 
 soak-jobs: ## the PyTorch example with each fault: compute, dataloader, checkpoint, link; and healthy
 	LAGGARD_JOBS=all $(GO) test -count=1 -v -timeout 1h -run 'TestPyTorch' ./deploy/examples
+
+soak-cluster: ## the same with 50 kills of a replica in the middle of an insert
+	@.ci/parts cluster
+	LAGGARD_CLUSTER_KILLS=50 $(GO) test -tags cluster -count=1 -v -timeout 3h ./benchmarks/cluster
 
 soak-memory: ## a follower beside a server that is stopped, for ten minutes: its memory stays under its ceiling
 	LAGGARD_CEILING_SECONDS=600 $(GO) test -count=1 -v -timeout 1h -run TestMemoryCeiling ./writer/intake

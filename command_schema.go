@@ -81,16 +81,19 @@ func schemaPrintCommand() *cobra.Command {
 	}
 	o.flags(c)
 	c.Flags().StringVar(&server, "server", "", "version of the server the DDL is for (default: the current one)")
-	c.Flags().StringVar(&database, "database", "", "database to name in the statements (default: the connection's)")
+	c.Flags().StringVar(&database, "database", "", "database to name in the statements (default: the connection's, with --cluster laggard)")
 	return c
 }
 
 func schemaApplyCommand() *cobra.Command {
 	var o schemaOptions
 	c := &cobra.Command{
-		Use:     "apply STORE",
-		Short:   "create what is missing on a server",
-		Example: "  laggard schema apply clickhouse://laggard@ch:9000/laggard",
+		Use:   "apply STORE",
+		Short: "create what is missing on a server, or on every host of a cluster",
+		Long: `apply creates the tables and columns that are missing. With --cluster it makes the database, the replicated tables (<table>_local) and the Distributed
+ones before them ON CLUSTER, then looks at every host that the server's remote_servers name: it is done when each has everything, and else says which
+host lacks what, or does not answer. Existing columns and rows are never touched.`,
+		Example: "  laggard schema apply clickhouse://laggard@ch:9000/laggard\n  laggard schema apply clickhouse://laggard@ch:9000/laggard --cluster training",
 		Args:    positional("STORE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			days, err := o.days()
@@ -105,8 +108,13 @@ func schemaApplyCommand() *cobra.Command {
 				return err
 			}
 			defer sink.Close()
-			if err := sink.Create(c.Context()); err != nil {
+			hosts, err := sink.Apply(c.Context())
+			if err != nil {
 				return err
+			}
+			if o.cluster != "" {
+				fmt.Fprintf(os.Stderr, "schema applied to %s: every table is on each of the %d hosts of cluster %s: %s\n", sink.Name(), len(hosts), o.cluster, strings.Join(hosts, ", "))
+				return nil
 			}
 			v, err := sink.Version(c.Context())
 			if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +59,8 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 		MaxOpenConns: o.workers() + 1,
 		MaxIdleConns: o.workers() + 1,
 		Compression:  &clickhouse.Compression{Method: compression},
+		// What a shard that is down holds is missing: an error, not a smaller job.
+		Settings: clickhouse.Settings{"skip_unavailable_shards": 0},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", at, err)
@@ -79,6 +83,7 @@ const (
 	codeUser       = 192
 	codePassword   = 193
 	codeNoPassword = 194
+	codeNoShard    = 279
 	codeDenied     = 497
 	codeAuth       = 516
 )
@@ -96,6 +101,8 @@ func (d *database) explain(verb string, err error) error {
 			return fmt.Errorf("%s %s: the tables are older than this laggard (%s): `laggard schema apply` adds what is missing", verb, d.at, firstLine(ex.Message))
 		case codeUser, codePassword, codeNoPassword, codeAuth:
 			return fmt.Errorf("%s %s: the server refused user %s: set %s, or ?password_file=FILE in the name of the store", verb, d.at, d.at.User, ddl.PasswordEnvironment)
+		case codeNoShard:
+			return fmt.Errorf("%s %s: a shard of the cluster does not answer (%s), and without its rows the job would be incomplete: start a replica of it", verb, d.at, strings.Join(tried(ex.Message), ", "))
 		case codeDenied:
 			return fmt.Errorf("%s %s: user %s may not read it (%s): grant SELECT on the database", verb, d.at, d.at.User, firstLine(ex.Message))
 		}
@@ -106,6 +113,20 @@ func (d *database) explain(verb string, err error) error {
 		return fmt.Errorf("%s %s: %w: is the server up, and is this its native port (9000, with TLS 9440 and ?secure=true)?", verb, d.at, op.Err)
 	}
 	return fmt.Errorf("%s %s: %w", verb, d.at, err)
+}
+
+// hostPort is how a server names one that it could not reach.
+var hostPort = regexp.MustCompile(`\(([^()\s,]+:\d+)`)
+
+// tried returns the servers that a message names, each once.
+func tried(message string) []string {
+	var all []string
+	for _, m := range hostPort.FindAllStringSubmatch(message, -1) {
+		if !slices.Contains(all, m[1]) {
+			all = append(all, m[1])
+		}
+	}
+	return all
 }
 
 func firstLine(s string) string {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,8 @@ const Scheme = "clickhouse://"
 //
 //	clickhouse://user@host:9000/database?secure=true&ca=FILE&server_name=NAME&password_file=FILE
 //
+// Several hosts (h1:9000,h2:9000) are the replicas of one shard.
+//
 // protocol=http speaks the HTTP interface (port 8123, with TLS 8443) of a current
 // server, where a firewall or a managed service lets nothing else through;
 // compression=none is for a server that takes none.
@@ -28,10 +31,11 @@ const Scheme = "clickhouse://"
 // The password comes from password_file, else from PasswordEnvironment; a
 // URL that holds one is refused, because every process list shows it.
 type Address struct {
-	Host         string // host:port
-	User         string // "default" when the URL names none
-	Database     string // "default" when the URL names none
-	PasswordFile string // read at every connect, so a rotated password needs no restart
+	Host         string   // host:port that is spoken to
+	Hosts        []string // all of them, each host:port
+	User         string   // "default" when the URL names none
+	Database     string   // "default" when the URL names none
+	PasswordFile string   // read at every connect, so a rotated password needs no restart
 
 	HTTP       bool // the HTTP interface instead of the native protocol
 	Plain      bool // no LZ4
@@ -44,6 +48,7 @@ type Address struct {
 
 // ParseAddress reads a store URL.
 func ParseAddress(spec string) (Address, error) {
+	spec, others := splitHosts(spec)
 	u, err := url.Parse(spec)
 	if err != nil {
 		var ue *url.Error
@@ -69,13 +74,35 @@ func ParseAddress(spec string) (Address, error) {
 	if err := a.parameters(u.Query()); err != nil {
 		return Address{}, err
 	}
-	if u.Port() == "" {
-		a.Host = net.JoinHostPort(u.Hostname(), a.defaultPort())
+	for _, host := range append([]string{u.Host}, others...) {
+		one, err := url.Parse(Scheme + host)
+		if err != nil || one.Host != host || one.Hostname() == "" {
+			return Address{}, fmt.Errorf("parse ClickHouse store: %q is no host; want host:port, several with commas between", host)
+		}
+		if one.Port() == "" {
+			host = net.JoinHostPort(one.Hostname(), a.defaultPort())
+		}
+		if !slices.Contains(a.Hosts, host) {
+			a.Hosts = append(a.Hosts, host)
+		}
 	}
-	if strings.Contains(u.Host, ",") {
-		return Address{}, fmt.Errorf("parse ClickHouse store: %q names several hosts; name the one that holds this agent's shard", u.Host)
-	}
+	a.Host = a.Hosts[0]
 	return a, nil
+}
+
+// splitHosts takes all hosts but the first out of a store URL.
+func splitHosts(spec string) (string, []string) {
+	scheme, rest, _ := strings.Cut(spec, "://")
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	user := strings.LastIndexByte(rest[:end], '@') + 1
+	hosts := strings.Split(rest[user:end], ",")
+	if len(hosts) == 1 {
+		return spec, nil
+	}
+	return scheme + "://" + rest[:user] + hosts[0] + rest[end:], hosts[1:]
 }
 
 func (a *Address) defaultPort() string {
@@ -117,7 +144,7 @@ func (a *Address) parameters(q url.Values) error {
 
 // String is the store without secrets: fit for logs and for the cursor's name.
 func (a Address) String() string {
-	return Scheme + a.User + "@" + a.Host + "/" + a.Database
+	return Scheme + a.User + "@" + strings.Join(a.Hosts, ",") + "/" + a.Database
 }
 
 // Password reads the password: the file's first line, else the environment.

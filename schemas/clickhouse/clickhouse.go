@@ -66,7 +66,8 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Min
 
 // Options are the choices that the DDL leaves open.
 type Options struct {
-	// Database holds the tables; "" is the connection's database.
+	// Database holds the tables; "" is the connection's database, and on a cluster
+	// DefaultDatabase: the paths in ZooKeeper have it in them.
 	Database string
 	// Cluster makes the tables Replicated* on this cluster under the name
 	// <table>_local, and puts a Distributed table of the plain name before each.
@@ -77,17 +78,33 @@ type Options struct {
 	TTL map[string]int
 }
 
+// DefaultDatabase is the database on a cluster when none is named.
+const DefaultDatabase = "laggard"
+
 // LocalSuffix is the suffix of a cluster's local tables.
 const LocalSuffix = "_local"
 
 // Statements returns the DDL that creates every table on a server of version v,
-// each statement without its semicolon. All are IF NOT EXISTS.
+// each statement without its semicolon, and on a cluster their database. All are IF NOT
+// EXISTS.
 func Statements(v Version, o Options) []string {
 	var all []string
+	if o.Cluster != "" {
+		o = o.named()
+		all = append(all, "CREATE DATABASE IF NOT EXISTS "+Quote(o.Database)+ddl{o: o}.OnCluster())
+	}
 	for _, table := range Tables {
 		all = append(all, statements(v, o, table)...)
 	}
 	return all
+}
+
+// named is o with the database that it means.
+func (o Options) named() Options {
+	if o.Cluster != "" && o.Database == "" {
+		o.Database = DefaultDatabase
+	}
+	return o
 }
 
 func statements(v Version, o Options, table string) []string {
@@ -96,30 +113,29 @@ func statements(v Version, o Options, table string) []string {
 	if o.Cluster == "" {
 		return []string{create}
 	}
-	on := d.OnCluster()
 	return []string{create, fmt.Sprintf(
-		"CREATE TABLE IF NOT EXISTS %s%s AS %s\nENGINE = Distributed(%s, %s, %s, cityHash64(`job`%s))",
-		d.name(table), on, d.Table(table), literal(o.Cluster), d.databaseLiteral(), literal(table+LocalSuffix), rankOf(table))}
+		"CREATE TABLE IF NOT EXISTS %s%s AS %s\nENGINE = %s",
+		d.name(table), d.OnCluster(), d.Table(table), d.distributed(table))}
 }
 
-// rankOf is the second part of the sharding key, for tables that have one.
-func rankOf(table string) string {
-	if table == row.VerdictsTable {
-		return ""
-	}
-	return ", `rank`"
+// distributed is the engine of the table before a cluster's local ones. Its key is rand():
+// an agent writes one shard, chosen by job and node, which no expression of a row's columns
+// tells; with one, optimize_skip_unused_shards would look for rows where they are not.
+func (d ddl) distributed(table string) string {
+	return fmt.Sprintf("Distributed(%s, %s, %s, rand())", literal(d.o.Cluster), literal(d.o.Database), literal(table+LocalSuffix))
 }
 
-// Missing returns the statements that add to a table the columns of this
-// version that it lacks: have holds the names that it has.
-func Missing(v Version, o Options, table string, have map[string]bool) []string {
-	d := ddl{o: o, current: v.Current()}
+// Missing returns the statements that add to a table the columns of this version that it
+// lacks, on the server that they are run on: name is the table's (on a cluster with or
+// without LocalSuffix), have the names of the columns that it has.
+func Missing(v Version, o Options, name string, have map[string]bool) []string {
+	d, table := ddl{o: o.named(), current: v.Current()}, strings.TrimSuffix(name, LocalSuffix)
 	var all []string
 	for _, c := range Columns(v, table) {
 		if have[c.Name] || c.Name == tsColumn {
 			continue
 		}
-		all = append(all, fmt.Sprintf("ALTER TABLE %s%s ADD COLUMN %s %s", d.Table(table), d.OnCluster(), Quote(c.Name), c.Type))
+		all = append(all, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", d.name(name), Quote(c.Name), c.Type))
 	}
 	return all
 }
@@ -250,13 +266,6 @@ func (d ddl) name(table string) string {
 	return Quote(d.o.Database) + "." + Quote(table)
 }
 
-func (d ddl) databaseLiteral() string {
-	if d.o.Database == "" {
-		return "currentDatabase()"
-	}
-	return literal(d.o.Database)
-}
-
 // OnCluster is " ON CLUSTER …" or nothing.
 func (d ddl) OnCluster() string {
 	if d.o.Cluster == "" {
@@ -273,9 +282,6 @@ func (d ddl) Engine(table, engine string) string {
 	}
 	name, args, _ := strings.Cut(strings.TrimSuffix(engine, ")"), "(")
 	path := "/clickhouse/tables/{shard}/" + d.o.Database + "/" + table
-	if d.o.Database == "" {
-		path = "/clickhouse/tables/{shard}/laggard/" + table
-	}
 	if args != "" {
 		args = ", " + args
 	}

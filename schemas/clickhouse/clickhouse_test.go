@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,15 +82,19 @@ func TestCurrentCarriesThePartitionInTs(t *testing.T) {
 
 func TestClusterWritesLocalReadsDistributed(t *testing.T) {
 	all := Statements(Latest, Options{Cluster: "main", Database: "laggard"})
-	if len(all) != 2*len(Tables) {
-		t.Fatalf("%d statements, want %d", len(all), 2*len(Tables))
+	if len(all) != 1+2*len(Tables) {
+		t.Fatalf("%d statements, want %d", len(all), 1+2*len(Tables))
+	}
+	if unnamed := Statements(Latest, Options{Cluster: "main"}); !slices.Equal(unnamed, all) {
+		t.Errorf("without a database:\n%s", strings.Join(unnamed, ";\n"))
 	}
 	text := strings.Join(all, ";\n")
 	for _, want := range []string{
+		"CREATE DATABASE IF NOT EXISTS `laggard` ON CLUSTER `main`",
 		"CREATE TABLE IF NOT EXISTS `laggard`.`steps_local` ON CLUSTER `main`",
 		"ReplicatedMergeTree('/clickhouse/tables/{shard}/laggard/steps', '{replica}')",
 		"ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/laggard/ranks', '{replica}', `version`)",
-		"Distributed('main', 'laggard', 'steps_local', cityHash64(`job`, `rank`))",
+		"Distributed('main', 'laggard', 'steps_local', rand())",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
@@ -116,11 +121,20 @@ func TestParseAddress(t *testing.T) {
 	if a, err = ParseAddress("clickhouse://[::1]:9100"); err != nil || a.Host != "[::1]:9100" || a.Database != "default" || a.User != "default" {
 		t.Fatalf("ParseAddress = %+v, %v", a, err)
 	}
+	a, err = ParseAddress("clickhouse://u@h1,h2:9100,[::1]/db?secure=true")
+	if err != nil || a.Host != "h1:9440" || !slices.Equal(a.Hosts, []string{"h1:9440", "h2:9100", "[::1]:9440"}) {
+		t.Fatalf("ParseAddress = %+v, %v", a, err)
+	}
+	if got := a.String(); got != "clickhouse://u@h1:9440,h2:9100,[::1]:9440/db" {
+		t.Errorf("String() = %s", got)
+	}
 	for spec, word := range map[string]string{
 		"clickhouse://u:hunter2@h/db":       "process list",
 		"clickhouse:///db":                  "no host",
 		"clickhouse://h/db?sceure=1":        "sceure",
-		"clickhouse://a:1,b:2/db":           "",
+		"clickhouse://a:1,/db":              "no host",
+		"clickhouse://a:1,u:hunter2@b/db":   "",
+		"clickhouse://a,b c/db":             "",
 		"clickhouse://u:hunter2@h:port/db":  "",
 		"clickhouse://u@h/db?secure=maybe!": "secure",
 	} {

@@ -20,11 +20,13 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	sent, err := s.insert(ctx, conn, b)
+	sent, err := s.insertProven(ctx, conn, b)
 	if err == nil {
+		s.failures, s.inserted[b.Table] = 0, true
 		return nil
 	}
 	e := s.classify(fmt.Sprintf("insert %d rows into %s", b.Len(), b.Table), err)
+	s.failed(err)
 	// Whatever the server said: once it had the rows it may have stored them (a
 	// materialised view that fails fails after its table).
 	e.Doubt = e.Doubt || sent
@@ -34,13 +36,32 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	return e
 }
 
-// insert sends b; sent tells whether rows may have left.
-func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, b *ship.Batch) (sent bool, err error) {
+// insertProven inserts b, and where the answer to that may say nothing reads it back. A
+// server that knows the block drops it, whatever has become of its rows; where a replica
+// that has all there is lacks them they are gone, and the block is sent in a new epoch, as
+// one that no server knows.
+func (s *Sink) insertProven(ctx context.Context, conn clickhouse.Conn, b *ship.Batch) (sent bool, err error) {
 	k, err := s.known(ctx, conn)
 	if err != nil {
 		return false, err
 	}
-	query, settings := insertQuery(s.table(k, b.Table), b.Table), s.insertSettings(k, b)
+	for epoch := range maxEpochs {
+		some, err := s.insert(ctx, conn, k, b, epoch)
+		sent = sent || some
+		if err != nil || !s.readBack(k, b) {
+			return sent, err
+		}
+		if there, err := s.proven(ctx, conn, k, b); there || err != nil {
+			return sent, err
+		}
+		s.o.Logger.Warn("the server knows a block of which it has no row: sent as a new one", "table", b.Table, "id", b.ID, "rows", b.Len(), "epoch", epoch+1)
+	}
+	return sent, fmt.Errorf("the server acknowledged block %s of %s %d times and has no row of it", b.ID, b.Table, maxEpochs)
+}
+
+// insert sends b; sent tells whether rows may have left.
+func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *ship.Batch, epoch int) (sent bool, err error) {
+	query, settings := insertQuery(s.table(k, b.Table), b.Table), s.insertSettings(k, b, epoch)
 	if s.address.HTTP {
 		return s.insertHTTP(ctx, conn, b, query, settings)
 	}
@@ -141,13 +162,16 @@ func insertQuery(quoted, table string) string {
 
 // insertSettings are those that this server has: no asynchronous insert (its
 // answer would say nothing), and a token that tells a retry of the same rows.
-func (s *Sink) insertSettings(k *server, b *ship.Batch) []setting {
+// An old server tells it by the block's content.
+func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int) []setting {
 	var settings []setting
 	if k.settings["async_insert"] {
 		settings = append(settings, setting{name: "async_insert"})
 	}
 	if k.settings["insert_deduplication_token"] {
-		settings = append(settings, setting{name: "insert_deduplication_token", text: b.ID.String() + "-" + s.nonce})
+		settings = append(settings, setting{name: "insert_deduplication_token", text: fmt.Sprintf("%s-%d", b.ID, epoch)})
+	} else if epoch > 0 && k.settings["insert_deduplicate"] {
+		settings = append(settings, setting{name: "insert_deduplicate"})
 	}
 	if k.settings["insert_distributed_sync"] {
 		settings = append(settings, setting{name: "insert_distributed_sync", number: 1})

@@ -6,7 +6,13 @@
 // tells job, table and ranks, so that anybody can see in system.processes whether
 // an insert of his rows is still under way; Stored waits for that before it looks.
 //
-// Caveat: the address must lead to one server, not to a balancer before several:
+// Several hosts in the address are the replicas of one shard: one is spoken to until it
+// has failed a few times in a row. The next is given time to fetch what it lacks, is asked
+// what it has, and gets again what it lacks then, under the same token or as the same
+// block, which Keeper knows. An insert that was acknowledged counts there once its rows
+// were read back.
+//
+// Caveat: each host must lead to one server, not to a balancer before several:
 // "is it there?" must be asked where it was put. A setting is sent only where
 // system.settings has it, because an old server refuses those that it does not know.
 package clickhouse
@@ -16,8 +22,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,7 +44,7 @@ const (
 type Options struct {
 	Timeout time.Duration  // of one call, DefaultTimeout
 	TTL     map[string]int // days to keep, by table; see schemas/clickhouse
-	Cluster string         // create the tables on this cluster
+	Cluster string         // Apply makes the tables on this cluster
 	// NoCreate leaves the tables as they are: the user lacks the rights, or they
 	// are made by `laggard schema apply`.
 	NoCreate bool
@@ -49,9 +53,13 @@ type Options struct {
 
 // Sink is a ClickHouse database. Its methods are called by one goroutine.
 type Sink struct {
-	address ddl.Address
+	address ddl.Address // Host is the replica that is spoken to
 	o       Options
-	nonce   string
+	// failures of that replica in a row. unsynced are the tables of which it may lack what
+	// other replicas have, unproven those of which nothing that was inserted was read back.
+	failures           int
+	unsynced, unproven map[string]bool
+	inserted           map[string]bool // tables, since the last Mark
 
 	mu   sync.Mutex
 	conn clickhouse.Conn // guarded by mu; nil until the first call and after a refused one
@@ -69,8 +77,8 @@ type Sink struct {
 type server struct {
 	version  ddl.Version
 	settings map[string]bool
-	// local are the tables that have a _local one behind them.
-	local map[string]bool
+	// engines of the database's tables.
+	engines map[string]string
 }
 
 // Open reads the store URL and the files that it names. It connects to nothing:
@@ -93,10 +101,9 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 	if _, err := address.TLS(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", address, err)
 	}
-	// The nonce makes a deduplication token this process's own: a later ingest of
-	// rows that somebody deleted must not be swallowed by the server's memory.
-	nonce := strconv.FormatInt(time.Now().UnixNano(), 36) + strconv.Itoa(os.Getpid())
-	return &Sink{address: address, o: o, nonce: nonce}, nil
+	s := &Sink{address: address, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
+	s.stranger()
+	return s, nil
 }
 
 // Name is the store without secrets.
@@ -182,6 +189,8 @@ func options(a ddl.Address, password string, config *tls.Config, timeout time.Du
 		BlockBufferSize: 2,
 		// A block goes out in pieces while its next columns are still being encoded.
 		MaxCompressionBuffer: 1 << 20,
+		// What a shard that is down holds is not missing: that is an error.
+		Settings: clickhouse.Settings{"skip_unavailable_shards": 0},
 	}
 }
 
@@ -224,11 +233,13 @@ func (s *Sink) call(ctx context.Context, what string, f func(context.Context, cl
 	defer cancel()
 	if err := f(ctx, conn); err != nil {
 		e := s.classify(what, err)
+		s.failed(err)
 		if e.Class == ship.Refused {
 			s.drop()
 		}
 		return e
 	}
+	s.failures = 0
 	return nil
 }
 
@@ -245,17 +256,13 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 	if err != nil {
 		return nil, err
 	}
-	k := &server{version: version, settings: map[string]bool{}, local: map[string]bool{}}
+	k := &server{version: version, settings: map[string]bool{}}
 	if err := names(ctx, conn, "SELECT name FROM system.settings", k.settings); err != nil {
 		return nil, err
 	}
-	have := map[string]bool{}
-	q := "SELECT name FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
-	if err := names(ctx, conn, q, have); err != nil {
+	q := "SELECT name, engine FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
+	if k.engines, err = pairs(ctx, conn, q); err != nil {
 		return nil, err
-	}
-	for _, table := range ddl.Tables {
-		k.local[table] = have[table+ddl.LocalSuffix]
 	}
 	s.server = k
 	return k, nil
@@ -277,12 +284,19 @@ func names(ctx context.Context, conn clickhouse.Conn, query string, into map[str
 	return rows.Err()
 }
 
-// table is the quoted name of the table that holds the rows here: on a cluster
-// the local one.
-func (s *Sink) table(k *server, table string) string {
-	if k.local[table] {
-		table += ddl.LocalSuffix
+// name is the name of the table that holds the rows here: on a cluster the local one.
+func (k *server) name(table string) string {
+	if k.engines[table+ddl.LocalSuffix] != "" {
+		return table + ddl.LocalSuffix
 	}
+	return table
+}
+
+// table is that name, quoted.
+func (s *Sink) table(k *server, table string) string { return s.quoted(k.name(table)) }
+
+// quoted is the name of a table with its database.
+func (s *Sink) quoted(table string) string {
 	return ddl.Quote(s.address.Database) + "." + ddl.Quote(table)
 }
 
@@ -308,10 +322,10 @@ func (s *Sink) Create(ctx context.Context) error {
 		if err != nil || s.o.NoCreate {
 			return err
 		}
-		if k.local[ddl.Tables[0]] { // made for a cluster by `laggard schema apply`
+		if k.name(ddl.Tables[0]) != ddl.Tables[0] { // made for a cluster by `laggard schema apply`
 			return nil
 		}
-		o := ddl.Options{Database: s.address.Database, Cluster: s.o.Cluster, TTL: s.o.TTL}
+		o := ddl.Options{Database: s.address.Database, TTL: s.o.TTL}
 		for _, q := range ddl.Statements(k.version, o) {
 			if err := conn.Exec(ctx, q); err != nil {
 				return err

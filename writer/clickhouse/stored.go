@@ -27,7 +27,19 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 			if err != nil {
 				return err
 			}
-			return l.run(ctx, conn, s.table(k, b.Table), stored)
+			// Rows that this process has sent are here or nowhere, and are sent again as
+			// they were; of others anybody may have stored some anywhere.
+			synced, err := s.catchUp(ctx, conn, k, b.Table)
+			if err == nil && !synced && !b.Sent {
+				err = s.errBehind(b.Table)
+			}
+			if err != nil {
+				return err
+			}
+			if b.Sent {
+				return l.run(ctx, conn, s.table(k, b.Table), stored)
+			}
+			return l.run(ctx, conn, s.quoted(b.Table), stored)
 		})
 		if err != nil {
 			return nil, err
@@ -304,10 +316,10 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	})
 	err := s.call(ctx, "sum up "+b.Table, func(ctx context.Context, conn clickhouse.Conn) error {
 		clear(sums)
-		k, err := s.known(ctx, conn)
+		_, err := s.known(ctx, conn)
 		for _, l := range all {
 			if err == nil {
-				err = l.run(ctx, conn, s.table(k, b.Table), nil)
+				err = l.run(ctx, conn, s.quoted(b.Table), nil)
 			}
 		}
 		return err

@@ -49,11 +49,7 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		}},
 	} {
 		err := s.call(ctx, "count "+q.table, func(ctx context.Context, conn clickhouse.Conn) error {
-			k, err := s.known(ctx, conn)
-			if err != nil {
-				return err
-			}
-			text := "SELECT " + q.columns + " FROM " + s.table(k, q.table) + where
+			text := "SELECT " + q.columns + " FROM " + s.quoted(q.table) + where
 			if q.group != "" {
 				text += " GROUP BY " + q.group
 			}

@@ -304,6 +304,9 @@ func (f *Follower) finish(ctx context.Context) error {
 	if err == nil {
 		err = f.e.shipper.Flush(ctx)
 	}
+	if err == nil {
+		f.awaitCopies(ctx)
+	}
 	f.save(true)
 	if err == nil && f.problem != "" {
 		return fmt.Errorf("ship the rest: %s; the other ranks are shipped, what could not be read is for the next start", f.problem)
@@ -312,6 +315,18 @@ func (f *Follower) finish(ctx context.Context) error {
 		return fmt.Errorf("ship the rest to %s within %s: %w; nothing is lost, the next start goes on", f.store, f.o.Grace, err)
 	}
 	return nil
+}
+
+// lastCopies is how long a follower that leaves waits for second copies of the last rows.
+// Without them the next one looks up what is stored since its cursor.
+const lastCopies = 3 * time.Second
+
+func (f *Follower) awaitCopies(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastCopies)
+	defer cancel()
+	if err := f.e.shipper.AwaitCopies(ctx); err != nil {
+		f.o.Logger.Info("left to the next start: what it stored last is in one replica so far")
+	}
 }
 
 // close puts the account of the segments that are being read, as it stands, and

@@ -33,6 +33,7 @@ type Report struct {
 	Altered  map[string]uint64  // records stored otherwise than they came, by reason
 	Problems []string           // directories and files that could not be read
 	Notes    []string           // jobs that lay in several directories
+	Singles  uint64             // rounds of inserts that are in one replica only
 	Rest     int64              // bytes of last lines that are not complete yet
 }
 
@@ -82,6 +83,9 @@ func (r Report) String() string {
 				fmt.Fprintf(&b, ", %d refused by the store and kept as dead letters", t.Poisoned)
 			}
 		}
+	}
+	if r.Singles > 0 {
+		fmt.Fprintf(&b, "\n  in one replica only: %d rounds of inserts, no second one had them within a minute", r.Singles)
 	}
 	if n := r.Altered[rollup.WordTooLong]; n > 0 {
 		fmt.Fprintf(&b, "\n  cut (%s): words of %d records", rollup.WordTooLong, n)
@@ -144,7 +148,8 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if err = e.once(ctx, memory, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
-	r.Tables, r.Losses, r.Altered = shipper.Stats().Tables, e.losses, e.altered
+	stats := shipper.Stats()
+	r.Tables, r.Singles, r.Losses, r.Altered = stats.Tables, stats.Singles, e.losses, e.altered
 	c := e.tree.Counters()
 	r.Segments, r.Lines, r.Bytes = c.Segments, c.Lines, c.Bytes
 	return r, errors.Join(err, e.close())
@@ -219,7 +224,10 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 				return err
 			}
 		}
-		return e.shipper.Flush(ctx)
+		if err := e.shipper.Flush(ctx); err != nil {
+			return err
+		}
+		return e.shipper.AwaitCopies(ctx)
 	})
 	return g.Wait()
 }

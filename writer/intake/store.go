@@ -18,9 +18,8 @@ const parquetScheme = "parquet:"
 
 // StoreOptions configure OpenStore.
 type StoreOptions struct {
-	TTL     map[string]int // ClickHouse: days to keep, by table
-	Cluster string         // ClickHouse: create the tables on this cluster
-	Logger  *slog.Logger
+	TTL    map[string]int // ClickHouse: days to keep, by table
+	Logger *slog.Logger
 }
 
 // CheckStore tells what is wrong with the form of a store's name: parquet:DIR, or
@@ -48,7 +47,7 @@ func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, err
 	}
 	dir, ok := strings.CutPrefix(spec, parquetScheme)
 	if !ok {
-		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Cluster: o.Cluster, Logger: o.Logger})
+		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Logger: o.Logger})
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("open store %s: it is a file; name a directory (it is made when it is missing)", spec)

@@ -24,9 +24,9 @@ type Batch struct {
 	// Query is the id that the store knows the insert by. Rows that are sent again
 	// after a doubt keep the Query of the batch they came from.
 	Query string
-	// Token tells a retry of the same rows from an insert of rows that somebody has
-	// deleted since; "" leaves it to the sink.
-	Token string
+	// Unplaced is that of some rows' streams it is not known how much the store has:
+	// anybody may have sent them before. Sent is that this process has.
+	Unplaced, Sent bool
 
 	row.Rows
 	Verdicts []row.Verdict
@@ -59,7 +59,7 @@ func (b *Batch) name(sum uint64) {
 
 // slice returns rows [i, j) as a batch of its own.
 func (b *Batch) slice(i, j int) *Batch {
-	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day}
+	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day, Unplaced: b.Unplaced, Sent: b.Sent}
 	switch b.Table {
 	case row.RanksTable:
 		s.Ranks = b.Ranks[i:j]
@@ -98,6 +98,7 @@ func (b *Batch) missing(stored []bool) *Batch {
 	}
 	s.Verdicts = without(b.Verdicts, stored)
 	s.Ledger = without(b.Ledger, stored)
+	s.Unplaced, s.Sent = b.Unplaced, b.Sent
 	s.seal()
 	s.Query = b.Query
 	return s

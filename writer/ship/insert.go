@@ -38,19 +38,14 @@ func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 	}
 	found := count(stored)
 	s.stats.found(c.Table, found)
+	for _, r := range c.runs {
+		c.Unplaced = c.Unplaced || !r.stream.look(c.Table).done || r.back
+	}
 	b := c.missing(stored)
 	if b.Len() > 0 {
-		s.token(b)
 		s.intend(c, stored, b)
 	}
 	return b, nil
-}
-
-// token gives a batch one of this process's, unless it has an earlier one's.
-func (s *Shipper) token(b *Batch) {
-	if b.Token == "" {
-		b.Token = b.ID.String() + "-" + s.nonce
-	}
 }
 
 // lookUp marks the rows of c that are in the store, or dead. Only streams that
@@ -121,7 +116,6 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 				return err
 			}
 		}
-		s.token(b)
 		var over bool
 		var err error
 		if over, doubt, err = s.outcome(ctx, b, s.sink.Insert(ctx, b)); over || err != nil {
@@ -161,6 +155,7 @@ func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, do
 // resolve ends a doubt: it looks which rows of b an insert that was not
 // acknowledged has stored, keeps their account, and returns the others.
 func (s *Shipper) resolve(ctx context.Context, b *Batch) (*Batch, error) {
+	b.Sent = true
 	stored, err := s.stored(ctx, b)
 	if err != nil {
 		return nil, err

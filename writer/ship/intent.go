@@ -35,7 +35,6 @@ type intent struct {
 	Job   string    `json:"job"`
 	Day   int64     `json:"day"`
 	ID    record.ID `json:"id"`
-	Token string    `json:"token"`
 	// Claims are the rows: of each stream a run, in the stream's own order of the
 	// table, job and day.
 	Claims []claim `json:"claims"`
@@ -189,7 +188,7 @@ func (s *Shipper) intend(c cutBatch, stored []bool, b *Batch) {
 	if s.intents.path == "" {
 		return
 	}
-	err := s.intents.write(&intent{Table: b.Table, Job: b.Job, Day: b.Day, ID: b.ID, Token: b.Token, Claims: claims(c, stored)})
+	err := s.intents.write(&intent{Table: b.Table, Job: b.Job, Day: b.Day, ID: b.ID, Claims: claims(c, stored)})
 	if err != nil && !s.intents.said {
 		s.o.Logger.Warn("batches have no identity over a crash: rows are looked up one by one", "err", err)
 	}
@@ -301,9 +300,7 @@ func (s *Shipper) reclaim(parts []part) []cutBatch {
 			c.runs = append(c.runs, run{stream: p.stream, n: taken, back: true})
 		}
 		if c.Len() > 0 {
-			if c.seal(); c.ID == n.ID {
-				c.Token = n.Token
-			}
+			c.seal()
 			s.o.Logger.Debug("rows of an insert that a crash broke off", "table", n.Table, "id", n.ID, "rows", c.Len(), "whole", c.ID == n.ID)
 			all = append(all, c)
 		}

@@ -16,8 +16,8 @@ import (
 
 // sent is what a sink was asked to insert.
 type sent struct {
-	query, token string
-	offsets      []uint64
+	query, id string
+	offsets   []uint64
 }
 
 // witness is a memory sink that remembers what it was sent, and breaks off the n-th
@@ -34,7 +34,7 @@ func (w *witness) Insert(ctx context.Context, b *Batch) error {
 	if b.Table != row.RecordsTable {
 		return w.memory.Insert(ctx, b)
 	}
-	one := sent{query: b.Query, token: b.Token}
+	one := sent{query: b.Query, id: b.ID.String()}
 	for i := range b.Records {
 		one.offsets = append(one.offsets, b.Records[i].Segment<<32|b.Records[i].Offset)
 	}
@@ -93,7 +93,7 @@ func oneDay(segment uint64, from, to int) *row.Rows {
 // TestIntentOutlivesTheProcess: a process is killed in its n-th insert, carried out
 // by the server or not. The next one has other flags, so it would cut other batches;
 // under the id of the insert that was broken off it sends the same rows, with the
-// same token, and each row is stored once.
+// same id, and each row is stored once.
 func TestIntentOutlivesTheProcess(t *testing.T) {
 	for kill := 1; kill <= 12; kill++ {
 		for _, stores := range []bool{false, true} {
@@ -115,7 +115,7 @@ func TestIntentOutlivesTheProcess(t *testing.T) {
 					t.Fatalf("kill %d: what was stored is sent again: %+v", kill, next.sent[again])
 				case !stores && again < 0:
 					t.Fatalf("kill %d: no insert has the id of the one that was broken off, %s", kill, broken.query)
-				case !stores && (next.sent[again].token != broken.token || !slices.Equal(next.sent[again].offsets, broken.offsets)):
+				case !stores && (next.sent[again].id != broken.id || !slices.Equal(next.sent[again].offsets, broken.offsets)):
 					t.Fatalf("kill %d: under one id first\n%+v\nthen\n%+v", kill, broken, next.sent[again])
 				}
 				if info, err := os.Stat(file); err != nil || info.Size() != 0 {
@@ -167,7 +167,7 @@ func TestIntentTorn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := &intent{Table: row.StepsTable, Job: "j", Day: 3, ID: 7, Token: "t", Claims: []claim{{Stream: "j/0", First: 5, Rows: 9}}}
+	one := &intent{Table: row.StepsTable, Job: "j", Day: 3, ID: 7, Claims: []claim{{Stream: "j/0", First: 5, Rows: 9}}}
 	long := &intent{Table: row.StepsTable, Job: "a job with a longer name", Claims: one.Claims}
 	for _, n := range []*intent{one, long, one} { // shorter over longer
 		if err := in.write(n); err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -25,6 +23,9 @@ const (
 	DefaultBatchRows = 256 << 10
 	// DefaultFlush is the longest time a row waits for others.
 	DefaultFlush = time.Second
+	// DefaultCopies: a fetch takes milliseconds, and a replica that is started again is back
+	// within it.
+	DefaultCopies = time.Minute
 	// maxBlockRows is the most that every server stores as one part.
 	maxBlockRows = 1_000_000
 	// ledgerEvery is how often the account of batches is written: it is for
@@ -47,6 +48,9 @@ type Options struct {
 	// GiveUp makes Run return the error when the store has failed for so long, or
 	// refuses; 0 retries for ever, which is what an agent does.
 	GiveUp time.Duration
+	// Copies is how long rows that are stored wait for a second copy before they are
+	// acknowledged; DefaultCopies.
+	Copies time.Duration
 	Logger *slog.Logger // nil is silent
 	// Jitter returns a number in [0, 1); nil is math/rand.
 	Jitter func() float64
@@ -65,6 +69,9 @@ func (o Options) withDefaults() Options {
 	if o.Flush <= 0 {
 		o.Flush = DefaultFlush
 	}
+	if o.Copies <= 0 {
+		o.Copies = DefaultCopies
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -79,7 +86,6 @@ type Shipper struct {
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
-	nonce  string // of this process's tokens
 	stats  stats
 	pool   pool
 
@@ -100,6 +106,7 @@ type Shipper struct {
 	retry      retry
 	buffers    buffers
 	intents    *intents
+	copies     copies
 }
 
 // part is what one Put brought.
@@ -122,11 +129,8 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A later ingest of rows that somebody deleted must not be swallowed by the
-	// server's memory of tokens.
-	nonce := strconv.FormatInt(time.Now().UnixNano(), 36) + strconv.Itoa(os.Getpid())
 	s := &Shipper{
-		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, intents: in, nonce: nonce, kick: make(chan struct{}, 1),
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, intents: in, kick: make(chan struct{}, 1),
 	}
 	if r, ok := sink.(RawSink); ok && r.TakesRaws() {
 		s.packs = true
@@ -229,7 +233,7 @@ func (s *Shipper) Run(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		wait := s.due()
+		wait := min(s.due(), s.checkCopies(ctx))
 		if wait > 0 {
 			timer.Reset(wait)
 			select {
@@ -299,10 +303,10 @@ func (s *Shipper) round(ctx context.Context) error {
 	s.mu.Unlock()
 	err := s.store(ctx, parts, len(flushes) > 0)
 	s.failed = err != nil
+	if err == nil {
+		s.acknowledge(ctx, parts)
+	}
 	for _, p := range parts {
-		if err == nil {
-			p.stream.ack(p.mark)
-		}
 		s.memory.Release(p.held)
 		s.Recycle(p.rows)
 	}
@@ -376,6 +380,7 @@ func (s *Shipper) stop() {
 		done <- errStopped
 	}
 	s.flushes = nil
+	s.copies.releaseLocked()
 	var err error
 	if !s.failed {
 		err = s.intents.clear()

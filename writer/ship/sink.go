@@ -11,12 +11,13 @@
 //
 // Before the first byte of an insert its intent is on the disk (type intent has the
 // states and what a crash in each leads to). So the batch that a crash broke off is
-// made again from the same rows, under the same id, query_id and token, even if the
+// made again from the same rows, under the same id and query_id, even if the
 // flags that cut batches were changed meanwhile; on a cluster the replica that is
-// asked next knows it by its token. Its loss costs nothing but that.
+// asked next knows it by them. Its loss costs nothing but that.
 //
 // Invariant: a mark is acknowledged (Stream.Acked) only when every row put up to
-// it is in the store, or in the dead-letter file with its reason.
+// it is in the store, or in the dead-letter file with its reason; where the store keeps
+// copies in a second one, too, unless none is made within a minute (type copies).
 //
 // Caveat: two shippers must not ship one stream at the same time; the leases of
 // writer/intake see to that. A row whose partition (day) lies before one that
@@ -51,6 +52,15 @@ type Sink interface {
 type Prober interface {
 	// Probe is called after Create.
 	Probe(ctx context.Context) error
+}
+
+// Copies is a sink whose store keeps each row in several places, and acknowledges what is
+// in one.
+type Copies interface {
+	// Mark names all that was inserted until now; nil where there is nothing to wait for.
+	Mark(ctx context.Context) (any, error)
+	// Copied reports whether it is in a second place.
+	Copied(ctx context.Context, mark any) (bool, error)
 }
 
 // Windows is a sink that tells the sums of the windows that it has, so that one which

@@ -22,6 +22,8 @@ type Stats struct {
 	Looks   uint64 // questions which rows the store has
 	Doubts  uint64 // of these, after an insert that was not acknowledged
 	Retries uint64 // failed calls
+	// Uncopied rounds of inserts wait for a second copy; Singles went on without.
+	Uncopied, Singles uint64
 	// Reached is that the store was reached: its tables are there, and it takes rows.
 	Reached bool
 	// Failing is the class of the failure that lasts, "" when the store answers.
@@ -43,6 +45,7 @@ var tableIndex = map[string]int{
 type stats struct {
 	tables                          [6]struct{ inserted, found, poisoned atomic.Uint64 }
 	batches, looks, doubts, retries atomic.Uint64
+	uncopied, singles               atomic.Uint64
 	lastAck                         atomic.Int64
 	reached                         atomic.Bool
 
@@ -75,6 +78,7 @@ func (s *Shipper) Stats() Stats {
 	st := Stats{
 		Tables: map[string]TableStats{}, Batches: s.stats.batches.Load(), Looks: s.stats.looks.Load(),
 		Doubts: s.stats.doubts.Load(), Retries: s.stats.retries.Load(), Reached: s.stats.reached.Load(),
+		Uncopied: s.stats.uncopied.Load(), Singles: s.stats.singles.Load(),
 	}
 	for table, i := range tableIndex {
 		t := &s.stats.tables[i]

@@ -1,0 +1,261 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+)
+
+// TestCluster holds what is stored through each fault of 2 shards × 2 replicas.
+func TestCluster(t *testing.T) {
+	c := chtest.StartCluster(t, 2, 2)
+	for _, fault := range []struct {
+		name string
+		play func(*testing.T, *bed)
+	}{
+		{"Healthy", healthy}, {"LaggingReplica", laggingReplica}, {"AcknowledgedIsStored", acknowledgedIsStored},
+		{"ReplicaKilled", replicaKilled}, {"ZooKeeperKilled", zooKeeperKilled}, {"RollingRestart", rollingRestart},
+		{"DeadShard", deadShard}, {"SchemaApplied", schemaApplied}, {"ShardAdded", shardAdded},
+	} {
+		t.Run(fault.name, func(t *testing.T) { fault.play(t, lay(t, c)) })
+	}
+}
+
+// nothing holds that a pass into store finds every row there.
+func (b *bed) nothing(t *testing.T, store string, memory int64) {
+	t.Helper()
+	r, err := b.ingest(t, store, memory, 2*time.Minute)
+	if err != nil || r.Stored() != 0 {
+		t.Fatalf("a further pass into %s: %v, %v", store, r, err)
+	}
+}
+
+// healthy: a pass into one shard; passes into its other replica, into the other shard, and
+// in smaller batches store nothing.
+func healthy(t *testing.T, b *bed) {
+	if r := b.must(t, b.Store(0, b.database)); r.Stored() == 0 || r.Singles != 0 {
+		t.Fatalf("first pass: %v", r)
+	}
+	b.nothing(t, b.Shards[0][1].Store(b.database), 0)
+	b.nothing(t, b.Store(1, b.database), 0)
+	b.nothing(t, b.Shards[1][0].Store(b.database), 8<<20)
+	b.whole(t)
+}
+
+// fetches stops or starts the fetches of a replica.
+func (b *bed) fetches(s *chtest.Server, verb string) {
+	for table := range tables {
+		s.Exec(fmt.Sprintf("SYSTEM %s FETCHES %s.%s_local", verb, b.database, table))
+	}
+	s.Exec(fmt.Sprintf("SYSTEM %s FETCHES %s.ledger_local", verb, b.database))
+}
+
+// laggingReplica: a replica that fetches nothing is asked to store what the other one has,
+// in other batches. It stores nothing, and says why, until it has caught up.
+func laggingReplica(t *testing.T, b *bed) {
+	first, second := b.Shards[0][0], b.Shards[0][1]
+	b.fetches(second, "STOP")
+	if r := b.must(t, first.Store(b.database)); r.Singles == 0 {
+		t.Errorf("nothing said that there is one copy: %v", r)
+	}
+	r, err := b.ingest(t, second.Store(b.database), 8<<20, 15*time.Second)
+	if err == nil || !strings.Contains(err.Error(), "lacks rows") || r.Stored() != 0 {
+		t.Fatalf("a pass into the lagging replica: %v, %v", r, err)
+	}
+	b.fetches(second, "START")
+	b.nothing(t, second.Store(b.database), 8<<20)
+	b.whole(t)
+}
+
+// acknowledgedIsStored: the only replica that has the rows is killed, wiped and rebuilt.
+// What the other one acknowledges in between it has.
+func acknowledgedIsStored(t *testing.T, b *bed) {
+	first, second := b.Shards[0][0], b.Shards[0][1]
+	b.fetches(second, "STOP")
+	b.must(t, first.Store(b.database))
+	first.Kill()
+	b.fetches(second, "START")
+	if r, err := b.ingest(t, second.Store(b.database), 0, 15*time.Second); err == nil || r.Stored() != 0 {
+		t.Fatalf("stored while the rows were in a replica that is down: %v, %v", r, err)
+	}
+	b.Wipe(first, b.database)
+	if _, err := b.apply(t); err != nil {
+		t.Fatal(err)
+	}
+	r := b.must(t, second.Store(b.database))
+	if r.Stored() == 0 {
+		t.Fatalf("after the rows were lost: %v", r)
+	}
+	b.whole(t)
+}
+
+// kills is how often replicas are killed: LAGGARD_CLUSTER_KILLS, 5 by default.
+func kills(t *testing.T) int {
+	n := 5
+	if text := os.Getenv("LAGGARD_CLUSTER_KILLS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// replicaKilled: the replica that takes an insert is killed in the middle of the pass,
+// which goes on with the other one.
+func replicaKilled(t *testing.T, b *bed) {
+	for n := range kills(t) {
+		b.database = fmt.Sprintf("db_%d", time.Now().UnixNano())
+		if _, err := b.apply(t); err != nil {
+			t.Fatal(err)
+		}
+		victim := b.Shards[0][0]
+		done := b.during(t, func() { b.await(t, victim, uint64(2000*(n+1))) })
+		victim.Kill()
+		victim.Up()
+		if r := <-done; r.err != nil {
+			t.Fatalf("kill %d: %v", n+1, r.err)
+		}
+		b.whole(t)
+	}
+}
+
+type result struct {
+	report intake.Report
+	err    error
+}
+
+// during begins a pass in small batches into both replicas of the first shard, calls f,
+// and returns where the pass will end.
+func (b *bed) during(t *testing.T, f func()) <-chan result {
+	done := make(chan result, 1)
+	go func() {
+		r, err := b.ingest(t, b.Store(0, b.database), 4<<20, 3*time.Minute)
+		done <- result{r, err}
+	}()
+	f()
+	return done
+}
+
+// await waits until a server has so many raw rows.
+func (b *bed) await(t *testing.T, s *chtest.Server, rows uint64) {
+	chtest.Eventually(t, "rows arrive", 2*time.Minute, func() error {
+		if n := s.Count(fmt.Sprintf("SELECT count() FROM %s.records_local", b.database)); n < rows {
+			return fmt.Errorf("%d rows, want %d", n, rows)
+		}
+		return nil
+	})
+}
+
+// zooKeeperKilled: without it nothing is stored, and nothing is lost.
+func zooKeeperKilled(t *testing.T, b *bed) {
+	done := b.during(t, func() { b.await(t, b.Shards[0][0], 2000) })
+	b.Keeper.Kill()
+	b.Keeper.Up()
+	if r := <-done; r.err != nil {
+		t.Fatal(r.err)
+	}
+	b.whole(t)
+}
+
+// rollingRestart: every server is stopped and started again, one after the other.
+func rollingRestart(t *testing.T, b *bed) {
+	done := b.during(t, func() { b.await(t, b.Shards[0][0], 2000) })
+	for _, s := range b.All() {
+		s.Stop()
+		s.Up()
+	}
+	if r := <-done; r.err != nil {
+		t.Fatal(r.err)
+	}
+	b.whole(t)
+}
+
+// deadShard: what a shard that is down may hold is no smaller job but an error that names
+// it.
+func deadShard(t *testing.T, b *bed) {
+	b.must(t, b.Store(0, b.database))
+	for _, s := range b.Shards[1] {
+		s.Kill()
+	}
+	for _, s := range b.Shards[0] {
+		src, err := source.Open(t.Context(), s.Store(b.database), source.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = src.Load(t.Context(), b.job, frame.NewBuilder(), source.Options{})
+		if err == nil || !strings.Contains(err.Error(), b.Shards[1][0].Addr()) || !strings.Contains(err.Error(), "does not answer") {
+			t.Errorf("reading with a dead shard: %v", err)
+		}
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, s := range b.Shards[1] {
+		s.Up()
+	}
+	b.whole(t)
+}
+
+// schemaApplied: apply finds the host that lacks a table or a column, or does not answer,
+// and is not done before.
+func schemaApplied(t *testing.T, b *bed) {
+	s := b.Shards[1][1]
+	s.Exec("DROP TABLE "+b.database+".steps", "ALTER TABLE "+b.database+".ranks DROP COLUMN off")
+	if _, err := b.apply(t); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Count("SELECT count() FROM system.columns WHERE database = '" + b.database + "' AND (table = 'steps' AND name = 'job' OR table = 'ranks' AND name = 'off')"); n != 2 {
+		t.Errorf("apply left out %d of 2", 2-n)
+	}
+	s.Kill()
+	if _, err := b.apply(t); err == nil || !strings.Contains(err.Error(), s.Addr()+" does not answer") {
+		t.Errorf("apply with a dead host: %v", err)
+	}
+	s.Up()
+	if _, err := b.apply(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shardAdded: what is in the old shards is not stored in a new one.
+func shardAdded(t *testing.T, b *bed) {
+	b.must(t, b.Store(0, b.database))
+	b.AddShard(1)
+	if hosts, err := b.apply(t); err != nil || len(hosts) != len(b.All()) {
+		t.Fatalf("Apply() = %v, %v", hosts, err)
+	}
+	b.nothing(t, b.Store(2, b.database), 8<<20)
+	b.whole(t)
+}
+
+// TestNetworkCut: two replicas reach ZooKeeper and not each other. Rows have one copy, and
+// the other replica takes none of which it does not know whether the first has them.
+func TestNetworkCut(t *testing.T) {
+	if !chtest.InNetwork(t) {
+		return
+	}
+	c := chtest.StartSeparate(t, 1, 2)
+	b := lay(t, c.Cluster)
+	c.Cut(true)
+	if r := b.must(t, b.Store(0, b.database)); r.Stored() == 0 || r.Singles == 0 {
+		t.Errorf("a pass with the replicas apart: %v", r)
+	}
+	second := b.Shards[0][1].Store(b.database)
+	if r, err := b.ingest(t, second, 8<<20, 15*time.Second); err == nil || !strings.Contains(err.Error(), "lacks rows") || r.Stored() != 0 {
+		t.Errorf("a pass into the other replica: %v, %v", r, err)
+	}
+	c.Cut(false)
+	b.nothing(t, second, 8<<20)
+	b.whole(t)
+}

@@ -1,0 +1,145 @@
+package ship
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+// copyEvery is how often is asked whether rows are copied.
+const copyEvery = time.Second
+
+// copies are the rounds whose rows are stored, and not yet in a second place: a replica
+// that dies takes its only copy along. So the cursor, and with it ageing, waits for it.
+// After Options.Copies it goes on with one copy, counted and said, and what is there then is
+// looked at again until it is copied. It is owned by Run's goroutine but for waits, which
+// the shipper's mu guards.
+type copies struct {
+	rounds []storedRound
+	single any // mark of the last round that went on with one copy; nil none
+	asked  time.Time
+	waits  []chan struct{} // closed when no round waits
+}
+
+// storedRound is a round that is stored.
+type storedRound struct {
+	acks []acknowledgement
+	mark any
+	at   time.Time
+}
+
+// acknowledgement is a mark of a stream that is stored.
+type acknowledgement struct {
+	stream *Stream
+	mark   any
+}
+
+// acknowledge acknowledges the parts of a round that is stored, now or when they are
+// copied.
+func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
+	round := storedRound{at: now()}
+	for _, p := range parts {
+		round.acks = append(round.acks, acknowledgement{p.stream, p.mark})
+	}
+	if sink, ok := s.sink.(Copies); ok && len(parts) > 0 {
+		mark, err := sink.Mark(ctx)
+		if err != nil {
+			s.o.Logger.Debug("ask for copies", "err", err) // the next mark is of these rows, too
+		}
+		round.mark = mark
+		if mark != nil || err != nil || len(s.copies.rounds) > 0 {
+			s.copies.rounds = append(s.copies.rounds, round)
+			s.stats.uncopied.Store(uint64(len(s.copies.rounds)))
+			return
+		}
+	}
+	round.ack()
+}
+
+func (r *storedRound) ack() {
+	for _, a := range r.acks {
+		a.stream.ack(a.mark)
+	}
+}
+
+// checkCopies acknowledges what is copied, or has waited long enough, and returns when to
+// look again.
+func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
+	c := &s.copies
+	if len(c.rounds) == 0 && c.single == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.releaseLocked()
+		return math.MaxInt64
+	}
+	if rest := copyEvery - now().Sub(c.asked); rest > 0 {
+		return rest
+	}
+	sink := s.sink.(Copies)
+	copied := func(mark any) bool {
+		if mark == nil {
+			return false
+		}
+		ok, err := sink.Copied(ctx, mark)
+		if err != nil {
+			s.o.Logger.Debug("ask for copies", "err", err)
+		}
+		return ok
+	}
+	for len(c.rounds) > 0 && ctx.Err() == nil {
+		r := &c.rounds[0]
+		if r.mark == nil { // it could not be had then
+			r.mark, _ = sink.Mark(ctx)
+		}
+		switch {
+		case copied(r.mark):
+		case now().Sub(r.at) < s.o.Copies:
+			c.asked = now()
+			return copyEvery
+		default:
+			if c.single == nil {
+				s.o.Logger.Warn("stored in one replica only: no second one has it", "for", s.o.Copies)
+			}
+			c.single = r.mark
+			s.stats.singles.Add(1)
+		}
+		r.ack()
+		c.rounds = c.rounds[1:]
+		s.stats.uncopied.Store(uint64(len(c.rounds)))
+	}
+	c.asked = now()
+	if c.single != nil && len(c.rounds) == 0 && copied(c.single) {
+		s.o.Logger.Info("a second replica has what was in one only")
+		c.single = nil
+	}
+	if len(c.rounds) == 0 {
+		s.mu.Lock()
+		c.releaseLocked()
+		s.mu.Unlock()
+	}
+	return copyEvery
+}
+
+// AwaitCopies waits until no round waits for a second copy.
+func (s *Shipper) AwaitCopies(ctx context.Context) error {
+	done := make(chan struct{})
+	s.mu.Lock()
+	s.copies.waits = append(s.copies.waits, done)
+	s.mu.Unlock()
+	s.wake()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a second copy: %w", ctx.Err())
+	}
+}
+
+// releaseLocked ends the waits. The shipper's mu is held.
+func (c *copies) releaseLocked() {
+	for _, w := range c.waits {
+		close(w)
+	}
+	c.waits = nil
+}
