@@ -38,6 +38,8 @@ var (
 	}
 	// sameQueryRunning: the first attempt is still under way.
 	sameQueryRunning int32 = 216
+	// tooManyParts: merges don't keep up with inserts.
+	tooManyParts int32 = 252
 )
 
 // classify turns an error of the client or the server into what the shipper must
@@ -55,6 +57,8 @@ func (s *Sink) classify(what string, err error) *ship.Error {
 			e.Class, e.Hint = ship.Refused, hints[kind]
 		case poisonCodes[exception.Code]:
 			e.Class = ship.Poison
+		case exception.Code == tooManyParts:
+			e.Busy, e.Hint = true, "insert less often: a longer --flush, or more shards"
 		case exception.Code == sameQueryRunning:
 			e.Doubt = true
 		}

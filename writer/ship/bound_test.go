@@ -11,7 +11,7 @@ import (
 func TestFlushIntervalStoresAFewRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		ship(t, m, Options{Flush: 5 * time.Second}, func(ctx context.Context, s *Shipper) {
+		ship(t, m, Options{Flush: 5 * time.Second, Jitter: func() float64 { return 1 }}, func(ctx context.Context, s *Shipper) {
 			st := NewStream("a")
 			put(t, ctx, s, st, records(1, 0, 3), 1)
 			time.Sleep(4900 * time.Millisecond)

@@ -15,6 +15,9 @@ const (
 	// openAfter failures in a row the breaker is open: nothing but a cheap call is
 	// tried until the store answers one.
 	openAfter = 5
+	// busyBackoff is the first wait when the store says that it has too many parts: it needs
+	// seconds of merging, and more inserts meanwhile make that longer.
+	busyBackoff = 2 * time.Second
 	// sayEvery is how often a lasting failure is logged.
 	sayEvery = 30 * time.Second
 )
@@ -31,6 +34,7 @@ type Pinger interface {
 type retry struct {
 	jitter   func() float64
 	failures int
+	busy     bool // the last failure was that the store has too much to do
 	since    time.Time
 	said     time.Time
 }
@@ -93,6 +97,7 @@ func (r *retry) note(s *Shipper, what string, e *Error) {
 		r.since, r.said = t, time.Time{}
 	}
 	r.failures++
+	r.busy = e.Busy
 	s.stats.retries.Add(1)
 	s.stats.fail(e, t)
 	if t.Sub(r.said) >= sayEvery {
@@ -116,12 +121,20 @@ func (r *retry) recovered(s *Shipper) {
 }
 
 func (r *retry) backoff() time.Duration {
+	first := firstBackoff
+	if r.busy {
+		first = busyBackoff
+	}
 	d := lastBackoff
 	if n := r.failures - 1; n < 9 {
-		d = min(firstBackoff<<max(n, 0), lastBackoff)
+		d = min(first<<max(n, 0), lastBackoff)
+	}
+	wait := time.Duration(r.jitter() * float64(d))
+	if r.busy { // half of it at least: a fleet that comes back at once is what it suffers from
+		wait = d/2 + wait/2
 	}
 	// Never quite at once: a store that refuses connections refuses them fast.
-	return max(time.Duration(r.jitter()*float64(d)), time.Millisecond)
+	return max(wait, time.Millisecond)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

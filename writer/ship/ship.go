@@ -97,6 +97,7 @@ type Shipper struct {
 	since   time.Time // guarded by mu: when the oldest part of waiting came
 	flushes []chan error
 	first   time.Time // guarded by mu: when the first part of all came
+	next    time.Time // guarded by mu: when the next flush is due; see phaseLocked
 	kick    chan struct{}
 
 	// Owned by Run's goroutine.
@@ -293,7 +294,20 @@ func (s *Shipper) due() time.Duration {
 	if s.fullLocked() {
 		return 0
 	}
-	return max(s.o.Flush-waited, 0)
+	return max(s.phaseLocked(), 0)
+}
+
+// phaseLocked returns how long it is until the next flush. Flushes are Options.Flush apart,
+// beginning at a random part of it after the first Put: agents that were started together
+// would flush together for as long as they live. A row waits for Options.Flush at most. s.mu is held.
+func (s *Shipper) phaseLocked() time.Duration {
+	if s.next.IsZero() {
+		s.next = s.since.Add(time.Duration(s.retry.jitter() * float64(s.o.Flush)))
+	}
+	if late := s.since.Sub(s.next); late > 0 { // flushes without rows
+		s.next = s.next.Add((late/s.o.Flush + 1) * s.o.Flush)
+	}
+	return time.Until(s.next)
 }
 
 // round stores what waits, then acknowledges it.

@@ -114,6 +114,8 @@ type Error struct {
 	Class Class
 	// Doubt is true when the rows may have been stored all the same.
 	Doubt bool
+	// Busy is true when the store has too much to do: fewer inserts help it.
+	Busy bool
 	// Hint is what a person can do about it, "" for nothing.
 	Hint string
 	Err  error
