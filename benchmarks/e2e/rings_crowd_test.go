@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/laggard-dev/laggard/collector/drain"
 )
@@ -86,10 +88,7 @@ func TestRingFoldersOfAUser(t *testing.T) {
 			s.files("good", 0)
 	})
 	endGood()
-	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	agent.wait()
+	s.leave(agent, "--trust-uid", fmt.Sprint(trainerUser))
 	// What a living process recorded outside of a step waits for one in the files.
 	if r := laggard(t, "ingest", s.dir, "--to", s.store, "--records", "all"); r.code != 0 {
 		t.Fatalf("ingest: %+v", r)
@@ -99,6 +98,24 @@ func TestRingFoldersOfAUser(t *testing.T) {
 		t.Errorf("%d records of the crowd and %d of the other user stored, want %d and %d\n%s", crowd, good, folders*each, each, agent.words)
 	}
 	storedOnce(t, s.store)
+}
+
+// leave ends an agent by SIGTERM. What it leaves to the next one, for its last turns are
+// bounded in time, the next ones drain.
+func (s *shared) leave(agent *running, args ...string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); ; agent = s.agent(args...) {
+		agent.says(`serving (metrics)`)
+		if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
+			s.t.Fatal(err)
+		}
+		if agent.exits() == 0 {
+			return
+		}
+		if !strings.Contains(agent.words.String(), "for the next agent") || time.Now().After(deadline) {
+			s.t.Fatalf("the agent leaves with an error:\n%s", agent.words)
+		}
+	}
 }
 
 // files reports whether a rank has a segment.
