@@ -7,9 +7,16 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Packages whose own code starts no goroutine and shares nothing: the race detector finds nothing in them, and takes three
 # to nine times as long. TestOneGoroutine holds the list.
-ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/replay analyzer/report analyzer/simulate collector/mspti collector/native \
+ONE_GOROUTINE := analyzer/frame analyzer/keep analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/marker schemas/record schemas/row \
 	schemas/topology writer/chrome writer/rollup writer/rollup/merge writer/rollup/placement
+
+# Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
+FEW_MEET := analyzer/detect analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
+MEETING := SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
+
+# Whole processes: no package for the race detector, which would see only the test.
+PROCESSES := benchmarks/e2e deploy/examples
 
 # The linters, pinned: a new version's findings come when somebody asks for them. Go keeps the built tools in its cache.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -20,7 +27,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-cluster soak-memory soak-nfs soak-arm dist clean
+.PHONY: help build run test kubernetes cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,11 +42,11 @@ parts: ## install the real components that the tests talk to
 	@.ci/parts
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F -e $(MODULE)/benchmarks/e2e -e $(MODULE)/deploy/examples -e $(MODULE)/analyzer/detect $(ONE_GOROUTINE:%=-e $(MODULE)/%))
-	$(GO) test -race -timeout 10m -run SideBySide ./analyzer/detect # its signals go side by side where ranks are many, and nowhere else
-	$(GO) test -p 3 -timeout 20m ./analyzer/detect $(ONE_GOROUTINE:%=./%)
+	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
+	$(GO) test -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
+	$(GO) test -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
-	$(GO) test -count=1 -parallel 4 -timeout 20m ./benchmarks/e2e ./deploy/examples # whole processes, which mostly wait
+	$(GO) test -count=1 -parallel 4 -timeout 20m $(PROCESSES:%=./%) # whole processes, which mostly wait
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes
@@ -111,7 +118,11 @@ soak-cluster: ## the same with 50 kills of a replica in the middle of an insert
 	@.ci/parts cluster
 	LAGGARD_CLUSTER_KILLS=50 $(GO) test -tags cluster -count=1 -v -timeout 3h ./benchmarks/cluster
 
-soak-memory: ## a follower beside a server that is stopped, for ten minutes: its memory stays under its ceiling
+soak-costs: ## the cost of a fault by rows and by raw ranges, on four jobs more
+	LAGGARD_COSTS=all $(GO) test -count=1 -v -timeout 1h -run TestCost_ReplayOfRangesAgrees ./benchmarks/e2e
+
+soak-memory: ## a follower beside a server that is stopped, for ten minutes, and .zst that inflate to 1 GiB: memory stays under its ceiling
+	LAGGARD_INFLATED_MIB=1024 $(GO) test -count=1 -v -timeout 1h -run TestMemoryOnHostileFiles ./benchmarks/e2e
 	LAGGARD_CEILING_SECONDS=600 $(GO) test -count=1 -v -timeout 1h -run TestMemoryCeiling ./writer/intake
 
 soak-nfs: ## the follower over loopback NFS (in a virtual machine of its own), the server away for a minute

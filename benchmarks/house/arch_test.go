@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -97,15 +98,45 @@ func hasPrefix(s string, prefixes []string) bool {
 	return false
 }
 
+// variable returns the words of a variable of the Makefile.
+func variable(t *testing.T, name string) []string {
+	t.Helper()
+	list := regexp.MustCompile(`(?m)^` + name + ` := ((?:.*\\\n)*.*)$`).FindStringSubmatch(read(t, "Makefile"))
+	if list == nil {
+		t.Fatalf("the Makefile has no list %s", name)
+	}
+
+	return strings.Fields(strings.ReplaceAll(list[1], "\\\n", " "))
+}
+
+// TestMeeting holds that each part of the pattern by which `make test` chooses tests for
+// the race detector finds some.
+func TestMeeting(t *testing.T) {
+	var names []string
+	for _, p := range variable(t, "FEW_MEET") {
+		files, err := filepath.Glob(filepath.Join(root, p, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: %d files of tests, %v", p, len(files), err)
+		}
+		for _, f := range files {
+			for _, m := range declared.FindAllStringSubmatch(read(t, strings.TrimPrefix(f, root)), -1) {
+				names = append(names, m[1])
+			}
+		}
+	}
+
+	for _, part := range strings.Split(variable(t, "MEETING")[0], "|") {
+		part, _, _ = strings.Cut(part, "/")
+		if !slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, part) }) {
+			t.Errorf("no test in the packages of FEW_MEET is called %s", part)
+		}
+	}
+}
+
 // TestOneGoroutine holds that what `make test` runs without the race detector starts no
 // goroutine and takes no lock.
 func TestOneGoroutine(t *testing.T) {
-	text := read(t, "Makefile")
-	list := regexp.MustCompile(`(?m)^ONE_GOROUTINE := ((?:.*\\\n)*.*)$`).FindStringSubmatch(text)
-	if list == nil {
-		t.Fatal("the Makefile has no list ONE_GOROUTINE")
-	}
-	packages := strings.Fields(strings.ReplaceAll(list[1], "\\\n", " "))
+	packages := variable(t, "ONE_GOROUTINE")
 	if len(packages) < 10 {
 		t.Fatalf("%d packages: %v", len(packages), packages)
 	}
