@@ -30,8 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		program = filepath.Join(dir, "laggard")
-		build := exec.Command("go", "build", "-trimpath", "-o", program, "github.com/laggard-dev/laggard")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build := exec.Command("go", "build", "-o", program, "github.com/laggard-dev/laggard")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build laggard: %v\n%s", err, out)
 			return 1

@@ -18,7 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -67,6 +71,7 @@ type cluster struct {
 	members []*member // who trains now, in the ring's order
 	all     []*member // who ever did
 	joins   int
+	stored  *fsnotify.Watcher // of the files of steps
 }
 
 const (
@@ -87,6 +92,17 @@ func newCluster(t *testing.T, laggard string) *cluster {
 	}
 	t.Cleanup(func() { os.RemoveAll(rings) })
 	c := &cluster{t: t, laggard: laggard, dir: t.TempDir(), rings: rings, agents: map[string]*agent{}}
+	if c.stored, err = fsnotify.NewWatcher(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.stored.Close() })
+	steps := filepath.Join(c.dir, "store", row.StepsTable, "job="+jobName)
+	if err := os.MkdirAll(steps, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.stored.Add(steps); err != nil {
+		t.Fatal(err)
+	}
 	for rank := range worldSize {
 		c.members = append(c.members, c.start(rank, fmt.Sprintf("node-%d", rank/ranksPerNode), rank == faultyRank))
 	}
@@ -329,16 +345,22 @@ func (c *cluster) on(node string) (there, elsewhere []*member) {
 // analyze returns the verdict on what is stored once that reaches a step.
 func (c *cluster) analyze(step int) *verdict.Verdict {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.After(patience); ; {
 		out, err := exec.Command(c.laggard, "analyze", c.store(), "--job", jobName, "-o", "json").Output()
 		var v verdict.Verdict
 		if json.Unmarshal(out, &v) == nil && v.Steps.Last >= int64(step) {
 			return &v
 		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("step %d is not stored after %v: %s, %v", step, patience, out, err)
+		for came := false; !came; {
+			select {
+			case e := <-c.stored.Events:
+				came = e.Has(fsnotify.Create) && filepath.Ext(e.Name) == parquet.Suffix
+			case <-c.stored.Errors: // events were lost
+				came = true
+			case <-deadline:
+				c.t.Fatalf("step %d is not stored after %v: %s, %v", step, patience, out, err)
+			}
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 }
 

@@ -21,7 +21,6 @@ func binary(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "laggard")
 	build := exec.Command("go", "build", "-o", path, ".")
 	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build laggard: %v\n%s", err, out)
 	}
