@@ -19,7 +19,7 @@ import (
 
 // windowRows is about how many rows of a store are read at a time, overlap how
 // far before the newest start rows are read once more: what comes later than
-// that has missed its step anyway (watch.DefaultLag), with clocks a minute apart.
+// that has missed its step anyway (feed.DefaultLag), with clocks a minute apart.
 const (
 	windowRows = 1 << 20
 	overlap    = int64(3 * time.Minute)

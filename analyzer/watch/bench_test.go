@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
@@ -66,14 +67,14 @@ func BenchmarkStep(b *testing.B) {
 	j.reader = &pieces{}
 	var rows row.Rows
 	step := 0
-	feed := func() {
-		j.Feed.add(&rows)
-		j.Feed.settle(topo, false)
-		j.Feed.release(caught, Lag{}, j.observe(detect.Default()))
+	look := func() {
+		j.Feed.Add(&rows)
+		j.Feed.Settle(topo, false)
+		j.Feed.Release(feed.Current, feed.Lag{}, j.observe(detect.Default()))
 	}
 	for range 300 {
 		fleetStep(&rows, rng, step)
-		feed()
+		look()
 		step++
 	}
 	b.Run("step", func(b *testing.B) {
@@ -83,7 +84,7 @@ func BenchmarkStep(b *testing.B) {
 			fleetStep(&rows, rng, step)
 			step++
 			b.StartTimer()
-			feed()
+			look()
 		}
 	})
 	b.Run("verdict", func(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -27,7 +28,7 @@ type job struct {
 const maxUnsent = 4096
 
 func newJob(name string) *job {
-	return &job{memory: memory{Job: name, Feed: newFeed()}}
+	return &job{memory: memory{Job: name, Feed: feed.New()}}
 }
 
 // observe gives a column to the engine, which is made of the first one.
@@ -52,7 +53,7 @@ func (j *job) configure(cfg detect.Config) {
 }
 
 // read takes everything that is new. It returns whether anything was.
-func (j *job) read(ctx context.Context, cfg detect.Config, lag Lag, last mood) (bool, error) {
+func (j *job) read(ctx context.Context, cfg detect.Config, lag feed.Lag, last feed.Stage) (bool, error) {
 	news := false
 	for {
 		var topo *topology.File
@@ -64,24 +65,24 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag Lag, last mood) (
 			for i := range rows.Steps {
 				j.Newest = max(j.Newest, rows.Steps[i].StartNs)
 			}
-			j.Feed.add(rows)
+			j.Feed.Add(rows)
 			return nil
 		})
 		if err != nil {
 			return news, fmt.Errorf("read job %s: %w", j.Job, err)
 		}
-		if j.Feed.Roster.Dirty {
+		if j.Feed.Stale() {
 			if topo, err = j.reader.Topology(ctx); err != nil {
 				return news, fmt.Errorf("read topology of job %s: %w", j.Job, err)
 			}
 		}
-		m := reading
+		at := feed.More
 		if !more {
-			m = last
+			at = last
 		}
 		went := j.Feed.Columns
-		j.Feed.settle(topo, m == ending)
-		j.Feed.release(m, lag, j.observe(cfg))
+		j.Feed.Settle(topo, at == feed.Over)
+		j.Feed.Release(at, lag, j.observe(cfg))
 		j.dirty = j.dirty || news || went != j.Feed.Columns
 		if !more {
 			return news, nil
@@ -98,16 +99,16 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	if j.engine == nil {
 		v := verdict.New(j.Job)
 		v.Findings = append(v.Findings, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded", Ranks: []int{}})
-		detect.TellOff(v, f.Roster.off())
+		detect.TellOff(v, f.Off())
 		return v
 	}
 	j.engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
 	v := j.engine.Verdict()
-	f.Roster.overlap().Tell(v)
+	f.Overlap().Tell(v)
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word as analyze's
 	}
-	detect.TellOff(v, f.Roster.off())
+	detect.TellOff(v, f.Off())
 	v.Healthy = v.Exit(minImpact) == verdict.ExitHealthy
 	return v
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
@@ -18,7 +19,7 @@ import (
 // of what they point at, are saved as they are; the engine saves itself.
 type memory struct {
 	Job     string
-	Feed    *feed
+	Feed    *feed.Feed
 	Cursor  []byte        // of the source
 	Stated  []statement   // what was published last
 	Unsent  []row.Verdict // decided, not yet acknowledged by the sink
@@ -36,7 +37,7 @@ const stateMagic = "laggard-watch-state\n"
 
 // stateVersion is the version of what stands before the engine; another one is not
 // read. It rises with every change of a saved type or of what it means.
-const stateVersion = 2
+const stateVersion = 3
 
 // stateBody is a memory and what pointers tell in it: eras with one layout share it,
 // and one of them is the engine's.
@@ -57,7 +58,11 @@ func (m *memory) encode() ([]byte, error) {
 	b.WriteString(stateMagic)
 	b.Write(make([]byte, crc32.Size))
 	body := stateBody{Memory: m, Engine: m.engine != nil}
-	body.Layouts, body.Eras = m.layouts()
+	var last *frame.Layout
+	if m.engine != nil {
+		last = m.engine.Layout()
+	}
+	body.Layouts, body.Eras = m.Feed.Layouts(last)
 	enc := gob.NewEncoder(&b)
 	err := errors.Join(enc.Encode(stateVersion), enc.Encode(&body))
 	if err == nil && m.engine != nil {
@@ -69,23 +74,6 @@ func (m *memory) encode() ([]byte, error) {
 	data := b.Bytes()
 	binary.LittleEndian.PutUint32(data[len(stateMagic):], crc32.Checksum(data[stateHead:], castagnoli))
 	return data, nil
-}
-
-// layouts lists the layouts of the eras, and says which era has which.
-func (m *memory) layouts() (list []*frame.Layout, of []int) {
-	at := map[*frame.Layout]int{}
-	if m.engine != nil {
-		at[m.engine.Layout()] = -1
-	}
-	for _, e := range m.Feed.Roster.Eras {
-		k, ok := at[e.layout]
-		if !ok {
-			k = len(list)
-			at[e.layout], list = k, append(list, e.layout)
-		}
-		of = append(of, k)
-	}
-	return list, of
 }
 
 // decode makes a memory of a state file, or returns detect.ErrState: it is of another
@@ -107,7 +95,7 @@ func decode(data []byte, cfg detect.Config) (*memory, error) {
 		return nil, fmt.Errorf("%w: version %d, want %d", detect.ErrState, version, stateVersion)
 	}
 	// The map is there: gob makes one as large as the stream says.
-	m := &memory{Feed: &feed{Roster: &roster{Ranks: map[uint32][]*process{}}}}
+	m := &memory{Feed: feed.New()}
 	body := stateBody{Memory: m}
 	if err := dec.Decode(&body); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
@@ -118,90 +106,12 @@ func decode(data []byte, cfg detect.Config) (*memory, error) {
 			return nil, err
 		}
 	}
-	if err := m.link(&body); err != nil {
-		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
+	var last *frame.Layout
+	if m.engine != nil {
+		last = m.engine.Layout()
 	}
-	if err := m.Feed.check(); err != nil {
+	if err := m.Feed.Restore(body.Layouts, body.Eras, last); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
 	return m, nil
-}
-
-// link gives each era its layout.
-func (m *memory) link(body *stateBody) error {
-	eras := m.Feed.Roster.Eras
-	if len(body.Eras) != len(eras) {
-		return fmt.Errorf("%d layouts of %d eras", len(body.Eras), len(eras))
-	}
-	for _, l := range body.Layouts {
-		if !l.Valid() {
-			return errors.New("not a layout")
-		}
-	}
-	for i, k := range body.Eras {
-		switch {
-		case k >= 0 && k < len(body.Layouts):
-			eras[i].layout = body.Layouts[k]
-		case k == -1 && m.engine != nil:
-			eras[i].layout = m.engine.Layout()
-		default:
-			return fmt.Errorf("era %d has layout %d of %d", i, k, len(body.Layouts))
-		}
-	}
-	return nil
-}
-
-// mostRank bounds the rank numbers of a state: tables are as long as the highest.
-const mostRank = 1 << 24
-
-// check reports lists of a feed that was read from a file which have not the length
-// that the others expect, and processes without what they need.
-func (f *feed) check() error {
-	r := f.Roster
-	n := len(r.Rows)
-	for _, k := range r.Rows {
-		if k < 0 || k >= mostRank {
-			return fmt.Errorf("rank %d", k)
-		}
-	}
-	for i := range r.Eras {
-		if len(r.Eras[i].layout.Ranks) != n {
-			return fmt.Errorf("a layout has %d ranks, want %d", len(r.Eras[i].layout.Ranks), n)
-		}
-	}
-	if len(r.Order) != len(r.Ranks) {
-		return fmt.Errorf("%d ranks in order, want %d", len(r.Order), len(r.Ranks))
-	}
-	for rank, list := range r.Ranks {
-		for _, p := range list {
-			if p.Life == nil || p.Rank != rank {
-				return fmt.Errorf("a process of rank %d is incomplete", rank)
-			}
-		}
-	}
-	for _, c := range f.Pending {
-		if err := c.check(n); err != nil {
-			return err
-		}
-	}
-	for i := range f.Recent {
-		if len(f.Recent[i].Owner) > n {
-			return fmt.Errorf("a column of %d ranks, want %d", len(f.Recent[i].Owner), n)
-		}
-	}
-	if len(f.Missed) > n || len(f.Seen) > n || len(f.Recent) > recentColumns || f.Next < 0 || f.Next >= recentColumns {
-		return errors.New("the feed's lists are too long")
-	}
-	return nil
-}
-
-func (c *column) check(n int) error {
-	ok := len(c.Owner) == n && c.StartRow < n
-	for _, v := range c.V {
-		ok = ok && (v == nil || len(v) == n)
-	}
-	if !ok {
-		return fmt.Errorf("a column of %d ranks, want %d", len(c.Owner), n)
-	}
-	return nil
 }

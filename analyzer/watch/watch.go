@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -89,7 +90,7 @@ type Options struct {
 	// MinImpact is the share of step time from which a verdict is not healthy.
 	// 0 means that of the thresholds.
 	MinImpact float64
-	Lag       Lag
+	Lag       feed.Lag
 	// Forget is for how long a job without news is kept; 0 means DefaultForget.
 	Forget    time.Duration
 	Observers []Observer
@@ -174,13 +175,13 @@ func (w *Watcher) Run(ctx context.Context, ticks <-chan time.Time) error {
 
 // Look reads what is new of every job, judges it and publishes what changed. It
 // returns the errors of all jobs; each job but the failing one has gone on.
-func (w *Watcher) Look(ctx context.Context) error { return w.look(ctx, caught) }
+func (w *Watcher) Look(ctx context.Context) error { return w.look(ctx, feed.Current) }
 
 // Finish is the last Look of somebody who won't come back: steps that wait for
 // something are judged as they are.
-func (w *Watcher) Finish(ctx context.Context) error { return w.look(ctx, ending) }
+func (w *Watcher) Finish(ctx context.Context) error { return w.look(ctx, feed.Over) }
 
-func (w *Watcher) look(ctx context.Context, m mood) error {
+func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 	w.rethink()
 	names, err := w.names(ctx)
 	if err != nil {
@@ -189,7 +190,7 @@ func (w *Watcher) look(ctx context.Context, m mood) error {
 	}
 	var errs []error
 	for _, name := range names {
-		if err := w.follow(ctx, name, m); err != nil {
+		if err := w.follow(ctx, name, at); err != nil {
 			errs = append(errs, err)
 			if ctx.Err() != nil {
 				break
@@ -255,18 +256,18 @@ func (w *Watcher) names(ctx context.Context) ([]string, error) {
 }
 
 // follow looks at one job.
-func (w *Watcher) follow(ctx context.Context, name string, m mood) error {
-	if over, err := w.over(ctx, name, m); over || err != nil {
+func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error {
+	if over, err := w.over(ctx, name, at); over || err != nil {
 		return err
 	}
 	j, err := w.open(ctx, name)
 	if err != nil {
 		return err
 	}
-	if m == ending {
+	if at == feed.Over {
 		j.reader.Drain()
 	}
-	news, err := j.read(ctx, w.cfg, w.o.Lag, m)
+	news, err := j.read(ctx, w.cfg, w.o.Lag, at)
 	if err != nil {
 		j.broken(err, w.o.Now())
 		w.show(j)
@@ -297,8 +298,8 @@ func (w *Watcher) tellDamage(j *job) {
 
 // over reports whether a job that is not followed has been silent for so long
 // that it needn't be.
-func (w *Watcher) over(ctx context.Context, name string, m mood) (bool, error) {
-	if w.jobs[name] != nil || m == ending {
+func (w *Watcher) over(ctx context.Context, name string, at feed.Stage) (bool, error) {
+	if w.jobs[name] != nil || at == feed.Over {
 		return false, nil
 	}
 	newest, err := w.o.Source.Newest(ctx, name)

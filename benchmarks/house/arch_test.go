@@ -35,6 +35,7 @@ var arrows = []struct {
 	{"writer/", []string{"schemas/", "writer/"}, []string{"gonum.org/"}},
 	{"ageing", []string{"schemas/", "writer/segment"}, heavy},
 	{"analyzer/frame", []string{"schemas/"}, heavy[:3]},
+	{"analyzer/feed", []string{"schemas/", "analyzer/frame"}, heavy},
 	{"analyzer/replay", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy},
 	{"analyzer/detect", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy[:3]},
 	{"analyzer/source", []string{"schemas/", "analyzer/frame", "writer/segment", "writer/rollup", "writer/profiles"}, nil},

@@ -1,4 +1,4 @@
-package watch
+package feed
 
 import (
 	"time"
@@ -26,26 +26,26 @@ func (l Lag) orDefault() Lag {
 	return l
 }
 
-// mood says how patient a release is.
-type mood uint8
+// Stage says what may still come, and so how patient a release is.
+type Stage uint8
 
 const (
-	reading mood = iota // the source has more at once: only completeness counts
-	caught              // everything there is was read: the lag counts
-	ending              // nothing will come any more: everything goes
+	More    Stage = iota // the source has more at once: only completeness counts
+	Current              // everything there is was read: the lag counts
+	Over                 // nothing will come any more: everything goes
 )
 
-// release hands the columns that are due to observe, in order. The column is
+// Release hands the columns that are due to observe, in order. The column is
 // valid during the call only.
-func (f *feed) release(m mood, lag Lag, observe func(*frame.Column)) {
+func (f *Feed) Release(at Stage, lag Lag, observe func(*frame.Column)) {
 	lag = lag.orDefault()
 	for len(f.Pending) > 0 {
-		if f.Roster.Inferred && !f.Begun && m != ending && len(f.Pending) < sampleSteps {
+		if f.Processes.Inferred && !f.Begun && at != Over && len(f.Pending) < sampleSteps {
 			return // roles come from times: see some first
 		}
 		c := f.Pending[0]
-		l := f.Roster.layout(c)
-		if l == nil || !f.due(c, l, m, lag) {
+		l := f.Processes.layout(c)
+		if l == nil || !f.due(c, l, at, lag) {
 			return
 		}
 		f.Pending, f.latest = append(f.Pending[:0], f.Pending[1:]...), nil
@@ -54,11 +54,11 @@ func (f *feed) release(m mood, lag Lag, observe func(*frame.Column)) {
 }
 
 // due reports whether a column needn't wait any longer.
-func (f *feed) due(c *column, l *frame.Layout, m mood, lag Lag) bool {
-	if m == ending || len(f.Pending) > maxPending || f.complete(c, l) {
+func (f *Feed) due(c *column, l *frame.Layout, at Stage, lag Lag) bool {
+	if at == Over || len(f.Pending) > maxPending || f.complete(c, l) {
 		return true
 	}
-	if m == reading {
+	if at == More {
 		return false
 	}
 	last := f.Pending[len(f.Pending)-1]
@@ -76,7 +76,7 @@ func (f *feed) due(c *column, l *frame.Layout, m mood, lag Lag) bool {
 }
 
 // complete reports whether every rank that is waited for has its row in c.
-func (f *feed) complete(c *column, l *frame.Layout) bool {
+func (f *Feed) complete(c *column, l *frame.Layout) bool {
 	f.grow()
 	there := 0
 	for k, present := range l.Present {
@@ -94,17 +94,17 @@ func (f *feed) complete(c *column, l *frame.Layout) bool {
 	return false
 }
 
-func (f *feed) grow() {
-	for len(f.Missed) < len(f.Roster.Rows) {
+func (f *Feed) grow() {
+	for len(f.Missed) < len(f.Processes.Rows) {
 		f.Missed = append(f.Missed, 0)
 	}
-	for len(f.Seen) < len(f.Roster.Rows) {
+	for len(f.Seen) < len(f.Processes.Rows) {
 		f.Seen = append(f.Seen, 0)
 	}
 }
 
 // send accounts for a column and gives it away.
-func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
+func (f *Feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 	f.grow()
 	before := 0
 	for k, p := range l.Present {
@@ -123,7 +123,7 @@ func (f *feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 	f.Columns++
 	out := frame.Column{Attempt: c.Attempt, Step: c.Step, Repeat: int(c.Repeat), StartNs: c.StartNs, Passes: c.Passes, Layout: l}
 	if f.Begun {
-		out.Off = frame.Unrecorded(f.Roster.off(), f.Last.key(), c.key())
+		out.Off = frame.Unrecorded(f.Processes.off(), f.Last.key(), c.key())
 	}
 	if before >= 8 {
 		out.StartNs = 0 // the frame looks no further either
@@ -150,7 +150,7 @@ func (c *column) key() frame.Key {
 	return frame.Key{Attempt: c.Attempt, Step: c.Step, StartNs: c.StartNs}
 }
 
-func (f *feed) remember(c *column) {
+func (f *Feed) remember(c *column) {
 	r := fed{c.id(), c.Owner}
 	if len(f.Recent) < recentColumns {
 		f.Recent = append(f.Recent, r)

@@ -1,4 +1,12 @@
-package watch
+// Package feed turns the rows of a job, as they come, into columns: one step of the
+// whole job each, in the order the job ran them, with the layout that says who is who.
+//
+// Invariant: the columns and their order are those of a frame built of the same rows at
+// once, as long as no row is later than the lag. Memory is bounded by ranks and by the
+// lag, not by steps.
+//
+// Caveat: rows of one process come in the order of their starts.
+package feed
 
 import (
 	"math"
@@ -15,21 +23,19 @@ type fed struct {
 	Owner []uint16
 }
 
-// feed puts rows of steps together into columns and lets them go in order, each
-// when every rank that is there has its row in it, or when the lag is used up.
-//
-// Invariant: the columns and their order are those of a frame built of the same
-// rows at once, as long as no row is later than the lag.
-type feed struct {
-	Roster  *roster
-	Held    int // rows in process.Held
-	Pending []*column
-	Missed  []uint16 // columns in a row that each row was missing in
-	Seen    []int64  // start of the newest step of each row
-	Recent  []fed    // the last columns that went, a ring
-	Next    int
-	Last    column // the newest that went; its values are gone
-	Begun   bool
+// Feed puts rows of steps together into columns and lets them go in order, each
+// when every rank that is there has its row in it, or when the lag is used up. It is
+// used by one goroutine.
+type Feed struct {
+	Processes *processes
+	Held      int // rows in process.Held
+	Pending   []*column
+	Missed    []uint16 // columns in a row that each row was missing in
+	Seen      []int64  // start of the newest step of each row
+	Recent    []fed    // the last columns that went, a ring
+	Next      int
+	Last      column // the newest that went; its values are gone
+	Begun     bool
 
 	Accepted, Estimated, HostOnly uint64 // rows
 	Open, Late, Again             uint64
@@ -57,23 +63,24 @@ const (
 	launchSpread = int64(300e9)
 )
 
-func newFeed() *feed { return &feed{Roster: newRoster()} }
+// New returns an empty Feed.
+func New() *Feed { return &Feed{Processes: newProcesses()} }
 
-// add takes a portion of rows. Steps of one process come in the order of their
+// Add takes a portion of rows. Steps of one process come in the order of their
 // starts; a row may come twice.
-func (f *feed) add(rows *row.Rows) {
+func (f *Feed) Add(rows *row.Rows) {
 	for i := range rows.Ranks {
-		f.Roster.identity(&rows.Ranks[i])
+		f.Processes.identity(&rows.Ranks[i])
 	}
 	for i := range rows.Communications {
-		f.Roster.communication(&rows.Communications[i])
+		f.Processes.communication(&rows.Communications[i])
 	}
 	for i := range rows.Steps {
 		f.step(&rows.Steps[i])
 	}
 }
 
-func (f *feed) step(s *row.Step) {
+func (f *Feed) step(s *row.Step) {
 	if s.Flags&row.FlagOpen != 0 {
 		f.Open++
 		return
@@ -81,9 +88,9 @@ func (f *feed) step(s *row.Step) {
 	if s.StepNs < 0 || s.Step > 1<<62 {
 		return
 	}
-	p := f.Roster.process(s.Rank, s.Incarnation)
-	f.Roster.step(p, s)
-	if p.Settled && !f.Roster.Dirty {
+	p := f.Processes.process(s.Rank, s.Incarnation)
+	f.Processes.step(p, s)
+	if p.Settled && !f.Processes.Dirty {
 		f.place(p, s)
 		return
 	}
@@ -91,9 +98,9 @@ func (f *feed) step(s *row.Step) {
 	f.Held++
 }
 
-// settle decides what new processes are and places the rows that they hold.
-func (f *feed) settle(topo *topology.File, all bool) {
-	r := f.Roster
+// Settle decides what new processes are and places the rows that they hold.
+func (f *Feed) Settle(topo *topology.File, all bool) {
+	r := f.Processes
 	if r.Dirty {
 		rows := r.Rows
 		if !r.build(topo, r.Inferred) {
@@ -125,12 +132,12 @@ func (f *feed) settle(topo *topology.File, all bool) {
 }
 
 // alone reports whether the others went on after p began: it was restarted alone.
-func (f *feed) alone(p *process) bool {
+func (f *Feed) alone(p *process) bool {
 	if p.Held[len(p.Held)-1].StartNs-p.Early.StartNs > launchSpread {
 		return true
 	}
 	others, went := 0, 0
-	for _, list := range f.Roster.Ranks {
+	for _, list := range f.Processes.Ranks {
 		for _, q := range list {
 			if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
 				continue
@@ -144,13 +151,13 @@ func (f *feed) alone(p *process) bool {
 	return 2*went > others
 }
 
-// remap moves pending columns to the rows of a roster with other ranks.
-func (f *feed) remap(old []int) {
+// remap moves pending columns to the rows of a job with other ranks.
+func (f *Feed) remap(old []int) {
 	to := make([]int, len(old))
 	for i, rank := range old {
-		to[i] = f.Roster.row(uint32(rank))
+		to[i] = f.Processes.row(uint32(rank))
 	}
-	n := len(f.Roster.Rows)
+	n := len(f.Processes.Rows)
 	move := func(v []float32) []float32 {
 		if v == nil {
 			return nil
@@ -199,8 +206,8 @@ func (f *feed) remap(old []int) {
 }
 
 // place puts one row into its column.
-func (f *feed) place(p *process, s *row.Step) {
-	k := f.Roster.row(s.Rank)
+func (f *Feed) place(p *process, s *row.Step) {
+	k := f.Processes.row(s.Rank)
 	if k < 0 {
 		return
 	}
@@ -246,7 +253,7 @@ func (f *feed) place(p *process, s *row.Step) {
 }
 
 // column finds or makes a column, nil when it has gone already.
-func (f *feed) column(attempt, run int, step int64, repeat int32) *column {
+func (f *Feed) column(attempt, run int, step int64, repeat int32) *column {
 	if c := f.latest; c != nil && c.Attempt == attempt && c.Run == run && c.Step == step && c.Repeat == repeat {
 		return c
 	}
@@ -263,12 +270,12 @@ func (f *feed) column(attempt, run int, step int64, repeat int32) *column {
 }
 
 // owner numbers the processes of a rank by their start, from 1.
-func (f *feed) owner(p *process) uint16 {
+func (f *Feed) owner(p *process) uint16 {
 	n := uint16(1)
 	if p.Alone {
 		return n
 	}
-	for _, q := range f.Roster.Ranks[p.Rank] {
+	for _, q := range f.Processes.Ranks[p.Rank] {
 		if q != p && (q.begin() < p.begin()) && n < math.MaxUint16 {
 			n++
 		}
@@ -278,7 +285,7 @@ func (f *feed) owner(p *process) uint16 {
 
 // join finds the newest return of a step that a process which joined later takes
 // part in.
-func (f *feed) join(p *process, step int64, repeat int32) (run int, rep int32) {
+func (f *Feed) join(p *process, step int64, repeat int32) (run int, rep int32) {
 	run, rep = p.Run, repeat
 	for _, c := range f.Pending {
 		if c.Attempt == p.Attempt && c.Step == step && c.Repeat >= rep {
@@ -293,7 +300,7 @@ func (f *feed) join(p *process, step int64, repeat int32) (run int, rep int32) {
 
 // find returns where the column is in Pending, or belongs. A column that is there
 // under an earlier run stays where it is.
-func (f *feed) find(c *column) (int, bool) {
+func (f *Feed) find(c *column) (int, bool) {
 	at, ok := slices.BinarySearchFunc(f.Pending, c, order)
 	if ok {
 		return at, true
@@ -307,7 +314,7 @@ func (f *feed) find(c *column) (int, bool) {
 }
 
 // gone counts a row whose column went already.
-func (f *feed) gone(id columnID, k int, owner uint16) {
+func (f *Feed) gone(id columnID, k int, owner uint16) {
 	for i := range f.Recent {
 		if r := &f.Recent[i]; r.ID == id {
 			if r.Owner[k] == 0 {
@@ -322,8 +329,8 @@ func (f *feed) gone(id columnID, k int, owner uint16) {
 }
 
 // fresh returns an empty column, of a spare one's memory where there is one.
-func (f *feed) fresh(key column) *column {
-	n := len(f.Roster.Rows)
+func (f *Feed) fresh(key column) *column {
+	n := len(f.Processes.Rows)
 	c := &column{}
 	if k := len(f.spare); k > 0 {
 		c = f.spare[k-1]
@@ -340,3 +347,12 @@ func (f *feed) fresh(key column) *column {
 	}
 	return c
 }
+
+// Stale reports whether who is who changed since Settle: it wants the topology then.
+func (f *Feed) Stale() bool { return f.Processes.Dirty }
+
+// Off returns when recording was off.
+func (f *Feed) Off() []frame.Off { return f.Processes.off() }
+
+// Overlap tells of two runs under the job's name, nil where there is one.
+func (f *Feed) Overlap() *frame.Overlap { return f.Processes.overlap() }

@@ -1,4 +1,4 @@
-package watch
+package feed
 
 import (
 	"cmp"
@@ -75,17 +75,17 @@ type era struct {
 	layout  *frame.Layout
 }
 
-// roster knows all processes of a job and who is who. The layouts come from the
+// processes knows all processes of a job and who is who. The layouts come from the
 // frame itself: it is built of the first steps of each process alone, which is
 // all that a layout depends on, so they are those of `analyze`.
-type roster struct {
+type processes struct {
 	Ranks     map[uint32][]*process
 	Order     []uint32 // ranks, ascending
 	Eras      []era
 	Rows      []int // global rank of each row of the columns
 	WorldSize int
 	Inferred  bool // a role comes from times or communicators: steps are needed first
-	Sampling  bool
+	Told      bool // the roles, by identities or a file: nothing is sampled
 	Comms     []row.Communication
 	Dirty     bool
 	offs      []frame.Off // when recording was off, where offKnown
@@ -101,12 +101,12 @@ const (
 	maxComms    = 1 << 20
 )
 
-func newRoster() *roster {
-	return &roster{Ranks: map[uint32][]*process{}, Sampling: true}
+func newProcesses() *processes {
+	return &processes{Ranks: map[uint32][]*process{}}
 }
 
 // process finds or makes the process.
-func (r *roster) process(rank uint32, id uint64) *process {
+func (r *processes) process(rank uint32, id uint64) *process {
 	if int(rank) < len(r.newest) {
 		if p := r.newest[rank]; p != nil && p.ID == id {
 			return p
@@ -124,7 +124,7 @@ func (r *roster) process(rank uint32, id uint64) *process {
 // denseRanks bounds the tables that are indexed by rank.
 const denseRanks = 1 << 20
 
-func (r *roster) find(rank uint32, id uint64) *process {
+func (r *processes) find(rank uint32, id uint64) *process {
 	list := r.Ranks[rank]
 	for k := len(list) - 1; k >= 0; k-- {
 		if list[k].ID == id {
@@ -144,7 +144,7 @@ func (r *roster) find(rank uint32, id uint64) *process {
 }
 
 // identity takes a row of the table of ranks.
-func (r *roster) identity(m *row.Rank) {
+func (r *processes) identity(m *row.Rank) {
 	p := r.process(m.Rank, m.Incarnation)
 	if p.Known && m.Version < p.Meta.Version {
 		return
@@ -165,7 +165,7 @@ func (r *roster) identity(m *row.Rank) {
 }
 
 // off returns when recording was off.
-func (r *roster) off() []frame.Off {
+func (r *processes) off() []frame.Off {
 	if !r.offKnown {
 		var ranks []*row.Rank
 		for _, rank := range r.Order {
@@ -181,7 +181,7 @@ func (r *roster) off() []frame.Off {
 }
 
 // step notes what the layout needs of a step.
-func (r *roster) step(p *process, s *row.Step) {
+func (r *processes) step(p *process, s *row.Step) {
 	if !p.Stepped {
 		p.Stepped, p.First, p.Early, p.copied = true, *s, *s, false
 		r.Dirty = true
@@ -198,7 +198,7 @@ func (r *roster) step(p *process, s *row.Step) {
 		r.Dirty = true
 	}
 	p.Newest, p.Rows = max(p.Newest, s.StartNs), p.Rows+1
-	if r.Sampling && len(p.Sample) < sampleSteps && !slices.ContainsFunc(p.Sample, func(x row.Step) bool {
+	if !r.Told && len(p.Sample) < sampleSteps && !slices.ContainsFunc(p.Sample, func(x row.Step) bool {
 		return x.Step == s.Step && x.Repeat == s.Repeat
 	}) {
 		p.Sample = append(p.Sample, *s)
@@ -206,7 +206,7 @@ func (r *roster) step(p *process, s *row.Step) {
 }
 
 // overlap tells of two runs under the job's name.
-func (r *roster) overlap() *frame.Overlap {
+func (r *processes) overlap() *frame.Overlap {
 	var all []frame.Stretch
 	for _, rank := range r.Order {
 		list := r.Ranks[rank]
@@ -222,14 +222,14 @@ func (r *roster) overlap() *frame.Overlap {
 }
 
 // communication keeps a window while roles may have to be inferred from it.
-func (r *roster) communication(c *row.Communication) {
-	if r.Sampling && len(r.Comms) < maxComms {
+func (r *processes) communication(c *row.Communication) {
+	if !r.Told && len(r.Comms) < maxComms {
 		r.Comms = append(r.Comms, *c)
 	}
 }
 
 // build makes the layouts anew. It reports whether any step is known at all.
-func (r *roster) build(topo *topology.File, samples bool) bool {
+func (r *processes) build(topo *topology.File, samples bool) bool {
 	r.Dirty = false
 	b := frame.NewBuilder()
 	stepped := false
@@ -275,7 +275,7 @@ func same(a, b *row.Step) bool { return a.Step == b.Step && a.Repeat == b.Repeat
 
 // take makes eras of the frame's layouts. A layout that is as it was stays the
 // same pointer: a new one tells the engine that something changed.
-func (r *roster) take(f *frame.Frame) {
+func (r *processes) take(f *frame.Frame) {
 	r.WorldSize = f.WorldSize
 	r.Rows = f.Ranks
 	r.rowOf = nil
@@ -301,14 +301,14 @@ func (r *roster) take(f *frame.Frame) {
 	}
 	r.place()
 	if !r.Inferred {
-		r.Sampling, r.Comms = false, nil
+		r.Told, r.Comms = true, nil
 		for _, list := range r.Ranks {
 			for _, p := range list {
 				p.Sample = nil
 			}
 		}
-	} else if !r.Sampling && slices.ContainsFunc(r.Eras, func(e era) bool { return e.layout.From == "inferred" && e.Attempt == r.Eras[len(r.Eras)-1].Attempt }) {
-		r.Sampling = true
+	} else if r.Told && slices.ContainsFunc(r.Eras, func(e era) bool { return e.layout.From == "inferred" && e.Attempt == r.Eras[len(r.Eras)-1].Attempt }) {
+		r.Told = false
 	}
 }
 
@@ -328,7 +328,7 @@ func newest(f *frame.Frame) []int {
 }
 
 // place finds each process's attempt in the layouts.
-func (r *roster) place() {
+func (r *processes) place() {
 	type who struct {
 		rank int
 		id   uint64
@@ -363,7 +363,7 @@ func (r *roster) place() {
 }
 
 // layout returns the layout of a column, nil while none is known.
-func (r *roster) layout(c *column) *frame.Layout {
+func (r *processes) layout(c *column) *frame.Layout {
 	var found *frame.Layout
 	for i := range r.Eras {
 		e := &r.Eras[i]
@@ -375,7 +375,7 @@ func (r *roster) layout(c *column) *frame.Layout {
 }
 
 // row returns the row of a rank, -1 when it has none.
-func (r *roster) row(rank uint32) int {
+func (r *processes) row(rank uint32) int {
 	if r.rowOf == nil {
 		most := 0
 		for _, k := range r.Rows {
