@@ -15,6 +15,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/source"
@@ -34,6 +35,7 @@ type analysis struct {
 	from        source.Options
 	minImpact   float64
 
+	plain   bool // nothing will be drawn
 	frame   *frame.Frame
 	info    source.Info
 	drawing *report.Picture
@@ -79,20 +81,27 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	if a.job, err = source.Pick(ctx, s, a.source, a.job); err != nil {
 		return nil, err
 	}
-	b := frame.NewBuilder()
-	if a.info, err = s.Load(ctx, a.job, b, o); err != nil {
+	rows := feed.NewHistory()
+	if a.info, err = s.Load(ctx, a.job, rows, o); err != nil {
 		return nil, err
 	}
 	for _, note := range a.info.Notes {
 		fmt.Fprintln(os.Stderr, "laggard:", note)
 	}
-	if a.frame, err = b.Build(a.info.Topology); err != nil {
+	if a.frame, err = rows.Settle(a.info.Topology); err != nil {
 		return nil, err
 	}
 	cfg := detect.Default()
 	cfg.MinImpact = a.minImpact
-	v := detect.Analyze(a.frame, cfg)
-	a.frame.Overlap.Tell(v)
+	judge := detect.NewAnalysis(a.frame, cfg)
+	drawn := report.Drawn
+	if a.plain {
+		drawn = nil
+	}
+	if err := rows.Play(judge, drawn...); err != nil {
+		return nil, err
+	}
+	v := judge.Verdict()
 	v.Source, v.Job = source.Redact(a.source), a.job
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word for the same groups, whichever file or store they stand in
@@ -182,7 +191,7 @@ Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decid
 			if !slices.Contains(analyzeOutputs, output) {
 				return usage("unknown output %q%s", output, didYouMean(output, analyzeOutputs))
 			}
-			a.source = args[0]
+			a.source, a.plain = args[0], output == "json"
 			v, err := a.decide(c.Context())
 			if err != nil {
 				return err

@@ -31,7 +31,7 @@ func explainCommand() *cobra.Command {
 			if output != "text" && output != "json" {
 				return usage("unknown output %q%s", output, didYouMean(output, []string{"text", "json"}))
 			}
-			a.source = args[0]
+			a.source, a.plain = args[0], output == "json"
 			v, err := a.decide(c.Context())
 			if err != nil {
 				return err

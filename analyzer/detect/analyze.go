@@ -5,31 +5,63 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Analyze returns the verdict on the whole history of a job.
-func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
-	if len(f.Columns) == 0 || len(f.Layouts) == 0 {
-		v := verdict.New(f.Job)
-		addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded"})
-		TellOff(v, f.Off)
-		return v
+// Analysis judges the whole history of a job while its steps go by.
+type Analysis struct {
+	f      *frame.Frame
+	cfg    Config
+	engine *Engine // nil before the first step
+}
+
+// NewAnalysis returns an Analysis of a job of which that is known before its steps are
+// looked at.
+func NewAnalysis(f *frame.Frame, cfg Config) *Analysis { return &Analysis{f: f, cfg: cfg} }
+
+// Observe takes the next step of the job. The column is not kept.
+func (a *Analysis) Observe(c *frame.Column) {
+	if a.engine == nil {
+		a.engine = New(a.cfg, c.Layout)
+		a.engine.Describe(a.f.Job, a.f.Estimated > 0.5, a.f.HostOnly > 0.5)
 	}
-	e := New(cfg, f.Layouts[f.Columns[0].Layout])
-	e.Describe(f.Job, f.Estimated > 0.5, f.HostOnly > 0.5)
+	a.engine.Observe(c)
+}
+
+// ObserveTransfer takes a window of one group's communication, after its last step. The
+// window is not kept.
+func (a *Analysis) ObserveTransfer(t *frame.Transfer) {
+	if a.engine != nil {
+		a.engine.ObserveTransfer(t)
+	}
+}
+
+// Verdict returns the verdict on all steps so far.
+func (a *Analysis) Verdict() *verdict.Verdict {
+	v := verdict.New(a.f.Job)
+	if a.engine == nil {
+		addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded"})
+	} else {
+		v = a.engine.Verdict()
+	}
+	TellOff(v, a.f.Off)
+	a.f.Overlap.Tell(v)
+	return v
+}
+
+// Analyze returns the verdict on a frame that has all metrics of all steps.
+func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
+	a := NewAnalysis(f, cfg)
 	rest := f.Transfers
 	_ = f.Each(func(c *frame.Column) error { // no visit of ours fails
 		for len(rest) > 0 && (rest[0].Attempt < c.Attempt || rest[0].Attempt == c.Attempt && rest[0].To < c.Step) {
-			e.ObserveTransfer(&rest[0])
+			a.ObserveTransfer(&rest[0])
 			rest = rest[1:]
 		}
-		e.Observe(c)
+		a.Observe(c)
 		return nil
 	})
 	for i := range rest {
-		e.ObserveTransfer(&rest[i])
+		a.ObserveTransfer(&rest[i])
 	}
-	v := e.Verdict()
-	TellOff(v, f.Off)
-	return v
+	return a.Verdict()
 }
 
 // Describe tells the engine the job's name, whether its exposed communication is mostly

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -47,7 +48,7 @@ func bigTopology() *topology.File {
 }
 
 // bigRows fills b with a job of 10,000 ranks, one of them slow.
-func bigRows(b *frame.Builder, steps int) {
+func bigRows(b *feed.History, steps int) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for r := range uint32(10000) {
 		for s := range uint64(steps) {
@@ -67,9 +68,9 @@ func bigRows(b *frame.Builder, steps int) {
 // decide is the statistics.
 func BenchmarkAnalyze(b *testing.B) {
 	for b.Loop() {
-		bl := frame.NewBuilder()
+		bl := feed.NewHistory()
 		bigRows(bl, 1000)
-		f, err := bl.Build(bigTopology())
+		f, err := bl.Frame(bigTopology())
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -85,9 +86,9 @@ func BenchmarkAnalyze(b *testing.B) {
 
 // BenchmarkObserve is one new step of 10,000 ranks in watch.
 func BenchmarkObserve(b *testing.B) {
-	bl := frame.NewBuilder()
+	bl := feed.NewHistory()
 	bigRows(bl, 64)
-	f, err := bl.Build(bigTopology())
+	f, err := bl.Frame(bigTopology())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -18,7 +19,7 @@ func simulated(t *testing.T, name string, seed uint64, ranks int, groups bool) (
 		t.Fatal(err)
 	}
 	cfg.Record.NoGroups = !groups
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	truth, err := simulate.Run(cfg, b)
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +27,7 @@ func simulated(t *testing.T, name string, seed uint64, ranks int, groups bool) (
 	if err := truth.Weigh(cfg); err != nil {
 		t.Fatal(err)
 	}
-	f, err := b.Build(nil)
+	f, err := b.Frame(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -130,7 +131,7 @@ func (j *job) topology() *topology.File {
 
 // frame runs the job and returns what would have been recorded.
 func (j *job) frame() *frame.Frame {
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	w := j.world()
 	cut := j.steps + 1
 	if j.restart > 0 {
@@ -146,7 +147,7 @@ func (j *job) frame() *frame.Frame {
 	if !j.noTopology && j.restart == 0 {
 		topo = j.topology()
 	}
-	f, err := b.Build(topo)
+	f, err := b.Frame(topo)
 	if err != nil {
 		panic(err)
 	}
@@ -178,7 +179,7 @@ type run struct {
 	tpWait                      []float64 // in the step at hand
 }
 
-func (a *run) play(b *frame.Builder, from, to int) {
+func (a *run) play(b *feed.History, from, to int) {
 	a.ar, a.walk, a.dev, a.hide, a.skewNs = zeros(a.world), zeros(a.world), zeros(a.world), zeros(a.world), zeros(a.world)
 	for r := range a.world {
 		a.dev[r] = a.spread * a.rng.NormFloat64()
@@ -243,7 +244,7 @@ func (a *run) draw(r int) float64 {
 }
 
 // step plays one step: everybody works, then everybody waits for the slowest.
-func (a *run) step(b *frame.Builder, step, from int, start int64) {
+func (a *run) step(b *feed.History, step, from int, start int64) {
 	w := a.world
 	f, work, self, load, save := zeros(w), zeros(w), zeros(w), zeros(w), zeros(w)
 	seq := zeros(a.dp)
@@ -329,7 +330,7 @@ func one(x float64) float64 {
 
 // record turns the work of a step into rows: waits in the pipeline, then in the
 // gradient reduction.
-func (a *run) record(b *frame.Builder, step int, start int64, usual float64, seq, f, self, load, save []float64) {
+func (a *run) record(b *feed.History, step int, start int64, usual float64, seq, f, self, load, save []float64) {
 	ready := zeros(a.dp) // when the slowest stage of a replica is done
 	for r := range self {
 		_, q, _ := a.place(r)

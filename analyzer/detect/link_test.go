@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -17,7 +18,7 @@ import (
 func wired(slow func(group int, step int) float64, nodes func(rank int) string) *frame.Frame {
 	const groups, size, steps = 4, 4, 160
 	rng := rand.New(rand.NewPCG(9, 9))
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	for r := range uint32(groups * size) {
 		own := int(r) / size
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: groups * size, Node: nodes(int(r)), StartedNs: 1e18})
@@ -40,7 +41,7 @@ func wired(slow func(group int, step int) float64, nodes func(rank int) string) 
 			}
 		}
 	}
-	f, err := b.Build(nil)
+	f, err := b.Frame(nil)
 	if err != nil {
 		panic(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -16,7 +16,7 @@ import (
 // rank's factor.
 func saved(seed uint64, ranks int, slow float64) *verdict.Verdict {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	for r := range uint32(ranks) {
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: uint32(ranks), Node: nodeName(int(r)), StartedNs: 1e18})
 		for s := 1; s <= 120; s++ {
@@ -33,7 +33,7 @@ func saved(seed uint64, ranks int, slow float64) *verdict.Verdict {
 				DataLoaderNs: -1, CheckpointNs: save, CheckpointCount: 1, SelfNs: 3 * fp, HostFPNs: -1, Tokens: -1, BackwardNs: -1})
 		}
 	}
-	f, err := b.Build(nil)
+	f, err := b.Frame(nil)
 	if err != nil {
 		panic(err)
 	}

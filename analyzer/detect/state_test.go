@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -90,7 +91,7 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
 	}
@@ -100,7 +101,7 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 	for i := range rows.Communications {
 		b.AddCommunication(&rows.Communications[i])
 	}
-	f, err := b.Build(simulate.Topology(cfg))
+	f, err := b.Frame(simulate.Topology(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -109,7 +110,7 @@ type view struct {
 
 func (tr *trace) frame(t *testing.T, v view) *frame.Frame {
 	t.Helper()
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	to := func(r uint32) uint32 {
 		if v.relabel == nil {
 			return r
@@ -152,7 +153,7 @@ func (tr *trace) frame(t *testing.T, v view) *frame.Frame {
 	if v.topology {
 		topo = tr.relabelled(v.relabel)
 	}
-	f, err := b.Build(topo)
+	f, err := b.Frame(topo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,43 +7,52 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// column is one step of the job that is being put together.
-type column struct {
+// place orders the columns of a job.
+type place struct {
 	Attempt, Run int
 	Step         int64
 	Repeat       int32
-	StartNs      int64 // of the lowest row that has one
-	StartRow     int
-	Newest       int64    // latest end in it: rows come when their step is over
-	Rows         int      // rows of steps in it
-	Passes       int      // most forward passes of a row in it
-	Owner        []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
-	V            [frame.MetricCount][]float32
 }
 
-type columnID struct {
-	Attempt int
-	Step    int64
-	Repeat  int32
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Run, q.Run), cmp.Compare(p.Step, q.Step), cmp.Compare(p.Repeat, q.Repeat))
 }
 
-func (c *column) id() columnID { return columnID{c.Attempt, c.Step, c.Repeat} }
-
-// before reports whether the column comes before that place in its attempt.
-func (c *column) before(run int, step int64, repeat int32) bool {
-	return cmp.Or(cmp.Compare(c.Run, run), cmp.Compare(c.Step, step), cmp.Compare(c.Repeat, repeat)) < 0
+// same reports whether both are one column: in which run it stands is how it is found.
+func (p place) same(q place) bool {
+	return p.Attempt == q.Attempt && p.Step == q.Step && p.Repeat == q.Repeat
 }
 
-func order(a, b *column) int {
-	return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Run, b.Run), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
+// column is one step of the job that is being put together.
+type column struct {
+	Place    place
+	StartNs  int64 // of the lowest row that has one
+	StartRow int
+	Newest   int64    // latest end in it: rows come when their step is over
+	Rows     int      // rows of steps in it
+	Passes   int      // most forward passes of a row in it
+	Owner    []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
+	V        [frame.MetricCount][]float32
+}
+
+// step is one process's step, as a column takes it.
+type step struct {
+	Step           int64
+	Repeat         int32
+	StartNs, EndNs int64
+	Passes         int
+	V              [frame.MetricCount]float32
+}
+
+func (s *step) of(r *row.Step) {
+	s.Step, s.Repeat, s.StartNs, s.EndNs, s.Passes = int64(r.Step), int32(r.Repeat), r.StartNs, r.StartNs+r.StepNs, int(r.FPCount)
+	frame.Cells(r, &s.V)
 }
 
 // set stores the cells of one rank.
-func (c *column) set(k int, s *row.Step) {
-	c.Passes = max(c.Passes, int(s.FPCount))
-	var v [frame.MetricCount]float32
-	frame.Cells(s, &v)
-	for m, x := range v {
+func (c *column) set(k int, s *step) {
+	c.Passes = max(c.Passes, s.Passes)
+	for m, x := range &s.V {
 		if c.V[m] == nil {
 			if x != x {
 				continue
@@ -55,4 +64,9 @@ func (c *column) set(k int, s *row.Step) {
 		}
 		c.V[m][k] = x
 	}
+}
+
+// key is what frame.Unrecorded wants to know of a column.
+func (c *column) key() frame.Key {
+	return frame.Key{Attempt: c.Place.Attempt, Step: c.Place.Step, StartNs: c.StartNs}
 }

@@ -10,6 +10,7 @@ package feed
 
 import (
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -19,7 +20,7 @@ import (
 
 // fed remembers who was in a column that the engine has seen.
 type fed struct {
-	ID    columnID
+	Place place
 	Owner []uint16
 }
 
@@ -43,6 +44,11 @@ type Feed struct {
 
 	latest *column // of Pending: where the last row went
 	spare  []*column
+
+	layout *frame.Layout // of the columns that go
+	owners []uint16      // of each of its rows: the number of its process
+	stale  bool          // it is of a saved state
+	whole  *whole        // of a feed that has everything; nil: rows come as they come
 }
 
 // Bounds of the feed.
@@ -59,8 +65,6 @@ const (
 	// aloneAfter is how far, by recorded time, the others must go on for a new
 	// process to be taken for a restart of that rank alone.
 	aloneAfter = int64(30e9)
-	// launchSpread is the frame's: what appears within it belongs to one launch.
-	launchSpread = int64(300e9)
 )
 
 // New returns an empty Feed.
@@ -73,11 +77,22 @@ func (f *Feed) Add(rows *row.Rows) {
 		f.Processes.identity(&rows.Ranks[i])
 	}
 	for i := range rows.Communications {
-		f.Processes.communication(&rows.Communications[i])
+		f.communication(&rows.Communications[i])
 	}
 	for i := range rows.Steps {
 		f.step(&rows.Steps[i])
 	}
+}
+
+// communication notes who talks to whom, and returns the process; nil for a window that
+// says nothing.
+func (f *Feed) communication(c *row.Communication) *process {
+	if c.TotalNs < 0 || c.Calls == 0 {
+		return nil
+	}
+	p := f.Processes.process(c.Rank, c.Incarnation)
+	p.Communicate(c)
+	return p
 }
 
 func (f *Feed) step(s *row.Step) {
@@ -85,69 +100,94 @@ func (f *Feed) step(s *row.Step) {
 		f.Open++
 		return
 	}
-	if s.StepNs < 0 || s.Step > 1<<62 {
+	p := f.note(s)
+	if p == nil {
 		return
 	}
-	p := f.Processes.process(s.Rank, s.Incarnation)
-	f.Processes.step(p, s)
 	if p.Settled && !f.Processes.Dirty {
-		f.place(p, s)
+		f.placeRow(p, s)
 		return
 	}
 	p.Held = append(p.Held, *s)
 	f.Held++
 }
 
+// note takes what layouts need of a row, and returns its process; nil for a row that
+// says nothing.
+func (f *Feed) note(s *row.Step) *process {
+	if s.StepNs < 0 || s.Step > 1<<62 {
+		return nil
+	}
+	p := f.Processes.process(s.Rank, s.Incarnation)
+	f.Processes.step(p, s)
+	return p
+}
+
 // Settle decides what new processes are and places the rows that they hold.
 func (f *Feed) Settle(topo *topology.File, all bool) {
 	r := f.Processes
-	if r.Dirty {
+	if r.Dirty || f.stale {
 		rows := r.Rows
-		if !r.build(topo, r.Inferred) {
+		if !r.build(topo) {
 			return
 		}
-		if r.Inferred {
-			r.build(topo, true)
-		}
+		f.stale = false
 		if !slices.Equal(rows, r.Rows) {
 			f.remap(rows)
+		}
+		if l := f.layout; l != nil && l.Attempt < len(r.world.Launches) {
+			f.arrange(l.Attempt)
 		}
 	}
 	if f.Held == 0 {
 		return
 	}
-	for _, rank := range r.Order {
-		for _, p := range r.Ranks[rank] {
-			if len(p.Held) == 0 || !p.Placed || !p.Settled && p.Later && !all && !f.alone(p) {
-				continue
-			}
-			p.Settled = true
-			for k := range p.Held {
-				f.place(p, &p.Held[k])
-			}
-			f.Held -= len(p.Held)
-			p.Held = nil
+	r.each(func(p *process) {
+		if len(p.Held) == 0 || !p.Placed || !p.Settled && p.Later && !all && !f.alone(p) {
+			return
+		}
+		p.Settled = true
+		for k := range p.Held {
+			f.placeRow(p, &p.Held[k])
+		}
+		f.Held -= len(p.Held)
+		p.Held = nil
+	})
+}
+
+// arrange makes the layout of an attempt anew. One that is as it was stays the same
+// pointer: a new one tells the engine that something changed.
+func (f *Feed) arrange(attempt int) {
+	r := f.Processes
+	current := r.running(attempt)
+	l := r.world.Layout(attempt, current)
+	r.told(l)
+	if f.layout == nil || !reflect.DeepEqual(f.layout, l) {
+		f.layout = l
+	}
+	f.owners = make([]uint16, len(current))
+	for k, p := range current {
+		if p != nil {
+			f.owners[k] = f.owner(r.find(p.Rank, p.ID))
 		}
 	}
 }
 
 // alone reports whether the others went on after p began: it was restarted alone.
 func (f *Feed) alone(p *process) bool {
-	if p.Held[len(p.Held)-1].StartNs-p.Early.StartNs > launchSpread {
+	if p.Held[len(p.Held)-1].StartNs-p.EarlyNs > frame.LaunchSpread {
 		return true
 	}
 	others, went := 0, 0
-	for _, list := range f.Processes.Ranks {
-		for _, q := range list {
-			if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
-				continue
-			}
-			others++
-			if q.LastStart > p.Early.StartNs+aloneAfter {
-				went++
-			}
+	f.Processes.each(func(q *process) {
+		if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
+			return
 		}
-	}
+		others++
+		if q.LastStart > p.EarlyNs+aloneAfter {
+			went++
+		}
+	})
 	return 2*went > others
 }
 
@@ -205,35 +245,12 @@ func (f *Feed) remap(old []int) {
 	f.spare = nil
 }
 
-// place puts one row into its column.
-func (f *Feed) place(p *process, s *row.Step) {
-	k := f.Processes.row(s.Rank)
-	if k < 0 {
+// placeRow puts one row into its column, and counts it.
+func (f *Feed) placeRow(p *process, s *row.Step) {
+	var x step
+	x.of(s)
+	if !f.place(p, &x) {
 		return
-	}
-	step, repeat := int64(s.Step), int32(s.Repeat)
-	if s.StartNs > p.LastStart || p.LastStart == 0 {
-		if p.LastStart != 0 && step <= p.LastStep {
-			p.Run++
-		}
-		p.LastStep, p.LastStart = step, s.StartNs
-	}
-	run := p.Run
-	if p.Later {
-		run, repeat = f.join(p, step, repeat)
-	}
-	owner := f.owner(p)
-	col := f.column(p.Attempt, run, step, repeat)
-	if col == nil {
-		f.gone(columnID{p.Attempt, step, repeat}, k, owner)
-		return
-	}
-	switch had := col.Owner[k]; {
-	case had >= owner:
-		f.Again++
-		return
-	case had == 0:
-		col.Rows++
 	}
 	f.Accepted++
 	if s.Flags&row.FlagEstimated != 0 {
@@ -242,30 +259,62 @@ func (f *Feed) place(p *process, s *row.Step) {
 	if s.Flags&row.FlagHostOnly != 0 {
 		f.HostOnly++
 	}
+}
+
+// place puts one step of a process into its column. It reports whether it belongs there.
+func (f *Feed) place(p *process, s *step) bool {
+	k := f.Processes.row(p.Rank)
+	if k < 0 {
+		return false
+	}
+	if s.StartNs > p.LastStart || p.LastStart == 0 {
+		if p.LastStart != 0 && s.Step <= p.LastStep {
+			p.Run++
+		}
+		p.LastStep, p.LastStart = s.Step, s.StartNs
+	}
+	at := place{p.Attempt, p.Run, s.Step, s.Repeat}
+	if p.Later {
+		f.join(&at)
+	}
+	owner := f.owner(p)
+	col := f.column(at)
+	if col == nil {
+		f.gone(at, k, owner)
+		return false
+	}
+	p.at = col.Place
+	switch had := col.Owner[k]; {
+	case had >= owner:
+		f.Again++
+		return false
+	case had == 0:
+		col.Rows++
+	}
 	col.Owner[k] = owner
-	col.Newest = max(col.Newest, s.StartNs+s.StepNs)
+	col.Newest = max(col.Newest, s.EndNs)
 	if !p.Later && (col.StartRow < 0 || k <= col.StartRow) {
 		col.StartRow, col.StartNs = k, s.StartNs
 	}
 	col.set(k, s)
 	f.grow()
 	f.Seen[k] = max(f.Seen[k], s.StartNs)
+	return true
 }
 
 // column finds or makes a column, nil when it has gone already.
-func (f *Feed) column(attempt, run int, step int64, repeat int32) *column {
-	if c := f.latest; c != nil && c.Attempt == attempt && c.Run == run && c.Step == step && c.Repeat == repeat {
+func (f *Feed) column(at place) *column {
+	if c := f.latest; c != nil && c.Place == at {
 		return c
 	}
-	key := column{Attempt: attempt, Run: run, Step: step, Repeat: repeat}
-	at, ok := f.find(&key)
+	k, ok := f.find(at)
 	if !ok {
-		if f.Begun && order(&key, &f.Last) <= 0 {
+		if f.Begun && at.compare(f.Last.Place) <= 0 {
 			return nil
 		}
-		f.Pending = slices.Insert(f.Pending, at, f.fresh(key))
+		f.Pending = slices.Insert(f.Pending, k, f.fresh(at))
 	}
-	f.latest = f.Pending[at]
+	f.latest = f.Pending[k]
 	return f.latest
 }
 
@@ -276,47 +325,45 @@ func (f *Feed) owner(p *process) uint16 {
 		return n
 	}
 	for _, q := range f.Processes.Ranks[p.Rank] {
-		if q != p && (q.begin() < p.begin()) && n < math.MaxUint16 {
+		if q != p && q.Begin() < p.Begin() && n < math.MaxUint16 {
 			n++
 		}
 	}
 	return n
 }
 
-// join finds the newest return of a step that a process which joined later takes
-// part in.
-func (f *Feed) join(p *process, step int64, repeat int32) (run int, rep int32) {
-	run, rep = p.Run, repeat
+// join finds the newest return of a step: a process that joined later takes part in it.
+func (f *Feed) join(at *place) {
+	run := at.Run
 	for _, c := range f.Pending {
-		if c.Attempt == p.Attempt && c.Step == step && c.Repeat >= rep {
-			run, rep = c.Run, c.Repeat
+		if c.Place.Attempt == at.Attempt && c.Place.Step == at.Step && c.Place.Repeat >= at.Repeat {
+			at.Run, at.Repeat = c.Place.Run, c.Place.Repeat
 		}
 	}
-	if run == p.Run && f.Begun && f.Last.Attempt == p.Attempt {
-		run = max(run, f.Last.Run)
+	if at.Run == run && f.Begun && f.Last.Place.Attempt == at.Attempt {
+		at.Run = max(run, f.Last.Place.Run)
 	}
-	return run, rep
 }
 
 // find returns where the column is in Pending, or belongs. A column that is there
 // under an earlier run stays where it is.
-func (f *Feed) find(c *column) (int, bool) {
-	at, ok := slices.BinarySearchFunc(f.Pending, c, order)
+func (f *Feed) find(at place) (int, bool) {
+	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at place) int { return c.Place.compare(at) })
 	if ok {
-		return at, true
+		return k, true
 	}
-	for i, x := range f.Pending {
-		if x.Run != c.Run && x.id() == c.id() {
+	for i, c := range f.Pending {
+		if c.Place.Run != at.Run && c.Place.same(at) {
 			return i, true
 		}
 	}
-	return at, false
+	return k, false
 }
 
 // gone counts a row whose column went already.
-func (f *Feed) gone(id columnID, k int, owner uint16) {
+func (f *Feed) gone(at place, k int, owner uint16) {
 	for i := range f.Recent {
-		if r := &f.Recent[i]; r.ID == id {
+		if r := &f.Recent[i]; r.Place.same(at) {
 			if r.Owner[k] == 0 {
 				f.Late++
 				r.Owner[k] = owner
@@ -329,17 +376,14 @@ func (f *Feed) gone(id columnID, k int, owner uint16) {
 }
 
 // fresh returns an empty column, of a spare one's memory where there is one.
-func (f *Feed) fresh(key column) *column {
+func (f *Feed) fresh(at place) *column {
 	n := len(f.Processes.Rows)
 	c := &column{}
 	if k := len(f.spare); k > 0 {
 		c = f.spare[k-1]
 		f.spare = f.spare[:k-1]
 	}
-	key.V = c.V
-	*c = key
-	c.StartRow = -1
-	c.Owner = make([]uint16, n)
+	*c = column{Place: at, V: c.V, StartRow: -1, Owner: make([]uint16, n)}
 	for m := range c.V {
 		for i := range c.V[m] {
 			c.V[m][i] = frame.NaN
@@ -349,7 +393,7 @@ func (f *Feed) fresh(key column) *column {
 }
 
 // Stale reports whether who is who changed since Settle: it wants the topology then.
-func (f *Feed) Stale() bool { return f.Processes.Dirty }
+func (f *Feed) Stale() bool { return f.Processes.Dirty || f.stale }
 
 // Off returns when recording was off.
 func (f *Feed) Off() []frame.Off { return f.Processes.off() }

@@ -40,22 +40,36 @@ const (
 func (f *Feed) Release(at Stage, lag Lag, observe func(*frame.Column)) {
 	lag = lag.orDefault()
 	for len(f.Pending) > 0 {
-		if f.Processes.Inferred && !f.Begun && at != Over && len(f.Pending) < sampleSteps {
-			return // roles come from times: see some first
-		}
 		c := f.Pending[0]
-		l := f.Processes.layout(c)
-		if l == nil || !f.due(c, l, at, lag) {
+		if w := f.Processes.world; w == nil || c.Place.Attempt >= len(w.Launches) {
+			return // what began it turned out to be of another launch
+		}
+		if f.layout == nil || f.layout.Attempt != c.Place.Attempt {
+			f.arrange(c.Place.Attempt)
+		}
+		if !f.Begun && f.layout.From == "inferred" && f.whole == nil {
+			if at != Over && len(f.Pending) < sampleSteps {
+				return // roles come from times: see some first
+			}
+			f.arrange(c.Place.Attempt)
+		}
+		if !f.due(c, at, lag) {
 			return
 		}
 		f.Pending, f.latest = append(f.Pending[:0], f.Pending[1:]...), nil
-		f.send(c, l, observe)
+		f.send(c, observe)
 	}
 }
 
 // due reports whether a column needn't wait any longer.
-func (f *Feed) due(c *column, l *frame.Layout, at Stage, lag Lag) bool {
-	if at == Over || len(f.Pending) > maxPending || f.complete(c, l) {
+func (f *Feed) due(c *column, at Stage, lag Lag) bool {
+	if at == Over {
+		return true
+	}
+	if f.whole != nil {
+		return f.whole.passed(c)
+	}
+	if len(f.Pending) > maxPending || f.complete(c, f.layout) {
 		return true
 	}
 	if at == More {
@@ -88,7 +102,7 @@ func (f *Feed) complete(c *column, l *frame.Layout) bool {
 			return false
 		}
 	}
-	if there >= l.World || f.Begun && f.Last.Attempt == c.Attempt {
+	if there >= l.World || f.Begun && f.Last.Place.Attempt == c.Place.Attempt {
 		return true // with ranks still to appear, the attempt's first step waits
 	}
 	return false
@@ -103,8 +117,29 @@ func (f *Feed) grow() {
 	}
 }
 
+// relieve notes who took a rank's place in the column: the layout is another one from
+// here on.
+func (f *Feed) relieve(c *column) {
+	changed := false
+	for k, owner := range c.Owner {
+		if owner <= f.owners[k] {
+			continue
+		}
+		for _, p := range f.Processes.Ranks[uint32(f.Processes.Rows[k])] {
+			is := p.Attempt == c.Place.Attempt && f.owner(p) == owner
+			changed = changed || is
+			p.Running = is
+		}
+	}
+	if changed {
+		f.arrange(c.Place.Attempt)
+	}
+}
+
 // send accounts for a column and gives it away.
-func (f *Feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
+func (f *Feed) send(c *column, observe func(*frame.Column)) {
+	f.relieve(c)
+	l := f.layout
 	f.grow()
 	before := 0
 	for k, p := range l.Present {
@@ -121,7 +156,7 @@ func (f *Feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 		}
 	}
 	f.Columns++
-	out := frame.Column{Attempt: c.Attempt, Step: c.Step, Repeat: int(c.Repeat), StartNs: c.StartNs, Passes: c.Passes, Layout: l}
+	out := frame.Column{Attempt: c.Place.Attempt, Step: c.Place.Step, Repeat: int(c.Place.Repeat), StartNs: c.StartNs, Passes: c.Passes, Layout: l}
 	if f.Begun {
 		out.Off = frame.Unrecorded(f.Processes.off(), f.Last.key(), c.key())
 	}
@@ -145,13 +180,8 @@ func (f *Feed) send(c *column, l *frame.Layout, observe func(*frame.Column)) {
 	}
 }
 
-// key is what frame.Unrecorded wants to know of a column.
-func (c *column) key() frame.Key {
-	return frame.Key{Attempt: c.Attempt, Step: c.Step, StartNs: c.StartNs}
-}
-
 func (f *Feed) remember(c *column) {
-	r := fed{c.id(), c.Owner}
+	r := fed{c.Place, c.Owner}
 	if len(f.Recent) < recentColumns {
 		f.Recent = append(f.Recent, r)
 		return

@@ -7,48 +7,11 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// A Feed is saved with encoding/gob: its exported fields and those of what they point
-// at. Pointers that are shared are not told by gob: Layouts and Restore do so.
-
-// Layouts lists the layouts of the eras, each once, and says which era has which;
-// -1 is last, the one that the engine has.
-func (f *Feed) Layouts(last *frame.Layout) (list []*frame.Layout, of []int) {
-	at := map[*frame.Layout]int{}
-	if last != nil {
-		at[last] = -1
-	}
-	for _, e := range f.Processes.Eras {
-		k, ok := at[e.layout]
-		if !ok {
-			k = len(list)
-			at[e.layout], list = k, append(list, e.layout)
-		}
-		of = append(of, k)
-	}
-	return list, of
-}
-
-// Restore gives each era of a decoded Feed its layout, and checks what was decoded.
-func (f *Feed) Restore(list []*frame.Layout, of []int, last *frame.Layout) error {
-	eras := f.Processes.Eras
-	if len(of) != len(eras) {
-		return fmt.Errorf("%d layouts of %d eras", len(of), len(eras))
-	}
-	for _, l := range list {
-		if !l.Valid() {
-			return errors.New("not a layout")
-		}
-	}
-	for i, k := range of {
-		switch {
-		case k >= 0 && k < len(list):
-			eras[i].layout = list[k]
-		case k == -1 && last != nil:
-			eras[i].layout = last
-		default:
-			return fmt.Errorf("era %d has layout %d of %d", i, k, len(list))
-		}
-	}
+// Restore makes a decoded Feed go on: a Feed is saved with encoding/gob, its exported
+// fields and those of what they point at. last is the layout of the last column that it
+// gave away, nil where there was none.
+func (f *Feed) Restore(last *frame.Layout) error {
+	f.layout, f.stale = last, true
 	return f.check()
 }
 
@@ -65,17 +28,15 @@ func (f *Feed) check() error {
 			return fmt.Errorf("rank %d", k)
 		}
 	}
-	for i := range r.Eras {
-		if len(r.Eras[i].layout.Ranks) != n {
-			return fmt.Errorf("a layout has %d ranks, want %d", len(r.Eras[i].layout.Ranks), n)
-		}
+	if l := f.layout; l != nil && len(l.Ranks) != n {
+		return fmt.Errorf("the layout has %d ranks, want %d", len(l.Ranks), n)
 	}
 	if len(r.Order) != len(r.Ranks) {
 		return fmt.Errorf("%d ranks in order, want %d", len(r.Order), len(r.Ranks))
 	}
 	for rank, list := range r.Ranks {
 		for _, p := range list {
-			if p.Life == nil || p.Rank != rank {
+			if p.Process == nil || p.Rank != rank || p.Process.Rank != rank || p.Process.ID != p.ID {
 				return fmt.Errorf("a process of rank %d is incomplete", rank)
 			}
 		}

@@ -1,4 +1,4 @@
-// Package frame turns the per-step rows of one job into rank × step matrices,
+// Package frame holds the steps of one job as columns and as rank × step matrices,
 // and says for every step which rank ran where, in which role, with whom.
 //
 // Invariants: a cell is NaN where nothing was recorded, never zero; a column is
@@ -9,13 +9,14 @@
 // number; starts are used only to tell attempts apart, where seconds of skew do
 // no harm.
 //
-// Caveat: rows come in any order and may come twice; the key decides. Values are
-// float32 seconds (24 bits: 0.1 µs in a second), which is finer than any clock
-// of a host that is compared here.
+// Caveat: values are float32 seconds (24 bits: 0.1 µs in a second), which is finer
+// than any clock of a host that is compared here.
 package frame
 
 import (
+	"fmt"
 	"math"
+	"slices"
 )
 
 // Metric is one measured quantity of a rank in a step, in seconds but for Tokens.
@@ -80,11 +81,10 @@ type Key struct {
 	StartNs int64
 	Passes  int
 	Layout  int // index into Frame.Layouts
-	Ranks   int // ranks that recorded this step
 }
 
-// Frame holds all steps of one job. The zero value is a job of which nothing is
-// known. Read it from as many goroutines as you like.
+// Frame holds what is known of one job, and as many metrics of its steps as somebody
+// wants to see. The zero value is a job of which nothing is known. Read it from as many goroutines as you like.
 type Frame struct {
 	Job       string
 	WorldSize int   // largest seen; 0 unknown
@@ -92,8 +92,8 @@ type Frame struct {
 	Columns   []Key
 	Layouts   []*Layout
 	Attempts  int
-	// RolesFrom says where the roles come from: "topology" (given to Build),
-	// "segments" (identities of the processes) or "inferred".
+	// RolesFrom says where the roles come from: "topology" (a file), "segments"
+	// (identities of the processes) or "inferred".
 	RolesFrom string
 	// Off is when recording was off.
 	Off []Off
@@ -108,18 +108,81 @@ type Frame struct {
 	// Notes are sentences for a person: what was dropped or guessed.
 	Notes []string
 
-	values [MetricCount][][]float32 // metric → row → column; nil row = never recorded
+	values  [MetricCount][][]float32 // metric → row → column; nil row = never recorded
+	columns [MetricCount][][]float32 // metric → column → row, of an open frame
+	seen    [MetricCount]bool
+	dropped int
 }
 
-// Has reports whether any rank recorded m in any step.
-func (f *Frame) Has(m Metric) bool {
-	for _, r := range f.values[m] {
-		if r != nil {
-			return true
+// maxCells bounds one matrix: 10,000 ranks × 25,000 steps, 1 GB.
+const maxCells = 250_000_000
+
+// Add appends a column of a job whose Ranks are known: a copy of those metrics of it.
+// Columns beyond a bound are left out, with a note. The frame can be read when it was
+// closed.
+func (f *Frame) Add(c *Column, metrics []Metric) {
+	if n := len(f.Layouts); n == 0 || f.Layouts[n-1] != c.Layout {
+		f.Layouts = append(f.Layouts, c.Layout)
+	}
+	for m, v := range c.V {
+		f.seen[m] = f.seen[m] || v != nil
+	}
+	k := Key{Attempt: c.Attempt, Step: c.Step, Repeat: c.Repeat, StartNs: c.StartNs, Passes: c.Passes, Layout: len(f.Layouts) - 1}
+	if (len(f.Columns)+1)*len(f.Ranks) > maxCells {
+		f.dropped++
+		return
+	}
+	f.Columns = append(f.Columns, k)
+	for _, m := range metrics {
+		if c.V[m] == nil {
+			continue
+		}
+		for len(f.columns[m]) < len(f.Columns)-1 {
+			f.columns[m] = append(f.columns[m], nil)
+		}
+		f.columns[m] = append(f.columns[m], slices.Clone(c.V[m]))
+	}
+}
+
+// Close puts the columns that were added together to matrices.
+func (f *Frame) Close() {
+	if f.dropped > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", f.dropped))
+	}
+	for m := range f.columns {
+		if f.columns[m] != nil {
+			f.values[m] = transpose(f.columns[m], len(f.Ranks), len(f.Columns))
+			f.columns[m] = nil
 		}
 	}
-	return false
 }
+
+// transpose makes rows of columns, the last of which may be missing; a row without any
+// value stays nil.
+func transpose(columns [][]float32, rows, n int) [][]float32 {
+	out := make([][]float32, rows)
+	cells := make([]float32, rows*n)
+	for k := range cells {
+		cells[k] = NaN
+	}
+	for from := 0; from < len(columns); from += blockColumns { // a cache line of a row at a time
+		for r := range rows {
+			line := cells[r*n : (r+1)*n : (r+1)*n]
+			for c := from; c < min(from+blockColumns, len(columns)); c++ {
+				if columns[c] == nil {
+					continue
+				}
+				if x := columns[c][r]; x == x {
+					line[c], out[r] = x, line
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Has reports whether any rank recorded m in any step, kept or not.
+func (f *Frame) Has(m Metric) bool { return f.seen[m] }
 
 // At returns one cell, NaN where nothing was recorded.
 func (f *Frame) At(m Metric, row, col int) float32 {
@@ -154,7 +217,7 @@ func (f *Frame) Each(visit func(*Column) error) error {
 			for k := range cols {
 				cols[k].V[m] = nil
 			}
-			if !f.Has(m) {
+			if f.values[m] == nil {
 				continue
 			}
 			if store[m] == nil {

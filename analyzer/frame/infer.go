@@ -7,53 +7,51 @@ import (
 	"slices"
 )
 
-// infer gives roles to layouts whose groups are unknown: from who talks to whom
+// infer gives roles to a layout whose groups are unknown: from who talks to whom
 // where communication was recorded, else from times alone.
-func (w *world) infer() {
-	for k, l := range w.f.Layouts {
-		if l.From != "inferred" {
-			continue
-		}
-		if w.f.RolesFrom == "" {
-			w.f.RolesFrom = "inferred"
-		}
-		w.byCommunicators(l)
-		if l.Stages == 1 && w.mayBePipeline() {
-			l.Certain = false
-			w.byTimes(k, l)
-		}
+func (w *World) infer(l *Layout, current []*Process) {
+	w.byCommunicators(l)
+	if l.Stages == 1 && w.mayBePipeline() {
+		l.Certain = false
+		w.byTimes(l, current)
 	}
 }
 
-// comms is what one attempt's windows say of a group.
+// comms is what one launch's processes say of a group.
 type comms struct {
-	rows   []int32
-	p2p    bool
-	bytes  float64
-	size   int
-	name   string
-	dim    string
-	counts map[int32]float64 // calls of each row
+	rows  []int32
+	p2p   bool
+	bytes float64
+	size  int
+	name  string
+	dim   string
 }
 
 // byCommunicators takes ranks that share a communicator for collectives to have
 // one role, and those that are joined by send and recv to be one pipeline.
-func (w *world) byCommunicators(l *Layout) {
+func (w *World) byCommunicators(l *Layout) {
+	if !w.talks {
+		return
+	}
+	known := w.Communicators(l)
 	groups := map[int32]*comms{}
-	for i := range w.f.Transfers {
-		t := &w.f.Transfers[i]
-		if t.Attempt != l.Attempt {
+	launch := w.Launches[l.Attempt]
+	for _, p := range w.all {
+		row := w.Row(p.Rank)
+		if row < 0 || launch.First[p.Rank] != p && !slices.Contains(launch.Later[p.Rank], p) {
 			continue
 		}
-		g := groups[t.group]
-		if g == nil {
-			g = &comms{name: t.Name, dim: t.Dim, size: t.Size, counts: map[int32]float64{}}
-			groups[t.group] = g
-		}
-		g.p2p = g.p2p || t.P2P()
-		g.bytes += t.Bytes
-		for _, r := range t.Rows {
-			g.counts[r] += t.Calls
+		for k := range p.Talks {
+			id := known.of[p][k]
+			g := groups[id]
+			if g == nil {
+				named := &known.groups[id]
+				g = &comms{name: named.name, dim: named.dim, size: named.size}
+				groups[id] = g
+			}
+			g.p2p = g.p2p || p.Talks[k].P2P
+			g.bytes += p.Talks[k].Bytes
+			g.rows = append(g.rows, int32(row))
 		}
 	}
 	if len(groups) == 0 {
@@ -62,10 +60,9 @@ func (w *world) byCommunicators(l *Layout) {
 	list := make([]*comms, 0, len(groups))
 	for _, k := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[k]
-		for r := range g.counts {
-			g.rows = append(g.rows, r)
-		}
 		slices.Sort(g.rows)
+		g.rows = slices.Compact(g.rows)
+		g.bytes /= float64(len(g.rows))
 		if g.size < len(g.rows) {
 			g.size = len(g.rows)
 		}
@@ -101,7 +98,7 @@ func (w *world) byCommunicators(l *Layout) {
 	l.setGroups(w.named(list)) // classes need the stages
 }
 
-func (w *world) named(list []*comms) []namedGroup {
+func (w *World) named(list []*comms) []namedGroup {
 	var out []namedGroup
 	for _, g := range list {
 		n := namedGroup{name: g.name, dim: g.dim}
@@ -109,7 +106,7 @@ func (w *world) named(list []*comms) []namedGroup {
 			n.dim = "pp"
 		}
 		for _, r := range g.rows {
-			n.ranks = append(n.ranks, w.f.Ranks[r])
+			n.ranks = append(n.ranks, w.Ranks[r])
 		}
 		out = append(out, n)
 	}
@@ -169,11 +166,11 @@ func partition(list []*comms, chains *union, total int) [][]int32 {
 
 // mayBePipeline reports whether the job may have a pipeline as far as the rows
 // tell: it may when no communication was recorded at all.
-func (w *world) mayBePipeline() bool {
-	if w.f.Has(PP) || !w.f.Has(Comm) && len(w.f.Transfers) == 0 {
+func (w *World) mayBePipeline() bool {
+	if w.seen[PP] || !w.seen[Comm] && !w.talks {
 		return true
 	}
-	return len(w.f.Transfers) == 0 && w.f.Has(Other) // who talked to whom is not known
+	return !w.talks && w.seen[Other] // who talked to whom is not known
 }
 
 // gapShare splits ranks into roles where sorted median times leave a gap of this
@@ -184,21 +181,21 @@ const gapShare = 0.08
 // byTimes splits ranks into roles by gaps between their median forward (else own) times. It
 // is a guess: a split counts only when all parts hold a multiple of two or more
 // ranks, for a single rank apart is a slow rank, not a stage.
-func (w *world) byTimes(layout int, l *Layout) {
+func (w *World) byTimes(l *Layout, current []*Process) {
 	type timed struct {
 		row int32
 		med float32
 	}
 	var all []timed
-	metric := FP
-	if !w.f.Has(FP) {
-		metric = Self
+	time := func(s *Sample) float32 { return s.FP }
+	if !w.seen[FP] {
+		time = func(s *Sample) float32 { return s.Self }
 	}
-	for r := range l.Ranks {
-		if !l.Present[r] {
+	for r, p := range current {
+		if !l.Present[r] || p == nil {
 			continue
 		}
-		if m, ok := w.f.median(metric, r, layout); ok {
+		if m, ok := p.median(time); ok {
 			all = append(all, timed{int32(r), m})
 		}
 	}
@@ -230,7 +227,7 @@ func (w *world) byTimes(layout int, l *Layout) {
 	l.setRoles(places, nil)
 	l.setReplicas(newUnion(len(l.Ranks)))
 	l.setGroups(nil)
-	w.f.Notes = append(w.f.Notes, fmt.Sprintf("no groups are known: roles were guessed from %d clusters of forward times", len(parts)))
+	w.note(fmt.Sprintf("no groups are known: roles were guessed from %d clusters of forward times", len(parts)))
 }
 
 // stagesOf numbers the parts as stages: where each is a run of neighbouring
@@ -254,15 +251,11 @@ func stagesOf(parts [][]int32, unit, n int) []place {
 	return places
 }
 
-// median is the median of a row over the columns of one layout.
-func (f *Frame) median(m Metric, row, layout int) (float32, bool) {
-	line := f.Row(m, row)
-	if line == nil {
-		return 0, false
-	}
+// median is the median over the samples of a process in which a time was recorded.
+func (p *Process) median(time func(*Sample) float32) (float32, bool) {
 	var v []float32
-	for c, x := range line {
-		if f.Columns[c].Layout == layout && x == x {
+	for i := range p.Samples {
+		if x := time(&p.Samples[i]); x == x {
 			v = append(v, x)
 		}
 	}

@@ -113,26 +113,3 @@ func (s *Stretch) words() string {
 	}
 	return fmt.Sprintf("process %d%s (incarnation %016x) from %s to %s UTC", s.PID, on, s.Incarnation, at(s.FromNs), at(s.ToNs))
 }
-
-// overlap is that of the rows so far.
-func (b *Builder) overlap() *Overlap {
-	var all []Stretch
-	for _, r := range b.ranks {
-		if len(r.incs) < 2 {
-			continue
-		}
-		for _, i := range r.incs {
-			s := Stretch{Rank: i.rank, Incarnation: i.id, PID: i.meta.PID, Node: cmp.Or(i.meta.Node, i.node), Steps: len(i.starts)}
-			for _, ns := range i.starts {
-				if ns > 0 {
-					s.ToNs = max(s.ToNs, ns)
-					if s.FromNs == 0 || ns < s.FromNs {
-						s.FromNs = ns
-					}
-				}
-			}
-			all = append(all, s)
-		}
-	}
-	return FindOverlap(all, len(b.ranks))
-}

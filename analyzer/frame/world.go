@@ -1,139 +1,124 @@
 package frame
 
 import (
+	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
-// world makes the layouts of a frame.
-type world struct {
-	b     *Builder
-	f     *Frame
-	topo  *topology.File
-	rowOf []int32
+// maxRows bounds the ranks of a job: what lies beyond is cut, never refused.
+const maxRows = 1 << 20
 
-	nodeOf  map[int]string // of the topology file
-	shared  bool           // the topology and the processes use the same node names
-	topDone bool
+// World makes the layouts of a job out of its processes.
+type World struct {
+	Size      int   // the largest world seen; 0 unknown
+	Ranks     []int // global rank of each row, ascending
+	Launches  []*Launch
+	RolesFrom string   // as Frame.RolesFrom, of the layouts so far
+	Notes     []string // sentences for a person
+
+	topo   *topology.File
+	all    []*Process
+	heard  map[uint32]*Process // of each rank, the process that was heard of first
+	seen   [MetricCount]bool
+	talks  bool           // communicators are known
+	nodeOf map[int]string // of the topology file
+	shared bool           // the topology and the processes use the same node names
 }
 
-// prepare reads the node names of the topology file once.
-func (w *world) prepare() {
-	if w.topDone {
-		return
+// NewWorld takes all processes, those of one rank in the order in which they were heard
+// of. seen says what any of them measured; topo is what is known of nodes and groups
+// beside them, nil where that is nothing.
+func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *World {
+	w := &World{topo: topo, all: all, heard: make(map[uint32]*Process, len(all)), seen: seen, nodeOf: map[int]string{}}
+	rows := map[int]bool{}
+	for _, p := range all {
+		if w.heard[p.Rank] == nil {
+			w.heard[p.Rank] = p
+		}
+		if p.Stepped {
+			rows[int(p.Rank)] = true
+		}
+		w.talks = w.talks || len(p.Talks) > 0
+		w.Size = max(w.Size, int(min(p.Meta.WorldSize, maxRows)))
 	}
-	w.topDone = true
-	w.nodeOf = map[int]string{}
-	if w.topo == nil {
-		return
+	if topo != nil {
+		w.Size = max(w.Size, topo.WorldSize)
+		w.readNodes(rows)
 	}
+	for r := range rows {
+		w.Ranks = append(w.Ranks, r)
+	}
+	slices.Sort(w.Ranks)
+	w.Launches = Launches(all)
+	return w
+}
+
+// readNodes takes the ranks and the node names of the topology file.
+func (w *World) readNodes(rows map[int]bool) {
 	for name, ranks := range w.topo.Nodes {
 		for _, r := range ranks {
+			if r >= 0 && len(rows) < maxRows {
+				rows[r] = true
+			}
 			if old, ok := w.nodeOf[r]; !ok || name < old {
 				w.nodeOf[r] = name
 			}
 		}
 	}
-	for _, r := range w.b.ranks {
-		for _, i := range r.incs {
-			if _, ok := w.topo.Nodes[i.nodeName()]; ok {
-				w.shared = true
-			}
+	for _, p := range w.all {
+		if _, ok := w.topo.Nodes[p.NodeName()]; ok {
+			w.shared = true
 		}
 	}
+}
+
+// Row returns the row of a rank, -1 where it has none.
+func (w *World) Row(rank uint32) int {
+	if k, ok := slices.BinarySearch(w.Ranks, int(rank)); ok {
+		return k
+	}
+	return -1
+}
+
+// Beginning returns the processes that a launch begins with, by row.
+func (w *World) Beginning(attempt int) []*Process {
+	current := make([]*Process, len(w.Ranks))
+	first := w.Launches[attempt].First
+	for r, rank := range w.Ranks {
+		current[r] = first[uint32(rank)]
+	}
+	return current
 }
 
 // node is where a process runs. A name that the process told counts when the
 // topology file speaks of the same names, or when the process moved; else the
 // file's, which a person wrote, does.
-func (w *world) node(i *incarnation, rank int) string {
+func (w *World) node(p *Process, rank int) string {
 	own, file := "", w.nodeOf[rank]
-	if i != nil {
-		own = i.nodeName()
-		first := w.b.ranks[i.slot].incs[0]
-		moved := own != "" && first != i && first.nodeName() != "" && first.nodeName() != own
+	if p != nil {
+		own = p.NodeName()
+		first := w.heard[p.Rank]
+		moved := own != "" && first != p && first.NodeName() != "" && first.NodeName() != own
 		if own != "" && (file == "" || w.shared || moved) {
 			return own
 		}
 	}
-	if file != "" {
-		return file
-	}
-	return "node-" + strconv.Itoa(rank)
+	return cmp.Or(file, "node-"+strconv.Itoa(rank))
 }
 
-// layouts makes the attempt's layouts: one from its first column on, and one more
-// from each column in which a rank's process changed.
-func (w *world) layouts(k int, a *attempt, s *span) {
-	w.prepare()
-	if len(s.keys) == 0 {
-		return
-	}
-	current := map[int]*incarnation{} // row → process
-	changes := map[int][]*incarnation{}
-	for slot, row := range w.rowOf {
-		if row == None {
-			continue
-		}
-		if i := a.first[slot]; i != nil {
-			current[int(row)] = i
-		}
-		for _, i := range a.later[slot] {
-			if c := s.first(i); c >= 0 {
-				changes[c] = append(changes[c], i)
-			}
-		}
-	}
-	at := make([]int, 0, len(changes)+1)
-	for c := range changes {
-		if c > 0 {
-			at = append(at, c)
-		}
-	}
-	slices.Sort(at)
-	at = append([]int{0}, at...)
-	for n, c := range at {
-		for _, i := range changes[c] {
-			if row := w.rowOf[i.slot]; row != None {
-				current[int(row)] = i
-			}
-		}
-		to := len(s.keys)
-		if n+1 < len(at) {
-			to = at[n+1]
-		}
-		l := w.layout(k, a, current)
-		w.f.Layouts = append(w.f.Layouts, l)
-		for j := c; j < to; j++ {
-			w.f.Columns[s.from+j].Layout = len(w.f.Layouts) - 1
-		}
-	}
-}
-
-// first is the first column that a process recorded, -1 when none.
-func (s *span) first(i *incarnation) int {
-	least := int32(-1)
-	for k := range i.len() {
-		if n, ok := s.index[s.key(i, i.at(k), true)]; ok && (least < 0 || n < least) {
-			least = n
-		}
-	}
-	return int(least)
-}
-
-// freshSpan is how long before its first step a process may have started for
-// that step to be one of its first: weights are loaded, kernels compiled.
-const freshSpan = int64(1200e9)
-
-func (w *world) layout(k int, a *attempt, current map[int]*incarnation) *Layout {
-	n := len(w.f.Ranks)
+// Layout says who is who in a launch while these processes run: current has one for
+// each row, nil for a rank without any.
+func (w *World) Layout(attempt int, current []*Process) *Layout {
+	launch := w.Launches[attempt]
+	n := len(w.Ranks)
 	l := &Layout{
-		Attempt: k, World: min(a.world, maxRows), Ranks: w.f.Ranks, Stages: 1, Certain: true,
+		Attempt: attempt, World: min(launch.World, maxRows), Ranks: w.Ranks, Stages: 1, Certain: true,
 		Present: make([]bool, n), Incarnation: make([]uint64, n), Fresh: make([]bool, n),
 		Node: make([]int32, n), Device: make([]string, n),
 	}
@@ -143,16 +128,16 @@ func (w *world) layout(k int, a *attempt, current map[int]*incarnation) *Layout 
 	index := map[string]int32{}
 	models := make([]string, n)
 	several := map[string]bool{}
-	for r, rank := range w.f.Ranks {
-		i := current[r]
+	for r, rank := range w.Ranks {
+		p := current[r]
 		l.Node[r] = None
 		_, listed := w.nodeOf[rank]
-		fits := a.world == 0 || rank < a.world
-		l.Present[r] = i != nil || fits && (listed || len(w.nodeOf) == 0 && w.f.Attempts == 1)
+		fits := launch.World == 0 || rank < launch.World
+		l.Present[r] = p != nil || fits && (listed || len(w.nodeOf) == 0 && len(w.Launches) == 1)
 		if !l.Present[r] {
 			continue
 		}
-		name := w.node(i, rank)
+		name := w.node(p, rank)
 		id, ok := index[name]
 		if !ok {
 			id = int32(len(l.Nodes))
@@ -160,13 +145,13 @@ func (w *world) layout(k int, a *attempt, current map[int]*incarnation) *Layout 
 			l.Nodes = append(l.Nodes, name)
 		}
 		l.Node[r] = id
-		if i == nil {
+		if p == nil {
 			continue
 		}
-		l.Incarnation[r] = i.id
-		l.Device[r] = i.meta.Device
-		l.Fresh[r] = i.fresh()
-		if _, model, ok := strings.Cut(i.meta.Device, " "); ok {
+		l.Incarnation[r] = p.ID
+		l.Device[r] = p.Meta.Device
+		l.Fresh[r] = p.fresh()
+		if _, model, ok := strings.Cut(p.Meta.Device, " "); ok {
 			models[r] = model
 			several[model] = true
 		}
@@ -174,30 +159,20 @@ func (w *world) layout(k int, a *attempt, current map[int]*incarnation) *Layout 
 	if len(several) < 2 {
 		models = nil
 	}
-	w.setRoles(l, a, current, models)
+	w.setRoles(l, launch, current, models)
+	if l.From == "inferred" {
+		w.infer(l, current)
+	}
 	return l
-}
-
-// fresh reports whether the process's first recorded step is one of its first. Of
-// a process of TaskD's no start is recorded: its StartedNs is its first stamp.
-func (i *incarnation) fresh() bool {
-	if len(i.steps) == 0 {
-		return false
-	}
-	if slices.Min(i.steps) <= 1 {
-		return true
-	}
-	first := i.starts[i.at(0)]
-	return i.meta.Writer != record.TaskD && i.meta.StartedNs > 0 && first > 0 && first-i.meta.StartedNs < freshSpan
 }
 
 // setRoles takes the groups that fit this attempt: the topology file's, unless it speaks
 // of a world of another size or contradicts the groups that the processes told.
-func (w *world) setRoles(l *Layout, a *attempt, current map[int]*incarnation, models []string) {
-	own := rankGroups(l, current)
+func (w *World) setRoles(l *Layout, a *Launch, current []*Process, models []string) {
+	own := rankGroups(current)
 	var file []namedGroup
-	if w.topo != nil && (a.world == 0 || w.topo.WorldSize == 0 || a.world == w.topo.WorldSize) {
-		file = fromTopology(w.topo, a.world)
+	if w.topo != nil && (a.World == 0 || w.topo.WorldSize == 0 || a.World == w.topo.WorldSize) {
+		file = fromTopology(w.topo, a.World)
 	}
 	if g := contradicted(file, own); g != nil {
 		w.note(fmt.Sprintf("the topology file contradicts group %s of dimension %s, as its processes told it, in attempt %d: the file's groups are not used", g.name, g.dim, l.Attempt+1))
@@ -211,8 +186,8 @@ func (w *world) setRoles(l *Layout, a *attempt, current map[int]*incarnation, mo
 		if len(o.groups) > 0 && l.assign(o.groups, models) {
 			l.From = o.from
 			l.setGroups(append(o.groups, [][]namedGroup{own, file}[n]...))
-			if w.f.RolesFrom == "" {
-				w.f.RolesFrom = o.from
+			if w.RolesFrom == "" {
+				w.RolesFrom = o.from
 			}
 			return
 		}
@@ -256,38 +231,55 @@ func contradicted(file, own []namedGroup) *namedGroup {
 }
 
 // note says something to a person, once.
-func (w *world) note(text string) {
-	if !slices.Contains(w.f.Notes, text) {
-		w.f.Notes = append(w.f.Notes, text)
+func (w *World) note(text string) {
+	if !slices.Contains(w.Notes, text) {
+		w.Notes = append(w.Notes, text)
 	}
 }
 
-// rankGroups collects the groups that the processes' identities tell.
-func rankGroups(l *Layout, current map[int]*incarnation) []namedGroup {
+// rankGroups collects the groups that the processes' identities tell, each once.
+func rankGroups(current []*Process) []namedGroup {
 	var out []namedGroup
-	seen := map[string]bool{}
-	for r := range l.Ranks {
-		i := current[r]
-		if i == nil {
+	seen := map[uint64][]int{} // hash → indices into out
+	seed := maphash.MakeSeed()
+	for _, p := range current {
+		if p == nil {
 			continue
 		}
-		for n, text := range i.meta.Groups {
-			if n >= len(i.meta.GroupRanks) || len(i.meta.GroupRanks[n]) == 0 {
+		for n, text := range p.Meta.Groups {
+			if n >= len(p.Meta.GroupRanks) || len(p.Meta.GroupRanks[n]) == 0 {
 				continue
 			}
+			members := p.Meta.GroupRanks[n]
 			dim, name := splitGroup(text)
-			ranks := make([]int, len(i.meta.GroupRanks[n]))
-			for k, v := range i.meta.GroupRanks[n] {
+			dim = normalDim(dim)
+			id := hashOf(seed, dim, members)
+			if slices.ContainsFunc(seen[id], func(k int) bool { return out[k].dim == dim && sameRanks(out[k].ranks, members) }) {
+				continue
+			}
+			seen[id] = append(seen[id], len(out))
+			ranks := make([]int, len(members))
+			for k, v := range members {
 				ranks[k] = int(v)
 			}
-			id := dim + fmt.Sprint(ranks)
-			if !seen[id] {
-				seen[id] = true
-				out = append(out, namedGroup{name, normalDim(dim), ranks})
-			}
+			out = append(out, namedGroup{name, dim, ranks})
 		}
 	}
 	return out
+}
+
+// hashOf is a hash of a group: many thousand ranks list the members of each of theirs.
+func hashOf(seed maphash.Seed, dim string, ranks []uint32) uint64 {
+	h := maphash.String(seed, dim)
+	for _, r := range ranks {
+		h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}
+
+func sameRanks(a []int, b []uint32) bool {
+	return slices.EqualFunc(a, b, func(x int, y uint32) bool { return x == int(y) })
 }
 
 // splitGroup takes dim:name:index:size apart; the name may hold colons.

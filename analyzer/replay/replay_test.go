@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -22,7 +23,7 @@ func layout(t *testing.T, pp, dp, tp int) *frame.Layout {
 		}
 		topo.Groups = append(topo.Groups, g)
 	}
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	for s := range pp {
 		for k := range tp {
 			group("dp", dp, func(q int) int { return rank(s, q, k) })
@@ -39,7 +40,7 @@ func layout(t *testing.T, pp, dp, tp int) *frame.Layout {
 	for r := range topo.WorldSize {
 		b.AddStep(&row.Step{Rank: uint32(r), Step: 1, StepNs: 1e9})
 	}
-	f, err := b.Build(topo)
+	f, err := b.Frame(topo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,9 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
+// Drawn are the metrics that a picture shows.
+var Drawn = []frame.Metric{frame.FP, frame.Self, frame.Backward, frame.DataLoader, frame.Checkpoint, frame.Exposed, frame.Step}
+
 // Draw makes the picture of a frame; nil gives an empty one. It shares the frame's
 // memory.
 func Draw(f *frame.Frame) *Picture {
@@ -33,7 +36,7 @@ func Draw(f *frame.Frame) *Picture {
 		d.at[r] = i
 	}
 	p.Peers = d.peers()
-	for _, m := range []frame.Metric{frame.FP, frame.Self, frame.Backward, frame.DataLoader, frame.Checkpoint, frame.Exposed, frame.Step} {
+	for _, m := range Drawn {
 		if f.Has(m) {
 			p.Metrics = append(p.Metrics, Metric{Name: metricKey(m), Rows: d.metric(m)})
 		}

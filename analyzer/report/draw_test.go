@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -16,7 +17,7 @@ import (
 // replica 1) twice as slow from step 5 on; rank 2 has no step 7.
 func pipeline(t *testing.T) *frame.Frame {
 	t.Helper()
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	for rank := range 4 {
 		b.AddRank(&row.Rank{Job: "j", Rank: uint32(rank), Incarnation: uint64(rank) + 1, WorldSize: 4, Node: []string{"a", "a", "b", "b"}[rank], StartedNs: 1, Version: 1})
 		for step := range 10 {
@@ -34,7 +35,7 @@ func pipeline(t *testing.T) *frame.Frame {
 			})
 		}
 	}
-	f, err := b.Build(&topology.File{WorldSize: 4, Groups: []topology.Group{
+	f, err := b.Frame(&topology.File{WorldSize: 4, Groups: []topology.Group{
 		{Name: "dp0", Dim: "dp", Ranks: []int{0, 1}}, {Name: "dp1", Dim: "dp", Ranks: []int{2, 3}},
 		{Name: "pp0", Dim: "pp", Ranks: []int{0, 2}}, {Name: "pp1", Dim: "pp", Ranks: []int{1, 3}},
 	}})

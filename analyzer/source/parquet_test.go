@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	goparquet "github.com/parquet-go/parquet-go"
 
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/parquet"
@@ -213,7 +213,7 @@ func BenchmarkParquet(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := s.Load(b.Context(), "j", &frame.Builder{}, Options{}); err != nil {
+				if _, err := s.Load(b.Context(), "j", &feed.History{}, Options{}); err != nil {
 					b.Fatal(err)
 				}
 			}

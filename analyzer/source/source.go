@@ -37,7 +37,7 @@ const (
 	ClickHouse = "clickhouse"
 )
 
-// Builder takes the rows of a job; *frame.Builder is one. It is called from one
+// Builder takes the rows of a job; *feed.History is one. It is called from one
 // goroutine and must not keep the pointer.
 type Builder interface {
 	AddRank(*row.Rank)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
@@ -107,7 +108,7 @@ func sorted(r *rows) {
 
 func frameOf(t *testing.T, r *rows) *frame.Frame {
 	t.Helper()
-	var b frame.Builder
+	var b feed.History
 	for i := range r.ranks {
 		b.AddRank(&r.ranks[i])
 	}
@@ -117,7 +118,7 @@ func frameOf(t *testing.T, r *rows) *frame.Frame {
 	for i := range r.communications {
 		b.AddCommunication(&r.communications[i])
 	}
-	f, err := b.Build(nil)
+	f, err := b.Frame(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

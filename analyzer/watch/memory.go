@@ -37,15 +37,12 @@ const stateMagic = "laggard-watch-state\n"
 
 // stateVersion is the version of what stands before the engine; another one is not
 // read. It rises with every change of a saved type or of what it means.
-const stateVersion = 3
+const stateVersion = 4
 
-// stateBody is a memory and what pointers tell in it: eras with one layout share it,
-// and one of them is the engine's.
+// stateBody is a memory, and whether an engine follows.
 type stateBody struct {
-	Memory  *memory
-	Layouts []*frame.Layout // of the eras, each once, without the engine's
-	Eras    []int           // of each era: index into Layouts, -1 = the engine's
-	Engine  bool            // an engine follows
+	Memory *memory
+	Engine bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -58,11 +55,6 @@ func (m *memory) encode() ([]byte, error) {
 	b.WriteString(stateMagic)
 	b.Write(make([]byte, crc32.Size))
 	body := stateBody{Memory: m, Engine: m.engine != nil}
-	var last *frame.Layout
-	if m.engine != nil {
-		last = m.engine.Layout()
-	}
-	body.Layouts, body.Eras = m.Feed.Layouts(last)
 	enc := gob.NewEncoder(&b)
 	err := errors.Join(enc.Encode(stateVersion), enc.Encode(&body))
 	if err == nil && m.engine != nil {
@@ -110,7 +102,7 @@ func decode(data []byte, cfg detect.Config) (*memory, error) {
 	if m.engine != nil {
 		last = m.engine.Layout()
 	}
-	if err := m.Feed.Restore(body.Layouts, body.Eras, last); err != nil {
+	if err := m.Feed.Restore(last); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
 	return m, nil

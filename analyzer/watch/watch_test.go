@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -128,7 +128,7 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 // analyzed is the verdict of `analyze` on all rows at once.
 func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 	tb.Helper()
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
 	}
@@ -138,7 +138,7 @@ func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 	for i := range rows.Communications {
 		b.AddCommunication(&rows.Communications[i])
 	}
-	f, err := b.Build(topo)
+	f, err := b.Frame(topo)
 	if err != nil {
 		tb.Fatal(err)
 	}

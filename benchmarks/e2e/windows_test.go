@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -52,7 +52,7 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 			named, decided, codes := 0, 0, map[int]int{}
 			for at := 0; at+window <= len(steps); at++ {
 				from, to := steps[at], steps[at+window-1]
-				b := frame.NewBuilder()
+				b := feed.NewHistory()
 				for i := range all.Ranks {
 					b.AddRank(&all.Ranks[i])
 				}
@@ -66,7 +66,7 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 						b.AddCommunication(c)
 					}
 				}
-				f, err := b.Build(info.Topology)
+				f, err := b.Frame(info.Topology)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -209,7 +209,7 @@ func TestOracle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, _, err := judge(&s.Builder, nil)
+	f, _, err := judge(&s.History, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

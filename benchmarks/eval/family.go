@@ -91,7 +91,7 @@ func (t task) weighed() (*outcome, error) {
 	if err := truth.Weigh(cfg); err != nil {
 		return nil, fmt.Errorf("%v: weigh: %w", t, err)
 	}
-	_, v, err := judge(&s.Builder, simulate.Topology(cfg))
+	_, v, err := judge(&s.History, simulate.Topology(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}

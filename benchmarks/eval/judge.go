@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -95,7 +96,7 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
-	f, v, err := judge(&s.Builder, nil)
+	f, v, err := judge(&s.History, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
@@ -115,9 +116,9 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 
 // judge is the way from rows to a verdict; t is the topology file, nil for none. The
 // frame is nil where there was nothing to build one of.
-func judge(b *frame.Builder, t *topology.File) (*frame.Frame, *verdict.Verdict, error) {
-	f, err := b.Build(t)
-	if errors.Is(err, frame.ErrEmpty) {
+func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, error) {
+	f, err := b.Frame(t)
+	if errors.Is(err, feed.ErrEmpty) {
 		return nil, verdict.New(""), nil
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -112,7 +112,7 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 	if _, err := simulate.Run(cfg, s); err != nil {
 		return 0, "", err
 	}
-	_, direct, err := judge(&s.Builder, simulate.Topology(cfg))
+	_, direct, err := judge(&s.History, simulate.Topology(cfg))
 	if err != nil {
 		return 0, "", err
 	}
@@ -163,7 +163,7 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	var b frame.Builder
+	var b feed.History
 	info, err := src.Load(ctx, "", &b, o)
 	if err != nil {
 		return nil, err

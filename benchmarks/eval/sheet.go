@@ -3,14 +3,14 @@ package main
 import (
 	"strings"
 
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // sheet is what the rules of other tools look at: a few columns per rank, in the
 // order the steps came, NaN-free (a missing rank-step is simply not there).
 type sheet struct {
-	frame.Builder
+	feed.History
 	plain bool // without the columns for the other rules
 
 	ranks []column
@@ -31,7 +31,7 @@ type column struct {
 
 // AddRank hands the identity on and notes the rank's TP group.
 func (s *sheet) AddRank(r *row.Rank) {
-	s.Builder.AddRank(r)
+	s.History.AddRank(r)
 	if s.plain {
 		return
 	}
@@ -55,7 +55,7 @@ func (s *sheet) at(rank int) *column {
 
 // AddStep hands the row on and keeps the columns.
 func (s *sheet) AddStep(r *row.Step) {
-	s.Builder.AddStep(r)
+	s.History.AddStep(r)
 	s.rows++
 	if s.plain {
 		return

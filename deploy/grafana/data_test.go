@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/watch"
@@ -331,7 +331,7 @@ func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint6
 }
 
 func (s *store) analyze(job string, rows row.Rows, last uint64) *verdict.Verdict {
-	b := frame.NewBuilder()
+	b := feed.NewHistory()
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
 	}
@@ -345,7 +345,7 @@ func (s *store) analyze(job string, rows row.Rows, last uint64) *verdict.Verdict
 			b.AddCommunication(&rows.Communications[i])
 		}
 	}
-	f, err := b.Build(nil)
+	f, err := b.Frame(nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

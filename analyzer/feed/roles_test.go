@@ -1,4 +1,4 @@
-package frame
+package feed
 
 import (
 	"fmt"
@@ -39,14 +39,14 @@ func mesh(pp, dp, tp int) *topology.File {
 	return f
 }
 
-func ranksAlone(b *Builder, n int) {
+func ranksAlone(b *History, n int) {
 	for r := range uint32(n) {
-		b.AddStep(step(r, uint64(r)+1, 1, second, second))
+		b.AddStep(stepRow(r, uint64(r)+1, 1, second, second))
 	}
 }
 
 func TestRoles_FromATopologyFile(t *testing.T) {
-	b := NewBuilder()
+	b := NewHistory()
 	ranksAlone(b, 24)
 	l := build(t, b, mesh(2, 4, 3)).Layouts[0]
 	if l.From != "topology" || l.Stages != 2 || len(l.Roles) != 6 || len(l.Replicas) != 4 || !l.Certain {
@@ -61,7 +61,7 @@ func TestRoles_FromATopologyFile(t *testing.T) {
 }
 
 func TestRoles_FromIdentitiesOfTheProcesses(t *testing.T) {
-	b := NewBuilder()
+	b := NewHistory()
 	ranksAlone(b, 8)
 	for r := range uint32(8) {
 		dp, pp := []uint32{r / 4 * 4, r/4*4 + 1, r/4*4 + 2, r/4*4 + 3}, []uint32{r % 4, r%4 + 4}
@@ -80,7 +80,7 @@ func TestRoles_FromIdentitiesOfTheProcesses(t *testing.T) {
 
 func TestRoles_ExpertPositionsSplitOnlyLargeRoles(t *testing.T) {
 	for _, dp := range []int{4, 16} {
-		b := NewBuilder()
+		b := NewHistory()
 		ranksAlone(b, dp)
 		f := &topology.File{WorldSize: dp, Groups: []topology.Group{{Name: "dp", Dim: "dp"}}}
 		for r := range dp {
@@ -97,7 +97,7 @@ func TestRoles_ExpertPositionsSplitOnlyLargeRoles(t *testing.T) {
 }
 
 func TestRoles_DataParallelGroupsAlone(t *testing.T) {
-	b := NewBuilder()
+	b := NewHistory()
 	ranksAlone(b, 8)
 	f := &topology.File{Groups: []topology.Group{{Name: "b", Dim: "dp", Ranks: []int{4, 5, 6, 7}}, {Name: "a", Dim: "dp", Ranks: []int{0, 1, 2, 3}}}}
 	l := build(t, b, f).Layouts[0]
@@ -107,10 +107,10 @@ func TestRoles_DataParallelGroupsAlone(t *testing.T) {
 }
 
 func TestRoles_MembersThatWereNeverRecorded(t *testing.T) {
-	b := NewBuilder()
+	b := NewHistory()
 	for r := range uint32(16) {
 		if r != 5 && r != 12 {
-			b.AddStep(step(r, uint64(r)+1, 1, second, second))
+			b.AddStep(stepRow(r, uint64(r)+1, 1, second, second))
 		}
 	}
 	f := build(t, b, mesh(4, 4, 1))
@@ -125,10 +125,10 @@ func TestRoles_MembersThatWereNeverRecorded(t *testing.T) {
 }
 
 func TestRoles_FromCommunicators(t *testing.T) {
-	b := NewBuilder()
+	b := NewHistory()
 	const pp, dp = 4, 4
 	for r := range uint32(pp * dp) {
-		s := step(r, uint64(r)+1, 1, second, second)
+		s := stepRow(r, uint64(r)+1, 1, second, second)
 		s.CommNs, s.CommOtherNs = second, second
 		b.AddStep(s)
 		add := func(name, op string, bytes int64) {
@@ -159,9 +159,9 @@ func TestRoles_FromTimesAlone(t *testing.T) {
 		"one rank apart is no stage": {func(r int) int64 { return map[bool]int64{true: 15, false: 10}[r == 3] }, 1},
 		"a spread without gaps":      {func(r int) int64 { return 100 + int64(r) }, 1},
 	} {
-		b := NewBuilder()
+		b := NewHistory()
 		for r := range 16 {
-			b.AddStep(step(uint32(r), uint64(r)+1, 1, second, c.fp(r)*second))
+			b.AddStep(stepRow(uint32(r), uint64(r)+1, 1, second, c.fp(r)*second))
 		}
 		f := build(t, b, nil)
 		l := f.Layouts[0]
@@ -175,7 +175,7 @@ func TestRoles_FromTimesAlone(t *testing.T) {
 }
 
 func TestRoles_DeviceModelsSplitWhereThereAreEnough(t *testing.T) {
-	b := NewBuilder()
+	b := NewHistory()
 	ranksAlone(b, 8)
 	for r := range uint32(8) {
 		model := "cuda:0 H200"
@@ -191,11 +191,11 @@ func TestRoles_DeviceModelsSplitWhereThereAreEnough(t *testing.T) {
 }
 
 func TestTransfers_MembersDecideWhereNamesAreShared(t *testing.T) {
-	b := NewBuilder()
+	b := NewHistory()
 	for r := range uint32(8) {
 		dp := []uint32{r % 2, r%2 + 2, r%2 + 4, r%2 + 6}
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: 8, Groups: []string{"dp:mesh_dp:0:4"}, GroupRanks: [][]uint32{dp}})
-		b.AddStep(step(r, uint64(r)+1, 1, second, second))
+		b.AddStep(stepRow(r, uint64(r)+1, 1, second, second))
 		for w := range uint64(2) {
 			b.AddCommunication(&row.Communication{Rank: r, Incarnation: uint64(r) + 1, StepFrom: w * 16, StepTo: w*16 + 15, Group: "mesh_dp", Op: "allreduce",
 				Steps: 16, Calls: 32, TotalNs: int64(16+r) * second, Bytes: 1600})
@@ -227,10 +227,10 @@ func TestFresh_OnlyWhereTheStartWasRecorded(t *testing.T) {
 		"switched on hours later":  {1000, 20000, 5000, false},
 		"clock of start is absent": {0, 1100, 400, false},
 	} {
-		b := NewBuilder()
+		b := NewHistory()
 		for r := range uint32(2) {
 			b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, StartedNs: c.started * second})
-			b.AddStep(step(r, uint64(r)+1, c.step, c.first*second, second))
+			b.AddStep(stepRow(r, uint64(r)+1, c.step, c.first*second, second))
 		}
 		if l := build(t, b, nil).Layouts[0]; l.Fresh[0] != c.want {
 			t.Errorf("%s: fresh %v, want %v", name, l.Fresh[0], c.want)

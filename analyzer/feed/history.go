@@ -1,0 +1,366 @@
+package feed
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
+)
+
+// ErrEmpty is returned by Settle when no step of any rank was given.
+var ErrEmpty = errors.New("no steps were recorded")
+
+// Observer takes the steps of a job in order; *detect.Analysis is one. What it is given
+// is valid during the call only.
+type Observer interface {
+	Observe(*frame.Column)
+	ObserveTransfer(*frame.Transfer)
+}
+
+// History is the feed of a job all of whose rows are there. They come in any order and
+// may come twice; then Settle says who is who, and Play hands over the columns. A column
+// waits for every process that may still have a row in it, however long: rows are sorted
+// by their starts, so that few columns wait at a time. Hosts whose clocks differ make
+// more of them wait, and change nothing else.
+//
+// The zero value is ready to use. Rows are copied.
+type History struct {
+	feed *Feed
+	job  string
+	rows rows
+	err  error // of the spool
+
+	count                                 int // rows of steps
+	open, switched, estimated, hostOnlies int
+	steps                                 map[frame.Place]int32 // rows of each
+	left                                  map[frame.Place]bool  // steps that are left out
+	frame                                 *frame.Frame
+}
+
+// rows keeps the rows of a History.
+type rows struct {
+	spool
+	processes  []*process
+	groups     names
+	operations names
+	windows    bool // of communication, there are any
+	step       step
+	window     window
+}
+
+// names numbers strings.
+type names struct {
+	of   map[string]int32
+	list []string
+}
+
+func (n *names) number(s string) int32 {
+	if k, ok := n.of[s]; ok {
+		return k
+	}
+	if n.of == nil {
+		n.of = map[string]int32{}
+	}
+	k := int32(len(n.list))
+	n.of[s], n.list = k, append(n.list, s)
+	return k
+}
+
+// historySamples is how many steps of each process roles are guessed from.
+const historySamples = 256
+
+// NewHistory returns an empty History.
+func NewHistory() *History { return &History{} }
+
+func (h *History) init(job string) {
+	if h.feed == nil {
+		h.feed = New()
+		h.feed.Processes.samples = historySamples
+		h.steps = map[frame.Place]int32{}
+	}
+	h.job = cmp.Or(h.job, job)
+}
+
+// AddRank takes the identity of one process; the highest version counts.
+func (h *History) AddRank(r *row.Rank) {
+	h.init(r.Job)
+	h.feed.Processes.identity(r)
+}
+
+// AddStep takes one step of one rank. A step that never ended has no duration worth
+// comparing and is only counted.
+func (h *History) AddStep(s *row.Step) {
+	h.init(s.Job)
+	if s.Flags&row.FlagOpen != 0 {
+		h.open++
+		return
+	}
+	p := h.feed.note(s)
+	if p == nil {
+		return
+	}
+	h.count++
+	h.steps[frame.Place{Step: s.Step, Repeat: s.Repeat}]++
+	for _, is := range []struct {
+		flag uint32
+		n    *int
+	}{{row.FlagSwitched, &h.switched}, {row.FlagEstimated, &h.estimated}, {row.FlagHostOnly, &h.hostOnlies}} {
+		if s.Flags&is.flag != 0 {
+			*is.n++
+		}
+	}
+	p.waiting++
+	h.rows.step.of(s)
+	number := h.rows.number(p)
+	h.keep(h.rows.add(s.StartNs, func(b []byte) []byte { return h.rows.step.append(append(b, isStep), number) }))
+}
+
+// AddCommunication takes one window of one rank's communication in one group.
+func (h *History) AddCommunication(c *row.Communication) {
+	h.init(c.Job)
+	p := h.feed.communication(c)
+	if p == nil {
+		return
+	}
+	w := &h.rows.window
+	w.of(c)
+	w.Process, w.Group, w.Op = h.rows.number(p), h.rows.groups.number(c.Group), h.rows.operations.number(c.Op)
+	h.rows.windows = true
+	h.keep(h.rows.add(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) }))
+}
+
+func (h *History) keep(err error) {
+	if h.err == nil {
+		h.err = err
+	}
+}
+
+// number numbers a process, from 0.
+func (r *rows) number(p *process) int32 {
+	if p.number == 0 {
+		r.processes = append(r.processes, p)
+		p.number = int32(len(r.processes))
+	}
+	return p.number - 1
+}
+
+// Kinds of records in the spool.
+const (
+	isStep byte = iota
+	isWindow
+)
+
+// append writes a step: process, key, passes, which metrics there are, and these.
+func (s *step) append(b []byte, process int32) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint64(le.AppendUint32(b, uint32(process)), uint64(s.Step))
+	b = le.AppendUint16(le.AppendUint16(b, uint16(s.Repeat)), uint16(min(s.Passes, math.MaxUint16)))
+	at := len(b)
+	b = append(b, 0, 0)
+	bits := uint16(0)
+	for m, x := range &s.V {
+		if x == x {
+			bits |= 1 << m
+			b = le.AppendUint32(b, math.Float32bits(x))
+		}
+	}
+	le.PutUint16(b[at:], bits)
+	return b
+}
+
+func (s *step) read(b []byte) (process int32) {
+	le := binary.LittleEndian
+	process, s.Step = int32(le.Uint32(b)), int64(le.Uint64(b[4:]))
+	s.Repeat, s.Passes = int32(le.Uint16(b[12:])), int(le.Uint16(b[14:]))
+	bits := le.Uint16(b[16:])
+	b = b[18:]
+	for m := range s.V {
+		s.V[m] = frame.NaN
+		if bits&(1<<m) != 0 {
+			s.V[m] = math.Float32frombits(le.Uint32(b))
+			b = b[4:]
+		}
+	}
+	return process
+}
+
+// Settle returns what is known of the job before its steps are looked at. topo is what
+// is known of nodes and groups beside the rows, nil where that is nothing. ErrEmpty is
+// returned when no step was given, and recording was not off.
+func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
+	h.init("")
+	if h.err != nil {
+		return nil, h.err
+	}
+	f := &frame.Frame{Job: h.job, Off: h.feed.Off()}
+	h.frame = f
+	if h.count == 0 {
+		if f.Off == nil {
+			return nil, ErrEmpty
+		}
+		return f, nil
+	}
+	f.Estimated, f.HostOnly = float64(h.estimated)/float64(h.count), float64(h.hostOnlies)/float64(h.count)
+	f.Overlap = h.feed.Overlap()
+	if h.open > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("%d steps never ended (their process is gone) and were left out", h.open))
+	}
+	if h.switched > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("in %d rank-steps the switch changed: their communication was left out", h.switched))
+	}
+	h.feed.Settle(topo, true)
+	w := h.feed.Processes.world
+	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, len(w.Launches)
+	h.bound(f)
+	return f, nil
+}
+
+// sparseCells bounds the cells of a job against its rows, so that a few rows with wild
+// step numbers can't ask for work.
+const sparseCells = 64
+
+// bound leaves the steps out that the fewest ranks recorded until there are not too many.
+func (h *History) bound(f *frame.Frame) {
+	most := max(1, (sparseCells*h.count+1<<20)/len(f.Ranks))
+	if len(h.steps) <= most {
+		h.steps = nil
+		return
+	}
+	type counted struct {
+		at frame.Place
+		n  int32
+	}
+	all := make([]counted, 0, len(h.steps))
+	for at, n := range h.steps {
+		all = append(all, counted{at, n})
+	}
+	slices.SortFunc(all, func(a, b counted) int {
+		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.at.Step, b.at.Step), cmp.Compare(a.at.Repeat, b.at.Repeat))
+	})
+	h.steps, h.left = nil, map[frame.Place]bool{}
+	for _, x := range all[most:] {
+		h.left[x.at] = true
+	}
+	f.Notes = append(f.Notes, fmt.Sprintf("%d steps that few ranks recorded were left out to bound the work", len(h.left)))
+}
+
+// Play hands the job's steps to o in order, once, after Settle. The frame that Settle
+// returned learns them: their keys, and of the metrics that are named the values.
+func (h *History) Play(o Observer, metrics ...frame.Metric) error {
+	if h.count == 0 {
+		return nil
+	}
+	f, q := h.frame, h.feed
+	q.whole = &whole{}
+	q.Processes.each(func(p *process) { q.whole.all = append(q.whole.all, p) })
+	t := h.transfers()
+	observe := func(c *frame.Column) {
+		t.until(c.Attempt, c.Step, o.ObserveTransfer)
+		f.Add(c, metrics)
+		o.Observe(c)
+	}
+	err := h.rows.each(func(at int64, b []byte) error {
+		if b[0] == isWindow {
+			w := &h.rows.window
+			w.read(b[1:])
+			p := h.rows.processes[w.Process]
+			t.add(p, q.Processes.row(p.Rank), h.rows.groups.list[w.Group], h.rows.operations.list[w.Op], w.Op, w)
+			return nil
+		}
+		s := &h.rows.step
+		p := h.rows.processes[s.read(b[1:])]
+		s.StartNs, s.EndNs = at, at
+		p.waiting--
+		if h.left == nil || !h.left[frame.Place{Step: uint64(s.Step), Repeat: uint16(s.Repeat)}] {
+			q.place(p, s)
+			p.begun = true
+		}
+		q.Release(More, Lag{}, observe)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	q.Release(Over, Lag{}, observe)
+	t.until(math.MaxInt, 0, o.ObserveTransfer)
+	w := q.Processes.world
+	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
+	f.Notes = append(f.Notes, w.Notes...)
+	f.Close()
+	return nil
+}
+
+// transfers is empty. A group has the name that the layouts give it.
+func (h *History) transfers() *transfers {
+	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
+	if h.rows.windows {
+		w := h.feed.Processes.world
+		var layouts []*frame.Layout
+		for k := range w.Launches {
+			layouts = append(layouts, w.Layout(k, w.Beginning(k)))
+		}
+		t.known = w.Communicators(layouts...)
+	}
+	return t
+}
+
+// Frame is Settle and Play for whoever wants all metrics of all steps.
+func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
+	f, err := h.Settle(topo)
+	if err != nil {
+		return nil, err
+	}
+	var all []frame.Metric
+	for m := range frame.MetricCount {
+		all = append(all, m)
+	}
+	return f, h.Play((*keeper)(f), all...)
+}
+
+// keeper keeps the transfers in a frame, which has its columns already.
+type keeper frame.Frame
+
+func (k *keeper) Observe(*frame.Column) {}
+
+func (k *keeper) ObserveTransfer(t *frame.Transfer) { k.Transfers = append(k.Transfers, *t) }
+
+// whole says when a column is complete of a feed whose rows are all there, in the order
+// of their starts.
+type whole struct {
+	all   []*process
+	place place // of the column that was asked for last,
+	next  int   // and the first process that it may wait for
+}
+
+// passed reports whether no process can have another row in the column.
+func (w *whole) passed(c *column) bool {
+	if w.place != c.Place {
+		w.place, w.next = c.Place, 0
+	}
+	for ; w.next < len(w.all); w.next++ {
+		if w.all[w.next].mayBeIn(c.Place) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayBeIn reports whether a row of the process that was not placed yet may belong to a
+// column.
+func (p *process) mayBeIn(c place) bool {
+	switch {
+	case p.waiting == 0:
+		return false
+	case p.Attempt != c.Attempt:
+		return p.Attempt < c.Attempt
+	case !p.begun:
+		return c.Run > 0 || c.Step >= int64(p.First.Step)
+	}
+	return c.compare(p.at) > 0
+}

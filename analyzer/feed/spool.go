@@ -1,0 +1,212 @@
+package feed
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+)
+
+// spool takes records with a time in any order and gives them back in the order of
+// their times, those of one time as they came. So many bytes of them stay in memory;
+// more are sorted part by part into one temporary file, and the parts merged. The file
+// has no name any more, so it goes with the process. The zero value is ready to use.
+//
+// A record is its length (uint16), its time (int64), and what the caller makes of it.
+type spool struct {
+	limit int // bytes in memory; 0 means spoolBytes
+	data  []byte
+	order []ref
+	file  *os.File
+	ends  []int64 // of each part in the file
+}
+
+// ref is where a record of data is.
+type ref struct {
+	at   int64
+	from uint32
+}
+
+const (
+	// spoolBytes is a part: 20,000 ranks × 50 steps, and few enough parts of a fleet's
+	// day to be merged at once.
+	spoolBytes = 64 << 20
+	// spoolRead is what is read of a part at a time.
+	spoolRead  = 128 << 10
+	recordHead = 2 + 8
+)
+
+// add takes a record: write appends it to what it is given.
+func (s *spool) add(at int64, write func([]byte) []byte) error {
+	if len(s.data)+math.MaxUint16 > cmp.Or(s.limit, spoolBytes) && len(s.order) > 0 {
+		if err := s.part(); err != nil {
+			return err
+		}
+	}
+	if s.data == nil {
+		s.data = make([]byte, 0, 1<<16)
+	}
+	from := len(s.data)
+	s.data = binary.LittleEndian.AppendUint16(s.data, 0)
+	s.data = binary.LittleEndian.AppendUint64(s.data, uint64(at))
+	s.data = write(s.data)
+	binary.LittleEndian.PutUint16(s.data[from:], uint16(len(s.data)-from))
+	s.order = append(s.order, ref{at, uint32(from)})
+	return nil
+}
+
+// sort puts the records in memory in order.
+func (s *spool) sort() {
+	slices.SortFunc(s.order, func(a, b ref) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
+}
+
+// record is the record at a place of data, without its head.
+func (s *spool) record(r ref) []byte {
+	return s.data[r.from:][:binary.LittleEndian.Uint16(s.data[r.from:])]
+}
+
+// part moves what is in memory to the end of the file.
+func (s *spool) part() (err error) {
+	if s.file == nil {
+		if s.file, err = temporary(); err != nil {
+			return err
+		}
+	}
+	s.sort()
+	w := bufio.NewWriterSize(s.file, 1<<20)
+	end := int64(0)
+	if n := len(s.ends); n > 0 {
+		end = s.ends[n-1]
+	}
+	for _, r := range s.order {
+		n, err := w.Write(s.record(r))
+		if end += int64(n); err != nil {
+			return spoolError(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return spoolError(err)
+	}
+	s.ends = append(s.ends, end)
+	s.data, s.order = s.data[:0], s.order[:0]
+	return nil
+}
+
+func spoolError(err error) error {
+	return fmt.Errorf("sort rows in a temporary file: %w: free space in %s, or name another folder with TMPDIR", err, os.TempDir())
+}
+
+// temporary returns a file without a name.
+func temporary() (*os.File, error) {
+	f, err := os.CreateTemp("", "laggard-rows-*")
+	if err != nil {
+		return nil, spoolError(err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(spoolError(err), f.Close())
+	}
+	return f, nil
+}
+
+// each hands over all records in order, without their heads, and empties the spool. The
+// bytes are valid during the call only.
+func (s *spool) each(take func(at int64, record []byte) error) (err error) {
+	if s.file == nil {
+		s.sort()
+		for _, r := range s.order {
+			if err := take(r.at, s.record(r)[recordHead:]); err != nil {
+				return err
+			}
+		}
+		*s = spool{}
+		return nil
+	}
+	if err := s.part(); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, s.file.Close())
+		*s = spool{}
+	}()
+	s.data, s.order = nil, nil
+	parts := make([]*part, 0, len(s.ends))
+	from := int64(0)
+	for k, end := range s.ends {
+		p := &part{number: k, r: bufio.NewReaderSize(io.NewSectionReader(s.file, from, end-from), spoolRead)}
+		from = end
+		if more, err := p.next(); err != nil {
+			return err
+		} else if more {
+			parts = append(parts, p)
+		}
+	}
+	slices.SortFunc(parts, func(a, b *part) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number)) })
+	for len(parts) > 0 {
+		p := parts[0]
+		if err := take(p.at, p.record[recordHead:]); err != nil {
+			return err
+		}
+		more, err := p.next()
+		if err != nil {
+			return err
+		}
+		if !more {
+			parts[0] = parts[len(parts)-1]
+			parts = parts[:len(parts)-1]
+		}
+		sink(parts)
+	}
+	return nil
+}
+
+// part is a stretch of the file whose records are in order.
+type part struct {
+	r      *bufio.Reader
+	number int
+	at     int64
+	record []byte // with its head
+}
+
+// next moves on to the next record, and reports whether there is one.
+func (p *part) next() (bool, error) {
+	if _, err := p.r.Discard(len(p.record)); err != nil {
+		return false, spoolError(err)
+	}
+	p.record = nil
+	head, err := p.r.Peek(recordHead)
+	if errors.Is(err, io.EOF) && len(head) == 0 {
+		return false, nil
+	}
+	if err != nil {
+		return false, spoolError(err)
+	}
+	size := int(binary.LittleEndian.Uint16(head))
+	p.at = int64(binary.LittleEndian.Uint64(head[2:]))
+	if p.record, err = p.r.Peek(size); err != nil {
+		return false, spoolError(err)
+	}
+	return true, nil
+}
+
+// sink restores the heap order of parts after the first one changed.
+func sink(parts []*part) {
+	less := func(a, b *part) bool { return a.at < b.at || a.at == b.at && a.number < b.number }
+	for k := 0; ; {
+		least := k
+		for _, c := range []int{2*k + 1, 2*k + 2} {
+			if c < len(parts) && less(parts[c], parts[least]) {
+				least = c
+			}
+		}
+		if least == k {
+			return
+		}
+		parts[k], parts[least] = parts[least], parts[k]
+		k = least
+	}
+}

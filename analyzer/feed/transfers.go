@@ -1,0 +1,102 @@
+package feed
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
+)
+
+// window is one process's communication in one group and window of steps, per step.
+type window struct {
+	Process        int32
+	Group, Op      int32 // numbers of the names
+	Repeat, Steps  uint16
+	From, To       int64
+	Seconds, Bytes float32
+	Calls          float32
+}
+
+const windowBytes = 4*3 + 2*2 + 8*2 + 4*3
+
+func (w *window) append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(w.Process)), uint32(w.Group)), uint32(w.Op))
+	b = le.AppendUint16(le.AppendUint16(b, w.Repeat), w.Steps)
+	b = le.AppendUint64(le.AppendUint64(b, uint64(w.From)), uint64(w.To))
+	for _, x := range []float32{w.Seconds, w.Bytes, w.Calls} {
+		b = le.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
+}
+
+func (w *window) read(b []byte) {
+	le := binary.LittleEndian
+	w.Process, w.Group, w.Op = int32(le.Uint32(b)), int32(le.Uint32(b[4:])), int32(le.Uint32(b[8:]))
+	w.Repeat, w.Steps = le.Uint16(b[12:]), le.Uint16(b[14:])
+	w.From, w.To = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:]))
+	w.Seconds, w.Bytes, w.Calls = math.Float32frombits(le.Uint32(b[32:])), math.Float32frombits(le.Uint32(b[36:])), math.Float32frombits(le.Uint32(b[40:]))
+}
+
+// of makes the window of a row; its names are numbered by the caller.
+func (w *window) of(c *row.Communication) {
+	steps := max(1, c.Steps)
+	w.Repeat, w.Steps, w.From, w.To = c.Repeat, uint16(min(steps, math.MaxUint16)), int64(c.StepFrom), int64(c.StepTo)
+	w.Seconds = float32(float64(c.TotalNs) / 1e9 / float64(steps))
+	w.Bytes, w.Calls = float32(float64(max(0, c.Bytes))/float64(steps)), float32(c.Calls)/float32(steps)
+}
+
+// transfers puts windows of the members of a group together.
+type transfers struct {
+	known   *frame.Communicators
+	pending map[transferKey]*frame.Transfer
+}
+
+type transferKey struct {
+	attempt, group, op int32
+	repeat             uint16
+	from               int64
+}
+
+// add takes a window of the process in that row.
+func (t *transfers) add(p *process, row int, group, op string, opNumber int32, w *window) {
+	g := t.known.Of(p.Process, group)
+	if g < 0 || row < 0 {
+		return
+	}
+	key := transferKey{int32(p.Attempt), g, opNumber, w.Repeat, w.From}
+	x := t.pending[key]
+	if x == nil {
+		made := t.known.Transfer(g)
+		made.Op, made.Attempt, made.From, made.Repeat = op, p.Attempt, w.From, int(w.Repeat)
+		x = &made
+		t.pending[key] = x
+	}
+	x.Rows, x.Seconds = append(x.Rows, int32(row)), append(x.Seconds, w.Seconds)
+	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
+	x.Bytes += float64(w.Bytes)
+	x.Calls += float64(w.Calls)
+}
+
+// until hands over the windows that ended before a step of an attempt, in order.
+func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
+	var due []transferKey
+	for k, x := range t.pending {
+		if x.Attempt < attempt || x.Attempt == attempt && x.To < step {
+			due = append(due, k)
+		}
+	}
+	slices.SortFunc(due, func(a, b transferKey) int {
+		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(t.pending[a].To, t.pending[b].To), cmp.Compare(a.repeat, b.repeat),
+			cmp.Compare(a.group, b.group), cmp.Compare(a.op, b.op), cmp.Compare(a.from, b.from))
+	})
+	for _, k := range due {
+		x := t.pending[k]
+		x.Finish()
+		take(x)
+		delete(t.pending, k)
+	}
+}

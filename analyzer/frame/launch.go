@@ -1,0 +1,76 @@
+package frame
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Launch is one start of the job: the processes that began together, and those that
+// took a rank's place later while the others went on.
+type Launch struct {
+	First map[uint32]*Process   // of each rank, the process it began with
+	Later map[uint32][]*Process // those that replaced it, by start
+	World int
+}
+
+// LaunchSpread is how long the processes of one launch may take to appear:
+// containers are pulled, hosts' clocks differ by seconds.
+const LaunchSpread = int64(300e9)
+
+// Launches splits all processes into launches. A process whose rank is already
+// there starts a new launch only when at least half of the running ranks get a
+// new process together with it, or the world has another size; else that rank alone
+// was restarted in place.
+func Launches(all []*Process) []*Launch {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b *Process) int {
+		return cmp.Or(cmp.Compare(a.Begin(), b.Begin()), cmp.Compare(a.Rank, b.Rank))
+	})
+	var out []*Launch
+	cur := newLaunch()
+	var pending []*Process
+	held := map[uint32]bool{}
+	flush := func() {
+		if len(pending) == 0 {
+			return
+		}
+		renewed, world := 0, 0
+		for _, p := range pending {
+			if cur.First[p.Rank] != nil {
+				renewed++
+			}
+			world = max(world, int(p.Meta.WorldSize))
+		}
+		resized := world > 0 && cur.World > 0 && world != cur.World
+		if renewed > 0 && (resized || 2*renewed >= len(cur.First)) {
+			out = append(out, cur)
+			cur = newLaunch()
+		}
+		for _, p := range pending {
+			cur.add(p)
+		}
+		pending = pending[:0]
+		clear(held)
+	}
+	for _, p := range all {
+		if n := len(pending); n > 0 && (held[p.Rank] || p.Begin()-pending[0].Begin() > LaunchSpread) {
+			flush()
+		}
+		pending, held[p.Rank] = append(pending, p), true
+	}
+	flush()
+	return append(out, cur)
+}
+
+func newLaunch() *Launch {
+	return &Launch{First: map[uint32]*Process{}, Later: map[uint32][]*Process{}}
+}
+
+func (l *Launch) add(p *Process) {
+	l.World = max(l.World, int(p.Meta.WorldSize))
+	if l.First[p.Rank] == nil {
+		l.First[p.Rank] = p
+		return
+	}
+	l.Later[p.Rank] = append(l.Later[p.Rank], p)
+}

@@ -1,0 +1,126 @@
+package frame
+
+import (
+	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+)
+
+// Process is one incarnation of one rank, as far as layouts depend on it.
+type Process struct {
+	Rank  uint32
+	ID    uint64
+	Known bool     // an identity came
+	Meta  row.Rank // of the highest version
+	Node  string   // where its rows say it ran
+	// Stepped says that it recorded a step. First is the lowest, FirstNs its start,
+	// EarlyNs the earliest start of all, 0 unknown.
+	Stepped bool
+	First   Place
+	FirstNs int64
+	EarlyNs int64
+	// Talks are the communicators that it used, in the order they came.
+	Talks []Talk
+	// Samples are times of its first steps, where roles may have to be guessed from
+	// them.
+	Samples []Sample
+}
+
+// Place orders the steps of a process.
+type Place struct {
+	Step   uint64
+	Repeat uint16
+}
+
+// Before reports whether p comes before q.
+func (p Place) Before(q Place) bool {
+	return p.Step < q.Step || p.Step == q.Step && p.Repeat < q.Repeat
+}
+
+// Talk is what one process did in one communicator.
+type Talk struct {
+	Name, Dim string
+	P2P       bool
+	Bytes     float64 // per step, summed over windows
+}
+
+// Sample is a step of a process, in seconds, NaN where a time was not recorded.
+type Sample struct{ FP, Self float32 }
+
+// TellsRoles reports whether the process's own identity names groups that make roles.
+func (p *Process) TellsRoles() bool {
+	for n, text := range p.Meta.Groups {
+		if n < len(p.Meta.GroupRanks) && len(p.Meta.GroupRanks[n]) > 1 {
+			switch dim, _ := splitGroup(text); normalDim(dim) {
+			case "tp", "pp", "cp", "dp":
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Identify takes a row of the table of ranks; the highest version counts. It reports
+// whether the row says something new.
+func (p *Process) Identify(m *row.Rank) bool {
+	if p.Known && m.Version < p.Meta.Version {
+		return false
+	}
+	p.Known, p.Meta = true, *m
+	p.Meta.Groups, p.Meta.GroupRanks, p.Meta.Off = slices.Clone(m.Groups), slices.Clone(m.GroupRanks), slices.Clone(m.Off)
+	return true
+}
+
+// Communicate notes a window of the process's communication.
+func (p *Process) Communicate(c *row.Communication) {
+	if p.Node == "" {
+		p.Node = c.Node
+	}
+	k := slices.IndexFunc(p.Talks, func(t Talk) bool { return t.Name == c.Group })
+	if k < 0 {
+		if len(p.Talks) >= mostTalks {
+			return
+		}
+		k = len(p.Talks)
+		p.Talks = append(p.Talks, Talk{Name: c.Group, Dim: normalDim(c.Dim)})
+	}
+	t := &p.Talks[k]
+	t.P2P = t.P2P || p2p(c.Op)
+	t.Bytes += float64(max(0, c.Bytes)) / float64(max(1, c.Steps))
+}
+
+// mostTalks bounds the communicators of a process; what is beyond is left out.
+const mostTalks = 1 << 10
+
+// Begin is the best known start of the process, ns since the Unix epoch.
+func (p *Process) Begin() int64 {
+	if p.Meta.StartedNs > 0 {
+		return p.Meta.StartedNs
+	}
+	return p.EarlyNs
+}
+
+// NodeName is where the process ran, "" unknown.
+func (p *Process) NodeName() string {
+	if p.Meta.Node != "" {
+		return p.Meta.Node
+	}
+	return p.Node
+}
+
+// freshSpan is how long before its first step a process may have started for
+// that step to be one of its first: weights are loaded, kernels compiled.
+const freshSpan = int64(1200e9)
+
+// fresh reports whether the process's first recorded step is one of its first. Of
+// a process of TaskD's no start is recorded: its StartedNs is its first stamp.
+func (p *Process) fresh() bool {
+	if !p.Stepped {
+		return false
+	}
+	if p.First.Step <= 1 {
+		return true
+	}
+	return p.Meta.Writer != record.TaskD && p.Meta.StartedNs > 0 && p.FirstNs > 0 && p.FirstNs-p.Meta.StartedNs < freshSpan
+}
