@@ -214,6 +214,9 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 	if h.switched > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("in %d rank-steps the switch changed: their communication was left out", h.switched))
 	}
+	if err := h.rows.noFile; err != nil {
+		f.Notes = append(f.Notes, fmt.Sprintf("rows were kept in memory: %v", err))
+	}
 	h.feed.Settle(topo, true)
 	w := h.feed.Processes.world
 	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, len(w.Launches)

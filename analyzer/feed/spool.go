@@ -15,21 +15,23 @@ import (
 // spool takes records with a time in any order and gives them back in the order of
 // their times, those of one time as they came. So many bytes of them stay in memory;
 // more are sorted part by part into one temporary file, and the parts merged. The file
-// has no name any more, so it goes with the process. The zero value is ready to use.
+// has no name any more, so it goes with the process. Where no file can be made all stay
+// in memory. The zero value is ready to use.
 //
 // A record is its length (uint16), its time (int64), and what the caller makes of it.
 type spool struct {
-	limit int // bytes in memory; 0 means spoolBytes
-	data  []byte
-	order []ref
-	file  *os.File
-	ends  []int64 // of each part in the file
+	limit  int   // bytes in memory; 0 means spoolBytes
+	noFile error // why there is no file: all records stay in memory
+	data   []byte
+	order  []ref
+	file   *os.File
+	ends   []int64 // of each part in the file
 }
 
 // ref is where a record of data is.
 type ref struct {
 	at   int64
-	from uint32
+	from int
 }
 
 const (
@@ -43,7 +45,7 @@ const (
 
 // add takes a record: write appends it to what it is given.
 func (s *spool) add(at int64, write func([]byte) []byte) error {
-	if len(s.data)+math.MaxUint16 > cmp.Or(s.limit, spoolBytes) && len(s.order) > 0 {
+	if len(s.data)+math.MaxUint16 > cmp.Or(s.limit, spoolBytes) && len(s.order) > 0 && s.noFile == nil {
 		if err := s.part(); err != nil {
 			return err
 		}
@@ -56,7 +58,7 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 	s.data = binary.LittleEndian.AppendUint64(s.data, uint64(at))
 	s.data = write(s.data)
 	binary.LittleEndian.PutUint16(s.data[from:], uint16(len(s.data)-from))
-	s.order = append(s.order, ref{at, uint32(from)})
+	s.order = append(s.order, ref{at, from})
 	return nil
 }
 
@@ -73,8 +75,8 @@ func (s *spool) record(r ref) []byte {
 // part moves what is in memory to the end of the file.
 func (s *spool) part() (err error) {
 	if s.file == nil {
-		if s.file, err = temporary(); err != nil {
-			return err
+		if s.file, s.noFile = temporary(); s.noFile != nil {
+			return nil
 		}
 	}
 	s.sort()
@@ -98,7 +100,7 @@ func (s *spool) part() (err error) {
 }
 
 func spoolError(err error) error {
-	return fmt.Errorf("sort rows in a temporary file: %w: free space in %s, or name another folder with TMPDIR", err, os.TempDir())
+	return fmt.Errorf("sort rows in a temporary file: %w: free space in %s, or name a folder that has some with TMPDIR", err, os.TempDir())
 }
 
 // temporary returns a file without a name.
