@@ -189,9 +189,11 @@ func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([
 		return nil, err
 	}
 	var all []row.Rank
+	groups := members{}
 	err = inOrder(ctx, len(paths), o.workers(), func(_ context.Context, i int) ([]row.Rank, error) {
 		return guarded(paths[i], func() ([]row.Rank, error) { return readRanks(paths[i], job) })
 	}, func(_ int, rows []row.Rank) error {
+		groups.share(rows)
 		all = append(all, rows...)
 		return nil
 	})

@@ -31,6 +31,29 @@ func newestRanks(ranks []row.Rank) []row.Rank {
 	return kept
 }
 
+// members keeps one copy of each group's ranks: those of many thousand ranks name the
+// same members, as many as they are.
+type members map[uint64][][]uint32
+
+// share makes the groups of rows those that are kept.
+func (m members) share(rows []row.Rank) {
+	for i := range rows {
+		for k, ranks := range rows[i].GroupRanks {
+			h := uint64(len(ranks))
+			for _, r := range ranks {
+				h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
+				h ^= h >> 29
+			}
+			at := slices.IndexFunc(m[h], func(x []uint32) bool { return slices.Equal(x, ranks) })
+			if at < 0 {
+				at = len(m[h])
+				m[h] = append(m[h], slices.Clip(ranks))
+			}
+			rows[i].GroupRanks[k] = m[h][at]
+		}
+	}
+}
+
 func addRanks(b Builder, ranks []row.Rank, info *Info) {
 	for i := range ranks {
 		b.AddRank(&ranks[i])
