@@ -181,6 +181,7 @@ func analyzeCommand() *cobra.Command {
 		Short: "batch verdict: which node is slow, why, what it costs",
 		Long: `analyze reads one job from SOURCE (a directory, a folder or file of profiles that other tools
 wrote, parquet:DIR or clickhouse://user@host:9000/db) and decides.
+Rows beyond 64 MiB are sorted in an unnamed temporary file, in TMPDIR or /tmp: about 70 bytes for each step of a rank.
 Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decide; 1: error; 2: usage.`,
 		Example: `  laggard analyze traces/
   laggard analyze /user/cluster-info/profiling --job 6f3a

@@ -1,11 +1,21 @@
-// Package feed turns the rows of a job, as they come, into columns: one step of the
-// whole job each, in the order the job ran them, with the layout that says who is who.
+// Package feed turns the rows of a job into columns: one step of the whole job each, in
+// the order the job ran them, with the layout that says who is who.
 //
-// Invariant: the columns and their order are those of a frame built of the same rows at
-// once, as long as no row is later than the lag. Memory is bounded by ranks and by the
-// lag, not by steps.
+//	watch:    rows as they come ──────────────────▶ Feed ─columns─▶ detect.Engine
+//	analyze:  rows in any order ─▶ History (spool) ─▶ Feed ─columns─▶ detect.Analysis, frame.Frame
 //
-// Caveat: rows of one process come in the order of their starts.
+// A Feed waits for a rank that is missing in a column until it has waited long enough; a
+// History has all rows and waits for every process that may still have one there. What
+// comes out is the same.
+//
+// Invariants: columns and layouts depend on the rows, not on the order in which they
+// come, as long as none is later than the lag. Nothing compares the clocks of two hosts
+// but to tell launches apart and to give up waiting. Memory is bounded by ranks and by
+// the columns that wait, not by steps.
+//
+// Caveats: rows of one process come to a Feed in the order of their starts; a History
+// sorts them, on disk when they are many. Where no group is known, roles are guessed from
+// the first steps of each process: 32 in a Feed, 256 in a History.
 package feed
 
 import (

@@ -1,7 +1,7 @@
 // Package watch follows running jobs: it reads only what is new, gives each
 // finished step to the same engine as `analyze`, and says what changed.
 //
-//	source ─rows─▶ feed ─columns in order─▶ detect.Engine ─verdict─▶ changes ─▶ sink, log, observers
+//	source ─rows─▶ feed.Feed ─columns in order─▶ detect.Engine ─verdict─▶ changes ─▶ sink, log, observers
 //
 // Invariants: the same rows give the same verdict as `analyze`, however they are
 // cut into looks and wherever the process is killed, as long as no row is later
@@ -10,7 +10,7 @@
 // under the same identity, so the table of verdicts holds each change once.
 //
 // Caveats: where no group is known, roles are guessed from a job's first 32 steps,
-// which `analyze` guesses from all of them. A rank that appears for the first time
+// which `analyze` guesses from 256 of each process. A rank that appears for the first time
 // when the others have gone on for longer than the lag is judged from then on;
 // `analyze` counts it as missing before. Rows that come later than the lag are
 // counted, not judged.

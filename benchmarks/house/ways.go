@@ -23,9 +23,9 @@ var ways = []way{
 	// what writer/agent composes, its switch and its HTTP pages aside.
 	{"Python range → row", []string{"collector/python", "collector/drain", "ageing", "writer/intake"}},
 
-	// Rows into matrices, statistics, and the report: what analyze composes behind the
+	// Rows into columns, statistics, and the report: what analyze composes behind the
 	// reader. analyzer/source is left out: it imports the first way to read files.
-	{"rows → verdict", []string{"analyzer/frame", "analyzer/detect", "analyzer/report"}},
+	{"rows → verdict", []string{"analyzer/feed", "analyzer/detect", "analyzer/report"}},
 }
 
 // missing returns the entries that the tree has no package for.
