@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -166,12 +166,12 @@ func analyze(t *testing.T, spec, job string) *verdict.Verdict {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	builder := frame.NewBuilder()
-	info, err := s.Load(t.Context(), job, builder, source.Options{})
+	rows := feed.NewHistory()
+	info, err := s.Load(t.Context(), job, rows, source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := builder.Build(info.Topology)
+	f, err := rows.Frame(info.Topology)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
@@ -193,7 +193,7 @@ func deadShard(t *testing.T, b *bed) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = src.Load(t.Context(), b.job, frame.NewBuilder(), source.Options{})
+		_, err = src.Load(t.Context(), b.job, feed.NewHistory(), source.Options{})
 		if err == nil || !strings.Contains(err.Error(), b.Shards[1][0].Addr()) || !strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("reading with a dead shard: %v", err)
 		}
