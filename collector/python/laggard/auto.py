@@ -1,6 +1,6 @@
 """Instrumentation of an unchanged script: what is covered when torch arrives.
 
-    torch.distributed.distributed_c10d   collectives, p2p, groups   collectives, groups
+    torch.distributed.distributed_c10d   collectives, p2p, groups   operations or collectives, groups
     torch                                steps, FP, backward,       steps, modules,
                                          DataLoader, save, DDP      loading, gradients
     torch.distributed.checkpoint…        save                       loading
@@ -30,9 +30,13 @@ def install():
 
 
 def _collectives(module):
-    from . import collectives, groups
+    from . import collectives, groups, operations
     groups.cover(module)
-    collectives.cover(module)
+    if operations.available(module):
+        operations.cover(module)
+        hook.after("torch.distributed._functional_collectives", operations.cover_functional)
+    else:
+        collectives.cover(module)
 
 
 def _torch(torch):

@@ -71,6 +71,11 @@ def cover(module):
         inner = getattr(package, name, None)
         if inner is not None and not hasattr(inner, "__laggard__"):
             setattr(package, name, _cover(name, op, inner, parameters))
+    cover_work(module)
+
+
+def cover_work(module):
+    """Covers wait and is_completed of torch's Work."""
     work = getattr(module, "Work", None)
     if work is not None:
         _cover_work(work)
@@ -184,7 +189,7 @@ def _batch(word, args, kwargs):
 class _Pending(object):
     """An asynchronous range: its Works, and how long the trainer waited for it."""
 
-    __slots__ = ("span", "left", "exposed", "returned", "waiting", "done", "open", "blocked", "__weakref__")
+    __slots__ = ("span", "left", "exposed", "returned", "waiting", "waited", "done", "open", "blocked", "__weakref__")
 
     def __init__(self, span, works):
         self.span = span
@@ -192,6 +197,7 @@ class _Pending(object):
         self.returned = _now()
         self.exposed = self.returned - span.start
         self.waiting = 0
+        self.waited = False
         self.done = None
         self.open = [True]  # popped by whoever ends it
         self.blocked = None
@@ -248,6 +254,11 @@ def follow(work, pending, future):
             pass  # this backend has none here: wait() tells
 
 
+def unfollow(work):
+    """Forgets a Work: its range is written."""
+    _pending.pop(id(work), None)
+
+
 def _cover_work(cls):
     """Covers wait and is_completed of the class that defines them."""
     for name, cover_method in (("wait", _cover_wait), ("is_completed", _cover_completed)):
@@ -281,6 +292,7 @@ def _cover_wait(inner):
             at = _now()
             pending.exposed += at - begun
             pending.waiting -= 1
+            pending.waited = True
             _over(self, pending, at)
     return wait
 

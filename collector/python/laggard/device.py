@@ -46,6 +46,11 @@ class CUDA(object):
         capturing = getattr(self.module, "is_current_stream_capturing", None)
         return self.module.current_device() == self.index and not (capturing is not None and capturing())
 
+    def computing(self):
+        """Reports whether the current stream is the one that computes, not one beside it."""
+        default = getattr(self.module, "default_stream", None)
+        return default is None or self.module.current_stream() == default()
+
     def event(self):
         """Returns a new event."""
         return self.module.Event(enable_timing=True)
@@ -167,6 +172,12 @@ def timeline():
             _tried = True
             recorder.trouble("measure device time", cause)
     return None
+
+
+def computing():
+    """Reports whether the current stream computes; on the host there is no other."""
+    asked = getattr(_timeline.device, "computing", None) if _timeline is not None else None
+    return asked is None or asked()
 
 
 def begin(span, later=False):

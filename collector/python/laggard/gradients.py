@@ -18,6 +18,7 @@ from . import collectives
 from . import device
 from . import groups
 from . import modules
+from . import operations
 from . import recorder
 from .layout import COMMUNICATION
 from .span import Automatic, begin_elsewhere
@@ -82,7 +83,11 @@ class _State(object):
     def reduce(self, bucket):
         """Divides and all-reduces: DDP without a hook."""
         buffer = self.divide(bucket)
-        return self.group.allreduce([buffer]).get_future()
+        _local.collective += 1  # it is recorded as the bucket's
+        try:
+            return self.group.allreduce([buffer]).get_future()
+        finally:
+            _local.collective -= 1
 
 
 def cover(torch):
@@ -132,6 +137,12 @@ def _state_of(ddp, torch):
     return state
 
 
+def _dispatched(ddp):
+    """Reports whether operations sees the all-reduces: then DDP stays as it is. On an
+    accelerator a hook of DDP's tells more, since it runs on the stream of the bucket."""
+    return operations.active() and ddp.device_type == "cpu"
+
+
 def _install(torch, ddp, original):
     """Before a forward pass: registers our hook unless there is one."""
     state = _states.get(ddp)
@@ -139,7 +150,7 @@ def _install(torch, ddp, original):
         return
     state = _state_of(ddp, torch)
     groups.remember(state.group, "dp")
-    if not hasattr(state.group, "allreduce"):
+    if _dispatched(ddp) or not hasattr(state.group, "allreduce"):
         return
     try:
         # Past register_comm_hook: its log line is the user's.
@@ -158,7 +169,7 @@ def _register(torch, inner):
             recorder.trouble("follow register_comm_hook", cause)
             return inner(self, state, hook)
         if not ours.ours:
-            result = inner(self, state, _seen(ours, hook))
+            result = inner(self, state, hook if _dispatched(self) else _seen(ours, hook))
             ours.builtin = True
             groups.remember(ours.group, "dp")
             return result

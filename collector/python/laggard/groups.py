@@ -29,6 +29,8 @@ _dims = {}   # name of a group → dimension, where somebody knows it
 _known = []  # weak references to the groups of this rank
 _meshes = []
 _dirty = False
+made = []     # called when there is a new group
+leaving = []  # called before the groups are destroyed
 
 
 def cover(module):
@@ -37,7 +39,8 @@ def cover(module):
     _c10d = module
     _around(module, "init_process_group", after=_initialised)
     _around(module, "new_group", after=_added)
-    _around(module, "destroy_process_group", before=settle, after=_destroyed)
+    _around(module, "_register_pg_in_world", after=_tell_made)
+    _around(module, "destroy_process_group", before=_leave, after=_destroyed)
 
 
 def cover_mesh(module):
@@ -71,6 +74,9 @@ def _around(module, name, before=None, after=None):
 
     covered.__laggard__ = inner
     setattr(module, name, covered)
+    package = sys.modules.get("torch.distributed")
+    if getattr(package, name, None) is inner:
+        setattr(package, name, covered)
 
 
 def _guarded(name, action, *args):
@@ -82,14 +88,27 @@ def _guarded(name, action, *args):
         recorder.trouble("follow %s" % name, cause)
 
 
+def _tell_made(_=None):
+    for action in made:
+        action()
+
+
+def _leave():
+    settle()
+    for action in leaving:
+        action()
+
+
 def _initialised(_):
     recorder.rank_again()
+    _tell_made()
     recorder.identity.job()  # the ranks agree on a name while they are all here
     touch()
 
 
 def _added(group):
     if is_group(group):
+        _tell_made()
         remember(group)
 
 

@@ -39,12 +39,12 @@ def _call(torch, inner):
     evaluation = recorder.strings.id("evaluation")
     grad_enabled = torch.is_grad_enabled
     loss = torch.nn.modules.loss.__name__
-    compiling = _compiling(torch)
+    tracing = compiling(torch)
 
     def __call__(self, *args, **kwargs):
         if _local.forward or _local.backward:
             return inner(self, *args, **kwargs)
-        if type(self).__module__ == loss or compiling() or _in_autograd(torch):
+        if type(self).__module__ == loss or tracing() or _in_autograd(torch):
             return inner(self, *args, **kwargs)
         outermost = not isinstance(self, wrappers)
         _local.forward = 1 if outermost else 0
@@ -90,6 +90,7 @@ def _backward(inner):
             device.end(span)
             _tell(False)
 
+    covered.__laggard__ = inner
     return covered
 
 
@@ -108,7 +109,7 @@ def _in_autograd(torch):
     return task is not None and task() != -1
 
 
-def _compiling(torch):
+def compiling(torch):
     """Returns a function that tells whether torch.compile is tracing."""
     compiler = getattr(torch, "compiler", None)
     found = getattr(compiler, "is_compiling", None)

@@ -86,6 +86,8 @@ class Local(threading.local):
     collective = 0   # in a torch.distributed call
     span = None      # the range of that call
     calls = 0        # torch.distributed calls so far
+    issuing = None   # an operation between its group's two hooks
+    coalesced = None  # operations that a coalescing manager puts off
     optimizer = 0    # in an optimizer's step
     saving = 0       # in a save
 
@@ -339,6 +341,7 @@ def after_in_child():
     local.ring = local.leaver = None
     local.attaching = False
     local.forward = local.backward = local.collective = local.optimizer = local.saving = 0
+    local.issuing = local.coalesced = None
 
 
 def rank_again():
