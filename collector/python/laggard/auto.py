@@ -4,6 +4,7 @@
     torch                                steps, FP, backward,       steps, modules,
                                          DataLoader, save, DDP      loading, gradients
     torch.distributed.checkpoint…        save                       loading
+    those of frameworks                  whose the steps are        frameworks
 
 Every cover calls what was there with the arguments it got and returns what that
 returned. Nothing here imports torch.
@@ -27,6 +28,18 @@ def install():
     hook.after("torch.distributed.device_mesh", _mesh)
     for name in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint"):
         hook.after(name, _checkpoint)
+    for name, cover in (("deepspeed.runtime.engine", "cover_deepspeed"),
+                        ("megatron.core.optimizer.optimizer", "cover_megatron"),
+                        ("accelerate.optimizer", "cover_accelerate"),
+                        ("transformers.trainer_callback", "cover_transformers")):
+        hook.after(name, _framework(cover))
+
+
+def _framework(cover):
+    def action(module):
+        from . import frameworks
+        getattr(frameworks, cover)(module)
+    return action
 
 
 def _collectives(module):

@@ -89,6 +89,7 @@ class Local(threading.local):
     issuing = None   # an operation between its group's two hooks
     coalesced = None  # operations that a coalescing manager puts off
     optimizer = 0    # in an optimizer's step
+    counted = None   # steps of a framework's engine before this call of it
     saving = 0       # in a save
 
 

@@ -5,12 +5,14 @@ first one (number 0) begins with the first forward pass or batch. With gradient
 accumulation it holds several forward passes. Rules:
 
 - Nested calls (an optimizer that wraps another) count once, the outermost.
-- With several optimizers one of them is the anchor, whose step ends the step:
-  the first that was seen, until another one is found to step less often (a GAN
-  whose critic takes five steps to the generator's one: the generator). It is
-  chosen in the first 64 steps and then stays.
+- With several optimizers a step ends when each of them has stepped (a GAN whose critic
+  takes five steps to the generator's one: with the generator). One that others leave 16
+  steps behind is not waited for, nor one that another one calls.
 - GradScaler.step ends the step also where it skips optimizer.step for an
-  infinite gradient.
+  infinite gradient. Where a script with one optimizer leaves the step out by itself,
+  the next zero_grad ends it: those gradients come to nothing.
+- A framework that says where its steps are owns them (see frameworks): its optimizers
+  are calls inside.
 - With laggard.step in the script nothing is guessed.
 """
 
@@ -23,19 +25,22 @@ from . import recorder
 from .layout import STEP
 from .span import Automatic
 
-_CHOOSING = 64  # steps in which the anchor may change
+_PATIENCE = 16  # steps of others after which an optimizer is not waited for
 
 _state, _local = recorder.state, recorder.local
 
 
 class _Steps(object):
-    """The open step and the choice of its anchor."""
+    """The open step, and which optimizers it waits for."""
 
     def __init__(self):
         self.number = 0
         self.span = None
-        self.anchor = None
-        self.since = weakref.WeakKeyDictionary()  # optimizer → anchor's steps since its own last
+        self.owner = None      # weak reference to a framework's loop that says where its steps are
+        self.thread = 0        # the one that trains, once it is known
+        self.unused = False    # gradients were made since the last optimizer.step
+        self.since = weakref.WeakKeyDictionary()  # optimizer → others' steps since its own last
+        self.done = weakref.WeakSet()             # those that have stepped in this step
 
     def open(self):
         """Begins the next step unless one is open or the script says its own."""
@@ -44,35 +49,56 @@ class _Steps(object):
         if not recorder.rank_known(True):
             return
         _state.step = self.number & 0xFFFFFFFF
+        self.thread = recorder.threading.get_ident()
         span = Automatic(STEP)
         device.begin(span)
         self.span = span
 
     def stepped(self, optimizer):
         """An optimizer's outermost step has ended."""
+        self.unused = False
         if _state.by_hand:
             self._forget()
             return
-        if self._is_anchor(optimizer):
+        owner = self.owner() if self.owner is not None else None
+        if owner is optimizer or owner is None and self._complete(optimizer):
             self.close()
             self.open()
 
-    def _is_anchor(self, optimizer):
-        anchor = self.anchor() if self.anchor is not None else None
-        if anchor is None:
-            self.anchor = weakref.ref(optimizer)
-            return True
-        if anchor is optimizer:
-            for other in self.since:
-                self.since[other] += 1
-            return True
-        seldom = self.since.get(optimizer, 0) > 1
+    def own(self, owner):
+        """From now on only owner's steps count; None: any optimizer's again."""
+        if owner is None or self.owner is None or self.owner() is None:
+            self.owner = weakref.ref(owner) if owner is not None else None
+
+    def backward(self, begins):
+        """A backward pass begins or ends."""
+        if not begins:
+            self.unused = True
+
+    def discarded(self, optimizer):
+        """An optimizer's gradients are forgotten: they came to nothing if no optimizer has
+        stepped since they were made. With several optimizers they may be another's."""
+        if self.unused and list(self.since) == [optimizer]:
+            self.stepped(optimizer)
+
+    def made(self, optimizer):
+        """There is a new optimizer."""
         self.since[optimizer] = 0
-        if seldom and self.number < _CHOOSING:
-            self.anchor = weakref.ref(optimizer)
-            self.since = weakref.WeakKeyDictionary()
-            return True
-        return False
+
+    def inside(self, optimizer):
+        """An optimizer has stepped in the step of another one, which speaks for it."""
+        self.since.pop(optimizer, None)
+
+    def _complete(self, optimizer):
+        """Reports whether each optimizer that is waited for has stepped."""
+        for other in self.since:
+            self.since[other] += 1
+        self.since[optimizer] = 0
+        self.done.add(optimizer)
+        if any(o not in self.done and n <= _PATIENCE for o, n in self.since.items()):
+            return False
+        self.done = weakref.WeakSet()
+        return True
 
     def close(self):
         """Ends the open step."""
@@ -107,6 +133,7 @@ recorder.closers.insert(0, _at_exit)
 def _after_fork():
     """The open step is the parent's."""
     steps.span = None
+    steps.thread = 0
 
 
 def cover(torch):
@@ -119,11 +146,15 @@ def cover(torch):
     @functools.wraps(made)
     def __init__(self, *args, **kwargs):
         _cover_step(type(self))
-        return made(self, *args, **kwargs)
+        made(self, *args, **kwargs)
+        follow(steps.made, self)
 
     __init__.__laggard__ = made
     Optimizer.__init__ = __init__
+    _cover_made(Optimizer)
+    _cover_zero_grad(Optimizer, modules.compiling(torch))
     modules.began.append(lambda module: steps.open())
+    modules.backward.append(steps.backward)
     recorder.os.register_at_fork(after_in_child=_after_fork)
     scalers = [getattr(torch.cuda.amp, "GradScaler", None), getattr(getattr(torch, "amp", None), "GradScaler", None)]
     for scaler in scalers:
@@ -131,46 +162,64 @@ def cover(torch):
             _cover_scaler(scaler)
 
 
+def _cover_made(cls):
+    """Covers the classes of optimizers that may have been made before us."""
+    for each in cls.__subclasses__():
+        if "step" in vars(each):
+            _cover_step(each)
+        _cover_made(each)
+
+
 def _cover_step(cls):
     step = getattr(cls, "step", None)
-    if step is None or hasattr(step, "__laggard__"):
-        return
+    if step is not None and not hasattr(step, "__laggard__"):
+        cls.step = outermost(step, lambda self, args: self)
+
+
+def _cover_scaler(cls):
+    if not hasattr(cls.step, "__laggard__"):
+        cls.step = outermost(cls.step, lambda self, args: args[0])
+
+
+def outermost(step, whose):
+    """Returns a function that steps, covered: when the outermost of them has ended, so
+    has the step of whose(self, args), unless that is None."""
+    compiling = modules.compiling(recorder.sys.modules["torch"])
 
     @functools.wraps(step)
     def covered(self, *args, **kwargs):
+        if compiling():
+            return step(self, *args, **kwargs)
         _local.optimizer += 1
         try:
             return step(self, *args, **kwargs)
         finally:
             _local.optimizer -= 1
-            if not _local.optimizer:
-                _ended(self)
+            optimizer = follow(whose, self, args or tuple(kwargs.values()))
+            if optimizer is not None:
+                follow(steps.inside if _local.optimizer else steps.stepped, optimizer)
 
     covered.__laggard__ = step
-    cls.step = covered
+    return covered
 
 
-def _cover_scaler(cls):
-    step = cls.step
-    if hasattr(step, "__laggard__"):
-        return
+def _cover_zero_grad(cls, compiling):
+    inner = cls.zero_grad
 
-    @functools.wraps(step)
-    def covered(self, optimizer, *args, **kwargs):
-        _local.optimizer += 1
-        try:
-            return step(self, optimizer, *args, **kwargs)
-        finally:
-            _local.optimizer -= 1
-            if not _local.optimizer:
-                _ended(optimizer)
+    @functools.wraps(inner)
+    def zero_grad(self, *args, **kwargs):
+        if steps.unused and not compiling() and not _local.optimizer:
+            follow(steps.discarded, self)
+        return inner(self, *args, **kwargs)
 
-    covered.__laggard__ = step
-    cls.step = covered
+    zero_grad.__laggard__ = inner
+    cls.zero_grad = zero_grad
 
 
-def _ended(optimizer):
+def follow(action, *args):
+    """Returns what an action of ours returns; it raises nothing."""
     try:
-        steps.stepped(optimizer)
+        return action(*args)
     except Exception as cause:  # pylint: disable=broad-except
         recorder.trouble("follow the steps", cause)
+        return None
