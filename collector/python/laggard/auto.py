@@ -3,7 +3,7 @@
     torch.distributed.distributed_c10d   collectives, p2p, groups   operations or collectives, groups
     torch                                steps, FP, backward,       steps, modules,
                                          DataLoader, save, DDP      loading, gradients
-    torch.distributed.checkpoint…        save                       loading
+    those of savers.SAVERS               saves                      loading
     those of frameworks                  whose the steps are        frameworks
 
 Every cover calls what was there with the arguments it got and returns what that
@@ -12,6 +12,7 @@ returned. Nothing here imports torch.
 
 from . import hook
 from . import recorder
+from .savers import SAVERS
 
 _installed = False
 
@@ -26,8 +27,8 @@ def install():
     hook.after("torch.distributed.distributed_c10d", _collectives)
     hook.after("torch", _torch)
     hook.after("torch.distributed.device_mesh", _mesh)
-    for name in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint"):
-        hook.after(name, _checkpoint)
+    for name in SAVERS:
+        hook.after(name, _savers)
     for name, cover in (("deepspeed.runtime.engine", "cover_deepspeed"),
                         ("megatron.core.optimizer.optimizer", "cover_megatron"),
                         ("accelerate.optimizer", "cover_accelerate"),
@@ -67,6 +68,6 @@ def _mesh(module):
     groups.cover_mesh(module)
 
 
-def _checkpoint(module):
+def _savers(module):
     from . import loading
-    loading.cover_checkpoint(module)
+    loading.cover_savers(module)

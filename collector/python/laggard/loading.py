@@ -1,12 +1,19 @@
-"""Batches and checkpoints: DataLoader, torch.save, torch.distributed.checkpoint."""
+"""Batches and checkpoints: DataLoader, torch.save, and the savers of the frameworks.
+
+A save is recorded once: what a framework's saver calls is part of it. A save in
+another thread than the one that trains has the kind `background save`: it is time, but
+no step waits for it. Collectives inside it are exposed to nobody.
+"""
 
 import functools
 import os
 import sys
+import threading
 
 from . import clock
 from . import recorder
-from .layout import DATA_LOADER, SAVE_CHECKPOINT
+from .layout import DATA_LOADER, OTHER, SAVE_CHECKPOINT
+from .savers import SAVERS
 from .span import Automatic
 from .steps import steps
 
@@ -51,11 +58,27 @@ def _cover_next(cls):
         cls.next = __next__
 
 
-def cover_checkpoint(module):
-    """Covers torch.distributed.checkpoint's savers."""
-    for name in ("save", "save_state_dict", "async_save"):
-        if callable(getattr(module, name, None)):
-            _cover_save(module, name, None, "checkpoint_id")
+_PARTS = ("torch.storage", "torch.distributed.checkpoint.")  # these call torch.save for a part of something
+
+
+def cover_savers(module):
+    """Covers the savers of a module in SAVERS, and where their package names them, too."""
+    packages = [recorder.sys.modules.get(module.__name__.rpartition(".")[0])]
+    for cls, name, position, keyword in SAVERS[module.__name__]:
+        owner = getattr(module, cls, None) if cls else module
+        if not callable(getattr(owner, name, None)):
+            continue
+        before = getattr(owner, name)
+        _cover_save(owner, name, position + 1 if cls and position is not None else position, keyword)
+        for package in packages if not cls else ():
+            if getattr(package, name, None) is before:
+                setattr(package, name, getattr(owner, name))
+
+
+def _background():
+    """Reports whether another thread trains: the one of the open step, else the first."""
+    trains = steps.thread or threading.main_thread().ident
+    return threading.get_ident() != trains
 
 
 def _cover_save(module, name, position, keyword):
@@ -63,24 +86,32 @@ def _cover_save(module, name, position, keyword):
     inner = getattr(module, name)
     if hasattr(inner, "__laggard__"):
         return
+    partial = getattr(inner, "__module__", "") == "torch.serialization"
 
     @functools.wraps(inner)
     def save(*args, **kwargs):
-        # Pickling a tensor goes through torch.save: no checkpoint.
-        if _local.saving or sys._getframe(1).f_globals.get("__name__") == "torch.storage":
+        if _local.saving or partial and (sys._getframe(1).f_globals.get("__name__") or "").startswith(_PARTS):
             return inner(*args, **kwargs)
-        target = kwargs.get(keyword)
-        if target is None and position is not None and len(args) > position:
-            target = args[position]
-        span = Automatic(SAVE_CHECKPOINT, _path(target)).begin()
-        _local.saving = 1
+        span = target = None
+        try:
+            target = kwargs.get(keyword)
+            if target is None and position is not None and len(args) > position:
+                target = args[position]
+            background = _background()
+            span = Automatic(OTHER, recorder.strings.id("background save")) if background else \
+                Automatic(SAVE_CHECKPOINT, _path(target))
+            _local.saving = 2 if background else 1
+            span.begin()
+        except Exception as cause:  # pylint: disable=broad-except
+            recorder.trouble("record a save", cause)
         try:
             return inner(*args, **kwargs)
         finally:
             _local.saving = 0
-            done = clock.now()
-            span.value = _size(target)
-            span.end(at=done)
+            if span is not None:
+                done = clock.now()
+                span.value = _size(target)
+                span.end(at=done)
 
     save.__laggard__ = inner
     setattr(module, name, save)
@@ -101,7 +132,7 @@ def _size(target):
     """Returns the bytes of what was written, 0 unknown."""
     try:
         if isinstance(target, (str, bytes, os.PathLike)):
-            return os.path.getsize(target)
+            return 0 if os.path.isdir(target) else os.path.getsize(target)
         return max(int(target.tell()), 0)
     except Exception:  # pylint: disable=broad-except
         return 0  # a target without a size

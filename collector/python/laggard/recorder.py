@@ -128,9 +128,14 @@ def rank_known(automatic):
             return False
         process = sys.modules.get("multiprocessing.process")
         child = process is not None and getattr(process, "_parent_process", None) is not None
-        if child and not _distributed():
+        if child and (not _distributed() or _saves(process.current_process())):
             return False
     return identity.known()
+
+
+def _saves(process):
+    """Reports whether a child saves checkpoints for its parent: it joins a group of its own."""
+    return getattr(getattr(process, "_target", None), "__module__", "") == "torch.distributed.checkpoint._async_process_executor"
 
 
 def _distributed():
