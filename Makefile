@@ -27,7 +27,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm dist clean
+.PHONY: help build run test kubernetes cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,6 +130,9 @@ soak-nfs: ## the follower over loopback NFS (in a virtual machine of its own), t
 
 soak-arm: ## the C and Go recorders on arm64, emulated; needs root
 	GO=$(GO) .ci/arm
+
+wheels: ## the Python recorder as wheels, in dist/: one for any Python, one with the C extension for this python3
+	python3 -B collector/python/wheels.py dist
 
 dist: ## static binaries for amd64 and arm64, bill of materials and checksums, in dist/
 	@mkdir -p dist

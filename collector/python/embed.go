@@ -16,7 +16,7 @@ import "embed"
 
 // Files is the content of DIR/python.
 //
-//go:embed sitecustomize.py mstx.py laggard/*.py laggard/csrc/*.c
+//go:embed sitecustomize.py laggard_start.py mstx.py laggard/*.py laggard/csrc/*.c
 //go:embed taskd/*.py taskd/api/*.py taskd/laggard_worker/*.py taskd/laggard_absent/*.py taskd/laggard_absent/api/*.py
 //go:embed taskd/laggard_absent/python/*.py taskd/laggard_absent/python/adaptor/*.py taskd/laggard_absent/python/framework/*.py
 //go:embed taskd/laggard_absent/python/adaptor/patch/*.py taskd/laggard_absent/python/adaptor/pytorch/*.py

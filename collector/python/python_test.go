@@ -132,7 +132,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
-	want = append(append(want, sources...), "sitecustomize.py", "mstx.py")
+	want = append(append(want, sources...), "sitecustomize.py", "laggard_start.py", "mstx.py")
 	err = filepath.WalkDir("taskd", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".py") {
 			want = append(want, path)
@@ -164,7 +164,7 @@ for i in range(50):
 hang = laggard.span("rollout").begin()
 import os; os.kill(os.getpid(), 9)
 `)
-	c.Env = append(os.Environ(), "PYTHONPATH="+dir, "LAGGARD_RUN="+run, "PYTHONDONTWRITEBYTECODE=1", "LAGGARD_TRACE=on")
+	c.Env = append(os.Environ(), "PYTHONPATH="+dir, "LAGGARD_RUN="+run, "PYTHONDONTWRITEBYTECODE=1", "LAGGARD_TRACE=on", "LAGGARD_QUIET=1")
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") || len(out) > 0 {
 		t.Fatalf("python: %v\n%s", err, out)
 	}

@@ -1,22 +1,10 @@
-"""Runs in every Python that has this folder on PYTHONPATH.
-
-With LAGGARD_AUTO=1 it arms laggard's import hook, which waits for torch. Then it
-runs the sitecustomize that would have run without us, if there is one.
-"""
+"""Runs in every Python that has this folder on PYTHONPATH: laggard_start, then the
+sitecustomize that would have run without us, if there is one."""
 
 import os
 import sys
 
-
-def _arm():
-    if os.environ.get("LAGGARD_AUTO") != "1":
-        return
-    try:
-        from laggard import auto
-        auto.install()
-    except Exception as cause:  # pylint: disable=broad-except
-        sys.stderr.write("laggard[%d]: start: %s: %s; training goes on\n"
-                         % (os.getpid(), type(cause).__name__, cause))
+import laggard_start  # noqa: F401
 
 
 def _chain():
@@ -33,5 +21,4 @@ def _chain():
     spec.loader.exec_module(module)
 
 
-_arm()
 _chain()
