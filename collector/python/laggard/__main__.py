@@ -1,4 +1,5 @@
-"""python3 -m laggard build [--here]: builds the C extension for this interpreter.
+"""python3 -m laggard doctor          says what is recorded in this environment, and how
+python3 -m laggard build [--here]  builds the C extension for this interpreter
 
 Without --here it goes into the user's cache, where every trainer looks; with it next
 to the package, for everybody who uses this installation.
@@ -10,6 +11,9 @@ import sys
 
 def main(arguments):
     """Runs the command; returns its exit code."""
+    if arguments == ["doctor"]:
+        from . import doctor
+        return doctor.report()
     if arguments not in (["build"], ["build", "--here"]):
         sys.stderr.write(__doc__)
         return 2

@@ -33,6 +33,9 @@ _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-fvisibility=hid
 _PATIENCE = 60  # seconds for the compiler, or for another process's
 
 
+why = ""  # there is no extension
+
+
 class Unavailable(Exception):
     """Why there is no extension, in a few words."""
 
@@ -187,6 +190,8 @@ def _find():
         _debug("loaded %s" % path)
         return module
     except Exception as cause:  # pylint: disable=broad-except
+        global why
+        why = str(cause)
         _debug("without the extension: %s" % cause)
         return None
 

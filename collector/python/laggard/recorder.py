@@ -195,12 +195,22 @@ def _start():
     _starting = True
     try:
         life = Life()
-        _process = Process(run, life, strings, word, identity.meta(life), state)
+        meta = identity.meta(life)
+        _process = Process(run, life, strings, word, meta, state)
         if native is not None:
             native.started(_process.mapping)
     finally:
         _starting = False
     _at_process_end()
+    if os.environ.get("LAGGARD_QUIET") != "1":
+        announce(run, meta)
+
+
+def announce(run, meta):
+    """Says once who records what for whom. LAGGARD_QUIET=1 leaves it out."""
+    from .doctor import agent_listens
+    agent = "agent on %s" % meta["node"] if agent_listens(run) else "%s, where no agent listens yet" % run
+    write("laggard: recording rank %d of job %s \u2192 %s\n" % (meta["rank"], meta["job"], agent))
 
 
 def _at_process_end():
@@ -284,8 +294,13 @@ def _foreign(cause):
 
 def say(text):
     """Writes one line to stderr."""
+    write("laggard[%d]: %s\n" % (os.getpid(), text))
+
+
+def write(line):
+    """Writes a line to stderr, if there is one."""
     try:
-        sys.stderr.write("laggard[%d]: %s\n" % (os.getpid(), text))
+        sys.stderr.write(line)
     except Exception:  # pylint: disable=broad-except
         pass  # no stderr
 

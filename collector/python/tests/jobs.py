@@ -32,7 +32,7 @@ class Case(unittest.TestCase):
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("LAGGARD", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC", "MINDX"))}
         env.update(PYTHONPATH=PACKAGE, LAGGARD_RUN=self.run_dir, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1",
-                   LAGGARD_EXTENSION=EXTENSION)
+                   LAGGARD_EXTENSION=EXTENSION, LAGGARD_QUIET="1")
         for name, value in more.items():
             if value is None:
                 env.pop(name, None)
