@@ -27,7 +27,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
+.PHONY: help build run test kubernetes trainers cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,13 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 	@.ci/parts cluster
 	$(GO) vet -tags cluster ./benchmarks/cluster
 	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
+
+trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning and Hugging Face jobs (5 GB from PyPI, once)
+	@set -e -o pipefail; venv=$$(.ci/parts trainers | tail -n 1); cd collector/python/trainers; \
+	PYTHONPATH=.. "$$venv/bin/python" -B -m laggard build; \
+	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; \
+	LAGGARD_TRAINERS_SEEN=$$seen nice "$$venv/bin/python" -B -m unittest -v; \
+	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE)
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

@@ -29,6 +29,8 @@ backward = []  # called with True when a backward pass begins, False when it end
 def cover(torch):
     """Covers Module.__call__ and torch.autograd.backward."""
     Module = torch.nn.Module
+    if "__call__" not in vars(Module):
+        raise AttributeError("torch.nn.Module has no __call__ of its own")
     if hasattr(Module.__call__, "__laggard__"):
         return
     Module.__call__ = _call(torch, Module.__call__)

@@ -1,0 +1,155 @@
+"""Jobs of real frameworks under the real torchrun, with the recorder and without.
+
+Each family of jobs is a script in jobs/, which knows nothing of laggard. It runs once
+without us, its ranks forked out of one process that has imported torch, and once as a
+user runs it: LAGGARD_AUTO=1 torchrun. The script leaves the truth of each rank; what
+the rings hold is checked against it.
+"""
+
+import collections
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests"))
+import jobs  # noqa: E402
+
+JOBS = os.path.join(HERE, "jobs")
+LIMIT = 900  # seconds for one job on a machine that others use; a hang fails the test
+
+# torch's name of an operation, and ours, without underscores and after this.
+SAME = {"allgatherbase": "allgatherintotensor", "reducescatterbase": "reducescattertensor",
+        "alltoallbase": "alltoallsingle", "allgatherintotensorcoalesced": "allgatherintotensorcoalesced",
+        "isend": "send", "irecv": "recv"}
+SCATTERED = ("reducescatter", "scatter")  # what a rank gets is its part: the others are counted by what it brings
+DTYPES = {"Float": "fp32", "Double": "fp64", "Half": "fp16", "BFloat16": "bf16", "Long": "int64", "Int": "int32",
+          "Byte": "uint8", "Char": "int8", "Bool": "bool", "Short": "int16"}
+
+
+def operation(name):
+    """Returns an operation's name without a backend, a prefix or underscores."""
+    name = name.split(":")[-1].replace("_", "").lower()
+    return SAME.get(name, name)
+
+
+class Case(jobs.Case):
+    """A test with jobs of its own."""
+
+    world = 2
+
+    def torchrun(self, script, recorded=True, world=None, arguments=(), **more):
+        """Runs a script; returns (truths by rank, stderr)."""
+        truth = os.path.join(self.work, "with" if recorded else "without")
+        os.makedirs(truth, exist_ok=True)
+        env = self.environment(TRUTH=truth, TORCH_FR_BUFFER_SIZE="100000", PYTHONDONTWRITEBYTECODE=None,
+                               LAGGARD_EXTENSION="load", CUDA_VISIBLE_DEVICES="", TOKENIZERS_PARALLELISM="false",
+                               HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu", LAGGARD_JOB="trainers",
+                               PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], **more)  # ninja
+        if recorded:
+            env["LAGGARD_AUTO"] = "1"
+        else:
+            env.pop("PYTHONPATH")
+        path = os.path.join(JOBS, script + ".py")
+        n = world or self.world
+        if recorded:
+            command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(n),
+                       "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", path]
+        else:
+            command = [sys.executable, os.path.join(HERE, "forked.py"), str(n), str(jobs.free_port()), path]
+        done = subprocess.run(command + list(arguments), env=env, cwd=self.work, timeout=LIMIT, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual(done.returncode, 0, (done.stdout + done.stderr)[-6000:])
+        truths = []
+        for rank in range(n):
+            with open(os.path.join(truth, "rank-%d.json" % rank)) as f:
+                truths.append(json.load(f))
+        return truths, done.stderr
+
+    def family(self, script, world=None, arguments=(), **more):
+        """Runs a family both ways and checks what holds for all of them.
+
+        Returns [(the rank's ring folder, its truth)].
+        """
+        without, _ = self.torchrun(script, False, world, arguments, **more)
+        self.without = without
+        truths, said = self.torchrun(script, True, world, arguments, **more)
+        ours = [line for line in said.splitlines() if "laggard[" in line]
+        self.assertEqual(ours, [], "the recorder complained")
+        self.assertEqual([t["losses"] for t in truths], [t["losses"] for t in without],
+                         "losses with the recorder and without")
+        found = self.processes()
+        self.assertEqual([p.meta["rank"] for p in found], list(range(world or self.world)))
+        pairs = list(zip(found, truths))
+        for p, truth in pairs:
+            with self.subTest(rank=truth["rank"]):
+                self.rank(p, truth)
+        note(script, found)
+        return pairs
+
+    def rank(self, p, truth):
+        """Checks one rank against its truth."""
+        self.assertEqual(p.opened(), [])
+        steps = p.records("Step")
+        self.assertEqual([s["step"] for s in steps], list(range(truth["iterations"])), "Steps")
+        for kind, word in (("FP", "forwards"), ("SaveCheckpoint", "saves"), ("DataLoader", "batches")):
+            if word in truth:
+                self.assertEqual(len(p.records(kind)), truth[word], kind)
+        if truth["collectives"] is not None:
+            self.collectives(p, truth["collectives"])
+
+    def collectives(self, p, seen):
+        """Checks each Communication against torch's Flight Recorder."""
+        want = [(op, seen["sizes"][group], *rest) for op, group, *rest in map(expected, seen["entries"])]
+        sizes = {g["name"]: g["size"] for g in p.meta["groups"]}
+        got = []
+        for r in p.records("Communication"):
+            self.assertTrue(0 <= r.get("exposed", 0) <= r["dur"], r)
+            if operation(r["text"]) not in ("send", "recv"):  # gloo tells its Flight Recorder of none
+                got.append(as_gloo(operation(r["text"]), sizes.get(r["group"]), r["value"], r["dtype"]))
+        have, need = collections.Counter(got), collections.Counter(want)
+        self.assertEqual(have, need, "not recorded %s; recorded too much %s" % (dict(need - have), dict(have - need)))
+
+
+def note(script, found):
+    """Writes down for table.py which kinds a job's ranks have."""
+    folder = os.environ.get("LAGGARD_TRAINERS_SEEN")
+    if not folder:
+        return
+    kinds = collections.Counter(r["kind"] for p in found for r in p.records())
+    kinds["exposed"] = sum("exposed" in r for p in found for r in p.records("Communication"))
+    versions = {}
+    for package in ("torch", "deepspeed", "megatron-core", "lightning", "transformers", "accelerate"):
+        versions[package] = importlib.metadata.version(package)
+    with open(os.path.join(folder, script + ".json"), "w") as f:
+        json.dump({"kinds": kinds, "versions": versions}, f)
+
+
+def as_gloo(name, size, count, dtype):
+    """Returns an operation as gloo's Flight Recorder has it, which tells what gloo does:
+    it has no reduce-scatter of one tensor but all-reduces the whole, and knows no names
+    for gathering into one tensor or for tensors that go together."""
+    if name.startswith("reducescattertensor"):
+        return "allreduce", size, count * size, dtype
+    if name.startswith("allgatherintotensor"):
+        return "allgather", size, count, dtype
+    return name.replace("coalesced", ""), size, count, dtype
+
+
+def expected(entry):
+    """Returns (operation, group, count, dtype) of an entry of torch's."""
+    name = operation(entry["profiling_name"])
+    brings, dtypes = entry["input_sizes"], entry["input_dtypes"]
+    if name.startswith(SCATTERED) or name == "recv":
+        brings, dtypes = entry["output_sizes"], entry["output_dtypes"]
+    count = 0
+    for shape in brings:
+        elements = 1
+        for n in shape:
+            elements *= n
+        count += elements
+    if name == "barrier":
+        return name, entry["process_group"][0], 0, ""
+    return name, entry["process_group"][0], count, DTYPES.get(dtypes[0], dtypes[0]) if dtypes else ""

@@ -1,0 +1,56 @@
+"""What the jobs share: a small model, counted work, and the truth they leave behind.
+
+The truth of a rank is its losses to the last bit, how many iterations it made, and
+every collective that torch itself saw (its Flight Recorder). Nothing here knows of
+laggard.
+"""
+
+import json
+import os
+
+import torch
+import torch.distributed as dist
+
+torch.set_num_threads(1)
+
+
+def start():
+    """Joins the job; returns (rank, world size)."""
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    return dist.get_rank(), dist.get_world_size()
+
+
+def mlp(width=24, depth=2, out=4):
+    """Returns a small network."""
+    layers = []
+    for _ in range(depth):
+        layers += [torch.nn.Linear(width, width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(width, out))
+
+
+def batch(n, rank=0, width=24, out=4, size=4):
+    """Returns the n-th batch of a rank: input and target."""
+    generator = torch.Generator().manual_seed(1000 * rank + n)
+    return torch.randn(size, width, generator=generator), torch.randn(size, out, generator=generator)
+
+
+def collectives():
+    """Returns what torch's Flight Recorder saw: operation, group, payloads in and out."""
+    from torch._C._distributed_c10d import _dump_fr_trace_json
+    found = json.loads(_dump_fr_trace_json(includeCollectives=True, onlyActive=False))
+    world = dist.distributed_c10d._world
+    return {"entries": found.get("entries", []), "sizes": {world.pg_names[g]: g.size() for g in world.pg_map}}
+
+
+def finish(losses, iterations, checked=True, **more):
+    """Writes the rank's truth and leaves the job."""
+    rank = dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", 0))
+    truth = {"rank": rank, "iterations": iterations, "losses": [float(l).hex() for l in losses],
+             "torch": torch.__version__, "collectives": collectives() if checked else None}
+    truth.update(more)
+    with open(os.path.join(os.environ["TRUTH"], "rank-%d.json" % rank), "w") as f:
+        json.dump(truth, f)
+    if dist.is_initialized():
+        dist.destroy_process_group()

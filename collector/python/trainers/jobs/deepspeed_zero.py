@@ -1,0 +1,34 @@
+"""DeepSpeed on its CPU accelerator: ZeRO-1, 2 or 3, two groups of parameters,
+gradient accumulation, and in fp16 an overflow.
+
+    deepspeed_zero.py STAGE
+"""
+
+import sys
+
+import torch
+
+import common
+
+stage = int(sys.argv[1])
+rank, world = common.start()
+
+import deepspeed  # noqa: E402
+
+deepspeed.init_distributed("gloo")
+model = common.mlp()
+groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
+          {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
+config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+          "zero_optimization": {"stage": stage, "sub_group_size": 500} if stage == 3 else {"stage": stage},
+          "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
+engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=1e-2), config=config)
+losses = []
+for n in range(6):
+    for micro in range(2):
+        x, y = common.batch(2 * n + micro, rank)
+        loss = torch.nn.functional.mse_loss(engine(x), y)
+        engine.backward(loss)
+        engine.step()
+    losses.append(loss.item())
+common.finish(losses, 6, forwards=12)

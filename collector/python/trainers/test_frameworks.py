@@ -1,0 +1,35 @@
+"""Frameworks above PyTorch: whose the steps are."""
+
+import bed
+
+
+class DeepSpeed(bed.Case):
+    def test_zero_1(self):
+        self.family("deepspeed_zero", arguments=("1",))
+
+    def test_zero_2(self):
+        self.family("deepspeed_zero", arguments=("2",))
+
+    def test_zero_3(self):
+        self.family("deepspeed_zero", arguments=("3",))
+
+
+class Megatron(bed.Case):
+    def test_its_optimizer(self):
+        self.family("megatron_optimizer")
+
+
+class Lightning(bed.Case):
+    def test_automatic_optimization(self):
+        self.family("lightning_automatic")
+
+    def test_manual_optimization_with_two_optimizers(self):
+        self.family("lightning_manual")
+
+
+class HuggingFace(bed.Case):
+    def test_trainer(self):
+        self.family("hf_trainer")
+
+    def test_accelerate(self):
+        self.family("accelerated")

@@ -1,0 +1,29 @@
+"""A hook point that is not there costs its feature: training goes on, with the same losses."""
+
+import json
+import os
+import subprocess
+import sys
+
+import bed
+import jobs
+
+
+class Removed(bed.Case):
+    def test_each_in_turn(self):
+        env = self.environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(jobs.free_port()), RANK="0", LOCAL_RANK="0",
+                               WORLD_SIZE="1", LAGGARD_JOB="removed", LAGGARD_EXTENSION="load", CUDA_VISIBLE_DEVICES="")
+        done = subprocess.run([sys.executable, os.path.join(bed.HERE, "removed.py")], env=env, cwd=self.work, timeout=bed.LIMIT,
+                              stdout=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual(done.returncode, 0)
+        said = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertGreater(len(said), 30)
+        without = said[0]["losses"]
+        for each in said:
+            with self.subTest(point=each["point"]):
+                self.assertEqual(each["status"], 0, each["stderr"])
+                self.assertEqual(each["losses"], without)
+                ours = [line for line in each["stderr"].splitlines() if line.startswith("laggard[")]
+                self.assertEqual(len(ours), each["failures"], each["stderr"])
+                self.assertLessEqual(len(ours), 1, ours)
+        self.assertEqual(said[1]["failures"], 0)
