@@ -145,6 +145,25 @@ class Operations(jobs.Case):
             self.assertLessEqual(sum(r["exposed"] for r in buckets), backward["dur"])
 
 
+    def test_p2p_functions_from_before_us(self):
+        self.ranks("""
+            import torch, torch.distributed as dist
+            from torch.distributed import P2POp, isend, irecv
+            dist.init_process_group("gloo")
+            import laggard
+            laggard.init(auto=True)
+            got, peer = torch.zeros(6), 1 - dist.get_rank()
+            for w in dist.batch_isend_irecv([P2POp(isend, torch.ones(6), peer), P2POp(op=irecv, tensor=got, peer=peer)]):
+                w.wait()
+            assert torch.equal(got, torch.ones(6))
+            try: P2POp(dist.all_reduce, got, peer)
+            except (RuntimeError, ValueError): pass
+            else: raise SystemExit("P2POp takes anything")
+        """, 2, LAGGARD_AUTO=None)
+        for p in self.processes():
+            self.assertEqual([(r["text"], r["value"]) for r in p.records("Communication")], [("batch_isend_irecv", 12)])
+
+
 class Steps(jobs.Case):
     def test_accumulation_gan_scaler_and_nesting(self):
         self.python("""
