@@ -13,32 +13,6 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// sorted returns the rows in order, a copy when they are not yet.
-func sorted[T any](rows []T, compare func(*T, *T) int) []T {
-	for i := 1; i < len(rows); i++ {
-		if compare(&rows[i-1], &rows[i]) > 0 {
-			rows = slices.Clone(rows)
-			slices.SortStableFunc(rows, func(a, b T) int { return compare(&a, &b) })
-			return rows
-		}
-	}
-	return rows
-}
-
-func compareSteps(a, b *row.Step) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
-		cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
-}
-
-func compareCommunications(a, b *row.Communication) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
-		cmp.Compare(a.StepFrom, b.StepFrom), cmp.Compare(a.Repeat, b.Repeat), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Op, b.Op))
-}
-
-func compareRecords(a, b *row.Record) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Offset, b.Offset))
-}
-
 // owner is the process or segment that a range of rows belongs to.
 type owner struct {
 	rank uint32

@@ -71,18 +71,15 @@ func readBack(t *testing.T, file []byte) (got []row.Record) {
 // table, with the smallest and largest value of each column of a row group.
 func TestRawFile(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	w, err := newRawWriter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []int{1, 7, pageRows + 3, rowGroup + 1001} {
+	var w writers
+	for _, n := range []int{1, 7, tileRows, 32*tileRows + 3, rowGroup + 1001} {
 		want := randomRecords(r, n)
 		var out bytes.Buffer
 		b := ship.Cut(&row.Rows{Raws: packed(want)})[0]
-		if err := w.write(&out, b.Runs(), b.Raws.Words, map[string]string{layout.SchemaKey: layout.SchemaVersion, "a": "b"}); err != nil {
+		if err := w.write(&out, b, map[string]string{layout.SchemaKey: layout.SchemaVersion, "a": "b"}); err != nil {
 			t.Fatal(err)
 		}
-		want = sorted(want, compareRecords)
+		want = slices.Concat(sorted(want, compareRecords)...)
 		got := readBack(t, out.Bytes())
 		if len(got) != n {
 			t.Fatalf("%d rows, want %d", len(got), n)
@@ -118,29 +115,33 @@ func TestRawFile(t *testing.T) {
 	}
 }
 
-// TestOneOther: a value that differs from all others of its column is found wherever it
-// stands, and whichever bits it shares with them.
-func TestOneOther(t *testing.T) {
-	w, err := newRawWriter()
-	if err != nil {
-		t.Fatal(err)
+// TestSorted: rows are put in order, whether they come in order, in runs that are, in
+// runs that overlap, or in none.
+func TestSorted(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	record := func(rank, segment, offset int) row.Record {
+		return row.Record{Rank: uint32(rank), Segment: uint64(segment), Offset: uint64(offset)}
 	}
-	for n := range 11 {
-		for at := range n {
-			want := make([]row.Record, n)
-			for i := range want {
-				want[i] = row.Record{Offset: uint64(i), ExposedNs: -1, Peer: -1, Open: 1, Step: 5, Op: "a"}
+	for name, make := range map[string]func(i int) row.Record{
+		"in order":  func(i int) row.Record { return record(0, 1, i) },
+		"in runs":   func(i int) row.Record { return record(7-i/100, 1, i) },
+		"overlap":   func(i int) row.Record { return record(0, 1, i%100*9+i/100) },
+		"in none":   func(int) row.Record { return record(r.IntN(3), r.IntN(3), r.IntN(1<<40)) },
+		"backwards": func(i int) row.Record { return record(0, 1, 1000-i) },
+	} {
+		for _, n := range []int{0, 1, 2, 800} {
+			var rows []row.Record
+			for i := range n {
+				rows = append(rows, make(i))
 			}
-			other := &want[at]
-			other.ExposedNs, other.Peer, other.Open, other.Step, other.Op = 40, 3, 0, 7, "b"
-			raws := packed(want)
-			var out bytes.Buffer
-			if err := w.write(&out, [][]row.Raw{raws.Rows}, raws.Words, nil); err != nil {
-				t.Fatal(err)
+			before := slices.Clone(rows)
+			got := slices.Concat(sorted(rows, compareRecords)...)
+			if !slices.Equal(rows, before) {
+				t.Errorf("%s: the rows of the caller were moved", name)
 			}
-			got := readBack(t, out.Bytes())
-			if !slices.Equal(got, want) {
-				t.Fatalf("row %d of %d is another: %+v, want %+v", at, n, got[at], want[at])
+			slices.SortFunc(before, func(a, b row.Record) int { return compareRecords(&a, &b) })
+			if !slices.Equal(got, before) {
+				t.Errorf("%s: %d rows are not in order", name, n)
 			}
 		}
 	}

@@ -26,8 +26,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
@@ -299,78 +297,4 @@ func classify(what string, err error) error {
 		e.Hint = "make room for the Parquet store"
 	}
 	return e
-}
-
-// writers holds one encoder a table, so that their buffers are used again.
-type writers struct {
-	ranks          *parquet.GenericWriter[layout.Rank]
-	steps          *parquet.GenericWriter[layout.Step]
-	communications *parquet.GenericWriter[layout.Communication]
-	records        *parquet.GenericWriter[layout.Record]
-	verdicts       *parquet.GenericWriter[layout.Verdict]
-	ledger         *parquet.GenericWriter[layout.Ledger]
-	raws           *rawWriter
-}
-
-// write encodes a batch.
-func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) error {
-	switch b.Table {
-	case row.RanksTable:
-		return encode(&w.ranks, out, layout.Cast[layout.Rank](b.Ranks), meta, "rank", "incarnation")
-	case row.StepsTable:
-		return encode(&w.steps, out, layout.Cast[layout.Step](sorted(b.Steps, compareSteps)), meta, "rank", "incarnation", "step", "repeat")
-	case row.CommunicationsTable:
-		return encode(&w.communications, out, layout.Cast[layout.Communication](sorted(b.Communications, compareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
-	case row.RecordsTable:
-		if len(b.Raws.Rows) > 0 {
-			return w.writeRaws(out, b.Runs(), b.Raws.Words, meta)
-		}
-		return encode(&w.records, out, layout.Cast[layout.Record](sorted(b.Records, compareRecords)), meta, recordOrder...)
-	case row.VerdictsTable:
-		return encode(&w.verdicts, out, layout.Cast[layout.Verdict](b.Verdicts), meta)
-	case row.LedgerTable:
-		return encode(&w.ledger, out, layout.Cast[layout.Ledger](b.Ledger), meta)
-	}
-	return fmt.Errorf("BUG: no table %s", b.Table)
-}
-
-func (w *writers) writeRaws(out io.Writer, runs [][]row.Raw, words []string, meta map[string]string) (err error) {
-	encoder := w.raws
-	if w.raws = nil; encoder == nil { // one that failed is not used again
-		if encoder, err = newRawWriter(); err != nil {
-			return err
-		}
-	}
-	if err := encoder.write(out, runs, words, meta); err != nil {
-		return err
-	}
-	w.raws = encoder
-	return nil
-}
-
-func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows []T, meta map[string]string, sortedBy ...string) error {
-	w := *slot
-	if w == nil {
-		var columns []parquet.SortingColumn
-		for _, c := range sortedBy {
-			columns = append(columns, parquet.Ascending(c))
-		}
-		w = parquet.NewGenericWriter[T](out,
-			parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}), parquet.MaxRowsPerRowGroup(rowGroup),
-			parquet.SortingWriterConfig(parquet.SortingColumns(columns...)), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
-	} else {
-		w.Reset(out)
-	}
-	*slot = nil // an encoder that failed is not used again
-	for k, v := range meta {
-		w.SetKeyValueMetadata(k, v)
-	}
-	if _, err := w.Write(rows); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	*slot = w
-	return nil
 }

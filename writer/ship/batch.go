@@ -31,7 +31,6 @@ type Batch struct {
 	row.Rows
 	Verdicts []row.Verdict
 	extents  []Extent // of Raws, as of seal
-	breaks   []int    // likewise: rows of Raws that are not in order with those before
 }
 
 // Len returns the number of rows.

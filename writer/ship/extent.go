@@ -16,11 +16,10 @@ type Extent struct {
 }
 
 // survey looks at packed rows once, for everything that is to be known of them before
-// they are stored: their hash, their extents, where their order breaks, and whether
-// they are all of the batch's job and day. The rows of a batch are more than a core's
-// caches hold.
+// they are stored: their hash, their extents, and whether they are all of the batch's
+// job and day. The rows of a batch are more than a core's caches hold.
 func (b *Batch) survey() (sum uint64, one bool) {
-	b.extents, b.breaks = b.extents[:0], b.breaks[:0]
+	b.extents = b.extents[:0]
 	rows := b.Raws.Rows
 	one = true
 	first := rows[0].Job
@@ -32,14 +31,7 @@ func (b *Batch) survey() (sum uint64, one bool) {
 		h.record(r.Segment, r.Offset, r.StartNs, r.DurNs)
 		sum += uint64(h)
 		one = one && r.Job == first && (r.StartNs >= from && r.StartNs < until || partition(r.StartNs) == b.Day)
-		if at >= 0 && b.extents[at].holds(r) {
-			if r.Offset < rows[i-1].Offset {
-				b.breaks = append(b.breaks, i)
-			}
-		} else {
-			if at >= 0 { // those of one segment come back behind another rank's
-				b.breaks = append(b.breaks, i)
-			}
+		if at < 0 || !b.extents[at].holds(r) {
 			at = b.extent(r)
 		}
 		e := &b.extents[at]
@@ -47,18 +39,6 @@ func (b *Batch) survey() (sum uint64, one bool) {
 		e.First, e.Last = min(e.First, r.Offset), max(e.Last, r.Offset)
 	}
 	return sum, one
-}
-
-// Runs returns the packed rows in stretches, each of which is of one rank and segment
-// and in the order of Offset.
-func (b *Batch) Runs() [][]row.Raw {
-	runs := make([][]row.Raw, 0, len(b.breaks)+1)
-	from := 0
-	for _, i := range b.breaks {
-		runs = append(runs, b.Raws.Rows[from:i])
-		from = i
-	}
-	return append(runs, b.Raws.Rows[from:])
 }
 
 func (e *Extent) holds(r *row.Raw) bool {
