@@ -121,7 +121,7 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 	if e.table == row.RecordsTable {
 		o.Workers = 1 // rows in the ranks' order
 		err := s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
-			return t.Write(&row.Rows{Records: records})
+			return t.Write(&row.Rows{Raws: row.Pack(records...)})
 		})
 		if err != nil {
 			return err

@@ -233,7 +233,7 @@ func (k *rankReader) read(ctx context.Context, until int64, drain bool) (*row.Ro
 func (k *rankReader) collect() {
 	from := len(k.rows.Steps)
 	k.stream.Take(&k.rows)
-	k.rows.Records, k.rows.Ledger = nil, nil
+	k.rows.Raws, k.rows.Ledger = row.Raws{}, nil
 	for _, s := range k.rows.Steps[from:] {
 		k.newest = max(k.newest, s.StartNs)
 		if s.StepNs > 0 {

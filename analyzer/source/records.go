@@ -25,10 +25,12 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 	g.SetLimit(o.workers())
 	for _, dir := range dirs {
 		g.Go(func() error {
+			var records []row.Record
 			_, err := rollup.Dir(ctx, dir, l.Options(dir, rollup.All), func(r *row.Rows) error {
+				records = r.Raws.AppendTo(records[:0])
 				one.Lock()
 				defer one.Unlock()
-				return take(r.Ranks, r.Records)
+				return take(r.Ranks, records)
 			})
 			if err != nil {
 				return fmt.Errorf("read ranges of rank %d: %w", dir.Rank, err)

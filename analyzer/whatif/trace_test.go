@@ -41,7 +41,7 @@ func load(t *testing.T, name, job string) (*Job, bool) {
 	for _, d := range dirs {
 		_, err := rollup.Dir(context.Background(), d, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
 			rows.Ranks = append(rows.Ranks, r.Ranks...)
-			rows.Records = append(rows.Records, r.Records...)
+			rows.Raws.Append(&r.Raws)
 			*r = row.Rows{}
 			return nil
 		})
@@ -54,7 +54,7 @@ func load(t *testing.T, name, job string) (*Job, bool) {
 		t.Fatal(err)
 	}
 	j := NewJob(layoutOf(file), nil)
-	j.Take(rows.Ranks, rows.Records)
+	j.Take(rows.Ranks, rows.Raws.AppendTo(nil))
 	return j, true
 }
 

@@ -142,7 +142,7 @@ func (s *store) insertRows(r row.Rows) {
 	insert(s, row.RanksTable, r.Ranks)
 	insert(s, row.StepsTable, r.Steps)
 	insert(s, row.CommunicationsTable, r.Communications)
-	insert(s, row.RecordsTable, r.Records)
+	insert(s, row.RecordsTable, r.Raws.AppendTo(nil))
 	insert(s, row.LedgerTable, r.Ledger)
 }
 
@@ -242,7 +242,7 @@ func (s *store) small() {
 			all.Ranks = append(all.Ranks, r.Ranks...)
 			all.Steps = append(all.Steps, r.Steps...)
 			all.Communications = append(all.Communications, r.Communications...)
-			all.Records = append(all.Records, r.Records...)
+			all.Raws.Append(&r.Raws)
 			return nil
 		})
 		if err != nil {

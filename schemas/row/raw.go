@@ -2,10 +2,9 @@ package row
 
 import "slices"
 
-// Raw is a Record whose words are places in a list. It is what raw ranges are on their
-// way from the files into a store: half the size of Record, and without pointers, so the
-// garbage collector skips it. It has the columns of Record, the widest first, so that no
-// padding lies between them.
+// Raw is a Record whose words are places in a list: half the size, and without pointers,
+// so the garbage collector skips it. It has the columns of Record, the widest first, so
+// that no padding lies between them.
 type Raw struct {
 	Segment     uint64 `col:"segment"`
 	Offset      uint64 `col:"offset"`
@@ -69,6 +68,35 @@ func (r *Raws) AppendTo(dst []Record) []Record {
 		dst = append(dst, r.Record(i))
 	}
 	return dst
+}
+
+// Append appends the rows of o, whose words may be numbered otherwise; afterwards they are
+// numbered as those of r.
+func (r *Raws) Append(o *Raws) {
+	if len(r.Rows) == 0 {
+		*r = Raws{Rows: append(r.Rows, o.Rows...), Words: o.Words, Bytes: o.Bytes}
+		return
+	}
+	if len(o.Rows) == 0 {
+		return
+	}
+
+	var w Words
+	w.Renumber(r)
+	w.Renumber(o)
+	*r = Raws{Rows: append(r.Rows, o.Rows...), Words: w.List(), Bytes: w.Bytes()}
+}
+
+// Pack returns records as raw rows.
+func Pack(records ...Record) Raws {
+	var w Words
+	r := Raws{Rows: make([]Raw, len(records))}
+	for i := range records {
+		r.Rows[i] = w.Pack(&records[i])
+	}
+	r.Words, r.Bytes = w.List(), w.Bytes()
+
+	return r
 }
 
 // Words numbers strings. The zero value is ready; it is not safe for concurrent use.
@@ -171,13 +199,4 @@ func (t *Words) Renumber(r *Raws) {
 		}
 	}
 	r.Words = t.List()
-}
-
-// Move appends the rows of o, their words numbered in t.
-func (t *Words) Move(dst []Raw, o *Raws) []Raw {
-	for i := range o.Rows {
-		r := o.Record(i)
-		dst = append(dst, t.Pack(&r))
-	}
-	return dst
 }

@@ -43,17 +43,17 @@ func TestRawColumns(t *testing.T) {
 			f.SetUint(uint64(i))
 		}
 	}
-	var w Words
-	packed := Raws{Rows: []Raw{w.Pack(&full)}, Words: w.List()}
+	packed := Pack(full)
 	if got := packed.Record(0); got != full {
 		t.Errorf("packed and unpacked: %+v, want %+v", got, full)
 	}
+	appended := Pack(Record{Job: "something else"})
+	appended.Append(&packed)
+	if got := appended.AppendTo(nil); len(got) != 2 || got[1] != full || got[0] != (Record{Job: "something else"}) {
+		t.Errorf("appended: %+v, want %+v", got, full)
+	}
 	var other Words
 	other.Add("something else")
-	moved := Raws{Rows: other.Move(nil, &packed), Words: other.List()}
-	if got := moved.AppendTo(nil); len(got) != 1 || got[0] != full {
-		t.Errorf("moved: %+v, want %+v", got, full)
-	}
 	if other.Renumber(&packed); packed.Record(0) != full || len(packed.Words) != len(other.List()) {
 		t.Errorf("renumbered: %+v, want %+v", packed.Record(0), full)
 	}
@@ -88,14 +88,11 @@ func TestWords(t *testing.T) {
 // other list, others, or both.
 func TestRenumber(t *testing.T) {
 	rows := func(words ...string) (Raws, []Record) {
-		var w Words
-		var r Raws
+		var all []Record
 		for i := range 40 {
-			rec := Record{Job: "j", Kind: words[i%len(words)], Group: words[i*7%len(words)], Offset: uint64(i)}
-			r.Rows = append(r.Rows, w.Pack(&rec))
+			all = append(all, Record{Job: "j", Kind: words[i%len(words)], Group: words[i*7%len(words)], Offset: uint64(i)})
 		}
-		r.Words = w.List()
-		return r, r.AppendTo(nil)
+		return Pack(all...), all
 	}
 	var w Words
 	for _, words := range [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}, {"a", "c"}, {"a", "b", "c"}} {

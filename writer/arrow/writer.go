@@ -88,7 +88,7 @@ func (w *Writer) Write(rows *row.Rows) error {
 	case row.CommunicationsTable:
 		b.Communications = rows.Communications
 	case row.RecordsTable:
-		b.Records = rows.Records
+		b.Raws = rows.Raws
 	case row.LedgerTable:
 		b.Ledger = rows.Ledger
 	}
@@ -114,9 +114,9 @@ func (w *Writer) write(b *ship.Batch) error {
 
 // batch writes rows [from, to) as one record batch.
 func (w *Writer) batch(b *ship.Batch, from, to int) error {
-	layout, base := b.Layout()
+	layout, _ := b.Layout()
 	for i, c := range layout.Columns {
-		appendColumn(w.builder.Field(i), w.scratch.Gather(layout, c, layout.At(base, from), to-from))
+		appendColumn(w.builder.Field(i), w.scratch.Gather(b, c, from, to))
 	}
 	w.scratch.Release()
 	record := w.builder.NewRecord()

@@ -113,10 +113,11 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 func (d *disk) take(s *rollup.Stream, closed bool) {
 	var rows row.Rows
 	s.Take(&rows)
-	for i := range rows.Records {
-		r := &rows.Records[i]
-		grow(d.records, ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: r.Kind}, 1, closed)
-		if r.Kind == communication && d.waits(r) {
+	for i := range rows.Raws.Rows {
+		r := &rows.Raws.Rows[i]
+		kind := rows.Raws.Words[r.Kind]
+		grow(d.records, ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: kind}, 1, closed)
+		if kind == communication && d.waits(r) {
 			d.held++
 		}
 	}
@@ -136,7 +137,7 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 
 // waits reports whether a record lies between where the follower's restart would read
 // and how far it has read.
-func (d *disk) waits(r *row.Record) bool {
+func (d *disk) waits(r *row.Raw) bool {
 	name := d.names[r.Segment]
 	return !before(name, int64(r.Offset), d.open.From) && before(name, int64(r.Offset), d.open.Until)
 }

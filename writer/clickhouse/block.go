@@ -111,7 +111,7 @@ func typeNames(t reflect.Type) string {
 	return strings.Join(names, " or ")
 }
 
-// fill encodes rows that lie at base; words are those that packed rows number.
+// fill encodes rows that lie at base; words are those that raw rows number.
 func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []string) {
 	b.rows = rows
 	for i := range b.columns {

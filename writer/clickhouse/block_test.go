@@ -6,39 +6,49 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ClickHouse/ch-go/proto"
+
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// TestBlock_Packed: packed rows make the same bytes as the rows themselves, in the
+// TestBlock_Words: raw rows make a block that ch-go decodes into the same rows, in the
 // types of old and new servers, also when the block's memory was used before.
-func TestBlock_Packed(t *testing.T) {
+func TestBlock_Words(t *testing.T) {
 	current := headings(t, row.RecordsTable)
 	var plain []heading
 	for _, h := range current {
 		h.typ = strings.TrimSuffix(strings.TrimPrefix(h.typ, "LowCardinality("), ")")
 		plain = append(plain, h)
 	}
-	var words row.Words
-	var fromRows, fromRaws block
+	var b block
 	for _, n := range []int{1, 5000, 700} {
-		batch := &ship.Batch{Table: row.RecordsTable}
+		var all []row.Record
 		for i := range n {
-			batch.Records = append(batch.Records, row.Record{
+			all = append(all, row.Record{
 				Job: "j", Rank: 3, Incarnation: 1 << 63, Node: "node-\x00", Kind: []string{"FP", "Communication"}[i%2], Step: int64(i) - 1,
 				StartNs: -5, Op: fmt.Sprint("op", i%300), Group: []string{"", "dp0", "dp0", "tp"}[i%4], Peer: -1,
 				Seq: uint64(i), Path: strings.Repeat("/p", i%3), Open: uint16(i % 2), Segment: 9, Offset: uint64(i) << 40,
 			})
 		}
-		packed := &ship.Batch{Table: row.RecordsTable}
-		for i := range batch.Records {
-			packed.Raws.Rows = append(packed.Raws.Rows, words.Pack(&batch.Records[i]))
-		}
-		packed.Raws.Words = words.List()
+		batch := &ship.Batch{Table: row.RecordsTable, Rows: row.Rows{Raws: row.Pack(all...)}}
 		for _, header := range [][]heading{current, plain} {
-			want, got := encoded(t, &fromRows, batch, header), encoded(t, &fromRaws, packed, header)
-			if !bytes.Equal(want, got) {
-				t.Fatalf("%d rows, %s: %d bytes of packed rows differ from the %d of rows", n, header[0].typ, len(got), len(want))
+			columns := decoded(t, encoded(t, &b, batch, header))
+			for i, r := range all {
+				want := []any{r.Job, r.Node, r.Kind, r.Side, r.Op, r.OpRaw, r.Group, r.Dtype, r.Path}
+				for k, name := range []string{"job", "node", "kind", "side", "op", "op_raw", "group", "dtype", "path"} {
+					if got := columns[name].(interface{ Row(int) string }).Row(i); got != want[k] {
+						t.Fatalf("%s: row %d of %d has %s %q, want %q", header[0].typ, i, n, name, got, want[k])
+					}
+				}
+				got := []any{
+					(*columns["rank"].(*proto.ColUInt32))[i], (*columns["incarnation"].(*proto.ColUInt64))[i], (*columns["step"].(*proto.ColInt64))[i],
+					(*columns["start_ns"].(*proto.ColInt64))[i], (*columns["peer"].(*proto.ColInt32))[i], (*columns["open"].(*proto.ColUInt16))[i],
+					(*columns["seq"].(*proto.ColUInt64))[i], (*columns["offset"].(*proto.ColUInt64))[i],
+				}
+				if wanted := []any{r.Rank, r.Incarnation, r.Step, r.StartNs, r.Peer, r.Open, r.Seq, r.Offset}; fmt.Sprint(got) != fmt.Sprint(wanted) {
+					t.Fatalf("row %d of %d: %v, want %v", i, n, got, wanted)
+				}
 			}
 		}
 	}
@@ -52,8 +62,19 @@ func encoded(t *testing.T, b *block, batch *ship.Batch, header []heading) []byte
 	}
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
 	var out bytes.Buffer
-	if err := b.encode(54448, func(p []byte) error { out.Write(p); return nil }); err != nil {
+	if err := b.encode(linkRevision, func(p []byte) error { out.Write(p); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// decoded returns the columns of a block by their names.
+func decoded(t *testing.T, text []byte) map[string]proto.Column {
+	t.Helper()
+	columns := map[string]proto.Column{}
+	var b proto.Block
+	if err := b.DecodeBlock(proto.NewReader(bytes.NewReader(text)), linkRevision, auto(columns)); err != nil {
+		t.Fatal(err)
+	}
+	return columns
 }

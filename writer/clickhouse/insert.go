@@ -137,9 +137,9 @@ func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Bat
 	if err != nil {
 		return false, err
 	}
-	layout, base := b.Layout()
+	layout, _ := b.Layout()
 	for i, c := range layout.Columns {
-		if err := block.Column(i).Append(s.scratch.Gather(layout, c, base, b.Len())); err != nil {
+		if err := block.Column(i).Append(s.scratch.Gather(b, c, 0, b.Len())); err != nil {
 			_ = block.Abort()
 			return false, &ship.Error{
 				Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed",

@@ -30,7 +30,8 @@ func headings(t *testing.T, table string) []heading {
 	for _, c := range ship.LayoutOf(table).Columns {
 		h := heading{name: c.Name}
 		for typ, k := range wants[c.Type] {
-			if path := c.Name == "path"; k != text && k != textDictionary || path == (k == text) {
+			plain, dictionary := k == text || k == word, k == textDictionary || k == wordDictionary
+			if !plain && !dictionary || (c.Name == "path") == plain {
 				h.typ = typ
 			}
 		}
@@ -136,7 +137,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	batch := ship.Cut(&row.Rows{Records: shiptest.Rows("j'\x00", 3, 0, 700).Records})[0]
+	batch := ship.Cut(&row.Rows{Raws: shiptest.Rows("j'\x00", 3, 0, 700).Raws})[0]
 	answers := make(chan seen, 1)
 	go func() { answers <- current(l, headings(t, row.RecordsTable), 0) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -154,7 +155,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	if err := b.shape(row.RecordsTable, layout, link.header); err != nil {
 		t.Fatal(err)
 	}
-	b.fill(layout, base, batch.Len(), nil)
+	b.fill(layout, base, batch.Len(), batch.Raws.Words)
 	if err := link.send(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	if got.block.Rows != batch.Len() || len(got.column) != len(link.header) {
 		t.Fatalf("%d rows of %d columns, want %d of %d", got.block.Rows, len(got.column), batch.Len(), len(link.header))
 	}
-	for i, r := range batch.Records {
+	for i, r := range batch.Raws.AppendTo(nil) {
 		group := got.column["group"].(*proto.ColLowCardinality[string]).Row(i)
 		path := got.column["path"].(*proto.ColStr).Row(i)
 		start := (*got.column["start_ns"].(*proto.ColInt64))[i]
@@ -223,7 +224,7 @@ func TestBlock_CurrentEngine(t *testing.T) {
 		if err := b.shape(batch.Table, layout, headings(t, batch.Table)); err != nil {
 			t.Fatal(err)
 		}
-		b.fill(layout, base, batch.Len(), nil)
+		b.fill(layout, base, batch.Len(), batch.Raws.Words)
 		var body bytes.Buffer
 		if err := b.encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
 			t.Fatal(err)

@@ -109,10 +109,6 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 // Name is the store without secrets.
 func (s *Sink) Name() string { return s.address.String() }
 
-// TakesRaws implements ship.RawSink. Over HTTP clickhouse-go makes the block, from
-// columns of strings.
-func (s *Sink) TakesRaws() bool { return !s.address.HTTP }
-
 // connect returns the connection pool. Password and certificates are read anew
 // whenever one is made.
 func (s *Sink) connect() (clickhouse.Conn, error) {

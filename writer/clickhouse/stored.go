@@ -329,15 +329,15 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 
 func recordLookups(b *ship.Batch) []lookup {
 	t := newTerms("offset")
-	prefix, last := "", ship.RecordKey{}
-	for i := range b.Len() {
-		rank, k := b.RecordAt(i)
-		if prefix == "" || k.Segment != last.Segment {
-			prefix, last = fmt.Sprintf("`rank` = %d AND `segment` = %d", rank, k.Segment), k
+	prefix, segment := "", uint64(0)
+	for i := range b.Raws.Rows {
+		r := &b.Raws.Rows[i]
+		if prefix == "" || r.Segment != segment {
+			prefix, segment = fmt.Sprintf("`rank` = %d AND `segment` = %d", r.Rank, r.Segment), r.Segment
 		}
-		t.add(prefix, k.Offset)
+		t.add(prefix, r.Offset)
 	}
-	var places map[ship.RecordKey]int // made when it is needed
+	places := index(b.Raws.Rows, ship.KeyOfRaw)
 	return each(t.where(common(b)), lookup{
 		columns: "`segment`, `offset`",
 		scan: func(rows driver.Rows, stored []bool) error {
@@ -345,16 +345,7 @@ func recordLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Segment, &k.Offset); err != nil {
 				return err
 			}
-			if places == nil {
-				places = make(map[ship.RecordKey]int, b.Len())
-				for i := range b.Len() {
-					_, key := b.RecordAt(i)
-					places[key] = i
-				}
-			}
-			if i, ok := places[k]; ok {
-				stored[i] = true
-			}
+			mark(stored, places(k))
 			return nil
 		},
 	})

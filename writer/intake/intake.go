@@ -137,7 +137,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 		refuse: e.shipper.Refuse, refused: map[string]int64{},
 	}
 	o := e.plans.options(s.Dir)
-	o.Refused, o.Packed = m.refuseLine, e.shipper.TakesRaws()
+	o.Refused = m.refuseLine
 	m.roller = rollup.New(o)
 	if err := e.local.refresh(); err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)

@@ -8,7 +8,7 @@ import (
 )
 
 // garbage is how many percent of what is live a follower's process lets become garbage
-// before it is collected. Nearly all that is live are packed rows, which hold no
+// before it is collected. Nearly all that is live are raw rows, which hold no
 // pointers, so a collection is over in a millisecond or two.
 const garbage = 25
 

@@ -43,9 +43,9 @@ func (o *oracle) Insert(_ context.Context, b *ship.Batch) error {
 		o.deny--
 		return &ship.Error{Class: ship.Transient, Err: errors.New("not now")}
 	}
-	for i := range b.Records {
-		r := &b.Records[i]
-		o.rows[ship.KeyOfRecord(r)]++
+	for i := range b.Raws.Rows {
+		r := &b.Raws.Rows[i]
+		o.rows[ship.KeyOfRaw(r)]++
 		o.seqs[[2]uint64{r.Incarnation<<8 | uint64(r.Ring), r.Seq}]++
 	}
 	if o.lose > 0 {
@@ -62,8 +62,8 @@ func (o *oracle) Stored(_ context.Context, b *ship.Batch) ([]bool, error) {
 		return nil, errors.New("killed")
 	}
 	stored := make([]bool, b.Len())
-	for i := range b.Records {
-		stored[i] = o.rows[ship.KeyOfRecord(&b.Records[i])] > 0
+	for i := range b.Raws.Rows {
+		stored[i] = o.rows[ship.KeyOfRaw(&b.Raws.Rows[i])] > 0
 	}
 	return stored, nil
 }

@@ -307,7 +307,7 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 		}
 		known += m.stream.Backlog()
 	}
-	if e.o.Records == rollup.All && e.shipper.TakesRaws() {
+	if e.o.Records == rollup.All {
 		e.shipper.Expect(int(min(known, int64(e.whole)*usualLine+e.o.Quantum) / usualLine)) // a turn ends within a quantum of a batch
 	}
 	for busy := true; busy; {

@@ -136,7 +136,11 @@ func readInto(b *ship.Batch, path string) error {
 			return nil
 		})
 	case row.RecordsTable:
-		return layout.ReadRecords(path, func(r []row.Record) error { b.Records = append(b.Records, r...); return nil })
+		return layout.ReadRecords(path, func(r []row.Record) error {
+			some := row.Pack(r...)
+			b.Raws.Append(&some)
+			return nil
+		})
 	case row.VerdictsTable:
 		return layout.Read(path, func(r []layout.Verdict) error {
 			b.Verdicts = append(b.Verdicts, layout.Cast[row.Verdict](r)...)

@@ -28,11 +28,11 @@ const engineRows = 82_921
 func TestRawFileCurrentEngine(t *testing.T) {
 	engine := chdb.Start(t)
 	want := randomRecords(rand.New(rand.NewPCG(5, 6)), engineRows)
-	b := ship.Cut(&row.Rows{Raws: packed(want)})[0]
+	b := ship.Cut(&row.Rows{Raws: row.Pack(want...)})[0]
 	from := inFile(t, func(out io.Writer) error { return new(writers).write(out, b, nil) })
 	compareCells(t, engine, row.RecordsTable, from, want, "1", func(*row.Record) bool { return true })
 	compareCells(t, engine, row.RecordsTable, from, want, "seq % 7 = 3", func(r *row.Record) bool { return r.Seq%7 == 3 })
-	want = slices.Concat(sorted(want, compareRecords)...)
+	want = inOrder(want)
 	for i := 0; i < len(want); i += len(want) / 2 {
 		r := &want[i]
 		for condition, holds := range map[string]func(*row.Record) bool{
@@ -59,8 +59,7 @@ func TestRawFileCurrentEngine(t *testing.T) {
 	}
 }
 
-// TestFilesCurrentEngine is the same for the files of the other tables and of rows that
-// are not packed, all columns of many values, read under a condition.
+// TestFilesCurrentEngine is the same for the files of all tables, all columns of many values, read under a condition.
 func TestFilesCurrentEngine(t *testing.T) {
 	engine := chdb.Start(t)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -73,7 +72,7 @@ func TestFilesCurrentEngine(t *testing.T) {
 	compareCells(t, engine, row.StepsTable, from, steps, "rank % 7 = 3", func(r *row.Step) bool { return r.Rank%7 == 3 })
 	from = read(&ship.Batch{Table: row.CommunicationsTable, Rows: row.Rows{Communications: communications}})
 	compareCells(t, engine, row.CommunicationsTable, from, communications, "rank % 7 = 3", func(r *row.Communication) bool { return r.Rank%7 == 3 })
-	from = read(&ship.Batch{Table: row.RecordsTable, Rows: row.Rows{Records: records}})
+	from = read(&ship.Batch{Table: row.RecordsTable, Rows: row.Rows{Raws: row.Pack(records...)}})
 	compareCells(t, engine, row.RecordsTable, from, records, "rank % 7 = 3", func(r *row.Record) bool { return r.Rank%7 == 3 })
 	from = read(&ship.Batch{Table: row.VerdictsTable, Verdicts: verdicts})
 	compareCells(t, engine, row.VerdictsTable, from, verdicts, "step % 7 = 3", func(r *row.Verdict) bool { return r.Step%7 == 3 })

@@ -35,11 +35,7 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 	case row.CommunicationsTable:
 		return encode(&w.communications, out, cast[layout.Communication](sorted(b.Communications, compareCommunications)...), meta, "rank", "incarnation", "step_from", "repeat")
 	case row.RecordsTable:
-		all := cast[layout.Record](sorted(b.Records, compareRecords)...)
-		if len(b.Raws.Rows) > 0 {
-			all = unpacked(&b.Raws)
-		}
-		return encode(&w.records, out, all, meta, "rank", "segment", "offset")
+		return encode(&w.records, out, unpacked(b.Raws.Words, sorted(b.Raws.Rows, compareRaws)...), meta, "rank", "segment", "offset")
 	case row.VerdictsTable:
 		return encode(&w.verdicts, out, cast[layout.Verdict](b.Verdicts), meta)
 	case row.LedgerTable:
@@ -48,6 +44,9 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 
 	return fmt.Errorf("BUG: no table %s", b.Table)
 }
+
+// compression is one codec for the files of all tables: each of its encoders holds 8 MB.
+var compression = parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest})
 
 // encode writes rows as one file, in the order in which they come.
 func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq[[]T], meta map[string]string, sortedBy ...string) error {
@@ -58,7 +57,7 @@ func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq
 			columns = append(columns, parquet.Ascending(c))
 		}
 		w = parquet.NewGenericWriter[T](out,
-			parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}), parquet.MaxRowsPerRowGroup(rowGroup),
+			compression, parquet.MaxRowsPerRowGroup(rowGroup),
 			parquet.SortingWriterConfig(parquet.SortingColumns(columns...)), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
 	} else {
 		w.Reset(out)
@@ -97,13 +96,13 @@ func cast[To, From layout.Rows](runs ...[]From) iter.Seq[[]To] {
 // cache until they are encoded.
 const tileRows = 512
 
-// unpacked yields raw rows in order, with their words.
-func unpacked(raws *row.Raws) iter.Seq[[]layout.Record] {
+// unpacked yields raw rows with their words.
+func unpacked(words []string, runs ...[]row.Raw) iter.Seq[[]layout.Record] {
 	return func(yield func([]layout.Record) bool) {
 		var tile []row.Record
-		for _, run := range sorted(raws.Rows, compareRaws) {
+		for _, run := range runs {
 			for rows := range slices.Chunk(run, tileRows) {
-				some := row.Raws{Rows: rows, Words: raws.Words}
+				some := row.Raws{Rows: rows, Words: words}
 				tile = some.AppendTo(tile[:0])
 				if !yield(layout.Cast[layout.Record](tile)) {
 					return
@@ -148,10 +147,6 @@ func compareSteps(a, b *row.Step) int {
 func compareCommunications(a, b *row.Communication) int {
 	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
 		cmp.Compare(a.StepFrom, b.StepFrom), cmp.Compare(a.Repeat, b.Repeat), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Op, b.Op))
-}
-
-func compareRecords(a, b *row.Record) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Offset, b.Offset))
 }
 
 func compareRaws(a, b *row.Raw) int {

@@ -3,9 +3,9 @@ package parquet
 import (
 	"fmt"
 	"io"
+	"iter"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress/zstd"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -23,26 +23,32 @@ func NewExport(out io.Writer, table string) (*Export, error) {
 	e := &Export{table: table}
 	switch table {
 	case row.RanksTable:
-		export(e, out, func(r *row.Rows) []layout.Rank { return layout.Cast[layout.Rank](r.Ranks) })
+		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Rank] { return cast[layout.Rank](r.Ranks) })
 	case row.StepsTable:
-		export(e, out, func(r *row.Rows) []layout.Step { return layout.Cast[layout.Step](r.Steps) })
+		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Step] { return cast[layout.Step](r.Steps) })
 	case row.CommunicationsTable:
-		export(e, out, func(r *row.Rows) []layout.Communication { return layout.Cast[layout.Communication](r.Communications) })
+		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Communication] {
+			return cast[layout.Communication](r.Communications)
+		})
 	case row.RecordsTable:
-		export(e, out, func(r *row.Rows) []layout.Record { return layout.Cast[layout.Record](r.Records) })
+		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Record] { return unpacked(r.Raws.Words, r.Raws.Rows) })
 	default:
 		return nil, fmt.Errorf("export table %s: want ranks, steps, communications or records", table)
 	}
 	return e, nil
 }
 
-func export[T any](e *Export, out io.Writer, rows func(*row.Rows) []T) {
-	w := parquet.NewGenericWriter[T](out, parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
-		parquet.MaxRowsPerRowGroup(rowGroup), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
+func export[T any](e *Export, out io.Writer, rows func(*row.Rows) iter.Seq[[]T]) {
+	w := parquet.NewGenericWriter[T](out, compression, parquet.MaxRowsPerRowGroup(rowGroup), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
 	w.SetKeyValueMetadata(layout.SchemaKey, layout.SchemaVersion)
 	e.write = func(r *row.Rows) error {
-		_, err := w.Write(rows(r))
-		return err
+		for some := range rows(r) {
+			if _, err := w.Write(some); err != nil {
+				return err
+			}
+		}
+
+		return nil
 	}
 	e.close = w.Close
 }

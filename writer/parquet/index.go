@@ -47,12 +47,8 @@ func spansOf(b *ship.Batch) map[owner]span {
 	for i := range b.Communications {
 		add(b.Communications[i].Rank, b.Communications[i].Incarnation, b.Communications[i].StepFrom)
 	}
-	for i := range b.Records {
-		add(b.Records[i].Rank, b.Records[i].Segment, b.Records[i].Offset)
-	}
-	for _, e := range b.Extents() {
-		add(e.Rank, e.Segment, e.First)
-		add(e.Rank, e.Segment, e.Last)
+	for i := range b.Raws.Rows {
+		add(b.Raws.Rows[i].Rank, b.Raws.Rows[i].Segment, b.Raws.Rows[i].Offset)
 	}
 	for i := range b.Ledger {
 		// Entries of segments and those of batches are never the same: apart, a look
@@ -269,11 +265,7 @@ func reader(b *ship.Batch, stored []bool) func(path string) error {
 		places := placesOf(b.Communications, ship.KeyOfCommunication)
 		return marker(places, stored, (*storedWindow).key)
 	case row.RecordsTable:
-		places := make(map[ship.RecordKey]int, b.Len())
-		for i := range b.Len() {
-			_, k := b.RecordAt(i)
-			places[k] = i
-		}
+		places := placesOf(b.Raws.Rows, ship.KeyOfRaw)
 		return marker(places, stored, func(k *storedRecord) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
 	case row.VerdictsTable:
 		places := placesOf(b.Verdicts, ship.KeyOfVerdict)

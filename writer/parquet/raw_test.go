@@ -43,15 +43,11 @@ func randomRecords(r *rand.Rand, n int) []row.Record {
 	return all
 }
 
-func packed(all []row.Record) row.Raws {
-	var words row.Words
-	words.Add("a word of other rows")
-	raws := row.Raws{}
-	for i := range all {
-		raws.Rows = append(raws.Rows, words.Pack(&all[i]))
-	}
-	raws.Words = words.List()
-	return raws
+// inOrder returns records in the order of their file.
+func inOrder(all []row.Record) []row.Record {
+	raws := row.Pack(all...)
+	raws.Rows = slices.Concat(sorted(raws.Rows, compareRaws)...)
+	return raws.AppendTo(nil)
 }
 
 // readBack returns the records of a file.
@@ -75,11 +71,11 @@ func TestRawFile(t *testing.T) {
 	for _, n := range []int{1, 7, tileRows, 32*tileRows + 3, rowGroup + 1001} {
 		want := randomRecords(r, n)
 		var out bytes.Buffer
-		b := ship.Cut(&row.Rows{Raws: packed(want)})[0]
+		b := ship.Cut(&row.Rows{Raws: row.Pack(want...)})[0]
 		if err := w.write(&out, b, map[string]string{layout.SchemaKey: layout.SchemaVersion, "a": "b"}); err != nil {
 			t.Fatal(err)
 		}
-		want = slices.Concat(sorted(want, compareRecords)...)
+		want = inOrder(want)
 		got := readBack(t, out.Bytes())
 		if len(got) != n {
 			t.Fatalf("%d rows, want %d", len(got), n)
@@ -119,27 +115,27 @@ func TestRawFile(t *testing.T) {
 // runs that overlap, or in none.
 func TestSorted(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	record := func(rank, segment, offset int) row.Record {
-		return row.Record{Rank: uint32(rank), Segment: uint64(segment), Offset: uint64(offset)}
+	raw := func(rank, segment, offset int) row.Raw {
+		return row.Raw{Rank: uint32(rank), Segment: uint64(segment), Offset: uint64(offset)}
 	}
-	for name, make := range map[string]func(i int) row.Record{
-		"in order":  func(i int) row.Record { return record(0, 1, i) },
-		"in runs":   func(i int) row.Record { return record(7-i/100, 1, i) },
-		"overlap":   func(i int) row.Record { return record(0, 1, i%100*9+i/100) },
-		"in none":   func(int) row.Record { return record(r.IntN(3), r.IntN(3), r.IntN(1<<40)) },
-		"backwards": func(i int) row.Record { return record(0, 1, 1000-i) },
+	for name, make := range map[string]func(i int) row.Raw{
+		"in order":  func(i int) row.Raw { return raw(0, 1, i) },
+		"in runs":   func(i int) row.Raw { return raw(7-i/100, 1, i) },
+		"overlap":   func(i int) row.Raw { return raw(0, 1, i%100*9+i/100) },
+		"in none":   func(int) row.Raw { return raw(r.IntN(3), r.IntN(3), r.IntN(1<<40)) },
+		"backwards": func(i int) row.Raw { return raw(0, 1, 1000-i) },
 	} {
 		for _, n := range []int{0, 1, 2, 800} {
-			var rows []row.Record
+			var rows []row.Raw
 			for i := range n {
 				rows = append(rows, make(i))
 			}
 			before := slices.Clone(rows)
-			got := slices.Concat(sorted(rows, compareRecords)...)
+			got := slices.Concat(sorted(rows, compareRaws)...)
 			if !slices.Equal(rows, before) {
 				t.Errorf("%s: the rows of the caller were moved", name)
 			}
-			slices.SortFunc(before, func(a, b row.Record) int { return compareRecords(&a, &b) })
+			slices.SortFunc(before, func(a, b row.Raw) int { return compareRaws(&a, &b) })
 			if !slices.Equal(got, before) {
 				t.Errorf("%s: %d rows are not in order", name, n)
 			}

@@ -59,9 +59,6 @@ func Open(dir string) (*Sink, error) {
 // BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.
 func (s *Sink) BatchRows() int { return rowGroup }
 
-// TakesRaws implements ship.RawSink.
-func (s *Sink) TakesRaws() bool { return true }
-
 // Name is the store as it is written on the command line.
 func (s *Sink) Name() string {
 	abs, err := filepath.Abs(s.dir)

@@ -29,7 +29,7 @@ func TestAscendText(t *testing.T) {
 				t.Errorf("rank %d has no device", s.Rank)
 			}
 		}
-		for _, r := range got.Records {
+		for _, r := range got.Raws.AppendTo(nil) {
 			if r.Kind == "Communication" && (r.Op != "allreduce" || r.Group != "868" || r.Dtype != "fp32" || r.Count == 0 || r.Bytes != 4*r.Count || r.HostStartNs == 0 || r.HostStartNs > r.StartNs) {
 				t.Errorf("%+v", r)
 			}

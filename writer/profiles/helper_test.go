@@ -51,7 +51,7 @@ func rowsOf(t *testing.T, tree *Tree) (all row.Rows) {
 			all.Ranks = append(all.Ranks, r.Ranks...)
 			all.Steps = append(all.Steps, r.Steps...)
 			all.Communications = append(all.Communications, r.Communications...)
-			all.Records = append(all.Records, r.Records...)
+			all.Raws.Append(&r.Raws)
 			*r = row.Rows{}
 			return nil
 		})

@@ -29,7 +29,7 @@ func TestKinetoOfEightRanks(t *testing.T) {
 	}
 	for rank, want := range map[uint32]float64{7: 1.7, 1: 11.3} {
 		var ns int64
-		for _, r := range got.Records {
+		for _, r := range got.Raws.AppendTo(nil) {
 			if r.Rank == rank && r.Kind == "Communication" {
 				ns += r.DurNs
 			}
@@ -66,7 +66,7 @@ func TestKinetoOfToday(t *testing.T) {
 		t.Errorf("steps %v", steps)
 	}
 	ops := map[string]int{}
-	for _, r := range got.Records {
+	for _, r := range got.Raws.AppendTo(nil) {
 		if r.Kind != "Communication" {
 			continue
 		}

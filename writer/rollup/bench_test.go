@@ -77,7 +77,7 @@ func BenchmarkStream(b *testing.B) {
 						n := 0
 						f.feed(s, Position{}, func() {
 							if n++; n%4096 == 0 {
-								rows = row.Rows{Ranks: rows.Ranks[:0], Steps: rows.Steps[:0], Communications: rows.Communications[:0], Records: rows.Records[:0]}
+								rows = row.Rows{Ranks: rows.Ranks[:0], Steps: rows.Steps[:0], Communications: rows.Communications[:0], Raws: row.Raws{Rows: rows.Raws.Rows[:0]}}
 								s.Take(&rows)
 							}
 						})

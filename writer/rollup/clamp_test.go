@@ -60,8 +60,8 @@ func TestBadTime(t *testing.T) {
 		if got := counts.Lost[BadTime] == 0; got != c.want || counts.Garbage > 0 {
 			t.Errorf("segment %s, %s: %+v, want it taken %t", c.name, c.line, counts, c.want)
 		}
-		if (len(rows.Records) == 1) != (c.want) {
-			t.Errorf("segment %s, %s: %d rows", c.name, c.line, len(rows.Records))
+		if (len(rows.Raws.Rows) == 1) != (c.want) {
+			t.Errorf("segment %s, %s: %d rows", c.name, c.line, len(rows.Raws.Rows))
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (d *feeder) give() error {
 		return err
 	}
 	r := &d.rows
-	r.Ranks, r.Steps, r.Communications, r.Records = r.Ranks[:0], r.Steps[:0], r.Communications[:0], r.Records[:0]
+	r.Ranks, r.Steps, r.Communications, r.Raws.Rows = r.Ranks[:0], r.Steps[:0], r.Communications[:0], r.Raws.Rows[:0]
 	d.stream.Take(r)
 	if r.Len() == 0 {
 		return nil

@@ -77,7 +77,7 @@ func (s *Stream) idOf(segment uint32) record.ID {
 	return s.at.source.id
 }
 
-// giveRaw gives a packed row out.
+// giveRaw gives a raw row out.
 func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number int64, repeat uint16) {
 	s.counts.kind(kind, s.wordOf(kind, r)).Stored++
 	if n := len(s.raws); n == cap(s.raws) {
@@ -90,23 +90,17 @@ func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number 
 	s.taken = false
 }
 
-// takeRaws gives the raw rows out, packed or as they are.
+// takeRaws gives the raw rows out.
 func (s *Stream) takeRaws(dst *row.Rows) {
 	given := row.Raws{Rows: s.raws, Words: s.words.List(), Bytes: s.words.Bytes() - s.given}
-	switch {
-	case !s.o.Packed:
-		dst.Records = given.AppendTo(dst.Records)
-		s.raws = s.raws[:0]
-	case len(dst.Raws.Rows) == 0:
-		s.raws = dst.Raws.Rows
-		dst.Raws = given
+	if len(dst.Raws.Rows) == 0 {
+		s.raws, dst.Raws = dst.Raws.Rows, given
 		s.given += given.Bytes
-	case len(s.raws) > 0: // its words may be numbered otherwise
-		var w row.Words
-		all := w.Move(nil, &dst.Raws)
-		dst.Raws = row.Raws{Rows: w.Move(all, &given), Words: w.List(), Bytes: w.Bytes()}
+	} else {
+		dst.Raws.Append(&given)
 		s.raws = s.raws[:0]
 	}
+
 	if s.words.Full() {
 		s.renumber()
 		s.given = 0

@@ -141,9 +141,6 @@ type Options struct {
 	// step. nil is none, and none to come.
 	Groups func() []record.Group
 
-	// Packed gives raw rows out as row.Rows.Raws instead of Records.
-	Packed bool
-
 	// Refused is told of each line that can't be right, with the reason, which is counted
 	// and left out; nil is nobody. kind is the word of a record, else "". The line is
 	// the stream's again when Refused returns.

@@ -113,7 +113,7 @@ func steps(r *row.Rows) string {
 // places returns "kind@step.repeat" of all raw rows.
 func places(r *row.Rows) string {
 	var out []string
-	for _, x := range r.Records {
+	for _, x := range r.Raws.AppendTo(nil) {
 		out = append(out, fmt.Sprintf("%s@%d.%d", x.Kind, x.Step, x.Repeat))
 	}
 	return strings.Join(out, " ")
@@ -308,7 +308,7 @@ func TestMixed(t *testing.T) {
 	}
 	clean, _ := feed(false)
 	dirty, k := feed(true)
-	if d := cmp.Diff(clean, dirty); d != "" {
+	if d := cmp.Diff(clean, dirty, unpacked); d != "" {
 		t.Fatalf("rows differ (-clean +dirty):\n%s", d)
 	}
 	if k.Unknown != 10 || k.Garbage != 4 || k.Torn != 1 {

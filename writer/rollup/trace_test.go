@@ -80,7 +80,7 @@ func rollTrace(t testing.TB, dir string, o Options) (map[int]*row.Rows, Counts) 
 			all.Ranks = append(all.Ranks, part.Ranks...)
 			all.Steps = append(all.Steps, part.Steps...)
 			all.Communications = append(all.Communications, part.Communications...)
-			all.Records = append(all.Records, part.Records...)
+			all.Raws.Append(&part.Raws)
 			return nil
 		})
 		if err != nil {
@@ -257,7 +257,7 @@ func TestTrace_RestartAnywhere(t *testing.T) {
 		f.feed(s, m.p, nil)
 		s.End()
 		s.Take(&m.n)
-		if d := cmp.Diff(want, m.n); d != "" {
+		if d := cmp.Diff(want, m.n, unpacked); d != "" {
 			t.Fatalf("from %s:%d (-unbroken +restarted):\n%s", m.p.Segment, m.p.Offset, d)
 		}
 		if d := cmp.Diff(counts, s.Counts()); d != "" {

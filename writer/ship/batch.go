@@ -30,7 +30,6 @@ type Batch struct {
 
 	row.Rows
 	Verdicts []row.Verdict
-	extents  []Extent // of Raws, as of seal
 }
 
 // Len returns the number of rows.
@@ -38,20 +37,10 @@ func (b *Batch) Len() int { return b.Rows.Len() + len(b.Verdicts) }
 
 // seal sets ID and Query.
 func (b *Batch) seal() {
-	if len(b.Raws.Rows) > 0 {
-		sum, _ := b.survey()
-		b.name(sum)
-		return
-	}
 	var sum uint64
 	for i := range b.Len() {
 		sum += b.sum(i)
 	}
-	b.name(sum)
-}
-
-// name sets ID and Query to those of rows with this sum.
-func (b *Batch) name(sum uint64) {
 	b.ID = record.ID(uint64(newHash(b.Table)) + sum)
 	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)
 }
@@ -67,11 +56,7 @@ func (b *Batch) slice(i, j int) *Batch {
 	case row.CommunicationsTable:
 		s.Communications = b.Communications[i:j]
 	case row.RecordsTable:
-		if len(b.Raws.Rows) > 0 {
-			s.Raws = row.Raws{Rows: b.Raws.Rows[i:j], Words: b.Raws.Words}
-		} else {
-			s.Records = b.Records[i:j]
-		}
+		s.Raws = row.Raws{Rows: b.Raws.Rows[i:j], Words: b.Raws.Words}
 	case row.VerdictsTable:
 		s.Verdicts = b.Verdicts[i:j]
 	case row.LedgerTable:
@@ -90,11 +75,7 @@ func (b *Batch) missing(stored []bool) *Batch {
 	s.Ranks = without(b.Ranks, stored)
 	s.Steps = without(b.Steps, stored)
 	s.Communications = without(b.Communications, stored)
-	if len(b.Raws.Rows) > 0 {
-		s.Raws = row.Raws{Rows: without(b.Raws.Rows, stored), Words: b.Raws.Words}
-	} else {
-		s.Records = without(b.Records, stored)
-	}
+	s.Raws = row.Raws{Rows: without(b.Raws.Rows, stored), Words: b.Raws.Words}
 	s.Verdicts = without(b.Verdicts, stored)
 	s.Ledger = without(b.Ledger, stored)
 	s.Unplaced, s.Sent = b.Unplaced, b.Sent
@@ -131,16 +112,13 @@ func (b *Batch) RowJSON(i int) []byte {
 	return out
 }
 
-// recordBytes and rawBytes are the sizes of a row.Record and a row.Raw.
-const (
-	recordBytes = int64(unsafe.Sizeof(row.Record{}))
-	rawBytes    = int64(unsafe.Sizeof(row.Raw{}))
-)
+// rawBytes is the size of a raw row.
+const rawBytes = int64(unsafe.Sizeof(row.Raw{}))
 
 // Size estimates the memory that rows take, in bytes. Most of their strings are
-// shared (the parser interns them), so only those that packed rows bring count.
+// shared (the parser interns them), so only those that raw rows bring count.
 func Size(r *row.Rows) int64 {
-	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Records))*recordBytes + int64(len(r.Raws.Rows))*rawBytes + int64(r.Raws.Bytes) + int64(len(r.Ledger))*200
+	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Raws.Rows))*rawBytes + int64(r.Raws.Bytes) + int64(len(r.Ledger))*200
 	for i := range r.Ranks {
 		n += 256 + 64*int64(len(r.Ranks[i].Groups)+len(r.Ranks[i].Off))
 		for _, g := range r.Ranks[i].GroupRanks {
@@ -178,11 +156,8 @@ func (b *Batch) Spans() []Span {
 	for i := range b.Communications {
 		note(b.Communications[i].Rank)
 	}
-	for i := range b.Records {
-		note(b.Records[i].Rank)
-	}
-	for i := range b.extents {
-		note(b.extents[i].Rank)
+	for i := range b.Raws.Rows {
+		note(b.Raws.Rows[i].Rank)
 	}
 	for i := range b.Ledger {
 		note(b.Ledger[i].Rank)

@@ -17,7 +17,8 @@ func TestConflicts(t *testing.T) {
 			if table == row.StepsTable {
 				b.Steps = append(b.Steps, row.Step{Job: job, Rank: r})
 			} else {
-				b.Records = append(b.Records, row.Record{Job: job, Rank: r})
+				one := row.Pack(row.Record{Job: job, Rank: r})
+				b.Raws.Append(&one)
 			}
 		}
 		b.seal()
@@ -46,8 +47,8 @@ func TestConflicts(t *testing.T) {
 func TestIdIsContent(t *testing.T) {
 	ids := map[string]string{}
 	for i := range 100 {
-		b := Cut(&row.Rows{Records: records(1, i, i+1).Records})[0]
-		again := Cut(&row.Rows{Records: records(1, i, i+1).Records})[0]
+		b := Cut(records(1, i, i+1))[0]
+		again := Cut(records(1, i, i+1))[0]
 		if b.ID != again.ID || b.Query != again.Query {
 			t.Fatal("the same rows have two ids")
 		}

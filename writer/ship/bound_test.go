@@ -33,7 +33,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.gate = make(chan struct{})
-		one := room(records(1, 0, 100))
+		rows := records(1, 0, 100)
+		one := room(rows) + int64(rows.Raws.Bytes)
 		ship(t, m, Options{Memory: 5 * one, BatchRows: 100}, func(ctx context.Context, s *Shipper) {
 			st := NewStream("a")
 			var taken int

@@ -2,6 +2,7 @@ package ship
 
 import (
 	"reflect"
+	"slices"
 	"unsafe"
 
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -25,7 +26,7 @@ var layouts = map[string]Layout{
 	row.RanksTable:          layoutOf[row.Rank](),
 	row.StepsTable:          layoutOf[row.Step](),
 	row.CommunicationsTable: layoutOf[row.Communication](),
-	row.RecordsTable:        layoutOf[row.Record](),
+	row.RecordsTable:        layoutOf[row.Raw]().inOrderOf(layoutOf[row.Record]()),
 	row.VerdictsTable:       layoutOf[row.Verdict](),
 	row.LedgerTable:         layoutOf[row.Ledger](),
 }
@@ -39,10 +40,6 @@ func layoutOf[T any]() Layout {
 	}
 	return l
 }
-
-// rawLayout is that of packed rows of the table records: its columns in the table's
-// order, wherever in a row they lie.
-var rawLayout = layoutOf[row.Raw]().inOrderOf(layouts[row.RecordsTable])
 
 // inOrderOf returns l with its columns in another layout's order, by their names.
 func (l Layout) inOrderOf(table Layout) Layout {
@@ -59,15 +56,9 @@ func (l Layout) inOrderOf(table Layout) Layout {
 // LayoutOf returns the layout of a table; one that is not laggard's has no columns.
 func LayoutOf(table string) Layout { return layouts[table] }
 
-// RawLayout returns the layout of packed rows of the table records.
-func RawLayout() Layout { return rawLayout }
-
-// Layout returns the layout of the batch's rows, packed or not, and the address of
-// the first (nil without rows).
+// Layout returns the layout of the batch's rows and the address of the first (nil
+// without rows).
 func (b *Batch) Layout() (Layout, unsafe.Pointer) {
-	if len(b.Raws.Rows) > 0 {
-		return rawLayout, unsafe.Pointer(unsafe.SliceData(b.Raws.Rows))
-	}
 	var base unsafe.Pointer
 	switch b.Table {
 	case row.RanksTable:
@@ -77,7 +68,7 @@ func (b *Batch) Layout() (Layout, unsafe.Pointer) {
 	case row.CommunicationsTable:
 		base = unsafe.Pointer(unsafe.SliceData(b.Communications))
 	case row.RecordsTable:
-		base = unsafe.Pointer(unsafe.SliceData(b.Records))
+		base = unsafe.Pointer(unsafe.SliceData(b.Raws.Rows))
 	case row.VerdictsTable:
 		base = unsafe.Pointer(unsafe.SliceData(b.Verdicts))
 	case row.LedgerTable:
@@ -89,19 +80,31 @@ func (b *Batch) Layout() (Layout, unsafe.Pointer) {
 // Scratch holds one column at a time, so that turning rows into columns
 // allocates nothing once it has grown. The zero value is ready.
 type Scratch struct {
-	u16 []uint16
-	u32 []uint32
-	u64 []uint64
-	i32 []int32
-	i64 []int64
-	s   []string
-	ss  [][]string
-	uss [][][]uint32
+	words []row.Word
+	u16   []uint16
+	u32   []uint32
+	u64   []uint64
+	i32   []int32
+	i64   []int64
+	s     []string
+	ss    [][]string
+	uss   [][][]uint32
 }
 
-// Gather returns column c of n rows as a slice of its Go type ([]int64,
-// []string, …). It is valid until the next Gather of the same type.
-func (s *Scratch) Gather(l Layout, c Column, base unsafe.Pointer, n int) any {
+// Gather returns column c of rows [from, to) as a slice of its Go type ([]int64,
+// []string, …), words as strings. It is valid until the next Gather of the same type.
+func (s *Scratch) Gather(b *Batch, c Column, from, to int) any {
+	l, base := b.Layout()
+	base, n := l.At(base, from), to-from
+	if c.Type == reflect.TypeFor[row.Word]() {
+		s.words = gather(s.words, l, c, base, n)
+		s.s = slices.Grow(s.s[:0], n)
+		for _, w := range s.words {
+			s.s = append(s.s, b.Raws.Words[w])
+		}
+		return s.s
+	}
+
 	switch c.Type.Kind() {
 	case reflect.Uint16:
 		s.u16 = gather(s.u16, l, c, base, n)

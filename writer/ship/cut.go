@@ -23,7 +23,6 @@ func (a order) compare(b order) int {
 func orderOfRank(r *row.Rank) order                   { return order{r.Job, 0} }
 func orderOfStep(r *row.Step) order                   { return order{r.Job, partition(r.StartNs)} }
 func orderOfCommunication(r *row.Communication) order { return order{r.Job, partition(r.StartNs)} }
-func orderOfRecord(r *row.Record) order               { return order{r.Job, partition(r.StartNs)} }
 func orderOfRaw(r *row.Raws, i int) order {
 	return order{r.Words[r.Rows[i].Job], partition(r.Rows[i].StartNs)}
 }
@@ -85,7 +84,6 @@ func (u *buffers) release() {
 	clear(u.Ranks[:cap(u.Ranks)])
 	clear(u.Steps[:cap(u.Steps)])
 	clear(u.Communications[:cap(u.Communications)])
-	clear(u.Records[:cap(u.Records)])
 	clear(u.Ledger[:cap(u.Ledger)])
 	if u.words.Full() {
 		u.words = row.Words{}
@@ -111,62 +109,38 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 		func(b *Batch) *[]row.Communication { return &b.Communications },
 		each(orderOfCommunication))...)
 	all = append(all, u.cutRaws(parts, limit)...)
-	all = append(all, cutTable(parts, limit, row.RecordsTable, &u.Records,
-		func(r *row.Rows) []row.Record { return r.Records },
-		func(b *Batch) *[]row.Record { return &b.Records },
-		each(orderOfRecord))...)
 	return append(all, cutTable(parts, limit, row.LedgerTable, &u.Ledger,
 		func(r *row.Rows) []row.Ledger { return r.Ledger },
 		func(b *Batch) *[]row.Ledger { return &b.Ledger },
 		each(orderOfLedger))...)
 }
 
-// cutRaws is cutTable for packed rows. Those of several parts get one list of words.
+// cutRaws is cutTable for raw rows. Those of several parts get one list of words.
 func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
-	var with []*part
+	var with []*row.Raws
 	for i := range parts {
-		if len(parts[i].rows.Raws.Rows) > 0 {
-			with = append(with, &parts[i])
+		if raws := &parts[i].rows.Raws; len(raws.Rows) > 0 {
+			with = append(with, raws)
 		}
 	}
 	if len(with) == 0 {
 		return nil
 	}
-	words := with[0].rows.Raws.Words
-	if len(with) == 1 {
-		if c, ok := wholeRaws(with[0], limit); ok {
-			return []cutBatch{c}
-		}
-	} else {
-		for _, p := range with {
-			u.words.Renumber(&p.rows.Raws)
+
+	words := with[0].Words
+	if len(with) > 1 {
+		for _, raws := range with {
+			u.words.Renumber(raws)
 		}
 		words = u.words.List()
 	}
+
 	return cutTable(parts, limit, row.RecordsTable, &u.Raws.Rows,
 		func(r *row.Rows) []row.Raw { return r.Raws.Rows },
 		func(b *Batch) *[]row.Raw { b.Raws.Words = words; return &b.Raws.Rows },
 		func(rows []row.Raw) (order, int) {
-			return order{words[rows[0].Job], partition(rows[0].StartNs)}, alike(rows)
+			return orderOfRaw(&row.Raws{Rows: rows, Words: words}, 0), alike(rows)
 		})
-}
-
-// wholeRaws makes the packed rows of one part a batch where they lie; false means that
-// they are more than one.
-func wholeRaws(p *part, limit int) (cutBatch, bool) {
-	raws := &p.rows.Raws
-	if n := len(raws.Rows); n > limit && leaves(n, limit) {
-		return cutBatch{}, false
-	}
-	at := orderOfRaw(raws, 0)
-	b := &Batch{Table: row.RecordsTable, Job: at.job, Day: at.day}
-	b.Raws = *raws
-	sum, one := b.survey()
-	if !one {
-		return cutBatch{}, false
-	}
-	b.name(sum)
-	return cutBatch{Batch: b, runs: []run{{stream: p.stream, n: len(raws.Rows), back: p.stream.look(b.Table).pass(at)}}}, true
 }
 
 // leaves reports whether of n rows, cut at limit, some are left: a small rest is not
@@ -176,7 +150,7 @@ func leaves(n, limit int) bool {
 	return rest >= limit/8 || n > maxBlockRows
 }
 
-// alike returns how many of packed rows, from the first on, are of its job and partition.
+// alike returns how many of raw rows, from the first on, are of its job and partition.
 func alike(rows []row.Raw) int {
 	first := &rows[0]
 	from := partition(first.StartNs) * clickhouse.DayNs

@@ -73,7 +73,7 @@ func (m *memory) store(b *Batch) {
 		return
 	}
 	for i := range b.Len() {
-		_, k := b.RecordAt(i)
+		k := KeyOfRaw(&b.Raws.Rows[i])
 		m.rows[k]++
 		m.order = append(m.order, k)
 	}
@@ -88,8 +88,7 @@ func (m *memory) Stored(_ context.Context, b *Batch) ([]bool, error) {
 		return stored, nil
 	}
 	for i := range stored {
-		_, k := b.RecordAt(i)
-		stored[i] = m.rows[k] > 0
+		stored[i] = m.rows[KeyOfRaw(&b.Raws.Rows[i])] > 0
 	}
 	return stored, nil
 }
@@ -112,13 +111,13 @@ func newMemory() *memory { return &memory{rows: map[RecordKey]int{}} }
 // records returns rows [from, to) of a stream, the starts an hour apart so that
 // they cross partitions.
 func records(segment uint64, from, to int) *row.Rows {
-	r := &row.Rows{}
+	var all []row.Record
 	for i := from; i < to; i++ {
-		r.Records = append(r.Records, row.Record{
+		all = append(all, row.Record{
 			Job: "j", Rank: uint32(segment), Segment: segment, Offset: uint64(i), StartNs: int64(i) * 3_600_000_000_000, Seq: uint64(i),
 		})
 	}
-	return r
+	return &row.Rows{Raws: row.Pack(all...)}
 }
 
 // ship runs a shipper over f and ends it.

@@ -276,15 +276,9 @@ func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 	for i := range b.Communications {
 		add(b.Communications[i].Rank, b.Communications[i].Incarnation, 0, 0, b.Communications[i].StartNs)
 	}
-	for i := range b.Records {
-		r := &b.Records[i]
+	for i := range b.Raws.Rows {
+		r := &b.Raws.Rows[i]
 		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
-	}
-	for _, e := range b.extents {
-		dst = append(dst, row.Ledger{
-			Job: b.Job, Rank: e.Rank, Incarnation: e.Incarnation, Segment: e.Segment, Batch: b.ID.String(), Table: b.Table, State: "stored",
-			Records: e.Rows, FirstOffset: e.First, LastOffset: e.Last, AtNs: e.StartNs,
-		})
 	}
 	return dst
 }

@@ -331,7 +331,7 @@ func onlyTable(r *row.Rows, table string) *Batch {
 	case row.CommunicationsTable:
 		b.Communications = r.Communications
 	case row.RecordsTable:
-		b.Records = r.Records
+		b.Raws = r.Raws
 	case row.LedgerTable:
 		b.Ledger = r.Ledger
 	}
@@ -348,7 +348,7 @@ func setTable(r *row.Rows, b *Batch) {
 	case row.CommunicationsTable:
 		r.Communications = b.Communications
 	case row.RecordsTable:
-		r.Records = b.Records
+		r.Raws = b.Raws
 	case row.LedgerTable:
 		r.Ledger = b.Ledger
 	}
@@ -359,7 +359,7 @@ func (b *Batch) add(o *Batch) {
 	b.Ranks = append(b.Ranks, o.Ranks...)
 	b.Steps = append(b.Steps, o.Steps...)
 	b.Communications = append(b.Communications, o.Communications...)
-	b.Records = append(b.Records, o.Records...)
+	b.Raws.Append(&o.Raws)
 	b.Ledger = append(b.Ledger, o.Ledger...)
 }
 
@@ -373,7 +373,7 @@ func (b *Batch) order(i int) order {
 	case row.CommunicationsTable:
 		return orderOfCommunication(&b.Communications[i])
 	case row.RecordsTable:
-		return orderOfRecord(&b.Records[i])
+		return orderOfRaw(&b.Raws, i)
 	}
 	return orderOfLedger(&b.Ledger[i])
 }

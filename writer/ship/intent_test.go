@@ -35,8 +35,8 @@ func (w *witness) Insert(ctx context.Context, b *Batch) error {
 		return w.memory.Insert(ctx, b)
 	}
 	one := sent{query: b.Query, id: b.ID.String()}
-	for i := range b.Records {
-		one.offsets = append(one.offsets, b.Records[i].Segment<<32|b.Records[i].Offset)
+	for _, r := range b.Raws.Rows {
+		one.offsets = append(one.offsets, r.Segment<<32|r.Offset)
 	}
 	slices.Sort(one.offsets)
 	w.sent = append(w.sent, one)
@@ -81,10 +81,10 @@ func process(t *testing.T, w *witness, o Options, n, portion int) {
 // oneDay is records of one partition but for every hundredth, which is the day after.
 func oneDay(segment uint64, from, to int) *row.Rows {
 	r := records(segment, from, to)
-	for i := range r.Records {
-		r.Records[i].StartNs = int64(r.Records[i].Offset)
-		if r.Records[i].Offset%100 == 99 {
-			r.Records[i].StartNs += clickhouse.DayNs
+	for i := range r.Raws.Rows {
+		one := &r.Raws.Rows[i]
+		if one.StartNs = int64(one.Offset); one.Offset%100 == 99 {
+			one.StartNs += clickhouse.DayNs
 		}
 	}
 	return r
@@ -140,7 +140,7 @@ func TestIntentRowsAreOthers(t *testing.T) {
 		s := ship(t, next, Options{Intents: file, Flush: 10 * time.Millisecond}, func(ctx context.Context, s *Shipper) {
 			a := NewStream("a")
 			r := oneDay(1, 0, 400)
-			r.Records = slices.DeleteFunc(r.Records, func(x row.Record) bool { return x.Offset%2 == 1 })
+			r.Raws.Rows = slices.DeleteFunc(r.Raws.Rows, func(x row.Raw) bool { return x.Offset%2 == 1 })
 			put(t, ctx, s, a, r, 1)
 			began := time.Now()
 			for a.Acked() == nil {

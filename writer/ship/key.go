@@ -65,17 +65,8 @@ func KeyOfCommunication(r *row.Communication) CommunicationKey {
 	return CommunicationKey{r.Job, r.Rank, r.Incarnation, r.StepFrom, r.Repeat, r.Group, r.Op}
 }
 
-// KeyOfRecord returns the identity of r.
-func KeyOfRecord(r *row.Record) RecordKey { return RecordKey{r.Segment, r.Offset} }
-
-// RecordAt returns the rank and the identity of row i of a batch of the table records.
-func (b *Batch) RecordAt(i int) (rank uint32, key RecordKey) {
-	if len(b.Raws.Rows) > 0 {
-		r := &b.Raws.Rows[i]
-		return r.Rank, RecordKey{r.Segment, r.Offset}
-	}
-	return b.Records[i].Rank, KeyOfRecord(&b.Records[i])
-}
+// KeyOfRaw returns the identity of r.
+func KeyOfRaw(r *row.Raw) RecordKey { return RecordKey{r.Segment, r.Offset} }
 
 // KeyOfVerdict returns the identity of r.
 func KeyOfVerdict(r *row.Verdict) VerdictKey {
@@ -151,12 +142,7 @@ func (b *Batch) sum(i int) uint64 {
 		h.add(r.StepFrom)
 		h.add(uint64(r.TotalNs))
 	case row.RecordsTable:
-		if len(b.Raws.Rows) > 0 {
-			r := &b.Raws.Rows[i]
-			h.record(r.Segment, r.Offset, r.StartNs, r.DurNs)
-			break
-		}
-		r := &b.Records[i]
+		r := &b.Raws.Rows[i]
 		h.record(r.Segment, r.Offset, r.StartNs, r.DurNs)
 	case row.VerdictsTable:
 		r := &b.Verdicts[i]

@@ -61,10 +61,12 @@ func TestPrefixIsFound(t *testing.T) {
 func TestDaysOutOfOrder(t *testing.T) {
 	all := records(1, 0, 200)
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range all.Records {
-		all.Records[i].StartNs = r.Int64N(3) * clickhouse.DayNs
+	for i := range all.Raws.Rows {
+		all.Raws.Rows[i].StartNs = r.Int64N(3) * clickhouse.DayNs
 	}
-	part := func(from, to int) *row.Rows { return &row.Rows{Records: slices.Clone(all.Records[from:to])} }
+	part := func(from, to int) *row.Rows {
+		return &row.Rows{Raws: row.Raws{Rows: slices.Clone(all.Raws.Rows[from:to]), Words: all.Raws.Words}}
+	}
 	for stopAt := 1; stopAt < 40; stopAt++ {
 		m := newMemory()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -20,20 +20,19 @@ func TestPoison(t *testing.T) {
 	bad := RecordKey{1, 1234}
 	m := newMemory()
 	m.fail = func(b *Batch, _ int) (error, bool) {
-		for i := range b.Records {
-			if KeyOfRecord(&b.Records[i]) == bad {
+		for i := range b.Raws.Rows {
+			if KeyOfRaw(&b.Raws.Rows[i]) == bad {
 				return &Error{Class: Poison, Err: errors.New("value 13 brings bad luck")}, false
 			}
 		}
 		return nil, false
 	}
 	all := func() *row.Rows {
-		r := records(1, 0, 4096)
-		for i := range r.Records {
-			r.Records[i].StartNs = 5
-			r.Records[i].Group = "g\"\xff"
+		all := records(1, 0, 4096).Raws.AppendTo(nil)
+		for i := range all {
+			all[i].StartNs, all[i].Group = 5, "g\"\xff"
 		}
-		return r
+		return &row.Rows{Raws: row.Pack(all...)}
 	}
 	letters := filepath.Join(dir, "state", "dead-letters.jsonl")
 	for round := range 2 {
@@ -76,7 +75,7 @@ func TestPoison(t *testing.T) {
 func TestNothingButPoison(t *testing.T) {
 	m := newMemory()
 	m.fail = func(b *Batch, _ int) (error, bool) {
-		if b.Records[0].Offset >= 20000 {
+		if b.Raws.Rows[0].Offset >= 20000 {
 			return nil, false
 		}
 		return &Error{Class: Poison, Err: errors.New("no")}, false
@@ -85,8 +84,8 @@ func TestNothingButPoison(t *testing.T) {
 		st := NewStream("a")
 		for i := range 2 {
 			r := records(1, 20000*i, 20000*i+20000)
-			for k := range r.Records {
-				r.Records[k].StartNs = 5
+			for k := range r.Raws.Rows {
+				r.Raws.Rows[k].StartNs = 5
 			}
 			put(t, ctx, s, st, r, i)
 			flush(t, ctx, s)

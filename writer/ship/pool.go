@@ -13,7 +13,7 @@ type pool struct {
 	mu   sync.Mutex
 	free []*row.Rows
 	held int64 // bytes of their capacity
-	// size is what a new bundle has room for: the packed rows of the larger ones that
+	// size is what a new bundle has room for: the raw rows of the larger ones that
 	// come back, expected at least. To grow into it makes as much garbage.
 	size, expected int
 }
@@ -31,20 +31,6 @@ func (s *Shipper) Expect(rows int) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.pool.expected = rows
-}
-
-// TakesRaws reports whether Put wants raw rows packed.
-func (s *Shipper) TakesRaws() bool { return s.packs }
-
-// keepsPacked reports whether packed rows may stay so: the sink takes them, and no
-// insert of an earlier process is open, whose rows must be told apart.
-func (s *Shipper) keepsPacked() bool {
-	if !s.packs {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.intents.open) == 0
 }
 
 // maxFree bounds the bundles that are kept: two large ones wait while a third is
@@ -71,10 +57,8 @@ func (s *Shipper) Recycle(r *row.Rows) {
 	clear(r.Ranks)
 	clear(r.Steps)
 	clear(r.Communications)
-	clear(r.Records)
 	clear(r.Ledger)
-	r.Ranks, r.Steps, r.Communications = r.Ranks[:0], r.Steps[:0], r.Communications[:0]
-	r.Records, r.Ledger = r.Records[:0], r.Ledger[:0]
+	r.Ranks, r.Steps, r.Communications, r.Ledger = r.Ranks[:0], r.Steps[:0], r.Communications[:0], r.Ledger[:0]
 	r.Raws.Rows, r.Raws.Words, r.Raws.Bytes = r.Raws.Rows[:0], nil, 0
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -90,6 +74,4 @@ func (s *Shipper) Recycle(r *row.Rows) {
 }
 
 // room is the bytes that the raw rows of a bundle may take.
-func room(r *row.Rows) int64 {
-	return int64(cap(r.Raws.Rows))*rawBytes + int64(cap(r.Records))*recordBytes
-}
+func room(r *row.Rows) int64 { return int64(cap(r.Raws.Rows)) * rawBytes }

@@ -82,7 +82,6 @@ func (o Options) withDefaults() Options {
 // from any goroutine; Run does the work.
 type Shipper struct {
 	sink   Sink
-	packs  bool // the sink takes packed rows
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
@@ -133,9 +132,6 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	s := &Shipper{
 		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, intents: in, kick: make(chan struct{}, 1),
 	}
-	if r, ok := sink.(RawSink); ok && r.TakesRaws() {
-		s.packs = true
-	}
 	s.retry = newRetry(o)
 	return s, nil
 }
@@ -153,9 +149,6 @@ func (o Options) sized(sink Sink) Options {
 // them) are stored. Put blocks while the memory is used up: that is the
 // back-pressure. When ctx ends first, nothing was taken.
 func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any) error {
-	if !s.keepsPacked() {
-		rows.Unpack()
-	}
 	p := part{stream: st, rows: rows, bytes: max(Size(rows), 64), mark: mark}
 	n := min(max(p.bytes, room(rows)+int64(rows.Raws.Bytes)), s.o.Memory) // a bundle takes what it has room for
 	p.held = n
@@ -335,7 +328,7 @@ func (s *Shipper) round(ctx context.Context) error {
 const wholePart = 32 << 10
 
 // whole reports whether p is such a part: to wait for more would gain nothing.
-func (p *part) whole() bool { return max(len(p.rows.Raws.Rows), len(p.rows.Records)) >= wholePart }
+func (p *part) whole() bool { return len(p.rows.Raws.Rows) >= wholePart }
 
 // takeLocked takes what the next round stores: what waits, up to a full batch (after an
 // outage much more waits, and a batch is a copy), or what lies before the next large

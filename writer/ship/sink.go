@@ -78,12 +78,6 @@ type Sum struct {
 	Rows uint64
 }
 
-// RawSink is a sink that takes raw rows packed, as Batch.Raws, in Insert and Stored.
-type RawSink interface {
-	// TakesRaws reports whether it does.
-	TakesRaws() bool
-}
-
 // Class says what to do about an error of a sink.
 type Class uint8
 

@@ -50,7 +50,7 @@ func meta() record.Meta {
 func stored(t *testing.T, dir string) (out []row.Record) {
 	t.Helper()
 	_, err := rollup.Dir(context.Background(), segment.RankDir{Job: "j1", Rank: 3, Path: dir}, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
-		out = append(out, r.Records...)
+		out = r.Raws.AppendTo(out)
 		*r = row.Rows{}
 		return nil
 	})

@@ -37,17 +37,15 @@ func BenchmarkOnce(b *testing.B) {
 	const n, portion = 4_000_000, 200_000
 	server := chtest.Start(b)
 	rows := func(i int) *row.Rows {
-		var words row.Words
-		r := &row.Rows{}
+		var all []row.Record
 		for k := i; k < i+portion; k++ {
-			r.Raws.Rows = append(r.Raws.Rows, words.Pack(&row.Record{
+			all = append(all, row.Record{
 				Job: "j", Incarnation: 7, Node: "node-0", Kind: "Communication", Step: int64(k / 500), StartNs: shiptest.Base - 40_000_000_000_000 + int64(k)*1000,
 				DurNs: 5000, Side: "device", ExposedNs: -1, Ring: 2, Seq: uint64(k), Op: "allreduce", Group: "dp0", Peer: -1,
 				Count: 1 << 20, Dtype: "bf16", Bytes: 1 << 21, Segment: 9, Offset: uint64(160 * k),
-			}))
+			})
 		}
-		r.Raws.Words = words.List()
-		return r
+		return &row.Rows{Raws: row.Pack(all...)}
 	}
 	run := func(once bool) time.Duration {
 		db := server.Database()

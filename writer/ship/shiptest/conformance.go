@@ -22,6 +22,7 @@ const Base int64 = 1_753_000_000_000_000_000/clickhouse.DayNs*clickhouse.DayNs +
 // record for each step, all with text that is hard to quote.
 func Rows(job string, rank uint32, first, n int) *row.Rows {
 	r := &row.Rows{}
+	var records []row.Record
 	if first == 0 {
 		r.Ranks = append(r.Ranks, Rank(job, rank, 1))
 	}
@@ -33,7 +34,7 @@ func Rows(job string, rank uint32, first, n int) *row.Rows {
 			CommDPNs: 100, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1, DataLoaderNs: 5, CheckpointNs: -1, SelfNs: 899_999_945,
 			HostFPNs: -1, Tokens: -1, Flags: row.FlagHostOnly, BackwardNs: -1,
 		})
-		r.Records = append(r.Records, row.Record{
+		records = append(records, row.Record{
 			Job: job, Rank: rank, Incarnation: incarnation(rank), Node: "node-0", Kind: "FP", Step: int64(i), StartNs: start,
 			DurNs: 300, Side: "host", ExposedNs: -1, Ring: 1, Seq: uint64(i), Op: "", OpRaw: "a'b\\c", Group: "g`\"\t\x00é\xff",
 			Peer: -1, Path: "/x\ny", Segment: segment(rank), Offset: uint64(100 * i),
@@ -47,6 +48,8 @@ func Rows(job string, rank uint32, first, n int) *row.Rows {
 			}
 		}
 	}
+	r.Raws = row.Pack(records...)
+
 	return r
 }
 
@@ -142,7 +145,7 @@ func known(b *ship.Batch, i int) bool {
 	case row.CommunicationsTable:
 		return b.Communications[i].StepFrom < 3000
 	case row.RecordsTable:
-		return b.Records[i].Seq < 3000
+		return b.Raws.Rows[i].Seq < 3000
 	}
 	return false
 }

@@ -43,10 +43,10 @@ func TestPoisonRow(t *testing.T) {
 	for round := range 2 {
 		s := shipping(t, sink, ship.Options{DeadLetters: letters, Memory: 2 << 30}, func(ctx context.Context, s *ship.Shipper) {
 			rows := shiptest.Rows("j", 0, 0, n)
-			for i := range rows.Records {
-				rows.Records[i].StartNs = shiptest.Base
+			for i := range rows.Raws.Rows {
+				rows.Raws.Rows[i].StartNs = shiptest.Base
 			}
-			rows.Records[n/3].DurNs = 13
+			rows.Raws.Rows[n/3].DurNs = 13
 			if err := s.Put(ctx, ship.NewStream("0"), rows, 1); err != nil {
 				t.Fatal(err)
 			}

@@ -93,16 +93,16 @@ func TestMillionRows(t *testing.T) {
 		const portion = 12500
 		for i := 0; i < 250_000; i += portion {
 			for r, st := range streams {
-				rows := s.Rows()
+				var all []row.Record
 				for k := range portion {
 					seq := i + k
-					rows.Records = append(rows.Records, row.Record{
+					all = append(all, row.Record{
 						Job: "j", Rank: uint32(r), Incarnation: 7, Node: "node-0", Kind: "Communication", Step: int64(seq / 500), StartNs: shiptest.Base + int64(seq)*1000,
 						DurNs: 5000, Side: "device", ExposedNs: -1, Ring: 2, Seq: uint64(seq), Op: "allreduce", Group: "dp0", Peer: -1,
 						Count: 1 << 20, Dtype: "bf16", Bytes: 1 << 21, Segment: uint64(r), Offset: uint64(160 * seq),
 					})
 				}
-				if err := s.Put(ctx, st, rows, i); err != nil {
+				if err := s.Put(ctx, st, &row.Rows{Raws: row.Pack(all...)}, i); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -14,31 +14,26 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// packing is a memory that takes packed rows.
-type packing struct {
+// literate is a memory that holds raw rows to their words.
+type literate struct {
 	*memory
-	packed, plain int // batches of raw rows
+	batches int // of raw rows
 }
 
-func (*packing) TakesRaws() bool { return true }
-
-func (p *packing) Insert(ctx context.Context, b *Batch) error {
-	switch {
-	case len(b.Raws.Rows) > 0:
-		p.packed++
-		for i := range b.Raws.Rows {
-			if r := b.Raws.Record(i); r.Op != fmt.Sprint("op", r.Segment) || r.Node != "node-1" || r.Job != "j" {
-				return fmt.Errorf("row %+v has other words", r)
-			}
-		}
-	case len(b.Records) > 0:
-		p.plain++
+func (l *literate) Insert(ctx context.Context, b *Batch) error {
+	if len(b.Raws.Rows) > 0 {
+		l.batches++
 	}
-	return p.memory.Insert(ctx, b)
+	for i := range b.Raws.Rows {
+		if r := b.Raws.Record(i); r.Op != fmt.Sprint("op", r.Segment) || r.Node != "node-1" || r.Job != "j" {
+			return fmt.Errorf("row %+v has other words", r)
+		}
+	}
+	return l.memory.Insert(ctx, b)
 }
 
-// packedRows are rows [0, n) of a segment, of one day but for the last late ones.
-func packedRows(segment uint64, n, late int) *row.Rows {
+// wordyRows are rows [0, n) of a segment, of one day but for the last late ones.
+func wordyRows(segment uint64, n, late int) *row.Rows {
 	var words row.Words
 	r := &row.Rows{}
 	words.Add(fmt.Sprint("word of segment ", segment))
@@ -53,22 +48,22 @@ func packedRows(segment uint64, n, late int) *row.Rows {
 	return r
 }
 
-// TestPacked: packed rows reach the sink as they are, of one stream or merged, each
-// batch of one partition and under the id of the same rows unpacked.
-func TestPacked(t *testing.T) {
-	m := &packing{memory: newMemory()}
+// TestRaws: raw rows reach the sink with their words, of one stream or merged, each batch
+// of one partition and under the id of the same rows with words numbered otherwise.
+func TestRaws(t *testing.T) {
+	m := &literate{memory: newMemory()}
 	ship(t, m, Options{Flush: time.Hour}, func(ctx context.Context, s *Shipper) {
 		st, other := NewStream("a"), NewStream("b")
-		put(t, ctx, s, st, packedRows(1, wholePart, 0), 1)
+		put(t, ctx, s, st, wordyRows(1, wholePart, 0), 1)
 		flush(t, ctx, s)
-		if m.packed != 1 || st.Acked() != 1 {
-			t.Fatalf("%d packed, acked %v", m.packed, st.Acked())
+		if m.batches != 1 || st.Acked() != 1 {
+			t.Fatalf("%d batches, acked %v", m.batches, st.Acked())
 		}
-		put(t, ctx, s, st, packedRows(2, 5000, 0), 2)
-		put(t, ctx, s, other, packedRows(3, wholePart-5001, 7), 3) // the last seven are of the next day
+		put(t, ctx, s, st, wordyRows(2, 5000, 0), 2)
+		put(t, ctx, s, other, wordyRows(3, wholePart-5001, 7), 3) // the last seven are of the next day
 		flush(t, ctx, s)
-		if m.packed != 3 || m.plain != 0 || st.Acked() != 2 || other.Acked() != 3 {
-			t.Fatalf("%d packed, %d plain, acked %v and %v", m.packed, m.plain, st.Acked(), other.Acked())
+		if m.batches != 3 || st.Acked() != 2 || other.Acked() != 3 {
+			t.Fatalf("%d batches, acked %v and %v", m.batches, st.Acked(), other.Acked())
 		}
 	})
 	if want := 2*wholePart - 1; len(m.rows) != want {
@@ -76,17 +71,19 @@ func TestPacked(t *testing.T) {
 	}
 	again := newMemory()
 	ship(t, again, Options{}, func(ctx context.Context, s *Shipper) {
-		put(t, ctx, s, NewStream("a"), packedRows(1, wholePart, 0), 1)
+		rows := wordyRows(1, wholePart, 0)
+		rows.Raws = row.Pack(rows.Raws.AppendTo(nil)...)
+		put(t, ctx, s, NewStream("a"), rows, 1)
 		flush(t, ctx, s)
 	})
 	if again.queries[0] != m.queries[0] {
-		t.Fatalf("query %s of packed rows, %s of plain ones", m.queries[0], again.queries[0])
+		t.Fatalf("query %s, then %s of the same rows", m.queries[0], again.queries[0])
 	}
 }
 
 // TestWholePartAtOnce: rows that are a round of their own wait for no others.
 func TestWholePartAtOnce(t *testing.T) {
-	m := &packing{memory: newMemory()}
+	m := &literate{memory: newMemory()}
 	inserted := make(chan int, 2)
 	m.fail = func(b *Batch, _ int) (error, bool) {
 		inserted <- b.Len()
@@ -94,8 +91,8 @@ func TestWholePartAtOnce(t *testing.T) {
 	}
 	ship(t, m, Options{Flush: time.Hour}, func(ctx context.Context, s *Shipper) {
 		st := NewStream("a")
-		put(t, ctx, s, st, packedRows(1, 10, 0), 1)
-		put(t, ctx, s, st, packedRows(2, wholePart, 0), 2)
+		put(t, ctx, s, st, wordyRows(1, 10, 0), 1)
+		put(t, ctx, s, st, wordyRows(2, wholePart, 0), 2)
 		for _, want := range []int{10, wholePart} {
 			if n := <-inserted; n != want {
 				t.Errorf("a batch of %d rows, want %d", n, want)
@@ -104,18 +101,18 @@ func TestWholePartAtOnce(t *testing.T) {
 	})
 }
 
-// TestPackedOnce: what is stored is left out, what is in doubt is looked up, and a
-// poison row is found among packed rows too.
-func TestPackedOnce(t *testing.T) {
+// TestRawsOnce: what is stored is left out, what is in doubt is looked up, a poison row
+// is found, and all rows keep their words.
+func TestRawsOnce(t *testing.T) {
 	bad := RecordKey{1, 777}
-	m := &packing{memory: newMemory()}
+	m := &literate{memory: newMemory()}
 	for i := range uint64(500) {
 		m.rows[RecordKey{1, i}] = 1
 	}
 	lost := false
 	m.fail = func(b *Batch, _ int) (error, bool) {
-		for i := range b.Len() {
-			if _, k := b.RecordAt(i); k == bad {
+		for i := range b.Raws.Rows {
+			if KeyOfRaw(&b.Raws.Rows[i]) == bad {
 				return &Error{Class: Poison, Err: errors.New("value 13 brings bad luck")}, false
 			}
 		}
@@ -128,15 +125,15 @@ func TestPackedOnce(t *testing.T) {
 	letters := filepath.Join(t.TempDir(), "letters.jsonl")
 	ship(t, m, Options{DeadLetters: letters, Jitter: func() float64 { return 0 }}, func(ctx context.Context, s *Shipper) {
 		st := NewStream("a")
-		put(t, ctx, s, st, packedRows(1, wholePart, 0), 1)
+		put(t, ctx, s, st, wordyRows(1, wholePart, 0), 1)
 		flush(t, ctx, s)
 		if got := s.Stats().Tables[row.RecordsTable]; got.Found != 500 || got.Poisoned != 1 {
 			t.Fatalf("%+v", got)
 		}
 	})
 	m.once(t, 1, wholePart, bad)
-	if m.plain > 0 || !lost {
-		t.Fatalf("%d batches unpacked; acknowledgement lost: %t", m.plain, lost)
+	if !lost {
+		t.Fatal("no acknowledgement was lost")
 	}
 	text, err := os.ReadFile(letters)
 	if err != nil || !bytes.Contains(text, []byte("op1")) || !bytes.Contains(text, []byte(`"offset":777`)) {

@@ -11,18 +11,16 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// TestStream_Packed: packed rows are the same rows, whenever they are taken and
-// whatever is in the bundle already.
-func TestStream_Packed(t *testing.T) {
+// TestStream_Take: the rows are the same, whenever they are taken and whatever is in the
+// bundle already.
+func TestStream_Take(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := work(t)
 		o := Options{Job: "j", Rank: 3, Records: All}
 		want, _ := f.run(o)
-		o.Packed = true
 		s := New(o)
 		var got, bundle row.Rows
 		give := func() {
-			bundle.Unpack()
 			appendRows(&got, &bundle)
 			bundle = row.Rows{Raws: row.Raws{Rows: bundle.Raws.Rows[:0]}}
 		}
@@ -38,8 +36,8 @@ func TestStream_Packed(t *testing.T) {
 		s.End()
 		s.Take(&bundle)
 		give()
-		if d := cmp.Diff(want, got); d != "" {
-			t.Fatalf("rows differ (-plain +packed):\n%s\n%s", d, f)
+		if d := cmp.Diff(want, got, unpacked); d != "" {
+			t.Fatalf("rows differ (-at the end +in between):\n%s\n%s", d, f)
 		}
 	})
 }
@@ -57,7 +55,7 @@ func TestStream_ManyWords(t *testing.T) {
 		f.addText(fmt.Sprintf(`{"kind":"SaveCheckpoint","step":%d,"start":%d,"dur":5,"path":"%s"}`, i, at+i*1000+1, path(i)))
 		f.addText(fmt.Sprintf(`{"kind":"Step","step":%d,"start":%d,"dur":900}`, i, at+i*1000))
 	}
-	s := New(Options{Job: "j", Packed: true, Records: All})
+	s := New(Options{Job: "j", Records: All})
 	renumbered, most := 0, 0
 	var all []row.Record
 	give := func() {
@@ -94,7 +92,7 @@ func TestStream_ManyWords(t *testing.T) {
 // are more than some megabytes, however few rows they are, and the rows tell what
 // their words take.
 func TestStream_Crowded(t *testing.T) {
-	s := New(Options{Job: "j", Records: All, Packed: true})
+	s := New(Options{Job: "j", Records: All})
 	s.Segment(1, "1753000000")
 	word := strings.Repeat("w", 4000)
 	total, told, crowded := 0, 0, 0
