@@ -211,15 +211,17 @@ func (t *track) doubt(r int) float64 {
 // rose reports whether unit r is clearly slower than its own healthy past: its
 // baseline, or its centre before the episode where it is too young to have one.
 func (t *track) rose(r int) bool {
-	past, n := t.base[r], blockSteps*min(int(t.baseN[r]), baseBlocks)
-	if t.baseN[r] < minBase {
-		past, n = t.mu[r], int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
+	k := min(window, max(minBold, t.age(r)))
+	past, blocks, tau := t.past(r, t.began(r, k))
+	n := blocks * blockSteps
+	if blocks < minBase {
+		past, n = float64(t.mu[r]), int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
 	}
 	if n < minBold || t.fromStart(r) {
 		return false
 	}
-	v := t.values(r, min(window, max(minBold, t.age(r))))
-	m := float64(median(v) - past)
+	v := t.values(r, k)
+	m := float64(median(v)) - past
 	se := medianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
-	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, t.tauOwn)
+	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, tau)
 }

@@ -77,14 +77,6 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 	s.Last[r] = label
 }
 
-// mean is what the slow steps of unit r make of its mean residual.
-func (s *slowSteps) mean(r int) float64 {
-	if s.Looked[r] == 0 {
-		return 0
-	}
-	return float64(s.Sum[r] / s.Looked[r])
-}
-
 // spike counts a step of unit r that nobody convicted.
 func (t *track) spike(r int, d, sig float32, label int64) {
 	slow := t.warm[r] == 0 && d > max(spikeEffect, spikeSigmas*sig) && (t.leads == nil || t.leads[r])
