@@ -38,6 +38,7 @@ func (t *track) state() fields {
 		f[fmt.Sprint("lane_", lanes[i])] = &t.laneMean[i]
 	}
 	f["looked"], f["looked_slow"], f["episodes"], f["slow_sum"] = &t.slowly.Looked, &t.slowly.Slow, &t.slowly.Episodes, &t.slowly.Sum
+	f["slow_longest"] = &t.slowly.Longest
 	f["slow_run"], f["slow_first"], f["slow_last"] = &t.slowly.Run, &t.slowly.First, &t.slowly.Last
 	for i := range t.slowly.Size {
 		f[fmt.Sprint("slow_size_", i)] = &t.slowly.Size[i]
