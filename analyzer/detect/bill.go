@@ -161,22 +161,29 @@ func (e *Engine) overWindow(saved func(i int) float64) float64 {
 
 // late replaces when the lanes were through in the play by when they were in the
 // step, where a pipeline's ranks of the first stage, which are through last, show it:
-// who waits less for the others at the step's end came later.
+// who waits less for the others at the step's end came later. Buckets of gradients that
+// are reduced beside the backward pass wait for the last lane one after the other, and
+// their times add up to more than a lane was early: where all own time was measured it
+// was no earlier than its work says.
 func (e *Engine) late(i int) {
 	e.plain = append(e.plain[:0], e.ends...)
 	if e.layout.Stages < 2 || len(e.ends) < 2 || !e.graph.Known() {
 		return
 	}
-	if e.valuesAt(frame.DP, i) == nil {
+	dp, other := e.valuesAt(frame.DP, i), e.valuesAt(frame.Other, i)
+	if dp == nil {
 		return
 	}
-	wait := e.waitAtEnd(i)
 	least := math.Inf(1)
 	e.waits = e.waits[:0]
 	for l := range e.ends {
 		x := math.NaN()
 		for _, r := range e.graph.First(l) {
-			if w := wait(int(r)); w == w && !(x <= w) {
+			w := float64(dp[r])
+			if other != nil {
+				w += finite(float64(other[r]), 0)
+			}
+			if w == w && !(x <= w) {
 				x = w
 			}
 		}
@@ -195,42 +202,15 @@ func (e *Engine) late(i int) {
 		return
 	}
 	usual := middle(shift)
+	last := math.Inf(1)
+	if !slices.Contains(e.ledger.Habits.Expected, true) {
+		last = slices.Max(e.plain)
+	}
 	for l, x := range e.waits {
 		if x == x {
-			e.ends[l] = least - x
+			e.ends[l] = max(least-x, e.plain[l]-last)
 		} else {
 			e.ends[l] += usual
 		}
-	}
-}
-
-// waitAtEnd returns what a rank waited for at the i-th step's end: gradients and
-// whatever all reduce. Buckets of gradients that are reduced beside the backward pass
-// wait for the last rank one after the other, so their times add up to more than it is
-// late: only what blocked the rank counts, where the other groups leave that much.
-func (e *Engine) waitAtEnd(i int) func(r int) float64 {
-	var within [][]float32
-	for _, m := range []frame.Metric{frame.TP, frame.PP, frame.CP, frame.EP} {
-		if v := e.valuesAt(m, i); v != nil {
-			within = append(within, v)
-		}
-	}
-	dp, other, exposed := e.valuesAt(frame.DP, i), e.valuesAt(frame.Other, i), e.valuesAt(frame.Exposed, i)
-	return func(r int) float64 {
-		w := float64(dp[r])
-		if other != nil {
-			w += finite(float64(other[r]), 0)
-		}
-		if exposed == nil {
-			return w
-		}
-		x := float64(exposed[r])
-		for _, v := range within {
-			x -= finite(float64(v[r]), 0)
-		}
-		if x >= 0 {
-			w = min(w, x)
-		}
-		return w
 	}
 }
