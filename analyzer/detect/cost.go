@@ -222,9 +222,16 @@ func (e *Engine) account(node string, from int) *account {
 	return a
 }
 
-// blamed renews who is blamed, and closes the accounts of those who are well again.
+// blamed renews who is blamed, and closes the accounts of those who are well again. Who
+// is only calm for some steps stays charged: they are time that costs nothing.
 func (e *Engine) blamed(faults []fault) {
 	l := &e.ledger
+	now := len(faults)
+	for _, f := range l.Faults {
+		if !slices.ContainsFunc(faults[:now], func(o fault) bool { return o.Node == f.Node }) && e.calm(f.Node) {
+			faults = append(faults, f)
+		}
+	}
 	l.Faults = faults
 	for node := range l.Accounts {
 		if _, waits := e.carried[node]; !waits && !slices.ContainsFunc(faults, func(f fault) bool { return f.Node == node }) && !e.slowNow(node) {

@@ -177,9 +177,19 @@ func (e *Engine) adopt() {
 
 // slowNow reports whether any rank of the node is suspect or worse.
 func (e *Engine) slowNow(node string) bool {
-	for s := range signals {
-		for r, p := range e.tracks[s].phase {
-			if p != ok && e.nodeOf(r) == node {
+	return e.anyOn(node, func(t *track, r int) bool { return t.phase[r] != ok })
+}
+
+// calm reports whether any rank of the node was slow, and may be well again.
+func (e *Engine) calm(node string) bool {
+	return e.anyOn(node, func(t *track, r int) bool { return t.phase[r] == degraded && t.fall[r] > 0 })
+}
+
+// anyOn reports whether one of the node's ranks is so in any signal.
+func (e *Engine) anyOn(node string, is func(t *track, r int) bool) bool {
+	for _, t := range e.tracks {
+		for r := range t.phase {
+			if is(t, r) && e.nodeOf(r) == node {
 				return true
 			}
 		}
