@@ -12,6 +12,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
@@ -25,7 +26,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"Healthy", healthy}, {"LaggingReplica", laggingReplica}, {"AcknowledgedIsStored", acknowledgedIsStored},
 		{"ReplicaKilled", replicaKilled}, {"ZooKeeperKilled", zooKeeperKilled}, {"RollingRestart", rollingRestart},
-		{"DeadShard", deadShard}, {"SchemaApplied", schemaApplied}, {"ShardAdded", shardAdded},
+		{"DeadShard", deadShard}, {"SchemaApplied", schemaApplied}, {"ShardChosen", shardChosen}, {"ShardAdded", shardAdded},
 	} {
 		t.Run(fault.name, func(t *testing.T) { fault.play(t, lay(t, c)) })
 	}
@@ -226,6 +227,46 @@ func schemaApplied(t *testing.T, b *bed) {
 	if _, err := b.apply(t); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// shardChosen: who writes chooses its shard by its name, whichever server it asks, and keeps
+// the choice that stands in its cursor.
+func shardChosen(t *testing.T, b *bed) {
+	on := func(s *chtest.Server, writer, kept string) string {
+		sink := b.sink(t, s.Store(b.database)+"?cluster="+chtest.ClusterName, clickhouse.Options{Writer: writer})
+		sink.KeepShard(kept)
+		if err := sink.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return sink.Shard()
+	}
+	share := map[string]int{}
+	for n := range 40 {
+		writer := fmt.Sprintf("job node-%d", n)
+		chosen := on(b.Shards[0][0], writer, "")
+		if again := on(b.Shards[1][1], writer, ""); again != chosen {
+			t.Errorf("%s chose %s, then %s", writer, chosen, again)
+		}
+		share[chosen]++
+	}
+	if len(share) != len(b.Shards) || share[chtest.ClusterName+"/1"] < 10 || share[chtest.ClusterName+"/2"] < 10 {
+		t.Errorf("40 writers over %d shards: %v", len(b.Shards), share)
+	}
+	for _, kept := range []string{"training/1", "training/2"} {
+		if got := on(b.Shards[0][1], "job node-0", kept); got != kept {
+			t.Errorf("kept %s, chose %s", kept, got)
+		}
+	}
+	if got := on(b.Shards[0][1], "job node-0", "training/9"); got != on(b.Shards[0][0], "job node-0", "") {
+		t.Errorf("a shard that is gone left %s", got)
+	}
+	r := b.must(t, b.Shards[1][0].Store(b.database)+"?cluster="+chtest.ClusterName)
+	if r.Stored() == 0 {
+		t.Errorf("a pass into the chosen shard: %v", r)
+	}
+	b.nothing(t, b.Store(0, b.database), 8<<20)
+	b.nothing(t, b.Store(1, b.database), 8<<20)
+	b.whole(t)
 }
 
 // shardAdded: what is in the old shards is not stored in a new one.

@@ -22,7 +22,8 @@ const Scheme = "clickhouse://"
 //
 //	clickhouse://user@host:9000/database?secure=true&ca=FILE&server_name=NAME&password_file=FILE
 //
-// Several hosts (h1:9000,h2:9000) are the replicas of one shard.
+// Several hosts (h1:9000,h2:9000) are the replicas of one shard. With cluster=NAME they are
+// any servers of that cluster: who writes chooses a shard of it (writer/clickhouse).
 //
 // protocol=http speaks the HTTP interface (port 8123, with TLS 8443) of a current
 // server, where a firewall or a managed service lets nothing else through;
@@ -33,6 +34,7 @@ const Scheme = "clickhouse://"
 type Address struct {
 	Host         string   // host:port that is spoken to
 	Hosts        []string // all of them, each host:port
+	Cluster      string   // of which a writer chooses its shard; "" Hosts are the shard
 	User         string   // "default" when the URL names none
 	Database     string   // "default" when the URL names none
 	PasswordFile string   // read at every connect, so a rotated password needs no restart
@@ -120,7 +122,7 @@ func (a *Address) defaultPort() string {
 func (a *Address) parameters(q url.Values) error {
 	texts := map[string]*string{
 		"ca": &a.CAFile, "server_name": &a.ServerName, "cert": &a.CertFile, "key": &a.KeyFile,
-		"password_file": &a.PasswordFile,
+		"password_file": &a.PasswordFile, "cluster": &a.Cluster,
 	}
 	for key := range q {
 		value := q.Get(key)
@@ -136,7 +138,7 @@ func (a *Address) parameters(q url.Values) error {
 		case key == "secure" && (value == "false" || value == "0"):
 			a.Secure = false
 		default:
-			return fmt.Errorf("parse ClickHouse store: parameter %s=%q; known: protocol=native|http, compression=lz4|none, secure=true|false, ca, server_name, cert, key, password_file", key, value)
+			return fmt.Errorf("parse ClickHouse store: parameter %s=%q; known: protocol=native|http, compression=lz4|none, secure=true|false, ca, server_name, cert, key, password_file, cluster", key, value)
 		}
 	}
 	return nil
@@ -144,7 +146,11 @@ func (a *Address) parameters(q url.Values) error {
 
 // String is the store without secrets: fit for logs and for the cursor's name.
 func (a Address) String() string {
-	return Scheme + a.User + "@" + strings.Join(a.Hosts, ",") + "/" + a.Database
+	s := Scheme + a.User + "@" + strings.Join(a.Hosts, ",") + "/" + a.Database
+	if a.Cluster != "" {
+		s += "?cluster=" + url.QueryEscape(a.Cluster)
+	}
+	return s
 }
 
 // Password reads the password: the file's first line, else the environment.

@@ -9,6 +9,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (a *agent) build(ctx context.Context) error {
 }
 
 func (a *agent) buildFollower(ctx context.Context) error {
-	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Logger: a.o.Logger})
+	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Writer: cmp.Or(os.Getenv("MINDX_TASK_ID"), os.Getenv("LAGGARD_JOB"), a.o.JobName) + " " + a.o.Node, Logger: a.o.Logger})
 	if err != nil {
 		return err
 	}

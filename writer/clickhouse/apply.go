@@ -35,9 +35,13 @@ func (s *Sink) Apply(ctx context.Context) (hosts []string, err error) {
 	var version ddl.Version
 	err = first.call(ctx, "ask for the hosts of cluster "+s.o.Cluster, func(ctx context.Context, conn clickhouse.Conn) error {
 		k, err := first.known(ctx, conn)
-		if err == nil {
-			version = k.version
-			hosts, err = clusterHosts(ctx, conn, s.o.Cluster)
+		if err != nil {
+			return err
+		}
+		version = k.version
+		shards, err := clusterHosts(ctx, conn, s.o.Cluster)
+		for _, one := range shards {
+			hosts = append(hosts, one.replicas...)
 		}
 		return err
 	})
@@ -61,29 +65,36 @@ func (s *Sink) Apply(ctx context.Context) (hosts []string, err error) {
 // store's may not be there yet.
 func (s *Sink) at(host string) *Sink {
 	a := s.address
-	a.Host, a.Hosts, a.Database = host, []string{host}, "default"
+	a.Host, a.Hosts, a.Database, a.Cluster = host, []string{host}, "default", ""
 	return &Sink{address: a, o: s.o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
 }
 
-// clusterHosts lists the hosts of a cluster as a server knows them.
-func clusterHosts(ctx context.Context, conn clickhouse.Conn, cluster string) ([]string, error) {
-	var hosts, clusters []string
-	err := eachRow(ctx, conn, "SELECT cluster, host_name, port FROM system.clusters ORDER BY cluster, shard_num, replica_num", func(rows driver.Rows) error {
+// clusterHosts lists the shards of a cluster as a server knows them.
+func clusterHosts(ctx context.Context, conn clickhouse.Conn, cluster string) ([]shard, error) {
+	var shards []shard
+	var clusters []string
+	err := eachRow(ctx, conn, "SELECT cluster, shard_num, host_name, port FROM system.clusters ORDER BY cluster, shard_num, replica_num", func(rows driver.Rows) error {
 		var name, host string
+		var number uint32
 		var port uint16
-		if err := rows.Scan(&name, &host, &port); err != nil {
+		if err := rows.Scan(&name, &number, &host, &port); err != nil {
 			return err
 		}
-		if clusters = append(clusters, name); name == cluster {
-			hosts = append(hosts, net.JoinHostPort(host, strconv.Itoa(int(port))))
+		if clusters = append(clusters, name); name != cluster {
+			return nil
 		}
+		if name = fmt.Sprintf("%s/%d", cluster, number); len(shards) == 0 || shards[len(shards)-1].name != name {
+			shards = append(shards, shard{name: name})
+		}
+		last := &shards[len(shards)-1]
+		last.replicas = append(last.replicas, net.JoinHostPort(host, strconv.Itoa(int(port))))
 		return nil
 	})
-	if err == nil && len(hosts) == 0 {
-		err = refused(fmt.Errorf("the server knows no cluster %s; it knows %s", cluster, strings.Join(slices.Compact(clusters), ", ")),
-			"correct --cluster, or remote_servers in the server's configuration")
+	if err == nil && len(shards) == 0 {
+		err = refused(fmt.Errorf("the server knows no cluster %s; it knows %q", cluster, slices.Compact(clusters)),
+			"correct the cluster's name, or remote_servers in the server's configuration")
 	}
-	return hosts, err
+	return shards, err
 }
 
 // everywhere runs ON CLUSTER statements and returns what went wrong with them.

@@ -14,7 +14,7 @@ import (
 
 // Insert implements ship.Sink.
 func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
-	conn, err := s.connect()
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}

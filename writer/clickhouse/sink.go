@@ -48,7 +48,10 @@ type Options struct {
 	// NoCreate leaves the tables as they are: the user lacks the rights, or they
 	// are made by `laggard schema apply`.
 	NoCreate bool
-	Logger   *slog.Logger // nil is silent
+	// Writer names who writes, a job's node: by it the shard is chosen where the address
+	// names a cluster.
+	Writer string
+	Logger *slog.Logger // nil is silent
 }
 
 // Sink is a ClickHouse database. Its methods are called by one goroutine.
@@ -60,6 +63,13 @@ type Sink struct {
 	failures           int
 	unsynced, unproven map[string]bool
 	inserted           map[string]bool // tables, since the last Mark
+	// name and entry are those of the store as it was given; tries how often an entry was
+	// asked for the shards.
+	name   string
+	entry  []string
+	tries  int
+	shard  string // that is written, or was before; "" unknown
+	chosen bool
 
 	mu   sync.Mutex
 	conn clickhouse.Conn // guarded by mu; nil until the first call and after a refused one
@@ -101,17 +111,20 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 	if _, err := address.TLS(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", address, err)
 	}
-	s := &Sink{address: address, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
+	s := &Sink{address: address, name: address.String(), entry: address.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
 	s.stranger()
 	return s, nil
 }
 
 // Name is the store without secrets.
-func (s *Sink) Name() string { return s.address.String() }
+func (s *Sink) Name() string { return s.name }
 
 // connect returns the connection pool. Password and certificates are read anew
 // whenever one is made.
-func (s *Sink) connect() (clickhouse.Conn, error) {
+func (s *Sink) connect(ctx context.Context) (clickhouse.Conn, error) {
+	if err := s.choose(ctx); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
@@ -221,7 +234,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 
 // call runs f with a connection and a time limit, and says what its error means.
 func (s *Sink) call(ctx context.Context, what string, f func(context.Context, clickhouse.Conn) error) error {
-	conn, err := s.connect()
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
+	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
 )
 
@@ -26,7 +27,7 @@ type Open struct {
 // ReadOpen returns what the follower of a state folder has open for a store, by rank.
 // Without a cursor there is nothing.
 func ReadOpen(state, store string) (map[tail.Key]Open, error) {
-	cursor, err := tail.LoadCursor(cursorPath(state, store), store)
+	cursor, _, err := tail.LoadCursor(cursorPath(state, store), store)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +48,14 @@ func ReadOpen(state, store string) (map[tail.Key]Open, error) {
 
 // cursorPath is a file a store, so that a change of --store begins anew.
 func (f *Follower) cursorPath() string { return cursorPath(f.o.State, f.store) }
+
+// shard is that of the store that rows go to, "" where it has none.
+func (f *Follower) shard() string {
+	if s, ok := f.sink.(ship.Sharded); ok {
+		return s.Shard()
+	}
+	return ""
+}
 
 // acknowledge notes how far the store has a member's rows.
 func (f *Follower) acknowledge(m *member) {
@@ -83,7 +92,7 @@ func (f *Follower) save(force bool) {
 		return
 	}
 	f.saved = time.Now()
-	if err := tail.SaveCursor(f.cursorPath(), f.store, f.cursor); err != nil {
+	if err := tail.SaveCursor(f.cursorPath(), f.store, f.shard(), f.cursor); err != nil {
 		// It is a cache: the next save may go well, and the store knows what it has.
 		f.o.Logger.Warn("cursor not saved", "err", err)
 		return

@@ -66,11 +66,14 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
 	}
 	if o.State != "" {
-		cursor, err := tail.LoadCursor(f.cursorPath(), f.store)
+		cursor, shard, err := tail.LoadCursor(f.cursorPath(), f.store)
 		if err != nil {
 			o.Logger.Warn("cursor not usable, the store tells what it has", "err", err)
 		}
 		maps.Copy(f.cursor, cursor)
+		if s, ok := sink.(ship.Sharded); ok && shard != "" {
+			s.KeepShard(shard)
+		}
 	}
 	f.e.marks = true
 	return f, nil

@@ -19,6 +19,7 @@ const parquetScheme = "parquet:"
 // StoreOptions configure OpenStore.
 type StoreOptions struct {
 	TTL    map[string]int // ClickHouse: days to keep, by table
+	Writer string         // ClickHouse: who writes; chooses the shard of a cluster
 	Logger *slog.Logger
 }
 
@@ -47,7 +48,7 @@ func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, err
 	}
 	dir, ok := strings.CutPrefix(spec, parquetScheme)
 	if !ok {
-		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Logger: o.Logger})
+		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Writer: o.Writer, Logger: o.Logger})
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("open store %s: it is a file; name a directory (it is made when it is missing)", spec)

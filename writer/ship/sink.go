@@ -63,6 +63,15 @@ type Copies interface {
 	Copied(ctx context.Context, mark any) (bool, error)
 }
 
+// Sharded is a sink that writes one shard of several. What it chose is kept with the
+// cursor, so that the same rows come to the same place after shards were added.
+type Sharded interface {
+	// Shard is what was chosen, "" before the first call or where there is nothing to choose.
+	Shard() string
+	// KeepShard tells the choice of an earlier process, before the first call.
+	KeepShard(name string)
+}
+
 // Windows is a sink that tells the sums of the windows that it has, so that one which
 // was stored before its end can be completed.
 type Windows interface {

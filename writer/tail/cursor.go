@@ -32,7 +32,8 @@ const maxCursor = 256 << 20
 // oldest segment, and the store says what it has.
 type cursorFile struct {
 	Format  string         `json:"format"`
-	Store   string         `json:"store"` // what the positions are acknowledged by
+	Store   string         `json:"store"`           // what the positions are acknowledged by
+	Shard   string         `json:"shard,omitempty"` // of the store, that rows go to
 	Streams []cursorStream `json:"streams"`
 }
 
@@ -73,48 +74,48 @@ func sweep(dir string) {
 	}
 }
 
-// LoadCursor reads the positions acknowledged by a store, and sweeps its folder. A
+// LoadCursor reads the positions acknowledged by a store and the shard of it, and sweeps its folder. A
 // file that is missing is no error, nor one of another store; one that is damaged is an error that may
 // be logged: the positions are then none.
-func LoadCursor(path, store string) (map[Key]Position, error) {
+func LoadCursor(path, store string) (positions map[Key]Position, shard string, err error) {
 	sweep(filepath.Dir(path))
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read cursor: %w", err)
+		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("read cursor: %w", err)
+		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxCursor {
-		return nil, fmt.Errorf("read cursor %s: not a file of at most %d bytes", path, maxCursor)
+		return nil, "", fmt.Errorf("read cursor %s: not a file of at most %d bytes", path, maxCursor)
 	}
 	b := make([]byte, info.Size())
 	if _, err := f.ReadAt(b, 0); err != nil {
-		return nil, fmt.Errorf("read cursor: %w", err)
+		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
 	return parseCursor(b, store)
 }
 
-func parseCursor(b []byte, store string) (map[Key]Position, error) {
+func parseCursor(b []byte, store string) (positions map[Key]Position, shard string, err error) {
 	const tail = 1 + 8 + 1 // "\n", the sum in hex, "\n"
 	if len(b) < tail {
-		return nil, errors.New("read cursor: too short")
+		return nil, "", errors.New("read cursor: too short")
 	}
 	body, sum := b[:len(b)-tail], string(b[len(b)-tail+1:len(b)-1])
 	if want := fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli)); sum != want {
-		return nil, fmt.Errorf("read cursor: checksum %s, want %s", sum, want)
+		return nil, "", fmt.Errorf("read cursor: checksum %s, want %s", sum, want)
 	}
 	var c cursorFile
 	if err := json.Unmarshal(body, &c); err != nil {
-		return nil, fmt.Errorf("read cursor: %w", err)
+		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
 	if c.Format != cursorFormat || c.Store != store {
-		return nil, nil
+		return nil, "", nil
 	}
 	m := make(map[Key]Position, len(c.Streams))
 	for _, s := range c.Streams {
@@ -122,13 +123,13 @@ func parseCursor(b []byte, store string) (map[Key]Position, error) {
 			m[Key{s.Job, s.Rank}] = Position{Segment: s.Segment, ID: s.ID, Offset: s.Offset, State: s.State}
 		}
 	}
-	return m, nil
+	return m, c.Shard, nil
 }
 
 // SaveCursor replaces a cursor durably: after a crash the file is the old or the
 // new one.
-func SaveCursor(path, store string, positions map[Key]Position) (err error) {
-	c := cursorFile{Format: cursorFormat, Store: store}
+func SaveCursor(path, store, shard string, positions map[Key]Position) (err error) {
+	c := cursorFile{Format: cursorFormat, Store: store, Shard: shard}
 	for k, p := range positions {
 		c.Streams = append(c.Streams, cursorStream{k.Job, k.Rank, p.Segment, p.ID, p.Offset, p.State})
 	}

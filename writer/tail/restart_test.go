@@ -47,18 +47,18 @@ func TestRestart(t *testing.T) {
 
 func TestCursor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "cursor.json")
-	if m, err := LoadCursor(path, "s"); m != nil || err != nil {
+	if m, _, err := LoadCursor(path, "s"); m != nil || err != nil {
 		t.Fatalf("LoadCursor without a file: %v, %v", m, err)
 	}
 	want := map[Key]Position{{"j", 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42, State: "{\"x\":1}"}, {"k\xff", 0}: {}}
-	if err := SaveCursor(path, "s", want); err != nil {
+	if err := SaveCursor(path, "s", "c/2", want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := LoadCursor(path, "s")
-	if err != nil || got[Key{"j", 3}] != want[Key{"j", 3}] {
+	got, shard, err := LoadCursor(path, "s")
+	if err != nil || shard != "c/2" || got[Key{"j", 3}] != want[Key{"j", 3}] {
 		t.Fatalf("LoadCursor: %v, %v", got, err)
 	}
-	if m, err := LoadCursor(path, "another"); len(m) != 0 || err != nil {
+	if m, _, err := LoadCursor(path, "another"); len(m) != 0 || err != nil {
 		t.Fatalf("LoadCursor of another store: %v, %v", m, err)
 	}
 	b, err := os.ReadFile(path)
@@ -69,7 +69,7 @@ func TestCursor(t *testing.T) {
 		if err := os.WriteFile(path, b[:i], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := LoadCursor(path, "s"); err == nil || m != nil {
+		if m, _, err := LoadCursor(path, "s"); err == nil || m != nil {
 			t.Fatalf("LoadCursor of %d of %d bytes: %v, %v", i, len(b), m, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestCursor(t *testing.T) {
 
 func FuzzCursor(f *testing.F) {
 	f.Add([]byte("{}\n00000000\n"))
-	f.Fuzz(func(t *testing.T, b []byte) { _, _ = parseCursor(b, "s") })
+	f.Fuzz(func(t *testing.T, b []byte) { _, _, _ = parseCursor(b, "s") })
 }
 
 // TestCursor_Sweep: what a killed writer left behind goes, what one writes stays.
@@ -101,7 +101,7 @@ func TestCursor_Sweep(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadCursor(filepath.Join(dir, "cursor.json"), "s"); err != nil {
+	if _, _, err := LoadCursor(filepath.Join(dir, "cursor.json"), "s"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
