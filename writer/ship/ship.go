@@ -298,7 +298,7 @@ func (s *Shipper) phaseLocked() time.Duration {
 		s.next = s.since.Add(time.Duration(s.retry.jitter() * float64(s.o.Flush)))
 	}
 	if late := s.since.Sub(s.next); late > 0 { // flushes without rows
-		s.next = s.next.Add((late/s.o.Flush + 1) * s.o.Flush)
+		s.next = s.next.Add(late.Truncate(s.o.Flush) + s.o.Flush)
 	}
 	return time.Until(s.next)
 }
