@@ -98,7 +98,7 @@ func (k *Keeper) forget(path, replica string) {
 	commands.WriteString("quit\n")
 	line := append(slices.Clone(k.wrap), "java", "-cp", k.dir+":"+zookeeperJar, "org.apache.zookeeper.ZooKeeperMain", "-server", fmt.Sprintf("%s:%d", k.host, k.port))
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Stdin = strings.NewReader(commands.String())
+	cmd.Dir, cmd.Stdin = k.dir, strings.NewReader(commands.String())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		k.t.Fatalf("remove replica %s below %s: %v\n%s", replica, path, err, out)
 	}
