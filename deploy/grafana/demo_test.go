@@ -61,8 +61,8 @@ func (s *store) demo() {
 	s.verdicts[demoJob] = &v
 }
 
-// demoScene is the job page over the demo's own time.
-func (s *store) demoScene(page scene) scene {
+// demoView is the job page over the demo's own time.
+func (s *store) demoView(page view) view {
 	span := strings.Fields(s.query("SELECT intDiv(min(start_ns), 1000000000), intDiv(max(start_ns), 1000000000) FROM steps WHERE job = '" + demoJob + "'"))
 	page.from, page.to = time.Unix(int64(number(span[0]))-60, 0), time.Unix(int64(number(span[1]))+60, 0)
 	return page

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// scene is what a page shows: its time range, and the variables by name. All is
+// view is what a page shows: its time range, and the variables by name. All is
 // the single value "$__all".
-type scene struct {
+type view struct {
 	from, to  time.Time
 	points    int // pixels of a panel
 	variables map[string][]string
@@ -20,7 +20,7 @@ const all = "$__all"
 
 // expand does to a query what the browser's part of the plugin and its backend
 // do: first $__conditionalAll, then variables, then the macros.
-func (s scene) expand(sql string, points int) (string, error) {
+func (s view) expand(sql string, points int) (string, error) {
 	sql, err := s.conditions(sql)
 	if err != nil {
 		return "", err
@@ -54,7 +54,7 @@ func arguments(sql string, i int) (args []string, end int, err error) {
 
 var variableName = regexp.MustCompile(`\$(\w+)`)
 
-func (s scene) conditions(sql string) (string, error) {
+func (s view) conditions(sql string) (string, error) {
 	const macro = "$__conditionalAll"
 	for {
 		i := strings.LastIndex(sql, macro+"(")
@@ -86,7 +86,7 @@ func (s scene) conditions(sql string) (string, error) {
 
 var variableUse = regexp.MustCompile(`\$\{(\w+):(\w+)\}`)
 
-func (s scene) fill(sql string) (string, error) {
+func (s view) fill(sql string) (string, error) {
 	var err error
 	sql = variableUse.ReplaceAllStringFunc(sql, func(use string) string {
 		m := variableUse.FindStringSubmatch(use)
@@ -111,7 +111,7 @@ func (s scene) fill(sql string) (string, error) {
 
 var macroUse = regexp.MustCompile(`\$__(\w+)(\(?)`)
 
-func (s scene) macros(sql string, points int) (string, error) {
+func (s view) macros(sql string, points int) (string, error) {
 	if points == 0 {
 		points = s.points
 	}
@@ -151,7 +151,7 @@ func (s scene) macros(sql string, points int) (string, error) {
 }
 
 func TestExpand(t *testing.T) {
-	s := scene{from: time.Unix(1000, 0), to: time.Unix(2000, 0), points: 100, variables: map[string][]string{"job": {"a'b"}, "node": {all}, "m": {"self_ns"}}}
+	s := view{from: time.Unix(1000, 0), to: time.Unix(2000, 0), points: 100, variables: map[string][]string{"job": {"a'b"}, "node": {all}, "m": {"self_ns"}}}
 	for _, c := range []struct{ in, want string }{
 		{"$__timeFilter(ts)", "ts >= toDateTime(1000) AND ts <= toDateTime(2000)"},
 		{"$__timeInterval(ts) / $__interval_s", "toStartOfInterval(toDateTime(ts), INTERVAL 10 second) / 10"},

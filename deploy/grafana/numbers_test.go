@@ -62,20 +62,20 @@ func numbers(t *testing.T, s *store, r map[string]reply) {
 		t.Errorf("big job has %d rank-steps, %v; want %d", got, err, bigRanks*bigSteps)
 	}
 	want("coverage", r["laggard-job/Coverage/big"].cell("coverage"), 1)
-	for scene, job := range map[string]string{"big": bigJob, "node": nodeJob, "link": linkJob} {
+	for name, job := range map[string]string{"big": bigJob, "node": nodeJob, "link": linkJob} {
 		v := s.verdicts[job]
-		want("impact of "+job, r["laggard-job/Impact/"+scene].cell("impact"), math.Trunc(v.Most()*1e6)/1e6)
-		if got := r["laggard-job/Verdict/"+scene].Data[0][0]; got != report.Headline(v) {
+		want("impact of "+job, r["laggard-job/Impact/"+name].cell("impact"), math.Trunc(v.Most()*1e6)/1e6)
+		if got := r["laggard-job/Verdict/"+name].Data[0][0]; got != report.Headline(v) {
 			t.Errorf("%s: the page says %q, the verdict %q", job, got, report.Headline(v))
 		}
-		if got := len(r["laggard-job/Causes/"+scene].Data); got != len(v.Nodes)+len(v.Links) {
+		if got := len(r["laggard-job/Causes/"+name].Data); got != len(v.Nodes)+len(v.Links) {
 			t.Errorf("%s: %d causes, want %d", job, got, len(v.Nodes)+len(v.Links))
 		}
 		for _, n := range v.Nodes {
-			want("slowdown of "+n.Node, r["laggard-job/Causes/"+scene].cell("slowdown", n.Node, n.State, n.Cause), n.Slowdown)
+			want("slowdown of "+n.Node, r["laggard-job/Causes/"+name].cell("slowdown", n.Node, n.State, n.Cause), n.Slowdown)
 		}
 		for _, l := range v.Links {
-			want("slowdown of "+l.Group, r["laggard-job/Causes/"+scene].cell("slowdown", l.Group, l.State, "link"), l.Slowdown)
+			want("slowdown of "+l.Group, r["laggard-job/Causes/"+name].cell("slowdown", l.Group, l.State, "link"), l.Slowdown)
 		}
 	}
 	fleetNumbers(t, s, r, want)
@@ -90,9 +90,9 @@ func fleetNumbers(t *testing.T, s *store, r map[string]reply, want func(string, 
 	want("degraded nodes", r["laggard-fleet/Degraded nodes/every"].cell("nodes"), 2)
 	want("slow links", r["laggard-fleet/Slow links/every"].cell("links"), float64(len(s.verdicts[linkJob].Links)))
 	total := 0.0
-	for scene, job := range map[string]string{"node": nodeJob, "big": bigJob, "link": linkJob} {
+	for name, job := range map[string]string{"node": nodeJob, "big": bigJob, "link": linkJob} {
 		lost := s.lostByHand(t, job)
-		want("node-hours lost by "+job, r["laggard-job/Node-hours lost/"+scene].cell("lost"), lost)
+		want("node-hours lost by "+job, r["laggard-job/Node-hours lost/"+name].cell("lost"), lost)
 		want("the fleet's row of "+job, r["laggard-fleet/Jobs/every"].cell("lost", job), lost)
 		total += lost
 	}
@@ -116,13 +116,13 @@ func (s *store) lostByHand(t *testing.T, job string) float64 {
 
 // culpritIsSeen asks whether an eye on the page finds who is to blame.
 func culpritIsSeen(t *testing.T, s *store, r map[string]reply) {
-	for scene, job := range map[string]string{"big": bigJob, "node": nodeJob} {
+	for name, job := range map[string]string{"big": bigJob, "node": nodeJob} {
 		n := s.verdicts[job].Nodes[0]
-		slowest := r["laggard-job/Ranks against their role/"+scene]
+		slowest := r["laggard-job/Ranks against their role/"+name]
 		if got := int(number(slowest.Data[0][0])); !slices.Contains(n.Ranks, got) {
 			t.Errorf("%s: the slowest rank is %d, the verdict names %v", job, got, n.Ranks)
 		}
-		if ratio := r["laggard-rank/Ratio/"+scene].cell("ratio"); ratio < 1.1 {
+		if ratio := r["laggard-rank/Ratio/"+name].cell("ratio"); ratio < 1.1 {
 			t.Errorf("%s: the culprit's ratio is %v, want 1.1 and more", job, ratio)
 		}
 	}

@@ -19,8 +19,8 @@ type reply struct {
 }
 
 // ask runs a query as its panel does.
-func (s *store) ask(sc scene, t Target, points int) (reply, error) {
-	sql, err := sc.expand(t.RawSQL, points)
+func (s *store) ask(shown view, t Target, points int) (reply, error) {
+	sql, err := shown.expand(t.RawSQL, points)
 	if err != nil {
 		return reply{}, err
 	}
@@ -88,21 +88,21 @@ func check(r reply, t Target) error {
 	return nil
 }
 
-// scenes are the pages of a dashboard that are asked for.
-func (s *store) scenes() map[string]scene {
-	page := func(job, node, rank, window string) scene {
-		return scene{from: s.from, to: s.to, points: 800, variables: map[string][]string{
+// views are the pages of a dashboard that are asked for.
+func (s *store) views() map[string]view {
+	page := func(job, node, rank, window string) view {
+		return view{from: s.from, to: s.to, points: 800, variables: map[string][]string{
 			"job": {job}, "node": {node}, "rank": {rank}, "window": {window}, "measure": {"self_ns"},
 		}}
 	}
-	return map[string]scene{
+	return map[string]view{
 		"big":    page(bigJob, all, "299", all),
 		"node":   page(nodeJob, all, culpritRank(s.t, s.verdicts[nodeJob].Nodes[0].Ranks), all),
 		"link":   page(linkJob, all, "0", all),
 		"narrow": page(bigJob, bigCulprit, "299", "480-543"),
 		"every":  page(all, all, "299", all),
 		"empty":  page("nobody", all, "", all),
-		"demo":   s.demoScene(page(demoJob, all, culpritRank(s.t, s.verdicts[demoJob].Nodes[0].Ranks), all)),
+		"demo":   s.demoView(page(demoJob, all, culpritRank(s.t, s.verdicts[demoJob].Nodes[0].Ranks), all)),
 	}
 }
 
@@ -124,7 +124,7 @@ func culpritRank(t *testing.T, ranks []int) string {
 	return fmt.Sprint(ranks[0])
 }
 
-// wanted says which scenes a dashboard is asked in.
+// wanted says which views a dashboard is asked in.
 func wanted(uid, name string) bool {
 	if uid == "laggard-fleet" || uid == "laggard-pipeline" {
 		return name == "every" || name == "big" || name == "empty"
@@ -136,44 +136,44 @@ func TestEveryQueryRuns(t *testing.T) {
 	s := newStore(t)
 	slowest, queries := time.Duration(0), 0
 	results := map[string]reply{}
-	run := func(page, scene string, sc scene, title string, target Target, points int) {
+	run := func(page, name string, shown view, title string, target Target, points int) {
 		if target.RawSQL == "" {
 			return
 		}
-		r, err := s.ask(sc, target, points)
+		r, err := s.ask(shown, target, points)
 		if err != nil {
-			t.Errorf("%s, %s, scene %s: %v", page, title, scene, err)
+			t.Errorf("%s, %s, view %s: %v", page, title, name, err)
 			return
 		}
 		queries++
 		slowest = max(slowest, r.took)
-		t.Logf("%8.1f ms %6d rows  %s / %s [%s]", float64(r.took.Microseconds())/1e3, len(r.Data), page, title, scene)
-		results[page+"/"+title+"/"+scene] = r
+		t.Logf("%8.1f ms %6d rows  %s / %s [%s]", float64(r.took.Microseconds())/1e3, len(r.Data), page, title, name)
+		results[page+"/"+title+"/"+name] = r
 	}
-	for name, sc := range s.scenes() {
+	for name, shown := range s.views() {
 		for _, d := range Dashboards() {
 			if !wanted(d.UID, name) {
 				continue
 			}
 			for _, p := range d.Panels {
 				for _, target := range p.Targets {
-					run(d.UID, name, sc, p.Title, target, p.MaxDataPoints)
+					run(d.UID, name, shown, p.Title, target, p.MaxDataPoints)
 				}
 			}
 			for _, a := range d.Annotations.List {
-				run(d.UID, name, sc, "annotation "+a.Name, a.Target, 0)
+				run(d.UID, name, shown, "annotation "+a.Name, a.Target, 0)
 			}
 			for _, v := range d.Templating.List {
 				if target, ok := v.Query.(Target); ok {
-					run(d.UID, name, sc, "variable "+v.Name, target, 0)
+					run(d.UID, name, shown, "variable "+v.Name, target, 0)
 				}
 			}
 		}
 	}
 	for name, at := range s.moments() {
 		for _, a := range Alerts() {
-			sc := scene{from: at.Add(-time.Duration(a.Window) * time.Second), to: at, points: 100}
-			run("alerts", name, sc, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
+			shown := view{from: at.Add(-time.Duration(a.Window) * time.Second), to: at, points: 100}
+			run("alerts", name, shown, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
 		}
 	}
 	t.Logf("communications of the big job: %s", s.query("SELECT count() FROM communications WHERE job = '"+bigJob+"'"))

@@ -35,15 +35,15 @@ func pictures(t *testing.T, results map[string]reply) {
 	}
 	ctx := chromium(t)
 	for _, d := range Dashboards() {
-		for _, scene := range []string{"every", "big", "node", "demo"} {
-			if !wanted(d.UID, scene) || scene == "big" && wanted(d.UID, "every") {
+		for _, name := range []string{"every", "big", "node", "demo"} {
+			if !wanted(d.UID, name) || name == "big" && wanted(d.UID, "every") {
 				continue
 			}
-			text, err := json.Marshal(map[string]any{"title": d.Title, "scene": scene, "panels": withResults(d, scene, results)})
+			text, err := json.Marshal(map[string]any{"title": d.Title, "view": name, "panels": withResults(d, name, results)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(dir, d.UID+"-"+scene)
+			path := filepath.Join(dir, d.UID+"-"+name)
 			html := strings.Replace(string(page), "DATA", strings.ReplaceAll(string(text), "</", `<\/`), 1)
 			if err := os.WriteFile(path+".html", []byte(html), 0o644); err != nil {
 				t.Fatal(err)
@@ -53,10 +53,10 @@ func pictures(t *testing.T, results map[string]reply) {
 	}
 }
 
-func withResults(d Dashboard, scene string, results map[string]reply) []drawn {
+func withResults(d Dashboard, name string, results map[string]reply) []drawn {
 	var all []drawn
 	for _, p := range d.Panels {
-		r := results[d.UID+"/"+p.Title+"/"+scene]
+		r := results[d.UID+"/"+p.Title+"/"+name]
 		x := drawn{Panel: p, Rows: r.Data, Columns: [][]string{}}
 		for _, m := range r.Meta {
 			x.Columns = append(x.Columns, []string{m.Name, kind(m.Type)})
