@@ -46,7 +46,7 @@ test: parts ## everything, against the real components, with -race where gorouti
 	$(GO) test -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
 	$(GO) test -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
-	$(GO) test -count=1 -parallel 4 -timeout 20m $(PROCESSES:%=./%) # whole processes, which mostly wait
+	$(GO) test -count=1 -parallel 4 -timeout 40m $(PROCESSES:%=./%) # whole processes, which mostly wait
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes
