@@ -201,60 +201,6 @@ func (f *Feed) alone(p *process) bool {
 	return 2*went > others
 }
 
-// remap moves pending columns to the rows of a job with other ranks.
-func (f *Feed) remap(old []int) {
-	to := make([]int, len(old))
-	for i, rank := range old {
-		to[i] = f.Processes.row(uint32(rank))
-	}
-	n := len(f.Processes.Rows)
-	move := func(v []float32) []float32 {
-		if v == nil {
-			return nil
-		}
-		out := make([]float32, n)
-		for i := range out {
-			out[i] = frame.NaN
-		}
-		for i, x := range v {
-			if to[i] >= 0 {
-				out[to[i]] = x
-			}
-		}
-		return out
-	}
-	owners := func(v []uint16) []uint16 {
-		out := make([]uint16, n)
-		for i, x := range v {
-			if i < len(to) && to[i] >= 0 {
-				out[to[i]] = x
-			}
-		}
-		return out
-	}
-	for _, c := range f.Pending {
-		c.Owner = owners(c.Owner)
-		for m := range c.V {
-			c.V[m] = move(c.V[m])
-		}
-		if c.StartRow >= 0 && c.StartRow < len(to) {
-			c.StartRow = to[c.StartRow]
-		}
-	}
-	for i := range f.Recent {
-		f.Recent[i].Owner = owners(f.Recent[i].Owner)
-	}
-	f.Missed = owners(f.Missed)
-	seen := make([]int64, n)
-	for i, x := range f.Seen {
-		if i < len(to) && to[i] >= 0 {
-			seen[to[i]] = x
-		}
-	}
-	f.Seen = seen
-	f.spare = nil
-}
-
 // placeRow puts one row into its column, and counts it.
 func (f *Feed) placeRow(p *process, s *row.Step) {
 	var x step

@@ -15,25 +15,24 @@ import (
 type process struct {
 	// What every row of a step asks for stands together: a fleet's processes don't
 	// fit a processor's cache, so each further line of it costs a row its time.
-	ID         uint64
-	LastStep   int64
-	LastStart  int64
-	first      frame.Place // of First, as a copy
-	early      int64       // the same of EarlyNs
-	Attempt    int
-	Run        int   // how often it went back to an earlier step
-	Newest     int64 // start of the newest row that came, placed or not
-	LastRepeat int32
-	Rows       int32 // that came
-	Rank       uint32
-	Settled    bool
-	Placed     bool // Attempt and Later are known
-	Later      bool // it took a rank's place while the others went on
-	Running    bool // the last column that went shows it in that place
-	Alone      bool // the only process of its rank so far
-	Tells      bool // roles, by its identity
-	begun      bool // of a History: a row was placed
-	copied     bool // first and early are those of the Process
+	ID        uint64
+	LastStep  int64
+	LastStart int64
+	first     frame.Place // of First, as a copy
+	early     int64       // the same of EarlyNs
+	Attempt   int
+	Run       int   // how often it went back to an earlier step
+	Newest    int64 // start of the newest row that came, placed or not
+	Rows      int32 // that came
+	Rank      uint32
+	Settled   bool
+	Placed    bool // Attempt and Later are known
+	Later     bool // it took a rank's place while the others went on
+	Running   bool // the last column that went shows it in that place
+	Alone     bool // the only process of its rank so far
+	Tells     bool // roles, by its identity
+	begun     bool // of a History: a row was placed
+	copied    bool // first and early are those of the Process
 
 	number  int32 // in a History
 	waiting int32 // rows of a History that were not placed yet
