@@ -20,8 +20,6 @@ type window struct {
 	Calls          float32
 }
 
-const windowBytes = 4*3 + 2*2 + 8*2 + 4*3
-
 func (w *window) append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(w.Process)), uint32(w.Group)), uint32(w.Op))
