@@ -50,6 +50,7 @@ _NO_FUTURE = {"isend", "irecv", "batch_isend_irecv"}
 _BUILTIN = {"_broadcast_coalesced": ("broadcast", ["group", "tensors"])}
 
 _dtypes = {}   # torch.dtype → code
+_classes = set()  # of Works, covered
 _pending = {}  # id of a Work → (weak reference, _Pending)
 _c10d = None
 
@@ -261,7 +262,9 @@ def _returned(span, result, future):
 
 def follow(work, pending, future):
     """Ends pending when its last Work is complete."""
-    _cover_work(type(work))
+    if type(work) not in _classes:
+        _classes.add(type(work))
+        _cover_work(type(work))
     key = id(work)
 
     def lost(_):

@@ -192,7 +192,7 @@ def _begin(group, operation):
     if span.slot == OFF:
         return None
     flight = _InFlight(span)
-    flight.future = has_future
+    flight.future = has_future and operation.async_op  # else the caller waits at once
     flight.whole = not operation.async_op and not flight.hidden and device.computing()
     if _compiled():
         flight.exposed = -1
