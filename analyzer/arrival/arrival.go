@@ -29,8 +29,8 @@ const (
 	rounds = 50
 	// settled is the change of an offset, in ns, below which the alignment is done.
 	settled = 100
-	// clear is how many times what the alignment is unsure of a delay must be, to be told.
-	clear = 5
+	// plain is how many times what the alignment is unsure of a delay must be, to be told.
+	plain = 5
 )
 
 // symmetric are the operations that end on all members together.
@@ -267,7 +267,7 @@ func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdic
 	slices.SortFunc(out.Ranks, func(a, b verdict.Arrival) int {
 		return cmp.Or(cmp.Compare(a.Waited, b.Waited), cmp.Compare(a.Rank, b.Rank))
 	})
-	out.Clear = most > clear*unsure
+	out.Clear = most > plain*unsure
 	return out
 }
 

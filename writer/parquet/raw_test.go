@@ -118,7 +118,7 @@ func TestSorted(t *testing.T) {
 	raw := func(rank, segment, offset int) row.Raw {
 		return row.Raw{Rank: uint32(rank), Segment: uint64(segment), Offset: uint64(offset)}
 	}
-	for name, make := range map[string]func(i int) row.Raw{
+	for name, build := range map[string]func(i int) row.Raw{
 		"in order":  func(i int) row.Raw { return raw(0, 1, i) },
 		"in runs":   func(i int) row.Raw { return raw(7-i/100, 1, i) },
 		"overlap":   func(i int) row.Raw { return raw(0, 1, i%100*9+i/100) },
@@ -128,7 +128,7 @@ func TestSorted(t *testing.T) {
 		for _, n := range []int{0, 1, 2, 800} {
 			var rows []row.Raw
 			for i := range n {
-				rows = append(rows, make(i))
+				rows = append(rows, build(i))
 			}
 			before := slices.Clone(rows)
 			got := slices.Concat(sorted(rows, compareRaws)...)
