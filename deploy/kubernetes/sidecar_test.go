@@ -251,7 +251,8 @@ func runSidecar(t *testing.T, uid int64) {
 	}
 	c := p.command(ctx, train, uid, python, "-c", trainer)
 	c.Env = append(c.Env, "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3")
-	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+	const first = "laggard: recording rank 3 of job training → agent on node-7\n"
+	if out, err := c.CombinedOutput(); err != nil || string(out) != first {
 		t.Fatalf("trainer: %v\n%s", err, out)
 	}
 	body := until(ctx, t, "http://"+address+"/metrics", func(body string) bool {

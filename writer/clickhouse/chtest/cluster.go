@@ -136,16 +136,6 @@ func (c *Cluster) Store(shard int, database string) string {
 	return "clickhouse://" + strings.Join(hosts, ",") + "/" + database
 }
 
-// Database makes a database of one name on every server and returns the name.
-func (c *Cluster) Database() string {
-	c.t.Helper()
-	name := fmt.Sprintf("db_%d", time.Now().UnixNano())
-	for _, s := range c.All() {
-		s.Exec("CREATE DATABASE " + name)
-	}
-	return name
-}
-
 // Wipe kills a server, takes its data away, has Keeper forget its tables of a database, as
 // the operator of a lost disk does, and starts it again.
 func (c *Cluster) Wipe(s *Server, database string) {
