@@ -284,7 +284,7 @@ func TestWorkerObeysTheManager(t *testing.T) {
 	}
 	fmt.Fprintln(w.in, 7)
 	w.end(t)
-	if n := strings.Count(w.stderr.String(), "\n"); n != 2 || !strings.Contains(w.stderr.String(), "registered with TaskD's manager") {
+	if n := strings.Count(w.stderr.String(), "\n"); n != 3 || !strings.Contains(w.stderr.String(), "registered with TaskD's manager") {
 		t.Errorf("said %q", w.stderr.String())
 	}
 	names, err := ring.Names(w.run)
