@@ -172,8 +172,9 @@ func last(t *testing.T, w *watch.Watcher, live *source.Live) map[string]any {
 
 // TestWatch_GrowingFiles looks while files grow, replaces the watcher now and
 // then, and wants analyze's verdict on the whole.
+// It is not parallel: a child that another test starts holds the state's lock until it
+// has begun.
 func TestWatch_GrowingFiles(t *testing.T) {
-	t.Parallel()
 	for k, scenario := range []string{"compute-1.5", "dataloader", "slow-link", "restart", "transient", "missing-10"} {
 		t.Run(scenario, func(t *testing.T) {
 			dir, _, want := watchedJob(t, scenario, uint64(k)+1)
@@ -200,7 +201,6 @@ func TestWatch_GrowingFiles(t *testing.T) {
 // TestWatch_GrowingStores does the same with a Parquet store and a real
 // ClickHouse server, into which rows come in pieces.
 func TestWatch_GrowingStores(t *testing.T) {
-	t.Parallel()
 	server := chtest.Start(t)
 	for kind, store := range map[string]string{"parquet": "parquet:" + t.TempDir(), "clickhouse": server.Store(server.Database())} {
 		t.Run(kind, func(t *testing.T) {
@@ -253,7 +253,6 @@ func TestWatch_GrowingStores(t *testing.T) {
 // starts it again, and wants the verdict of analyze, and each change in the
 // table of verdicts once.
 func TestWatch_Killed(t *testing.T) {
-	t.Parallel()
 	dir, _, want := watchedJob(t, "compute-1.5", 21)
 	g, state, store := newGrowth(t, dir, 21, 7), t.TempDir(), t.TempDir()
 	arguments := []string{"watch", g.to, "--state", state, "--every", "10ms", "--metrics", "", "--lag", "20m", "--to", "parquet:" + store}
