@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -102,6 +103,7 @@ func (o *agentOptions) check() error {
 	if o.switchServer != "" && o.JobName == "" {
 		return usage("--switch-server needs --job-name: the switch belongs to a job")
 	}
+	o.Job = cmp.Or(os.Getenv("MINDX_TASK_ID"), os.Getenv("LAGGARD_JOB"), o.JobName)
 	if err := o.switchAddresses(); err != nil {
 		return usage("%v", err)
 	}

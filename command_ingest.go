@@ -119,7 +119,7 @@ func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
 		defer made.Close()
 		root = made.Dir
 	}
-	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Writer: " " + o.Node, Logger: o.Logger})
+	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Node: o.Node, Logger: o.Logger})
 	if err != nil {
 		return err
 	}

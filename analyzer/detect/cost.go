@@ -228,7 +228,7 @@ func (e *Engine) blamed(faults []fault) {
 	l := &e.ledger
 	now := len(faults)
 	for _, f := range l.Faults {
-		if !slices.ContainsFunc(faults[:now], func(o fault) bool { return o.Node == f.Node }) && e.calm(f.Node) {
+		if !slices.ContainsFunc(faults[:now], func(o fault) bool { return o.Node == f.Node }) && e.recovering(f.Node) {
 			faults = append(faults, f)
 		}
 	}

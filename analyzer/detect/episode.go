@@ -180,8 +180,8 @@ func (e *Engine) slowNow(node string) bool {
 	return e.anyOn(node, func(t *track, r int) bool { return t.phase[r] != ok })
 }
 
-// calm reports whether any rank of the node was slow, and may be well again.
-func (e *Engine) calm(node string) bool {
+// recovering reports whether any rank of the node was slow, and may be well again.
+func (e *Engine) recovering(node string) bool {
 	return e.anyOn(node, func(t *track, r int) bool { return t.phase[r] == degraded && t.fall[r] > 0 })
 }
 

@@ -229,11 +229,11 @@ func schemaApplied(t *testing.T, b *bed) {
 	}
 }
 
-// shardChosen: who writes chooses its shard by its name, whichever server it asks, and keeps
+// shardChosen: who writes chooses its shard by job and node, whichever server it asks, and keeps
 // the choice that stands in its cursor.
 func shardChosen(t *testing.T, b *bed) {
-	on := func(s *chtest.Server, writer, kept string) string {
-		sink := b.sink(t, s.Store(b.database)+"?cluster="+chtest.ClusterName, clickhouse.Options{Writer: writer})
+	on := func(s *chtest.Server, node, kept string) string {
+		sink := b.sink(t, s.Store(b.database)+"?cluster="+chtest.ClusterName, clickhouse.Options{Job: "job", Node: node})
 		sink.KeepShard(kept)
 		if err := sink.Ping(t.Context()); err != nil {
 			t.Fatal(err)
@@ -242,10 +242,10 @@ func shardChosen(t *testing.T, b *bed) {
 	}
 	share := map[string]int{}
 	for n := range 40 {
-		writer := fmt.Sprintf("job node-%d", n)
-		chosen := on(b.Shards[0][0], writer, "")
-		if again := on(b.Shards[1][1], writer, ""); again != chosen {
-			t.Errorf("%s chose %s, then %s", writer, chosen, again)
+		node := fmt.Sprintf("node-%d", n)
+		chosen := on(b.Shards[0][0], node, "")
+		if again := on(b.Shards[1][1], node, ""); again != chosen {
+			t.Errorf("%s chose %s, then %s", node, chosen, again)
 		}
 		share[chosen]++
 	}
@@ -253,11 +253,11 @@ func shardChosen(t *testing.T, b *bed) {
 		t.Errorf("40 writers over %d shards: %v", len(b.Shards), share)
 	}
 	for _, kept := range []string{"training/1", "training/2"} {
-		if got := on(b.Shards[0][1], "job node-0", kept); got != kept {
+		if got := on(b.Shards[0][1], "node-0", kept); got != kept {
 			t.Errorf("kept %s, chose %s", kept, got)
 		}
 	}
-	if got := on(b.Shards[0][1], "job node-0", "training/9"); got != on(b.Shards[0][0], "job node-0", "") {
+	if got := on(b.Shards[0][1], "node-0", "training/9"); got != on(b.Shards[0][0], "node-0", "") {
 		t.Errorf("a shard that is gone left %s", got)
 	}
 	r := b.must(t, b.Shards[1][0].Store(b.database)+"?cluster="+chtest.ClusterName)

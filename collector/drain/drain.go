@@ -236,7 +236,7 @@ func (d *Drain) begin(now time.Time) error {
 			continue
 		}
 		p.mu.Lock()
-		p.take(now) // what is wrong the pass finds, too
+		p.resume(now) // what is wrong the pass finds, too
 		p.mu.Unlock()
 		if p.removed {
 			d.forget(p)

@@ -85,7 +85,7 @@ var errForeign = errors.New("its user may not write this job")
 // is more.
 func (p *process) pass(now time.Time) (records int, more bool, err error) {
 	p.denied = false
-	if ready, e := p.take(now); !ready {
+	if ready, e := p.resume(now); !ready {
 		return 0, false, e
 	}
 	err = p.instruct()
@@ -104,9 +104,9 @@ func (p *process) pass(now time.Time) (records int, more bool, err error) {
 	return records, more, errors.Join(err, e)
 }
 
-// take looks at the process and its rings anew, and opens its Writer: then it is known,
+// resume looks at the process and its rings anew, and opens its Writer: then it is known,
 // and the rings say, how far they are in segments.
-func (p *process) take(now time.Time) (ready bool, err error) {
+func (p *process) resume(now time.Time) (ready bool, err error) {
 	p.refresh()
 	p.gone = p.dead(now) // before the heads: what is there then is all
 	if err := p.findRings(); err != nil {

@@ -9,7 +9,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +104,7 @@ func (a *agent) build(ctx context.Context) error {
 }
 
 func (a *agent) buildFollower(ctx context.Context) error {
-	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Writer: cmp.Or(os.Getenv("MINDX_TASK_ID"), os.Getenv("LAGGARD_JOB"), a.o.JobName) + " " + a.o.Node, Logger: a.o.Logger})
+	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Job: a.o.Job, Node: a.o.Node, Logger: a.o.Logger})
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,9 @@ type Options struct {
 	SwitchFile   string
 	SwitchServer endpoint.Address
 	JobName      string // namespace/name
+	// Job is the job of the recorders where that is known at the start, "" else: with Node it
+	// chooses the shard of a cluster.
+	Job string
 	// Listen is where the switch listens, as Endpoint says; Metrics the HTTP address of
 	// /metrics, /healthz and /readyz, "" none.
 	Listen   []endpoint.Address

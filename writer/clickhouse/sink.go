@@ -48,10 +48,10 @@ type Options struct {
 	// NoCreate leaves the tables as they are: the user lacks the rights, or they
 	// are made by `laggard schema apply`.
 	NoCreate bool
-	// Writer names who writes, a job's node: by it the shard is chosen where the address
-	// names a cluster.
-	Writer string
-	Logger *slog.Logger // nil is silent
+	// Job and Node tell who writes: by them the shard is chosen where the address names a
+	// cluster. "" is not known.
+	Job, Node string
+	Logger    *slog.Logger // nil is silent
 }
 
 // Sink is a ClickHouse database. Its methods are called by one goroutine.

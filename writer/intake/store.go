@@ -19,7 +19,8 @@ const parquetScheme = "parquet:"
 // StoreOptions configure OpenStore.
 type StoreOptions struct {
 	TTL    map[string]int // ClickHouse: days to keep, by table
-	Writer string         // ClickHouse: who writes; chooses the shard of a cluster
+	Job    string         // ClickHouse: who writes; Job and Node choose the shard of a cluster
+	Node   string
 	Logger *slog.Logger
 }
 
@@ -48,7 +49,7 @@ func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, err
 	}
 	dir, ok := strings.CutPrefix(spec, parquetScheme)
 	if !ok {
-		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Writer: o.Writer, Logger: o.Logger})
+		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Job: o.Job, Node: o.Node, Logger: o.Logger})
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("open store %s: it is a file; name a directory (it is made when it is missing)", spec)

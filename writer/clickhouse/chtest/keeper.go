@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,8 +21,7 @@ type Keeper struct {
 	host string
 	port int
 	wrap []string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has been waited for
+	process
 }
 
 // zookeeperJar is where Debian's package zookeeper puts its program.
@@ -56,18 +54,7 @@ func (k *Keeper) Up() {
 	}
 	line := append(slices.Clone(k.wrap), "java", "-Xmx192m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 		"-cp", strings.Join([]string{k.dir, zookeeperJar}, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", path)
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = k.dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		k.t.Fatalf("start ZooKeeper: %v", err)
-	}
-	done := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(done)
-	}()
-	k.cmd, k.done = cmd, done
+	k.start(k.t, "ZooKeeper", k.dir, log, line)
 	k.await()
 }
 
@@ -102,16 +89,6 @@ func (k *Keeper) forget(path, replica string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		k.t.Fatalf("remove replica %s below %s: %v\n%s", replica, path, err, out)
 	}
-}
-
-// Kill kills ZooKeeper (SIGKILL) and waits until it is gone.
-func (k *Keeper) Kill() {
-	if k.cmd == nil {
-		return
-	}
-	_ = k.cmd.Process.Kill()
-	<-k.done
-	k.cmd = nil
 }
 
 // Eventually calls f until it returns nil; after most the test fails with its error.

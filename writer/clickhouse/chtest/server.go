@@ -35,9 +35,8 @@ type Server struct {
 	// extra is configuration beside what every server has; wrap is what it is run by.
 	extra string
 	wrap  []string
-	cmd   *exec.Cmd
-	done  chan struct{} // closed when the process has been waited for
-	o     Options
+	process
+	o Options
 }
 
 // Options change the server's configuration.
@@ -102,18 +101,7 @@ func (s *Server) Launch() {
 	}
 	defer log.Close()
 	line := append(slices.Clone(s.wrap), s.bin, "--config-file="+filepath.Join(s.dir, "config.xml"))
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		s.t.Fatalf("start clickhouse-server: %v", err)
-	}
-	done := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(done)
-	}()
-	s.cmd, s.done = cmd, done
+	s.start(s.t, "clickhouse-server", s.dir, log, line)
 }
 
 // Await waits until the server answers on its port.
@@ -137,16 +125,6 @@ func (s *Server) Await() {
 		case <-tick.C:
 		}
 	}
-}
-
-// Kill kills the process (SIGKILL) and waits until it is gone.
-func (s *Server) Kill() {
-	if s.cmd == nil {
-		return
-	}
-	_ = s.cmd.Process.Kill()
-	<-s.done
-	s.cmd = nil
 }
 
 // Stop ends the process as an operator does (SIGTERM) and waits until it is gone.
