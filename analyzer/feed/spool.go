@@ -3,6 +3,7 @@ package feed
 import (
 	"bufio"
 	"cmp"
+	"container/heap"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 		*s = spool{}
 	}()
 	s.data, s.order = nil, nil
-	parts := make([]*part, 0, len(s.ends))
+	parts := make(merge, 0, len(s.ends))
 	from := int64(0)
 	for k, end := range s.ends {
 		p := &part{number: k, r: bufio.NewReaderSize(io.NewSectionReader(s.file, from, end-from), spoolRead)}
@@ -147,7 +148,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 			parts = append(parts, p)
 		}
 	}
-	slices.SortFunc(parts, func(a, b *part) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number)) })
+	heap.Init(&parts)
 	for len(parts) > 0 {
 		p := parts[0]
 		if err := take(p.at, p.record[recordHead:]); err != nil {
@@ -157,11 +158,11 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 		if err != nil {
 			return err
 		}
-		if !more {
-			parts[0] = parts[len(parts)-1]
-			parts = parts[:len(parts)-1]
+		if more {
+			heap.Fix(&parts, 0)
+		} else {
+			heap.Pop(&parts)
 		}
-		sink(parts)
 	}
 	return nil
 }
@@ -195,20 +196,27 @@ func (p *part) next() (bool, error) {
 	return true, nil
 }
 
-// sink restores the heap order of parts after the first one changed.
-func sink(parts []*part) {
-	less := func(a, b *part) bool { return a.at < b.at || a.at == b.at && a.number < b.number }
-	for k := 0; ; {
-		least := k
-		for _, c := range []int{2*k + 1, 2*k + 2} {
-			if c < len(parts) && less(parts[c], parts[least]) {
-				least = c
-			}
-		}
-		if least == k {
-			return
-		}
-		parts[k], parts[least] = parts[least], parts[k]
-		k = least
-	}
+// merge is the parts as a heap: the earliest record is on top, of one time that of the
+// part that was written first.
+type merge []*part
+
+// Len implements heap.Interface.
+func (m merge) Len() int { return len(m) }
+
+// Less implements heap.Interface.
+func (m merge) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(m[i].at, m[j].at), cmp.Compare(m[i].number, m[j].number)) < 0
+}
+
+// Swap implements heap.Interface.
+func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+
+// Push implements heap.Interface.
+func (m *merge) Push(p any) { *m = append(*m, p.(*part)) }
+
+// Pop implements heap.Interface.
+func (m *merge) Pop() any {
+	last := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	return last
 }
