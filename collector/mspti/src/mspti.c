@@ -1,7 +1,6 @@
 /* mspti.c: our thread, which follows the switch, takes what libmspti has, and ends
  * with the process; and how it comes to be. */
-#include "mspti_internal.h"
-#include "mspti_old.h"
+#include "internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +10,15 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "laggard_mspti.h"
+#include "mspti_abi.h"
+#include "mspti_buffers.h"
+#include "mspti_counters.h"
+#include "mspti_load.h"
+#include "mspti_old.h"
+#include "mspti_pairs.h"
+#include "mspti_walk.h"
 
 /* Our thread looks every BUSY while buffers come: in that time a million markers a
  * second fill less than one. Else every POLL, which is how soon it follows the switch. */

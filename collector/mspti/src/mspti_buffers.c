@@ -2,7 +2,7 @@
  * at libmspti, full, free. The two callbacks are a pop and a push and never wait:
  * when no buffer is free libmspti gets a place that nobody reads, and what it writes
  * there is counted as dropped. */
-#include "mspti_internal.h"
+#include "mspti_buffers.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -10,6 +10,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "mspti_abi.h"
+#include "mspti_counters.h"
 
 enum { MOST = 128, IDLE = 0, OUT = 1, FULL = 2, WARM = 4 };
 

@@ -1,9 +1,13 @@
 /* mspti_late.c: a record of a range that began while its kind was on and reaches us
  * when it is off. laggard_emit would leave it out, so it is published here, the way
  * laggard.c does. Our thread is the only writer of its ring, and has no handlers. */
-#include "mspti_internal.h"
+#include "mspti_late.h"
+
+#include <string.h>
 
 #include "crc.h"
+#include "failure.h"
+#include "rings.h"
 
 static _Atomic uint64_t *at(ring *g, int offset) { return (_Atomic uint64_t *)(void *)(g->mem + offset); }
 

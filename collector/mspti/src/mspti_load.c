@@ -1,13 +1,16 @@
 /* mspti_load.c: where libmspti is and what it has; words on stderr, numbers out of the
  * environment. */
-#include "mspti_internal.h"
-#include "mspti_old.h"
+#include "mspti_load.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "laggard_mspti.h"
+#include "mspti_abi.h"
+#include "mspti_old.h"
 
 COLD void mspti_say(const char *format, ...) {
 	char line[512];

@@ -1,7 +1,8 @@
 /* mspti_name.c: what a marker's name says. The rules are those of package
  * schemas/marker; a test holds the two to each other. */
-#include "mspti_internal.h"
+#include "mspti_name.h"
 
+#include <string.h>
 #include <strings.h>
 
 static int blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

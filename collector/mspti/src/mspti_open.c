@@ -1,6 +1,8 @@
 /* mspti_open.c: a range that libmspti has begun and not ended, named in the ring's
  * table of open ranges with the time it really began. */
-#include "mspti_internal.h"
+#include "mspti_open.h"
+
+#include <string.h>
 
 #include "crc.h"
 

@@ -4,10 +4,18 @@
  * Invariant: what waits is bounded (RANGES); the oldest goes when there is no room,
  * and what is given up is counted. A range whose device markers do not come is
  * written with the host's times after DEVICE_WAIT. */
-#include "mspti_internal.h"
+#include "mspti_pairs.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+#include "mspti_abi.h"
+#include "mspti_buffers.h"
+#include "mspti_counters.h"
+#include "mspti_late.h"
+#include "mspti_name.h"
+#include "mspti_open.h"
 
 enum { RANGES = 1 << 17, SLOTS = RANGES * 2, NOWHERE = 0, WORDS = 1024, NAMES = 512 };
 enum { HOST_START = 1, HOST_END = 2, DEVICE_START = 4, DEVICE_END = 8, NAMED = 16, WITH_DEVICE = 32, LISTED = 64 };

@@ -1,5 +1,9 @@
 /* mspti_walk.c: the records of a buffer, back to back. */
-#include "mspti_internal.h"
+#include "mspti_walk.h"
+
+#include "mspti_abi.h"
+#include "mspti_counters.h"
+#include "mspti_pairs.h"
 
 /* Sizes by kind: invalid, marker, kernel, api, hccl, memory, memset, memcpy,
  * external correlation. 0: unknown, may be learnt. */

@@ -1,10 +1,11 @@
 /* mstx.c: the mstx functions for a machine without an NPU. Built as
  * libms_tools_ext.so, where a script or an adapter looks for them. A range goes
  * straight into the ring, with the host's times; streams are not looked at. */
-#include "mspti_internal.h"
+#include "mspti_name.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MSTX_API __attribute__((visibility("default")))
 

@@ -2,8 +2,9 @@
  * the domain, u32 instant, both. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "mspti_internal.h"
+#include "mspti_name.h"
 
 static void text(const char *s) {
 	uint32_t n = (uint32_t)strlen(s);

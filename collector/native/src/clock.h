@@ -6,6 +6,11 @@
 
 #include "internal.h"
 
+HIDDEN void laggard_clock_init(void);
+HIDDEN int64_t laggard_clock_slow(thread *t);
+extern HIDDEN int laggard_use_tsc;
+extern HIDDEN int64_t laggard_offset;
+
 static inline int64_t monotonic(void) {
 	struct timespec ts;
 	clock_gettime(CLOCK_MONOTONIC, &ts);

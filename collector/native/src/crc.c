@@ -1,5 +1,5 @@
 /* crc.c: CRC32C by table, and whether the processor can do it. */
-#include "internal.h"
+#include "crc.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -4,6 +4,9 @@
 
 #include "internal.h"
 
+HIDDEN void laggard_crc_init(void);
+HIDDEN uint32_t laggard_crc_table(const void *b, size_t n); /* of any bytes, by table */
+
 /* The words come one by one: whole, they would be laid into memory for the way with
  * hardware, too. */
 static COLD uint32_t slow_crc(uint64_t kind, uint64_t seq, uint64_t start, uint64_t dur, uint64_t host, uint64_t text, uint64_t step, uint64_t value) {

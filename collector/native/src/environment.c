@@ -1,12 +1,10 @@
 /* environment.c: what the environment says: who this rank is, and what to record. */
-#include "internal.h"
+#include "environment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "process.h"
 
 /* append_json adds "key":"value" with what JSON must have escaped. */
 static size_t append_json(char *dst, size_t at, size_t size, const char *key, const char *value) {

@@ -1,6 +1,6 @@
 /* failure.c: what could not be recorded, and why: counts, the reason, and the signal of
  * a ring that somebody truncated. */
-#include "internal.h"
+#include "failure.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* files.c: files and folders on tmpfs, and what /proc says of this process. Nothing
  * here keeps state; errors are errno's. */
-#include "internal.h"
+#include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "process.h"
 
 uint64_t laggard_fnv(uint64_t h, const void *p, size_t n) {
 	const unsigned char *b = p;

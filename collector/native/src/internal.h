@@ -133,19 +133,8 @@ static ALWAYS thread *self(void) {
 #endif
 }
 
-/* process.c: everything that happens rarely. */
+/* The first range of a process, and each after the switch moved. Like rings.h and failure.h it is
+ * the Python extension's, where that stands around laggard.c. */
 HIDDEN uint32_t laggard_follow(thread *t);
-HIDDEN ring *laggard_get_ring(thread *t, int64_t now); /* rings.c */
-HIDDEN void laggard_lose(int kind);		       /* failure.c */
-
-/* clock.c */
-HIDDEN void laggard_clock_init(void);
-HIDDEN int64_t laggard_clock_slow(thread *t);
-extern HIDDEN int laggard_use_tsc;
-extern HIDDEN int64_t laggard_offset;
-
-/* crc.c */
-HIDDEN void laggard_crc_init(void);
-HIDDEN uint32_t laggard_crc_table(const void *b, size_t n);
 
 #endif

@@ -7,7 +7,9 @@
 #include "internal.h"
 
 #include "clock.h"
+#include "failure.h"
 #include "lane.h"
+#include "rings.h"
 
 enum {
 	RECORDED = 1,  /* laggard_range.state */

@@ -6,6 +6,7 @@
 #include "internal.h"
 
 #include "crc.h"
+#include "failure.h"
 
 enum {
 	/* Slots between the one that is written and the one that is asked for. A ring is larger

@@ -16,7 +16,14 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "crc.h"
+#include "environment.h"
+#include "failure.h"
+#include "files.h"
+#include "intern.h"
 #include "process.h"
+#include "rings.h"
+#include "room.h"
 
 /* As in process.h. */
 #if defined(__GLIBC__) && defined(__x86_64__)

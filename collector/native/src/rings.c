@@ -1,5 +1,5 @@
 /* rings.c: which thread writes into which ring: made, handed on, given back. */
-#include "internal.h"
+#include "rings.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,7 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "failure.h"
+#include "files.h"
 #include "process.h"
+#include "room.h"
 
 enum { RETRY_NS = 1000000000 };
 

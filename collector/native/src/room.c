@@ -1,6 +1,6 @@
 /* room.c: what this user's processes take of the run directory, and what of it dead
  * ones hold for nothing (schemas/FORMAT.md, section 2.4). The caller holds laggard_lock. */
-#include "internal.h"
+#include "room.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "process.h"
 
 enum {

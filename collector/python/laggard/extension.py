@@ -61,7 +61,7 @@ def _file():
         raise Unavailable("it needs the global interpreter lock")  # loading it would bring the lock back
     folder = _recorder()
     paths = [os.path.join(_SOURCES, n) for n in sorted(os.listdir(_SOURCES)) if n.endswith(".c")]
-    paths += [os.path.join(folder, n) for n in ("clock.c", "clock.h", "crc.c", "crc.h", "internal.h", "lane.h", "laggard.c", "laggard.h")]
+    paths += [os.path.join(folder, n) for n in ("clock.c", "clock.h", "crc.c", "crc.h", "failure.h", "internal.h", "lane.h", "laggard.c", "laggard.h", "rings.h")]
     text = "\0".join(_FLAGS).encode("ascii") + b"".join(_read(p) for p in paths)
     stamp = "%08x%08x" % (zlib.crc32(text), zlib.adler32(text))
     return "_laggard-%s%s" % (stamp, importlib.machinery.EXTENSION_SUFFIXES[0]), stamp

@@ -1,8 +1,10 @@
-/* strings.c: the words that slots name by a number. Their image is private until the
+/* intern.c: the words that slots name by a number. Their image is private until the
  * folder exists, and stays valid in a child. The caller holds laggard_lock. */
 #include <string.h>
 
 #include "crc.h"
+#include "files.h"
+#include "intern.h"
 #include "process.h"
 
 static unsigned char image[STRINGS_SIZE];
