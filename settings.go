@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
+
+	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
 // Settings come from four places: flags > environment > YAML file > defaults.
@@ -134,35 +136,8 @@ func settingNames(flags *pflag.FlagSet) []string {
 // didYouMean returns "; did you mean X?" with the nearest of the known words, or
 // the list of them when none is near.
 func didYouMean(word string, known []string) string {
-	best, at := "", len(word)/2+2
-	for _, k := range known {
-		if d := distance(word, k); d < at {
-			best, at = k, d
-		}
-	}
-	if best != "" {
+	if best := spelling.Nearest(word, known); best != "" {
 		return fmt.Sprintf("; did you mean %s?", best)
 	}
 	return "; known: " + strings.Join(known, ", ")
-}
-
-// distance is Levenshtein's edit distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }

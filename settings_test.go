@@ -75,14 +75,3 @@ func TestSettingsErrorsNameTheKey(t *testing.T) {
 		})
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"stroe", "store", 2}, {"kitten", "sitting", 3}} {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}

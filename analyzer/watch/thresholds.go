@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
 // maxThresholds bounds the thresholds file.
@@ -92,7 +93,7 @@ func ParseThresholds(data []byte) (detect.Config, error) {
 	for _, k := range keys {
 		field, ok := fields[k]
 		if !ok {
-			return detect.Default(), fmt.Errorf("unknown key %q; did you mean %s? Known: %s", k, nearest(k, known), strings.Join(known, ", "))
+			return detect.Default(), unknownKey(k, known)
 		}
 		var x float64
 		switch n := values[k].(type) {
@@ -111,34 +112,11 @@ func ParseThresholds(data []byte) (detect.Config, error) {
 	return cfg, nil
 }
 
-// nearest returns the known word with the smallest edit distance.
-func nearest(word string, known []string) string {
-	best, least := "", 1<<30
-	for _, k := range known {
-		if d := distance(word, k); d < least {
-			best, least = k, d
-		}
+func unknownKey(key string, known []string) error {
+	meant := ""
+	if near := spelling.Nearest(key, known); near != "" {
+		meant = fmt.Sprintf("; did you mean %s?", near)
 	}
-	return best
-}
 
-func distance(a, b string) int {
-	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		diagonal := last[0]
-		last[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = last[j+1]
-			last[j+1] = min(cost, last[j]+1, last[j+1]+1)
-		}
-	}
-	return last[len(b)]
+	return fmt.Errorf("unknown key %q%s; known: %s", key, meant, strings.Join(known, ", "))
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
 const (
@@ -51,7 +53,7 @@ func ParseFile(b []byte) (State, []*Problem, error) {
 	var errs []error
 	for name, raw := range values {
 		if !slices.Contains(allWords, name) {
-			problems = append(problems, &Problem{Word: name, Rule: ruleKnown, Nearest: nearest(name, allWords)})
+			problems = append(problems, &Problem{Word: name, Rule: ruleKnown, Nearest: spelling.Nearest(name, allWords)})
 			continue
 		}
 		var v string

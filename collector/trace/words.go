@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
 // The words, as TaskD spells them.
@@ -178,7 +179,7 @@ func checkValue(name, value string) *Problem {
 	if value == "" {
 		p.Rule += ", it is empty"
 	} else {
-		p.Nearest = nearest(value, []string{on, off})
+		p.Nearest = spelling.Nearest(value, []string{on, off})
 	}
 	return p
 }
@@ -203,52 +204,11 @@ func Parse(text string) (State, error) {
 		case w == "" && text == "":
 			s = On
 		default:
-			errs = append(errs, &Problem{Word: w, Rule: "is none of on, off, " + strings.Join(allWords, ", "), Nearest: nearest(w, append([]string{on, off}, allWords...))})
+			errs = append(errs, &Problem{Word: w, Rule: "is none of on, off, " + strings.Join(allWords, ", "), Nearest: spelling.Nearest(w, append([]string{on, off}, allWords...))})
 		}
 	}
 	if errs != nil {
 		return On, fmt.Errorf("parse LAGGARD_TRACE: %w", errors.Join(errs...))
 	}
 	return s, nil
-}
-
-// nearest returns the candidate that differs from w in the fewest letters, of
-// two the one that begins with w; "" when none is near.
-func nearest(w string, candidates []string) string {
-	w = strings.ToLower(strings.TrimSpace(w))
-	best, least := "", 2*(len(w)/2+1)
-	for _, c := range candidates {
-		d := 2 * distance(w, strings.ToLower(c))
-		if strings.HasPrefix(strings.ToLower(c), w) {
-			d--
-		}
-		if d < least {
-			best, least = c, d
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to insert, delete or change.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		a = a[:64]
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

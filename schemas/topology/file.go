@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
 // FileName is the topology file that is found by itself beside ranks or jobs.
@@ -191,36 +193,12 @@ func nearKeys(prefix string, have map[string]json.RawMessage, known ...string) e
 			continue
 		}
 		for _, want := range known {
-			if _, ok := have[want]; !ok && distance(strings.ToLower(k), want) <= 2 {
+			if _, ok := have[want]; !ok && spelling.Distance(strings.ToLower(k), want) <= 2 {
 				return fmt.Errorf("unknown key %s%s; did you mean %s%s?", prefix, k, prefix, want)
 			}
 		}
 	}
 	return nil
-}
-
-// distance is the number of edits between two short words.
-func distance(a, b string) int {
-	if len(a) > 32 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // describe adds the line of a syntax error, or the key of a wrong type.
