@@ -7,8 +7,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Packages whose own code starts no goroutine and shares nothing: the race detector finds nothing in them, and takes three
 # to nine times as long. TestOneGoroutine holds the list.
-ONE_GOROUTINE := analyzer/feed analyzer/frame analyzer/keep analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
-	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/marker schemas/record schemas/row schemas/spelling \
+ONE_GOROUTINE := analyzer/feed analyzer/frame analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
+	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/keep schemas/marker schemas/record schemas/row schemas/spelling \
 	schemas/topology writer/chrome writer/rollup writer/rollup/merge writer/rollup/placement
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.

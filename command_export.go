@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/arrow"
 	"github.com/laggard-dev/laggard/writer/chrome"
@@ -86,20 +87,12 @@ func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == "-" {
 		return write(stdout)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if errors.Is(err, fs.ErrNotExist) {
+	err := keep.Replace(path, 0o644, write)
+	if _, missing := os.Stat(filepath.Dir(path)); errors.Is(missing, fs.ErrNotExist) {
 		return fmt.Errorf("export to %s: there is no folder %s: make it, or name another file with -o", path, filepath.Dir(path))
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	err = write(f)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("export to %s: %w", path, err), os.Remove(f.Name()))
+		return fmt.Errorf("export to %s: %w", path, err)
 	}
 	return nil
 }

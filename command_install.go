@@ -15,6 +15,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/mspti"
 	"github.com/laggard-dev/laggard/collector/native"
 	"github.com/laggard-dev/laggard/collector/python"
+	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
 func installCommand() *cobra.Command {
@@ -150,30 +151,10 @@ func copyFiles(dir string, files fs.FS) (n int, err error) {
 			return err
 		}
 		n++
-		return replaceFile(path, b)
+		return keep.Write(path, 0o644, b)
 	})
 	if err != nil {
 		return n, fmt.Errorf("install into %s: %w", dir, err)
 	}
 	return n, nil
-}
-
-func replaceFile(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".install-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err := f.Write(b); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

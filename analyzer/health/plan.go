@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laggard-dev/laggard/analyzer/keep"
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -308,7 +308,7 @@ func (c *Cluster) save() error {
 	if err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
-	if err := keep.Write(c.o.StateFile, data); err != nil {
+	if err := keep.Write(c.o.StateFile, 0o600, data); err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/keep"
+	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
 // stateDir keeps one file a job: a cache of what was learnt, never the only copy
@@ -76,21 +75,12 @@ func (d *stateDir) file(job string) string {
 // fs.ErrNotExist and detect.ErrState mean: begin anew.
 func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
 	path := d.file(job)
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	data, err := keep.Read(path, maxState)
+	if errors.Is(err, keep.ErrNotKept) {
+		err = errors.Join(err, detect.ErrState)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load state: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("load state: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxState {
-		return nil, fmt.Errorf("load state %s: %w: it is no file, or too large", path, detect.ErrState)
-	}
-	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("load state %s: %w", path, err)
 	}
 	if m, err = decode(data, cfg); err != nil {
 		return nil, fmt.Errorf("load state %s: %w", path, err)
@@ -103,7 +93,7 @@ func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
 
 // store writes a job's file durably.
 func (d *stateDir) store(job string, data []byte) error {
-	if err := keep.Write(d.file(job), data); err != nil {
+	if err := keep.Write(d.file(job), 0o600, data); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	return nil
@@ -114,6 +104,9 @@ const stateAge = 30 * 24 * time.Hour
 
 // sweep removes what is older, and halves that a crash left.
 func (d *stateDir) sweep(before time.Time) error {
+	if err := keep.Sweep(d.path); err != nil {
+		return fmt.Errorf("sweep state directory: %w", err)
+	}
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return fmt.Errorf("sweep state directory: %w", err)
@@ -123,8 +116,7 @@ func (d *stateDir) sweep(before time.Time) error {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		half := strings.HasPrefix(e.Name(), keep.Half)
-		if half || strings.HasSuffix(e.Name(), stateSuffix) && info.ModTime().Before(before) {
+		if strings.HasSuffix(e.Name(), stateSuffix) && info.ModTime().Before(before) {
 			if err := os.Remove(filepath.Join(d.path, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("sweep state directory: %w", err)
 			}

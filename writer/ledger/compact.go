@@ -2,16 +2,12 @@ package ledger
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -86,32 +82,16 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 	return append(lines, kept...), nil
 }
 
-// swap puts a new file in the ledger's place: temporary file, fsync, rename, fsync
-// of the directory. The lock is held, and goes with the old file: whoever waits for
+// swap puts a new file in the ledger's place. The lock is held, and goes with the old file: whoever waits for
 // it finds that the name is another's now, and opens that.
 func (l *Ledger) swap(fill func(io.Writer) error) error {
-	tmp := filepath.Join(filepath.Dir(l.path), "."+name+".tmp")
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := keep.Sweep(filepath.Dir(l.path)); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-	if err != nil {
+	if err := keep.Replace(l.path, 0o644, fill); err != nil {
 		return err
 	}
-	err = fill(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tmp, l.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	if err := syncDir(filepath.Dir(l.path)); err != nil {
-		return err
-	}
-	err = l.f.Close()
+	err := l.f.Close()
 	l.f = nil
 	return err
 }

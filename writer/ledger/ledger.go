@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -108,7 +109,7 @@ func makeFolder(dir string) error {
 	case err != nil:
 		return err
 	}
-	return syncDir(dir)
+	return keep.SyncDir(dir)
 }
 
 func openFile(path string) (File, error) {
@@ -122,25 +123,13 @@ func openFile(path string) (File, error) {
 		err = fmt.Errorf("%s is no regular file: remove it", path)
 	}
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = keep.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // not every file system can
-		return err
-	}
-	return nil
 }
 
 func (l *Ledger) reopen() error {

@@ -26,8 +26,7 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/laggard-dev/laggard/schemas/keep"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -82,7 +81,7 @@ func (s *Sink) Create(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := clean(folder); err != nil {
+		if err := keep.Sweep(folder); err != nil {
 			return classify("clean Parquet store", err)
 		}
 	}
@@ -91,7 +90,7 @@ func (s *Sink) Create(ctx context.Context) error {
 
 // Probe implements ship.Prober.
 func (s *Sink) Probe(context.Context) error {
-	f, err := os.CreateTemp(s.dir, tempPrefix+"probe-")
+	f, err := os.CreateTemp(s.dir, keep.Half+"probe-")
 	if err != nil {
 		return classify("write into Parquet store", err)
 	}
@@ -101,37 +100,6 @@ func (s *Sink) Probe(context.Context) error {
 
 func globEscape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
-}
-
-const tempPrefix = ".new-"
-
-// clean removes the unfinished files of a folder whose writer is gone: a writer
-// holds a lock on its file.
-func clean(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), tempPrefix) {
-			continue
-		}
-		path := filepath.Join(folder, e.Name())
-		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return errors.Join(err, f.Close())
-			}
-		}
-		_ = f.Close() // opened for reading
-	}
-	return nil
 }
 
 // Insert implements ship.Sink.
@@ -218,7 +186,7 @@ func (s *Sink) makeFolder(folder string) error {
 	above := filepath.Dir(s.dir)
 	for d := folder; d != above && d != filepath.Dir(d) && !s.made[d]; d = filepath.Dir(d) {
 		holder := filepath.Dir(d)
-		if err := syncDir(holder); err != nil && !(holder == above && errors.Is(err, fs.ErrPermission)) {
+		if err := keep.SyncDir(holder); err != nil && !(holder == above && errors.Is(err, fs.ErrPermission)) {
 			return err
 		}
 		s.made[d] = true
@@ -227,51 +195,26 @@ func (s *Sink) makeFolder(folder string) error {
 }
 
 // writeFile makes a file appear in a folder, complete and durable.
-func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) (err error) {
-	f, err := os.CreateTemp(folder, tempPrefix+"*")
-	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
-		clear(s.made)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.Join(err, f.Close())
-	}
+func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) error {
 	meta := map[string]string{layout.SchemaKey: layout.SchemaVersion}
 	if ranges != nil {
 		keys, err := json.Marshal(ranges)
 		if err != nil {
-			return errors.Join(err, f.Close())
+			return err
 		}
 		meta[layout.KeysKey] = string(keys)
 	}
-	if err := write(f, meta); err != nil {
-		return errors.Join(err, f.Close())
+
+	path := filepath.Join(folder, name)
+	err := keep.Replace(path, 0o644, func(w io.Writer) error { return write(w, meta) })
+	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
+		clear(s.made)
 	}
-	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(folder, name)); err != nil {
-		return err
-	}
-	if err := syncDir(folder); err != nil {
+	if _, absent := os.Lstat(path); err != nil && absent == nil { // in its place, perhaps not for good
 		return &ship.Error{Class: ship.Transient, Doubt: true, Err: err}
 	}
-	return nil
-}
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return err
 }
 
 // Close implements ship.Sink.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
@@ -83,20 +84,11 @@ func loadIntents(path string) (*intents, error) {
 	if path == "" {
 		return in, nil
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	b, err := keep.Read(path, maxIntentBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return in, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read intents: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxIntentBytes {
-		return nil, fmt.Errorf("read intents %s: not a file of at most %d bytes: remove it (%w)", path, maxIntentBytes, err)
-	}
-	b := make([]byte, info.Size())
-	if _, err := f.ReadAt(b, 0); err != nil && len(b) > 0 {
 		return nil, fmt.Errorf("read intents: %w", err)
 	}
 	in.open = parseIntents(b)
@@ -154,11 +146,7 @@ func createIntents(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := os.Open(dir)
-	if err == nil {
-		err = errors.Join(d.Sync(), d.Close())
-	}
-	if err != nil {
+	if err := keep.SyncDir(dir); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

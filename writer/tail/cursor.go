@@ -8,10 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
@@ -48,54 +46,16 @@ type cursorStream struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// tempPrefix begins the name of a cursor that is being written.
-const tempPrefix = ".cursor-"
-
-// sweep removes what a writer that was killed left behind in dir: one that lives holds
-// a lock on its file. What can't be removed is the next one's.
-func sweep(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), tempPrefix) {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if err != nil {
-			continue
-		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = os.Remove(path)
-		}
-		_ = f.Close() // opened for reading
-	}
-}
-
 // LoadCursor reads the positions acknowledged by a store and the shard of it, and sweeps its folder. A
 // file that is missing is no error, nor one of another store; one that is damaged is an error that may
 // be logged: the positions are then none.
 func LoadCursor(path, store string) (positions map[Key]Position, shard string, err error) {
-	sweep(filepath.Dir(path))
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	_ = keep.Sweep(filepath.Dir(path)) // what can't be removed is the next one's
+	b, err := keep.Read(path, maxCursor)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("read cursor: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, "", fmt.Errorf("read cursor: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxCursor {
-		return nil, "", fmt.Errorf("read cursor %s: not a file of at most %d bytes", path, maxCursor)
-	}
-	b := make([]byte, info.Size())
-	if _, err := f.ReadAt(b, 0); err != nil {
 		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
 	return parseCursor(b, store)
@@ -138,29 +98,11 @@ func SaveCursor(path, store, shard string, positions map[Key]Position) (err erro
 		return fmt.Errorf("save cursor: %w", err)
 	}
 	body = fmt.Appendf(body, "\n%08x\n", crc32.Checksum(body, castagnoli))
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("save cursor: %w", err)
+	err = os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = keep.Write(path, 0o600, body)
 	}
-	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
-		return fmt.Errorf("save cursor: %w", err)
-	}
-	// The lock goes with the file's last name, so a sweep never takes one away.
-	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		_, err = f.Write(body)
-	}
-	if err = errors.Join(err, f.Sync()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("save cursor: %w", errors.Join(err, os.Remove(f.Name())))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("save cursor: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
 		return fmt.Errorf("save cursor: %w", err)
 	}
 	return nil

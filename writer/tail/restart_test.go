@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
 // TestRestart reads a stream in two halves, the second by a new tree that begins
@@ -73,7 +75,7 @@ func TestCursor(t *testing.T) {
 			t.Fatalf("LoadCursor of %d of %d bytes: %v, %v", i, len(b), m, err)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".cursor-*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), keep.Half+"*"))
 	if err != nil || len(left) != 0 {
 		t.Fatalf("left behind: %v, %v", left, err)
 	}
@@ -87,7 +89,7 @@ func FuzzCursor(f *testing.F) {
 // TestCursor_Sweep: what a killed writer left behind goes, what one writes stays.
 func TestCursor_Sweep(t *testing.T) {
 	dir := t.TempDir()
-	left, held := filepath.Join(dir, tempPrefix+"1"), filepath.Join(dir, tempPrefix+"2")
+	left, held := filepath.Join(dir, keep.Half+"1"), filepath.Join(dir, keep.Half+"2")
 	for _, path := range []string{left, held} {
 		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/analyzer/keep"
+	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
 // Waits between attempts at one agent.
@@ -197,7 +197,7 @@ func (d *Depth) save() error {
 	if bytes.Equal(data, d.saved) {
 		return nil
 	}
-	if err := keep.Write(d.o.StateFile, data); err != nil {
+	if err := keep.Write(d.o.StateFile, 0o600, data); err != nil {
 		return fmt.Errorf("save state of depth: %w", err)
 	}
 	d.saved = data
