@@ -34,6 +34,22 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 	if err != nil {
 		return nil, err
 	}
+	// One replica that answers is enough.
+	var failed []error
+	for _, host := range at.Hosts {
+		at.Host = host
+		d, err := connect(ctx, at, o)
+		if err == nil {
+			return d, nil
+		}
+		failed = append(failed, err)
+	}
+
+	return nil, errors.Join(failed...)
+}
+
+// connect opens the database on one server.
+func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) {
 	password, err := at.Password()
 	if err != nil {
 		return nil, err
@@ -67,6 +83,8 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 	}
 	d := &database{at: at, conn: conn, rows: rangeRows}
 	if err := conn.Ping(ctx); err != nil {
+		d.at.Hosts = []string{at.Host} // the one that the error is of
+
 		return nil, errors.Join(d.explain("connect to", err), conn.Close())
 	}
 	return d, nil

@@ -3,10 +3,13 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // TestCluster holds what is stored through each fault of 2 shards × 2 replicas.
@@ -26,7 +30,8 @@ func TestCluster(t *testing.T) {
 	}{
 		{"Healthy", healthy}, {"LaggingReplica", laggingReplica}, {"AcknowledgedIsStored", acknowledgedIsStored},
 		{"ReplicaKilled", replicaKilled}, {"ZooKeeperKilled", zooKeeperKilled}, {"RollingRestart", rollingRestart},
-		{"DeadShard", deadShard}, {"SchemaApplied", schemaApplied}, {"ShardChosen", shardChosen}, {"ShardAdded", shardAdded},
+		{"DeadShard", deadShard}, {"SchemaApplied", schemaApplied}, {"OtherReplica", otherReplica},
+		{"ShardChosen", shardChosen}, {"ShardAdded", shardAdded},
 	} {
 		t.Run(fault.name, func(t *testing.T) { fault.play(t, lay(t, c)) })
 	}
@@ -128,6 +133,52 @@ func replicaKilled(t *testing.T, b *bed) {
 			t.Fatalf("kill %d: %v", n+1, r.err)
 		}
 		b.whole(t)
+	}
+}
+
+// otherReplica: who sends an insert is gone while the server waits for ZooKeeper to carry it out.
+// The next pass, which cuts its batches elsewhere and knows nothing of the first, begins with the
+// other replica, where no insert is to be seen, while the first one ends.
+func otherReplica(t *testing.T, b *bed) {
+	for n := range kills(t) {
+		b.database = fmt.Sprintf("db_%d", time.Now().UnixNano())
+		if _, err := b.apply(t); err != nil {
+			t.Fatal(err)
+		}
+		busy, other := b.Shards[0][0], b.Shards[0][1]
+		ctx, leave := context.WithCancel(t.Context())
+		first := make(chan result, 1)
+		go func() {
+			o := intake.Options{Rollup: intake.Rollup{Records: rollup.All}}
+			o.Ship.BatchRows = 64
+			r, err := intake.Once(ctx, b.dir, b.sink(t, busy.Store(b.database), clickhouse.Options{}), o)
+			first <- result{r, err}
+		}()
+		b.await(t, busy, uint64(500*(n+1)))
+		b.Keeper.Signal(syscall.SIGSTOP)
+		chtest.Eventually(t, "an insert waits for ZooKeeper", 10*time.Second, func() error {
+			if busy.Count("SELECT count() FROM system.processes WHERE query_id LIKE 'laggard-%'") == 0 {
+				return errors.New("none is under way")
+			}
+			return nil
+		})
+		leave()
+		if r := <-first; r.err == nil {
+			t.Fatal("the pass was over before ZooKeeper was stopped")
+		}
+		before := busy.Count(fmt.Sprintf("SELECT count() FROM %s.records_local", b.database))
+
+		second := make(chan result, 1)
+		go func() {
+			r, err := b.ingest(t, other.Store(b.database), 8<<20, 2*time.Minute)
+			second <- result{r, err}
+		}()
+		b.Keeper.Signal(syscall.SIGCONT)
+		if r := <-second; r.err != nil || r.report.Stored() == 0 {
+			t.Fatalf("pass %d into the other replica: %v, %v", n+1, r.report, r.err)
+		}
+		b.whole(t)
+		t.Logf("pass %d: %d raw rows were there when the sender went", n+1, before)
 	}
 }
 

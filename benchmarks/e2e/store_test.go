@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // TestStoreTypoMakesNothing: a text that names no store exits with 2 and the right
@@ -41,5 +44,33 @@ func TestStoreTypoMakesNothing(t *testing.T) {
 	}
 	if r := laggard(t, "analyze", job); r.code == 2 { // a SOURCE may be a bare folder
 		t.Errorf("analyze: %+v", r)
+	}
+}
+
+// TestStoreWithoutItsFirstReplica: of the replicas that a store's name lists one that answers is
+// enough, for who writes and for who reads; where none does, each is named.
+func TestStoreWithoutItsFirstReplica(t *testing.T) {
+	t.Parallel()
+	job := t.TempDir() + "/job"
+	if r := laggard(t, "simulate", "--scenario", "healthy", "--ranks", "8", "--steps", "30", "--seed", "7", job); r.code != 0 {
+		t.Fatalf("simulate: %+v", r)
+	}
+	server := chtest.Start(t)
+	const dead = "127.0.0.1:1"
+	store := fmt.Sprintf("clickhouse://%s,%s/%s", dead, server.Addr(), server.Database())
+	for _, args := range [][]string{
+		{"ingest", job, "--to", store}, {"audit", job, store}, {"analyze", store}, {"watch", store, "--once"},
+	} {
+		if r := laggard(t, args...); r.code != 0 {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+
+	server.Kill()
+	for _, args := range [][]string{{"ingest", job, "--to", store}, {"analyze", store}} {
+		r := laggard(t, args...)
+		if r.code != 1 || !strings.Contains(r.err, dead) || !strings.Contains(r.err, server.Addr()) || !strings.Contains(r.err, "refused") {
+			t.Errorf("%v without a server: %+v", args, r)
+		}
 	}
 }

@@ -44,7 +44,14 @@ func (s *Sink) failed(err error) {
 		s.failures = 0
 		return
 	}
-	if s.failures++; s.failures < changeAfter || len(s.address.Hosts) < 2 {
+	if s.failures++; s.failures >= changeAfter {
+		s.change(err)
+	}
+}
+
+// change goes on with the next replica, where there is one.
+func (s *Sink) change(cause error) {
+	if len(s.address.Hosts) < 2 {
 		return
 	}
 	old := s.address.Host
@@ -53,7 +60,7 @@ func (s *Sink) failed(err error) {
 	at := slices.Index(s.address.Hosts, old)
 	s.address.Host = s.address.Hosts[(at+1)%len(s.address.Hosts)]
 	s.stranger()
-	s.o.Logger.Warn("replica changed: the next is asked what it has", "from", old, "to", s.address.Host, "err", err)
+	s.o.Logger.Warn("replica changed: the next is asked what it has", "from", old, "to", s.address.Host, "err", cause)
 }
 
 // stranger notes that nothing is known of what the replica has.

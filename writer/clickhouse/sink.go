@@ -20,6 +20,7 @@ package clickhouse
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -225,11 +226,22 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Ping implements ship.Pinger.
+// Ping implements ship.Pinger. Where one replica can't be reached the others are tried: one
+// that answers is enough to begin with.
 func (s *Sink) Ping(ctx context.Context) error {
-	return s.call(ctx, "ping", func(ctx context.Context, conn clickhouse.Conn) error {
-		return conn.Ping(ctx)
-	})
+	var err error
+	for range len(s.address.Hosts) {
+		err = s.call(ctx, "ping", func(ctx context.Context, conn clickhouse.Conn) error {
+			return conn.Ping(ctx)
+		})
+		var e *ship.Error
+		if err == nil || ctx.Err() != nil || errors.As(err, &e) && e.Class == ship.Refused {
+			return err
+		}
+		s.change(err)
+	}
+
+	return err
 }
 
 // call runs f with a connection and a time limit, and says what its error means.

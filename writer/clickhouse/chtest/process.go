@@ -30,6 +30,13 @@ func (p *process) start(t testing.TB, what, dir string, log *os.File, line []str
 	p.cmd, p.done = cmd, done
 }
 
+// Signal sends a signal, such as SIGSTOP and SIGCONT, to a process that runs.
+func (p *process) Signal(sig syscall.Signal) {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		panic("signal: " + err.Error()) // it is not waited for before done is closed, so it is there
+	}
+}
+
 // Kill kills the process (SIGKILL) and waits until it is gone.
 func (p *process) Kill() {
 	if p.cmd == nil {

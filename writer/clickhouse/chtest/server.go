@@ -139,14 +139,6 @@ func (s *Server) Stop() {
 	}
 }
 
-// Signal sends a signal, such as SIGSTOP and SIGCONT.
-func (s *Server) Signal(sig syscall.Signal) {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // Log is the end of what the server said.
 func (s *Server) Log() string {
 	var b bytes.Buffer
