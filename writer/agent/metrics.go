@@ -41,6 +41,8 @@ var (
 	batchesTotal     = description("batches_total", "Inserts that the store acknowledged.")
 	retriesTotal     = description("store_retries_total", "Calls to the store that failed and were repeated.")
 	doubtsTotal      = description("store_doubts_total", "Inserts that were not acknowledged and had to be looked up.")
+	roundsUncopied   = description("store_uncopied_rounds", "Rounds of inserts that are stored in one replica, and wait for a second one before they are acknowledged.")
+	roundsSingle     = description("store_single_copies_total", "Rounds of inserts that were acknowledged with one copy, for no second replica had them in time.")
 	storeFailing     = description("store_failing_seconds", "For how long the store has been failing; 0 when it is well.")
 	lastAck          = description("store_last_ack_timestamp_seconds", "When the store last acknowledged an insert.")
 	pendingRows      = description("pending_rows", "Rows read and not yet acknowledged.")
@@ -117,6 +119,8 @@ func (m *metrics) follower(counter, gauge emit) {
 	counter(batchesTotal, float64(s.Batches))
 	counter(retriesTotal, float64(s.Retries))
 	counter(doubtsTotal, float64(s.Doubts))
+	gauge(roundsUncopied, float64(s.Uncopied))
+	counter(roundsSingle, float64(s.Singles))
 	failing := 0.0
 	if s.Failing != "" {
 		failing = time.Since(s.FailingAt).Seconds()

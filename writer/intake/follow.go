@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
@@ -54,7 +52,7 @@ type Follower struct {
 func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
 	memory := shareMemory(&o.Ship)
-	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
+	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
 		return nil, err
@@ -93,16 +91,6 @@ func deadLetters(state string) string {
 		return ""
 	}
 	return filepath.Join(state, "dead-letters.jsonl")
-}
-
-// intents is the file of the insert under way: one a store and host, because agents
-// on one tree may share the folder.
-func intents(state, store string) string {
-	if state == "" {
-		return ""
-	}
-	host, _ := os.Hostname() // without a name they share one file, and lose at most its help
-	return filepath.Join(state, "intent-"+record.HashID(store, host).String())
 }
 
 // Hint says that there are new segments, or others; the follower looks soon.

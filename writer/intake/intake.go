@@ -54,7 +54,7 @@ const RankFiles = 3
 // Options configure Once and a Follower. Zero values mean the defaults.
 type Options struct {
 	Rollup // how lines become rows
-	// State is the directory for cursor, intent and dead letters; "" keeps none (all
+	// State is the directory for cursor and dead letters; "" keeps none (all
 	// may be lost without harm to what is stored).
 	State string
 	// Own tells the ranks whose rings this process drains: other agents hand them
@@ -72,7 +72,7 @@ type Options struct {
 	// job's directory.
 	TrustUIDs []uint32
 
-	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters, Intents and Logger are set from here
+	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters and Logger are set from here
 	Quantum int64         // bytes of a rank's turn, DefaultQuantum
 	Grace   time.Duration // DefaultGrace
 	Logger  *slog.Logger  // nil is silent

@@ -137,7 +137,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	}
 	memory := o.Ship.Memory
 	o.Ship.Memory /= onceShare
-	o.Ship.DeadLetters, o.Ship.Intents = deadLetters(o.State), intents(o.State, storeName(sink))
+	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
 		return r, err

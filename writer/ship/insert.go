@@ -26,8 +26,7 @@ func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
 	return nil
 }
 
-// sift returns what of a batch is to be inserted: the store is asked what it has. The
-// intent to insert it is noted.
+// sift returns what of a batch is to be inserted: the store is asked what it has.
 func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 	stored := make([]bool, c.Len())
 	if err := s.lookUp(ctx, c, stored); err != nil {
@@ -41,11 +40,8 @@ func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 	for _, r := range c.runs {
 		c.Unplaced = c.Unplaced || !r.stream.look(c.Table).done || r.back
 	}
-	b := c.missing(stored)
-	if b.Len() > 0 {
-		s.intend(c, stored, b)
-	}
-	return b, nil
+
+	return c.missing(stored), nil
 }
 
 // lookUp marks the rows of c that are in the store, or dead. Only streams that
@@ -236,8 +232,7 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	}
 	entries := s.accounts
 	s.accounts, s.accountsAt = nil, now()
-	// Entries of one batch id are new by construction, nothing to look up; and after
-	// a crash nobody has them, so there is no intent.
+	// Entries of one batch id are new by construction: nothing to look up.
 	for _, c := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
 		if err := s.insert(ctx, c.Batch, false); err != nil {
 			return err

@@ -42,9 +42,6 @@ type Options struct {
 	// DeadLetters is the file for rows that the store refuses; "" keeps them in
 	// memory only (they are still counted, and logged).
 	DeadLetters string
-	// Intents is the file for the intent of the insert under way; "" keeps none:
-	// after a crash the rows are looked up all the same, and cut anew.
-	Intents string
 	// GiveUp makes Run return the error when the store has failed for so long, or
 	// refuses; 0 retries for ever, which is what an agent does.
 	GiveUp time.Duration
@@ -95,17 +92,14 @@ type Shipper struct {
 	wholes  int       // guarded by mu: parts in waiting that are rounds of their own
 	since   time.Time // guarded by mu: when the oldest part of waiting came
 	flushes []chan error
-	first   time.Time // guarded by mu: when the first part of all came
 	next    time.Time // guarded by mu: when the next flush is due; see phaseLocked
 	kick    chan struct{}
 
 	// Owned by Run's goroutine.
-	failed     bool // the last round
 	accounts   []row.Ledger
 	accountsAt time.Time
 	retry      retry
 	buffers    buffers
-	intents    *intents
 	copies     copies
 }
 
@@ -125,12 +119,8 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := loadIntents(o.Intents)
-	if err != nil {
-		return nil, err
-	}
 	s := &Shipper{
-		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, intents: in, kick: make(chan struct{}, 1),
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, kick: make(chan struct{}, 1),
 	}
 	s.retry = newRetry(o)
 	return s, nil
@@ -165,9 +155,6 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	first := len(s.waiting) == 0
 	if first {
 		s.since = time.Now()
-		if s.first.IsZero() {
-			s.first = s.since
-		}
 	}
 	s.waiting = append(s.waiting, p)
 	s.rows += rows.Len()
@@ -280,10 +267,6 @@ func (s *Shipper) due() time.Duration {
 		return 0
 	}
 	s.memory.Release(1)
-	waited := time.Since(s.since)
-	if waited < intentPatience && s.partialLocked() {
-		return min(intentPatience-waited, s.o.Flush)
-	}
 	if s.fullLocked() {
 		return 0
 	}
@@ -309,7 +292,6 @@ func (s *Shipper) round(ctx context.Context) error {
 	parts, flushes := s.takeLocked()
 	s.mu.Unlock()
 	err := s.store(ctx, parts, len(flushes) > 0)
-	s.failed = err != nil
 	if err == nil {
 		s.acknowledge(ctx, parts)
 	}
@@ -332,22 +314,19 @@ func (p *part) whole() bool { return len(p.rows.Raws.Rows) >= wholePart }
 
 // takeLocked takes what the next round stores: what waits, up to a full batch (after an
 // outage much more waits, and a batch is a copy), or what lies before the next large
-// part, or that part alone. An intent's rows stay together.
+// part, or that part alone.
 func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
-	n := len(s.waiting)
-	if len(s.intents.open) == 0 {
-		rows, bytes := 0, int64(0)
-		for i, p := range s.waiting {
-			if rows >= s.o.BatchRows || bytes >= s.o.BatchBytes {
-				n = i
-				break
-			}
-			if p.whole() {
-				n = max(i, 1)
-				break
-			}
-			rows, bytes = rows+p.rows.Len(), bytes+p.bytes
+	n, rows, bytes := len(s.waiting), 0, int64(0)
+	for i, p := range s.waiting {
+		if rows >= s.o.BatchRows || bytes >= s.o.BatchBytes {
+			n = i
+			break
 		}
+		if p.whole() {
+			n = max(i, 1)
+			break
+		}
+		rows, bytes = rows+p.rows.Len(), bytes+p.bytes
 	}
 	parts = s.waiting[:n:n]
 	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
@@ -369,9 +348,6 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 		return err
 	}
 	defer s.buffers.release()
-	if err := s.storeAll(ctx, s.reclaim(parts)); err != nil {
-		return err
-	}
 	if err := s.storeAll(ctx, s.buffers.cut(parts, s.o.BatchRows)); err != nil {
 		return err
 	}
@@ -379,7 +355,7 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 	return s.account(ctx, flush)
 }
 
-// stop gives the flushes that came too late their answer, and closes the files.
+// stop gives the flushes that came too late their answer, and closes the file.
 func (s *Shipper) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,11 +364,7 @@ func (s *Shipper) stop() {
 	}
 	s.flushes = nil
 	s.copies.releaseLocked()
-	var err error
-	if !s.failed {
-		err = s.intents.clear()
-	}
-	if err := errors.Join(err, s.dead.close(), s.intents.close()); err != nil {
-		s.o.Logger.Error("close state files", "err", err)
+	if err := s.dead.close(); err != nil {
+		s.o.Logger.Error("close dead letters", "err", err)
 	}
 }

@@ -9,11 +9,9 @@
 // carried out) it looks again. There is no second queue: what is not
 // acknowledged is still in the segments, and Put blocks when the memory is used up.
 //
-// Before the first byte of an insert its intent is on the disk (type intent has the
-// states and what a crash in each leads to). So the batch that a crash broke off is
-// made again from the same rows, under the same id and query_id, even if the
-// flags that cut batches were changed meanwhile; on a cluster the replica that is
-// asked next knows it by them. Its loss costs nothing but that.
+// Nothing is written down about an insert that is under way. Who comes after a crash, in
+// whatever batches, waits until no insert of these rows is to be seen any more, lets a
+// replica fetch what others have, and looks (benchmarks/cluster: OtherReplica).
 //
 // Invariant: a mark is acknowledged (Stream.Acked) only when every row put up to
 // it is in the store, or in the dead-letter file with its reason; where the store keeps

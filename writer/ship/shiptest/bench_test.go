@@ -30,9 +30,8 @@ func (f forgetful) Insert(ctx context.Context, b *ship.Batch) error {
 }
 
 // BenchmarkOnce is P20: what "each row once" costs. The same raw rows go through the
-// same shipper into the real server, with and without the intent on the disk before
-// each insert, the look into the table and the account of batches, in turns and in
-// both orders.
+// same shipper into the real server, with and without the look into the table and the
+// account of batches, in turns and in both orders.
 func BenchmarkOnce(b *testing.B) {
 	const n, portion = 4_000_000, 200_000
 	server := chtest.Start(b)
@@ -53,8 +52,7 @@ func BenchmarkOnce(b *testing.B) {
 		store := open(b, server.Store(db))
 		var sink ship.Sink = forgetful{store}
 		if once {
-			dir := b.TempDir()
-			sink, o.Intents, o.DeadLetters = store, filepath.Join(dir, "intent"), filepath.Join(dir, "dead")
+			sink, o.DeadLetters = store, filepath.Join(b.TempDir(), "dead")
 		}
 		if err := sink.Create(b.Context()); err != nil {
 			b.Fatal(err)
