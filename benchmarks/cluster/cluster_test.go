@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -111,7 +110,7 @@ func (b *bed) counted(s *chtest.Server, want map[string]uint64) error {
 	for table, key := range tables {
 		q := fmt.Sprintf("SELECT count(), uniqExact(%s) FROM %s.%s WHERE job = '%s'", key, b.database, table, b.job)
 		var rows, unique uint64
-		if err := s.Conn("").QueryRow(context.Background(), q).Scan(&rows, &unique); err != nil {
+		if err := s.Row(q, &rows, &unique); err != nil {
 			return err
 		}
 		if table != "ranks" && rows != unique || unique != want[table] {

@@ -156,7 +156,8 @@ func otherReplica(t *testing.T, b *bed) {
 		b.await(t, busy, uint64(500*(n+1)))
 		b.Keeper.Signal(syscall.SIGSTOP)
 		chtest.Eventually(t, "an insert waits for ZooKeeper", 10*time.Second, func() error {
-			if n, err := count(busy, "SELECT count() FROM system.processes WHERE query_id LIKE 'laggard-%'"); n == 0 {
+			var n uint64
+			if err := busy.Row("SELECT count() FROM system.processes WHERE query_id LIKE 'laggard-%'", &n); n == 0 {
 				return fmt.Errorf("%d are under way: %w", n, err)
 			}
 			return nil
@@ -199,17 +200,12 @@ func (b *bed) during(t *testing.T, f func()) <-chan result {
 // await waits until a server has so many raw rows.
 func (b *bed) await(t *testing.T, s *chtest.Server, rows uint64) {
 	chtest.Eventually(t, "rows arrive", 2*time.Minute, func() error {
-		if n, err := count(s, "SELECT count() FROM "+b.database+".records_local"); err != nil || n < rows {
+		var n uint64
+		if err := s.Row("SELECT count() FROM "+b.database+".records_local", &n); err != nil || n < rows {
 			return fmt.Errorf("%d rows, want %d: %w", n, rows, err)
 		}
 		return nil
 	})
-}
-
-// count asks a server that may be busy.
-func count(s *chtest.Server, query string) (n uint64, err error) {
-	err = s.Conn("").QueryRow(context.Background(), query).Scan(&n)
-	return n, err
 }
 
 // zooKeeperKilled: without it nothing is stored, and nothing is lost.

@@ -9,6 +9,7 @@ package chtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -175,6 +176,9 @@ func (s *Server) Exec(statements ...string) {
 			s.t.Fatalf("%s: %v", q, err)
 		}
 	}
+	if err := conn.Close(); err != nil {
+		s.t.Error(err)
+	}
 }
 
 // Database makes a new database and returns its name.
@@ -189,10 +193,17 @@ func (s *Server) Database() string {
 func (s *Server) Count(query string) uint64 {
 	s.t.Helper()
 	var n uint64
-	if err := s.Conn("").QueryRow(context.Background(), query).Scan(&n); err != nil {
+	if err := s.Row(query, &n); err != nil {
 		s.t.Fatalf("%s: %v", query, err)
 	}
 	return n
+}
+
+// Row runs a query that answers with one row, on a server that may be down or busy, over a
+// connection of its own.
+func (s *Server) Row(query string, into ...any) error {
+	conn := s.Conn("")
+	return errors.Join(conn.QueryRow(context.Background(), query).Scan(into...), conn.Close())
 }
 
 func (s *Server) configure() {
