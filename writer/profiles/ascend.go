@@ -44,7 +44,7 @@ func readAscend(ctx context.Context, f *File, out *Output) error {
 		return err
 	}
 	defer r.Close()
-	t := newKinetoTrace(id)
+	t := newCapture(id)
 	err = scanTrace(ctxReader{ctx, r}, t.beside, t.ascendEvent)
 	if err != nil && !t.anything {
 		return err
@@ -76,7 +76,7 @@ func ascendRank(f *File) int {
 }
 
 // ascendEvent takes one event of trace_view.json.
-func (t *kinetoTrace) ascendEvent(e *event) {
+func (t *capture) ascendEvent(e *event) {
 	iv := interval{e.ts, e.ts + e.dur}
 	switch {
 	case e.ph == 's' && string(e.cat) == "async_npu": // its id is the start on the device

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -39,44 +37,13 @@ var kineto = Format{
 	Read: readKineto,
 }
 
-// kinetoTrace is what one trace has said so far.
-type kinetoTrace struct {
-	id     Identity
-	base   int64 // ns to add to all times
-	groups map[string]*record.Group
-
-	host     []record.Record // Step, DataLoader, FP, backward, SaveCheckpoint of the host
-	device   []annotation    // FP and backward of the device
-	kernels  []comm
-	blocking []comm             // of gloo and its like, on the host
-	enqueued []comm             // what was said of collectives when they were enqueued
-	hostExt  map[int64]interval // annotations that the device has too, by external id
-	launches []launch
-	work     cover // kernels, of the device
-	ops      cover // operators, of the host
-
-	last     int64 // latest end
-	nccl     bool  // collectives were enqueued to a device
-	anything bool
-}
-
-// annotation is a range of the device that the host has too.
-type annotation struct {
-	rec record.Record
-	ext int64
-}
-
-func newKinetoTrace(id Identity) *kinetoTrace {
-	return &kinetoTrace{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
-}
-
 func readKineto(ctx context.Context, f *File, out *Output) error {
 	r, err := f.Open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	t := newKinetoTrace(Identity{Rank: UnknownRank})
+	t := newCapture(Identity{Rank: UnknownRank})
 	err = scanTrace(ctxReader{ctx, r}, t.beside, t.event)
 	if err != nil && !t.anything {
 		return err
@@ -89,7 +56,7 @@ func readKineto(ctx context.Context, f *File, out *Output) error {
 }
 
 // beside takes what stands beside the events.
-func (t *kinetoTrace) beside(key, v []byte) {
+func (t *capture) beside(key, v []byte) {
 	switch string(key) {
 	case "baseTimeNanoseconds":
 		t.base = number(text(v), 0)
@@ -108,70 +75,8 @@ func (t *kinetoTrace) beside(key, v []byte) {
 	}
 }
 
-// member notes a process group with the ranks in it.
-func (t *kinetoTrace) member(name, what string, list []byte) {
-	const most = 256 // groups that a row of ranks keeps
-	if name == "" || t.groups[name] != nil || len(t.groups) >= most {
-		return
-	}
-	var ranks []int
-	for _, e := range elements(list) {
-		n := number(e, -1)
-		if n < 0 || n >= 1<<24 {
-			return // shortened to "0, 1, …"
-		}
-		ranks = append(ranks, int(n))
-	}
-	if len(ranks) > 1 {
-		t.groups[name] = &record.Group{Dim: dimOf(what), Name: name, Size: len(ranks), Ranks: ranks}
-	}
-}
-
-// dimOf returns the dimension that a process group is named for: mesh_dp, TENSOR_MODEL_PARALLEL_GROUP.
-func dimOf(what string) string {
-	words := strings.FieldsFunc(strings.ToLower(what), func(r rune) bool { return r < 'a' || r > 'z' })
-	for _, w := range words {
-		switch w {
-		case "tp", "pp", "dp", "cp", "ep":
-			return w
-		case "tensor":
-			return "tp"
-		case "pipeline", "pipe":
-			return "pp"
-		case "data", "fsdp", "ddp":
-			return "dp"
-		case "context":
-			return "cp"
-		case "expert":
-			return "ep"
-		}
-	}
-	return ""
-}
-
-// elements splits a list, which may be a text that holds one.
-func elements(list []byte) (all [][]byte) {
-	if len(list) == 0 || list[0] != '[' {
-		return nil
-	}
-	for i := space(list, 1); i < len(list) && list[i] != ']'; {
-		if list[i] == ',' {
-			if i = space(list, i+1); i == len(list) {
-				return nil
-			}
-		}
-		end, err := value(list, i)
-		if err != nil {
-			return nil
-		}
-		all = append(all, text(list[i:end]))
-		i = space(list, end)
-	}
-	return all
-}
-
 // event takes one event.
-func (t *kinetoTrace) event(e *event) {
+func (t *capture) event(e *event) {
 	if e.ph != 'X' || e.dur < 0 {
 		return
 	}
@@ -202,7 +107,7 @@ func (t *kinetoTrace) event(e *event) {
 var backends = [...]string{"gloo:", "mpi:", "ucc:", "nccl:", "rccl:", "hccl:"}
 
 // hostRange takes a range of the host.
-func (t *kinetoTrace) hostRange(e *event, iv interval) {
+func (t *capture) hostRange(e *event, iv interval) {
 	name := string(e.name)
 	for i, b := range backends {
 		if strings.HasPrefix(name, b) {
@@ -237,36 +142,11 @@ func (t *kinetoTrace) hostRange(e *event, iv interval) {
 	}
 }
 
-const stepMark = "ProfilerStep#"
-
-// annotated returns the range that an annotation stands for.
-func annotated(name []byte, ts, dur int64) (record.Record, bool) {
-	r := record.New(record.Step)
-	r.Start, r.Dur = ts, dur
-	if n, ok := bytes.CutPrefix(name, []byte(stepMark)); ok {
-		r.Step = number(n, record.NoStep)
-		return r, r.Step >= 0
-	}
-	switch w := string(bytes.ToLower(bytes.Trim(name, "# "))); {
-	case strings.HasPrefix(w, "enumerate(dataloader)"):
-		r.Kind = record.DataLoader
-	case w == "distributeddataparallel.forward", w == "fullyshardeddataparallel.forward", w == "forward":
-		r.Kind = record.FP
-	case w == "backward":
-		r.Kind, r.Name = record.Other, "backward"
-	case strings.Contains(w, "save_checkpoint"), strings.Contains(w, "save checkpoint"), strings.Contains(w, "checkpoint_save"), strings.Contains(w, "checkpoint.save"):
-		r.Kind = record.SaveCheckpoint
-	default:
-		return r, false
-	}
-	return r, true
-}
-
 var hostAndPID = regexp.MustCompile(`^(.+)_(\d+)$`)
 
 // name takes from the file's name what the trace does not say: rank, host, process and, where times
 // count from the trace's begin, when that was.
-func (t *kinetoTrace) name(f *File) {
+func (t *capture) name(f *File) {
 	m := exported.FindStringSubmatch(path.Base(f.name))
 	if t.id.Rank < 0 {
 		t.id.Rank = rankOfName(f.name)
@@ -287,42 +167,46 @@ func (t *kinetoTrace) name(f *File) {
 	}
 }
 
-// give gives the ranges out.
-func (t *kinetoTrace) give(f *File, out *Output) error {
-	if !t.anything {
-		return errors.New("it holds no event of an operator, an annotation or a kernel")
+// kernel takes a kernel of the device: communication or work.
+func (t *capture) kernel(e *event, iv interval) {
+	if !collectiveKernel(e.name) {
+		t.work.add(iv.from, iv.to)
+		return
 	}
-	rank := out.Rank(t.id)
-	for _, g := range t.groups {
-		if g.Index = slices.Index(g.Ranks, t.id.Rank); g.Index >= 0 {
-			rank.Groups = append(rank.Groups, *g)
-		}
+	if len(t.kernels) >= mostRanges {
+		return
 	}
-	slices.SortFunc(rank.Groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
-	comms, device := t.kernels, true
-	if len(comms) == 0 {
-		comms, device = t.blocking, false
+	k := t.collective(e)
+	k.interval = iv
+	k.op = cmp.Or(k.op, string(e.name))
+	k.corr, k.stream = uint64(max(number(e.arg("correlation"), 0), 0)), uint64(max(number(e.arg("stream"), 0), 0))
+	t.kernels = append(t.kernels, k)
+}
+
+// collective reads what newer traces say of a collective.
+func (t *capture) collective(e *event) comm {
+	c := comm{
+		op: string(e.arg("Collective name")), group: string(e.arg("Process Group Name")), dtype: string(e.arg("dtype")),
+		in: number(e.arg("In msg nelems"), 0), out: number(e.arg("Out msg nelems"), 0),
 	}
-	if len(comms) == 0 && t.nccl {
-		out.Unread(f.Path, "collectives were enqueued to a device and no activity of the device was recorded: how long they took can't be told (profile with ProfilerActivity.CUDA)")
+	if c.group != "" && t.groups[c.group] == nil {
+		t.member(c.group, string(e.arg("Process Group Description")), e.arg("Process Group Ranks"))
 	}
-	device = device && len(comms) > 0 || len(t.work.all) > 0
-	t.giveComms(rank, comms, device)
-	for i := range t.host {
-		r := &t.host[i]
-		if device && (r.Kind == record.FP || r.Kind == record.Other) {
-			continue // only the time to enqueue
-		}
-		r.Start += t.base
-		rank.Add(r)
+	return c
+}
+
+// enqueue keeps what was said of a collective when it was enqueued.
+func (t *capture) enqueue(c comm, e *event) {
+	if len(t.enqueued) < mostRanges {
+		c.stream = threadOf(e)
+		t.enqueued = append(t.enqueued, c)
 	}
-	for i := range t.device {
-		a := &t.device[i]
-		if host, ok := t.hostExt[a.ext]; ok && a.ext != 0 {
-			a.rec.HostStart, a.rec.HostDur = host.from+t.base, host.to-host.from
-		}
-		a.rec.Start += t.base
-		rank.Add(&a.rec)
+}
+
+// threadOf returns a number for the thread of an event.
+func threadOf(e *event) uint64 {
+	if n := number(e.tid, -1); n >= 0 {
+		return uint64(n)
 	}
-	return nil
+	return uint64(record.HashID(string(e.tid)))
 }

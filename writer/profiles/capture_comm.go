@@ -25,34 +25,6 @@ type launch struct {
 	interval
 }
 
-// kernel takes a kernel of the device: communication or work.
-func (t *kinetoTrace) kernel(e *event, iv interval) {
-	if !collectiveKernel(e.name) {
-		t.work.add(iv.from, iv.to)
-		return
-	}
-	if len(t.kernels) >= mostRanges {
-		return
-	}
-	k := t.collective(e)
-	k.interval = iv
-	k.op = cmp.Or(k.op, string(e.name))
-	k.corr, k.stream = uint64(max(number(e.arg("correlation"), 0), 0)), uint64(max(number(e.arg("stream"), 0), 0))
-	t.kernels = append(t.kernels, k)
-}
-
-// collective reads what newer traces say of a collective.
-func (t *kinetoTrace) collective(e *event) comm {
-	c := comm{
-		op: string(e.arg("Collective name")), group: string(e.arg("Process Group Name")), dtype: string(e.arg("dtype")),
-		in: number(e.arg("In msg nelems"), 0), out: number(e.arg("Out msg nelems"), 0),
-	}
-	if c.group != "" && t.groups[c.group] == nil {
-		t.member(c.group, string(e.arg("Process Group Description")), e.arg("Process Group Ranks"))
-	}
-	return c
-}
-
 // collectiveKernel reports whether a kernel is one of a collective library.
 func collectiveKernel(name []byte) bool {
 	for _, w := range []string{"ncclKernel", "ncclDevKernel", "rcclGenericKernel", "ncclGenericKernel", "mscclKernel", "hccl", "Hccl"} {
@@ -63,25 +35,9 @@ func collectiveKernel(name []byte) bool {
 	return false
 }
 
-// enqueue keeps what was said of a collective when it was enqueued.
-func (t *kinetoTrace) enqueue(c comm, e *event) {
-	if len(t.enqueued) < mostRanges {
-		c.stream = threadOf(e)
-		t.enqueued = append(t.enqueued, c)
-	}
-}
-
-// threadOf returns a number for the thread of an event.
-func threadOf(e *event) uint64 {
-	if n := number(e.tid, -1); n >= 0 {
-		return uint64(n)
-	}
-	return uint64(record.HashID(string(e.tid)))
-}
-
 // said returns what was said of the collective that was enqueued around a launch: the innermost
 // range of the thread that tells something has the word.
-func (t *kinetoTrace) said(l launch) (out comm) {
+func (t *capture) said(l launch) (out comm) {
 	const deepest = 4
 	i, _ := slices.BinarySearchFunc(t.enqueued, l, func(c comm, l launch) int {
 		return cmp.Or(cmp.Compare(c.stream, l.thread), cmp.Compare(c.from, l.from+1))
@@ -98,7 +54,7 @@ func (t *kinetoTrace) said(l launch) (out comm) {
 }
 
 // giveComms gives out Communication: with the launch, and with what was said when it was enqueued.
-func (t *kinetoTrace) giveComms(rank *Rank, comms []comm, device bool) {
+func (t *capture) giveComms(rank *Rank, comms []comm, device bool) {
 	slices.SortStableFunc(comms, func(a, b comm) int { return cmp.Compare(a.from, b.from) })
 	slices.SortStableFunc(t.launches, func(a, b launch) int { return cmp.Compare(a.corr, b.corr) })
 	slices.SortStableFunc(t.enqueued, func(a, b comm) int { return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.from, b.from)) })

@@ -1,0 +1,147 @@
+package profiles
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
+
+// capture is what one profile has said so far of what one process did, on its host and its device.
+type capture struct {
+	id     Identity
+	base   int64 // ns to add to all times
+	groups map[string]*record.Group
+
+	host     []record.Record // Step, DataLoader, FP, backward, SaveCheckpoint of the host
+	device   []annotation    // FP and backward of the device
+	kernels  []comm
+	blocking []comm             // of gloo and its like, on the host
+	enqueued []comm             // what was said of collectives when they were enqueued
+	hostExt  map[int64]interval // annotations that the device has too, by external id
+	launches []launch
+	work     cover // kernels, of the device
+	ops      cover // operators, of the host
+
+	last     int64 // latest end
+	nccl     bool  // collectives were enqueued to a device
+	anything bool
+}
+
+// annotation is a range of the device that the host has too.
+type annotation struct {
+	rec record.Record
+	ext int64
+}
+
+func newCapture(id Identity) *capture {
+	return &capture{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
+}
+
+// member notes a process group with the ranks in it.
+func (t *capture) member(name, what string, list []byte) {
+	const most = 256 // groups that a row of ranks keeps
+	if name == "" || t.groups[name] != nil || len(t.groups) >= most {
+		return
+	}
+	var ranks []int
+	for _, e := range elements(list) {
+		n := number(e, -1)
+		if n < 0 || n >= 1<<24 {
+			return // shortened to "0, 1, …"
+		}
+		ranks = append(ranks, int(n))
+	}
+	if len(ranks) > 1 {
+		t.groups[name] = &record.Group{Dim: dimOf(what), Name: name, Size: len(ranks), Ranks: ranks}
+	}
+}
+
+// dimOf returns the dimension that a process group is named for: mesh_dp, TENSOR_MODEL_PARALLEL_GROUP.
+func dimOf(what string) string {
+	words := strings.FieldsFunc(strings.ToLower(what), func(r rune) bool { return r < 'a' || r > 'z' })
+	for _, w := range words {
+		switch w {
+		case "tp", "pp", "dp", "cp", "ep":
+			return w
+		case "tensor":
+			return "tp"
+		case "pipeline", "pipe":
+			return "pp"
+		case "data", "fsdp", "ddp":
+			return "dp"
+		case "context":
+			return "cp"
+		case "expert":
+			return "ep"
+		}
+	}
+	return ""
+}
+
+const stepMark = "ProfilerStep#"
+
+// annotated returns the range that an annotation stands for.
+func annotated(name []byte, ts, dur int64) (record.Record, bool) {
+	r := record.New(record.Step)
+	r.Start, r.Dur = ts, dur
+	if n, ok := bytes.CutPrefix(name, []byte(stepMark)); ok {
+		r.Step = number(n, record.NoStep)
+		return r, r.Step >= 0
+	}
+	switch w := string(bytes.ToLower(bytes.Trim(name, "# "))); {
+	case strings.HasPrefix(w, "enumerate(dataloader)"):
+		r.Kind = record.DataLoader
+	case w == "distributeddataparallel.forward", w == "fullyshardeddataparallel.forward", w == "forward":
+		r.Kind = record.FP
+	case w == "backward":
+		r.Kind, r.Name = record.Other, "backward"
+	case strings.Contains(w, "save_checkpoint"), strings.Contains(w, "save checkpoint"), strings.Contains(w, "checkpoint_save"), strings.Contains(w, "checkpoint.save"):
+		r.Kind = record.SaveCheckpoint
+	default:
+		return r, false
+	}
+	return r, true
+}
+
+// give gives the ranges out.
+func (t *capture) give(f *File, out *Output) error {
+	if !t.anything {
+		return errors.New("it holds no event of an operator, an annotation or a kernel")
+	}
+	rank := out.Rank(t.id)
+	for _, g := range t.groups {
+		if g.Index = slices.Index(g.Ranks, t.id.Rank); g.Index >= 0 {
+			rank.Groups = append(rank.Groups, *g)
+		}
+	}
+	slices.SortFunc(rank.Groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
+	comms, device := t.kernels, true
+	if len(comms) == 0 {
+		comms, device = t.blocking, false
+	}
+	if len(comms) == 0 && t.nccl {
+		out.Unread(f.Path, "collectives were enqueued to a device and no activity of the device was recorded: how long they took can't be told (profile with ProfilerActivity.CUDA)")
+	}
+	device = device && len(comms) > 0 || len(t.work.all) > 0
+	t.giveComms(rank, comms, device)
+	for i := range t.host {
+		r := &t.host[i]
+		if device && (r.Kind == record.FP || r.Kind == record.Other) {
+			continue // only the time to enqueue
+		}
+		r.Start += t.base
+		rank.Add(r)
+	}
+	for i := range t.device {
+		a := &t.device[i]
+		if host, ok := t.hostExt[a.ext]; ok && a.ext != 0 {
+			a.rec.HostStart, a.rec.HostDur = host.from+t.base, host.to-host.from
+		}
+		a.rec.Start += t.base
+		rank.Add(&a.rec)
+	}
+	return nil
+}
