@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// ascend reads what Ascend's PyTorch profiler exports as text: a folder <name>_ascend_pt a rank, with
+// ascend reads what Ascend's PyTorch profiler exports: a folder <name>_ascend_pt a rank, with
 // profiler_info_<rank>.json and ASCEND_PROFILER_OUTPUT in it. Its trace_view.json leads: steps and
 // annotations of the host as in Kineto's traces, the collectives of HCCL on the device with the call
-// that enqueued them, and when the device computed. Where there is none, step_trace_time.csv has the
-// sums of steps.
+// that enqueued them, and when the device computed. Where there is none, the same
+// stands in a database (ascend_db.go), or step_trace_time.csv has the sums of steps.
 var ascend = Format{
 	Name: "ascend",
-	What: "Ascend PyTorch Profiler output as text (*_ascend_pt/ASCEND_PROFILER_OUTPUT)",
+	What: "Ascend PyTorch Profiler output (*_ascend_pt/ASCEND_PROFILER_OUTPUT), text or .db",
 	Leads: func(f *File) bool {
 		switch f.Name() {
 		case ascendTrace:
@@ -22,9 +22,9 @@ var ascend = Format{
 			i := space(h, 0)
 			return i < len(h) && h[i] == '[' && bytes.Contains(h, []byte(`"ph"`))
 		case ascendSums:
-			return f.Beside(ascendTrace) == nil && bytes.HasPrefix(f.Head(), []byte(sumsHead))
+			return f.Beside(ascendTrace) == nil && len(f.matches("*.db")) == 0 && bytes.HasPrefix(f.Head(), []byte(sumsHead))
 		}
-		return false
+		return leadsAscendDB(f)
 	},
 	Read: readAscend,
 }
@@ -35,6 +35,9 @@ const (
 )
 
 func readAscend(ctx context.Context, f *File, out *Output) error {
+	if f.isSQLite() {
+		return readAscendDB(ctx, f, out)
+	}
 	id := Identity{Rank: ascendRank(f)}
 	if f.Name() == ascendSums {
 		return readSums(ctx, f, out, nil, &id)

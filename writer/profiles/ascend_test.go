@@ -8,30 +8,40 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Two real ranks: sums and order are those that the profiler itself wrote beside.
-func TestAscendText(t *testing.T) {
-	folders := []string{"testdata/ascend/level0"}
-	if path, ok := sample(t, "ascend/text/level0"); ok {
-		folders = append(folders, path)
-	}
-	for _, folder := range folders {
-		got := open(t, folder, Options{})
-		if got.Format.Name != "ascend" || len(got.Steps) != 2 || len(got.Unread) > 0 {
-			t.Fatalf("%s: %s, %d steps, not read: %v", folder, got.Format.Name, len(got.Steps), got.Unread)
+// Two real ranks, as text and as a database (of another run): sums and order are those that the
+// profiler itself wrote beside, in step_trace_time.csv and analysis.db.
+func TestAscend(t *testing.T) {
+	type sums struct{ all, exposed float64 } // Communication and Communication(Not Overlapped), ms
+	for _, form := range []struct {
+		here, beside string
+		group        string
+		want         [2]sums
+	}{
+		{"testdata/ascend/level0", "ascend/text/level0", "868", [2]sums{{85.516889, 81.515607}, {68.60571, 64.616114}}},
+		{"testdata/ascend/db/level0", "ascend/db/level0", "90.91.105.46%enp189s0f0_60000_0_1736407029972691", [2]sums{{89.880576, 85.881122}, {93.993858, 90.000781}}},
+	} {
+		folders := []string{form.here}
+		if path, ok := sample(t, form.beside); ok {
+			folders = append(folders, path)
 		}
-		// Communication and Communication(Not Overlapped) of step_trace_time.csv, ms.
-		for i, want := range []struct{ all, exposed float64 }{{85.516889, 81.515607}, {68.60571, 64.616114}} {
-			s := got.Steps[i]
-			if s.Step != 50 || int(s.Rank) != i || math.Abs(ms(s.CommNs)-want.all) > 0.001 || math.Abs(ms(s.ExposedNs)-want.exposed) > 0.001 {
-				t.Errorf("rank %d, step %d: %.3f ms of communication, %.3f exposed; want %.3f, %.3f", s.Rank, s.Step, ms(s.CommNs), ms(s.ExposedNs), want.all, want.exposed)
+		for _, folder := range folders {
+			got := open(t, folder, Options{})
+			if got.Format.Name != "ascend" || len(got.Steps) != 2 || len(got.Unread) > 0 {
+				t.Fatalf("%s: %s, %d steps, not read: %v", folder, got.Format.Name, len(got.Steps), got.Unread)
 			}
-			if s.Flags&row.FlagHostOnly != 0 {
-				t.Errorf("rank %d has no device", s.Rank)
+			for i, want := range form.want {
+				s := got.Steps[i]
+				if s.Step != 50 || int(s.Rank) != i || math.Abs(ms(s.CommNs)-want.all) > 0.001 || math.Abs(ms(s.ExposedNs)-want.exposed) > 0.001 {
+					t.Errorf("%s: rank %d, step %d: %.6f ms of communication, %.6f exposed; want %.6f, %.6f", folder, s.Rank, s.Step, ms(s.CommNs), ms(s.ExposedNs), want.all, want.exposed)
+				}
+				if s.Flags&row.FlagHostOnly != 0 {
+					t.Errorf("rank %d has no device", s.Rank)
+				}
 			}
-		}
-		for _, r := range got.Raws.AppendTo(nil) {
-			if r.Kind == "Communication" && (r.Op != "allreduce" || r.Group != "868" || r.Dtype != "fp32" || r.Count == 0 || r.Bytes != 4*r.Count || r.HostStartNs == 0 || r.HostStartNs > r.StartNs) {
-				t.Errorf("%+v", r)
+			for _, r := range got.Raws.AppendTo(nil) {
+				if r.Kind == "Communication" && (r.Op != "allreduce" || r.Group != form.group || r.Dtype != "fp32" || r.Count == 0 || r.Bytes != 4*r.Count || r.HostStartNs == 0 || r.HostStartNs > r.StartNs) {
+					t.Errorf("%+v", r)
+				}
 			}
 		}
 	}

@@ -1,0 +1,230 @@
+package profiles
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"modernc.org/sqlite"
+	lite "modernc.org/sqlite/lib"
+	"modernc.org/sqlite/vfs"
+)
+
+// database is a SQLite file that is read and never written: SQLite sees no file system but this one
+// open file, so it makes no journal beside it, attaches nothing and follows no link. Of the statements
+// that it would run only reading a table is allowed: a view, a trigger or a function that the file
+// defines is refused when a statement is prepared.
+type database struct {
+	file *File
+	vfs  *vfs.FS
+	db   *sql.DB
+	conn *sql.Conn
+}
+
+const (
+	sqliteMagic = "SQLite format 3\x00"
+	// sqliteName is what the file is called in the file system that SQLite sees.
+	sqliteName = "profile"
+	// mostText bounds a value, and the text that defines a table.
+	mostText = 1 << 20
+	// sqliteOptions: a file that nobody else writes, no write, no function of the schema's, sizes of
+	// cells checked, and at most 4 MiB of pages held.
+	sqliteOptions = "?immutable=1&mode=ro&_pragma=query_only(1)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)&_pragma=cache_size(-4096)&_pragma=temp_store(2)&vfs="
+)
+
+// oneFile is the file system that SQLite sees.
+type oneFile struct{ f *File }
+
+// Open implements fs.FS.
+func (o oneFile) Open(name string) (fs.File, error) {
+	if name != sqliteName {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return o.f.raw()
+}
+
+// openDatabase opens a SQLite file.
+func openDatabase(ctx context.Context, f *File) (d *database, err error) {
+	d = &database{file: f}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	var name string
+	if name, d.vfs, err = vfs.New(oneFile{f}); err != nil {
+		return d, err
+	}
+	connector, err := sqlite.NewConnector("file:" + sqliteName + sqliteOptions + name)
+	if err != nil {
+		return d, err
+	}
+	d.db = sql.OpenDB(connector)
+	if d.conn, err = d.db.Conn(ctx); err != nil {
+		return d, err
+	}
+	for _, limit := range [][2]int{{lite.SQLITE_LIMIT_LENGTH, mostText}, {lite.SQLITE_LIMIT_ATTACHED, 0}} {
+		if _, err := sqlite.Limit(d.conn, limit[0], limit[1]); err != nil {
+			return d, err
+		}
+	}
+	return d, d.conn.Raw(func(c any) error { return c.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(readOnly) })
+}
+
+// tellLog tells of changes that lie in a log beside the file and not in it.
+func (d *database) tellLog(out *Output) {
+	if log := d.file.Beside(d.file.Name() + "-wal"); log != nil && log.Size > 0 {
+		out.Unread(log.Path, "changes that were not carried over into %s are not read: let who wrote it finish, or open it once with sqlite3", d.file.Name())
+	}
+}
+
+// readOnly allows to read columns of tables, and nothing else.
+func readOnly(action sqlite.AuthorizerActionCode, _, _, database, view string) sqlite.AuthorizerReturnCode {
+	if action == sqlite.AuthSelect || action == sqlite.AuthRead && view == "" && (database == "main" || database == "") {
+		return sqlite.AuthorizerOK
+	}
+	return sqlite.AuthorizerDeny
+}
+
+// Close closes what is open of it.
+func (d *database) Close() error {
+	var err error
+	if d.conn != nil {
+		err = d.conn.Close()
+	}
+	if d.db != nil {
+		err = errors.Join(err, d.db.Close())
+	}
+	if d.vfs != nil {
+		err = errors.Join(err, d.vfs.Close())
+	}
+	return err
+}
+
+// cells are the values of a row.
+type cells []driver.Value
+
+// int returns a whole number, which may be written as a text; what is none is 0.
+func (c cells) int(i int) int64 {
+	switch v := c[i].(type) {
+	case int64:
+		return v
+	case float64:
+		if v > -1<<62 && v < 1<<62 {
+			return int64(v)
+		}
+	case string:
+		return number([]byte(v), 0)
+	}
+	return 0
+}
+
+// text returns a text, "" where it is none.
+func (c cells) text(i int) string {
+	s, _ := c[i].(string)
+	return s
+}
+
+// query calls each with the rows of a statement. The cells hold until the next one.
+func (d *database) query(ctx context.Context, statement string, each func(cells) error) (err error) {
+	return d.conn.Raw(func(c any) (err error) {
+		rows, err := c.(driver.QueryerContext).QueryContext(ctx, statement, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		values := make([]driver.Value, len(rows.Columns()))
+		for n := int64(0); ; n++ {
+			switch err := rows.Next(values); {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			case n > d.file.Size: // pages that point at each other
+				return errors.New("it has more rows than bytes: it is damaged")
+			}
+			if err := each(values); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// tables returns the names of the tables: not those of views, nor of tables that a module makes.
+func (d *database) tables(ctx context.Context) (names []string, err error) {
+	err = d.query(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0`, func(c cells) error {
+		names = append(names, c.text(0))
+		return nil
+	})
+	return names, err
+}
+
+// errNoTable is returned, wrapped, when a file has no such table.
+var errNoTable = errors.New("no such table")
+
+// read calls each with the rows of a table, in the order in which they lie. A column whose name ends
+// in ? may be missing: it is nil then.
+func (d *database) read(ctx context.Context, table string, columns []string, each func(cells) error) error {
+	if err := d.readAs(ctx, table, columns, each); err != nil {
+		return fmt.Errorf("read table %s: %w", table, err)
+	}
+	return nil
+}
+
+func (d *database) readAs(ctx context.Context, table string, columns []string, each func(cells) error) error {
+	tables, err := d.tables(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(tables, table) {
+		return errNoTable
+	}
+	var there []string
+	err = d.conn.Raw(func(c any) error {
+		rows, err := c.(driver.QueryerContext).QueryContext(ctx, `SELECT * FROM "`+table+`" LIMIT 0`, nil)
+		if err != nil {
+			return err
+		}
+		there = rows.Columns()
+		return rows.Close()
+	})
+	if err != nil {
+		return err
+	}
+	wanted := make([]string, len(columns))
+	for i, c := range columns {
+		name, optional := strings.CutSuffix(c, "?")
+		switch {
+		case slices.Contains(there, name):
+			wanted[i] = `"` + name + `"`
+		case optional:
+			wanted[i] = "NULL"
+		default:
+			return fmt.Errorf("it has no column %s", name)
+		}
+	}
+	return d.query(ctx, "SELECT "+strings.Join(wanted, ", ")+` FROM "`+table+`"`, each)
+}
+
+// tables returns the names of the tables of a SQLite file; nil where it is none, or is damaged.
+func (f *File) tables() []string {
+	if !f.isSQLite() {
+		return nil
+	}
+	d, err := openDatabase(context.Background(), f)
+	if err != nil {
+		return nil // whoever reads it says so
+	}
+	defer d.Close()
+	names, _ := d.tables(context.Background())
+	return names
+}
+
+func (f *File) isSQLite() bool { return bytes.HasPrefix(f.Head(), []byte(sqliteMagic)) }
