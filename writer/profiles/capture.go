@@ -127,6 +127,11 @@ func (t *capture) give(f *File, out *Output) error {
 	}
 	device = device && len(comms) > 0 || len(t.work.all) > 0
 	t.giveComms(rank, comms, device)
+	if device {
+		if from, to := t.work.extent(); to > from {
+			rank.Computed(from+t.base, to+t.base)
+		}
+	}
 	for i := range t.host {
 		r := &t.host[i]
 		if device && (r.Kind == record.FP || r.Kind == record.Other) {

@@ -112,7 +112,7 @@ func (f *folder) find(from string) (*Format, []*File, error) {
 		if i >= 0 {
 			leads[i] = append(leads[i], file)
 		}
-		file.head = nil
+		file.forget()
 	}
 	found := -1
 	for i := range formats {
@@ -205,8 +205,12 @@ func (t *Tree) profile(ctx context.Context, file *File, worker int) (*profile, e
 	if p.out.beyond > 0 {
 		p.out.Unread(file.Path, "it holds more than %d ranges: %d are left out", mostRanges, p.out.beyond)
 	}
-	for _, r := range p.out.ranks {
-		if len(r.spans) == 0 {
+	for i, r := range p.out.ranks {
+		if r.Rank < 0 && len(p.out.ranks) > 1 {
+			r.Rank = worker*len(p.out.ranks) + i
+			p.out.Note(file.Path, "it tells no rank of its %d processes: they are numbered by their devices, and files by the order of names", len(p.out.ranks))
+		}
+		if len(r.spans) == 0 && r.computed.to <= r.computed.from {
 			p.out.Unread(file.Path, "no range of the job in it")
 			continue
 		}

@@ -49,6 +49,15 @@ func (c *cover) merge() {
 	c.all, c.merged = out, true
 }
 
+// extent is from the first to the last of the intervals.
+func (c *cover) extent() (from, to int64) {
+	c.merge()
+	if len(c.all) == 0 {
+		return 0, 0
+	}
+	return c.all[0].from, c.all[len(c.all)-1].to
+}
+
 // within returns how much of an interval is covered.
 func (c *cover) within(iv interval) (total int64) {
 	c.merge()

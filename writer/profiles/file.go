@@ -40,6 +40,9 @@ type File struct {
 	root *os.Root
 	name string // below root
 	head []byte
+	// names of tables, once they were looked for
+	tablesIn []string
+	looked   bool
 }
 
 // Name returns the file's own name.
@@ -57,6 +60,9 @@ func (f *File) Head() []byte {
 	}
 	return f.head
 }
+
+// forget drops what was read to tell the format.
+func (f *File) forget() { f.head, f.tablesIn, f.looked = nil, nil, false }
 
 // Open opens the content; what is compressed with gzip comes decompressed.
 func (f *File) Open() (io.ReadCloser, error) {

@@ -3,6 +3,7 @@ package profiles
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -20,7 +21,7 @@ type Format struct {
 
 // Formats are all that are known. Of two that claim a file the first counts.
 func Formats() []Format {
-	return []Format{kineto, ascend, mindstudio}
+	return []Format{kineto, ascend, mindstudio, nsight}
 }
 
 // Words lists the formats' names, for --from.
@@ -87,8 +88,9 @@ func (o *Output) Note(path, format string, args ...any) { o.notes = told(o.notes
 
 func told(list []Problem, path, format string, args []any) []Problem {
 	const most = 64 // of one profile
-	if len(list) < most {
-		list = append(list, Problem{path, fmt.Sprintf(format, args...)})
+	p := Problem{path, fmt.Sprintf(format, args...)}
+	if len(list) < most && !slices.Contains(list, p) {
+		list = append(list, p)
 	}
 	return list
 }
@@ -100,6 +102,8 @@ type Rank struct {
 	spans []span
 	words []string
 	index map[string]uint32
+	// computed is from the first to the last that the rank computed.
+	computed interval
 }
 
 // span is a record with its words as numbers: a trace has many ranges and few words.
@@ -128,6 +132,10 @@ func (r *Rank) Add(rec *record.Record) {
 		peer: rec.Peer, kind: rec.Kind, side: rec.Side, open: rec.Open,
 	})
 }
+
+// Computed notes from when to when a rank computed: a profile that marks no step, and has no range, may
+// have that.
+func (r *Rank) Computed(from, to int64) { r.computed = interval{from, to} }
 
 // word returns the number of a word.
 func (r *Rank) word(w string) uint32 {

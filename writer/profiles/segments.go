@@ -29,6 +29,9 @@ type part struct {
 // write writes a rank's ranges as segments: the identity, then the ranges in the order of
 // their host starts, as a ring of their own. Where the profile marks no step, all of it is one.
 func (t *Tree) write(p *profile, r *Rank) (part, error) {
+	if r.asOneStep() {
+		p.out.Note(p.file.Path, "it marks no step: all of it is taken for one")
+	}
 	slices.SortStableFunc(r.spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.begin(), b.begin()), cmp.Compare(a.kind, b.kind))
 	})
@@ -43,18 +46,30 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 	for i := range r.spans {
 		w.end = max(w.end, r.spans[i].hostEnd())
 	}
-	if !slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
-		p.out.Note(p.file.Path, "it marks no step: all of it is taken for one")
-		all := record.New(record.Step)
-		all.Step, all.Start, all.Dur = 0, w.begin, w.end-w.begin
-		r.Add(&all)
-		r.spans = slices.Insert(r.spans[:len(r.spans)-1], 0, r.spans[len(r.spans)-1])
-	}
 	dir := filepath.Join(t.Dir, t.Job, strconv.Itoa(w.rank))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return w, fmt.Errorf("make rank directory: %w", err)
 	}
 	return w, r.lines(&w, dir, t.meta(&w, r))
+}
+
+// asOneStep takes all that a rank did for one step, where none is marked.
+func (r *Rank) asOneStep() bool {
+	if slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
+		return false
+	}
+	all := r.computed
+	for i := range r.spans {
+		s := &r.spans[i]
+		if all.to <= all.from {
+			all = interval{s.begin(), s.hostEnd()}
+		}
+		all = interval{min(all.from, s.begin()), max(all.to, s.hostEnd())}
+	}
+	step := record.New(record.Step)
+	step.Step, step.Start, step.Dur = 0, all.from, all.to-all.from
+	r.Add(&step)
+	return true
 }
 
 // meta is the identity of a process: the same in all of its profiles.

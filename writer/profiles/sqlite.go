@@ -215,16 +215,17 @@ func (d *database) readAs(ctx context.Context, table string, columns []string, e
 
 // tables returns the names of the tables of a SQLite file; nil where it is none, or is damaged.
 func (f *File) tables() []string {
-	if !f.isSQLite() {
-		return nil
+	if f.looked || !f.isSQLite() {
+		return f.tablesIn
 	}
+	f.looked = true
 	d, err := openDatabase(context.Background(), f)
 	if err != nil {
 		return nil // whoever reads it says so
 	}
 	defer d.Close()
-	names, _ := d.tables(context.Background())
-	return names
+	f.tablesIn, _ = d.tables(context.Background())
+	return f.tablesIn
 }
 
 func (f *File) isSQLite() bool { return bytes.HasPrefix(f.Head(), []byte(sqliteMagic)) }

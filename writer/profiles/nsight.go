@@ -1,0 +1,369 @@
+package profiles
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
+
+// nsight reads what Nsight Systems exports as SQLite (nsys export --type sqlite): the kernels of all
+// GPUs and the NVTX ranges of all processes of one capture. A process and GPU is a rank.
+//
+// Communication are NCCL's kernels, with the host's launch by correlationId; the others are
+// computation. Steps are NVTX ranges that are called so (step 12, iteration12). Neither communicators
+// nor sizes are in the tables, ranks only in the environment or the arguments of what was launched.
+var nsight = Format{
+	Name: "nsight",
+	What: "Nsight Systems exports (nsys export --type sqlite)",
+	Leads: func(f *File) bool {
+		if exported, ok := strings.CutSuffix(f.Name(), ".nsys-rep"); ok {
+			return f.Beside(exported+".sqlite") == nil
+		}
+		if !f.isSQLite() {
+			return false
+		}
+		tables := f.tables()
+		if tables == nil {
+			known, _ := path.Match("*.sqlite", f.Name())
+			return known
+		}
+		return slices.Contains(tables, "StringIds") && (slices.Contains(tables, nsightKernels) || slices.Contains(tables, "NVTX_EVENTS"))
+	},
+	Read: readNsight,
+}
+
+const nsightKernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+// nsightFile is one export while it is read.
+type nsightFile struct {
+	*database
+	out     *Output
+	base    int64            // ns since 1970 at which the capture's clock was 0
+	node    string           // host
+	words   map[int64]string // of StringIds: kernels of collectives, and names that annotations have
+	ranks   map[onDevice]*capture
+	said    map[string]string // RANK and its like: environment and arguments of the launched process
+	held    int               // collectives of all ranks
+	markers map[int64]markers // by process
+}
+
+// onDevice is a process and its GPU.
+type onDevice struct{ process, device int64 }
+
+// markers are a process's ranges that may be its steps, by what they are called without the number.
+type markers map[string][]record.Record
+
+func readNsight(ctx context.Context, f *File, out *Output) (err error) {
+	if !f.isSQLite() {
+		return errors.New("it is not exported yet: nsys export --type sqlite " + f.Name())
+	}
+	d, err := openDatabase(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	d.tellLog(out)
+	n := &nsightFile{database: d, out: out, words: map[int64]string{}, ranks: map[onDevice]*capture{}, said: map[string]string{}, markers: map[int64]markers{}}
+	for _, part := range []func(context.Context) error{n.clock, n.launched, n.strings, n.kernels, n.graphs, n.launches, n.annotations} {
+		if err := part(ctx); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			out.Unread(f.Path, "%s; what else it has was read", cause(err))
+		}
+	}
+	if len(n.ranks) == 0 {
+		return errors.New("it has no kernel of a GPU: nothing can be told of its ranks (nsys profile --trace=cuda,nvtx)")
+	}
+	return n.give()
+}
+
+func (n *nsightFile) clock(ctx context.Context) error {
+	err := n.read(ctx, "TARGET_INFO_SESSION_START_TIME", []string{"utcEpochNs"}, func(c cells) error {
+		n.base = c.int(0)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNoTable) {
+		return err
+	}
+	err = n.read(ctx, "TARGET_INFO_SYSTEM_ENV", []string{"name", "value"}, func(c cells) error {
+		if c.text(0) == "Hostname" {
+			n.node = record.Clip(c.text(1), record.MaxWord)
+		}
+		return nil
+	})
+	if errors.Is(err, errNoTable) {
+		return nil
+	}
+	return err
+}
+
+// launched reads of the launched process what says whose ranks they are: RANK="3" of its environment,
+// --nnodes=2 or --nnodes 2 of its arguments.
+func (n *nsightFile) launched(ctx context.Context) error {
+	before := ""
+	err := n.read(ctx, "META_DATA_CAPTURE", []string{"name", "value"}, func(c cells) error {
+		_, what, _ := strings.Cut(c.text(0), ":")
+		value := c.text(1)
+		if what != "ENVIRONMENT_VARIABLE" && !strings.HasPrefix(what, "ARGUMENT_") {
+			return nil
+		}
+		word, number, ok := strings.Cut(value, "=")
+		if !ok {
+			word, number = before, value
+		}
+		before = value
+		word = strings.ReplaceAll(strings.TrimLeft(word, "-"), "-", "_")
+		if slices.Contains(nsightWords, word) {
+			n.said[word] = strings.Trim(number, `"`)
+		}
+		return nil
+	})
+	if errors.Is(err, errNoTable) {
+		return nil
+	}
+	return err
+}
+
+var (
+	rankWords   = []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}
+	worldWords  = []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}
+	nodeWords   = []string{"node_rank", "NODE_RANK", "GROUP_RANK", "SLURM_NODEID"}
+	nodesWords  = []string{"nnodes", "SLURM_NNODES"}
+	nsightWords = slices.Concat(rankWords, worldWords, nodeWords, nodesWords)
+)
+
+// number returns what the first of the words says that says something, else -1.
+func (n *nsightFile) number(words []string) int {
+	for _, w := range words {
+		if v, err := strconv.Atoi(n.said[w]); err == nil && v >= 0 && v < 1<<24 {
+			return v
+		}
+	}
+	return -1
+}
+
+// strings reads the names of collectives' kernels, and those that annotations can have.
+func (n *nsightFile) strings(ctx context.Context) error {
+	return n.read(ctx, "StringIds", []string{"id", "value"}, func(c cells) error {
+		w := c.text(1)
+		_, known := annotated([]byte(w), 0, 0)
+		if !known && !collectiveKernel([]byte(w)) && stepRange.FindStringSubmatch(w) == nil {
+			return nil
+		}
+		if len(n.words) >= mostRanges {
+			return errMany
+		}
+		n.words[c.int(0)] = strings.Clone(record.Clip(w, record.MaxWord))
+		return nil
+	})
+}
+
+// rank returns what is known of a process on a GPU.
+func (n *nsightFile) rank(process, device int64) *capture {
+	at := onDevice{process, device}
+	t := n.ranks[at]
+	if t == nil {
+		t = newCapture(Identity{Rank: UnknownRank, Node: n.node, PID: int(process >> 24 & 0xffffff)})
+		t.base, t.anything = n.base, true
+		n.ranks[at] = t
+	}
+	return t
+}
+
+// mostDevices bounds the processes on GPUs of one capture.
+const mostDevices = 1024
+
+func (n *nsightFile) kernels(ctx context.Context) error {
+	return n.read(ctx, nsightKernels, []string{"start", "end", "deviceId", "globalPid?", "shortName", "correlationId?", "streamId?"}, func(c cells) error {
+		from, to := c.int(0), c.int(1)
+		if to < from {
+			return nil
+		}
+		t := n.rank(c.int(3), c.int(2))
+		if len(n.ranks) > mostDevices {
+			return fmt.Errorf("it has more than %d processes on GPUs", mostDevices)
+		}
+		name := n.words[c.int(4)]
+		if !collectiveKernel([]byte(name)) {
+			t.work.add(from, to)
+			return nil
+		}
+		if n.held++; n.held > mostRanges {
+			return errMany
+		}
+		t.kernels = append(t.kernels, comm{interval: interval{from, to}, op: name, corr: uint64(max(c.int(5), 0)), stream: uint64(max(c.int(6), 0))})
+		return nil
+	})
+}
+
+// graphs reads CUDA graphs that were recorded as wholes.
+func (n *nsightFile) graphs(ctx context.Context) error {
+	graphs := 0
+	err := n.read(ctx, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", []string{"start", "end", "deviceId", "globalPid?"}, func(c cells) error {
+		if c.int(1) >= c.int(0) && len(n.ranks) <= mostDevices {
+			n.rank(c.int(3), c.int(2)).work.add(c.int(0), c.int(1))
+			graphs++
+		}
+		return nil
+	})
+	if graphs > 0 {
+		n.out.Unread(n.file.Path, "%d CUDA graphs were recorded as wholes: collectives in them are taken for computation (nsys profile --cuda-graph-trace=node)", graphs)
+	}
+	if errors.Is(err, errNoTable) {
+		return nil
+	}
+	return err
+}
+
+// launches reads the calls that enqueued a collective.
+func (n *nsightFile) launches(ctx context.Context) error {
+	type call struct {
+		process int64
+		corr    uint64
+	}
+	by := map[call]*capture{}
+	for at, t := range n.ranks {
+		for i := range t.kernels {
+			by[call{at.process, t.kernels[i].corr}] = t
+		}
+	}
+	err := n.read(ctx, "CUPTI_ACTIVITY_KIND_RUNTIME", []string{"start", "end", "globalTid", "correlationId"}, func(c cells) error {
+		tid, corr := c.int(2), uint64(max(c.int(3), 0))
+		if t := by[call{tid &^ 0xffffff, corr}]; t != nil && corr != 0 && len(t.launches) < mostRanges {
+			t.launches = append(t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
+		}
+		return nil
+	})
+	if errors.Is(err, errNoTable) {
+		return nil
+	}
+	return err
+}
+
+// stepRange is how the range of a step is called: step 12, iteration12, Train_Step, ProfilerStep#4.
+var stepRange = regexp.MustCompile(`(?i)^(profilerstep|(?:global|train|training)[ _]?step|step|iteration|iter)[ _#:=-]*(\d{0,15})$`)
+
+const (
+	nvtxPushPop  = 59
+	nvtxStartEnd = 60
+)
+
+// annotations reads the NVTX ranges of the host.
+func (n *nsightFile) annotations(ctx context.Context) error {
+	held := 0
+	err := n.read(ctx, "NVTX_EVENTS", []string{"start", "end", "eventType", "text?", "textId?", "globalTid?"}, func(c cells) error {
+		kind, dur := c.int(2), c.int(1)-c.int(0)
+		if kind != nvtxPushPop && kind != nvtxStartEnd || dur <= 0 {
+			return nil
+		}
+		text := cmp.Or(c.text(3), n.words[c.int(4)])
+		process := c.int(5) &^ 0xffffff
+		if held >= mostRanges {
+			return errMany
+		}
+		if m := stepRange.FindStringSubmatch(text); m != nil {
+			r := record.New(record.Step)
+			r.Start, r.Dur = c.int(0), dur
+			if m[2] != "" {
+				r.Step = number([]byte(m[2]), record.NoStep)
+			}
+			if n.markers[process] == nil {
+				n.markers[process] = markers{}
+			}
+			word := strings.ToLower(m[1])
+			n.markers[process][word] = append(n.markers[process][word], r)
+			held++
+		} else if r, ok := annotated([]byte(text), c.int(0), dur); ok {
+			for at, t := range n.ranks {
+				if at.process == process {
+					t.host = append(t.host, r)
+					held++
+				}
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errNoTable) {
+		return nil
+	}
+	return err
+}
+
+// steps are those of the markers that last longest in sum: others stand within them. Ranges without a
+// number are counted.
+func (m markers) steps() (steps []record.Record) {
+	most, sums := "", map[string]int64{}
+	for word, ranges := range m {
+		for i := range ranges {
+			sums[word] += ranges[i].Dur
+		}
+		if most == "" || sums[word] > sums[most] || sums[word] == sums[most] && word < most {
+			most = word
+		}
+	}
+	steps = m[most]
+	slices.SortFunc(steps, func(a, b record.Record) int { return cmp.Compare(a.Start, b.Start) })
+	if slices.ContainsFunc(steps, func(r record.Record) bool { return r.Step == record.NoStep }) {
+		for i := range steps {
+			steps[i].Step = int64(i)
+		}
+	}
+	return steps
+}
+
+// give names the ranks and gives their ranges out.
+func (n *nsightFile) give() error {
+	all := make([]onDevice, 0, len(n.ranks))
+	for at := range n.ranks {
+		all = append(all, at)
+	}
+	slices.SortFunc(all, func(a, b onDevice) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.process, b.process))
+	})
+	for i, at := range all {
+		t := n.ranks[at]
+		t.id.LocalRank = i
+		t.id.Rank, t.id.World = n.whose(i, len(all))
+		t.host = append(t.host, n.markers[at.process].steps()...)
+		t.byStream()
+		if err := t.give(n.file, n.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whose returns the rank of the i-th of so many in the capture, and the number of all, as far as the
+// launch tells them: of a process that was captured alone its own, else a node's place among them.
+func (n *nsightFile) whose(i, of int) (rank, world int) {
+	if of == 1 && n.number(rankWords) >= 0 {
+		return n.number(rankWords), max(n.number(worldWords), 0)
+	}
+	node, nodes := n.number(nodeWords), n.number(nodesWords)
+	if nodes == 1 {
+		node = 0
+	}
+	if node < 0 {
+		return UnknownRank, 0
+	}
+	return node*of + i, max(nodes, 0) * of
+}
+
+// byStream names the communicators by their streams, where collectives run on several: one that each
+// rank calls the n-th is then not taken for another's.
+func (t *capture) byStream() {
+	several := slices.ContainsFunc(t.kernels, func(c comm) bool { return c.stream != t.kernels[0].stream })
+	for i := range t.kernels {
+		if several {
+			t.kernels[i].group = fmt.Sprintf("stream %d", t.kernels[i].stream)
+		}
+	}
+}
