@@ -112,12 +112,7 @@ func (t *capture) give(f *File, out *Output) error {
 		return errors.New("it holds no event of an operator, an annotation or a kernel")
 	}
 	rank := out.Rank(t.id)
-	for _, g := range t.groups {
-		if g.Index = slices.Index(g.Ranks, t.id.Rank); g.Index >= 0 {
-			rank.Groups = append(rank.Groups, *g)
-		}
-	}
-	slices.SortFunc(rank.Groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
+	t.giveGroups(rank)
 	comms, device := t.kernels, true
 	if len(comms) == 0 {
 		comms, device = t.blocking, false
@@ -149,4 +144,14 @@ func (t *capture) give(f *File, out *Output) error {
 		rank.Add(&a.rec)
 	}
 	return nil
+}
+
+// giveGroups gives a rank the process groups that it is a member of.
+func (t *capture) giveGroups(rank *Rank) {
+	for _, g := range t.groups {
+		if g.Index = slices.Index(g.Ranks, rank.Rank); g.Index >= 0 {
+			rank.Groups = append(rank.Groups, *g)
+		}
+	}
+	slices.SortFunc(rank.Groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
 }

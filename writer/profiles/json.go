@@ -6,10 +6,23 @@ import (
 	"strconv"
 )
 
-// memberOf returns the value of a key of an object; nil where it has none.
-func memberOf(object []byte, key string) []byte {
+// memberOf returns the value of a key of an object, of a text what is between its quotes; nil where it
+// has none.
+func memberOf(object []byte, key string) (found []byte) {
+	membersOf(object, func(k, v []byte) bool {
+		if string(k) == key {
+			found = text(v)
+			return false
+		}
+		return true
+	})
+	return found
+}
+
+// membersOf calls each with the keys and values of an object, until it returns false.
+func membersOf(object []byte, each func(key, value []byte) bool) {
 	if len(object) == 0 || object[0] != '{' {
-		return nil
+		return
 	}
 	for i := space(object, 1); i < len(object) && object[i] != '}'; {
 		if object[i] == ',' {
@@ -17,18 +30,14 @@ func memberOf(object []byte, key string) []byte {
 		}
 		k, at, err := keyOf(object, i)
 		if err != nil {
-			return nil
+			return
 		}
 		end, err := value(object, at)
-		if err != nil {
-			return nil
-		}
-		if string(k) == key {
-			return text(object[at:end])
+		if err != nil || !each(k, object[at:end]) {
+			return
 		}
 		i = space(object, end)
 	}
-	return nil
 }
 
 // elements splits a list, which may be a text that holds one.
