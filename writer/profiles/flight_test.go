@@ -15,6 +15,11 @@ func TestFlight(t *testing.T) {
 	if words := strings.Join(Sentences(got.Notes), "\n"); !strings.Contains(words, "of 38 not when they ended") || !strings.Contains(words, "marks no step") {
 		t.Error(words)
 	}
+	for _, s := range got.Steps {
+		if s.StepNs < 1800e6 || s.StepNs > 2600e6 { // from the first call to the last
+			t.Errorf("rank %d: a step of %d ns", s.Rank, s.StepNs)
+		}
+	}
 	ops := map[string]int{}
 	calls := map[uint32][]int64{}
 	for _, r := range got.Raws.AppendTo(nil) {

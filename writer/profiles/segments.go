@@ -59,12 +59,12 @@ func (r *Rank) asOneStep() bool {
 		return false
 	}
 	all := r.computed
+	if all.to <= all.from {
+		all.from, all.to = r.spans[0].begin(), 0
+	}
 	for i := range r.spans {
 		s := &r.spans[i]
-		if all.to <= all.from {
-			all = interval{s.begin(), s.hostEnd()}
-		}
-		all = interval{min(all.from, s.begin()), max(all.to, s.hostEnd())}
+		all = interval{min(all.from, s.begin()), max(all.to, s.hostEnd(), s.start+s.dur)}
 	}
 	step := record.New(record.Step)
 	step.Step, step.Start, step.Dur = 0, all.from, all.to-all.from
