@@ -50,7 +50,7 @@ func TestReadme(t *testing.T) {
 		"clickhouse://laggard@clickhouse:9000/laggard", server.Store(server.Database()),
 		" traces/", " "+profilesOf(t, "dlrm-8rank"), " run_ascend/", " "+profilesOf(t, "ascend/level0"),
 		" cluster_analysis_output/", " "+profilesOf(t, "ascend/cluster_analysis_output"),
-		" nsys/", " "+profilesOf(t, "nsys/mfu_2gpu_before.sqlite"), " flight/", " "+profilesOf(t, "flight"),
+		" nsys/", " "+profilesOf(t, "nsys/mfu_2gpu_before.sqlite"), " flight/", " "+profilesOf(t, "flight"), " nccl-inspector/", " "+profilesOf(t, "inspector"),
 		"/data/laggard", filepath.Join(home, "store"), "/opt/laggard", filepath.Join(home, "recorders"),
 		// The agent of the README stays; this one leaves when the script has.
 		"laggard agent", "laggard agent --ring-dir "+rings+" --dir "+filepath.Join(home, "own")+" --metrics 127.0.0.1:0 --listen 127.0.0.1:0 --until-idle 1s",

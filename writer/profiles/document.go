@@ -43,16 +43,46 @@ type document struct {
 // stands beside it. The error says at which byte the document breaks off.
 func scanDocument(r io.Reader, list string, beside func(key, value []byte), each func(b []byte, i int) (end int, err error)) error {
 	d := &document{list: list, beside: beside, each: each, r: r, space: make([]byte, documentChunk)}
-	err := d.scan()
+	if err := d.scan(); err != nil {
+		return d.told(err)
+	}
+	return nil
+}
+
+// scanObjects calls each with the objects of a file that has one after the other, a line each as a rule.
+func scanObjects(r io.Reader, each func(object []byte)) error {
+	d := &document{r: r, space: make([]byte, documentChunk)}
+	for {
+		_, err := d.next()
+		if errors.Is(err, errShort) && errors.Is(d.err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = d.whole(func(b []byte) (int, error) {
+				if b[0] != '{' {
+					return 0, fmt.Errorf("%q where an object is wanted", b[0])
+				}
+				end, err := value(b, 0)
+				if err == nil {
+					each(b[:end])
+				}
+				return end, err
+			})
+		}
+		if err != nil {
+			return d.told(err)
+		}
+	}
+}
+
+// told is an error with the place at which the document breaks off.
+func (d *document) told(err error) error {
 	if errors.Is(err, errShort) {
 		if err = d.err; err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errCut
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("at byte %d: %w", d.offset, err)
-	}
-	return nil
+	return fmt.Errorf("at byte %d: %w", d.offset, err)
 }
 
 // more reads on; false at the end.

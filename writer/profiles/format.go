@@ -21,7 +21,7 @@ type Format struct {
 
 // Formats are all that are known. Of two that claim a file the first counts.
 func Formats() []Format {
-	return []Format{kineto, ascend, mindstudio, nsight, flight}
+	return []Format{kineto, ascend, mindstudio, nsight, flight, inspector}
 }
 
 // Words lists the formats' names, for --from.
