@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -86,7 +88,7 @@ func Open(ctx context.Context, at string, o Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read profiles in %s: %w", at, err)
 	}
-	t := &Tree{Format: format, Job: cmp.Or(o.Job, jobName(at)), Unread: f.notes}
+	t := &Tree{Format: format, Job: cmp.Or(o.Job, jobName(at)), Unread: append(f.notes, f.misfits(format, leads)...)}
 	if t.Dir, t.lock, err = room(); err != nil {
 		return nil, fmt.Errorf("make room for the ranges of %s: %w", at, err)
 	}
@@ -131,6 +133,34 @@ func (f *folder) find(from string) (*Format, []*File, error) {
 	return &formats[found], leads[found], nil
 }
 
+// digits tell the files of ranks apart that are otherwise called the same.
+var digits = regexp.MustCompile(`\d+`)
+
+// misfits tells of files that are called like those that lead a profile and are none.
+func (f *folder) misfits(format *Format, leads []*File) (all []Problem) {
+	lead, called, extensions := map[*File]bool{}, map[string]bool{}, map[string]bool{}
+	for _, l := range leads {
+		lead[l], called[digits.ReplaceAllString(l.name, "#")], extensions[path.Ext(l.name)] = true, true, true
+	}
+	for _, file := range f.files {
+		switch {
+		case lead[file]:
+		case file.Size == 0 && extensions[path.Ext(file.name)]:
+			all = append(all, Problem{file.Path, "it is empty"})
+		case called[digits.ReplaceAllString(file.name, "#")]:
+			all = append(all, Problem{file.Path, "it is called like others and is none of the " + format.What + ": it is damaged, or something else"})
+		}
+	}
+	for _, file := range f.links {
+		if extensions[path.Ext(file.name)] {
+			all = append(all, Problem{file.Path, notFollowed})
+		}
+	}
+	return all
+}
+
+const notFollowed = "a symbolic link, which is not followed"
+
 // none says what there is instead of profiles.
 func (f *folder) none(from string) error {
 	var what []string
@@ -139,16 +169,22 @@ func (f *folder) none(from string) error {
 			what = append(what, x.What)
 		}
 	}
-	known := strings.Join(what, "; ")
-	switch {
-	case len(f.files) == 0 && len(f.notes) > 0:
-		return fmt.Errorf("%w: %s", ErrNone, f.notes[0])
-	case len(f.files) == 0:
-		return fmt.Errorf("%w: no file at all", ErrNone)
-	case f.files[0].Size == 0:
-		return fmt.Errorf("%w: %s is empty (%d files); known are: %s", ErrNone, f.files[0].Path, len(f.files), known)
+	var there []string
+	for _, p := range f.notes[:min(len(f.notes), 1)] {
+		there = append(there, p.String())
 	}
-	return fmt.Errorf("%w: none of its %d files (the first is %s) is one of: %s", ErrNone, len(f.files), f.files[0].Path, known)
+	if len(f.files) == 0 {
+		there = append(there, "no file at all")
+	} else {
+		there = append(there, fmt.Sprintf("none of its %d files (the first is %s) is one of: %s", len(f.files), f.files[0].Path, strings.Join(what, "; ")))
+	}
+	if i := slices.IndexFunc(f.files, func(x *File) bool { return x.Size == 0 }); i >= 0 {
+		there = append(there, f.files[i].Path+" is empty")
+	}
+	if len(f.links) > 0 {
+		there = append(there, f.links[0].Path+": "+notFollowed)
+	}
+	return fmt.Errorf("%w: %s", ErrNone, strings.Join(there, "; "))
 }
 
 // read reads the profiles, several at a time, and puts their segments in order.

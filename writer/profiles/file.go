@@ -167,6 +167,7 @@ func (f *File) hash(ctx context.Context) (record.ID, error) {
 type folder struct {
 	root  *os.Root
 	files []*File
+	links []*File // symbolic links, which are not followed
 	notes []Problem
 }
 
@@ -217,6 +218,8 @@ func (f *folder) walk(dir, below string, depth int) {
 		case strings.HasPrefix(e.Name(), "."):
 		case e.IsDir():
 			f.walk(dir, name, depth+1)
+		case e.Type()&fs.ModeSymlink != 0 && len(f.links) < mostFiles:
+			f.links = append(f.links, &File{Path: filepath.Join(dir, name), name: name})
 		case e.Type().IsRegular() && len(f.files) < mostFiles:
 			size := int64(0)
 			if info, err := e.Info(); err == nil {

@@ -40,7 +40,7 @@ func TestInspector(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", strings.Join(calls, "\n"), strings.Join(want, "\n"))
 	}
 	for i, r := range got.Rows.Ranks {
-		if int(r.Rank) != i || r.WorldSize != 2 || r.Node != []string{"host-a", "host-b"}[i] || r.PID == 0 {
+		if int(r.Rank) != i || r.WorldSize != 2 || r.Node != []string{"node-0", "node-1"}[i] || r.PID == 0 {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -15,6 +15,13 @@ import (
 func databaseOf(t *testing.T, statements ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made.sqlite")
+	spoil(t, path, statements...)
+	return path
+}
+
+// spoil runs statements on a SQLite file.
+func spoil(t *testing.T, path string, statements ...string) {
+	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +34,6 @@ func databaseOf(t *testing.T, statements ...string) string {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // readAll opens a database as profiles are and reads a table.
@@ -156,7 +162,7 @@ func TestDamagedDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "ascend_pytorch_profiler_0.db")
-	spoil := func(text []byte) {
+	read := func(text []byte) {
 		t.Helper()
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
@@ -173,15 +179,15 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 	const page = 4096
 	for n := 1; n < len(whole)/page; n += 4 {
-		spoil(whole[:n*page])
+		read(whole[:n*page])
 		text := append([]byte(nil), whole...)
 		for i := range page / 2 {
 			text[n*page+i] = byte(i * n)
 		}
-		spoil(text)
+		read(text)
 		copy(text[n*page:], whole[page:2*page]) // another page in its place
-		spoil(text)
+		read(text)
 	}
-	spoil(whole[:len(whole)-100])
-	spoil(whole[:200])
+	read(whole[:len(whole)-100])
+	read(whole[:200])
 }
