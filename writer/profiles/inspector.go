@@ -75,7 +75,7 @@ func readInspector(ctx context.Context, f *File, out *Output) error {
 		out.Unread(f.Path, "%d objects tell no communicator or no operation: they are left out", l.unreadable)
 	}
 	if l.dropped > 0 {
-		out.Unread(f.Path, "%d operations are not in it: NCCL Inspector lost them before it could write them (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE)", l.dropped)
+		out.Note(f.Path, "%d operations are not in it: NCCL Inspector lost them before it could write them (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE)", l.dropped)
 	}
 	return l.give()
 }

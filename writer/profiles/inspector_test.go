@@ -44,7 +44,7 @@ func TestInspector(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	for what, list := range map[string][]Problem{"4 operations are not in it": got.Unread, "no times of 1 operations": got.Notes, "no rank of the job": got.Notes} {
+	for what, list := range map[string][]Problem{"4 operations are not in it": got.Notes, "no times of 1 operations": got.Notes, "no rank of the job": got.Notes} {
 		if words := strings.Join(Sentences(list), "\n"); !strings.Contains(words, what) {
 			t.Errorf("it does not say %q: %s", what, words)
 		}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// TestProfilesOfEachFormat: every command takes a folder of every format, and a store has each range
+// of it once, whoever brings it how often.
+func TestProfilesOfEachFormat(t *testing.T) {
+	t.Parallel()
+	for _, f := range []struct {
+		folder       string
+		ranks, comms int // as the tools that wrote them tell
+	}{
+		{"dlrm-8rank", 8, 64}, {"ascend/level0", 2, 8}, {"ascend/db/level0", 2, 8}, {"ascend/cluster_analysis_output", 16, 16},
+		{"nsys/mfu_2gpu_before.sqlite", 2, 66}, {"flight", 4, 152}, {"inspector", 2, 8},
+	} {
+		t.Run(f.folder, func(t *testing.T) {
+			t.Parallel()
+			base, source := t.TempDir(), profilesOf(t, f.folder)
+			store := "parquet:" + filepath.Join(base, "store")
+
+			v := decided(t, verdict.ExitUndecided, source)
+			if v.WorldSize != f.ranks || len(v.Nodes) > 0 || len(v.Links) > 0 {
+				t.Errorf("a verdict on %d ranks: %+v", v.WorldSize, v)
+			}
+			if r := laggard(t, "explain", source); r.code != verdict.ExitUndecided {
+				t.Errorf("explain: %+v", r)
+			}
+			if r := laggard(t, "watch", source, "--once", "--metrics", ""); r.code != verdict.ExitUndecided {
+				t.Errorf("watch: %+v", r)
+			}
+			if r := laggard(t, "export", source, "--format", "chrome", "-o", filepath.Join(base, "trace.json")); r.code != 0 {
+				t.Errorf("export: %+v", r)
+			}
+
+			if r := laggard(t, "ingest", source, "--to", store, "--records", "all"); r.code != 0 || !strings.HasPrefix(r.out, "stored ") {
+				t.Fatalf("ingest: %+v", r)
+			}
+			elsewhere := filepath.Join(base, "elsewhere", filepath.Base(source)) // another machine's copy
+			copyOf(t, source, elsewhere)
+			for _, again := range []string{source, elsewhere} {
+				if r := laggard(t, "ingest", again, "--to", store, "--records", "all"); r.code != 0 || !strings.HasPrefix(r.out, "nothing to store") {
+					t.Errorf("ingest again: %+v", r)
+				}
+			}
+			if stored, ranges := recordsOf(t, store), recordsOf(t, source); stored.comms != f.comms || stored != ranges {
+				t.Errorf("%+v in the store, %+v in the files, want %d of communication", stored, ranges, f.comms)
+			}
+			if fromStore := decided(t, verdict.ExitUndecided, store); fromStore.WorldSize != v.WorldSize || fmt.Sprint(fromStore.Steps) != fmt.Sprint(v.Steps) {
+				t.Errorf("from the store %+v, from the files %+v", fromStore, v)
+			}
+		})
+	}
+}
+
+// ranges counts the rows of a job's ranges.
+type ranges struct{ all, comms int }
+
+// recordsOf exports the ranges of a source and counts them; none is there twice.
+func recordsOf(t *testing.T, source string) (n ranges) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "records.parquet")
+	if r := laggard(t, "export", source, "--format", "parquet", "--table", "records", "-o", path); r.code != 0 {
+		t.Fatalf("export: %+v", r)
+	}
+	seen := map[[2]uint64]bool{}
+	err := parquet.ReadRecords(path, func(rows []row.Record) error {
+		for i := range rows {
+			id := [2]uint64{uint64(rows[i].Segment), uint64(rows[i].Offset)}
+			if seen[id] {
+				t.Errorf("twice: %+v", rows[i])
+			}
+			seen[id] = true
+			n.all++
+			if rows[i].Kind == "Communication" {
+				n.comms++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// copyOf copies a file or a folder.
+func copyOf(t *testing.T, from, to string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	if err == nil && info.IsDir() {
+		err = os.CopyFS(to, os.DirFS(from))
+	} else if err == nil {
+		var text []byte
+		if text, err = os.ReadFile(from); err == nil {
+			if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
+				err = os.WriteFile(to, text, 0o600)
+			}
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
