@@ -98,7 +98,8 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	if a.plain {
 		drawn = nil
 	}
-	if err := rows.Play(judge, drawn...); err != nil {
+	stages := arrival.NewStages(judge)
+	if err := rows.Play(stages, drawn...); err != nil {
 		return nil, err
 	}
 	v := judge.Verdict()
@@ -110,21 +111,29 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		v.Unread = &verdict.Unread{Lines: i.Unknown, Of: i.Lines, Torn: i.Torn}
 	}
 	v.Healthy = v.Exit(a.minImpact) == verdict.ExitHealthy
-	return v, a.arrivals(ctx, s, v)
+	return v, a.fewSteps(ctx, s, v, stages)
 }
 
-// Arrivals are told of jobs that are small enough to be held.
+// A few steps are told of where there is no verdict; arrivals of jobs that are small enough to be held.
 const (
 	arrivalRanks = 1 << 10
 	arrivalSteps = 64
 )
 
-// arrivals adds who entered collectives last where there is too little for a verdict.
-func (a *analysis) arrivals(ctx context.Context, s source.Source, v *verdict.Verdict) error {
-	if v.Decided || len(a.frame.Ranks) < 2 || len(a.frame.Ranks) > arrivalRanks || len(a.frame.Columns) > arrivalSteps {
+// fewSteps adds what can be told where there is too little for a verdict: stages that are unevenly
+// loaded, and who entered collectives last.
+func (a *analysis) fewSteps(ctx context.Context, s source.Source, v *verdict.Verdict, stages *arrival.Stages) error {
+	if v.Decided || len(a.frame.Ranks) < 2 || len(a.frame.Columns) > arrivalSteps {
 		return nil
 	}
 	if o := a.frame.Overlap; o != nil && o.Mixed {
+		return nil
+	}
+	known := slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.StageImbalance })
+	if f := stages.Finding(); f != nil && !known {
+		v.Findings = slices.Insert(v.Findings, 0, *f)
+	}
+	if len(a.frame.Ranks) > arrivalRanks {
 		return nil
 	}
 	job := arrival.NewJob()

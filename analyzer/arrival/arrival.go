@@ -6,6 +6,8 @@
 // all its members together: the offset of a rank's clock is the median by which its ends
 // differ from those of its peers, and what remains of the differences says how sure that is.
 //
+// Stages compares what pipeline stages work in them.
+//
 // Invariant: nobody is named a culprit here. Who is last in a step or two may be first in the next.
 //
 // Caveat: who enters last is late, or waits for somebody in another group who is. Only

@@ -73,15 +73,19 @@ func TestMindStudio(t *testing.T) {
 	if got.Format.Name != "mindstudio" || len(got.Steps) != 16 {
 		t.Fatalf("%s, %d steps", got.Format.Name, len(got.Steps))
 	}
-	stages := [2]float64{}
+	var stages, computing [2]float64
 	for _, s := range got.Steps {
 		stages[s.Rank/8] += ms(s.SelfNs) / 8
-		if s.Step != 2 || s.ExposedNs <= 0 || s.CommNs < s.ExposedNs {
+		computing[s.Rank/8] += ms(s.FPNs) / 8
+		if s.Step != 2 || s.ExposedNs <= 0 || s.CommNs < s.ExposedNs || s.FPNs <= 0 || s.FPCount != 1 {
 			t.Errorf("%+v", s)
 		}
 	}
 	if r := got.Rows.Ranks[9]; strings.Join(r.Groups, " ") != "pp:pp-1:1:2 dp:dp-8:1:8" {
 		t.Errorf("rank %d: groups %v", r.Rank, r.Groups)
+	}
+	if math.Abs(computing[0]-75.5) > 0.1 || math.Abs(computing[1]-79.9) > 0.1 {
+		t.Errorf("the stages compute for %.2f and %.2f ms", computing[0], computing[1])
 	}
 	if math.Abs(stages[0]-75.5-67) > 2 || math.Abs(stages[1]-80-85) > 2 {
 		t.Errorf("own time of the stages %.1f and %.1f ms", stages[0], stages[1])

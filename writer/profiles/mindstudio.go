@@ -70,7 +70,7 @@ func readSums(ctx context.Context, f *File, out *Output, groups [][]int, id *Ide
 		}
 	}
 	ends := map[int]int64{}
-	out.Note(f.Path, "it has sums and no times: steps stand end to end, from 1970 on")
+	out.Note(f.Path, "it has sums and no times: steps stand end to end, from 1970 on, and all computing counts as FP")
 	for n := 2; ; n++ {
 		line, err := table.Read()
 		if errors.Is(err, io.EOF) {
@@ -132,11 +132,17 @@ func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {
 }
 
 // give gives a step out as ranges that add up to its sums, and returns where it ends: computation and
-// what nobody did, then communication, of which the beginning is overlapped.
+// what nobody did, then communication, of which the beginning is overlapped. All computation counts as
+// FP: the table doesn't tell forward from backward, and a rank is compared with like ranks only.
 func (s *stepSums) give(rank *Rank, at int64) int64 {
 	step := record.New(record.Step)
 	step.Step, step.Start, step.Dur = s.step, at, max(s.computing+s.exposed+s.free, 1)
 	rank.Add(&step)
+	if s.computing > 0 {
+		r := record.New(record.FP)
+		r.Side, r.Start, r.Dur = record.Device, at, s.computing
+		rank.Add(&r)
+	}
 	if c := s.exposed + s.overlapped; c > 0 {
 		r := record.New(record.Communication)
 		r.Side, r.Op, r.Exposed = record.Device, "all", s.exposed
