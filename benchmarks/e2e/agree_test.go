@@ -3,9 +3,14 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,7 +24,8 @@ import (
 // TestCost_PagesAndStoresAgree judges a job with two culprits, which together cost
 // something else than their sum, from files, Parquet, ClickHouse 18.16 and the current
 // engine: one verdict. Then it asks that engine what the panels show of what watch
-// stored: the verdict's numbers and its first line.
+// stored: the verdict's numbers and its first line. And it asks the report's page, the replay
+// of raw ranges, and a webhook that watch calls.
 func TestCost_PagesAndStoresAgree(t *testing.T) {
 	t.Parallel()
 	dir, _ := simulatedFiles(t, "two-culprits", 3, 32)
@@ -89,6 +95,69 @@ func TestCost_PagesAndStoresAgree(t *testing.T) {
 	all := "What if all of them did: " + fmt.Sprintf("%.1f%%", 100*v.JobImpact)
 	if r := laggard(t, "explain", "--what-if", dir); !strings.Contains(r.out, all) {
 		t.Errorf("what-if doesn't say %q:\n%s", all, r.out)
+	}
+	x := whatIf(t, dir)
+	same(t, "explain --what-if", v, &x.Verdict)
+	if off := math.Abs(x.WhatIf.Together - v.JobImpact); off > max(0.005, 0.15*v.JobImpact) {
+		t.Errorf("the ranges say %.4f, the verdict %.4f", x.WhatIf.Together, v.JobImpact)
+	}
+	pageAgrees(t, dir, v)
+	same(t, "the webhook", v, posted(t, dir, v.Steps.Last))
+}
+
+// pageAgrees holds the HTML report to the verdict: its figures, and the JSON within it.
+func pageAgrees(t *testing.T, dir string, v *verdict.Verdict) {
+	t.Helper()
+	page := laggard(t, "analyze", dir, "-o", "html").out
+	_, headline, _ := strings.Cut(report.Headline(v), ": ") // after the word for the state
+	wanted := []string{`<h1 id="verdict">` + headline + "</h1>", "<dd>" + report.Costs(v.JobImpact, v.JobImpactMax) + "</dd><dt>of step time waits for it</dt>"}
+	for _, n := range v.Nodes {
+		wanted = append(wanted, fmt.Sprintf("<b>%.2f×</b> against peers · <b>%s</b> of step time", n.Slowdown, report.Costs(n.JobImpact, n.JobImpactMax)))
+	}
+	for _, w := range wanted {
+		if !strings.Contains(page, w) {
+			t.Errorf("the page doesn't say %q", w)
+		}
+	}
+	_, text, _ := strings.Cut(page, "<summary>The verdict as JSON</summary><pre>")
+	text, _, found := strings.Cut(text, "</pre>")
+	var within verdict.Verdict
+	if err := json.Unmarshal([]byte(html.UnescapeString(text)), &within); !found || err != nil {
+		t.Fatalf("the page's JSON: %v in %.300q", err, text)
+	}
+	same(t, "the page's JSON", v, &within)
+}
+
+// posted runs watch until its webhook has got a verdict on the job's last step, and returns it.
+func posted(t *testing.T, dir string, last int64) *verdict.Verdict {
+	t.Helper()
+	came := make(chan verdict.Verdict, 100)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var v verdict.Verdict
+		if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
+			t.Errorf("what the webhook got: %v", err)
+		}
+		came <- v
+	}))
+	defer hook.Close()
+	w := (&site{t: t}).start("watch", dir, "--every", "10ms", "--metrics", "", "--forget", "999999h", "--state", t.TempDir(), "--webhook", hook.URL)
+	late := time.After(patience)
+	for {
+		select {
+		case v := <-came:
+			if v.Steps.Last < last {
+				continue
+			}
+			if err := w.command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			w.wait()
+			return &v
+		case err := <-w.done:
+			t.Fatalf("watch ended: %v\n%s", err, w.words)
+		case <-late:
+			t.Fatalf("no verdict on step %d came to the webhook\n%s", last, w.words)
+		}
 	}
 }
 

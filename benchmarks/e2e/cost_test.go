@@ -2,17 +2,14 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
@@ -150,8 +147,8 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 	if err := report.JSON(&page, seen); err != nil || !strings.Contains(page.String(), `"job_impact"`) {
 		t.Errorf("JSON of watch: %v", err)
 	}
-	if posted := hooked(t, seen); posted.JobImpact != v.JobImpact || posted.Nodes[0].JobImpact != n.JobImpact {
-		t.Errorf("the webhook got %.4f and %.4f, want %.4f", posted.JobImpact, posted.Nodes[0].JobImpact, v.JobImpact)
+	if got := posted(t, dir, v.Steps.Last); got.JobImpact != v.JobImpact || got.Nodes[0].JobImpact != n.JobImpact {
+		t.Errorf("the webhook got %.4f and %.4f, want %.4f", got.JobImpact, got.Nodes[0].JobImpact, v.JobImpact)
 	}
 }
 
@@ -164,32 +161,4 @@ func storedImpact(t *testing.T, store, node string) (impact float64) {
 		}
 	})
 	return impact
-}
-
-// hooked posts a verdict to a webhook and returns what came.
-func hooked(t *testing.T, v *verdict.Verdict) (got verdict.Verdict) {
-	t.Helper()
-	came := make(chan []byte, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		came <- b
-	}))
-	defer server.Close()
-	h := health.NewWebhook(server.URL, nil, nil, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- h.Run(ctx) }()
-	h.Changed(v)
-	select {
-	case b := <-came:
-		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatal(err)
-		}
-	case <-ctx.Done():
-		t.Fatal("no word came to the webhook")
-	}
-	cancel()
-	<-done
-	return got
 }
