@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/source"
@@ -21,20 +22,31 @@ func explainCommand() *cobra.Command {
 	a := &analysis{}
 	var replay bool
 	var output string
+	var shown timelines
 	c := &cobra.Command{
 		Use:   "explain SOURCE",
 		Short: "the evidence of one verdict, in words and numbers",
 		Example: `  laggard explain parquet:/data/laggard --job 6f3a
-  laggard explain /user/cluster-info/profiling --job 6f3a --what-if`,
+  laggard explain /user/cluster-info/profiling --job 6f3a --what-if
+  laggard explain traces/ --timeline step.json --timeline step.html`,
 		Args: positional("SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if output != "text" && output != "json" {
 				return usage("unknown output %q%s", output, didYouMean(output, []string{"text", "json"}))
 			}
-			a.source, a.plain = args[0], output == "json"
+			if err := shown.check(c.Flags()); err != nil {
+				return err
+			}
+			a.source, a.plain = args[0], output == "json" && len(shown.files) == 0
 			v, err := a.decide(c.Context())
 			if err != nil {
 				return err
+			}
+			var view *arrival.View
+			if len(shown.files) > 0 {
+				if view, err = a.timeline(c.Context(), &shown, v); err != nil {
+					return err
+				}
 			}
 			var result *whatif.Result
 			if o := a.frame.Overlap; replay && o != nil && o.Mixed {
@@ -44,8 +56,11 @@ func explainCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := a.explain(c.OutOrStdout(), output, v, result); err != nil {
+			if err := a.explain(c.OutOrStdout(), output, v, result, view); err != nil {
 				return fmt.Errorf("write explanation: %w", err)
+			}
+			if err := a.writeTimeline(&shown, v, view); err != nil {
+				return err
 			}
 			return exitOf(v, a.minImpact)
 		},
@@ -53,10 +68,11 @@ func explainCommand() *cobra.Command {
 	a.flags(c)
 	c.Flags().BoolVar(&replay, "what-if", false, "replay the steps as if everybody worked alike; needs raw Communication ranges (files, or a store with --records all)")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	shown.flags(c.Flags())
 	return c
 }
 
-func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *whatif.Result) error {
+func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *whatif.Result, view *arrival.View) error {
 	if output == "json" {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
@@ -65,7 +81,12 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 			WhatIf  *whatif.Result   `json:"what_if,omitempty"`
 		}{v, result})
 	}
-	if err := report.Explain(w, v, a.picture(), a.terminal(w)); err != nil || result == nil {
+	o := a.terminal(w)
+	err := report.Explain(w, v, a.picture(), o)
+	if err == nil && view != nil {
+		err = report.Timeline(w, view, o)
+	}
+	if err != nil || result == nil {
 		return err
 	}
 	fmt.Fprintln(w)

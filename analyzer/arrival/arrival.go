@@ -6,7 +6,8 @@
 // all its members together: the offset of a rank's clock is the median by which its ends
 // differ from those of its peers, and what remains of the differences says how sure that is.
 //
-// Stages compares what pipeline stages work in them.
+// Stages compares what pipeline stages work in them. View puts one step of a few ranks on one clock, and
+// says of each range who was waited for.
 //
 // Invariant: nobody is named a culprit here. Who is last in a step or two may be first in the next.
 //
@@ -62,6 +63,13 @@ type call struct {
 	nth        int // of its kind in the step
 }
 
+// clocks say what each rank's clock is ahead of the others', ns.
+type clocks struct {
+	offsets map[uint32]int64
+	parts   map[uint32]int // ranks of one part were seen to meet, be it over others
+	unsure  int64          // what nine in ten ends are within
+}
+
 // NewJob returns an empty job.
 func NewJob() *Job { return &Job{nodes: map[uint32]string{}, members: map[member]string{}} }
 
@@ -105,8 +113,7 @@ func (j *Job) Order() *verdict.Arrivals {
 	if len(all) == 0 {
 		return nil
 	}
-	offsets, unsure := align(all)
-	return j.tell(all, offsets, unsure)
+	return j.tell(all, align(all))
 }
 
 // collectives joins the calls of ranks: the n-th of an operation in a group and step is one.
@@ -144,10 +151,9 @@ func (j *Job) collectives() [][]call {
 	return all
 }
 
-// align returns what each rank's clock is ahead of the others', and what nine in ten ends are within
-// of it, ns.
-func align(all [][]call) (offsets map[uint32]int64, unsure int64) {
-	offsets = reach(all)
+// align finds the offsets by which ends agree best.
+func align(all [][]call) (c clocks) {
+	offsets, parts := reach(all)
 	var left []int64
 	for range rounds {
 		ends := map[uint32][]int64{}
@@ -173,13 +179,14 @@ func align(all [][]call) (offsets map[uint32]int64, unsure int64) {
 		left[i] = max(d, -d)
 	}
 	slices.Sort(left)
-	return offsets, left[len(left)*9/10]
+	return clocks{offsets, parts, left[len(left)*9/10]}
 }
 
 // reach goes from the first rank to those that it shares a collective with, from those on, and
 // begins anew with a rank that none of them reaches: offsets to begin with.
-func reach(all [][]call) map[uint32]int64 {
-	offsets := map[uint32]int64{}
+func reach(all [][]call) (offsets map[uint32]int64, parts map[uint32]int) {
+	offsets, parts = map[uint32]int64{}, map[uint32]int{}
+	part := 0
 	for {
 		next := map[uint32][]int64{}
 		for _, members := range all {
@@ -195,16 +202,17 @@ func reach(all [][]call) map[uint32]int64 {
 			}
 		}
 		for rank, d := range next {
-			offsets[rank] = median(d)
+			offsets[rank], parts[rank] = median(d), part
 		}
 		if len(next) > 0 {
 			continue
 		}
 		i := slices.IndexFunc(all, func(members []call) bool { _, ok := offsets[members[0].rank]; return !ok })
 		if i < 0 {
-			return offsets
+			return offsets, parts
 		}
-		offsets[all[i][0].rank] = 0
+		part++
+		offsets[all[i][0].rank], parts[all[i][0].rank] = 0, part
 	}
 }
 
@@ -230,7 +238,7 @@ func median(values []int64) int64 {
 }
 
 // tell sums up who came when.
-func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdict.Arrivals {
+func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 	type sum struct {
 		late, waited int64
 		last         int
@@ -238,11 +246,7 @@ func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdic
 	sums := map[uint32]*sum{}
 	steps := map[[2]int64]bool{}
 	for _, members := range all {
-		first, last := members[0].start-offsets[members[0].rank], int64(-1<<62)
-		for _, m := range members {
-			at := m.start - offsets[m.rank]
-			first, last = min(first, at), max(last, at)
-		}
+		first, last := c.entries(members)
 		steps[[2]int64{members[0].step, int64(members[0].repeat)}] = true
 		for _, m := range members {
 			s := sums[m.rank]
@@ -250,27 +254,51 @@ func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdic
 				s = &sum{}
 				sums[m.rank] = s
 			}
-			at := m.start - offsets[m.rank]
-			s.late = max(s.late, at-first)
-			s.waited += last - at
-			if at == last {
+			at := c.entry(&m)
+			s.late = max(s.late, at-first.at)
+			s.waited += last.at - at
+			if at == last.at {
 				s.last++
 			}
 		}
 	}
-	out := &verdict.Arrivals{Collectives: len(all), Steps: len(steps), Unsure: seconds(unsure), Ranks: []verdict.Arrival{}}
+	out := &verdict.Arrivals{Collectives: len(all), Steps: len(steps), Unsure: seconds(c.unsure), Ranks: []verdict.Arrival{}}
 	most := int64(0)
 	for rank, s := range sums {
 		most = max(most, s.late)
 		out.Ranks = append(out.Ranks, verdict.Arrival{
-			Rank: int(rank), Node: j.nodes[rank], Late: seconds(s.late), Waited: seconds(s.waited) / float64(len(steps)), Last: s.last, Offset: seconds(offsets[rank]),
+			Rank: int(rank), Node: j.nodes[rank], Late: seconds(s.late), Waited: seconds(s.waited) / float64(len(steps)), Last: s.last, Offset: seconds(c.offsets[rank]),
 		})
 	}
 	slices.SortFunc(out.Ranks, func(a, b verdict.Arrival) int {
 		return cmp.Or(cmp.Compare(a.Waited, b.Waited), cmp.Compare(a.Rank, b.Rank))
 	})
-	out.Clear = most > plain*unsure
+	out.Clear = most > plain*c.unsure
 	return out
+}
+
+// entered is when a rank entered a collective, on the common clock.
+type entered struct {
+	at   int64
+	rank uint32
+}
+
+// entry is when a call began, on the common clock.
+func (c *clocks) entry(m *call) int64 { return m.start - c.offsets[m.rank] }
+
+// entries are the first and the last of a collective.
+func (c *clocks) entries(members []call) (first, last entered) {
+	first, last = entered{1 << 62, 0}, entered{-1 << 62, 0}
+	for i := range members {
+		at := c.entry(&members[i])
+		if at < first.at {
+			first = entered{at, members[i].rank}
+		}
+		if at > last.at {
+			last = entered{at, members[i].rank}
+		}
+	}
+	return first, last
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -7,28 +7,49 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// arrivalsTable prints who entered collectives last, with its caveat.
-func arrivalsTable(p *printer, a *verdict.Arrivals) {
-	const most = 8 // at either end
+// arrivals are the order of a few steps as words: the ranks at either end of it.
+type arrivals struct {
+	Caveat  string
+	Rows    []arrivalRow
+	Between int // ranks that are left out after the first of mostArrivals
+}
+
+type arrivalRow struct{ Rank, Node, Late, Waited, Last string }
+
+const mostArrivals = 8 // at either end
+
+// arrivalsOf returns nil where there is no order.
+func arrivalsOf(a *verdict.Arrivals) *arrivals {
 	if a == nil || len(a.Ranks) == 0 {
+		return nil
+	}
+	ranks := a.Ranks
+	if len(ranks) > 2*mostArrivals {
+		ranks = slices.Concat(ranks[:mostArrivals], ranks[len(ranks)-mostArrivals:])
+	}
+	all := &arrivals{Caveat: arrivalsCaveat(a), Between: len(a.Ranks) - len(ranks)}
+	for _, r := range ranks {
+		all.Rows = append(all.Rows, arrivalRow{fmt.Sprint(r.Rank), plain(r.Node), seconds(r.Late), seconds(r.Waited), fmt.Sprint(r.Last)})
+	}
+	return all
+}
+
+// arrivalsTable prints who entered collectives last, with its caveat.
+func arrivalsTable(p *printer, v *verdict.Arrivals) {
+	a := arrivalsOf(v)
+	if a == nil {
 		return
 	}
 	p.printf("\n%s\n", p.in(dim, "WHO ENTERED LAST, WHO WAITED (NO VERDICT)"))
-	p.wrapped("  ", arrivalsCaveat(a))
-	ranks := a.Ranks
-	if len(ranks) > 2*most {
-		ranks = slices.Concat(ranks[:most], ranks[len(ranks)-most:])
-	}
+	p.wrapped("  ", a.Caveat)
 	var lines [][]string
-	for _, r := range ranks {
-		lines = append(lines, []string{
-			fmt.Sprint(r.Rank), plain(r.Node), seconds(r.Late), seconds(r.Waited), fmt.Sprint(r.Last),
-		})
+	for _, r := range a.Rows {
+		lines = append(lines, []string{r.Rank, r.Node, r.Late, r.Waited, r.Last})
 	}
 	aligned(p, []string{"RANK", "NODE", "LATE BY UP TO", "WAITED PER STEP", "LAST IN"}, lines, 1,
 		func(_, _ int, cell string) string { return cell }, func(i int) {
-			if i == most-1 && len(ranks) < len(a.Ranks) {
-				p.printf("     %s\n", p.in(dim, fmt.Sprintf("%d ranks in between", len(a.Ranks)-len(ranks))))
+			if i == mostArrivals-1 && a.Between > 0 {
+				p.printf("     %s\n", p.in(dim, fmt.Sprintf("%d ranks in between", a.Between)))
 			}
 		})
 }

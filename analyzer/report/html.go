@@ -78,9 +78,9 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 	view := page{
 		Verdict: complete(v), Headline: h.title, More: h.more, Label: h.label, Tone: string(h.tone), Mark: toneMarks[h.tone],
 		Scope: scope(v), Made: made.sentence(), Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
-		HasPicture: len(layers) > 0,
-		Several:    len(v.Nodes)+len(v.Links) > 1,
-		Ranks:      len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
+		HasPicture: len(layers) > 0, Timeline: pictureOfStep(p.Timeline), Arrivals: arrivalsOf(v.Arrivals),
+		Several: len(v.Nodes)+len(v.Links) > 1,
+		Ranks:   len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
 		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
 	}
 	if len(layers) > 0 {
@@ -117,6 +117,8 @@ type page struct {
 	Since                             string // which steps the medians are of
 	Slowdown                          string // what the first layer shows, in words
 	HasPicture                        bool
+	Timeline                          *stepPicture
+	Arrivals                          *arrivals
 	Several                           bool // culprits: each has its own sentence
 	Ranks, Steps, Stages              int
 	JSON                              string

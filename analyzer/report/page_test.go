@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/laggard-dev/laggard/analyzer/arrival"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -259,6 +262,8 @@ func TestHTML_HostileNames(t *testing.T) {
 		p.Ranks[i].Node = evil
 	}
 	p.Metrics = append(p.Metrics, Metric{Name: evil, Rows: p.Metrics[0].Rows})
+	p.Timeline = aStep(evil)
+	v.Arrivals = &verdict.Arrivals{Collectives: 1, Steps: 1, Ranks: []verdict.Arrival{{Node: evil}}}
 	b := startBrowser(t)
 	path := filepath.Join(t.TempDir(), "page.html")
 	writePage(t, path, v, p)
@@ -275,6 +280,80 @@ func TestHTML_HostileNames(t *testing.T) {
 	}
 	if title := eval[string](t, b, `document.title`); !strings.Contains(title, "<script>window.owned=1</script>") {
 		t.Errorf("title = %q, want the name as text", title)
+	}
+	b.check(t)
+}
+
+// aStep is a step of two ranks, of which the second waits for the first; with thousands of short
+// ranges, and one that others overlap.
+func aStep(name string) *arrival.View {
+	const ms = 1_000_000
+	v := &arrival.View{Step: 7, Aligned: true, Unsure: 2e-6, From: 5 * ms, To: 105 * ms}
+	for rank := range 2 {
+		l := arrival.Line{Rank: rank, Node: name, Length: 0.1, Blocked: 0.05, Collectives: 1, Communications: 1, For: -1}
+		add := func(kind, op string, start, dur, waits int64, whom int) {
+			l.Ranges = append(l.Ranges, arrival.Range{Record: row.Record{Rank: uint32(rank), Kind: kind, Op: op, Group: name, Step: 7, StartNs: start, DurNs: dur, ExposedNs: -1}, Waits: waits, For: whom})
+		}
+		add("Step", "", 5*ms, 100*ms, 0, -1)
+		add("DataLoader", "", 6*ms, 4*ms, 0, -1)
+		add("FP", "", 10*ms, 20*ms, 0, -1)
+		add(name, "", 30*ms, 20*ms, 0, -1)
+		if rank == 0 {
+			l.Part, l.Last = arrival.Culprit, 1
+			add("Communication", "allreduce", 85*ms, 5*ms, 0, -1)
+		} else {
+			l.Part, l.For, l.Waited = arrival.Victim, 0, 0.03
+			add("Communication", "allreduce", 55*ms, 35*ms, 30*ms, 0)
+			add("Communication", "send", 60*ms, 5*ms, 0, -1)
+		}
+		for i := range int64(5000) {
+			add("Communication", name, 91*ms+i*1000, 500, 0, -1)
+		}
+		add("SaveCheckpoint", "", 100*ms, 5*ms, 0, -1)
+		v.Lines = append(v.Lines, l)
+	}
+	return v
+}
+
+// TestHTML_Timeline: every range of a step is where its times say, waiting is marked and says for
+// whom, and what is too narrow to be seen is drawn together.
+func TestHTML_Timeline(t *testing.T) {
+	b, dir := startBrowser(t), pages(t)
+	s := samples["8"]
+	p := s.picture()
+	p.Timeline = aStep("node-0")
+	v := s.verdict()
+	v.Arrivals = &verdict.Arrivals{Collectives: 3, Steps: 1, Clear: true}
+	for rank := range 20 {
+		v.Arrivals.Ranks = append(v.Arrivals.Ranks, verdict.Arrival{Rank: rank, Node: "node-0", Waited: float64(rank)})
+	}
+	path := filepath.Join(dir, "timeline.html")
+	writePage(t, path, v, p)
+	b.open(t, path)
+	text := eval[string](t, b, `document.querySelector('#timeline').innerText + document.querySelector('#arrivals').innerText`)
+	for _, want := range []string{"Step 7, side by side", "sure to ± 2.00 µs", "rank 0", "node-0 · waits most", "waits for a rank that has not entered", "loading data", "4 ranks in between"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("page lacks %q: %s", want, text)
+		}
+	}
+	if got := eval[string](t, b, `[...document.querySelectorAll('#timeline rect.waits title')].map(e => e.textContent).join()`); got != "allreduce in group node-0: waits for rank 0, 30.0 ms" {
+		t.Errorf("waits: %q", got)
+	}
+	// 30 of 100 ms are waited, 100 of 100 is the step.
+	if got := eval[float64](t, b, `document.querySelector('div.steps rect.waits').getBoundingClientRect().width / document.querySelector('div.steps rect.own').getBoundingClientRect().width`); math.Abs(got-0.3) > 0.002 {
+		t.Errorf("waiting is %.4f as wide as the step, want 0.3", got)
+	}
+	if n := eval[int](t, b, `document.querySelectorAll('div.steps rect').length`); n > 300 {
+		t.Errorf("%d bars of ranges that nobody can tell apart", n)
+	}
+	if fill := eval[string](t, b, `getComputedStyle(document.querySelector('div.steps rect.waits')).fill`); !strings.Contains(fill, "#hatch") {
+		t.Errorf("waiting is filled with %s", fill)
+	}
+	if out := os.Getenv("LAGGARD_PAGES"); out != "" {
+		png := ask(t, b, chromedp.FullScreenshot(100))
+		if err := os.WriteFile(filepath.Join(out, "timeline.png"), png, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.check(t)
 }

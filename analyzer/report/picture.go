@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/arrival"
 )
 
 // Picture is what a report draws: numbers and names, no rows. Draw makes one of
@@ -22,6 +24,8 @@ type Picture struct {
 	Nodes int // nodes of the job
 	// Unmeasured are sentences on what was not recorded.
 	Unmeasured []string
+	// Timeline is one step of a few ranks, range by range; nil where nobody asked for it.
+	Timeline *arrival.View
 }
 
 // empty reports whether there is nothing to draw.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,15 @@ func TestExport(t *testing.T) {
 	}
 	if counts[0] != counts[1] {
 		t.Errorf("%d steps from files, %d from the store", counts[0], counts[1])
+	}
+	step := filepath.Join(base, "step.json")
+	if r := laggard(t, "explain", dir, "--timeline", step, "--step", "20", "--ranks", "0,5,6"); !strings.Contains(r.out, "Step 20, side by side") {
+		t.Fatalf("explain --timeline: %+v", r)
+	}
+	answers := perfetto.Query(t, step, perfetto.Complaints,
+		"SELECT count(DISTINCT upid), sum(category = 'Step'), sum(category = 'waiting' AND slice.name LIKE 'waits for rank _') > 0 FROM slice JOIN thread_track ON track_id = thread_track.id JOIN thread USING (utid)")
+	if len(answers[0]) != 0 || fmt.Sprint(answers[1]) != "[[3 3 1]]" {
+		t.Errorf("Perfetto has of one step of three ranks %v, and complains %v", answers[1], answers[0])
 	}
 	nowhere := filepath.Join(base, "nowhere", "x.json")
 	if r := laggard(t, "export", dir, "--format", "chrome", "-o", nowhere); r.code != 1 || !strings.Contains(r.err, "there is no folder "+filepath.Dir(nowhere)) {

@@ -37,6 +37,7 @@ type Writer struct {
 	named  map[uint32]bool            // ranks whose process has a name
 	quoted map[string]json.RawMessage // texts as JSON
 	sorted []int32                    // the records at hand, by start
+	note   string
 	err    error
 }
 
@@ -57,6 +58,9 @@ func NewWriter(out io.Writer, base int64) *Writer {
 		tracks: map[track][]*lane{}, next: map[uint32]int{}, named: map[uint32]bool{}, quoted: map[string]json.RawMessage{},
 	}
 }
+
+// Note puts a sentence on the trace into its head; call it before all else.
+func (w *Writer) Note(text string) { w.note = text }
 
 // Rank names a rank's process after its node.
 func (w *Writer) Rank(r *row.Rank) {
@@ -150,7 +154,11 @@ func (w *Writer) start(at int64) {
 	}
 	if !w.begun {
 		w.begun = true
-		w.write(fmt.Appendf(nil, `{"displayTimeUnit":"ms","otherData":{"writer":"laggard","base_ns":"%d"},"traceEvents":[`, w.base))
+		note := ""
+		if w.note != "" {
+			note = fmt.Sprintf(`,"note":%s`, w.text(w.note))
+		}
+		w.write(fmt.Appendf(nil, `{"displayTimeUnit":"ms","otherData":{"writer":"laggard","base_ns":"%d"%s},"traceEvents":[`, w.base, note))
 	}
 }
 

@@ -1,0 +1,233 @@
+package arrival
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// What a rank is in a View.
+const (
+	Culprit = "culprit"
+	Victim  = "waits most"
+	Peer    = "peer"
+	First   = "waits least" // where nobody is named
+)
+
+// fewShown is how many ranks are shown where none are asked for: they are read side by side.
+const fewShown = 4
+
+// Shown is a rank of a View, and what it is there.
+type Shown struct {
+	Rank int
+	Part string
+}
+
+// ColumnOf returns the column of a step's last run.
+func ColumnOf(f *frame.Frame, step int64) (int, error) {
+	for i := len(f.Columns) - 1; i >= 0; i-- {
+		if f.Columns[i].Step == step {
+			return i, nil
+		}
+	}
+	if len(f.Columns) == 0 {
+		return 0, fmt.Errorf("show step %d: no step was recorded", step)
+	}
+	return 0, fmt.Errorf("show step %d: it was not recorded, those from %d to %d were", step, f.Columns[0].Step, f.Columns[len(f.Columns)-1].Step)
+}
+
+// Costliest returns the column in which the worst culprit cost most; of a job without one, the last
+// column that all of its ranks are in. The frame must have its metrics. -1 is none.
+func Costliest(f *frame.Frame, v *verdict.Verdict) int {
+	best, most := -1, 0.0
+	if n := worst(v); n != nil {
+		for i, k := range f.Columns {
+			if k.Step < n.since || n.until > 0 && k.Step > n.until {
+				continue
+			}
+			if _, excess := slowest(f, i, n); excess > most {
+				best, most = i, excess
+			}
+		}
+	}
+	if best >= 0 {
+		return best
+	}
+	ranks := 0
+	for i := len(f.Columns) - 1; i >= 0; i-- {
+		n := 0
+		for r := range f.Ranks {
+			if x := f.At(frame.Step, r, i); x == x {
+				n++
+			}
+		}
+		if n > ranks {
+			best, ranks = i, n
+		}
+	}
+	return best
+}
+
+// Choose returns the ranks that tell a column's story: the culprit, those who wait most, and a peer of
+// the culprit; without a culprit who waits least and most. A job of few ranks is shown whole.
+func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
+	have := func(rank int) bool {
+		return slices.ContainsFunc(shown, func(s Shown) bool { return s.Rank == rank })
+	}
+	n := worst(v)
+	if n != nil {
+		if rank, _ := slowest(f, column, n); rank >= 0 {
+			shown = append(shown, Shown{rank, Culprit})
+		}
+	}
+	waiting := byWaiting(f, column)
+	if len(waiting) == 0 {
+		return shown
+	}
+	if len(shown) == 0 {
+		shown = append(shown, Shown{waiting[0], First})
+	}
+	for i := len(waiting) - 1; i >= 0 && len(shown) < fewShown-1; i-- {
+		named := n != nil && slices.Contains(n.ranks, waiting[i])
+		if !have(waiting[i]) && !named {
+			shown = append(shown, Shown{waiting[i], Victim})
+		}
+	}
+	at := f.Columns[column]
+	l := f.Layouts[at.Layout]
+	role := int32(-1)
+	if i := slices.Index(l.Ranks, shown[0].Rank); i >= 0 {
+		role = l.Role[i]
+	}
+	for _, same := range []bool{true, false} {
+		for k := range waiting { // from the middle out
+			i := len(waiting)/2 + (k+1)/2*(1-2*(k%2))
+			if i < 0 || i >= len(waiting) || len(shown) >= fewShown || have(waiting[i]) {
+				continue
+			}
+			row := slices.Index(l.Ranks, waiting[i])
+			if !same || l.Role[row] == role && !(n != nil && slices.Contains(n.ranks, waiting[i])) {
+				part := ""
+				if same && n != nil {
+					part = Peer
+				}
+				shown = append(shown, Shown{waiting[i], part})
+			}
+		}
+	}
+	return shown
+}
+
+// culprit is the node, or the link, that costs most.
+type culprit struct {
+	ranks        []int
+	cause        string
+	since, until int64 // steps; until 0 is now
+}
+
+// worst is the culprit that costs most, of those that are slow now if there is one; nil where there is none.
+func worst(v *verdict.Verdict) *culprit {
+	var n *verdict.Node
+	for i := range v.Nodes {
+		x := &v.Nodes[i]
+		now, before := x.State != verdict.Recovered, n != nil && n.State != verdict.Recovered
+		if n == nil || now && !before || now == before && x.Most() > n.Most() {
+			n = x
+		}
+	}
+	switch {
+	case n != nil:
+		return &culprit{n.Ranks, n.Cause, n.SinceStep, n.UntilStep}
+	case len(v.Links) > 0:
+		return &culprit{v.Links[0].Ranks, verdict.Communication, v.Links[0].SinceStep, 0}
+	}
+	return nil
+}
+
+// metricOf tells where a cause shows.
+func metricOf(f *frame.Frame, cause string) frame.Metric {
+	switch {
+	case cause == verdict.DataLoader:
+		return frame.DataLoader
+	case cause == verdict.Checkpoint:
+		return frame.Checkpoint
+	case cause == verdict.Communication:
+		return frame.Exposed
+	case f.Has(frame.Self):
+		return frame.Self
+	}
+	return frame.FP
+}
+
+// slowest returns the rank of a culprit that is the most behind its peers in a column, and by how much,
+// in seconds; -1 where none was measured.
+func slowest(f *frame.Frame, column int, c *culprit) (rank int, excess float64) {
+	rank, excess = -1, math.Inf(-1)
+	l := f.Layouts[f.Columns[column].Layout]
+	m := metricOf(f, c.cause)
+	for i, r := range l.Ranks {
+		if !slices.Contains(c.ranks, r) {
+			continue
+		}
+		if x := float64(f.At(m, i, column)) - peers(f, m, l, i, column, c.ranks); x > excess {
+			rank, excess = r, x
+		}
+	}
+	return rank, excess
+}
+
+// peers is the median of a metric over the ranks with a row's role, without those that are named; 0
+// where there are none.
+func peers(f *frame.Frame, m frame.Metric, l *frame.Layout, of, column int, named []int) float64 {
+	var values []float64
+	for i, role := range l.Role {
+		if role != l.Role[of] || slices.Contains(named, l.Ranks[i]) {
+			continue
+		}
+		if x := float64(f.At(m, i, column)); x == x {
+			values = append(values, x)
+		}
+	}
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return middling(values)
+}
+
+// byWaiting lists the ranks of a column by their exposed communication, the least first; those whose is
+// unknown come in the order of ranks.
+func byWaiting(f *frame.Frame, column int) []int {
+	type rank struct {
+		rank   int
+		waited float64
+	}
+	var all []rank
+	for i, r := range f.Ranks {
+		if x := f.At(frame.Step, i, column); x != x {
+			continue
+		}
+		waited := float64(f.At(frame.Exposed, i, column))
+		if waited != waited {
+			waited = 0
+		}
+		all = append(all, rank{r, waited})
+	}
+	slices.SortStableFunc(all, func(a, b rank) int {
+		switch {
+		case a.waited < b.waited:
+			return -1
+		case a.waited > b.waited:
+			return 1
+		}
+		return 0
+	})
+	ranks := make([]int, len(all))
+	for i, r := range all {
+		ranks[i] = r.rank
+	}
+	return ranks
+}

@@ -1,0 +1,263 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/laggard-dev/laggard/analyzer/arrival"
+)
+
+// Timeline writes one step of a few ranks in words and numbers: who worked, who waited for whom.
+func Timeline(w io.Writer, v *arrival.View, o TableOptions) error {
+	if o.Width <= 0 {
+		o.Width = defaultWidth
+	}
+	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+	p.printf("\n%s\n", p.in(bold, fmt.Sprintf("Step %d, side by side", v.Step)))
+	p.wrapped("  ", TimelineClocks(v))
+	var lines [][]string
+	for _, l := range timelineRows(v) {
+		lines = append(lines, []string{l.Rank, l.Node, l.Part, l.Step, l.Blocked, l.Waited, l.For, l.Last})
+	}
+	aligned(p, []string{"RANK", "NODE", "", "STEP", "COMMUNICATES", "WAITED", "MOST FOR", "LAST IN"}, lines, 1,
+		func(_, _ int, cell string) string { return cell }, func(int) {})
+	return p.err
+}
+
+// TimelineClocks says by which clocks the ranks of a step stand side by side, and how sure that is.
+func TimelineClocks(v *arrival.View) string {
+	if !v.Aligned {
+		return "The ranks stand by their hosts' clocks as they were: no collective was recorded that all of them share and that ends on its members together, so who waits for whom isn't known."
+	}
+	return fmt.Sprintf("The ranks' clocks are aligned where collectives end, sure to ± %s. Communication counts as far as the trainer was blocked in it; what of that came before the last rank entered is waiting.", seconds(v.Unsure))
+}
+
+// timelineRow is a rank of a step as words.
+type timelineRow struct {
+	Rank, Node, Part, Step, Blocked, Waited, For, Last string
+}
+
+func timelineRows(v *arrival.View) (rows []timelineRow) {
+	for _, l := range v.Lines {
+		r := timelineRow{Rank: fmt.Sprint(l.Rank), Node: plain(l.Node), Part: l.Part, Step: "–", Blocked: "–", Waited: "–", For: "–", Last: "–"}
+		if l.Length > 0 {
+			r.Step = seconds(l.Length)
+		}
+		if l.Communications > 0 {
+			r.Blocked = seconds(l.Blocked)
+		}
+		if l.Collectives > 0 {
+			r.Waited, r.Last = seconds(l.Waited), fmt.Sprintf("%d of %d", l.Last, l.Collectives)
+		}
+		if l.For >= 0 {
+			r.For = fmt.Sprintf("rank %d", l.For)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// The picture of a step, in units of its own: as many to a second as make it plotWide.
+const (
+	plotLeft  = 172.0
+	plotWide  = 960.0
+	plotTop   = 26.0
+	workHigh  = 20.0
+	commHigh  = 13.0
+	mostLanes = 3
+	tickWide  = 44.0
+	finest    = 0.6 // narrower ones of a kind that lie side by side are one bar
+)
+
+// stepPicture is what the page's template draws of a step.
+type stepPicture struct {
+	Step          int64
+	Clocks, Names string
+	Width, Height float64
+	Foot          float64
+	Ticks         []tick
+	Lines         []stepLine
+	Rows          []timelineRow
+	Kinds         []swatch
+}
+
+type tick struct {
+	X     float64
+	Label string
+}
+
+// stepLine is a rank: its words at Text and Under, its bars.
+type stepLine struct {
+	Name, Below string
+	Culprit     bool
+	Text, Under float64
+	Bars        []bar
+}
+
+// bar is one range, or several that are too narrow to be told apart.
+type bar struct {
+	Class, Title        string
+	X, Y, Width, Height float64
+	count               int
+	from, to            float64 // in time
+}
+
+// swatch explains a colour.
+type swatch struct{ Class, Name string }
+
+var kindsOfBars = []swatch{
+	{"own", "own work"}, {"forward", "forward"}, {"backward", "backward"}, {"load", "loading data"}, {"save", "saving"},
+	{"blocked", "blocked"}, {"waits", "waits for a rank that has not entered"}, {"comm", "transfer"},
+}
+
+// pictureOfStep draws a step; nil where there is none.
+func pictureOfStep(v *arrival.View) *stepPicture {
+	if v == nil || len(v.Lines) == 0 || v.To <= v.From {
+		return nil
+	}
+	s := &stepPicture{Step: v.Step, Clocks: TimelineClocks(v), Width: plotLeft + plotWide + 12, Rows: timelineRows(v)}
+	scale := plotWide / float64(v.To-v.From)
+	x := func(ns int64) float64 { return plotLeft + float64(ns-v.From)*scale }
+	y, used := plotTop, map[string]bool{}
+	var ranks []string
+	for i := range v.Lines {
+		l := &v.Lines[i]
+		ranks = append(ranks, fmt.Sprint(l.Rank))
+		line := stepLine{Name: fmt.Sprintf("rank %d", l.Rank), Below: plain(l.Node), Culprit: l.Part == arrival.Culprit, Text: y + 11, Under: y + 25}
+		if l.Part != "" {
+			line.Below = strings.TrimPrefix(plain(l.Node)+" · "+l.Part, " · ")
+		}
+		b := &bars{x: x}
+		lanes := b.of(l, y)
+		line.Bars = b.done
+		for i := range line.Bars {
+			used[line.Bars[i].Class] = true
+		}
+		s.Lines = append(s.Lines, line)
+		y += max(workHigh+float64(lanes)*(commHigh+2), 30) + 16
+	}
+	s.Foot, s.Height = y-8, y
+	s.Names = strings.Join(ranks, ", ")
+	for _, k := range kindsOfBars {
+		if used[k.Class] {
+			s.Kinds = append(s.Kinds, k)
+		}
+	}
+	each := tickOf(seconds64(v.To - v.From))
+	for k := 0; ; k++ {
+		at := float64(k) * each
+		if at > seconds64(v.To-v.From) {
+			return s
+		}
+		t := tick{X: round(plotLeft+at*1e9*scale, 2), Label: seconds(at)}
+		if s.Width-t.X < tickWide {
+			t.Label = "" // it would be cut
+		}
+		s.Ticks = append(s.Ticks, t)
+	}
+}
+
+func seconds64(ns int64) float64 { return float64(ns) / 1e9 }
+
+// tickOf is a round number of seconds of which some eight make the whole.
+func tickOf(whole float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(whole/8)))
+	for _, m := range []float64{1, 2, 5} {
+		if whole/(unit*m) <= 8 {
+			return unit * m
+		}
+	}
+	return 10 * unit
+}
+
+// bars draws the ranges of a rank.
+type bars struct {
+	x     func(int64) float64
+	done  []bar
+	lanes []float64 // where the communication of each lane ends
+	last  map[string]int
+}
+
+// of draws a rank from y on, and returns how many lanes its communication takes.
+func (b *bars) of(l *arrival.Line, y float64) int {
+	b.last = map[string]int{}
+	for i := range l.Ranges {
+		if r := &l.Ranges[i]; r.Kind == "Step" {
+			b.add("own", y, workHigh, r.StartNs, r.DurNs, "step", r.DurNs)
+		}
+	}
+	for i := range l.Ranges {
+		r := &l.Ranges[i]
+		switch r.Kind {
+		case "Step", "Communication":
+		case "DataLoader":
+			b.add("load", y, workHigh, r.StartNs, r.DurNs, "loading data", r.DurNs)
+		case "SaveCheckpoint":
+			b.add("save", y, workHigh, r.StartNs, r.DurNs, "saving a checkpoint", r.DurNs)
+		case "FP":
+			b.add("forward", y, workHigh, r.StartNs, r.DurNs, "forward pass", r.DurNs)
+		default:
+			b.add("backward", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
+		}
+	}
+	for i := range l.Ranges {
+		r := &l.Ranges[i]
+		if r.Kind != "Communication" {
+			continue
+		}
+		if e := r.Blocked(); e > 0 {
+			b.add("blocked", y, workHigh, r.StartNs+r.DurNs-e, e, "blocked in "+plain(r.Op), e)
+		}
+		lane := y + workHigh + 2 + float64(b.lane(b.x(r.StartNs), b.x(r.StartNs+r.DurNs)))*(commHigh+2)
+		what := plain(r.Op)
+		if r.Group != "" {
+			what += " in group " + plain(r.Group)
+		}
+		if r.For >= 0 && r.Waits > 0 {
+			b.add("waits", lane, commHigh, r.StartNs, r.Waits, fmt.Sprintf("%s: waits for rank %d", what, r.For), r.Waits)
+		}
+		b.add("comm", lane, commHigh, r.StartNs+r.Waits, r.DurNs-r.Waits, what, r.DurNs)
+	}
+	for i := range b.done {
+		if n := b.done[i].count; n > 1 {
+			b.done[i].Title = fmt.Sprintf("%d times, the first: %s", n, b.done[i].Title)
+		}
+	}
+	return len(b.lanes)
+}
+
+// lane returns the lane of a communication.
+func (b *bars) lane(from, to float64) int {
+	for i := range b.lanes {
+		if b.lanes[i] <= from {
+			b.lanes[i] = to
+			return i
+		}
+	}
+	if len(b.lanes) < mostLanes {
+		b.lanes = append(b.lanes, to)
+		return len(b.lanes) - 1
+	}
+	b.lanes[mostLanes-1] = max(b.lanes[mostLanes-1], to)
+	return mostLanes - 1
+}
+
+// add draws a range, or makes the bar before it longer where both are too narrow.
+func (b *bars) add(class string, y, high float64, start, dur int64, what string, told int64) {
+	from, to := b.x(start), b.x(start+max(dur, 0))
+	key := fmt.Sprint(class, y)
+	if k, ok := b.last[key]; ok {
+		if l := &b.done[k]; from-l.to < finest && to-from < finest && l.to-l.from < plotWide/8 && (l.count > 1 || l.to-l.from < finest) {
+			l.to, l.count = max(l.to, to), l.count+1
+			l.Width = round(max(l.to-l.from, finest), 2)
+			return
+		}
+	}
+	b.last[key] = len(b.done)
+	b.done = append(b.done, bar{
+		Class: class, Title: what + ", " + seconds(seconds64(told)), X: round(from, 2), Y: y, Width: round(max(to-from, finest), 2), Height: high,
+		count: 1, from: from, to: to,
+	})
+}
