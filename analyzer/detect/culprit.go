@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -161,26 +162,27 @@ func sample(rows []int32, _ int) []int32 {
 }
 
 // accuse removes who must not be named from the candidates: victims, common
-// causes, and those of whom the culprit may be missing from the record.
+// causes, and those of whom the culprit may be missing from the record. Self time alone
+// counts where nobody on the node is named for measured work.
 func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
-	keep := all[:0:0]
+	left := all[:0:0]
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
-		if !all[i].onlyOwn() {
-			measured[e.layout.Node[all[i].row]] = true
+		c := &all[i]
+		if c.onlyOwn() || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) {
+			continue
 		}
+		measured[e.layout.Node[c.row]] = true
+		left = append(left, *c)
 	}
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() && (measured[e.layout.Node[c.row]] || !e.convincing(c, all)) {
-			continue
+		if c.onlyOwn() && !measured[e.layout.Node[c.row]] && e.convincing(c, all) && !e.maybeStage(c) {
+			left = append(left, *c)
 		}
-		if e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) {
-			continue
-		}
-		keep = append(keep, *c)
 	}
-	return e.withoutCommon(keep)
+	slices.SortFunc(left, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
+	return e.withoutCommon(left)
 }
 
 // leadsToo reports whether a rank that waits for a slower member of its groups is
