@@ -85,9 +85,12 @@ func (s *slowSteps) mean(r int) float64 {
 	return float64(s.Sum[r] / s.Looked[r])
 }
 
-// spike counts a step of unit r that nobody convicted.
-func (t *track) spike(r int, d, sig float32, label int64) {
-	slow := t.warm[r] == 0 && d > max(spikeEffect, spikeSigmas*sig) && (t.leads == nil || t.leads[r])
+// spike counts a step of unit r that nobody convicted: x is its residual, d how far that
+// is above its past. A slow step stands out of the last ones as well: who is above a past
+// that it has not learned from is not slow again and again.
+func (t *track) spike(r int, x, d, sig float32, label int64) {
+	least := max(spikeEffect, spikeSigmas*sig)
+	slow := t.warm[r] == 0 && d > least && (t.leads == nil || t.leads[r]) && x-median(t.values(r, window)) > least
 	t.slowly.add(r, d, slow, label)
 }
 

@@ -231,10 +231,10 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 			if !warming {
 				t.learn(r, x, sig)
 			}
-			t.spike(r, d, sig, label)
+			t.spike(r, x, d, sig, label)
 		default:
 			if t.phase[r] == suspect {
-				t.spike(r, d, sig, label)
+				t.spike(r, x, d, sig, label)
 			}
 			if ep, ended := t.sink(r, d, x, unit, label); ended {
 				end(ep)
