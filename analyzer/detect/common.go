@@ -75,34 +75,53 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 
 // standing reports whether so many nodes of the job are as slow as c that they can't
 // all be bad. Up to half of them may be, if each clearly became slow against its own
-// past while the others did not: nobody speeds up by himself. Of what was always so,
-// those count as well that are as much faster than their peers: a mix of hardware. (In a
-// small job half a role may be the slow rank and who waits for it.)
+// past while the others did not: as slow as those that always were is as slow as their
+// kind. What was always so may be a mix of hardware, and is where a node is as much
+// faster than its peers: no fault makes it so. (In a small job half a role may be the
+// slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
 	if c.main >= signals || c.onlyOwn() && e.layout.Stages > 1 {
 		return false // saves are compared one by one; in a pipeline own time alone has rules of its own
 	}
-	rose, total := e.rose(c), e.nodes()
-	k := total
+	total := e.nodes()
+	k, always, mixed := total, total, total >= smallJob
 	for s := range signals { // who waits in one signal does not in the other
 		if c.has[s] {
-			k = min(k, e.alike(e.tracks[s], c.row, !rose && total >= smallJob))
+			t := e.tracks[s]
+			a := e.alike(t, c.row)
+			k, always = min(k, len(a.slow)), min(always, len(a.always))
+			was := t.baseN[c.row] < minBase || float64(t.base[c.row]) >= t.standing(c.row)/2
+			mixed = mixed && was && len(a.fast) > 0
 		}
 	}
-	return float64(k) > max(1, commonShare*float64(total)) && (!rose || 2*k > total)
+	most := max(1, commonShare*float64(total))
+	if e.rose(c) {
+		return float64(always) > most || float64(k) > most && 2*k > total
+	}
+	return mixed || float64(k) > most
 }
 
-// alike counts the nodes with ranks about as slow as row r in a signal, and where both
-// is set those with ranks about as fast as r is slow.
-func (e *Engine) alike(t *track, r int, both bool) int {
-	nodes := map[int32]bool{}
+// likes are the nodes with ranks about as slow as one of them in a signal, those of them
+// that were so before, and those with ranks about as fast as it is slow.
+type likes struct{ slow, always, fast map[int32]bool }
+
+// alike finds the nodes that are like row r in a signal.
+func (e *Engine) alike(t *track, r int) likes {
+	out := likes{map[int32]bool{}, map[int32]bool{}, map[int32]bool{}}
 	for p := range e.n {
-		x, least := t.standing(p), max(float64(t.effect[r])/2, t.doubt(p))
-		if n := e.layout.Node[p]; n >= 0 && (x >= least || both && x <= -least && !t.few[p]) {
-			nodes[n] = true
+		n, x, least := e.layout.Node[p], t.standing(p), max(t.standing(r)/2, t.doubt(p))
+		switch {
+		case n < 0:
+		case x >= least:
+			out.slow[n] = true
+			if past, k, _ := t.past(p, t.began(p, window)); k >= minBase && past >= least {
+				out.always[n] = true
+			}
+		case x <= -least && !t.few[p]:
+			out.fast[n] = true
 		}
 	}
-	return len(nodes)
+	return out
 }
 
 // popular reports whether the rank holds an expert that gets more tokens: those that hold
@@ -191,16 +210,17 @@ func (e *Engine) nodes() int {
 	return len(seen)
 }
 
-// standing is how far unit r is above its peers now: of its last window, or of the
-// steps so far.
+// standing is how far unit r is above its peers now: in its last window, or since it
+// is slow.
 func (t *track) standing(r int) float64 {
-	if t.phase[r] != ok {
-		return float64(t.effect[r])
+	x := t.mid[r]
+	switch {
+	case t.phase[r] != ok:
+		x = median(t.values(r, max(minBold, t.age(r))))
+	case t.active(r):
+		x = t.effect[r]
 	}
-	if x := t.mid[r]; x == x {
-		return float64(x)
-	}
-	return 0
+	return finite(float64(x), 0)
 }
 
 // doubt is how far the window of a healthy unit may be from its peers by chance.
@@ -211,15 +231,17 @@ func (t *track) doubt(r int) float64 {
 // rose reports whether unit r is clearly slower than its own healthy past: its
 // baseline, or its centre before the episode where it is too young to have one.
 func (t *track) rose(r int) bool {
-	past, n := t.base[r], blockSteps*min(int(t.baseN[r]), baseBlocks)
-	if t.baseN[r] < minBase {
-		past, n = t.mu[r], int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
+	k := min(window, max(minBold, t.age(r)))
+	past, blocks, tau := t.past(r, t.began(r, k))
+	n := blocks * blockSteps
+	if blocks < minBase {
+		past, n = float64(t.mu[r]), int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
 	}
 	if n < minBold || t.fromStart(r) {
 		return false
 	}
-	v := t.values(r, min(window, max(minBold, t.age(r))))
-	m := float64(median(v) - past)
+	v := t.values(r, k)
+	m := float64(median(v)) - past
 	se := medianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
-	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, t.tauOwn)
+	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, tau)
 }

@@ -82,11 +82,12 @@ func (e *Engine) candidates() []candidate {
 // corroborates reports whether unit r is above its own past as well, by half of an effect
 // that another signal shows: not enough to alarm, but no wait makes it.
 func (t *track) corroborates(r int, effect float64) bool {
-	if t.baseN[r] < baseBlocks || t.blockSD == 0 {
+	past, n, tau := t.past(r, t.count-lanes[0]*blockSteps)
+	if n < minBase || t.blockSD == 0 {
 		return false
 	}
-	rise := float64(t.laneMean[0][r] - t.base[r])
-	return rise >= max(peerGain, computeShare*effect) && rise >= suspectZ*math.Hypot(t.blockSD*math.Sqrt(1.0/float64(lanes[0])+1.0/baseBlocks), t.tauOwn)
+	rise := float64(t.laneMean[0][r]) - past
+	return rise >= max(peerGain, computeShare*effect) && rise >= suspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
 }
 
 // sameFault reports whether self time, where forward time is slow as well, tells of

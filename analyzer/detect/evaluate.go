@@ -44,12 +44,11 @@ func (t *track) try(r, k int) outcome {
 	if t.selfOnly {
 		o.effect, o.z = 0, 0
 	}
-	if t.baseN[r] >= minBase {
-		base := float64(t.base[r])
-		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(blockSteps*float64(min(t.baseN[r], baseBlocks))))
-		if z := (m - base) / math.Hypot(se2, t.tauOwn); z > o.z && (m >= peerGain || t.selfOnly) {
-			o.effect, o.z = m-base, z
-			slowFrom += t.base[r]
+	if past, n, tau := t.past(r, t.began(r, k)); n >= minBase {
+		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(float64(n*blockSteps)))
+		if z := (m - past) / math.Hypot(se2, tau); z > o.z && (m >= peerGain || t.selfOnly) {
+			o.effect, o.z = m-past, z
+			slowFrom += float32(past)
 		}
 	}
 	slow := 0
@@ -223,8 +222,8 @@ func (t *track) evaluateLanes(r int) {
 		default:
 			continue
 		}
-		if t.slowly.mean(r) >= m/2 {
-			continue // it comes and goes
+		if t.comesAndGoes(r, m) {
+			continue
 		}
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.orphaned(int32(r)) {
@@ -265,109 +264,31 @@ func (t *track) evaluateLanes(r int) {
 	t.lanePasses[r] = 0
 }
 
+// comesAndGoes reports whether single steps of unit r, where noise lets them show its
+// mean m, are not slow as often as lasting slowness would make them.
+func (t *track) comesAndGoes(r int, m float64) bool {
+	if m < 2*float64(t.noiseOf(r)) {
+		return false
+	}
+	v, slow := t.values(r, window), 0
+	for _, x := range v {
+		if float64(x) > m/2 {
+			slow++
+		}
+	}
+	return float64(slow) < slowShare*float64(len(v))
+}
+
 // laneRise is how many standard errors the i-th lane of unit r is above its own past.
 func (t *track) laneRise(r, i int) float64 {
-	if t.baseN[r] < baseBlocks || t.blockSD == 0 {
+	if t.blockSD == 0 {
 		return 0
 	}
-	rise := float64(t.laneMean[i][r] - t.base[r])
-	if rise < longShare*float64(t.least) {
+	past, n, tau := t.past(r, t.count-lanes[i]*blockSteps)
+	rise := float64(t.laneMean[i][r]) - past
+	if n < minBase || rise < longShare*float64(t.least) {
 		return 0
 	}
-	return rise / math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[i])+1.0/baseBlocks), t.tauOwn)
-}
-
-// spreads measures how far healthy ranks lie apart for good: what a window shows
-// beyond its own noise.
-func (t *track) spreads() {
-	rho := t.rho()
-	t.slowly.fade()
-	t.buf, t.buf2 = t.buf[:0], t.buf2[:0]
-	stride := t.n/noisePool + 1
-	for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
-		m := t.mid[r]
-		if m != m || t.phase[r] != ok {
-			continue
-		}
-		t.buf = append(t.buf, m)
-		if t.baseN[r] >= minBase && t.creep[r] < creepBlocks {
-			t.buf2 = append(t.buf2, m-t.base[r])
-		}
-	}
-	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
-	se := hlLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
-	t.tau, t.tauOwn = excess(t.buf, se, fewTauFloor), excess(t.buf2, se, fewOwnFloor)
-	block := t.blockNoise()
-	t.blockSD = block
-	for i, l := range lanes {
-		t.buf = t.buf[:0]
-		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
-			if m := t.laneMean[i][r]; m == m && t.phase[r] == ok && t.creep[r] < creepBlocks {
-				t.buf = append(t.buf, m)
-			}
-		}
-		t.tauLane[i] = 0
-		if len(t.buf) >= poolSize && block > 0 {
-			t.tauLane[i] = laneSpread(float64(wide(t.buf)), block/math.Sqrt(float64(l)), len(t.buf))
-		}
-	}
-}
-
-// laneSpread is the spread that a lane's mean has in health: its own error, known
-// from many blocks, and what ranks differ beyond it as far as n of them can tell.
-func laneSpread(across, se float64, n int) float64 {
-	beyond := across*across - se*se*(1+2.5/math.Sqrt(float64(n)))
-	return math.Sqrt(se*se + max(0, beyond))
-}
-
-// blockNoise is how much a block differs from the one before, as the noise of one
-// block: with few ranks the spread between lanes may be small by chance.
-func (t *track) blockNoise() float64 {
-	t.buf = t.buf[:0]
-	stride := t.n/noisePool + 1
-	for r := 0; r < t.n; r += stride {
-		for k := 2; k <= maxBlocks && k <= int(t.block[r]) && len(t.buf) < 4*noisePool; k++ {
-			a, b := t.blocks[r*maxBlocks+(int(t.block[r])-k+1)%maxBlocks], t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
-			if d := a - b; d == d {
-				t.buf = append(t.buf, d)
-			}
-		}
-	}
-	if len(t.buf) < poolSize {
-		return 0
-	}
-	return float64(spread(t.buf)) / math.Sqrt2
-}
-
-// excess is the robust spread of v beyond the standard error se.
-func excess(v []float32, se, few float64) float64 {
-	if len(v) < poolSize {
-		return few
-	}
-	s := float64(wide(v))
-	return max(tauFloor, math.Sqrt(max(0, s*s-se*se)))
-}
-
-// wide is the spread of v about its median by its 80th percentile: in roles of
-// four the middle two are the median, and a MAD over such roles is far too small.
-// But a slow host may be a quarter of all, so it is no more than wideMost MADs.
-// It overwrites v.
-func wide(v []float32) float32 {
-	m := median(v)
-	for i, x := range v {
-		if v[i] = x - m; v[i] < 0 {
-			v[i] = -v[i]
-		}
-	}
-	high := kth(v, len(v)*4/5) / 1.2816
-	return min(high, wideMost*1.4826*median(v))
-}
-
-// centred is the robust spread of v about its median; it overwrites v.
-func centred(v []float32) float32 {
-	m := median(v)
-	for i := range v {
-		v[i] -= m
-	}
-	return spread(v)
+	noise := math.Hypot(t.blockSD, medianLoss*float64(t.orphan[r])/math.Sqrt(blockSteps))
+	return rise / math.Hypot(noise*math.Sqrt(1/float64(lanes[i])+1/float64(n)), tau)
 }

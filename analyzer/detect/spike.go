@@ -15,13 +15,14 @@ type slowSteps struct {
 	Sum      []float32            // of the residuals of slow steps
 	Size     [slowSizes][]float32 // slow steps by size, at most spikeLength an episode
 	Run      []uint8              // slow steps in a row until now
+	Longest  []float32            // and at most
 	First    []int64              // label of the first
 	Last     []int64              // and of the last slow step
 }
 
 func newSlowSteps(n int) *slowSteps {
 	f32 := func() []float32 { return make([]float32, n) }
-	s := &slowSteps{Looked: f32(), Slow: f32(), Episodes: f32(), Sum: f32(), Run: make([]uint8, n), First: make([]int64, n), Last: make([]int64, n)}
+	s := &slowSteps{Looked: f32(), Slow: f32(), Episodes: f32(), Sum: f32(), Run: make([]uint8, n), Longest: f32(), First: make([]int64, n), Last: make([]int64, n)}
 	for b := range s.Size {
 		s.Size[b] = f32()
 	}
@@ -30,7 +31,7 @@ func newSlowSteps(n int) *slowSteps {
 
 // lists are those that forget.
 func (s *slowSteps) lists() [][]float32 {
-	return append([][]float32{s.Looked, s.Slow, s.Episodes, s.Sum}, s.Size[:]...)
+	return append([][]float32{s.Looked, s.Slow, s.Episodes, s.Sum, s.Longest}, s.Size[:]...)
 }
 
 // forget makes unit r new.
@@ -66,8 +67,11 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 			s.First[r] = label
 		}
 	}
-	if s.Run[r] < spikeLength {
+	if s.Run[r] < math.MaxUint8 {
 		s.Run[r]++
+	}
+	s.Longest[r] = max(s.Longest[r], float32(s.Run[r]))
+	if s.Run[r] <= spikeLength {
 		b := 0
 		for b+1 < slowSizes && x >= sizeFrom[b+1] {
 			b++
@@ -75,14 +79,6 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 		s.Size[b][r]++
 	}
 	s.Last[r] = label
-}
-
-// mean is what the slow steps of unit r make of its mean residual.
-func (s *slowSteps) mean(r int) float64 {
-	if s.Looked[r] == 0 {
-		return 0
-	}
-	return float64(s.Sum[r] / s.Looked[r])
 }
 
 // spike counts a step of unit r that nobody convicted: x is its residual, d how far that
@@ -145,7 +141,8 @@ func (t *track) elsewhere(r int) []int {
 
 // slowEvidence is the logarithm of the likelihood ratio of unit r's slow steps: a Poisson
 // rate of its own for each size against the rate of its peers. Bursts as long as the
-// peers' are one piece of evidence.
+// peers' are one piece of evidence. What is longer than spikeLength may have come once:
+// the longest one, taken to be of the largest steps, is left out.
 func (t *track) slowEvidence(r int, peers []int) float64 {
 	s := t.slowly
 	slices.SortFunc(peers, func(a, b int) int {
@@ -156,13 +153,18 @@ func (t *track) slowEvidence(r int, peers []int) float64 {
 	for _, p := range peers {
 		looked, slow, episodes = looked+float64(s.Looked[p]), slow+float64(s.Slow[p]), episodes+float64(s.Episodes[p])
 	}
-	sum := 0.0
-	for b := range s.Size {
+	sum, once := 0.0, 0.0
+	if s.Longest[r] > spikeLength {
+		once = spikeLength
+	}
+	for b := slowSizes - 1; b >= 0; b-- {
 		seen := 0.0
 		for _, p := range peers {
 			seen += float64(s.Size[b][p])
 		}
-		k, mean := float64(s.Size[b][r]), float64(s.Looked[r])*max(leastRate[b], (seen+1)/max(1, looked))
+		left := max(0, float64(s.Size[b][r])-once)
+		once -= float64(s.Size[b][r]) - left
+		k, mean := left, float64(s.Looked[r])*max(leastRate[b], (seen+1)/max(1, looked))
 		if k > mean {
 			sum += k*math.Log(k/mean) - (k - mean)
 		}

@@ -32,12 +32,13 @@ func (t *track) state() fields {
 		"since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
 		"effect": &t.effect, "mid": &t.mid, "least": &t.least, "sigma": &t.sigma, "sigmas": &t.sigmas,
 		"sigma_n": counts{&t.sigmaN}, "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn,
-		"tau_lane": &t.tauLane, "warming": &t.warming, "news": &t.news,
+		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": counts{&t.lookN}, "warming": &t.warming, "news": &t.news,
 	}
 	for i := range t.laneMean {
 		f[fmt.Sprint("lane_", lanes[i])] = &t.laneMean[i]
 	}
 	f["looked"], f["looked_slow"], f["episodes"], f["slow_sum"] = &t.slowly.Looked, &t.slowly.Slow, &t.slowly.Episodes, &t.slowly.Sum
+	f["slow_longest"] = &t.slowly.Longest
 	f["slow_run"], f["slow_first"], f["slow_last"] = &t.slowly.Run, &t.slowly.First, &t.slowly.Last
 	for i := range t.slowly.Size {
 		f[fmt.Sprint("slow_size_", i)] = &t.slowly.Size[i]

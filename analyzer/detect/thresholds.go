@@ -60,6 +60,11 @@ const (
 	suspectEvery = 2
 )
 
+// gaps are the blocks between a window and the past that it is compared with, for which
+// it is measured how far healthy units go from their past meanwhile: from none to what
+// the longest lane holds.
+var gaps = [...]int{0, 4, 12, 20}
+
 // lanes are the lengths of the slow lanes in blocks. What 64 steps just miss shows
 // in 80, not only in 96: a lane never begins with the fault.
 var lanes = [...]int{8, 10, 12, 16, 24, 32}
@@ -118,6 +123,11 @@ const (
 	sigmaFloor = 0.004
 	// tauFloor is the least harmless persistent spread between devices.
 	tauFloor = 0.005
+	// usualLooks at how far ranks lie apart, one every evaluateEvery steps, tell what is
+	// usual: a fault is degraded long before it is in half of them.
+	usualLooks = 64
+	// changeSample units, in turn, tell how far healthy ones go from their past.
+	changeSample = 128
 	// fewTauFloor is the same where there are too few ranks to see the spread.
 	fewTauFloor = 0.01
 	// fewOwnFloor: a rank against its own past drifts less than two devices differ.

@@ -51,10 +51,12 @@ type track struct {
 	sigmaN  []int32   // steps that each role has in sigmas
 	rhoUp   float64   // lag-1 correlation, numerator and denominator
 	rhoDown float64
-	tau     float64 // harmless spread of window medians
-	tauOwn  float64 // the same against the own baseline
+	tau     float64            // harmless spread of window medians
+	tauOwn  [len(gaps)]float64 // how far units go from their own past
 	tauLane [len(lanes)]float64
-	blockSD float64 // noise of a block
+	blockSD float64   // noise of a block
+	looks   []float32 // the last looks at tau, tauOwn and each of tauLane
+	lookN   [1 + len(gaps) + len(lanes)]int32
 
 	cfg           *Config
 	least         float32   // MinEffect as a logarithm
@@ -100,12 +102,16 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 		t.laneMean[i] = f32()
 	}
 	t.slowly = newSlowSteps(n)
+	t.looks = make([]float32, len(t.lookN)*usualLooks)
 	t.sizeNoise(len(roles)+1, 0)
 	for r := range n {
 		t.forget(r)
 	}
 	t.setRoles(roles, sizes)
-	t.tau, t.tauOwn = fewTauFloor, fewOwnFloor
+	t.tau = fewTauFloor
+	for k := range t.tauOwn {
+		t.tauOwn[k] = fewOwnFloor
+	}
 	return t
 }
 

@@ -1,0 +1,82 @@
+package detect
+
+import "math"
+
+// past is what unit r did before that count, in how many blocks, and how far healthy
+// units are from what they did that long ago. It is the middle of the blocks just before;
+// the baseline where they are no longer known.
+func (t *track) past(r, at int) (float64, int, float64) {
+	if x, n := t.before(r, at); n >= minBase {
+		return float64(x), n, t.wander((t.count - at) / blockSteps)
+	}
+	return float64(t.base[r]), min(int(t.baseN[r]), baseBlocks), t.wander((t.count - at) / blockSteps)
+}
+
+// began is the count at which what the last k steps of unit r show began.
+func (t *track) began(r, k int) int {
+	at := t.count - k
+	if t.phase[r] != ok || t.climb[r] > 0 || t.passes[r] > 0 || t.lanePasses[r] > 0 {
+		at = min(at, int(t.sinceAt[r]))
+	}
+	return at
+}
+
+// before is the middle of the last baseBlocks blocks of unit r that ended before that
+// count, and how many there are. The first steps of a process don't count.
+func (t *track) before(r, at int) (float32, int) {
+	newest := t.count - (t.count+r)%blockSteps // the end of the newest block
+	skip := max(0, (newest-at+blockSteps-1)/blockSteps)
+	have := min(int(t.block[r]), maxBlocks, (newest-int(t.first[r])-int(t.warmed[r]))/blockSteps)
+	return t.middleBlock(r, skip, min(have, skip+baseBlocks))
+}
+
+// middleBlock is the median of the blocks of unit r from the skip-th newest to before the
+// to-th, and their number.
+func (t *track) middleBlock(r, skip, to int) (float32, int) {
+	var v [baseBlocks]float32
+	n := 0
+	for k := skip; k < to; k++ {
+		if x := t.blocks[r*maxBlocks+(int(t.block[r])-1-k)%maxBlocks]; x == x {
+			v[n] = x
+			n++
+		}
+	}
+	return median(v[:n]), n
+}
+
+// wander is how far healthy units are from what they did that many blocks before:
+// beyond the longest gap as far as a random walk.
+func (t *track) wander(blocks int) float64 {
+	far := tauFloor
+	for k := range gaps {
+		if far = max(far, t.tauOwn[k]); gaps[k] >= blocks-window/blockSteps {
+			return far
+		}
+	}
+	return far * math.Sqrt(max(1, float64(blocks)/maxBlocks))
+}
+
+// changes measures how far units go from their past, for each gap, beyond the error se:
+// each window within the slow lanes against the blocks before. Ups and downs of all
+// count, at all times: who rose lately does not tell how far one rises in health.
+func (t *track) changes(se float64) {
+	const span = window / blockSteps
+	stride := t.n/changeSample + 1
+	for k, gap := range gaps {
+		t.buf = t.buf[:0]
+		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
+			if t.first[r] < 0 || t.phase[r] == degraded {
+				continue
+			}
+			have := min(int(t.block[r]), maxBlocks, (t.count-int(t.first[r])-int(t.warmed[r]))/blockSteps)
+			for o := 0; o+span+gap+baseBlocks <= have; o += span {
+				now, n := t.middleBlock(r, o, o+span)
+				then, m := t.middleBlock(r, o+span+gap, o+span+gap+baseBlocks)
+				if n >= span/2 && m >= minBase {
+					t.buf = append(t.buf, now-then)
+				}
+			}
+		}
+		t.tauOwn[k] = t.usual(1+k, t.buf, se, fewOwnFloor)
+	}
+}

@@ -1,0 +1,129 @@
+package detect
+
+import "math"
+
+// spreads measures how far healthy ranks lie apart for good: what a window shows
+// beyond its own noise. Suspects are among them, or the spread would be that of those
+// who did not spread; a fault that is new has no part in the middle of usualLooks looks.
+func (t *track) spreads() {
+	rho := t.rho()
+	t.slowly.fade()
+	t.buf = t.buf[:0]
+	stride := t.n/noisePool + 1
+	for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
+		m := t.mid[r]
+		if m != m || !t.ordinary(r) {
+			continue
+		}
+		t.buf = append(t.buf, m)
+	}
+	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
+	se := hlLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
+	t.tau = t.usual(0, t.buf, se, fewTauFloor)
+	t.changes(math.Hypot(se, medianLoss*sigma/math.Sqrt(baseBlocks*blockSteps)))
+	block := t.blockNoise()
+	t.blockSD = block
+	for i, l := range lanes {
+		t.buf = t.buf[:0]
+		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
+			if m := t.laneMean[i][r]; m == m && t.ordinary(r) {
+				t.buf = append(t.buf, m)
+			}
+		}
+		if len(t.buf) >= poolSize && block > 0 {
+			t.look(1+len(gaps)+i, laneSpread(float64(wide(t.buf)), block/math.Sqrt(float64(l)), len(t.buf)))
+		}
+		t.tauLane[i] = t.middleLook(1 + len(gaps) + i)
+	}
+}
+
+// ordinary reports whether unit r tells how far healthy ones lie apart.
+func (t *track) ordinary(r int) bool {
+	return t.phase[r] == ok || t.phase[r] == suspect && !t.fromStart(r)
+}
+
+// usual adds what v tells of the k-th spread beyond the standard error se, and returns
+// the middle of the last looks, few where there are none.
+func (t *track) usual(k int, v []float32, se, few float64) float64 {
+	if len(v) >= poolSize {
+		t.look(k, excess(v, se))
+	}
+	if x := t.middleLook(k); x > 0 {
+		return x
+	}
+	return few
+}
+
+// look adds x to the looks at the k-th spread.
+func (t *track) look(k int, x float64) {
+	t.looks[k*usualLooks+int(t.lookN[k])%usualLooks] = float32(x)
+	if t.lookN[k]++; t.lookN[k] >= 2*usualLooks {
+		t.lookN[k] -= usualLooks
+	}
+}
+
+// middleLook is the median of the looks at the k-th spread, 0 for none.
+func (t *track) middleLook(k int) float64 {
+	n := min(int(t.lookN[k]), usualLooks)
+	if n == 0 {
+		return 0
+	}
+	t.hl = append(t.hl[:0], t.looks[k*usualLooks:k*usualLooks+n]...)
+	return float64(median(t.hl))
+}
+
+// laneSpread is the spread that a lane's mean has in health: its own error, known
+// from many blocks, and what ranks differ beyond it as far as n of them can tell.
+func laneSpread(across, se float64, n int) float64 {
+	beyond := across*across - se*se*(1+2.5/math.Sqrt(float64(n)))
+	return math.Sqrt(se*se + max(0, beyond))
+}
+
+// blockNoise is how much a block differs from the one before, as the noise of one
+// block: with few ranks the spread between lanes may be small by chance.
+func (t *track) blockNoise() float64 {
+	t.buf = t.buf[:0]
+	stride := t.n/noisePool + 1
+	for r := 0; r < t.n; r += stride {
+		for k := 2; k <= maxBlocks && k <= int(t.block[r]) && len(t.buf) < 4*noisePool; k++ {
+			a, b := t.blocks[r*maxBlocks+(int(t.block[r])-k+1)%maxBlocks], t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
+			if d := a - b; d == d {
+				t.buf = append(t.buf, d)
+			}
+		}
+	}
+	if len(t.buf) < poolSize {
+		return 0
+	}
+	return float64(spread(t.buf)) / math.Sqrt2
+}
+
+// excess is the robust spread of v beyond the standard error se.
+func excess(v []float32, se float64) float64 {
+	s := float64(wide(v))
+	return max(tauFloor, math.Sqrt(max(0, s*s-se*se)))
+}
+
+// wide is the spread of v about its median by its 80th percentile: in roles of
+// four the middle two are the median, and a MAD over such roles is far too small.
+// But a slow host may be a quarter of all, so it is no more than wideMost MADs.
+// It overwrites v.
+func wide(v []float32) float32 {
+	m := median(v)
+	for i, x := range v {
+		if v[i] = x - m; v[i] < 0 {
+			v[i] = -v[i]
+		}
+	}
+	high := kth(v, len(v)*4/5) / 1.2816
+	return min(high, wideMost*1.4826*median(v))
+}
+
+// centred is the robust spread of v about its median; it overwrites v.
+func centred(v []float32) float32 {
+	m := median(v)
+	for i := range v {
+		v[i] -= m
+	}
+	return spread(v)
+}
