@@ -56,7 +56,7 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 		return
 	}
 	noise := float64(e.tracks[s].noiseOf(r))
-	if ep.steps > transientSteps || ep.steps < suspectAt || ep.effect < max(eventEffect, eventSigmas*noise) || ep.starting {
+	if ep.steps > transientSteps || ep.steps < suspectAt || ep.share < slowShare || ep.effect < max(eventEffect, eventSigmas*noise) || ep.starting {
 		return
 	}
 	if len(e.events) >= maxEvents {

@@ -58,7 +58,8 @@ func (t *track) wander(blocks int) float64 {
 
 // changes measures how far units go from their past, for each gap, beyond the error se:
 // each window within the slow lanes against the blocks before. Ups and downs of all
-// count, at all times: who rose lately does not tell how far one rises in health.
+// count, at all times: who rose lately does not tell how far one rises in health. Until
+// that is known nobody goes farther than ranks lie apart.
 func (t *track) changes(se float64) {
 	const span = window / blockSteps
 	stride := t.n/changeSample + 1
@@ -77,6 +78,6 @@ func (t *track) changes(se float64) {
 				}
 			}
 		}
-		t.tauOwn[k] = t.usual(1+k, t.buf, se, fewOwnFloor)
+		t.tauOwn[k] = t.usual(1+k, t.buf, se, max(fewOwnFloor, t.middleLook(0)))
 	}
 }

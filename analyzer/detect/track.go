@@ -194,6 +194,7 @@ type episode struct {
 	since, detected, until int64
 	steps                  int
 	effect                 float64 // mean residual of its slow steps
+	share                  float64 // of its steps that are slow by themselves
 	confirmed              bool
 	starting               bool // it began in the unit's first steps
 }
@@ -309,7 +310,7 @@ func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 		t.since[r], t.sinceAt[r] = label, int32(t.count)
 		t.sum[r], t.sumN[r] = 0, 0
 	}
-	if g > 0 {
+	if g > 0 && d > unit {
 		t.sum[r] += d
 		t.sumN[r]++
 	}
@@ -327,8 +328,6 @@ func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
 	f := max(0, was+clip((unit-d)/unit, cusumDown, 1))
 	if f == 0 {
 		t.until[r], t.fallAt[r] = label, int32(t.count)
-	}
-	if d > unit {
 		t.sum[r] += d
 		t.sumN[r]++
 	}
@@ -348,6 +347,7 @@ func (t *track) over(r int) episode {
 	}
 	if t.sumN[r] > 0 {
 		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
+		ep.share = float64(t.sumN[r]) / float64(ep.steps)
 	}
 	if ep.confirmed {
 		t.forgetLanes(r, int(t.fallAt[r]))
