@@ -43,9 +43,12 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 }
 
 // maybeVictim reports whether a rank may be the victim of a member of its inner
-// groups that has no records: others there are as slow, and nobody is seen to be
-// waited for.
+// groups that has no records: its self time, which holds no such wait, is not up by as
+// much, or others there are as slow and nobody is seen to be waited for.
 func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
+	if self := e.value(c.row, own, k) - e.peers(c.row, own, k, nil); e.inner.cut[c.row] && self < victimShare*x {
+		return true
+	}
 	t := e.tracks[compute]
 	mine := e.levelOf(t, c.row)
 	for _, m := range innerMetrics {
