@@ -93,3 +93,38 @@ func TestFamily_Exact(t *testing.T) {
 		t.Errorf("costs %+v, want one that is off by 0.2", got)
 	}
 }
+
+// Jobs that were judged wrongly once, each for a reason of its own: healthy ones whose
+// nodes were accused, and faulty ones with a culprit hidden or an innocent beside him.
+func TestSeeds_OnceWrong(t *testing.T) {
+	t.Parallel()
+	families := "the families without their faults"
+	for _, c := range []struct{ kind, name, seed string }{
+		{"-healthy", "heavy-tailed", "74"},
+		{"-healthy", "drifting", "41"},
+		{"-healthy", families, "19"},
+		{"-healthy", families, "41"},
+		{"-healthy", families, "75"},
+		{"-healthy", families, "151"},
+		{"-healthy", families, "181"},
+		{"-healthy", families, "239"},
+		{"-healthy", families, "371"},
+		{"-healthy", families, "401"},
+		{"-scenario", "routing", "1014"},
+		{"-scenario", "mixed-hardware", "770007"},
+		{"-scenario", "transients", "770010"},
+		{"-scenario", "backward-1.2", "1034751073842"},
+		{"-scenario", "host-delay", "1034751073878"},
+		{"-scenario", "absent-10", "1034751073782"},
+	} {
+		t.Run(c.name+" "+c.seed, func(t *testing.T) {
+			var out, words bytes.Buffer
+			if err := command(t.Context(), []string{c.kind, c.name, "-seed", c.seed, "-v"}, &out, &words); err != nil {
+				t.Fatal(err)
+			}
+			if _, judged, _ := strings.Cut(out.String(), "# judgement: "); strings.TrimSpace(judged) != "" {
+				t.Errorf("%s\n%s", judged, out.String())
+			}
+		})
+	}
+}
