@@ -67,6 +67,7 @@ func (t *capture) giveComms(rank *Rank, comms []comm, device bool) {
 		work = &t.work
 	}
 	exposed := work.exposed(intervals)
+	rank.spans = slices.Grow(rank.spans, len(comms)+len(t.host)+len(t.device))
 	for i := range comms {
 		c := &comms[i]
 		r := record.New(record.Communication)

@@ -17,11 +17,13 @@
 //   - Leads looks at the name and the beginning of a file (File.Head is decompressed) and
 //     says whether it leads a profile of this format. It must say no to all that it does not
 //     know for certain; of several files that tell the same, one leads.
-//   - Read streams the profile (File.Open, File.Beside) and calls Output.Rank for each rank in
-//     it, and Rank.Add for each range: Step (host window), Communication (of the device where
-//     it is known, with Exposed: what no computation of the same rank covers; see Cover), FP,
-//     DataLoader, SaveCheckpoint, and "backward". Order does not matter. A range of the device has
-//     HostStart where the launch is known, for that says in which step it is.
+//   - Read streams the profile (File.Open, File.Beside; scanDocument and scanObjects for JSON,
+//     openDatabase for SQLite; a capture joins what a trace says of one process). It calls
+//     Output.Rank for each rank in it, and Rank.Add for each range: Step (host window),
+//     Communication (of the device where it is known, with Exposed: what no computation of the
+//     same rank covers; see cover), FP, DataLoader, SaveCheckpoint, and "backward". Order does
+//     not matter. A range of the device has HostStart where the launch is known, for that says
+//     in which step it is.
 //   - What is damaged, cut or unknown goes to Output.Unread with file and cause, and what was
 //     read before stays. Read returns an error only where nothing of the profile is of use.
 //
@@ -33,5 +35,6 @@
 // who compares two ranks' times aligns them first (analyzer/arrival).
 //
 // Profiles are hostile input: bounded in number, depth and memory, no symbolic link is
-// followed below the given folder, nothing panics.
+// followed below the given folder, nothing panics. A pickle is not loaded. A database is read through
+// one open file, and nothing that it defines is run.
 package profiles

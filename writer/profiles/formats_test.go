@@ -9,9 +9,12 @@ import (
 	"testing"
 )
 
-// samples are a small folder of each form that a format has. lead is the file to damage: that of the
+// sampleOf is a folder, and the file in it to damage.
+type sampleOf struct{ name, format, folder, lead string }
+
+// samples are a small folder of each form that a format has. The file to damage is that of the
 // last rank where each has its own.
-var samples = []struct{ name, format, folder, lead string }{
+var samples = []sampleOf{
 	{"kineto", "kineto", "testdata/dlrm-8rank", "worker7_step_12.1694128201553.pt.trace.json.gz"},
 	{"ascend text", "ascend", "testdata/ascend/level0", "rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json"},
 	{"ascend db", "ascend", "testdata/ascend/db/level0", "rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_1.db"},
@@ -19,6 +22,22 @@ var samples = []struct{ name, format, folder, lead string }{
 	{"nsight", "nsight", "testdata/nsys", "mfu_2gpu_before.sqlite"},
 	{"flight", "flight", "testdata/flight", "fr_trace_rank_3.json"},
 	{"inspector", "inspector", "testdata/inspector", "node-1-pid1639454.log"},
+}
+
+// The operator's page has a row for each format, and the tests above a sample.
+func TestPageOfFormats(t *testing.T) {
+	page, err := os.ReadFile("../../deploy/docs/profiles.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range Formats() {
+		if !strings.Contains(string(page), "\n| `"+f.Name+"` | ") {
+			t.Errorf("profiles.md has no row for %s", f.Name)
+		}
+		if !slices.ContainsFunc(samples, func(s sampleOf) bool { return s.format == f.Name }) {
+			t.Errorf("there is no sample of %s", f.Name)
+		}
+	}
 }
 
 // copied copies a folder, so that it can be damaged.
@@ -140,20 +159,18 @@ func TestMissingTables(t *testing.T) {
 		{"nsight", "StringIds"}, {"nsight", "CUPTI_ACTIVITY_KIND_KERNEL"},
 	} {
 		t.Run(c.table, func(t *testing.T) {
-			i := slices.IndexFunc(samples, func(s struct{ name, format, folder, lead string }) bool { return s.name == c.sample })
+			i := slices.IndexFunc(samples, func(s sampleOf) bool { return s.name == c.sample })
 			dir := copied(t, samples[i].folder)
 			path := filepath.Join(dir, samples[i].lead)
 			spoil(t, path, `DROP TABLE `+c.table)
-			said, ranks := saidOf(t, dir, Options{})
-			lost := "read table " + c.table + ": no such table"
 			if c.table == "StringIds" { // nobody knows it for an export then
-				lost = "none of the Nsight"
-				said, ranks = saidOf(t, path, Options{})
-				if !strings.Contains(said, "mfu_2gpu_before.sqlite") {
+				if said, _ := saidOf(t, path, Options{}); !strings.Contains(said, "none of its 1 files") || !strings.Contains(said, filepath.Base(path)) {
 					t.Error(said)
 				}
 				return
 			}
+			said, ranks := saidOf(t, dir, Options{})
+			lost := "read table " + c.table + ": no such table"
 			if !strings.Contains(said, filepath.Base(path)) || !strings.Contains(said, lost) || ranks == 0 {
 				t.Errorf("%d ranks; it does not say %q: %s", ranks, lost, said)
 			}

@@ -225,20 +225,27 @@ func (n *nsightFile) graphs(ctx context.Context) error {
 
 // launches reads the calls that enqueued a collective.
 func (n *nsightFile) launches(ctx context.Context) error {
-	type call struct {
-		process int64
-		corr    uint64
-	}
-	by := map[call]*capture{}
+	enqueued := map[int64][]uint64{} // numbers of a process's collectives
+	devices := map[int64][]*capture{}
 	for at, t := range n.ranks {
 		for i := range t.kernels {
-			by[call{at.process, t.kernels[i].corr}] = t
+			enqueued[at.process] = append(enqueued[at.process], t.kernels[i].corr)
 		}
+		devices[at.process] = append(devices[at.process], t)
+	}
+	for _, numbers := range enqueued {
+		slices.Sort(numbers)
 	}
 	err := n.read(ctx, "CUPTI_ACTIVITY_KIND_RUNTIME", []string{"start", "end", "globalTid", "correlationId"}, func(c cells) error {
 		tid, corr := c.int(2), uint64(max(c.int(3), 0))
-		if t := by[call{tid &^ 0xffffff, corr}]; t != nil && corr != 0 && len(t.launches) < mostRanges {
-			t.launches = append(t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
+		process := tid &^ 0xffffff
+		if _, ok := slices.BinarySearch(enqueued[process], corr); !ok || corr == 0 {
+			return nil
+		}
+		for _, t := range devices[process] {
+			if len(t.launches) < mostRanges {
+				t.launches = append(t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
+			}
 		}
 		return nil
 	})
@@ -337,6 +344,7 @@ func (n *nsightFile) give() error {
 		if err := t.give(n.file, n.out); err != nil {
 			return err
 		}
+		delete(n.ranks, at) // what was given is not held twice
 	}
 	return nil
 }
