@@ -27,7 +27,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes trainers cluster profiles profiles-all parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
+.PHONY: help build run test kubernetes trainers cluster profiles profiles-all profiles-bench parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ profiles: parts ## verdicts from PyTorch's own profiler beside those of the reco
 
 profiles-all: parts ## the same with every fault, 20 runs each
 	LAGGARD_PROFILES=all LAGGARD_PROFILES_RUNS=20 $(GO) test -count=1 -v -timeout 6h -run TestProfiles ./deploy/examples
+
+profiles-bench: ## a verdict from traces beside HolisticTraceAnalysis (from PyPI, once) on the same folders, and a trace of 500 MB
+	$(GO) test -timeout 1h -run '^$$' -bench . -benchtime 3x -v ./benchmarks/traces
 
 cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, through kills, lags, losses and restarts
 	@.ci/parts cluster
