@@ -8,6 +8,7 @@
 #   run.sh --fault link        3 nodes in network namespaces; from step 60 on node-1's wires carry
 #                              16 MB/s (needs root, for ip and tc)
 #   run.sh --healthy           nobody is slowed; exit code 0
+#   run.sh […] --nodes 4       so many nodes of 2 ranks
 #   run.sh […] -- …            what follows goes to train.py
 #
 # LAGGARD names the binary, PYTHON a Python with torch, OUT a folder for the results.
@@ -33,6 +34,14 @@ link) work=(--pairs --steps 140) nodes=3 ;;
 	exit 2
 	;;
 esac
+if [ "${1:-}" = --nodes ]; then
+	nodes=${2:-}
+	shift $(($# < 2 ? $# : 2))
+	if ! [ "$nodes" -ge 2 ] 2>/dev/null; then
+		echo "run.sh: --nodes '$nodes': want 2 or more" >&2
+		exit 2
+	fi
+fi
 if [ "${1:-}" = -- ]; then shift; fi
 if [ $# -gt 0 ]; then work+=("$@"); fi
 world=$((2 * nodes))

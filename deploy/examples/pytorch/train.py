@@ -78,7 +78,9 @@ def arguments():
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-part", choices=("forward", "load", "save"), default="forward")
     parser.add_argument("--slow-extra", type=int, default=6, help="times the slow rank does its part more")
-    parser.add_argument("--profile", default="", help="folder for traces of 30 steps by torch.profiler, after the first 10")
+    parser.add_argument("--profile", default="", help="folder for traces by torch.profiler")
+    parser.add_argument("--profile-from", type=int, default=10, help="first step in a trace, at least 2")
+    parser.add_argument("--profile-steps", type=int, default=30, help="steps in a trace")
     return parser.parse_args()
 
 
@@ -106,14 +108,14 @@ def pair_of(rank, world):
     return groups[rank]
 
 
-def profiler(folder, rank):
+def profiler(a, rank):
     """PyTorch's profiler as its tutorial has it, or nothing."""
-    if not folder:
+    if not a.profile:
         return contextlib.nullcontext()
     return torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU],
-        schedule=torch.profiler.schedule(wait=9, warmup=1, active=30, repeat=1),
-        on_trace_ready=torch.profiler.tensorboard_trace_handler(folder, "rank%d" % rank))
+        schedule=torch.profiler.schedule(wait=a.profile_from - 1, warmup=1, active=a.profile_steps, repeat=1),
+        on_trace_ready=torch.profiler.tensorboard_trace_handler(a.profile, "rank%d" % rank))
 
 
 def main():
@@ -135,7 +137,7 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
 
-    with profiler(a.profile, rank) as profile:
+    with profiler(a, rank) as profile:
         for step, (tokens, target) in enumerate(batches(loader, sampler, a.steps)):
             loss = criterion(model(tokens).flatten(0, 1), target.flatten())
             if pair is not None:
