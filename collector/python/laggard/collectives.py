@@ -20,10 +20,13 @@ from . import clock
 from . import device
 from . import groups
 from . import recorder
+from .extension import native
 from .layout import COMMUNICATION, dtype_code
 from .span import Automatic
 
 _local, _now = recorder.local, clock.now
+# Returns the range of a Work that its caller waits for at once, see operation.c.
+_blocked = native.blocked if native is not None else lambda work: None
 
 # Function → parameters that hold the payload, by preference.
 _PAYLOAD = {
@@ -49,7 +52,7 @@ _NO_FUTURE = {"isend", "irecv", "batch_isend_irecv"}
 # to a late one waits for it there.
 _BUILTIN = {"_broadcast_coalesced": ("broadcast", ["group", "tensors"])}
 
-_dtypes = {}   # torch.dtype → code
+dtypes = {}   # torch.dtype → code
 _classes = set()  # of Works, covered
 _pending = {}  # id of a Work → (weak reference, _Pending)
 _c10d = None
@@ -180,9 +183,9 @@ def measure(payload):
             more, dtype = measure(each)
             count += more
         return count, dtype
-    found = _dtypes.get(payload.dtype)
+    found = dtypes.get(payload.dtype)
     if found is None:
-        found = _dtypes[payload.dtype] = dtype_code(payload.dtype)
+        found = dtypes[payload.dtype] = dtype_code(payload.dtype)
     return payload.numel(), found
 
 
@@ -302,6 +305,12 @@ def _cover_work(cls):
 def _cover_wait(inner):
     @functools.wraps(inner)
     def wait(self, *args, **kwargs):
+        span = _blocked(self)
+        if span is not None:
+            try:
+                return inner(self, *args, **kwargs)
+            finally:
+                span.end()
         found = _pending.get(id(self))
         if found is None or found[0]() is not self:
             return inner(self, *args, **kwargs)

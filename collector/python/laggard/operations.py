@@ -24,9 +24,10 @@ from . import device
 from . import groups
 from . import modules
 from . import recorder
+from .extension import native
 from .layout import COMMUNICATION
 from .ring import OFF
-from .span import Automatic
+from .span import SHOWN, Automatic
 
 _HOOK = 1869768058  # our number among a group's hooks: late, so that others' come first
 _local, _now = recorder.local, clock.now
@@ -72,6 +73,8 @@ def cover(module):
     """Puts our hooks on each group when it is made, and on those that are there."""
     global _c10d
     _c10d = module
+    if native is not None:
+        native.follow_operations(_local, _kinds, collectives.dtypes)
     collectives.cover_work(module)
     coalescing.cover(module.ProcessGroup)
     groups.made.append(sweep)
@@ -96,15 +99,22 @@ def _hook(group):
     place = weakref.ref(group)
 
     def before(operation):
-        _local.issuing = _begin(place(), operation)
+        group = place()
+        if bound[1] is None and group is not None:
+            bound[1] = groups.name_id(group)
+        _local.issuing = _begin(group, operation)
 
     def after(operation):
         flight, _local.issuing = _local.issuing, None
         if flight is not None:
             _issued(flight, operation.work)
 
-    group.register_pre_hook(_HOOK, _safe(before))
-    group.register_post_hook(_HOOK, _safe(after))
+    bound = [_safe(before), None]  # the name comes with the first operation
+    hooks = (bound[0], _safe(after))
+    if native is not None and not SHOWN:
+        hooks = native.hooks(bound, hooks[1])  # those that block are the extension's
+    group.register_pre_hook(_HOOK, hooks[0])
+    group.register_post_hook(_HOOK, hooks[1])
 
 
 def _safe(hook):
@@ -360,6 +370,8 @@ def _unhook():
     if _local.issuing is not None:
         _local.issuing.span.cancel()
         _local.issuing = None
+    if native is not None:
+        native.unblock()
     for flight in list(_flying.values()):
         flight.finish(flight.done or _now())
 

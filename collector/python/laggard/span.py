@@ -29,8 +29,8 @@ else:
         automatic = True
 
 
-_NVTX = recorder.os.environ.get("LAGGARD_NVTX") == "1"
-if _NVTX:
+SHOWN = recorder.os.environ.get("LAGGARD_NVTX") == "1"
+if SHOWN:
     from .shown import shown
     Span = Detailed = shown(Detailed)
     Automatic = shown(Automatic)
@@ -83,7 +83,7 @@ def amount(value):
         return 0
 
 
-if _NVTX or native is None:
+if SHOWN or native is None:
     span, communication = _any, _communication
 else:
     span, communication = native.span, native.communication

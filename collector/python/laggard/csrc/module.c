@@ -81,6 +81,7 @@ void laggard_lose(int kind) {
 #include "range.c"
 #include "make.c"
 #include "pyring.c"
+#include "operation.c"
 
 /* ---- the process ---- */
 
@@ -168,6 +169,7 @@ static void after_fork(void) {
 	atomic_store(&laggard_poll, &unstarted_word);
 	process = NULL;
 	shared = NULL;
+	memset(&blocking, 0, sizeof blocking);
 	memset(&laggard_self, 0, sizeof laggard_self);
 	laggard_self.followed = UNKNOWN_WORD;
 }
@@ -185,6 +187,10 @@ static PyMethodDef functions[] = {
 	{"started", started, METH_O, "The process has a folder: this is its file."},
 	{"stop", stop, METH_NOARGS, "Nothing is recorded any more in this process."},
 	{"now", py_now, METH_NOARGS, "Returns ns since the Unix epoch."},
+	{"follow_operations", follow_operations, METH_VARARGS, "Takes what operations.py knows."},
+	{"hooks", make_hooks, METH_VARARGS, "Returns a process group's two hooks, which stand before those in Python."},
+	{"blocked", blocked, METH_O, "Returns the range that a wait for this Work ends, or None."},
+	{"unblock", unblock, METH_NOARGS, "Ends what this thread has issued and nobody waits for."},
 	{NULL, NULL, 0, NULL},
 };
 

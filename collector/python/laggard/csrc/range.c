@@ -322,6 +322,18 @@ static Range *as_range(PyObject *o) {
 	return NULL;
 }
 
+/* begin_shared begins a range that is listed in the shared ring: there is a process. */
+static void begin_shared(thread *t, Range *s) {
+	ring *own = t->ring, *g = find_shared();
+	if (g) {
+		t->ring = g;
+		begin_in(t, s);
+		t->ring = own;
+	} else if (on(t, s->kind)) {
+		laggard_lose(s->kind);
+	}
+}
+
 /* begin_elsewhere(range): it is listed in the shared ring and may end in any thread. */
 static PyObject *begin_elsewhere(PyObject *self, PyObject *o) {
 	thread *t = &laggard_self;
@@ -332,16 +344,8 @@ static PyObject *begin_elsewhere(PyObject *self, PyObject *o) {
 	s->range.state = 0;
 	if (!process && !stopped && do_ready && ask(do_ready, s) < 0)
 		return NULL;
-	if (process && !stopped) {
-		ring *own = t->ring, *g = find_shared();
-		if (g) {
-			t->ring = g;
-			begin_in(t, s);
-			t->ring = own;
-		} else if (on(t, s->kind)) {
-			laggard_lose(s->kind);
-		}
-	}
+	if (process && !stopped)
+		begin_shared(t, s);
 	Py_INCREF(o);
 	return o;
 }

@@ -1,0 +1,207 @@
+/* operation.c: operations of a process group that their caller waits for at once, from the
+ * group's two hooks to the wait. Included by module.c.
+ *
+ * Such an operation is one range in its own thread. Whatever else one may be (asynchronous,
+ * on an accelerator, in a graph, put off, the first of its thread or of its group) is for
+ * the functions in Python that these hooks stand before, see operations.py: C takes what it
+ * is sure of. */
+
+static PyObject *op_local, *op_kinds, *op_dtypes; /* recorder.local, operations._kinds, collectives._dtypes */
+static PyObject *name_calls, *name_collective, *name_coalesced, *name_saving, *name_module, *name_torch_ops;
+static PyObject *name_async, *name_name, *name_inputs, *name_outputs, *name_root, *name_work, *name_numel, *name_cpu, *name_dtype_of;
+
+/* What this thread has issued and not waited for; work is NULL between the two hooks. */
+static __thread struct { Range *range; PyObject *work; int64_t returned; } blocking;
+
+/* settle ends what nobody waited for: it raised before it was issued, or its Work had
+ * nothing to wait for. */
+static COLD void settle(void) {
+	Range *s = blocking.range;
+	PyObject *work = blocking.work;
+	blocking.range = NULL;
+	blocking.work = NULL;
+	if (s && work && s->range.state == RECORDED) {
+		set_dur(s, blocking.returned);
+		set_exposed(s, (int64_t)s->range.slot[3]);
+		range_ends(s);
+	} else if (s) {
+		laggard_cancel(&s->range);
+	}
+	Py_XDECREF(s);
+	Py_XDECREF(work);
+}
+
+/* number returns an attribute that is a whole number, or -1 with an exception. */
+static long number(PyObject *o, PyObject *name) {
+	PyObject *found = PyObject_GetAttr(o, name);
+	long n = found ? PyLong_AsLong(found) : -1;
+	Py_XDECREF(found);
+	return n;
+}
+
+/* is reports whether an attribute is that very object; -1 with an exception. */
+static int is(PyObject *o, PyObject *name, PyObject *that) {
+	PyObject *found = PyObject_GetAttr(o, name);
+	Py_XDECREF(found);
+	return found ? found == that : -1;
+}
+
+/* measured adds up the elements of tensors on the host; 0 where they aren't such. */
+static int measured(PyObject *tensors, laggard_attr *a) {
+	if (!PyList_Check(tensors) || !PyList_GET_SIZE(tensors))
+		return 0;
+	for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tensors); i++) {
+		PyObject *tensor = PyList_GET_ITEM(tensors, i), *dtype, *code, *n;
+		if (is(tensor, name_cpu, Py_True) != 1 || !(dtype = PyObject_GetAttr(tensor, name_dtype_of)))
+			return 0;
+		code = PyDict_GetItem(op_dtypes, dtype);
+		Py_DECREF(dtype);
+		if (!code || !(n = PyObject_CallMethodObjArgs(tensor, name_numel, NULL)))
+			return 0;
+		a->value += PyLong_AsLongLong(n);
+		a->dtype = (uint8_t)PyLong_AsLong(code);
+		Py_DECREF(n);
+	}
+	return !PyErr_Occurred();
+}
+
+/* payload measures what an operation brings, or what this rank gets of it. */
+static int payload(PyObject *operation, int gets, laggard_attr *a) {
+	PyObject *brought = PyObject_GetAttr(operation, name_inputs), *got = brought ? PyObject_GetAttr(operation, name_outputs) : NULL;
+	int done = 0;
+	if (got && PyList_Check(got) && PyList_Check(brought))
+		done = measured((gets && PyList_GET_SIZE(got)) || !PyList_GET_SIZE(brought) ? got : brought, a);
+	Py_XDECREF(brought);
+	Py_XDECREF(got);
+	return done;
+}
+
+/* blocks reports whether it is sure that the operation is one of ours, and describes it. */
+static int blocks(PyObject *operation, PyObject *group, laggard_attr *a) {
+	PyObject *globals = PyEval_GetGlobals(), *caller = globals ? PyDict_GetItem(globals, name_module) : NULL, *name, *kind;
+	if (!caller || !PyUnicode_Check(caller) || PyUnicode_Compare(caller, name_torch_ops) == 0 || is(operation, name_async, Py_False) != 1)
+		return 0;
+	if (number(op_local, name_collective) != 0 || number(op_local, name_saving) == 2 || is(op_local, name_coalesced, Py_None) != 1)
+		return 0;
+	if (!(name = PyObject_GetAttr(operation, name_name)))
+		return 0;
+	kind = PyDict_GetItem(op_kinds, name); /* (word, whether what it gets counts, whether it has a future) */
+	Py_DECREF(name);
+	if (!kind || !PyTuple_Check(kind) || PyTuple_GET_ITEM(kind, 2) != Py_True)
+		return 0;
+	a->text = (uint16_t)PyLong_AsLong(PyTuple_GET_ITEM(kind, 0));
+	a->group = (uint16_t)PyLong_AsLong(group);
+	a->peer = (int32_t)number(operation, name_root);
+	return payload(operation, PyTuple_GET_ITEM(kind, 1) == Py_True, a) && !PyErr_Occurred();
+}
+
+/* before is the hook that a group calls before an operation. bound is [the function in
+ * Python, the id of the group's name or None]. */
+static PyObject *before(PyObject *bound, PyObject *operation) {
+	PyObject *group = PyList_GET_ITEM(bound, 1), *calls;
+	laggard_attr a = {.peer = -1};
+	thread *t = &laggard_self;
+	if (UNLIKELY(blocking.range))
+		settle();
+	if (LIKELY(process && !stopped && group != Py_None) && blocks(operation, group, &a)) {
+		calls = PyLong_FromLong(number(op_local, name_calls) + 1);
+		if (calls && PyObject_SetAttr(op_local, name_calls, calls) == 0) {
+			Py_DECREF(calls);
+			Range *s = new_range(LAGGARD_COMMUNICATION, 0);
+			if (!s)
+				return NULL;
+			s->attr = a;
+			if (LIKELY(t->ring))
+				begin_in(t, s);
+			else
+				begin_shared(t, s);
+			blocking.range = s;
+			Py_RETURN_NONE;
+		}
+		Py_XDECREF(calls);
+	}
+	PyErr_Clear(); /* an attribute that is not there: Python finds its own way */
+	return PyObject_CallFunctionObjArgs(PyList_GET_ITEM(bound, 0), operation, NULL);
+}
+
+/* after is the hook that a group calls when an operation is issued. bound is the function
+ * in Python. */
+static PyObject *after(PyObject *bound, PyObject *operation) {
+	PyObject *work;
+	if (!blocking.range || blocking.work)
+		return PyObject_CallFunctionObjArgs(bound, operation, NULL);
+	work = PyObject_GetAttr(operation, name_work);
+	if (!work)
+		PyErr_Clear();
+	blocking.returned = now(&laggard_self);
+	if (work && work != Py_None && blocking.range->range.state == RECORDED) {
+		blocking.work = work; /* held: the Work that the caller gets would be another object */
+		Py_RETURN_NONE;
+	}
+	blocking.work = work ? work : (Py_INCREF(Py_None), Py_None);
+	settle();
+	Py_RETURN_NONE;
+}
+
+static PyMethodDef before_method = {"before", before, METH_O, NULL}, after_method = {"after", after, METH_O, NULL};
+
+/* hooks(before, after) returns a group's two hooks, which stand before these. */
+static PyObject *make_hooks(PyObject *self, PyObject *args) {
+	PyObject *first, *second, *pre, *post, *both = NULL;
+	(void)self;
+	if (!PyArg_ParseTuple(args, "O!O:hooks", &PyList_Type, &first, &second))
+		return NULL;
+	if (PyList_GET_SIZE(first) != 2) {
+		PyErr_SetString(PyExc_ValueError, "not [function, name of the group]");
+		return NULL;
+	}
+	pre = PyCFunction_New(&before_method, first);
+	post = PyCFunction_New(&after_method, second);
+	if (pre && post)
+		both = PyTuple_Pack(2, pre, post);
+	Py_XDECREF(pre);
+	Py_XDECREF(post);
+	return both;
+}
+
+/* blocked(work) returns the range that a wait for this Work ends, None where it is Python's. */
+static PyObject *blocked(PyObject *self, PyObject *work) {
+	Range *s = blocking.range;
+	(void)self;
+	if (!s || blocking.work != work)
+		Py_RETURN_NONE;
+	blocking.range = NULL;
+	Py_CLEAR(blocking.work);
+	return (PyObject *)s;
+}
+
+/* unblock() ends what this thread has issued and nobody waits for. */
+static PyObject *unblock(PyObject *self, PyObject *unused) {
+	(void)self;
+	(void)unused;
+	if (blocking.range)
+		settle();
+	Py_RETURN_NONE;
+}
+
+/* follow_operations(local, kinds, dtypes) takes what operations.py knows. */
+static PyObject *follow_operations(PyObject *self, PyObject *args) {
+	static const char *const words[] = {"calls", "collective", "coalesced", "saving", "__name__", "torch._ops", "async_op",
+					    "name", "input_tensors", "output_tensors", "root", "work", "numel", "is_cpu", "dtype"};
+	PyObject **const names[] = {&name_calls, &name_collective, &name_coalesced, &name_saving, &name_module, &name_torch_ops, &name_async,
+				    &name_name, &name_inputs, &name_outputs, &name_root, &name_work, &name_numel, &name_cpu, &name_dtype_of};
+	PyObject *local, *kinds, *codes;
+	(void)self;
+	if (!PyArg_ParseTuple(args, "OO!O!:follow_operations", &local, &PyDict_Type, &kinds, &PyDict_Type, &codes))
+		return NULL;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (!*names[i] && !(*names[i] = PyUnicode_InternFromString(words[i])))
+			return NULL;
+	Py_INCREF(local);
+	Py_INCREF(kinds);
+	Py_INCREF(codes);
+	op_local = local; /* for good */
+	op_kinds = kinds;
+	op_dtypes = codes;
+	Py_RETURN_NONE;
+}

@@ -1,0 +1,86 @@
+"""Operations that their caller waits for at once: the hooks of the C extension, and of Python alone."""
+
+import unittest
+
+import bed
+
+SCRIPT = """
+import laggard, os, torch, torch.distributed as dist
+laggard.init(job="x", auto=True)
+os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+group, t = dist.group.WORLD, torch.ones(3)
+"""
+
+
+class Blocking(bed.Case):
+    def records(self, text, **env):
+        """Runs a script; returns its Communication."""
+        self.python(SCRIPT + text + "\nassert laggard.failures() == 0\n", **env)
+        p = self.process()
+        self.assertEqual(p.opened(), [])
+        return p.records("Communication")
+
+    def test_each_is_exposed_as_a_whole(self):
+        found = self.records("""
+for _ in range(3): dist.all_reduce(t)
+with laggard.span("FP"):  # from here on the thread has a ring of its own
+    for _ in range(2): dist.broadcast(torch.ones(2, dtype=torch.int64), 0)
+dist.barrier()
+for _ in range(2): dist.all_reduce(torch.ones(4), async_op=True).wait()
+""")
+        self.assertEqual([(r["text"], r["value"], r["dtype"], r["group"]) for r in found],
+                         [("all_reduce", 3, "fp32", "default")] * 3 + [("broadcast", 2, "int64", "default")] * 2 +
+                         [("barrier", 0, "", "default")] + [("all_reduce", 4, "fp32", "default")] * 2)
+        for r in found[1], found[2], found[4]:  # the first of an operation or of a type is Python's
+            self.assertEqual(r["exposed"], r["dur"])
+
+    def test_one_that_nobody_waits_for(self):
+        found = self.records("""
+dist.all_reduce(t)
+options = dist.AllreduceOptions()
+options.asyncOp = False
+import time
+held = [group.allreduce([t], options) for _ in range(2)]
+time.sleep(0.5)
+dist.all_reduce(t)
+for work in held: work.wait()
+""")
+        self.assertEqual(len(found), 4)
+        self.assertTrue(all(r["dur"] < 4 * 10**8 for r in found), found)
+
+    def test_one_that_raises(self):
+        found = self.records("""
+dist.all_reduce(t)
+for _ in range(2):
+    try:
+        dist.all_reduce(torch.ones(3).to(torch.float8_e4m3fn))
+        print("it did not raise")
+    except Exception as cause:
+        print(type(cause))
+dist.all_reduce(t)
+""")
+        self.assertEqual([r["dtype"] for r in found if r["dtype"] == "fp32"], ["fp32"] * 2)
+
+    def test_in_a_forked_child(self):
+        found = self.records("""
+dist.all_reduce(t)
+options = dist.AllreduceOptions()
+options.asyncOp = False
+left = group.allreduce([t], options)
+child = os.fork()
+if child == 0:
+    left = None
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+""")
+        self.assertEqual(len(found), 2)
+
+    def test_in_python_alone(self):
+        found = self.records("for _ in range(3): dist.all_reduce(t)", LAGGARD_EXTENSION="0")
+        self.assertEqual([(r["text"], r["value"], r["dtype"]) for r in found], [("all_reduce", 3, "fp32")] * 3)
+        self.assertTrue(all(0 < r["exposed"] <= r["dur"] for r in found))
+
+
+if __name__ == "__main__":
+    unittest.main()
