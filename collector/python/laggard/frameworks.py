@@ -25,7 +25,7 @@ def cover_deepspeed(module):
         if hasattr(engine, name):
             setattr(engine, name, outermost(_counted(getattr(engine, name)), _boundary))
     from . import modules
-    modules.wrappers += (engine,)
+    modules.wraps(engine)
 
 
 def _counted(step):

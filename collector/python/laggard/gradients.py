@@ -110,7 +110,7 @@ def cover(torch):
     if join is not None:
         join.notify_join_context = staticmethod(_notify(join.notify_join_context))
     modules.began.append(began)
-    modules.wrappers += (DDP,)
+    modules.wraps(DDP)
     modules.backward.append(_backward)
 
 

@@ -4,10 +4,10 @@ FP is one call of an outermost Module, with gradients on and the module in
 training: so one a micro-batch. A wrapper that talks to other ranks around the
 forward pass of the module in it is not the outermost one: what it waits for is no
 work of this rank. Not FP: a module called inside another one; what
-is recomputed in the backward pass (activation checkpointing); the loss modules of
-torch.nn.modules.loss. An outermost call without gradients or of a module in eval
-mode is recorded too, under the kind `evaluation`: it is time, but not the time
-that ranks of one role must have in common.
+is recomputed in the backward pass (activation checkpointing; on an accelerator that is in
+a thread of the autograd engine); the loss modules of torch.nn.modules.loss. An outermost
+call without gradients or of a module in eval mode is recorded too, under the kind
+`evaluation`: it is time, but not the time that ranks of one role must have in common.
 
 The outermost backward pass has the kind `backward`.
 """
@@ -22,7 +22,9 @@ from .span import Automatic
 
 _local = recorder.local
 began = []     # called with the torch module before the first forward of a step
-wrappers = ()  # classes whose forward pass is that of the module in them
+_wrappers = ()  # classes whose forward pass is that of the module in them
+_types = {}    # class of a module → _LOSS, _WRAPPER or _OUTERMOST: what its call is where no other is around it
+_LOSS, _WRAPPER, _OUTERMOST = range(3)
 backward = []  # called with True when a backward pass begins, False when it ends
 
 
@@ -42,13 +44,17 @@ def _call(torch, inner):
     grad_enabled = torch.is_grad_enabled
     loss = torch.nn.modules.loss.__name__
     tracing = compiling(torch)
+    task = getattr(torch._C, "_current_graph_task_id", lambda: -1)  # not -1 in a thread of the autograd engine
 
     def __call__(self, *args, **kwargs):
         if _local.forward or _local.backward:
             return inner(self, *args, **kwargs)
-        if type(self).__module__ == loss or tracing() or _in_autograd(torch):
+        place = _types.get(type(self))
+        if place is None:
+            place = _place(self, loss)
+        if place == _LOSS or tracing() or task() != -1:
             return inner(self, *args, **kwargs)
-        outermost = not isinstance(self, wrappers)
+        outermost = place == _OUTERMOST
         _local.forward = 1 if outermost else 0
         span = None
         try:
@@ -104,11 +110,20 @@ def _tell(begins):
             recorder.trouble("follow a backward pass", cause)
 
 
-def _in_autograd(torch):
-    """Reports whether the caller is in a thread of the autograd engine, where
-    recomputed forward passes run on an accelerator."""
-    task = getattr(torch._C, "_current_graph_task_id", None)
-    return task is not None and task() != -1
+def _place(module, loss):
+    """Returns what the call of a module of this class is."""
+    cls = type(module)
+    place = _LOSS if cls.__module__ == loss else _WRAPPER if isinstance(module, _wrappers) else _OUTERMOST
+    if len(_types) < 10000:  # a script may make classes without end
+        _types[cls] = place
+    return place
+
+
+def wraps(cls):
+    """Says that the forward pass of cls is that of the module in it."""
+    global _wrappers
+    _wrappers += (cls,)
+    _types.clear()
 
 
 def compiling(torch):

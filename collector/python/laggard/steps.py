@@ -39,6 +39,7 @@ class _Steps(object):
         self.owner = None      # weak reference to a framework's loop that says where its steps are
         self.thread = 0        # the one that trains, once it is known
         self.unused = False    # gradients were made since the last optimizer.step
+        self.only = None       # weak reference to the optimizer where there is one
         self.since = weakref.WeakKeyDictionary()  # optimizer → others' steps since its own last
         self.done = weakref.WeakSet()             # those that have stepped in this step
 
@@ -78,22 +79,35 @@ class _Steps(object):
     def discarded(self, optimizer):
         """An optimizer's gradients are forgotten: they came to nothing if no optimizer has
         stepped since they were made. With several optimizers they may be another's."""
-        if self.unused and list(self.since) == [optimizer]:
+        if self.unused and self.only is not None and self.only() is optimizer:
             self.stepped(optimizer)
 
     def made(self, optimizer):
         """There is a new optimizer."""
-        self.since[optimizer] = 0
+        self._follow(optimizer)
 
     def inside(self, optimizer):
         """An optimizer has stepped in the step of another one, which speaks for it."""
-        self.since.pop(optimizer, None)
+        if optimizer in self.since:
+            del self.since[optimizer]
+            self._know()
+
+    def _follow(self, optimizer):
+        """Begins to wait for an optimizer."""
+        self.since[optimizer] = 0
+        self._know()
+
+    def _know(self):
+        known = list(self.since)
+        self.only = weakref.ref(known[0]) if len(known) == 1 else None
 
     def _complete(self, optimizer):
         """Reports whether each optimizer that is waited for has stepped."""
+        if self.only is not None and self.only() is optimizer:
+            return True
         for other in self.since:
             self.since[other] += 1
-        self.since[optimizer] = 0
+        self._follow(optimizer)
         self.done.add(optimizer)
         if any(o not in self.done and n <= _PATIENCE for o, n in self.since.items()):
             return False
