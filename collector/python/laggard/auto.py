@@ -29,11 +29,17 @@ def install():
     hook.after("torch.distributed.device_mesh", _mesh)
     for name in SAVERS:
         hook.after(name, _savers)
+    hook.after("megatron.core.pipeline_parallel.schedules", _schedules)
     for name, cover in (("deepspeed.runtime.engine", "cover_deepspeed"),
                         ("megatron.core.optimizer.optimizer", "cover_megatron"),
                         ("accelerate.optimizer", "cover_accelerate"),
                         ("transformers.trainer_callback", "cover_transformers")):
         hook.after(name, _framework(cover))
+
+
+def _schedules(module):
+    from . import modules
+    modules.cover_backward(module, "custom_backward")  # it calls the autograd engine itself
 
 
 def _framework(cover):

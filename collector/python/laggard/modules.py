@@ -36,7 +36,7 @@ def cover(torch):
     if hasattr(Module.__call__, "__laggard__"):
         return
     Module.__call__ = _call(torch, Module.__call__)
-    torch.autograd.backward = _backward(torch.autograd.backward)
+    cover_backward(torch.autograd, "backward")
 
 
 def _call(torch, inner):
@@ -78,6 +78,13 @@ def _call(torch, inner):
     functools.update_wrapper(__call__, inner, updated=())
     _hide(torch, __call__)
     return __call__
+
+
+def cover_backward(owner, name):
+    """Covers a function that makes a backward pass."""
+    inner = getattr(owner, name, None)
+    if inner is not None and not hasattr(inner, "__laggard__"):
+        setattr(owner, name, _backward(inner))
 
 
 def _backward(inner):

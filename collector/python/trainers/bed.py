@@ -12,12 +12,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests"))
 import jobs  # noqa: E402
 
 JOBS = os.path.join(HERE, "jobs")
+WORLD = 2
 LIMIT = 900  # seconds for one job on a machine that others use; a hang fails the test
 
 # torch's name of an operation, and ours, without underscores and after this.
@@ -38,50 +40,44 @@ def operation(name):
 class Case(jobs.Case):
     """A test with jobs of its own."""
 
-    world = 2
-
-    def torchrun(self, script, recorded=True, world=None, arguments=(), **more):
-        """Runs a script; returns (truths by rank, stderr)."""
-        truth = os.path.join(self.work, "with" if recorded else "without")
-        os.makedirs(truth, exist_ok=True)
+    def launch(self, launcher, script, world, arguments=(), **more):
+        """Runs a script on so many ranks; returns (truths by rank, stderr). The launcher is
+        torchrun, or forked, which costs less."""
+        truth = tempfile.mkdtemp(dir=self.work)
         env = self.environment(TRUTH=truth, TORCH_FR_BUFFER_SIZE="100000", PYTHONDONTWRITEBYTECODE=None,
                                LAGGARD_EXTENSION="load", CUDA_VISIBLE_DEVICES="", TOKENIZERS_PARALLELISM="false",
                                HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu", LAGGARD_JOB="trainers",
                                PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], **more)  # ninja
-        if recorded:
-            env["LAGGARD_AUTO"] = "1"
-        else:
+        if env.get("LAGGARD_AUTO") != "1":
             env.pop("PYTHONPATH")
-        path = os.path.join(JOBS, script + ".py")
-        n = world or self.world
-        if recorded:
-            command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(n),
-                       "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", path]
-        else:
-            command = [sys.executable, os.path.join(HERE, "forked.py"), str(n), str(jobs.free_port()), path]
-        done = subprocess.run(command + list(arguments), env=env, cwd=self.work, timeout=LIMIT, stdout=subprocess.PIPE,
+        command = [sys.executable, os.path.join(HERE, "forked.py"), str(world), str(jobs.free_port())]
+        if launcher == "torchrun":
+            command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world),
+                       "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+        command += [os.path.join(JOBS, script + ".py"), *arguments]
+        done = subprocess.run(command, env=env, cwd=self.work, timeout=LIMIT, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True)
         self.assertEqual(done.returncode, 0, (done.stdout + done.stderr)[-6000:])
         truths = []
-        for rank in range(n):
+        for rank in range(world):
             with open(os.path.join(truth, "rank-%d.json" % rank)) as f:
                 truths.append(json.load(f))
         return truths, done.stderr
 
-    def family(self, script, world=None, arguments=(), **more):
+    def family(self, script, arguments=()):
         """Runs a family both ways and checks what holds for all of them.
 
         Returns [(the rank's ring folder, its truth)].
         """
-        without, _ = self.torchrun(script, False, world, arguments, **more)
+        without, _ = self.launch("forked", script, WORLD, arguments)
         self.without = without
-        truths, said = self.torchrun(script, True, world, arguments, **more)
+        truths, said = self.launch("torchrun", script, WORLD, arguments, LAGGARD_AUTO="1")
         ours = [line for line in said.splitlines() if "laggard[" in line]
         self.assertEqual(ours, [], "the recorder complained")
         self.assertEqual([t["losses"] for t in truths], [t["losses"] for t in without],
                          "losses with the recorder and without")
         found = self.processes()
-        self.assertEqual([p.meta["rank"] for p in found], list(range(world or self.world)))
+        self.assertEqual([p.meta["rank"] for p in found], list(range(WORLD)))
         pairs = list(zip(found, truths))
         for p, truth in pairs:
             with self.subTest(rank=truth["rank"]):
@@ -94,7 +90,7 @@ class Case(jobs.Case):
         self.assertEqual(p.opened(), [])
         steps = p.records("Step")
         self.assertEqual([s["step"] for s in steps], list(range(truth["iterations"])), "Steps")
-        for kind, word in (("FP", "forwards"), ("SaveCheckpoint", "saves"), ("DataLoader", "batches")):
+        for kind, word in (("FP", "forwards"), ("SaveCheckpoint", "saves"), ("DataLoader", "batches"), ("backward", "backwards")):
             if word in truth:
                 self.assertEqual(len(p.records(kind)), truth[word], kind)
         if truth["collectives"] is not None:

@@ -22,7 +22,7 @@ def main(world, port, script):
             children.append(pid)
             continue
         place = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, MASTER_ADDR="127.0.0.1",
-                     MASTER_PORT=port, GROUP_RANK=0)
+                     MASTER_PORT=port, GROUP_RANK=0, NODE_NAME="node-%d" % rank)
         os.environ.update({name: str(value) for name, value in place.items()})
         sys.path[0] = os.path.dirname(script)
         code = 1

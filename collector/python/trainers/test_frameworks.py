@@ -15,8 +15,8 @@ class DeepSpeed(bed.Case):
 
 
 class Megatron(bed.Case):
-    def test_its_optimizer(self):
-        self.family("megatron_optimizer")
+    def test_schedule_and_optimizer(self):
+        self.family("megatron_core")
 
 
 class Lightning(bed.Case):

@@ -41,3 +41,9 @@ class Torch(bed.Case):
             self.assertEqual(len(waited), 6)
             self.assertTrue(all(r["exposed"] > 0 for r in waited))
             self.assertTrue(all("exposed" in r for r in p.records("Communication")))
+
+    def test_pipeline_with_recomputed_layers(self):
+        self.family("pipelined", arguments=("1F1B",))
+
+    def test_stateful_loader_and_stream(self):
+        self.family("data")

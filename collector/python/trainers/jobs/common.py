@@ -3,15 +3,48 @@
 The truth of a rank is its losses to the last bit, how many iterations it made, and
 every collective that torch itself saw (its Flight Recorder). Nothing here knows of
 laggard.
+
+What test_culprits.py asks for, by the environment:
+
+    ITERATIONS   how many a job makes, in place of its own number
+    WORK, SLOW   matrix products in each forward pass; the rank that makes EXTRA times more of them
+    PACE         seconds of rest after an optimizer's step, so that many ranks share few cores
 """
 
 import json
 import os
+import time
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+EXTRA = 15
 
 torch.set_num_threads(1)
+if "PACE" in os.environ:
+    register_optimizer_step_post_hook(lambda *_: time.sleep(float(os.environ["PACE"])))
+
+
+def iterations(usual):
+    """Returns how many iterations a job makes."""
+    return int(os.environ.get("ITERATIONS", usual))
+
+
+class Work(torch.nn.Module):
+    """Hands on its input. What it computes is left out of the result."""
+
+    def __init__(self):
+        super().__init__()
+        self.passes = int(os.environ.get("WORK", 0)) * (EXTRA if os.environ.get("SLOW") == os.environ["RANK"] else 1)
+
+    def forward(self, x):
+        """Returns x."""
+        with torch.no_grad():
+            a = torch.ones(128, 128)
+            for _ in range(self.passes):
+                torch.mm(a, a)
+        return x
 
 
 def start():
@@ -27,7 +60,7 @@ def mlp(width=24, depth=2, out=4):
     layers = []
     for _ in range(depth):
         layers += [torch.nn.Linear(width, width), torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers, torch.nn.Linear(width, out))
+    return torch.nn.Sequential(Work(), *layers, torch.nn.Linear(width, out))
 
 
 def batch(n, rank=0, width=24, out=4, size=4):

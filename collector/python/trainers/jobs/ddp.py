@@ -8,7 +8,8 @@ import common
 rank, world = common.start()
 model = DistributedDataParallel(common.mlp(depth=4), bucket_cap_mb=0.003)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-data = torch.utils.data.TensorDataset(*common.batch(0, rank, size=48))
+iterations = common.iterations(12)
+data = torch.utils.data.TensorDataset(*common.batch(0, rank, size=4 * iterations))
 loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=1)
 losses = []
 for n, (x, y) in enumerate(loader):
@@ -19,4 +20,4 @@ for n, (x, y) in enumerate(loader):
     losses.append(loss.item())
     if n == 5:
         torch.save(model.module.state_dict(), "ddp-%d.pt" % rank)
-common.finish(losses, 12, forwards=12, saves=1, batches=12)
+common.finish(losses, iterations, forwards=iterations, saves=1, batches=iterations)

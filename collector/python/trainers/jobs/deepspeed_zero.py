@@ -23,12 +23,12 @@ config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
           "zero_optimization": {"stage": stage, "sub_group_size": 500} if stage == 3 else {"stage": stage},
           "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
 engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=1e-2), config=config)
-losses = []
-for n in range(6):
+losses, iterations = [], common.iterations(6)
+for n in range(iterations):
     for micro in range(2):
         x, y = common.batch(2 * n + micro, rank)
         loss = torch.nn.functional.mse_loss(engine(x), y)
         engine.backward(loss)
         engine.step()
     losses.append(loss.item())
-common.finish(losses, 6, forwards=12)
+common.finish(losses, iterations, forwards=2 * iterations)

@@ -46,10 +46,10 @@ class Data(torch.utils.data.Dataset):
 
 torch.manual_seed(7)
 arguments = transformers.TrainingArguments(
-    "hf", per_device_train_batch_size=4, gradient_accumulation_steps=2, num_train_epochs=2, logging_steps=1, use_cpu=True,
-    save_strategy="steps", save_steps=4, report_to=[], disable_tqdm=True, ddp_backend="gloo", seed=7,
+    "hf", per_device_train_batch_size=4, gradient_accumulation_steps=2, max_steps=common.iterations(8), logging_steps=1, use_cpu=True,
+    save_strategy="steps", save_steps=common.iterations(4), report_to=[], disable_tqdm=True, ddp_backend="gloo", seed=7,
     dataloader_num_workers=0)
 seen = Losses()
 trainer = transformers.Trainer(Net(), arguments, train_dataset=Data(), callbacks=[seen])
 trainer.train()
-common.finish(seen.losses, trainer.state.global_step, forwards=16)
+common.finish(seen.losses, trainer.state.global_step, forwards=2 * common.iterations(8))

@@ -1,6 +1,7 @@
 """Lightning with automatic optimization: DDP, two batches to a step, a checkpoint."""
 
 import logging
+import os
 
 import lightning
 import torch
@@ -30,11 +31,12 @@ class Module(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
-data = torch.utils.data.TensorDataset(*common.batch(0, 0, size=64))
+world, iterations = int(os.environ["WORLD_SIZE"]), common.iterations(4)
+data = torch.utils.data.TensorDataset(*common.batch(0, 0, size=2 * iterations * world * 4))
 module = Module()
-trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, accumulate_grad_batches=2,
+trainer = lightning.Trainer(accelerator="cpu", devices=world, strategy="ddp", max_epochs=1, accumulate_grad_batches=2,
                             enable_progress_bar=False, enable_model_summary=False, logger=False,
                             enable_checkpointing=False)
 trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=4))
 trainer.save_checkpoint("lightning.ckpt")
-common.finish(module.losses, 4, forwards=8)
+common.finish(module.losses, iterations, forwards=2 * iterations)

@@ -7,15 +7,15 @@ import common
 
 rank, world = common.start()
 mesh = torch.distributed.init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
-model = torch.nn.Sequential(torch.nn.Linear(24, 48), torch.nn.ReLU(), torch.nn.Linear(48, 4))
+model = torch.nn.Sequential(torch.nn.Linear(24, 48), torch.nn.ReLU(), torch.nn.Linear(48, 4), common.Work())
 parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-losses = []
-for n in range(8):
+losses, iterations = [], common.iterations(8)
+for n in range(iterations):
     x, y = common.batch(n)  # the same on all ranks
     loss = torch.nn.functional.mse_loss(model(x), y)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     losses.append(loss.item())
-common.finish(losses, 8, forwards=8)
+common.finish(losses, iterations, forwards=iterations)
