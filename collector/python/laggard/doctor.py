@@ -94,6 +94,7 @@ def report(write=sys.stdout.write):
     line("rings", "%s, %s" % (run, _place(run)))
     line("agent", "listens in %s" % run if agent_listens(run) else
          "none listens in %s: start `laggard agent` (records wait in the rings until then)" % run)
+    line("rank", _rank())
     line("automatic", "LAGGARD_AUTO=1" if os.environ.get("LAGGARD_AUTO") == "1" else
          "not asked for: LAGGARD_AUTO is not 1")
     for name, number in versions():
@@ -116,6 +117,14 @@ def _hooks(line):
     if recorder.state.failures:
         line("failures", "%d of ours while the hooks were set, see above" % recorder.state.failures)
     return 1 if missing or recorder.state.failures else 0
+
+
+def _rank():
+    from . import recorder
+    unknown = recorder.identity.unknown()
+    if unknown:
+        return "not known before init_process_group: %s" % unknown
+    return "rank %d of %d by the environment" % recorder.identity.place()
 
 
 def _clock_cost():

@@ -2,7 +2,7 @@
 
 Rank: the one given to init, else torch.distributed's once it is initialised,
 else RANK, but only together with LOCAL_RANK (RANK alone is a node's number under
-some launchers), else 0.
+some launchers, unless WORLD_SIZE says that there is one rank), else 0.
 
 Job: MINDX_TASK_ID, else LAGGARD_JOB, else default_task_id_<unix seconds>. All
 ranks of one job must agree on the last, so it is, in this order: of a launcher
@@ -48,9 +48,16 @@ class Identity(object):
         """
         if "rank" in self.given or distributed() is not None:
             return True
+        return not self.unknown()
+
+    def unknown(self):
+        """Returns what the environment leaves open of the rank and the job, "" for nothing."""
+        world = _number("WORLD_SIZE", 1)
         if not launched():
-            return _number("WORLD_SIZE", 1) <= 1 and "RANK" not in os.environ
-        return _number("WORLD_SIZE", 1) <= 1 or self._named() is not None
+            if "RANK" in os.environ and (world > 1 or "WORLD_SIZE" not in os.environ):
+                return "RANK is set without LOCAL_RANK"  # it may be a node's number
+            return "WORLD_SIZE is set without RANK" if world > 1 else ""
+        return "the job has no name" if world > 1 and self._named() is None else ""
 
     def meta(self, life):
         """Returns the identity as the dict that goes into `process`."""

@@ -105,6 +105,8 @@ _shared = None
 _shared_lock = threading.RLock()
 _starting = False
 _failed = False
+_refused = 0
+_LONG = 64  # ranges
 
 
 def enabled():
@@ -130,7 +132,10 @@ def rank_known(automatic):
         child = process is not None and getattr(process, "_parent_process", None) is not None
         if child and (not _distributed() or _saves(process.current_process())):
             return False
-    return identity.known()
+    if identity.known():
+        return True
+    _refuse()
+    return False
 
 
 def _saves(process):
@@ -181,6 +186,16 @@ def ready(automatic):
     except Exception as cause:  # pylint: disable=broad-except
         fail("start", cause)
     return _process is not None and not _failed
+
+
+def _refuse():
+    """Counts a range of a process whose rank is not known yet, and says so once when it
+    has been so for long: most scripts join their job before they train."""
+    global _refused
+    _refused += 1
+    if _refused == _LONG:
+        say("nothing is recorded so far: %s, and no process group is initialised; set RANK, LOCAL_RANK and LAGGARD_JOB, or "
+            "call laggard.init(rank=, world_size=, job=)" % identity.unknown())
 
 
 def _start():

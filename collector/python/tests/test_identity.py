@@ -61,3 +61,18 @@ class Environment(jobs.Case):
     def test_a_distributed_job_waits_until_its_ranks_can_agree(self):
         self.python(MARK, RANK="0", LOCAL_RANK="0", WORLD_SIZE="2")  # no job's name yet
         self.assertEqual(self.processes(), [])
+
+    def test_an_unknown_rank_is_said_once(self):
+        marks = "import laggard; laggard.init()\nfor _ in range(1000): laggard.mark('x')"
+        for place, why in ((dict(RANK="5"), "RANK is set without LOCAL_RANK"), (dict(RANK="0", WORLD_SIZE="2"), "RANK is set without LOCAL_RANK"),
+                           (dict(WORLD_SIZE="2"), "WORLD_SIZE is set without RANK"),
+                           (dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="2"), "the job has no name")):
+            _, err = self.python(marks, **place)
+            self.assertRegex(err, r"^laggard\[\d+\]: nothing is recorded so far: %s, .*\n$" % why)
+            self.assertEqual(self.processes(), [])
+        _, err = self.python(MARK, RANK="5")  # it may still join a group
+        self.assertEqual(err, "")
+
+    def test_the_only_rank_is_known(self):
+        meta = self.meta(RANK="0", WORLD_SIZE="1")
+        self.assertEqual((meta["rank"], meta["world_size"]), (0, 1))
