@@ -66,12 +66,14 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 	$(GO) vet -tags cluster ./benchmarks/cluster
 	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
 
-trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning and Hugging Face jobs (5 GB from PyPI, once)
+trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning and Hugging Face jobs, and what it costs a step (5 GB from PyPI, once)
 	@set -e -o pipefail; venv=$$(.ci/parts trainers | tail -n 1); cd collector/python/trainers; \
 	PYTHONPATH=.. "$$venv/bin/python" -B -m laggard build; \
-	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; \
-	LAGGARD_TRAINERS_SEEN=$$seen nice "$$venv/bin/python" -B -m unittest -v; \
-	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE)
+	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \
+	ls test_*.py | sed 's,[.]py$$,,' | \
+		LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen xargs -P 2 -n 1 "$$venv/bin/python" -B -m unittest -v; \
+	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE); \
+	PYTHONPATH=.. "$$venv/bin/python" -B cost.py 20
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...
