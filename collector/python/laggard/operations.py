@@ -105,9 +105,10 @@ def _hook(group):
         _local.issuing = _begin(group, operation)
 
     def after(operation):
+        work = operation.work
         flight, _local.issuing = _local.issuing, None
         if flight is not None:
-            _issued(flight, operation.work)
+            _issued(flight, work)
 
     bound = [_safe(before), None]  # the name comes with the first operation
     hooks = (bound[0], _safe(after))
@@ -123,7 +124,9 @@ def _safe(hook):
         try:
             hook(operation)
         except Exception as cause:  # pylint: disable=broad-except
-            _local.issuing = None
+            flight, _local.issuing = _local.issuing, None
+            if flight is not None:
+                flight.span.cancel()
             recorder.trouble("record an operation of a process group", cause)
     return safe
 

@@ -105,6 +105,7 @@ _shared = None
 _shared_lock = threading.RLock()
 _starting = False
 _failed = False
+_troubles = set()
 _refused = 0
 _LONG = 64  # ranges
 
@@ -280,11 +281,12 @@ def fail(what, cause):
 
 
 def trouble(what, cause):
-    """Counts a failure that costs one feature, not the recorder."""
+    """Counts a failure that costs one feature, not the recorder; says it once."""
     if _foreign(cause):
         raise cause
     state.failures += 1
-    if state.failures <= 5:
+    if what not in _troubles:
+        _troubles.add(what)
         say("%s: %s: %s; training goes on" % (what, type(cause).__name__, cause))
 
 

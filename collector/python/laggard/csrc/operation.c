@@ -131,14 +131,17 @@ static PyObject *after(PyObject *bound, PyObject *operation) {
 	if (!blocking.range || blocking.work)
 		return PyObject_CallFunctionObjArgs(bound, operation, NULL);
 	work = PyObject_GetAttr(operation, name_work);
-	if (!work)
+	if (!work) {
 		PyErr_Clear();
+		settle();
+		return PyObject_CallFunctionObjArgs(bound, operation, NULL); /* it says so */
+	}
 	blocking.returned = now(&laggard_self);
-	if (work && work != Py_None && blocking.range->range.state == RECORDED) {
+	if (work != Py_None && blocking.range->range.state == RECORDED) {
 		blocking.work = work; /* held: the Work that the caller gets would be another object */
 		Py_RETURN_NONE;
 	}
-	blocking.work = work ? work : (Py_INCREF(Py_None), Py_None);
+	blocking.work = work;
 	settle();
 	Py_RETURN_NONE;
 }
