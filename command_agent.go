@@ -41,6 +41,7 @@ over, ships, and leaves.`,
 			if err := o.check(); err != nil {
 				return err
 			}
+
 			return agent.Run(c.Context(), o.Options)
 		},
 	}
@@ -82,38 +83,48 @@ func (o *agentOptions) check() error {
 			return err
 		}
 	}
+
 	var err error
 	if o.Cap, err = ageing.ParseSize(o.cap); err != nil || o.Cap <= 0 {
 		return usage("--cap %s: want a size such as 5000MB or 5GiB", o.cap)
 	}
+
 	if o.SegmentBytes, err = ageing.ParseSize(o.segmentSize); err != nil || o.SegmentBytes <= 0 {
 		return usage("--segment-size %s: want a size such as 10MiB", o.segmentSize)
 	}
+
 	if formats := []string{"laggard", "taskd"}; !slices.Contains(formats, o.Format) {
 		return usage("--format %s%s", o.Format, didYouMean(o.Format, formats))
 	}
+
 	if o.Node == "" {
 		if o.Node, err = os.Hostname(); err != nil {
 			return fmt.Errorf("find this node's name: %w; name it with --node", err)
 		}
 	}
+
 	if o.switchServer != "" && o.SwitchFile != "" {
 		return usage("--switch-server and --switch-file exclude each other: one place says what is recorded")
 	}
+
 	if o.switchServer != "" && o.JobName == "" {
 		return usage("--switch-server needs --job-name: the switch belongs to a job")
 	}
+
 	o.Job = cmp.Or(os.Getenv("MINDX_TASK_ID"), os.Getenv("LAGGARD_JOB"), o.JobName)
 	if err := o.switchAddresses(); err != nil {
 		return usage("%v", err)
 	}
+
 	o.TrustUIDs, o.Logger = o.uids(), newLogger()
 	if o.Intake, err = o.shipping.options(); err != nil {
 		return err
 	}
+
 	if o.Grace < time.Second {
 		return usage("--grace %s: a second at least", o.Grace)
 	}
+
 	return nil
 }
 
@@ -125,12 +136,15 @@ func (o *agentOptions) switchAddresses() (err error) {
 		if err != nil {
 			return fmt.Errorf("--listen: %w", err)
 		}
+
 		o.Listen = append(o.Listen, at)
 	}
+
 	if o.switchServer != "" {
 		if o.SwitchServer, err = o.Endpoint.Parse(o.switchServer); err != nil {
 			return fmt.Errorf("--switch-server: %w", err)
 		}
 	}
+
 	return o.Endpoint.Check()
 }

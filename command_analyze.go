@@ -73,6 +73,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 			bar.at(done)
 		}
 	}
+
 	s, err := source.Open(ctx, a.source, o)
 	if err != nil {
 		return nil, err
@@ -81,16 +82,20 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	if a.job, err = source.Pick(ctx, s, a.source, a.job); err != nil {
 		return nil, err
 	}
+
 	rows := feed.NewHistory()
 	if a.info, err = s.Load(ctx, a.job, rows, o); err != nil {
 		return nil, err
 	}
+
 	for _, note := range a.info.Notes {
 		fmt.Fprintln(os.Stderr, "laggard:", note)
 	}
+
 	if a.frame, err = rows.Settle(a.info.Topology); err != nil {
 		return nil, err
 	}
+
 	cfg := detect.Default()
 	cfg.MinImpact = a.minImpact
 	judge := detect.NewAnalysis(a.frame, cfg)
@@ -98,18 +103,22 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	if a.plain {
 		drawn = nil
 	}
+
 	stages := arrival.NewStages(judge)
 	if err := rows.Play(stages, drawn...); err != nil {
 		return nil, err
 	}
+
 	v := judge.Verdict()
 	v.Source, v.Job = source.Redact(a.source), a.job
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word for the same groups, whichever file or store they stand in
 	}
+
 	if i := a.info; i.Unknown+i.Torn > 0 {
 		v.Unread = &verdict.Unread{Lines: i.Unknown, Of: i.Lines, Torn: i.Torn}
 	}
+
 	v.Healthy = v.Exit(a.minImpact) == verdict.ExitHealthy
 	return v, a.fewSteps(ctx, s, v, stages)
 }
@@ -126,16 +135,20 @@ func (a *analysis) fewSteps(ctx context.Context, s source.Source, v *verdict.Ver
 	if v.Decided || len(a.frame.Ranks) < 2 || len(a.frame.Columns) > arrivalSteps {
 		return nil
 	}
+
 	if o := a.frame.Overlap; o != nil && o.Mixed {
 		return nil
 	}
+
 	known := slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.StageImbalance })
 	if f := stages.Finding(); f != nil && !known {
 		v.Findings = slices.Insert(v.Findings, 0, *f)
 	}
+
 	if len(a.frame.Ranks) > arrivalRanks {
 		return nil
 	}
+
 	job := arrival.NewJob()
 	err := s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
 		job.Take(ranks, ranges)
@@ -153,6 +166,7 @@ func (a *analysis) picture() *report.Picture {
 			a.drawing = report.Draw(a.frame)
 		}
 	}
+
 	return a.drawing
 }
 
@@ -176,6 +190,7 @@ func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
+
 	return errors.Join(report.HTML(f, v, a.picture(), made()), f.Close())
 }
 
@@ -201,14 +216,17 @@ Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decid
 			if !slices.Contains(analyzeOutputs, output) {
 				return usage("unknown output %q%s", output, didYouMean(output, analyzeOutputs))
 			}
+
 			a.source, a.plain = args[0], output == "json"
 			v, err := a.decide(c.Context())
 			if err != nil {
 				return err
 			}
+
 			if err := a.write(c.OutOrStdout(), output, v); err != nil {
 				return fmt.Errorf("write verdict: %w", err)
 			}
+
 			return exitOf(v, a.minImpact)
 		},
 	}
@@ -226,6 +244,7 @@ func (a *analysis) dimension(group string) string {
 			}
 		}
 	}
+
 	for _, l := range a.frame.Layouts {
 		for i := range l.Groups {
 			if l.Groups[i].Name == group && l.Groups[i].Dim != "" {
@@ -233,6 +252,7 @@ func (a *analysis) dimension(group string) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -245,6 +265,7 @@ func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
 	case "faultdiag":
 		return report.FaultDiag(w, v, a.picture(), a.dimension)
 	}
+
 	return a.table(w, v)
 }
 
@@ -253,5 +274,6 @@ func exitOf(v *verdict.Verdict, minImpact float64) error {
 	if code := v.Exit(minImpact); code != verdict.ExitHealthy {
 		return exitCode(code)
 	}
+
 	return nil
 }

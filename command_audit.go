@@ -32,9 +32,11 @@ reason. It changes nothing. Exit code 0: equal; 3: different.`,
 			if output != "table" && output != "json" {
 				return usage("--output %s%s", output, didYouMean(output, []string{"table", "json"}))
 			}
+
 			if err := checkStore(args[1]); err != nil {
 				return err
 			}
+
 			return runAudit(c, args[0], args[1], job, output)
 		},
 	}
@@ -48,6 +50,7 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 	if err != nil {
 		return err
 	}
+
 	sink, err := intake.OpenStore(c.Context(), store, intake.StoreOptions{Logger: newLogger()})
 	if err != nil {
 		return err
@@ -57,11 +60,13 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 	if !ok {
 		return fmt.Errorf("audit %s: this store can't be counted", store)
 	}
+
 	if pinger, ok := sink.(ship.Pinger); ok {
 		if err := pinger.Ping(c.Context()); err != nil {
 			return err
 		}
 	}
+
 	bar := newProgress(os.Stderr, "audit", 0)
 	report, err := audit.Run(c.Context(), dir, job, store, counter, func(done, total int) {
 		bar.total = total
@@ -71,12 +76,15 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := printAudit(c.OutOrStdout(), report, output); err != nil {
 		return err
 	}
+
 	if !report.Equal {
 		return exitCode(verdict.ExitDegraded)
 	}
+
 	return nil
 }
 
@@ -95,6 +103,7 @@ func auditedJob(dir, job string) (string, error) {
 	case !slices.Contains(jobs, job):
 		return "", errors.New("audit " + dir + ": no job " + job + didYouMean(job, jobs))
 	}
+
 	return job, nil
 }
 
@@ -104,25 +113,30 @@ func printAudit(w io.Writer, r *audit.Report, output string) error {
 		e.SetIndent("", "  ")
 		return e.Encode(r)
 	}
+
 	dropped := uint64(0)
 	for _, n := range r.Dropped {
 		dropped += n
 	}
+
 	fmt.Fprintf(w, "job %s: %d ranks, %d segments on disk, store %s\n", r.Job, r.Ranks, r.Segments, r.Store)
 	fmt.Fprintf(w, "emitted %d = stored %d + summarised %d + aged %d + dropped %d + in flight %d\n",
 		r.Emitted, r.Stored, r.Summarised, r.Aged, dropped, r.InFlight)
 	for _, damage := range r.Damaged {
 		fmt.Fprintf(w, "damaged, the rest of it is left out: %s\n", damage)
 	}
+
 	if r.Equal {
 		fmt.Fprintln(w, "equal: the store holds what files and ledger say")
 		return nil
 	}
+
 	fmt.Fprintf(w, "%d differences:\n", len(r.Differences))
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "rank\tsegment\tid\ttable\tkind\twant\thave\treason")
 	for _, d := range r.Differences {
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", d.Rank, d.Segment, d.ID, d.Table, d.Kind, d.Want, d.Have, d.Reason)
 	}
+
 	return t.Flush()
 }

@@ -72,20 +72,24 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.prepare(); err != nil {
 		return err
 	}
+
 	defer os.RemoveAll(d.rings)
 	fmt.Fprintf(os.Stderr, "demo: %d workers on %d nodes, %d steps, files in %s\n", demoWorld, demoNodes, d.steps, d.dir)
 	d.progress = newProgress(os.Stderr, "training", d.steps)
 	if err := d.train(ctx); err != nil {
 		return err
 	}
+
 	d.progress.done()
 	v, err := d.analyze(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := d.judge(v); err != nil {
 		return err
 	}
+
 	return nil
 }
 
@@ -94,19 +98,24 @@ func (d *demo) prepare() error {
 	if d.healthy {
 		d.fault = dataparallel.NoFault
 	}
+
 	known := []string{dataparallel.NoFault, dataparallel.ComputeFault, dataparallel.DataLoaderFault, dataparallel.CheckpointFault, dataparallel.LinkFault}
 	if !slices.Contains(known, d.fault) {
 		return usage("unknown fault %q%s", d.fault, didYouMean(d.fault, known[1:]))
 	}
+
 	if d.slowRank >= demoWorld {
 		return usage("--slow-rank %d: the demo has ranks 0 to %d", d.slowRank, demoWorld-1)
 	}
+
 	if least := d.leastSteps(); d.steps < least {
 		return usage("--steps %d: a verdict takes %d steps at least", d.steps, least)
 	}
+
 	if d.slowRank < 0 {
 		d.slowRank = rand.IntN(demoWorld)
 	}
+
 	var err error
 	if d.dir == "" {
 		d.dir, err = os.MkdirTemp("", "laggard-demo-")
@@ -116,20 +125,25 @@ func (d *demo) prepare() error {
 			err = os.MkdirAll(d.dir, 0o755)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("make the demo's folder: %w", err)
 	}
+
 	if entries, _ := filepath.Glob(d.store() + "/*"); len(entries) > 0 {
 		return fmt.Errorf("%s has a demo's store already: name another --dir or remove it", d.dir)
 	}
+
 	shm := "/dev/shm"
 	if info, err := os.Stat(shm); err != nil || !info.IsDir() {
 		shm = d.dir
 	}
+
 	d.rings, err = os.MkdirTemp(shm, "laggard-demo-")
 	if err != nil {
 		return fmt.Errorf("make the demo's ring folder: %w", err)
 	}
+
 	return nil
 }
 
@@ -139,6 +153,7 @@ func (d *demo) leastSteps() int {
 	if d.fault == dataparallel.LinkFault {
 		return 160
 	}
+
 	return 60
 }
 
@@ -155,6 +170,7 @@ func (d *demo) train(ctx context.Context) error {
 		node := demoNode(i * demoRanksPerNode)
 		g.Go(func() error { return d.agent(ctx, node) })
 	}
+
 	listeners := make([]*os.File, demoWorld)
 	addresses := make([]string, demoWorld)
 	for rank := range listeners {
@@ -162,6 +178,7 @@ func (d *demo) train(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("listen for rank %d: %w", rank, err)
 		}
+
 		addresses[rank] = l.Addr().String()
 		listeners[rank], err = l.(*net.TCPListener).File()
 		l.Close()
@@ -169,18 +186,22 @@ func (d *demo) train(ctx context.Context) error {
 			return fmt.Errorf("listen for rank %d: %w", rank, err)
 		}
 	}
+
 	if err := d.layLinks(addresses); err != nil {
 		return err
 	}
+
 	for _, l := range d.links {
 		g.Go(func() error { return l.Run(ctx) })
 	}
+
 	for rank, l := range listeners {
 		g.Go(func() error {
 			defer l.Close()
 			return d.worker(ctx, rank, l, addresses)
 		})
 	}
+
 	return g.Wait()
 }
 
@@ -190,6 +211,7 @@ func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
+
 	c := exec.CommandContext(ctx, path, args...)
 	c.Env = os.Environ()
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
@@ -203,6 +225,7 @@ func (d *demo) agent(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
+
 	return runLogged(c, filepath.Join(d.dir, node+".log"), "agent of "+node)
 }
 
@@ -214,10 +237,12 @@ func (d *demo) worker(ctx context.Context, rank int, listener *os.File, addresse
 	case d.fault != dataparallel.NoFault && rank == d.slowRank:
 		args = append(args, "--fault", d.fault)
 	}
+
 	c, err := self(ctx, args...)
 	if err != nil {
 		return err
 	}
+
 	c.ExtraFiles = []*os.File{listener}
 	node := demoNode(rank)
 	c.Env = append(c.Env, "GOMAXPROCS=1", "LAGGARD_JOB="+demoJob, "LAGGARD_RUN="+d.ringDir(node), "NODE_NAME="+node,
@@ -227,8 +252,10 @@ func (d *demo) worker(ctx context.Context, rank int, listener *os.File, addresse
 		if err != nil {
 			return err
 		}
+
 		go d.follow(bufio.NewScanner(steps))
 	}
+
 	return runLogged(c, filepath.Join(d.dir, fmt.Sprintf("rank-%d.log", rank)), fmt.Sprintf("worker of rank %d", rank))
 }
 
@@ -245,8 +272,10 @@ func runLogged(c *exec.Cmd, path, what string) error {
 		if len(words) > 600 {
 			words = words[len(words)-600:]
 		}
+
 		return fmt.Errorf("%s: %w; the end of %s:\n%s", what, err, path, words)
 	}
+
 	return nil
 }
 
@@ -257,13 +286,16 @@ func (d *demo) analyze(ctx context.Context) (*verdict.Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := a.table(d.out, v); err != nil {
 		return nil, err
 	}
+
 	path := filepath.Join(d.dir, "report.html")
 	if err := a.htmlFile(path, v); err != nil {
 		return nil, err
 	}
+
 	fmt.Fprintf(d.out, "\nreport: %s\n", path)
 	return v, nil
 }
@@ -276,21 +308,26 @@ func (d *demo) judge(v *verdict.Verdict) error {
 			named = append(named, fmt.Sprintf("%s (%s, ranks %v)", n.Node, n.Cause, n.Ranks))
 		}
 	}
+
 	if d.fault == dataparallel.NoFault {
 		if len(named) > 0 || len(v.Links) > 0 || !v.Decided {
 			return fmt.Errorf("demo: wrong verdict: nobody was slowed, named: %v, links: %d, decided: %v; files in %s", named, len(v.Links), v.Decided, d.dir)
 		}
+
 		fmt.Fprintln(d.out, "right: nobody was slowed and nobody is named")
 		return nil
 	}
+
 	want := d.want()
 	if !slices.Equal(named, []string{want}) {
 		return fmt.Errorf("demo: wrong verdict: slowed was %s, named: %v; files in %s", want, named, d.dir)
 	}
+
 	if d.fault == dataparallel.LinkFault {
 		fmt.Fprintf(d.out, "right: the wires of %s were limited to %d MB/s\n", demoNode(d.slowRank), demoLinkRate/1_000_000)
 		return nil
 	}
+
 	fmt.Fprintf(d.out, "right: rank %d on %s was given extra %s work\n", d.slowRank, demoNode(d.slowRank), d.fault)
 	return nil
 }
@@ -301,6 +338,7 @@ func (d *demo) want() string {
 		first := d.slowRank / demoRanksPerNode * demoRanksPerNode
 		return fmt.Sprintf("%s (%s, ranks [%d %d])", demoNode(first), verdict.Communication, first, first+1)
 	}
+
 	return fmt.Sprintf("%s (%s, ranks [%d])", demoNode(d.slowRank), d.fault, d.slowRank)
 }
 

@@ -22,15 +22,18 @@ func (d *demo) layLinks(addresses []string) error {
 	if d.fault != dataparallel.LinkFault {
 		return nil
 	}
+
 	first := d.slowRank / demoRanksPerNode * demoRanksPerNode
 	for _, behind := range []int{first, (first + demoRanksPerNode) % demoWorld} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return fmt.Errorf("listen for the link to rank %d: %w", behind, err)
 		}
+
 		d.links = append(d.links, &dataparallel.Link{Listener: listener, Target: addresses[behind]})
 		addresses[behind] = listener.Addr().String()
 	}
+
 	return nil
 }
 
@@ -41,6 +44,7 @@ func (d *demo) follow(lines *bufio.Scanner) {
 		if err != nil {
 			continue
 		}
+
 		d.progress.at(n)
 		if n >= int(demoLinkFrom*float64(d.steps)) {
 			for _, l := range d.links {

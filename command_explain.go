@@ -34,20 +34,24 @@ func explainCommand() *cobra.Command {
 			if output != "text" && output != "json" {
 				return usage("unknown output %q%s", output, didYouMean(output, []string{"text", "json"}))
 			}
+
 			if err := shown.check(c.Flags()); err != nil {
 				return err
 			}
+
 			a.source, a.plain = args[0], output == "json" && len(shown.files) == 0
 			v, err := a.decide(c.Context())
 			if err != nil {
 				return err
 			}
+
 			var view *arrival.View
 			if len(shown.files) > 0 {
 				if view, err = a.timeline(c.Context(), &shown, v); err != nil {
 					return err
 				}
 			}
+
 			var result *whatif.Result
 			if o := a.frame.Overlap; replay && o != nil && o.Mixed {
 				fmt.Fprintln(os.Stderr, "laggard: nothing is replayed of two runs under one job name")
@@ -56,12 +60,15 @@ func explainCommand() *cobra.Command {
 					return err
 				}
 			}
+
 			if err := a.explain(c.OutOrStdout(), output, v, result, view); err != nil {
 				return fmt.Errorf("write explanation: %w", err)
 			}
+
 			if err := a.writeTimeline(&shown, v, view); err != nil {
 				return err
 			}
+
 			return exitOf(v, a.minImpact)
 		},
 	}
@@ -81,14 +88,17 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 			WhatIf  *whatif.Result   `json:"what_if,omitempty"`
 		}{v, result})
 	}
+
 	o := a.terminal(w)
 	err := report.Explain(w, v, a.picture(), o)
 	if err == nil && view != nil {
 		err = report.Timeline(w, view, o)
 	}
+
 	if err != nil || result == nil {
 		return err
 	}
+
 	fmt.Fprintln(w)
 	return report.WhatIf(w, v, result)
 }
@@ -116,6 +126,7 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 		for i := range ranks {
 			seen[ranks[i].Rank] = true
 		}
+
 		reading.at(len(seen))
 		return nil
 	})
@@ -123,6 +134,7 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 	if err != nil {
 		return nil, err
 	}
+
 	fmt.Fprintf(os.Stderr, "replaying at most %d steps of %d ranges\n", limit, job.Ranges())
 	playing := newProgress(os.Stderr, "replays", 0)
 	defer playing.done()
@@ -141,10 +153,12 @@ func repairsOf(v *verdict.Verdict, f *frame.Frame) (repairs []whatif.Repair, sin
 		if n.State != verdict.Degraded || n.Cause == verdict.Checkpoint || n.Cause == verdict.Communication {
 			continue
 		}
+
 		r := whatif.Repair{Name: n.Node, Ranks: n.Ranks, Slowdown: n.Slowdown, Host: n.Cause == verdict.HostDelay}
 		if len(n.Ranks) > 1 {
 			r.Ranks = ranksOn(f, n.Node)
 		}
+
 		if n.Cause == verdict.DataLoader {
 			r.Slowdown, r.Loading = 1, 1
 			for _, e := range n.Evidence {
@@ -153,11 +167,14 @@ func repairsOf(v *verdict.Verdict, f *frame.Frame) (repairs []whatif.Repair, sin
 				}
 			}
 		}
+
 		if len(repairs) == 0 || n.SinceStep < since {
 			since = n.SinceStep
 		}
+
 		repairs = append(repairs, r)
 	}
+
 	return repairs, since
 }
 
@@ -169,6 +186,7 @@ func ranksOn(f *frame.Frame, node string) (ranks []int) {
 			ranks = append(ranks, l.Ranks[row])
 		}
 	}
+
 	return ranks
 }
 
@@ -180,6 +198,7 @@ func stepsSince(f *frame.Frame, since int64) []int64 {
 			steps = append(steps, c.Step)
 		}
 	}
+
 	return steps
 }
 
@@ -189,12 +208,15 @@ func replayLayout(f *frame.Frame) whatif.Layout {
 	if len(f.Layouts) == 0 {
 		return l
 	}
+
 	last := f.Layouts[len(f.Layouts)-1]
 	for i, rank := range last.Ranks {
 		if role := last.Role[i]; role >= 0 {
 			l.Stage[rank] = max(last.Roles[role].Stage, 0)
 		}
+
 		l.Replica[rank] = int(last.Replica[i])
 	}
+
 	return l
 }

@@ -40,19 +40,23 @@ func (o *timelines) check(f *pflag.FlagSet) error {
 	if len(o.files) == 0 && (f.Changed("step") || f.Changed("ranks")) {
 		return usage("--step and --ranks go with --timeline FILE")
 	}
+
 	if f.Changed("step") && o.step < 0 {
 		return usage("--step %d: steps are counted from 0", o.step)
 	}
+
 	for _, file := range o.files {
 		if e := filepath.Ext(file); e != ".json" && e != ".html" {
 			return usage("--timeline %s: want a name that ends in .json (a Chrome trace) or .html (the report)", file)
 		}
 	}
+
 	slices.Sort(o.ranks)
 	o.ranks = slices.Compact(o.ranks)
 	if len(o.ranks) > mostLines {
 		return usage("--ranks: %d ranks are too many to be read side by side, at most %d; `laggard export --format chrome` writes all", len(o.ranks), mostLines)
 	}
+
 	return nil
 }
 
@@ -61,6 +65,7 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 	if x := a.frame.Overlap; x != nil && x.Mixed {
 		return nil, errors.New("show a step: there are two runs under one job name")
 	}
+
 	column := arrival.Costliest(a.frame, v)
 	if o.step >= 0 {
 		var err error
@@ -68,18 +73,22 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 			return nil, err
 		}
 	}
+
 	if column < 0 {
 		return nil, errors.New("show a step: none was recorded")
 	}
+
 	shown := arrival.Choose(a.frame, v, column)
 	if len(o.ranks) > 0 {
 		shown = asked(o.ranks, shown)
 	}
+
 	for _, x := range shown {
 		if !slices.Contains(a.frame.Ranks, x.Rank) {
 			return nil, fmt.Errorf("show rank %d: it was not recorded; %d ranks were, from %d to %d", x.Rank, len(a.frame.Ranks), a.frame.Ranks[0], a.frame.Ranks[len(a.frame.Ranks)-1])
 		}
 	}
+
 	s, err := source.Open(ctx, a.source, a.from)
 	if err != nil {
 		return nil, err
@@ -93,10 +102,12 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 	if err != nil {
 		return nil, err
 	}
+
 	view, err := step.View()
 	if err != nil {
 		return nil, fmt.Errorf("show step %d of %s: %w", a.frame.Columns[column].Step, source.Redact(a.source), err)
 	}
+
 	return view, nil
 }
 
@@ -107,8 +118,10 @@ func asked(ranks []int, chosen []arrival.Shown) (shown []arrival.Shown) {
 		if i := slices.IndexFunc(chosen, func(s arrival.Shown) bool { return s.Rank == rank }); i >= 0 {
 			x = chosen[i]
 		}
+
 		shown = append(shown, x)
 	}
+
 	return shown
 }
 
@@ -119,6 +132,7 @@ func (a *analysis) writeTimeline(o *timelines, v *verdict.Verdict, view *arrival
 			if filepath.Ext(file) == ".json" {
 				return traceOf(w, view)
 			}
+
 			p := *a.picture()
 			p.Timeline = view
 			return report.HTML(w, v, &p, made())
@@ -126,8 +140,10 @@ func (a *analysis) writeTimeline(o *timelines, v *verdict.Verdict, view *arrival
 		if err != nil {
 			return err
 		}
+
 		fmt.Fprintf(os.Stderr, "laggard: step %d of %d ranks is in %s\n", view.Step, len(view.Lines), file)
 	}
+
 	return nil
 }
 
@@ -140,6 +156,7 @@ func traceOf(w io.Writer, view *arrival.View) error {
 		if l.Part != "" && node != "" {
 			node += ", "
 		}
+
 		t.Rank(&row.Rank{Rank: uint32(l.Rank), Node: node + l.Part, StartedNs: view.From})
 		var records []row.Record
 		for i := range l.Ranges {
@@ -151,7 +168,9 @@ func traceOf(w io.Writer, view *arrival.View) error {
 				})
 			}
 		}
+
 		t.Records(records)
 	}
+
 	return t.Close()
 }

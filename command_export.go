@@ -42,6 +42,7 @@ its ranges as a Chrome trace for https://ui.perfetto.dev: a rank is a process, a
 			if err := e.check(); err != nil {
 				return err
 			}
+
 			return e.run(c, args[0])
 		},
 	}
@@ -63,6 +64,7 @@ func (e *exporting) check() error {
 	case e.out == "":
 		return usage("laggard export: -o FILE is missing (- is stdout)")
 	}
+
 	return nil
 }
 
@@ -87,13 +89,16 @@ func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == "-" {
 		return write(stdout)
 	}
+
 	err := keep.Replace(path, 0o644, write)
 	if _, missing := os.Stat(filepath.Dir(path)); errors.Is(missing, fs.ErrNotExist) {
 		return fmt.Errorf("export to %s: there is no folder %s: make it, or name another file with -o", path, filepath.Dir(path))
 	}
+
 	if err != nil {
 		return fmt.Errorf("export to %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -101,16 +106,19 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 	if e.format == "chrome" {
 		return e.trace(ctx, w, s, o)
 	}
+
 	t, err := e.tableWriter(w)
 	if err != nil {
 		return err
 	}
+
 	rows := &rowsOf{table: e.table, out: t}
 	o.NoCommunications = e.table != row.CommunicationsTable
 	info, err := s.Load(ctx, e.job, rows, o)
 	if err != nil {
 		return err
 	}
+
 	if e.table == row.RecordsTable {
 		o.Workers = 1 // rows in the ranks' order
 		err := s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
@@ -120,6 +128,7 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 			return err
 		}
 	}
+
 	return errors.Join(rows.flush(), rows.err, t.Close())
 }
 
@@ -133,6 +142,7 @@ func (e *exporting) tableWriter(w io.Writer) (tableWriter, error) {
 	if e.format == "arrow" {
 		return arrow.NewWriter(w, e.table, arrow.Options{})
 	}
+
 	return parquet.NewExport(w, e.table)
 }
 
@@ -177,6 +187,7 @@ func (r *rowsOf) flush() error {
 	if r.rows.Len() == 0 || r.err != nil {
 		return nil
 	}
+
 	err := r.out.Write(&r.rows)
 	r.rows.Ranks, r.rows.Steps, r.rows.Communications = r.rows.Ranks[:0], r.rows.Steps[:0], r.rows.Communications[:0]
 	return err
@@ -190,16 +201,19 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 	if err != nil {
 		return err
 	}
+
 	base := int64(0)
 	for i := range b.steps {
 		if at := b.steps[i].StartNs; base == 0 || at < base {
 			base = at
 		}
 	}
+
 	t := chrome.NewWriter(w, base)
 	for i := range b.ranks {
 		t.Rank(&b.ranks[i])
 	}
+
 	some := false
 	o.Workers = 1 // ranges in the ranks' order
 	err = s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
@@ -210,11 +224,13 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 	if err != nil {
 		return err
 	}
+
 	if !some { // a store without raw ranges
 		for i := range b.steps {
 			t.Step(&b.steps[i])
 		}
 	}
+
 	return t.Close()
 }
 

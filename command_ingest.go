@@ -31,6 +31,7 @@ func (s *shipping) uids() []uint32 {
 	for i, u := range s.trustUIDs {
 		uids[i] = uint32(u)
 	}
+
 	return uids
 }
 
@@ -49,11 +50,13 @@ func (s *shipping) options() (intake.Options, error) {
 	if !ok {
 		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all", "deep"}))
 	}
+
 	o.Rollup.Records = selection
 	var err error
 	if o.Ship.Memory, err = ageing.ParseSize(s.memory); err != nil || o.Ship.Memory <= 0 {
 		return o, usage("--memory %s: want a size such as 64MiB", s.memory)
 	}
+
 	return o, nil
 }
 
@@ -75,16 +78,20 @@ Ranks that a running agent ships are left to it.`,
 			if to == "" {
 				return usage("laggard ingest: --to STORE is missing: parquet:DIR or clickhouse://user@host:9000/db")
 			}
+
 			if err := checkStore(to); err != nil {
 				return err
 			}
+
 			o, err := s.options()
 			if err != nil {
 				return err
 			}
+
 			if giveUp <= 0 {
 				return usage("--give-up %v: must be more than 0", giveUp)
 			}
+
 			o.Node, o.Ship.GiveUp = node, giveUp
 			return ingest(c, args[0], from, to, o)
 		},
@@ -103,6 +110,7 @@ func checkStore(spec string) error {
 	if err := intake.CheckStore(spec); err != nil {
 		return usage("%v", err)
 	}
+
 	return nil
 }
 
@@ -115,10 +123,12 @@ func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
 	if err != nil {
 		return fmt.Errorf("ingest %s: %w", given, err)
 	}
+
 	if made != nil {
 		defer made.Close()
 		root = made.Dir
 	}
+
 	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Node: o.Node, Logger: o.Logger})
 	if err != nil {
 		return err
@@ -131,25 +141,31 @@ func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
 			bar.at(int(read >> 10))
 		}
 	}
+
 	report, err := intake.Once(c.Context(), root, sink, o)
 	bar.done()
 	if err != nil && c.Context().Err() != nil {
 		err = errInterrupted
 	}
+
 	if err != nil && report.Ranks > 0 {
 		return fmt.Errorf("ingest %s: %w; what is stored stays, the same command goes on with the rest", given, err)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if made != nil {
 		report.Problems = append(report.Problems, profiles.Sentences(made.Unread)...)
 		report.Notes = append(report.Notes, profiles.Sentences(made.Notes)...)
 	}
+
 	fmt.Fprintln(c.OutOrStdout(), report)
 	if len(report.Problems) > 0 {
 		return errors.New("ingest: some of the source could not be read (said above); what could be is stored")
 	}
+
 	return nil
 }
 

@@ -50,13 +50,17 @@ func installCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
+
 					files += n
 				}
+
 				fmt.Fprintf(c.OutOrStdout(), "%s: %d files\n", dir, files)
 			}
+
 			if err := buildLibraries(c, args[0]); err != nil {
 				return err
 			}
+
 			buildExtension(c, interpreter, args[0])
 			return nil
 		},
@@ -73,6 +77,7 @@ func buildLibraries(c *cobra.Command, dir string) error {
 			filepath.Join(dir, "native"), filepath.Join(dir, "mspti"))
 		return nil
 	}
+
 	for _, l := range []struct {
 		folder string
 		names  []string
@@ -89,6 +94,7 @@ func buildLibraries(c *cobra.Command, dir string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -103,13 +109,16 @@ func buildInto(c *cobra.Command, folder string, names []string, build func(src, 
 	if err := build(folder, aside); err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		path := filepath.Join(folder, name)
 		if err := os.Rename(filepath.Join(aside, name), path); err != nil {
 			return fmt.Errorf("install %s: %w", path, err)
 		}
+
 		fmt.Fprintln(c.OutOrStdout(), path)
 	}
+
 	return nil
 }
 
@@ -121,6 +130,7 @@ func buildExtension(c *cobra.Command, interpreter, dir string) {
 		fmt.Fprintf(c.ErrOrStderr(), "no extension of the Python package: no %s here; a trainer with cc and Python.h builds it at its first import, others do without\n", interpreter)
 		return
 	}
+
 	cmd := exec.CommandContext(c.Context(), path, "-B", "-m", "laggard", "build", "--here")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(dir, "python"), "LAGGARD_AUTO=0", "LAGGARD_DEBUG=0")
 	var said bytes.Buffer
@@ -132,6 +142,7 @@ func buildExtension(c *cobra.Command, interpreter, dir string) {
 			path, cmp.Or(strings.TrimPrefix(why, "laggard: "), err.Error()))
 		return
 	}
+
 	fmt.Fprint(c.OutOrStdout(), string(out))
 }
 
@@ -142,19 +153,23 @@ func copyFiles(dir string, files fs.FS) (n int, err error) {
 		if err != nil {
 			return err
 		}
+
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if e.IsDir() {
 			return os.MkdirAll(path, 0o755)
 		}
+
 		b, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
+
 		n++
 		return keep.Write(path, 0o644, b)
 	})
 	if err != nil {
 		return n, fmt.Errorf("install into %s: %w", dir, err)
 	}
+
 	return n, nil
 }

@@ -43,15 +43,19 @@ func (o *schemaOptions) days() (map[string]int, error) {
 		if err != nil || n < 1 {
 			return nil, usage("--ttl %s: want TABLE=DAYS with at least one day", word)
 		}
+
 		known := false
 		for _, t := range ddl.Tables {
 			known = known || t == table
 		}
+
 		if !known {
 			return nil, usage("--ttl %s: no table %q%s", word, table, didYouMean(table, ddl.Tables))
 		}
+
 		days[table] = n
 	}
+
 	return days, nil
 }
 
@@ -67,15 +71,18 @@ func schemaPrintCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			v := ddl.Latest
 			if server != "" {
 				if v, err = ddl.ParseVersion(server); err != nil {
 					return usage("--server %s: want a version such as 18.16 or 26.7", server)
 				}
 			}
+
 			for _, s := range ddl.Statements(v, ddl.Options{Database: database, Cluster: o.cluster, TTL: days}) {
 				fmt.Fprintf(c.OutOrStdout(), "%s;\n\n", s)
 			}
+
 			return nil
 		},
 	}
@@ -100,9 +107,11 @@ host lacks what, or does not answer. Existing columns and rows are never touched
 			if err != nil {
 				return err
 			}
+
 			if !strings.HasPrefix(args[0], "clickhouse:") {
 				return usage("schema apply %s: only ClickHouse has a schema to apply; want clickhouse://user@host:9000/db", args[0])
 			}
+
 			sink, err := clickhouse.Open(c.Context(), args[0], clickhouse.Options{Cluster: o.cluster, TTL: days})
 			if err != nil {
 				return err
@@ -112,14 +121,17 @@ host lacks what, or does not answer. Existing columns and rows are never touched
 			if err != nil {
 				return err
 			}
+
 			if o.cluster != "" {
 				fmt.Fprintf(os.Stderr, "schema applied to %s: every table is on each of the %d hosts of cluster %s: %s\n", sink.Name(), len(hosts), o.cluster, strings.Join(hosts, ", "))
 				return nil
 			}
+
 			v, err := sink.Version(c.Context())
 			if err != nil {
 				return err
 			}
+
 			fmt.Fprintf(os.Stderr, "schema applied to %s (ClickHouse %s)\n", sink.Name(), v)
 			return nil
 		},

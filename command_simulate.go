@@ -39,20 +39,24 @@ With --trace compute times are those of a recorded job, each rank brought to the
 			if list {
 				return nil
 			}
+
 			return positional("DIR")(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if list {
 				return listScenarios(c)
 			}
+
 			cfg, err := s.config(c.Context())
 			if err != nil {
 				return err
 			}
+
 			truth, err := simulate.Write(args[0], cfg)
 			if err != nil {
 				return err
 			}
+
 			e := json.NewEncoder(c.OutOrStdout())
 			e.SetIndent("", " ")
 			return e.Encode(truth)
@@ -76,12 +80,15 @@ func (s *simulation) config(ctx context.Context) (simulate.Config, error) {
 	if s.scenario != "" && s.file != "" {
 		return simulate.Config{}, usage("--scenario and --scenario-file exclude each other")
 	}
+
 	if s.trace != "" && s.ranks != 0 {
 		return simulate.Config{}, usage("--trace and --ranks exclude each other: a recorded job has its own ranks")
 	}
+
 	if s.scenario == "" && s.file == "" {
 		return simulate.Config{}, usage("laggard simulate: --scenario is missing; known: %s", strings.Join(append(simulate.Names(), simulate.Families()...), ", "))
 	}
+
 	var t *simulate.Trace
 	if s.trace != "" {
 		var err error
@@ -89,16 +96,20 @@ func (s *simulation) config(ctx context.Context) (simulate.Config, error) {
 			return simulate.Config{}, err
 		}
 	}
+
 	cfg, err := s.draw(t)
 	if err != nil {
 		return cfg, err
 	}
+
 	if s.steps > 0 {
 		cfg.Steps = s.steps
 	}
+
 	if s.format != "" {
 		cfg.Record.Format = s.format
 	}
+
 	return cfg, nil
 }
 
@@ -111,9 +122,11 @@ func (s *simulation) draw(t *simulate.Trace) (cfg simulate.Config, err error) {
 	default:
 		cfg, err = simulate.Sized(s.scenario, s.seed, s.ranks)
 	}
+
 	if err != nil {
 		return cfg, usageError{err.Error()}
 	}
+
 	return cfg, nil
 }
 
@@ -122,20 +135,24 @@ func recordedJob(ctx context.Context, spec, job string) (t *simulate.Trace, err 
 	if strings.HasSuffix(spec, ".tar.gz") || strings.HasSuffix(spec, ".tgz") {
 		return simulate.LoadTrace(spec)
 	}
+
 	o := source.Options{NoCommunications: true}
 	src, err := source.Open(ctx, spec, o)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, src.Close()) }()
 	if job, err = source.Pick(ctx, src, spec, job); err != nil {
 		return nil, err
 	}
+
 	var r simulate.Recorded
 	info, err := src.Load(ctx, job, &r, o)
 	if err != nil {
 		return nil, err
 	}
+
 	return r.Trace(job, info.Topology)
 }
 
@@ -144,5 +161,6 @@ func listScenarios(c *cobra.Command) error {
 		row, what := simulate.Row(name)
 		fmt.Fprintf(c.OutOrStdout(), "%2d  %-16s %s\n", row, name, what)
 	}
+
 	return nil
 }

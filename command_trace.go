@@ -55,17 +55,21 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 	if t.job == "" {
 		return usage("--job is missing: the switch belongs to a job")
 	}
+
 	name := t.job
 	if !strings.Contains(name, "/") {
 		name = "default/" + name
 	}
+
 	at, err := t.endpoint.Parse(t.address)
 	if err != nil {
 		return usage("--agent: %v", err)
 	}
+
 	if err := t.endpoint.Check(); err != nil {
 		return usage("%v", err)
 	}
+
 	conn, err := t.endpoint.Dial(at)
 	if err != nil {
 		return fmt.Errorf("call agent %s: %w", at, err)
@@ -79,8 +83,10 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 		} else if s.Code() != codes.Unknown {
 			return fmt.Errorf("call agent %s: %s", at, s.Message())
 		}
+
 		return fmt.Errorf("call agent %s: %w", at, err)
 	}
+
 	return nil
 }
 
@@ -102,17 +108,21 @@ func traceSetCommand(word string) *cobra.Command {
 			} else if words != "" {
 				return usage("--words goes with trace on; trace off turns everything off (to keep the four light kinds: trace on --words Step)")
 			}
+
 			if configMap {
 				return t.configMap(c.Context(), c.OutOrStdout(), server, state)
 			}
+
 			return t.do(c.Context(), func(ctx context.Context, conn grpc.ClientConnInterface, name string) error {
 				r, err := tracepb.NewTrainingDataTraceClient(conn).ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: switchboard.Switch(state.Words())})
 				if err != nil {
 					return err
 				}
+
 				if r.GetCode() != switchboard.OK {
 					return fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 				}
+
 				fmt.Fprintln(c.OutOrStdout(), r.GetMessage())
 				return nil
 			})
@@ -124,6 +134,7 @@ func traceSetCommand(word string) *cobra.Command {
 	if word == "on" {
 		c.Flags().StringVar(&words, "words", "on", "what is on: on (everything), or of CommunicationOperator,Step,SaveCheckpoint,FP,DataLoader")
 	}
+
 	return c
 }
 
@@ -133,17 +144,21 @@ func (t *traceCall) configMap(ctx context.Context, w io.Writer, server string, s
 	if !found {
 		namespace, job = "default", t.job
 	}
+
 	if job == "" || namespace == "" {
 		return usage("--job %q: want <namespace>/<job>", t.job)
 	}
+
 	api, err := (&clusterOptions{server: server}).api()
 	if err != nil {
 		return fmt.Errorf("--configmap: %w", err)
 	}
+
 	name, err := api.SetSwitch(ctx, namespace, job, state.Words())
 	if err != nil {
 		return fmt.Errorf("switch job %s by its ConfigMap: %w", t.job, err)
 	}
+
 	fmt.Fprintf(w, "%s/%s: %s (ConfigMap %s)\n", namespace, job, state, name)
 	return nil
 }
@@ -162,11 +177,13 @@ every node whose agent subscribes to it.`,
 			if err != nil {
 				return err
 			}
+
 			if output == "json" {
 				e := json.NewEncoder(c.OutOrStdout())
 				e.SetIndent("", " ")
 				return e.Encode(recorders)
 			}
+
 			return traceTable(c.OutOrStdout(), recorders)
 		},
 	}
@@ -181,6 +198,7 @@ func (t *traceCall) recorders(ctx context.Context) (recorders []trace.Recorder, 
 	if t.job == "" {
 		return trace.Recorders(t.endpoint.RingDir)
 	}
+
 	err = t.do(ctx, func(ctx context.Context, conn grpc.ClientConnInterface, name string) error {
 		recorders, err = switchboard.Followers(ctx, conn, name)
 		return err
@@ -193,10 +211,12 @@ func traceTable(w io.Writer, recorders []trace.Recorder) error {
 		_, err := fmt.Fprintln(w, "no recorder: has a trainer begun its first range, is LAGGARD_RUN (or --job) the right one?")
 		return err
 	}
+
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "JOB\tRANK\tNODE\tPID\tWANTED\tFOLLOWED\tSINCE")
 	for _, r := range recorders {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%s\t%s\n", r.Job, r.Rank, cmp.Or(r.Node, "-"), r.PID, r.Wanted, r.Followed, time.Unix(0, r.FollowedAt).UTC().Format(time.RFC3339))
 	}
+
 	return t.Flush()
 }

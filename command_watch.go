@@ -54,33 +54,41 @@ once with --once; --release takes all of that back.`,
 			if o.cluster.release {
 				return positional()(c, args)
 			}
+
 			return positional("SOURCE")(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.output != "log" && o.output != "json" {
 				return usage("unknown output %q%s", o.output, didYouMean(o.output, []string{"log", "json"}))
 			}
+
 			if o.every <= 0 {
 				return usage("--every %v: must be more than 0", o.every)
 			}
+
 			if err := o.cluster.check(); err != nil {
 				return err
 			}
+
 			if err := o.depth.check(); err != nil {
 				return err
 			}
+
 			if o.cluster.release {
 				return release(c.Context(), o)
 			}
+
 			if o.once && (o.cluster.webhook != "" || o.depth.nodes > 0) {
 				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
 			}
+
 			o.source = args[0]
 			if o.to != "" {
 				if err := checkStore(o.to); err != nil {
 					return err
 				}
 			}
+
 			return runWatch(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -122,31 +130,38 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 	if w.source, err = source.OpenLive(ctx, o.source, o.from); err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, w.source.Close()) }()
 	wo := watch.Options{Source: w.source, Jobs: o.jobs, StateDir: o.state, MinImpact: o.minImpact,
 		Lag: feed.Lag{Time: o.lag}, Forget: o.forget, Log: w.log, Observers: []watch.Observer{w.write}}
 	if o.thresholds != "" {
 		wo.Thresholds = watch.NewThresholds(o.thresholds)
 	}
+
 	if o.to != "" {
 		sink, err := intake.OpenStore(ctx, o.to, intake.StoreOptions{Logger: w.log})
 		if err != nil {
 			return err
 		}
+
 		w.sink = &verdictStore{sink: sink}
 		defer func() { err = errors.Join(err, sink.Close()) }()
 		wo.Sink = w.sink
 	}
+
 	if err := errors.Join(w.tell(&wo), w.deepen(&wo)); err != nil {
 		return err
 	}
+
 	if w.watcher, err = watch.New(wo); err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, w.watcher.Close()) }()
 	if o.once {
 		return w.lookOnce(ctx)
 	}
+
 	return w.run(ctx)
 }
 
@@ -158,14 +173,17 @@ func (w *observation) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		w.log.Info("serving metrics", "address", l.Addr().String())
 		g.Go(func() error {
 			return probes.Serve(ctx, l, (&metrics.Watcher{Status: w.watcher.Status, Depth: w.depth}).Handler())
 		})
 	}
+
 	for _, run := range w.beside {
 		g.Go(func() error { return run(ctx) })
 	}
+
 	g.Go(func() error {
 		t := time.NewTicker(w.o.every)
 		defer t.Stop()
@@ -180,16 +198,20 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	if w.o.state != "" {
 		look = w.watcher.Look // there will be another one
 	}
+
 	if err := errors.Join(look(ctx), w.failed); err != nil {
 		return err
 	}
+
 	s := w.watcher.Status()
 	if len(s.Jobs) == 0 {
 		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.o.source), wanted(w.o.jobs))
 	}
+
 	if err := w.tellOnce(ctx); err != nil {
 		return err
 	}
+
 	code := verdict.ExitHealthy
 	for _, j := range s.Jobs {
 		switch c := j.Verdict.Exit(w.watcher.MinImpact()); {
@@ -197,9 +219,11 @@ func (w *observation) lookOnce(ctx context.Context) error {
 			code = c
 		}
 	}
+
 	if code != verdict.ExitHealthy {
 		return exitCode(code)
 	}
+
 	return nil
 }
 
@@ -207,6 +231,7 @@ func wanted(jobs []string) string {
 	if len(jobs) == 0 {
 		return ""
 	}
+
 	return fmt.Sprintf(" of those named with --job (%q)", jobs)
 }
 
@@ -215,6 +240,7 @@ func (w *observation) write(_ context.Context, v *verdict.Verdict, changes []wat
 	if w.o.output != "json" || len(changes) == 0 && !w.o.once {
 		return
 	}
+
 	told := *v
 	told.Source = source.Redact(w.o.source)
 	if err := json.NewEncoder(w.out).Encode(told); err != nil {
@@ -235,7 +261,9 @@ func (s *verdictStore) Verdicts(ctx context.Context, rows []row.Verdict) error {
 		if err := s.sink.Create(ctx); err != nil {
 			return fmt.Errorf("store verdicts: %w", err)
 		}
+
 		s.created = true
 	}
+
 	return ship.Verdicts(ctx, s.sink, rows)
 }

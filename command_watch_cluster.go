@@ -52,11 +52,13 @@ func (o *clusterOptions) check() error {
 	case o.maxNodes < 1:
 		return usage("--max-nodes %d: must be at least 1", o.maxNodes)
 	}
+
 	if o.webhook != "" {
 		if u, err := url.Parse(o.webhook); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return usage("--webhook: want a URL like https://host/path")
 		}
 	}
+
 	return nil
 }
 
@@ -74,17 +76,21 @@ func (w *observation) tell(o *watch.Options) error {
 			}
 		})
 	}
+
 	if !c.kubernetes {
 		return nil
 	}
+
 	h, err := w.o.health(w.log, func() float64 { return w.watcher.MinImpact() })
 	if err != nil {
 		return err
 	}
+
 	if w.o.once {
 		w.cluster = h
 		return nil
 	}
+
 	w.beside = append(w.beside, h.Run)
 	o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { h.Observe(v) })
 	return nil
@@ -97,6 +103,7 @@ func (o *watchOptions) health(log *slog.Logger, minImpact func() float64) (*heal
 	if err != nil {
 		return nil, err
 	}
+
 	ho := health.Options{
 		Server: api.Server, TokenFile: api.TokenFile, Client: api.Client, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun,
 		Log: log, MinImpact: minImpact, Jobs: o.jobs,
@@ -106,6 +113,7 @@ func (o *watchOptions) health(log *slog.Logger, minImpact func() float64) (*heal
 	} else if c.act == health.ActReschedule && !c.dryRun {
 		return nil, usage("--act=reschedule needs --state: what labels a job had before must survive a restart")
 	}
+
 	return health.New(ho)
 }
 
@@ -114,14 +122,17 @@ func (w *observation) tellOnce(ctx context.Context) error {
 	if w.cluster == nil {
 		return nil
 	}
+
 	for _, j := range w.watcher.Status().Jobs {
 		if j.Verdict != nil {
 			w.cluster.ObserveAt(j.Verdict, time.Unix(0, j.Newest))
 		}
 	}
+
 	if err := w.cluster.Once(ctx); err != nil {
 		return fmt.Errorf("tell the cluster: %w", err)
 	}
+
 	return nil
 }
 
@@ -133,16 +144,20 @@ func release(ctx context.Context, o watchOptions) (err error) {
 		if err != nil {
 			return err
 		}
+
 		defer func() { err = errors.Join(err, lock.Close()) }()
 	}
+
 	h, err := o.health(log, nil)
 	if err != nil {
 		return err
 	}
+
 	nodes, err := h.Release(ctx)
 	if err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
+
 	log.Info("released", "nodes", nodes, "dry_run", o.cluster.dryRun)
 	return nil
 }
@@ -152,9 +167,11 @@ func (o *clusterOptions) api() (health.API, error) {
 	if o.server != "" || o.dryRun && !o.release && !health.InPod() {
 		return health.API{Server: o.server}, nil
 	}
+
 	api, err := health.OfPod()
 	if err != nil {
 		return api, fmt.Errorf("--kubernetes: %w", err)
 	}
+
 	return api, nil
 }

@@ -41,9 +41,11 @@ func (o *depthOptions) check() error {
 	case o.agents == "":
 		return usage("--deepen needs --agents: where do the agents' switches listen?")
 	}
+
 	if err := o.endpoint.Check(); err != nil {
 		return usage("%v", err)
 	}
+
 	return (&agents.Switch{Agents: o.agents}).Check()
 }
 
@@ -52,22 +54,27 @@ func (w *observation) deepen(o *watch.Options) error {
 	if w.o.depth.nodes == 0 {
 		return nil
 	}
+
 	way := &agents.Switch{Agents: w.o.depth.agents, Endpoint: &w.o.depth.endpoint}
 	if w.o.depth.agents == agents.OfPods {
 		api, err := w.o.cluster.api()
 		if err != nil {
 			return err
 		}
+
 		way.API = api
 	}
+
 	do := depth.Options{Switch: way, Nodes: w.o.depth.nodes, Longest: w.o.depth.longest, DryRun: w.o.cluster.dryRun, Log: w.log}
 	if w.o.state != "" {
 		do.StateFile = filepath.Join(w.o.state, "depth.json")
 	}
+
 	d, err := depth.New(do)
 	if err != nil {
 		return err
 	}
+
 	w.depth = d
 	w.beside = append(w.beside, d.Run)
 	o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { d.Observe(v, w.watcher.Suspects(v.Job)) })

@@ -39,6 +39,7 @@ func TestDepth_Usage(t *testing.T) {
 	if err := os.WriteFile(list, []byte("node-0: 127.0.0.1:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		o    depthOptions
 		want string

@@ -62,11 +62,13 @@ func run(args []string) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	}
+
 	fmt.Fprintf(os.Stderr, "laggard: %v\n", err)
 	var usage usageError
 	if errors.As(err, &usage) {
 		return verdict.ExitUsage
 	}
+
 	return verdict.ExitError
 }
 
@@ -84,6 +86,7 @@ func interruptible() (context.Context, context.CancelFunc) {
 		case <-done:
 			return
 		}
+
 		select {
 		case <-signals:
 			os.Exit(verdict.ExitError)
@@ -115,6 +118,7 @@ func rootCommand() *cobra.Command {
 			if len(args) > 0 {
 				return usage("unknown command %q%s", args[0], didYouMean(args[0], commandNames(c)))
 			}
+
 			return nil
 		},
 	}
@@ -124,6 +128,7 @@ func rootCommand() *cobra.Command {
 	for _, c := range commands {
 		root.AddCommand(withSettings(c()))
 	}
+
 	return root
 }
 
@@ -134,6 +139,7 @@ func commandNames(c *cobra.Command) []string {
 			names = append(names, s.Name())
 		}
 	}
+
 	return names
 }
 
@@ -157,6 +163,7 @@ func flagError(c *cobra.Command, err error) error {
 	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
 		return usage("unknown flag --%s of laggard %s%s", name, c.Name(), didYouMean("--"+name, flagNames(c)))
 	}
+
 	return usage("%s (see laggard %s --help)", message, c.Name())
 }
 
@@ -169,6 +176,7 @@ func positional(names ...string) cobra.PositionalArgs {
 		case len(args) > len(names):
 			return usage("laggard %s: unexpected argument %q (usage: laggard %s)", c.Name(), args[len(names)], c.Use)
 		}
+
 		return nil
 	}
 }

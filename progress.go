@@ -33,13 +33,16 @@ func (p *progress) at(n int) {
 	if p.total <= 0 {
 		return
 	}
+
 	if !p.terminal {
 		if q := 4 * n / p.total; q > p.quarter {
 			p.quarter = q
 			fmt.Fprintf(p.w, "%s: %d of %d\n", p.what, n, p.total)
 		}
+
 		return
 	}
+
 	const width = 30
 	full := min(width, width*n/p.total)
 	fmt.Fprintf(p.w, "\r%s %s%s %d/%d", p.what, strings.Repeat("█", full), strings.Repeat("░", width-full), n, p.total)

@@ -27,6 +27,7 @@ func environment(flags *pflag.FlagSet, flag, name string) {
 	if f.Annotations == nil {
 		f.Annotations = map[string][]string{}
 	}
+
 	f.Annotations[environmentAnnotation] = []string{name}
 }
 
@@ -36,18 +37,22 @@ func withSettings(c *cobra.Command) *cobra.Command {
 	for _, sub := range c.Commands() {
 		withSettings(sub)
 	}
+
 	if c.RunE == nil {
 		return c
 	}
+
 	if c.Args == nil {
 		c.Args = positional()
 	}
+
 	file := c.Flags().String("config", os.Getenv("LAGGARD_CONFIG"), "YAML file with settings: keys are the flags' names (environment LAGGARD_CONFIG)")
 	inner := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := fill(c.Flags(), *file); err != nil {
 			return err
 		}
+
 		return inner(c, args)
 	}
 	return c
@@ -60,18 +65,22 @@ func fill(flags *pflag.FlagSet, file string) error {
 	if err != nil {
 		return err
 	}
+
 	var first error
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || first != nil || f.Name == "config" || f.Name == "help" {
 			return
 		}
+
 		from, value, ok := fromEnvironment(f)
 		if !ok {
 			if value, ok = values[f.Name]; !ok {
 				return
 			}
+
 			from = fmt.Sprintf("%s in %s", f.Name, file)
 		}
+
 		if err := flags.Set(f.Name, value); err != nil {
 			first = usage("%s: %v", from, err)
 		}
@@ -87,6 +96,7 @@ func fromEnvironment(f *pflag.Flag) (name, value string, ok bool) {
 			return n, v, true
 		}
 	}
+
 	return "", "", false
 }
 
@@ -95,25 +105,31 @@ func readSettings(flags *pflag.FlagSet, file string) (map[string]string, error) 
 	if file == "" {
 		return nil, nil
 	}
+
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)
 	}
+
 	var raw map[string]any
 	if err := yaml.Unmarshal(b, &raw); err != nil {
 		return nil, usage("settings %s: %v", file, err)
 	}
+
 	values := map[string]string{}
 	for key, v := range raw {
 		if flags.Lookup(key) == nil || key == "config" || key == "help" {
 			return nil, usage("settings %s: unknown key %q%s", file, key, didYouMean(key, settingNames(flags)))
 		}
+
 		switch v.(type) {
 		case map[string]any, []any, nil:
 			return nil, usage("settings %s: %s wants one value", file, key)
 		}
+
 		values[key] = fmt.Sprint(v)
 	}
+
 	return values, nil
 }
 
@@ -123,6 +139,7 @@ func flagNames(c *cobra.Command) []string {
 	for i := range names {
 		names[i] = "--" + names[i]
 	}
+
 	return names
 }
 
@@ -139,5 +156,6 @@ func didYouMean(word string, known []string) string {
 	if best := spelling.Nearest(word, known); best != "" {
 		return fmt.Sprintf("; did you mean %s?", best)
 	}
+
 	return "; known: " + strings.Join(known, ", ")
 }

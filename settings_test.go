@@ -23,8 +23,10 @@ func settingsOf(t *testing.T, file string, args ...string) (store, flush string,
 		if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		args = append(args, "--config", path)
 	}
+
 	withSettings(c)
 	c.SetArgs(args)
 	err = c.Execute()

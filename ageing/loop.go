@@ -104,18 +104,23 @@ func New(o Options) (*Loop, error) {
 	case o.Account == nil:
 		return nil, fmt.Errorf("age segments in %s: no ledger to write the loss to", o.Dir)
 	}
+
 	if o.SegmentLimit <= 0 {
 		o.SegmentLimit = segment.DefaultLimit
 	}
+
 	if o.Interval <= 0 {
 		o.Interval = defaultInterval
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	return &Loop{o: o, accounted: make(map[string]bool), unread: make(map[string]int)}, nil
 }
 
@@ -178,6 +183,7 @@ func (l *Loop) MakeRoom(ctx context.Context) {
 	if l.most > 0 {
 		l.most += l.o.SegmentLimit
 	}
+
 	enough := l.most > 0 && l.most <= l.o.Cap
 	l.looking.Unlock()
 	if !enough {
@@ -200,11 +206,13 @@ func (l *Loop) look(ctx context.Context) error {
 		l.count(func(s *Stats) { s.Errors++ })
 		return err
 	}
+
 	errs := []error{err}
 	if !l.looked {
 		errs = append(errs, l.finish(f))
 		l.looked = true
 	}
+
 	for _, pass := range Plan(&f.tree, l.o.Cap, f.room) {
 		if err := l.pass(ctx, f, pass); err != nil {
 			errs = append(errs, err)
@@ -213,11 +221,13 @@ func (l *Loop) look(ctx context.Context) error {
 			}
 		}
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		l.count(func(s *Stats) { s.Errors++ })
 	} else {
 		l.most = max(1, f.tree.Bytes()+f.room)
 	}
+
 	errs = append(errs, l.over(f))
 	return errors.Join(errs...)
 }
@@ -229,6 +239,7 @@ func (l *Loop) over(f *listing) error {
 	if over == 0 {
 		return nil
 	}
+
 	return fmt.Errorf("%s is over its cap of %d bytes and no more may be deleted (%d bytes are not segments): raise --cap, or remove what is not laggard's",
 		l.o.Dir, l.o.Cap, f.tree.Other)
 }
@@ -251,14 +262,17 @@ func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 			errs = append(errs, err)
 			break
 		}
+
 		lost, err := l.delete(f, i)
 		if err != nil {
 			errs = append(errs, err)
 			if errors.Is(err, errLedger) {
 				break
 			}
+
 			continue
 		}
+
 		s := &f.tree.Segments[i]
 		sum.Segments++
 		sum.Bytes += s.Size
@@ -266,11 +280,14 @@ func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 		if s.Shipped {
 			sum.Shipped++
 		}
+
 		if last = f.path(i); first == "" {
 			first = last
 		}
+
 		f.gone(i)
 	}
+
 	if sum.Segments > 0 {
 		l.count(func(s *Stats) {
 			s.Passes++
@@ -282,6 +299,7 @@ func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 		l.o.Log.Info("aged segments", "deleted", sum.Segments, "shipped", sum.Shipped, "unshipped", sum.Segments-sum.Shipped,
 			"records_lost", sum.Records, "bytes", sum.Bytes, "first", first, "last", last, "tree_bytes", f.tree.Bytes(), "cap", l.o.Cap)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -299,15 +317,19 @@ func (l *Loop) delete(f *listing, i int) (lost int64, err error) {
 		} else {
 			err = account()
 		}
+
 		if err != nil {
 			return 0, err
 		}
+
 		l.accounted[path] = true
 		l.o.Log.Debug("segment goes unshipped", "segment", path, "records_lost", lost)
 	}
+
 	if err := segment.Remove(dir.Path, info); err != nil {
 		return 0, fmt.Errorf("delete segment: %w", err)
 	}
+
 	delete(l.accounted, path)
 	return lost, nil
 }
@@ -320,17 +342,21 @@ func (l *Loop) account(dir segment.RankDir, info segment.Info) (lost int64, err 
 		if l.unread[path]++; l.unread[path] < readTries {
 			return 0, fmt.Errorf("count what is lost: %w", err)
 		}
+
 		l.o.Log.Warn("a segment that can't be read goes uncounted", "segment", path, "error", err)
 	}
+
 	if err := l.o.Account(rows); err != nil {
 		return 0, fmt.Errorf("%w: segment %s: %w", errLedger, path, err)
 	}
+
 	delete(l.unread, path)
 	for _, r := range rows {
 		if r.State == stateAged {
 			lost += int64(r.Records)
 		}
 	}
+
 	return lost, nil
 }
 
@@ -339,19 +365,23 @@ func (l *Loop) finish(f *listing) error {
 	if l.o.Accounted == nil {
 		return nil
 	}
+
 	var errs []error
 	for i := range f.tree.Segments {
 		if !f.owned[i] || !l.o.Accounted(f.dirs[i], f.infos[i]) {
 			continue
 		}
+
 		if err := segment.Remove(f.dirs[i].Path, f.infos[i]); err != nil {
 			l.accounted[f.path(i)] = true
 			errs = append(errs, fmt.Errorf("delete accounted segment: %w", err))
 			continue
 		}
+
 		l.o.Log.Info("finished an interrupted deletion", "segment", f.path(i))
 		f.gone(i)
 	}
+
 	return errors.Join(errs...)
 }
 

@@ -82,6 +82,7 @@ func (g *testTree) left() []string {
 			rel, _ := filepath.Rel(g.dir, path)
 			all = append(all, rel)
 		}
+
 		return err
 	}))
 	return all
@@ -92,6 +93,7 @@ func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
 	for i := range 10 {
 		g.write(fmt.Sprintf("j1/%d/%d", i%2, 100+i), 100, time.Duration(i)*time.Second)
 	}
+
 	foreign := []string{
 		"j1/0/parallel_group.json", "j1/0/100.txt", "j1/0/.100.zst.tmp", "j1/notes", "j1/x/100", "j1/100", "100", ".laggard/ledger",
 		".hidden/0/100", "j1/007/100",
@@ -99,6 +101,7 @@ func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
 	for _, path := range foreign {
 		g.write(path, 1, -time.Hour)
 	}
+
 	outside := filepath.Join(t.TempDir(), "100")
 	must(t, os.WriteFile(outside, []byte("x"), 0o644))
 	must(t, os.Symlink(outside, filepath.Join(g.dir, "j1/0/50")))
@@ -109,6 +112,7 @@ func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
 	if s := l.Stats(); s.Segments != 0 {
 		t.Fatalf("deleted %d at the cap", s.Segments)
 	}
+
 	l.o.Cap--
 	must(t, l.Look(t.Context()))
 	left := g.left()
@@ -117,13 +121,16 @@ func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
 			t.Errorf("%s is gone", path)
 		}
 	}
+
 	if slices.Contains(left, "j1/0/100") || slices.Contains(left, "j1/1/101") || len(left) != len(foreign)+1+8+1 {
 		t.Errorf("left: %v", left)
 	}
+
 	s := l.Stats()
 	if s.Passes != 1 || s.Segments != 2 || s.Bytes != 200 || s.Over != 0 || s.Tree != 800+int64(len(foreign)) {
 		t.Errorf("Stats=%+v", s)
 	}
+
 	if !strings.Contains(g.log.String(), "deleted=2 shipped=0 unshipped=2") {
 		t.Errorf("log: %s", &g.log)
 	}
@@ -136,6 +143,7 @@ func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
 		g.write(fmt.Sprintf("gone/7/%d", 200+i), 100, time.Duration(10+i)*time.Second) // an orphaned job
 		g.write(fmt.Sprintf("j1/5/%d", 300+i), 100, -time.Hour)                        // another agent's
 	}
+
 	o := g.options(1)
 	o.Rank = func(r segment.RankDir, _ []segment.Info) RankState {
 		switch {
@@ -144,6 +152,7 @@ func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
 		case r.Job == "gone":
 			return RankState{Owned: true}
 		}
+
 		return RankState{Live: true}
 	}
 	o.Shipped = func(_ segment.RankDir, s segment.Info) bool { return s.Number >= 202 || s.Number == 103 }
@@ -156,16 +165,20 @@ func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
 	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "raise --cap") {
 		t.Errorf("a tree that stays over its cap: %v", err)
 	}
+
 	if got := fmt.Sprint(released); got != "[100 102 200 201]" {
 		t.Errorf("released %s: shipped ones must not be, the order is by time", got)
 	}
+
 	want := []string{"j1/0/101", "j1/0/104", "j1/5/300", "j1/5/301", "j1/5/302", "j1/5/303", "j1/5/304"}
 	if got := g.left(); !slices.Equal(got, want) {
 		t.Errorf("left: %v", got)
 	}
+
 	if s := l.Stats(); s.Segments != 8 || s.Shipped != 4 || s.Over != 700-1 {
 		t.Errorf("Stats=%+v", s)
 	}
+
 	for _, r := range g.ledger {
 		if r.State == stateAged && r.Bytes != 100 {
 			t.Errorf("entry: %+v", r)
@@ -180,6 +193,7 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 	for i := range 3 {
 		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i))
 	}
+
 	o := g.options(250)
 	broken := errors.New("disk full")
 	account := o.Account
@@ -187,24 +201,29 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 		if broken != nil {
 			return broken
 		}
+
 		if _, err := os.Stat(filepath.Join(g.dir, "j1/0", rows[0].Name)); err != nil {
 			t.Errorf("unlinked before the ledger knew: %v", err)
 		}
+
 		return account(rows)
 	}
 	l := g.loop(o)
 	if err := l.Look(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("Look=%v", err)
 	}
+
 	if n := len(g.left()); n != 3 {
 		t.Fatalf("%d files are left without an account", n)
 	}
+
 	broken = nil
 	o.Release = func(segment.RankDir, segment.Info, func() error) error { return errors.New("busy") }
 	l = g.loop(o)
 	if err := l.Look(t.Context()); err == nil || len(g.left()) != 3 || len(g.ledger) != 0 {
 		t.Errorf("a segment that the shipper holds went: %v", err)
 	}
+
 	// The unlink fails: a file that was replaced meanwhile is not removed.
 	path := filepath.Join(g.dir, "j1/0/100")
 	o.Release = nil
@@ -213,12 +232,14 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 			must(t, os.Rename(path, path+".away"))
 			g.write("j1/0/100", 100, 0)
 		}
+
 		return account(rows)
 	}
 	l = g.loop(o)
 	if err := l.Look(t.Context()); err == nil || len(g.ledger) != 2 {
 		t.Errorf("Look=%v, %d entries", err, len(g.ledger))
 	}
+
 	l.o.Cap = 350
 	must(t, l.Look(t.Context()))
 	if len(g.ledger) != 2 || slices.Contains(g.left(), "j1/0/100") {
@@ -238,6 +259,7 @@ func TestLook_TwinsAreLostOnce(t *testing.T) {
 	if left := g.left(); !slices.Equal(left, []string{"j1/0/100.zst", "j1/0/101"}) || len(g.ledger) != 0 {
 		t.Errorf("left %v, ledger %+v; want the compressed one, and nothing lost", left, g.ledger)
 	}
+
 	l.o.Cap = 120
 	must(t, l.Look(t.Context()))
 	aged := 0
@@ -246,6 +268,7 @@ func TestLook_TwinsAreLostOnce(t *testing.T) {
 			aged++
 		}
 	}
+
 	if left := g.left(); !slices.Equal(left, []string{"j1/0/101"}) || aged != 1 {
 		t.Errorf("left %v, ledger %+v; want one entry of what is lost", left, g.ledger)
 	}
@@ -258,6 +281,7 @@ func TestLook_UnreadableSegmentIsSpared(t *testing.T) {
 	for i := range 3 {
 		g.write(fmt.Sprintf("j1/0/%d", 100+i), 100, time.Duration(i))
 	}
+
 	o := g.options(250)
 	o.Rank = func(segment.RankDir, []segment.Info) RankState {
 		return RankState{Owned: true, Open: []string{"101", "102"}}
@@ -277,6 +301,7 @@ func TestLook_UnreadableSegmentIsSpared(t *testing.T) {
 			t.Fatalf("Look=%v, left %v, %d entries", err, g.left(), len(g.ledger))
 		}
 	}
+
 	must(t, l.Look(t.Context()))
 	if len(g.left()) != 2 || len(g.ledger) != 1 {
 		t.Errorf("left %v, %d entries", g.left(), len(g.ledger))
@@ -308,6 +333,7 @@ func TestLook_DefaultLiveness(t *testing.T) {
 	if err := l.Look(t.Context()); err == nil {
 		t.Error("nothing says that the tree is over its cap")
 	}
+
 	if got := g.left(); !slices.Equal(got, []string{"new/0/100"}) {
 		t.Errorf("left %v", got)
 	}
@@ -321,6 +347,7 @@ func TestLook_Troubles(t *testing.T) {
 	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") || l.Stats().Errors != 1 {
 		t.Errorf("Look=%v", err)
 	}
+
 	for _, bad := range []Options{{}, {Dir: "x"}, {Dir: "x", Cap: 1}} {
 		if _, err := New(bad); err == nil {
 			t.Errorf("New(%+v) works", bad)
@@ -345,6 +372,7 @@ func TestRun_LooksEachInterval(t *testing.T) {
 		if got := l.Stats(); got.Segments != 1 || got.Looks != 2 {
 			t.Errorf("%d deleted after an interval, %d looks", got.Segments, got.Looks)
 		}
+
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run=%v", err)
@@ -369,9 +397,11 @@ func TestMakeRoom_LooksOnlyWhenItMustBe(t *testing.T) {
 			t.Fatalf("%d bytes after segment %d, cap %d", n, i, limit)
 		}
 	}
+
 	if s := l.Stats(); s.Looks > 40 || s.Segments < 80 || s.Over != 0 {
 		t.Errorf("%d looks for 100 segments, %d deleted", s.Looks, s.Segments)
 	}
+
 	// What others write is found by the next look.
 	g.write("j2/0/100", limit, -time.Hour)
 	g.write("j2/0/101", 0, 0)
@@ -391,11 +421,13 @@ func TestSay_TroubleIsLoggedWhenItIsNews(t *testing.T) {
 		l.say(fmt.Errorf("%d bytes over", i))
 		now = now.Add(time.Second)
 	}
+
 	l.say(nil)
 	l.say(nil)
 	if n := strings.Count(g.log.String(), "has trouble"); n != 4 {
 		t.Errorf("%d warnings in 100 s, want 4", n)
 	}
+
 	if n := strings.Count(g.log.String(), "works again"); n != 1 {
 		t.Errorf("%d all-clears", n)
 	}

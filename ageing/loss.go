@@ -35,15 +35,18 @@ func Loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
 		r.State, r.Reason, r.Kind = k.state, k.reason, k.kind
 		rows = append(rows, *r)
 	}
+
 	if !slices.ContainsFunc(rows, func(r row.Ledger) bool { return r.State == stateAged }) {
 		rows = append(rows, row.Ledger{State: stateAged, Reason: record.Aged, Bytes: uint64(max(0, s.Size))})
 	}
+
 	for i := range rows {
 		r := &rows[i]
 		r.Job, r.Rank, r.Name = dir.Job, uint32(dir.Rank), s.Name
 		r.Incarnation, r.Segment = uint64(t.meta.Incarnation), uint64(t.id)
 		r.LastOffset = uint64(max(0, t.last))
 	}
+
 	slices.SortFunc(rows, func(a, b row.Ledger) int {
 		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
 	})
@@ -72,9 +75,11 @@ func (t *tally) read(dir segment.RankDir, s segment.Info) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, segment.ErrNotRegular) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	defer r.Close()
 	for first := true; ; first = false {
 		line, offset, err := r.Next()
@@ -82,9 +87,11 @@ func (t *tally) read(dir segment.RankDir, s segment.Info) error {
 			t.end(r, offset, err)
 			return refused(err)
 		}
+
 		if first {
 			t.begin(dir, s, line)
 		}
+
 		t.line(line)
 	}
 }
@@ -103,6 +110,7 @@ func (t *tally) end(r *segment.Reader, offset int64, err error) {
 	if torn := r.Torn(); errors.Is(err, io.EOF) && torn > 0 {
 		t.add(lossKey{stateDropped, record.TornLine, ""}, 1, uint64(torn), 0)
 	}
+
 	if n := r.Skipped(); n.Lines > 0 {
 		t.add(lossKey{stateDropped, record.TornLine, ""}, uint64(n.Lines), uint64(n.Bytes), 0)
 	}
@@ -115,6 +123,7 @@ func refused(err error) error {
 	if errors.As(err, &errno) {
 		return err
 	}
+
 	return nil
 }
 
@@ -150,10 +159,12 @@ func (t *tally) add(k lossKey, records, bytes uint64, start int64) {
 		k.kind, k.reason = "", record.Aged
 		r = t.count[k]
 	}
+
 	if r == nil {
 		r = &row.Ledger{AtNs: start}
 		t.count[k] = r
 	}
+
 	r.Records += records
 	r.Bytes += bytes
 }

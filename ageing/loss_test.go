@@ -42,6 +42,7 @@ func TestLoop_AccountsExactly(t *testing.T) {
 		if seq%10 == 0 {
 			kind = record.Step
 		}
+
 		r := record.New(kind)
 		r.Start, r.Dur, r.Ring, r.Seq, r.Op = epoch.UnixNano()+int64(seq), 5, 1, seq, "allreduce"
 		must(t, w.AppendRecord(&r))
@@ -51,6 +52,7 @@ func TestLoop_AccountsExactly(t *testing.T) {
 			losses += 3
 		}
 	}
+
 	must(t, w.Close())
 	left := map[string]uint64{}
 	all, err := segment.List(dir)
@@ -62,18 +64,22 @@ func TestLoop_AccountsExactly(t *testing.T) {
 			left[r.State+r.Kind] += r.Records
 		}
 	}
+
 	aged := map[string]uint64{}
 	for _, r := range g.ledger {
 		if r.Incarnation != 1 || r.Segment == 0 || r.Job != "j1" || r.Name == "" {
 			t.Fatalf("entry without identity: %+v", r)
 		}
+
 		aged[r.State+r.Kind] += r.Records
 	}
+
 	for key, want := range map[string]uint64{"agedStep": n / 10, "agedCommunication": n - n/10, "droppedCommunication": uint64(losses)} {
 		if aged[key] == 0 || left[key] == 0 || aged[key]+left[key] != want {
 			t.Errorf("%s: %d aged + %d left, want %d", key, aged[key], left[key], want)
 		}
 	}
+
 	if got := l.Stats().Records; got != int64(aged["agedStep"]+aged["agedCommunication"]) {
 		t.Errorf("Stats.Records=%d", got)
 	}
@@ -98,14 +104,17 @@ garbage
 	if len(rows) != 2 || rows[0].Records != 2 || rows[0].State != stateAged || rows[1].Records != 2 || rows[1].Reason != record.TornLine {
 		t.Errorf("rows: %+v", rows)
 	}
+
 	must(t, os.Remove(path))
 	if rows, err = Loss(dir, all[0]); err != nil || len(rows) != 1 || rows[0].Records != 0 || rows[0].Bytes != uint64(len(content)) {
 		t.Errorf("rows of a missing file: %+v, %v", rows, err)
 	}
+
 	var many strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&many, `{"kind":"k%d","start":1,"dur":1}`+"\n", i)
 	}
+
 	must(t, os.WriteFile(path, []byte(many.String()), 0o644))
 	sum := uint64(0)
 	rows, err = Loss(dir, all[0])
@@ -113,6 +122,7 @@ garbage
 	for _, r := range rows {
 		sum += r.Records
 	}
+
 	if len(rows) > maxEntries+1 || sum != 1000 {
 		t.Errorf("%d entries, %d records", len(rows), sum)
 	}

@@ -45,6 +45,7 @@ func (t *Tree) Bytes() int64 {
 	for i := range t.Segments {
 		sum += t.Segments[i].Size
 	}
+
 	return sum
 }
 
@@ -57,6 +58,7 @@ func Plan(t *Tree, limit, room int64) [][]int {
 	if bytes+room <= limit {
 		return nil
 	}
+
 	order := deletable(t.Segments)
 	left := len(t.Segments)
 	var passes [][]int
@@ -68,8 +70,10 @@ func Plan(t *Tree, limit, room int64) [][]int {
 		for _, i := range pass {
 			bytes -= t.Segments[i].Size
 		}
+
 		passes = append(passes, pass)
 	}
+
 	return passes
 }
 
@@ -82,6 +86,7 @@ func deletable(s []Segment) []int {
 			order = append(order, i)
 		}
 	}
+
 	slices.SortFunc(order, func(i, j int) int { return compare(&s[i], &s[j]) })
 	return order
 }
@@ -91,8 +96,10 @@ func compare(a, b *Segment) int {
 		if a.Shipped {
 			return -1
 		}
+
 		return 1
 	}
+
 	return cmp.Or(
 		a.ModTime.Compare(b.ModTime),
 		cmp.Compare(a.Number, b.Number),

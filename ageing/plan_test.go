@@ -17,6 +17,7 @@ func TestPlan(t *testing.T) {
 	for i := range 10 {
 		ten = append(ten, seg(i, 10, i >= 8, i == 9))
 	}
+
 	for _, c := range []struct {
 		name        string
 		tree        Tree
@@ -53,9 +54,11 @@ func naive(t Tree, limit, room int64) []string {
 		for _, s := range rest {
 			sum += s.Size
 		}
+
 		if sum <= limit {
 			return gone
 		}
+
 		n := max(1, len(rest)*20/100)
 		for range n {
 			first := -1
@@ -64,9 +67,11 @@ func naive(t Tree, limit, room int64) []string {
 					first = i
 				}
 			}
+
 			if first < 0 {
 				return gone
 			}
+
 			gone = append(gone, id(rest[first]))
 			rest = slices.Delete(rest, first, first+1)
 		}
@@ -88,6 +93,7 @@ func before(a, b Segment) bool {
 	case a.Job != b.Job:
 		return a.Job < b.Job
 	}
+
 	return a.Rank < b.Rank
 }
 
@@ -108,6 +114,7 @@ func TestPlan_FollowsTheNaiveModel(t *testing.T) {
 				tree.Segments = append(tree.Segments, s)
 			}
 		}
+
 		limit, room := rapid.Int64Range(0, 1500).Draw(t, "limit"), rapid.Int64Range(0, 100).Draw(t, "room")
 		before := slices.Clone(tree.Segments)
 		var got []string
@@ -116,12 +123,15 @@ func TestPlan_FollowsTheNaiveModel(t *testing.T) {
 				if tree.Segments[i].Held {
 					t.Fatalf("%s is held", id(tree.Segments[i]))
 				}
+
 				got = append(got, id(tree.Segments[i]))
 			}
 		}
+
 		if want := naive(tree, limit, room); !slices.Equal(got, want) {
 			t.Fatalf("Plan takes %v\nthe rule takes %v", got, want)
 		}
+
 		if !slices.Equal(before, tree.Segments) {
 			t.Fatal("Plan changed its input")
 		}
@@ -137,6 +147,7 @@ func TestParseSize(t *testing.T) {
 			t.Errorf("ParseSize(%q)=%d, %v; want %d", in, got, err, want)
 		}
 	}
+
 	for _, in := range []string{"", "MB", "10M", "10 K", "-1MB", "1e3", "1.2.3MB", ".", "10 parsecs", "9223372036854775808", "1000000000TB", "0.3B", "1,5GB", "10MB5"} {
 		if got, err := ParseSize(in); err == nil {
 			t.Errorf("ParseSize(%q)=%d, want an error", in, got)

@@ -37,6 +37,7 @@ func (f *listing) twin(i int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -46,6 +47,7 @@ func (l *Loop) scan() (*listing, error) {
 	if top, ok := err.(*segment.DirError); ok { //nolint:errorlint // not joined: it is the root itself
 		return nil, top
 	}
+
 	f := &listing{}
 	told := unreadable(err)
 	errs := []error{err}
@@ -55,6 +57,7 @@ func (l *Loop) scan() (*listing, error) {
 			errs = append(errs, err)
 		}
 	}
+
 	other, err := otherBytes(l.o.Dir, ranks)
 	f.tree.Other = other
 	return f, errors.Join(append(errs, err)...)
@@ -71,6 +74,7 @@ func unreadable(err error) map[string]bool {
 			}
 		}
 	}
+
 	return told
 }
 
@@ -80,14 +84,17 @@ func (l *Loop) rank(f *listing, r segment.RankDir) error {
 	if err != nil || len(infos) == 0 {
 		return err
 	}
+
 	newest := infos[len(infos)-1]
 	state := RankState{Owned: true, Live: l.o.Now().Sub(newest.ModTime) < quiet}
 	if l.o.Rank != nil {
 		state = l.o.Rank(r, infos)
 	}
+
 	if state.Owned && state.Live {
 		f.room += l.o.SegmentLimit
 	}
+
 	for _, s := range infos {
 		held := !state.Owned || state.Live && s.Number == newest.Number || slices.Contains(state.Open, s.Name)
 		f.dirs = append(f.dirs, r)
@@ -99,6 +106,7 @@ func (l *Loop) rank(f *listing, r segment.RankDir) error {
 			Shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
 		})
 	}
+
 	return nil
 }
 
@@ -109,25 +117,31 @@ func otherBytes(dir string, ranks []segment.RankDir) (int64, error) {
 	for _, r := range ranks {
 		rankDirs[r.Path] = true
 	}
+
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return 0, fmt.Errorf("read directory %s: %w", dir, err)
 	}
+
 	var sum int64
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			if err != nil && d != nil && d.IsDir() {
 				return fs.SkipDir // told by segment.Ranks where it matters
 			}
+
 			return nil
 		}
+
 		if _, ok := segment.Number(d.Name()); ok && rankDirs[filepath.Dir(path)] {
 			return nil
 		}
+
 		var st unix.Stat_t
 		if unix.Lstat(path, &st) == nil {
 			sum += min(st.Size, max(st.Blocks*512, 0))
 		}
+
 		return nil
 	})
 	return sum, err

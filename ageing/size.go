@@ -21,6 +21,7 @@ func ParseSize(s string) (int64, error) {
 	for end < len(t) && (t[end] >= '0' && t[end] <= '9' || t[end] == '.') {
 		end++
 	}
+
 	number, word := t[:end], strings.TrimSpace(t[end:])
 	unit, ok := units[word]
 	switch {
@@ -32,16 +33,20 @@ func ParseSize(s string) (int64, error) {
 	case len(number) > 32 || strings.Count(number, ".") > 1 || strings.Trim(number, ".") == "":
 		return 0, fmt.Errorf("parse size %q: want a number and a unit, like 5000MB or 10MiB", s)
 	}
+
 	r, ok := new(big.Rat).SetString(number)
 	if !ok {
 		return 0, fmt.Errorf("parse size %q: want a number and a unit, like 5000MB or 10MiB", s)
 	}
+
 	r.Mul(r, new(big.Rat).SetInt64(unit))
 	if !r.IsInt() {
 		return 0, fmt.Errorf("parse size %q: not a whole number of bytes", s)
 	}
+
 	if n := r.Num(); n.IsInt64() {
 		return n.Int64(), nil
 	}
+
 	return 0, fmt.Errorf("parse size %q: more than %d bytes", s, int64(math.MaxInt64))
 }

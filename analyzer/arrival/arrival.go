@@ -87,15 +87,18 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 			}
 		}
 	}
+
 	for i := range records {
 		r := &records[i]
 		if r.Kind != "Communication" || !symmetric[r.Op] || r.Open != 0 || r.Step < 0 {
 			continue
 		}
+
 		if len(j.calls) >= mostCalls {
 			j.more = true
 			return
 		}
+
 		j.calls = append(j.calls, call{rank: r.Rank, step: r.Step, repeat: r.Repeat, group: r.Group, op: r.Op, start: r.StartNs, end: r.StartNs + r.DurNs})
 		if _, ok := j.nodes[r.Rank]; !ok {
 			j.nodes[r.Rank] = r.Node
@@ -109,10 +112,12 @@ func (j *Job) Order() *verdict.Arrivals {
 	if j.more {
 		return nil
 	}
+
 	all := j.collectives()
 	if len(all) == 0 {
 		return nil
 	}
+
 	return j.tell(all, align(all))
 }
 
@@ -124,6 +129,7 @@ func (j *Job) collectives() [][]call {
 			c.group = m
 		}
 	}
+
 	byRank := func(a, b call) int {
 		return cmp.Or(strings.Compare(a.group, b.group), cmp.Compare(a.step, b.step), cmp.Compare(a.repeat, b.repeat), strings.Compare(a.op, b.op))
 	}
@@ -135,6 +141,7 @@ func (j *Job) collectives() [][]call {
 			b.nth = a.nth + 1
 		}
 	}
+
 	same := func(a, b call) int { return cmp.Or(byRank(a, b), cmp.Compare(a.nth, b.nth)) }
 	slices.SortFunc(j.calls, func(a, b call) int { return cmp.Or(same(a, b), cmp.Compare(a.rank, b.rank)) })
 	var all [][]call
@@ -143,11 +150,14 @@ func (j *Job) collectives() [][]call {
 		for to < len(j.calls) && same(j.calls[from], j.calls[to]) == 0 {
 			to++
 		}
+
 		if to-from > 1 {
 			all = append(all, j.calls[from:to])
 		}
+
 		from = to
 	}
+
 	return all
 }
 
@@ -165,19 +175,23 @@ func align(all [][]call) (c clocks) {
 				left = append(left, m.end-mid-offsets[m.rank])
 			}
 		}
+
 		moved := int64(0)
 		for rank, d := range ends {
 			to := median(d)
 			moved = max(moved, to-offsets[rank], offsets[rank]-to)
 			offsets[rank] = to
 		}
+
 		if moved < settled {
 			break
 		}
 	}
+
 	for i, d := range left {
 		left[i] = max(d, -d)
 	}
+
 	slices.Sort(left)
 	return clocks{offsets, parts, left[len(left)*9/10]}
 }
@@ -194,6 +208,7 @@ func reach(all [][]call) (offsets map[uint32]int64, parts map[uint32]int) {
 			if len(known) == 0 || len(known) == len(members) {
 				continue
 			}
+
 			mid := middle(known, offsets)
 			for _, m := range members {
 				if _, ok := offsets[m.rank]; !ok {
@@ -201,16 +216,20 @@ func reach(all [][]call) (offsets map[uint32]int64, parts map[uint32]int) {
 				}
 			}
 		}
+
 		for rank, d := range next {
 			offsets[rank], parts[rank] = median(d), part
 		}
+
 		if len(next) > 0 {
 			continue
 		}
+
 		i := slices.IndexFunc(all, func(members []call) bool { _, ok := offsets[members[0].rank]; return !ok })
 		if i < 0 {
 			return offsets, parts
 		}
+
 		part++
 		offsets[all[i][0].rank], parts[all[i][0].rank] = 0, part
 	}
@@ -222,6 +241,7 @@ func middle(members []call, offsets map[uint32]int64) int64 {
 	for i, m := range members {
 		ends[i] = m.end - offsets[m.rank]
 	}
+
 	return median(ends)
 }
 
@@ -229,11 +249,13 @@ func median(values []int64) int64 {
 	if len(values) == 0 {
 		return 0
 	}
+
 	slices.Sort(values)
 	n := len(values)
 	if n%2 == 1 {
 		return values[n/2]
 	}
+
 	return values[n/2-1] + (values[n/2]-values[n/2-1])/2
 }
 
@@ -254,6 +276,7 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 				s = &sum{}
 				sums[m.rank] = s
 			}
+
 			at := c.entry(&m)
 			s.late = max(s.late, at-first.at)
 			s.waited += last.at - at
@@ -262,6 +285,7 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 			}
 		}
 	}
+
 	out := &verdict.Arrivals{Collectives: len(all), Steps: len(steps), Unsure: seconds(c.unsure), Ranks: []verdict.Arrival{}}
 	most := int64(0)
 	for rank, s := range sums {
@@ -270,6 +294,7 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 			Rank: int(rank), Node: j.nodes[rank], Late: seconds(s.late), Waited: seconds(s.waited) / float64(len(steps)), Last: s.last, Offset: seconds(c.offsets[rank]),
 		})
 	}
+
 	slices.SortFunc(out.Ranks, func(a, b verdict.Arrival) int {
 		return cmp.Or(cmp.Compare(a.Waited, b.Waited), cmp.Compare(a.Rank, b.Rank))
 	})
@@ -294,10 +319,12 @@ func (c *clocks) entries(members []call) (first, last entered) {
 		if at < first.at {
 			first = entered{at, members[i].rank}
 		}
+
 		if at > last.at {
 			last = entered{at, members[i].rank}
 		}
 	}
+
 	return first, last
 }
 

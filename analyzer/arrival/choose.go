@@ -33,9 +33,11 @@ func ColumnOf(f *frame.Frame, step int64) (int, error) {
 			return i, nil
 		}
 	}
+
 	if len(f.Columns) == 0 {
 		return 0, fmt.Errorf("show step %d: no step was recorded", step)
 	}
+
 	return 0, fmt.Errorf("show step %d: it was not recorded, those from %d to %d were", step, f.Columns[0].Step, f.Columns[len(f.Columns)-1].Step)
 }
 
@@ -48,14 +50,17 @@ func Costliest(f *frame.Frame, v *verdict.Verdict) int {
 			if k.Step < n.since || n.until > 0 && k.Step > n.until {
 				continue
 			}
+
 			if _, excess := slowest(f, i, n); excess > most {
 				best, most = i, excess
 			}
 		}
 	}
+
 	if best >= 0 {
 		return best
 	}
+
 	ranks := 0
 	for i := len(f.Columns) - 1; i >= 0; i-- {
 		n := 0
@@ -64,10 +69,12 @@ func Costliest(f *frame.Frame, v *verdict.Verdict) int {
 				n++
 			}
 		}
+
 		if n > ranks {
 			best, ranks = i, n
 		}
 	}
+
 	return best
 }
 
@@ -83,41 +90,49 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
 			shown = append(shown, Shown{rank, Culprit})
 		}
 	}
+
 	waiting := byWaiting(f, column)
 	if len(waiting) == 0 {
 		return shown
 	}
+
 	if len(shown) == 0 {
 		shown = append(shown, Shown{waiting[0], First})
 	}
+
 	for i := len(waiting) - 1; i >= 0 && len(shown) < fewShown-1; i-- {
 		named := n != nil && slices.Contains(n.ranks, waiting[i])
 		if !have(waiting[i]) && !named {
 			shown = append(shown, Shown{waiting[i], Victim})
 		}
 	}
+
 	at := f.Columns[column]
 	l := f.Layouts[at.Layout]
 	role := int32(-1)
 	if i := slices.Index(l.Ranks, shown[0].Rank); i >= 0 {
 		role = l.Role[i]
 	}
+
 	for _, same := range []bool{true, false} {
 		for k := range waiting { // from the middle out
 			i := len(waiting)/2 + (k+1)/2*(1-2*(k%2))
 			if i < 0 || i >= len(waiting) || len(shown) >= fewShown || have(waiting[i]) {
 				continue
 			}
+
 			row := slices.Index(l.Ranks, waiting[i])
 			if !same || l.Role[row] == role && !(n != nil && slices.Contains(n.ranks, waiting[i])) {
 				part := ""
 				if same && n != nil {
 					part = Peer
 				}
+
 				shown = append(shown, Shown{waiting[i], part})
 			}
 		}
 	}
+
 	return shown
 }
 
@@ -138,12 +153,14 @@ func worst(v *verdict.Verdict) *culprit {
 			n = x
 		}
 	}
+
 	switch {
 	case n != nil:
 		return &culprit{n.Ranks, n.Cause, n.SinceStep, n.UntilStep}
 	case len(v.Links) > 0:
 		return &culprit{v.Links[0].Ranks, verdict.Communication, v.Links[0].SinceStep, 0}
 	}
+
 	return nil
 }
 
@@ -159,6 +176,7 @@ func metricOf(f *frame.Frame, cause string) frame.Metric {
 	case f.Has(frame.Self):
 		return frame.Self
 	}
+
 	return frame.FP
 }
 
@@ -172,10 +190,12 @@ func slowest(f *frame.Frame, column int, c *culprit) (rank int, excess float64) 
 		if !slices.Contains(c.ranks, r) {
 			continue
 		}
+
 		if x := float64(f.At(m, i, column)) - peers(f, m, l, i, column, c.ranks); x > excess {
 			rank, excess = r, x
 		}
 	}
+
 	return rank, excess
 }
 
@@ -187,13 +207,16 @@ func peers(f *frame.Frame, m frame.Metric, l *frame.Layout, of, column int, name
 		if role != l.Role[of] || slices.Contains(named, l.Ranks[i]) {
 			continue
 		}
+
 		if x := float64(f.At(m, i, column)); x == x {
 			values = append(values, x)
 		}
 	}
+
 	if len(values) == 0 {
 		return 0
 	}
+
 	slices.Sort(values)
 	return middling(values)
 }
@@ -210,12 +233,15 @@ func byWaiting(f *frame.Frame, column int) []int {
 		if x := f.At(frame.Step, i, column); x != x {
 			continue
 		}
+
 		waited := float64(f.At(frame.Exposed, i, column))
 		if waited != waited {
 			waited = 0
 		}
+
 		all = append(all, rank{r, waited})
 	}
+
 	slices.SortStableFunc(all, func(a, b rank) int {
 		switch {
 		case a.waited < b.waited:
@@ -223,11 +249,13 @@ func byWaiting(f *frame.Frame, column int) []int {
 		case a.waited > b.waited:
 			return 1
 		}
+
 		return 0
 	})
 	ranks := make([]int, len(all))
 	for i, r := range all {
 		ranks[i] = r.rank
 	}
+
 	return ranks
 }

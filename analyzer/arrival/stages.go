@@ -36,6 +36,7 @@ func (s *Stages) Observe(c *frame.Column) {
 	if l := c.Layout; l.Stages > 1 && l.From != "inferred" && l.Certain {
 		s.add(c)
 	}
+
 	s.Observer.Observe(c)
 }
 
@@ -46,6 +47,7 @@ func (s *Stages) add(c *frame.Column) {
 			s.sum[m] = make([]float64, len(c.Layout.Ranks))
 		}
 	}
+
 	s.steps++
 	for m, sum := range s.sum {
 		for r := range sum {
@@ -53,6 +55,7 @@ func (s *Stages) add(c *frame.Column) {
 			if c.V[m] != nil {
 				x = float64(c.V[m][r])
 			}
+
 			sum[r] += x
 		}
 	}
@@ -66,6 +69,7 @@ func (s *Stages) Finding() *verdict.Finding {
 	if s.layout == nil {
 		return nil
 	}
+
 	what := "compute"
 	heavy, work := s.heavy(frame.FP)
 	if work == nil {
@@ -74,9 +78,11 @@ func (s *Stages) Finding() *verdict.Finding {
 	} else if own := s.stages(frame.Self); own != nil && medianOf(own, heavy, true) < (1+(uneven-1)/2)*medianOf(own, heavy, false) {
 		return nil // its forward passes wait inside
 	}
+
 	if len(heavy) == 0 || s.oneNode(heavy) {
 		return nil
 	}
+
 	f := &verdict.Finding{Kind: verdict.StageImbalance, Stages: heavy, Ranks: []int{}}
 	least, most := medianOf(work, heavy, false), medianOf(work, heavy, true)
 	f.Ratio = math.Round(most/least*1e3) / 1e3
@@ -86,17 +92,21 @@ func (s *Stages) Finding() *verdict.Finding {
 			f.Ranks = append(f.Ranks, rank)
 		}
 	}
+
 	names, times := make([]string, len(heavy)), make([]string, len(work))
 	for i, h := range heavy {
 		names[i] = fmt.Sprint(h)
 	}
+
 	for i, w := range work {
 		times[i] = fmt.Sprintf("%.4g ms", 1e3*middling(w))
 	}
+
 	steps := "1 step"
 	if s.steps > 1 {
 		steps = fmt.Sprintf("%d steps", s.steps)
 	}
+
 	f.Detail = fmt.Sprintf("every rank of stage %s takes longer than every rank of the others: %.2f times the %s time (%s a step by stage), seen in %s",
 		strings.Join(names, ", "), f.Ratio, what, strings.Join(times, ", "), steps)
 	return f
@@ -109,12 +119,15 @@ func (s *Stages) oneNode(stages []int) bool {
 		if g < 0 || !s.layout.Present[r] || !slices.Contains(stages, s.layout.Roles[g].Stage) {
 			continue
 		}
+
 		n := s.layout.Node[r]
 		if n < 0 || node >= 0 && n != node {
 			return false
 		}
+
 		node = n
 	}
+
 	return true
 }
 
@@ -126,18 +139,23 @@ func (s *Stages) stages(m frame.Metric) [][]float64 {
 		if g < 0 || !s.layout.Present[r] {
 			continue
 		}
+
 		if !(sum > 0) {
 			return nil
 		}
+
 		st := s.layout.Roles[g].Stage
 		work[st] = append(work[st], sum/float64(s.steps))
 	}
+
 	for _, w := range work {
 		if len(w) < stagePeers {
 			return nil
 		}
+
 		slices.Sort(w)
 	}
+
 	return work
 }
 
@@ -151,14 +169,17 @@ func (s *Stages) heavy(m frame.Metric) (stages []int, work [][]float64) {
 				others = append(others, middling(w))
 			}
 		}
+
 		slices.Sort(others)
 		if middling(work[st]) >= uneven*middling(others) {
 			stages = append(stages, st)
 		}
 	}
+
 	if !heavier(work, stages) {
 		return nil, work
 	}
+
 	return stages, work
 }
 
@@ -174,6 +195,7 @@ func heavier(work [][]float64, stages []int) bool {
 			high = max(high, w[len(w)-1])
 		}
 	}
+
 	return low-high > spread
 }
 
@@ -183,18 +205,22 @@ func (s *Stages) saved(work [][]float64, heavy []int) float64 {
 	for _, w := range work {
 		top, all = max(top, middling(w)), all+middling(w)/float64(len(work))
 	}
+
 	steps := s.stages(frame.Step)
 	if steps == nil {
 		return 0
 	}
+
 	save := top - all
 	if exposed := s.stages(frame.Exposed); exposed != nil {
 		save = min(save, medianOf(exposed, heavy, false))
 	}
+
 	longest := 0.0
 	for _, w := range steps {
 		longest = max(longest, middling(w))
 	}
+
 	return save / longest
 }
 
@@ -206,6 +232,7 @@ func medianOf(work [][]float64, stages []int, named bool) float64 {
 			all = append(all, w...)
 		}
 	}
+
 	slices.Sort(all)
 	return middling(all)
 }
@@ -215,5 +242,6 @@ func middling(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
 	}
+
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }

@@ -22,6 +22,7 @@ func pipeline(nodes ...int32) *frame.Layout {
 		l.Ranks, l.Present = append(l.Ranks, r), append(l.Present, true)
 		l.Role, l.Node = append(l.Role, int32(r/4)), append(l.Node, nodes[r])
 	}
+
 	return l
 }
 
@@ -54,24 +55,30 @@ func TestStages(t *testing.T) {
 			if c.own == nil {
 				col.V[frame.Self] = col.V[frame.FP]
 			}
+
 			col.V[frame.Step] = milli([]float32{300, 300, 300, 300, 300, 300, 300, 300})
 			s.Observe(col)
 		}
+
 		f := s.Finding()
 		if (f != nil) != (c.want != "") {
 			t.Errorf("%s: %+v", c.name, f)
 			continue
 		}
+
 		if f == nil {
 			continue
 		}
+
 		if !strings.Contains(f.Detail, c.want) || !strings.Contains(f.Detail, "3 steps") || !slices.Equal(f.Stages, []int{1}) || !slices.Equal(f.Ranks, []int{4, 5, 6, 7}) {
 			t.Errorf("%s: %+v", c.name, f)
 		}
+
 		if f.JobImpact < 0.007 || f.JobImpact > 0.009 { // (80 - 77.7) / 300
 			t.Errorf("%s: costs %v", c.name, f.JobImpact)
 		}
 	}
+
 	one := pipeline(over...)
 	one.From = "inferred"
 	s := NewStages(nobody{})
@@ -86,5 +93,6 @@ func milli(v []float32) []float32 {
 	for i := range out {
 		out[i] /= 1e3
 	}
+
 	return out
 }

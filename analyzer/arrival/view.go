@@ -58,6 +58,7 @@ func (r *Range) Blocked() int64 {
 	if r.ExposedNs < 0 {
 		return r.DurNs
 	}
+
 	return min(r.ExposedNs, r.DurNs)
 }
 
@@ -80,6 +81,7 @@ func NewStep(f *frame.Frame, column int, shown []Shown) *Step {
 	for _, x := range shown {
 		s.records[uint32(x.Rank)] = nil
 	}
+
 	return s
 }
 
@@ -92,6 +94,7 @@ func (s *Step) Take(ranks []row.Rank, records []row.Record) {
 		if r.Step < s.at.Step-around || r.Step > s.at.Step+around || !s.ours(r) {
 			continue
 		}
+
 		s.near.Take(nil, records[i:i+1])
 		kept, shown := s.records[r.Rank]
 		if shown && r.Step == s.at.Step && int(r.Repeat) == s.at.Repeat && s.held < mostShown {
@@ -118,23 +121,28 @@ func (s *Step) View() (*View, error) {
 	if !s.seen {
 		return nil, ErrNoRanges
 	}
+
 	if s.held == 0 {
 		return nil, fmt.Errorf("no range of step %d of the ranks that are to be shown is in the source; --step names another", s.at.Step)
 	}
+
 	v := &View{Step: s.at.Step, From: 1 << 62, To: -1 << 62}
 	var all [][]call
 	if !s.near.more {
 		all = s.near.collectives()
 	}
+
 	var c clocks
 	if len(all) > 0 {
 		c = align(all)
 		v.Unsure = seconds(c.unsure)
 	}
+
 	v.Aligned = s.met(&c)
 	if !v.Aligned {
 		c, all, v.Unsure = clocks{}, nil, 0
 	}
+
 	waits := s.waits(all, &c)
 	sums := false
 	for _, x := range s.shown {
@@ -143,16 +151,20 @@ func (s *Step) View() (*View, error) {
 			sums = sums || r.Op == "all"
 			l.add(r, waits, c.offsets[uint32(x.Rank)])
 		}
+
 		l.settle()
 		for i := range l.Ranges {
 			r := &l.Ranges[i]
 			v.From, v.To = min(v.From, r.StartNs), max(v.To, r.StartNs+r.DurNs)
 		}
+
 		v.Lines = append(v.Lines, l)
 	}
+
 	if sums {
 		return nil, ErrSums
 	}
+
 	return v, nil
 }
 
@@ -161,12 +173,14 @@ func (s *Step) met(c *clocks) bool {
 	if len(s.shown) == 0 {
 		return false
 	}
+
 	first := c.parts[uint32(s.shown[0].Rank)]
 	for _, x := range s.shown {
 		if p := c.parts[uint32(x.Rank)]; p == 0 || p != first {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -184,11 +198,13 @@ func (s *Step) waits(all [][]call, c *clocks) map[place]entered {
 		if members[0].step != s.at.Step || int(members[0].repeat) != s.at.Repeat {
 			continue
 		}
+
 		_, last := c.entries(members)
 		for _, m := range members {
 			waits[place{m.rank, m.start, m.end, m.op}] = last
 		}
 	}
+
 	return waits
 }
 
@@ -198,11 +214,13 @@ func (l *Line) add(r row.Record, waits map[place]entered, offset int64) {
 	if r.Node != "" {
 		l.Node = r.Node
 	}
+
 	x := Range{Record: r, For: -1}
 	x.StartNs -= offset
 	if x.HostStartNs != 0 {
 		x.HostStartNs -= offset
 	}
+
 	if met && r.Kind == "Communication" {
 		l.Collectives++
 		switch {
@@ -212,6 +230,7 @@ func (l *Line) add(r row.Record, waits map[place]entered, offset int64) {
 			x.Waits, x.For = min(last.at-x.StartNs, x.DurNs), int(last.rank)
 		}
 	}
+
 	l.Ranges = append(l.Ranges, x)
 }
 
@@ -237,6 +256,7 @@ func (l *Line) settle() {
 			}
 		}
 	}
+
 	l.Blocked, l.Waited = seconds(blocked), seconds(waited)
 	for rank, w := range of {
 		if w > 0 && (l.For < 0 || w > of[l.For] || w == of[l.For] && rank < l.For) {

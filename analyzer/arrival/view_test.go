@@ -23,6 +23,7 @@ func fourSteps(more ...float32) *frame.Frame {
 		l.Ranks, l.Present = append(l.Ranks, r), append(l.Present, true)
 		l.Role, l.Node, l.Incarnation = append(l.Role, 0), append(l.Node, int32(r)), append(l.Incarnation, uint64(r+1))
 	}
+
 	for i, m := range more {
 		c := &frame.Column{Step: int64(10 + i), Layout: l}
 		for _, metric := range []frame.Metric{frame.Step, frame.Self, frame.Exposed} {
@@ -32,11 +33,14 @@ func fourSteps(more ...float32) *frame.Frame {
 				if r == 2 {
 					x = map[frame.Metric]float32{frame.Step: 110 + m, frame.Self: 100 + m, frame.Exposed: 10}[metric]
 				}
+
 				c.V[metric][r] = x / 1000
 			}
 		}
+
 		f.Add(c, []frame.Metric{frame.Step, frame.Self, frame.Exposed})
 	}
+
 	f.Close()
 	return f
 }
@@ -53,26 +57,32 @@ func TestChoose(t *testing.T) {
 	if column != 2 { // step 10 was before it began
 		t.Errorf("column %d, want that of step 12", column)
 	}
+
 	want := []Shown{{2, Culprit}, {3, Victim}, {1, Victim}, {0, Peer}}
 	if got := Choose(f, slow(2), column); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+
 	none := verdict.New("j")
 	if column = Costliest(f, none); column != 3 {
 		t.Errorf("without a culprit: column %d, want the last", column)
 	}
+
 	want = []Shown{{2, First}, {3, Victim}, {1, Victim}, {0, ""}}
 	if got := Choose(f, none, column); !slices.Equal(got, want) {
 		t.Errorf("without a culprit: %v, want %v", got, want)
 	}
+
 	link := verdict.New("j")
 	link.Links = []verdict.Link{{Ranks: []int{0, 3}, SinceStep: 11}}
 	if got := Choose(f, link, Costliest(f, link)); got[0].Part != Culprit || got[0].Rank != 3 {
 		t.Errorf("a link: %v", got)
 	}
+
 	if _, err := ColumnOf(f, 9); err == nil || !strings.Contains(err.Error(), "from 10 to 13") {
 		t.Errorf("%v", err)
 	}
+
 	if c, err := ColumnOf(f, 11); c != 1 || err != nil {
 		t.Errorf("step 11: column %d, %v", c, err)
 	}
@@ -86,6 +96,7 @@ func ranges(rank int, step int64, off int64) []row.Record {
 	if rank == 2 {
 		work = 140 * milliseconds
 	}
+
 	who := row.Record{Rank: uint32(rank), Incarnation: uint64(rank + 1), Step: step, Node: string(rune('a' + rank)), ExposedNs: -1}
 	s, fp, all, bc := who, who, who, who
 	s.Kind, s.StartNs, s.DurNs = "Step", at, 160*milliseconds
@@ -106,26 +117,33 @@ func TestView(t *testing.T) {
 			for step := int64(10); step < 14; step++ {
 				s.Take(nil, ranges(rank, step, off[rank]))
 			}
+
 			dead := ranges(rank, 11, 0) // of a process before this one
 			for i := range dead {
 				dead[i].Incarnation += 100
 			}
+
 			s.Take(nil, dead)
 		}
+
 		v, err := s.View()
 		if err != nil || !v.Aligned || v.Unsure > 1e-6 || v.Step != 11 || v.To-v.From != 160*milliseconds {
 			t.Fatalf("clocks %v: %+v, %v", off, v, err)
 		}
+
 		culprit, victim := v.Lines[0], v.Lines[1]
 		if len(culprit.Ranges) != 4 || culprit.Last != 1 || culprit.Collectives != 1 || culprit.For != -1 || culprit.Waited != 0 || culprit.Node != "c" {
 			t.Errorf("clocks %v: the culprit is %+v", off, culprit)
 		}
+
 		if victim.For != 2 || victim.Waited != 0.04 || victim.Blocked != 0.045 || victim.Length != 0.16 || victim.Last != 0 || victim.Part != Victim {
 			t.Errorf("clocks %v: the victim is %+v", off, victim)
 		}
+
 		if a, b := culprit.Ranges[0].StartNs, victim.Ranges[0].StartNs; a != b {
 			t.Errorf("clocks %v: the step begins %d ns apart", off, a-b)
 		}
+
 		for _, r := range victim.Ranges {
 			if (r.Op == "allreduce") != (r.Waits == 40*milliseconds && r.For == 2) {
 				t.Errorf("clocks %v: %+v", off, r)
@@ -141,11 +159,13 @@ func TestViewOfLess(t *testing.T) {
 	if _, err := NewStep(f, 1, shown).View(); !errors.Is(err, ErrNoRanges) {
 		t.Errorf("nothing: %v", err)
 	}
+
 	s := NewStep(f, 1, shown)
 	s.Take(nil, ranges(1, 11, 0))
 	if _, err := s.View(); err == nil || !strings.Contains(err.Error(), "no range of step 11") {
 		t.Errorf("another rank: %v", err)
 	}
+
 	s = NewStep(f, 1, shown)
 	s.Take(nil, ranges(0, 11, 0)[:2])
 	s.Take(nil, ranges(2, 11, 9)[:2])
@@ -153,6 +173,7 @@ func TestViewOfLess(t *testing.T) {
 	if err != nil || v.Aligned || v.Lines[0].Communications != 0 || v.To-v.From != 160*milliseconds+9 {
 		t.Errorf("no communication: %+v, %v", v, err)
 	}
+
 	s = NewStep(f, 1, shown)
 	sums := ranges(0, 11, 0)[2:3]
 	sums[0].Op = "all"

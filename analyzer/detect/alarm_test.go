@@ -19,6 +19,7 @@ func TestScenarios_DrawnSeeds(t *testing.T) {
 	if s, err := strconv.ParseUint(os.Getenv("LAGGARD_SEED"), 10, 64); err == nil {
 		seed = s
 	}
+
 	t.Logf("LAGGARD_SEED=%d", seed)
 	all := runScenarios(t, scenarios, seed, max(2, evalCases()/2), false)
 	if missed := all.cases - all.found; missed > all.cases/7 || all.wrong > 1+all.cases/40 {
@@ -36,13 +37,16 @@ func TestHealthy_FalseAlarms(t *testing.T) {
 	if raced {
 		hours = 100
 	}
+
 	if h, err := strconv.ParseFloat(os.Getenv("LAGGARD_DETECT_HOURS"), 64); err == nil {
 		hours = h
 	}
+
 	seed := uint64(time.Now().UnixNano()) >> 8 & 0xffffff
 	if s, err := strconv.ParseUint(os.Getenv("LAGGARD_SEED"), 10, 64); err == nil {
 		seed = s
 	}
+
 	total, alarms, events, cases := 0.0, 0, 0, 0
 	for ; total < hours; cases++ {
 		j := newJob(seed + uint64(cases))
@@ -56,15 +60,19 @@ func TestHealthy_FalseAlarms(t *testing.T) {
 		if r.IntN(3) == 0 {
 			j.seq = 0.15 * r.Float64()
 		}
+
 		if r.IntN(3) == 0 {
 			j.gc = 0.03 * r.Float64()
 		}
+
 		if r.IntN(4) == 0 {
 			j.missing = 0.3 * r.Float64()
 		}
+
 		if r.IntN(4) == 0 {
 			j.saveEvery = 20 + r.IntN(80)
 		}
+
 		v := Analyze(j.frame(), Default())
 		total += float64(j.world()) / float64(j.perNode) * float64(j.steps) * 10 / 3600
 		for _, n := range v.Nodes {
@@ -74,12 +82,15 @@ func TestHealthy_FalseAlarms(t *testing.T) {
 					j.sigma, j.rho, j.seq, j.drift, j.missing, j.gc, n.Node, n.State, n.Cause, n.SinceStep, n.Detail)
 			}
 		}
+
 		for _, l := range v.Links {
 			alarms++
 			t.Logf("seed %d: link %s: %s", seed+uint64(cases), l.Group, l.Detail)
 		}
+
 		events += len(v.Events)
 	}
+
 	t.Logf("LAGGARD_SEED=%d: %.0f node-hours of %d jobs, %d false alarms (%.2f per 1,000 node-hours), %d events", seed, total, cases, alarms, 1000*float64(alarms)/total, events)
 	// The rate is measured by benchmarks/eval over 30,000 hours; a short run that is
 	// held to it would fail by chance. This bound catches a detector that cries wolf.

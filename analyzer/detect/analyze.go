@@ -22,6 +22,7 @@ func (a *Analysis) Observe(c *frame.Column) {
 		a.engine = New(a.cfg, c.Layout)
 		a.engine.Describe(a.f.Job, a.f.Estimated > 0.5, a.f.HostOnly > 0.5)
 	}
+
 	a.engine.Observe(c)
 }
 
@@ -41,6 +42,7 @@ func (a *Analysis) Verdict() *verdict.Verdict {
 	} else {
 		v = a.engine.Verdict()
 	}
+
 	TellOff(v, a.f.Off)
 	a.f.Overlap.Tell(v)
 	return v
@@ -55,12 +57,14 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 			a.ObserveTransfer(&rest[0])
 			rest = rest[1:]
 		}
+
 		a.Observe(c)
 		return nil
 	})
 	for i := range rest {
 		a.ObserveTransfer(&rest[i])
 	}
+
 	return a.Verdict()
 }
 

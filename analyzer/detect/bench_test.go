@@ -19,31 +19,38 @@ func bigTopology() *topology.File {
 		n := nodeName(r / 8)
 		f.Nodes[n] = append(f.Nodes[n], r)
 	}
+
 	for s := range pp {
 		for t := range tp {
 			g := topology.Group{Dim: "dp"}
 			for q := range dp {
 				g.Ranks = append(g.Ranks, rank(s, q, t))
 			}
+
 			f.Groups = append(f.Groups, g)
 		}
+
 		for q := range dp {
 			g := topology.Group{Dim: "tp"}
 			for t := range tp {
 				g.Ranks = append(g.Ranks, rank(s, q, t))
 			}
+
 			f.Groups = append(f.Groups, g)
 		}
 	}
+
 	for q := range dp {
 		for t := range tp {
 			g := topology.Group{Dim: "pp"}
 			for s := range pp {
 				g.Ranks = append(g.Ranks, rank(s, q, t))
 			}
+
 			f.Groups = append(f.Groups, g)
 		}
 	}
+
 	return f
 }
 
@@ -56,6 +63,7 @@ func bigRows(b *feed.History, steps int) {
 			if r == 4321 && s > 100 {
 				fp = fp * 12 / 10
 			}
+
 			self := 3 * fp
 			b.AddStep(&row.Step{Rank: r, Incarnation: uint64(r), Step: s + 1000, StepNs: 14e8, FPNs: fp, CommNs: 14e8 - self, ExposedNs: 14e8 - self,
 				CommTPNs: 2e7, CommPPNs: 1e8, CommDPNs: 14e8 - self - 12e7, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
@@ -74,6 +82,7 @@ func BenchmarkAnalyze(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		start := b.Elapsed()
 		v := Analyze(f, Default())
 		b.ReportMetric((b.Elapsed() - start).Seconds(), "decide-s")
@@ -92,6 +101,7 @@ func BenchmarkObserve(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	e := New(Default(), f.Layouts[0])
 	var cols []*frame.Column
 	_ = f.Each(func(c *frame.Column) error {
@@ -101,6 +111,7 @@ func BenchmarkObserve(b *testing.B) {
 				k.V[m] = append([]float32(nil), v...)
 			}
 		}
+
 		cols = append(cols, &k)
 		return nil
 	})

@@ -22,6 +22,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	if len(faults) > 0 {
 		least, most = p.all.bounds()
 	}
+
 	least, most = e.withSaves(least, most, "")
 	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
 	for i := range v.Nodes {
@@ -36,6 +37,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 				a, b = x, y
 			}
 		}
+
 		set(&n.JobImpact, &n.JobImpactMax, a, b)
 		switch n.State {
 		case verdict.Degraded:
@@ -44,6 +46,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 			passing, passingMost = passing+a, passingMost+b
 		}
 	}
+
 	x := e.linkCost(e.slowLinks())
 	least, most = max(least, x), max(most, x)
 	least, most = min(1, least+passing), min(1, most+passingMost)
@@ -56,6 +59,7 @@ func (e *Engine) linkCost(slow []slowLink) float64 {
 	if len(slow) == 0 {
 		return 0
 	}
+
 	return e.overWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
 }
 
@@ -67,6 +71,7 @@ func (e *Engine) withoutLinks(i int, slow []slowLink) float64 {
 		if v := e.valuesAt(m, i); v != nil {
 			return float64(v[r])
 		}
+
 		return math.NaN()
 	}
 	least, longest := math.Inf(1), 0.0
@@ -74,30 +79,37 @@ func (e *Engine) withoutLinks(i int, slow []slowLink) float64 {
 		if x := at(frame.Other, r); x == x {
 			least = min(least, x)
 		}
+
 		if x := at(frame.Step, r); x == x {
 			longest = max(longest, x)
 		}
 	}
+
 	gain := map[int32]float64{}
 	all := 0.0
 	for _, w := range slow {
 		for _, r := range w.rows {
 			gain[r] = max(gain[r], w.cost)
 		}
+
 		all = max(all, w.cost)
 	}
+
 	then := math.Inf(1) // how early the last rank had been
 	for r := range e.n {
 		x := at(frame.Step, r)
 		if x != x {
 			continue
 		}
+
 		early := longest - x
 		if o := at(frame.Other, r); o == o {
 			early += o - least
 		}
+
 		then = min(then, early+gain[int32(r)])
 	}
+
 	return finite(min(all, then), 0)
 }
 
@@ -109,6 +121,7 @@ func (e *Engine) unevenLanes() float64 {
 		for _, x := range e.ends {
 			sum, last = sum+x, max(last, x)
 		}
+
 		return last - sum/float64(len(e.ends))
 	})
 }
@@ -120,12 +133,14 @@ func (e *Engine) unevenStages(bound float64) float64 {
 		bound = min(bound, e.overWindow(func(i int) float64 { return math.Inf(1) }))
 		return bound
 	}
+
 	return e.overWindow(func(i int) float64 {
 		e.stepWork(i, e.graph.All(), false)
 		now, then := slices.Max(e.plain), math.Inf(-1)
 		for l := range e.plain {
 			then = max(then, e.graph.Even(l, &e.did))
 		}
+
 		return now - then
 	})
 }
@@ -136,26 +151,32 @@ func (e *Engine) overWindow(saved func(i int) float64) float64 {
 	if e.graph.Lanes() == 0 {
 		return 0
 	}
+
 	if old := e.ledger.Habits; !e.knowsHabits() {
 		e.ledger.Habits = e.habits()
 		defer func() { e.ledger.Habits = old }()
 	}
+
 	sum, time := 0.0, 0.0
 	for i := max(0, e.line.Count-window); i < e.line.Count; i++ {
 		t := float64(e.line.Times[i%window])
 		if !(t > 0) {
 			continue
 		}
+
 		e.play(i, false)
 		x := min(t, max(0, saved(i)))
 		if mid, _ := e.othersWait(i, nil); mid == mid {
 			x = min(x, mid)
 		}
+
 		sum, time = sum+x*float64(e.line.Steps[i%window]), time+e.line.Spans[i%window]
 	}
+
 	if time <= 0 {
 		return 0
 	}
+
 	return min(1, sum/time)
 }
 
@@ -170,10 +191,12 @@ func (e *Engine) late(i int) {
 	if e.layout.Stages < 2 || len(e.ends) < 2 || !e.graph.Known() {
 		return
 	}
+
 	dp, other := e.valuesAt(frame.DP, i), e.valuesAt(frame.Other, i)
 	if dp == nil {
 		return
 	}
+
 	least := math.Inf(1)
 	e.waits = e.waits[:0]
 	for l := range e.ends {
@@ -183,29 +206,35 @@ func (e *Engine) late(i int) {
 			if other != nil {
 				w += finite(float64(other[r]), 0)
 			}
+
 			if w == w && !(x <= w) {
 				x = w
 			}
 		}
+
 		e.waits = append(e.waits, x)
 		if x == x {
 			least = min(least, x)
 		}
 	}
+
 	var shift []float64 // of the lanes that show it against the play
 	for l, x := range e.waits {
 		if x == x {
 			shift = append(shift, least-x-e.plain[l])
 		}
 	}
+
 	if 2*len(shift) < len(e.ends) {
 		return
 	}
+
 	usual := middle(shift)
 	last := math.Inf(1)
 	if !slices.Contains(e.ledger.Habits.Expected, true) {
 		last = slices.Max(e.plain)
 	}
+
 	for l, x := range e.waits {
 		if x == x {
 			e.ends[l] = max(least-x, e.plain[l]-last)

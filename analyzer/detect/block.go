@@ -8,20 +8,24 @@ func (t *track) closeBlock(r int) {
 		if k < int(t.first[r]) || k < 0 {
 			continue
 		}
+
 		if x := t.ring[r*window+k%window]; x == x {
 			t.buf = append(t.buf, x)
 		}
 	}
+
 	v := nan32
 	if len(t.buf) >= 3 {
 		v = middleMean(t.buf)
 	}
+
 	n := t.block[r]
 	t.blocks[r*maxBlocks+int(n)%maxBlocks] = v
 	t.block[r] = n + 1
 	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 && !t.creeps(r, v) {
 		t.learnBase(r, v)
 	}
+
 	t.fillLanes(r)
 }
 
@@ -32,6 +36,7 @@ func (t *track) creeps(r int, v float32) bool {
 	if t.baseN[r] < baseBlocks {
 		return false
 	}
+
 	unit := max(creepUnit, creepSigmas*float32(t.blockSD))
 	t.creep[r] = min(max(0, t.creep[r]+clip((v-t.base[r])/unit-1, -1, 1)), creepMost)
 	return t.creep[r] >= creepBlocks
@@ -46,6 +51,7 @@ func (t *track) learnBase(r int, v float32) {
 		t.baseN[r] = min(t.baseN[r]+1, 60000)
 		t.base[r] += clip((v-t.base[r])/4, -baseDrift, baseDrift)
 	}
+
 	if !t.habits {
 		t.base[r] = clip(t.base[r], -baseLimit, baseLimit)
 	}
@@ -57,6 +63,7 @@ func (t *track) forgetLanes(r, until int) {
 	for k := (t.count-until)/blockSteps + 1; k <= maxBlocks && k <= int(t.block[r]); k++ {
 		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = nan32
 	}
+
 	for i := range t.laneMean {
 		t.laneMean[i][r] = nan32
 	}
@@ -74,12 +81,14 @@ func (t *track) fillLanes(r int) {
 		if l > have {
 			return // longer ones were never full
 		}
+
 		for ; k < l; k++ {
 			if x := ring[(have-1-k)&mask]; x == x {
 				sum += x
 				n++
 			}
 		}
+
 		t.laneMean[i][r] = nan32
 		if 4*n >= 3*l {
 			t.laneMean[i][r] = sum / float32(n)

@@ -15,6 +15,7 @@ func (e *Engine) describe(c *candidate, all []candidate) finding {
 	for i := range all {
 		culprit[all[i].row] = true
 	}
+
 	skip := func(r int) bool { return culprit[r] }
 	f := finding{Cause: e.cause(c, skip), Confidence: e.confidence(c)}
 	f.Slowdown = e.slowdown(c, skip)
@@ -33,14 +34,17 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 			x[s] = max(0, e.excess(c.row, s, skip))
 		}
 	}
+
 	if c.has[saving] {
 		x[saving] = e.savingCost(c.row)
 	}
+
 	share := causeShare
 	if e.estimated { // no wait was told: what a slow loader takes counts as own time once more
 		share = estimatedShare
 		x[own] = max(0, x[own]-x[loading])
 	}
+
 	self := max(x[compute], x[own])
 	total := self + x[loading] + x[saving]
 	switch {
@@ -53,15 +57,19 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 	case self < share*total:
 		return verdict.Unattributed
 	}
+
 	if e.tensorLink(c.row) {
 		return verdict.Communication
 	}
+
 	if !e.seen[frame.FP] {
 		return verdict.Unattributed
 	}
+
 	if e.coversSelf(c, skip) {
 		return verdict.Compute
 	}
+
 	return verdict.HostDelay
 }
 
@@ -72,18 +80,22 @@ func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 	if !e.seen[frame.Self] {
 		return c.has[compute]
 	}
+
 	s := own
 	if c.has[compute] {
 		s = compute
 	}
+
 	k := min(window, max(minBold, e.tracks[s].age(c.row)))
 	if inside, known := e.inside(c, k, skip); known {
 		return inside
 	}
+
 	fp, self := e.ratioOf(c.row, compute, k, skip), e.ratioOf(c.row, own, k, skip)
 	if c.has[compute] {
 		return !(fp < computeShare*self)
 	}
+
 	return fp >= max(computeShare*self, e.cfg.MinEffect/2)
 }
 
@@ -100,17 +112,20 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 	if !(x > 0) || e.innerLead(c.row, k) < awaitedShare*x {
 		return false, false
 	}
+
 	most := math.NaN()
 	for _, m := range innerMetrics {
 		g := e.groupOf(c.row, m)
 		if g == nil || !g.Complete() || !e.seen[m] {
 			continue
 		}
+
 		d := e.recent.over(frame.FP, sample(g.Rows, 0), k, func(p int) bool { return p == c.row || skip(p) }) - e.recent.median(frame.FP, c.row, k)
 		if d == d && !(most >= d) {
 			most = d
 		}
 	}
+
 	return most < beforeShare*x, most == most
 }
 
@@ -123,6 +138,7 @@ func (e *Engine) tensorLink(r int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -137,16 +153,20 @@ func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
 		if t := e.stepMedian; t > c.excess && c.excess > 0 {
 			return t / (t - c.excess)
 		}
+
 		return ratio
 	}
+
 	s := c.main
 	if c.has[compute] {
 		s = compute
 	}
+
 	k := min(window, max(minBold, e.tracks[s].age(c.row)))
 	x := e.value(c.row, s, k) / e.peers(c.row, s, k, skip)
 	if x != x || math.IsInf(x, 0) {
 		return ratio
 	}
+
 	return x
 }

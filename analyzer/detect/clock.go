@@ -17,6 +17,7 @@ func (e *Engine) mark(step, atNs int64) {
 	if atNs <= 0 {
 		return
 	}
+
 	if len(e.marks) >= maxMarks {
 		k := 0
 		for i := range e.marks {
@@ -25,8 +26,10 @@ func (e *Engine) mark(step, atNs int64) {
 				k++
 			}
 		}
+
 		e.marks = e.marks[:k]
 	}
+
 	e.marks = append(e.marks, mark{step, atNs})
 }
 
@@ -37,6 +40,7 @@ func (e *Engine) timeOf(step int64) string {
 			return time.Unix(0, m.AtNs).UTC().Format(time.RFC3339)
 		}
 	}
+
 	return ""
 }
 
@@ -46,6 +50,7 @@ func (e *Engine) fillTimes(v *verdict.Verdict) {
 		v.Steps.FirstTime = time.Unix(0, e.marks[0].AtNs).UTC().Format(time.RFC3339)
 		v.Steps.LastTime = time.Unix(0, e.marks[n-1].AtNs).UTC().Format(time.RFC3339)
 	}
+
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		n.SinceTime, n.DetectedTime = e.timeOf(n.SinceStep), e.timeOf(n.DetectedStep)
@@ -53,13 +58,16 @@ func (e *Engine) fillTimes(v *verdict.Verdict) {
 			n.UntilTime = e.timeOf(n.UntilStep)
 		}
 	}
+
 	for i := range v.Links {
 		v.Links[i].SinceTime = e.timeOf(v.Links[i].SinceStep)
 	}
+
 	for i := range v.Events {
 		x := &v.Events[i]
 		x.FirstTime, x.LastTime = e.timeOf(x.FirstStep), e.timeOf(x.LastStep)
 	}
+
 	for _, k := range e.judged {
 		if k > 0 {
 			v.Recorded++

@@ -43,6 +43,7 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 			left = append(left, *c)
 		}
 	}
+
 	return left, dropped
 }
 
@@ -55,11 +56,13 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 		if c.main == saving || e.tracks[c.main].fromStart(c.row) || c.sinceAt == 0 {
 			continue
 		}
+
 		node := e.nodeOf(c.row)
 		if old, ok := at[node]; !ok || c.sinceAt < old {
 			at[node] = c.sinceAt
 		}
 	}
+
 	out := map[string]bool{}
 	for node, x := range at {
 		n := 0
@@ -68,8 +71,10 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 				n++
 			}
 		}
+
 		out[node] = n >= commonNodes && 8*n >= len(e.layout.Nodes)
 	}
+
 	return out
 }
 
@@ -83,6 +88,7 @@ func (e *Engine) standing(c *candidate) bool {
 	if c.main >= signals || c.onlyOwn() && e.layout.Stages > 1 {
 		return false // saves are compared one by one; in a pipeline own time alone has rules of its own
 	}
+
 	total := e.nodes()
 	k, always, mixed := total, total, total >= smallJob
 	for s := range signals { // who waits in one signal does not in the other
@@ -94,10 +100,12 @@ func (e *Engine) standing(c *candidate) bool {
 			mixed = mixed && was && len(a.fast) > 0
 		}
 	}
+
 	most := max(1, commonShare*float64(total))
 	if e.rose(c) {
 		return float64(always) > most || float64(k) > most && 2*k > total
 	}
+
 	return mixed || float64(k) > most
 }
 
@@ -121,6 +129,7 @@ func (e *Engine) alike(t *track, r int) likes {
 			out.fast[n] = true
 		}
 	}
+
 	return out
 }
 
@@ -133,15 +142,18 @@ func (e *Engine) popular(c *candidate) bool {
 	if s >= loading || e.expert(c.row) < 0 || e.experts[own].together() < sharedCorrelation/2 {
 		return false
 	}
+
 	if c.has[compute] {
 		s = compute
 	}
+
 	t := e.tracks[s]
 	for r := range e.n {
 		if e.layout.Node[r] == e.layout.Node[c.row] && t.standing(r) >= float64(t.effect[c.row])/2 && !e.expertSlow(t, r) {
 			return false
 		}
 	}
+
 	return e.expertSlow(t, c.row)
 }
 
@@ -154,15 +166,18 @@ func (e *Engine) expertSlow(t *track, r int) bool {
 		if p == r || seat < 0 || e.stageOf(p) != stage || e.expert(p) != seat {
 			continue
 		}
+
 		if e.layout.Node[p] != e.layout.Node[r] {
 			away, far = away+t.standing(p), far+1
 		} else {
 			here, near = here+t.standing(p), near+1
 		}
 	}
+
 	if far > 0 {
 		return away >= popularShare*t.standing(r)*far
 	}
+
 	return near > 0 && here >= popularShare*t.standing(r)*near
 }
 
@@ -172,6 +187,7 @@ func (e *Engine) expert(r int) int {
 	if g == nil || !g.Complete() {
 		return -1
 	}
+
 	return slices.Index(g.Rows, int32(r))
 }
 
@@ -180,6 +196,7 @@ func (e *Engine) stageOf(r int) int {
 	if g := e.layout.Role[r]; g >= 0 {
 		return e.layout.Roles[g].Stage
 	}
+
 	return -1
 }
 
@@ -196,6 +213,7 @@ func (e *Engine) rose(c *candidate) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -207,6 +225,7 @@ func (e *Engine) nodes() int {
 			seen[e.layout.Node[r]] = true
 		}
 	}
+
 	return len(seen)
 }
 
@@ -220,6 +239,7 @@ func (t *track) standing(r int) float64 {
 	case t.active(r):
 		x = t.effect[r]
 	}
+
 	return finite(float64(x), 0)
 }
 
@@ -237,9 +257,11 @@ func (t *track) rose(r int) bool {
 	if blocks < minBase {
 		past, n = float64(t.mu[r]), int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
 	}
+
 	if n < minBold || t.fromStart(r) {
 		return false
 	}
+
 	v := t.values(r, k)
 	m := float64(median(v)) - past
 	se := medianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))

@@ -76,8 +76,10 @@ func (e *Engine) blame(culprits []candidate) []fault {
 				f.From = max(0, min(f.From, e.line.Count-e.tracks[s].age(c.row)))
 			}
 		}
+
 		add(f)
 	}
+
 	out = e.withMates(out)
 	for q := range e.whole.n {
 		if e.whole.active(q) && e.singleNode(e.layout.Replicas[q]) >= 0 {
@@ -86,6 +88,7 @@ func (e *Engine) blame(culprits []candidate) []fault {
 			}
 		}
 	}
+
 	for g := range e.alone.n {
 		if rows := e.layout.Roles[g].Rows; e.alone.active(g) && e.singleNode(rows) >= 0 {
 			for _, r := range rows {
@@ -93,6 +96,7 @@ func (e *Engine) blame(culprits []candidate) []fault {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -108,18 +112,22 @@ func (e *Engine) withMates(faults []fault) []fault {
 		if !ok {
 			o = f
 		}
+
 		for s := range signals {
 			o.Has[s] = o.Has[s] || f.Has[s]
 		}
+
 		o.From = min(o.From, f.From)
 		first[n] = o
 	}
+
 	for r := range e.n {
 		if f, ok := first[e.layout.Node[r]]; ok && len(first) > 0 && !rows[r] && e.layout.Present[r] {
 			f.Row, f.Slight = r, true
 			faults = append(faults, f)
 		}
 	}
+
 	return faults
 }
 
@@ -139,9 +147,11 @@ func (e *Engine) bookSpikes(t float64) {
 	if len(e.ledger.Faults) > 0 && e.knowsHabits() {
 		e.play(i, true)
 	}
+
 	if e.graph.Known() && t < spikeStep*e.stepMedian || e.analysed <= window || !e.knowsHabits() {
 		return
 	}
+
 	e.play(i, true)
 	rows := e.graph.All()
 	if e.graph.Known() {
@@ -151,14 +161,17 @@ func (e *Engine) bookSpikes(t float64) {
 				last = l
 			}
 		}
+
 		rows = e.graph.Rows(last)
 	}
+
 	seen := map[int32]bool{}
 	for _, r := range rows {
 		n := e.layout.Node[r]
 		if n < 0 || seen[n] || !e.spikes(int(r)) {
 			continue
 		}
+
 		seen[n] = true
 		e.charged = e.charged[:0]
 		for k := range e.n {
@@ -167,6 +180,7 @@ func (e *Engine) bookSpikes(t float64) {
 				e.charged = append(e.charged, f)
 			}
 		}
+
 		e.recall(i)
 		saved, most := e.without(i, e.charged, t)
 		node := e.layout.Nodes[n]
@@ -175,6 +189,7 @@ func (e *Engine) bookSpikes(t float64) {
 			s = &spell{Since: e.ledger.Clock - span}
 			e.ledger.Spells[node] = s
 		}
+
 		s.Saved, s.Most = s.Saved+saved, s.Most+most
 	}
 }
@@ -186,6 +201,7 @@ func (e *Engine) spikes(r int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -197,6 +213,7 @@ func (e *Engine) settle() {
 	if len(e.ledger.Faults) == 0 || e.line.Count < window {
 		return
 	}
+
 	e.enter(e.line.Count-window, e.ledger.Faults, e.account, &e.ledger.All)
 }
 
@@ -205,9 +222,11 @@ func (e *Engine) settleAll(faults []fault) {
 	if len(faults) == 0 {
 		return
 	}
+
 	if !e.knowsHabits() {
 		e.ledger.Habits = e.habits()
 	}
+
 	for i := max(0, e.line.Count-window); i < e.line.Count; i++ {
 		e.enter(i, faults, e.account, &e.ledger.All)
 	}
@@ -219,6 +238,7 @@ func (e *Engine) account(node string, from int) *account {
 		a = &account{From: from}
 		e.ledger.Accounts[node] = a
 	}
+
 	return a
 }
 
@@ -232,12 +252,14 @@ func (e *Engine) blamed(faults []fault) {
 			faults = append(faults, f)
 		}
 	}
+
 	l.Faults = faults
 	for node := range l.Accounts {
 		if _, waits := e.carried[node]; !waits && !slices.ContainsFunc(faults, func(f fault) bool { return f.Node == node }) && !e.slowNow(node) {
 			delete(l.Accounts, node)
 		}
 	}
+
 	if len(l.Accounts) == 0 && len(faults) == 0 {
 		l.All = account{}
 	}
@@ -250,10 +272,12 @@ func (e *Engine) settled(faults []fault) price {
 			return e.price(faults)
 		}
 	}
+
 	p := price{nodes: map[string]account{}, all: e.ledger.All}
 	for node, a := range e.ledger.Accounts {
 		p.nodes[node] = *a
 	}
+
 	return p
 }
 
@@ -263,13 +287,16 @@ func (e *Engine) price(faults []fault) price {
 	if len(faults) == 0 {
 		return p
 	}
+
 	if old := e.ledger.Habits; !e.knowsHabits() {
 		e.ledger.Habits = e.habits()
 		defer func() { e.ledger.Habits = old }()
 	}
+
 	for node, a := range e.ledger.Accounts {
 		p.nodes[node] = *a
 	}
+
 	open := map[string]*account{}
 	get := func(node string, from int) *account {
 		if open[node] == nil {
@@ -277,16 +304,20 @@ func (e *Engine) price(faults []fault) price {
 			if !ok {
 				a.From = from
 			}
+
 			open[node] = &a
 		}
+
 		return open[node]
 	}
 	for i := max(0, e.line.Count-window); i < e.line.Count; i++ {
 		e.enter(i, faults, get, &p.all)
 	}
+
 	for node, a := range open {
 		p.nodes[node] = *a
 	}
+
 	return p
 }
 
@@ -295,6 +326,7 @@ func (a account) share(saved float64) float64 {
 	if a.Time <= 0 {
 		return 0
 	}
+
 	return min(1, max(0, saved/a.Time))
 }
 

@@ -18,19 +18,23 @@ func simulated(t *testing.T, name string, seed uint64, ranks int, groups bool) (
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cfg.Record.NoGroups = !groups
 	b := feed.NewHistory()
 	truth, err := simulate.Run(cfg, b)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := truth.Weigh(cfg); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := b.Frame(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return Analyze(f, Default()), truth.SlowNodes, truth.Impact
 }
 
@@ -41,6 +45,7 @@ func accused(v *verdict.Verdict) (nodes []string) {
 			nodes = append(nodes, n.Node)
 		}
 	}
+
 	return nodes
 }
 
@@ -66,13 +71,16 @@ func TestCost_IsWhatTheJobWouldSave(t *testing.T) {
 					continue // others judge that
 				}
 			}
+
 			x := costError(v.JobImpact, truth)
 			if errs = append(errs, x); x > 0.5 {
 				t.Logf("%s, seed %d: costs %.4f, said %.4f", name, seed, truth, v.JobImpact)
 			}
+
 			if v.JobImpactMax != 0 {
 				t.Errorf("%s, seed %d: at most %.4f, groups are known", name, seed, v.JobImpactMax)
 			}
+
 			for _, n := range v.Nodes {
 				if n.JobImpact > v.JobImpact+1e-9 && n.State == verdict.Degraded {
 					t.Errorf("%s, seed %d: %s costs %.4f, all together %.4f", name, seed, n.Node, n.JobImpact, v.JobImpact)
@@ -80,6 +88,7 @@ func TestCost_IsWhatTheJobWouldSave(t *testing.T) {
 			}
 		}
 	}
+
 	slices.Sort(errs)
 	mid, tenth := errs[len(errs)/2], errs[len(errs)*9/10]
 	t.Logf("%d jobs: error %.3f in the median, %.3f in the worst tenth", len(errs), mid, tenth)
@@ -117,17 +126,20 @@ func TestCost_WithoutGroupsIsBounded(t *testing.T) {
 			if len(accused(v)) == 0 || v.JobImpactMax == 0 {
 				continue
 			}
+
 			bounds++
 			if v.JobImpact <= truth*1.1+0.002 && truth <= v.JobImpactMax {
 				held++
 			} else {
 				t.Logf("%s, seed %d: costs %.4f, said %.4f to %.4f", name, seed, truth, v.JobImpact, v.JobImpactMax)
 			}
+
 			if v.JobImpactMax < v.JobImpact {
 				t.Errorf("%s, seed %d: at least %.4f and at most %.4f", name, seed, v.JobImpact, v.JobImpactMax)
 			}
 		}
 	}
+
 	if t.Logf("%d of %d hold", held, bounds); bounds < 8 || float64(held) < 0.95*float64(bounds) {
 		t.Errorf("%d of %d bounds hold the true cost", held, bounds)
 	}
@@ -146,6 +158,7 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 		for r, x := range c.V[frame.Exposed] {
 			waits = append(waits, float64(x/c.V[frame.Step][r]))
 		}
+
 		share, n = share+middle(waits), n+1
 		return nil
 	})
@@ -159,6 +172,7 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 			}
 		}
 	}
+
 	if !found {
 		t.Errorf("findings %+v, want uneven work", v.Findings)
 	}

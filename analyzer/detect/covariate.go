@@ -31,6 +31,7 @@ func (c *covariate) prepare(tokens []float32, recorded ...bool) {
 			c.ln[r] = float32(math.Log(float64(v)))
 		}
 	}
+
 	c.ref.relative(c.ln, c.dev)
 	for _, x := range recorded {
 		if x {
@@ -49,12 +50,14 @@ func (c *covariate) remove(s signal, logs []float32) bool {
 		c.sxy[s]/math.Sqrt(c.stt[s]*c.sxx[s]) < sharedCorrelation {
 		return false
 	}
+
 	c.slope[s] = float32(min(max(c.sxy[s]/c.stt[s], 0), 2.5))
 	for r, x := range c.ln {
 		if g := c.role[r]; g >= 0 && x == x {
 			logs[r] -= c.slope[s] * (x - c.ref.middle[g]) // those without a count stay comparable
 		}
 	}
+
 	return true
 }
 
@@ -71,6 +74,7 @@ func (c *covariate) learn(s signal, x []float32, waited []bool, t *track) {
 		if d != d || x[r] != x[r] || t.phase[r] != ok || waited != nil && waited[r] {
 			continue
 		}
+
 		y := clip(x[r]+c.slope[s]*d-t.mu[r], -0.7, 0.7)
 		c.sxy[s] += float64(y * d)
 		c.stt[s] += float64(d * d)

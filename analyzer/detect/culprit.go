@@ -46,36 +46,45 @@ func (e *Engine) candidates() []candidate {
 			if !t.active(r) {
 				continue
 			}
+
 			c.has[s] = true
 			x := e.excess(r, s, nil)
 			if c.main < 0 || x > c.excess {
 				c.main, c.excess, c.effect, c.z, c.few = s, x, float64(t.effect[r]), float64(t.z[r]), t.few[r]
 			}
+
 			// Self time alone may have been up before, as a wait; then what measured
 			// work says counts.
 			if c.phase == 0 || t.detected[r] < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
 				c.since, c.detected, c.sinceAt = e.sinceOf(t, r), t.detected[r], int(t.sinceAt[r])
 			}
+
 			c.phase = degraded
 		}
+
 		if c.has[own] && !c.has[compute] && e.tracks[compute].corroborates(r, c.effect) {
 			c.has[compute] = true
 		}
+
 		if e.saver.guilty(r) {
 			c.has[saving] = true
 			x := e.savingCost(r)
 			if c.main < 0 || x > c.excess {
 				c.main, c.excess, c.effect, c.z = saving, x, float64(e.saver.rise[r]), float64(e.saver.rise[r])/math.Max(e.saver.sigma, saveNoise)
 			}
+
 			if c.phase == 0 || e.saver.third[r] < c.detected {
 				c.since, c.detected = e.saver.since[r], e.saver.third[r]
 			}
+
 			c.phase = degraded
 		}
+
 		if c.main >= 0 {
 			out = append(out, c)
 		}
 	}
+
 	return out
 }
 
@@ -86,6 +95,7 @@ func (t *track) corroborates(r int, effect float64) bool {
 	if n < minBase || t.blockSD == 0 {
 		return false
 	}
+
 	rise := float64(t.laneMean[0][r]) - past
 	return rise >= max(peerGain, computeShare*effect) && rise >= suspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
 }
@@ -103,6 +113,7 @@ func (e *Engine) sinceOf(t *track, r int) int64 {
 	if t.fromStart(r) {
 		return t.firstLabel[r]
 	}
+
 	return t.since[r]
 }
 
@@ -114,6 +125,7 @@ func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
 	if x := mine - theirs; x == x {
 		return x
 	}
+
 	return mine * (1 - math.Exp(-float64(e.tracks[s].effect[r])))
 }
 
@@ -123,6 +135,7 @@ func (e *Engine) value(r int, s signal, k int) float64 {
 	if s == loading {
 		return e.recent.median(frame.DataLoader, r, k)
 	}
+
 	return e.recent.work(s, r, k)
 }
 
@@ -132,18 +145,22 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 	if g < 0 {
 		return math.NaN()
 	}
+
 	var v []float64
 	for _, p := range sample(e.layout.Roles[g].Rows, r) {
 		if int(p) == r || skip != nil && skip(int(p)) {
 			continue
 		}
+
 		if x := e.value(int(p), s, k); x == x {
 			v = append(v, x)
 		}
 	}
+
 	if len(v) > 0 && len(v) < medianPeers-1 {
 		return slices.Min(v)
 	}
+
 	return middle(v)
 }
 
@@ -155,10 +172,12 @@ func sample(rows []int32, _ int) []int32 {
 	if len(rows) <= sampleSize {
 		return rows
 	}
+
 	out := make([]int32, 0, sampleSize)
 	for i := range sampleSize {
 		out = append(out, rows[i*len(rows)/sampleSize])
 	}
+
 	return out
 }
 
@@ -173,15 +192,18 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 		if c.onlyOwn() || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) {
 			continue
 		}
+
 		measured[e.layout.Node[c.row]] = true
 		left = append(left, *c)
 	}
+
 	for i := range all {
 		c := &all[i]
 		if c.onlyOwn() && !measured[e.layout.Node[c.row]] && e.convincing(c, all) && !e.maybeStage(c) {
 			left = append(left, *c)
 		}
 	}
+
 	slices.SortFunc(left, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
 	return e.withoutCommon(left)
 }
@@ -193,6 +215,7 @@ func (e *Engine) leadsToo(c *candidate, all []candidate) bool {
 	if !c.has[own] {
 		return false
 	}
+
 	d := *c
 	d.excess, d.effect, d.z, d.sinceAt = e.excess(c.row, own, nil), float64(t.effect[c.row]), float64(t.z[c.row]), int(t.sinceAt[c.row])
 	return e.convincing(&d, all)

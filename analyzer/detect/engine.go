@@ -155,9 +155,11 @@ func (e *Engine) Observe(c *frame.Column) {
 	if c.Layout != nil && c.Layout != e.layout {
 		e.setLayout(c.Layout)
 	}
+
 	if e.columns == 0 {
 		e.firstStep = c.Step
 	}
+
 	e.columns++
 	e.attempt, e.attempts = c.Attempt, max(e.attempts, c.Attempt+1)
 	e.lastStep, e.lastStart = c.Step, c.StartNs
@@ -170,13 +172,16 @@ func (e *Engine) Observe(c *frame.Column) {
 		e.line.leaveOut(t)
 		return
 	}
+
 	if e.leaveOut(saving, t) {
 		e.line.leaveOut(t)
 		return
 	}
+
 	if t > 0 {
 		e.stepMedian = e.pace.median(t)
 	}
+
 	e.analysed++
 	e.lastTime = t
 	e.judge(c, t)
@@ -197,6 +202,7 @@ func (e *Engine) measuredIn(c *frame.Column) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -207,12 +213,14 @@ func (e *Engine) count(c *frame.Column) {
 			e.seen[m], e.measuredAt[m], e.measuredStep[m] = true, e.columns, c.Step
 		}
 	}
+
 	recorded := 0
 	for _, p := range e.layout.Present {
 		if p {
 			recorded++
 		}
 	}
+
 	expected := max(recorded, e.world())
 	e.expected += expected
 	e.off += c.Off * expected
@@ -226,6 +234,7 @@ func (e *Engine) world() int {
 	if n := len(e.layout.Ranks); e.layout.World == 0 && n > 0 {
 		return e.layout.Ranks[n-1] + 1
 	}
+
 	return e.layout.World
 }
 
@@ -234,6 +243,7 @@ func (e *Engine) stepTime(c *frame.Column) float64 {
 	if t := e.sampleMedian(c.V[frame.Step]); t > 0 {
 		return float64(t)
 	}
+
 	return 0
 }
 
@@ -249,6 +259,7 @@ func (e *Engine) sampleMedian(v []float32) float32 {
 			e.buf = append(e.buf, x)
 		}
 	}
+
 	return median(e.buf)
 }
 
@@ -259,14 +270,17 @@ func (e *Engine) leaveOut(saving bool, t float64) bool {
 	if saving {
 		x = 1
 	}
+
 	e.saving += (x - e.saving) / float64(min(e.columns, memory))
 	if e.saving > savingShare && e.columns > window {
 		return false
 	}
+
 	if saving {
 		e.sinceSave = 0
 		return true
 	}
+
 	e.sinceSave++
 	return e.sinceSave <= afterSave && e.stepMedian > 0 && t > max(e.stepMedian, e.lastTime)*(1+settleLimit)
 }

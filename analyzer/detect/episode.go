@@ -30,6 +30,7 @@ func (e *Engine) nodeOf(row int) string {
 	if n := e.layout.Node[row]; n >= 0 {
 		return e.layout.Nodes[n]
 	}
+
 	return ""
 }
 
@@ -38,6 +39,7 @@ func (e *Engine) remember(p past) {
 	if len(e.history) >= maxHistory {
 		e.history = e.history[1:]
 	}
+
 	e.history = append(e.history, p)
 }
 
@@ -53,15 +55,19 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
 				Since: ep.since, Detected: ep.detected, Until: ep.until, Case: known})
 		}
+
 		return
 	}
+
 	noise := float64(e.tracks[s].noiseOf(r))
 	if ep.steps > transientSteps || ep.steps < suspectAt || ep.share < slowShare || ep.effect < max(eventEffect, eventSigmas*noise) || ep.starting {
 		return
 	}
+
 	if len(e.events) >= maxEvents {
 		e.events = e.events[1:]
 	}
+
 	e.events = append(e.events, event{Node: e.nodeOf(r), Rank: e.layout.Ranks[r], Signal: s,
 		First: ep.since, Last: ep.until, AtNs: c.StartNs,
 		At: max(0, e.analysed-calmSteps-ep.steps), Steps: ep.steps, Effect: ep.effect})
@@ -80,21 +86,26 @@ func (e *Engine) refresh() {
 			}
 		}
 	}
+
 	if !due {
 		return
 	}
+
 	var culprits []candidate
 	if slow {
 		culprits, _ = e.accuse(e.candidates())
 	}
+
 	faults := e.blame(culprits)
 	if len(faults) > 0 && !e.knowsHabits() || e.analysed%(evaluateEvery*evaluateEvery) == 0 {
 		e.ledger.Habits = e.habits()
 	}
+
 	e.blamed(faults)
 	if len(culprits) == 0 {
 		return
 	}
+
 	p := e.settled(faults)
 	for i := range culprits {
 		c := &culprits[i]
@@ -119,20 +130,24 @@ func (e *Engine) carry(l *frame.Layout) {
 	if moved {
 		e.settleAll(faults)
 	}
+
 	for i := range culprits {
 		c := &culprits[i]
 		if !gone(c.row) || c.main == saving {
 			continue
 		}
+
 		node := e.nodeOf(c.row)
 		if known, ok := e.carried[node]; ok && known.Degraded {
 			continue
 		}
+
 		f := e.describe(c, culprits)
 		f.Impact, f.Most = e.costOf(&p, node)
 		e.carried[node] = carry{Signal: c.main, Since: c.since, Detected: c.detected, Degraded: true, Effect: c.effect,
 			Rank: old.Ranks[c.row], Until: e.tracks[c.main].until[c.row], At: e.analysed, Case: f}
 	}
+
 	for _, s := range []signal{compute, loading} {
 		t := e.tracks[s]
 		for r := range t.n {
@@ -140,9 +155,11 @@ func (e *Engine) carry(l *frame.Layout) {
 			if _, known := e.carried[node]; known || t.phase[r] == ok || !gone(r) || t.age(r) > settledSteps && t.passes[r] == 0 {
 				continue
 			}
+
 			e.carried[node] = carry{Signal: s, Since: t.since[r], Detected: t.detected[r], Rank: old.Ranks[r], Until: t.until[r], At: e.analysed}
 		}
 	}
+
 	if moved {
 		e.cases = map[caseKey]finding{}
 	}
@@ -160,16 +177,20 @@ func (e *Engine) adopt() {
 				}
 			}
 		}
+
 		if age < window || c.Judged {
 			continue
 		}
+
 		if !e.slowNow(node) {
 			if c.Degraded {
 				e.remember(past{Node: node, Rank: c.Rank, Signal: c.Signal, Since: c.Since, Detected: c.Detected, Until: c.Until, Case: c.Case})
 			}
+
 			delete(e.carried, node)
 			continue
 		}
+
 		c.Judged = true
 		e.carried[node] = c
 	}
@@ -194,6 +215,7 @@ func (e *Engine) anyOn(node string, is func(t *track, r int) bool) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -206,6 +228,7 @@ func (e *Engine) watchWholes(c *frame.Column) {
 			return
 		}
 	}
+
 	none := func(episode) {}
 	if sh := e.sharing[s]; sh.usable && sh.used {
 		e.whole.observe(sh.common, c.Step, none)
@@ -213,6 +236,7 @@ func (e *Engine) watchWholes(c *frame.Column) {
 			e.whole.evaluate(q)
 		}
 	}
+
 	e.observeAlone(s, c, none)
 }
 
@@ -221,6 +245,7 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
 	if e.alone.n < 2 || !e.lonely {
 		return
 	}
+
 	now := e.level.now[int(s)]
 	for g := range now {
 		e.buf = e.buf[:0]
@@ -229,8 +254,10 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
 				e.buf = append(e.buf, x)
 			}
 		}
+
 		e.aloneV[g] = now[g] - median(e.buf)
 	}
+
 	e.alone.load = e.experts[own].spread()
 	e.alone.observe(e.aloneV, c.Step, end)
 	for g := range e.alone.n {
@@ -246,7 +273,9 @@ func (e *Engine) singleNode(rows []int32) int32 {
 		if i > 0 && n != node {
 			return -1
 		}
+
 		node = n
 	}
+
 	return node
 }

@@ -20,6 +20,7 @@ func (t *track) values(r, k int) []float32 {
 			t.buf = append(t.buf, x)
 		}
 	}
+
 	return t.buf
 }
 
@@ -31,6 +32,7 @@ func (t *track) try(r, k int) outcome {
 	if o.valid < minBold {
 		return o
 	}
+
 	var m32 float32
 	slowFrom := float32(t.cfg.Effect / 2)
 	m32, t.hl = hodgesLehmann(v, t.hl)
@@ -44,6 +46,7 @@ func (t *track) try(r, k int) outcome {
 	if t.selfOnly {
 		o.effect, o.z = 0, 0
 	}
+
 	if past, n, tau := t.past(r, t.began(r, k)); n >= minBase {
 		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(float64(n*blockSteps)))
 		if z := (m - past) / math.Hypot(se2, tau); z > o.z && (m >= peerGain || t.selfOnly) {
@@ -51,18 +54,21 @@ func (t *track) try(r, k int) outcome {
 			slowFrom += float32(past)
 		}
 	}
+
 	slow := 0
 	for _, x := range v {
 		if x > slowFrom {
 			slow++
 		}
 	}
+
 	o.slow = float64(slow) / float64(o.valid)
 	enough := o.valid >= minValid || math.Expm1(o.effect) >= boldEffects*t.cfg.Effect
 	least := t.cfg.MinEffect
 	if t.selfOnly {
 		least = t.cfg.Effect // without peers a small change may be anything
 	}
+
 	o.pass = enough && o.slow >= slowShare && math.Expm1(o.effect) >= least && t.significant(o.z, t.cfg.Alarm, freedom)
 	return o
 }
@@ -73,6 +79,7 @@ func (t *track) significant(z, alarm, freedom float64) bool {
 	if z < alarm {
 		return false
 	}
+
 	found := 1
 	if t.tests > 64 {
 		for _, p := range t.phase {
@@ -81,6 +88,7 @@ func (t *track) significant(z, alarm, freedom float64) bool {
 			}
 		}
 	}
+
 	return tail(z, freedom) <= t.cfg.Discovery*float64(found)/float64(t.tests)
 }
 
@@ -95,6 +103,7 @@ func (t *track) evaluate(r int) {
 	if t.first[r] < 0 {
 		return
 	}
+
 	switch {
 	case t.phase[r] == suspect && (t.count-int(t.sinceAt[r]))%suspectEvery == 0:
 		t.evaluateSuspect(r)
@@ -103,6 +112,7 @@ func (t *track) evaluate(r int) {
 			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
 		}
 	}
+
 	if (t.count+r)%evaluateEvery == 0 {
 		t.evaluateQuiet(r)
 	}
@@ -113,6 +123,7 @@ func (t *track) need(r int) uint8 {
 	if t.few[r] {
 		return 2 * confirmations
 	}
+
 	return confirmations
 }
 
@@ -124,19 +135,23 @@ func (t *track) evaluateSuspect(r int) {
 	if ripe {
 		o = t.try(r, min(age, window))
 	}
+
 	if !o.pass {
 		t.passes[r] = 0
 		if age > 2*labelMemory { // a habit, not a fault
 			t.base[r], t.baseN[r] = t.mid[r], baseBlocks
 			t.calm(r)
 		}
+
 		return
 	}
+
 	t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
 	t.passes[r] = min(t.passes[r]+1, 100)
 	if t.passes[r] < t.need(r) || t.count-int(t.first[r]) < window {
 		return
 	}
+
 	if whole := t.try(r, window); whole.slow >= slowShare || age >= window {
 		t.confirm(r)
 	}
@@ -156,6 +171,7 @@ func (t *track) evaluateQuiet(r int) {
 	if t.mid[r] != t.mid[r] || t.phase[r] == degraded {
 		return
 	}
+
 	if t.phase[r] == ok && t.count-int(t.first[r]) >= window && (t.selfOnly || t.mid[r] >= float32(t.cfg.MinEffect)*0.8) {
 		if o := t.try(r, window); o.pass {
 			t.passes[r]++
@@ -163,13 +179,17 @@ func (t *track) evaluateQuiet(r int) {
 			if t.passes[r] == 1 && t.climb[r] == 0 {
 				t.since[r], t.sinceAt[r] = t.label(t.count-window), int32(t.count-window)
 			}
+
 			if t.passes[r] >= t.need(r) {
 				t.caught(r)
 			}
+
 			return
 		}
+
 		t.passes[r] = 0
 	}
+
 	t.evaluateLanes(r)
 }
 
@@ -186,9 +206,11 @@ func (t *track) level(r int) float32 {
 			k++
 		}
 	}
+
 	if 2*k < n {
 		return nan32
 	}
+
 	return sum / float32(k)
 }
 
@@ -198,8 +220,10 @@ func (t *track) caught(r int) {
 		if t.lanePasses[r] == 0 {
 			t.detected[r] = t.label(t.count - 1)
 		}
+
 		t.fall[r], t.until[r], t.fallAt[r] = 0, t.label(t.count-1), int32(t.count)
 	}
+
 	t.confirm(r)
 }
 
@@ -209,10 +233,12 @@ func (t *track) evaluateLanes(r int) {
 	if t.selfOnly {
 		return
 	}
+
 	alarm := t.cfg.LongAlarm
 	if t.pure {
 		alarm -= pureRelief
 	}
+
 	for i, l := range lanes {
 		m, alarm, from := float64(t.laneMean[i][r]), alarm, float32(t.cfg.Effect/2)
 		switch {
@@ -222,45 +248,56 @@ func (t *track) evaluateLanes(r int) {
 		default:
 			continue
 		}
+
 		if t.comesAndGoes(r, m) {
 			continue
 		}
+
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.orphaned(int32(r)) {
 			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), medianLoss*float64(t.orphan[r])/math.Sqrt(float64(l*blockSteps)))
 		}
+
 		if own := t.laneRise(r, i); l >= longBlocks {
 			z = max(z, own)
 		}
+
 		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*blockSteps)/window) {
 			continue
 		}
+
 		slow, n, start := 0, 0, l
 		for k := 1; k <= l; k++ {
 			x := t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
 			if x != x {
 				continue
 			}
+
 			n++
 			if x > from {
 				slow++
 			}
 		}
+
 		if float64(slow) < slowShare*float64(n) {
 			continue
 		}
+
 		if t.lanePasses[r] == 0 && t.phase[r] == ok {
 			t.detected[r] = t.label(t.count - 1)
 			t.since[r], t.sinceAt[r] = t.label(t.count-start*blockSteps), int32(t.count-start*blockSteps)
 		}
+
 		t.z[r], t.effect[r] = float32(z), float32(m)
 		t.lanePasses[r] = min(t.lanePasses[r]+1, 100)
 		if t.lanePasses[r] >= t.need(r) {
 			t.slow[r] = t.phase[r] == ok
 			t.caught(r)
 		}
+
 		return
 	}
+
 	t.lanePasses[r] = 0
 }
 
@@ -270,12 +307,14 @@ func (t *track) comesAndGoes(r int, m float64) bool {
 	if m < 2*float64(t.noiseOf(r)) {
 		return false
 	}
+
 	v, slow := t.values(r, window), 0
 	for _, x := range v {
 		if float64(x) > m/2 {
 			slow++
 		}
 	}
+
 	return float64(slow) < slowShare*float64(len(v))
 }
 
@@ -284,11 +323,13 @@ func (t *track) laneRise(r, i int) float64 {
 	if t.blockSD == 0 {
 		return 0
 	}
+
 	past, n, tau := t.past(r, t.count-lanes[i]*blockSteps)
 	rise := float64(t.laneMean[i][r]) - past
 	if n < minBase || rise < longShare*float64(t.least) {
 		return 0
 	}
+
 	noise := math.Hypot(t.blockSD, medianLoss*float64(t.orphan[r])/math.Sqrt(blockSteps))
 	return rise / math.Hypot(noise*math.Sqrt(1/float64(lanes[i])+1/float64(n)), tau)
 }

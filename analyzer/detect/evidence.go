@@ -17,18 +17,22 @@ func (e *Engine) confidence(c *candidate) float64 {
 	case c.few:
 		x *= 0.9
 	}
+
 	if c.onlyOwn() {
 		x *= 0.85
 		if e.estimated {
 			x *= 0.9
 		}
 	}
+
 	if !e.layout.Certain {
 		x *= 0.8
 	}
+
 	if c.sure {
 		x = 1 - (1-x)/2
 	}
+
 	return math.Round(min(x, 0.999)*1000) / 1000
 }
 
@@ -46,6 +50,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 		if !c.has[s] && !(s == own && c.has[compute]) && !(s == compute && c.has[own]) {
 			continue
 		}
+
 		k := min(window, max(minBold, t.age(c.row)))
 		if s == compute {
 			same := e.sameWork(c.row, k, skip)
@@ -53,16 +58,20 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 			add("backward", e.recent.median(frame.Backward, c.row, k), same*e.roleMedian(frame.Backward, c.row, k, skip), float64(t.z[c.row]))
 			continue
 		}
+
 		if s == loading && c.main == loading && c.excess > 0 && e.stepMedian > c.excess {
 			add("step", e.stepMedian, e.stepMedian-c.excess, 0) // what the slowdown is of
 		}
+
 		add(signalMetric[s], e.value(c.row, s, k), e.peers(c.row, s, k, skip), float64(t.z[c.row]))
 	}
+
 	if c.has[saving] {
 		mine := float64(e.saver.cost[c.row])
 		all := mine / (1 - math.Exp(-float64(e.saver.rise[c.row])))
 		add("checkpoint", all, all-mine, c.z)
 	}
+
 	add("wait", e.recent.median(frame.Exposed, c.row, window), e.roleMedian(frame.Exposed, c.row, window, skip), 0)
 	return out
 }
@@ -74,10 +83,12 @@ func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
 	if b, p := e.recent.median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p {
 		mine, theirs = mine+b, theirs+p
 	}
+
 	x := mine / theirs / (e.value(r, compute, k) / e.peers(r, compute, k, skip))
 	if x != x || math.IsInf(x, 0) || math.Abs(x-1) < sameWithin {
 		return 1
 	}
+
 	return x
 }
 
@@ -96,6 +107,7 @@ func (e *Engine) sentence(c *candidate, f *finding) string {
 	if g := e.layout.Role[c.row]; g >= 0 {
 		role = e.layout.Roles[g].Name(e.layout.Stages)
 	}
+
 	for _, v := range f.Evidence {
 		switch {
 		case v.Metric == "fp" && c.has[compute]:
@@ -108,6 +120,7 @@ func (e *Engine) sentence(c *candidate, f *finding) string {
 			return fmt.Sprintf("rank %d took %.4g s for each of its last %d checkpoints, its peers %.4g s", rank, v.Value, e.saver.run[c.row], v.Peers)
 		}
 	}
+
 	return fmt.Sprintf("rank %d %s %.2f times as long as its peers in %s", rank, signalWords[c.main], f.Slowdown, role)
 }
 
@@ -116,6 +129,7 @@ func finite(x, def float64) float64 {
 	if x != x || math.IsInf(x, 0) {
 		return def
 	}
+
 	return x
 }
 
@@ -123,6 +137,7 @@ func ratio(a, b float64) float64 {
 	if b <= 0 {
 		return 0
 	}
+
 	return a / b
 }
 

@@ -47,6 +47,7 @@ func (e *Engine) raw(c *frame.Column) []float32 {
 	if fp == nil || bp == nil || c.V[frame.Self] == nil {
 		return fp
 	}
+
 	both, one := 0, 0
 	for r := range fp {
 		if fp[r] == fp[r] {
@@ -56,13 +57,16 @@ func (e *Engine) raw(c *frame.Column) []float32 {
 			}
 		}
 	}
+
 	if 10*both < 9*one {
 		return fp
 	}
+
 	e.sum = e.sum[:0]
 	for r := range fp {
 		e.sum = append(e.sum, fp[r]+bp[r])
 	}
+
 	return e.sum
 }
 
@@ -76,6 +80,7 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			logs[r] = float32(math.Log(float64(x)))
 		}
 	}
+
 	e.logs[s] = append(e.logs[s][:0], logs...)
 	whole := e.logs[s]
 	e.ref[s].relative(whole, logs)
@@ -84,23 +89,28 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	if c.V[frame.Tokens] != nil && e.tokens.remove(s, whole) {
 		e.ref[s].relative(whole, logs)
 	}
+
 	var waited []bool
 	waits := false
 	if s == compute {
 		waits = e.inner.find(c, v, logs, e.tracks[s].warm, float32(e.cfg.MinEffect))
 		waited = e.inner.waited
 	}
+
 	if c.V[frame.Tokens] != nil {
 		e.tokens.learn(s, logs, waited, e.tracks[s])
 	}
+
 	clear(e.tracks[s].orphan)
 	again := false
 	for _, x := range [2]*sharing{e.sharing[s], e.experts[s]} {
 		if again && x.usable {
 			e.ref[s].relative(whole, logs)
 		}
+
 		again = x.remove(whole, e.level.sum[s], e.ref[s].middle, e.inner.worked, waited, e.tracks[s]) || again
 	}
+
 	if again || waits {
 		e.ref[s].relative(whole, logs)
 		for r, w := range waited {
@@ -109,6 +119,7 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			}
 		}
 	}
+
 	e.tracks[s].load = untoldLoad * e.experts[s].spread()
 	e.recent.adjust(s, whole)
 }

@@ -20,6 +20,7 @@ func (e *Engine) fillFindings(v *verdict.Verdict, common *common) {
 		addFinding(v, verdict.Finding{Kind: verdict.WorkloadImbalance, Ranks: common.experts,
 			Detail: fmt.Sprintf("ranks that hold the same expert take longer together (%d of them clearly), and nobody else on their nodes: it gets more tokens", n)})
 	}
+
 	e.slowFinding(v, common)
 	e.storageFinding(v)
 }
@@ -28,6 +29,7 @@ func addFinding(v *verdict.Verdict, f verdict.Finding) {
 	if f.Ranks == nil {
 		f.Ranks = []int{}
 	}
+
 	f.JobImpact = math.Round(min(1, max(0, f.JobImpact))*1e4) / 1e4
 	v.Findings = append(v.Findings, f)
 }
@@ -38,32 +40,39 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 	if e.layout.Stages < 2 {
 		return
 	}
+
 	for _, s := range []signal{compute, own} {
 		times := e.level.byStage(s, e.layout.Stages)
 		if len(times) < 2 {
 			continue
 		}
+
 		limit := stageRatio
 		if s == own {
 			limit = stageSelfRatio
 		}
+
 		stages, ratio, share := heavy(times, limit)
 		if s == compute && !e.heavyItself(stages) {
 			return // its forward passes wait inside: for a slow rank, not for its layers
 		}
+
 		if len(stages) == 0 {
 			return
 		}
+
 		impact := e.unevenStages(share * e.stageBusy(stages))
 		if impact < findingImpact {
 			return // the better signal decides
 		}
+
 		f := verdict.Finding{Kind: verdict.StageImbalance, JobImpact: impact, Stages: stages, Ratio: math.Round(ratio*1e3) / 1e3}
 		for r := range e.n {
 			if g := e.layout.Role[r]; g >= 0 && slices.Contains(stages, e.layout.Roles[g].Stage) {
 				f.Ranks = append(f.Ranks, e.layout.Ranks[r])
 			}
 		}
+
 		f.Detail = stageSentence(s, times, stages, ratio, e.layout.Certain)
 		addFinding(v, f)
 		return
@@ -77,6 +86,7 @@ func (e *Engine) heavyItself(stages []int) bool {
 	if len(times) < 2 || len(stages) == 0 {
 		return true
 	}
+
 	also, _, _ := heavy(times, 1+(stageRatio-1)/2)
 	return slices.ContainsFunc(stages, func(s int) bool { return slices.Contains(also, s) })
 }
@@ -91,11 +101,14 @@ func (v *levels) byStage(s signal, stages int) []float64 {
 				x = append(x, v.sum[s][g])
 			}
 		}
+
 		if len(x) == 0 {
 			return nil
 		}
+
 		out = append(out, math.Exp(middle(x)))
 	}
+
 	return out
 }
 
@@ -111,10 +124,12 @@ func heavy(times []float64, limit float64) (stages []int, worst, share float64) 
 			worst = max(worst, r)
 		}
 	}
+
 	sum := 0.0
 	for _, t := range times {
 		sum += t
 	}
+
 	top := slices.Max(times)
 	return stages, worst, 1 - sum/float64(len(times))/top
 }
@@ -124,25 +139,30 @@ func (e *Engine) stageBusy(stages []int) float64 {
 	if len(stages) == 0 || e.stepMedian <= 0 {
 		return 0
 	}
+
 	var rows []int32
 	for g := range e.layout.Roles {
 		if slices.Contains(stages, e.layout.Roles[g].Stage) {
 			rows = append(rows, e.layout.Roles[g].Rows...)
 		}
 	}
+
 	rows = sample(rows, 0)
 	if x := e.recent.over(frame.Self, rows, window, nil); x == x {
 		return min(1, x/e.stepMedian)
 	}
+
 	x := e.recent.over(frame.FP, rows, window, nil)
 	if b := e.recent.over(frame.Backward, rows, window, nil); b == b {
 		x += b
 	} else {
 		x *= 3
 	}
+
 	if x != x {
 		return 1
 	}
+
 	return min(1, x/e.stepMedian)
 }
 
@@ -151,25 +171,31 @@ func stageSentence(s signal, times []float64, stages []int, ratio float64, certa
 	if s == own {
 		what = "own"
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "stage %s takes %.2f times the %s time of the other stages on every replica (", join(stages), ratio, what)
 	for i, t := range times {
 		if i > 0 {
 			b.WriteString(", ")
 		}
+
 		fmt.Fprintf(&b, "%.4g s", t)
 	}
+
 	b.WriteString(" a step by stage)")
 	if len(stages) == 1 {
 		mean := 0.0
 		for _, t := range times {
 			mean += t / float64(len(times))
 		}
+
 		fmt.Fprintf(&b, ": move about %.0f %% of its layers to the others", 100*(1-mean/times[stages[0]]))
 	}
+
 	if !certain {
 		b.WriteString("; stages were guessed from times, no groups are known")
 	}
+
 	return b.String()
 }
 
@@ -178,6 +204,7 @@ func join(v []int) string {
 	for _, x := range v {
 		s = append(s, fmt.Sprint(x))
 	}
+
 	return strings.Join(s, ", ")
 }
 
@@ -187,10 +214,12 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 	if n < 2 || e.analysed < minValid {
 		return
 	}
+
 	k := int(compute)
 	if e.level.spreadN[k] == 0 {
 		k = int(own)
 	}
+
 	s := e.level.bulk[k]
 	limit := workSpread
 	several := e.sharing[k].usable
@@ -202,20 +231,25 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 	} else if !explained {
 		limit = soloSpread
 	}
+
 	if s < limit {
 		return
 	}
+
 	impact := e.unevenLanes()
 	if impact < findingImpact {
 		return
 	}
+
 	why := "the stages of a replica go together, so it is the micro-batches (sequence lengths), not a rank"
 	if !several {
 		why = "it changes from step to step on all ranks, as unequal sequence lengths do"
 	}
+
 	if explained {
 		why = "the recorded tokens explain it"
 	}
+
 	addFinding(v, verdict.Finding{Kind: verdict.WorkloadImbalance, JobImpact: impact,
 		Detail: fmt.Sprintf("the work of the %d replicas differs by %.1f %% from step to step and rotates; %s", n, 100*s, why)})
 }
@@ -228,9 +262,11 @@ func (s *sharing) together() float64 {
 			v = append(v, s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]))
 		}
 	}
+
 	if len(v) == 0 {
 		return 0
 	}
+
 	return middle(v)
 }
 
@@ -246,17 +282,20 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 			Detail: fmt.Sprintf("%d nodes became slow within %d steps: a common cause (fabric, storage, power), not so many bad nodes", n, commonSteps)})
 		return
 	}
+
 	if n := len(common.standing); n > 0 {
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow,
 			Detail: fmt.Sprintf("at least %d of the job's %d nodes are slower than their peers, too many to be bad by themselves: a common cause (a mix of hardware, configuration, storage)", n, common.nodes)})
 		return
 	}
+
 	step, since := e.level.change(blockStep)
 	if step < ln1p(jobRise) {
 		if step, since = e.level.along(); step < ln1p(jobRise) {
 			return
 		}
 	}
+
 	impact := 1 - math.Exp(-step)
 	known := 0.0
 	for _, n := range v.Nodes {
@@ -264,12 +303,15 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 			known = max(known, n.JobImpact)
 		}
 	}
+
 	for _, l := range v.Links {
 		known = max(known, l.JobImpact)
 	}
+
 	if known >= impact/2 {
 		return // somebody explains it
 	}
+
 	say := func(what string, rise float64, at int64) {
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,
 			Detail: fmt.Sprintf("since step %d a step takes %.1f %% longer than before: %s by %.1f %% on all ranks alike", min(at, since), 100*math.Expm1(step), what, 100*math.Expm1(rise))})
@@ -297,11 +339,13 @@ func (e *Engine) storageFinding(v *verdict.Verdict) {
 			Detail: fmt.Sprintf("in %.0f %% of the steps some rank waits long for data, on %d nodes in turn: the storage they share, not one of them", 100*e.storage.slow, len(e.storage.top))})
 		return
 	}
+
 	if rise, since := e.level.change(blockLoad); rise >= storageShare {
 		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage, JobImpact: rise,
 			Detail: fmt.Sprintf("since step %d all ranks wait longer for data, by %.1f %% of a step", since, 100*rise)})
 		return
 	}
+
 	if e.saver.storageRun >= saves {
 		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage,
 			Detail: fmt.Sprintf("since step %d all ranks take at least twice as long to save a checkpoint", e.saver.storageSince)})
@@ -315,14 +359,17 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 		if !p {
 			continue
 		}
+
 		expected++
 		if e.judged[r] >= minValid {
 			judged++
 		}
+
 		if e.judged[r] > 0 {
 			bold++
 		}
 	}
+
 	found := len(v.Links) > 0 || slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return n.State != verdict.Recovered })
 	// What was switched off is no coverage, and says nothing of the steps recorded since.
 	covered := e.expected > 0 && round4(float64(e.measured)/float64(e.expected)) >= e.cfg.MinCoverage
@@ -333,11 +380,13 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	if !covered && e.columns > 0 {
 		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage))
 	}
+
 	if n := len(common.pairs); n > 0 && !found {
 		e.low(v, fmt.Sprintf("rank %d has one peer, is slower than it, and always was: nobody can tell which of the two is not as it should be", common.pairs[0]))
 	} else if !found && common.undecidable() {
 		e.low(v, fmt.Sprintf("%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes))
 	}
+
 	switch {
 	case e.columns == 0:
 		e.low(v, "no step was recorded")
@@ -369,18 +418,22 @@ func (e *Engine) hidden() string {
 	if e.live(frame.Self) || !e.seen[frame.FP] {
 		return ""
 	}
+
 	if e.hostOnly {
 		return "no Communication is recorded, and forward passes with host times only: of work on an accelerator that is the time to enqueue it, so a slow rank may be hidden" + remedy
 	}
+
 	step, since := e.level.change(blockStep)
 	if step < ln1p(e.cfg.MinImpact) {
 		return ""
 	}
+
 	work, _ := e.level.change(blockCompute)
 	load, _ := e.level.change(blockLoad)
 	if math.Max(work, load) >= identityShare*step {
 		return ""
 	}
+
 	return fmt.Sprintf("since step %d a step takes %.1f %% longer than before, and what is recorded does not say why%s", since, 100*math.Expm1(step), remedy)
 }
 

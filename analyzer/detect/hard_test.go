@@ -42,6 +42,7 @@ var hard = []scenario{
 			case step >= 60:
 				return 6
 			}
+
 			return 1
 		}
 		t := j.on(j.victim(), 100, effect{forward: 1.2, backward: 1.2})
@@ -71,6 +72,7 @@ var hard = []scenario{
 				j.absent[j.rank(s, q, 0)] = true
 			}
 		}
+
 		return truth{finding: verdict.WorkloadImbalance, maybe: true}
 	}},
 	{row: "h7 bursts of 8 every 25", make: bursts(8, 25), recall: 0.97, cause: 0.95},
@@ -82,6 +84,7 @@ var hard = []scenario{
 			if n%2 == 0 {
 				return effect{forward: 1.03, backward: 1.03}
 			}
+
 			return effect{}
 		}
 		return truth{finding: verdict.JobSlow, maybe: true}
@@ -105,6 +108,7 @@ var hard = []scenario{
 			if r == v && step >= 90 && step < 102 {
 				return effect{forward: x, backward: x}
 			}
+
 			return effect{}
 		}
 		return truth{events: 1}
@@ -125,6 +129,7 @@ func (j *job) pair(x, y float64) truth {
 		case r == rb:
 			return effect{forward: y, backward: y}
 		}
+
 		return effect{}
 	}
 	return truth{nodes: []string{nodeName(j.node(ra)), nodeName(j.node(rb))}, onset: 60, causes: []string{verdict.Compute}}
@@ -139,6 +144,7 @@ func bursts(n, k int) func(*job) truth {
 			if r == v && step >= 50 && step%k < n {
 				return effect{forward: 1.5, backward: 1.5}
 			}
+
 			return effect{}
 		}
 		return truth{nodes: []string{nodeName(j.node(v))}, states: []string{verdict.Intermittent, verdict.Degraded}, causes: []string{verdict.Compute}}
@@ -157,10 +163,12 @@ func rare(share float64) func(*job) truth {
 				hit[s+k] = true
 			}
 		}
+
 		j.fault = func(r, _, step int) effect {
 			if r == v && hit[step] {
 				return effect{forward: x, backward: x}
 			}
+
 			return effect{}
 		}
 		return truth{nodes: []string{nodeName(j.node(v))}, states: []string{verdict.Intermittent, verdict.Degraded}, causes: []string{verdict.Compute}}
@@ -183,6 +191,7 @@ func TestCoverage_CountsTheWholeJob(t *testing.T) {
 		for r := 8; r < 16; r++ {
 			j.absent[r] = true
 		}
+
 		v := Analyze(j.frame(), Default())
 		if v.Coverage != 0.5 || v.Decided || v.Healthy || v.Exit(0.01) != verdict.ExitUndecided {
 			t.Errorf("without topology %v: coverage %v, decided %v, healthy %v: want half of the job, undecided", noTopology, v.Coverage, v.Decided, v.Healthy)
@@ -207,9 +216,11 @@ func TestLight_WhatWasMeasuredStays(t *testing.T) {
 		if len(v.Nodes) != 1 || v.Nodes[0].Node != want || v.Nodes[0].State != verdict.Degraded || v.Exit(0.01) != verdict.ExitDegraded {
 			t.Fatalf("seed %d: light since step 140: %+v, want %s degraded", seed, v.Nodes, want)
 		}
+
 		if a, b := v.Nodes[0].JobImpact, heavy.Nodes[0].JobImpact; a < b/2 || a > 2*b {
 			t.Errorf("seed %d: it costs %.3f after the switch, %.3f without it", seed, a, b)
 		}
+
 		if !saysLowCoverage(v, "no longer recorded") {
 			t.Errorf("seed %d: findings %+v: that the rest is not measured must be said", seed, v.Findings)
 		}

@@ -21,6 +21,7 @@ func stream(tb testing.TB) []byte {
 	if err := New(Default(), newJob(3).frame().Layouts[0]).Save(&b); err != nil {
 		tb.Fatal(err)
 	}
+
 	return b.Bytes()
 }
 
@@ -32,6 +33,7 @@ func TestRestore_RefusesWhatIsNoState(t *testing.T) {
 	} else {
 		older[at] -= 2
 	}
+
 	for name, b := range map[string][]byte{
 		"empty":         nil,
 		"no gob":        []byte("{"),
@@ -59,6 +61,7 @@ func FuzzRestore(f *testing.F) {
 		if used := after.TotalAlloc - before.TotalAlloc; used > bounded(len(b)) {
 			t.Errorf("%d bytes took %d of memory", len(b), used)
 		}
+
 		if err == nil {
 			e.Verdict()
 		} else if !errors.Is(err, ErrState) {
@@ -77,13 +80,16 @@ func TestRestore_ForgedNumbers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if !forge(reflect.ValueOf(pointer(e.fields()[name])).Elem(), forged) {
 				break
 			}
+
 			var b bytes.Buffer
 			if err := e.Save(&b); err != nil {
 				t.Fatal(err)
 			}
+
 			if msg := survives(&b, cols); msg != "" {
 				t.Errorf("%s = %d: %s", name, forged, msg)
 			}
@@ -106,10 +112,12 @@ func livelyState(t *testing.T) (*Engine, []byte, []*frame.Column) {
 	for _, c := range cols[:len(cols)-20] {
 		e.Observe(c)
 	}
+
 	var b bytes.Buffer
 	if err := e.Save(&b); err != nil {
 		t.Fatal(err)
 	}
+
 	return e, b.Bytes(), cols[len(cols)-20:]
 }
 
@@ -126,8 +134,10 @@ func TestRestore_FlippedBytes(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				at = rng.IntN(4096) // the types and the layout
 			}
+
 			b[at] = byte(rng.Uint32())
 		}
+
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		msg := survives(bytes.NewBuffer(b), cols)
@@ -135,6 +145,7 @@ func TestRestore_FlippedBytes(t *testing.T) {
 		if used := after.TotalAlloc - before.TotalAlloc; used > bounded(len(b)) {
 			msg = fmt.Sprintf("%d bytes took %d of memory", len(b), used)
 		}
+
 		if msg != "" {
 			t.Fatalf("change %d of seed %d: %s", i, seed, msg)
 		}
@@ -157,13 +168,16 @@ func survives(b *bytes.Buffer, cols []*frame.Column) (msg string) {
 		if !errors.Is(err, ErrState) {
 			return err.Error()
 		}
+
 		return ""
 	}
+
 	for _, c := range cols {
 		same := *c
 		same.Layout = e.layout
 		e.Observe(&same)
 	}
+
 	e.Verdict()
 	return ""
 }
@@ -196,10 +210,12 @@ func forge(v reflect.Value, n int64) bool {
 			if v.SetMapIndex(k, reflect.Value{}); forge(key, n) {
 				found = true
 			}
+
 			found = forge(x, n) || found
 			v.SetMapIndex(key, x)
 		}
 	}
+
 	return found
 }
 

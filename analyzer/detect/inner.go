@@ -34,23 +34,28 @@ func newInner(l *frame.Layout) *inner {
 	for k := range in.usual {
 		in.usual[k], in.past[k] = make([]float32, len(l.Ranks)), make([]float32, usualWaits*len(l.Ranks))
 	}
+
 	for d, m := range innerMetrics {
 		for g := range l.Groups {
 			if dimMetric[l.Groups[g].Dim] != m || !l.Groups[g].Complete() {
 				continue
 			}
+
 			if in.groups[d] == nil {
 				in.groups[d] = make([]int32, len(l.Ranks))
 				for i := range in.groups[d] {
 					in.groups[d][i] = -1
 				}
+
 				in.low[d], in.stamp[d] = make([]float32, len(l.Groups)), make([]int, len(l.Groups))
 			}
+
 			for _, r := range l.Groups[g].Rows {
 				in.groups[d][r] = int32(g)
 			}
 		}
 	}
+
 	in.markCut(l)
 	return in
 }
@@ -69,28 +74,33 @@ func (in *inner) markCut(l *frame.Layout) {
 			if dimMetric[g.Dim] != m {
 				continue
 			}
+
 			known = true
 			inside = append(inside, g.Rows)
 			for _, r := range g.Rows {
 				member[r], cut[r] = true, cut[r] || !g.Complete()
 			}
 		}
+
 		for r := range member {
 			cut[r] = cut[r] || known && !member[r]
 		}
 	}
+
 	for more := true; more; {
 		more = false
 		for _, rows := range inside {
 			if !slices.ContainsFunc(rows, func(r int32) bool { return cut[r] }) {
 				continue
 			}
+
 			for _, r := range rows {
 				more = more || !cut[r]
 				cut[r] = true
 			}
 		}
 	}
+
 	in.cut = cut
 }
 
@@ -100,16 +110,19 @@ func (in *inner) blind(c *frame.Column, r int) bool {
 	if in.cut[r] {
 		return true
 	}
+
 	for d, m := range innerMetrics {
 		if in.groups[d] == nil || in.groups[d][r] < 0 || c.V[m] == nil {
 			continue
 		}
+
 		for _, p := range in.layout.Groups[in.groups[d][r]].Rows {
 			if v := c.V[m][p]; v != v {
 				return true
 			}
 		}
 	}
+
 	return false
 }
 
@@ -120,38 +133,46 @@ func (in *inner) find(c *frame.Column, raw, e []float32, warm []uint8, least flo
 	if in.groups[0] == nil && in.groups[1] == nil && in.groups[2] == nil {
 		return false
 	}
+
 	in.step++
 	clear(in.waited)
 	for r, x := range e {
 		if x != x {
 			continue
 		}
+
 		slow := x > least
 		if !slow && !in.due(r, warm[r]) {
 			continue
 		}
+
 		w, whole := in.wait(c, r)
 		if w != w {
 			continue
 		}
+
 		if !slow {
 			in.learn(r, w, whole)
 			continue
 		}
+
 		excess := raw[r] * (1 - float32(math.Exp(-float64(x))))
 		longer := w - min(in.usual[0][r], usualShare*excess)
 		if in.seen[r] > 0 {
 			longer = max(longer, whole-in.usual[1][r])
 		}
+
 		if longer >= victimShare*excess {
 			in.waited[r], found = true, true
 		} else if in.seen[r] == 0 && warm[r] == 0 {
 			in.learn(r, w, whole)
 		}
 	}
+
 	if found {
 		in.measure(raw, c.V[frame.Self])
 	}
+
 	return found
 }
 
@@ -163,12 +184,14 @@ func (in *inner) measure(raw, self []float32) {
 		if !slices.ContainsFunc(rows, func(r int32) bool { return in.waited[r] }) {
 			continue
 		}
+
 		in.buf = in.buf[:0]
 		for _, r := range rows {
 			if self != nil && !in.waited[r] && self[r] > 0 && raw[r] == raw[r] {
 				in.buf = append(in.buf, raw[r]/self[r])
 			}
 		}
+
 		forward := median(in.buf)
 		for _, r := range rows {
 			if in.worked[r] = nan32; in.waited[r] && len(in.buf) > 0 && self[r] > 0 {
@@ -192,6 +215,7 @@ func (in *inner) learn(r int, w, whole float32) {
 	if in.seen[r]++; in.seen[r] == 2*usualWaits {
 		in.seen[r] = usualWaits
 	}
+
 	n := min(k+1, usualWaits)
 	for i, x := range [2]float32{w, whole} {
 		past := in.past[i][r*usualWaits : r*usualWaits+usualWaits]
@@ -211,6 +235,7 @@ func (in *inner) wait(c *frame.Column, r int) (sum, whole float32) {
 		if v == nil || in.groups[d] == nil || in.groups[d][r] < 0 || v[r] != v[r] {
 			continue
 		}
+
 		g := in.groups[d][r]
 		if in.stamp[d][g] != in.step {
 			in.stamp[d][g], in.low[d][g] = in.step, nan32
@@ -220,11 +245,14 @@ func (in *inner) wait(c *frame.Column, r int) (sum, whole float32) {
 				}
 			}
 		}
+
 		if sum != sum {
 			sum = 0
 		}
+
 		sum += v[r] - in.low[d][g]
 		whole += v[r]
 	}
+
 	return sum, whole
 }

@@ -29,6 +29,7 @@ func TestCovariate_VictimsTeachNothing(t *testing.T) {
 				}
 			}
 		}
+
 		e.tracks[compute].phase[0] = suspect // the slow mate itself
 		e.tokens.prepare(tokens, true)
 		e.tokens.remove(compute, work)
@@ -40,6 +41,7 @@ func TestCovariate_VictimsTeachNothing(t *testing.T) {
 			}
 		}
 	}
+
 	if left > 0.05 {
 		t.Errorf("%.3f of a healthy rank's work is left after its tokens were taken out, want noise of 0.005", left)
 	}
@@ -58,6 +60,7 @@ func TestInner_FewLooksAreNoHabit(t *testing.T) {
 	for r := range warm {
 		warm[r] = warmUp
 	}
+
 	// step lets the ranks of the first group wait for rank 0, and reports whether rank
 	// 3's forward is taken for a wait.
 	step := func(wait float32, slow bool) bool {
@@ -66,30 +69,36 @@ func TestInner_FewLooksAreNoHabit(t *testing.T) {
 			if r < 8 && slow {
 				raw[r], logs[r] = 3.6+wait, float32(math.Log(float64(3.6+wait)/3.6))
 			}
+
 			if r > 0 && r < 8 {
 				tp[r] += 0.7 * wait // they are not the fastest either
 			}
 		}
+
 		c := &frame.Column{Layout: l}
 		c.V[frame.FP], c.V[frame.TP] = raw, tp
 		in.find(c, raw, logs, warm, 0.03)
 		for r := range warm {
 			warm[r] = max(warm[r], 1) - 1
 		}
+
 		return in.waited[3]
 	}
 	for range warmUp {
 		step(2, false)
 	}
+
 	for k := range 2 * innerEvery {
 		wait := float32(0.05)
 		if (k+warmUp+1+3)%innerEvery == 0 {
 			wait = 0.5
 		}
+
 		if step(wait, false) {
 			t.Fatalf("step %d: a forward like everybody's is taken for a wait", k)
 		}
 	}
+
 	if !step(0.6, true) {
 		t.Error("a wait of 0.6 s for a pausing mate counts as the rank's own work")
 	}
@@ -109,11 +118,13 @@ func TestInner_CutOff(t *testing.T) {
 			t.Errorf("cut[%d]=%v, want %v", r, in.cut[r], want)
 		}
 	}
+
 	l.Groups[3].Size = 2
 	l.Groups = append(l.Groups, frame.Group{Dim: "tp", Rows: []int32{6, 7}, Size: 2})
 	if in = newInner(l); slices.Contains(in.cut, true) {
 		t.Errorf("cut=%v where all members are recorded: a group across replicas is not inside a forward pass", in.cut)
 	}
+
 	l.Groups[2].Size = 4
 	for r, want := range []bool{false, false, false, false, true, true, true, true} {
 		if in = newInner(l); in.cut[r] != want {

@@ -18,18 +18,22 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 			}
 		}
 	}
+
 	for _, s := range []signal{compute, loading, own} {
 		for _, r := range found[s] {
 			if s == own && !e.ownSpikes(r, found) || s != loading && e.sharesFate(r, culprits) {
 				continue
 			}
+
 			e.addIntermittent(node, known, s, r)
 		}
 	}
+
 	for name, list := range e.bursts() {
 		if n := known[name]; n != nil && n.State != "" {
 			continue
 		}
+
 		n := node(name)
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(list[0].Signal)
 		first, last := list[0], list[len(list)-1]
@@ -40,6 +44,7 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 				n.Ranks = append(n.Ranks, ev.Rank)
 			}
 		}
+
 		n.SinceStep, n.DetectedStep, n.UntilStep = first.First, list[min(transientsPerHour, len(list))-1].Last, last.Last
 		n.Slowdown = math.Exp(effect)
 		n.Confidence = 0.85
@@ -55,11 +60,13 @@ func (e *Engine) sharesFate(r int, culprits []candidate) bool {
 		if g == nil {
 			continue
 		}
+
 		for i := range culprits {
 			o := culprits[i].row
 			if e.layout.Node[o] == e.layout.Node[r] {
 				continue
 			}
+
 			for _, p := range g.Rows {
 				if int(p) != r && (e.layout.Node[p] == e.layout.Node[o] || e.layout.Replica[p] == e.layout.Replica[o]) {
 					return true
@@ -67,6 +74,7 @@ func (e *Engine) sharesFate(r int, culprits []candidate) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -77,12 +85,14 @@ func (e *Engine) ownSpikes(r int, found [signals][]int) bool {
 	if len(found[compute])+len(found[loading]) > 0 || !e.recorded(e.layout.Replica[r]) {
 		return false
 	}
+
 	t := e.tracks[own]
 	for _, k := range found[own] {
 		if k != r && t.slowly.Sum[k] > t.slowly.Sum[r] && e.layout.Node[k] != e.layout.Node[r] {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -91,6 +101,7 @@ func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[stri
 	if n := known[name]; n != nil && n.State != "" && n.State != verdict.Intermittent {
 		return
 	}
+
 	t := e.tracks[s]
 	n := node(name)
 	share := float64(t.slowly.Slow[r] / t.slowly.Looked[r])
@@ -102,6 +113,7 @@ func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[stri
 		n.Detail = fmt.Sprintf("rank %d is slow by itself in %.1f %% of the steps, by %.0f %% on average; its peers in %.1f %%",
 			e.layout.Ranks[r], 100*share, 100*math.Expm1(mean), 100*t.slowShare(r))
 	}
+
 	n.Ranks = append(n.Ranks, e.layout.Ranks[r])
 	n.Slowdown = max(n.Slowdown, math.Exp(mean))
 }
@@ -118,6 +130,7 @@ func (e *Engine) causeOf(s signal) string {
 	case e.seenFP():
 		return verdict.HostDelay
 	}
+
 	return verdict.Unattributed
 }
 
@@ -127,21 +140,25 @@ func (e *Engine) bursts() map[string][]event {
 	for _, ev := range e.passing() {
 		byNode[ev.Node] = append(byNode[ev.Node], ev)
 	}
+
 	for name, list := range byNode {
 		dense := false
 		for i := transientsPerHour - 1; i < len(list); i++ {
 			a, b := list[i-transientsPerHour+1], list[i]
 			dense = dense || b.AtNs-a.AtNs <= int64(3600e9)
 		}
+
 		slow := 0
 		for _, ev := range list {
 			slow += ev.Steps
 		}
+
 		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
 		if !dense {
 			delete(byNode, name)
 		}
 	}
+
 	return byNode
 }
 
@@ -154,6 +171,7 @@ func (e *Engine) passing() []event {
 			if i == j || ev.First > o.Last || o.First > ev.Last {
 				continue
 			}
+
 			switch {
 			case o.Node == ev.Node: // one entry a node: the stronger signal's
 				drop = drop || better(o, ev, j < i)
@@ -161,15 +179,18 @@ func (e *Engine) passing() []event {
 				drop = true // somebody else explains it
 			}
 		}
+
 		for _, p := range e.history {
 			if ev.Signal == own && p.Node != ev.Node && ev.First <= p.Until && p.Since <= ev.Last {
 				drop = true
 			}
 		}
+
 		if !drop {
 			out = append(out, ev)
 		}
 	}
+
 	return out
 }
 
@@ -182,14 +203,17 @@ func better(a, b event, first bool) bool {
 		case loading:
 			return 1
 		}
+
 		return 2
 	}
 	if rank(a.Signal) != rank(b.Signal) {
 		return rank(a.Signal) < rank(b.Signal)
 	}
+
 	if a.Effect != b.Effect {
 		return a.Effect > b.Effect
 	}
+
 	return first
 }
 
@@ -203,11 +227,13 @@ func (e *Engine) fillEvents(v *verdict.Verdict) {
 				for _, r := range x.Ranks {
 					seen = seen || r == o.Rank
 				}
+
 				if !seen {
 					x.Ranks = append(x.Ranks, o.Rank)
 				}
 			}
 		}
+
 		v.Events = append(v.Events, x)
 	}
 }

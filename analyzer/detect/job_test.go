@@ -94,6 +94,7 @@ func (j *job) topology() *topology.File {
 	for r := range j.world() {
 		f.Nodes[nodeName(j.node(r))] = append(f.Nodes[nodeName(j.node(r))], r)
 	}
+
 	add := func(dim string, i int, ranks []int) {
 		f.Groups = append(f.Groups, topology.Group{Name: fmt.Sprintf("%s-%d", dim, i), Dim: dim, Ranks: ranks})
 	}
@@ -103,29 +104,35 @@ func (j *job) topology() *topology.File {
 			for q := range j.dp {
 				g = append(g, j.rank(s, q, t))
 			}
+
 			add("dp", s*j.tp+t, g)
 		}
+
 		for q := range j.dp {
 			var g []int
 			for t := range j.tp {
 				g = append(g, j.rank(s, q, t))
 			}
+
 			if j.tp > 1 {
 				add("tp", s*j.dp+q, g)
 			}
 		}
 	}
+
 	for q := range j.dp {
 		for t := range j.tp {
 			var g []int
 			for s := range j.pp {
 				g = append(g, j.rank(s, q, t))
 			}
+
 			if j.pp > 1 {
 				add("pp", q*j.tp+t, g)
 			}
 		}
 	}
+
 	return f
 }
 
@@ -137,20 +144,24 @@ func (j *job) frame() *frame.Frame {
 	if j.restart > 0 {
 		cut = j.restart
 	}
+
 	first := &run{job: j, world: w, node: j.node, inc: 1}
 	first.play(b, j.firstStep, cut)
 	if j.restart > 0 {
 		second := j.remapped()
 		second.play(b, j.restart, j.steps+1)
 	}
+
 	var topo *topology.File
 	if !j.noTopology && j.restart == 0 {
 		topo = j.topology()
 	}
+
 	f, err := b.Frame(topo)
 	if err != nil {
 		panic(err)
 	}
+
 	return f
 }
 
@@ -162,6 +173,7 @@ func (j *job) remapped() *run {
 			nodes = append(nodes, n)
 		}
 	}
+
 	j.rng.Shuffle(len(nodes), func(a, b int) { nodes[a], nodes[b] = nodes[b], nodes[a] })
 	k := *j
 	k.dp = j.restartWorld / (j.pp * j.tp)
@@ -187,10 +199,12 @@ func (a *run) play(b *feed.History, from, to int) {
 		if s, _, _ := a.place(r); s != a.pp-1 && a.rng.IntN(3) > 0 {
 			a.hide[r] = 0
 		}
+
 		if a.skew {
 			a.skewNs[r] = (a.rng.Float64() - 0.5) * 10e9
 		}
 	}
+
 	begin := int64(1_753_000_000e9) + int64(from)*10e9
 	for r := range a.world {
 		m := row.Rank{Job: "j", Rank: uint32(r), Incarnation: a.inc + uint64(r), WorldSize: uint32(a.world), Node: nodeName(a.node(r)),
@@ -200,6 +214,7 @@ func (a *run) play(b *feed.History, from, to int) {
 			b.AddRank(&m)
 		}
 	}
+
 	for s := from; s < to; s++ {
 		a.step(b, s, from, begin+int64(s-from)*10e9)
 	}
@@ -212,17 +227,21 @@ func (a *run) groups(m *row.Rank, r int) {
 	if a.noTopology || a.restart == 0 {
 		return
 	}
+
 	s, q, t := a.place(r)
 	var dp, pp, tp []uint32
 	for k := range a.dp {
 		dp = append(dp, uint32(a.rank(s, k, t)))
 	}
+
 	for k := range a.pp {
 		pp = append(pp, uint32(a.rank(k, q, t)))
 	}
+
 	for k := range a.tp {
 		tp = append(tp, uint32(a.rank(s, q, k)))
 	}
+
 	m.Groups = []string{fmt.Sprintf("dp:dp-%d-%d:%d:%d", s, t, q, a.dp), fmt.Sprintf("pp:pp-%d-%d:%d:%d", q, t, s, a.pp), fmt.Sprintf("tp:tp-%d-%d:%d:%d", s, q, t, a.tp)}
 	m.GroupRanks = [][]uint32{dp, pp, tp}
 }
@@ -236,8 +255,10 @@ func (a *run) draw(r int) float64 {
 			g := a.rng.NormFloat64()
 			c += g * g
 		}
+
 		z = 0.9 * z / math.Sqrt(c/4)
 	}
+
 	a.ar[r] = a.rho*a.ar[r] + math.Sqrt(1-a.rho*a.rho)*z
 	a.walk[r] = 0.995*a.walk[r] + a.drift*0.1*a.rng.NormFloat64()
 	return a.sigma*a.ar[r] + a.walk[r] + a.dev[r]
@@ -251,11 +272,13 @@ func (a *run) step(b *feed.History, step, from int, start int64) {
 	for q := range seq {
 		seq[q] = a.seq * a.rng.NormFloat64()
 	}
+
 	usual := 3.2 * a.micro
 	whole := 1.0
 	if a.whole != nil {
 		whole = a.whole(step)
 	}
+
 	saving := a.saveEvery > 0 && step%a.saveEvery == 0
 	for r := range w {
 		s, q, _ := a.place(r)
@@ -263,48 +286,58 @@ func (a *run) step(b *feed.History, step, from int, start int64) {
 		if a.fault != nil {
 			e = a.fault(r, a.node(r), step)
 		}
+
 		heavy := 1.0
 		if a.stage != nil {
 			heavy = a.stage[s]
 		}
+
 		follows := 1.0
 		if a.elastic != nil {
 			follows = a.elastic[s]
 		}
+
 		n := math.Exp(a.draw(r) + follows*seq[q])
 		if a.begin > 0 && step-from < 10 {
 			n *= a.begin * (1 + 0.5*a.rng.Float64())
 		}
+
 		if step-from < 5 {
 			n *= 1 + 0.3*a.rng.Float64() // first steps
 		}
+
 		f[r] = a.micro * heavy * n * one(e.forward) * whole
 		back := 2 * a.micro * heavy * n * one(e.backward) * whole
 		pause := e.host * usual
 		if a.rng.Float64() < a.gc {
 			pause += 0.1 * usual
 		}
+
 		work[r] = back + 0.2*a.micro*whole + pause
 		load[r] = usual * (a.loader*(0.7+0.6*a.rng.Float64()) + e.load)
 		if saving {
 			save[r] = 0.8 * usual * a.saveTail() * one(e.save)
 		}
 	}
+
 	a.tpWait = zeros(w)
 	for r := range w {
 		self[r] = f[r] + work[r]
 	}
+
 	if a.tpShared {
 		for r := 0; r < w; r += a.tp {
 			top, end := 0.0, 0.0
 			for k := range a.tp {
 				top, end = max(top, f[r+k]), max(end, self[r+k])
 			}
+
 			for k := range a.tp { // and the backward pass takes as long for all of them
 				f[r+k], a.tpWait[r+k] = top, end-self[r+k]
 			}
 		}
 	}
+
 	a.record(b, step, start, usual, seq, f, self, load, save)
 }
 
@@ -313,11 +346,13 @@ func (a *run) saveTail() float64 {
 	if a.heavySave == 0 {
 		return 0.9 + 0.2*a.rng.Float64()
 	}
+
 	c := 0.0
 	for range 3 {
 		g := a.rng.NormFloat64()
 		c += g * g
 	}
+
 	return math.Exp(a.heavySave * a.rng.NormFloat64() / math.Sqrt(c/3))
 }
 
@@ -325,6 +360,7 @@ func one(x float64) float64 {
 	if x == 0 {
 		return 1
 	}
+
 	return x
 }
 
@@ -336,27 +372,33 @@ func (a *run) record(b *feed.History, step int, start int64, usual float64, seq,
 		_, q, _ := a.place(r)
 		ready[q] = max(ready[q], self[r]+a.tpWait[r]+load[r]+save[r])
 	}
+
 	bubble := 0.05 * usual * float64(a.pp-1)
 	last := 0.0
 	for _, x := range ready {
 		last = max(last, x)
 	}
+
 	burst := 1.0
 	if a.congestion && step/16%5 == 2 {
 		burst = 1.5 + a.rng.Float64()
 	}
+
 	for r := range self {
 		if a.absent[r] || a.rng.Float64() < a.missing {
 			continue
 		}
+
 		s, q, t := a.place(r)
 		transfer := 0.04 * usual * math.Exp(a.jitter*a.rng.NormFloat64())
 		if a.congestion && (s+t)%2 == 0 {
 			transfer *= burst
 		}
+
 		if a.link != nil {
 			transfer += a.link(s, t, step) * usual
 		}
+
 		wait := ready[q] - self[r] - a.tpWait[r] - load[r] - save[r] + bubble
 		hidden := a.hide[r] * wait
 		pp := wait - hidden
@@ -370,23 +412,29 @@ func (a *run) record(b *feed.History, step int, start int64, usual float64, seq,
 		if a.pp > 1 {
 			sr.CommPPNs = ns(pp)
 		}
+
 		if a.tpShared {
 			sr.CommTPNs = ns(a.tpWait[r] + 0.01*usual)
 			sr.CommNs, sr.ExposedNs = sr.CommNs+ns(0.01*usual), sr.ExposedNs+ns(0.01*usual)
 		}
+
 		if save[r] > 0 {
 			sr.CheckpointNs, sr.CheckpointCount = ns(save[r]), 1
 		}
+
 		if a.tokens {
 			sr.Tokens = int64(8192 * math.Exp(seq[q]))
 		}
+
 		sr.SelfNs = sr.StepNs - sr.ExposedNs - sr.DataLoaderNs - max(0, sr.CheckpointNs)
 		if a.noFP {
 			sr.FPNs = -1
 		}
+
 		if a.noComm || a.lightFrom > 0 && step >= a.lightFrom {
 			sr.CommNs, sr.ExposedNs, sr.CommPPNs, sr.CommDPNs, sr.SelfNs = -1, -1, -1, -1, -1
 		}
+
 		b.AddStep(&sr)
 	}
 }

@@ -31,10 +31,12 @@ func (e *Engine) follow(c *frame.Column, t float64) {
 	if tok := c.V[frame.Tokens]; tok != nil {
 		e.tokens.prepare(tok, c.V[frame.FP] != nil, c.V[frame.Self] != nil)
 	}
+
 	if e.n < apartRanks {
 		for s := range signals {
 			e.followSignal(s, c, t)
 		}
+
 		e.links.observe(c, t)
 	} else {
 		var others sync.WaitGroup
@@ -44,6 +46,7 @@ func (e *Engine) follow(c *frame.Column, t float64) {
 		e.followSignal(own, c, t)
 		others.Wait()
 	}
+
 	for s := range signals {
 		for _, ep := range e.over[s] {
 			e.ended(s, ep, c)
@@ -58,6 +61,7 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 	if !e.active(s, c) {
 		return
 	}
+
 	tr := e.tracks[s]
 	switch s {
 	case compute:
@@ -65,6 +69,7 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 	case own:
 		e.leaders(c.V[frame.Self], tr, t)
 	}
+
 	defer func() { e.line.Place[s][(e.line.Count-1)%window] = int32(tr.count) }()
 	tr.observe(e.v[s], c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
 	for r := range e.n {
@@ -78,6 +83,7 @@ func (e *Engine) sighted(c *frame.Column, t *track) {
 	if t.leads == nil {
 		t.leads = make([]bool, e.n)
 	}
+
 	for r, x := range e.v[compute] {
 		t.leads[r] = x > spikeEffect && !e.inner.blind(c, r)
 	}
@@ -91,6 +97,7 @@ func (e *Engine) leaders(v []float32, t *track, step float64) {
 	if t.leads == nil {
 		t.leads = make([]bool, e.n)
 	}
+
 	res := e.v[own]
 	excess := func(r int32) float32 { return v[r] * (1 - float32(math.Exp(-float64(res[r])))) }
 	for g := range e.layout.Roles {
@@ -101,16 +108,19 @@ func (e *Engine) leaders(v []float32, t *track, step float64) {
 				at, top = r, x
 			}
 		}
+
 		for _, r := range rows {
 			t.leads[r] = at >= 0 && res[r] > spikeEffect && e.layout.Node[r] == e.layout.Node[at]
 			if !t.leads[r] {
 				continue
 			}
+
 			mine := excess(r)
 			if step-e.stepMedian < awaitedShare*float64(mine) {
 				t.leads[r] = false
 				continue
 			}
+
 			for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
 				if e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine {
 					t.leads[r] = false
@@ -129,5 +139,6 @@ func (e *Engine) active(s signal, c *frame.Column) bool {
 	case own:
 		return c.V[frame.Self] != nil
 	}
+
 	return c.V[frame.DataLoader] != nil && c.V[frame.Step] != nil
 }

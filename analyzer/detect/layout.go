@@ -12,6 +12,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	if old != nil {
 		e.carry(l)
 	}
+
 	e.layout, e.n, e.graph = l, len(l.Ranks), replay.New(l)
 	e.worldSize = max(e.worldSize, l.World)
 	e.inGroup = [frame.MetricCount][]int32{}
@@ -20,39 +21,48 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	for g := range l.Roles {
 		roles[g], sizes[g] = l.Roles[g].Rows, l.Roles[g].Size
 	}
+
 	same := old != nil && len(old.Ranks) == len(l.Ranks) && old.World == l.World && sameRoles(old, l)
 	for s := range signals {
 		e.ref[s] = newReference(roles, sizes)
 		if e.v[s] == nil || len(e.v[s]) != e.n {
 			e.v[s] = make([]float32, e.n)
 		}
+
 		if !same {
 			e.tracks[s] = newTrack(&e.cfg, e.n, roles, sizes)
 			e.sharing[s], e.experts[s] = newSharing(l, replicaParts(l), nil), newExperts(l)
 			continue
 		}
+
 		e.tracks[s].setRoles(roles, sizes)
 	}
+
 	stage := make([]int32, len(l.Roles))
 	for g := range l.Roles {
 		stage[g] = int32(l.Roles[g].Stage)
 	}
+
 	for s := range signals {
 		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].stage, e.tracks[s].habits = int(signals)*e.n, l.Node, stage, s == own
 		e.tracks[s].pure = l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)
 	}
+
 	if !same {
 		e.reset(l, roles, sizes)
 	}
+
 	for r := range e.n {
 		changed := old == nil || !same || old.Incarnation[r] != l.Incarnation[r]
 		if !changed {
 			continue
 		}
+
 		for s := range signals {
 			if same {
 				e.tracks[s].forget(r)
 			}
+
 			if l.Fresh[r] {
 				e.tracks[s].warm[r] = warmUp
 			}
@@ -71,6 +81,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	for _, rows := range roles {
 		e.lonely = e.lonely || e.singleNode(rows) >= 0
 	}
+
 	e.tokens = newCovariate(l, roles, sizes)
 	e.inner = newInner(l)
 	e.saver = newSavers(e.n)
@@ -89,6 +100,7 @@ func sequence(n int) []int32 {
 	for i := range s {
 		s[i] = int32(i)
 	}
+
 	return s
 }
 
@@ -96,10 +108,12 @@ func sameRoles(a, b *frame.Layout) bool {
 	if len(a.Roles) != len(b.Roles) {
 		return false
 	}
+
 	for r := range a.Role {
 		if a.Role[r] != b.Role[r] || a.Replica[r] != b.Replica[r] {
 			return false
 		}
 	}
+
 	return true
 }

@@ -49,6 +49,7 @@ func newLevels(l *frame.Layout) *levels {
 	for _, r := range l.Roles {
 		v.stages = append(v.stages, r.Stage)
 	}
+
 	for k := range 2 {
 		v.now[k] = make([]float32, v.n)
 		v.sum[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n)
@@ -57,6 +58,7 @@ func newLevels(l *frame.Layout) *levels {
 			v.before[k][q] = nan32
 		}
 	}
+
 	return v
 }
 
@@ -76,14 +78,17 @@ func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 				}
 			}
 		}
+
 		v.now[k][g] = m
 		if m != m {
 			continue
 		}
+
 		v.sumN[k][g]++
 		v.sum[k][g] += (float64(m) - v.sum[k][g]) / min(v.sumN[k][g], 1000)
 		v.vals[k] = append(v.vals[k], m)
 	}
+
 	v.common[k] = float64(median(v.vals[k]))
 }
 
@@ -94,6 +99,7 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 	if len(e.layout.Replicas) < 2 || e.analysed > window && e.analysed%sharedProbe != 0 {
 		return
 	}
+
 	v.vals[k] = v.vals[k][:0]
 	for q, rows := range e.layout.Replicas {
 		v.repl[k] = v.repl[k][:0]
@@ -102,18 +108,23 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 				v.repl[k] = append(v.repl[k], y)
 			}
 		}
+
 		m := median(v.repl[k])
 		if m != m {
 			continue
 		}
+
 		if d := (m - v.before[k][q]) / math.Sqrt2; d == d {
 			v.vals[k] = append(v.vals[k], d)
 		}
+
 		v.before[k][q] = m
 	}
+
 	if len(v.vals[k]) < 2 {
 		return
 	}
+
 	v.spreadN[k] = min(v.spreadN[k]+1, memory)
 	v.bulk[k] += (float64(centred(v.vals[k])) - v.bulk[k]) / v.spreadN[k]
 }
@@ -123,29 +134,37 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 	if len(v.pending[blockStep]) == 0 {
 		v.first = c.Step
 	}
+
 	val := [blockKinds]float32{nan32, nan32, nan32, nan32, nan32, nan32}
 	if t > 0 {
 		val[blockStep] = float32(math.Log(t))
 	}
+
 	if c.V[frame.FP] != nil {
 		val[blockCompute] = float32(v.common[0])
 	}
+
 	if c.V[frame.Self] != nil {
 		val[blockOwn] = float32(v.common[1])
 	}
+
 	if d := c.V[frame.DataLoader]; d != nil && e.stepMedian > 0 {
 		val[blockLoad] = e.sampleMedian(d) / float32(e.stepMedian)
 	}
+
 	if w := c.V[frame.Exposed]; w != nil {
 		val[blockWait] = e.sampleMedian(w)
 	}
+
 	val[blockLink] = e.links.common()
 	for k := range blockKinds {
 		v.pending[k] = append(v.pending[k], val[k])
 	}
+
 	if len(v.pending[blockStep]) < blockSteps {
 		return
 	}
+
 	for k := range blockKinds {
 		e.buf = compact(e.buf[:0], v.pending[k])
 		v.blocks[k] = append(v.blocks[k], median(e.buf))
@@ -154,6 +173,7 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 			v.blocks[k] = v.blocks[k][1:]
 		}
 	}
+
 	v.labels = append(v.labels, v.first)
 	if len(v.labels) > maxLevelBlocks {
 		v.labels = v.labels[1:]
@@ -168,6 +188,7 @@ func (v *levels) change(kind int) (rise float64, since int64) {
 	if len(b) <= 2*jobBlocks {
 		return 0, 0
 	}
+
 	ref := nan32
 	for i := 1; i+jobBlocks <= len(b)-jobBlocks; i++ { // the first block is warm-up
 		v.buf = compact(v.buf[:0], b[i:i+jobBlocks])
@@ -175,29 +196,35 @@ func (v *levels) change(kind int) (rise float64, since int64) {
 			ref = m
 		}
 	}
+
 	v.buf = compact(v.buf[:0], b[len(b)-jobBlocks:])
 	if ref != ref || len(v.buf) < jobBlocks {
 		return 0, 0
 	}
+
 	now := median(v.buf)
 	low := v.buf[0]
 	for _, x := range v.buf {
 		low = min(low, x)
 	}
+
 	v.buf = v.buf[:0]
 	for i := 2; i < len(b); i++ {
 		if d := b[i] - b[i-1]; d == d {
 			v.buf = append(v.buf, d)
 		}
 	}
+
 	half := ref + (now-ref)/2
 	if low <= half || now-ref < jobSigmas*spread(v.buf) {
 		return 0, 0
 	}
+
 	at := len(b) - 1
 	for at > 0 && b[at-1] > half {
 		at--
 	}
+
 	return float64(now - ref), v.labels[at]
 }
 
@@ -209,6 +236,7 @@ func (v *levels) along() (rise float64, since int64) {
 		if work < ln1p(jobRise) {
 			continue
 		}
+
 		var before, now []float64
 		for i, x := range v.blocks[blockStep] {
 			switch {
@@ -219,10 +247,12 @@ func (v *levels) along() (rise float64, since int64) {
 				now = append(now, float64(x))
 			}
 		}
+
 		if len(before) >= jobBlocks && len(now) >= jobBlocks {
 			return middle(now) - middle(before), at
 		}
 	}
+
 	return 0, 0
 }
 
@@ -240,9 +270,11 @@ func (v *levels) waitGrowth(since int64) (float64, bool) {
 			now = append(now, float64(x))
 		}
 	}
+
 	if len(before) < 2 || len(now) == 0 {
 		return 0, false
 	}
+
 	return middle(tailOf(now, jobBlocks)) - middle(tailOf(before, 2*jobBlocks)), true
 }
 
@@ -253,6 +285,7 @@ func (w *linkWatch) common() float32 {
 	if w.count == 0 {
 		return nan32
 	}
+
 	slot := (w.count - 1) % window
 	w.buf = w.buf[:0]
 	for g := range w.groups {
@@ -260,6 +293,7 @@ func (w *linkWatch) common() float32 {
 			w.buf = append(w.buf, x)
 		}
 	}
+
 	return median(w.buf)
 }
 
@@ -279,6 +313,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 	if v == nil || t <= 0 {
 		return
 	}
+
 	mid := e.sampleMedian(v)
 	worst, at := float32(0), int32(-1)
 	for r, x := range v {
@@ -286,6 +321,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 			worst, at = x-mid, e.layout.Node[r]
 		}
 	}
+
 	const keep = 1 - 1.0/memory
 	s.n = s.n*keep + 1
 	share := float64(worst) / t
@@ -296,6 +332,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 		s.top[at]++
 		s.total++
 	}
+
 	s.slow += (hit - s.slow) / s.n
 	if s.total > 4*memory { // forget slowly, and what is hardly seen at all
 		s.total = 0
@@ -303,6 +340,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 			if s.top[k] /= 2; s.top[k] < 0.5 {
 				delete(s.top, k)
 			}
+
 			s.total += s.top[k]
 		}
 	}
@@ -313,9 +351,11 @@ func (s *storage) rotates() bool {
 	if s.n < window || s.slow < storageSteps || s.cost < findingImpact {
 		return false
 	}
+
 	most := 0.0
 	for _, k := range s.top {
 		most = max(most, k)
 	}
+
 	return len(s.top) >= 3 && most < storageTop*s.total
 }

@@ -59,10 +59,12 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 		if member[m] == nil {
 			member[m] = make([]uint8, len(l.Ranks))
 		}
+
 		for _, r := range l.Groups[g].Rows {
 			member[m][r] = min(member[m][r]+1, 2)
 		}
 	}
+
 	for g := range l.Groups {
 		m := w.metric[g]
 		for _, r := range l.Groups[g].Rows {
@@ -70,21 +72,26 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 				w.metric[g] = frame.MetricCount
 			}
 		}
+
 		if !l.Groups[g].Complete() || m == frame.PP { // a pipeline's time is mostly its bubble
 			w.metric[g] = frame.MetricCount
 		}
+
 		if w.metric[g] < frame.MetricCount {
 			w.seenIn[[2]string{l.Groups[g].Name, l.Groups[g].Dim}] = true
 		}
+
 		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
 		w.cur[g] = nan32
 		for i := range window {
 			w.ring[g*window+i] = nan32
 		}
 	}
+
 	for m := range member {
 		w.seen[m] = make([]int32, len(l.Ranks))
 	}
+
 	return w
 }
 
@@ -93,6 +100,7 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 	if len(w.groups) == 0 {
 		return
 	}
+
 	for m, seen := range w.seen {
 		if v := c.V[m]; v != nil && seen != nil {
 			for r, x := range v {
@@ -102,6 +110,7 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 			}
 		}
 	}
+
 	slot := w.count % window
 	w.labels[slot] = c.Step
 	half := float32(ln1p(w.cfg.LinkRise)) / 2
@@ -116,14 +125,18 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 			} else {
 				w.gusting[g] = 0
 			}
+
 			w.gusts[g] += (gust - w.gusts[g]) / memory
 		}
+
 		*x = w.transfer(g, c)
 	}
+
 	w.count++
 	if w.count%evaluateEvery == 0 {
 		w.rank()
 	}
+
 	for g := range w.groups {
 		if (w.count+g)%evaluateEvery == 0 {
 			w.evaluate(g, t, c.Step)
@@ -139,6 +152,7 @@ func (w *linkWatch) rank() {
 			w.busy[w.groups[g].Dim] = true
 		}
 	}
+
 	for c, groups := range w.byDim {
 		w.buf = w.buf[:0]
 		for _, g := range groups {
@@ -146,14 +160,17 @@ func (w *linkWatch) rank() {
 				w.buf = append(w.buf, x)
 			}
 		}
+
 		n := len(w.buf)
 		if n == 0 {
 			continue
 		}
+
 		mid := median(w.buf)
 		for i := range w.buf {
 			w.buf[i] -= mid
 		}
+
 		w.classes[c] = classLevel{mid, spread(w.buf), n}
 	}
 }
@@ -181,6 +198,7 @@ func (g *gustiness) passes() uint8 {
 	if g.Steps < fewGusts {
 		return 0
 	}
+
 	return uint8(min(mostPasses, math.Ceil(gustLives*g.Squares/g.Steps/2/evaluateEvery)))
 }
 
@@ -191,12 +209,14 @@ func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
 	if m >= frame.MetricCount || c.V[m] == nil {
 		return nan32
 	}
+
 	v, low, n := c.V[m], nan32, 0
 	rows := w.groups[g].Rows
 	for _, r := range rows {
 		if 2*int(w.seen[m][r]) < w.count {
 			return nan32
 		}
+
 		if x := v[r]; x == x {
 			n++
 			if !(low <= x) {
@@ -204,9 +224,11 @@ func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
 			}
 		}
 	}
+
 	if 2*n < len(rows) || n < 2 || !(low > 0) {
 		return nan32
 	}
+
 	return float32(math.Log(float64(low)))
 }
 
@@ -216,11 +238,13 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 	if n < minValid || t <= 0 {
 		return
 	}
+
 	cur := median(w.buf)
 	w.cur[g] = cur
 	for i := range w.buf {
 		w.buf[i] -= cur
 	}
+
 	noise := max(spread(w.buf), linkNoise)
 	peers, peerSpread, others := w.class(g)
 	slow := false
@@ -231,16 +255,19 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 		if others >= minClass-1 {
 			slow = slow && cur-peers >= float32(ln1p(w.cfg.LinkRise))/2
 		}
+
 		if slow {
 			rise, n := w.dimRise(g)
 			slow = (n == 0 || cur-ref-rise >= float32(ln1p(w.cfg.LinkRise))/2) && w.lasts(g, (cur+ref)/2)
 		}
 	}
+
 	if !slow && others >= minClass {
 		if w.isSlow(g, cur-peers, float32(math.Exp(float64(cur))-math.Exp(float64(peers))), t, max(peerSpread, linkNoise)) && w.lasts(g, (cur+peers)/2) {
 			slow, ref = true, peers
 		}
 	}
+
 	w.step(g, slow, cur, ref, noise, label)
 }
 
@@ -253,10 +280,12 @@ func (w *linkWatch) dimRise(g int) (float32, int) {
 		if w.groups[k].Dim != w.groups[g].Dim || w.baseN[k] < linkBase {
 			continue
 		}
+
 		if n := w.last(k, linkWindow); n >= minValid {
 			v = append(v, median(w.buf)-w.base[k])
 		}
 	}
+
 	n := len(v)
 	return median(v), n
 }
@@ -270,6 +299,7 @@ func (w *linkWatch) last(g, steps int) int {
 			w.buf = append(w.buf, x)
 		}
 	}
+
 	return len(w.buf)
 }
 
@@ -283,6 +313,7 @@ func (w *linkWatch) lasts(g int, half float32) bool {
 			slow++
 		}
 	}
+
 	return float64(slow) >= slowShare*float64(n)
 }
 
@@ -291,6 +322,7 @@ func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) boo
 	if float64(rise) < ln1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
 		return false
 	}
+
 	w.rise[g], w.cost[g] = rise, cost
 	return true
 }
@@ -302,19 +334,23 @@ func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
 	if c := w.classes[id]; c.N >= largeRole {
 		return c.Mid, c.Scatter, c.N - 1
 	}
+
 	var v []float32
 	for _, k := range w.byDim[id] {
 		if k != g && w.cur[k] == w.cur[k] {
 			v = append(v, w.cur[k])
 		}
 	}
+
 	if len(v) == 0 {
 		return nan32, nan32, 0
 	}
+
 	mid = median(v)
 	for i := range v {
 		v[i] -= mid
 	}
+
 	return mid, spread(v), len(v)
 }
 
@@ -326,35 +362,44 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 			if w.calm[g]++; w.calm[g] >= 2 {
 				w.phase[g], w.calm[g] = ok, 0
 			}
+
 			return
 		}
+
 		if w.busy[w.groups[g].Dim] {
 			return // what drifts together must not look different because one stood still
 		}
+
 		if w.baseN[g] < linkBase*4 {
 			w.baseN[g] += evaluateEvery
 		}
+
 		a := float32(evaluateEvery) / float32(w.baseN[g])
 		move := (cur - w.base[g]) * min(a, 1)
 		if w.baseN[g] > linkBase { // known: it may drift, a jump is news
 			move = clip(move, -linkDrift, linkDrift)
 		}
+
 		w.base[g] += move
 		w.noise[g] += (noise - w.noise[g]) * min(a, 1)
 		return
 	}
+
 	w.calm[g], w.until[g] = 0, label
 	if w.passes[g] == 0 && w.phase[g] == ok {
 		w.since[g], w.found[g] = w.onset(g, (cur+ref)/2), label
 	}
+
 	w.passes[g] = min(w.passes[g]+1, 100)
 	need := uint8(confirmations)
 	if len(w.byDim[w.groups[g].Class]) < minClass {
 		need = lonePasses
 	}
+
 	if w.gusts[g] >= linkGusts {
 		need = gustyPasses
 	}
+
 	need = max(need, w.gust.passes()) // the next gust may be its first
 	if w.passes[g] >= need {
 		w.phase[g] = degraded
@@ -370,11 +415,14 @@ func (w *linkWatch) onset(g int, half float32) int64 {
 			if misses++; misses > 2 {
 				break
 			}
+
 			continue
 		}
+
 		if x == x {
 			at = k
 		}
 	}
+
 	return w.labels[at%window]
 }

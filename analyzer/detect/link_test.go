@@ -41,10 +41,12 @@ func wired(slow func(group int, step int) float64, nodes func(rank int) string) 
 			}
 		}
 	}
+
 	f, err := b.Frame(nil)
 	if err != nil {
 		panic(err)
 	}
+
 	return f
 }
 
@@ -69,9 +71,11 @@ func TestLinks_GroupsThatOnlyWindowsShow(t *testing.T) {
 		for _, l := range v.Links {
 			got = append(got, l.Group)
 		}
+
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: links %+v, want %v", name, v.Links, c.want)
 		}
+
 		if c.node == "" && len(v.Nodes) > 0 || c.node != "" && (len(v.Nodes) != 1 || v.Nodes[0].Node != c.node || v.Nodes[0].Cause != verdict.Communication) {
 			t.Errorf("%s: nodes %+v, want %q", name, v.Nodes, c.node)
 		}
@@ -87,24 +91,28 @@ func TestLinks_TwoGroupsShareOneNode(t *testing.T) {
 		if stage == 1 && step >= 80 {
 			return 0.25
 		}
+
 		return 0
 	}
 	v := Analyze(j.frame(), Default())
 	if len(v.Links) != 2 || len(v.Nodes) != 0 { // both groups of the stage share all its nodes
 		t.Errorf("links %+v nodes %+v", v.Links, v.Nodes)
 	}
+
 	j = newJob(78)
 	j.shape(2, 8, 2, 4)
 	j.link = func(_, _, step int) float64 {
 		if step >= 80 {
 			return 0.25
 		}
+
 		return 0
 	}
 	v = Analyze(j.frame(), Default())
 	if len(v.Links) != 0 || len(v.Nodes) != 0 {
 		t.Errorf("fabric: links %+v nodes %+v", v.Links, v.Nodes)
 	}
+
 	if !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.JobSlow }) {
 		t.Errorf("fabric: findings %+v, want job-slow", v.Findings)
 	}
@@ -120,6 +128,7 @@ func TestLinks_GustsOfTheJob(t *testing.T) {
 		l.Ranks = append(l.Ranks, int(2*g), int(2*g+1))
 		l.Groups = append(l.Groups, frame.Group{Name: fmt.Sprint("dp-", g), Dim: "dp", Rows: []int32{2 * g, 2*g + 1}, Size: 2})
 	}
+
 	cfg := Default()
 	w := newLinkWatch(&cfg, l)
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -131,24 +140,29 @@ func TestLinks_GustsOfTheJob(t *testing.T) {
 			if left[g]--; left[g] < 0 && g > 0 && step > 64 && rng.Float64() < 0.02 {
 				left[g] = 4 + rng.IntN(16)
 			}
+
 			x := 0.5 * float32(math.Exp(0.05*rng.NormFloat64()))
 			if left[g] > 0 || g == 0 && step >= first {
 				x *= 2.5
 			}
+
 			v[2*g], v[2*g+1] = x, x
 		}
+
 		c := &frame.Column{Layout: l, Step: int64(step)}
 		c.V[frame.DP] = v
 		w.observe(c, 10)
 		if accused < 0 && w.phase[0] == degraded {
 			accused = step
 		}
+
 		for g := 1; g < groups; g++ {
 			if w.phase[g] != ok {
 				t.Fatalf("step %d: %s is accused for a gust", step, l.Groups[g].Name)
 			}
 		}
 	}
+
 	if accused < first+50 || accused > first+200 {
 		t.Errorf("the slow group is accused at step %d, want 50 to 200 steps after %d", accused, first)
 	}

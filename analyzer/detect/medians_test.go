@@ -25,10 +25,12 @@ func BenchmarkMedians(b *testing.B) {
 	if python == "" {
 		python = "python3"
 	}
+
 	numpy := exec.Command(python, "-c", "import numpy").Run() == nil
 	if !numpy {
 		b.Logf("NOTE: %s has no numpy: nothing to compare with", python)
 	}
+
 	args := []string{"../../benchmarks/fleet/medians.py", strconv.Itoa(steps), strconv.Itoa(roles), "1"}
 	random := rand.New(rand.NewPCG(1, 1))
 	var matrices [signals][]float32
@@ -39,12 +41,15 @@ func BenchmarkMedians(b *testing.B) {
 			m[i] = float32(0.3 * (1 + 0.01*random.NormFloat64()))
 			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(m[i]))
 		}
+
 		path := filepath.Join(b.TempDir(), signalMetric[s])
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			b.Fatal(err)
 		}
+
 		matrices[s], args = m, append(args, path)
 	}
+
 	var ours, ratios []float64
 	for b.Loop() {
 		began := time.Now()
@@ -54,22 +59,27 @@ func BenchmarkMedians(b *testing.B) {
 				both.Go(func() { medians(matrices[s], steps, ranks, ranks/roles, half*ranks/2, (half+1)*ranks/2) })
 			}
 		}
+
 		both.Wait()
 		t := time.Since(began).Seconds()
 		ours = append(ours, t)
 		if !numpy {
 			continue
 		}
+
 		out, err := exec.Command(python, args...).Output()
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		theirs, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		ratios = append(ratios, theirs/t)
 	}
+
 	slices.Sort(ours)
 	b.ReportMetric(ours[len(ours)/2], "ours-s")
 	if len(ratios) > 0 {
@@ -90,15 +100,18 @@ func medians(x []float32, steps, ranks, per, first, last int) {
 			for i, v := range x[s*ranks+first+at:][:per] {
 				res[i] = float32(math.Log(float64(v)))
 			}
+
 			copy(buf, res)
 			mid := median(buf)
 			for i := range res {
 				res[i] -= mid
 			}
+
 			copy(buf, res)
 			_ = spread(buf)
 		}
 	}
+
 	const tile = 64 // ranks whose last steps are gathered together: a cache line holds 16
 	cells := make([]float32, tile*window)
 	for at := window; at <= steps; at += evaluateEvery {
@@ -109,6 +122,7 @@ func medians(x []float32, steps, ranks, per, first, last int) {
 					cells[i*window+k] = v
 				}
 			}
+
 			for i := range n {
 				_ = median(cells[i*window : (i+1)*window])
 			}

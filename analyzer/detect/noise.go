@@ -10,6 +10,7 @@ func (t *track) noise(e []float32) {
 		t.differNoise(e)
 		return
 	}
+
 	pool := t.buf2[:0]
 	for g, rows := range t.roles {
 		t.buf = t.buf[:0]
@@ -20,13 +21,16 @@ func (t *track) noise(e []float32) {
 				t.buf = append(t.buf, x-t.mu[r])
 			}
 		}
+
 		if len(pool) < noisePool {
 			pool = append(pool, t.buf...)
 		}
+
 		if len(t.buf) >= poolSize {
 			t.blend(g, spread(t.buf))
 		}
 	}
+
 	t.buf2 = pool
 	if len(pool) >= 2 {
 		t.blend(len(t.roles), spread(pool))
@@ -43,6 +47,7 @@ func (t *track) differNoise(e []float32) {
 			}
 		}
 	}
+
 	if len(t.buf) >= 2 {
 		t.blend(len(t.roles), spread(t.buf)*float32(math.Sqrt(1/(1-min(t.rho(), 0.75)))))
 	}
@@ -58,6 +63,7 @@ func (t *track) blend(g int, s float32) {
 		t.hl = append(t.hl[:0], ring[:min(k, window)]...)
 		t.sigma[g] = float64(median(t.hl))
 	}
+
 	if t.sigmaN[g] >= 2*window {
 		t.sigmaN[g] -= window
 	}
@@ -69,6 +75,7 @@ func (t *track) roleNoise(r int) float32 {
 	if g < 0 || t.sigmaN[g] == 0 {
 		g = len(t.roles)
 	}
+
 	return float32(max(t.sigma[g], sigmaFloor))
 }
 
@@ -79,6 +86,7 @@ func (t *track) noiseOf(r int) float32 {
 	if t.orphaned(int32(r)) {
 		s = float32(math.Hypot(float64(s), float64(t.orphan[r])))
 	}
+
 	return max(s, min(t.dev[r], 4*s))
 }
 
@@ -93,11 +101,13 @@ func (t *track) learn(r int, x, sig float32) {
 	if k >= openSteps {
 		dev = clip(dev, -3*sig, 3*sig)
 	}
+
 	settled := k >= settleSteps                                                        // mu is near where it belongs
 	if p := t.prev[r]; p == p && t.climb[r] < 1 && settled && max(dev, -dev) < 3*sig { // a lasting change is no noise
 		t.rhoUp += float64(dev * p)
 		t.rhoDown += float64(p * p)
 	}
+
 	t.prev[r] = dev
 	if t.climb[r] < suspectAt/2 {
 		t.mu[r] += a * dev
@@ -115,5 +125,6 @@ func (t *track) rho() float64 {
 	if t.rhoDown <= 0 {
 		return 0
 	}
+
 	return min(max(t.rhoUp/t.rhoDown, 0), 0.95)
 }

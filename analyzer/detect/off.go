@@ -20,14 +20,17 @@ func TellOff(v *verdict.Verdict, off []frame.Off) {
 			"recording was off %d times, from %s to %s; the last %d times follow", len(off), moment(off[0].FromNs), moment(off[n-1].ToNs), maxOffs)})
 		off = off[n:]
 	}
+
 	for _, o := range off {
 		f := verdict.Finding{Kind: verdict.RecordingOff, Detail: "recording has been off since " + moment(o.FromNs)}
 		if o.ToNs != 0 {
 			f.Detail = fmt.Sprintf("recording was off from %s to %s", moment(o.FromNs), moment(o.ToNs))
 		}
+
 		if !o.All {
 			f.Ranks = o.Ranks
 		}
+
 		addFinding(v, f)
 		if o.All && o.ToNs == 0 {
 			v.Decided = v.Exit(0) == verdict.ExitDegraded

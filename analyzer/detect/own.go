@@ -17,6 +17,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	if q < 0 || !e.recorded(q) || e.onSlowLink(r) {
 		return false
 	}
+
 	k := min(window, max(minBold, e.tracks[own].age(r)))
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
@@ -24,24 +25,29 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	if !leads && e.comesAndGoes(c) {
 		return false
 	}
+
 	long := e.tracks[own].age(r) >= longBlocks*blockSteps && c.effect >= longShare*e.cfg.MinEffect
 	if c.z < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
 		return false
 	}
+
 	most, same := e.mates(c, k)
 	if max(most, same/pipelineLead) > c.excess {
 		return false
 	}
+
 	for i := range all {
 		if !leads && e.explains(&all[i], c) {
 			return false
 		}
 	}
+
 	mine := e.recent.median(frame.Exposed, r, k)
 	theirs := e.recent.over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows, r), k, func(p int) bool { return p == r })
 	if d := theirs - mine; d == d && d < max(identityShare/2*c.excess, identityShare*c.excess-e.medianError(r, own, k)) {
 		return false
 	}
+
 	return leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
 }
 
@@ -55,6 +61,7 @@ func (e *Engine) comesAndGoes(c *candidate) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -73,16 +80,20 @@ func (e *Engine) mates(c *candidate, k int) (most, same float64) {
 		if int(p) == c.row || e.layout.Role[p] == e.layout.Role[c.row] {
 			continue
 		}
+
 		x := e.value(int(p), own, k) - e.peers(int(p), own, k, nil)
 		if e.layout.Node[p] == e.layout.Node[c.row] {
 			same = max(same, x)
 			continue
 		}
+
 		if l := e.value(int(p), loading, k) - e.peers(int(p), loading, k, nil); l > 0 {
 			x += l
 		}
+
 		most = max(most, x)
 	}
+
 	return most, same
 }
 
@@ -94,6 +105,7 @@ func (e *Engine) uncontested(c *candidate, most float64) bool {
 	if !e.layout.Certain || !e.roleRecorded(c.row) {
 		return false
 	}
+
 	t := e.tracks[own]
 	rose := !t.fromStart(c.row) && t.baseN[c.row] >= minBase && c.z >= beganAlarm && c.effect >= e.cfg.Effect
 	return e.layout.Stages == 1 || rose && most < calmShare*c.excess
@@ -109,9 +121,11 @@ func (e *Engine) began(c *candidate, k int) bool {
 		!e.roleRecorded(c.row) || e.slowest(c.row, k) < slowestShare {
 		return false
 	}
+
 	if late, known := e.lateness(c.row, k); known && late >= beganShare*c.excess {
 		return true
 	}
+
 	grown, known := e.level.waitGrowth(c.since)
 	return known && grown < beganShare*c.excess
 }
@@ -123,6 +137,7 @@ func (e *Engine) roleRecorded(r int) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -131,16 +146,20 @@ func (e *Engine) explains(o, c *candidate) bool {
 	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] {
 		return false
 	}
+
 	if o.onlyOwn() {
 		return abs(o.sinceAt-c.sinceAt) <= 2*commonSteps && o.excess*0.9 > c.excess
 	}
+
 	if e.delays(o.row, e.layout.Replica[c.row]) {
 		return true // its pipeline waits for it anyway
 	}
+
 	x := o.excess
 	if y := e.excess(o.row, own, nil); y == y && o.main == compute {
 		x = max(x, y)
 	}
+
 	return x >= explainedShare*c.excess
 }
 
@@ -150,11 +169,13 @@ func (e *Engine) delays(r int, q int32) bool {
 	if e.layout.Replica[r] == q {
 		return true
 	}
+
 	for _, m := range innerMetrics {
 		if g := e.groupOf(r, m); g != nil && slices.ContainsFunc(g.Rows, func(p int32) bool { return e.layout.Replica[p] == q }) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -169,6 +190,7 @@ func (e *Engine) awaited(c *candidate, k int) bool {
 			return late >= awaitedShare*c.excess
 		}
 	}
+
 	return e.roleRecorded(r) && e.slowest(r, k) >= slowestShare
 }
 
@@ -182,10 +204,12 @@ func (e *Engine) innerLead(r, k int) float64 {
 		if g := e.groupOf(r, m); g == nil || !g.Complete() || e.recent.cells[m] == nil {
 			continue
 		}
+
 		var mates []int32
 		if m == frame.EP {
 			mates = e.experts[own].mates(r)
 		}
+
 		var leads []float32
 		for i := max(0, e.recent.steps[m]-min(k, window)); i < e.recent.steps[m]; i++ {
 			x := e.leadAt(r, m, i)
@@ -195,15 +219,18 @@ func (e *Engine) innerLead(r, k int) float64 {
 					v = append(v, y)
 				}
 			}
+
 			if x == x {
 				leads = append(leads, float32(x-finite(middle(v), 0)))
 			}
 		}
+
 		lead := median(leads)
 		if se := medianLoss * centred(slices.Clone(leads)) / sqrt32(float32(len(leads))); lead > suspectZ*se || lead < 0 {
 			sum += float64(lead)
 		}
 	}
+
 	return sum
 }
 
@@ -217,6 +244,7 @@ func (e *Engine) leadAt(r int, m frame.Metric, i int) float64 {
 			v = append(v, float64(x))
 		}
 	}
+
 	return middle(v) - float64(cells[r])
 }
 
@@ -226,18 +254,21 @@ func (e *Engine) lateness(r, k int) (float64, bool) {
 	if !e.seen[frame.DP] {
 		return 0, false
 	}
+
 	var v []float64
 	for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
 		g, own := e.layout.Role[p], e.layout.Role[r]
 		if e.layout.Roles[g].Stage == e.layout.Roles[own].Stage || len(v) >= sampleSize {
 			continue
 		}
+
 		mine := e.recent.median(frame.DP, int(p), k)
 		theirs := e.recent.over(frame.DP, sample(e.layout.Roles[g].Rows, 0), k, func(o int) bool { return o == int(p) })
 		if d := theirs - mine; d == d {
 			v = append(v, d)
 		}
 	}
+
 	return middle(v), len(v) > 0
 }
 
@@ -248,6 +279,7 @@ func (e *Engine) slowest(r, k int) float64 {
 	if cells == nil {
 		return 0
 	}
+
 	hits, n := 0, 0
 	for i := max(0, e.recent.steps[frame.Self]-k); i < e.recent.steps[frame.Self]; i++ {
 		at, top := int32(-1), float32(-1)
@@ -256,14 +288,17 @@ func (e *Engine) slowest(r, k int) float64 {
 				at, top = p, x
 			}
 		}
+
 		if at < 0 || cells[(i%window)*e.n+r] != cells[(i%window)*e.n+r] {
 			continue
 		}
+
 		n++
 		if e.layout.Node[at] == e.layout.Node[r] {
 			hits++
 		}
 	}
+
 	return float64(hits) / float64(max(1, n))
 }
 
@@ -272,10 +307,12 @@ func (e *Engine) recorded(q int32) bool {
 	if e.layout.Partial[q] {
 		return false
 	}
+
 	for _, r := range e.layout.Replicas[q] {
 		if e.judged[r] == 0 {
 			return false
 		}
 	}
+
 	return true
 }

@@ -19,9 +19,11 @@ func (p *pace) take(t, usual float64) bool {
 		if len(p.Far) < newLevel {
 			return t < usual // a short step costs nobody anything
 		}
+
 		*p = pace{Past: p.Far, Next: len(p.Far)}
 		return true
 	}
+
 	p.Far = nil
 	return true
 }
@@ -33,6 +35,7 @@ func (p *pace) median(t float64) float64 {
 	} else {
 		p.Past[p.Next%window] = t
 	}
+
 	p.Next++
 	return middle(p.Past)
 }

@@ -9,6 +9,7 @@ func (t *track) past(r, at int) (float64, int, float64) {
 	if x, n := t.before(r, at); n >= minBase {
 		return float64(x), n, t.wander((t.count - at) / blockSteps)
 	}
+
 	return float64(t.base[r]), min(int(t.baseN[r]), baseBlocks), t.wander((t.count - at) / blockSteps)
 }
 
@@ -18,6 +19,7 @@ func (t *track) began(r, k int) int {
 	if t.phase[r] != ok || t.climb[r] > 0 || t.passes[r] > 0 || t.lanePasses[r] > 0 {
 		at = min(at, int(t.sinceAt[r]))
 	}
+
 	return at
 }
 
@@ -41,6 +43,7 @@ func (t *track) middleBlock(r, skip, to int) (float32, int) {
 			n++
 		}
 	}
+
 	return median(v[:n]), n
 }
 
@@ -53,6 +56,7 @@ func (t *track) wander(blocks int) float64 {
 			return far
 		}
 	}
+
 	return far * math.Sqrt(max(1, float64(blocks)/maxBlocks))
 }
 
@@ -69,6 +73,7 @@ func (t *track) changes(se float64) {
 			if t.first[r] < 0 || t.phase[r] == degraded {
 				continue
 			}
+
 			have := min(int(t.block[r]), maxBlocks, (t.count-int(t.first[r])-int(t.warmed[r]))/blockSteps)
 			for o := 0; o+span+gap+baseBlocks <= have; o += span {
 				now, n := t.middleBlock(r, o, o+span)
@@ -78,6 +83,7 @@ func (t *track) changes(se float64) {
 				}
 			}
 		}
+
 		t.tauOwn[k] = t.usual(1+k, t.buf, se, max(fewOwnFloor, t.middleLook(0)))
 	}
 }

@@ -37,6 +37,7 @@ func (h *recent) put(ring []float32, k int, v []float32) []float32 {
 			ring[i] = nan32
 		}
 	}
+
 	copy(ring[k%window*h.n:][:h.n], v)
 	return ring
 }
@@ -55,12 +56,14 @@ func (h *recent) work(s signal, r, k int) float64 {
 	if h.adjusted[s] == nil {
 		return math.NaN()
 	}
+
 	h.buf = h.buf[:0]
 	for i := max(0, h.works[s]-min(k, window)); i < h.works[s]; i++ {
 		if x := h.adjusted[s][(i%window)*h.n+r]; x == x {
 			h.buf = append(h.buf, x)
 		}
 	}
+
 	return math.Exp(float64(median(h.buf)))
 }
 
@@ -69,12 +72,14 @@ func (h *recent) median(m frame.Metric, r, k int) float64 {
 	if h.cells[m] == nil {
 		return float64(nan32)
 	}
+
 	h.buf = h.buf[:0]
 	for i := max(0, h.steps[m]-min(k, window)); i < h.steps[m]; i++ {
 		if x := h.cells[m][(i%window)*h.n+r]; x == x {
 			h.buf = append(h.buf, x)
 		}
 	}
+
 	return float64(median(h.buf))
 }
 
@@ -85,9 +90,11 @@ func (h *recent) over(m frame.Metric, rows []int32, k int, skip func(int) bool) 
 		if skip != nil && skip(int(r)) {
 			continue
 		}
+
 		if x := h.median(m, int(r), k); x == x {
 			v = append(v, x)
 		}
 	}
+
 	return middle(v)
 }

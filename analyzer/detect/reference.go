@@ -21,6 +21,7 @@ func (r *reference) relative(v, out []float32) {
 	for i := range out {
 		out[i] = nan32
 	}
+
 	for g, rows := range r.roles {
 		r.buf, r.idx = r.buf[:0], r.idx[:0]
 		for _, k := range rows {
@@ -29,6 +30,7 @@ func (r *reference) relative(v, out []float32) {
 				r.idx = append(r.idx, k)
 			}
 		}
+
 		n := len(r.buf)
 		switch {
 		case n == 0:
@@ -60,16 +62,19 @@ func (r *reference) small(g int, v, out []float32) {
 		for r.buf[p] != x {
 			p++
 		}
+
 		at := func(i int) float32 { // i-th of the others
 			if i >= p {
 				i++
 			}
+
 			return r.buf[i]
 		}
 		if r.sizes[g] < medianPeers {
 			out[k] = x - at(0)
 			continue
 		}
+
 		m := n - 1
 		out[k] = x - (at((m-1)/2)+at(m/2))/2
 	}

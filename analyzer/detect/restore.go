@@ -46,15 +46,18 @@ func (e *Engine) Save(w io.Writer) error {
 	if e.base != e.layout {
 		layouts = append(layouts, e.base)
 	}
+
 	if err := errors.Join(enc.Encode(stateVersion), enc.Encode(layouts)); err != nil {
 		return fmt.Errorf("save engine: %w", err)
 	}
+
 	all := e.fields()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if err := errors.Join(enc.Encode(name), enc.Encode(pointer(all[name]))); err != nil {
 			return fmt.Errorf("save engine: %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -68,6 +71,7 @@ func Restore(r io.Reader, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("restore engine: %w: %w", ErrState, err)
 	}
+
 	return e, nil
 }
 
@@ -76,34 +80,42 @@ func restore(dec *gob.Decoder, cfg Config) (*Engine, error) {
 	if err := dec.Decode(&version); err != nil {
 		return nil, err
 	}
+
 	if version != stateVersion {
 		return nil, fmt.Errorf("version %d, want %d", version, stateVersion)
 	}
+
 	var layouts []*frame.Layout
 	if err := dec.Decode(&layouts); err != nil {
 		return nil, err
 	}
+
 	if n := len(layouts); n < 1 || n > 2 || !layouts[0].Valid() || !layouts[n-1].Valid() {
 		return nil, errors.New("not a layout")
 	}
+
 	e := New(cfg, layouts[len(layouts)-1])
 	if len(layouts) > 1 {
 		e.setLayout(layouts[0])
 		clear(e.carried)
 	}
+
 	all := e.fields()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		var is string
 		if err := dec.Decode(&is); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+
 		if is != name {
 			return nil, fmt.Errorf("%s: it is %.40q", name, is)
 		}
+
 		if err := decode(dec, all[name]); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
+
 	return e, e.check()
 }
 
@@ -115,15 +127,19 @@ func decode(dec *gob.Decoder, field any) error {
 	if v.Kind() == reflect.Slice {
 		had = v.Len()
 	}
+
 	if err := dec.DecodeValue(v.Addr()); err != nil {
 		return err
 	}
+
 	if _, free := field.(grows); !free && v.Kind() == reflect.Slice && v.Len() != had {
 		return fmt.Errorf("%d values, want %d", v.Len(), had)
 	}
+
 	if _, ok := field.(counts); ok && !counted(v) {
 		return errors.New("no count")
 	}
+
 	return nil
 }
 
@@ -135,6 +151,7 @@ func pointer(field any) any {
 	case counts:
 		return f.number
 	}
+
 	return field
 }
 
@@ -143,11 +160,13 @@ func counted(v reflect.Value) bool {
 	if v.CanInt() {
 		return v.Int() >= 0 && v.Int() <= min(mostCount, int64(1)<<(v.Type().Bits()-2))
 	}
+
 	for i := range v.Len() {
 		if !counted(v.Index(i)) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -171,6 +190,7 @@ func (e *Engine) fields() fields {
 		add("sharing-"+signalMetric[s], e.sharing[s].state())
 		add("experts-"+signalMetric[s], e.experts[s].state())
 	}
+
 	add("track-whole", e.whole.state())
 	add("track-alone", e.alone.state())
 	add("tokens", e.tokens.state())
@@ -192,40 +212,48 @@ func (e *Engine) check() error {
 			return fmt.Errorf("track of %s: %w", signalMetric[s], err)
 		}
 	}
+
 	for _, t := range []*track{e.whole, e.alone} {
 		if err := t.check(); err != nil {
 			return fmt.Errorf("track: %w", err)
 		}
 	}
+
 	if n := len(e.pace.Past); n > window {
 		return fmt.Errorf("pace: %d steps, want %d at most", n, window)
 	}
+
 	for _, f := range e.ledger.Faults {
 		if f.Row < 0 || f.Row >= e.n || e.layout.Role[f.Row] < 0 {
 			return fmt.Errorf("ledger: a fault of row %d", f.Row)
 		}
 	}
+
 	for i := range e.ledger.Played {
 		p := &e.ledger.Played[i]
 		if p.At != 0 && (len(p.Ends) != e.graph.Lanes() || len(p.Plain) != e.graph.Lanes() || len(p.Usual) != len(e.graph.Usual())) {
 			return fmt.Errorf("ledger: a step of %d lanes, want %d", len(p.Ends), e.graph.Lanes())
 		}
 	}
+
 	for _, w := range e.wires.Of {
 		for _, r := range w.Rows {
 			if r < 0 || int(r) >= e.n {
 				return fmt.Errorf("wire %s: row %d", w.Name, r)
 			}
 		}
+
 		if w.Slow && len(w.Recent) == 0 || len(w.Recent) != len(w.Steps) {
 			return fmt.Errorf("wire %s: %d windows of %d steps", w.Name, len(w.Recent), len(w.Steps))
 		}
 	}
+
 	for _, b := range e.level.blocks {
 		if len(b) != len(e.level.labels) {
 			return fmt.Errorf("level: %d blocks, want %d", len(b), len(e.level.labels))
 		}
 	}
+
 	return e.recent.check()
 }
 
@@ -236,6 +264,7 @@ func (t *track) check() error {
 			return fmt.Errorf("unit %d has no role", u)
 		}
 	}
+
 	return nil
 }
 
@@ -247,5 +276,6 @@ func (h *recent) check() error {
 			}
 		}
 	}
+
 	return nil
 }

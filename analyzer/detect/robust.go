@@ -18,31 +18,38 @@ func kth(v []float32, k int) float32 {
 			insertion(v[lo : hi+1])
 			break
 		}
+
 		mid := int(uint(lo+hi) >> 1)
 		if v[mid] < v[lo] {
 			v[mid], v[lo] = v[lo], v[mid]
 		}
+
 		if v[hi] < v[lo] {
 			v[hi], v[lo] = v[lo], v[hi]
 		}
+
 		if v[hi] < v[mid] {
 			v[hi], v[mid] = v[mid], v[hi]
 		}
+
 		p := v[mid]
 		i, j := lo, hi
 		for i <= j {
 			for v[i] < p {
 				i++
 			}
+
 			for v[j] > p {
 				j--
 			}
+
 			if i <= j {
 				v[i], v[j] = v[j], v[i]
 				i++
 				j--
 			}
 		}
+
 		switch {
 		case k <= j:
 			hi = j
@@ -52,6 +59,7 @@ func kth(v []float32, k int) float32 {
 			return v[k]
 		}
 	}
+
 	return v[k]
 }
 
@@ -62,6 +70,7 @@ func insertion(v []float32) {
 		for ; j > 0 && v[j-1] > x; j-- {
 			v[j] = v[j-1]
 		}
+
 		v[j] = x
 	}
 }
@@ -72,14 +81,17 @@ func median(v []float32) float32 {
 	if n == 0 {
 		return nan32
 	}
+
 	hi := kth(v, n/2)
 	if n%2 == 1 {
 		return hi
 	}
+
 	lo := v[0]
 	for _, x := range v[1 : n/2] {
 		lo = max(lo, x)
 	}
+
 	return (lo + hi) / 2
 }
 
@@ -89,6 +101,7 @@ func lowerMedian(v []float32) float32 {
 	if len(v) == 0 {
 		return nan32
 	}
+
 	return kth(v, (len(v)-1)/2)
 }
 
@@ -100,6 +113,7 @@ func spread(v []float32) float32 {
 			v[i] = -x
 		}
 	}
+
 	return 1.4826 * median(v)
 }
 
@@ -119,6 +133,7 @@ func differences(v []float32) float32 {
 			n++
 		}
 	}
+
 	slices.Sort(pairs[:n])
 	h := len(v)/2 + 1
 	return 2.2219 * qnFactor[len(v)-2] * pairs[h*(h-1)/2-1]
@@ -133,6 +148,7 @@ func hodgesLehmann(v []float32, scratch []float32) (float32, []float32) {
 			scratch = append(scratch, (a+b)/2)
 		}
 	}
+
 	return median(scratch), scratch
 }
 
@@ -144,12 +160,14 @@ func middleMean(v []float32) float32 {
 	if n == 0 {
 		return nan32
 	}
+
 	insertion(v)
 	cut := min(1, n/3)
 	var s float32
 	for _, x := range v[cut : n-cut] {
 		s += x
 	}
+
 	return s / float32(n-2*cut)
 }
 
@@ -166,6 +184,7 @@ func compact(dst, v []float32) []float32 {
 			dst = append(dst, x)
 		}
 	}
+
 	return dst
 }
 
@@ -174,12 +193,14 @@ func middle(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
 	}
+
 	s := slices.Clone(v)
 	slices.Sort(s)
 	n := len(s)
 	if n%2 == 1 {
 		return s[n/2]
 	}
+
 	return (s[n/2-1] + s[n/2]) / 2
 }
 

@@ -30,6 +30,7 @@ func (e *Engine) keepSave(slot int) {
 	for node, a := range e.ledger.Saves.Accounts {
 		a.add(e.savedIn(slot, a, e.slowSavers(node)))
 	}
+
 	e.ledger.Saves.At[slot] = e.ledger.Clock + e.line.Pause
 }
 
@@ -45,22 +46,26 @@ func (e *Engine) openSaves() {
 			}
 		}
 	}
+
 	for node := range l.Accounts {
 		if runs[node] == nil && (node != "" || guilty == "") {
 			delete(l.Accounts, node)
 		}
 	}
+
 	for node, run := range runs {
 		a := l.Accounts[node]
 		if a == nil {
 			a = &saveCost{}
 			l.Accounts[node] = a
 		}
+
 		// A rank's run may begin by chance, or anew: the middle one tells the fault's.
 		if k := int(middle(run)); k <= keptSaves {
 			a.Began = l.At[(e.saver.saves-k)%keptSaves]
 		}
 	}
+
 	if guilty != "" && l.Accounts[""] == nil {
 		a := *l.Accounts[guilty]
 		l.Accounts[""] = &a
@@ -80,20 +85,24 @@ func (e *Engine) slowSavers(of string) map[int]float64 {
 			byNode[e.layout.Node[r]] = append(byNode[e.layout.Node[r]], r)
 		}
 	}
+
 	for r := range e.n {
 		if !sure && e.saver.run[r] > 0 && e.nodeOf(r) == of {
 			byNode[e.layout.Node[r]] = append(byNode[e.layout.Node[r]], r)
 		}
 	}
+
 	for _, rows := range byNode {
 		rise := 0.0
 		for _, r := range rows {
 			rise += float64(e.saver.rise[r]) / float64(len(rows))
 		}
+
 		for _, r := range rows {
 			out[r] = max(0, rise)
 		}
 	}
+
 	return out
 }
 
@@ -103,20 +112,24 @@ func (e *Engine) savedIn(slot int, a *saveCost, slow map[int]float64) (saved, mo
 	if e.ledger.Saves.At[slot] < a.Began {
 		return 0, 0
 	}
+
 	now, then, others := math.Inf(-1), math.Inf(-1), math.Inf(-1)
 	for r, x := range e.saver.recent[slot*e.n:][:e.n] {
 		if x != x {
 			continue
 		}
+
 		y, guilty := slow[r]
 		now, then = max(now, float64(x)), max(then, float64(x)-y)
 		if !guilty {
 			others = max(others, float64(x))
 		}
 	}
+
 	if saved = finite(math.Exp(now)-math.Exp(then), 0); e.graph.Known() && e.measuredAt[frame.Exposed] > 0 {
 		return saved, saved
 	}
+
 	return saved, finite(math.Exp(now)-math.Exp(others), 0)
 }
 
@@ -128,9 +141,11 @@ func (e *Engine) savesCost(node string) (least, most float64) {
 	if a == nil || len(slow) == 0 {
 		return 0, 0
 	}
+
 	sum := *a
 	for k := range min(e.saver.saves, keptSaves) {
 		sum.add(e.savedIn(k, a, slow))
 	}
+
 	return account{Time: e.ledger.Clock + e.line.Pause - a.Began, Saved: sum.Saved, Most: sum.Most}.bounds()
 }

@@ -47,6 +47,7 @@ func newSavers(n int) *savers {
 	for i := range s.recent {
 		s.recent[i] = nan32
 	}
+
 	return s
 }
 
@@ -56,6 +57,7 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	if v == nil {
 		return false
 	}
+
 	saved := 0
 	for r, x := range v {
 		s.lns[r] = nan32
@@ -64,16 +66,20 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 			saved++
 		}
 	}
+
 	if saved == 0 {
 		return false
 	}
+
 	if s.lastSave >= 0 {
 		gap := float64(e.columns - s.lastSave)
 		if s.every == 0 {
 			s.every = gap
 		}
+
 		s.every += (gap - s.every) / 8
 	}
+
 	s.lastSave = e.columns
 	s.saves++
 	s.savers = saved
@@ -86,6 +92,7 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	if s.storage(mid, c.Step) {
 		return true
 	}
+
 	s.noise(e.layout.Roles)
 	s.judge(e, v, mid, c)
 	e.openSaves()
@@ -101,10 +108,12 @@ func (s *savers) noise(roles []frame.Role) {
 			s.buf = append(s.buf, x)
 		}
 	}
+
 	if len(s.buf) < fewSavers {
 		s.differ(roles)
 		return
 	}
+
 	s.sigmaN = min(s.sigmaN+1, 8)
 	s.sigma += (float64(spread(s.buf)) - s.sigma) / s.sigmaN
 }
@@ -123,12 +132,14 @@ func (s *savers) differ(roles []frame.Role) {
 					s.buf = append(s.buf, x)
 				}
 			}
+
 			if n := len(s.buf); n >= 2 {
 				sum += float64(n-1) * float64(differences(s.buf))
 				freedom += float64(n - 1)
 			}
 		}
 	}
+
 	if freedom > 0 {
 		wider := 1 + fewFreedom/freedom
 		s.sigma = sum / freedom * wider * wider
@@ -148,9 +159,11 @@ func (s *savers) alone() float64 {
 			}
 		}
 	}
+
 	if len(s.rest) < 2*saves {
 		return 0
 	}
+
 	return fewSaves * float64(spread(s.rest))
 }
 
@@ -161,6 +174,7 @@ func (s *savers) score(e *Engine, r int, mid float32) (x, least, noise float32) 
 	if x = s.rel[r]; x == x {
 		return x, max(saveRise, float32(saveSigmas)*noise), noise
 	}
+
 	x, least = s.apart(e, r, mid)
 	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
 	return x, least, float32(max(s.alone(), aloneNoise)) * sqrt32(1+medianLoss*medianLoss*float32(s.run[r]+1)/n)
@@ -171,10 +185,12 @@ func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
 	if len(s.nodes.Climb) != len(e.layout.Nodes) {
 		s.nodes = newSaveTest(len(e.layout.Nodes))
 	}
+
 	need := uint8(saves)
 	if s.savers < medianPeers {
 		need = lonelySaves
 	}
+
 	rankHeight, nodeHeight := s.ranks.height(s.saves), s.nodes.height(s.saves)
 	sum, n := make([]float32, len(e.layout.Nodes)), make([]float32, len(e.layout.Nodes))
 	for r, y := range s.lns {
@@ -182,17 +198,20 @@ func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
 		if y != y || node < 0 {
 			continue
 		}
+
 		s.count[r]++
 		x, least, _ := s.score(e, r, mid)
 		score := clip(2*x/least-1, saveDown, saveUp)
 		s.ranks.add(r, score, saveTop*rankHeight)
 		sum[node], n[node] = sum[node]+score, n[node]+1
 	}
+
 	for k := range sum {
 		if n[k] > 0 {
 			s.nodes.add(k, sum[k]/n[k], saveTop*nodeHeight)
 		}
 	}
+
 	for r, y := range s.lns {
 		if node := e.layout.Node[r]; y == y && node >= 0 {
 			climbed := s.ranks.Climb[r] >= rankHeight || s.nodes.Climb[node] >= nodeHeight
@@ -208,14 +227,17 @@ func (s *savers) settle(e *Engine, r int, v []float32, mid float32, c *frame.Col
 		s.ordinary(e, r, mid)
 		return
 	}
+
 	x, least, noise := s.score(e, r, mid)
 	if s.run[r] == 0 {
 		s.since[r], s.rise[r], s.cost[r] = c.Step, 0, 0
 	}
+
 	s.run[r] = min(s.run[r]+1, 200)
 	if x >= least {
 		s.last[r] = c.Step
 	}
+
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (v[r]*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
@@ -230,6 +252,7 @@ func (s *savers) ordinary(e *Engine, r int, mid float32) {
 		e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
 			Since: s.since[r], Detected: s.third[r], Until: s.last[r], Case: e.savingCase(r)})
 	}
+
 	s.run[r], s.proof[r] = 0, false
 	s.past[r*keptSaves+int(s.pastN[r])%keptSaves] = s.lns[r] - mid
 	s.pastN[r]++
@@ -246,15 +269,18 @@ func (s *savers) apart(e *Engine, r int, mid float32) (x, least float32) {
 		s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
 		return s.lns[r] - mid - median(s.buf), saveRise * 1.5
 	}
+
 	top := nan32
 	for k, x := range s.lns {
 		if x == x && e.layout.Node[k] != e.layout.Node[r] && !(top >= x) {
 			top = x
 		}
 	}
+
 	if top != top {
 		return 0, acrossRise
 	}
+
 	return s.lns[r] - top, acrossRise
 }
 
@@ -267,15 +293,18 @@ func (s *savers) storage(mid float32, step int64) bool {
 			if s.storageRun == 0 {
 				s.storageSince = step
 			}
+
 			s.storageRun++
 			return true
 		}
 	}
+
 	s.storageRun = 0
 	s.level = append(s.level, mid)
 	if len(s.level) > keptSaves {
 		s.level = s.level[1:]
 	}
+
 	return false
 }
 

@@ -27,16 +27,19 @@ func saved(seed uint64, ranks int, slow float64) *verdict.Verdict {
 					save = int64(slow * float64(save))
 				}
 			}
+
 			wait := int64(1e7)
 			b.AddStep(&row.Step{Rank: r, Incarnation: uint64(r) + 1, Step: uint64(s), StartNs: 1e18 + int64(s)*2e8, StepNs: 3*fp + wait + max(save, 0), FPNs: fp,
 				CommNs: wait, ExposedNs: wait, CommTPNs: -1, CommPPNs: -1, CommDPNs: wait, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
 				DataLoaderNs: -1, CheckpointNs: save, CheckpointCount: 1, SelfNs: 3 * fp, HostFPNs: -1, Tokens: -1, BackwardNs: -1})
 		}
 	}
+
 	f, err := b.Frame(nil)
 	if err != nil {
 		panic(err)
 	}
+
 	return Analyze(f, Default())
 }
 
@@ -50,6 +53,7 @@ func TestSavers_Few(t *testing.T) {
 			if v := saved(seed, c.ranks, 1); len(v.Nodes) > 0 {
 				accused++
 			}
+
 			v := saved(seed, c.ranks, 30)
 			i := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool {
 				return n.Cause == verdict.Checkpoint && n.Node == nodeName(c.ranks-1)
@@ -61,6 +65,7 @@ func TestSavers_Few(t *testing.T) {
 				late++
 			}
 		}
+
 		t.Logf("%d ranks: of 200 jobs each %d healthy ones accused, %d slow ones missed, %d late", c.ranks, accused, missed, late)
 		if accused > 2 || missed > c.missed || late > c.late {
 			t.Errorf("%d ranks: %d accused, %d missed, %d late", c.ranks, accused, missed, late)

@@ -23,8 +23,10 @@ func (t *saveTest) add(u int, score, top float32) {
 		} else {
 			t.Past[t.Next%keptScores] = score
 		}
+
 		t.Next++
 	}
+
 	t.Climb[u] = min(max(0, t.Climb[u]+score), top)
 }
 
@@ -36,6 +38,7 @@ func (t *saveTest) height(saves int) float32 {
 	if len(t.Past) < leastScores {
 		hi = saveUnknown
 	}
+
 	if t.moment(hi) > 1 {
 		for range 12 {
 			if mid := (lo + hi) / 2; t.moment(mid) > 1 {
@@ -44,8 +47,10 @@ func (t *saveTest) height(saves int) float32 {
 				lo = mid
 			}
 		}
+
 		hi = lo
 	}
+
 	return float32(math.Log(float64(len(t.Climb)*saves)/saveOdds) / hi)
 }
 
@@ -55,5 +60,6 @@ func (t *saveTest) moment(theta float64) float64 {
 	for _, x := range t.Past {
 		sum += math.Exp(theta * float64(x))
 	}
+
 	return sum / float64(max(1, len(t.Past)))
 }

@@ -41,6 +41,7 @@ func (j *job) on(rank, onset int, e effect) truth {
 		if r == rank && step >= onset {
 			return e
 		}
+
 		return effect{}
 	}
 	return truth{nodes: []string{nodeName(j.node(rank))}, onset: onset}
@@ -52,6 +53,7 @@ func (j *job) onNode(node, onset int, e effect) truth {
 		if n == node && step >= onset {
 			return e
 		}
+
 		return effect{}
 	}
 	return truth{nodes: []string{nodeName(node)}, onset: onset}
@@ -84,6 +86,7 @@ var scenarios = []scenario{
 			if r != v || step < 80 {
 				return effect{}
 			}
+
 			x := 1 + 0.25*min(1, float64(step-80)/60)
 			return effect{forward: x, backward: x}
 		}
@@ -96,6 +99,7 @@ var scenarios = []scenario{
 			if (r == a || r == b) && step >= 80 {
 				return effect{forward: 1.2, backward: 1.2}
 			}
+
 			return effect{}
 		}
 		return truth{nodes: []string{nodeName(j.node(a)), nodeName(j.node(b))}, onset: 80, causes: []string{verdict.Compute}}
@@ -104,11 +108,13 @@ var scenarios = []scenario{
 		if j.pp == 1 {
 			j.shape(4, 8, 1, 4)
 		}
+
 		s := j.rng.IntN(j.pp)
 		j.link = func(stage, t, step int) float64 {
 			if stage == s && t == 0 && step >= 80 {
 				return 0.25
 			}
+
 			return 0
 		}
 		var on []string
@@ -117,9 +123,11 @@ var scenarios = []scenario{
 				on = append(on, n)
 			}
 		}
+
 		if len(on) == 1 { // all members on one node: that node, cause communication
 			return truth{links: 1, nodes: on, causes: []string{verdict.Communication}}
 		}
+
 		return truth{links: 1}
 	}, recall: 0.98},
 	{row: "9 dataloader", make: func(j *job) truth {
@@ -133,6 +141,7 @@ var scenarios = []scenario{
 		if j.dp < 16 {
 			j.shape(1, 32, 1, 8)
 		}
+
 		t := j.onNode(1, 70, effect{save: 2.5})
 		t.causes = []string{verdict.Checkpoint}
 		return t
@@ -141,6 +150,7 @@ var scenarios = []scenario{
 		if j.dp < 16 {
 			j.shape(2, 16, 2, 4)
 		}
+
 		t := j.onNode(0, 80, effect{host: 0.15})
 		t.causes = []string{verdict.HostDelay}
 		return t
@@ -151,6 +161,7 @@ var scenarios = []scenario{
 			if r == v && step >= 90 && step < 102 {
 				return effect{forward: 1.3, backward: 1.3}
 			}
+
 			return effect{}
 		}
 		return truth{events: 1}
@@ -162,10 +173,12 @@ var scenarios = []scenario{
 		for s := range 401 {
 			hit[s] = rng.Float64() < 0.05
 		}
+
 		j.fault = func(r, _, step int) effect {
 			if r == v && hit[step] {
 				return effect{forward: 1.5, backward: 1.5}
 			}
+
 			return effect{}
 		}
 		return truth{nodes: []string{nodeName(j.node(v))}, states: []string{verdict.Intermittent}}
@@ -174,6 +187,7 @@ var scenarios = []scenario{
 		if j.pp == 1 {
 			j.shape(4, 8, 1, 4)
 		}
+
 		j.seq = 0.12
 		return truth{finding: verdict.WorkloadImbalance}
 	}, recall: 0.99},
@@ -183,6 +197,7 @@ var scenarios = []scenario{
 		if j.rng.IntN(2) == 0 {
 			j.stage = []float64{1.4, 1, 1, 1}
 		}
+
 		return truth{finding: verdict.StageImbalance}
 	}, recall: 0.99},
 	{row: "16 GC pauses", make: func(j *job) truth { j.gc = 0.03; return truth{} }},
@@ -196,6 +211,7 @@ var scenarios = []scenario{
 				j.absent[r] = true
 			}
 		}
+
 		return t
 	}, recall: 0.94, cause: 0.95, intime: 0.9, within: 12},
 	{row: "18 culprit absent", make: func(j *job) truth {
@@ -205,6 +221,7 @@ var scenarios = []scenario{
 		for r := range j.world() {
 			j.absent[r] = fault(r, j.node(r), 150).forward > 1
 		}
+
 		return truth{}
 	}},
 	{row: "19 restart, ranks mapped anew", make: func(j *job) truth {
@@ -215,6 +232,7 @@ var scenarios = []scenario{
 			if n == node && r%8 == 2 && step >= 70 {
 				return effect{forward: 1.2, backward: 1.2}
 			}
+
 			return effect{}
 		}
 		return truth{nodes: []string{nodeName(node)}, onset: 70, causes: []string{verdict.Compute}}
@@ -230,6 +248,7 @@ var scenarios = []scenario{
 			if step >= 90 {
 				return 1.2
 			}
+
 			return 1
 		}
 		return truth{finding: verdict.JobSlow}
@@ -257,54 +276,66 @@ func (s *score) add(seed uint64, t truth, v *verdict.Verdict, within int) {
 	if states == nil {
 		states = []string{verdict.Degraded}
 	}
+
 	hits, caused, timely := 0, true, true
 	for _, n := range v.Nodes {
 		if n.State == verdict.Suspect {
 			continue // accuses nobody
 		}
+
 		if !slices.Contains(t.nodes, n.Node) {
 			s.wrong++
 			s.bad = append(s.bad, fmt.Sprintf("seed %d: wrongly named %s %s %s since %d: %s", seed, n.Node, n.State, n.Cause, n.SinceStep, n.Detail))
 			continue
 		}
+
 		if slices.Contains(states, n.State) {
 			hits++
 		}
+
 		if t.causes != nil && !slices.Contains(t.causes, n.Cause) {
 			caused = false
 			s.bad = append(s.bad, fmt.Sprintf("seed %d: cause %s of %s: %s", seed, n.Cause, n.Node, n.Detail))
 		}
+
 		if d := int(n.DetectedStep) - t.onset; within > 0 && (d > within || d < -10) {
 			timely = false
 			s.bad = append(s.bad, fmt.Sprintf("seed %d: detected %d steps after onset", seed, d))
 		}
 	}
+
 	ok := hits == len(t.nodes) && len(v.Links) >= t.links && len(v.Events) >= t.events && v.Decided != t.undecided
 	if t.links == 0 && len(v.Links) > 0 {
 		s.wrong++
 		s.bad = append(s.bad, fmt.Sprintf("seed %d: wrong link %s: %s", seed, v.Links[0].Group, v.Links[0].Detail))
 	}
+
 	if t.finding != "" && !t.maybe {
 		ok = ok && slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == t.finding })
 	}
+
 	for _, f := range v.Findings {
 		if f.Kind != t.finding && f.Kind != verdict.LowCoverage {
 			s.findings++
 			s.bad = append(s.bad, fmt.Sprintf("seed %d: finding %s: %s", seed, f.Kind, f.Detail))
 		}
 	}
+
 	if t.events == 0 && len(v.Events) > 0 {
 		s.findings++
 		s.bad = append(s.bad, fmt.Sprintf("seed %d: event %+v", seed, v.Events[0]))
 	}
+
 	if ok {
 		s.found++
 	} else {
 		s.bad = append(s.bad, fmt.Sprintf("seed %d: missed %v (decided %v, links %d, events %d, %d findings)", seed, t.nodes, v.Decided, len(v.Links), len(v.Events), len(v.Findings)))
 	}
+
 	if caused && hits > 0 {
 		s.caused++
 	}
+
 	if timely && hits > 0 {
 		s.timely++
 	}
@@ -316,9 +347,11 @@ func evalCases() int {
 	if n, err := strconv.Atoi(os.Getenv("LAGGARD_DETECT_CASES")); err == nil && n > 0 {
 		return n
 	}
+
 	if raced {
 		return 2
 	}
+
 	return 6
 }
 
@@ -333,6 +366,7 @@ func runScenarios(t *testing.T, rows []scenario, seed uint64, n int, check bool)
 		if only != "" && !strings.HasPrefix(sc.row, only) {
 			continue
 		}
+
 		var s score
 		for c := range n {
 			id := seed + uint64(k*1000+c)
@@ -340,6 +374,7 @@ func runScenarios(t *testing.T, rows []scenario, seed uint64, n int, check bool)
 			want := sc.make(j)
 			s.add(id, want, Analyze(j.frame(), Default()), sc.within)
 		}
+
 		t.Logf("%-50s %6d %6.3f %6.3f %6.3f %6d %6d", sc.row, s.cases, s.share(s.found), s.share(s.caused), s.share(s.timely), s.wrong, s.findings)
 		all.cases += s.cases
 		all.found += s.found
@@ -349,17 +384,21 @@ func runScenarios(t *testing.T, rows []scenario, seed uint64, n int, check bool)
 				t.Log("    ", b)
 			}
 		}
+
 		if !check {
 			continue
 		}
+
 		slack := 1.5 / float64(n)    // one case of a few may miss
 		if n < 20 && sc.recall < 1 { // and two where the bar itself lets some
 			slack = 2.5 / float64(n)
 		}
+
 		if s.wrong > 0 || s.share(s.found) < sc.recall-slack || s.share(s.caused) < sc.cause-slack || s.share(s.timely) < sc.intime-slack {
 			t.Errorf("%s: below the bar (recall %.2f, cause %.2f, in time %.2f of %d steps)\n%s", sc.row, sc.recall, sc.cause, sc.intime, sc.within, strings.Join(s.bad, "\n"))
 		}
 	}
+
 	return all
 }
 

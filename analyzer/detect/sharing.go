@@ -39,6 +39,7 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *sharing {
 	if !usable {
 		n = 0
 	}
+
 	return &sharing{
 		parts: parts, usable: usable, within: within, noise: sharedNoise, role: l.Role, common: make([]float32, len(parts)),
 		sxy: make([]float64, g), sww: make([]float64, g), sxx: make([]float64, g), terms: make([]float64, g), slopes: make([]float32, g),
@@ -57,12 +58,14 @@ func replicaParts(l *frame.Layout) [][][]int32 {
 			g := l.Roles[l.Role[r]].Stage
 			byStage[g] = append(byStage[g], r)
 		}
+
 		for g := range l.Stages {
 			if rows := byStage[g]; len(rows) > 0 {
 				out[q] = append(out[q], rows)
 			}
 		}
 	}
+
 	return out
 }
 
@@ -78,19 +81,23 @@ func newExperts(l *frame.Layout) *sharing {
 		if dimMetric[g.Dim] != frame.EP || !g.Complete() {
 			continue
 		}
+
 		groups = append(groups, g.Rows)
 		for at, r := range g.Rows {
 			if l.Role[r] < 0 || l.Replica[r] < 0 {
 				continue
 			}
+
 			k := seat{l.Roles[l.Role[r]].Stage, at}
 			if bySeat[k] == nil {
 				bySeat[k] = map[int32][]int32{}
 				order = append(order, k)
 			}
+
 			bySeat[k][l.Replica[r]] = append(bySeat[k][l.Replica[r]], r)
 		}
 	}
+
 	var parts [][][]int32
 	for _, k := range order {
 		var p [][]int32
@@ -99,12 +106,15 @@ func newExperts(l *frame.Layout) *sharing {
 				p = append(p, rows)
 			}
 		}
+
 		parts = append(parts, p)
 	}
+
 	s := newSharing(l, parts, groups)
 	if s.usable {
 		s.noise = 1 / float64(max(1, len(parts[0])-1)) // as that of a mean
 	}
+
 	return s
 }
 
@@ -114,6 +124,7 @@ func (s *sharing) mates(r int) []int32 {
 	if g := s.role[r]; g < 0 || s.slopes[g] == 0 {
 		return nil
 	}
+
 	for _, parts := range s.parts {
 		at := slices.IndexFunc(parts, func(rows []int32) bool { return slices.Contains(rows, int32(r)) })
 		for i, rows := range parts {
@@ -122,6 +133,7 @@ func (s *sharing) mates(r int) []int32 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -138,17 +150,21 @@ func (s *sharing) remove(logs []float32, level []float64, now, worked []float32,
 		for q := range s.common {
 			s.common[q] = nan32
 		}
+
 		return false
 	}
+
 	if s.columns++; s.columns > window && !s.active && s.columns%sharedProbe != 0 {
 		return false
 	}
+
 	s.deviate(logs, level, now)
 	for r, w := range waited {
 		if w { // it still tells the work: its own, without the wait
 			s.dev[r] += worked[r]
 		}
 	}
+
 	s.excuse(t)
 	s.others()
 	s.learn(waited, t)
@@ -157,21 +173,26 @@ func (s *sharing) remove(logs []float32, level []float64, now, worked []float32,
 		s.slopes[g] = float32(s.slope(g))
 		s.active = s.active || s.slopes[g] > 0
 	}
+
 	if s.columns < sharedColumns {
 		return false
 	}
+
 	for r, w := range s.w {
 		g := s.role[r]
 		if g < 0 || s.slopes[g] == 0 {
 			continue
 		}
+
 		if w != w {
 			t.orphan[r] = float32(math.Hypot(float64(t.orphan[r]), float64(s.slopes[g])*math.Sqrt(s.sww[g]/s.terms[g])))
 			continue
 		}
+
 		logs[r] -= s.slopes[g] * w
 		s.used = true
 	}
+
 	return s.used
 }
 
@@ -185,6 +206,7 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 			s.buf = append(s.buf, m-float32(level[g]))
 		}
 	}
+
 	common := median(s.buf)
 	for r, x := range logs {
 		g := s.role[r]
@@ -197,6 +219,7 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 			s.dev[r] = x - float32(level[g]) - common
 		}
 	}
+
 	for _, rows := range s.within {
 		s.buf = s.buf[:0]
 		for _, r := range rows {
@@ -204,6 +227,7 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 				s.buf = append(s.buf, x)
 			}
 		}
+
 		m := median(s.buf)
 		for _, r := range rows {
 			s.dev[r] -= m
@@ -222,9 +246,11 @@ func (s *sharing) excuse(t *track) {
 				slow++
 			}
 		}
+
 		if slow == 0 {
 			continue
 		}
+
 		for _, rows := range parts {
 			for _, r := range rows {
 				switch {
@@ -246,6 +272,7 @@ func (s *sharing) others() {
 	for i := range s.w {
 		s.w[i] = nan32
 	}
+
 	for q, parts := range s.parts {
 		s.levels = s.levels[:0]
 		for _, rows := range parts {
@@ -255,8 +282,10 @@ func (s *sharing) others() {
 					s.buf = append(s.buf, v)
 				}
 			}
+
 			s.levels = append(s.levels, lowerMedian(s.buf))
 		}
+
 		s.buf = compact(s.buf[:0], s.levels)
 		s.whole[q] = median(s.buf)
 		for i, rows := range parts {
@@ -266,12 +295,14 @@ func (s *sharing) others() {
 					s.buf = append(s.buf, v)
 				}
 			}
+
 			w := median(s.buf)
 			for _, r := range rows {
 				s.w[r] = w
 			}
 		}
 	}
+
 	s.ref.relative(s.whole, s.common)
 }
 
@@ -286,16 +317,19 @@ func (s *sharing) learn(waited []bool, t *track) {
 		s.sxx[g] *= keep
 		s.terms[g] *= keep
 	}
+
 	most := float32(0.5)
 	if s.within != nil {
 		s.buf = compact(s.buf[:0], s.dev)
 		most = usualDevs * spread(s.buf)
 	}
+
 	for r, x := range s.dev {
 		g := s.role[r]
 		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && t.phase[r] != ok {
 			continue
 		}
+
 		dx, dw := clip(x-s.mean[r], -most, most), clip(s.w[r]-s.wmean[r], -most, most)
 		if s.within == nil {
 			a := 1 / float32(s.seen[r]+2)
@@ -303,6 +337,7 @@ func (s *sharing) learn(waited []bool, t *track) {
 			s.wmean[r] += a * dw
 			s.seen[r] = min(s.seen[r]+1, 200)
 		}
+
 		s.sxy[g] += float64(dx * dw)
 		s.sww[g] += float64(dw * dw)
 		s.sxx[g] += float64(dx * dx)
@@ -318,6 +353,7 @@ func (s *sharing) spread() float64 {
 			most = max(most, math.Sqrt(s.sww[g]/s.terms[g]))
 		}
 	}
+
 	return most
 }
 
@@ -329,9 +365,11 @@ func (s *sharing) slope(g int) float64 {
 	if s.sww[g] <= 0 || s.sxx[g] <= 0 {
 		return 0
 	}
+
 	if s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]) < sharedCorrelation {
 		return 0
 	}
+
 	d := s.sxx[g] - s.sww[g]/s.noise
 	slope := (d + math.Sqrt(d*d+4*s.sxy[g]*s.sxy[g]/s.noise)) / (2 * s.sxy[g])
 	return min(slope, sharedMost)

@@ -21,11 +21,13 @@ func TestSharing_MissingPeers(t *testing.T) {
 	for _, c := range cols {
 		e.Observe(c)
 	}
+
 	for r := range e.n {
 		stage, q, _ := j.place(e.layout.Ranks[r])
 		if stage == 1 || q == 1 {
 			continue // the mate of the one that is missing has nobody to share with
 		}
+
 		s := spread(append([]float32(nil), e.tracks[compute].values(r, window)...))
 		if s > 0.025 {
 			t.Errorf("rank %d differs from its peers by %.3f from step to step, want about the noise of 0.011", e.layout.Ranks[r], s)
@@ -47,6 +49,7 @@ func TestSharing_SlowRankIsNoWork(t *testing.T) {
 	for _, c := range cols {
 		e.Observe(c)
 	}
+
 	for r := range e.n {
 		rank := e.layout.Ranks[r]
 		m := median(append([]float32(nil), e.tracks[compute].values(r, window)...))
@@ -66,9 +69,11 @@ func TestSharing_ExpertLoad(t *testing.T) {
 	for r := range n {
 		l.Ranks, l.Role, l.Replica, l.Replicas = append(l.Ranks, r), append(l.Role, 0), append(l.Replica, int32(r)), append(l.Replicas, []int32{int32(r)})
 	}
+
 	for g := range 2 {
 		l.Groups = append(l.Groups, frame.Group{Dim: "ep", Size: experts, Rows: sequence(n)[g*experts : (g+1)*experts]})
 	}
+
 	cfg := Default()
 	s, tr, ref := newExperts(l), newTrack(&cfg, n, [][]int32{sequence(n)}, []int{n}), newReference([][]int32{sequence(n)}, []int{n})
 	chance := rand.New(rand.NewPCG(1, 2))
@@ -80,12 +85,14 @@ func TestSharing_ExpertLoad(t *testing.T) {
 		for x := range load {
 			load[x] = 0.97*load[x] + 0.06*0.24*chance.NormFloat64()
 		}
+
 		for r := range logs {
 			logs[r] = float32(load[r%experts] + 0.005*chance.NormFloat64())
 			if r == slow {
 				logs[r] += 0.2
 			}
 		}
+
 		ref.relative(logs, out)
 		tr.phase[slow] = degraded
 		tr.ring[slow*window+tr.count%window], tr.first[slow] = 0.2, 0
@@ -98,6 +105,7 @@ func TestSharing_ExpertLoad(t *testing.T) {
 			}
 		}
 	}
+
 	for r, x := range sum {
 		if r == slow && x < 0.17 || r != slow && x > 0.03 {
 			t.Errorf("rank %d is %.3f from its peers in the middle, rank %d is slow by 0.2", r, x, slow)

@@ -26,6 +26,7 @@ func newSlowSteps(n int) *slowSteps {
 	for b := range s.Size {
 		s.Size[b] = f32()
 	}
+
 	return s
 }
 
@@ -39,6 +40,7 @@ func (s *slowSteps) forget(r int) {
 	for _, v := range s.lists() {
 		v[r] = 0
 	}
+
 	s.Run[r] = 0
 }
 
@@ -59,6 +61,7 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 		s.Run[r] = 0
 		return
 	}
+
 	s.Slow[r]++
 	s.Sum[r] += x
 	if s.Run[r] == 0 {
@@ -67,17 +70,21 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 			s.First[r] = label
 		}
 	}
+
 	if s.Run[r] < math.MaxUint8 {
 		s.Run[r]++
 	}
+
 	s.Longest[r] = max(s.Longest[r], float32(s.Run[r]))
 	if s.Run[r] <= spikeLength {
 		b := 0
 		for b+1 < slowSizes && x >= sizeFrom[b+1] {
 			b++
 		}
+
 		s.Size[b][r]++
 	}
+
 	s.Last[r] = label
 }
 
@@ -99,14 +106,17 @@ func (t *track) intermittent(r int) bool {
 	if t.phase[r] == degraded || n < 2*window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n {
 		return false
 	}
+
 	peers := t.elsewhere(r)
 	if t.slowEvidence(r, peers) < math.Log(float64(t.tests)*n/spikeOdds) {
 		return false
 	}
+
 	t.buf = t.buf[:0]
 	for _, p := range peers {
 		t.buf = append(t.buf, s.Slow[p]/s.Looked[p])
 	}
+
 	return len(t.buf) == 0 || float64(s.Slow[r]) >= spikeHigh*n*float64(kth(t.buf, len(t.buf)*9/10))
 }
 
@@ -119,10 +129,12 @@ func (t *track) elsewhere(r int) []int {
 		if p == r || t.slowly.Looked[p] < window {
 			continue
 		}
+
 		all = append(all, p)
 		if t.stage == nil || t.role[r] < 0 || t.role[p] < 0 || t.stage[t.role[p]] != t.stage[t.role[r]] {
 			continue
 		}
+
 		switch {
 		case len(t.node) != t.n || t.node[p] != t.node[r]:
 			away = append(away, p)
@@ -130,12 +142,14 @@ func (t *track) elsewhere(r int) []int {
 			here = append(here, p)
 		}
 	}
+
 	switch {
 	case len(away) > 0:
 		return away
 	case len(here) > 0:
 		return here
 	}
+
 	return all
 }
 
@@ -153,15 +167,18 @@ func (t *track) slowEvidence(r int, peers []int) float64 {
 	for _, p := range peers {
 		looked, slow, episodes = looked+float64(s.Looked[p]), slow+float64(s.Slow[p]), episodes+float64(s.Episodes[p])
 	}
+
 	sum, once := 0.0, 0.0
 	if s.Longest[r] > spikeLength {
 		once = spikeLength
 	}
+
 	for b := slowSizes - 1; b >= 0; b-- {
 		seen := 0.0
 		for _, p := range peers {
 			seen += float64(s.Size[b][p])
 		}
+
 		left := max(0, float64(s.Size[b][r])-once)
 		once -= float64(s.Size[b][r]) - left
 		k, mean := left, float64(s.Looked[r])*max(leastRate[b], (seen+1)/max(1, looked))
@@ -169,9 +186,11 @@ func (t *track) slowEvidence(r int, peers []int) float64 {
 			sum += k*math.Log(k/mean) - (k - mean)
 		}
 	}
+
 	if episodes >= spikeEpisodes {
 		sum /= max(1, slow/episodes)
 	}
+
 	return sum
 }
 
@@ -181,5 +200,6 @@ func (t *track) slowShare(r int) float64 {
 	for _, p := range t.elsewhere(r) {
 		slow, looked = slow+float64(t.slowly.Slow[p]), looked+float64(t.slowly.Looked[p])
 	}
+
 	return slow / max(1, looked)
 }

@@ -22,9 +22,11 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 		for r := range rows {
 			tr.node, tr.slowly.Looked[r] = append(tr.node, int32(r/2)), 300
 		}
+
 		for _, list := range [][]float32{tr.slowly.Slow, tr.slowly.Episodes, tr.slowly.Size[1]} {
 			copy(list[first:], c.counts[:])
 		}
+
 		if got := tr.intermittent(first + 1); got != c.want {
 			t.Errorf("%s: intermittent=%v, want %v", c.name, got, c.want)
 		}

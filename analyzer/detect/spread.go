@@ -15,8 +15,10 @@ func (t *track) spreads() {
 		if m != m || !t.ordinary(r) {
 			continue
 		}
+
 		t.buf = append(t.buf, m)
 	}
+
 	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
 	se := hlLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
 	t.tau = t.usual(0, t.buf, se, fewTauFloor)
@@ -30,9 +32,11 @@ func (t *track) spreads() {
 				t.buf = append(t.buf, m)
 			}
 		}
+
 		if len(t.buf) >= poolSize && block > 0 {
 			t.look(1+len(gaps)+i, laneSpread(float64(wide(t.buf)), block/math.Sqrt(float64(l)), len(t.buf)))
 		}
+
 		t.tauLane[i] = t.middleLook(1 + len(gaps) + i)
 	}
 }
@@ -48,9 +52,11 @@ func (t *track) usual(k int, v []float32, se, few float64) float64 {
 	if len(v) >= poolSize {
 		t.look(k, excess(v, se))
 	}
+
 	if x := t.middleLook(k); x > 0 {
 		return x
 	}
+
 	return few
 }
 
@@ -68,6 +74,7 @@ func (t *track) middleLook(k int) float64 {
 	if n == 0 {
 		return 0
 	}
+
 	t.hl = append(t.hl[:0], t.looks[k*usualLooks:k*usualLooks+n]...)
 	return float64(median(t.hl))
 }
@@ -92,9 +99,11 @@ func (t *track) blockNoise() float64 {
 			}
 		}
 	}
+
 	if len(t.buf) < poolSize {
 		return 0
 	}
+
 	return float64(spread(t.buf)) / math.Sqrt2
 }
 
@@ -115,6 +124,7 @@ func wide(v []float32) float32 {
 			v[i] = -v[i]
 		}
 	}
+
 	high := kth(v, len(v)*4/5) / 1.2816
 	return min(high, wideMost*1.4826*median(v))
 }
@@ -125,5 +135,6 @@ func centred(v []float32) float32 {
 	for i := range v {
 		v[i] -= m
 	}
+
 	return spread(v)
 }

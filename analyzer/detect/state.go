@@ -37,12 +37,14 @@ func (t *track) state() fields {
 	for i := range t.laneMean {
 		f[fmt.Sprint("lane_", lanes[i])] = &t.laneMean[i]
 	}
+
 	f["looked"], f["looked_slow"], f["episodes"], f["slow_sum"] = &t.slowly.Looked, &t.slowly.Slow, &t.slowly.Episodes, &t.slowly.Sum
 	f["slow_longest"] = &t.slowly.Longest
 	f["slow_run"], f["slow_first"], f["slow_last"] = &t.slowly.Run, &t.slowly.First, &t.slowly.Last
 	for i := range t.slowly.Size {
 		f[fmt.Sprint("slow_size_", i)] = &t.slowly.Size[i]
 	}
+
 	return f
 }
 
@@ -87,6 +89,7 @@ func (w *linkWatch) state() fields {
 	for m := range w.seen {
 		f["seen_"+frame.Metric(m).String()] = &w.seen[m]
 	}
+
 	return f
 }
 
@@ -96,9 +99,11 @@ func (v *levels) state() fields {
 		f[fmt.Sprint("sum_", k)], f[fmt.Sprint("sum_n_", k)] = &v.sum[k], &v.sumN[k]
 		f[fmt.Sprint("now_", k)], f[fmt.Sprint("before_", k)] = &v.now[k], &v.before[k]
 	}
+
 	for k := range blockKinds {
 		f[fmt.Sprint("blocks_", k)], f[fmt.Sprint("pending_", k)] = grows{&v.blocks[k]}, grows{&v.pending[k]}
 	}
+
 	return f
 }
 
@@ -114,9 +119,11 @@ func (l *timeline) state() fields {
 	for s := range l.Place {
 		f["place_"+signalMetric[s]] = counts{&l.Place[s]}
 	}
+
 	for m := range l.At {
 		f["at_"+frame.Metric(m).String()] = counts{&l.At[m]}
 	}
+
 	return f
 }
 
@@ -128,5 +135,6 @@ func (h *recent) state() fields {
 	for m := range h.cells {
 		f["cells_"+frame.Metric(m).String()] = grows{&h.cells[m]}
 	}
+
 	return f
 }

@@ -74,6 +74,7 @@ func columns(f *frame.Frame) []*frame.Column {
 		for m, v := range c.V {
 			k.V[m] = slices.Clone(v)
 		}
+
 		out = append(out, &k)
 		return nil
 	})
@@ -87,24 +88,30 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rows, _, err := simulate.Rows(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b := feed.NewHistory()
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
 	}
+
 	for i := range rows.Steps {
 		b.AddStep(&rows.Steps[i])
 	}
+
 	for i := range rows.Communications {
 		b.AddCommunication(&rows.Communications[i])
 	}
+
 	f, err := b.Frame(simulate.Topology(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -115,10 +122,12 @@ func restored(t *testing.T, e *Engine) *Engine {
 	if err := e.Save(&b); err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := Restore(&b, e.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	equal(t, e, r)
 	return r
 }
@@ -140,6 +149,7 @@ func TestState_GoesOnAsIfNeverStopped(t *testing.T) {
 			goesOn(t, sizedFrame(t, name, uint64(k)+300), uint64(k))
 		})
 	}
+
 	t.Run("other world", func(t *testing.T) {
 		j := newJob(42)
 		j.steps = 130
@@ -157,6 +167,7 @@ func goesOn(t *testing.T, f *frame.Frame, seed uint64) {
 	for _, e := range []*Engine{whole, broken} {
 		e.Describe(f.Job, f.Estimated > 0.5, f.HostOnly > 0.5)
 	}
+
 	stopped := false
 	for i, c := range cols {
 		for len(rest) > 0 && (rest[0].Attempt < c.Attempt || rest[0].Attempt == c.Attempt && rest[0].To < c.Step) {
@@ -164,22 +175,27 @@ func goesOn(t *testing.T, f *frame.Frame, seed uint64) {
 			broken.ObserveTransfer(&rest[0])
 			rest = rest[1:]
 		}
+
 		whole.Observe(c)
 		same := *c
 		if i > 0 && c.Layout == cols[i-1].Layout {
 			same.Layout = broken.layout // after a restore it is at another place
 		}
+
 		broken.Observe(&same)
 		if rng.IntN(len(cols)) < 5 || i == len(cols)-2 {
 			broken, stopped = restored(t, broken), true
 		}
+
 		if !stopped {
 			continue
 		}
+
 		if w, b := text(t, whole.Verdict()), text(t, broken.Verdict()); !bytes.Equal(w, b) {
 			t.Fatalf("step %d: verdicts differ\nunbroken %s\nrestored %s", c.Step, w, b)
 		}
 	}
+
 	equal(t, whole, broken)
 }
 
@@ -192,6 +208,7 @@ func TestRestore_TakesThresholds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	e.Configure(cfg)
 	equal(t, e, r)
 	for _, c := range cols {
@@ -200,6 +217,7 @@ func TestRestore_TakesThresholds(t *testing.T) {
 		same.Layout = r.layout
 		r.Observe(&same)
 	}
+
 	equal(t, e, r)
 }
 
@@ -209,6 +227,7 @@ func text(t *testing.T, v *verdict.Verdict) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -225,6 +244,7 @@ func TestState_VersionFollowsShape(t *testing.T) {
 		fmt.Fprintln(h, name)
 		shape(t, h, reflect.TypeOf(pointer(all[name])).Elem(), name)
 	}
+
 	shape(t, h, reflect.TypeFor[frame.Layout](), "layout")
 	if got := h.Sum32(); got != shapeOfState {
 		t.Fatalf("the shape of the state is %#x, that of version %d was %#x: raise stateVersion in restore.go, and set shapeOfState", got, stateVersion, uint32(shapeOfState))
@@ -242,6 +262,7 @@ func shape(t *testing.T, w io.Writer, typ reflect.Type, path string) {
 			if !f.IsExported() {
 				t.Errorf("%s.%s is private: gob doesn't save it", path, f.Name)
 			}
+
 			fmt.Fprintln(w, f.Name)
 			shape(t, w, f.Type, path+"."+f.Name)
 		}
@@ -252,6 +273,7 @@ func shape(t *testing.T, w io.Writer, typ reflect.Type, path string) {
 		if typ.Kind() == reflect.Array {
 			fmt.Fprintln(w, typ.Len())
 		}
+
 		shape(t, w, typ.Elem(), path)
 	}
 }
@@ -294,5 +316,6 @@ func hasMap(typ reflect.Type) bool {
 	case reflect.Slice, reflect.Array, reflect.Pointer:
 		return hasMap(typ.Elem())
 	}
+
 	return false
 }

@@ -26,17 +26,21 @@ func (e *Engine) Suspects() Suspects {
 	if e.layout == nil {
 		return s
 	}
+
 	for r := range e.n {
 		if e.suspected(r) {
 			s.Rows = append(s.Rows, int32(r))
 		}
 	}
+
 	if len(s.Rows) > 0 {
 		return s
 	}
+
 	if rise, since := e.level.change(blockStep); rise >= ln1p(jobRise) {
 		s.Slower, s.Since = math.Expm1(rise), since
 	}
+
 	return s
 }
 
@@ -46,6 +50,7 @@ func (e *Engine) suspected(r int) bool {
 			return true
 		}
 	}
+
 	return e.saver.guilty(r)
 }
 
@@ -61,28 +66,35 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 			if t.phase[r] != suspect || t.active(r) || t.few[r] || t.age(r) > 2*window {
 				continue // what two windows could not confirm is not missing time
 			}
+
 			o := t.try(r, min(window, t.age(r)))
 			if o.z < suspectZ || o.slow < slowShare || math.Expm1(o.effect) < e.cfg.MinEffect {
 				continue
 			}
+
 			x := e.excess(r, s, nil)
 			if s != loading && x < e.cfg.MinEffect/2*e.value(r, s, window) {
 				continue // nobody could check it
 			}
+
 			c.has[s] = true
 			if c.main < 0 || x > c.excess {
 				c.main, c.excess, c.effect, c.z, c.sinceAt = s, x, o.effect, o.z, int(t.sinceAt[r])
 				c.since, c.detected = e.sinceOf(t, r), t.detected[r]
 			}
+
 			c.phase = suspect
 		}
+
 		if c.main >= 0 && !slices.ContainsFunc(culprits, func(k candidate) bool { return k.row == r }) {
 			young = append(young, c)
 		}
 	}
+
 	if len(young) == 0 {
 		return nil
 	}
+
 	named, _ := e.accuse(append(slices.Clone(culprits), young...))
 	return slices.DeleteFunc(named, func(c candidate) bool { return c.phase != suspect })
 }
@@ -94,15 +106,18 @@ func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]
 	if len(young) == 0 {
 		return
 	}
+
 	p := e.price(e.blame(young))
 	for _, c := range young {
 		name := e.nodeOf(c.row)
 		if n := known[name]; n != nil && n.State != verdict.Suspect {
 			continue
 		}
+
 		if slices.ContainsFunc(e.history, func(p past) bool { return p.Node == name }) {
 			continue // that it was degraded says more
 		}
+
 		f := e.describe(&c, append(slices.Clone(culprits), c))
 		f.Impact, f.Most = e.costOf(&p, name)
 		n := node(name)
@@ -115,6 +130,7 @@ func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]
 			n.Evidence = append(n.Evidence, f.Evidence...)
 			n.SinceStep, n.DetectedStep = min(n.SinceStep, c.since), min(n.DetectedStep, c.detected)
 		}
+
 		n.Ranks = append(n.Ranks, e.layout.Ranks[c.row])
 	}
 }

@@ -27,6 +27,7 @@ func TestVerdict_Suspect(t *testing.T) {
 				if r == bad && step >= 60 && step <= c.last {
 					return effect{forward: 1.3, backward: 1.3}
 				}
+
 				return effect{}
 			}
 			cols := columns(j.frame())
@@ -40,30 +41,38 @@ func TestVerdict_Suspect(t *testing.T) {
 					if n.Node != nodeName(j.node(bad)) {
 						t.Fatalf("step %d: %s is %s", col.Step, n.Node, n.State)
 					}
+
 					state = n.State
 					if n.State != verdict.Suspect {
 						if decidedAt == 0 {
 							decidedAt = col.Step
 						}
+
 						continue
 					}
+
 					if suspectFrom == 0 {
 						suspectFrom = col.Step
 					}
+
 					if len(n.Ranks) != 1 || n.Ranks[0] != bad || n.Cause != verdict.Compute || n.SinceStep < 59 || n.SinceStep > 61 || len(n.Evidence) == 0 {
 						t.Fatalf("step %d: %+v", col.Step, n)
 					}
+
 					if !v.Healthy || v.Decided && v.Exit(0) != verdict.ExitHealthy {
 						t.Fatalf("step %d: a suspicion changes the health: exit %d", col.Step, v.Exit(0))
 					}
 				}
 			}
+
 			if suspectFrom < 62 || suspectFrom > 72 {
 				t.Errorf("suspect from step %d, want a few steps after 60", suspectFrom)
 			}
+
 			if state != c.want {
 				t.Errorf("state at the end %q, want %q", state, c.want)
 			}
+
 			if c.want != "" && decidedAt <= suspectFrom {
 				t.Errorf("decided at step %d, suspect from %d", decidedAt, suspectFrom)
 			}

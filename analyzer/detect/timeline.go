@@ -25,9 +25,11 @@ func newTimeline() *timeline {
 	for s := range l.Place {
 		l.Place[s] = make([]int32, window)
 	}
+
 	for m := range l.At {
 		l.At[m] = make([]int32, window)
 	}
+
 	return l
 }
 
@@ -42,12 +44,14 @@ func (l *timeline) add(c *frame.Column, t float64, h *recent) {
 	for s := range l.Place {
 		l.Place[s][slot] = 0
 	}
+
 	for m := range l.At {
 		l.At[m][slot] = 0
 		if c.V[m] != nil {
 			l.At[m][slot] = int32(h.steps[m])
 		}
 	}
+
 	l.Count++
 }
 
@@ -58,5 +62,6 @@ func (e *Engine) valuesAt(m frame.Metric, i int) []float32 {
 	if k == 0 || e.recent.cells[m] == nil {
 		return nil
 	}
+
 	return e.recent.cells[m][(k-1)%window*e.n:][:e.n]
 }

@@ -39,9 +39,11 @@ func loadTrace(t *testing.T, name string) *trace {
 		t.Logf("RAN WITHOUT THE REAL TRACES: %s is not there", path)
 		return nil
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	dir := t.TempDir()
 	unpackTar(t, f, dir)
@@ -49,10 +51,12 @@ func loadTrace(t *testing.T, name string) *trace {
 	if tr.topo, err = topology.Load(filepath.Join(dir, name, "topology.json")); err != nil {
 		t.Fatal(err)
 	}
+
 	ranks, err := segment.Walk(filepath.Join(dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, d := range ranks {
 		_, err := rollup.Dir(context.Background(), d, rollup.Options{}, func(r *row.Rows) error {
 			tr.rows.Ranks = append(tr.rows.Ranks, r.Ranks...)
@@ -64,9 +68,11 @@ func loadTrace(t *testing.T, name string) *trace {
 			t.Fatal(err)
 		}
 	}
+
 	if len(tr.rows.Steps) == 0 {
 		t.Fatalf("%s: no steps", name)
 	}
+
 	return tr
 }
 
@@ -76,25 +82,31 @@ func unpackTar(t *testing.T, r io.Reader, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for tr := tar.NewReader(z); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			return
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		to := filepath.Join(dir, filepath.FromSlash(h.Name))
 		if !filepath.IsLocal(filepath.FromSlash(h.Name)) || h.Typeflag != tar.TypeReg {
 			continue
 		}
+
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		b, err := io.ReadAll(tr)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(to, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +127,7 @@ func (tr *trace) frame(t *testing.T, v view) *frame.Frame {
 		if v.relabel == nil {
 			return r
 		}
+
 		return uint32(v.relabel[r])
 	}
 	for _, r := range tr.rows.Ranks {
@@ -130,33 +143,41 @@ func (tr *trace) frame(t *testing.T, v view) *frame.Frame {
 				}
 			}
 		}
+
 		b.AddRank(&r)
 	}
+
 	for _, s := range tr.rows.Steps {
 		s.Rank = to(s.Rank)
 		if !v.groups && s.CommNs >= 0 { // without groups no dimension is known
 			s.CommTPNs, s.CommPPNs, s.CommDPNs, s.CommOtherNs = -1, -1, -1, s.CommNs
 		}
+
 		if v.edit == nil || v.edit(&s) {
 			b.AddStep(&s)
 		}
 	}
+
 	for _, c := range tr.rows.Communications {
 		if c.Rank = to(c.Rank); !v.groups {
 			c.Dim = ""
 		}
+
 		if v.communications {
 			b.AddCommunication(&c)
 		}
 	}
+
 	var topo *topology.File
 	if v.topology {
 		topo = tr.relabelled(v.relabel)
 	}
+
 	f, err := b.Frame(topo)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -164,19 +185,23 @@ func (tr *trace) relabelled(to []int) *topology.File {
 	if to == nil {
 		return tr.topo
 	}
+
 	f := &topology.File{WorldSize: tr.topo.WorldSize, Nodes: map[string][]int{}}
 	for n, ranks := range tr.topo.Nodes {
 		for _, r := range ranks {
 			f.Nodes[n] = append(f.Nodes[n], to[r])
 		}
 	}
+
 	for _, g := range tr.topo.Groups {
 		g.Ranks = slices.Clone(g.Ranks)
 		for i, r := range g.Ranks {
 			g.Ranks[i] = to[r]
 		}
+
 		f.Groups = append(f.Groups, g)
 	}
+
 	return f
 }
 
@@ -198,6 +223,7 @@ func halfOf(tr *trace, begin int) func(*row.Step) bool {
 			steps = append(steps, s)
 		}
 	}
+
 	slices.Sort(steps)
 	return func(s *row.Step) bool { return slices.Index(steps, s.Step)%2 == begin }
 }
@@ -229,6 +255,7 @@ func TestTrace_OneSlowWorker(t *testing.T) {
 		if tr == nil {
 			return
 		}
+
 		for what, w := range tr.views() {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				v := Analyze(tr.frame(t, w), Default())
@@ -236,34 +263,43 @@ func TestTrace_OneSlowWorker(t *testing.T) {
 				if w.relabel != nil {
 					rank = w.relabel[0]
 				}
+
 				if len(v.Nodes) != 1 || v.Nodes[0].Node != node && w.topology || !slices.Equal(v.Nodes[0].Ranks, []int{rank}) {
 					t.Fatalf("nodes %+v, want rank %d alone", v.Nodes, rank)
 				}
+
 				n := v.Nodes[0]
 				noFP := strings.Contains(what, "Communication") || strings.Contains(what, "no FP")
 				want := verdict.Compute
 				if noFP {
 					want = verdict.Unattributed
 				}
+
 				if n.State != verdict.Degraded || n.Cause != want {
 					t.Errorf("state %s, cause %s, want degraded, %s", n.State, n.Cause, want)
 				}
+
 				if n.Slowdown < 2.05 || n.Slowdown > 2.6 {
 					t.Errorf("slowdown %.3f, want 2.05 to 2.6", n.Slowdown)
 				}
+
 				if n.SinceStep != 16 && n.SinceStep != 21 || n.JobImpact > 0.6 || max(n.JobImpact, n.JobImpactMax) < 0.45 {
 					t.Errorf("since %d, impact %.3f to %.3f, want what the replay of its ranges says, 0.49", n.SinceStep, n.JobImpact, n.JobImpactMax)
 				}
+
 				known := (w.topology || w.groups) && what != "FP only"
 				if known != (n.JobImpactMax == 0) || known && !noFP && (n.JobImpact < 0.46 || n.JobImpact > 0.52) {
 					t.Errorf("impact %.3f to %.3f, want 0.49 where groups and waits are known: %v", n.JobImpact, n.JobImpactMax, known)
 				}
+
 				if !known && (n.JobImpact > 0.52 || n.JobImpactMax < 0.46) {
 					t.Errorf("impact %.3f to %.3f does not hold 0.49", n.JobImpact, n.JobImpactMax)
 				}
+
 				if v.Exit(0.01) != verdict.ExitDegraded || v.Healthy || len(v.Links) != 0 || len(v.Events) != 0 {
 					t.Errorf("exit %d, healthy %v, links %+v, events %+v", v.Exit(0.01), v.Healthy, v.Links, v.Events)
 				}
+
 				if noFP != saysLowCoverage(v, "no FP") && w.topology {
 					t.Errorf("findings %+v: what can't be known must be said", v.Findings)
 				}
@@ -284,19 +320,23 @@ func TestTrace_HeavyLastStage(t *testing.T) {
 		if tr == nil {
 			return
 		}
+
 		for what, w := range tr.views() {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				v := Analyze(tr.frame(t, w), Default())
 				if len(v.Nodes) != 0 || len(v.Links) != 0 || len(v.Events) != 0 {
 					t.Fatalf("nodes %+v links %+v events %+v, want none", v.Nodes, v.Links, v.Events)
 				}
+
 				if v.Exit(0.01) != verdict.ExitHealthy || !v.Healthy {
 					t.Errorf("exit %d, findings %+v", v.Exit(0.01), v.Findings)
 				}
+
 				k := slices.IndexFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.StageImbalance })
 				if k < 0 {
 					t.Fatalf("findings %+v, want stage-imbalance", v.Findings)
 				}
+
 				f := v.Findings[k]
 				if !slices.Equal(f.Stages, []int{3}) || f.Ratio < 1.4 || f.Ratio > 2.2 || !strings.Contains(f.Detail, "stage 3") {
 					t.Errorf("finding %+v, want stage 3 and its ratio", f)
@@ -314,6 +354,7 @@ func TestTrace_StepsAlone(t *testing.T) {
 		if tr == nil {
 			return
 		}
+
 		v := Analyze(tr.frame(t, view{topology: true, groups: true, edit: stepOnly}), Default())
 		if v.Decided || v.Healthy || v.Exit(0.01) != verdict.ExitUndecided || !saysLowCoverage(v, "only step times") {
 			t.Errorf("%s: %+v", name, v)
@@ -328,6 +369,7 @@ func TestTrace_CulpritWithoutRecords(t *testing.T) {
 	if tr == nil {
 		return
 	}
+
 	for what, edit := range map[string]func(*row.Step) bool{"all kinds": nil, "no FP": commOnly} {
 		v := Analyze(tr.frame(t, view{topology: true, groups: true, communications: true, edit: func(s *row.Step) bool {
 			return s.Rank != 0 && (edit == nil || edit(s))
@@ -344,10 +386,12 @@ func TestTrace_SameVerdictInAnyOrder(t *testing.T) {
 	if tr == nil {
 		return
 	}
+
 	want, err := json.Marshal(Analyze(tr.frame(t, view{topology: true, groups: true, communications: true}), Default()))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rng := rand.New(rand.NewPCG(5, 5))
 	rng.Shuffle(len(tr.rows.Steps), func(a, b int) { tr.rows.Steps[a], tr.rows.Steps[b] = tr.rows.Steps[b], tr.rows.Steps[a] })
 	slices.Reverse(tr.rows.Communications)
@@ -356,6 +400,7 @@ func TestTrace_SameVerdictInAnyOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if string(got) != string(want) {
 		t.Fatalf("verdicts differ\n%s\n%s", want, got)
 	}

@@ -84,9 +84,11 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	for i := range t.ring {
 		t.ring[i] = nan32
 	}
+
 	for i := range t.blocks {
 		t.blocks[i] = nan32
 	}
+
 	t.block, t.orphan = make([]int32, n), f32()
 	t.mu, t.dev, t.prev, t.base, t.creep = f32(), f32(), f32(), f32(), f32()
 	t.baseN = make([]uint16, n)
@@ -101,17 +103,20 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	for i := range t.laneMean {
 		t.laneMean[i] = f32()
 	}
+
 	t.slowly = newSlowSteps(n)
 	t.looks = make([]float32, len(t.lookN)*usualLooks)
 	t.sizeNoise(len(roles)+1, 0)
 	for r := range n {
 		t.forget(r)
 	}
+
 	t.setRoles(roles, sizes)
 	t.tau = fewTauFloor
 	for k := range t.tauOwn {
 		t.tauOwn[k] = fewOwnFloor
 	}
+
 	return t
 }
 
@@ -122,17 +127,20 @@ func (t *track) setRoles(roles [][]int32, sizes []int) {
 	for r := range t.role {
 		t.role[r] = -1
 	}
+
 	for g, rows := range roles {
 		for _, r := range rows {
 			t.role[r] = int32(g)
 			t.few[r] = sizes[g] < medianPeers
 		}
 	}
+
 	if len(t.sigma) != len(roles)+1 {
 		pooled := 0.0
 		if len(t.sigma) > 0 {
 			pooled = t.sigma[len(t.sigma)-1]
 		}
+
 		t.sizeNoise(len(roles)+1, pooled)
 	}
 }
@@ -152,9 +160,11 @@ func (t *track) forget(r int) {
 	for i := range window {
 		t.ring[r*window+i] = nan32
 	}
+
 	for i := range maxBlocks {
 		t.blocks[r*maxBlocks+i] = nan32
 	}
+
 	t.block[r], t.mu[r], t.dev[r], t.prev[r] = 0, 0, 0, nan32
 	t.base[r], t.baseN[r], t.creep[r] = 0, 0, 0
 	t.calm(r)
@@ -162,6 +172,7 @@ func (t *track) forget(r int) {
 	for i := range t.laneMean {
 		t.laneMean[i][r] = nan32
 	}
+
 	t.warm[r], t.warmed[r] = 0, 0
 	t.slowly.forget(r)
 }
@@ -185,6 +196,7 @@ func (t *track) lately(r int) float32 {
 	if x := median(t.values(r, latelySteps)); x == x {
 		return x
 	}
+
 	return 0
 }
 
@@ -216,9 +228,11 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 			t.prev[r] = nan32
 			continue
 		}
+
 		if t.first[r] < 0 {
 			t.first[r], t.firstLabel[r] = int32(t.count), label
 		}
+
 		sig := t.noiseOf(r)
 		unit := max(delta/2, min(sig, t.effect[r]/2)) // what is half as slow is not over
 		d := x
@@ -227,27 +241,32 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 		} else if t.selfOnly {
 			d = 0
 		}
+
 		warming := t.warm[r] > 0
 		if warming {
 			t.warm[r]--
 			t.warmed[r]++
 		}
+
 		switch t.phase[r] {
 		case ok:
 			t.rise(r, d, delta/2, t.height(sig, rho), label, warming)
 			if !warming {
 				t.learn(r, x, sig)
 			}
+
 			t.spike(r, x, d, sig, label)
 		default:
 			if t.phase[r] == suspect {
 				t.spike(r, x, d, sig, label)
 			}
+
 			if ep, ended := t.sink(r, d, x, unit, label); ended {
 				end(ep)
 			}
 		}
 	}
+
 	t.count++
 	for r := (blockSteps - t.count%blockSteps) % blockSteps; r < t.n; r += blockSteps {
 		if t.first[r] >= 0 {
@@ -257,6 +276,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 			}
 		}
 	}
+
 	if t.count%evaluateEvery == 0 {
 		t.spreads()
 	}
@@ -270,6 +290,7 @@ func (t *track) endWarmUp() {
 			n++
 		}
 	}
+
 	was := t.warming
 	if t.warming = 2*n > t.n; was && !t.warming {
 		clear(t.sigmaN)
@@ -295,25 +316,31 @@ func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 		at = suspectAt
 		was = min(was, at-1) // it climbed in smaller units
 	}
+
 	most := at / suspectAt // five steps at least
 	if t.few[r] && t.baseN[r] >= minBase {
 		most *= fewStep
 	}
+
 	g := max(0, was+clip((d-unit)/unit, cusumDown, most))
 	if t.few[r] {
 		at *= fewPeers
 	}
+
 	if warming {
 		g = min(g, at-3) // what is slow while it starts must go on being slow
 	}
+
 	if was == 0 && g > 0 && t.passes[r] == 0 && t.lanePasses[r] == 0 { // a window knows better
 		t.since[r], t.sinceAt[r] = label, int32(t.count)
 		t.sum[r], t.sumN[r] = 0, 0
 	}
+
 	if g > 0 && d > unit {
 		t.sum[r] += d
 		t.sumN[r]++
 	}
+
 	t.climb[r] = g
 	if g >= at {
 		t.phase[r], t.detected[r] = suspect, label
@@ -331,10 +358,12 @@ func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
 		t.sum[r] += d
 		t.sumN[r]++
 	}
+
 	t.fall[r] = f
 	if t.slow[r] || f < calmSteps {
 		return episode{}, false
 	}
+
 	return t.over(r), true
 }
 
@@ -349,9 +378,11 @@ func (t *track) over(r int) episode {
 		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
 		ep.share = float64(t.sumN[r]) / float64(ep.steps)
 	}
+
 	if ep.confirmed {
 		t.forgetLanes(r, int(t.fallAt[r]))
 	}
+
 	t.calm(r)
 	return ep
 }

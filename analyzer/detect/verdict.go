@@ -19,13 +19,16 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	if v.WorldSize == 0 && e.layout != nil {
 		v.WorldSize, v.WorldSizeFrom = e.world(), verdict.FromRanks
 	}
+
 	v.Steps = verdict.Steps{First: e.firstStep, Last: e.lastStep, Analyzed: e.columns - e.quarantined}
 	if e.expected > 0 {
 		v.Coverage = round4(min(1, float64(e.measured)/float64(e.expected+e.off)))
 	}
+
 	if e.layout != nil {
 		v.Roles = e.layout.From
 	}
+
 	all := e.candidates()
 	culprits, common := e.accuse(all)
 	e.fillNodes(v, culprits)
@@ -51,6 +54,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 			byNode[name] = n
 			order = append(order, name)
 		}
+
 		return n
 	}
 	worst := map[string]float64{}
@@ -71,12 +75,14 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		if met && (carried.Degraded || carried.Judged) {
 			n.SinceStep, n.DetectedStep = carried.Since, carried.Detected
 		}
+
 		n.Confidence = max(n.Confidence, f.Confidence)
 		if fresh || c.excess > worst[name] {
 			worst[name] = c.excess
 			n.Cause, n.Slowdown, n.Detail = f.Cause, f.Slowdown, f.Detail
 		}
 	}
+
 	e.wholeNodes(node)
 	e.aloneNodes(node)
 	e.intermittentNodes(node, byNode, culprits)
@@ -85,6 +91,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 			e.leftBehind(node(name), name, c)
 		}
 	}
+
 	e.suspectNodes(node, byNode, culprits)
 	for i := len(e.history) - 1; i >= 0; i-- {
 		p := &e.history[i]
@@ -92,16 +99,19 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		if n != nil && n.State != verdict.Recovered {
 			continue
 		}
+
 		if n == nil {
 			n = node(p.Node)
 			n.State = verdict.Recovered
 			fillFrom(n, &p.Case)
 			n.SinceStep, n.DetectedStep, n.UntilStep = p.Since, p.Detected, p.Until
 		}
+
 		if !slices.Contains(n.Ranks, p.Rank) {
 			n.Ranks = append(n.Ranks, p.Rank)
 		}
 	}
+
 	slices.Sort(order)
 	for _, name := range order {
 		n := byNode[name]
@@ -111,11 +121,14 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		if len(n.Evidence) > maxEvidence {
 			n.Evidence = n.Evidence[:maxEvidence]
 		}
+
 		if k := len(n.Ranks); n.Devices > 1 && n.State != verdict.Recovered && n.Detail != "" {
 			n.Detail += fmt.Sprintf("; %d of the node's %d ranks", k, n.Devices)
 		}
+
 		v.Nodes = append(v.Nodes, *n)
 	}
+
 	slices.SortStableFunc(v.Nodes, func(a, b verdict.Node) int { return cmp.Compare(stateOrder(a.State), stateOrder(b.State)) })
 }
 
@@ -128,6 +141,7 @@ func when(begun [][2]int64, onlyOwn bool) (detected, since int64) {
 	if onlyOwn {
 		k = len(begun) / 2
 	}
+
 	return begun[k][0], begun[k][1]
 }
 
@@ -168,6 +182,7 @@ func (e *Engine) devices(name string) int {
 			k++
 		}
 	}
+
 	return k
 }
 
@@ -178,15 +193,18 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 		if !e.whole.active(q) {
 			continue
 		}
+
 		rows := e.layout.Replicas[q]
 		k := e.singleNode(rows)
 		if k < 0 {
 			continue
 		}
+
 		n := node(e.layout.Nodes[k])
 		if n.State != "" {
 			continue
 		}
+
 		n.State, n.Cause = verdict.Degraded, verdict.Compute
 		n.Slowdown = math.Exp(float64(e.whole.effect[q]))
 		n.SinceStep, n.DetectedStep = e.sinceOf(e.whole, q), e.whole.detected[q]
@@ -194,6 +212,7 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
 		}
+
 		n.Detail = fmt.Sprintf("all %d recorded ranks of the replica on this node take %.2f times as long as the other replicas, step after step", len(rows), n.Slowdown)
 	}
 }
@@ -206,29 +225,35 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 			return // everybody changed
 		}
 	}
+
 	for g := range e.alone.n {
 		if !e.alone.active(g) {
 			continue
 		}
+
 		rows := e.layout.Roles[g].Rows
 		k := e.singleNode(rows)
 		if k < 0 {
 			continue
 		}
+
 		n := node(e.layout.Nodes[k])
 		if n.State != "" {
 			continue
 		}
+
 		n.State, n.Cause = verdict.Degraded, verdict.Compute
 		if !e.seen[frame.FP] {
 			n.Cause = verdict.Unattributed
 		}
+
 		n.Slowdown = math.Exp(float64(e.alone.effect[g]))
 		n.SinceStep, n.DetectedStep = e.sinceOf(e.alone, g), e.alone.detected[g]
 		n.Confidence = 0.65
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
 		}
+
 		n.Detail = fmt.Sprintf("%s has no peers on other nodes; against its own past (self-relative) it takes %.2f times as long since step %d, while the other stages do not",
 			e.layout.Roles[g].Name(e.layout.Stages), n.Slowdown, n.SinceStep)
 	}
@@ -248,9 +273,11 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 				l.Nodes = append(l.Nodes, e.layout.Nodes[n])
 			}
 		}
+
 		if shared == nil {
 			shared = here
 		}
+
 		maps.DeleteFunc(shared, func(n int32, _ bool) bool { return !here[n] })
 		l.Slowdown = math.Round(math.Exp(w.rise)*1e3) / 1e3
 		l.JobImpact = round4(e.linkCost(slow[k : k+1]))
@@ -259,9 +286,11 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 			groupName(w.name), w.cur, l.Slowdown, w.cur/l.Slowdown)
 		v.Links = append(v.Links, l)
 	}
+
 	if len(shared) != 1 {
 		return
 	}
+
 	for n := range shared {
 		e.linkNode(v, n, slow)
 	}
@@ -274,8 +303,10 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []slowLink) {
 		if v.Nodes[k].State != verdict.Recovered {
 			return
 		}
+
 		v.Nodes = slices.Delete(v.Nodes, k, k+1)
 	}
+
 	l := v.Links[0]
 	x := verdict.Node{Node: name, State: verdict.Degraded, Cause: verdict.Communication, Ranks: []int{}, Slowdown: l.Slowdown,
 		SinceStep: l.SinceStep, DetectedStep: slow[0].found, Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
@@ -285,9 +316,11 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []slowLink) {
 				x.Ranks = append(x.Ranks, rank)
 			}
 		}
+
 		x.Evidence = append(x.Evidence, verdict.Evidence{Metric: "transfer", Rank: v.Links[i].Ranks[0], Value: round6(w.cur),
 			Peers: round6(w.cur / v.Links[i].Slowdown), Z: math.Round(w.rise/max(w.noise, linkNoise)*10) / 10})
 	}
+
 	slices.Sort(x.Ranks)
 	x.JobImpact = round4(e.linkCost(slow))
 	x.Detail = fmt.Sprintf("all %d slow groups have only this node in common", len(slow))
@@ -298,6 +331,7 @@ func groupName(name string) string {
 	if name != "" {
 		return "group " + name
 	}
+
 	return "one group"
 }
 

@@ -15,6 +15,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 	if !c.has[compute] {
 		return false
 	}
+
 	k := min(window, max(minBold, e.tracks[compute].age(c.row)))
 	x := max(0, e.excess(c.row, compute, nil))
 	waits := 0.0
@@ -22,23 +23,28 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 		if !e.seen[m] {
 			continue
 		}
+
 		mine := e.groupWait(c.row, m, k)
 		if mine != mine {
 			continue
 		}
+
 		var usual []float64
 		for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows, 0) {
 			if len(usual) >= usualSample {
 				break
 			}
+
 			if w := e.groupWait(int(p), m, k); int(p) != c.row && w == w {
 				usual = append(usual, w)
 			}
 		}
+
 		if u := middle(usual); u == u {
 			waits += mine - min(u, usualShare*x) // half the role may be victims
 		}
 	}
+
 	return waits >= victimShare*x || e.maybeVictim(c, k, x)
 }
 
@@ -49,6 +55,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 	if self := e.value(c.row, own, k) - e.peers(c.row, own, k, nil); e.inner.cut[c.row] && self < victimShare*x {
 		return true
 	}
+
 	t := e.tracks[compute]
 	mine := e.levelOf(t, c.row)
 	for _, m := range innerMetrics {
@@ -56,20 +63,24 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 		if g == nil || !e.seen[m] || g.Complete() && !slices.ContainsFunc(g.Rows, func(p int32) bool { return e.judged[p] == 0 }) {
 			continue
 		}
+
 		like := 0
 		for _, p := range sample(g.Rows, 0) {
 			if e.layout.Node[p] != e.layout.Node[c.row] && e.levelOf(t, int(p)) >= mine/2 {
 				like++
 			}
 		}
+
 		if like == 0 {
 			continue
 		}
+
 		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == c.row })
 		if theirs-e.recent.median(m, c.row, k) < victimShare*x {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -80,12 +91,14 @@ func (e *Engine) groupWait(r int, m frame.Metric, k int) float64 {
 	if g == nil || !g.Complete() || len(g.Rows) > sampleSize {
 		return math.NaN()
 	}
+
 	low := math.NaN()
 	for _, p := range g.Rows {
 		if x := e.recent.median(m, int(p), k); x == x && !(x >= low) {
 			low = x
 		}
 	}
+
 	return e.recent.median(m, r, k) - low
 }
 
@@ -96,6 +109,7 @@ func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
 		for i := range e.inGroup[m] {
 			e.inGroup[m][i] = -1
 		}
+
 		for i := range e.layout.Groups {
 			if dimMetric[e.layout.Groups[i].Dim] == m {
 				for _, p := range e.layout.Groups[i].Rows {
@@ -104,9 +118,11 @@ func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
 			}
 		}
 	}
+
 	if i := e.inGroup[m][r]; i >= 0 {
 		return &e.layout.Groups[i]
 	}
+
 	return nil
 }
 
@@ -116,17 +132,20 @@ func (e *Engine) maybeStage(c *candidate) bool {
 	if e.layout.Certain || c.main >= loading || !e.tracks[c.main].fromStart(c.row) {
 		return false
 	}
+
 	t := e.tracks[c.main]
 	mine := e.levelOf(t, c.row)
 	for r := range e.n {
 		if r == c.row || e.layout.Role[r] != e.layout.Role[c.row] {
 			continue
 		}
+
 		x := e.levelOf(t, r)
 		if x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -135,5 +154,6 @@ func (e *Engine) levelOf(t *track, r int) float32 {
 	if t.first[r] < 0 {
 		return nan32
 	}
+
 	return median(t.values(r, window))
 }

@@ -51,6 +51,7 @@ func (e *Engine) ObserveTransfer(t *frame.Transfer) {
 	if t.P2P() || len(t.Rows) < 2 || e.stepMedian <= 0 || e.links.sees(t) {
 		return
 	}
+
 	e.wires.observe(t, e.stepMedian)
 }
 
@@ -62,23 +63,28 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 	if !(low > 0) {
 		return
 	}
+
 	key := t.Name + "\x00" + t.Op
 	x := w.Of[key]
 	if x == nil {
 		if len(w.Of) >= maxWires {
 			return
 		}
+
 		x = &wire{Name: t.Name, Dim: t.Dim, Op: t.Op}
 		w.Of[key] = x
 	}
+
 	if x.Size = max(x.Size, t.Size, len(t.Rows)); len(t.Rows) < x.Size {
 		return // the one all wait for may be missing
 	}
+
 	x.Rows, x.Bytes = append(x.Rows[:0], t.Rows...), t.Bytes
 	x.Recent, x.Steps = append(x.Recent, math.Log(low)), append(x.Steps, t.Steps)
 	if len(x.Recent) > keptWindows {
 		x.Recent, x.Steps = x.Recent[1:], x.Steps[1:]
 	}
+
 	w.judge(x, step, t)
 }
 
@@ -94,6 +100,7 @@ func (w *wires) judge(x *wire, step float64, t *frame.Transfer) {
 		w.well(x, cur)
 		return
 	}
+
 	mates, rises := w.mates(x)
 	if x.BaseN >= wireBase {
 		slow = len(rises) == 0 || cur-ref-middle(rises) >= least/2
@@ -103,22 +110,27 @@ func (w *wires) judge(x *wire, step float64, t *frame.Transfer) {
 		for _, m := range mates {
 			far = append(far, math.Abs(m-mid))
 		}
+
 		if slow = enough(mid) && cur-mid >= linkSpread*max(1.4826*middle(far), linkNoise); slow {
 			ref = mid
 		}
 	}
+
 	if !slow {
 		w.well(x, cur)
 		return
 	}
+
 	if x.Passes++; x.Passes == 1 {
 		x.Since, x.Found = t.From, t.To
 	}
+
 	x.Rise, x.Cost = cur-ref, math.Exp(cur)-math.Exp(ref)
 	steps := 0
 	for _, n := range x.Steps[max(0, len(x.Steps)-x.Passes):] {
 		steps += n
 	}
+
 	x.Slow = x.Slow || x.Passes >= wireWindows && steps >= wireSteps
 }
 
@@ -130,6 +142,7 @@ func (w *wires) well(x *wire, cur float64) {
 	if x.BaseN > wireBase {
 		move = max(-linkDrift, min(move, linkDrift))
 	}
+
 	x.Base += move
 }
 
@@ -140,12 +153,14 @@ func (w *wires) mates(x *wire) (latest, rises []float64) {
 		if o == x || o.Op != x.Op || o.Size != x.Size || len(o.Recent) == 0 || math.Abs(o.Bytes-x.Bytes) > wireVolume*max(o.Bytes, x.Bytes) {
 			continue
 		}
+
 		last := o.Recent[len(o.Recent)-1]
 		latest = append(latest, last)
 		if o.BaseN >= wireBase {
 			rises = append(rises, last-o.Base)
 		}
 	}
+
 	return latest, rises
 }
 
@@ -176,12 +191,14 @@ func (e *Engine) slowLinks() []slowLink {
 				float64(w.noise[g]), w.since[g], w.found[g]})
 		}
 	}
+
 	n := len(out)
 	for _, x := range e.wires.Of {
 		if x.Slow && !e.wires.common(x) {
 			out = append(out, slowLink{x.Name, x.Rows, x.Rise, x.Cost, math.Exp(x.Recent[len(x.Recent)-1]), linkNoise, x.Since, x.Found})
 		}
 	}
+
 	slices.SortFunc(out[n:], func(a, b slowLink) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.cost, a.cost))
 	})

@@ -16,10 +16,12 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 			e.charged = append(e.charged, faults[k])
 		}
 	}
+
 	t := float64(e.line.Times[i%window])
 	if len(e.charged) == 0 || !(t > 0) {
 		return
 	}
+
 	slices.SortStableFunc(e.charged, func(a, b fault) int {
 		switch {
 		case a.Node < b.Node:
@@ -27,6 +29,7 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 		case a.Node > b.Node:
 			return 1
 		}
+
 		return a.Row - b.Row
 	})
 	span, steps := e.line.Spans[i%window], float64(e.line.Steps[i%window])
@@ -36,6 +39,7 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 		if slices.ContainsFunc(part, func(f fault) bool { return !f.Slight && !e.shows(i, &f) }) {
 			return // what was measured stays until it is measured otherwise
 		}
+
 		saved, most := e.without(i, part, t)
 		a.Time += span
 		a.Saved += steps * saved
@@ -46,9 +50,11 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 		for to < len(e.charged) && e.charged[to].Node == e.charged[from].Node {
 			to++
 		}
+
 		book(of(e.charged[from].Node, e.charged[from].From), e.charged[from:to])
 		from = to
 	}
+
 	book(all, e.charged)
 }
 
@@ -57,11 +63,13 @@ func (e *Engine) shows(i int, f *fault) bool {
 	if x := e.did.Passes[f.Row]; x != x {
 		return false
 	}
+
 	for s, has := range f.Has {
 		if has && e.line.Place[s][i%window] > 0 {
 			return true
 		}
 	}
+
 	return f.Effect != 0
 }
 
@@ -74,12 +82,14 @@ func (e *Engine) play(i int, keep bool) {
 		copy(e.graph.Usual(), p.Usual)
 		return
 	}
+
 	e.stepWork(i, e.graph.All(), false)
 	e.graph.Learn(&e.did)
 	e.ends = e.ends[:0]
 	for k := range e.graph.Lanes() {
 		e.ends = append(e.ends, e.graph.End(k, &e.did))
 	}
+
 	e.late(i)
 	if keep && e.graph.Known() {
 		p.At = i + 1
@@ -108,41 +118,51 @@ func (e *Engine) without(i int, faults []fault, t float64) (saved, most float64)
 			e.struck = append(e.struck, struckLane{l, e.graph.End(l, &e.did)})
 		}
 	}
+
 	for k := range faults {
 		e.mend(i, &faults[k], t)
 		x := e.excessOf(i, &faults[k], t)
 		most = max(most, x.most)
 		measured, all = measured+x.measured, all+x.taken
 	}
+
 	now, then := math.Inf(-1), math.Inf(-1)
 	for l, x := range e.ends {
 		now = max(now, x)
 		if k := e.struckAt(l); k >= 0 {
 			x += e.graph.End(l, &e.did) - e.struck[k].end
 		}
+
 		then = max(then, x)
 	}
+
 	for k := len(e.mended) - 1; k >= 0; k-- {
 		m := &e.mended[k]
 		e.did.Passes[m.row], e.did.Before[m.row] = m.passes, m.before
 	}
+
 	saved = max(0, now-then)
 	if longest := slices.Max(e.plain); longest > t {
 		saved *= t / longest // what was not recorded is thought too long
 	}
+
 	if all > 0 {
 		saved *= measured / all
 	}
+
 	mid, high := e.othersWait(i, faults)
 	if mid == mid {
 		saved, most = min(saved, mid), min(most, high)
 	}
+
 	if !e.graph.Known() && (e.layout.Stages > 1 || !e.layout.Certain) {
 		saved = 0 // a pipeline that isn't known may hide it all
 	}
+
 	if e.graph.Known() && e.valuesAt(frame.Exposed, i) != nil {
 		most = saved
 	}
+
 	return min(saved, t), min(max(saved, most), t)
 }
 
@@ -163,6 +183,7 @@ func (e *Engine) mend(i int, f *fault, t float64) {
 	if shared {
 		rows = e.graph.Mates(f.Row) // their forward time holds the waits for this one
 	}
+
 	m := f.Effect
 	switch {
 	case f.Has[own] && e.line.Place[own][i%window] > 0 && !(f.Has[compute] && shared):
@@ -170,16 +191,20 @@ func (e *Engine) mend(i int, f *fault, t float64) {
 	case f.Has[compute]:
 		m = e.effectAt(compute, i, f)
 	}
+
 	if f.Slight && m < slightEffect {
 		m = 0
 	}
+
 	for _, r := range rows {
 		o := e.was(int(r))
 		if o.effect == 0 || m > o.effect {
 			o.effect = m
 		}
+
 		e.did.Passes[r] = o.passes * math.Exp(-o.effect)
 	}
+
 	if f.Has[loading] {
 		o := e.was(f.Row)
 		e.did.Before[f.Row] = max(0, o.before-max(0, e.effectAt(loading, i, f))*t)
@@ -200,6 +225,7 @@ func (e *Engine) was(row int) *mended {
 			return &e.mended[k]
 		}
 	}
+
 	e.mended = append(e.mended, mended{row: row, passes: e.did.Passes[row], before: e.did.Before[row]})
 	return &e.mended[len(e.mended)-1]
 }
@@ -227,6 +253,7 @@ func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 		if m.row != f.Row {
 			continue
 		}
+
 		loading, slower := finite(m.before-e.did.Before[m.row], 0), -math.Expm1(-m.effect)
 		passes := finite(m.passes, 0)
 		x.taken = loading + passes*slower
@@ -235,9 +262,11 @@ func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 			if !e.ledger.Habits.Both {
 				x.measured = loading + passes*slower*e.did.Forward
 			}
+
 			x.most = loading + max(passes, t-m.before)*slower
 		}
 	}
+
 	return x
 }
 
@@ -250,22 +279,27 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 		if k < max(0, e.line.Count-window) || k >= e.line.Count {
 			return nan32
 		}
+
 		n := int(e.line.Place[s][k%window])
 		if n <= 0 || n <= t.count-window {
 			return nan32
 		}
+
 		return t.ring[f.Row*window+(n-1)%window]
 	}
 	if f.Spiky {
 		if x := at(i); x > spikeEffect {
 			return float64(x)
 		}
+
 		return 0
 	}
+
 	half := 2
 	if x := float64(t.effect[f.Row]); x > 0 {
 		half = int(min(window, max(2, math.Pow(effectError*float64(t.noiseOf(f.Row))/x, 2))))
 	}
+
 	var v [2*window + 1]float32
 	n := 0
 	for k := max(f.From, i-half); k <= i+half; k++ {
@@ -274,8 +308,10 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 			n++
 		}
 	}
+
 	if n == 0 {
 		return 0
 	}
+
 	return float64(median(v[:n]))
 }

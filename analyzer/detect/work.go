@@ -27,12 +27,14 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 	if len(e.did.Passes) != e.n {
 		e.did.Passes, e.did.Before = make([]float64, e.n), make([]float64, e.n)
 	}
+
 	h := &e.ledger.Habits
 	self, fp, bp, load := e.valuesAt(frame.Self, i), e.valuesAt(frame.FP, i), e.valuesAt(frame.Backward, i), e.valuesAt(frame.DataLoader, i)
 	get := func(v []float32, r int) float64 {
 		if v == nil {
 			return math.NaN()
 		}
+
 		return float64(v[r])
 	}
 	for _, row := range rows {
@@ -41,6 +43,7 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 		if b := get(bp, r); b == b && h.Both {
 			f += b
 		}
+
 		expect := h.Own * f
 		switch {
 		case s != s:
@@ -54,9 +57,11 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 				s = min(s, expect)
 			}
 		}
+
 		e.did.Passes[r] = s
 		e.did.Before[r] = finite(get(load, r), 0)
 	}
+
 	e.did.Forward, e.did.Micro = h.Forward, int(e.line.Passes[i%window])
 }
 
@@ -92,6 +97,7 @@ func (e *Engine) habits() habits {
 	if h.Both {
 		h.Own = 1
 	}
+
 	ratios := make([]float64, len(e.layout.Roles))
 	var known, forward []float64
 	for g := range e.layout.Roles {
@@ -104,18 +110,22 @@ func (e *Engine) habits() habits {
 				forward = append(forward, fp/(fp+bp))
 				fp += bp
 			}
+
 			if x := self / fp; x == x {
 				v = append(v, x)
 			}
 		}
+
 		ratios[g] = middle(v)
 		if ratios[g] == ratios[g] {
 			known = append(known, ratios[g])
 		}
 	}
+
 	if x := middle(forward); x == x {
 		h.Forward = x
 	}
+
 	if len(known) > 0 {
 		slices.Sort(known)
 		h.Own = known[(len(known)-1)/2]
@@ -123,10 +133,12 @@ func (e *Engine) habits() habits {
 			h.Forward = min(0.5, max(0.2, 1/h.Own))
 		}
 	}
+
 	for g, x := range ratios {
 		h.Expected[g] = x != x || x > hiddenWait*h.Own
 		h.Surplus[g] = max(0, finite(x-h.Own, 0))
 	}
+
 	return h
 }
 
@@ -138,6 +150,7 @@ func (e *Engine) othersWait(i int, faults []fault) (mid, high float64) {
 	if v == nil {
 		return math.NaN(), math.NaN()
 	}
+
 	e.buf = e.buf[:0]
 	stride := e.n/stepSample + 1
 	for r := 0; r < e.n; r += stride {
@@ -145,9 +158,11 @@ func (e *Engine) othersWait(i int, faults []fault) (mid, high float64) {
 			e.buf = append(e.buf, x)
 		}
 	}
+
 	if len(e.buf) == 0 {
 		return math.NaN(), math.NaN()
 	}
+
 	high = float64(kth(e.buf, len(e.buf)*9/10))
 	return float64(median(e.buf)), high
 }

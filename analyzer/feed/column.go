@@ -57,11 +57,13 @@ func (c *column) set(k int, s *step) {
 			if x != x {
 				continue
 			}
+
 			c.V[m] = make([]float32, len(c.Owner))
 			for i := range c.V[m] {
 				c.V[m][i] = frame.NaN
 			}
 		}
+
 		c.V[m][k] = x
 	}
 }
@@ -77,20 +79,24 @@ func (f *Feed) remap(old []int) {
 	for i, rank := range old {
 		to[i] = f.Processes.row(uint32(rank))
 	}
+
 	n := len(f.Processes.Rows)
 	move := func(v []float32) []float32 {
 		if v == nil {
 			return nil
 		}
+
 		out := make([]float32, n)
 		for i := range out {
 			out[i] = frame.NaN
 		}
+
 		for i, x := range v {
 			if to[i] >= 0 {
 				out[to[i]] = x
 			}
 		}
+
 		return out
 	}
 	owners := func(v []uint16) []uint16 {
@@ -100,6 +106,7 @@ func (f *Feed) remap(old []int) {
 				out[to[i]] = x
 			}
 		}
+
 		return out
 	}
 	for _, c := range f.Pending {
@@ -107,13 +114,16 @@ func (f *Feed) remap(old []int) {
 		for m := range c.V {
 			c.V[m] = move(c.V[m])
 		}
+
 		if c.StartRow >= 0 && c.StartRow < len(to) {
 			c.StartRow = to[c.StartRow]
 		}
 	}
+
 	for i := range f.Recent {
 		f.Recent[i].Owner = owners(f.Recent[i].Owner)
 	}
+
 	f.Missed = owners(f.Missed)
 	seen := make([]int64, n)
 	for i, x := range f.Seen {
@@ -121,6 +131,7 @@ func (f *Feed) remap(old []int) {
 			seen[to[i]] = x
 		}
 	}
+
 	f.Seen = seen
 	f.spare = nil
 }

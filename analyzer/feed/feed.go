@@ -86,9 +86,11 @@ func (f *Feed) Add(rows *row.Rows) {
 	for i := range rows.Ranks {
 		f.Processes.identity(&rows.Ranks[i])
 	}
+
 	for i := range rows.Communications {
 		f.communication(&rows.Communications[i])
 	}
+
 	for i := range rows.Steps {
 		f.step(&rows.Steps[i])
 	}
@@ -100,6 +102,7 @@ func (f *Feed) communication(c *row.Communication) *process {
 	if c.TotalNs < 0 || c.Calls == 0 {
 		return nil
 	}
+
 	p := f.Processes.process(c.Rank, c.Incarnation)
 	p.Communicate(c)
 	return p
@@ -110,14 +113,17 @@ func (f *Feed) step(s *row.Step) {
 		f.Open++
 		return
 	}
+
 	p := f.note(s)
 	if p == nil {
 		return
 	}
+
 	if p.Settled && !f.Processes.Dirty {
 		f.placeRow(p, s)
 		return
 	}
+
 	p.Held = append(p.Held, *s)
 	f.Held++
 }
@@ -128,6 +134,7 @@ func (f *Feed) note(s *row.Step) *process {
 	if s.StepNs < 0 || s.Step > 1<<62 {
 		return nil
 	}
+
 	p := f.Processes.process(s.Rank, s.Incarnation)
 	f.Processes.step(p, s)
 	return p
@@ -141,25 +148,31 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 		if !r.build(topo) {
 			return
 		}
+
 		f.stale = false
 		if !slices.Equal(rows, r.Rows) {
 			f.remap(rows)
 		}
+
 		if l := f.layout; l != nil && l.Attempt < len(r.world.Launches) {
 			f.arrange(l.Attempt)
 		}
 	}
+
 	if f.Held == 0 {
 		return
 	}
+
 	r.each(func(p *process) {
 		if len(p.Held) == 0 || !p.Placed || !p.Settled && p.Later && !all && !f.alone(p) {
 			return
 		}
+
 		p.Settled = true
 		for k := range p.Held {
 			f.placeRow(p, &p.Held[k])
 		}
+
 		f.Held -= len(p.Held)
 		p.Held = nil
 	})
@@ -175,6 +188,7 @@ func (f *Feed) arrange(attempt int) {
 	if f.layout == nil || !reflect.DeepEqual(f.layout, l) {
 		f.layout = l
 	}
+
 	f.owners = make([]uint16, len(current))
 	for k, p := range current {
 		if p != nil {
@@ -188,11 +202,13 @@ func (f *Feed) alone(p *process) bool {
 	if p.Held[len(p.Held)-1].StartNs-p.EarlyNs > frame.LaunchSpread {
 		return true
 	}
+
 	others, went := 0, 0
 	f.Processes.each(func(q *process) {
 		if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
 			return
 		}
+
 		others++
 		if q.LastStart > p.EarlyNs+aloneAfter {
 			went++
@@ -208,10 +224,12 @@ func (f *Feed) placeRow(p *process, s *row.Step) {
 	if !f.place(p, &x) {
 		return
 	}
+
 	f.Accepted++
 	if s.Flags&row.FlagEstimated != 0 {
 		f.Estimated++
 	}
+
 	if s.Flags&row.FlagHostOnly != 0 {
 		f.HostOnly++
 	}
@@ -223,22 +241,27 @@ func (f *Feed) place(p *process, s *step) bool {
 	if k < 0 {
 		return false
 	}
+
 	if s.StartNs > p.LastStart || p.LastStart == 0 {
 		if p.LastStart != 0 && s.Step <= p.LastStep {
 			p.Run++
 		}
+
 		p.LastStep, p.LastStart = s.Step, s.StartNs
 	}
+
 	at := place{p.Attempt, p.Run, s.Step, s.Repeat}
 	if p.Later {
 		f.join(&at)
 	}
+
 	owner := f.owner(p)
 	col := f.column(at)
 	if col == nil {
 		f.gone(at, k, owner)
 		return false
 	}
+
 	p.at = col.Place
 	switch had := col.Owner[k]; {
 	case had >= owner:
@@ -247,11 +270,13 @@ func (f *Feed) place(p *process, s *step) bool {
 	case had == 0:
 		col.Rows++
 	}
+
 	col.Owner[k] = owner
 	col.Newest = max(col.Newest, s.EndNs)
 	if !p.Later && (col.StartRow < 0 || k <= col.StartRow) {
 		col.StartRow, col.StartNs = k, s.StartNs
 	}
+
 	col.set(k, s)
 	f.grow()
 	f.Seen[k] = max(f.Seen[k], s.StartNs)
@@ -263,13 +288,16 @@ func (f *Feed) column(at place) *column {
 	if c := f.latest; c != nil && c.Place == at {
 		return c
 	}
+
 	k, ok := f.find(at)
 	if !ok {
 		if f.Begun && at.compare(f.Last.Place) <= 0 {
 			return nil
 		}
+
 		f.Pending = slices.Insert(f.Pending, k, f.fresh(at))
 	}
+
 	f.latest = f.Pending[k]
 	return f.latest
 }
@@ -280,11 +308,13 @@ func (f *Feed) owner(p *process) uint16 {
 	if p.Alone {
 		return n
 	}
+
 	for _, q := range f.Processes.Ranks[p.Rank] {
 		if q != p && q.Begin() < p.Begin() && n < math.MaxUint16 {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -296,6 +326,7 @@ func (f *Feed) join(at *place) {
 			at.Run, at.Repeat = c.Place.Run, c.Place.Repeat
 		}
 	}
+
 	if at.Run == run && f.Begun && f.Last.Place.Attempt == at.Attempt {
 		at.Run = max(run, f.Last.Place.Run)
 	}
@@ -308,11 +339,13 @@ func (f *Feed) find(at place) (int, bool) {
 	if ok {
 		return k, true
 	}
+
 	for i, c := range f.Pending {
 		if c.Place.Run != at.Run && c.Place.same(at) {
 			return i, true
 		}
 	}
+
 	return k, false
 }
 
@@ -325,9 +358,11 @@ func (f *Feed) gone(at place, k int, owner uint16) {
 				r.Owner[k] = owner
 				return
 			}
+
 			break
 		}
 	}
+
 	f.Again++
 }
 
@@ -339,12 +374,14 @@ func (f *Feed) fresh(at place) *column {
 		c = f.spare[k-1]
 		f.spare = f.spare[:k-1]
 	}
+
 	*c = column{Place: at, V: c.V, StartRow: -1, Owner: make([]uint16, n)}
 	for m := range c.V {
 		for i := range c.V[m] {
 			c.V[m][i] = frame.NaN
 		}
 	}
+
 	return c
 }
 

@@ -64,9 +64,11 @@ func (n *names) number(s string) int32 {
 	if k, ok := n.of[s]; ok {
 		return k
 	}
+
 	if n.of == nil {
 		n.of = map[string]int32{}
 	}
+
 	k := int32(len(n.list))
 	n.of[s], n.list = k, append(n.list, s)
 	return k
@@ -84,6 +86,7 @@ func (h *History) init(job string) {
 		h.feed.Processes.samples = historySamples
 		h.steps = map[frame.Place]int32{}
 	}
+
 	h.job = cmp.Or(h.job, job)
 }
 
@@ -101,10 +104,12 @@ func (h *History) AddStep(s *row.Step) {
 		h.open++
 		return
 	}
+
 	p := h.feed.note(s)
 	if p == nil {
 		return
 	}
+
 	h.count++
 	h.steps[frame.Place{Step: s.Step, Repeat: s.Repeat}]++
 	for _, is := range []struct {
@@ -115,6 +120,7 @@ func (h *History) AddStep(s *row.Step) {
 			*is.n++
 		}
 	}
+
 	p.waiting++
 	h.rows.step.of(s)
 	number := h.rows.number(p)
@@ -128,6 +134,7 @@ func (h *History) AddCommunication(c *row.Communication) {
 	if p == nil {
 		return
 	}
+
 	w := &h.rows.window
 	w.of(c)
 	w.Process, w.Group, w.Op = h.rows.number(p), h.rows.groups.number(c.Group), h.rows.operations.number(c.Op)
@@ -147,6 +154,7 @@ func (r *rows) number(p *process) int32 {
 		r.processes = append(r.processes, p)
 		p.number = int32(len(r.processes))
 	}
+
 	return p.number - 1
 }
 
@@ -170,6 +178,7 @@ func (s *step) append(b []byte, process int32) []byte {
 			b = le.AppendUint32(b, math.Float32bits(x))
 		}
 	}
+
 	le.PutUint16(b[at:], bits)
 	return b
 }
@@ -187,6 +196,7 @@ func (s *step) read(b []byte) (process int32) {
 			b = b[4:]
 		}
 	}
+
 	return process
 }
 
@@ -198,25 +208,31 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
+
 	f := &frame.Frame{Job: h.job, Off: h.feed.Off()}
 	h.frame = f
 	if h.count == 0 {
 		if f.Off == nil {
 			return nil, ErrEmpty
 		}
+
 		return f, nil
 	}
+
 	f.Estimated, f.HostOnly = float64(h.estimated)/float64(h.count), float64(h.hostOnlies)/float64(h.count)
 	f.Overlap = h.feed.Overlap()
 	if h.open > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("%d steps never ended (their process is gone) and were left out", h.open))
 	}
+
 	if h.switched > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("in %d rank-steps the switch changed: their communication was left out", h.switched))
 	}
+
 	if err := h.rows.noFile; err != nil {
 		f.Notes = append(f.Notes, fmt.Sprintf("rows were kept in memory: %v", err))
 	}
+
 	h.feed.Settle(topo, true)
 	w := h.feed.Processes.world
 	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, len(w.Launches)
@@ -235,6 +251,7 @@ func (h *History) bound(f *frame.Frame) {
 		h.steps = nil
 		return
 	}
+
 	type counted struct {
 		at frame.Place
 		n  int32
@@ -243,6 +260,7 @@ func (h *History) bound(f *frame.Frame) {
 	for at, n := range h.steps {
 		all = append(all, counted{at, n})
 	}
+
 	slices.SortFunc(all, func(a, b counted) int {
 		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.at.Step, b.at.Step), cmp.Compare(a.at.Repeat, b.at.Repeat))
 	})
@@ -250,6 +268,7 @@ func (h *History) bound(f *frame.Frame) {
 	for _, x := range all[most:] {
 		h.left[x.at] = true
 	}
+
 	f.Notes = append(f.Notes, fmt.Sprintf("%d steps that few ranks recorded were left out to bound the work", len(h.left)))
 }
 
@@ -259,6 +278,7 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	if h.count == 0 {
 		return nil
 	}
+
 	f, q := h.frame, h.feed
 	q.whole = &whole{}
 	q.Processes.each(func(p *process) { q.whole.all = append(q.whole.all, p) })
@@ -276,6 +296,7 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 			t.add(p, q.Processes.row(p.Rank), h.rows.groups.list[w.Group], h.rows.operations.list[w.Op], w.Op, w)
 			return nil
 		}
+
 		s := &h.rows.step
 		p := h.rows.processes[s.read(b[1:])]
 		s.StartNs, s.EndNs = at, at
@@ -284,12 +305,14 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 			q.place(p, s)
 			p.begun = true
 		}
+
 		q.Release(More, Lag{}, observe)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	q.Release(Over, Lag{}, observe)
 	t.until(math.MaxInt, 0, o.ObserveTransfer)
 	w := q.Processes.world
@@ -308,8 +331,10 @@ func (h *History) transfers() *transfers {
 		for k := range w.Launches {
 			layouts = append(layouts, w.Layout(k, w.Beginning(k)))
 		}
+
 		t.known = w.Communicators(layouts...)
 	}
+
 	return t
 }
 
@@ -319,10 +344,12 @@ func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var all []frame.Metric
 	for m := range frame.MetricCount {
 		all = append(all, m)
 	}
+
 	return f, h.Play((*keeper)(f), all...)
 }
 
@@ -346,11 +373,13 @@ func (w *whole) passed(c *column) bool {
 	if w.place != c.Place {
 		w.place, w.next = c.Place, 0
 	}
+
 	for ; w.next < len(w.all); w.next++ {
 		if w.all[w.next].mayBeIn(c.Place) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -365,5 +394,6 @@ func (p *process) mayBeIn(c place) bool {
 	case !p.begun:
 		return c.Run > 0 || c.Step >= int64(p.First.Step)
 	}
+
 	return c.compare(p.at) > 0
 }

@@ -28,6 +28,7 @@ func build(t *testing.T, b *History, topo *topology.File) *frame.Frame {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -39,18 +40,22 @@ func TestBuild_CellsInAnyOrderAndNaNWhereNothingCame(t *testing.T) {
 			if r == 3 && s == 7 {
 				continue
 			}
+
 			keys = append(keys, key{r, s})
 		}
 	}
+
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(keys), func(a, b int) { keys[a], keys[b] = keys[b], keys[a] })
 	b := NewHistory()
 	for _, k := range append(keys, keys[:9]...) { // some twice
 		b.AddStep(stepRow(uint32(k.r), uint64(k.r)+1, uint64(k.s)+100, int64(k.s+1)*10*second, int64(k.r*1000+k.s)*second))
 	}
+
 	f := build(t, b, nil)
 	if len(f.Ranks) != 6 || len(f.Columns) != 20 || f.Attempts != 1 {
 		t.Fatalf("%d ranks, %d columns, %d attempts", len(f.Ranks), len(f.Columns), f.Attempts)
 	}
+
 	for r := range 6 {
 		for c := range 20 {
 			v := f.At(frame.FP, r, c)
@@ -58,21 +63,26 @@ func TestBuild_CellsInAnyOrderAndNaNWhereNothingCame(t *testing.T) {
 				if v == v {
 					t.Errorf("a missing cell holds %v, want NaN", v)
 				}
+
 				continue
 			}
+
 			if v != float32(r*1000+c) {
 				t.Errorf("At(frame.FP, %d, %d)=%v", r, c, v)
 			}
 		}
 	}
+
 	if f.Has(frame.Self) || f.Has(frame.Comm) || !f.Has(frame.Step) {
 		t.Errorf("Has: self %v comm %v step %v", f.Has(frame.Self), f.Has(frame.Comm), f.Has(frame.Step))
 	}
+
 	n := 0
 	_ = f.Each(func(c *frame.Column) error {
 		if c.Step != int64(100+n) || c.V[frame.Self] != nil || len(c.V[frame.FP]) != 6 || c.V[frame.FP][1] != float32(1000+n) {
 			t.Errorf("column %d: %+v", n, c)
 		}
+
 		n++
 		return nil
 	})
@@ -85,6 +95,7 @@ func TestBuild_NothingIsAnError(t *testing.T) {
 	if _, err := NewHistory().Frame(nil); !errors.Is(err, ErrEmpty) {
 		t.Fatalf("Build()=%v, want ErrEmpty", err)
 	}
+
 	b := NewHistory()
 	s := stepRow(0, 1, 1, second, second)
 	s.Flags = row.FlagOpen
@@ -112,9 +123,11 @@ func TestAttempts_AJobRestartIsANewOneElasticOrNot(t *testing.T) {
 	if f.Attempts != 2 || len(f.Columns) != 60 {
 		t.Fatalf("%d attempts, %d columns", f.Attempts, len(f.Columns))
 	}
+
 	if c := f.Columns[30]; c.Attempt != 1 || c.Step != 21 {
 		t.Errorf("column 30 is %+v", c)
 	}
+
 	first, last := f.Layouts[f.Columns[0].Layout], f.Layouts[f.Columns[59].Layout]
 	if first.World != 8 || last.World != 6 || !first.Present[7] || last.Present[7] || last.Incarnation[0] != 200 {
 		t.Errorf("worlds %d and %d, present %v, incarnation %d", first.World, last.World, last.Present, last.Incarnation[0])
@@ -131,17 +144,21 @@ func TestAttempts_OneRankRestartedInPlaceStaysInItsAttempt(t *testing.T) {
 			if r == 3 {
 				inc = 999
 			}
+
 			b.AddStep(stepRow(r, inc, uint64(s), int64(2000+s*10)*second, 2*second))
 		}
 	}
+
 	f := build(t, b, nil)
 	if f.Attempts != 1 || len(f.Columns) != 40 || len(f.Layouts) != 2 {
 		t.Fatalf("%d attempts, %d columns, %d layouts", f.Attempts, len(f.Columns), len(f.Layouts))
 	}
+
 	a, z := f.Layouts[f.Columns[29].Layout], f.Layouts[f.Columns[30].Layout]
 	if a.Nodes[a.Node[3]] != "n1" || z.Nodes[z.Node[3]] != "spare" || z.Incarnation[3] != 999 {
 		t.Errorf("rank 3 on %s, then %s", a.Nodes[a.Node[3]], z.Nodes[z.Node[3]])
 	}
+
 	if f.At(frame.FP, 3, 39) != 2 || f.At(frame.FP, 3, 5) != 1 {
 		t.Errorf("cells %v %v", f.At(frame.FP, 3, 39), f.At(frame.FP, 3, 5))
 	}
@@ -156,6 +173,7 @@ func TestAttempts_TwoPodsOfOneRankTheLaterCounts(t *testing.T) {
 		st.DataLoaderNs = 5 * second
 		b.AddStep(st)
 	}
+
 	f := build(t, b, nil)
 	for _, m := range []frame.Metric{frame.FP, frame.DataLoader} { // the later one measured no forward pass: there is none
 		for c, want := range map[int]bool{23: m == frame.FP, 24: m == frame.DataLoader, 29: m == frame.DataLoader} {
@@ -164,6 +182,7 @@ func TestAttempts_TwoPodsOfOneRankTheLaterCounts(t *testing.T) {
 			}
 		}
 	}
+
 	if len(f.Columns) != 30 || f.At(frame.FP, 2, 10) != 1 || f.At(frame.FP, 2, 23) != 1 || f.At(frame.DataLoader, 2, 24) != 5 || f.At(frame.DataLoader, 2, 29) != 5 {
 		t.Fatalf("%d columns, cells %v %v %v", len(f.Columns), f.At(frame.FP, 2, 23), f.At(frame.DataLoader, 2, 24), f.At(frame.DataLoader, 2, 29))
 	}
@@ -179,6 +198,7 @@ func TestColumns_AStepThatReturnsStandsWhereItRan(t *testing.T) {
 			b.AddStep(s)
 		}
 	}
+
 	f := build(t, b, nil)
 	for k, o := range order {
 		if c := f.Columns[k]; c.Step != int64(o.s) || c.Repeat != o.rep {
@@ -194,14 +214,17 @@ func TestColumns_AProcessThatJoinsLateTakesPartInTheNewestReturn(t *testing.T) {
 			if r == 3 && k > 0 {
 				continue // it died in step 2
 			}
+
 			s := stepRow(r, uint64(r)+1, uint64(o.s), int64(k+1)*10*second, second)
 			s.Repeat = uint16(o.rep)
 			b.AddStep(s)
 		}
 	}
+
 	for k, n := range []uint64{2, 3} {
 		b.AddStep(stepRow(3, 99, n, int64(1000+k)*second, 7*second))
 	}
+
 	f := build(t, b, nil)
 	if len(f.Columns) != 4 || f.At(frame.FP, 3, 2) != 7 || f.At(frame.FP, 3, 3) != 7 || f.At(frame.FP, 3, 1) == f.At(frame.FP, 3, 1) {
 		t.Fatalf("columns %+v, cells %v %v %v", f.Columns, f.At(frame.FP, 3, 1), f.At(frame.FP, 3, 2), f.At(frame.FP, 3, 3))
@@ -215,10 +238,12 @@ func TestBuild_WildStepNumbersCantAskForMemory(t *testing.T) {
 			b.AddStep(stepRow(r, uint64(r)+1, uint64(r)*1000+k, second, second))
 		}
 	}
+
 	f := build(t, b, nil)
 	if cells := len(f.Ranks) * len(f.Columns); cells > sparseCells*40000+1<<20 {
 		t.Fatalf("%d cells for 40,000 rows", cells)
 	}
+
 	if len(f.Notes) == 0 {
 		t.Error("what was left out must be said")
 	}
@@ -237,9 +262,11 @@ func TestBuild_SwitchedAndDerivedSelf(t *testing.T) {
 	if f.At(frame.Self, 0, 0) != 7 { // 10 - 2 - 1
 		t.Errorf("self %v, want 7", f.At(frame.Self, 0, 0))
 	}
+
 	if x := f.At(frame.Self, 0, 1); x == x || f.At(frame.Comm, 0, 1) == f.At(frame.Comm, 0, 1) {
 		t.Errorf("a step in which the switch changed has self %v", x)
 	}
+
 	if f.At(frame.Self, 0, 2) != 4 || f.Estimated < 0.3 || f.Estimated > 0.4 {
 		t.Errorf("self %v, estimated %v", f.At(frame.Self, 0, 2), f.Estimated)
 	}
@@ -263,8 +290,10 @@ func TestNodes_OwnNameAgainstTheFiles(t *testing.T) {
 			if s.Node = ""; r == 3 {
 				s.Node = c.own
 			}
+
 			b.AddStep(s)
 		}
+
 		l := build(t, b, c.topo).Layouts[0]
 		if got := l.Nodes[l.Node[3]]; got != c.want {
 			t.Errorf("%s: rank 3 on %s, want %s", name, got, c.want)
@@ -283,6 +312,7 @@ func TestLayout_SeededColumnsOfAnAttemptAreSorted(t *testing.T) {
 				}
 			}
 		}
+
 		f := build(t, b, nil)
 		if !slices.IsSortedFunc(f.Columns, func(a, c frame.Key) int { return int(a.Step - c.Step) }) {
 			t.Fatalf("seed %d: columns out of order", seed)
@@ -302,10 +332,12 @@ func TestStepsOff(t *testing.T) {
 				b.AddStep(&row.Step{Job: "j", Rank: rank, Incarnation: 7 + uint64(rank), Step: step, StartNs: int64(step) * 1000, StepNs: 900, FPNs: 1})
 			}
 		}
+
 		f, err := b.Frame(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return f
 	}
 	for _, tt := range []struct {
@@ -323,10 +355,12 @@ func TestStepsOff(t *testing.T) {
 			t.Errorf("off %q: %d steps, want %d", tt.off, got, tt.want)
 		}
 	}
+
 	b := NewHistory()
 	if _, err := b.Frame(nil); !errors.Is(err, ErrEmpty) {
 		t.Errorf("nothing at all: %v", err)
 	}
+
 	b.AddRank(&row.Rank{Job: "j", Incarnation: 7, WorldSize: 1, StartedNs: 1, Version: 1, Off: []string{"5:"}})
 	if f, err := b.Frame(nil); err != nil || len(f.Off) != 1 || f.Job != "j" {
 		t.Errorf("off from the start: %+v, %v", f, err)

@@ -77,10 +77,12 @@ func (r *processes) process(rank uint32, id uint64) *process {
 	} else if rank < denseRanks {
 		r.newest = append(r.newest, make([]*process, int(rank)+1-len(r.newest))...)
 	}
+
 	p := r.find(rank, id)
 	if rank < denseRanks {
 		r.newest[rank] = p
 	}
+
 	return p
 }
 
@@ -94,14 +96,17 @@ func (r *processes) find(rank uint32, id uint64) *process {
 			return list[k]
 		}
 	}
+
 	p := &process{Rank: rank, ID: id, Alone: len(list) == 0, Process: &frame.Process{Rank: rank, ID: id}}
 	for _, q := range list {
 		q.Alone = false
 	}
+
 	if len(list) == 0 {
 		k, _ := slices.BinarySearch(r.Order, rank)
 		r.Order = slices.Insert(r.Order, k, rank)
 	}
+
 	r.Ranks[rank] = append(list, p)
 	return p
 }
@@ -122,10 +127,12 @@ func (r *processes) identity(m *row.Rank) {
 	if !p.Identify(m) {
 		return
 	}
+
 	p.Tells = p.TellsRoles()
 	if !slices.Equal(old.Off, p.Meta.Off) {
 		r.offKnown = false
 	}
+
 	old.EndedNs, old.Version, old.Off = p.Meta.EndedNs, p.Meta.Version, p.Meta.Off // these change nothing of who is who
 	if !known || !reflect.DeepEqual(old, p.Meta) {
 		r.Dirty = true
@@ -143,6 +150,7 @@ func (r *processes) off() []frame.Off {
 		})
 		r.offs, r.offKnown = frame.OffTimes(ranks), true
 	}
+
 	return r.offs
 }
 
@@ -152,17 +160,21 @@ func (r *processes) step(p *process, s *row.Step) {
 	if !p.copied {
 		p.first, p.early, p.copied = p.First, p.EarlyNs, true
 	}
+
 	if p.Rows == 0 || at.Before(p.first) {
 		p.Stepped, p.First, p.FirstNs, p.copied = true, at, s.StartNs, false
 		if p.Node == "" {
 			p.Node = r.name(s.Node)
 		}
+
 		r.Dirty = true
 	}
+
 	if s.StartNs > 0 && (p.early == 0 || s.StartNs < p.early) {
 		p.EarlyNs, p.copied = s.StartNs, false
 		r.Dirty = true
 	}
+
 	p.Newest, p.Rows = max(p.Newest, s.StartNs), p.Rows+1
 	if !r.Told && len(p.Samples) < cmp.Or(r.samples, sampleSteps) && !p.Tells {
 		var v [frame.MetricCount]float32
@@ -170,6 +182,7 @@ func (r *processes) step(p *process, s *row.Step) {
 		for m, x := range v {
 			r.Seen[m] = r.Seen[m] || x == x
 		}
+
 		p.Samples = append(p.Samples, frame.Sample{FP: v[frame.FP], Self: v[frame.Self]})
 	}
 }
@@ -179,9 +192,11 @@ func (r *processes) name(s string) string {
 	if n, ok := r.names[s]; ok {
 		return n
 	}
+
 	if r.names == nil {
 		r.names = map[string]string{}
 	}
+
 	r.names[s] = s
 	return s
 }
@@ -208,11 +223,13 @@ func (r *processes) build(topo *topology.File) bool {
 		if p.Known || p.Stepped { // of who only communicated nothing is known yet
 			all = append(all, p.Process)
 		}
+
 		stepped = stepped || p.Stepped
 	})
 	if !stepped {
 		return false
 	}
+
 	r.world = frame.NewWorld(all, r.Seen, topo)
 	r.Rows, r.rowOf = r.world.Ranks, nil
 	type where struct {
@@ -224,12 +241,14 @@ func (r *processes) build(topo *topology.File) bool {
 		for _, p := range l.First {
 			at[p] = where{k, false}
 		}
+
 		for _, list := range l.Later {
 			for _, p := range list {
 				at[p] = where{k, true}
 			}
 		}
 	}
+
 	r.each(func(p *process) {
 		w := at[p.Process]
 		p.Placed, p.Attempt, p.Later = p.Stepped, w.attempt, w.later
@@ -243,6 +262,7 @@ func (r *processes) told(l *frame.Layout) {
 	if was := r.Told; was != (l.From == "inferred") {
 		return
 	}
+
 	if r.Told = l.From != "inferred"; r.Told {
 		r.each(func(p *process) { p.Samples = nil })
 	}
@@ -258,6 +278,7 @@ func (r *processes) running(attempt int) []*frame.Process {
 			}
 		}
 	}
+
 	return current
 }
 
@@ -268,13 +289,16 @@ func (r *processes) row(rank uint32) int {
 		for _, k := range r.Rows {
 			most = max(most, k+1)
 		}
+
 		r.rowOf = make([]int32, most)
 		for i, k := range r.Rows {
 			r.rowOf[k] = int32(i) + 1
 		}
 	}
+
 	if int(rank) >= len(r.rowOf) {
 		return -1
 	}
+
 	return int(r.rowOf[rank]) - 1
 }

@@ -31,10 +31,12 @@ func digest(f *frame.Frame) string {
 				say(g.Name, g.Dim, g.Rows, g.Size, g.Class)
 			}
 		}
+
 		say(c.Attempt, c.Step, c.Repeat, c.StartNs, c.Off, c.Passes)
 		for m, v := range c.V {
 			numbers(h, m, v)
 		}
+
 		return nil
 	})
 	// Those of one window come in any order.
@@ -47,6 +49,7 @@ func digest(f *frame.Frame) string {
 		say(t.Name, t.Dim, t.Op, t.Attempt, t.From, t.To, t.Repeat, t.Size, t.Rows, t.Steps)
 		numbers(h, 0, t.Seconds)
 	}
+
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
@@ -55,11 +58,13 @@ func numbers(h hash.Hash, m int, v []float32) {
 	if v == nil {
 		return
 	}
+
 	fmt.Fprintln(h, m)
 	for _, x := range v {
 		if x != x {
 			x = -1
 		}
+
 		_ = binary.Write(h, binary.LittleEndian, x)
 	}
 }
@@ -71,12 +76,15 @@ func recordedJobs(visit func(name string, rows row.Rows, cfg simulate.Config)) e
 		if err != nil {
 			return err
 		}
+
 		rows, _, err := simulate.Rows(cfg)
 		if err != nil {
 			return err
 		}
+
 		visit(name, rows, cfg)
 	}
+
 	return nil
 }
 
@@ -89,11 +97,13 @@ func TestColumnsAreThoseRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		name, sum, _ := strings.Cut(strings.TrimSpace(line), " ")
 		want[name] = sum
 	}
+
 	seen := 0
 	err = recordedJobs(func(name string, rows row.Rows, cfg simulate.Config) {
 		seen++
@@ -105,24 +115,30 @@ func TestColumnsAreThoseRecorded(t *testing.T) {
 				for i := range rows.Ranks {
 					h.AddRank(&rows.Ranks[i])
 				}
+
 				for i := range rows.Steps {
 					add = append(add, func() { h.AddStep(&rows.Steps[i]) })
 				}
+
 				for i := range rows.Communications {
 					add = append(add, func() { h.AddCommunication(&rows.Communications[i]) })
 				}
+
 				if shuffled {
 					h.rows.limit = 1 << 17 // many parts
 					rng.Shuffle(len(rows.Steps), func(a, b int) { add[a], add[b] = add[b], add[a] })
 					add = append(add, add[:min(len(rows.Steps), 50)]...)
 				}
+
 				for _, f := range add {
 					f()
 				}
+
 				f, err := h.Frame(simulate.Topology(cfg))
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if got := digest(f); got != want[name] {
 					t.Errorf("shuffled %v: columns %s, recorded %s", shuffled, got, want[name])
 				}
@@ -132,6 +148,7 @@ func TestColumnsAreThoseRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if seen != len(want) {
 		t.Errorf("%d jobs, %d recorded", seen, len(want))
 	}

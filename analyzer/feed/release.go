@@ -20,9 +20,11 @@ func (l Lag) orDefault() Lag {
 	if l.Steps <= 0 {
 		l.Steps = DefaultLag.Steps
 	}
+
 	if l.Time <= 0 {
 		l.Time = DefaultLag.Time
 	}
+
 	return l
 }
 
@@ -44,18 +46,23 @@ func (f *Feed) Release(at Stage, lag Lag, observe func(*frame.Column)) {
 		if w := f.Processes.world; w == nil || c.Place.Attempt >= len(w.Launches) {
 			return // what began it turned out to be of another launch
 		}
+
 		if f.layout == nil || f.layout.Attempt != c.Place.Attempt {
 			f.arrange(c.Place.Attempt)
 		}
+
 		if !f.Begun && f.layout.From == "inferred" && f.whole == nil {
 			if at != Over && len(f.Pending) < sampleSteps {
 				return // roles come from times: see some first
 			}
+
 			f.arrange(c.Place.Attempt)
 		}
+
 		if !f.due(c, at, lag) {
 			return
 		}
+
 		f.Pending, f.latest = append(f.Pending[:0], f.Pending[1:]...), nil
 		f.send(c, observe)
 	}
@@ -66,26 +73,33 @@ func (f *Feed) due(c *column, at Stage, lag Lag) bool {
 	if at == Over {
 		return true
 	}
+
 	if f.whole != nil {
 		return f.whole.passed(c)
 	}
+
 	if len(f.Pending) > maxPending || f.complete(c, f.layout) {
 		return true
 	}
+
 	if at == More {
 		return false
 	}
+
 	last := f.Pending[len(f.Pending)-1]
 	if last == c {
 		return false
 	}
+
 	if len(f.Pending) > lag.Steps {
 		return true
 	}
+
 	newest := int64(0)
 	for _, x := range f.Pending[1:] {
 		newest = max(newest, x.Newest)
 	}
+
 	return newest-c.Newest > int64(lag.Time)
 }
 
@@ -97,14 +111,17 @@ func (f *Feed) complete(c *column, l *frame.Layout) bool {
 		if !present {
 			continue
 		}
+
 		there++
 		if c.Owner[k] == 0 && (f.Missed[k] < silentAfter || c.Newest-f.Seen[k] < silentFor) {
 			return false
 		}
 	}
+
 	if there >= l.World || f.Begun && f.Last.Place.Attempt == c.Place.Attempt {
 		return true // with ranks still to appear, the attempt's first step waits
 	}
+
 	return false
 }
 
@@ -112,6 +129,7 @@ func (f *Feed) grow() {
 	for len(f.Missed) < len(f.Processes.Rows) {
 		f.Missed = append(f.Missed, 0)
 	}
+
 	for len(f.Seen) < len(f.Processes.Rows) {
 		f.Seen = append(f.Seen, 0)
 	}
@@ -125,12 +143,14 @@ func (f *Feed) relieve(c *column) {
 		if owner <= f.owners[k] {
 			continue
 		}
+
 		for _, p := range f.Processes.Ranks[uint32(f.Processes.Rows[k])] {
 			is := p.Attempt == c.Place.Attempt && f.owner(p) == owner
 			changed = changed || is
 			p.Running = is
 		}
 	}
+
 	if changed {
 		f.arrange(c.Place.Attempt)
 	}
@@ -146,23 +166,28 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 		if !p {
 			continue
 		}
+
 		if c.Owner[k] != 0 {
 			f.Missed[k] = 0
 			continue
 		}
+
 		f.Missed[k] = min(f.Missed[k]+1, silentAfter)
 		if k < c.StartRow {
 			before++
 		}
 	}
+
 	f.Columns++
 	out := frame.Column{Attempt: c.Place.Attempt, Step: c.Place.Step, Repeat: int(c.Place.Repeat), StartNs: c.StartNs, Passes: c.Passes, Layout: l}
 	if f.Begun {
 		out.Off = frame.Unrecorded(f.Processes.off(), f.Last.key(), c.key())
 	}
+
 	if before >= 8 {
 		out.StartNs = 0 // the frame looks no further either
 	}
+
 	for m, v := range c.V {
 		for _, x := range v {
 			if x == x {
@@ -171,6 +196,7 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 			}
 		}
 	}
+
 	observe(&out)
 	f.remember(c)
 	f.Last, f.Begun = *c, true
@@ -186,6 +212,7 @@ func (f *Feed) remember(c *column) {
 		f.Recent = append(f.Recent, r)
 		return
 	}
+
 	f.Recent[f.Next] = r
 	f.Next = (f.Next + 1) % recentColumns
 }

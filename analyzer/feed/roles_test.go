@@ -19,6 +19,7 @@ func mesh(pp, dp, tp int) *topology.File {
 		for i := range n {
 			out = append(out, at(i))
 		}
+
 		return out
 	}
 	for s := range pp {
@@ -27,15 +28,18 @@ func mesh(pp, dp, tp int) *topology.File {
 				if q == 0 {
 					f.Groups = append(f.Groups, topology.Group{Name: fmt.Sprintf("dp-%d-%d", s, t), Dim: "dp", Ranks: list(dp, func(i int) int { return rank(s, i, t) })})
 				}
+
 				if s == 0 {
 					f.Groups = append(f.Groups, topology.Group{Name: fmt.Sprintf("pp-%d-%d", q, t), Dim: "pp", Ranks: list(pp, func(i int) int { return rank(i, q, t) })})
 				}
+
 				if t == 0 {
 					f.Groups = append(f.Groups, topology.Group{Name: fmt.Sprintf("tp-%d-%d", s, q), Dim: "tp", Ranks: list(tp, func(i int) int { return rank(s, q, i) })})
 				}
 			}
 		}
 	}
+
 	return f
 }
 
@@ -52,9 +56,11 @@ func TestRoles_FromATopologyFile(t *testing.T) {
 	if l.From != "topology" || l.Stages != 2 || len(l.Roles) != 6 || len(l.Replicas) != 4 || !l.Certain {
 		t.Fatalf("from %s, %d stages, %d roles, %d replicas", l.From, l.Stages, len(l.Roles), len(l.Replicas))
 	}
+
 	if r := l.Roles[l.Role[13]]; r.Stage != 1 || r.TP != 1 || r.Size != 4 || !slices.Equal(r.Rows, []int32{13, 16, 19, 22}) {
 		t.Errorf("role of rank 13 is %+v", r)
 	}
+
 	if q := l.Replicas[l.Replica[13]]; !slices.Equal(q, []int32{0, 1, 2, 12, 13, 14}) {
 		t.Errorf("replica of rank 13 is %v", q)
 	}
@@ -68,11 +74,13 @@ func TestRoles_FromIdentitiesOfTheProcesses(t *testing.T) {
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: 8,
 			Groups: []string{fmt.Sprintf("dp:mesh:dp:%d:4", r%4), fmt.Sprintf("pp:p:%d:2", r/4)}, GroupRanks: [][]uint32{dp, pp}})
 	}
+
 	f := build(t, b, nil)
 	l := f.Layouts[0]
 	if l.From != "segments" || f.RolesFrom != "segments" || l.Stages != 2 || len(l.Roles) != 2 || len(l.Replicas) != 4 {
 		t.Fatalf("from %s, %d stages, %d roles, %d replicas", l.From, l.Stages, len(l.Roles), len(l.Replicas))
 	}
+
 	if g := l.Groups[0]; g.Dim != "dp" || g.Name != "mesh:dp" || !g.Complete() {
 		t.Errorf("group %+v: a name may hold colons", g)
 	}
@@ -89,6 +97,7 @@ func TestRoles_ExpertPositionsSplitOnlyLargeRoles(t *testing.T) {
 				f.Groups = append(f.Groups, topology.Group{Name: fmt.Sprint("ep", r), Dim: "exp", Ranks: []int{r, r + 1, r + 2, r + 3}})
 			}
 		}
+
 		l := build(t, b, f).Layouts[0]
 		if want := map[int]int{4: 1, 16: 4}[dp]; len(l.Roles) != want || len(l.Replicas) != dp {
 			t.Errorf("dp %d: %d roles, %d replicas, want %d roles", dp, len(l.Roles), len(l.Replicas), want)
@@ -113,12 +122,14 @@ func TestRoles_MembersThatWereNeverRecorded(t *testing.T) {
 			b.AddStep(stepRow(r, uint64(r)+1, 1, second, second))
 		}
 	}
+
 	f := build(t, b, mesh(4, 4, 1))
 	l := f.Layouts[0]
 	row := func(rank int) int { return slices.Index(f.Ranks, rank) }
 	if r := l.Roles[l.Role[row(4)]]; len(r.Rows) != 3 || r.Size != 4 {
 		t.Errorf("role %+v: its size is four, whoever was recorded", r)
 	}
+
 	if !l.Partial[l.Replica[row(1)]] || !l.Partial[l.Replica[row(0)]] || l.Partial[l.Replica[row(2)]] {
 		t.Errorf("partial %v", l.Partial)
 	}
@@ -141,10 +152,12 @@ func TestRoles_FromCommunicators(t *testing.T) {
 			add(fmt.Sprint("e", r%dp), "allreduce", 1<<28) // embedding
 		}
 	}
+
 	l := build(t, b, nil).Layouts[0]
 	if l.From != "inferred" || l.Stages != pp || len(l.Roles) != pp || len(l.Replicas) != dp || !l.Certain {
 		t.Fatalf("from %s, %d stages, %d roles, %d replicas, certain %v", l.From, l.Stages, len(l.Roles), len(l.Replicas), l.Certain)
 	}
+
 	if !slices.Equal(l.Roles[l.Role[6]].Rows, []int32{4, 5, 6, 7}) {
 		t.Errorf("role of rank 6: %v", l.Roles[l.Role[6]].Rows)
 	}
@@ -163,11 +176,13 @@ func TestRoles_FromTimesAlone(t *testing.T) {
 		for r := range 16 {
 			b.AddStep(stepRow(uint32(r), uint64(r)+1, 1, second, c.fp(r)*second))
 		}
+
 		f := build(t, b, nil)
 		l := f.Layouts[0]
 		if l.Stages != c.stages || l.Certain {
 			t.Errorf("%s: %d stages, certain %v, want %d, not certain", name, l.Stages, l.Certain, c.stages)
 		}
+
 		if c.stages > 1 && (l.Roles[l.Role[15]].Stage != 3 || len(f.Notes) == 0 || !strings.Contains(f.Notes[0], "guessed")) {
 			t.Errorf("%s: stage %d, notes %v", name, l.Roles[l.Role[15]].Stage, f.Notes)
 		}
@@ -182,8 +197,10 @@ func TestRoles_DeviceModelsSplitWhereThereAreEnough(t *testing.T) {
 		if r >= 4 {
 			model = "cuda:0 H100"
 		}
+
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, Device: model})
 	}
+
 	l := build(t, b, nil).Layouts[0]
 	if len(l.Roles) != 2 || l.Roles[0].Name(1) != "the job on H200" {
 		t.Fatalf("roles %+v", l.Roles)
@@ -201,15 +218,18 @@ func TestTransfers_MembersDecideWhereNamesAreShared(t *testing.T) {
 				Steps: 16, Calls: 32, TotalNs: int64(16+r) * second, Bytes: 1600})
 		}
 	}
+
 	topo := &topology.File{WorldSize: 8, Groups: []topology.Group{{Name: "even", Dim: "dp", Ranks: []int{0, 2, 4, 6}}, {Name: "odd", Dim: "dp", Ranks: []int{1, 3, 5, 7}}}}
 	f := build(t, b, topo)
 	if len(f.Transfers) != 4 {
 		t.Fatalf("%d windows: %+v", len(f.Transfers), f.Transfers)
 	}
+
 	w := f.Transfers[0]
 	if w.Name != "even" || w.Dim != "dp" || w.From != 0 || w.To != 15 || !slices.Equal(w.Rows, []int32{0, 2, 4, 6}) || w.Size != 4 || w.Calls != 2 || w.Bytes != 100 {
 		t.Errorf("window %+v", w)
 	}
+
 	if w.Shortest() != 1 || w.Seconds[3] != float32(22)/16 || w.P2P() {
 		t.Errorf("shortest %v, seconds %v", w.Shortest(), w.Seconds)
 	}
@@ -232,6 +252,7 @@ func TestFresh_OnlyWhereTheStartWasRecorded(t *testing.T) {
 			b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, StartedNs: c.started * second})
 			b.AddStep(stepRow(r, uint64(r)+1, c.step, c.first*second, second))
 		}
+
 		if l := build(t, b, nil).Layouts[0]; l.Fresh[0] != c.want {
 			t.Errorf("%s: fresh %v, want %v", name, l.Fresh[0], c.want)
 		}

@@ -51,9 +51,11 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 			return err
 		}
 	}
+
 	if s.data == nil {
 		s.data = make([]byte, 0, 1<<16)
 	}
+
 	from := len(s.data)
 	s.data = binary.LittleEndian.AppendUint16(s.data, 0)
 	s.data = binary.LittleEndian.AppendUint64(s.data, uint64(at))
@@ -80,21 +82,25 @@ func (s *spool) part() (err error) {
 			return nil
 		}
 	}
+
 	s.sort()
 	w := bufio.NewWriterSize(s.file, 1<<20)
 	end := int64(0)
 	if n := len(s.ends); n > 0 {
 		end = s.ends[n-1]
 	}
+
 	for _, r := range s.order {
 		n, err := w.Write(s.record(r))
 		if end += int64(n); err != nil {
 			return spoolError(err)
 		}
 	}
+
 	if err := w.Flush(); err != nil {
 		return spoolError(err)
 	}
+
 	s.ends = append(s.ends, end)
 	s.data, s.order = s.data[:0], s.order[:0]
 	return nil
@@ -110,9 +116,11 @@ func temporary() (*os.File, error) {
 	if err != nil {
 		return nil, spoolError(err)
 	}
+
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(spoolError(err), f.Close())
 	}
+
 	return f, nil
 }
 
@@ -126,12 +134,15 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 				return err
 			}
 		}
+
 		*s = spool{}
 		return nil
 	}
+
 	if err := s.part(); err != nil {
 		return err
 	}
+
 	defer func() {
 		err = errors.Join(err, s.file.Close())
 		*s = spool{}
@@ -148,22 +159,26 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 			parts = append(parts, p)
 		}
 	}
+
 	heap.Init(&parts)
 	for len(parts) > 0 {
 		p := parts[0]
 		if err := take(p.at, p.record[recordHead:]); err != nil {
 			return err
 		}
+
 		more, err := p.next()
 		if err != nil {
 			return err
 		}
+
 		if more {
 			heap.Fix(&parts, 0)
 		} else {
 			heap.Pop(&parts)
 		}
 	}
+
 	return nil
 }
 
@@ -180,19 +195,23 @@ func (p *part) next() (bool, error) {
 	if _, err := p.r.Discard(len(p.record)); err != nil {
 		return false, spoolError(err)
 	}
+
 	p.record = nil
 	head, err := p.r.Peek(recordHead)
 	if errors.Is(err, io.EOF) && len(head) == 0 {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, spoolError(err)
 	}
+
 	size := int(binary.LittleEndian.Uint16(head))
 	p.at = int64(binary.LittleEndian.Uint64(head[2:]))
 	if p.record, err = p.r.Peek(size); err != nil {
 		return false, spoolError(err)
 	}
+
 	return true, nil
 }
 

@@ -34,9 +34,11 @@ func TestSpool_SortsWhatDoesNotFit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if limit > 0 && len(s.ends) < 2 {
 			t.Fatalf("%d parts in the file", len(s.ends))
 		}
+
 		slices.SortStableFunc(want, func(a, b record) int { return int(a.at - b.at) })
 		var got []record
 		if err := s.each(func(at int64, b []byte) error {
@@ -45,9 +47,11 @@ func TestSpool_SortsWhatDoesNotFit(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+
 		if !slices.Equal(got, want) {
 			t.Errorf("limit %d: other records, or in another order", limit)
 		}
+
 		if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) > 0 {
 			t.Errorf("left behind: %v, %v", names, err)
 		}
@@ -63,10 +67,12 @@ func TestHistory_NowhereToWrite(t *testing.T) {
 	for n := range uint64(3000) {
 		h.AddStep(stepRow(0, 1, 3000-n, int64(3000-n)*second, 1))
 	}
+
 	f, err := h.Frame(nil)
 	if err != nil || len(f.Columns) != 3000 || f.Columns[0].Step != 1 {
 		t.Fatalf("Frame()=%v, %d columns", err, len(f.Columns))
 	}
+
 	if notes := strings.Join(f.Notes, "; "); !strings.Contains(notes, "kept in memory") || !strings.Contains(notes, os.TempDir()) {
 		t.Fatalf("notes %q", notes)
 	}
@@ -82,6 +88,7 @@ func TestHistory_NowhereToWrite(t *testing.T) {
 			}
 		}
 	}
+
 	if _, err := h.Settle(nil); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Fatalf("Settle()=%v, want an error that names TMPDIR", err)
 	}
@@ -125,18 +132,22 @@ func TestHistory_HoldsFewColumns(t *testing.T) {
 					if r == 5 {
 						start += tt.skew
 					}
+
 					if tt.has(r, s) {
 						h.AddStep(stepRow(uint32(r), uint64(r)+1, uint64(s), start+int64(r), second))
 					}
 				}
 			}
+
 			if _, err := h.Settle(nil); err != nil {
 				t.Fatal(err)
 			}
+
 			w := &widest{h: h}
 			if err := h.Play(w); err != nil {
 				t.Fatal(err)
 			}
+
 			if w.columns != steps || w.most > tt.most {
 				t.Errorf("%d columns, %d waited at a time; want %d and at most %d", w.columns, w.most, steps, tt.most)
 			}

@@ -28,12 +28,15 @@ func (f *Feed) check() error {
 			return fmt.Errorf("rank %d", k)
 		}
 	}
+
 	if l := f.layout; l != nil && len(l.Ranks) != n {
 		return fmt.Errorf("the layout has %d ranks, want %d", len(l.Ranks), n)
 	}
+
 	if len(r.Order) != len(r.Ranks) {
 		return fmt.Errorf("%d ranks in order, want %d", len(r.Order), len(r.Ranks))
 	}
+
 	for rank, list := range r.Ranks {
 		for _, p := range list {
 			if p.Process == nil || p.Rank != rank || p.Process.Rank != rank || p.Process.ID != p.ID {
@@ -41,19 +44,23 @@ func (f *Feed) check() error {
 			}
 		}
 	}
+
 	for _, c := range f.Pending {
 		if err := c.check(n); err != nil {
 			return err
 		}
 	}
+
 	for i := range f.Recent {
 		if len(f.Recent[i].Owner) > n {
 			return fmt.Errorf("a column of %d ranks, want %d", len(f.Recent[i].Owner), n)
 		}
 	}
+
 	if len(f.Missed) > n || len(f.Seen) > n || len(f.Recent) > recentColumns || f.Next < 0 || f.Next >= recentColumns {
 		return errors.New("the feed's lists are too long")
 	}
+
 	return nil
 }
 
@@ -62,8 +69,10 @@ func (c *column) check(n int) error {
 	for _, v := range c.V {
 		ok = ok && (v == nil || len(v) == n)
 	}
+
 	if !ok {
 		return fmt.Errorf("a column of %d ranks, want %d", len(c.Owner), n)
 	}
+
 	return nil
 }

@@ -28,6 +28,7 @@ func (w *window) append(b []byte) []byte {
 	for _, x := range []float32{w.Seconds, w.Bytes, w.Calls} {
 		b = le.AppendUint32(b, math.Float32bits(x))
 	}
+
 	return b
 }
 
@@ -65,6 +66,7 @@ func (t *transfers) add(p *process, row int, group, op string, opNumber int32, w
 	if g < 0 || row < 0 {
 		return
 	}
+
 	key := transferKey{int32(p.Attempt), g, opNumber, w.Repeat, w.From}
 	x := t.pending[key]
 	if x == nil {
@@ -73,6 +75,7 @@ func (t *transfers) add(p *process, row int, group, op string, opNumber int32, w
 		x = &made
 		t.pending[key] = x
 	}
+
 	x.Rows, x.Seconds = append(x.Rows, int32(row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
 	x.Bytes += float64(w.Bytes)
@@ -87,6 +90,7 @@ func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
 			due = append(due, k)
 		}
 	}
+
 	slices.SortFunc(due, func(a, b transferKey) int {
 		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(t.pending[a].To, t.pending[b].To), cmp.Compare(a.repeat, b.repeat),
 			cmp.Compare(a.group, b.group), cmp.Compare(a.op, b.op), cmp.Compare(a.from, b.from))

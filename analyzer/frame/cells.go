@@ -14,9 +14,11 @@ func Cells(s *row.Step, v *[MetricCount]float32) {
 	if s.Tokens > 0 {
 		v[Tokens] = float32(s.Tokens)
 	}
+
 	if s.Flags&row.FlagSwitched != 0 {
 		return
 	}
+
 	v[Comm], v[Exposed], v[Self] = seconds(s.CommNs), seconds(s.ExposedNs), seconds(selfNs(s))
 	v[TP], v[PP], v[DP] = seconds(s.CommTPNs), seconds(s.CommPPNs), seconds(s.CommDPNs)
 	v[CP], v[EP], v[Other] = seconds(s.CommCPNs), seconds(s.CommEPNs), seconds(s.CommOtherNs)
@@ -27,6 +29,7 @@ func seconds(ns int64) float32 {
 	if ns < 0 {
 		return NaN
 	}
+
 	return float32(float64(ns) / 1e9)
 }
 
@@ -35,8 +38,10 @@ func selfNs(s *row.Step) int64 {
 	if s.SelfNs >= 0 {
 		return s.SelfNs
 	}
+
 	if s.ExposedNs < 0 || s.CommNs < 0 {
 		return -1
 	}
+
 	return max(0, s.StepNs-s.ExposedNs-max(0, s.DataLoaderNs)-max(0, s.CheckpointNs))
 }

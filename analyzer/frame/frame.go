@@ -54,6 +54,7 @@ func (m Metric) String() string {
 	if m < MetricCount {
 		return metricNames[m]
 	}
+
 	return "unknown"
 }
 
@@ -124,22 +125,27 @@ func (f *Frame) Add(c *Column, metrics []Metric) {
 	if n := len(f.Layouts); n == 0 || f.Layouts[n-1] != c.Layout {
 		f.Layouts = append(f.Layouts, c.Layout)
 	}
+
 	for m, v := range c.V {
 		f.seen[m] = f.seen[m] || v != nil
 	}
+
 	k := Key{Attempt: c.Attempt, Step: c.Step, Repeat: c.Repeat, StartNs: c.StartNs, Passes: c.Passes, Layout: len(f.Layouts) - 1}
 	if (len(f.Columns)+1)*len(f.Ranks) > maxCells {
 		f.dropped++
 		return
 	}
+
 	f.Columns = append(f.Columns, k)
 	for _, m := range metrics {
 		if c.V[m] == nil {
 			continue
 		}
+
 		for len(f.columns[m]) < len(f.Columns)-1 {
 			f.columns[m] = append(f.columns[m], nil)
 		}
+
 		f.columns[m] = append(f.columns[m], slices.Clone(c.V[m]))
 	}
 }
@@ -149,6 +155,7 @@ func (f *Frame) Close() {
 	if f.dropped > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", f.dropped))
 	}
+
 	for m := range f.columns {
 		if f.columns[m] != nil {
 			f.values[m] = transpose(f.columns[m], len(f.Ranks), len(f.Columns))
@@ -165,6 +172,7 @@ func transpose(columns [][]float32, rows, n int) [][]float32 {
 	for k := range cells {
 		cells[k] = NaN
 	}
+
 	for from := 0; from < len(columns); from += blockColumns { // a cache line of a row at a time
 		for r := range rows {
 			line := cells[r*n : (r+1)*n : (r+1)*n]
@@ -172,12 +180,14 @@ func transpose(columns [][]float32, rows, n int) [][]float32 {
 				if columns[c] == nil {
 					continue
 				}
+
 				if x := columns[c][r]; x == x {
 					line[c], out[r] = x, line
 				}
 			}
 		}
 	}
+
 	return out
 }
 
@@ -189,6 +199,7 @@ func (f *Frame) At(m Metric, row, col int) float32 {
 	if f.values[m] == nil || f.values[m][row] == nil {
 		return NaN
 	}
+
 	return f.values[m][row][col]
 }
 
@@ -198,6 +209,7 @@ func (f *Frame) Row(m Metric, row int) []float32 {
 	if f.values[m] == nil {
 		return nil
 	}
+
 	return f.values[m][row]
 }
 
@@ -217,14 +229,18 @@ func (f *Frame) Each(visit func(*Column) error) error {
 			for k := range cols {
 				cols[k].V[m] = nil
 			}
+
 			if f.values[m] == nil {
 				continue
 			}
+
 			if store[m] == nil {
 				store[m] = make([]float32, blockColumns*n)
 			}
+
 			f.gather(m, from, to, store[m], &cols)
 		}
+
 		for c := from; c < to; c++ {
 			k, col := f.Columns[c], &cols[c-from]
 			col.Attempt, col.Step, col.Repeat, col.StartNs, col.Passes = k.Attempt, k.Step, k.Repeat, k.StartNs, k.Passes
@@ -232,11 +248,13 @@ func (f *Frame) Each(visit func(*Column) error) error {
 			if c > 0 {
 				col.Off = Unrecorded(f.Off, f.Columns[c-1], k)
 			}
+
 			if err := visit(col); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -250,13 +268,16 @@ func (f *Frame) gather(m Metric, from, to int, buf []float32, cols *[blockColumn
 			for c := range to - from {
 				buf[c*n+r] = NaN
 			}
+
 			continue
 		}
+
 		for c, v := range line[from:to] {
 			buf[c*n+r] = v
 			some[c] = some[c] || v == v
 		}
 	}
+
 	for c := range to - from {
 		if some[c] {
 			cols[c].V[m] = buf[c*n : (c+1)*n]

@@ -33,6 +33,7 @@ func (w *World) byCommunicators(l *Layout) {
 	if !w.talks {
 		return
 	}
+
 	known := w.Communicators(l)
 	groups := map[int32]*comms{}
 	launch := w.Launches[l.Attempt]
@@ -41,6 +42,7 @@ func (w *World) byCommunicators(l *Layout) {
 		if row < 0 || launch.First[p.Rank] != p && !slices.Contains(launch.Later[p.Rank], p) {
 			continue
 		}
+
 		for k := range p.Talks {
 			id := known.of[p][k]
 			g := groups[id]
@@ -49,14 +51,17 @@ func (w *World) byCommunicators(l *Layout) {
 				g = &comms{name: named.name, dim: named.dim, size: named.size}
 				groups[id] = g
 			}
+
 			g.p2p = g.p2p || p.Talks[k].P2P
 			g.bytes += p.Talks[k].Bytes
 			g.rows = append(g.rows, int32(row))
 		}
 	}
+
 	if len(groups) == 0 {
 		return
 	}
+
 	list := make([]*comms, 0, len(groups))
 	for _, k := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[k]
@@ -66,8 +71,10 @@ func (w *World) byCommunicators(l *Layout) {
 		if g.size < len(g.rows) {
 			g.size = len(g.rows)
 		}
+
 		list = append(list, g)
 	}
+
 	l.setGroups(w.named(list))
 	chains := newUnion(len(l.Ranks))
 	pipelined := false
@@ -79,19 +86,23 @@ func (w *World) byCommunicators(l *Layout) {
 			}
 		}
 	}
+
 	if !pipelined {
 		return // data parallel: all alike, as they are
 	}
+
 	roles := partition(list, chains, presentCount(l))
 	if roles == nil {
 		return
 	}
+
 	places := make([]place, len(l.Ranks))
 	for s, rows := range roles {
 		for _, r := range rows {
 			places[r].stage = s
 		}
 	}
+
 	l.Stages = len(roles)
 	l.setRoles(places, nil)
 	l.setReplicas(chains)
@@ -105,11 +116,14 @@ func (w *World) named(list []*comms) []namedGroup {
 		if n.dim == "" && g.p2p {
 			n.dim = "pp"
 		}
+
 		for _, r := range g.rows {
 			n.ranks = append(n.ranks, w.Ranks[r])
 		}
+
 		out = append(out, n)
 	}
+
 	return out
 }
 
@@ -120,6 +134,7 @@ func presentCount(l *Layout) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -134,10 +149,12 @@ func partition(list []*comms, chains *union, total int) [][]int32 {
 		for _, r := range g.rows {
 			roots[chains.find(r)] = true
 		}
+
 		if !g.p2p && len(g.rows) > 1 && len(roots) == len(g.rows) && len(g.rows) < total {
 			bySize[len(g.rows)] = append(bySize[len(g.rows)], g)
 		}
 	}
+
 	var best [][]int32
 	most := -1.0
 	for _, size := range slices.Sorted(maps.Keys(bySize)) {
@@ -150,16 +167,20 @@ func partition(list []*comms, chains *union, total int) [][]int32 {
 			if slices.ContainsFunc(g.rows, func(r int32) bool { return taken[r] }) {
 				continue
 			}
+
 			for _, r := range g.rows {
 				taken[r] = true
 			}
+
 			parts = append(parts, g.rows)
 			volume += g.bytes
 		}
+
 		if len(taken) == total && volume > most {
 			best, most = parts, volume
 		}
 	}
+
 	slices.SortFunc(best, func(a, b []int32) int { return cmp.Compare(a[0], b[0]) })
 	return best
 }
@@ -170,6 +191,7 @@ func (w *World) mayBePipeline() bool {
 	if w.seen[PP] || !w.seen[Comm] && !w.talks {
 		return true
 	}
+
 	return !w.talks && w.seen[Other] // who talked to whom is not known
 }
 
@@ -191,17 +213,21 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 	if !w.seen[FP] {
 		time = func(s *Sample) float32 { return s.Self }
 	}
+
 	for r, p := range current {
 		if !l.Present[r] || p == nil {
 			continue
 		}
+
 		if m, ok := p.median(time); ok {
 			all = append(all, timed{int32(r), m})
 		}
 	}
+
 	if len(all) < 4 {
 		return
 	}
+
 	slices.SortFunc(all, func(a, b timed) int {
 		return cmp.Or(cmp.Compare(a.med, b.med), cmp.Compare(a.row, b.row))
 	})
@@ -210,18 +236,23 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		if i == 0 || float64(t.med) > float64(all[i-1].med)*(1+gapShare) {
 			parts = append(parts, nil)
 		}
+
 		parts[len(parts)-1] = append(parts[len(parts)-1], t.row)
 	}
+
 	if len(parts) < 2 || len(parts) > 4 {
 		return
 	}
+
 	unit := 0
 	for _, p := range parts {
 		unit = gcd(unit, len(p))
 	}
+
 	if unit < 2 || len(all) != presentCount(l) {
 		return
 	}
+
 	places := stagesOf(parts, unit, len(l.Ranks))
 	l.Stages = len(all) / unit
 	l.setRoles(places, nil)
@@ -241,6 +272,7 @@ func stagesOf(parts [][]int32, unit, n int) []place {
 			runs = runs && int(p[i])%unit == 0 && int(p[i+unit-1]-p[i]) == unit-1
 		}
 	}
+
 	for s, p := range parts {
 		for _, r := range p {
 			if places[r].stage = s; runs {
@@ -248,6 +280,7 @@ func stagesOf(parts [][]int32, unit, n int) []place {
 			}
 		}
 	}
+
 	return places
 }
 
@@ -259,9 +292,11 @@ func (p *Process) median(time func(*Sample) float32) (float32, bool) {
 			v = append(v, x)
 		}
 	}
+
 	if len(v) == 0 {
 		return 0, false
 	}
+
 	slices.Sort(v)
 	return v[len(v)/2], true
 }
@@ -270,5 +305,6 @@ func gcd(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
 	}
+
 	return a
 }

@@ -34,21 +34,26 @@ func Launches(all []*Process) []*Launch {
 		if len(pending) == 0 {
 			return
 		}
+
 		renewed, world := 0, 0
 		for _, p := range pending {
 			if cur.First[p.Rank] != nil {
 				renewed++
 			}
+
 			world = max(world, int(p.Meta.WorldSize))
 		}
+
 		resized := world > 0 && cur.World > 0 && world != cur.World
 		if renewed > 0 && (resized || 2*renewed >= len(cur.First)) {
 			out = append(out, cur)
 			cur = newLaunch()
 		}
+
 		for _, p := range pending {
 			cur.add(p)
 		}
+
 		pending = pending[:0]
 		clear(held)
 	}
@@ -56,8 +61,10 @@ func Launches(all []*Process) []*Launch {
 		if n := len(pending); n > 0 && (held[p.Rank] || p.Begin()-pending[0].Begin() > LaunchSpread) {
 			flush()
 		}
+
 		pending, held[p.Rank] = append(pending, p), true
 	}
+
 	flush()
 	return append(out, cur)
 }
@@ -72,5 +79,6 @@ func (l *Launch) add(p *Process) {
 		l.First[p.Rank] = p
 		return
 	}
+
 	l.Later[p.Rank] = append(l.Later[p.Rank], p)
 }

@@ -59,9 +59,11 @@ func (r *Role) Name(stages int) string {
 	} else {
 		s = "the job"
 	}
+
 	if r.Model != "" {
 		s += " on " + r.Model
 	}
+
 	return s
 }
 
@@ -88,6 +90,7 @@ func normalDim(d string) string {
 	case "exp":
 		return "ep"
 	}
+
 	return ""
 }
 
@@ -103,13 +106,16 @@ func fromTopology(t *topology.File, world int) []namedGroup {
 	if t == nil {
 		return nil
 	}
+
 	for _, g := range t.Groups {
 		ranks := slices.Clone(g.Ranks)
 		if world > 0 {
 			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r >= world })
 		}
+
 		out = append(out, namedGroup{g.Name, normalDim(g.Dim), ranks})
 	}
+
 	return out
 }
 
@@ -131,6 +137,7 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 			if !ok {
 				continue
 			}
+
 			rows = append(rows, k)
 			switch g.dim {
 			case "pp":
@@ -143,11 +150,13 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 				places[k].ep = i
 			}
 		}
+
 		switch g.dim {
 		case "pp", "tp", "cp":
 			for _, k := range rows[min(1, len(rows)):] {
 				join.merge(rows[0], k)
 			}
+
 			known = known || len(g.ranks) > 1
 			if g.dim == "pp" && len(g.ranks) > 1 {
 				pipelined = true
@@ -158,12 +167,15 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 			dps = append(dps, rows)
 		}
 	}
+
 	if !known {
 		return false
 	}
+
 	if !pipelined && len(dps) > 1 {
 		l.stagesFromDP(dps, places, join, groups)
 	}
+
 	l.setRoles(places, models)
 	l.setReplicas(join)
 	l.setSizes(groups, row)
@@ -182,9 +194,11 @@ func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
 				}
 			}
 		}
+
 		if g.dim != "pp" || here == len(g.ranks) {
 			continue
 		}
+
 		for _, r := range g.ranks {
 			if k, ok := row[r]; ok {
 				l.Partial[l.Replica[k]] = true
@@ -201,12 +215,14 @@ func (l *Layout) stagesFromDP(dps [][]int32, places []place, join *union, groups
 			return // several data-parallel groups are what tensor parallelism makes
 		}
 	}
+
 	size := len(dps[0])
 	for _, d := range dps {
 		if len(d) != size || size == 0 {
 			return
 		}
 	}
+
 	slices.SortFunc(dps, func(a, b []int32) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })
 	for s, d := range dps {
 		for i, k := range d {
@@ -214,6 +230,7 @@ func (l *Layout) stagesFromDP(dps [][]int32, places []place, join *union, groups
 			join.merge(dps[0][i], k)
 		}
 	}
+
 	l.Stages = len(dps)
 }
 
@@ -229,9 +246,11 @@ func (l *Layout) setRoles(places []place, models []string) {
 	if !enough(key) {
 		key = func(k int) place { p := places[k]; p.ep = 0; return p }
 	}
+
 	if !enough(key) {
 		key = func(k int) place { return place{stage: places[k].stage} }
 	}
+
 	splitModel := len(models) > 0 && l.smallest(func(k int) any { return [2]any{key(k), models[k]} }) >= minRole
 	type roleKey struct {
 		place
@@ -245,19 +264,23 @@ func (l *Layout) setRoles(places []place, models []string) {
 		if !l.Present[k] {
 			continue
 		}
+
 		id := roleKey{place: key(k)}
 		if splitModel {
 			id.model = models[k]
 		}
+
 		i, ok := index[id]
 		if !ok {
 			i = int32(len(l.Roles))
 			index[id] = i
 			l.Roles = append(l.Roles, Role{Stage: id.stage, TP: id.tp, CP: id.cp, EP: id.ep, Model: id.model})
 		}
+
 		l.Role[k] = i
 		l.Roles[i].Rows = append(l.Roles[i].Rows, int32(k))
 	}
+
 	for i := range l.Roles {
 		l.Roles[i].Size = len(l.Roles[i].Rows)
 	}
@@ -271,12 +294,14 @@ func (l *Layout) smallest(key func(int) any) int {
 			count[key(k)]++
 		}
 	}
+
 	least := 0
 	for _, n := range count {
 		if least == 0 || n < least {
 			least = n
 		}
 	}
+
 	return least
 }
 
@@ -290,6 +315,7 @@ func (l *Layout) setReplicas(join *union) {
 		if !l.Present[k] {
 			continue
 		}
+
 		root := join.find(int32(k))
 		i, ok := index[root]
 		if !ok {
@@ -297,9 +323,11 @@ func (l *Layout) setReplicas(join *union) {
 			index[root] = i
 			l.Replicas = append(l.Replicas, nil)
 		}
+
 		l.Replica[k] = i
 		l.Replicas[i] = append(l.Replicas[i], int32(k))
 	}
+
 	l.Partial = make([]bool, len(l.Replicas))
 }
 
@@ -318,6 +346,7 @@ func (l *Layout) rows() map[int]int32 {
 			m[r] = int32(k)
 		}
 	}
+
 	return m
 }
 
@@ -340,24 +369,29 @@ func (l *Layout) setGroups(groups []namedGroup) {
 				rows = append(rows, k)
 			}
 		}
+
 		if len(rows) < 2 {
 			continue
 		}
+
 		id := g.dim + fmt.Sprint(rows)
 		if seen[id] {
 			continue
 		}
+
 		seen[id] = true
 		key := classKey{dim: g.dim, size: len(g.ranks)}
 		for _, k := range rows {
 			s := l.Roles[l.Role[k]].Stage
 			key.stage, key.stages = key.stage+s, max(key.stages, s+1)
 		}
+
 		c, ok := classes[key]
 		if !ok {
 			c = len(classes)
 			classes[key] = c
 		}
+
 		l.Groups = append(l.Groups, Group{Name: g.name, Dim: g.dim, Rows: rows, Size: len(g.ranks), Class: c})
 	}
 }
@@ -370,6 +404,7 @@ func newUnion(n int) *union {
 	for i := range u.parent {
 		u.parent[i] = int32(i)
 	}
+
 	return u
 }
 
@@ -378,6 +413,7 @@ func (u *union) find(k int32) int32 {
 		u.parent[k] = u.parent[u.parent[k]]
 		k = u.parent[k]
 	}
+
 	return k
 }
 
@@ -386,5 +422,6 @@ func (u *union) merge(a, b int32) {
 	if a > b {
 		a, b = b, a
 	}
+
 	u.parent[b] = a
 }

@@ -32,15 +32,18 @@ func OffTimes(ranks []*row.Rank) []Off {
 		} else {
 			known++
 		}
+
 		for _, text := range r.Off {
 			o, ok := parseOff(text)
 			if !ok {
 				continue
 			}
+
 			o.Ranks = []int{int(r.Rank)}
 			if o.ToNs == 0 {
 				o.ToNs = next
 			}
+
 			if o.ToNs == 0 {
 				open = append(open, o)
 			} else {
@@ -48,12 +51,14 @@ func OffTimes(ranks []*row.Rank) []Off {
 			}
 		}
 	}
+
 	out := append(mergeOff(over), mergeOff(open)...)
 	for i := range out {
 		slices.Sort(out[i].Ranks)
 		out[i].Ranks = slices.Compact(out[i].Ranks)
 		out[i].All = len(out[i].Ranks) == known
 	}
+
 	return out
 }
 
@@ -64,9 +69,11 @@ func parseOff(text string) (o Off, ok bool) {
 	if o.FromNs, err = strconv.ParseInt(from, 10, 64); err != nil || !ok {
 		return o, false
 	}
+
 	if to != "" {
 		o.ToNs, err = strconv.ParseInt(to, 10, 64)
 	}
+
 	return o, err == nil
 }
 
@@ -81,10 +88,13 @@ func mergeOff(all []Off) []Off {
 			if last.ToNs != 0 {
 				last.ToNs = max(last.ToNs, o.ToNs)
 			}
+
 			continue
 		}
+
 		out = append(out, o)
 	}
+
 	return out
 }
 
@@ -95,10 +105,12 @@ func Unrecorded(off []Off, before, after Key) int {
 	if before.Attempt != after.Attempt || missing <= 0 || before.StartNs == 0 || after.StartNs == 0 {
 		return 0
 	}
+
 	for _, o := range off {
 		if o.FromNs <= after.StartNs && (o.ToNs == 0 || o.ToNs >= before.StartNs) {
 			return int(min(missing, maxRows))
 		}
 	}
+
 	return 0
 }

@@ -48,21 +48,26 @@ func FindOverlap(all []Stretch, ranks int) *Overlap {
 			longest = i
 			continue
 		}
+
 		if together(a, b) {
 			if o == nil {
 				o = &Overlap{A: *a, B: *b}
 			}
+
 			if n := len(o.Ranks); n == 0 || o.Ranks[n-1] != int(a.Rank) {
 				o.Ranks = append(o.Ranks, int(a.Rank))
 			}
 		}
+
 		if b.ToNs > a.ToNs {
 			longest = i
 		}
 	}
+
 	if o != nil {
 		o.Mixed = 2*len(o.Ranks) >= ranks
 	}
+
 	return o
 }
 
@@ -71,6 +76,7 @@ func together(a, b *Stretch) bool {
 	if a.FromNs <= 0 || b.FromNs <= 0 {
 		return false
 	}
+
 	common := min(a.ToNs, b.ToNs) - b.FromNs
 	for _, s := range []*Stretch{a, b} {
 		span := s.ToNs - s.FromNs
@@ -78,6 +84,7 @@ func together(a, b *Stretch) bool {
 			return false
 		}
 	}
+
 	return common >= overlapLeast && overlapShare*common >= min(a.ToNs-a.FromNs, b.ToNs-b.FromNs)
 }
 
@@ -86,10 +93,12 @@ func (o *Overlap) Tell(v *verdict.Verdict) {
 	if o == nil {
 		return
 	}
+
 	who, do := "and of no other", "Is one of them no trainer of this job? Move its files away"
 	if n := len(o.Ranks); n > 1 {
 		who, do = fmt.Sprintf("as of %d ranks in all", n), "Give each run a job name of its own, or move the files of one of them away"
 	}
+
 	f := verdict.Finding{Kind: verdict.OverlappingRuns, Ranks: o.Ranks, Detail: fmt.Sprintf(
 		"two processes of rank %d, %s, recorded steps at the same time: %s, and %s. %s: they name the process",
 		o.A.Rank, who, o.A.words(), o.B.words(), do)}
@@ -102,6 +111,7 @@ func (o *Overlap) Tell(v *verdict.Verdict) {
 		v.Steps.LastTime = time.Unix(0, max(o.A.ToNs, o.B.ToNs)).UTC().Format(time.RFC3339)
 		v.Findings = v.Findings[:0]
 	}
+
 	v.Findings = append(v.Findings, f)
 }
 
@@ -111,5 +121,6 @@ func (s *Stretch) words() string {
 	if s.Node != "" {
 		on = " on " + s.Node
 	}
+
 	return fmt.Sprintf("process %d%s (incarnation %016x) from %s to %s UTC", s.PID, on, s.Incarnation, at(s.FromNs), at(s.ToNs))
 }

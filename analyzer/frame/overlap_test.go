@@ -34,10 +34,12 @@ func TestFindOverlap(t *testing.T) {
 		if o != nil {
 			found, mixed = len(o.Ranks), o.Mixed
 		}
+
 		if found != tt.found || mixed != tt.mixed {
 			t.Errorf("%s: %d ranks, mixed %v, want %d, %v", tt.name, found, mixed, tt.found, tt.mixed)
 		}
 	}
+
 	v := verdict.New("j")
 	v.Decided, v.Healthy = true, true
 	(*Overlap)(nil).Tell(v)

@@ -58,6 +58,7 @@ func (p *Process) TellsRoles() bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -67,6 +68,7 @@ func (p *Process) Identify(m *row.Rank) bool {
 	if p.Known && m.Version < p.Meta.Version {
 		return false
 	}
+
 	p.Known, p.Meta = true, *m
 	p.Meta.Groups, p.Meta.GroupRanks, p.Meta.Off = slices.Clone(m.Groups), slices.Clone(m.GroupRanks), slices.Clone(m.Off)
 	return true
@@ -77,14 +79,17 @@ func (p *Process) Communicate(c *row.Communication) {
 	if p.Node == "" {
 		p.Node = c.Node
 	}
+
 	k := slices.IndexFunc(p.Talks, func(t Talk) bool { return t.Name == c.Group })
 	if k < 0 {
 		if len(p.Talks) >= mostTalks {
 			return
 		}
+
 		k = len(p.Talks)
 		p.Talks = append(p.Talks, Talk{Name: c.Group, Dim: normalDim(c.Dim)})
 	}
+
 	t := &p.Talks[k]
 	t.P2P = t.P2P || p2p(c.Op)
 	t.Bytes += float64(max(0, c.Bytes)) / float64(max(1, c.Steps))
@@ -98,6 +103,7 @@ func (p *Process) Begin() int64 {
 	if p.Meta.StartedNs > 0 {
 		return p.Meta.StartedNs
 	}
+
 	return p.EarlyNs
 }
 
@@ -106,6 +112,7 @@ func (p *Process) NodeName() string {
 	if p.Meta.Node != "" {
 		return p.Meta.Node
 	}
+
 	return p.Node
 }
 
@@ -119,8 +126,10 @@ func (p *Process) fresh() bool {
 	if !p.Stepped {
 		return false
 	}
+
 	if p.First.Step <= 1 {
 		return true
 	}
+
 	return p.Meta.Writer != record.TaskD && p.Meta.StartedNs > 0 && p.FirstNs > 0 && p.FirstNs-p.Meta.StartedNs < freshSpan
 }

@@ -40,16 +40,19 @@ func (t *Transfer) Finish() {
 	if slices.IsSortedFunc(t.Rows, func(a, b int32) int { return cmp.Or(cmp.Compare(a, b), -1) }) {
 		return // without twins
 	}
+
 	order := make([]int, len(t.Rows))
 	for i := range order {
 		order[i] = i
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Rows[a], t.Rows[b]) })
 	order = slices.CompactFunc(order, func(a, b int) bool { return t.Rows[a] == t.Rows[b] })
 	rows, secs := make([]int32, len(order)), make([]float32, len(order))
 	for i, o := range order {
 		rows[i], secs[i] = t.Rows[o], t.Seconds[o]
 	}
+
 	t.Rows, t.Seconds = rows, secs
 }
 
@@ -86,12 +89,15 @@ func (w *World) Communicators(layouts ...*Layout) *Communicators {
 				byKey[id] = n
 				c.groups, members = append(c.groups, g), append(members, nil)
 			}
+
 			if of[k] = n; row >= 0 {
 				members[n] = append(members[n], int32(row))
 			}
 		}
+
 		c.of[p] = of
 	}
+
 	c.nameByMembers(w, layouts, members)
 	return c
 }
@@ -103,6 +109,7 @@ func (c *Communicators) Of(p *Process, name string) int32 {
 			return group
 		}
 	}
+
 	return -1
 }
 
@@ -121,18 +128,22 @@ func (p *Process) communicator(t *Talk) (communicator, string) {
 		if called != g.name {
 			continue
 		}
+
 		g.dim = normalDim(dim)
 		if n >= len(p.Meta.GroupRanks) || len(p.Meta.GroupRanks[n]) == 0 {
 			break
 		}
+
 		id := append([]byte("ranks:"+g.name), 0)
 		g.ranks = slices.Sorted(slices.Values(p.Meta.GroupRanks[n]))
 		for _, r := range g.ranks {
 			id = binary.LittleEndian.AppendUint32(id, r)
 		}
+
 		g.size = len(g.ranks)
 		return g, string(id)
 	}
+
 	return g, "name:" + g.name
 }
 
@@ -146,6 +157,7 @@ func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]i
 		for _, r := range rows {
 			id = binary.LittleEndian.AppendUint32(id, uint32(r))
 		}
+
 		return string(id)
 	}
 	for _, l := range layouts {
@@ -156,6 +168,7 @@ func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]i
 			}
 		}
 	}
+
 	for n := range c.groups {
 		g := &c.groups[n]
 		rows := members[n]
@@ -167,11 +180,13 @@ func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]i
 				}
 			}
 		}
+
 		slices.Sort(rows)
 		list := titles[key(slices.Compact(rows))]
 		if len(list) == 0 {
 			continue
 		}
+
 		at := max(0, slices.IndexFunc(list, func(t title) bool { return t.dim == g.dim }))
 		g.name, g.dim = list[at].name, cmp.Or(g.dim, list[at].dim)
 	}

@@ -11,12 +11,14 @@ func (l *Layout) Valid() bool {
 			return false
 		}
 	}
+
 	in := func(v []int32, limit int) bool {
 		for _, x := range v {
 			if x < None || int(x) >= limit {
 				return false
 			}
 		}
+
 		return true
 	}
 	ok := l.Stages >= 0 && l.Stages <= maxRows && in(l.Node, len(l.Nodes)) && in(l.Role, len(l.Roles)) && in(l.Replica, len(l.Replicas)) && len(l.Partial) == len(l.Replicas)
@@ -27,14 +29,18 @@ func (l *Layout) Valid() bool {
 	for g := range l.Roles {
 		ok = ok && member(l.Roles[g].Rows, l.Role, g) && l.Roles[g].Stage >= 0 && l.Roles[g].Stage < max(1, l.Stages)
 	}
+
 	for q, v := range l.Replicas {
 		ok = ok && member(v, l.Replica, q)
 	}
+
 	for i := range l.Groups {
 		ok = ok && rows(l.Groups[i].Rows)
 	}
+
 	for r, p := range l.Present {
 		ok = ok && (!p || l.Role[r] >= 0 && l.Replica[r] >= 0 && l.Node[r] >= 0)
 	}
+
 	return ok
 }

@@ -41,19 +41,24 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 		if w.heard[p.Rank] == nil {
 			w.heard[p.Rank] = p
 		}
+
 		if p.Stepped {
 			rows[int(p.Rank)] = true
 		}
+
 		w.talks = w.talks || len(p.Talks) > 0
 		w.Size = max(w.Size, int(min(p.Meta.WorldSize, maxRows)))
 	}
+
 	if topo != nil {
 		w.Size = max(w.Size, topo.WorldSize)
 		w.readNodes(rows)
 	}
+
 	for r := range rows {
 		w.Ranks = append(w.Ranks, r)
 	}
+
 	slices.Sort(w.Ranks)
 	w.Launches = Launches(all)
 	return w
@@ -66,11 +71,13 @@ func (w *World) readNodes(rows map[int]bool) {
 			if r >= 0 && len(rows) < maxRows {
 				rows[r] = true
 			}
+
 			if old, ok := w.nodeOf[r]; !ok || name < old {
 				w.nodeOf[r] = name
 			}
 		}
 	}
+
 	for _, p := range w.all {
 		if _, ok := w.topo.Nodes[p.NodeName()]; ok {
 			w.shared = true
@@ -83,6 +90,7 @@ func (w *World) Row(rank uint32) int {
 	if k, ok := slices.BinarySearch(w.Ranks, int(rank)); ok {
 		return k
 	}
+
 	return -1
 }
 
@@ -93,6 +101,7 @@ func (w *World) Beginning(attempt int) []*Process {
 	for r, rank := range w.Ranks {
 		current[r] = first[uint32(rank)]
 	}
+
 	return current
 }
 
@@ -109,6 +118,7 @@ func (w *World) node(p *Process, rank int) string {
 			return own
 		}
 	}
+
 	return cmp.Or(file, "node-"+strconv.Itoa(rank))
 }
 
@@ -125,6 +135,7 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 	if l.World == 0 && w.topo != nil {
 		l.World = min(w.topo.WorldSize, maxRows)
 	}
+
 	index := map[string]int32{}
 	models := make([]string, n)
 	several := map[string]bool{}
@@ -137,6 +148,7 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		if !l.Present[r] {
 			continue
 		}
+
 		name := w.node(p, rank)
 		id, ok := index[name]
 		if !ok {
@@ -144,10 +156,12 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 			index[name] = id
 			l.Nodes = append(l.Nodes, name)
 		}
+
 		l.Node[r] = id
 		if p == nil {
 			continue
 		}
+
 		l.Incarnation[r] = p.ID
 		l.Device[r] = p.Meta.Device
 		l.Fresh[r] = p.fresh()
@@ -156,13 +170,16 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 			several[model] = true
 		}
 	}
+
 	if len(several) < 2 {
 		models = nil
 	}
+
 	w.setRoles(l, launch, current, models)
 	if l.From == "inferred" {
 		w.infer(l, current)
 	}
+
 	return l
 }
 
@@ -174,10 +191,12 @@ func (w *World) setRoles(l *Layout, a *Launch, current []*Process, models []stri
 	if w.topo != nil && (a.World == 0 || w.topo.WorldSize == 0 || a.World == w.topo.WorldSize) {
 		file = fromTopology(w.topo, a.World)
 	}
+
 	if g := contradicted(file, own); g != nil {
 		w.note(fmt.Sprintf("the topology file contradicts group %s of dimension %s, as its processes told it, in attempt %d: the file's groups are not used", g.name, g.dim, l.Attempt+1))
 		file = nil
 	}
+
 	type offer struct {
 		groups []namedGroup
 		from   string
@@ -189,9 +208,11 @@ func (w *World) setRoles(l *Layout, a *Launch, current []*Process, models []stri
 			if w.RolesFrom == "" {
 				w.RolesFrom = o.from
 			}
+
 			return
 		}
 	}
+
 	l.From = "inferred"
 	l.alike(models)
 	l.setGroups(append(file, own...))
@@ -210,23 +231,27 @@ func contradicted(file, own []namedGroup) *namedGroup {
 			in[seat{g.dim, r}] = i
 		}
 	}
+
 	for i := range own {
 		g := &own[i]
 		if g.dim == "" || len(g.ranks) < 2 {
 			continue
 		}
+
 		shared := map[int]int{}
 		for _, r := range g.ranks {
 			if k, ok := in[seat{g.dim, r}]; ok {
 				shared[k]++
 			}
 		}
+
 		for k, n := range shared {
 			if n < min(len(file[k].ranks), len(g.ranks)) {
 				return g
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -246,10 +271,12 @@ func rankGroups(current []*Process) []namedGroup {
 		if p == nil {
 			continue
 		}
+
 		for n, text := range p.Meta.Groups {
 			if n >= len(p.Meta.GroupRanks) || len(p.Meta.GroupRanks[n]) == 0 {
 				continue
 			}
+
 			members := p.Meta.GroupRanks[n]
 			dim, name := splitGroup(text)
 			dim = normalDim(dim)
@@ -257,14 +284,17 @@ func rankGroups(current []*Process) []namedGroup {
 			if slices.ContainsFunc(seen[id], func(k int) bool { return out[k].dim == dim && sameRanks(out[k].ranks, members) }) {
 				continue
 			}
+
 			seen[id] = append(seen[id], len(out))
 			ranks := make([]int, len(members))
 			for k, v := range members {
 				ranks[k] = int(v)
 			}
+
 			out = append(out, namedGroup{name, dim, ranks})
 		}
 	}
+
 	return out
 }
 
@@ -275,6 +305,7 @@ func hashOf(seed maphash.Seed, dim string, ranks []uint32) uint64 {
 		h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
 		h ^= h >> 29
 	}
+
 	return h
 }
 
@@ -290,5 +321,6 @@ func splitGroup(text string) (dim, name string) {
 			rest = rest[:k]
 		}
 	}
+
 	return dim, rest
 }

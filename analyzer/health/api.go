@@ -44,6 +44,7 @@ func answered(err error, codes ...int) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -71,6 +72,7 @@ func (a API) write(ctx context.Context, method, path, content string, body any) 
 	if err != nil {
 		panic("BUG: marshal request: " + err.Error())
 	}
+
 	_, err = a.call(ctx, method, path, content, b)
 	return err
 }
@@ -80,17 +82,21 @@ func (a API) call(ctx context.Context, method, path, content string, body []byte
 	if content != "" {
 		header.Set("Content-Type", content)
 	}
+
 	if a.TokenFile != "" {
 		token, err := os.ReadFile(a.TokenFile) // it is rotated under us
 		if err != nil {
 			return nil, fmt.Errorf("read token: %w", err)
 		}
+
 		header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
+
 	client := a.Client
 	if client == nil {
 		client = http.DefaultClient
 	}
+
 	return send(ctx, client, method, strings.TrimSuffix(a.Server, "/")+path, header, body)
 }
 
@@ -104,20 +110,24 @@ func send(ctx context.Context, client *http.Client, method, url string, header h
 	if err != nil {
 		return nil, err
 	}
+
 	r.Header = header
 	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
 	text, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if answer.StatusCode/100 == 2 {
 		return text, err
 	}
+
 	e := &apiError{code: answer.StatusCode, text: string(text[:min(len(text), 300)])}
 	if s, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && s > 0 {
 		e.after = time.Duration(min(s, 3600)) * time.Second
 	}
+
 	return nil, e
 }
 
@@ -142,6 +152,7 @@ func (b *backoff) fail(err error, now time.Time, log *slog.Logger) time.Duration
 	} else if answered(err, http.StatusForbidden) {
 		wait = max(wait, time.Minute) // only a person can change it; a token is renewed by itself
 	}
+
 	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1))
 	b.fails++
 	b.until = now.Add(wait)
@@ -149,6 +160,7 @@ func (b *backoff) fail(err error, now time.Time, log *slog.Logger) time.Duration
 		b.told = now
 		log.Error("writing to the cluster fails", "error", err, "failures", b.fails, "again_in", wait.Round(time.Second))
 	}
+
 	return wait
 }
 
@@ -156,5 +168,6 @@ func (b *backoff) reset(log *slog.Logger) {
 	if b.fails > 0 {
 		log.Info("writing to the cluster works again", "failures", b.fails)
 	}
+
 	*b = backoff{}
 }

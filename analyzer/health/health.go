@@ -160,6 +160,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Act != ActNone && !slices.Contains(Acts, o.Act) {
 		return nil, fmt.Errorf("act %q: want one of %v", o.Act, Acts)
 	}
+
 	o.Client = cmp.Or(o.Client, http.DefaultClient)
 	o.Namespace = cmp.Or(o.Namespace, "default")
 	o.MaxNodes = cmp.Or(max(0, o.MaxNodes), 1)
@@ -167,17 +168,21 @@ func New(o Options) (*Cluster, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.MinImpact == nil {
 		o.MinImpact = func() float64 { return 0 }
 	}
+
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	c := &Cluster{o: o, wake: make(chan struct{}, 1), said: map[string]opinions{}, later: map[string]time.Time{},
 		state: state{Nodes: map[string]*node{}, Seen: map[string]time.Time{}, Jobs: map[string]bool{}}}
 	if err := c.load(); err != nil {
 		return nil, err
 	}
+
 	return c, nil
 }
 
@@ -195,9 +200,11 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 		if n.State != verdict.Degraded && n.State != verdict.Intermittent {
 			continue
 		}
+
 		impact := v.Counts(n, least)
 		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), impact, impact < least, v.Job, n.Ranks, n.Devices}
 	}
+
 	c.said[v.Job] = r
 	c.events(v, now)
 	select {
@@ -211,6 +218,7 @@ func message(job string, n *verdict.Node) string {
 	if n.SinceTime != "" { // RFC 3339: those who read conditions sit in other places
 		when += " (" + n.SinceTime + ")"
 	}
+
 	s := fmt.Sprintf("%sslow, costs %s of its time (%s, x%.2f since %s). %s", jobWords(job), report.Costs(n.JobImpact, n.JobImpactMax), n.Cause, n.Slowdown, when, n.Detail)
 	return s[:min(len(s), maxMessage)]
 }
@@ -220,6 +228,7 @@ func between(from, to string) string {
 	if from == "" || to == "" {
 		return ""
 	}
+
 	return " (" + from + " to " + to + ")"
 }
 
@@ -236,9 +245,11 @@ func (c *Cluster) events(v *verdict.Verdict, now time.Time) {
 		if _, ok := c.state.Seen[name]; ok {
 			continue
 		}
+
 		if len(c.state.Seen) >= maxSeen {
 			c.forgetEvents()
 		}
+
 		c.state.Seen[name] = now
 		if n := c.node(e.Node); known && now.Sub(n.Posted) >= eventEvery {
 			n.Posted = now
@@ -254,6 +265,7 @@ func (c *Cluster) forgetEvents() {
 	for _, t := range c.state.Seen {
 		at = append(at, t)
 	}
+
 	slices.SortFunc(at, time.Time.Compare)
 	for name, t := range c.state.Seen {
 		if !t.After(at[len(at)/2]) {
@@ -268,5 +280,6 @@ func (c *Cluster) node(name string) *node {
 		n = &node{}
 		c.state.Nodes[name] = n
 	}
+
 	return n
 }

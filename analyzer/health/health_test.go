@@ -50,6 +50,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.read(w, strings.TrimPrefix(name, "/"))
 		return
 	}
+
 	a.calls = append(a.calls, r.Method+" "+r.URL.Path)
 	a.bodies = append(a.bodies, string(body))
 	a.tokens[r.Header.Get("Authorization")]++
@@ -58,14 +59,17 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if after != "" {
 				w.Header().Set("Retry-After", after)
 			}
+
 			w.WriteHeader(code)
 			return
 		}
 	}
+
 	if r.Method == http.MethodGet {
 		io.WriteString(w, a.get)
 		return
 	}
+
 	var b struct {
 		Spec struct {
 			Unschedulable json.RawMessage `json:"unschedulable"`
@@ -78,6 +82,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+
 	name := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/api/v1/nodes/"), "/status")
 	if b.Spec.Unschedulable != nil {
 		if string(b.Spec.Unschedulable) == "true" {
@@ -85,11 +90,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		} else {
 			delete(a.cordoned, name)
 		}
+
 		a.most = max(a.most, len(a.cordoned))
 	}
+
 	for _, c := range b.Status.Conditions {
 		a.status[name] = append(a.status[name], c.Status+" "+c.Reason)
 	}
+
 	if a.lost != nil && a.lost(len(a.calls)) {
 		w.WriteHeader(http.StatusGatewayTimeout)
 	}
@@ -103,20 +111,24 @@ func (a *api) read(w io.Writer, name string) {
 			o["metadata"] = map[string]any{"name": name, "annotations": map[string]any{cordonAnnotation: "x"}}
 			o["spec"] = map[string]any{"unschedulable": true}
 		}
+
 		if said := a.status[name]; len(said) > 0 {
 			status, reason, _ := strings.Cut(said[len(said)-1], " ")
 			o["status"] = map[string]any{"conditions": []any{map[string]any{"type": Condition, "status": status, "reason": reason, "lastTransitionTime": "2027-01-15T08:00:00Z"}}}
 		}
+
 		return o
 	}
 	if name != "" {
 		json.NewEncoder(w).Encode(object(name))
 		return
 	}
+
 	items := []any{}
 	for name := range a.status {
 		items = append(items, object(name))
 	}
+
 	json.NewEncoder(w).Encode(map[string]any{"items": items})
 }
 
@@ -130,6 +142,7 @@ func (a *api) count(prefix string) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -144,6 +157,7 @@ func slow(job string, nodes ...string) *verdict.Verdict {
 	for _, n := range nodes {
 		v.Nodes = append(v.Nodes, verdict.Node{Node: n, State: verdict.Degraded, Cause: verdict.Compute, Slowdown: 1.5, JobImpact: 0.3})
 	}
+
 	return v
 }
 
@@ -153,10 +167,12 @@ func start(t *testing.T, a *api, c *clock, change func(*Options)) *Cluster {
 	if change != nil {
 		change(&o)
 	}
+
 	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return h
 }
 
@@ -175,17 +191,21 @@ func TestLastingProblemIsOneCondition(t *testing.T) {
 		h.Observe(slow("j", "n1"))
 		c.sync(t, h, 1)
 	}
+
 	if got := a.status["n1"]; len(got) != 1+1 && len(got) != 1 || got[0] != "True SlowCompute" {
 		t.Fatalf("written %v, want one condition and at most a heartbeat", got)
 	}
+
 	if a.count("POST") != 0 || a.count("PATCH /api/v1/nodes/n1/status") != a.count("") {
 		t.Fatalf("calls %v", a.calls)
 	}
+
 	h.Observe(slow("j"))
 	c.sync(t, h, 10)
 	if got := a.status["n1"]; got[len(got)-1] != "True SlowCompute" {
 		t.Fatalf("taken back within the hold: %v", got)
 	}
+
 	c.sync(t, h, 50)
 	if got := a.status["n1"]; got[len(got)-1] != "False NoProblem" {
 		t.Fatalf("not taken back: %v", got)
@@ -206,18 +226,22 @@ func TestNoiseDoesNotFlap(t *testing.T) {
 				v.Nodes[0].Cause = verdict.HostDelay
 			}
 		}
+
 		h.Observe(v)
 		h.Sync(t.Context())
 	}
+
 	changes := 0
 	for i, s := range a.status["n1"] {
 		if i == 0 || s != a.status["n1"][i-1] {
 			changes++
 		}
 	}
+
 	if changes == 0 || changes > 6 {
 		t.Fatalf("%d changes in a day of noise: %v", changes, a.status["n1"])
 	}
+
 	if n := a.count(""); n > 24*12+changes+2 {
 		t.Fatalf("%d calls in a day", n)
 	}
@@ -233,10 +257,12 @@ func TestPassingProblemIsAnEvent(t *testing.T) {
 	if n := a.count(""); n != 0 {
 		t.Fatalf("%d calls for old news", n)
 	}
+
 	a.answer = func(n int, _ *http.Request) (int, string) {
 		if n == 1 {
 			return http.StatusConflict, "" // it is there already
 		}
+
 		return 0, ""
 	}
 	v.Events = append(v.Events, verdict.Event{Node: "n1", Kind: "transient", FirstStep: 50, LastStep: 60, Cause: verdict.Compute})
@@ -244,6 +270,7 @@ func TestPassingProblemIsAnEvent(t *testing.T) {
 		h.Observe(v)
 		c.sync(t, h, 1)
 	}
+
 	if n := a.count("POST /api/v1/namespaces/default/events"); n != 1 || a.count("") != 1 {
 		t.Fatalf("%d events: %v", n, a.calls)
 	}
@@ -258,6 +285,7 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		options := func(o *Options) {
 			o.Act, o.MaxNodes, o.StateFile = ActCordon, limit, filepath.Join(dir, "cluster.json")
@@ -267,6 +295,7 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 			if rng.IntN(8) == 0 {
 				return http.StatusInternalServerError, ""
 			}
+
 			return 0, ""
 		}
 		a.lost = func(int) bool { return rng.IntN(8) == 0 }
@@ -277,12 +306,14 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 					nodes = append(nodes, fmt.Sprint("n", n))
 				}
 			}
+
 			h.Observe(slow("j", nodes...))
 			c.sync(t, h, 1+rng.IntN(30))
 			if rng.IntN(5) == 0 {
 				h = start(t, a, c, options)
 			}
 		}
+
 		if a.most != limit {
 			t.Fatalf("%d nodes were cordoned at once, want %d", a.most, limit)
 		}
@@ -299,9 +330,11 @@ func TestDryRunWritesNothing(t *testing.T) {
 		h.Observe(v)
 		c.sync(t, h, 2)
 	}
+
 	if n := a.count(""); n != 0 {
 		t.Fatalf("%d calls in a dry run: %v", n, a.calls)
 	}
+
 	if _, err := os.Stat(file); err == nil {
 		t.Fatal("a dry run wrote its state")
 	}
@@ -323,6 +356,7 @@ func TestErrors(t *testing.T) {
 				if n <= 3 {
 					return e.code, e.after
 				}
+
 				return 0, ""
 			}
 			h := start(t, a, c, nil)
@@ -337,6 +371,7 @@ func TestErrors(t *testing.T) {
 					c.pass(wait)
 				}
 			}
+
 			c.sync(t, h, 2)
 			if got := a.status["n1"]; len(got) == 0 || got[0] != "True SlowCompute" {
 				t.Fatalf("written %v after the errors", got)
@@ -355,6 +390,7 @@ func TestRefusedNode(t *testing.T) {
 			if strings.Contains(r.URL.Path, "/n1/") && !open {
 				return code, ""
 			}
+
 			return 0, ""
 		}
 		h := start(t, a, c, nil)
@@ -362,9 +398,11 @@ func TestRefusedNode(t *testing.T) {
 		for range 4 {
 			h.Sync(t.Context())
 		}
+
 		if n := a.count("PATCH /api/v1/nodes/n1/"); n != 1 || len(a.status["n2"]) != 1 {
 			t.Errorf("%d: %d calls for the refused node, the other has %v", code, n, a.status["n2"])
 		}
+
 		open = true
 		c.pass(2 * time.Minute)
 		c.sync(t, h, 2)
@@ -380,6 +418,7 @@ func TestTimeoutAndUnknownNode(t *testing.T) {
 		if strings.Contains(r.URL.Path, "stranger") {
 			return http.StatusNotFound, ""
 		}
+
 		return 0, ""
 	}
 	h := start(t, a, c, nil)
@@ -388,10 +427,12 @@ func TestTimeoutAndUnknownNode(t *testing.T) {
 	if a.count("PATCH /api/v1/nodes/stranger/") != 1 {
 		t.Fatalf("calls %v, want one for the node that the cluster doesn't know", a.calls)
 	}
+
 	c.sync(t, h, 5)
 	if len(a.status["n1"]) == 0 {
 		t.Fatalf("n1 was not written: %v", a.calls)
 	}
+
 	client := &http.Client{Timeout: time.Nanosecond}
 	h = start(t, a, c, func(o *Options) { o.Client = client })
 	h.Observe(slow("j", "n2"))
@@ -407,6 +448,7 @@ func TestWebhook(t *testing.T) {
 		if n == 1 {
 			return 500, ""
 		}
+
 		return 0, ""
 	}
 	h := NewWebhook(a.URL+"/hook", a.Client(), nil, c.Now)

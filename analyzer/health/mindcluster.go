@@ -56,6 +56,7 @@ func (c *Cluster) reschedule(name string, n *node, bad bool) call {
 	if n.Move == nil {
 		n.Move = &rescheduling{Job: n.Job, Ranks: n.Ranks, Devices: n.Devices, At: c.o.Now()}
 	}
+
 	m := n.Move
 	switch {
 	case bad && !m.Looked:
@@ -65,6 +66,7 @@ func (c *Cluster) reschedule(name string, n *node, bad bool) call {
 	case !bad && m.Labelled:
 		return m.unlabel(name)
 	}
+
 	return m.fault(name, n, bad, c.o.Now())
 }
 
@@ -76,9 +78,11 @@ func (m *rescheduling) find(node string) call {
 			if missing(err) {
 				return nil // no MindCluster
 			}
+
 			if err != nil {
 				return err
 			}
+
 			var list struct {
 				Items []struct {
 					Metadata struct {
@@ -90,20 +94,24 @@ func (m *rescheduling) find(node string) call {
 			if err := json.Unmarshal(body, &list); err != nil {
 				return fmt.Errorf("decode AscendJobs: %w", err)
 			}
+
 			for _, i := range list.Items {
 				j := i.Metadata
 				if j.UID != m.Job && j.Name != m.Job && j.Namespace+"/"+j.Name != m.Job {
 					continue
 				}
+
 				m.Path = ascendJobs + "/namespaces/" + url.PathEscape(j.Namespace) + "/ascendjobs/" + url.PathEscape(j.Name)
 				m.Strategy, m.Scheduling = nil, nil
 				if v, ok := j.Labels[strategyLabel]; ok {
 					m.Strategy = &v
 				}
+
 				if v, ok := j.Labels[schedulingLabel]; ok {
 					m.Scheduling = &v
 				}
 			}
+
 			return nil
 		},
 		done: func() { m.Looked = true }}
@@ -116,13 +124,16 @@ func (m *rescheduling) label(node string) call {
 	if m.Strategy == nil || *m.Strategy == strategyIgnore {
 		labels[strategyLabel] = strategyGrace
 	}
+
 	if m.Scheduling == nil {
 		labels[schedulingLabel] = "grace"
 	}
+
 	meta := map[string]any{"annotations": map[string]any{nodeAnnotation: node, ranksAnnotation: commas(m.Ranks)}}
 	if len(labels) > 0 {
 		meta["labels"] = labels
 	}
+
 	return m.patch(node, "label AscendJob "+m.Job+" to leave node "+node, meta, func() { m.Labelled = true })
 }
 
@@ -139,6 +150,7 @@ func (m *rescheduling) patch(node, words string, meta map[string]any, done func(
 		if missing(err) {
 			return nil // the job has gone
 		}
+
 		return err
 	}}
 }
@@ -150,10 +162,12 @@ func (m *rescheduling) fault(name string, n *node, bad bool, now time.Time) call
 	if !bad {
 		assertion, words = "recover", "tell ClusterD that node "+name+" is well again"
 	}
+
 	chips := make([]int, min(max(m.Devices, 1), maxChips))
 	for i := range chips {
 		chips[i] = i
 	}
+
 	id := fmt.Sprintf("laggard-%s-%d", name, m.At.UnixMilli())
 	id = id[max(0, len(id)-128):]
 	message, err := json.Marshal(map[string]any{
@@ -167,6 +181,7 @@ func (m *rescheduling) fault(name string, n *node, bad bool, now time.Time) call
 	if err != nil {
 		panic("BUG: marshal fault: " + err.Error())
 	}
+
 	return call{ // not of the node: its 404 is a namespace that is missing
 		words: words,
 		do: func(ctx context.Context, api API) error {

@@ -31,15 +31,19 @@ func (a *api) bodyOf(t *testing.T, prefix string, n int) map[string]any {
 		if !strings.HasPrefix(c, prefix) {
 			continue
 		}
+
 		if n--; n >= 0 {
 			continue
 		}
+
 		var body map[string]any
 		if err := json.Unmarshal([]byte(a.bodies[i]), &body); err != nil {
 			t.Fatal(err)
 		}
+
 		return body
 	}
+
 	t.Fatalf("no call %s among %v", prefix, a.calls)
 	return nil
 }
@@ -77,14 +81,17 @@ func fault(t *testing.T, body map[string]any) (assertion, id, node string, at in
 	if err := d.Decode(&m); err != nil {
 		t.Fatal(err)
 	}
+
 	f := m.Faults[0]
 	if len(m.ID) < 8 || len(m.ID) > 128 || m.Version != "1.0" || m.Resource != "fd-online" || f.FaultCode != "110001010" || f.FaultType != "Node" ||
 		len(fmt.Sprint(m.Timestamp)) != 13 || len(f.FaultID) < 8 || len(f.FaultID) > 128 || len(m.Faults) != 1 || len(f.Influence) != 1 {
 		t.Errorf("fault %+v", m)
 	}
+
 	if labels := body["metadata"].(map[string]any)["labels"]; fmt.Sprint(labels) != "map[mc-consumer-publicfault:true]" {
 		t.Errorf("labels %v", labels)
 	}
+
 	return f.Assertion, f.FaultID, f.Influence[0].NodeName, f.FaultTime, f.Influence[0].DeviceIDs
 }
 
@@ -102,15 +109,18 @@ func TestReschedule(t *testing.T) {
 	if got := fmt.Sprint(meta["labels"], meta["annotations"]); got != "map[subHealthyStrategy:graceExit] map[laggard.io/slow-node:n1 laggard.io/slow-ranks:24,26]" {
 		t.Errorf("the job was told %s", got)
 	}
+
 	assertion, id, node, at, chips := fault(t, a.bodyOf(t, faultPath, 0))
 	if assertion != "occur" || node != "n1" || len(chips) != 8 {
 		t.Errorf("%s of %s, chips %v", assertion, node, chips)
 	}
+
 	calls := a.count("")
 	c.sync(t, h, 10)
 	if a.count("")-calls > 1 { // a heartbeat
 		t.Errorf("said again: %v", a.calls[calls:])
 	}
+
 	h = start(t, a, c, options)
 	h.Observe(slow("8f3c"))
 	c.sync(t, h, 60)
@@ -118,10 +128,12 @@ func TestReschedule(t *testing.T) {
 	if got := fmt.Sprint(meta["labels"], meta["annotations"]); got != "map[fault-scheduling:force subHealthyStrategy:ignore] map[laggard.io/slow-node:<nil> laggard.io/slow-ranks:<nil>]" {
 		t.Errorf("taken back: %s", got)
 	}
+
 	again, sameID, _, sameAt, _ := fault(t, a.bodyOf(t, faultPath, 1))
 	if again != "recover" || sameID != id || sameAt != at {
 		t.Errorf("%s of %s at %d, want the recovery of %s at %d", again, sameID, sameAt, id, at)
 	}
+
 	if a.count(jobPath) != 2 || a.count(faultPath) != 2 || a.count("PATCH /api/v1/nodes/n1") != a.count("PATCH /api/v1/nodes/n1/status") {
 		t.Errorf("calls %v", a.calls)
 	}
@@ -139,6 +151,7 @@ func TestRescheduleGuards(t *testing.T) {
 			told[call] = true
 		}
 	}
+
 	if len(told) != 2 {
 		t.Errorf("ClusterD was told of %d nodes, the cap is 2: %v", len(told), told)
 	}
@@ -159,9 +172,11 @@ func TestRescheduleGuards(t *testing.T) {
 				if r.Method == http.MethodGet {
 					return http.StatusNotFound, ""
 				}
+
 				return 0, ""
 			}
 		}
+
 		h = start(t, a, c, func(o *Options) { o.Act = ActReschedule })
 		h.Observe(slow("8f3c", "n1"))
 		c.sync(t, h, 6)

@@ -66,6 +66,7 @@ func (o *object) condition() *condition {
 	if i := slices.IndexFunc(o.Status.Conditions, func(c condition) bool { return c.Type == Condition }); i >= 0 {
 		return &o.Status.Conditions[i]
 	}
+
 	return nil
 }
 
@@ -75,6 +76,7 @@ func (o *object) taint(reason string) edit {
 	if o.tainted() >= 0 {
 		return nil
 	}
+
 	ours := map[string]any{"key": taintKey, "effect": taintEffect, "value": reason}
 	return edit{"spec": map[string]any{"taints": append(slices.Clone(o.Spec.Taints), ours)}}
 }
@@ -84,6 +86,7 @@ func (o *object) cordon(reason string) edit {
 	if o.Spec.Unschedulable {
 		return nil
 	}
+
 	return edit{"spec": map[string]any{"unschedulable": true}, "metadata": map[string]any{"annotations": map[string]any{cordonAnnotation: reason}}}
 }
 
@@ -93,16 +96,20 @@ func (o *object) clear() edit {
 	if i := o.tainted(); i >= 0 {
 		spec["taints"] = slices.Delete(slices.Clone(o.Spec.Taints), i, i+1)
 	}
+
 	if o.cordoned() {
 		spec["unschedulable"] = nil
 		e["metadata"] = map[string]any{"annotations": map[string]any{cordonAnnotation: nil}}
 	}
+
 	if len(spec) > 0 {
 		e["spec"] = spec
 	}
+
 	if len(e) == 0 {
 		return nil
 	}
+
 	return e
 }
 
@@ -121,20 +128,24 @@ func (a API) change(ctx context.Context, name string, with func(*object) edit) e
 		if err != nil {
 			return err
 		}
+
 		var o object
 		if err := json.Unmarshal(body, &o); err != nil {
 			return fmt.Errorf("decode node: %w", err)
 		}
+
 		e := with(&o)
 		if e == nil {
 			return nil
 		}
+
 		meta, _ := e["metadata"].(map[string]any)
 		e["metadata"] = withVersion(meta, o.Metadata.ResourceVersion)
 		err = a.write(ctx, http.MethodPatch, nodePath(name), mergePatch, e)
 		if !answered(err, http.StatusConflict) || try == conflictTries-1 {
 			return err
 		}
+
 		wait := conflictWait << try
 		select {
 		case <-ctx.Done():
@@ -142,6 +153,7 @@ func (a API) change(ctx context.Context, name string, with func(*object) edit) e
 		case <-time.After(wait + rand.N(wait)):
 		}
 	}
+
 	panic("BUG: the last try returns")
 }
 
@@ -151,6 +163,7 @@ func withVersion(meta map[string]any, version string) map[string]any {
 	if meta == nil {
 		meta = map[string]any{}
 	}
+
 	meta["resourceVersion"] = version
 	return meta
 }
@@ -178,10 +191,12 @@ func (a API) ours(ctx context.Context, take func(*object)) error {
 		if next != "" {
 			path += "&continue=" + url.QueryEscape(next)
 		}
+
 		body, err := a.Get(ctx, path)
 		if err != nil {
 			return err
 		}
+
 		var page struct {
 			Metadata struct{ Continue string }
 			Items    []object
@@ -189,12 +204,14 @@ func (a API) ours(ctx context.Context, take func(*object)) error {
 		if err := json.Unmarshal(body, &page); err != nil {
 			return fmt.Errorf("decode nodes: %w", err)
 		}
+
 		for i := range page.Items {
 			o := &page.Items[i]
 			if o.tainted() >= 0 || o.cordoned() || o.condition() != nil {
 				take(o)
 			}
 		}
+
 		if next = page.Metadata.Continue; next == "" {
 			return nil
 		}

@@ -43,26 +43,31 @@ func (c *Cluster) plan(now time.Time) []call {
 	if !c.adopted && !c.o.DryRun {
 		return []call{c.adopt()}
 	}
+
 	var calls []call
 	want := c.wanted(now)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if now.Before(c.later[name]) {
 			continue
 		}
+
 		n, w := c.node(name), want[name]
 		if c.due(n, w, now) {
 			calls = append(calls, c.condition(name, n, w, now))
 			continue
 		}
+
 		if call, ok := c.act(name, n); ok {
 			calls = append(calls, call)
 		}
 	}
+
 	for _, e := range c.state.Events {
 		if !now.Before(c.later[e.Node]) {
 			calls = append(calls, c.post(e))
 		}
 	}
+
 	return calls
 }
 
@@ -76,11 +81,13 @@ func (c *Cluster) adopt() call {
 		for _, o := range found {
 			here[o.Metadata.Name] = o
 		}
+
 		for name, n := range c.state.Nodes {
 			if here[name] == nil && n.Move == nil {
 				*n = node{Posted: n.Posted} // released, or a new machine of that name
 			}
 		}
+
 		for name, o := range here {
 			c.learn(name, o)
 		}
@@ -95,13 +102,16 @@ func (c *Cluster) learn(name string, o *object) {
 	if is == nil {
 		is = &condition{}
 	}
+
 	if !is.of(c.o.Jobs) {
 		return
 	}
+
 	n := c.node(name)
 	if n.Status != is.Status || n.Reason != is.Reason {
 		n.Status, n.Reason, n.Message, n.Since = is.Status, is.Reason, is.Message, is.LastTransitionTime
 	}
+
 	if o.clear() != nil {
 		n.Acted, n.Applied = true, true
 	}
@@ -118,30 +128,37 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 		if !stale {
 			fresh++
 		}
+
 		for name, o := range r.nodes {
 			w := wanted{"True", o.Reason, o.Message, o.Job, o.Ranks, o.Devices}
 			impact := o.Impact + 1
 			if o.Harmless {
 				w.status, w.reason, impact = "False", reasonHarmless, o.Impact
 			}
+
 			if stale {
 				w.status, w.reason, impact = "Unknown", reasonEnded, 0
 			}
+
 			if _, ok := want[name]; !ok || impact > worst[name] {
 				want[name], worst[name] = w, impact
 			}
 		}
 	}
+
 	for name, n := range c.state.Nodes {
 		if _, ok := want[name]; ok || (n.Status == "" || n.Status == "False") && !n.Acted {
 			continue
 		}
+
 		if fresh == 0 {
 			want[name] = wanted{n.Status, n.Reason, n.Message, n.Job, n.Ranks, n.Devices} // nobody has said anything yet: after a restart
 			continue
 		}
+
 		want[name] = wanted{status: "False", reason: reasonNone, message: "no training job is slowed down by this node"}
 	}
+
 	return want
 }
 
@@ -152,16 +169,20 @@ func (c *Cluster) due(n *node, w wanted, now time.Time) bool {
 		n.Other, n.Want = time.Time{}, ""
 		return w.status == "True" && now.Sub(n.Beat) >= c.o.Heartbeat
 	}
+
 	if n.Status == "" {
 		return w.status != "Unknown" // a job that ended before anybody heard of it
 	}
+
 	if key := w.status + w.reason; n.Want != key {
 		n.Want, n.Other = key, now
 	}
+
 	settled := now.Sub(n.Other) >= c.o.Hold
 	if w.status == "True" && n.Status != "True" {
 		return now.Sub(n.Since) >= c.o.Hold
 	}
+
 	return settled
 }
 
@@ -171,6 +192,7 @@ func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call 
 	if n.Status != w.status || since.IsZero() {
 		since = now
 	}
+
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	body := map[string]any{
 		"type": Condition, "status": w.status, "reason": w.reason, "message": w.message,
@@ -183,6 +205,7 @@ func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call 
 			if n.Status != w.status || n.Reason != w.reason {
 				n.Since = now
 			}
+
 			n.Status, n.Reason, n.Message, n.Beat = w.status, w.reason, w.message, now
 			n.Job, n.Ranks, n.Devices = w.job, w.ranks, w.devices
 			n.Other, n.Want = time.Time{}, ""
@@ -199,10 +222,12 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 	if c.o.Act == ActNone || n.Status == "Unknown" || bad == n.Acted && n.Applied == bad {
 		return call{}, false
 	}
+
 	if bad && !n.Acted {
 		if c.acted() >= c.o.MaxNodes {
 			return call{}, false
 		}
+
 		n.Acted = true
 		if err := c.save(); err != nil {
 			n.Acted = false
@@ -210,9 +235,11 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 			return call{}, false
 		}
 	}
+
 	if c.o.Act == ActReschedule {
 		return c.reschedule(name, n, bad), true
 	}
+
 	reason, with, words := n.Reason, (*object).clear, "undo "+c.o.Act+" of node "+name
 	if bad {
 		words = c.o.Act + " node " + name
@@ -221,6 +248,7 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 			with = func(o *object) edit { return o.taint(reason) }
 		}
 	}
+
 	return call{node: name, words: words,
 		do:   func(ctx context.Context, api API) error { return api.change(ctx, name, with) },
 		done: func() { n.Acted, n.Applied = bad, bad }}, true
@@ -233,6 +261,7 @@ func (c *Cluster) acted() int {
 			k++
 		}
 	}
+
 	return k
 }
 
@@ -254,6 +283,7 @@ func (c *Cluster) post(e event) call {
 			if answered(err, http.StatusConflict) {
 				return nil // an earlier try came through
 			}
+
 			return err
 		},
 		done: func() {
@@ -273,26 +303,32 @@ func (c *Cluster) load() error {
 	if c.o.StateFile == "" {
 		return nil
 	}
+
 	f, err := os.Open(c.o.StateFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("load state of the cluster: %w", err)
 	}
+
 	data, err := io.ReadAll(io.LimitReader(f, 64<<20))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("load state of the cluster: %w", err)
 	}
+
 	var s state
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("load state of the cluster %s: %w; it says which nodes were acted on: look at them before you move it away", c.o.StateFile, err)
 	}
+
 	for name, n := range s.Nodes {
 		if n != nil {
 			c.state.Nodes[name] = n
 		}
 	}
+
 	maps.Copy(c.state.Seen, s.Seen)
 	maps.Copy(c.state.Jobs, s.Jobs)
 	c.state.Events = s.Events
@@ -304,12 +340,15 @@ func (c *Cluster) save() error {
 	if c.o.StateFile == "" || c.o.DryRun {
 		return nil
 	}
+
 	data, err := json.Marshal(c.state)
 	if err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
+
 	if err := keep.Write(c.o.StateFile, 0o600, data); err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
+
 	return nil
 }

@@ -27,15 +27,18 @@ func OfPod() (API, error) {
 	if !InPod() {
 		return API{}, errors.New("not in a pod (KUBERNETES_SERVICE_HOST is not set): name the API with --kubernetes-server")
 	}
+
 	certificates := filepath.Join(serviceAccount, "ca.crt")
 	pem, err := os.ReadFile(certificates)
 	if err != nil {
 		return API{}, fmt.Errorf("read the cluster's certificate: %w: does the pod have a service account?", err)
 	}
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
 		return API{}, fmt.Errorf("no certificate in %s", certificates)
 	}
+
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return API{

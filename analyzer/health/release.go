@@ -22,10 +22,12 @@ func (c *Cluster) Release(ctx context.Context) (int, error) {
 			}
 		}
 	}
+
 	var found []*object
 	if err := c.insist(ctx, c.list(&found)); err != nil {
 		return 0, errors.Join(append(errs, err)...)
 	}
+
 	for _, o := range found {
 		for _, j := range c.releases(o) {
 			err := c.insist(ctx, j)
@@ -34,6 +36,7 @@ func (c *Cluster) Release(ctx context.Context) (int, error) {
 			}
 		}
 	}
+
 	return len(found), errors.Join(errs...)
 }
 
@@ -53,9 +56,11 @@ func (c *Cluster) releases(o *object) (calls []call) {
 		calls = append(calls, call{node: name, words: fmt.Sprintf("release node %s: cordon, taint", name), done: func() {},
 			do: func(ctx context.Context, api API) error { return api.change(ctx, name, (*object).clear) }})
 	}
+
 	if o.condition() != nil {
 		calls = append(calls, call{node: name, words: fmt.Sprintf("release node %s: condition %s", name, Condition), done: func() { delete(c.state.Nodes, name) },
 			do: func(ctx context.Context, api API) error { return api.removeCondition(ctx, name) }})
 	}
+
 	return calls
 }

@@ -40,6 +40,7 @@ func (c *Cluster) Sync(ctx context.Context) time.Duration {
 		c.mu.Unlock()
 		return wait
 	}
+
 	calls := c.plan(now)
 	c.mu.Unlock()
 	for _, j := range calls {
@@ -48,9 +49,11 @@ func (c *Cluster) Sync(ctx context.Context) time.Duration {
 			return max(wait, firstWait)
 		}
 	}
+
 	if len(calls) > 0 {
 		return 0 // an act follows its condition
 	}
+
 	return min(idle, c.o.Hold)
 }
 
@@ -69,12 +72,15 @@ func (c *Cluster) carryOut(ctx context.Context, j call) error {
 		c.o.Log.Info("dry run: would write", "what", j.words)
 		return nil
 	}
+
 	if err := j.do(ctx, c.api()); err != nil {
 		return fmt.Errorf("%s: %w", j.words, err)
 	}
+
 	if !j.reads {
 		c.o.Log.Info("written to the cluster", "what", j.words)
 	}
+
 	return nil
 }
 
@@ -100,9 +106,11 @@ func (c *Cluster) result(j call, err error, now time.Time) (time.Duration, error
 	default:
 		return c.back.fail(err, now, c.o.Log), err
 	}
+
 	if err := c.save(); err != nil {
 		c.o.Log.Error("state of the cluster not saved", "error", err)
 	}
+
 	return 0, nil
 }
 
@@ -124,9 +132,11 @@ func (c *Cluster) insist(ctx context.Context, j call) error {
 		if err == nil {
 			return nil
 		}
+
 		if refused(err) || c.o.Now().Sub(begun) >= insistFor {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
@@ -149,11 +159,13 @@ func (c *Cluster) Once(ctx context.Context) error {
 		if len(calls) == 0 {
 			return errors.Join(errs...)
 		}
+
 		for _, j := range calls {
 			err := c.insist(ctx, j)
 			if err == nil {
 				continue
 			}
+
 			errs = append(errs, err)
 			if !refused(err) || j.node == "" {
 				return errors.Join(errs...)

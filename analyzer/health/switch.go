@@ -34,15 +34,18 @@ func (a API) SetSwitch(ctx context.Context, namespace, job string, words any) (s
 	if err != nil {
 		return "", err
 	}
+
 	text, err := json.Marshal(words)
 	if err != nil {
 		return "", fmt.Errorf("encode switch: %w", err)
 	}
+
 	name := switchPrefix + o.Name
 	err = a.applyConfigMap(ctx, namespace, name, map[string]any{"labels": map[string]any{switchLabel: "true"}, "ownerReferences": []owner{o}}, map[string]string{switchKey: string(text)})
 	if err != nil {
 		return "", fmt.Errorf("write ConfigMap %s: %w", name, mayNot(err, namespace, "create and patch on configmaps", "--verb=create,patch --resource=configmaps"))
 	}
+
 	return name, nil
 }
 
@@ -54,8 +57,10 @@ func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error)
 		if errors.As(err, &e) && e.code == http.StatusNotFound {
 			return owner{}, fmt.Errorf("list PodGroups: %w: the cluster has no Volcano, so no MindCluster", err)
 		}
+
 		return owner{}, fmt.Errorf("list PodGroups: %w", mayNot(err, namespace, "list on podgroups.scheduling.volcano.sh", "--verb=list --resource=podgroups.scheduling.volcano.sh"))
 	}
+
 	var list struct {
 		Items []struct {
 			Metadata struct{ OwnerReferences []owner }
@@ -64,6 +69,7 @@ func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error)
 	if err := json.Unmarshal(body, &list); err != nil {
 		return owner{}, fmt.Errorf("decode PodGroups: %w", err)
 	}
+
 	for _, i := range list.Items {
 		for _, o := range i.Metadata.OwnerReferences {
 			if o.Name == job || o.UID == job {
@@ -71,6 +77,7 @@ func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error)
 			}
 		}
 	}
+
 	return owner{}, fmt.Errorf("find job %s in namespace %s: none of its %d PodGroups belongs to it: does the job run there?", job, namespace, len(list.Items))
 }
 
@@ -88,5 +95,6 @@ func mayNot(err error, namespace, verbs, role string) error {
 	if !errors.As(err, &e) || e.code != http.StatusForbidden {
 		return err
 	}
+
 	return fmt.Errorf("%w: this account needs the verbs %s in namespace %s: `kubectl -n %s create role laggard-switch %s`, and a rolebinding of it", err, verbs, namespace, namespace, role)
 }

@@ -33,12 +33,15 @@ func NewWebhook(url string, client *http.Client, log *slog.Logger, now func() ti
 	if client == nil {
 		client = http.DefaultClient
 	}
+
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+
 	if now == nil {
 		now = time.Now
 	}
+
 	return &Webhook{url: url, client: client, log: log, now: now, wake: make(chan struct{}, 1), waiting: map[string][]byte{}}
 }
 
@@ -48,6 +51,7 @@ func (h *Webhook) Changed(v *verdict.Verdict) {
 	if err != nil {
 		panic("BUG: marshal verdict: " + err.Error())
 	}
+
 	h.mu.Lock()
 	h.waiting[v.Job] = b
 	h.mu.Unlock()
@@ -79,6 +83,7 @@ func (h *Webhook) Send(ctx context.Context) time.Duration {
 	if wait := h.back.until.Sub(h.now()); wait > 0 {
 		return wait
 	}
+
 	for _, job := range slices.Sorted(maps.Keys(h.waiting)) {
 		body := h.waiting[job]
 		h.mu.Unlock()
@@ -87,10 +92,12 @@ func (h *Webhook) Send(ctx context.Context) time.Duration {
 		if err != nil {
 			return h.back.fail(fmt.Errorf("post verdict on job %s: %w", job, err), h.now(), h.log)
 		}
+
 		h.back.reset(h.log)
 		if string(h.waiting[job]) == string(body) {
 			delete(h.waiting, job)
 		}
 	}
+
 	return idle
 }

@@ -16,6 +16,7 @@ func (c *clock) reset(stages int) {
 		c.stages = stages
 		c.passes, c.before, c.at, c.next = make([]float64, stages), make([]float64, stages), make([]float64, stages), make([]int, stages)
 	}
+
 	clear(c.passes)
 	clear(c.before)
 }
@@ -29,6 +30,7 @@ func (c *clock) pipeline(forward float64, micro int) float64 {
 	if few := steady * c.stages; micro > few {
 		return c.play(forward, micro, few) + slices.Max(c.passes)/float64(micro)*float64(micro-few)
 	}
+
 	return c.play(forward, micro, micro)
 }
 
@@ -38,6 +40,7 @@ func (c *clock) play(forward float64, micro, m int) float64 {
 	if len(c.fore) < s*m {
 		c.fore, c.back = make([]float64, s*m), make([]float64, s*m)
 	}
+
 	copy(c.at, c.before)
 	clear(c.next)
 	for left := 2 * s * m; left > 0; {
@@ -45,10 +48,12 @@ func (c *clock) play(forward float64, micro, m int) float64 {
 			left -= c.advance(p, m, forward, c.passes[p]/float64(micro))
 		}
 	}
+
 	end := 0.0
 	for _, t := range c.at {
 		end = max(end, t)
 	}
+
 	return end
 }
 
@@ -69,31 +74,38 @@ func (c *clock) advance(p, m int, forward, work float64) int {
 		default:
 			backward, k = true, k-m
 		}
+
 		from, took := 0.0, work*forward
 		if backward {
 			took = work - took
 		}
+
 		switch {
 		case !backward && p > 0:
 			if c.passed(p-1, m) <= k {
 				return done
 			}
+
 			from = c.fore[(p-1)*m+k]
 		case backward && p < c.stages-1:
 			if c.returned(p+1, m) <= k {
 				return done
 			}
+
 			from = c.back[(p+1)*m+k]
 		}
+
 		c.at[p] = max(c.at[p], from) + took
 		if backward {
 			c.back[p*m+k] = c.at[p]
 		} else {
 			c.fore[p*m+k] = c.at[p]
 		}
+
 		c.next[p]++
 		done++
 	}
+
 	return done
 }
 
@@ -103,6 +115,7 @@ func (c *clock) passed(p, m int) int {
 	if n := c.next[p]; n <= warm {
 		return n
 	}
+
 	return min(m, warm+(c.next[p]-warm+1)/2)
 }
 

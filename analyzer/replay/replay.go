@@ -72,17 +72,20 @@ func New(l *frame.Layout) *Graph {
 			}
 		}
 	}
+
 	for _, rows := range l.Replicas {
 		if g.known && l.Stages > 1 {
 			lanes.join(rows)
 		}
 	}
+
 	index := map[int32]int32{}
 	for r := range n {
 		g.laneOf[r] = -1
 		if !l.Present[r] || l.Role[r] < 0 {
 			continue
 		}
+
 		root := lanes.find(int32(r))
 		k, ok := index[root]
 		if !ok {
@@ -90,14 +93,17 @@ func New(l *frame.Layout) *Graph {
 			index[root] = k
 			g.lanes = append(g.lanes, lane{})
 		}
+
 		g.laneOf[r] = k
 		stage := 0
 		if g.known {
 			stage = l.Roles[l.Role[r]].Stage
 		}
+
 		g.lanes[k].add(units, int32(r), stage)
 		g.stages = max(g.stages, stage+1)
 	}
+
 	for k := range g.lanes {
 		u := g.lanes[k].units
 		slices.SortStableFunc(u, func(a, b unit) int { return a.stage - b.stage })
@@ -107,13 +113,16 @@ func New(l *frame.Layout) *Graph {
 			}
 		}
 	}
+
 	g.usual, g.counts = make([]float64, g.stages), make([]float64, g.stages)
 	for k := range g.lanes {
 		for _, u := range g.lanes[k].units {
 			g.lanes[k].rows = append(g.lanes[k].rows, u.rows...)
 		}
+
 		g.all = append(g.all, g.lanes[k].rows...)
 	}
+
 	return g
 }
 
@@ -127,6 +136,7 @@ func (l *lane) add(units *sets, r int32, stage int) {
 			return
 		}
 	}
+
 	l.units = append(l.units, unit{stage, []int32{r}})
 }
 
@@ -136,12 +146,14 @@ func Known(l *frame.Layout) bool {
 	if l.From != "inferred" {
 		return true
 	}
+
 	present := 0
 	for _, p := range l.Present {
 		if p {
 			present++
 		}
 	}
+
 	return l.Certain && l.Stages == 1 && slices.ContainsFunc(l.Groups, func(g frame.Group) bool { return len(g.Rows) == present })
 }
 
@@ -166,6 +178,7 @@ func (g *Graph) First(k int) []int32 {
 	if len(g.lanes[k].units) == 0 || g.lanes[k].units[0].stage != 0 {
 		return nil
 	}
+
 	return g.lanes[k].units[0].rows
 }
 
@@ -174,6 +187,7 @@ func (g *Graph) Mates(row int) []int32 {
 	if g.laneOf[row] < 0 {
 		return nil
 	}
+
 	return g.lanes[g.laneOf[row]].units[g.unitOf[row]].rows
 }
 
@@ -190,6 +204,7 @@ func (g *Graph) Learn(w *Work) {
 			}
 		}
 	}
+
 	for s := range g.usual {
 		g.usual[s] /= max(1, g.counts[s])
 	}
@@ -205,9 +220,11 @@ func (g *Graph) Even(k int, w *Work) float64 {
 	for _, x := range c.passes {
 		sum += x
 	}
+
 	for s := range c.passes {
 		c.passes[s] = sum / float64(len(c.passes))
 	}
+
 	return g.run(w)
 }
 
@@ -226,12 +243,14 @@ func (g *Graph) load(k int, w *Work) {
 		if x := u.slowest(w.Passes); x == x {
 			c.passes[u.stage] = max(c.passes[u.stage], x)
 		}
+
 		if w.Before != nil {
 			if b := u.slowest(w.Before); b == b {
 				c.before[u.stage] = max(c.before[u.stage], b)
 			}
 		}
 	}
+
 	for s, x := range c.passes {
 		if x == 0 {
 			c.passes[s] = g.usual[s]
@@ -244,6 +263,7 @@ func (g *Graph) run(w *Work) float64 {
 	if g.stages == 1 {
 		return c.before[0] + c.passes[0]
 	}
+
 	return c.pipeline(w.Forward, max(1, w.Micro))
 }
 
@@ -255,5 +275,6 @@ func (u *unit) slowest(v []float64) float64 {
 			x = y
 		}
 	}
+
 	return x
 }

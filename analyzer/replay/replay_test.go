@@ -21,6 +21,7 @@ func layout(t *testing.T, pp, dp, tp int) *frame.Layout {
 		for i := range n {
 			g.Ranks = append(g.Ranks, member(i))
 		}
+
 		topo.Groups = append(topo.Groups, g)
 	}
 	b := feed.NewHistory()
@@ -28,22 +29,27 @@ func layout(t *testing.T, pp, dp, tp int) *frame.Layout {
 		for k := range tp {
 			group("dp", dp, func(q int) int { return rank(s, q, k) })
 		}
+
 		for q := range dp {
 			group("tp", tp, func(k int) int { return rank(s, q, k) })
 		}
 	}
+
 	for q := range dp {
 		for k := range tp {
 			group("pp", pp, func(s int) int { return rank(s, q, k) })
 		}
 	}
+
 	for r := range topo.WorldSize {
 		b.AddStep(&row.Step{Rank: uint32(r), Step: 1, StepNs: 1e9})
 	}
+
 	f, err := b.Frame(topo)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f.Layouts[0]
 }
 
@@ -52,6 +58,7 @@ func work(n int, x float64, micro int) *Work {
 	for i := range w.Passes {
 		w.Passes[i] = x
 	}
+
 	return w
 }
 
@@ -75,6 +82,7 @@ func TestEnd_ASlowStageCostsItsWholeExcess(t *testing.T) {
 		if got := g.End(0, w) - was; math.Abs(got-3) > 0.3 {
 			t.Errorf("stage %d slower by 3 s: the lane is longer by %.3f s", stage, got)
 		}
+
 		if got := g.End(1, w); math.Abs(got-was) > 1e-9 {
 			t.Errorf("stage %d: the other replica ends at %.3f s, want %.3f", stage, got, was)
 		}
@@ -89,6 +97,7 @@ func TestEnd_TensorRanksWorkInLockstep(t *testing.T) {
 	if a, b := g.End(0, w), g.End(1, w); a != 7 || b != 7 {
 		t.Errorf("lanes end at %.2f and %.2f s, want 7 and 5 + 2", a, b)
 	}
+
 	if n := len(g.Mates(1)); n != 4 || g.Lane(1) != 0 || g.Lane(6) != 1 || g.Lanes() != 2 {
 		t.Errorf("%d mates, lanes %d and %d of %d", n, g.Lane(1), g.Lane(6), g.Lanes())
 	}
@@ -115,6 +124,7 @@ func TestPipeline_LongOnesAreAsIfPlayed(t *testing.T) {
 			c.passes[p] = 1 + rng.Float64()
 			c.before[p] = rng.Float64() / 10
 		}
+
 		forward, micro := 0.2+0.3*rng.Float64(), 1+rng.IntN(100)
 		a, b := c.pipeline(forward, micro), c.play(forward, micro, micro)
 		if math.Abs(a-b) > 0.01*b {
@@ -128,6 +138,7 @@ func TestKnown(t *testing.T) {
 	if !Known(l) {
 		t.Error("a layout from a topology file is not known")
 	}
+
 	l.From = "inferred"
 	if g := New(l); g.Known() || g.Lanes() != 4 {
 		t.Errorf("an inferred pipeline is known, %d lanes", g.Lanes())

@@ -8,6 +8,7 @@ func newSets(n int) *sets {
 	for i := range s.parent {
 		s.parent[i] = int32(i)
 	}
+
 	return s
 }
 
@@ -16,6 +17,7 @@ func (s *sets) find(r int32) int32 {
 		s.parent[r] = s.parent[s.parent[r]]
 		r = s.parent[r]
 	}
+
 	return r
 }
 

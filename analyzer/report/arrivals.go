@@ -23,14 +23,17 @@ func arrivalsOf(a *verdict.Arrivals) *arrivals {
 	if a == nil || len(a.Ranks) == 0 {
 		return nil
 	}
+
 	ranks := a.Ranks
 	if len(ranks) > 2*mostArrivals {
 		ranks = slices.Concat(ranks[:mostArrivals], ranks[len(ranks)-mostArrivals:])
 	}
+
 	all := &arrivals{Caveat: arrivalsCaveat(a), Between: len(a.Ranks) - len(ranks)}
 	for _, r := range ranks {
 		all.Rows = append(all.Rows, arrivalRow{fmt.Sprint(r.Rank), plain(r.Node), seconds(r.Late), seconds(r.Waited), fmt.Sprint(r.Last)})
 	}
+
 	return all
 }
 
@@ -40,12 +43,14 @@ func arrivalsTable(p *printer, v *verdict.Arrivals) {
 	if a == nil {
 		return
 	}
+
 	p.printf("\n%s\n", p.in(dim, "WHO ENTERED LAST, WHO WAITED (NO VERDICT)"))
 	p.wrapped("  ", a.Caveat)
 	var lines [][]string
 	for _, r := range a.Rows {
 		lines = append(lines, []string{r.Rank, r.Node, r.Late, r.Waited, r.Last})
 	}
+
 	aligned(p, []string{"RANK", "NODE", "LATE BY UP TO", "WAITED PER STEP", "LAST IN"}, lines, 1,
 		func(_, _ int, cell string) string { return cell }, func(i int) {
 			if i == mostArrivals-1 && a.Between > 0 {
@@ -60,5 +65,6 @@ func arrivalsCaveat(a *verdict.Arrivals) string {
 	if !a.Clear {
 		return s + " Nobody's delay stands out from that."
 	}
+
 	return s + " Who is last has waited least, and may be the first in the next step: it takes 12 steps to tell a slow rank from one that was unlucky once."
 }

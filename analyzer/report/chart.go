@@ -41,11 +41,13 @@ func chartsOf(v *verdict.Verdict, p *Picture) []chart {
 			if drawn == chartsANode || len(charts) == chartsAll {
 				break
 			}
+
 			if c, ok := chartOf(n, e, p); ok {
 				charts, drawn = append(charts, c), drawn+1
 			}
 		}
 	}
+
 	return charts
 }
 
@@ -54,12 +56,14 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 	if values == nil || own < 0 || len(p.Steps) == 0 {
 		return chart{}, false
 	}
+
 	var peers []int
 	for i, r := range p.Ranks {
 		if i != own && r.Role == p.Ranks[own].Role {
 			peers = append(peers, i)
 		}
 	}
+
 	b := bins{n: len(p.Steps), count: min(len(p.Steps), chartPoints)}
 	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: metricName(e.Metric)}
 	var around []float64
@@ -71,16 +75,19 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 				around = append(around, m)
 			}
 		}
+
 		c.Steps = append(c.Steps, p.Steps[from])
 		c.Own = append(c.Own, point(mean(span(values[own], from, to))))
 		c.Peers = append(c.Peers, point(median(around)))
 		c.Low = append(c.Low, point(quantile(around, 0.1)))
 		c.High = append(c.High, point(quantile(around, 0.9)))
 	}
+
 	c.Since, c.Detected, c.Until = markAt(p, b, n.SinceStep), markAt(p, b, n.DetectedStep), -1
 	if n.State == verdict.Recovered {
 		c.Until = markAt(p, b, n.UntilStep)
 	}
+
 	return c, true
 }
 
@@ -89,6 +96,7 @@ func span(values []float32, from, to int) []float32 {
 	if values == nil {
 		return nil
 	}
+
 	return values[from:to]
 }
 
@@ -96,6 +104,7 @@ func point(x float64) *float64 {
 	if math.IsNaN(x) {
 		return nil
 	}
+
 	x = significant(x, 5)
 	return &x
 }
@@ -106,11 +115,13 @@ func markAt(p *Picture, b bins, step int64) int {
 	if at >= b.n {
 		return -1
 	}
+
 	for i := range b.count {
 		if _, to := b.of(i); at < to {
 			return i
 		}
 	}
+
 	return -1
 }
 
@@ -120,6 +131,7 @@ func spark(values []float32, width int) (line string, low, high float64) {
 	if len(values) == 0 || width <= 0 {
 		return "", 0, 0
 	}
+
 	b := bins{n: len(values), count: min(len(values), width)}
 	means := make([]float64, b.count)
 	low, high = math.Inf(1), math.Inf(-1)
@@ -130,9 +142,11 @@ func spark(values []float32, width int) (line string, low, high float64) {
 			low, high = min(low, means[i]), max(high, means[i])
 		}
 	}
+
 	if low > high {
 		return "", 0, 0
 	}
+
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	out := make([]rune, b.count)
 	// A range below 5 % is drawn as flat: noise must not look like a mountain. Nor must
@@ -146,9 +160,11 @@ func spark(values []float32, width int) (line string, low, high float64) {
 			out[i] = '·'
 			continue
 		}
+
 		k := int(float64(len(blocks)) * (m - base) / (top - base))
 		out[i] = blocks[max(0, min(len(blocks)-1, k))]
 	}
+
 	return string(out), low, high
 }
 
@@ -157,5 +173,6 @@ func at(first, last int64) string {
 	if first == last {
 		return fmt.Sprintf("step %d", first)
 	}
+
 	return fmt.Sprintf("steps %d–%d", first, last)
 }

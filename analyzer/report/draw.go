@@ -17,30 +17,36 @@ func Draw(f *frame.Frame) *Picture {
 	if f == nil || len(f.Columns) == 0 || len(f.Ranks) == 0 || len(f.Layouts) == 0 {
 		return p
 	}
+
 	last := f.Layouts[f.Columns[len(f.Columns)-1].Layout]
 	rows := drawnRows(f)
 	for _, i := range rows {
 		p.Ranks = append(p.Ranks, rankIn(f, last, i))
 	}
+
 	slices.SortStableFunc(rows, func(a, b int) int { return order(rankIn(f, last, a), rankIn(f, last, b)) })
 	slices.SortStableFunc(p.Ranks, order)
 	for _, c := range f.Columns {
 		p.Steps = append(p.Steps, c.Step)
 	}
+
 	p.Nodes = nodesIn(p.Ranks)
 	d := drawing{f: f, p: p, rows: rows, at: make([]int, len(f.Ranks))}
 	for i := range d.at {
 		d.at[i] = -1
 	}
+
 	for i, r := range rows {
 		d.at[r] = i
 	}
+
 	p.Peers = d.peers()
 	for _, m := range Drawn {
 		if f.Has(m) {
 			p.Metrics = append(p.Metrics, Metric{Name: metricKey(m), Rows: d.metric(m)})
 		}
 	}
+
 	p.Unmeasured = unmeasured(f)
 	return p
 }
@@ -51,6 +57,7 @@ func drawnRows(f *frame.Frame) []int {
 	for i := range rows {
 		rows[i] = i
 	}
+
 	return rows
 }
 
@@ -61,16 +68,20 @@ func rankIn(f *frame.Frame, l *frame.Layout, row int) Rank {
 	for k := len(f.Layouts) - 1; !placed(l, row) && k >= 0; k-- {
 		l = f.Layouts[k]
 	}
+
 	if row < len(l.Node) && l.Node[row] != frame.None {
 		r.Node = l.Nodes[l.Node[row]]
 	}
+
 	if row < len(l.Role) && l.Role[row] != frame.None {
 		r.Role = int(l.Role[row])
 		r.Stage = l.Roles[r.Role].Stage
 	}
+
 	if row < len(l.Replica) && l.Replica[row] != frame.None {
 		r.Replica = int(l.Replica[row])
 	}
+
 	return r
 }
 
@@ -83,6 +94,7 @@ func nodesIn(ranks []Rank) int {
 	for _, r := range ranks {
 		names[r.Node] = true
 	}
+
 	return len(names)
 }
 
@@ -100,6 +112,7 @@ func (d *drawing) metric(m frame.Metric) [][]float32 {
 	for i, r := range d.rows {
 		out[i] = d.f.Row(m, r)
 	}
+
 	return out
 }
 
@@ -114,11 +127,13 @@ func (d *drawing) peers() func(step int) [][]int {
 					set = append(set, at)
 				}
 			}
+
 			if len(set) > 0 {
 				sets[k] = append(sets[k], set)
 			}
 		}
 	}
+
 	return func(step int) [][]int { return sets[d.f.Columns[step].Layout] }
 }
 
@@ -127,6 +142,7 @@ func metricKey(m frame.Metric) string {
 	if m == frame.Exposed {
 		return wait
 	}
+
 	return m.String()
 }
 
@@ -145,11 +161,14 @@ func unmeasured(f *frame.Frame) []string {
 	if f.Estimated > 0 {
 		list = append(list, fmt.Sprintf("In %s of the rank-steps the exposed communication is an estimate: the end of backward was not recorded.", percent(f.Estimated)))
 	}
+
 	if f.HostOnly > 0 {
 		list = append(list, fmt.Sprintf("In %s of the rank-steps there is host time only: of work on an accelerator that is the time to enqueue it.", percent(f.HostOnly)))
 	}
+
 	for _, n := range f.Notes {
 		list = append(list, sentence(capital(plain(n))))
 	}
+
 	return list
 }

@@ -24,10 +24,12 @@ func pipeline(t *testing.T) *frame.Frame {
 			if rank == 2 && step == 7 {
 				continue
 			}
+
 			fp := int64(1e9 * (1 + rank/2))
 			if rank == 3 && step >= 5 {
 				fp *= 2
 			}
+
 			b.AddStep(&row.Step{
 				Job: "j", Rank: uint32(rank), Incarnation: uint64(rank) + 1, Step: uint64(step), StartNs: int64(step) * 1e10, StepNs: 5e9, FPNs: fp,
 				CommNs: 5e9 - fp, ExposedNs: 5e9 - fp, SelfNs: fp, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
@@ -35,6 +37,7 @@ func pipeline(t *testing.T) *frame.Frame {
 			})
 		}
 	}
+
 	f, err := b.Frame(&topology.File{WorldSize: 4, Groups: []topology.Group{
 		{Name: "dp0", Dim: "dp", Ranks: []int{0, 1}}, {Name: "dp1", Dim: "dp", Ranks: []int{2, 3}},
 		{Name: "pp0", Dim: "pp", Ranks: []int{0, 2}}, {Name: "pp1", Dim: "pp", Ranks: []int{1, 3}},
@@ -42,6 +45,7 @@ func pipeline(t *testing.T) *frame.Frame {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -50,15 +54,18 @@ func TestDraw_ComparesRanksOfOneRole(t *testing.T) {
 	if len(p.Ranks) != 4 || len(p.Steps) != 10 || p.Nodes != 2 || p.empty() {
 		t.Fatalf("picture of %d ranks, %d steps, %d nodes", len(p.Ranks), len(p.Steps), p.Nodes)
 	}
+
 	if !slices.IsSortedFunc(p.Ranks, order) || p.Ranks[3].Stage != 1 || p.Ranks[0].Stage != 0 {
 		t.Errorf("ranks %+v: want them by stage", p.Ranks)
 	}
+
 	v := verdict.New("j")
 	v.Nodes = []verdict.Node{{Node: "b", Ranks: []int{3}, Evidence: []verdict.Evidence{{Metric: "self", Rank: 3}}}}
 	layers := p.layers(v)
 	if layers[0].name != "Own time" || layers[len(layers)-1].name != "Waiting" {
 		t.Errorf("first layer %s, last %s: want what the verdict rests on first, waiting last", layers[0].name, layers[len(layers)-1].name)
 	}
+
 	at := func(rank, step int) float64 { return float64(p.row(layers[0].values, p.rowOf(rank))[step]) }
 	for _, c := range []struct {
 		rank, step int
@@ -68,9 +75,11 @@ func TestDraw_ComparesRanksOfOneRole(t *testing.T) {
 			t.Errorf("rank %d in step %d: %g of its peers, want %g", c.rank, c.step, got, c.want)
 		}
 	}
+
 	if !math.IsNaN(at(2, 7)) {
 		t.Errorf("a step that was not recorded is %g, want NaN", at(2, 7))
 	}
+
 	if times := p.times(); times[0] != 5 {
 		t.Errorf("step time %g, want 5 s", times[0])
 	}
@@ -83,6 +92,7 @@ func TestDraw_SaysWhatWasNotMeasured(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", want, text)
 		}
 	}
+
 	if strings.Contains(text, "forward pass") || strings.Contains(text, "No Communication") {
 		t.Errorf("says of what was recorded that it was not:\n%s", text)
 	}

@@ -40,6 +40,7 @@ func encodeLayers(p *Picture, layers []layer) ([]heat, bins, error) {
 	if len(p.Ranks) == 0 || b.n == 0 || len(layers) == 0 {
 		return []heat{}, bins{}, nil
 	}
+
 	for cells := firstCells; ; cells = cells * 2 / 3 {
 		b.count = max(1, min(b.n, cells/(len(p.Ranks)*len(layers))))
 		heats, size := make([]heat, 0, len(layers)), 0
@@ -48,8 +49,10 @@ func encodeLayers(p *Picture, layers []layer) ([]heat, bins, error) {
 			if err != nil {
 				return nil, b, err
 			}
+
 			heats, size = append(heats, h), size+len(h.Data)
 		}
+
 		if size <= pageBudget || b.count == 1 {
 			return heats, b, nil
 		}
@@ -61,6 +64,7 @@ func encodeLayer(l layer, b bins) (heat, error) {
 	if l.ratio {
 		levels = ratioLevels()
 	}
+
 	rows := len(l.values) / b.n
 	cells := make([]byte, 0, rows*b.count)
 	for r := range rows {
@@ -70,17 +74,21 @@ func encodeLayer(l layer, b bins) (heat, error) {
 			cells = append(cells, quantise(mean(values[from:to]), l.ratio))
 		}
 	}
+
 	var buf bytes.Buffer
 	z, err := flate.NewWriter(&buf, 7)
 	if err != nil {
 		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
 	}
+
 	if _, err := z.Write(cells); err != nil {
 		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
 	}
+
 	if err := z.Close(); err != nil {
 		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
 	}
+
 	return heat{Name: l.name, Title: l.title, Ratio: l.ratio, Levels: levels, Data: base64.StdEncoding.EncodeToString(buf.Bytes())}, nil
 }
 
@@ -92,9 +100,11 @@ func mean(values []float32) float64 {
 			sum, n = sum+float64(v), n+1
 		}
 	}
+
 	if n == 0 {
 		return math.NaN()
 	}
+
 	return sum / float64(n)
 }
 
@@ -115,10 +125,12 @@ func ratioLevels() []float64 {
 		if k > fineCodes {
 			step *= growth
 		}
+
 		x += step
 		levels[middle+k] = round(x, 5)
 		levels[middle-k] = -round(x, 5)
 	}
+
 	return levels
 }
 
@@ -127,6 +139,7 @@ func shareLevels() []float64 {
 	for k := 1; k < 256; k++ {
 		levels[k] = round(float64(k-1)/254, 5)
 	}
+
 	return levels
 }
 
@@ -137,12 +150,15 @@ func quantise(v float64, isRatio bool) byte {
 	if math.IsNaN(v) {
 		return 0
 	}
+
 	if !isRatio {
 		return byte(1 + math.Round(254*min(1, max(0, v))))
 	}
+
 	if v <= 0 {
 		return 0
 	}
+
 	x := math.Abs(math.Log(v))
 	var k int
 	if fine := int(math.Round(x / fineStep)); fine <= fineCodes {
@@ -156,14 +172,17 @@ func quantise(v float64, isRatio bool) byte {
 				low = m + 1
 			}
 		}
+
 		k = low
 		if k > fineCodes && x-ratioTable[middle+k-1] < ratioTable[middle+k]-x {
 			k--
 		}
 	}
+
 	if v < 1 {
 		k = -k
 	}
+
 	return byte(middle + k)
 }
 
@@ -178,5 +197,6 @@ func significant(x float64, n int) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return x
 	}
+
 	return round(x, max(0, n-1-int(math.Floor(math.Log10(math.Abs(x))))))
 }

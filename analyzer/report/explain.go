@@ -15,6 +15,7 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 	if o.Width <= 0 {
 		o.Width = defaultWidth
 	}
+
 	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
 	h := headlineOf(v)
 	p.printf("%s\n", p.in(toneStyles[h.tone]+bold, h.title))
@@ -25,29 +26,36 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 	for _, n := range v.Nodes {
 		explainNode(p, n, pic)
 	}
+
 	for _, l := range v.Links {
 		explainLink(p, l)
 	}
+
 	for _, f := range v.Findings {
 		p.printf("\n%s  %s\n", p.in(bold, findingTitle(f)), p.in(dim, plain(f.Kind)))
 		p.wrapped("  ", sentence(plain(f.Detail)))
 		if f.Ratio > 0 {
 			p.wrapped("  ", fmt.Sprintf("The heavy stages %s do %s the work of a median stage.", stages(f.Stages), times(f.Ratio)))
 		}
+
 		if len(f.Ranks) > 0 {
 			p.wrapped("  ", "It concerns ranks "+rankList(f.Ranks, 12)+".")
 		}
+
 		p.wrapped("  ", costOfFinding(f)+" No node is blamed for it.")
 	}
+
 	for _, e := range v.Events {
 		p.printf("\n%s\n", p.in(bold, "Passed by itself"))
 		p.wrapped("  ", sentence(eventSentence(e)))
 	}
+
 	arrivalsTable(p, v.Arrivals)
 	p.printf("\n%s\n", p.in(bold, "How sure is this"))
 	for _, s := range limits(v, pic) {
 		p.wrapped("  ", s)
 	}
+
 	return p.err
 }
 
@@ -59,16 +67,20 @@ func explainNode(p *printer, n verdict.Node, pic *Picture) {
 		if len(n.Ranks) >= n.Devices {
 			whole = "all of them, so look at the host rather than at a device"
 		}
+
 		p.wrapped("  ", fmt.Sprintf("%d of its %d measured ranks are slow: %s.", len(n.Ranks), n.Devices, whole))
 	}
+
 	for _, e := range n.Evidence {
 		p.wrapped("  - ", evidenceSentence(e))
 	}
+
 	sparkLines(p, n, pic)
 	p.wrapped("  ", fmt.Sprintf("The fault began at %s and was seen at %s; confidence %s.", stepAt(n.SinceStep, n.SinceTime), stepAt(n.DetectedStep, n.DetectedTime), sure(n.Confidence)))
 	if n.Detail != "" {
 		p.wrapped("  ", sentence(plain(n.Detail)))
 	}
+
 	if a, ok := advice[n.Cause]; ok && n.State != verdict.Recovered {
 		p.wrapped("  ", "What to do: "+a)
 	}
@@ -82,11 +94,14 @@ func evidenceSentence(e verdict.Evidence) string {
 		if more < 0 {
 			more, word = -more, "less"
 		}
+
 		s += fmt.Sprintf(": %s, %s %s", times(e.Value/e.Peers), seconds(more), word)
 	}
+
 	if e.Z != 0 {
 		s += fmt.Sprintf(" (z = %.1f: that many times the usual spread between such ranks)", finite(e.Z))
 	}
+
 	return s + "."
 }
 
@@ -103,6 +118,7 @@ func stages(list []int) string {
 	if len(list) == 0 {
 		return "together"
 	}
+
 	return "(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]") + ", counted from 0)"
 }
 
@@ -110,6 +126,7 @@ func costOfFinding(f verdict.Finding) string {
 	if !(f.JobImpact > 0) {
 		return "What it costs can't be told from what was recorded."
 	}
+
 	return cost(f.JobImpact, 0)
 }
 
@@ -118,18 +135,23 @@ func limits(v *verdict.Verdict, pic *Picture) []string {
 	if mixed(v) {
 		return []string{"Nothing of it was used."}
 	}
+
 	list := []string{fmt.Sprintf("%s of the measurements expected (ranks × steps) are there.", percent(v.Coverage))}
 	if s := worldSentence(v.WorldSizeFrom); s != "" {
 		list = append(list, strings.TrimSpace(s))
 	}
+
 	if v.Attempts > 1 {
 		list = append(list, fmt.Sprintf("The job was started %d times; each attempt was compared with itself.", v.Attempts))
 	}
+
 	if s := rolesSentence(v.Roles); s != "" {
 		list = append(list, s)
 	}
+
 	if pic != nil {
 		list = append(list, pic.Unmeasured...)
 	}
+
 	return list
 }

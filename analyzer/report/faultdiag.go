@@ -47,20 +47,24 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 			}
 			entries[node] = e
 		}
+
 		return e
 	}
 	for _, r := range p.Ranks {
 		entry(r.Node)
 	}
+
 	for _, n := range v.Nodes {
 		if lasting(n.State) {
 			entry(n.Node).accuse(n)
 		}
 	}
+
 	for _, l := range v.Links {
 		if !lasting(l.State) {
 			continue
 		}
+
 		for _, node := range l.Nodes {
 			e := entry(node)
 			e.slow(l.JobImpact)
@@ -72,12 +76,14 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 			}
 		}
 	}
+
 	for _, e := range entries { // a rank in several slow links once
 		for _, ranks := range []*[]int{&e.SlowSendRanks, &e.SlowCommunicationRanks} {
 			slices.Sort(*ranks)
 			*ranks = slices.Compact(*ranks)
 		}
 	}
+
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	return out.Encode(map[string]any{"slownode_" + v.Job: entries})
@@ -89,6 +95,7 @@ func (e *faultDiag) slow(impact float64) {
 	if e.IsSlow == 0 || impact > e.impact {
 		e.impact = impact
 	}
+
 	e.IsSlow = 1
 	e.DegradationLevel = degradation(e.impact)
 }

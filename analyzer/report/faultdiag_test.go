@@ -27,14 +27,17 @@ func TestFaultDiag(t *testing.T) {
 	for r := range 48 {
 		p.Ranks = append(p.Ranks, Rank{Rank: r, Node: []string{"node-0", "node-1", "node-2", "node-3", "node-4", "node-5"}[r/8]})
 	}
+
 	var b bytes.Buffer
 	if err := FaultDiag(&b, v, p, func(g string) string { return g[:2] }); err != nil {
 		t.Fatal(err)
 	}
+
 	var got map[string]map[string]faultDiag
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
+
 	nodes := got["slownode_j1"]
 	healthy := faultDiag{
 		DegradationLevel: "0.00%", JobID: "j1", SlowCalculateRanks: []int{}, SlowCommunicationDomains: [][]int{},
@@ -54,6 +57,7 @@ func TestFaultDiag(t *testing.T) {
 	if len(nodes) != len(want) {
 		t.Fatalf("%d nodes, want %d: %s", len(nodes), len(want), b.String())
 	}
+
 	for name, set := range want {
 		w := healthy
 		w.NodeRank = name

@@ -36,8 +36,10 @@ func joined(names ...string) string {
 		if err != nil {
 			panic("BUG: " + err.Error())
 		}
+
 		all.Write(part)
 	}
+
 	return all.String()
 }
 
@@ -61,19 +63,23 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 	if p == nil {
 		p = &Picture{}
 	}
+
 	layers, stepTimes := p.layers(v), p.times()
 	var medians []float64
 	if len(layers) > 0 && layers[0].ratio {
 		medians = rankMedians(p, layers[0].values, onset(v, p))
 	}
+
 	data, err := pageData(v, p, layers, stepTimes, medians)
 	if err != nil {
 		return err
 	}
+
 	verdictJSON := &bytes.Buffer{}
 	if err := JSON(verdictJSON, v); err != nil {
 		return err
 	}
+
 	h := headlineOf(v)
 	view := page{
 		Verdict: complete(v), Headline: h.title, More: h.more, Label: h.label, Tone: string(h.tone), Mark: toneMarks[h.tone],
@@ -89,15 +95,18 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 			view.Since = fmt.Sprintf("since step %d", p.Steps[from])
 		}
 	}
+
 	// The policy goes by hashes, so that nothing that slips into the page can run.
 	view.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hashOf(pageCSS), hashOf(pageJS))
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, view); err != nil {
 		return fmt.Errorf("render report: %w", err)
 	}
+
 	if _, err := w.Write(out.Bytes()); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
+
 	return nil
 }
 
@@ -143,25 +152,31 @@ func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
 		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(total(stepTimes)) + " of steps"})
 		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.Nodes, "node")})
 	}
+
 	if impact > 0 {
 		list = append(list, fact{Value: costCell(v.JobImpact, v.JobImpactMax), Label: "of step time waits for it", Note: stepNote(typical, impact)})
 	}
+
 	if len(nodes) > 0 {
 		n := nodes[0]
 		list = append(list, fact{Value: times(n.Slowdown), Label: "against its peers", Note: plain(n.Node) + ", " + plain(n.Cause)})
 	} else if len(links) > 0 {
 		list = append(list, fact{Value: times(links[0].Slowdown), Label: "transfer time against like groups", Note: plain(links[0].Group)})
 	}
+
 	if len(nodes) > 0 && nodes[0].DetectedStep >= nodes[0].SinceStep && !v.Healthy {
 		return append(list, fact{Value: fmt.Sprint(nodes[0].SinceStep), Label: "is the step it began at", Note: fmt.Sprintf("seen at step %d", nodes[0].DetectedStep)})
 	}
+
 	if typical > 0 && len(list) == 0 {
 		list = append(list, fact{Value: seconds(typical), Label: "a step (median)"})
 	}
+
 	list = append(list, fact{Value: grouped(v.WorldSize), Label: "ranks", Note: nodesNote(p)})
 	if mixed(v) {
 		return list
 	}
+
 	list = append(list, fact{Value: grouped(v.Steps.Analyzed), Label: "steps analyzed", Note: at(v.Steps.First, v.Steps.Last)})
 	list = append(list, fact{Value: percent(v.Coverage), Label: "of the measurements are there", Note: "ranks × steps"})
 	return list
@@ -171,6 +186,7 @@ func nodesNote(p *Picture) string {
 	if p.Nodes == 0 {
 		return ""
 	}
+
 	return "on " + count(p.Nodes, "node")
 }
 
@@ -178,6 +194,7 @@ func stepNote(t, impact float64) string {
 	if !(t > 0) {
 		return ""
 	}
+
 	return fmt.Sprintf("%s of every %s", seconds(t*impact), seconds(t))
 }
 
@@ -187,13 +204,16 @@ func nodeHours(p *Picture, impact float64, stepTimes []float64, nodes []verdict.
 	if p.Nodes == 0 || len(p.Steps) == 0 {
 		return 0, false
 	}
+
 	since := int64(math.MaxInt64)
 	for _, n := range nodes {
 		since = min(since, n.SinceStep)
 	}
+
 	for _, l := range links {
 		since = min(since, l.SinceStep)
 	}
+
 	all, at := total(stepTimes), p.stepIndex(since)
 	share := float64(len(p.Steps)-at) / float64(len(p.Steps))
 	return impact * all * share * float64(p.Nodes) / 3600, all > 0
@@ -208,6 +228,7 @@ func hoursText(h float64) string {
 	case h >= 0.0995:
 		return fmt.Sprintf("%.1f", h)
 	}
+
 	return fmt.Sprintf("%.2g", h)
 }
 
@@ -215,6 +236,7 @@ func ratioOf(e verdict.Evidence) string {
 	if !(e.Peers > 0) {
 		return "–"
 	}
+
 	return times(e.Value / e.Peers)
 }
 
@@ -224,6 +246,7 @@ func shareBar(x, a, b float64) string {
 	if !(most > 0) || !(x > 0) {
 		return "0"
 	}
+
 	return fmt.Sprintf("%.1f", 100*x/most)
 }
 
@@ -242,6 +265,7 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 			at = append(at, i)
 		}
 	}
+
 	slices.SortStableFunc(at, func(a, b int) int {
 		switch {
 		case medians[a] > medians[b]:
@@ -249,6 +273,7 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 		case medians[a] < medians[b]:
 			return 1
 		}
+
 		return 0
 	})
 	named := map[int]bool{}
@@ -257,10 +282,12 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 			named[r] = true
 		}
 	}
+
 	var list []slow
 	for _, i := range at[:min(n, len(at))] {
 		list = append(list, slow{Rank: p.Ranks[i], Median: times(medians[i]), Marked: named[p.Ranks[i].Rank]})
 	}
+
 	return list
 }
 
@@ -272,12 +299,15 @@ func onset(v *verdict.Verdict, p *Picture) int {
 	for _, n := range nodes {
 		since = min(since, n.SinceStep)
 	}
+
 	for _, l := range links {
 		since = min(since, l.SinceStep)
 	}
+
 	if since == math.MaxInt64 {
 		return 0
 	}
+
 	return min(p.stepIndex(since), max(0, len(p.Steps)-1))
 }
 
@@ -292,8 +322,10 @@ func rankMedians(p *Picture, values []float32, from int) []float64 {
 				own = append(own, float64(v))
 			}
 		}
+
 		medians[i] = median(own)
 	}
+
 	return medians
 }
 
@@ -302,6 +334,7 @@ func stageCount(p *Picture) int {
 	for _, r := range p.Ranks {
 		most = max(most, r.Stage+1)
 	}
+
 	return most
 }
 
@@ -333,6 +366,7 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 	if err != nil {
 		return nil, err
 	}
+
 	d := dataOfPage{
 		Ranks: []int{}, Node: []int{}, Nodes: []string{}, Stage: []int{}, Replica: []int{}, From: []int64{}, To: []int64{},
 		Times: []float64{}, Layers: heats, Medians: []float64{}, Culprits: []mark{}, Charts: chartsOf(v, p),
@@ -345,9 +379,11 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 			index[r.Node] = at
 			d.Nodes = append(d.Nodes, plain(r.Node))
 		}
+
 		d.Ranks, d.Node = append(d.Ranks, r.Rank), append(d.Node, at)
 		d.Stage, d.Replica = append(d.Stage, r.Stage), append(d.Replica, r.Replica)
 	}
+
 	for i := range b.count {
 		from, to := b.of(i)
 		d.From, d.To = append(d.From, p.Steps[from]), append(d.To, p.Steps[to-1])
@@ -355,19 +391,24 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 		if m := median(known(stepTimes[from:to])); m >= 0 {
 			t = significant(m, 5)
 		}
+
 		d.Times = append(d.Times, t)
 	}
+
 	for _, m := range medians {
 		if math.IsNaN(m) {
 			m = 0
 		}
+
 		d.Medians = append(d.Medians, round(m, 4))
 	}
+
 	d.Culprits = append(d.Culprits, marks(v, p, b)...)
 	out, err := json.Marshal(d)
 	if err != nil {
 		return nil, fmt.Errorf("encode report: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -379,5 +420,6 @@ func marks(v *verdict.Verdict, p *Picture, b bins) (list []mark) {
 			}
 		}
 	}
+
 	return list
 }

@@ -37,12 +37,15 @@ func (p *Picture) chosen(v *verdict.Verdict) []string {
 			add(e.Metric)
 		}
 	}
+
 	for _, metric := range []string{"fp", "self", "backward"} {
 		add(metric)
 	}
+
 	if len(list) == 0 {
 		add("step")
 	}
+
 	return list
 }
 
@@ -52,6 +55,7 @@ func titleOf(metric string) int {
 			return i
 		}
 	}
+
 	return -1
 }
 
@@ -61,13 +65,16 @@ func (p *Picture) layers(v *verdict.Verdict) []layer {
 	if p.empty() {
 		return list
 	}
+
 	for _, metric := range p.chosen(v) {
 		t := layerTitles[titleOf(metric)]
 		list = append(list, layer{name: t.name, title: t.title, ratio: true, values: p.relative(p.metric(metric))})
 	}
+
 	if part, whole := p.metric(wait), p.metric("step"); part != nil && whole != nil {
 		list = append(list, layer{name: "Waiting", title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
 	}
+
 	return list
 }
 
@@ -80,5 +87,6 @@ func (p *Picture) shares(part, whole [][]float32) []float32 {
 			out[i*n+s] = share(cell(part, i, s), cell(whole, i, s))
 		}
 	}
+
 	return out
 }

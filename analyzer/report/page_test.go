@@ -35,6 +35,7 @@ func pages(t *testing.T) string {
 	if dir := os.Getenv("LAGGARD_PAGES"); dir != "" {
 		return dir
 	}
+
 	return t.TempDir()
 }
 
@@ -44,9 +45,11 @@ func writePage(t *testing.T, path string, v *verdict.Verdict, p *Picture) {
 	if err := HTML(&b, v, p, Made{}); err != nil {
 		t.Fatalf("HTML: %v", err)
 	}
+
 	if b.Len() >= maxPage {
 		t.Errorf("page has %d bytes, want below %d", b.Len(), maxPage)
 	}
+
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +70,7 @@ func startBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatalf("find chromium: %v; install Debian's package chromium", err)
 	}
+
 	allocator, stop := chromedp.NewExecAllocator(context.Background(),
 		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
@@ -77,6 +81,7 @@ func startBrowser(t *testing.T) *browser {
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Logf("stop chromium: %v", err)
 		}
+
 		cancel()
 		stop()
 	})
@@ -84,6 +89,7 @@ func startBrowser(t *testing.T) *browser {
 	if err := chromedp.Listen(ctx, b.note); err != nil {
 		t.Fatalf("start chromium: %v", err)
 	}
+
 	bounded, done := context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(done)
 	b.ctx = bounded
@@ -142,6 +148,7 @@ func ask[T any](t *testing.T, b *browser, action chromedp.Action[T]) T {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return v
 }
 
@@ -152,6 +159,7 @@ func (b *browser) check(t *testing.T) {
 	for _, p := range b.problems {
 		t.Errorf("page: %s", p)
 	}
+
 	if len(b.requests) != 1 {
 		t.Errorf("page made requests: %q", b.requests)
 	}
@@ -176,21 +184,26 @@ func TestHTML_DrawsEverySample(t *testing.T) {
 			} else {
 				want = append(want, "No node slows this job down.")
 			}
+
 			for _, w := range want {
 				if !strings.Contains(text, w) {
 					t.Errorf("page lacks %q", w)
 				}
 			}
+
 			if n := eval[int](t, b, colours+`('#map canvas')`); n < 20 {
 				t.Errorf("heat map has %d colours: nothing drawn?", n)
 			}
+
 			if n, want := eval[int](t, b, `document.querySelectorAll('.chart path.own').length`), len(chartsOf(v, p)); n < want {
 				t.Errorf("%d lines in evidence charts, want at least %d", n, want)
 			}
+
 			for _, theme := range []string{"light", "dark"} {
 				for (eval[string](t, b, `getComputedStyle(document.body).backgroundColor`) == "rgb(16, 18, 22)") != (theme == "dark") {
 					b.run(t, chromedp.Click(chromedp.CSS("#theme")))
 				}
+
 				if out := os.Getenv("LAGGARD_PAGES"); out != "" {
 					png := ask(t, b, chromedp.FullScreenshot(100))
 					if err := os.WriteFile(filepath.Join(out, name+"-"+theme+".png"), png, 0o644); err != nil {
@@ -198,6 +211,7 @@ func TestHTML_DrawsEverySample(t *testing.T) {
 					}
 				}
 			}
+
 			b.check(t)
 		})
 	}
@@ -226,13 +240,16 @@ func TestHTML_CellsComeBack(t *testing.T) {
 			want = strings.TrimSuffix(times(float64(v)), "×")
 			want = want[:len(want)-1] // cells hold half a percent
 		}
+
 		if !strings.HasPrefix(tip, want) && v == v && !near(tip, float64(v)) || !strings.Contains(tip, fmt.Sprintf("rank %d on node-%d", s.slow, s.slow/s.perNode)) || !strings.Contains(tip, fmt.Sprintf("step %d", 100+step)) {
 			t.Errorf("tip at step %d says %q, want %s… (%g)", 100+step, tip, want, v)
 		}
 	}
+
 	for _, key := range []string{"+", "+", "-", "ArrowUp", "ArrowDown", "ArrowLeft", "0"} {
 		b.run(t, chromedp.Evaluate[chromedp.Void](press(key)))
 	}
+
 	b.run(t, chromedp.Click(chromedp.CSS(`#map-layers button:nth-child(2)`)), chromedp.Click(chromedp.CSS(`#map-in`)), chromedp.Click(chromedp.CSS(`#map-order button`)))
 	b.check(t)
 }
@@ -242,6 +259,7 @@ func near(tip string, want float64) bool {
 	if _, err := fmt.Sscanf(tip, "%f", &got); err != nil {
 		return false
 	}
+
 	return got > want*0.985 && got < want*1.015
 }
 
@@ -261,6 +279,7 @@ func TestHTML_HostileNames(t *testing.T) {
 	for i := range p.Ranks {
 		p.Ranks[i].Node = evil
 	}
+
 	p.Metrics = append(p.Metrics, Metric{Name: evil, Rows: p.Metrics[0].Rows})
 	p.Timeline = aStep(evil)
 	v.Arrivals = &verdict.Arrivals{Collectives: 1, Steps: 1, Ranks: []verdict.Arrival{{Node: evil}}}
@@ -272,15 +291,19 @@ func TestHTML_HostileNames(t *testing.T) {
 	if eval[bool](t, b, `'owned' in window`) {
 		t.Error("script of a name ran")
 	}
+
 	if n := eval[int](t, b, `document.scripts.length`); n != 2 {
 		t.Errorf("page has %d scripts, want 2", n)
 	}
+
 	if n := eval[int](t, b, `document.querySelectorAll('img, iframe, object, svg[onload], [onerror]').length`); n != 0 {
 		t.Errorf("page has %d foreign elements", n)
 	}
+
 	if title := eval[string](t, b, `document.title`); !strings.Contains(title, "<script>window.owned=1</script>") {
 		t.Errorf("title = %q, want the name as text", title)
 	}
+
 	b.check(t)
 }
 
@@ -306,12 +329,15 @@ func aStep(name string) *arrival.View {
 			add("Communication", "allreduce", 55*ms, 35*ms, 30*ms, 0)
 			add("Communication", "send", 60*ms, 5*ms, 0, -1)
 		}
+
 		for i := range int64(5000) {
 			add("Communication", name, 91*ms+i*1000, 500, 0, -1)
 		}
+
 		add("SaveCheckpoint", "", 100*ms, 5*ms, 0, -1)
 		v.Lines = append(v.Lines, l)
 	}
+
 	return v
 }
 
@@ -327,6 +353,7 @@ func TestHTML_Timeline(t *testing.T) {
 	for rank := range 20 {
 		v.Arrivals.Ranks = append(v.Arrivals.Ranks, verdict.Arrival{Rank: rank, Node: "node-0", Waited: float64(rank)})
 	}
+
 	path := filepath.Join(dir, "timeline.html")
 	writePage(t, path, v, p)
 	b.open(t, path)
@@ -336,25 +363,31 @@ func TestHTML_Timeline(t *testing.T) {
 			t.Errorf("page lacks %q: %s", want, text)
 		}
 	}
+
 	if got := eval[string](t, b, `[...document.querySelectorAll('#timeline rect.waits title')].map(e => e.textContent).join()`); got != "allreduce in group node-0: waits for rank 0, 30.0 ms" {
 		t.Errorf("waits: %q", got)
 	}
+
 	// 30 of 100 ms are waited, 100 of 100 is the step.
 	if got := eval[float64](t, b, `document.querySelector('div.steps rect.waits').getBoundingClientRect().width / document.querySelector('div.steps rect.own').getBoundingClientRect().width`); math.Abs(got-0.3) > 0.002 {
 		t.Errorf("waiting is %.4f as wide as the step, want 0.3", got)
 	}
+
 	if n := eval[int](t, b, `document.querySelectorAll('div.steps rect').length`); n > 300 {
 		t.Errorf("%d bars of ranges that nobody can tell apart", n)
 	}
+
 	if fill := eval[string](t, b, `getComputedStyle(document.querySelector('div.steps rect.waits')).fill`); !strings.Contains(fill, "#hatch") {
 		t.Errorf("waiting is filled with %s", fill)
 	}
+
 	if out := os.Getenv("LAGGARD_PAGES"); out != "" {
 		png := ask(t, b, chromedp.FullScreenshot(100))
 		if err := os.WriteFile(filepath.Join(out, "timeline.png"), png, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	b.check(t)
 }
 
@@ -367,6 +400,7 @@ func TestHTML_WithoutPicture(t *testing.T) {
 		if h := eval[string](t, b, `document.querySelector('h1').innerText`); h != headlineOf(v).title {
 			t.Errorf("%s: headline %q, want %q", name, h, headlineOf(v).title)
 		}
+
 		b.check(t)
 	}
 }
@@ -379,11 +413,13 @@ func TestHTML_StaysSmall(t *testing.T) {
 	if raceDetector {
 		s.steps = 500
 	}
+
 	t.Logf("scale: %d ranks × %d steps", s.ranks, s.steps)
 	var b bytes.Buffer
 	if err := HTML(&b, s.verdict(), s.picture(), Made{}); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Logf("%d bytes", b.Len())
 	if b.Len() >= maxPage {
 		t.Errorf("page has %d bytes, want below %d", b.Len(), maxPage)
@@ -398,6 +434,7 @@ func TestHTML_SameInputSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
 		t.Fatal("two calls gave different bytes")
 	}
@@ -414,9 +451,11 @@ func TestHTML_Prints(t *testing.T) {
 	for eval[string](t, b, `getComputedStyle(document.body).backgroundColor`) != "rgb(16, 18, 22)" {
 		b.run(t, chromedp.Click(chromedp.CSS("#theme")))
 	}
+
 	if pdf := ask(t, b, chromedp.PrintToPDF()); !bytes.HasPrefix(pdf, []byte("%PDF")) || len(pdf) < 50_000 {
 		t.Errorf("printed %d bytes, beginning %q", len(pdf), pdf[:min(len(pdf), 8)])
 	}
+
 	// The same as it stands on the screen, to be looked at.
 	b.run(t, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
@@ -425,17 +464,21 @@ func TestHTML_Prints(t *testing.T) {
 	if got := eval[string](t, b, `getComputedStyle(document.body).backgroundColor`); got != "rgb(255, 255, 255)" {
 		t.Errorf("paper is %s", got)
 	}
+
 	if eval[bool](t, b, `['#theme', '.seg', '#tip'].some(s => [...document.querySelectorAll(s)].some(e => getComputedStyle(e).display !== 'none'))`) {
 		t.Error("buttons are printed")
 	}
+
 	if n := eval[int](t, b, colours+`('#map canvas')`); n < 20 {
 		t.Errorf("heat map has %d colours on paper", n)
 	}
+
 	if out := os.Getenv("LAGGARD_PAGES"); out != "" {
 		png := ask(t, b, chromedp.FullScreenshot(100))
 		if err := os.WriteFile(filepath.Join(out, "64-print.png"), png, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	b.check(t)
 }

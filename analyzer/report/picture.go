@@ -72,6 +72,7 @@ func (p *Picture) metric(name string) [][]float32 {
 			return m.Rows
 		}
 	}
+
 	return nil
 }
 
@@ -88,6 +89,7 @@ func (p *Picture) stepIndex(n int64) int {
 			return i
 		}
 	}
+
 	return len(p.Steps)
 }
 
@@ -104,8 +106,10 @@ func (p *Picture) times() []float64 {
 				seen = append(seen, float64(v))
 			}
 		}
+
 		out[s] = median(seen)
 	}
+
 	return out
 }
 
@@ -115,10 +119,12 @@ func total(times []float64) float64 {
 	if len(seen) == 0 {
 		return 0
 	}
+
 	sum := 0.0
 	for _, t := range seen {
 		sum += t
 	}
+
 	return sum + float64(len(times)-len(seen))*median(seen)
 }
 
@@ -136,6 +142,7 @@ func (p *Picture) relative(rows [][]float32) []float32 {
 	for i := range out {
 		out[i] = nan
 	}
+
 	c := comparison{rows: rows, own: map[int]float64{}}
 	for s := range n {
 		for _, set := range p.Peers(s) {
@@ -145,6 +152,7 @@ func (p *Picture) relative(rows [][]float32) []float32 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -160,6 +168,7 @@ func (p *Picture) relativeRow(rows [][]float32, rank int) []float32 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -175,14 +184,17 @@ func (c *comparison) reference(set []int, step int) float64 {
 		if _, ok := c.own[set[0]]; !ok {
 			c.own[set[0]] = median(positive(c.rows[set[0]]))
 		}
+
 		return c.own[set[0]]
 	}
+
 	c.seen = c.seen[:0]
 	for _, i := range set {
 		if v := cell(c.rows, i, step); v > 0 {
 			c.seen = append(c.seen, float64(v))
 		}
 	}
+
 	return center(c.seen)
 }
 
@@ -192,6 +204,7 @@ func cell(rows [][]float32, i, step int) float32 {
 	if rows[i] == nil {
 		return nan
 	}
+
 	return rows[i][step]
 }
 
@@ -202,6 +215,7 @@ func positive(values []float32) []float64 {
 			out = append(out, float64(v))
 		}
 	}
+
 	return out
 }
 
@@ -214,6 +228,7 @@ func center(x []float64) float64 {
 	case len(x) <= 3:
 		return slices.Min(x)
 	}
+
 	return median(x)
 }
 
@@ -221,6 +236,7 @@ func ratio(v float32, reference float64) float32 {
 	if !(v > 0) || !(reference > 0) {
 		return nan
 	}
+
 	return float32(float64(v) / reference)
 }
 
@@ -229,6 +245,7 @@ func share(part, whole float32) float32 {
 	if !(whole > 0) || !(part >= 0) {
 		return nan
 	}
+
 	return part / whole
 }
 
@@ -240,12 +257,14 @@ func quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
 		return math.NaN()
 	}
+
 	at := q * float64(len(x)-1)
 	low := int(at)
 	v := nth(x, low)
 	if at == float64(low) || low+1 >= len(x) {
 		return v
 	}
+
 	return v + (at-float64(low))*(slices.Min(x[low+1:])-v)
 }
 
@@ -260,14 +279,17 @@ func nth(x []float64, k int) float64 {
 			for x[i] < pivot {
 				i++
 			}
+
 			for x[j] > pivot {
 				j--
 			}
+
 			if i <= j {
 				x[i], x[j] = x[j], x[i]
 				i, j = i+1, j-1
 			}
 		}
+
 		switch {
 		case k <= j:
 			high = j
@@ -277,6 +299,7 @@ func nth(x []float64, k int) float64 {
 			return x[k]
 		}
 	}
+
 	return x[k]
 }
 

@@ -25,12 +25,14 @@ func (s sample) picture() *Picture {
 	for r := range s.ranks {
 		p.Ranks = append(p.Ranks, Rank{Rank: r, Node: fmt.Sprintf("node-%d", r/s.perNode), Stage: r / replicas, Replica: r % replicas, Role: r / replicas})
 	}
+
 	fp := make([][]float32, s.ranks)
 	wait := make([][]float32, s.ranks)
 	step := make([][]float32, s.ranks)
 	for r := range fp {
 		fp[r], wait[r], step[r] = make([]float32, s.steps), make([]float32, s.steps), make([]float32, s.steps)
 	}
+
 	for k := range s.steps {
 		p.Steps = append(p.Steps, int64(100+k))
 		work := 1 + 0.04*random.NormFloat64()
@@ -40,9 +42,11 @@ func (s sample) picture() *Picture {
 			if r == s.slow && k >= s.since {
 				v *= s.factor
 			}
+
 			fp[r][k] = float32(v)
 			slowest = max(slowest, v)
 		}
+
 		for r := range s.ranks {
 			step[r][k] = float32(slowest * 1.2)
 			wait[r][k] = step[r][k] - fp[r][k]
@@ -51,11 +55,13 @@ func (s sample) picture() *Picture {
 			}
 		}
 	}
+
 	p.Metrics = []Metric{{Name: "fp", Rows: fp}, {Name: "wait", Rows: wait}, {Name: "step", Rows: step}}
 	sets := make([][]int, s.stages)
 	for r := range s.ranks {
 		sets[r/replicas] = append(sets[r/replicas], r)
 	}
+
 	p.Peers = func(int) [][]int { return sets }
 	p.Unmeasured = []string{"No checkpoint was recorded (kind SaveCheckpoint)."}
 	return p
@@ -79,6 +85,7 @@ func (s sample) verdict() *verdict.Verdict {
 			Detail: "its forward time is up and its waiting is down by the same amount, and no other rank of its pipeline is slower than its peers",
 		}}
 	}
+
 	return v
 }
 

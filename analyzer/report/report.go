@@ -31,6 +31,7 @@ func JSON(w io.Writer, v *verdict.Verdict) error {
 	if err := enc.Encode(complete(v)); err != nil {
 		return fmt.Errorf("write verdict: %w", err)
 	}
+
 	return nil
 }
 
@@ -49,21 +50,25 @@ func complete(v *verdict.Verdict) *verdict.Verdict {
 			e.Value, e.Peers, e.Z = finite(e.Value), finite(e.Peers), finite(e.Z)
 		}
 	}
+
 	c.Links = append([]verdict.Link{}, v.Links...)
 	for i := range c.Links {
 		l := &c.Links[i]
 		l.Ranks, l.Slowdown, l.JobImpact = listed(l.Ranks), finite(l.Slowdown), finite(l.JobImpact)
 		l.Nodes = append([]string{}, l.Nodes...)
 	}
+
 	c.Findings = append([]verdict.Finding{}, v.Findings...)
 	for i := range c.Findings {
 		f := &c.Findings[i]
 		f.Ranks, f.JobImpact, f.Ratio = listed(f.Ranks), finite(f.JobImpact), finite(f.Ratio)
 	}
+
 	c.Events = append([]verdict.Event{}, v.Events...)
 	for i := range c.Events {
 		c.Events[i].Ranks = listed(c.Events[i].Ranks)
 	}
+
 	return &c
 }
 
@@ -79,6 +84,7 @@ func finite(x float64) float64 {
 	case math.IsInf(x, -1):
 		return -math.MaxFloat64
 	}
+
 	return x
 }
 
@@ -91,6 +97,7 @@ func plain(s string) string {
 	if strings.IndexFunc(s, odd) < 0 {
 		return s
 	}
+
 	var b strings.Builder
 	for _, r := range s {
 		if odd(r) {
@@ -99,6 +106,7 @@ func plain(s string) string {
 			b.WriteRune(r)
 		}
 	}
+
 	return b.String()
 }
 
@@ -111,6 +119,7 @@ func percent(share float64) string {
 	case math.Abs(p) < 9.95:
 		return strings.TrimSuffix(strconv.FormatFloat(p, 'f', 1, 64), ".0") + "%"
 	}
+
 	return strconv.FormatFloat(p, 'f', 0, 64) + "%"
 }
 
@@ -120,6 +129,7 @@ func times(ratio float64) string {
 	if math.Abs(ratio) >= 99.5 {
 		digits = 0
 	}
+
 	return strconv.FormatFloat(finite(ratio), 'f', digits, 64) + "×"
 }
 
@@ -139,6 +149,7 @@ func seconds(s float64) string {
 	case a >= 600:
 		s, unit = s/60, "min"
 	}
+
 	digits := 2
 	switch a := math.Abs(s); {
 	case a >= 99.95:
@@ -146,6 +157,7 @@ func seconds(s float64) string {
 	case a >= 9.995:
 		digits = 1
 	}
+
 	return strconv.FormatFloat(s, 'f', digits, 64) + " " + unit
 }
 
@@ -157,6 +169,7 @@ func rankList(ranks []int, most int) string {
 		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
 			j++
 		}
+
 		switch {
 		case j > i+1:
 			parts = append(parts, fmt.Sprintf("%d–%d", ranks[i], ranks[j]))
@@ -164,12 +177,15 @@ func rankList(ranks []int, most int) string {
 			j = i
 			parts = append(parts, strconv.Itoa(ranks[i]))
 		}
+
 		i = j + 1
 	}
+
 	if len(parts) > most {
 		left := len(parts) - most
 		return strings.Join(parts[:most], ", ") + fmt.Sprintf(" and %d more", left)
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -179,12 +195,15 @@ func names(list []string, most int) string {
 	for _, s := range list {
 		words = append(words, plain(s))
 	}
+
 	if len(words) > most {
 		return strings.Join(words[:most], ", ") + fmt.Sprintf(" and %d more", len(words)-most)
 	}
+
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
+
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
@@ -193,6 +212,7 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
+
 	return grouped(n) + " " + noun + "s"
 }
 
@@ -202,8 +222,10 @@ func grouped(n int) string {
 	if n < 0 {
 		return "-" + grouped(-n)
 	}
+
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
+
 	return s
 }

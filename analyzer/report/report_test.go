@@ -20,14 +20,17 @@ func TestJSON_ListsAreNeverNull(t *testing.T) {
 	if err := JSON(&b, v); err != nil {
 		t.Fatal(err)
 	}
+
 	if strings.Contains(b.String(), "null") {
 		t.Fatalf("JSON has a null:\n%s", b.String())
 	}
+
 	for _, key := range []string{"schema_version", "job", "attempts", "world_size", "steps", "coverage", "decided", "healthy", "nodes", "links", "findings", "events"} {
 		if !strings.Contains(b.String(), `"`+key+`":`) {
 			t.Errorf("JSON lacks %q", key)
 		}
 	}
+
 	if !strings.HasSuffix(b.String(), "}\n") || strings.HasSuffix(b.String(), "\n\n") {
 		t.Error("JSON does not end with one newline")
 	}
@@ -39,16 +42,20 @@ func TestJSON_RoundTripsAndIsStable(t *testing.T) {
 	if err := JSON(&a, v); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := JSON(&b, v); err != nil {
 		t.Fatal(err)
 	}
+
 	if a.String() != b.String() {
 		t.Fatal("two calls gave different bytes")
 	}
+
 	var back verdict.Verdict
 	if err := json.Unmarshal(a.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(complete(v), &back); diff != "" {
 		t.Fatal(diff)
 	}
@@ -147,6 +154,7 @@ func cases() map[string]*verdict.Verdict {
 	for name, all := range map[string]float64{"degraded": 0.49, "harmless": 0.004, "link": 0.08, "two": 0.62, "wires": 0.27} {
 		m[name].JobImpact = all
 	}
+
 	v.JobImpactMax = 0.3
 	return m
 }
@@ -170,11 +178,13 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 		if err := Table(&b, v, TableOptions{Width: 160}); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, text := range want[name] {
 			if !strings.Contains(b.String(), text) {
 				t.Errorf("table of %s lacks %q:\n%s", name, text, b.String())
 			}
 		}
+
 		if strings.Contains(b.String(), "\x1b") {
 			t.Errorf("table of %s has colours that were not asked for", name)
 		}
@@ -187,6 +197,7 @@ func TestTable_WithSparklinesAndColours(t *testing.T) {
 	if err := Table(&b, s.verdict(), TableOptions{Color: true, Picture: s.picture()}); err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.ContainsAny(b.String(), "▅▆▇█") || !strings.Contains(b.String(), "▁") || !strings.Contains(b.String(), "\x1b[31m") {
 		t.Errorf("no sparkline or no colour:\n%s", b.String())
 	}
@@ -207,6 +218,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 		if err := write(&b); err != nil {
 			t.Fatal(err)
 		}
+
 		if strings.ContainsAny(b.String(), "\x1b\a\u202e") {
 			t.Errorf("%s sends control characters: %q", name, b.String())
 		}
@@ -219,6 +231,7 @@ func TestExplain_GivesTheNumbers(t *testing.T) {
 	if err := Explain(&b, s.verdict(), s.picture(), TableOptions{Width: 1000}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, text := range []string{
 		"node-2 slows this job down.", "rank 5 spends 1.12 s a step (median) on forward, its peers in the same role 850 ms: 1.32×, 272 ms more (z = 41.2",
 		"1 of its 2 measured ranks are slow", "What to do: Look at clocks", "99% of the measurements expected", "No checkpoint was recorded",
@@ -236,9 +249,11 @@ func TestQuantise_KeepsRatios(t *testing.T) {
 			t.Errorf("ratio %g comes back as %g", v, got)
 		}
 	}
+
 	if quantise(math.NaN(), true) != 0 || quantise(-1, true) != 0 || quantise(math.NaN(), false) != 0 {
 		t.Error("what was not measured is not code 0")
 	}
+
 	if quantise(1e9, true) != 255 || quantise(1e-9, true) != 1 || quantise(2, false) != 255 {
 		t.Error("values beyond the ends are not at the ends")
 	}
@@ -254,6 +269,7 @@ func TestPicture_RelativeWithFewPeers(t *testing.T) {
 		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
 			t.Fatalf("relative = %v, want %v", got, want)
 		}
+
 		if row := p.relativeRow(rows, i/2); row[i%2] != got[i] {
 			t.Fatalf("relativeRow(%d) = %v, want as in %v", i/2, row, got)
 		}
@@ -267,6 +283,7 @@ func TestQuantile_IsThatOfSorting(t *testing.T) {
 		for i := range x {
 			x[i] = float64(random.IntN(12))
 		}
+
 		sorted := slices.Sorted(slices.Values(x))
 		for _, q := range []float64{0, 0.1, 0.5, 0.9, 1} {
 			at := q * float64(len(x)-1)
@@ -275,11 +292,13 @@ func TestQuantile_IsThatOfSorting(t *testing.T) {
 			if low+1 < len(sorted) {
 				want += (at - float64(low)) * (sorted[low+1] - sorted[low])
 			}
+
 			if got := quantile(slices.Clone(x), q); math.Abs(got-want) > 1e-12 {
 				t.Fatalf("quantile(%v, %g) = %g, want %g", x, q, got, want)
 			}
 		}
 	}
+
 	if !math.IsNaN(median(nil)) {
 		t.Fatal("median of nothing is a number")
 	}

@@ -32,10 +32,12 @@ func TerminalOptions(w io.Writer) TableOptions {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return TableOptions{}
 	}
+
 	o := TableOptions{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 		o.Width = width
 	}
+
 	return o
 }
 
@@ -69,6 +71,7 @@ func (p *printer) in(style, s string) string {
 	if !p.color || s == "" {
 		return s
 	}
+
 	return style + s + reset
 }
 
@@ -82,11 +85,14 @@ func (p *printer) wrapped(indent, s string) {
 			p.printf("%s\n", line)
 			line, used = strings.Repeat(" ", len(indent)), 0
 		}
+
 		if used > 0 {
 			line, used = line+" ", used+1
 		}
+
 		line, used = line+word, used+n
 	}
+
 	if used > 0 {
 		p.printf("%s\n", line)
 	}
@@ -100,6 +106,7 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	if o.Width <= 0 {
 		o.Width = defaultWidth
 	}
+
 	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
 	h := headlineOf(v)
 	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
@@ -109,9 +116,11 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	if len(v.Nodes) > 0 {
 		nodesTable(p, v.Nodes, o.Picture)
 	}
+
 	if len(v.Links) > 0 {
 		linksTable(p, v.Links)
 	}
+
 	if len(v.Findings) > 0 {
 		p.printf("\n%s\n", p.in(dim, "FINDINGS ABOUT THE JOB"))
 		for _, f := range v.Findings {
@@ -119,12 +128,14 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 			p.wrapped("     ", sentence(capital(plain(f.Detail))))
 		}
 	}
+
 	if len(v.Events) > 0 {
 		p.printf("\n%s\n", p.in(dim, "PASSED BY ITSELF"))
 		for _, e := range v.Events {
 			p.printf("  %s  %s\n", p.in(cyan, "•"), eventSentence(e))
 		}
 	}
+
 	arrivalsTable(p, v.Arrivals)
 	return p.err
 }
@@ -135,15 +146,19 @@ func scope(v *verdict.Verdict) string {
 	if v.Steps.Analyzed > 0 {
 		s += fmt.Sprintf(" (%s analyzed)", grouped(v.Steps.Analyzed))
 	}
+
 	if from, to := clock(v.Steps.FirstTime), clock(v.Steps.LastTime); from != "" && to != "" {
 		s += ", " + from + " to " + to
 	}
+
 	if mixed(v) {
 		return s + "."
 	}
+
 	if v.Attempts > 1 {
 		s += ", " + count(v.Attempts, "attempt")
 	}
+
 	return s + ", coverage " + percent(v.Coverage) + ". " + worldSentence(v.WorldSizeFrom) + rolesSentence(v.Roles)
 }
 
@@ -152,6 +167,7 @@ func ranksOf(v *verdict.Verdict) string {
 	if v.Recorded > 0 && v.Recorded < v.WorldSize {
 		return fmt.Sprintf("%s of %s recorded", grouped(v.Recorded), count(v.WorldSize, "rank"))
 	}
+
 	return count(v.WorldSize, "rank")
 }
 
@@ -161,6 +177,7 @@ func clock(stamp string) string {
 	if err != nil {
 		return ""
 	}
+
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
@@ -170,6 +187,7 @@ func stepAt(step int64, stamp string) string {
 	if c := clock(stamp); c != "" {
 		s += " (" + c + ")"
 	}
+
 	return s
 }
 
@@ -183,6 +201,7 @@ func (m Made) sentence() string {
 	if m.By == "" {
 		return ""
 	}
+
 	return "Made " + m.At.Local().Format("2006-01-02 15:04:05 MST") + " by laggard " + m.By + "."
 }
 
@@ -190,6 +209,7 @@ func impactNote(impact float64) string {
 	if !(impact > 0) {
 		return ""
 	}
+
 	return percent(impact) + " of step time"
 }
 
@@ -205,18 +225,22 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		if n.Devices > len(n.Ranks) {
 			ranks += fmt.Sprintf(" (%d of %d)", len(n.Ranks), n.Devices)
 		}
+
 		lines = append(lines, []string{
 			plain(n.Node), plain(n.State), plain(n.Cause), ranks, times(n.Slowdown), costCell(n.JobImpact, n.JobImpactMax),
 			fmt.Sprint(n.SinceStep), fmt.Sprint(n.DetectedStep), sure(n.Confidence),
 		})
 	}
+
 	aligned(p, head, lines, 1, func(i, column int, cell string) string {
 		if column == 1 {
 			return p.in(stateStyles[nodes[i].State], cell)
 		}
+
 		if column == 0 {
 			return p.in(bold, cell)
 		}
+
 		return cell
 	}, func(i int) {
 		n := nodes[i]
@@ -236,6 +260,7 @@ func clockLine(p *printer, words ...string) {
 			text += ", " + words[i] + " " + c
 		}
 	}
+
 	if text != "" {
 		p.printf("%s\n", text)
 	}
@@ -246,6 +271,7 @@ func sure(confidence float64) string {
 	if confidence > 0.995 {
 		return ">99%"
 	}
+
 	return percent(confidence)
 }
 
@@ -256,12 +282,15 @@ func evidenceLines(p *printer, n verdict.Node) {
 			p.printf("    %s\n", p.in(dim, fmt.Sprintf("and %d more measurements (laggard explain shows them)", len(n.Evidence)-most)))
 			break
 		}
+
 		against := ""
 		if e.Peers > 0 {
 			against = " = " + times(e.Value/e.Peers)
 		}
+
 		p.printf("    %s rank %-5d %9s a step, peers %9s%s\n", p.in(dim, pad(metricName(e.Metric), 13)), e.Rank, seconds(e.Value), seconds(e.Peers), against)
 	}
+
 	if n.Detail != "" {
 		p.wrapped("    ", sentence(capital(plain(n.Detail))))
 	}
@@ -272,16 +301,19 @@ func sparkLines(p *printer, n verdict.Node, picture *Picture) {
 	if picture == nil || picture.empty() {
 		return
 	}
+
 	metrics := picture.chosen(&verdict.Verdict{Nodes: []verdict.Node{n}})
 	if len(metrics) == 0 {
 		return
 	}
+
 	const most = 2
 	for _, r := range n.Ranks[:min(most, len(n.Ranks))] {
 		i := picture.rowOf(r)
 		if i < 0 {
 			continue
 		}
+
 		line, low, high := spark(picture.relativeRow(picture.metric(metrics[0]), i), max(8, min(60, p.width-40)))
 		if line != "" {
 			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
@@ -297,12 +329,15 @@ func linksTable(p *printer, links []verdict.Link) {
 		if on == "" {
 			on = "–"
 		}
+
 		lines = append(lines, []string{plain(l.Group), plain(l.State), on, rankList(l.Ranks, 6), times(l.Slowdown), percent(l.JobImpact), fmt.Sprint(l.SinceStep)})
 	}
+
 	aligned(p, head, lines, 1, func(i, column int, cell string) string {
 		if column == 1 {
 			return p.in(stateStyles[links[i].State], cell)
 		}
+
 		return cell
 	}, func(i int) {
 		clockLine(p, "began", links[i].SinceTime)
@@ -323,10 +358,12 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 			right[c] = right[c] && l[c] != "" && strings.IndexByte("0123456789<>\xe2", l[c][0]) >= 0 && !strings.ContainsAny(l[c], ",–(")
 		}
 	}
+
 	cell := func(c int, s string) string {
 		if right[c] {
 			return strings.Repeat(" ", widths[c]-utf8.RuneCountInString(s)) + s
 		}
+
 		return pad(s, widths[c])
 	}
 	write := func(line int, cells []string) {
@@ -336,16 +373,20 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 			if c == len(cells)-1 && !right[c] {
 				s = strings.TrimRight(s, " ")
 			}
+
 			if line >= 0 {
 				s = paint(line, c, s)
 			} else {
 				s = p.in(dim, s)
 			}
+
 			if c > 0 {
 				text += "  "
 			}
+
 			text += s
 		}
+
 		p.printf("%s\n", text)
 	}
 	p.printf("\n")
@@ -366,15 +407,18 @@ func eventSentence(e verdict.Event) string {
 	if e.Node != "" {
 		who = plain(e.Node)
 	}
+
 	if len(e.Ranks) > 0 {
 		who += ", rank " + rankList(e.Ranks, 6)
 		if len(e.Ranks) > 1 {
 			who = strings.Replace(who, ", rank ", ", ranks ", 1)
 		}
 	}
+
 	s := fmt.Sprintf("%s: slower in %s, %s", who, at(e.FirstStep, e.LastStep), plain(e.Cause))
 	if from, to := clock(e.FirstTime), clock(e.LastTime); from != "" && to != "" {
 		s += ", " + from + " to " + to
 	}
+
 	return s
 }

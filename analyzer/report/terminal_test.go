@@ -16,22 +16,27 @@ func terminal(t *testing.T, width uint16) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { master.Close() })
 	fd := int(master.Fd())
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
 	}
+
 	if err == nil {
 		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: width})
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { f.Close() })
 	return f
 }

@@ -14,6 +14,7 @@ func Timeline(w io.Writer, v *arrival.View, o TableOptions) error {
 	if o.Width <= 0 {
 		o.Width = defaultWidth
 	}
+
 	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
 	p.printf("\n%s\n", p.in(bold, fmt.Sprintf("Step %d, side by side", v.Step)))
 	p.wrapped("  ", TimelineClocks(v))
@@ -21,6 +22,7 @@ func Timeline(w io.Writer, v *arrival.View, o TableOptions) error {
 	for _, l := range timelineRows(v) {
 		lines = append(lines, []string{l.Rank, l.Node, l.Part, l.Step, l.Blocked, l.Waited, l.For, l.Last})
 	}
+
 	aligned(p, []string{"RANK", "NODE", "", "STEP", "COMMUNICATES", "WAITED", "MOST FOR", "LAST IN"}, lines, 1,
 		func(_, _ int, cell string) string { return cell }, func(int) {})
 	return p.err
@@ -31,6 +33,7 @@ func TimelineClocks(v *arrival.View) string {
 	if !v.Aligned {
 		return "The ranks stand by their hosts' clocks as they were: no collective was recorded that all of them share and that ends on its members together, so who waits for whom isn't known."
 	}
+
 	return fmt.Sprintf("The ranks' clocks are aligned where collectives end, sure to ± %s. Communication counts as far as the trainer was blocked in it; what of that came before the last rank entered is waiting.", seconds(v.Unsure))
 }
 
@@ -45,17 +48,22 @@ func timelineRows(v *arrival.View) (rows []timelineRow) {
 		if l.Length > 0 {
 			r.Step = seconds(l.Length)
 		}
+
 		if l.Communications > 0 {
 			r.Blocked = seconds(l.Blocked)
 		}
+
 		if l.Collectives > 0 {
 			r.Waited, r.Last = seconds(l.Waited), fmt.Sprintf("%d of %d", l.Last, l.Collectives)
 		}
+
 		if l.For >= 0 {
 			r.For = fmt.Sprintf("rank %d", l.For)
 		}
+
 		rows = append(rows, r)
 	}
+
 	return rows
 }
 
@@ -117,6 +125,7 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 	if v == nil || len(v.Lines) == 0 || v.To <= v.From {
 		return nil
 	}
+
 	s := &stepPicture{Step: v.Step, Clocks: TimelineClocks(v), Width: plotLeft + plotWide + 12, Rows: timelineRows(v)}
 	scale := plotWide / float64(v.To-v.From)
 	x := func(ns int64) float64 { return plotLeft + float64(ns-v.From)*scale }
@@ -129,15 +138,18 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 		if l.Part != "" {
 			line.Below = strings.TrimPrefix(plain(l.Node)+" · "+l.Part, " · ")
 		}
+
 		b := &bars{x: x}
 		lanes := b.of(l, y)
 		line.Bars = b.done
 		for i := range line.Bars {
 			used[line.Bars[i].Class] = true
 		}
+
 		s.Lines = append(s.Lines, line)
 		y += max(workHigh+float64(lanes)*(commHigh+2), 30) + 16
 	}
+
 	s.Foot, s.Height = y-8, y
 	s.Names = strings.Join(ranks, ", ")
 	for _, k := range kindsOfBars {
@@ -145,16 +157,19 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 			s.Kinds = append(s.Kinds, k)
 		}
 	}
+
 	each := tickOf(seconds64(v.To - v.From))
 	for k := 0; ; k++ {
 		at := float64(k) * each
 		if at > seconds64(v.To-v.From) {
 			return s
 		}
+
 		t := tick{X: round(plotLeft+at*1e9*scale, 2), Label: seconds(at)}
 		if s.Width-t.X < tickWide {
 			t.Label = "" // it would be cut
 		}
+
 		s.Ticks = append(s.Ticks, t)
 	}
 }
@@ -169,6 +184,7 @@ func tickOf(whole float64) float64 {
 			return unit * m
 		}
 	}
+
 	return 10 * unit
 }
 
@@ -188,6 +204,7 @@ func (b *bars) of(l *arrival.Line, y float64) int {
 			b.add("own", y, workHigh, r.StartNs, r.DurNs, "step", r.DurNs)
 		}
 	}
+
 	for i := range l.Ranges {
 		r := &l.Ranges[i]
 		switch r.Kind {
@@ -202,29 +219,36 @@ func (b *bars) of(l *arrival.Line, y float64) int {
 			b.add("backward", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
 		}
 	}
+
 	for i := range l.Ranges {
 		r := &l.Ranges[i]
 		if r.Kind != "Communication" {
 			continue
 		}
+
 		if e := r.Blocked(); e > 0 {
 			b.add("blocked", y, workHigh, r.StartNs+r.DurNs-e, e, "blocked in "+plain(r.Op), e)
 		}
+
 		lane := y + workHigh + 2 + float64(b.lane(b.x(r.StartNs), b.x(r.StartNs+r.DurNs)))*(commHigh+2)
 		what := plain(r.Op)
 		if r.Group != "" {
 			what += " in group " + plain(r.Group)
 		}
+
 		if r.For >= 0 && r.Waits > 0 {
 			b.add("waits", lane, commHigh, r.StartNs, r.Waits, fmt.Sprintf("%s: waits for rank %d", what, r.For), r.Waits)
 		}
+
 		b.add("comm", lane, commHigh, r.StartNs+r.Waits, r.DurNs-r.Waits, what, r.DurNs)
 	}
+
 	for i := range b.done {
 		if n := b.done[i].count; n > 1 {
 			b.done[i].Title = fmt.Sprintf("%d times, the first: %s", n, b.done[i].Title)
 		}
 	}
+
 	return len(b.lanes)
 }
 
@@ -236,10 +260,12 @@ func (b *bars) lane(from, to float64) int {
 			return i
 		}
 	}
+
 	if len(b.lanes) < mostLanes {
 		b.lanes = append(b.lanes, to)
 		return len(b.lanes) - 1
 	}
+
 	b.lanes[mostLanes-1] = max(b.lanes[mostLanes-1], to)
 	return mostLanes - 1
 }
@@ -255,6 +281,7 @@ func (b *bars) add(class string, y, high float64, start, dur int64, what string,
 			return
 		}
 	}
+
 	b.last[key] = len(b.done)
 	b.done = append(b.done, bar{
 		Class: class, Title: what + ", " + seconds(seconds64(told)), X: round(from, 2), Y: y, Width: round(max(to-from, finest), 2), Height: high,

@@ -21,6 +21,7 @@ func WhatIf(w io.Writer, v *verdict.Verdict, r *whatif.Result) error {
 	if r.Skipped > 0 {
 		p.add(", %d left out because records are missing", r.Skipped)
 	}
+
 	p.add(")\n")
 	p.add("  the slowest 3 %% of the workers account for %.0f %% of the loss, the last stage for %.0f %%\n", 100*clamp(r.MW), 100*clamp(r.MS))
 	for _, k := range slices.Sorted(maps.Keys(r.ByKind)) {
@@ -28,11 +29,13 @@ func WhatIf(w io.Writer, v *verdict.Verdict, r *whatif.Result) error {
 			p.add("  only %s as it was: %.2f\n", k, r.ByKind[k])
 		}
 	}
+
 	for _, s := range slices.Sorted(maps.Keys(r.ByStage)) {
 		if len(r.ByStage) > 1 && r.ByStage[s] >= noteworthy {
 			p.add("  only stage %d as it was: %.2f\n", s, r.ByStage[s])
 		}
 	}
+
 	p.workers(r)
 	return p.err
 }
@@ -61,6 +64,7 @@ func (l *lines) culprits(v *verdict.Verdict, r *whatif.Result) {
 	for _, n := range nodes {
 		l.add("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), Costs(n.JobImpact, n.JobImpactMax), beside(r.Repaired, n.Node))
 	}
+
 	if len(nodes) > 1 {
 		l.add("What if all of them did: %s%s\n", Costs(v.JobImpact, v.JobImpactMax), besideAll(r))
 	}
@@ -71,6 +75,7 @@ func beside(repaired map[string]float64, node string) string {
 	if !ok {
 		return ""
 	}
+
 	return fmt.Sprintf(" (%s by the replay of raw ranges)", smallShare(x))
 }
 
@@ -78,6 +83,7 @@ func besideAll(r *whatif.Result) string {
 	if len(r.Repaired) == 0 {
 		return ""
 	}
+
 	return fmt.Sprintf(" (%s by the replay)", smallShare(r.Together))
 }
 
@@ -91,6 +97,7 @@ func (l *lines) workers(r *whatif.Result) {
 		if i == mostRanks || r.ByRank[rank] < noteworthy {
 			return
 		}
+
 		l.add("  only rank %d as it was: %.2f; repaired to its stage's median it saves %.0f %% of the step\n", rank, r.ByRank[rank], 100*r.Gain[rank])
 	}
 }

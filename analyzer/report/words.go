@@ -40,26 +40,33 @@ func headlineOf(v *verdict.Verdict) headline {
 		if off, ok := offNow(v); ok {
 			return headline{unknown, "Off", sentence(capital(off)), "Nothing is called healthy that was not measured: `laggard trace on` records again."}
 		}
+
 		if mixed(v) {
 			return headline{unknown, "Undecided", findingTitles[verdict.OverlappingRuns], "Nothing is judged of a mixture."}
 		}
+
 		return headline{unknown, "Undecided", "There is not enough data to decide.", whyUndecided(v)}
 	}
+
 	nodes, links := convicted(v)
 	if !v.Healthy {
 		return degraded(v, nodes, links)
 	}
+
 	if len(nodes)+len(links) > 0 {
 		return headline{tone: warn, label: "Harmless", title: culprits(nodes, links) + " slow, costs " + Costs(v.JobImpact, v.JobImpactMax) + ".",
 			more: "That is below the share of step time that makes a job unhealthy."}
 	}
+
 	if suspects := inState(v.Nodes, verdict.Suspect); len(suspects) > 0 {
 		return headline{warn, "Suspect", "No node is degraded. " + culprits(suspects, nil) + " under suspicion.",
 			"A suspicion is confirmed or dropped after some more steps; until then nothing needs to be done."}
 	}
+
 	if f, ok := costliest(v.Findings); ok {
 		return headline{note, "Healthy", "No node is to blame.", findingTitle(f) + " " + cost(f.JobImpact, 0)}
 	}
+
 	h := headline{tone: good, label: "Healthy", title: "No node slows this job down."}
 	switch recovered := inState(v.Nodes, verdict.Recovered); {
 	case len(recovered) > 0:
@@ -67,6 +74,7 @@ func headlineOf(v *verdict.Verdict) headline {
 	case len(v.Events) > 0:
 		h.more = fmt.Sprintf("%s passed without lasting harm.", count(len(v.Events), "short disturbance"))
 	}
+
 	return h
 }
 
@@ -84,6 +92,7 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 		for i, n := range nodes {
 			list[i] = n.Node
 		}
+
 		h.title = count(len(nodes), "node") + " slow this job down."
 		h.more = "They are " + names(list, 8) + "."
 	case len(links) == 1:
@@ -94,9 +103,11 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 	default: // a verdict that is unhealthy without a culprit: say no more than that
 		h.title = "This job is not healthy."
 	}
+
 	if v.Most() > 0 && len(nodes)+len(unexplained(nodes, links)) > 1 {
 		h.more = strings.TrimSpace(h.more + " Together they cost " + Costs(v.JobImpact, v.JobImpactMax) + " of step time.")
 	}
+
 	return h
 }
 
@@ -107,11 +118,13 @@ func convicted(v *verdict.Verdict) (nodes []verdict.Node, links []verdict.Link) 
 			nodes = append(nodes, n)
 		}
 	}
+
 	for _, l := range v.Links {
 		if l.State == verdict.Degraded || l.State == verdict.Intermittent {
 			links = append(links, l)
 		}
 	}
+
 	return nodes, links
 }
 
@@ -125,6 +138,7 @@ func unexplained(nodes []verdict.Node, links []verdict.Link) (some []verdict.Lin
 			some = append(some, l)
 		}
 	}
+
 	return some
 }
 
@@ -146,6 +160,7 @@ func inState(nodes []verdict.Node, state string) (some []verdict.Node) {
 			some = append(some, n)
 		}
 	}
+
 	return some
 }
 
@@ -154,13 +169,16 @@ func culprits(nodes []verdict.Node, links []verdict.Link) string {
 	for _, n := range nodes {
 		list = append(list, n.Node)
 	}
+
 	for _, l := range links {
 		list = append(list, "group "+l.Group)
 	}
+
 	is := " is"
 	if len(list) > 1 {
 		is = " are"
 	}
+
 	return names(list, 4) + is
 }
 
@@ -171,6 +189,7 @@ func offNow(v *verdict.Verdict) (string, bool) {
 			return f.Detail, true
 		}
 	}
+
 	return "", false
 }
 
@@ -186,9 +205,11 @@ func whyUndecided(v *verdict.Verdict) string {
 			why = append(why, sentence(plain(f.Detail)))
 		}
 	}
+
 	if len(why) == 0 {
 		why = append(why, fmt.Sprintf("%s analyzed, %s of the expected measurements are there.", count(v.Steps.Analyzed, "step"), percent(v.Coverage)))
 	}
+
 	return strings.Join(why, " ") + " Nothing is called healthy that was not measured."
 }
 
@@ -216,6 +237,7 @@ func causeOf(cause string) string {
 	if w, ok := causeWords[cause]; ok {
 		return w
 	}
+
 	return plain(cause)
 }
 
@@ -228,6 +250,7 @@ func nodeSentence(n verdict.Node) string {
 	case len(n.Ranks) > 1:
 		who, needs = "Its ranks "+rankList(n.Ranks, 6), "need"
 	}
+
 	when := "since " + stepAt(n.SinceStep, n.SinceTime)
 	if n.State == verdict.Recovered {
 		needs = "needed"
@@ -235,10 +258,12 @@ func nodeSentence(n verdict.Node) string {
 			when = "from " + stepAt(n.SinceStep, n.SinceTime) + " to " + stepAt(n.UntilStep, n.UntilTime)
 		}
 	}
+
 	s := fmt.Sprintf("%s %s %s as long as peers for %s, %s", who, needs, times(n.Slowdown), causeOf(n.Cause), when)
 	if n.State == verdict.Intermittent {
 		s += ", coming and going"
 	}
+
 	return s + ". " + cost(n.JobImpact, n.JobImpactMax)
 }
 
@@ -250,6 +275,7 @@ func linkSentence(l verdict.Link) string {
 			on = " at " + names(l.Nodes, 1)
 		}
 	}
+
 	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since %s. %s", plain(l.Group), on, times(l.Slowdown), stepAt(l.SinceStep, l.SinceTime), cost(l.JobImpact, 0))
 }
 
@@ -258,6 +284,7 @@ func cost(impact, most float64) string {
 	if !(max(impact, most) > 0) {
 		return "The job loses no time by it."
 	}
+
 	return "It costs the job " + Costs(impact, most) + " of its time."
 }
 
@@ -270,6 +297,7 @@ func Costs(impact, most float64) string {
 	case impact >= 0.001:
 		return "at most " + smallShare(most) + " and at least " + smallShare(impact)
 	}
+
 	return "at most " + smallShare(most)
 }
 
@@ -278,6 +306,7 @@ func smallShare(x float64) string {
 	if x > 0 && x < 0.001 {
 		return "less than 0.1%"
 	}
+
 	return percent(x)
 }
 
@@ -286,6 +315,7 @@ func costCell(impact, most float64) string {
 	if most > impact {
 		return "≤" + percent(most)
 	}
+
 	return percent(impact)
 }
 
@@ -303,6 +333,7 @@ func findingTitle(f verdict.Finding) string {
 	if t, ok := findingTitles[f.Kind]; ok {
 		return t
 	}
+
 	return sentence(capital(strings.ReplaceAll(plain(f.Kind), "-", " ")))
 }
 
@@ -314,6 +345,7 @@ func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
 			best, found = f, true
 		}
 	}
+
 	return best, found
 }
 
@@ -327,6 +359,7 @@ func metricName(m string) string {
 	if w, ok := metricWords[m]; ok {
 		return w
 	}
+
 	return plain(m)
 }
 
@@ -335,6 +368,7 @@ func worldSentence(from string) string {
 	if from != verdict.FromRanks {
 		return ""
 	}
+
 	return "Nothing told the number of ranks: it is counted by the rank directories, so ranks above the highest may be missing. "
 }
 
@@ -346,6 +380,7 @@ func rolesSentence(roles string) string {
 	case "":
 		return ""
 	}
+
 	return "Parallel layout from " + plain(roles) + "."
 }
 
@@ -356,6 +391,7 @@ func capital(s string) string {
 	if first == "" || strings.ContainsFunc(first, func(r rune) bool { return r < 'a' || r > 'z' }) {
 		return s
 	}
+
 	return string(s[0]-'a'+'A') + s[1:]
 }
 
@@ -364,5 +400,6 @@ func sentence(s string) string {
 	if s == "" || strings.ContainsAny(s[len(s)-1:], ".!?") {
 		return s
 	}
+
 	return s + "."
 }

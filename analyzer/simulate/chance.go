@@ -12,16 +12,19 @@ func (j *job) prepare() {
 	for i := range j.cfg.Work.Phases {
 		j.phase *= j.cfg.Work.Phases[i].at(j.index)
 	}
+
 	j.route()
 	n := &j.cfg.Noise
 	if n.DriftSD > 0 {
 		j.wander(n)
 	}
+
 	gap := 0.0
 	passes := float64(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks + 1)
 	if j.cfg.Model.HostGap > 0 {
 		gap = j.cfg.Model.HostGap * j.unitStep() / passes
 	}
+
 	for i := range j.r {
 		r, a := &j.r[i], &j.lay.at[i]
 		r.begin(j.lay.shape.MicroBatches * j.lay.shape.Chunks)
@@ -32,9 +35,11 @@ func (j *job) prepare() {
 		if n.GCShare > 0 && j.physics.Float64() < n.GCShare {
 			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks)
 		}
+
 		j.experts(r, a)
 		j.lose(r)
 	}
+
 	j.pause()
 }
 
@@ -58,10 +63,12 @@ func (j *job) noise(r *rank, n *Noise) float64 {
 	if n.StepSD > 0 {
 		x += n.StepSD * j.physics.NormFloat64()
 	}
+
 	if n.WaveSD > 0 {
 		r.wave = n.WaveRho*r.wave + math.Sqrt(1-n.WaveRho*n.WaveRho)*j.physics.NormFloat64()
 		x += n.WaveSD * r.wave
 	}
+
 	return x
 }
 
@@ -70,6 +77,7 @@ func (j *job) heavy(n *Noise) float64 {
 	if n.HeavyShare <= 0 || j.physics.Float64() >= n.HeavyShare {
 		return 1
 	}
+
 	pareto := math.Pow(1-j.physics.Float64(), -1/n.HeavyIndex)
 	return 1 + min(8, n.HeavyScale*pareto)
 }
@@ -79,6 +87,7 @@ func (j *job) warmth(r *rank, n *Noise) float64 {
 	if j.done >= n.WarmSteps || j.cfg.FirstStep > 0 && j.attempt == 0 {
 		return 1
 	}
+
 	left := 1 - float64(j.done)/float64(n.WarmSteps)
 	return 1 + (n.WarmFactor-1)*left*left*(0.5+0.5*r.warm)
 }
@@ -98,15 +107,18 @@ func (j *job) sequences() {
 	if j.cfg.Replay != nil {
 		j.drawn = j.cfg.Replay.draw(j.physics, j.drawn)
 	}
+
 	if w.SequenceSD <= 0 && w.MicroBatchSD <= 0 {
 		if j.done == 0 {
 			for k := range j.work {
 				j.work[k] = 1
 			}
 		}
+
 		j.count(func(int) float64 { return 1 })
 		return
 	}
+
 	mean := make([]float64, s.DP)
 	for d := range s.DP {
 		j.seq[d] = w.SequenceRho*j.seq[d] + math.Sqrt(1-w.SequenceRho*w.SequenceRho)*w.SequenceSD*j.physics.NormFloat64()
@@ -115,10 +127,12 @@ func (j *job) sequences() {
 			if w.MicroBatchSD > 0 {
 				tokens *= lognormal(j.physics, w.MicroBatchSD)
 			}
+
 			mean[d] += tokens / float64(s.MicroBatches)
 			j.work[d*s.MicroBatches+m] = (1-w.Quadratic)*tokens + w.Quadratic*tokens*tokens
 		}
 	}
+
 	j.count(func(d int) float64 { return mean[d] })
 }
 
@@ -127,6 +141,7 @@ func (j *job) count(mean func(replica int) float64) {
 	if j.cfg.Work.Tokens <= 0 {
 		return
 	}
+
 	for i := range j.r {
 		j.r[i].tokens = float64(j.cfg.Work.Tokens) * mean(j.lay.at[i].d)
 	}
@@ -139,12 +154,15 @@ func (j *job) experts(r *rank, a *place) {
 	if j.lay.shape.EP < 2 {
 		return
 	}
+
 	if w.RoutingSD > 0 {
 		r.load = math.Exp(w.RoutingSD * j.popular[[2]int{a.p, a.d % j.lay.shape.EP}])
 	}
+
 	if w.ExpertSD <= 0 {
 		return
 	}
+
 	r.expert = w.ExpertRho*r.expert + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
 	r.load *= math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
 }
@@ -155,6 +173,7 @@ func (j *job) route() {
 	if w.RoutingSD <= 0 || s.EP < 2 {
 		return
 	}
+
 	for p := range s.PP {
 		for e := range s.EP {
 			k := [2]int{p, e}
@@ -162,6 +181,7 @@ func (j *job) route() {
 				j.popular[k] = j.physics.NormFloat64()
 				continue
 			}
+
 			j.popular[k] = w.ExpertRho*j.popular[k] + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
 		}
 	}
@@ -172,9 +192,11 @@ func (p *Phase) at(index int) float64 {
 	if index < p.From || p.To > 0 && index >= p.To || p.Every > 0 && (index-p.From)%p.Every >= p.Steps {
 		return 1
 	}
+
 	if p.Ramp > 0 {
 		return 1 + (p.Factor-1)*min(1, float64(index-p.From+1)/float64(p.Ramp))
 	}
+
 	return p.Factor
 }
 
@@ -185,6 +207,7 @@ func (j *job) lose(r *rank) {
 	if l.RankSteps <= 0 {
 		return
 	}
+
 	// A two-state chain with mean run length Run and share RankSteps.
 	leave := 1 / l.Run
 	enter := leave * l.RankSteps / (1 - l.RankSteps)
@@ -194,6 +217,7 @@ func (j *job) lose(r *rank) {
 	} else {
 		r.losing = u < enter
 	}
+
 	r.drop = r.drop || r.losing
 }
 
@@ -203,6 +227,7 @@ func (j *job) pause() {
 	if p.Every <= 0 || j.index == 0 || j.index%p.Every != 0 {
 		return
 	}
+
 	ns := p.Share * j.nominal()
 	for i := range j.r {
 		r := &j.r[i]

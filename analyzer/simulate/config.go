@@ -296,10 +296,12 @@ func Load(path string, t *Trace) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("read scenario: %w", err)
 	}
+
 	c, err := Parse(b, t)
 	if err != nil {
 		return Config{}, fmt.Errorf("parse scenario %s: %w", path, err)
 	}
+
 	return c, nil
 }
 
@@ -311,14 +313,17 @@ func Parse(b []byte, t *Trace) (Config, error) {
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, err
 	}
+
 	if t != nil {
 		if err := c.onto(t); err != nil {
 			return Config{}, err
 		}
 	}
+
 	if err := c.Validate(); err != nil {
 		return Config{}, err
 	}
+
 	return c, nil
 }
 

@@ -36,6 +36,7 @@ func oneHostOfMany(s Shape, l *layout) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -60,6 +61,7 @@ func loaders(s Shape, l *layout) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -80,23 +82,28 @@ func (l *layout) minority(host int, locals []int) bool {
 			if hit[a.p] == nil {
 				hit[a.p] = map[int]bool{}
 			}
+
 			hit[a.p][a.d] = true
 		}
 	}
+
 	stages := map[int]int{}
 	for _, replicas := range hit {
 		if !minorityOf(len(replicas), l.shape.DP) {
 			return false
 		}
+
 		for d := range replicas {
 			stages[d]++
 		}
 	}
+
 	for _, n := range stages {
 		if n > 1 && !minorityOf(n, l.shape.PP) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -107,6 +114,7 @@ func (l *layout) loads(host int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -145,6 +153,7 @@ func sized(world int) []Shape {
 				if world%per != 0 {
 					continue
 				}
+
 				s := Shape{TP: tp, CP: cp, PP: pp, DP: world / per, EP: 1}
 				out = append(out, s)
 				for _, ep := range []int{2, 4, 8} {
@@ -155,6 +164,7 @@ func sized(world int) []Shape {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -169,15 +179,19 @@ func (d *draw) shape(needs ...need) {
 		d.replayShape(needs)
 		return
 	}
+
 	if d.world == 0 {
 		if !d.pick(small, needs[0]) {
 			panic("BUG: no shape fits the scenario")
 		}
+
 		return
 	}
+
 	if d.pick(usual(d.world), needs[0]) {
 		return
 	}
+
 	all := sized(d.world)
 	for _, fits := range needs {
 		for _, k := range d.Perm(len(all)) {
@@ -188,6 +202,7 @@ func (d *draw) shape(needs ...need) {
 			}
 		}
 	}
+
 	panic(errSize)
 }
 
@@ -199,6 +214,7 @@ func (d *draw) pick(from []Shape, fits need) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -210,19 +226,24 @@ func (d *draw) place(s Shape, fits need, shrink bool) bool {
 	for shrink && s.World() < 2*s.RanksPerNode && s.RanksPerNode > 1 {
 		s.RanksPerNode /= 2
 	}
+
 	if s.World() < 2*s.RanksPerNode || s.TP > s.RanksPerNode || s.World() > 256 && s.RanksPerNode < 8 {
 		return false
 	}
+
 	if d.chance(0.2) {
 		s.Order = "tp-cp-pp-dp"
 	}
+
 	s.MicroBatches = 1 + d.IntN(3)
 	if s.PP > 1 {
 		s.MicroBatches = s.PP * (1 + d.IntN(3))
 	}
+
 	if s.World() > 256 {
 		s.MicroBatches = s.PP
 	}
+
 	d.c.Shape = s
 	d.c.defaults()
 	return fits(d.c.Shape, newLayout(d.c.Shape, nil))
@@ -241,6 +262,7 @@ func (d *draw) replayShape(needs []need) {
 			}
 		}
 	}
+
 	panic(errSize)
 }
 
@@ -248,6 +270,7 @@ func ones(s Shape) Shape {
 	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP} {
 		orInt(n, 1)
 	}
+
 	return s
 }
 
@@ -259,6 +282,7 @@ func (d *draw) ordinary() {
 	if d.world > 1000 {
 		c.Steps = 180
 	}
+
 	c.Model = Model{
 		Seconds: d.between(0.5, 12), BackwardRatio: d.between(1.8, 2.2), Optimizer: d.between(0.01, 0.04), HostGap: d.between(0.003, 0.02),
 		TPSyncs: 2, TPShare: d.between(0.02, 0.08), PPShare: d.between(0.003, 0.02), DPShare: d.between(0.03, 0.12),
@@ -267,6 +291,7 @@ func (d *draw) ordinary() {
 	if d.trace != nil {
 		c.Model.Seconds = d.trace.Seconds
 	}
+
 	c.Noise = Noise{
 		// The recorded jobs show 0.2 to 0.7 % of a rank's forward time from step to
 		// step and 0.1 to 0.6 % between devices; a third one is reported with 0.9 %.
@@ -280,21 +305,26 @@ func (d *draw) ordinary() {
 		c.Network.Congestion, c.Network.CongestionNodes = d.between(0, 0.03), d.between(0.2, 0.6)
 		c.Network.CongestionSteps, c.Network.CongestionFactor = d.between(1, 8), d.between(1.3, 3)
 	}
+
 	c.Loader = Loader{Share: d.between(0.001, 0.015), SD: d.between(0.05, 0.4)}
 	c.Checkpoint.SD = d.between(0.03, 0.2)
 	if d.chance(0.4) {
 		c.Checkpoint.Every, c.Checkpoint.Share = 20+d.IntN(80), d.between(0.2, 2)
 		c.Checkpoint.Ranks = []string{"replica0", "all"}[d.IntN(2)]
 	}
+
 	if d.chance(0.15) {
 		c.Pause = Pause{Every: 50 + d.IntN(60), Share: d.between(2, 20), Inside: d.chance(0.3)}
 	}
+
 	if c.Shape.PP > 1 && d.chance(0.4) {
 		c.Record.UnrecordedWait = d.between(0.2, 1)
 	}
+
 	if d.chance(0.3) {
 		c.FirstStep = 16 + d.IntN(5000)
 	}
+
 	d.work()
 }
 
@@ -306,10 +336,12 @@ func (d *draw) work() {
 		c.Work.Tokens = 0
 		return
 	}
+
 	c.Work = Work{SequenceSD: d.between(0.01, 0.1), Quadratic: d.between(0, 0.2), SequenceRho: d.between(0, 0.3), Elasticity: d.stretch()}
 	if d.chance(0.5) {
 		c.Work.MicroBatchSD = d.between(0, 0.08)
 	}
+
 	switch {
 	case c.Shape.PP == 1:
 		if d.chance(0.6) {
@@ -320,6 +352,7 @@ func (d *draw) work() {
 	case d.chance(0.3):
 		c.Work.Tokens = int64(2048 << d.IntN(4))
 	}
+
 	if c.Shape.EP > 1 && d.chance(0.7) {
 		c.Work.ExpertSD, c.Work.ExpertRho = d.between(0.005, 0.02), d.between(0, 0.5)
 	}
@@ -330,10 +363,12 @@ func (d *draw) stretch() []float64 {
 	if d.c.Shape.PP == 1 {
 		return nil
 	}
+
 	out := make([]float64, d.c.Shape.PP)
 	for p := range out {
 		out[p] = d.between(0.9, 1.1)
 	}
+
 	return out
 }
 
@@ -351,6 +386,7 @@ func (d *draw) device(f Fault) Fault {
 	if d.chance(0.75) || !newLayout(d.c.Shape, nil).minority(f.Node, nil) {
 		f.Locals = []int{r % d.c.Shape.RanksPerNode}
 	}
+
 	return f
 }
 
@@ -359,6 +395,7 @@ func (d *draw) onset() int {
 	if d.c.Steps < 200 {
 		return 60 + d.IntN(40)
 	}
+
 	return 70 + d.IntN(80)
 }
 
@@ -370,8 +407,10 @@ func (d *draw) hostWith(fits func(host int) bool) int {
 			hosts = append(hosts, h)
 		}
 	}
+
 	if len(hosts) == 0 {
 		return d.IntN(d.nodes())
 	}
+
 	return hosts[d.IntN(len(hosts))]
 }

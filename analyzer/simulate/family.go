@@ -36,6 +36,7 @@ func Families() []string {
 	for _, s := range families {
 		out = append(out, s.name)
 	}
+
 	return out
 }
 
@@ -51,6 +52,7 @@ func (d *draw) fixed(s Shape, fits need) {
 		d.c.Shape = ones(s)
 		d.c.defaults()
 	}
+
 	d.ordinary()
 }
 
@@ -88,6 +90,7 @@ func (d *draw) smallJobs() {
 		d.onRank(l.stages[stage][at[1%len(at)]], 1.20, 70+d.IntN(30))
 		return
 	}
+
 	d.c.Work, d.c.FirstStep = Work{}, 0
 	d.c.Noise.WarmSteps = min(d.c.Noise.WarmSteps, 3)
 	d.onRank(d.IntN(d.c.Shape.World()), 1.3, past)
@@ -132,6 +135,7 @@ func (d *draw) elastic() {
 			d.c.Model.Stages[p] = d.between(0.8, 1.4)
 		}
 	}
+
 	at := 80 + d.IntN(60)
 	d.c.Steps = at + 120 + d.IntN(80)
 	hosts := d.nodes()
@@ -140,9 +144,11 @@ func (d *draw) elastic() {
 	if d.chance(0.7) && d.c.Shape.World() == 64 {
 		d.c.Restarts[0].Layout = &layout
 	}
+
 	if d.turn(2) == 0 { // identities say nothing of groups, a file only what holds at the end
 		d.c.Record.LastTopology, d.c.Record.NoGroups = true, true
 	}
+
 	if d.turn(3) < 2 {
 		d.c.Faults = []Fault{{Kind: Compute, Node: slow, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(40)}}
 	}
@@ -155,6 +161,7 @@ func (d *draw) elasticity() {
 	for p := range d.c.Work.Elasticity {
 		d.c.Work.Elasticity[p] = d.between(0.8, 1.7)
 	}
+
 	d.c.Expect.Findings = nil
 	d.compute([]float64{1.05, 1.1, 1.2}[d.turn(3)])
 }
@@ -172,16 +179,19 @@ func (d *draw) absentMates() {
 			d.c.Faults[i].Locals = []int{0}
 		}
 	}
+
 	for r := range l.at {
 		if len(d.c.Faults) > 0 && d.c.Faults[0].hits(&l.at[r]) {
 			keep = l.at[r].d
 		}
 	}
+
 	// The replica of the culprit stays whole; of a quarter one stage alone is recorded.
 	for n, q := range d.Perm(d.c.Shape.DP) {
 		if q == keep || n >= max(1, d.c.Shape.DP/4) {
 			continue
 		}
+
 		stays := d.IntN(d.c.Shape.PP)
 		for p := range d.c.Shape.PP {
 			if p != stays {
@@ -189,6 +199,7 @@ func (d *draw) absentMates() {
 			}
 		}
 	}
+
 	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
 }
 
@@ -203,6 +214,7 @@ func (d *draw) bursts(like Fault) {
 	if d.c.Noise.HeavyShare > 0.003 { // else innocents do the same
 		d.c.Noise.HeavyShare = 0.003
 	}
+
 	d.c.Noise.GCShare = min(d.c.Noise.GCShare, 0.005)
 	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
 }
@@ -216,6 +228,7 @@ func (d *draw) mixedHardware() {
 		d.shape(wide, anyShape)
 		d.ordinary()
 	}
+
 	n := &d.c.Noise
 	n.DeviceSD, n.DriftSD, n.OpSD = min(n.DeviceSD, 0.002), min(n.DriftSD, 0.001), min(n.OpSD, 0.004) // the generations stand out
 	old := Device{Name: "old", Factor: d.between(1.03, 1.045)}
@@ -223,6 +236,7 @@ func (d *draw) mixedHardware() {
 	if d.chance(0.5) {
 		old.Name = "" // nobody wrote down which is which
 	}
+
 	d.c.Devices = []Device{old}
 	if d.turn(3) == 0 {
 		d.compute(d.between(1.15, 1.4))
@@ -272,6 +286,7 @@ func (d *draw) light() {
 			d.compute([]float64{1.1, 1.2, 1.3, 1.5}[d.IntN(4)])
 		}
 	}
+
 	d.c.Record.Off = []string{"Communication"}
 	d.c.Record.UnrecordedWait = 0
 	if turn >= 10 {
@@ -294,6 +309,7 @@ func (d *draw) fewReplicas() {
 		d.shape(few, anyShape)
 		d.ordinary()
 	}
+
 	d.onRank(d.IntN(d.c.Shape.World()), []float64{1.1, 1.2, 1.3, 1.5}[d.IntN(4)], d.onset())
 	if d.turn(5) == 0 {
 		d.c.Faults = nil
@@ -308,6 +324,7 @@ func (d *draw) evaluation() {
 	if d.chance(0.3) { // or in the step's own range
 		d.c.Work.Phases, d.c.Pause = nil, Pause{Every: p.Every, Share: d.between(1, 8), Inside: true}
 	}
+
 	d.sometimes()
 }
 
@@ -321,6 +338,7 @@ func (d *draw) curriculum() {
 			d.c.Work.Phases = append(d.c.Work.Phases, Phase{From: (k + 1) * d.c.Steps / 4, Factor: d.between(1.2, 1.6)})
 		}
 	}
+
 	d.sometimes()
 }
 
@@ -358,9 +376,11 @@ func (d *draw) culprits() {
 		if k == 0 && d.chance(0.5) {
 			f.Kind, f.Share = DataLoader, d.between(0.1, 0.25)
 		}
+
 		if k == 1 && d.chance(0.3) {
 			f.To = f.From + 60 + d.IntN(40)
 		}
+
 		d.c.Faults = append(d.c.Faults, f)
 	}
 }

@@ -28,10 +28,13 @@ func (j *job) plan() []effect {
 			if f.To == 0 {
 				f.To = j.cfg.Steps
 			}
+
 			e.bursts = j.drawBursts(f)
 		}
+
 		out = append(out, e)
 	}
+
 	return out
 }
 
@@ -46,18 +49,22 @@ func (j *job) drawBursts(f Fault) [][2]int {
 	if f.BurstEvery > 0 {
 		count = max(1, total/f.BurstEvery)
 	}
+
 	var out [][2]int
 	for k := range count {
 		a, b, n := f.From+k*total/count, f.From+(k+1)*total/count, f.BurstSteps
 		if f.BurstMost > n {
 			n += j.faults.IntN(f.BurstMost - n + 1)
 		}
+
 		at := a
 		if k > 0 && b-a > n && f.BurstEvery == 0 {
 			at += j.faults.IntN(b - a - n)
 		}
+
 		out = append(out, [2]int{at, min(at+n, f.To)})
 	}
+
 	return out
 }
 
@@ -66,16 +73,20 @@ func (e *effect) size(index int) float64 {
 	if e.out || index < e.From || e.To > 0 && index >= e.To {
 		return 0
 	}
+
 	if e.bursts != nil {
 		k := sort.Search(len(e.bursts), func(i int) bool { return e.bursts[i][1] > index })
 		if k == len(e.bursts) || index < e.bursts[k][0] {
 			return 0
 		}
+
 		return 1
 	}
+
 	if e.Ramp > 0 {
 		return min(1, float64(index-e.From+1)/float64(e.Ramp))
 	}
+
 	return 1
 }
 
@@ -92,6 +103,7 @@ func (j *job) faulty(a *place) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -105,6 +117,7 @@ func (j *job) resolve() {
 				e.ranks = append(e.ranks, i)
 			}
 		}
+
 		e.group = slices.Index(j.lay.names(), e.Group)
 	}
 }
@@ -115,26 +128,32 @@ func (j *job) apply() {
 		r := &j.r[i]
 		r.speed, r.backward, r.hostExtra, r.loadExtra, r.saveFactor = 1, 1, 0, 0, 1
 	}
+
 	j.anyNIC = false
 	for h := range j.hosts {
 		j.hosts[h].slow = 1
 	}
+
 	for k := range j.effects {
 		e := &j.effects[k]
 		if e.onset >= 0 && e.until < 0 && e.To > 0 && j.index >= e.To {
 			e.until = j.step
 		}
+
 		size := e.size(j.index)
 		if size == 0 {
 			continue
 		}
+
 		if e.Kind != SaveSlow { // which begins with a save
 			e.begin(j)
 		}
+
 		if e.Kind == NIC {
 			j.anyNIC = true
 			j.hosts[e.Node].slow *= 1 + (e.Factor-1)*size
 		}
+
 		for _, i := range e.ranks {
 			e.strike(&j.r[i], size)
 		}
@@ -173,14 +192,17 @@ func (j *job) linkFaults() {
 		if size == 0 {
 			continue
 		}
+
 		if e.Kind == Job {
 			for g := range j.meets {
 				j.meets[g].factor *= 1 + (e.Factor-1)*size
 			}
 		}
+
 		if e.Kind != Link || e.group < 0 {
 			continue
 		}
+
 		j.slowLink(e.group, e.Share*size*j.nominal())
 	}
 }
@@ -201,14 +223,17 @@ func (j *job) slowLink(g int, ns float64) {
 		x.factor *= 1 + ns/(m.PPShare*j.unitStep())
 		return
 	}
+
 	if m.Sharded {
 		x.gather += 0.3 * ns
 		ns *= 0.7
 	}
+
 	if m.Overlap && m.Buckets > 1 {
 		later := float64(m.Buckets-1) / float64(m.Buckets)
 		last := j.passTime(task{stage: j.lay.at[j.lay.groups[g].ranks[0]].p, backward: true, micro: s.MicroBatches - 1})
 		ns += max(0, later*(last-m.gradients()*j.unitStep()))
 	}
+
 	x.grad += ns
 }

@@ -28,19 +28,24 @@ func Write(dir string, cfg Config) (Truth, error) {
 	if err := cfg.Validate(); err != nil {
 		return Truth{}, err
 	}
+
 	if cfg.Replay != nil {
 		cfg.Replay.shape(&cfg)
 	}
+
 	if err := makeEmpty(dir); err != nil {
 		return Truth{}, err
 	}
+
 	scenario, err := cfg.YAML()
 	if err != nil {
 		return Truth{}, fmt.Errorf("encode scenario: %w", err)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "scenario.yaml"), scenario, 0o644); err != nil {
 		return Truth{}, fmt.Errorf("write scenario: %w", err)
 	}
+
 	var truth Truth
 	for from := 0; from < cfg.Shape.World(); from += shardRanks {
 		f := &files{dir: dir, cfg: &cfg, from: from, to: from + shardRanks}
@@ -49,14 +54,17 @@ func Write(dir string, cfg Config) (Truth, error) {
 			return Truth{}, fmt.Errorf("write job %s: %w", cfg.Job, err)
 		}
 	}
+
 	if err := truth.Weigh(cfg); err != nil {
 		return Truth{}, err
 	}
+
 	if t := Topology(cfg); t != nil {
 		if err := saveTopology(filepath.Join(dir, "topology.json"), t); err != nil {
 			return Truth{}, err
 		}
 	}
+
 	return truth, truth.save(filepath.Join(dir, "truth.json"))
 }
 
@@ -64,13 +72,16 @@ func makeEmpty(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("read directory: %w", err)
 	}
+
 	if len(entries) > 0 {
 		return fmt.Errorf("directory %s is not empty (%s, …): give a new one", dir, entries[0].Name())
 	}
+
 	return nil
 }
 
@@ -81,14 +92,17 @@ func Topology(cfg Config) *topology.File {
 	if cfg.Record.NoTopology || len(cfg.Restarts) > 0 && !cfg.Record.LastTopology {
 		return nil
 	}
+
 	l := newLayout(cfg.Shape, nil)
 	for k, x := range cfg.Restarts {
 		shape, hosts, err := moved(l, x, cfg.hosts(), placement(cfg.Seed, k+1))
 		if err != nil {
 			return nil // such a job can't be played
 		}
+
 		l = newLayout(shape, hosts)
 	}
+
 	return l.topology(cfg.Shape.NodePrefix)
 }
 
@@ -97,9 +111,11 @@ func saveTopology(path string, t *topology.File) error {
 	if err != nil {
 		return fmt.Errorf("encode topology: %w", err)
 	}
+
 	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write topology: %w", err)
 	}
+
 	return nil
 }
 
@@ -131,6 +147,7 @@ func (f *files) begin(metas []*record.Meta) error {
 		if m == nil || i < f.from || i >= f.to {
 			continue
 		}
+
 		dir := filepath.Join(f.dir, f.cfg.Job, strconv.Itoa(i))
 		w, err := segment.Open(dir, *m, segment.Options{
 			Limit: f.cfg.Record.SegmentLimit, Bare: f.taskd(), Now: func() time.Time { return f.clock },
@@ -138,6 +155,7 @@ func (f *files) begin(metas []*record.Meta) error {
 		if err != nil {
 			return err
 		}
+
 		f.w[i] = w
 		f.ranks[i].emitted = map[string]uint64{}
 		f.ranks[i].encoder = marker.Encoder{
@@ -149,6 +167,7 @@ func (f *files) begin(metas []*record.Meta) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -170,15 +189,19 @@ func saveGroups(path string, groups []record.Group) error {
 		case "world":
 			dim = "default_group"
 		}
+
 		out[g.Name] = entry{dim, g.Index, g.Ranks}
 	}
+
 	b, err := json.MarshalIndent(out, "", "    ")
 	if err != nil {
 		return fmt.Errorf("encode groups: %w", err)
 	}
+
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		return fmt.Errorf("write groups: %w", err)
 	}
+
 	return nil
 }
 
@@ -197,14 +220,17 @@ func (f *files) step() error {
 		if f.w[i] == nil || len(k.pending) == 0 {
 			continue
 		}
+
 		slices.SortStableFunc(k.pending, func(a, b record.Record) int { return int(a.End() - b.End()) })
 		for n := range k.pending {
 			if err := f.write(i, &k.pending[n]); err != nil {
 				return err
 			}
 		}
+
 		k.pending = k.pending[:0]
 	}
+
 	return nil
 }
 
@@ -216,13 +242,16 @@ func (f *files) write(i int, r *record.Record) error {
 		if r.Side == record.Device {
 			r.Thread = stream(r.Kind)
 		}
+
 		f.line = k.encoder.Append(f.line[:0], r)
 		return appendLines(f.w[i], f.line)
 	}
+
 	ring := 0
 	if r.Kind == record.Communication {
 		ring = 1
 	}
+
 	r.Ring, r.Seq = uint32(ring+1), k.seq[ring]
 	k.seq[ring]++
 	k.emitted[r.Word()]++
@@ -234,6 +263,7 @@ func stream(k record.Kind) uint64 {
 	if k == record.Communication {
 		return 31
 	}
+
 	return 2
 }
 
@@ -243,8 +273,10 @@ func appendLines(w *segment.Writer, lines []byte) error {
 		if err := w.AppendLine(lines[:n]); err != nil {
 			return err
 		}
+
 		lines = lines[n:]
 	}
+
 	return nil
 }
 
@@ -254,6 +286,7 @@ func (f *files) end() error {
 		if w == nil {
 			continue
 		}
+
 		if !f.taskd() {
 			end := record.End{At: f.ranks[i].last + 1, How: "closed", Emitted: f.ranks[i].emitted}
 			if err := w.AppendLine(end.AppendLine(nil)); err != nil {
@@ -261,6 +294,7 @@ func (f *files) end() error {
 			}
 		}
 	}
+
 	return f.close()
 }
 
@@ -273,5 +307,6 @@ func (f *files) close() error {
 			f.w[i] = nil
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -27,6 +27,7 @@ func rolled(t *testing.T, dir string, o rollup.Options) row.Rows {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out row.Rows
 	for _, d := range ranks {
 		o.Job, o.Rank = d.Job, d.Rank
@@ -35,31 +36,39 @@ func rolled(t *testing.T, dir string, o rollup.Options) row.Rows {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, i := range infos {
 			r, err := segment.OpenReader(filepath.Join(d.Path, i.Name))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for first := true; ; first = false {
 				line, offset, err := r.Next()
 				if errors.Is(err, io.EOF) {
 					break
 				}
+
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if first {
 					s.Segment(segment.Identity(d.Job, d.Rank, i.Name, line), i.Name)
 				}
+
 				s.Line(offset, line)
 			}
+
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		s.End()
 		s.Take(&out)
 	}
+
 	return out
 }
 
@@ -140,6 +149,7 @@ func TestWrite_RollsUpToTheSameRows(t *testing.T) {
 			if _, err := Write(dir, c); err != nil {
 				t.Fatal(err)
 			}
+
 			want, _ := mustRows(t, c)
 			got := rolled(t, dir, rollup.Options{})
 			sortSteps(want.Steps)
@@ -147,16 +157,19 @@ func TestWrite_RollsUpToTheSameRows(t *testing.T) {
 			if len(got.Steps) != len(want.Steps) {
 				t.Fatalf("%d rows from the files, %d directly", len(got.Steps), len(want.Steps))
 			}
+
 			for i := range got.Steps {
 				if got.Steps[i] != want.Steps[i] {
 					t.Fatalf("row %d\nfiles  %+v\ndirect %+v", i, got.Steps[i], want.Steps[i])
 				}
 			}
+
 			sortComms(want.Communications)
 			sortComms(got.Communications)
 			if len(got.Communications) != len(want.Communications) {
 				t.Fatalf("%d windows from the files, %d directly", len(got.Communications), len(want.Communications))
 			}
+
 			for i := range got.Communications {
 				if got.Communications[i] != want.Communications[i] {
 					t.Fatalf("window %d\nfiles  %+v\ndirect %+v", i, got.Communications[i], want.Communications[i])
@@ -174,6 +187,7 @@ func TestWrite_LeavesTheTruthBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var truth Truth
 	var topo topology.File
 	for name, v := range map[string]any{"truth.json": &truth, "topology.json": &topo} {
@@ -181,29 +195,36 @@ func TestWrite_LeavesTheTruthBeside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := json.Unmarshal(b, v); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
+
 	for i := range want.Culprits { // what Weigh needs isn't written
 		x := &want.Culprits[i]
 		x.faults, x.first, x.last = nil, 0, 0
 	}
+
 	if !reflect.DeepEqual(truth, want) || truth.Impact < 0.03 || !slices.Equal(truth.ExpectExit, []int{3}) {
 		t.Errorf("truth.json %+v, returned %+v", truth, want)
 	}
+
 	if topo.WorldSize != 8 || len(topo.Nodes) != 4 || !slices.Equal(topo.Nodes["node-1"], []int{2, 3}) {
 		t.Errorf("topology %+v", topo)
 	}
+
 	again, err := Load(filepath.Join(dir, "scenario.yaml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a, _ := mustRows(t, c)
 	b, _ := mustRows(t, again)
 	if !reflect.DeepEqual(a, b) {
 		t.Error("scenario.yaml gives another job")
 	}
+
 	if _, err := Write(dir, c); err == nil {
 		t.Error("Write into a directory that is not empty: want an error")
 	}
@@ -216,20 +237,24 @@ func TestWrite_SegmentsKeepTheirLimit(t *testing.T) {
 	if _, err := Write(dir, c); err != nil {
 		t.Fatal(err)
 	}
+
 	ranks, err := segment.Walk(dir)
 	if err != nil || len(ranks) != 4 {
 		t.Fatalf("Walk: %d ranks, %v", len(ranks), err)
 	}
+
 	for _, d := range ranks {
 		infos, err := segment.List(d.Path)
 		if err != nil || len(infos) < 3 {
 			t.Fatalf("%s: %d segments, %v", d.Path, len(infos), err)
 		}
+
 		last := int64(0)
 		for _, i := range infos {
 			if i.Size > 16<<10 || i.Number <= last {
 				t.Errorf("%s/%s: %d bytes after %d", d.Path, i.Name, i.Size, last)
 			}
+
 			last = i.Number
 		}
 	}
@@ -243,16 +268,19 @@ func TestWrite_TaskD(t *testing.T) {
 	if _, err := Write(dir, c); err != nil {
 		t.Fatal(err)
 	}
+
 	var k tape
 	if _, err := run(c, nil, &k); err != nil {
 		t.Fatal(err)
 	}
+
 	for rank := range 8 {
 		d := filepath.Join(dir, "sim--7", strconv.Itoa(rank))
 		infos, err := segment.List(d)
 		if err != nil || len(infos) == 0 {
 			t.Fatalf("%s: %d files, %v", d, len(infos), err)
 		}
+
 		var pairer marker.Pairer
 		var parser marker.Parser
 		kinds := map[string]int64{}
@@ -261,22 +289,27 @@ func TestWrite_TaskD(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for line := range bytes.Lines(b) {
 				if err := parser.Parse(bytes.TrimSuffix(line, []byte{'\n'})); err != nil {
 					t.Fatalf("%s: %v", line, err)
 				}
+
 				if r := pairer.Add(&parser.Marker, marker.Place{}).Range; r != nil {
 					kinds[r.Record.Word()] += r.Record.Dur
 				}
 			}
 		}
+
 		want := map[string]int64{}
 		for _, r := range k.ranges[rank] {
 			want[r.Word()] += r.Dur
 		}
+
 		if pairer.Unmatched != 0 || !reflect.DeepEqual(kinds, want) {
 			t.Fatalf("rank %d: %d unmatched, durations %v, want %v", rank, pairer.Unmatched, kinds, want)
 		}
+
 		var groups map[string]struct {
 			Name  string `json:"group_name"`
 			Ranks []int  `json:"global_ranks"`
@@ -295,6 +328,7 @@ func TestWrite_Shards(t *testing.T) {
 	if _, err := Write(dir, c); err != nil {
 		t.Fatal(err)
 	}
+
 	want, _ := mustRows(t, c)
 	got := rolled(t, dir, rollup.Options{})
 	sortSteps(want.Steps)

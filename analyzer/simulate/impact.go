@@ -17,10 +17,12 @@ func (t *Truth) Weigh(cfg Config) error {
 	if len(t.Culprits) == 0 {
 		return nil
 	}
+
 	with, err := lengths(cfg, nil)
 	if err != nil {
 		return err
 	}
+
 	var all []int
 	first := len(with)
 	for i := range t.Culprits {
@@ -29,20 +31,25 @@ func (t *Truth) Weigh(cfg Config) error {
 		if err != nil {
 			return err
 		}
+
 		c.Impact = saved(with[c.first:c.last], better[c.first:c.last])
 		all, first = append(all, c.faults...), min(first, c.first)
 	}
+
 	t.Impact = t.Culprits[0].Impact
 	if len(t.Culprits) > 1 || t.Culprits[0].UntilStep > 0 {
 		better, err := lengths(cfg, all)
 		if err != nil {
 			return err
 		}
+
 		t.Impact = saved(with[first:], better[first:])
 	}
+
 	if t.Impact < sureImpact && slices.Equal(t.ExpectExit, []int{verdict.ExitDegraded}) {
 		t.ExpectExit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
 	}
+
 	return nil
 }
 
@@ -52,9 +59,11 @@ func saved(with, without []float64) float64 {
 	for k := range with {
 		a, b = a+with[k], b+without[k]
 	}
+
 	if a <= 0 {
 		return 0
 	}
+
 	return max(0, 1-b/a)
 }
 
@@ -64,19 +73,23 @@ func lengths(cfg Config, without []int) ([]float64, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+
 	if cfg.Replay != nil {
 		cfg.Replay.shape(&cfg)
 	}
+
 	unit, err := calibrate(cfg)
 	if err != nil {
 		return nil, err
 	}
+
 	j := newJob(&cfg, nil, nil)
 	j.unit = unit
 	j.keepLengths = true
 	for _, k := range without {
 		j.effects[k].out = true
 	}
+
 	err = j.play()
 	return j.lengths, err
 }

@@ -15,6 +15,7 @@ func weighed(t *testing.T, c Config) Truth {
 	if err := truth.Weigh(c); err != nil {
 		t.Fatal(err)
 	}
+
 	return truth
 }
 
@@ -24,11 +25,13 @@ func TestWeigh_IsWhatTheFaultCosts(t *testing.T) {
 	if got := weighed(t, c).Impact; math.Abs(got-0.2) > 0.002 {
 		t.Errorf("impact %v, want 0.2", got)
 	}
+
 	c.Faults[0].To = 30 // half of the steps since the onset
 	truth := weighed(t, c)
 	if x := truth.Culprits[0]; math.Abs(x.Impact-0.2) > 0.002 || x.UntilStep != 30 || math.Abs(truth.Impact-1./9) > 0.002 {
 		t.Errorf("impact %v of %+v, want 0.2 to its end and 1/9 to the job's", truth.Impact, x)
 	}
+
 	c.Faults = nil
 	if got := weighed(t, c).Impact; got != 0 {
 		t.Errorf("impact without a fault = %v", got)
@@ -75,10 +78,12 @@ func TestWeigh_HoldsInTheFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				steps := map[uint64]float64{}
 				for _, s := range rolled(t, dir, rollup.Options{}).Steps {
 					steps[s.Step] += float64(s.StepNs)
 				}
+
 				return truth, steps
 			}
 			truth, with := write(c)
@@ -88,6 +93,7 @@ func TestWeigh_HoldsInTheFiles(t *testing.T) {
 						sum += x
 					}
 				}
+
 				return sum
 			}
 			check := func(what string, got float64, faults []Fault, from int) {

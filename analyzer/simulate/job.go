@@ -125,6 +125,7 @@ func newJob(cfg *Config, b Builder, rec recorder) *job {
 	for _, k := range cfg.Record.Off {
 		j.off[record.KindOf(k)] = true
 	}
+
 	j.hosts = make([]host, cfg.hosts())
 	for i := range j.hosts {
 		h := &j.hosts[i]
@@ -134,10 +135,12 @@ func newJob(cfg *Config, b Builder, rec recorder) *job {
 		for d := range h.devices {
 			h.devices[d] = j.physics.NormFloat64() * cfg.Noise.DeviceSD
 		}
+
 		h.drift = j.physics.NormFloat64() * cfg.Noise.DriftSD
 		h.skew = int64((2*j.clocks.Float64() - 1) * cfg.Clock.Skew * 1e9)
 		h.rate = (2*j.clocks.Float64() - 1) * cfg.Clock.DriftPPM * 1e-6
 	}
+
 	for _, d := range cfg.Devices {
 		for _, n := range d.Nodes {
 			if n >= 0 && n < len(j.hosts) {
@@ -145,6 +148,7 @@ func newJob(cfg *Config, b Builder, rec recorder) *job {
 			}
 		}
 	}
+
 	j.effects = j.plan()
 	return j
 }
@@ -154,22 +158,27 @@ func (j *job) play() error {
 	if err := j.start(newLayout(j.cfg.Shape, nil)); err != nil {
 		return err
 	}
+
 	next := 0
 	for j.index = 0; j.index < j.cfg.Steps; j.index++ {
 		if next < len(j.cfg.Restarts) && j.cfg.Restarts[next].At == j.index {
 			if err := j.restart(j.cfg.Restarts[next]); err != nil {
 				return err
 			}
+
 			next++
 		}
+
 		j.newWindow()
 		j.playStep()
 		if err := j.emit(); err != nil {
 			return err
 		}
+
 		j.step++
 		j.done++
 	}
+
 	return j.finish()
 }
 
@@ -185,6 +194,7 @@ func (j *job) start(l *layout) error {
 	for i := range j.seq {
 		j.seq[i] = j.physics.NormFloat64() * j.cfg.Work.SequenceSD
 	}
+
 	metas := make([]*record.Meta, l.n)
 	for i := range j.r {
 		r, a := &j.r[i], &l.at[i]
@@ -199,12 +209,14 @@ func (j *job) start(l *layout) error {
 		if i < len(old) {
 			r.spans = old[i].spans[:0]
 		}
+
 		metas[i] = j.meta(i)
 		r.inc = metas[i].Incarnation
 		if r.absent {
 			metas[i] = nil
 		}
 	}
+
 	j.resolve()
 	if j.b != nil {
 		for i := range metas {
@@ -213,9 +225,11 @@ func (j *job) start(l *layout) error {
 			}
 		}
 	}
+
 	if j.rec != nil {
 		return j.rec.begin(metas)
 	}
+
 	return nil
 }
 
@@ -232,19 +246,23 @@ func (j *job) meta(i int) *record.Meta {
 	if j.cfg.Record.NoGroups {
 		return m
 	}
+
 	for _, g := range j.lay.of(i) {
 		gr := &j.lay.groups[g]
 		if len(gr.ranks) < 2 || gr.dim == "world" && len(gr.ranks) > 64 {
 			continue
 		}
+
 		at := 0
 		for k, x := range gr.ranks {
 			if x == i {
 				at = k
 			}
 		}
+
 		m.Groups = append(m.Groups, record.Group{Dim: gr.dim, Name: gr.name, Index: at, Size: len(gr.ranks), Ranks: gr.ranks})
 	}
+
 	return m
 }
 
@@ -263,6 +281,7 @@ func (j *job) finish() error {
 	if j.rec != nil {
 		return j.rec.end()
 	}
+
 	return nil
 }
 
@@ -271,6 +290,7 @@ func (j *job) ended() {
 	if j.b == nil {
 		return
 	}
+
 	for i := range j.r {
 		if !j.r[i].absent {
 			j.b.AddRank(rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
@@ -288,6 +308,7 @@ func (j *job) restart(x Restart) error {
 			return err
 		}
 	}
+
 	j.attempt++
 	j.step = max(j.cfg.FirstStep, j.step-x.Redo)
 	j.now += 60e9 * (1 + j.physics.Float64())
@@ -295,6 +316,7 @@ func (j *job) restart(x Restart) error {
 	if err != nil {
 		return err
 	}
+
 	return j.start(newLayout(shape, hosts))
 }
 
@@ -309,21 +331,26 @@ func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, er
 	for _, d := range x.Drop {
 		used[d] = true
 	}
+
 	var keep []int
 	for _, h := range l.hosts {
 		if !used[h] {
 			keep = append(keep, h)
 		}
+
 		used[h] = true
 	}
+
 	for h := 0; h < hosts && len(keep) < len(l.hosts); h++ {
 		if !used[h] {
 			keep = append(keep, h)
 		}
 	}
+
 	if x.Shuffle {
 		chance.Shuffle(len(keep), func(a, b int) { keep[a], keep[b] = keep[b], keep[a] })
 	}
+
 	s := l.shape
 	if n := x.Layout; n != nil {
 		s.TP, s.CP, s.PP, s.EP, s.Order, s.MicroBatches, s.Chunks = n.TP, n.CP, n.PP, n.EP, n.Order, n.MicroBatches, n.Chunks
@@ -332,18 +359,22 @@ func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, er
 		c.defaults()
 		s = c.Shape
 	}
+
 	per := s.TP * s.CP * s.PP
 	if x.DP > 0 {
 		s.DP = x.DP
 	} else {
 		s.DP = min(s.DP, len(keep)*s.RanksPerNode/per)
 	}
+
 	for s.DP > 0 && s.DP%s.EP != 0 {
 		s.DP--
 	}
+
 	need := (s.World() + s.RanksPerNode - 1) / s.RanksPerNode
 	if s.DP < 1 || need > len(keep) {
 		return s, nil, fmt.Errorf("restart: %d hosts are left for %d replicas of %d ranks", len(keep), s.DP, per)
 	}
+
 	return s, keep[:need], nil
 }

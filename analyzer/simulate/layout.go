@@ -44,6 +44,7 @@ func newLayout(s Shape, hosts []int) *layout {
 			hosts = append(hosts, i)
 		}
 	}
+
 	l.hosts = hosts
 	for p := range s.PP {
 		for d := range s.DP {
@@ -59,6 +60,7 @@ func newLayout(s Shape, hosts []int) *layout {
 			}
 		}
 	}
+
 	l.group()
 	return l
 }
@@ -69,6 +71,7 @@ func (l *layout) rank(t, c, d, p int) int {
 	if s.Order == "tp-cp-pp-dp" {
 		return t + s.TP*(c+s.CP*(p+s.PP*d))
 	}
+
 	return t + s.TP*(c+s.CP*(d+s.DP*p))
 }
 
@@ -81,11 +84,13 @@ func (l *layout) group() {
 				l.add(fmt.Sprintf("tp-%d", len(l.groups)), "tp", s.TP, func(i int) int { return l.rank(i, c, d, p) },
 					func(a *place) *int { return &a.tp })
 			}
+
 			for t := range s.TP {
 				l.add(fmt.Sprintf("cp-%d", len(l.groups)), "cp", s.CP, func(i int) int { return l.rank(t, i, d, p) },
 					func(a *place) *int { return &a.cp })
 			}
 		}
+
 		for t := range s.TP {
 			l.add(l.dpName(p, t), "dp", s.DP*s.CP, func(i int) int { return l.rank(t, i%s.CP, i/s.CP, p) },
 				func(a *place) *int { return &a.dp })
@@ -97,6 +102,7 @@ func (l *layout) group() {
 			}
 		}
 	}
+
 	n := 0
 	for d := range s.DP {
 		for c := range s.CP {
@@ -107,15 +113,18 @@ func (l *layout) group() {
 					l.add("embd-"+strconv.Itoa(n), "embd", 2, func(i int) int { return l.rank(t, c, d, i*(s.PP-1)) },
 						func(a *place) *int { return &a.em })
 				}
+
 				n++
 			}
 		}
 	}
+
 	l.world = len(l.groups)
 	all := make([]int, l.n)
 	for r := range all {
 		all[r] = r
 	}
+
 	l.groups = append(l.groups, group{name: "world", dim: "world", ranks: all, wide: len(l.hosts) > 1})
 }
 
@@ -124,6 +133,7 @@ func (l *layout) add(name, dim string, size int, member func(int) int, slot func
 	if size < 2 {
 		return
 	}
+
 	g := group{name: name, dim: dim, ranks: make([]int, size)}
 	for i := range size {
 		r := member(i)
@@ -131,6 +141,7 @@ func (l *layout) add(name, dim string, size int, member func(int) int, slot func
 		*slot(&l.at[r]) = len(l.groups)
 		g.wide = g.wide || l.at[r].host != l.at[g.ranks[0]].host
 	}
+
 	l.groups = append(l.groups, g)
 }
 
@@ -154,9 +165,11 @@ func (l *layout) members(name string) []uint32 {
 			for k, r := range l.groups[i].ranks {
 				ids[k] = uint32(r)
 			}
+
 			l.ids[l.groups[i].name] = ids
 		}
 	}
+
 	return l.ids[name]
 }
 
@@ -165,6 +178,7 @@ func (l *layout) names() []string {
 	for i := range l.groups {
 		out[i] = l.groups[i].name
 	}
+
 	return out
 }
 
@@ -176,6 +190,7 @@ func (l *layout) wideNames(dim string) []string {
 			out = append(out, l.groups[i].name)
 		}
 	}
+
 	return out
 }
 
@@ -188,6 +203,7 @@ func (l *layout) of(r int) []int {
 			out = append(out, g)
 		}
 	}
+
 	return append(out, l.world)
 }
 
@@ -198,11 +214,13 @@ func (l *layout) topology(prefix string) *topology.File {
 		name := prefix + strconv.Itoa(l.at[r].host)
 		f.Nodes[name] = append(f.Nodes[name], r)
 	}
+
 	for i := range l.groups {
 		g := &l.groups[i]
 		if g.dim != "world" && g.dim != "embd" {
 			f.Groups = append(f.Groups, topology.Group{Name: g.name, Dim: g.dim, Ranks: g.ranks})
 		}
 	}
+
 	return f
 }

@@ -23,6 +23,7 @@ func (r *Recorded) AddRank(x *row.Rank) {
 	if r.ranks == nil {
 		r.ranks = map[uint32]row.Rank{}
 	}
+
 	if old, ok := r.ranks[x.Rank]; !ok || x.StartedNs >= old.StartedNs {
 		of := *x
 		of.Groups, of.GroupRanks = slices.Clone(x.Groups), slices.Clone(x.GroupRanks)
@@ -35,9 +36,11 @@ func (r *Recorded) AddStep(x *row.Step) {
 	if x.FPNs <= 0 || x.FPCount == 0 || x.StepNs <= 0 || x.Flags&row.FlagOpen != 0 {
 		return
 	}
+
 	if r.steps == nil {
 		r.steps = map[uint32]map[uint64]row.Step{}
 	}
+
 	of := r.steps[x.Rank]
 	for _, old := range of { // all of one process
 		if old.Incarnation != x.Incarnation && x.StartNs > old.StartNs {
@@ -45,12 +48,15 @@ func (r *Recorded) AddStep(x *row.Step) {
 		} else if old.Incarnation != x.Incarnation {
 			return
 		}
+
 		break
 	}
+
 	if of == nil {
 		of = map[uint64]row.Step{}
 		r.steps[x.Rank] = of
 	}
+
 	of[x.Step] = *x
 }
 
@@ -66,6 +72,7 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 	if len(r.steps) == 0 {
 		return nil, errors.New("replay job " + name + ": no rank recorded a forward pass: switch FP on")
 	}
+
 	r.last()
 	if t == nil || len(t.Groups) == 0 {
 		var err error
@@ -73,6 +80,7 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 			return nil, fmt.Errorf("replay job %s: %w", name, err)
 		}
 	}
+
 	order, shape := r.grid(t)
 	var numbers []uint64
 	for n := range r.steps[order[0]] {
@@ -81,19 +89,23 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 			_, ok := r.steps[rank][n]
 			whole = whole && ok
 		}
+
 		if whole {
 			numbers = append(numbers, n)
 		}
 	}
+
 	if len(numbers) == 0 {
 		return nil, fmt.Errorf("replay job %s: no step that all of %d ranks recorded", name, len(order))
 	}
+
 	slices.Sort(numbers)
 	out := &Trace{Name: name, Shape: shape}
 	var lengths []float64
 	for _, n := range numbers {
 		out.Shape.MicroBatches = max(out.Shape.MicroBatches, min(int(r.steps[order[0]][n].FPCount), maxMicroBatches))
 	}
+
 	for _, n := range numbers {
 		var s TraceStep
 		for _, rank := range order {
@@ -102,8 +114,10 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 			s.Backward = append(s.Backward, evenly(backwardOf(&x)/1e9, out.Shape.MicroBatches))
 			lengths = append(lengths, float64(x.StepNs)/1e9)
 		}
+
 		out.Steps = append(out.Steps, s)
 	}
+
 	slices.Sort(lengths)
 	out.Seconds = lengths[len(lengths)/2]
 	out.level()
@@ -124,9 +138,11 @@ func (t *Trace) level() {
 				for k := range t.Steps {
 					v = append(v, pick(&t.Steps[k])[stage*width+i]...)
 				}
+
 				slices.Sort(v)
 				pace[i] = v[len(v)/2]
 			}
+
 			want := slices.Sorted(slices.Values(pace))[(width-1)/2]
 			for k := range t.Steps {
 				for i, p := range pace {
@@ -149,8 +165,10 @@ func (r *Recorded) last() {
 		for _, x := range steps {
 			first, end = min(first, x.StartNs), max(end, x.StartNs+x.StepNs)
 		}
+
 		began, ended[rank] = max(began, first), end
 	}
+
 	for rank, end := range ended {
 		if end < began {
 			delete(r.steps, rank)
@@ -167,6 +185,7 @@ func backwardOf(x *row.Step) float64 {
 	case x.SelfNs > x.FPNs:
 		return float64(x.SelfNs - x.FPNs)
 	}
+
 	return 2 * float64(x.FPNs)
 }
 
@@ -175,6 +194,7 @@ func evenly(all float64, n int) []float64 {
 	for i := range out {
 		out[i] = all / float64(n)
 	}
+
 	return out
 }
 
@@ -186,13 +206,16 @@ func (r *Recorded) groups() (*topology.File, error) {
 			if k >= len(x.GroupRanks) {
 				break
 			}
+
 			g, err := topology.ParseGroup(text, x.GroupRanks[k])
 			if err != nil {
 				return nil, err
 			}
+
 			all = append(all, g)
 		}
 	}
+
 	return topology.FromGroups(all), nil
 }
 
@@ -204,6 +227,7 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 	for rank := range r.steps {
 		ranks = append(ranks, rank)
 	}
+
 	slices.Sort(ranks)
 	flat := ones(Shape{DP: len(ranks), RanksPerNode: 2})
 	flat.Order = "tp-cp-dp-pp"
@@ -212,12 +236,15 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 	for _, g := range tensors {
 		tp = max(tp, len(g))
 	}
+
 	for _, g := range pipes {
 		pp = max(pp, len(g))
 	}
+
 	if len(ranks)%(tp*pp) != 0 {
 		return ranks, flat
 	}
+
 	shape := flat
 	shape.TP, shape.PP, shape.DP = tp, pp, len(ranks)/(tp*pp)
 	order := make([]uint32, len(ranks))
@@ -228,6 +255,7 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 		if pipe == nil || tensor == nil {
 			return ranks, flat
 		}
+
 		d, ok := replica[rank]
 		if !ok {
 			d = next
@@ -238,12 +266,15 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 				}
 			}
 		}
+
 		at := slices.Index(tensor, rank) + tp*(d+shape.DP*slices.Index(pipe, rank))
 		if at >= len(order) || filled[at] {
 			return ranks, flat
 		}
+
 		filled[at], order[at] = true, rank
 	}
+
 	return order, shape
 }
 
@@ -254,16 +285,19 @@ func (r *Recorded) members(t *topology.File, dim string) [][]uint32 {
 		if topology.Dim(g.Dim) != dim {
 			continue
 		}
+
 		var of []uint32
 		for _, rank := range g.Ranks {
 			if r.steps[uint32(rank)] != nil {
 				of = append(of, uint32(rank))
 			}
 		}
+
 		if len(of) > 1 {
 			out = append(out, of)
 		}
 	}
+
 	return out
 }
 
@@ -273,10 +307,12 @@ func groupOf(groups [][]uint32, rank uint32, size int) []uint32 {
 	if size == 1 {
 		return []uint32{rank}
 	}
+
 	for _, g := range groups {
 		if len(g) == size && slices.Contains(g, rank) {
 			return g
 		}
 	}
+
 	return nil
 }

@@ -28,31 +28,38 @@ func TestRecorded_Trace(t *testing.T) {
 			for i := range rows.Ranks {
 				r.AddRank(&rows.Ranks[i])
 			}
+
 			for i := range rows.Steps {
 				r.AddStep(&rows.Steps[i])
 			}
+
 			tr, err := r.Trace(name, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			want := ones(c.Shape)
 			want.DP -= len(c.Restarts)
 			if tr.Shape.TP != want.TP || tr.Shape.DP != want.DP || tr.Shape.PP != want.PP || len(tr.Steps) < 20 {
 				t.Errorf("shape %+v with %d steps, want %+v", tr.Shape, len(tr.Steps), want)
 			}
+
 			length := 0.0
 			for _, s := range healthy.Steps {
 				length += float64(s.StepNs) / 1e9 / float64(len(healthy.Steps))
 			}
+
 			_, truth := mustRows(t, Config{Steps: 40, Replay: tr})
 			if math.Abs(truth.Seconds/length-1) > 0.15 {
 				t.Errorf("replayed steps take %v s, those of the job without its fault %v s", truth.Seconds, length)
 			}
+
 			if _, err := Replayed("compute-1.2", 3, tr); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	var none Recorded
 	if _, err := none.Trace("j", &topology.File{}); err == nil || !strings.Contains(err.Error(), "FP") {
 		t.Errorf("a job without forward passes: %v", err)
@@ -65,15 +72,18 @@ func TestLoadTrace_ForwardAlone(t *testing.T) {
 	if dir == "" {
 		return
 	}
+
 	for _, name := range []string{"AR-1", "ST"} {
 		tr, err := LoadTrace(filepath.Join(dir, name+".tar.gz"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c, err := Replayed("bursts-5", 3, tr)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, truth := mustRows(t, c); len(truth.Culprits) != 1 {
 			t.Errorf("%s: truth %+v", name, truth)
 		}

@@ -40,6 +40,7 @@ func (t *Trace) shape(c *Config) {
 	if k > 0 {
 		c.Shape.RanksPerNode = k
 	}
+
 	c.defaults()
 }
 
@@ -49,6 +50,7 @@ func (t *Trace) draw(chance *rand.Rand, into []int) []int {
 	for range max(1, t.copies) {
 		into = append(into, chance.IntN(len(t.Steps)))
 	}
+
 	return into
 }
 
@@ -60,6 +62,7 @@ func (t *Trace) pass(steps []int, a *place, backward bool, micro int) float64 {
 	if backward {
 		return s.Backward[rank][micro]
 	}
+
 	return s.Forward[rank][micro]
 }
 
@@ -81,10 +84,12 @@ func Replayed(name string, seed uint64, t *Trace) (Config, error) {
 	if !Replayable(name) {
 		return Config{}, fmt.Errorf("scenario %q can't be replayed on a trace: want one of %v", name, replayable)
 	}
+
 	d := &draw{trace: t}
 	if err := d.from(find(name), seed); err != nil {
 		return Config{}, err
 	}
+
 	n := &d.c.Noise
 	n.OpSD, n.StepSD, n.WaveSD, n.HeavyShare = 0, 0, 0, 0
 	n.DeviceSD = min(n.DeviceSD, 0.003)
@@ -94,6 +99,7 @@ func Replayed(name string, seed uint64, t *Trace) (Config, error) {
 	if err := d.c.Validate(); err != nil {
 		return Config{}, fmt.Errorf("scenario %s on %s, seed %d: %w", name, t.Name, seed, err)
 	}
+
 	return d.c, nil
 }
 
@@ -102,6 +108,7 @@ func (c *Config) onto(t *Trace) error {
 	if t.Shape.DP == 0 || c.Shape.DP%t.Shape.DP != 0 {
 		return fmt.Errorf("replay %s: the scenario has %d replicas, the recorded job %d", t.Name, c.Shape.DP, t.Shape.DP)
 	}
+
 	c.Replay = t.wider(c.Shape.DP / t.Shape.DP)
 	return nil
 }

@@ -67,6 +67,7 @@ func (j *job) op(slot int) string {
 	if slot == slotGrad && j.cfg.Model.Sharded {
 		return "reducescatter"
 	}
+
 	return slotInfo[slot].op
 }
 
@@ -77,6 +78,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	if r.drop || j.off[record.Communication] {
 		return
 	}
+
 	a, b := j.tick(i, from), j.tick(i, to)
 	blocked := b - j.tick(i, to-exposed)
 	r.hasComm = true
@@ -84,20 +86,24 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	if j.inBackward && slotInfo[slot].dim != dimPP { // a column of backward is work, not the waits in it
 		r.bp -= blocked
 	}
+
 	dim := slotInfo[slot].dim
 	if j.cfg.Record.NoGroups {
 		dim = dimOther
 	}
+
 	r.spans = append(r.spans, span{a, b, dim})
 	s := &r.sums[slot]
 	if s.calls == 0 || b-a < s.min {
 		s.min = b - a
 	}
+
 	s.max = max(s.max, b-a)
 	if s.calls == 0 || s.last != j.index {
 		s.steps++
 		s.last = j.index
 	}
+
 	s.calls++
 	s.total += b - a
 	if j.wanted(i) {
@@ -106,6 +112,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 		if slot != slotSave {
 			x.Count, x.Dtype, x.Bytes = elements, "bf16", 2*elements
 		}
+
 		j.rec.add(i, x)
 	}
 }
@@ -127,6 +134,7 @@ func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
 	if !j.cfg.Record.HostOnly && k != record.DataLoader && k != record.SaveCheckpoint {
 		x.Side, x.HostStart, x.HostDur = record.Device, x.Start, enqueued(k, x.Dur)
 	}
+
 	return x
 }
 
@@ -135,6 +143,7 @@ func enqueued(k record.Kind, dur int64) int64 {
 	if k == record.Step {
 		return dur
 	}
+
 	return dur / 50
 }
 
@@ -150,6 +159,7 @@ func (j *job) loaded(i int, from, to float64) {
 	if r.drop || j.off[record.DataLoader] {
 		return
 	}
+
 	a, b := j.tick(i, from), j.tick(i, to)
 	r.loader = max(0, r.loader) + b - a
 	if j.wanted(i) {
@@ -163,6 +173,7 @@ func (j *job) saved(i int, from, to float64) {
 	if r.drop || j.off[record.SaveCheckpoint] {
 		return
 	}
+
 	a, b := j.tick(i, from), j.tick(i, to)
 	r.save = max(0, r.save) + b - a
 	r.saves++
@@ -179,28 +190,35 @@ func (j *job) passed(i int, backward bool, from, to float64) {
 	if r.drop {
 		return
 	}
+
 	a, b := j.tick(i, from), j.tick(i, to)
 	if backward && j.cfg.Model.Recompute {
 		j.passed(i, false, from, from+(to-from)/j.cfg.Model.backward())
 	}
+
 	if backward {
 		if !j.cfg.Record.Backward {
 			return
 		}
+
 		r.bp += b - a
 		if j.wanted(i) {
 			x := j.begun(record.Other, i, a, b)
 			x.Name = "backward"
 			j.rec.add(i, x)
 		}
+
 		return
 	}
+
 	if j.off[record.FP] {
 		return
 	}
+
 	if j.cfg.Record.Enqueued {
 		b = a + int64(j.enqueue()*lognormal(j.clocks, 0.05))
 	}
+
 	r.fp += b - a
 	r.hostFP += enqueued(record.FP, b-a)
 	r.fpCount++
@@ -214,30 +232,37 @@ func (j *job) emit() error {
 	if j.b == nil && j.rec == nil {
 		return nil
 	}
+
 	for i := range j.r {
 		r := &j.r[i]
 		if r.drop {
 			continue
 		}
+
 		a, b := j.tick(i, r.start), j.tick(i, r.t)
 		if r.windowFrom == 0 {
 			r.windowFrom = j.cfg.StartUnix*1e9 + r.skew + a
 		}
+
 		if j.wanted(i) {
 			x := j.begun(record.Step, i, a, b)
 			if j.cfg.Work.Tokens > 0 {
 				x.Tokens = int64(r.tokens)
 			}
+
 			j.rec.add(i, x)
 		}
+
 		if j.b != nil {
 			j.fill(i, a, b)
 			j.b.AddStep(&j.out)
 		}
 	}
+
 	if j.rec != nil {
 		return j.rec.step()
 	}
+
 	return nil
 }
 
@@ -257,15 +282,19 @@ func (j *job) fill(i int, from, to int64) {
 			o.HostFPNs = r.hostFP
 		}
 	}
+
 	if j.cfg.Record.HostOnly {
 		o.Flags |= row.FlagHostOnly
 	}
+
 	if j.cfg.Record.Backward {
 		o.BackwardNs = r.bp
 	}
+
 	if j.cfg.Work.Tokens > 0 {
 		o.Tokens = int64(r.tokens)
 	}
+
 	if r.hasComm {
 		j.unions(r, o)
 		o.ExposedNs = r.exposed
@@ -283,13 +312,16 @@ func (j *job) unions(r *rank, o *row.Step) {
 			s[at] = s[at-1]
 			at--
 		}
+
 		s[at] = x
 	}
+
 	var until [dims + 1]int64
 	total := [dims + 1]int64{-1, -1, -1, -1, -1, -1, 0}
 	for k := range until {
 		until[k] = -1 << 62
 	}
+
 	for k := range s {
 		x := &s[k]
 		for _, d := range [2]uint8{x.dim, dims} {
@@ -297,6 +329,7 @@ func (j *job) unions(r *rank, o *row.Step) {
 			until[d] = max(until[d], x.to)
 		}
 	}
+
 	o.CommTPNs, o.CommPPNs, o.CommDPNs = total[dimTP], total[dimPP], total[dimDP]
 	o.CommCPNs, o.CommEPNs, o.CommOtherNs, o.CommNs = total[dimCP], total[dimEP], total[dimOther], total[dims]
 }
@@ -319,6 +352,7 @@ func (j *job) flushWindow() {
 				j.b.AddCommunication(&j.comm)
 			}
 		}
+
 		r.sums, r.windowFrom = [slots]sum{}, 0
 	}
 }
@@ -335,6 +369,7 @@ func (j *job) window(i, slot int, x *sum) {
 	if slotInfo[slot].dim == dimOther || j.cfg.Record.NoGroups {
 		j.comm.Dim = "other"
 	}
+
 	if slot != slotSave {
 		j.comm.Bytes = int64(x.calls) * 2 * elements
 	}
@@ -350,9 +385,11 @@ func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) *
 	if ended != 0 {
 		out.Version = 2
 	}
+
 	for _, g := range m.Groups {
 		out.Groups = append(out.Groups, fmt.Sprintf("%s:%s:%d:%d", g.Dim, g.Name, g.Index, g.Size))
 		out.GroupRanks = append(out.GroupRanks, members(g.Name))
 	}
+
 	return out
 }

@@ -57,6 +57,7 @@ func Names() []string {
 	for _, s := range scenarios {
 		out = append(out, s.name)
 	}
+
 	return out
 }
 
@@ -65,6 +66,7 @@ func Row(name string) (number int, what string) {
 	if s := find(name); s != nil {
 		return s.row, s.what
 	}
+
 	return 0, ""
 }
 
@@ -77,6 +79,7 @@ func find(name string) *scenario {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -87,6 +90,7 @@ func Scenario(name string, seed uint64) (Config, error) {
 	if s := find(name); s != nil && s.row > lastRow {
 		return Sized(name, seed, 0)
 	}
+
 	u := source(seed, forScenario).Float64()
 	switch {
 	case u < 0.004:
@@ -94,6 +98,7 @@ func Scenario(name string, seed uint64) (Config, error) {
 	case u < 0.04:
 		return Sized(name, seed, 512)
 	}
+
 	return Sized(name, seed, 0)
 }
 
@@ -104,17 +109,21 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 	if world != 0 && (world < 2 || world > mostRanks) {
 		return Config{}, fmt.Errorf("scenario %s: %d ranks: want 2 to %d", name, world, mostRanks)
 	}
+
 	s := find(name)
 	if s == nil {
 		return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s, %s", name, strings.Join(Names(), ", "), strings.Join(Families(), ", "))
 	}
+
 	d := &draw{world: world}
 	if err := d.from(s, seed); err != nil {
 		return Config{}, err
 	}
+
 	if err := d.c.Validate(); err != nil {
 		return Config{}, fmt.Errorf("scenario %s, seed %d: %w", name, seed, err)
 	}
+
 	return d.c, nil
 }
 
@@ -186,6 +195,7 @@ func (d *draw) two() {
 	for l.at[second].d == l.at[first].d || l.at[second].host == l.at[first].host && d.chance(0.7) {
 		second = l.stages[stage][d.IntN(len(l.stages[stage]))]
 	}
+
 	onset := d.onset()
 	for k, r := range []int{first, second} {
 		d.c.Faults = append(d.c.Faults, Fault{
@@ -246,6 +256,7 @@ func (d *draw) intermittent() {
 	if d.chance(0.2) {
 		f.BurstShare, f.BurstSteps = 0.07, 1
 	}
+
 	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
 }
 
@@ -259,6 +270,7 @@ func (d *draw) sequence() {
 	if d.chance(0.25) {
 		d.c.Work.Tokens = 4096
 	}
+
 	d.c.Expect.Findings = []string{verdict.WorkloadImbalance}
 }
 
@@ -269,10 +281,12 @@ func (d *draw) stages() {
 	for p := range d.c.Model.Stages {
 		d.c.Model.Stages[p] = d.between(0.99, 1.01)
 	}
+
 	heavy := d.c.Shape.PP - 1
 	if d.chance(0.3) {
 		heavy = 0
 	}
+
 	d.c.Model.Stages[heavy] = d.between(1.3, 2.1)
 	d.c.Expect.Findings = []string{verdict.StageImbalance}
 }
@@ -302,6 +316,7 @@ func (d *draw) missing(steps, ranks float64) {
 	if steps > 0 && d.chance(0.5) {
 		d.c.Loss.Run = d.between(2, 8)
 	}
+
 	if len(d.c.Faults) == 0 {
 		d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitUndecided}
 	} else {
@@ -327,6 +342,7 @@ func (d *draw) restart() {
 	if l := newLayout(d.c.Shape, nil); !l.minority(slow, nil) || d.chance(0.75) {
 		f.Locals = []int{d.IntN(d.c.Shape.RanksPerNode)}
 	}
+
 	d.c.Faults = []Fault{f}
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{gone}, Shuffle: true}}
 }

@@ -17,6 +17,7 @@ func schedule(stages, micro, chunks int) []task {
 	for p := range own {
 		own[p] = oneForwardOneBackward(p, stages, micro, chunks)
 	}
+
 	done := map[task]bool{}
 	next := make([]int, stages)
 	var out []task
@@ -28,15 +29,18 @@ func schedule(stages, micro, chunks int) []task {
 				if need, some := t.needs(stages, chunks); some && !done[need] {
 					break
 				}
+
 				done[t] = true
 				out = append(out, t)
 				next[p]++
 			}
 		}
+
 		if len(out) == before {
 			panic("BUG: the schedule waits for itself")
 		}
 	}
+
 	return out
 }
 
@@ -46,9 +50,11 @@ func (t task) needs(stages, chunks int) (task, bool) {
 	if t.backward {
 		part += 2
 	}
+
 	if part < 0 || part >= stages*chunks {
 		return task{}, false
 	}
+
 	return task{part % stages, t.backward, t.micro, part / stages}, true
 }
 
@@ -60,28 +66,34 @@ func oneForwardOneBackward(p, stages, micro, chunks int) []task {
 	if chunks > 1 {
 		warm = min(2*(stages-p-1)+(chunks-1)*stages, all)
 	}
+
 	// With chunks, groups of as many micro-batches as there are stages go through one
 	// chunk after the other.
 	nth := func(k int, backward bool) task {
 		if chunks == 1 {
 			return task{p, backward, k, 0}
 		}
+
 		in := k % (stages * chunks)
 		chunk := in / stages
 		if backward {
 			chunk = chunks - 1 - chunk
 		}
+
 		return task{p, backward, k/(stages*chunks)*stages + in%stages, chunk}
 	}
 	var out []task
 	for k := range warm {
 		out = append(out, nth(k, false))
 	}
+
 	for k := range all - warm {
 		out = append(out, nth(warm+k, false), nth(k, true))
 	}
+
 	for k := all - warm; k < all; k++ {
 		out = append(out, nth(k, true))
 	}
+
 	return out
 }

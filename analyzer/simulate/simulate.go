@@ -76,18 +76,22 @@ func run(cfg Config, b Builder, rec recorder) (Truth, error) {
 	if err := cfg.Validate(); err != nil {
 		return Truth{}, err
 	}
+
 	if cfg.Replay != nil {
 		cfg.Replay.shape(&cfg)
 	}
+
 	j := newJob(&cfg, b, rec)
 	scale, err := calibrate(cfg)
 	if err != nil {
 		return Truth{}, err
 	}
+
 	j.unit = scale
 	if err := j.play(); err != nil {
 		return Truth{}, err
 	}
+
 	return j.truth(), nil
 }
 
@@ -118,5 +122,6 @@ func calibrate(cfg Config) (float64, error) {
 	if err := j.play(); err != nil {
 		return 0, err
 	}
+
 	return cfg.Model.Seconds / (j.elapsed / 2 / 1e9), nil
 }

@@ -25,6 +25,7 @@ func (t *tape) begin(metas []*record.Meta) error {
 	for len(t.ranges) < len(metas) {
 		t.ranges = append(t.ranges, nil)
 	}
+
 	return nil
 }
 func (t *tape) wants(int) bool                 { return true }
@@ -38,6 +39,7 @@ func mustRows(t *testing.T, c Config) (row.Rows, Truth) {
 	if err != nil {
 		t.Fatalf("Rows: %v", err)
 	}
+
 	return rows, truth
 }
 
@@ -67,6 +69,7 @@ func TestRun_CollectivesEndTogether(t *testing.T) {
 		if _, err := run(c, nil, &k); err != nil {
 			t.Fatal(err)
 		}
+
 		type key struct {
 			group, op string
 			nth       int
@@ -80,27 +83,33 @@ func TestRun_CollectivesEndTogether(t *testing.T) {
 			for _, g := range k.attempts[0][rank].Groups {
 				sizes[g.Name] = g.Size
 			}
+
 			seen := map[key]int{}
 			for _, r := range rs {
 				if r.Kind != record.Communication || r.Op == "send" || r.Op == "recv" {
 					continue
 				}
+
 				id := key{r.Group, r.Op, 0}
 				at := key{r.Group, r.Op, seen[id]}
 				seen[id]++
 				if met[at] == nil {
 					met[at] = &meeting{}
 				}
+
 				met[at].ends = append(met[at].ends, r.End())
 			}
 		}
+
 		if c.Shape.World() > 1 && len(met) == 0 {
 			t.Fatalf("%+v: no collective", s)
 		}
+
 		for at, m := range met {
 			if len(m.ends) != sizes[at.group] {
 				t.Fatalf("%+v: %v has %d members, want %d", s, at, len(m.ends), sizes[at.group])
 			}
+
 			if d := slices.Max(m.ends) - slices.Min(m.ends); d > 1 {
 				t.Fatalf("%+v: members of %v end %d ns apart", s, at, d)
 			}
@@ -116,19 +125,24 @@ func TestRun_TimesAddUp(t *testing.T) {
 		if len(rows.Steps) != 40*max(1, s.TP)*max(1, s.CP)*max(1, s.DP)*max(1, s.PP) {
 			t.Fatalf("%+v: %d rows", s, len(rows.Steps))
 		}
+
 		for _, r := range rows.Steps {
 			if r.CommNs < 0 {
 				continue // a job of one rank
 			}
+
 			if got := r.SelfNs + r.ExposedNs + max(0, r.DataLoaderNs) + max(0, r.CheckpointNs); got != r.StepNs {
 				t.Fatalf("%+v: parts are %d ns, step %d", r, got, r.StepNs)
 			}
+
 			if r.ExposedNs > r.CommNs || r.SelfNs <= 0 {
 				t.Fatalf("%+v: exposed %d of %d, self %d", s, r.ExposedNs, r.CommNs, r.SelfNs)
 			}
+
 			if r.FPNs+r.BackwardNs > r.StepNs || r.FPNs <= 0 || r.FPCount == 0 {
 				t.Fatalf("%+v: forward %d backward %d of %d", s, r.FPNs, r.BackwardNs, r.StepNs)
 			}
+
 			for _, d := range []int64{r.CommTPNs, r.CommPPNs, r.CommDPNs, r.CommCPNs, r.CommEPNs, r.CommOtherNs} {
 				if d > r.CommNs {
 					t.Fatalf("%+v: a dimension has %d ns, all %d", s, d, r.CommNs)
@@ -148,19 +162,23 @@ func TestRun_CulpritWaitsLessVictimsMore(t *testing.T) {
 	if f := float64(after.FPNs) / float64(before.FPNs); math.Abs(f-1.5) > 0.01 {
 		t.Errorf("culprit's forward grew x%.3f, want 1.5", f)
 	}
+
 	if after.ExposedNs > before.ExposedNs+1000 {
 		t.Errorf("culprit's wait grew from %d to %d", before.ExposedNs, after.ExposedNs)
 	}
+
 	grown := after.StepNs - before.StepNs
 	for _, r := range []int{0, 4, 7} {
 		b, a := at(10, r), at(30, r)
 		if d := a.FPNs - b.FPNs; d < -1 || d > 1 {
 			t.Errorf("rank %d: forward changed from %d to %d", r, b.FPNs, a.FPNs)
 		}
+
 		if d := a.ExposedNs - b.ExposedNs; math.Abs(float64(d-grown)) > 0.05*float64(grown) {
 			t.Errorf("rank %d waits %d ns more, the step is %d longer", r, d, grown)
 		}
 	}
+
 	if !slices.Equal(truth.SlowNodes, []string{"node-0"}) || !slices.Equal(truth.SlowRanks, []int{5}) || *truth.OnsetStep != 20 {
 		t.Errorf("truth %+v", truth)
 	}
@@ -177,9 +195,11 @@ func TestRun_PipelineHidesTheCulprit(t *testing.T) {
 			t.Errorf("stage %d: replica 1 waits %d ns for the gradients, replica 0 %d", stage, own, other)
 		}
 	}
+
 	if c := last[1].SelfNs; float64(c) < 1.8*float64(last[0].SelfNs) {
 		t.Errorf("culprit's self time %d, its peer's %d", c, last[0].SelfNs)
 	}
+
 	if a, b := float64(last[5].SelfNs), float64(last[4].SelfNs); math.Abs(a/b-1) > 0.02 {
 		t.Errorf("self time behind the culprit %v, its peer's %v", a, b)
 	}
@@ -205,6 +225,7 @@ func TestRun_SameSeedSameJob(t *testing.T) {
 	if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(ta, tb) {
 		t.Fatal("the same seed gave another job")
 	}
+
 	skewed := c
 	skewed.Clock = Clock{Skew: 5}
 	s, _ := mustRows(t, skewed)
@@ -217,15 +238,18 @@ func TestRun_SameSeedSameJob(t *testing.T) {
 			t.Fatalf("skew changed more than starts:\n%+v\n%+v", x, y)
 		}
 	}
+
 	if !moved {
 		t.Fatal("skew moved nothing")
 	}
+
 	lossy := c
 	lossy.Loss = Loss{RankSteps: 0.3, Run: 3}
 	l, _ := mustRows(t, lossy)
 	if share := float64(len(l.Steps)) / float64(len(a.Steps)); math.Abs(share-0.7) > 0.1 {
 		t.Errorf("%.2f of the rank-steps are left, want about 0.7", share)
 	}
+
 	k := 0
 	for _, x := range l.Steps {
 		for a.Steps[k] != x {
@@ -245,6 +269,7 @@ func TestRun_AbsentRanksNeverAppear(t *testing.T) {
 	for _, r := range rows.Steps {
 		seen[r.Rank] = true
 	}
+
 	if len(seen) == 16 || len(seen) < 5 || !seen[10] {
 		t.Errorf("%d ranks appear (the culprit: %v)", len(seen), seen[10])
 	}
@@ -263,32 +288,39 @@ func TestRun_RestartMovesRanksNotTheFault(t *testing.T) {
 		worlds[r.WorldSize] = true
 		incarnations[r.Incarnation] = true
 	}
+
 	if !worlds[64] || !worlds[56] || len(incarnations) != 120 {
 		t.Fatalf("worlds %v, %d incarnations", worlds, len(incarnations))
 	}
+
 	if len(truth.SlowRanks) != 1 || truth.SlowNodes[0] != "node-3" || slices.Contains(truth.MustNotFlag, "node-3") {
 		t.Fatalf("truth %+v", truth)
 	}
+
 	var slowest row.Step
 	stages := map[uint32]int64{}
 	for _, r := range rows.Steps[len(rows.Steps)-56:] {
 		if r.Node == "node-6" {
 			t.Fatal("the host that left is still there")
 		}
+
 		stages[r.Rank] = r.FPNs
 		if r.FPNs > slowest.FPNs {
 			slowest = r
 		}
 	}
+
 	if slowest.Node != "node-3" || int(slowest.Rank) != truth.SlowRanks[0] {
 		t.Errorf("rank %d on %s is slowest, truth %v", slowest.Rank, slowest.Node, truth.SlowRanks)
 	}
+
 	redone := map[uint64]int{}
 	for _, r := range rows.Steps {
 		if r.Rank == 0 {
 			redone[r.Step]++
 		}
 	}
+
 	if redone[27] != 2 || redone[24] != 1 {
 		t.Errorf("step 27 was done %d times, step 24 %d times", redone[27], redone[24])
 	}
@@ -302,6 +334,7 @@ func TestEffect_BurstsFillTheirShare(t *testing.T) {
 		if err := c.Validate(); err != nil {
 			t.Fatal(err)
 		}
+
 		e := newJob(&c, nil, nil).effects[0]
 		slow := 0
 		for i := range c.Steps {
@@ -309,6 +342,7 @@ func TestEffect_BurstsFillTheirShare(t *testing.T) {
 				slow++
 			}
 		}
+
 		if got := float64(slow) / float64(total); got < share-1e-9 || float64(slow) > share*float64(total)+float64(n)+1 {
 			t.Fatalf("%d of %d steps are slow, want %.3f in bursts of %d", slow, total, share, n)
 		}
@@ -323,6 +357,7 @@ func TestSchedule_OrderHolds(t *testing.T) {
 		if stages > 1 && rapid.Bool().Draw(t, "interleaved") {
 			chunks, micro = rapid.IntRange(2, 4).Draw(t, "chunks"), stages*(1+micro/8)
 		}
+
 		done := map[task]bool{}
 		held := make([]int, stages)
 		for _, x := range schedule(stages, micro, chunks) {
@@ -336,16 +371,19 @@ func TestSchedule_OrderHolds(t *testing.T) {
 				x.backward && !done[task{x.stage, false, x.micro, x.chunk}]:
 				t.Fatalf("%+v before what it needs", x)
 			}
+
 			done[x] = true
 			if x.backward {
 				held[x.stage]--
 			} else {
 				held[x.stage]++
 			}
+
 			if held[x.stage] > stages-x.stage && chunks == 1 {
 				t.Fatalf("stage %d holds %d micro-batches", x.stage, held[x.stage])
 			}
 		}
+
 		if len(done) != 2*stages*micro*chunks {
 			t.Fatalf("%d tasks, want %d", len(done), 2*stages*micro*chunks)
 		}
@@ -363,12 +401,14 @@ func TestRun_SlowLinkIsATransfer(t *testing.T) {
 		if !slices.Equal(truth.Links, []string{"dp-tp1"}) || len(truth.SlowNodes) != 0 {
 			t.Fatalf("truth %+v", truth)
 		}
+
 		n := len(quiet.Steps) - 16
 		for i := n; i < n+16; i++ {
 			a, b := quiet.Steps[i], slow.Steps[i]
 			if d := a.FPNs - b.FPNs; d < -4 || d > 4 {
 				t.Errorf("%+v: rank %d's forward changed", m, a.Rank)
 			}
+
 			more := float64(b.StepNs-a.StepNs) / 2e9
 			if math.Abs(more-0.25) > 0.02 {
 				t.Errorf("%+v: the step grew by %.3f of 2 s, want 0.25", m, more)
@@ -384,6 +424,7 @@ func BenchmarkRun(b *testing.B) {
 		if err := c.Validate(); err != nil {
 			b.Fatal(err)
 		}
+
 		b.Run(fmt.Sprintf("ranks=%d/micro=%d", c.Shape.World(), c.Shape.MicroBatches), func(b *testing.B) {
 			b.ReportAllocs()
 			var n nothing
@@ -392,6 +433,7 @@ func BenchmarkRun(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*10*c.Shape.World()), "ns/rank-step")
 		})
 	}

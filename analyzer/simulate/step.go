@@ -25,24 +25,29 @@ func (j *job) playStep() {
 	for _, t := range j.order {
 		j.task(t)
 	}
+
 	j.gradients()
 	j.together(slotEmbd, j.cfg.Model.DPShare*0.1)
 	if j.lay.shape.World() > 1 && !j.cfg.Model.NoGlobalSync && j.lay.shape.PP*j.lay.shape.TP > 1 {
 		j.meetAll(slotNorm, 0.0005*j.unitStep())
 	}
+
 	j.optimize()
 	if j.cfg.Model.Sharded {
 		j.together(slotGather, j.cfg.Model.DPShare*0.4)
 	}
+
 	j.checkpoint()
 	end, sum := 0.0, 0.0
 	for i := range j.r {
 		end, sum = max(end, j.r[i].t), sum+j.r[i].t-j.r[i].start
 	}
+
 	j.elapsed += end - j.now
 	if j.keepLengths {
 		j.lengths = append(j.lengths, sum/float64(len(j.r)))
 	}
+
 	j.now = end
 }
 
@@ -58,6 +63,7 @@ func (j *job) own(i int, ns float64) float64 {
 	if sd := j.cfg.Noise.OpSD; sd > 0 {
 		ns *= max(0.2, 1+sd*j.physics.NormFloat64())
 	}
+
 	return ns * j.r[i].speed
 }
 
@@ -66,6 +72,7 @@ func (j *job) transfer(g int, ns float64) float64 {
 	if sd := j.cfg.Network.JitterSD; sd > 0 {
 		ns *= math.Exp(sd * j.physics.NormFloat64())
 	}
+
 	return ns * j.meets[g].factor
 }
 
@@ -75,26 +82,31 @@ func (j *job) load() {
 	if c.Ranks == "none" {
 		return
 	}
+
 	rotate := -1
 	if c.Rotate > 0 && j.physics.Float64() < c.Rotate {
 		rotate = j.physics.IntN(max(1, j.loaders()))
 	}
+
 	n := 0
 	for i := range j.r {
 		if !j.loads(i) {
 			continue
 		}
+
 		r := &j.r[i]
 		ns := c.Share * j.unitStep() * lognormal(j.physics, c.SD)
 		ns += r.loadExtra * j.nominal()
 		if n == rotate {
 			ns += c.RotateShare * j.nominal()
 		}
+
 		n++
 		from := r.t
 		r.t += ns
 		j.loaded(i, from, r.t)
 	}
+
 	if j.lay.shape.TP > 1 && c.Ranks == "first" {
 		j.together(slotLoad, 0.001)
 	}
@@ -113,6 +125,7 @@ func (j *job) loaders() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -127,30 +140,37 @@ func (j *job) task(t task) {
 		if r.ops == r.gcAt {
 			r.t += r.gc
 		}
+
 		r.ops++
 		r.passFrom = r.t
 	}
+
 	s := j.lay.shape
 	syncs := 1
 	if s.TP > 1 {
 		syncs = j.cfg.Model.TPSyncs
 	}
+
 	parts := float64(2 * s.MicroBatches * s.Chunks)
 	j.inBackward = t.backward
 	for k := range syncs {
 		for _, i := range ranks {
 			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
 		}
+
 		if s.TP > 1 {
 			j.meetStage(ranks, s.TP, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
 		}
+
 		if s.CP > 1 && k == 0 {
 			j.meetGroups(ranks, slotCP, j.cfg.Model.TPShare/parts)
 		}
+
 		if s.EP > 1 && k == 0 {
 			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/parts)
 		}
 	}
+
 	j.inBackward = false
 	last := t.backward && t.micro == s.MicroBatches-1 && t.chunk == 0
 	at := t.micro*s.Chunks + t.chunk
@@ -160,6 +180,7 @@ func (j *job) task(t task) {
 		if last {
 			r.backFrom, r.backTo = r.passFrom, r.t
 		}
+
 		if t.backward {
 			r.backReady[at] = r.t
 		} else {
@@ -175,9 +196,11 @@ func (j *job) passTime(t task) float64 {
 	if t.backward {
 		ns *= m.backward()
 	}
+
 	if len(m.Stages) > 0 {
 		ns *= m.Stages[t.stage%len(m.Stages)]
 	}
+
 	return ns
 }
 
@@ -186,6 +209,7 @@ func (m *Model) backward() float64 {
 	if m.Recompute {
 		return m.BackwardRatio + 1
 	}
+
 	return m.BackwardRatio
 }
 
@@ -199,12 +223,15 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 		if e := j.cfg.Work.Elasticity; len(e) > 0 && w != 1 {
 			w = math.Pow(w, e[t.stage%len(e)]) // a restart may have brought more stages
 		}
+
 		ns *= w * r.load
 	}
+
 	ns *= j.phase
 	if t.backward {
 		ns *= r.backward
 	}
+
 	return j.own(i, ns)
 }
 
@@ -215,6 +242,7 @@ func (j *job) receive(i int, t task) {
 	if !some {
 		return
 	}
+
 	from := j.lay.rank(a.t, a.c, a.d, need.stage)
 	r, f := &j.r[i], &j.r[from]
 	at := need.micro*s.Chunks + need.chunk
@@ -222,6 +250,7 @@ func (j *job) receive(i int, t task) {
 	if t.backward {
 		ready = f.backReady[at]
 	}
+
 	post := r.t
 	begin := max(post, ready)
 	end := begin + j.transfer(a.pp, j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
@@ -230,6 +259,7 @@ func (j *job) receive(i int, t task) {
 	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
 		post += u * (begin - post)
 	}
+
 	j.communicated(i, slotRecv, post, end, end-post, need.stage)
 }
 
@@ -239,11 +269,13 @@ func (j *job) unrecorded(stage int) bool {
 	if u == nil {
 		return stage == j.lay.shape.PP-1
 	}
+
 	for _, s := range u {
 		if s == stage {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -285,10 +317,12 @@ func (j *job) meet(slot, g int, ranks []int, ns float64) {
 	for _, i := range ranks {
 		last = max(last, j.r[i].t)
 	}
+
 	end := last + j.transfer(g, ns)
 	if slot == slotGather {
 		end += j.meets[g].gather
 	}
+
 	for _, i := range ranks {
 		from := j.r[i].t
 		j.r[i].t = end

@@ -15,16 +15,19 @@ func (j *job) gradients() {
 	for i := range j.r {
 		j.r[i].free = 0
 	}
+
 	for g := range j.lay.groups {
 		gr := &j.lay.groups[g]
 		if gr.dim != "dp" {
 			continue
 		}
+
 		extra := j.meets[g].grad / float64(m.Buckets)
 		for b := range m.Buckets {
 			j.bucket(g, gr.ranks, float64(b+1)/float64(m.Buckets), j.transfer(g, ns)+extra)
 		}
 	}
+
 	for i := range j.r {
 		r := &j.r[i]
 		r.t = max(r.t, r.free)
@@ -37,6 +40,7 @@ func (m *Model) gradients() float64 {
 	if m.Sharded {
 		return 0.6 * m.DPShare
 	}
+
 	return m.DPShare
 }
 
@@ -45,6 +49,7 @@ func (j *job) bucket(g int, ranks []int, part, ns float64) {
 	for _, i := range ranks {
 		begin = max(begin, j.r[i].bucketReady(part, j.cfg.Model.Overlap))
 	}
+
 	end := begin + ns
 	for _, i := range ranks {
 		r := &j.r[i]
@@ -60,6 +65,7 @@ func (r *rank) bucketReady(part float64, overlap bool) float64 {
 	if overlap {
 		at = r.backFrom + part*(r.backTo-r.backFrom)
 	}
+
 	return max(at, r.free)
 }
 
@@ -68,6 +74,7 @@ func (j *job) optimize() {
 	if j.cfg.Model.Optimizer < 0 {
 		return
 	}
+
 	ns := j.cfg.Model.Optimizer * j.unitStep()
 	for i := range j.r {
 		j.r[i].t += j.own(i, ns) + j.r[i].gap
@@ -80,25 +87,30 @@ func (j *job) checkpoint() {
 	if c.Every <= 0 || (j.step+1)%c.Every != 0 {
 		return
 	}
+
 	for i := range j.r {
 		a := &j.lay.at[i]
 		if c.Ranks != "all" && a.d != 0 {
 			continue
 		}
+
 		r := &j.r[i]
 		ns := c.Share * j.nominal() * lognormal(j.physics, c.SD) * r.saveFactor
 		if c.HeavyShare > 0 && j.physics.Float64() < c.HeavyShare {
 			ns *= min(20, math.Pow(1-j.physics.Float64(), -1/c.HeavyIndex))
 		}
+
 		for k := range j.effects {
 			if e := &j.effects[k]; e.Kind == SaveSlow && e.hits(a) && e.size(j.index) > 0 {
 				e.begin(j)
 			}
 		}
+
 		from := r.t
 		r.t += ns
 		j.saved(i, from, r.t)
 	}
+
 	if j.lay.n > 1 {
 		j.meetAll(slotSave, 0.0005*j.unitStep())
 	}
@@ -116,6 +128,7 @@ func (j *job) weather() {
 	if n.Congestion > 0 {
 		j.gust(n)
 	}
+
 	for g := range j.meets {
 		gr := &j.lay.groups[g]
 		f := 1.0
@@ -125,9 +138,11 @@ func (j *job) weather() {
 				if j.cong.left > 0 && j.cong.nodes[h] {
 					f = max(f, n.CongestionFactor)
 				}
+
 				f = max(f, j.hosts[h].slow)
 			}
 		}
+
 		j.meets[g] = meet{factor: f}
 	}
 }
@@ -137,15 +152,18 @@ func (j *job) gust(n *Network) {
 	if j.cong.left > 0 {
 		j.cong.left--
 	}
+
 	if j.cong.left > 0 || j.physics.Float64() >= n.Congestion {
 		return
 	}
+
 	j.cong.left = 1 + int(j.physics.ExpFloat64()*max(0, n.CongestionSteps-1))
 	j.cong.nodes = make([]bool, len(j.hosts))
 	if n.CongestionMobile {
 		j.cong.nodes[j.physics.IntN(len(j.hosts))] = true
 		return
 	}
+
 	for range max(2, int(n.CongestionNodes*float64(len(j.hosts)))) {
 		j.cong.nodes[j.physics.IntN(len(j.hosts))] = true
 	}
@@ -155,5 +173,6 @@ func lognormal(chance *rand.Rand, sd float64) float64 {
 	if sd <= 0 {
 		return 1
 	}
+
 	return math.Exp(sd*chance.NormFloat64() - sd*sd/2)
 }

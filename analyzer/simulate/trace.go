@@ -40,14 +40,17 @@ func LoadTrace(archive string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read trace %s: %w", archive, err)
 	}
+
 	l := traceLoader{ranges: map[int][]record.Record{}}
 	if err := l.read(tar.NewReader(io.LimitReader(z, maxArchive))); err != nil {
 		return nil, fmt.Errorf("read trace %s: %w", archive, err)
 	}
+
 	t, err := l.trace()
 	if err != nil {
 		return nil, fmt.Errorf("understand trace %s: %w", archive, err)
 	}
+
 	return t, nil
 }
 
@@ -65,9 +68,11 @@ func (l *traceLoader) read(t *tar.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		dir, name := path.Split(h.Name)
 		rank, isRank := strconv.Atoi(path.Base(dir))
 		switch {
@@ -79,6 +84,7 @@ func (l *traceLoader) read(t *tar.Reader) error {
 		case isRank == nil && strings.Trim(name, "0123456789") == "":
 			err = l.lines(rank, t)
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s: %w", h.Name, err)
 		}
@@ -95,12 +101,14 @@ func (l *traceLoader) lines(rank int, r io.Reader) error {
 		if err := parser.Parse(s.Bytes()); err != nil {
 			return err
 		}
+
 		if x := pairer.Add(&parser.Marker, marker.Place{}).Range; x != nil {
 			if k := x.Record.Kind; k == record.Step || k == record.FP || k == record.Other {
 				l.ranges[rank] = append(l.ranges[rank], x.Record)
 			}
 		}
 	}
+
 	return s.Err()
 }
 
@@ -115,9 +123,11 @@ func (l *traceLoader) trace() (*Trace, error) {
 			pp = append(pp, g.Ranks)
 		}
 	}
+
 	if len(dp) == 0 || len(pp) == 0 || len(dp) != len(pp[0]) || len(pp) != len(dp[0]) {
 		return nil, errors.New("want dp and pp groups that form a grid")
 	}
+
 	t := &Trace{Name: l.truth.Name, Shape: Shape{DP: len(pp), PP: len(dp)}, Findings: l.truth.Findings}
 	t.Shape = ones(t.Shape)
 	t.Shape.Order, t.Shape.RanksPerNode = "tp-cp-dp-pp", 2
@@ -127,10 +137,12 @@ func (l *traceLoader) trace() (*Trace, error) {
 			order = append(order, pp[replica][stage])
 		}
 	}
+
 	steps, seconds, err := l.steps(order)
 	if err != nil {
 		return nil, err
 	}
+
 	t.Steps, t.Seconds = steps, seconds
 	t.Shape.MicroBatches = len(steps[0].Forward[0])
 	for i, r := range order {
@@ -139,9 +151,11 @@ func (l *traceLoader) trace() (*Trace, error) {
 			seconds = 0
 		}
 	}
+
 	if seconds > 0 {
 		return t, nil
 	}
+
 	return t, t.settle()
 }
 
@@ -153,9 +167,11 @@ func (t *Trace) settle() error {
 		if err != nil {
 			return err
 		}
+
 		slices.Sort(played)
 		t.Seconds = played[len(played)/2] / 1e9
 	}
+
 	return nil
 }
 
@@ -176,6 +192,7 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 				if by[step] == nil {
 					by[step] = make([]passes, len(order))
 				}
+
 				lengths = append(lengths, float64(r.Dur)/1e9)
 			case step < 0 || r.Start >= until:
 			case r.Kind == record.FP:
@@ -186,12 +203,14 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 			}
 		}
 	}
+
 	numbers := make([]int64, 0, len(by))
 	micro := 0
 	for n, ps := range by {
 		numbers = append(numbers, n)
 		micro = max(micro, len(ps[0].forward))
 	}
+
 	slices.Sort(numbers)
 	var out []TraceStep
 	for _, n := range numbers {
@@ -202,17 +221,21 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 					p.backward = append(p.backward, 2*x)
 				}
 			}
+
 			if len(p.forward) == micro && len(p.backward) == micro {
 				s.Forward, s.Backward = append(s.Forward, p.forward), append(s.Backward, p.backward)
 			}
 		}
+
 		if len(s.Forward) == len(order) {
 			out = append(out, s)
 		}
 	}
+
 	if len(out) == 0 || micro == 0 {
 		return nil, 0, errors.New("no step in which every rank recorded as many forward as backward passes")
 	}
+
 	slices.Sort(lengths)
 	return out, lengths[len(lengths)/2], nil
 }
@@ -235,11 +258,13 @@ func (t *Trace) heal(i int) {
 				}
 			}
 		}
+
 		slices.Sort(mine)
 		slices.Sort(others)
 		if len(others) == 0 || mine[len(mine)/2] <= 0 {
 			continue
 		}
+
 		f := others[len(others)/2] / mine[len(mine)/2]
 		for k := range t.Steps {
 			for m := range pick(&t.Steps[k])[i] {

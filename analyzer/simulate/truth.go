@@ -81,6 +81,7 @@ func (j *job) truth() Truth {
 	if t.Findings == nil {
 		t.Findings = []string{}
 	}
+
 	for k := range j.effects {
 		if e := &j.effects[k]; e.onset >= 0 {
 			e.tell(j, k, &t)
@@ -89,6 +90,7 @@ func (j *job) truth() Truth {
 			}
 		}
 	}
+
 	sort.Ints(t.SlowRanks)
 	t.SlowRanks = slices.Compact(t.SlowRanks)
 	t.innocent(j)
@@ -98,9 +100,11 @@ func (j *job) truth() Truth {
 			t.ExpectExit = []int{verdict.ExitDegraded}
 		}
 	}
+
 	if slices.ContainsFunc(t.Culprits, func(c Culprit) bool { return c.Undecidable }) {
 		t.ExpectExit = []int{verdict.ExitUndecided}
 	}
+
 	return t
 }
 
@@ -123,10 +127,12 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 		if j.lay.shape.EP > 1 && (e.Kind == Compute || e.Kind == Backward || e.Kind == Host) {
 			cause = union(slices.Clone(cause), verdict.Compute, verdict.HostDelay)
 		}
+
 		t.Cause = union(t.Cause, cause...)
 		if e.Kind == NIC {
 			t.Links = union(t.Links, j.wideGroups(e.Node)...)
 		}
+
 		e.accuse(j, k, t, Culprit{Node: node, Ranks: e.ranks, Cause: cause, Undecidable: j.undecidable(e)})
 	}
 }
@@ -137,19 +143,23 @@ func (e *effect) accuse(j *job, k int, t *Truth, c Culprit) {
 	if e.until >= 0 {
 		c.UntilStep, c.last = e.until, e.To
 	}
+
 	for i := range t.Culprits {
 		x := &t.Culprits[i]
 		if x.Node != c.Node || x.Link != c.Link {
 			continue
 		}
+
 		x.Ranks, x.Cause, x.faults = union(x.Ranks, c.Ranks...), union(slices.Clone(x.Cause), c.Cause...), append(x.faults, k)
 		x.OnsetStep, x.first = min(x.OnsetStep, c.OnsetStep), min(x.first, c.first)
 		x.Comes, x.Undecidable = x.Comes || c.Comes, x.Undecidable && c.Undecidable
 		if x.last = max(x.last, c.last); x.last == j.cfg.Steps {
 			x.UntilStep = 0
 		}
+
 		return
 	}
+
 	t.Culprits = append(t.Culprits, c)
 }
 
@@ -164,21 +174,26 @@ func (j *job) undecidable(e *effect) bool {
 	if c := &j.cfg.Record; computes && c.Enqueued && j.off[record.Communication] {
 		return true
 	}
+
 	if e.past >= enoughPast {
 		return false
 	}
+
 	for _, i := range e.ranks {
 		peers := 0
 		for _, p := range j.lay.stages[j.lay.at[i].p] {
 			if j.faulty(&j.lay.at[p]) || j.r[p].absent || e.Kind == DataLoader && !j.loads(p) {
 				continue
 			}
+
 			peers++
 		}
+
 		if peers > 1 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -187,6 +202,7 @@ func (l *layout) ranksOf(group int) []int {
 	if group < 0 {
 		return []int{}
 	}
+
 	return l.groups[group].ranks
 }
 
@@ -199,6 +215,7 @@ func (j *job) wideGroups(host int) []string {
 			out = append(out, gr.name)
 		}
 	}
+
 	return out
 }
 
@@ -209,6 +226,7 @@ func (t *Truth) Culprit(node string) *Culprit {
 			return c
 		}
 	}
+
 	return nil
 }
 
@@ -227,6 +245,7 @@ func union[T comparable](to []T, words ...T) []T {
 			to = append(to, w)
 		}
 	}
+
 	return to
 }
 
@@ -236,8 +255,10 @@ func (t Truth) save(path string) error {
 	if err != nil {
 		return fmt.Errorf("encode truth: %w", err)
 	}
+
 	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write truth: %w", err)
 	}
+
 	return nil
 }

@@ -18,43 +18,55 @@ func (c *Config) Validate() error {
 	if err := c.validateShape(); err != nil {
 		return err
 	}
+
 	if c.Trace != "" && c.Replay == nil {
 		return fmt.Errorf("the scenario replays the recorded job %s, which isn't given", c.Trace)
 	}
+
 	if c.Steps < 1 || c.Steps > maxSteps || c.FirstStep < 0 || c.FirstStep > 1<<40 {
 		return fmt.Errorf("steps %d from %d: want 1 to %d, from 0 on", c.Steps, c.FirstStep, maxSteps)
 	}
+
 	if c.Loss.RankSteps < 0 || c.Loss.RankSteps > 0.95 || c.Loss.Run < 1 {
 		return fmt.Errorf("loss %+v: want a share of at most 0.95 in runs of 1 or more", c.Loss)
 	}
+
 	if !(c.Model.Seconds > 0 && c.Model.Seconds < 1e5) || c.Model.Buckets < 1 || c.Model.Buckets > 1000 || c.Model.TPSyncs < 1 || c.Model.TPSyncs > 1000 {
 		return fmt.Errorf("model: seconds %v, buckets %d, tp_syncs %d: want more than 0", c.Model.Seconds, c.Model.Buckets, c.Model.TPSyncs)
 	}
+
 	if n := len(c.Model.Stages); n != 0 && n != c.Shape.PP {
 		return fmt.Errorf("model.stages has %d entries: want one for each of %d stages", n, c.Shape.PP)
 	}
+
 	if n := len(c.Work.Elasticity); n != 0 && n != c.Shape.PP {
 		return fmt.Errorf("work.elasticity has %d entries: want one for each of %d stages", n, c.Shape.PP)
 	}
+
 	if !slices.Contains([]string{"first", "all", "none"}, c.Loader.Ranks) {
 		return fmt.Errorf("loader.ranks %q: want first, all or none", c.Loader.Ranks)
 	}
+
 	if !slices.Contains([]string{"replica0", "all"}, c.Checkpoint.Ranks) {
 		return fmt.Errorf("checkpoint.ranks %q: want replica0 or all", c.Checkpoint.Ranks)
 	}
+
 	if !slices.Contains([]string{"laggard", "taskd"}, c.Record.Format) {
 		return fmt.Errorf("record.format %q: want laggard or taskd", c.Record.Format)
 	}
+
 	for _, k := range c.Record.Off {
 		if !slices.Contains([]string{"FP", "Communication", "DataLoader", "SaveCheckpoint"}, k) {
 			return fmt.Errorf("record.off names %q: want FP, Communication, DataLoader, SaveCheckpoint", k)
 		}
 	}
+
 	for i, p := range c.Work.Phases {
 		if !(p.Factor > 0 && p.Factor <= 1000) || p.From < 0 || p.Ramp < 0 || p.Every < 0 || p.Steps < 0 || p.Every > 0 && p.Steps == 0 {
 			return fmt.Errorf("phase %d: %+v: want a factor above 0, and with every the number of steps", i, p)
 		}
 	}
+
 	return c.validateFaults()
 }
 
@@ -65,27 +77,34 @@ func (c *Config) validateShape() error {
 			return fmt.Errorf("shape %+v: sizes are 1 to %d", *s, maxWorld)
 		}
 	}
+
 	world := 1
 	for _, n := range []int{s.TP, s.CP, s.DP, s.PP} {
 		if world *= n; world > maxWorld {
 			return fmt.Errorf("shape %+v: want a world of at most %d ranks", *s, maxWorld)
 		}
 	}
+
 	if s.SpareNodes < 0 || s.SpareNodes > maxWorld {
 		return fmt.Errorf("spare_nodes %d: want 0 to %d", s.SpareNodes, maxWorld)
 	}
+
 	if s.DP%s.EP != 0 {
 		return fmt.Errorf("shape: ep %d doesn't divide dp %d", s.EP, s.DP)
 	}
+
 	if s.MicroBatches > maxMicroBatches {
 		return fmt.Errorf("micro_batches %d: want at most %d", s.MicroBatches, maxMicroBatches)
 	}
+
 	if s.Chunks > 1 && (s.PP < 2 || s.MicroBatches%s.PP != 0 || s.Chunks > maxMicroBatches) {
 		return fmt.Errorf("shape: %d chunks a stage: want a pipeline whose %d stages divide the %d micro-batches", s.Chunks, s.PP, s.MicroBatches)
 	}
+
 	if s.Order != "tp-cp-dp-pp" && s.Order != "tp-cp-pp-dp" {
 		return fmt.Errorf("shape.order %q: want tp-cp-dp-pp or tp-cp-pp-dp", s.Order)
 	}
+
 	return nil
 }
 
@@ -96,16 +115,20 @@ func (c *Config) validateFaults() error {
 		if !slices.Contains(kinds, f.Kind) {
 			return fmt.Errorf("fault %d: kind %q: want one of %v", i, f.Kind, kinds)
 		}
+
 		if f.BurstSteps < 1 || f.BurstMost < f.BurstSteps || f.BurstShare < 0 || f.BurstShare > 0.9 || f.From < 0 || f.BurstEvery < 0 {
 			return fmt.Errorf("fault %d: bursts of %d steps in a share of %v from step %d on", i, f.BurstSteps, f.BurstShare, f.From)
 		}
+
 		if f.Node < 0 || f.Node >= nodes {
 			return fmt.Errorf("fault %d: node %d: there are %d", i, f.Node, nodes)
 		}
+
 		if f.Kind == Link && !slices.Contains(newLayout(c.Shape, nil).names(), f.Group) {
 			return fmt.Errorf("fault %d: no group %q", i, f.Group)
 		}
 	}
+
 	for i, r := range c.Restarts {
 		if r.Layout != nil {
 			l := *r.Layout
@@ -116,10 +139,12 @@ func (c *Config) validateFaults() error {
 				return fmt.Errorf("restart %d: layout: %w", i, err)
 			}
 		}
+
 		if r.At <= 0 || i > 0 && r.At <= c.Restarts[i-1].At {
 			return fmt.Errorf("restart %d at step %d: want growing numbers", i, r.At)
 		}
 	}
+
 	return nil
 }
 
@@ -134,6 +159,7 @@ func (c *Config) defaults() {
 	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP, &s.Chunks} {
 		orInt(n, 1)
 	}
+
 	orText(&s.Order, "tp-cp-dp-pp")
 	orText(&s.NodePrefix, "node-")
 	if s.MicroBatches == 0 {
@@ -142,11 +168,13 @@ func (c *Config) defaults() {
 			s.MicroBatches = 2 * s.PP
 		}
 	}
+
 	orInt(&s.RanksPerNode, 8)
 	orInt(&c.Steps, 300)
 	if c.StartUnix == 0 {
 		c.StartUnix = 1753000000
 	}
+
 	orText(&c.Job, fmt.Sprintf("sim-%s-%d", c.Scenario, c.Seed))
 	m := &c.Model
 	or(&m.Seconds, 2)

@@ -34,6 +34,7 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 	if err != nil {
 		return nil, err
 	}
+
 	// One replica that answers is enough.
 	var failed []error
 	for _, host := range at.Hosts {
@@ -42,6 +43,7 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 		if err == nil {
 			return d, nil
 		}
+
 		failed = append(failed, err)
 	}
 
@@ -54,17 +56,21 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	encryption, err := at.TLS()
 	if err != nil {
 		return nil, err
 	}
+
 	protocol, compression := clickhouse.Native, clickhouse.CompressionLZ4
 	if at.Plain {
 		compression = clickhouse.CompressionNone
 	}
+
 	if at.HTTP {
 		protocol = clickhouse.HTTP
 	}
+
 	conn, err := clickhouse.Open(&clickhouse.Options{
 		Protocol:     protocol,
 		Addr:         []string{at.Host},
@@ -81,12 +87,14 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", at, err)
 	}
+
 	d := &database{at: at, conn: conn, rows: rangeRows}
 	if err := conn.Ping(ctx); err != nil {
 		d.at.Hosts = []string{at.Host} // the one that the error is of
 
 		return nil, errors.Join(d.explain("connect to", err), conn.Close())
 	}
+
 	return d, nil
 }
 
@@ -124,12 +132,15 @@ func (d *database) explain(verb string, err error) error {
 		case codeDenied:
 			return fmt.Errorf("%s %s: user %s may not read it (%s): grant SELECT on the database", verb, d.at, d.at.User, firstLine(ex.Message))
 		}
+
 		return fmt.Errorf("%s %s: %w", verb, d.at, err)
 	}
+
 	var op *net.OpError
 	if errors.As(err, &op) {
 		return fmt.Errorf("%s %s: %w: is the server up, and is this its native port (9000, with TLS 9440 and ?secure=true)?", verb, d.at, op.Err)
 	}
+
 	return fmt.Errorf("%s %s: %w", verb, d.at, err)
 }
 
@@ -144,6 +155,7 @@ func tried(message string) []string {
 			all = append(all, m[1])
 		}
 	}
+
 	return all
 }
 
@@ -153,6 +165,7 @@ func firstLine(s string) string {
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
+
 	return s
 }
 
@@ -166,16 +179,19 @@ func (d *database) Jobs(ctx context.Context) ([]string, error) {
 			if err := r.Scan(&job); err != nil {
 				return err
 			}
+
 			jobs = append(jobs, job)
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
+
 		if len(jobs) > 0 {
 			return jobs, nil
 		}
 	}
+
 	return nil, fmt.Errorf("list jobs of %s: no job in it: fill it with `laggard ingest SOURCE --to STORE` or `laggard agent --store STORE`", d.at)
 }
 
@@ -185,14 +201,17 @@ func query(ctx context.Context, d *database, q string, each func(driver.Rows) er
 	if err != nil {
 		return d.explain("read", err)
 	}
+
 	for rows.Next() {
 		if err := each(rows); err != nil {
 			return errors.Join(d.explain("read", err), rows.Close())
 		}
 	}
+
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return d.explain("read", err)
 	}
+
 	return nil
 }
 
@@ -202,14 +221,17 @@ func Redact(spec string) string {
 	if !strings.Contains(spec, "://") {
 		return spec
 	}
+
 	u, err := url.Parse(spec)
 	if err != nil {
 		scheme, _, _ := strings.Cut(spec, "://")
 		return scheme + "://…"
 	}
+
 	clean := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	if name := u.User.Username(); name != "" {
 		clean.User = url.User(name)
 	}
+
 	return clean.String()
 }

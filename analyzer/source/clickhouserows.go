@@ -23,27 +23,32 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 	if err != nil {
 		return Info{}, err
 	}
+
 	info := Info{Job: job, Kind: ClickHouse}
 	ranks, err := selectRows[row.Rank](ctx, d, row.RanksTable, job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
 	if err != nil {
 		return info, err
 	}
+
 	ranks = newestRanks(ranks)
 	if err := useTopology(&info, o, ranks); err != nil {
 		return info, err
 	}
+
 	addRanks(b, ranks, &info)
 
 	steps, err := d.ranges(ctx, row.StepsTable, job)
 	if err != nil {
 		return info, err
 	}
+
 	var communications []rankRange
 	if !o.NoCommunications {
 		if communications, err = d.ranges(ctx, row.CommunicationsTable, job); err != nil {
 			return info, err
 		}
 	}
+
 	total := len(steps) + len(communications)
 	err = inOrder(ctx, len(steps), o.workers(), func(ctx context.Context, i int) ([]row.Step, error) {
 		return selectRows[row.Step](ctx, d, row.StepsTable, job, steps[i].where(), "ORDER BY rank, incarnation, step, repeat LIMIT 1 BY rank, incarnation, step, repeat")
@@ -51,6 +56,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 		for k := range rows {
 			b.AddStep(&rows[k])
 		}
+
 		info.Steps += len(rows)
 		o.progress(i+1, total)
 		return nil
@@ -58,6 +64,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 	if err != nil {
 		return info, err
 	}
+
 	key := "rank, incarnation, step_from, repeat, `group`, op"
 	err = inOrder(ctx, len(communications), o.workers(), func(ctx context.Context, i int) ([]row.Communication, error) {
 		return selectRows[row.Communication](ctx, d, row.CommunicationsTable, job, communications[i].where(), "ORDER BY "+key+" LIMIT 1 BY "+key)
@@ -65,6 +72,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 		for k := range rows {
 			b.AddCommunication(&rows[k])
 		}
+
 		info.Communications += len(rows)
 		o.progress(len(steps)+i+1, total)
 		return nil
@@ -88,9 +96,11 @@ func (d *database) ranges(ctx context.Context, table, job string) ([]rankRange, 
 		if err := r.Scan(&rank, &n); err != nil {
 			return err
 		}
+
 		if len(all) == 0 || held+n > d.rows {
 			all, held = append(all, rankRange{from: rank}), 0
 		}
+
 		all[len(all)-1].to, held = rank, held+n
 		return nil
 	})
@@ -106,10 +116,12 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 	for i, c := range columns {
 		quoted[i] = ddl.Quote(c)
 	}
+
 	q := "SELECT " + strings.Join(quoted, ", ") + " FROM " + table + " WHERE job = " + ddl.Literal(job)
 	if where != "" {
 		q += " AND " + where
 	}
+
 	setJob(&one, job)
 	var rows []T
 	nodes := interner{}
@@ -117,11 +129,13 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 		if err := r.Scan(into...); err != nil {
 			return err
 		}
+
 		nodes.strings(&one)
 		rows = append(rows, one)
 		if r, ok := any(&one).(*row.Rank); ok {
 			r.Groups, r.GroupRanks, r.Off = nil, nil, nil // the row appended owns them now
 		}
+
 		return nil
 	})
 	return rows, err
@@ -137,6 +151,7 @@ func destinations(one any) (columns []string, into []any) {
 			into = append(into, v.Field(i).Addr().Interface())
 		}
 	}
+
 	return columns, into
 }
 
@@ -152,6 +167,7 @@ func (in interner) intern(s string) string {
 	if kept, ok := in[s]; ok {
 		return kept
 	}
+
 	in[s] = s
 	return s
 }

@@ -27,34 +27,42 @@ func trace(t testing.TB, name string) string {
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skipf("WITHOUT REAL TRACES: %s is not on this machine; it stands beside the repository", path)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return filepath.Join(dir, name)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		to := filepath.Join(dir, filepath.FromSlash(h.Name))
 		if !strings.HasPrefix(to, dir) {
 			t.Fatalf("archive %s holds %s", path, h.Name)
 		}
+
 		if h.Typeflag == tar.TypeDir {
 			continue
 		}
+
 		b, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		write(t, to, string(b))
 	}
 }
@@ -65,6 +73,7 @@ func write(t testing.TB, path, content string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -112,5 +121,6 @@ func stepLines(job string, rank, n int) string {
 		fmt.Fprintf(&b, `{"kind":"FP","step":%d,"start":%d,"dur":6000000,"ring":1,"seq":%d}`+"\n", i, start+1000, 2*i)
 		fmt.Fprintf(&b, `{"kind":"Step","step":%d,"start":%d,"dur":9900000,"ring":1,"seq":%d}`+"\n", i, start, 2*i+1)
 	}
+
 	return b.String()
 }

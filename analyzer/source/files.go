@@ -33,9 +33,11 @@ func openFiles(dir string) (Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open source %s: %w", dir, err)
 	}
+
 	if len(ranks) == 0 {
 		return nil, fmt.Errorf("open source %s: %w: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, errNoRank, row.StepsTable, hivePrefix)
 	}
+
 	return &tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks)}, nil
 }
 
@@ -48,6 +50,7 @@ func (t *tree) Jobs(context.Context) ([]string, error) {
 	for _, r := range t.ranks {
 		jobs = append(jobs, r.Job)
 	}
+
 	slices.Sort(jobs)
 	return slices.Compact(jobs), nil
 }
@@ -59,6 +62,7 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 	if err != nil {
 		return Info{}, err
 	}
+
 	info := Info{Job: job, Kind: Files}
 	dirs := t.of(job)
 	info.Notes = append(info.Notes, t.merged.Notes(job)...)
@@ -66,6 +70,7 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 	if err != nil {
 		return info, err
 	}
+
 	var first string // the first line that was not understood
 	off := false     // recording was
 	var counts rollup.Counts
@@ -78,15 +83,18 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 		for k := range r.rows.Steps {
 			b.AddStep(&r.rows.Steps[k])
 		}
+
 		for k := range r.rows.Communications {
 			b.AddCommunication(&r.rows.Communications[k])
 		}
+
 		info.Steps += len(r.rows.Steps)
 		info.Communications += len(r.rows.Communications)
 		info.Parts += r.segments
 		if first == "" {
 			first = r.odd
 		}
+
 		counts.Add(r.counts)
 		o.progress(i+1, len(dirs))
 		return nil
@@ -94,10 +102,12 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 	if err != nil {
 		return info, err
 	}
+
 	info.Lines, info.Unknown, info.Torn = int(counts.Lines), int(notUnderstood(counts)), int(counts.Torn)
 	if info.Steps == 0 && !off {
 		return info, t.nothing(job, info, counts, first)
 	}
+
 	info.notes(counts, first)
 	return info, nil
 }
@@ -110,6 +120,7 @@ func (t *tree) of(job string) []segment.RankDir {
 			dirs = append(dirs, r)
 		}
 	}
+
 	return dirs
 }
 
@@ -132,6 +143,7 @@ func (t *tree) nothing(job string, info Info, c rollup.Counts, first string) err
 	case info.Unknown > 0:
 		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, info.Parts, info.Unknown, first)
 	}
+
 	return fmt.Errorf("%s: %d lines in %d files: is the kind Step on (`laggard trace status`), has a step ended yet?", where, info.Lines, info.Parts)
 }
 
@@ -140,20 +152,25 @@ func (i *Info) notes(c rollup.Counts, first string) {
 	if n := notUnderstood(c); n > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d of %d lines were not understood and left out; the first is %s", n, c.Lines, first))
 	}
+
 	if c.Torn > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("files with a line that was cut by a crash of its writer: %d (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
 	}
+
 	if n := len(c.Damaged); n > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("compressed files that are damaged: %d; what stands before the damage was read, the rest of them is left out; the first: %s", n, c.Damaged[0]))
 	}
+
 	bad := c.Lost[rollup.BadTime]
 	if bad > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d lines have a time that can't be right (%s) and were left out", bad, badTime))
 	}
+
 	wild := c.Lost[record.Implausible]
 	if wild > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d loss lines claim more records than any writer can lose and were left out", wild))
 	}
+
 	if n := rollup.Sum(c.Lost) - bad - wild; n > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d records never arrived, by the account of their writers (laggard audit shows the reasons)", n))
 	}
@@ -181,6 +198,7 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *placement.Job, communic
 		if err != nil {
 			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
 		}
+
 		r := &rolled{segments: len(segments)}
 		r.counts, err = rollup.Dir(ctx, dir, p.Options(dir, rollup.None), func(rows *row.Rows) error {
 			r.rows.Ranks = append(r.rows.Ranks, rows.Ranks...)
@@ -188,17 +206,21 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *placement.Job, communic
 			if communications {
 				r.rows.Communications = append(r.rows.Communications, rows.Communications...)
 			}
+
 			return nil
 		})
 		if errors.Is(err, fs.ErrNotExist) && tries < again {
 			continue
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
 		}
+
 		if notUnderstood(r.counts) > 0 {
 			r.odd = oddLine(dir, segments)
 		}
+
 		return r, nil
 	}
 }
@@ -214,12 +236,14 @@ func oddLine(dir segment.RankDir, segments []segment.Info) string {
 			if notUnderstood(probe.Counts()) > 0 {
 				found = fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
 			}
+
 			return found == ""
 		})
 		if found != "" || err != nil {
 			return found
 		}
 	}
+
 	return ""
 }
 
@@ -231,15 +255,18 @@ func eachLine(path string, each func(path string, offset int64, line []byte) boo
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for {
 		line, offset, err := f.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if !each(path, offset, line) {
 			return nil
 		}

@@ -32,12 +32,14 @@ func inOrder[T any](ctx context.Context, n, workers int, produce func(context.Co
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+
 			select {
 			case work <- t:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
+
 		return nil
 	})
 	for range workers {
@@ -47,11 +49,14 @@ func inOrder[T any](ctx context.Context, n, workers int, produce func(context.Co
 				if err != nil {
 					return err
 				}
+
 				t.out <- v
 			}
+
 			return nil
 		})
 	}
+
 	var failed error
 consuming:
 	for t := range order {
@@ -65,12 +70,15 @@ consuming:
 			break consuming
 		}
 	}
+
 	err := g.Wait()
 	if failed != nil {
 		return failed
 	}
+
 	if err == nil {
 		err = outer.Err() // cancelled when the workers were done and the consumer was not
 	}
+
 	return err
 }

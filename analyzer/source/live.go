@@ -57,6 +57,7 @@ func OpenLive(ctx context.Context, spec string, o Options) (*Live, error) {
 	case scheme != ClickHouse && strings.Contains(spec, "://") && scheme != Parquet:
 		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
 	}
+
 	return &Live{spec: spec, o: o}, nil
 }
 
@@ -66,9 +67,11 @@ func (l *Live) Close() error {
 	if l.db != nil {
 		err = l.db.Close()
 	}
+
 	if l.made != nil {
 		err = errors.Join(err, l.made.Close())
 	}
+
 	return err
 }
 
@@ -77,9 +80,11 @@ func (l *Live) dir() (dir string, parquet bool) {
 	if rest, ok := strings.CutPrefix(l.spec, Parquet+":"); ok {
 		return strings.TrimPrefix(rest, "//"), true
 	}
+
 	if l.made != nil {
 		return l.made.Dir, false
 	}
+
 	return l.spec, isStore(l.spec)
 }
 
@@ -88,10 +93,12 @@ func (l *Live) database(ctx context.Context) (*database, error) {
 	if !strings.HasPrefix(l.spec, ClickHouse+":") || l.db != nil {
 		return l.db, nil
 	}
+
 	s, err := openClickHouse(ctx, l.spec, l.o)
 	if err != nil {
 		return nil, err
 	}
+
 	l.db = s.(*database)
 	return l.db, nil
 }
@@ -102,19 +109,24 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if db != nil {
 		return db.liveJobs(ctx)
 	}
+
 	dir, parquet := l.dir()
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if !parquet && l.made == nil {
 		if l.made, err = Profiles(ctx, dir, l.o); err != nil {
 			return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
 		}
+
 		dir, _ = l.dir()
 	}
+
 	var jobs []string
 	if parquet {
 		s := &store{dir: dir}
@@ -123,6 +135,7 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			for job := range folders {
 				jobs = append(jobs, job)
 			}
@@ -132,10 +145,12 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
 		}
+
 		for _, r := range ranks {
 			jobs = append(jobs, r.Job)
 		}
 	}
+
 	slices.Sort(jobs)
 	return slices.Compact(jobs), nil
 }
@@ -147,13 +162,16 @@ func (l *Live) Newest(ctx context.Context, job string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	if db != nil {
 		return db.newest(ctx, job)
 	}
+
 	dir, parquet := l.dir()
 	if parquet {
 		return (&store{dir: dir}).newest(job)
 	}
+
 	return newestSegment(dir, job)
 }
 
@@ -163,13 +181,16 @@ func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (Reader, e
 	if err != nil {
 		return nil, err
 	}
+
 	if db != nil {
 		return db.follow(l.o, job, cursor)
 	}
+
 	dir, parquet := l.dir()
 	if parquet {
 		return (&store{dir: dir}).follow(l.o, job, cursor)
 	}
+
 	return followFiles(dir, l.o, job, cursor)
 }
 
@@ -178,5 +199,6 @@ func (o Options) givenTopology() (*topology.File, error) {
 	if o.Topology == "" {
 		return nil, nil
 	}
+
 	return loadTopology(o.Topology)
 }

@@ -43,8 +43,10 @@ func (d *database) follow(o Options, job string, cursor []byte) (Reader, error) 
 		if err := json.Unmarshal(cursor, &c); err != nil {
 			return nil, fmt.Errorf("go on in %s: %w", d.at, err)
 		}
+
 		r.since, r.begun = c.Since, c.Since > 0
 	}
+
 	var err error
 	r.topology, err = o.givenTopology()
 	return r, err
@@ -56,30 +58,37 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		if err := r.identities(ctx, take); err != nil {
 			return false, err
 		}
+
 		if err := r.look(ctx); err != nil || r.number == 0 {
 			return false, err
 		}
 	}
+
 	from := r.from + int64(r.window)*r.width
 	where := r.after(from)
 	if r.window+1 < r.number {
 		where += fmt.Sprintf(" AND start_ns < %d", from+r.width)
 	}
+
 	var rows row.Rows
 	var err error
 	if rows.Steps, err = selectRows[row.Step](ctx, r.d, row.StepsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step, repeat"); err == nil && r.comms {
 		rows.Communications, err = selectRows[row.Communication](ctx, r.d, row.CommunicationsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op")
 	}
+
 	if err == nil {
 		err = take(&rows)
 	}
+
 	if err != nil {
 		r.window, r.number, r.seen = 0, 0, ""
 		return false, err
 	}
+
 	for i := range rows.Steps {
 		r.since, r.begun = max(r.since, rows.Steps[i].StartNs), true
 	}
+
 	r.window++
 	return r.window < r.number, nil
 }
@@ -94,16 +103,19 @@ func (r *tableReader) identities(ctx context.Context, take func(*row.Rows) error
 		if err := rows.Scan(&n, &versions, &started); err != nil {
 			return err
 		}
+
 		sign = fmt.Sprint(n, versions, started)
 		return nil
 	})
 	if err != nil || sign == r.ranks.sign {
 		return err
 	}
+
 	ranks, err := selectRows[row.Rank](ctx, r.d, row.RanksTable, r.job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
 	if err != nil {
 		return err
 	}
+
 	ranks = newestRanks(ranks)
 	r.ranks.sign = sign
 	r.comms = needsCommunications(ranks, r.topology)
@@ -118,8 +130,10 @@ func (r *tableReader) look(ctx context.Context) error {
 		if err := r.learn(ctx); err != nil {
 			return err
 		}
+
 		where = " AND " + r.after(r.since-overlap)
 	}
+
 	q := "SELECT count(), min(start_ns), max(start_ns) FROM " + row.StepsTable + " WHERE job = " + ddl.Literal(r.job) + where
 	return query(ctx, r.d, q, func(rows driver.Rows) error {
 		var n uint64
@@ -127,10 +141,12 @@ func (r *tableReader) look(ctx context.Context) error {
 		if err := rows.Scan(&n, &first, &last); err != nil || n == 0 {
 			return err
 		}
+
 		sight := fmt.Sprint(n, last)
 		if sight == r.seen {
 			return nil // nothing new
 		}
+
 		r.seen = sight
 		r.from = first
 		r.number = int(max(1, n/windowRows))
@@ -144,12 +160,14 @@ func (r *tableReader) learn(ctx context.Context) error {
 	if r.timed != nil {
 		return nil
 	}
+
 	q := "SELECT count() FROM system.columns WHERE database = currentDatabase() AND table = " + ddl.Literal(row.StepsTable) + " AND name = 'ts'"
 	return query(ctx, r.d, q, func(rows driver.Rows) error {
 		var n uint64
 		if err := rows.Scan(&n); err != nil {
 			return err
 		}
+
 		timed := n > 0
 		r.timed = &timed
 		return nil
@@ -162,6 +180,7 @@ func (r *tableReader) after(ns int64) string {
 	if r.timed != nil && *r.timed {
 		where += fmt.Sprintf(" AND ts >= fromUnixTimestamp64Nano(toInt64(%d), 'UTC')", ns)
 	}
+
 	return where
 }
 
@@ -180,6 +199,7 @@ func (r *tableReader) Cursor() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write cursor: %w", err)
 	}
+
 	return b, nil
 }
 
@@ -195,16 +215,19 @@ func (d *database) liveJobs(ctx context.Context) ([]string, error) {
 			if err := r.Scan(&job); err != nil {
 				return err
 			}
+
 			jobs = append(jobs, job)
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
+
 		if len(jobs) > 0 {
 			break
 		}
 	}
+
 	slices.Sort(jobs)
 	return slices.Compact(jobs), nil
 }
@@ -216,9 +239,11 @@ func (d *database) newest(ctx context.Context, job string) (t time.Time, err err
 		if err := r.Scan(&ns); err != nil {
 			return err
 		}
+
 		if ns > 0 {
 			t = time.Unix(0, ns)
 		}
+
 		return nil
 	})
 	return t, err

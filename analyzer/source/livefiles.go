@@ -38,6 +38,7 @@ func (r *fileReader) Damaged() (all []string) {
 			all = append(all, why)
 		}
 	}
+
 	slices.Sort(all)
 	return all
 }
@@ -54,11 +55,14 @@ func followFiles(dir string, o Options, job string, cursor []byte) (Reader, erro
 		if err := json.Unmarshal(cursor, &c); err != nil {
 			return nil, fmt.Errorf("go on in %s: %w", dir, err)
 		}
+
 		r.saved = c.Ranks
 	}
+
 	if err := r.arrange(); err != nil {
 		return nil, err
 	}
+
 	return r, nil
 }
 
@@ -68,20 +72,24 @@ func (r *fileReader) arrange() error {
 	if err != nil {
 		return fmt.Errorf("read job %s in %s: %w", quoteIfOdd(r.job), r.dir, err)
 	}
+
 	dirs = slices.DeleteFunc(dirs, func(d segment.RankDir) bool { return d.Job != r.job })
 	for _, d := range dirs {
 		if r.ranks[d.Path] != nil {
 			continue
 		}
+
 		if r.plan == nil || len(r.ranks) > 0 {
 			if err := r.learn(dirs); err != nil {
 				return err
 			}
 		}
+
 		if r.ranks[d.Path], err = r.begin(d); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -91,6 +99,7 @@ func (r *fileReader) learn(dirs []segment.RankDir) error {
 	if err != nil {
 		return err
 	}
+
 	r.plan, r.topology = p, info.Topology
 	return nil
 }
@@ -102,10 +111,12 @@ func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	if !ok {
 		return k, nil
 	}
+
 	delete(r.saved, d.Rank)
 	if err := k.stream.Resume(p); err != nil {
 		return nil, fmt.Errorf("read rank %d: %w", d.Rank, err)
 	}
+
 	k.segment, k.offset, k.resume = p.Segment, p.Offset, p.Segment != ""
 	return k, nil
 }
@@ -118,14 +129,17 @@ func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool
 			return false, err
 		}
 	}
+
 	list := make([]*rankReader, 0, len(r.ranks))
 	for _, k := range r.ranks {
 		if !r.more {
 			k.stream.Learn()
 			k.atEnd = k.over
 		}
+
 		list = append(list, k)
 	}
+
 	slices.SortFunc(list, func(a, b *rankReader) int { return a.dir.Rank - b.dir.Rank })
 	until := horizon(list)
 	err := inOrder(ctx, len(list), r.o.workers(), func(ctx context.Context, i int) (*row.Rows, error) {
@@ -139,6 +153,7 @@ func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool
 		r.more = false
 		return false, err
 	}
+
 	r.more = slices.ContainsFunc(list, func(k *rankReader) bool { return !k.atEnd })
 	return r.more, nil
 }
@@ -152,11 +167,14 @@ func horizon(list []*rankReader) int64 {
 		if !k.atEnd {
 			least = min(least, k.newest)
 		}
+
 		length = max(length, k.length)
 	}
+
 	if least == math.MaxInt64 || least == math.MinInt64 {
 		return math.MinInt64
 	}
+
 	return least + aheadSteps*max(length, int64(time.Millisecond))
 }
 
@@ -172,13 +190,16 @@ func (r *fileReader) Cursor() ([]byte, error) {
 	for rank, p := range r.saved {
 		c.Ranks[rank] = p
 	}
+
 	for _, k := range r.ranks {
 		c.Ranks[k.dir.Rank] = k.stream.LowWater()
 	}
+
 	b, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("write cursor: %w", err)
 	}
+
 	return b, nil
 }
 
@@ -214,19 +235,23 @@ func (k *rankReader) read(ctx context.Context, until int64, drain bool) (*row.Ro
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		done, n, err := k.some(min(budget, takeBytes))
 		if err != nil {
 			return nil, fmt.Errorf("read rank %d: %w", k.dir.Rank, err)
 		}
+
 		budget -= n
 		k.atEnd = done
 		k.collect()
 	}
+
 	if k.atEnd && drain && !k.over {
 		k.stream.End()
 		k.over = true
 		k.collect()
 	}
+
 	return &k.rows, nil
 }
 
@@ -248,6 +273,7 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 	if err != nil {
 		return false, 0, err
 	}
+
 	at := slices.IndexFunc(list, func(s segment.Info) bool { return plainName(s.Name) == k.segment })
 	if at < 0 {
 		// Not begun, or the segment was aged away: the next one that is there.
@@ -256,48 +282,60 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 		if at < 0 {
 			return true, 0, nil
 		}
+
 		k.segment, k.offset, k.resume = plainName(list[at].Name), 0, false
 	}
+
 	path := filepath.Join(k.dir.Path, list[at].Name)
 	f, err := segment.OpenReader(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, 1, nil // aged away, or compressed, just now: look again
 	}
+
 	if err != nil {
 		return false, 0, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if k.resume && k.offset > 0 { // else the first line tells the stream below
 		line, _, err := f.Next()
 		if errors.Is(err, io.EOF) && f.Damage() != nil {
 			return k.end(f, list, at), 1, nil
 		}
+
 		if err != nil {
 			return false, 0, fmt.Errorf("read %s: %w", path, err)
 		}
+
 		k.stream.Segment(segment.Identity(k.dir.Job, k.dir.Rank, list[at].Name, line), list[at].Name)
 	}
+
 	k.resume = false
 	if k.offset > 0 {
 		if err := f.SeekTo(k.offset); err != nil {
 			return false, 0, err
 		}
 	}
+
 	for read < n {
 		line, offset, err := f.Next()
 		if errors.Is(err, io.EOF) {
 			return k.end(f, list, at), read + 1, nil
 		}
+
 		if err != nil {
 			return false, read, fmt.Errorf("read %s: %w", path, err)
 		}
+
 		if offset == 0 {
 			k.stream.Segment(segment.Identity(k.dir.Job, k.dir.Rank, list[at].Name, line), list[at].Name)
 		}
+
 		k.stream.Line(offset, line)
 		k.offset = f.Offset()
 		read += int64(len(line)) + 1
 	}
+
 	return false, read, nil
 }
 
@@ -308,11 +346,14 @@ func (k *rankReader) end(f *segment.Reader, list []segment.Info, at int) (last b
 		if k.damaged == nil {
 			k.damaged = map[string]string{}
 		}
+
 		k.damaged[list[at].Name] = damage.Error()
 	}
+
 	if at == len(list)-1 {
 		return true
 	}
+
 	k.stream.Torn(f.Torn())
 	k.segment, k.offset = plainName(list[at+1].Name), 0
 	return false
@@ -322,6 +363,7 @@ func plainName(name string) string {
 	if ext := filepath.Ext(name); ext != "" {
 		return name[:len(name)-len(ext)]
 	}
+
 	return name
 }
 
@@ -331,20 +373,24 @@ func newestSegment(dir, job string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("look at job %s in %s: %w", quoteIfOdd(job), dir, err)
 	}
+
 	var newest time.Time
 	for _, d := range dirs {
 		if d.Job != job {
 			continue
 		}
+
 		list, err := segment.List(d.Path)
 		if err != nil {
 			return time.Time{}, fmt.Errorf("look at job %s: %w", quoteIfOdd(job), err)
 		}
+
 		for _, s := range list {
 			if s.ModTime.After(newest) {
 				newest = s.ModTime
 			}
 		}
 	}
+
 	return newest, nil
 }

@@ -33,6 +33,7 @@ func needsCommunications(ranks []row.Rank, topo *topology.File) bool {
 	if topo != nil && len(topo.Groups) > 0 {
 		return false
 	}
+
 	return !slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 })
 }
 
@@ -70,10 +71,12 @@ func (s *store) follow(o Options, job string, cursor []byte) (Reader, error) {
 		if err := json.Unmarshal(cursor, &c); err != nil {
 			return nil, fmt.Errorf("go on in Parquet store %s: %w", s.dir, err)
 		}
+
 		for _, name := range c.Done {
 			r.done[name] = true
 		}
 	}
+
 	var err error
 	r.topology, err = o.givenTopology()
 	return r, err
@@ -85,22 +88,26 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		if err := r.identities(ctx, take); err != nil {
 			return false, err
 		}
+
 		if err := r.look(); err != nil || r.batch == nil {
 			return false, err
 		}
 	}
+
 	from := r.from + int64(r.window)*r.width
 	to := from + r.width
 	r.window++
 	if r.window == r.number {
 		to = math.MaxInt64
 	}
+
 	var rows row.Rows
 	err := inOrder(ctx, len(r.batch), r.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
 		p := &r.batch[i]
 		if p.last < from || p.first >= to {
 			return &row.Rows{}, nil
 		}
+
 		return guarded(p.path, func() (*row.Rows, error) { return p.read(r.job, from, to) })
 	}, func(_ int, some *row.Rows) error {
 		rows.Steps = append(rows.Steps, some.Steps...)
@@ -111,17 +118,21 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		r.batch = nil // from the beginning next time
 		return false, err
 	}
+
 	byStart(&rows)
 	if err := take(&rows); err != nil {
 		r.batch = nil
 		return false, err
 	}
+
 	if r.window < r.number {
 		return true, nil
 	}
+
 	for _, p := range r.batch {
 		r.done[p.name] = true
 	}
+
 	r.batch = nil
 	return false, nil
 }
@@ -138,25 +149,31 @@ func (r *partsReader) identities(ctx context.Context, take func(*row.Rows) error
 	if err != nil {
 		return err
 	}
+
 	sign := ""
 	for _, p := range paths {
 		info, err := os.Lstat(p)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err != nil {
 			return fmt.Errorf("read Parquet store: %w", err)
 		}
+
 		sign += fmt.Sprint(filepath.Base(p), info.Size(), info.ModTime().UnixNano(), ";")
 	}
+
 	if sign == r.ranks.sign {
 		return nil
 	}
+
 	var info Info
 	ranks, err := r.s.ranks(ctx, r.job, r.o, &info)
 	if err != nil {
 		return err
 	}
+
 	r.ranks.sign = sign
 	r.comms = needsCommunications(ranks, r.topology)
 	return take(&row.Rows{Ranks: ranks})
@@ -170,33 +187,41 @@ func (r *partsReader) look() error {
 		if table == row.CommunicationsTable && !r.comms {
 			continue
 		}
+
 		paths, err := r.s.parts(table, r.job)
 		if err != nil {
 			return err
 		}
+
 		for _, path := range paths {
 			p := part{path: path, name: table + "/" + filepath.Base(path), communications: table == row.CommunicationsTable}
 			if r.done[p.name] {
 				continue
 			}
+
 			p, err := guarded(path, func() (part, error) { return p, p.measure(r.job) })
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
+
 			if err != nil {
 				return err
 			}
+
 			batch = append(batch, p)
 			total += p.rows
 		}
 	}
+
 	if len(batch) == 0 {
 		return nil
 	}
+
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, p := range batch {
 		first, last = min(first, p.first), max(last, p.last)
 	}
+
 	r.batch, r.window, r.from = batch, 0, first
 	r.number = int(max(1, total/windowRows))
 	r.width = max(1, (last-first)/int64(r.number))
@@ -218,11 +243,13 @@ func (r *partsReader) Cursor() ([]byte, error) {
 	for name := range r.done {
 		c.Done = append(c.Done, name)
 	}
+
 	slices.Sort(c.Done)
 	b, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("write cursor: %w", err)
 	}
+
 	return b, nil
 }
 
@@ -246,25 +273,31 @@ func (p *part) measure(job string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, s := range spans {
 		if p.communications {
 			rows, err := readSpan(s, []column[row.Communication]{startOfCommunication}, job, nil)
 			if err != nil {
 				return err
 			}
+
 			for i := range rows {
 				see(rows[i].StartNs)
 			}
+
 			continue
 		}
+
 		rows, err := readSpan(s, []column[row.Step]{startOfStep}, job, nil)
 		if err != nil {
 			return err
 		}
+
 		for i := range rows {
 			see(rows[i].StartNs)
 		}
 	}
+
 	return nil
 }
 
@@ -274,6 +307,7 @@ func (p *part) read(job string, from, to int64) (*row.Rows, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out row.Rows
 	for _, s := range spans {
 		if p.communications {
@@ -281,15 +315,19 @@ func (p *part) read(job string, from, to int64) (*row.Rows, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			out.Communications = append(out.Communications, slices.DeleteFunc(rows, func(r row.Communication) bool { return r.StartNs < from || r.StartNs >= to })...)
 			continue
 		}
+
 		rows, err := readSpan(s, stepColumns, job, nil)
 		if err != nil {
 			return nil, err
 		}
+
 		out.Steps = append(out.Steps, slices.DeleteFunc(rows, func(r row.Step) bool { return r.StartNs < from || r.StartNs >= to })...)
 	}
+
 	return &out, nil
 }
 
@@ -301,11 +339,13 @@ func (s *store) newest(job string) (time.Time, error) {
 		if err != nil {
 			return newest, err
 		}
+
 		for _, p := range paths {
 			if info, err := os.Lstat(p); err == nil && info.ModTime().After(newest) {
 				newest = info.ModTime()
 			}
 		}
 	}
+
 	return newest, nil
 }

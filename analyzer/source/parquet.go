@@ -29,13 +29,16 @@ func openParquet(dir string) (Source, error) {
 	if dir == "" {
 		return nil, errors.New("open source parquet: no directory given: write parquet:DIR")
 	}
+
 	if err := checkDir("Parquet store", dir); err != nil {
 		return nil, err
 	}
+
 	if !isStore(dir) {
 		return nil, fmt.Errorf("open Parquet store %s: no %s/%s… folder in it: fill one with `laggard ingest SOURCE --to parquet:%s`, or leave out `parquet:` for a profiling directory",
 			dir, row.StepsTable, hivePrefix, dir)
 	}
+
 	return &store{dir: dir}, nil
 }
 
@@ -50,15 +53,18 @@ func (s *store) Jobs(context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for job := range folders {
 			jobs = append(jobs, job)
 		}
 	}
+
 	slices.Sort(jobs)
 	jobs = slices.Compact(jobs)
 	if len(jobs) == 0 {
 		return nil, fmt.Errorf("list jobs of Parquet store %s: no job in it: fill it with `laggard ingest SOURCE --to parquet:%s`", s.dir, s.dir)
 	}
+
 	return jobs, nil
 }
 
@@ -70,21 +76,26 @@ func (s *store) folders(table string) (map[string]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("list jobs of Parquet store %s: %w", s.dir, err)
 	}
+
 	folders := map[string]string{}
 	for _, e := range entries {
 		escaped, ok := strings.CutPrefix(e.Name(), hivePrefix)
 		if !ok || !e.IsDir() {
 			continue
 		}
+
 		job, err := jobOf(filepath.Join(dir, e.Name()), escaped)
 		if err != nil {
 			return nil, err
 		}
+
 		folders[job] = filepath.Join(dir, e.Name())
 	}
+
 	return folders, nil
 }
 
@@ -95,10 +106,12 @@ func jobOf(folder, escaped string) (string, error) {
 	if err == nil && escaped != layout.Escape("") && layout.Folder("", "", job) == hivePrefix+escaped {
 		return job, nil
 	}
+
 	files, err := partsOf(folder)
 	if err != nil || len(files) == 0 {
 		return escaped, err
 	}
+
 	return guarded(files[0], func() (string, error) {
 		name := escaped
 		err := layout.Read(files[0], func(rows []struct {
@@ -110,6 +123,7 @@ func jobOf(folder, escaped string) (string, error) {
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
+
 		return name, err
 	})
 }
@@ -120,6 +134,7 @@ func (s *store) parts(table, job string) ([]string, error) {
 	if err != nil || folders[job] == "" {
 		return nil, err
 	}
+
 	return partsOf(folders[job])
 }
 
@@ -128,12 +143,14 @@ func partsOf(folder string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list Parquet files: %w", err)
 	}
+
 	var paths []string
 	for _, e := range entries {
 		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), layout.Suffix) && !strings.HasPrefix(e.Name(), ".") {
 			paths = append(paths, filepath.Join(folder, e.Name()))
 		}
 	}
+
 	return layout.Current(paths)
 }
 
@@ -143,25 +160,30 @@ func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Inf
 	if err != nil {
 		return Info{}, err
 	}
+
 	info := Info{Job: job, Kind: Parquet}
 	ranks, err := s.ranks(ctx, job, o, &info)
 	if err != nil {
 		return info, err
 	}
+
 	if err := useTopology(&info, o, ranks); err != nil {
 		return info, err
 	}
+
 	addRanks(b, ranks, &info)
 	steps, err := s.parts(row.StepsTable, job)
 	if err != nil {
 		return info, err
 	}
+
 	var communications []string
 	if !o.NoCommunications {
 		if communications, err = s.parts(row.CommunicationsTable, job); err != nil {
 			return info, err
 		}
 	}
+
 	total := len(steps) + len(communications)
 	info.Parts += total
 	done := func(i int) { o.progress(i, total) }
@@ -169,14 +191,17 @@ func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Inf
 		for k := range rows {
 			b.AddStep(&rows[k])
 		}
+
 		info.Steps += len(rows)
 	}, done); err != nil {
 		return info, err
 	}
+
 	err = eachSpan(ctx, communications, o, communicationColumns, job, func(rows []row.Communication) {
 		for k := range rows {
 			b.AddCommunication(&rows[k])
 		}
+
 		info.Communications += len(rows)
 	}, func(i int) { done(len(steps) + i) })
 	return info, err
@@ -188,6 +213,7 @@ func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([
 	if err != nil {
 		return nil, err
 	}
+
 	var all []row.Rank
 	groups := members{}
 	err = inOrder(ctx, len(paths), o.workers(), func(_ context.Context, i int) ([]row.Rank, error) {
@@ -208,6 +234,7 @@ func eachSpan[T any](ctx context.Context, paths []string, o Options, columns []c
 	if err != nil {
 		return err
 	}
+
 	files := 0
 	var buffers sync.Pool // of *[]T: rows are copied by the Builder, so they serve again
 	return inOrder(ctx, len(spans), o.workers(), func(_ context.Context, i int) ([]T, error) {
@@ -215,6 +242,7 @@ func eachSpan[T any](ctx context.Context, paths []string, o Options, columns []c
 		if b, ok := buffers.Get().(*[]T); ok {
 			buffer = *b
 		}
+
 		return guarded(spans[i].path, func() ([]T, error) { return readSpan(spans[i], columns, job, buffer) })
 	}, func(i int, rows []T) error {
 		use(rows)
@@ -223,6 +251,7 @@ func eachSpan[T any](ctx context.Context, paths []string, o Options, columns []c
 			files++
 			done(files)
 		}
+
 		return nil
 	})
 }
@@ -235,27 +264,33 @@ func spansOf(paths []string) ([]span, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read Parquet store: %w", err)
 		}
+
 		if info.Size() <= smallFile {
 			spans = append(spans, span{path: path, group: -1})
 			continue
 		}
+
 		some, err := guarded(path, func() (some []span, err error) {
 			p, f, err := layout.Open(path)
 			if err != nil {
 				return nil, err
 			}
+
 			for i, g := range p.RowGroups() {
 				for from := int64(0); from < g.NumRows(); from += spanRows {
 					some = append(some, span{path, i, from, min(from+spanRows, g.NumRows())})
 				}
 			}
+
 			return some, f.Close()
 		})
 		if err != nil {
 			return nil, err
 		}
+
 		spans = append(spans, some...)
 	}
+
 	return spans, nil
 }
 
@@ -266,6 +301,7 @@ func guarded[T any](path string, read func() (T, error)) (v T, err error) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("decode: %v", p)
 		}
+
 		if err != nil {
 			err = fmt.Errorf("read %s: %w: damaged, or no file of laggard's; move it away to go on without it, or ingest its source again", path, err)
 		}

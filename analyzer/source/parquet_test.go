@@ -28,9 +28,11 @@ func fill(t testing.TB, dir, job string, ranks, steps int) []row.Step {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := sink.Create(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+
 	random := rand.New(rand.NewPCG(3, uint64(ranks)))
 	var all []row.Step
 	store := func(rows *row.Rows) {
@@ -39,6 +41,7 @@ func fill(t testing.TB, dir, job string, ranks, steps int) []row.Step {
 				t.Fatal(err)
 			}
 		}
+
 		*rows = row.Rows{}
 	}
 	var rows row.Rows
@@ -56,13 +59,16 @@ func fill(t testing.TB, dir, job string, ranks, steps int) []row.Step {
 				DataLoaderNs: 1e6, CheckpointNs: -1, SelfNs: 1e8 + fp, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
 			})
 		}
+
 		if len(rows.Steps) >= 64<<10 || r == ranks-1 {
 			if ranks < 1000 {
 				all = append(all, rows.Steps...)
 			}
+
 			store(&rows)
 		}
 	}
+
 	return all
 }
 
@@ -73,9 +79,11 @@ func TestParquet_RowsComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(want, got.steps); diff != "" {
 		t.Errorf("steps differ:\n%.2000s", diff)
 	}
+
 	if len(got.ranks) != 20 || got.ranks[3].Groups[0] != "dp:dp0:3:20" || len(got.ranks[3].GroupRanks) != 1 || info.Roles != "segments" {
 		t.Errorf("ranks %+v, info %+v", got.ranks[3], info)
 	}
@@ -88,17 +96,21 @@ func TestParquet_JobsByContent(t *testing.T) {
 	for _, job := range []string{"plain", "with/slash and %", "", long} {
 		fill(t, dir, job, 1, 2)
 	}
+
 	s, err := Open(t.Context(), "parquet:"+dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	jobs, err := s.Jobs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff([]string{"", "plain", "with/slash and %", long}, jobs); diff != "" {
 		t.Fatal(diff)
 	}
+
 	for _, job := range jobs[1:] {
 		if r, _, err := load(t, dir, job, Options{}); err != nil || len(r.steps) != 2 {
 			t.Errorf("job %.20q: %d steps, error %v", job, len(r.steps), err)
@@ -114,6 +126,7 @@ func TestParquet_LargeFilesInSpans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []row.Step
 	for _, path := range files {
 		for from := int64(0); ; from += 777 {
@@ -121,11 +134,13 @@ func TestParquet_LargeFilesInSpans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got = append(got, rows...); from+777 >= 6000 {
 				break
 			}
 		}
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("spans give other rows:\n%.2000s", diff)
 	}
@@ -146,13 +161,16 @@ func TestParquet_OlderFiles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := goparquet.WriteFile(path, []old{{"j", 3, 7, 9e9, "n", "x"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	r, info, err := load(t, dir, "", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := row.Step{
 		Job: "j", Rank: 3, Step: 7, StepNs: 9e9, Node: "n", FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1,
 		CommEPNs: -1, CommOtherNs: -1, DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
@@ -160,12 +178,14 @@ func TestParquet_OlderFiles(t *testing.T) {
 	if diff := cmp.Diff([]row.Step{want}, r.steps); diff != "" || info.Ranks != 0 {
 		t.Errorf("info %+v\n%s", info, diff)
 	}
+
 	type foreign struct {
 		Rank *uint32 `parquet:"rank,optional"`
 	}
 	if err := goparquet.WriteFile(path, []foreign{{nil}}); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, _, err := load(t, dir, "", Options{}); err == nil || !strings.Contains(err.Error(), "column rank is optional") {
 		t.Errorf("optional column: error %v", err)
 	}
@@ -179,10 +199,12 @@ func FuzzReadSpan(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	good, err := os.ReadFile(files[0])
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(good)
 	f.Add(good[:len(good)/2])
 	f.Add([]byte("PAR1PAR1"))
@@ -191,11 +213,13 @@ func FuzzReadSpan(f *testing.F) {
 		bad[at] ^= 0x55
 		f.Add(bad)
 	}
+
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := filepath.Join(t.TempDir(), "x.parquet")
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		_, _ = guarded(path, func() ([]row.Step, error) { return readSpan(span{path: path, group: -1}, stepColumns, "j", nil) })
 		_, _ = guarded(path, func() ([]row.Rank, error) { return readRanks(path, "j") })
 	})
@@ -213,10 +237,12 @@ func BenchmarkParquet(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
+
 				if _, err := s.Load(b.Context(), "j", &feed.History{}, Options{}); err != nil {
 					b.Fatal(err)
 				}
 			}
+
 			b.ReportMetric(float64(size[0]*size[1]*b.N)/b.Elapsed().Seconds(), "rows/s")
 		})
 	}

@@ -99,22 +99,27 @@ func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows 
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
 	groups := p.RowGroups()
 	if s.group >= 0 {
 		if s.group >= len(groups) {
 			return nil, errors.New("the file changed while it was read")
 		}
+
 		return readGroup(p, groups[s.group], s.from, s.to, columns, job, rows)
 	}
+
 	if p.NumRows() > mostRows {
 		return nil, fmt.Errorf("%d rows in a file of %d bytes", p.NumRows(), p.Size())
 	}
+
 	for _, g := range groups {
 		if rows, err = readGroup(p, g, 0, g.NumRows(), columns, job, rows); err != nil {
 			return nil, err
 		}
 	}
+
 	return rows, nil
 }
 
@@ -123,11 +128,13 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 	if from < 0 || to < from || to > g.NumRows() || to-from > math.MaxInt32 {
 		return nil, fmt.Errorf("a row group of %d rows where %d to %d were expected", g.NumRows(), from, to)
 	}
+
 	first := len(rows)
 	rows = slices.Grow(rows, int(to-from))[:first+int(to-from)]
 	for i := range rows[first:] {
 		assignJob(&rows[first+i], job)
 	}
+
 	chunks := g.ColumnChunks()
 	for _, c := range columns {
 		leaf, ok := p.Schema().Lookup(c.name)
@@ -139,15 +146,19 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 					c.set(&rows[first+i], c.missing)
 				}
 			}
+
 			continue
 		}
+
 		if leaf.MaxRepetitionLevel != 0 || leaf.MaxDefinitionLevel != 0 {
 			return nil, fmt.Errorf("column %s is optional or repeated; laggard's are not", c.name)
 		}
+
 		if err := readColumn(chunks[leaf.ColumnIndex], from, c, rows[first:]); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}
+
 	return rows, nil
 }
 
@@ -167,6 +178,7 @@ func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], rows 
 			return err
 		}
 	}
+
 	pages := chunk.Pages()
 	defer func() { err = errors.Join(err, pages.Close()) }()
 	if from > 0 {
@@ -174,15 +186,18 @@ func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], rows 
 			return err
 		}
 	}
+
 	var words dictionary
 	for done := 0; done < len(rows); {
 		page, err := pages.ReadPage()
 		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("ends after %d of %d rows", done, len(rows))
 		}
+
 		if err != nil {
 			return err
 		}
+
 		n, err := words.use(page, c.text != nil, len(rows)-done)
 		if err == nil {
 			into := rows[done : done+n]
@@ -196,12 +211,15 @@ func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], rows 
 				}
 			}
 		}
+
 		parquet.Release(page)
 		if err != nil {
 			return err
 		}
+
 		done += n
 	}
+
 	return nil
 }
 
@@ -218,6 +236,7 @@ func (d *dictionary) at(i int) int {
 	if d.indexes == nil {
 		return i
 	}
+
 	return int(d.indexes[i])
 }
 
@@ -227,30 +246,36 @@ func (d *dictionary) use(page parquet.Page, text bool, most int) (int, error) {
 	if page.NumNulls() != 0 {
 		return 0, errors.New("holds nulls; laggard's columns do not")
 	}
+
 	of := page.Dictionary()
 	if of == nil {
 		d.of, d.indexes = nil, nil
 		return n, d.values(page.Data(), page.Type(), text, n)
 	}
+
 	data := page.Data()
 	if data.Kind() != encoding.Int32 {
 		return 0, errors.New("has a dictionary with indexes of an unknown type")
 	}
+
 	d.indexes = data.Int32()
 	if len(d.indexes) < n {
 		return 0, fmt.Errorf("a page of %d values holds %d", n, len(d.indexes))
 	}
+
 	if d.of != of {
 		d.of = of
 		if err := d.values(of.Page().Data(), of.Type(), text, of.Len()); err != nil {
 			return 0, err
 		}
 	}
+
 	for _, index := range d.indexes[:n] {
 		if index < 0 || int(index) >= of.Len() {
 			return 0, fmt.Errorf("index %d into a dictionary of %d", index, of.Len())
 		}
 	}
+
 	return n, nil
 }
 
@@ -269,6 +294,7 @@ func (d *dictionary) values(v encoding.Values, typ parquet.Type, text bool, n in
 			if !ok {
 				kept = words.intern(string(b))
 			}
+
 			d.texts = append(d.texts, kept)
 		}
 	case !text && kind == encoding.Int64:
@@ -285,8 +311,10 @@ func (d *dictionary) values(v encoding.Values, typ parquet.Type, text bool, n in
 	default:
 		return fmt.Errorf("is of type %s", typ)
 	}
+
 	if have < n {
 		return fmt.Errorf("a page of %d values holds %d", n, have)
 	}
+
 	return nil
 }

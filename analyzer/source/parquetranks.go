@@ -21,30 +21,37 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if p.NumRows() > maxRanks {
 		return nil, fmt.Errorf("%d ranks, more than %d", p.NumRows(), maxRanks)
 	}
+
 	columns := p.Schema().Columns()
 	for _, g := range p.RowGroups() {
 		if g.NumRows() < 0 || g.NumRows() > maxRanks {
 			return nil, fmt.Errorf("a row group of %d ranks", g.NumRows())
 		}
+
 		group := make([]row.Rank, g.NumRows())
 		for i := range group {
 			group[i].Job, group[i].Off = job, []string{}
 		}
+
 		for _, chunk := range g.ColumnChunks() {
 			set := rankSetters[columns[chunk.Column()][0]]
 			if set == nil {
 				continue
 			}
+
 			if err := readValues(chunk, group, set); err != nil {
 				return nil, fmt.Errorf("column %s: %w", columns[chunk.Column()][0], err)
 			}
 		}
+
 		ranks = append(ranks, group...)
 	}
+
 	return ranks, nil
 }
 
@@ -60,11 +67,14 @@ func readValues(chunk parquet.ColumnChunk, rows []row.Rank, set func(*row.Rank, 
 			if at+1 != len(rows) {
 				return fmt.Errorf("ends after %d of %d rows", at+1, len(rows))
 			}
+
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		values := page.Values()
 		for err == nil {
 			var n int
@@ -73,14 +83,17 @@ func readValues(chunk parquet.ColumnChunk, rows []row.Rank, set func(*row.Rank, 
 				if v.RepetitionLevel() == 0 {
 					at++
 				}
+
 				if at < 0 || at >= len(rows) {
 					return fmt.Errorf("has more values than the %d rows", len(rows))
 				}
+
 				if !v.IsNull() {
 					set(&rows[at], v)
 				}
 			}
 		}
+
 		parquet.Release(page)
 		if !errors.Is(err, io.EOF) {
 			return err
@@ -106,6 +119,7 @@ var rankSetters = map[string]func(*row.Rank, parquet.Value){
 		if v.RepetitionLevel() < 2 { // a new group
 			r.GroupRanks = append(r.GroupRanks, nil)
 		}
+
 		last := len(r.GroupRanks) - 1
 		r.GroupRanks[last] = append(r.GroupRanks[last], uint32(number(v)))
 	},
@@ -122,6 +136,7 @@ func number(v parquet.Value) int64 {
 	case parquet.Int32:
 		return int64(v.Int32())
 	}
+
 	return 0
 }
 
@@ -130,5 +145,6 @@ func text(v parquet.Value) string {
 	if v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray {
 		return string(v.ByteArray())
 	}
+
 	return ""
 }

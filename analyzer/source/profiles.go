@@ -24,14 +24,17 @@ func openProfiles(ctx context.Context, at string, o Options) (Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open source: %w", err)
 	}
+
 	ranks, err := segment.Walk(made.Dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open source %s: %w", at, err), made.Close())
 	}
+
 	dir := at
 	if info, err := os.Stat(at); err == nil && !info.IsDir() {
 		dir = filepath.Dir(at)
 	}
+
 	return &foreign{tree: tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks)}, made: made}, nil
 }
 
@@ -43,16 +46,19 @@ func Profiles(ctx context.Context, at string, o Options) (*profiles.Tree, error)
 		if err != nil {
 			return nil, nil // whoever opens it next says so
 		}
+
 		if info.IsDir() {
 			if ranks, err := segment.Walk(at); err != nil || len(ranks) > 0 {
 				return nil, nil
 			}
 		}
 	}
+
 	made, err := profiles.Open(ctx, at, profiles.Options{From: o.From, Workers: o.Workers, Progress: o.Progress})
 	if errors.Is(err, profiles.ErrNone) && o.From == "" {
 		return nil, nil
 	}
+
 	return made, err
 }
 

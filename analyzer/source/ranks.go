@@ -21,10 +21,12 @@ func newestRanks(ranks []row.Rank) []row.Rank {
 			newest[k] = r
 		}
 	}
+
 	kept := make([]row.Rank, 0, len(newest))
 	for _, r := range newest {
 		kept = append(kept, r)
 	}
+
 	slices.SortFunc(kept, func(a, b row.Rank) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.StartedNs, b.StartedNs), cmp.Compare(a.Incarnation, b.Incarnation))
 	})
@@ -44,11 +46,13 @@ func (m members) share(rows []row.Rank) {
 				h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
 				h ^= h >> 29
 			}
+
 			at := slices.IndexFunc(m[h], func(x []uint32) bool { return slices.Equal(x, ranks) })
 			if at < 0 {
 				at = len(m[h])
 				m[h] = append(m[h], slices.Clip(ranks))
 			}
+
 			rows[i].GroupRanks[k] = m[h][at]
 		}
 	}
@@ -58,5 +62,6 @@ func addRanks(b Builder, ranks []row.Rank, info *Info) {
 	for i := range ranks {
 		b.AddRank(&ranks[i])
 	}
+
 	info.Ranks += len(ranks)
 }

@@ -20,6 +20,7 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 	if err != nil {
 		return err
 	}
+
 	var one sync.Mutex // take is for one goroutine at a time
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(o.workers())
@@ -35,9 +36,11 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 			if err != nil {
 				return fmt.Errorf("read ranges of rank %d: %w", dir.Rank, err)
 			}
+
 			return nil
 		})
 	}
+
 	return g.Wait()
 }
 
@@ -48,21 +51,26 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 	if err != nil {
 		return err
 	}
+
 	if err := take(ranks, nil); err != nil {
 		return err
 	}
+
 	parts, err := s.parts(row.RecordsTable, job)
 	if err != nil {
 		return err
 	}
+
 	for _, path := range parts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		if err := layout.ReadRecords(path, func(rows []row.Record) error { return take(nil, rows) }); err != nil {
 			return fmt.Errorf("read ranges: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -72,21 +80,26 @@ func (d *database) Records(ctx context.Context, job string, _ Options, take func
 	if err != nil {
 		return err
 	}
+
 	if err := take(newestRanks(ranks), nil); err != nil {
 		return err
 	}
+
 	parts, err := d.ranges(ctx, row.RecordsTable, job)
 	if err != nil {
 		return err
 	}
+
 	for _, p := range parts {
 		rows, err := selectRows[row.Record](ctx, d, row.RecordsTable, job, p.where(), "ORDER BY segment, offset LIMIT 1 BY segment, offset")
 		if err == nil {
 			err = take(nil, rows)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

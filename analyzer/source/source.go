@@ -70,6 +70,7 @@ func (o Options) workers() int {
 	if o.Workers > 0 {
 		return o.Workers
 	}
+
 	return runtime.GOMAXPROCS(0)
 }
 
@@ -134,17 +135,21 @@ func (e *JobError) Error() string {
 	if len(list) > most {
 		list = list[:most]
 	}
+
 	words := make([]string, len(list))
 	for i, j := range list {
 		words[i] = quoteIfOdd(j)
 	}
+
 	text := strings.Join(words, ", ")
 	if left := len(e.Jobs) - len(list); left > 0 {
 		text += fmt.Sprintf(" and %d more", left)
 	}
+
 	if e.Job == "" {
 		return fmt.Sprintf("%s holds %d jobs: %s; choose one with --job", e.Source, len(e.Jobs), text)
 	}
+
 	return fmt.Sprintf("%s holds no job %s; it holds %s", e.Source, quoteIfOdd(e.Job), text)
 }
 
@@ -154,6 +159,7 @@ func quoteIfOdd(s string) string {
 	if s == "" || strings.ContainsFunc(s, odd) {
 		return fmt.Sprintf("%q", s)
 	}
+
 	return s
 }
 
@@ -164,12 +170,14 @@ func Pick(ctx context.Context, s Source, name, job string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	switch {
 	case job != "" && slices.Contains(jobs, job):
 		return job, nil
 	case job == "" && len(jobs) == 1:
 		return jobs[0], nil
 	}
+
 	return "", &JobError{Source: Redact(name), Job: job, Jobs: jobs}
 }
 
@@ -188,18 +196,23 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 	case strings.Contains(spec, "://"):
 		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
 	}
+
 	if o.From != "" {
 		return openProfiles(ctx, spec, o)
 	}
+
 	if err := checkDir("source", spec); err != nil {
 		if info, stat := os.Stat(spec); stat == nil && info.Mode().IsRegular() {
 			return orProfiles(ctx, spec, o, err)
 		}
+
 		return nil, err
 	}
+
 	if isStore(spec) {
 		return openParquet(spec)
 	}
+
 	return openDir(ctx, spec, o)
 }
 
@@ -209,6 +222,7 @@ func openDir(ctx context.Context, dir string, o Options) (Source, error) {
 	if errors.Is(err, errNoRank) {
 		return orProfiles(ctx, dir, o, err)
 	}
+
 	return s, err
 }
 
@@ -218,6 +232,7 @@ func orProfiles(ctx context.Context, at string, o Options, why error) (Source, e
 	if errors.Is(err, profiles.ErrNone) {
 		return nil, fmt.Errorf("%w; %w", why, err)
 	}
+
 	return s, err
 }
 
@@ -237,11 +252,13 @@ func checkDir(what, path string) error {
 	case !info.IsDir():
 		return fmt.Errorf("open %s %s: a file, not a directory: give the directory that holds it; %s", what, path, forms)
 	}
+
 	d, err := os.Open(path)
 	if err == nil {
 		_, err = d.Readdirnames(1)
 		err = errors.Join(err, d.Close())
 	}
+
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open %s %s: no permission to read it: run as its owner, or give this user read and execute permission", what, path)
@@ -250,6 +267,7 @@ func checkDir(what, path string) error {
 	case err != nil:
 		return fmt.Errorf("open %s: %w", what, err)
 	}
+
 	return nil
 }
 
@@ -266,11 +284,13 @@ func isStore(dir string) bool {
 		if err != nil {
 			continue
 		}
+
 		for _, e := range entries {
 			if e.IsDir() && strings.HasPrefix(e.Name(), hivePrefix) {
 				return true
 			}
 		}
 	}
+
 	return false
 }

@@ -32,39 +32,48 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(want.ranks) != 16 || len(want.steps) != 16*21 || len(want.communications) == 0 {
 		t.Fatalf("files gave %d ranks, %d steps, %d communications", len(want.ranks), len(want.steps), len(want.communications))
 	}
+
 	for kind, spec := range specs {
 		sink, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := intake.Once(t.Context(), dir, sink, intake.Options{}); err != nil {
 			t.Fatalf("ingest into %s: %v", kind, err)
 		}
+
 		if c, ok := sink.(interface{ Close() error }); ok {
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		got, info, err := load(t, spec, "", Options{})
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
+
 		if info.Kind != kind || info.Job != wantInfo.Job || info.Steps != wantInfo.Steps || info.Ranks != wantInfo.Ranks || info.Communications != wantInfo.Communications {
 			t.Errorf("%s: %+v, want the counts of %+v", kind, info, wantInfo)
 		}
+
 		if kind == ClickHouse {
 			if n := inRanges(t, spec, wantInfo.Job, 60); n != wantInfo.Steps {
 				t.Errorf("by small ranges of ranks %d steps come, want %d", n, wantInfo.Steps)
 			}
 		}
+
 		sorted(want)
 		sorted(got)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(rows{})); diff != "" {
 			t.Errorf("%s gives other rows than the files:\n%.3000s", kind, diff)
 		}
+
 		if a, b := frameOf(t, want), frameOf(t, got); !cmp.Equal(a, b, frameComparer) {
 			t.Errorf("%s gives another frame than the files:\n%.3000s", kind, cmp.Diff(a, b, frameComparer))
 		}
@@ -90,6 +99,7 @@ func inRanges(t *testing.T, spec, job string, rowsEach uint64) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return info.Steps
 }
 
@@ -112,16 +122,20 @@ func frameOf(t *testing.T, r *rows) *frame.Frame {
 	for i := range r.ranks {
 		b.AddRank(&r.ranks[i])
 	}
+
 	for i := range r.steps {
 		b.AddStep(&r.steps[i])
 	}
+
 	for i := range r.communications {
 		b.AddCommunication(&r.communications[i])
 	}
+
 	f, err := b.Frame(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -137,10 +151,12 @@ func TestFiles_AnyLevelOfTheTree(t *testing.T) {
 		if err != nil {
 			t.Fatalf("load %s: %v", spec, err)
 		}
+
 		want := 8 * 32
 		if filepath.Base(spec) == "3" {
 			want = 32
 		}
+
 		if len(r.steps) != want || info.Job != "st-job" || info.Roles != "topology" || info.Topology == nil {
 			t.Errorf("%s: %d steps (want %d), %+v", spec, len(r.steps), want, info)
 		}
@@ -157,9 +173,11 @@ func TestFiles_GivenTopologyWinsAndIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if info.Roles != "topology" || len(info.Topology.Groups) != 1 || len(r.ranks) != 2 || r.ranks[0].Node != "node-0" {
 		t.Errorf("info %+v, ranks %+v: want the given groups, and the node of the identity line", info, r.ranks)
 	}
+
 	for name, want := range map[string]string{"/nowhere.json": "check the path given with --topology", file + "2": "did you mean"} {
 		write(t, file+"2", `{"world_sice":2}`)
 		if _, _, err := load(t, dir, "", Options{Topology: name}); err == nil || !strings.Contains(err.Error(), want) {
@@ -176,9 +194,11 @@ func TestFiles_CountWhatWasNotUnderstood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(r.steps) == 0 || info.Unknown != 2 || info.Torn != 1 {
 		t.Errorf("%d steps, %+v; want steps, 2 unknown lines and 1 torn", len(r.steps), info)
 	}
+
 	notes := strings.Join(info.Notes, "\n")
 	for _, want := range []string{"2 of 13 lines were not understood", "what is this?", "cut by a crash"} {
 		if !strings.Contains(notes, want) {
@@ -245,16 +265,19 @@ func TestErrors_NameObjectCauseAndWhatToDo(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
+
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("error lacks %q: %v", want, err)
 				}
 			}
+
 			if strings.Contains(err.Error(), "secret") {
 				t.Errorf("error tells a password: %v", err)
 			}
 		})
 	}
+
 	var job *JobError
 	if _, _, err := load(t, at("two"), "", Options{}); !errors.As(err, &job) || !slices.Equal(job.Jobs, []string{"a", "b"}) {
 		t.Errorf("several jobs: %#v, want a *JobError with both", err)
@@ -277,11 +300,13 @@ func TestErrors_OfClickHouse(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
+
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("error lacks %q: %v", want, err)
 				}
 			}
+
 			if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "wrong") && c.password == "wrong" {
 				t.Errorf("error tells the password: %v", err)
 			}
@@ -298,39 +323,47 @@ func TestErrors_UnreadableDirectory(t *testing.T) {
 		fmt.Println("ERROR:", err)
 		return
 	}
+
 	base, err := os.MkdirTemp("", "laggard-unreadable-")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
 	dir := filepath.Join(base, "profiling")
 	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
+
 	if os.Getuid() != 0 {
 		if err := os.Chmod(dir, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	// The test binary lies where nobody may not look: run a copy.
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	binary := filepath.Join(base, "test")
 	if err := os.WriteFile(binary, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestErrors_UnreadableDirectory$", "-test.v")
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), variable+"="+dir)
 	if os.Getuid() == 0 {
 		const nobody = 65534
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
+
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("run as nobody: %v\n%s", err, out)
 	}
+
 	for _, want := range []string{"ERROR: open source " + dir, "no permission to read it", "run as its owner"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("output lacks %q:\n%s", want, out)
@@ -356,6 +389,7 @@ func TestInOrder(t *testing.T) {
 			if i != next || v != i*i {
 				return fmt.Errorf("got %d: %d, want %d", i, v, next)
 			}
+
 			next++
 			return nil
 		})
@@ -374,6 +408,7 @@ func TestInOrder(t *testing.T) {
 			if i == 30 {
 				return 0, boom
 			}
+
 			return i, nil
 		}, func(int, int) error { return nil })
 		if !errors.Is(err, boom) {
@@ -386,6 +421,7 @@ func TestInOrder(t *testing.T) {
 			if i == 3 {
 				return boom
 			}
+
 			return nil
 		})
 		if !errors.Is(err, boom) || made.Load() > 100 {
@@ -398,6 +434,7 @@ func TestInOrder(t *testing.T) {
 			if i == 5 {
 				cancel()
 			}
+
 			return nil
 		})
 		if !errors.Is(err, context.Canceled) {

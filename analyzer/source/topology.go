@@ -24,10 +24,12 @@ func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment
 		if given, err = loadTopology(o.Topology); err != nil {
 			return nil, err
 		}
+
 		if len(given.Groups) > 0 {
 			info.Roles = topology.FromFile
 		}
 	}
+
 	r := placement.New(found, given, o.Node)
 	info.Topology = r.Topology(ranks)
 	return r, nil
@@ -38,6 +40,7 @@ func loadTopology(path string) (*topology.File, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New(err.Error() + ": check the path given with --topology")
 	}
+
 	return f, err
 }
 
@@ -49,15 +52,18 @@ func useTopology(info *Info, o Options, ranks []row.Rank) error {
 		if err != nil {
 			return err
 		}
+
 		info.Topology = given
 		if len(given.Groups) > 0 {
 			info.Roles = topology.FromFile
 			return nil
 		}
 	}
+
 	if slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 }) {
 		info.Roles = fromSegments
 	}
+
 	return nil
 }
 

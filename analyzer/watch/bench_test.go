@@ -22,25 +22,30 @@ func fleet() *topology.File {
 		for i := range n {
 			g.Ranks = append(g.Ranks, member(i))
 		}
+
 		f.Groups = append(f.Groups, g)
 	}
 	for r := range f.WorldSize {
 		n := fmt.Sprint("node-", r/8)
 		f.Nodes[n] = append(f.Nodes[n], r)
 	}
+
 	for s := range pp {
 		for t := range tp {
 			group("dp", dp, func(q int) int { return rank(s, q, t) })
 		}
+
 		for q := range dp {
 			group("tp", tp, func(t int) int { return rank(s, q, t) })
 		}
 	}
+
 	for q := range dp {
 		for t := range tp {
 			group("pp", pp, func(s int) int { return rank(s, q, t) })
 		}
 	}
+
 	return f
 }
 
@@ -52,6 +57,7 @@ func fleetStep(rows *row.Rows, rng *rand.Rand, step int) {
 		if r == 4321 && step > 100 {
 			fp = fp * 12 / 10
 		}
+
 		self := 3 * fp
 		rows.Steps = append(rows.Steps, row.Step{Rank: r, Incarnation: uint64(r) + 1, Step: uint64(step) + 1000, StartNs: int64(step+1) * 14e8,
 			StepNs: 14e8, FPNs: fp, CommNs: 14e8 - self, ExposedNs: 14e8 - self, CommTPNs: 2e7, CommPPNs: 1e8, CommDPNs: 14e8 - self - 12e7,
@@ -77,6 +83,7 @@ func BenchmarkStep(b *testing.B) {
 		look()
 		step++
 	}
+
 	b.Run("step", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -101,6 +108,7 @@ func BenchmarkStep(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			b.ReportMetric(float64(len(data))/1e6, "MB")
 		}
 	})
@@ -108,6 +116,7 @@ func BenchmarkStep(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.Run("load", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -59,6 +59,7 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 	for _, s := range said {
 		old[s.subject()] = s
 	}
+
 	var now []statement
 	var changes []Change
 	say := func(s statement, c Change) {
@@ -67,12 +68,14 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 				return // two links of one name: the first speaks
 			}
 		}
+
 		was, ok := old[s.subject()]
 		delete(old, s.subject())
 		if job := s.subject() == (statement{}); ok && s.repeats(was) && !(job && len(changes) > 0) {
 			now = append(now, was)
 			return
 		}
+
 		now = append(now, s)
 		c.Job, c.Node, c.Group, c.Finding, c.State, c.Cause, c.Was = v.Job, s.Node, s.Group, s.Finding, s.State, s.Cause, was.State
 		c.Impact = s.Impact
@@ -82,22 +85,27 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 		n := v.Nodes[i]
 		say(statement{Node: n.Node, State: n.State, Cause: n.Cause, Impact: n.Most()}, Change{Detail: n.Detail, Body: n})
 	}
+
 	for _, l := range v.Links {
 		name := l.Group
 		if name == "" {
 			name = fmt.Sprint(l.Ranks)
 		}
+
 		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.JobImpact}, Change{Detail: l.Detail, Body: l})
 	}
+
 	for _, f := range v.Findings {
 		say(statement{Finding: f.Kind, State: StatePresent, Impact: f.JobImpact}, Change{Detail: f.Detail, Body: f})
 	}
+
 	for _, s := range said { // in the order they were said
 		if was, ok := old[s.subject()]; ok && s.subject() != (statement{}) {
 			changes = append(changes, Change{Job: v.Job, Node: was.Node, Group: was.Group, Finding: was.Finding,
 				State: StateEnded, Cause: was.Cause, Was: was.State})
 		}
 	}
+
 	// The job comes last: it is said again with every change, so that what all culprits
 	// cost together stands beside what each does.
 	say(statement{State: stateOf(v), Impact: v.Most()}, Change{Detail: report.Headline(v), Body: v})
@@ -112,6 +120,7 @@ func stateOf(v *verdict.Verdict) string {
 	case v.Healthy:
 		return StateHealthy
 	}
+
 	return StateUnhealthy
 }
 
@@ -125,7 +134,9 @@ func (c *Change) row(at int64, step int64) row.Verdict {
 		if err != nil {
 			panic("BUG: marshal verdict: " + err.Error())
 		}
+
 		r.Body = string(body)
 	}
+
 	return r
 }

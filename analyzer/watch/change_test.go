@@ -22,9 +22,11 @@ func TestCompare(t *testing.T) {
 		for _, c := range changes {
 			got = append(got, c.Node+c.Finding+" "+c.State)
 		}
+
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: said %q, want %q", name, got, want)
 		}
+
 		return changes
 	}
 	look("nothing is decided", " undecided")
@@ -37,6 +39,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%q costs %v, want 0.02", c.Node, c.Impact)
 		}
 	}
+
 	v.Nodes[0].JobImpact, v.JobImpact = 0.024, 0.024
 	look("its cost drifts")
 	v.Nodes[0].JobImpact, v.JobImpact = 0.0255, 0.0255
@@ -48,9 +51,11 @@ func TestCompare(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.Body), &body); err != nil || body.JobImpact != 0.04 || len(body.Nodes) != 1 {
 		t.Errorf("body of the job's row: %q, %v", r.Body, err)
 	}
+
 	if r.ImpactPPM != 40000 || r.State != StateUnhealthy || r.Detail != "Degraded: node-1 slows this job down." {
 		t.Errorf("the job's row: %+v", r)
 	}
+
 	v.Nodes, v.JobImpact, v.Healthy = nil, 0, true
 	look("it is gone", "node-1 ended", " healthy")
 	v.Findings = []verdict.Finding{{Kind: verdict.JobSlow}}

@@ -37,9 +37,11 @@ func (j *job) observe(cfg detect.Config) func(*frame.Column) {
 		if j.engine == nil {
 			j.engine = detect.New(cfg, c.Layout)
 		}
+
 		if c.StartNs > 0 {
 			j.LastNs = c.StartNs
 		}
+
 		j.engine.Observe(c)
 	}
 }
@@ -61,25 +63,30 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag feed.Lag, last fe
 			if rows.Len() == 0 {
 				return nil
 			}
+
 			news = true
 			for i := range rows.Steps {
 				j.Newest = max(j.Newest, rows.Steps[i].StartNs)
 			}
+
 			j.Feed.Add(rows)
 			return nil
 		})
 		if err != nil {
 			return news, fmt.Errorf("read job %s: %w", j.Job, err)
 		}
+
 		if j.Feed.Stale() {
 			if topo, err = j.reader.Topology(ctx); err != nil {
 				return news, fmt.Errorf("read topology of job %s: %w", j.Job, err)
 			}
 		}
+
 		at := feed.More
 		if !more {
 			at = last
 		}
+
 		went := j.Feed.Columns
 		j.Feed.Settle(topo, at == feed.Over)
 		j.Feed.Release(at, lag, j.observe(cfg))
@@ -87,6 +94,7 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag feed.Lag, last fe
 		if !more {
 			return news, nil
 		}
+
 		if err := ctx.Err(); err != nil {
 			return news, err
 		}
@@ -102,12 +110,14 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 		detect.TellOff(v, f.Off())
 		return v
 	}
+
 	j.engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
 	v := j.engine.Verdict()
 	f.Overlap().Tell(v)
 	if v.Roles != "inferred" {
 		v.Roles = "topology" // the same word as analyze's
 	}
+
 	detect.TellOff(v, f.Off())
 	v.Healthy = v.Exit(minImpact) == verdict.ExitHealthy
 	return v
@@ -119,10 +129,12 @@ func (j *job) save() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
 	}
+
 	j.Cursor = cursor
 	data, err := j.encode()
 	if err != nil {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
 	}
+
 	return data, nil
 }

@@ -60,9 +60,11 @@ func (m *memory) encode() ([]byte, error) {
 	if err == nil && m.engine != nil {
 		err = m.engine.Save(&b)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
 	}
+
 	data := b.Bytes()
 	binary.LittleEndian.PutUint32(data[len(stateMagic):], crc32.Checksum(data[stateHead:], castagnoli))
 	return data, nil
@@ -74,36 +76,44 @@ func decode(data []byte, cfg detect.Config) (*memory, error) {
 	if len(data) < stateHead || string(data[:len(stateMagic)]) != stateMagic {
 		return nil, fmt.Errorf("%w: it does not begin like one", detect.ErrState)
 	}
+
 	if crc32.Checksum(data[stateHead:], castagnoli) != binary.LittleEndian.Uint32(data[len(stateMagic):]) {
 		return nil, fmt.Errorf("%w: its checksum is wrong, it is cut or damaged", detect.ErrState)
 	}
+
 	r := bytes.NewReader(data[stateHead:]) // a ByteReader: the first stream leaves the second
 	dec := gob.NewDecoder(r)
 	var version int
 	if err := dec.Decode(&version); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
+
 	if version != stateVersion {
 		return nil, fmt.Errorf("%w: version %d, want %d", detect.ErrState, version, stateVersion)
 	}
+
 	// The map is there: gob makes one as large as the stream says.
 	m := &memory{Feed: feed.New()}
 	body := stateBody{Memory: m}
 	if err := dec.Decode(&body); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
+
 	if body.Engine {
 		var err error
 		if m.engine, err = detect.Restore(r, cfg); err != nil {
 			return nil, err
 		}
 	}
+
 	var last *frame.Layout
 	if m.engine != nil {
 		last = m.engine.Layout()
 	}
+
 	if err := m.Feed.Restore(last); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
+
 	return m, nil
 }

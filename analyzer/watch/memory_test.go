@@ -68,14 +68,17 @@ func TestState_HoldsTheMemory(t *testing.T) {
 				if err := w.Look(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+
 				if look < len(s.list)-1 && rng.IntN(4) > 0 {
 					continue
 				}
+
 				want := &w.jobs[s.job].memory
 				got, err := w.state.load(s.job, w.cfg)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if d := cmp.Diff(want, got, sameMemory); d != "" {
 					t.Fatalf("restored memory differs (-saved +restored):\n%.4000s", d)
 				}
@@ -108,23 +111,28 @@ func TestState_DamagedMeansAnew(t *testing.T) {
 				if look != 2 || damaged {
 					return false
 				}
+
 				damaged = true
 				files, err := filepath.Glob(filepath.Join(dir, "*"+stateSuffix))
 				if err != nil || len(files) != 1 {
 					t.Fatalf("%v, %v", files, err)
 				}
+
 				b, err := os.ReadFile(files[0])
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if err := os.WriteFile(files[0], damage(b), 0o600); err != nil {
 					t.Fatal(err)
 				}
+
 				return true
 			})
 			if got != want {
 				t.Fatalf("differs from analyze:\n%s", difference(want, got))
 			}
+
 			if said := log.String(); !strings.Contains(said, "read from its beginning") || !strings.Contains(said, filepath.Join(dir, "")) {
 				t.Fatalf("the log names neither the file nor what happens: %s", said)
 			}
@@ -146,6 +154,7 @@ func older(t *testing.T, body []byte) []byte {
 	if at < 0 || at > 8 {
 		t.Fatalf("no version in % x", b[:8])
 	}
+
 	b[at] -= 2
 	return b
 }
@@ -165,10 +174,12 @@ func TestState_FlippedBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	good, err := os.ReadFile(w.state.file(s.job))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	body := good[stateHead:]
 	rng := rand.New(rand.NewPCG(1, 1))
 	taken := 0
@@ -177,16 +188,19 @@ func TestState_FlippedBytes(t *testing.T) {
 		for range 1 + rng.IntN(3) {
 			b[rng.IntN(min(len(b), 1<<(8+rng.IntN(12))))] = byte(rng.Uint32())
 		}
+
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if _, err := decode(sealed(b), detect.Default()); err == nil {
 			taken++
 		}
+
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20+1024*uint64(len(b)) {
 			t.Fatalf("change %d: %d bytes took %d of memory", i, len(b), used)
 		}
 	}
+
 	if taken == 0 || taken == 1000 {
 		t.Fatalf("%d of 1000 forged files were taken: want some", taken)
 	}
@@ -221,6 +235,7 @@ func shape(t *testing.T, w io.Writer, typ reflect.Type, path string) {
 		if path != "state.Memory.Feed.Processes.Ranks" {
 			t.Errorf("%s: a map that decode does not make: gob would make one as large as a hostile stream says", path)
 		}
+
 		shape(t, w, typ.Key(), path)
 		shape(t, w, typ.Elem(), path)
 	case reflect.Array, reflect.Slice, reflect.Pointer:

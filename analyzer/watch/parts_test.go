@@ -32,9 +32,11 @@ func TestThresholds(t *testing.T) {
 	if err != nil || !changed || cfg.Effect != 0.1 || cfg.Alarm != 6 || cfg.MinEffect != detect.Default().MinEffect {
 		t.Fatalf("Next() = %+v, %v, %v", cfg, changed, err)
 	}
+
 	if _, changed, err = th.Next(); changed || err != nil {
 		t.Fatalf("Next() of the same file: %v, %v", changed, err)
 	}
+
 	for bad, want := range map[string]string{
 		`{"efect": 0.1}`: `did you mean effect?`, `{"effect": -1}`: "not a positive number", `{"effect": "x"}`: "is no number", "a: [": "parse",
 	} {
@@ -42,10 +44,12 @@ func TestThresholds(t *testing.T) {
 		if _, changed, err := th.Next(); changed || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Next() of %s: %v, %v; want %q", bad, changed, err, want)
 		}
+
 		if _, changed, err := th.Next(); changed || err != nil {
 			t.Errorf("Next() tells of %s twice: %v, %v", bad, changed, err)
 		}
 	}
+
 	write(`{"effect": 0.2}`)
 	if cfg, changed, err := th.Next(); err != nil || !changed || cfg.Effect != 0.2 {
 		t.Fatalf("Next() after bad ones = %+v, %v, %v", cfg, changed, err)
@@ -61,6 +65,7 @@ func TestThresholdsOfRunningJob(t *testing.T) {
 		if err := os.WriteFile(path, []byte(`{}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		w, err := New(Options{Source: s, Thresholds: NewThresholds(path)})
 		if err != nil {
 			t.Fatal(err)
@@ -72,27 +77,33 @@ func TestThresholdsOfRunningJob(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if err := w.Look(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if err := w.Finish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		n := 0
 		for _, x := range w.Status().Jobs[s.job].Verdict.Nodes {
 			if x.State == verdict.Degraded {
 				n++
 			}
 		}
+
 		return n
 	}
 	if n := nodes(`{}`); n != 1 {
 		t.Fatalf("%d nodes with the defaults, want 1", n)
 	}
+
 	if n := nodes(`{"min_effect": 0.5, "effect": 0.6}`); n != 0 {
 		t.Fatalf("%d nodes with thresholds above the fault, want 0", n)
 	}
+
 	if n := nodes(`{"min_efect": 0.5}`); n != 1 {
 		t.Fatalf("%d nodes with a bad file, want the last good thresholds' 1", n)
 	}
@@ -109,6 +120,7 @@ func (b *broken) Verdicts(_ context.Context, rows []row.Verdict) error {
 		b.fails--
 		return errors.New("the store is away")
 	}
+
 	b.rows = append(b.rows, rows...)
 	return nil
 }
@@ -129,17 +141,21 @@ func TestChangesAreSentOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Look(t.Context()); err != nil && !strings.Contains(err.Error(), "away") {
 			t.Fatal(err)
 		}
+
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	var got []string
 	for _, r := range sink.rows {
 		got = append(got, r.Node+r.Finding+r.Group+r.State+r.Cause)
 	}
+
 	if len(want) == 0 || !slices.Equal(got, want) {
 		t.Fatalf("sent %v, want %v", got, want)
 	}
@@ -157,18 +173,22 @@ func TestEndedJobIsDropped(t *testing.T) {
 	if err := w.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if n := len(w.Status().Jobs); n != 1 {
 		t.Fatalf("%d jobs, want 1", n)
 	}
+
 	for range len(s.list) + 1 {
 		if err := w.Look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	now = now.Add(61 * time.Minute)
 	if err := w.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if st := w.Status(); len(st.Jobs) != 0 || st.Dropped != 1 {
 		t.Fatalf("%d jobs, %d dropped; want 0, 1", len(st.Jobs), st.Dropped)
 	}

@@ -38,6 +38,7 @@ func openState(path string) (*stateDir, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &stateDir{path, lock}, nil
 }
 
@@ -47,13 +48,16 @@ func Lock(path string) (*os.File, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("open state directory: %w", err)
 	}
+
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open state directory: %w", err)
 	}
+
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock state directory %s: %w: another `laggard watch` uses it; give each its own --state", path, err), lock.Close())
 	}
+
 	return lock, nil
 }
 
@@ -66,6 +70,7 @@ func (d *stateDir) file(job string) string {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
 			return r
 		}
+
 		return '_'
 	}, job)
 	return filepath.Join(d.path, clean[:min(len(clean), 40)]+"-"+hex.EncodeToString(sum[:8])+stateSuffix)
@@ -79,15 +84,19 @@ func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
 	if errors.Is(err, keep.ErrNotKept) {
 		err = errors.Join(err, detect.ErrState)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("load state: %w", err)
 	}
+
 	if m, err = decode(data, cfg); err != nil {
 		return nil, fmt.Errorf("load state %s: %w", path, err)
 	}
+
 	if m.Job != job {
 		return nil, fmt.Errorf("load state %s: %w: it is job %q's", path, detect.ErrState, m.Job)
 	}
+
 	return m, nil
 }
 
@@ -96,6 +105,7 @@ func (d *stateDir) store(job string, data []byte) error {
 	if err := keep.Write(d.file(job), 0o600, data); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
+
 	return nil
 }
 
@@ -107,20 +117,24 @@ func (d *stateDir) sweep(before time.Time) error {
 	if err := keep.Sweep(d.path); err != nil {
 		return fmt.Errorf("sweep state directory: %w", err)
 	}
+
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return fmt.Errorf("sweep state directory: %w", err)
 	}
+
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
+
 		if strings.HasSuffix(e.Name(), stateSuffix) && info.ModTime().Before(before) {
 			if err := os.Remove(filepath.Join(d.path, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("sweep state directory: %w", err)
 			}
 		}
 	}
+
 	return nil
 }

@@ -53,6 +53,7 @@ func (w *Watcher) show(j *job) {
 	if w.status.Jobs == nil {
 		w.status.Jobs = map[string]JobStatus{}
 	}
+
 	f := j.Feed
 	w.status.Jobs[j.Job] = JobStatus{Job: j.Job, Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Repeat: f.Again,
 		Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent), Newest: j.Newest, Judged: j.LastNs, Damaged: len(j.damaged), Failing: j.failing, Since: j.since}
@@ -74,5 +75,6 @@ func (w *Watcher) note(err error) {
 		w.status.LastError = err.Error()
 		return
 	}
+
 	w.status.LastError, w.status.LastLook = "", w.o.Now()
 }

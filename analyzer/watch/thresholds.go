@@ -41,16 +41,20 @@ func (t *Thresholds) Next() (cfg detect.Config, changed bool, err error) {
 		if same {
 			err = nil
 		}
+
 		return cfg, false, err
 	}
+
 	if t.read && bytes.Equal(data, t.last) {
 		return cfg, false, nil
 	}
+
 	t.last, t.read = data, true
 	cfg, err = ParseThresholds(data)
 	if err != nil {
 		return cfg, false, fmt.Errorf("thresholds %s: %w", t.path, err)
 	}
+
 	return cfg, true, nil
 }
 
@@ -59,11 +63,13 @@ func readBounded(path string) (data []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read thresholds: %w", err)
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
 	data, err = io.ReadAll(io.LimitReader(f, maxThresholds+1))
 	if err == nil && len(data) > maxThresholds {
 		err = fmt.Errorf("read thresholds %s: larger than %d bytes", path, maxThresholds)
 	}
+
 	return data, err
 }
 
@@ -75,6 +81,7 @@ func ParseThresholds(data []byte) (detect.Config, error) {
 	if err := yaml.Unmarshal(data, &values); err != nil {
 		return cfg, fmt.Errorf("parse: %w", err)
 	}
+
 	v := reflect.ValueOf(&cfg).Elem()
 	fields := map[string]reflect.Value{}
 	var known []string
@@ -85,16 +92,19 @@ func ParseThresholds(data []byte) (detect.Config, error) {
 			known = append(known, name)
 		}
 	}
+
 	keys := make([]string, 0, len(values))
 	for k := range values {
 		keys = append(keys, k)
 	}
+
 	slices.Sort(keys)
 	for _, k := range keys {
 		field, ok := fields[k]
 		if !ok {
 			return detect.Default(), unknownKey(k, known)
 		}
+
 		var x float64
 		switch n := values[k].(type) {
 		case int:
@@ -104,11 +114,14 @@ func ParseThresholds(data []byte) (detect.Config, error) {
 		default:
 			return detect.Default(), fmt.Errorf("%s: %v is no number", k, values[k])
 		}
+
 		if !(x > 0) || x > 1e6 {
 			return detect.Default(), fmt.Errorf("%s: %v is not a positive number", k, values[k])
 		}
+
 		field.SetFloat(x)
 	}
+
 	return cfg, nil
 }
 

@@ -119,9 +119,11 @@ func New(o Options) (*Watcher, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	o.Forget = cmp.Or(o.Forget, DefaultForget)
 	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}}
 	if o.Thresholds != nil {
@@ -129,20 +131,24 @@ func New(o Options) (*Watcher, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if ok {
 			w.cfg = cfg
 		}
 	}
+
 	w.cfg.MinImpact = cmp.Or(o.MinImpact, w.cfg.MinImpact)
 	if o.StateDir != "" {
 		var err error
 		if w.state, err = openState(o.StateDir); err != nil {
 			return nil, err
 		}
+
 		if err := w.state.sweep(o.Now().Add(-stateAge)); err != nil {
 			return nil, errors.Join(err, w.state.close())
 		}
 	}
+
 	return w, nil
 }
 
@@ -152,9 +158,11 @@ func (w *Watcher) Close() error {
 	for _, j := range w.jobs {
 		errs = append(errs, j.reader.Close())
 	}
+
 	if w.state != nil {
 		errs = append(errs, w.state.close())
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -165,6 +173,7 @@ func (w *Watcher) Run(ctx context.Context, ticks <-chan time.Time) error {
 		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
 			w.o.Log.Error("look failed", "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -188,6 +197,7 @@ func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 		w.note(err)
 		return err
 	}
+
 	var errs []error
 	for _, name := range names {
 		if err := w.follow(ctx, name, at); err != nil {
@@ -197,6 +207,7 @@ func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 			}
 		}
 	}
+
 	w.forget()
 	err = errors.Join(errs...)
 	w.note(err)
@@ -208,6 +219,7 @@ func (w *Watcher) rethink() {
 	if w.o.Thresholds == nil {
 		return
 	}
+
 	cfg, changed, err := w.o.Thresholds.Next()
 	if err != nil {
 		w.o.Log.Error("thresholds not taken, the last good ones stay", "error", err)
@@ -216,14 +228,17 @@ func (w *Watcher) rethink() {
 		w.mu.Unlock()
 		return
 	}
+
 	if !changed {
 		return
 	}
+
 	cfg.MinImpact = cmp.Or(w.o.MinImpact, cfg.MinImpact)
 	w.cfg = cfg
 	for _, j := range w.jobs {
 		j.configure(cfg)
 	}
+
 	w.mu.Lock()
 	w.status.BadThresholds = ""
 	w.mu.Unlock()
@@ -240,6 +255,7 @@ func (w *Watcher) Suspects(job string) detect.Suspects {
 	if j := w.jobs[job]; j != nil && j.engine != nil {
 		return j.engine.Suspects()
 	}
+
 	return detect.Suspects{}
 }
 
@@ -249,9 +265,11 @@ func (w *Watcher) names(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(w.o.Jobs) == 0 {
 		return all, nil
 	}
+
 	return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return !slices.Contains(w.o.Jobs, n) }), nil
 }
 
@@ -260,27 +278,33 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 	if over, err := w.over(ctx, name, at); over || err != nil {
 		return err
 	}
+
 	j, err := w.open(ctx, name)
 	if err != nil {
 		return err
 	}
+
 	if at == feed.Over {
 		j.reader.Drain()
 	}
+
 	news, err := j.read(ctx, w.cfg, w.o.Lag, at)
 	if err != nil {
 		j.broken(err, w.o.Now())
 		w.show(j)
 		return err
 	}
+
 	j.failing = ""
 	w.tellDamage(j)
 	if news || j.Moved.IsZero() {
 		j.Moved = w.o.Now()
 	}
+
 	if j.dirty || j.verdict == nil {
 		w.judge(ctx, j)
 	}
+
 	err = w.publish(ctx, j)
 	w.show(j)
 	return err
@@ -302,6 +326,7 @@ func (w *Watcher) over(ctx context.Context, name string, at feed.Stage) (bool, e
 	if w.jobs[name] != nil || at == feed.Over {
 		return false, nil
 	}
+
 	newest, err := w.o.Source.Newest(ctx, name)
 	return err == nil && !newest.IsZero() && w.o.Now().Sub(newest) >= w.o.Forget, err
 }
@@ -310,6 +335,7 @@ func (j *job) broken(err error, now time.Time) {
 	if j.failing == "" {
 		j.since = now
 	}
+
 	j.failing = err.Error()
 }
 
@@ -318,6 +344,7 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	if j := w.jobs[name]; j != nil {
 		return j, nil
 	}
+
 	j := newJob(name)
 	if w.state != nil {
 		m, err := w.state.load(name, w.cfg)
@@ -330,15 +357,18 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 			return nil, err
 		}
 	}
+
 	reader, err := w.o.Source.Follow(ctx, name, j.Cursor)
 	if err != nil && j.Cursor != nil {
 		w.o.Log.Warn("cannot go on where it stopped, the job is read from its beginning", "job", name, "error", err)
 		j = newJob(name)
 		reader, err = w.o.Source.Follow(ctx, name, nil)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	j.reader = reader
 	w.jobs[name] = j
 	return j, nil
@@ -357,10 +387,12 @@ func (w *Watcher) judge(ctx context.Context, j *job) {
 			j.Unsent = append(j.Unsent, c.row(j.LastNs, j.verdict.Steps.Last))
 		}
 	}
+
 	if over := len(j.Unsent) - maxUnsent; over > 0 {
 		j.Unsent = slices.Delete(j.Unsent, 0, over)
 		w.o.Log.Error("the store of verdicts has been failing for long: the oldest changes are dropped", "job", j.Job, "dropped", over)
 	}
+
 	for _, observe := range w.o.Observers {
 		observe(ctx, j.verdict, changes)
 	}
@@ -373,10 +405,12 @@ func (w *Watcher) log(j *job, c *Change) {
 			args = append(args, a[0], a[1])
 		}
 	}
+
 	if c.State == verdict.Degraded || c.State == verdict.Intermittent || c.State == StateUnhealthy {
 		w.o.Log.Warn("verdict changed", append(args, "job_impact", c.Impact)...)
 		return
 	}
+
 	w.o.Log.Info("verdict changed", args...)
 }
 
@@ -385,12 +419,15 @@ func (w *Watcher) publish(ctx context.Context, j *job) error {
 	if err := w.save(j); err != nil {
 		return err
 	}
+
 	if len(j.Unsent) == 0 || w.o.Sink == nil {
 		return nil
 	}
+
 	if err := w.o.Sink.Verdicts(ctx, j.Unsent); err != nil {
 		return err
 	}
+
 	j.Unsent = nil
 	j.dirty = true
 	return w.save(j)
@@ -401,13 +438,16 @@ func (w *Watcher) save(j *job) error {
 		j.dirty = false
 		return nil
 	}
+
 	data, err := j.save()
 	if err != nil {
 		return err
 	}
+
 	if err := w.state.store(j.Job, data); err != nil {
 		return err
 	}
+
 	j.dirty = false
 	return nil
 }
@@ -420,10 +460,12 @@ func (w *Watcher) forget() {
 		if now.Sub(j.Moved) < w.o.Forget {
 			continue
 		}
+
 		w.o.Log.Info("job dropped: nothing new", "job", name, "since", j.Moved)
 		if err := j.reader.Close(); err != nil {
 			w.o.Log.Warn("close job", "job", name, "error", err)
 		}
+
 		delete(w.jobs, name)
 		w.hide(name)
 	}

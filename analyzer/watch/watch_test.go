@@ -38,6 +38,7 @@ func (s *pieces) Read(_ context.Context, take func(*row.Rows) error) (bool, erro
 	if s.next == len(s.list) {
 		return false, nil
 	}
+
 	s.next++
 	return false, take(&s.list[s.next-1])
 }
@@ -49,6 +50,7 @@ func (s *pieces) Follow(_ context.Context, _ string, cursor []byte) (Reader, err
 			return nil, err
 		}
 	}
+
 	return &r, nil
 }
 
@@ -60,10 +62,12 @@ func simulated(tb testing.TB, scenario string, seed uint64) (*pieces, row.Rows) 
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	rows, _, err := simulate.Rows(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return cut(rows, simulate.Topology(cfg), rand.New(rand.NewPCG(seed, 1))), rows
 }
 
@@ -81,6 +85,7 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 		if _, ok := delay[rank]; !ok {
 			delay[rank] = rng.Int64N(jitter)
 		}
+
 		return delay[rank]
 	}
 	var all []arrival
@@ -93,16 +98,20 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 		if f, ok := first[key]; !ok || at < f {
 			first[key] = at
 		}
+
 		all = append(all, arrival{at, 1, i})
 	}
+
 	for i := range rows.Ranks {
 		r := &rows.Ranks[i]
 		all = append(all, arrival{first[r.Incarnation^uint64(r.Rank)<<40], 0, i})
 	}
+
 	for i := range rows.Communications {
 		r := &rows.Communications[i]
 		all = append(all, arrival{r.StartNs + lag(r.Rank), 2, i})
 	}
+
 	slices.SortStableFunc(all, func(a, b arrival) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind))
 	})
@@ -119,9 +128,11 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 				p.Communications = append(p.Communications, rows.Communications[a.i])
 			}
 		}
+
 		s.list = append(s.list, p)
 		all = all[n:]
 	}
+
 	return s
 }
 
@@ -132,20 +143,25 @@ func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
 	}
+
 	for i := range rows.Steps {
 		b.AddStep(&rows.Steps[i])
 	}
+
 	for i := range rows.Communications {
 		b.AddCommunication(&rows.Communications[i])
 	}
+
 	f, err := b.Frame(topo)
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	v := detect.Analyze(f, detect.Default())
 	if v.Roles != "inferred" {
 		v.Roles = "topology"
 	}
+
 	return text(tb, v)
 }
 
@@ -155,6 +171,7 @@ func text(tb testing.TB, v *verdict.Verdict) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	return string(b)
 }
 
@@ -173,26 +190,32 @@ func watchLogged(tb testing.TB, s *pieces, dir string, log *slog.Logger, restart
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	for look := range len(s.list) + 3 { // a few more, for those that begin anew
 		if restart != nil && restart(look) {
 			if err := w.Close(); err != nil {
 				tb.Fatal(err)
 			}
+
 			if w, err = New(o); err != nil {
 				tb.Fatal(err)
 			}
 		}
+
 		if err := w.Look(tb.Context()); err != nil {
 			tb.Fatal(err)
 		}
 	}
+
 	if err := w.Finish(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
+
 	st := w.Status()
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
+
 	return text(tb, st.Jobs[s.job].Verdict), st
 }
 
@@ -204,6 +227,7 @@ func TestWatchIsAnalyze(t *testing.T) {
 		if k >= len(simulate.Names()) {
 			seeds = 1
 		}
+
 		for seed := range seeds {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				t.Parallel()
@@ -241,13 +265,16 @@ func difference(want, got string) string {
 		if i < len(a) {
 			x = a[i]
 		}
+
 		if i < len(b) {
 			y = b[i]
 		}
+
 		if x != y {
 			return fmt.Sprintf("line %d: analyze %q, watch %q", i+1, x, y)
 		}
 	}
+
 	return ""
 }
 
@@ -258,8 +285,10 @@ func lines(s string) []string {
 		if i < 0 {
 			return append(out, s)
 		}
+
 		out = append(out, s[:i])
 		s = s[i+1:]
 	}
+
 	return out
 }

@@ -14,6 +14,7 @@ func (d delays) of(o *op) float64 {
 	if x, ok := d[place{o.rank, o.place}]; ok && delayed(o) {
 		return x
 	}
+
 	return 1
 }
 
@@ -29,9 +30,11 @@ func (r *replay) delays(repairs []Repair) delays {
 			}
 		}
 	}
+
 	if len(slow) == 0 {
 		return nil
 	}
+
 	times := map[place][]float64{}
 	for _, s := range r.steps {
 		sums := map[place]int64{}
@@ -40,10 +43,12 @@ func (r *replay) delays(repairs []Repair) delays {
 				sums[place{o.rank, o.place}] += o.own
 			}
 		}
+
 		for at, x := range sums {
 			times[at] = append(times[at], float64(x))
 		}
 	}
+
 	peers := map[place][]float64{} // by stage instead of rank
 	stage := func(p place) place { return place{int32(r.stage[p.rank]), p.at} }
 	for p, x := range times {
@@ -51,11 +56,13 @@ func (r *replay) delays(repairs []Repair) delays {
 			peers[stage(p)] = append(peers[stage(p)], median(x))
 		}
 	}
+
 	out := delays{}
 	for p, x := range times {
 		if usual := median(peers[stage(p)]); slow[r.ranks[p.rank]] && usual > 0 {
 			out[p] = max(1, median(x)/usual)
 		}
 	}
+
 	return out
 }

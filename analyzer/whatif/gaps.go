@@ -16,24 +16,30 @@ func cut(spans []span) []span {
 			out = append(out, s)
 			continue
 		}
+
 		from := s.start
 		for _, c := range spans[i+1:] {
 			if c.start >= s.end {
 				break
 			}
+
 			if c.group == 0 || c.end > s.end || c.own <= 0 {
 				continue
 			}
+
 			if at := c.end - c.own; at > from {
 				out = append(out, span{class: s.class, start: from, end: at, own: at - from})
 			}
+
 			from = max(from, c.end)
 		}
+
 		if from < s.end || from == s.start {
 			s.start, s.own = from, s.end-from
 			out = append(out, s)
 		}
 	}
+
 	byStart(out)
 	return out
 }
@@ -84,6 +90,7 @@ func fillGaps(steps []*recorded) {
 	for rank, x := range lengths {
 		limits[rank] = int64(gapCap * median(x))
 	}
+
 	each(func(rank int, s *span) {
 		if s.class == gap && s.end-s.start > limits[rank] {
 			s.own = 0
@@ -103,10 +110,12 @@ func withGaps(spans []span, floor int64, complete bool) []span {
 		if s.group != 0 && s.class != p2p {
 			b.from = s.end - s.own
 		}
+
 		if b.from < b.to || s.group == 0 {
 			times = append(times, b)
 		}
 	}
+
 	slices.SortFunc(times, func(a, b busy) int { return cmp.Compare(a.from, b.from) })
 	for i, until := 1, int64(0); i < len(times); i++ {
 		until = max(until, times[i-1].to)
@@ -118,5 +127,6 @@ func withGaps(spans []span, floor int64, complete bool) []span {
 			spans = append(spans, span{class: gap, start: until, end: until + length, own: length})
 		}
 	}
+
 	return spans
 }

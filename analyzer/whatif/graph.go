@@ -72,6 +72,7 @@ func (s *step) play(choose func(*op) int64) int64 {
 			s.now[o.rank] = max(s.now[o.rank], s.latest[o.meet]+choose(o))
 		}
 	}
+
 	return slices.Max(s.now)
 }
 
@@ -101,6 +102,7 @@ func (j *Job) complete() []*recorded {
 	for _, n := range slices.Sorted(maps.Keys(j.steps)) {
 		steps = append(steps, j.steps[n])
 	}
+
 	parallel(steps, func(_ int, of *recorded) {
 		for rank, spans := range of.ranges {
 			of.ranges[rank] = cut(spans)
@@ -120,6 +122,7 @@ func parallel[T any](items []T, f func(i int, item T)) {
 			return nil
 		})
 	}
+
 	_ = g.Wait() // f can't fail
 }
 
@@ -138,6 +141,7 @@ func (j *Job) build(of *recorded, ranks []int) *builder {
 	for i, rank := range ranks {
 		b.add(int32(i), rank, of.ranges[rank])
 	}
+
 	of.ranges = nil
 	return b
 }
@@ -148,6 +152,7 @@ func (b *builder) step() *step {
 	if ops == nil || len(b.meetings) == 0 {
 		return nil
 	}
+
 	return &step{ops: ops, recorded: b.length, now: make([]int64, len(b.programs)), latest: make([]int64, len(b.meetings))}
 }
 
@@ -189,8 +194,10 @@ func (b *builder) add(i int32, rank int, spans []span) {
 			if s.start < s.end { // else it is a step's bound
 				list, first = append(list, o), -1
 			}
+
 			continue
 		}
+
 		o.meet = b.meet(rank, s, seen)
 		come, wait := o, o
 		come.verb, wait.verb = comes, waits
@@ -200,6 +207,7 @@ func (b *builder) add(i int32, rank int, spans []span) {
 				wait.at = s.end - s.own
 				list = append(list, wait)
 			}
+
 			first = -1
 		case first >= 0 && s.start-list[first].at < batch:
 			// A batched send and receive: the rank comes to all before it waits for one.
@@ -210,6 +218,7 @@ func (b *builder) add(i int32, rank int, spans []span) {
 			list = append(list, come, wait)
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b begun) int { return cmp.Compare(a.at, b.at) })
 	program, place := make([]op, len(list)), int32(0)
 	for k := range list {
@@ -220,6 +229,7 @@ func (b *builder) add(i int32, rank int, spans []span) {
 			place++
 		}
 	}
+
 	b.programs[i] = program
 }
 
@@ -233,6 +243,7 @@ func (b *builder) meet(rank int, s *span, seen map[endpoint]int32) int32 {
 	default:
 		c.from, c.to = s.peer, b.at[position{rank, s.group}]
 	}
+
 	side := endpoint{c, s.send}
 	c.nth = seen[side]
 	seen[side]++
@@ -242,6 +253,7 @@ func (b *builder) meet(rank int, s *span, seen map[endpoint]int32) int32 {
 		b.found[c] = at
 		b.meetings = append(b.meetings, meeting{end: s.end})
 	}
+
 	m := &b.meetings[at]
 	m.members++
 	m.start, m.end = max(m.start, s.start), min(m.end, s.end)
@@ -257,6 +269,7 @@ func (b *builder) order() []op {
 		total += len(p)
 		ready = append(ready, int32(i))
 	}
+
 	ops := make([]op, 0, total)
 	for len(ready) > 0 {
 		i := ready[len(ready)-1]
@@ -274,12 +287,15 @@ func (b *builder) order() []op {
 					break
 				}
 			}
+
 			ops = append(ops, o)
 			b.programs[i] = b.programs[i][1:]
 		}
 	}
+
 	if len(ops) < total {
 		return nil
 	}
+
 	return ops
 }

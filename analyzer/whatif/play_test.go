@@ -21,6 +21,7 @@ func TestPlay_AsByWalking(t *testing.T) {
 			if s == nil {
 				t.Fatalf("seed %d: a step has no graph", seed)
 			}
+
 			for name, choose := range map[string]func(*op) int64{"recorded": asRecorded, "longer": longer} {
 				if got, want := s.play(choose), w.play(choose); got != want || got == 0 {
 					t.Fatalf("seed %d, durations as %s: %d ns in one pass, %d ns by walking", seed, name, got, want)
@@ -56,6 +57,7 @@ func BenchmarkPlay(b *testing.B) {
 			for b.Loop() {
 				play(asRecorded)
 			}
+
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(s.ops)), "ns/operation")
 		})
 	}
@@ -76,12 +78,14 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 			now[rank] = 1e12
 			add(row.Record{Rank: uint32(rank), Kind: "backward", StartNs: 1e12, DurNs: 1}) // gaps are no compute
 		}
+
 		for m := range meetings {
 			members := rng.Perm(ranks)[:2+rng.IntN(min(ranks-1, 8))]
 			kind := rng.IntN(3)
 			if kind == 1 {
 				members = members[:2]
 			}
+
 			var last int64
 			for _, rank := range members {
 				took := int64(1e4 + rng.IntN(1e6))
@@ -89,6 +93,7 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 				now[rank] += took
 				last = max(last, now[rank])
 			}
+
 			end := last + int64(1e4+rng.IntN(1e5))
 			for i, rank := range members {
 				r := row.Record{Rank: uint32(rank), Kind: "Communication", Group: fmt.Sprint("g", m%5), StartNs: now[rank], DurNs: end - now[rank], ExposedNs: -1}
@@ -101,6 +106,7 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 						add(r)
 						r.StartNs, r.DurNs = r.StartNs+100, r.DurNs-100
 					}
+
 					j.at[position{rank, j.groups.number(r.Group)}] = int32(i)
 					now[rank] = end
 					continue
@@ -108,14 +114,17 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 					r.Group, r.Op, r.ExposedNs = fmt.Sprint(m), "reducescatter", int64(rng.IntN(int(r.DurNs)))
 					now[rank] = end - r.ExposedNs
 				}
+
 				add(r)
 				if kind == 0 {
 					now[rank] = end
 				}
 			}
 		}
+
 		j.Take(nil, records)
 	}
+
 	return j
 }
 
@@ -131,9 +140,11 @@ func both(j *Job, of *recorded) (w walk, s *step) {
 	for _, p := range b.programs {
 		w.programs = append(w.programs, slices.Clone(p))
 	}
+
 	for i := range b.meetings {
 		w.members = append(w.members, b.meetings[i].members)
 	}
+
 	for _, p := range w.programs {
 		for k := range p {
 			if o := &p[k]; o.verb != computes {
@@ -141,6 +152,7 @@ func both(j *Job, of *recorded) (w walk, s *step) {
 			}
 		}
 	}
+
 	return w, b.step()
 }
 
@@ -164,9 +176,11 @@ func (w walk) play(choose func(*op) int64) int64 {
 				default:
 					now[i] = max(now[i], latest[o.meet]+choose(o))
 				}
+
 				moved = true
 			}
 		}
 	}
+
 	return slices.Max(now)
 }

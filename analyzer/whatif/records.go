@@ -46,6 +46,7 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 			}
 		}
 	}
+
 	for i := range records {
 		if r := &records[i]; r.Step >= 0 && r.Open == 0 && (j.chosen == nil || j.chosen[r.Step]) {
 			j.add(r)
@@ -66,11 +67,13 @@ func (j *Job) add(r *row.Record) {
 		if s.group = j.groups.number(r.Group); s.group == 0 {
 			return
 		}
+
 		if s.class = p2p; r.Op == "send" || r.Op == "recv" {
 			s.peer, s.send = r.Peer, r.Op == "send"
 		} else {
 			s.class = class(j.classes.number(r.Op))
 		}
+
 		if r.ExposedNs >= 0 {
 			s.own = min(r.ExposedNs, r.DurNs)
 		}
@@ -84,6 +87,7 @@ func (j *Job) add(r *row.Record) {
 	default:
 		return
 	}
+
 	of := j.step(r.Step)
 	of.ranges[int(r.Rank)] = append(of.ranges[int(r.Rank)], s)
 }
@@ -94,6 +98,7 @@ func (j *Job) step(n int64) *recorded {
 		s = &recorded{ranges: map[int][]span{}}
 		j.steps[n] = s
 	}
+
 	return s
 }
 
@@ -108,6 +113,7 @@ func newWords(first ...string) words {
 	for _, s := range first {
 		w.number(s)
 	}
+
 	return w
 }
 
@@ -117,6 +123,7 @@ func (w *words) number(s string) int32 {
 		s, n = strings.Clone(s), int32(len(w.list)) // s is of a row that is used again
 		w.numbers[s], w.list = n, append(w.list, s)
 	}
+
 	return n
 }
 
@@ -133,10 +140,12 @@ func splitGroup(g string) (name string, index int, ok bool) {
 	if first < 0 || size <= first {
 		return "", 0, false
 	}
+
 	at := strings.LastIndexByte(g[:size], ':')
 	if at <= first {
 		return "", 0, false
 	}
+
 	index, err := strconv.Atoi(g[at+1 : size])
 	return g[first+1 : at], index, err == nil
 }
@@ -146,9 +155,11 @@ func Spread(steps []int64, limit int) []int64 {
 	if limit <= 0 || len(steps) <= limit {
 		return steps
 	}
+
 	few := make([]int64, 0, limit)
 	for i := range limit {
 		few = append(few, steps[i*len(steps)/limit])
 	}
+
 	return few
 }

@@ -29,6 +29,7 @@ func newReplay(j *Job, ranks []int, steps []*step) *replay {
 	for _, rank := range ranks {
 		r.stage, r.replica = append(r.stage, j.layout.Stage[rank]), append(r.replica, j.layout.Replica[rank])
 	}
+
 	r.ideals()
 	return r
 }
@@ -51,11 +52,13 @@ func (r *replay) ideals() {
 	for _, s := range r.stage {
 		stages[s] = make([][]float64, len(r.classes))
 	}
+
 	r.each(func(o *op) {
 		if o.verb != computes {
 			transfers[o.class] = append(transfers[o.class], float64(o.own))
 			return
 		}
+
 		sums[o.class] += o.own
 		computed[o.class]++
 		of := stages[r.stage[o.rank]]
@@ -72,12 +75,14 @@ func (r *replay) ideals() {
 			r.ideal[c] = -1
 		}
 	}
+
 	typical := map[int][]int64{}
 	for s, of := range stages {
 		for _, x := range of {
 			typical[s] = append(typical[s], int64(median(x)))
 		}
 	}
+
 	for _, s := range r.stage {
 		r.typical = append(r.typical, typical[s])
 	}
@@ -87,6 +92,7 @@ func median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
 	}
+
 	slices.Sort(x)
 	return stat.Quantile(0.5, stat.LinInterp, x, nil)
 }
@@ -100,10 +106,12 @@ func (r *replay) total(choose func(o *op) int64) float64 {
 	for _, t := range times {
 		sum += float64(t)
 	}
+
 	r.done++
 	if r.progress != nil {
 		r.progress(r.done, max(r.done, r.plays))
 	}
+
 	return sum
 }
 
@@ -115,6 +123,7 @@ func (r *replay) alike(but func(o *op) bool) float64 {
 		if but(o) {
 			return o.own
 		}
+
 		return r.ideal[o.class]
 	})
 }
@@ -130,6 +139,7 @@ func (r *replay) result(repairs []Repair) *Result {
 	for _, s := range r.steps {
 		recorded += float64(s.recorded)
 	}
+
 	res := &Result{
 		Steps: len(r.steps), Skipped: r.skipped, Fidelity: was / recorded, Slowdown: was / ideal,
 		ByKind: map[string]float64{}, ByRank: map[int]float64{},
@@ -140,6 +150,7 @@ func (r *replay) result(repairs []Repair) *Result {
 			res.ByKind[name] = r.alike(func(o *op) bool { return o.class == class(c) }) / ideal
 		}
 	}
+
 	r.repair(res, repairs, was)
 	r.workers(res, workers, was, ideal)
 	return res
@@ -151,18 +162,22 @@ func (r *replay) count(repairs []Repair, workers []int) int {
 	for i := range r.ranks {
 		stages[r.stage[i]] = true
 	}
+
 	for _, w := range workers {
 		replicas[r.replica[w]] = true
 	}
+
 	n := 2 + 2*len(workers) + len(stages) + len(replicas) + 2 // as it was, all alike; the worst workers, the last stage
 	for _, t := range r.ideal {
 		if t >= 0 {
 			n++
 		}
 	}
+
 	if len(repairs) > 0 {
 		n += len(repairs) + 1
 	}
+
 	return n
 }
 
@@ -171,6 +186,7 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 	if len(repairs) == 0 {
 		return
 	}
+
 	delays := r.delays(repairs)
 	better := func(some []Repair) float64 {
 		by := make([]*Repair, len(r.ranks))
@@ -181,6 +197,7 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 				}
 			}
 		}
+
 		now := r.total(func(o *op) int64 {
 			p, faster := by[o.rank], 1.0
 			switch {
@@ -192,9 +209,11 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 			default:
 				faster = p.Slowdown
 			}
+
 			if faster <= 1 {
 				return o.own
 			}
+
 			return int64(float64(o.own) / faster)
 		})
 		return math.Max(0, 1-now/was)
@@ -203,6 +222,7 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 	for i := range repairs {
 		res.Repaired[repairs[i].Name] = better(repairs[i : i+1])
 	}
+
 	res.Together = better(repairs)
 }
 
@@ -216,9 +236,11 @@ func (r *replay) worst() []int {
 	for i := range all {
 		all[i] = i
 	}
+
 	if len(all) <= mostWorkers {
 		return all
 	}
+
 	excess := make([]int64, len(all))
 	r.each(func(o *op) {
 		if o.verb == computes {
@@ -238,28 +260,35 @@ func (r *replay) workers(res *Result, workers []int, was, ideal float64) {
 			if int(o.rank) == w && o.verb == computes {
 				return min(o.own, r.typical[w][o.class])
 			}
+
 			return o.own
 		})
 		res.Gain[rank] = math.Max(0, 1-repaired/was)
 		res.ByReplica[r.replica[w]] = 0
 	}
+
 	for q := range res.ByReplica {
 		res.ByReplica[q] = r.alike(func(o *op) bool { return r.replica[o.rank] == q }) / ideal
 	}
+
 	for _, s := range r.stage {
 		res.ByStage[s] = 0
 	}
+
 	for s := range res.ByStage {
 		res.ByStage[s] = r.alike(func(o *op) bool { return r.stage[o.rank] == s }) / ideal
 	}
+
 	if was <= ideal {
 		return
 	}
+
 	slices.SortStableFunc(workers, func(a, b int) int { return cmp.Compare(res.ByRank[r.ranks[b]], res.ByRank[r.ranks[a]]) })
 	slowest := make([]bool, len(r.ranks))
 	for _, w := range workers[:min(len(workers), max(1, int(slowShare*float64(len(r.ranks)))))] {
 		slowest[w] = true
 	}
+
 	share := func(repaired func(rank int32) bool) float64 {
 		without := r.alike(func(o *op) bool { return !repaired(o.rank) })
 		return (was - without) / (was - ideal)

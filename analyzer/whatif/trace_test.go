@@ -27,9 +27,11 @@ func load(t *testing.T, name, job string) (*Job, bool) {
 		t.Logf("RAN WITHOUT THE REAL TRACE %s: the recorded jobs (CONTRIBUTING.md) are not there", name)
 		return nil, false
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	dir := t.TempDir()
 	unpack(t, f, dir)
@@ -37,6 +39,7 @@ func load(t *testing.T, name, job string) (*Job, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var rows row.Rows
 	for _, d := range dirs {
 		_, err := rollup.Dir(context.Background(), d, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
@@ -49,10 +52,12 @@ func load(t *testing.T, name, job string) (*Job, bool) {
 			t.Fatal(err)
 		}
 	}
+
 	file, err := topology.Load(filepath.Join(dir, name, "topology.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	j := NewJob(layoutOf(file), nil)
 	j.Take(rows.Ranks, rows.Raws.AppendTo(nil))
 	return j, true
@@ -66,11 +71,14 @@ func layoutOf(file *topology.File) Layout {
 		if g.Dim != "pp" {
 			continue
 		}
+
 		for stage, rank := range g.Ranks {
 			l.Stage[rank], l.Replica[rank] = stage, replica
 		}
+
 		replica++
 	}
+
 	return l
 }
 
@@ -80,22 +88,27 @@ func unpack(t *testing.T, f io.Reader, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for archive := tar.NewReader(z); ; {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		path := filepath.Join(dir, filepath.Clean("/"+h.Name))
 		if h.Typeflag == tar.TypeDir {
 			continue
 		}
+
 		b, err := io.ReadAll(archive)
 		if err == nil {
 			err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, b, 0o644))
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,21 +135,26 @@ func TestTraces(t *testing.T) {
 			if !ok {
 				return
 			}
+
 			r, err := j.Replay([]Repair{{Name: "node-0", Ranks: []int{0}, Slowdown: 2.36}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			t.Logf("S %.3f fidelity %.3f steps %d skipped %d kinds %.3v M_W %.2f M_S %.2f stages %.3v replicas %.3v gain0 %.2f",
 				r.Slowdown, r.Fidelity, r.Steps, r.Skipped, r.ByKind, r.MW, r.MS, r.ByStage, r.ByReplica, r.Gain[0])
 			if math.Abs(r.Slowdown/tt.s-1) > tt.within {
 				t.Errorf("S = %.3f, want %.2f within %.0f %%", r.Slowdown, tt.s, 100*tt.within)
 			}
+
 			if got := largest(r.ByStage); got != tt.stage {
 				t.Errorf("largest S of a stage is stage %d's, want %d", got, tt.stage)
 			}
+
 			if tt.rank >= 0 && largest(r.ByRank) != tt.rank {
 				t.Errorf("largest S of a rank is rank %d's, want %d", largest(r.ByRank), tt.rank)
 			}
+
 			if x := r.Repaired["node-0"]; tt.rank == 0 && (math.Abs(x-0.49) > 0.03 || x != r.Together) {
 				t.Errorf("rank 0 repaired saves %.3f, together %.3f, want 0.49", x, r.Together)
 			}
@@ -151,5 +169,6 @@ func largest(m map[int]float64) int {
 			best, at = k, v
 		}
 	}
+
 	return best
 }

@@ -78,6 +78,7 @@ func NewJob(l Layout, steps []int64) *Job {
 			j.chosen[n] = true
 		}
 	}
+
 	return j
 }
 
@@ -89,6 +90,7 @@ func (j *Job) Ranges() int {
 			n += len(rs)
 		}
 	}
+
 	return n
 }
 
@@ -100,6 +102,7 @@ func (j *Job) Replay(repairs []Repair, progress func(done, total int)) (*Result,
 	if len(steps) == 0 {
 		return nil, ErrNoGraph
 	}
+
 	r := newReplay(j, ranks, steps)
 	r.skipped, r.progress = len(j.steps)-len(steps), progress
 	return r.result(repairs), nil
@@ -113,5 +116,6 @@ func (j *Job) ranks() []int {
 			seen[rank] = true
 		}
 	}
+
 	return slices.Sorted(maps.Keys(seen))
 }

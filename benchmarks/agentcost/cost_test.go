@@ -44,16 +44,20 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		os.Exit(0)
 	}
+
 	text := os.Getenv(emitterSeconds)
 	if text == "" {
 		os.Exit(m.Run())
 	}
+
 	seconds, err := strconv.ParseFloat(text, 64)
 	if err == nil {
 		err = emit(time.Duration(seconds * float64(time.Second)))
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -85,15 +89,19 @@ func emit(length time.Duration) error {
 			if i == 0 {
 				n -= 3
 			}
+
 			for range n {
 				c := t.Begin(record.Communication, op)
 				c.End()
 			}
+
 			<-tick.C
 		}
+
 		forward.End()
 		whole.End()
 	}
+
 	fmt.Println(float64(step*beats*int64(perBeat)) / time.Since(began).Seconds())
 	return nil
 }
@@ -105,6 +113,7 @@ func BenchmarkAgent(b *testing.B) {
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
 		b.Fatalf("build laggard: %v\n%s", err, out)
 	}
+
 	for _, records := range []string{"light", "all"} {
 		b.Run("parquet/records="+records, func(b *testing.B) {
 			measure(b, binary, "parquet:"+filepath.Join(b.TempDir(), "store"), records)
@@ -150,6 +159,7 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 	if err := agent.Start(); err != nil {
 		b.Fatal(err)
 	}
+
 	var emitters [ranks]*exec.Cmd
 	var rates [ranks]bytes.Buffer
 	for rank := range ranks {
@@ -160,8 +170,10 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 		if err := c.Start(); err != nil {
 			b.Fatal(err)
 		}
+
 		emitters[rank] = c
 	}
+
 	pid := agent.Process.Pid
 	<-time.After(warmUp)
 	u := usage{}
@@ -172,23 +184,29 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 		<-sample.C
 		u.anon = max(u.anon, anonymous(b, pid))
 	}
+
 	u.cpu, u.wall = cpuTime(b, pid)-cpu, time.Since(began)
 	for rank, c := range emitters {
 		if err := c.Wait(); err != nil {
 			b.Fatalf("emitter: %v", err)
 		}
+
 		r, err := strconv.ParseFloat(strings.TrimSpace(rates[rank].String()), 64)
 		if err != nil {
 			b.Fatalf("emitter: %v", err)
 		}
+
 		u.rate += r
 	}
+
 	if err := agent.Process.Signal(syscall.SIGTERM); err != nil {
 		b.Fatal(err)
 	}
+
 	if err := agent.Wait(); err != nil {
 		b.Fatalf("agent: %v\n%s", err, words.Bytes())
 	}
+
 	return u
 }
 
@@ -198,6 +216,7 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	const utime, stime = 11, 12 // after the name in parentheses, proc(5)
 	var ticks int64
@@ -206,8 +225,10 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		ticks += n
 	}
+
 	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux
 }
 
@@ -217,15 +238,18 @@ func anonymous(b *testing.B, pid int) int64 {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
 			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			return n
 		}
 	}
+
 	b.Fatal("no RssAnon in /proc/PID/status")
 	return 0
 }

@@ -34,16 +34,19 @@ func shipper(what string) error {
 	if len(parts) != 4 {
 		return fmt.Errorf("%s: want four lines", shipperOf)
 	}
+
 	selection, ok := rollup.ParseSelection(parts[2])
 	if !ok {
 		return fmt.Errorf("selection %s", parts[2])
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	sink, err := intake.OpenStore(ctx, parts[1], intake.StoreOptions{})
 	if err != nil {
 		return err
 	}
+
 	go func() { // the parent closes the pipe
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		stop()
@@ -76,16 +79,20 @@ func (p *paced) beat(began int64) error {
 		for range pacedBeats {
 			r.buf = p.next(r, began).AppendLine(r.buf)
 		}
+
 		if r.file == nil || r.size+len(r.buf) > 10<<20 {
 			if err := p.rotate(rank, began); err != nil {
 				return err
 			}
 		}
+
 		if _, err := r.file.Write(r.buf); err != nil {
 			return err
 		}
+
 		r.size += len(r.buf)
 	}
+
 	return nil
 }
 
@@ -101,6 +108,7 @@ func (p *paced) next(r *pacedRank, began int64) *record.Record {
 		s.Step, s.Start, s.Dur, s.Ring, s.Seq = i/calls, start-(calls-1)*apart, calls*apart, 1, uint64(i/calls)
 		return &s
 	}
+
 	c := record.New(record.Communication)
 	c.Step, c.Start, c.Dur, c.Exposed, c.Ring, c.Seq = i/calls, start, 5000+i%977, 4000, 2, uint64(i-i/calls)
 	c.Op, c.Group, c.Count, c.Dtype, c.Bytes = "allreduce", "dp0", 1<<20, "bf16", 2<<20
@@ -114,10 +122,12 @@ func (p *paced) rotate(rank int, began int64) (err error) {
 			return err
 		}
 	}
+
 	dir := filepath.Join(p.dir, "cost", strconv.Itoa(rank))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	r.name = max(r.name+1, began/int64(time.Second))
 	m := record.Meta{
 		Format: record.Format, Segment: fmt.Sprintf("%08x%08x", rank, r.name), Job: "cost", Rank: rank, Incarnation: record.ID(rank + 1),
@@ -128,6 +138,7 @@ func (p *paced) rotate(rank int, began int64) (err error) {
 	if r.file, err = os.OpenFile(filepath.Join(dir, strconv.FormatInt(r.name, 10)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err == nil {
 		_, err = r.file.Write(p.line)
 	}
+
 	return err
 }
 
@@ -159,9 +170,11 @@ func measureShipper(b *testing.B, store, records string) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	if err := c.Start(); err != nil {
 		b.Fatal(err)
 	}
+
 	length := lengthOf(b, 10*time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -176,20 +189,25 @@ func measureShipper(b *testing.B, store, records string) {
 				b.Fatal(err)
 			}
 		}
+
 		if from.IsZero() && time.Since(began) > warmUp {
 			cpu, from = cpuTime(b, c.Process.Pid), time.Now()
 		}
+
 		if beats%10 == 0 {
 			u.anon = max(u.anon, anonymous(b, c.Process.Pid))
 		}
 	}
+
 	u.cpu, u.wall = cpuTime(b, c.Process.Pid)-cpu, time.Since(from)
 	if err := end.Close(); err != nil {
 		b.Fatal(err)
 	}
+
 	if err := c.Wait(); err != nil {
 		b.Fatalf("shipper: %v\n%s", err, words.Bytes())
 	}
+
 	core := 100 * u.cpu.Seconds() / u.wall.Seconds()
 	b.ReportMetric(core, "%core")
 	b.ReportMetric(float64(u.anon)/1024, "MiB-anon")
@@ -206,6 +224,7 @@ func BenchmarkFreshness(b *testing.B) {
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
 		b.Fatalf("build laggard: %v\n%s", err, out)
 	}
+
 	s := chtest.Start(b)
 	for b.Loop() {
 		db := s.Database()
@@ -220,10 +239,12 @@ func BenchmarkFreshness(b *testing.B) {
 		if err := <-done; err != nil {
 			b.Fatal(err)
 		}
+
 		slices.Sort(ages)
 		if len(ages) < 50 {
 			b.Fatalf("%d steps seen", len(ages))
 		}
+
 		p50, p99 := ages[len(ages)/2], ages[len(ages)*99/100]
 		b.ReportMetric(p50.Seconds(), "p50-s")
 		b.ReportMetric(p99.Seconds(), "p99-s")
@@ -245,17 +266,21 @@ func freshness(ctx context.Context, s *chtest.Server, db string, ages *[]time.Du
 			return nil
 		case <-tick.C:
 		}
+
 		var ends []int64
 		err := conn.QueryRow(ctx, "SELECT groupArray(start_ns + step_ns) FROM steps WHERE rank = 0 AND start_ns + step_ns > "+strconv.FormatInt(seen, 10)).Scan(&ends)
 		if ctx.Err() != nil {
 			return nil
 		}
+
 		if err != nil {
 			if strings.Contains(err.Error(), "doesn't exist") {
 				continue // the agent has not made it yet
 			}
+
 			return fmt.Errorf("ask for steps: %w", err)
 		}
+
 		at := time.Now().UnixNano()
 		for _, end := range ends {
 			*ages = append(*ages, time.Duration(at-end))
@@ -271,9 +296,11 @@ func lengthOf(b *testing.B, usual time.Duration) time.Duration {
 	if text == "" {
 		return usual
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		b.Fatalf("%s: %v", measureSeconds, err)
 	}
+
 	return time.Duration(n) * time.Second
 }

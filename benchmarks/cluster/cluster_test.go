@@ -44,6 +44,7 @@ func lay(t *testing.T, c *chtest.Cluster) *bed {
 	if err != nil || len(hosts) != len(b.All()) {
 		t.Fatalf("Apply() = %v, %v", hosts, err)
 	}
+
 	b.dir, b.job = simulated(t)
 	b.counts(t)
 	return b
@@ -61,6 +62,7 @@ func (b *bed) sink(t *testing.T, store string, o clickhouse.Options) *clickhouse
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -80,6 +82,7 @@ func (b *bed) must(t *testing.T, store string) intake.Report {
 	if err != nil {
 		t.Fatalf("ingest into %s: %v", store, err)
 	}
+
 	return r
 }
 
@@ -93,12 +96,14 @@ func (b *bed) whole(t *testing.T) {
 		if !s.Running() {
 			continue
 		}
+
 		chtest.Eventually(t, "replicas have caught up", time.Minute, func() error { return b.counted(s, want) })
 		store := s.Store(b.database)
 		report, err := audit.Run(t.Context(), b.dir, b.job, store, b.sink(t, store, clickhouse.Options{}), nil)
 		if err != nil || !report.Equal {
 			t.Fatalf("audit from %s: %v %+v", s.Addr(), err, report)
 		}
+
 		if v := analyze(t, store, b.job); !reflect.DeepEqual(v.Nodes, files.Nodes) || v.Coverage != files.Coverage || v.Healthy != files.Healthy {
 			t.Fatalf("verdict from %s:\n%+v\nfrom files:\n%+v", s.Addr(), v, files)
 		}
@@ -113,10 +118,12 @@ func (b *bed) counted(s *chtest.Server, want map[string]uint64) error {
 		if err := s.Row(q, &rows, &unique); err != nil {
 			return err
 		}
+
 		if table != "ranks" && rows != unique || unique != want[table] {
 			return fmt.Errorf("%s has %d rows of %s, %d unique, want %d", s.Addr(), rows, table, unique, want[table])
 		}
 	}
+
 	return nil
 }
 
@@ -126,6 +133,7 @@ func (b *bed) counts(t *testing.T) map[string]uint64 {
 	if b.table != nil {
 		return b.table
 	}
+
 	s := chtest.Start(t)
 	defer s.Kill()
 	database := s.Database()
@@ -134,6 +142,7 @@ func (b *bed) counts(t *testing.T) map[string]uint64 {
 	for table, key := range tables {
 		b.table[table] = s.Count(fmt.Sprintf("SELECT uniqExact(%s) FROM %s.%s", key, database, table))
 	}
+
 	return b.table
 }
 
@@ -144,12 +153,14 @@ func simulated(t *testing.T) (dir, job string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cfg.Steps = 240
 	dir = filepath.Join(t.TempDir(), "job")
 	truth, err := simulate.Write(dir, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return dir, truth.Name
 }
 
@@ -170,9 +181,11 @@ func analyze(t *testing.T, spec, job string) *verdict.Verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := rows.Frame(info.Topology)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return detect.Analyze(f, detect.Default())
 }

@@ -51,6 +51,7 @@ func healthy(t *testing.T, b *bed) {
 	if r := b.must(t, b.Store(0, b.database)); r.Stored() == 0 || r.Singles != 0 {
 		t.Fatalf("first pass: %v", r)
 	}
+
 	b.nothing(t, b.Shards[0][1].Store(b.database), 0)
 	b.nothing(t, b.Store(1, b.database), 0)
 	b.nothing(t, b.Shards[1][0].Store(b.database), 8<<20)
@@ -62,6 +63,7 @@ func (b *bed) fetches(s *chtest.Server, verb string) {
 	for table := range tables {
 		s.Exec(fmt.Sprintf("SYSTEM %s FETCHES %s.%s_local", verb, b.database, table))
 	}
+
 	s.Exec(fmt.Sprintf("SYSTEM %s FETCHES %s.ledger_local", verb, b.database))
 }
 
@@ -73,10 +75,12 @@ func laggingReplica(t *testing.T, b *bed) {
 	if r := b.must(t, first.Store(b.database)); r.Singles == 0 {
 		t.Errorf("nothing said that there is one copy: %v", r)
 	}
+
 	r, err := b.ingest(t, second.Store(b.database), 8<<20, 15*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "lacks rows") || r.Stored() != 0 {
 		t.Fatalf("a pass into the lagging replica: %v, %v", r, err)
 	}
+
 	b.fetches(second, "START")
 	b.nothing(t, second.Store(b.database), 8<<20)
 	b.whole(t)
@@ -93,14 +97,17 @@ func acknowledgedIsStored(t *testing.T, b *bed) {
 	if r, err := b.ingest(t, second.Store(b.database), 0, 15*time.Second); err == nil || r.Stored() != 0 {
 		t.Fatalf("stored while the rows were in a replica that is down: %v, %v", r, err)
 	}
+
 	b.Wipe(first, b.database)
 	if _, err := b.apply(t); err != nil {
 		t.Fatal(err)
 	}
+
 	r := b.must(t, second.Store(b.database))
 	if r.Stored() == 0 {
 		t.Fatalf("after the rows were lost: %v", r)
 	}
+
 	b.whole(t)
 }
 
@@ -113,6 +120,7 @@ func kills(t *testing.T) int {
 			t.Fatal(err)
 		}
 	}
+
 	return n
 }
 
@@ -124,6 +132,7 @@ func replicaKilled(t *testing.T, b *bed) {
 		if _, err := b.apply(t); err != nil {
 			t.Fatal(err)
 		}
+
 		victim := b.Shards[0][0]
 		done := b.during(t, func() { b.await(t, victim, uint64(2000*(n+1))) })
 		victim.Kill()
@@ -131,6 +140,7 @@ func replicaKilled(t *testing.T, b *bed) {
 		if r := <-done; r.err != nil {
 			t.Fatalf("kill %d: %v", n+1, r.err)
 		}
+
 		b.whole(t)
 	}
 }
@@ -144,6 +154,7 @@ func otherReplica(t *testing.T, b *bed) {
 		if _, err := b.apply(t); err != nil {
 			t.Fatal(err)
 		}
+
 		busy, other := b.Shards[0][0], b.Shards[0][1]
 		ctx, leave := context.WithCancel(t.Context())
 		first := make(chan result, 1)
@@ -160,6 +171,7 @@ func otherReplica(t *testing.T, b *bed) {
 			if err := busy.Row("SELECT count() FROM system.processes WHERE query_id LIKE 'laggard-%'", &n); n == 0 {
 				return fmt.Errorf("%d are under way: %w", n, err)
 			}
+
 			return nil
 		})
 		leave()
@@ -176,6 +188,7 @@ func otherReplica(t *testing.T, b *bed) {
 		if r := <-second; r.err != nil || r.report.Stored() == 0 {
 			t.Fatalf("pass %d into the other replica: %v, %v", n+1, r.report, r.err)
 		}
+
 		b.whole(t)
 	}
 }
@@ -204,6 +217,7 @@ func (b *bed) await(t *testing.T, s *chtest.Server, rows uint64) {
 		if err := s.Row("SELECT count() FROM "+b.database+".records_local", &n); err != nil || n < rows {
 			return fmt.Errorf("%d rows, want %d: %w", n, rows, err)
 		}
+
 		return nil
 	})
 }
@@ -216,6 +230,7 @@ func zooKeeperKilled(t *testing.T, b *bed) {
 	if r := <-done; r.err != nil {
 		t.Fatal(r.err)
 	}
+
 	b.whole(t)
 }
 
@@ -226,9 +241,11 @@ func rollingRestart(t *testing.T, b *bed) {
 		s.Stop()
 		s.Up()
 	}
+
 	if r := <-done; r.err != nil {
 		t.Fatal(r.err)
 	}
+
 	b.whole(t)
 }
 
@@ -239,22 +256,27 @@ func deadShard(t *testing.T, b *bed) {
 	for _, s := range b.Shards[1] {
 		s.Kill()
 	}
+
 	for _, s := range b.Shards[0] {
 		src, err := source.Open(t.Context(), s.Store(b.database), source.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = src.Load(t.Context(), b.job, feed.NewHistory(), source.Options{})
 		if err == nil || !strings.Contains(err.Error(), b.Shards[1][0].Addr()) || !strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("reading with a dead shard: %v", err)
 		}
+
 		if err := src.Close(); err != nil {
 			t.Error(err)
 		}
 	}
+
 	for _, s := range b.Shards[1] {
 		s.Up()
 	}
+
 	b.whole(t)
 }
 
@@ -266,13 +288,16 @@ func schemaApplied(t *testing.T, b *bed) {
 	if _, err := b.apply(t); err != nil {
 		t.Fatal(err)
 	}
+
 	if n := s.Count("SELECT count() FROM system.columns WHERE database = '" + b.database + "' AND (table = 'steps' AND name = 'job' OR table = 'ranks' AND name = 'off')"); n != 2 {
 		t.Errorf("apply left out %d of 2", 2-n)
 	}
+
 	s.Kill()
 	if _, err := b.apply(t); err == nil || !strings.Contains(err.Error(), s.Addr()+" does not answer") {
 		t.Errorf("apply with a dead host: %v", err)
 	}
+
 	s.Up()
 	if _, err := b.apply(t); err != nil {
 		t.Fatal(err)
@@ -288,6 +313,7 @@ func shardChosen(t *testing.T, b *bed) {
 		if err := sink.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		return sink.Shard()
 	}
 	share := map[string]int{}
@@ -297,23 +323,29 @@ func shardChosen(t *testing.T, b *bed) {
 		if again := on(b.Shards[1][1], node, ""); again != chosen {
 			t.Errorf("%s chose %s, then %s", node, chosen, again)
 		}
+
 		share[chosen]++
 	}
+
 	if len(share) != len(b.Shards) || share[chtest.ClusterName+"/1"] < 10 || share[chtest.ClusterName+"/2"] < 10 {
 		t.Errorf("40 writers over %d shards: %v", len(b.Shards), share)
 	}
+
 	for _, kept := range []string{"training/1", "training/2"} {
 		if got := on(b.Shards[0][1], "node-0", kept); got != kept {
 			t.Errorf("kept %s, chose %s", kept, got)
 		}
 	}
+
 	if got := on(b.Shards[0][1], "node-0", "training/9"); got != on(b.Shards[0][0], "node-0", "") {
 		t.Errorf("a shard that is gone left %s", got)
 	}
+
 	r := b.must(t, b.Shards[1][0].Store(b.database)+"?cluster="+chtest.ClusterName)
 	if r.Stored() == 0 {
 		t.Errorf("a pass into the chosen shard: %v", r)
 	}
+
 	b.nothing(t, b.Store(0, b.database), 8<<20)
 	b.nothing(t, b.Store(1, b.database), 8<<20)
 	b.whole(t)
@@ -326,6 +358,7 @@ func shardAdded(t *testing.T, b *bed) {
 	if hosts, err := b.apply(t); err != nil || len(hosts) != len(b.All()) {
 		t.Fatalf("Apply() = %v, %v", hosts, err)
 	}
+
 	b.nothing(t, b.Store(2, b.database), 8<<20)
 	b.whole(t)
 }
@@ -336,16 +369,19 @@ func TestNetworkCut(t *testing.T) {
 	if !chtest.InNetwork(t) {
 		return
 	}
+
 	c := chtest.StartSeparate(t, 1, 2)
 	b := lay(t, c.Cluster)
 	c.Cut(true)
 	if r := b.must(t, b.Store(0, b.database)); r.Stored() == 0 || r.Singles == 0 {
 		t.Errorf("a pass with the replicas apart: %v", r)
 	}
+
 	second := b.Shards[0][1].Store(b.database)
 	if r, err := b.ingest(t, second, 8<<20, 15*time.Second); err == nil || !strings.Contains(err.Error(), "lacks rows") || r.Stored() != 0 {
 		t.Errorf("a pass into the other replica: %v, %v", r, err)
 	}
+
 	c.Cut(false)
 	b.nothing(t, second, 8<<20)
 	b.whole(t)

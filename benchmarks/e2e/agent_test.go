@@ -30,24 +30,29 @@ func TestAgentMillionRecords(t *testing.T) {
 	for rank := range ranks {
 		defer s.emitter(rank, ranks, steps).wait()
 	}
+
 	agent.wait()
 	table := database + ".records"
 	const emitted = ranks * steps * perStep
 	if got := server.Count("SELECT count() FROM " + table); got != emitted {
 		t.Errorf("stored %d records, emitted %d", got, emitted)
 	}
+
 	if got := server.Count("SELECT uniqExact(segment, offset) FROM " + table); got != emitted {
 		t.Errorf("%d distinct rows, want %d", got, emitted)
 	}
+
 	// Each ring's sequence numbers are 0 … n-1, each once.
 	bad := server.Count("SELECT count() FROM (SELECT rank, ring, count() AS n, uniqExact(seq) AS u, min(seq) AS a, max(seq) AS b FROM " + table +
 		" GROUP BY rank, ring HAVING n != u OR a != 0 OR b != n - 1)")
 	if bad != 0 {
 		t.Errorf("%d rings with gaps or repetitions in their sequence", bad)
 	}
+
 	if got := server.Count("SELECT count() FROM " + database + ".steps"); got != ranks*steps {
 		t.Errorf("%d steps stored, want %d", got, ranks*steps)
 	}
+
 	if got := server.Count("SELECT sum(calls) FROM " + database + ".communications"); got != ranks*steps*emitterCalls {
 		t.Errorf("communications count %d calls, want %d", got, ranks*steps*emitterCalls)
 	}
@@ -62,6 +67,7 @@ func TestAgentLeavesWithEverythingShipped(t *testing.T) {
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.wait()
 	r := laggard(t, "ingest", s.dir, "--to", s.store, "--records", "all")
 	if r.code != 0 || !strings.Contains(r.out, fmt.Sprintf("records        0 stored, %d found", 300*perStep)) {
@@ -79,15 +85,18 @@ func TestAgentCap(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(notes), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(notes, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	agent := s.agent("--cap", "12MB", "--segment-size", "1MiB")
 	const ranks, steps = 2, 1500
 	var emitters []*running
 	for rank := range ranks {
 		emitters = append(emitters, s.emitter(rank, ranks, steps))
 	}
+
 	seen := map[string]int64{} // segment → its size when it was last seen
 	look := func() (total int64) {
 		for rank := range ranks {
@@ -95,14 +104,17 @@ func TestAgentCap(t *testing.T) {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}
+
 			for _, i := range infos {
 				if i.Size > size {
 					t.Errorf("segment %s has %d bytes, limit %d", i.Name, i.Size, size)
 				}
+
 				seen[fmt.Sprint(rank, "/", i.Name)] = i.Size
 				total += i.Size
 			}
 		}
+
 		return total
 	}
 	for _, e := range emitters {
@@ -112,26 +124,32 @@ func TestAgentCap(t *testing.T) {
 				if err != nil {
 					t.Fatalf("emitter: %v\n%s", err, e.words)
 				}
+
 				running = false
 			case <-time.After(20 * time.Millisecond):
 			}
+
 			if total := look(); total > limit {
 				t.Errorf("the tree has %d bytes, cap %d", total, limit)
 			}
 		}
 	}
+
 	m := agent.until("aged segments and everything drained", func(m map[string]float64) bool {
 		return m["laggard_recorders"] == 0 && m[`laggard_segments_aged_total{shipped="true"}`]+m[`laggard_segments_aged_total{shipped="false"}`] > 0
 	})
 	if m["laggard_tree_bytes"] > limit {
 		t.Errorf("laggard_tree_bytes %v, cap %d", m["laggard_tree_bytes"], limit)
 	}
+
 	if b, err := os.ReadFile(notes); err != nil || string(b) != "mine" {
 		t.Errorf("a file that isn't ours: %q, %v", b, err)
 	}
+
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.wait()
 }
 
@@ -149,23 +167,27 @@ func TestAgentTaskdFormat(t *testing.T) {
 	if err != nil || len(infos) == 0 {
 		t.Fatalf("segments %v, %v", infos, err)
 	}
+
 	for _, i := range infos {
 		b, err := os.ReadFile(filepath.Join(dir, i.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for line := range bytes.Lines(b) {
 			if !bytes.HasPrefix(line, []byte(`{"Kind":1,"Flag":`)) {
 				t.Fatalf("line that isn't TaskD's: %s", line)
 			}
 		}
 	}
+
 	r := laggard(t, "ingest", s.dir, "--to", s.store, "--records", "all")
 	var stored, found int
 	m := regexp.MustCompile(`records +(\d+) stored, (\d+) found`).FindStringSubmatch(r.out)
 	if r.code != 0 || m == nil {
 		t.Fatalf("ingest after the agent: %+v", r)
 	}
+
 	stored, _ = strconv.Atoi(m[1])
 	found, _ = strconv.Atoi(m[2])
 	if stored+found != steps*perStep || found < (steps-2)*perStep {

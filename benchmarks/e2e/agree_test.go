@@ -34,73 +34,90 @@ func TestCost_PagesAndStoresAgree(t *testing.T) {
 	for _, n := range v.Nodes {
 		sum += n.JobImpact
 	}
+
 	if len(v.Nodes) != 2 || math.Abs(sum-v.JobImpact) < 1e-3 {
 		t.Fatalf("%d culprits cost %.4f one by one and %.4f together: they tell no sum from the whole", len(v.Nodes), sum, v.JobImpact)
 	}
+
 	server, engine := chtest.Start(t), chdb.Start(t)
 	current := "clickhouse://" + engine.Address + "/default?protocol=http&compression=none"
 	for _, store := range []string{"parquet:" + t.TempDir(), server.Store(server.Database()), current} {
 		if r := laggard(t, "ingest", dir, "--to", store, "--state", t.TempDir()); r.code != 0 {
 			t.Fatalf("ingest to %s: %s%s", store, r.out, r.err)
 		}
+
 		same(t, "analyze "+store, v, decided(t, verdict.ExitDegraded, store))
 	}
+
 	r := laggard(t, "watch", current, "--once", "--to", current, "-o", "json")
 	var watched verdict.Verdict
 	if err := json.Unmarshal([]byte(r.out), &watched); err != nil || r.code != verdict.ExitDegraded {
 		t.Fatalf("watch --once: exit code %d, %v\n%s%s", r.code, err, r.out, r.err)
 	}
+
 	same(t, "watch", v, &watched)
 
 	p := pages{t, engine, v.Job}
 	if got := p.ask("laggard-job", "Verdict"); len(got) != 1 || got[0]["verdict"] != report.Headline(v) {
 		t.Errorf("panel Verdict: %v, want %q", got, report.Headline(v))
 	}
+
 	if got := p.ask("laggard-job", "Impact"); len(got) != 1 || !is(got[0]["impact"], v.JobImpact) {
 		t.Errorf("panel Impact: %v, the verdict says %v", got, v.JobImpact)
 	}
+
 	if got := p.ask("laggard-fleet", "Jobs"); len(got) != 1 || !is(got[0]["impact"], v.JobImpact) || !is(got[0]["degraded"], 2) {
 		t.Errorf("panel Jobs: %v, the verdict says %v", got, v.JobImpact)
 	}
+
 	series := map[any]any{}
 	for _, point := range p.ask("laggard-job", "Impact over time") {
 		series[point["series"]] = point["value"]
 	}
+
 	if !is(series["all together"], v.JobImpact) {
 		t.Errorf("panel Impact over time: %v, the verdict says %v", series, v.JobImpact)
 	}
+
 	causes := map[any]map[string]any{}
 	for _, line := range p.ask("laggard-job", "Causes") {
 		causes[line["subject"]] = line
 	}
+
 	if len(causes) != len(v.Nodes) {
 		t.Errorf("panel Causes: %v", causes)
 	}
+
 	for _, n := range v.Nodes {
 		line := causes[n.Node]
 		if !is(line["impact"], n.JobImpact) || !is(line["slowdown"], n.Slowdown) || line["cause"] != n.Cause || !is(series[n.Node], n.JobImpact) {
 			t.Errorf("panels say of %s: %v and %v, the verdict says %+v", n.Node, line, series[n.Node], n)
 		}
 	}
+
 	var stored verdict.Verdict
 	body, err := engine.Query(`SELECT body FROM verdicts WHERE node = '' AND "group" = '' AND finding = '' FORMAT TSVRaw`)
 	if err == nil {
 		err = json.Unmarshal([]byte(body), &stored)
 	}
+
 	if err != nil {
 		t.Fatalf("the stored verdict: %v in %q", err, body)
 	}
+
 	same(t, "the stored verdict", v, &stored)
 
 	all := "What if all of them did: " + fmt.Sprintf("%.1f%%", 100*v.JobImpact)
 	if r := laggard(t, "explain", "--what-if", dir); !strings.Contains(r.out, all) {
 		t.Errorf("what-if doesn't say %q:\n%s", all, r.out)
 	}
+
 	x := whatIf(t, dir)
 	same(t, "explain --what-if", v, &x.Verdict)
 	if off := math.Abs(x.WhatIf.Together - v.JobImpact); off > max(0.005, 0.15*v.JobImpact) {
 		t.Errorf("the ranges say %.4f, the verdict %.4f", x.WhatIf.Together, v.JobImpact)
 	}
+
 	pageAgrees(t, dir, v)
 	same(t, "the webhook", v, posted(t, dir, v.Steps.Last))
 }
@@ -114,17 +131,20 @@ func pageAgrees(t *testing.T, dir string, v *verdict.Verdict) {
 	for _, n := range v.Nodes {
 		wanted = append(wanted, fmt.Sprintf("<b>%.2f×</b> against peers · <b>%s</b> of step time", n.Slowdown, report.Costs(n.JobImpact, n.JobImpactMax)))
 	}
+
 	for _, w := range wanted {
 		if !strings.Contains(page, w) {
 			t.Errorf("the page doesn't say %q", w)
 		}
 	}
+
 	_, text, _ := strings.Cut(page, "<summary>The verdict as JSON</summary><pre>")
 	text, _, found := strings.Cut(text, "</pre>")
 	var within verdict.Verdict
 	if err := json.Unmarshal([]byte(html.UnescapeString(text)), &within); !found || err != nil {
 		t.Fatalf("the page's JSON: %v in %.300q", err, text)
 	}
+
 	same(t, "the page's JSON", v, &within)
 }
 
@@ -137,6 +157,7 @@ func posted(t *testing.T, dir string, last int64) *verdict.Verdict {
 		if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
 			t.Errorf("what the webhook got: %v", err)
 		}
+
 		came <- v
 	}))
 	defer hook.Close()
@@ -148,9 +169,11 @@ func posted(t *testing.T, dir string, last int64) *verdict.Verdict {
 			if v.Steps.Last < last {
 				continue
 			}
+
 			if err := w.command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
+
 			w.wait()
 			return &v
 		case err := <-w.done:
@@ -179,6 +202,7 @@ func is(value any, want float64) bool {
 	case string: // a 64-bit integer
 		return x == fmt.Sprint(want)
 	}
+
 	return false
 }
 
@@ -202,17 +226,21 @@ func (p pages) ask(dashboard, title string) (rows []map[string]any) {
 			if d.UID != dashboard || panel.Title != title {
 				continue
 			}
+
 			text, err := p.engine.Query(macros.Replace(panel.Targets[0].RawSQL) + "\nFORMAT JSON")
 			var reply struct{ Data []map[string]any }
 			if err == nil {
 				err = json.Unmarshal([]byte(text), &reply)
 			}
+
 			if err != nil {
 				p.t.Fatalf("panel %s: %v", title, err)
 			}
+
 			return reply.Data
 		}
 	}
+
 	p.t.Fatalf("dashboard %s has no panel %s", dashboard, title)
 	return nil
 }

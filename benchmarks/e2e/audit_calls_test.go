@@ -22,15 +22,18 @@ func TestAuditComparesCalls(t *testing.T) {
 			if r := laggard(t, "simulate", "--scenario", "healthy", "--seed", "7", "--ranks", "8", "--steps", "40", dir); r.code != 0 {
 				t.Fatalf("simulate: %+v", r)
 			}
+
 			if r := laggard(t, "ingest", dir, "--to", store, "--records", records); r.code != 0 {
 				t.Fatalf("ingest: %+v", r)
 			}
+
 			audited(t, 0, dir, store)
 			rank := oneCallLess(t, dir)
 			found := false
 			for _, d := range audited(t, 3, dir, store).Differences {
 				found = found || d.Rank == rank && d.Table == row.CommunicationsTable && d.Have == d.Want+1
 			}
+
 			if !found {
 				t.Errorf("%s, %s: a call too many in the store is no difference", store, records)
 			}
@@ -45,27 +48,32 @@ func oneCallLess(t *testing.T, dir string) (rank int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, r := range ranks {
 		infos, err := segment.List(r.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, info := range infos {
 			path := filepath.Join(r.Path, info.Name)
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for line := range strings.Lines(string(text)) {
 				if strings.HasPrefix(line, `{"kind":"Communication"`) {
 					if err := os.WriteFile(path, []byte(strings.Replace(string(text), line, "", 1)), 0o644); err != nil {
 						t.Fatal(err)
 					}
+
 					return r.Rank
 				}
 			}
 		}
 	}
+
 	t.Fatal("no Communication in the job")
 	return 0
 }

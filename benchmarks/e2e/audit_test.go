@@ -65,11 +65,13 @@ func each[T any](t *testing.T, dir, table string, read func(string, func([]T) er
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range files {
 		err := read(f, func(rows []T) error {
 			for i := range rows {
 				do(&rows[i])
 			}
+
 			return nil
 		})
 		if err != nil {
@@ -88,6 +90,7 @@ func outcomeOfServer(t *testing.T, s *chtest.Server, database string) outcome {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				into[kind] += count
 			}
 		}
@@ -97,6 +100,7 @@ func outcomeOfServer(t *testing.T, s *chtest.Server, database string) outcome {
 	for state, into := range map[string]sums{"emitted": o.emitted, "aged": o.aged, "dropped": o.dropped} {
 		take(into, "SELECT kind, sum(records) FROM "+database+".ledger WHERE batch = '' AND state = '"+state+"' GROUP BY kind")
 	}
+
 	return o
 }
 
@@ -107,24 +111,29 @@ func (o outcome) close(t *testing.T, dir string, n sums) {
 		if r.State == "aged" {
 			o.agedOnTheLocal[r.Kind] += r.Records
 		}
+
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for kind, emitted := range n {
 		sum := o.stored[kind] + o.summarised[kind] + o.aged[kind] + o.dropped[kind]
 		t.Logf("%s: emitted %d = stored %d + summarised %d + aged %d + dropped %d", kind, emitted, o.stored[kind], o.summarised[kind], o.aged[kind], o.dropped[kind])
 		if sum != emitted {
 			t.Errorf("%s: emitted %d, accounted for %d", kind, emitted, sum)
 		}
+
 		if o.emitted[kind] != emitted {
 			t.Errorf("%s: emitted %d, the ledger says %d", kind, emitted, o.emitted[kind])
 		}
+
 		if o.aged[kind] != o.agedOnTheLocal[kind] {
 			t.Errorf("%s: %d aged in the store's ledger, %d in the local one", kind, o.aged[kind], o.agedOnTheLocal[kind])
 		}
 	}
+
 	if o.aged["Communication"] == 0 || o.stored["Step"] == 0 {
 		t.Error("the test shows nothing: it wants both records that aged and records that were stored")
 	}
@@ -160,6 +169,7 @@ func TestAccountsCloseUnderAgeing(t *testing.T) {
 		if err := os.WriteFile(base, nil, 0o644); err != nil { // nothing can be made below it
 			t.Fatal(err)
 		}
+
 		store := filepath.Join(base, "store")
 		s := newSite(t, "parquet:"+store)
 		run(t, s, func() {
@@ -188,17 +198,21 @@ func audited(t *testing.T, code int, dir, store string) audit.Report {
 	if r.code != code {
 		t.Fatalf("audit: exit code %d, want %d\n%s%s", r.code, code, r.out, r.err)
 	}
+
 	var report audit.Report
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
 		t.Fatalf("%v: %s", err, r.out)
 	}
+
 	sum := report.Stored + report.Summarised + report.Aged + report.InFlight
 	for _, n := range report.Dropped {
 		sum += n
 	}
+
 	if code == 0 && sum != report.Emitted {
 		t.Fatalf("the account does not close: %+v", report)
 	}
+
 	return report
 }
 
@@ -218,6 +232,7 @@ func TestAudit(t *testing.T) {
 			t.Fatalf("site %d: %+v", rank, got)
 		}
 	}
+
 	remove := func(table, where string) {
 		t.Helper()
 		server.Exec("ALTER TABLE " + database + "." + table + " DELETE WHERE " + where)
@@ -235,44 +250,54 @@ func TestAudit(t *testing.T) {
 	if len(got.Differences) != 1 {
 		t.Fatalf("one row deleted: %+v", got.Differences)
 	}
+
 	d := got.Differences[0]
 	if d.Rank != 1 || d.Segment == "" || d.Kind != "FP" || d.Want != d.Have+1 || !strings.Contains(d.Reason, "deleted") {
 		t.Fatalf("one row deleted: %+v", d)
 	}
+
 	if r := laggard(t, "audit", sites[1].dir, sites[1].store); r.code != 3 || !strings.Contains(r.out, d.Segment) {
 		t.Fatalf("the table does not name the segment: %+v", r)
 	}
+
 	audited(t, 0, sites[0].dir, sites[0].store) // the other agent's ranks are equal still
 	remove("steps", "rank = 0 AND step = 9")
 	got = audited(t, 3, sites[0].dir, sites[0].store)
 	if len(got.Differences) != 1 || got.Differences[0].Table != "steps" {
 		t.Fatalf("one step deleted: %+v", got.Differences)
 	}
+
 	// A segment that the ledger holds as lost must not be in the store.
 	l, err := ledger.Open(sites[1].dir, ledger.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	id, err := strconv.ParseUint(d.ID, 16, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := errors.Join(l.Append(row.Ledger{Job: "j1", Rank: 1, Segment: id, Name: d.Segment, State: "aged", Reason: "aged", Kind: "FP", Records: 1}), l.Close()); err != nil {
 		t.Fatal(err)
 	}
+
 	got = audited(t, 3, sites[1].dir, sites[1].store)
 	if !slices.ContainsFunc(got.Differences, func(x audit.Difference) bool { return x.Segment == d.Segment && strings.Contains(x.Reason, "aged") }) {
 		t.Fatalf("an aged segment in the store: %+v", got.Differences)
 	}
+
 	// What is on disk and was never shipped.
 	s := sites[0]
 	empty := laggard(t, "audit", s.dir, "parquet:"+t.TempDir())
 	if empty.code != 3 || !strings.Contains(empty.out, "not shipped yet") {
 		t.Fatalf("an empty store: %+v", empty)
 	}
+
 	if r := laggard(t, "audit", t.TempDir(), s.store); r.code != 1 || !strings.Contains(r.err, "no rank directories") {
 		t.Fatalf("an empty directory: %+v", r)
 	}
+
 	if r := laggard(t, "audit", s.dir, s.store, "--job", "j2"); r.code != 1 || !strings.Contains(r.err, "no job j2") {
 		t.Fatalf("a job that is not there: %+v", r)
 	}
@@ -287,12 +312,14 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 	if r := laggard(t, "simulate", "--scenario", "compute-1.2", "--seed", "7", "--ranks", "16", "--steps", "120", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	store := "clickhouse://" + engine.Address + "/default?protocol=http&compression=none"
 	for pass, want := range []string{"stored", "nothing to store"} {
 		if r := laggard(t, "ingest", dir, "--to", store, "--records", "all", "--memory", "256MiB"); r.code != 0 || !strings.Contains(r.out, want) {
 			t.Fatalf("pass %d: %+v", pass, r)
 		}
 	}
+
 	audited(t, 0, dir, store)
 	files, stored := laggard(t, "analyze", dir, "-o", "json"), laggard(t, "analyze", store, "-o", "json")
 	var a, b verdict.Verdict
@@ -304,14 +331,17 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 			t.Fatalf("%v: %s %s%s", err, v.text, files.err, stored.err)
 		}
 	}
+
 	if files.code != stored.code || len(a.Nodes) != len(b.Nodes) {
 		t.Fatalf("files: exit code %d\n%s\nstore: exit code %d\n%s", files.code, files.out, stored.code, stored.out)
 	}
+
 	for i := range a.Nodes {
 		if a.Nodes[i].Node != b.Nodes[i].Node || a.Nodes[i].Slowdown != b.Nodes[i].Slowdown {
 			t.Errorf("node %d: files %+v, store %+v", i, a.Nodes[i], b.Nodes[i])
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	live, err := source.OpenLive(ctx, store, source.Options{})
@@ -323,9 +353,11 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("jobs %v: %v", jobs, err)
 	}
+
 	if _, err := live.Newest(ctx, jobs[0]); err != nil {
 		t.Fatal(err)
 	}
+
 	reader, err := live.Follow(ctx, jobs[0], nil)
 	if err != nil {
 		t.Fatal(err)
@@ -337,6 +369,7 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if steps == 0 {
 		t.Fatal("following the store gave no steps")
 	}
@@ -352,6 +385,7 @@ func TestAccountsCloseOverKills(t *testing.T) {
 	if err := os.WriteFile(base, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	store := filepath.Join(base, "store")
 	s := newSite(t, "parquet:"+store)
 	emitter := s.emitter(0, 1, steps)
@@ -362,11 +396,14 @@ func TestAccountsCloseOverKills(t *testing.T) {
 		if err := agent.command.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
+
 		<-agent.done
 	}
+
 	if err := os.Remove(base); err != nil {
 		t.Fatal(err)
 	}
+
 	agent := s.agent(flags...)
 	emitter.wait()
 	agent.wait()
@@ -376,10 +413,12 @@ func TestAccountsCloseOverKills(t *testing.T) {
 		if r.State == "aged" {
 			local[r.Kind] += r.Records
 		}
+
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	for kind, emitted := range emittedBy(1, steps) {
 		sum := o.stored[kind] + o.summarised[kind] + local[kind] + o.dropped[kind]
 		t.Logf("%s: emitted %d = stored %d + summarised %d + aged %d + dropped %d", kind, emitted, o.stored[kind], o.summarised[kind], local[kind], o.dropped[kind])
@@ -387,5 +426,6 @@ func TestAccountsCloseOverKills(t *testing.T) {
 			t.Errorf("%s: emitted %d, accounted for %d", kind, emitted, sum)
 		}
 	}
+
 	audited(t, 0, s.dir, s.store)
 }

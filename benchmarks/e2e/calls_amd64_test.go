@@ -37,9 +37,11 @@ func newLeftovers(t *testing.T, steps int, limits ...string) *leftovers {
 	for rank := range leftRanks {
 		emitters = append(emitters, s.emitter(rank, leftRanks, steps))
 	}
+
 	for _, e := range emitters {
 		e.wait()
 	}
+
 	return &leftovers{s.rings, emittedBy(leftRanks, steps), limits}
 }
 
@@ -58,6 +60,7 @@ func (c *leftovers) stage(t *testing.T, away bool) *stage {
 	if err := os.CopyFS(s.rings, os.DirFS(c.rings)); err != nil {
 		t.Fatal(err)
 	}
+
 	st := &stage{site: s, limits: c.limits}
 	if away {
 		st.block = base
@@ -65,6 +68,7 @@ func (c *leftovers) stage(t *testing.T, away bool) *stage {
 			t.Fatal(err)
 		}
 	}
+
 	return st
 }
 
@@ -73,9 +77,11 @@ func (s *stage) open() {
 	if s.block == "" {
 		return
 	}
+
 	if err := os.Remove(s.block); err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.block = ""
 }
 
@@ -93,12 +99,14 @@ func (s *stage) traced(look func(*sysCall) int) (syscall.WaitStatus, string) {
 	if s.block != "" {
 		x.enough = s.drained
 	}
+
 	env := append(os.Environ(), "LAGGARD_RUN="+s.rings)
 	ws := x.run(s.t, out, env, append([]string{program}, s.arguments("2s")...)...)
 	words, err := os.ReadFile(out.Name())
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	return ws, string(words)
 }
 
@@ -128,12 +136,15 @@ func (s *stage) recover() time.Duration {
 		for !s.drained() && time.Since(began) < patience {
 			<-tick.C
 		}
+
 		took = time.Since(began)
 		a.wait()
 	}
+
 	if r := laggard(s.t, "ingest", s.dir, "--to", s.store, "--records", "all"); r.code != 0 {
 		s.t.Fatalf("ingest after the restart: %+v", r)
 	}
+
 	return took
 }
 
@@ -152,11 +163,13 @@ func (s *stage) exact(emitted sums) {
 		if seen[p] {
 			twice = append(twice, p)
 		}
+
 		seen[p] = true
 	})
 	if len(twice) > 0 {
 		s.t.Errorf("%d records are stored twice, the first of them %+v", len(twice), twice[0])
 	}
+
 	if _, err := ledger.Read(s.dir, func(r row.Ledger) error {
 		switch {
 		case r.Batch != "":
@@ -165,10 +178,12 @@ func (s *stage) exact(emitted sums) {
 		case r.State == "dropped":
 			dropped[r.Kind] += r.Records
 		}
+
 		return nil
 	}); err != nil {
 		s.t.Fatal(err)
 	}
+
 	for kind, n := range emitted {
 		if stored[kind]+aged[kind]+dropped[kind] != n {
 			s.t.Errorf("%s: emitted %d, stored %d + aged %d + dropped %d", kind, n, stored[kind], aged[kind], dropped[kind])
@@ -202,6 +217,7 @@ func (s *stage) label(c *sysCall) string {
 	case strings.Contains(c.path, "/.laggard"):
 		part = "state folder"
 	}
+
 	return part + " " + c.name
 }
 
@@ -230,6 +246,7 @@ func (i instant) String() string {
 	if i.after {
 		return fmt.Sprintf("after %s %d", i.label, i.n)
 	}
+
 	return fmt.Sprintf("before %s %d", i.label, i.n)
 }
 
@@ -245,10 +262,12 @@ func (c *leftovers) count(t *testing.T, away bool) map[string]int {
 		if !call.changes() {
 			return goOn
 		}
+
 		label := s.label(call)
 		if call.done {
 			seen[label]++
 		}
+
 		switch {
 		case call.done && label == "ledger write":
 			written.Write(call.data)
@@ -264,6 +283,7 @@ func (c *leftovers) count(t *testing.T, away bool) map[string]int {
 				t.Errorf("%s is unlinked before its loss is in the ledger:\n%s", call.path, durable.String())
 			}
 		}
+
 		return goOn
 	})
 	for _, label := range instants[away] {
@@ -271,9 +291,11 @@ func (c *leftovers) count(t *testing.T, away bool) map[string]int {
 			t.Errorf("an agent with its store away=%v does not come by at %q; it comes by at %v\n%s", away, label, seen, words)
 		}
 	}
+
 	if away && unlinked == 0 {
 		t.Error("nothing aged")
 	}
+
 	s.recover()
 	s.exact(c.emitted)
 	return seen
@@ -289,10 +311,12 @@ func kills(seen map[string]int, random *rand.Rand, n int) []instant {
 			from = 1 + random.IntN((count+1)/2) // it comes by as often in every run
 			count = from
 		}
+
 		for k := from; k <= count; k++ {
 			all = append(all, instant{label, k, false}, instant{label, k, true})
 		}
 	}
+
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	var first, more []instant // the first of a label is before the call or after it, as it comes
 	done := map[string]bool{}
@@ -303,9 +327,11 @@ func kills(seen map[string]int, random *rand.Rand, n int) []instant {
 			first, done[i.label] = append(first, i), true
 		}
 	}
+
 	if n == 0 {
 		return first
 	}
+
 	return append(first, more[:min(max(n-len(first), 0), len(more))]...)
 }
 
@@ -338,6 +364,7 @@ func TestKilledAtEverySystemCall(t *testing.T) {
 								return kill
 							}
 						}
+
 						return goOn
 					})
 					d := s.recover()
@@ -356,10 +383,12 @@ func TestKilledAtEverySystemCall(t *testing.T) {
 	for _, k := range killed {
 		total += k
 	}
+
 	slices.Sort(took)
 	if len(took) == 0 {
 		t.Fatal("no kill left anything to recover")
 	}
+
 	t.Logf("%d kills at %d labels; from the start of the next agent until all rings were drained: %v median, %v most",
 		total, len(killed), took[len(took)/2], took[len(took)-1])
 	for _, away := range []bool{false, true} {

@@ -26,6 +26,7 @@ func chaosSetting(t *testing.T, name string, short int) int {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
+
 	return n
 }
 
@@ -65,6 +66,7 @@ func TestChaos(t *testing.T) {
 	for rank := range emitters {
 		emitters[rank] = c.s.emitter(rank, ranks, chaosSteps)
 	}
+
 	emitted := uint64(0)
 	// ended reports whether a rank's trainer has left, and counts what it emitted.
 	ended := func(e *running, wait <-chan time.Time) bool {
@@ -73,6 +75,7 @@ func TestChaos(t *testing.T) {
 			if err != nil {
 				t.Fatalf("emitter: %v\n%s", err, e.words)
 			}
+
 			emitted += chaosSteps * perStep
 			return true
 		case <-wait:
@@ -86,12 +89,14 @@ func TestChaos(t *testing.T) {
 				emitters[rank] = c.s.emitter(rank, ranks, chaosSteps)
 			}
 		}
+
 		c.something()
 		if time.Since(said) > time.Minute {
 			said = time.Now()
 			t.Logf("%s to go: %v, agent %d MiB at most", time.Until(deadline).Round(time.Second), c.did, c.most>>10)
 		}
 	}
+
 	// Quiet: one more kill, then everything comes to its end. The last agent must see
 	// recorders, or it would wait for the first one.
 	for rank, e := range emitters {
@@ -99,12 +104,14 @@ func TestChaos(t *testing.T) {
 			emitters[rank] = c.s.emitter(rank, ranks, chaosSteps)
 		}
 	}
+
 	c.restart(syscall.SIGKILL, append(c.flags, "--until-idle", "2s")...)
 	for _, e := range emitters {
 		if !ended(e, time.After(patience)) {
 			t.Fatalf("an emitter does not end:\n%s", e.words)
 		}
 	}
+
 	select {
 	case err := <-c.agent.done:
 		if err != nil {
@@ -113,6 +120,7 @@ func TestChaos(t *testing.T) {
 	case <-time.After(5 * patience):
 		t.Fatalf("the agent does not come to its end:\n%s", c.agent.words)
 	}
+
 	t.Logf("%v, agent %d MiB at most", c.did, c.most>>10)
 	c.close(database, emitted)
 }
@@ -153,11 +161,13 @@ func (c *chaos) restart(how syscall.Signal, flags ...string) {
 	if err := c.agent.command.Process.Signal(how); err != nil {
 		c.t.Fatalf("signal agent: %v\n%s", err, c.agent.words)
 	}
+
 	select {
 	case <-c.agent.done:
 	case <-time.After(patience):
 		c.t.Fatalf("the agent does not leave:\n%s", c.agent.words)
 	}
+
 	c.agent = c.s.agent(flags...)
 }
 
@@ -169,10 +179,12 @@ func (c *chaos) watch() {
 		c.t.Fatalf("the agent left by itself: %v\n%s", err, c.agent.words)
 	default:
 	}
+
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.agent.command.Process.Pid))
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(status)) {
 		var kib int64
 		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
@@ -193,6 +205,7 @@ func (c *chaos) close(database string, emitted uint64) {
 		t.Errorf("emitted %d, accounted for %d", emitted, report.Emitted)
 		c.missing(database)
 	}
+
 	table := database + ".records"
 	// An hour's rows don't fit into the server's memory as one set.
 	const parts = 32
@@ -200,6 +213,7 @@ func (c *chaos) close(database string, emitted uint64) {
 	for i := range parts {
 		different += c.server.Count(fmt.Sprintf("SELECT uniqExact(segment, offset) FROM %s WHERE segment %% %d = %d", table, parts, i))
 	}
+
 	if rows := c.server.Count("SELECT count() FROM " + table); rows != different {
 		t.Errorf("%d rows, %d of them different", rows, different)
 	}
@@ -213,6 +227,7 @@ func (c *chaos) missing(database string) {
 		if found[process] == nil {
 			found[process] = map[string]uint64{}
 		}
+
 		found[process][what] += n
 		found[process]["in all"] += n
 	}
@@ -220,40 +235,49 @@ func (c *chaos) missing(database string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	for rows.Next() {
 		var segment, process, n uint64
 		if err := rows.Scan(&segment, &process, &n); err != nil {
 			c.t.Fatal(err)
 		}
+
 		owner[segment] = record.ID(process)
 		add(record.ID(process), "stored", n)
 	}
+
 	if _, err := ledger.Read(c.s.dir, func(l row.Ledger) error {
 		owner[l.Segment] = record.ID(l.Incarnation)
 		if l.State == "aged" || l.State == "dropped" {
 			add(record.ID(l.Incarnation), l.State+" "+l.Reason, l.Records)
 		}
+
 		return nil
 	}); err != nil {
 		c.t.Fatal(err)
 	}
+
 	most := map[string]row.Ledger{} // of the store's entries of one thing the one that covers most
 	rows, err = c.server.Conn(database).Query(c.t.Context(), "SELECT segment, name, state, reason, kind, records, last_offset FROM ledger WHERE batch = '' AND state IN ('dropped', 'aged') AND incarnation = 0")
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	for rows.Next() {
 		var l row.Ledger
 		if err := rows.Scan(&l.Segment, &l.Name, &l.State, &l.Reason, &l.Kind, &l.Records, &l.LastOffset); err != nil {
 			c.t.Fatal(err)
 		}
+
 		if k := fmt.Sprint(l.Segment, l.State, l.Reason, l.Kind); l.LastOffset >= most[k].LastOffset {
 			most[k] = l
 		}
 	}
+
 	for _, l := range most {
 		add(owner[l.Segment], l.State+" "+l.Reason, l.Records)
 	}
+
 	for process, n := range found {
 		if n["in all"] != chaosSteps*perStep {
 			c.t.Logf("process %s of %d records: %v", process, chaosSteps*perStep, n)

@@ -32,10 +32,12 @@ func init() {
 		if err == nil {
 			err = emitFromTwoThreads(steps)
 		}
+
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		os.Exit(0)
 	}
 }
@@ -62,17 +64,21 @@ func emitFromTwoThreads(steps int) error {
 			caller = r.Thread() // a thread is a ring: which goroutine writes it is all the same
 			defer caller.Close()
 		}
+
 		for range callsOfStep {
 			if caller == nil {
 				break
 			}
+
 			c := caller.Begin(record.Communication, op)
 			c.End()
 			calls++
 		}
+
 		<-pace.C
 		whole.End()
 	}
+
 	fmt.Fprintf(os.Stderr, "calls=%d\n", calls)
 	return nil
 }
@@ -84,6 +90,7 @@ func (s *site) slowDisk(args ...string) *running {
 	if err != nil {
 		s.t.Fatalf("%v: install Debian's package strace", err)
 	}
+
 	return s.startCommand(exec.Command(strace, append([]string{
 		"-f", "-q", "-o", os.DevNull, "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=150000", program,
 	}, s.agentArguments(args...)...)...))
@@ -106,6 +113,7 @@ func TestCommunicationBesideSlowDisk(t *testing.T) {
 				} else {
 					store += filepath.Join(t.TempDir(), "store")
 				}
+
 				s := newSite(t, store)
 				agent := s.slowDisk("--records", records, "--until-idle", "500ms")
 				agent.says(`serving (metrics)`) // it looks for rings already
@@ -115,6 +123,7 @@ func TestCommunicationBesideSlowDisk(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				agent.wait()
 				var calls, late uint64
 				if database != "" {
@@ -129,10 +138,12 @@ func TestCommunicationBesideSlowDisk(t *testing.T) {
 						}
 					})
 				}
+
 				t.Logf("%d calls made, %d in windows, %d steps late", made, calls, late)
 				if calls != made || late > 0 {
 					t.Errorf("%d calls made, %d in windows, %d steps were closed before something of theirs came", made, calls, late)
 				}
+
 				if report := audited(t, 0, s.dir, s.store); len(report.Dropped) > 0 {
 					t.Errorf("dropped: %v", report.Dropped)
 				}

@@ -35,10 +35,12 @@ func simulatedFiles(t *testing.T, scenario string, seed uint64, ranks int) (dir 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir = t.TempDir()
 	if truth, err = simulate.Write(dir, cfg); err != nil {
 		t.Fatal(err)
 	}
+
 	return dir, truth
 }
 
@@ -49,6 +51,7 @@ func whatIf(t *testing.T, dir string) explained {
 	if err := json.Unmarshal([]byte(r.out), &x); err != nil {
 		t.Fatalf("explain --what-if: %v\n%s%s", err, r.out, r.err)
 	}
+
 	return x
 }
 
@@ -68,6 +71,7 @@ func TestCost_ReplayOfRangesAgrees(t *testing.T) {
 	if os.Getenv("LAGGARD_COSTS") == "all" { // other factors and seeds of the same
 		jobs = append(jobs, job{"compute-1.05", 9, 32}, job{"compute-1.5", 3, 32}, job{"compute-2", 5, 32}, job{"host-delay", 7, 32})
 	}
+
 	for _, tt := range jobs {
 		dir, truth := simulatedFiles(t, tt.scenario, tt.seed, tt.ranks)
 		x := whatIf(t, dir)
@@ -76,6 +80,7 @@ func TestCost_ReplayOfRangesAgrees(t *testing.T) {
 		if off := max(said-replayed, replayed-said); off > max(0.005, 0.15*said) {
 			t.Errorf("%s, seed %d: the rows say %.4f, the ranges %.4f", tt.scenario, tt.seed, said, replayed)
 		}
+
 		if off := max(truth.Impact-replayed, replayed-truth.Impact); off > max(0.005, 0.15*truth.Impact) {
 			t.Errorf("%s, seed %d: costs %.4f, the ranges say %.4f", tt.scenario, tt.seed, truth.Impact, replayed)
 		}
@@ -93,30 +98,37 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 	if len(v.Nodes) != 1 || n.JobImpact != v.JobImpact || v.JobImpact < 0.02 || v.JobImpactMax != 0 {
 		t.Fatalf("one culprit: %+v, all together %.4f", v.Nodes, v.JobImpact)
 	}
+
 	if n.SinceTime == "" || n.DetectedTime == "" || v.Steps.FirstTime == "" || v.Steps.LastTime == "" {
 		t.Errorf("times of %+v, steps %+v", n, v.Steps)
 	}
+
 	figure := fmt.Sprintf("%.1f", 100*v.JobImpact)
 	if v.JobImpact > 0.0995 {
 		figure = fmt.Sprintf("%.0f", 100*v.JobImpact)
 	}
+
 	figure = strings.TrimSuffix(figure, ".0") + "%"
 	for name, args := range map[string][]string{"table": {"analyze"}, "page": {"analyze", "-o", "html"}, "words": {"explain"}, "what-if": {"explain", "--what-if"}} {
 		r := laggard(t, append(args, dir)...)
 		if !strings.Contains(r.out, figure) {
 			t.Errorf("%s doesn't say %s:\n%s", name, figure, r.out[:min(len(r.out), 3000)])
 		}
+
 		if !strings.Contains(r.out, "by laggard "+version) {
 			t.Errorf("%s doesn't say which version made it", name)
 		}
 	}
+
 	if r := laggard(t, "explain", "--what-if", dir); !strings.Contains(r.out, "the job would save "+figure+" of its time") {
 		t.Errorf("what-if doesn't begin with the verdict's cost %s:\n%s", figure, r.out)
 	}
+
 	store := t.TempDir()
 	if r := laggard(t, "ingest", dir, "--to", "parquet:"+store); r.code != 0 {
 		t.Fatalf("ingest: %s%s", r.out, r.err)
 	}
+
 	if s := decided(t, verdict.ExitDegraded, "parquet:"+store); s.JobImpact != v.JobImpact {
 		t.Errorf("cost from the store %.4f, from files %.4f", s.JobImpact, v.JobImpact)
 	}
@@ -124,29 +136,35 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 	if r := laggard(t, "watch", dir, "--once", "--to", "parquet:"+store); r.code != verdict.ExitDegraded {
 		t.Fatalf("watch --once: %d\n%s%s", r.code, r.out, r.err)
 	}
+
 	w, live := watched(t, dir, "", "")
 	defer live.Close()
 	defer w.Close()
 	if err := w.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	s := w.Status()
 	seen := s.Jobs[s.Names()[0]].Verdict
 	if seen.JobImpact != v.JobImpact {
 		t.Errorf("watch says %.4f, analyze %.4f", seen.JobImpact, v.JobImpact)
 	}
+
 	rec := httptest.NewRecorder()
 	(&metrics.Watcher{Status: w.Status}).Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_job_impact{job=%q} %v", v.Job, v.JobImpact)) {
 		t.Errorf("metrics lack a job_impact of %v", v.JobImpact)
 	}
+
 	if ppm := storedImpact(t, store, n.Node); max(ppm-v.JobImpact, v.JobImpact-ppm) > 1e-6 {
 		t.Errorf("the stored verdict says %.6f, the JSON %.4f", ppm, v.JobImpact)
 	}
+
 	var page bytes.Buffer
 	if err := report.JSON(&page, seen); err != nil || !strings.Contains(page.String(), `"job_impact"`) {
 		t.Errorf("JSON of watch: %v", err)
 	}
+
 	if got := posted(t, dir, v.Steps.Last); got.JobImpact != v.JobImpact || got.Nodes[0].JobImpact != n.JobImpact {
 		t.Errorf("the webhook got %.4f and %.4f, want %.4f", got.JobImpact, got.Nodes[0].JobImpact, v.JobImpact)
 	}

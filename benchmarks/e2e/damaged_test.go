@@ -46,17 +46,21 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := w.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if n := strings.Count(said.String(), "compressed file is damaged"); n != 1 || !strings.Contains(said.String(), path) {
 		t.Errorf("watch said %d times what it left out:\n%s", n, said.String())
 	}
+
 	rec := httptest.NewRecorder()
 	(&metrics.Watcher{Status: w.Status}).Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_watch_damaged_files{job=%q} 1", want.Job)) {
 		t.Error("the metrics don't count the damaged file")
 	}
+
 	s := w.Status()
 	if got := s.Jobs[want.Job].Verdict; got.Coverage != want.Coverage || got.Steps.Analyzed != want.Steps.Analyzed || !cmp.Equal(got.Nodes, want.Nodes) {
 		t.Errorf("watch: coverage %v of %d steps, %+v; analyze: %v of %d, %+v", got.Coverage, got.Steps.Analyzed, got.Nodes, want.Coverage, want.Steps.Analyzed, want.Nodes)
@@ -79,39 +83,48 @@ func TestDamagedCompressedSegment(t *testing.T) {
 			if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--seed", "7", "--ranks", "16", "--steps", "120", dir); r.code != 0 {
 				t.Fatalf("simulate: %+v", r)
 			}
+
 			before := laggard(t, "analyze", dir, "-o", "json")
 			ranks, err := segment.Walk(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			infos, err := segment.List(ranks[3].Path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			path, err := segment.Compress(filepath.Join(ranks[3].Path, infos[0].Name))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			whole, err := os.ReadFile(path)
 			if err == nil {
 				err = os.WriteFile(path, damage(whole), 0o644)
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			r := laggard(t, "analyze", dir, "-o", "json")
 			var v verdict.Verdict
 			if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != before.code || !v.Decided {
 				t.Errorf("analyze: exit code %d, %v: %s%s", r.code, err, r.out, r.err)
 			}
+
 			if !strings.Contains(r.out+r.err, "compressed files that are damaged: 1") || !strings.Contains(r.out+r.err, path) {
 				t.Errorf("analyze does not say what it left out: %s%s", r.out, r.err)
 			}
+
 			watchesDamaged(t, dir, path, &v)
 			store := "parquet:" + filepath.Join(t.TempDir(), "store")
 			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 || !strings.Contains(r.out, "lost (corrupt): 1 times") {
 				t.Errorf("ingest: %+v", r)
 			}
+
 			if got := audited(t, 0, dir, store); len(got.Damaged) != 1 || !strings.Contains(got.Damaged[0], path) {
 				t.Errorf("audit: damaged %v", got.Damaged)
 			}
@@ -131,14 +144,17 @@ func TestUnterminatedLine(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fmt.Fprintln(z, `{"kind":"Step","step":1,"start":1753000000000000001,"dur":5,"ring":1,"seq":0}`)
 	part := []byte(strings.Repeat("x", 1<<20))
 	for n := 0; n < unterminated; n += len(part) {
@@ -146,16 +162,20 @@ func TestUnterminatedLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	want := fmt.Sprintf("lost (torn-line): 1 times, %d bytes", unterminated)
 	if r := laggard(t, "ingest", dir, "--to", "parquet:"+t.TempDir()); r.code != 0 || !strings.Contains(r.out, want) || strings.Contains(r.out, "left for the next pass") {
 		t.Errorf("ingest: %+v", r)
 	}
+
 	s := newSite(t, "")
 	s.dir = dir
 	agent := s.agent()
@@ -171,31 +191,39 @@ func TestImplausibleLoss(t *testing.T) {
 	if r := laggard(t, "simulate", "--scenario", "healthy", "--seed", "7", "--ranks", "8", "--steps", "60", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	ranks, err := segment.Walk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	infos, err := segment.List(ranks[0].Path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(ranks[0].Path, infos[0].Name), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, n := range []uint64{1<<64 - 1, 1 << 63, 1 << 50, 7} {
 		fmt.Fprintf(f, `{"loss":{"ring":1,"kind":"Communication","reason":"ring-full","count":%d}}`+"\n", n)
 	}
+
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if r := laggard(t, "analyze", dir); r.code != 0 || !strings.Contains(r.out+r.err, "3 loss lines claim") || !strings.Contains(r.out+r.err, "7 records never arrived") {
 		t.Errorf("analyze: %+v", r)
 	}
+
 	for _, store := range []string{"parquet:" + filepath.Join(t.TempDir(), "store"), server.Store(server.Database())} {
 		if r := laggard(t, "ingest", dir, "--to", store, "--state", t.TempDir()); r.code != 0 || !strings.Contains(r.out, "lost (implausible): 3 times") {
 			t.Errorf("ingest: %+v", r)
 		}
+
 		got := audited(t, 0, dir, store)
 		if got.Dropped["ring-full"] != 7 || got.Dropped["implausible"] != 3 {
 			t.Errorf("dropped %v", got.Dropped)

@@ -26,10 +26,12 @@ func init() {
 		if err == nil {
 			err = emitSteps(steps)
 		}
+
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		os.Exit(0)
 	}
 }
@@ -51,6 +53,7 @@ func emitSteps(steps int) error {
 		if step%5 == 4 {
 			<-pace.C
 		}
+
 		whole := t.Step(int64(step), 0)
 		load := t.Begin(record.DataLoader, recorder.Attr{})
 		load.End()
@@ -60,10 +63,13 @@ func emitSteps(steps int) error {
 			c := t.Begin(record.Communication, op)
 			c.End()
 		}
+
 		whole.End()
 	}
+
 	if lost := r.Lost(); lost != ([record.KindCount]uint64{}) || r.Err() != nil {
 		return fmt.Errorf("ranges without a ring, by kind: %v; %w", lost, cmp.Or(r.Err(), errors.New("recording is on")))
 	}
+
 	return nil
 }

@@ -53,6 +53,7 @@ func failureAt(t *testing.T, text string) failure {
 	if i < 0 || at < 0 || err != nil {
 		t.Fatalf("LAGGARD_FAULT=%s: want a fault, \"at\", a label and a number", text)
 	}
+
 	return failure{&diskFaults[i], place[:at], n}
 }
 
@@ -64,6 +65,7 @@ func (c *leftovers) everyCall(t *testing.T, away bool) map[string]int {
 		if !call.done {
 			seen[s.label(call)]++
 		}
+
 		return goOn
 	})
 	return seen
@@ -81,20 +83,24 @@ func failures(random *rand.Rand, seen map[string]int, n int) []failure {
 			if !d.fails(&sysCall{name: name, flags: syscall.O_CREAT}) {
 				continue
 			}
+
 			order := random.Perm(max(1, seen[label]*9/10))
 			for k, at := range order[:min(n, len(order))] {
 				if k == len(all) {
 					all = append(all, nil)
 				}
+
 				all[k] = append(all[k], failure{d, label, at + 1})
 			}
 		}
 	}
+
 	var drawn []failure
 	for _, round := range all {
 		random.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
 		drawn = append(drawn, round...)
 	}
+
 	return drawn[:min(n, len(drawn))]
 }
 
@@ -105,6 +111,7 @@ func (s *stage) mount(path string) string {
 			return root
 		}
 	}
+
 	return filepath.Dir(s.storeDir())
 }
 
@@ -118,17 +125,21 @@ func (s *stage) runWith(b failure) (failed int) {
 		if call.done {
 			return goOn
 		}
+
 		if failed == 0 {
 			if s.label(call) != b.label || !b.fails(call) {
 				return goOn
 			}
+
 			if seen++; seen < b.n {
 				return goOn
 			}
+
 			path = call.path
 		} else if failed >= b.calls || !b.fails(call) || s.mount(call.path) != s.mount(path) {
 			return goOn
 		}
+
 		failed++
 		return int(b.errno)
 	})
@@ -141,6 +152,7 @@ func (s *stage) runWith(b failure) (failed int) {
 	case !strings.Contains(words, path) && !strings.Contains(words, filepath.Dir(path)):
 		s.t.Errorf("the agent ended with %d and does not name %s:\n%s", ws.ExitStatus(), path, words)
 	}
+
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
 			s.t.Logf("%d calls failed, the first at %s; exit %d:\n%s", failed, path, ws.ExitStatus(), words)
@@ -168,6 +180,7 @@ func TestFailingSystemCalls(t *testing.T) {
 		if one := os.Getenv("LAGGARD_FAULT"); one != "" {
 			chosen = []failure{failureAt(t, one)}
 		}
+
 		t.Logf("LAGGARD_SEED=%d, store away=%v: %d places, calls %v", seed, away, len(chosen), seen)
 		for _, b := range chosen {
 			t.Run(fmt.Sprintf("away=%v/%v", away, b), func(t *testing.T) {
@@ -175,11 +188,13 @@ func TestFailingSystemCalls(t *testing.T) {
 				if s.runWith(b) > 0 {
 					hit[b.name]++
 				}
+
 				s.recover()
 				s.exact(c.emitted)
 			})
 		}
 	}
+
 	t.Logf("broken down: %v", hit)
 	if len(hit) == 0 {
 		t.Error("no call failed")

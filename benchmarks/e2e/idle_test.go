@@ -26,6 +26,7 @@ func (r *running) killed() {
 	if err := r.command.Process.Kill(); err != nil {
 		r.t.Fatal(err)
 	}
+
 	<-r.done
 }
 
@@ -52,6 +53,7 @@ func TestUntilIdleAfterRestart(t *testing.T) {
 		if err := trainer.command.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
+
 		last, same := 0.0, 0
 		agent.until("drained rings", func(m map[string]float64) bool {
 			if n := m[`laggard_records_drained_total{kind="Communication"}`]; n != last {
@@ -59,6 +61,7 @@ func TestUntilIdleAfterRestart(t *testing.T) {
 			} else {
 				same++
 			}
+
 			return same > 20 // more than a pass
 		})
 		agent.killed()
@@ -68,11 +71,13 @@ func TestUntilIdleAfterRestart(t *testing.T) {
 		if err := trainer.command.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
+
 		trainer.wait()
 		agent.wait()
 		if stored := storedOnce(t, s.store); stored["Step"] != steps || stored["Communication"] != steps*emitterCalls {
 			t.Errorf("stored %v", stored)
 		}
+
 		next := s.agent(flags...)
 		next.stays(3 * time.Second)
 	})
@@ -86,6 +91,7 @@ func TestUntilIdleAfterRestart(t *testing.T) {
 		if stored := storedOnce(t, s.store); stored["Step"] != steps || stored["Communication"] != steps*emitterCalls {
 			t.Errorf("stored %v", stored)
 		}
+
 		next := s.agent(flags...)
 		next.stays(3 * time.Second)
 	})

@@ -18,27 +18,33 @@ func TestIngestIntoAFullDisk(t *testing.T) {
 	if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--seed", "3", "--ranks", "8", "--steps", "60", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=128k"); errors.Is(err, unix.EPERM) {
 		t.Skip("NOT TESTED: a full file system, because mounting one needs root")
 	} else if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
 	pass := func() laggardResult { return laggard(t, "ingest", dir, "--to", "parquet:"+small, "--give-up", "100ms") }
 	r := pass()
 	if r.code != verdict.ExitError || !strings.Contains(r.err, unix.ENOSPC.Error()) || !strings.Contains(r.err, "the same command goes on with the rest") {
 		t.Fatalf("into 128 KiB: %+v", r)
 	}
+
 	t.Log(r.err)
 	if err := unix.Mount("", small, "", unix.MS_REMOUNT, "size=64m"); err != nil {
 		t.Fatal(err)
 	}
+
 	if r := pass(); r.code != 0 || !strings.Contains(r.out, "stored") {
 		t.Fatalf("with room: %+v", r)
 	}
+
 	if r := pass(); r.code != 0 || !strings.Contains(r.out, "nothing to store") {
 		t.Fatalf("once more: %+v", r)
 	}
+
 	report := audited(t, 0, dir, "parquet:"+small)
 	if report.Stored == 0 || report.InFlight != 0 {
 		t.Errorf("%+v", report)

@@ -38,19 +38,23 @@ func storedOf(t *testing.T, store, job string, rank int) sums {
 		if job != "" && (r.Job != job || r.Rank != uint32(rank)) {
 			return
 		}
+
 		p := place{process: r.Incarnation, rank: r.Rank, ring: r.Ring, seq: r.Seq}
 		if r.Ring == 0 {
 			p.segment, p.offset = r.Segment, r.Offset
 		}
+
 		if seen[p] {
 			twice++
 		}
+
 		seen[p] = true
 		stored[r.Kind]++
 	})
 	if twice > 0 {
 		t.Errorf("%d records are stored twice", twice)
 	}
+
 	return stored
 }
 
@@ -71,21 +75,26 @@ func TestPausedShipper(t *testing.T) {
 		if _, err := os.Stat(ledger); err == nil {
 			break
 		}
+
 		if time.Since(wait) > patience {
 			t.Fatalf("the shipper does not start:\n%s", shipper.words)
 		}
 	}
+
 	if err := shipper.command.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+
 	drainer := s.start(append([]string{"agent", "--segment-size", "64KiB", "--until-idle", "200ms"}, quiet...)...)
 	var emitters []*running
 	for rank := range ranks {
 		emitters = append(emitters, s.emitter(rank, ranks, steps))
 	}
+
 	for _, e := range emitters {
 		e.wait()
 	}
+
 	drainer.wait()
 	rotated := 0
 	for rank := range ranks {
@@ -93,16 +102,20 @@ func TestPausedShipper(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		rotated += len(infos)
 	}
+
 	if stored := storedOnce(t, s.store); len(stored) > 0 || rotated < ranks*seconds*10 {
 		t.Fatalf("the test shows nothing: %v stored while the shipper was stopped, %d segments", stored, rotated)
 	}
+
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // it ships what is there, and leaves
 		if err := shipper.command.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	shipper.wait()
 	stored := storedOnce(t, s.store)
 	for kind, n := range emittedBy(ranks, steps) {
@@ -110,6 +123,7 @@ func TestPausedShipper(t *testing.T) {
 			t.Errorf("%s: emitted %d, stored %d", kind, n, stored[kind])
 		}
 	}
+
 	t.Logf("%d ranks, %d segments written in %d s while the shipper was stopped: %v stored", ranks, rotated, seconds, stored)
 }
 
@@ -130,15 +144,18 @@ func TestFewDescriptors(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		lines := r.AppendLine(meta.AppendLine(nil))
 		if i >= files-ranks { // the rank's last
 			end := record.End{At: time.Now().UnixNano(), How: "closed"}
 			lines = end.AppendLine(lines)
 		}
+
 		if err := os.WriteFile(name, lines, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	e := s.emitter(0, 1, steps)
 	c := exec.Command("/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, descriptors), program,
 		"agent", "--dir", s.dir, "--store", s.store, "--node", "node-0", "--metrics", "", "--listen", "", "--records", "all", "--until-idle", "500ms")
@@ -147,6 +164,7 @@ func TestFewDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatalf("agent: %v\n%s", err, out)
 	}
+
 	e.wait()
 	stored := storedOnce(t, s.store)
 	want := emittedBy(1, steps)
@@ -156,6 +174,7 @@ func TestFewDescriptors(t *testing.T) {
 			t.Errorf("%s: %d on disk, %d stored\n%s", kind, n, stored[kind], out)
 		}
 	}
+
 	t.Logf("%d files in %d folders, %d descriptors: %v stored", files, ranks+1, descriptors, stored)
 }
 
@@ -176,12 +195,14 @@ func TestProcessesOfOneRank(t *testing.T) {
 	if err := agent.command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	<-agent.done
 	others = append(others, s.emitter(0, 1, steps))
 	agent = s.agent(append(flags, "--until-idle", "500ms")...)
 	for _, e := range others {
 		e.wait()
 	}
+
 	agent.wait()
 	storedOnce(t, s.store)
 	report := audited(t, 0, s.dir, s.store)
@@ -189,9 +210,11 @@ func TestProcessesOfOneRank(t *testing.T) {
 	for _, n := range emittedBy(1, 3*steps+steps/2) {
 		emitted += n
 	}
+
 	full := report.Dropped[record.RingFull]
 	if report.Emitted != emitted || report.Stored+full != emitted {
 		t.Errorf("emitted %d: %+v", emitted, report)
 	}
+
 	t.Logf("emitted %d = stored %d + dropped %v", report.Emitted, report.Stored, report.Dropped)
 }

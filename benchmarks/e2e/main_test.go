@@ -32,11 +32,13 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.list").Value.String() != "" {
 		os.Exit(m.Run())
 	}
+
 	code, err := withPrograms(m.Run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(code)
 }
 
@@ -45,6 +47,7 @@ func withPrograms(run func() int) (code int, err error) {
 	if err := dependOnSource(); err != nil {
 		return 0, err
 	}
+
 	dir, err := os.MkdirTemp("", "laggard-e2e-")
 	if err != nil {
 		return 0, err
@@ -53,22 +56,27 @@ func withPrograms(run func() int) (code int, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 0, err
 	}
+
 	program, trainer = filepath.Join(dir, "laggard"), filepath.Join(dir, "trainer")
 	self, err := os.ReadFile(os.Args[0])
 	if err == nil {
 		err = os.WriteFile(trainer, self, 0o755)
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	build := exec.Command("go", "build", "-ldflags", "-X main.version="+version, "-o", program)
 	if raced() {
 		build.Args = append(build.Args, "-race")
 	}
+
 	build.Dir, build.Stderr = root, os.Stderr
 	if err := build.Run(); err != nil {
 		return 0, fmt.Errorf("build laggard: %w", err)
 	}
+
 	return run(), nil
 }
 
@@ -80,6 +88,7 @@ func raced() bool {
 			return s.Value == "true"
 		}
 	}
+
 	return false
 }
 
@@ -90,6 +99,7 @@ func dependOnSource() error {
 		if err == nil && d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
 			return fs.SkipDir
 		}
+
 		return err
 	})
 }

@@ -29,11 +29,13 @@ func (r *running) most() (bytes int64) {
 				bytes = max(bytes, kib<<10)
 			}
 		}
+
 		select {
 		case err := <-r.done:
 			if err != nil {
 				r.t.Fatalf("%v: %v\n%s", r.command.Args[1:], err, r.words)
 			}
+
 			return bytes
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
@@ -78,10 +80,12 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 				for member := range 100_000 {
 					fmt.Fprintf(w, "%d,", rank<<10|i+member)
 				}
+
 				fmt.Fprintf(w, `1048575]},{"dim":"tp","name":"tp%d","index":0,"size":%d,"ranks":[0`, i, share)
 				for member := range share - 1 {
 					fmt.Fprintf(w, ",%d", member+1)
 				}
+
 				fmt.Fprintf(w, `]}],"writer":"go/1"}}`+"\n"+`{"kind":"Step","step":%d,%s,"ring":1,"seq":0}`+"\n", i, start)
 			}
 		}, false},
@@ -90,14 +94,17 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			fmt.Fprintf(f, `{"world":{"group_name":"default_group","group_rank":0,"global_ranks":[0`)
 			for member := range 500_000 {
 				fmt.Fprintf(f, ",%d", member+1)
 			}
+
 			fmt.Fprint(f, "]}}")
 			if err := f.Close(); err != nil {
 				t.Fatal(err)
 			}
+
 			for i := range 20 {
 				fmt.Fprintf(w, `{"kind":"Step","step":%d,"start":%d,"dur":5,"ring":1,"seq":%d}`+"\n", i, 1753000000000000000+i*1000, i)
 			}
@@ -116,13 +123,16 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 				if tree.compressed {
 					path += ".zst"
 				}
+
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 					t.Fatal(err)
 				}
+
 				f, err := os.Create(path)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if !tree.compressed {
 					tree.write(f, rank)
 				} else if z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)); err != nil {
@@ -130,10 +140,12 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 				} else if tree.write(z, rank); z.Close() != nil {
 					t.Fatal("compress")
 				}
+
 				if err := f.Close(); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			overhead := int64(intake.Overhead + tree.ranks*intake.OverheadRank)
 			agent := s.agent("--memory", "64MiB", "--grace", "60s")
 			agent.until("all read", func(m map[string]float64) bool {
@@ -142,11 +154,13 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 			if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
+
 			if got, most := agent.most(), memory+overhead; got > most {
 				t.Errorf("the agent took %d MiB, --memory and overhead are %d MiB", got>>20, most>>20)
 			} else {
 				t.Logf("agent: %d MiB of %d", got>>20, most>>20)
 			}
+
 			pass := s.start("ingest", s.dir, "--to", "parquet:"+t.TempDir(), "--memory", "64MiB")
 			if got, most := pass.most(), memory+overhead; got > most {
 				t.Errorf("ingest took %d MiB, --memory and overhead are %d MiB", got>>20, most>>20)

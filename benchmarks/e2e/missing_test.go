@@ -22,10 +22,12 @@ func TestMissingRanks(t *testing.T) {
 			if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--ranks", "64", "--steps", "240", "--seed", "3", "--format", format, dir); r.code != 0 {
 				t.Fatalf("simulate: %+v", r)
 			}
+
 			jobs, err := filepath.Glob(filepath.Join(dir, "*", "0"))
 			if err != nil || len(jobs) != 1 {
 				t.Fatalf("jobs in %s: %v, %v", dir, jobs, err)
 			}
+
 			for rank := range 64 {
 				if rank%4 >= 2 { // 27, the slow one, is among them; 61 is the highest that stays
 					if err := os.RemoveAll(filepath.Join(filepath.Dir(jobs[0]), strconv.Itoa(rank))); err != nil {
@@ -33,6 +35,7 @@ func TestMissingRanks(t *testing.T) {
 					}
 				}
 			}
+
 			// With what tells the size of the world, then with less and less of it.
 			missing(t, dir, 64, 0.5, "")
 			remove(t, filepath.Join(dir, topology.FileName))
@@ -40,10 +43,12 @@ func TestMissingRanks(t *testing.T) {
 			if format == "laggard" {
 				return
 			}
+
 			groups, err := filepath.Glob(filepath.Join(filepath.Dir(jobs[0]), "*", topology.ParallelGroupFile))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			remove(t, groups...)
 			missing(t, dir, 62, 0.5161, verdict.FromRanks)
 			if r := laggard(t, "analyze", dir); !strings.Contains(r.out, "Nothing told the number of ranks") {
@@ -70,9 +75,11 @@ func missing(t *testing.T, dir string, world int, coverage float64, from string)
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil {
 		t.Fatalf("%v: %+v", err, r)
 	}
+
 	if v.WorldSize != world || v.Coverage != coverage || v.WorldSizeFrom != from {
 		t.Errorf("world %d (%q), coverage %v; want %d (%q), %v", v.WorldSize, v.WorldSizeFrom, v.Coverage, world, from, coverage)
 	}
+
 	if culprit := v.Exit(0.01) == verdict.ExitDegraded; v.Healthy || !culprit && r.code != 4 {
 		t.Errorf("exit code %d, healthy %v: %+v", r.code, v.Healthy, v)
 	}
@@ -85,6 +92,7 @@ func TestMissingRanksCheapCulprit(t *testing.T) {
 	if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--ranks", "64", "--steps", "240", "--seed", "3", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	for _, want := range []struct {
 		impact string
 		code   int
@@ -93,6 +101,7 @@ func TestMissingRanksCheapCulprit(t *testing.T) {
 			t.Fatalf("analyze of all ranks with --min-impact %s: %+v", want.impact, r)
 		}
 	}
+
 	for rank := range 64 {
 		if rank%4 < 2 {
 			if err := os.RemoveAll(filepath.Join(dir, "sim-compute-1.5-3", strconv.Itoa(rank))); err != nil {
@@ -100,6 +109,7 @@ func TestMissingRanksCheapCulprit(t *testing.T) {
 			}
 		}
 	}
+
 	for _, want := range []struct {
 		impact string
 		code   int

@@ -26,39 +26,47 @@ func TestOverlappingRuns(t *testing.T) {
 	if _, err := simulate.Write(second, other); err != nil {
 		t.Fatal(err)
 	}
+
 	add := func(rank segment.RankDir) (incarnations []string) {
 		t.Helper()
 		list, err := segment.List(filepath.Join(second, cfg.Job, filepath.Base(rank.Path)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, s := range list {
 			text, err := os.ReadFile(filepath.Join(second, cfg.Job, filepath.Base(rank.Path), s.Name))
 			if err == nil {
 				err = os.WriteFile(filepath.Join(rank.Path, "9"+s.Name), text, 0o644)
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		here, err := segment.List(rank.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, s := range here {
 			incarnations = append(incarnations, incarnationOf(t, filepath.Join(rank.Path, s.Name)))
 		}
+
 		return incarnations
 	}
 	ranks, err := segment.Walk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	add(ranks[len(ranks)-1])
 	one := decided(t, verdict.ExitDegraded, dir)
 	if len(one.Nodes) != 1 || one.Nodes[0].Node != alone.Nodes[0].Node || len(overlaps(one)) != 1 || len(overlaps(one)[0].Ranks) != 1 {
 		t.Errorf("with a second process of one rank: %+v, %+v", one.Nodes, one.Findings)
 	}
+
 	var names []string
 	for _, rank := range ranks[:len(ranks)-1] {
 		if got := add(rank); names == nil {
@@ -70,26 +78,31 @@ func TestOverlappingRuns(t *testing.T) {
 	if v.Healthy || len(v.Nodes)+len(v.Links)+len(v.Events) > 0 || v.JobImpact != 0 || len(v.Findings) != 1 {
 		t.Errorf("of two runs: %+v", v)
 	}
+
 	for _, f := range overlaps(v) {
 		for _, want := range append(names, "Give each run a job name of its own") {
 			if !strings.Contains(f.Detail, want) {
 				t.Errorf("%q doesn't say %q", f.Detail, want)
 			}
 		}
+
 		if len(f.Ranks) != len(ranks) {
 			t.Errorf("ranks %v of %d", f.Ranks, len(ranks))
 		}
 	}
+
 	store := "parquet:" + t.TempDir()
 	if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 {
 		t.Fatalf("ingest: %s%s", r.out, r.err)
 	}
+
 	same(t, "the store", v, decided(t, verdict.ExitUndecided, store))
 	r := laggard(t, "watch", dir, "--once", "-o", "json")
 	var watched verdict.Verdict
 	if err := json.Unmarshal([]byte(r.out), &watched); err != nil || r.code != verdict.ExitUndecided {
 		t.Fatalf("watch: exit code %d, %v: %s%s", r.code, err, r.out, r.err)
 	}
+
 	same(t, "watch", v, &watched)
 	for _, args := range [][]string{{"analyze"}, {"analyze", "-o", "html"}, {"explain", "--what-if"}} {
 		r := laggard(t, append(args, dir)...)
@@ -106,6 +119,7 @@ func overlaps(v *verdict.Verdict) (some []verdict.Finding) {
 			some = append(some, f)
 		}
 	}
+
 	return some
 }
 
@@ -116,6 +130,7 @@ func incarnationOf(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	line, _, _ := strings.Cut(string(text), "\n")
 	var first struct {
 		Meta struct {
@@ -125,5 +140,6 @@ func incarnationOf(t *testing.T, path string) string {
 	if err := json.Unmarshal([]byte(line), &first); err != nil || first.Meta.Incarnation == "" {
 		t.Fatalf("%s begins with %q: %v", path, line, err)
 	}
+
 	return first.Meta.Incarnation
 }

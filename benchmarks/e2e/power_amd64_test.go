@@ -77,6 +77,7 @@ func (p *syncedDisk) do(c *logged) {
 			p.files[c.path] = f
 			p.note(c.path, change{file: f, made: true})
 		}
+
 		if f != nil && c.flags&syscall.O_TRUNC != 0 && len(f.data) > 0 {
 			f.cut(0, c.at)
 		}
@@ -97,9 +98,11 @@ func (p *syncedDisk) do(c *logged) {
 			f.safe, f.dirty = slices.Clone(f.data), nil
 			return
 		}
+
 		for _, c := range p.names[c.path] {
 			apply(p.safe, c)
 		}
+
 		delete(p.names, c.path)
 	case "rename":
 		delete(p.files, c.path)
@@ -115,6 +118,7 @@ func apply(names map[string]*content, c change) {
 	if c.from != "" {
 		delete(names, c.from)
 	}
+
 	if c.made {
 		names[c.name] = c.file
 	} else {
@@ -126,6 +130,7 @@ func (f *content) touch(from, to int, at time.Time) {
 	if len(f.dirty) == 0 {
 		f.since = at
 	}
+
 	f.dirty = append(f.dirty, extent{from, to})
 }
 
@@ -133,6 +138,7 @@ func (f *content) write(at int, b []byte, when time.Time) {
 	if n := at + len(b); n > len(f.data) {
 		f.data = append(f.data, make([]byte, n-len(f.data))...)
 	}
+
 	copy(f.data[at:], b)
 	f.touch(at, at+len(b), when)
 }
@@ -149,10 +155,12 @@ func (p *syncedDisk) lose(r *rand.Rand) map[string]*content {
 	for name, f := range p.safe {
 		names[name] = f
 	}
+
 	dirs := make([]string, 0, len(p.names))
 	for dir := range p.names {
 		dirs = append(dirs, dir)
 	}
+
 	slices.Sort(dirs)
 	for _, dir := range dirs {
 		changes := p.names[dir]
@@ -165,6 +173,7 @@ func (p *syncedDisk) lose(r *rand.Rand) map[string]*content {
 			for _, c := range changes {
 				apply(names, c)
 			}
+
 		default: // any of them
 			for _, c := range changes {
 				if r.IntN(2) == 0 {
@@ -173,6 +182,7 @@ func (p *syncedDisk) lose(r *rand.Rand) map[string]*content {
 			}
 		}
 	}
+
 	return names
 }
 
@@ -183,13 +193,16 @@ func (f *content) lose(r *rand.Rand) []byte {
 	if len(f.dirty) == 0 || r.IntN(4) == 0 {
 		return f.data
 	}
+
 	if r.IntN(4) == 0 {
 		return f.safe
 	}
+
 	least, most := len(f.safe), len(f.data)
 	if least > most {
 		least, most = most, least
 	}
+
 	size := least + r.IntN(most-least+1)
 	out := make([]byte, size)
 	copy(out, f.safe)
@@ -201,12 +214,15 @@ func (f *content) lose(r *rand.Rand) []byte {
 			if r.IntN(16) == 0 { // torn: its beginning only
 				to = from + r.IntN(to-from) + 1
 			}
+
 			if ordered || r.IntN(3) > 0 {
 				copy(out[from:to], f.data[from:to])
 			}
+
 			from = (from/block + 1) * block
 		}
 	}
+
 	return out
 }
 
@@ -217,6 +233,7 @@ func lay(t *testing.T, names map[string]*content, r *rand.Rand, place func(strin
 	for path := range names {
 		paths = append(paths, path)
 	}
+
 	slices.Sort(paths)
 	for _, path := range paths {
 		f, to := names[path], place(path)
@@ -224,8 +241,10 @@ func lay(t *testing.T, names map[string]*content, r *rand.Rand, place func(strin
 			if err := os.Mkdir(to, 0o755); err != nil && !os.IsNotExist(err) { // the one above it may be lost
 				t.Fatal(err)
 			}
+
 			continue
 		}
+
 		if err := os.WriteFile(to, f.lose(r), 0o644); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
@@ -245,15 +264,18 @@ func addLines(t *testing.T, into map[line]bool, path string, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var p record.Parser
 	for len(data) > 0 {
 		i := bytes.IndexByte(data, '\n')
 		if i < 0 {
 			return
 		}
+
 		if typ, err := p.Parse(data[:i]); err == nil && typ == record.LineRecord {
 			into[line{uint32(rank), p.Record.Ring, p.Record.Seq}] = true
 		}
+
 		data = data[i+1:]
 	}
 }
@@ -274,11 +296,13 @@ func traceOf(t *testing.T, c *leftovers, away bool) *recording {
 			}
 		}
 	}
+
 	rec := &recording{s: s}
 	s.traced(func(call *sysCall) int {
 		if call.done && call.changes() && !strings.HasPrefix(call.path, s.rings) {
 			rec.calls = append(rec.calls, logged{*call, time.Now()})
 		}
+
 		return goOn
 	})
 	return rec
@@ -341,8 +365,10 @@ func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
 					}
 				}
 			}
+
 			continue
 		}
+
 		switch call.name {
 		case "write":
 			addLines(t, written, call.path, f.data)
@@ -352,6 +378,7 @@ func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
 			}
 		}
 	}
+
 	var o loss
 	o.unsynced = len(written) - len(synced)
 	if n > 0 {
@@ -361,6 +388,7 @@ func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
 			}
 		}
 	}
+
 	root := t.TempDir()
 	dir, store := filepath.Join(root, "profiling"), filepath.Join(root, "mount", "store")
 	for _, d := range []string{dir, filepath.Dir(store)} {
@@ -368,10 +396,12 @@ func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
 			t.Fatal(err)
 		}
 	}
+
 	lay(t, p.lose(r), r, func(path string) string {
 		if rest, ok := strings.CutPrefix(path, rec.s.dir); ok {
 			return dir + rest
 		}
+
 		return store + strings.TrimPrefix(path, rec.s.storeDir())
 	})
 	stored := recovered(t, dir, store)
@@ -382,11 +412,13 @@ func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
 		case r.State == "aged":
 			aged += int(r.Records)
 		}
+
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.torn = bad // of an Append that did not return
 	missing := 0
 	for l := range synced {
@@ -394,18 +426,22 @@ func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
 			missing++
 		}
 	}
+
 	if missing > aged {
 		t.Errorf("%d records that were synced are not stored, %d of them are accounted for as aged", missing, aged)
 	}
+
 	for l := range stored {
 		if !written[l] {
 			t.Errorf("%+v is stored and was never written", l)
 		}
 	}
+
 	o.lost = max(0, len(written)-len(stored)-aged)
 	if o.lost > o.unsynced {
 		t.Errorf("%d records lost, %d were not synced", o.lost, o.unsynced)
 	}
+
 	return o
 }
 
@@ -425,43 +461,52 @@ func recovered(t *testing.T, dir, store string) map[line]bool {
 		if err != nil {
 			t.Fatalf("open segments after the loss: %v", err)
 		}
+
 		r := record.New(record.Step)
 		r.Ring, r.Step, r.Start, r.Dur = fresh, 1, time.Now().UnixNano(), 1
 		if err := w.AppendRecord(&r); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for range 2 { // twice: the second time stores nothing
 		sink, err := intake.OpenStore(context.Background(), "parquet:"+store, intake.StoreOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		o := intake.Options{State: filepath.Join(dir, ".laggard")}
 		o.Records = rollup.All
 		if _, err := intake.Once(context.Background(), dir, sink, o); err != nil {
 			t.Fatalf("ingest after the loss: %v", err)
 		}
+
 		if err := sink.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	stored, news := map[line]bool{}, 0
 	each(t, store, row.RecordsTable, parquet.ReadRecords, func(r *row.Record) {
 		if r.Ring == fresh {
 			news++
 			return
 		}
+
 		k := line{r.Rank, r.Ring, r.Seq}
 		if stored[k] {
 			t.Errorf("%+v is stored twice", k)
 		}
+
 		stored[k] = true
 	})
 	if news != leftRanks {
 		t.Errorf("%d of %d records of the new processes are stored", news, leftRanks)
 	}
+
 	return stored
 }

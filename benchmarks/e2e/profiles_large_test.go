@@ -42,6 +42,7 @@ func BenchmarkLargeProfiles(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			b.SetBytes(info.Size())
 			for b.Loop() {
 				from := time.Now()
@@ -50,6 +51,7 @@ func BenchmarkLargeProfiles(b *testing.B) {
 				if c.ProcessState == nil || c.ProcessState.ExitCode() != 4 {
 					b.Fatalf("analyze: %v\n%s", err, out)
 				}
+
 				took := time.Since(from)
 				most := c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
 				b.ReportMetric(float64(most)/1024, "MiB-most")
@@ -81,14 +83,17 @@ func (l *large) make(b *testing.B, wanted int64) string {
 		b.Logf("RAN WITHOUT THE WHOLE SAMPLE, whose rows are collectives less often: %v", err)
 		from = filepath.Join(root, "writer", "profiles", "testdata", l.part)
 	}
+
 	text, err := os.ReadFile(from)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	path := filepath.Join(b.TempDir(), filepath.Base(from))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		b.Fatal(err)
 	}
+
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)")
 	if err != nil {
 		b.Fatal(err)
@@ -99,10 +104,12 @@ func (l *large) make(b *testing.B, wanted int64) string {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		share := 64 * (wanted - info.Size()) / info.Size()
 		if share <= 0 {
 			return path
 		}
+
 		for table := range l.times {
 			if err := l.copy(db, table, span, min(share+1, 64)); err != nil {
 				b.Fatal(err)
@@ -117,6 +124,7 @@ func (l *large) copy(db *sql.DB, table string, span, share int64) error {
 	if err != nil {
 		return err
 	}
+
 	values := slices.Clone(columns)
 	for i, c := range columns {
 		columns[i] = `"` + c + `"`
@@ -129,6 +137,7 @@ func (l *large) copy(db *sql.DB, table string, span, share int64) error {
 			values[i] = columns[i]
 		}
 	}
+
 	_, err = db.Exec(`INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) SELECT ` + strings.Join(values, ", ") + fmt.Sprintf(` FROM %s WHERE rowid %% 64 < %d`, table, share))
 	return err
 }

@@ -32,12 +32,15 @@ func TestProfilesOfEachFormat(t *testing.T) {
 			if v.WorldSize != f.ranks || len(v.Nodes) > 0 || len(v.Links) > 0 {
 				t.Errorf("a verdict on %d ranks: %+v", v.WorldSize, v)
 			}
+
 			if r := laggard(t, "explain", source); r.code != verdict.ExitUndecided {
 				t.Errorf("explain: %+v", r)
 			}
+
 			if r := laggard(t, "watch", source, "--once", "--metrics", ""); r.code != verdict.ExitUndecided {
 				t.Errorf("watch: %+v", r)
 			}
+
 			if r := laggard(t, "export", source, "--format", "chrome", "-o", filepath.Join(base, "trace.json")); r.code != 0 {
 				t.Errorf("export: %+v", r)
 			}
@@ -45,6 +48,7 @@ func TestProfilesOfEachFormat(t *testing.T) {
 			if r := laggard(t, "ingest", source, "--to", store, "--records", "all"); r.code != 0 || !strings.HasPrefix(r.out, "stored ") {
 				t.Fatalf("ingest: %+v", r)
 			}
+
 			elsewhere := filepath.Join(base, "elsewhere", filepath.Base(source)) // another machine's copy
 			copyOf(t, source, elsewhere)
 			for _, again := range []string{source, elsewhere} {
@@ -52,9 +56,11 @@ func TestProfilesOfEachFormat(t *testing.T) {
 					t.Errorf("ingest again: %+v", r)
 				}
 			}
+
 			if stored, ranges := recordsOf(t, store), recordsOf(t, source); stored.comms != f.comms || stored != ranges {
 				t.Errorf("%+v in the store, %+v in the files, want %d of communication", stored, ranges, f.comms)
 			}
+
 			if fromStore := decided(t, verdict.ExitUndecided, store); fromStore.WorldSize != v.WorldSize || fmt.Sprint(fromStore.Steps) != fmt.Sprint(v.Steps) {
 				t.Errorf("from the store %+v, from the files %+v", fromStore, v)
 			}
@@ -72,6 +78,7 @@ func recordsOf(t *testing.T, source string) (n ranges) {
 	if r := laggard(t, "export", source, "--format", "parquet", "--table", "records", "-o", path); r.code != 0 {
 		t.Fatalf("export: %+v", r)
 	}
+
 	seen := map[[2]uint64]bool{}
 	err := parquet.ReadRecords(path, func(rows []row.Record) error {
 		for i := range rows {
@@ -79,17 +86,20 @@ func recordsOf(t *testing.T, source string) (n ranges) {
 			if seen[id] {
 				t.Errorf("twice: %+v", rows[i])
 			}
+
 			seen[id] = true
 			n.all++
 			if rows[i].Kind == "Communication" {
 				n.comms++
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }
 
@@ -107,6 +117,7 @@ func copyOf(t *testing.T, from, to string) {
 			}
 		}
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}

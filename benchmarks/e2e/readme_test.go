@@ -22,16 +22,19 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	home := t.TempDir()
 	server := chtest.Start(t)
 	profiling := filepath.Join(home, "profiling")
 	if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--seed", "3", "--ranks", "16", profiling); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	entries, err := filepath.Glob(filepath.Join(profiling, "sim-*"))
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("simulated job: %v, %v", entries, err)
 	}
+
 	for name, script := range map[string]string{
 		"laggard":  "#!/bin/sh\nexec " + program + " \"$@\"\n",
 		"train.py": "import laggard\nfor n in range(3):\n    with laggard.step(n):\n        with laggard.span('FP'):\n            pass\n",
@@ -40,10 +43,12 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	rings, err := os.MkdirTemp("/dev/shm", "laggard-readme-")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(rings) })
 	place := strings.NewReplacer(
 		"/user/cluster-info/profiling", profiling, "--job JOB", "--job "+filepath.Base(entries[0]),
@@ -60,6 +65,7 @@ func TestReadme(t *testing.T) {
 		if strings.HasPrefix(block[1], "make ") {
 			continue
 		}
+
 		ran++
 		c := exec.Command("bash", "-c", "set -u\n"+degradedIsFine(place.Replace(block[1]))+"\nwait\n")
 		c.Dir = home
@@ -68,6 +74,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("README block:\n%s\n%v\n%s", block[1], err, out)
 		}
 	}
+
 	if ran < 3 {
 		t.Errorf("%d blocks of commands found in README.md, want 3 at least", ran)
 	}
@@ -80,6 +87,7 @@ func profilesOf(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
@@ -92,7 +100,9 @@ func degradedIsFine(block string) string {
 		if command, _, _ := strings.Cut(line, "#"); !strings.HasSuffix(strings.TrimSpace(command), "&") && strings.TrimSpace(command) != "" {
 			line = command + ` || { code=$?; [ $code = 3 ] || [ $code = 4 ] || exit $code; }`
 		}
+
 		b.WriteString(line + "\n")
 	}
+
 	return b.String()
 }

@@ -25,6 +25,7 @@ func (r *running) answer(path string) (status int, text string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	return reply.StatusCode, string(b)
 }
 
@@ -38,10 +39,12 @@ func (r *running) untilReady(status int, words ...string) {
 		for _, w := range words {
 			ok = ok && strings.Contains(text, w)
 		}
+
 		if ok {
 			r.t.Logf("%d\n%s", got, text)
 			return
 		}
+
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-deadline:
@@ -62,6 +65,7 @@ func TestReadyTellsTheStore(t *testing.T) {
 		if err := os.WriteFile(file, []byte("wrong\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		s := newSite(t, server.Store(database)+"?password_file="+file)
 		agent := s.agent()
 		agent.untilReady(http.StatusServiceUnavailable, "rings: ok\n", "disk: ok\n", "store: refused since ", "password_file")
@@ -70,9 +74,11 @@ func TestReadyTellsTheStore(t *testing.T) {
 				t.Errorf("%s: %d %s, want %d", path, status, text, want)
 			}
 		}
+
 		if err := os.WriteFile(file, []byte("right\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		agent.untilReady(http.StatusOK, "rings: ok\n", "disk: ok\n", "store: ok\n")
 		if n := server.Count("SELECT count() FROM system.tables WHERE database = '" + database + "'"); n == 0 {
 			t.Error("ready without tables")
@@ -97,11 +103,13 @@ func TestReadyTellsTheStore(t *testing.T) {
 		if err := os.WriteFile(base, nil, 0o644); err != nil { // nothing can be made below it
 			t.Fatal(err)
 		}
+
 		agent := newSite(t, "parquet:"+filepath.Join(base, "store")).agent()
 		agent.untilReady(http.StatusServiceUnavailable, "store: refused since ", "must be a directory")
 		if err := os.Remove(base); err != nil {
 			t.Fatal(err)
 		}
+
 		agent.untilReady(http.StatusOK)
 	})
 }
@@ -116,6 +124,7 @@ func TestReadyTellsTheDisk(t *testing.T) {
 		if err := syscall.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
 			t.Fatalf("mount a tmpfs: %v; run the tests as root", err)
 		}
+
 		t.Cleanup(func() {
 			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 				t.Errorf("unmount %s: %v", dir, err)
@@ -124,11 +133,13 @@ func TestReadyTellsTheDisk(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(dir, "d", ".laggard"), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		filler := filepath.Join(dir, "filler")
 		err := os.WriteFile(filler, make([]byte, 2<<20), 0o644)
 		if err == nil {
 			t.Fatal("the file system takes more than it has")
 		}
+
 		return filepath.Join(dir, "d"), func() {
 			if err := os.Remove(filler); err != nil {
 				t.Fatal(err)
@@ -144,6 +155,7 @@ func TestReadyTellsTheDisk(t *testing.T) {
 		if status, _ := agent.answer("/healthz"); status != http.StatusOK {
 			t.Errorf("/healthz: %d", status)
 		}
+
 		room()
 		agent.untilReady(http.StatusOK, "disk: ok\n")
 	})

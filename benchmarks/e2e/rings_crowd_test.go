@@ -26,10 +26,12 @@ func (s *shared) copied(uid, n int) {
 	if err != nil || len(folders) != 1 {
 		s.t.Fatalf("%v, %v", folders, err)
 	}
+
 	entries, err := os.ReadDir(folders[0])
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	for i := range n {
 		dir := filepath.Join(s.rings, fmt.Sprintf("%016x", i+1))
 		for _, e := range entries {
@@ -37,11 +39,14 @@ func (s *shared) copied(uid, n int) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
+
 			if e.Name() == "process" {
 				binary.LittleEndian.PutUint64(b[incarnationAt:], uint64(i+1))
 			}
+
 			s.give(dir, e.Name(), uid, b)
 		}
+
 		if err := os.Chmod(dir, 0o770); err != nil { // not before: an agent must not see half of it
 			s.t.Fatal(err)
 		}
@@ -56,14 +61,17 @@ func (s *shared) give(dir, name string, uid int, b []byte) {
 	if err == nil {
 		err = os.WriteFile(path, b, 0o660)
 	}
+
 	for _, p := range []string{dir, path} {
 		if err == nil {
 			err = os.Chown(p, uid, agentUser)
 		}
 	}
+
 	if err == nil {
 		err = os.Chmod(path, 0o660) // whatever the umask
 	}
+
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -84,6 +92,7 @@ func TestRingFoldersOfAUser(t *testing.T) {
 		if m["laggard_recorders"] > drain.DefaultPerUser+1 {
 			t.Fatalf("%v folders are held at once", m["laggard_recorders"])
 		}
+
 		return m["laggard_recorders"] == drain.DefaultPerUser+1 && m["laggard_ring_folders_waiting"] == folders-drain.DefaultPerUser &&
 			s.files("good", 0)
 	})
@@ -93,10 +102,12 @@ func TestRingFoldersOfAUser(t *testing.T) {
 	if r := laggard(t, "ingest", s.dir, "--to", s.store, "--records", "all"); r.code != 0 {
 		t.Fatalf("ingest: %+v", r)
 	}
+
 	endCrowd()
 	if crowd, good := s.stored("crowd", 0), s.stored("good", 0); crowd != folders*each || good != each {
 		t.Errorf("%d records of the crowd and %d of the other user stored, want %d and %d\n%s", crowd, good, folders*each, each, agent.words)
 	}
+
 	storedOnce(t, s.store)
 }
 
@@ -109,9 +120,11 @@ func (s *shared) leave(agent *running, args ...string) {
 		if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 			s.t.Fatal(err)
 		}
+
 		if agent.exits() == 0 {
 			return
 		}
+
 		if !strings.Contains(agent.words.String(), "for the next agent") || time.Now().After(deadline) {
 			s.t.Fatalf("the agent leaves with an error:\n%s", agent.words)
 		}

@@ -30,14 +30,17 @@ func init() {
 	if text == "" {
 		return
 	}
+
 	var threads, n int
 	if _, err := fmt.Sscanf(text, "%d %d", &threads, &n); err != nil {
 		panic(err)
 	}
+
 	if err := emitOn(threads, n); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(0)
 }
 
@@ -46,10 +49,12 @@ func emitOn(threads, n int) error {
 	if err != nil {
 		return err
 	}
+
 	all := make([]*recorder.Thread, threads)
 	for i := range all {
 		all[i] = r.Thread()
 	}
+
 	pace := time.NewTicker(100 * time.Millisecond)
 	defer pace.Stop()
 	for range 20 {
@@ -59,8 +64,10 @@ func emitOn(threads, n int) error {
 				fp.End()
 			}
 		}
+
 		<-pace.C
 	}
+
 	fmt.Fprintln(os.Stderr, "recorded")
 	io.Copy(io.Discard, os.Stdin)
 	r.Close()
@@ -81,6 +88,7 @@ func (s *site) ringed(rank, world, rings, n int) (r *running, end func() error) 
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	r = s.startCommand(c, fmt.Sprintf("%s=%d %d", manyRings, rings, n), "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank),
 		"WORLD_SIZE="+strconv.Itoa(world), "LAGGARD_JOB=j1", "NODE_NAME=node-0")
 	return r, in.Close
@@ -96,6 +104,7 @@ func (r *running) get(path string) (int, string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	request.Close = true
 	reply, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -114,6 +123,7 @@ func (r *running) exits() int {
 	case <-time.After(patience):
 		r.t.Fatalf("%v: still running after %v\n%s", r.command.Args[1:], patience, r.words)
 	}
+
 	return r.command.ProcessState.ExitCode()
 }
 
@@ -131,12 +141,14 @@ func TestRingsWithFewDescriptors(t *testing.T) {
 		r, end := s.ringed(rank, ranks, 2, each)
 		trainers, ends = append(trainers, r), append(ends, end)
 	}
+
 	for _, r := range trainers {
 		r.says(`(recorded)`)
 		if code, text := agent.get("/healthz"); code != http.StatusOK {
 			t.Errorf("/healthz: %d %s", code, text)
 		}
 	}
+
 	agent.until("every record of living ranks", func(m map[string]float64) bool {
 		return m[`laggard_records_drained_total{kind="FP"}`] == ranks*2*each
 	})
@@ -144,12 +156,15 @@ func TestRingsWithFewDescriptors(t *testing.T) {
 		if err := ends[i](); err != nil {
 			t.Fatal(err)
 		}
+
 		r.wait()
 	}
+
 	agent.wait()
 	if strings.Contains(agent.words.String(), "too many open files") {
 		t.Errorf("the agent ran out of descriptors:\n%s", agent.words)
 	}
+
 	if stored := storedOnce(t, s.store); stored["FP"] != ranks*2*each {
 		t.Errorf("%d records stored of %d\n%s", stored["FP"], ranks*2*each, agent.words)
 	}
@@ -168,19 +183,24 @@ func TestLeftRingsAreSaid(t *testing.T) {
 		if code == http.StatusServiceUnavailable && strings.Contains(text, "ring folder") && strings.Contains(text, "descriptors") {
 			break
 		}
+
 		if time.Since(wait) > patience {
 			t.Fatalf("/readyz: %d %s\n%s", code, text, agent.words)
 		}
 	}
+
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	if code := agent.exits(); code == 0 || !strings.Contains(agent.words.String(), "leave rings in "+s.rings) {
 		t.Errorf("exit %d with a folder that was not read:\n%s", code, agent.words)
 	}
+
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
+
 	trainer.wait()
 	again := s.agent("--records", "all", "--until-idle", "100ms")
 	again.wait()
@@ -197,10 +217,12 @@ func init() {
 	if os.Getenv(exhausted) == "" {
 		return
 	}
+
 	if err := serveExhausted(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(0)
 }
 
@@ -208,16 +230,20 @@ func serveExhausted() error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
 		return err
 	}
+
 	l, err := probes.Listen("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+
 	for err == nil {
 		_, err = unix.Open(os.DevNull, unix.O_RDONLY, 0)
 	}
+
 	if !errors.Is(err, unix.EMFILE) {
 		return err
 	}
+
 	fmt.Fprintf(os.Stderr, "msg=\"serving metrics\" address=%s\n", l.Addr())
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -237,12 +263,14 @@ func TestHealthWithoutDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := s.startCommand(c, exhausted+"=1")
 	for range 20 {
 		if code, text := r.get("/healthz"); code != http.StatusOK || text != "ok" {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
+
 	in.Close()
 	r.wait()
 }

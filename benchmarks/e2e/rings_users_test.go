@@ -27,16 +27,20 @@ func newShared(t *testing.T) *shared {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Chown(dir, 0, agentUser); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Chmod(dir, 0o777|os.ModeSetgid); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Chmod(filepath.Dir(filepath.Dir(s.dir)), 0o755); err != nil { // the test's own
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -59,6 +63,7 @@ func (s *shared) trains(uid int, job string, rank int) (end func()) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	r := s.startCommand(c, manyRings+"=1 20", fmt.Sprintf("RANK=%d", rank), "LOCAL_RANK=0", "WORLD_SIZE=2", "LAGGARD_JOB="+job)
 	r.says(`(recorded)`)
 	return func() {
@@ -86,21 +91,26 @@ func TestRingsOfOtherUsers(t *testing.T) {
 	if m["laggard_recorders"] != 1 {
 		t.Errorf("%v recorders are drained", m["laggard_recorders"])
 	}
+
 	if code, text := agent.get("/readyz"); code != 200 {
 		t.Errorf("whoever is not trusted makes the agent unready: %s", text)
 	}
+
 	for _, end := range ends {
 		end()
 	}
+
 	agent.wait()
 	if zero, one := s.stored("good", 0), s.stored("good", 1); zero != 20 || one != 0 {
 		t.Errorf("%d records of root's rank 0 and %d of uid 1000's rank 1 stored, want 20 and 0", zero, one)
 	}
+
 	for _, uid := range []int{trainerUser, stranger} {
 		if n := strings.Count(agent.words.String(), fmt.Sprintf("not drained\" uid=%d ", uid)); n != 1 {
 			t.Errorf("uid %d was said %d times:\n%s", uid, n, agent.words)
 		}
 	}
+
 	agent = s.agent("--until-idle", "300ms", "--trust-uid", fmt.Sprint(trainerUser))
 	agent.wait()
 	if zero, one := s.stored("good", 0), s.stored("good", 1); zero != 20 || one != 20 {
@@ -119,9 +129,11 @@ func TestRingsOfTheJobsOwner(t *testing.T) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Chown(path, uid, agentUser); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Chmod(path, 0o2775); err != nil {
 			t.Fatal(err)
 		}
@@ -131,23 +143,28 @@ func TestRingsOfTheJobsOwner(t *testing.T) {
 	if err := os.Symlink(filepath.Join(s.dir, "theirs"), filepath.Join(s.dir, "good")); err != nil {
 		t.Fatal(err)
 	}
+
 	ends := []func(){s.trains(trainerUser, "theirs", 0), s.trains(trainerUser, "good", 0), s.trains(stranger, "good", 0)}
 	folders, err := filepath.Glob(filepath.Join(s.rings, "????????????????"))
 	if err != nil || len(folders) != 3 {
 		t.Fatalf("%v, %v", folders, err)
 	}
+
 	for _, f := range folders { // each says that its records go to theirs/0
 		note := filepath.Join(f, "agent.state")
 		if err := os.WriteFile(note, []byte(`{"home":{"job":"theirs","rank":7},"done":{}}`), 0o666); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Chown(note, trainerUser, agentUser); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Remove(filepath.Join(s.dir, "good")); err != nil {
 		t.Fatal(err)
 	}
+
 	agent := s.agent()
 	refused := func(n float64) {
 		t.Helper()
@@ -162,10 +179,12 @@ func TestRingsOfTheJobsOwner(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
+
 	agent.until("the end of the one process", func(m map[string]float64) bool { return m["laggard_recorders"] == 0 })
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.wait()
 	all := storedOnce(t, s.store)
 	if theirs := s.stored("theirs", 0); all["FP"] != 20 || theirs != 20 {
@@ -192,6 +211,7 @@ func TestTwoProcessesClaimOneRank(t *testing.T) {
 	if n := storedOnce(t, s.store)["FP"]; n != 40 { // each under its own incarnation: none is there twice
 		t.Errorf("%d records stored, want 40", n)
 	}
+
 	if n := strings.Count(agent.words.String(), "claim one rank"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, agent.words)
 	}
@@ -206,20 +226,25 @@ func flood(t *testing.T, s *shared, n int) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if i%2 == 0 { // a folder of ours without a recorder in it
 			if err := os.Chmod(dir, 0o770); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := os.WriteFile(filepath.Join(dir, "process"), []byte("nothing"), 0o660); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := os.Chmod(filepath.Join(dir, "process"), 0o660); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := os.Chown(filepath.Join(dir, "process"), trainerUser, agentUser); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if err := os.Chown(dir, trainerUser, agentUser); err != nil {
 			t.Fatal(err)
 		}
@@ -233,6 +258,7 @@ func (r *running) processor() time.Duration {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	var user, system int
 	fmt.Sscan(f[11], &user)
@@ -256,6 +282,7 @@ func TestTenThousandFolders(t *testing.T) {
 	if code, text := agent.get("/readyz"); code != 503 || !strings.Contains(text, "5000 ring folders of uid 1000 can't be read") {
 		t.Errorf("/readyz: %d %s", code, text)
 	}
+
 	const window = 5 * time.Second
 	for began := time.Now(); ; { // tries get rarer: from 45 % of a processor to nothing
 		before := agent.processor()
@@ -265,21 +292,26 @@ func TestTenThousandFolders(t *testing.T) {
 			t.Logf("the agent used %v of %v", used, window)
 			break
 		}
+
 		if time.Since(began) > patience {
 			t.Fatalf("the agent used %v of %v on folders that it can't read", used, window)
 		}
 	}
+
 	end()
 	agent.until("the end", func(m map[string]float64) bool { return m["laggard_recorders"] == 0 })
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	if code := agent.exits(); code != 1 {
 		t.Errorf("exit %d with 5000 folders that could not be read", code)
 	}
+
 	if lines := strings.Count(agent.words.String(), "level=WARN msg=drain"); lines > 3 {
 		t.Errorf("%d lines:\n%s", lines, agent.words)
 	}
+
 	if n := s.stored("good", 0); n != 20 {
 		t.Errorf("%d records stored of 20", n)
 	}

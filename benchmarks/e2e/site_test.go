@@ -29,11 +29,13 @@ func newSite(t *testing.T, store string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(rings) })
 	dir := filepath.Join(t.TempDir(), "profiling")
 	if store == "" {
 		store = "parquet:" + filepath.Join(t.TempDir(), "store")
 	}
+
 	return &site{t, rings, dir, store}
 }
 
@@ -102,10 +104,12 @@ func (s *site) running(c *exec.Cmd) *running {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	r := &running{s.t, c, &words{news: make(chan struct{}, 1)}, make(chan error, 1)}
 	if err := c.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+
 	go func() {
 		r.words.read(stderr)
 		r.done <- c.Wait()
@@ -167,6 +171,7 @@ func (r *running) says(pattern string) string {
 		if m := expression.FindStringSubmatch(r.words.String()); m != nil {
 			return m[1]
 		}
+
 		select {
 		case <-r.words.news:
 		case <-deadline:
@@ -191,6 +196,7 @@ func (r *running) metrics() map[string]float64 {
 			values[name] = v
 		}
 	}
+
 	return values
 }
 
@@ -206,6 +212,7 @@ func (r *running) until(what string, ok func(map[string]float64) bool) map[strin
 		if ok(m) {
 			return m
 		}
+
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -18,6 +18,7 @@ func TestStoreTypoMakesNothing(t *testing.T) {
 	if r := laggard(t, "simulate", "--scenario", "healthy", "--ranks", "8", "--steps", "30", "--seed", "7", job); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	commands := map[string][]string{
 		"ingest": {"ingest", job, "--to"},
 		"audit":  {"audit", job},
@@ -34,14 +35,17 @@ func TestStoreTypoMakesNothing(t *testing.T) {
 			if c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "clickhouse://user@host:9000/") {
 				t.Errorf("%s %s: exit code %d: %s", name, store, c.ProcessState.ExitCode(), out)
 			}
+
 			if made, err := os.ReadDir(here); err != nil || len(made) > 0 {
 				t.Errorf("%s %s made %v, %v", name, store, made, err)
 			}
 		}
 	}
+
 	if r := laggard(t, "ingest", job, "--to", "clickhouse//me:secret@h/db"); strings.Contains(r.err, "secret") {
 		t.Errorf("a password is said: %s", r.err)
 	}
+
 	if r := laggard(t, "analyze", job); r.code == 2 { // a SOURCE may be a bare folder
 		t.Errorf("analyze: %+v", r)
 	}
@@ -55,6 +59,7 @@ func TestStoreWithoutItsFirstReplica(t *testing.T) {
 	if r := laggard(t, "simulate", "--scenario", "healthy", "--ranks", "8", "--steps", "30", "--seed", "7", job); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	server := chtest.Start(t)
 	const dead = "127.0.0.1:1"
 	store := fmt.Sprintf("clickhouse://%s,%s/%s", dead, server.Addr(), server.Database())

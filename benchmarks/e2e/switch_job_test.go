@@ -30,10 +30,12 @@ func (s *site) recorded(want map[string]trace.State) {
 		for _, r := range recorders {
 			got[fmt.Sprint(r.Job, "/", r.Rank)] = r.Followed
 		}
+
 		if err == nil && fmt.Sprint(got) == fmt.Sprint(want) {
 			return
 		}
 	}
+
 	s.t.Fatalf("recorders follow %v, want %v", got, want)
 }
 
@@ -87,6 +89,7 @@ func TestOffIsTold(t *testing.T) {
 			if first == 0 {
 				first = m[name]
 			}
+
 			return m[name] >= first+more
 		})
 	}
@@ -104,19 +107,23 @@ func TestOffIsTold(t *testing.T) {
 	if r := laggard(t, "trace", "status", "--ring-dir", s.rings); r.code != 0 || !regexp.MustCompile(`left +0 +- +\d+ +off +off`).MatchString(r.out) {
 		t.Errorf("trace status: %+v", r)
 	}
+
 	for _, e := range append(trainers, never) {
 		e.command.Process.Kill()
 		<-e.done
 	}
+
 	agent.until("the recorders gone", func(m map[string]float64) bool { return m["laggard_recorders"] == 0 })
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.wait()
 	clickhouse := server.Store(server.Database())
 	if r := laggard(t, "ingest", s.dir, "--to", clickhouse); r.code != 0 {
 		t.Fatalf("ingest: %+v", r)
 	}
+
 	var first [3]*verdict.Verdict
 	for _, source := range []string{s.dir, s.store, clickhouse} {
 		for i, tt := range []struct{ job, detail string }{
@@ -129,15 +136,18 @@ func TestOffIsTold(t *testing.T) {
 			if k < 0 || !regexp.MustCompile(tt.detail).MatchString(v.Findings[k].Detail) {
 				t.Errorf("%s of %s: findings %+v", tt.job, source, v.Findings)
 			}
+
 			if tt.job == "paused" && v.Coverage >= 1 {
 				t.Errorf("%s of %s: coverage %v", tt.job, source, v.Coverage)
 			}
+
 			v.Source = ""
 			if first[i] == nil {
 				first[i] = v
 			} else if d := cmp.Diff(first[i], v); d != "" {
 				t.Errorf("%s differs in %s (-files +store):\n%s", tt.job, source, d)
 			}
+
 			watchedToo(t, v, source, tt.job)
 			if r := laggard(t, "analyze", source, "--job", tt.job); tt.job != "paused" && (!strings.Contains(strings.ToUpper(r.out), "OFF") || strings.Contains(strings.ToUpper(r.out), "UNDECIDED")) {
 				t.Errorf("%s of %s reads: %+v", tt.job, source, r)
@@ -154,6 +164,7 @@ func watchedToo(t *testing.T, want *verdict.Verdict, source, job string) {
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil {
 		t.Fatalf("watch %s: %v in %+v", source, err, r)
 	}
+
 	if got.Coverage != want.Coverage || got.Decided != want.Decided || !cmp.Equal(got.Findings, want.Findings) {
 		t.Errorf("watch: %s of %s: coverage %v, findings %+v; analyze: %v, %+v", job, source, got.Coverage, got.Findings, want.Coverage, want.Findings)
 	}
@@ -174,6 +185,7 @@ func TestSwitchByUID(t *testing.T) {
 		if r := laggard(t, append(append([]string{"trace"}, args...), "--job", name, "--ring-dir", s.rings)...); r.code != 0 {
 			t.Fatalf("trace %v --job %s: %+v", args, name, r)
 		}
+
 		if i == 0 {
 			e := s.emitterOf(uid, 0, 1, 1<<30)
 			defer func() {
@@ -181,8 +193,10 @@ func TestSwitchByUID(t *testing.T) {
 				<-e.done
 			}()
 		}
+
 		s.recorded(map[string]trace.State{uid + "/0": state})
 	}
+
 	if r := laggard(t, "trace", "off", "--job", "ns/other", "--ring-dir", s.rings); r.code != 1 {
 		t.Errorf("an unknown job: %+v", r)
 	}

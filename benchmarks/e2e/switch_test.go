@@ -31,8 +31,10 @@ func (s *site) followed(want trace.State, since time.Time) time.Duration {
 		if err == nil && len(recorders) == 1 && recorders[0].Job != "" && recorders[0].Followed == want {
 			return time.Unix(0, recorders[0].FollowedAt).Sub(since)
 		}
+
 		<-tick.C
 	}
+
 	s.t.Fatalf("the recorder never followed %v", want)
 	return 0
 }
@@ -53,6 +55,7 @@ func TestSwitchByCall(t *testing.T) {
 		if r.code != code {
 			t.Fatalf("trace %v: %+v, want exit code %d", args, r, code)
 		}
+
 		return r
 	}
 	for _, step := range []struct {
@@ -70,6 +73,7 @@ func TestSwitchByCall(t *testing.T) {
 		phases = append(phases, phase{step.want, since.Add(took), since})
 		s.recordsOn(step.want)
 	}
+
 	phases = append(phases, phase{called: time.Now()})
 	call(1, "off", "--job", "another", "--agent", address)
 	call(2, "on", "--words", "Stepp", "--job", "j1", "--agent", address)
@@ -78,12 +82,14 @@ func TestSwitchByCall(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &recorders); err != nil || len(recorders) != 1 || recorders[0].Job != "j1" || !recorders[0].Follows() {
 		t.Errorf("status: %+v, %v", r, err)
 	}
+
 	emitter.command.Process.Kill()
 	<-emitter.done
 	agent.until("the recorder gone", func(m map[string]float64) bool { return m["laggard_recorders"] == 0 })
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.wait()
 	s.exact(phases)
 }
@@ -96,10 +102,12 @@ func (s *site) recordsOn(state trace.State) {
 		<-time.After(200 * time.Millisecond)
 		return
 	}
+
 	each := uint64(perStep)
 	if !state.Communication {
 		each = perStep - emitterCalls
 	}
+
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	first, deadline := s.emitted(), time.Now().Add(patience)
@@ -117,6 +125,7 @@ func (s *site) emitted() (n uint64) {
 	if err != nil || len(names) != 1 {
 		s.t.Fatalf("rings %v, %v", names, err)
 	}
+
 	f, err := ring.OpenFolder(s.rings, names[0])
 	if err != nil {
 		s.t.Fatal(err)
@@ -126,18 +135,22 @@ func (s *site) emitted() (n uint64) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	for _, number := range rings {
 		r, err := f.OpenReader(number)
 		if err != nil {
 			s.t.Fatal(err)
 		}
+
 		c, err := r.Counters()
 		if err != nil {
 			s.t.Fatal(err)
 		}
+
 		n += c.Head[ring.Light] + c.Head[ring.Bulk]
 		r.Close()
 	}
+
 	return n
 }
 
@@ -168,6 +181,7 @@ func (s *site) exact(phases []phase) {
 				return i
 			}
 		}
+
 		return -1
 	}
 	err = src.Records(ctx, "j1", source.Options{}, func(_ []row.Rank, records []row.Record) error {
@@ -175,6 +189,7 @@ func (s *site) exact(phases []phase) {
 			if r.Open == 0 {
 				seqs[r.Ring] = append(seqs[r.Ring], r.Seq)
 			}
+
 			i := within(r.StartNs)
 			switch {
 			case i < 0:
@@ -184,26 +199,31 @@ func (s *site) exact(phases []phase) {
 				steps[i] = append(steps[i], r.Step)
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	for ring, list := range seqs {
 		slices.Sort(list)
 		if n := uint64(len(list)); list[0] != 0 || list[n-1] != n-1 || len(slices.Compact(list)) != int(n) {
 			s.t.Errorf("ring %d: %d records with sequence numbers %d to %d", ring, n, list[0], list[n-1])
 		}
 	}
+
 	for i, p := range phases[:len(phases)-1] {
 		slices.Sort(steps[i])
 		n := len(steps[i])
 		if p.state.Light != (n > 0) || n > 0 && steps[i][n-1]-steps[i][0] != int64(n-1) {
 			s.t.Errorf("%v: %d steps stored: %v", p.state, n, steps[i])
 		}
+
 		if whole := (n - 2) * emitterCalls; !p.state.Communication && comms[i] > 0 || p.state.Communication && (comms[i] < whole || n == 0) {
 			s.t.Errorf("%v: %d communications in %d steps", p.state, comms[i], n)
 		}
+
 		s.t.Logf("%v: %d steps, %d communications", p.state, n, comms[i])
 	}
 }
@@ -220,13 +240,16 @@ func TestSwitchByFile(t *testing.T) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(filepath.Join(dir, "profilingSwitch"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		next := filepath.Join(mount, "..data_tmp")
 		if err := os.Symlink(version, next); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Rename(next, filepath.Join(mount, "..data")); err != nil {
 			t.Fatal(err)
 		}
@@ -237,6 +260,7 @@ func TestSwitchByFile(t *testing.T) {
 	if err := os.Symlink(filepath.Join("..data", "profilingSwitch"), filepath.Join(mount, "profilingSwitch")); err != nil {
 		t.Fatal(err)
 	}
+
 	s.agent("--switch-file", filepath.Join(mount, "profilingSwitch"))
 	emitter := s.emitter(0, 1, 1<<30)
 	s.followed(trace.State{}, time.Time{})
@@ -287,6 +311,7 @@ func TestSwitchOneServer(t *testing.T) {
 			t.Fatalf("trace off without %v: %+v", without, r)
 		}
 	}
+
 	first.followed(trace.On, time.Time{})
 	light := trace.State{Light: true}
 	call("on", "--words", "Step")
@@ -316,18 +341,22 @@ func TestSwitchOneServer(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.out), &recorders); err != nil {
 			t.Fatalf("status: %+v, %v", r, err)
 		}
+
 		if len(recorders) == 2 && recorders[1].Follows() && recorders[1].Followed == trace.On {
 			for rank, x := range recorders {
 				if x.Rank != rank || x.Node != fmt.Sprint("node-", rank) || x.Job != "j1" || x.Followed != trace.On {
 					t.Errorf("rank %d: %+v", rank, x)
 				}
 			}
+
 			break
 		}
+
 		if time.Now().After(deadline) {
 			t.Fatalf("the server never knew who follows: %s", r.out)
 		}
 	}
+
 	for _, e := range []*running{zero, one} {
 		e.command.Process.Kill()
 		<-e.done

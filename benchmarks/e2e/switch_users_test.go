@@ -54,11 +54,13 @@ func TestSwitchUsers(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(s.rings, switchSocket)); err != nil {
 		t.Fatalf("no stale socket to replace: %v", err)
 	}
+
 	agent = s.agent("--listen", "unix", "--trust-uid", fmt.Sprint(stranger))
 	agent.says(`serving the switch" address=(unix:\S+)`)
 	if r := u.run(stranger, "trace", "on", "--job", "a", "--ring-dir", s.rings); r.code != 0 {
 		t.Errorf("a trusted user: %+v", r)
 	}
+
 	s.recorded(map[string]trace.State{"a/0": trace.On})
 	trainer.command.Process.Kill()
 	<-trainer.done
@@ -76,9 +78,11 @@ func TestSwitchOfAnotherUser(t *testing.T) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
+
 	start := func(args ...string) *running {
 		c := u.as(context.Background(), agentUser, append([]string{"agent", "--ring-dir", s.rings, "--dir", dir, "--metrics", "", "--job-name", "ns/a", "--node", "n"}, args...)...)
 		return s.running(c)
@@ -101,11 +105,13 @@ func TestSwitchOfAnotherUser(t *testing.T) {
 			t.Errorf("as %d %v: %+v, want exit code %d and %q", tt.uid, tt.args, r, tt.code, tt.words)
 		}
 	}
+
 	agent.command.Process.Signal(syscall.SIGTERM)
 	agent.wait()
 	if err := os.Chown(s.rings, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
+
 	agent = start()
 	agent.says(`(switch not served.*belongs to uid 65534)`)
 	agent.command.Process.Signal(syscall.SIGTERM)
@@ -127,6 +133,7 @@ func TestSwitchImpostor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l.SetUnlinkOnClose(false)
 	defer l.Close()
 	accepted := make(chan struct{}, 16)
@@ -136,6 +143,7 @@ func TestSwitchImpostor(t *testing.T) {
 			if err != nil {
 				return
 			}
+
 			c.Close()
 			accepted <- struct{}{}
 		}
@@ -143,19 +151,23 @@ func TestSwitchImpostor(t *testing.T) {
 	if err := os.Chown(path, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
+
 	agent := s.agent("--listen", "unix", "--until-idle", "100ms")
 	agent.says(`(switch not served.*was made by uid 65534: remove it)`)
 	if r := laggard(t, "trace", "off", "--job", "a", "--ring-dir", s.rings); r.code != 1 || !strings.Contains(r.err, "was made by uid 65534") {
 		t.Errorf("called: %+v", r)
 	}
+
 	select {
 	case <-accepted:
 		t.Error("a stranger's socket was connected to")
 	default:
 	}
+
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.says(`serving the switch" address=(unix:\S+)`)
 	s.emitter(0, 1, 50).wait()
 	agent.wait() // it drained and shipped all the same
@@ -173,9 +185,11 @@ s.accept()[0].recv(1)`, path}
 	if err := os.Chown(path, 0, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	if r := laggard(t, "trace", "off", "--job", "a", "--ring-dir", s.rings); r.code != 1 || !strings.Contains(r.err, "is served by uid 65534") {
 		t.Errorf("called: %+v", r)
 	}
+
 	select {
 	case <-stranger.done:
 	case <-time.After(patience):

@@ -38,6 +38,7 @@ func (f *faultDiag) add(m *marker.Marker) {
 			f.order = f.order[1:]
 		}
 	}
+
 	switch m.Flag {
 	case marker.Start, marker.StartDevice:
 		f.open[key] = m.Timestamp
@@ -46,14 +47,17 @@ func (f *faultDiag) add(m *marker.Marker) {
 	default:
 		return
 	}
+
 	from, ok := f.open[key]
 	if !ok {
 		return
 	}
+
 	delete(f.open, key)
 	if m.Source == marker.HostSide {
 		f.host[m.ID] = [2]uint64{from, m.Timestamp}
 	}
+
 	if m.Source == marker.DeviceSide || m.Flag == marker.End {
 		f.events = append(f.events, event{f.names[m.ID], from, m.Timestamp, f.host[m.ID]})
 	}
@@ -69,6 +73,7 @@ func (f *faultDiag) rows() (steptime map[int]uint64, comm map[int][3]uint64) {
 		if err != nil {
 			continue
 		}
+
 		steptime[number] = s.to - s.from
 		var row [3]uint64
 		var passes, loads uint64
@@ -83,10 +88,12 @@ func (f *faultDiag) rows() (steptime map[int]uint64, comm map[int][3]uint64) {
 				loads++
 			}
 		}
+
 		if passes > 0 && loads > 0 {
 			comm[number] = [3]uint64{row[0] / passes, row[1] / passes, row[2] / loads}
 		}
 	}
+
 	return steptime, comm
 }
 
@@ -104,6 +111,7 @@ func TestTaskdFormatFeedsFaultDiag(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
+
 	f := faultDiag{open: map[[2]uint64]uint64{}, names: map[uint64]string{}, host: map[uint64][2]uint64{}}
 	calls := 0
 	for _, path := range files {
@@ -117,28 +125,34 @@ func TestTaskdFormatFeedsFaultDiag(t *testing.T) {
 			if err := p.Parse(lines.Bytes()); err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
+
 			f.add(&p.Marker)
 		}
 	}
+
 	for _, e := range f.events {
 		if strings.Contains(e.name, `"opName"`) {
 			calls++
 		}
 	}
+
 	steptime, comm := f.rows()
 	if len(steptime) != steps || len(comm) != steps || calls != steps*emitterCalls {
 		t.Fatalf("steptime.csv has %d rows, comm.csv %d, %d operations with device times; want %d, %d, %d", len(steptime), len(comm), calls, steps, steps, steps*emitterCalls)
 	}
+
 	stored := answerOf(t, s.dir, "")
 	for _, step := range stored.Steps {
 		n := int(step.Step)
 		if uint64(step.StepNs) != steptime[n] || uint64(step.FPNs) != comm[n][0] || comm[n][0] != comm[n][1] || uint64(step.DataLoaderNs) != comm[n][2] {
 			t.Errorf("step %d: FaultDiag-online reads %d and %v, we %+v", n, steptime[n], comm[n], step)
 		}
+
 		if step.Flags&1 == 0 {
 			t.Errorf("step %d: flags %b, want host only", n, step.Flags)
 		}
 	}
+
 	for _, k := range stored.Ranks {
 		if k.Device != "" {
 			t.Errorf("rank %d has device %s", k.Rank, k.Device)

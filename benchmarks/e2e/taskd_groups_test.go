@@ -57,6 +57,7 @@ func answerOf(t *testing.T, from, node string) *answer {
 	if _, err := s.Load(t.Context(), "", a, o); err != nil {
 		t.Fatal(err)
 	}
+
 	return a
 }
 
@@ -85,31 +86,38 @@ func newLateJob(t *testing.T, dir string) *lateJob {
 	if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--seed", "3", "--ranks", "8", "--steps", "160", "--format", "taskd", whole); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	j := &lateJob{t, dir, map[string][]byte{}, map[string][][]byte{}, map[string]int{}}
 	paths, err := filepath.Glob(filepath.Join(whole, "*", "*", "*"))
 	if err != nil || len(paths) != 16 {
 		t.Fatalf("%v, %v", paths, err)
 	}
+
 	for _, path := range paths {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		to := filepath.Join(dir, strings.TrimPrefix(path, whole))
 		if filepath.Base(path) == topology.ParallelGroupFile {
 			j.groups[to] = b
 			continue
 		}
+
 		j.lines[to] = bytes.SplitAfter(b, []byte("\n"))
 	}
+
 	nodes, err := topology.Load(filepath.Join(whole, topology.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b, err := json.Marshal(topology.File{WorldSize: nodes.WorldSize, Nodes: nodes.Nodes})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	j.put(filepath.Join(dir, topology.FileName), b)
 	return j
 }
@@ -120,6 +128,7 @@ func (j *lateJob) put(path string, b []byte) {
 	if err == nil {
 		err = os.WriteFile(path, b, 0o644)
 	}
+
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -133,22 +142,27 @@ func (j *lateJob) write(before int) (all float64) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			j.t.Fatal(err)
 		}
+
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			j.t.Fatal(err)
 		}
+
 		word := `"step ` + strconv.Itoa(before) + `"`
 		for j.at[path] < len(lines) && !strings.Contains(string(lines[j.at[path]]), word) {
 			if _, err := f.Write(lines[j.at[path]]); err != nil {
 				j.t.Fatal(err)
 			}
+
 			j.at[path]++
 		}
+
 		all += float64(bytes.Count(bytes.Join(lines[:j.at[path]], nil), []byte("\n")))
 		if err := f.Close(); err != nil {
 			j.t.Fatal(err)
 		}
 	}
+
 	return all
 }
 
@@ -177,6 +191,7 @@ func TestTaskdGroupsLate(t *testing.T) {
 				if store != "" {
 					store = server.Store(server.Database())
 				}
+
 				s := newSite(t, store)
 				j := newLateJob(t, s.dir)
 				agent := s.agent()
@@ -184,19 +199,23 @@ func TestTaskdGroupsLate(t *testing.T) {
 				if how == "with all other lines" {
 					known = 0 // a flush brings 160 steps at once, and the file stands beside it
 				}
+
 				if known > 0 {
 					agent.read(j.write(known))
 				}
+
 				if how == "while the agent is dead" {
 					agent.until("the ranks stored", func(m map[string]float64) bool { return m[`laggard_rows_stored_total{table="ranks"}`] >= 8 })
 					if err := agent.command.Process.Signal(syscall.SIGKILL); err != nil {
 						t.Fatal(err)
 					}
+
 					<-agent.done
 					audited(t, 0, s.dir, s.store) // what is held for the groups is on its way, not missing
 					j.dump()
 					agent = s.agent()
 				}
+
 				j.dump()
 				j.write(1 << 30)
 				agent.until("all steps but the last stored", func(m map[string]float64) bool {
@@ -205,6 +224,7 @@ func TestTaskdGroupsLate(t *testing.T) {
 				if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
+
 				agent.wait()
 				j.same(s.store)
 			})
@@ -220,23 +240,28 @@ func (j *lateJob) same(store string) {
 	if got := answerOf(t, store, ""); len(got.Steps) < 8*158 || len(got.Ranks) != 8 {
 		t.Fatalf("the agent stored %d steps of %d ranks", len(got.Steps), len(got.Ranks))
 	}
+
 	alone := "parquet:" + filepath.Join(t.TempDir(), "alone")
 	for _, to := range []string{store, alone} {
 		if r := laggard(t, "ingest", j.dir, "--to", to); r.code != 0 {
 			t.Fatalf("ingest: %+v", r)
 		}
+
 		audited(t, 0, j.dir, to)
 	}
+
 	want := answerOf(t, j.dir, "")
 	for _, s := range want.Steps {
 		if s.CommOtherNs > 0 && s.CommTPNs+s.CommPPNs+s.CommDPNs < 0 {
 			t.Fatalf("step %d of rank %d, read from the files: no dimension", s.Step, s.Rank)
 		}
 	}
+
 	for from, name := range map[string]string{store: "agent and ingest", alone: "ingest alone"} {
 		if d := cmp.Diff(want, answerOf(t, from, ""), inOrder); d != "" {
 			t.Errorf("%s (-files +store):\n%.4000s", name, d)
 		}
+
 		if d := cmp.Diff(decided(t, verdict.ExitDegraded, j.dir), decided(t, verdict.ExitDegraded, from), cmpopts.IgnoreFields(verdict.Verdict{}, "Source")); d != "" {
 			t.Errorf("%s: verdict (-files +store):\n%s", name, d)
 		}
@@ -262,9 +287,11 @@ func TestTaskdGroupsTooLate(t *testing.T) {
 				agent.read(j.write(1 << 30))
 				ungrouped = agent.metrics()[`laggard_records_altered_total{reason="`+rollup.NoGroups+`"}`]
 			}
+
 			if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
+
 			agent.wait()
 			if learns == "ingest" {
 				for _, r := range answerOf(t, s.store, "").Ranks {
@@ -272,25 +299,31 @@ func TestTaskdGroupsTooLate(t *testing.T) {
 						t.Fatalf("the agent knows %v", r.Groups)
 					}
 				}
+
 				j.dump()
 				j.write(1 << 30)
 			}
+
 			if r := laggard(t, "ingest", j.dir, "--to", s.store); r.code != 0 {
 				t.Fatalf("ingest: %+v", r)
 			}
+
 			want, got := answerOf(t, j.dir, ""), answerOf(t, s.store, "")
 			if d := cmp.Diff(want.Ranks, got.Ranks, inOrder); d != "" {
 				t.Errorf("ranks (-files +store):\n%s", d)
 			}
+
 			if learns == "agent" {
 				if n := len(differing(want.Steps, got.Steps)); float64(n) != ungrouped || n == 0 {
 					t.Errorf("%d steps differ from the files', %v are counted", n, ungrouped)
 				}
 			}
+
 			early := func(s row.Step) bool { return s.Step < known }
 			if d := cmp.Diff(slices.DeleteFunc(want.Steps, early), slices.DeleteFunc(got.Steps, early), inOrder); d != "" {
 				t.Errorf("steps from %d on (-files +store):\n%.4000s", known, d)
 			}
+
 			if d := cmp.Diff(decided(t, verdict.ExitDegraded, j.dir), decided(t, verdict.ExitDegraded, s.store), cmpopts.IgnoreFields(verdict.Verdict{}, "Source")); d != "" {
 				t.Errorf("verdict (-files +store):\n%s", d)
 			}
@@ -304,11 +337,13 @@ func differing(a, b []row.Step) (keys []string) {
 	for _, s := range a {
 		seen[s] = true
 	}
+
 	for _, s := range b {
 		if !seen[s] {
 			keys = append(keys, strconv.Itoa(int(s.Rank))+"/"+strconv.Itoa(int(s.Step)))
 		}
 	}
+
 	return keys
 }
 
@@ -325,6 +360,7 @@ func TestTermBeforeTheGroups(t *testing.T) {
 				if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
+
 				agent.wait()
 			}
 			agent := s.agent()
@@ -333,9 +369,11 @@ func TestTermBeforeTheGroups(t *testing.T) {
 			if !strings.Contains(agent.words.String(), "the first steps of ranks that have no parallel_group.json yet\" ranks=8") {
 				t.Errorf("it did not say what it leaves:\n%s", agent.words)
 			}
+
 			if steps, _ := stepsAndCalls(t, s.store); steps != 0 {
 				t.Errorf("%d steps stored without their groups", steps)
 			}
+
 			audited(t, 0, s.dir, s.store)
 			j.dump()
 			j.write(1 << 30)
@@ -348,6 +386,7 @@ func TestTermBeforeTheGroups(t *testing.T) {
 			} else if r := laggard(t, "ingest", j.dir, "--to", s.store); r.code != 0 {
 				t.Fatalf("ingest: %+v", r)
 			}
+
 			j.same(s.store)
 		})
 	}
@@ -363,11 +402,13 @@ func TestWatch_GroupsLate(t *testing.T) {
 	if err := w.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	j.dump()
 	j.write(60)
 	if err := w.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	j.write(1 << 30)
 	got := last(t, w, live)
 	v := analyzed(t, anyVerdict, j.dir)

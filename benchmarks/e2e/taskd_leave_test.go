@@ -23,6 +23,7 @@ func shippedUntilTerm(s *site, lines int) {
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
 	}
+
 	agent.wait()
 }
 
@@ -47,6 +48,7 @@ func TestTermShipsTheLastStepOfTaskd(t *testing.T) {
 	for rank := range ranks {
 		defer written.emitter(rank, ranks, steps).wait()
 	}
+
 	agent.wait()
 
 	whole, cut := newSite(t, ""), newSite(t, "")
@@ -58,27 +60,33 @@ func TestTermShipsTheLastStepOfTaskd(t *testing.T) {
 		if err != nil || len(infos) != 1 {
 			t.Fatalf("%d segments, %v", len(infos), err)
 		}
+
 		text, err := os.ReadFile(filepath.Join(written.dir, dir, infos[0].Name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		path := filepath.Join(dir, infos[0].Name)
 		lines[path] = bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 		all += len(lines[path])
 	}
+
 	write := func(s *site, path string, part [][]byte) {
 		t.Helper()
 		name := filepath.Join(s.dir, path)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := f.Write(bytes.Join(part, nil)); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -86,10 +94,12 @@ func TestTermShipsTheLastStepOfTaskd(t *testing.T) {
 	for path, l := range lines {
 		write(whole, path, append(l, []byte("\n")))
 	}
+
 	shippedUntilTerm(whole, all)
 	if n, calls := stepsAndCalls(t, whole.store); n != ranks*steps || calls != ranks*steps*emitterCalls {
 		t.Errorf("%d steps and %d calls stored, want %d and %d", n, calls, ranks*steps, ranks*steps*emitterCalls)
 	}
+
 	audited(t, 0, whole.dir, whole.store)
 
 	first := 0
@@ -98,23 +108,28 @@ func TestTermShipsTheLastStepOfTaskd(t *testing.T) {
 		write(cut, path, l[:n])
 		first += n
 	}
+
 	shippedUntilTerm(cut, first)
 	if n, _ := stepsAndCalls(t, cut.store); n >= ranks*steps || n < ranks*(steps/2) {
 		t.Errorf("%d steps stored of two thirds", n)
 	}
+
 	audited(t, 0, cut.dir, cut.store)
 	for path, l := range lines {
 		write(cut, path, append(l[len(l)*2/3+len(l)/40/2:], []byte("\n")))
 	}
+
 	shippedUntilTerm(cut, all-first)
 	if n, calls := stepsAndCalls(t, cut.store); n != ranks*steps || calls != ranks*steps*emitterCalls {
 		t.Errorf("after a restart %d steps and %d calls stored, want %d and %d", n, calls, ranks*steps, ranks*steps*emitterCalls)
 	}
+
 	stored := storedOnce(t, cut.store)
 	for kind, n := range emittedBy(ranks, steps) {
 		if stored[kind] != n {
 			t.Errorf("%s: %d stored, want %d", kind, stored[kind], n)
 		}
 	}
+
 	audited(t, 0, cut.dir, cut.store)
 }

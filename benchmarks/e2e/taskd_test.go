@@ -30,14 +30,17 @@ func taskdJob(t *testing.T) (dir, job string) {
 	if dir, ok := unpackTrace(t, "AR-1"); ok {
 		return dir, "ar-job"
 	}
+
 	dir = t.TempDir()
 	if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--seed", "3", "--ranks", "16", "--steps", "160", "--format", "taskd", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	ranks, err := segment.Walk(dir)
 	if err != nil || len(ranks) == 0 {
 		t.Fatalf("simulated ranks: %v, %v", ranks, err)
 	}
+
 	return dir, ranks[0].Job
 }
 
@@ -48,14 +51,17 @@ func files(t *testing.T, dir, job string) map[int]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[int]string{}
 	for _, r := range ranks {
 		infos, err := segment.List(r.Path)
 		if err != nil || len(infos) == 0 || r.Job != job {
 			t.Fatalf("segments of %+v: %v, %v", r, infos, err)
 		}
+
 		out[r.Rank] = filepath.Join(r.Path, infos[0].Name)
 	}
+
 	return out
 }
 
@@ -66,6 +72,7 @@ func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	if err == nil {
 		err = os.WriteFile(path, change(b), 0o644)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +90,17 @@ func asOurs(t *testing.T, path, job string, rank int) {
 			if err := p.Parse(line); err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
+
 			at++
 			if res := pairer.Add(&p.Marker, marker.Place{Offset: at}); res.Range != nil {
 				records = append(records, res.Range.Record)
 			}
 		}
+
 		for _, q := range pairer.Processes() {
 			pairer.Drain(q, q.Now(), func(r *marker.Range) { records = append(records, r.Record) })
 		}
+
 		return nil
 	})
 	slices.SortFunc(records, func(a, b record.Record) int { return int(a.End() - b.End()) })
@@ -98,12 +108,14 @@ func asOurs(t *testing.T, path, job string, rank int) {
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
+
 	meta := record.Meta{Format: record.Format, Job: job, Rank: rank, Incarnation: record.HashID(path), LocalRank: 0, PID: 1, Groups: groups, Writer: "test"}
 	b := meta.AppendLine(nil)
 	for i := range records {
 		records[i].Ring, records[i].Seq = 1, uint64(i)
 		b = records[i].AppendLine(b)
 	}
+
 	rewrite(t, path, func([]byte) []byte { return b })
 }
 
@@ -122,13 +134,16 @@ func soil(t *testing.T, chance *rand.Rand, path string) (spoilt int) {
 		for line := range bytes.Lines(b) {
 			lines = append(lines, string(line))
 		}
+
 		last := lines[len(lines)-1]
 		for from := 1; from+4 < len(lines); from += 4 { // the first may be an identity
 			chance.Shuffle(4, func(i, j int) { lines[from+i], lines[from+j] = lines[from+j], lines[from+i] })
 		}
+
 		for _, g := range garbage {
 			lines = slices.Insert(lines, 1+chance.IntN(len(lines)-1), g)
 		}
+
 		return []byte(strings.Join(append(lines, last[:len(last)/2]), ""))
 	})
 	return len(garbage)
@@ -143,6 +158,7 @@ func foreign(t *testing.T, dir, job string, ranks map[int]string) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -156,9 +172,11 @@ func foreign(t *testing.T, dir, job string, ranks map[int]string) {
 		for _, name := range []string{"database.db", "database.db-wal", "comm.csv", "steptime.csv", "notes.txt", "1753000000.bak", "core.3121"} {
 			put(filepath.Join(d, name), "{\"Kind\":1}\n")
 		}
+
 		if err := os.Symlink("/etc/passwd", filepath.Join(d, "1799999999")); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := syscall.Mkfifo(filepath.Join(d, "1799999998"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -175,6 +193,7 @@ func TestTaskdMixed(t *testing.T) {
 	if clean.Unread != nil {
 		t.Errorf("unread in the clean directory: %+v", clean.Unread)
 	}
+
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	chance := rand.New(rand.NewPCG(seed, 0))
@@ -184,24 +203,30 @@ func TestTaskdMixed(t *testing.T) {
 		if rank/4%2 == 1 { // an own node
 			asOurs(t, path, job, rank)
 		}
+
 		if rank%3 != 2 {
 			want.Lines += soil(t, chance, path)
 			want.Torn++
 		}
+
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		want.Of += bytes.Count(b, []byte("\n"))
 	}
+
 	foreign(t, dir, job, ranks)
 	got := decided(t, verdict.ExitDegraded, dir)
 	if d := cmp.Diff(&want, got.Unread); d != "" {
 		t.Errorf("unread (-want +got):\n%s", d)
 	}
+
 	if d := cmp.Diff(clean, got, cmpopts.IgnoreFields(verdict.Verdict{}, "Unread")); d != "" {
 		t.Errorf("verdict (-clean +mixed):\n%s", d)
 	}
+
 	r := laggard(t, "analyze", dir)
 	for _, words := range []string{
 		fmt.Sprintf("%d of %d lines were not understood", want.Lines, want.Of), fmt.Sprintf("files with a line that was cut by a crash of its writer: %d", want.Torn),
@@ -210,6 +235,7 @@ func TestTaskdMixed(t *testing.T) {
 			t.Errorf("analyze does not say %q: %s", words, r.err)
 		}
 	}
+
 	t.Logf("%s job: %+v; named %s (%s)", job, want, got.Nodes[0].Node, got.Nodes[0].Cause)
 }
 
@@ -226,32 +252,39 @@ func TestTaskdScattered(t *testing.T) {
 		if err := os.MkdirAll(to, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Rename(filepath.Join(dir, job, strconv.Itoa(rank)), filepath.Join(to, strconv.Itoa(rank))); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if b, err := os.ReadFile(filepath.Join(dir, "topology.json")); err == nil {
 		if err := os.WriteFile(filepath.Join(scattered, "topology.json"), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	name := fmt.Sprint("default_task_id_", first)
 	same := cmpopts.IgnoreFields(verdict.Verdict{}, "Source", "Job")
 	got := decided(t, verdict.ExitDegraded, scattered)
 	if d := cmp.Diff(clean, got, same); d != "" || got.Job != name {
 		t.Errorf("job %s, want %s; verdict (-clean +scattered):\n%s", got.Job, name, d)
 	}
+
 	const said = "directories default_task_id_… are one job of"
 	if r := laggard(t, "analyze", scattered); !strings.Contains(r.err, said) {
 		t.Errorf("analyze does not say what it did: %s", r.err)
 	}
+
 	store := "parquet:" + filepath.Join(t.TempDir(), "store")
 	if r := laggard(t, "ingest", scattered, "--to", store); r.code != 0 || !strings.Contains(r.out, said) {
 		t.Fatalf("ingest: %+v", r)
 	}
+
 	if r := laggard(t, "ingest", scattered, "--to", store); r.code != 0 || !strings.Contains(r.out, "nothing to store") {
 		t.Fatalf("second ingest: %+v", r)
 	}
+
 	if d := cmp.Diff(clean, decided(t, verdict.ExitDegraded, store, "--job", name), same); d != "" {
 		t.Errorf("verdict from the store (-clean +scattered):\n%s", d)
 	}
@@ -278,16 +311,19 @@ func TestTaskdFaultDiag(t *testing.T) {
 			if r := laggard(t, "simulate", "--scenario", scenario, "--seed", "11", "--ranks", "40", "--steps", "220", "--format", "taskd", dir); r.code != 0 {
 				t.Fatalf("simulate: %+v", r)
 			}
+
 			store := "parquet:" + filepath.Join(dir, "store")
 			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 {
 				t.Fatalf("ingest: %+v", r)
 			}
+
 			v := decided(t, verdict.ExitDegraded, store)
 			r := laggard(t, "analyze", store, "-o", "faultdiag")
 			var got map[string]map[string]entry
 			if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != verdict.ExitDegraded {
 				t.Fatalf("faultdiag: %v, %+v", err, r)
 			}
+
 			nodes := got["slownode_"+v.Job]
 			slow := map[string]bool{}
 			for _, n := range v.Nodes {
@@ -297,15 +333,18 @@ func TestTaskdFaultDiag(t *testing.T) {
 				if cause != "" && n.Cause != cause {
 					t.Errorf("%s: cause %s, want %s", n.Node, n.Cause, cause)
 				}
+
 				if e.IsSlow != 1 || e.NodeRank != n.Node || e.JobID != v.Job || e.DegradationLevel == "0.00%" {
 					t.Errorf("%s: %+v", n.Node, e)
 				}
+
 				for _, rank := range n.Ranks {
 					if !slices.Contains(ranks, rank) {
 						t.Errorf("%s: rank %d (%s) is not in %+v", n.Node, rank, n.Cause, e)
 					}
 				}
 			}
+
 			for _, l := range v.Links {
 				for _, node := range l.Nodes {
 					slow[node] = true
@@ -314,11 +353,13 @@ func TestTaskdFaultDiag(t *testing.T) {
 					}
 				}
 			}
+
 			for name, e := range nodes {
 				if (e.IsSlow == 1) != slow[name] {
 					t.Errorf("%s: %+v, slow %v", name, e, slow[name])
 				}
 			}
+
 			t.Logf("%d nodes, slow %v, links %d", len(nodes), slow, len(v.Links))
 		})
 	}
@@ -338,9 +379,11 @@ func TestTaskdJobsUnderOneCap(t *testing.T) {
 		emitters = append(emitters, s.trainer(
 			emitterSteps+"="+strconv.Itoa(steps), "RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1", "MINDX_TASK_ID="+job, "NODE_NAME=node-0"))
 	}
+
 	for _, e := range emitters {
 		e.wait()
 	}
+
 	m := agent.until("everything drained, and the tree under the cap", func(m map[string]float64) bool {
 		return m["laggard_recorders"] == 0 && m["laggard_tree_bytes"] <= limit &&
 			m[`laggard_segments_aged_total{shipped="true"}`]+m[`laggard_segments_aged_total{shipped="false"}`] > 0
@@ -348,6 +391,7 @@ func TestTaskdJobsUnderOneCap(t *testing.T) {
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.wait()
 	for _, job := range jobs {
 		infos, err := segment.List(filepath.Join(s.dir, job, "0"))
@@ -355,14 +399,17 @@ func TestTaskdJobsUnderOneCap(t *testing.T) {
 			t.Errorf("job %s has no segment left: %v", job, err)
 			continue
 		}
+
 		if r := laggard(t, "audit", s.dir, s.store, "--job", job); r.code != 0 || !strings.Contains(r.out, "equal") {
 			t.Errorf("the account of job %s does not close: %+v", job, r)
 		} else {
 			t.Logf("%s", strings.ReplaceAll(r.out, "\n", " "))
 		}
 	}
+
 	if r := laggard(t, "analyze", s.store); r.code == 0 || !strings.Contains(r.err, "uid-1, uid-2") {
 		t.Errorf("analyze of two jobs without --job: %+v", r)
 	}
+
 	t.Logf("tree %v bytes of %d, aged %v", m["laggard_tree_bytes"], limit, m[`laggard_segments_aged_total{shipped="true"}`])
 }

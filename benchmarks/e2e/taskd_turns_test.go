@@ -24,21 +24,26 @@ func TestTaskdProcessesOfARank(t *testing.T) {
 	for i := range emitters {
 		emitters[i] = s.emitter(0, 1, steps)
 	}
+
 	for range 4 {
 		<-time.After(time.Duration(chance.IntN(1500)) * time.Millisecond)
 		if err := agent.command.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+
 		<-agent.done
 		agent = s.agent(flags...)
 	}
+
 	for _, e := range emitters {
 		e.wait()
 	}
+
 	agent.until("everything drained", func(m map[string]float64) bool { return m["laggard_recorders"] == 0 })
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	agent.wait()
 	want := emittedBy(processes, steps)
 	got := outcomeOfParquet(t, strings.TrimPrefix(s.store, "parquet:"))
@@ -47,11 +52,13 @@ func TestTaskdProcessesOfARank(t *testing.T) {
 			t.Errorf("%s: emitted %d, the ledger says %d", kind, n, got.emitted[kind])
 		}
 	}
+
 	report := audited(t, 0, s.dir, s.store)
 	t.Logf("emitted %d = stored %d + dropped %v + in flight %d", report.Emitted, report.Stored, report.Dropped, report.InFlight)
 	if report.Emitted != processes*steps*perStep {
 		t.Errorf("emitted %d, accounted for %d", processes*steps*perStep, report.Emitted)
 	}
+
 	// TaskD's lines say no end: of each process the last step waits for the next one.
 	if report.InFlight > 2*processes*perStep {
 		t.Errorf("%d in flight", report.InFlight)

@@ -36,6 +36,7 @@ func laggard(t *testing.T, args ...string) laggardResult {
 	if err := c.Run(); err != nil && c.ProcessState == nil {
 		t.Fatalf("laggard %v: %v", args, err)
 	}
+
 	return laggardResult{out.String(), errs.String(), c.ProcessState.ExitCode()}
 }
 
@@ -55,10 +56,12 @@ func analyzed(t *testing.T, codes []int, args ...string) *verdict.Verdict {
 	if !slices.Contains(codes, r.code) {
 		t.Fatalf("analyze %v: exit code %d, want one of %v\n%s%s", args, r.code, codes, r.out, r.err)
 	}
+
 	var v verdict.Verdict
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil {
 		t.Fatalf("analyze %v: %v in\n%s", args, err, r.out)
 	}
+
 	return &v
 }
 
@@ -68,13 +71,16 @@ func isAR1(t *testing.T, v *verdict.Verdict) {
 	if len(v.Nodes) != 1 || len(v.Links) != 0 {
 		t.Fatalf("nodes %+v, links %+v, want rank 0's node alone", v.Nodes, v.Links)
 	}
+
 	n := v.Nodes[0]
 	if n.Node != "node-0" || n.State != verdict.Degraded || n.Cause != verdict.Compute || !cmp.Equal(n.Ranks, []int{0}) {
 		t.Errorf("named %s %s %s %v, want node-0 degraded compute [0]", n.Node, n.State, n.Cause, n.Ranks)
 	}
+
 	if n.Slowdown < 2.1 || n.Slowdown > 2.6 {
 		t.Errorf("slowdown %.2f, want 2.1 to 2.6", n.Slowdown)
 	}
+
 	if n.JobImpact < 0.4 || n.JobImpact > 0.6 {
 		t.Errorf("job impact %.2f, want about 0.49", n.JobImpact)
 	}
@@ -86,6 +92,7 @@ func TestTraceAR1(t *testing.T) {
 	if !ok {
 		return
 	}
+
 	isAR1(t, decided(t, verdict.ExitDegraded, dir))
 	isAR1(t, decided(t, verdict.ExitDegraded, filepath.Join(dir, "ar-job")))
 }
@@ -96,15 +103,18 @@ func TestTraceST(t *testing.T) {
 	if !ok {
 		return
 	}
+
 	for _, source := range []string{dir, filepath.Join(dir, "st-job")} {
 		v := decided(t, verdict.ExitHealthy, source)
 		if len(v.Nodes)+len(v.Links) != 0 {
 			t.Fatalf("%s: named %+v %+v, want nobody", source, v.Nodes, v.Links)
 		}
+
 		found := false
 		for _, f := range v.Findings {
 			found = found || f.Kind == verdict.StageImbalance && cmp.Equal(f.Stages, []int{3})
 		}
+
 		if !found {
 			t.Errorf("%s: findings %+v, want stage-imbalance of stage 3", source, v.Findings)
 		}
@@ -119,6 +129,7 @@ func TestTraceStores(t *testing.T) {
 	if !ok {
 		return
 	}
+
 	want := decided(t, verdict.ExitDegraded, dir)
 	server := chtest.Start(t)
 	stores := map[string]string{"parquet": "parquet:" + filepath.Join(t.TempDir(), "store"), "clickhouse": server.Store(server.Database())}
@@ -127,9 +138,11 @@ func TestTraceStores(t *testing.T) {
 			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 || !strings.Contains(r.out, "stored ") {
 				t.Fatalf("ingest: %+v", r)
 			}
+
 			if r := laggard(t, "ingest", dir, "--to", store); r.code != 0 || !strings.Contains(r.out, "nothing to store") {
 				t.Fatalf("second ingest: %+v", r)
 			}
+
 			got := decided(t, verdict.ExitDegraded, store)
 			got.Source = want.Source
 			if d := cmp.Diff(want, got); d != "" {
@@ -155,6 +168,7 @@ func TestStoredColumns(t *testing.T) {
 	if r := laggard(t, "simulate", "--scenario", "healthy", "--seed", "5", "--ranks", "8", "--steps", "20", job); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)
 	}
+
 	server := chtest.Start(t)
 	database := server.Database()
 	store := filepath.Join(dir, "store")
@@ -163,23 +177,28 @@ func TestStoredColumns(t *testing.T) {
 			t.Fatalf("ingest: %+v", r)
 		}
 	}
+
 	for table, columns := range contract {
 		files, err := filepath.Glob(filepath.Join(store, table, "job=*", "*.parquet"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("Parquet files of %s: %v, %v", table, files, err)
 		}
+
 		f, closer, err := parquet.Open(files[0])
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, column := range strings.Fields(columns) {
 			if _, ok := f.Schema().Lookup(column); !ok && !listColumn(f.Schema().String(), column) {
 				t.Errorf("Parquet %s has no column %s", table, column)
 			}
+
 			if server.Count("SELECT count() FROM system.columns WHERE database = '"+database+"' AND table = '"+table+"' AND name = '"+column+"'") != 1 {
 				t.Errorf("ClickHouse %s has no column %s", table, column)
 			}
 		}
+
 		closer.Close()
 	}
 }

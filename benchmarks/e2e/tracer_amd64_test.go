@@ -69,6 +69,7 @@ func (x *tracer) run(t *testing.T, out *os.File, env []string, argv ...string) s
 	if err != nil {
 		t.Fatalf("start %s under ptrace: %v", argv[0], err)
 	}
+
 	x.pid, x.pending, x.failing, x.inside = pid, map[int]*sysCall{}, map[int]int{}, map[int]bool{}
 	ended := make(chan struct{})
 	defer close(ended)
@@ -77,21 +78,25 @@ func (x *tracer) run(t *testing.T, out *os.File, env []string, argv ...string) s
 	if _, err := wait4(pid, &ws); err != nil {
 		t.Fatalf("wait for %s: %v", argv[0], err)
 	}
+
 	const options = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
 	if err := syscall.PtraceSetOptions(pid, options); err != nil {
 		t.Fatalf("trace %s: %v", argv[0], err)
 	}
+
 	resume(pid, 0)
 	for {
 		tid, err := wait4(-1, &ws)
 		if err != nil {
 			t.Fatalf("wait for %s: %v", argv[0], err)
 		}
+
 		switch {
 		case ws.Exited() || ws.Signaled():
 			if tid == pid {
 				return ws
 			}
+
 			continue
 		case ws.StopSignal() == syscall.SIGTRAP|0x80:
 			x.stop(tid)
@@ -145,25 +150,30 @@ func (x *tracer) stop(tid int) {
 	if syscall.PtraceGetRegs(tid, &regs) != nil {
 		return // killed
 	}
+
 	x.inside[tid] = !x.inside[tid]
 	if x.inside[tid] {
 		x.enter(tid, &regs)
 		return
 	}
+
 	if errno := x.failing[tid]; errno != 0 {
 		delete(x.failing, tid)
 		regs.Rax = uint64(-int64(errno))
 		_ = syscall.PtraceSetRegs(tid, &regs)
 		return
 	}
+
 	c := x.pending[tid]
 	delete(x.pending, tid)
 	if c == nil || int64(regs.Rax) < 0 {
 		return
 	}
+
 	if c.name == "write" || c.name == "pwrite" {
 		c.data = x.memory(uintptr(regs.Rsi), int(regs.Rax))
 	}
+
 	c.done = true
 	if x.look(c) == kill {
 		syscall.Kill(x.pid, syscall.SIGKILL)
@@ -175,6 +185,7 @@ func (x *tracer) enter(tid int, regs *syscall.PtraceRegs) {
 	if c == nil {
 		return
 	}
+
 	switch verdict := x.look(c); verdict {
 	case goOn:
 		x.pending[tid] = c
@@ -212,11 +223,13 @@ func (x *tracer) decode(tid int, r *syscall.PtraceRegs) *sysCall {
 	default:
 		return nil
 	}
+
 	for _, root := range x.roots {
 		if c.path == root || strings.HasPrefix(c.path, root+"/") {
 			return c
 		}
 	}
+
 	return nil
 }
 
@@ -229,6 +242,7 @@ func (x *tracer) resolve(dir int, name string) string {
 	if filepath.IsAbs(name) || dir == unix.AT_FDCWD {
 		return filepath.Clean(name)
 	}
+
 	return filepath.Join(x.file(dir), name)
 }
 
@@ -241,14 +255,17 @@ func (x *tracer) text(at uintptr) string {
 		if len(part) == 0 {
 			break
 		}
+
 		for i, c := range part {
 			if c == 0 {
 				return string(append(s, part[:i]...))
 			}
 		}
+
 		s = append(s, part...)
 		at += uintptr(len(part))
 	}
+
 	return string(s)
 }
 
@@ -257,6 +274,7 @@ func (x *tracer) memory(at uintptr, n int) []byte {
 	if n <= 0 {
 		return nil
 	}
+
 	b := make([]byte, n)
 	local := unix.Iovec{Base: (*byte)(unsafe.Pointer(&b[0]))}
 	local.SetLen(n)
@@ -264,5 +282,6 @@ func (x *tracer) memory(at uintptr, n int) []byte {
 	if err != nil {
 		return nil
 	}
+
 	return b[:got]
 }

@@ -20,14 +20,17 @@ func unpackTrace(t *testing.T, name string) (dir string, ok bool) {
 		t.Logf("RAN WITHOUT THE REAL TRACE %s: the recorded jobs (CONTRIBUTING.md) are not there", name)
 		return "", false
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	to := t.TempDir()
 	archive := tar.NewReader(z)
 	for {
@@ -35,9 +38,11 @@ func unpackTrace(t *testing.T, name string) (dir string, ok bool) {
 		if errors.Is(err, io.EOF) {
 			return filepath.Join(to, name), true
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		unpack(t, to, h, archive)
 	}
 }
@@ -49,15 +54,19 @@ func unpack(t *testing.T, to string, h *tar.Header, content io.Reader) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		return
 	}
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	b, err := io.ReadAll(content)
 	if err == nil {
 		err = os.WriteFile(path, b, 0o644)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,14 +28,17 @@ func newUsers(t *testing.T) *users {
 	if os.Getuid() != 0 {
 		t.Skip("NOT ROOT: no process can be another user's here, so nothing of this is shown")
 	}
+
 	dir, err := os.MkdirTemp("", "laggard-users-")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	return &users{t, dir}
 }
 
@@ -63,5 +66,6 @@ func (u *users) run(uid int, args ...string) laggardResult {
 	if err := c.Run(); err != nil && c.ProcessState == nil {
 		u.t.Fatalf("laggard %v as %d: %v", args, uid, err)
 	}
+
 	return laggardResult{out.String(), errs.String(), c.ProcessState.ExitCode()}
 }

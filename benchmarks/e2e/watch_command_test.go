@@ -25,6 +25,7 @@ func checkVerdictRows(t *testing.T, store string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	type key struct {
 		at                   int64
 		node, group, finding string
@@ -45,21 +46,25 @@ func checkVerdictRows(t *testing.T, store string) {
 				if seen[k] {
 					t.Errorf("%+v is stored twice", k)
 				}
+
 				seen[k] = true
 				if r.Node != "" && r.State == verdict.Degraded {
 					var n verdict.Node
 					if err := json.Unmarshal([]byte(r.Body), &n); err != nil || n.Node != r.Node {
 						t.Errorf("body of %s: %q: %v", r.Node, r.Body, err)
 					}
+
 					degraded = true
 				}
 			}
+
 			return nil
 		})
 		if err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 	}
+
 	if !degraded {
 		t.Errorf("no degraded node in %d files of the table of verdicts", len(files))
 	}
@@ -78,11 +83,13 @@ func TestWatch_OnceByThresholds(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tt.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		r := laggard(t, "watch", dir, "--once", "--thresholds", path, "-o", "json")
 		var v verdict.Verdict
 		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
 			t.Fatalf("%v: %s%s", err, r.out, r.err)
 		}
+
 		if r.code != tt.code || v.Healthy != (tt.code == verdict.ExitHealthy) || len(v.Nodes) != 1 || v.Nodes[0].State != verdict.Degraded {
 			t.Errorf("%s: exit code %d, healthy %v, nodes %+v", tt.file, r.code, v.Healthy, v.Nodes)
 		}
@@ -97,13 +104,16 @@ func TestWatch_Once(t *testing.T) {
 	if r.code != verdict.ExitDegraded {
 		t.Fatalf("watch --once: exit code %d, want %d\n%s", r.code, verdict.ExitDegraded, r.err)
 	}
+
 	var got map[string]any
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil {
 		t.Fatal(err)
 	}
+
 	if got["source"] != dir {
 		t.Fatalf("source %v, want %v", got["source"], dir)
 	}
+
 	delete(got, "source")
 	if a, b := text(t, got), text(t, want); a != b {
 		t.Fatalf("watch --once says\n%s\nanalyze\n%s", a, b)
@@ -116,6 +126,7 @@ func text(t *testing.T, v any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(b)
 }
 
@@ -135,12 +146,15 @@ func TestWatch_Metrics(t *testing.T) {
 	if code, body := get("/readyz"); code != 503 {
 		t.Fatalf("/readyz before a look: %d %s", code, body)
 	}
+
 	if err := w.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if code, _ := get("/readyz"); code != 200 {
 		t.Fatalf("/readyz: %d", code)
 	}
+
 	_, body := get("/metrics")
 	for _, want := range []string{
 		`laggard_node_degraded{cause="`, `state="degraded"} 1`, "laggard_node_slowdown{", "laggard_job_impact{", "laggard_watch_steps_total{",

@@ -41,6 +41,7 @@ func switchAddress(i int) *regexp.Regexp {
 	if i == 0 {
 		return regexp.MustCompile(`serving the switch" address=(unix:\S+)`)
 	}
+
 	return regexp.MustCompile(`serving the switch" address=(127\.\S+)`)
 }
 
@@ -62,6 +63,7 @@ func newDepthSite(t *testing.T, fault string, slowRank, steps int, flags ...stri
 				addresses[node] = string(m[1])
 			}
 		}
+
 		return len(addresses) == demoNodes
 	})
 	socket := strings.TrimPrefix(addresses[demoNode(0)], "unix:")
@@ -72,9 +74,11 @@ func newDepthSite(t *testing.T, fault string, slowRank, steps int, flags ...stri
 	if err == nil {
 		err = os.WriteFile(agents, b, 0o600)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.watch = processes.start(append([]string{"watch", "parquet:" + s.store(), "--every", "1s", "-o", "json", "--metrics", "127.0.0.1:0",
 		"--state", filepath.Join(s.dir, "watch"), "--agents", agents}, flags...)...)
 	return s
@@ -91,6 +95,7 @@ func (s *depthSite) until(what string, ok func() bool) {
 			s.t.Fatalf("the demo ended before %s: %v\n%s\n%s", what, err, s.demo.words, s.words())
 		default:
 		}
+
 		if time.Now().After(deadline) {
 			s.t.Fatalf("never: %s\n%s", what, s.words())
 		}
@@ -101,6 +106,7 @@ func (s *depthSite) words() string {
 	if s.watch == nil {
 		return ""
 	}
+
 	return s.watch.words.String()
 }
 
@@ -117,10 +123,12 @@ func (s *depthSite) deep() (nodes []string, since time.Time) {
 				since = at
 			}
 		}
+
 		if all {
 			nodes = append(nodes, node)
 		}
 	}
+
 	return nodes, since
 }
 
@@ -136,6 +144,7 @@ func (s *depthSite) logged(part string) time.Time {
 				return true
 			}
 		}
+
 		return false
 	})
 	return at
@@ -159,6 +168,7 @@ func TestDepth_EndToEnd(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(nodes), demoNode(slow)) {
 		t.Errorf("deep are %v, without the suspect %s", nodes, demoNode(slow))
 	}
+
 	s.logged("recording in depth ends")
 	s.until("recorders follow Communication off", func() bool {
 		nodes, _ = s.deep()
@@ -168,6 +178,7 @@ func TestDepth_EndToEnd(t *testing.T) {
 	if n := strings.Count(s.words(), "switched: Communication on"); n != 2 {
 		t.Errorf("%d switches on, want those of two nodes:\n%s", n, s.words())
 	}
+
 	s.measured(deep)
 }
 
@@ -179,6 +190,7 @@ func (s *depthSite) measured(deep []string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	with, all := map[string]int{}, map[string]int{}
 	for _, f := range files {
 		err := layout.Read(f, func(rows []struct {
@@ -191,12 +203,14 @@ func (s *depthSite) measured(deep []string) {
 					with[r.Node]++
 				}
 			}
+
 			return nil
 		})
 		if err != nil && !errors.Is(err, io.EOF) {
 			s.t.Fatal(err)
 		}
 	}
+
 	s.t.Logf("steps with Communication %v of %v", with, all)
 	for node, n := range all {
 		switch was := slices.Contains(deep, node); {

@@ -28,12 +28,14 @@ func TestWatch_NamesWithinTenSteps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			cfg.Faults[0].From, cfg.Steps, cfg.Shape.MicroBatches = 60, 110, cfg.Shape.PP
 			dir := filepath.Join(t.TempDir(), "job")
 			truth, err := simulate.Write(dir, cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			node, onset := truth.Culprits[0].Node, int64(truth.Culprits[0].OnsetStep)
 			g, state := newGrowth(t, dir, uint64(k), 1), t.TempDir()
 			for g.grow(t) {
@@ -41,17 +43,21 @@ func TestWatch_NamesWithinTenSteps(t *testing.T) {
 				if v == nil {
 					continue
 				}
+
 				i := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node == node })
 				if v.Steps.Last >= onset+10 && i < 0 {
 					t.Fatalf("%s has been slow since step %d, and at step %d it isn't named", node, onset, v.Steps.Last)
 				}
+
 				if v.Steps.Last >= onset+20 && v.Nodes[i].State != verdict.Degraded {
 					t.Fatalf("%s has been slow since step %d, and at step %d it is %s", node, onset, v.Steps.Last, v.Nodes[i].State)
 				}
+
 				if k := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node != node && n.State != verdict.Suspect }); k >= 0 {
 					t.Fatalf("at step %d %+v is named, the culprit is %s", v.Steps.Last, v.Nodes[k], node)
 				}
 			}
+
 			want := analyzed(t, anyVerdict, dir)
 			type who struct {
 				Node, State, Cause string
@@ -61,11 +67,13 @@ func TestWatch_NamesWithinTenSteps(t *testing.T) {
 				for _, n := range v.Nodes {
 					out = append(out, who{n.Node, n.State, n.Cause, n.SinceStep, n.DetectedStep})
 				}
+
 				return out
 			}
 			if grown := watchedOnce(t, g.to, state); !slices.Equal(named(grown), named(want)) { // its last steps may still be open
 				t.Errorf("watch names %+v at the end, analyze %+v", named(grown), named(want))
 			}
+
 			got := watchedOnce(t, g.to, "") // nothing grows any more: unfinished steps count, too
 			want.Source, got.Source = "", ""
 			if diff := cmp.Diff(generic(t, want), generic(t, got)); diff != "" {
@@ -82,6 +90,7 @@ func watchedOnce(t *testing.T, dir, state string) *verdict.Verdict {
 	if !slices.Contains(anyVerdict, r.code) {
 		t.Fatalf("watch --once: exit code %d\n%s", r.code, r.err)
 	}
+
 	var last *verdict.Verdict
 	for d := json.NewDecoder(strings.NewReader(r.out)); ; {
 		var v verdict.Verdict
@@ -89,9 +98,11 @@ func watchedOnce(t *testing.T, dir, state string) *verdict.Verdict {
 		if errors.Is(err, io.EOF) {
 			return last
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		last = &v
 	}
 }

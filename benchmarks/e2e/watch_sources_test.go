@@ -35,10 +35,12 @@ func watchedJob(t *testing.T, scenario string, seed uint64) (dir string, cfg sim
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir = filepath.Join(t.TempDir(), "job")
 	if _, err := simulate.Write(dir, cfg); err != nil {
 		t.Fatal(err)
 	}
+
 	v := analyzed(t, anyVerdict, dir)
 	v.Source = ""
 	return dir, cfg, generic(t, v)
@@ -51,10 +53,12 @@ func generic(t *testing.T, v any) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var m map[string]any
 	if err := json.Unmarshal(b, &m); err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -75,27 +79,33 @@ func newGrowth(t *testing.T, from string, seed uint64, share int) *growth {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		rel, err := filepath.Rel(from, path)
 		if err != nil {
 			return err
 		}
+
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
+
 		if name := filepath.Base(rel); strings.Trim(name, "0123456789") != "" { // topology.json and the like are there from the start
 			to := filepath.Join(g.to, rel)
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return err
 			}
+
 			return os.WriteFile(to, b, 0o644)
 		}
+
 		g.files[rel], g.sizes[rel] = b, len(b)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return g
 }
 
@@ -109,25 +119,31 @@ func (g *growth) grow(t *testing.T) bool {
 			dirs[d] = rel
 		}
 	}
+
 	for d, rel := range dirs {
 		if err := os.MkdirAll(filepath.Join(g.to, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		n := min(len(g.files[rel]), 1+g.sizes[rel]*g.share/100+g.rng.IntN(200))
 		f, err := os.OpenFile(filepath.Join(g.to, rel), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := f.Write(g.files[rel][:n]); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		if g.files[rel] = g.files[rel][n:]; len(g.files[rel]) == 0 {
 			delete(g.files, rel)
 		}
 	}
+
 	return len(g.files) > 0
 }
 
@@ -138,11 +154,13 @@ func watched(t *testing.T, spec, state, topology string) (*watch.Watcher, *sourc
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Files grow here by bytes, not by time: ranks are further apart than real ones.
 	w, err := watch.New(watch.Options{Source: live, StateDir: state, Lag: feed.Lag{Time: 20 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return w, live
 }
 
@@ -152,21 +170,26 @@ func last(t *testing.T, w *watch.Watcher, live *source.Live) map[string]any {
 	if err := w.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	s := w.Status()
 	for _, j := range s.Jobs {
 		if j.Late > 0 {
 			t.Logf("%d rows were late", j.Late)
 		}
 	}
+
 	if len(s.Jobs) != 1 {
 		t.Fatalf("%d jobs are followed, want 1", len(s.Jobs))
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := live.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return generic(t, s.Jobs[s.Names()[0]].Verdict)
 }
 
@@ -184,13 +207,16 @@ func TestWatch_GrowingFiles(t *testing.T) {
 				if err := w.Look(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+
 				if n%5 == 4 {
 					if err := w.Close(); err != nil {
 						t.Fatal(err)
 					}
+
 					w, live = watched(t, g.to, state, "")
 				}
 			}
+
 			if diff := cmp.Diff(want, last(t, w, live)); diff != "" {
 				t.Fatalf("watch differs from analyze (-analyze +watch):\n%s", diff)
 			}
@@ -209,6 +235,7 @@ func TestWatch_GrowingStores(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			sink, err := intake.OpenStore(t.Context(), store, intake.StoreOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -217,6 +244,7 @@ func TestWatch_GrowingStores(t *testing.T) {
 			if err := sink.Create(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			state := t.TempDir()
 			topology := filepath.Join(dir, "topology.json")
 			w, live := watched(t, store, state, topology)
@@ -227,21 +255,26 @@ func TestWatch_GrowingStores(t *testing.T) {
 				if n == 0 {
 					part.Ranks = rows.Ranks
 				}
+
 				for _, b := range ship.Cut(&part) {
 					if err := sink.Insert(t.Context(), b); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				if err := w.Look(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+
 				if n%3 == 2 {
 					if err := errors.Join(w.Close(), live.Close()); err != nil {
 						t.Fatal(err)
 					}
+
 					w, live = watched(t, store, state, topology)
 				}
 			}
+
 			if diff := cmp.Diff(want, last(t, w, live)); diff != "" {
 				t.Fatalf("watch differs from analyze (-analyze +watch):\n%s", diff)
 			}
@@ -262,12 +295,14 @@ func TestWatch_Killed(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		return c
 	}
 	kill := func(c *exec.Cmd) {
 		if err := c.Process.Kill(); err != nil {
 			t.Fatalf("kill: %v\n%s", err, c.Stderr)
 		}
+
 		_ = c.Wait() // it was killed
 	}
 	rng := rand.New(rand.NewPCG(21, 3))
@@ -277,18 +312,21 @@ func TestWatch_Killed(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			awaitChange(t, state)
 		}
+
 		if rng.IntN(2) == 0 {
 			kill(c)
 			kills++
 			c = start()
 		}
 	}
+
 	awaitChange(t, state)
 	kill(c)
 	w, live := watched(t, g.to, state, "")
 	if diff := cmp.Diff(want, last(t, w, live)); diff != "" {
 		t.Fatalf("killed %d times: watch differs from analyze (-analyze +watch):\n%s", kills, diff)
 	}
+
 	t.Logf("killed %d times", kills)
 	checkVerdictRows(t, store)
 }
@@ -301,11 +339,13 @@ func awaitChange(t *testing.T, state string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, e := range entries {
 			if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".watch") && info.ModTime().After(at) {
 				at = info.ModTime()
 			}
 		}
+
 		return at
 	}
 	was := newest()

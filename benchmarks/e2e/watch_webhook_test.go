@@ -39,8 +39,10 @@ func TestWatch_Webhook(t *testing.T) {
 			t.Fatalf("not heard: %v\n%s", want, w.words)
 		}
 	}
+
 	if err := w.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	w.wait()
 }

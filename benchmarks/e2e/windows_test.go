@@ -33,6 +33,7 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 			if !ok {
 				return
 			}
+
 			src, err := source.Open(t.Context(), dir, source.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -43,10 +44,12 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var steps []uint64
 			for _, s := range all.Steps {
 				steps = append(steps, s.Step)
 			}
+
 			slices.Sort(steps)
 			steps = slices.Compact(steps)
 			named, decided, codes := 0, 0, map[int]int{}
@@ -56,20 +59,24 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 				for i := range all.Ranks {
 					b.AddRank(&all.Ranks[i])
 				}
+
 				for i := range all.Steps {
 					if s := &all.Steps[i]; s.Step >= from && s.Step <= to {
 						b.AddStep(s)
 					}
 				}
+
 				for i := range all.Communications {
 					if c := &all.Communications[i]; c.StepTo >= from && c.StepFrom <= to {
 						b.AddCommunication(c)
 					}
 				}
+
 				f, err := b.Frame(info.Topology)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				v := detect.Analyze(f, detect.Default())
 				var nodes []string
 				for _, n := range v.Nodes {
@@ -77,21 +84,26 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 						nodes = append(nodes, n.Node+" "+n.Cause)
 					}
 				}
+
 				named += len(nodes)
 				codes[v.Exit(detect.Default().MinImpact)]++
 				if v.Decided {
 					decided++
 				}
+
 				if got := strings.Join(nodes, ", "); got != want && (v.Decided || got != "") {
 					t.Errorf("steps %d to %d: %q (decided: %v), want %q", from, to, got, v.Decided, want)
 				}
 			}
+
 			if want != "" && named == 0 {
 				t.Error("no window names the culprit")
 			}
+
 			if len(codes) > 1 {
 				t.Errorf("windows by exit code: %v, want one", codes)
 			}
+
 			t.Logf("%d windows, the culprit named in %d, decided in %d", len(steps)-window+1, named, decided)
 		})
 	}

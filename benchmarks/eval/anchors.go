@@ -38,8 +38,10 @@ func (s *sheet) windows(accuse func(from, to int) []int) map[string]bool {
 				named[s.ranks[r].node] = true
 			}
 		}
+
 		last = now
 	}
+
 	return named
 }
 
@@ -58,6 +60,7 @@ func threeSigma(s *sheet) map[string]bool {
 				means, who = append(means, mean(v)), append(who, r)
 			}
 		}
+
 		m, sd := moments(means)
 		var out []int
 		for k, x := range means {
@@ -65,6 +68,7 @@ func threeSigma(s *sheet) map[string]bool {
 				out = append(out, who[k])
 			}
 		}
+
 		return out
 	})
 }
@@ -81,18 +85,22 @@ func nvrx(s *sheet) map[string]bool {
 				fastest = min(fastest, m)
 			}
 		}
+
 		var out []int
 		for r, m := range medians {
 			if m <= 0 {
 				continue
 			}
+
 			if best[r] == 0 || m < best[r] {
 				best[r] = m
 			}
+
 			if fastest/m < 0.75 || best[r]/m < 0.75 {
 				out = append(out, r)
 			}
 		}
+
 		return out
 	})
 }
@@ -107,6 +115,7 @@ func overMedian(s *sheet) map[string]bool {
 				all = append(all, float32(medians[r]))
 			}
 		}
+
 		mid := median(all)
 		var out []int
 		for r, m := range medians {
@@ -114,6 +123,7 @@ func overMedian(s *sheet) map[string]bool {
 				out = append(out, r)
 			}
 		}
+
 		return out
 	})
 }
@@ -135,6 +145,7 @@ func history(v []float32) []bool {
 	if len(v) < fdNormal+fdConsec {
 		return out
 	}
+
 	first := slices.Clone(v[:fdNormal])
 	slices.Sort(first)
 	first = first[fdConsec : fdNormal-fdConsec]
@@ -144,8 +155,10 @@ func history(v []float32) []bool {
 			out[k] = true
 			continue
 		}
+
 		sum, n = sum+float64(v[k]), n+1
 	}
+
 	return out
 }
 
@@ -153,11 +166,13 @@ func consecutive(abnormal []bool, at int) bool {
 	if at < fdConsec || at > len(abnormal) {
 		return false
 	}
+
 	for _, a := range abnormal[at-fdConsec : at] {
 		if !a {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -169,6 +184,7 @@ func faultDiag(s *sheet) map[string]bool {
 		c := &s.ranks[r]
 		slow[r], own[r], load[r] = history(c.step), history(c.fp), history(c.load)
 	}
+
 	every := 1
 	for r := range s.ranks {
 		if m := mean(pick(s.ranks[r].step, 0, 50)) / 1e9; m > 0 {
@@ -176,6 +192,7 @@ func faultDiag(s *sheet) map[string]bool {
 			break
 		}
 	}
+
 	named, inRow := map[string]bool{}, map[string]int{}
 	for at := fdNormal + fdConsec; at <= s.steps; at += every {
 		now := s.localise(at, slow, own, load)
@@ -184,12 +201,14 @@ func faultDiag(s *sheet) map[string]bool {
 				inRow[n] = 0
 			}
 		}
+
 		for n := range now {
 			if inRow[n]++; inRow[n] >= fdConfirm {
 				named[n] = true
 			}
 		}
 	}
+
 	return named
 }
 
@@ -201,11 +220,13 @@ func (s *sheet) localise(at int, slow, own, load [][]bool) map[string]bool {
 			gated[s.ranks[r].node] = true
 		}
 	}
+
 	for r := range s.ranks {
 		c := &s.ranks[r]
 		if !gated[c.node] {
 			continue
 		}
+
 		switch {
 		case len(c.tp) < 2 && consecutive(own[r], at), consecutive(load[r], at):
 			now[c.node] = true
@@ -215,6 +236,7 @@ func (s *sheet) localise(at int, slow, own, load [][]bool) map[string]bool {
 			}
 		}
 	}
+
 	return now
 }
 
@@ -232,12 +254,15 @@ func (s *sheet) split(group []int, at int) bool {
 			if r >= len(s.ranks) || k >= len(s.ranks[r].tpNs) {
 				return false
 			}
+
 			vs = append(vs, value{r, float64(s.ranks[r].tpNs[k])})
 		}
+
 		slices.SortFunc(vs, func(a, b value) int {
 			if a.v < b.v {
 				return -1
 			}
+
 			return 1
 		})
 		cut, gap := 0, 0.0
@@ -246,6 +271,7 @@ func (s *sheet) split(group []int, at int) bool {
 				cut, gap = i, d
 			}
 		}
+
 		lower, upper := 0.0, 0.0
 		var who []int
 		for i, x := range vs {
@@ -256,15 +282,19 @@ func (s *sheet) split(group []int, at int) bool {
 				upper += x.v / float64(len(vs)-cut)
 			}
 		}
+
 		if cut == 0 || gap < (vs[len(vs)-1].v-vs[0].v)/2 || lower <= 0 || upper/lower <= fdCluster {
 			return false
 		}
+
 		slices.Sort(who)
 		if last != nil && !slices.Equal(last, who) {
 			return false
 		}
+
 		last = who
 	}
+
 	return len(last) > 0
 }
 
@@ -273,9 +303,11 @@ func mean(v []float32) float64 {
 	for _, x := range v {
 		t += float64(x)
 	}
+
 	if len(v) == 0 {
 		return 0
 	}
+
 	return t / float64(len(v))
 }
 
@@ -283,9 +315,11 @@ func moments(v []float64) (m, sd float64) {
 	for _, x := range v {
 		m += x / float64(len(v))
 	}
+
 	for _, x := range v {
 		sd += (x - m) * (x - m) / float64(len(v))
 	}
+
 	return m, math.Sqrt(sd)
 }
 
@@ -293,6 +327,7 @@ func median(v []float32) float64 {
 	if len(v) == 0 {
 		return 0
 	}
+
 	v = slices.Clone(v)
 	slices.Sort(v)
 	return float64(v[len(v)/2])

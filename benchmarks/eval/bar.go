@@ -26,6 +26,7 @@ func within(what string, got, want int) check {
 	if got < 0 {
 		return check{what, "nobody detected", fmt.Sprintf("<= %d steps", want), false}
 	}
+
 	return check{what, fmt.Sprint(got), fmt.Sprintf("<= %d steps", want), got <= want}
 }
 
@@ -40,11 +41,13 @@ func (t *tally) checks() []check {
 	if f == nil {
 		return nil
 	}
+
 	out := f(t)
 	if t.asked > 0 {
 		out = append(out, check{fmt.Sprintf("bound: provable in %d steps by who knows place and start", bounded[row]),
 			fmt.Sprintf("%.3f", share(t.provable, t.asked)), "(bound)", true})
 	}
+
 	return out
 }
 
@@ -143,6 +146,7 @@ func overall(tallies map[string]*tally) []check {
 		if t == nil {
 			continue
 		}
+
 		switch row, _ := simulate.Row(n); row {
 		case 3, 4, 5, 7:
 			running.merge(t)
@@ -153,12 +157,14 @@ func overall(tallies map[string]*tally) []check {
 			weak.merge(t)
 		}
 	}
+
 	all := tally{}
 	victims, cases := 0, 0
 	for _, t := range tallies {
 		victims, cases = victims+t.victimCases, cases+t.cases
 		all.hit, all.cause = all.hit+t.hit, all.cause+t.cause
 	}
+
 	return []check{
 		atLeast("node precision at x1.10 and more", strong.precision(), 0.99),
 		atLeast("node recall at x1.10 and more", strong.recall(), 0.99),

@@ -30,10 +30,12 @@ func thresholds() string {
 	if err != nil {
 		return err.Error()
 	}
+
 	fixed, err := constants()
 	if err != nil {
 		return string(b)
 	}
+
 	return string(b) + "\n" + fixed
 }
 
@@ -43,31 +45,37 @@ func constants() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, filepath.Join(root, "analyzer", "detect", "thresholds.go"), nil, 0)
 	if err != nil {
 		return "", fmt.Errorf("read thresholds: %w", err)
 	}
+
 	var b strings.Builder
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.CONST && g.Tok != token.VAR {
 			continue
 		}
+
 		for _, s := range g.Specs {
 			v, ok := s.(*ast.ValueSpec)
 			if !ok || len(v.Names) != len(v.Values) {
 				continue
 			}
+
 			for i := range v.Names {
 				fmt.Fprintf(&b, "%s = ", v.Names[i].Name)
 				if err := printer.Fprint(&b, files, v.Values[i]); err != nil {
 					return "", fmt.Errorf("print %s: %w", v.Names[i].Name, err)
 				}
+
 				b.WriteByte('\n')
 			}
 		}
 	}
+
 	return b.String(), nil
 }
 
@@ -78,6 +86,7 @@ func sources() string {
 	if err != nil {
 		return ""
 	}
+
 	sum := sha256.New()
 	for _, dir := range []string{"detect", "frame"} {
 		names, _ := filepath.Glob(filepath.Join(root, "analyzer", dir, "*.go")) // the pattern is a good one
@@ -85,12 +94,15 @@ func sources() string {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
+
 			b, err := os.ReadFile(name)
 			if err != nil {
 				return ""
 			}
+
 			sum.Write(b)
 		}
 	}
+
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }

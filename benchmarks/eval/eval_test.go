@@ -27,8 +27,10 @@ func seed(t *testing.T) uint64 {
 		if err != nil {
 			t.Fatalf("LAGGARD_EVAL_SEED: %v", err)
 		}
+
 		s = n
 	}
+
 	t.Logf("LAGGARD_EVAL_SEED=%d", s)
 	return s
 }
@@ -38,6 +40,7 @@ func shortCases() int {
 	if testing.Short() || slow {
 		return 1
 	}
+
 	return 3
 }
 
@@ -52,14 +55,17 @@ func TestSuite_ShortForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(tr) == 0 {
 		t.Log("NOTE: THE RECORDED JOBS ARE NOT HERE: no case replays one")
 	}
+
 	o := &options{n: shortCases(), seed: seed(t), scenarios: simulate.Names(), parallel: 2, world: 16, traces: tr}
 	tallies, err := runAll(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var b bytes.Buffer
 	printTable(&b, tallies)
 	printFailures(&b, tallies)
@@ -72,9 +78,11 @@ func TestSuite_ShortForm(t *testing.T) {
 			strong.merge(x)
 		}
 	}
+
 	if r := strong.recall(); r < 0.85 {
 		t.Errorf("%.2f of the nodes slowed by x1.10 and more are named", r)
 	}
+
 	if float64(victims) > 0.05*float64(cases)+1 {
 		t.Errorf("somebody innocent is accused in %d of %d cases", victims, cases)
 	}
@@ -86,15 +94,18 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	steps := healthySteps
 	if slow {
 		steps /= 4
 	}
+
 	want := 4 * float64(healthyRanks*steps) * healthyStep / 3600 * float64(shortCases()) // of 64 ranks: eight nodes
 	hs, err := runHealthy(context.Background(), want, steps, seed(t), 1, tr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var b bytes.Buffer
 	printHours(&b, []piece{{Rows: hs}})
 	t.Logf("scale: %.0f node-hours\n%s", want, b.String())
@@ -102,6 +113,7 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 	for _, h := range hs {
 		alarms += h.Nodes + h.Links
 	}
+
 	if alarms > 1 {
 		t.Errorf("%d alarms in a few healthy node-hours", alarms)
 	}
@@ -113,6 +125,7 @@ func TestParity_ShortForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Log(p)
 	if len(p.differ) > 0 || p.rows == 0 {
 		t.Errorf("%d of %d verdicts differ: %s", len(p.differ), p.cases, p)
@@ -142,6 +155,7 @@ func TestScore(t *testing.T) {
 	if want := "true 2 0 1 1 [5 0] 1 [dp-2] 1 [low-coverage] 1 false"; got != want {
 		t.Errorf("score: %s, want %s", got, want)
 	}
+
 	if r := strings.Join(o.reasons(), "; "); !strings.Contains(r, "falsely accused: c") || !strings.Contains(r, "cause compute,host") {
 		t.Errorf("reasons: %s", r)
 	}
@@ -169,6 +183,7 @@ func TestRules_FindWhatTheyCan(t *testing.T) {
 		if _, err := simulate.Run(c, &x); err != nil {
 			t.Fatal(err)
 		}
+
 		return &x
 	}
 	tp, dp := simulate.Shape{TP: 8, DP: 4}, simulate.Shape{DP: 16}
@@ -185,12 +200,14 @@ func TestRules_FindWhatTheyCan(t *testing.T) {
 			if r.name != c.rule {
 				continue
 			}
+
 			found := r.find(play(c.shape, c.factor))
 			if found["node-1"] != c.want || len(found) > count(c.want) {
 				t.Errorf("%s on %+v x%v: %v", r.name, c.shape, c.factor, found)
 			}
 		}
 	}
+
 	for _, r := range rules {
 		if found := r.find(&sheet{}); len(found) != 0 {
 			t.Errorf("%s on nothing: %v", r.name, found)
@@ -204,24 +221,29 @@ func TestOracle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &sheet{}
 	truth, err := simulate.Run(cfg, s)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f, _, err := judge(&s.History, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	onset := truth.Culprits[0].OnsetStep
 	if found, known := oracle(f, truth.SlowRanks[0], onset, 8); !found || !known {
 		t.Errorf("culprit: found %v, known %v", found, known)
 	}
+
 	for r := range f.Ranks {
 		if found, known := oracle(f, r, onset-10, 8); found || !known { // before anything is wrong
 			t.Errorf("rank %d, before the onset: found %v, known %v", r, found, known)
 		}
 	}
+
 	if _, known := oracle(f, len(f.Ranks), onset, 8); known {
 		t.Error("a rank that is not there: known")
 	}
@@ -238,13 +260,16 @@ func TestResults_HoursAddUp(t *testing.T) {
 		if n > 0 {
 			r.tallies = map[string]*tally{"compute-2": {scenario: "compute-2", cases: n}}
 		}
+
 		if err := r.finish(io.Discard); err != nil {
 			t.Fatal(err)
 		}
+
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return string(b)
 	}
 	some := func(h float64) []hours { return []hours{{Name: "drifting", Jobs: 2, Hours: h}} }
@@ -256,17 +281,21 @@ func TestResults_HoursAddUp(t *testing.T) {
 			t.Errorf("the page says nothing of %q", want)
 		}
 	}
+
 	if page = save(200, 3, nil, nil); !strings.Contains(page, "| drifting | 4 | 1500 | 0 |") || !strings.Contains(page, "20 of 20 cases") {
 		t.Error("cases run again lost the hours or the parity")
 	}
+
 	side := strings.TrimSuffix(path, ".md") + ".json"
 	b, err := os.ReadFile(side)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(side, bytes.Replace(b, []byte(sources()), []byte("another"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if page = save(200, 4, some(7), nil); strings.Contains(page, "1500") || !strings.Contains(page, "| drifting | 2 | 7 | 0 |") {
 		t.Error("hours of another detector are counted")
 	}
@@ -280,36 +309,44 @@ func TestCommand_SavesResults(t *testing.T) {
 	if err := command(context.Background(), args, &out, &words); err != nil {
 		t.Fatal(err)
 	}
+
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{"compute x2", "GC pauses", "-seed 5", "Thresholds", "NVRx"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("results say nothing of %q", want)
 		}
 	}
+
 	side := strings.TrimSuffix(path, ".md") + ".json"
 	if err := os.WriteFile(side, []byte(`{"thresholds":"other","date":"then","rows":[{"scenario":"compute-2","demand":"recall","target":">= 1","reached":"0.123"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 { // the second run has the same thresholds and keeps what was before
 		if err := command(context.Background(), args, &out, &words); err != nil {
 			t.Fatal(err)
 		}
+
 		if b, err = os.ReadFile(path); err != nil || !strings.Contains(string(b), "0.123") {
 			t.Errorf("results forgot the run before the thresholds changed: %v", err)
 		}
 	}
+
 	out.Reset()
 	if err := command(context.Background(), []string{"-scenario", "compute-2", "-seed", "5", "-v"}, &out, &words); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{"# the job", "# truth", "# verdict", "# judgement"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("-v prints no %q", want)
 		}
 	}
+
 	for _, bad := range [][]string{{"-scenario", "nonsense"}, {"-v"}, {"-nonsense"}, {"-v", "-healthy", "x", "-seed", "1"}} {
 		if err := command(context.Background(), bad, &out, &words); err == nil {
 			t.Errorf("%v was taken", bad)

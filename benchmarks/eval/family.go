@@ -51,28 +51,34 @@ func runFamilies(ctx context.Context, names []string, n int, seed uint64, parall
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
+
 				t := task{scenario: name, seed: seed + uint64(k)}
 				if k%4 == 3 && len(traces) > 0 && simulate.Replayable(name) {
 					t.trace = traces[k/4%len(traces)]
 				}
+
 				o, err := t.weighed()
 				if err != nil {
 					return err
 				}
+
 				mu.Lock()
 				defer mu.Unlock()
 				f.add(o)
 				if done++; progress != nil {
 					progress(done, n*len(names))
 				}
+
 				return nil
 			})
 		}
 	}
+
 	err := g.Wait()
 	for _, f := range out {
 		f.sort()
 	}
+
 	return out, err
 }
 
@@ -83,18 +89,22 @@ func (t task) weighed() (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &sheet{plain: true}
 	truth, err := simulate.Run(cfg, s)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
+
 	if err := truth.Weigh(cfg); err != nil {
 		return nil, fmt.Errorf("%v: weigh: %w", t, err)
 	}
+
 	_, v, err := judge(&s.History, simulate.Topology(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
+
 	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), exact: tellsWaits(&cfg)}
 	o.score()
 	return o, nil
@@ -123,8 +133,10 @@ func (f *family) add(o *outcome) {
 			if c.off() > costWorst {
 				wrong = append(wrong, fmt.Sprintf("cost of %s: %.4f for %.4f", c.who, c.stated, c.truth))
 			}
+
 			continue
 		}
+
 		f.unknown++
 		if c.truth <= c.most+1e-9 {
 			f.bounded++
@@ -132,9 +144,11 @@ func (f *family) add(o *outcome) {
 			wrong = append(wrong, fmt.Sprintf("cost of %s: at most %.4f for %.4f", c.who, c.most, c.truth))
 		}
 	}
+
 	if o.hit > o.cause {
 		wrong = append(wrong, fmt.Sprintf("cause %s, want %v", o.causes(), o.truth.Cause))
 	}
+
 	if len(wrong) > 0 {
 		f.failures = append(f.failures, failure{o.task, wrong})
 	}
@@ -149,12 +163,15 @@ func (o *outcome) inexact() []string {
 	if o.alarms() > 0 {
 		say("falsely accused: %s", strings.Join(append(slices.Clone(o.victims), o.wrong...), ", "))
 	}
+
 	if v.Decided && slices.Equal(t.ExpectExit, []int{verdict.ExitUndecided}) {
 		say("decided, though nobody can")
 	}
+
 	if !v.Decided && !slices.Contains(t.ExpectExit, verdict.ExitUndecided) {
 		say("undecided")
 	}
+
 	for i := range t.Culprits {
 		c := &t.Culprits[i]
 		state := stateOf(v, c)
@@ -170,9 +187,11 @@ func (o *outcome) inexact() []string {
 			say("%s%s is called %s", c.Node, c.Link, state)
 		}
 	}
+
 	if o.events < len(t.Events) {
 		say("event missing on %s", t.Events[0].Node)
 	}
+
 	return out
 }
 
@@ -185,11 +204,13 @@ func stateOf(v *verdict.Verdict, c *simulate.Culprit) string {
 			return n.State
 		}
 	}
+
 	for _, l := range v.Links {
 		if l.Group == c.Link && c.Link != "" {
 			return l.State
 		}
 	}
+
 	return ""
 }
 
@@ -221,15 +242,18 @@ func (o *outcome) costs() []cost {
 	if err == nil {
 		err = json.Unmarshal(b, &v)
 	}
+
 	if err != nil {
 		panic("BUG: a verdict's JSON can't be read: " + err.Error())
 	}
+
 	var out []cost
 	add := func(who string, x impact, truth float64) {
 		c := cost{who: who, stated: *x.Cost, most: *x.Cost, truth: truth, known: o.exact || x.Most == nil}
 		if x.Most != nil {
 			c.most = *x.Most
 		}
+
 		out = append(out, c)
 	}
 	for i := range o.truth.Culprits {
@@ -240,8 +264,10 @@ func (o *outcome) costs() []cost {
 			}
 		}
 	}
+
 	if v.Cost != nil && len(out) > 1 && len(out) == len(o.truth.Culprits) {
 		add("all", v.impact, o.truth.Impact)
 	}
+
 	return out
 }

@@ -19,14 +19,17 @@ func TestFamilies_ShortForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fs, err := runFamilies(context.Background(), simulate.Families(), shortCases(), seed(t), 2, tr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before, err := familiesBefore()
 	if err != nil || before == nil {
 		t.Errorf("the state before: %v, %v", before, err)
 	}
+
 	var b bytes.Buffer
 	printFamilies(&b, fs, before)
 	t.Logf("scale: %d jobs a family\n%s", shortCases(), b.String())
@@ -34,6 +37,7 @@ func TestFamilies_ShortForm(t *testing.T) {
 	for _, f := range fs {
 		jobs, exact, victims = jobs+f.jobs, exact+f.exact, victims+f.victims
 	}
+
 	if jobs != shortCases()*len(simulate.Families()) || float64(exact) < 0.5*float64(jobs) || float64(victims) > 0.1*float64(jobs)+2 {
 		t.Errorf("%d of %d jobs are exact, %d innocents accused", exact, jobs, victims)
 	}
@@ -75,18 +79,21 @@ func TestFamily_Exact(t *testing.T) {
 					o.truth.ExpectExit = []int{4}
 				}
 			}
+
 			o.verdict.Decided = c.decided
 			for node, state := range map[string]string{"a": c.state, "b": c.other} {
 				if state != "" {
 					o.verdict.Nodes = append(o.verdict.Nodes, verdict.Node{Node: node, State: state, Cause: verdict.Compute, JobImpact: 0.08})
 				}
 			}
+
 			o.score()
 			if got := strings.Join(o.inexact(), "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}
+
 	o := &outcome{truth: simulate.Truth{Culprits: []simulate.Culprit{lasting}, SlowNodes: []string{"a"}}, verdict: verdict.New("j")}
 	o.verdict.Roles, o.verdict.Nodes = "topology", []verdict.Node{{Node: "a", State: verdict.Degraded, JobImpact: 0.08}}
 	if got := o.costs(); len(got) != 1 || !got[0].known || math.Abs(got[0].off()-0.2) > 1e-9 {
@@ -122,6 +129,7 @@ func TestSeeds_OnceWrong(t *testing.T) {
 			if err := command(t.Context(), []string{c.kind, c.name, "-seed", c.seed, "-v"}, &out, &words); err != nil {
 				t.Fatal(err)
 			}
+
 			if _, judged, _ := strings.Cut(out.String(), "# judgement: "); strings.TrimSpace(judged) != "" {
 				t.Errorf("%s\n%s", judged, out.String())
 			}

@@ -66,9 +66,11 @@ func (f *family) line() familyLine {
 	if n := len(f.costs); n > 0 {
 		l.Cost, l.Worst = f.costs[(n-1)/2], f.costs[min(n-1, n*9/10)]
 	}
+
 	if n := len(f.delays); n > 0 {
 		l.Delay = f.delays[min(n-1, n*95/100)]
 	}
+
 	return l
 }
 
@@ -79,6 +81,7 @@ func (l *familyLine) short() []string {
 	if t, ok := exactTargets[l.Family]; ok {
 		target = t
 	}
+
 	for _, c := range []struct {
 		what string
 		ok   bool
@@ -90,6 +93,7 @@ func (l *familyLine) short() []string {
 			out = append(out, c.what)
 		}
 	}
+
 	return out
 }
 
@@ -99,6 +103,7 @@ func (l *familyLine) cells() string {
 	if l.Costs > 0 {
 		cost = fmt.Sprintf("%.2f / %.2f", l.Cost, l.Worst)
 	}
+
 	return fmt.Sprintf("%.2f | %d | %.2f | %s | %.2f", l.Exact, l.Victims, l.Cause, cost, l.Bound)
 }
 
@@ -113,6 +118,7 @@ func printFamilies(w io.Writer, fs []*family, before *familyAccount) {
 			old[l.Family] = l
 		}
 	}
+
 	fmt.Fprintln(w, "| family | jobs (undecidable, replayed) | p95 delay | exact | victims | cause | cost | bound | | before: exact | victims | cause | cost | bound |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, f := range fs {
@@ -122,20 +128,25 @@ func printFamilies(w io.Writer, fs []*family, before *familyAccount) {
 		if s := l.short(); len(s) > 0 {
 			mark = "**SHORT**: " + strings.Join(s, ", ")
 		}
+
 		was := " | | | | "
 		if o, ok := old[f.name]; ok {
 			was = o.cells()
 		}
+
 		fmt.Fprintf(w, "| %s (`%s`) | %d (%d, %d) | %d | %s | %s | %s |\n", what, f.name, l.Jobs, l.undecidable, l.replayed, l.Delay, l.cells(), mark, was)
 	}
+
 	for _, f := range fs {
 		if len(f.failures) == 0 {
 			continue
 		}
+
 		fmt.Fprintf(w, "\n%s: %d of %d jobs\n", f.name, len(f.failures), f.jobs)
 		for _, x := range f.failures[:min(len(f.failures), shownFailures)] {
 			fmt.Fprintf(w, "  %s  # %s\n", x.command(), strings.Join(x.reasons, "; "))
 		}
+
 		if more := len(f.failures) - shownFailures; more > 0 {
 			fmt.Fprintf(w, "  … and %d more\n", more)
 		}
@@ -148,11 +159,13 @@ func (r *report) families(fs []*family, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "# Families\n\n`go run ./benchmarks/eval -only %s -n %d -seed %d` on %s, %s.\n\n", r.only, r.jobs, r.seed, machine(), r.began.UTC().Format("2006-01-02"))
 	printFamilies(out, fs, before)
 	if r.results == "" {
 		return nil
 	}
+
 	a := familyAccount{
 		Command: fmt.Sprintf("go run ./benchmarks/eval -only %s -n %d -seed %d", r.only, r.jobs, r.seed),
 		Date:    r.began.UTC().Format("2006-01-02"), Machine: machine(),
@@ -160,13 +173,16 @@ func (r *report) families(fs []*family, out io.Writer) error {
 	for _, f := range fs {
 		a.Rows = append(a.Rows, f.line())
 	}
+
 	b, err := json.MarshalIndent(a, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode families: %w", err)
 	}
+
 	if err := os.WriteFile(r.results, append(b, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write families: %w", err)
 	}
+
 	return nil
 }
 
@@ -176,16 +192,20 @@ func familiesBefore() (*familyAccount, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // a binary far from its sources compares with nothing
 	}
+
 	b, err := os.ReadFile(filepath.Join(root, "benchmarks", "results", "families.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read the families before: %w", err)
 	}
+
 	a := &familyAccount{}
 	if err := json.Unmarshal(b, a); err != nil {
 		return nil, fmt.Errorf("read the families before: %w", err)
 	}
+
 	return a, nil
 }

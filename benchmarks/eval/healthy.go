@@ -37,6 +37,7 @@ func (w *weather) share() float64 {
 	if w.families {
 		return 0.5
 	}
+
 	return 0.5 / float64(len(weathers)-1)
 }
 
@@ -89,6 +90,7 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 			h.Name += " (no traces here)"
 			continue
 		}
+
 		for h.Hours < want {
 			batch := make([]*outcome, max(1, parallel))
 			var g errgroup.Group
@@ -99,23 +101,29 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 					if ctx.Err() != nil {
 						return ctx.Err()
 					}
+
 					batch[i], err = healthyJob(w, s, steps, traces)
 					return err
 				})
 			}
+
 			if err := g.Wait(); err != nil {
 				return nil, err
 			}
+
 			for i, o := range batch {
 				h.add(o, w, seed+uint64(h.Jobs+i))
 			}
+
 			h.Jobs += len(batch)
 			if progress != nil {
 				progress(done+min(h.Hours, want), all)
 			}
 		}
+
 		done += want
 	}
+
 	return out, nil
 }
 
@@ -126,6 +134,7 @@ func (h *hours) add(o *outcome, w weather, seed uint64) {
 	for _, f := range o.others {
 		h.Findings[f]++
 	}
+
 	if len(o.victims)+len(o.wrong) > 0 {
 		h.Failures = append(h.Failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, seed, o.victims, o.wrong))
 	}
@@ -139,6 +148,7 @@ func healthyConfig(w weather, seed uint64, steps int, traces []*simulate.Trace) 
 		c.Noise, c.Steps, c.Shape.RanksPerNode = w.noise(chance), steps, healthyRanks
 		return c, err
 	}
+
 	if w.families {
 		names := simulate.Families()
 		c, err := simulate.Scenario(names[seed%uint64(len(names))], seed/uint64(len(names)))
@@ -146,6 +156,7 @@ func healthyConfig(w weather, seed uint64, steps int, traces []*simulate.Trace) 
 		c.Steps, c.Model.Seconds = max(c.Steps, steps), healthyStep
 		return c, err
 	}
+
 	shapes := []simulate.Shape{
 		{DP: 64}, {DP: 16, PP: 4}, {DP: 8, PP: 8, MicroBatches: 8}, {TP: 8, DP: 8}, {TP: 4, DP: 8, PP: 2}, {TP: 2, DP: 8, PP: 4, MicroBatches: 4}, {DP: 32, PP: 4, MicroBatches: 4},
 	}
@@ -159,9 +170,11 @@ func healthyConfig(w weather, seed uint64, steps int, traces []*simulate.Trace) 
 	if c.Shape.PP > 1 && chance.IntN(2) == 0 {
 		c.Work = simulate.Work{SequenceSD: 0.02 + 0.08*chance.Float64()}
 	}
+
 	if chance.IntN(2) == 0 {
 		c.Checkpoint = simulate.Checkpoint{Every: 100, Share: 1}
 	}
+
 	return c, c.Validate()
 }
 
@@ -171,10 +184,12 @@ func healthyJob(w weather, seed uint64, steps int, traces []*simulate.Trace) (*o
 	if err != nil {
 		return nil, err
 	}
+
 	o, err := task{scenario: "healthy", seed: seed}.play(c, &sheet{plain: true})
 	if err != nil {
 		return nil, err
 	}
+
 	nodes := len(o.truth.MustNotFlag)
 	o.hours = float64(nodes*c.Steps) * healthyStep / 3600
 	return o, nil
@@ -187,8 +202,10 @@ func (h *hours) plus(o *hours) {
 		if h.Findings == nil {
 			h.Findings = map[string]int{}
 		}
+
 		h.Findings[k] += n
 	}
+
 	h.Failures = append(h.Failures, o.Failures...)
 }
 
@@ -202,9 +219,11 @@ func summed(pieces []piece) []hours {
 				k = len(out)
 				out = append(out, hours{Name: p.Rows[i].Name})
 			}
+
 			out[k].plus(&p.Rows[i])
 		}
 	}
+
 	return out
 }
 
@@ -215,8 +234,10 @@ func printHours(w io.Writer, pieces []piece) {
 		for _, p := range pieces {
 			fmt.Fprintf(w, "- `%s`, %s\n", p.Command, p.Date)
 		}
+
 		fmt.Fprintln(w)
 	}
+
 	fmt.Fprintln(w, "| healthy noise | jobs | node-hours | nodes accused | links accused | alarms per 1,000 node-hours | upper bound (95 %) | target | | findings |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
 	total := hours{Name: "all"}
@@ -225,15 +246,19 @@ func printHours(w io.Writer, pieces []piece) {
 			fmt.Fprintf(w, "| %s | 0 | | | | | | | | |\n", h.Name)
 			continue
 		}
+
 		h.print(w)
 		total.plus(&h)
 	}
+
 	if total.Jobs > 0 {
 		total.print(w)
 	}
+
 	for _, f := range total.Failures[:min(len(total.Failures), shownFailures)] {
 		fmt.Fprintf(w, "\n    %s", f)
 	}
+
 	fmt.Fprintln(w)
 }
 

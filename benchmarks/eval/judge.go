@@ -28,6 +28,7 @@ func (t task) config() (simulate.Config, error) {
 	case t.world > 0:
 		return simulate.Sized(t.scenario, t.seed, t.world)
 	}
+
 	return simulate.Scenario(t.scenario, t.seed)
 }
 
@@ -37,9 +38,11 @@ func (t task) String() string {
 	if t.trace != nil {
 		s += " on " + t.trace.Name
 	}
+
 	if t.world > 0 {
 		s += fmt.Sprintf(" with %d ranks", t.world)
 	}
+
 	return s
 }
 
@@ -84,6 +87,7 @@ func (t task) run() (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return t.play(cfg, nil)
 }
 
@@ -92,18 +96,22 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 	if s == nil {
 		s = &sheet{}
 	}
+
 	truth, err := simulate.Run(cfg, s)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
+
 	f, v, err := judge(&s.History, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
+
 	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World()}
 	if row, _ := simulate.Row(t.scenario); f != nil && !s.plain {
 		o.ask(f, bounded[row])
 	}
+
 	o.hours = float64(len(truth.SlowNodes)+len(truth.MustNotFlag)) * truth.Seconds * float64(cfg.Steps) / 3600
 	o.score()
 	if !s.plain {
@@ -111,6 +119,7 @@ func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
 			o.rules = append(o.rules, o.against(r.find(s)))
 		}
 	}
+
 	return o, nil
 }
 
@@ -121,9 +130,11 @@ func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, e
 	if errors.Is(err, feed.ErrEmpty) {
 		return nil, verdict.New(""), nil
 	}
+
 	if err != nil {
 		return nil, nil, fmt.Errorf("build frame: %w", err)
 	}
+
 	return f, detector(f), nil
 }
 
@@ -148,12 +159,15 @@ func (o *outcome) score() {
 			if slices.Contains(t.Cause, n.Cause) && (c == nil || slices.Contains(c.Cause, n.Cause)) {
 				o.cause++
 			}
+
 			if c != nil {
 				o.delays = append(o.delays, max(0, int(n.DetectedStep)-c.OnsetStep+1))
 			}
+
 			o.blinking = o.blinking || n.State == verdict.Intermittent
 		}
 	}
+
 	o.missed = len(t.SlowNodes) - o.hit
 	for _, l := range v.Links {
 		switch {
@@ -164,6 +178,7 @@ func (o *outcome) score() {
 			o.wrong = append(o.wrong, l.Group)
 		}
 	}
+
 	for _, f := range v.Findings {
 		if slices.Contains(t.Findings, f.Kind) {
 			o.findings++
@@ -171,6 +186,7 @@ func (o *outcome) score() {
 			o.others = append(o.others, f.Kind)
 		}
 	}
+
 	for _, e := range t.Events {
 		if slices.ContainsFunc(v.Events, func(x verdict.Event) bool { return x.Node == e.Node }) {
 			o.events++
@@ -188,6 +204,7 @@ func (o *outcome) against(nodes map[string]bool) ruled {
 			r.victims++
 		}
 	}
+
 	r.missed = len(o.truth.SlowNodes) - r.hit
 	return r
 }

@@ -74,11 +74,13 @@ func parse(args []string, words io.Writer) (*flags, error) {
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
+
 	var err error
 	f.scenarios, err = chosen(f.scenario)
 	if err != nil {
 		return nil, err
 	}
+
 	f.jobs = min(f.n, 2*familyJobs)
 	if f.only != "" {
 		f.jobs = familyJobs
@@ -88,10 +90,12 @@ func parse(args []string, words io.Writer) (*flags, error) {
 			}
 		})
 	}
+
 	f.keepSeed = f.seed != 0
 	if !f.keepSeed {
 		f.seed = uint64(time.Now().UnixNano()) & (1<<40 - 1)
 	}
+
 	f.traces, err = traces(f.data)
 	return f, err
 }
@@ -101,6 +105,7 @@ func chosen(list string) ([]string, error) {
 	if list == "" {
 		return simulate.Names(), nil
 	}
+
 	var out []string
 	all := append(simulate.Names(), simulate.Families()...)
 	for _, w := range strings.Split(list, ",") {
@@ -111,10 +116,12 @@ func chosen(list string) ([]string, error) {
 				out, found = append(out, n), true
 			}
 		}
+
 		if !found {
 			return nil, fmt.Errorf("scenario %q is unknown: want a row number or one of %s", w, strings.Join(all, ", "))
 		}
 	}
+
 	return out, nil
 }
 
@@ -123,17 +130,21 @@ func traces(dir string) ([]*simulate.Trace, error) {
 	if dir == "" {
 		dir = dataDir()
 	}
+
 	if dir == "" {
 		return nil, nil
 	}
+
 	var out []*simulate.Trace
 	for _, name := range []string{"AR-1-full.tar.gz", "ST-full.tar.gz"} {
 		t, err := simulate.LoadTrace(filepath.Join(dir, name))
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, t)
 	}
+
 	return out, nil
 }
 
@@ -143,10 +154,12 @@ func dataDir() string {
 	if err != nil {
 		return ""
 	}
+
 	dir := filepath.Join(root, "..", "shared", "data")
 	if _, err := os.Stat(dir); err != nil {
 		return ""
 	}
+
 	return dir
 }
 
@@ -155,14 +168,17 @@ func moduleRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir, nil
 		}
+
 		up := filepath.Dir(dir)
 		if up == dir {
 			return "", errors.New("no go.mod above the working directory")
 		}
+
 		dir = up
 	}
 }
@@ -172,12 +188,15 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	if f.verbose {
 		return f.show(out)
 	}
+
 	if len(f.traces) == 0 {
 		fmt.Fprintln(words, "NOTE: the recorded jobs (CONTRIBUTING.md) are not here: no case replays one")
 	}
+
 	fmt.Fprintf(words, "seed %d\n", f.seed)
 	began := time.Now()
 	r := report{flags: f, began: began}
@@ -188,34 +207,41 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 				return err
 			}
 		}
+
 		fs, err := runFamilies(ctx, names, f.jobs, f.seed, f.parallel, f.traces, counter(words, "jobs of families"))
 		if err != nil {
 			return err
 		}
+
 		return r.families(fs, out)
 	}
+
 	if f.n > 0 {
 		f.progress = counter(words, "cases")
 		if r.tallies, err = runAll(ctx, &f.options); err != nil {
 			return err
 		}
 	}
+
 	if f.hours > 0 {
 		r.hours, err = runHealthy(ctx, f.hours, healthySteps, f.seed, f.parallel, f.traces, hourCounter(words))
 		if err != nil {
 			return err
 		}
 	}
+
 	if f.jobs > 0 && f.n > 0 && f.scenario == "" {
 		if r.rows, err = runFamilies(ctx, simulate.Families(), f.jobs, f.seed, f.parallel, f.traces, counter(words, "jobs of families")); err != nil {
 			return err
 		}
 	}
+
 	if f.parity > 0 {
 		if r.parity, err = runParity(ctx, f.parity, f.seed, f.parallel, counter(words, "cases through files and store")); err != nil {
 			return err
 		}
 	}
+
 	r.took = time.Since(began)
 	return r.finish(out)
 }
@@ -229,30 +255,36 @@ func (f *flags) show(out io.Writer) error {
 		if i < 0 {
 			return fmt.Errorf("healthy hours %q are unknown", f.healthy)
 		}
+
 		o, err = healthyJob(weathers[i], f.seed, healthySteps, f.traces)
 	} else {
 		if len(f.scenarios) != 1 || !f.keepSeed {
 			return errors.New("-v shows one case: give -scenario and -seed")
 		}
+
 		t := task{scenario: f.scenarios[0], seed: f.seed, world: f.world}
 		for _, x := range f.traces {
 			if f.traceName != "" && strings.HasPrefix(x.Name, f.traceName) {
 				t.trace = x
 			}
 		}
+
 		if cfg, err := t.config(); err == nil {
 			y, _ := cfg.YAML()
 			fmt.Fprintf(out, "# the job\n%s", y)
 		}
+
 		if slices.Contains(simulate.Families(), t.scenario) {
 			o, err = t.weighed()
 		} else {
 			o, err = t.runPaired()
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, x := range []struct {
 		name string
 		v    any
@@ -261,8 +293,10 @@ func (f *flags) show(out io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		fmt.Fprintf(out, "# %s\n%s\n", x.name, b)
 	}
+
 	reasons := o.reasons()
 	if slices.Contains(simulate.Families(), o.scenario) {
 		var f family
@@ -272,6 +306,7 @@ func (f *flags) show(out io.Writer) error {
 			reasons = append(reasons, x.reasons...)
 		}
 	}
+
 	fmt.Fprintf(out, "# judgement: %s\n", strings.Join(append(reasons, ""), "; "))
 	return nil
 }

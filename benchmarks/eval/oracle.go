@@ -33,6 +33,7 @@ func oracle(f *frame.Frame, rank, onset, limit int) (found, known bool) {
 	if row < 0 {
 		return false, false
 	}
+
 	best := math.Inf(1)
 	for _, m := range []frame.Metric{frame.Self, frame.FP} {
 		for _, x := range explained(f, m, row) {
@@ -40,6 +41,7 @@ func oracle(f *frame.Frame, rank, onset, limit int) (found, known bool) {
 			if len(before) < leastHistory || len(after) < limit/2 {
 				continue
 			}
+
 			a, sd := usual(before)
 			b, _ := usual(after)
 			// Against its own past, whose error counts, or against its peers, from whom it
@@ -51,10 +53,12 @@ func oracle(f *frame.Frame, rank, onset, limit int) (found, known bool) {
 				if own > peers {
 					a = 0
 				}
+
 				found = b-a >= oracleAlarm*se
 			}
 		}
 	}
+
 	return found, known
 }
 
@@ -67,11 +71,13 @@ func usual(v []float64) (mean, sd float64) {
 	for i, x := range s {
 		dev[i] = math.Abs(x - mid)
 	}
+
 	slices.Sort(dev)
 	limit := 3 * 1.4826 * stat.Quantile(0.5, stat.LinInterp, dev, nil)
 	for i, x := range s {
 		s[i] = min(max(x, mid-limit), mid+limit)
 	}
+
 	return stat.MeanStdDev(s, nil)
 }
 
@@ -83,6 +89,7 @@ func explained(f *frame.Frame, m frame.Metric, row int) [][]float64 {
 	if x == nil {
 		return nil
 	}
+
 	out := [][]float64{x}
 	n := 0
 	w := make([]float64, len(x))
@@ -90,6 +97,7 @@ func explained(f *frame.Frame, m frame.Metric, row int) [][]float64 {
 		if l.Roles[l.Role[p]].Stage == l.Roles[l.Role[row]].Stage {
 			continue
 		}
+
 		if y := against(f, m, l.Roles[l.Role[p]].Rows, int(p)); y != nil {
 			n++
 			for i := range w {
@@ -97,12 +105,15 @@ func explained(f *frame.Frame, m frame.Metric, row int) [][]float64 {
 			}
 		}
 	}
+
 	if n > 0 {
 		out = append(out, without(x, w))
 	}
+
 	if tok := against(f, frame.Tokens, l.Roles[l.Role[row]].Rows, row); tok != nil {
 		out = append(out, without(x, tok))
 	}
+
 	return out
 }
 
@@ -112,6 +123,7 @@ func against(f *frame.Frame, m frame.Metric, rows []int32, row int) []float64 {
 	if mine == nil || len(rows) < 2 {
 		return nil
 	}
+
 	out := make([]float64, len(mine))
 	var others []float64
 	for i, v := range mine {
@@ -121,12 +133,14 @@ func against(f *frame.Frame, m frame.Metric, rows []int32, row int) []float64 {
 				others = append(others, math.Log(float64(y)))
 			}
 		}
+
 		out[i] = math.NaN()
 		if len(others) > 0 && v > 0 {
 			slices.Sort(others)
 			out[i] = math.Log(float64(v)) - stat.Quantile(0.5, stat.LinInterp, others, nil)
 		}
 	}
+
 	return out
 }
 
@@ -138,14 +152,17 @@ func without(x, w []float64) []float64 {
 			a, b = append(a, w[i]), append(b, x[i])
 		}
 	}
+
 	slope := 0.0
 	if len(a) > 2 {
 		_, slope = stat.LinearRegression(a, b, nil, false)
 	}
+
 	out := make([]float64, len(x))
 	for i := range x {
 		out[i] = x[i] - slope*w[i]
 	}
+
 	return out
 }
 
@@ -161,6 +178,7 @@ func split(f *frame.Frame, x []float64, onset, limit int) (before, after []float
 			after = append(after, x[i])
 		}
 	}
+
 	return before, after
 }
 
@@ -170,6 +188,7 @@ func (o *outcome) ask(f *frame.Frame, limit int) {
 	if limit == 0 || len(o.truth.SlowNodes) != 1 || len(o.truth.SlowRanks) == 0 || len(f.Layouts) != 1 {
 		return
 	}
+
 	if c := o.truth.Culprit(o.truth.SlowNodes[0]); c != nil {
 		o.provable, o.asked = oracle(f, o.truth.SlowRanks[0], c.OnsetStep, limit)
 	}

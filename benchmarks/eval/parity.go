@@ -35,6 +35,7 @@ func (p *parity) String() string {
 	for _, d := range p.differ {
 		s += "\n- " + d
 	}
+
 	return s + "\n"
 }
 
@@ -60,15 +61,18 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, progress f
 			if err != nil {
 				return err
 			}
+
 			results[k].t = t
 			results[k].t.seed = cfg.Seed
 			results[k].rows, results[k].diff, err = compare(ctx, cfg)
 			if err != nil {
 				return fmt.Errorf("%v through files and store: %w", t, err)
 			}
+
 			return nil
 		})
 	}
+
 	err := g.Wait()
 	for k, r := range results {
 		p.cases++
@@ -76,8 +80,10 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, progress f
 		if r.diff != "" {
 			p.differ = append(p.differ, fmt.Sprintf("%s: %s", r.t.command(), r.diff))
 		}
+
 		progress(k+1, n)
 	}
+
 	return p, err
 }
 
@@ -89,19 +95,23 @@ func (t task) fitting() (simulate.Config, error) {
 		if err != nil {
 			return cfg, err
 		}
+
 		s := cfg.Shape
 		passes := 2 * s.MicroBatches * s.Chunks * (1 + count(s.PP > 1)*2 + count(s.TP > 1)*cfg.Model.TPSyncs + count(s.CP > 1) + count(s.EP > 1))
 		most := parityRecords / (s.World() * (passes + 4 + cfg.Model.Buckets))
 		if cfg.Steps <= most {
 			return cfg, nil
 		}
+
 		if tries == 5 {
 			cfg.Steps = max(40, most)
 			for k := range cfg.Restarts {
 				cfg.Restarts[k].At = cfg.Steps / 2
 			}
+
 			return cfg, nil
 		}
+
 		t.seed += 1 << 20
 	}
 }
@@ -112,48 +122,59 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 	if _, err := simulate.Run(cfg, s); err != nil {
 		return 0, "", err
 	}
+
 	_, direct, err := judge(&s.History, simulate.Topology(cfg))
 	if err != nil {
 		return 0, "", err
 	}
+
 	dir, err := os.MkdirTemp("", "eval-")
 	if err != nil {
 		return 0, "", fmt.Errorf("make directory: %w", err)
 	}
+
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	job, store := filepath.Join(dir, "job"), filepath.Join(dir, "store")
 	if _, err := simulate.Write(job, cfg); err != nil {
 		return 0, "", err
 	}
+
 	sink, err := intake.OpenStore(ctx, "parquet:"+store, intake.StoreOptions{})
 	if err != nil {
 		return 0, "", err
 	}
+
 	_, err = intake.Once(ctx, job, sink, intake.Options{})
 	if err = errors.Join(err, sink.Close()); err != nil {
 		return 0, "", err
 	}
+
 	want, err := plainText(direct)
 	if err != nil {
 		return 0, "", err
 	}
+
 	o := source.Options{Workers: 1}
 	if simulate.Topology(cfg) != nil { // a store holds none
 		o.Topology = filepath.Join(job, "topology.json")
 	}
+
 	for _, spec := range []string{job, "parquet:" + store} {
 		v, err := fromSource(ctx, spec, o)
 		if err != nil {
 			return 0, "", err
 		}
+
 		got, err := plainText(v)
 		if err != nil {
 			return 0, "", err
 		}
+
 		if got != want {
 			return s.rows, fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
 		}
 	}
+
 	return s.rows, "", nil
 }
 
@@ -162,12 +183,14 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, src.Close()) }()
 	var b feed.History
 	info, err := src.Load(ctx, "", &b, o)
 	if err != nil {
 		return nil, err
 	}
+
 	_, v, err = judge(&b, info.Topology)
 	return v, err
 }
@@ -187,5 +210,6 @@ func firstDifference(want, got string) string {
 			return fmt.Sprintf("%s instead of %s", strings.Join(slices.Clone(g[min(i, len(g)):min(i+1, len(g))]), ""), w[i])
 		}
 	}
+
 	return "more lines"
 }

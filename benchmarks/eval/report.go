@@ -39,22 +39,27 @@ func (r *report) print(w io.Writer) {
 	if len(r.traces) == 0 {
 		fmt.Fprintf(w, "The recorded jobs were not there: nothing was replayed.\n\n")
 	}
+
 	if r.tallies != nil {
 		p, n := totals(r.tallies)
 		fmt.Fprintf(w, "%d cases with something wrong with a node or link, %d without. \"Falsely\" = a node or link accused that is innocent.\n\n", p, n)
 		printTable(w, r.tallies)
 	}
+
 	if r.rows != nil {
 		fmt.Fprintf(w, "\n## Families of jobs\n\n")
 		printFamilies(w, r.rows, r.before)
 	}
+
 	if len(r.pieces) > 0 {
 		fmt.Fprintf(w, "\n%s\n\n", hoursTitle)
 		printHours(w, r.pieces)
 	}
+
 	if r.paired != "" {
 		fmt.Fprintf(w, "\n%s\n\n%s\n", parityTitle, r.paired)
 	}
+
 	fmt.Fprintf(w, "\n## Thresholds\n\n```\n%s```\n", thresholds())
 	if r.tallies != nil {
 		fmt.Fprintf(w, "\n## Cases that went wrong\n")
@@ -79,5 +84,6 @@ func machine() string {
 			}
 		}
 	}
+
 	return fmt.Sprintf("%s, %d CPUs, %s", model, runtime.NumCPU(), runtime.Version())
 }

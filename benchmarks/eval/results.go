@@ -57,9 +57,11 @@ func lines(tallies map[string]*tally) []line {
 			add(n, t.checks())
 		}
 	}
+
 	if len(out) > 0 {
 		add("all", overall(tallies))
 	}
+
 	return out
 }
 
@@ -71,12 +73,14 @@ func (a *account) compareTo(w io.Writer, old *account) {
 	for _, l := range old.Rows {
 		was[[2]string{l.Scenario, l.Demand}] = l
 	}
+
 	for _, l := range a.Rows {
 		b, ok := was[[2]string{l.Scenario, l.Demand}]
 		if ok && b.Reached != l.Reached {
 			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", l.Scenario, l.Demand, l.Target, b.Reached, mark(b.OK), l.Reached, mark(l.OK))
 		}
 	}
+
 	fmt.Fprintln(w, "\nThresholds before, where they were others:\n\n```")
 	now := strings.Split(a.Thresholds, "\n")
 	for _, l := range strings.Split(old.Thresholds, "\n") {
@@ -84,6 +88,7 @@ func (a *account) compareTo(w io.Writer, old *account) {
 			fmt.Fprintln(w, l)
 		}
 	}
+
 	fmt.Fprintln(w, "```")
 }
 
@@ -92,13 +97,16 @@ func (r *report) path() (string, error) {
 	if r.results != "" {
 		return r.results, nil
 	}
+
 	if r.scenario != "" || r.n < 100 || r.flags.hours < 30000 {
 		return "", nil
 	}
+
 	root, err := moduleRoot()
 	if err != nil {
 		return "", fmt.Errorf("find where to write results: %w", err)
 	}
+
 	return filepath.Join(root, "benchmarks", "eval", "RESULTS.md"), nil
 }
 
@@ -111,16 +119,19 @@ func (r *report) account(old *account) *account {
 	if r.parity != nil {
 		now.Parity = r.parity.String()
 	}
+
 	if old != nil && old.Detector == now.Detector && now.Detector != "" {
 		now.Hours = slices.DeleteFunc(slices.Clone(old.Hours), func(p piece) bool { return r.hours != nil && p.Seed == r.seed })
 		if now.Parity == "" {
 			now.Parity = old.Parity
 		}
 	}
+
 	if r.hours != nil {
 		now.Hours = append(now.Hours, piece{Date: now.Date, Seed: r.seed, Rows: r.hours,
 			Command: fmt.Sprintf("go run ./benchmarks/eval -n 0 -hours %g -parity 0 -seed %d", r.flags.hours, r.seed)})
 	}
+
 	if old != nil {
 		now.Before = old.Before
 		if old.Thresholds != now.Thresholds {
@@ -128,6 +139,7 @@ func (r *report) account(old *account) *account {
 			now.Before = old
 		}
 	}
+
 	r.pieces, r.paired = now.Hours, now.Parity
 	return now
 }
@@ -139,35 +151,43 @@ func (r *report) finish(out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	if r.before, err = familiesBefore(); err != nil {
 		return err
 	}
+
 	if path == "" {
 		r.account(nil)
 		r.print(out)
 		return nil
 	}
+
 	side := strings.TrimSuffix(path, filepath.Ext(path)) + ".json"
 	old, err := load(side)
 	if err != nil {
 		return err
 	}
+
 	now := r.account(old)
 	r.print(out)
 	text, err := r.text(path, now, old)
 	if err != nil {
 		return err
 	}
+
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
+
 	j, err := json.MarshalIndent(now, "", " ")
 	if err != nil {
 		return fmt.Errorf("encode results: %w", err)
 	}
+
 	if err := os.WriteFile(side, append(j, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
+
 	return nil
 }
 
@@ -179,23 +199,29 @@ func (r *report) text(path string, now, old *account) ([]byte, error) {
 		if now.Before != nil {
 			now.compareTo(&b, now.Before)
 		}
+
 		return b.Bytes(), nil
 	}
+
 	if old.Detector != now.Detector {
 		return nil, fmt.Errorf("add to %s: its cases are another detector's, run those first", path)
 	}
+
 	now.Rows, now.Command, now.Date, now.Before = old.Rows, old.Command, old.Date, old.Before
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read earlier results: %w", err)
 	}
+
 	if len(r.pieces) > 0 {
 		printHours(&b, r.pieces)
 		page = renew(page, hoursTitle, b.String())
 	}
+
 	if r.paired != "" {
 		page = renew(page, parityTitle, r.paired)
 	}
+
 	return page, nil
 }
 
@@ -208,12 +234,15 @@ func renew(page []byte, title, text string) []byte {
 		if at = strings.Index(s, "## Thresholds"); at < 0 {
 			at = len(s)
 		}
+
 		return []byte(s[:at] + section + s[at:])
 	}
+
 	end := strings.Index(s[at+len(title):], "\n## ")
 	if end < 0 {
 		return []byte(s[:at] + section)
 	}
+
 	return []byte(s[:at] + section + s[at+len(title)+end+1:])
 }
 
@@ -222,12 +251,15 @@ func load(path string) (*account, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read earlier results: %w", err)
 	}
+
 	h := &account{}
 	if err := json.Unmarshal(b, h); err != nil {
 		return nil, fmt.Errorf("read earlier results %s: %w", path, err)
 	}
+
 	return h, nil
 }

@@ -35,6 +35,7 @@ func (s *sheet) AddRank(r *row.Rank) {
 	if s.plain {
 		return
 	}
+
 	c := s.at(int(r.Rank))
 	for k, g := range r.Groups {
 		if strings.HasPrefix(g, "tp:") && k < len(r.GroupRanks) {
@@ -50,6 +51,7 @@ func (s *sheet) at(rank int) *column {
 	for len(s.ranks) <= rank {
 		s.ranks = append(s.ranks, column{})
 	}
+
 	return &s.ranks[rank]
 }
 
@@ -60,6 +62,7 @@ func (s *sheet) AddStep(r *row.Step) {
 	if s.plain {
 		return
 	}
+
 	c := s.at(int(r.Rank))
 	c.node = r.Node
 	c.step = append(c.step, float32(r.StepNs))

@@ -36,14 +36,17 @@ func (o *options) tasks() []task {
 		if w := weights[name]; w > 1 && n > 1 {
 			n *= w
 		}
+
 		for k := range n {
 			t := task{scenario: name, seed: o.seed + uint64(k), world: o.world}
 			if x := o.trace(k); x != nil && simulate.Replayable(name) {
 				t.trace, t.world = x, 0
 			}
+
 			out = append(out, t)
 		}
 	}
+
 	return out
 }
 
@@ -51,6 +54,7 @@ func (o *options) trace(k int) *simulate.Trace {
 	if len(o.traces) == 0 || !o.replay && k%4 != 3 {
 		return nil
 	}
+
 	return o.traces[k/4%len(o.traces)]
 }
 
@@ -61,6 +65,7 @@ func runAll(ctx context.Context, o *options) (map[string]*tally, error) {
 	for _, n := range o.scenarios {
 		tallies[n] = &tally{scenario: n}
 	}
+
 	results := make(chan *outcome)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, o.parallel) + 1)
@@ -73,6 +78,7 @@ func runAll(ctx context.Context, o *options) (map[string]*tally, error) {
 			if o.each != nil {
 				o.each(r)
 			}
+
 			if n++; o.progress != nil {
 				o.progress(n, len(tasks))
 			}
@@ -83,10 +89,12 @@ func runAll(ctx context.Context, o *options) (map[string]*tally, error) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+
 			r, err := t.runPaired()
 			if err != nil {
 				return err
 			}
+
 			select {
 			case results <- r:
 				return nil
@@ -95,12 +103,14 @@ func runAll(ctx context.Context, o *options) (map[string]*tally, error) {
 			}
 		})
 	}
+
 	err := g.Wait()
 	close(results)
 	<-done
 	for _, t := range tallies {
 		t.sort()
 	}
+
 	return tallies, err
 }
 
@@ -111,19 +121,23 @@ func (t task) runPaired() (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	row, _ := simulate.Row(t.scenario)
 	if row != 17 && row != 18 {
 		return r, nil
 	}
+
 	cfg, err := t.config()
 	if err != nil {
 		return nil, err
 	}
+
 	cfg.Clock, cfg.Loss = simulate.Clock{}, simulate.Loss{Run: 1}
 	twin, err := t.play(cfg, &sheet{plain: true})
 	if err != nil {
 		return nil, err
 	}
+
 	r.twinHit, r.twinMissed = twin.hit, twin.missed
 	r.same = slices.Equal(essence(r.verdict), essence(twin.verdict))
 	return r, nil
@@ -135,15 +149,19 @@ func essence(v *verdict.Verdict) []string {
 	for _, n := range v.Nodes {
 		out = append(out, fmt.Sprintf("node %s %s %s %v", n.Node, n.State, n.Cause, n.Ranks))
 	}
+
 	for _, l := range v.Links {
 		out = append(out, fmt.Sprintf("link %s %s", l.Group, l.State))
 	}
+
 	for _, f := range v.Findings {
 		out = append(out, fmt.Sprintf("finding %s %v", f.Kind, f.Stages))
 	}
+
 	for _, e := range v.Events {
 		out = append(out, fmt.Sprintf("event %s %s", e.Node, e.Kind))
 	}
+
 	slices.Sort(out)
 	return append(out, fmt.Sprint(v.Decided))
 }

@@ -21,33 +21,40 @@ func printTable(w io.Writer, tallies map[string]*tally) {
 		head += " " + r.name + " |"
 		line += "---|"
 	}
+
 	fmt.Fprintf(w, "%s\n%s\n", head, line)
 	for _, n := range simulate.Names() {
 		t := tallies[n]
 		if t == nil || t.cases == 0 {
 			continue
 		}
+
 		row, what := simulate.Row(n)
 		for k, c := range t.checks() {
 			first := fmt.Sprintf("| %d | %s (`%s`) | %s |", row, what, n, t.size())
 			if k > 0 {
 				first = "| | | |"
 			}
+
 			fmt.Fprintf(w, "%s %s | %s | %s | %s |", first, c.what, c.target, c.reached, mark(c.ok))
 			for i := range rules {
 				cell := ""
 				if k == 0 && t.rules != nil {
 					cell = t.anchor(i)
 				}
+
 				fmt.Fprintf(w, " %s |", cell)
 			}
+
 			fmt.Fprintln(w)
 		}
 	}
+
 	fmt.Fprintln(w)
 	for _, c := range overall(tallies) {
 		fmt.Fprintf(w, "- %s %s: %s (target %s)\n", mark(c.ok), c.what, c.reached, c.target)
 	}
+
 	fmt.Fprintln(w, "\nThe anchors' columns: culprit nodes found / all, and the share of cases in which somebody innocent was accused.")
 	for _, r := range rules {
 		fmt.Fprintf(w, "- %s: %s\n", r.name, r.what)
@@ -61,12 +68,15 @@ func (t *tally) size() string {
 	if t.replayed > 0 {
 		more = append(more, fmt.Sprintf("%d replayed", t.replayed))
 	}
+
 	if t.large > 0 {
 		more = append(more, fmt.Sprintf("%d large", t.large))
 	}
+
 	if len(more) > 0 {
 		s += " (" + strings.Join(more, ", ") + ")"
 	}
+
 	return s
 }
 
@@ -77,6 +87,7 @@ func (t *tally) anchor(i int) string {
 	if r.hit+r.missed > 0 {
 		found = fmt.Sprintf("%d/%d, ", r.hit, r.hit+r.missed)
 	}
+
 	return fmt.Sprintf("%s%.0f %% falsely", found, 100*share(t.ruleCases[i], max(1, t.cases)))
 }
 
@@ -85,6 +96,7 @@ func mark(ok bool) string {
 	if ok {
 		return "reached"
 	}
+
 	return "**SHORT**"
 }
 
@@ -95,10 +107,12 @@ func printFailures(w io.Writer, tallies map[string]*tally) {
 		if t == nil || len(t.failures) == 0 {
 			continue
 		}
+
 		fmt.Fprintf(w, "\n%s: %d of %d cases\n", n, len(t.failures), t.cases)
 		for _, f := range t.failures[:min(len(t.failures), shownFailures)] {
 			fmt.Fprintf(w, "  %s  # %s\n", f.command(), strings.Join(f.reasons, "; "))
 		}
+
 		if more := len(t.failures) - shownFailures; more > 0 {
 			fmt.Fprintf(w, "  … and %d more\n", more)
 		}
@@ -111,9 +125,11 @@ func (t task) command() string {
 	if t.trace != nil {
 		s += " -trace " + t.trace.Name
 	}
+
 	if t.world > 0 {
 		s += fmt.Sprintf(" -world %d", t.world)
 	}
+
 	return s
 }
 
@@ -124,6 +140,7 @@ func totals(tallies map[string]*tally) (positive, negative int) {
 		positive += t.positives
 		negative += t.cases - t.positives
 	}
+
 	return positive, negative
 }
 
@@ -139,10 +156,12 @@ func short(tallies map[string]*tally) []string {
 			}
 		}
 	}
+
 	for _, c := range overall(tallies) {
 		if !c.ok {
 			out = append(out, fmt.Sprintf("%s: %s (target %s)", c.what, c.reached, c.target))
 		}
 	}
+
 	return slices.Clip(out)
 }

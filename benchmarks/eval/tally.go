@@ -58,12 +58,15 @@ func (t *tally) add(o *outcome) {
 	if o.positive {
 		t.positives++
 	}
+
 	if o.trace != nil {
 		t.replayed++
 	}
+
 	if o.ranks > 256 {
 		t.large++
 	}
+
 	t.hit, t.missed = t.hit+o.hit, t.missed+o.missed
 	t.victims += len(o.victims)
 	t.alarms += len(o.victims) + len(o.wrong)
@@ -71,9 +74,11 @@ func (t *tally) add(o *outcome) {
 	if o.wrongNode() {
 		t.victimCases++
 	}
+
 	if o.missed == 0 && !o.wrongNode() {
 		t.allNodes++
 	}
+
 	t.cause += o.cause
 	t.delays = append(t.delays, o.delays...)
 	t.links, t.wantLinks = t.links+o.links, t.wantLinks+len(o.truth.Links)
@@ -87,15 +92,18 @@ func (t *tally) add(o *outcome) {
 	if t.rules == nil {
 		t.rules, t.ruleCases, t.others = make([]ruled, len(rules)), make([]int, len(rules)), map[string]int{}
 	}
+
 	for k, r := range o.rules {
 		t.rules[k].hit += r.hit
 		t.rules[k].missed += r.missed
 		t.rules[k].victims += r.victims
 		t.ruleCases[k] += count(r.victims > 0)
 	}
+
 	for _, f := range o.others {
 		t.others[f]++
 	}
+
 	if reasons := o.reasons(); len(reasons) > 0 {
 		t.failures = append(t.failures, failure{o.task, reasons})
 	}
@@ -114,34 +122,44 @@ func (o *outcome) reasons() []string {
 	if o.missed > 0 {
 		say("missed %d of %v (ranks %v)", o.missed, o.truth.SlowNodes, o.truth.SlowRanks)
 	}
+
 	if o.wrongNode() {
 		say("falsely accused: %s", strings.Join(o.victims, ", "))
 	}
+
 	if o.hit > o.cause {
 		say("cause %s, want %v", o.causes(), o.truth.Cause)
 	}
+
 	if o.links < len(o.truth.Links) {
 		say("link %v not found", o.truth.Links)
 	}
+
 	if len(o.wrong) > 0 {
 		say("links falsely accused: %v", o.wrong)
 	}
+
 	if o.findings < len(o.truth.Findings) {
 		say("finding missing of %v", o.truth.Findings)
 	}
+
 	if o.events < len(o.truth.Events) {
 		say("event missing on %s", o.truth.Events[0].Node)
 	}
+
 	row, _ := simulate.Row(o.scenario)
 	if limit := late[row]; limit > 0 && len(o.delays) > 0 && slices.Max(o.delays) > limit {
 		say("detected after %d steps, want %d", slices.Max(o.delays), limit)
 	}
+
 	if row == 13 && o.hit > 0 && !o.blinking {
 		say("not called intermittent")
 	}
+
 	if row == 17 && !o.same {
 		say("verdict differs from the one with right clocks")
 	}
+
 	return out
 }
 
@@ -158,6 +176,7 @@ func (o *outcome) causes() string {
 			out = append(out, n.Cause)
 		}
 	}
+
 	return strings.Join(out, ",")
 }
 
@@ -171,6 +190,7 @@ func (t *tally) percentile(q float64) int {
 	if len(t.delays) == 0 {
 		return -1
 	}
+
 	return t.delays[min(len(t.delays)-1, int(q*float64(len(t.delays))))]
 }
 
@@ -180,6 +200,7 @@ func (t *tally) within(n int) float64 {
 	for _, d := range t.delays {
 		k += count(d <= n)
 	}
+
 	return share(k, t.hit+t.missed)
 }
 
@@ -196,6 +217,7 @@ func share(a, of int) float64 {
 	if of == 0 {
 		return 1
 	}
+
 	return float64(a) / float64(of)
 }
 
@@ -203,5 +225,6 @@ func count(b bool) int {
 	if b {
 		return 1
 	}
+
 	return 0
 }

@@ -67,15 +67,19 @@ func (f *fleet) groups(r int) [4]group {
 	for i := range f.tensor {
 		out[0].ranks = append(out[0].ranks, rank(s, q, i))
 	}
+
 	for i := range f.stages {
 		out[1].ranks = append(out[1].ranks, rank(i, q, t))
 	}
+
 	for i := range f.replicas {
 		out[2].ranks = append(out[2].ranks, rank(s, i, t))
 	}
+
 	for i := range f.experts {
 		out[3].ranks = append(out[3].ranks, rank(s, q/f.experts*f.experts+i, t))
 	}
+
 	return out
 }
 
@@ -86,9 +90,11 @@ func (f *fleet) store(b *testing.B, dir string) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	if err := sink.Create(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+
 	random := rand.New(rand.NewPCG(1, 2))
 	var rows row.Rows
 	for r := range f.ranks() {
@@ -99,6 +105,7 @@ func (f *fleet) store(b *testing.B, dir string) {
 			id.Groups = append(id.Groups, fmt.Sprintf("%s:%s:%d:%d", g.dim, g.name, slices.Index(g.ranks, uint32(r)), len(g.ranks)))
 			id.GroupRanks = append(id.GroupRanks, g.ranks)
 		}
+
 		rows.Ranks = append(rows.Ranks, id)
 		f.history(&rows, r, &ours, random)
 		if len(rows.Steps) >= 64<<10 || r == f.ranks()-1 {
@@ -107,9 +114,11 @@ func (f *fleet) store(b *testing.B, dir string) {
 					b.Fatal(err)
 				}
 			}
+
 			rows = row.Rows{}
 		}
 	}
+
 	if err := sink.Close(); err != nil {
 		b.Fatal(err)
 	}
@@ -128,6 +137,7 @@ func (f *fleet) history(rows *row.Rows, r int, ours *[4]group, random *rand.Rand
 				fp *= 1.2
 			}
 		}
+
 		wire, others := 3e7*(1+0.1*random.Float64()), 0.0
 		if s >= f.linkFrom() {
 			if ours[2].name == slowLink {
@@ -136,6 +146,7 @@ func (f *fleet) history(rows *row.Rows, r int, ours *[4]group, random *rand.Rand
 				others = 3.5e8 // they wait for the group at the end of the step
 			}
 		}
+
 		self := 3 * fp
 		comm := [4]int64{2e7, 1e8, int64(wire + max(0, rest-self)), 2e7}
 		all := comm[0] + comm[1] + comm[2] + comm[3] + int64(others)
@@ -147,9 +158,11 @@ func (f *fleet) history(rows *row.Rows, r int, ours *[4]group, random *rand.Rand
 		for k := range total {
 			total[k] += comm[k]
 		}
+
 		if s%row.Window != row.Window-1 && s != f.steps-1 {
 			continue
 		}
+
 		for k, g := range ours {
 			from := uint64(s)/row.Window*row.Window + 1000
 			n := uint32(s%row.Window + 1)
@@ -171,14 +184,17 @@ func BenchmarkFleet(b *testing.B) {
 			if dir == "" {
 				dir = b.TempDir()
 			}
+
 			dir = filepath.Join(dir, f.name)
 			if _, err := os.Stat(dir); err != nil {
 				f.store(b, dir)
 			}
+
 			b.ResetTimer()
 			for b.Loop() {
 				analyze(b, dir)
 			}
+
 			if f.name == fleets[0].name {
 				numpy(b, load(b, dir))
 			}
@@ -196,12 +212,14 @@ func analyze(b *testing.B, dir string) {
 	if err != nil {
 		b.Fatalf("analyze: %v: %s", err, out)
 	}
+
 	for _, line := range strings.Split(string(out), "\n") {
 		if unit, value, ok := strings.Cut(line, "="); ok && strings.HasPrefix(unit, "fleet-") {
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				b.Fatalf("%s: %v", line, err)
 			}
+
 			b.ReportMetric(v, strings.TrimPrefix(unit, "fleet-"))
 		}
 	}
@@ -213,17 +231,20 @@ func TestAnalyze(t *testing.T) {
 	if dir == "" {
 		return
 	}
+
 	began := time.Now()
 	rows, info := read(t, dir)
 	f, err := rows.Settle(info.Topology)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	loaded := time.Now()
 	judge := detect.NewAnalysis(f, detect.Default())
 	if err := rows.Play(judge); err != nil {
 		t.Fatal(err)
 	}
+
 	check(t, judge.Verdict())
 	fmt.Printf("fleet-load-s=%.2f\nfleet-decide-s=%.2f\nfleet-MiB=%.0f\n", loaded.Sub(began).Seconds(), time.Since(loaded).Seconds(), peak(t))
 }
@@ -235,11 +256,13 @@ func peak(t *testing.T) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return kib / 1024
 }
 
@@ -249,11 +272,13 @@ func read(tb testing.TB, dir string) (*feed.History, source.Info) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	rows := feed.NewHistory()
 	info, err := s.Load(tb.Context(), "fleet", rows, source.Options{})
 	if err := errors.Join(err, s.Close()); err != nil {
 		tb.Fatal(err)
 	}
+
 	return rows, info
 }
 
@@ -265,6 +290,7 @@ func load(b *testing.B, dir string) *frame.Frame {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return f
 }
 
@@ -285,31 +311,37 @@ func numpy(b *testing.B, f *frame.Frame) {
 	if python == "" {
 		python = "python3"
 	}
+
 	if err := exec.Command(python, "-c", "import numpy").Run(); err != nil {
 		b.Logf("NOTE: %s has no numpy: nothing to compare with", python)
 		return
 	}
+
 	args := []string{"medians.py", strconv.Itoa(len(f.Columns)), strconv.Itoa(len(f.Layouts[0].Roles)), "1"}
 	for _, m := range []frame.Metric{frame.FP, frame.Self, frame.DataLoader} {
 		path := filepath.Join(b.TempDir(), m.String())
 		dump(b, f, m, path)
 		args = append(args, path)
 	}
+
 	var theirs, ours, ratios []float64
 	for range 3 {
 		out, err := exec.Command(python, args...).Output()
 		if err != nil {
 			b.Fatalf("numpy: %v", err)
 		}
+
 		t, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		began := time.Now()
 		detect.Analyze(f, detect.Default())
 		o := time.Since(began).Seconds()
 		theirs, ours, ratios = append(theirs, t), append(ours, o), append(ratios, t/o)
 	}
+
 	slices.Sort(ratios)
 	b.ReportMetric(middle(theirs), "numpy-s")
 	b.ReportMetric(ratios[len(ratios)/2], "times-numpy")
@@ -324,12 +356,14 @@ func dump(b *testing.B, f *frame.Frame, m frame.Metric, path string) {
 	for i := range f.Layouts[0].Roles {
 		order = append(order, f.Layouts[0].Roles[i].Rows...)
 	}
+
 	out := make([]byte, 0, 4*len(f.Columns)*len(order))
 	for c := range f.Columns {
 		for _, r := range order {
 			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f.At(m, int(r), c)))
 		}
 	}
+
 	if err := os.WriteFile(path, out, 0o600); err != nil {
 		b.Fatal(err)
 	}

@@ -56,6 +56,7 @@ func TestArrows(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
+
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		path, deps, _ := strings.Cut(line, "|")
 		checkArrows(t, strings.TrimPrefix(strings.TrimPrefix(path, module), "/"), strings.Fields(deps))
@@ -68,16 +69,20 @@ func checkArrows(t *testing.T, path string, deps []string) {
 		if path != strings.TrimSuffix(a.from, "/") && !strings.HasPrefix(path, a.from) {
 			continue
 		}
+
 		for _, d := range deps {
 			if strings.HasPrefix(d, "k8s.io/") {
 				t.Errorf("%s reaches %s: nobody imports client-go", path, d)
 			}
+
 			if ours, ok := strings.CutPrefix(d, module); ok {
 				if !hasPrefix(strings.TrimPrefix(ours, "/"), a.allowed) {
 					t.Errorf("%s reaches %s; it may reach only %v", path, d, a.allowed)
 				}
+
 				continue
 			}
+
 			for _, b := range a.banned {
 				std := !strings.Contains(strings.SplitN(d, "/", 2)[0], ".")
 				if b == "." && !std || b != "." && strings.HasPrefix(d, b) {
@@ -85,8 +90,10 @@ func checkArrows(t *testing.T, path string, deps []string) {
 				}
 			}
 		}
+
 		return
 	}
+
 	t.Errorf("no arrow says what %s may import", path)
 }
 
@@ -96,6 +103,7 @@ func hasPrefix(s string, prefixes []string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -119,6 +127,7 @@ func TestMeeting(t *testing.T) {
 		if err != nil || len(files) == 0 {
 			t.Errorf("%s: %d files of tests, %v", p, len(files), err)
 		}
+
 		for _, f := range files {
 			for _, m := range declared.FindAllStringSubmatch(read(t, strings.TrimPrefix(f, root)), -1) {
 				names = append(names, m[1])
@@ -141,11 +150,13 @@ func TestOneGoroutine(t *testing.T) {
 	if len(packages) < 10 {
 		t.Fatalf("%d packages: %v", len(packages), packages)
 	}
+
 	for _, p := range packages {
 		files, err := filepath.Glob(filepath.Join(root, p, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Errorf("%s: %d files, %v", p, len(files), err)
 		}
+
 		for _, f := range files {
 			if !strings.HasSuffix(f, "_test.go") {
 				oneGoroutine(t, f)
@@ -161,6 +172,7 @@ func oneGoroutine(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
@@ -170,6 +182,7 @@ func oneGoroutine(t *testing.T, path string) {
 				t.Errorf("%s: it imports %s: test it with -race (the Makefile's list ONE_GOROUTINE)", set.Position(n.Pos()), p)
 			}
 		}
+
 		return true
 	})
 }

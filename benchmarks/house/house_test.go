@@ -52,27 +52,35 @@ func TestCount(t *testing.T) {
 	if n := len(h.packages); n != 4 || h.files() != 4 {
 		t.Errorf("%d packages, %d files, want 4, 4", n, h.files())
 	}
+
 	if h.rootFiles != 1 || h.rootAll != 2 {
 		t.Errorf("root: %d and %d files, want 1 and 2", h.rootFiles, h.rootAll)
 	}
+
 	if h.types() != 2 {
 		t.Errorf("%d types, want T and u", h.types())
 	}
+
 	if h.exported != 4 || h.documented != 2 {
 		t.Errorf("exported %d, documented %d; want T, M, A, C, of which T and A", h.exported, h.documented)
 	}
+
 	if len(h.functions) != 3 || h.longest != (named{2, "M, x/x.go"}) {
 		t.Errorf("functions %v, longest %v", h.functions, h.longest)
 	}
+
 	if h.largest.of != "x/x.go" {
 		t.Errorf("largest file %v", h.largest)
 	}
+
 	if got := h.closure([]string{"."}); !slices.Equal(got, []string{".", "x", "y"}) {
 		t.Errorf("closure of the root: %v", got)
 	}
+
 	if got := h.closure([]string{"nested"}); !slices.Equal(got, []string{"nested", "y"}) {
 		t.Errorf("closure of the nested module: %v", got)
 	}
+
 	if got := h.way(way{"", []string{"nowhere"}}); got != "–" {
 		t.Errorf("a way of no package: %s", got)
 	}
@@ -87,6 +95,7 @@ func TestPercentile(t *testing.T) {
 	for i := range 200 {
 		h.functions = append(h.functions, i+1)
 	}
+
 	if got := h.percentile(99); got != 198 {
 		t.Errorf("p99 of 1 to 200 is %d, want 198", got)
 	}
@@ -102,6 +111,7 @@ func TestRun(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -119,6 +129,7 @@ func TestRun(t *testing.T) {
 			write(e+"/e.go", "package e\n")
 		}
 	}
+
 	run1("init", "-q")
 	run1("add", ".")
 	run1("commit", "-q", "-m", "one")
@@ -129,6 +140,7 @@ func TestRun(t *testing.T) {
 	if err := run(&out, root, "HEAD"); err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(out.String()) {
 		if f := strings.Fields(line); f[0] == "types" && !slices.Equal(f, []string{"types", "0", "1"}) {
 			t.Errorf("types before and after: %q", line)
@@ -138,9 +150,11 @@ func TestRun(t *testing.T) {
 	if err := run(&out, root, "no-such-commit"); err == nil {
 		t.Error("a commit that does not exist is no error")
 	}
+
 	if err := os.RemoveAll(filepath.Join(root, "ageing")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := run(&out, root, ""); err == nil || !strings.Contains(err.Error(), "ageing") {
 		t.Errorf("a way whose package is gone: %v", err)
 	}

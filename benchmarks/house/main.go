@@ -83,6 +83,7 @@ func table(w io.Writer, header []string, columns []*house) error {
 		for _, h := range columns {
 			fmt.Fprint(t, "\t", figure(h))
 		}
+
 		fmt.Fprintln(t)
 	}
 
@@ -90,6 +91,7 @@ func table(w io.Writer, header []string, columns []*house) error {
 	for _, h := range header {
 		fmt.Fprint(t, "\t", h)
 	}
+
 	fmt.Fprintln(t)
 
 	for _, f := range figures {

@@ -63,10 +63,12 @@ func cited(text string) (all []string) {
 		if m[4] != "" && (m[3] == "" || m[3] == m[1]) {
 			last, _ = strconv.Atoi(m[4])
 		}
+
 		for n := first; n <= last; n++ {
 			if m[1] == "P" && n >= 50 {
 				continue
 			}
+
 			all = append(all, m[1]+strconv.Itoa(n))
 		}
 	}
@@ -114,6 +116,7 @@ func TestArchitecture(t *testing.T) {
 			seen[folder] = true
 		}
 	}
+
 	for folder := range missing {
 		if !seen[folder] {
 			t.Errorf("ARCHITECTURE.md has no paragraph on %s", folder)
@@ -124,6 +127,7 @@ func TestArchitecture(t *testing.T) {
 	if len(held) < 10 {
 		t.Fatalf("arch_test.go: only %d arrows were seen", len(held))
 	}
+
 	for _, m := range held {
 		if !strings.Contains(page, "\n| `"+m[1]+"`") {
 			t.Errorf("ARCHITECTURE.md's table has no line for %s", m[1])
@@ -154,13 +158,16 @@ func TestPromises(t *testing.T) {
 		if rows[m[1]] != "" {
 			t.Errorf("%s has two rows %s", page, m[1])
 		}
+
 		rows[m[1]] = m[0]
 	}
+
 	for n := 1; n <= 32; n++ {
 		if rows["R"+strconv.Itoa(n)] == "" {
 			t.Errorf("%s has no R%d", page, n)
 		}
 	}
+
 	for n := 1; n <= 20; n++ {
 		if rows["P"+strconv.Itoa(n)] == "" {
 			t.Errorf("%s has no P%d", page, n)
@@ -174,11 +181,13 @@ func TestPromises(t *testing.T) {
 			tests[m[1]] = true
 		}
 	}
+
 	for number, row := range rows {
 		held := heldBy.FindAllStringSubmatch(row, -1)
 		if len(held) == 0 && !strings.Contains(row, "| dropped") {
 			t.Errorf("%s names no test of %s", page, number)
 		}
+
 		for _, m := range held {
 			if !tests[strings.Trim(m[0], "`")] {
 				t.Errorf("%s: %s is held by %s, which does not exist", page, number, m[0])
@@ -190,10 +199,12 @@ func TestPromises(t *testing.T) {
 		if name == page || strings.HasPrefix(name, "benchmarks/house/") {
 			continue
 		}
+
 		text := read(t, name)
 		if path.Ext(name) == ".go" {
 			text = comments(text)
 		}
+
 		for _, number := range cited(text) {
 			if rows[number] == "" {
 				t.Errorf("%s cites %s, which %s does not have", name, number, page)

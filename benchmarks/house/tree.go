@@ -33,6 +33,7 @@ func worktree(root string) (map[string][]byte, error) {
 		if errors.Is(err, os.ErrNotExist) {
 			continue // deleted, not yet committed
 		}
+
 		if err != nil {
 			return nil, err
 		}
@@ -56,6 +57,7 @@ func commit(root, name string) (map[string][]byte, error) {
 		if errors.Is(err, io.EOF) {
 			return files, nil
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("read archive of %s: %w", name, err)
 		}

@@ -28,9 +28,11 @@ func BenchmarkFileToClickHouse(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		if err := s.Create(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+
 		return db, s
 	}
 	client := func(data []byte, format string) cost {
@@ -58,11 +60,13 @@ func BenchmarkFileToClickHouse(b *testing.B) {
 	if out, err := server.Client(json, "INSERT INTO "+db+".records FORMAT JSONEachRow"); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
+
 	native := server.Dump(b, "SELECT * FROM "+db+".records FORMAT Native")
 	server.Exec("DROP DATABASE " + db)
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}
+
 	client(native, "Native") // warm
 	ours()
 	var costs [3][]cost
@@ -71,9 +75,11 @@ func BenchmarkFileToClickHouse(b *testing.B) {
 		costs[1] = append(costs[1], client(json, "JSONEachRow"))
 		costs[2] = append(costs[2], client(native, "Native"))
 	}
+
 	for i, name := range []string{"laggard", "JSONEachRow", "Native"} {
 		report(b, name, costs[i])
 	}
+
 	ratio(b, "x-JSONEachRow", costs[1], costs[0])
 	ratio(b, "x-Native", costs[2], costs[0])
 }
@@ -90,6 +96,7 @@ func median(all []cost, of func(cost) time.Duration) time.Duration {
 	for _, c := range all {
 		d = append(d, of(c))
 	}
+
 	slices.Sort(d)
 	return d[len(d)/2]
 }
@@ -101,6 +108,7 @@ func ratio(b *testing.B, name string, theirs, ours []cost) {
 	for i := range ours {
 		r = append(r, theirs[i].wall.Seconds()/ours[i].wall.Seconds())
 	}
+
 	slices.Sort(r)
 	b.ReportMetric(r[len(r)/2], name)
 	b.Log(name, fmt.Sprintf("median %.2f, %.2f to %.2f, n=%d", r[len(r)/2], r[0], r[len(r)-1], len(r)))

@@ -23,10 +23,12 @@ func BenchmarkFileToParquet(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	modules := filepath.Join(cache, "laggard", "duckdb-1.5.6-r.1")
 	if _, err := os.Stat(filepath.Join(modules, "node_modules/@duckdb/node-api")); err != nil {
 		b.Fatalf("DuckDB is missing (%v): run .ci/parts bench", err)
 	}
+
 	const n = 1_000_000
 	dir := b.TempDir()
 	segments(b, dir, n)
@@ -38,6 +40,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		ours = append(ours, run(b, 0, func() {
 			r, err := intake.Once(b.Context(), dir, sink, intake.Options{Rollup: intake.Rollup{Records: rollup.All}})
 			if err != nil || r.Tables["records"].Inserted != n {
@@ -52,6 +55,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 			if err != nil {
 				b.Fatalf("%v: %s", err, text)
 			}
+
 			if seconds, err = strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err != nil {
 				b.Fatal(err)
 			}
@@ -60,6 +64,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 		theirs = append(theirs, c)
 		sizes[1] = bytesUnder(b, out)
 	}
+
 	report(b, "laggard", ours)
 	report(b, "DuckDB", theirs)
 	b.ReportMetric(float64(sizes[0])/1e6, "laggard-MB")
@@ -74,6 +79,7 @@ func bytesUnder(b testing.TB, path string) (n int64) {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
+
 		info, err := d.Info()
 		n += info.Size()
 		return err
@@ -81,5 +87,6 @@ func bytesUnder(b testing.TB, path string) (n int64) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return n
 }

@@ -49,6 +49,7 @@ func BenchmarkParse(b *testing.B) {
 		lines = append(lines, r.AppendLine(nil))
 		bytes += len(lines[i])
 	}
+
 	var p record.Parser
 	var sink int64
 	parsers := []struct {
@@ -73,6 +74,7 @@ func BenchmarkParse(b *testing.B) {
 		for _, v := range memory {
 			sink += v
 		}
+
 		sums = append(sums, time.Since(began))
 		for i := range parsers {
 			began := time.Now()
@@ -81,12 +83,15 @@ func BenchmarkParse(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+
 			parsers[i].times = append(parsers[i].times, time.Since(began))
 		}
 	}
+
 	if sink == 0 {
 		b.Fatal("nothing was parsed")
 	}
+
 	slices.Sort(sums)
 	b.ReportMetric(float64(sums[len(sums)/2].Nanoseconds()), "ns-memory")
 	for i, rival := range parsers {
@@ -94,6 +99,7 @@ func BenchmarkParse(b *testing.B) {
 		for k := range rival.times {
 			ratios = append(ratios, rival.times[k].Seconds()/parsers[0].times[k].Seconds())
 		}
+
 		slices.Sort(ratios)
 		slices.Sort(parsers[i].times)
 		t := parsers[i].times[len(rival.times)/2]

@@ -25,12 +25,14 @@ func segments(b testing.TB, dir string, n int) (rows []byte) {
 	if err := os.MkdirAll(rank, 0o755); err != nil {
 		b.Fatal(err)
 	}
+
 	var segment, json bytes.Buffer
 	name := 1_753_000_000
 	write := func() {
 		if err := os.WriteFile(filepath.Join(rank, fmt.Sprint(name)), segment.Bytes(), 0o644); err != nil {
 			b.Fatal(err)
 		}
+
 		segment.Reset()
 		name++
 	}
@@ -39,6 +41,7 @@ func segments(b testing.TB, dir string, n int) (rows []byte) {
 			m := record.Meta{Format: record.Format, Segment: fmt.Sprintf("%016x", name), Job: "j1", Incarnation: 7, WorldSize: 1, Node: "node-0", StartedNs: base}
 			segment.Write(m.AppendLine(nil))
 		}
+
 		r := measured(i)
 		fmt.Fprintf(&json, `{"job":"j1","rank":0,"incarnation":7,"node":"node-0","kind":%q,"step":%d,"repeat":0,"start_ns":%d,"dur_ns":%d,"side":"host","host_start_ns":0,"host_dur_ns":0,"exposed_ns":%d,"ring":%d,"seq":%d,"thread":0,"op":%q,"op_raw":"","group":%q,"peer":-1,"count":%d,"dtype":%q,"bytes":%d,"tokens":0,"path":"","open":0,"segment":%d,"offset":%d}`+"\n",
 			r.Word(), r.Step, r.Start, r.Dur, r.Exposed, r.Ring, r.Seq, r.Op, r.Group, r.Count, r.Dtype, r.Bytes, name, segment.Len())
@@ -47,6 +50,7 @@ func segments(b testing.TB, dir string, n int) (rows []byte) {
 			write()
 		}
 	}
+
 	write()
 	return json.Bytes()
 }
@@ -59,6 +63,7 @@ func measured(i int) record.Record {
 		r.Step, r.Start, r.Dur, r.Ring, r.Seq = int64(i/1000), start-999*30_000, 1000*30_000, 1, uint64(i/1000)
 		return r
 	}
+
 	r := record.New(record.Communication)
 	r.Step, r.Start, r.Dur, r.Exposed, r.Ring, r.Seq = int64(i/1000), start, int64(5000+i%977), 4000, 2, uint64(i-i/1000)
 	r.Op, r.Group, r.Count, r.Dtype, r.Bytes = "allreduce", "dp0", 1<<20, "bf16", 2<<20
@@ -84,8 +89,10 @@ func usage(b testing.TB) (total time.Duration) {
 		if err := syscall.Getrusage(who, &u); err != nil {
 			b.Fatal(err)
 		}
+
 		total += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
+
 	return total
 }
 
@@ -94,10 +101,12 @@ func processorTime(b testing.TB, pid int) time.Duration {
 	if pid == 0 {
 		return 0
 	}
+
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var ticks int64
 	for _, f := range fields[11:13] { // utime and stime
@@ -105,7 +114,9 @@ func processorTime(b testing.TB, pid int) time.Duration {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		ticks += n
 	}
+
 	return time.Duration(ticks) * 10 * time.Millisecond
 }

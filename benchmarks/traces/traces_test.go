@@ -48,9 +48,11 @@ func measure(b *testing.B, codes map[int]bool, name string, args ...string) run 
 	if errors.As(err, &exit) {
 		code = exit.ExitCode()
 	}
+
 	if err != nil && code == 0 || !codes[code] {
 		b.Fatalf("%s %v: %v\n%s%s", name, args, err, out, errs.Bytes())
 	}
+
 	used := c.ProcessState.SysUsage().(*syscall.Rusage)
 	return run{took, c.ProcessState.UserTime() + c.ProcessState.SystemTime(), float64(used.Maxrss) / 1024, string(out)}
 }
@@ -69,6 +71,7 @@ func laggard(b *testing.B) string {
 	if out, err := c.CombinedOutput(); err != nil {
 		b.Fatalf("build laggard: %v\n%s", err, out)
 	}
+
 	return path
 }
 
@@ -81,6 +84,7 @@ func htaPython(b *testing.B) string {
 	if err != nil {
 		b.Fatalf("install HolisticTraceAnalysis: %v", err)
 	}
+
 	lines := strings.Fields(string(out))
 	return filepath.Join(lines[len(lines)-1], "bin", "python")
 }
@@ -97,6 +101,7 @@ func BenchmarkBesideHTA(b *testing.B) {
 	if more := os.Getenv("LAGGARD_TRACES"); more != "" {
 		folders = append(folders, folder{"more", func(*testing.B) string { return more }})
 	}
+
 	for _, folder := range folders {
 		b.Run(folder.name, func(b *testing.B) {
 			path := folder.path(b)
@@ -105,6 +110,7 @@ func BenchmarkBesideHTA(b *testing.B) {
 				theirs = append(theirs, measure(b, fine, hta, "ask.py", path))
 				ours = append(ours, measure(b, answered, program, "analyze", path))
 			}
+
 			b.Logf("laggard: %s", ours[0].said)
 			b.Logf("HolisticTraceAnalysis: %s", theirs[0].said)
 			a, z := total(ours), total(theirs)
@@ -127,6 +133,7 @@ func total(runs []run) (all run) {
 	for _, r := range runs {
 		all.wall, all.cpu, all.memory = all.wall+r.wall, all.cpu+r.cpu, max(all.memory, r.memory)
 	}
+
 	return all
 }
 
@@ -137,9 +144,11 @@ func copied(b *testing.B) string {
 	if err := os.CopyFS(dir, os.DirFS(samples)); err != nil {
 		b.Fatal(err)
 	}
+
 	if err := os.Remove(filepath.Join(dir, "LICENSE")); err != nil {
 		b.Fatal(err)
 	}
+
 	return dir
 }
 
@@ -158,13 +167,16 @@ func profiled(b *testing.B) string {
 		if err := c.Start(); err != nil {
 			b.Fatal(err)
 		}
+
 		ranks = append(ranks, c)
 	}
+
 	for rank, c := range ranks {
 		if err := c.Wait(); err != nil {
 			b.Fatalf("rank %d: %v", rank, err)
 		}
 	}
+
 	return filepath.Join(dir, "traces")
 }
 
@@ -175,6 +187,7 @@ func freePort(b *testing.B) string {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(out))
 }
 
@@ -183,6 +196,7 @@ func half() int64 {
 	if n, err := strconv.ParseInt(os.Getenv("LAGGARD_TRACE_MIB"), 10, 64); err == nil {
 		return n << 20
 	}
+
 	return 500_000_000
 }
 
@@ -198,6 +212,7 @@ func BenchmarkLargeTrace(b *testing.B) {
 			for b.Loop() {
 				runs = append(runs, measure(b, answered, program, "analyze", path))
 			}
+
 			b.Logf("%s", runs[0].said)
 			all := total(runs)
 			b.ReportMetric(float64(size)*float64(b.N)/1e6/all.cpu.Seconds(), "MB/cpu-s")
@@ -234,6 +249,7 @@ func large(b *testing.B, path string, size int64) int64 {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		defer func() {
 			if err := z.Close(); err != nil {
 				b.Fatal(err)
@@ -241,6 +257,7 @@ func large(b *testing.B, path string, size int64) int64 {
 		}()
 		to = z
 	}
+
 	w := bufio.NewWriterSize(to, 1<<20)
 	n := int64(0)
 	write := func(s string) {
@@ -248,6 +265,7 @@ func large(b *testing.B, path string, size int64) int64 {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		n += int64(k)
 	}
 	write(head)
@@ -255,6 +273,7 @@ func large(b *testing.B, path string, size int64) int64 {
 		if step > 0 {
 			write(",")
 		}
+
 		for i := range events {
 			p := &events[i]
 			write(p.text)
@@ -263,10 +282,12 @@ func large(b *testing.B, path string, size int64) int64 {
 			}
 		}
 	}
+
 	write(tail)
 	if err := w.Flush(); err != nil {
 		b.Fatal(err)
 	}
+
 	return n
 }
 
@@ -277,6 +298,7 @@ func realStep(b *testing.B) (head string, events []part, tail string) {
 	if err != nil || len(names) != 1 {
 		b.Fatalf("the real trace: %v, %v", names, err)
 	}
+
 	f, err := os.Open(names[0])
 	if err != nil {
 		b.Fatal(err)
@@ -286,10 +308,12 @@ func realStep(b *testing.B) (head string, events []part, tail string) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	text, err := io.ReadAll(z)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	begin := bytes.Index(text, []byte(`"traceEvents": [`)) + len(`"traceEvents": [`)
 	end := bytes.LastIndexByte(text, ']')
 	head, tail = string(text[:begin]), string(text[end:])
@@ -298,17 +322,21 @@ func realStep(b *testing.B) (head string, events []part, tail string) {
 		if m[0] < begin {
 			continue
 		}
+
 		p := part{text: string(text[at:m[4]]), counts: true, multiple: 1_000_000}
 		if p.number, err = strconv.ParseInt(string(text[m[4]:m[5]]), 10, 64); err != nil {
 			b.Fatal(err)
 		}
+
 		switch string(text[m[2]:m[3]]) {
 		case `"ts": `:
 			p.multiple = 25_000 // µs: a step and a pause
 		case "ProfilerStep#":
 			p.multiple = 1
 		}
+
 		events, at = append(events, p), m[5]
 	}
+
 	return head, append(events, part{text: string(text[at:end])}), tail
 }

@@ -41,6 +41,7 @@ func BenchmarkDrain(b *testing.B) {
 				x.th.Mark(record.FP, recorder.Attr{}, 1753000000000000000+int64(i), 5400000)
 			}
 		}
+
 		was := bytesIn(b, filepath.Join(dir, "j", "2"))
 		before := cpu(b)
 		b.StartTimer()
@@ -48,6 +49,7 @@ func BenchmarkDrain(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		took := cpu(b) - before
 		b.StopTimer()
 		used += took
@@ -56,6 +58,7 @@ func BenchmarkDrain(b *testing.B) {
 		ratios = append(ratios, copied(b, filepath.Join(dir, "copy"), n).Seconds()/took.Seconds())
 		b.StartTimer()
 	}
+
 	slices.Sort(ratios)
 	b.ReportMetric(float64(records)/used.Seconds()/1e6, "Mrecords/cpu-s")
 	b.ReportMetric(100*ratios[len(ratios)/2], "%cp")
@@ -69,9 +72,11 @@ func bytesIn(b *testing.B, dir string) (sum int64) {
 	if err != nil && !os.IsNotExist(err) && len(infos) > 0 {
 		b.Fatal(err)
 	}
+
 	for _, s := range infos {
 		sum += s.Size
 	}
+
 	return sum
 }
 
@@ -81,6 +86,7 @@ func copied(b *testing.B, path string, n int64) time.Duration {
 	if err := os.WriteFile(path, make([]byte, n), 0o644); err != nil {
 		b.Fatal(err)
 	}
+
 	before := cpu(b)
 	in, err := os.Open(path)
 	if err != nil {
@@ -91,18 +97,22 @@ func copied(b *testing.B, path string, n int64) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	// Wrapped, so that nothing but read and write is found: no copy_file_range.
 	_, err = io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{in}, make([]byte, 128<<10))
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	if err := out.Close(); err != nil {
 		b.Fatal(err)
 	}
+
 	took := cpu(b) - before
 	if err := os.Remove(path + ".2"); err != nil {
 		b.Fatal(err)
 	}
+
 	return took
 }
 
@@ -112,5 +122,6 @@ func cpu(b *testing.B) time.Duration {
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {
 		b.Fatal(err)
 	}
+
 	return time.Duration(at.Nano())
 }

@@ -25,26 +25,32 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 	if err := p.snapshot(); err != nil {
 		return 0, false, err
 	}
+
 	crashPoint("heads-read")
 	p.refresh() // strings after heads: what a slot below a head names is there
 	waiting, err := p.waiting()
 	if err != nil || waiting == 0 {
 		return 0, false, err
 	}
+
 	if p.denied = !p.turn(now); p.denied {
 		return 0, false, nil
 	}
+
 	if err := p.gather(waiting, now); err != nil {
 		return 0, false, err
 	}
+
 	records, more, err = p.merge(now)
 	crashPoint("appended")
 	if records > 0 {
 		p.unsaid = true
 	}
+
 	if err != nil {
 		return records, false, err
 	}
+
 	return records, more, p.settle()
 }
 
@@ -57,6 +63,7 @@ func (p *process) waiting() (n int, err error) {
 			if err := p.overrun(r, ring.Lane(i)); err != nil {
 				return 0, err
 			}
+
 			l := &r.lanes[i]
 			if l.head > l.cursor {
 				n++
@@ -64,6 +71,7 @@ func (p *process) waiting() (n int, err error) {
 			}
 		}
 	}
+
 	return n, nil
 }
 
@@ -78,21 +86,25 @@ func (p *process) gather(waiting int, now time.Time) error {
 			if l.head <= l.cursor {
 				continue
 			}
+
 			n := min(l.head-l.cursor, share)
 			q := run{r: r, lane: ring.Lane(i), buf: buf[:n*slotBytes], short: n < l.head-l.cursor}
 			buf = buf[n*slotBytes:]
 			if err := r.reader.Copy(q.lane, l.cursor, q.buf); err != nil {
 				return p.lostRing(r, err)
 			}
+
 			ok, err := p.look(&q, now)
 			if err != nil {
 				return err
 			}
+
 			if ok {
 				d.runs = append(d.runs, q)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -105,21 +117,26 @@ func (p *process) look(q *run, now time.Time) (bool, error) {
 			q.end = end(&q.slot)
 			return true, nil
 		}
+
 		if wait, err := p.wait(q, now); wait || err != nil {
 			q.short = false
 			return false, err
 		}
+
 		if good { // a string that nobody will write any more: "" stands for it
 			q.end = end(&q.slot)
 			p.d.count(func(s *Stats) { s.UnknownStrings++ })
 			return true, nil
 		}
+
 		n := p.spoilt(q)
 		if err := p.skip(q.r, q.lane, n); err != nil {
 			return false, err
 		}
+
 		q.buf = q.buf[n*slotBytes:]
 	}
+
 	return false, nil
 }
 
@@ -131,15 +148,19 @@ func (p *process) wait(q *run, now time.Time) (bool, error) {
 	if err != nil {
 		return true, p.lostRing(q.r, err)
 	}
+
 	if head <= l.cursor {
 		return true, nil
 	}
+
 	if p.gone {
 		return false, nil
 	}
+
 	if l.stuck != l.cursor+1 {
 		l.stuck, l.stuckAt = l.cursor+1, now
 	}
+
 	return now.Sub(l.stuckAt) < patience, nil
 }
 
@@ -151,6 +172,7 @@ func (p *process) spoilt(q *run) uint64 {
 	for n < uint64(len(q.buf)/slotBytes) && !s.Decode(q.buf[n*slotBytes:], l.cursor+n, q.r.reader.Checksum()) {
 		n++
 	}
+
 	return n
 }
 
@@ -162,6 +184,7 @@ func (p *process) overrun(r *ringState, i ring.Lane) error {
 	if !r.resumed || l.head <= l.cursor || l.head-l.cursor <= slots {
 		return nil
 	}
+
 	return p.skip(r, i, l.head-slots-l.cursor)
 }
 
@@ -172,12 +195,14 @@ func (p *process) skip(r *ringState, i ring.Lane, n uint64) error {
 	if err := p.settle(); err != nil {
 		return err
 	}
+
 	l := &r.lanes[i]
 	loss := record.Loss{Ring: l.number, Reason: record.Corrupt, Count: n}
 	next := pending{Key: skipKey(l.number), Value: l.cursor + n, Count: n}
 	if err := p.write(next, loss.AppendLine(nil)); err != nil {
 		return err
 	}
+
 	l.cursor += n
 	p.d.lose(record.Corrupt, n)
 	return p.settle()
@@ -206,11 +231,13 @@ func (p *process) merge(now time.Time) (records int, more bool, err error) {
 				second = e
 			}
 		}
+
 		q := &runs[best]
 		for ok := true; ok && q.end <= second; {
 			if err := p.accept(q); err != nil {
 				return records, false, err
 			}
+
 			records++
 			q.buf = q.buf[slotBytes:]
 			if ok, err = p.look(q, now); err != nil {
@@ -223,6 +250,7 @@ func (p *process) merge(now time.Time) (records int, more bool, err error) {
 			}
 		}
 	}
+
 	return records, false, nil
 }
 
@@ -238,10 +266,12 @@ func (p *process) accept(q *run) error {
 			p.d.count(func(s *Stats) { s.WriteErrors++ })
 			return fmt.Errorf("write: %w", e)
 		}
+
 		if err = p.w.AppendRecord(rec); err != nil { // this record, not the disk
 			return p.skip(q.r, q.lane, 1)
 		}
 	}
+
 	l.cursor++
 	p.sign = max(p.sign, q.end)
 	p.d.drained(rec.Kind, q.end)

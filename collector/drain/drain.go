@@ -148,27 +148,35 @@ func New(o Options) (*Drain, error) {
 	if o.RunDir == "" || o.Open == nil {
 		return nil, errors.New("make drain: want a run directory and a way to open writers")
 	}
+
 	if o.Interval <= 0 {
 		o.Interval = DefaultInterval
 	}
+
 	if o.Sync <= 0 {
 		o.Sync = DefaultSync
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if o.Trust == nil {
 		o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 0 || uid == uint32(os.Geteuid()) }
 	}
+
 	if o.PerUser <= 0 {
 		o.PerUser = DefaultPerUser
 	}
+
 	if o.Files <= 0 {
 		o.Files = OpenFiles() / 2
 	}
+
 	return &Drain{
 		o: o, left: make(map[string]*left), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), claims: make(map[home]time.Time), job: o.Job,
@@ -193,12 +201,14 @@ func (d *Drain) Run(ctx context.Context) error {
 			continue
 		case <-timer.C:
 		}
+
 		p, err := d.Pass()
 		quiet.log(d.o.Logger, d.o.Now(), errors.Join(err, d.Ready()))
 		pause := d.o.Interval
 		if p.Full {
 			pause = min(pause, rush)
 		}
+
 		timer.Reset(pause)
 	}
 }
@@ -210,10 +220,12 @@ func (d *Drain) watch() (<-chan fsnotify.Event, func()) {
 	if err != nil {
 		return nil, func() {}
 	}
+
 	if err := w.Add(d.o.RunDir); err != nil {
 		w.Close()
 		return nil, func() {}
 	}
+
 	return w.Events, func() { w.Close() }
 }
 
@@ -235,6 +247,7 @@ func (d *Drain) begin(now time.Time) error {
 		if p.w != nil || p.note.Home == nil {
 			continue
 		}
+
 		p.mu.Lock()
 		p.resume(now) // what is wrong the pass finds, too
 		p.mu.Unlock()
@@ -242,6 +255,7 @@ func (d *Drain) begin(now time.Time) error {
 			d.forget(p)
 		}
 	}
+
 	return err
 }
 
@@ -256,6 +270,7 @@ func (d *Drain) Pass() (Pass, error) {
 		_, err := ring.Sweep(d.o.RunDir, now.Add(-halfMade))
 		errs = append(errs, err)
 	}
+
 	var pass Pass
 	for _, p := range d.held() {
 		n, err := d.drain(p, now)
@@ -271,14 +286,17 @@ func (d *Drain) Pass() (Pass, error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("drain %s: %w", p.name, err))
 		}
+
 		if p.removed {
 			d.forget(p)
 		}
 	}
+
 	d.claimed(now)
 	if d.flushed && d.o.Drained != nil {
 		d.o.Drained()
 	}
+
 	d.flushed = false
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -286,16 +304,19 @@ func (d *Drain) Pass() (Pass, error) {
 	for k, n := range d.tally {
 		d.stats.Drained[k] += n
 	}
+
 	d.stats.Lag = 0
 	if d.oldest != 0 {
 		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
 	}
+
 	d.tally, d.oldest = [record.KindCount]uint64{}, 0
 	d.stats.Processes = len(d.processes)
 	d.stats.Rings = 0
 	for _, p := range d.processes {
 		d.stats.Rings += len(p.rings)
 	}
+
 	pass.Processes = len(d.processes)
 	return pass, some(errs)
 }
@@ -311,10 +332,12 @@ func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
 			p.full = true
 			break
 		}
+
 		var n int
 		n, more, err = p.pass(now)
 		records += n
 	}
+
 	return records, err
 }
 
@@ -326,6 +349,7 @@ func (d *Drain) held() []*process {
 	for _, p := range d.processes {
 		ps = append(ps, p)
 	}
+
 	slices.SortFunc(ps, func(a, b *process) int { return int(a.order - b.order) })
 	return ps
 }
@@ -353,6 +377,7 @@ func (d *Drain) jobOf(startedNs int64) string {
 	if d.job == "" {
 		d.job = fmt.Sprintf("default_task_id_%d", startedNs/int64(time.Second))
 	}
+
 	return d.job
 }
 
@@ -386,7 +411,9 @@ func (d *Drain) Close() error {
 		if p.w != nil {
 			errs = append(errs, p.settle(), p.w.Sync())
 		}
+
 		d.forget(p)
 	}
+
 	return errors.Join(errs...)
 }

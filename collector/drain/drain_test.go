@@ -35,6 +35,7 @@ func newBench(t testing.TB, w drain.Writer, change func(*drain.Options)) *bench 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.th = b.rec.Thread()
 	o := drain.Options{
 		RunDir: b.run, Node: "n0", Pod: "p0",
@@ -42,6 +43,7 @@ func newBench(t testing.TB, w drain.Writer, change func(*drain.Options)) *bench 
 			if mem, ok := w.(*ringtest.Memory); ok {
 				mem.Meta = m
 			}
+
 			return w, nil
 		},
 		Now: func() time.Time { return b.now },
@@ -49,9 +51,11 @@ func newBench(t testing.TB, w drain.Writer, change func(*drain.Options)) *bench 
 	if change != nil {
 		change(&o)
 	}
+
 	if b.Drain, err = drain.New(o); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		b.rec.Close()
 		b.Drain.Close()
@@ -65,6 +69,7 @@ func (b *bench) pass(t testing.TB) drain.Pass {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -83,14 +88,17 @@ func TestOrderIsByEnd(t *testing.T) {
 		th := []*recorder.Thread{b.th, other}[i%2]
 		th.Mark([]record.Kind{record.Communication, record.Step, record.FP}[i%3], recorder.Attr{}, 100*i, 10)
 	}
+
 	if p := b.pass(t); p.Records != 50 || p.Processes != 1 {
 		t.Fatalf("Pass = %+v", p)
 	}
+
 	for i, r := range w.Records {
 		if r.Start != int64(100*i) {
 			t.Fatalf("record %d starts at %d", i, r.Start)
 		}
 	}
+
 	if w.Flushed != 50 {
 		t.Errorf("%d flushed", w.Flushed)
 	}
@@ -104,22 +112,26 @@ func TestLossesAreToldOnce(t *testing.T) {
 	if p := b.pass(t); !p.Full || p.Records != ring.LightSlots+5 {
 		t.Errorf("Pass = %+v", p)
 	}
+
 	want := record.Loss{Ring: 1, Kind: "FP", Reason: record.RingFull, Count: 10, First: 1000 + ring.LightSlots, Last: 1009 + ring.LightSlots}
 	if len(w.Losses) != 1 || w.Losses[0] != want {
 		t.Fatalf("losses %+v, want %+v", w.Losses, want)
 	}
+
 	b.mark(record.FP, ring.LightSlots+1)
 	b.pass(t)
 	b.pass(t)
 	if len(w.Losses) != 1 {
 		t.Errorf("a second loss line in the same second: %+v", w.Losses)
 	}
+
 	b.now = b.now.Add(time.Second)
 	b.pass(t)
 	b.pass(t)
 	if len(w.Losses) != 2 || w.Losses[1].Count != 1 {
 		t.Errorf("losses %+v", w.Losses)
 	}
+
 	if s := b.Stats(); s.Dropped[record.RingFull] != 11 || s.Drained[record.FP] != 2*ring.LightSlots {
 		t.Errorf("stats %+v", s)
 	}
@@ -133,6 +145,7 @@ func TestIdentity(t *testing.T) {
 	if m := w.Meta; m.Job != "j" || m.Rank != 2 || m.Node != "n0" || m.Pod != "p0" || m.PID != os.Getpid() || m.Writer != recorder.Writer {
 		t.Errorf("identity %+v", m)
 	}
+
 	groups := []record.Group{{Dim: "dp", Name: "dp0", Index: 1, Size: 2, Ranks: []int{0, 2}}}
 	b.rec.SetMeta(record.Meta{Job: "j", Rank: 2, WorldSize: 4, Node: "own", Groups: groups})
 	b.pass(t)
@@ -208,6 +221,7 @@ func TestSwitchLine(t *testing.T) {
 	if err := trace.Apply(b.run, trace.On, func(job string) bool { return job == "j" }); err != nil {
 		t.Fatal(err)
 	}
+
 	b.pass(t)
 	until(t, "Communication to be on", func() bool { return b.rec.Switch().Communication })
 	b.mark(record.Communication, 2)
@@ -218,9 +232,11 @@ func TestSwitchLine(t *testing.T) {
 			comm++
 		}
 	}
+
 	if len(w.Switches) != 2 || w.Switches[0].Communication || !w.Switches[0].Default || !w.Switches[1].Communication || comm != 1+2 {
 		t.Errorf("switches %+v, %d Communication", w.Switches, comm)
 	}
+
 	b.Drain.Close()
 	next, err := drain.New(options)
 	if err != nil {
@@ -232,6 +248,7 @@ func TestSwitchLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if !b.rec.Switch().Communication || slices.ContainsFunc(jobs, func(job string) bool { return job != "j" }) {
 		t.Errorf("the next agent spoke again: %v; asked for jobs %q", b.rec.Switch(), jobs)
 	}
@@ -249,9 +266,11 @@ func TestHangingAndOpen(t *testing.T) {
 	if len(h) != 2 || h[1].Record.Op != "allreduce" || h[1].Record.Group != "dp0" || h[1].Record.Step != 9 || h[1].Record.Peer != 3 || h[1].Meta.Rank != 2 {
 		t.Fatalf("Hanging = %+v", h)
 	}
+
 	if h := b.Hanging(time.Hour); len(h) != 0 {
 		t.Errorf("Hanging for an hour = %+v", h)
 	}
+
 	_ = hang
 	step.End()
 	b.rec.Close()
@@ -259,9 +278,11 @@ func TestHangingAndOpen(t *testing.T) {
 	if len(w.Open) != 1 || w.Open[0].Op != "allreduce" || !w.Open[0].Open || w.Open[0].Dur < 0 || w.Open[0].Dur > int64(time.Minute) {
 		t.Errorf("open %+v", w.Open)
 	}
+
 	if w.End == nil || w.End.How != "closed" || w.End.Emitted["Step"] != 1 || w.End.Emitted["Communication"] != 0 {
 		t.Errorf("end %+v", w.End)
 	}
+
 	if !b.Idle() || b.Seen() != 1 {
 		t.Errorf("Idle %v, Seen %d", b.Idle(), b.Seen())
 	}
@@ -277,13 +298,16 @@ func TestScribbled(t *testing.T) {
 	if p := b.pass(t); p.Records != 3 {
 		t.Fatalf("%d records before the spoilt slot", p.Records)
 	}
+
 	b.now = b.now.Add(2 * time.Second)
 	if p := b.pass(t); p.Records != 5 {
 		t.Fatalf("%d records after it", p.Records)
 	}
+
 	if len(w.Losses) != 1 || w.Losses[0].Reason != record.Corrupt || w.Losses[0].Count != 2 || w.Losses[0].Ring != 1 {
 		t.Errorf("losses %+v", w.Losses)
 	}
+
 	b.rec.Close()
 	b.pass(t)
 	if w.End == nil || w.End.Dropped[record.Corrupt] != 2 || w.End.Emitted["FP"] != 10 {
@@ -328,23 +352,28 @@ func TestHostileRing(t *testing.T) {
 		if filepath.Base(path) == ring.LockName {
 			continue
 		}
+
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		v := []byte(fmt.Sprintf("%d", next(1<<30)))
 		at := next(600)
 		if next(3) == 0 {
 			at = next(8192 + 64*200)
 		}
+
 		if filepath.Base(path) == ring.ProcessName && at < 128 {
 			at += 128 // the identity of the folder was checked when it was opened
 		}
+
 		f.WriteAt(v[:1+next(len(v))], int64(at))
 		f.Close()
 		if next(10) == 0 {
 			b.mark(record.Communication, 5)
 		}
+
 		if next(20) == 0 {
 			b.now = b.now.Add(time.Duration(next(3000)) * time.Millisecond)
 			b.Pass()
@@ -362,15 +391,19 @@ func TestForeignFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(b.run, "00000000000000ab", ring.ProcessName), []byte("junk"), 0o660); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.Pass(); !errors.Is(err, ring.ErrNotRing) {
 		t.Errorf("Pass = %v, want the foreign folder named", err)
 	}
+
 	if _, err := b.Pass(); err != nil {
 		t.Errorf("Pass says it again: %v", err)
 	}
+
 	if len(w.Records) != 1 {
 		t.Errorf("%d records", len(w.Records))
 	}
@@ -391,6 +424,7 @@ func TestNewerRecorders(t *testing.T) {
 	if err := os.CopyFS(newer, os.DirFS(old[0])); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(newer, ring.ProcessName), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -399,26 +433,33 @@ func TestNewerRecorders(t *testing.T) {
 	if _, err := f.WriteAt([]byte{2}, 8); err != nil { // the version
 		t.Fatal(err)
 	}
+
 	if _, err := b.Pass(); !errors.Is(err, ring.ErrNotRing) || !strings.Contains(err.Error(), "version") {
 		t.Errorf("Pass = %v, want the other version named", err)
 	}
+
 	b.pass(t)
 	if s := b.Stats(); s.Ignored != 1 || s.Processes != 1 {
 		t.Errorf("%d folders ignored, %d drained", s.Ignored, s.Processes)
 	}
+
 	if names, _ := os.ReadDir(newer); len(names) != 2 {
 		t.Errorf("the other version's folder has %v", names)
 	}
+
 	words := map[string]record.Record{}
 	for _, r := range w.Records {
 		words[r.Word()] = r
 	}
+
 	if r := words["Compile"]; len(words) != 3 || r.Kind != record.Other || r.Bytes != 7 || words["Communication"].Count != 5 {
 		t.Errorf("records %+v", w.Records)
 	}
+
 	if err := os.RemoveAll(newer); err != nil {
 		t.Fatal(err)
 	}
+
 	b.pass(t)
 	if n := b.Stats().Ignored; n != 0 {
 		t.Errorf("%d folders ignored when it is gone", n)
@@ -438,6 +479,7 @@ func TestTwoAgents(t *testing.T) {
 	if p, err := second.Pass(); p.Processes != 0 || err != nil {
 		t.Errorf("the second agent holds %d folders: %v", p.Processes, err)
 	}
+
 	first.mark(record.FP, 4)
 	first.Drain.Close() // as when it dies: the lock goes
 	if p, err := second.Pass(); p.Records != 4 || err != nil {
@@ -453,6 +495,7 @@ func TestUntrusted(t *testing.T) {
 	if s := b.Stats(); len(w.Records) != 0 || s.Refused[drain.Foreign] != 1 || s.Ignored != 1 {
 		t.Errorf("%d records of a folder of somebody else; %+v", len(w.Records), s)
 	}
+
 	if err := b.Ready(); err != nil {
 		t.Errorf("whoever is not trusted makes the agent say: %v", err)
 	}
@@ -469,10 +512,12 @@ func TestDrainedTellsOfLines(t *testing.T) {
 	if told != 1 {
 		t.Errorf("told %d times of a pass with lines", told)
 	}
+
 	b.pass(t)
 	if told != 1 {
 		t.Errorf("told %d times after a pass without", told)
 	}
+
 	b.rec.Close()
 	b.pass(t) // the end line
 	if told != 2 {

@@ -14,11 +14,14 @@ func (p *process) tell(now time.Time) error {
 		if err := p.tellLosses(); err != nil {
 			return err
 		}
+
 		p.lossAt = now
 	}
+
 	if err := p.tellSwitch(); err != nil {
 		return err
 	}
+
 	p.remember()
 	return nil
 }
@@ -35,35 +38,44 @@ func (p *process) tellLosses() error {
 			if total <= told {
 				continue
 			}
+
 			loss := record.Loss{Ring: l.number, Kind: k.String(), Reason: record.RingFull, Count: min(total-told, record.MaxLoss), Last: max(r.counters.Last, 0)}
 			if told == 0 {
 				loss.First = max(r.counters.First, 0)
 			}
+
 			if err := p.once(key, total, loss.AppendLine(nil)); err != nil {
 				return err
 			}
+
 			p.d.lose(record.RingFull, loss.Count)
 		}
 	}
+
 	for _, loss := range p.cut {
 		if err := p.once(cutKey(loss.Ring), 1, loss.AppendLine(nil)); err != nil {
 			return err
 		}
+
 		p.cut = p.cut[1:]
 		p.d.lose(record.Truncated, loss.Count)
 	}
+
 	for k, total := range p.status.Lost {
 		key := noRingKey(k)
 		told := p.note.Done[key]
 		if total <= told {
 			continue
 		}
+
 		loss := record.Loss{Kind: record.Kind(k).String(), Reason: record.NoRing, Count: min(total-told, record.MaxLoss)}
 		if err := p.once(key, total, loss.AppendLine(nil)); err != nil {
 			return err
 		}
+
 		p.d.lose(record.NoRing, loss.Count)
 	}
+
 	return nil
 }
 
@@ -74,10 +86,12 @@ func (p *process) tellSwitch() error {
 	if !ok {
 		told = uint64(ring.AllOn)
 	}
+
 	bits := p.status.Followed & ring.AllOn
 	if uint64(bits) == told {
 		return nil
 	}
+
 	line := record.Switch{At: max(p.status.FollowedAt, 0), Default: bits&ring.LightOn != 0, Communication: bits&ring.CommunicationOn != 0}
 	return p.once(switchKey, uint64(bits), line.AppendLine(nil))
 }
@@ -92,25 +106,31 @@ func (p *process) finish(now time.Time) error {
 				return err
 			}
 		}
+
 		e := record.End{At: p.sign, How: "killed", Emitted: p.emitted(), Dropped: p.dropped()}
 		if p.status.State == ring.Closed {
 			e.How = "closed"
 		}
+
 		if err := p.end(e); err != nil {
 			return err
 		}
 	}
+
 	crashPoint("end-appended")
 	if err := p.settle(); err != nil {
 		return err
 	}
+
 	crashPoint("end-flushed")
 	if err := p.w.Sync(); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
+
 	if err := p.dropWriter(); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
+
 	return p.remove(now)
 }
 
@@ -120,6 +140,7 @@ func (p *process) end(e record.End) error {
 	if err := p.w.AppendLine(e.AppendLine(nil)); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
+
 	return nil
 }
 
@@ -133,6 +154,7 @@ func (p *process) lastSign(now time.Time) {
 		if e := end(s); e <= now.UnixNano() {
 			p.sign = max(p.sign, e)
 		}
+
 		if h := s.HostStart; s.Flags&ring.FlagHost != 0 && h <= now.UnixNano() {
 			p.sign = max(p.sign, h)
 		}
@@ -144,6 +166,7 @@ func (p *process) lastSign(now time.Time) {
 			if r.reader.Copy(ring.Lane(i), head-n, buf[:n*slotBytes]) != nil {
 				continue
 			}
+
 			for k := range n {
 				var s ring.Slot
 				if s.Decode(buf[k*slotBytes:], head-n+k, r.reader.Checksum()) {
@@ -151,11 +174,13 @@ func (p *process) lastSign(now time.Time) {
 				}
 			}
 		}
+
 		open, _ := r.reader.OpenRanges()
 		for i := range open {
 			see(&open[i].Slot)
 		}
 	}
+
 	p.sign = min(p.sign, max(now.UnixNano(), 0))
 }
 
@@ -165,18 +190,22 @@ func (p *process) tellOpen(r *ringState) error {
 	if err != nil {
 		return nil // truncated since: nobody can tell
 	}
+
 	for i := range open {
 		o := &open[i]
 		key := openKey(r.reader.N, o.Level)
 		if o.Closing && o.Published(r.lanes[o.Lane].head) || p.note.Done[key] != 0 {
 			continue
 		}
+
 		rec := p.open(o, r.counters.Thread, p.sign)
 		if err := p.once(key, 1, rec.AppendLine(nil)); err != nil {
 			return err
 		}
+
 		p.d.count(func(s *Stats) { s.Open[rec.Kind]++ })
 	}
+
 	return nil
 }
 
@@ -205,23 +234,28 @@ func (p *process) emitted() map[string]uint64 {
 				sum[k] += c.Head[ring.Bulk] + c.Dropped[k]
 				continue
 			}
+
 			sum[k] += c.Emitted[k]
 			counted += c.Emitted[k]
 			light += c.Dropped[k]
 		}
+
 		if light > counted {
 			sum[p.lastKind(r)] += light - counted
 		}
 	}
+
 	for k := range sum {
 		sum[k] += p.status.Lost[k]
 	}
+
 	out := make(map[string]uint64)
 	for k, n := range sum {
 		if n > 0 {
 			out[record.Kind(k).String()] = n
 		}
 	}
+
 	return out
 }
 
@@ -233,6 +267,7 @@ func (p *process) lastKind(r *ringState) record.Kind {
 	if head == 0 || r.reader.Copy(ring.Light, head-1, buf[:]) != nil || !s.Decode(buf[:], head-1, r.reader.Checksum()) {
 		return record.Other
 	}
+
 	return s.Known()
 }
 
@@ -249,9 +284,11 @@ func (p *process) dropped() map[string]uint64 {
 			add(record.RingFull, r.counters.Dropped[k])
 		}
 	}
+
 	for _, n := range p.status.Lost {
 		add(record.NoRing, n)
 	}
+
 	add(record.Corrupt, p.note.Done[corruptKey])
 	return out
 }

@@ -28,6 +28,7 @@ func TestFailingWriter(t *testing.T) {
 			t.Fatalf("Pass = %v, want ENOSPC", err)
 		}
 	}
+
 	w.Err = nil
 	b.now = b.now.Add(time.Second)
 	b.pass(t)
@@ -45,6 +46,7 @@ func tmpfs(t *testing.T, options string) string {
 	} else if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
 }
@@ -64,20 +66,25 @@ func TestFullDisk(t *testing.T) {
 			failed++
 		}
 	}
+
 	if failed == 0 {
 		t.Fatal("the disk did not fill")
 	}
+
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=4m"); err != nil {
 		t.Fatal(err)
 	}
+
 	b.rec.Close()
 	for range 5 {
 		b.now = b.now.Add(2 * time.Second)
 		b.Pass()
 	}
+
 	if !b.Idle() {
 		t.Fatalf("it does not go on: %+v", b.Stats())
 	}
+
 	read(t, dir).exact(t, 1, emitted)
 }
 
@@ -99,26 +106,32 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	failed := 0
 	for range 10 {
 		if look() != nil {
 			failed++
 		}
 	}
+
 	if failed == 0 {
 		t.Error("nothing failed on a read-only file system")
 	}
+
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	b.rec.Close()
 	for range 3 {
 		b.now = b.now.Add(time.Second)
 		b.Pass()
 	}
+
 	if !b.Idle() {
 		t.Fatalf("it does not go on within 3 s: %+v", b.Stats())
 	}
+
 	read(t, dir).exact(t, 1, emitted)
 }
 
@@ -134,6 +147,7 @@ func (d *brokenDisk) next() error {
 	if d.calls > d.from && d.calls <= d.from+d.count {
 		return d.err
 	}
+
 	return nil
 }
 
@@ -141,6 +155,7 @@ func (d *brokenDisk) Mkdir(dir string) error {
 	if err := d.next(); err != nil {
 		return err
 	}
+
 	return d.FS.Mkdir(dir)
 }
 
@@ -151,6 +166,7 @@ func (d *brokenDisk) open(path string, open func(string) (segment.File, error)) 
 	if err := d.next(); err != nil {
 		return nil, err
 	}
+
 	f, err := open(path)
 	return brokenFile{f, d}, err
 }
@@ -161,6 +177,7 @@ func (d *brokenDisk) Remove(path string) error {
 	if err := d.next(); err != nil {
 		return err
 	}
+
 	return d.FS.Remove(path)
 }
 
@@ -174,6 +191,7 @@ func (f brokenFile) Write(b []byte) (int, error) {
 		n, _ := f.File.Write(b[:len(b)/3])
 		return n, err
 	}
+
 	return f.File.Write(b)
 }
 
@@ -181,6 +199,7 @@ func (f brokenFile) Truncate(size int64) error {
 	if err := f.d.next(); err != nil {
 		return err
 	}
+
 	return f.File.Truncate(size)
 }
 
@@ -196,11 +215,13 @@ func TestEveryDiskCallFails(t *testing.T) {
 	if all < 25 {
 		t.Fatalf("a run makes %d calls only", all)
 	}
+
 	errs := []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS}
 	for from := range all {
 		brokenRun(t, &brokenDisk{FS: segment.Disk, from: from, count: 1, err: unix.EIO})
 		brokenRun(t, &brokenDisk{FS: segment.Disk, from: from, count: 7, err: errs[from%len(errs)]})
 	}
+
 	t.Logf("%d calls, each failed twice", all)
 }
 
@@ -220,6 +241,7 @@ func brokenRun(t *testing.T, d *brokenDisk) (calls int) {
 		b.now = b.now.Add(time.Second)
 		b.Pass()
 	}
+
 	b.rec.Close()
 	for left := 5; !b.Idle(); left-- {
 		recovered := d.calls > d.from+d.count
@@ -228,14 +250,17 @@ func brokenRun(t *testing.T, d *brokenDisk) (calls int) {
 		if !recovered {
 			left = 5 // its time runs from the last call that failed
 		}
+
 		if left == 0 {
 			t.Fatalf("%s: it does not end: %+v", what, b.Stats())
 		}
 	}
+
 	read(t, dir).exact(t, 1, emitted)
 	if t.Failed() {
 		t.Fatal(what)
 	}
+
 	b.Drain.Close()
 	return d.calls
 }

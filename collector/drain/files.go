@@ -8,5 +8,6 @@ func OpenFiles() int {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return 1024 // what systems give at least
 	}
+
 	return int(min(limit.Cur, 1<<20))
 }

@@ -58,9 +58,11 @@ func (d *Drain) find(now time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	if !changed && now.Before(d.nextTry) {
 		return nil
 	}
+
 	queues, errs := d.candidates(names, now)
 	h := d.holding()
 	for len(queues) > 0 {
@@ -72,18 +74,22 @@ func (d *Drain) find(now time.Time) error {
 			delete(queues, uid)
 			continue
 		}
+
 		if !h.fits(l) {
 			break
 		}
+
 		if queues[uid] = queues[uid][1:]; len(queues[uid]) == 0 {
 			delete(queues, uid)
 		}
+
 		ok, err := d.take(name, l, now)
 		if errs = append(errs, err); ok {
 			h.used += l.needs
 			h.of[uid]++
 		}
 	}
+
 	return some(errs)
 }
 
@@ -105,6 +111,7 @@ func (d *Drain) holding() *holding {
 		h.used += p.granted
 		h.of[p.folder.Owner]++
 	}
+
 	return h
 }
 
@@ -115,12 +122,15 @@ func (d *Drain) makeRoom(l *left, h *holding, now time.Time) error {
 		if v == nil {
 			return nil
 		}
+
 		if err := d.release(v, v.granted, now); err != nil {
 			return err
 		}
+
 		h.used -= v.granted
 		h.of[v.folder.Owner]--
 	}
+
 	return nil
 }
 
@@ -134,47 +144,58 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 		if d.holds(name) {
 			continue
 		}
+
 		l := d.left[name]
 		if l == nil {
 			uid, err := ring.OwnerOf(d.o.RunDir, name)
 			if err != nil {
 				continue // gone meanwhile
 			}
+
 			l = &left{uid: uid, found: now, since: now, needs: ring.Descriptors + commonRings + 1}
 			d.left[name] = l
 		}
+
 		if now.Before(l.until) {
 			continue
 		}
+
 		if jobs, all := d.o.Trust(l.uid); !all && len(jobs) == 0 {
 			d.refuse(l, Foreign, nil, now)
 			d.say(l.uid, "", now)
 			continue
 		}
+
 		if l.needs > d.o.Files {
 			cause := fmt.Errorf("ring folder %s needs %d descriptors, of %d: raise the limit of open files (ulimit -n)", name, l.needs, d.o.Files)
 			errs = append(errs, d.refuse(l, Unreadable, cause, now))
 			continue
 		}
+
 		if l.reason == "" {
 			l.reason = NoRoom
 		}
+
 		queues[l.uid] = append(queues[l.uid], name)
 	}
+
 	for name := range d.left {
 		if !there[name] {
 			delete(d.left, name)
 		}
 	}
+
 	d.looked, d.nextTry = false, now.Add(longestPause)
 	for _, l := range d.left {
 		if l.until.Before(d.nextTry) {
 			d.nextTry = l.until
 		}
 	}
+
 	for _, q := range queues {
 		slices.SortStableFunc(q, func(a, b string) int { return d.left[a].since.Compare(d.left[b].since) })
 	}
+
 	return queues, errs
 }
 
@@ -186,6 +207,7 @@ func poorest(queues map[uint32][]string, count map[uint32]int) uint32 {
 			best, found = uid, true
 		}
 	}
+
 	return best
 }
 
@@ -200,10 +222,12 @@ func (d *Drain) victim(uid uint32, count map[uint32]int, now time.Time, own bool
 		if busy || !p.passed || p.unsaid || owner != uid && (own || count[owner] <= count[uid]) {
 			continue
 		}
+
 		if v == nil || p.heldAt.Before(v.heldAt) || p.heldAt.Equal(v.heldAt) && p.name < v.name {
 			v = p
 		}
 	}
+
 	return v
 }
 
@@ -216,6 +240,7 @@ func (d *Drain) release(p *process, needs int, now time.Time) error {
 			return fmt.Errorf("give up %s for a while: %w", p.name, err)
 		}
 	}
+
 	p.from.reason, p.from.cause, p.from.needs, p.from.since, p.from.until = NoRoom, nil, needs, now, time.Time{}
 	d.leaveAlone(p)
 	return nil
@@ -234,10 +259,12 @@ func (d *Drain) take(name string, l *left, now time.Time) (bool, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
+
 	ok := false
 	if err == nil {
 		ok, err = d.hold(name, f, l, now)
 	}
+
 	switch {
 	case ok:
 		return true, nil
@@ -248,6 +275,7 @@ func (d *Drain) take(name string, l *left, now time.Time) (bool, error) {
 	case err != nil:
 		return false, d.refuse(l, Unreadable, err, now)
 	}
+
 	return false, d.refuse(l, elsewhere, nil, now)
 }
 
@@ -258,11 +286,13 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 		f.Close()
 		return false, err
 	}
+
 	p, err := newProcess(d, name, f)
 	if err != nil {
 		f.Close()
 		return false, err
 	}
+
 	p.only, p.any = d.o.Trust(f.Owner)
 	p.from, p.found, p.heldAt, p.granted = l, l.found, now, l.needs
 	d.mu.Lock()
@@ -272,6 +302,7 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	if !l.held {
 		d.seen++
 	}
+
 	l.held = true
 	delete(d.left, name)
 	d.looked = false
@@ -289,9 +320,11 @@ func (d *Drain) grant(p *process, n int) bool {
 			used += q.granted
 		}
 	}
+
 	if used > d.o.Files {
 		return false
 	}
+
 	p.granted = n
 	return true
 }
@@ -304,15 +337,18 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 	if news {
 		l.since = now
 	}
+
 	l.reason, l.cause = reason, cause
 	l.until = now.Add(min(now.Sub(l.since), longestPause))
 	if !news || reason == NoRoom || reason == elsewhere {
 		return nil
 	}
+
 	d.count(func(s *Stats) {
 		if s.Refused == nil {
 			s.Refused = make(map[string]uint64)
 		}
+
 		s.Refused[reason]++
 	})
 	return cause

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		agent(run, os.Getenv("LAGGARD_TEST_DIR"), os.Getenv("LAGGARD_TEST_CRASH"))
 		return
 	}
+
 	code := m.Run()
 	ringtest.Remove()
 	if code == 0 {
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
+
 	os.Exit(code)
 }
 
@@ -60,10 +62,12 @@ func agent(run, dir, crash string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	if err := d.Begin(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Stdout.Close() // says that we are up
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -80,6 +84,7 @@ func opener(dir string) func(record.Meta) (drain.Writer, error) {
 		if to := os.Getenv("LAGGARD_TEST_AGED"); err == nil && to != "" {
 			return &ages{Writer: w, rank: rank, to: to}, nil
 		}
+
 		return w, err
 	}
 }
@@ -99,6 +104,7 @@ func (w *ages) AppendRecord(r *record.Record) error {
 		if err != nil {
 			return err
 		}
+
 		before, _ := os.ReadDir(filepath.Join(w.to, "j"))
 		to := filepath.Join(w.to, "j", strconv.Itoa(len(before))) // names come again
 		for _, i := range infos {
@@ -106,8 +112,10 @@ func (w *ages) AppendRecord(r *record.Record) error {
 				return err
 			}
 		}
+
 		w.done = true
 	}
+
 	return w.Writer.AppendRecord(r)
 }
 
@@ -118,6 +126,7 @@ func startAgent(t *testing.T, run, dir, crash string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	return cmd
 }
 
@@ -128,12 +137,14 @@ func startedAgent(t *testing.T, run, dir string, env ...string) (*exec.Cmd, <-ch
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := agentCommand(run, dir, "")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout = w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	w.Close()
 	up := make(chan struct{})
 	go func() {
@@ -179,11 +190,13 @@ func (c *contents) add(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, d := range dirs {
 		infos, err := segment.List(d.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, i := range infos {
 			c.readSegment(t, filepath.Join(d.Path, i.Name))
 		}
@@ -203,13 +216,16 @@ func (c *contents) readSegment(t *testing.T, path string) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		kind, err := p.Parse(line)
 		if err != nil {
 			t.Fatalf("%s: %q: %v", path, line, err)
 		}
+
 		switch kind {
 		case record.LineRecord:
 			c.take(fmt.Sprintf("%s/%d", p.Meta.Incarnation, p.Record.Ring), p.Record)
@@ -221,6 +237,7 @@ func (c *contents) readSegment(t *testing.T, path string) {
 			c.ends = append(c.ends, p.End)
 		}
 	}
+
 	c.torn += r.Torn()
 }
 
@@ -230,6 +247,7 @@ func (c *contents) take(ring string, r record.Record) {
 		c.open = append(c.open, r)
 		return
 	}
+
 	switch next := c.next[ring]; {
 	case r.Seq < next:
 		c.twice++
@@ -237,6 +255,7 @@ func (c *contents) take(ring string, r record.Record) {
 		c.gaps += r.Seq - next
 		c.next[ring] = r.Seq + 1
 	}
+
 	c.records[ring] = append(c.records[ring], r)
 }
 
@@ -244,6 +263,7 @@ func (c *contents) stored() (n uint64) {
 	for _, rs := range c.records {
 		n += uint64(len(rs))
 	}
+
 	return n
 }
 
@@ -251,6 +271,7 @@ func (c *contents) lost() (n uint64) {
 	for _, l := range c.losses {
 		n += l.Count
 	}
+
 	return n
 }
 
@@ -261,24 +282,30 @@ func (c *contents) exact(t *testing.T, ended int, emitted uint64) {
 	if len(c.ends) != ended {
 		t.Errorf("%d end lines, want %d", len(c.ends), ended)
 	}
+
 	var said, dropped uint64
 	for _, e := range c.ends {
 		for _, n := range e.Emitted {
 			said += n
 		}
+
 		for _, n := range e.Dropped {
 			dropped += n
 		}
 	}
+
 	if said != emitted {
 		t.Errorf("end lines say %d emitted, want %d", said, emitted)
 	}
+
 	if c.twice != 0 || c.gaps != 0 {
 		t.Errorf("%d records twice, %d missing by sequence", c.twice, c.gaps)
 	}
+
 	if c.lost() != dropped {
 		t.Errorf("loss lines count %d, end lines %d", c.lost(), dropped)
 	}
+
 	if n := c.stored() + c.lost(); n != emitted {
 		t.Errorf("stored %d + lost %d = %d, emitted %d", c.stored(), c.lost(), n, emitted)
 	}

@@ -51,6 +51,7 @@ func settle(t *testing.T, run, dir string, env ...string) {
 	if gone(run) {
 		return // the one before did it all
 	}
+
 	began := time.Now()
 	a, up := startedAgent(t, run, dir, env...)
 	<-up
@@ -70,6 +71,7 @@ func stop(t *testing.T, a *exec.Cmd) {
 	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	a.Wait() // it may be so young that it does not catch the signal yet
 }
 
@@ -109,6 +111,7 @@ func dies(t *testing.T, run string, a *exec.Cmd) {
 			ended = true
 		default:
 		}
+
 		return ended || gone(run)
 	})
 	if !ended {
@@ -137,6 +140,7 @@ func TestKilledAgentWhoseSegmentsAge(t *testing.T) {
 				for range others { // some of them are drained before the first one
 					burst(later)
 				}
+
 				settle(t, run, dir, "LAGGARD_TEST_AGED="+aged)
 				c := read(t, aged)
 				c.add(t, dir)
@@ -157,22 +161,27 @@ func labels(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := map[string]bool{}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
+
 		source, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, m := range regexp.MustCompile(`crashPoint\("([a-z-]+)"\)`).FindAllSubmatch(source, -1) {
 			seen[string(m[1])] = true
 		}
 	}
+
 	if len(seen) < 11 {
 		t.Fatalf("crash points in the source: %v", seen)
 	}
+
 	return slices.Sorted(maps.Keys(seen))
 }
 
@@ -192,14 +201,17 @@ func TestKilledAgentAtRandom(t *testing.T) {
 			if i%20 == 0 { // more than the rings hold
 				count *= 10
 			}
+
 			cmd := trainer(t, run, "burst", strconv.Itoa(count), strconv.Itoa(100+random.IntN(2000)))
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+
 			go func() { finished <- cmd.Wait() }()
 			running++
 			ended, emitted = ended+1, emitted+uint64(count)
 		}
+
 		a, up := startedAgent(t, run, dir)
 		<-up
 		timer := time.NewTimer(time.Duration(random.IntN(60)) * time.Millisecond)
@@ -207,11 +219,13 @@ func TestKilledAgentAtRandom(t *testing.T) {
 		a.Process.Kill()
 		a.Wait()
 	}
+
 	for range running {
 		if err := <-finished; err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	settle(t, run, dir)
 	c := read(t, dir)
 	c.exact(t, ended, emitted)
@@ -227,26 +241,31 @@ func TestBothKilled(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+
 			a := startAgent(t, run, dir, "")
 			until(t, "the first records", func() bool { return read(t, dir).stored() > 500 })
 			kill := []*exec.Cmd{cmd, a}
 			if first == "agent" {
 				kill[0], kill[1] = a, cmd
 			}
+
 			for _, c := range kill {
 				c.Process.Kill()
 				c.Wait()
 			}
+
 			os.Remove(dir + "/ack")
 			settle(t, run, dir)
 			c := read(t, dir)
 			if len(c.ends) != 1 || c.ends[0].How != "killed" || c.twice != 0 || c.gaps != 0 {
 				t.Fatalf("ends %+v, %d twice, %d missing", c.ends, c.twice, c.gaps)
 			}
+
 			var emitted uint64
 			for _, n := range c.ends[0].Emitted {
 				emitted += n
 			}
+
 			c.exact(t, 1, emitted)
 		})
 	}

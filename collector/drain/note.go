@@ -72,12 +72,15 @@ func (n *note) load(f *ring.Folder) error {
 	if err != nil && !errors.Is(err, ring.ErrNotRing) {
 		return err
 	}
+
 	if json.Unmarshal(b, n) != nil || n.Home != nil && (!component(n.Home.Job) || n.Home.Rank < 0) {
 		*n = note{}
 	}
+
 	if n.Done == nil {
 		n.Done = make(map[string]uint64)
 	}
+
 	return nil
 }
 
@@ -86,9 +89,11 @@ func (n *note) store(f *ring.Folder) error {
 	if err != nil {
 		panic("BUG: note is not JSON: " + err.Error())
 	}
+
 	if err := f.Store(noteName, b); err != nil {
 		return err
 	}
+
 	n.changed = false
 	return nil
 }
@@ -122,18 +127,22 @@ func (n *note) resolve(w Writer, m record.Meta) {
 	if p == nil {
 		return
 	}
+
 	at, ok := w.(place)
 	if !ok {
 		n.Pending = nil
 		return
 	}
+
 	before := p.Bytes
 	if at.Name() != p.Name {
 		before = identitySize(m, w.Next()) // a new segment: the line is the first after its identity
 	}
+
 	if at.Name() != "" && at.Bytes() >= before+p.Size {
 		n.commit()
 	}
+
 	n.Pending = nil
 }
 
@@ -144,6 +153,7 @@ func identitySize(m record.Meta, next map[uint32]uint64) int64 {
 	for ring, seq := range next {
 		size += len(`"":`) + len(strconv.FormatUint(uint64(ring), 10)) + len(strconv.FormatUint(seq, 10))
 	}
+
 	return int64(size)
 }
 
@@ -160,12 +170,14 @@ func (p *process) write(next pending, line []byte) error {
 		p.note.Pending = nil
 		return err // the counts are cumulative: the next pass tells them
 	}
+
 	crashPoint("noted")
 	if err := p.w.AppendLine(line); err != nil {
 		p.note.Pending = nil
 		p.unsaid = true
 		return fmt.Errorf("write: %w", err)
 	}
+
 	p.unsaid = true
 	crashPoint("line-appended")
 	return p.settle()

@@ -72,6 +72,7 @@ func newProcess(d *Drain, name string, f *ring.Folder) (*process, error) {
 	if err := p.note.load(f); err != nil {
 		return nil, err
 	}
+
 	return p, nil
 }
 
@@ -88,19 +89,23 @@ func (p *process) pass(now time.Time) (records int, more bool, err error) {
 	if ready, e := p.resume(now); !ready {
 		return 0, false, e
 	}
+
 	err = p.instruct()
 	if e := p.settle(); e != nil {
 		return 0, false, errors.Join(err, e)
 	}
+
 	records, more, e := p.copy(now)
 	if e == nil {
 		e = p.tell(now)
 	}
+
 	if e == nil && p.gone && !more {
 		e = p.finish(now)
 	} else if e == nil {
 		e = p.sync(now)
 	}
+
 	return records, more, errors.Join(err, e)
 }
 
@@ -112,6 +117,7 @@ func (p *process) resume(now time.Time) (ready bool, err error) {
 	if err := p.findRings(); err != nil {
 		return false, err
 	}
+
 	return p.ready(now)
 }
 
@@ -121,23 +127,28 @@ func (p *process) instruct() error {
 	if p.d.o.Wanted == nil || p.gone || p.broken || p.instructed == p.meta.Job {
 		return nil
 	}
+
 	bits, ok := p.d.o.Wanted(p.meta.Job)
 	if !ok {
 		return nil
 	}
+
 	for told := p.note.Told; told == nil || *told != bits; {
 		s, err := p.folder.Status() // it may have been told since it was read
 		if err == nil {
 			err = p.folder.SetWanted(s, bits)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		// Who spoke while we wrote has told it before us.
 		was := bits
 		told = &was
 		bits, _ = p.d.o.Wanted(p.meta.Job)
 	}
+
 	p.instructed = p.meta.Job
 	p.note.Told, p.note.changed = &bits, true
 	return nil
@@ -150,9 +161,11 @@ func (p *process) dead(now time.Time) bool {
 	if since := now.Sub(p.aliveAt); since >= 0 && since < lifeEvery && p.folder.Held() {
 		return false
 	}
+
 	if p.folder.Gone(p.status.State) {
 		return true
 	}
+
 	p.aliveAt = now
 	return false
 }
@@ -165,6 +178,7 @@ func (p *process) refresh() {
 		p.status = s
 		err = p.folder.ReadTexts(s)
 	}
+
 	if err != nil && !p.broken {
 		p.broken = true
 		p.d.count(func(s *Stats) { s.Damaged++ })
@@ -181,24 +195,30 @@ func (p *process) ready(now time.Time) (bool, error) {
 			return false, err
 		}
 	}
+
 	if p.w != nil {
 		return true, nil
 	}
+
 	if p.identity == 0 && !p.gone && now.Sub(p.found) < anonymous || now.Before(p.retryAt) {
 		return false, nil
 	}
+
 	meta := p.meta
 	if h := p.note.Home; h != nil {
 		meta.Job, meta.Rank = h.Job, h.Rank
 	}
+
 	if !p.any && !slices.Contains(p.only, meta.Job) {
 		return false, errForeign
 	}
+
 	w, err := p.d.o.Open(meta)
 	if err != nil {
 		p.retryAt = now.Add(reopen)
 		return false, fmt.Errorf("open writer: %w", err)
 	}
+
 	p.w, p.syncedAt = w, now
 	crashPoint("opened")
 	p.note.resolve(w, meta)
@@ -210,12 +230,15 @@ func (p *process) ready(now time.Time) (bool, error) {
 			p.retryAt = now.Add(time.Minute)
 			return false, fmt.Errorf("incarnation %s has ended already, but its process lives: its ranges stay where they are", p.name)
 		}
+
 		return false, p.remove(now)
 	}
+
 	next := w.Next()
 	for _, r := range p.rings {
 		r.resume(next, &p.note)
 	}
+
 	err = p.renew()
 	return p.w != nil, err
 }
@@ -226,12 +249,15 @@ func (p *process) renew() error {
 	if err := p.settle(); err != nil {
 		return err
 	}
+
 	if h := p.note.Home; h.Job != p.meta.Job || h.Rank != p.meta.Rank {
 		return p.move()
 	}
+
 	if err := p.w.SetMeta(p.meta); err != nil {
 		return fmt.Errorf("set identity: %w", err)
 	}
+
 	p.unsaid = true
 	return nil
 }
@@ -244,12 +270,15 @@ func (p *process) move() error {
 			return err
 		}
 	}
+
 	if err := p.settle(); err != nil {
 		return err
 	}
+
 	if err := errors.Join(p.w.Sync(), p.dropWriter()); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
+
 	p.note.Home, p.note.changed = nil, true
 	p.remember()
 	return nil
@@ -267,20 +296,24 @@ func (p *process) readIdentity() (news bool) {
 	if p.identity == p.status.Identity && p.meta.Format != "" {
 		return false
 	}
+
 	text, ok := "", false
 	if p.status.Identity <= math.MaxUint16 {
 		text, ok = p.folder.Text(uint16(p.status.Identity))
 	}
+
 	if !ok {
 		text = ""
 	} else {
 		p.identity = p.status.Identity
 	}
+
 	var m record.Meta
 	if text != "" && json.Unmarshal([]byte(text), &m) != nil {
 		// What could be read stays; a field of another type is left at zero.
 		p.d.count(func(s *Stats) { s.BadIdentities++ })
 	}
+
 	p.meta = p.complete(m)
 	return true
 }
@@ -297,8 +330,10 @@ func (p *process) complete(m record.Meta) record.Meta {
 		if p.note.Job == "" {
 			p.note.Job, p.note.changed = p.d.jobOf(id.StartedNs), true
 		}
+
 		m.Job = p.note.Job
 	}
+
 	fill := func(field *string, v string) {
 		if *field == "" {
 			*field = v
@@ -321,19 +356,23 @@ func (p *process) settle() error {
 	if p.w == nil {
 		return nil
 	}
+
 	if p.unsaid {
 		if err := p.w.Flush(); err != nil {
 			p.d.count(func(s *Stats) { s.WriteErrors++ })
 			return fmt.Errorf("write: %w", err)
 		}
+
 		p.unsaid, p.dirty, p.d.flushed = false, true, true
 		crashPoint("flushed")
 	}
+
 	p.note.settled()
 	var errs []error
 	for _, r := range p.rings {
 		errs = append(errs, r.advance())
 	}
+
 	crashPoint("settled")
 	return errors.Join(errs...)
 }
@@ -343,12 +382,14 @@ func (p *process) sync(now time.Time) error {
 	if !p.dirty || now.Sub(p.syncedAt) < p.d.o.Sync {
 		return nil
 	}
+
 	p.syncedAt = now
 	if err := p.w.Sync(); err != nil {
 		p.d.count(func(s *Stats) { s.WriteErrors++ })
 		p.unsaid = true // a Writer may have moved on to another file
 		return fmt.Errorf("sync: %w", err)
 	}
+
 	p.dirty = false
 	return nil
 }
@@ -362,6 +403,7 @@ func (p *process) remove(now time.Time) error {
 		p.d.left[p.name], p.d.looked, p.d.nextTry = p.from, false, time.Time{}
 		p.from.reason, p.from.cause, p.from.since, p.from.until = unlucky, err, now, now.Add(retryRemove)
 	}
+
 	return err
 }
 
@@ -371,9 +413,11 @@ func (p *process) close() {
 		p.w.Close()
 		p.w = nil
 	}
+
 	for _, r := range p.rings {
 		r.reader.Close()
 	}
+
 	p.rings = nil
 	p.folder.Close()
 }

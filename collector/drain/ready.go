@@ -27,6 +27,7 @@ func (d *Drain) Ready() error {
 	case since > stalled:
 		return fmt.Errorf("the last pass over the rings ended %s ago", since.Round(time.Second))
 	}
+
 	return d.trouble
 }
 
@@ -38,6 +39,7 @@ func (d *Drain) look(now time.Time) {
 		d.passedAt = now
 		return
 	}
+
 	type about struct {
 		waiting, unreadable int
 		longest             time.Duration
@@ -49,25 +51,31 @@ func (d *Drain) look(now time.Time) {
 		if !l.waits() {
 			ignored++
 		}
+
 		if !l.waits() && l.reason != Unreadable {
 			continue
 		}
+
 		u := users[l.uid]
 		if u == nil {
 			u = &about{}
 			users[l.uid] = u
 		}
+
 		if l.cause != nil {
 			u.cause = l.cause
 		}
+
 		if l.reason == Unreadable {
 			u.unreadable++
 			continue
 		}
+
 		waiting++
 		u.waiting++
 		u.longest = max(u.longest, now.Sub(l.since))
 	}
+
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(users)) {
 		u := users[uid]
@@ -75,10 +83,12 @@ func (d *Drain) look(now time.Time) {
 			err := fmt.Errorf("%d ring folders of uid %d wait to be drained, one for %s: %d of a user are held at once, and what the limit of %d open files allows", u.waiting, uid, u.longest.Round(time.Second), d.o.PerUser, OpenFiles())
 			errs = append(errs, because(err, u.cause))
 		}
+
 		if u.unreadable > 0 {
 			errs = append(errs, because(fmt.Errorf("%d ring folders of uid %d can't be read", u.unreadable, uid), u.cause))
 		}
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.passedAt, d.trouble, d.looked = now, some(errs), waiting == 0
@@ -89,6 +99,7 @@ func because(err, cause error) error {
 	if cause == nil {
 		return err
 	}
+
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
@@ -101,21 +112,26 @@ func (d *Drain) leave() error {
 	for d.o.Now().Sub(began) < lastTurns && d.missed(began, NoRoom) > 0 {
 		_, err = d.Pass()
 	}
+
 	if err != nil {
 		d.o.Logger.Warn("drain", "cause", err)
 	}
+
 	var errs []error
 	for _, p := range d.held() {
 		if n := p.undrained(); n > 0 || p.err != nil {
 			errs = append(errs, because(fmt.Errorf("ring folder %s has %d records more", p.name, n), p.err))
 		}
 	}
+
 	if n := d.missed(began, NoRoom) + d.missed(d.o.Now(), Unreadable); n > 0 {
 		errs = append(errs, because(fmt.Errorf("%d ring folders could not be read", n), d.trouble))
 	}
+
 	if err := some(errs); err != nil {
 		return fmt.Errorf("leave rings in %s undrained, for the next agent: %w", d.o.RunDir, err)
 	}
+
 	return nil
 }
 
@@ -126,6 +142,7 @@ func (d *Drain) missed(since time.Time, reason string) (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -137,12 +154,14 @@ func (p *process) undrained() (n uint64) {
 			r.lanes[ring.Light].head, r.lanes[ring.Bulk].head = c.Head[ring.Light], c.Head[ring.Bulk]
 			r.lanes[ring.Light].tail, r.lanes[ring.Bulk].tail = c.Tail[ring.Light], c.Tail[ring.Bulk]
 		}
+
 		for i := range r.lanes {
 			if l := &r.lanes[i]; l.head > l.tail {
 				n += l.head - l.tail
 			}
 		}
 	}
+
 	return n
 }
 
@@ -154,22 +173,27 @@ func (d *Drain) claimed(now time.Time) {
 		if p.note.Home == nil || p.gone {
 			continue
 		}
+
 		at := *p.note.Home
 		q := first[at]
 		if q == nil {
 			first[at] = p
 			continue
 		}
+
 		twice[at] = true
 		if now.Sub(d.claims[at]) < quiet {
 			continue
 		}
+
 		if len(d.claims) >= mostSaid {
 			clear(d.claims)
 		}
+
 		d.claims[at] = now
 		d.o.Logger.Warn("drain: two living processes claim one rank; each is kept apart as an incarnation of its own", "job", at.Job, "rank", at.Rank,
 			"pids", []int{q.meta.PID, p.meta.PID}, "uids", []uint32{q.folder.Owner, p.folder.Owner})
 	}
+
 	d.count(func(s *Stats) { s.Claimed = len(twice) })
 }

@@ -37,14 +37,17 @@ func (p *process) findRings() error {
 	if err != nil {
 		return err
 	}
+
 	if p.needs = ring.Descriptors + len(numbers) + 1; p.needs > p.granted && !p.d.grant(p, p.needs) {
 		return errNoRoom
 	}
+
 	errs := []error{}
 	for _, n := range numbers {
 		if p.hasRing(n) {
 			continue
 		}
+
 		r, err := p.folder.OpenReader(n)
 		switch {
 		case err == nil:
@@ -58,15 +61,19 @@ func (p *process) findRings() error {
 		default:
 			continue
 		}
+
 		s := &ringState{reader: r}
 		for l := range s.lanes {
 			s.lanes[l].number = ring.Number(n, ring.Lane(l))
 		}
+
 		if p.w != nil {
 			s.resume(p.w.Next(), &p.note)
 		}
+
 		p.rings = append(p.rings, s)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -76,6 +83,7 @@ func (p *process) hasRing(n uint32) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -85,10 +93,12 @@ func (r *ringState) resume(next map[uint32]uint64, n *note) {
 	if r.resumed {
 		return
 	}
+
 	c, err := r.reader.Counters()
 	if err != nil {
 		return // the next pass tries again
 	}
+
 	r.resumed = true
 	for i := range r.lanes {
 		l := &r.lanes[i]
@@ -108,13 +118,16 @@ func (r *ringState) advance() error {
 		if !r.resumed || l.tail == l.cursor {
 			continue
 		}
+
 		if err := r.reader.SetTail(ring.Lane(i), l.cursor); err != nil {
 			errs = append(errs, err)
 			continue
 		}
+
 		l.tail = l.cursor
 		crashPoint("tail-moved")
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -129,17 +142,21 @@ func (p *process) snapshot() error {
 		if err := p.lightHeads(); err != nil {
 			return err
 		}
+
 		if err := p.findRings(); err != nil {
 			return err
 		}
 	}
+
 	for _, r := range p.rings {
 		h, err := r.reader.Head(ring.Bulk)
 		if err != nil {
 			return p.lostRing(r, err)
 		}
+
 		r.lanes[ring.Bulk].head = h
 	}
+
 	return nil
 }
 
@@ -149,13 +166,16 @@ func (p *process) lightHeads() error {
 		if !r.resumed {
 			r.resume(p.w.Next(), &p.note)
 		}
+
 		c, err := r.reader.Counters()
 		if err != nil {
 			return p.lostRing(r, err)
 		}
+
 		r.counters = c
 		r.lanes[ring.Light].head = c.Head[ring.Light]
 	}
+
 	return nil
 }
 
@@ -169,6 +189,7 @@ func (p *process) lostRing(r *ringState, cause error) error {
 			p.cut = append(p.cut, record.Loss{Ring: l.number, Reason: record.Truncated, Count: l.head - l.cursor})
 		}
 	}
+
 	p.d.count(func(s *Stats) { s.Damaged++ })
 	r.reader.Close()
 	return fmt.Errorf("leave ring %d: %w", r.reader.N, cause)

@@ -40,17 +40,21 @@ func (d *Drain) say(uid uint32, job string, now time.Time) {
 	if r.said[key] || now.Before(r.next[uid]) || len(r.lines) == mostLines && now.Sub(r.lines[0]) < quiet {
 		return
 	}
+
 	if r.said == nil || len(r.said) >= mostSaid {
 		r.said, r.next = make(map[remark]bool), make(map[uint32]time.Time)
 	}
+
 	if r.said[key], r.next[uid] = true, now.Add(quiet); len(r.lines) == mostLines {
 		r.lines = r.lines[1:]
 	}
+
 	r.lines = append(r.lines, now)
 	about := []any{"uid", uid, "advice", fmt.Sprintf("--trust-uid %d, if its processes are trainers of yours", uid)}
 	if job != "" {
 		about = append(about, "job", job)
 	}
+
 	d.o.Logger.Warn("drain: rings of a user who is not trusted are not drained", about...)
 }
 
@@ -60,6 +64,7 @@ func some(errs []error) error {
 	if n := len(errs) - mostErrors; n > 1 {
 		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("and %d more", n))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -70,6 +75,7 @@ func strip(errs []error) []error {
 			kept = append(kept, err)
 		}
 	}
+
 	return kept
 }
 
@@ -87,6 +93,7 @@ func (t *throttle) log(l *slog.Logger, now time.Time, err error) {
 		if t.said {
 			l.Info("drain goes on")
 		}
+
 		t.said = false
 	case !t.at.IsZero() && now.Sub(t.at) < quiet:
 		t.muted++
@@ -95,6 +102,7 @@ func (t *throttle) log(l *slog.Logger, now time.Time, err error) {
 		if t.muted > 0 {
 			about = append(about, "passes_like_it", t.muted)
 		}
+
 		l.Warn("drain", about...)
 		t.at, t.said, t.muted = now, true, 0
 	}

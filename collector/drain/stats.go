@@ -61,6 +61,7 @@ func (d *Drain) lose(reason string, n uint64) {
 		if s.Dropped == nil {
 			s.Dropped = make(map[string]uint64)
 		}
+
 		s.Dropped[reason] += n
 	})
 }
@@ -86,7 +87,9 @@ func (d *Drain) Hanging(age time.Duration) []Hanging {
 				}
 			}
 		}
+
 		p.mu.Unlock()
 	}
+
 	return out
 }

@@ -46,6 +46,7 @@ func (p *process) record(s *ring.Slot, thread uint64) *record.Record {
 		p.d.like = k
 		p.label(r, s, thread)
 	}
+
 	date(r, s)
 	return r
 }
@@ -63,9 +64,11 @@ func date(r *record.Record, s *ring.Slot) {
 	if s.Step != ring.NoStep {
 		r.Step = int64(s.Step)
 	}
+
 	if s.Flags&ring.FlagDevice != 0 && s.Flags&(ring.FlagHost|ring.FlagExposed) == ring.FlagHost {
 		r.HostStart, r.HostDur = max(s.HostStart, 0), s.HostDur
 	}
+
 	if s.Flags&ring.FlagExposed != 0 {
 		r.Exposed = max(s.HostStart, 0)
 	}
@@ -78,6 +81,7 @@ func (p *process) label(r *record.Record, s *ring.Slot, thread uint64) {
 	if s.Flags&ring.FlagDevice != 0 {
 		r.Side, r.Thread = record.Device, uint64(s.Stream)
 	}
+
 	r.Open = s.Flags&ring.FlagOpen != 0
 	r.Group, _ = p.folder.Text(s.Group)
 	value := max(s.Value, 0)
@@ -97,6 +101,7 @@ func (p *process) label(r *record.Record, s *ring.Slot, thread uint64) {
 		if r.Name == "" {
 			r.Name = record.Other.String()
 		}
+
 		r.Bytes = value
 	}
 }
@@ -106,6 +111,7 @@ func (p *process) op(id uint16) op {
 	for int(id) >= len(p.ops) {
 		p.ops = append(p.ops, op{})
 	}
+
 	o := &p.ops[id]
 	if !o.known {
 		raw, ok := p.folder.Text(id)
@@ -113,7 +119,9 @@ func (p *process) op(id uint16) op {
 		if o.base != raw {
 			o.raw = raw
 		}
+
 		o.known = ok
 	}
+
 	return *o
 }

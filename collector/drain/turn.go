@@ -22,9 +22,11 @@ func (p *process) turn(now time.Time) bool {
 	if t.holder == p {
 		return true
 	}
+
 	if t.holder != nil && !t.holder.gone && !p.gone && !p.full && !p.d.leaving && now.Sub(t.since) < turnTime {
 		return false
 	}
+
 	p.d.turns[at] = turn{p, now}
 	return true
 }

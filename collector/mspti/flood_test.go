@@ -48,9 +48,11 @@ func flood(t *testing.T, program string, ranges uint64, env []string) {
 			}
 		}
 	}
+
 	if err := k.cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, k.said())
 	}
+
 	r := report(t, out)
 	w := c.Finish(t).Only(t)
 	var stored, told uint64
@@ -62,15 +64,19 @@ func flood(t *testing.T, program string, ranges uint64, env []string) {
 			told += uint64(x.Bytes)
 		}
 	}
+
 	if r.Waits != 0 {
 		t.Errorf("the callbacks waited %d times", r.Waits)
 	}
+
 	if told < r.Dropped || stored > ranges {
 		t.Errorf("%d markers dropped, %d told; %d stored", r.Dropped, told, stored)
 	}
+
 	if got := stored + w.Lost(); told == 0 && got != ranges {
 		t.Errorf("%d records and %d counted as lost in the ring, of %d", stored, w.Lost(), ranges)
 	}
+
 	t.Logf("%s%d calls: p50 %d ns, p99 %d ns, p99.9 %d ns, max %d ns, %d waits; %d of %d ranges stored, %d counted as lost in the ring, %d of %d markers counted as dropped",
 		k.said(), r.Calls, r.P50, r.P99, r.P999, r.Max, r.Waits, stored, ranges, w.Lost(), told, r.Written)
 }
@@ -86,14 +92,17 @@ func TestPoolIsExhausted(t *testing.T) {
 	if r.Dropped == 0 || r.DroppedBuffers == 0 || r.Waits != 0 || !strings.Contains(said, "all buffers were full") {
 		t.Errorf("report %+v, said %q", r, said)
 	}
+
 	var told uint64
 	for _, x := range draintest.New(t, run).Finish(t).Only(t).Records {
 		if x.Name == "mspti.dropped" {
 			told += uint64(x.Bytes)
 		}
 	}
+
 	if told < r.Dropped {
 		t.Errorf("%d dropped, %d told", r.Dropped, told)
 	}
+
 	t.Logf("%d of %d markers dropped, %d waits", told, r.Written, r.Waits)
 }

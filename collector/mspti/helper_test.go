@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 	if built.dir != "" {
 		os.RemoveAll(built.dir)
 	}
+
 	os.Exit(code)
 }
 
@@ -44,6 +45,7 @@ func build(t testing.TB) string {
 	if built.err != nil {
 		t.Fatalf("these tests need a C compiler (apt install gcc): %v", built.err)
 	}
+
 	return built.dir
 }
 
@@ -53,17 +55,21 @@ func compile(dir string) error {
 	if err := mspti.Install(src); err != nil {
 		return err
 	}
+
 	if err := mspti.Build(ctx, "", src, dir, "-Werror"); err != nil {
 		return err
 	}
+
 	if err := standin(dir, "libmspti.so"); err != nil {
 		return err
 	}
+
 	common := []string{"-std=gnu11", "-g", "-pthread", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I" + src}
 	objects, err := sanitized(dir, src)
 	if err != nil {
 		return err
 	}
+
 	for _, p := range []struct {
 		out  string
 		args []string
@@ -78,6 +84,7 @@ func compile(dir string) error {
 			return fmt.Errorf("%s: %w\n%s", p.out, err, b)
 		}
 	}
+
 	return nil
 }
 
@@ -88,16 +95,19 @@ func sanitized(dir, src string) ([]string, error) {
 	if err := os.Mkdir(out, 0o755); err != nil {
 		return nil, err
 	}
+
 	all, err := filepath.Glob(filepath.Join(src, "*.c"))
 	if err != nil {
 		return nil, err
 	}
+
 	flags := []string{"-std=gnu11", "-O1", "-g", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
 	cmd := exec.Command("cc", append(append(slices.Clone(flags), "-c"), slices.DeleteFunc(slices.Clone(all), func(f string) bool { return filepath.Base(f) == "mstx.c" })...)...)
 	cmd.Dir = out
 	if b, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("sanitized: %w\n%s", err, b)
 	}
+
 	objects, err := filepath.Glob(filepath.Join(out, "*.o"))
 	slices.SortFunc(objects, func(a, b string) int { // as Build: the recorder begins first and ends last
 		return strings.Compare(strings.ReplaceAll(a, "/mspti", "/~mspti"), strings.ReplaceAll(b, "/mspti", "/~mspti"))
@@ -111,10 +121,12 @@ func standin(dir, name string, without ...string) error {
 	for _, w := range without {
 		args = append(args, "-DWITHOUT_"+w)
 	}
+
 	b, err := exec.Command("cc", append(args, "-o", filepath.Join(dir, name), "testdata/standin.c")...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, b)
 	}
+
 	return nil
 }
 
@@ -131,6 +143,7 @@ func command(t testing.TB, run, program string, args ...string) *exec.Cmd {
 	case "trainer-sanitized":
 		cmd.Env = append(cmd.Env, "ASAN_OPTIONS=detect_leaks=0")
 	}
+
 	return cmd
 }
 
@@ -149,6 +162,7 @@ func report(t testing.TB, out string) (c counts) {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &c); err != nil {
 		t.Fatalf("report %q: %v", out, err)
 	}
+
 	return c
 }
 
@@ -158,5 +172,6 @@ func words(rs []record.Record) map[string]int {
 	for i := range rs {
 		n[rs[i].Word()]++
 	}
+
 	return n
 }

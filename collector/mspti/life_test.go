@@ -40,18 +40,22 @@ func talkTo(t testing.TB, cmd *exec.Cmd) *talk {
 	if k.in, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
+
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if k.err, err = os.Create(filepath.Join(t.TempDir(), "stderr")); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd.Stderr = k.err
 	k.out = bufio.NewReader(pipe)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { cmd.Process.Kill() })
 	return k
 }
@@ -61,6 +65,7 @@ func (k *talk) line() string {
 	if err != nil {
 		k.t.Fatalf("read: %v\n%s", err, k.said())
 	}
+
 	return strings.TrimSpace(s)
 }
 
@@ -82,10 +87,12 @@ func (k *talk) until(want string) {
 				k.taken[i]++
 			}
 		}
+
 		if got == want {
 			return
 		}
 	}
+
 	k.t.Fatalf("taken %q, want %q\n%s", got, want, k.said())
 }
 
@@ -97,6 +104,7 @@ func (k *talk) end() counts {
 	if err := k.cmd.Wait(); err != nil {
 		k.t.Fatalf("trainer: %v\n%s", err, k.said())
 	}
+
 	return c
 }
 
@@ -116,6 +124,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 			t.Fatal("no ring folder while all is off: nobody could switch it on")
 		}
 	}
+
 	for _, s := range []struct {
 		state trace.State
 		want  string
@@ -123,11 +132,13 @@ func TestFollowsTheSwitch(t *testing.T) {
 		if err := trace.Apply(run, s.state, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
+
 		k.until(s.want)
 		if !folder() {
 			t.Errorf("%v is not acknowledged", s.state)
 		}
 	}
+
 	k.end()
 	w := draintest.New(t, run).Finish(t).Only(t)
 	n := words(w.Records)
@@ -135,6 +146,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 	if got := n["Step"] + n["Communication"] + int(w.Lost()); n["Step"] == 0 || n["Communication"] == 0 || got > k.taken[0]+k.taken[1] || got < k.taken[0]+k.taken[1]-5 {
 		t.Errorf("records %v and %d counted as lost, of %v", n, w.Lost(), k.taken)
 	}
+
 	if said := k.said(); said != "" {
 		t.Errorf("said %q", said)
 	}
@@ -147,6 +159,7 @@ func TestAnotherSubscriber(t *testing.T) {
 	if err := os.WriteFile(busy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := command(t, run, "trainer", "follow")
 	cmd.Env = append(cmd.Env, "STANDIN_BUSY="+busy, "LAGGARD_MSPTI_RETRY_MS=150")
 	k := talkTo(t, cmd)
@@ -155,17 +168,21 @@ func TestAnotherSubscriber(t *testing.T) {
 			t.Fatalf("said %q", k.said())
 		}
 	}
+
 	for deadline := time.Now().Add(500 * time.Millisecond); time.Now().Before(deadline); {
 		k.until("00")
 	}
+
 	if err := os.Remove(busy); err != nil {
 		t.Fatal(err)
 	}
+
 	k.until("11")
 	c := k.end()
 	if c.Multiple < 2 || strings.Count(k.said(), "\n") != 2 {
 		t.Errorf("refused %d times, said %q", c.Multiple, k.said())
 	}
+
 	if w := draintest.New(t, run).Finish(t).Only(t); words(w.Records)["Step"] == 0 {
 		t.Errorf("records %v", words(w.Records))
 	}
@@ -191,26 +208,32 @@ func TestMissingSymbols(t *testing.T) {
 			if err := standin(lib, "libmspti.so", name); err != nil {
 				t.Fatal(err)
 			}
+
 			run := ringtest.Shared(t)
 			mode := "train"
 			if want == nil {
 				mode = "plain"
 			}
+
 			cmd := command(t, run, "trainer", mode, "10", "2")
 			cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+lib+"/libmspti.so:"+dir+"/"+mspti.Library)
 			if name == "msptiActivityFlushAll" {
 				cmd.Env = append(cmd.Env, "STANDIN_FULL=8")
 			}
+
 			_, said := draintest.Runs(t, cmd)
 			if want == nil { // it may have ended before it looked
 				if left, _ := os.ReadDir(run); len(left) > 1 || strings.Count(said, "\n") > 2 {
 					t.Errorf("said %q, left %v", said, left)
 				}
+
 				return
 			}
+
 			if !strings.Contains(said, "libmspti has no "+name+":") || strings.Count(said, "\n") != 1 {
 				t.Errorf("said %q", said)
 			}
+
 			got := took(draintest.New(t, run).Finish(t).Only(t))
 			if len(want) == 0 && got["DataLoader"] < 7 { // what is in the last buffers never comes
 				t.Errorf("records %v", got)
@@ -233,6 +256,7 @@ func TestUnknownKinds(t *testing.T) {
 		if got["after the stranger"] == 0 {
 			t.Errorf("records %v", got)
 		}
+
 		delete(got, "after the stranger")
 		if want := expected(20, 2); !maps.Equal(got, want) {
 			t.Errorf("records %v, want %v", got, want)
@@ -243,6 +267,7 @@ func TestUnknownKinds(t *testing.T) {
 		if err := standin(lib, "libmspti.so", "msptiActivityGetNextRecord"); err != nil {
 			t.Fatal(err)
 		}
+
 		cmd := command(t, run, "trainer", "train", "20", "2")
 		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1", "LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+lib+"/libmspti.so:"+dir+"/"+mspti.Library)
 		draintest.Runs(t, cmd)
@@ -260,12 +285,14 @@ func TestFork(t *testing.T) {
 		if !strings.HasPrefix(out, "0\n") || said != "" {
 			t.Errorf("child left with %q, said %q", out, said)
 		}
+
 		steps := make(map[int64]int)
 		for _, r := range draintest.New(t, run).Finish(t).Only(t).Records {
 			if r.Kind == record.Step {
 				steps[r.Step]++
 			}
 		}
+
 		if !maps.Equal(steps, map[int64]int{0: 1, 2: 1}) {
 			t.Errorf("%s: steps %v, want 0 and 2", program, steps)
 		}
@@ -283,6 +310,7 @@ func TestSignalsAreTheTrainers(t *testing.T) {
 			inherited = append(inherited, fmt.Sprint(n))
 		}
 	}
+
 	if out, _ := draintest.Runs(t, cmd); !slices.Equal(strings.Fields(out), inherited) {
 		t.Errorf("handlers of signals %s, want %v", out, inherited)
 	}
@@ -296,29 +324,35 @@ func TestHang(t *testing.T) {
 	if got := k.line(); got != "hangs" {
 		t.Fatal(got)
 	}
+
 	before := time.Now().UnixNano()
 	c := draintest.New(t, run)
 	for deadline := time.Now().Add(3 * time.Minute); len(c.Hanging(0)) < 2; {
 		if _, err := c.Pass(); err != nil {
 			t.Fatal(err)
 		}
+
 		if time.Now().After(deadline) {
 			t.Fatalf("hanging %v", c.Hanging(0))
 		}
 	}
+
 	if err := k.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	_ = k.cmd.Wait() // killed: the error is the point
 	w := c.Finish(t).Only(t)
 	slices.SortFunc(w.Open, func(a, b record.Record) int { return strings.Compare(a.Word(), b.Word()) })
 	if len(w.Open) != 2 {
 		t.Fatalf("open %v", w.Open)
 	}
+
 	comm, step := w.Open[0], w.Open[1]
 	if comm.Op != "broadcast" || comm.Group != "dp" || step.Kind != record.Step || step.Step != 77 {
 		t.Errorf("open %+v and %+v", comm, step)
 	}
+
 	for _, r := range w.Open {
 		if r.Start > before || r.Start < before-5e9 {
 			t.Errorf("%s began at %d, about %d ns before the hang was said", r.Word(), r.Start, before-r.Start)
@@ -336,6 +370,7 @@ func TestKill(t *testing.T) {
 		if got := k.line(); got != "on" {
 			t.Fatal(got)
 		}
+
 		c := draintest.New(t, run)
 		timer := time.NewTimer(time.Duration(3000+i*237) * time.Millisecond)
 		for waiting := true; waiting; {
@@ -348,17 +383,21 @@ func TestKill(t *testing.T) {
 				}
 			}
 		}
+
 		if err := k.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
+
 		at := time.Now()
 		_ = k.cmd.Wait() // killed: the error is the point
 		w := c.Finish(t).Only(t)
 		if w.End == nil || w.End.How != "killed" || w.End.Dropped[record.Corrupt] != 0 {
 			t.Fatalf("end %+v", w.End)
 		}
+
 		steps += killed(t, w, at.Add(-2500*time.Millisecond).UnixNano())
 	}
+
 	t.Logf("%d kills with SIGKILL (LAGGARD_KILLS), %d steps stored", n, steps)
 }
 
@@ -376,19 +415,23 @@ func killed(t *testing.T, w *ringtest.Memory, before int64) int {
 			loads = append(loads, r.Start)
 		}
 	}
+
 	old := 0
 	for i, start := range loads {
 		n := seen[int64(i)]
 		if n > 1 || n == 0 && start < before && w.Lost() == 0 {
 			t.Fatalf("step %d of %d is there %d times; end %+v", i, len(loads), n, w.End)
 		}
+
 		if start < before {
 			old++
 		}
 	}
+
 	if old == 0 {
 		t.Fatalf("no step is old enough, of %d", len(loads))
 	}
+
 	return len(seen)
 }
 
@@ -400,6 +443,7 @@ func TestTaskDWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := build(t)
 	cmd := command(t, run, "trainer")
 	cmd.Path, cmd.Args = "/usr/bin/python3", []string{"python3", "-B", "-c", `
@@ -430,19 +474,24 @@ print("{}")
 		if err := os.WriteFile(file+".new", []byte(s.words), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Rename(file+".new", file); err != nil { // else it may be read half-written, which is said
 			t.Fatal(err)
 		}
+
 		k.until(s.want)
 	}
+
 	k.end()
 	w := draintest.New(t, run).Finish(t).Only(t)
 	if w.Meta.Job != "uid-1" || w.Meta.Rank != 3 || w.Meta.WorldSize != 4 || w.Meta.Writer != "mspti/1" {
 		t.Errorf("identity %+v", w.Meta)
 	}
+
 	if n := words(w.Records); n["Step"] == 0 || n["Communication"] == 0 {
 		t.Errorf("records %v", n)
 	}
+
 	if said := k.said(); said != "" {
 		t.Errorf("said %q", said)
 	}

@@ -36,6 +36,7 @@ func Sources() fs.FS {
 	if err != nil {
 		panic("BUG: " + err.Error()) // src is embedded above
 	}
+
 	return own
 }
 
@@ -45,18 +46,22 @@ func Install(dir string) error {
 	if err := native.Install(dir); err != nil {
 		return err
 	}
+
 	own := Sources()
 	return fs.WalkDir(own, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
+
 		b, err := fs.ReadFile(own, name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
 		}
+
 		if err != nil {
 			return fmt.Errorf("install libmspti recorder: %w", err)
 		}
+
 		return nil
 	})
 }
@@ -69,6 +74,7 @@ func Build(ctx context.Context, cc, src, out string, extra ...string) error {
 	if err != nil || len(all) == 0 {
 		return fmt.Errorf("build %s: no sources in %s", Library, src)
 	}
+
 	// The C recorder comes first: what is linked first begins first and ends last, and
 	// the recorder has to be there all the time.
 	var recorder, taker, ranges []string
@@ -84,9 +90,11 @@ func Build(ctx context.Context, cc, src, out string, extra ...string) error {
 			recorder = append(recorder, f)
 		}
 	}
+
 	if err := library(ctx, cc, filepath.Join(out, Library), append(recorder[:len(recorder):len(recorder)], taker...), extra); err != nil {
 		return err
 	}
+
 	return library(ctx, cc, filepath.Join(out, RangeLibrary), append(recorder[:len(recorder):len(recorder)], ranges...), extra)
 }
 
@@ -94,6 +102,7 @@ func library(ctx context.Context, cc, out string, sources, extra []string) error
 	if cc == "" {
 		cc = "cc"
 	}
+
 	name := filepath.Base(out)
 	args := append([]string{}, native.Flags...)
 	args = append(args, "-shared", "-Wl,-z,nodelete", "-Wl,-soname,"+name, "-o", out)
@@ -101,5 +110,6 @@ func library(ctx context.Context, cc, out string, sources, extra []string) error
 	if b, err := exec.CommandContext(ctx, cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", name, err, b)
 	}
+
 	return nil
 }

@@ -39,13 +39,16 @@ func TestEveryKind(t *testing.T) {
 			if said != "" {
 				t.Errorf("said %q", said)
 			}
+
 			w := draintest.New(t, run).Finish(t).Only(t)
 			if got, want := took(w), expected(100, 10); !maps.Equal(got, want) {
 				t.Errorf("records %v, want %v", got, want)
 			}
+
 			if w.Lost() != 0 || w.End == nil || w.End.How != "closed" || w.Open != nil {
 				t.Errorf("lost %d, end %+v, open %v", w.Lost(), w.End, w.Open)
 			}
+
 			fields(t, w.Records)
 		})
 	}
@@ -61,6 +64,7 @@ func fields(t *testing.T, rs []record.Record) {
 		if r.Op == "allreduce" {
 			stream = 55 // the producer's
 		}
+
 		device := r.Side == record.Device && r.HostStart > 0 && r.HostDur >= 0 && r.Thread == stream && r.Start == r.HostStart+1000
 		switch r.Kind {
 		case record.Step:
@@ -83,10 +87,12 @@ func fields(t *testing.T, rs []record.Record) {
 				t.Errorf("%+v: want host times", r)
 			}
 		}
+
 		if t.Failed() {
 			return
 		}
 	}
+
 	for i := range int64(100) {
 		if !steps[i] {
 			t.Fatalf("step %d is missing", i)
@@ -115,10 +121,12 @@ func TestRangesWithoutNPU(t *testing.T) {
 	if said != "" {
 		t.Errorf("said %q", said)
 	}
+
 	w := draintest.New(t, run).Finish(t).Only(t)
 	if got, want := took(w), expected(50, 4); !maps.Equal(got, want) {
 		t.Errorf("records %v, want %v", got, want)
 	}
+
 	for _, r := range w.Records {
 		if r.Side != record.Host || r.Kind == record.Communication && r.Step == record.NoStep {
 			t.Fatalf("%+v: want host times and the step it was in", r)
@@ -134,26 +142,31 @@ func TestSymbols(t *testing.T) {
 		if err != nil {
 			t.Fatalf("nm (apt install binutils): %v\n%s", err, b)
 		}
+
 		for _, m := range regexp.MustCompile(`(\S+)@+GLIBC_2\.(\d+)`).FindAllStringSubmatch(string(b), -1) {
 			if minor, _ := strconv.Atoi(m[2]); minor > 17 {
 				t.Errorf("%s needs %s of GLIBC_2.%d, later than 2.17", library, m[1], minor)
 			}
 		}
+
 		var api, exported []string
 		for _, h := range headers {
 			text, err := os.ReadFile(filepath.Join(dir, "src", h))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, m := range regexp.MustCompile(`(?m)^LAGGARD_API [^(;]*?(laggard_\w+)[(;]`).FindAllStringSubmatch(string(text), -1) {
 				api = append(api, m[1])
 			}
 		}
+
 		for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ [A-Z] (\w+)`).FindAllStringSubmatch(string(b), -1) {
 			if !strings.HasPrefix(m[1], "mstx") {
 				exported = append(exported, m[1])
 			}
 		}
+
 		slices.Sort(api)
 		slices.Sort(exported)
 		if !slices.Equal(api, exported) {
@@ -170,6 +183,7 @@ func TestNotARank(t *testing.T) {
 	if out, said := draintest.Runs(t, cmd); out != "done\n" || said != "" {
 		t.Errorf("printed %q, said %q", out, said)
 	}
+
 	if left, _ := os.ReadDir(run); len(left) != 0 {
 		t.Errorf("left %v", left)
 	}

@@ -37,12 +37,15 @@ func newClassifier(t testing.TB) *classifier {
 	if c.in, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
+
 	if c.out, err = cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		c.in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -60,6 +63,7 @@ func (c *classifier) ask(t testing.TB, name, domain string, instant bool) (w wha
 	if instant {
 		n = 1
 	}
+
 	b = append(append(binary.LittleEndian.AppendUint32(b, n), name...), domain...)
 	_, err := c.in.Write(b)
 	head := make([]byte, 40)
@@ -69,24 +73,30 @@ func (c *classifier) ask(t testing.TB, name, domain string, instant bool) (w wha
 			err = e
 			return ""
 		}
+
 		s := make([]byte, binary.LittleEndian.Uint32(size[:]))
 		if _, e := io.ReadFull(c.out, s); e != nil {
 			err = e
 		}
+
 		return string(s)
 	}
 	if err == nil {
 		_, err = io.ReadFull(c.out, head)
 	}
+
 	if err == nil {
 		for i, p := range []*int64{&w.Kind, &w.Dtype, &w.Peer, &w.Count, &w.Step} {
 			*p = int64(binary.LittleEndian.Uint64(head[8*i:]))
 		}
+
 		w.Text, w.Group = text(), text()
 	}
+
 	if err != nil {
 		t.Fatalf("classify %q in %q: %v\n%s", name, domain, err, c.stderr.Bytes())
 	}
+
 	return w
 }
 
@@ -101,22 +111,27 @@ func lines(name, domain string, instant bool) (what, bool) {
 			return what{}, false
 		}
 	}
+
 	if !utf8.ValidString(name) || !utf8.ValidString(domain) || strings.ContainsAny(name+domain+read, "\x00\ufffd") || len(name) > 1000 || len(domain) > 1000 {
 		return what{}, false
 	}
+
 	var p marker.Pairer
 	m := marker.Marker{Kind: marker.KindMarker, Flag: marker.Start, ID: 1, Timestamp: 10, Process: 1, Thread: 1, Name: []byte(read), Domain: []byte(domain)}
 	if instant {
 		m.Flag = marker.Instant
 	}
+
 	res := p.Add(&m, marker.Place{Segment: 1, Offset: 1})
 	if !instant {
 		end := marker.Marker{Kind: marker.KindMarker, Flag: marker.End, ID: 1, Timestamp: 20, Process: 1, Thread: 1}
 		res = p.Add(&end, marker.Place{Segment: 1, Offset: 2})
 	}
+
 	if res.Range == nil {
 		return what{}, false
 	}
+
 	r := &res.Range.Record
 	w := what{Kind: int64(r.Kind), Dtype: int64(record.DtypeCode(r.Dtype)), Peer: int64(r.Peer), Count: r.Count, Step: r.Step, Group: r.Group, Text: r.Name}
 	if r.Kind == record.Communication {
@@ -125,6 +140,7 @@ func lines(name, domain string, instant bool) (what, bool) {
 			w.Text = r.Op
 		}
 	}
+
 	return w, true
 }
 
@@ -152,22 +168,27 @@ func FuzzName(f *testing.F) {
 		f.Add(n.name, n.domain, false)
 		f.Add(n.name, n.domain, true)
 	}
+
 	c := newClassifier(f)
 	f.Fuzz(func(t *testing.T, name, domain string, instant bool) {
 		if len(name) > 1<<16 || len(domain) > 1<<16 {
 			return
 		}
+
 		got := c.ask(t, name, domain, instant)
 		want, ok := lines(name, domain, instant)
 		if !ok {
 			return
 		}
+
 		if strings.Contains(name, "destRank") && strings.Contains(name, "srcRank") && record.BaseOp(got.Text) != "recv" {
 			got.Peer, want.Peer = 0, 0 // which words are a receive: here by heart, there by rule
 		}
+
 		if strings.Count(name, "[")+strings.Count(name, "{") > 60 {
 			return // the C code reads no deeper
 		}
+
 		if got != want {
 			t.Fatalf("%q in %q (instant %v)\n got %+v\nwant %+v", name, domain, instant, got, want)
 		}

@@ -21,6 +21,7 @@ func BenchmarkAgainstTheLeast(b *testing.B) {
 	if err := native.Program(context.Background(), "", lib, "testdata/bench.c", out); err != nil {
 		b.Fatal(err)
 	}
+
 	best := make(map[string]float64)
 	for b.Loop() {
 		cmd := command(b, out, run+fmt.Sprint(b.N), run, filepath.Join(b.TempDir(), "lines"))
@@ -31,10 +32,12 @@ func BenchmarkAgainstTheLeast(b *testing.B) {
 			if _, err := fmt.Sscan(line, &name, &mid, &least, &most); err != nil {
 				b.Fatalf("%q: %v", line, err)
 			}
+
 			best[name] = least
 			b.Logf("%-13s %8.2f ns (%.2f to %.2f)", name, mid, least, most)
 		}
 	}
+
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(best["mark"]/best["copy"], "publish/copy")
 	b.ReportMetric(best["range"]/best["copy_clocks"], "range/copy+clocks")

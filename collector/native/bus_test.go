@@ -40,12 +40,14 @@ func TestBusErrorsOfOthers(t *testing.T) {
 			if err != nil && !errors.As(err, &ended) {
 				t.Fatal(err)
 			}
+
 			status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 			if c.killed != (status.Signaled() && status.Signal() == syscall.SIGBUS) || !c.killed && status.ExitStatus() != c.code || out.String() != c.out {
 				t.Errorf("%v, said %q; want killed by SIGBUS %v, exit %d, %q", cmd.ProcessState, out.String(), c.killed, c.code, c.out)
 			}
 		})
 	}
+
 	// As a shell tells of it.
 	sh := exec.Command("sh", "-c", `"$0" bus sent default; echo $?`, ringtest.Driver(t))
 	sh.Env = command(t, "", ringtest.Shared(t)).Env

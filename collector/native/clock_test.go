@@ -21,6 +21,7 @@ func TestClock(t *testing.T) {
 		if _, err := fmt.Sscan(runs(t, cmd), &worst); err != nil {
 			t.Fatal(err)
 		}
+
 		t.Logf("LAGGARD_CLOCK=%s: at most %d ns from the kernel's clock in 400 ms", clock, worst)
 		if worst > 20000 {
 			t.Errorf("LAGGARD_CLOCK=%s: %d ns away from the kernel's clock", clock, worst)
@@ -37,6 +38,7 @@ func TestSteppedClock(t *testing.T) {
 	if b, err := exec.Command("cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", shim, "testdata/stepped.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, b)
 	}
+
 	for _, clock := range []string{"monotonic", "tsc"} {
 		for _, ppm := range []string{"0", "500"} {
 			t.Run(clock+"/"+ppm, func(t *testing.T) {
@@ -50,21 +52,26 @@ func TestSteppedClock(t *testing.T) {
 				if len(w.Records) == 0 || len(allowed) != 2*len(w.Records) {
 					t.Fatalf("%d ranges are stored, %d were timed", len(w.Records), len(allowed)/2)
 				}
+
 				var wrong []int64
 				for i, r := range w.Records {
 					if i > 0 && r.Start < w.Records[i-1].Start {
 						t.Fatalf("range %d begins %d ns before the one before it", i, w.Records[i-1].Start-r.Start)
 					}
+
 					least, err := strconv.ParseInt(allowed[2*i], 10, 64)
 					if err != nil {
 						t.Fatal(err)
 					}
+
 					most, err := strconv.ParseInt(allowed[2*i+1], 10, 64)
 					if err != nil {
 						t.Fatal(err)
 					}
+
 					wrong = append(wrong, max(0, least-r.Dur, r.Dur-most))
 				}
+
 				slices.Sort(wrong)
 				n := len(wrong)
 				usual, worst := wrong[n-1-n/100], wrong[n-1]

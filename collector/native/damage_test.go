@@ -27,21 +27,26 @@ func TestTruncatedUnderneath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			pipe, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+
 			out := bufio.NewReader(pipe)
 			if _, err := out.ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
+
 			c := draintest.New(t, run)
 			if p, err := c.Pass(); err != nil || p.Records != 100 {
 				t.Fatalf("Pass = %+v, %v", p, err)
 			}
+
 			dirs, _ := filepath.Glob(filepath.Join(run, "*"))
 			for _, n := range []string{"ring-1", "process"} {
 				path := filepath.Join(dirs[0], n)
@@ -51,26 +56,32 @@ func TestTruncatedUnderneath(t *testing.T) {
 				case "removed":
 					err = os.RemoveAll(dirs[0])
 				}
+
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			c.Pass() // whatever it says, it lives
 			io.WriteString(in, "go on\n")
 			said, _ := out.ReadString('\n')
 			if err := cmd.Wait(); err != nil {
 				t.Fatalf("the trainer did not live: %v", err)
 			}
+
 			if what != "removed" && !strings.HasPrefix(said, "a ring was truncated; lost ") {
 				t.Errorf("the recorder said %q", said)
 			}
+
 			var last error
 			for range 20 {
 				_, last = c.Pass()
 			}
+
 			if !c.Idle() {
 				t.Errorf("the folder was not given up: %v, %+v", last, c.Stats())
 			}
+
 			if w := c.Only(t); len(w.Records) < 100 {
 				t.Errorf("%d records", len(w.Records))
 			}
@@ -90,9 +101,11 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if !strings.Contains(string(out), "File too large; lost 1000") || strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("said %q and %q", out, stderr.String())
 		}
+
 		if left, _ := os.ReadDir(run); len(left) != 0 {
 			t.Errorf("left %v", left)
 		}
@@ -103,6 +116,7 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 		if !strings.Contains(out, "no error; lost 1000") {
 			t.Errorf("said %q", out)
 		}
+
 		c := draintest.New(t, run)
 		c.Finish(t)
 		if w := c.Only(t); w.Lost() != 1000 || w.Losses[0].Reason != record.NoRing || w.End.Emitted["FP"] != 1000 || w.End.Dropped["no-ring"] != 1000 {
@@ -114,6 +128,7 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 		if err := os.WriteFile(run, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if out := runs(t, command(t, driver, run, "limit", "100000000")); !strings.Contains(out, "Not a directory; lost 1000") {
 			t.Errorf("said %q", out)
 		}
@@ -125,6 +140,7 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+
 		defer unix.Unmount(dir, unix.MNT_DETACH)
 		if out := runs(t, command(t, driver, filepath.Join(dir, "run"), "limit", "100000000")); !strings.Contains(out, "No space left on device; lost 1000") {
 			t.Errorf("said %q", out)
@@ -141,6 +157,7 @@ func TestFilledUnderneath(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
+
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	run := filepath.Join(dir, "run")
 	cmd := command(t, ringtest.Driver(t), run, "truncate")
@@ -148,30 +165,38 @@ func TestFilledUnderneath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	out := bufio.NewReader(pipe)
 	if _, err := out.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 8<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the tmpfs was not filled: %v", err)
 	}
+
 	io.WriteString(in, "go on\n")
 	if said, _ := out.ReadString('\n'); said != "no error; lost 0\n" {
 		t.Errorf("the recorder said %q", said)
 	}
+
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("the trainer did not live: %v", err)
 	}
+
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
 		t.Fatal(err)
 	}
+
 	c := draintest.New(t, run)
 	c.Finish(t)
 	w := c.Only(t)

@@ -40,10 +40,12 @@ func TestKilledTrainer(t *testing.T) {
 		} else {
 			kept.Add(kill(t, threads, pace, after, false))
 		}
+
 		if t.Failed() {
 			t.Fatalf("after %d kills", i+1)
 		}
 	}
+
 	t.Logf("%d records stored, %d open ranges named, %d threads died inside a range; nothing acknowledged is missing", kept.Stored, kept.Open, kept.Inside)
 	t.Logf("rings flooded: %d records stored, %d counted as dropped, %d open ranges named, %d threads died inside a range", flooded.Stored, flooded.Dropped, flooded.Open, flooded.Inside)
 }
@@ -60,17 +62,21 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) ring
 	if flood {
 		window = 0
 	}
+
 	cmd := command(t, ringtest.Driver(t), run, "kill", acks.Path, strconv.Itoa(threads), strconv.Itoa(pace), strconv.Itoa(window))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+
 	killed := make(chan error, 1)
 	time.AfterFunc(after, func() { killed <- cmd.Process.Kill() })
 	c := draintest.New(t, run)
@@ -80,16 +86,19 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) ring
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			done = true
 		default:
 			if _, err := c.Pass(); err != nil {
 				t.Fatal(err)
 			}
+
 			for _, w := range c.Writers {
 				acks.Acknowledge(w)
 			}
 		}
 	}
+
 	wait(cmd)
 	c.Finish(t)
 	return ringtest.CheckKilled(t, c.Killed(t), acks, threads, flood)
@@ -108,6 +117,7 @@ func TestKilledAtEveryInstruction(t *testing.T) {
 	if ringtest.Kills(0) > 1000 {
 		first, stride = 0, 1
 	}
+
 	for _, c := range []struct {
 		name   string
 		before int
@@ -121,6 +131,7 @@ func TestKilledAtEveryInstruction(t *testing.T) {
 			sum.Add(one)
 			kills++
 		}
+
 		t.Logf("%s: killed %d times within %d instructions: open %d times, inside %d times", c.name, kills, steps-stride, sum.Open, sum.Inside)
 		if steps < 100 || sum.Inside == 0 || sum.Open == 0 {
 			t.Errorf("%s: %d instructions, inside %d, open %d", c.name, steps, sum.Inside, sum.Open)
@@ -142,6 +153,7 @@ func killAt(t *testing.T, before, steps int, flood bool) (ringtest.Tally, bool) 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	pid, more := cmd.Process.Pid, true
 	stopped := func(step func(int, int) error) bool {
 		var s unix.WaitStatus
@@ -149,27 +161,33 @@ func killAt(t *testing.T, before, steps int, flood bool) (ringtest.Tally, bool) 
 		if err == nil {
 			_, err = wait4(pid, &s)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return s.Stopped()
 	}
 	var s unix.WaitStatus
 	if _, err := wait4(pid, &s); err != nil { // exec
 		t.Fatal(err)
 	}
+
 	if !stopped(unix.PtraceCont) {
 		t.Fatal("the driver ended early")
 	}
+
 	single := func(pid, _ int) error { return unix.PtraceSingleStep(pid) }
 	for range steps {
 		if more = more && stopped(single) && acks.Ended(0).Load() <= uint64(before); !more {
 			break
 		}
 	}
+
 	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
+
 	wait(cmd)
 	c := draintest.New(t, run)
 	c.Finish(t)

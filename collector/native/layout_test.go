@@ -23,21 +23,26 @@ func TestSameBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+
 	c := files(t, run)
 	io.WriteString(in, "\n")
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
+
 	g := files(t, layout(t, records))
 	for name, own := range map[string][][2]int{ // what is the writer's own: pid and start; times of the followed word
 		"process": {{20, 56}, {136, 144}},
@@ -48,12 +53,15 @@ func TestSameBytes(t *testing.T) {
 			clear(c[name][f[0]:f[1]])
 			clear(g[name][f[0]:f[1]])
 		}
+
 		if len(c[name]) != len(g[name]) {
 			t.Errorf("%s: %d bytes from C, %d from Go", name, len(c[name]), len(g[name]))
 		}
+
 		if bytes.Equal(c[name], g[name]) {
 			continue
 		}
+
 		for at := 0; at+16 <= min(len(c[name]), len(g[name])); at += 16 {
 			if x, y := c[name][at:at+16], g[name][at:at+16]; !bytes.Equal(x, y) {
 				t.Errorf("%s at %d: C % x, Go % x", name, at, x, y)
@@ -72,12 +80,15 @@ func files(t *testing.T, run string) map[string][]byte {
 		if len(m) != 1 {
 			t.Fatalf("%d files %s", len(m), name)
 		}
+
 		b, err := os.ReadFile(m[0])
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all[name] = b
 	}
+
 	return all
 }
 
@@ -89,6 +100,7 @@ func layout(t *testing.T, records int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	texts := ring.NewStrings(ring.CRC32C)
 	identity := texts.Intern(`{"job":"layout","rank":1,"world_size":2}`)
 	text, group := texts.Intern("text"), texts.Intern("group")
@@ -97,12 +109,14 @@ func layout(t *testing.T, records int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(p.Close)
 	p.SetIdentity(identity)
 	w, err := p.NewWriter(1)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	slot := func(i int) ring.Slot {
 		s := ring.Slot{
 			Kind: record.Kind(i % 6), Step: uint32(i%7 - 1), Start: 1753000000000000000 + int64(i), Dur: 10 * int64(i),
@@ -111,17 +125,20 @@ func layout(t *testing.T, records int) string {
 		if i%2 == 1 {
 			s.Group = group
 		}
+
 		if i%3 == 0 {
 			s.Flags, s.HostStart, s.HostDur = ring.FlagDevice|ring.FlagHost, 1752000000000000000+int64(i), 7*int64(i)
 		} else if i%4 == 1 {
 			s.Flags, s.HostStart = ring.FlagExposed, int64(i)
 		}
+
 		return s
 	}
 	for i := range records {
 		s := slot(i)
 		w.Publish(s.Words())
 	}
+
 	s := slot(records - 1)
 	s.Kind, s.Flags, s.Step, s.Start, s.Dur, s.HostStart, s.HostDur = record.SaveCheckpoint, 0, ring.NoStep, 1, 0, 0, 0
 	w.Begin(s.Words())

@@ -30,15 +30,18 @@ func TestFork(t *testing.T) {
 		for _, r := range w.Records {
 			one = append(one, fmt.Sprintf("%s=%d", r.Word(), r.Bytes))
 		}
+
 		got = append(got, strings.Join(one, " "))
 		if w.End.How != "closed" || w.Open != nil {
 			t.Errorf("end %+v, open %v", w.End, w.Open)
 		}
 	}
+
 	want := []string{"parent's string=1 Step=0 parent's string=2", "parent's string=300"}
 	for i := 1; i < children; i += 2 {
 		want = append(want, fmt.Sprintf("parent's string=%d child's string=%d", 100+i, 200+i))
 	}
+
 	slices.Sort(got)
 	slices.Sort(want)
 	if d := cmp.Diff(want, got); d != "" {
@@ -58,6 +61,7 @@ func TestWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	type place struct {
 		ring uint32
 		seq  uint64
@@ -75,19 +79,24 @@ func TestWorkers(t *testing.T) {
 				seen[r.Bytes]++
 			}
 		}
+
 		for _, l := range w.Losses {
 			if !busy || l.Reason != record.RingFull {
 				t.Errorf("lost %+v, a trainer's: %t", l, busy)
 			}
+
 			full += int(l.Count)
 		}
+
 		if w.End.How != "closed" || w.Open != nil {
 			t.Errorf("end %+v, open %v", w.End, w.Open)
 		}
 	}
+
 	if len(c.Writers) != 1+workers || len(seen) != workers || len(parent)+full != want {
 		t.Errorf("%d incarnations, %d workers, %d ranges of the parent's and %d counted, want %d", len(c.Writers), len(seen), len(parent), full, want)
 	}
+
 	t.Logf("%d ranges of the parent's, %d of them found a full ring", want, full)
 	for i, n := range seen {
 		if n != 3 {
@@ -105,6 +114,7 @@ func drained(t *testing.T, run string, args ...string) (*draintest.Drain, string
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	c := draintest.New(t, run)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -114,6 +124,7 @@ func drained(t *testing.T, run string, args ...string) (*draintest.Drain, string
 			if err != nil {
 				t.Fatalf("%v: %v", cmd.Args, err)
 			}
+
 			running = false
 		default:
 			if _, err := c.Pass(); err != nil {
@@ -121,6 +132,7 @@ func drained(t *testing.T, run string, args ...string) (*draintest.Drain, string
 			}
 		}
 	}
+
 	c.Finish(t)
 	return c, out.String()
 }
@@ -137,17 +149,21 @@ func TestThreadChurn(t *testing.T) {
 				if seen[r.Bytes] {
 					t.Fatalf("record %d twice", r.Bytes)
 				}
+
 				seen[r.Bytes] = true
 			}
+
 			n := uint64(c.rounds * c.width)
 			if uint64(len(seen))+w.Lost() != n || w.End.Emitted["other"] != n {
 				t.Errorf("%d stored + %d lost of %d, emitted %v", len(seen), w.Lost(), n, w.End.Emitted)
 			}
+
 			for _, l := range w.Losses {
 				if l.Reason == record.NoRing {
 					t.Errorf("a thread found no ring: %v", l)
 				}
 			}
+
 			t.Logf("%d threads, %d of their records found a full ring", n, w.Lost())
 		})
 	}
@@ -160,6 +176,7 @@ func TestUnload(t *testing.T) {
 	if err := native.Program(t.Context(), "", lib, "testdata/unload.c", out, "-ldl"); err != nil {
 		t.Fatal(err)
 	}
+
 	runs(t, command(t, out, run, filepath.Join(lib, native.Library)))
 	c := draintest.New(t, run)
 	c.Finish(t)
@@ -169,6 +186,7 @@ func TestUnload(t *testing.T) {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}
+
 	if len(w.Records) != 10 || w.Open != nil || w.Lost() != 0 {
 		t.Errorf("%d records, open %v, lost %d", len(w.Records), w.Open, w.Lost())
 	}
@@ -193,6 +211,7 @@ func TestSignalHandlers(t *testing.T) {
 	if _, err := fmt.Sscan(said, &main, &handled); err != nil {
 		t.Fatal(err)
 	}
+
 	w := c.Only(t)
 	var n, h, marks uint64
 	for _, r := range w.Records {
@@ -205,8 +224,10 @@ func TestSignalHandlers(t *testing.T) {
 			h++
 		}
 	}
+
 	if n+h+marks+w.Lost() != main+2*handled || w.End.Dropped["corrupt"] != 0 || w.Open != nil {
 		t.Errorf("stored %d+%d+%d, lost %d; recorded %d and 2*%d; open %v", n, h, marks, w.Lost(), main, handled, w.Open)
 	}
+
 	t.Logf("%d records under %d signals, %d counted as dropped", main, handled, w.Lost())
 }

@@ -34,11 +34,13 @@ func (l *least) read() (err error) {
 			return nil // not made yet
 		}
 	}
+
 	for range 2 { // a header is read twice
 		if _, err := l.f.ReadAt(l.buf[:512], 0); err != nil {
 			return err
 		}
 	}
+
 	head := int64(binary.LittleEndian.Uint64(l.buf[192:]))
 	for l.tail < head {
 		at := l.tail % slots
@@ -46,8 +48,10 @@ func (l *least) read() (err error) {
 		if _, err := l.f.ReadAt(l.buf[:64*n], first+64*at); err != nil {
 			return err
 		}
+
 		l.tail += n
 	}
+
 	return nil
 }
 
@@ -60,6 +64,7 @@ func live(b *testing.B, what string, args ...string) string {
 	if err := native.Program(b.Context(), "", lib, "testdata/live.c", out); err != nil {
 		b.Fatal(err)
 	}
+
 	l := least{path: filepath.Join(filepath.Dir(run), "least")}
 	cmd := command(b, out, run, append([]string{what, l.path}, args...)...)
 	var said strings.Builder
@@ -67,6 +72,7 @@ func live(b *testing.B, what string, args ...string) string {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
+
 	c := draintest.New(b, run)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -78,22 +84,27 @@ func live(b *testing.B, what string, args ...string) string {
 			if err != nil {
 				b.Fatalf("%s %v: %v\n%s", what, args, err, said.String())
 			}
+
 			running = false
 		case <-tick.C:
 		}
+
 		_, err := c.Pass()
 		if err = errors.Join(err, l.read()); err != nil {
 			b.Fatal(err)
 		}
+
 		for _, w := range c.Writers {
 			w.Records = w.Records[:0]
 		}
 	}
+
 	l.f.Close()
 	c.Finish(b)
 	if n := c.Only(b).Lost(); n != 0 {
 		b.Errorf("%d records found a full ring", n)
 	}
+
 	return said.String()
 }
 
@@ -135,15 +146,19 @@ func tail(b *testing.B, rate int) {
 		if len(said) != 12 {
 			b.Fatalf("%q", said)
 		}
+
 		for i, v := range said {
 			x, err := strconv.ParseFloat(v, 64)
 			if err != nil {
 				b.Fatalf("%q: %v", said, err)
 			}
+
 			took[i/4][i%4] = x
 		}
+
 		b.Logf("p50, p99, p99.9 and most of a record %.0f ns, of the least %.0f ns, of nothing %.0f ns", took[1], took[2], took[0])
 	}
+
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(took[1][0], "p50-ns")
 	b.ReportMetric(took[1][2], "p99.9-ns")
@@ -164,9 +179,11 @@ func BenchmarkLoop(b *testing.B) {
 			if _, err := fmt.Sscan(line, &x, &y, &z); err != nil {
 				b.Fatal(err)
 			}
+
 			without, with, least = append(without, x), append(with, y), append(least, z)
 		}
 	}
+
 	mid, low, high := slower(without, with)
 	floor, floorLow, floorHigh := slower(without, least)
 	const perRange = 20000 / 100 // ns of a percent: 20 us a range
@@ -188,11 +205,13 @@ func slower(without, with []float64) (mid, low, high float64) {
 	for i := range ratios {
 		ratios[i] = with[i] / without[i]
 	}
+
 	r := make([]float64, len(ratios))
 	percent := func(pick func(i int) int) float64 {
 		for i := range r {
 			r[i] = ratios[pick(i)]
 		}
+
 		slices.Sort(r)
 		return 100 * (r[len(r)/2] - 1)
 	}
@@ -201,6 +220,7 @@ func slower(without, with []float64) (mid, low, high float64) {
 	for d := range all {
 		all[d] = percent(func(int) int { return random.IntN(len(r)) })
 	}
+
 	slices.Sort(all)
 	return mid, all[draws/40], all[draws-1-draws/40]
 }

@@ -28,6 +28,7 @@ func Sources() fs.FS {
 	if err != nil {
 		panic("BUG: " + err.Error()) // src is embedded above
 	}
+
 	return sub
 }
 
@@ -36,17 +37,21 @@ func Install(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("install C recorder: %w", err)
 	}
+
 	return fs.WalkDir(Sources(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
+
 		b, err := fs.ReadFile(Sources(), name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
 		}
+
 		if err != nil {
 			return fmt.Errorf("install C recorder: %w", err)
 		}
+
 		return nil
 	})
 }
@@ -63,15 +68,18 @@ func Build(ctx context.Context, cc, src, out string, extra ...string) error {
 	if cc == "" {
 		cc = "cc"
 	}
+
 	c, err := filepath.Glob(filepath.Join(src, "*.c"))
 	if err != nil || len(c) == 0 {
 		return fmt.Errorf("build %s: no sources in %s", Library, src)
 	}
+
 	args := append(append([]string{}, Flags...), "-shared", "-Wl,-z,nodelete", "-Wl,-soname,"+Library, "-o", out)
 	args = append(append(args, c...), extra...)
 	if b, err := exec.CommandContext(ctx, cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", Library, err, b)
 	}
+
 	return nil
 }
 
@@ -81,10 +89,12 @@ func Program(ctx context.Context, cc, dir, src, out string, extra ...string) err
 	if cc == "" {
 		cc = "cc"
 	}
+
 	args := []string{"-std=gnu11", "-O2", "-g", "-pthread", "-Wall", "-Wextra", "-I" + dir, "-o", out, src}
 	args = append(append(args, extra...), "-L"+dir, "-llaggard", "-Wl,-rpath,"+dir)
 	if b, err := exec.CommandContext(ctx, cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", filepath.Base(out), err, b)
 	}
+
 	return nil
 }

@@ -57,6 +57,7 @@ func TestEveryField(t *testing.T) {
 	if m.Job != "c job" || m.Rank != 5 || m.WorldSize != 8 || m.LocalRank != 1 || m.Writer != "c/1" || m.Node != "n0" || m.PID == 0 || m.StartedNs == 0 || m.BootID == "" {
 		t.Errorf("identity %+v", m)
 	}
+
 	r := func(k record.Kind, set func(*record.Record)) record.Record {
 		x := record.New(k)
 		x.Step = 120
@@ -86,26 +87,33 @@ func TestEveryField(t *testing.T) {
 	for _, s := range [][]record.Record{got, want} {
 		slices.SortFunc(s, func(a, b record.Record) int { return strings.Compare(key(a), key(b)) })
 	}
+
 	for i := range got {
 		if x := &got[i]; x.Side == record.Host && x.Name == "" || x.HostDur > 1000 || x.Dur == 5400000 {
 			if x.HostBegin() < m.StartedNs-1e9 || x.HostBegin() > time.Now().UnixNano() {
 				t.Errorf("%s begins at %d", x.Word(), x.HostBegin())
 			}
+
 			if x.Side == record.Host {
 				x.Start, x.Dur = 0, 0
 			}
+
 			x.HostStart, x.HostDur = 0, 0
 		}
+
 		if x := &got[i]; x.Side == record.Host {
 			if x.Thread == 0 {
 				t.Errorf("%s has no thread", x.Word())
 			}
+
 			x.Thread = 0
 		}
 	}
+
 	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(record.Record{}, "Ring", "Seq")); d != "" {
 		t.Errorf("records (-want +got)\n%s", d)
 	}
+
 	if w.End == nil || w.End.How != "closed" || w.End.Emitted["Communication"] != 2 || w.End.Emitted["FP"] != 2 || w.Open != nil {
 		t.Errorf("end %+v, open %v", w.End, w.Open)
 	}
@@ -119,11 +127,13 @@ func TestSwitch(t *testing.T) {
 			if env != "" {
 				cmd.Env = append(cmd.Env, "LAGGARD_TRACE="+env)
 			}
+
 			in, _ := cmd.StdinPipe()
 			pipe, _ := cmd.StdoutPipe()
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+
 			out := bufio.NewReader(pipe)
 			expect := func(want string) {
 				t.Helper()
@@ -136,6 +146,7 @@ func TestSwitch(t *testing.T) {
 				if err := trace.Apply(run, s, func(string) bool { return true }); err != nil {
 					t.Fatal(err)
 				}
+
 				io.WriteString(in, "\n")
 				b := s.Bits()
 				expect(fmt.Sprintf("%d%d", b&1, b>>1))
@@ -144,10 +155,12 @@ func TestSwitch(t *testing.T) {
 					t.Fatalf("Recorders = %+v, %v", all, err)
 				}
 			}
+
 			in.Close()
 			if err := cmd.Wait(); err != nil {
 				t.Fatal(err)
 			}
+
 			c := draintest.New(t, run)
 			c.Finish(t)
 			w := c.Only(t)
@@ -159,13 +172,16 @@ func TestSwitch(t *testing.T) {
 					comm++
 				}
 			}
+
 			wantFP, wantComm := 2, 1
 			if first[0] == '1' {
 				wantFP++
 			}
+
 			if first[1] == '1' {
 				wantComm++
 			}
+
 			if fp != wantFP || comm != wantComm {
 				t.Errorf("%d FP and %d Communication, want %d and %d", fp, comm, wantFP, wantComm)
 			}
@@ -180,22 +196,27 @@ func TestSymbols(t *testing.T) {
 	if err != nil {
 		t.Fatalf("nm (apt install binutils): %v\n%s", err, b)
 	}
+
 	for _, m := range regexp.MustCompile(`(\S+)@+GLIBC_2\.(\d+)`).FindAllStringSubmatch(string(b), -1) {
 		if minor, _ := strconv.Atoi(m[2]); minor > 17 {
 			t.Errorf("%s needs GLIBC_2.%d, later than 2.17", m[1], minor)
 		}
 	}
+
 	header, err := os.ReadFile(filepath.Join(filepath.Dir(lib), "laggard.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var api, exported []string
 	for _, m := range regexp.MustCompile(`(?m)^LAGGARD_API [^(;]*?(laggard_\w+)[(;]`).FindAllStringSubmatch(string(header), -1) {
 		api = append(api, m[1])
 	}
+
 	for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ [A-Z] (\w+)`).FindAllStringSubmatch(string(b), -1) {
 		exported = append(exported, m[1])
 	}
+
 	slices.Sort(api)
 	slices.Sort(exported)
 	if d := cmp.Diff(api, exported); d != "" || len(api) == 0 {
@@ -221,6 +242,7 @@ func TestLoadedLate(t *testing.T) {
 			}
 		}
 	}
+
 	if threads != 1 {
 		t.Errorf("%d segments of threads", threads)
 	}
@@ -242,10 +264,12 @@ int main() {
 	if err := os.WriteFile(filepath.Join(dir, "a.cc"), []byte(src), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	out := filepath.Join(dir, "a")
 	if b, err := exec.Command("c++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fno-exceptions", "-fno-rtti", "-I"+lib, "-o", out, filepath.Join(dir, "a.cc"), "-L"+lib, "-llaggard", "-Wl,-rpath,"+lib).CombinedOutput(); err != nil {
 		t.Fatalf("c++ (apt install g++): %v\n%s", err, b)
 	}
+
 	runs(t, command(t, out, run))
 	c := draintest.New(t, run)
 	c.Finish(t)
@@ -253,6 +277,7 @@ int main() {
 	for _, r := range c.Only(t).Records {
 		got = append(got, fmt.Sprint(r.Word(), r.Step, r.Op, r.Peer, r.Tokens))
 	}
+
 	want := []string{"FP7-1 0", "Communication7recv2 0", "Step7-1 100"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -20,6 +20,7 @@ func taken(t *testing.T, dir string) (n int64) {
 		if err != nil || e.IsDir() {
 			return err
 		}
+
 		var st syscall.Stat_t
 		err = syscall.Lstat(path, &st)
 		n += st.Blocks * 512
@@ -28,6 +29,7 @@ func taken(t *testing.T, dir string) (n int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }
 
@@ -43,15 +45,18 @@ func TestOrphans(t *testing.T) {
 	} else {
 		t.Logf("%d children left %d bytes", children+1, n)
 	}
+
 	c := draintest.New(t, run)
 	c.Finish(t)
 	if len(c.Writers) != children+1 {
 		t.Fatalf("%d processes are found", len(c.Writers))
 	}
+
 	for id, w := range c.Writers {
 		if len(w.Records) != 3 || w.Lost() != 0 || w.End == nil || w.End.How != "killed" || w.End.Emitted["other"] != 3 {
 			t.Fatalf("%s: %d records, %d lost, end %+v", id, len(w.Records), w.Lost(), w.End)
 		}
+
 		if last := w.Records[2]; w.End.At < last.Start+last.Dur {
 			t.Fatalf("%s ended at %d, before its last record", id, w.End.At)
 		}
@@ -69,6 +74,7 @@ func TestCrowd(t *testing.T) {
 	} else {
 		t.Logf("%d children took %d bytes", children, n)
 	}
+
 	c := draintest.New(t, run)
 	c.Finish(t)
 	stored, lost := 0, uint64(0)
@@ -78,12 +84,15 @@ func TestCrowd(t *testing.T) {
 			if l.Reason != record.NoRing {
 				t.Errorf("loss %+v", l)
 			}
+
 			lost += l.Count
 		}
 	}
+
 	refused := strings.Count(said, "is an agent draining it?")
 	if stored+int(lost)+3*refused != 3*children || lost == 0 {
 		t.Errorf("%d stored, %d counted, %d processes refused; want %d ranges in all", stored, lost, refused, 3*children)
 	}
+
 	t.Logf("%d stored, %d counted as no-ring, %d processes refused", stored, lost, refused)
 }

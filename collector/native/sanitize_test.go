@@ -17,6 +17,7 @@ func TestSanitized(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// No {"workers"} here: gcc 12's address sanitizer does not take its allocator's locks over fork, so a child of a
 	// process with threads may wait for ever inside it.
 	for flags, all := range map[string][][]string{
@@ -28,6 +29,7 @@ func TestSanitized(t *testing.T) {
 		if b, err := exec.CommandContext(context.Background(), "cc", args...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, b)
 		}
+
 		for _, args := range all {
 			t.Run(flags[len("-fsanitize="):]+"/"+args[0], func(t *testing.T) {
 				runs(t, command(t, out, ringtest.Shared(t), args...))

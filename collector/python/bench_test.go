@@ -25,10 +25,12 @@ func BenchmarkAgainstJSON(b *testing.B) {
 		if err != nil {
 			b.Fatalf("benchmark/emit.py: %v\n%s", err, out)
 		}
+
 		b.Logf("%s", out)
 		report(b, costs, out, 3, "-ns")
 		report(b, ratios, out, 2, "-x-json")
 	}
+
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -39,11 +41,13 @@ func report(b *testing.B, of *regexp.Regexp, out []byte, n int, unit string) {
 	if len(found) != 2 {
 		b.Fatalf("not the output of benchmark/emit.py:\n%s", out)
 	}
+
 	for _, m := range found {
 		v, err := strconv.ParseFloat(string(m[n]), 64)
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		b.ReportMetric(v, string(m[1])+unit)
 	}
 }

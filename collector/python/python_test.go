@@ -36,15 +36,18 @@ func classes(t *testing.T, path string) (all []class) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, body := range regexp.MustCompile(`(?m)^class `).Split(string(source), -1)[1:] {
 		name := regexp.MustCompile(`^\w+`).FindString(body)
 		if n := len(regexp.MustCompile(`(?m)^    def test_`).FindAllString(body, -1)); n > 0 {
 			all = append(all, class{name, n})
 		}
 	}
+
 	if len(all) == 0 {
 		t.Fatalf("%s: no tests", path)
 	}
+
 	return all
 }
 
@@ -55,11 +58,13 @@ func TestPython(t *testing.T) {
 	if out, err := exec.Command(interpreter, "-c", "import torch.distributed as d; assert d.is_gloo_available()").CombinedOutput(); err != nil {
 		t.Fatalf("%s has no PyTorch with gloo: apt-get install python3-torch (%v)\n%s", interpreter, err, out)
 	}
+
 	cache := extension(t)
 	files, err := filepath.Glob("tests/test_*.py")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find tests: %v, %d files", err, len(files))
 	}
+
 	two := make(chan struct{}, 2)
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".py")
@@ -68,6 +73,7 @@ func TestPython(t *testing.T) {
 			if setting == "0" && !slices.Contains(pure, short) {
 				continue
 			}
+
 			for _, class := range classes(t, f) {
 				t.Run(short+"/"+class.name+"/"+recorder, func(t *testing.T) {
 					t.Parallel()
@@ -90,9 +96,11 @@ func unittests(t *testing.T, module string, class class, env ...string) {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", module, err, out)
 	}
+
 	if ran := regexp.MustCompile(`(?m)^Ran (\d+) tests? in`).FindSubmatch(out); ran == nil || string(ran[1]) != strconv.Itoa(class.tests) {
 		t.Errorf("%s.%s has %d tests; it said %q", module, class.name, class.tests, ran)
 	}
+
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, " kills with ") { // the scale and the seed
 			t.Log(strings.TrimSpace(line))
@@ -109,6 +117,7 @@ func extension(t testing.TB) string {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("build the extension (apt-get install gcc python3-dev): %v\n%s", err, out)
 	}
+
 	return cache
 }
 
@@ -119,29 +128,35 @@ func TestFiles(t *testing.T) {
 		if err == nil && !d.IsDir() {
 			got = append(got, path)
 		}
+
 		return err
 	})
 	if err != nil {
 		t.Fatalf("walk: %v", err)
 	}
+
 	want, err := filepath.Glob("laggard/*.py")
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
+
 	sources, err := filepath.Glob("laggard/csrc/*.c")
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
+
 	want = append(append(want, sources...), "sitecustomize.py", "laggard_start.py", "mstx.py")
 	err = filepath.WalkDir("taskd", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".py") {
 			want = append(want, path)
 		}
+
 		return err
 	})
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
+
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Fatalf("embedded %v, want %v", got, want)
@@ -155,6 +170,7 @@ func TestInstalled(t *testing.T) {
 	if err := os.CopyFS(dir, python.Files); err != nil {
 		t.Fatalf("install: %v", err)
 	}
+
 	c := exec.Command(interpreter, "-c", `
 import laggard
 laggard.init(rank=3, world_size=8, job="j", node="n")
@@ -168,10 +184,12 @@ import os; os.kill(os.getpid(), 9)
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") || len(out) > 0 {
 		t.Fatalf("python: %v\n%s", err, out)
 	}
+
 	names, err := ring.Names(run)
 	if err != nil || len(names) != 1 {
 		t.Fatalf("Names()=%v, %v", names, err)
 	}
+
 	f, err := ring.OpenFolder(run, names[0])
 	if err != nil {
 		t.Fatalf("OpenFolder: %v", err)
@@ -181,17 +199,21 @@ import os; os.kill(os.getpid(), 9)
 	if err != nil {
 		t.Fatalf("Status: %v", err)
 	}
+
 	if err := f.ReadTexts(status); err != nil {
 		t.Fatalf("ReadTexts: %v", err)
 	}
+
 	id := f.Identity
 	if got := record.IncarnationOf(id.BootID, id.PID, id.Ticks); got != id.Incarnation {
 		t.Errorf("incarnation %s, want %s", id.Incarnation, got)
 	}
+
 	meta, ok := f.Text(uint16(status.Identity))
 	if !ok || !strings.Contains(meta, `"job":"j","rank":3,`) {
 		t.Errorf("identity %q", meta)
 	}
+
 	readRing(t, f)
 }
 
@@ -207,9 +229,11 @@ func readRing(t *testing.T, f *ring.Folder) {
 	if err != nil {
 		t.Fatalf("Counters: %v", err)
 	}
+
 	if c.Head != [2]uint64{50, 50} || c.Emitted[record.Step] != 50 || c.Emitted[record.Communication] != 50 {
 		t.Fatalf("counters %+v", c)
 	}
+
 	for lane := ring.Light; lane <= ring.Bulk; lane++ {
 		checkLane(t, f, r, lane)
 	}
@@ -222,20 +246,25 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 	if err := r.Copy(lane, 0, b); err != nil {
 		t.Fatalf("Copy: %v", err)
 	}
+
 	var s ring.Slot
 	for i := range 50 {
 		if !s.Decode(b[i*64:], uint64(i), r.Checksum()) {
 			t.Fatalf("lane %d: slot %d is not whole", lane, i)
 		}
+
 		if s.Step != uint32(i) || s.Start <= 0 || s.Dur < 0 {
 			t.Fatalf("lane %d: slot %d = %+v", lane, i, s)
 		}
+
 		if lane == ring.Light {
 			if s.Known() != record.Step || s.Value != 7 {
 				t.Fatalf("slot %d = %+v, want a Step of 7 tokens", i, s)
 			}
+
 			continue
 		}
+
 		op, _ := f.Text(s.Text)
 		group, _ := f.Text(s.Group)
 		if s.Known() != record.Communication || op != "HcclAllreduce" || group != "dp0" || s.Value != int64(10+i) ||
@@ -243,10 +272,12 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 			t.Fatalf("slot %d = %+v, op %q, group %q", i, s, op, group)
 		}
 	}
+
 	open, err := r.OpenRanges()
 	if err != nil || len(open) != 1 {
 		t.Fatalf("OpenRanges()=%+v, %v", open, err)
 	}
+
 	if word, _ := f.Text(open[0].Slot.Text); word != "rollout" {
 		t.Fatalf("open range %q, want rollout", word)
 	}

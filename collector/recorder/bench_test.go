@@ -88,9 +88,11 @@ func BenchmarkAgainstLoggers(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+
 	if l := r.Lost(); l[record.Communication] != 0 {
 		b.Fatalf("%d lost", l)
 	}
+
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(got["zerolog"].Least/got["mark"].Least, "zerolog/mark")
 	b.ReportMetric(got["zerolog"].Least/got["range"].Least, "zerolog/range")
@@ -120,17 +122,20 @@ func drained(b *testing.B, th *recorder.Thread, run string) func() {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.Cleanup(f.Close)
 	rd, err := f.OpenReader(1)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.Cleanup(rd.Close)
 	return func() {
 		head, err := rd.Head(ring.Bulk)
 		if err == nil {
 			err = rd.SetTail(ring.Bulk, head)
 		}
+
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -54,6 +54,7 @@ func (c *clock) now() int64 {
 			return s.at(d)
 		}
 	}
+
 	return c.slow(t)
 }
 
@@ -67,6 +68,7 @@ func (c *clock) slow(t uint64) int64 {
 	case t < s.tsc0: // the scale was made after t was read
 		return max(ns, s.ns0)
 	}
+
 	return max(ns, s.at(min(t-s.tsc0, s.span)))
 }
 
@@ -85,15 +87,18 @@ func (c *clock) adjust() {
 	if c.first.tsc0 == 0 {
 		return
 	}
+
 	tsc, ns := c.pair()
 	since := ns - c.first.ns0
 	if since < int64(calibrate) || tsc <= c.first.tsc0 || uint64(since)>>32 >= tsc-c.first.tsc0 {
 		return
 	}
+
 	mult, _ := bits.Div64(uint64(since)>>32, uint64(since)<<32, tsc-c.first.tsc0)
 	if mult == 0 {
 		return
 	}
+
 	next := &scale{tsc0: tsc, ns0: ns, mult: mult}
 	next.span, _ = bits.Div64(0, uint64(follow)<<32, mult)
 	if s := c.scale.Load(); s != nil && tsc > s.tsc0 {
@@ -102,6 +107,7 @@ func (c *clock) adjust() {
 			next.ns0 = floor
 		}
 	}
+
 	c.scale.Store(next)
 	if since > int64(anchor) {
 		c.first.tsc0, c.first.ns0 = tsc, ns
@@ -119,5 +125,6 @@ func (c *clock) pair() (tsc uint64, ns int64) {
 			best, tsc, ns = b-a, a+(b-a)/2, now
 		}
 	}
+
 	return tsc, ns
 }

@@ -21,13 +21,16 @@ func TestClock_FollowsTheKernels(t *testing.T) {
 				worst = max(worst, a-n, n-b)
 				back = max(back, n-c.now())
 			}
+
 			c.adjust()
 		}
+
 		scaled := c.scale.Load() != nil
 		t.Logf("LAGGARD_CLOCK=%s: counter used %v, at most %d ns from the kernel's clock, %d ns back", want, scaled, worst, back)
 		if worst > 20_000 || back > 0 {
 			t.Errorf("LAGGARD_CLOCK=%s: %d ns away from the kernel's clock, %d ns back", want, worst, back)
 		}
+
 		if want == "monotonic" && scaled || want == "tsc" && !scaled && ticks() != 0 {
 			t.Errorf("LAGGARD_CLOCK=%s: counter used %v", want, scaled)
 		}
@@ -41,11 +44,13 @@ func TestClock_StaleScale(t *testing.T) {
 	if ticks() == 0 {
 		t.Skip("NOT TESTED: there is no counter to go by on this processor")
 	}
+
 	c := newClock()
 	c.start("tsc")
 	for c.scale.Load() == nil {
 		c.adjust()
 	}
+
 	fast := *c.scale.Load()
 	fast.mult *= 100
 	fast.span = 1000
@@ -55,6 +60,7 @@ func TestClock_StaleScale(t *testing.T) {
 	if a < ahead {
 		t.Errorf("%d ns before what the scale has said", ahead-a)
 	}
+
 	c.adjust()
 	if b := c.now(); b < a {
 		t.Errorf("the next scale begins %d ns before the last", a-b)
@@ -78,18 +84,22 @@ func TestClock_ManyReaders(t *testing.T) {
 					return
 				default:
 				}
+
 				n := c.now()
 				if last-n > 1000 {
 					t.Errorf("%d ns back", last-n)
 					return
 				}
+
 				last = n
 			}
 		}()
 	}
+
 	for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
 		c.adjust()
 	}
+
 	close(done)
 	readers.Wait()
 }

@@ -32,6 +32,7 @@ func Example() {
 		reduce.End()
 		step.End()
 	}
+
 	lost := r.Lost()
 	fmt.Println("lost:", lost[record.Step]+lost[record.FP]+lost[record.Communication])
 	// Output: lost: 0

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+
 	os.Exit(inOwnRings(m))
 }
 
@@ -51,15 +52,18 @@ func train(args []string) error {
 	if err != nil {
 		return err
 	}
+
 	threads, errThreads := strconv.Atoi(args[1])
 	window, errWindow := strconv.ParseUint(args[2], 10, 64)
 	r, errOpen := recorder.Open(recorder.Options{Meta: record.Meta{Job: "kill"}})
 	if err := errors.Join(errThreads, errWindow, errOpen); err != nil {
 		return err
 	}
+
 	for i := range threads {
 		go emit(r, acks, i, window)
 	}
+
 	fmt.Println("up")
 	select {}
 }
@@ -72,15 +76,18 @@ func emit(r *recorder.Recorder, acks *ringtest.Acks, thread int, window uint64) 
 		for i-stored.Load() >= window {
 			<-nap.C // the ring would overflow
 		}
+
 		kind := record.Communication
 		if i%8 == 3 {
 			kind = record.Other
 		}
+
 		x := th.Begin(kind, recorder.Attr{Text: name, Value: int64(i)})
 		begun.Store(i + 1)
 		if i%64 == 63 {
 			<-nap.C // what a hang looks like
 		}
+
 		x.End()
 		ended.Store(i + 1)
 	}
@@ -99,6 +106,7 @@ func TestKilledTrainer(t *testing.T) {
 			t.Fatalf("after %d kills", i+1)
 		}
 	}
+
 	t.Logf("%d records stored, %d open ranges named, %d threads died inside a range; nothing acknowledged is missing", sum.Stored, sum.Open, sum.Inside)
 }
 
@@ -115,22 +123,27 @@ func kill(t *testing.T, threads int, after time.Duration) ringtest.Tally {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+
 	var w *ringtest.Memory
 	d, err := drain.New(drain.Options{RunDir: run, Job: "kill", Open: func(m record.Meta) (drain.Writer, error) {
 		if w == nil {
 			w = &ringtest.Memory{Meta: m}
 		}
+
 		return w, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	killed := make(chan error, 1)
 	time.AfterFunc(after, func() {
 		err := cmd.Process.Kill()
@@ -143,15 +156,19 @@ func kill(t *testing.T, threads int, after time.Duration) ringtest.Tally {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			gone = true
 		default:
 		}
+
 		if _, err := d.Pass(); err != nil {
 			t.Fatal(err)
 		}
+
 		if w != nil {
 			acks.Acknowledge(w)
 		}
 	}
+
 	return ringtest.CheckKilled(t, w, acks, threads, false)
 }

@@ -45,10 +45,12 @@ func TestFromAnotherModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const module = "github.com/laggard-dev/laggard"
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -60,10 +62,12 @@ func TestFromAnotherModule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	rings, err := os.MkdirTemp("/dev/shm", "laggard-module-")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(rings) })
 	c := exec.Command("go", "run", "-mod=mod", ".")
 	c.Dir = dir
@@ -72,6 +76,7 @@ func TestFromAnotherModule(t *testing.T) {
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "true <nil>") {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	found, err := filepath.Glob(filepath.Join(rings, "*", "ring-*"))
 	if err != nil || len(found) == 0 {
 		t.Errorf("no ring in %s: %v", rings, err)

@@ -70,16 +70,19 @@ func Environment(getenv func(string) string) record.Meta {
 		if err != nil || v < 0 {
 			return absent
 		}
+
 		return v
 	}
 	m := record.Meta{Job: getenv("MINDX_TASK_ID"), WorldSize: 1, Node: getenv("NODE_NAME"), Pod: getenv("POD_NAME")}
 	if m.Job == "" {
 		m.Job = getenv("LAGGARD_JOB")
 	}
+
 	if getenv("LOCAL_RANK") != "" {
 		m.Rank, m.LocalRank = number("RANK", 0), number("LOCAL_RANK", 0)
 		m.WorldSize = number("WORLD_SIZE", 1)
 	}
+
 	return m
 }
 
@@ -110,20 +113,25 @@ func Open(o Options) (*Recorder, error) {
 	if o.RunDir == "" {
 		o.RunDir = os.Getenv("LAGGARD_RUN")
 	}
+
 	if o.RunDir == "" {
 		o.RunDir = DefaultRunDir
 	}
+
 	if o.Trace == "" {
 		o.Trace = os.Getenv("LAGGARD_TRACE")
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+
 	state, err := trace.Parse(o.Trace)
 	if o.Meta.Rank < 0 || o.Meta.WorldSize < 0 {
 		err = errors.Join(err, fmt.Errorf("open recorder: rank %d of %d", o.Meta.Rank, o.Meta.WorldSize))
 		o.Meta.Rank, o.Meta.WorldSize = max(o.Meta.Rank, 0), max(o.Meta.WorldSize, 0)
 	}
+
 	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(ring.CRC32C), meta: o.Meta, start: state.Bits()}
 	r.step.Store(record.NoStep)
 	r.word.Store(unmadeBit)
@@ -143,6 +151,7 @@ func (r *Recorder) Intern(s string) ID {
 	if r == nil {
 		return 0
 	}
+
 	return ID(r.texts.Intern(s))
 }
 
@@ -152,6 +161,7 @@ func (r *Recorder) SetMeta(m record.Meta) {
 	if r == nil {
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.meta = m
@@ -165,11 +175,13 @@ func (r *Recorder) Switch() trace.State {
 	if r == nil || r.off.Load() {
 		return trace.State{}
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == nil {
 		return trace.FromBits(r.start)
 	}
+
 	return trace.FromBits(r.followed)
 }
 
@@ -181,6 +193,7 @@ func (r *Recorder) Lost() (lost [record.KindCount]uint64) {
 			lost[k] = r.lost[k].Load()
 		}
 	}
+
 	return lost
 }
 
@@ -189,6 +202,7 @@ func (r *Recorder) Err() error {
 	if r == nil {
 		return nil
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reason
@@ -200,11 +214,13 @@ func (r *Recorder) Close() {
 	if r == nil {
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.off.Swap(true) {
 		return
 	}
+
 	r.word.Store(0)
 	if r.process != nil {
 		r.timer.Stop()
@@ -218,6 +234,7 @@ func (r *Recorder) Thread() *Thread {
 	if r == nil {
 		return nil
 	}
+
 	return &Thread{r: r, word: &r.word}
 }
 
@@ -235,6 +252,7 @@ func (r *Recorder) begin(k record.Kind) uint32 {
 		r.lose(k)
 		return w
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == nil && !r.off.Load() {
@@ -243,9 +261,11 @@ func (r *Recorder) begin(k record.Kind) uint32 {
 			r.lost[knownKind(k)].Add(1)
 			return failedBit
 		}
+
 		r.word.Store(r.followed)
 		r.timer = time.AfterFunc(look, r.look)
 	}
+
 	return r.word.Load()
 }
 
@@ -257,17 +277,20 @@ func (r *Recorder) look() {
 	if r.off.Load() {
 		return
 	}
+
 	r.clock.adjust()
 	w, err := r.process.Wanted()
 	if err != nil {
 		r.failLocked(err)
 		return
 	}
+
 	if w != r.followed {
 		r.followed = w
 		r.word.Store(w & ring.AllOn)
 		r.process.Follow(w, r.Now())
 	}
+
 	r.timer.Reset(look)
 }
 
@@ -275,10 +298,12 @@ func (r *Recorder) createLocked() (err error) {
 	if r.identity, err = ring.Self(); err != nil {
 		return err
 	}
+
 	r.process, err = ring.Create(ring.CreateOptions{RunDir: r.o.RunDir, Identity: r.identity, Strings: r.texts, Wanted: r.start})
 	if err != nil {
 		return err
 	}
+
 	r.followed = r.start
 	r.clock.start(os.Getenv("LAGGARD_CLOCK"))
 	r.publishLocked()
@@ -294,6 +319,7 @@ func (r *Recorder) publishLocked() {
 	if err != nil {
 		panic("BUG: identity is not JSON: " + err.Error()) // numbers and strings only
 	}
+
 	if id := r.texts.Intern(string(b)); id != 0 {
 		r.process.SetIdentity(id)
 	}
@@ -304,6 +330,7 @@ func (r *Recorder) failLocked(err error) {
 	if r.off.Swap(true) {
 		return
 	}
+
 	r.word.Store(failedBit)
 	r.reason = err
 	r.o.Logger.Warn("laggard records nothing in this process; training goes on", "cause", err)
@@ -332,5 +359,6 @@ func knownKind(k record.Kind) record.Kind {
 	if k >= record.KindCount {
 		return record.Other
 	}
+
 	return k
 }

@@ -24,10 +24,12 @@ func open(t testing.TB, o recorder.Options) (*recorder.Recorder, string) {
 	if o.RunDir == "" {
 		o.RunDir = ringtest.Shared(t)
 	}
+
 	r, err := recorder.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.Close)
 	return r, o.RunDir
 }
@@ -44,12 +46,15 @@ func collect(t testing.TB, r *recorder.Recorder, run string) *ringtest.Memory {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := d.Pass(); err != nil {
 		t.Fatal(err)
 	}
+
 	if !d.Idle() {
 		t.Fatal("the folder was not drained to its end")
 	}
+
 	return w
 }
 
@@ -61,6 +66,7 @@ func TestNoFilesBeforeTheFirstRange(t *testing.T) {
 	if _, err := os.Stat(run); !os.IsNotExist(err) {
 		t.Fatalf("files before the first range: %v", err)
 	}
+
 	f := th.Begin(record.FP, recorder.Attr{})
 	f.End()
 	if _, err := os.Stat(run); err != nil {
@@ -85,9 +91,11 @@ func TestStepIsTheProcesses(t *testing.T) {
 	for _, x := range w.Records {
 		got = append(got, fmt.Sprint(x.Word(), x.Step, x.Tokens))
 	}
+
 	if s := strings.Join(got, ","); s != "Step41 512,FP41 0,DataLoader-1 0" {
 		t.Errorf("records %s", s)
 	}
+
 	if w.Open != nil {
 		t.Errorf("open %v", w.Open)
 	}
@@ -104,6 +112,7 @@ func TestDeviceAndExposed(t *testing.T) {
 	if x := w.Records[0]; x.Side != record.Device || x.Start != 1000 || x.Dur != 50 || x.HostStart == 0 || x.Thread != 7 {
 		t.Errorf("device range %+v", x)
 	}
+
 	if x := w.Records[1]; x.Exposed != 33 || x.Peer != 2 || x.Op != "recv" {
 		t.Errorf("exposed range %+v", x)
 	}
@@ -122,6 +131,7 @@ func TestSwitch(t *testing.T) {
 	if r.Switch() != (trace.State{}) {
 		t.Errorf("switch at start %v", r.Switch())
 	}
+
 	sw := trace.Switch{RunDir: run}
 	across := th.Begin(record.FP, recorder.Attr{}) // begun while off: no record
 	set(t, r, &sw, trace.State{Light: true})
@@ -136,6 +146,7 @@ func TestSwitch(t *testing.T) {
 	if r.Switch() != trace.On {
 		t.Errorf("switch %v", r.Switch())
 	}
+
 	w := collect(t, r, run)
 	if len(w.Records) != 1+1+2 {
 		t.Errorf("%d records", len(w.Records))
@@ -149,6 +160,7 @@ func set(t *testing.T, r *recorder.Recorder, sw *trace.Switch, s trace.State) {
 	if err := sw.Set("", s); err != nil {
 		t.Fatal(err)
 	}
+
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for r.Switch() != s {
@@ -156,6 +168,7 @@ func set(t *testing.T, r *recorder.Recorder, sw *trace.Switch, s trace.State) {
 			t.Fatalf("the recorder does not follow to %v", s)
 		}
 	}
+
 	t.Logf("followed after %v", time.Since(began))
 }
 
@@ -188,6 +201,7 @@ func TestNoFolder(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var log bytes.Buffer
 	r, _ := open(t, recorder.Options{RunDir: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	th := r.Thread()
@@ -196,9 +210,11 @@ func TestNoFolder(t *testing.T) {
 		a.End()
 		th.Mark(record.Communication, recorder.Attr{}, 1, 1)
 	}
+
 	if l := r.Lost(); l[record.FP] != 10 || l[record.Communication] != 10 || r.Err() == nil {
 		t.Errorf("lost %v, %v", l, r.Err())
 	}
+
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("%d lines: %s", n, log.String())
 	}
@@ -213,11 +229,13 @@ func TestTruncatedUnderneath(t *testing.T) {
 	if err := os.Truncate(files[0], 0); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 1000 {
 		a := th.Begin(record.FP, recorder.Attr{})
 		a.End()
 		th.Mark(record.Communication, recorder.Attr{}, 1, 1)
 	}
+
 	th.Close()
 	if l := r.Lost(); r.Err() == nil || l[record.Communication] == 0 {
 		t.Errorf("lost %v, %v", l, r.Err())
@@ -238,6 +256,7 @@ func TestManyThreads(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	w := collect(t, r, run)
 	if n := uint64(len(w.Records)) + w.Lost(); n != threads*each || w.End.Emitted["FP"] != threads*each {
@@ -269,10 +288,12 @@ func TestEnvironment(t *testing.T) {
 	if m := recorder.Environment(env(map[string]string{"RANK": "7"})); m.Rank != 0 || m.WorldSize != 1 {
 		t.Errorf("RANK alone: %+v", m)
 	}
+
 	m := recorder.Environment(env(map[string]string{"RANK": "7", "LOCAL_RANK": "3", "WORLD_SIZE": "16", "LAGGARD_JOB": "a", "MINDX_TASK_ID": "b", "NODE_NAME": "n"}))
 	if m.Rank != 7 || m.LocalRank != 3 || m.WorldSize != 16 || m.Job != "b" || m.Node != "n" {
 		t.Errorf("%+v", m)
 	}
+
 	if m := recorder.Environment(env(map[string]string{"RANK": "-7", "LOCAL_RANK": "x", "LAGGARD_JOB": "a"})); m.Rank != 0 || m.LocalRank != 0 || m.Job != "a" {
 		t.Errorf("%+v", m)
 	}

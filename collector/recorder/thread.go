@@ -33,6 +33,7 @@ func (a Attr) To(peer int) Attr {
 	if peer >= 0 && peer < math.MaxInt32 {
 		a.peer = int32(peer) + 1
 	}
+
 	return a
 }
 
@@ -67,6 +68,7 @@ func (t *Thread) Begin(k record.Kind, a Attr) Range {
 	if t != nil && t.word.Load() != 0 {
 		return t.begin(k, a)
 	}
+
 	return Range{}
 }
 
@@ -76,10 +78,12 @@ func (t *Thread) Step(n, tokens int64) Range {
 	if t == nil {
 		return Range{}
 	}
+
 	t.r.step.Store(n)
 	if !t.on(record.Step) {
 		return Range{}
 	}
+
 	return t.open(record.Step, Attr{Value: tokens}, n)
 }
 
@@ -88,6 +92,7 @@ func bit(k record.Kind) uint32 {
 	if k == record.Communication {
 		return ring.CommunicationOn
 	}
+
 	return ring.LightOn
 }
 
@@ -106,10 +111,12 @@ func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
 	if t == nil || t.word.Load()&bit(k) == 0 && !t.first(k) {
 		return
 	}
+
 	if t.w == nil && !t.ring(t.r.Now()) {
 		t.r.lose(k)
 		return
 	}
+
 	w := &t.mark
 	w.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
 	w.SetTime(start, max(dur, 0), t.r.step.Load())
@@ -180,6 +187,7 @@ func (t *Thread) begin(k record.Kind, a Attr) Range {
 	if !t.on(k) {
 		return Range{}
 	}
+
 	return t.open(k, a, t.r.step.Load())
 }
 
@@ -189,6 +197,7 @@ func (t *Thread) open(k record.Kind, a Attr, step int64) Range {
 	if o == nil {
 		o = new(open) // as often as ranges of this thread are open at once
 	}
+
 	t.free = o.next
 	o.level = ring.OpenLevels
 	start := t.r.Now()
@@ -197,6 +206,7 @@ func (t *Thread) open(k record.Kind, a Attr, step int64) Range {
 	if t.w != nil || t.ring(start) {
 		t.enter(o)
 	}
+
 	return Range{t, o}
 }
 
@@ -222,13 +232,16 @@ func (r *Range) end() {
 	if k == record.Step {
 		t.r.step.CompareAndSwap(int64(o.words.Step()), record.NoStep)
 	}
+
 	if t.r.off.Load() {
 		return
 	}
+
 	if t.w == nil {
 		t.r.lose(k)
 		return
 	}
+
 	done, was := false, debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(was)
@@ -261,16 +274,19 @@ func (t *Thread) ring(now int64) bool {
 	if now < t.retryAt {
 		return false
 	}
+
 	t.r.mu.Lock()
 	defer t.r.mu.Unlock()
 	if t.r.process == nil || t.r.off.Load() {
 		return false
 	}
+
 	w, err := t.r.process.NewWriter(0)
 	if err != nil {
 		t.retryAt = now + retry
 		return false
 	}
+
 	t.w = w
 	return true
 }
@@ -280,6 +296,7 @@ func (t *Thread) Close() {
 	if t == nil || t.w == nil {
 		return
 	}
+
 	defer t.leave(debug.SetPanicOnFault(true))
 	t.w.Close()
 	t.w = nil

@@ -18,9 +18,11 @@ func invariant() bool {
 	if most, _, _, _ := cpuid(0x80000000); most < powerManagement {
 		return false
 	}
+
 	if _, _, _, edx := cpuid(powerManagement); edx&invariantTSC == 0 {
 		return false
 	}
+
 	b, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	return err == nil && strings.TrimSpace(string(b)) == "tsc"
 }

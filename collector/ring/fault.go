@@ -30,6 +30,7 @@ func Survived(v any) error {
 	case isFault(v):
 		return ErrFault
 	}
+
 	panic(v)
 }
 

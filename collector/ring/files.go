@@ -16,15 +16,18 @@ func (f *Folder) list(n int) ([]string, error) {
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
 	}
+
 	d := os.NewFile(uintptr(fd), f.name)
 	defer d.Close()
 	names, err := d.Readdirnames(n)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
 	}
+
 	return names, nil
 }
 
@@ -43,14 +46,17 @@ func (f *Folder) Remove() error {
 	if unix.Renameat(run, name, run, gone) == nil {
 		name = gone
 	}
+
 	names, err := f.list(math.MaxInt16)
 	if err != nil {
 		return err
 	}
+
 	unlink := func(n string) error {
 		if err := unix.Unlinkat(f.dir, n, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("remove %s of ring folder %s: %w", n, f.name, err)
 		}
+
 		return nil
 	}
 	for _, n := range names {
@@ -58,15 +64,19 @@ func (f *Folder) Remove() error {
 			err = errors.Join(err, unlink(n))
 		}
 	}
+
 	if err != nil {
 		return err // with its process file it is a folder that an agent takes, and tries again
 	}
+
 	if err := errors.Join(unlink(ProcessName), unlink(LockName)); err != nil {
 		return err
 	}
+
 	if err := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove ring folder %s: %w", f.name, err)
 	}
+
 	return nil
 }
 
@@ -85,6 +95,7 @@ func readFull(fd int, b []byte, at int64) error {
 			b, at = b[n:], at+int64(n)
 		}
 	}
+
 	return nil
 }
 
@@ -95,11 +106,14 @@ func writeFull(fd int, b []byte, at int64) error {
 		if err == unix.EINTR {
 			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		b, at = b[n:], at+int64(n)
 	}
+
 	return nil
 }
 
@@ -110,17 +124,21 @@ func (f *Folder) Load(name string, limit int) ([]byte, error) {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, ErrNotRing) || errors.Is(err, unix.EACCES) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
 	}
+
 	defer unix.Close(fd)
 	if uid != uint32(unix.Geteuid()) && uid != 0 {
 		return nil, nil
 	}
+
 	b := make([]byte, min(size, int64(limit)))
 	if err := readFull(fd, b, 0); err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
 	}
+
 	return b, nil
 }
 
@@ -131,13 +149,16 @@ func (f *Folder) Store(name string, b []byte) error {
 	if err != nil {
 		return fmt.Errorf("write %s of %s: %w", name, f.name, err)
 	}
+
 	err = writeFull(fd, b, 0)
 	unix.Close(fd)
 	if err == nil {
 		err = unix.Renameat(f.dir, fresh, f.dir, name)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write %s of %s: %w", name, f.name, err)
 	}
+
 	return nil
 }

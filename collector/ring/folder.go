@@ -65,6 +65,7 @@ func OpenFolder(runDir, name string) (_ *Folder, err error) {
 	if !ok {
 		return nil, fmt.Errorf("open ring folder %q: %w", name, ErrNotRing)
 	}
+
 	f := &Folder{runDir: runDir, name: name, dir: -1, file: -1, lock: -1}
 	defer func() {
 		if err != nil {
@@ -80,17 +81,21 @@ func OpenFolder(runDir, name string) (_ *Folder, err error) {
 	if f.dir, err = openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
 		return nil, notDirectory(err)
 	}
+
 	var size int64
 	if f.file, size, f.Owner, err = openFile(f.dir, ProcessName); err != nil {
 		return nil, err
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(f.dir, &st); err != nil {
 		return nil, fmt.Errorf("stat it: %w", err)
 	}
+
 	if st.Uid != f.Owner {
 		return nil, fmt.Errorf("it belongs to uid %d and its %s to uid %d: %w", st.Uid, ProcessName, f.Owner, ErrNotRing)
 	}
+
 	return f, f.parse(id, size)
 }
 
@@ -99,6 +104,7 @@ func notDirectory(err error) error {
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return errors.Join(ErrNotRing, err)
 	}
+
 	return err
 }
 
@@ -109,16 +115,20 @@ func openFile(dir int, name string) (fd int, size int64, uid uint32, err error) 
 		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
 			err = errors.Join(ErrNotRing, err)
 		}
+
 		return -1, 0, 0, err
 	}
+
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1) {
 		err = fmt.Errorf("%s is no plain file: %w", name, ErrNotRing)
 	}
+
 	if err != nil {
 		unix.Close(fd)
 		return -1, 0, 0, err
 	}
+
 	return fd, st.Size, st.Uid, nil
 }
 
@@ -128,6 +138,7 @@ func (f *Folder) parse(id record.ID, size int64) error {
 	if err := readFull(f.file, h, 0); err != nil {
 		return err
 	}
+
 	le := binary.LittleEndian
 	f.capacity = int(le.Uint32(h[pStringsCap:]))
 	f.Checksum = le.Uint32(h[pChecksum:])
@@ -149,6 +160,7 @@ func (f *Folder) parse(id record.ID, size int64) error {
 	case f.Identity.Incarnation != id:
 		return fmt.Errorf("%s belongs to incarnation %s: %w", ProcessName, f.Identity.Incarnation, ErrNotRing)
 	}
+
 	return nil
 }
 
@@ -160,6 +172,7 @@ func bootID(b []byte) string {
 			return ""
 		}
 	}
+
 	return s
 }
 
@@ -169,13 +182,16 @@ func (f *Folder) Lock() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("lock ring folder %s: %w", f.name, err)
 	}
+
 	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		unix.Close(fd)
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return false, nil
 		}
+
 		return false, fmt.Errorf("lock ring folder %s: %w", f.name, err)
 	}
+
 	f.lock = fd
 	return true, nil
 }
@@ -192,6 +208,7 @@ func (f *Folder) Gone(state uint32) bool {
 	case alive:
 		return free && state == Closed
 	}
+
 	return free
 }
 
@@ -201,6 +218,7 @@ func (f *Folder) Held() bool {
 	if unix.Flock(f.file, unix.LOCK_SH|unix.LOCK_NB) != nil {
 		return true
 	}
+
 	unix.Flock(f.file, unix.LOCK_UN)
 	return false
 }
@@ -211,6 +229,7 @@ func (f *Folder) Status() (Status, error) {
 	if err := errors.Join(readFull(f.file, a, 0), readFull(f.file, b, 0)); err != nil {
 		return Status{}, fmt.Errorf("read %s of %s: %w", ProcessName, f.name, err)
 	}
+
 	le := binary.LittleEndian
 	s := Status{
 		State: le.Uint32(a[pState:]), Identity: le.Uint32(a[pIdentity:]),
@@ -222,6 +241,7 @@ func (f *Folder) Status() (Status, error) {
 	for k := range s.Lost {
 		s.Lost[k] = settled(a, b, pLost+8*k)
 	}
+
 	return s, nil
 }
 
@@ -239,9 +259,11 @@ func (f *Folder) Text(id uint16) (string, bool) {
 	if id == 0 {
 		return "", true
 	}
+
 	if int(id) <= len(f.table.texts) {
 		return f.table.texts[id-1], true
 	}
+
 	return "", false
 }
 
@@ -251,10 +273,12 @@ func (f *Folder) ReadTexts(s Status) error {
 	if end <= f.table.at {
 		return nil
 	}
+
 	b := make([]byte, end-f.table.at)
 	if err := readFull(f.file, b, int64(processHeader+f.table.at)); err != nil {
 		return fmt.Errorf("read strings of %s: %w", f.name, err)
 	}
+
 	f.table.extend(b, f.Checksum)
 	return nil
 }
@@ -265,11 +289,13 @@ func (f *Folder) SetWanted(s Status, bits uint32) error {
 	if s.Wanted&AllOn == bits&AllOn {
 		return nil
 	}
+
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], (s.Wanted>>generationShift+1)<<generationShift|bits&AllOn)
 	if err := writeFull(f.file, b[:], pWanted); err != nil {
 		return fmt.Errorf("set switch of %s: %w", f.name, err)
 	}
+
 	return nil
 }
 
@@ -280,13 +306,16 @@ func (f *Folder) Rings() ([]uint32, error) {
 	if err := unix.Fstat(f.dir, &st); err != nil {
 		return nil, fmt.Errorf("stat ring folder %s: %w", f.name, err)
 	}
+
 	if st.Ctim == f.listedAt {
 		return f.rings, nil
 	}
+
 	names, err := f.list(4 * maxRings)
 	if err != nil {
 		return nil, err
 	}
+
 	var out []uint32
 	for _, n := range names {
 		digits, ok := strings.CutPrefix(n, "ring-")
@@ -295,10 +324,12 @@ func (f *Folder) Rings() ([]uint32, error) {
 			out = append(out, uint32(v))
 		}
 	}
+
 	slices.SortFunc(out, cmp.Compare[uint32])
 	if f.rings = out; time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
 		f.listedAt = st.Ctim
 	}
+
 	return out, nil
 }
 

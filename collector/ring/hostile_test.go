@@ -24,20 +24,24 @@ func image(t testing.TB) (process, file []byte, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 10 {
 		s := Slot{Kind: record.Kind(i % 6), Peer: -1, Start: int64(i)}
 		w.Publish(s.Words())
 		w.Begin(s.Words())
 	}
+
 	name = p.Identity.Incarnation.String()
 	process, err = os.ReadFile(filepath.Join(run, name, ProcessName))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file, err = os.ReadFile(filepath.Join(run, name, "ring-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return process, file, name
 }
 
@@ -47,6 +51,7 @@ func plant(t testing.TB, run, name string, process, file []byte) {
 	if err := os.MkdirAll(dir, 0o770); err != nil {
 		t.Fatal(err)
 	}
+
 	for n, b := range map[string][]byte{ProcessName: process, "ring-1": file} {
 		if err := os.WriteFile(filepath.Join(dir, n), b, 0o660); err != nil {
 			t.Fatal(err)
@@ -80,6 +85,7 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		})
 	}
+
 	for what, b := range map[string][]byte{
 		"empty":               {},
 		"header cut":          file[:400],
@@ -129,23 +135,27 @@ func TestOpenFollowsNothing(t *testing.T) {
 				if err := errors.Join(os.Remove(path), spoil(path)); err != nil {
 					t.Fatal(err)
 				}
+
 				f, err := OpenFolder(run, name)
 				if err == nil {
 					defer f.Close()
 					_, err = f.OpenReader(1)
 				}
+
 				if !errors.Is(err, ErrNotRing) {
 					t.Errorf("got %v", err)
 				}
 			})
 		}
 	}
+
 	t.Run("folder is a link", func(t *testing.T) {
 		run, elsewhere := shared(t), t.TempDir()
 		plant(t, elsewhere, name, process, file)
 		if err := errors.Join(os.MkdirAll(run, 0o777), os.Symlink(filepath.Join(elsewhere, name), filepath.Join(run, name))); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := OpenFolder(run, name); !errors.Is(err, ErrNotRing) {
 			t.Errorf("got %v", err)
 		}
@@ -159,10 +169,12 @@ func TestNamesTakesFoldersOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	names, err := Names(run)
 	if err != nil || len(names) != 1 || names[0] != "00000000000000aa" {
 		t.Errorf("Names = %v, %v", names, err)
 	}
+
 	if names, err := Names(filepath.Join(run, "nowhere")); names != nil || err != nil {
 		t.Errorf("Names of a missing directory = %v, %v", names, err)
 	}
@@ -195,6 +207,7 @@ func readAll(run, name string) {
 	if err != nil || f.ReadTexts(s) != nil {
 		return
 	}
+
 	f.Gone(s.State)
 	f.Text(uint16(s.Identity))
 	numbers, _ := f.Rings()
@@ -203,6 +216,7 @@ func readAll(run, name string) {
 		if err != nil {
 			continue
 		}
+
 		c, err := r.Counters()
 		if err == nil {
 			r.OpenRanges()
@@ -214,6 +228,7 @@ func readAll(run, name string) {
 				}
 			}
 		}
+
 		r.Close()
 	}
 }
@@ -246,6 +261,7 @@ func TestScribbler(t *testing.T) {
 		if open, err := kept.OpenRanges(); err == nil && len(open) > OpenLevels {
 			t.Fatalf("%d open ranges", len(open))
 		}
+
 		c, err := kept.Counters()
 		if err == nil {
 			for l := range c.Head {
@@ -255,15 +271,18 @@ func TestScribbler(t *testing.T) {
 				}
 			}
 		}
+
 		if err := kept.SetTail(Lane(i%2), uint64(i)); err != nil && !errors.Is(err, ErrFault) {
 			t.Fatalf("SetTail = %v", err)
 		}
+
 		if s, err := f.Status(); err == nil {
 			if err := f.ReadTexts(s); err == nil && len(f.table.texts) > stringsSize/8 {
 				t.Fatalf("%d strings", len(f.table.texts))
 			}
 		}
 	}
+
 	close(stop)
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
@@ -284,24 +303,29 @@ func scribble(dir string, random *rand.Rand, stop <-chan struct{}) error {
 		if err != nil {
 			return err
 		}
+
 		files[i], sizes[i] = f, st.Size()
 	}
+
 	for {
 		select {
 		case <-stop:
 			return nil
 		default:
 		}
+
 		i := random.IntN(2)
 		b := binary.LittleEndian.AppendUint64(nil, random.Uint64()>>random.IntN(64))
 		at := random.Int64N(600)
 		if random.IntN(4) == 0 {
 			at = random.Int64N(sizes[i] - 8)
 		}
+
 		_, err := files[i].WriteAt(b[:1+random.IntN(8)], at)
 		if random.IntN(50) == 0 {
 			err = errors.Join(err, files[i].Truncate(random.Int64N(sizes[i])), files[i].Truncate(sizes[i]))
 		}
+
 		if err != nil {
 			return err
 		}

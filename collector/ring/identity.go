@@ -34,20 +34,24 @@ func Self() (Identity, error) {
 	if err != nil {
 		return id, fmt.Errorf("read process start: %w", err)
 	}
+
 	p, ok := parseStat(stat)
 	if !ok {
 		return id, errors.New("read process start: /proc/self/stat has no 22nd field")
 	}
+
 	id.Ticks = p.ticks
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return id, fmt.Errorf("read boot id: %w", err)
 	}
+
 	id.BootID = strings.TrimSpace(string(boot))
 	var now, sinceBoot unix.Timespec
 	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &now), unix.ClockGettime(unix.CLOCK_BOOTTIME, &sinceBoot)); err != nil {
 		return id, fmt.Errorf("read clocks: %w", err)
 	}
+
 	id.StartedNs = now.Nano() - sinceBoot.Nano() + int64(id.Ticks)*tick
 	id.Incarnation = record.IncarnationOf(id.BootID, id.PID, id.Ticks)
 	return id, nil
@@ -60,6 +64,7 @@ func ownNamespace() uint64 {
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {
 		return 0
 	}
+
 	return st.Ino
 }
 
@@ -76,10 +81,12 @@ func parseStat(b []byte) (p procStat, ok bool) {
 	if i < 0 {
 		return p, false
 	}
+
 	f := bytes.Fields(b[i+1:])
 	if len(f) < 20 || len(f[0]) != 1 {
 		return p, false
 	}
+
 	t, err := strconv.ParseUint(string(f[19]), 10, 64)
 	return procStat{f[0][0], t}, err == nil
 }
@@ -100,19 +107,24 @@ func lifeOf(pid int, ticks, namespace uint64) life {
 	if namespace == 0 || namespace != ownNamespace() || pid <= 0 {
 		return unknown
 	}
+
 	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return dead
 	}
+
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		return alive // most likely, and it is asked again
 	}
+
 	if err != nil {
 		return unknown // gone between the two looks, or hidden (hidepid)
 	}
+
 	p, ok := parseStat(b)
 	if !ok || p.ticks != ticks || p.state == 'Z' || p.state == 'X' {
 		return unknown
 	}
+
 	return alive
 }

@@ -138,6 +138,7 @@ func LaneOf(k record.Kind) Lane {
 	if k == record.Communication {
 		return Bulk
 	}
+
 	return Light
 }
 
@@ -169,6 +170,7 @@ func fit(n uint32, left int64) (light, bulk uint32, ok bool) {
 	default:
 		bulk = MinSlots
 	}
+
 	light = max(bulk/(BulkSlots/LightSlots), MinSlots)
 	return light, bulk, fileSize(light, bulk) <= left
 }

@@ -40,11 +40,13 @@ func before(p []access, j, i int) bool {
 	case a.at == b.at, !a.store && a.ordered, b.store && b.ordered:
 		return true
 	}
+
 	for _, d := range b.after {
 		if d == j {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -67,10 +69,12 @@ func explore(sides [2][]access, wrong func(*state) string) (found string, states
 		if visited[s] {
 			continue
 		}
+
 		visited[s] = true
 		if w := wrong(&s); w != "" {
 			return w, len(visited)
 		}
+
 		for side, p := range sides {
 			for i := range p {
 				if next, ok := perform(s, side, p, i); ok {
@@ -79,6 +83,7 @@ func explore(sides [2][]access, wrong func(*state) string) (found string, states
 			}
 		}
 	}
+
 	return "", len(visited)
 }
 
@@ -86,22 +91,26 @@ func perform(s state, side int, p []access, i int) (state, bool) {
 	if s.done[side]&(1<<i) != 0 {
 		return s, false
 	}
+
 	for j := range i {
 		if s.done[side]&(1<<j) == 0 && before(p, j, i) {
 			return s, false
 		}
 	}
+
 	a, seen := &p[i], s.seen[side][:]
 	s.done[side] |= 1 << i
 	if a.run != nil && !a.run(seen) {
 		return s, true
 	}
+
 	if a.store {
 		s.mem[a.at] = a.value(seen)
 		seen[i] = 1 // performed
 	} else {
 		seen[i] = s.mem[a.at] + 1
 	}
+
 	return s, true
 }
 
@@ -119,6 +128,7 @@ func writer(n int, o order) (p []access) {
 					h++
 				}
 			}
+
 			return h
 		}
 		look := len(p)
@@ -128,12 +138,15 @@ func writer(n int, o order) (p []access) {
 		for j := range k {
 			looks = append(looks, 4*j) // what was published before depends on earlier looks
 		}
+
 		p = append(p, access{at: tail, ordered: true})
 		for word := range place(2) {
 			p = append(p, access{at: body + word, store: true, after: looks, run: room, value: func(seen []uint8) uint8 { return heads(seen) + 1 }})
 		}
+
 		p = append(p, access{at: head, store: true, ordered: o.head, after: looks, run: room, value: func(seen []uint8) uint8 { return heads(seen) + 1 }})
 	}
+
 	return p
 }
 
@@ -148,8 +161,10 @@ func reader(n int, o order) (p []access) {
 			// A load does not wait for the branch that it is under.
 			p = append(p, access{at: body + word})
 		}
+
 		p = append(p, access{at: tail, store: true, ordered: o.tail, after: []int{look}, run: there, value: func([]uint8) uint8 { return uint8(k) + 1 }})
 	}
+
 	return p
 }
 
@@ -162,11 +177,13 @@ func torn(n int) func(*state) string {
 			if s.done[1]&all != all || s.seen[1][look] <= uint8(k)+1 {
 				continue // not taken
 			}
+
 			want := uint8(k) + 1
 			if a, b := s.seen[1][look+1]-1, s.seen[1][look+2]-1; a != want || b != want {
 				return fmt.Sprintf("record %d reads %d %d", k, a, b)
 			}
 		}
+
 		return ""
 	}
 }
@@ -189,6 +206,7 @@ func TestPublishInEveryOrder(t *testing.T) {
 			if right := name == "as it is"; right != (found == "") {
 				t.Errorf("found %q", found)
 			}
+
 			if strings.HasPrefix(name, "as") && states < 1000 {
 				t.Errorf("only %d states", states)
 			}

@@ -34,6 +34,7 @@ func (r *Reader) OpenRanges() ([]Open, error) {
 	if err := readFull(r.fd, b, rOpen); err != nil {
 		return nil, fmt.Errorf("read open ranges of ring %d: %w", r.N, err)
 	}
+
 	var out []Open
 	for i := range OpenLevels {
 		o := Open{Level: i}
@@ -41,6 +42,7 @@ func (r *Reader) OpenRanges() ([]Open, error) {
 			out = append(out, o)
 		}
 	}
+
 	return out, nil
 }
 
@@ -50,6 +52,7 @@ func (r *Reader) decodeOpen(o *Open, b []byte) bool {
 	if b[7] != stateOpen && b[7] != stateClosing {
 		return false
 	}
+
 	var c [slotSize]byte
 	copy(c[:], b)
 	c[7] = 0
@@ -57,6 +60,7 @@ func (r *Reader) decodeOpen(o *Open, b []byte) bool {
 	if binary.LittleEndian.Uint32(c[:]) != sum(r.checksum, c[4:]) {
 		return false
 	}
+
 	o.read(b)
 	o.Lane = LaneOf(o.Kind)
 	if o.Closing = o.State == stateClosing; o.Closing {
@@ -64,7 +68,9 @@ func (r *Reader) decodeOpen(o *Open, b []byte) bool {
 		if o.Seq&openMark != 0 {
 			o.Lane = Bulk
 		}
+
 		o.Seq &^= openMark
 	}
+
 	return true
 }

@@ -19,9 +19,11 @@ func TestOpenRanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, o := range open {
 			v = append(v, o.Start)
 		}
+
 		return v
 	}
 	var s [OpenLevels + 2]Slot
@@ -30,23 +32,28 @@ func TestOpenRanges(t *testing.T) {
 		s[i] = Slot{Kind: record.FP, Start: int64(i + 1), Peer: -1}
 		level[i] = w.Begin(s[i].Words())
 	}
+
 	if level[3] != 3 || level[OpenLevels] != OpenLevels || len(starts()) != OpenLevels {
 		t.Errorf("levels %v, %d open", level, len(starts()))
 	}
+
 	w.End(level[3], s[3].Words()) // not the last one: ranges may overlap
 	again := Slot{Kind: record.Step, Start: 99, Peer: -1}
 	if l := w.Begin(again.Words()); l != 3 {
 		t.Errorf("Begin took level %d, want the freed one", l)
 	}
+
 	w.Free(3)
 	for i := range s {
 		if i != 3 {
 			w.End(level[i], s[i].Words())
 		}
 	}
+
 	if got := starts(); got != nil {
 		t.Errorf("open after all ended: %v", got)
 	}
+
 	c, _ := r.Counters()
 	if c.Head[Light] != OpenLevels+2 {
 		t.Errorf("%d published, want %d", c.Head[Light], OpenLevels+2)

@@ -53,6 +53,7 @@ func Create(o CreateOptions) (_ *Process, err error) {
 	if o.Strings == nil {
 		o.Strings = NewStrings(CRC32C)
 	}
+
 	name := o.Identity.Incarnation.String()
 	fresh := "." + name + newSuffix
 	p := &Process{Identity: o.Identity, dir: -1, lock: -1, strings: o.Strings}
@@ -65,29 +66,37 @@ func Create(o CreateOptions) (_ *Process, err error) {
 	if err := removeUnnamed(run, fresh); err != nil {
 		return nil, err
 	}
+
 	if err := unix.Mkdirat(run, fresh, 0o770); err != nil {
 		return nil, fmt.Errorf("make ring folder %s: %w", filepath.Join(o.RunDir, fresh), err)
 	}
+
 	if p.dir, err = openAt(run, fresh, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
 		return nil, err
 	}
+
 	if err := setMode(p.dir, 0o770); err != nil {
 		return nil, fmt.Errorf("set mode of ring folder: %w", err)
 	}
+
 	if p.mem, err = allocate(p.dir, ProcessName, processSize); err != nil {
 		return nil, err
 	}
+
 	if err := room(run, name, 0, true); err != nil {
 		return nil, err
 	}
+
 	// A mapping keeps the open file it was made from, and that file's lock, alive
 	// in every child that inherits it: the lock is on an open file of its own.
 	if p.lock, err = openAt(p.dir, ProcessName, unix.O_RDWR, 0); err != nil {
 		return nil, err
 	}
+
 	if err := unix.Flock(p.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", ProcessName, err)
 	}
+
 	p.used = processSize
 	p.fill(o.Wanted)
 	o.Strings.attach(p)
@@ -95,6 +104,7 @@ func Create(o CreateOptions) (_ *Process, err error) {
 		o.Strings.detach()
 		return nil, fmt.Errorf("publish ring folder %s: %w", filepath.Join(o.RunDir, name), err)
 	}
+
 	return p, nil
 }
 
@@ -162,6 +172,7 @@ func (p *Process) NewWriter(thread uint64) (w *Writer, err error) {
 	if p.done {
 		return nil, errors.New("make ring: the recorder is closed")
 	}
+
 	left, undrained := p.closedLocked()
 	if left == nil && (undrained == nil || len(p.rings) < fullRings) {
 		made, e := p.makeLocked(thread)
@@ -169,9 +180,11 @@ func (p *Process) NewWriter(thread uint64) (w *Writer, err error) {
 			return made, e
 		}
 	}
+
 	if left == nil {
 		left, thread = undrained, 0
 	}
+
 	left.open(thread)
 	return left, nil
 }
@@ -184,14 +197,17 @@ func (p *Process) closedLocked() (drained, undrained *Writer) {
 		if w.live.Load() {
 			continue
 		}
+
 		room, empty := w.room()
 		if empty {
 			return w, nil
 		}
+
 		if room > most {
 			most, undrained = room, w
 		}
 	}
+
 	return nil, undrained
 }
 
@@ -201,17 +217,20 @@ func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	if !ok {
 		return nil, fmt.Errorf("make ring %d: the process's %d MiB are used up", n, Budget>>20)
 	}
+
 	name := "ring-" + strconv.Itoa(int(n))
 	size := fileSize(light, bulk)
 	mem, err := p.allocateWithin("."+name+".new", size)
 	if err != nil {
 		return nil, err
 	}
+
 	w := newWriter(mem, n, light, bulk, p.strings.checksum)
 	w.open(thread)
 	if err := rename(p.dir, "."+name+".new", name); err != nil {
 		return nil, errors.Join(fmt.Errorf("publish ring %d: %w", n, err), unix.Munmap(mem), unix.Unlinkat(p.dir, "."+name+".new", 0))
 	}
+
 	p.used += size
 	p.rings = append(p.rings, w)
 	atomic.StoreUint32(p.u32(pRings), n)
@@ -230,13 +249,16 @@ func (p *Process) allocateWithin(name string, size int64) ([]byte, error) {
 	if err := room(run, own, size, false); err != nil {
 		return nil, err
 	}
+
 	mem, err := allocate(p.dir, name, size)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := room(run, own, 0, false); err != nil {
 		return nil, errors.Join(err, unix.Munmap(mem), unix.Unlinkat(p.dir, name, 0))
 	}
+
 	return mem, nil
 }
 
@@ -248,6 +270,7 @@ func (p *Process) Close() {
 	if p.done {
 		return
 	}
+
 	p.done = true
 	defer func() {
 		unix.Close(p.lock)
@@ -257,6 +280,7 @@ func (p *Process) Close() {
 	for _, w := range p.rings {
 		w.Close()
 	}
+
 	p.leave()
 }
 
@@ -272,6 +296,7 @@ func (p *Process) release() {
 		p.strings.detach()
 		unix.Munmap(p.mem)
 	}
+
 	for _, fd := range [...]int{p.lock, p.dir} {
 		if fd >= 0 {
 			unix.Close(fd)
@@ -286,10 +311,12 @@ func setMode(dir int, mode uint32) error {
 	if err := unix.Fstat(dir, &st); err != nil {
 		return err
 	}
+
 	mode |= st.Mode & unix.S_ISGID
 	if st.Mode&0o7777 == mode {
 		return nil
 	}
+
 	return unix.Fchmod(dir, mode)
 }
 
@@ -301,9 +328,11 @@ func openAt(dir int, name string, flags int, mode uint32) (int, error) {
 		if err == unix.EINTR {
 			continue
 		}
+
 		if err != nil {
 			return -1, fmt.Errorf("open %s: %w", name, err)
 		}
+
 		return fd, nil
 	}
 }
@@ -314,6 +343,7 @@ func rename(dir int, from, to string) error {
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
 		err = unix.Renameat(dir, from, dir, to)
 	}
+
 	return err
 }
 
@@ -324,10 +354,12 @@ func allocate(dir int, name string, size int64) (mem []byte, err error) {
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && limit.Cur < math.MaxInt64 && int64(limit.Cur) < size {
 		return nil, fmt.Errorf("allocate %s: %w", name, unix.EFBIG) // asking the kernel would raise SIGXFSZ
 	}
+
 	fd, err := openAt(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o660)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() {
 		unix.Close(fd)
 		if err != nil {
@@ -337,25 +369,31 @@ func allocate(dir int, name string, size int64) (mem []byte, err error) {
 	if err := unix.Fchmod(fd, 0o660); err != nil {
 		return nil, fmt.Errorf("set mode of %s: %w", name, err)
 	}
+
 	for {
 		err = unix.Fallocate(fd, 0, 0, size)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
+
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = writeZeros(fd, size)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes for %s: %w", size, name, err)
 	}
+
 	mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", name, err)
 	}
+
 	for i := 0; i < len(mem); i += 4096 {
 		mem[i] = 0
 	}
+
 	return mem, nil
 }
 
@@ -367,7 +405,9 @@ func writeZeros(fd int, size int64) error {
 		if err != nil && err != unix.EINTR {
 			return err
 		}
+
 		at += int64(max(n, 0))
 	}
+
 	return nil
 }

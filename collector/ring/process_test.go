@@ -20,15 +20,19 @@ func TestFitKeepsTheBudget(t *testing.T) {
 		if !ok {
 			break
 		}
+
 		n++
 		if n <= fullRings && (light != LightSlots || bulk != BulkSlots) {
 			t.Errorf("ring %d has %d and %d slots, want full size", n, light, bulk)
 		}
+
 		if !validSize(light) || !validSize(bulk) || light < MinSlots || bulk < MinSlots {
 			t.Errorf("ring %d has %d and %d slots", n, light, bulk)
 		}
+
 		left -= fileSize(light, bulk)
 	}
+
 	if left < 0 || n != 107 {
 		t.Errorf("%d rings, %d bytes left", n, left)
 	}
@@ -51,6 +55,7 @@ func TestHandOver(t *testing.T) {
 	if a != b || thread(1) != 12 {
 		t.Error("a drained ring was not handed on")
 	}
+
 	s := Slot{Kind: record.FP, Peer: -1}
 	b.Publish(s.Words())
 	b.Close()
@@ -58,6 +63,7 @@ func TestHandOver(t *testing.T) {
 	if c == b || thread(1) != 12 || thread(2) != 13 {
 		t.Error("an undrained ring was handed on while there was room for more")
 	}
+
 	d, _ := p.NewWriter(14)
 	e, _ := p.NewWriter(15)
 	g, err := p.NewWriter(16)
@@ -75,9 +81,11 @@ func TestBudgetEnds(t *testing.T) {
 			break
 		}
 	}
+
 	if err == nil || n != 107 {
 		t.Fatalf("%d rings, then %v", n, err)
 	}
+
 	if p.used > Budget {
 		t.Errorf("%d bytes used", p.used)
 	}
@@ -90,6 +98,7 @@ func TestStrings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	run := shared(t)
 	p, err := Create(CreateOptions{RunDir: run, Identity: id, Strings: s})
 	if err != nil {
@@ -100,9 +109,11 @@ func TestStrings(t *testing.T) {
 	if s.Intern("after it") != late || s.Intern("") != 0 {
 		t.Error("ids are not stable")
 	}
+
 	if s.Intern(strings.Repeat("x", stringsSize)) != 0 {
 		t.Error("a string larger than the area got an id")
 	}
+
 	f, err := OpenFolder(run, id.Incarnation.String())
 	if err != nil {
 		t.Fatal(err)
@@ -112,14 +123,17 @@ func TestStrings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := f.ReadTexts(st); err != nil {
 		t.Fatal(err)
 	}
+
 	for id, want := range map[uint16]string{0: "", early: "before the folder", late: "after it"} {
 		if got, ok := f.Text(id); !ok || got != want {
 			t.Errorf("Text(%d) = %q, %v", id, got, ok)
 		}
 	}
+
 	if _, ok := f.Text(late + 1); ok || st.LostStrings != 1 {
 		t.Errorf("unknown id known, or %d lost strings", st.LostStrings)
 	}
@@ -130,14 +144,17 @@ func TestGone(t *testing.T) {
 	if f.Gone(Live) {
 		t.Error("a living process is gone")
 	}
+
 	p.Close()
 	s, _ := f.Status()
 	if !f.Gone(s.State) {
 		t.Error("a closed recorder is not gone")
 	}
+
 	if ok, err := f.Lock(); !ok || err != nil {
 		t.Fatalf("Lock = %v, %v", ok, err)
 	}
+
 	g, err := OpenFolder(filepath.Dir(f.path()), f.name)
 	if err != nil {
 		t.Fatal(err)
@@ -146,9 +163,11 @@ func TestGone(t *testing.T) {
 	if ok, err := g.Lock(); ok || err != nil {
 		t.Errorf("a second agent got the lock: %v, %v", ok, err)
 	}
+
 	if err := f.Remove(); err != nil {
 		t.Error(err)
 	}
+
 	if _, err := os.Stat(f.path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder is still there: %v", err)
 	}
@@ -160,11 +179,13 @@ func TestCreateLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Run("small tmpfs", func(t *testing.T) {
 		dir := tmpfs(t, "size=128k")
 		if _, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id}); !errors.Is(err, unix.ENOSPC) {
 			t.Fatalf("Create = %v, want ENOSPC", err)
 		}
+
 		empty(t, filepath.Join(dir, "run"))
 	})
 	t.Run("room for the folder only", func(t *testing.T) {
@@ -177,6 +198,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 		if _, err := p.NewWriter(1); !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("NewWriter = %v, want ENOSPC", err)
 		}
+
 		if n := len(p.rings); n != 0 {
 			t.Errorf("%d rings", n)
 		}
@@ -187,6 +209,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 		if _, err := Create(CreateOptions{RunDir: run, Identity: p.Identity}); err == nil {
 			t.Error("a second folder of one process was made")
 		}
+
 		names, _ := os.ReadDir(run)
 		if len(names) != 1 {
 			t.Errorf("left behind: %v", names)
@@ -197,6 +220,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 		if err := os.Symlink(t.TempDir(), run); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := Create(CreateOptions{RunDir: run, Identity: id}); err == nil {
 			t.Error("a symbolic link was followed")
 		}
@@ -211,17 +235,21 @@ func TestSweepRemovesHalfMadeFolders(t *testing.T) {
 		if err := os.MkdirAll(d, 0o770); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(filepath.Join(d, ProcessName), nil, 0o660); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	now := time.Now()
 	if n, err := Sweep(run, now.Add(-time.Minute)); n != 0 || err != nil {
 		t.Errorf("Sweep of a fresh one = %d, %v", n, err)
 	}
+
 	if n, err := Sweep(run, now.Add(time.Minute)); n != 1 || err != nil {
 		t.Errorf("Sweep of an old one = %d, %v", n, err)
 	}
+
 	names, _ := os.ReadDir(run)
 	if len(names) != 1 || names[0].Name() != filepath.Base(other) {
 		t.Errorf("left: %v", names)
@@ -235,14 +263,17 @@ func TestSweepFinishesARemoval(t *testing.T) {
 	if err := os.MkdirAll(gone, 0o770); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"ring-1", LockName} {
 		if err := os.WriteFile(filepath.Join(gone, name), nil, 0o660); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if n, err := Sweep(run, time.Now().Add(-time.Hour)); n != 1 || err != nil {
 		t.Errorf("Sweep = %d, %v", n, err)
 	}
+
 	if names, _ := os.ReadDir(run); len(names) != 0 {
 		t.Errorf("left: %v", names)
 	}
@@ -257,20 +288,25 @@ func TestSweepRemovesEmptiedFolders(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(run, name), 0o770); err != nil {
 			t.Fatal(err)
 		}
+
 		if file == "" {
 			continue
 		}
+
 		if err := os.WriteFile(filepath.Join(run, name, file), nil, 0o660); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	now := time.Now()
 	if n, err := Sweep(run, now.Add(-time.Minute)); n != 0 || err != nil {
 		t.Errorf("Sweep of fresh ones = %d, %v", n, err)
 	}
+
 	if n, err := Sweep(run, now.Add(time.Minute)); n != 2 || err != nil {
 		t.Errorf("Sweep of old ones = %d, %v", n, err)
 	}
+
 	if names, _ := os.ReadDir(run); len(names) != 1 || names[0].Name() != "00000000000000ac" {
 		t.Errorf("left: %v", names)
 	}
@@ -284,14 +320,17 @@ func TestRemove_KeepsTheProcessFileToTheLast(t *testing.T) {
 	if _, err := p.NewWriter(1); err != nil {
 		t.Fatal(err)
 	}
+
 	name := p.Identity.Incarnation.String()
 	planted, other := filepath.Join(run, name, "planted"), filepath.Join(run, "."+name+goneSuffix)
 	if err := os.Mkdir(planted, 0o770); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.MkdirAll(filepath.Join(other, "planted"), 0o770); err != nil { // so the folder keeps its name
 		t.Fatal(err)
 	}
+
 	remove := func() error {
 		f, err := OpenFolder(run, name)
 		if err != nil {
@@ -303,12 +342,15 @@ func TestRemove_KeepsTheProcessFileToTheLast(t *testing.T) {
 	if err := remove(); err == nil || !strings.Contains(err.Error(), "planted") {
 		t.Fatalf("Remove()=%v", err)
 	}
+
 	if err := os.Remove(planted); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := remove(); err != nil {
 		t.Fatal(err)
 	}
+
 	if names, _ := os.ReadDir(run); len(names) != 1 || names[0].Name() != filepath.Base(other) {
 		t.Errorf("left: %v", names)
 	}
@@ -322,21 +364,25 @@ func TestFoldersKeepSetgid(t *testing.T) {
 	if err := errors.Join(os.Mkdir(volume, 0o770), unix.Chown(volume, -1, group)); err != nil {
 		t.Skipf("NOT TESTED: a folder of another group, because making one needs root: %v", err)
 	}
+
 	if err := unix.Chmod(volume, 0o2770); err != nil {
 		t.Fatal(err)
 	}
+
 	defer unix.Umask(unix.Umask(0o077))
 	run := filepath.Join(volume, "run")
 	p, _ := create(t, run)
 	if _, err := p.NewWriter(1); err != nil {
 		t.Fatal(err)
 	}
+
 	dir := filepath.Join(run, p.Identity.Incarnation.String())
 	for path, mode := range map[string]uint32{run: 0o3777, dir: 0o2770, filepath.Join(dir, ProcessName): 0o660, filepath.Join(dir, "ring-1"): 0o660} {
 		var st unix.Stat_t
 		if err := unix.Stat(path, &st); err != nil {
 			t.Fatal(err)
 		}
+
 		if st.Gid != group || st.Mode&0o7777 != mode {
 			t.Errorf("%s has group %d and mode %o, want %d and %o", path, st.Gid, st.Mode&0o7777, group, mode)
 		}
@@ -350,6 +396,7 @@ func TestRingsAreListedWhenTheFolderChanged(t *testing.T) {
 	if _, err := p.NewWriter(11); err != nil {
 		t.Fatal(err)
 	}
+
 	rings := func(want int) {
 		t.Helper()
 		if got, err := f.Rings(); err != nil || len(got) != want {
@@ -360,10 +407,12 @@ func TestRingsAreListedWhenTheFolderChanged(t *testing.T) {
 	if f.listedAt != (unix.Timespec{}) {
 		t.Error("a folder that changed just now is believed: another change may leave it with the same time")
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(f.dir, &st); err != nil {
 		t.Fatal(err)
 	}
+
 	f.rings, f.listedAt = nil, st.Ctim // as after a listing much later
 	rings(0)
 	f.listedAt.Nsec-- // as after a change

@@ -44,16 +44,19 @@ func (f *Folder) OpenReader(n uint32) (_ *Reader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s of %s: %w", name, f.name, err)
 	}
+
 	r := &Reader{N: n, fd: fd}
 	if uid != f.Owner {
 		err = fmt.Errorf("it belongs to uid %d: %w", uid, ErrNotRing)
 	} else if err = r.parse(size); err == nil {
 		r.header, err = unix.Mmap(fd, 0, rCounters, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
+
 	if err != nil {
 		r.Close()
 		return nil, fmt.Errorf("open %s of %s: %w", name, f.name, err)
 	}
+
 	return r, nil
 }
 
@@ -62,6 +65,7 @@ func (r *Reader) parse(size int64) error {
 	if err := readFull(r.fd, h, 0); err != nil {
 		return err
 	}
+
 	le := binary.LittleEndian
 	r.checksum = le.Uint32(h[rChecksum:])
 	r.Slots = [2]uint32{le.Uint32(h[rLightSlots:]), le.Uint32(h[rBulkSlots:])}
@@ -75,6 +79,7 @@ func (r *Reader) parse(size int64) error {
 	case !validSize(r.Slots[Light]) || !validSize(r.Slots[Bulk]) || fileSize(r.Slots[Light], r.Slots[Bulk]) > min(size, Budget):
 		return fmt.Errorf("%d and %d slots in %d bytes: %w", r.Slots[Light], r.Slots[Bulk], size, ErrNotRing)
 	}
+
 	return nil
 }
 
@@ -88,6 +93,7 @@ func (r *Reader) Counters() (Counters, error) {
 	if err := errors.Join(readFull(r.fd, a, 0), readFull(r.fd, b, 0)); err != nil {
 		return Counters{}, fmt.Errorf("read header of ring %d: %w", r.N, err)
 	}
+
 	le := binary.LittleEndian
 	c := Counters{
 		// The thread is read after the heads: while slots are undrained the ring
@@ -101,6 +107,7 @@ func (r *Reader) Counters() (Counters, error) {
 		c.Dropped[k] = settled(a, b, rDropped+8*k)
 		c.Emitted[k] = settled(a, b, rEmitted+8*k)
 	}
+
 	return c, nil
 }
 
@@ -111,9 +118,11 @@ func (r *Reader) Head(l Lane) (uint64, error) {
 	if l == Bulk {
 		at = rBulkHead
 	}
+
 	if err := errors.Join(readFull(r.fd, a, at), readFull(r.fd, b, at)); err != nil {
 		return 0, fmt.Errorf("read head of ring %d: %w", r.N, err)
 	}
+
 	return settled(a, b, 0), nil
 }
 
@@ -124,6 +133,7 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 	if l == Bulk {
 		base += slotSize * int64(r.Slots[Light])
 	}
+
 	slots := uint64(r.Slots[l])
 	first := from & (slots - 1)
 	split := min(uint64(len(b)), (slots-first)*slotSize)
@@ -131,9 +141,11 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 	if err == nil {
 		err = readFull(r.fd, b[split:], base)
 	}
+
 	if err != nil {
 		return fmt.Errorf("read slots of ring %d: %w", r.N, err)
 	}
+
 	return nil
 }
 
@@ -148,6 +160,7 @@ func (r *Reader) SetTail(l Lane, to uint64) (err error) {
 	if l == Bulk {
 		at = rBulkTail
 	}
+
 	defer func(was bool) {
 		debug.SetPanicOnFault(was)
 		if fault := Survived(recover()); fault != nil {
@@ -164,6 +177,7 @@ func (r *Reader) Close() {
 		_ = unix.Munmap(r.header)
 		r.header = nil
 	}
+
 	if r.fd >= 0 {
 		unix.Close(r.fd)
 		r.fd = -1
@@ -176,5 +190,6 @@ func (s *Slot) Known() record.Kind {
 	if s.Kind < record.KindCount {
 		return s.Kind
 	}
+
 	return record.Other
 }

@@ -23,6 +23,7 @@ func shared(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "run")
 }
@@ -33,15 +34,18 @@ func create(t testing.TB, run string) (*Process, *Folder) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p, err := Create(CreateOptions{RunDir: run, Identity: id, Wanted: AllOn})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(p.Close)
 	f, err := OpenFolder(run, id.Incarnation.String())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(f.Close)
 	return p, f
 }
@@ -60,12 +64,14 @@ func TestBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := Slot{Kind: record.Communication, Flags: FlagExposed, Dtype: 12, Peer: -1, Start: 1753000000000000001, Dur: 5400000, HostStart: 9, HostDur: 1<<48 - 1, Text: text, Step: 120, Group: 2, Stream: 7, Value: 4194304}
 	level := w.Begin(s.Words())
 	open, err := os.ReadFile(filepath.Join(dir, "ring-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.End(level, s.Words())
 	light := Slot{Kind: record.Step, Peer: -1, Step: 120}
 	w.Publish(light.Words())
@@ -73,6 +79,7 @@ func TestBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	le := binary.LittleEndian
 	equal := func(what string, got, want any) {
 		t.Helper()
@@ -105,6 +112,7 @@ func TestBytes(t *testing.T) {
 	if b, err = os.ReadFile(filepath.Join(dir, "ring-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	equal("ring size", len(b), 8192+64*(1024+32768))
 	equal("magic", string(b[:8]), "LAGRING1")
 	equal("header", le.Uint32(b[12:]), uint32(8192))
@@ -130,8 +138,10 @@ func TestBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		equal("mode of "+name, st.Mode().Perm(), mode)
 	}
+
 	st, _ := os.Stat(run)
 	equal("mode of run", st.Mode()&(os.ModePerm|os.ModeSticky), os.ModeSticky|0o777)
 }
@@ -143,6 +153,7 @@ func hexDump(b []byte) string {
 		s.WriteByte(digits[c>>4])
 		s.WriteByte(digits[c&15])
 	}
+
 	return s.String()
 }
 
@@ -162,6 +173,7 @@ func TestSlotRoundTrip(t *testing.T) {
 		if !got.Decode(b[:], uint64(want.Seq)|7<<32, kind) || got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
+
 		b[rapid.IntRange(0, slotSize-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		if got.Decode(b[:], uint64(want.Seq), kind) {
 			t.Fatal("a flipped bit was not seen")
@@ -175,6 +187,7 @@ func TestEveryProcessorStoresTheSame(t *testing.T) {
 	if !fastStores {
 		t.Skip("NOT TESTED: this processor has no stores of its own")
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		const slots = 64
 		head := rapid.SampledFrom([]uint64{0, 1<<31 - 5, 1<<32 - 5})
@@ -189,6 +202,7 @@ func TestEveryProcessorStoresTheSame(t *testing.T) {
 				w[i].lanes[l].head, *w[i].lanes[l].headp, *w[i].lanes[l].tailp, w[i].lanes[l].tail = head, head, head, head
 			}
 		}
+
 		w[1].fast = false
 		level := OpenLevels
 		for range rapid.IntRange(1, 200).Draw(t, "calls") {
@@ -196,6 +210,7 @@ func TestEveryProcessorStoresTheSame(t *testing.T) {
 			for i := range s {
 				s[i] = rapid.Uint64().Draw(t, "word")
 			}
+
 			s[0] &= 0x00FFFF07_00000000 // Writer fills in the state and the checksum
 			s[1] &^= 0xFFFFFFFF         // and seq
 			call := rapid.IntRange(0, 2).Draw(t, "call")
@@ -211,6 +226,7 @@ func TestEveryProcessorStoresTheSame(t *testing.T) {
 					level = OpenLevels
 				}
 			}
+
 			if !bytes.Equal(mem[0], mem[1]) {
 				t.Fatalf("call %d: the files differ", call)
 			}
@@ -224,18 +240,21 @@ func TestRingFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range LightSlots + 5 {
 		s := Slot{Kind: record.FP, Start: int64(1000 + i), Peer: -1}
 		if got := w.Publish(s.Words()); got != (i < LightSlots) {
 			t.Fatalf("Publish %d = %v", i, got)
 		}
 	}
+
 	for range 10 {
 		s := Slot{Kind: record.Communication, Peer: -1}
 		if !w.Publish(s.Words()) {
 			t.Fatal("a full light ring stopped the bulk ring")
 		}
 	}
+
 	r, err := f.OpenReader(1)
 	if err != nil {
 		t.Fatal(err)
@@ -245,23 +264,28 @@ func TestRingFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if c.Head != [2]uint64{LightSlots, 10} || c.Dropped[record.FP] != 5 || c.Emitted[record.FP] != LightSlots+5 || c.First != 1000+LightSlots || c.Last != 1004+LightSlots {
 		t.Errorf("counters %+v", c)
 	}
+
 	// Room for three.
 	if err := r.SetTail(Light, 3); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 4 {
 		s := Slot{Kind: record.FP, Peer: -1}
 		if got := w.Publish(s.Words()); got != (i < 3) {
 			t.Fatalf("Publish %d after the tail moved = %v", i, got)
 		}
 	}
+
 	// A tail beyond the head is a lie.
 	if err := r.SetTail(Light, 1<<60); err != nil {
 		t.Fatal(err)
 	}
+
 	s := Slot{Kind: record.FP, Peer: -1}
 	if w.Publish(s.Words()) {
 		t.Error("a tail beyond the head was believed")
@@ -288,8 +312,10 @@ func tmpfs(t *testing.T, options string) string {
 		if errors.Is(err, unix.EPERM) {
 			t.Skip("NOT TESTED: a full tmpfs, because mounting one needs root")
 		}
+
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
 }

@@ -34,14 +34,17 @@ func room(run int, own string, more int64, folder bool) error {
 		if folder && !freeing {
 			continue
 		}
+
 		bytes, folders, err := survey(run, own, freeing)
 		if err != nil {
 			return err
 		}
+
 		if bytes+more <= UserBytes && (!folder || folders <= UserFolders) {
 			return nil
 		}
 	}
+
 	return ErrNoRoom
 }
 
@@ -51,29 +54,35 @@ func survey(run int, own string, freeing bool) (bytes int64, folders int, err er
 	if err != nil {
 		return 0, 0, fmt.Errorf("list run directory: %w", err)
 	}
+
 	for _, name := range names {
 		_, published := parseName(name)
 		_, fresh := parseName(strings.TrimPrefix(strings.TrimSuffix(name, newSuffix), "."))
 		if !published && !(fresh && filepath.Ext(name) == newSuffix) {
 			continue
 		}
+
 		var st unix.Stat_t
 		if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) {
 			continue
 		}
+
 		dir, err := openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 		if err != nil {
 			continue
 		}
+
 		folders++
 		n := taken(dir)
 		if freeing && published && n > 2*small && name != own {
 			freeDead(dir)
 			n = taken(dir)
 		}
+
 		bytes += n
 		unix.Close(dir)
 	}
+
 	return bytes, folders, nil
 }
 
@@ -83,6 +92,7 @@ func namesIn(dir int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	d := os.NewFile(uintptr(fd), ".")
 	defer d.Close()
 	return d.Readdirnames(-1)
@@ -97,6 +107,7 @@ func taken(dir int) (n int64) {
 			n += st.Blocks * 512
 		}
 	}
+
 	return n
 }
 
@@ -113,9 +124,11 @@ func freeDead(dir int) {
 	if string(h[:8]) != processMagic || le.Uint32(h[pVersion:]) != version || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
+
 	if le.Uint32(h[pState:]) != Closed && lifeOf(int(int32(le.Uint32(h[pPID:]))), le.Uint64(h[pTicks:]), le.Uint64(h[pNamespace:])) == alive {
 		return
 	}
+
 	lock, err := openAt(dir, LockName, unix.O_CREAT|unix.O_RDWR, 0o660)
 	if err != nil {
 		return
@@ -125,9 +138,11 @@ func freeDead(dir int) {
 	if unix.Flock(lock, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
+
 	if used := int64(le.Uint32(h[pStringsUsed:])); used <= stringsSize {
 		punch(fd, processHeader+used, processSize)
 	}
+
 	names, _ := namesIn(dir)
 	for _, name := range names {
 		if strings.HasPrefix(name, "ring-") {
@@ -142,15 +157,18 @@ func openOwn(dir int, name string, head []byte) (int, error) {
 	if err != nil {
 		return -1, err
 	}
+
 	if uid != uint32(os.Geteuid()) {
 		err = ErrNotRing
 	} else {
 		err = readFull(fd, head, 0)
 	}
+
 	if err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
+
 	return fd, nil
 }
 
@@ -168,6 +186,7 @@ func freeRing(dir int, name string) {
 		!validSize(light) || !validSize(bulk) || fileSize(light, bulk) > st.Size {
 		return
 	}
+
 	freeLane(fd, ringHeader, uint64(light), le.Uint64(h[rLightHead:]), le.Uint64(h[rLightTail:]))
 	freeLane(fd, ringHeader+slotSize*int64(light), uint64(bulk), le.Uint64(h[rBulkHead:]), le.Uint64(h[rBulkTail:]))
 }
@@ -178,6 +197,7 @@ func freeLane(fd int, base int64, slots, head, tail uint64) {
 	if tail > head || head-low >= slots {
 		return
 	}
+
 	at := func(slot uint64) int64 { return base + slotSize*int64(slot&(slots-1)) }
 	if a, b := at(head), at(low); low == head || b < a {
 		punch(fd, base, b)

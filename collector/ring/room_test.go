@@ -19,6 +19,7 @@ func openRunOf(t *testing.T, run string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -35,10 +36,12 @@ func TestFreedFoldersKeepWhatIsNotTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		reader, err := f.OpenReader(1)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		head, tail := uint64(r.IntN(3*LightSlots)), uint64(0)
 		s := Slot{Kind: record.FP, Peer: -1, Step: 7}
 		for n := range head {
@@ -46,23 +49,28 @@ func TestFreedFoldersKeepWhatIsNotTaken(t *testing.T) {
 				if tail = n - uint64(r.IntN(int(n-tail)+1)); n-tail == LightSlots {
 					tail++
 				}
+
 				if err := reader.SetTail(Light, tail); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			s.Start = int64(n)
 			w.Publish(s.Words())
 		}
+
 		p.Close()
 		fd := openRunOf(t, run)
 		before, _, _ := survey(fd, "", false)
 		if err := room(fd, "", 0, true); err != nil {
 			t.Fatal(err)
 		}
+
 		after, folders, err := survey(fd, "", false)
 		if err != nil || folders != 1 || before < 2<<20 || after > 128<<10 {
 			t.Errorf("%d folders took %d bytes and now %d: %v", folders, before, after, err)
 		}
+
 		low := min(tail, head-min(head, lastSlots))
 		for n := low; n < head; n++ {
 			var b [slotSize]byte
@@ -71,6 +79,7 @@ func TestFreedFoldersKeepWhatIsNotTaken(t *testing.T) {
 				t.Fatalf("seed %d, %d: slot %d of [%d, %d) is gone: %v", seed, i, n, tail, head, err)
 			}
 		}
+
 		reader.Close()
 	}
 }
@@ -104,14 +113,17 @@ func TestRoomLeavesAlone(t *testing.T) {
 			if _, err := p.NewWriter(1); err != nil {
 				t.Fatal(err)
 			}
+
 			c.setup(t, p, f, filepath.Join(run, p.Identity.Incarnation.String()))
 			fd := openRunOf(t, run)
 			if err := room(fd, "", 0, true); err != nil {
 				t.Fatal(err)
 			}
+
 			if after, _, _ := survey(fd, "", false); (after < 2<<20) != c.freed {
 				t.Errorf("%d bytes are taken, freed is to be %v", after, c.freed)
 			}
+
 			p.Close()
 		})
 	}
@@ -125,14 +137,17 @@ func TestShareOfFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	id, err := Self()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p, err := Create(CreateOptions{RunDir: run, Identity: id})
 	if !errors.Is(err, ErrNoRoom) {
 		t.Fatalf("Create = %v, %v; want no room", p, err)
 	}
+
 	if names, _ := Names(run); len(names) != UserFolders {
 		t.Errorf("%d folders are left", len(names))
 	}

@@ -23,14 +23,17 @@ func Names(runDir string) ([]string, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open run directory: %w", err)
 	}
+
 	defer d.Close()
 	all, err := d.Readdirnames(-1)
 	if err != nil {
 		return nil, fmt.Errorf("list run directory: %w", err)
 	}
+
 	names := slices.DeleteFunc(all, func(n string) bool { _, ok := parseName(n); return !ok })
 	slices.Sort(names)
 	return names, nil
@@ -49,10 +52,12 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	if err := unix.Stat(runDir, &st); err == nil && st.Ctim == l.at {
 		return l.names, false, nil
 	}
+
 	l.at = unix.Timespec{}
 	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
 		l.at = st.Ctim
 	}
+
 	return l.names, true, err
 }
 
@@ -76,27 +81,33 @@ func Sweep(runDir string, before time.Time) (int, error) {
 	if errors.Is(err, unix.ENOENT) {
 		return 0, nil
 	}
+
 	if err != nil {
 		return 0, fmt.Errorf("sweep run directory: %w", err)
 	}
+
 	d := os.NewFile(uintptr(run), runDir)
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
 	if err != nil {
 		return 0, fmt.Errorf("sweep run directory: %w", err)
 	}
+
 	n := 0
 	var errs []error
 	for _, name := range names {
 		if !abandoned(run, name, before) {
 			continue
 		}
+
 		if err := removeUnnamed(run, name); err != nil {
 			errs = append(errs, err)
 			continue
 		}
+
 		n++
 	}
+
 	return n, errors.Join(errs...)
 }
 
@@ -106,10 +117,12 @@ func abandoned(run int, name string, before time.Time) bool {
 	if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
+
 	old := time.Unix(st.Mtim.Unix()).Before(before)
 	if _, ok := parseName(name); ok {
 		return old && emptied(run, name)
 	}
+
 	suffix := filepath.Ext(name)
 	id, ok := strings.CutPrefix(strings.TrimSuffix(name, suffix), ".")
 	_, hex := parseName(id)
@@ -122,6 +135,7 @@ func emptied(run int, name string) bool {
 	if err != nil {
 		return false
 	}
+
 	d := os.NewFile(uintptr(fd), name)
 	defer d.Close()
 	files, err := d.Readdirnames(2)
@@ -134,6 +148,7 @@ func OwnerOf(runDir, name string) (uint32, error) {
 	if err := unix.Lstat(filepath.Join(runDir, name), &st); err != nil {
 		return 0, fmt.Errorf("stat ring folder %s: %w", name, err)
 	}
+
 	return st.Uid, nil
 }
 
@@ -143,6 +158,7 @@ func removeUnnamed(run int, name string) error {
 	if err != nil {
 		return nil // there is none
 	}
+
 	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
 	files, err := dir.Readdirnames(-1)
@@ -151,12 +167,15 @@ func removeUnnamed(run int, name string) error {
 			err = errors.Join(err, e)
 		}
 	}
+
 	if e := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); e != nil && !errors.Is(e, unix.ENOENT) {
 		err = errors.Join(err, e)
 	}
+
 	if err != nil {
 		return fmt.Errorf("remove ring folder %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -172,19 +191,23 @@ func OpenRunDir(path string) (int, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return -1, fmt.Errorf("make run directory: %w", err)
 	}
+
 	made := unix.Mkdir(path, 0o777)
 	if made != nil && !errors.Is(made, unix.EEXIST) {
 		return -1, fmt.Errorf("make run directory %s: %w", path, made)
 	}
+
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if err != nil {
 		return -1, err
 	}
+
 	if made == nil {
 		if err := setMode(fd, 0o1777); err != nil {
 			unix.Close(fd)
 			return -1, fmt.Errorf("set mode of run directory %s: %w", path, err)
 		}
 	}
+
 	return fd, nil
 }

@@ -48,6 +48,7 @@ func sum(kind uint32, b []byte) uint32 {
 	case Adler32:
 		return adler32.Checksum(b)
 	}
+
 	return crc32.Checksum(b, castagnoli)
 }
 
@@ -92,6 +93,7 @@ func (s *Slot) Decode(b []byte, seq uint64, checksum uint32) bool {
 		binary.LittleEndian.Uint32(b) != sum(checksum, b[4:]) {
 		return false
 	}
+
 	s.read(b)
 	return true
 }

@@ -34,19 +34,23 @@ func (s *Strings) Intern(v string) uint16 {
 	if v == "" {
 		return 0
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id, ok := s.ids[v]; ok {
 		return id
 	}
+
 	size := 8 + (len(v)+7)&^7
 	if s.count >= math.MaxUint16 || len(s.image)+size > stringsSize {
 		s.refused++
 		if s.file != nil {
 			s.publishLocked(len(s.image))
 		}
+
 		return 0
 	}
+
 	at := len(s.image)
 	s.image = binary.LittleEndian.AppendUint32(s.image, uint32(len(v)))
 	s.image = binary.LittleEndian.AppendUint32(s.image, sum(s.checksum, []byte(v)))
@@ -54,12 +58,14 @@ func (s *Strings) Intern(v string) uint16 {
 	for len(s.image) < at+size {
 		s.image = append(s.image, 0)
 	}
+
 	s.count++
 	id := uint16(s.count)
 	s.ids[v] = id
 	if s.file != nil {
 		s.publishLocked(at)
 	}
+
 	return id
 }
 
@@ -103,6 +109,7 @@ func (t *table) extend(b []byte, checksum uint32) {
 		if size > int64(len(b)) || sum(checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
 			return
 		}
+
 		t.texts = append(t.texts, string(b[8:8+n]))
 		t.at += int(size)
 		b = b[size:]

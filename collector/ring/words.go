@@ -64,6 +64,7 @@ func (w *Words) store(b []byte, seq uint32, state uint8, kind uint32) {
 	for i, v := range w[1:] {
 		le.PutUint64(b[8*i+8:], v)
 	}
+
 	le.PutUint32(b[8:], seq)
 	le.PutUint32(b[4:], uint32(w[0]>>32))
 	sum := sum(kind, b[4:])

@@ -77,6 +77,7 @@ func (w *Writer) room() (free uint64, drained bool) {
 		drained = drained && l.tail == l.head
 		free = min(free, l.mask+1-min(l.head-l.tail, l.mask+1))
 	}
+
 	return free, drained
 }
 
@@ -88,11 +89,13 @@ func (w *Writer) Publish(s *Words) bool {
 		w.drop(s)
 		return false
 	}
+
 	if w.fast {
 		publishWords(l, s, &w.mem[0])
 	} else {
 		w.publish(l, s)
 	}
+
 	return true
 }
 
@@ -100,6 +103,7 @@ func (w *Writer) lane(s *Words) *lane {
 	if s.Kind() == record.Communication {
 		return &w.lanes[Bulk]
 	}
+
 	return &w.lanes[Light]
 }
 
@@ -107,6 +111,7 @@ func (l *lane) free() bool {
 	if l.head-l.tail <= l.mask {
 		return true
 	}
+
 	// A tail never goes back, so the largest one counts. A hostile one beyond the
 	// head makes the difference huge: full.
 	l.tail = max(l.tail, atomic.LoadUint64(l.tailp))
@@ -126,6 +131,7 @@ func (w *Writer) drop(s *Words) {
 	if *w.u64(rDropFirst) == 0 {
 		atomic.StoreUint64(w.u64(rDropFirst), uint64(s.Start()))
 	}
+
 	atomic.StoreUint64(w.u64(rDropLast), uint64(s.Start()))
 	w.count(rDropped, s)
 	w.count(rEmitted, s)
@@ -146,12 +152,14 @@ func (w *Writer) Begin(s *Words) int {
 			return level
 		}
 	}
+
 	if w.fast {
 		openWords(&w.mem[rOpen+slotSize*level], s)
 	} else {
 		s.store(w.mem[rOpen+slotSize*level:], 0, stateFree, w.checksum)
 		w.setState(level, stateOpen)
 	}
+
 	w.depth = level + 1
 	return level
 }
@@ -163,6 +171,7 @@ func (w *Writer) freeLevel() int {
 			return level
 		}
 	}
+
 	return OpenLevels
 }
 
@@ -173,12 +182,14 @@ func (w *Writer) End(level int, s *Words) bool {
 	if level >= OpenLevels {
 		return w.Publish(s)
 	}
+
 	l := w.lane(s)
 	if !l.free() {
 		w.drop(s)
 		w.Free(level)
 		return false
 	}
+
 	if w.fast {
 		endWords(l, s, &w.mem[0], &w.mem[rOpen+slotSize*level])
 	} else {
@@ -187,6 +198,7 @@ func (w *Writer) End(level int, s *Words) bool {
 		w.publish(l, s)
 		w.setState(level, stateFree)
 	}
+
 	w.depth = level
 	return true
 }

@@ -82,6 +82,7 @@ func New(o Options) *Board {
 	if o.Name == nil {
 		o.Name = func(job string) string { return job }
 	}
+
 	return &Board{o: o, jobs: map[string]*job{}}
 }
 
@@ -104,17 +105,21 @@ func (b *Board) set(name string, s trace.State, by string) error {
 			j.state, j.set = old, true
 		}
 	}
+
 	if err := b.o.Apply(name, s); err != nil {
 		return fmt.Errorf("switch job %s: %w", name, err)
 	}
+
 	j := b.jobLocked(name)
 	if j.by = by; by != "" {
 		j.local = s
 		return nil
 	}
+
 	if j.set && j.state == s {
 		return nil
 	}
+
 	j.state, j.set = s, true
 	close(j.changed)
 	j.changed = make(chan struct{})
@@ -130,6 +135,7 @@ func (b *Board) Told(job string) {
 		if job != "" && name != job {
 			continue
 		}
+
 		j.set, j.by = false, ""
 		close(j.changed)
 		j.changed = make(chan struct{})
@@ -142,11 +148,13 @@ func (b *Board) here(name string) (s trace.State, by string, ok bool) {
 	if s, ok = b.o.State(name); !ok {
 		return s, "", false
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if j := b.jobs[name]; j != nil && j.by != "" && j.local == s {
 		by = j.by
 	}
+
 	return s, by, true
 }
 
@@ -156,6 +164,7 @@ func (b *Board) jobLocked(name string) *job {
 		j = &job{changed: make(chan struct{})}
 		b.jobs[name] = j
 	}
+
 	return j
 }
 
@@ -166,12 +175,14 @@ func (b *Board) last(name string) (trace.State, <-chan struct{}, bool) {
 	if !ok { // it is not remembered: callers may ask for anything
 		return s, nil, false
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	j := b.jobLocked(name)
 	if j.set {
 		s = j.state
 	}
+
 	return s, j.changed, true
 }
 
@@ -184,6 +195,7 @@ func checkName(name string) error {
 	if !ok || namespace == "" || job == "" || strings.Contains(job, "/") {
 		return fmt.Errorf("jobNsName %q: want <namespace>/<job>", name)
 	}
+
 	return nil
 }
 
@@ -195,23 +207,28 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 	if err := checkName(r.GetJobNsName()); err != nil {
 		return answer(BadParameter, "%v", err)
 	}
+
 	if r.GetProfilingSwitch() == nil {
 		return answer(BadParameter, "profilingSwitch is missing: give all five words")
 	}
+
 	state, err := wordsOf(r.GetProfilingSwitch()).State()
 	if err != nil {
 		return answer(BadParameter, "%v", err)
 	}
+
 	by := ""
 	if v := metadata.ValueFromIncomingContext(ctx, Caller); len(v) > 0 {
 		by = v[0]
 	}
+
 	switch err := b.set(b.job(r.GetJobNsName()), state, by); {
 	case errors.Is(err, ErrNoJob):
 		return nil, status.Error(codes.NotFound, err.Error())
 	case err != nil:
 		return nil, status.Error(codes.Internal, err.Error())
 	}
+
 	return answer(OK, "%s: %s", r.GetJobNsName(), state)
 }
 
@@ -220,15 +237,18 @@ func (b *Board) GetTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataS
 	if err := checkName(r.GetJobNsName()); err != nil {
 		return &tracepb.DataStatusRes{Code: BadParameter, Message: err.Error()}, nil
 	}
+
 	state, by, ok := b.here(b.job(r.GetJobNsName()))
 	if !ok {
 		return nil, noJob(r.GetJobNsName())
 	}
+
 	if by != "" {
 		if err := grpc.SetHeader(ctx, metadata.Pairs(Caller, by)); err != nil {
 			return nil, fmt.Errorf("answer: %w", err)
 		}
 	}
+
 	return answerOf(state), nil
 }
 
@@ -242,12 +262,15 @@ func (b *Board) SubscribeDataTraceSwitch(r *tracepb.ProfilingClientInfo, out grp
 		if !ok {
 			return noJob(r.GetJobId())
 		}
+
 		if first || state != sent {
 			if err := out.Send(answerOf(state)); err != nil {
 				return err
 			}
+
 			first, sent = false, state
 		}
+
 		select {
 		case <-changed:
 		case <-out.Context().Done():

@@ -35,9 +35,11 @@ func (r *recorders) apply(job string, s trace.State) error {
 	if job != "j1" {
 		return ErrNoJob
 	}
+
 	if r.fail != nil {
 		return r.fail
 	}
+
 	r.state = s
 	return nil
 }
@@ -68,6 +70,7 @@ func connect(t *testing.T, b *Board, o ...grpc.DialOption) *grpc.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := grpc.NewServer()
 	b.Register(s)
 	done := make(chan error, 1)
@@ -76,6 +79,7 @@ func connect(t *testing.T, b *Board, o ...grpc.DialOption) *grpc.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		conn.Close()
 		s.Stop()
@@ -126,9 +130,11 @@ func TestModifyCodes(t *testing.T) {
 			if err != nil {
 				message = err.Error()
 			}
+
 			if (err == nil) != (tt.code != 0) || got.GetCode() != tt.code || !strings.Contains(message, tt.message) {
 				t.Fatalf("answer %d %q, %v, want %d with %q", got.GetCode(), got.GetMessage(), err, tt.code, tt.message)
 			}
+
 			if after, _ := r.read("j1"); tt.code != OK && after != before {
 				t.Fatalf("a refused switch changed the state from %v to %v", before, after)
 			}
@@ -143,6 +149,7 @@ func TestGetCodes(t *testing.T) {
 		if got.GetCode() != code || code == 0 && status.Code(err) != codes.NotFound || code != 0 && err != nil {
 			t.Errorf("Get(%s) = %v, %v, want code %d", job, got, err, code)
 		}
+
 		if code == OK && got.ProfilingSwitch.GetStep() != "on" {
 			t.Errorf("Get(%s) = %v, want all on", job, got)
 		}
@@ -172,10 +179,12 @@ func TestSubscribeReplays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	second, err := c.SubscribeDataTraceSwitch(timeout(t), &tracepb.ProfilingClientInfo{JobId: "ns/j1", Role: "agent"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	next(first, "on", "on")
 	next(second, "on", "on")
 	modify("off", "on")
@@ -188,6 +197,7 @@ func TestSubscribeReplays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	next(again, "off", "off")
 }
 
@@ -218,11 +228,13 @@ func TestCaller(t *testing.T) {
 	if s, _, ok := b.last("j1"); s != (trace.State{Light: true}) || !ok {
 		t.Fatalf("subscribers are told %v, %v: what is switched here alone", s, ok)
 	}
+
 	select {
 	case <-changed:
 		t.Fatal("subscribers are woken by what is switched here alone")
 	default:
 	}
+
 	modify(context.Background(), "on")
 	check("a person says the same", trace.On, "")
 	modify(program, "off")
@@ -253,6 +265,7 @@ func TestUpstreamClients(t *testing.T) {
 			if name == uid {
 				return "j1"
 			}
+
 			return name
 		},
 	})
@@ -262,6 +275,7 @@ func TestUpstreamClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := s.Recv()
 		return s, got, err
 	}
@@ -270,17 +284,21 @@ func TestUpstreamClients(t *testing.T) {
 			t.Errorf("job %q, not there yet: %v, %v", id, got, err)
 		}
 	}
+
 	if _, err := c.ModifyTrainingDataTraceSwitch(timeout(t), &tracepb.DataTypeReq{JobNsName: "ns/j1", ProfilingSwitch: words("on", "on")}); err == nil {
 		t.Error("a switch of a job that is not there yet is no error")
 	}
+
 	if n := len(b.jobs); n != 0 {
 		t.Errorf("%d jobs that are not there are remembered", n)
 	}
+
 	close(there)
 	manager, got, err := subscribe(uid)
 	if err != nil || got.ProfilingSwitch.GetStep() != "off" {
 		t.Fatalf("by uid: %v, %v", got, err)
 	}
+
 	for _, tt := range []struct {
 		call        string
 		comm, light string
@@ -294,6 +312,7 @@ func TestUpstreamClients(t *testing.T) {
 		if err != nil || a.Code != OK {
 			t.Fatalf("%s: %v, %v", tt.call, a, err)
 		}
+
 		got, err := manager.Recv()
 		if err != nil || got.ProfilingSwitch.GetStep() != tt.light || got.ProfilingSwitch.GetCommunicationOperator() != tt.comm {
 			t.Fatalf("%s: the manager is told %v, %v", tt.call, got, err)

@@ -48,18 +48,22 @@ func (b *Board) tell(f followers) error {
 	if _, ok := b.o.State(f.Job); !ok {
 		return noJob(f.Job)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	j := b.jobLocked(f.Job)
 	if j.followers == nil {
 		j.followers = map[string]followers{}
 	}
+
 	if _, known := j.followers[f.Node]; !known && len(j.followers) >= maxNodes {
 		maps.DeleteFunc(j.followers, func(_ string, old followers) bool { return time.Since(old.told) > forgetAfter })
 	}
+
 	if _, known := j.followers[f.Node]; !known && len(j.followers) >= maxNodes {
 		return fmt.Errorf("job %s: more than %d nodes", f.Job, maxNodes)
 	}
+
 	f.told = time.Now()
 	j.followers[f.Node] = f
 	return nil
@@ -72,18 +76,21 @@ func (b *Board) list(job string) []trace.Recorder {
 	if b.o.Recorders != nil {
 		out = append(out, b.o.Recorders(job)...)
 	}
+
 	b.mu.Lock()
 	if j := b.jobs[job]; j != nil {
 		for node, f := range j.followers {
 			if time.Since(f.told) > forgetAfter {
 				continue
 			}
+
 			for _, r := range f.Recorders {
 				r.Node = node
 				out = append(out, r)
 			}
 		}
 	}
+
 	b.mu.Unlock()
 	slices.SortFunc(out, func(a, b trace.Recorder) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID)) })
 	return out
@@ -99,6 +106,7 @@ var followersDesc = grpc.ServiceDesc{
 			if err := json.Unmarshal(in, &f); err != nil {
 				return nil, fmt.Errorf("tell followers: %w", err)
 			}
+
 			f.Job = b.job(f.Job)
 			return nil, b.tell(f)
 		})},
@@ -115,10 +123,12 @@ func handler(f func(*Board, []byte) ([]byte, error)) grpc.MethodHandler {
 		if err := decode(in); err != nil {
 			return nil, err
 		}
+
 		out, err := f(srv.(*Board), in.GetValue())
 		if err != nil {
 			return nil, err
 		}
+
 		return wrapperspb.Bytes(out), nil
 	}
 }
@@ -129,10 +139,12 @@ func Followers(ctx context.Context, conn grpc.ClientConnInterface, job string) (
 	if err := conn.Invoke(ctx, listMethod, wrapperspb.Bytes([]byte(job)), out, grpc.MaxCallRecvMsgSize(listLimit)); err != nil {
 		return nil, err
 	}
+
 	var recorders []trace.Recorder
 	if err := json.Unmarshal(out.GetValue(), &recorders); err != nil {
 		return nil, fmt.Errorf("list followers of %s: %w", job, err)
 	}
+
 	return recorders, nil
 }
 
@@ -149,10 +161,12 @@ func (s *Subscriber) report(ctx context.Context, conn grpc.ClientConnInterface) 
 			return
 		case <-tick.C:
 		}
+
 		text, err := json.Marshal(followers{Job: s.Job, Node: s.Node, Recorders: s.Recorders()})
 		if err != nil || string(text) == said && time.Since(at) < tellAgain {
 			continue
 		}
+
 		if conn.Invoke(ctx, tellMethod, wrapperspb.Bytes(text), &wrapperspb.BytesValue{}) == nil {
 			said, at = string(text), time.Now()
 		}

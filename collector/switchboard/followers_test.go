@@ -25,12 +25,14 @@ func TestFollowers(t *testing.T) {
 		if job != "j1" {
 			return nil
 		}
+
 		return []trace.Recorder{here}
 	}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := grpc.NewServer()
 	b.Register(s)
 	go s.Serve(l)
@@ -39,6 +41,7 @@ func TestFollowers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { conn.Close() })
 	ctx := timeout(t)
 	tell := func(text string) error {
@@ -50,6 +53,7 @@ func TestFollowers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if d := cmp.Diff(append([]trace.Recorder{}, want...), got); d != "" {
 			t.Fatalf("followers of %s (-want +got):\n%s", job, d)
 		}
@@ -62,15 +66,19 @@ func TestFollowers(t *testing.T) {
 		if err := tell(fmt.Sprintf(told, followed, followed)); err != nil {
 			t.Fatal(err)
 		}
+
 		there.Followed = trace.State{Light: followed, Communication: followed}
 		list("ns/j1", there, here)
 	}
+
 	if err := tell("{"); err == nil {
 		t.Error("half a JSON text was taken")
 	}
+
 	if err := b.tell(followers{Job: "unknown", Node: "node-9"}); err == nil || b.jobs["unknown"] != nil {
 		t.Errorf("followers of an unknown job are remembered: %v", err)
 	}
+
 	b.mu.Lock()
 	old := b.jobs["j1"].followers["node-9"]
 	old.told = time.Now().Add(-2 * forgetAfter)
@@ -82,9 +90,11 @@ func TestFollowers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := b.tell(followers{Job: "j3", Node: "one more"}); err == nil {
 		t.Error("a server remembers any number of nodes")
 	}
+
 	if _, err := Followers(context.Background(), conn, ""); err != nil {
 		t.Errorf("no job: %v", err)
 	}

@@ -47,6 +47,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+
 	conn, err := s.Endpoint.Dial(s.Address)
 	if err != nil {
 		return fmt.Errorf("follow the switch at %s: %w", s.Address, err)
@@ -61,6 +62,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		}()
 		defer func() { <-reporting }()
 	}
+
 	pause := firstPause
 	var said time.Time
 	for ctx.Err() == nil {
@@ -68,19 +70,24 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+
 		if heard {
 			pause = firstPause
 		}
+
 		if time.Since(said) > sayEvery {
 			said = time.Now()
 			log.Warn("the switch's server is away; what is recorded stays as it is", "address", s.Address.String(), "err", err)
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause/2 + time.Duration(rand.Int64N(int64(pause/2)))):
 		}
+
 		pause = min(2*pause, lastPause)
 	}
+
 	return nil
 }
 
@@ -90,23 +97,28 @@ func (s *Subscriber) listen(ctx context.Context, client tracepb.TrainingDataTrac
 	if err != nil {
 		return false, err
 	}
+
 	for {
 		r, err := stream.Recv()
 		if err != nil {
 			return heard, err
 		}
+
 		if r.GetCode() != OK || r.GetProfilingSwitch() == nil {
 			return heard, fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 		}
+
 		state, err := wordsOf(r.GetProfilingSwitch()).State()
 		if err == nil && (s.heard == nil || *s.heard != state) {
 			if err = s.Set(state); err == nil {
 				s.heard = &state
 			}
 		}
+
 		if err != nil {
 			return heard, errors.Join(errors.New("the server's switch was not followed"), err)
 		}
+
 		heard = true
 	}
 }

@@ -21,6 +21,7 @@ func TestSubscriberFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	address := l.Addr().String()
 	up := func(l net.Listener) (down func()) {
 		s := grpc.NewServer()
@@ -60,19 +61,23 @@ func TestSubscriberFollows(t *testing.T) {
 	if err := board.Set("j1", light); err != nil {
 		t.Fatal(err)
 	}
+
 	want(light)
 	down()
 	if err := board.Set("j1", trace.State{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if l, err = net.Listen("tcp", address); err != nil {
 		t.Fatal(err)
 	}
+
 	down = up(l)
 	want(trace.State{})
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+
 	down()
 }

@@ -19,6 +19,7 @@ func TestUpstreamBytes(t *testing.T) {
 		if name == "6f3a0c1e-5d0b-4b8e-9a55-0123456789ab" {
 			return "j1"
 		}
+
 		return name
 	}})
 	conn := connect(t, b, grpc.WithDefaultCallOptions(grpc.ForceCodec(wiretest.Raw{})))
@@ -27,6 +28,7 @@ func TestUpstreamBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	holds := func(what string, got []byte, parts ...string) {
 		t.Helper()
 		for _, p := range parts {
@@ -39,6 +41,7 @@ func TestUpstreamBytes(t *testing.T) {
 	if err := follows.RecvMsg(&told); err != nil {
 		t.Fatal(err)
 	}
+
 	holds("subscribed", told, "told-off")
 	for _, call := range []struct{ send, told string }{
 		{"modify-on", "told-on"}, {"modify-heavy-off", "told-heavy-off"}, {"modify-off", "told-off"},
@@ -48,17 +51,21 @@ func TestUpstreamBytes(t *testing.T) {
 		if err := conn.Invoke(ctx, "/TrainingDataTrace/ModifyTrainingDataTraceSwitch", &send, &answer); err != nil {
 			t.Fatalf("%s: %v", call.send, err)
 		}
+
 		if !bytes.HasSuffix(answer, messages["modified-code"]) {
 			t.Errorf("%s: answered %x", call.send, answer)
 		}
+
 		if err := follows.RecvMsg(&told); err != nil {
 			t.Fatal(err)
 		}
+
 		holds(call.send, told, call.told)
 		get := messages["get"]
 		if err := conn.Invoke(ctx, "/TrainingDataTrace/GetTrainingDataTraceSwitch", &get, &status); err != nil {
 			t.Fatal(err)
 		}
+
 		holds("get after "+call.send, status, call.told, "status-code")
 	}
 }
@@ -69,8 +76,10 @@ func subscribeRaw(ctx context.Context, conn *grpc.ClientConn, who []byte) (grpc.
 	if err == nil {
 		err = s.SendMsg(&who)
 	}
+
 	if err == nil {
 		err = s.CloseSend()
 	}
+
 	return s, err
 }

@@ -37,6 +37,7 @@ func Recorders(runDir string) ([]Recorder, error) {
 		if err == nil {
 			out = append(out, r)
 		}
+
 		return err
 	})
 	return out, err
@@ -51,12 +52,14 @@ func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
 	if err := f.ReadTexts(s); err != nil {
 		return r, err
 	}
+
 	if text, ok := f.Text(uint16(min(s.Identity, math.MaxUint16))); ok && text != "" {
 		var m record.Meta
 		if json.Unmarshal([]byte(text), &m) == nil {
 			r.Job, r.Rank = m.Job, m.Rank
 		}
 	}
+
 	return r, nil
 }
 
@@ -69,6 +72,7 @@ func Apply(runDir string, s State, of func(job string) bool) error {
 		if err != nil || !of(r.Job) {
 			return err
 		}
+
 		return f.SetWanted(st, s.Bits())
 	})
 }
@@ -79,6 +83,7 @@ func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, name := range names {
 		// Foreign folders are the drain's to report.
@@ -86,6 +91,7 @@ func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
 			errs = append(errs, err)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -99,6 +105,7 @@ func one(runDir, name string, do func(*ring.Folder, ring.Status) error) error {
 	if err != nil || f.Gone(s.State) {
 		return err
 	}
+
 	return do(f, s)
 }
 
@@ -129,6 +136,7 @@ func (s *Switch) setLocked(job string, state State) error {
 	if err := Apply(s.RunDir, state, func(own string) bool { return job == "" || s.name(own) == job }); err != nil {
 		return fmt.Errorf("switch to %s: %w", state, err)
 	}
+
 	return nil
 }
 
@@ -141,6 +149,7 @@ func (s *Switch) Follow(job string, state State) error {
 	if _, told := s.stateLocked(job); told {
 		return s.setLocked(job, state)
 	}
+
 	s.keepLocked(job, state)
 	return nil
 }
@@ -150,9 +159,11 @@ func (s *Switch) keepLocked(job string, state State) {
 		s.all, s.jobs = &state, nil
 		return
 	}
+
 	if s.jobs == nil {
 		s.jobs = map[string]State{}
 	}
+
 	s.jobs[job] = state
 }
 
@@ -160,6 +171,7 @@ func (s *Switch) name(job string) string {
 	if s.Name == nil {
 		return job
 	}
+
 	return s.Name(job)
 }
 
@@ -175,9 +187,11 @@ func (s *Switch) stateLocked(job string) (State, bool) {
 	if state, ok := s.jobs[job]; ok {
 		return state, true
 	}
+
 	if s.all != nil {
 		return *s.all, true
 	}
+
 	return State{}, false
 }
 

@@ -42,12 +42,15 @@ func ParseFile(b []byte) (State, []*Problem, error) {
 	if err := d.Decode(&values); err != nil {
 		return State{}, nil, fmt.Errorf("parse switch: not a JSON object: %w", err)
 	}
+
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return State{}, nil, errors.New("parse switch: there is more after the JSON object")
 	}
+
 	if values == nil {
 		return State{}, nil, errors.New("parse switch: null is not a JSON object")
 	}
+
 	var w Words // "" where a word is missing
 	var problems []*Problem
 	var errs []error
@@ -56,20 +59,25 @@ func ParseFile(b []byte) (State, []*Problem, error) {
 			problems = append(problems, &Problem{Word: name, Rule: ruleKnown, Nearest: spelling.Nearest(name, allWords)})
 			continue
 		}
+
 		var v string
 		if json.Unmarshal(raw, &v) != nil {
 			v = string(raw)
 		}
+
 		if p := checkValue(name, v); p != nil {
 			errs = append(errs, p)
 		}
+
 		*w.value(name) = v
 	}
+
 	slices.SortFunc(problems, func(a, b *Problem) int { return strings.Compare(a.Word, b.Word) })
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if errs != nil {
 		return State{}, problems, fmt.Errorf("parse switch: %w", errors.Join(errs...))
 	}
+
 	return State{w != (State{}).Words(), w.CommunicationOperator == on}, problems, nil
 }
 
@@ -80,9 +88,11 @@ func ReadFile(path string) (State, []*Problem, error) {
 	if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("read switch %s: not a regular file", path)
 	}
+
 	if err != nil {
 		return State{}, nil, err
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return State{}, nil, err
@@ -92,13 +102,16 @@ func ReadFile(path string) (State, []*Problem, error) {
 	if err != nil {
 		return State{}, nil, err
 	}
+
 	if len(b) > FileLimit {
 		return State{}, nil, fmt.Errorf("read switch %s: larger than %d bytes", path, FileLimit)
 	}
+
 	s, problems, err := ParseFile(b)
 	if err != nil {
 		err = fmt.Errorf("read switch %s: %w", path, err)
 	}
+
 	return s, problems, err
 }
 
@@ -143,10 +156,12 @@ func watch(dir string) (<-chan fsnotify.Event, func()) {
 	if err != nil {
 		return nil, func() {}
 	}
+
 	if err := w.Add(dir); err != nil {
 		w.Close()
 		return nil, func() {}
 	}
+
 	return w.Events, func() { w.Close() }
 }
 
@@ -157,21 +172,26 @@ func (f *Follower) Look(now time.Time) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+
 	all := err
 	for _, p := range problems {
 		all = errors.Join(all, p)
 	}
+
 	f.say(now, all)
 	if err != nil {
 		return
 	}
+
 	if f.known && s == f.state {
 		return
 	}
+
 	if err := f.Set(s); err != nil {
 		f.say(now, fmt.Errorf("switch to %s: %w", s, err))
 		return // the next look tries again
 	}
+
 	f.state, f.known = s, true
 }
 
@@ -179,6 +199,7 @@ func (f *Follower) say(now time.Time, err error) {
 	if err == nil || f.Logger == nil || err.Error() == f.said && now.Sub(f.at) < sayAgain {
 		return
 	}
+
 	f.said, f.at = err.Error(), now
 	f.Logger.Warn("switch file", "file", f.Path, "cause", err)
 }

@@ -47,6 +47,7 @@ func TestWords(t *testing.T) {
 			}
 		}
 	}
+
 	if accepted != 3 {
 		t.Errorf("%d combinations are accepted, want off, the four, and all", accepted)
 	}
@@ -78,6 +79,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("Parse(%q) = %v, %v", text, s, err)
 		}
 	}
+
 	for text, say := range map[string]string{
 		"of": `did you mean "off"`, "Stepp": `did you mean "Step"`, "off,Step": "stands alone", "Step,,FP": "is none of", "7": "is none of",
 	} {
@@ -85,10 +87,12 @@ func TestParse(t *testing.T) {
 			t.Errorf("Parse(%q) = %v, %v", text, s, err)
 		}
 	}
+
 	for _, s := range []State{On, lightOnly, allOff} {
 		if again, err := Parse(s.String()); again != s || err != nil {
 			t.Errorf("Parse(%q) = %v, %v", s, again, err)
 		}
+
 		if FromBits(s.Bits()) != s {
 			t.Errorf("FromBits(%v)", s)
 		}
@@ -130,11 +134,14 @@ func TestParseFile(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v, %v, want an error with %s", name, s, err, c.err)
 			}
+
 			continue
 		}
+
 		if err != nil || s != c.want {
 			t.Errorf("%s: %v, %v, want %v", name, s, err, c.want)
 		}
+
 		if (c.problem == "") != (len(problems) == 0) || c.problem != "" && !strings.Contains(problems[0].Error(), c.problem) {
 			t.Errorf("%s: problems %v, want %s", name, problems, c.problem)
 		}
@@ -181,6 +188,7 @@ func TestFollowerKeepsTheState(t *testing.T) {
 		if text != "" {
 			write(t, path, text)
 		}
+
 		now = now.Add(time.Second)
 		f.Look(now)
 	}
@@ -188,6 +196,7 @@ func TestFollowerKeepsTheState(t *testing.T) {
 	if len(*states) != 0 || log.Len() != 0 {
 		t.Fatalf("without a file: %v, %s", *states, log)
 	}
+
 	look(fileOff)
 	look(fileOff[:30])
 	look(strings.Replace(fileLight, `"on"`, `"onn"`, 1))
@@ -195,23 +204,28 @@ func TestFollowerKeepsTheState(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	look("")
 	if len(*states) != 1 || (*states)[0] != allOff {
 		t.Fatalf("states %v, want off once", *states)
 	}
+
 	look(fileLight)
 	look(fileLight)
 	if len(*states) != 2 || (*states)[1] != lightOnly {
 		t.Fatalf("states %v", *states)
 	}
+
 	if n := strings.Count(log.String(), "\n"); n != 2 {
 		t.Errorf("%d lines, want one for each thing that was wrong: %s", n, log)
 	}
+
 	bad := strings.Replace(fileLight, `"on"`, `"onn"`, 1)
 	log.Reset()
 	for range 70 {
 		look(bad)
 	}
+
 	if n := strings.Count(log.String(), "\n"); n != 2 {
 		t.Errorf("%d lines in 70 s, want 2", n)
 	}
@@ -240,6 +254,7 @@ func TestFollowerRun(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, n), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		write(t, filepath.Join(dir, n, "profilingSwitch"), text)
 		if err := errors.Join(
 			os.Symlink(n, filepath.Join(dir, "..data_tmp")),
@@ -253,6 +268,7 @@ func TestFollowerRun(t *testing.T) {
 	if err := os.Symlink("..data/profilingSwitch", path); err != nil {
 		t.Fatal(err)
 	}
+
 	seen := make(chan State, 10)
 	f := &Follower{Path: path, Set: func(s State) error {
 		seen <- s
@@ -288,6 +304,7 @@ func TestReadFileRefuses(t *testing.T) {
 	if _, _, err := ReadFile(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a directory: %v", err)
 	}
+
 	big := filepath.Join(dir, "big")
 	write(t, big, strings.Repeat(" ", FileLimit+1))
 	if _, _, err := ReadFile(big); err == nil || !strings.Contains(err.Error(), "larger than") {
@@ -301,9 +318,11 @@ func TestApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := Apply(run, allOff, func(string) bool { return true }); err != nil {
 		t.Fatalf("without a run directory: %v", err)
 	}
+
 	p, err := ring.Create(ring.CreateOptions{RunDir: run, Identity: id, Wanted: ring.AllOn})
 	if err != nil {
 		t.Fatal(err)
@@ -312,23 +331,28 @@ func TestApply(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(run, "00000000000000aa"), 0o770); err != nil {
 		t.Fatal(err)
 	}
+
 	s := Switch{RunDir: run}
 	if _, ok := s.Wanted("j1"); ok {
 		t.Error("a switch that nobody set wants something")
 	}
+
 	for i, state := range []State{lightOnly, lightOnly, allOff, On} {
 		if err := s.Set("", state); err != nil {
 			t.Fatal(err)
 		}
+
 		w, _ := p.Wanted()
 		if FromBits(w) != state || w>>8 != []uint32{1, 1, 2, 3}[i] {
 			t.Errorf("word %#x for %v", w, state)
 		}
+
 		all, err := Recorders(run)
 		if err != nil || len(all) != 1 || all[0].PID != os.Getpid() || all[0].Wanted != state || all[0].Follows() != (state == On) {
 			t.Errorf("Recorders = %+v, %v", all, err)
 		}
 	}
+
 	p.Close()
 	if all, _ := Recorders(run); len(all) != 0 {
 		t.Errorf("a closed recorder is listed: %+v", all)
@@ -343,6 +367,7 @@ func TestSwitchOfOneJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	processes := map[string]*ring.Process{}
 	own := id
 	for _, job := range []string{"a", "b", "uid-of-c"} {
@@ -357,6 +382,7 @@ func TestSwitchOfOneJob(t *testing.T) {
 		p.SetIdentity(text)
 		processes[job] = p
 	}
+
 	s := Switch{RunDir: run, Name: func(job string) string { return strings.TrimPrefix(job, "uid-of-") }}
 	check := func(a, b, c State) {
 		t.Helper()
@@ -381,9 +407,11 @@ func TestSwitchOfOneJob(t *testing.T) {
 	if bits, ok := s.Wanted("b"); !ok || FromBits(bits) != allOff {
 		t.Errorf("of b is wanted %v, %v", FromBits(bits), ok)
 	}
+
 	if _, ok := s.Wanted("later"); ok {
 		t.Error("a word of one job is wanted of a later one")
 	}
+
 	set(s.Follow, "b", lightOnly) // news
 	check(allOff, lightOnly, lightOnly)
 	set(s.Set, "", On)

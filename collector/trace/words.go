@@ -57,9 +57,11 @@ func (s State) Bits() uint32 {
 	if s.Light {
 		b |= ring.LightOn
 	}
+
 	if s.Communication {
 		b |= ring.CommunicationOn
 	}
+
 	return b
 }
 
@@ -73,6 +75,7 @@ func (s State) String() string {
 	case s.Communication:
 		return CommunicationOperator
 	}
+
 	return off
 }
 
@@ -86,6 +89,7 @@ func word(b bool) string {
 	if b {
 		return on
 	}
+
 	return off
 }
 
@@ -110,6 +114,7 @@ func (w *Words) value(name string) *string {
 	case FP:
 		return &w.FP
 	}
+
 	return &w.DataLoader
 }
 
@@ -128,10 +133,12 @@ func (p *Problem) Error() string {
 	if p.Value != "" {
 		s = fmt.Sprintf("%s: %q", p.Word, p.Value)
 	}
+
 	s += ": " + p.Rule
 	if p.Nearest != "" {
 		s += fmt.Sprintf(" (did you mean %q?)", p.Nearest)
 	}
+
 	return s
 }
 
@@ -151,17 +158,21 @@ func (w Words) State() (State, error) {
 			errs = append(errs, p)
 		}
 	}
+
 	if errs != nil {
 		return State{}, errors.Join(errs...)
 	}
+
 	for _, name := range []string{SaveCheckpoint, FP, DataLoader} {
 		if v := *w.value(name); v != w.Step {
 			return State{}, &Problem{Word: name, Value: v, Rule: ruleTogether}
 		}
 	}
+
 	if w.CommunicationOperator == on && w.Step == off {
 		return State{}, &Problem{Word: CommunicationOperator, Value: on, Rule: ruleFloor}
 	}
+
 	return State{w.Step == on, w.CommunicationOperator == on}, nil
 }
 
@@ -175,12 +186,14 @@ func checkValue(name, value string) *Problem {
 	if value == on || value == off {
 		return nil
 	}
+
 	p := &Problem{Word: name, Value: value, Rule: ruleValue}
 	if value == "" {
 		p.Rule += ", it is empty"
 	} else {
 		p.Nearest = spelling.Nearest(value, []string{on, off})
 	}
+
 	return p
 }
 
@@ -207,8 +220,10 @@ func Parse(text string) (State, error) {
 			errs = append(errs, &Problem{Word: w, Rule: "is none of on, off, " + strings.Join(allWords, ", "), Nearest: spelling.Nearest(w, append([]string{on, off}, allWords...))})
 		}
 	}
+
 	if errs != nil {
 		return On, fmt.Errorf("parse LAGGARD_TRACE: %w", errors.Join(errs...))
 	}
+
 	return s, nil
 }

@@ -35,10 +35,12 @@ func TestUsersAreUnderstood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var root node
 	if err := xml.Unmarshal(b, &root); err != nil {
 		t.Fatal(err)
 	}
+
 	e := chdb.Start(t)
 	settings, grants := 0, 0
 	root.walk("", func(path string, n node) {
@@ -49,11 +51,13 @@ func TestUsersAreUnderstood(t *testing.T) {
 			if err != nil || strings.TrimSpace(out) != "1" {
 				t.Errorf("setting %s: %q, %v", path, out, err)
 			}
+
 			settings++
 		case strings.HasSuffix(path, "/grants/query"):
 			if _, err := e.Query("SELECT formatQuery(" + schema.Literal(strings.TrimSpace(n.Text)+" TO laggard") + ")"); err != nil {
 				t.Errorf("%s: %v", n.Text, err)
 			}
+
 			grants++
 		}
 	})

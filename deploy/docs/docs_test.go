@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 		if program != "" {
 			return m.Run()
 		}
+
 		dir, err := os.MkdirTemp("", "laggard-docs-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -35,6 +36,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build laggard: %v\n%s", err, out)
 			return 1
 		}
+
 		return m.Run()
 	}())
 }
@@ -45,6 +47,7 @@ func read(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(b)
 }
 
@@ -54,6 +57,7 @@ func pages(t *testing.T) []string {
 	if err != nil || len(names) < 11 {
 		t.Fatalf("pages %v, %v", names, err)
 	}
+
 	return append(names, "../README.md")
 }
 
@@ -67,6 +71,7 @@ func TestMetrics(t *testing.T) {
 		if len(names) < 20 {
 			t.Errorf("%s: only %d metrics were seen", file, len(names))
 		}
+
 		for _, m := range names {
 			if !strings.Contains(page, "| `laggard_"+m[1]+"` |") {
 				t.Errorf("metrics.md has no laggard_%s", m[1])
@@ -87,6 +92,7 @@ func TestColumns(t *testing.T) {
 		if !ok {
 			t.Errorf("columns.md has no table %s", table)
 		}
+
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			f := typ.Field(i)
@@ -112,9 +118,11 @@ func commands(page string) (lines []string) {
 			}
 		}
 	}
+
 	for _, m := range inline.FindAllStringSubmatch(page, -1) {
 		lines = append(lines, m[1])
 	}
+
 	return lines
 }
 
@@ -130,17 +138,21 @@ func TestCommands(t *testing.T) {
 			if slices.Contains([]string{"trace", "schema"}, sub[0]) && len(words) > 1 {
 				sub = words[:2]
 			}
+
 			key := strings.Join(sub, " ")
 			if _, ok := help[key]; !ok {
 				out, err := exec.Command(program, append(slices.Clone(sub), "--help")...).CombinedOutput()
 				if err != nil || !strings.Contains(string(out), "laggard "+key) {
 					t.Errorf("%s: %q: no such subcommand", page, line)
 				}
+
 				help[key] = string(out)
 			}
+
 			checkFlags(t, page, line, words[len(sub):], help[key])
 		}
 	}
+
 	if seen < 20 {
 		t.Errorf("only %d command lines were seen", seen)
 	}
@@ -152,6 +164,7 @@ func checkFlags(t *testing.T, page, line string, words []string, help string) {
 	for _, m := range flagWord.FindAllStringSubmatch(help, -1) {
 		known["-"+m[1]], known["--"+m[2]] = m[1] != "", true
 	}
+
 	for _, w := range words {
 		if name, _, _ := strings.Cut(w, "="); strings.HasPrefix(w, "-") && !known[name] {
 			t.Errorf("%s: %q: no flag %s", page, line, name)
@@ -169,6 +182,7 @@ func TestLinks(t *testing.T) {
 			if m[2] != "" {
 				path = filepath.Join("../..", m[2])
 			}
+
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
@@ -189,6 +203,7 @@ func TestRecoveryTable(t *testing.T) {
 	if len(names) != 9 {
 		t.Fatalf("%d recoveries are played: %v", len(names), names)
 	}
+
 	for _, m := range names {
 		_, line, ok := strings.Cut(page, "\n| "+m[1]+" | ")
 		line, _, _ = strings.Cut(line, "\n")
@@ -214,11 +229,13 @@ func TestFirstVerdict(t *testing.T) {
 		if err != nil && !degraded {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
+
 		last = string(out)
 		if decides && !degraded {
 			t.Errorf("%s found nothing:\n%s", line, out)
 		}
 	}
+
 	if !strings.Contains(last, "compute") {
 		t.Errorf("the verdict names no cause:\n%s", last)
 	}
@@ -232,8 +249,10 @@ func alias(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Symlink(path, filepath.Join(dir, "laggard")); err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }

@@ -48,12 +48,14 @@ func newJourney(t *testing.T) *journey {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(rings) })
 	t.Setenv("LAGGARD_RUN", rings)
 	t.Setenv("PATH", alias(t)+":/usr/bin:"+os.Getenv("PATH"))
 	if err := os.WriteFile(filepath.Join(home, "train.py"), []byte(trainPy), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	j := &journey{t: t, home: home}
 	j.words = strings.NewReplacer("/opt/laggard", home+"/opt", "/var/lib/laggard", home+"/var", "/etc/laggard", home+"/etc", "unix,:9611", "unix,127.0.0.1:0", "/user/cluster-info", home, "parquet:/data/laggard", "parquet:"+home+"/data",
 		"clickhouse://laggard@clickhouse:9000/laggard", "parquet:"+home+"/store", "torchrun train.py", "python3 train.py", "--job JOB", "--job "+taskdJob)
@@ -76,14 +78,18 @@ func (j *journey) run(line string) string {
 		if err := <-j.agent; err != nil { // it has shipped all when it has left
 			j.t.Fatal(err)
 		}
+
 		j.agent = nil
 	}
+
 	if strings.Contains(line, " --deepen ") {
 		return j.watch(line + " --metrics=")
 	}
+
 	if once.MatchString(line) && !strings.Contains(line, "--once") {
 		line += " --once --metrics="
 	}
+
 	c := exec.Command("bash", "-c", line)
 	c.Dir = j.home
 	if background {
@@ -91,10 +97,12 @@ func (j *journey) run(line string) string {
 		if err != nil {
 			j.t.Fatal(err)
 		}
+
 		c.Stderr, c.Stdout = log, log
 		if err := c.Start(); err != nil {
 			j.t.Fatal(err)
 		}
+
 		j.agent = make(chan error, 1)
 		go func() {
 			defer log.Close()
@@ -102,11 +110,13 @@ func (j *journey) run(line string) string {
 			if text, _ := os.ReadFile(log.Name()); err != nil {
 				err = errors.Join(err, errors.New(string(text)))
 			}
+
 			j.agent <- err
 		}()
 		j.t.Cleanup(func() { c.Process.Kill() })
 		return ""
 	}
+
 	c.WaitDelay = time.Minute
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
@@ -114,6 +124,7 @@ func (j *journey) run(line string) string {
 	if err != nil && !(decides && errors.As(err, &exit) && (exit.ExitCode() == 3 || exit.ExitCode() == 4)) {
 		j.t.Errorf("%s: %v\n%s", line, err, out)
 	}
+
 	j.ran = append(j.ran, line)
 	return string(out)
 }
@@ -129,9 +140,11 @@ func (j *journey) watch(line string) string {
 	if err == nil {
 		err = c.Start()
 	}
+
 	if err != nil {
 		j.t.Fatal(err)
 	}
+
 	said, verdict := "", ""
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		said += lines.Text() + "\n"
@@ -140,9 +153,11 @@ func (j *journey) watch(line string) string {
 			c.Process.Signal(syscall.SIGTERM)
 		}
 	}
+
 	if err := c.Wait(); err != nil || verdict == "" {
 		j.t.Errorf("%s: %v\n%s", line, err, said)
 	}
+
 	j.ran = append(j.ran, line)
 	return verdict
 }
@@ -158,6 +173,7 @@ func (j *journey) follow(page string) (said string) {
 			}
 		}
 	}
+
 	return said
 }
 
@@ -167,6 +183,7 @@ func TestBareMetal(t *testing.T) {
 	if said := j.follow("baremetal.md"); !strings.Contains(said, "training") {
 		t.Errorf("no verdict on the job:\n%s", said)
 	}
+
 	if len(j.ran) < 4 {
 		t.Errorf("only %q ran", j.ran)
 	}
@@ -180,6 +197,7 @@ func (j *journey) secrets() {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		j.t.Fatal(err)
 	}
+
 	endpointtest.New(j.t, dir).Leaf("tls", "127.0.0.1")
 	endpointtest.Token(j.t, filepath.Join(dir, "token"), "the token of a test")
 }
@@ -192,6 +210,7 @@ func TestDepthPage(t *testing.T) {
 	if said := j.follow("depth.md"); !strings.Contains(said, "training") {
 		t.Errorf("the watcher says nothing of the job:\n%s", said)
 	}
+
 	if len(j.ran) != 3 {
 		t.Errorf("only %q ran", j.ran)
 	}
@@ -204,12 +223,15 @@ func TestBatchAndTaskD(t *testing.T) {
 	if said := j.follow("taskd.md"); !strings.Contains(said, "slow") {
 		t.Errorf("no verdict on TaskD's files:\n%s", said)
 	}
+
 	if said := j.follow("batch.md"); !strings.Contains(said, `"state":"degraded"`) {
 		t.Errorf("the CronJob's line finds nothing:\n%s", said)
 	}
+
 	if page := read(t, filepath.Join(j.home, "report.html")); !strings.Contains(page, "slows this job down") {
 		t.Error("the report has no verdict")
 	}
+
 	if len(j.ran) < 6 {
 		t.Errorf("only %q ran", j.ran)
 	}

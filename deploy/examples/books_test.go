@@ -18,6 +18,7 @@ func pause() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("LAGGARD_PAUSE")); err == nil {
 		return d
 	}
+
 	return 2 * time.Second
 }
 
@@ -39,6 +40,7 @@ func (s shelf) of(incarnation uint64) *stored {
 	if s[incarnation] == nil {
 		s[incarnation] = &stored{seqs: map[uint32][]uint64{}}
 	}
+
 	return s[incarnation]
 }
 
@@ -60,10 +62,12 @@ func (s shelf) addRecord(r *row.Record) {
 	if r.Kind == record.Communication.String() {
 		p.comms++
 	}
+
 	if r.Open != 0 {
 		p.open++
 		return
 	}
+
 	p.count++
 	p.seqs[r.Ring] = append(p.seqs[r.Ring], r.Seq)
 }
@@ -82,18 +86,22 @@ func (c *cluster) books() {
 	if _, err := src.Load(ctx, jobName, s, source.Options{}); err != nil {
 		c.t.Fatal(err)
 	}
+
 	err = src.Records(ctx, jobName, source.Options{}, func(_ []row.Rank, records []row.Record) error {
 		for i := range records {
 			s.addRecord(&records[i])
 		}
+
 		return nil
 	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	if len(s) != len(c.all) {
 		c.t.Errorf("%d processes stored, %d ran", len(s), len(c.all))
 	}
+
 	var emitted, kept uint64
 	for _, m := range c.all {
 		i := slices.IndexFunc(c.all, func(o *member) bool { return o == m })
@@ -102,10 +110,12 @@ func (c *cluster) books() {
 			c.t.Errorf("process %d (rank %d on %s) is not stored", i, m.rank, m.node)
 			continue
 		}
+
 		c.check(m, p)
 		emitted += m.ranges
 		kept += p.count
 	}
+
 	c.t.Logf("%d processes, %d records reported by them, %d stored", len(c.all), emitted, kept)
 }
 
@@ -115,6 +125,7 @@ func (s shelf) process(m *member) *stored {
 			return p
 		}
 	}
+
 	return nil
 }
 
@@ -126,13 +137,16 @@ func (c *cluster) check(m *member, p *stored) {
 	if p.rank.Node != m.node || p.rank.Pod != "pod-of-"+m.node {
 		c.t.Errorf("%s: stored as on %s in %s", who, p.rank.Node, p.rank.Pod)
 	}
+
 	const perStep = 8
 	if p.count < m.ranges || p.count > m.ranges && (!m.killed || p.count > m.ranges+perStep) {
 		c.t.Errorf("%s: %d records stored, %d reported, killed: %v", who, p.count, m.ranges, m.killed)
 	}
+
 	if p.open > 0 && !m.killed || p.open > 2 {
 		c.t.Errorf("%s: %d ranges that never ended, killed: %v", who, p.open, m.killed)
 	}
+
 	for ring, seqs := range p.seqs {
 		slices.Sort(seqs)
 		for i, seq := range seqs {
@@ -142,20 +156,24 @@ func (c *cluster) check(m *member, p *stored) {
 			}
 		}
 	}
+
 	if p.calls != p.comms {
 		c.t.Errorf("%s: %d communications stored, %d counted in windows", who, p.comms, p.calls)
 	}
+
 	times := map[int]int{}
 	var want []string
 	for _, step := range m.steps {
 		want = append(want, fmt.Sprintf("%d/%d", step, times[step]))
 		times[step]++
 	}
+
 	slices.Sort(want)
 	slices.Sort(p.steps)
 	if m.killed { // the step after the last report
 		p.steps = slices.DeleteFunc(p.steps, func(s string) bool { return !slices.Contains(want, s) })
 	}
+
 	if !slices.Equal(want, p.steps) {
 		c.t.Errorf("%s: steps stored %v, reported %v", who, p.steps, want)
 	}

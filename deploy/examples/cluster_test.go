@@ -36,8 +36,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		os.Exit(0)
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -45,6 +47,7 @@ func work(fault string) error {
 	if fault == "-" {
 		fault = dataparallel.NoFault
 	}
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -90,22 +93,27 @@ func newCluster(t *testing.T, laggard string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(rings) })
 	c := &cluster{t: t, laggard: laggard, dir: t.TempDir(), rings: rings, agents: map[string]*agent{}}
 	if c.stored, err = fsnotify.NewWatcher(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { c.stored.Close() })
 	steps := filepath.Join(c.dir, "store", row.StepsTable, "job="+jobName)
 	if err := os.MkdirAll(steps, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.stored.Add(steps); err != nil {
 		t.Fatal(err)
 	}
+
 	for rank := range worldSize {
 		c.members = append(c.members, c.start(rank, fmt.Sprintf("node-%d", rank/ranksPerNode), rank == faultyRank))
 	}
+
 	c.join()
 	return c
 }
@@ -127,16 +135,19 @@ func (c *cluster) pod(node string) {
 	if c.agents[node] != nil {
 		return
 	}
+
 	words, err := os.CreateTemp(c.dir, node+"-agent-*.log")
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	a := &agent{words: words, command: exec.Command(c.laggard, "agent", "--ring-dir", filepath.Join(c.rings, node), "--dir", c.profiling(node),
 		"--store", c.store(), "--node", node, "--pod", "pod-of-"+node, "--records", "all", "--flush", "300ms", "--metrics", "", "--listen", "")}
 	a.command.Stderr = words
 	if err := a.command.Start(); err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.agents[node] = a
 	c.t.Cleanup(func() {
 		a.command.Process.Kill()
@@ -151,6 +162,7 @@ func (c *cluster) endPod(nodes ...string) {
 	for _, node := range nodes {
 		c.agents[node].command.Process.Signal(syscall.SIGTERM)
 	}
+
 	for _, node := range nodes {
 		a := c.agents[node]
 		delete(c.agents, node)
@@ -189,6 +201,7 @@ func (c *cluster) start(rank int, node string, faulty bool) *member {
 	if faulty {
 		fault = dataparallel.ComputeFault
 	}
+
 	m.command.Env = append(os.Environ(), asWorker+"="+fault, "CHECKPOINTS="+c.dir, "GOMAXPROCS=1",
 		"LAGGARD_JOB="+jobName, "LAGGARD_RUN="+filepath.Join(c.rings, node), "NODE_NAME="+node, "POD_NAME=pod-of-"+node,
 		"RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank%ranksPerNode), "WORLD_SIZE="+strconv.Itoa(worldSize))
@@ -196,14 +209,17 @@ func (c *cluster) start(rank int, node string, faulty bool) *member {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	out, err := m.command.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	m.in, m.command.Stderr = json.NewEncoder(in), &m.errs
 	if err := m.command.Start(); err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.t.Cleanup(func() { m.command.Process.Kill() })
 	go m.read(out)
 	c.all = append(c.all, m)
@@ -219,11 +235,13 @@ func (m *member) read(out io.Reader) {
 		if json.Unmarshal(lines.Bytes(), &r) != nil {
 			continue
 		}
+
 		m.mu.Lock()
 		m.ranges = r.Ranges
 		if r.Event == "step" || r.Event == "failed" {
 			m.steps = append(m.steps, r.Step)
 		}
+
 		m.mu.Unlock()
 		m.reports <- r
 	}
@@ -239,6 +257,7 @@ func (m *member) await(events ...string) dataparallel.Report {
 			if !more {
 				m.t.Fatalf("rank %d on %s ended before %v:\n%s", m.rank, m.node, events, m.errs.String())
 			}
+
 			if slices.Contains(events, r.Event) {
 				return r
 			}
@@ -282,9 +301,11 @@ func (c *cluster) join() {
 		all.Ranks = append(all.Ranks, m.rank)
 		all.Addresses = append(all.Addresses, m.address)
 	}
+
 	for _, m := range c.members {
 		m.order(dataparallel.Order{Join: &all})
 	}
+
 	for _, m := range c.members {
 		m.await("joined")
 	}
@@ -314,6 +335,7 @@ func (c *cluster) failed(members ...*member) int {
 	for _, m := range members {
 		step = min(step, m.await("failed").Step)
 	}
+
 	return step
 }
 
@@ -339,6 +361,7 @@ func (c *cluster) on(node string) (there, elsewhere []*member) {
 			elsewhere = append(elsewhere, m)
 		}
 	}
+
 	return there, elsewhere
 }
 
@@ -351,6 +374,7 @@ func (c *cluster) analyze(step int) *verdict.Verdict {
 		if json.Unmarshal(out, &v) == nil && v.Steps.Last >= int64(step) {
 			return &v
 		}
+
 		for came := false; !came; {
 			select {
 			case e := <-c.stored.Events:
@@ -374,23 +398,29 @@ func (c *cluster) names(v *verdict.Verdict, when, node, state string, ranks ...i
 	if !v.Decided {
 		c.t.Errorf("%s: not decided: %s", when, said)
 	}
+
 	for _, l := range v.Links {
 		c.t.Logf("%s: link %s: %s", when, l.Group, l.Detail)
 	}
+
 	named := slices.DeleteFunc(slices.Clone(v.Nodes), func(n verdict.Node) bool { return n.State == verdict.Suspect })
 	if len(named) < len(v.Nodes) {
 		c.t.Logf("%s: suspects: %s", when, said)
 	}
+
 	if node == "" {
 		if len(named) > 0 {
 			c.t.Errorf("%s: want nobody named: %s", when, said)
 		}
+
 		return
 	}
+
 	if len(named) != 1 {
 		c.t.Errorf("%s: want %s %s: %s", when, node, state, said)
 		return
 	}
+
 	if n := named[0]; n.Node != node || n.State != state || n.Cause != verdict.Compute || !slices.Equal(n.Ranks, ranks) {
 		c.t.Errorf("%s: want %s %s, ranks %v: %s", when, node, state, ranks, said)
 	}

@@ -18,12 +18,14 @@ func binary(t *testing.T) string {
 	if path := os.Getenv("LAGGARD_BINARY"); path != "" {
 		return path
 	}
+
 	path := filepath.Join(t.TempDir(), "laggard")
 	build := exec.Command("go", "build", "-o", path, ".")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build laggard: %v\n%s", err, out)
 	}
+
 	return path
 }
 
@@ -38,9 +40,11 @@ func run(t *testing.T, code int, env []string, name string, args ...string) stri
 	if c.ProcessState == nil {
 		t.Fatalf("%s %v: %v", name, args, err)
 	}
+
 	if got := c.ProcessState.ExitCode(); got != code {
 		t.Fatalf("%s %v: exit code %d, want %d\n%s", name, args, got, code, out)
 	}
+
 	return string(out)
 }
 
@@ -55,11 +59,13 @@ func TestDemo(t *testing.T) {
 			if !strings.Contains(out, "right: ") || !strings.Contains(out, filepath.Join(dir, "report.html")) {
 				t.Fatalf("the demo said:\n%s", out)
 			}
+
 			if page, err := os.ReadFile(filepath.Join(dir, "report.html")); err != nil || len(page) < 10_000 {
 				t.Fatalf("report of %d bytes, %v", len(page), err)
 			}
 		})
 	}
+
 	t.Run("healthy", func(t *testing.T) {
 		if out := run(t, 0, nil, laggard, "demo", "--healthy", "--steps", "90", "--dir", t.TempDir()); !strings.Contains(out, "nobody is named") {
 			t.Fatalf("the demo said:\n%s", out)
@@ -77,9 +83,11 @@ func TestPyTorch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if strings.Contains(strings.ToLower(string(script)), "laggard") {
 		t.Error("train.py speaks of laggard")
 	}
+
 	named := regexp.MustCompile(`(?m)^\s*(node-\d)\s+(?:degraded|suspect|intermittent)\s+(\w+)`)
 	type job struct {
 		name string
@@ -93,6 +101,7 @@ func TestPyTorch(t *testing.T) {
 			jobs = append(jobs, job{fault, []string{"--fault", fault}, 3, "[node-1 " + cause + "]"})
 		}
 	}
+
 	for _, tt := range jobs {
 		t.Run(tt.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
@@ -102,9 +111,11 @@ func TestPyTorch(t *testing.T) {
 			for _, m := range named.FindAllStringSubmatch(said, -1) {
 				nodes = append(nodes, m[1]+" "+m[2])
 			}
+
 			if got := fmt.Sprint(nodes); got != tt.want {
 				t.Errorf("named %s, want %s:\n%s", got, tt.want, said)
 			}
+
 			fiveKinds(t, filepath.Join(out, "profiling", "pytorch-example"))
 		})
 	}
@@ -117,6 +128,7 @@ func fiveKinds(t *testing.T, job string) {
 	if err != nil || len(files) < 4 {
 		t.Fatalf("segments of 4 ranks: %v, %v", files, err)
 	}
+
 	counts := map[string]int{}
 	kind := regexp.MustCompile(`(?m)^\{"kind":"(\w+)"`)
 	for _, f := range files {
@@ -124,10 +136,12 @@ func fiveKinds(t *testing.T, job string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, m := range kind.FindAllSubmatch(b, -1) {
 			counts[string(m[1])]++
 		}
 	}
+
 	t.Logf("kinds recorded: %v", counts)
 	for _, k := range []string{"Step", "FP", "Communication", "SaveCheckpoint", "DataLoader"} {
 		if counts[k] == 0 {

@@ -25,6 +25,7 @@ func TestProfiles(t *testing.T) {
 	if wanted == "" {
 		t.Skip("whole jobs under a profiler: make profiles runs them")
 	}
+
 	laggard := binary(t)
 	jobs := []profiled{
 		{name: "compute", nodes: 2, want: "[node-1 degraded compute]"},
@@ -37,10 +38,12 @@ func TestProfiles(t *testing.T) {
 			profiled{name: "healthy-8", nodes: 4, fault: []string{"--healthy"}, want: "[]"},
 			profiled{name: "link", nodes: 3, fault: []string{"--fault", "link"}, want: "[node-1 degraded communication]", blind: true})
 	}
+
 	runs := 1
 	if n, err := strconv.Atoi(os.Getenv("LAGGARD_PROFILES_RUNS")); err == nil {
 		runs = n
 	}
+
 	for _, job := range jobs {
 		for i := range runs {
 			t.Run(fmt.Sprintf("%s-%d", job.name, i), func(t *testing.T) { job.run(t, laggard) })
@@ -73,6 +76,7 @@ func (p profiled) run(t *testing.T, laggard string) {
 	default:
 		args = append(args, "--steps", "45")
 	}
+
 	c := exec.CommandContext(t.Context(), "bash", args...)
 	c.Env = append(os.Environ(), "LAGGARD="+laggard, "OUT="+out, "PYTHON="+cmp.Or(os.Getenv("LAGGARD_PROFILES_PYTHON"), "/usr/bin/python3"), "NO_COLOR=1")
 	said, err := c.CombinedOutput()
@@ -80,12 +84,14 @@ func (p profiled) run(t *testing.T, laggard string) {
 	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == verdict.ExitDegraded) {
 		t.Fatalf("run the job: %v\n%s", err, said)
 	}
+
 	recorded := verdictOf(t, laggard, filepath.Join(out, "store"))
 	fromTraces := verdictOf(t, laggard, traces, "--topology", layout)
 	t.Logf("recorder %s, %d steps; traces %s, %d steps", named(recorded), recorded.Steps.Analyzed, named(fromTraces), fromTraces.Steps.Analyzed)
 	if got := named(recorded); got != p.want {
 		t.Errorf("the recorder's verdict is %s, want %s\n%s", got, p.want, said)
 	}
+
 	if p.blind {
 		if got := named(fromTraces); got != "[]" || len(fromTraces.Links) > 0 {
 			t.Errorf("the traces' verdict is %s, links %v, of what they don't show", got, fromTraces.Links)
@@ -93,6 +99,7 @@ func (p profiled) run(t *testing.T, laggard string) {
 	} else if got := named(fromTraces); got != p.want && got != named(unattributed(recorded)) {
 		t.Errorf("the traces' verdict is %s, the recorder's %s", got, named(recorded))
 	}
+
 	if !fromTraces.Decided || fromTraces.Steps.Analyzed < 28 {
 		t.Errorf("traces: decided %v by %d steps", fromTraces.Decided, fromTraces.Steps.Analyzed)
 	}
@@ -109,14 +116,17 @@ func topologyOf(t *testing.T, nodes int) string {
 	for n := range nodes {
 		all.Nodes[fmt.Sprintf("node-%d", n)] = []int{2 * n, 2*n + 1}
 	}
+
 	b, err := json.Marshal(all)
 	path := filepath.Join(t.TempDir(), "topology.json")
 	if err == nil {
 		err = os.WriteFile(path, b, 0o600)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -130,6 +140,7 @@ func verdictOf(t *testing.T, laggard, source string, args ...string) *verdict.Ve
 	if bad := json.Unmarshal(out, &v); bad != nil {
 		t.Fatalf("analyze %s: %v, %v\n%s", source, err, bad, out)
 	}
+
 	return &v
 }
 
@@ -139,6 +150,7 @@ func named(v *verdict.Verdict) string {
 	for _, n := range v.Nodes {
 		all = append(all, n.Node+" "+n.State+" "+n.Cause)
 	}
+
 	return fmt.Sprint(all)
 }
 
@@ -149,5 +161,6 @@ func unattributed(v *verdict.Verdict) *verdict.Verdict {
 		n.Cause = verdict.Unattributed
 		out.Nodes = append(out.Nodes, n)
 	}
+
 	return out
 }

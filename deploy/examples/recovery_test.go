@@ -40,6 +40,7 @@ func TestRecoveries(t *testing.T) {
 			return nil
 		})
 	}
+
 	g.Wait()
 }
 
@@ -80,6 +81,7 @@ func (c *cluster) after(from int, state string, attempts int, ranks ...int) {
 	if v.Attempts != attempts {
 		c.t.Errorf("after: %d attempts, want %d", v.Attempts, attempts)
 	}
+
 	c.books()
 }
 
@@ -89,13 +91,16 @@ func (c *cluster) finish() {
 	for _, m := range c.members {
 		m.order(dataparallel.Order{Leave: true})
 	}
+
 	for _, m := range c.members {
 		m.leave()
 	}
+
 	var nodes []string
 	for node := range c.agents {
 		nodes = append(nodes, node)
 	}
+
 	c.endPod(nodes...)
 }
 
@@ -105,6 +110,7 @@ func jobRescheduling(c *cluster) {
 	for _, m := range c.members {
 		m.kill()
 	}
+
 	c.endPod("node-0", "node-1", "node-2")
 	c.during()
 	for _, m := range c.members {
@@ -112,8 +118,10 @@ func jobRescheduling(c *cluster) {
 		if node == faultyNode {
 			node = "node-3"
 		}
+
 		c.replace(c.start(m.rank, node, false))
 	}
+
 	c.join()
 	c.after(checkpoint, verdict.Recovered, 2, faultyRank)
 }
@@ -124,6 +132,7 @@ func podRescheduling(c *cluster) {
 	for _, m := range c.members {
 		m.kill()
 	}
+
 	c.endPod("node-0")
 	c.during()
 	for _, m := range c.members {
@@ -131,8 +140,10 @@ func podRescheduling(c *cluster) {
 		if node == "node-0" {
 			node = "node-3"
 		}
+
 		c.replace(c.start(m.rank, node, m.rank == faultyRank))
 	}
+
 	c.join()
 	c.after(checkpoint, verdict.Degraded, 2, faultyRank)
 }
@@ -147,12 +158,14 @@ func processRescheduling(c *cluster) {
 	for _, m := range lost {
 		m.kill()
 	}
+
 	step := c.failed(left...)
 	c.endPod(faultyNode)
 	c.during()
 	for _, m := range lost {
 		c.replace(c.start(m.rank, "node-3", false))
 	}
+
 	c.join()
 	c.after(step, verdict.Recovered, 1, faultyRank)
 }
@@ -170,6 +183,7 @@ func recoverInPlace(c *cluster) {
 			left = append(left, m)
 		}
 	}
+
 	step := c.failed(left...)
 	c.during()
 	c.replace(c.start(lost.rank, lost.node, false))
@@ -185,8 +199,10 @@ func retry(c *cluster) {
 		if i == 5 {
 			s.Cut = part + 4
 		}
+
 		m.order(dataparallel.Order{Train: &s})
 	}
+
 	step := c.failed(c.members...)
 	c.during()
 	c.join()
@@ -203,6 +219,7 @@ func elasticTraining(c *cluster) {
 	for _, m := range out {
 		m.kill()
 	}
+
 	step := c.failed(left...)
 	c.endPod("node-2")
 	c.during()
@@ -214,6 +231,7 @@ func elasticTraining(c *cluster) {
 	for _, m := range out {
 		c.members = append(c.members, c.start(m.rank, m.node, false))
 	}
+
 	c.join()
 	c.after(part+part/2, verdict.Degraded, 1, faultyRank)
 }
@@ -229,19 +247,23 @@ func hotSwitch(c *cluster) {
 		b.order(dataparallel.Order{Warm: 20})
 		backup = append(backup, b)
 	}
+
 	c.train(part, part+8) // while the backup loads
 	for _, b := range backup {
 		b.await("warm")
 	}
+
 	c.during()
 	for _, b := range backup {
 		c.replace(b)
 	}
+
 	c.join()
 	for _, m := range old {
 		m.order(dataparallel.Order{Leave: true})
 		m.leave()
 	}
+
 	c.endPod(faultyNode)
 	c.after(part+8, verdict.Recovered, 1, faultyRank)
 }
@@ -256,15 +278,18 @@ func gracefulExit(c *cluster) {
 	for _, m := range c.members {
 		m.command.Process.Signal(syscall.SIGTERM)
 	}
+
 	c.endPod("node-0", "node-1", "node-2")
 	for _, m := range c.members {
 		m.leave()
 	}
+
 	c.during()
 	for _, m := range c.members {
 		node := fmt.Sprintf("node-%d", (m.rank/ranksPerNode+2)%3)
 		c.replace(c.start(m.rank, node, m.rank == 4))
 	}
+
 	c.join()
 	c.after(part+3, verdict.Degraded, 2, 4)
 }

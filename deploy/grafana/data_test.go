@@ -66,6 +66,7 @@ func newStore(t *testing.T) *store {
 	for _, ddl := range clickhouse.Statements(clickhouse.Latest, clickhouse.Options{}) {
 		s.query(ddl)
 	}
+
 	s.big()
 	s.small()
 	s.link()
@@ -75,6 +76,7 @@ func newStore(t *testing.T) *store {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.to = time.Unix(end+60, 0)
 	s.demo() // of another year
 	return s
@@ -86,6 +88,7 @@ func (s *store) query(sql string) string {
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, sql)
 	}
+
 	return out
 }
 
@@ -95,22 +98,27 @@ func insert[T any](s *store, table string, rows []T) {
 	if len(rows) == 0 {
 		return
 	}
+
 	var b bytes.Buffer
 	typ := reflect.TypeFor[T]()
 	var names []string
 	for i := range typ.NumField() {
 		names = append(names, clickhouse.Quote(typ.Field(i).Tag.Get("col")))
 	}
+
 	for i := range rows {
 		v := reflect.ValueOf(&rows[i]).Elem()
 		for k := range typ.NumField() {
 			if k > 0 {
 				b.WriteByte('\t')
 			}
+
 			cellText(&b, v.Field(k))
 		}
+
 		b.WriteByte('\n')
 	}
+
 	if err := s.Insert(fmt.Sprintf("INSERT INTO %s (%s) FORMAT TabSeparated", table, strings.Join(names, ", ")), &b); err != nil {
 		s.t.Fatal(err)
 	}
@@ -127,6 +135,7 @@ func cellText(b *bytes.Buffer, v reflect.Value) {
 		if v.IsNil() {
 			text = []byte("[]")
 		}
+
 		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(string(text), `"`, "'"), "null", "[]"))
 	default:
 		if v.CanInt() {
@@ -159,19 +168,23 @@ func (s *store) big() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.judge(bigJob, rows, []uint64{half, 2*half - 1}, func(step uint64) uint64 { return (quiet-1)*half + step })
 	for i := range rows.Ranks {
 		rows.Ranks[i].EndedNs = 0
 	}
+
 	insert(s, row.RanksTable, rows.Ranks)
 	for _, table := range []string{row.StepsTable, row.CommunicationsTable} {
 		s.query("CREATE TABLE once_" + table + " AS " + table + " ENGINE = Memory")
 	}
+
 	insert(s, "once_"+row.StepsTable, rows.Steps)
 	insert(s, "once_"+row.CommunicationsTable, rows.Communications)
 	for table, column := range map[string]string{row.StepsTable: "step", row.CommunicationsTable: "step_from"} {
 		s.repeat(table, column)
 	}
+
 	s.bigLedger()
 }
 
@@ -182,6 +195,7 @@ func (s *store) repeat(table, column string) {
 	if table == row.CommunicationsTable {
 		upto = ", step_to + shift AS step_to"
 	}
+
 	middle := fmt.Sprintf("(SELECT min(start_ns) FROM once_steps WHERE step = %d)", first+half)
 	for _, part := range []struct{ low, high, from, to int }{{0, half, 0, quiet}, {half, 2 * half, quiet - 1, (bigSteps+half-1)/half - 1}} {
 		s.query(fmt.Sprintf(`INSERT INTO %[1]s SELECT * EXCEPT (shift, move) REPLACE (toUInt64(%[2]s + shift - %[3]d) AS %[2]s, start_ns + move AS start_ns%[9]s)
@@ -207,6 +221,7 @@ func (s *store) bigLedger() {
 				lost = 12
 				add("dropped", "ring-full", lost)
 			}
+
 			add("emitted", "", 1000)
 			add("stored", "", 1000-lost)
 			half := e
@@ -218,6 +233,7 @@ func (s *store) bigLedger() {
 			rows = append(rows, row.Ledger{Job: bigJob, Rank: r, Batch: fmt.Sprintf("b%d-%d", r, k), Table: row.StepsTable, State: "stored", Records: 1000, AtNs: e.AtNs})
 		}
 	}
+
 	insert(s, row.LedgerTable, rows)
 }
 
@@ -227,15 +243,18 @@ func (s *store) small() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	config.Job, config.StartUnix, config.Steps, config.Faults[0].From = nodeJob, start, 140, 50
 	root := s.t.TempDir()
 	if _, err := simulate.Write(root, config); err != nil {
 		s.t.Fatal(err)
 	}
+
 	dirs, err := segment.Walk(root)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	var all row.Rows
 	for _, dir := range dirs {
 		counts, err := rollup.Dir(context.Background(), dir, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
@@ -248,12 +267,14 @@ func (s *store) small() {
 		if err != nil {
 			s.t.Fatal(err)
 		}
+
 		for state, kinds := range map[string]map[string]uint64{"emitted": counts.Emitted, "stored": counts.Stored, "summarised": counts.Summarised} {
 			for kind, n := range kinds {
 				all.Ledger = append(all.Ledger, row.Ledger{Job: nodeJob, Rank: uint32(dir.Rank), Segment: uint64(dir.Rank + 1), State: state, Kind: kind, Records: n, LastOffset: counts.Bytes, AtNs: start * 1e9})
 			}
 		}
 	}
+
 	s.node = all
 	s.insertRows(all)
 	s.judge(nodeJob, all, []uint64{90, 120, 139}, func(step uint64) uint64 { return step })
@@ -264,11 +285,13 @@ func (s *store) link() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	config.Job, config.StartUnix, config.Steps = linkJob, start, 300
 	rows, _, err := simulate.Rows(config)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.insertRows(rows)
 	s.judge(linkJob, rows, []uint64{200, 299}, func(step uint64) uint64 { return step })
 }
@@ -282,10 +305,12 @@ func (s *store) hung() {
 			if k == 30 {
 				flags = row.FlagSwitched
 			}
+
 			rows.Steps = append(rows.Steps, row.Step{Job: hungJob, Rank: r, Incarnation: uint64(r) + 1, Node: "node-200", Step: k, StartNs: start*1e9 + int64(k)*2e9, StepNs: 2e9,
 				FPNs: 5e8, FPCount: 1, CommNs: 2e8, ExposedNs: 1e8, SelfNs: 19e8, DataLoaderNs: -1, CheckpointNs: -1, Tokens: -1, HostFPNs: -1, BackwardNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: 2e8, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1, Flags: flags})
 		}
 	}
+
 	s.insertRows(rows)
 }
 
@@ -298,9 +323,11 @@ func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint6
 	for i := range rows.Steps {
 		low = min(low, rows.Steps[i].Step)
 	}
+
 	for i := range rows.Steps {
 		at[rows.Steps[i].Step-low] = rows.Steps[i].StartNs
 	}
+
 	length := at[half] - at[0]
 	for _, last := range upto {
 		v := s.analyze(job, rows, low+last)
@@ -310,6 +337,7 @@ func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint6
 			if before[key] == string(text) {
 				return
 			}
+
 			before[key] = string(text)
 			r.Job, r.AtNs, r.Step, r.Body, r.ImpactPPM = job, ns, place(last), string(text), uint32(impact*1e6)
 			out = append(out, r)
@@ -319,14 +347,18 @@ func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint6
 		for _, n := range v.Nodes {
 			add("n"+n.Node, row.Verdict{Node: n.Node, State: n.State, Cause: n.Cause, Detail: n.Detail}, n, n.JobImpact)
 		}
+
 		for _, l := range v.Links {
 			add("l"+l.Group, row.Verdict{Group: l.Group, State: l.State, Detail: l.Detail}, l, l.JobImpact)
 		}
+
 		for _, f := range v.Findings {
 			add("f"+f.Kind, row.Verdict{Finding: f.Kind, Detail: f.Detail}, f, f.JobImpact)
 		}
+
 		s.verdicts[job] = v
 	}
+
 	insert(s, row.VerdictsTable, out)
 }
 
@@ -335,20 +367,24 @@ func (s *store) analyze(job string, rows row.Rows, last uint64) *verdict.Verdict
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
 	}
+
 	for i := range rows.Steps {
 		if rows.Steps[i].Step <= last {
 			b.AddStep(&rows.Steps[i])
 		}
 	}
+
 	for i := range rows.Communications {
 		if rows.Communications[i].StepTo <= last {
 			b.AddCommunication(&rows.Communications[i])
 		}
 	}
+
 	f, err := b.Frame(nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	v := detect.Analyze(f, detect.Default())
 	v.Healthy = v.Exit(detect.Default().MinImpact) == verdict.ExitHealthy
 	s.t.Logf("%s up to step %d: %d nodes, %d links, %d findings", job, last, len(v.Nodes), len(v.Links), len(v.Findings))

@@ -24,6 +24,7 @@ func demoDir() string {
 	if dir := os.Getenv("LAGGARD_DEMO"); dir != "" {
 		return dir
 	}
+
 	return filepath.Join("testdata", "demo")
 }
 
@@ -35,11 +36,13 @@ func (s *store) demo() {
 		if err != nil || len(files) == 0 {
 			s.t.Fatalf("demo's %s: %v, %v", table, files, err)
 		}
+
 		for _, file := range files {
 			path, err := filepath.Abs(file)
 			if err != nil {
 				s.t.Fatal(err)
 			}
+
 			from := "file('" + path + "', Parquet)"
 			names, values := []string{"job"}, []string{"'" + demoJob + "'"}
 			for line := range strings.Lines(s.query("DESCRIBE " + from)) {
@@ -47,17 +50,21 @@ func (s *store) demo() {
 					names, values = append(names, clickhouse.Quote(name)), append(values, clickhouse.Quote(name))
 				}
 			}
+
 			s.query(fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s", table, strings.Join(names, ", "), strings.Join(values, ", "), from))
 		}
 	}
+
 	b, err := os.ReadFile(filepath.Join(demoDir(), "verdict.json"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	var v verdict.Verdict
 	if err := json.Unmarshal(b, &v); err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.verdicts[demoJob] = &v
 }
 
@@ -74,6 +81,7 @@ func demoNumbers(t *testing.T, s *store, r map[string]reply) {
 	if len(v.Nodes) != 1 || v.Nodes[0].State != verdict.Degraded {
 		t.Fatalf("the demo's verdict names %+v", v.Nodes)
 	}
+
 	n := v.Nodes[0]
 	causes := r["laggard-job/Causes/demo"]
 	for what, pair := range map[string][2]float64{
@@ -87,6 +95,7 @@ func demoNumbers(t *testing.T, s *store, r map[string]reply) {
 			t.Errorf("demo: %s is %v on the page, %v in the verdict", what, pair[0], pair[1])
 		}
 	}
+
 	if got := int(number(r["laggard-job/Ranks against their role/demo"].Data[0][0])); got != n.Ranks[0] {
 		t.Errorf("demo: the slowest rank is %d on the page, %v in the verdict", got, n.Ranks)
 	}

@@ -25,9 +25,11 @@ func (s view) expand(sql string, points int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	if sql, err = s.fill(sql); err != nil {
 		return "", err
 	}
+
 	return s.macros(sql, points)
 }
 
@@ -49,6 +51,7 @@ func arguments(sql string, i int) (args []string, end int, err error) {
 			}
 		}
 	}
+
 	return nil, 0, fmt.Errorf("expand: bracket never closes in %q", sql)
 }
 
@@ -61,25 +64,31 @@ func (s view) conditions(sql string) (string, error) {
 		if i < 0 {
 			return sql, nil
 		}
+
 		args, end, err := arguments(sql, i+len(macro))
 		if err != nil {
 			return "", err
 		}
+
 		if len(args) != 2 {
 			return "", fmt.Errorf("expand: %s has %d arguments, the plugin takes 2", macro, len(args))
 		}
+
 		m := variableName.FindStringSubmatch(args[1])
 		if m == nil {
 			return "", fmt.Errorf("expand: %q names no variable", args[1])
 		}
+
 		value, ok := s.variables[m[1]]
 		if !ok {
 			return "", fmt.Errorf("expand: unknown variable %s", m[1])
 		}
+
 		phrase := args[0]
 		if strings.Join(value, ",") == all || len(value) == 0 {
 			phrase = "1=1"
 		}
+
 		sql = sql[:i] + phrase + sql[end:]
 	}
 }
@@ -94,16 +103,20 @@ func (s view) fill(sql string) (string, error) {
 		if !ok {
 			err = fmt.Errorf("expand: unknown variable %s", m[1])
 		}
+
 		if m[2] == "raw" {
 			return strings.Join(value, ",")
 		}
+
 		if m[2] != "sqlstring" {
 			err = fmt.Errorf("expand: format %s of variable %s", m[2], m[1])
 		}
+
 		var quoted []string
 		for _, v := range value {
 			quoted = append(quoted, "'"+strings.ReplaceAll(v, "'", "''")+"'")
 		}
+
 		return strings.Join(quoted, ",")
 	})
 	return sql, err
@@ -115,20 +128,24 @@ func (s view) macros(sql string, points int) (string, error) {
 	if points == 0 {
 		points = s.points
 	}
+
 	interval := max(1, int(s.to.Sub(s.from).Seconds())/points)
 	for {
 		at := macroUse.FindStringSubmatchIndex(sql)
 		if at == nil {
 			return sql, nil
 		}
+
 		name, end, column := sql[at[2]:at[3]], at[3], ""
 		if at[4] != at[5] && (name == "timeFilter" || name == "timeFilter_ms" || name == "timeInterval") {
 			args, after, err := arguments(sql, at[4])
 			if err != nil || len(args) != 1 {
 				return "", fmt.Errorf("expand: $__%s takes one column: %v", name, err)
 			}
+
 			column, end = args[0], after
 		}
+
 		var out string
 		switch name {
 		case "fromTime":
@@ -146,6 +163,7 @@ func (s view) macros(sql string, points int) (string, error) {
 		default:
 			return "", fmt.Errorf("expand: unknown macro $__%s", name)
 		}
+
 		sql = sql[:at[0]] + out + sql[end:]
 	}
 }
@@ -166,6 +184,7 @@ func TestExpand(t *testing.T) {
 			t.Errorf("expand(%q) = %q, %v; want %q", c.in, got, err, c.want)
 		}
 	}
+
 	for _, bad := range []string{"$__conditionalAll(a, b, $job)", "${nobody:sqlstring}", "${job:csv}", "$__timeFiler(ts)"} {
 		if got, err := s.expand(bad, 0); err == nil {
 			t.Errorf("expand(%q) = %q, want an error", bad, got)

@@ -30,8 +30,10 @@ func Files() (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)
 		}
+
 		files["dashboards/"+d.UID+".json"] = b
 	}
+
 	for name, document := range map[string]any{
 		"provisioning/alerting/laggard.yaml":    grafanaRules(),
 		"provisioning/datasources/laggard.yaml": datasources(),
@@ -43,8 +45,10 @@ func Files() (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode %s: %w", name, err)
 		}
+
 		files[name] = b
 	}
+
 	return files, nil
 }
 
@@ -57,5 +61,6 @@ func marshal(v any) ([]byte, error) {
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), nil
 }

@@ -23,6 +23,7 @@ func number(v any) float64 {
 			return f
 		}
 	}
+
 	return math.NaN()
 }
 
@@ -35,10 +36,12 @@ func (r reply) cell(column string, keys ...string) float64 {
 			text, _ := line[i].(string)
 			match = match && text == k
 		}
+
 		if match {
 			return number(line[c])
 		}
 	}
+
 	return math.NaN()
 }
 
@@ -56,11 +59,13 @@ func numbers(t *testing.T, s *store, r map[string]reply) {
 	for i := range s.node.Steps {
 		steps = append(steps, s.node.Steps[i].StepNs)
 	}
+
 	slices.Sort(steps)
 	want("median step", r["laggard-job/Median step/node"].cell("step"), float64(steps[len(steps)/2])/1e9)
 	if got, err := strconv.Atoi(strings.TrimSpace(s.query("SELECT count() FROM steps WHERE job = '" + bigJob + "'"))); err != nil || got != bigRanks*bigSteps {
 		t.Errorf("big job has %d rank-steps, %v; want %d", got, err, bigRanks*bigSteps)
 	}
+
 	want("coverage", r["laggard-job/Coverage/big"].cell("coverage"), 1)
 	for name, job := range map[string]string{"big": bigJob, "node": nodeJob, "link": linkJob} {
 		v := s.verdicts[job]
@@ -68,16 +73,20 @@ func numbers(t *testing.T, s *store, r map[string]reply) {
 		if got := r["laggard-job/Verdict/"+name].Data[0][0]; got != report.Headline(v) {
 			t.Errorf("%s: the page says %q, the verdict %q", job, got, report.Headline(v))
 		}
+
 		if got := len(r["laggard-job/Causes/"+name].Data); got != len(v.Nodes)+len(v.Links) {
 			t.Errorf("%s: %d causes, want %d", job, got, len(v.Nodes)+len(v.Links))
 		}
+
 		for _, n := range v.Nodes {
 			want("slowdown of "+n.Node, r["laggard-job/Causes/"+name].cell("slowdown", n.Node, n.State, n.Cause), n.Slowdown)
 		}
+
 		for _, l := range v.Links {
 			want("slowdown of "+l.Group, r["laggard-job/Causes/"+name].cell("slowdown", l.Group, l.State, "link"), l.Slowdown)
 		}
 	}
+
 	fleetNumbers(t, s, r, want)
 	culpritIsSeen(t, s, r)
 	accountAddsUp(t, s, r, want)
@@ -96,6 +105,7 @@ func fleetNumbers(t *testing.T, s *store, r map[string]reply, want func(string, 
 		want("the fleet's row of "+job, r["laggard-fleet/Jobs/every"].cell("lost", job), lost)
 		total += lost
 	}
+
 	want("node-hours lost", r["laggard-fleet/Node-hours lost/every"].cell("lost"), total)
 }
 
@@ -111,6 +121,7 @@ func (s *store) lostByHand(t *testing.T, job string) float64 {
 		lost += share * math.Max(0, number(f[0])-ns)
 		ns, share = number(f[0]), number(f[1])/1e6
 	}
+
 	return nodes * (lost + share*(end-ns)) / 3.6e12
 }
 
@@ -122,25 +133,30 @@ func culpritIsSeen(t *testing.T, s *store, r map[string]reply) {
 		if got := int(number(slowest.Data[0][0])); !slices.Contains(n.Ranks, got) {
 			t.Errorf("%s: the slowest rank is %d, the verdict names %v", job, got, n.Ranks)
 		}
+
 		if ratio := r["laggard-rank/Ratio/"+name].cell("ratio"); ratio < 1.1 {
 			t.Errorf("%s: the culprit's ratio is %v, want 1.1 and more", job, ratio)
 		}
 	}
+
 	heat := r["laggard-job/Own time against the role, rank by rank/big"]
 	sums, cells := map[string]float64{}, map[string]int{}
 	for _, line := range heat.Data {
 		sums[line[1].(string)] += number(line[2])
 		cells[line[1].(string)]++
 	}
+
 	if len(sums) != 128 {
 		t.Errorf("heat map of 1,024 ranks has %d rows, want 128", len(sums))
 	}
+
 	worst := ""
 	for label := range sums {
 		if worst == "" || sums[label]/float64(cells[label]) > sums[worst]/float64(cells[worst]) {
 			worst = label
 		}
 	}
+
 	// Rank 299 is tensor place 3 of stage 2; its row begins with a neighbour of its role.
 	if !strings.HasPrefix(worst, "pp02 tp03 r0") || cells[worst] < 100 {
 		t.Errorf("the reddest row is %q with %d cells, want the culprit's", worst, cells[worst])
@@ -158,12 +174,14 @@ func accountAddsUp(t *testing.T, s *store, r map[string]reply, want func(string,
 			emitted += float64(s.node.Ledger[i].Records)
 		}
 	}
+
 	want("emitted by the small job", ledger.cell("emitted", nodeJob), emitted)
 	for _, line := range r["laggard-pipeline/Coverage/big"].Data {
 		if number(line[2]) != 1 {
 			t.Errorf("coverage is %v, nothing is missing", line)
 		}
 	}
+
 	want("lost", r["laggard-pipeline/Lost/every"].cell("lost"), 24)
 }
 
@@ -188,16 +206,19 @@ func alertsFire(t *testing.T, s *store, r map[string]reply) {
 					firing[line[0].(string)] = true
 				}
 			}
+
 			for _, job := range want {
 				if fired[title+" "+job] = true; !firing[job] {
 					t.Errorf("alert %s does not fire for %s, %s: %v", title, job, moment, reply.Data)
 				}
 			}
+
 			if len(firing) != len(want) && moment == "now" {
 				t.Errorf("alert %s fires for %v, want %v", title, firing, want)
 			}
 		}
 	}
+
 	for _, must := range []string{"Slow node " + bigJob, "Slow link " + linkJob, "Records lost " + bigJob, "Job without data " + hungJob} {
 		if !fired[must] {
 			t.Errorf("no moment in which the alert fires: %s", must)

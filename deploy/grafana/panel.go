@@ -112,6 +112,7 @@ func (p Panel) with(column, unit string, more ...Property) Panel {
 	if unit != "" {
 		o.Properties = append(o.Properties, Property{"unit", unit})
 	}
+
 	o.Properties = append(o.Properties, more...)
 	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, o)
 	return p
@@ -147,10 +148,12 @@ func thresholds(limits ...float64) *Thresholds {
 	if len(limits) == 0 {
 		t.Steps[0].Color = "text"
 	}
+
 	colors := []string{"orange", "red"}[max(0, 2-len(limits)):]
 	for i := range limits {
 		t.Steps = append(t.Steps, Threshold{Color: colors[min(i, 1)], Value: &limits[i]})
 	}
+
 	return t
 }
 
@@ -168,10 +171,12 @@ func place(panels ...Panel) []Panel {
 		if x+g.W > 24 {
 			x, y, tall = 0, y+tall, 0
 		}
+
 		g.X, g.Y = x, y
 		x, tall = x+g.W, max(tall, g.H)
 		panels[i].ID = i + 1
 	}
+
 	return panels
 }
 
@@ -194,5 +199,6 @@ func to(uid string, vars ...string) string {
 	for i := 0; i+1 < len(vars); i += 2 {
 		url += "&var-" + vars[i] + "=" + vars[i+1]
 	}
+
 	return url
 }

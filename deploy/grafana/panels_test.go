@@ -24,6 +24,7 @@ func (s *store) ask(shown view, t Target, points int) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+
 	var text string
 	took := time.Hour
 	for range 3 { // the machine may be busy with others: the best of three counts
@@ -31,14 +32,17 @@ func (s *store) ask(shown view, t Target, points int) (reply, error) {
 		if text, err = s.Query(sql + "\nFORMAT JSONCompact"); err != nil {
 			return reply{}, fmt.Errorf("%w\n%s", err, sql)
 		}
+
 		if took = min(took, time.Since(began)); took < 300*time.Millisecond {
 			break
 		}
 	}
+
 	r := reply{took: took}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return r, fmt.Errorf("decode reply: %w", err)
 	}
+
 	return r, check(r, t)
 }
 
@@ -49,6 +53,7 @@ func kind(typ string) string {
 			typ = strings.TrimSuffix(rest, ")")
 		}
 	}
+
 	switch {
 	case strings.HasPrefix(typ, "DateTime"):
 		return "time"
@@ -57,6 +62,7 @@ func kind(typ string) string {
 	case strings.HasPrefix(typ, "Int"), strings.HasPrefix(typ, "UInt"), strings.HasPrefix(typ, "Float"):
 		return "number"
 	}
+
 	return typ
 }
 
@@ -67,12 +73,15 @@ func check(r reply, t Target) error {
 	for _, m := range r.Meta {
 		got = append(got, m.Name+" "+kind(m.Type))
 	}
+
 	if have := strings.Join(got, ", "); have != t.Columns {
 		return fmt.Errorf("columns %q, want %q", have, t.Columns)
 	}
+
 	if t.Format != formatSeries {
 		return nil
 	}
+
 	seen, last := map[string]bool{}, ""
 	for _, line := range r.Data {
 		at := line[0].(string)
@@ -80,11 +89,14 @@ func check(r reply, t Target) error {
 		if len(line) > 1 && kind(r.Meta[1].Type) == "text" {
 			key += line[1].(string)
 		}
+
 		if at < last || seen[key] {
 			return fmt.Errorf("row %v is out of order or there twice", line)
 		}
+
 		seen[key], last = true, at
 	}
+
 	return nil
 }
 
@@ -113,6 +125,7 @@ func (s *store) moments() map[string]time.Time {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	return map[string]time.Time{"now": s.to, "then": time.Unix(end+20, 0)}
 }
 
@@ -121,6 +134,7 @@ func culpritRank(t *testing.T, ranks []int) string {
 	if len(ranks) == 0 {
 		t.Fatal("the verdict names no rank")
 	}
+
 	return fmt.Sprint(ranks[0])
 }
 
@@ -129,6 +143,7 @@ func wanted(uid, name string) bool {
 	if uid == "laggard-fleet" || uid == "laggard-pipeline" {
 		return name == "every" || name == "big" || name == "empty"
 	}
+
 	return name != "every"
 }
 
@@ -140,11 +155,13 @@ func TestEveryQueryRuns(t *testing.T) {
 		if target.RawSQL == "" {
 			return
 		}
+
 		r, err := s.ask(shown, target, points)
 		if err != nil {
 			t.Errorf("%s, %s, view %s: %v", page, title, name, err)
 			return
 		}
+
 		queries++
 		slowest = max(slowest, r.took)
 		t.Logf("%8.1f ms %6d rows  %s / %s [%s]", float64(r.took.Microseconds())/1e3, len(r.Data), page, title, name)
@@ -155,14 +172,17 @@ func TestEveryQueryRuns(t *testing.T) {
 			if !wanted(d.UID, name) {
 				continue
 			}
+
 			for _, p := range d.Panels {
 				for _, target := range p.Targets {
 					run(d.UID, name, shown, p.Title, target, p.MaxDataPoints)
 				}
 			}
+
 			for _, a := range d.Annotations.List {
 				run(d.UID, name, shown, "annotation "+a.Name, a.Target, 0)
 			}
+
 			for _, v := range d.Templating.List {
 				if target, ok := v.Query.(Target); ok {
 					run(d.UID, name, shown, "variable "+v.Name, target, 0)
@@ -170,17 +190,20 @@ func TestEveryQueryRuns(t *testing.T) {
 			}
 		}
 	}
+
 	for name, at := range s.moments() {
 		for _, a := range Alerts() {
 			shown := view{from: at.Add(-time.Duration(a.Window) * time.Second), to: at, points: 100}
 			run("alerts", name, shown, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
 		}
 	}
+
 	t.Logf("communications of the big job: %s", s.query("SELECT count() FROM communications WHERE job = '"+bigJob+"'"))
 	t.Logf("%d queries, the slowest took %v", queries, slowest)
 	if t.Failed() {
 		return
 	}
+
 	t.Run("Numbers", func(t *testing.T) { numbers(t, s, results) })
 	t.Run("Pictures", func(t *testing.T) { pictures(t, results) })
 }
@@ -192,6 +215,7 @@ func TestPanelsAreDescribed(t *testing.T) {
 			if seen[p.Title] || p.Title == "" {
 				t.Errorf("%s: title %q is empty or there twice", d.UID, p.Title)
 			}
+
 			seen[p.Title] = true
 			if p.Type != "row" && (p.Description == "" || p.GridPos.X+p.GridPos.W > 24) {
 				t.Errorf("%s: %s has no description or passes the page's edge", d.UID, p.Title)
@@ -205,20 +229,24 @@ func TestFilesAreGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.FromSlash(name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if string(got) != string(want) {
 			t.Errorf("%s differs from the Go: run go generate ./deploy/grafana", name)
 		}
 	}
+
 	for _, dir := range []string{"dashboards", "alerts", "provisioning/datasources", "provisioning/dashboards", "provisioning/alerting"} {
 		entries, err := os.ReadDir(filepath.FromSlash(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, e := range entries {
 			if files[dir+"/"+e.Name()] == nil {
 				t.Errorf("%s/%s is not generated", dir, e.Name())

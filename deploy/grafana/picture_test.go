@@ -29,25 +29,30 @@ func pictures(t *testing.T, results map[string]reply) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := os.Getenv("LAGGARD_PICTURES")
 	if dir == "" {
 		dir = t.TempDir()
 	}
+
 	ctx := chromium(t)
 	for _, d := range Dashboards() {
 		for _, name := range []string{"every", "big", "node", "demo"} {
 			if !wanted(d.UID, name) || name == "big" && wanted(d.UID, "every") {
 				continue
 			}
+
 			text, err := json.Marshal(map[string]any{"title": d.Title, "view": name, "panels": withResults(d, name, results)})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			path := filepath.Join(dir, d.UID+"-"+name)
 			html := strings.Replace(string(page), "DATA", strings.ReplaceAll(string(text), "</", `<\/`), 1)
 			if err := os.WriteFile(path+".html", []byte(html), 0o644); err != nil {
 				t.Fatal(err)
 			}
+
 			picture(t, ctx, path, len(d.Panels))
 		}
 	}
@@ -61,11 +66,14 @@ func withResults(d Dashboard, name string, results map[string]reply) []drawn {
 		for _, m := range r.Meta {
 			x.Columns = append(x.Columns, []string{m.Name, kind(m.Type)})
 		}
+
 		if len(x.Rows) > 40 && p.Type == "table" {
 			x.Rows = x.Rows[:40]
 		}
+
 		all = append(all, x)
 	}
+
 	return all
 }
 
@@ -76,15 +84,18 @@ func picture(t *testing.T, ctx context.Context, path string, panels int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ask(t, ctx, path, chromedp.Navigate("file://"+absolute))
 	title := ask(t, ctx, path, chromedp.Title())
 	png := ask(t, ctx, path, chromedp.FullScreenshot(100))
 	if want := fmt.Sprintf("drawn %d", panels); title != want {
 		t.Errorf("%s: page says %q, want %q", path, title, want)
 	}
+
 	if len(png) < 20_000 {
 		t.Errorf("%s: picture has %d bytes: nothing on it", path, len(png))
 	}
+
 	if err := os.WriteFile(path+".png", png, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +107,7 @@ func ask[T any](t *testing.T, ctx context.Context, path string, action chromedp.
 	if err != nil {
 		t.Fatalf("draw %s: %v", path, err)
 	}
+
 	return v
 }
 
@@ -106,6 +118,7 @@ func chromium(t *testing.T) context.Context {
 	if err != nil {
 		t.Fatalf("find chromium: %v; install Debian's package chromium", err)
 	}
+
 	allocator, stop := chromedp.NewExecAllocator(context.Background(),
 		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.WindowSize(1500, 1200))
@@ -115,6 +128,7 @@ func chromium(t *testing.T) context.Context {
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Logf("stop chromium: %v", err)
 		}
+
 		done()
 		cancel()
 		stop()

@@ -61,17 +61,20 @@ func TestPromtool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rules.yaml")
 	if err := os.WriteFile(file, rules, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	promtool(t, "check", "rules", file)
 
 	actions, severity := map[string]string{}, map[string]string{}
 	for _, a := range Alerts() {
 		actions[a.Name], severity[a.Name] = a.Action, a.Severity
 	}
+
 	fires, silent := map[string]bool{}, map[string]bool{}
 	var tests []any
 	for _, f := range firings {
@@ -79,33 +82,40 @@ func TestPromtool(t *testing.T) {
 		for name, values := range f.series {
 			series = append(series, map[string]any{"series": name, "values": values})
 		}
+
 		expect := []any{}
 		if f.labels != nil {
 			labels := map[string]string{"severity": severity[f.alert], "component": "laggard"}
 			for k, v := range f.labels {
 				labels[k] = v
 			}
+
 			expect = append(expect, map[string]any{"exp_labels": labels, "exp_annotations": map[string]string{"summary": f.summary, "action": actions[f.alert]}})
 			fires[f.alert] = true
 		} else {
 			silent[f.alert] = true
 		}
+
 		tests = append(tests, map[string]any{"interval": "1m", "input_series": series,
 			"alert_rule_test": []any{map[string]any{"eval_time": f.at, "alertname": f.alert, "exp_alerts": expect}}})
 	}
+
 	for name := range actions {
 		if !fires[name] || !silent[name] {
 			t.Errorf("%s: no case in which it fires, or none in which it is silent", name)
 		}
 	}
+
 	text, err := yaml.Marshal(map[string]any{"rule_files": []string{file}, "evaluation_interval": "30s", "tests": tests})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cases := filepath.Join(dir, "cases.yaml")
 	if err := os.WriteFile(cases, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	promtool(t, "test", "rules", cases)
 }
 

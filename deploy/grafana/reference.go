@@ -14,6 +14,7 @@ func reference() string {
 		for _, v := range d.Templating.List {
 			fmt.Fprintf(&b, " `%s`", v.Name)
 		}
+
 		b.WriteString(".\n\n| Panel | Kind | Asks | Says |\n|---|---|---|---|\n")
 		for _, p := range d.Panels {
 			if len(p.Targets) > 0 {
@@ -21,12 +22,14 @@ func reference() string {
 			}
 		}
 	}
+
 	b.WriteString("\n## Alerts\n\n| Alert | Grafana: fires when | Prometheus: fires when | What to do |\n|---|---|---|---|\n")
 	for _, a := range Alerts() {
 		_, number, _ := cutLast(a.Columns)
 		fmt.Fprintf(&b, "| %s (`%s`, %s) | `%s` > %v for %s | `%s` | %s |\n", a.Title, a.Name, a.Severity, number, a.Above, a.For,
 			escape(strings.ReplaceAll(a.Expr, "\n", " ")), escape(a.Action))
 	}
+
 	return b.String()
 }
 
@@ -35,12 +38,14 @@ func asked(p Panel) string {
 	if p.Targets[0].Expr != "" {
 		return "Prometheus"
 	}
+
 	var names []string
 	for _, t := range []string{"ranks", "steps", "communications", "records", "verdicts", "ledger"} {
 		if strings.Contains(p.Targets[0].RawSQL, "FROM "+t+" ") {
 			names = append(names, t)
 		}
 	}
+
 	return strings.Join(names, ", ")
 }
 

@@ -21,11 +21,14 @@ func (o ordered) MarshalYAML() (any, error) {
 		if err := key.Encode(o[i]); err != nil {
 			return nil, err
 		}
+
 		if err := value.Encode(o[i+1]); err != nil {
 			return nil, err
 		}
+
 		n.Content = append(n.Content, &key, &value)
 	}
+
 	return n, nil
 }
 
@@ -37,6 +40,7 @@ func marshalYAML(v any) ([]byte, error) {
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), e.Close()
 }
 
@@ -58,6 +62,7 @@ func grafanaRules() any {
 			"labels", ordered{"severity", a.Severity, "component", "laggard"},
 		})
 	}
+
 	return ordered{"apiVersion", 1, "groups", []any{
 		ordered{"orgId", 1, "name", "laggard", "folder", "laggard", "interval", "1m", "rules", rules},
 	}}
@@ -73,6 +78,7 @@ func prometheusRule() any {
 			"annotations", ordered{"summary", prometheusSummary(a), "action", a.Action},
 		})
 	}
+
 	return ordered{
 		"apiVersion", "monitoring.coreos.com/v1", "kind", "PrometheusRule",
 		"metadata", ordered{"name", "laggard", "labels", ordered{"app.kubernetes.io/name", "laggard"}},
@@ -90,6 +96,7 @@ func prometheusSummary(a Alert) string {
 	case "LaggardJobWithoutData":
 		return "Nothing was recorded for 15 minutes (agent {{ $labels.instance }}, job {{ $labels.job }})."
 	}
+
 	return a.Summary
 }
 

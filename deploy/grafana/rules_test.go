@@ -23,14 +23,17 @@ func TestMetricsExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, m := range described.FindAllStringSubmatch(string(source), -1) {
 			known["laggard_"+m[1]] = true
 		}
 	}
+
 	var all []string
 	for _, a := range Alerts() {
 		all = append(all, a.Expr)
 	}
+
 	for _, d := range Dashboards() {
 		for _, p := range d.Panels {
 			for _, target := range p.Targets {
@@ -38,12 +41,14 @@ func TestMetricsExist(t *testing.T) {
 			}
 		}
 	}
+
 	for _, expr := range all {
 		for _, name := range metricName.FindAllString(expr, -1) {
 			if !known[name] {
 				t.Errorf("%s: nobody exports %s", expr, name)
 			}
 		}
+
 		if strings.Count(expr, "(") != strings.Count(expr, ")") {
 			t.Errorf("%s: brackets don't match", expr)
 		}
@@ -78,14 +83,17 @@ func TestRulesAreTwins(t *testing.T) {
 	if theirs.Kind != "PrometheusRule" || len(ours.Groups) != 1 || len(theirs.Spec.Groups) != 1 {
 		t.Fatalf("kind %q, %d and %d groups", theirs.Kind, len(ours.Groups), len(theirs.Spec.Groups))
 	}
+
 	for i, a := range Alerts() {
 		o, p := ours.Groups[0].Rules[i], theirs.Spec.Groups[0].Rules[i]
 		if o.UID != strings.ToLower(p.Alert) || o.For != p.For || o.Annotations["action"] != p.Annotations["action"] || len(o.Annotations["action"]) < 80 {
 			t.Errorf("%s: not twins: %+v and %+v", a.Name, o, p)
 		}
+
 		if len(o.Data) != 2 || o.Condition != "B" || p.Expr != a.Expr {
 			t.Errorf("%s: %d queries, condition %s", a.Name, len(o.Data), o.Condition)
 		}
+
 		for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(a.Summary, -1) {
 			if !strings.Contains(a.Columns, label[1]+" text") {
 				t.Errorf("%s: the summary speaks of %s, its query has %s", a.Name, label[1], a.Columns)
@@ -100,6 +108,7 @@ func read(t *testing.T, name string, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := yaml.Unmarshal(b, into); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -114,6 +123,7 @@ func TestLinksLead(t *testing.T) {
 			has[d.UID][v.Name] = true
 		}
 	}
+
 	link := regexp.MustCompile(`/d/([\w-]+)\?`)
 	variable := regexp.MustCompile(`var-(\w+)=`)
 	followed := 0
@@ -122,10 +132,12 @@ func TestLinksLead(t *testing.T) {
 			if p.FieldConfig == nil {
 				continue
 			}
+
 			for _, o := range p.FieldConfig.Overrides {
 				if !strings.Contains(p.Targets[0].Columns, o.Matcher.Options) {
 					t.Errorf("%s, %s: no column %q to override", d.UID, p.Title, o.Matcher.Options)
 				}
+
 				for _, q := range o.Properties {
 					links, _ := q.Value.([]Link)
 					for _, l := range links {
@@ -134,17 +146,20 @@ func TestLinksLead(t *testing.T) {
 							t.Errorf("%s, %s: %q leads nowhere", d.UID, p.Title, l.URL)
 							continue
 						}
+
 						for _, v := range variable.FindAllStringSubmatch(l.URL, -1) {
 							if !has[m[1]][v[1]] {
 								t.Errorf("%s, %s: %s has no variable %s", d.UID, p.Title, m[1], v[1])
 							}
 						}
+
 						followed++
 					}
 				}
 			}
 		}
 	}
+
 	if followed < 6 {
 		t.Errorf("%d links, want the way from fleet to job to rank", followed)
 	}

@@ -16,6 +16,7 @@ func queried(name, label, description, sql string, all bool) Variable {
 	if all {
 		v.Current = &Option{Text: []string{"All"}, Value: []string{"$__all"}, Selected: true}
 	}
+
 	return v
 }
 
@@ -77,8 +78,10 @@ func measureVariable() Variable {
 		if i > 0 {
 			query += ","
 		}
+
 		query += m.Text.(string) + " : " + m.Value.(string)
 	}
+
 	v.Query = query
 	return v
 }

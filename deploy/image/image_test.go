@@ -16,6 +16,7 @@ func read(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(b)
 }
 
@@ -38,6 +39,7 @@ func stages(t *testing.T) []stage {
 			all[len(all)-1].lines = append(all[len(all)-1].lines, line)
 		}
 	}
+
 	return all
 }
 
@@ -48,20 +50,24 @@ func TestDockerfile(t *testing.T) {
 	if len(all) != 4 {
 		t.Fatalf("%d stages, want 4", len(all))
 	}
+
 	runtime, release, build, last := all[0], all[1], all[2], all[3]
 	if !strings.HasPrefix(runtime.from, "gcr.io/distroless/static") || !slices.Contains(runtime.lines, "USER 65532:65532") ||
 		!slices.Contains(runtime.lines, `ENTRYPOINT ["/usr/local/bin/laggard"]`) {
 		t.Errorf("runtime: %+v", runtime)
 	}
+
 	for _, s := range []stage{release, last} {
 		if s.from != "runtime" || len(s.lines) != 1 || !strings.HasSuffix(s.lines[0], " /usr/local/bin/laggard") {
 			t.Errorf("an image: %+v", s)
 		}
 	}
+
 	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "../../go.mod"))
 	if build.from != "golang:"+goVersion[1] {
 		t.Errorf("built with %s, go.mod says %s", build.from, goVersion[1])
 	}
+
 	if command := strings.Join(build.lines, "\n"); !strings.Contains(command, "CGO_ENABLED=0") || !strings.Contains(command, "-X main.version=") {
 		t.Errorf("build: %s", command)
 	}
@@ -90,20 +96,25 @@ func TestRelease(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, "../../.goreleaser.yaml")), &r); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(r.Builds) != 1 || !slices.Equal(r.Builds[0].Goarch, []string{"amd64", "arm64"}) || !slices.Equal(r.Builds[0].Env, []string{"CGO_ENABLED=0"}) {
 		t.Fatalf("builds %+v", r.Builds)
 	}
+
 	if r.Version != 2 || r.Checksum.Algorithm != "sha256" || len(r.Sboms) != 1 || r.Sboms[0].Artifacts != "binary" ||
 		r.Sboms[0].Cmd != "go" || !slices.Equal(r.Sboms[0].Args, []string{"run", "./deploy/sbom", "-o", "$document", "$artifact"}) {
 		t.Errorf("checksums or SBOM: %+v %+v", r.Checksum, r.Sboms)
 	}
+
 	want := strings.Replace(r.Builds[0].Ldflags[0], "{{ .Version }}", "$(VERSION)", 1)
 	if makefile := read(t, "../../Makefile"); !strings.Contains(makefile, "LDFLAGS := "+want) {
 		t.Errorf("ldflags %q aren't the Makefile's", want)
 	}
+
 	if len(r.Dockers) != 2 {
 		t.Fatalf("images %+v", r.Dockers)
 	}
+
 	for _, d := range r.Dockers {
 		if _, err := os.Stat("../../" + d.Dockerfile); err != nil || !slices.Contains(d.Flags, "--target=release") || !slices.Contains(d.Flags, "--platform=linux/"+d.Goarch) {
 			t.Errorf("image of %s: %+v, %v", d.Goarch, d, err)

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 		if program != "" {
 			return m.Run()
 		}
+
 		dir, err := os.MkdirTemp("", "laggard-kubernetes-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -32,12 +33,14 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+
 		program = filepath.Join(dir, "laggard")
 		build := exec.Command("go", "build", "-o", program, "github.com/laggard-dev/laggard")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build laggard: %v\n%s", err, out)
 			return 1
 		}
+
 		return m.Run()
 	}())
 }
@@ -53,17 +56,21 @@ func flagsOf(t *testing.T, sub string) []string {
 	if known := helped[sub]; known != nil {
 		return known
 	}
+
 	out, err := exec.Command(program, sub, "--help").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "laggard "+sub) {
 		t.Fatalf("laggard %s --help: %v\n%s", sub, err, out)
 	}
+
 	var flags []string
 	for _, m := range flagLine.FindAllStringSubmatch(string(out), -1) {
 		flags = append(flags, m[1])
 	}
+
 	if len(flags) == 0 {
 		t.Fatalf("laggard %s --help shows no flags:\n%s", sub, out)
 	}
+
 	helped[sub] = flags
 	return flags
 }
@@ -81,11 +88,13 @@ func TestFlags(t *testing.T) {
 				if !strings.HasPrefix(c.Image, image) {
 					continue
 				}
+
 				checked += len(c.Args) - 1
 				checkFlags(t, d, c)
 			}
 		}
 	}
+
 	if checked < 20 {
 		t.Errorf("only %d arguments were seen", checked)
 	}
@@ -96,6 +105,7 @@ func checkFlags(t *testing.T, d document, c corev1.Container) {
 	if len(c.Args) == 0 || len(c.Command) != 0 {
 		t.Fatalf("%s: %s: the image's entry point takes arguments: %q %q", d.file, c.Name, c.Command, c.Args)
 	}
+
 	flags := flagsOf(t, c.Args[0])
 	for _, a := range c.Args[1:] {
 		name, long := strings.CutPrefix(a, "--")
@@ -104,6 +114,7 @@ func checkFlags(t *testing.T, d document, c corev1.Container) {
 			t.Errorf("%s: %s: laggard %s has no --%s", d.file, c.Name, c.Args[0], name)
 		}
 	}
+
 	checkEnvironment(t, d, c, flags)
 }
 
@@ -118,12 +129,14 @@ func checkEnvironment(t *testing.T, d document, c corev1.Container, flags []stri
 		if !slices.Contains(read, e.Name) && !positional && !slices.Contains(flags, setting) {
 			t.Errorf("%s: %s: nothing reads %s", d.file, c.Name, e.Name)
 		}
+
 		for _, m := range expansion.FindAllStringSubmatch(e.Value, -1) {
 			if !slices.Contains(names[:i], m[1]) {
 				t.Errorf("%s: %s: $(%s) in %s isn't set before it", d.file, c.Name, m[1], e.Name)
 			}
 		}
 	}
+
 	for _, a := range c.Args {
 		for _, m := range expansion.FindAllStringSubmatch(a, -1) {
 			if !slices.Contains(names, m[1]) {
@@ -139,6 +152,7 @@ func TestSwitch(t *testing.T) {
 	if c.Labels["reset"] != "true" || !strings.HasPrefix(c.Name, "data-trace-") || len(c.Data) != 1 {
 		t.Errorf("ConfigMap %+v", c)
 	}
+
 	owner := load(t, "examples/switch-owner.yaml")[0].value.(*corev1.ConfigMap)
 	if owner.Name != c.Name || len(owner.OwnerReferences) != 1 || owner.OwnerReferences[0].Kind != "Job" {
 		t.Errorf("owner %+v", owner)

@@ -25,10 +25,12 @@ func load(t *testing.T, file string) []document {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	docs, err := decode(file, b)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return docs
 }
 
@@ -41,6 +43,7 @@ func manifests(t *testing.T) []document {
 			docs = append(docs, load(t, file)...)
 		}
 	}
+
 	return docs
 }
 
@@ -51,11 +54,13 @@ func files(t *testing.T) []string {
 		if err == nil && filepath.Ext(path) == ".yaml" {
 			names = append(names, path)
 		}
+
 		return err
 	})
 	if err != nil || len(names) == 0 {
 		t.Fatalf("manifests: %v, %v", names, err)
 	}
+
 	return names
 }
 
@@ -65,10 +70,12 @@ func kustomizationOf(t *testing.T, dir string) types.Kustomization {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var k types.Kustomization
 	if err := k.Unmarshal(b); err != nil { // strict
 		t.Fatalf("%s: %v", dir, err)
 	}
+
 	return k
 }
 
@@ -77,15 +84,18 @@ func isPatch(t *testing.T, file string) bool {
 	if filepath.Base(file) == "switch-owner.yaml" {
 		return true
 	}
+
 	dir := filepath.Dir(file)
 	if _, err := os.Stat(filepath.Join(dir, "kustomization.yaml")); err != nil {
 		return false
 	}
+
 	for _, p := range kustomizationOf(t, dir).Patches {
 		if p.Path == filepath.Base(file) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -97,11 +107,14 @@ func TestDecode(t *testing.T) {
 		if !dns.MatchString(d.value.GetName()) {
 			t.Errorf("%s: name %q", d.file, d.value.GetName())
 		}
+
 		if isPatch(t, d.file) {
 			continue
 		}
+
 		checkComplete(t, d)
 	}
+
 	for _, bad := range []string{
 		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {contaners: []}}}\n",
 		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {backoffLimit: many}\n",
@@ -120,24 +133,29 @@ func checkComplete(t *testing.T, d document) {
 		if len(p.Spec.Containers) == 0 {
 			t.Errorf("%s: %s has no container", d.file, d.value.GetName())
 		}
+
 		if _, ok := d.value.(*batchv1.Job); ok && p.Spec.RestartPolicy != "Never" && p.Spec.RestartPolicy != "OnFailure" {
 			t.Errorf("%s: a Job's restartPolicy is %q", d.file, p.Spec.RestartPolicy)
 		}
+
 		checkVolumes(t, d, p)
 		names := map[string]bool{}
 		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 			if c.Image == "" || !dns.MatchString(c.Name) || names[c.Name] {
 				t.Errorf("%s: container %q of image %q", d.file, c.Name, c.Image)
 			}
+
 			names[c.Name] = true
 			checkPorts(t, d, c)
 		}
+
 		for _, c := range p.Spec.Containers {
 			if c.RestartPolicy != nil {
 				t.Errorf("%s: container %s has a restartPolicy: only an init container may", d.file, c.Name)
 			}
 		}
 	}
+
 	switch v := d.value.(type) {
 	case *appsv1.Deployment:
 		checkSelector(t, d.file, v.Spec.Selector, v.Spec.Template)
@@ -167,6 +185,7 @@ func checkVolumes(t *testing.T, d document, p corev1.PodTemplateSpec) {
 			}
 		}
 	}
+
 	for _, v := range p.Spec.Volumes {
 		n := 0
 		for _, has := range []bool{v.EmptyDir != nil, v.HostPath != nil, v.ConfigMap != nil, v.PersistentVolumeClaim != nil} {
@@ -174,6 +193,7 @@ func checkVolumes(t *testing.T, d document, p corev1.PodTemplateSpec) {
 				n++
 			}
 		}
+
 		if n != 1 || !mounted[v.Name] {
 			t.Errorf("%s: volume %s has %d sources, mounted %v", d.file, v.Name, n, mounted[v.Name])
 		}
@@ -187,9 +207,11 @@ func checkPorts(t *testing.T, d document, c corev1.Container) {
 		if p == nil {
 			continue
 		}
+
 		if len(c.Ports) != 1 || c.Ports[0].Name != p.HTTPGet.Port.StrVal || !slices.Contains([]string{"/healthz", "/readyz", "/readyz/rings"}, p.HTTPGet.Path) {
 			t.Errorf("%s: %s is probed at %s%s", d.file, c.Name, p.HTTPGet.Port.StrVal, p.HTTPGet.Path)
 		}
+
 		if want := fmt.Sprintf("--metrics=:%d", c.Ports[0].ContainerPort); !slices.Contains(c.Args, want) {
 			t.Errorf("%s: %s is probed at its port and has no %s", d.file, c.Name, want)
 		}
@@ -210,32 +232,40 @@ func collect(t *testing.T, dir string, used map[string]bool) []document {
 			t.Errorf("%s: resource %v", dir, err)
 			continue
 		}
+
 		if info.IsDir() {
 			docs = append(docs, collect(t, path, used)...)
 			continue
 		}
+
 		used[path] = true
 		docs = append(docs, load(t, path)...)
 	}
+
 	for _, c := range k.Components {
 		path := filepath.Join(dir, c)
 		if kind := kustomizationOf(t, path).Kind; kind != "Component" {
 			t.Errorf("%s: %s is a %s, not a Component", dir, c, kind)
 		}
+
 		docs = append(docs, collect(t, path, used)...)
 		checkPatches(t, path, docs, used)
 	}
+
 	if k.Kind == "Kustomization" {
 		checkPatches(t, dir, docs, used)
 	}
+
 	seen := map[string]bool{}
 	for _, d := range docs {
 		key := d.kind.APIVersion + "/" + d.kind.Kind + "/" + d.value.GetName()
 		if seen[key] {
 			t.Errorf("%s: %s comes twice", dir, key)
 		}
+
 		seen[key] = true
 	}
+
 	return docs
 }
 
@@ -252,8 +282,10 @@ func checkPatches(t *testing.T, dir string, docs []document, used map[string]boo
 				t.Errorf("%s: not one patch of a %s", path, p.Target.Kind)
 				continue
 			}
+
 			version = patch[0].kind.APIVersion
 		}
+
 		key, value, _ := strings.Cut(p.Target.LabelSelector, "=")
 		hit := slices.ContainsFunc(docs, func(d document) bool {
 			return d.kind.Kind == p.Target.Kind && (version == "" || d.kind.APIVersion == version) &&
@@ -273,6 +305,7 @@ func tops(t *testing.T) []string {
 	if err != nil || len(dirs) == 0 {
 		t.Fatalf("overlays: %v, %v", dirs, err)
 	}
+
 	return append(dirs, "base", "examples")
 }
 
@@ -283,6 +316,7 @@ func TestReferences(t *testing.T) {
 	for _, dir := range tops(t) {
 		collect(t, dir, used)
 	}
+
 	for _, file := range files(t) {
 		if !used[file] {
 			t.Errorf("%s is used by no overlay", file)
@@ -297,14 +331,17 @@ func built(t *testing.T, dir string) []document {
 	if err != nil {
 		t.Fatalf("kustomize build %s: %v", dir, err)
 	}
+
 	out, err := m.AsYaml()
 	if err != nil {
 		t.Fatalf("kustomize build %s: %v", dir, err)
 	}
+
 	docs, err := decode(dir, out)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return docs
 }
 
@@ -316,6 +353,7 @@ func TestBuild(t *testing.T) {
 		if want := len(collect(t, dir, map[string]bool{})); len(docs) != want {
 			t.Errorf("%s: %d objects, want %d", dir, len(docs), want)
 		}
+
 		for _, d := range docs {
 			checkComplete(t, d)
 			checkPods(t, d)
@@ -328,6 +366,7 @@ func TestBuild(t *testing.T) {
 			}
 		}
 	}
+
 	for dir, want := range map[string][]string{
 		"overlays/watch":            {"--kubernetes", "--dry-run=false"},
 		"overlays/watch-act":        {"--kubernetes", "--dry-run=false", "--act=cordon", "--max-nodes=1"},
@@ -341,6 +380,7 @@ func TestBuild(t *testing.T) {
 				for _, c := range containers(p) {
 					args = append(args, c.Args...)
 				}
+
 				for _, v := range p.Spec.Volumes {
 					acts := strings.Contains(dir, "act") || strings.Contains(dir, "reschedule") || strings.Contains(dir, "watch-deepen")
 					if acts && v.Name == "state" && v.PersistentVolumeClaim == nil {
@@ -349,6 +389,7 @@ func TestBuild(t *testing.T) {
 				}
 			}
 		}
+
 		for _, w := range want {
 			if !slices.Contains(args, w) {
 				t.Errorf("%s: no %s among %q", dir, w, args)

@@ -19,10 +19,12 @@ func simulated(t *testing.T, dir string) {
 	if out, err := exec.Command(program, "simulate", "--scenario", "compute-1.5", "--seed", "3", "--ranks", "16", dir).CombinedOutput(); err != nil {
 		t.Fatalf("simulate: %v\n%s", err, out)
 	}
+
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err == nil {
 			err = os.Chmod(path, map[bool]os.FileMode{true: 0o755, false: 0o644}[e.IsDir()])
 		}
+
 		return err
 	})
 	if err != nil {
@@ -38,6 +40,7 @@ func podOf(t *testing.T, dir, kind string) corev1.PodTemplateSpec {
 			return pods(d.value)[0]
 		}
 	}
+
 	t.Fatalf("%s has no %s", dir, kind)
 	return corev1.PodTemplateSpec{}
 }
@@ -54,6 +57,7 @@ func TestBatchRuns(t *testing.T) {
 	if out, err := p.command(ctx, ingest, *ingest.SecurityContext.RunAsUser, p.arguments(ingest)...).CombinedOutput(); err != nil {
 		t.Fatalf("ingest: %v\n%s", err, out)
 	}
+
 	// What it tells a cluster is shown on a real API server, in apiserver/.
 	out, err := p.command(ctx, analyze, *analyze.SecurityContext.RunAsUser, append(p.arguments(analyze), "--dry-run=true")...).Output()
 	var exit *exec.ExitError

@@ -163,6 +163,7 @@ func decode(file string, b []byte) ([]document, error) {
 		if err := yaml.Unmarshal(part, &d.kind); err != nil {
 			return nil, fmt.Errorf("parse %s: %w", file, err)
 		}
+
 		if blank := foreign[d.kind.APIVersion+"/"+d.kind.Kind]; blank != nil {
 			d.value = blank()
 			if err := yaml.UnmarshalStrict(part, d.value); err != nil {
@@ -173,10 +174,13 @@ func decode(file string, b []byte) ([]document, error) {
 			if err != nil {
 				return nil, fmt.Errorf("decode %s: %w", file, err)
 			}
+
 			d.value = v.(metav1.Object)
 		}
+
 		docs = append(docs, d)
 	}
+
 	return docs, nil
 }
 
@@ -205,5 +209,6 @@ func pods(v metav1.Object) []corev1.PodTemplateSpec {
 			all = append(all, r.Template)
 		}
 	}
+
 	return all
 }

@@ -24,6 +24,7 @@ func TestSecurity(t *testing.T) {
 		if d.file == "components/taskd-root-owned/daemonset.yaml" {
 			continue // the exception; TestBuild sees it merged
 		}
+
 		checkPods(t, d)
 		for _, p := range pods(d.value) {
 			for _, c := range containers(p) {
@@ -33,6 +34,7 @@ func TestSecurity(t *testing.T) {
 			}
 		}
 	}
+
 	if ours < 15 {
 		t.Errorf("only %d containers of ours were seen", ours)
 	}
@@ -53,6 +55,7 @@ func checkPods(t *testing.T, d document) {
 				checkContainer(t, d, c)
 			}
 		}
+
 		token := p.Spec.AutomountServiceAccountToken
 		switch {
 		case !ours:
@@ -75,20 +78,25 @@ func checkContainer(t *testing.T, d document, c corev1.Container) {
 		bad("no securityContext")
 		return
 	}
+
 	is := func(p *bool, want bool) bool { return p != nil && *p == want }
 	asRoot := d.value.GetName() == rootException && is(s.RunAsNonRoot, false)
 	if !asRoot && (!is(s.RunAsNonRoot, true) || s.RunAsUser == nil || *s.RunAsUser != 65532 || s.RunAsGroup == nil || *s.RunAsGroup != 65532) {
 		bad("runs as root, or as whom the image says")
 	}
+
 	if !is(s.ReadOnlyRootFilesystem, true) || !is(s.AllowPrivilegeEscalation, false) {
 		bad("its root is writable, or it may gain privileges")
 	}
+
 	if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		bad("keeps capabilities")
 	}
+
 	if s.SeccompProfile == nil || s.SeccompProfile.Type != "RuntimeDefault" {
 		bad("no seccomp profile")
 	}
+
 	for _, of := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 		for _, what := range []corev1.ResourceName{"cpu", "memory"} {
 			if q, ok := of[what]; !ok || q.Sign() <= 0 {
@@ -96,6 +104,7 @@ func checkContainer(t *testing.T, d document, c corev1.Container) {
 			}
 		}
 	}
+
 	for _, e := range c.Env {
 		secret := e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil
 		if secret != strings.Contains(e.Name, "PASSWORD") {
@@ -117,9 +126,11 @@ func sidecarOf(t *testing.T, d document, p corev1.PodTemplateSpec) (install, age
 			trainer = c
 		}
 	}
+
 	if install.Name == "" || agent.Name == "" || trainer.Name == "" {
 		t.Fatalf("%s: not a pod with a sidecar", d.file)
 	}
+
 	return install, agent, trainer
 }
 
@@ -135,6 +146,7 @@ func TestSidecar(t *testing.T) {
 			if !reflect.DeepEqual(i, install) {
 				t.Errorf("%s: laggard-install isn't that of examples/job.yaml", file)
 			}
+
 			if older := strings.Contains(file, "older"); older {
 				if a.RestartPolicy != nil || a.StartupProbe != nil || !slices.ContainsFunc(a.Args, func(s string) bool { return strings.HasPrefix(s, "--until-idle=") }) {
 					t.Errorf("%s: a plain container leaves by --until-idle: %+v", file, a)
@@ -143,13 +155,16 @@ func TestSidecar(t *testing.T) {
 				if a.RestartPolicy == nil || *a.RestartPolicy != corev1.ContainerRestartPolicyAlways || a.StartupProbe == nil || a.StartupProbe.HTTPGet.Path != "/readyz/rings" {
 					t.Errorf("%s: not a native sidecar with a startup probe: %+v", file, a)
 				}
+
 				if !slices.Equal(a.Args, agent.Args) || !slices.Equal(envNames(a), envNames(agent)) || !reflect.DeepEqual(a.VolumeMounts, agent.VolumeMounts) {
 					t.Errorf("%s: laggard-agent isn't that of examples/job.yaml", file)
 				}
 			}
+
 			if !slices.Equal(envNames(tr), envNames(trainer)) || jobLabel(tr) != jobLabel(a) {
 				t.Errorf("%s: the trainer's environment is %q, of job %s; want %q, of %s", file, envNames(tr), jobLabel(tr), envNames(trainer), jobLabel(a))
 			}
+
 			checkShared(t, file, p, a, tr)
 		}
 	}
@@ -159,6 +174,7 @@ func envNames(c corev1.Container) (names []string) {
 	for _, e := range c.Env {
 		names = append(names, e.Name)
 	}
+
 	return names
 }
 
@@ -168,6 +184,7 @@ func jobLabel(c corev1.Container) string {
 			return e.ValueFrom.FieldRef.FieldPath
 		}
 	}
+
 	return ""
 }
 
@@ -176,12 +193,15 @@ func checkShared(t *testing.T, file string, p corev1.PodTemplateSpec, agent, tra
 	if p.Spec.SecurityContext.FSGroup == nil || *p.Spec.SecurityContext.FSGroup != *agent.SecurityContext.RunAsGroup {
 		t.Errorf("%s: fsGroup isn't the agent's group", file)
 	}
+
 	if s := trainer.SecurityContext; s == nil || s.RunAsGroup == nil || *s.RunAsGroup != *agent.SecurityContext.RunAsGroup {
 		t.Errorf("%s: the trainer's group isn't the agent's: it could not read rings of mode 0660", file)
 	}
+
 	if p.Labels["laggard/metrics"] != "true" {
 		t.Errorf("%s: the PodMonitor doesn't select these pods", file)
 	}
+
 	for _, c := range []corev1.Container{agent, trainer} {
 		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "LAGGARD_RUN" })
 		run := c.Env[i].Value
@@ -189,10 +209,12 @@ func checkShared(t *testing.T, file string, p corev1.PodTemplateSpec, agent, tra
 		for _, m := range c.VolumeMounts {
 			mounted = mounted || m.MountPath == run && m.Name == "laggard-rings"
 		}
+
 		if !mounted {
 			t.Errorf("%s: LAGGARD_RUN of %s is %s, where the rings aren't mounted", file, c.Name, run)
 		}
 	}
+
 	for _, v := range p.Spec.Volumes {
 		switch v.Name {
 		case "laggard-rings":

@@ -38,21 +38,25 @@ func newPod(t *testing.T, template corev1.PodTemplateSpec, labels map[string]str
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(home) })
 	if err := os.Chmod(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	p := &pod{t: t, spec: template.Spec, labels: labels, volumes: map[string]string{}, store: filepath.Join(home, "store")}
 	group := int(*template.Spec.SecurityContext.FSGroup)
 	folder := func(path string) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if os.Getuid() == 0 {
 			if err := os.Chown(path, 0, group); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if err := os.Chmod(path, 0o777|os.ModeSetgid); err != nil {
 			t.Fatal(err)
 		}
@@ -63,11 +67,14 @@ func newPod(t *testing.T, template corev1.PodTemplateSpec, labels map[string]str
 			if path, err = os.MkdirTemp("/dev/shm", "laggard-pod-"); err != nil {
 				t.Fatal(err)
 			}
+
 			t.Cleanup(func() { os.RemoveAll(path) })
 		}
+
 		folder(path)
 		p.volumes[v.Name] = path
 	}
+
 	folder(p.store)
 	return p
 }
@@ -79,13 +86,16 @@ func (p *pod) configMapVolume(name string, data map[string]string) {
 	if err := os.Mkdir(filepath.Join(dir, "..2026"), 0o755); err != nil {
 		p.t.Fatal(err)
 	}
+
 	if err := os.Symlink("..2026", filepath.Join(dir, "..data")); err != nil {
 		p.t.Fatal(err)
 	}
+
 	for key, text := range data {
 		if err := os.WriteFile(filepath.Join(dir, "..2026", key), []byte(text), 0o644); err != nil {
 			p.t.Fatal(err)
 		}
+
 		if err := os.Symlink("..data/"+key, filepath.Join(dir, key)); err != nil {
 			p.t.Fatal(err)
 		}
@@ -97,6 +107,7 @@ func (p *pod) inside(c corev1.Container, text string) string {
 	for _, m := range c.VolumeMounts {
 		text = regexp.MustCompile(regexp.QuoteMeta(m.MountPath)+`\b`).ReplaceAllString(text, p.volumes[m.Name])
 	}
+
 	return text
 }
 
@@ -115,8 +126,10 @@ func (p *pod) environment(c corev1.Container) map[string]string {
 				continue
 			}
 		}
+
 		values[e.Name] = p.inside(c, value)
 	}
+
 	return values
 }
 
@@ -124,10 +137,12 @@ func (p *pod) field(path string) string {
 	if m := regexp.MustCompile(`^metadata\.labels\['(.*)'\]$`).FindStringSubmatch(path); m != nil {
 		return p.labels[m[1]]
 	}
+
 	value, ok := map[string]string{"spec.nodeName": "node-7", "metadata.name": "training-0-abcde", "metadata.namespace": "research"}[path]
 	if !ok {
 		p.t.Fatalf("fieldPath %s", path)
 	}
+
 	return value
 }
 
@@ -141,11 +156,13 @@ func (p *pod) command(ctx context.Context, c corev1.Container, uid int64, argv .
 	} else {
 		p.t.Logf("NOT ROOT: %s runs as uid %d, not as %d: rings shared by group are not shown here", c.Name, os.Getuid(), uid)
 	}
+
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
 	for k, v := range p.environment(c) {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
+
 	cmd.Dir = "/"
 	return cmd
 }
@@ -161,11 +178,14 @@ func (p *pod) arguments(c corev1.Container) []string {
 		case strings.HasPrefix(a, "--grace="):
 			a = "--grace=" + patience.String() // the machine may be busier than a node
 		}
+
 		if !strings.Contains(a, p.store) { // expanded already
 			a = p.inside(c, a)
 		}
+
 		argv = append(argv, a)
 	}
+
 	return argv
 }
 
@@ -184,6 +204,7 @@ func (w *words) Write(b []byte) (int, error) {
 		w.told = true
 		w.address <- string(m[1])
 	}
+
 	return len(b), nil
 }
 
@@ -228,6 +249,7 @@ func runSidecar(t *testing.T, uid int64) {
 	if err := a.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	left := make(chan error, 1)
 	go func() { left <- a.Wait() }()
 	defer func() {
@@ -243,32 +265,38 @@ func runSidecar(t *testing.T, uid int64) {
 		close(left)
 		t.Fatalf("agent left: %v\n%s", err, said.text.String())
 	}
+
 	until(ctx, t, "http://"+address+"/readyz/rings", func(body string) bool { return body == "rings: ok\n" })
 
 	python := "/usr/bin/python3" // the one on PATH may belong to root alone
 	if _, err := os.Stat(python); err != nil {
 		python = "python3"
 	}
+
 	c := p.command(ctx, train, uid, python, "-c", trainer)
 	c.Env = append(c.Env, "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3")
 	const first = "laggard: recording rank 3 of job training → agent on node-7\n"
 	if out, err := c.CombinedOutput(); err != nil || string(out) != first {
 		t.Fatalf("trainer: %v\n%s", err, out)
 	}
+
 	body := until(ctx, t, "http://"+address+"/metrics", func(body string) bool {
 		return metric(body, `laggard_records_drained_total{kind="Step"}`) == 64 && metric(body, "laggard_recorders") == 0
 	})
 	if n := metric(body, `laggard_records_drained_total{kind="Communication"}`); n > 64 {
 		t.Errorf("%v communications of 64", n)
 	}
+
 	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	err := <-left
 	close(left)
 	if err != nil {
 		t.Fatalf("agent: %v\n%s", err, said.text.String())
 	}
+
 	checkStored(ctx, t, p)
 }
 
@@ -281,14 +309,17 @@ func checkStored(ctx context.Context, t *testing.T, p *pod) {
 	if err != nil || m == nil || string(m[1]) != "0" || string(m[2]) != "64" {
 		t.Errorf("the agent didn't store all 64 steps: %v\n%s", err, out)
 	}
+
 	segments, err := filepath.Glob(files + "/training/3/[0-9]*")
 	if err != nil || len(segments) == 0 {
 		t.Fatalf("no segment of job training, rank 3: %v", err)
 	}
+
 	b, err := os.ReadFile(segments[0])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{`"node":"node-7"`, `"pod":"training-0-abcde"`, `"world_size":8`} {
 		if first, _, _ := bytes.Cut(b, []byte("\n")); !bytes.Contains(first, []byte(want)) {
 			t.Errorf("the segment begins %s, without %s", first, want)
@@ -303,6 +334,7 @@ func metric(body, name string) float64 {
 			return v
 		}
 	}
+
 	return -1
 }
 
@@ -318,6 +350,7 @@ func until(ctx context.Context, t *testing.T, url string, ok func(body string) b
 		if ok(last) {
 			return last
 		}
+
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -331,6 +364,7 @@ func get(ctx context.Context, url string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	a, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err.Error()
@@ -340,5 +374,6 @@ func get(ctx context.Context, url string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	return string(b)
 }

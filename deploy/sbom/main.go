@@ -39,6 +39,7 @@ func main() {
 	default:
 		err = os.WriteFile(*file, b.Bytes(), 0o644)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
@@ -88,6 +89,7 @@ func run(binaries []string, out io.Writer) error {
 	if len(binaries) == 0 {
 		return errors.New("name the binaries")
 	}
+
 	b := bill{Format: "CycloneDX", Spec: "1.5", Version: 1}
 	parts := map[string]component{}
 	for _, path := range slices.Sorted(slices.Values(binaries)) {
@@ -95,25 +97,31 @@ func run(binaries []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("read build information of %s: %w", path, err)
 		}
+
 		file, err := binary(path, info)
 		if err != nil {
 			return err
 		}
+
 		if b.Metadata.Component.Name == "" {
 			b.Metadata.Component = component{Type: "application", Ref: info.Main.Path, Name: filepath.Base(info.Main.Path), Version: info.Main.Version}
 		}
+
 		needs := dependency{Ref: file.Ref}
 		for _, m := range append(info.Deps, &debug.Module{Path: "stdlib", Version: info.GoVersion}) {
 			c, err := module(m)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
+
 			parts[c.Ref] = c
 			needs.DependsOn = append(needs.DependsOn, c.Ref)
 		}
+
 		slices.Sort(needs.DependsOn)
 		b.Components, b.Dependencies = append(b.Components, file), append(b.Dependencies, needs)
 	}
+
 	b.Components = append(b.Components, slices.SortedFunc(maps.Values(parts), func(x, y component) int { return cmp.Compare(x.Ref, y.Ref) })...)
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
@@ -127,11 +135,13 @@ func binary(path string, info *buildinfo.BuildInfo) (component, error) {
 	if err != nil {
 		return component{}, err
 	}
+
 	sum := sha256.New()
 	_, err = io.Copy(sum, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return component{}, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	c := component{Type: "file", Ref: "file:" + filepath.Base(path), Name: filepath.Base(path),
 		Hashes: []hash{{"SHA-256", hex.EncodeToString(sum.Sum(nil))}}, About: []property{{"go:version", info.GoVersion}}}
 	for _, s := range info.Settings {
@@ -139,6 +149,7 @@ func binary(path string, info *buildinfo.BuildInfo) (component, error) {
 			c.About = append(c.About, property{"go:" + s.Key, s.Value})
 		}
 	}
+
 	return c, nil
 }
 
@@ -147,15 +158,18 @@ func module(m *debug.Module) (component, error) {
 	if m.Replace != nil {
 		m = m.Replace
 	}
+
 	purl := "pkg:golang/" + m.Path + "@" + m.Version
 	c := component{Type: "library", Ref: purl, Name: m.Path, Version: m.Version, PURL: purl}
 	if m.Sum == "" {
 		return c, nil // the standard library
 	}
+
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
 	if err != nil {
 		return c, fmt.Errorf("sum of %s: %w", m.Path, err)
 	}
+
 	// h1 is the SHA-256 of the module's list of files, not of an archive.
 	c.About = []property{{"go:sum.h1.sha256", hex.EncodeToString(sum)}}
 	return c, nil

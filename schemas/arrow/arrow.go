@@ -54,11 +54,13 @@ func Fields(table string) []Field {
 	if t == nil {
 		return nil
 	}
+
 	fields := make([]Field, t.NumField())
 	for i := range fields {
 		f := t.Field(i)
 		fields[i] = Field{Name: f.Tag.Get("col"), Type: typeOf(f.Type)}
 	}
+
 	return fields
 }
 
@@ -71,5 +73,6 @@ func typeOf(t reflect.Type) Type {
 	case t.Elem().Kind() == reflect.String:
 		return ListUtf8
 	}
+
 	return ListListU32
 }

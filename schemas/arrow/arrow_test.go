@@ -13,12 +13,14 @@ func TestFields(t *testing.T) {
 		if len(fields) < 10 || fields[0] != (Field{"job", Utf8}) {
 			t.Fatalf("Fields(%s) = %v", table, fields)
 		}
+
 		for _, f := range fields {
 			if f.Name == "" || !known[f.Type] {
 				t.Errorf("%s.%s has type %s", table, f.Name, f.Type)
 			}
 		}
 	}
+
 	if Fields("other") != nil {
 		t.Fatal("a table that is not ours has fields")
 	}

@@ -57,37 +57,47 @@ func ParseAddress(spec string) (Address, error) {
 		if errors.As(err, &ue) {
 			err = ue.Err // the URL itself may hold a secret
 		}
+
 		return Address{}, fmt.Errorf("parse ClickHouse store: %w; want clickhouse://user@host:9000/database", err)
 	}
+
 	if u.Scheme+"://" != Scheme || u.Host == "" {
 		return Address{}, fmt.Errorf("parse ClickHouse store: no host; want clickhouse://user@host:9000/database")
 	}
+
 	if _, has := u.User.Password(); has {
 		return Address{}, fmt.Errorf("parse ClickHouse store: the URL holds a password, which every process list shows; "+
 			"put it into the environment (%s) or into a file (?password_file=FILE)", PasswordEnvironment)
 	}
+
 	a := Address{Host: u.Host, User: u.User.Username(), Database: strings.Trim(u.Path, "/")}
 	if a.User == "" {
 		a.User = "default"
 	}
+
 	if a.Database == "" {
 		a.Database = "default"
 	}
+
 	if err := a.parameters(u.Query()); err != nil {
 		return Address{}, err
 	}
+
 	for _, host := range append([]string{u.Host}, others...) {
 		one, err := url.Parse(Scheme + host)
 		if err != nil || one.Host != host || one.Hostname() == "" {
 			return Address{}, fmt.Errorf("parse ClickHouse store: %q is no host; want host:port, several with commas between", host)
 		}
+
 		if one.Port() == "" {
 			host = net.JoinHostPort(one.Hostname(), a.defaultPort())
 		}
+
 		if !slices.Contains(a.Hosts, host) {
 			a.Hosts = append(a.Hosts, host)
 		}
 	}
+
 	a.Host = a.Hosts[0]
 	return a, nil
 }
@@ -99,11 +109,13 @@ func splitHosts(spec string) (string, []string) {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		end = i
 	}
+
 	user := strings.LastIndexByte(rest[:end], '@') + 1
 	hosts := strings.Split(rest[user:end], ",")
 	if len(hosts) == 1 {
 		return spec, nil
 	}
+
 	return scheme + "://" + rest[:user] + hosts[0] + rest[end:], hosts[1:]
 }
 
@@ -116,6 +128,7 @@ func (a *Address) defaultPort() string {
 	case a.Secure:
 		return "9440"
 	}
+
 	return "9000"
 }
 
@@ -141,6 +154,7 @@ func (a *Address) parameters(q url.Values) error {
 			return fmt.Errorf("parse ClickHouse store: parameter %s=%q; known: protocol=native|http, compression=lz4|none, secure=true|false, ca, server_name, cert, key, password_file, cluster", key, value)
 		}
 	}
+
 	return nil
 }
 
@@ -150,6 +164,7 @@ func (a Address) String() string {
 	if a.Cluster != "" {
 		s += "?cluster=" + url.QueryEscape(a.Cluster)
 	}
+
 	return s
 }
 
@@ -158,10 +173,12 @@ func (a Address) Password() (string, error) {
 	if a.PasswordFile == "" {
 		return os.Getenv(PasswordEnvironment), nil
 	}
+
 	b, err := os.ReadFile(a.PasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("read ClickHouse password: %w", err)
 	}
+
 	line, _, _ := strings.Cut(string(b), "\n")
 	return strings.TrimSuffix(line, "\r"), nil
 }
@@ -172,27 +189,33 @@ func (a Address) TLS() (*tls.Config, error) {
 	if !a.Secure {
 		return nil, nil
 	}
+
 	name := a.ServerName
 	if name == "" {
 		name, _, _ = net.SplitHostPort(a.Host)
 	}
+
 	c := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
 	if a.CAFile != "" {
 		pem, err := os.ReadFile(a.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("read CA: %w", err)
 		}
+
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("read CA %s: no certificate in it", a.CAFile)
 		}
 	}
+
 	if a.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("read client certificate: %w", err)
 		}
+
 		c.Certificates = []tls.Certificate{cert}
 	}
+
 	return c, nil
 }

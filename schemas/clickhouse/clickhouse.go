@@ -53,6 +53,7 @@ func ParseVersion(s string) (Version, error) {
 	if n, err := fmt.Sscanf(s, "%d.%d.%d", &v.Major, &v.Minor, &v.Patch); n < 2 {
 		return v, fmt.Errorf("parse server version %q: %w", s, err)
 	}
+
 	return v, nil
 }
 
@@ -93,9 +94,11 @@ func Statements(v Version, o Options) []string {
 		o = o.named()
 		all = append(all, "CREATE DATABASE IF NOT EXISTS "+Quote(o.Database)+ddl{o: o}.OnCluster())
 	}
+
 	for _, table := range Tables {
 		all = append(all, statements(v, o, table)...)
 	}
+
 	return all
 }
 
@@ -104,6 +107,7 @@ func (o Options) named() Options {
 	if o.Cluster != "" && o.Database == "" {
 		o.Database = DefaultDatabase
 	}
+
 	return o
 }
 
@@ -113,6 +117,7 @@ func statements(v Version, o Options, table string) []string {
 	if o.Cluster == "" {
 		return []string{create}
 	}
+
 	return []string{create, fmt.Sprintf(
 		"CREATE TABLE IF NOT EXISTS %s%s AS %s\nENGINE = %s",
 		d.name(table), d.OnCluster(), d.Table(table), d.distributed(table))}
@@ -135,8 +140,10 @@ func Missing(v Version, o Options, name string, have map[string]bool) []string {
 		if have[c.Name] || c.Name == tsColumn {
 			continue
 		}
+
 		all = append(all, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", d.name(name), Quote(c.Name), c.Type))
 	}
+
 	return all
 }
 
@@ -159,13 +166,16 @@ func Columns(v Version, table string) []Column {
 		if !strings.HasPrefix(line, "`") {
 			continue
 		}
+
 		name, rest, _ := strings.Cut(line[1:], "`")
 		rest = strings.TrimSpace(rest)
 		for _, word := range []string{" MATERIALIZED ", " CODEC("} {
 			rest, _, _ = strings.Cut(rest, word)
 		}
+
 		columns = append(columns, Column{Name: name, Type: rest})
 	}
+
 	return columns
 }
 
@@ -178,6 +188,7 @@ func StartColumn(table string) string {
 	case row.VerdictsTable, row.LedgerTable:
 		return "at_ns"
 	}
+
 	return "start_ns"
 }
 
@@ -212,6 +223,7 @@ func Literal(s string) string {
 			b.WriteByte(c)
 		}
 	}
+
 	b.WriteByte('\'')
 	return b.String()
 }
@@ -221,10 +233,12 @@ func source(v Version, table string) string {
 	if v.Current() {
 		set = "current"
 	}
+
 	b, err := files.ReadFile(set + "/" + table + ".sql")
 	if err != nil {
 		panic("BUG: no DDL for table " + table)
 	}
+
 	return string(b)
 }
 
@@ -236,12 +250,14 @@ func render(text string, d ddl) string {
 	if err := t.Execute(&b, d); err != nil {
 		panic("BUG: render DDL: " + err.Error())
 	}
+
 	var lines []string
 	for _, line := range strings.Split(b.String(), "\n") {
 		if line != "" && !strings.HasPrefix(line, "--") {
 			lines = append(lines, line)
 		}
 	}
+
 	return strings.Join(lines, "\n")
 }
 
@@ -256,6 +272,7 @@ func (d ddl) Table(table string) string {
 	if d.o.Cluster != "" {
 		table += LocalSuffix
 	}
+
 	return d.name(table)
 }
 
@@ -263,6 +280,7 @@ func (d ddl) name(table string) string {
 	if d.o.Database == "" {
 		return Quote(table)
 	}
+
 	return Quote(d.o.Database) + "." + Quote(table)
 }
 
@@ -271,6 +289,7 @@ func (d ddl) OnCluster() string {
 	if d.o.Cluster == "" {
 		return ""
 	}
+
 	return " ON CLUSTER " + Quote(d.o.Cluster)
 }
 
@@ -280,11 +299,13 @@ func (d ddl) Engine(table, engine string) string {
 	if d.o.Cluster == "" {
 		return engine
 	}
+
 	name, args, _ := strings.Cut(strings.TrimSuffix(engine, ")"), "(")
 	path := "/clickhouse/tables/{shard}/" + d.o.Database + "/" + table
 	if args != "" {
 		args = ", " + args
 	}
+
 	return fmt.Sprintf("Replicated%s(%s, '{replica}'%s)", name, literal(path), args)
 }
 
@@ -294,6 +315,7 @@ func (d ddl) TTL(table string) string {
 	if days <= 0 {
 		return ""
 	}
+
 	return fmt.Sprintf("TTL toDateTime(`ts`) + INTERVAL %d DAY DELETE\n", days)
 }
 
@@ -305,10 +327,12 @@ func (d ddl) Settings(table string) string {
 	if d.o.Cluster == "" {
 		settings["non_replicated_deduplication_window"] = "1000"
 	}
+
 	var list []string
 	for k, v := range settings {
 		list = append(list, k+" = "+v)
 	}
+
 	sort.Strings(list)
 	return "SETTINGS " + strings.Join(list, ", ")
 }

@@ -23,10 +23,12 @@ func columnType(t reflect.Type) string {
 	case reflect.Slice:
 		return "Array(" + columnType(t.Elem()) + ")"
 	}
+
 	name := t.Kind().String() // uint32 → UInt32
 	if rest, ok := strings.CutPrefix(name, "uint"); ok {
 		return "UInt" + rest
 	}
+
 	return "Int" + strings.TrimPrefix(name, "int")
 }
 
@@ -39,19 +41,24 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 				f := typ.Field(i)
 				want = append(want, Column{Name: f.Tag.Get("col"), Type: columnType(f.Type)})
 			}
+
 			var got []Column
 			for _, c := range Columns(v, table) {
 				if c.Name == tsColumn {
 					if v == old {
 						t.Errorf("%s: the plain DDL has %s", table, tsColumn)
 					}
+
 					continue
 				}
+
 				if c.Type == "LowCardinality(String)" {
 					c.Type = "String"
 				}
+
 				got = append(got, c)
 			}
+
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s on %s:\n got %v\nwant %v", table, v, got, want)
 			}
@@ -74,6 +81,7 @@ func TestCurrentCarriesThePartitionInTs(t *testing.T) {
 		if !strings.Contains(s, "DateTime64(9, 'UTC') MATERIALIZED") || !strings.Contains(s, "TYPE minmax") {
 			t.Errorf("no materialised ts with an index:\n%s", s)
 		}
+
 		if ttl := strings.Contains(s, "TTL toDateTime(`ts`) + INTERVAL 14 DAY"); ttl != strings.Contains(s, "EXISTS `records`") {
 			t.Errorf("TTL %t in:\n%s", ttl, s)
 		}
@@ -85,9 +93,11 @@ func TestClusterWritesLocalReadsDistributed(t *testing.T) {
 	if len(all) != 1+2*len(Tables) {
 		t.Fatalf("%d statements, want %d", len(all), 1+2*len(Tables))
 	}
+
 	if unnamed := Statements(Latest, Options{Cluster: "main"}); !slices.Equal(unnamed, all) {
 		t.Errorf("without a database:\n%s", strings.Join(unnamed, ";\n"))
 	}
+
 	text := strings.Join(all, ";\n")
 	for _, want := range []string{
 		"CREATE DATABASE IF NOT EXISTS `laggard` ON CLUSTER `main`",
@@ -107,6 +117,7 @@ func TestMissingAddsColumns(t *testing.T) {
 	for _, c := range Columns(old, row.StepsTable) {
 		have[c.Name] = c.Name != "backward_ns"
 	}
+
 	got := Missing(old, Options{}, row.StepsTable, have)
 	if len(got) != 1 || got[0] != "ALTER TABLE `steps` ADD COLUMN `backward_ns` Int64" {
 		t.Fatalf("Missing() = %q", got)
@@ -118,16 +129,20 @@ func TestParseAddress(t *testing.T) {
 	if err != nil || a.Host != "h:9440" || a.User != "u" || a.Database != "db" || !a.Secure || a.CAFile != "/x" {
 		t.Fatalf("ParseAddress = %+v, %v", a, err)
 	}
+
 	if a, err = ParseAddress("clickhouse://[::1]:9100"); err != nil || a.Host != "[::1]:9100" || a.Database != "default" || a.User != "default" {
 		t.Fatalf("ParseAddress = %+v, %v", a, err)
 	}
+
 	a, err = ParseAddress("clickhouse://u@h1,h2:9100,[::1]/db?secure=true")
 	if err != nil || a.Host != "h1:9440" || !slices.Equal(a.Hosts, []string{"h1:9440", "h2:9100", "[::1]:9440"}) {
 		t.Fatalf("ParseAddress = %+v, %v", a, err)
 	}
+
 	if got := a.String(); got != "clickhouse://u@h1:9440,h2:9100,[::1]:9440/db" {
 		t.Errorf("String() = %s", got)
 	}
+
 	for spec, word := range map[string]string{
 		"clickhouse://u:hunter2@h/db":       "process list",
 		"clickhouse:///db":                  "no host",

@@ -29,12 +29,14 @@ func Read(path string, most int64) (data []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
 
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
+
 	if !info.Mode().IsRegular() || info.Size() > most {
 		return nil, fmt.Errorf("%s: %w: want a file of at most %d bytes", path, ErrNotKept, most)
 	}
@@ -68,12 +70,15 @@ func Replace(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		err = fill(f)
 	}
+
 	if err == nil {
 		err = errors.Join(f.Chmod(mode), f.Sync())
 	}
+
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+
 	if err != nil {
 		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
@@ -107,6 +112,7 @@ func Sweep(dir string) error {
 		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), Half) {
 			continue
 		}
+
 		if err := removeLeft(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("sweep %s: %w", dir, err)
 		}

@@ -17,6 +17,7 @@ func TestWrite(t *testing.T) {
 		if err := Write(path, 0o640, []byte(want)); err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Fatalf("read %q, %v, want %q", got, err, want)
 		}
@@ -25,12 +26,15 @@ func TestWrite(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o640 {
 		t.Errorf("mode %v, %v, want 0640", st.Mode(), err)
 	}
+
 	if err := Write(filepath.Join(dir, "missing", "state"), 0o600, nil); err == nil {
 		t.Error("a file in a folder that isn't there was written")
 	}
+
 	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := Write(filepath.Join(dir, "folder"), 0o600, []byte("x")); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
@@ -45,9 +49,11 @@ func TestRead_NotKept(t *testing.T) {
 	if err := Write(large, 0o600, make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := Read(large, 5); err != nil || len(got) != 5 {
 		t.Errorf("Read = %d bytes, %v", len(got), err)
 	}
+
 	if _, err := Read(large, 4); !errors.Is(err, ErrNotKept) {
 		t.Errorf("Read of 5 bytes where 4 are the most = %v", err)
 	}
@@ -56,12 +62,15 @@ func TestRead_NotKept(t *testing.T) {
 	if err := errors.Join(os.Symlink(large, link), unix.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := Read(link, 5); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("Read of a link = %v", err)
 	}
+
 	if _, err := Read(pipe, 5); !errors.Is(err, ErrNotKept) {
 		t.Errorf("Read of a pipe = %v", err)
 	}
+
 	if _, err := Read(filepath.Join(dir, "missing"), 5); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Read of nothing = %v", err)
 	}
@@ -84,6 +93,7 @@ func TestReplace_FailedFill(t *testing.T) {
 	if !errors.Is(err, cause) {
 		t.Errorf("Replace = %v, want %v", err, cause)
 	}
+
 	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
 		t.Errorf("read %q, %v, want the old file", got, err)
 	}
@@ -99,6 +109,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Symlink(filepath.Join(dir, "state"), filepath.Join(dir, Half+"link")); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +136,7 @@ func holds(t *testing.T, dir string, want ...string) {
 	if err != nil || len(entries) != len(want) {
 		t.Fatalf("%s has %v, %v, want %v", dir, entries, err, want)
 	}
+
 	for i, e := range entries {
 		if e.Name() != want[i] {
 			t.Fatalf("%s has %v, want %v", dir, entries, want)

@@ -29,6 +29,7 @@ func Append(dst []byte, m *Marker) []byte {
 		dst = appendText(append(dst, `,"Domain":`...), m.Domain)
 		return append(dst, '}', '\n')
 	}
+
 	dst = appendText(append(dst, `,"Name":`...), m.Name)
 	return append(dst, '}', '\n')
 }
@@ -61,9 +62,11 @@ func appendText(dst, s []byte) []byte {
 			default:
 				dst = appendControl(dst, c)
 			}
+
 			i++
 			continue
 		}
+
 		r, n := utf8.DecodeRune(s[i:])
 		switch {
 		case r == utf8.RuneError && n == 1:
@@ -74,8 +77,10 @@ func appendText(dst, s []byte) []byte {
 		default:
 			dst = append(dst, s[i:i+n]...)
 		}
+
 		i += n
 	}
+
 	return append(dst, '"')
 }
 
@@ -92,5 +97,6 @@ func appendControl(dst []byte, c byte) []byte {
 	case '\f':
 		return append(dst, '\\', 'f')
 	}
+
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }

@@ -48,6 +48,7 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 	if r.Kind == record.Other && (r.Name == apiWord || r.Name == kernelWord) {
 		return e.appendActivity(dst, r)
 	}
+
 	device := r.Side == record.Device || r.Kind == record.Step || r.Kind == record.FP || r.Kind == record.Communication
 	m := &e.line
 	*m = Marker{Kind: KindMarker, ID: e.LastID + 1, Process: e.Process, Thread: e.thread(r)}
@@ -57,30 +58,36 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 		e.Refused++
 		return dst
 	}
+
 	e.LastID++
 	start, end := Start, End
 	if device {
 		start, end = StartDevice, EndDevice
 	}
+
 	hs, hd := r.Start, r.Dur
 	if r.Side == record.Device {
 		hs, hd = r.HostStart, r.HostDur // 0 where unknown: "could not be collected"
 	}
+
 	m.Flag, m.Timestamp = start, uint64(hs)
 	dst = Append(dst, m)
 	m.Name, m.Domain = nil, nil
 	if r.Open {
 		return dst
 	}
+
 	m.Flag, m.Timestamp = end, uint64(hs+hd)
 	dst = Append(dst, m)
 	if !device {
 		return dst
 	}
+
 	m.Source, m.Process, m.Thread = DeviceSide, e.Device, hostStream
 	if r.Side == record.Device {
 		m.Thread = uint32(r.Thread)
 	}
+
 	m.Device, m.Stream = m.Process, m.Thread
 	m.Flag, m.Timestamp = start, uint64(r.Start)
 	dst = Append(dst, m)
@@ -97,6 +104,7 @@ func nameLength(m *Marker) int {
 	if string(m.Domain) == CommunicationDomain {
 		n += bytes.Count(m.Name, []byte{'"'}) + bytes.Count(m.Name, []byte{'\\'})
 	}
+
 	return n
 }
 
@@ -104,6 +112,7 @@ func (e *Encoder) thread(r *record.Record) uint32 {
 	if r.Side == record.Host && r.Thread != 0 {
 		return uint32(r.Thread)
 	}
+
 	return e.Thread
 }
 
@@ -117,6 +126,7 @@ func (e *Encoder) appendActivity(dst []byte, r *record.Record) []byte {
 	if r.Name == kernelWord {
 		m.Kind, m.Device, m.Stream, m.Type = KindKernel, e.Device, uint32(r.Thread), []byte(r.Dtype)
 	}
+
 	return Append(dst, m)
 }
 
@@ -142,6 +152,7 @@ func (e *Encoder) setName(m *Marker, r *record.Record) {
 			domain = r.Group
 		}
 	}
+
 	e.name = b
 	e.domain = append(e.domain[:0], domain...)
 	m.Name, m.Domain = b, e.domain
@@ -157,13 +168,16 @@ func appendCommunication(b []byte, r *record.Record) []byte {
 		if r.Op == "recv" {
 			key = `,"srcRank": "`
 		}
+
 		b = append(strconv.AppendInt(append(b, key...), int64(r.Peer), 10), '"')
 	}
+
 	b = appendText(append(b, `,"groupName": `...), []byte(r.Group))
 	b = appendText(append(b, `,"opName": `...), []byte(hcclOp(r)))
 	if r.Side == record.Device {
 		b = append(strconv.AppendUint(append(b, `,"streamId": "`...), r.Thread, 10), '"')
 	}
+
 	return append(b, '}')
 }
 
@@ -174,6 +188,7 @@ func taskdDtype(dtype string) string {
 	case "bf16":
 		return "bfp16"
 	}
+
 	return dtype
 }
 
@@ -183,6 +198,7 @@ func hcclOp(r *record.Record) string {
 	if len(raw) >= 4 && equalFold([]byte(raw[:4]), "hccl") {
 		return raw
 	}
+
 	switch r.Op {
 	case "allreduce":
 		return "HcclAllreduce"
@@ -211,5 +227,6 @@ func hcclOp(r *record.Record) string {
 	case "":
 		return raw
 	}
+
 	return r.Op
 }

@@ -28,8 +28,10 @@ func TestEncoder_Identity(t *testing.T) {
 			if want[i].HostStart != 0 {
 				want[i].HostStart += int64(i) * 1e9
 			}
+
 			text = e.Append(text, &want[i])
 		}
+
 		var pairer Pairer
 		var p Parser
 		var got []record.Record
@@ -37,17 +39,21 @@ func TestEncoder_Identity(t *testing.T) {
 			if err := p.Parse(line); err != nil {
 				t.Fatalf("Parse(%q): %v", line, err)
 			}
+
 			if again := Append(nil, &p.Marker); !bytes.Equal(again, line) {
 				t.Fatalf("wrote %q, read and wrote %q", line, again)
 			}
+
 			res := pairer.Add(&p.Marker, Place{})
 			if res.Over != nil {
 				t.Fatalf("a new process at %q", line)
 			}
+
 			if res.Range != nil {
 				got = append(got, res.Range.Record)
 			}
 		}
+
 		if d := cmp.Diff(want, got); d != "" {
 			t.Fatalf("(-written +read):\n%s\n%s", d, text)
 		}
@@ -62,11 +68,13 @@ func TestEncoder_OpenRangeHasNoEnd(t *testing.T) {
 	if n := bytes.Count(text, []byte("\n")); n != 1 {
 		t.Fatalf("%d lines, want the start only:\n%s", n, text)
 	}
+
 	var p Parser
 	var pairer Pairer
 	if err := p.Parse(text); err != nil {
 		t.Fatal(err)
 	}
+
 	pairer.Add(&p.Marker, Place{})
 	var got []record.Record
 	pairer.Drain(pairer.Processes()[0], t0+100, func(r *Range) { got = append(got, r.Record) })
@@ -90,6 +98,7 @@ func TestEncoder_Lines(t *testing.T) {
 	for _, r := range []record.Record{comm, step, loader} {
 		text = e.Append(text, &r)
 	}
+
 	line := func(flag, side int, at int64, id, pt, ds int, name, domain string) string {
 		return fmt.Sprintf(`{"Kind":1,"Flag":%d,"SourceKind":%d,"Timestamp":%d,"Id":%d,"MsptiObjectId":{"Pt":{"ProcessId":%d,"ThreadId":%d},"Ds":{"DeviceId":%[5]d,"StreamId":%[6]d}},"Name":"%[7]s","Domain":"%[8]s"}`+"\n",
 			flag, side, at, id, pt, ds, name, domain)
@@ -102,6 +111,7 @@ func TestEncoder_Lines(t *testing.T) {
 	if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(string(text), "\n")); d != "" {
 		t.Fatalf("(-want +written):\n%s", d)
 	}
+
 	var pairer Pairer
 	var p Parser
 	devices := map[record.Kind]bool{}
@@ -109,6 +119,7 @@ func TestEncoder_Lines(t *testing.T) {
 		if err := p.Parse(l); err != nil {
 			t.Fatal(err)
 		}
+
 		if r := pairer.Add(&p.Marker, Place{}).Range; r != nil {
 			number, ok := r.Device()
 			devices[r.Record.Kind] = ok && number == 3
@@ -117,6 +128,7 @@ func TestEncoder_Lines(t *testing.T) {
 			}
 		}
 	}
+
 	if d := cmp.Diff(map[record.Kind]bool{record.Communication: true, record.Step: false, record.DataLoader: false}, devices); d != "" {
 		t.Errorf("ran on a device (-want +got):\n%s", d)
 	}
@@ -161,8 +173,10 @@ func TestEncoder_Resume(t *testing.T) {
 		if err := p.Parse(line); err != nil {
 			t.Fatal(err)
 		}
+
 		b.Resume(&p.Marker)
 	}
+
 	if b.LastID != 2 {
 		t.Fatalf("LastID=%d after two ranges, want 2", b.LastID)
 	}

@@ -123,9 +123,11 @@ func TestParse_Golden(t *testing.T) {
 			if err := p.Parse([]byte(g.line + "\n")); err != nil {
 				t.Fatalf("Parse: %v", err)
 			}
+
 			if d := cmp.Diff(g.want, p.Marker); d != "" {
 				t.Fatalf("Parse (-want +got):\n%s", d)
 			}
+
 			if got := string(Append(nil, &p.Marker)); got != g.line+"\n" {
 				t.Fatalf("Append\n got %s want %s", got, g.line)
 			}
@@ -140,6 +142,7 @@ func TestParse_AnyKeyOrder(t *testing.T) {
 	if err := p.Parse([]byte(line)); err != nil {
 		t.Fatal(err)
 	}
+
 	m := p.Marker
 	if m.ID != 9 || m.Timestamp != 7 || m.Flag != 2 || string(m.Name) != "step 3" || m.Process != 1 || m.Stream != 2 {
 		t.Fatalf("got %+v", m)
@@ -171,24 +174,29 @@ func agree(t testing.TB, line []byte) {
 	if ok && err != nil {
 		t.Fatalf("quick accepts %q, strict says %v", line, err)
 	}
+
 	if ok {
 		if d := cmp.Diff(strict.Marker, quick.Marker, cmp.Comparer(bytes.Equal)); d != "" {
 			t.Fatalf("%q: quick and strict differ (-strict +quick):\n%s", line, d)
 		}
 	}
+
 	if err == nil && !json.Valid(line) {
 		t.Fatalf("accepted %q, which is no JSON", line)
 	}
+
 	if err == nil && strict.Marker.Kind <= 3 && strict.Marker.Kind > 0 {
 		var again Parser
 		out := Append(nil, &strict.Marker)
 		if err := again.Parse(out); err != nil {
 			t.Fatalf("%q written as %q: %v", line, out, err)
 		}
+
 		want := strict.Marker
 		if want.Kind == KindAPI || want.Kind == KindKernel {
 			want.Domain = nil
 		}
+
 		if d := cmp.Diff(want, again.Marker, cmp.Comparer(bytes.Equal)); d != "" {
 			t.Fatalf("%q written as %q reads differently (-first +second):\n%s", line, out, d)
 		}
@@ -199,6 +207,7 @@ func FuzzParse(f *testing.F) {
 	for _, g := range golden {
 		f.Add([]byte(g.line))
 	}
+
 	f.Fuzz(func(t *testing.T, line []byte) { agree(t, line) })
 }
 
@@ -215,16 +224,20 @@ func TestParse_QuickAgreesWithStrict(t *testing.T) {
 		if err := p.Parse(line); err != nil {
 			t.Fatalf("Parse(%q): %v", line, err)
 		}
+
 		if d := cmp.Diff(m, p.Marker, cmp.Comparer(bytes.Equal)); d != "" {
 			t.Fatalf("%q (-written +read):\n%s", line, d)
 		}
+
 		name, err := json.Marshal(string(m.Name))
 		if err != nil || !bytes.Contains(line, append([]byte(`"Name":`), name...)) {
 			t.Fatalf("%q does not hold the name as encoding/json writes it: %s", line, name)
 		}
+
 		if n := len(line) - 1; n > 2 { // damage it
 			line[rapid.IntRange(0, n-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
 		}
+
 		var quick, strict Parser
 		if quick.quick(line[:len(line)-1]) && strict.strict(line[:len(line)-1]) != nil {
 			t.Fatalf("quick accepts %q, strict does not", line)

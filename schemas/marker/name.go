@@ -38,16 +38,20 @@ func (n *names) intern(b []byte) string {
 		n.clipped++
 		return record.Clip(string(b), record.MaxWord)
 	}
+
 	if s, ok := n.seen[string(b)]; ok {
 		return s
 	}
+
 	s := string(b)
 	if n.seen == nil {
 		n.seen = make(map[string]string)
 	}
+
 	if len(n.seen) < internMax && len(s) <= internBytes {
 		n.seen[s] = s
 	}
+
 	return s
 }
 
@@ -55,13 +59,16 @@ func (n *names) base(raw string) string {
 	if s, ok := n.ops[raw]; ok {
 		return s
 	}
+
 	s := record.BaseOp(raw)
 	if n.ops == nil {
 		n.ops = make(map[string]string)
 	}
+
 	if len(n.ops) < internMax && len(raw) <= internBytes {
 		n.ops[raw] = s
 	}
+
 	return s
 }
 
@@ -78,6 +85,7 @@ func (n *names) classify(name, domain []byte) record.Record {
 		n.communication(&r, name)
 		return r
 	}
+
 	switch {
 	case equalFold(name, "forward"):
 		return record.New(record.FP)
@@ -86,19 +94,23 @@ func (n *names) classify(name, domain []byte) record.Record {
 	case equalFold(name, "save_checkpoint"):
 		return record.New(record.SaveCheckpoint)
 	}
+
 	if step, ok := stepOf(name); ok {
 		r := record.New(record.Step)
 		r.Step = step
 		return r
 	}
+
 	r := record.New(record.Other)
 	r.Name = unnamed
 	if !null(name) {
 		r.Name = n.intern(name)
 	}
+
 	if len(domain) > 0 && string(domain) != DefaultDomain && !null(domain) {
 		r.Group = n.intern(domain)
 	}
+
 	return r
 }
 
@@ -113,6 +125,7 @@ func stepOf(name []byte) (int64, bool) {
 	if len(second) == 0 || !contains(name, "step") {
 		return 0, false
 	}
+
 	return natural(second)
 }
 
@@ -122,10 +135,12 @@ func word(b []byte) (w, rest []byte) {
 	for i < len(b) && blank(b[i]) {
 		i++
 	}
+
 	j := i
 	for j < len(b) && !blank(b[j]) {
 		j++
 	}
+
 	return b[i:j], b[j:]
 }
 
@@ -138,6 +153,7 @@ func contains(b []byte, w string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -146,14 +162,17 @@ func equalFold(b []byte, w string) bool {
 	if len(b) != len(w) {
 		return false
 	}
+
 	for i, c := range b {
 		if c >= 'A' && c <= 'Z' {
 			c |= 0x20
 		}
+
 		if c != w[i] {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -166,17 +185,21 @@ func (n *names) communication(r *record.Record, name []byte) {
 		if !null(name) {
 			n.setOp(r, name)
 		}
+
 		return
 	}
+
 	if len(f.op) > 0 {
 		n.setOp(r, f.op)
 	}
+
 	r.Group = n.intern(f.group)
 	r.Dtype = n.dtype(f.dtype)
 	if v, ok := natural(f.count); ok {
 		r.Count = v
 		r.Bytes = bytesOf(v, r.Dtype)
 	}
+
 	r.Peer = f.peer(r.Op)
 }
 
@@ -186,6 +209,7 @@ func bytesOf(count int64, dtype string) int64 {
 	if size == 0 || count > 1<<62/size {
 		return 0
 	}
+
 	return count * size
 }
 
@@ -204,6 +228,7 @@ func (n *names) dtype(raw []byte) string {
 	case "bfp16":
 		return "bf16"
 	}
+
 	return record.BaseDtype(n.intern(raw))
 }
 
@@ -235,10 +260,12 @@ func (f *commFields) peer(op string) int32 {
 	if op == "recv" && len(f.src) > 0 || len(v) == 0 {
 		v = f.src
 	}
+
 	p, ok := natural(v)
 	if !ok || p > math.MaxInt32 {
 		return record.NoPeer
 	}
+
 	return int32(p)
 }
 
@@ -247,13 +274,16 @@ func natural(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 19 {
 		return 0, false
 	}
+
 	var v uint64
 	for _, c := range b {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
+
 		v = v*10 + uint64(c-'0')
 	}
+
 	return int64(v), v <= math.MaxInt64
 }
 
@@ -274,14 +304,17 @@ func (f *commFields) quick(b []byte) bool {
 		if c.bad {
 			return false
 		}
+
 		f.set(string(key), v)
 		c.space()
 		if c.skip("}") {
 			c.space()
 			return c.i == len(c.b)
 		}
+
 		c.expect(",")
 	}
+
 	return false
 }
 
@@ -291,6 +324,7 @@ func (f *commFields) strict(b []byte) bool {
 	if err := json.Unmarshal(b, &o); err != nil || o == nil {
 		return false
 	}
+
 	*f = commFields{}
 	for key, raw := range o {
 		var s string
@@ -300,6 +334,7 @@ func (f *commFields) strict(b []byte) bool {
 			f.set(key, bytes.TrimSpace(raw))
 		}
 	}
+
 	return true
 }
 
@@ -319,12 +354,14 @@ func (n *names) activity(m *Marker) record.Record {
 	if m.Kind == KindKernel {
 		r.Name, r.Side, r.Thread = kernelWord, record.Device, uint64(m.Stream)
 	}
+
 	r.Op, r.Dtype = n.intern(m.Name), n.intern(m.Type)
 	r.Start = clamp(m.Timestamp)
 	r.Dur = max(clamp(m.End)-r.Start, 0)
 	if m.ID <= 1<<62 {
 		r.Count = int64(m.ID)
 	}
+
 	return r
 }
 
@@ -333,5 +370,6 @@ func clamp(ts uint64) int64 {
 	if ts > 1<<63-1 {
 		return 0
 	}
+
 	return int64(ts)
 }

@@ -103,6 +103,7 @@ func (p *Pairer) Add(m *Marker, at Place) Result {
 		p.release(p.last)
 		p.last = nil
 	}
+
 	switch {
 	case m.Kind == KindAPI, m.Kind == KindKernel:
 		return p.activity(m, at)
@@ -113,6 +114,7 @@ func (p *Pairer) Add(m *Marker, at Place) Result {
 	case m.starts():
 		return p.addStart(m, at)
 	}
+
 	return p.addEnd(m, at)
 }
 
@@ -129,6 +131,7 @@ func (p *Pairer) activity(m *Marker, at Place) Result {
 		p.drop(1)
 		return res
 	}
+
 	r := p.take()
 	r.Record = p.names.activity(m)
 	p.clip()
@@ -149,6 +152,7 @@ func (p *Pairer) clip() {
 	if !p.replay {
 		p.Clipped += p.names.clipped
 	}
+
 	p.names.clipped = 0
 }
 
@@ -165,18 +169,22 @@ func (p *Pairer) process(m *Marker, res *Result) bool {
 		if p.replay {
 			return false
 		}
+
 		if m.Timestamp != 0 && m.Timestamp <= p.lastOf(m.Process) {
 			p.drop(1)
 			return false
 		}
+
 		p.begin(m, res)
 		return true
 	}
+
 	q := p.live[i]
 	if m.Timestamp != 0 && m.Timestamp <= q.after {
 		p.drop(1)
 		return false
 	}
+
 	if !p.replay && m.Kind == KindMarker && m.starts() && q.restarted(m) {
 		p.live = slices.Delete(p.live, i, i+1)
 		res.Over = q
@@ -184,6 +192,7 @@ func (p *Pairer) process(m *Marker, res *Result) bool {
 		p.begin(m, res)
 		return true
 	}
+
 	q.stamp(m)
 	res.Process = q
 	return true
@@ -203,6 +212,7 @@ func (p *Pairer) depart(q *Process) {
 	if len(p.gone) == maxGone {
 		p.gone = slices.Delete(p.gone, 0, 1)
 	}
+
 	p.gone = append(p.gone, departed{q.PID, q.Index, q.earliest, q.lastHost, q.maxID})
 }
 
@@ -214,6 +224,7 @@ func (p *Pairer) absorbed(m *Marker, index uint32) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -225,6 +236,7 @@ func (p *Pairer) lastOf(pid uint32) uint64 {
 			last = max(last, d.Last)
 		}
 	}
+
 	return last
 }
 
@@ -236,6 +248,7 @@ func (p *Pairer) begin(m *Marker, res *Result) {
 		res.Over = slices.MinFunc(p.live, func(a, b *Process) int { return cmp.Compare(a.lastHost, b.lastHost) })
 		p.Forget(res.Over)
 	}
+
 	p.live = slices.Insert(p.live, 0, q)
 	q.stamp(m)
 	res.Begun, res.Process = q, q
@@ -246,26 +259,31 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	if !p.process(m, &res) {
 		return res
 	}
+
 	q := res.Process
 	begin := clamp(m.Timestamp)
 	if begin == 0 {
 		begin = clamp(q.recent)
 	}
+
 	if begin < q.Floor {
 		res.Late = true
 		return res
 	}
+
 	if old := q.open[m.ID]; old != nil { // a line that was written twice, or a lost end
 		p.remove(old)
 		p.drop(1)
 		p.release(old)
 	}
+
 	for q.waiting >= maxOpen || q.weight > maxWeight {
 		old := q.head
 		p.remove(old)
 		p.drop(1)
 		p.release(old)
 	}
+
 	r := p.take()
 	r.Record = p.names.classify(m.Name, m.Domain)
 	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
@@ -276,6 +294,7 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	if m.instant() {
 		p.instant(r, m)
 	}
+
 	p.clip()
 	q.open[m.ID] = r
 	q.insert(r)
@@ -303,16 +322,19 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	if !p.process(m, &res) {
 		return res
 	}
+
 	r := res.Process.open[m.ID]
 	if r == nil || r.HostEnded() || m.Timestamp != 0 && m.Timestamp < r.hs {
 		p.orphan(m, at)
 		return res
 	}
+
 	r.he = m.Timestamp
 	r.have |= haveHostEnd
 	if !res.finish(p, r) {
 		res.Ended = r
 	}
+
 	return res
 }
 
@@ -324,15 +346,19 @@ func (p *Pairer) addDevice(m *Marker, at Place) Result {
 		if m.Timestamp != 0 && m.Timestamp+slackNs < q.earliest && !first {
 			continue
 		}
+
 		if p.absorbed(m, q.Index) || passed && m.Timestamp > q.lastHost+trailNs {
 			break
 		}
+
 		if r := q.open[m.ID]; r != nil && r.takeDevice(m.Flag, m.Timestamp, m.Device, m.Stream) {
 			res.finish(p, r)
 			return res
 		}
+
 		passed = true
 	}
+
 	p.orphan(m, at)
 	return res
 }
@@ -342,12 +368,14 @@ func (res *Result) finish(p *Pairer, r *Range) bool {
 	if !r.complete() {
 		return false
 	}
+
 	p.remove(r)
 	p.last = r
 	if !r.settle() {
 		p.drop(1)
 		return true
 	}
+
 	res.Range = r
 	return true
 }
@@ -360,6 +388,7 @@ func (p *Pairer) remove(r *Range) {
 		q.overdue = slices.DeleteFunc(q.overdue, func(o *Range) bool { return o == r })
 		return
 	}
+
 	q.unlink(r)
 }
 
@@ -369,6 +398,7 @@ func (p *Pairer) take() *Range {
 		p.free = p.free[:n-1]
 		return r
 	}
+
 	return new(Range)
 }
 

@@ -24,6 +24,7 @@ func (j *joiner) line(pid uint32, flag, side uint32, id uint64, ts int64, name, 
 	if side == DeviceSide {
 		m.Process, m.Thread, m.Device, m.Stream = 0, 2, 0, 2
 	}
+
 	return j.add(&m)
 }
 
@@ -33,6 +34,7 @@ func (j *joiner) add(m *Marker) Result {
 	if res.Range != nil {
 		j.done = append(j.done, res.Range.Record)
 	}
+
 	return res
 }
 
@@ -46,12 +48,14 @@ func TestPairer_DeviceTimesArePreferred(t *testing.T) {
 	if len(j.done) != 0 {
 		t.Fatalf("done=%d before the device's end", len(j.done))
 	}
+
 	res := j.line(7, 32, 1, 41, t0+961, "", "")
 	want := record.New(record.Step)
 	want.Step, want.Side, want.Start, want.Dur, want.HostStart, want.HostDur, want.Thread = 120, record.Device, t0+100, 861, t0, 950, 2
 	if d := cmp.Diff([]record.Record{want}, j.done); d != "" {
 		t.Fatal(d)
 	}
+
 	if res.Range.Begin != t0 || res.Range.Place.Offset != 1 {
 		t.Fatalf("begin=%d place=%v, want the host start's", res.Range.Begin, res.Range.Place)
 	}
@@ -68,16 +72,20 @@ func TestPairer_AnyOrder(t *testing.T) {
 					permute(append(slices.Clone(done), i))
 				}
 			}
+
 			return
 		}
+
 		j := joiner{t: t}
 		for _, i := range done {
 			name := ""
 			if i == 0 {
 				name = "forward"
 			}
+
 			j.line(7, lines[i][0], lines[i][1], 5, ts[i], name, "default")
 		}
+
 		if len(j.done) != 1 || j.done[0].Kind != record.FP || j.done[0].Dur != 900 || j.done[0].HostDur != 900 || j.p.Unmatched != 0 {
 			t.Errorf("order %v: %+v, unmatched %d", done, j.done, j.p.Unmatched)
 		}
@@ -96,12 +104,15 @@ func TestPairer_SettlesWithoutDevice(t *testing.T) {
 	if len(got) != 1 || got[0].Side != record.Host || got[0].Dur != 5 {
 		t.Fatalf("settled %+v, want the host's times of range 1", got)
 	}
+
 	if _, waits := q.Oldest(); waits {
 		t.Fatal("an overdue start still holds things up")
 	}
+
 	if q.Waiting() != 1 {
 		t.Fatalf("waiting=%d, want the overdue one", q.Waiting())
 	}
+
 	j.line(7, 32, 0, 2, t0+90, "", "")
 	j.line(7, 16, 1, 2, t0+7, "", "")
 	j.line(7, 32, 1, 2, t0+95, "", "")
@@ -132,6 +143,7 @@ func TestPairer_IdsBeginAnew(t *testing.T) {
 				j.line(7, 2, 0, id, t0+int64(id), "dataloader", "default")
 				j.line(7, 4, 0, id, t0+int64(id), "", "")
 			}
+
 			res := j.line(c.pid, 2, 0, c.id, t0+100+c.pause, "dataloader", "default")
 			if (res.Over != nil) != c.over || (res.Begun != nil) != c.begun {
 				t.Fatalf("over=%v begun=%v, want %v %v", res.Over != nil, res.Begun != nil, c.over, c.begun)
@@ -148,6 +160,7 @@ func TestPairer_OldDeviceLinesAreNotTheNewProcesss(t *testing.T) {
 	if res.Over == nil {
 		t.Fatal("no restart seen")
 	}
+
 	j.p.Drain(res.Over, t0+5, func(r *Range) { j.done = append(j.done, r.Record) })
 	j.line(7, 16, 1, 1, t0+100, "", "")
 	j.line(7, 32, 1, 1, t0+200, "", "")
@@ -170,17 +183,21 @@ func TestPairer_ProcessesAtOnceDrawTheSameIds(t *testing.T) {
 	for i := range uint64(3) { // a batch of each, the younger one's first
 		lines(7, i+1, t0+int64(i)*100)
 	}
+
 	for i := range uint64(5) {
 		lines(8, i+1, t0+int64(i)*100+50)
 	}
+
 	for i := range uint64(5) {
 		lines(7, i+4, t0+int64(i)*100+300)
 	}
+
 	for _, r := range j.done {
 		if r.Side != record.Device || r.Dur != 20 {
 			t.Errorf("%+v, want the device's times", r)
 		}
 	}
+
 	if len(j.done) != 13 || j.p.Unmatched != 0 {
 		t.Errorf("%d ranges, %d unmatched", len(j.done), j.p.Unmatched)
 	}
@@ -206,6 +223,7 @@ func TestPairer_TimeNotCollected(t *testing.T) {
 	if len(j.done) != 1 || j.done[0].Side != record.Device || j.done[0].Dur != 20 || j.done[0].HostStart != 0 {
 		t.Fatalf("got %+v, want the device's times only", j.done)
 	}
+
 	j.line(7, 2, 0, 3, 0, "dataloader", "default")
 	j.line(7, 4, 0, 3, t0, "", "")
 	if len(j.done) != 1 || j.p.Unmatched != 1 {
@@ -220,6 +238,7 @@ func TestPairer_Activities(t *testing.T) {
 	if res := j.add(&Marker{Kind: 4}); !res.Unknown {
 		t.Fatal("Kind 4 is known")
 	}
+
 	api, kernel := record.New(record.Other), record.New(record.Other)
 	api.Name, api.Start, api.Dur, api.Thread, api.Op, api.Count = "API", t0, 9, 8, "aclnnMul", 77
 	kernel.Name, kernel.Side, kernel.Start, kernel.Dur, kernel.Thread = "KERNEL", record.Device, t0+5, 20, 4
@@ -235,15 +254,18 @@ func TestPairer_IsBounded(t *testing.T) {
 		j.line(7, 2, 0, i+1, t0+int64(i), "x", "default")
 		j.line(7, 16, 1, i+1<<40, t0+int64(i), "", "")
 	}
+
 	q := j.p.Processes()[0]
 	if q.Waiting() > maxOpen || len(q.open) > maxOpen || len(j.p.orphans) > maxOrphans || len(j.p.order) > maxOrphans {
 		t.Fatalf("waiting=%d open=%d orphans=%d order=%d", q.Waiting(), len(q.open), len(j.p.orphans), len(j.p.order))
 	}
+
 	for pid := range uint32(100) {
 		if res := j.line(1000+pid, 2, 0, 1, t0+int64(pid), "x", "default"); res.Over != nil {
 			j.p.Drain(res.Over, 0, func(*Range) {})
 		}
 	}
+
 	if n := len(j.p.Processes()); n > maxProcesses {
 		t.Fatalf("processes=%d", n)
 	}
@@ -261,6 +283,7 @@ func TestPairer_AllocatesNothing(t *testing.T) {
 			if m.Source == 1 {
 				m.Process = 0
 			}
+
 			if res := p.Add(&m, Place{}); (res.Range != nil) != (i == 3) {
 				t.Fatal("not joined")
 			}
@@ -269,6 +292,7 @@ func TestPairer_AllocatesNothing(t *testing.T) {
 	for range 100 {
 		round()
 	}
+
 	if n := testing.AllocsPerRun(1000, round); n != 0 {
 		t.Fatalf("%v allocations a range", n)
 	}
@@ -293,8 +317,10 @@ func drawn(t *rapid.T) record.Record {
 		if r.Name == apiWord || r.Name == kernelWord {
 			return drawnActivity(t, r)
 		}
+
 		r.Group = rapid.SampledFrom([]string{"", "mine"}).Draw(t, "domain")
 	}
+
 	r.Start, r.Dur = rapid.Int64Range(t0, t0+4e9).Draw(t, "start"), rapid.Int64Range(0, 1e12).Draw(t, "dur")
 	r.Thread = uint64(rapid.Uint32Range(1, 1<<20).Draw(t, "thread"))
 	if rapid.Bool().Draw(t, "device") {
@@ -303,6 +329,7 @@ func drawn(t *rapid.T) record.Record {
 			r.HostStart, r.HostDur = r.Start-1000, rapid.Int64Range(1, 1e9).Draw(t, "host dur")
 		}
 	}
+
 	return r
 }
 
@@ -313,6 +340,7 @@ func drawnActivity(t *rapid.T, r record.Record) record.Record {
 	if r.Name == kernelWord {
 		r.Side, r.Dtype = record.Device, text.Draw(t, "type")
 	}
+
 	r.Start, r.Dur = rapid.Int64Range(t0, t0+4e9).Draw(t, "start"), rapid.Int64Range(0, 1e12).Draw(t, "dur")
 	r.Thread = uint64(rapid.Uint32Range(1, 1<<20).Draw(t, "thread"))
 	return r
@@ -328,14 +356,17 @@ func FuzzPairer(f *testing.F) {
 			if res.Range != nil && (res.Range.Record.Dur < 0 || !res.Range.complete()) {
 				t.Fatalf("yielded %+v", res.Range)
 			}
+
 			if res.Over != nil {
 				p.Drain(res.Over, 0, func(*Range) {})
 			}
+
 			if b[0] == 255 && res.Process != nil {
 				p.Settle(res.Process, int64(m.Timestamp), func(*Range) {})
 				p.Expire(int64(m.Timestamp))
 			}
 		}
+
 		for _, q := range p.Processes() {
 			p.Drain(q, t0, func(*Range) {})
 			if q.Waiting() != 0 || len(q.open) != 0 {

@@ -22,10 +22,12 @@ func (p *Parser) Parse(line []byte) error {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
 	}
+
 	p.Marker = Marker{}
 	if p.quick(line) {
 		return nil
 	}
+
 	p.Marker = Marker{}
 	return p.strict(line)
 }
@@ -38,6 +40,7 @@ func (p *Parser) quick(line []byte) bool {
 	if !c.skip(`{"Kind":1,"Flag":`) {
 		return false
 	}
+
 	m.Flag = c.u32()
 	c.expect(`,"SourceKind":`)
 	m.Source = c.u32()
@@ -57,14 +60,17 @@ func (p *Parser) quick(line []byte) bool {
 	if c.bad {
 		return false
 	}
+
 	if c.skip(`","Domain":""}`) { // every line but a host start
 		return c.i == len(line)
 	}
+
 	m.Name = p.text(&c)
 	c.expect(`,"Domain":"`)
 	if c.bad {
 		return false
 	}
+
 	m.Domain = c.plain()
 	c.expect(`}`)
 	return !c.bad && c.i == len(line)
@@ -78,14 +84,17 @@ func (p *Parser) text(c *cursor) []byte {
 		if end < 0 {
 			break
 		}
+
 		raw := c.b[c.i : c.i+end]
 		slash := bytes.IndexByte(raw, '\\')
 		if slash >= 0 {
 			raw = raw[:slash]
 		}
+
 		if controls(raw) {
 			break
 		}
+
 		c.i += len(raw)
 		if slash < 0 {
 			c.i++
@@ -93,15 +102,19 @@ func (p *Parser) text(c *cursor) []byte {
 				raw = append(out, raw...)
 				p.scratch = raw
 			}
+
 			c.bad = c.bad || !utf8.Valid(raw)
 			return raw
 		}
+
 		e, ok := c.escape()
 		if !ok {
 			break
 		}
+
 		out = append(append(out, raw...), e)
 	}
+
 	c.bad = true
 	return nil
 }
@@ -114,13 +127,16 @@ func controls(b []byte) bool {
 		if (w-0x20*ones)&^w&tops != 0 {
 			return true
 		}
+
 		b = b[8:]
 	}
+
 	for _, c := range b {
 		if c < 0x20 {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -137,6 +153,7 @@ func (c *cursor) skip(s string) bool {
 		c.i += len(s)
 		return true
 	}
+
 	return false
 }
 
@@ -155,13 +172,16 @@ func (c *cursor) u64() uint64 {
 		if d > 9 {
 			break
 		}
+
 		v = v*10 + uint64(d)
 		i++
 	}
+
 	n := i - c.i
 	if n == 0 || n > 19 || n > 1 && c.b[c.i] == '0' {
 		c.bad = true
 	}
+
 	c.i = i
 	return v
 }
@@ -171,6 +191,7 @@ func (c *cursor) u32() uint32 {
 	if v > 1<<32-1 {
 		c.bad = true
 	}
+
 	return uint32(v)
 }
 
@@ -181,12 +202,14 @@ func (c *cursor) plain() []byte {
 		c.bad = true
 		return nil
 	}
+
 	s := c.b[c.i : c.i+end]
 	c.i += end + 1
 	if controls(s) || bytes.IndexByte(s, '\\') >= 0 || !utf8.Valid(s) {
 		c.bad = true
 		return nil
 	}
+
 	return s
 }
 
@@ -196,6 +219,7 @@ func (c *cursor) escape() (byte, bool) {
 	if c.i+1 >= len(c.b) {
 		return 0, false
 	}
+
 	e := c.b[c.i+1]
 	c.i += 2
 	switch e {
@@ -215,10 +239,12 @@ func (c *cursor) escape() (byte, bool) {
 		if c.i+4 > len(c.b) || c.b[c.i] != '0' || c.b[c.i+1] != '0' {
 			return 0, false
 		}
+
 		hi, lo := hex(c.b[c.i+2]), hex(c.b[c.i+3])
 		c.i += 4
 		return hi<<4 | lo, hi < 8 && lo < 16
 	}
+
 	return 0, false
 }
 
@@ -231,5 +257,6 @@ func hex(c byte) byte {
 	case c >= 'A' && c <= 'F':
 		return c - 'A' + 10
 	}
+
 	return 0xff
 }

@@ -31,6 +31,7 @@ func (p *Process) Oldest() (begin int64, ok bool) {
 	if p.head == nil {
 		return 0, false
 	}
+
 	return p.head.Begin, true
 }
 
@@ -91,6 +92,7 @@ func (r *Range) complete() bool {
 	if r.device {
 		all |= haveDeviceStart | haveDeviceEnd
 	}
+
 	return r.have == all
 }
 
@@ -115,6 +117,7 @@ func (r *Range) settle() bool {
 		rec.Start, rec.Dur = r.Begin, 0
 		return false
 	}
+
 	return true
 }
 
@@ -127,17 +130,20 @@ func (p *Process) insert(r *Range) {
 	for at != nil && at.Begin > r.Begin {
 		at = at.prev
 	}
+
 	r.prev = at
 	if at == nil {
 		r.next, p.head = p.head, r
 	} else {
 		r.next, at.next = at.next, r
 	}
+
 	if r.next == nil {
 		p.tail = r
 	} else {
 		r.next.prev = r
 	}
+
 	p.waiting++
 	p.weight += r.weight
 }
@@ -149,11 +155,13 @@ func (p *Process) unlink(r *Range) {
 	} else {
 		r.prev.next = r.next
 	}
+
 	if r.next == nil {
 		p.tail = r.prev
 	} else {
 		r.next.prev = r.prev
 	}
+
 	r.prev, r.next = nil, nil
 	p.waiting--
 	p.weight -= r.weight
@@ -164,17 +172,20 @@ func (r *Range) takeDevice(flag uint32, ts uint64, npu, stream uint32) bool {
 	if !r.device || ts != 0 && ts+slackNs < r.hs {
 		return false
 	}
+
 	switch flag {
 	case StartDevice:
 		if r.have&haveDeviceStart != 0 {
 			return false
 		}
+
 		r.ds = ts
 		r.have |= haveDeviceStart
 	case EndDevice:
 		if r.have&haveDeviceEnd != 0 {
 			return false
 		}
+
 		r.de = ts
 		r.have |= haveDeviceEnd
 	case InstantDevice:
@@ -183,6 +194,7 @@ func (r *Range) takeDevice(flag uint32, ts uint64, npu, stream uint32) bool {
 	default:
 		return false
 	}
+
 	r.npu, r.stream = npu, stream
 	return true
 }
@@ -193,9 +205,11 @@ func (p *Process) restarted(m *Marker) bool {
 	if m.ID > p.maxID || m.Timestamp <= p.lastHost || p.lastHost == 0 {
 		return false
 	}
+
 	if r := p.open[m.ID]; r != nil {
 		return true
 	}
+
 	return p.maxID-m.ID >= raceIDs || m.Timestamp-p.lastHost >= raceNs
 }
 
@@ -203,6 +217,7 @@ func (p *Process) stamp(m *Marker) {
 	if m.Kind == KindMarker && m.starts() {
 		p.maxID = max(p.maxID, m.ID)
 	}
+
 	if m.Timestamp != 0 && m.Timestamp <= 1<<63-1 {
 		p.recent = m.Timestamp
 		p.lastHost = max(p.lastHost, m.Timestamp)

@@ -16,6 +16,7 @@ func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
 			p.yield(r, fn)
 			continue
 		}
+
 		q.unlink(r)
 		if len(q.overdue) == maxOverdue {
 			old := q.overdue[0]
@@ -24,6 +25,7 @@ func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
 			p.drop(1)
 			p.release(old)
 		}
+
 		r.overdue = true
 		q.overdue = append(q.overdue, r)
 	}
@@ -37,6 +39,7 @@ func (p *Pairer) yield(r *Range, fn func(*Range)) {
 	} else {
 		p.drop(1)
 	}
+
 	p.release(r)
 }
 
@@ -55,8 +58,10 @@ func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 			p.release(r)
 			continue
 		}
+
 		p.yield(r, fn)
 	}
+
 	p.drop(len(q.overdue))
 	q.overdue = nil
 	clear(q.open)
@@ -97,17 +102,21 @@ func (p *Pairer) await(o orphan) {
 	if p.orphans == nil {
 		p.orphans = make(map[orphanKey]orphan)
 	}
+
 	if len(p.order) >= maxOrphans { // give up the oldest eighth
 		for _, k := range p.order[:maxOrphans/8] {
 			delete(p.orphans, k)
 			p.drop(1)
 		}
+
 		p.order = slices.Delete(p.order, 0, maxOrphans/8)
 	}
+
 	if _, ok := p.orphans[o.Key]; ok {
 		p.drop(1)
 		p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool { return k == o.Key })
 	}
+
 	p.orphans[o.Key] = o
 	p.order = append(p.order, o.Key)
 }
@@ -117,6 +126,7 @@ func (p *Pairer) adopt(r *Range) {
 	if len(p.orphans) == 0 {
 		return
 	}
+
 	for _, k := range [...]orphanKey{
 		{r.ID, HostSide, End}, {r.ID, HostSide, EndDevice},
 		{r.ID, DeviceSide, StartDevice}, {r.ID, DeviceSide, EndDevice}, {r.ID, DeviceSide, InstantDevice},
@@ -125,6 +135,7 @@ func (p *Pairer) adopt(r *Range) {
 		if !ok || !r.fits(o) {
 			continue
 		}
+
 		delete(p.orphans, k)
 		p.order = slices.DeleteFunc(p.order, func(x orphanKey) bool { return x == k })
 	}
@@ -140,12 +151,15 @@ func (r *Range) fits(o orphan) bool {
 		if r.HostEnded() || o.PID != r.Process.PID || o.Timestamp != 0 && o.Timestamp < r.hs {
 			return false
 		}
+
 		r.he = o.Timestamp
 		r.have |= haveHostEnd
 	}
+
 	if o.Place.Before(r.First) {
 		r.First = o.Place
 	}
+
 	return true
 }
 
@@ -159,11 +173,13 @@ func (p *Pairer) Earliest(at Place) Place {
 			}
 		}
 	}
+
 	for _, o := range p.orphans {
 		if o.Place.Before(at) {
 			at = o.Place
 		}
 	}
+
 	return at
 }
 
@@ -172,10 +188,12 @@ func (p *Pairer) Expire(before int64) {
 	if len(p.order) == 0 {
 		return
 	}
+
 	p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool {
 		if clamp(p.orphans[k].Timestamp) >= before {
 			return false
 		}
+
 		delete(p.orphans, k)
 		p.drop(1)
 		return true

@@ -73,8 +73,10 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 				Thread: r.tid, NPU: r.npu, Stream: r.stream,
 			})
 		}
+
 		s.Processes = append(s.Processes, ps)
 	}
+
 	for _, k := range p.order {
 		o := p.orphans[k]
 		s.Orphans = append(s.Orphans, OrphanState{
@@ -82,6 +84,7 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 			Segment: name(o.Place.Segment), Offset: o.Place.Offset,
 		})
 	}
+
 	return s
 }
 
@@ -105,14 +108,17 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 			q.open[r.ID] = r
 			q.overdue = append(q.overdue, r)
 		}
+
 		p.live = append(p.live, q)
 	}
+
 	for _, o := range s.Orphans {
 		p.after = append(p.after, orphan{
 			Key: orphanKey{ID: o.ID, Source: o.Source, Flag: o.Flag}, Timestamp: o.Timestamp, PID: o.PID, Device: o.NPU, Stream: o.Stream,
 			Place: Place{Segment: segment(o.Segment), Offset: o.Offset},
 		})
 	}
+
 	p.replay = true
 }
 
@@ -121,10 +127,12 @@ func (p *Pairer) Live() {
 	if !p.replay {
 		return
 	}
+
 	// What found no start among the lines read again had found it before them.
 	p.orphans, p.order = nil, nil
 	for _, o := range p.after {
 		p.await(o)
 	}
+
 	p.after, p.replay = nil, false
 }

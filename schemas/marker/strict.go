@@ -23,12 +23,15 @@ func (p *Parser) strict(line []byte) error {
 		if err == nil {
 			err = errNotObject
 		}
+
 		return fmt.Errorf("parse marker: %w", err)
 	}
+
 	m := &p.Marker
 	if _, ok := o["Kind"]; !ok {
 		return fmt.Errorf("parse marker: %w", errNoKind)
 	}
+
 	r := reader{o: o}
 	m.Kind = r.u32("Kind", true)
 	switch m.Kind {
@@ -57,6 +60,7 @@ func (p *Parser) strict(line []byte) error {
 		m.Type, m.Name = r.text("Type"), r.text("Name")
 		r.join(ds)
 	}
+
 	return r.err
 }
 
@@ -77,13 +81,16 @@ func (r *reader) u64(key string, required bool) uint64 {
 		if required {
 			r.fail(key, errors.New("missing"))
 		}
+
 		return 0
 	}
+
 	n, err := strconv.ParseUint(string(v), 10, 64)
 	if err != nil {
 		r.fail(key, fmt.Errorf("%.40q is no unsigned number", v))
 		return 0
 	}
+
 	return n
 }
 
@@ -93,6 +100,7 @@ func (r *reader) u32(key string, required bool) uint32 {
 		r.fail(key, fmt.Errorf("%d does not fit 32 bits", n))
 		return 0
 	}
+
 	return uint32(n)
 }
 
@@ -101,13 +109,16 @@ func (r *reader) text(key string) []byte {
 	if !ok {
 		return nil
 	}
+
 	var s string
 	if err := json.Unmarshal(v, &s); err != nil {
 		r.fail(key, err)
 	}
+
 	if s == "" {
 		return nil
 	}
+
 	return []byte(s)
 }
 
@@ -118,6 +129,7 @@ func (r *reader) object(key string) *reader {
 			r.fail(key, err)
 		}
 	}
+
 	return sub
 }
 

@@ -65,6 +65,7 @@ func Cast[To, From Rows](rows []From) []To {
 	if unsafe.Sizeof(to) != unsafe.Sizeof(from) {
 		panic(fmt.Sprintf("BUG: cast rows of %T to %T", from, to))
 	}
+
 	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows))
 }
 
@@ -77,6 +78,7 @@ func Folder(store, table, job string) string {
 	if len(name) > maxFolder {
 		name = name[:maxFolder-17] + "~" + record.HashID(job).String()
 	}
+
 	return filepath.Join(store, table, "job="+name)
 }
 
@@ -86,6 +88,7 @@ func Escape(job string) string {
 	if job == "" {
 		return "__HIVE_DEFAULT_PARTITION__"
 	}
+
 	var b strings.Builder
 	for i := 0; i < len(job); i++ {
 		c := job[i]
@@ -96,6 +99,7 @@ func Escape(job string) string {
 			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
+
 	return b.String()
 }
 
@@ -111,24 +115,28 @@ func Files(store, table string, job *string) ([]string, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}
+
 		for _, e := range entries {
 			if e.IsDir() && strings.HasPrefix(e.Name(), "job=") {
 				folders = append(folders, filepath.Join(store, table, e.Name()))
 			}
 		}
 	}
+
 	var files []string
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("list files: %w", err)
 		}
+
 		for _, e := range entries {
 			if e.Type().IsRegular() && strings.HasSuffix(e.Name(), Suffix) && !strings.HasPrefix(e.Name(), ".") {
 				files = append(files, filepath.Join(folder, e.Name()))
 			}
 		}
 	}
+
 	sort.Strings(files)
 	return Current(files)
 }
@@ -140,19 +148,23 @@ func Open(path string) (*parquet.File, io.Closer, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", path, err)
 	}
+
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("not a regular file")
 	}
+
 	var file *parquet.File
 	if err == nil {
 		file, err = guard(func() (*parquet.File, error) {
 			return parquet.OpenFile(f, info.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 		})
 	}
+
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open %s: %w", path, err), f.Close())
 	}
+
 	return file, f, nil
 }
 
@@ -190,6 +202,7 @@ func Read[T any](path string, f func([]T) error) error {
 			if buf == nil {
 				buf = make([]T, size)
 			}
+
 			rows := buf[:size]
 			clear(rows) // slices in rows must not be shared with those handed out
 			n, err := r.Read(rows)
@@ -199,9 +212,11 @@ func Read[T any](path string, f func([]T) error) error {
 					return struct{}{}, err
 				}
 			}
+
 			if errors.Is(err, io.EOF) {
 				return struct{}{}, nil
 			}
+
 			if err != nil {
 				return struct{}{}, err
 			}
@@ -210,6 +225,7 @@ func Read[T any](path string, f func([]T) error) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return nil
 }
 

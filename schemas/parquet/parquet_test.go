@@ -40,13 +40,16 @@ func TestRowsComeBack(t *testing.T) {
 	if _, err := w.Write(Cast[Rank](want)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	got := make([]Rank, 2)
 	if n, err := parquet.NewGenericReader[Rank](bytes.NewReader(b.Bytes())).Read(got); n != 2 {
 		t.Fatalf("read %d rows: %v", n, err)
 	}
+
 	if d := cmp.Diff(want, Cast[row.Rank](got)); d != "" {
 		t.Fatal(d)
 	}
@@ -61,6 +64,7 @@ func TestEscape(t *testing.T) {
 			t.Errorf("Escape(%q) = %q, want %q", job, got, want)
 		}
 	}
+
 	a, b := Folder("s", "steps", strings.Repeat("ä", 300)+"1"), Folder("s", "steps", strings.Repeat("ä", 300)+"2")
 	if a == b || len(a) > 255 {
 		t.Fatalf("long jobs share a folder or pass the limit: %s", a)
@@ -76,13 +80,16 @@ func TestRead(t *testing.T) {
 		for i := range want {
 			want[i].Step = uint64(i)
 		}
+
 		if err := parquet.WriteFile(path, want, parquet.MaxRowsPerRowGroup(1000)); err != nil {
 			t.Fatal(err)
 		}
+
 		var got []row.Step
 		if err := ReadSteps(path, func(r []row.Step) error { got = append(got, r...); return nil }); err != nil {
 			t.Fatal(err)
 		}
+
 		if !slices.Equal(Cast[row.Step](want), got) {
 			t.Errorf("of %d rows %d are read", n, len(got))
 		}
@@ -95,6 +102,7 @@ func TestReadOfFewRows(t *testing.T) {
 	if err := parquet.WriteFile(path, []Step{{Step: 7}}); err != nil {
 		t.Fatal(err)
 	}
+
 	n := testing.AllocsPerRun(3, func() {
 		if err := ReadSteps(path, func([]row.Step) error { return nil }); err != nil {
 			t.Fatal(err)
@@ -111,6 +119,7 @@ func BenchmarkReadRank(b *testing.B) {
 	if err := parquet.WriteFile(path, []Rank{{Job: "j", Groups: []string{"dp:a:0:2"}, GroupRanks: [][]uint32{{0, 1}}}}); err != nil {
 		b.Fatal(err)
 	}
+
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0

@@ -28,17 +28,21 @@ func Current(paths []string) ([]string, error) {
 		if !strings.HasPrefix(filepath.Base(path), CompactedPrefix) {
 			continue
 		}
+
 		names, err := Replaces(path)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, name := range names {
 			gone[filepath.Join(filepath.Dir(path), name)] = true
 		}
 	}
+
 	if len(gone) == 0 {
 		return paths, nil
 	}
+
 	return slices.DeleteFunc(paths, func(path string) bool { return gone[path] }), nil
 }
 
@@ -47,6 +51,7 @@ func Replaces(path string) ([]string, error) {
 	if names, ok := replaces.Load(path); ok {
 		return names.([]string), nil
 	}
+
 	file, closer, err := Open(path)
 	if err != nil {
 		return nil, err
@@ -56,6 +61,7 @@ func Replaces(path string) ([]string, error) {
 	if text, ok := file.Lookup(ReplacesKey); ok && json.Unmarshal([]byte(text), &names) != nil {
 		names = nil // another program's file
 	}
+
 	names = slices.DeleteFunc(names, func(name string) bool { return name != filepath.Base(name) || name == filepath.Base(path) })
 	replaces.Store(path, names)
 	return names, nil

@@ -13,6 +13,7 @@ var kindHeads = func() (heads [KindCount]string) {
 	for k, word := range kindWords {
 		heads[k] = `{"kind":"` + word + `"`
 	}
+
 	return heads
 }()
 
@@ -26,22 +27,28 @@ func (r *Record) AppendLine(dst []byte) []byte {
 	if r.Side == Device {
 		dst = append(dst, `,"side":"device"`...)
 	}
+
 	if r.HostStart != 0 {
 		dst = appendNumber(append(dst, `,"host_start":`...), r.HostStart)
 	}
+
 	if r.HostDur != 0 {
 		dst = appendNumber(append(dst, `,"host_dur":`...), r.HostDur)
 	}
+
 	if r.Exposed != -1 {
 		dst = appendNumber(append(dst, `,"exposed":`...), r.Exposed)
 	}
+
 	if r.Ring != 0 {
 		dst = appendDecimal(append(dst, `,"ring":`...), uint64(r.Ring))
 		dst = appendDecimal(append(dst, `,"seq":`...), r.Seq)
 	}
+
 	if r.Thread != 0 {
 		dst = appendDecimal(append(dst, `,"thread":`...), r.Thread)
 	}
+
 	return r.appendPayload(dst)
 }
 
@@ -52,9 +59,11 @@ func (r *Record) appendHead(dst []byte) []byte {
 	} else {
 		dst = appendText(append(dst, `{"kind":`...), r.Word())
 	}
+
 	if r.Step != NoStep {
 		dst = appendNumber(append(dst, `,"step":`...), r.Step)
 	}
+
 	return appendNumber(append(dst, `,"start":`...), r.Start)
 }
 
@@ -63,33 +72,43 @@ func (r *Record) appendPayload(dst []byte) []byte {
 	if r.Op != "" {
 		dst = appendText(append(dst, `,"op":`...), r.Op)
 	}
+
 	if r.OpRaw != "" {
 		dst = appendText(append(dst, `,"op_raw":`...), r.OpRaw)
 	}
+
 	if r.Group != "" {
 		dst = appendText(append(dst, `,"group":`...), r.Group)
 	}
+
 	if r.Peer != NoPeer {
 		dst = appendNumber(append(dst, `,"peer":`...), int64(r.Peer))
 	}
+
 	if r.Count != 0 {
 		dst = appendNumber(append(dst, `,"count":`...), r.Count)
 	}
+
 	if r.Dtype != "" {
 		dst = appendText(append(dst, `,"dtype":`...), r.Dtype)
 	}
+
 	if r.Bytes != 0 {
 		dst = appendNumber(append(dst, `,"bytes":`...), r.Bytes)
 	}
+
 	if r.Tokens != 0 {
 		dst = appendNumber(append(dst, `,"tokens":`...), r.Tokens)
 	}
+
 	if r.Path != "" {
 		dst = appendText(append(dst, `,"path":`...), r.Path)
 	}
+
 	if r.Open {
 		dst = append(dst, `,"open":true`...)
 	}
+
 	return append(dst, '}', '\n')
 }
 
@@ -98,6 +117,7 @@ func appendNumber(dst []byte, v int64) []byte {
 	if v < 0 {
 		return strconv.AppendInt(dst, v, 10)
 	}
+
 	return appendDecimal(dst, uint64(v))
 }
 
@@ -108,6 +128,7 @@ func appendDecimal(dst []byte, v uint64) []byte {
 		dst = appendDecimal(dst, v/eightDigits)
 		return binary.LittleEndian.AppendUint64(dst, zeros|decimals(uint32(v%eightDigits)))
 	}
+
 	x := decimals(uint32(v))
 	leading := bits.TrailingZeros64(x|1<<56) >> 3 // the last digit always stands
 	n := len(dst) + 8 - leading
@@ -165,6 +186,7 @@ func appendControl(dst []byte, v any) []byte {
 	if err != nil {
 		panic("BUG: control line is not JSON: " + err.Error()) // strings, integers and maps of them only
 	}
+
 	return append(append(dst, b...), '\n')
 }
 
@@ -174,11 +196,13 @@ func appendText(dst []byte, s string) []byte {
 	i := 0
 	for ; len(s)-i >= 8 && plain8(s[i:i+8]); i += 8 {
 	}
+
 	for ; i < len(s); i++ {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			return appendEscaped(append(dst, s[:i]...), s[i:])
 		}
 	}
+
 	return append(append(dst, s...), '"')
 }
 
@@ -218,5 +242,6 @@ func appendEscaped(dst []byte, s string) []byte {
 			i += n
 		}
 	}
+
 	return append(dst, '"')
 }

@@ -19,6 +19,7 @@ func TestAppendDecimal(t *testing.T) {
 	for v := range uint64(200_000) {
 		check(v)
 	}
+
 	for v := uint64(1); ; v *= 10 {
 		check(v - 1)
 		check(v)
@@ -27,10 +28,12 @@ func TestAppendDecimal(t *testing.T) {
 			break
 		}
 	}
+
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 1_000_000 {
 		check(rnd.Uint64() >> rnd.IntN(64))
 	}
+
 	check(math.MaxUint64)
 	for _, v := range []int64{0, -1, 1, math.MinInt64, math.MaxInt64} {
 		if got := string(appendNumber(nil, v)); got != strconv.FormatInt(v, 10) {

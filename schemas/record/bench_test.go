@@ -16,15 +16,18 @@ func benchLines() (lines [][]byte, bytes int64) {
 		if i%3 == 0 {
 			r.Op, r.Group, r.Exposed = "allgather", "10.20.0.1%eth0_60000_0_1753000000000000", 12345
 		}
+
 		if i%10 == 9 {
 			r = New(Step)
 			r.Step, r.Start, r.Dur = int64(i/10), 1753000000000000001, 950000000
 			r.Ring, r.Seq = 3, uint64(i/10)
 		}
+
 		b := r.AppendLine(nil)
 		lines = append(lines, b)
 		bytes += int64(len(b))
 	}
+
 	return lines, bytes
 }
 
@@ -34,6 +37,7 @@ func BenchmarkParse(b *testing.B) {
 	for i, l := range lines {
 		accented[i] = bytes.Replace(l, []byte(`"dp0"`), []byte(`"größe \"0\""`), 1)
 	}
+
 	run := func(name string, lines [][]byte, parse func(*Parser, []byte) error) {
 		b.Run(name, func(b *testing.B) {
 			var p Parser
@@ -67,8 +71,10 @@ func benchRecords(tb testing.TB) ([]Record, int64) {
 		if _, err := p.Parse(l); err != nil {
 			tb.Fatal(err)
 		}
+
 		records[i] = p.Record
 	}
+
 	return records, bytes
 }
 

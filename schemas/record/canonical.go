@@ -48,15 +48,18 @@ func text(b []byte, i int) int {
 	if i >= len(b) || b[i] != '"' {
 		return 0
 	}
+
 	for i++; i < len(b); i += 8 {
 		if hit := specials(load(b, i)); hit != 0 {
 			i += bits.TrailingZeros64(hit) >> 3
 			if i < len(b) && b[i] == '"' {
 				return i
 			}
+
 			return 0
 		}
 	}
+
 	return 0
 }
 
@@ -76,9 +79,11 @@ func quoted(b []byte, i int) (s string, end int) {
 			end++
 		}
 	}
+
 	if end >= len(b) || json.Unmarshal(b[i:end+1], &s) != nil {
 		return "", 0
 	}
+
 	return s, end + 1
 }
 
@@ -89,6 +94,7 @@ func (p *Parser) word(b []byte, i int) (s string, end int) {
 	if i >= len(b) || b[i] != '"' {
 		return "", 0
 	}
+
 	i++
 	var tail uint64
 	w, at := load(b, i), i
@@ -103,15 +109,19 @@ func (p *Parser) word(b []byte, i int) (s string, end int) {
 			if end = text(b, i-1); end == 0 {
 				return quoted(b, i-1)
 			}
+
 			return p.strings.get(b[i:end]), end + 1
 		}
+
 		n := bits.TrailingZeros64(hit) >> 3
 		tail &= 1<<(8*n) - 1
 		at += 8 + n
 	}
+
 	if at >= len(b) || b[at] != '"' {
 		return quoted(b, i-1)
 	}
+
 	return p.strings.short(b[i:at], w, tail), at + 1
 }
 
@@ -136,10 +146,12 @@ func (p *Parser) kindWord(b []byte, r *Record) int {
 		r.Kind = SaveCheckpoint
 		return 24
 	}
+
 	word, end := p.word(b, 8)
 	if r.Kind = KindOf(word); r.Kind == Other { // a known kind may be written with escapes
 		r.Name = word
 	}
+
 	return end
 }
 
@@ -155,22 +167,27 @@ func (p *Parser) canonical(b []byte, r *Record) bool {
 	if i == 0 {
 		return false
 	}
+
 	u := nineteen(b, i)
 	if u != 0 {
 		i += 19
 	} else if u, i = digits(b, i); i == 0 {
 		return false
 	}
+
 	if u > math.MaxInt64 {
 		return false
 	}
+
 	r.Start = int64(u)
 	if load(b, i)&mask7 != wordDur {
 		return false
 	}
+
 	if u, i = digits(b, i+7); i == 0 || u > math.MaxInt64 {
 		return false
 	}
+
 	r.Dur = int64(u)
 	r.Side, r.HostStart, r.HostDur, r.Exposed, r.Ring, r.Seq = Host, 0, 0, -1, 0, 0
 	w := load(b, i)
@@ -178,20 +195,25 @@ func (p *Parser) canonical(b []byte, r *Record) bool {
 		if i = p.device(b, i, w, r); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordRing {
 		if u, i = digits(b, i+8); i == 0 || u > math.MaxUint32 {
 			return false
 		}
+
 		r.Ring = uint32(u)
 		w = load(b, i)
 	}
+
 	if w&mask7 == wordSeq {
 		if r.Seq, i = digits(b, i+7); i == 0 {
 			return false
 		}
 	}
+
 	return p.ending(b, i, r)
 }
 
@@ -202,15 +224,18 @@ func (p *Parser) opening(b []byte, r *Record) int {
 	if i == 0 {
 		return 0
 	}
+
 	r.Step = NoStep
 	if load(b, i) == wordStep {
 		if r.Step, i = signed(b, i+8); i == 0 {
 			return 0
 		}
 	}
+
 	if load(b, i) != wordStart || !has(b, i+8, ":") {
 		return 0
 	}
+
 	return i + 9
 }
 
@@ -226,32 +251,42 @@ func (p *Parser) device(b []byte, i int, w uint64, r *Record) int {
 		default:
 			return 0
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordHostStart {
 		if !has(b, i+8, `tart":`) {
 			return 0
 		}
+
 		if r.HostStart, i = signed(b, i+14); i == 0 {
 			return 0
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordHostDur {
 		if !has(b, i+8, `ur":`) {
 			return 0
 		}
+
 		if r.HostDur, i = signed(b, i+12); i == 0 {
 			return 0
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordExposed {
 		if !has(b, i+8, `d":`) {
 			return 0
 		}
+
 		r.Exposed, i = signed(b, i+11)
 	}
+
 	return i
 }
 
@@ -264,14 +299,18 @@ func (p *Parser) ending(b []byte, i int, r *Record) bool {
 		if !has(b, i+8, `":`) {
 			return false
 		}
+
 		if r.Thread, i = digits(b, i+10); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w&0xFF == '}' && i+1 == len(b) {
 		return true
 	}
+
 	return p.payload(b, i, w, r)
 }
 
@@ -281,55 +320,72 @@ func (p *Parser) payload(b []byte, i int, w uint64, r *Record) bool {
 		if r.Op, i = p.word(b, i+6); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordOpRaw {
 		if !has(b, i+8, `":`) {
 			return false
 		}
+
 		if r.OpRaw, i = p.word(b, i+10); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordGroup {
 		if !has(b, i+8, ":") {
 			return false
 		}
+
 		if r.Group, i = p.word(b, i+9); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordPeer {
 		var v int64
 		if v, i = signed(b, i+8); i == 0 || int64(int32(v)) != v {
 			return false
 		}
+
 		r.Peer = int32(v)
 		w = load(b, i)
 	}
+
 	if w == wordCount {
 		if !has(b, i+8, ":") {
 			return false
 		}
+
 		if r.Count, i = signed(b, i+9); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordDtype {
 		if !has(b, i+8, ":") {
 			return false
 		}
+
 		if r.Dtype, i = p.word(b, i+9); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w&0xFF == '}' && i+1 == len(b) {
 		return true
 	}
+
 	return p.rest(b, i, w, r)
 }
 
@@ -339,32 +395,42 @@ func (p *Parser) rest(b []byte, i int, w uint64, r *Record) bool {
 		if !has(b, i+8, ":") {
 			return false
 		}
+
 		if r.Bytes, i = signed(b, i+9); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordTokens {
 		if !has(b, i+8, `":`) {
 			return false
 		}
+
 		if r.Tokens, i = signed(b, i+10); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordPath {
 		if r.Path, i = p.word(b, i+8); i == 0 {
 			return false
 		}
+
 		w = load(b, i)
 	}
+
 	if w == wordOpen {
 		if !has(b, i+8, "true") {
 			return false
 		}
+
 		r.Open = true
 		i += 12
 	}
+
 	return i+1 == len(b) && b[i] == '}'
 }

@@ -19,10 +19,12 @@ func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
+
 	tail := "~" + HashID(s).String()
 	n := most - len(tail)
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
+
 	return strings.Clone(s[:n]) + tail
 }

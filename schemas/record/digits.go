@@ -12,6 +12,7 @@ func load(b []byte, i int) uint64 {
 	if i+8 <= len(b) {
 		return binary.LittleEndian.Uint64(b[i : i+8])
 	}
+
 	return loadEnd(b, i)
 }
 
@@ -20,6 +21,7 @@ func loadEnd(b []byte, i int) uint64 {
 	for k := 0; i+k < len(b); k++ {
 		w |= uint64(b[i+k]) << (8 * k)
 	}
+
 	return w
 }
 
@@ -32,9 +34,11 @@ func digits(b []byte, i int) (v uint64, end int) {
 	if k == 8 {
 		return moreDigits(b, i, x)
 	}
+
 	if k == 0 || x&0xFF == 0 && k > 1 {
 		return 0, 0
 	}
+
 	return eight(x << (64 - 8*k)), i + k
 }
 
@@ -50,6 +54,7 @@ func moreDigits(b []byte, i int, x uint64) (v uint64, end int) {
 	if x&0xFF == 0 {
 		return 0, 0
 	}
+
 	v = eight(x)
 	for n := 8; n <= 16; n += 8 {
 		x = load(b, i+n) ^ 0x30*ones
@@ -58,11 +63,14 @@ func moreDigits(b []byte, i int, x uint64) (v uint64, end int) {
 			v = v*100000000 + eight(x)
 			continue
 		}
+
 		if n+k > 19 {
 			return 0, 0
 		}
+
 		return v*powers[k] + eight(x<<(64-8*k)), i + n + k // k == 0: a shift by 64 gives 0
 	}
+
 	return 0, 0
 }
 
@@ -73,10 +81,12 @@ func nineteen(b []byte, i int) uint64 {
 	if i+20 > len(b) {
 		return 0
 	}
+
 	x, y, z := load(b, i)^0x30*ones, load(b, i+8)^0x30*ones, load(b, i+11)^0x30*ones
 	if ((x+0x76*ones)|x|(y+0x76*ones)|y|(z+0x76*ones)|z)&highs != 0 || x&0xFF == 0 || b[i+19]-'0' <= 9 {
 		return 0
 	}
+
 	return eight(x)*100_000_000_000 + eight(y)*1000 + eight(z>>40<<40)
 }
 
@@ -95,12 +105,15 @@ func signed(b []byte, i int) (v int64, end int) {
 	if neg {
 		i++
 	}
+
 	u, end := digits(b, i)
 	if u > math.MaxInt64 {
 		return 0, 0
 	}
+
 	if neg {
 		return -int64(u), end
 	}
+
 	return int64(u), end
 }

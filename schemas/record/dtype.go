@@ -21,6 +21,7 @@ func DtypeName(code uint8) string {
 	if code < DtypeCount {
 		return dtypes[code].name
 	}
+
 	return ""
 }
 
@@ -30,10 +31,12 @@ func DtypeCode(name string) uint8 {
 	if c := dtypeCode(name); c != 0 || name == "" {
 		return c
 	}
+
 	w := strings.ToLower(name)
 	for _, prefix := range [...]string{"torch.", "mindspore.", "hccl_data_type_", "hccl", "nccl"} {
 		w = strings.TrimPrefix(w, prefix)
 	}
+
 	return dtypeCode(w)
 }
 
@@ -74,6 +77,7 @@ func dtypeCode(w string) uint8 {
 	case "complex128", "cdouble":
 		return 16
 	}
+
 	return 0
 }
 
@@ -84,9 +88,11 @@ func BaseDtype(raw string) string {
 	if c := DtypeCode(raw); c != 0 {
 		return dtypes[c].name
 	}
+
 	if w := strings.ToLower(raw); w != "na" {
 		return w
 	}
+
 	return ""
 }
 

@@ -24,6 +24,7 @@ func (id *ID) UnmarshalText(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("parse id %q: want 16 hex digits", b)
 	}
+
 	*id = ID(v)
 	return nil
 }
@@ -38,6 +39,7 @@ func HashID(parts ...string) ID {
 		h.Write(n[:])
 		h.Write([]byte(p))
 	}
+
 	return ID(h.Sum64())
 }
 

@@ -37,10 +37,12 @@ func (t *intern) short(b []byte, head, tail uint64) string {
 	if t.shorts == nil {
 		t.shorts = new([shortSlots]short)
 	}
+
 	e := &t.shorts[(head^tail*3)*0x9e3779b97f4a7c15>>56]
 	if e.head == head && e.tail == tail && len(e.s) == len(b) {
 		return e.s
 	}
+
 	*e = short{head, tail, t.get(b)}
 	return e.s
 }
@@ -50,23 +52,28 @@ func (t *intern) get(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
+
 	if len(b) > internMax {
 		return string(b)
 	}
+
 	if t.slots == nil {
 		t.slots = new([internSlots]string)
 	}
+
 	h := hash(b)
 	for i := range uint64(internProbes) {
 		s := &t.slots[(h+i)&(internSlots-1)]
 		if *s == string(b) {
 			return *s
 		}
+
 		if *s == "" {
 			*s = string(b)
 			return *s
 		}
 	}
+
 	t.evict++
 	s := &t.slots[(h+uint64(t.evict%internProbes))&(internSlots-1)]
 	*s = string(b)
@@ -83,6 +90,7 @@ func hash(b []byte) uint64 {
 		h = hi ^ lo
 		b = b[8:]
 	}
+
 	var w uint64
 	switch {
 	case len(b) >= 4:
@@ -90,6 +98,7 @@ func hash(b []byte) uint64 {
 	case len(b) > 0:
 		w = uint64(b[0]) | uint64(b[len(b)/2])<<8 | uint64(b[len(b)-1])<<16
 	}
+
 	hi, lo := bits.Mul64(h^w, m)
 	return hi ^ lo
 }

@@ -36,6 +36,7 @@ func (t LineType) String() string {
 	case LineTaskD:
 		return "Kind"
 	}
+
 	return "unknown"
 }
 
@@ -75,6 +76,7 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
 	}
+
 	switch {
 	case has(line, 0, `{"kind":"`):
 		if p.canonical(line, &p.Record) {
@@ -83,6 +85,7 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 	case has(line, 0, `{"Kind":`):
 		return LineTaskD, nil
 	}
+
 	return p.strict(line)
 }
 
@@ -91,6 +94,7 @@ func (p *Parser) check() error {
 	if p.Record.Start == missing || p.Record.Dur == missing {
 		return fmt.Errorf("parse record: %w", ErrMissing)
 	}
+
 	return nil
 }
 

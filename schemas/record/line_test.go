@@ -36,6 +36,7 @@ func TestAppendLine_Golden(t *testing.T) {
 	if got := string(r.AppendLine(nil)); got != want {
 		t.Errorf("AppendLine\n got %s\nwant %s", got, want)
 	}
+
 	s := sample()
 	const full = `{"kind":"Communication","step":120,"start":1753000000000000001,"dur":5400000,"side":"device","host_start":1753000000000000000,"host_dur":7,"exposed":0,"ring":3,"seq":812,"thread":4711,"op":"allreduce","op_raw":"HcclAllreduce","group":"dp0","peer":0,"count":4194304,"dtype":"bf16","bytes":8388608,"tokens":9,"path":"/ckpt/1.pt","open":true}` + "\n"
 	if got := string(s.AppendLine(nil)); got != full {
@@ -71,21 +72,26 @@ func TestParser_ControlLines(t *testing.T) {
 		if err != nil || got != c.want {
 			t.Errorf("Parse(%s) = %v, %v; want %v", c.line, got, err, c.want)
 		}
+
 		if c.want == LineMeta && c.line[len(c.line)-1] == '\n' {
 			if d := cmp.Diff(meta, p.Meta); d != "" {
 				t.Error(d)
 			}
 		}
 	}
+
 	if d := cmp.Diff(loss, p.Loss); d != "" {
 		t.Error(d)
 	}
+
 	if d := cmp.Diff(sw, p.Switch); d != "" {
 		t.Error(d)
 	}
+
 	if d := cmp.Diff(end, p.End); d != "" {
 		t.Error(d)
 	}
+
 	for _, bad := range []string{"", "x", "[1]", "null", `{"meta":5}`, `{"loss":{"count":-1}}`, `{"kind":"Step"`, `{"kind":1,"start":1,"dur":1}`, `{"kind":"Step"}`, `{"end":{}`} {
 		if _, err := p.Parse([]byte(bad)); err == nil {
 			t.Errorf("Parse(%q) accepts", bad)
@@ -99,15 +105,18 @@ func TestParser_StringsStayValid(t *testing.T) {
 	if _, err := p.Parse(line); err != nil {
 		t.Fatal(err)
 	}
+
 	first := p.Record
 	for i := range line {
 		line[i] = 'x'
 	}
+
 	for i := range 5000 {
 		if _, err := p.Parse(fmt.Appendf(nil, `{"kind":"k%d","start":1,"dur":2,"op":"o%d","group":"\n%d"}`, i, i, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if first.Name != "tiny" || first.Op != "allreduce" || first.Group != "gé" {
 		t.Errorf("strings changed: %+v", first)
 	}
@@ -127,11 +136,13 @@ func TestParser_AllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(10, parse); n != 0 {
 		t.Errorf("%v allocations for %d canonical lines, want 0", n, len(lines))
 	}
+
 	r := sample()
 	buf := r.AppendLine(nil)
 	if n := testing.AllocsPerRun(10, func() { buf = r.AppendLine(buf[:0]) }); n != 0 {
 		t.Errorf("AppendLine allocates %v times", n)
 	}
+
 	if n := testing.AllocsPerRun(10, func() { BaseOp("allreduce") }); n != 0 {
 		t.Errorf("BaseOp of a base word allocates %v times", n)
 	}
@@ -145,12 +156,14 @@ func TestParser_DiffersNever(t *testing.T) {
 	if testing.Short() {
 		n = 100_000
 	}
+
 	if s := os.Getenv("LAGGARD_LINES"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	seed := rand.Uint64()
 	if s := os.Getenv("LAGGARD_SEED"); s != "" {
 		var err error
@@ -158,6 +171,7 @@ func TestParser_DiffersNever(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	t.Logf("%d lines, LAGGARD_SEED=%d", n, seed)
 	workers := runtime.GOMAXPROCS(0)
 	results := make([]counts, workers)
@@ -172,17 +186,20 @@ func TestParser_DiffersNever(t *testing.T) {
 						t.Errorf("LAGGARD_SEED=%d\n%s", seed, msg)
 						return
 					}
+
 					lines++
 				}
 			}
 		})
 	}
+
 	wg.Wait()
 	var c counts
 	for _, r := range results {
 		c.accepted += r.accepted
 		c.canonical += r.canonical
 	}
+
 	t.Logf("%+v", c)
 	if c.canonical < n/20 || c.accepted < n/4 || c.accepted > n*3/4 {
 		t.Errorf("the generator is lopsided: %+v", c)
@@ -199,6 +216,7 @@ func (c *counts) disagreement(p *Parser, line []byte) string {
 	if wantErr == nil {
 		c.accepted++
 	}
+
 	bare := bytes.TrimSuffix(line, []byte("\n"))
 	if has(bare, 0, `{"kind":"`) && p.canonical(bare, &p.Record) {
 		c.canonical++
@@ -206,6 +224,7 @@ func (c *counts) disagreement(p *Parser, line []byte) string {
 			return fmt.Sprintf("canonical on %q\n got %+v\nwant %+v, %v", line, p.Record, want, wantErr)
 		}
 	}
+
 	typ, err := p.Parse(line)
 	switch {
 	case typ != LineRecord: // another first key, or no JSON at all
@@ -217,6 +236,7 @@ func (c *counts) disagreement(p *Parser, line []byte) string {
 	case err == nil && p.Record != want:
 		return fmt.Sprintf("Parse(%q)\n got %+v\nwant %+v", line, p.Record, want)
 	}
+
 	return ""
 }
 
@@ -226,6 +246,7 @@ func firstKeyIs(line []byte, key string) bool {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return false
 	}
+
 	t, err := d.Token()
 	return err == nil && t == key
 }
@@ -240,17 +261,21 @@ func TestAppendLine_AgreesWithPlain(t *testing.T) {
 		if bytes.Count(got, []byte("\n")) != 1 || !json.Valid(got) {
 			t.Fatalf("AppendLine gives %q", got)
 		}
+
 		a, err := plainParse(got)
 		if err != nil {
 			t.Fatalf("plain codec on %q: %v", got, err)
 		}
+
 		b, err := plainParse(plainLine(r))
 		if err != nil {
 			t.Fatalf("plain codec: %v", err)
 		}
+
 		if a != b {
 			t.Fatalf("AppendLine and encoding/json differ for %+v\n got %s\nwant %s", r, got, plainLine(r))
 		}
+
 		if typ, err := p.Parse(got); err != nil || typ != LineRecord || p.Record != a {
 			t.Fatalf("Parse(%q) = %v, %v, %+v; want %+v", got, typ, err, p.Record, a)
 		}
@@ -300,8 +325,10 @@ func (g generator) text() string {
 		for i := range b {
 			b[i] = byte(' ' + g.IntN(95))
 		}
+
 		return string(b)
 	}
+
 	return genStrings[1+g.IntN(4)]
 }
 
@@ -314,6 +341,7 @@ func (g generator) int() int64 {
 	case 5, 6, 7:
 		return int64(g.IntN(100))
 	}
+
 	return 1753000000000000000 + g.Int64N(1e12)
 }
 
@@ -325,10 +353,12 @@ func (g generator) record() Record {
 			r.Name = "backward"
 		}
 	}
+
 	r.Start, r.Dur = g.int(), g.int()
 	if r.Start == math.MinInt64 || r.Dur == math.MinInt64 {
 		r.Start, r.Dur = 1, 1
 	}
+
 	for _, set := range []func(){
 		func() { r.Step = g.int() }, func() { r.Side = Device }, func() { r.HostStart = g.int() },
 		func() { r.HostDur = g.int() }, func() { r.Exposed = g.int() },
@@ -342,6 +372,7 @@ func (g generator) record() Record {
 			set()
 		}
 	}
+
 	return r
 }
 
@@ -362,6 +393,7 @@ func (g generator) lines() [][]byte {
 			changed = slices.Delete(changed, i, i+1)
 		}
 	}
+
 	pairs := pairsOf(&r)
 	return [][]byte{tidy, changed, tidy[:g.IntN(len(tidy))], g.wild(pairs), g.wild(pairs)}
 }
@@ -388,6 +420,7 @@ func pairsOf(r *Record) [][2]string {
 			pairs = append(pairs, [2]string{p.key, p.value})
 		}
 	}
+
 	return pairs
 }
 
@@ -399,8 +432,10 @@ func (g generator) wild(pairs [][2]string) []byte {
 		if g.IntN(30) == 0 {
 			p[1] = genRaw[g.IntN(len(genRaw))]
 		}
+
 		parts = append(parts, g.pair(p[0], p[1]))
 	}
+
 	switch g.IntN(6) { // doubled keys, or keys that are not ours: never both, see withoutFolded
 	case 0:
 		parts = append(parts, g.pair(plainKeys[g.IntN(len(plainKeys))], genRaw[g.IntN(len(genRaw))]))
@@ -408,13 +443,16 @@ func (g generator) wild(pairs [][2]string) []byte {
 	case 1:
 		parts = append(parts, g.pair(genKeys[g.IntN(len(genKeys))], genRaw[g.IntN(len(genRaw))]))
 	}
+
 	swap := func(x []string) { g.Shuffle(len(x), func(i, j int) { x[i], x[j] = x[j], x[i] }) }
 	if g.IntN(2) == 0 {
 		swap(parts[1:])
 	}
+
 	if g.IntN(20) == 0 {
 		swap(parts)
 	}
+
 	return []byte(g.space() + "{" + g.space() + strings.Join(parts, ",") + g.space() + "}" + g.space())
 }
 
@@ -426,6 +464,7 @@ func (g generator) space() string {
 	if g.IntN(8) > 0 {
 		return ""
 	}
+
 	return []string{" ", "\t", "\r", "\n", "  "}[g.IntN(5)]
 }
 
@@ -449,6 +488,7 @@ func TestParser_Escapes(t *testing.T) {
 		if got := p.canonical([]byte(c.line), &p.Record); got != c.want {
 			t.Errorf("canonical(%s) = %v", c.line, got)
 		}
+
 		if s := new(counts).disagreement(&p, []byte(c.line)); s != "" {
 			t.Error(s)
 		}
@@ -489,6 +529,7 @@ func TestParser_InternsNothingWrong(t *testing.T) {
 			line[at] = line[g.IntN(len(line))]
 			line = line[:len(line)-g.IntN(2)*g.IntN(2)]
 		}
+
 		var fresh Parser
 		want, wantErr := fresh.Parse(line)
 		got, err := p.Parse(line)

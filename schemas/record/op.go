@@ -27,6 +27,7 @@ func BaseOp(raw string) string {
 	if w := baseOf(raw); w != "" {
 		return w
 	}
+
 	word := squeeze(raw)
 	kernel := false
 	for _, v := range vendors {
@@ -35,19 +36,24 @@ func BaseOp(raw string) string {
 			break
 		}
 	}
+
 	for w := word; ; {
 		if b := baseOf(w); b != "" {
 			return b
 		}
+
 		if b := spelled(w); b != "" {
 			return b
 		}
+
 		short := trim(w)
 		if short == w {
 			break
 		}
+
 		w = short
 	}
+
 	if kernel { // a kernel's name goes on: ncclDevKernel_AllReduce_Sum_f32_RING_LL
 		for _, w := range baseOps {
 			if strings.Contains(word, w) {
@@ -55,6 +61,7 @@ func BaseOp(raw string) string {
 			}
 		}
 	}
+
 	return strings.ToLower(raw)
 }
 
@@ -65,6 +72,7 @@ func baseOf(w string) string {
 			return b
 		}
 	}
+
 	return ""
 }
 
@@ -92,6 +100,7 @@ func spelled(w string) string {
 	case "ibarrier":
 		return "barrier"
 	}
+
 	return ""
 }
 
@@ -101,6 +110,7 @@ func trim(w string) string {
 			return s
 		}
 	}
+
 	return w
 }
 
@@ -115,5 +125,6 @@ func squeeze(s string) string {
 			b = append(b, c)
 		}
 	}
+
 	return string(b)
 }

@@ -40,15 +40,18 @@ func TestDtype(t *testing.T) {
 	if int(DtypeCount) != len(sizes) {
 		t.Fatalf("%d dtypes, FORMAT.md 2.3 has %d", DtypeCount, len(sizes))
 	}
+
 	for code, size := range sizes {
 		name := DtypeName(uint8(code))
 		if got := DtypeCode(name); got != uint8(code) {
 			t.Errorf("DtypeCode(%q) = %d, want %d", name, got, code)
 		}
+
 		if got := DtypeSize(name); got != size {
 			t.Errorf("DtypeSize(%q) = %d, want %d", name, got, size)
 		}
 	}
+
 	for raw, want := range map[string]string{
 		"torch.float32": "fp32", "torch.bfloat16": "bf16", "bfp16": "bf16", "torch.half": "fp16", "ncclFloat16": "fp16",
 		"HCCL_DATA_TYPE_INT8": "int8", "torch.float8_e4m3fn": "fp8", "torch.uint8": "uint8", "na": "", "": "", "Weird": "weird",
@@ -58,6 +61,7 @@ func TestDtype(t *testing.T) {
 			t.Errorf("BaseDtype(%q) = %q, want %q", raw, got, want)
 		}
 	}
+
 	if DtypeName(200) != "" || DtypeSize("weird") != 0 {
 		t.Error("an unknown dtype has a name or a size")
 	}

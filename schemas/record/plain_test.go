@@ -45,16 +45,20 @@ func plainParse(line []byte) (r Record, err error) {
 	if line, err = withoutFolded(line); err != nil {
 		return r, err
 	}
+
 	x := plain{Step: -1, Start: math.MinInt64, Dur: math.MinInt64, Side: "host", Exposed: -1, Peer: -1}
 	if err := json.Unmarshal(line, &x); err != nil {
 		return r, err
 	}
+
 	if x.Start == math.MinInt64 || x.Dur == math.MinInt64 {
 		return r, fmt.Errorf("no start or dur")
 	}
+
 	if x.Side != "host" && x.Side != "device" {
 		return r, fmt.Errorf("side %q", x.Side)
 	}
+
 	r = Record{
 		Kind: KindOf(x.Kind), Open: x.Open, Step: x.Step, Start: x.Start, Dur: x.Dur,
 		HostStart: x.HostStart, HostDur: x.HostDur, Exposed: x.Exposed, Ring: x.Ring, Seq: x.Seq,
@@ -64,9 +68,11 @@ func plainParse(line []byte) (r Record, err error) {
 	if x.Side == "device" {
 		r.Side = Device
 	}
+
 	if r.Kind == Other {
 		r.Name = x.Kind
 	}
+
 	return r, nil
 }
 
@@ -75,10 +81,12 @@ func withoutFolded(line []byte) ([]byte, error) {
 	if !oddKeys(line) {
 		return line, nil
 	}
+
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(line, &m); err != nil {
 		return nil, err
 	}
+
 	folded := false
 	for k := range m {
 		for _, ours := range plainKeys {
@@ -88,9 +96,11 @@ func withoutFolded(line []byte) ([]byte, error) {
 			}
 		}
 	}
+
 	if !folded {
 		return line, nil
 	}
+
 	return json.Marshal(m) // duplicates are gone: the generator never has both
 }
 
@@ -101,10 +111,12 @@ func oddKeys(line []byte) bool {
 		if c != ':' {
 			continue
 		}
+
 		key := bytes.TrimRight(line[:i], " \t\r\n")
 		if !bytes.HasSuffix(key, []byte{'"'}) {
 			continue
 		}
+
 		key = key[:len(key)-1]
 		for _, c := range key[bytes.LastIndexByte(key, '"')+1:] {
 			if (c < 'a' || c > 'z') && c != '_' {
@@ -112,6 +124,7 @@ func oddKeys(line []byte) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -122,10 +135,12 @@ func plainLine(r Record) []byte {
 		if absent {
 			return
 		}
+
 		b, err := json.Marshal(v)
 		if err != nil {
 			panic(err)
 		}
+
 		parts = append(parts, fmt.Sprintf("%q:%s", key, b))
 	}
 	add("kind", r.Word(), false)

@@ -39,6 +39,7 @@ func (k Kind) String() string {
 	if int(k) < len(kindWords) {
 		return kindWords[k]
 	}
+
 	return kindWords[Other]
 }
 
@@ -56,6 +57,7 @@ func KindOf(w string) Kind {
 	case "DataLoader":
 		return DataLoader
 	}
+
 	return Other
 }
 
@@ -80,6 +82,7 @@ func (s Side) String() string {
 	if s == Device {
 		return "device"
 	}
+
 	return "host"
 }
 
@@ -128,6 +131,7 @@ func (r *Record) Word() string {
 	if r.Kind == Other {
 		return r.Name
 	}
+
 	return r.Kind.String()
 }
 
@@ -140,5 +144,6 @@ func (r *Record) HostBegin() int64 {
 	if r.Side == Device && r.HostStart != 0 {
 		return r.HostStart
 	}
+
 	return r.Start
 }

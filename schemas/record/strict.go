@@ -18,17 +18,21 @@ func (p *Parser) strict(line []byte) (LineType, error) {
 	if !json.Valid(line) {
 		return p.firstKey(line), fmt.Errorf("parse line: %w", errSyntax)
 	}
+
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return LineUnknown, fmt.Errorf("parse line: %w", errNotObject)
 	}
+
 	if !d.More() {
 		return LineUnknown, nil
 	}
+
 	key, err := d.Token()
 	if err != nil {
 		return LineUnknown, fmt.Errorf("parse line: %w", err)
 	}
+
 	switch t := typeOf(key); t {
 	case LineRecord:
 		return t, p.strictRecord(line)
@@ -65,6 +69,7 @@ func typeOf(key json.Token) LineType {
 	case "Kind":
 		return LineTaskD
 	}
+
 	return LineUnknown
 }
 
@@ -74,10 +79,12 @@ func (p *Parser) firstKey(line []byte) LineType {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return LineUnknown
 	}
+
 	key, err := d.Token()
 	if err != nil {
 		return LineUnknown
 	}
+
 	return typeOf(key)
 }
 
@@ -86,6 +93,7 @@ func decode(d *json.Decoder, t LineType, v any) error {
 	if err := d.Decode(v); err != nil {
 		return fmt.Errorf("parse %s line: %w", t, err)
 	}
+
 	return nil
 }
 
@@ -107,26 +115,32 @@ func (p *Parser) strictRecord(line []byte) error {
 	if _, err := d.Token(); err != nil {
 		return fmt.Errorf("parse record: %w", err)
 	}
+
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
 			return fmt.Errorf("parse record: %w", err)
 		}
+
 		name, _ := key.(string)
 		v, ours := fields[name]
 		if !ours {
 			v = new(json.RawMessage)
 		}
+
 		if err := d.Decode(v); err != nil {
 			return fmt.Errorf("parse record: key %q: %w", name, err)
 		}
 	}
+
 	if _, err := d.Token(); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("parse record: %w", err)
 	}
+
 	if r.Kind = KindOf(kind); r.Kind == Other {
 		r.Name = kind
 	}
+
 	switch side {
 	case "host":
 	case "device":
@@ -134,5 +148,6 @@ func (p *Parser) strictRecord(line []byte) error {
 	default:
 		return fmt.Errorf("parse record: side %q: want host or device", side)
 	}
+
 	return p.check()
 }

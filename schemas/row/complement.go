@@ -18,6 +18,7 @@ func BaseRepeat(repeat uint16) uint16 {
 	if IsComplement(repeat) {
 		return repeat >> 8 & mostRepeat
 	}
+
 	return repeat
 }
 
@@ -28,6 +29,7 @@ func (c *Communication) Complete(stored *Communication, rows uint64) (Communicat
 	if rows == 0 || stored.Calls >= c.Calls || c.Repeat > mostRepeat || rows-1 > mostComplement {
 		return Communication{}, false
 	}
+
 	rest := *c
 	rest.Repeat = complement | c.Repeat<<8 | uint16(rows-1)
 	rest.Calls -= stored.Calls

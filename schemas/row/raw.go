@@ -67,6 +67,7 @@ func (r *Raws) AppendTo(dst []Record) []Record {
 	for i := range r.Rows {
 		dst = append(dst, r.Record(i))
 	}
+
 	return dst
 }
 
@@ -77,6 +78,7 @@ func (r *Raws) Append(o *Raws) {
 		*r = Raws{Rows: append(r.Rows, o.Rows...), Words: o.Words, Bytes: o.Bytes}
 		return
 	}
+
 	if len(o.Rows) == 0 {
 		return
 	}
@@ -94,6 +96,7 @@ func Pack(records ...Record) Raws {
 	for i := range records {
 		r.Rows[i] = w.Pack(&records[i])
 	}
+
 	r.Words, r.Bytes = w.List(), w.Bytes()
 
 	return r
@@ -146,6 +149,7 @@ func (t *Words) Add(s string) Word {
 	if len(s) == 0 {
 		return 0
 	}
+
 	t.begin()
 	w, ok := t.index[s]
 	if !ok {
@@ -154,6 +158,7 @@ func (t *Words) Add(s string) Word {
 		t.index[s] = w
 		t.bytes += len(s)
 	}
+
 	return w
 }
 
@@ -176,9 +181,11 @@ func (t *Words) Renumber(r *Raws) {
 		if *w == 0 {
 			return
 		}
+
 		if to[*w] == 0 {
 			to[*w] = t.Add(r.Words[*w])
 		}
+
 		*w = to[*w]
 	}
 	if len(r.Words) <= len(r.Rows) { // mostly the words of streams that are alike have the same numbers
@@ -187,16 +194,19 @@ func (t *Words) Renumber(r *Raws) {
 			to[i] = t.Add(s)
 			same = same && to[i] == Word(i)
 		}
+
 		if same {
 			r.Words = t.List()
 			return
 		}
 	}
+
 	for i := range r.Rows {
 		p := &r.Rows[i]
 		for _, w := range [...]*Word{&p.Job, &p.Node, &p.Kind, &p.Side, &p.Op, &p.OpRaw, &p.Group, &p.Dtype, &p.Path} {
 			word(w)
 		}
 	}
+
 	r.Words = t.List()
 }

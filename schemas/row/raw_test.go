@@ -15,13 +15,16 @@ func TestRawColumns(t *testing.T) {
 	if record.NumField() != raw.NumField() {
 		t.Fatalf("%d fields, want %d", raw.NumField(), record.NumField())
 	}
+
 	fields := uintptr(0)
 	for i := range raw.NumField() {
 		fields += raw.Field(i).Type.Size()
 	}
+
 	if size := raw.Size(); size-fields >= 8 {
 		t.Errorf("a row of %d bytes has %d in its fields", size, fields)
 	}
+
 	var full Record
 	v := reflect.ValueOf(&full).Elem()
 	for i := range record.NumField() {
@@ -31,9 +34,11 @@ func TestRawColumns(t *testing.T) {
 		if want.Kind() == reflect.String {
 			want = reflect.TypeFor[Word]()
 		}
+
 		if a.Tag != b.Tag || b.Type != want {
 			t.Errorf("field %s is %s %s, want %s %s", a.Name, b.Type, b.Tag, want, a.Tag)
 		}
+
 		switch f := v.Field(i); f.Kind() {
 		case reflect.String:
 			f.SetString(a.Name)
@@ -43,15 +48,18 @@ func TestRawColumns(t *testing.T) {
 			f.SetUint(uint64(i))
 		}
 	}
+
 	packed := Pack(full)
 	if got := packed.Record(0); got != full {
 		t.Errorf("packed and unpacked: %+v, want %+v", got, full)
 	}
+
 	appended := Pack(Record{Job: "something else"})
 	appended.Append(&packed)
 	if got := appended.AppendTo(nil); len(got) != 2 || got[1] != full || got[0] != (Record{Job: "something else"}) {
 		t.Errorf("appended: %+v, want %+v", got, full)
 	}
+
 	var other Words
 	other.Add("something else")
 	if other.Renumber(&packed); packed.Record(0) != full || len(packed.Words) != len(other.List()) {
@@ -66,6 +74,7 @@ func TestWords(t *testing.T) {
 	if w.Add("") != 0 || len(w.List()) != 1 {
 		t.Fatal("the empty string is not word 0")
 	}
+
 	early := w.List()
 	want := map[string]Word{}
 	for i := range 3000 {
@@ -74,11 +83,14 @@ func TestWords(t *testing.T) {
 		if k, ok := want[s]; ok && k != n || w.List()[n] != s {
 			t.Fatalf("%s is %d, %s", s, n, w.List()[n])
 		}
+
 		want[s] = n
 	}
+
 	if len(w.List()) != 1001 || len(early) != 1 || w.Full() {
 		t.Fatalf("%d words, the early list has %d", len(w.List()), len(early))
 	}
+
 	if w.Add(strings.Repeat("x", mostWordBytes)); !w.Full() {
 		t.Fatal("not full after 4 MiB")
 	}
@@ -92,6 +104,7 @@ func TestRenumber(t *testing.T) {
 		for i := range 40 {
 			all = append(all, Record{Job: "j", Kind: words[i%len(words)], Group: words[i*7%len(words)], Offset: uint64(i)})
 		}
+
 		return Pack(all...), all
 	}
 	var w Words

@@ -24,6 +24,7 @@ func Nearest(word string, known []string) string {
 		if strings.HasPrefix(lower, word) {
 			d--
 		}
+
 		if d < least {
 			best, least = k, d
 		}
@@ -47,6 +48,7 @@ func Distance(a, b string) int {
 			if a[i] != b[j] {
 				cost++
 			}
+
 			diagonal = row[j+1]
 			row[j+1] = min(cost, row[j]+1, diagonal+1)
 		}

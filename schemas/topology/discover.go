@@ -54,6 +54,7 @@ func Discover(root, job string) (*Found, error) {
 	case groups != nil && len(groups.Groups) > 0:
 		found.Roles = FromParallelGroups
 	}
+
 	return found, errors.Join(errs...)
 }
 
@@ -68,13 +69,16 @@ func DiscoverAll(root string, jobs []string) (*Found, error) {
 		if found == nil {
 			continue
 		}
+
 		all.Topology = Merge(all.Topology, found.Topology)
 		all.Servers = Merge(all.Servers, found.Servers)
 		if all.Roles == "" {
 			all.Roles = found.Roles
 		}
+
 		all.Files = append(all.Files, found.Files...)
 	}
+
 	return all, errors.Join(errs...)
 }
 
@@ -83,14 +87,17 @@ func jobDir(root, job string) string {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
+
 	if job != "" {
 		if st, err := os.Lstat(filepath.Join(root, job)); err == nil && st.IsDir() {
 			return filepath.Join(root, job)
 		}
 	}
+
 	if filepath.Base(root) != job && filepath.Base(filepath.Dir(root)) == job {
 		return filepath.Dir(root)
 	}
+
 	return root
 }
 
@@ -101,13 +108,16 @@ func first(found *Found, errs *[]error, load func(string) (*File, error), paths 
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err != nil {
 			*errs = append(*errs, err)
 			continue
 		}
+
 		found.Files = append(found.Files, p)
 		return f
 	}
+
 	return nil
 }
 
@@ -118,6 +128,7 @@ func (f *Found) parallelGroups(dir string, errs *[]error) *File {
 		*errs = append(*errs, fmt.Errorf("look for %s: %w", ParallelGroupFile, err))
 		return nil
 	}
+
 	var all []record.Group
 	seen := map[string]bool{}
 	for _, rank := range ranks {
@@ -126,10 +137,12 @@ func (f *Found) parallelGroups(dir string, errs *[]error) *File {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err != nil {
 			*errs = append(*errs, err)
 			continue
 		}
+
 		f.Files = append(f.Files, path)
 		for _, g := range groups { // each group stands in the file of every member
 			if key := g.Dim + ":" + g.Name + ":" + setKey(g.Ranks); !seen[key] {
@@ -138,9 +151,11 @@ func (f *Found) parallelGroups(dir string, errs *[]error) *File {
 			}
 		}
 	}
+
 	if len(all) == 0 {
 		return nil
 	}
+
 	return FromGroups(all)
 }
 
@@ -151,9 +166,11 @@ func (f *Found) tables(dir string) []string {
 	if err != nil {
 		return paths
 	}
+
 	for _, r := range ranks {
 		paths = append(paths, filepath.Join(dir, strconv.Itoa(r), RankTableFile))
 	}
+
 	return paths
 }
 
@@ -163,9 +180,11 @@ func rankDirs(dir string) ([]int, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var ranks []int
 	for _, e := range entries {
 		n, err := strconv.Atoi(e.Name())
@@ -173,6 +192,7 @@ func rankDirs(dir string) ([]int, error) {
 			ranks = append(ranks, n)
 		}
 	}
+
 	slices.Sort(ranks)
 	return ranks, nil
 }

@@ -33,6 +33,7 @@ func Dim(word string) string {
 	if word = strings.ToLower(strings.TrimSpace(word)); word == "exp" {
 		return "ep"
 	}
+
 	return word
 }
 
@@ -42,6 +43,7 @@ func Role(d string) bool {
 	case "tp", "pp", "dp", "cp", "ep":
 		return true
 	}
+
 	return false
 }
 
@@ -51,6 +53,7 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
+
 	return Parse(path, b)
 }
 
@@ -59,13 +62,16 @@ func Parse(name string, b []byte) (*File, error) {
 	if err := checkKeys(b); err != nil {
 		return nil, fmt.Errorf("topology %s: %w", name, err)
 	}
+
 	var f File
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, fmt.Errorf("topology %s: %w", name, describe(b, err))
 	}
+
 	if err := f.Validate(); err != nil {
 		return nil, fmt.Errorf("topology %s: %w", name, err)
 	}
+
 	return &f, nil
 }
 
@@ -76,36 +82,45 @@ func (f *File) Validate() error {
 	if f.WorldSize < 0 || f.WorldSize > maxWorld {
 		return fmt.Errorf("world_size %d: want 1 to %d", f.WorldSize, maxWorld)
 	}
+
 	largest := -1
 	owner := map[int]string{}
 	for _, node := range f.NodeNames() {
 		if node == "" {
 			return errors.New(`nodes: a node without a name; give it the name its agent uses (--node)`)
 		}
+
 		for _, r := range f.Nodes[node] {
 			if err := f.checkRank(r); err != nil {
 				return fmt.Errorf("nodes.%s: %w", node, err)
 			}
+
 			if other, ok := owner[r]; ok {
 				if other == node {
 					return fmt.Errorf("nodes.%s: rank %d is listed twice; remove one", node, r)
 				}
+
 				return fmt.Errorf("nodes.%s: rank %d is also in nodes.%s; a rank runs on one node", node, r, other)
 			}
+
 			owner[r] = node
 			largest = max(largest, r)
 		}
 	}
+
 	names := map[string]int{}
 	for i := range f.Groups {
 		if err := f.checkGroup(i, names); err != nil {
 			return err
 		}
+
 		largest = max(largest, slices.Max(f.Groups[i].Ranks))
 	}
+
 	if f.WorldSize == 0 {
 		f.WorldSize = largest + 1
 	}
+
 	return nil
 }
 
@@ -115,27 +130,34 @@ func (f *File) checkGroup(i int, names map[string]int) error {
 	if g.Name == "" {
 		return fmt.Errorf("%s.name: missing; name the group, e.g. dp-stage0", key)
 	}
+
 	key += " (" + g.Name + ")"
 	if j, ok := names[g.Name]; ok {
 		return fmt.Errorf("%s.name: groups[%d] has the same name; names must differ", key, j)
 	}
+
 	names[g.Name] = i
 	if g.Dim = Dim(g.Dim); g.Dim == "" {
 		return fmt.Errorf("%s.dim: missing; want tp, pp, dp, cp or ep (others define no role)", key)
 	}
+
 	if len(g.Ranks) == 0 {
 		return fmt.Errorf("%s.ranks: empty; list the global ranks of the group", key)
 	}
+
 	seen := make(map[int]bool, len(g.Ranks))
 	for _, r := range g.Ranks {
 		if err := f.checkRank(r); err != nil {
 			return fmt.Errorf("%s.ranks: %w", key, err)
 		}
+
 		if seen[r] {
 			return fmt.Errorf("%s.ranks: rank %d is listed twice; remove one", key, r)
 		}
+
 		seen[r] = true
 	}
+
 	return nil
 }
 
@@ -144,9 +166,11 @@ func (f *File) checkRank(r int) error {
 	if limit == 0 {
 		limit = maxWorld
 	}
+
 	if r < 0 || r >= limit {
 		return fmt.Errorf("rank %d is outside 0…%d; ranks are global, or world_size is too small", r, limit-1)
 	}
+
 	return nil
 }
 
@@ -156,6 +180,7 @@ func (f *File) NodeNames() []string {
 	for n := range f.Nodes {
 		names = append(names, n)
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -167,18 +192,22 @@ func checkKeys(b []byte) error {
 	if json.Unmarshal(b, &top) != nil {
 		return nil // Parse says what is wrong
 	}
+
 	if err := nearKeys("", top, "world_size", "nodes", "groups"); err != nil {
 		return err
 	}
+
 	var groups []map[string]json.RawMessage
 	if json.Unmarshal(top["groups"], &groups) != nil {
 		return nil
 	}
+
 	for i, g := range groups {
 		if err := nearKeys("groups["+strconv.Itoa(i)+"].", g, "name", "dim", "ranks"); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -187,17 +216,20 @@ func nearKeys(prefix string, have map[string]json.RawMessage, known ...string) e
 	for k := range have {
 		keys = append(keys, k)
 	}
+
 	slices.Sort(keys)
 	for _, k := range keys {
 		if slices.Contains(known, k) {
 			continue
 		}
+
 		for _, want := range known {
 			if _, ok := have[want]; !ok && spelling.Distance(strings.ToLower(k), want) <= 2 {
 				return fmt.Errorf("unknown key %s%s; did you mean %s%s?", prefix, k, prefix, want)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -212,6 +244,7 @@ func describe(b []byte, err error) error {
 	case errors.As(err, &kind):
 		return fmt.Errorf("%s: is a %s, want %s", kind.Field, kind.Value, kind.Type)
 	}
+
 	return err
 }
 
@@ -221,9 +254,11 @@ func readFile(path string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: not a regular file (links are not followed here)", path)
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -232,12 +267,15 @@ func readFile(path string, most int64) ([]byte, error) {
 	if now, err := f.Stat(); err != nil || !os.SameFile(st, now) {
 		return nil, fmt.Errorf("%s: changed while it was opened", path)
 	}
+
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
 		return nil, err
 	}
+
 	if int64(len(b)) > most {
 		return nil, fmt.Errorf("%s: larger than %d bytes", path, most)
 	}
+
 	return b, nil
 }

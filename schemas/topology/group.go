@@ -35,6 +35,7 @@ func ParallelGroup(path string) ([]record.Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read parallel groups: %w", err)
 	}
+
 	return ParseParallelGroup(path, b)
 }
 
@@ -45,25 +46,31 @@ func ParseParallelGroup(name string, b []byte) ([]record.Group, error) {
 	if err := json.Unmarshal(b, &all); err != nil {
 		return nil, fmt.Errorf("parallel groups %s: %w", name, describe(b, err))
 	}
+
 	if len(all) > maxGroups {
 		return nil, fmt.Errorf("parallel groups %s: %d groups of one rank, want %d at most", name, len(all), maxGroups)
 	}
+
 	groups := make([]record.Group, 0, len(all))
 	for comm, g := range all {
 		if comm == "" || g.Name == "" || len(g.Ranks) == 0 {
 			return nil, fmt.Errorf("parallel groups %s: %q: want group_name and global_ranks; write the file again with dump_group_info", name, comm)
 		}
+
 		sorted := slices.Sorted(slices.Values(g.Ranks))
 		for i, r := range sorted {
 			if r < 0 || r >= maxWorld || i > 0 && r == sorted[i-1] {
 				return nil, fmt.Errorf("parallel groups %s: %q.global_ranks: rank %d is out of bounds or listed twice", name, comm, r)
 			}
 		}
+
 		if g.Rank < 0 || g.Rank >= len(g.Ranks) {
 			return nil, fmt.Errorf("parallel groups %s: %q.group_rank: %d is no position in a group of %d", name, comm, g.Rank, len(g.Ranks))
 		}
+
 		groups = append(groups, record.Group{Dim: Dim(g.Name), Name: comm, Index: g.Rank, Size: len(g.Ranks), Ranks: g.Ranks})
 	}
+
 	slices.SortFunc(groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
 	return groups, nil
 }
@@ -92,12 +99,14 @@ func (f *GroupFile) Groups() []record.Group {
 	if err != nil || f.seen != nil && os.SameFile(now, f.seen) && now.Size() == f.seen.Size() && now.ModTime().Equal(f.seen.ModTime()) {
 		return f.groups
 	}
+
 	f.seen = now
 	groups, err := ParallelGroup(f.path)
 	fit(groups)
 	if err == nil && !slices.EqualFunc(groups, f.groups, sameGroup) {
 		f.groups = groups
 	}
+
 	return f.groups
 }
 
@@ -107,6 +116,7 @@ func fit(groups []record.Group) {
 	for i := range groups {
 		bySize[i] = &groups[i]
 	}
+
 	slices.SortStableFunc(bySize, func(a, b *record.Group) int { return cmp.Compare(a.Size, b.Size) })
 	held := 0
 	for _, g := range bySize {
@@ -114,6 +124,7 @@ func fit(groups []record.Group) {
 			g.Ranks = nil
 			continue
 		}
+
 		g.Ranks = slices.Clone(g.Ranks) // the parser's may have room for twice as many
 	}
 }
@@ -131,11 +142,13 @@ func FromGroups(groups []record.Group) *File {
 		if g.Name == "" || g.Dim == "" || len(g.Ranks) == 0 || slices.Min(g.Ranks) < 0 || slices.Max(g.Ranks) >= maxWorld {
 			continue
 		}
+
 		f.WorldSize = max(f.WorldSize, slices.Max(g.Ranks)+1)
 		if d := Dim(g.Dim); d != "default_group" {
 			f.Groups = append(f.Groups, Group{Name: g.Name, Dim: d, Ranks: g.Ranks})
 		}
 	}
+
 	slices.SortFunc(f.Groups, func(a, b Group) int {
 		return cmp.Or(strings.Compare(a.Dim, b.Dim), slices.Compare(a.Ranks, b.Ranks), strings.Compare(a.Name, b.Name))
 	})
@@ -170,15 +183,18 @@ func ParseGroup(text string, ranks []uint32) (record.Group, error) {
 	if len(parts) < 4 {
 		return record.Group{}, fmt.Errorf("parse group %q: want dim:name:index:size", text)
 	}
+
 	n := len(parts)
 	index, err1 := strconv.Atoi(parts[n-2])
 	size, err2 := strconv.Atoi(parts[n-1])
 	if err := cmp.Or(err1, err2); err != nil {
 		return record.Group{}, fmt.Errorf("parse group %q: %w", text, err)
 	}
+
 	g := record.Group{Dim: parts[0], Name: strings.Join(parts[1:n-2], ":"), Index: index, Size: size}
 	for _, r := range ranks {
 		g.Ranks = append(g.Ranks, int(r))
 	}
+
 	return g, nil
 }

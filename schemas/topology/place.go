@@ -15,6 +15,7 @@ func (f *File) NodeOf(rank int) string {
 			}
 		}
 	}
+
 	return "node-" + strconv.Itoa(rank)
 }
 
@@ -24,9 +25,11 @@ func (f *File) Places(world int) []string {
 	for r := range places {
 		places[r] = "node-" + strconv.Itoa(r)
 	}
+
 	if f == nil {
 		return places
 	}
+
 	for n, ranks := range f.Nodes {
 		for _, r := range ranks {
 			if r >= 0 && r < len(places) {
@@ -34,6 +37,7 @@ func (f *File) Places(world int) []string {
 			}
 		}
 	}
+
 	return places
 }
 
@@ -50,6 +54,7 @@ func (f *File) Names() *Names {
 	if f == nil {
 		return n
 	}
+
 	for _, roles := range [...]bool{true, false} {
 		for _, g := range f.Groups {
 			if key := setKey(g.Ranks); Role(g.Dim) == roles && n.bySet[key] == "" {
@@ -57,6 +62,7 @@ func (f *File) Names() *Names {
 			}
 		}
 	}
+
 	return n
 }
 
@@ -66,6 +72,7 @@ func (n *Names) Of(own string, ranks []int) string {
 	if name, ok := n.bySet[setKey(ranks)]; ok && len(ranks) > 0 {
 		return name
 	}
+
 	return own
 }
 
@@ -77,6 +84,7 @@ func setKey(ranks []int) string {
 	for _, r := range slices.Compact(sorted) {
 		b = append(strconv.AppendInt(b, int64(r), 10), ',')
 	}
+
 	return string(b)
 }
 
@@ -92,9 +100,11 @@ func Merge(files ...*File) *File {
 		if f == nil {
 			continue
 		}
+
 		if out.WorldSize == 0 {
 			out.WorldSize = f.WorldSize
 		}
+
 		out.addNodes(f, placed)
 		for _, g := range f.Groups {
 			key := Dim(g.Dim) + ":" + setKey(g.Ranks)
@@ -104,10 +114,12 @@ func Merge(files ...*File) *File {
 			}
 		}
 	}
+
 	out.uniqueNames()
 	if out.WorldSize == 0 && len(out.Nodes) == 0 && len(out.Groups) == 0 {
 		return nil
 	}
+
 	return out
 }
 
@@ -118,10 +130,12 @@ func (f *File) addNodes(from *File, placed map[int]bool) {
 			if before[r] || placed[r] {
 				continue
 			}
+
 			placed[r] = true
 			if f.Nodes == nil {
 				f.Nodes = map[string][]int{}
 			}
+
 			f.Nodes[n] = append(f.Nodes[n], r)
 		}
 	}

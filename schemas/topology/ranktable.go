@@ -45,6 +45,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("%.40s is no rank number", b)
 	}
+
 	*n = number(v)
 	return nil
 }
@@ -59,6 +60,7 @@ func RankTable(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read rank table: %w", err)
 	}
+
 	return ParseRankTable(path, b)
 }
 
@@ -68,28 +70,35 @@ func ParseRankTable(name string, b []byte) (*File, error) {
 	if err := json.Unmarshal(b, &t); err != nil {
 		return nil, fmt.Errorf("rank table %s: %w", name, describe(b, err))
 	}
+
 	if t.Status != "" && t.Status != "completed" {
 		return nil, fmt.Errorf("rank table %s: status is %q; it is usable once that is completed", name, t.Status)
 	}
+
 	f := &File{Nodes: map[string][]int{}}
 	for _, s := range t.Servers {
 		for _, d := range s.Devices {
 			f.Nodes[s.node()] = append(f.Nodes[s.node()], int(d.Rank))
 		}
 	}
+
 	for _, g := range t.Groups {
 		for _, i := range g.Instances {
 			f.Nodes[i.node()] = append(f.Nodes[i.node()], int(i.Rank))
 		}
 	}
+
 	if ranks, ok := f.Nodes[""]; ok {
 		return nil, fmt.Errorf("rank table %s: the server of rank %d has no name in host_name, server_id, host_ip or server_sn", name, ranks[0])
 	}
+
 	if len(f.Nodes) == 0 {
 		return nil, fmt.Errorf("rank table %s: neither server_list nor group_list names a rank", name)
 	}
+
 	if err := f.Validate(); err != nil {
 		return nil, fmt.Errorf("rank table %s: %w", name, err)
 	}
+
 	return f, nil
 }

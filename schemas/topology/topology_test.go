@@ -19,6 +19,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := &File{
 		WorldSize: 64, Nodes: map[string][]int{"node-0": {0, 1, 2, 3}},
 		Groups: []Group{{"dp-stage0", "dp", []int{0, 4, 8, 12}}, {"pp-0", "ep", []int{3, 1, 2}}},
@@ -26,6 +27,7 @@ func TestParse(t *testing.T) {
 	if d := cmp.Diff(want, f); d != "" {
 		t.Fatal(d)
 	}
+
 	f, err = Parse("x", []byte(`{"nodes":{"a":[5]},"groups":[{"name":"g","dim":"embd","ranks":[0,7]}],"made_by":"hand"}`))
 	if err != nil || f.WorldSize != 8 {
 		t.Fatalf("world_size=%d err=%v, want 8 from the largest rank, and another tool's key ignored", f.WorldSize, err)
@@ -65,6 +67,7 @@ func write(t *testing.T, path, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +78,12 @@ func TestLoad_RefusesWhatIsNoFile(t *testing.T) {
 	if _, err := Load(filepath.Join(dir, "none.json")); err == nil || !os.IsNotExist(unwrapAll(err)) {
 		t.Fatalf("missing file: %v", err)
 	}
+
 	write(t, filepath.Join(dir, "real.json"), good)
 	if err := os.Symlink(filepath.Join(dir, "real.json"), filepath.Join(dir, "link.json")); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"link.json", "."} {
 		if _, err := Load(filepath.Join(dir, name)); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: %v", name, err)
@@ -92,6 +97,7 @@ func unwrapAll(err error) error {
 		if !ok {
 			return err
 		}
+
 		err = u.Unwrap()
 	}
 }
@@ -105,6 +111,7 @@ func TestParallelGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := []record.Group{
 		{Dim: "dp", Name: "10.20.0.1%eth0_60000", Index: 0, Size: 2, Ranks: []int{0, 4}},
 		{Dim: "ep", Name: "fe80::1%eth0_60001", Index: 1, Size: 2, Ranks: []int{1, 0}},
@@ -113,10 +120,12 @@ func TestParallelGroup(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatal(d)
 	}
+
 	f := FromGroups(got)
 	if f.WorldSize != 8 || len(f.Groups) != 2 {
 		t.Fatalf("%+v, want the world's size and the two groups that say more", f)
 	}
+
 	for _, text := range []string{
 		`[]`, `{"a":{}}`, `{"a":{"group_name":"dp","group_rank":5,"global_ranks":[0]}}`, `{"a":{"group_name":"dp","global_ranks":[-1]}}`,
 		`{"a":{"group_name":"dp","global_ranks":[1,1]}}`, `{"a":{"group_name":"dp","global_ranks":[99999999]}}`, `{"a":`,
@@ -133,9 +142,11 @@ func TestGroupText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if d := cmp.Diff(g, back); d != "" {
 		t.Fatal(d)
 	}
+
 	for _, bad := range []string{"", "dp", "dp:a:1", "dp:a:x:2", "dp:a:1:y"} {
 		if _, err := ParseGroup(bad, nil); err == nil {
 			t.Errorf("ParseGroup(%q) accepted it", bad)
@@ -155,10 +166,12 @@ func TestRankTable(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		if d := cmp.Diff(&File{WorldSize: 4, Nodes: map[string][]int{"10.0.0.1": {0, 1}, "10.0.0.2": {2, 3}}}, f); d != "" {
 			t.Fatalf("%s: %s", name, d)
 		}
 	}
+
 	for name, text := range map[string]string{
 		"host_ip":   `{"server_list":[{"host_ip":"10.0.0.1","device":[{"rank_id":"0"}]}]}`,
 		"server_sn": `{"server_list":[{"server_sn":"10.0.0.1","device":[{"rank_id":"0"}]}]}`,
@@ -170,6 +183,7 @@ func TestRankTable(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, f, err)
 		}
 	}
+
 	for text, want := range map[string]string{
 		`{"server_list":[{"server_port":"1","device":[{"rank_id":"0"}]}]}`: "no name in host_name",
 		`{"status":"initializing"}`:                                        "usable once that is completed",
@@ -200,17 +214,21 @@ func TestDiscover(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}
+
 		if d := cmp.Diff(want, found.Topology); d != "" {
 			t.Fatalf("%s: %s", where, d)
 		}
+
 		if found.Roles != FromFile || len(found.Files) != 4 || found.Servers.NodeOf(0) != "10.0.0.1" {
 			t.Fatalf("%s: roles=%q servers=%v files=%v", where, found.Roles, found.Servers, found.Files)
 		}
 	}
+
 	names := want.Names()
 	if got := names.Of("10.20.0.1%eth0_60000", []int{0, 4}); got != "dp-stage0" {
 		t.Fatalf("the communicator with the group's ranks is called %q", got)
 	}
+
 	if got := names.Of("own", []int{0, 5}); got != "own" {
 		t.Fatalf("another one is called %q", got)
 	}
@@ -232,6 +250,7 @@ func TestDiscover_SaysWhatItCouldNotUse(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "topology.json") || !strings.Contains(err.Error(), filepath.Join("0", "parallel_group.json")) {
 		t.Fatalf("err=%v, want both files named", err)
 	}
+
 	if found.Topology == nil || found.Roles != FromParallelGroups {
 		t.Fatalf("%+v, want what rank 1's file says all the same", found)
 	}
@@ -248,9 +267,11 @@ func TestMerge(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatal(d)
 	}
+
 	if Merge(nil, &File{}) != nil {
 		t.Fatal("merged nothing into something")
 	}
+
 	if err := got.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -261,6 +282,7 @@ func TestNodeOf(t *testing.T) {
 	if f.NodeOf(2) != "n0" || f.NodeOf(1) != "node-1" || (*File)(nil).NodeOf(7) != "node-7" {
 		t.Fatal("wrong node")
 	}
+
 	if d := cmp.Diff([]string{"n0", "node-1", "n0"}, f.Places(3)); d != "" {
 		t.Fatal(d)
 	}
@@ -276,13 +298,16 @@ func FuzzFiles(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := Parse("t", again); err != nil {
 				t.Fatalf("%s accepted, %s not: %v", b, again, err)
 			}
 		}
+
 		if groups, err := ParseParallelGroup("p", b); err == nil {
 			FromGroups(groups)
 		}
+
 		if table, err := ParseRankTable("h", b); err == nil {
 			Merge(table, nil)
 		}

@@ -215,9 +215,11 @@ func (v *Verdict) Counts(n *Node, minImpact float64) float64 {
 	for i := range v.Nodes {
 		most = max(most, v.Nodes[i].Most())
 	}
+
 	if most < minImpact && v.Most() >= minImpact {
 		return v.Most()
 	}
+
 	return n.Most()
 }
 
@@ -227,6 +229,7 @@ func (v *Verdict) Exit(minImpact float64) int {
 	if !v.Decided {
 		return ExitUndecided
 	}
+
 	bad := func(state string, impact float64) bool {
 		return (state == Degraded || state == Intermittent) && impact >= minImpact
 	}
@@ -235,10 +238,12 @@ func (v *Verdict) Exit(minImpact float64) int {
 			return ExitDegraded
 		}
 	}
+
 	for _, l := range v.Links {
 		if bad(l.State, l.JobImpact) {
 			return ExitDegraded
 		}
 	}
+
 	return ExitHealthy
 }

@@ -63,6 +63,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := a.build(ctx); err != nil {
 		return err
 	}
+
 	return errors.Join(a.run(ctx), a.left, a.ledger.Close())
 }
 
@@ -71,17 +72,21 @@ func (a *agent) build(ctx context.Context) error {
 	if err := os.MkdirAll(a.o.Dir, 0o755); err != nil {
 		return fmt.Errorf("make profiling directory %s: %w; name another with --dir", a.o.Dir, err)
 	}
+
 	var err error
 	if a.ledger, err = ledger.Open(a.o.Dir, ledger.Options{}); err != nil {
 		return err
 	}
+
 	self, err := ring.Self()
 	if err == nil {
 		err = taskd.Settle(a.o.Dir, filepath.Join(a.o.Dir, ".laggard"), self.BootID)
 	}
+
 	if err != nil {
 		a.o.Logger.Warn("a write that was broken off is not settled", "err", err)
 	}
+
 	a.switches = newSwitches(switchOptions{
 		runDir: a.o.RingDir, file: a.o.SwitchFile, node: a.o.Node, jobName: a.o.JobName, log: a.o.Logger, known: a.hasJob,
 		unnamed: func() string { return a.drain.Unnamed() },
@@ -94,11 +99,13 @@ func (a *agent) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if a.o.Store != "" {
 		if err := a.buildFollower(ctx); err != nil {
 			return err
 		}
 	}
+
 	a.ageing, err = ageing.New(a.ageingOptions())
 	return err
 }
@@ -108,10 +115,12 @@ func (a *agent) buildFollower(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	o := a.o.Intake
 	if o.State == "" {
 		o.State = filepath.Join(a.o.Dir, ".laggard")
 	}
+
 	o.Logger = a.o.Logger
 	o.Own, o.Node = a.owns, a.o.Node
 	_, o.Ranks = a.shares()
@@ -135,6 +144,7 @@ func (a *agent) shares() (files, ranks int) {
 	if a.o.Store == "" {
 		return rest, 0
 	}
+
 	files = rest / 4
 	return files, 2 * (rest - files) / (2*intake.RankFiles + 1)
 }
@@ -154,6 +164,7 @@ func (a *agent) hasJob(job string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -164,9 +175,11 @@ func (a *agent) account(rows []row.Ledger) error {
 		r.State, r.Reason, r.Bytes = "emitted", r.State+":"+r.Reason, 0
 		rows = append(rows, r)
 	}
+
 	if err := a.ledger.Append(rows...); err != nil || a.follower == nil {
 		return err
 	}
+
 	a.follower.Account(rows)
 	return nil
 }
@@ -179,18 +192,21 @@ func (a *agent) ageingOptions() ageing.Options {
 	if err != nil {
 		a.o.Logger.Warn("ledger not readable: deletions that were broken off are not finished", "err", err)
 	}
+
 	o := ageing.Options{
 		Dir: a.o.Dir, Cap: a.o.Cap, SegmentLimit: a.o.SegmentBytes, Log: a.o.Logger,
 		Account: func(rows []row.Ledger) error {
 			if len(rows) > 0 && aged(rows[0].Job, int(rows[0].Rank), rows[0].Name) {
 				return nil // by an agent that died before the unlink
 			}
+
 			return a.account(rows)
 		},
 	}
 	if a.follower == nil {
 		return o
 	}
+
 	a.follower.HoldAtMost(a.o.Cap / 4)
 	o.Release = func(d segment.RankDir, s segment.Info, account func() error) error {
 		return a.follower.Release(d.Path, s, account)
@@ -207,6 +223,7 @@ func (a *agent) ageingOptions() ageing.Options {
 				state.Open = append(state.Open, s.Name)
 			}
 		}
+
 		return state
 	}
 	return o
@@ -225,6 +242,7 @@ func (a *agent) run(ctx context.Context) error {
 	if err := a.drain.Begin(); err != nil { // before anything is aged
 		a.o.Logger.Warn("drain", "cause", err)
 	}
+
 	g.Go(func() error {
 		defer stopFollowing()          // the follower ships what the last pass wrote
 		a.left = a.drain.Run(draining) // what is on disk is shipped all the same
@@ -236,6 +254,7 @@ func (a *agent) run(ctx context.Context) error {
 			<-following.Done()
 			return nil
 		}
+
 		return a.follower.Run(following)
 	})
 	g.Go(func() error { return a.ageing.Run(serving) })
@@ -257,6 +276,7 @@ func (a *agent) wait(ctx, draining context.Context) error {
 		case <-ctx.Done():
 		}
 	}
+
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	started := time.Now()
@@ -277,12 +297,14 @@ func (a *agent) wait(ctx, draining context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+
 		if !a.drain.Idle() {
 			idle, seen = time.Now(), true
 			if a.o.UntilIdle > 0 {
 				sighting.note(idle)
 			}
 		}
+
 		seen = seen || a.drain.Seen() > 0
 		switch {
 		case asked == nil && a.drain.Idle():
@@ -296,6 +318,7 @@ func (a *agent) wait(ctx, draining context.Context) error {
 			if err == nil {
 				sighting.forget()
 			}
+
 			return err
 		}
 	}
@@ -307,12 +330,15 @@ func (a *agent) settle(ctx context.Context) error {
 	if a.follower == nil {
 		return nil
 	}
+
 	if err := a.follower.Sync(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
+
 		return err
 	}
+
 	a.ageing.LookAndSay(ctx)
 	return nil
 }

@@ -83,9 +83,11 @@ func (m *metrics) drain(counter, gauge emit) {
 		counter(drainedTotal, float64(s.Drained[k]), kind)
 		counter(openTotal, float64(s.Open[k]), kind)
 	}
+
 	for reason, n := range s.Dropped {
 		counter(droppedTotal, float64(n), reason)
 	}
+
 	counter(writeErrors, float64(s.WriteErrors))
 	counter(damagedTotal, float64(s.Damaged))
 	gauge(recorders, float64(s.Processes))
@@ -93,6 +95,7 @@ func (m *metrics) drain(counter, gauge emit) {
 	for reason, n := range s.Refused {
 		counter(foldersRefused, float64(n), reason)
 	}
+
 	gauge(foldersWaiting, float64(s.Waiting))
 	gauge(ranksClaimed, float64(s.Claimed))
 	gauge(ringsGauge, float64(s.Rings))
@@ -116,6 +119,7 @@ func (m *metrics) follower(counter, gauge emit) {
 		counter(rowsFound, float64(t.Found), table)
 		counter(rowsPoisoned, float64(t.Poisoned), table)
 	}
+
 	counter(batchesTotal, float64(s.Batches))
 	counter(retriesTotal, float64(s.Retries))
 	counter(doubtsTotal, float64(s.Doubts))
@@ -125,10 +129,12 @@ func (m *metrics) follower(counter, gauge emit) {
 	if s.Failing != "" {
 		failing = time.Since(s.FailingAt).Seconds()
 	}
+
 	gauge(storeFailing, failing)
 	if !s.LastAck.IsZero() {
 		gauge(lastAck, float64(s.LastAck.UnixNano())/1e9)
 	}
+
 	gauge(pendingRows, float64(s.PendingRows))
 	st := m.a.follower.State()
 	gauge(backlogBytes, float64(st.Backlog))
@@ -138,6 +144,7 @@ func (m *metrics) follower(counter, gauge emit) {
 	for reason, l := range st.Losses {
 		counter(lostWhileReading, float64(l.Events), reason)
 	}
+
 	for reason, n := range st.Altered {
 		counter(alteredTotal, float64(n), reason)
 	}

@@ -27,6 +27,7 @@ func (a *agent) readiness() readiness {
 	if a.follower != nil {
 		all = append(all, check{"store", func() error { return storeReady(a.follower.Stats(), time.Now()) }})
 	}
+
 	return all
 }
 
@@ -38,8 +39,10 @@ func (r readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		if err := c.err(); err != nil {
 			status, word = http.StatusServiceUnavailable, err.Error()
 		}
+
 		text += c.name + ": " + word + "\n"
 	}
+
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	fmt.Fprint(w, text)
@@ -58,6 +61,7 @@ func storeReady(s ship.Stats, now time.Time) error {
 	case s.Failing == "", s.Reached && s.Failing != ship.Refused.String() && now.Sub(s.FailingAt) <= failingLong:
 		return nil
 	}
+
 	return fmt.Errorf("%s since %s: %s", s.Failing, s.FailingAt.UTC().Format(time.RFC3339), s.LastError)
 }
 
@@ -78,16 +82,20 @@ func (d *diskCheck) err() error {
 		if since := time.Unix(0, d.since.Load()); now.Sub(since) > diskPatience {
 			return fmt.Errorf("%s: a write has not come back since %s; look at the volume", d.dir, since.UTC().Format(time.RFC3339))
 		}
+
 		return nil // the other look tells
 	}
+
 	defer d.since.Store(0)
 	f, err := os.CreateTemp(d.dir, ".ready-")
 	if err == nil {
 		_, err = f.Write(make([]byte, os.Getpagesize()))
 		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
+
 	if err != nil {
 		return fmt.Errorf("write into %s: %w; make room or lower --cap, and let uid %d write there", d.dir, err, os.Getuid())
 	}
+
 	return nil
 }

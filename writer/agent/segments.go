@@ -19,6 +19,7 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 		turn = new(segment.Turn)
 		a.own[rankKey{m.Job, m.Rank}] = turn
 	}
+
 	a.mu.Unlock()
 	dir := filepath.Join(a.o.Dir, m.Job, strconv.Itoa(m.Rank))
 	var w named
@@ -28,9 +29,11 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	} else {
 		w, err = segment.Open(dir, m, segment.Options{Limit: a.o.SegmentBytes, Turn: turn, TrustUIDs: a.o.TrustUIDs, OnClose: a.segmentClosed})
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	a.hint() // a rank directory may be new
 	return &rotating{named: w, rotated: a.rotated}, nil
 }
@@ -98,5 +101,6 @@ func (a *agent) segmentClosed(path string) {
 			a.o.Logger.Warn("segment not compressed", "segment", path, "err", err)
 		}
 	}
+
 	a.hint()
 }

@@ -23,12 +23,15 @@ func (a *agent) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		a.o.Logger.Info("serving metrics", "address", l.Addr().String())
 		g.Go(func() error { return probes.Serve(ctx, l, a.handler()) })
 	}
+
 	for _, at := range a.o.Listen {
 		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.switches.board.Register) })
 	}
+
 	if a.o.SwitchServer != (endpoint.Address{}) {
 		follower := &switchboard.Subscriber{
 			Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Set: a.switches.follow(a.switches.named),
@@ -37,9 +40,11 @@ func (a *agent) serve(ctx context.Context) error {
 		}
 		g.Go(func() error { return follower.Run(ctx) })
 	}
+
 	if a.switches.file != nil {
 		g.Go(func() error { return a.switches.file.Run(ctx) })
 	}
+
 	return g.Wait()
 }
 
@@ -54,5 +59,6 @@ func (a *agent) handler() http.Handler {
 	for _, c := range r {
 		mux.Handle("GET /readyz/"+c.name, readiness{c})
 	}
+
 	return mux
 }

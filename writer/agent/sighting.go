@@ -38,6 +38,7 @@ func (s *sighting) text() string {
 	if err != nil || unix.Stat(s.rings, &st) != nil {
 		return ""
 	}
+
 	return fmt.Sprintf("%s %d %d\n", self.BootID, st.Dev, st.Ino)
 }
 
@@ -52,6 +53,7 @@ func (s *sighting) before(now time.Time) bool {
 	if err != nil || now.Sub(info.ModTime()) > noRecorder {
 		return false
 	}
+
 	text, err := io.ReadAll(io.LimitReader(f, 256))
 	return err == nil && len(text) > 0 && string(text) == s.text()
 }
@@ -62,11 +64,13 @@ func (s *sighting) note(now time.Time) {
 	if now.Sub(s.noted) < noteSighting {
 		return
 	}
+
 	s.noted = now
 	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return
 	}
+
 	_, _ = f.WriteString(s.text())
 	_ = f.Close()
 }

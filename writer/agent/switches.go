@@ -41,6 +41,7 @@ func newSwitches(o switchOptions) *switches {
 		if job == "" {
 			job = o.unnamed()
 		}
+
 		return s.job(job)
 	}}
 	s.board = switchboard.New(switchboard.Options{
@@ -49,6 +50,7 @@ func newSwitches(o switchOptions) *switches {
 			if !s.knows(job) {
 				return switchboard.ErrNoJob
 			}
+
 			return s.state.Set(job, st)
 		},
 		State: s.told,
@@ -57,12 +59,14 @@ func newSwitches(o switchOptions) *switches {
 			for i := range recorders {
 				recorders[i].Node = o.node
 			}
+
 			return recorders
 		},
 	})
 	if o.file != "" {
 		s.file = &trace.Follower{Path: o.file, Set: s.follow(""), Logger: o.log}
 	}
+
 	return s
 }
 
@@ -78,6 +82,7 @@ func (s *switches) job(name string) string {
 	if s.named != "" && (name == s.uid || strings.HasPrefix(name, "default_task_id_")) {
 		return s.named
 	}
+
 	return name
 }
 
@@ -88,6 +93,7 @@ func (s *switches) wanted(job string) (uint32, bool) {
 	if s.uid == "" && uids.MatchString(job) {
 		s.uid = job
 	}
+
 	s.mu.Unlock()
 	return s.state.Wanted(job)
 }
@@ -113,12 +119,15 @@ func (s *switches) told(job string) (trace.State, bool) {
 	if recorders := s.recorders(job); len(recorders) > 0 {
 		return recorders[0].Wanted, true
 	}
+
 	if !s.knows(job) {
 		return trace.State{}, false
 	}
+
 	if st, ok := s.state.State(job); ok {
 		return st, true
 	}
+
 	return trace.On, true
 }
 
@@ -132,5 +141,6 @@ func (s *switches) recorders(job string) []trace.Recorder {
 			of = append(of, r)
 		}
 	}
+
 	return of
 }

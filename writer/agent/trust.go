@@ -26,19 +26,23 @@ func jobsByOwner(dir, rings string) map[uint32][]string {
 	if within(dir, rings) {
 		return nil
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
 	}
+
 	owned := make(map[uint32][]string)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
+
 		if uid, ok := segment.Owner(filepath.Join(dir, e.Name())); ok {
 			owned[uid] = append(owned[uid], e.Name())
 		}
 	}
+
 	return owned
 }
 
@@ -48,9 +52,11 @@ func within(dir, folder string) bool {
 	if err != nil {
 		return true // nothing is known of it
 	}
+
 	if top, err := filepath.EvalSymlinks(folder); err == nil {
 		folder = top
 	}
+
 	path, err1 := filepath.Abs(path)
 	folder, err2 := filepath.Abs(folder)
 	return err1 != nil || err2 != nil || path == folder || strings.HasPrefix(path, folder+string(filepath.Separator))

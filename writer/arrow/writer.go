@@ -47,10 +47,12 @@ func NewWriter(out io.Writer, table string, o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	options := []ipc.Option{ipc.WithSchema(s)}
 	if !o.Plain {
 		options = append(options, ipc.WithZstd())
 	}
+
 	return &Writer{
 		table: table, out: ipc.NewWriter(out, options...),
 		builder: array.NewRecordBuilder(memory.DefaultAllocator, s),
@@ -62,6 +64,7 @@ func schemaOf(table string) (*arrow.Schema, error) {
 	if columns == nil {
 		return nil, fmt.Errorf("write Arrow stream: no table is called %q", table)
 	}
+
 	types := map[schema.Type]arrow.DataType{
 		schema.Utf8: arrow.BinaryTypes.String, schema.Uint16: arrow.PrimitiveTypes.Uint16,
 		schema.Uint32: arrow.PrimitiveTypes.Uint32, schema.Uint64: arrow.PrimitiveTypes.Uint64,
@@ -73,6 +76,7 @@ func schemaOf(table string) (*arrow.Schema, error) {
 	for i, c := range columns {
 		fields[i] = arrow.Field{Name: c.Name, Type: types[c.Type]}
 	}
+
 	meta := arrow.NewMetadata([]string{schema.SchemaKey, schema.TableKey}, []string{schema.SchemaVersion, table})
 	return arrow.NewSchema(fields, &meta), nil
 }
@@ -92,6 +96,7 @@ func (w *Writer) Write(rows *row.Rows) error {
 	case row.LedgerTable:
 		b.Ledger = rows.Ledger
 	}
+
 	return w.write(b)
 }
 
@@ -100,6 +105,7 @@ func (w *Writer) WriteVerdicts(rows []row.Verdict) error {
 	if w.table != row.VerdictsTable {
 		return fmt.Errorf("write Arrow stream of %s: these are verdicts", w.table)
 	}
+
 	return w.write(&ship.Batch{Table: w.table, Verdicts: rows})
 }
 
@@ -109,6 +115,7 @@ func (w *Writer) write(b *ship.Batch) error {
 			return fmt.Errorf("write Arrow stream of %s: %w", w.table, err)
 		}
 	}
+
 	return nil
 }
 
@@ -118,6 +125,7 @@ func (w *Writer) batch(b *ship.Batch, from, to int) error {
 	for i, c := range layout.Columns {
 		appendColumn(w.builder.Field(i), w.scratch.Gather(b, c, from, to))
 	}
+
 	w.scratch.Release()
 	record := w.builder.NewRecord()
 	defer record.Release()
@@ -165,5 +173,6 @@ func (w *Writer) Close() error {
 	if err := w.out.Close(); err != nil {
 		return fmt.Errorf("end Arrow stream of %s: %w", w.table, err)
 	}
+
 	return nil
 }

@@ -24,9 +24,11 @@ func read(t *testing.T, b []byte, f func(*ipc.Reader)) int64 {
 		n += r.Record().NumRows()
 		f(r)
 	}
+
 	if r.Err() != nil {
 		t.Fatal(r.Err())
 	}
+
 	return n
 }
 
@@ -38,12 +40,15 @@ func TestRowsComeBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Write(rows); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		at := 0
 		n := read(t, b.Bytes(), func(r *ipc.Reader) {
 			steps := r.Record().Column(4).(*array.Uint64)
@@ -54,6 +59,7 @@ func TestRowsComeBack(t *testing.T) {
 				if steps.Value(i) != want.Step || fp.Value(i) != want.FPNs || job.Value(i) != want.Job {
 					t.Fatalf("row %d: step %d, fp %d, job %q", at, steps.Value(i), fp.Value(i), job.Value(i))
 				}
+
 				at++
 			}
 		})
@@ -69,21 +75,26 @@ func TestLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rank := shiptest.Rank("j", 1, 2)
 	if err := w.Write(&row.Rows{Ranks: []row.Rank{rank, {Job: "j"}, rank}}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	read(t, b.Bytes(), func(r *ipc.Reader) {
 		groups, ranks := r.Record().Column(12), r.Record().Column(13)
 		if got := groups.ValueStr(2); got != `["dp:dp'0:0:2","tp:t:1:2"]` {
 			t.Errorf("groups %s", got)
 		}
+
 		if got := ranks.ValueStr(2); got != `[[0,4],[0,1]]` {
 			t.Errorf("group_ranks %s", got)
 		}
+
 		if got := ranks.ValueStr(1); got != `[]` {
 			t.Errorf("group_ranks of a rank without groups %s", got)
 		}
@@ -101,21 +112,26 @@ func TestEveryTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if table == row.VerdictsTable {
 			err = w.WriteVerdicts(make([]row.Verdict, 2))
 		} else {
 			err = w.Write(rows)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		if n := read(t, b.Bytes(), func(*ipc.Reader) {}); n != want {
 			t.Errorf("%s: %d rows, want %d", table, n, want)
 		}
 	}
+
 	if _, err := NewWriter(nil, "other", Options{}); err == nil {
 		t.Fatal("a table that is not ours is written")
 	}

@@ -71,17 +71,21 @@ func Jobs(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	seen := map[string]bool{}
 	for _, d := range dirs {
 		seen[d.Job] = true
 	}
+
 	if _, err := ledger.Read(dir, func(r row.Ledger) error { seen[r.Job] = true; return nil }); err != nil {
 		return nil, err
 	}
+
 	jobs := make([]string, 0, len(seen))
 	for j := range seen {
 		jobs = append(jobs, j)
 	}
+
 	slices.Sort(jobs)
 	return jobs, nil
 }
@@ -92,6 +96,7 @@ func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress f
 	if err != nil {
 		return nil, err
 	}
+
 	dirs = slices.DeleteFunc(dirs, func(d segment.RankDir) bool { return d.Job != job })
 	a := &auditor{report: Report{Job: job, Store: store, Dropped: map[string]uint64{}, Differences: []Difference{}}, ranks: map[uint32]*rank{}}
 	var entries []row.Ledger
@@ -99,38 +104,47 @@ func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress f
 		if r.Job == job {
 			entries = append(entries, r)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	if len(dirs) == 0 && len(entries) == 0 {
 		return nil, fmt.Errorf("audit %s, job %s: %w", dir, job, ErrNoJob)
 	}
+
 	aged, err := ledger.Aged(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	open, err := intake.ReadOpen(filepath.Dir(ledger.Path(dir)), store)
 	if err != nil {
 		return nil, fmt.Errorf("audit %s: %w", dir, err)
 	}
+
 	for i, d := range dirs {
 		r := a.rank(uint32(d.Rank))
 		if r.disk, err = readDisk(ctx, d, open[tail.Key{Job: job, Rank: d.Rank}], func(name string) bool { return aged(job, d.Rank, name) }); err != nil {
 			return nil, err
 		}
+
 		if progress != nil {
 			progress(i+1, len(dirs))
 		}
 	}
+
 	t, err := c.Tally(ctx, job)
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range entries {
 		a.rank(entries[i].Rank).local(&entries[i])
 	}
+
 	a.take(t)
 	a.compare()
 	return &a.report, nil
@@ -150,6 +164,7 @@ func (a *auditor) rank(n uint32) *rank {
 		r = newRank(n)
 		a.ranks[n] = r
 	}
+
 	return r
 }
 
@@ -161,21 +176,25 @@ func (a *auditor) take(t *ship.Tally) {
 		if n.Rows > 0 {
 			a.raw[k.Kind] = true
 		}
+
 		if r := a.ranks[k.Rank]; r != nil {
 			r.records[k] = n
 		}
 	}
+
 	for p, n := range t.Steps {
 		if r := a.ranks[p.Rank]; r != nil {
 			r.steps[p] = n
 		}
 	}
+
 	for p, n := range t.Communications {
 		if r := a.ranks[p.Rank]; r != nil {
 			r.windows[p] = n
 			r.calls += t.Calls[p]
 		}
 	}
+
 	for i := range t.Ledger {
 		l := &t.Ledger[i]
 		switch {
@@ -184,6 +203,7 @@ func (a *auditor) take(t *ship.Tally) {
 		case l.Batch == "" && l.State == "summarised":
 			a.summed[l.Kind] = true
 		}
+
 		if r := a.ranks[l.Rank]; r != nil {
 			r.entry(l)
 		}
@@ -195,11 +215,13 @@ func (a *auditor) compare() {
 	for _, r := range a.ranks {
 		order = append(order, r)
 	}
+
 	slices.SortFunc(order, func(x, y *rank) int { return cmp.Compare(x.number, y.number) })
 	for _, r := range order {
 		a.report.Ranks++
 		a.one(r)
 	}
+
 	slices.SortStableFunc(a.report.Differences, func(x, y Difference) int {
 		return cmp.Or(cmp.Compare(x.Rank, y.Rank), cmp.Compare(x.Segment, y.Segment), cmp.Compare(x.Table, y.Table), cmp.Compare(x.Kind, y.Kind))
 	})

@@ -51,12 +51,14 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 	if err != nil {
 		return nil, err
 	}
+
 	s := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.All, Groups: topology.NewGroupFile(dir.Path).Groups})
 	for _, info := range infos {
 		if err := d.segment(ctx, dir, info, s, aged); err != nil {
 			return nil, err
 		}
 	}
+
 	d.take(s, true)
 	s.End()
 	d.take(s, false)
@@ -73,6 +75,7 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, r.Close()) }()
 	first, read := true, 0
 	for {
@@ -81,11 +84,14 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 			if damage := r.Damage(); damage != nil { // shipping skips the rest, too
 				d.damaged = append(d.damaged, damage.Error())
 			}
+
 			return nil
 		}
+
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
+
 		if first {
 			id := segment.Identity(dir.Job, dir.Rank, info.Name, line)
 			name := plain(info.Name)
@@ -94,14 +100,17 @@ func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.In
 				d.aged[uint64(id)] = true
 				return nil
 			}
+
 			s.Segment(id, name)
 			first = false
 		}
+
 		s.Line(offset, line)
 		if read += len(line); read > takeEvery {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+
 			read = 0
 			d.take(s, true)
 		}
@@ -121,10 +130,12 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 			d.held++
 		}
 	}
+
 	for i := range rows.Steps {
 		r := &rows.Steps[i]
 		grow(d.steps, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, 1, closed)
 	}
+
 	for i := range rows.Communications {
 		r := &rows.Communications[i]
 		grow(d.windows, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, 1, closed)
@@ -146,6 +157,7 @@ func before(name string, offset int64, p rollup.Position) bool {
 	if name == p.Segment {
 		return offset < p.Offset
 	}
+
 	at, _ := segment.Number(name)
 	limit, _ := segment.Number(p.Segment)
 	return at < limit
@@ -157,5 +169,6 @@ func grow[K comparable](m map[K]bounds, k K, n uint64, closed bool) {
 	if closed {
 		b.least += n
 	}
+
 	m[k] = b
 }

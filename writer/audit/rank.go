@@ -66,13 +66,16 @@ func (r *rank) entry(l *row.Ledger) {
 		r.batched[batchKey{l.Table, l.Incarnation, l.Segment}] += l.Records
 		return
 	}
+
 	if _, ok := r.losses[ship.KeyOfLedger(l)]; ok {
 		return // the local ledger's own entry, come back
 	}
+
 	k := entryKey{l.Segment, l.Name, l.State, l.Reason, l.Kind}
 	if old, ok := r.segments[k]; !ok || l.LastOffset > old.LastOffset {
 		r.segments[k] = *l
 	}
+
 	r.names[l.Segment] = plain(l.Name)
 }
 
@@ -82,6 +85,7 @@ func (a *auditor) one(r *rank) {
 	if d == nil {
 		d = &disk{}
 	}
+
 	a.report.Segments += len(d.names)
 	a.report.Damaged = append(a.report.Damaged, d.damaged...)
 	for _, l := range r.losses {
@@ -94,10 +98,12 @@ func (a *auditor) one(r *rank) {
 			a.report.Dropped[l.Reason] += l.Records
 		}
 	}
+
 	for reason, n := range d.lost {
 		a.report.Dropped[reason] += n
 		a.report.Emitted += n
 	}
+
 	gone, goneCalls := a.gone(r, d)
 	a.segments(r, d, gone)
 	a.calls(r, d, goneCalls)
@@ -115,6 +121,7 @@ func (a *auditor) calls(r *rank, d *disk, gone uint64) {
 		a.report.Summarised += r.calls
 		a.report.InFlight += most - min(most, r.calls)
 	}
+
 	if r.calls < least && !d.live || r.calls > most {
 		a.differ(Difference{
 			Rank: int(r.number), Table: row.CommunicationsTable, Kind: communication, Want: least, Have: r.calls,
@@ -131,12 +138,14 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 		if _, on := d.names[k.segment]; on {
 			continue
 		}
+
 		switch k.state {
 		case "emitted":
 			a.report.Emitted += l.Records
 			if k.kind == "" {
 				continue // of no known kind: dropped
 			}
+
 			if a.isRaw(k.kind) {
 				key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
 				b := want[key]
@@ -144,6 +153,7 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 			} else if k.kind != communication {
 				a.report.Summarised += l.Records
 			}
+
 			if k.kind == communication {
 				calls += l.Records
 			}
@@ -153,19 +163,23 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 			a.report.Aged += l.Records
 		}
 	}
+
 	for k, l := range r.segments {
 		if _, on := d.names[k.segment]; on || k.state != "dropped" && k.state != "aged" || k.kind == "" {
 			continue
 		}
+
 		key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
 		if b, ok := want[key]; ok {
 			n := min(b.least, l.Records)
 			want[key] = bounds{b.least - n, b.most - n}
 		}
+
 		if k.kind == communication {
 			calls -= min(calls, l.Records)
 		}
 	}
+
 	return want, calls
 }
 
@@ -176,22 +190,27 @@ func (a *auditor) segments(r *rank, d *disk, gone map[ship.SegmentKind]bounds) {
 		if k.Kind == communication && !a.isRaw(k.Kind) {
 			continue // by calls
 		}
+
 		if !a.isRaw(k.Kind) { // --records none: the steps hold them
 			a.report.Emitted += b.most
 			a.report.Summarised += b.most
 			continue
 		}
+
 		want[k] = b
 		a.report.Emitted += b.most
 	}
+
 	for k, b := range gone {
 		want[k] = b // its emitted is counted
 	}
+
 	for k := range r.records {
 		if _, ok := want[k]; !ok {
 			want[k] = bounds{}
 		}
 	}
+
 	for k, b := range want {
 		h := r.records[k]
 		a.report.Stored += h.Distinct
@@ -210,9 +229,11 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 	if have.Rows > have.Distinct {
 		return fmt.Sprintf("%d rows are there more than once", have.Rows-have.Distinct)
 	}
+
 	if have.Distinct >= want.least && have.Distinct <= want.most {
 		return ""
 	}
+
 	_, on := d.names[k.Segment]
 	acknowledged := uint64(0)
 	for b, n := range r.batched {
@@ -220,12 +241,14 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 			acknowledged += n
 		}
 	}
+
 	total := uint64(0)
 	for other, h := range r.records {
 		if other.Segment == k.Segment {
 			total += h.Distinct
 		}
 	}
+
 	switch {
 	case have.Distinct > want.most && (r.aged[k.Segment] != "" || d.aged[k.Segment]):
 		return "the ledger holds the segment as aged, and the store has rows of it"
@@ -240,6 +263,7 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 	case on:
 		return "on disk and not in the store: not shipped yet; `laggard ingest SOURCE --to STORE` does"
 	}
+
 	return "shipped by the ledger's account and not in the store"
 }
 
@@ -249,6 +273,7 @@ func (r *rank) nameOf(d *disk, id uint64) string {
 			return name
 		}
 	}
+
 	return ""
 }
 
@@ -260,9 +285,11 @@ func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds,
 	for p := range want {
 		keys[p] = true
 	}
+
 	for p := range have {
 		keys[p] = true
 	}
+
 	for p := range keys {
 		b, h := want[p], have[p]
 		whole := h.Distinct - h.Complements
@@ -283,6 +310,7 @@ func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds,
 		default:
 			continue
 		}
+
 		a.differ(d)
 	}
 }
@@ -292,10 +320,12 @@ func (r *rank) cut() bool {
 	if r.disk == nil {
 		return true
 	}
+
 	for id := range r.names {
 		if _, on := r.disk.names[id]; !on {
 			return true
 		}
 	}
+
 	return false
 }

@@ -20,9 +20,11 @@ func (l *lane) take(start, end int64) bool {
 	for around > 0 && l.ends[around-1] <= start {
 		around--
 	}
+
 	if start < l.last || around > 0 && l.ends[around-1] < end {
 		return false
 	}
+
 	l.last, l.ends = start, append(l.ends[:around], end)
 	return true
 }

@@ -67,11 +67,13 @@ func (w *Writer) Rank(r *row.Rank) {
 	if w.named[r.Rank] {
 		return
 	}
+
 	w.named[r.Rank] = true
 	name := fmt.Sprintf("rank %d", r.Rank)
 	if r.Node != "" {
 		name += " (" + r.Node + ")"
 	}
+
 	w.start(r.StartedNs)
 	w.meta("process_name", r.Rank, 0, "name", w.text(name))
 	w.meta("process_sort_index", r.Rank, 0, "sort_index", strconv.AppendUint(nil, uint64(r.Rank), 10))
@@ -83,6 +85,7 @@ func (w *Writer) Records(records []row.Record) {
 	for i := range records {
 		w.sorted = append(w.sorted, int32(i))
 	}
+
 	slices.SortStableFunc(w.sorted, func(i, j int32) int {
 		a, b := &records[i], &records[j] // of two that begin together the longer one is around the other
 		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(b.DurNs, a.DurNs))
@@ -97,6 +100,7 @@ func (w *Writer) record(r *row.Record) {
 	if !w.named[r.Rank] {
 		w.Rank(&row.Rank{Rank: r.Rank, Node: r.Node, StartedNs: r.StartNs})
 	}
+
 	name := r.Kind
 	switch {
 	case r.Op != "":
@@ -104,6 +108,7 @@ func (w *Writer) record(r *row.Record) {
 	case r.Kind == record.Step.String() && r.Step >= 0:
 		name = "step " + strconv.FormatInt(r.Step, 10)
 	}
+
 	b := w.slice(name, r.Kind, track{r.Rank, r.Kind, r.Side, r.Thread, r.Ring}, r.StartNs, r.DurNs)
 	b = strconv.AppendInt(append(b, `"step":`...), r.Step, 10)
 	for _, a := range [...]struct {
@@ -114,6 +119,7 @@ func (w *Writer) record(r *row.Record) {
 			b = append(b, w.text(a.value)...)
 		}
 	}
+
 	for _, a := range [...]struct {
 		key   string
 		value int64
@@ -123,6 +129,7 @@ func (w *Writer) record(r *row.Record) {
 			b = strconv.AppendInt(b, a.value, 10)
 		}
 	}
+
 	w.event(append(b, "}}"...))
 }
 
@@ -132,6 +139,7 @@ func (w *Writer) Step(s *row.Step) {
 	if !w.named[s.Rank] {
 		w.Rank(&row.Rank{Rank: s.Rank, Node: s.Node, StartedNs: s.StartNs})
 	}
+
 	kind := record.Step.String()
 	b := w.slice("step "+strconv.FormatUint(s.Step, 10), kind, track{rank: s.Rank, kind: kind}, s.StartNs, s.StepNs)
 	b = strconv.AppendUint(append(b, `"step":`...), s.Step, 10)
@@ -144,6 +152,7 @@ func (w *Writer) Step(s *row.Step) {
 			b = strconv.AppendInt(b, a.value, 10)
 		}
 	}
+
 	w.event(append(b, "}}"...))
 }
 
@@ -152,12 +161,14 @@ func (w *Writer) start(at int64) {
 	if !w.based {
 		w.base, w.based = at, true
 	}
+
 	if !w.begun {
 		w.begun = true
 		note := ""
 		if w.note != "" {
 			note = fmt.Sprintf(`,"note":%s`, w.text(w.note))
 		}
+
 		w.write(fmt.Appendf(nil, `{"displayTimeUnit":"ms","otherData":{"writer":"laggard","base_ns":"%d"%s},"traceEvents":[`, w.base, note))
 	}
 }
@@ -184,21 +195,26 @@ func (w *Writer) lane(t track, start, end int64) (tid int) {
 			return l.tid
 		}
 	}
+
 	if len(lanes) == maxLanes {
 		return lanes[maxLanes-1].tid
 	}
+
 	w.next[t.rank]++
 	tid = w.next[t.rank]
 	label := t.kind
 	if t.side == record.Device.String() {
 		label += " on device"
 	}
+
 	if t.thread != 0 {
 		label += " " + strconv.FormatUint(t.thread, 10)
 	}
+
 	if n := len(lanes); n > 0 {
 		label += " (" + strconv.Itoa(n+1) + ")"
 	}
+
 	w.meta("thread_name", t.rank, tid, "name", w.text(label))
 	w.meta("thread_sort_index", t.rank, tid, "sort_index", strconv.AppendInt(nil, order(t.kind)*1000+int64(tid), 10))
 	w.tracks[t] = append(lanes, &lane{tid: tid, last: start, ends: []int64{end}})
@@ -219,6 +235,7 @@ func order(kind string) int64 {
 	case record.SaveCheckpoint:
 		return 5
 	}
+
 	return 3
 }
 
@@ -227,6 +244,7 @@ func micros(b []byte, ns int64) []byte {
 	if ns < 0 {
 		b, ns = append(b, '-'), -ns
 	}
+
 	b = strconv.AppendInt(b, ns/1000, 10)
 	rest := ns % 1000
 	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
@@ -241,13 +259,16 @@ func (w *Writer) text(s string) []byte {
 	if q, ok := w.quoted[s]; ok {
 		return q
 	}
+
 	q, err := json.Marshal(s)
 	if err != nil {
 		panic("BUG: marshal text: " + err.Error())
 	}
+
 	if len(w.quoted) < 1<<16 { // paths and step names are many
 		w.quoted[s] = q
 	}
+
 	return q
 }
 
@@ -255,6 +276,7 @@ func (w *Writer) event(b []byte) {
 	if w.some {
 		w.write([]byte(",\n"))
 	}
+
 	w.some = true
 	w.write(b)
 	if cap(b) > cap(w.buf) {
@@ -275,8 +297,10 @@ func (w *Writer) Close() error {
 	if w.err == nil {
 		w.err = w.out.Flush()
 	}
+
 	if w.err != nil {
 		return fmt.Errorf("write Chrome trace: %w", w.err)
 	}
+
 	return nil
 }

@@ -30,6 +30,7 @@ func (s *Sink) Apply(ctx context.Context) (hosts []string, err error) {
 	if s.o.Cluster == "" {
 		return s.address.Hosts[:1], s.Create(ctx)
 	}
+
 	first := s.at(s.address.Host)
 	defer first.drop()
 	var version ddl.Version
@@ -38,16 +39,19 @@ func (s *Sink) Apply(ctx context.Context) (hosts []string, err error) {
 		if err != nil {
 			return err
 		}
+
 		version = k.version
 		shards, err := clusterHosts(ctx, conn, s.o.Cluster)
 		for _, one := range shards {
 			hosts = append(hosts, one.replicas...)
 		}
+
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	o := ddl.Options{Database: s.address.Database, Cluster: s.o.Cluster, TTL: s.o.TTL}
 	// What a host that is down did not do is told by the look at each of them.
 	said := first.everywhere(ctx, ddl.Statements(version, o))
@@ -55,9 +59,11 @@ func (s *Sink) Apply(ctx context.Context) (hosts []string, err error) {
 	for _, host := range hosts {
 		lacks = append(lacks, s.at(host).complete(ctx, o))
 	}
+
 	if err := errors.Join(lacks...); err != nil {
 		return hosts, fmt.Errorf("apply the schema to cluster %s: it is not done:\n%w", s.o.Cluster, errors.Join(err, said))
 	}
+
 	return hosts, nil
 }
 
@@ -80,12 +86,15 @@ func clusterHosts(ctx context.Context, conn clickhouse.Conn, cluster string) ([]
 		if err := rows.Scan(&name, &number, &host, &port); err != nil {
 			return err
 		}
+
 		if clusters = append(clusters, name); name != cluster {
 			return nil
 		}
+
 		if name = fmt.Sprintf("%s/%d", cluster, number); len(shards) == 0 || shards[len(shards)-1].name != name {
 			shards = append(shards, shard{name: name})
 		}
+
 		last := &shards[len(shards)-1]
 		last.replicas = append(last.replicas, net.JoinHostPort(host, strconv.Itoa(int(port))))
 		return nil
@@ -94,6 +103,7 @@ func clusterHosts(ctx context.Context, conn clickhouse.Conn, cluster string) ([]
 		err = refused(fmt.Errorf("the server knows no cluster %s; it knows %q", cluster, slices.Compact(clusters)),
 			"correct the cluster's name, or remote_servers in the server's configuration")
 	}
+
 	return shards, err
 }
 
@@ -108,11 +118,13 @@ func (s *Sink) everywhere(ctx context.Context, statements []string) error {
 		if err == nil {
 			continue
 		}
+
 		wait = deafSeconds
 		if said = append(said, err); ctx.Err() != nil {
 			break
 		}
 	}
+
 	return errors.Join(said...)
 }
 
@@ -125,29 +137,35 @@ func (s *Sink) complete(ctx context.Context, o ddl.Options) error {
 			if columns, err = s.columns(ctx, conn, o.Database); err == nil {
 				engines, err = s.engines(ctx, conn, o.Database)
 			}
+
 			return err
 		})
 	}
 	if err := look(); err != nil {
 		return fmt.Errorf("  host %s does not answer: %w", s.address.Host, err)
 	}
+
 	v, err := s.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("  host %s does not answer: %w", s.address.Host, err)
 	}
+
 	var said error
 	for _, name := range tableNames() {
 		for _, q := range ddl.Missing(v, o, name, have(columns, name)) {
 			if engines[name] == "" {
 				break
 			}
+
 			// A replica may have it from another one by now.
 			said = errors.Join(said, s.call(ctx, "alter "+name, func(ctx context.Context, conn clickhouse.Conn) error { return conn.Exec(ctx, q) }))
 		}
 	}
+
 	if err := look(); err != nil {
 		return fmt.Errorf("  host %s does not answer: %w", s.address.Host, err)
 	}
+
 	var lacks []string
 	for _, name := range tableNames() {
 		engine := engines[name]
@@ -160,9 +178,11 @@ func (s *Sink) complete(ctx context.Context, o ddl.Options) error {
 			lacks = append(lacks, fmt.Sprintf("table %s is %s", name, engine))
 		}
 	}
+
 	if len(lacks) == 0 {
 		return nil
 	}
+
 	return errors.Join(fmt.Errorf("  host %s: %s", s.address.Host, strings.Join(lacks, ", ")), said)
 }
 
@@ -172,6 +192,7 @@ func tableNames() []string {
 	for _, table := range ddl.Tables {
 		all = append(all, table+ddl.LocalSuffix, table)
 	}
+
 	return all
 }
 
@@ -193,6 +214,7 @@ func have(columns map[string]string, table string) map[string]bool {
 			set[column] = true
 		}
 	}
+
 	return set
 }
 

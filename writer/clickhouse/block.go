@@ -86,19 +86,23 @@ func (b *block) shape(table string, layout ship.Layout, header []heading) error 
 	if len(header) != len(want) {
 		return fmt.Errorf("the server names %d columns of %s, want %d", len(header), table, len(want))
 	}
+
 	if cap(b.columns) < len(want) {
 		b.columns = append(b.columns[:cap(b.columns)], make([]column, len(want)-cap(b.columns))...)
 	}
+
 	b.columns = b.columns[:len(want)]
 	for i, h := range header {
 		k, ok := wants[want[i].Type][h.typ]
 		if h.name != want[i].Name || !ok {
 			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.name, h.typ, typeNames(want[i].Type))
 		}
+
 		c := &b.columns[i]
 		*c = column{name: h.name, typ: h.typ, source: want[i], kind: k, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
 		c.dict.reset()
 	}
+
 	b.rows = 0
 	return nil
 }
@@ -108,6 +112,7 @@ func typeNames(t reflect.Type) string {
 	for name := range wants[t] {
 		names = append(names, name)
 	}
+
 	return strings.Join(names, " or ")
 }
 
@@ -117,6 +122,7 @@ func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []
 	for i := range b.columns {
 		b.columns[i].expect(rows, words)
 	}
+
 	for from := 0; from < b.rows; from += tile {
 		n := min(tile, b.rows-from)
 		for i := range b.columns {
@@ -124,6 +130,7 @@ func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []
 			c.add(unsafe.Add(layout.At(base, from), c.source.Offset), layout.Stride, n)
 		}
 	}
+
 	for i := range b.columns {
 		b.columns[i].last, b.columns[i].words = "", nil
 	}
@@ -198,10 +205,12 @@ func (c *column) addText(s string) {
 		c.data = append(c.data, 0)
 		return
 	}
+
 	if s == c.last {
 		c.data = append(c.data, c.data[c.begin:c.end]...)
 		return
 	}
+
 	c.begin = len(c.data)
 	c.data = appendText(c.data, s)
 	c.last, c.end = s, len(c.data)
@@ -212,6 +221,7 @@ func (c *column) addTexts(list []string) {
 		c.values++
 		c.data = appendText(c.data, s)
 	}
+
 	c.ends = binary.LittleEndian.AppendUint64(c.ends, c.values)
 }
 
@@ -222,8 +232,10 @@ func (c *column) addNumbers(lists [][]uint32) {
 			c.elements++
 			c.data = binary.LittleEndian.AppendUint32(c.data, v)
 		}
+
 		c.inner = binary.LittleEndian.AppendUint64(c.inner, c.elements)
 	}
+
 	c.ends = binary.LittleEndian.AppendUint64(c.ends, c.values)
 }
 
@@ -236,6 +248,7 @@ func grow(dst []byte, n int) []byte {
 	if len(dst)+n <= cap(dst) {
 		return dst[:len(dst)+n]
 	}
+
 	bigger := make([]byte, len(dst)+n, 2*(len(dst)+n))
 	copy(bigger, dst)
 	return bigger
@@ -250,6 +263,7 @@ func (b *block) encode(revision int, put func([]byte) error) error {
 	if len(b.columns) == 0 {
 		return put(head.Buf)
 	}
+
 	for i := range b.columns {
 		c := &b.columns[i]
 		head.PutString(c.name)
@@ -258,9 +272,11 @@ func (b *block) encode(revision int, put func([]byte) error) error {
 		if c.kind == textDictionary || c.kind == wordDictionary {
 			pieces = c.dict.encode(&head, b.rows)
 		}
+
 		if err := put(head.Buf); err != nil {
 			return err
 		}
+
 		head.Reset()
 		for _, piece := range pieces {
 			if err := put(piece); err != nil {
@@ -268,5 +284,6 @@ func (b *block) encode(revision int, put func([]byte) error) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -21,6 +21,7 @@ func TestBlock_Words(t *testing.T) {
 		h.typ = strings.TrimSuffix(strings.TrimPrefix(h.typ, "LowCardinality("), ")")
 		plain = append(plain, h)
 	}
+
 	var b block
 	for _, n := range []int{1, 5000, 700} {
 		var all []row.Record
@@ -31,6 +32,7 @@ func TestBlock_Words(t *testing.T) {
 				Seq: uint64(i), Path: strings.Repeat("/p", i%3), Open: uint16(i % 2), Segment: 9, Offset: uint64(i) << 40,
 			})
 		}
+
 		batch := &ship.Batch{Table: row.RecordsTable, Rows: row.Rows{Raws: row.Pack(all...)}}
 		for _, header := range [][]heading{current, plain} {
 			columns := decoded(t, encoded(t, &b, batch, header))
@@ -41,6 +43,7 @@ func TestBlock_Words(t *testing.T) {
 						t.Fatalf("%s: row %d of %d has %s %q, want %q", header[0].typ, i, n, name, got, want[k])
 					}
 				}
+
 				got := []any{
 					(*columns["rank"].(*proto.ColUInt32))[i], (*columns["incarnation"].(*proto.ColUInt64))[i], (*columns["step"].(*proto.ColInt64))[i],
 					(*columns["start_ns"].(*proto.ColInt64))[i], (*columns["peer"].(*proto.ColInt32))[i], (*columns["open"].(*proto.ColUInt16))[i],
@@ -60,11 +63,13 @@ func encoded(t *testing.T, b *block, batch *ship.Batch, header []heading) []byte
 	if err := b.shape(batch.Table, layout, header); err != nil {
 		t.Fatal(err)
 	}
+
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
 	var out bytes.Buffer
 	if err := b.encode(linkRevision, func(p []byte) error { out.Write(p); return nil }); err != nil {
 		t.Fatal(err)
 	}
+
 	return out.Bytes()
 }
 
@@ -76,5 +81,6 @@ func decoded(t *testing.T, text []byte) map[string]proto.Column {
 	if err := b.DecodeBlock(proto.NewReader(bytes.NewReader(text)), linkRevision, auto(columns)); err != nil {
 		t.Fatal(err)
 	}
+
 	return columns
 }

@@ -22,6 +22,7 @@ func TestCurrentEngine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, word := range []string{"LowCardinality", "CODEC", "DateTime64(9", "MATERIALIZED", "PARTITION BY"} {
 			if !strings.Contains(ddl, word) {
 				t.Errorf("the table steps was made without %s:\n%s", word, ddl)
@@ -36,15 +37,18 @@ func TestCurrentEngine(t *testing.T) {
 				t.Fatalf("%s: %v", b.Table, err)
 			}
 		}
+
 		tally, err := sink.Tally(t.Context(), "tally")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for p, n := range tally.Steps {
 			if p.Rank != 3 || n.Rows != 40 || n.Distinct != 40 {
 				t.Fatalf("steps of %+v: %+v", p, n)
 			}
 		}
+
 		if len(tally.Steps) != 1 || len(tally.Records) != 1 || len(tally.Communications) != 1 {
 			t.Fatalf("%+v", tally)
 		}
@@ -57,6 +61,7 @@ func TestCurrentEngine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if n, err := engine.Query("SELECT count() FROM default.verdicts WHERE job = 'v'"); err != nil || strings.TrimSpace(n) != "1" {
 			t.Fatalf("%s verdicts: %v", n, err)
 		}

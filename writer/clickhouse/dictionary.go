@@ -41,14 +41,17 @@ func (d *dictionary) add(s string) {
 		d.rows = append(d.rows, d.place)
 		return
 	}
+
 	place, ok := d.places[s]
 	if !ok {
 		if d.places == nil {
 			d.places = map[string]uint32{}
 		}
+
 		place = d.key(s)
 		d.places[s] = place
 	}
+
 	d.last, d.place = s, place
 	d.rows = append(d.rows, place)
 }
@@ -73,6 +76,7 @@ func (d *dictionary) addWord(w row.Word, words []string) {
 		place = d.key(words[w]) + 1
 		d.byWord[w] = place
 	}
+
 	d.rows = append(d.rows, place-1)
 }
 
@@ -82,6 +86,7 @@ func (d *dictionary) encode(head *proto.Buffer, rows int) [][]byte {
 	if rows == 0 {
 		return nil
 	}
+
 	width, code := 1, int64(0)
 	switch n := d.size; {
 	case n > 1<<16:
@@ -89,6 +94,7 @@ func (d *dictionary) encode(head *proto.Buffer, rows int) [][]byte {
 	case n > 1<<8:
 		width, code = 2, 1
 	}
+
 	head.PutInt64(dictionaryVersion)
 	head.PutInt64(dictionaryFlags | code)
 	head.PutInt64(int64(d.size))
@@ -103,5 +109,6 @@ func (d *dictionary) encode(head *proto.Buffer, rows int) [][]byte {
 			d.packed = binary.LittleEndian.AppendUint32(d.packed, place)
 		}
 	}
+
 	return [][]byte{d.keys, d.packed}
 }

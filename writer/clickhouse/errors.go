@@ -49,6 +49,7 @@ func (s *Sink) classify(what string, err error) *ship.Error {
 	if errors.As(err, &own) {
 		return own
 	}
+
 	e := &ship.Error{Class: ship.Transient, Err: fmt.Errorf("%s of store %s: %w", what, s.address, err)}
 	var exception *clickhouse.Exception
 	if errors.As(err, &exception) {
@@ -62,12 +63,15 @@ func (s *Sink) classify(what string, err error) *ship.Error {
 		case exception.Code == sameQueryRunning:
 			e.Doubt = true
 		}
+
 		return e
 	}
+
 	if isTLS(err) {
 		e.Class, e.Hint = ship.Refused, "check ca=, server_name= and the certificate's dates"
 		return e
 	}
+
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -75,6 +79,7 @@ func (s *Sink) classify(what string, err error) *ship.Error {
 	case errors.As(err, &dns):
 		e.Hint = "correct the host in the store URL"
 	}
+
 	return e
 }
 

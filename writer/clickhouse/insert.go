@@ -18,6 +18,7 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	sent, err := s.insertProven(ctx, conn, b)
@@ -25,6 +26,7 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 		s.failures, s.inserted[b.Table] = 0, true
 		return nil
 	}
+
 	e := s.classify(fmt.Sprintf("insert %d rows into %s", b.Len(), b.Table), err)
 	s.failed(err)
 	// Whatever the server said: once it had the rows it may have stored them (a
@@ -33,6 +35,7 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	if e.Class == ship.Refused {
 		s.drop()
 	}
+
 	return e
 }
 
@@ -45,17 +48,21 @@ func (s *Sink) insertProven(ctx context.Context, conn clickhouse.Conn, b *ship.B
 	if err != nil {
 		return false, err
 	}
+
 	for epoch := range maxEpochs {
 		some, err := s.insert(ctx, conn, k, b, epoch)
 		sent = sent || some
 		if err != nil || !s.readBack(k, b) {
 			return sent, err
 		}
+
 		if there, err := s.proven(ctx, conn, k, b); there || err != nil {
 			return sent, err
 		}
+
 		s.o.Logger.Warn("the server knows a block of which it has no row: sent as a new one", "table", b.Table, "id", b.ID, "rows", b.Len(), "epoch", epoch+1)
 	}
+
 	return sent, fmt.Errorf("the server acknowledged block %s of %s %d times and has no row of it", b.ID, b.Table, maxEpochs)
 }
 
@@ -65,17 +72,21 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 	if s.address.HTTP {
 		return s.insertHTTP(ctx, conn, b, query, settings)
 	}
+
 	l, err := s.begin(ctx, b, query, settings)
 	if err != nil {
 		return false, err
 	}
+
 	sent, err = s.send(ctx, l, b)
 	if err != nil {
 		return sent, errors.Join(endOf(ctx, err), l.close())
 	}
+
 	if l.spoilt {
 		return true, l.close()
 	}
+
 	s.keepLink(l)
 	return true, nil
 }
@@ -92,19 +103,23 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 				return nil, err
 			}
 		}
+
 		stop, err := l.watch(ctx)
 		if err == nil {
 			err = l.begin(query, b.Query, settings)
 			stop()
 		}
+
 		if err == nil {
 			return l, nil
 		}
+
 		err = errors.Join(endOf(ctx, err), l.close())
 		var exception *clickhouse.Exception
 		if !l.used || ctx.Err() != nil || errors.As(err, &exception) {
 			return nil, err
 		}
+
 		l = nil
 	}
 }
@@ -115,6 +130,7 @@ func (s *Sink) send(ctx context.Context, l *link, b *ship.Batch) (sent bool, err
 	if err := s.block.shape(b.Table, layout, l.header); err != nil {
 		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
 	}
+
 	s.block.fill(layout, base, b.Len(), b.Raws.Words)
 	stop, err := l.watch(ctx)
 	if err != nil {
@@ -132,11 +148,13 @@ func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Bat
 			values[one.name] = one.text
 		}
 	}
+
 	ctx = clickhouse.Context(ctx, clickhouse.WithQueryID(b.Query), clickhouse.WithSettings(values))
 	block, err := conn.PrepareBatch(ctx, query)
 	if err != nil {
 		return false, err
 	}
+
 	layout, _ := b.Layout()
 	for i, c := range layout.Columns {
 		if err := block.Column(i).Append(s.scratch.Gather(b, c, 0, b.Len())); err != nil {
@@ -147,6 +165,7 @@ func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Bat
 			}
 		}
 	}
+
 	s.scratch.Release()
 	return true, block.Send()
 }
@@ -157,6 +176,7 @@ func insertQuery(quoted, table string) string {
 	for _, c := range ship.LayoutOf(table).Columns {
 		names = append(names, ddl.Quote(c.Name))
 	}
+
 	return "INSERT INTO " + quoted + " (" + strings.Join(names, ", ") + ") VALUES"
 }
 
@@ -168,13 +188,16 @@ func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int) []setting {
 	if k.settings["async_insert"] {
 		settings = append(settings, setting{name: "async_insert"})
 	}
+
 	if k.settings["insert_deduplication_token"] {
 		settings = append(settings, setting{name: "insert_deduplication_token", text: fmt.Sprintf("%s-%d", b.ID, epoch)})
 	} else if epoch > 0 && k.settings["insert_deduplicate"] {
 		settings = append(settings, setting{name: "insert_deduplicate"})
 	}
+
 	if k.settings["insert_distributed_sync"] {
 		settings = append(settings, setting{name: "insert_distributed_sync", number: 1})
 	}
+
 	return settings
 }

@@ -57,21 +57,26 @@ func dialLink(ctx context.Context, a ddl.Address, password string, config *tls.C
 	} else {
 		conn, err = d.DialContext(ctx, "tcp", a.Host)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	l := &link{conn: conn, reader: proto.NewReader(conn), revision: linkRevision}
 	if !a.Plain {
 		l.packer = compress.NewWriter(compress.LevelZero, compress.LZ4)
 	}
+
 	stop, err := l.watch(ctx)
 	if err == nil {
 		err = l.hello(a, password)
 		stop()
 	}
+
 	if err != nil {
 		return nil, errors.Join(endOf(ctx, err), l.close())
 	}
+
 	return l, nil
 }
 
@@ -79,6 +84,7 @@ func (l *link) close() error {
 	if err := l.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("close connection: %w", err)
 	}
+
 	return nil
 }
 
@@ -89,6 +95,7 @@ func (l *link) watch(ctx context.Context) (stop func(), err error) {
 	if err := l.conn.SetDeadline(deadline); err != nil {
 		return nil, fmt.Errorf("set deadline: %w", err)
 	}
+
 	ended := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) }) // a closed connection fails anyway
 	return func() { l.spoilt = !ended() }, nil
 }
@@ -100,6 +107,7 @@ func endOf(ctx context.Context, err error) error {
 			return fmt.Errorf("%w: %w", cause, err)
 		}
 	}
+
 	return err
 }
 
@@ -119,10 +127,12 @@ func (l *link) hello(a ddl.Address, password string) error {
 	if err != nil {
 		return fmt.Errorf("send hello: %w", err)
 	}
+
 	code, err := l.reader.ReadByte()
 	if err != nil {
 		return fmt.Errorf("read hello: %w", err)
 	}
+
 	switch proto.ServerCode(code) {
 	case proto.ServerCodeException:
 		return l.exception()
@@ -130,13 +140,16 @@ func (l *link) hello(a ddl.Address, password string) error {
 	default:
 		return fmt.Errorf("read hello: packet %d is none; is this the port of the native protocol?", code)
 	}
+
 	var server proto.ServerHello
 	if err := server.DecodeAware(l.reader, linkRevision); err != nil {
 		return fmt.Errorf("read hello: %w", err)
 	}
+
 	if server.Revision < firstRevision {
 		return fmt.Errorf("the server speaks revision %d of the native protocol, want %d (18.14) or newer", server.Revision, firstRevision)
 	}
+
 	l.revision = min(l.revision, server.Revision)
 	return nil
 }
@@ -154,6 +167,7 @@ func (l *link) begin(query, id string, settings []setting) error {
 	if l.packer != nil {
 		compression = proto.CompressionEnabled
 	}
+
 	b := &l.buffer
 	proto.ClientCodeQuery.Encode(b)
 	b.PutString(id)
@@ -166,19 +180,23 @@ func (l *link) begin(query, id string, settings []setting) error {
 	for _, s := range settings {
 		s.encode(b, l.revision)
 	}
+
 	b.PutString("") // end of settings
 	if proto.FeatureInterServerSecret.In(l.revision) {
 		b.PutString("")
 	}
+
 	proto.StageComplete.Encode(b)
 	compression.Encode(b)
 	b.PutString(query)
 	if err := l.data(nil); err != nil { // no external tables
 		return fmt.Errorf("send query: %w", err)
 	}
+
 	if err := l.answer(true); err != nil {
 		return fmt.Errorf("read header: %w", err)
 	}
+
 	return nil
 }
 
@@ -190,12 +208,15 @@ func (s setting) encode(b *proto.Buffer, revision int) {
 		} else {
 			b.PutUVarInt(s.number)
 		}
+
 		return
 	}
+
 	value := s.text
 	if value == "" {
 		value = strconv.FormatUint(s.number, 10)
 	}
+
 	proto.Setting{Key: s.name, Value: value, Important: true}.Encode(b)
 }
 
@@ -206,17 +227,21 @@ func (l *link) send(b *block) error {
 	if err == nil {
 		err = l.data(nil)
 	}
+
 	if err != nil {
 		// A server that refuses says why before it closes.
 		var why *clickhouse.Exception
 		if errors.As(l.answer(false), &why) {
 			return why
 		}
+
 		return fmt.Errorf("send block: %w", err)
 	}
+
 	if err := l.answer(false); err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
+
 	l.used = true
 	return nil
 }
@@ -228,18 +253,23 @@ func (l *link) data(b *block) error {
 	if b == nil {
 		b = &block{}
 	}
+
 	if l.packer == nil {
 		if err := b.encode(l.revision, l.put); err != nil {
 			return err
 		}
+
 		return l.flush()
 	}
+
 	if err := l.flush(); err != nil {
 		return err
 	}
+
 	if err := b.encode(l.revision, l.put); err != nil {
 		return err
 	}
+
 	return l.pack()
 }
 
@@ -251,10 +281,12 @@ func (l *link) put(p []byte) error {
 		if p = p[n:]; len(l.buffer.Buf) < frame {
 			return nil
 		}
+
 		if err := l.pack(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -263,9 +295,11 @@ func (l *link) pack() error {
 	if l.packer == nil || len(l.buffer.Buf) == 0 {
 		return l.flush()
 	}
+
 	if err := l.packer.Compress(l.buffer.Buf); err != nil {
 		return fmt.Errorf("compress block: %w", err)
 	}
+
 	l.buffer.Reset()
 	_, err := l.conn.Write(l.packer.Data)
 	return err
@@ -278,6 +312,7 @@ func (l *link) answer(header bool) error {
 		if err != nil {
 			return err
 		}
+
 		switch proto.ServerCode(code) {
 		case proto.ServerCodeException:
 			return l.exception()
@@ -285,11 +320,13 @@ func (l *link) answer(header bool) error {
 			if header {
 				return errors.New("the server ends the insert before it began")
 			}
+
 			return nil
 		case proto.ServerCodeData:
 			if err := l.readHeader(); err != nil {
 				return err
 			}
+
 			if header {
 				return nil
 			}
@@ -302,6 +339,7 @@ func (l *link) answer(header bool) error {
 		default:
 			err = fmt.Errorf("packet %d is none that an insert is answered with", code)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -313,36 +351,45 @@ func (l *link) readHeader() error {
 	if _, err := l.reader.Str(); err != nil { // temporary table
 		return fmt.Errorf("read block: %w", err)
 	}
+
 	if l.packer != nil {
 		l.reader.EnableCompression()
 		defer l.reader.DisableCompression()
 	}
+
 	var head proto.Block
 	if err := head.Info.Decode(l.reader); err != nil {
 		return fmt.Errorf("read block: %w", err)
 	}
+
 	columns, err := l.reader.Int()
 	if err != nil {
 		return fmt.Errorf("read block: %w", err)
 	}
+
 	rows, err := l.reader.Int()
 	if err != nil {
 		return fmt.Errorf("read block: %w", err)
 	}
+
 	if columns < 0 || columns > 4096 || rows != 0 {
 		return fmt.Errorf("read block: %d columns of %d rows are no header", columns, rows)
 	}
+
 	l.header = l.header[:0]
 	for range columns {
 		var h heading
 		if h.name, err = l.reader.Str(); err == nil {
 			h.typ, err = l.reader.Str()
 		}
+
 		if err != nil {
 			return fmt.Errorf("read block: %w", err)
 		}
+
 		l.header = append(l.header, h)
 	}
+
 	return nil
 }
 
@@ -353,7 +400,9 @@ func (l *link) exception() error {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = io.EOF
 		}
+
 		return fmt.Errorf("read exception: %w", err)
 	}
+
 	return &clickhouse.Exception{Code: int32(e.Code), Name: e.Name, Message: e.Message}
 }

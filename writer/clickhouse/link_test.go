@@ -35,8 +35,10 @@ func headings(t *testing.T, table string) []heading {
 				h.typ = typ
 			}
 		}
+
 		all = append(all, h)
 	}
+
 	return all
 }
 
@@ -75,6 +77,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 		if _, err := conn.Write(b.Buf); s.err == nil {
 			s.err = err
 		}
+
 		b.Reset()
 	}
 	expect(proto.ClientCodeHello)
@@ -82,6 +85,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 	if err := hello.Decode(r); err != nil {
 		return seen{err: err}
 	}
+
 	(&proto.ServerHello{Name: "current", Major: 26, Minor: 7, Revision: 54480, Timezone: "UTC"}).EncodeAware(&b, linkRevision)
 	answer()
 	data := func() {
@@ -91,6 +95,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 		if err := s.block.DecodeBlock(r, linkRevision, auto(s.column)); s.err == nil {
 			s.err = err
 		}
+
 		r.DisableCompression()
 	}
 	expect(proto.ClientCodeQuery)
@@ -102,6 +107,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 		answer()
 		return s
 	}
+
 	b.EncodeAware(proto.TableColumns{First: "", Second: "columns"}, linkRevision)
 	proto.ServerCodeData.Encode(&b)
 	b.PutString("")
@@ -111,6 +117,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 		b.PutString(h.name)
 		b.PutString(h.typ)
 	}
+
 	packed := compressed(b.Buf[start:])
 	b.Buf = append(b.Buf[:start], packed...)
 	answer()
@@ -121,6 +128,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 	if s.block.Rows != 0 {
 		s.err = errors.Join(s.err, fmt.Errorf("%d rows behind the block", s.block.Rows))
 	}
+
 	s.block = filled
 	proto.ServerCodeProgress.Encode(&b)
 	b.EncodeAware(proto.Progress{WroteRows: 1}, linkRevision)
@@ -146,33 +154,41 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	query := insertQuery("`d`.`records`", row.RecordsTable)
 	if err := link.begin(query, "id-1", []setting{{name: "async_insert"}, {name: "insert_deduplication_token", text: "x'y"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	var b block
 	layout, base := batch.Layout()
 	if err := b.shape(row.RecordsTable, layout, link.header); err != nil {
 		t.Fatal(err)
 	}
+
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
 	if err := link.send(&b); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := link.close(); err != nil {
 		t.Error(err)
 	}
+
 	got := <-answers
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
+
 	want := []proto.Setting{{Key: "async_insert", Value: "0", Important: true}, {Key: "insert_deduplication_token", Value: "x'y", Important: true}}
 	if got.query.ID != "id-1" || got.query.Body != query || fmt.Sprint(got.query.Settings) != fmt.Sprint(want) {
 		t.Fatalf("the server saw %+v", got.query)
 	}
+
 	if got.block.Rows != batch.Len() || len(got.column) != len(link.header) {
 		t.Fatalf("%d rows of %d columns, want %d of %d", got.block.Rows, len(got.column), batch.Len(), len(link.header))
 	}
+
 	for i, r := range batch.Raws.AppendTo(nil) {
 		group := got.column["group"].(*proto.ColLowCardinality[string]).Row(i)
 		path := got.column["path"].(*proto.ColStr).Row(i)
@@ -196,13 +212,16 @@ func TestLink_Exception(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var exception *clickhouse.Exception
 	if err := link.begin("INSERT", "id", nil); !errors.As(err, &exception) || exception.Code != 60 || exception.Message != "no" {
 		t.Fatalf("%v", err)
 	}
+
 	if err := link.close(); err != nil {
 		t.Error(err)
 	}
+
 	<-answers
 }
 
@@ -218,39 +237,47 @@ func TestBlock_CurrentEngine(t *testing.T) {
 	if err := sink.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, batch := range ship.Cut(shiptest.Rows("block", 3, 0, 1000)) {
 		var b block
 		layout, base := batch.Layout()
 		if err := b.shape(batch.Table, layout, headings(t, batch.Table)); err != nil {
 			t.Fatal(err)
 		}
+
 		b.fill(layout, base, batch.Len(), batch.Raws.Words)
 		var body bytes.Buffer
 		if err := b.encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
 			t.Fatal(err)
 		}
+
 		query := strings.TrimSuffix(insertQuery("default."+batch.Table, batch.Table), "VALUES") + "FORMAT Native"
 		answer, err := http.Post("http://"+engine.Address+"/?query="+url.QueryEscape(query), "", &body)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %s %v", batch.Table, answer.Status, err)
 		}
+
 		stored, err := sink.Stored(t.Context(), batch)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i, there := range stored {
 			if !there {
 				t.Fatalf("row %d of %s is not stored as it is", i, batch.Table)
 			}
 		}
 	}
+
 	groups, err := engine.Query("SELECT groups, group_ranks FROM default.ranks FORMAT TSV")
 	if err != nil || strings.TrimSpace(groups) != `['dp:dp\'0:0:2','tp:t:1:2']`+"\t[[0,4],[0,1]]" {
 		t.Fatalf("groups %q, %v", groups, err)
 	}
+
 	sums, err := engine.Query("SELECT count(), sum(seq), uniqExact(`group`), max(start_ns) FROM default.records FORMAT TSV")
 	if want := fmt.Sprintf("1000\t%d\t1\t%d", 999*1000/2, shiptest.Base+999*1_000_000_000); err != nil || strings.TrimSpace(sums) != want {
 		t.Fatalf("sums %q, want %q, %v", sums, want, err)
@@ -266,10 +293,12 @@ func (a auto) DecodeResult(r *proto.Reader, _ int, b proto.Block) error {
 		if err != nil {
 			return err
 		}
+
 		typ, err := r.Str()
 		if err != nil {
 			return err
 		}
+
 		var column proto.Column
 		switch typ {
 		case "LowCardinality(String)":
@@ -279,18 +308,23 @@ func (a auto) DecodeResult(r *proto.Reader, _ int, b proto.Block) error {
 			if err := c.Infer(proto.ColumnType(typ)); err != nil {
 				return err
 			}
+
 			column = c.Data
 		}
+
 		if s, ok := column.(proto.StateDecoder); ok {
 			if err := s.DecodeState(r); err != nil {
 				return err
 			}
 		}
+
 		if err := column.DecodeColumn(r, b.Rows); err != nil {
 			return fmt.Errorf("%s %s: %w", name, typ, err)
 		}
+
 		a[name] = column
 	}
+
 	return nil
 }
 
@@ -299,5 +333,6 @@ func compressed(b []byte) []byte {
 	if err := w.Compress(b); err != nil {
 		panic(err)
 	}
+
 	return w.Data
 }

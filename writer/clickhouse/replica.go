@@ -44,6 +44,7 @@ func (s *Sink) failed(err error) {
 		s.failures = 0
 		return
 	}
+
 	if s.failures++; s.failures >= changeAfter {
 		s.change(err)
 	}
@@ -54,6 +55,7 @@ func (s *Sink) change(cause error) {
 	if len(s.address.Hosts) < 2 {
 		return
 	}
+
 	old := s.address.Host
 	s.failures = 0
 	s.drop()
@@ -77,6 +79,7 @@ func (s *Sink) catchUp(ctx context.Context, conn clickhouse.Conn, k *server, tab
 	if !s.unsynced[table] || !k.replicated(table) {
 		return true, nil
 	}
+
 	q := "SELECT toInt64(toUnixTimestamp(now())), log_max_index, log_pointer, toUInt64(inserts_in_queue), toInt64(toUnixTimestamp(inserts_oldest_time)), zookeeper_path FROM system.replicas WHERE database = " +
 		ddl.Literal(s.address.Database) + " AND table = " + ddl.Literal(k.name(table))
 	var began, at, oldest int64
@@ -88,22 +91,27 @@ func (s *Sink) catchUp(ctx context.Context, conn clickhouse.Conn, k *server, tab
 		if err := conn.QueryRow(ctx, q).Scan(&at, &index, &next, &waiting, &oldest, &path); err != nil {
 			return false, err
 		}
+
 		if began == 0 {
 			began, newest = at, index
 		}
+
 		if next == 0 && newest == 0 { // one entry that was not read, or none at all
 			log := map[string]bool{}
 			if err := names(ctx, conn, "SELECT name FROM system.zookeeper WHERE path = "+ddl.Literal(path+"/log"), log); err != nil {
 				return false, err
 			}
+
 			if len(log) == 0 {
 				return true, nil
 			}
 		}
+
 		if next > newest && (waiting == 0 || oldest > began) {
 			s.unsynced[table] = false
 			return true, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -138,33 +146,40 @@ func (s *Sink) proven(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 				return err
 			}
 		}
+
 		there = 0
 		for _, yes := range stored {
 			if yes {
 				there++
 			}
 		}
+
 		return nil
 	}
 	if err := look(); err != nil {
 		return false, err
 	}
+
 	if there < b.Len() {
 		s.unsynced[b.Table] = true
 		synced, err := s.catchUp(ctx, conn, k, b.Table)
 		if err != nil {
 			return false, err
 		}
+
 		if err := look(); err != nil {
 			return false, err
 		}
+
 		if there < b.Len() && (!synced || there > 0) {
 			return false, s.errBehind(b.Table)
 		}
 	}
+
 	if there == b.Len() {
 		s.unproven[b.Table] = false
 	}
+
 	return there == b.Len(), nil
 }
 
@@ -186,17 +201,20 @@ func (s *Sink) Mark(ctx context.Context) (any, error) {
 	if len(s.inserted) == 0 {
 		return nil, nil
 	}
+
 	var marks []place
 	err := s.call(ctx, "ask for the log of replicas", func(ctx context.Context, conn clickhouse.Conn) error {
 		k, err := s.known(ctx, conn)
 		if err != nil {
 			return err
 		}
+
 		marks = nil
 		for table := range s.inserted {
 			if !k.replicated(table) {
 				continue
 			}
+
 			var p place
 			var replicas uint64
 			q := "SELECT zookeeper_path, replica_name, log_max_index, toUInt64(total_replicas), toInt64(toUnixTimestamp(now())) FROM system.replicas WHERE database = " +
@@ -204,19 +222,23 @@ func (s *Sink) Mark(ctx context.Context) (any, error) {
 			if err := conn.QueryRow(ctx, q).Scan(&p.path, &p.replica, &p.index, &replicas, &p.at); err != nil {
 				return err
 			}
+
 			if replicas > 1 {
 				marks = append(marks, p)
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	clear(s.inserted)
 	if len(marks) == 0 {
 		return nil, nil
 	}
+
 	return marks, nil
 }
 
@@ -231,6 +253,7 @@ func (s *Sink) Copied(ctx context.Context, mark any) (bool, error) {
 				return err
 			}
 		}
+
 		return nil
 	})
 	return copied && err == nil, err
@@ -242,10 +265,12 @@ func (p place) copied(ctx context.Context, conn clickhouse.Conn) (bool, error) {
 	if err := names(ctx, conn, "SELECT name FROM system.zookeeper WHERE path = "+ddl.Literal(p.path+"/replicas"), replicas); err != nil {
 		return false, err
 	}
+
 	for name := range replicas {
 		if name == p.replica {
 			continue
 		}
+
 		state := map[string]int64{}
 		q := "SELECT name, value FROM system.zookeeper WHERE path = " + ddl.Literal(p.path+"/replicas/"+name)
 		err := eachRow(ctx, conn, q, func(rows driver.Rows) error {
@@ -253,19 +278,23 @@ func (p place) copied(ctx context.Context, conn clickhouse.Conn) (bool, error) {
 			if err := rows.Scan(&node, &value); err != nil {
 				return err
 			}
+
 			if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
 				state[node] = n
 			}
+
 			return nil
 		})
 		if err != nil {
 			return false, err
 		}
+
 		pointer, told := state["log_pointer"]
 		oldest := state["min_unprocessed_insert_time"] // 0 none waits
 		if told && pointer > int64(p.index) && (oldest == 0 || oldest > p.at) {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }

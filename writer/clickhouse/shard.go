@@ -29,6 +29,7 @@ func (s *Sink) choose(ctx context.Context) error {
 	if s.address.Cluster == "" || s.chosen {
 		return nil
 	}
+
 	entry := s.entry[s.tries%len(s.entry)]
 	s.tries++
 	first := s.at(entry)
@@ -42,10 +43,12 @@ func (s *Sink) choose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	at := slices.IndexFunc(shards, func(one shard) bool { return one.name == s.shard })
 	if at < 0 {
 		at = rendezvous(shards, s.o.Job, s.o.Node)
 	}
+
 	s.shard, s.chosen = shards[at].name, true
 	s.address.Hosts, s.address.Host = shards[at].replicas, shards[at].replicas[0]
 	s.o.Logger.Info("shard chosen", "shard", s.shard, "replicas", strings.Join(s.address.Hosts, ", "))
@@ -64,5 +67,6 @@ func rendezvous(shards []shard, job, node string) int {
 			best, most = i, h
 		}
 	}
+
 	return best
 }

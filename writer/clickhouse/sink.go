@@ -100,18 +100,23 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if _, err := address.Password(); err != nil {
 		return nil, err
 	}
+
 	if _, err := address.TLS(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", address, err)
 	}
+
 	s := &Sink{address: address, name: address.String(), entry: address.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
 	s.stranger()
 	return s, nil
@@ -126,19 +131,23 @@ func (s *Sink) connect(ctx context.Context) (clickhouse.Conn, error) {
 	if err := s.choose(ctx); err != nil {
 		return nil, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
 		return s.conn, nil
 	}
+
 	password, config, err := s.secrets()
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := clickhouse.Open(options(s.address, password, config, s.o.Timeout))
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", s.address, err)
 	}
+
 	s.conn = conn
 	return conn, nil
 }
@@ -148,9 +157,11 @@ func (s *Sink) secrets() (password string, config *tls.Config, err error) {
 	if password, err = s.address.Password(); err != nil {
 		return "", nil, refused(err, "")
 	}
+
 	if config, err = s.address.TLS(); err != nil {
 		return "", nil, refused(err, "")
 	}
+
 	return password, config, nil
 }
 
@@ -160,6 +171,7 @@ func (s *Sink) dial(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return dialLink(ctx, s.address, password, config)
 }
 
@@ -183,9 +195,11 @@ func options(a ddl.Address, password string, config *tls.Config, timeout time.Du
 	if a.Plain {
 		compression = clickhouse.CompressionNone
 	}
+
 	if a.HTTP {
 		protocol = clickhouse.HTTP
 	}
+
 	return &clickhouse.Options{
 		Protocol:    protocol,
 		Addr:        []string{a.Host},
@@ -213,10 +227,12 @@ func (s *Sink) drop() {
 		_ = s.conn.Close() // nothing is under way on it that anybody waits for
 		s.conn = nil
 	}
+
 	if s.link != nil {
 		_ = s.link.close()
 		s.link = nil
 	}
+
 	s.server = nil
 }
 
@@ -238,6 +254,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || errors.As(err, &e) && e.Class == ship.Refused {
 			return err
 		}
+
 		s.change(err)
 	}
 
@@ -250,6 +267,7 @@ func (s *Sink) call(ctx context.Context, what string, f func(context.Context, cl
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	if err := f(ctx, conn); err != nil {
@@ -258,8 +276,10 @@ func (s *Sink) call(ctx context.Context, what string, f func(context.Context, cl
 		if e.Class == ship.Refused {
 			s.drop()
 		}
+
 		return e
 	}
+
 	s.failures = 0
 	return nil
 }
@@ -269,22 +289,27 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 	if s.server != nil {
 		return s.server, nil
 	}
+
 	var text string
 	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
 		return nil, err
 	}
+
 	version, err := ddl.ParseVersion(text)
 	if err != nil {
 		return nil, err
 	}
+
 	k := &server{version: version, settings: map[string]bool{}}
 	if err := names(ctx, conn, "SELECT name FROM system.settings", k.settings); err != nil {
 		return nil, err
 	}
+
 	q := "SELECT name, engine FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
 	if k.engines, err = pairs(ctx, conn, q); err != nil {
 		return nil, err
 	}
+
 	s.server = k
 	return k, nil
 }
@@ -300,8 +325,10 @@ func names(ctx context.Context, conn clickhouse.Conn, query string, into map[str
 		if err := rows.Scan(&name); err != nil {
 			return err
 		}
+
 		into[name] = true
 	}
+
 	return rows.Err()
 }
 
@@ -310,6 +337,7 @@ func (k *server) name(table string) string {
 	if k.engines[table+ddl.LocalSuffix] != "" {
 		return table + ddl.LocalSuffix
 	}
+
 	return table
 }
 
@@ -329,6 +357,7 @@ func (s *Sink) Version(ctx context.Context) (ddl.Version, error) {
 		if err == nil {
 			v = k.version
 		}
+
 		return err
 	})
 	return v, err
@@ -343,20 +372,24 @@ func (s *Sink) Create(ctx context.Context) error {
 		if err != nil || s.o.NoCreate {
 			return err
 		}
+
 		if k.name(ddl.Tables[0]) != ddl.Tables[0] { // made for a cluster by `laggard schema apply`
 			return nil
 		}
+
 		o := ddl.Options{Database: s.address.Database, TTL: s.o.TTL}
 		for _, q := range ddl.Statements(k.version, o) {
 			if err := conn.Exec(ctx, q); err != nil {
 				return err
 			}
 		}
+
 		for _, table := range ddl.Tables {
 			if err := s.addColumns(ctx, conn, k, o, table); err != nil {
 				return err
 			}
 		}
+
 		s.server = nil // the tables are others now
 		return nil
 	})
@@ -369,15 +402,18 @@ func (s *Sink) Probe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		for _, table := range ddl.Tables {
 			if table == row.VerdictsTable { // the analyzer's
 				continue
 			}
+
 			name := s.table(k, table)
 			if err := conn.Exec(ctx, "INSERT INTO "+name+" (`job`) SELECT `job` FROM "+name+" WHERE 0"); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 }
@@ -388,10 +424,12 @@ func (s *Sink) addColumns(ctx context.Context, conn clickhouse.Conn, k *server, 
 	if err := names(ctx, conn, q, have); err != nil {
 		return err
 	}
+
 	for _, q := range ddl.Missing(k.version, o, table, have) {
 		if err := conn.Exec(ctx, q); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

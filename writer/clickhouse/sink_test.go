@@ -19,6 +19,7 @@ func open(t testing.TB, store string) *clickhouse.Sink {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -20,6 +20,7 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	if err := s.settle(ctx, b); err != nil {
 		return nil, err
 	}
+
 	stored := make([]bool, b.Len())
 	for _, l := range lookups(b) {
 		err := s.call(ctx, "look up "+b.Table, func(ctx context.Context, conn clickhouse.Conn) error {
@@ -27,24 +28,29 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 			if err != nil {
 				return err
 			}
+
 			// Rows that this process has sent are here or nowhere, and are sent again as
 			// they were; of others anybody may have stored some anywhere.
 			synced, err := s.catchUp(ctx, conn, k, b.Table)
 			if err == nil && !synced && !b.Sent {
 				err = s.errBehind(b.Table)
 			}
+
 			if err != nil {
 				return err
 			}
+
 			if b.Sent {
 				return l.run(ctx, conn, s.table(k, b.Table), stored)
 			}
+
 			return l.run(ctx, conn, s.quoted(b.Table), stored)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return stored, nil
 }
 
@@ -61,16 +67,19 @@ func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 			if err := names(ctx, conn, q, all); err != nil {
 				return err
 			}
+
 			for id := range all {
 				if b.Conflicts(id) {
 					running = id
 				}
 			}
+
 			return nil
 		})
 		if err != nil || running == "" {
 			return err
 		}
+
 		s.o.Logger.Debug("wait for an insert to end", "query_id", running)
 		timer := time.NewTimer(wait)
 		select {
@@ -79,6 +88,7 @@ func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 			return fmt.Errorf("wait for insert %s to end: %w", running, ctx.Err())
 		case <-timer.C:
 		}
+
 		wait = min(2*wait, time.Second)
 	}
 }
@@ -102,6 +112,7 @@ func (l lookup) run(ctx context.Context, conn clickhouse.Conn, table string, sto
 			return err
 		}
 	}
+
 	return rows.Err()
 }
 
@@ -119,6 +130,7 @@ func (t term) String() string {
 	if t.column == "" {
 		return "(" + t.prefix + ")"
 	}
+
 	return fmt.Sprintf("(%s AND %s BETWEEN %d AND %d)", t.prefix, ddl.Quote(t.column), t.lo, t.hi)
 }
 
@@ -138,6 +150,7 @@ func (t *terms) add(prefix string, v uint64) {
 		t.index[prefix] = i
 		t.list = append(t.list, term{prefix, t.column, v, v})
 	}
+
 	t.list[i].lo, t.list[i].hi = min(t.list[i].lo, v), max(t.list[i].hi, v)
 }
 
@@ -150,9 +163,11 @@ func (t *terms) where(common string) []string {
 		for _, one := range list[:n] {
 			parts = append(parts, one.String())
 		}
+
 		all = append(all, common+" AND ("+strings.Join(parts, " OR ")+")")
 		list = list[n:]
 	}
+
 	return all
 }
 
@@ -166,8 +181,10 @@ func common(b *ship.Batch) string {
 		if b.Day > 106_000 || b.Day < -106_000 { // near the ends of int64
 			return c
 		}
+
 		c += fmt.Sprintf(" AND %s >= %d AND %s < %d", ddl.Quote(start), lo, ddl.Quote(start), hi)
 	}
+
 	return c
 }
 
@@ -191,6 +208,7 @@ func lookups(b *ship.Batch) []lookup {
 	case row.LedgerTable:
 		return ledgerLookups(b)
 	}
+
 	return nil
 }
 
@@ -206,6 +224,7 @@ func index[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
 				m[k] = append(m[k], i)
 			}
 		}
+
 		return m[wanted]
 	}
 }
@@ -222,6 +241,7 @@ func each(where []string, l lookup) []lookup {
 		l.where = w
 		all = append(all, l)
 	}
+
 	return all
 }
 
@@ -230,6 +250,7 @@ func rankLookups(b *ship.Batch) []lookup {
 	for i := range b.Ranks {
 		t.add(process(b.Ranks[i].Rank, b.Ranks[i].Incarnation), 0)
 	}
+
 	places := index(b.Ranks, ship.KeyOfRank)
 	return each(t.where(common(b)), lookup{
 		columns: "`rank`, `incarnation`, max(`version`)", suffix: " GROUP BY `rank`, `incarnation`",
@@ -239,9 +260,11 @@ func rankLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &version); err != nil {
 				return err
 			}
+
 			for _, i := range places(k) {
 				stored[i] = b.Ranks[i].Version <= version
 			}
+
 			return nil
 		},
 	})
@@ -252,6 +275,7 @@ func stepLookups(b *ship.Batch) []lookup {
 	for i := range b.Steps {
 		t.add(process(b.Steps[i].Rank, b.Steps[i].Incarnation), b.Steps[i].Step)
 	}
+
 	places := index(b.Steps, ship.KeyOfStep)
 	return each(t.where(common(b)), lookup{
 		columns: "`rank`, `incarnation`, `step`, `repeat`",
@@ -260,6 +284,7 @@ func stepLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Step, &k.Repeat); err != nil {
 				return err
 			}
+
 			mark(stored, places(k))
 			return nil
 		},
@@ -272,6 +297,7 @@ func communicationLookups(b *ship.Batch) []lookup {
 		c := &b.Communications[i]
 		t.add(process(c.Rank, c.Incarnation), c.StepFrom)
 	}
+
 	places := index(b.Communications, ship.KeyOfCommunication)
 	return each(t.where(common(b)), lookup{
 		columns: "`rank`, `incarnation`, `step_from`, `repeat`, `group`, `op`",
@@ -280,6 +306,7 @@ func communicationLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.StepFrom, &k.Repeat, &k.Group, &k.Op); err != nil {
 				return err
 			}
+
 			mark(stored, places(k))
 			return nil
 		},
@@ -293,6 +320,7 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 		c := &b.Communications[i]
 		t.add(process(c.Rank, c.Incarnation), c.StepFrom)
 	}
+
 	sums := make([]ship.Sum, b.Len())
 	places := index(b.Communications, ship.KeyOfCommunication)
 	const base = "if(`repeat` >= 32768, bitAnd(bitShiftRight(`repeat`, 8), 127), `repeat`)"
@@ -307,10 +335,12 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 				&sum.Calls, &sum.Steps, &sum.TotalNs, &sum.Bytes, &sum.Rows); err != nil {
 				return err
 			}
+
 			for _, place := range places(k) {
 				sums[place].Add(&sum.Communication)
 				sums[place].Rows += sum.Rows
 			}
+
 			return nil
 		},
 	})
@@ -322,6 +352,7 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 				err = l.run(ctx, conn, s.quoted(b.Table), nil)
 			}
 		}
+
 		return err
 	})
 	return sums, err
@@ -335,8 +366,10 @@ func recordLookups(b *ship.Batch) []lookup {
 		if prefix == "" || r.Segment != segment {
 			prefix, segment = fmt.Sprintf("`rank` = %d AND `segment` = %d", r.Rank, r.Segment), r.Segment
 		}
+
 		t.add(prefix, r.Offset)
 	}
+
 	places := index(b.Raws.Rows, ship.KeyOfRaw)
 	return each(t.where(common(b)), lookup{
 		columns: "`segment`, `offset`",
@@ -345,6 +378,7 @@ func recordLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Segment, &k.Offset); err != nil {
 				return err
 			}
+
 			mark(stored, places(k))
 			return nil
 		},
@@ -356,6 +390,7 @@ func verdictLookups(b *ship.Batch) []lookup {
 	for i := range b.Verdicts {
 		t.add(fmt.Sprintf("`at_ns` = %d", b.Verdicts[i].AtNs), b.Verdicts[i].Step)
 	}
+
 	places := index(b.Verdicts, ship.KeyOfVerdict)
 	return each(t.where(common(b)), lookup{
 		columns: "`at_ns`, `step`, `node`, `finding`, `group`",
@@ -364,6 +399,7 @@ func verdictLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.AtNs, &k.Step, &k.Node, &k.Finding, &k.Group); err != nil {
 				return err
 			}
+
 			mark(stored, places(k))
 			return nil
 		},
@@ -375,6 +411,7 @@ func ledgerLookups(b *ship.Batch) []lookup {
 	for i := range b.Ledger {
 		t.add(fmt.Sprintf("`rank` = %d AND `batch` = %s", b.Ledger[i].Rank, ddl.Literal(b.Ledger[i].Batch)), b.Ledger[i].Segment)
 	}
+
 	places := index(b.Ledger, ship.KeyOfLedger)
 	return each(t.where(common(b)), lookup{
 		columns: "`rank`, `incarnation`, `segment`, `batch`, `table`, `state`, `reason`, `kind`, `first_offset`, `last_offset`",
@@ -383,6 +420,7 @@ func ledgerLookups(b *ship.Batch) []lookup {
 			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Segment, &k.Batch, &k.Table, &k.State, &k.Reason, &k.Kind, &k.FirstOffset, &k.LastOffset); err != nil {
 				return err
 			}
+
 			mark(stored, places(k))
 			return nil
 		},

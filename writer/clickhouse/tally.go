@@ -53,12 +53,14 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 			if q.group != "" {
 				text += " GROUP BY " + q.group
 			}
+
 			return eachRow(ctx, conn, text, q.scan)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return t, nil
 }
 
@@ -73,5 +75,6 @@ func eachRow(ctx context.Context, conn clickhouse.Conn, query string, scan func(
 			return err
 		}
 	}
+
 	return rows.Err()
 }

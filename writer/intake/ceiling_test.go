@@ -39,10 +39,12 @@ func (s slow) Insert(ctx context.Context, b *ship.Batch) error {
 	if err := s.Sink.Insert(ctx, b); err != nil {
 		return err
 	}
+
 	select {
 	case <-took.C:
 	case <-ctx.Done():
 	}
+
 	return nil
 }
 
@@ -67,10 +69,12 @@ func ceilingProcess() {
 		o.Ship.Memory = ship.DefaultMemory
 		err = intake.Follow(ctx, os.Getenv("LAGGARD_TEST_CEILING"), slow{store}, o)
 	}
+
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(0)
 }
 
@@ -87,6 +91,7 @@ func TestMemoryCeiling(t *testing.T) {
 			t.Fatalf("LAGGARD_CEILING_SECONDS: %v", err)
 		}
 	}
+
 	server := chtest.Start(t)
 	db := server.Database()
 	dir := t.TempDir()
@@ -99,9 +104,11 @@ func TestMemoryCeiling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := follower.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	defer follower.Process.Kill()
 
 	// Three stretches: twice the rate, standing still, twice the rate.
@@ -114,6 +121,7 @@ func TestMemoryCeiling(t *testing.T) {
 		if server.Count("SELECT count() FROM system.tables WHERE database = '"+db+"' AND name = 'records'") == 0 {
 			return 0
 		}
+
 		return int(server.Count("SELECT count() FROM " + db + ".records"))
 	}
 	for wait := time.Now(); stored() == 0; <-time.After(100 * time.Millisecond) { // it is up
@@ -121,6 +129,7 @@ func TestMemoryCeiling(t *testing.T) {
 			t.Fatal("the follower stores nothing")
 		}
 	}
+
 	before := stored()
 	began := time.Now()
 	for stretch := range most {
@@ -130,33 +139,41 @@ func TestMemoryCeiling(t *testing.T) {
 		case 2:
 			server.Signal(syscall.SIGCONT)
 		}
+
 		for until := time.Duration(stretch+1) * time.Duration(seconds) * time.Second; time.Since(began) < until; <-tick.C {
 			for due := int(time.Since(began).Seconds() * offeredRate); written < due; {
 				written += j.busyStep(250)
 			}
+
 			j.flush()
 			most[stretch] = append(most[stretch], ownMemory(t, follower.Process.Pid))
 		}
 	}
+
 	taken := stored() - before
 	if err := end.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := follower.Wait(); err != nil {
 		t.Fatalf("follower: %v\n%s", err, words.Bytes())
 	}
+
 	t.Logf("%d records written, %d stored; MiB at most: %d while twice as many come as are taken, %d while none is, %d afterwards",
 		written, taken, slices.Max(most[0])>>10, slices.Max(most[1])>>10, slices.Max(most[2])>>10)
 	if written-taken < ship.DefaultMemory/200 {
 		t.Errorf("%d records were written and %d stored: that is no load", written, taken)
 	}
+
 	const ceiling = ship.DefaultMemory + 32<<20
 	if got := slices.Max(slices.Concat(most...)); got<<10 > ceiling {
 		t.Errorf("the follower took %d MiB, want %d at most", got>>10, ceiling>>20)
 	}
+
 	if text == "" {
 		return // on a busy machine two seconds are not enough to have grown
 	}
+
 	last := most[2][len(most[2])/2:]
 	rest := slices.Concat(most[0], most[1], most[2][:len(most[2])/2])
 	if slices.Max(last) > slices.Max(rest)+8<<10 {
@@ -175,11 +192,13 @@ func (j *job) busyStep(n int) int {
 			c.Op, c.Group, c.Count, c.Dtype, c.Bytes = "allreduce", "dp0", 1<<20, "bf16", 2<<20
 			j.add(r, c, 2)
 		}
+
 		s := record.New(record.Step)
 		s.Step, s.Start, s.Dur = int64(r.step), start, 9_900_000
 		j.add(r, s, 1)
 		r.step++
 	}
+
 	return len(j.ranks) * (n + 1)
 }
 
@@ -190,10 +209,12 @@ func ownMemory(t *testing.T, pid int) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(string(text), "RssAnon:")
 	var n int64
 	if _, err := fmt.Sscan(rest, &n); err != nil {
 		t.Fatalf("RssAnon of %d: %v", pid, err)
 	}
+
 	return n
 }

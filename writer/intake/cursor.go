@@ -31,18 +31,22 @@ func ReadOpen(state, store string) (map[tail.Key]Open, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	open := make(map[tail.Key]Open, len(cursor))
 	for key, p := range cursor {
 		var st memberState
 		if p.State == "" || json.Unmarshal([]byte(p.State), &st) != nil {
 			continue
 		}
+
 		calls, until, err := rollup.OpenCalls(st.Roller)
 		if err != nil {
 			continue // of another version: it is not resumed from
 		}
+
 		open[key] = Open{Calls: calls, From: rollup.Position{Segment: p.Segment, Offset: p.Offset}, Until: until}
 	}
+
 	return open, nil
 }
 
@@ -54,6 +58,7 @@ func (f *Follower) shard() string {
 	if s, ok := f.sink.(ship.Sharded); ok {
 		return s.Shard()
 	}
+
 	return ""
 }
 
@@ -63,16 +68,19 @@ func (f *Follower) acknowledge(m *member) {
 	if !ok || acked.Segment == "" {
 		return
 	}
+
 	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
 	if f.cursor[key] != acked {
 		f.cursor[key], f.dirty = acked, true
 	}
+
 	number, _ := segment.Number(acked.Segment)
 	s := shipped{before: number, whole: -1}
 	at := m.stream.Position()
 	if m.stream.Caught() && acked.Segment == at.Segment && acked.Offset == at.Offset && m.out.Pending() == 0 {
 		s.whole = number
 	}
+
 	f.mu.Lock()
 	f.shipped[m.stream.Dir.Path] = s
 	f.mu.Unlock()
@@ -83,19 +91,23 @@ func (f *Follower) save(force bool) {
 	if !force && time.Since(f.noted) < noteEvery {
 		return
 	}
+
 	f.noted = time.Now()
 	for _, m := range f.e.members {
 		f.acknowledge(m)
 	}
+
 	f.note()
 	if f.o.State == "" || !f.dirty || !force && time.Since(f.saved) < saveEvery {
 		return
 	}
+
 	f.saved = time.Now()
 	if err := tail.SaveCursor(f.cursorPath(), f.store, f.shard(), f.cursor); err != nil {
 		// It is a cache: the next save may go well, and the store knows what it has.
 		f.o.Logger.Warn("cursor not saved", "err", err)
 		return
 	}
+
 	f.dirty = false
 }

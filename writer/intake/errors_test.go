@@ -16,6 +16,7 @@ func TestErrorsNameObjectCauseRemedy(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	for spec, words := range map[string][]string{
 		"":                   {"parquet:DIR", "clickhouse://"},
 		"postgres://h/d":     {"postgres://", "clickhouse://"},
@@ -30,13 +31,16 @@ func TestErrorsNameObjectCauseRemedy(t *testing.T) {
 			}
 		}
 	}
+
 	empty, target := t.TempDir(), "parquet:"+t.TempDir()
 	if _, err := intake.Once(t.Context(), empty, store(t, target), all()); !errors.Is(err, intake.ErrNothing) || !strings.Contains(err.Error(), empty) {
 		t.Errorf("empty directory: %v", err)
 	}
+
 	if _, err := intake.Once(t.Context(), filepath.Join(empty, "no"), store(t, target), all()); err == nil || !strings.Contains(err.Error(), "no") {
 		t.Errorf("missing directory: %v", err)
 	}
+
 	dir, _ := written(t, 1, 5, 1<<20)
 	if _, err := intake.Once(t.Context(), dir, store(t, "clickhouse://127.0.0.1:1/x"), all()); err == nil || !strings.Contains(err.Error(), "start the server") {
 		t.Errorf("a server that is not there: %v", err)

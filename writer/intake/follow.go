@@ -57,6 +57,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := &Follower{
 		root: root, memory: memory, sink: sink, store: storeName(sink), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
@@ -68,11 +69,13 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 		if err != nil {
 			o.Logger.Warn("cursor not usable, the store tells what it has", "err", err)
 		}
+
 		maps.Copy(f.cursor, cursor)
 		if s, ok := sink.(ship.Sharded); ok && shard != "" {
 			s.KeepShard(shard)
 		}
 	}
+
 	f.e.marks = true
 	return f, nil
 }
@@ -83,6 +86,7 @@ func Follow(ctx context.Context, root string, sink ship.Sink, o Options) error {
 	if err != nil {
 		return err
 	}
+
 	return f.Run(ctx)
 }
 
@@ -90,6 +94,7 @@ func deadLetters(state string) string {
 	if state == "" {
 		return ""
 	}
+
 	return filepath.Join(state, "dead-letters.jsonl")
 }
 
@@ -117,6 +122,7 @@ func (f *Follower) Sync(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("sync: %w", ctx.Err())
 	}
+
 	select {
 	case err := <-done:
 		return err
@@ -151,18 +157,21 @@ func (f *Follower) Run(ctx context.Context) error {
 		if err := f.loop(ctx, inner, watcher); err != nil {
 			return err
 		}
+
 		return f.finish(inner)
 	})
 	err := g.Wait()
 	if err == nil {
 		err = compact(context.WithoutCancel(ctx), f.sink, f.o.Grace)
 	}
+
 	f.mu.Lock()
 	clear(f.streams) // nothing is released any more
 	f.mu.Unlock()
 	for _, l := range f.waiting {
 		err = errors.Join(err, l.Close())
 	}
+
 	return errors.Join(err, f.e.close())
 }
 
@@ -185,26 +194,32 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 				ranks = n
 				limitMemory(f.memory, ranks)
 			}
+
 			f.refresh()
 		}
+
 		look = true
 		cut, err := f.portion(both, done != nil)
 		if cut && both.Err() == nil {
 			f.save(false)
 			continue // there may be new ranks, and others may want theirs
 		}
+
 		if done != nil && err == nil {
 			err = f.e.shipper.Flush(both)
 		}
+
 		if done != nil {
 			f.save(true)
 			done <- err
 			done = nil
 		}
+
 		f.save(false)
 		if both.Err() != nil {
 			return context.Cause(inner)
 		}
+
 		select {
 		case <-both.Done():
 			return context.Cause(inner)
@@ -214,6 +229,7 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 			continue
 		case <-f.hints:
 		}
+
 		// Many hints are one.
 		if rest := scanApart - time.Since(began); rest > 0 {
 			pause := time.NewTimer(rest)
@@ -222,8 +238,10 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 			case done = <-f.syncs:
 			case <-pause.C:
 			}
+
 			pause.Stop()
 		}
+
 		look = f.changed.Swap(false) || done != nil
 	}
 }
@@ -259,19 +277,24 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+
 			if f.overheld() {
 				if err := f.settle(ctx); err != nil {
 					return err
 				}
 			}
+
 			_, more, err := f.e.turn(ctx, m)
 			if err != nil {
 				return err
 			}
+
 			busy = busy || more || m.stream.Waits()
 		}
+
 		f.save(false)
 	}
+
 	if mark {
 		for _, m := range f.e.members {
 			if err := f.e.take(ctx, m, true); err != nil {
@@ -279,6 +302,7 @@ func (f *Follower) pass(ctx context.Context, mark bool) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -292,19 +316,24 @@ func (f *Follower) finish(ctx context.Context) error {
 	if err == nil {
 		err = f.close(ctx)
 	}
+
 	if err == nil {
 		err = f.e.shipper.Flush(ctx)
 	}
+
 	if err == nil {
 		f.awaitCopies(ctx)
 	}
+
 	f.save(true)
 	if err == nil && f.problem != "" {
 		return fmt.Errorf("ship the rest: %s; the other ranks are shipped, what could not be read is for the next start", f.problem)
 	}
+
 	if err != nil {
 		return fmt.Errorf("ship the rest to %s within %s: %w; nothing is lost, the next start goes on", f.store, f.o.Grace, err)
 	}
+
 	return nil
 }
 
@@ -335,17 +364,21 @@ func (f *Follower) close(ctx context.Context) error {
 		} else if m.roller.Open() > 0 {
 			left++
 		}
+
 		f.enterAged(m)
 		m.closeSegment()
 		if err := f.e.take(ctx, m, true); err != nil {
 			return err
 		}
 	}
+
 	if held > 0 {
 		f.o.Logger.Info("left to the next start, or to `laggard ingest`: the first steps of ranks that have no parallel_group.json yet", "ranks", held)
 	}
+
 	if left > 0 {
 		f.o.Logger.Info("left to the next start: the last step of ranks whose processes go on", "ranks", left)
 	}
+
 	return nil
 }

@@ -27,21 +27,26 @@ func TestFollowerOverRestarts(t *testing.T) {
 				j.steps(17)
 				syncAll(t, fo)
 			}
+
 			if round == 4 {
 				j.end()
 				syncAll(t, fo)
 			}
+
 			st := fo.State()
 			if st.Ranks != 2 || st.Backlog != 0 || st.Unacknowledged != 0 {
 				t.Fatalf("State() = %+v", st)
 			}
+
 			infos, err := segment.List(filepath.Join(dir, "j1", "0"))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if len(infos) > 2 && !fo.Shipped(filepath.Join(dir, "j1", "0"), infos[0].Name) {
 				t.Fatal("the oldest segment is not shipped")
 			}
+
 			if round < 4 && fo.Shipped(filepath.Join(dir, "j1", "0"), infos[len(infos)-1].Name) {
 				t.Fatal("the newest segment, with a step open in it, is shipped")
 			}
@@ -52,6 +57,7 @@ func TestFollowerOverRestarts(t *testing.T) {
 			}
 		}
 	}
+
 	plain := t.TempDir()
 	once(t, dir, "parquet:"+plain, all())
 	same(t, dump(t, target), dump(t, plain))
@@ -68,11 +74,13 @@ func TestFollowerSaysWhatItCouldNotRead(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(barred, ".lease"), 0o755); err != nil { // where its lease would be
 		t.Fatal(err)
 	}
+
 	target := t.TempDir()
 	fo, err := intake.NewFollower(dir, store(t, "parquet:"+target), all())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- fo.Run(ctx) }()
@@ -81,6 +89,7 @@ func TestFollowerSaysWhatItCouldNotRead(t *testing.T) {
 	if err := <-done; err == nil || !strings.Contains(err.Error(), barred) {
 		t.Errorf("Run: %v; want an error that names %s", err, barred)
 	}
+
 	if n := len(dump(t, target)[row.StepsTable]); n != 5 {
 		t.Errorf("%d steps of the other rank are stored, want 5", n)
 	}
@@ -99,22 +108,27 @@ func TestFollowerOfFewRanks(t *testing.T) {
 		if err := f.Sync(t.Context()); err == nil && f.State().Problem == "" {
 			t.Error("a rank that waits for room is not named")
 		}
+
 		s := f.State()
 		if s.Ranks != 1 || !strings.Contains(s.Problem, filepath.Join(dir, "j1")) {
 			t.Errorf("State() = %+v; want one rank, and the other named", s)
 		}
+
 		held := "0"
 		if strings.Contains(s.Problem, filepath.Join(dir, "j1", "0")) {
 			held = "1"
 		}
+
 		var err error
 		if agent, err = tail.TakeLease(filepath.Join(dir, "j1", held), true); !errors.Is(err, tail.ErrLeased) {
 			t.Fatal(err)
 		}
+
 		syncAll(t, f)
 		if err = agent.Retry(); err != nil {
 			t.Fatal(err)
 		}
+
 		syncAll(t, f)
 		if n := len(dump(t, target)[row.StepsTable]); n != 10 {
 			t.Errorf("%d steps are stored, want those of both ranks", n)
@@ -123,6 +137,7 @@ func TestFollowerOfFewRanks(t *testing.T) {
 	if err := agent.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	once(t, dir, "parquet:"+target, all())
 	same(t, dump(t, target), dump(t, plain))
 }

@@ -23,12 +23,14 @@ func TestGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	target := t.TempDir()
 	r := once(t, dir, "parquet:"+target, all())
 	got := dump(t, target)
 	if n := len(got[row.LedgerTable]) - len(want[row.LedgerTable]); n != 4 {
 		t.Errorf("%d more accounts, want two of the noise and two of the torn line", n)
 	}
+
 	got[row.LedgerTable] = want[row.LedgerTable]
 	same(t, got, want)
 	if r.Losses[record.TornLine].Events != 1 {
@@ -60,12 +62,14 @@ func TestOtherVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	target := t.TempDir()
 	once(t, dir, "parquet:"+target, all())
 	got := dump(t, target)
 	if n := len(got[row.StepsTable]); n != len(want[row.StepsTable]) {
 		t.Errorf("%d steps, want %d", n, len(want[row.StepsTable]))
 	}
+
 	kinds, unknown := map[string]int{}, 0
 	for _, r := range got[row.RecordsTable] {
 		for _, kind := range []string{"Prefetch", "FP"} {
@@ -74,14 +78,17 @@ func TestOtherVersions(t *testing.T) {
 			}
 		}
 	}
+
 	for _, l := range got[row.LedgerTable] {
 		if strings.Contains(l, "State:dropped Reason:unknown") && strings.Contains(l, "Records:2 ") {
 			unknown++
 		}
 	}
+
 	if kinds["Prefetch"] != 1 || kinds["FP"] != 50+2 || unknown != 1 {
 		t.Errorf("records %v, %d accounts of two unknown lines; ledger:\n%s", kinds, unknown, strings.Join(got[row.LedgerTable], "\n"))
 	}
+
 	if r := once(t, dir, "parquet:"+target, all()); r.Stored() != 0 {
 		t.Errorf("a second pass: %s", r)
 	}
@@ -97,9 +104,11 @@ func TestBadTimes(t *testing.T) {
 	for i, start := range []int64{-5, -1_753_055_000_000_000_000, 9_000_000_000_000_000_000, 1_100_000_000_000_000_000} {
 		fmt.Fprintf(&text, `{"kind":"FP","step":%d,"start":%d,"dur":5,"ring":7,"seq":%d}`+"\n", 100+i, start, i)
 	}
+
 	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	target, o := t.TempDir(), all()
 	o.State = t.TempDir()
 	for range 2 {
@@ -108,11 +117,13 @@ func TestBadTimes(t *testing.T) {
 			t.Fatalf("report: %s", r)
 		}
 	}
+
 	got := dump(t, target)
 	accounts := strings.Join(got[row.LedgerTable], "\n")
 	if !strings.Contains(accounts, "State:dropped Reason:bad-time Kind:FP Records:4 ") || !strings.Contains(accounts, "Name:1753900000 Batch: Table: State:emitted Reason: Kind:FP Records:4 ") {
 		t.Errorf("the account:\n%s", accounts)
 	}
+
 	got[row.LedgerTable] = want[row.LedgerTable]
 	same(t, got, want)
 	letters, err := os.ReadFile(filepath.Join(o.State, "dead-letters.jsonl"))
@@ -130,20 +141,24 @@ func TestLongWords(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&text, `{"kind":"SaveCheckpoint","step":900,"start":%d,"dur":5,"ring":7,"seq":%d,"path":"/%d/%s"}`+"\n", 1753900000_000000000+i, i, i, strings.Repeat("d", 64<<10))
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "j1", "0", "1753900000"), []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	target := t.TempDir()
 	r := once(t, dir, "parquet:"+target, all())
 	if clipped, crowded := r.Altered[rollup.WordTooLong], r.Altered[rollup.Crowded]; clipped != n || crowded == 0 || crowded > n || !strings.Contains(r.String(), "cut (word-too-long): words of 1000 records") {
 		t.Errorf("report: %s", r)
 	}
+
 	got, long := dump(t, target)[row.RecordsTable], 0
 	for _, line := range got {
 		if strings.Contains(line, "Path:/") && strings.Contains(line, "d~") {
 			long++
 		}
 	}
+
 	if len(got) != len(want[row.RecordsTable])+n || long != n {
 		t.Errorf("%d records, %d of them with a cut path, want %d more than %d", len(got), long, n, len(want[row.RecordsTable]))
 	}

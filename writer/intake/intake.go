@@ -85,12 +85,15 @@ func (o Options) withDefaults() Options {
 	if o.Quantum <= 0 {
 		o.Quantum = DefaultQuantum
 	}
+
 	if o.Grace <= 0 {
 		o.Grace = DefaultGrace
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	o.Ship.Logger = o.Logger
 	return o
 }
@@ -142,9 +145,11 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	if err := e.local.refresh(); err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
 	}
+
 	if err := s.Guard(e.local.of(s.Dir.Job, s.Dir.Rank)); err != nil {
 		return nil, err
 	}
+
 	resumed, err := m.resume(from)
 	if errors.Is(err, rollup.ErrPosition) {
 		// Of another version: the oldest segment it is, and the store tells what it has.
@@ -152,9 +157,11 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 		e.tree.Forget(s)
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	e.o.Logger.Debug("rank directory taken", "dir", s.Dir.Path, "resumed", resumed)
 	e.members[s.Dir.Path] = m
 	return m, nil
@@ -166,10 +173,12 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 	if err := e.rest(ctx, m); err != nil {
 		return 0, false, err
 	}
+
 	// The roller fills the bundle that is put then.
 	if m.spare == nil {
 		m.spare = e.shipper.Rows()
 	}
+
 	m.roller.Take(m.spare)
 	n, more, err = e.feed(m)
 	e.batch = e.whole
@@ -183,6 +192,7 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 	} else if n > 0 {
 		m.unreadable = ""
 	}
+
 	m.unmarked = m.unmarked || n > 0
 	return n, more, e.take(ctx, m, false)
 }
@@ -195,6 +205,7 @@ func (e *engine) feed(m *member) (n int64, more bool, err error) {
 		some, more, err = m.stream.Read(e.o.Quantum, m)
 		n += some
 	}
+
 	return n, more, err
 }
 
@@ -203,6 +214,7 @@ func (e *engine) rest(ctx context.Context, m *member) error {
 	if m.rows == nil {
 		return nil
 	}
+
 	return e.put(ctx, m)
 }
 
@@ -212,15 +224,18 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	if err := e.rest(ctx, m); err != nil {
 		return err
 	}
+
 	rows, turned := m.spare, m.spare != nil
 	if m.spare = nil; !turned {
 		rows = &row.Rows{} // it is not filled: the roller gives its own memory
 	}
+
 	m.roller.Take(rows)
 	for reason, n := range m.refused {
 		sum := e.losses[reason]
 		e.losses[reason] = LossSum{sum.Events + n, sum.Lines + n, sum.Bytes}
 	}
+
 	clear(m.refused)
 	if a := m.roller.Altered(); a != m.altered {
 		e.altered[rollup.WordTooLong] += a.Clipped - m.altered.Clipped
@@ -229,11 +244,13 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 		e.altered[rollup.NoGroups] += a.Ungrouped - m.altered.Ungrouped
 		m.altered = a
 	}
+
 	for _, l := range m.stream.Losses() {
 		sum := e.losses[l.Reason]
 		e.losses[l.Reason] = LossSum{sum.Events + 1, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
 		m.lose(l)
 	}
+
 	rows.Ledger = append(rows.Ledger, m.entries...)
 	m.entries = m.entries[:0]
 	e.hold(m, rows)
@@ -242,13 +259,16 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 		if turned {
 			e.shipper.Recycle(rows)
 		}
+
 		return nil
 	}
+
 	m.rows, m.mark = rows, nil
 	if mark {
 		p := m.position()
 		m.mark, m.unmarked, m.marked, m.behind = p, false, time.Now(), p.Segment != m.reading
 	}
+
 	return e.put(ctx, m)
 }
 
@@ -256,6 +276,7 @@ func (e *engine) put(ctx context.Context, m *member) error {
 	if err := e.shipper.Put(ctx, m.out, m.rows, m.mark); err != nil {
 		return err
 	}
+
 	m.rows, m.mark = nil, nil
 	return nil
 }
@@ -271,6 +292,7 @@ func (e *engine) close() error {
 	for _, m := range e.members {
 		errs = append(errs, m.lease.Close())
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -282,5 +304,6 @@ func storeName(s ship.Sink) string {
 	if n, ok := s.(named); ok {
 		return n.Name()
 	}
+
 	return strings.TrimPrefix(fmt.Sprintf("%T", s), "*")
 }

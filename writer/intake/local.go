@@ -24,16 +24,20 @@ func (l *local) refresh() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if l.aged != nil && info.Size() == l.size && info.ModTime().Equal(l.at) {
 		return nil
 	}
+
 	aged, err := ledger.Aged(l.root)
 	if err != nil {
 		return err
 	}
+
 	l.aged, l.size, l.at = aged, info.Size(), info.ModTime()
 	return nil
 }
@@ -44,5 +48,6 @@ func (l *local) of(job string, rank int) func(name string) bool {
 	if aged == nil {
 		return nil
 	}
+
 	return func(name string) bool { return aged(job, rank, name) }
 }

@@ -82,6 +82,7 @@ func (a *account) lose(l *record.Loss) {
 			return
 		}
 	}
+
 	if len(a.Lost) < maxLost {
 		a.Lost = append(a.Lost, lost{kind, reason, l.Count})
 	}
@@ -100,6 +101,7 @@ func (m *member) Segment(id record.ID, name string) {
 		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
 		m.behind = true
 	} // else it is read again, only to fill what is open
+
 	m.reading, m.id = name, id
 	m.roller.Segment(id, name)
 }
@@ -117,6 +119,7 @@ func (m *member) Line(offset int64, line []byte) {
 	if m.again {
 		return
 	}
+
 	if len(line) > len(lossLine) && string(line[:len(lossLine)]) == lossLine {
 		if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
 			if m.parser.Loss.Plausible() { // else it was refused
@@ -124,6 +127,7 @@ func (m *member) Line(offset int64, line []byte) {
 			}
 		}
 	}
+
 	m.segment.Upto = offset + int64(len(line)) + 1
 }
 
@@ -143,6 +147,7 @@ func (m *member) refuseLine(offset int64, line []byte, kind, reason string) {
 	if m.again {
 		return
 	}
+
 	m.segment.lose(&record.Loss{Kind: kind, Reason: reason, Count: 1})
 	m.refused[reason]++
 	id := record.HashID(m.id.String(), strconv.FormatInt(offset, 10))
@@ -166,6 +171,7 @@ func (m *member) closeSegment() {
 	if m.segment.Name == "" {
 		return
 	}
+
 	now, base := m.roller.Counts(), m.segment.Base
 	number, _ := segment.Number(m.segment.Name)
 	entry := row.Ledger{
@@ -180,6 +186,7 @@ func (m *member) closeSegment() {
 		emitted[l.Kind] += l.Count
 		dropped[l.Reason] -= min(l.Count, dropped[l.Reason]) // told by kind already
 	}
+
 	for _, part := range []struct {
 		state    string
 		now, was map[string]uint64
@@ -193,14 +200,17 @@ func (m *member) closeSegment() {
 		if part.state == "summarised" {
 			e.Reason = record.NotSelected
 		}
+
 		m.enter(e, part.now, part.was, func(e *row.Ledger, kind string) { e.Kind = kind })
 	}
+
 	e := entry
 	e.State = "dropped"
 	m.enter(e, dropped, base.Lost, func(e *row.Ledger, reason string) { e.Reason = reason })
 	if n := now.Garbage - base.Garbage; n > 0 {
 		m.spoil(entry, "dropped", record.Corrupt, n)
 	}
+
 	if n := now.Unknown - base.Unknown; n > 0 { // of a newer version
 		m.spoil(entry, "dropped", unknownLine, n)
 	}
@@ -232,6 +242,7 @@ func (m *member) lose(l tail.Loss) {
 	if l.Reason == record.Aged {
 		state = "aged"
 	}
+
 	number, _ := segment.Number(l.Segment)
 	m.spoil(row.Ledger{
 		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(l.ID), Name: l.Segment,
@@ -251,10 +262,12 @@ func (m *member) position() tail.Position {
 	if low.Segment == "" {
 		return tail.Position{}
 	}
+
 	state, err := json.Marshal(memberState{Roller: low.State, Segment: m.segment})
 	if err != nil {
 		panic("BUG: marshal member state: " + err.Error())
 	}
+
 	return tail.Position{Segment: low.Segment, ID: m.stream.ID(low.Segment), Offset: low.Offset, State: string(state)}
 }
 
@@ -264,10 +277,12 @@ func (m *member) resume(p tail.Position) (bool, error) {
 	if p.Segment == "" || json.Unmarshal([]byte(p.State), &st) != nil {
 		return false, nil
 	}
+
 	ok, err := m.stream.Start(p)
 	if err != nil || !ok {
 		return false, err
 	}
+
 	m.segment = st.Segment
 	m.from, _ = segment.Number(p.Segment)
 	err = m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})

@@ -18,6 +18,7 @@ func collectOften() func() {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
+
 	before := debug.SetGCPercent(garbage)
 	return func() { debug.SetGCPercent(before) }
 }
@@ -37,6 +38,7 @@ func limitMemory(memory int64, ranks int) (restore func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
+
 	before := debug.SetMemoryLimit(memory + Overhead/2 + int64(ranks)*OverheadRank)
 	return func() { debug.SetMemoryLimit(before) }
 }
@@ -53,9 +55,11 @@ func shareMemory(o *ship.Options) (memory int64) {
 	if o.Memory <= 0 {
 		o.Memory = ship.DefaultMemory
 	}
+
 	if o.BatchBytes <= 0 {
 		o.BatchBytes = o.Memory / 10
 	}
+
 	memory = o.Memory
 	o.Memory /= 4
 	return memory

@@ -43,15 +43,18 @@ func (o *oracle) Insert(_ context.Context, b *ship.Batch) error {
 		o.deny--
 		return &ship.Error{Class: ship.Transient, Err: errors.New("not now")}
 	}
+
 	for i := range b.Raws.Rows {
 		r := &b.Raws.Rows[i]
 		o.rows[ship.KeyOfRaw(r)]++
 		o.seqs[[2]uint64{r.Incarnation<<8 | uint64(r.Ring), r.Seq}]++
 	}
+
 	if o.lose > 0 {
 		o.lose--
 		return errors.New("the acknowledgement is lost")
 	}
+
 	return nil
 }
 
@@ -61,10 +64,12 @@ func (o *oracle) Stored(_ context.Context, b *ship.Batch) ([]bool, error) {
 	if o.dead {
 		return nil, errors.New("killed")
 	}
+
 	stored := make([]bool, b.Len())
 	for i := range b.Raws.Rows {
 		stored[i] = o.rows[ship.KeyOfRaw(&b.Raws.Rows[i])] > 0
 	}
+
 	return stored, nil
 }
 
@@ -124,6 +129,7 @@ func (m *machine) start() {
 	if m.f != nil {
 		return
 	}
+
 	m.store.mu.Lock()
 	m.store.dead = false
 	m.store.mu.Unlock()
@@ -143,12 +149,14 @@ func (m *machine) end(kill bool) {
 	if m.f == nil {
 		return
 	}
+
 	if !kill {
 		m.stop()
 		m.f = nil // whatever comes: it has ended
 		m.must(<-m.done)
 		return
 	}
+
 	m.store.mu.Lock()
 	m.store.dead = true
 	m.store.mu.Unlock()
@@ -166,6 +174,7 @@ func (m *machine) ship() {
 	if m.f == nil {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	m.must(m.f.Sync(ctx))
@@ -176,17 +185,20 @@ func (m *machine) age() {
 	if m.f == nil || !m.f.Ships(m.rank()) {
 		return
 	}
+
 	infos, err := segment.List(m.rank())
 	m.must(err)
 	if len(infos) < 3 {
 		return
 	}
+
 	oldest := infos[0]
 	path := filepath.Join(m.rank(), oldest.Name)
 	if !m.f.Shipped(m.rank(), oldest.Name) {
 		if err := m.f.Release(m.rank(), oldest, func() error { return nil }); err != nil {
 			return // it is on its way
 		}
+
 		r, err := segment.OpenReader(path)
 		m.must(err)
 		var p record.Parser
@@ -196,6 +208,7 @@ func (m *machine) age() {
 			if err != nil {
 				break
 			}
+
 			switch t, err := p.Parse(line); {
 			case err != nil:
 			case t == record.LineMeta:
@@ -204,8 +217,10 @@ func (m *machine) age() {
 				m.aged[[2]uint64{incarnation<<8 | uint64(p.Record.Ring), p.Record.Seq}] = true
 			}
 		}
+
 		m.must(r.Close())
 	}
+
 	m.must(os.Remove(path))
 }
 
@@ -219,6 +234,7 @@ func (m *machine) check(finally bool) {
 			m.rt.Fatalf("record %v is stored %d times, emitted %t, aged %t", k, n, m.emitted[k], m.aged[k])
 		}
 	}
+
 	if want := len(m.emitted) - len(m.aged); finally && len(m.store.seqs) != want {
 		m.rt.Fatalf("emitted %d = stored %d + aged %d does not hold", len(m.emitted), len(m.store.seqs), len(m.aged))
 	}
@@ -232,6 +248,7 @@ func TestModel(t *testing.T) {
 	if err := flag.Set("rapid.checks", checks); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Logf("scale: %s sequences (LAGGARD_TEST_MODEL)", checks)
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp("", "laggard-model-")
@@ -275,6 +292,7 @@ func TestModel(t *testing.T) {
 			operations[rapid.SampledFrom(names).Draw(rt, "operation")]()
 			m.check(false)
 		}
+
 		m.emit(6) // so that processes which died without a word are known to be over
 		end := record.End{At: m.now + 1_000_000_000, How: "closed"}
 		m.must(errors.Join(m.w.AppendLine(end.AppendLine(nil)), m.w.Flush(), m.w.Close()))

@@ -45,6 +45,7 @@ func (r Report) Stored() uint64 {
 			n += t.Inserted
 		}
 	}
+
 	return n
 }
 
@@ -56,6 +57,7 @@ func (r Report) Found() uint64 {
 			n += t.Found
 		}
 	}
+
 	return n
 }
 
@@ -70,11 +72,13 @@ func (r Report) String() string {
 			fmt.Fprintf(&b, ", which had %d of them already", r.Found())
 		}
 	}
+
 	fmt.Fprintf(&b, " (%d ranks, %d lines, %d bytes)", r.Ranks, r.Lines, r.Bytes)
 	tables := make([]string, 0, len(r.Tables))
 	for table := range r.Tables {
 		tables = append(tables, table)
 	}
+
 	slices.Sort(tables)
 	for _, table := range tables {
 		if t := r.Tables[table]; t.Inserted+t.Found+t.Poisoned > 0 {
@@ -84,37 +88,48 @@ func (r Report) String() string {
 			}
 		}
 	}
+
 	if r.Singles > 0 {
 		fmt.Fprintf(&b, "\n  in one replica only: %d rounds of inserts, no second one had them within a minute", r.Singles)
 	}
+
 	if n := r.Altered[rollup.WordTooLong]; n > 0 {
 		fmt.Fprintf(&b, "\n  cut (%s): words of %d records", rollup.WordTooLong, n)
 	}
+
 	if n := r.Altered[rollup.Crowded]; n > 0 {
 		fmt.Fprintf(&b, "\n  not waited for (%s): the end of the step of %d records", rollup.Crowded, n)
 	}
+
 	if n := r.Altered[rollup.Oversized]; n > 0 {
 		fmt.Fprintf(&b, "\n  left out (%s): the members of %d groups", rollup.Oversized, n)
 	}
+
 	if n := r.Altered[rollup.NoGroups]; n > 0 {
 		fmt.Fprintf(&b, "\n  without dimension (%s): the communication of %d steps, for no parallel_group.json names their communicators", rollup.NoGroups, n)
 	}
+
 	for _, reason := range slices.Sorted(maps.Keys(r.Losses)) {
 		l := r.Losses[reason]
 		fmt.Fprintf(&b, "\n  lost (%s): %d times, %d bytes", reason, l.Events, l.Bytes)
 	}
+
 	if len(r.Leased) > 0 {
 		fmt.Fprintf(&b, "\n  left to the agent that ships them: %s", strings.Join(r.Leased, ", "))
 	}
+
 	if r.Rest > 0 {
 		fmt.Fprintf(&b, "\n  left for the next pass: %d bytes of last lines that are not complete (their writer was killed, or is at it)", r.Rest)
 	}
+
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n  %s", n)
 	}
+
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "\n  not read: %s", p)
 	}
+
 	return b.String()
 }
 
@@ -127,14 +142,17 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if o.Ship.GiveUp == 0 {
 		o.Ship.GiveUp = DefaultGiveUp
 	}
+
 	o = o.withDefaults()
 	r := Report{Store: storeName(sink)}
 	if err := reach(ctx, sink); err != nil {
 		return r, err
 	}
+
 	if o.Ship.Memory <= 0 {
 		o.Ship.Memory = onceShare * ship.DefaultMemory
 	}
+
 	memory := o.Ship.Memory
 	o.Ship.Memory /= onceShare
 	o.Ship.DeadLetters = deadLetters(o.State)
@@ -142,12 +160,14 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	if err != nil {
 		return r, err
 	}
+
 	e := newEngine(root, shipper, o)
 	e.whole = ship.WholeRows(sink, o.Ship)
 	e.batch = e.whole / 4 // the store begins the sooner
 	if err = e.once(ctx, memory, &r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
+
 	stats := shipper.Stats()
 	r.Tables, r.Singles, r.Losses, r.Altered = stats.Tables, stats.Singles, e.losses, e.altered
 	c := e.tree.Counters()
@@ -160,6 +180,7 @@ func reach(ctx context.Context, sink ship.Sink) error {
 	if p, ok := sink.(ship.Pinger); ok {
 		return p.Ping(ctx)
 	}
+
 	return nil
 }
 
@@ -169,11 +190,13 @@ func compact(ctx context.Context, sink ship.Sink, most time.Duration) error {
 	if !ok {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if err := c.Compact(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
+
 	return nil // what there was no time for is left to the next one: all is stored
 }
 
@@ -183,25 +206,31 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 		if len(streams) == 0 {
 			return err
 		}
+
 		r.Problems = append(r.Problems, strings.Split(err.Error(), "\n")...)
 	}
+
 	if len(streams) == 0 {
 		return fmt.Errorf("ingest %s: %w", e.tree.Root(), ErrNothing)
 	}
+
 	r.Notes = e.gather(streams)
 	var members []*member
 	for _, s := range streams {
 		if e.o.Only != nil && !e.o.Only(s.Dir.Job, s.Dir.Rank) {
 			continue
 		}
+
 		m, err := e.lease(s, r)
 		if err != nil {
 			return err
 		}
+
 		if m != nil {
 			members = append(members, m)
 		}
 	}
+
 	r.Ranks = len(members)
 	defer limitMemory(memory, len(members))()
 	g, ctx := errgroup.WithContext(ctx)
@@ -212,6 +241,7 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 		if err := e.drain(ctx, members, r); err != nil {
 			return err
 		}
+
 		for _, m := range members {
 			m.roller.End()
 			m.closeSegment()
@@ -219,14 +249,17 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 				return err
 			}
 		}
+
 		for _, m := range members {
 			if err := e.putLight(ctx, m); err != nil {
 				return err
 			}
 		}
+
 		if err := e.shipper.Flush(ctx); err != nil {
 			return err
 		}
+
 		return e.shipper.AwaitCopies(ctx)
 	})
 	return g.Wait()
@@ -249,6 +282,7 @@ func (e *engine) hold(m *member, rows *row.Rows) {
 		m.light = row.Rows{}
 		return
 	}
+
 	m.light.Steps = append(m.light.Steps, rows.Steps...)
 	m.light.Communications = append(m.light.Communications, rows.Communications...)
 	m.light.Ledger = append(m.light.Ledger, rows.Ledger...)
@@ -263,6 +297,7 @@ func (e *engine) putLight(ctx context.Context, m *member) error {
 	if e.held -= rows.Len(); rows.Len() == 0 {
 		return nil
 	}
+
 	return e.shipper.Put(ctx, m.out, &rows, nil)
 }
 
@@ -272,10 +307,12 @@ func (e *engine) gather(streams []*tail.Stream) []string {
 	for i, s := range streams {
 		dirs[i] = s.Dir
 	}
+
 	e.plans.merged = merge.Directories(dirs)
 	for i, s := range streams {
 		s.Dir.Job = dirs[i].Job
 	}
+
 	return e.plans.merged.Notes("")
 }
 
@@ -286,12 +323,15 @@ func (e *engine) lease(s *tail.Stream, r *Report) (*member, error) {
 		r.Leased = append(r.Leased, s.Dir.Path)
 		return nil, l.Close()
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+
 	if l.ReadOnly() {
 		r.Unlocked++
 	}
+
 	return e.join(s, l, tail.Position{})
 }
 
@@ -305,11 +345,14 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 		if _, err := m.stream.Refresh(); err != nil {
 			r.Problems = append(r.Problems, err.Error())
 		}
+
 		known += m.stream.Backlog()
 	}
+
 	if e.o.Records == rollup.All {
 		e.shipper.Expect(int(min(known, int64(e.whole)*usualLine+e.o.Quantum) / usualLine)) // a turn ends within a quantum of a batch
 	}
+
 	for busy := true; busy; {
 		busy = false
 		for _, m := range members {
@@ -317,17 +360,21 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 			if err != nil {
 				return err
 			}
+
 			busy = busy || more || n > 0 && m.unreadable != "" || m.stream.Waits() // a file that failed is tried again
 		}
+
 		if e.o.Progress != nil {
 			e.o.Progress(e.read, max(known, e.read))
 		}
 	}
+
 	for _, m := range members {
 		r.Rest += m.stream.Backlog()
 		if m.unreadable != "" {
 			r.Problems = append(r.Problems, m.unreadable)
 		}
 	}
+
 	return nil
 }

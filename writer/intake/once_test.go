@@ -33,10 +33,12 @@ func TestSecondPassStoresNothing(t *testing.T) {
 			if rows := uint64(len(want[row.StepsTable]) + len(want[row.RecordsTable]) + len(want[row.CommunicationsTable]) + len(want[row.RanksTable])); first.Stored() < rows {
 				t.Fatalf("first pass: %s, want %d rows", first, rows)
 			}
+
 			second := once(t, dir, spec, all())
 			if second.Stored() != 0 || second.Tables[row.LedgerTable].Inserted != 0 || !strings.Contains(second.String(), "nothing to store") {
 				t.Fatalf("second pass: %s", second)
 			}
+
 			left, _ := filepath.Glob(filepath.Join(dir, "*", "*", ".*"))
 			left = slices.DeleteFunc(left, func(path string) bool { return filepath.Base(path) == ".reached" })
 			if len(left) != 0 {
@@ -44,10 +46,12 @@ func TestSecondPassStoresNothing(t *testing.T) {
 			}
 		})
 	}
+
 	steps := server.Count("SELECT count() FROM " + db + ".steps")
 	if steps != uint64(len(want[row.StepsTable])) {
 		t.Fatalf("%d steps in ClickHouse", steps)
 	}
+
 	// The account: what was emitted was stored, segment by segment.
 	emitted := server.Count("SELECT sum(records) FROM " + db + ".ledger WHERE state = 'emitted' AND batch = ''")
 	stored := server.Count("SELECT sum(records) FROM " + db + ".ledger WHERE state = 'stored' AND batch != '' AND table = 'records'")
@@ -75,6 +79,7 @@ func TestGrowingTree(t *testing.T) {
 		j.steps(steps)
 		pass()
 	}
+
 	j.steps(9)
 	j.end()
 	pass()
@@ -83,33 +88,40 @@ func TestGrowingTree(t *testing.T) {
 			t.Fatalf("the same files again: %s", r)
 		}
 	}
+
 	once(t, dir, "parquet:"+plain, all())
 	got, want := dump(t, target), dump(t, plain)
 	if len(got[row.StepsTable]) != len(want[row.StepsTable]) || !slices.Equal(got[row.RecordsTable], want[row.RecordsTable]) {
 		t.Fatalf("%d steps and %d records, want %d and %d", len(got[row.StepsTable]), len(got[row.RecordsTable]), len(want[row.StepsTable]), len(want[row.RecordsTable]))
 	}
+
 	whole, _ := windows(t, plain)
 	sums, n := windows(t, target)
 	if d := cmp.Diff(whole, sums); d != "" {
 		t.Errorf("windows (-in one pass +in four):\n%s", d)
 	}
+
 	if complements = n; n == 0 {
 		t.Error("no window was completed: the test passes at their ends")
 	}
+
 	const columns = "count(), uniqExact((rank, incarnation, step_from, repeat, `group`, op)), sum(calls), sum(total_ns), sum(bytes), countIf(repeat >= 32768)"
 	var rows, distinct, calls, extra uint64
 	var total, bytes int64
 	if err := server.Conn(db).QueryRow(t.Context(), "SELECT "+columns+" FROM communications").Scan(&rows, &distinct, &calls, &total, &bytes, &extra); err != nil {
 		t.Fatal(err)
 	}
+
 	var sum row.Communication
 	for _, w := range whole {
 		sum.Add(&w)
 	}
+
 	if rows != distinct || rows != uint64(len(whole))+extra || extra != complements || calls != uint64(sum.Calls) || total != sum.TotalNs || bytes != sum.Bytes {
 		t.Errorf("ClickHouse has %d windows (%d distinct, %d of them complements) of %d calls, %d ns, %d bytes; want %d and %d of %+v",
 			rows, distinct, extra, calls, total, bytes, len(whole), complements, sum)
 	}
+
 	for _, spec := range stores {
 		r, err := audit.Run(t.Context(), dir, "j1", spec, store(t, spec).(ship.Counter), nil)
 		if err != nil || len(r.Differences) > 0 {
@@ -126,6 +138,7 @@ func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Com
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sums = map[ship.CommunicationKey]row.Communication{}
 	seen := map[ship.CommunicationKey]bool{}
 	for _, f := range files {
@@ -136,25 +149,30 @@ func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Com
 				} else {
 					seen[k] = true
 				}
+
 				if row.IsComplement(r.Repeat) {
 					complements++
 				}
+
 				r.Repeat = row.BaseRepeat(r.Repeat)
 				k := ship.KeyOfCommunication(&r)
 				sum, ok := sums[k]
 				if !ok {
 					sum = row.Communication{MinNs: r.MinNs}
 				}
+
 				sum.Add(&r)
 				sum.MinNs, sum.MaxNs = min(sum.MinNs, r.MinNs), max(sum.MaxNs, r.MaxNs)
 				sums[k] = sum
 			}
+
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return sums, complements
 }
 
@@ -168,10 +186,12 @@ func ingestProcess() {
 		r, err = intake.Once(context.Background(), os.Getenv("LAGGARD_TEST_INGEST"), sink, o)
 		fmt.Println(r)
 	}
+
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+
 	os.Exit(0)
 }
 
@@ -192,6 +212,7 @@ func TestKilledPassIsFinishedByTheNext(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+
 			timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 			err := cmd.Wait()
 			timer.Stop()
@@ -199,15 +220,19 @@ func TestKilledPassIsFinishedByTheNext(t *testing.T) {
 				t.Logf("%s: %d kills, then: %s", name, kills, &out)
 				break
 			}
+
 			if cmd.ProcessState.Exited() {
 				t.Fatalf("%s: %v: %s", name, err, &out)
 			}
+
 			kills++
 		}
+
 		if kills == 0 {
 			t.Fatal("no pass was killed")
 		}
 	}
+
 	same(t, dump(t, target), want)
 	for table, rows := range want {
 		if got := server.Count("SELECT count() FROM " + db + "." + table); got != uint64(len(rows)) && table != row.RanksTable && table != row.LedgerTable {
@@ -229,6 +254,7 @@ func TestLeasedIsLeftAlone(t *testing.T) {
 	if len(r.Leased) != 1 || !strings.HasSuffix(r.Leased[0], "/j1/1") || r.Ranks != 2 || !strings.Contains(r.String(), "left to the agent") {
 		t.Fatalf("report: %s", r)
 	}
+
 	if steps := dump(t, target)[row.StepsTable]; len(steps) != 40 {
 		t.Fatalf("%d steps stored, want 40", len(steps))
 	}

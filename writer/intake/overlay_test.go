@@ -27,12 +27,14 @@ func TestOtherSide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path("lower"), path("upper"), path("work"))
 	if err := unix.Mount("overlay", path("merged"), "overlay", 0, options); errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
 		t.Skipf("CAN'T RUN HERE: no overlay can be mounted: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := unix.Unmount(path("merged"), 0); err != nil {
 			t.Error(err)
@@ -60,6 +62,7 @@ func TestOtherSide(t *testing.T) {
 			}
 		})
 	}
+
 	j.end()
 	once(t, path("merged"), "parquet:"+target, all())
 	plain := t.TempDir()

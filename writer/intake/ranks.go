@@ -15,31 +15,38 @@ func (f *Follower) scan() []*tail.Stream {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		f.problem = err.Error()
 	}
+
 	seen := map[string]bool{}
 	for _, s := range streams {
 		seen[s.Dir.Path] = true
 		if f.o.Only != nil && !f.o.Only(s.Dir.Job, s.Dir.Rank) {
 			continue
 		}
+
 		if err := f.adopt(s); err != nil {
 			f.problem = err.Error()
 		}
 	}
+
 	for path, m := range f.e.members {
 		own := f.own(m.stream)
 		if !seen[path] && err != nil && !errors.Is(err, os.ErrNotExist) {
 			continue // it could not be listed: that is not to say that it is gone
 		}
+
 		if seen[path] && (own || !m.lease.Claimed()) {
 			continue
 		}
+
 		if seen[path] && (m.rows != nil || m.out.Pending() > 0 || m.stream.Releasing()) {
 			continue // handed over when what is on its way has arrived
 		}
+
 		if err := f.leave(m); err != nil {
 			f.problem = err.Error()
 		}
 	}
+
 	f.note()
 	return streams
 }
@@ -54,6 +61,7 @@ func (f *Follower) adopt(s *tail.Stream) error {
 	if f.e.members[path] != nil {
 		return nil
 	}
+
 	l := f.waiting[path]
 	var err error
 	if l == nil {
@@ -61,29 +69,36 @@ func (f *Follower) adopt(s *tail.Stream) error {
 			if !f.own(s) && tail.Leased(path) {
 				return nil
 			}
+
 			return fmt.Errorf("take rank directory %s: it waits for its turn, the limit of open files allows %d at once; raise it (ulimit -n)", path, f.o.Ranks)
 		}
+
 		l, err = tail.TakeLease(path, f.own(s))
 	} else {
 		err = l.Retry()
 	}
+
 	if err != nil {
 		f.waiting[path] = l
 		if errors.Is(err, tail.ErrLeased) {
 			return nil
 		}
+
 		return err
 	}
+
 	delete(f.waiting, path)
 	if !f.own(s) && l.Claimed() {
 		return l.Close() // its own agent is about to take it
 	}
+
 	from := f.cursor[tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank}]
 	m, err := f.e.join(s, l, from)
 	if err != nil || m == nil { // nil: the position was of no use, next time without
 		delete(f.cursor, tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank})
 		return errors.Join(err, l.Close())
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.streams[path] = s
@@ -99,6 +114,7 @@ func (f *Follower) holds() int {
 			n++
 		}
 	}
+
 	return n
 }
 

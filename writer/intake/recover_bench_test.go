@@ -32,8 +32,10 @@ func spool(b *testing.B, n int) (dir string, bytes int64) {
 			r = record.New(record.Step)
 			r.Step, r.Start, r.Dur, r.Ring, r.Seq = int64(i/1000), base+int64(i-999)*30_000, 30_000_000, 1, uint64(i/1000)
 		}
+
 		body = r.AppendLine(body)
 	}
+
 	for i := range n {
 		rank := i % 8
 		name := 1_753_055_000 + i/8
@@ -42,12 +44,15 @@ func spool(b *testing.B, n int) (dir string, bytes int64) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			b.Fatal(err)
 		}
+
 		text := append(m.AppendLine(nil), body...)
 		if err := os.WriteFile(filepath.Join(path, strconv.Itoa(name)), text, 0o644); err != nil {
 			b.Fatal(err)
 		}
+
 		bytes += int64(len(text))
 	}
+
 	return dir, bytes
 }
 
@@ -58,12 +63,14 @@ func lines(b *testing.B, dir string, n int) {
 	if err := os.MkdirAll(rank, 0o755); err != nil {
 		b.Fatal(err)
 	}
+
 	var body []byte
 	name := 1_753_000_000
 	write := func() {
 		if err := os.WriteFile(filepath.Join(rank, fmt.Sprint(name)), body, 0o644); err != nil {
 			b.Fatal(err)
 		}
+
 		body = body[:0]
 		name++
 	}
@@ -72,6 +79,7 @@ func lines(b *testing.B, dir string, n int) {
 			m := record.Meta{Format: record.Format, Segment: fmt.Sprintf("%016x", name), Job: "j1", Incarnation: 7, WorldSize: 1, Node: "node-0", StartedNs: base}
 			body = m.AppendLine(body)
 		}
+
 		start := base - 80_000_000_000_000 + int64(i)*30_000
 		r := record.New(record.Communication)
 		r.Step, r.Start, r.Dur, r.Exposed, r.Ring, r.Seq = int64(i/1000), start, int64(5000+i%977), 4000, 2, uint64(i-i/1000)
@@ -80,11 +88,13 @@ func lines(b *testing.B, dir string, n int) {
 			r = record.New(record.Step)
 			r.Step, r.Start, r.Dur, r.Ring, r.Seq = int64(i/1000), start-999*30_000, 1000*30_000, 1, uint64(i/1000)
 		}
+
 		body = r.AppendLine(body)
 		if len(body) > 10<<20-512 {
 			write()
 		}
 	}
+
 	write()
 }
 
@@ -102,6 +112,7 @@ func (f *first) Insert(ctx context.Context, b *ship.Batch) error {
 		default:
 		}
 	}
+
 	return err
 }
 
@@ -117,6 +128,7 @@ func BenchmarkRecoverSpool(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+
 	dir, bytes := spool(b, n)
 	server := chtest.Start(b)
 	var times, opens []float64
@@ -126,13 +138,16 @@ func BenchmarkRecoverSpool(b *testing.B) {
 		if err != nil || len(files) != n {
 			b.Fatalf("%d files: %v", len(files), err)
 		}
+
 		for _, path := range files {
 			f, err := os.Open(path)
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			f.Close()
 		}
+
 		opens = append(opens, time.Since(began).Seconds())
 
 		sink := &first{store(b, server.Store(server.Database())), make(chan struct{}, 1)}
@@ -143,6 +158,7 @@ func BenchmarkRecoverSpool(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		ctx, stop := context.WithCancel(b.Context())
 		done := make(chan error, 1)
 		go func() { done <- fo.Run(ctx) }()
@@ -155,6 +171,7 @@ func BenchmarkRecoverSpool(b *testing.B) {
 			os.Remove(path)
 		}
 	}
+
 	slices.Sort(times)
 	slices.Sort(opens)
 	b.ReportMetric(float64(bytes)/(1<<30), "GiB")
@@ -181,6 +198,7 @@ func BenchmarkCatchUp(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		ctx, stop := context.WithCancel(b.Context())
 		done := make(chan error, 1)
 		began := time.Now()
@@ -188,20 +206,24 @@ func BenchmarkCatchUp(b *testing.B) {
 		if err := fo.Sync(ctx); err != nil {
 			b.Fatal(err)
 		}
+
 		took := time.Since(began).Seconds()
 		stop()
 		if err := <-done; err != nil {
 			b.Fatal(err)
 		}
+
 		if got := server.Count("SELECT count() FROM " + db + ".records"); got < n*99/100 {
 			b.Fatalf("%d records stored", got)
 		}
+
 		ratios = append(ratios, n/live/took)
 		server.Exec("DROP DATABASE " + db)
 		if err := os.Remove(filepath.Join(dir, "j1", "0", ".reached")); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	slices.Sort(ratios)
 	b.ReportMetric(ratios[len(ratios)/2], "x-live")
 	b.ReportMetric(ratios[len(ratios)-1]-ratios[0], "x-spread")

@@ -23,6 +23,7 @@ func (f *Follower) Holds(rankDir, name string) bool {
 	if !ok {
 		return false
 	}
+
 	f.mu.Lock()
 	s := f.streams[rankDir]
 	f.mu.Unlock()
@@ -40,9 +41,11 @@ func (f *Follower) Release(rankDir string, s segment.Info, account func() error)
 	if stream == nil {
 		return fmt.Errorf("release %s/%s: this process does not ship it", rankDir, s.Name)
 	}
+
 	if err := stream.Release(s.Number, account); err != nil {
 		return fmt.Errorf("release %s/%s: %w", rankDir, s.Name, err)
 	}
+
 	return nil
 }
 
@@ -82,14 +85,17 @@ func (f *Follower) overheld() bool {
 	if f.hold <= 0 {
 		return false
 	}
+
 	held := int64(0)
 	for _, m := range f.e.members {
 		from := m.from
 		if acked, ok := m.out.Acked().(tail.Position); ok {
 			from, _ = segment.Number(acked.Segment)
 		}
+
 		held += m.stream.Unacknowledged(from)
 	}
+
 	return held > f.hold
 }
 
@@ -100,11 +106,14 @@ func (f *Follower) settle(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if err := f.e.shipper.Flush(ctx); err != nil {
 		return err
 	}
+
 	for _, m := range f.e.members {
 		f.acknowledge(m)
 	}
+
 	return nil
 }

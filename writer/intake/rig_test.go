@@ -26,10 +26,12 @@ func TestMain(m *testing.M) {
 		ingestProcess()
 		return
 	}
+
 	if os.Getenv("LAGGARD_TEST_FOLLOW") != "" {
 		followProcess()
 		return
 	}
+
 	goleak.VerifyTestMain(m)
 }
 
@@ -62,6 +64,7 @@ func (j *job) steps(n int) {
 		j.begin()
 		j.finish()
 	}
+
 	j.flush()
 }
 
@@ -116,6 +119,7 @@ func (j *job) end() {
 		if err := r.w.AppendLine(e.AppendLine(nil)); err != nil {
 			j.t.Fatal(err)
 		}
+
 		if err := errors.Join(r.w.Flush(), r.w.Close()); err != nil {
 			j.t.Fatal(err)
 		}
@@ -134,6 +138,7 @@ func newJob(t testing.TB, dir string, ranks int, limit int64) *job {
 	for r := range ranks {
 		j.ranks = append(j.ranks, &rank{w: j.process(r, ranks, 0)})
 	}
+
 	return j
 }
 
@@ -149,6 +154,7 @@ func (j *job) process(r, ranks, n int) *segment.Writer {
 	if err != nil {
 		j.t.Fatal(err)
 	}
+
 	return w
 }
 
@@ -160,6 +166,7 @@ func (j *job) restart(n, back int) {
 		if err := errors.Join(k.w.Flush(), k.w.Close()); err != nil {
 			j.t.Fatal(err)
 		}
+
 		*k = rank{w: j.process(r, len(j.ranks), n), step: k.step - back}
 	}
 }
@@ -170,6 +177,7 @@ func store(t testing.TB, spec string) ship.Sink {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -188,6 +196,7 @@ func once(t testing.TB, dir, spec string, o intake.Options) intake.Report {
 	if err != nil {
 		t.Fatalf("Once: %v", err)
 	}
+
 	return r
 }
 
@@ -217,6 +226,7 @@ func accounts(t testing.TB, dir string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range files {
 		err := parquet.Read(f, func(rows []parquet.Ledger) error {
 			for _, l := range parquet.Cast[row.Ledger](rows) {
@@ -225,16 +235,19 @@ func accounts(t testing.TB, dir string) []string {
 					last[k] = l
 				}
 			}
+
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	var all []string
 	for _, l := range last {
 		all = append(all, fmt.Sprintf("%+v", l))
 	}
+
 	slices.Sort(all)
 	return all
 }
@@ -245,17 +258,20 @@ func collect[T any](t testing.TB, dir, table string, out map[string][]string, re
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range files {
 		err := read(f, func(rows []T) error {
 			for i := range rows {
 				out[table] = append(out[table], fmt.Sprintf("%+v", rows[i]))
 			}
+
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	slices.Sort(out[table])
 }
 
@@ -266,6 +282,7 @@ func same(t testing.TB, got, want map[string][]string) {
 		if slices.Equal(got[table], want[table]) {
 			continue
 		}
+
 		t.Errorf("%s: %d rows, want %d", table, len(got[table]), len(want[table]))
 		for i := range min(len(got[table]), len(want[table])) {
 			if got[table][i] != want[table][i] {
@@ -289,6 +306,7 @@ func written(t testing.TB, ranks, steps int, limit int64) (dir string, want map[
 	if len(want[row.StepsTable]) != ranks*steps || len(want[row.RecordsTable]) != 4*ranks*steps {
 		t.Fatalf("a plain pass stores %d steps and %d records", len(want[row.StepsTable]), len(want[row.RecordsTable]))
 	}
+
 	return dir, want
 }
 
@@ -299,6 +317,7 @@ func follow(t testing.TB, dir, spec string, o intake.Options, f func(*intake.Fol
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- fo.Run(ctx) }()

@@ -32,10 +32,12 @@ func (p *plans) of(job string) *placement.Job {
 	if l := p.found[job]; l != nil {
 		return l
 	}
+
 	found, err := topology.DiscoverAll(p.root, p.merged.Dirs(job))
 	if err != nil {
 		p.note(fmt.Errorf("find topology of job %s: %w", job, err))
 	}
+
 	l := placement.New(found, nil, p.o.Node)
 	p.found[job] = l
 	return l

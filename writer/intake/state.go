@@ -35,6 +35,7 @@ func (f *Follower) Shipped(rankDir, name string) bool {
 	if !ok {
 		return false
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, ok := f.shipped[rankDir]
@@ -63,10 +64,12 @@ func (f *Follower) note() {
 			s.Unacknowledged++
 		}
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.Problem != "" && s.Problem != f.state.Problem {
 		f.o.Logger.Warn("scan", "err", s.Problem)
 	}
+
 	f.state = s
 }

@@ -32,12 +32,15 @@ func CheckStore(spec string) error {
 		_, err := ddl.ParseAddress(spec)
 		return err
 	}
+
 	if dir, ok := strings.CutPrefix(spec, parquetScheme); ok && dir != "" && !strings.Contains(spec, "//") {
 		return nil
 	}
+
 	if i := strings.LastIndexByte(spec, '@'); i >= 0 {
 		spec = "…" + spec[i:] // before it a password may stand
 	}
+
 	return fmt.Errorf("open store %q: it names no store; want parquet:DIR or clickhouse://user@host:9000/database", spec)
 }
 
@@ -47,12 +50,15 @@ func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, err
 	if err := CheckStore(spec); err != nil {
 		return nil, err
 	}
+
 	dir, ok := strings.CutPrefix(spec, parquetScheme)
 	if !ok {
 		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Job: o.Job, Node: o.Node, Logger: o.Logger})
 	}
+
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("open store %s: it is a file; name a directory (it is made when it is missing)", spec)
 	}
+
 	return parquet.Open(dir)
 }

@@ -28,26 +28,32 @@ func shared(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return filepath.Join(dir, name)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		path := filepath.Join(dir, filepath.Clean("/"+h.Name))
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
+
 		b, err := io.ReadAll(r)
 		if err == nil {
 			err = os.MkdirAll(filepath.Dir(path), 0o755)
 		}
+
 		if err == nil {
 			err = os.WriteFile(path, b, 0o644)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,6 +66,7 @@ func TestRealTrace(t *testing.T) {
 	if dir == "" {
 		return
 	}
+
 	target := t.TempDir()
 	server := chtest.Start(t)
 	db := server.Database()
@@ -69,6 +76,7 @@ func TestRealTrace(t *testing.T) {
 	if len(got[row.StepsTable]) != 8*32 {
 		t.Fatalf("%d steps, want %d", len(got[row.StepsTable]), 8*32)
 	}
+
 	for table, rows := range got {
 		if n := server.Count("SELECT count() FROM " + db + "." + table); n != uint64(len(rows)) && table != row.RanksTable && table != row.LedgerTable {
 			t.Errorf("%s: %d rows in ClickHouse, %d in Parquet", table, n, len(rows))

@@ -47,12 +47,14 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 	if err != nil || len(streams) == 0 {
 		t.Fatalf("%d streams, %v", len(streams), err)
 	}
+
 	all, members := make([]fed, len(streams)), make([]*member, len(streams))
 	bytes := int64(0)
 	for i, s := range streams {
 		if _, err := s.Refresh(); err != nil {
 			t.Fatal(err)
 		}
+
 		m := &member{stream: s, refused: map[string]int64{}}
 		m.refuse = func(id record.ID, line []byte, reason string) {
 			all[i].Refused = append(all[i].Refused, id.String()+reason+string(line))
@@ -60,6 +62,7 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 		m.roller = rollup.New(rollup.Options{Job: "j", Rank: s.Dir.Rank, Records: rollup.All, Refused: m.refuseLine})
 		members[i] = m
 	}
+
 	for busy := true; busy; {
 		busy = false
 		for i, m := range members {
@@ -67,10 +70,12 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			busy, bytes = busy || more, bytes+n
 			m.roller.Take(&all[i].Rows)
 		}
 	}
+
 	for i, m := range members {
 		f := &all[i]
 		m.roller.End()
@@ -78,13 +83,16 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 		m.roller.Take(&f.Rows)
 		f.Counts, f.Entries, f.Losses = m.roller.Counts(), m.entries, m.stream.Losses()
 	}
+
 	for i := range all {
 		raws := &all[i].Rows.Raws
 		*raws = row.Pack(raws.AppendTo(nil)...) // turns number words otherwise
 	}
+
 	if c := tree.Counters(); c.Bytes != uint64(bytes) {
 		t.Errorf("%d bytes in turns, %d read", bytes, c.Bytes)
 	}
+
 	return all
 }
 
@@ -95,6 +103,7 @@ func oddRank(t *testing.T, dir string, seed uint64, first int) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	r := rand.New(rand.NewPCG(seed, 4))
 	at, seq := int64(1_753_000_000_000_000_000), uint64(0)
 	for i := range 5 {
@@ -106,6 +115,7 @@ func oddRank(t *testing.T, dir string, seed uint64, first int) {
 			if n%100 == 99 {
 				kind = record.Step
 			}
+
 			c := record.New(kind)
 			c.Step, c.Start, c.Dur, c.Ring, c.Seq = int64(seq/100), at, 1000+r.Int64N(1000), 1, seq
 			if kind == record.Step {
@@ -113,15 +123,18 @@ func oddRank(t *testing.T, dir string, seed uint64, first int) {
 			} else {
 				c.Op, c.Group, c.Bytes = "allreduce", "dp0", r.Int64N(3)
 			}
+
 			b = c.AppendLine(b)
 			at, seq = at+30_000, seq+1
 			if r.IntN(50) == 0 {
 				b = append(append(b, oddLines[r.IntN(len(oddLines))]...), '\n')
 			}
 		}
+
 		if i == 2 {
 			b = append(b, `{"kind":"FP","st`...) // torn
 		}
+
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -137,15 +150,18 @@ func TestTurnsChangeNothing(t *testing.T) {
 		for rank := range ranks {
 			oddRank(t, filepath.Join(root, "j", fmt.Sprint(rank)), uint64(3+rank), []int{1_753_000_000, 1_753_000_001, 1_153_000_000}[rank])
 		}
+
 		want := feedAll(t, root, &engine{o: Options{Quantum: 1 << 30}})
 		for rank, f := range want {
 			if len(f.Rows.Raws.Rows) < 14_000 != (rank == 2) || f.Counts.Garbage == 0 || f.Counts.Torn == 0 || len(f.Refused) == 0 || len(f.Losses) == 0 || len(f.Entries) == 0 {
 				t.Fatalf("rank %d: %d rows, counts %+v, %d refused, losses %+v", rank, len(f.Rows.Raws.Rows), f.Counts, len(f.Refused), f.Losses)
 			}
 		}
+
 		if !strings.Contains(want[0].Refused[0], "5000000000000000000") {
 			t.Fatalf("refused: %q", want[0].Refused[0])
 		}
+
 		for _, batch := range []int{0, 1000, 1 << 30} {
 			got := feedAll(t, root, &engine{o: Options{Quantum: 4 << 10}, batch: batch})
 			if !reflect.DeepEqual(want, got) { // a hundred times quicker than a Diff

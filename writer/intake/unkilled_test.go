@@ -25,6 +25,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 		if st := a.State(); st.Ranks != 4 {
 			t.Fatalf("State() = %+v", st)
 		}
+
 		o := all()
 		o.Own = func(_ string, rank int) bool { return rank >= 2 }
 		follow(t, dir, "parquet:"+target, o, func(b *intake.Follower) {
@@ -33,6 +34,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 				b.Hint()
 				<-time.After(10 * time.Millisecond)
 			}
+
 			var wait sync.WaitGroup
 			for range 5 {
 				j.steps(20)
@@ -41,6 +43,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 				go func() { defer wait.Done(); syncAll(t, b) }()
 				wait.Wait()
 			}
+
 			j.end()
 			syncAll(t, b)
 		})
@@ -48,6 +51,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 			a.Hint()
 			<-time.After(10 * time.Millisecond)
 		}
+
 		syncAll(t, a)
 	})
 	plain := t.TempDir()
@@ -76,6 +80,7 @@ func followProcess() {
 			err = f.Run(context.Background())
 		}
 	}
+
 	fmt.Println(err)
 	os.Exit(1)
 }
@@ -90,9 +95,11 @@ func kill(t *testing.T, dir, spec, state string, after time.Duration, f func()) 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	f()
 	said := make(chan bool, 1)
 	go func() {
@@ -103,6 +110,7 @@ func kill(t *testing.T, dir, spec, state string, after time.Duration, f func()) 
 	case stored = <-said:
 	case <-time.After(2 * time.Second): // what was written closes no step
 	}
+
 	<-time.After(after)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
@@ -119,15 +127,18 @@ func killed(t *testing.T, j *job, rounds int, write func(round int), keepState b
 		if kill(t, j.dir, "parquet:"+target, state, time.Duration(round*7)*time.Millisecond, func() { write(round) }) {
 			stored++
 		}
+
 		if !keepState {
 			if err := os.RemoveAll(state); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	if stored == 0 {
 		t.Fatal("the test shows nothing: no follower had stored anything when it was killed")
 	}
+
 	j.end()
 	o := all()
 	o.State = state
@@ -146,6 +157,7 @@ func TestKilledInMidStep(t *testing.T) {
 		if round > 0 {
 			j.finish()
 		}
+
 		j.steps(20)
 		j.begin()
 		j.flush()

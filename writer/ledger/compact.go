@@ -21,15 +21,18 @@ func (l *Ledger) Compact(keep func(row.Ledger) bool) error {
 	if err := l.locked(l.clean); err != nil {
 		return fmt.Errorf("compact ledger %s: %w", l.path, err)
 	}
+
 	err := l.locked(func() error {
 		size, err := l.repair()
 		if err != nil {
 			return err
 		}
+
 		lines, err := compacted(io.NewSectionReader(l.f, 0, size), keep)
 		if err != nil {
 			return err
 		}
+
 		return l.swap(func(w io.Writer) error {
 			_, err := w.Write(lines)
 			return err
@@ -38,6 +41,7 @@ func (l *Ledger) Compact(keep func(row.Ledger) bool) error {
 	if err != nil {
 		return fmt.Errorf("compact ledger %s: %w", l.path, err)
 	}
+
 	return nil
 }
 
@@ -50,6 +54,7 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 			kept = appendLine(kept, &e, place{})
 			return nil
 		}
+
 		key := row.Ledger{
 			Job: e.Job, Rank: e.Rank, Incarnation: e.Incarnation, Table: e.Table,
 			State: e.State, Reason: e.Reason, Kind: e.Kind,
@@ -58,6 +63,7 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 		if !ok {
 			s = key
 		}
+
 		s.Records += e.Records
 		s.Bytes += e.Bytes
 		s.AtNs = max(s.AtNs, e.AtNs)
@@ -67,10 +73,12 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all := make([]row.Ledger, 0, len(sums))
 	for _, s := range sums {
 		all = append(all, s)
 	}
+
 	slices.SortFunc(all, func(a, b row.Ledger) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
 			cmp.Compare(a.Table, b.Table), cmp.Compare(a.State, b.State), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Kind, b.Kind))
@@ -79,6 +87,7 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 	for i := range all {
 		lines = appendLine(lines, &all[i], place{})
 	}
+
 	return append(lines, kept...), nil
 }
 
@@ -88,9 +97,11 @@ func (l *Ledger) swap(fill func(io.Writer) error) error {
 	if err := keep.Sweep(filepath.Dir(l.path)); err != nil {
 		return err
 	}
+
 	if err := keep.Replace(l.path, 0o644, fill); err != nil {
 		return err
 	}
+
 	err := l.f.Close()
 	l.f = nil
 	return err

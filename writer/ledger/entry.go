@@ -44,6 +44,7 @@ func appendLine(dst []byte, r *row.Ledger, at place) []byte {
 	if err != nil {
 		panic("BUG: ledger entry is not JSON: " + err.Error()) // strings and integers only
 	}
+
 	return append(append(dst, b...), '\n')
 }
 
@@ -52,6 +53,7 @@ func parse(line []byte) (row.Ledger, place, error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return row.Ledger{}, place{}, err
 	}
+
 	return row.Ledger{
 		Job: e.Job, Rank: e.Rank, Incarnation: uint64(e.Incarnation), Segment: uint64(e.Segment), Name: e.Name, Batch: e.Batch,
 		Table: e.Table, State: e.State, Reason: e.Reason, Kind: e.Kind, Records: e.Records, Bytes: e.Bytes,
@@ -71,16 +73,19 @@ func (g *group) take(r row.Ledger, at place) (whole []row.Ledger, bad int) {
 	if at.Part != len(g.rows)+1 || len(g.rows) > 0 && at.Of != g.of {
 		bad = g.drop()
 	}
+
 	switch {
 	case at.Of <= 1:
 		return []row.Ledger{r}, bad
 	case at.Part != len(g.rows)+1:
 		return nil, bad + 1
 	}
+
 	g.rows, g.of = append(g.rows, r), at.Of
 	if len(g.rows) < g.of {
 		return nil, bad
 	}
+
 	whole, g.rows = g.rows, nil
 	return whole, bad
 }
@@ -118,6 +123,7 @@ func (s Sum) State(state string) (records uint64) {
 			records += t.Records
 		}
 	}
+
 	return records
 }
 
@@ -128,6 +134,7 @@ func SumJob(dir, job string) (Sum, error) {
 		if job == "" || r.Job == job {
 			s.Add(r)
 		}
+
 		return nil
 	})
 	return s, err
@@ -147,6 +154,7 @@ func Aged(dir string) (func(job string, rank int, name string) bool, error) {
 		if r.State == "aged" && r.Name != "" {
 			aged[key{r.Job, r.Rank, strings.TrimSuffix(r.Name, ".zst")}] = true
 		}
+
 		return nil
 	})
 	return func(job string, rank int, name string) bool {

@@ -76,13 +76,16 @@ func Open(dir string, o Options) (*Ledger, error) {
 	if o.Open == nil {
 		o.Open = openFile
 	}
+
 	l := &Ledger{path: Path(dir), open: o.Open}
 	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("open ledger of %s: %w", dir, err)
 	}
+
 	if err := l.reopen(); err != nil {
 		return nil, err
 	}
+
 	err := l.locked(func() error {
 		_, err := l.repair()
 		return err
@@ -90,6 +93,7 @@ func Open(dir string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", l.path, err), l.f.Close())
 	}
+
 	return l, nil
 }
 
@@ -99,16 +103,19 @@ func makeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	switch err := os.Mkdir(path, 0o755); {
 	case errors.Is(err, fs.ErrExist):
 		st, err := os.Lstat(path)
 		if err == nil && !st.IsDir() {
 			return fmt.Errorf("%s is no directory: remove it", path)
 		}
+
 		return err
 	case err != nil:
 		return err
 	}
+
 	return keep.SyncDir(dir)
 }
 
@@ -118,17 +125,21 @@ func openFile(path string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("%s is no regular file: remove it", path)
 	}
+
 	if err == nil {
 		err = keep.SyncDir(filepath.Dir(path))
 	}
+
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -137,10 +148,12 @@ func (l *Ledger) reopen() error {
 		l.f.Close()
 		l.f = nil
 	}
+
 	f, err := l.open(l.path)
 	if err != nil {
 		return fmt.Errorf("open ledger %s: %w", l.path, err)
 	}
+
 	l.f = f
 	return nil
 }
@@ -154,20 +167,25 @@ func (l *Ledger) locked(do func() error) error {
 				return err
 			}
 		}
+
 		f := l.f
 		if err := flock(f, unix.LOCK_EX); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
+
 		current, err := l.current()
 		if err == nil && current {
 			err = do()
 		}
+
 		if l.f == f { // do may have let go of it, and of the lock with it
 			err = errors.Join(err, flock(f, unix.LOCK_UN))
 		}
+
 		if err != nil || current {
 			return err
 		}
+
 		if err := l.reopen(); err != nil {
 			return err
 		}
@@ -188,10 +206,12 @@ func (l *Ledger) current() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	named, err := os.Lstat(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+
 	return err == nil && os.SameFile(mine, named), err
 }
 
@@ -202,6 +222,7 @@ func (l *Ledger) repair() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	size := st.Size()
 	end := size
 	buf := make([]byte, 4096)
@@ -210,18 +231,23 @@ func (l *Ledger) repair() (int64, error) {
 		if _, err := l.f.ReadAt(b, end-int64(len(b))); err != nil {
 			return 0, err
 		}
+
 		if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 			end += int64(i + 1 - len(b))
 			break
 		}
+
 		end -= int64(len(b))
 	}
+
 	if end == size {
 		return size, nil
 	}
+
 	if err := l.f.Truncate(end); err != nil {
 		return 0, fmt.Errorf("cut torn line: %w", err)
 	}
+
 	return end, l.f.Sync()
 }
 
@@ -231,22 +257,27 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 	if len(rows) == 0 {
 		return nil
 	}
+
 	var lines []byte
 	for i := range rows {
 		var at place
 		if len(rows) > 1 {
 			at = place{i + 1, len(rows)}
 		}
+
 		lines = appendLine(lines, &rows[i], at)
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.locked(l.clean); err != nil {
 		return fmt.Errorf("append to ledger %s: %w", l.path, err)
 	}
+
 	if err := l.locked(func() error { return l.write(lines) }); err != nil {
 		return fmt.Errorf("append to ledger %s: %w", l.path, err)
 	}
+
 	return nil
 }
 
@@ -255,6 +286,7 @@ func (l *Ledger) clean() error {
 	if l.stale == (span{}) {
 		return nil
 	}
+
 	return l.drop()
 }
 
@@ -264,15 +296,18 @@ func (l *Ledger) write(lines []byte) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := l.f.Write(lines)
 	if err == nil && n < len(lines) {
 		err = io.ErrShortWrite
 	}
+
 	if err == nil {
 		if err = l.f.Sync(); err == nil {
 			return nil
 		}
 	}
+
 	// Take back what was written: in the file, or by a copy without it.
 	undo := l.f.Truncate(size)
 	stale := span{size, size}
@@ -281,13 +316,16 @@ func (l *Ledger) write(lines []byte) error {
 	} else {
 		undo = l.f.Sync()
 	}
+
 	if undo == nil {
 		return err
 	}
+
 	l.stale = stale
 	if again := l.drop(); again != nil {
 		return errors.Join(err, undo, again)
 	}
+
 	return err
 }
 
@@ -298,15 +336,18 @@ func (l *Ledger) drop() error {
 		if err != nil {
 			return err
 		}
+
 		size := st.Size()
 		if err := l.copyTo(w, 0, min(l.stale.from, size)); err != nil {
 			return err
 		}
+
 		return l.copyTo(w, min(l.stale.to, size), size)
 	})
 	if err == nil {
 		l.stale = span{}
 	}
+
 	return err
 }
 
@@ -315,6 +356,7 @@ func (l *Ledger) copyTo(w io.Writer, from, to int64) error {
 	if err == nil && n != to-from {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return err
 }
 
@@ -326,9 +368,11 @@ func Read(dir string, f func(row.Ledger) error) (bad int, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
+
 	if err != nil {
 		return 0, fmt.Errorf("open ledger: %w", err)
 	}
+
 	defer file.Close()
 	return each(file, f)
 }
@@ -341,14 +385,17 @@ func each(file io.Reader, f func(row.Ledger) error) (bad int, err error) {
 		if errors.Is(err, io.EOF) {
 			return bad + g.drop(), nil // what follows the last '\n' is torn
 		}
+
 		if err != nil {
 			return bad, fmt.Errorf("read ledger: %w", err)
 		}
+
 		e, at, err := parse(line)
 		if err != nil {
 			bad += 1 + g.drop()
 			continue
 		}
+
 		whole, n := g.take(e, at)
 		bad += n
 		for _, e := range whole {
@@ -367,6 +414,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		if len(line)+len(part) <= maxLine {
 			line = append(line, part...)
 		}
+
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
 		}
@@ -382,12 +430,15 @@ func (l *Ledger) Close() error {
 	if l.stale != (span{}) {
 		err = l.locked(l.clean)
 	}
+
 	if l.f != nil {
 		err = errors.Join(err, l.f.Close())
 		l.f = nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("close ledger %s: %w", l.path, err)
 	}
+
 	return nil
 }

@@ -40,6 +40,7 @@ func entries(t testing.TB, dir string) []row.Ledger {
 	if bad != 0 {
 		t.Fatalf("%d bad lines", bad)
 	}
+
 	return all
 }
 
@@ -63,6 +64,7 @@ func filled(t *testing.T) row.Ledger {
 			t.Fatalf("field %d is a %s", i, f.Kind())
 		}
 	}
+
 	return r
 }
 
@@ -75,6 +77,7 @@ func TestLedger_KeepsEveryField(t *testing.T) {
 	if d := cmp.Diff(want, entries(t, dir)); d != "" {
 		t.Error(d)
 	}
+
 	data, err := os.ReadFile(Path(dir))
 	must(t, err)
 	const golden = `{"job":"j1","rank":3,"incarnation":"0000000000000000","segment":"0000000000000000","name":"1","state":"aged","reason":"aged","kind":"Step","records":1,"part":3,"of":3}`
@@ -148,6 +151,7 @@ func (f *fault) fail(name string) error {
 	if f.calls > f.from && f.calls <= f.to {
 		return fmt.Errorf("%s: %w", name, syscall.EIO)
 	}
+
 	return nil
 }
 
@@ -156,6 +160,7 @@ func (f faultyFile) Write(b []byte) (int, error) {
 		n, _ := f.File.Write(b[:2*len(b)/3])
 		return n, err
 	}
+
 	return f.File.Write(b)
 }
 
@@ -163,6 +168,7 @@ func (f faultyFile) Sync() error {
 	if err := f.f.fail("sync"); err != nil {
 		return err
 	}
+
 	return f.File.Sync()
 }
 
@@ -170,6 +176,7 @@ func (f faultyFile) Truncate(size int64) error {
 	if err := f.f.fail("truncate"); err != nil {
 		return err
 	}
+
 	return f.File.Truncate(size)
 }
 
@@ -177,6 +184,7 @@ func (f faultyFile) ReadAt(b []byte, at int64) (int, error) {
 	if err := f.f.fail("read"); err != nil {
 		return 0, err
 	}
+
 	return f.File.ReadAt(b, at)
 }
 
@@ -184,6 +192,7 @@ func (f faultyFile) Stat() (fs.FileInfo, error) {
 	if err := f.f.fail("stat"); err != nil {
 		return nil, err
 	}
+
 	return f.File.Stat()
 }
 
@@ -194,6 +203,7 @@ func faulty(f *fault) Options {
 		if err != nil {
 			return nil, err
 		}
+
 		return faultyFile{file.(*os.File), f}, nil
 	}}
 }
@@ -216,11 +226,13 @@ func TestClose_TakesBackWhatFailed(t *testing.T) {
 		if count(dir) == 2 && !appended {
 			left++
 		}
+
 		must(t, l.Close())
 		if n := count(dir); n != 0 && !appended || n != 2 && appended {
 			t.Errorf("failing from call %d on: appended %v, %d entries %v", at, appended, n, f.names)
 		}
 	}
+
 	if left == 0 {
 		t.Error("the test shows nothing: no Append left rows behind")
 	}
@@ -244,26 +256,31 @@ func TestAppend_EachCallFails(t *testing.T) {
 				if err == nil {
 					break
 				}
+
 				if !errors.Is(err, syscall.EIO) || tries > 50 {
 					t.Fatalf("failing from call %d to %d %v: %v", f.from, f.to, f.names, err)
 				}
 			}
 		}
+
 		got := entries(t, dir)
 		if len(got) != 8 {
 			t.Fatalf("failing from call %d to %d %v: %d entries", f.from, f.to, f.names, len(got))
 		}
+
 		for i, r := range got {
 			if r.Name != fmt.Sprint(i) {
 				t.Fatalf("failing from call %d to %d: entry %d is %s", f.from, f.to, i, r.Name)
 			}
 		}
+
 		return f.calls
 	}
 	total := run(&fault{})
 	if total < 15 {
 		t.Fatalf("%d calls only", total)
 	}
+
 	for at := range total {
 		for _, calls := range []int{1, 2, 3, 7} {
 			run(&fault{from: at, to: at + calls})
@@ -284,6 +301,7 @@ func TestAppend_ManyAtOnce(t *testing.T) {
 				if err := l.Append(numbered(i*n+k), numbered(i*n+k)); err != nil {
 					t.Error(err)
 				}
+
 				if k == n/2 {
 					if err := l.Compact(func(row.Ledger) bool { return true }); err != nil {
 						t.Error(err)
@@ -292,11 +310,13 @@ func TestAppend_ManyAtOnce(t *testing.T) {
 			}
 		}()
 	}
+
 	wg.Wait()
 	count := make(map[string]int)
 	for _, r := range entries(t, dir) {
 		count[r.Name]++
 	}
+
 	for i := range ledgers * n {
 		if count[fmt.Sprint(i)] != 2 {
 			t.Errorf("entry %d stands %d times", i, count[fmt.Sprint(i)])
@@ -313,8 +333,10 @@ func TestCompact_KeepsTheSums(t *testing.T) {
 		if i%10 == 0 {
 			r.State, r.Reason = "stored", ""
 		}
+
 		must(t, l.Append(r))
 	}
+
 	before, err := SumJob(dir, "j1")
 	must(t, err)
 	must(t, l.Compact(func(r row.Ledger) bool { return r.Name == "99" }))
@@ -324,12 +346,15 @@ func TestCompact_KeepsTheSums(t *testing.T) {
 	if got, want := after.State("aged"), before.State("aged")+1000; got != want || want != 4950-450+1000 {
 		t.Errorf("aged %d, want %d", got, want)
 	}
+
 	if got := after[Key{"stored", ""}].Records; got != 450 {
 		t.Errorf("stored %d, want 450", got)
 	}
+
 	if got := entries(t, dir); len(got) != 5 || got[3].Name != "99" {
 		t.Errorf("entries: %+v", got)
 	}
+
 	if other, err := SumJob(dir, "j2"); err != nil || len(other) != 0 {
 		t.Errorf("another job has %v, %v", other, err)
 	}
@@ -366,17 +391,20 @@ func TestOpen_PlantedLinks(t *testing.T) {
 	if _, err := Open(dir, Options{}); err == nil {
 		t.Error("a link was followed")
 	}
+
 	dir = t.TempDir()
 	must(t, os.Symlink(filepath.Dir(victim), filepath.Join(dir, folder)))
 	if _, err := Open(dir, Options{}); err == nil {
 		t.Error("a linked folder was followed")
 	}
+
 	dir = t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 	must(t, syscall.Mkfifo(Path(dir), 0o644))
 	if _, err := Open(dir, Options{}); err == nil {
 		t.Error("a FIFO was opened")
 	}
+
 	if data, _ := os.ReadFile(victim); string(data) != "torn" {
 		t.Error("the linked file was changed")
 	}

@@ -41,6 +41,7 @@ func (s *Sink) Compact(ctx context.Context) error {
 			errs = append(errs, s.compact(ctx, key))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -58,23 +59,29 @@ func (s *Sink) compact(ctx context.Context, key folderKey) error {
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return nil
 	}
+
 	if err := sweep(folder); err != nil {
 		return fmt.Errorf("compact %s: %w", folder, err)
 	}
+
 	files, err := layout.Files(s.dir, key.table, &key.job)
 	if err != nil {
 		return err
 	}
+
 	b, names, err := gather(ctx, key, files)
 	if err != nil {
 		return fmt.Errorf("compact %s: %w", folder, err)
 	}
+
 	if names == nil {
 		return nil
 	}
+
 	if err := s.replace(folder, b, names); err != nil {
 		return fmt.Errorf("compact %s: %w", folder, err)
 	}
+
 	return nil
 }
 
@@ -88,41 +95,52 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
+
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if info.Size() > smallBytes {
 			continue
 		}
+
 		file, closer, err := layout.Open(path)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		_, ours := file.Lookup(layout.SchemaKey)
 		rows := file.NumRows()
 		if err := closer.Close(); err != nil {
 			return nil, nil, err
 		}
+
 		if !ours || rows > mostRows/4 || total+rows > mostRows {
 			continue
 		}
+
 		total += rows
 		small = append(small, path)
 	}
+
 	if len(small) < fewFiles {
 		return b, nil, nil
 	}
+
 	var names []string
 	for _, path := range small {
 		if err := readInto(b, path); err != nil {
 			return nil, nil, err
 		}
+
 		names = append(names, filepath.Base(path))
 	}
+
 	return b, names, nil
 }
 
@@ -152,6 +170,7 @@ func readInto(b *ship.Batch, path string) error {
 			return nil
 		})
 	}
+
 	return fmt.Errorf("BUG: compact table %s", b.Table)
 }
 
@@ -161,6 +180,7 @@ func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
 	if err != nil {
 		return err
 	}
+
 	name := layout.CompactedPrefix + record.HashID(names...).String() + layout.Suffix
 	err = s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
 		meta[layout.ReplacesKey] = string(list)
@@ -169,6 +189,7 @@ func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
 	if err != nil {
 		return err
 	}
+
 	return remove(folder, names)
 }
 
@@ -178,14 +199,17 @@ func sweep(folder string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), layout.CompactedPrefix) || !strings.HasSuffix(e.Name(), layout.Suffix) {
 			continue
 		}
+
 		names, err := layout.Replaces(filepath.Join(folder, e.Name()))
 		if err != nil {
 			return err
 		}
+
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			return !slices.ContainsFunc(entries, func(f os.DirEntry) bool { return f.Name() == name })
 		})
@@ -193,6 +217,7 @@ func sweep(folder string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -202,5 +227,6 @@ func remove(folder string, names []string) error {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -20,16 +20,19 @@ func TestCompact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const rounds = 20
 	var batches []*ship.Batch
 	for i := range rounds {
 		batches = append(batches, ship.Cut(shiptest.Rows("j", 1, 32*i, 32))...)
 	}
+
 	for _, b := range batches {
 		if err := s.Insert(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	job := "j"
 	list := func(table string) []string {
 		t.Helper()
@@ -37,6 +40,7 @@ func TestCompact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return files
 	}
 	old := map[string][]byte{}
@@ -45,12 +49,15 @@ func TestCompact(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if len(old) < rounds {
 		t.Fatalf("%d files before", len(old))
 	}
+
 	if err := s.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	check := func(what string) {
 		t.Helper()
 		for _, table := range []string{row.StepsTable, row.RecordsTable, row.CommunicationsTable} {
@@ -58,16 +65,19 @@ func TestCompact(t *testing.T) {
 				t.Fatalf("%s: %s has %d files", what, table, n)
 			}
 		}
+
 		again, err := parquet.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, sink := range []*parquet.Sink{s, again} {
 			for _, b := range batches {
 				stored, err := sink.Stored(t.Context(), b)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				for i := range stored {
 					if !stored[i] {
 						t.Fatalf("%s: row %d of %s is gone", what, i, b.Table)
@@ -75,10 +85,12 @@ func TestCompact(t *testing.T) {
 				}
 			}
 		}
+
 		tally, err := again.Tally(t.Context(), "j")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, n := range tally.Steps {
 			if n.Rows != 32*rounds || n.Distinct != n.Rows {
 				t.Fatalf("%s: %+v steps", what, n)
@@ -91,6 +103,7 @@ func TestCompact(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	check("after a crash")
 	for i := range 7 { // with the compacted one, enough
 		for _, b := range ship.Cut(shiptest.Rows("j", 2, 32*i, 32)) {
@@ -99,9 +112,11 @@ func TestCompact(t *testing.T) {
 			}
 		}
 	}
+
 	if err := s.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if left, _ := filepath.Glob(filepath.Join(layout.Folder(dir, row.StepsTable, "j"), "*"+layout.Suffix)); len(left) != 1 {
 		t.Fatalf("left in the folder: %v", left)
 	}

@@ -51,6 +51,7 @@ func TestRawFileCurrentEngine(t *testing.T) {
 					n++
 				}
 			}
+
 			got, err := engine.Query("SELECT count()" + from + " WHERE " + condition)
 			if err != nil || strings.TrimSpace(got) != fmt.Sprint(n) {
 				t.Errorf("%s: %s rows, want %d (%v)", condition, got, n, err)
@@ -97,6 +98,7 @@ func scatteredRows[T any](r *rand.Rand) []T {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -107,10 +109,12 @@ func inFile(t *testing.T, write func(io.Writer) error) string {
 	if err := write(&out); err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	return " FROM file('" + path + "', 'Parquet')"
 }
 
@@ -122,25 +126,31 @@ func compareCells[T any](t *testing.T, engine *chdb.Engine, table, from string, 
 	for _, c := range ship.LayoutOf(table).Columns {
 		columns = append(columns, "toString(`"+c.Name+"`)")
 	}
+
 	for i := range rows {
 		if !holds(&rows[i]) {
 			continue
 		}
+
 		v := reflect.ValueOf(rows[i])
 		var cells []string
 		for k := range v.NumField() {
 			cells = append(cells, fmt.Sprint(v.Field(k).Interface()))
 		}
+
 		want = append(want, fmt.Sprintf("%X", strings.Join(cells, "|"))) // a path is no UTF-8
 	}
+
 	text, err := engine.Query("SELECT hex(arrayStringConcat([" + strings.Join(columns, ", ") + "], '|'))" + from + " WHERE " + condition)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := strings.Fields(text)
 	if len(got) != len(want) {
 		t.Fatalf("%s WHERE %s: %d rows, want %d", table, condition, len(got), len(want))
 	}
+
 	slices.Sort(got)
 	slices.Sort(want)
 	for i := range want {

@@ -56,6 +56,7 @@ func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq
 		for _, c := range sortedBy {
 			columns = append(columns, parquet.Ascending(c))
 		}
+
 		w = parquet.NewGenericWriter[T](out,
 			compression, parquet.MaxRowsPerRowGroup(rowGroup),
 			parquet.SortingWriterConfig(parquet.SortingColumns(columns...)), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
@@ -73,6 +74,7 @@ func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq
 			return err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return err
 	}
@@ -123,6 +125,7 @@ func sorted[T any](rows []T, compare func(*T, *T) int) [][]T {
 			from = i
 		}
 	}
+
 	if from < len(rows) {
 		runs = append(runs, rows[from:])
 	}

@@ -35,6 +35,7 @@ func NewExport(out io.Writer, table string) (*Export, error) {
 	default:
 		return nil, fmt.Errorf("export table %s: want ranks, steps, communications or records", table)
 	}
+
 	return e, nil
 }
 
@@ -58,6 +59,7 @@ func (e *Export) Write(r *row.Rows) error {
 	if err := e.write(r); err != nil {
 		return fmt.Errorf("export %s: %w", e.table, err)
 	}
+
 	return nil
 }
 
@@ -66,5 +68,6 @@ func (e *Export) Close() error {
 	if err := e.close(); err != nil {
 		return fmt.Errorf("export %s: %w", e.table, err)
 	}
+
 	return nil
 }

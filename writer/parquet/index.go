@@ -32,24 +32,30 @@ func spansOf(b *ship.Batch) map[owner]span {
 			if s.first <= s.last {
 				m[at] = s
 			}
+
 			known, ok := m[o]
 			if !ok {
 				known = span{v, v}
 			}
+
 			at, s = o, known
 		}
+
 		s = span{min(s.first, v), max(s.last, v)}
 	}
 	s = span{1, 0} // nothing
 	for i := range b.Steps {
 		add(b.Steps[i].Rank, b.Steps[i].Incarnation, b.Steps[i].Step)
 	}
+
 	for i := range b.Communications {
 		add(b.Communications[i].Rank, b.Communications[i].Incarnation, b.Communications[i].StepFrom)
 	}
+
 	for i := range b.Raws.Rows {
 		add(b.Raws.Rows[i].Rank, b.Raws.Rows[i].Segment, b.Raws.Rows[i].Offset)
 	}
+
 	for i := range b.Ledger {
 		// Entries of segments and those of batches are never the same: apart, a look
 		// for the few of segments does not read the many of batches.
@@ -57,14 +63,18 @@ func spansOf(b *ship.Batch) map[owner]span {
 		if b.Ledger[i].Batch != "" {
 			kind = 1
 		}
+
 		add(b.Ledger[i].Rank, b.Ledger[i].Segment, kind)
 	}
+
 	for i := range b.Verdicts {
 		add(0, 0, b.Verdicts[i].Step)
 	}
+
 	if s.first <= s.last {
 		m[at] = s
 	}
+
 	return m
 }
 
@@ -74,6 +84,7 @@ func rangesOf(b *ship.Batch) []layout.Range {
 	for o, s := range spansOf(b) {
 		ranges = append(ranges, layout.Range{Rank: o.rank, Owner: record.ID(o.id), First: s.first, Last: s.last})
 	}
+
 	slices.SortFunc(ranges, func(a, b layout.Range) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Owner, b.Owner))
 	})
@@ -94,17 +105,21 @@ func (x *index) refresh(files []string) error {
 		if _, known := x.files[name]; known {
 			continue
 		}
+
 		spans, err := footer(path)
 		if err != nil {
 			return err
 		}
+
 		x.files[name] = spans
 	}
+
 	for name := range x.files {
 		if !seen[name] {
 			delete(x.files, name)
 		}
 	}
+
 	return nil
 }
 
@@ -119,14 +134,17 @@ func footer(path string) (map[owner]span, error) {
 	if !ok || json.Unmarshal([]byte(text), &ranges) != nil {
 		return nil, nil
 	}
+
 	spans := make(map[owner]span, len(ranges))
 	for _, r := range ranges {
 		o, s := owner{r.Rank, uint64(r.Owner)}, span{r.First, r.Last}
 		if known, ok := spans[o]; ok {
 			s = span{min(s.first, known.first), max(s.last, known.last)}
 		}
+
 		spans[o] = s
 	}
+
 	return spans, nil
 }
 
@@ -142,10 +160,12 @@ func (x *index) touching(b *ship.Batch) []string {
 				break
 			}
 		}
+
 		if hit {
 			names = append(names, name)
 		}
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -161,31 +181,39 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 			if err != nil {
 				return nil, classify("look up ranks", err)
 			}
+
 			stored[i] = have >= int64(b.Ranks[i].Version)
 		}
+
 		return stored, nil
 	}
+
 	files, err := layout.Files(s.dir, b.Table, &b.Job)
 	if err != nil {
 		return nil, classify("look up "+b.Table, err)
 	}
+
 	x := s.indexes[folder]
 	if x == nil {
 		x = &index{files: map[string]map[owner]span{}}
 		s.indexes[folder] = x
 	}
+
 	if err := x.refresh(files); err != nil {
 		return nil, classify("look up "+b.Table, err)
 	}
+
 	read := reader(b, stored)
 	for _, name := range x.touching(b) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		if err := read(filepath.Join(folder, name)); err != nil {
 			return nil, classify("look up "+b.Table, err)
 		}
 	}
+
 	return stored, nil
 }
 
@@ -198,6 +226,7 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		err := layout.Read(filepath.Join(folder, name), func(rows []storedWindow) error {
 			for i := range rows {
 				r := &rows[i]
@@ -208,12 +237,14 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 					sums[place].Rows++
 				}
 			}
+
 			return nil
 		})
 		if err != nil {
 			return nil, classify("sum up "+b.Table, err)
 		}
 	}
+
 	return sums, nil
 }
 
@@ -281,6 +312,7 @@ func placesOf[K comparable, T any](rows []T, key func(*T) K) map[K]int {
 	for i := range rows {
 		m[key(&rows[i])] = i
 	}
+
 	return m
 }
 
@@ -292,6 +324,7 @@ func marker[K comparable, T any](places map[K]int, stored []bool, key func(*T) K
 					stored[place] = true
 				}
 			}
+
 			return nil
 		})
 	}

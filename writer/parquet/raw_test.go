@@ -26,6 +26,7 @@ func randomRecords(r *rand.Rand, n int) []row.Record {
 		if r.IntN(40_000) == 0 {
 			segment = r.Uint64()
 		}
+
 		all[i] = row.Record{
 			Job: "j", Rank: math.MaxUint32, Incarnation: 1 << 63, Node: []string{"", "node-0"}[i*2/n], Kind: "Communication",
 			Step: int64(i/1000) - 1, Repeat: uint16(r.IntN(1 << 16)), StartNs: 1_753_000_000_000_000_000 + int64(i)*30_000 + r.Int64N(1000),
@@ -40,6 +41,7 @@ func randomRecords(r *rand.Rand, n int) []row.Record {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -57,9 +59,11 @@ func readBack(t *testing.T, file []byte) (got []row.Record) {
 	if err := os.WriteFile(path, file, 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := layout.ReadRecords(path, func(rows []row.Record) error { got = append(got, rows...); return nil }); err != nil {
 		t.Fatal(err)
 	}
+
 	return got
 }
 
@@ -75,23 +79,28 @@ func TestRawFile(t *testing.T) {
 		if err := w.write(&out, b, map[string]string{layout.SchemaKey: layout.SchemaVersion, "a": "b"}); err != nil {
 			t.Fatal(err)
 		}
+
 		want = inOrder(want)
 		got := readBack(t, out.Bytes())
 		if len(got) != n {
 			t.Fatalf("%d rows, want %d", len(got), n)
 		}
+
 		for i := range got {
 			if got[i] != want[i] {
 				t.Fatalf("row %d of %d: %+v, want %+v", i, n, got[i], want[i])
 			}
 		}
+
 		file, err := parquet.OpenFile(bytes.NewReader(out.Bytes()), int64(out.Len()))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if v, _ := file.Lookup("a"); v != "b" || file.Schema().String() != parquet.SchemaOf(layout.Record{}).String() {
 			t.Fatalf("metadata %q, schema %s", v, file.Schema())
 		}
+
 		for i, group := range file.RowGroups() {
 			rows := want[i*rowGroup : min(n, (i+1)*rowGroup)]
 			bounds(t, file, group, "count", rows, func(r *row.Record) int64 { return r.Count })
@@ -104,6 +113,7 @@ func TestRawFile(t *testing.T) {
 					t.Fatalf("%v has %d values, want %d", c.MetaData.PathInSchema, c.MetaData.NumValues, len(rows))
 				}
 			}
+
 			if got := fmt.Sprint(group.SortingColumns()); len(group.SortingColumns()) != 3 {
 				t.Fatalf("sorted by %s", got)
 			}
@@ -130,11 +140,13 @@ func TestSorted(t *testing.T) {
 			for i := range n {
 				rows = append(rows, build(i))
 			}
+
 			before := slices.Clone(rows)
 			got := slices.Concat(sorted(rows, compareRaws)...)
 			if !slices.Equal(rows, before) {
 				t.Errorf("%s: the rows of the caller were moved", name)
 			}
+
 			slices.SortFunc(before, func(a, b row.Raw) int { return compareRaws(&a, &b) })
 			if !slices.Equal(got, before) {
 				t.Errorf("%s: %d rows are not in order", name, n)
@@ -149,11 +161,13 @@ func bounds[T int64 | uint64 | uint32 | string](t *testing.T, file *parquet.File
 	for i := range rows {
 		all = append(all, of(&rows[i]))
 	}
+
 	leaf, _ := file.Schema().Lookup(name)
 	low, high, ok := group.ColumnChunks()[leaf.ColumnIndex].(*parquet.FileColumnChunk).Bounds()
 	if !ok {
 		t.Fatalf("%s has no bounds", name)
 	}
+
 	want := fmt.Sprint(slices.Min(all), slices.Max(all))
 	if got := fmt.Sprint(valueOf(low, all[0]), valueOf(high, all[0])); got != want {
 		t.Errorf("%s lies between %s, want %s", name, got, want)
@@ -169,5 +183,6 @@ func valueOf(v parquet.Value, like any) any {
 	case uint32:
 		return v.Uint32()
 	}
+
 	return string(v.ByteArray())
 }

@@ -52,6 +52,7 @@ func Open(dir string) (*Sink, error) {
 	if dir == "" {
 		return nil, errors.New("open Parquet store: no directory; want parquet:DIR")
 	}
+
 	return &Sink{dir: filepath.Clean(dir), indexes: map[string]*index{}, made: map[string]bool{}, small: map[folderKey]int{}}, nil
 }
 
@@ -64,6 +65,7 @@ func (s *Sink) Name() string {
 	if err != nil {
 		abs = s.dir
 	}
+
 	return "parquet:" + abs
 }
 
@@ -73,18 +75,22 @@ func (s *Sink) Create(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return classify("make Parquet store", err)
 	}
+
 	folders, err := filepath.Glob(filepath.Join(globEscape(s.dir), "*", "job=*"))
 	if err != nil {
 		return classify("list Parquet store", err)
 	}
+
 	for _, folder := range folders {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		if err := keep.Sweep(folder); err != nil {
 			return classify("clean Parquet store", err)
 		}
 	}
+
 	return nil
 }
 
@@ -94,6 +100,7 @@ func (s *Sink) Probe(context.Context) error {
 	if err != nil {
 		return classify("write into Parquet store", err)
 	}
+
 	_, err = f.Write(make([]byte, os.Getpagesize()))
 	return classify("write into Parquet store", errors.Join(err, f.Close(), os.Remove(f.Name())))
 }
@@ -107,13 +114,16 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return &ship.Error{Class: ship.Transient, Err: err}
 	}
+
 	folder := layout.Folder(s.dir, b.Table, b.Job)
 	if err := s.makeFolder(folder); err != nil {
 		return classify("store "+b.Table, err)
 	}
+
 	if b.Table == row.RanksTable {
 		return classify("store ranks", s.insertRanks(folder, b.Ranks))
 	}
+
 	name := b.ID.String() + layout.Suffix
 	err := s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
 		return s.writers.write(w, b, meta)
@@ -121,10 +131,12 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	if err != nil {
 		return classify("store "+b.Table, err)
 	}
+
 	key := folderKey{b.Table, b.Job}
 	if s.small[key]++; s.small[key] < compactAfter {
 		return nil
 	}
+
 	// The rows are stored; that the folder could not be tidied is told by the next look.
 	_ = s.compact(ctx, key)
 	return nil
@@ -138,9 +150,11 @@ func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
 		if err != nil {
 			return err
 		}
+
 		if have > int64(ranks[i].Version) {
 			continue
 		}
+
 		one := &ship.Batch{Table: row.RanksTable, Job: ranks[i].Job}
 		one.Ranks = ranks[i : i+1]
 		err = s.writeFile(folder, name, nil, func(w io.Writer, meta map[string]string) error {
@@ -150,6 +164,7 @@ func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -164,11 +179,13 @@ func rankVersion(path string) (int64, error) {
 		for i := range rows {
 			version = max(version, int64(rows[i].Version))
 		}
+
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return -1, nil
 	}
+
 	return version, err
 }
 
@@ -178,9 +195,11 @@ func (s *Sink) makeFolder(folder string) error {
 	if s.made[folder] {
 		return nil
 	}
+
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+
 	// Up to the folder that holds the store: its name must last, too. That one may be
 	// another's, which only its owner can sync.
 	above := filepath.Dir(s.dir)
@@ -189,8 +208,10 @@ func (s *Sink) makeFolder(folder string) error {
 		if err := keep.SyncDir(holder); err != nil && !(holder == above && errors.Is(err, fs.ErrPermission)) {
 			return err
 		}
+
 		s.made[d] = true
 	}
+
 	return nil
 }
 
@@ -202,6 +223,7 @@ func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(
 		if err != nil {
 			return err
 		}
+
 		meta[layout.KeysKey] = string(keys)
 	}
 
@@ -210,6 +232,7 @@ func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(
 	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
 		clear(s.made)
 	}
+
 	if _, absent := os.Lstat(path); err != nil && absent == nil { // in its place, perhaps not for good
 		return &ship.Error{Class: ship.Transient, Doubt: true, Err: err}
 	}
@@ -225,10 +248,12 @@ func classify(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	var own *ship.Error
 	if errors.As(err, &own) {
 		return own
 	}
+
 	e := &ship.Error{Class: ship.Transient, Err: fmt.Errorf("%s: %w", what, err)}
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
@@ -236,5 +261,6 @@ func classify(what string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Hint = "make room for the Parquet store"
 	}
+
 	return e
 }

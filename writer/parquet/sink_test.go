@@ -15,6 +15,7 @@ func TestConformance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return s
 	})
 }

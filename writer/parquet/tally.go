@@ -23,10 +23,12 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for k, all := range offsets {
 		slices.Sort(all)
 		t.Records[k] = ship.Held{Rows: uint64(len(all)), Distinct: uint64(len(slices.Compact(all)))}
 	}
+
 	steps := map[ship.StepKey]bool{}
 	err = count(ctx, s.dir, row.StepsTable, job, func(r *storedStep) {
 		if r.Job == job {
@@ -38,6 +40,7 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	windows := map[ship.CommunicationKey]bool{}
 	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *storedWindow) {
 		if r.Job == job {
@@ -50,12 +53,14 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 				h.Complements++
 				t.Communications[p] = h
 			}
+
 			windows[k] = true
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	err = count(ctx, s.dir, row.LedgerTable, job, func(r *layout.Ledger) {
 		if r.Job == job {
 			t.Ledger = append(t.Ledger, row.Ledger(*r))
@@ -70,6 +75,7 @@ func hold(m map[ship.Process]ship.Held, p ship.Process, distinct bool) {
 	if distinct {
 		h.Distinct++
 	}
+
 	m[p] = h
 }
 
@@ -88,19 +94,23 @@ func count[T any](ctx context.Context, dir, table, job string, do func(*T)) erro
 	if err != nil {
 		return fmt.Errorf("count %s: %w", table, err)
 	}
+
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		err := layout.Read(f, func(rows []T) error {
 			for i := range rows {
 				do(&rows[i])
 			}
+
 			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("count %s: %w", table, err)
 		}
 	}
+
 	return nil
 }

@@ -24,6 +24,7 @@ var ascend = Format{
 		case ascendSums:
 			return f.Beside(ascendTrace) == nil && len(f.matches("*.db")) == 0 && bytes.HasPrefix(f.Head(), []byte(sumsHead))
 		}
+
 		return leadsAscendDB(f)
 	},
 	Read: readAscend,
@@ -38,10 +39,12 @@ func readAscend(ctx context.Context, f *File, out *Output) error {
 	if f.isSQLite() {
 		return readAscendDB(ctx, f, out)
 	}
+
 	id := Identity{Rank: ascendRank(f)}
 	if f.Name() == ascendSums {
 		return readSums(ctx, f, out, nil, &id)
 	}
+
 	r, err := f.Open()
 	if err != nil {
 		return err
@@ -52,9 +55,11 @@ func readAscend(ctx context.Context, f *File, out *Output) error {
 	if err != nil && !t.anything {
 		return err
 	}
+
 	if err != nil {
 		out.Unread(f.Path, "%s; what stands before was read", cause(err))
 	}
+
 	t.name(f)
 	return t.give(f, out)
 }
@@ -68,6 +73,7 @@ func ascendRank(f *File) int {
 			if err != nil {
 				continue
 			}
+
 			if end, err := value(text, at); err == nil {
 				if n := number(text[at:end], -1); n >= 0 && n < 1<<24 {
 					return int(n)
@@ -75,6 +81,7 @@ func ascendRank(f *File) int {
 			}
 		}
 	}
+
 	return UnknownRank
 }
 
@@ -109,6 +116,7 @@ func hcclName(name string) (op, group string) {
 	if _, whole, ok := strings.Cut(rest, "@"); ok {
 		return op, whole
 	}
+
 	group, _, _ = strings.Cut(rest, "_")
 	return op, group
 }
@@ -123,5 +131,6 @@ func (f *File) matches(pattern string) (all []*File) {
 			}
 		}
 	}
+
 	return all
 }

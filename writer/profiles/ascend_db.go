@@ -21,11 +21,13 @@ func leadsAscendDB(f *File) bool {
 	if !f.isSQLite() || f.Beside(ascendTrace) != nil {
 		return false
 	}
+
 	tables := f.tables()
 	if tables == nil {
 		known, _ := path.Match("ascend_*_profiler*.db", f.Name())
 		return known
 	}
+
 	return slices.Contains(tables, "COMMUNICATION_OP") && slices.Contains(tables, "STRING_IDS") || slices.Contains(tables, "STEP_TIME") && slices.Contains(tables, "TASK")
 }
 
@@ -42,6 +44,7 @@ func readAscendDB(ctx context.Context, f *File, out *Output) (err error) {
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, d.Close()) }()
 	d.tellLog(out)
 	a := &ascendDB{database: d, capture: newCapture(Identity{Rank: ascendRank(f)}), out: out, words: map[int64]string{}}
@@ -52,6 +55,7 @@ func readAscendDB(ctx context.Context, f *File, out *Output) (err error) {
 			out.Unread(f.Path, "%s; what else it has was read", cause(err))
 		}
 	}
+
 	return a.give(f, out)
 }
 
@@ -61,12 +65,14 @@ func (a *ascendDB) identity(ctx context.Context) error {
 			if n := c.int(0); n >= 0 && n < 1<<24 {
 				a.id.Rank = int(n)
 			}
+
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
+
 	err := a.read(ctx, "HOST_INFO", []string{"hostName"}, func(c cells) error {
 		a.id.Node = record.Clip(c.text(0), record.MaxWord)
 		return nil
@@ -74,6 +80,7 @@ func (a *ascendDB) identity(ctx context.Context) error {
 	if errors.Is(err, errNoTable) { // older ones
 		return nil
 	}
+
 	return err
 }
 
@@ -82,11 +89,13 @@ func (a *ascendDB) steps(ctx context.Context) error {
 		if len(a.host) >= mostRanges {
 			return errMany
 		}
+
 		r := record.New(record.Step)
 		r.Step, r.Start, r.Dur = c.int(0), c.int(1), c.int(2)-c.int(1)
 		if r.Step >= 0 && r.Dur > 0 {
 			a.host, a.anything = append(a.host, r), true
 		}
+
 		return nil
 	})
 }
@@ -102,10 +111,12 @@ func (a *ascendDB) communication(ctx context.Context) error {
 		if len(a.kernels) >= mostRanges {
 			return errMany
 		}
+
 		from, to := c.int(1), c.int(2)
 		if to < from {
 			return nil
 		}
+
 		said = append(said, names{c.int(0), c.int(4), c.int(5)})
 		a.words[c.int(0)], a.words[c.int(4)] = "", ""
 		a.kernels = append(a.kernels, comm{interval: interval{from, to}, in: c.int(6), corr: uint64(max(c.int(3), 0))})
@@ -115,18 +126,22 @@ func (a *ascendDB) communication(ctx context.Context) error {
 	if err != nil && !errors.Is(err, errMany) {
 		return err
 	}
+
 	if wordsErr := a.strings(ctx); wordsErr != nil {
 		return errors.Join(err, wordsErr)
 	}
+
 	dtypes := map[int64]string{}
 	if len(said) > 0 {
 		err = errors.Join(err, a.read(ctx, "ENUM_HCCL_DATA_TYPE", []string{"id", "name"}, func(c cells) error {
 			if len(dtypes) < 256 {
 				dtypes[c.int(0)] = c.text(1)
 			}
+
 			return nil
 		}))
 	}
+
 	launched := map[uint64]bool{}
 	for i, n := range said {
 		k := &a.kernels[i]
@@ -134,10 +149,12 @@ func (a *ascendDB) communication(ctx context.Context) error {
 		k.group, k.dtype = a.words[n.group], dtypes[n.dtype]
 		launched[k.corr] = true
 	}
+
 	return errors.Join(err, a.read(ctx, "CANN_API", []string{"startNs", "endNs", "connectionId", "globalTid"}, func(c cells) error {
 		if corr := uint64(max(c.int(2), 0)); corr != 0 && launched[corr] && len(a.launches) < mostRanges {
 			a.launches = append(a.launches, launch{corr, uint64(c.int(3)), interval{c.int(0), max(c.int(1), c.int(0))}})
 		}
+
 		return nil
 	}))
 }
@@ -152,9 +169,11 @@ func (a *ascendDB) strings(ctx context.Context) error {
 			used = true
 			annotations++
 		}
+
 		if used {
 			a.words[id] = strings.Clone(record.Clip(w, record.MaxWord))
 		}
+
 		return nil
 	})
 }
@@ -166,15 +185,18 @@ func (a *ascendDB) annotations(ctx context.Context) error {
 		if w == "" || len(a.host) >= mostRanges {
 			return nil
 		}
+
 		r, ok := annotated([]byte(w), c.int(0), c.int(1)-c.int(0))
 		if ok && r.Kind != record.Step && r.Dur >= 0 { // STEP_TIME has the steps
 			a.host = append(a.host, r)
 		}
+
 		return nil
 	})
 	if errors.Is(err, errNoTable) { // profiled without ProfilerActivity.CPU
 		return nil
 	}
+
 	return err
 }
 
@@ -186,20 +208,24 @@ func (a *ascendDB) computation(ctx context.Context) error {
 		if len(tasks) >= most {
 			return errMany
 		}
+
 		tasks = append(tasks, c.int(0))
 		return nil
 	})
 	if err != nil && !errors.Is(err, errMany) {
 		return err
 	}
+
 	if !slices.IsSorted(tasks) {
 		slices.Sort(tasks)
 	}
+
 	return errors.Join(err, a.read(ctx, "TASK", []string{"startNs", "endNs", "globalTaskId"}, func(c cells) error {
 		if _, computes := slices.BinarySearch(tasks, c.int(2)); computes && c.int(1) >= c.int(0) {
 			a.work.add(c.int(0), c.int(1))
 			a.anything = true
 		}
+
 		return nil
 	}))
 }

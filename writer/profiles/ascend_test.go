@@ -24,20 +24,24 @@ func TestAscend(t *testing.T) {
 		if path, ok := sample(t, form.beside); ok {
 			folders = append(folders, path)
 		}
+
 		for _, folder := range folders {
 			got := open(t, folder, Options{})
 			if got.Format.Name != "ascend" || len(got.Steps) != 2 || len(got.Unread) > 0 {
 				t.Fatalf("%s: %s, %d steps, not read: %v", folder, got.Format.Name, len(got.Steps), got.Unread)
 			}
+
 			for i, want := range form.want {
 				s := got.Steps[i]
 				if s.Step != 50 || int(s.Rank) != i || math.Abs(ms(s.CommNs)-want.all) > 0.001 || math.Abs(ms(s.ExposedNs)-want.exposed) > 0.001 {
 					t.Errorf("%s: rank %d, step %d: %.6f ms of communication, %.6f exposed; want %.6f, %.6f", folder, s.Rank, s.Step, ms(s.CommNs), ms(s.ExposedNs), want.all, want.exposed)
 				}
+
 				if s.Flags&row.FlagHostOnly != 0 {
 					t.Errorf("rank %d has no device", s.Rank)
 				}
 			}
+
 			for _, r := range got.Raws.AppendTo(nil) {
 				if r.Kind == "Communication" && (r.Op != "allreduce" || r.Group != form.group || r.Dtype != "fp32" || r.Count == 0 || r.Bytes != 4*r.Count || r.HostStartNs == 0 || r.HostStartNs > r.StartNs) {
 					t.Errorf("%+v", r)
@@ -45,6 +49,7 @@ func TestAscend(t *testing.T) {
 			}
 		}
 	}
+
 	if path, ok := sample(t, "ascend/text/level1"); ok {
 		if got := open(t, path, Options{}); len(got.Steps) != 2 || len(got.Unread) > 0 || math.Abs(ms(got.Steps[0].ExposedNs)-101.963203) > 0.001 {
 			t.Errorf("level 1: %+v, not read: %v", got.Steps, got.Unread)
@@ -63,6 +68,7 @@ func TestAscendSums(t *testing.T) {
 	if len(got.Steps) != 2 || got.Steps[0].Rank != 3 || got.Steps[0].StepNs != 8130500 || got.Steps[0].ExposedNs != 100e3 || got.Steps[0].CommNs != 120e3 || got.Steps[0].SelfNs != 8030500 {
 		t.Errorf("%+v", got.Steps)
 	}
+
 	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0].Cause, "no times") {
 		t.Errorf("%v", got.Notes)
 	}
@@ -73,6 +79,7 @@ func TestMindStudio(t *testing.T) {
 	if got.Format.Name != "mindstudio" || len(got.Steps) != 16 {
 		t.Fatalf("%s, %d steps", got.Format.Name, len(got.Steps))
 	}
+
 	var stages, computing [2]float64
 	for _, s := range got.Steps {
 		stages[s.Rank/8] += ms(s.SelfNs) / 8
@@ -81,12 +88,15 @@ func TestMindStudio(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
+
 	if r := got.Rows.Ranks[9]; strings.Join(r.Groups, " ") != "pp:pp-1:1:2 dp:dp-8:1:8" {
 		t.Errorf("rank %d: groups %v", r.Rank, r.Groups)
 	}
+
 	if math.Abs(computing[0]-75.5) > 0.1 || math.Abs(computing[1]-79.9) > 0.1 {
 		t.Errorf("the stages compute for %.2f and %.2f ms", computing[0], computing[1])
 	}
+
 	if math.Abs(stages[0]-75.5-67) > 2 || math.Abs(stages[1]-80-85) > 2 {
 		t.Errorf("own time of the stages %.1f and %.1f ms", stages[0], stages[1])
 	}
@@ -109,6 +119,7 @@ func TestDamagedTables(t *testing.T) {
 			said = strings.Join(Sentences(tree.Unread), "\n")
 			tree.Close()
 		}
+
 		if !strings.Contains(said, c.want) || !strings.Contains(said, "cluster_step_trace_time.csv") {
 			t.Errorf("%q: it does not say %q: %s", c.text, c.want, said)
 		}

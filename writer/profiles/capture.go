@@ -46,14 +46,17 @@ func (t *capture) member(name, what string, list []byte) {
 	if name == "" || t.groups[name] != nil || len(t.groups) >= most {
 		return
 	}
+
 	var ranks []int
 	for _, e := range elements(list) {
 		n := number(e, -1)
 		if n < 0 || n >= 1<<24 {
 			return // shortened to "0, 1, …"
 		}
+
 		ranks = append(ranks, int(n))
 	}
+
 	if len(ranks) > 1 {
 		t.groups[name] = &record.Group{Dim: dimOf(what), Name: name, Size: len(ranks), Ranks: ranks}
 	}
@@ -78,6 +81,7 @@ func dimOf(what string) string {
 			return "ep"
 		}
 	}
+
 	return ""
 }
 
@@ -91,6 +95,7 @@ func annotated(name []byte, ts, dur int64) (record.Record, bool) {
 		r.Step = number(n, record.NoStep)
 		return r, r.Step >= 0
 	}
+
 	switch w := string(bytes.ToLower(bytes.Trim(name, "# "))); {
 	case strings.HasPrefix(w, "enumerate(dataloader)"):
 		r.Kind = record.DataLoader
@@ -103,6 +108,7 @@ func annotated(name []byte, ts, dur int64) (record.Record, bool) {
 	default:
 		return r, false
 	}
+
 	return r, true
 }
 
@@ -111,15 +117,18 @@ func (t *capture) give(f *File, out *Output) error {
 	if !t.anything {
 		return errors.New("it holds no event of an operator, an annotation or a kernel")
 	}
+
 	rank := out.Rank(t.id)
 	t.giveGroups(rank)
 	comms, device := t.kernels, true
 	if len(comms) == 0 {
 		comms, device = t.blocking, false
 	}
+
 	if len(comms) == 0 && t.nccl {
 		out.Unread(f.Path, "collectives were enqueued to a device and no activity of the device was recorded: how long they took can't be told (profile with ProfilerActivity.CUDA)")
 	}
+
 	device = device && len(comms) > 0 || len(t.work.all) > 0
 	t.giveComms(rank, comms, device)
 	if device {
@@ -127,22 +136,27 @@ func (t *capture) give(f *File, out *Output) error {
 			rank.Computed(from+t.base, to+t.base)
 		}
 	}
+
 	for i := range t.host {
 		r := &t.host[i]
 		if device && (r.Kind == record.FP || r.Kind == record.Other) {
 			continue // only the time to enqueue
 		}
+
 		r.Start += t.base
 		rank.Add(r)
 	}
+
 	for i := range t.device {
 		a := &t.device[i]
 		if host, ok := t.hostExt[a.ext]; ok && a.ext != 0 {
 			a.rec.HostStart, a.rec.HostDur = host.from+t.base, host.to-host.from
 		}
+
 		a.rec.Start += t.base
 		rank.Add(&a.rec)
 	}
+
 	return nil
 }
 
@@ -153,5 +167,6 @@ func (t *capture) giveGroups(rank *Rank) {
 			rank.Groups = append(rank.Groups, *g)
 		}
 	}
+
 	slices.SortFunc(rank.Groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -32,6 +32,7 @@ func collectiveKernel(name []byte) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -47,9 +48,11 @@ func (t *capture) said(l launch) (out comm) {
 		if c.to < l.from {
 			continue
 		}
+
 		out.op, out.group, out.dtype = cmp.Or(out.op, c.op), cmp.Or(out.group, c.group), cmp.Or(out.dtype, c.dtype)
 		out.in, out.out = max(out.in, c.in), max(out.out, c.out)
 	}
+
 	return out
 }
 
@@ -62,10 +65,12 @@ func (t *capture) giveComms(rank *Rank, comms []comm, device bool) {
 	for i := range comms {
 		intervals[i] = comms[i].interval
 	}
+
 	work := &t.ops
 	if device {
 		work = &t.work
 	}
+
 	exposed := work.exposed(intervals)
 	rank.spans = slices.Grow(rank.spans, len(comms)+len(t.host)+len(t.device))
 	for i := range comms {
@@ -80,10 +85,12 @@ func (t *capture) giveComms(rank *Rank, comms []comm, device bool) {
 				said = t.said(t.launches[l])
 			}
 		}
+
 		raw, _, _ := strings.Cut(cmp.Or(said.op, c.op), "(") // a kernel's parameters
 		if r.Op = record.BaseOp(raw); r.Op != raw {
 			r.OpRaw = raw
 		}
+
 		r.Group = cmp.Or(c.group, said.group)
 		r.Dtype = record.BaseDtype(cmp.Or(c.dtype, said.dtype))
 		r.Count = max(c.in, c.out, said.in, said.out)

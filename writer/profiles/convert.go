@@ -55,6 +55,7 @@ func Sentences(problems []Problem) (words []string) {
 	for _, p := range problems {
 		more[p.Cause]++
 	}
+
 	for _, p := range problems {
 		switch n := more[p.Cause]; {
 		case n == 1:
@@ -62,8 +63,10 @@ func Sentences(problems []Problem) (words []string) {
 		case n > 1:
 			words = append(words, fmt.Sprintf("%s and %d more: %s", p.Path, n-1, p.Cause))
 		}
+
 		more[p.Cause] = 0
 	}
+
 	return words
 }
 
@@ -88,13 +91,16 @@ func Open(ctx context.Context, at string, o Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read profiles in %s: %w", at, err)
 	}
+
 	t := &Tree{Format: format, Job: cmp.Or(o.Job, jobName(at)), Unread: append(f.notes, f.misfits(format, leads)...)}
 	if t.Dir, t.lock, err = room(); err != nil {
 		return nil, fmt.Errorf("make room for the ranges of %s: %w", at, err)
 	}
+
 	if err := t.read(ctx, leads, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("read profiles in %s: %w", at, err), t.Close())
 	}
+
 	return t, nil
 }
 
@@ -106,16 +112,20 @@ func (f *folder) find(from string) (*Format, []*File, error) {
 		if i < 0 {
 			return nil, nil, fmt.Errorf("unknown format %q: want one of %s", from, strings.Join(Words(), ", "))
 		}
+
 		formats = formats[i : i+1]
 	}
+
 	leads := make([][]*File, len(formats))
 	for _, file := range f.files {
 		i := slices.IndexFunc(formats, func(x Format) bool { return x.Leads(file) })
 		if i >= 0 {
 			leads[i] = append(leads[i], file)
 		}
+
 		file.forget()
 	}
+
 	found := -1
 	for i := range formats {
 		switch {
@@ -127,9 +137,11 @@ func (f *folder) find(from string) (*Format, []*File, error) {
 				leads[found][0].Path, formats[found].What, leads[i][0].Path, formats[i].What, formats[found].Name, formats[i].Name)
 		}
 	}
+
 	if found < 0 {
 		return nil, nil, f.none(from)
 	}
+
 	return &formats[found], leads[found], nil
 }
 
@@ -142,6 +154,7 @@ func (f *folder) misfits(format *Format, leads []*File) (all []Problem) {
 	for _, l := range leads {
 		lead[l], called[digits.ReplaceAllString(l.name, "#")], extensions[path.Ext(l.name)] = true, true, true
 	}
+
 	for _, file := range f.files {
 		switch {
 		case lead[file]:
@@ -151,11 +164,13 @@ func (f *folder) misfits(format *Format, leads []*File) (all []Problem) {
 			all = append(all, Problem{file.Path, "it is called like others and is none of the " + format.What + ": it is damaged, or something else"})
 		}
 	}
+
 	for _, file := range f.links {
 		if extensions[path.Ext(file.name)] {
 			all = append(all, Problem{file.Path, notFollowed})
 		}
 	}
+
 	return all
 }
 
@@ -169,21 +184,26 @@ func (f *folder) none(from string) error {
 			what = append(what, x.What)
 		}
 	}
+
 	var there []string
 	for _, p := range f.notes[:min(len(f.notes), 1)] {
 		there = append(there, p.String())
 	}
+
 	if len(f.files) == 0 {
 		there = append(there, "no file at all")
 	} else {
 		there = append(there, fmt.Sprintf("none of its %d files (the first is %s) is one of: %s", len(f.files), f.files[0].Path, strings.Join(what, "; ")))
 	}
+
 	if i := slices.IndexFunc(f.files, func(x *File) bool { return x.Size == 0 }); i >= 0 {
 		there = append(there, f.files[i].Path+" is empty")
 	}
+
 	if len(f.links) > 0 {
 		there = append(there, f.links[0].Path+": "+notFollowed)
 	}
+
 	return fmt.Errorf("%w: %s", ErrNone, strings.Join(there, "; "))
 }
 
@@ -196,6 +216,7 @@ func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
 			workers[w] = len(workers) + 1
 		}
 	}
+
 	done := make(chan struct{}, len(leads))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, cmp.Or(o.Workers, runtime.GOMAXPROCS(0))) + 1)
@@ -206,10 +227,12 @@ func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+
 			if o.Progress != nil {
 				o.Progress(n+1, len(leads))
 			}
 		}
+
 		return nil
 	})
 	for i, file := range leads {
@@ -219,9 +242,11 @@ func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
 			return err
 		})
 	}
+
 	if err := g.Wait(); err != nil {
 		return err
 	}
+
 	return t.arrange(all)
 }
 
@@ -232,31 +257,39 @@ func (t *Tree) profile(ctx context.Context, file *File, worker int) (*profile, e
 	if p.hash, err = file.hash(ctx); err == nil {
 		err = t.Format.Read(ctx, file, &p.out)
 	}
+
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+
 	if err != nil {
 		p.out.Unread(file.Path, "%s", cause(err))
 	}
+
 	if p.out.beyond > 0 {
 		p.out.Unread(file.Path, "it holds more than %d ranges: %d are left out", mostRanges, p.out.beyond)
 	}
+
 	for i, r := range p.out.ranks {
 		if r.Rank < 0 && len(p.out.ranks) > 1 {
 			r.Rank = worker*len(p.out.ranks) + i
 			p.out.Note(file.Path, "it tells no rank of its %d processes: they are numbered by their devices, and files by the order of names", len(p.out.ranks))
 		}
+
 		if len(r.spans) == 0 && r.computed.to <= r.computed.from {
 			p.out.Unread(file.Path, "no range of the job in it")
 			continue
 		}
+
 		written, err := t.write(p, r)
 		if err != nil {
 			return nil, err
 		}
+
 		r.spans, r.words, r.index = nil, nil, nil
 		p.parts = append(p.parts, written)
 	}
+
 	return p, nil
 }
 
@@ -266,9 +299,11 @@ func jobName(at string) string {
 	if err != nil {
 		abs = at
 	}
+
 	name := strings.TrimLeft(filepath.Base(abs), ".")
 	if info, err := os.Stat(abs); err == nil && !info.IsDir() {
 		name, _, _ = strings.Cut(name, ".")
 	}
+
 	return cmp.Or(strings.Trim(name, `/\`), "profiles")
 }

@@ -24,10 +24,12 @@ func (c *cover) add(from, to int64) {
 			last.to = max(last.to, to)
 			return
 		}
+
 		if n >= mostIntervals {
 			c.merge()
 		}
 	}
+
 	c.all = append(c.all, interval{from, to})
 	c.merged = false
 }
@@ -37,6 +39,7 @@ func (c *cover) merge() {
 	if c.merged {
 		return
 	}
+
 	slices.SortFunc(c.all, func(a, b interval) int { return cmp.Compare(a.from, b.from) })
 	out := c.all[:0]
 	for _, iv := range c.all {
@@ -44,8 +47,10 @@ func (c *cover) merge() {
 			out[n-1].to = max(out[n-1].to, iv.to)
 			continue
 		}
+
 		out = append(out, iv)
 	}
+
 	c.all, c.merged = out, true
 }
 
@@ -55,6 +60,7 @@ func (c *cover) extent() (from, to int64) {
 	if len(c.all) == 0 {
 		return 0, 0
 	}
+
 	return c.all[0].from, c.all[len(c.all)-1].to
 }
 
@@ -65,6 +71,7 @@ func (c *cover) within(iv interval) (total int64) {
 	for ; i < len(c.all) && c.all[i].from < iv.to; i++ {
 		total += max(0, min(c.all[i].to, iv.to)-max(c.all[i].from, iv.from))
 	}
+
 	return total
 }
 
@@ -78,8 +85,10 @@ func (c *cover) exposed(comm []interval) []int64 {
 		if iv.to <= iv.from {
 			continue
 		}
+
 		counted = iv.to
 		out[i] = iv.to - iv.from - c.within(iv)
 	}
+
 	return out
 }

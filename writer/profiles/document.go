@@ -46,6 +46,7 @@ func scanDocument(r io.Reader, list string, beside func(key, value []byte), each
 	if err := d.scan(); err != nil {
 		return d.told(err)
 	}
+
 	return nil
 }
 
@@ -57,18 +58,22 @@ func scanObjects(r io.Reader, each func(object []byte)) error {
 		if errors.Is(err, errShort) && errors.Is(d.err, io.EOF) {
 			return nil
 		}
+
 		if err == nil {
 			err = d.whole(func(b []byte) (int, error) {
 				if b[0] != '{' {
 					return 0, fmt.Errorf("%q where an object is wanted", b[0])
 				}
+
 				end, err := value(b, 0)
 				if err == nil {
 					each(b[:end])
 				}
+
 				return end, err
 			})
 		}
+
 		if err != nil {
 			return d.told(err)
 		}
@@ -82,6 +87,7 @@ func (d *document) told(err error) error {
 			err = errCut
 		}
 	}
+
 	return fmt.Errorf("at byte %d: %w", d.offset, err)
 }
 
@@ -90,18 +96,22 @@ func (d *document) more() bool {
 	if d.err != nil || len(d.buf) >= mostElement {
 		return false
 	}
+
 	if d.start > 0 {
 		copy(d.space, d.buf)
 		d.start = 0
 	}
+
 	n := len(d.buf)
 	if n == len(d.space) {
 		d.space = append(d.space, make([]byte, len(d.space))...)
 	}
+
 	var read int
 	for read == 0 && d.err == nil {
 		read, d.err = d.r.Read(d.space[n:])
 	}
+
 	d.buf = d.space[:n+read]
 	return read > 0
 }
@@ -122,14 +132,17 @@ func (d *document) whole(scan func(b []byte) (int, error)) error {
 			d.step(n)
 			return nil
 		}
+
 		if !errors.Is(err, errShort) {
 			d.step(n)
 			return err
 		}
+
 		if !d.more() {
 			if len(d.buf) >= mostElement {
 				return fmt.Errorf("an element is longer than %d bytes", mostElement)
 			}
+
 			return errShort
 		}
 	}
@@ -142,6 +155,7 @@ func (d *document) next() (c byte, err error) {
 		if i == len(b) {
 			return i, errShort
 		}
+
 		c = b[i]
 		return i, nil
 	})
@@ -153,17 +167,21 @@ func (d *document) scan() error {
 	if err != nil {
 		return err
 	}
+
 	if c == '[' {
 		return d.elements()
 	}
+
 	if c != '{' {
 		return fmt.Errorf("%q where { or [ is wanted", c)
 	}
+
 	d.step(1)
 	for first := true; ; first = false {
 		if c, err = d.next(); err != nil {
 			return err
 		}
+
 		switch {
 		case c == '}':
 			return nil
@@ -173,9 +191,11 @@ func (d *document) scan() error {
 				return err
 			}
 		}
+
 		if c != '"' {
 			return fmt.Errorf("%q where a key is wanted", c)
 		}
+
 		if err := d.member(); err != nil {
 			return err
 		}
@@ -190,22 +210,27 @@ func (d *document) member() error {
 		if err != nil {
 			return 0, err
 		}
+
 		if list = string(key) == d.list; list {
 			return i, nil
 		}
+
 		end, err := value(b, i)
 		if err != nil {
 			return 0, err
 		}
+
 		d.beside(key, b[i:end])
 		return end, nil
 	})
 	if err != nil || !list {
 		return err
 	}
+
 	if c, err := d.next(); err != nil || c != '[' {
 		return errors.Join(err, fmt.Errorf("%s is no list", d.list))
 	}
+
 	return d.elements()
 }
 
@@ -219,6 +244,7 @@ func (d *document) elements() error {
 			if i < len(b) && b[i] == ',' {
 				i = space(b, i+1)
 			}
+
 			switch {
 			case i == len(b):
 				return 0, errShort
@@ -228,6 +254,7 @@ func (d *document) elements() error {
 			case b[i] != '{':
 				return i, fmt.Errorf("%q where an element is wanted", b[i])
 			}
+
 			return d.each(b, i)
 		})
 		if err != nil || done {

@@ -58,6 +58,7 @@ func (f *File) Head() []byte {
 			r.Close()
 		}
 	}
+
 	return f.head
 }
 
@@ -70,6 +71,7 @@ func (f *File) Open() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b := bufio.NewReaderSize(raw, 64<<10)
 	if magic, _ := b.Peek(2); len(magic) < 2 || magic[0] != 0x1f || magic[1] != 0x8b {
 		return struct {
@@ -77,10 +79,12 @@ func (f *File) Open() (io.ReadCloser, error) {
 			io.Closer
 		}{b, raw}, nil
 	}
+
 	z, err := gzip.NewReader(b)
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
+
 	return struct {
 		io.Reader
 		io.Closer
@@ -95,13 +99,16 @@ func (f *File) raw() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	info, err := raw.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("not a regular file")
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
+
 	return raw, nil
 }
 
@@ -112,10 +119,12 @@ func (f *File) Beside(name string) *File {
 	if !filepath.IsLocal(below) {
 		return nil
 	}
+
 	info, err := f.root.Lstat(below)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
+
 	return &File{Path: filepath.Join(filepath.Dir(f.Path), name), Size: info.Size(), root: f.root, name: below}
 }
 
@@ -130,12 +139,14 @@ func namesIn(root *os.Root, dir string) []string {
 	if err != nil {
 		return nil
 	}
+
 	var names []string
 	for _, e := range entries {
 		if e.Type().IsRegular() {
 			names = append(names, e.Name())
 		}
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -177,20 +188,24 @@ func openFolder(at string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	dir, only := at, ""
 	if !info.IsDir() {
 		dir, only = filepath.Split(at)
 		dir = cmp.Or(dir, ".")
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	f := &folder{root: root}
 	if only != "" {
 		f.files = []*File{{Path: at, Size: info.Size(), root: root, name: only}}
 		return f, nil
 	}
+
 	f.walk(dir, ".", 0)
 	slices.SortFunc(f.files, func(a, b *File) int { return strings.Compare(a.name, b.name) })
 	return f, nil
@@ -202,16 +217,19 @@ func (f *folder) walk(dir, below string, depth int) {
 		f.notes = append(f.notes, Problem{here, fmt.Sprintf("not looked into: it lies more than %d folders deep, or behind %d files", deepest, mostFiles)})
 		return
 	}
+
 	d, err := f.root.Open(below)
 	if err != nil {
 		f.notes = append(f.notes, Problem{here, cause(err)})
 		return
 	}
+
 	entries, err := d.ReadDir(mostFiles)
 	d.Close()
 	if err != nil && !errors.Is(err, io.EOF) {
 		f.notes = append(f.notes, Problem{here, cause(err)})
 	}
+
 	for _, e := range entries {
 		name := path.Join(below, e.Name())
 		switch {
@@ -225,6 +243,7 @@ func (f *folder) walk(dir, below string, depth int) {
 			if info, err := e.Info(); err == nil {
 				size = info.Size()
 			}
+
 			f.files = append(f.files, &File{Path: filepath.Join(dir, name), Size: size, root: f.root, name: name})
 		}
 	}
@@ -236,6 +255,7 @@ func cause(err error) string {
 	if errors.As(err, &p) {
 		return p.Err.Error()
 	}
+
 	return err.Error()
 }
 
@@ -249,5 +269,6 @@ func (c ctxReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return c.r.Read(p)
 }

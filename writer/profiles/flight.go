@@ -29,9 +29,11 @@ var flight = Format{
 		if pickled(h) {
 			return bytes.Contains(h, []byte("pg_config")) && bytes.Contains(h, []byte("version")) && f.Beside(f.Name()+".json") == nil
 		}
+
 		if i := space(h, 0); i == len(h) || h[i] != '{' {
 			return false
 		}
+
 		return bytes.Contains(h, []byte(`"entries"`)) && (bytes.Contains(h, []byte(`"pg_config"`)) || bytes.Contains(h, []byte(`"profiling_name"`)))
 	},
 	Read: readFlight,
@@ -55,6 +57,7 @@ func readFlight(ctx context.Context, f *File, out *Output) error {
 		return errors.New("a pickle, which could run code when it is loaded, is not read: dump JSON with torch._C._distributed_c10d._dump_nccl_trace_json() (gloo: _dump_fr_trace_json()), or turn one that you trust into JSON: " +
 			`python3 -c "import pickle,json,sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)" <` + f.Name() + ` >` + f.Name() + `.json`)
 	}
+
 	r, err := f.Open()
 	if err != nil {
 		return err
@@ -66,12 +69,15 @@ func readFlight(ctx context.Context, f *File, out *Output) error {
 	if err != nil && !d.anything {
 		return err
 	}
+
 	if err != nil {
 		out.Unread(f.Path, "%s; what stands before was read", cause(err))
 	}
+
 	if d.unseen > 0 {
 		out.Note(f.Path, "it tells when collectives were called, and of %d not when they ended: who waited how long can't be told", d.unseen)
 	}
+
 	d.world()
 	d.giveGroups(d.rank)
 	return nil
@@ -82,6 +88,7 @@ func (d *flightDump) config(key, v []byte) {
 	if string(key) != "pg_config" {
 		return
 	}
+
 	membersOf(v, func(_, g []byte) bool {
 		// The default group has no name here, and "0" in the entries.
 		name := cmp.Or(string(memberOf(g, "name")), "0")
@@ -96,37 +103,44 @@ func (d *flightDump) entry(b []byte, i int) (int, error) {
 	if err != nil {
 		return end, err
 	}
+
 	e := b[i:end]
 	raw := string(memberOf(e, "profiling_name"))
 	if _, what, ok := strings.Cut(raw, ":"); ok { // nccl:all_reduce
 		raw = what
 	}
+
 	r := record.New(record.Communication)
 	r.Start = number(memberOf(e, "time_created_ns"), 0)
 	if raw == "" || r.Start <= 0 {
 		return end, nil
 	}
+
 	d.anything = true
 	raw, other, _ := strings.Cut(raw, " ") // send 0->1, recv 0<-1
 	if r.Op = record.BaseOp(raw); r.Op != raw {
 		r.OpRaw = raw
 	}
+
 	if i := strings.LastIndexAny(other, ">-"); i >= 0 {
 		if peer := number([]byte(other[i+1:]), -1); peer >= 0 && peer < 1<<24 {
 			r.Peer = int32(peer)
 		}
 	}
+
 	if g := elements(memberOf(e, "process_group")); len(g) > 0 {
 		r.Group = string(g[0])
 		if len(g) > 1 && len(d.used) < 256 {
 			d.used[r.Group] = string(g[1])
 		}
 	}
+
 	r.Thread = uint64(max(number(memberOf(e, "thread_id"), 0), 0))
 	r.Count = max(countOf(memberOf(e, "input_sizes")), countOf(memberOf(e, "output_sizes")))
 	if t := elements(memberOf(e, "input_dtypes")); len(t) > 0 {
 		r.Dtype = record.BaseDtype(string(t[0]))
 	}
+
 	r.Bytes = r.Count * int64(record.DtypeSize(r.Dtype))
 	d.times(&r, e)
 	d.rank.Add(&r)
@@ -161,10 +175,13 @@ func countOf(list []byte) (total int64) {
 			if size < 0 || size > most || size > 0 && n > most/size {
 				return 0
 			}
+
 			n *= size
 		}
+
 		total = min(total+n, most)
 	}
+
 	return total
 }
 

@@ -12,24 +12,29 @@ func TestFlight(t *testing.T) {
 	if got.Format.Name != "flight" || got.Tree.Ranks != 4 || len(got.Steps) != 4 || len(got.Unread) > 0 {
 		t.Fatalf("%s: %d ranks, %d steps, not read: %v", got.Format.Name, got.Tree.Ranks, len(got.Steps), got.Unread)
 	}
+
 	if words := strings.Join(Sentences(got.Notes), "\n"); !strings.Contains(words, "of 38 not when they ended") || !strings.Contains(words, "marks no step") {
 		t.Error(words)
 	}
+
 	for _, s := range got.Steps {
 		if s.StepNs < 1800e6 || s.StepNs > 2600e6 { // from the first call to the last
 			t.Errorf("rank %d: a step of %d ns", s.Rank, s.StepNs)
 		}
 	}
+
 	ops := map[string]int{}
 	calls := map[uint32][]int64{}
 	for _, r := range got.Raws.AppendTo(nil) {
 		if r.Kind != "Communication" {
 			continue
 		}
+
 		ops[r.Op]++
 		if r.Open != 1 || r.DurNs != 0 || r.Group != "0" || r.Side == "device" {
 			t.Fatalf("%+v", r)
 		}
+
 		if r.Op == "allreduce" && r.Count == 263168 {
 			calls[r.Rank] = append(calls[r.Rank], r.StartNs)
 			if r.Dtype != "fp32" || r.Bytes != 4*263168 || r.OpRaw != "all_reduce" {
@@ -37,18 +42,22 @@ func TestFlight(t *testing.T) {
 			}
 		}
 	}
+
 	if ops["allreduce"] != 4*32 || ops["allgather"] != 4 || ops["broadcast"] != 4*4 || ops["barrier"] != 4 {
 		t.Errorf("%v", ops)
 	}
+
 	last := 0
 	for n := range 16 {
 		if s := calls[2][n]; s > calls[0][n] && s > calls[1][n] && s > calls[3][n] {
 			last++
 		}
 	}
+
 	if last != 16 {
 		t.Errorf("rank 2 is the last in %d of 16", last)
 	}
+
 	for _, r := range got.Rows.Ranks {
 		if r.WorldSize != 4 || len(r.GroupRanks) != 1 || len(r.GroupRanks[0]) != 4 {
 			t.Errorf("%+v", r)
@@ -83,9 +92,11 @@ func TestFlightOfNCCL(t *testing.T) {
 			}
 		}
 	}
+
 	if words := strings.Join(said, ", "); words != "allreduce 1 bf16 device, send 0 fp32 host, allgather 0 fp16 host" {
 		t.Error(words)
 	}
+
 	if r := got.Rows.Ranks[0]; r.Rank != 1 || r.WorldSize != 2 || strings.Join(r.Groups, " ") != ":0:1:2 tp:1:1:2" {
 		t.Errorf("%+v", r)
 	}

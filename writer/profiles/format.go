@@ -30,6 +30,7 @@ func Words() []string {
 	for _, f := range Formats() {
 		words = append(words, f.Name)
 	}
+
 	return words
 }
 
@@ -73,6 +74,7 @@ func (o *Output) Rank(id Identity) *Rank {
 			return r
 		}
 	}
+
 	r := &Rank{Identity: id, out: o, index: map[string]uint32{"": 0}, words: []string{""}}
 	o.ranks = append(o.ranks, r)
 	return r
@@ -92,6 +94,7 @@ func told(list []Problem, path, format string, args []any) []Problem {
 	if len(list) < most && !slices.Contains(list, p) {
 		list = append(list, p)
 	}
+
 	return list
 }
 
@@ -124,6 +127,7 @@ func (r *Rank) Add(rec *record.Record) {
 		r.out.beyond++
 		return
 	}
+
 	r.out.ranges++
 	r.spans = append(r.spans, span{
 		start: rec.Start, dur: max(rec.Dur, 0), hostStart: rec.HostStart, hostDur: rec.HostDur, exposed: rec.Exposed,
@@ -146,6 +150,7 @@ func (r *Rank) word(w string) uint32 {
 		r.words = append(r.words, w)
 		r.index[w] = n
 	}
+
 	return n
 }
 
@@ -164,6 +169,7 @@ func (s *span) begin() int64 {
 	if s.side == record.Device && s.hostStart != 0 {
 		return s.hostStart
 	}
+
 	return s.start
 }
 
@@ -172,5 +178,6 @@ func (s *span) hostEnd() int64 {
 	if s.side == record.Device && s.hostStart != 0 {
 		return s.hostStart + s.hostDur
 	}
+
 	return s.start + s.dur
 }

@@ -30,10 +30,12 @@ func TestPageOfFormats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range Formats() {
 		if !strings.Contains(string(page), "\n| `"+f.Name+"` | ") {
 			t.Errorf("profiles.md has no row for %s", f.Name)
 		}
+
 		if !slices.ContainsFunc(samples, func(s sampleOf) bool { return s.format == f.Name }) {
 			t.Errorf("there is no sample of %s", f.Name)
 		}
@@ -47,6 +49,7 @@ func copied(t *testing.T, folder string) string {
 	if err := os.CopyFS(dir, os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
@@ -64,6 +67,7 @@ func saidOf(t *testing.T, dir string, o Options) (said string, ranks int) {
 	for _, p := range append(tree.Unread, tree.Notes...) {
 		words = append(words, p.String())
 	}
+
 	return strings.Join(words, "\n"), tree.Ranks
 }
 
@@ -86,6 +90,7 @@ func TestDamagedFormats(t *testing.T) {
 				for i := range text {
 					text[i] = byte(i*i>>3 ^ i)
 				}
+
 				return os.WriteFile(path, text, 0o600)
 			}, []string{"damaged, or something else", "none of its"}},
 			{"empty", func(_ *testing.T, path string, _ []byte) error { return os.WriteFile(path, nil, 0o600) },
@@ -106,20 +111,25 @@ func TestDamagedFormats(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
+
 					s.lead = "node1.sqlite"
 				}
+
 				path := filepath.Join(dir, s.lead)
 				text, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if err := d.damage(t, path, text); err != nil {
 					t.Fatal(err)
 				}
+
 				said, ranks := saidOf(t, dir, Options{})
 				if d.want != nil && (!strings.Contains(said, filepath.Base(s.lead)) || !slices.ContainsFunc(d.want, func(w string) bool { return strings.Contains(said, w) })) {
 					t.Errorf("it names not the file, or none of %q: %s", d.want, said)
 				}
+
 				if s.format != "mindstudio" && ranks == 0 {
 					t.Errorf("the other ranks are not read: %s", said)
 				}
@@ -136,12 +146,14 @@ func TestMixedFormats(t *testing.T) {
 			if a.format == b.format {
 				continue
 			}
+
 			dir := t.TempDir()
 			for sub, s := range map[string]string{"first": a.folder, "second": b.folder} {
 				if err := os.CopyFS(filepath.Join(dir, sub), os.DirFS(s)); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			said, _ := saidOf(t, dir, Options{})
 			for _, want := range []string{"profiles of two formats", "--from " + a.format, "--from " + b.format, filepath.Join(dir, "first"), filepath.Join(dir, "second")} {
 				if !strings.Contains(said, want) {
@@ -167,8 +179,10 @@ func TestMissingTables(t *testing.T) {
 				if said, _ := saidOf(t, path, Options{}); !strings.Contains(said, "none of its 1 files") || !strings.Contains(said, filepath.Base(path)) {
 					t.Error(said)
 				}
+
 				return
 			}
+
 			said, ranks := saidOf(t, dir, Options{})
 			lost := "read table " + c.table + ": no such table"
 			if !strings.Contains(said, filepath.Base(path)) || !strings.Contains(said, lost) || ranks == 0 {
@@ -186,14 +200,17 @@ func FuzzFormats(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		f.Add(text[:min(len(text), 8<<10)], uint8(slices.IndexFunc(names, func(n string) bool { return filepath.Ext(n) == filepath.Ext(s.lead) })))
 	}
+
 	f.Add([]byte("\x80\x02}(pg_config version"), uint8(5))
 	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
 		path := filepath.Join(t.TempDir(), names[int(which)%len(names)])
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if tree, err := Open(t.Context(), path, Options{}); err == nil {
 			tree.Close()
 		} else if !strings.Contains(err.Error(), filepath.Base(path)) {

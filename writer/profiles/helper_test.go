@@ -21,6 +21,7 @@ func sample(t *testing.T, name string) (path string, ok bool) {
 		t.Logf("RAN WITHOUT THE REAL PROFILE %s: %v", name, err)
 		return "", false
 	}
+
 	return path, true
 }
 
@@ -36,6 +37,7 @@ func open(t *testing.T, at string, o Options) opened {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { tree.Close() })
 	return opened{tree, rowsOf(t, tree)}
 }
@@ -46,6 +48,7 @@ func rowsOf(t *testing.T, tree *Tree) (all row.Rows) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, dir := range dirs {
 		counts, err := rollup.Dir(t.Context(), dir, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
 			all.Ranks = append(all.Ranks, r.Ranks...)
@@ -58,10 +61,12 @@ func rowsOf(t *testing.T, tree *Tree) (all row.Rows) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if n := counts.Unknown + counts.Garbage + counts.Torn + counts.Duplicate + counts.Late + rollup.Sum(counts.Lost); n > 0 {
 			t.Errorf("%s: the roll-up does not take %d lines: %+v", dir.Path, n, counts)
 		}
 	}
+
 	return all
 }
 
@@ -74,24 +79,29 @@ func folderOf(t *testing.T, files map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		f, err := os.Create(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if strings.HasSuffix(name, ".gz") {
 			z := gzip.NewWriter(f)
 			if _, err := z.Write([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := z.Close(); err != nil {
 				t.Fatal(err)
 			}
 		} else if _, err := f.WriteString(text); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }

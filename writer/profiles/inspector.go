@@ -68,15 +68,19 @@ func readInspector(ctx context.Context, f *File, out *Output) error {
 	if err != nil && len(l.calls) == 0 {
 		return err
 	}
+
 	if err != nil {
 		out.Unread(f.Path, "%s; what stands before was read", cause(err))
 	}
+
 	if l.unreadable > 0 {
 		out.Unread(f.Path, "%d objects tell no communicator or no operation: they are left out", l.unreadable)
 	}
+
 	if l.dropped > 0 {
 		out.Note(f.Path, "%d operations are not in it: NCCL Inspector lost them before it could write them (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE)", l.dropped)
 	}
+
 	return l.give()
 }
 
@@ -100,29 +104,35 @@ func (l *inspectorLog) object(o []byte) {
 		case "proxy_trace":
 			other = true // a part of an operation that has its own object
 		}
+
 		return true
 	})
 	if kind == "" && other {
 		return
 	}
+
 	raw, us := string(memberOf(operation, kind)), number(memberOf(operation, kind+"_exec_time_us"), -1)
 	if raw == "" || us < 0 || us > mostMicros || l.said.ranks == 0 || len(l.calls) >= mostRanges {
 		l.unreadable++
 		return
 	}
+
 	c := inspected{of: l.said, rec: record.New(record.Communication)}
 	r := &c.rec
 	if r.Op = record.BaseOp(raw); r.Op != raw {
 		r.OpRaw = raw
 	}
+
 	r.Side, r.Group, r.Start, r.Dur = record.Device, l.said.id, l.dump*1000, us*1000
 	r.Bytes = max(number(memberOf(operation, kind+"_msg_size_bytes"), 0), 0)
 	if peer := number(memberOf(operation, "p2p_peer"), -1); peer >= 0 && peer < 1<<24 {
 		r.Peer = int32(peer)
 	}
+
 	if c.timed = traced(r, memberOf(operation, "event_trace_ts"), kind); !c.timed {
 		l.untimed++
 	}
+
 	l.calls = append(l.calls, c)
 	l.comms[l.said]++
 }
@@ -136,9 +146,11 @@ func (l *inspectorLog) header(v []byte) {
 	if c.id == "" || c.id == "unknown" {
 		c.id = string(memberOf(v, "id"))
 	}
+
 	if c.rank < 0 || c.ranks <= c.rank || c.ranks > 1<<24 || len(c.id) > record.MaxWord {
 		c = communicator{}
 	}
+
 	l.said = c
 }
 
@@ -160,13 +172,16 @@ func traced(r *record.Record, trace []byte, kind string) bool {
 			from, to = min(from, start), max(to, stop)
 		}
 	}
+
 	if to == 0 {
 		return false
 	}
+
 	r.Start, r.Dur = from*1000, (to-from)*1000
 	if called := number(memberOf(trace, kind+"_start_ts"), 0); called > 0 && called <= from {
 		r.HostStart = called * 1000
 	}
+
 	return true
 }
 
@@ -175,18 +190,21 @@ func (l *inspectorLog) give() error {
 	if len(l.calls) == 0 {
 		return errors.New("it holds no finished operation")
 	}
+
 	var world communicator
 	for c := range l.comms {
 		if c.ranks > world.ranks || c.ranks == world.ranks && (c.id < world.id || c.id == world.id && c.rank < world.rank) {
 			world = c
 		}
 	}
+
 	several := 0
 	for c := range l.comms {
 		if c.id == world.id && c.ranks == world.ranks {
 			several++
 		}
 	}
+
 	l.out.Note(l.f.Path, "it tells no rank of the job: ranks are those of its largest communicator, of %d ranks", world.ranks)
 	if several > 1 {
 		of := len(l.calls)
@@ -195,10 +213,12 @@ func (l *inspectorLog) give() error {
 			l.out.Unread(l.f.Path, "%d operations of other communicators are left out: the process has %d ranks, and nothing says whose they are", n, several)
 		}
 	}
+
 	if l.untimed > 0 {
 		l.out.Note(l.f.Path, "it has no times of %d operations (NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them): they stand end to end before the time of their dump", l.untimed)
 		l.endToEnd(several > 1)
 	}
+
 	for i := range l.calls {
 		c := &l.calls[i]
 		id := l.id
@@ -206,8 +226,10 @@ func (l *inspectorLog) give() error {
 		if several > 1 {
 			id.Rank = c.of.rank
 		}
+
 		l.out.Rank(id).Add(&c.rec)
 	}
+
 	return nil
 }
 
@@ -220,12 +242,15 @@ func (l *inspectorLog) endToEnd(several bool) {
 		if several {
 			gpu = c.of.rank
 		}
+
 		if c.timed {
 			continue
 		}
+
 		if before, ok := begin[gpu]; ok {
 			c.rec.Start = min(c.rec.Start, before)
 		}
+
 		c.rec.Start = max(c.rec.Start-c.rec.Dur, 1)
 		begin[gpu] = c.rec.Start
 	}

@@ -13,15 +13,19 @@ func inspectedBy(t *testing.T, at string) (calls []string, got opened) {
 	if got.Format.Name != "inspector" {
 		t.Fatalf("taken for %s", got.Format.Name)
 	}
+
 	for _, r := range got.Raws.AppendTo(nil) {
 		if r.Kind != "Communication" {
 			continue
 		}
+
 		if r.Step != 0 || r.Side != "device" {
 			t.Errorf("%+v", r)
 		}
+
 		calls = append(calls, fmt.Sprintf("%d %s %s +%d %d %d peer %d", r.Rank, r.Op, r.Group, r.StartNs/1000-1748030377000000, r.DurNs/1000, r.Bytes, r.Peer))
 	}
+
 	return calls, got
 }
 
@@ -39,11 +43,13 @@ func TestInspector(t *testing.T) {
 	if strings.Join(calls, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s\nwant\n%s", strings.Join(calls, "\n"), strings.Join(want, "\n"))
 	}
+
 	for i, r := range got.Rows.Ranks {
 		if int(r.Rank) != i || r.WorldSize != 2 || r.Node != []string{"node-0", "node-1"}[i] || r.PID == 0 {
 			t.Errorf("%+v", r)
 		}
 	}
+
 	for what, list := range map[string][]Problem{"4 operations are not in it": got.Notes, "no times of 1 operations": got.Notes, "no rank of the job": got.Notes} {
 		if words := strings.Join(Sentences(list), "\n"); !strings.Contains(words, what) {
 			t.Errorf("it does not say %q: %s", what, words)
@@ -75,6 +81,7 @@ func TestInspectorForms(t *testing.T) {
 			if words := strings.Join(calls, ", "); words != c.want {
 				t.Errorf("%s, want %s", words, c.want)
 			}
+
 			if words := strings.Join(append(Sentences(got.Unread), Sentences(got.Notes)...), "\n"); !strings.Contains(words, c.said) {
 				t.Errorf("it does not say %q: %s", c.said, words)
 			}

@@ -14,6 +14,7 @@ func memberOf(object []byte, key string) (found []byte) {
 			found = text(v)
 			return false
 		}
+
 		return true
 	})
 	return found
@@ -24,18 +25,22 @@ func membersOf(object []byte, each func(key, value []byte) bool) {
 	if len(object) == 0 || object[0] != '{' {
 		return
 	}
+
 	for i := space(object, 1); i < len(object) && object[i] != '}'; {
 		if object[i] == ',' {
 			i = space(object, i+1)
 		}
+
 		k, at, err := keyOf(object, i)
 		if err != nil {
 			return
 		}
+
 		end, err := value(object, at)
 		if err != nil || !each(k, object[at:end]) {
 			return
 		}
+
 		i = space(object, end)
 	}
 }
@@ -45,19 +50,23 @@ func elements(list []byte) (all [][]byte) {
 	if len(list) == 0 || list[0] != '[' {
 		return nil
 	}
+
 	for i := space(list, 1); i < len(list) && list[i] != ']'; {
 		if list[i] == ',' {
 			if i = space(list, i+1); i == len(list) {
 				return nil
 			}
 		}
+
 		end, err := value(list, i)
 		if err != nil {
 			return nil
 		}
+
 		all = append(all, text(list[i:end]))
 		i = space(list, end)
 	}
+
 	return all
 }
 
@@ -66,23 +75,29 @@ func keyOf(b []byte, i int) (key []byte, at int, err error) {
 	if i == len(b) {
 		return nil, i, errShort
 	}
+
 	if b[i] != '"' {
 		return nil, i, fmt.Errorf("%q where a key is wanted", b[i])
 	}
+
 	end, err := quoted(b, i)
 	if err != nil {
 		return nil, i, err
 	}
+
 	key = b[i+1 : end-1]
 	if at = space(b, end); at == len(b) {
 		return nil, i, errShort
 	}
+
 	if b[at] != ':' {
 		return nil, at, fmt.Errorf("%q where a colon is wanted", b[at])
 	}
+
 	if at = space(b, at+1); at == len(b) {
 		return nil, i, errShort
 	}
+
 	return key, at, nil
 }
 
@@ -96,6 +111,7 @@ func value(b []byte, i int) (int, error) {
 	case ',', ':', '}', ']':
 		return i, fmt.Errorf("%q where a value is wanted", b[i])
 	}
+
 	for ; i < len(b); i++ {
 		switch b[i] {
 		case ',', '}', ']', ' ', '\n', '\r', '\t':
@@ -104,6 +120,7 @@ func value(b []byte, i int) (int, error) {
 			return i, fmt.Errorf("%q within a number", b[i])
 		}
 	}
+
 	return i, errShort
 }
 
@@ -116,6 +133,7 @@ func nested(b []byte, i int) (int, error) {
 			if err != nil {
 				return i, err
 			}
+
 			i = end
 			continue
 		case '{', '[':
@@ -125,8 +143,10 @@ func nested(b []byte, i int) (int, error) {
 				return i + 1, nil
 			}
 		}
+
 		i++
 	}
+
 	return i, errShort
 }
 
@@ -137,11 +157,13 @@ func quoted(b []byte, i int) (int, error) {
 		if n < 0 {
 			return i, errShort
 		}
+
 		at += n
 		slashes := 0
 		for b[at-1-slashes] == '\\' {
 			slashes++
 		}
+
 		if at++; slashes%2 == 0 {
 			return at, nil
 		}
@@ -152,6 +174,7 @@ func space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
 	}
+
 	return i
 }
 
@@ -160,6 +183,7 @@ func text(v []byte) []byte {
 	if len(v) >= 2 && v[0] == '"' {
 		return v[1 : len(v)-1]
 	}
+
 	return v
 }
 
@@ -170,10 +194,12 @@ func micros(v []byte) int64 {
 	if len(v) > 0 && v[0] == '-' {
 		i, neg = 1, true
 	}
+
 	digits := i
 	for ; i < len(v) && v[i] >= '0' && v[i] <= '9' && i-digits < 16; i++ {
 		ns = 10*ns + int64(v[i]-'0')
 	}
+
 	fraction := 0
 	if i < len(v) && v[i] == '.' {
 		for i++; i < len(v) && v[i] >= '0' && v[i] <= '9'; i++ {
@@ -183,19 +209,24 @@ func micros(v []byte) int64 {
 			}
 		}
 	}
+
 	if i < len(v) { // an exponent, or more than there are microseconds in 300 years
 		f, err := strconv.ParseFloat(string(v), 64)
 		if err != nil || f*1e3 >= 1<<62 || f*1e3 <= -1<<62 {
 			return 0
 		}
+
 		return int64(f * 1e3)
 	}
+
 	for ; fraction < 3; fraction++ {
 		ns *= 10
 	}
+
 	if neg {
 		return -ns
 	}
+
 	return ns
 }
 
@@ -205,5 +236,6 @@ func number(v []byte, missing int64) int64 {
 	if err != nil {
 		return missing
 	}
+
 	return n
 }

@@ -28,9 +28,11 @@ var kineto = Format{
 		if i := space(h, 0); i == len(h) || h[i] != '{' && h[i] != '[' {
 			return false
 		}
+
 		if bytes.Contains(h, []byte(`"schemaVersion"`)) || bytes.Contains(h, []byte(`"deviceProperties"`)) {
 			return true
 		}
+
 		return bytes.Contains(h, []byte(`"ph"`)) && (bytes.Contains(h, []byte(`"CPU functions"`)) || bytes.Contains(h, []byte(`"traceEvents"`))) ||
 			bytes.Contains(h, []byte(`"traceEvents"`)) && bytes.Contains(h, []byte(`"distributedInfo"`))
 	},
@@ -48,9 +50,11 @@ func readKineto(ctx context.Context, f *File, out *Output) error {
 	if err != nil && !t.anything {
 		return err
 	}
+
 	if err != nil {
 		out.Unread(f.Path, "%s; what stands before was read", cause(err))
 	}
+
 	t.name(f)
 	return t.give(f, out)
 }
@@ -66,9 +70,11 @@ func (t *capture) beside(key, v []byte) {
 		if n := number(memberOf(v, "rank"), -1); n >= 0 && n < 1<<24 {
 			t.id.Rank = int(n)
 		}
+
 		if n := number(memberOf(v, "world_size"), 0); n > 0 && n < 1<<24 {
 			t.id.World = int(n)
 		}
+
 		for _, g := range elements(memberOf(v, "pg_config")) {
 			t.member(string(memberOf(g, "pg_name")), string(memberOf(g, "pg_desc")), memberOf(g, "ranks"))
 		}
@@ -80,6 +86,7 @@ func (t *capture) event(e *event) {
 	if e.ph != 'X' || e.dur < 0 {
 		return
 	}
+
 	iv := interval{e.ts, e.ts + e.dur}
 	switch string(e.cat) {
 	case "kernel", "Kernel":
@@ -100,6 +107,7 @@ func (t *capture) event(e *event) {
 	default:
 		return
 	}
+
 	t.anything = true
 	t.last = max(t.last, iv.to)
 }
@@ -119,24 +127,30 @@ func (t *capture) hostRange(e *event, iv interval) {
 			} else if len(t.blocking) < mostRanges {
 				t.blocking = append(t.blocking, c)
 			}
+
 			return
 		}
 	}
+
 	if name == "record_param_comms" {
 		c := t.collective(e)
 		c.interval = iv
 		t.enqueue(c, e)
 		return
 	}
+
 	if r, ok := annotated(e.name, e.ts, e.dur); ok {
 		if r.Kind == record.Step || len(t.host) < mostRanges {
 			t.host = append(t.host, r)
 		}
+
 		if r.Kind == record.FP || r.Kind == record.Other {
 			t.hostExt[number(e.arg("External id"), 0)] = iv
 		}
+
 		return
 	}
+
 	if string(e.cat) != "user_annotation" && !strings.HasPrefix(name, "c10d::") && !strings.Contains(name, "#") {
 		t.ops.add(iv.from, iv.to)
 	}
@@ -151,16 +165,20 @@ func (t *capture) name(f *File) {
 	if t.id.Rank < 0 {
 		t.id.Rank = rankOfName(f.name)
 	}
+
 	if m == nil {
 		return
 	}
+
 	const sinceBoot = 400 * 24 * 3600 * int64(1e9) // as TaskD's readers take it
 	if at := number([]byte(m[2]), 0); t.base == 0 && t.last < sinceBoot {
 		if len(m[2]) == 13 {
 			at *= 1e6
 		}
+
 		t.base = at - t.last
 	}
+
 	if w := hostAndPID.FindStringSubmatch(m[1]); w != nil && !rankWord.MatchString(m[1]) {
 		t.id.Node = cmp.Or(t.id.Node, w[1])
 		t.id.PID, _ = strconv.Atoi(w[2])
@@ -173,9 +191,11 @@ func (t *capture) kernel(e *event, iv interval) {
 		t.work.add(iv.from, iv.to)
 		return
 	}
+
 	if len(t.kernels) >= mostRanges {
 		return
 	}
+
 	k := t.collective(e)
 	k.interval = iv
 	k.op = cmp.Or(k.op, string(e.name))
@@ -192,6 +212,7 @@ func (t *capture) collective(e *event) comm {
 	if c.group != "" && t.groups[c.group] == nil {
 		t.member(c.group, string(e.arg("Process Group Description")), e.arg("Process Group Ranks"))
 	}
+
 	return c
 }
 
@@ -208,5 +229,6 @@ func threadOf(e *event) uint64 {
 	if n := number(e.tid, -1); n >= 0 {
 		return uint64(n)
 	}
+
 	return uint64(record.HashID(string(e.tid)))
 }

@@ -19,14 +19,17 @@ func TestKinetoOfEightRanks(t *testing.T) {
 	if got.Format.Name != "kineto" || got.Profiles != 8 || got.Tree.Ranks != 8 || len(got.Unread) > 0 || got.Job != "dlrm-8rank" {
 		t.Fatalf("%d profiles of %d ranks in %s, job %s; not read: %v", got.Profiles, got.Tree.Ranks, got.Format.Name, got.Job, got.Unread)
 	}
+
 	if len(got.Steps) != 8 {
 		t.Fatalf("%d steps", len(got.Steps))
 	}
+
 	for i, s := range got.Steps {
 		if s.Step != 10 || int(s.Rank) != i || s.DataLoaderNs < 1e6 || s.Flags&row.FlagHostOnly != 0 {
 			t.Errorf("step %d of rank %d: %+v", s.Step, s.Rank, s)
 		}
 	}
+
 	for rank, want := range map[uint32]float64{7: 1.7, 1: 11.3} {
 		var ns int64
 		for _, r := range got.Raws.AppendTo(nil) {
@@ -34,10 +37,12 @@ func TestKinetoOfEightRanks(t *testing.T) {
 				ns += r.DurNs
 			}
 		}
+
 		if ms := float64(ns) / 1e6; math.Abs(ms-want) > 0.1 {
 			t.Errorf("rank %d has %.2f ms in kernels of NCCL, want %.1f", rank, ms, want)
 		}
 	}
+
 	for _, r := range got.Rows.Ranks {
 		if r.WorldSize != 8 {
 			t.Errorf("rank %d of %d", r.Rank, r.WorldSize)
@@ -51,6 +56,7 @@ func TestKinetoOfToday(t *testing.T) {
 	if !ok {
 		return
 	}
+
 	got := open(t, path, Options{})
 	var steps []uint64
 	for _, s := range got.Steps {
@@ -58,26 +64,32 @@ func TestKinetoOfToday(t *testing.T) {
 		if s.StartNs/1e9 != 1716423322 { // 2024-05-23 00:15:22: the base and the host's µs
 			t.Errorf("step %d starts at %d", s.Step, s.StartNs)
 		}
+
 		if s.FPNs <= 0 || s.ExposedNs < 0 || s.ExposedNs > s.CommNs {
 			t.Errorf("step %d: forward %d ns, exposed %d of %d ns", s.Step, s.FPNs, s.ExposedNs, s.CommNs)
 		}
 	}
+
 	if !slices.Equal(steps, []uint64{4, 5, 6}) {
 		t.Errorf("steps %v", steps)
 	}
+
 	ops := map[string]int{}
 	for _, r := range got.Raws.AppendTo(nil) {
 		if r.Kind != "Communication" {
 			continue
 		}
+
 		ops[r.Op]++
 		if r.Op == "allreduce" && (r.Dtype != "fp32" || r.Bytes != 4*r.Count || r.Count == 0 || r.Group != "0" || r.HostStartNs == 0) {
 			t.Errorf("an allreduce: %+v", r)
 		}
 	}
+
 	if ops["allreduce"] == 0 || ops["broadcast"] == 0 || len(ops) != 2 {
 		t.Errorf("operations %v", ops)
 	}
+
 	if r := got.Rows.Ranks[len(got.Rows.Ranks)-1]; len(r.Groups) != 1 || !slices.Equal(r.GroupRanks[0], []uint32{0, 1}) {
 		t.Errorf("groups %v of ranks %v", r.Groups, r.GroupRanks)
 	}
@@ -91,12 +103,14 @@ func TestKinetoOfOneProcess(t *testing.T) {
 			t.Errorf("%s: %d steps, communication %d ns", name, len(got.Steps), got.Steps[0].CommNs)
 		}
 	}
+
 	if path, ok := sample(t, "kineto/hta-single/control.json.gz"); ok {
 		got := open(t, path, Options{})
 		if r := got.Rows.Ranks[0]; len(got.Steps) != 6 || got.Steps[0].Step != 1009 || r.Rank != 3 || r.WorldSize != 8 {
 			t.Errorf("control: %d steps, the first %d, rank %d of %d", len(got.Steps), got.Steps[0].Step, r.Rank, r.WorldSize)
 		}
 	}
+
 	if path, ok := sample(t, "kineto/hta-single/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"); ok {
 		got := open(t, path, Options{})
 		if r := got.Rows.Ranks[0]; len(got.Steps) != 5 || r.Node != "twshared39868.02.pnb3.facebook.com" || len(got.Unread) != 1 {
@@ -121,6 +135,7 @@ func TestKinetoWithoutKineto(t *testing.T) {
 	if s.Step != 3 || s.DataLoaderNs != 40e3 || s.FPNs != 200e3 || s.CommNs != 650e3 || s.ExposedNs != 650e3-50500 || s.Flags&row.FlagHostOnly == 0 {
 		t.Errorf("%+v", s)
 	}
+
 	if r := got.Rows.Ranks[0]; r.Node != "h-1" || r.PID != 77 || s.StartNs != 1795379492263e6-1000e3 {
 		t.Errorf("node %q, pid %d, start %d", r.Node, r.PID, s.StartNs)
 	}
@@ -136,11 +151,13 @@ func TestSameFileSameSegments(t *testing.T) {
 				text, _ := os.ReadFile(path)
 				all[strings.TrimPrefix(path, got.Dir)] = string(text)
 			}
+
 			return err
 		})
 		if err != nil || len(all) == 0 {
 			t.Fatal(err, len(all))
 		}
+
 		return all
 	}
 	both := segments(folderOf(t, map[string]string{"rank1.json": plain, "rank0.json": plain + " "}))
@@ -150,6 +167,7 @@ func TestSameFileSameSegments(t *testing.T) {
 			t.Errorf("%s differs:\n%s\n%s", name, text, both[name])
 		}
 	}
+
 	if len(both) != 2 || len(alone) != 1 {
 		t.Errorf("%d and %d segments", len(both), len(alone))
 	}
@@ -191,10 +209,12 @@ func TestDamagedProfiles(t *testing.T) {
 				if err := tree.Close(); err != nil {
 					t.Error(err)
 				}
+
 				if _, err := os.Stat(tree.Dir); !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("%s is left: %v", tree.Dir, err)
 				}
 			}
+
 			for _, w := range c.want {
 				if !strings.Contains(said, w) {
 					t.Errorf("it does not say %q: %s", w, said)
@@ -213,6 +233,7 @@ func TestNoLinkFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := Open(t.Context(), dir, Options{}); !errors.Is(err, ErrNone) {
 		t.Errorf("opened: %v", err)
 	}
@@ -226,19 +247,24 @@ func TestRoomOfTheKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	other, _, err := room()
 	if _, gone := os.Stat(dir); err != nil || gone != nil {
 		t.Fatalf("a living one's: %v, %v", gone, err)
 	}
+
 	if err := lock.Close(); err != nil { // as the kernel does
 		t.Fatal(err)
 	}
+
 	if _, _, err := room(); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dead one's is left: %v", err)
 	}
+
 	if _, err := os.Stat(other); err != nil {
 		t.Error(err)
 	}

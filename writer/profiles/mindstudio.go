@@ -28,6 +28,7 @@ var mindstudio = Format{
 		if err != nil {
 			out.Unread(f.Beside(clusterGroupsFile).Path, "%s; groups are left out", cause(err))
 		}
+
 		return readSums(ctx, f, out, groups, nil)
 	},
 }
@@ -60,15 +61,18 @@ func readSums(ctx context.Context, f *File, out *Output, groups [][]int, id *Ide
 	if err != nil {
 		return fmt.Errorf("read its first line: %w", err)
 	}
+
 	columns := map[string]int{}
 	for i, name := range head {
 		columns[name] = i
 	}
+
 	for _, name := range []string{"Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Free"} {
 		if _, ok := columns[name]; !ok {
 			return fmt.Errorf("it has no column %q", name)
 		}
 	}
+
 	ends := map[int]int64{}
 	out.Note(f.Path, "it has sums and no times: steps stand end to end, from 1970 on, and all computing counts as FP")
 	for n := 2; ; n++ {
@@ -76,23 +80,28 @@ func readSums(ctx context.Context, f *File, out *Output, groups [][]int, id *Ide
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			out.Unread(f.Path, "line %d: %s; what stands before was read", n, cause(err))
 			return nil
 		}
+
 		rank, ok := rankOfLine(line, columns, id)
 		if !ok {
 			continue
 		}
+
 		s, err := sumsOf(line, columns)
 		if err != nil {
 			out.Unread(f.Path, "line %d: %v; it is left out", n, err)
 			continue
 		}
+
 		who := Identity{Rank: rank, Groups: groupsOf(groups, rank)}
 		if id != nil {
 			who = *id
 		}
+
 		ends[rank] = s.give(out.Rank(who), max(ends[rank], 1e9))
 	}
 }
@@ -102,10 +111,12 @@ func rankOfLine(line []string, columns map[string]int, id *Identity) (int, bool)
 	if id != nil {
 		return id.Rank, true
 	}
+
 	kind, index := columns["Type"], columns["Index"]
 	if len(line) <= max(kind, index) || line[kind] != "rank" {
 		return 0, false
 	}
+
 	n, err := strconv.Atoi(line[index])
 	return n, err == nil && n >= 0 && n < 1<<24
 }
@@ -114,20 +125,25 @@ func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {
 	if len(line) <= columns["Step"] {
 		return s, errors.New("it is cut")
 	}
+
 	if s.step, err = strconv.ParseInt(line[columns["Step"]], 10, 64); err != nil || s.step < 0 {
 		return s, fmt.Errorf("%q is no step", line[columns["Step"]])
 	}
+
 	for name, at := range map[string]*int64{"Computing": &s.computing, "Communication(Not Overlapped)": &s.exposed, "Overlapped": &s.overlapped, "Free": &s.free} {
 		i := columns[name]
 		if i >= len(line) {
 			return s, errors.New("it is cut")
 		}
+
 		us, err := strconv.ParseFloat(line[i], 64)
 		if err != nil || us < 0 || us > 1e12 {
 			return s, fmt.Errorf("%q is no time (%s)", line[i], name)
 		}
+
 		*at = int64(us * 1e3)
 	}
+
 	return s, nil
 }
 
@@ -143,12 +159,14 @@ func (s *stepSums) give(rank *Rank, at int64) int64 {
 		r.Side, r.Start, r.Dur = record.Device, at, s.computing
 		rank.Add(&r)
 	}
+
 	if c := s.exposed + s.overlapped; c > 0 {
 		r := record.New(record.Communication)
 		r.Side, r.Op, r.Exposed = record.Device, "all", s.exposed
 		r.Start, r.Dur = max(step.End()-c, at), min(c, step.Dur)
 		rank.Add(&r)
 	}
+
 	return step.End()
 }
 
@@ -159,6 +177,7 @@ func clusterGroups(f *File) (all [][]int, err error) {
 	if g == nil {
 		return nil, nil
 	}
+
 	r, err := g.Open()
 	if err != nil {
 		return nil, err
@@ -170,13 +189,16 @@ func clusterGroups(f *File) (all [][]int, err error) {
 	if err := json.NewDecoder(io.LimitReader(r, 64<<20)).Decode(&lists); err != nil {
 		return nil, err
 	}
+
 	if len(lists.Collective) > mostGroups {
 		return nil, fmt.Errorf("more than %d groups", mostGroups)
 	}
+
 	for _, l := range lists.Collective {
 		slices.Sort(l)
 		all = append(all, l)
 	}
+
 	return all, nil
 }
 
@@ -187,16 +209,20 @@ func groupsOf(lists [][]int, rank int) (groups []record.Group) {
 	for _, l := range lists {
 		world = max(world, len(l))
 	}
+
 	for _, l := range lists {
 		i, ok := slices.BinarySearch(l, rank)
 		if !ok || len(l) < 2 || len(l) == world {
 			continue
 		}
+
 		dim := "pp"
 		if l[len(l)-1]-l[0] == len(l)-1 {
 			dim = "dp"
 		}
+
 		groups = append(groups, record.Group{Dim: dim, Name: fmt.Sprintf("%s-%d", dim, l[0]), Index: i, Size: len(l), Ranks: l})
 	}
+
 	return groups
 }

@@ -27,14 +27,17 @@ var nsight = Format{
 		if exported, ok := strings.CutSuffix(f.Name(), ".nsys-rep"); ok {
 			return f.Beside(exported+".sqlite") == nil
 		}
+
 		if !f.isSQLite() {
 			return false
 		}
+
 		tables := f.tables()
 		if tables == nil {
 			known, _ := path.Match("*.sqlite", f.Name())
 			return known
 		}
+
 		return slices.Contains(tables, "StringIds") && (slices.Contains(tables, nsightKernels) || slices.Contains(tables, "NVTX_EVENTS"))
 	},
 	Read: readNsight,
@@ -65,10 +68,12 @@ func readNsight(ctx context.Context, f *File, out *Output) (err error) {
 	if !f.isSQLite() {
 		return errors.New("it is not exported yet: nsys export --type sqlite " + f.Name())
 	}
+
 	d, err := openDatabase(ctx, f)
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, d.Close()) }()
 	d.tellLog(out)
 	n := &nsightFile{database: d, out: out, words: map[int64]string{}, ranks: map[onDevice]*capture{}, said: map[string]string{}, markers: map[int64]markers{}}
@@ -79,9 +84,11 @@ func readNsight(ctx context.Context, f *File, out *Output) (err error) {
 			out.Unread(f.Path, "%s; what else it has was read", cause(err))
 		}
 	}
+
 	if len(n.ranks) == 0 {
 		return errors.New("it has no kernel of a GPU: nothing can be told of its ranks (nsys profile --trace=cuda,nvtx)")
 	}
+
 	return n.give()
 }
 
@@ -93,15 +100,18 @@ func (n *nsightFile) clock(ctx context.Context) error {
 	if err != nil && !errors.Is(err, errNoTable) {
 		return err
 	}
+
 	err = n.read(ctx, "TARGET_INFO_SYSTEM_ENV", []string{"name", "value"}, func(c cells) error {
 		if c.text(0) == "Hostname" {
 			n.node = record.Clip(c.text(1), record.MaxWord)
 		}
+
 		return nil
 	})
 	if errors.Is(err, errNoTable) {
 		return nil
 	}
+
 	return err
 }
 
@@ -115,20 +125,24 @@ func (n *nsightFile) launched(ctx context.Context) error {
 		if what != "ENVIRONMENT_VARIABLE" && !strings.HasPrefix(what, "ARGUMENT_") {
 			return nil
 		}
+
 		word, number, ok := strings.Cut(value, "=")
 		if !ok {
 			word, number = before, value
 		}
+
 		before = value
 		word = strings.ReplaceAll(strings.TrimLeft(word, "-"), "-", "_")
 		if slices.Contains(nsightWords, word) {
 			n.said[word] = strings.Trim(number, `"`)
 		}
+
 		return nil
 	})
 	if errors.Is(err, errNoTable) {
 		return nil
 	}
+
 	return err
 }
 
@@ -147,6 +161,7 @@ func (n *nsightFile) number(words []string) int {
 			return v
 		}
 	}
+
 	return -1
 }
 
@@ -158,9 +173,11 @@ func (n *nsightFile) strings(ctx context.Context) error {
 		if !known && !collectiveKernel([]byte(w)) && stepRange.FindStringSubmatch(w) == nil {
 			return nil
 		}
+
 		if len(n.words) >= mostRanges {
 			return errMany
 		}
+
 		n.words[c.int(0)] = strings.Clone(record.Clip(w, record.MaxWord))
 		return nil
 	})
@@ -175,6 +192,7 @@ func (n *nsightFile) rank(process, device int64) *capture {
 		t.base, t.anything = n.base, true
 		n.ranks[at] = t
 	}
+
 	return t
 }
 
@@ -187,18 +205,22 @@ func (n *nsightFile) kernels(ctx context.Context) error {
 		if to < from {
 			return nil
 		}
+
 		t := n.rank(c.int(3), c.int(2))
 		if len(n.ranks) > mostDevices {
 			return fmt.Errorf("it has more than %d processes on GPUs", mostDevices)
 		}
+
 		name := n.words[c.int(4)]
 		if !collectiveKernel([]byte(name)) {
 			t.work.add(from, to)
 			return nil
 		}
+
 		if n.held++; n.held > mostRanges {
 			return errMany
 		}
+
 		t.kernels = append(t.kernels, comm{interval: interval{from, to}, op: name, corr: uint64(max(c.int(5), 0)), stream: uint64(max(c.int(6), 0))})
 		return nil
 	})
@@ -212,14 +234,17 @@ func (n *nsightFile) graphs(ctx context.Context) error {
 			n.rank(c.int(3), c.int(2)).work.add(c.int(0), c.int(1))
 			graphs++
 		}
+
 		return nil
 	})
 	if graphs > 0 {
 		n.out.Unread(n.file.Path, "%d CUDA graphs were recorded as wholes: collectives in them are taken for computation (nsys profile --cuda-graph-trace=node)", graphs)
 	}
+
 	if errors.Is(err, errNoTable) {
 		return nil
 	}
+
 	return err
 }
 
@@ -231,27 +256,33 @@ func (n *nsightFile) launches(ctx context.Context) error {
 		for i := range t.kernels {
 			enqueued[at.process] = append(enqueued[at.process], t.kernels[i].corr)
 		}
+
 		devices[at.process] = append(devices[at.process], t)
 	}
+
 	for _, numbers := range enqueued {
 		slices.Sort(numbers)
 	}
+
 	err := n.read(ctx, "CUPTI_ACTIVITY_KIND_RUNTIME", []string{"start", "end", "globalTid", "correlationId"}, func(c cells) error {
 		tid, corr := c.int(2), uint64(max(c.int(3), 0))
 		process := tid &^ 0xffffff
 		if _, ok := slices.BinarySearch(enqueued[process], corr); !ok || corr == 0 {
 			return nil
 		}
+
 		for _, t := range devices[process] {
 			if len(t.launches) < mostRanges {
 				t.launches = append(t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
 			}
 		}
+
 		return nil
 	})
 	if errors.Is(err, errNoTable) {
 		return nil
 	}
+
 	return err
 }
 
@@ -271,20 +302,24 @@ func (n *nsightFile) annotations(ctx context.Context) error {
 		if kind != nvtxPushPop && kind != nvtxStartEnd || dur <= 0 {
 			return nil
 		}
+
 		text := cmp.Or(c.text(3), n.words[c.int(4)])
 		process := c.int(5) &^ 0xffffff
 		if held >= mostRanges {
 			return errMany
 		}
+
 		if m := stepRange.FindStringSubmatch(text); m != nil {
 			r := record.New(record.Step)
 			r.Start, r.Dur = c.int(0), dur
 			if m[2] != "" {
 				r.Step = number([]byte(m[2]), record.NoStep)
 			}
+
 			if n.markers[process] == nil {
 				n.markers[process] = markers{}
 			}
+
 			word := strings.ToLower(m[1])
 			n.markers[process][word] = append(n.markers[process][word], r)
 			held++
@@ -296,11 +331,13 @@ func (n *nsightFile) annotations(ctx context.Context) error {
 				}
 			}
 		}
+
 		return nil
 	})
 	if errors.Is(err, errNoTable) {
 		return nil
 	}
+
 	return err
 }
 
@@ -312,10 +349,12 @@ func (m markers) steps() (steps []record.Record) {
 		for i := range ranges {
 			sums[word] += ranges[i].Dur
 		}
+
 		if most == "" || sums[word] > sums[most] || sums[word] == sums[most] && word < most {
 			most = word
 		}
 	}
+
 	steps = m[most]
 	slices.SortFunc(steps, func(a, b record.Record) int { return cmp.Compare(a.Start, b.Start) })
 	if slices.ContainsFunc(steps, func(r record.Record) bool { return r.Step == record.NoStep }) {
@@ -323,6 +362,7 @@ func (m markers) steps() (steps []record.Record) {
 			steps[i].Step = int64(i)
 		}
 	}
+
 	return steps
 }
 
@@ -332,6 +372,7 @@ func (n *nsightFile) give() error {
 	for at := range n.ranks {
 		all = append(all, at)
 	}
+
 	slices.SortFunc(all, func(a, b onDevice) int {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.process, b.process))
 	})
@@ -344,8 +385,10 @@ func (n *nsightFile) give() error {
 		if err := t.give(n.file, n.out); err != nil {
 			return err
 		}
+
 		delete(n.ranks, at) // what was given is not held twice
 	}
+
 	return nil
 }
 
@@ -355,13 +398,16 @@ func (n *nsightFile) whose(i, of int) (rank, world int) {
 	if of == 1 && n.number(rankWords) >= 0 {
 		return n.number(rankWords), max(n.number(worldWords), 0)
 	}
+
 	node, nodes := n.number(nodeWords), n.number(nodesWords)
 	if nodes == 1 {
 		node = 0
 	}
+
 	if node < 0 {
 		return UnknownRank, 0
 	}
+
 	return node*of + i, max(nodes, 0) * of
 }
 

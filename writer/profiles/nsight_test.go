@@ -17,36 +17,44 @@ func TestNsight(t *testing.T) {
 	if path, ok := sample(t, "nsys/mfu_2gpu_before.sqlite"); ok {
 		paths = append(paths, path)
 	}
+
 	for _, path := range paths {
 		got := open(t, path, Options{})
 		if got.Format.Name != "nsight" || got.Profiles != 1 || got.Tree.Ranks != 2 || len(got.Steps) != 2 || len(got.Unread) > 0 {
 			t.Fatalf("%s: %d ranks, %d steps, not read: %v", got.Format.Name, got.Tree.Ranks, len(got.Steps), got.Unread)
 		}
+
 		if len(got.Notes) != 1 || !strings.Contains(got.Notes[0].Cause, "marks no step") {
 			t.Errorf("%v", got.Notes)
 		}
+
 		calls, launched, ns := [2]int{}, [2]int{}, [2]int64{}
 		for _, r := range got.Raws.AppendTo(nil) {
 			if r.Kind != "Communication" {
 				continue
 			}
+
 			calls[r.Rank]++
 			ns[r.Rank] += r.DurNs
 			if r.HostStartNs > 0 {
 				launched[r.Rank]++
 			}
+
 			if r.Op != "sendrecv" || r.OpRaw != "ncclDevKernel_SendRecv" || r.Side != "device" || r.HostStartNs > r.StartNs || r.StartNs/1e9 != 1779782390 {
 				t.Fatalf("%+v", r)
 			}
 		}
+
 		if calls != [2]int{33, 33} || launched != [2]int{32, 32} || ns != [2]int64{17172652, 8229100} {
 			t.Errorf("%v kernels of NCCL, the launch of %v is known, %v ns", calls, launched, ns)
 		}
+
 		for i, r := range got.Rows.Ranks {
 			if int(r.Rank) != i || r.WorldSize != 2 || r.Node != "modal" || int(r.LocalRank) != i || r.PID != []uint32{144, 145}[i] {
 				t.Errorf("%+v", r)
 			}
 		}
+
 		for _, s := range got.Steps {
 			if s.Flags&row.FlagHostOnly != 0 || s.CommNs <= 0 || s.FPNs != -1 {
 				t.Errorf("%+v", s)
@@ -61,6 +69,7 @@ func TestNsightWithoutNCCL(t *testing.T) {
 	if len(got.Steps) != 2 || got.Steps[0].CommNs != -1 || got.Steps[0].StepNs < 900e6 {
 		t.Errorf("%+v", got.Steps)
 	}
+
 	if words := strings.Join(Sentences(got.Notes), "\n"); !strings.Contains(words, "numbered by their devices") {
 		t.Error(words)
 	}
@@ -87,6 +96,7 @@ func nsightOf(t *testing.T, processes int, ranges []string, more ...string) stri
 				fmt.Sprintf(`INSERT INTO NVTX_EVENTS VALUES (%d, %d, 59, '%s', NULL, %d), (%d, %d, 60, NULL, 3, %d)`, at, at+900, ranges[i], pid+5, at+1, at+50, pid+5))
 		}
 	}
+
 	return databaseOf(t, append(statements, more...)...)
 }
 
@@ -120,8 +130,10 @@ func TestNsightSteps(t *testing.T) {
 						}
 					}
 				}
+
 				said = append(said, line)
 			}
+
 			if words := strings.Join(said, " "); words != c.want || len(got.Unread) > 0 {
 				t.Errorf("%s, want %s; not read: %v", words, c.want, got.Unread)
 			}
@@ -138,6 +150,7 @@ func TestNsightOfTwoNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if got := open(t, dir, Options{}); got.Tree.Ranks != 4 || len(got.Steps) != 4 || got.Steps[3].Rank != 3 {
 		t.Errorf("%d ranks, %+v", got.Tree.Ranks, got.Steps)
 	}
@@ -150,9 +163,11 @@ func TestNsightNotExported(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "run.nsys-rep: it is not exported yet: nsys export --type sqlite run.nsys-rep") {
 		t.Errorf("%v", err)
 	}
+
 	if err := os.Rename(nsightOf(t, 1, []string{"step 1"}), filepath.Join(dir, "run.sqlite")); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := open(t, dir, Options{}); len(got.Unread) > 0 {
 		t.Errorf("%v", got.Unread)
 	}

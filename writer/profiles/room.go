@@ -25,16 +25,20 @@ func room() (dir string, lock *os.File, err error) {
 			os.RemoveAll(o)
 		}
 	}
+
 	if dir, err = os.MkdirTemp("", roomPattern); err != nil {
 		return "", nil, err
 	}
+
 	lock, err = os.OpenFile(filepath.Join(dir, roomLock), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err == nil {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
+
 	if err != nil {
 		return "", nil, errors.Join(err, lock.Close(), os.RemoveAll(dir))
 	}
+
 	return dir, lock, nil
 }
 
@@ -44,6 +48,7 @@ func deserted(dir string) bool {
 	if err := unix.Lstat(dir, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Getuid()) {
 		return false
 	}
+
 	f, err := os.OpenFile(filepath.Join(dir, roomLock), os.O_WRONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return time.Since(time.Unix(st.Mtim.Unix())) > youngest

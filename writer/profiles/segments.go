@@ -32,6 +32,7 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 	if r.asOneStep() {
 		p.out.Note(p.file.Path, "it marks no step: all of it is taken for one")
 	}
+
 	slices.SortStableFunc(r.spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.begin(), b.begin()), cmp.Compare(a.kind, b.kind))
 	})
@@ -39,17 +40,21 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 	if w.rank < 0 {
 		w.rank = rankOfName(p.file.name)
 	}
+
 	if w.rank < 0 {
 		w.rank = p.worker
 		p.out.Note(p.file.Path, "it tells no rank, nor does its name (rank0, worker0): ranks are numbered by the order of names")
 	}
+
 	for i := range r.spans {
 		w.end = max(w.end, r.spans[i].hostEnd())
 	}
+
 	dir := filepath.Join(t.Dir, t.Job, strconv.Itoa(w.rank))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return w, fmt.Errorf("make rank directory: %w", err)
 	}
+
 	return w, r.lines(&w, dir, t.meta(&w, r))
 }
 
@@ -58,14 +63,17 @@ func (r *Rank) asOneStep() bool {
 	if slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
 		return false
 	}
+
 	all := r.computed
 	if all.to <= all.from {
 		all.from, all.to = r.spans[0].begin(), 0
 	}
+
 	for i := range r.spans {
 		s := &r.spans[i]
 		all = interval{min(all.from, s.begin()), max(all.to, s.hostEnd(), s.start+s.dur)}
 	}
+
 	step := record.New(record.Step)
 	step.Step, step.Start, step.Dur = 0, all.from, all.to-all.from
 	r.Add(&step)
@@ -89,6 +97,7 @@ func (r *Rank) lines(w *part, dir string, meta record.Meta) (err error) {
 		if f == nil {
 			return nil
 		}
+
 		return errors.Join(out.Flush(), f.Close())
 	}
 	defer func() {
@@ -106,24 +115,29 @@ func (r *Rank) lines(w *part, dir string, meta record.Meta) (err error) {
 			if err := finish(); err != nil {
 				return err
 			}
+
 			meta.Segment = record.HashID("profile", meta.Job, strconv.Itoa(w.rank), w.hash.String(), strconv.Itoa(len(w.paths))).String()
 			name := filepath.Join(dir, "."+meta.Segment)
 			if f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 				return err
 			}
+
 			out = bufio.NewWriterSize(f, 256<<10)
 			w.paths = append(w.paths, name)
 			head := meta.AppendLine(nil)
 			if _, err := out.Write(head); err != nil {
 				return err
 			}
+
 			size = len(head)
 		}
+
 		size += len(line)
 		if _, err := out.Write(line); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -139,27 +153,33 @@ func (t *Tree) arrange(all []*profile) error {
 			t.Notes = append(t.Notes, Problem{p.file.Path, "a copy of " + other.Path + ", counted once"})
 			continue
 		}
+
 		if len(p.parts) > 0 {
 			seen[p.hash] = p.file
 			t.Profiles++
 		}
+
 		parts = append(parts, p.parts...)
 	}
+
 	if len(parts) == 0 {
 		return t.nothing()
 	}
+
 	slices.SortFunc(parts, func(a, b part) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.begin, b.begin), cmp.Compare(a.hash, b.hash))
 	})
 	if err := mixed(parts); err != nil {
 		return err
 	}
+
 	name := int64(0)
 	for i, p := range parts {
 		if i == 0 || parts[i-1].rank != p.rank {
 			name = 0
 			t.Ranks++
 		}
+
 		for _, from := range p.paths {
 			name = max(name+1, p.begin/1e9)
 			if err := os.Rename(from, filepath.Join(filepath.Dir(from), strconv.FormatInt(name, 10))); err != nil {
@@ -167,6 +187,7 @@ func (t *Tree) arrange(all []*profile) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -175,10 +196,12 @@ func (t *Tree) nothing() error {
 	if len(t.Unread) == 0 {
 		return fmt.Errorf("%w: no range of a job", ErrNone)
 	}
+
 	more := ""
 	if n := len(t.Unread) - 1; n > 0 {
 		more = fmt.Sprintf(" (and %d more)", n)
 	}
+
 	return fmt.Errorf("nothing of the %s could be used: %s%s", t.Format.What, t.Unread[0], more)
 }
 
@@ -190,13 +213,16 @@ func mixed(parts []part) error {
 		if p.world > 0 && told != nil && told.world != p.world {
 			return fmt.Errorf("%s is of a job of %d ranks, %s of one of %d: give the folder of one job", told.file.Path, told.world, p.file.Path, p.world)
 		}
+
 		if p.world > 0 {
 			told = p
 		}
+
 		if before := parts[max(i-1, 0)]; i > 0 && before.rank == p.rank && p.begin < before.end {
 			return fmt.Errorf("%s and %s both hold rank %d at the same time: give the folder of one job, one profile of a rank and time", before.file.Path, p.file.Path, p.rank)
 		}
 	}
+
 	return nil
 }
 
@@ -209,6 +235,7 @@ func workerOf(name string) string {
 	if m := exported.FindStringSubmatch(path.Base(name)); m != nil {
 		return path.Join(path.Dir(name), m[1])
 	}
+
 	return name
 }
 
@@ -224,5 +251,6 @@ func rankOfName(name string) int {
 			return n
 		}
 	}
+
 	return UnknownRank
 }

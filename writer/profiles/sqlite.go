@@ -47,6 +47,7 @@ func (o oneFile) Open(name string) (fs.File, error) {
 	if name != sqliteName {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
+
 	return o.f.raw()
 }
 
@@ -62,19 +63,23 @@ func openDatabase(ctx context.Context, f *File) (d *database, err error) {
 	if name, d.vfs, err = vfs.New(oneFile{f}); err != nil {
 		return d, err
 	}
+
 	connector, err := sqlite.NewConnector("file:" + sqliteName + sqliteOptions + name)
 	if err != nil {
 		return d, err
 	}
+
 	d.db = sql.OpenDB(connector)
 	if d.conn, err = d.db.Conn(ctx); err != nil {
 		return d, err
 	}
+
 	for _, limit := range [][2]int{{lite.SQLITE_LIMIT_LENGTH, mostText}, {lite.SQLITE_LIMIT_ATTACHED, 0}} {
 		if _, err := sqlite.Limit(d.conn, limit[0], limit[1]); err != nil {
 			return d, err
 		}
 	}
+
 	return d, d.conn.Raw(func(c any) error { return c.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(readOnly) })
 }
 
@@ -90,6 +95,7 @@ func readOnly(action sqlite.AuthorizerActionCode, _, _, database, view string) s
 	if action == sqlite.AuthSelect || action == sqlite.AuthRead && view == "" && (database == "main" || database == "") {
 		return sqlite.AuthorizerOK
 	}
+
 	return sqlite.AuthorizerDeny
 }
 
@@ -99,12 +105,15 @@ func (d *database) Close() error {
 	if d.conn != nil {
 		err = d.conn.Close()
 	}
+
 	if d.db != nil {
 		err = errors.Join(err, d.db.Close())
 	}
+
 	if d.vfs != nil {
 		err = errors.Join(err, d.vfs.Close())
 	}
+
 	return err
 }
 
@@ -123,6 +132,7 @@ func (c cells) int(i int) int64 {
 	case string:
 		return number([]byte(v), 0)
 	}
+
 	return 0
 }
 
@@ -139,6 +149,7 @@ func (d *database) query(ctx context.Context, statement string, each func(cells)
 		if err != nil {
 			return err
 		}
+
 		defer func() { err = errors.Join(err, rows.Close()) }()
 		values := make([]driver.Value, len(rows.Columns()))
 		for n := int64(0); ; n++ {
@@ -150,6 +161,7 @@ func (d *database) query(ctx context.Context, statement string, each func(cells)
 			case n > d.file.Size: // pages that point at each other
 				return errors.New("it has more rows than bytes: it is damaged")
 			}
+
 			if err := each(values); err != nil {
 				return err
 			}
@@ -175,6 +187,7 @@ func (d *database) read(ctx context.Context, table string, columns []string, eac
 	if err := d.readAs(ctx, table, columns, each); err != nil {
 		return fmt.Errorf("read table %s: %w", table, err)
 	}
+
 	return nil
 }
 
@@ -183,21 +196,25 @@ func (d *database) readAs(ctx context.Context, table string, columns []string, e
 	if err != nil {
 		return err
 	}
+
 	if !slices.Contains(tables, table) {
 		return errNoTable
 	}
+
 	var there []string
 	err = d.conn.Raw(func(c any) error {
 		rows, err := c.(driver.QueryerContext).QueryContext(ctx, `SELECT * FROM "`+table+`" LIMIT 0`, nil)
 		if err != nil {
 			return err
 		}
+
 		there = rows.Columns()
 		return rows.Close()
 	})
 	if err != nil {
 		return err
 	}
+
 	wanted := make([]string, len(columns))
 	for i, c := range columns {
 		name, optional := strings.CutSuffix(c, "?")
@@ -210,6 +227,7 @@ func (d *database) readAs(ctx context.Context, table string, columns []string, e
 			return fmt.Errorf("it has no column %s", name)
 		}
 	}
+
 	return d.query(ctx, "SELECT "+strings.Join(wanted, ", ")+` FROM "`+table+`"`, each)
 }
 
@@ -218,6 +236,7 @@ func (f *File) tables() []string {
 	if f.looked || !f.isSQLite() {
 		return f.tablesIn
 	}
+
 	f.looked = true
 	d, err := openDatabase(context.Background(), f)
 	if err != nil {

@@ -26,11 +26,13 @@ func spoil(t *testing.T, path string, statements ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
+
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +50,7 @@ func readAll(t *testing.T, path, table string, columns ...string) (rows []string
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -85,6 +88,7 @@ func TestHostileDatabase(t *testing.T) {
 			if err != nil {
 				said = err.Error()
 			}
+
 			if !strings.Contains(said, c.want) {
 				t.Errorf("%s, want %s", said, c.want)
 			}
@@ -109,6 +113,7 @@ func TestReadOnlyStatements(t *testing.T) {
 			t.Errorf("%s was run", s)
 		}
 	}
+
 	if err := d.query(t.Context(), `SELECT id FROM T`, func(cells) error { return nil }); err != nil {
 		t.Error(err)
 	}
@@ -123,6 +128,7 @@ func TestSourceStaysAsItIs(t *testing.T) {
 		tree.Close()
 		t.Error("a file without a range gave one")
 	}
+
 	names, err := os.ReadDir(dir)
 	if err != nil || len(names) != 1 || sum(t, at) != before {
 		t.Errorf("%v beside it, %v", names, err)
@@ -136,9 +142,11 @@ func TestLogBesideDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "rank0_ascend_pt/ascend_pytorch_profiler_0.db"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	got := open(t, dir, Options{})
 	if len(got.Steps) != 1 || len(got.Unread) != 1 || !strings.HasSuffix(got.Unread[0].Path, ".db-wal") {
 		t.Errorf("%d steps, not read: %v", len(got.Steps), got.Unread)
@@ -151,6 +159,7 @@ func sum(t *testing.T, path string) [32]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return sha256.Sum256(text)
 }
 
@@ -161,12 +170,14 @@ func TestDamagedDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(t.TempDir(), "ascend_pytorch_profiler_0.db")
 	read := func(text []byte) {
 		t.Helper()
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		tree, err := Open(t.Context(), path, Options{})
 		switch {
 		case err == nil:
@@ -184,10 +195,12 @@ func TestDamagedDatabase(t *testing.T) {
 		for i := range page / 2 {
 			text[n*page+i] = byte(i * n)
 		}
+
 		read(text)
 		copy(text[n*page:], whole[page:2*page]) // another page in its place
 		read(text)
 	}
+
 	read(whole[:len(whole)-100])
 	read(whole[:200])
 }

@@ -20,20 +20,25 @@ func (e *event) parse(b []byte, i int) (int, error) {
 		if i == len(b) {
 			return 0, errShort
 		}
+
 		if b[i] == '}' {
 			return i + 1, nil
 		}
+
 		if b[i] == ',' {
 			i = space(b, i+1)
 		}
+
 		key, at, err := keyOf(b, i)
 		if err != nil {
 			return i, err
 		}
+
 		end, err := value(b, at)
 		if err != nil {
 			return at, err
 		}
+
 		e.set(key, b[at:end])
 		i = space(b, end)
 	}
@@ -76,6 +81,7 @@ func scanTrace(r io.Reader, beside func(key, value []byte), each func(*event)) e
 		if err == nil {
 			each(&e)
 		}
+
 		return end, err
 	})
 }

@@ -16,6 +16,7 @@ func eventsOf(text string, slow bool) (names []string, beside map[string]string,
 	if slow {
 		r = iotest.OneByteReader(r)
 	}
+
 	beside = map[string]string{}
 	err = scanTrace(r, func(k, v []byte) { beside[string(k)] = string(v) }, func(e *event) {
 		names = append(names, string(e.name)+"|"+string(e.args))
@@ -32,10 +33,12 @@ func TestTraceForms(t *testing.T) {
 			if err != nil || strings.Join(names, " ") != `a|{"x":[1,{"y":"]}\""}]} b\\| |` {
 				t.Errorf("%s: %q, %v", text, names, err)
 			}
+
 			if v := beside["v"]; text[0] == '{' && v != "1" {
 				t.Errorf("%s: beside %q", text, beside)
 			}
 		}
+
 		for n := range len(text) - 1 {
 			if _, _, err := eventsOf(text[:n], false); n > 0 && err == nil && json.Valid([]byte(text[:n])) == false {
 				t.Errorf("%q is cut, and no error", text[:n])
@@ -71,6 +74,7 @@ func FuzzTrace(f *testing.F) {
 		if d.Decode(&list) != nil || !bytes.HasPrefix(bytes.TrimLeft(text, " \n\r\t"), []byte("[")) {
 			return
 		}
+
 		if err != nil || len(names) != len(list) {
 			t.Fatalf("%d events of %d: %v", len(names), len(list), err)
 		}
@@ -84,6 +88,7 @@ func TestHugeEvent(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("%v", err)
 	}
+
 	if errors.Is(err, errCut) {
 		t.Error("it is called cut")
 	}
@@ -96,10 +101,12 @@ func (z *zeros) Read(p []byte) (int, error) {
 	if z.left == 0 {
 		return 0, io.EOF
 	}
+
 	n := min(len(p), z.left)
 	for i := range p[:n] {
 		p[i] = '0'
 	}
+
 	z.left -= n
 	return n, nil
 }
@@ -110,14 +117,17 @@ func BenchmarkTrace(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	r, err := f.files[0].Open()
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	text, err := io.ReadAll(r)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.Run("ours", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {

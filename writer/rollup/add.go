@@ -20,22 +20,27 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 	if inc == nil {
 		return
 	}
+
 	end := r.End()
 	if r.Side == record.Device && r.HostStart != 0 {
 		end = r.HostStart + r.HostDur
 	}
+
 	if r.Ring != 0 && s.repeated(inc, r, end) {
 		s.count(&s.counts.Duplicate)
 		return
 	}
+
 	if !s.replay {
 		s.revive(inc)
 		inc.now = max(inc.now, end)
 	}
+
 	place := marker.Place{Segment: s.current, Offset: offset}
 	if s.addSpan(inc, r, r.HostBegin(), place) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.floor {
 		inc.insert(openStep{begin: r.HostBegin(), end: max(end, r.HostBegin()+1), number: r.Step, complete: true, open: r.Open})
 	}
+
 	s.advance(inc)
 }
 
@@ -48,26 +53,32 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 		if s.replay {
 			rings = s.until.replayed(inc.id)
 		}
+
 		if g = rings[r.Ring]; g == nil {
 			if len(rings) >= maxRings {
 				return false
 			}
+
 			g = newRing(r.Seq)
 			g.Mark = math.MinInt64
 			rings[r.Ring] = g
 		}
+
 		if !s.replay {
 			inc.last, inc.lastRing = g, r.Ring
 		}
 	}
+
 	dup, gaps := g.take(r.Seq)
 	if s.replay {
 		return dup
 	}
+
 	s.counts.Gaps += uint64(gaps) // gaps may be -1: two's complement takes it back
 	if !dup {
 		g.Mark = max(g.Mark, end)
 	}
+
 	return dup
 }
 
@@ -78,16 +89,19 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	if !s.addSpan(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
 		return
 	}
+
 	for i := range inc.steps {
 		if st := &inc.steps[i]; st.id == r.ID && st.begin == r.Begin {
 			st.complete = true
 			return
 		}
 	}
+
 	end := r.HostEnd()
 	if end == 0 {
 		end = rec.End()
 	}
+
 	inc.insert(openStep{begin: r.Begin, end: max(end, r.Begin+1), number: rec.Step, id: r.ID, complete: true, open: rec.Open})
 }
 
@@ -98,14 +112,17 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 			s.counts.kind(r.Kind, r.Name).Emitted++
 			s.addLate(inc, r, begin, at)
 		}
+
 		return false
 	}
+
 	if !s.replay {
 		s.counts.kind(r.Kind, r.Name).Emitted++
 		if r.Open {
 			s.counts.Open++
 		}
 	}
+
 	inc.pending = append(inc.pending, span{})
 	p := &inc.pending[len(inc.pending)-1]
 	p.begin, p.start, p.dur, p.hostDur, p.exposed, p.bytes, p.tokens = begin, r.Start, r.Dur, -1, r.Exposed, r.Bytes, r.Tokens
@@ -114,6 +131,7 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 	if r.Side == record.Device && r.HostStart != 0 {
 		p.hostDur = r.HostDur
 	}
+
 	switch r.Kind {
 	case record.Communication:
 		p.call = s.named(inc, r)
@@ -122,13 +140,16 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 			p.word = 1
 		}
 	}
+
 	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
 		p.record, p.weight = s.keep(r, at), weigh(r)
 	}
+
 	inc.weight += int(p.weight)
 	if (len(inc.pending) > maxPending || inc.weight > maxWeight) && !s.replay {
 		s.relieve(inc)
 	}
+
 	return true
 }
 
@@ -138,6 +159,7 @@ func (inc *incarnation) insert(st openStep) {
 	for i > 0 && inc.steps[i-1].begin > st.begin {
 		i--
 	}
+
 	inc.steps = slices.Insert(inc.steps, i, st)
 }
 
@@ -148,6 +170,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 	if r.Open {
 		s.counts.Open++
 	}
+
 	inc.late = true
 	number, repeat := inc.closedAt(begin)
 	if r.Kind == record.Step && r.Step >= 0 {
@@ -155,21 +178,25 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 		s.rows.Steps = append(s.rows.Steps, s.bareStep(inc, r, repeat))
 		s.taken = false
 	}
+
 	if r.Kind == record.Communication { // stored one by one or not, it is a call
 		if !inc.window.open {
 			s.openWindow(inc, max(number, 0), r.Start)
 		}
+
 		s.addCall(inc, s.named(inc, r), r.Dur, r.Bytes)
 		if inc.over {
 			s.flushWindow(inc)
 		}
 	}
+
 	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
 		var raw row.Raw
 		s.pack(&raw, r, at)
 		s.giveRaw(inc, &raw, r.Kind, number, repeat)
 		return
 	}
+
 	s.counts.kind(r.Kind, r.Name).Summarised++
 }
 
@@ -180,6 +207,7 @@ func (inc *incarnation) closedAt(begin int64) (number int64, repeat uint16) {
 			return c.Number, c.Repeat
 		}
 	}
+
 	return record.NoStep, 0
 }
 
@@ -190,12 +218,14 @@ func (s *Stream) giveSpan(inc *incarnation, p *span, number int64, repeat uint16
 		s.counts.kind(p.kind, "").Summarised++
 		return
 	}
+
 	r := &s.kept[p.record]
 	if s.o.Records.takes(p.kind, deep) {
 		s.giveRaw(inc, r, p.kind, number, repeat)
 	} else {
 		s.counts.kind(p.kind, s.wordOf(p.kind, r)).Summarised++
 	}
+
 	s.spare = append(s.spare, p.record)
 }
 
@@ -204,5 +234,6 @@ func (s *Stream) wordOf(k record.Kind, r *row.Raw) string {
 	if k != record.Other {
 		return ""
 	}
+
 	return s.words.List()[r.Kind]
 }

@@ -21,16 +21,19 @@ func busy(steps, calls int64, taskd bool) *fixture {
 	if !taskd {
 		f.add(m.AppendLine(nil))
 	}
+
 	seq := map[uint32]uint64{}
 	put := func(r *record.Record) {
 		if taskd {
 			f.add(enc.Append(nil, r))
 			return
 		}
+
 		r.Ring = 1
 		if r.Kind == record.Communication {
 			r.Ring = 2
 		}
+
 		r.Seq = seq[r.Ring]
 		seq[r.Ring]++
 		f.add(r.AppendLine(nil))
@@ -44,17 +47,20 @@ func busy(steps, calls int64, taskd bool) *fixture {
 			r.Op, r.OpRaw, r.Group, r.Count, r.Dtype, r.Bytes = "allreduce", "HcclAllreduce", "10.0.0.7%eth0_60000_"+strconv.FormatInt(i%4, 10), 4194304, "bf16", 8388608
 			put(&r)
 		}
+
 		for i := range int64(8) {
 			r := record.New(record.FP)
 			r.Step, r.Start, r.Dur, r.Side, r.Thread = n, begin+i*1e8+2000, 9e7, record.Device, 2
 			r.HostStart, r.HostDur = begin+i*1e8, 1000
 			put(&r)
 		}
+
 		r := record.New(record.Step)
 		r.Step, r.Start, r.Dur, r.Side, r.Thread = n, begin+2000, 1e9, record.Device, 2
 		r.HostStart, r.HostDur = begin, 1e9
 		put(&r)
 	}
+
 	return f
 }
 
@@ -69,6 +75,7 @@ func BenchmarkStream(b *testing.B) {
 					for _, s := range f.segments {
 						size += s.size
 					}
+
 					b.SetBytes(size)
 					b.ReportAllocs()
 					var rows row.Rows
@@ -83,6 +90,7 @@ func BenchmarkStream(b *testing.B) {
 						})
 						s.End()
 					}
+
 					b.ReportMetric(float64(f.count()), "lines/op")
 				})
 			}

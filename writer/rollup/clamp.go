@@ -41,6 +41,7 @@ func boundsOf(name string) bounds {
 	if !ok || n < firstName || n > lastName {
 		return bounds{0, latestTime}
 	}
+
 	at := n * int64(time.Second)
 	return bounds{at - int64(Around), at + int64(Around)}
 }
@@ -65,6 +66,7 @@ func (s *Stream) clamp(r *record.Record) {
 	if wordsFit(r) {
 		return
 	}
+
 	before := len(r.Path)
 	r.Path = record.Clip(r.Path, record.MaxPath)
 	cut := len(r.Path) != before
@@ -72,6 +74,7 @@ func (s *Stream) clamp(r *record.Record) {
 		cut = cut || len(*word) > record.MaxWord
 		*word = record.Clip(*word, record.MaxWord)
 	}
+
 	if cut {
 		s.count(&s.counts.Clipped)
 	}
@@ -97,6 +100,7 @@ func (s *Stream) refuse(offset int64, line []byte, kind, reason string) {
 	if s.replay {
 		return
 	}
+
 	add(&s.counts.Lost, reason, 1)
 	if s.o.Refused != nil {
 		s.o.Refused(offset, line, kind, reason)

@@ -57,9 +57,11 @@ func TestBadTime(t *testing.T) {
 		if want := fmt.Sprintf("100 %s %s", c.kind, c.line); c.want && told != "" || !c.want && told != want {
 			t.Errorf("segment %s, %s: told %q", c.name, c.line, told)
 		}
+
 		if got := counts.Lost[BadTime] == 0; got != c.want || counts.Garbage > 0 {
 			t.Errorf("segment %s, %s: %+v, want it taken %t", c.name, c.line, counts, c.want)
 		}
+
 		if (len(rows.Raws.Rows) == 1) != (c.want) {
 			t.Errorf("segment %s, %s: %d rows", c.name, c.line, len(rows.Raws.Rows))
 		}
@@ -91,23 +93,28 @@ func TestClamp(t *testing.T) {
 				*n = number.Draw(t, "number")
 			}
 		}
+
 		for _, w := range [...]*string{&r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype, &r.Path} {
 			if rapid.IntRange(0, 3).Draw(t, "long") == 0 {
 				*w = word.Draw(t, "word")
 			}
 		}
+
 		was := r
 		s.clamp(&r)
 		if !numbersFit(&r) || !lengthsFit(&r) {
 			t.Fatalf("%+v is made %+v", was, r)
 		}
+
 		if r != was && numbersFit(&was) && lengthsFit(&was) {
 			t.Fatalf("%+v was in range and is made %+v", was, r)
 		}
+
 		cut := uint64(0)
 		if !lengthsFit(&was) {
 			cut = 1
 		}
+
 		if s.counts.Clipped != cut {
 			t.Fatalf("%+v: %d records counted as cut, want %d", was, s.counts.Clipped, cut)
 		}

@@ -13,6 +13,7 @@ func (s *Stream) advance(inc *incarnation) {
 	if s.replay {
 		return
 	}
+
 	for len(inc.steps) > 1 && s.closable(inc) {
 		s.closeFirst(inc)
 	}
@@ -24,21 +25,25 @@ func (s *Stream) closable(inc *incarnation) bool {
 	if s.held(inc) {
 		return false
 	}
+
 	first := &inc.steps[0]
 	now := inc.clock()
 	if !slices.ContainsFunc(inc.steps[1:], func(st openStep) bool { return st.complete }) &&
 		now-inc.steps[1].end < int64(PairPatience) {
 		return false
 	}
+
 	if inc.process != nil {
 		oldest, waits := inc.process.Oldest()
 		return !waits || oldest >= inc.cut() || now-first.end >= int64(PairPatience)
 	}
+
 	for _, g := range inc.rings {
 		if g.Mark < first.end && now-g.Mark < int64(RingPatience) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -47,6 +52,7 @@ func (inc *incarnation) clock() int64 {
 	if inc.process != nil {
 		return inc.process.Now()
 	}
+
 	return inc.now
 }
 
@@ -56,9 +62,11 @@ func (inc *incarnation) cut() int64 {
 	if inc.steps[0].open {
 		end = never
 	}
+
 	if len(inc.steps) > 1 {
 		end = min(end, inc.steps[1].begin)
 	}
+
 	return end
 }
 
@@ -69,6 +77,7 @@ func (s *Stream) closeFirst(inc *incarnation) {
 		s.pairer.Settle(p, cut, func(r *marker.Range) { s.addRange(inc, r) })
 		s.pairer.Expire(p.Now() - int64(PairPatience))
 	}
+
 	st := inc.steps[0]
 	repeat := inc.seen.add(st.number)
 	s.openWindow(inc, st.number, st.begin)
@@ -76,11 +85,13 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	if r.CommNs >= 0 && s.ungrouped(inc) {
 		s.counts.Ungrouped++
 	}
+
 	s.rows.Steps = append(s.rows.Steps, r)
 	s.decide(inc, cut, func(p *span) (int64, uint16) {
 		if p.begin < st.begin {
 			return record.NoStep, 0
 		}
+
 		return st.number, repeat
 	})
 	s.taken = false
@@ -91,6 +102,7 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	if len(inc.closed) == maxClosed {
 		inc.closed = slices.Delete(inc.closed, 0, 1)
 	}
+
 	inc.closed = append(inc.closed, closedStep{Number: st.number, Repeat: repeat, Begin: st.begin, End: cut})
 	s.supersede(inc)
 }
@@ -101,6 +113,7 @@ func (inc *incarnation) raise(to int64) {
 	if inc.process != nil {
 		inc.process.Floor = inc.floor
 	}
+
 	inc.switches = slices.DeleteFunc(inc.switches, func(at int64) bool { return at < inc.floor })
 }
 
@@ -116,16 +129,20 @@ func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number i
 			for i+1 < len(inc.pending) && inc.pending[i+1].begin >= cut {
 				i++
 			}
+
 			rest = append(rest, inc.pending[from:i+1]...)
 			continue
 		}
+
 		number, repeat := where(p)
 		if p.kind == record.Communication {
 			s.addCall(inc, p.call, p.dur, p.bytes)
 		}
+
 		inc.weight -= int(p.weight)
 		s.giveSpan(inc, p, number, repeat, deep)
 	}
+
 	inc.pending = rest
 }
 
@@ -135,6 +152,7 @@ func (s *Stream) supersede(inc *incarnation) {
 		if old.over || old.index >= inc.index {
 			continue
 		}
+
 		if old.quiet++; old.quiet >= supersededAfter && inc.clock()-old.clock() >= int64(supersededFor) {
 			s.over(old, 0)
 		}
@@ -147,10 +165,12 @@ func (s *Stream) leftovers(inc *incarnation) {
 	if len(inc.pending) == 0 {
 		return
 	}
+
 	latest := inc.floor
 	for i := range inc.pending {
 		latest = max(latest, inc.pending[i].begin+1)
 	}
+
 	s.outside(inc, never)
 	inc.raise(latest)
 }
@@ -163,6 +183,7 @@ func (s *Stream) outside(inc *incarnation, cut int64) {
 			s.openWindow(inc, inc.window.first(), p.start)
 			return record.NoStep, 0
 		}
+
 		s.openWindow(inc, number, p.start)
 		return number, inc.seen.count(number)
 	})
@@ -176,6 +197,7 @@ func (inc *incarnation) guess(p *span) int64 {
 			return st.number
 		}
 	}
+
 	number := p.own
 	if inc.process != nil {
 		inc.process.Each(func(r *marker.Range) {
@@ -184,6 +206,7 @@ func (inc *incarnation) guess(p *span) int64 {
 			}
 		})
 	}
+
 	return number
 }
 
@@ -194,8 +217,10 @@ func (s *Stream) closeAtEnd(inc *incarnation) {
 		if !later && !s.settled(inc) {
 			break
 		}
+
 		s.closeFirst(inc)
 	}
+
 	s.outside(inc, never)
 	s.flushWindow(inc)
 }
@@ -205,9 +230,11 @@ func (s *Stream) settled(inc *incarnation) bool {
 	if !inc.steps[0].complete {
 		return false
 	}
+
 	if inc.process == nil {
 		return true
 	}
+
 	oldest, waits := inc.process.Oldest()
 	return !waits || oldest >= inc.cut()
 }
@@ -220,19 +247,23 @@ func (s *Stream) relieve(inc *incarnation) {
 		s.closeFirst(inc)
 		return
 	}
+
 	begins := make([]int64, len(inc.pending))
 	for i := range inc.pending {
 		begins[i] = inc.pending[i].begin
 	}
+
 	slices.Sort(begins)
 	cut := begins[len(begins)/2] + 1
 	if cut == math.MinInt64 {
 		return
 	}
+
 	s.outside(inc, cut)
 	if inc.process != nil {
 		s.pairer.Settle(inc.process, cut, func(r *marker.Range) { s.addRange(inc, r) })
 		s.outside(inc, cut)
 	}
+
 	inc.raise(cut)
 }

@@ -79,18 +79,22 @@ func (t *tally) kind(k record.Kind, word string) *kindTally {
 	if k != record.Other {
 		return &t.Known[k]
 	}
+
 	if c := t.Other[word]; c != nil {
 		return c
 	}
+
 	if t.Other == nil {
 		t.Other = map[string]*kindTally{}
 	}
+
 	if len(t.Other) >= maxWords {
 		word = record.Other.String()
 		if c := t.Other[word]; c != nil {
 			return c
 		}
 	}
+
 	c := &kindTally{}
 	t.Other[word] = c
 	return c
@@ -102,9 +106,11 @@ func (t *tally) given() uint64 {
 	for k := range t.Known {
 		n += t.Known[k].Stored + t.Known[k].Summarised
 	}
+
 	for _, k := range t.Other {
 		n += k.Stored + k.Summarised
 	}
+
 	return n
 }
 
@@ -114,9 +120,11 @@ func add(m *map[string]uint64, word string, n uint64) {
 	if *m == nil {
 		*m = map[string]uint64{}
 	}
+
 	if _, ok := (*m)[word]; !ok && len(*m) >= maxWords {
 		word = record.Other.String()
 	}
+
 	(*m)[word] += n
 }
 
@@ -155,15 +163,19 @@ func (s *Stream) Counts() Counts {
 			put(record.Kind(k).String(), &t.Known[k])
 		}
 	}
+
 	for word, k := range t.Other {
 		put(word, k)
 	}
+
 	for _, inc := range s.incarnations {
 		c.InFlight += uint64(len(inc.pending))
 	}
+
 	for _, p := range s.pairer.Processes() {
 		c.Waiting += uint64(p.Waiting())
 	}
+
 	return c
 }
 
@@ -171,6 +183,7 @@ func cloned(m map[string]uint64) map[string]uint64 {
 	if m == nil {
 		return map[string]uint64{}
 	}
+
 	return maps.Clone(m)
 }
 
@@ -180,6 +193,7 @@ func Sum(m map[string]uint64) uint64 {
 	for _, v := range m {
 		n += v
 	}
+
 	return n
 }
 
@@ -195,10 +209,12 @@ func (c *Counts) Add(o Counts) {
 		if *p.to == nil {
 			*p.to = map[string]uint64{}
 		}
+
 		for word, n := range p.from {
 			(*p.to)[word] += n
 		}
 	}
+
 	c.Lines += o.Lines
 	c.Bytes += o.Bytes
 	c.InFlight += o.InFlight

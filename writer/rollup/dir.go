@@ -27,21 +27,25 @@ func Dir(ctx context.Context, dir segment.RankDir, o Options, take func(*row.Row
 	if o.Job == "" {
 		o.Job = dir.Job
 	}
+
 	o.Rank = dir.Rank
 	if o.Groups == nil {
 		o.Groups = topology.NewGroupFile(dir.Path).Groups
 	}
+
 	s := New(o)
 	infos, err := segment.List(dir.Path)
 	if err != nil {
 		return s.Counts(), err
 	}
+
 	d := feeder{ctx: ctx, stream: s, take: take}
 	for _, info := range infos {
 		if err := d.segment(dir, info.Name); err != nil {
 			return d.counts(), err
 		}
 	}
+
 	s.End()
 	return d.counts(), d.give()
 }
@@ -69,6 +73,7 @@ func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, r.Close()) }()
 	first := true
 	for {
@@ -78,15 +83,19 @@ func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
 			if damage := r.Damage(); damage != nil {
 				d.damaged = append(d.damaged, damage.Error())
 			}
+
 			return nil
 		}
+
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
+
 		if first {
 			d.stream.Segment(segment.Identity(dir.Job, dir.Rank, name, line), name)
 			first = false
 		}
+
 		d.stream.Line(offset, line)
 		if d.read += int64(len(line)); d.read >= takeEvery {
 			if err := d.give(); err != nil {
@@ -102,11 +111,13 @@ func (d *feeder) give() error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
+
 	r := &d.rows
 	r.Ranks, r.Steps, r.Communications, r.Raws.Rows = r.Ranks[:0], r.Steps[:0], r.Communications[:0], r.Raws.Rows[:0]
 	d.stream.Take(r)
 	if r.Len() == 0 {
 		return nil
 	}
+
 	return d.take(r)
 }

@@ -42,6 +42,7 @@ func (f *fixture) add(text []byte) {
 	if len(f.segments) == 0 {
 		f.begin()
 	}
+
 	s := &f.segments[len(f.segments)-1]
 	start := 0
 	for i, c := range text {
@@ -65,6 +66,7 @@ func (f *fixture) String() string {
 			fmt.Fprintf(&b, "%6d %.150s\n", l.offset, text)
 		}
 	}
+
 	return b.String()
 }
 
@@ -73,6 +75,7 @@ func (f *fixture) count() int {
 	for _, s := range f.segments {
 		n += len(s.lines)
 	}
+
 	return n
 }
 
@@ -82,11 +85,13 @@ func (f *fixture) feed(s *Stream, p Position, each func()) {
 		if c := compareNames(seg.name, p.Segment); p.Segment != "" && c < 0 {
 			continue
 		}
+
 		s.Segment(seg.id, seg.name)
 		for _, l := range seg.lines {
 			if seg.name == p.Segment && l.offset < p.Offset {
 				continue
 			}
+
 			s.Line(l.offset, l.text)
 			if each != nil {
 				each()
@@ -125,6 +130,7 @@ func work(t *rapid.T) *fixture {
 			}).Draw(t, "junk"))
 		}
 	}
+
 	return f
 }
 
@@ -144,9 +150,11 @@ func taskdWork(t *rapid.T, f *fixture) {
 			if rapid.IntRange(0, 9).Draw(t, "disorder") == 0 {
 				i = rapid.IntRange(0, len(later)-1).Draw(t, "which")
 			}
+
 			if rapid.IntRange(0, 60).Draw(t, "lost") != 0 {
 				f.add(later[i])
 			}
+
 			later = append(later[:i], later[i+1:]...)
 		}
 	}
@@ -156,6 +164,7 @@ func taskdWork(t *rapid.T, f *fixture) {
 			later = append(later, line)
 			return
 		}
+
 		if m.ID == 1 && m.Flag == 16 || rapid.IntRange(0, 80).Draw(t, "lost") != 0 {
 			f.add(line)
 		}
@@ -166,6 +175,7 @@ func taskdWork(t *rapid.T, f *fixture) {
 		if source == marker.DeviceSide {
 			m.Process, m.Thread, m.Device, m.Stream = 0, 2, 0, 2
 		}
+
 		return m
 	}
 	backlog := rapid.IntRange(0, 12).Draw(t, "backlog")
@@ -174,6 +184,7 @@ func taskdWork(t *rapid.T, f *fixture) {
 		if rapid.IntRange(0, 9).Draw(t, "rollback") == 0 {
 			step = first
 		}
+
 		id++
 		stepID, begin := id, clock
 		put(point(stepID, 16, 0, begin, fmt.Sprintf("step %d", step), "default"))
@@ -186,16 +197,19 @@ func taskdWork(t *rapid.T, f *fixture) {
 			if what[0] == 'c' {
 				domain, what = "communication", fmt.Sprintf(`{"count": "64","dataType": "fp32","groupName": "%s","opName": "HcclAllreduce"}`, what)
 			}
+
 			if what == "dataloader" {
 				put(point(id, 2, 0, at, what, domain))
 				put(point(id, 4, 0, at+stepNs/16, "", ""))
 				continue
 			}
+
 			put(point(id, 16, 0, at, what, domain))
 			put(point(id, 32, 0, at+1000, "", ""))
 			put(point(id, 16, 1, at+2000, "", ""))
 			put(point(id, 32, 1, at+2000+stepNs/9, "", ""))
 		}
+
 		clock = begin + stepNs
 		put(point(stepID, 32, 0, clock, "", ""))
 		put(point(stepID, 16, 1, begin+3000, "", ""))
@@ -205,6 +219,7 @@ func taskdWork(t *rapid.T, f *fixture) {
 			f.begin()
 		}
 	}
+
 	flush(0)
 	f.clock = clock
 }
@@ -229,6 +244,7 @@ func laggardWork(t *rapid.T, f *fixture) {
 			seq: map[uint32]uint64{}, step: rapid.Int64Range(0, 30).Draw(t, "first"), at: clock,
 		})
 	}
+
 	for range rapid.IntRange(1, 6).Draw(t, "passes") {
 		w := ws[rapid.IntRange(0, n-1).Draw(t, "writer")]
 		f.begin()
@@ -240,6 +256,7 @@ func laggardWork(t *rapid.T, f *fixture) {
 			if rapid.IntRange(0, 40).Draw(t, "gap") == 0 {
 				w.seq[ring]++
 			}
+
 			line := r.AppendLine(nil)
 			lines[ring] = append(lines[ring], line)
 			if rapid.IntRange(0, 40).Draw(t, "twice") == 0 {
@@ -256,6 +273,7 @@ func laggardWork(t *rapid.T, f *fixture) {
 				put(rapid.SampledFrom([]uint32{2, 4}).Draw(t, "ring"), c)
 				w.at += stepNs / 8
 			}
+
 			fp := record.New(record.FP)
 			fp.Step, fp.Start, fp.Dur, fp.Tokens = w.step, w.at, stepNs/20, 7
 			put(1, fp)
@@ -265,15 +283,18 @@ func laggardWork(t *rapid.T, f *fixture) {
 			w.at = begin + stepNs
 			w.step++
 		}
+
 		order := []uint32{1, 2, 4}
 		if rapid.Bool().Draw(t, "bulk first") {
 			order = []uint32{2, 4, 1}
 		}
+
 		for _, ring := range order {
 			for _, l := range lines[ring] {
 				f.add(l)
 			}
 		}
+
 		switch rapid.IntRange(0, 9).Draw(t, "control") {
 		case 0:
 			f.addText(fmt.Sprintf(`{"switch":{"at":%d,"default":true,"communication":%v}}`, w.at-1, rapid.Bool().Draw(t, "on")))
@@ -281,6 +302,7 @@ func laggardWork(t *rapid.T, f *fixture) {
 			f.addText(`{"loss":{"ring":2,"kind":"Communication","reason":"ring-full","count":3}}`)
 		}
 	}
+
 	for _, w := range ws {
 		f.clock = max(f.clock, w.at)
 		if rapid.Bool().Draw(t, "ends") {
@@ -314,6 +336,7 @@ func TestStream_RestartAnywhere(t *testing.T) {
 			if n++; n > kill || n%every != 0 {
 				return
 			}
+
 			s.Take(&taken)
 			m := mark{p: s.LowWater()}
 			appendRows(&m.rows, &taken)
@@ -323,10 +346,12 @@ func TestStream_RestartAnywhere(t *testing.T) {
 		if rapid.Bool().Draw(t, "older") {
 			m = marks[rapid.IntRange(0, len(marks)-1).Draw(t, "mark")]
 		}
+
 		s = New(o)
 		if err := s.Resume(m.p); err != nil {
 			t.Fatalf("Resume: %v", err)
 		}
+
 		rows := m.rows
 		f.feed(s, m.p, func() {
 			if rapid.IntRange(0, 5).Draw(t, "take") == 0 {
@@ -339,6 +364,7 @@ func TestStream_RestartAnywhere(t *testing.T) {
 		if d := cmp.Diff(want, rows, unpacked); d != "" {
 			t.Fatalf("rows after a restart at %s:%d differ (-unbroken +restarted):\n%s\n%s", m.p.Segment, m.p.Offset, d, f)
 		}
+
 		if d := cmp.Diff(counts, s.Counts()); d != "" {
 			t.Fatalf("counts after a restart at %s:%d differ (-unbroken +restarted):\n%s\n%s\n%s", m.p.Segment, m.p.Offset, d, f, m.p.State)
 		}
@@ -365,9 +391,11 @@ func TestStream_Account(t *testing.T) {
 		if got := Sum(c.Stored) + Sum(c.Summarised) + c.InFlight + c.Lost[LateRange]; got != emitted {
 			t.Fatalf("emitted=%d, stored+summarised+in flight+late=%d\n%+v", emitted, got, c)
 		}
+
 		if n := uint64(len(rows.Raws.Rows)); n != Sum(c.Stored) {
 			t.Fatalf("record rows=%d, stored=%d", n, Sum(c.Stored))
 		}
+
 		calls := uint64(0)
 		for _, r := range rows.Communications {
 			calls += uint64(r.Calls)
@@ -375,9 +403,11 @@ func TestStream_Account(t *testing.T) {
 				t.Fatalf("window %+v", r)
 			}
 		}
+
 		if o.Records != All && calls != c.Summarised["Communication"] {
 			t.Fatalf("calls=%d, summarised=%d", calls, c.Summarised["Communication"])
 		}
+
 		unique(t, rows, f)
 	})
 }
@@ -389,17 +419,21 @@ func unique(t *rapid.T, rows row.Rows, f *fixture) {
 		if seen[key] {
 			t.Fatalf("two rows with key %+v\n%s", key, f)
 		}
+
 		seen[key] = true
 	}
 	for _, r := range rows.Steps {
 		check([4]any{"step", r.Incarnation, r.Step, r.Repeat})
 	}
+
 	for _, r := range rows.Communications {
 		check([6]any{"window", r.Incarnation, r.StepFrom, r.Repeat, r.Group, r.Op})
 	}
+
 	for _, r := range rows.Raws.Rows {
 		check([3]any{"record", r.Segment, r.Offset})
 	}
+
 	for _, r := range rows.Ranks {
 		check([3]any{"rank", r.Incarnation, r.Version})
 	}

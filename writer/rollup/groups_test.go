@@ -44,8 +44,10 @@ func inDim(r *row.Rows) string {
 		if s.CommTPNs > 0 {
 			dim = "tp"
 		}
+
 		out = append(out, fmt.Sprintf("%d:%s", s.Step, dim))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -61,6 +63,7 @@ func TestGroups_AfterTheFirstLines(t *testing.T) {
 			if n == known {
 				b.groups = inTP("comm-a")
 			}
+
 			c.trains("comm-a", n, n+1)
 			c.take()
 			if p := c.s.LowWater(); n == restart {
@@ -69,32 +72,39 @@ func TestGroups_AfterTheFirstLines(t *testing.T) {
 				if err := from.s.Resume(p); err != nil {
 					t.Fatal(err)
 				}
+
 				from.s.Segment(0xabc, "1753000000")
 				lines := recorded(func(c *script) { c.trains("comm-a", 0, n+1) })
 				for _, l := range lines {
 					if from.off >= p.Offset {
 						from.s.Line(from.off, l)
 					}
+
 					from.off += int64(len(l)) + 1
 				}
+
 				c = from
 			}
 		}
+
 		return c.end()
 	}
 	want := whole(0, -1)
 	if got := inDim(want); !strings.HasPrefix(got, "0:tp 1:tp") || strings.Contains(got, "other") {
 		t.Fatalf("known from the start: %s", got)
 	}
+
 	for known := int64(1); known <= GroupPatience; known++ {
 		for _, restart := range []int64{-1, 2, known - 1, known, 18} {
 			got := whole(known, restart)
 			if d := cmp.Diff(want.Steps, got.Steps); d != "" {
 				t.Fatalf("known from step %d on, begun anew at %d: steps (-want +got):\n%s", known, restart, d)
 			}
+
 			if d := cmp.Diff(want.Communications, got.Communications); d != "" {
 				t.Fatalf("known from step %d on, begun anew at %d: communications (-want +got):\n%s", known, restart, d)
 			}
+
 			if d := cmp.Diff(want.Ranks[len(want.Ranks)-1], got.Ranks[len(got.Ranks)-1]); d != "" {
 				t.Fatalf("known from step %d on, begun anew at %d: the rank's last row (-want +got):\n%s", known, restart, d)
 			}
@@ -121,10 +131,12 @@ func TestGroups_Patience(t *testing.T) {
 	if n := len(c.take().Steps); n != 0 {
 		t.Fatalf("%d steps before the patience is over", n)
 	}
+
 	c.trains("comm-a", GroupPatience, 30)
 	if n := len(c.take().Steps); n != 29 {
 		t.Fatalf("%d steps after it, want 29", n)
 	}
+
 	b.groups = inTP("comm-a")
 	c.trains("comm-a", 30, 33)
 	r := c.end()
@@ -132,10 +144,12 @@ func TestGroups_Patience(t *testing.T) {
 	if !strings.HasSuffix(got, " 28:other 29:tp 30:tp 31:tp 32:tp") || strings.Count(got, "tp") != 4 {
 		t.Errorf("%s", got)
 	}
+
 	last := r.Ranks[len(r.Ranks)-1]
 	if len(last.Groups) != 1 || last.Groups[0] != "tp:comm-a:0:2" {
 		t.Errorf("the rank's last row %+v", last)
 	}
+
 	if b.asked > 3*40 {
 		t.Errorf("asked %d times in 33 steps", b.asked)
 	}
@@ -150,12 +164,14 @@ func TestGroups_VersionsOutrank(t *testing.T) {
 	for range 5 { // restarts of the process: each ends one and begins the next
 		without.trains("comm-a", 0, 3)
 	}
+
 	with := newScript(t, Options{Groups: (&beside{groups: inTP("comm-a")}).tell})
 	with.trains("comm-a", 0, 1)
 	most := uint32(0)
 	for _, r := range without.end().Ranks {
 		most = max(most, r.Version)
 	}
+
 	if got := with.end().Ranks[0]; got.Version <= most || len(got.Groups) != 1 {
 		t.Errorf("version %d with %v, a row without has %d", got.Version, got.Groups, most)
 	}
@@ -172,16 +188,19 @@ func TestGroups_OfASecondProcess(t *testing.T) {
 	if got := inDim(c.take()); strings.Contains(got, "40:") {
 		t.Fatalf("closed with another process's groups: %s", got)
 	}
+
 	b.groups = inTP("comm-b")
 	c.trains("comm-b", 45, 50)
 	r := c.end()
 	if got := inDim(r); strings.Contains(got, "other") || !strings.Contains(got, "40:tp") {
 		t.Errorf("%s", got)
 	}
+
 	last := map[uint64]string{}
 	for _, k := range r.Ranks {
 		last[k.Incarnation] = strings.Join(k.Groups, " ")
 	}
+
 	if got := fmt.Sprint(len(last), last[r.Steps[0].Incarnation], last[r.Steps[len(r.Steps)-1].Incarnation]); got != "2tp:comm-a:0:2tp:comm-b:0:2" {
 		t.Errorf("groups of the processes: %s", got)
 	}
@@ -198,6 +217,7 @@ func TestDevice(t *testing.T) {
 	if n := len(r.Ranks); n != 2 || r.Ranks[0].Device != "" || r.Ranks[1].Version != 2 {
 		t.Fatalf("%d rows of the rank: %+v", n, r.Ranks)
 	}
+
 	if k := r.Ranks[1]; k.Device != "npu:5" || k.LocalRank != 5 || k.Node != "worker-7" || r.Steps[0].Node != "worker-7" {
 		t.Errorf("%+v, step on %s", k, r.Steps[0].Node)
 	}

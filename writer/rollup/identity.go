@@ -26,10 +26,12 @@ func (s *Stream) fitting(inc *incarnation, m *record.Meta) record.Meta {
 		cut = cut || len(*word) > record.MaxWord
 		*word = record.Clip(*word, record.MaxWord)
 	}
+
 	if n := len(m.Groups); n > maxGroups {
 		s.counts.Shortened += uint64(n - maxGroups)
 		out.Groups = m.Groups[:maxGroups]
 	}
+
 	out.Groups = slices.Clone(out.Groups)
 	for i := range out.Groups {
 		for _, word := range [...]*string{&out.Groups[i].Dim, &out.Groups[i].Name} {
@@ -37,9 +39,11 @@ func (s *Stream) fitting(inc *incarnation, m *record.Meta) record.Meta {
 			*word = record.Clip(*word, record.MaxWord)
 		}
 	}
+
 	if cut {
 		s.counts.Clipped++
 	}
+
 	s.fitMembers(inc, out.Groups)
 	return out
 }
@@ -61,27 +65,33 @@ func (s *Stream) fitMembers(of *incarnation, groups []record.Group) {
 			}
 		}
 	}
+
 	order := make([]*record.Group, len(groups))
 	for i := range groups {
 		order[i] = &groups[i]
 	}
+
 	slices.SortStableFunc(order, func(a, b *record.Group) int { return cmp.Compare(len(a.Ranks), len(b.Ranks)) })
 	for _, g := range order {
 		if len(g.Ranks) == 0 {
 			if g.Size > maxMembers { // its file's members were too many to be held
 				s.counts.Shortened++
 			}
+
 			continue
 		}
+
 		if i := slices.IndexFunc(lists, func(l []int) bool { return slices.Equal(l, g.Ranks) }); i >= 0 {
 			g.Ranks = lists[i]
 			continue
 		}
+
 		if held+len(g.Ranks) > maxMembers {
 			g.Ranks = nil
 			s.counts.Shortened++
 			continue
 		}
+
 		g.Ranks = slices.Clone(g.Ranks) // the parser's may have room for twice as many
 		keep(g.Ranks)
 	}

@@ -105,14 +105,17 @@ func (s *Stream) begin(id record.ID) *incarnation {
 	if live := s.live(); len(live) > maxLive { // the one that is silent for the longest time
 		s.over(slices.MinFunc(live[:maxLive], func(a, b *incarnation) int { return cmp.Compare(a.clock(), b.clock()) }), 0)
 	}
+
 	for i := 0; len(s.incarnations) > maxKept && i < len(s.incarnations); {
 		if old := s.incarnations[i]; old.over {
 			s.depart(old)
 			s.incarnations = slices.Delete(s.incarnations, i, i+1)
 			continue
 		}
+
 		i++
 	}
+
 	return inc
 }
 
@@ -122,6 +125,7 @@ func (s *Stream) find(id record.ID) *incarnation {
 			return inc
 		}
 	}
+
 	return nil
 }
 
@@ -132,17 +136,21 @@ func (s *Stream) identify(m *record.Meta) {
 		s.Segment(0, "")
 		src = s.segments[s.current]
 	}
+
 	inc := s.find(m.Incarnation)
 	if inc == nil {
 		if s.replay {
 			return
 		}
+
 		inc = s.begin(m.Incarnation)
 	}
+
 	src.inc = inc
 	if s.replay {
 		return
 	}
+
 	inc.quiet = 0
 	inc.meta = s.fitting(inc, m)
 	inc.version++
@@ -159,6 +167,7 @@ func (s *Stream) giveRank(inc *incarnation) {
 	if old.Job == r.Job && sameRank(&old, &r) {
 		return
 	}
+
 	inc.row = r
 	s.rows.Ranks = append(s.rows.Ranks, r)
 	s.taken = false
@@ -186,8 +195,10 @@ func (s *Stream) rankRow(inc *incarnation) row.Rank {
 		for i, n := range g.Ranks {
 			ranks[i] = u32(n)
 		}
+
 		r.GroupRanks = append(r.GroupRanks, ranks)
 	}
+
 	return r
 }
 
@@ -198,6 +209,7 @@ func (s *Stream) job(inc *incarnation) string {
 	if s.o.Job != "" {
 		return s.o.Job
 	}
+
 	return inc.meta.Job
 }
 
@@ -205,6 +217,7 @@ func (s *Stream) node(inc *incarnation) string {
 	if inc.meta.Node != "" {
 		return inc.meta.Node
 	}
+
 	return s.o.Node
 }
 
@@ -215,10 +228,12 @@ func (s *Stream) ofLine() *incarnation {
 	if src == nil || s.at.segment != s.current {
 		src = s.segments[s.current]
 	}
+
 	if src == nil {
 		s.Segment(0, "")
 		src = s.segments[s.current]
 	}
+
 	if src.inc == nil {
 		id := record.HashID(s.o.Job, strconv.Itoa(s.o.Rank), "segment", src.id.String())
 		src.inc = s.find(id)
@@ -229,9 +244,11 @@ func (s *Stream) ofLine() *incarnation {
 			s.giveRank(src.inc)
 		}
 	}
+
 	if src.inc != nil && !s.replay {
 		src.inc.quiet = 0
 	}
+
 	return src.inc
 }
 
@@ -249,10 +266,12 @@ func (s *Stream) switched(w record.Switch) {
 	if s.replay || inc == nil {
 		return
 	}
+
 	if old := inc.switching; old != nil && (old.Default != w.Default || old.Communication != w.Communication) &&
 		w.At >= inc.floor && len(inc.switches) < maxWords {
 		inc.switches = append(inc.switches, w.At)
 	}
+
 	inc.switching = &w
 	if s.bounds.hold(w.At) && inc.turnOff(!w.Default, w.At) {
 		inc.version++
@@ -273,6 +292,7 @@ func (inc *incarnation) turnOff(off bool, at int64) bool {
 	default:
 		inc.off[last] += strconv.FormatInt(at, 10)
 	}
+
 	return true
 }
 
@@ -282,12 +302,15 @@ func (s *Stream) finish(e *record.End) {
 	if s.replay || inc == nil {
 		return
 	}
+
 	for word, n := range e.Emitted {
 		add(&s.counts.Declared, word, n)
 	}
+
 	for reason, n := range e.Dropped {
 		add(&s.counts.Dropped, reason, n)
 	}
+
 	inc.version++
 	inc.ended = true
 	s.over(inc, e.At)
@@ -301,23 +324,28 @@ func (s *Stream) over(inc *incarnation, at int64) {
 			inc.endedNs = at
 			s.giveRank(inc)
 		}
+
 		return
 	}
+
 	inc.over = true
 	if p := inc.process; p != nil {
 		at = max(p.Now(), inc.now)
 		s.pairer.Drain(p, at, func(r *marker.Range) { s.addRange(inc, r) })
 		inc.version++
 	}
+
 	for len(inc.steps) > 0 {
 		s.closeFirst(inc)
 	}
+
 	s.leftovers(inc)
 	s.flushWindow(inc)
 	inc.window.forget(inc.pending)
 	if inc.ended {
 		inc.floor = never
 	}
+
 	if at != 0 {
 		inc.endedNs = at
 		s.giveRank(inc)
@@ -331,6 +359,7 @@ func (s *Stream) depart(inc *incarnation) {
 	if p == nil {
 		return
 	}
+
 	s.pairer.Forget(p)
 	delete(s.foreign, p)
 	inc.process, inc.ended, inc.floor = nil, true, never
@@ -342,6 +371,7 @@ func (s *Stream) revive(inc *incarnation) {
 	if !inc.over || inc.ended {
 		return
 	}
+
 	inc.over = false
 	if inc.endedNs != 0 {
 		inc.endedNs = 0

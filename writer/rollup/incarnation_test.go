@@ -23,10 +23,12 @@ func TestIncarnation_Killed(t *testing.T) {
 	if n := len(r.Ranks); n != 2 || r.Ranks[1].EndedNs != at(40) || r.Ranks[1].Version != 2 {
 		t.Fatalf("%d rank rows, last %+v", n, r.Ranks[n-1])
 	}
+
 	k := c.s.Counts()
 	if k.Open != 2 || k.Declared["FP"] != 2 || k.Dropped["ring-full"] != 3 || k.InFlight != 0 {
 		t.Fatalf("%+v", k)
 	}
+
 	p := c.s.LowWater()
 	if p.Segment != "1" || p.Offset != c.off {
 		t.Fatalf("low water %s:%d, want the end %d", p.Segment, p.Offset, c.off)
@@ -55,6 +57,7 @@ func TestIncarnation_TaskDRestartInOneFile(t *testing.T) {
 	if n := r.Steps[1].StepNs; n != 30*ms {
 		t.Fatalf("open step lasted %d ns, want up to the last sign of life", n)
 	}
+
 	c.enc.Process = 5000
 	c.span(1, 20_000, 100, "step 6")
 	c.span(2, 20_100, 100, "step 7")
@@ -65,9 +68,11 @@ func TestIncarnation_TaskDRestartInOneFile(t *testing.T) {
 	for _, s := range r.Steps {
 		ids[s.Incarnation] = true
 	}
+
 	if len(ids) != 3 || !ids[first] {
 		t.Fatalf("%d incarnations, want 3", len(ids))
 	}
+
 	if got := r.Ranks[0].StartedNs; got != at(0) || r.Ranks[0].Writer != "taskd" || r.Ranks[0].PID != 4000 {
 		t.Fatalf("%+v", r.Ranks[0])
 	}
@@ -114,6 +119,7 @@ func TestIncarnation_TaskDInTurns(t *testing.T) {
 			for i := range int64(5) {
 				c.span(uint64(i+1), 25+i*turn.ms, 10, fmt.Sprint("step ", i))
 			}
+
 			c.enc.Process = trainer
 			c.span(3, 20, 10, "step 3")
 			c.span(5, 30, 10, "step 4")
@@ -123,10 +129,12 @@ func TestIncarnation_TaskDInTurns(t *testing.T) {
 			if Sum(k.Emitted) != 11 || k.Emitted["Step"] != 10-turn.late || k.Lost[LateRange] != turn.late || k.Unmatched != 3*turn.late {
 				t.Errorf("%s: %+v", steps(r), k)
 			}
+
 			ids := map[uint64]bool{}
 			for _, s := range r.Steps {
 				ids[s.Incarnation] = true
 			}
+
 			if len(ids) != 2 {
 				t.Errorf("%d processes, want 2", len(ids))
 			}
@@ -140,6 +148,7 @@ func TestLate_IsCountedFlaggedAndStored(t *testing.T) {
 	for i := range int64(3) {
 		c.rec(record.Step, i, i*10, 10, nil)
 	}
+
 	c.rec(record.FP, 0, 3, 5, nil)
 	c.rec(record.Step, 3, 30, 10, nil)
 	r := c.take()
@@ -160,10 +169,12 @@ func TestRing_ALaggingRingIsWaitedFor(t *testing.T) {
 	for i := range int64(5) { // the light ring of five steps, then the bulk ring of them
 		c.rec(record.Step, i, i*10, 10, onRing(1, uint64(i)))
 	}
+
 	want(t, "the bulk ring is behind", steps(c.take()), "")
 	for i := range int64(4) {
 		c.rec(record.Communication, i+1, (i+1)*10+5, 2, onRing(2, uint64(i+1)))
 	}
+
 	c.rec(record.Step, 5, 50, 10, onRing(1, 5))
 	r := c.take()
 	want(t, "it has come", steps(r), "0.0:1 1.0:1 2.0:1 3.0:1")
@@ -172,6 +183,7 @@ func TestRing_ALaggingRingIsWaitedFor(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 	}
+
 	c.rec(record.Step, 6, 60, 3000, onRing(1, 6))
 	want(t, "a ring that is silent for long is not waited for", steps(c.take()), "0.0:1 1.0:1 2.0:1 3.0:1 4.0:1 5.0:1")
 }
@@ -182,6 +194,7 @@ func TestRing_GapsAndDuplicates(t *testing.T) {
 	for i, seq := range []uint64{7, 8, 8, 11, 10, 11, 3, 3} { // begins at 7: what was before may be aged
 		c.rec(record.FP, 0, int64(i), 1, func(r *record.Record) { r.Ring, r.Seq = 1, seq })
 	}
+
 	if k := c.s.Counts(); k.Gaps != 1 || k.Duplicate != 3 || k.Emitted["FP"] != 5 {
 		t.Fatalf("gaps=%d duplicates=%d emitted=%v, want 1, 3, 5", k.Gaps, k.Duplicate, k.Emitted)
 	}
@@ -198,10 +211,12 @@ func TestRank_VersionsCountIdentityLines(t *testing.T) {
 	if len(r.Ranks) != 3 {
 		t.Fatalf("%d rank rows, want one for each thing that was learnt", len(r.Ranks))
 	}
+
 	var versions []uint32
 	for _, x := range r.Ranks {
 		versions = append(versions, x.Version)
 	}
+
 	last := r.Ranks[2]
 	if !slices.Equal(versions, []uint32{1, 3, 4}) || last.Groups[0] != "dp:a:b:1:2" || !slices.Equal(last.GroupRanks[0], []uint32{3, 0}) || last.Node != "n0" {
 		t.Fatalf("versions %v, last %+v", versions, last)

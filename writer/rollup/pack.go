@@ -20,10 +20,12 @@ func (w *words) kind(r *record.Record) row.Word {
 	if r.Kind == record.Other {
 		return w.Add(r.Name)
 	}
+
 	n := &w.kinds[r.Kind]
 	if *n == 0 {
 		*n = w.Add(r.Kind.String())
 	}
+
 	return *n
 }
 
@@ -32,6 +34,7 @@ func (w *words) side(s record.Side) row.Word {
 	if *n == 0 {
 		*n = w.Add(s.String())
 	}
+
 	return *n
 }
 
@@ -44,6 +47,7 @@ func (s *Stream) keep(r *record.Record, at marker.Place) int32 {
 	} else {
 		s.kept = append(s.kept, row.Raw{})
 	}
+
 	s.pack(&s.kept[i], r, at)
 	return int32(i)
 }
@@ -71,9 +75,11 @@ func (s *Stream) idOf(segment uint32) record.ID {
 	if s.at.segment != segment || s.at.source == nil {
 		s.at.segment, s.at.source = segment, s.segments[segment]
 	}
+
 	if s.at.source == nil {
 		return 0
 	}
+
 	return s.at.source.id
 }
 
@@ -83,6 +89,7 @@ func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number 
 	if n := len(s.raws); n == cap(s.raws) {
 		s.raws = slices.Grow(s.raws, max(n, 64)) // a large slice would grow by a quarter only
 	}
+
 	s.raws = append(s.raws, *r)
 	out := &s.raws[len(s.raws)-1]
 	out.Job, out.Node, out.Incarnation = s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.id)
@@ -115,11 +122,13 @@ func (s *Stream) renumber() {
 	for _, i := range s.spare {
 		free[i] = true
 	}
+
 	for i := range s.kept {
 		if !free[int32(i)] {
 			r := old.Record(i)
 			s.kept[i] = s.words.Pack(&r)
 		}
 	}
+
 	s.words.Needed()
 }

@@ -32,6 +32,7 @@ func (p *passes) count(n int64) uint16 {
 	if i := p.at(n); i < len(p.Runs) && p.Runs[i].From <= n {
 		return p.Runs[i].Count
 	}
+
 	return 0
 }
 
@@ -43,19 +44,23 @@ func (p *passes) add(n int64) uint16 {
 		p.join(i)
 		return 0
 	}
+
 	r := p.Runs[i]
 	if r.Count == math.MaxUint16 {
 		return r.Count
 	}
+
 	parts := make([]run, 0, 3)
 	if r.From < n {
 		parts = append(parts, run{r.From, n - 1, r.Count})
 	}
+
 	mid := i + len(parts)
 	parts = append(parts, run{n, n, r.Count + 1})
 	if n < r.To {
 		parts = append(parts, run{n + 1, r.To, r.Count})
 	}
+
 	p.Runs = slices.Replace(p.Runs, i, i+1, parts...)
 	p.join(mid)
 	return r.Count
@@ -67,10 +72,12 @@ func (p *passes) join(i int) {
 		p.Runs[i].To = p.Runs[i+1].To
 		p.Runs = slices.Delete(p.Runs, i+1, i+2)
 	}
+
 	if i > 0 && p.Runs[i-1].To+1 == p.Runs[i].From && p.Runs[i-1].Count == p.Runs[i].Count {
 		p.Runs[i-1].To = p.Runs[i].To
 		p.Runs = slices.Delete(p.Runs, i, i+1)
 	}
+
 	if len(p.Runs) > maxRuns {
 		p.Runs[1].From = p.Runs[0].From
 		p.Runs[1].Count = max(p.Runs[0].Count, p.Runs[1].Count)

@@ -32,6 +32,7 @@ func newRing(seq uint64) *ring {
 	if seq > 0 {
 		r.Holes = []hole{{From: 0, To: seq - 1, Head: true}}
 	}
+
 	return r
 }
 
@@ -47,28 +48,36 @@ func (r *ring) take(seq uint64) (dup bool, gaps int64) {
 				r.Holes = slices.Delete(r.Holes, 0, 1)
 			}
 		}
+
 		r.Next = seq + 1
 		return false, gaps
 	}
+
 	if seq < r.Low {
 		return false, 0
 	}
+
 	for i, h := range r.Holes {
 		if seq < h.From || seq > h.To {
 			continue
 		}
+
 		parts := make([]hole, 0, 2)
 		if h.From < seq {
 			parts = append(parts, hole{h.From, seq - 1, h.Head})
 		}
+
 		if seq < h.To {
 			parts = append(parts, hole{seq + 1, h.To, h.Head})
 		}
+
 		r.Holes = slices.Replace(r.Holes, i, i+1, parts...)
 		if h.Head {
 			return false, 0
 		}
+
 		return false, -1
 	}
+
 	return true, 0
 }

@@ -105,6 +105,7 @@ func ParseSelection(word string) (Selection, bool) {
 	case "deep":
 		return Deep, true
 	}
+
 	return Light, false
 }
 
@@ -118,6 +119,7 @@ func (s Selection) String() string {
 	case Deep:
 		return "deep"
 	}
+
 	return "light"
 }
 
@@ -213,6 +215,7 @@ func (s *Stream) Segment(id record.ID, name string) {
 	if i, ok := s.until.sources[name]; ok && s.replay && s.segments[i].id == id {
 		src.inc = s.segments[i].inc // its identity line may lie before the position
 	}
+
 	s.current++
 	s.segments[s.current] = src
 	s.at = located{s.current, src}
@@ -227,15 +230,18 @@ func (s *Stream) Line(offset int64, line []byte) {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
 	}
+
 	s.pass(offset, len(line))
 	if s.read(offset, line) {
 		return
 	}
+
 	// A line that a crash cut in the middle, and another writer's behind it.
 	if i := restart(line); i > 0 && s.read(offset, line[i:]) {
 		s.count(&s.counts.Torn)
 		return
 	}
+
 	s.count(&s.counts.Garbage)
 }
 
@@ -256,10 +262,12 @@ func (s *Stream) read(offset int64, line []byte) bool {
 	if len(line) > len(taskdPrefix) && string(line[:len(taskdPrefix)]) == taskdPrefix {
 		return s.readMarker(offset, line)
 	}
+
 	t, err := s.parser.Parse(line)
 	if err != nil {
 		return false
 	}
+
 	switch t {
 	case record.LineRecord:
 		r := &s.parser.Record
@@ -267,6 +275,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 			s.refuse(offset, line, r.Word(), BadTime)
 			return true
 		}
+
 		s.clamp(r)
 		s.addRecord(r, offset)
 	case record.LineMeta:
@@ -276,6 +285,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 			s.refuse(offset, line, "", record.Implausible)
 			return true
 		}
+
 		s.lose(&s.parser.Loss)
 	case record.LineSwitch:
 		s.switched(s.parser.Switch)
@@ -285,8 +295,10 @@ func (s *Stream) read(offset int64, line []byte) bool {
 		if bytes.Contains(line, []byte(`"Kind"`)) && s.readMarker(offset, line) {
 			return true
 		}
+
 		s.count(&s.counts.Unknown)
 	}
+
 	return true
 }
 
@@ -296,6 +308,7 @@ func restart(line []byte) int {
 	for _, begin := range [...]string{`{"kind":"`, `{"Kind":`, `{"meta":{`, `{"loss":{`, `{"switch":{`, `{"end":{`} {
 		at = max(at, bytes.LastIndex(line, []byte(begin)))
 	}
+
 	return at
 }
 
@@ -330,6 +343,7 @@ func move[T any](dst, src *[]T) {
 		*dst, *src = *src, (*dst)[:0]
 		return
 	}
+
 	*dst = append(*dst, *src...)
 	*src = (*src)[:0]
 }
@@ -344,6 +358,7 @@ func (s *Stream) End() {
 	if s.ended {
 		return
 	}
+
 	s.LowWater()
 	s.goLive()
 	s.ended = true
@@ -353,6 +368,7 @@ func (s *Stream) End() {
 			s.over(inc, 0)
 			continue
 		}
+
 		s.closeAtEnd(inc)
 	}
 }
@@ -368,6 +384,7 @@ func (s *Stream) Open() (n int) {
 	for _, inc := range s.live() {
 		n += len(inc.steps)
 	}
+
 	return n
 }
 
@@ -379,6 +396,7 @@ func (s *Stream) live() []*incarnation {
 			all = append(all, inc)
 		}
 	}
+
 	return all
 }
 

@@ -27,6 +27,7 @@ func newScript(t testing.TB, o Options) *script {
 	if o.Job == "" {
 		o.Job = "j"
 	}
+
 	c := &script{t: t, s: New(o), enc: marker.Encoder{Process: 4000, Thread: 4000}}
 	c.s.Segment(0xabc, "1753000000")
 	return c
@@ -41,6 +42,7 @@ func (c *script) text(lines ...string) {
 		if c.tee != nil {
 			c.tee(l)
 		}
+
 		c.s.Line(c.off, []byte(l))
 		c.off += int64(len(l)) + 1
 	}
@@ -65,6 +67,7 @@ func (c *script) rec(k record.Kind, step, start, n int64, change func(*record.Re
 	if change != nil {
 		change(&r)
 	}
+
 	c.bytes(r.AppendLine(nil))
 }
 
@@ -77,9 +80,11 @@ func (c *script) mark(flag, side uint32, id uint64, ts int64, name string) {
 			m.Domain = []byte("communication")
 		}
 	}
+
 	if side == 1 {
 		m.Process, m.Device, m.Stream = c.npu, c.npu, 2
 	}
+
 	c.bytes(marker.Append(nil, &m))
 }
 
@@ -107,6 +112,7 @@ func steps(r *row.Rows) string {
 	for _, s := range r.Steps {
 		out = append(out, fmt.Sprintf("%d.%d:%d", s.Step, s.Repeat, s.Flags))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -116,6 +122,7 @@ func places(r *row.Rows) string {
 	for _, x := range r.Raws.AppendTo(nil) {
 		out = append(out, fmt.Sprintf("%s@%d.%d", x.Kind, x.Step, x.Repeat))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -141,6 +148,7 @@ func TestStep_HoldsWhatBeginsInItsHostWindow(t *testing.T) {
 	if s.FPNs != 12*ms || s.FPCount != 2 || s.HostFPNs != ms || s.StartNs != at(12) || s.DataLoaderNs != -1 || s.Flags != 0 {
 		t.Fatalf("%+v", s)
 	}
+
 	if r.Steps[1].Flags != row.FlagHostOnly {
 		t.Fatalf("flags=%b, want host only", r.Steps[1].Flags)
 	}
@@ -175,6 +183,7 @@ func TestStep_WaitsForMissingDeviceLinesByRecordedTime(t *testing.T) {
 	if fp := c.rows.Steps[0].FPNs; fp != 40*ms {
 		t.Fatalf("fp_ns=%d, want the device's 40 ms", fp)
 	}
+
 	c.mark(16, 0, 5, 300, "forward") // never heard of again
 	c.span(6, 400, 10_000, "step 4")
 	c.span(7, 10_400, 10_000, "step 5")
@@ -202,6 +211,7 @@ func TestStep_RepeatsWithinOneIncarnation(t *testing.T) {
 	for i, n := range []int64{5, 6, 7, 5, 6, 7, 8, 5} {
 		c.rec(record.Step, n, int64(i)*10, 10, nil)
 	}
+
 	want(t, "steps", steps(c.end()), "5.0:1 6.0:1 7.0:1 5.1:1 6.1:1 7.1:1 8.0:1 5.2:1")
 }
 
@@ -265,17 +275,20 @@ func TestExposed(t *testing.T) {
 			if len(r.Steps) != 1 {
 				t.Fatalf("%d steps", len(r.Steps))
 			}
+
 			s := r.Steps[0]
 			in := func(v int64) int64 {
 				if v < 0 {
 					return v
 				}
+
 				return v / ms
 			}
 			got := []int64{in(s.CommNs), in(s.ExposedNs), in(s.SelfNs), in(s.CommTPNs), in(s.CommEPNs), in(s.CommDPNs), in(s.CommOtherNs)}
 			if d := cmp.Diff([]int64{c.comm, c.exposed, c.self, c.tp, c.ep, c.dp, c.other}, got); d != "" {
 				t.Fatalf("comm, exposed, self, tp, ep, dp, other (-want +got):\n%s", d)
 			}
+
 			if e := s.Flags&row.FlagEstimated != 0; e != c.estimated {
 				t.Fatalf("estimated=%v", e)
 			}
@@ -301,9 +314,11 @@ func TestMixed(t *testing.T) {
 			soil(`{"Kind":5,"Start":1}`, `{"severity":"info","msg":"other program"}`)
 			c.span(uint64(2*i+2), i*100+10, 20, "forward")
 		}
+
 		if dirt { // a crash in the middle of a line, then a good one behind it
 			c.text(`{"Kind":1,"Flag":16,"SourceKind":0,"Timest{"Kind":1,"Flag":4,"SourceKind":0,"Timestamp":1,"Id":999,"MsptiObjectId":{"Pt":{"ProcessId":4000,"ThreadId":1},"Ds":{"DeviceId":1,"StreamId":1}},"Name":"","Domain":""}`)
 		}
+
 		return c.end(), c.s.Counts()
 	}
 	clean, _ := feed(false)
@@ -311,6 +326,7 @@ func TestMixed(t *testing.T) {
 	if d := cmp.Diff(clean, dirty, unpacked); d != "" {
 		t.Fatalf("rows differ (-clean +dirty):\n%s", d)
 	}
+
 	if k.Unknown != 10 || k.Garbage != 4 || k.Torn != 1 {
 		t.Fatalf("unknown=%d garbage=%d torn=%d, want 10, 4, 1", k.Unknown, k.Garbage, k.Torn)
 	}
@@ -322,11 +338,13 @@ func TestLowWater_IsNotPinnedByAnUnmatchedStart(t *testing.T) {
 	for i := range int64(40) {
 		c.span(uint64(i+2), 10+i*1000, 1000, fmt.Sprintf("step %d", i))
 	}
+
 	c.take()
 	p := c.s.LowWater()
 	if p.Offset < c.off-2000 {
 		t.Fatalf("low water is at %d of %d", p.Offset, c.off)
 	}
+
 	if c.s.Counts().Waiting == 0 {
 		t.Fatal("the unmatched start is forgotten, want it remembered without holding anything up")
 	}
@@ -346,12 +364,15 @@ func TestResume_Rejects(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+
 	if err := New(Options{Job: "j", Rank: 4}).Resume(p); err == nil {
 		t.Error("accepted another rank's position")
 	}
+
 	if err := New(Options{Job: "j", Rank: 3}).Resume(p); err != nil {
 		t.Error(err)
 	}
+
 	if err := New(Options{}).Resume(Position{}); err != nil {
 		t.Error(err)
 	}
@@ -367,10 +388,12 @@ func TestStream_IsBounded(t *testing.T) {
 		line = r.AppendLine(line[:0])
 		c.s.Line(i*200, line)
 	}
+
 	inc := c.s.incarnations[0]
 	if len(inc.pending) > maxPending || len(inc.window.names) > maxCalls+1 {
 		t.Fatalf("pending=%d names=%d", len(inc.pending), len(inc.window.names))
 	}
+
 	c.end()
 	k := c.s.Counts()
 	if k.Emitted["Communication"] != 3*maxPending || k.Emitted["Communication"] != k.Summarised["Communication"] {
@@ -390,6 +413,7 @@ func FuzzStream(f *testing.F) {
 			s.Line(off, []byte(line))
 			off += int64(len(line))
 		}
+
 		s.End()
 		var rows row.Rows
 		s.Take(&rows)
@@ -397,6 +421,7 @@ func FuzzStream(f *testing.F) {
 		if Sum(c.Emitted) != Sum(c.Stored)+Sum(c.Summarised)+c.InFlight+c.Lost[LateRange] {
 			t.Fatalf("%+v", c)
 		}
+
 		for _, r := range rows.Steps {
 			if r.StepNs < 0 || r.SelfNs < -1 || r.CommNs < -1 {
 				t.Fatalf("%+v", r)

@@ -44,15 +44,18 @@ func TestWindows(t *testing.T) {
 		for i := range int64(2) {
 			c.rec(record.Communication, n, clock+i, 1+i, func(r *record.Record) { r.Op, r.Group, r.Bytes = "allreduce", "d", 100 })
 		}
+
 		c.rec(record.Step, n, clock, 10, nil)
 		clock += 10
 	}
 	for n := range int64(20) {
 		step(n)
 	}
+
 	for n := int64(14); n < 18; n++ { // a rollback over the border of the windows
 		step(n)
 	}
+
 	c.rec(record.Communication, -1, clock+1, 3, func(r *record.Record) { r.Op = "barrier" }) // after the last step
 	r := c.end()
 	var got []string
@@ -61,6 +64,7 @@ func TestWindows(t *testing.T) {
 		got = append(got, fmt.Sprintf("%d-%d.%d %s/%s/%s steps=%d calls=%d", w.StepFrom, w.StepTo, w.Repeat, w.Group, w.Dim, w.Op, w.Steps, w.Calls))
 		calls += w.Calls
 	}
+
 	want(t, "windows", strings.Join(got, "\n"), strings.Join([]string{
 		"0-15.0 d/dp/allreduce steps=16 calls=32",
 		"16-31.0 d/dp/allreduce steps=4 calls=8",
@@ -72,6 +76,7 @@ func TestWindows(t *testing.T) {
 	if w.TotalNs != 16*3*ms || w.MinNs != ms || w.MaxNs != 2*ms || w.Bytes != 3200 || w.StartNs != at(0) {
 		t.Fatalf("%+v", w)
 	}
+
 	if k := c.s.Counts(); uint64(calls) != k.Summarised["Communication"] || k.Summarised["Communication"] != k.Emitted["Communication"] {
 		t.Fatalf("calls=%d, counts %+v", calls, k)
 	}
@@ -93,6 +98,7 @@ func TestSelection(t *testing.T) {
 		if k := c.s.Counts(); Sum(k.Emitted) != 4 || Sum(k.Stored)+Sum(k.Summarised) != 4 {
 			t.Fatalf("%s: %+v", s, k)
 		}
+
 		if back, ok := ParseSelection(s.String()); !ok || back != s {
 			t.Fatalf("ParseSelection(%q)=%v", s.String(), back)
 		}
@@ -109,8 +115,10 @@ func TestSelection_Deep(t *testing.T) {
 		if n == 1 || n == 2 {
 			c.rec(record.Communication, n, 10*n+2, 1, nil)
 		}
+
 		c.rec(record.Step, n, 10*n, 10, nil)
 	}
+
 	want(t, "deep", places(c.end()), "FP@1.0 Communication@1.0 Step@1.0 FP@2.0 Communication@2.0 Step@2.0")
 	if k := c.s.Counts(); Sum(k.Emitted) != 12 || Sum(k.Stored) != 6 || Sum(k.Summarised) != 6 {
 		t.Fatalf("%+v", k)

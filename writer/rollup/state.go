@@ -55,6 +55,7 @@ func OpenCalls(text string) (calls uint64, until Position, err error) {
 	if err := json.Unmarshal([]byte(text), &st); err != nil || st.Version != stateVersion {
 		return 0, Position{}, fmt.Errorf("%w: version %d, %v", ErrPosition, st.Version, err)
 	}
+
 	for i := range st.Incarnations {
 		if w := &st.Incarnations[i].Window; w.Open {
 			for _, c := range w.Calls {
@@ -62,6 +63,7 @@ func OpenCalls(text string) (calls uint64, until Position, err error) {
 			}
 		}
 	}
+
 	return calls, Position{Segment: st.Until.Segment, Offset: st.Until.Offset}, nil
 }
 
@@ -124,6 +126,7 @@ func (s *Stream) LowWater() Position {
 	if s.replay || s.ended || !s.taken {
 		return s.mark
 	}
+
 	low := marker.Place{Segment: s.current, Offset: s.next}
 	for _, inc := range s.incarnations {
 		for i := range inc.pending {
@@ -132,15 +135,18 @@ func (s *Stream) LowWater() Position {
 			}
 		}
 	}
+
 	low = s.pairer.Earliest(low)
 	src := s.segments[low.Segment]
 	if src == nil {
 		return s.mark
 	}
+
 	text, err := json.Marshal(s.state(low))
 	if err != nil {
 		panic("BUG: marshal rollup state: " + err.Error())
 	}
+
 	s.mark = Position{Segment: src.name, Offset: low.Offset, State: string(text)}
 	return s.mark
 }
@@ -158,6 +164,7 @@ func (s *Stream) state(low marker.Place) *state {
 		if src := s.segments[segment]; src != nil {
 			return src.name
 		}
+
 		return ""
 	}
 	st.Pairer = s.pairer.State(name)
@@ -166,20 +173,25 @@ func (s *Stream) state(low marker.Place) *state {
 			delete(s.segments, i)
 		}
 	}
+
 	for _, i := range slices.Sorted(maps.Keys(needed)) {
 		src := s.segments[i]
 		if src == nil {
 			continue
 		}
+
 		ss := sourceState{Name: src.name, ID: src.id}
 		if src.inc != nil {
 			ss.Incarnation = &src.inc.id
 		}
+
 		st.Sources = append(st.Sources, ss)
 	}
+
 	for _, inc := range s.incarnations {
 		st.Incarnations = append(st.Incarnations, inc.state())
 	}
+
 	return st
 }
 
@@ -195,6 +207,7 @@ func (inc *incarnation) state() incarnationState {
 	if inc.process != nil {
 		st.Process = &inc.process.Index
 	}
+
 	for _, i := range w.order {
 		c, n := &w.calls[i], w.names[i]
 		st.Window.Calls = append(st.Window.Calls, callState{
@@ -202,6 +215,7 @@ func (inc *incarnation) state() incarnationState {
 			Total: c.total, Min: c.min, Max: c.max, Sum: c.bytes,
 		})
 	}
+
 	return st
 }
 
@@ -213,20 +227,25 @@ func (s *Stream) Resume(p Position) error {
 		if p == (Position{}) {
 			return nil
 		}
+
 		return fmt.Errorf("resume at %s:%d: %w: it has no state", p.Segment, p.Offset, ErrPosition)
 	}
+
 	var st state
 	if err := json.Unmarshal([]byte(p.State), &st); err != nil {
 		return fmt.Errorf("resume at %s:%d: %w: %v", p.Segment, p.Offset, ErrPosition, err)
 	}
+
 	if st.Version != stateVersion || st.Job != s.o.Job || st.Rank != s.o.Rank {
 		return fmt.Errorf("resume at %s:%d: %w: it is of version %d, job %q, rank %d",
 			p.Segment, p.Offset, ErrPosition, st.Version, st.Job, st.Rank)
 	}
+
 	s.counts, s.began = st.Counts, st.Began
 	for i := range st.Incarnations {
 		s.incarnations = append(s.incarnations, restored(&st.Incarnations[i]))
 	}
+
 	names := map[string]uint32{}
 	for _, ss := range st.Sources {
 		s.current++
@@ -234,9 +253,11 @@ func (s *Stream) Resume(p Position) error {
 		if ss.Incarnation != nil {
 			src.inc = s.find(*ss.Incarnation)
 		}
+
 		s.segments[s.current] = src
 		names[ss.Name] = s.current
 	}
+
 	s.pairer.Restore(st.Pairer, func(name string) uint32 { return names[name] })
 	for _, q := range s.pairer.Processes() {
 		for j := range st.Incarnations {
@@ -246,9 +267,11 @@ func (s *Stream) Resume(p Position) error {
 			}
 		}
 	}
+
 	for _, inc := range s.incarnations {
 		inc.row = s.rankRow(inc)
 	}
+
 	s.groups = nil // what these were told may be older
 	s.mark = p
 	s.replay = true
@@ -266,6 +289,7 @@ func restored(st *incarnationState) *incarnation {
 	if inc.rings == nil {
 		inc.rings = map[uint32]*ring{}
 	}
+
 	addDims(inc.dims, st.Meta.Groups)
 	w := &inc.window
 	w.number, w.repeat, w.open, w.start = st.Window.Number, st.Window.Repeat, st.Window.Open, st.Window.Start
@@ -276,6 +300,7 @@ func restored(st *incarnationState) *incarnation {
 		}
 		w.order = append(w.order, i)
 	}
+
 	return inc
 }
 
@@ -291,9 +316,11 @@ func (u *until) replayed(id record.ID) map[uint32]*ring {
 	if u.rings == nil {
 		u.rings = map[record.ID]map[uint32]*ring{}
 	}
+
 	if u.rings[id] == nil {
 		u.rings[id] = map[uint32]*ring{}
 	}
+
 	return u.rings[id]
 }
 
@@ -302,13 +329,16 @@ func (s *Stream) leaveReplay(offset int64) {
 	if !s.replay {
 		return
 	}
+
 	name := ""
 	if src := s.segments[s.current]; src != nil {
 		name = src.name
 	}
+
 	if c := compareNames(name, s.until.Segment); c < 0 || c == 0 && offset < s.until.Offset {
 		return
 	}
+
 	s.goLive()
 }
 

@@ -47,12 +47,15 @@ func (s *Stream) bareStep(inc *incarnation, r *record.Record, repeat uint16) row
 	if r.Side == record.Host {
 		out.Flags |= row.FlagHostOnly
 	}
+
 	if r.Open {
 		out.Flags |= row.FlagOpen
 	}
+
 	if r.Tokens > 0 {
 		out.Tokens = r.Tokens
 	}
+
 	return out
 }
 
@@ -83,36 +86,46 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 		if p.begin < st.begin || p.begin >= cut {
 			continue
 		}
+
 		if p.kind == record.Step && p.own == st.number && p.begin == st.begin && !found {
 			self, found = *p, true
 		}
+
 		sum.device = sum.device || p.side == record.Device
 		s.sum(inc, &sum, p)
 	}
+
 	out.StartNs, out.StepNs = self.start, self.dur
 	sum.fill(&out)
 	if sum.backwards > 0 {
 		out.BackwardNs = sum.work(sc)
 	}
+
 	if self.tokens > 0 {
 		out.Tokens = self.tokens // what the step says counts, else the sum over its forward passes
 	}
+
 	if len(sc.comm) > 0 {
 		s.fillComm(&out, &sum, &self)
 	}
+
 	if !sum.device {
 		out.Flags |= row.FlagHostOnly
 	}
+
 	if self.open {
 		out.Flags |= row.FlagOpen
 	}
+
 	if inc.late {
 		out.Flags |= row.FlagLate
 		inc.late = false
 	}
+
 	if slices.ContainsFunc(inc.switches, func(at int64) bool { return at >= st.begin && at < cut }) {
 		out.Flags |= row.FlagSwitched
 	}
+
 	return out
 }
 
@@ -128,11 +141,13 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
 			t.hostFP += p.hostDur
 			t.hasHostFP = true
 		}
+
 		s.scratch.compute = append(s.scratch.compute, iv)
 	case record.Communication:
 		if sc := &s.scratch; p.call != sc.call {
 			sc.call, sc.dim = p.call, s.dim(inc, inc.window.names[p.call].group)
 		}
+
 		iv.dim = s.scratch.dim
 		s.scratch.comm = append(s.scratch.comm, iv)
 		if p.exposed < 0 {
@@ -169,6 +184,7 @@ func (t *sums) work(sc *scratch) int64 {
 		sc.waits = merge(sc.waits[:0], sc.blocked, side)
 		work -= common(sc.merged, sc.waits)
 	}
+
 	return max(work, 0)
 }
 
@@ -182,6 +198,7 @@ func common(a, b []interval) (total int64) {
 			j++
 		}
 	}
+
 	return total
 }
 
@@ -192,12 +209,15 @@ func merge(dst, all []interval, side record.Side) []interval {
 		if iv.side != side {
 			continue
 		}
+
 		if n := len(dst); n > 0 && iv.from <= dst[n-1].to {
 			dst[n-1].to = max(dst[n-1].to, iv.to)
 			continue
 		}
+
 		dst = append(dst, iv)
 	}
+
 	return dst
 }
 
@@ -218,15 +238,19 @@ func (t *sums) fill(out *row.Step) {
 	if t.fps > 0 {
 		out.FPNs, out.FPCount = t.fp, t.fps
 	}
+
 	if t.hasHostFP {
 		out.HostFPNs = t.hostFP
 	}
+
 	if t.loaders > 0 {
 		out.DataLoaderNs = t.loader
 	}
+
 	if t.checkpoints > 0 {
 		out.CheckpointNs, out.CheckpointCount = t.checkpoint, t.checkpoints
 	}
+
 	if t.fpTokens > 0 {
 		out.Tokens = t.fpTokens
 	}
@@ -255,6 +279,7 @@ func (s *Stream) fillComm(out *row.Step, t *sums, self *span) {
 			out.Flags |= row.FlagEstimated
 		}
 	}
+
 	out.SelfNs = max(out.StepNs-out.ExposedNs-max(out.DataLoaderNs, 0)-max(out.CheckpointNs, 0), 0)
 }
 
@@ -265,21 +290,25 @@ func unions(sorted []interval) (all int64, dims [dimCount]int64) {
 	for d := range dims {
 		dims[d] = -1
 	}
+
 	end := sorted[0].from
 	for _, iv := range sorted {
 		if iv.to > end {
 			all += iv.to - max(iv.from, end)
 			end = iv.to
 		}
+
 		d := iv.dim
 		if dims[d] < 0 {
 			dims[d], ends[d] = 0, iv.from
 		}
+
 		if iv.to > ends[d] {
 			dims[d] += iv.to - max(iv.from, ends[d])
 			ends[d] = iv.to
 		}
 	}
+
 	return all, dims
 }
 
@@ -295,24 +324,30 @@ func (sc *scratch) uncovered(self *span, side record.Side) int64 {
 		if iv.side != side {
 			continue
 		}
+
 		if self.side == side && !self.open {
 			iv.from, iv.to = max(iv.from, self.start), min(iv.to, self.end())
 		}
+
 		if iv.from = max(iv.from, counted); iv.to <= iv.from {
 			continue
 		}
+
 		counted = iv.to
 		total += iv.to - iv.from
 		for len(compute) > 0 && compute[0].to <= iv.from {
 			compute = compute[1:]
 		}
+
 		for len(compute) > 0 && compute[0].from < iv.to {
 			total -= min(compute[0].to, iv.to) - max(compute[0].from, iv.from)
 			if compute[0].to > iv.to {
 				break
 			}
+
 			compute = compute[1:]
 		}
 	}
+
 	return total
 }

@@ -39,16 +39,19 @@ func TestIntervals(t *testing.T) {
 				wantDims[d] = 0
 			}
 		}
+
 		var exposed [2]int64
 		for at := range int64(2 * moments) {
 			if covers(sc.comm, at, func(interval) bool { return true }) {
 				wantAll++
 			}
+
 			for d := range dims {
 				if covers(sc.comm, at, func(iv interval) bool { return iv.dim == dim(d) }) {
 					wantDims[d]++
 				}
 			}
+
 			for side := range exposed {
 				mine := func(iv interval) bool { return iv.side == record.Side(side) }
 				inside := self.side != record.Side(side) || at >= self.start && at < self.end()
@@ -57,9 +60,11 @@ func TestIntervals(t *testing.T) {
 				}
 			}
 		}
+
 		if all != wantAll || dims != wantDims {
 			t.Fatalf("unions=%d %v, want %d %v", all, dims, wantAll, wantDims)
 		}
+
 		for side := range exposed {
 			if got := sc.uncovered(self, record.Side(side)); got != exposed[side] {
 				t.Fatalf("uncovered on side %d = %d, want %d", side, got, exposed[side])
@@ -79,6 +84,7 @@ func TestPasses(t *testing.T) {
 			if got := p.add(n); got != plain[n] {
 				t.Fatalf("add(%d)=%d, want %d", n, got, plain[n])
 			}
+
 			plain[n]++
 			for i := range p.Runs {
 				if r := p.Runs[i]; r.From > r.To || i > 0 && p.Runs[i-1].To >= r.From {
@@ -86,6 +92,7 @@ func TestPasses(t *testing.T) {
 				}
 			}
 		}
+
 		for n, want := range plain {
 			if got := p.count(n); got != want {
 				t.Fatalf("count(%d)=%d, want %d", n, got, want)
@@ -99,6 +106,7 @@ func TestPasses_Bounded(t *testing.T) {
 	for n := range int64(10 * maxRuns) {
 		p.add(3 * n)
 	}
+
 	if len(p.Runs) > maxRuns || p.count(3*(10*maxRuns-1)) != 1 {
 		t.Fatalf("%d runs", len(p.Runs))
 	}

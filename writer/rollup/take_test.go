@@ -55,6 +55,7 @@ func TestStream_ManyWords(t *testing.T) {
 		f.addText(fmt.Sprintf(`{"kind":"SaveCheckpoint","step":%d,"start":%d,"dur":5,"path":"%s"}`, i, at+i*1000+1, path(i)))
 		f.addText(fmt.Sprintf(`{"kind":"Step","step":%d,"start":%d,"dur":900}`, i, at+i*1000))
 	}
+
 	s := New(Options{Job: "j", Records: All})
 	renumbered, most := 0, 0
 	var all []row.Record
@@ -74,15 +75,18 @@ func TestStream_ManyWords(t *testing.T) {
 	if renumbered == 0 {
 		t.Fatalf("never renumbered: %d words", most)
 	}
+
 	n := 0
 	for _, r := range all {
 		if r.Kind == "SaveCheckpoint" {
 			if r.Path != path(n) || r.Node != "" || r.Job != "j" {
 				t.Fatalf("checkpoint %d of step %d has path %.20s", n, r.Step, r.Path)
 			}
+
 			n++
 		}
 	}
+
 	if n != steps {
 		t.Fatalf("%d checkpoints, want %d", n, steps)
 	}
@@ -102,24 +106,29 @@ func TestStream_Crowded(t *testing.T) {
 		if i%10 == 9 {
 			kind = "Step"
 		}
+
 		path := fmt.Sprint(i, word)
 		s.Line(int64(i)*20_000, fmt.Appendf(nil, `{"kind":"%s","step":%d,"start":%d,"dur":900,"path":"%s"}`, kind, i/10, 1_753_000_000_000_000_000+int64(i/10)*10_000+int64(i%10*1000)%9000, path))
 		total += len(path)
 		if !s.Crowded() {
 			continue
 		}
+
 		crowded++
 		s.Take(&bundle)
 		words := 0
 		for _, w := range bundle.Raws.Words {
 			words += len(w)
 		}
+
 		if words > 2<<20 || bundle.Raws.Bytes > words || len(bundle.Raws.Rows) < 100 {
 			t.Fatalf("%d rows with words of %d bytes, %d told", len(bundle.Raws.Rows), words, bundle.Raws.Bytes)
 		}
+
 		told += bundle.Raws.Bytes
 		bundle = row.Rows{}
 	}
+
 	s.End()
 	s.Take(&bundle)
 	told += bundle.Raws.Bytes

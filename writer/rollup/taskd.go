@@ -15,27 +15,33 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	if s.marker.Parse(line) != nil {
 		return false
 	}
+
 	if s.segments[s.current] == nil {
 		s.Segment(0, "")
 	}
+
 	if !s.bounds.hold(timeOf(&s.marker.Marker)) {
 		s.refuse(offset, line, "", BadTime)
 		return true
 	}
+
 	res := s.pairer.Add(&s.marker.Marker, marker.Place{Segment: s.current, Offset: offset})
 	if res.Over != nil {
 		if inc := s.foreign[res.Over]; inc != nil {
 			s.depart(inc)
 		}
 	}
+
 	if res.Begun != nil {
 		s.beginForeign(res.Begun)
 	}
+
 	if res.Process != nil && !s.replay {
 		if inc := s.foreign[res.Process]; inc != nil {
 			s.revive(inc)
 		}
 	}
+
 	switch {
 	case res.Unknown:
 		s.count(&s.counts.Unknown)
@@ -46,6 +52,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	case res.Ended != nil:
 		s.hostEnded(res.Ended)
 	}
+
 	return true
 }
 
@@ -55,6 +62,7 @@ func (s *Stream) beginForeign(p *marker.Process) {
 	for s.find(id) != nil { // the same line again, of a process that was taken for dead
 		id = record.HashID(id.String(), "again")
 	}
+
 	inc := s.begin(id)
 	inc.process = p
 	inc.version = 1
@@ -75,6 +83,7 @@ func (s *Stream) lateStart(p *marker.Process) {
 	if s.replay {
 		return
 	}
+
 	s.counts.Late++
 	s.counts.kind(record.Other, record.Other.String()).Emitted++
 	add(&s.counts.Lost, LateRange, 1)
@@ -90,14 +99,17 @@ func (s *Stream) complete(r *marker.Range) {
 	if inc == nil {
 		return
 	}
+
 	if r.Record.Kind == record.Step {
 		s.Learn()
 	}
+
 	if npu, ok := r.Device(); ok && inc.meta.Device == "" {
 		inc.meta.Device, inc.meta.LocalRank = fmt.Sprintf("npu:%d", npu), int(npu)
 		inc.version++
 		s.giveRank(inc)
 	}
+
 	s.addRange(inc, r)
 	s.advance(inc)
 }
@@ -109,9 +121,11 @@ func (s *Stream) hostEnded(r *marker.Range) {
 	if inc == nil || r.Record.Kind != record.Step || r.HostEnd() == 0 {
 		return
 	}
+
 	if s.Learn(); r.Begin < inc.floor {
 		return
 	}
+
 	inc.insert(openStep{begin: r.Begin, end: max(r.HostEnd(), r.Begin+1), number: r.Record.Step, id: r.ID})
 	s.advance(inc)
 }
@@ -127,10 +141,12 @@ func (s *Stream) Learn() {
 	if s.o.Groups == nil || s.ended {
 		return
 	}
+
 	groups := s.o.Groups()
 	if len(groups) == 0 || len(groups) == len(s.groups) && &groups[0] == &s.groups[0] {
 		return
 	}
+
 	s.groups = groups
 	addDims(s.dims, groups)
 	live := s.live()
@@ -139,6 +155,7 @@ func (s *Stream) Learn() {
 		if inc.process != nil && (i == len(live)-1 || len(inc.meta.Groups) == 0) && inc.join(groups) {
 			s.giveRank(inc)
 		}
+
 		s.advance(inc)
 	}
 }
@@ -151,6 +168,7 @@ func (inc *incarnation) join(groups []record.Group) bool {
 	if same {
 		return false
 	}
+
 	inc.meta.Groups = groups
 	inc.version += groupsVersion
 	return true
@@ -172,6 +190,7 @@ func (s *Stream) ungrouped(inc *incarnation) bool {
 	if s.o.Groups == nil || inc.process == nil {
 		return false
 	}
+
 	named := func(n callName) bool { return n.group != "" }
 	known := func(n callName) bool {
 		_, own := inc.dims[n.group]

@@ -28,37 +28,46 @@ func unpack(t testing.TB, name string) string {
 		t.Logf("WITHOUT REAL TRACES: %s is not there; nothing of it was checked", archive)
 		return ""
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return filepath.Join(dir, name)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		path := filepath.Join(dir, filepath.FromSlash(h.Name))
 		if !strings.HasPrefix(path, dir+string(filepath.Separator)) && path != dir {
 			t.Fatalf("%s: entry %q leaves the folder", archive, h.Name)
 		}
+
 		if h.FileInfo().IsDir() {
 			continue
 		}
+
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		b, err := io.ReadAll(r)
 		if err == nil {
 			err = os.WriteFile(path, b, 0o644)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,6 +81,7 @@ func rollTrace(t testing.TB, dir string, o Options) (map[int]*row.Rows, Counts) 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[int]*row.Rows{}
 	var total Counts
 	for _, r := range ranks {
@@ -86,9 +96,11 @@ func rollTrace(t testing.TB, dir string, o Options) (map[int]*row.Rows, Counts) 
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out[r.Rank] = all
 		total.Add(c)
 	}
+
 	return out, total
 }
 
@@ -102,6 +114,7 @@ func medianOf(steps []row.Step, of func(*row.Step) int64) float64 {
 	for i := range steps {
 		v[i] = of(&steps[i])
 	}
+
 	return float64(median(v)) / 1e9
 }
 
@@ -110,24 +123,30 @@ func TestTrace_AR1(t *testing.T) {
 	if dir == "" {
 		return
 	}
+
 	ranks, counts := rollTrace(t, dir, Options{Records: All})
 	if len(ranks) != 16 {
 		t.Fatalf("ranks=%d, want 16", len(ranks))
 	}
+
 	if counts.Late+counts.Unmatched+counts.Garbage+counts.Unknown+counts.Torn+counts.Waiting+counts.InFlight != 0 {
 		t.Fatalf("counts=%+v, want nothing amiss", counts)
 	}
+
 	if e, s := Sum(counts.Emitted), Sum(counts.Stored); e != s || e == 0 {
 		t.Fatalf("emitted=%d stored=%d, want all stored", e, s)
 	}
+
 	if n := counts.Emitted["Step"]; n != 16*21 {
 		t.Fatalf("steps=%d, want %d", n, 16*21)
 	}
+
 	var peers []float64
 	for rank, rows := range ranks {
 		if len(rows.Steps) != 21 || len(rows.Ranks) != 2 || rows.Ranks[1].Device == "" {
 			t.Fatalf("rank %d: %d steps, rank rows %+v; want 21, and 2: the second knows the device", rank, len(rows.Steps), rows.Ranks)
 		}
+
 		fp := medianOf(rows.Steps, func(s *row.Step) int64 { return s.FPNs })
 		self := medianOf(rows.Steps, func(s *row.Step) int64 { return s.SelfNs })
 		comm := medianOf(rows.Steps, func(s *row.Step) int64 { return s.CommNs })
@@ -135,23 +154,28 @@ func TestTrace_AR1(t *testing.T) {
 			if s.FPCount != 32 || s.Flags != row.FlagEstimated || s.Repeat != 0 {
 				t.Fatalf("rank %d step %d: fp_count=%d flags=%b repeat=%d; want 32, estimated, 0", rank, s.Step, s.FPCount, s.Flags, s.Repeat)
 			}
+
 			if s.CommPPNs <= 0 || s.CommDPNs <= 0 || s.CommCPNs != -1 || s.DataLoaderNs != -1 || s.CheckpointNs != -1 {
 				t.Fatalf("rank %d step %d: %+v", rank, s.Step, s)
 			}
+
 			if s.SelfNs != s.StepNs-s.ExposedNs || s.ExposedNs > s.CommNs {
 				t.Fatalf("rank %d step %d: self=%d step=%d exposed=%d comm=%d", rank, s.Step, s.SelfNs, s.StepNs, s.ExposedNs, s.CommNs)
 			}
 		}
+
 		t.Logf("rank %2d: fp %.3f s, communication %.3f s, self %.3f s", rank, fp, comm, self)
 		if rank != 0 && rank < 16 {
 			peers = append(peers, fp)
 		}
 	}
+
 	slices.Sort(peers)
 	fp := medianOf(ranks[0].Steps, func(s *row.Step) int64 { return s.FPNs })
 	if ratio := fp / peers[1]; ratio < 2.4 || ratio > 2.6 {
 		t.Fatalf("rank 0 forward is %.2fx its peers, want about 2.5x", ratio)
 	}
+
 	self := medianOf(ranks[0].Steps, func(s *row.Step) int64 { return s.SelfNs })
 	other := medianOf(ranks[4].Steps, func(s *row.Step) int64 { return s.SelfNs })
 	if ratio := self / other; ratio < 2.1 || ratio > 2.6 {
@@ -164,16 +188,19 @@ func TestTrace_ST(t *testing.T) {
 	if dir == "" {
 		return
 	}
+
 	ranks, counts := rollTrace(t, dir, Options{})
 	if len(ranks) != 8 || counts.Emitted["Step"] != 8*32 || counts.Summarised["Communication"] != counts.Emitted["Communication"] {
 		t.Fatalf("%d ranks, counts %+v", len(ranks), counts)
 	}
+
 	stage := func(rank int) float64 {
 		return medianOf(ranks[rank].Steps, func(s *row.Step) int64 { return s.FPNs })
 	}
 	if ratio := stage(6) / stage(0); ratio < 1.8 || ratio > 2.3 {
 		t.Fatalf("the last stage's forward is %.2fx the first's, want about 2.1x", ratio)
 	}
+
 	calls := uint64(0)
 	for _, rows := range ranks {
 		for _, w := range rows.Communications {
@@ -183,6 +210,7 @@ func TestTrace_ST(t *testing.T) {
 			}
 		}
 	}
+
 	if calls != counts.Summarised["Communication"] {
 		t.Fatalf("calls in windows %d, summarised %d", calls, counts.Summarised["Communication"])
 	}
@@ -195,12 +223,14 @@ func TestTrace_BackwardIsKnown(t *testing.T) {
 	if dir == "" {
 		return
 	}
+
 	ranks, _ := rollTrace(t, dir, Options{Records: None})
 	for rank, rows := range ranks {
 		for _, s := range rows.Steps {
 			if s.Flags != 0 || s.BackwardNs <= s.FPNs {
 				t.Fatalf("rank %d step %d: %+v", rank, s.Step, s)
 			}
+
 			if s.SelfNs < s.FPNs+s.BackwardNs {
 				t.Fatalf("rank %d step %d: self %d is below its own work %d", rank, s.Step, s.SelfNs, s.FPNs+s.BackwardNs)
 			}
@@ -214,24 +244,29 @@ func TestTrace_RestartAnywhere(t *testing.T) {
 	if dir == "" {
 		return
 	}
+
 	ranks, err := segment.Walk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	infos, err := segment.List(ranks[0].Path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fixture{}
 	for _, info := range infos {
 		text, err := os.ReadFile(filepath.Join(ranks[0].Path, info.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		f.begin()
 		f.segments[len(f.segments)-1].name = info.Name
 		f.add(text)
 	}
+
 	o := Options{Job: "j", Records: All}
 	want, counts := f.run(o)
 	type mark struct {
@@ -254,12 +289,14 @@ func TestTrace_RestartAnywhere(t *testing.T) {
 		if err := s.Resume(m.p); err != nil {
 			t.Fatal(err)
 		}
+
 		f.feed(s, m.p, nil)
 		s.End()
 		s.Take(&m.n)
 		if d := cmp.Diff(want, m.n, unpacked); d != "" {
 			t.Fatalf("from %s:%d (-unbroken +restarted):\n%s", m.p.Segment, m.p.Offset, d)
 		}
+
 		if d := cmp.Diff(counts, s.Counts()); d != "" {
 			t.Fatalf("from %s:%d (-unbroken +restarted):\n%s", m.p.Segment, m.p.Offset, d)
 		}

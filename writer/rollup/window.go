@@ -36,6 +36,7 @@ func dimOf(word string) dim {
 	case "ep", "exp":
 		return dimEP
 	}
+
 	return dimOther
 }
 
@@ -85,6 +86,7 @@ func (w *window) name(group, op string) int32 {
 	if len(w.names) == 0 || n != w.last {
 		w.last, w.at = n, w.find(n)
 	}
+
 	return w.at
 }
 
@@ -92,15 +94,18 @@ func (w *window) find(n callName) int32 {
 	if i, ok := w.index[n]; ok {
 		return i
 	}
+
 	if w.index == nil {
 		w.index = map[callName]int32{}
 	}
+
 	if w.full() {
 		n = callName{}
 		if i, ok := w.index[n]; ok {
 			return i
 		}
 	}
+
 	i := int32(len(w.names))
 	w.names = append(w.names, n)
 	w.bytes += len(n.group) + len(n.op)
@@ -116,6 +121,7 @@ func (w *window) first() int64 {
 	if !w.open {
 		return 0
 	}
+
 	return w.number * row.Window
 }
 
@@ -126,6 +132,7 @@ func (s *Stream) openWindow(inc *incarnation, step, start int64) {
 	if w.open && w.number == n {
 		return
 	}
+
 	s.flushWindow(inc)
 	w.open, w.number, w.start, w.repeat = true, n, start, inc.windows.count(n)
 }
@@ -137,6 +144,7 @@ func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
 	if w.full() && w.names[i] != (callName{r.Group, r.Op}) {
 		s.count(&s.counts.Clipped)
 	}
+
 	return i
 }
 
@@ -148,10 +156,12 @@ func (s *Stream) addCall(inc *incarnation, name int32, dur, bytes int64) {
 		w.order = append(w.order, name)
 		c.min = dur
 	}
+
 	if c.serial != inc.serial+1 {
 		c.serial = inc.serial + 1
 		c.steps++
 	}
+
 	c.count++
 	c.total += dur
 	c.min, c.max = min(c.min, dur), max(c.max, dur)
@@ -164,10 +174,12 @@ func (s *Stream) flushWindow(inc *incarnation) {
 	if !w.open {
 		return
 	}
+
 	w.open = false
 	if len(w.order) == 0 {
 		return
 	}
+
 	inc.windows.add(w.number)
 	for _, i := range w.order {
 		c, n := &w.calls[i], w.names[i]
@@ -180,6 +192,7 @@ func (s *Stream) flushWindow(inc *incarnation) {
 		})
 		*c = call{}
 	}
+
 	w.order = w.order[:0]
 	s.taken = false
 	if w.full() {
@@ -204,5 +217,6 @@ func (s *Stream) dim(inc *incarnation, group string) dim {
 	if d, ok := inc.dims[group]; ok {
 		return d
 	}
+
 	return s.dims[group]
 }

@@ -65,16 +65,19 @@ func TestWords_AreBoundedInBytes(t *testing.T) {
 					add(fmt.Appendf(nil, `{"kind":"Step","step":%d,"start":%d,"dur":%d}`, i/100, at(i-99), 100*ms))
 				}
 			}
+
 			grown := heap() - before
 			k := s.Counts()
 			t.Logf("%d KiB; clipped %d, crowded %d, unmatched %d", grown>>10, k.Clipped, k.Crowded, k.Unmatched)
 			if grown > 6<<20 {
 				t.Errorf("%d KiB are held", grown>>10)
 			}
+
 			low := s.LowWater()
 			if len(low.State) > 4<<20 {
 				t.Errorf("the state is %d bytes", len(low.State))
 			}
+
 			s.End()
 			stored += len(packed(s))
 			k = s.Counts()
@@ -89,6 +92,7 @@ func TestWords_AreBoundedInBytes(t *testing.T) {
 			case !c.steps && Sum(k.Lost) == 0 && k.Crowded == 0:
 				t.Error("nothing was crowded")
 			}
+
 			runtime.KeepAlive(s)
 		})
 	}
@@ -104,11 +108,13 @@ func TestWords_ARestartIsExact(t *testing.T) {
 		r.Start, r.Dur, r.Path, r.Ring, r.Seq = at(i), 900, fmt.Sprint(i, strings.Repeat("p", 3000)), 1, uint64(i)
 		f.add(r.AppendLine(nil))
 	}
+
 	o := Options{Job: "j", Records: All}
 	want, counts := f.run(o)
 	if counts.Crowded == 0 || counts.Crowded == 1500 {
 		t.Fatalf("%d crowded, want some", counts.Crowded)
 	}
+
 	for _, kill := range []int{100, 900, 1450} {
 		s, n := New(o), 0
 		var rows row.Rows
@@ -123,12 +129,14 @@ func TestWords_ARestartIsExact(t *testing.T) {
 		if err := s.Resume(p); err != nil {
 			t.Fatal(err)
 		}
+
 		f.feed(s, p, nil)
 		s.End()
 		s.Take(&rows)
 		if d := cmp.Diff(want.Raws, rows.Raws, unpacked); d != "" {
 			t.Errorf("killed after %d lines (-unbroken +restarted):\n%.2000s", kill, d)
 		}
+
 		if d := cmp.Diff(counts, s.Counts()); d != "" {
 			t.Errorf("killed after %d lines (-unbroken +restarted):\n%s", kill, d)
 		}

@@ -17,6 +17,7 @@ func BenchmarkWriter_AppendRecord(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+
 	must(b, w.Close())
 }
 
@@ -26,6 +27,7 @@ func BenchmarkReader_Next(b *testing.B) {
 	for seq := range uint64(50000) {
 		must(b, w.AppendRecord(testRecord(1, seq)))
 	}
+
 	must(b, w.Close())
 	for _, name := range []string{"plain", "zstd"} {
 		path := filepath.Join(dir, "100")
@@ -34,6 +36,7 @@ func BenchmarkReader_Next(b *testing.B) {
 			must(b, err)
 			path = to
 		}
+
 		b.Run(name, func(b *testing.B) {
 			r := reader(b, path)
 			var size int64
@@ -44,8 +47,10 @@ func BenchmarkReader_Next(b *testing.B) {
 						break
 					}
 				}
+
 				size = r.Offset()
 			}
+
 			b.SetBytes(size)
 		})
 	}
@@ -64,5 +69,6 @@ func TestWriter_AllocatesNothingForARecord(t *testing.T) {
 	if n := testing.AllocsPerRun(10, write); n > 0 {
 		t.Errorf("%v allocations for 3000 records", n)
 	}
+
 	must(t, w.Close())
 }

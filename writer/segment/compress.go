@@ -23,6 +23,7 @@ func Compress(path string) (string, error) {
 	if err := compress(path, to); err != nil {
 		return "", fmt.Errorf("compress segment %s: %w", path, err)
 	}
+
 	return to, nil
 }
 
@@ -30,6 +31,7 @@ func compress(path, to string) (err error) {
 	if n, ok := Number(filepath.Base(path)); !ok || strings.HasSuffix(path, compressed) {
 		return fmt.Errorf("want the name of a plain segment, not number %d", n)
 	}
+
 	src, err := openAt(path, unix.O_RDONLY)
 	if err != nil {
 		return err
@@ -39,21 +41,26 @@ func compress(path, to string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	rankDir := filepath.Dir(path)
 	tmp := filepath.Join(rankDir, "."+filepath.Base(to)+".tmp") // a dot name is nobody's segment
 	if err := Disk.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // left by a crash, and it stays
 	}
+
 	dst, err := openAt(tmp, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
+
 	if err := deflate(dst, src, st); err != nil {
 		return errors.Join(err, dst.Close(), Disk.Remove(tmp))
 	}
+
 	if err := dst.Close(); err != nil {
 		return errors.Join(err, Disk.Remove(tmp))
 	}
+
 	dir, err := openDir(rankDir)
 	if err != nil {
 		return err
@@ -63,12 +70,15 @@ func compress(path, to string) (err error) {
 	if err := unix.Renameat(fd, filepath.Base(tmp), fd, filepath.Base(to)); err != nil {
 		return errors.Join(fmt.Errorf("rename: %w", err), Disk.Remove(tmp))
 	}
+
 	if err := syncFile(dir); err != nil {
 		return err
 	}
+
 	if err := unix.Unlinkat(fd, filepath.Base(path), 0); err != nil {
 		return fmt.Errorf("unlink: %w", err)
 	}
+
 	return syncFile(dir)
 }
 
@@ -78,19 +88,24 @@ func deflate(dst, src *os.File, st os.FileInfo) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := io.Copy(z, src)
 	if err = errors.Join(err, z.Close()); err != nil {
 		return err
 	}
+
 	if n != st.Size() {
 		return fmt.Errorf("it changed meanwhile: %d bytes, then %d", st.Size(), n)
 	}
+
 	if err := dst.Chmod(st.Mode().Perm()); err != nil {
 		return err
 	}
+
 	if err := dst.Sync(); err != nil {
 		return err
 	}
+
 	mtime := unix.NsecToTimespec(st.ModTime().UnixNano())
 	return unix.Futimes(int(dst.Fd()), []unix.Timeval{
 		unix.NsecToTimeval(unix.TimespecToNsec(mtime)), unix.NsecToTimeval(unix.TimespecToNsec(mtime)),

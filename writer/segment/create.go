@@ -24,9 +24,11 @@ func (w *Writer) create() error {
 			largest, err = -1, nil
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("create segment: %w", err)
 	}
+
 	w.last = max(w.last, largest)
 	n := max(w.o.Now().Unix(), w.last+1, 0)
 	for range createTries {
@@ -34,14 +36,17 @@ func (w *Writer) create() error {
 		if len(name) > maxDigits {
 			return fmt.Errorf("create segment in %s: no name is left above %d: remove the file with that name", w.dir, w.last)
 		}
+
 		f, err := w.o.FS.Create(filepath.Join(w.dir, name))
 		if errors.Is(err, fs.ErrExist) {
 			n++
 			continue
 		}
+
 		if err != nil {
 			return fmt.Errorf("create segment %s: %w", filepath.Join(w.dir, name), err)
 		}
+
 		w.file, w.name, w.last = f, name, n
 		w.o.Turn.Saw(n)
 		w.size, w.head, w.fresh, w.dirty, w.dirDirty = 0, 0, !w.o.Bare, false, true
@@ -49,6 +54,7 @@ func (w *Writer) create() error {
 		w.stats.Segments++
 		return nil
 	}
+
 	return fmt.Errorf("create segment in %s: no free name in %d tries", w.dir, createTries)
 }
 
@@ -72,6 +78,7 @@ func largest(dir string) (int64, error) {
 		if n, ok := Number(name); ok {
 			most = max(most, n)
 		}
+
 		return nil
 	})
 	return most, err
@@ -83,16 +90,20 @@ func (w *Writer) SetMeta(m record.Meta) error {
 	if w.closed {
 		return ErrClosed
 	}
+
 	m.Format, m.Segment = record.Format, ""
 	if m.Incarnation != w.meta.Incarnation {
 		return fmt.Errorf("set identity: incarnation %s, this writer's is %s", m.Incarnation, w.meta.Incarnation)
 	}
+
 	if reflect.DeepEqual(m, w.meta) {
 		return nil
 	}
+
 	if err := w.fitsIdentity(m); err != nil {
 		return fmt.Errorf("set identity: %w", err)
 	}
+
 	w.meta = m
 	w.learnt = !w.o.Bare
 	return nil
@@ -103,6 +114,7 @@ func (w *Writer) fitsIdentity(m record.Meta) error {
 	if n := len(m.AppendLine(nil)) + len(`"segment":"0123456789abcdef",`); n > MaxLine || int64(n) > w.o.Limit/2 {
 		return fmt.Errorf("identity: %w: %d bytes", ErrTooLong, n)
 	}
+
 	return nil
 }
 
@@ -113,12 +125,15 @@ func (w *Writer) identify() (full bool, err error) {
 	if !w.fresh && w.size+int64(len(line)) > w.o.Limit {
 		return true, nil
 	}
+
 	if err := w.put(line, false); err != nil {
 		return false, err
 	}
+
 	if w.fresh {
 		w.head = w.size
 	}
+
 	w.fresh, w.learnt = false, false
 	return false, nil
 }
@@ -133,17 +148,21 @@ func (w *Writer) identity() []byte {
 	if !w.fresh {
 		return line
 	}
+
 	long := append(line[:len(line)-2:len(line)-2], `,"next":{`...)
 	next := w.written.all()
 	for i, ring := range slices.Sorted(maps.Keys(next)) {
 		if i > 0 {
 			long = append(long, ',')
 		}
+
 		long = fmt.Appendf(long, `"%d":%d`, ring, next[ring])
 	}
+
 	long = append(long, "}}\n"...)
 	if len(long) > MaxLine || int64(len(long)) > w.o.Limit/2 {
 		return line // thousands of rings: a restart reads older segments too
 	}
+
 	return long
 }

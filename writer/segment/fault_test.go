@@ -30,6 +30,7 @@ func (d *faultDisk) fail(what string) error {
 	if d.calls-1 >= d.from && d.calls-1 < d.to {
 		return d.err
 	}
+
 	return nil
 }
 
@@ -37,6 +38,7 @@ func (d *faultDisk) Create(path string) (File, error) {
 	if err := d.fail("create"); err != nil {
 		return nil, err
 	}
+
 	f, err := d.FS.Create(path)
 	return faultFile{f, d}, err
 }
@@ -45,6 +47,7 @@ func (d *faultDisk) Append(path string) (File, error) {
 	if err := d.fail("append"); err != nil {
 		return nil, err
 	}
+
 	f, err := d.FS.Append(path)
 	return faultFile{f, d}, err
 }
@@ -59,6 +62,7 @@ func (d *faultDisk) Remove(path string) error {
 	if err := d.fail("remove"); err != nil {
 		return err
 	}
+
 	return d.FS.Remove(path)
 }
 
@@ -73,8 +77,10 @@ func (f faultFile) Write(b []byte) (int, error) {
 			n, _ := f.File.Write(b[:len(b)/2])
 			return n, err
 		}
+
 		return 0, err
 	}
+
 	return f.File.Write(b)
 }
 
@@ -82,6 +88,7 @@ func (f faultFile) Truncate(size int64) error {
 	if err := f.d.fail("truncate"); err != nil {
 		return err
 	}
+
 	return f.File.Truncate(size)
 }
 
@@ -102,6 +109,7 @@ func TestWriter_SurvivesAFailureOfEachCall(t *testing.T) {
 	if total < 20 {
 		t.Fatalf("a run makes %d calls only", total)
 	}
+
 	for _, c := range []struct {
 		name  string
 		err   error
@@ -141,13 +149,16 @@ func faultRun(t *testing.T, d *faultDisk) int {
 				t.Fatalf("%s: Next()=%d after a restart, want %d", d.where(), got, seq)
 			}
 		}
+
 		if w.AppendRecord(testRecord(1, seq)) == nil {
 			seq++
 		}
+
 		if seq%20 == 0 {
 			retrying(t, d, w.Sync)
 		}
 	}
+
 	retrying(t, d, w.Sync)
 	must(t, closeRetrying(w))
 	got := seqs(t, dir, minLimit)
@@ -156,9 +167,11 @@ func faultRun(t *testing.T, d *faultDisk) int {
 			t.Fatalf("%s: record %d stands %d times", d.where(), seq, got[seq])
 		}
 	}
+
 	if w, err = Open(dir, testMeta(1), o); err != nil || w.Next()[1] != n {
 		t.Fatalf("%s: Next()=%v, %v; want %d", d.where(), w.Next(), err, n)
 	}
+
 	return d.calls
 }
 
@@ -166,6 +179,7 @@ func (d *faultDisk) where() string {
 	if d.from >= 0 && d.from < len(d.names) {
 		return fmt.Sprintf("call %d (%s)", d.from, d.names[d.from])
 	}
+
 	return "no failure"
 }
 
@@ -177,6 +191,7 @@ func retrying(t *testing.T, d *faultDisk, f func() error) {
 			return
 		}
 	}
+
 	t.Fatalf("%s: it never works again", d.where())
 }
 
@@ -185,6 +200,7 @@ func closeRetrying(w *Writer) error {
 	if len(w.buf) > 0 {
 		return errors.New("lines are left")
 	}
+
 	_ = w.Close()
 	return nil
 }
@@ -202,17 +218,20 @@ func TestWriter_FullDiskUsesUpNoNames(t *testing.T) {
 			t.Fatalf("Flush()=%v", err)
 		}
 	}
+
 	all, err := List(dir)
 	must(t, err)
 	if len(all) != 1 || all[0].Size != 0 {
 		t.Fatalf("segments: %+v", all)
 	}
+
 	d.to = 0 // there is room again
 	must(t, w.Flush())
 	must(t, w.Close())
 	if w.Name() != "100" {
 		t.Errorf("the segment is named %s", w.Name())
 	}
+
 	if got := seqs(t, dir, DefaultLimit); got[0] != 1 {
 		t.Error("the record is lost")
 	}
@@ -247,6 +266,7 @@ func TestWriter_LeavesASegmentAfterAFailedSync(t *testing.T) {
 	if err := w.Sync(); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("Sync()=%v", err)
 	}
+
 	must(t, w.Sync())
 	must(t, w.AppendRecord(testRecord(1, 1)))
 	must(t, w.Close())
@@ -264,6 +284,7 @@ func TestOpen_TornAtEveryByte(t *testing.T) {
 	for seq := range uint64(6) {
 		must(t, w.AppendRecord(testRecord(1, seq)))
 	}
+
 	must(t, w.Close())
 	data, err := os.ReadFile(filepath.Join(whole, "100"))
 	must(t, err)
@@ -276,9 +297,11 @@ func TestOpen_TornAtEveryByte(t *testing.T) {
 		if next > 6 || int64(cut) > 0 && w.Stats().TornBytes > int64(cut) {
 			t.Fatalf("cut at %d: Next()=%d", cut, next)
 		}
+
 		for seq := next; seq < 6; seq++ {
 			must(t, w.AppendRecord(testRecord(1, seq)))
 		}
+
 		must(t, w.Close())
 		// A file without a whole identity line is nobody's: it stays as it is.
 		got := make(map[uint64]int)
@@ -292,6 +315,7 @@ func TestOpen_TornAtEveryByte(t *testing.T) {
 				}
 			}
 		}
+
 		for seq := range uint64(6) {
 			if got[seq] != 1 {
 				t.Fatalf("cut at %d: record %d stands %d times", cut, seq, got[seq])
@@ -309,6 +333,7 @@ func TestOpen_FlippedBytes(t *testing.T) {
 	for seq := range uint64(6) {
 		must(t, w.AppendRecord(testRecord(1, seq)))
 	}
+
 	must(t, w.Close())
 	data, err := os.ReadFile(filepath.Join(whole, "100"))
 	must(t, err)
@@ -323,6 +348,7 @@ func TestOpen_FlippedBytes(t *testing.T) {
 		for _, l := range lines(t, dir)["100"] {
 			read[l]++
 		}
+
 		from := 0
 		for _, l := range strings.SplitAfter(string(data), "\n") {
 			touched := i >= from-1 && i < from+len(l) && (i >= from || data[i] == '\n')
@@ -330,10 +356,12 @@ func TestOpen_FlippedBytes(t *testing.T) {
 				t.Fatalf("byte %d: the line %.60q stands %d times", i, l, read[strings.TrimSuffix(l, "\n")])
 			}
 		}
+
 		w, err := Open(dir, testMeta(1), Options{Now: at(100)})
 		if err != nil {
 			t.Fatalf("byte %d: %v", i, err)
 		}
+
 		must(t, w.AppendRecord(testRecord(1, 6)))
 		must(t, w.Close())
 		must(t, os.RemoveAll(filepath.Join(dir, "101")))
@@ -358,6 +386,7 @@ func FuzzOpen(f *testing.F) {
 		if w.Ended() || next > 1<<60 {
 			return
 		}
+
 		must(t, w.AppendRecord(testRecord(1, next)))
 		must(t, w.Close())
 		again := open(t, dir, quick)

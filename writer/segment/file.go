@@ -48,6 +48,7 @@ func (f diskFile) Sync() error {
 	if err := retry(func() error { return unix.Fdatasync(int(f.Fd())) }); err != nil {
 		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
 	}
+
 	return nil
 }
 
@@ -56,6 +57,7 @@ func (disk) Create(path string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return diskFile{f}, nil
 }
 
@@ -64,6 +66,7 @@ func (disk) Append(path string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return diskFile{f}, nil
 }
 
@@ -85,6 +88,7 @@ func (disk) Remove(path string) error {
 	if err := unix.Unlinkat(int(dir.Fd()), filepath.Base(path), 0); err != nil {
 		return &fs.PathError{Op: "unlink", Path: path, Err: err}
 	}
+
 	return nil
 }
 
@@ -93,18 +97,22 @@ func (disk) Mkdir(rankDir string) error {
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return err
 	}
+
 	dir, err := os.Open(base)
 	if err != nil {
 		return err
 	}
+
 	for _, part := range parts {
 		next, err := mkdirAt(dir, part)
 		dir.Close()
 		if err != nil {
 			return err
 		}
+
 		dir = next
 	}
+
 	return dir.Close()
 }
 
@@ -116,11 +124,13 @@ func mkdirAt(dir *os.File, name string) (*os.File, error) {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, &fs.PathError{Op: "mkdir", Path: filepath.Join(dir.Name(), name), Err: err}
 	}
+
 	if made {
 		if err := syncFile(dir); err != nil {
 			return nil, err
 		}
 	}
+
 	return descend(dir, name, unix.O_RDONLY)
 }
 
@@ -130,6 +140,7 @@ func syncFile(dir *os.File) error {
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return &fs.PathError{Op: "fsync", Path: dir.Name(), Err: err}
 	}
+
 	return nil
 }
 
@@ -145,12 +156,15 @@ func Remove(rankDir string, s Info) error {
 	if err != nil {
 		return err
 	}
+
 	if now.Inode != s.Inode || now.Device != s.Device {
 		return fmt.Errorf("remove %s: it is another file now", filepath.Join(rankDir, s.Name))
 	}
+
 	if err := unix.Unlinkat(int(dir.Fd()), s.Name, 0); err != nil {
 		return &fs.PathError{Op: "unlink", Path: filepath.Join(rankDir, s.Name), Err: err}
 	}
+
 	return nil
 }
 
@@ -162,9 +176,11 @@ func split(path string, n int) (base string, parts []string) {
 		if name == "." || name == ".." || name == string(filepath.Separator) {
 			break
 		}
+
 		parts = append([]string{name}, parts...)
 		base = filepath.Dir(base)
 	}
+
 	return base, parts
 }
 
@@ -179,23 +195,28 @@ func walkTo(path string, flag int) (*os.File, error) {
 	if len(parts) == 0 {
 		baseFlag = flag
 	}
+
 	fd, err := unix.Open(base, baseFlag|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: base, Err: err}
 	}
+
 	dir := os.NewFile(uintptr(fd), base)
 	for i, part := range parts {
 		f := unix.O_PATH
 		if i == len(parts)-1 {
 			f = flag
 		}
+
 		next, err := descend(dir, part, f)
 		dir.Close()
 		if err != nil {
 			return nil, err
 		}
+
 		dir = next
 	}
+
 	return dir, nil
 }
 
@@ -214,8 +235,10 @@ func descend(dir *os.File, name string, flag int) (*os.File, error) {
 				err = errLink
 			}
 		}
+
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	return os.NewFile(uintptr(fd), path), nil
 }
 
@@ -233,6 +256,7 @@ func openAt(path string, flag int) (*os.File, error) {
 			return nil, err
 		}
 	}
+
 	flag |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	var fd int
 	err = retry(func() (err error) {
@@ -242,18 +266,22 @@ func openAt(path string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	if err == nil {
 		_, err = infoOf(name, &st)
 	}
+
 	if err == nil {
 		err = unix.SetNonblock(fd, false)
 	}
+
 	if err != nil {
 		unix.Close(fd)
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	return os.NewFile(uintptr(fd), path), nil
 }
 
@@ -266,9 +294,11 @@ func eachName(dir *os.File, f func(name string) error) error {
 				return err
 			}
 		}
+
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
@@ -290,6 +320,7 @@ func dirError(path string, err error) error {
 	if errors.As(err, &pe) && pe.Path == path {
 		err = pe.Err
 	}
+
 	return &DirError{Path: path, Err: err}
 }
 
@@ -311,6 +342,7 @@ func (e *DirError) Error() string {
 	case errors.Is(e.Err, unix.ENOTDIR):
 		b.WriteString(" (name the directory that holds the file, not the file)")
 	}
+
 	return b.String()
 }
 

@@ -36,6 +36,7 @@ func TestSwappedWhileOpening(t *testing.T) {
 				return
 			default:
 			}
+
 			os.MkdirAll(dir, 0o755) // each of these may lose its race with the others: any mixture will do
 			os.Remove(path)
 			switch i % 5 {
@@ -61,23 +62,29 @@ func TestSwappedWhileOpening(t *testing.T) {
 			for err == nil {
 				_, _, err = r.Next()
 			}
+
 			r.Close()
 		}
+
 		if i%10 > 0 {
 			continue
 		}
+
 		w, err := Open(dir, testMeta(record.ID(i)), Options{Now: at(100), FS: &faultDisk{FS: Disk, from: -1, to: -1}})
 		if err != nil {
 			continue
 		}
+
 		_ = w.AppendRecord(testRecord(1, 0))
 		_ = w.Close()
 	}
+
 	close(stop)
 	swapper.Wait()
 	if got, err := os.ReadFile(victim); err != nil || string(got) != secret {
 		t.Errorf("the file outside is %q, %v", got, err)
 	}
+
 	if all, err := os.ReadDir(outside); err != nil || len(all) != 1 {
 		t.Errorf("outside there are %v, %v", all, err)
 	}
@@ -93,11 +100,13 @@ func TestPathsThatAreNone(t *testing.T) {
 	} else if !errors.Is(err, unix.ENAMETOOLONG) {
 		t.Errorf("a path of 5,000 bytes: %v", err)
 	}
+
 	dir := rankDir(t)
 	must(t, os.MkdirAll(dir, 0o755))
 	for _, name := range []string{"100\n", "\n100", "1\n0", "100\n.zst"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o644))
 	}
+
 	if all, err := List(dir); err != nil || len(all) != 0 {
 		t.Errorf("segments %v, %v", all, err)
 	}
@@ -118,12 +127,15 @@ func TestClockOfAnyKind(t *testing.T) {
 		if got := w.Next()[1]; got != seq {
 			t.Fatalf("after a step of %d s Next()=%d, want %d", step, got, seq)
 		}
+
 		for range 60 {
 			must(t, w.AppendRecord(testRecord(1, seq)))
 			seq++
 		}
+
 		must(t, w.Close())
 	}
+
 	all, err := List(dir)
 	must(t, err)
 	want := uint64(0)
@@ -135,14 +147,17 @@ func TestClockOfAnyKind(t *testing.T) {
 			if err != nil {
 				break
 			}
+
 			if typ, err := p.Parse(line); err == nil && typ == record.LineRecord {
 				if p.Record.Seq != want {
 					t.Fatalf("segment %s holds record %d, want %d", s.Name, p.Record.Seq, want)
 				}
+
 				want++
 			}
 		}
 	}
+
 	if want != seq || len(all) < len(steps) {
 		t.Errorf("%d records in %d segments, want %d", want, len(all), seq)
 	}

@@ -54,6 +54,7 @@ func TestWriter_Model(t *testing.T) {
 				if err := m.w.Close(); err != nil {
 					m.Logf("close: %v", err) // an earlier rotation's
 				}
+
 				m.flushed = m.next
 				m.open()
 			},
@@ -84,6 +85,7 @@ func (m *model) open() {
 	if err != nil {
 		m.Fatal(err)
 	}
+
 	m.w = w
 	n := w.Next()[1]
 	if n == 0 && !m.identified() {
@@ -92,9 +94,11 @@ func (m *model) open() {
 			n = max(n, seq+1)
 		}
 	}
+
 	if n < m.flushed || n > m.next {
 		m.Fatalf("Next()=%d after a restart: %d were flushed, %d accepted", n, m.flushed, m.next)
 	}
+
 	m.next, m.flushed = n, n
 }
 
@@ -105,15 +109,18 @@ func (m *model) identified() bool {
 	if err != nil {
 		m.Fatal(err)
 	}
+
 	for _, s := range all {
 		b, err := os.ReadFile(filepath.Join(m.dir, s.Name))
 		if err != nil {
 			m.Fatal(err)
 		}
+
 		if bytes.IndexByte(b, '\n') > 0 {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -122,6 +129,7 @@ func (m *model) append(n int) {
 		if m.w.AppendRecord(testRecord(1, m.next)) != nil {
 			return
 		}
+
 		m.next++
 	}
 }
@@ -138,6 +146,7 @@ func (m *model) tear(b []byte) {
 	if m.w.file == nil {
 		return
 	}
+
 	f, err := os.OpenFile(m.w.path(), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		m.Fatal(err)
@@ -149,6 +158,7 @@ func (m *model) tear(b []byte) {
 	} else {
 		line = nil
 	}
+
 	if _, err := f.Write(line); err != nil {
 		m.Fatal(err)
 	}
@@ -160,15 +170,19 @@ func (m *model) age() {
 	if err != nil {
 		m.Fatal(err)
 	}
+
 	if len(all) < 2 {
 		return
 	}
+
 	if m.aged == nil {
 		m.aged = make(map[uint64]bool)
 	}
+
 	for seq := range m.read(all[0].Name) {
 		m.aged[seq] = true
 	}
+
 	if err := Remove(m.dir, all[0]); err != nil {
 		m.Fatal(err)
 	}
@@ -188,14 +202,17 @@ func (m *model) read(name string) map[uint64]int {
 		if err != nil {
 			break
 		}
+
 		typ, err := p.Parse(line)
 		if err != nil || offset == 0 && typ != record.LineMeta {
 			m.Fatalf("segment %s at %d: %q: %v", name, offset, line, err)
 		}
+
 		if typ == record.LineRecord {
 			got[p.Record.Seq]++
 		}
 	}
+
 	return got
 }
 
@@ -204,15 +221,18 @@ func (m *model) check() {
 	if err != nil {
 		m.Fatal(err)
 	}
+
 	got := make(map[uint64]int)
 	for _, s := range all {
 		if s.Size > minLimit {
 			m.Fatalf("segment %s has %d bytes", s.Name, s.Size)
 		}
+
 		for seq, n := range m.read(s.Name) {
 			got[seq] += n
 		}
 	}
+
 	for seq := range m.next {
 		switch n := got[seq]; {
 		case m.aged[seq] && n != 0, n > 1:
@@ -221,6 +241,7 @@ func (m *model) check() {
 			m.Fatalf("record %d was flushed and stands %d times", seq, n)
 		}
 	}
+
 	if len(got)+len(m.aged) > int(m.next) {
 		m.Fatalf("%d records stand, %d aged, %d were appended", len(got), len(m.aged), m.next)
 	}

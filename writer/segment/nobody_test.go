@@ -15,6 +15,7 @@ func asNobody[T any](t *testing.T, f func() (T, error)) (v T, err error) {
 	if os.Geteuid() != 0 {
 		return f()
 	}
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -23,6 +24,7 @@ func asNobody[T any](t *testing.T, f func() (T, error)) (v T, err error) {
 			err = e
 			return
 		}
+
 		v, err = f()
 	}()
 	<-done

@@ -14,13 +14,16 @@ func (p *positions) set(ring uint32, seq uint64) {
 	if ring == 0 || seq == math.MaxUint64 {
 		return
 	}
+
 	if ring < uint32(len(p.small)) {
 		p.small[ring] = max(p.small[ring], seq+1)
 		return
 	}
+
 	if p.large == nil {
 		p.large = make(map[uint32]uint64)
 	}
+
 	p.large[ring] = max(p.large[ring], seq+1)
 }
 
@@ -30,6 +33,7 @@ func (p *positions) copy(q *positions) {
 		if p.large == nil {
 			p.large = make(map[uint32]uint64, len(q.large))
 		}
+
 		p.large[ring] = next
 	}
 }
@@ -41,8 +45,10 @@ func (p *positions) all() map[uint32]uint64 {
 			m[uint32(ring)] = next
 		}
 	}
+
 	for ring, next := range p.large {
 		m[ring] = next
 	}
+
 	return m
 }

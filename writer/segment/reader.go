@@ -55,6 +55,7 @@ func OpenReader(path string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open segment %s: %w", path, err)
 	}
+
 	r := &Reader{f: f, buf: make([]byte, readSize)}
 	if filepath.Ext(path) == compressed {
 		r.z, err = zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
@@ -63,6 +64,7 @@ func OpenReader(path string) (*Reader, error) {
 			return nil, fmt.Errorf("open segment %s: %w", path, err)
 		}
 	}
+
 	return r, nil
 }
 
@@ -79,19 +81,23 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 				r.last = line
 				return line, offset, nil
 			}
+
 			r.skipped.Lines++
 			r.skipped.Bytes += int64(n + 1)
 			r.skipping = false
 			continue
 		}
+
 		r.seen = r.w - r.r
 		if r.seen > MaxLine && !r.skipping {
 			r.skipping, r.from = true, r.off
 		}
+
 		if r.skipping {
 			r.skipped.Bytes += int64(r.seen)
 			r.take(r.seen)
 		}
+
 		if err := r.fill(); err != nil {
 			return nil, r.Offset(), err
 		}
@@ -119,12 +125,15 @@ func (r *Reader) fill() error {
 		if r.r < r.w {
 			r.last = nil
 		}
+
 		r.w = copy(r.buf, r.buf[r.r:r.w])
 		r.r = 0
 	}
+
 	if r.w == len(r.buf) {
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
 	}
+
 	src := io.Reader(r.f)
 	if r.z != nil {
 		if src = r.z; r.off > maxInflated {
@@ -135,6 +144,7 @@ func (r *Reader) fill() error {
 			return err
 		}
 	}
+
 	n, err := src.Read(r.buf[r.w:])
 	r.w += n
 	switch {
@@ -148,6 +158,7 @@ func (r *Reader) fill() error {
 	case r.z != nil && !ofSystem(err):
 		return r.damaged(err)
 	}
+
 	return fmt.Errorf("read segment %s: %w", r.f.Name(), err)
 }
 
@@ -168,13 +179,16 @@ func (r *Reader) end() error {
 	if r.z != nil {
 		return io.EOF
 	}
+
 	st, err := r.f.Stat()
 	if err != nil {
 		return fmt.Errorf("read segment: %w", err)
 	}
+
 	if at := r.off + int64(r.w-r.r); st.Size() < at {
 		return fmt.Errorf("read segment %s: %w: %d bytes, %d were read", r.f.Name(), ErrTruncated, st.Size(), at)
 	}
+
 	return io.EOF
 }
 
@@ -185,14 +199,17 @@ func (r *Reader) leap() error {
 	if errors.Is(err, unix.ENXIO) { // no data up to the end
 		data, err = r.f.Seek(0, io.SeekEnd)
 	}
+
 	if err != nil || data <= r.off {
 		data = r.off // a file system without SEEK_DATA: read on
 	}
+
 	r.skipped.Bytes += data - r.off
 	r.off = data
 	if _, err := r.f.Seek(data, io.SeekStart); err != nil {
 		return fmt.Errorf("read segment: %w", err)
 	}
+
 	return nil
 }
 
@@ -201,6 +218,7 @@ func (r *Reader) Offset() int64 {
 	if r.skipping {
 		return r.from
 	}
+
 	return r.off
 }
 
@@ -210,9 +228,11 @@ func (r *Reader) Rest() error {
 	if r.z != nil || len(r.buf) <= readSize {
 		return nil
 	}
+
 	if _, err := r.f.Seek(r.off, io.SeekStart); err != nil {
 		return fmt.Errorf("seek segment: %w", err)
 	}
+
 	r.buf, r.r, r.w, r.seen, r.last = make([]byte, readSize), 0, 0, 0, nil
 	return nil
 }
@@ -223,6 +243,7 @@ func (r *Reader) Torn() int64 {
 	if r.damage != nil {
 		return 0
 	}
+
 	return r.off + int64(r.w-r.r) - r.Offset()
 }
 
@@ -237,23 +258,29 @@ func (r *Reader) SeekTo(offset int64) error {
 		if _, err := r.f.Seek(offset, io.SeekStart); err != nil {
 			return fmt.Errorf("seek segment: %w", err)
 		}
+
 		r.off = offset
 		return nil
 	}
+
 	if _, err := r.f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("seek segment: %w", err)
 	}
+
 	if err := r.z.Reset(r.f); err != nil {
 		return fmt.Errorf("seek segment %s: %w", r.f.Name(), err)
 	}
+
 	n, err := io.CopyN(io.Discard, r.z, offset)
 	r.off = n
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("seek segment %s: %w: it has %d bytes, not %d", r.f.Name(), ErrTruncated, n, offset)
 	}
+
 	if err != nil {
 		return fmt.Errorf("seek segment %s: %w", r.f.Name(), err)
 	}
+
 	return nil
 }
 
@@ -263,6 +290,7 @@ func (r *Reader) Info() (Info, error) {
 	if err := unix.Fstat(int(r.f.Fd()), &st); err != nil {
 		return Info{}, fmt.Errorf("stat segment %s: %w", r.f.Name(), err)
 	}
+
 	return infoOf(filepath.Base(r.f.Name()), &st)
 }
 
@@ -271,5 +299,6 @@ func (r *Reader) Close() error {
 	if r.z != nil {
 		r.z.Close()
 	}
+
 	return r.f.Close()
 }

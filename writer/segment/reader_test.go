@@ -41,6 +41,7 @@ func drain(t testing.TB, r *Reader) []string {
 		if errors.Is(err, io.EOF) {
 			return got
 		}
+
 		must(t, err)
 		got = append(got, fmt.Sprintf("%d:%s", offset, line))
 	}
@@ -59,6 +60,7 @@ func TestReader_FollowsAGrowingFile(t *testing.T) {
 	if got := fmt.Sprint(drain(t, r)); got != "[0:a 2:bb]" || r.Torn() != 2 || r.Offset() != 5 {
 		t.Fatalf("lines %s, torn %d, offset %d", got, r.Torn(), r.Offset())
 	}
+
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
 	defer f.Close()
@@ -66,6 +68,7 @@ func TestReader_FollowsAGrowingFile(t *testing.T) {
 		_, err := f.WriteString(s)
 		must(t, err)
 	}
+
 	if got := fmt.Sprint(drain(t, r)); got != "[5:ccc 9: 10:dd]" || r.Torn() != 0 {
 		t.Fatalf("lines %s, torn %d", got, r.Torn())
 	}
@@ -79,6 +82,7 @@ func TestReader_TellsAFileThatBecameShorter(t *testing.T) {
 	if _, _, err := r.Next(); !errors.Is(err, ErrTruncated) {
 		t.Errorf("Next()=%v, want ErrTruncated", err)
 	}
+
 	r = reader(t, path)
 	must(t, r.SeekTo(500))
 	if _, _, err := r.Next(); !errors.Is(err, ErrTruncated) {
@@ -102,6 +106,7 @@ func TestReader_Last(t *testing.T) {
 		for range rnd.IntN(20) {
 			text = append(append(text, bytes.Repeat([]byte{byte('a' + rnd.IntN(26))}, rnd.IntN(readSize/8))...), "\n"[:rnd.IntN(2)]...)
 		}
+
 		_, err := f.Write(text)
 		must(t, err)
 		for {
@@ -109,9 +114,11 @@ func TestReader_Last(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
+
 			must(t, err)
 			want = append(want[:0], line...)
 		}
+
 		if got := r.Last(); got != nil {
 			kept++
 			if !bytes.Equal(got, want) {
@@ -119,6 +126,7 @@ func TestReader_Last(t *testing.T) {
 			}
 		}
 	}
+
 	if kept < 100 {
 		t.Errorf("the last line was there %d times of 200", kept)
 	}
@@ -134,6 +142,7 @@ func TestReader_SkipsLongLines(t *testing.T) {
 			if name == "1.zst" {
 				content = zst(t, data)
 			}
+
 			r := reader(t, put(t, name, content))
 			var got []string
 			for {
@@ -141,18 +150,23 @@ func TestReader_SkipsLongLines(t *testing.T) {
 				if errors.Is(err, io.EOF) {
 					break
 				}
+
 				must(t, err)
 				if data[offset] != line[0] || len(line) > MaxLine {
 					t.Fatalf("offset %d, %d bytes", offset, len(line))
 				}
+
 				got = append(got, fmt.Sprintf("%c%d", line[0], len(line)))
 			}
+
 			if fmt.Sprint(got) != fmt.Sprintf("[a1 y%d b1]", MaxLine) {
 				t.Errorf("lines: %v", got)
 			}
+
 			if s := r.Skipped(); s.Lines != 2 || s.Bytes < 4*MaxLine {
 				t.Errorf("Skipped()=%+v", s)
 			}
+
 			at := int64(len(data) - len(long))
 			if r.Offset() != at || r.Torn() != int64(len(long)) {
 				t.Errorf("Offset()=%d, want %d; Torn()=%d", r.Offset(), at, r.Torn())
@@ -170,11 +184,13 @@ func TestReader_LeapsOverHoles(t *testing.T) {
 	if _, err := f.WriteAt([]byte("\nb\n"), tail); err != nil {
 		t.Skipf("this file system takes no sparse file of 4 TiB: %v", err)
 	}
+
 	r := reader(t, path)
 	got := drain(t, r)
 	if len(got) != 2 || got[0] != "0:a" || got[1] != fmt.Sprintf("%d:b", tail+1) {
 		t.Errorf("lines: %v", got)
 	}
+
 	if s := r.Skipped(); s.Lines != 1 || s.Bytes != tail+1-2 {
 		t.Errorf("Skipped()=%+v", s)
 	}
@@ -187,11 +203,13 @@ func TestReader_SeekTo(t *testing.T) {
 		offsets = append(offsets, int64(len(data)))
 		data = fmt.Appendf(data, "line %d %s\n", i, strings.Repeat("z", i%90))
 	}
+
 	for _, name := range []string{"1", "1.zst"} {
 		content := data
 		if name == "1.zst" {
 			content = zst(t, data)
 		}
+
 		r := reader(t, put(t, name, content))
 		for _, i := range []int{4999, 0, 2500, 2501, 17} {
 			must(t, r.SeekTo(offsets[i]))
@@ -200,6 +218,7 @@ func TestReader_SeekTo(t *testing.T) {
 				t.Errorf("%s: after SeekTo(%d): %q at %d, %v", name, offsets[i], line, offset, err)
 			}
 		}
+
 		if name == "1.zst" {
 			if err := r.SeekTo(int64(len(data)) + 1); !errors.Is(err, ErrTruncated) {
 				t.Errorf("SeekTo beyond the end: %v", err)
@@ -219,6 +238,7 @@ func TestReader_DamagedZstd(t *testing.T) {
 			if _, _, err := r.Next(); err != nil {
 				break
 			}
+
 			if n > 2000 {
 				t.Fatalf("byte %d: no end of lines", i)
 			}
@@ -235,6 +255,7 @@ func FuzzReader(f *testing.F) {
 		if compressed {
 			name = "1.zst"
 		}
+
 		r := reader(t, put(t, name, data))
 		var sum int64
 		for {
@@ -242,13 +263,16 @@ func FuzzReader(f *testing.F) {
 			if err != nil {
 				break
 			}
+
 			if offset < sum || bytes.IndexByte(line, '\n') >= 0 || len(line) > MaxLine {
 				t.Fatalf("line %q at %d after %d", line, offset, sum)
 			}
+
 			if sum = offset + int64(len(line)) + 1; sum > 64<<20 {
 				break // a bomb: bounded by maxInflated, not by the fuzzer's patience
 			}
 		}
+
 		if !compressed && r.Offset()+r.Torn() != int64(len(data)) {
 			t.Fatalf("Offset()=%d Torn()=%d of %d bytes", r.Offset(), r.Torn(), len(data))
 		}
@@ -269,26 +293,32 @@ func TestCompress(t *testing.T) {
 	if len(all) != 1 || all[0].Name != "5.zst" || !all[0].Compressed || all[0].Number != 5 || all[0].Size >= int64(len(data))/10 {
 		t.Fatalf("segments: %+v", all)
 	}
+
 	if d := all[0].ModTime.Sub(old.ModTime()).Abs(); d > 1000 {
 		t.Errorf("modification time moved by %v", d)
 	}
+
 	if got := drain(t, reader(t, to)); len(got) != 1000 {
 		t.Errorf("%d lines", len(got))
 	}
+
 	// A crash between rename and unlink leaves both: one is listed, a second
 	// Compress ends the work.
 	must(t, os.WriteFile(path, data, 0o644))
 	if all, err = List(dir); err != nil || len(all) != 1 || all[0].Name != "5" {
 		t.Fatalf("twins are listed as %+v, %v", all, err)
 	}
+
 	_, err = Compress(path)
 	must(t, err)
 	if all, err = ListAll(dir); err != nil || len(all) != 1 {
 		t.Fatalf("segments: %+v, %v", all, err)
 	}
+
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Errorf("left over: %v, %v", names, err)
 	}
+
 	for _, bad := range []string{to, filepath.Join(dir, "6"), filepath.Join(dir, "x")} {
 		if _, err := Compress(bad); err == nil {
 			t.Errorf("Compress(%s) works", bad)

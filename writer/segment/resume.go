@@ -25,43 +25,54 @@ func (w *Writer) resume() error {
 	if err != nil {
 		return err
 	}
+
 	w.last = -1
 	for _, s := range all {
 		w.last = max(w.last, s.Number)
 	}
+
 	w.o.Turn.Saw(w.last)
 	if w.o.Bare {
 		return nil
 	}
+
 	trusted, err := w.trusted()
 	if err != nil {
 		return err
 	}
+
 	first := true
 	for _, s := range slices.Backward(all) {
 		if !trusted(s.UID) {
 			continue
 		}
+
 		found, err := w.scan(s)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular) {
 			continue // aged or swapped meanwhile
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if !found.mine {
 			continue
 		}
+
 		if first { // Name and Bytes tell where the last line is, also when nothing is resumed
 			w.name, w.size, first = strings.TrimSuffix(s.Name, compressed), found.end, false
 		}
+
 		if s.Number == w.last && !s.Compressed && s.Links == 1 && !w.ended && found.end < w.o.Limit {
 			w.reopen(s, found)
 		}
+
 		if found.complete {
 			break
 		}
 	}
+
 	w.written.copy(&w.accepted)
 	return nil
 }
@@ -78,6 +89,7 @@ func (w *Writer) trusted() (func(uid uint32) bool, error) {
 	if err := unix.Fstat(int(job.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("stat job directory: %w", err)
 	}
+
 	uids := append([]uint32{0, uint32(os.Geteuid()), st.Uid}, w.o.TrustUIDs...)
 	return func(uid uint32) bool { return slices.Contains(uids, uid) }, nil
 }
@@ -104,13 +116,16 @@ func (w *Writer) scan(s Info) (found, error) {
 	if errors.Is(err, io.EOF) {
 		return f, nil
 	}
+
 	if err != nil {
 		return f, err
 	}
+
 	var first identity
 	if t, err := w.parser.Parse(line); err != nil || t != record.LineMeta || !w.own(w.parser.Meta) {
 		return f, nil
 	}
+
 	f.mine, f.segment, f.meta = true, w.parser.Meta.Segment, w.parser.Meta
 	if err := json.Unmarshal(line, &first); err == nil && first.Next != nil {
 		f.complete = true
@@ -120,15 +135,18 @@ func (w *Writer) scan(s Info) (found, error) {
 			}
 		}
 	}
+
 	for {
 		line, _, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			f.end, f.torn = r.Offset(), r.Torn()
 			return f, nil
 		}
+
 		if err != nil {
 			return f, err
 		}
+
 		switch t, err := w.parser.Parse(line); {
 		case err != nil: // a damaged line: its reader counts it
 		case t == record.LineRecord:
@@ -157,27 +175,33 @@ func (w *Writer) reopen(s Info, f found) {
 	if err != nil {
 		return
 	}
+
 	if !same(file, s) {
 		file.Close()
 		return
 	}
+
 	if f.torn > 0 {
 		err := file.Truncate(f.end)
 		if err == nil {
 			err = file.Sync()
 		}
+
 		if err != nil {
 			file.Close()
 			return
 		}
+
 		w.stats.TornBytes += f.torn
 	}
+
 	w.file, w.name, w.segment, w.size = file, s.Name, f.segment, f.end
 	w.dirty, w.dirDirty = true, true // what a killed process wrote may not be synced
 	f.meta.Format, f.meta.Segment = record.Format, ""
 	if len(w.meta.Groups) == 0 {
 		w.meta.Groups = f.meta.Groups // learnt before the restart
 	}
+
 	line, old := w.meta.AppendLine(nil), f.meta.AppendLine(nil)
 	w.learnt = string(line) != string(old)
 }
@@ -189,10 +213,12 @@ func same(file File, s Info) bool {
 	if !ok {
 		return true
 	}
+
 	st, err := f.Stat()
 	if err != nil {
 		return false
 	}
+
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && sys.Ino == s.Inode && uint64(sys.Dev) == s.Device && sys.Nlink == 1
 }

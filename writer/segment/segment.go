@@ -68,11 +68,13 @@ func Number(name string) (int64, bool) {
 	if digits == "" || len(digits) > maxDigits {
 		return 0, false
 	}
+
 	for i := range len(digits) {
 		if digits[i] < '0' || digits[i] > '9' {
 			return 0, false
 		}
 	}
+
 	n, err := strconv.ParseInt(digits, 10, 64)
 	return n, err == nil
 }
@@ -85,13 +87,16 @@ func List(rankDir string) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kept := all[:0]
 	for _, s := range all {
 		if n := len(kept); n > 0 && s.Name == kept[n-1].Name+compressed {
 			continue
 		}
+
 		kept = append(kept, s)
 	}
+
 	return kept, nil
 }
 
@@ -107,25 +112,31 @@ func ListAll(rankDir string) ([]Info, error) {
 		if _, ok := Number(name); !ok {
 			return nil
 		}
+
 		s, err := statAt(dir, name)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrNotRegular) {
 			return nil // gone meanwhile, or nothing to read
 		}
+
 		if err == nil {
 			all = append(all, s)
 		}
+
 		return err
 	})
 	if err != nil {
 		return nil, dirError(rankDir, err)
 	}
+
 	slices.SortFunc(all, func(a, b Info) int {
 		if a.Number != b.Number {
 			if a.Number < b.Number {
 				return -1
 			}
+
 			return 1
 		}
+
 		return strings.Compare(a.Name, b.Name)
 	})
 	return all, nil
@@ -138,6 +149,7 @@ func Identity(job string, rank int, name string, firstLine []byte) record.ID {
 	if n := len(firstLine); n > 0 && firstLine[n-1] == '\n' {
 		firstLine = firstLine[:n-1]
 	}
+
 	var p record.Parser
 	if t, err := p.Parse(firstLine); err == nil && t == record.LineMeta && len(p.Meta.Segment) == 16 {
 		var id record.ID
@@ -145,6 +157,7 @@ func Identity(job string, rank int, name string, firstLine []byte) record.ID {
 			return id
 		}
 	}
+
 	name = strings.TrimSuffix(filepath.Base(name), compressed)
 	return record.HashID(job, strconv.Itoa(rank), name, string(firstLine))
 }
@@ -155,6 +168,7 @@ func statAt(dir *os.File, name string) (Info, error) {
 	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Info{}, fmt.Errorf("stat %s: %w", filepath.Join(dir.Name(), name), err)
 	}
+
 	return infoOf(name, &st)
 }
 
@@ -162,6 +176,7 @@ func infoOf(name string, st *unix.Stat_t) (Info, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return Info{}, fmt.Errorf("%s: %w", name, ErrNotRegular)
 	}
+
 	n, _ := Number(name)
 	return Info{
 		Name: name, Number: n, Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()),

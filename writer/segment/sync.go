@@ -13,12 +13,14 @@ func (w *Writer) Sync() error {
 	if w.closed {
 		return ErrClosed
 	}
+
 	err := w.Flush()
 	synced := errors.Join(w.sync(), w.vanished())
 	if synced != nil {
 		w.dirty, w.dirDirty = false, false // once more proves nothing
 		w.abandon()
 	}
+
 	err = errors.Join(err, w.syncErr, synced)
 	w.syncErr = nil
 	return err
@@ -31,14 +33,17 @@ func (w *Writer) vanished() error {
 	if !ok {
 		return nil
 	}
+
 	st, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("stat segment %s: %w", w.path(), err)
 	}
+
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Nlink == 0 {
 		w.stats.Vanished++
 		return fmt.Errorf("segment %s was deleted while it was written: %d bytes are lost unless they were read before", w.path(), w.size)
 	}
+
 	return nil
 }
 
@@ -47,20 +52,25 @@ func (w *Writer) sync() error {
 	if w.file == nil {
 		return nil
 	}
+
 	if w.dirty {
 		if err := w.file.Sync(); err != nil {
 			w.stats.SyncErrors++
 			return fmt.Errorf("sync segment %s: %w", w.path(), err)
 		}
+
 		w.dirty = false
 	}
+
 	if w.dirDirty {
 		if err := w.o.FS.SyncDir(w.dir); err != nil {
 			w.stats.SyncErrors++
 			return fmt.Errorf("sync directory %s: %w", w.dir, err)
 		}
+
 		w.dirDirty = false
 	}
+
 	return nil
 }
 
@@ -82,6 +92,7 @@ func (w *Writer) abandon() {
 	if w.file == nil {
 		return
 	}
+
 	w.syncErr = errors.Join(w.syncErr, w.sync(), w.file.Close())
 	w.file = nil
 	w.dirty, w.dirDirty, w.learnt = false, false, false
@@ -94,15 +105,18 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
+
 	err := w.Sync()
 	w.closed = true
 	if w.file == nil {
 		return err
 	}
+
 	err = errors.Join(err, w.file.Close())
 	w.file = nil
 	if w.size == 0 {
 		return errors.Join(err, w.o.FS.Remove(w.path()))
 	}
+
 	return err
 }

@@ -26,12 +26,15 @@ func TestTurn(t *testing.T) {
 			if size, known := sizes[s.Name]; known && i < len(all)-1 && size != s.Size {
 				t.Errorf("%s grew from %d to %d bytes and is not the newest", s.Name, size, s.Size)
 			}
+
 			sizes[s.Name] = s.Size
 		}
 	}
+
 	if len(sizes) != 5 { // 0 0 | 1 1 | 0 | 1 | 0 0
 		t.Errorf("%d segments, want 5", len(sizes))
 	}
+
 	must(t, writers[0].Close())
 	again, err := Open(dir, testMeta(2), Options{Turn: turn, Now: at(100)})
 	must(t, err)
@@ -40,6 +43,7 @@ func TestTurn(t *testing.T) {
 	if want := filepath.Join(dir, "105"); again.path() != want {
 		t.Errorf("the second one goes on in %s, want %s", again.path(), want)
 	}
+
 	must(t, writers[1].Close())
 	must(t, again.Close())
 }

@@ -32,21 +32,26 @@ func Walk(root string) ([]RankDir, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	top, err := look(abs)
 	if err != nil {
 		return nil, err
 	}
+
 	if top.segments && !top.hasRanksBelow(abs) {
 		rank, ok := rankOf(filepath.Base(abs))
 		if !ok {
 			return nil, fmt.Errorf("read directory %s: it holds segments but its name is no rank number (want <dir>/<job>/<rank>/<segment>)", root)
 		}
+
 		return []RankDir{{Job: filepath.Base(filepath.Dir(abs)), Rank: rank, Path: abs}}, nil
 	}
+
 	if top.isJob(abs) {
 		ranks := jobRanks(abs, top)
 		return ranks, errors.Join(unreadable(ranks)...)
 	}
+
 	return profiling(abs, top)
 }
 
@@ -57,10 +62,12 @@ func Ranks(dir string) ([]RankDir, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	top, err := look(abs)
 	if err != nil {
 		return nil, err
 	}
+
 	return profiling(abs, top)
 }
 
@@ -73,14 +80,17 @@ func profiling(dir string, top contents) ([]RankDir, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
+
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+
 		ranks := jobRanks(path, c)
 		errs = append(errs, unreadable(ranks)...)
 		all = append(all, ranks...)
 	}
+
 	slices.SortFunc(all, func(a, b RankDir) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank))
 	})
@@ -94,6 +104,7 @@ func jobRanks(path string, c contents) []RankDir {
 			ranks = append(ranks, RankDir{Job: filepath.Base(path), Rank: rank, Path: filepath.Join(path, name)})
 		}
 	}
+
 	slices.SortFunc(ranks, func(a, b RankDir) int { return cmp.Compare(a.Rank, b.Rank) })
 	return ranks
 }
@@ -110,6 +121,7 @@ func unreadable(ranks []RankDir) []error {
 			errs = append(errs, dirError(r.Path, err))
 		}
 	}
+
 	return errs
 }
 
@@ -137,14 +149,17 @@ func look(path string) (contents, error) {
 		if strings.HasPrefix(name, ".") {
 			return nil
 		}
+
 		var st unix.Stat_t
 		err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFDIR:
 			c.dirs = append(c.dirs, name)
@@ -153,11 +168,13 @@ func look(path string) (contents, error) {
 				c.segments = true
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return c, dirError(path, err)
 	}
+
 	slices.Sort(c.dirs)
 	return c, nil
 }
@@ -170,15 +187,19 @@ func (c contents) isJob(path string) bool {
 		if _, ok := rankOf(name); !ok {
 			continue
 		}
+
 		child, err := look(filepath.Join(path, name))
 		if err != nil {
 			continue
 		}
+
 		if child.hasRanks() {
 			return false // a job with a number for a name
 		}
+
 		job = job || child.segments
 	}
+
 	return job
 }
 
@@ -192,6 +213,7 @@ func (c contents) hasRanksBelow(path string) bool {
 	if c.hasRanks() {
 		return true
 	}
+
 	return slices.ContainsFunc(c.dirs, func(name string) bool {
 		child, err := look(filepath.Join(path, name))
 		return err == nil && child.hasRanks()
@@ -205,12 +227,15 @@ func resolve(root string) (string, error) {
 	if err == nil {
 		abs, err = filepath.Abs(abs)
 	}
+
 	if err != nil {
 		return "", dirError(root, err)
 	}
+
 	if st, err := os.Stat(abs); err == nil && !st.IsDir() {
 		return "", dirError(root, unix.ENOTDIR)
 	}
+
 	return abs, nil
 }
 
@@ -220,5 +245,6 @@ func Owner(dir string) (uint32, bool) {
 	if err := unix.Lstat(dir, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return 0, false
 	}
+
 	return st.Uid, true
 }

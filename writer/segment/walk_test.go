@@ -26,9 +26,11 @@ func tree(t *testing.T, paths ...string) string {
 			must(t, os.MkdirAll(full, 0o755))
 			continue
 		}
+
 		must(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		must(t, os.WriteFile(full, []byte("x\n"), 0o644))
 	}
+
 	return root
 }
 
@@ -62,6 +64,7 @@ func TestWalk(t *testing.T) {
 					t.Errorf("path %s of %s/%d", r.Path, r.Job, r.Rank)
 				}
 			}
+
 			if fmt.Sprint(got) != c.want {
 				t.Errorf("Walk=%v, want %s", got, c.want)
 			}
@@ -80,6 +83,7 @@ func TestWalk_Errors(t *testing.T) {
 			t.Errorf("Walk(%s): %v", path, err)
 		}
 	}
+
 	denied := &DirError{Path: "/p", Err: &fs.PathError{Op: "open", Path: "/p/q", Err: syscall.EACCES}}
 	if !strings.Contains(denied.Error(), "/p/q: permission denied (run laggard as") {
 		t.Errorf("text: %v", denied)
@@ -93,6 +97,7 @@ func TestWalk_UnreadableDirectory(t *testing.T) {
 	for dir := root; dir != "/" && os.Geteuid() == 0 && strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
 		must(t, os.Chmod(dir, 0o755))
 	}
+
 	must(t, os.Chmod(filepath.Join(root, "a/1"), 0))
 	must(t, os.Chmod(filepath.Join(root, "b"), 0))
 	defer os.Chmod(filepath.Join(root, "b"), 0o755)
@@ -100,11 +105,13 @@ func TestWalk_UnreadableDirectory(t *testing.T) {
 	if len(ranks) != 2 || ranks[0].Rank != 0 {
 		t.Errorf("ranks: %+v", ranks)
 	}
+
 	for _, path := range []string{filepath.Join(root, "a/1"), filepath.Join(root, "b")} {
 		if err == nil || !strings.Contains(err.Error(), "read directory "+path+": permission denied (run laggard as the directory's owner") {
 			t.Errorf("%s is not told: %v", path, err)
 		}
 	}
+
 	if !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error: %v", err)
 	}
@@ -120,15 +127,19 @@ func TestWalk_FollowsNoLinkBelowTheRoot(t *testing.T) {
 	if len(ranks) != 1 || ranks[0].Job != "a" || ranks[0].Path != filepath.Join(root, "a/0") {
 		t.Errorf("ranks: %+v", ranks)
 	}
+
 	if _, err := List(filepath.Join(root, "a/1")); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("List of a linked rank directory: %v", err)
 	}
+
 	if _, err := OpenReader(filepath.Join(root, "a/link/0/1")); err != nil {
 		t.Logf("a link four parts up is refused as well: %v", err)
 	}
+
 	if _, err := OpenReader(filepath.Join(root, "a/1/1")); err == nil {
 		t.Error("a segment in a linked rank directory was opened")
 	}
+
 	if _, err := Open(filepath.Join(root, "a/1"), testMeta(1), Options{}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("Open in a linked rank directory: %v", err)
 	}
@@ -159,17 +170,20 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%s was opened", name)
 		}
 	}
+
 	all, err := List(dir)
 	must(t, err)
 	if len(all) != 2 || all[1].Name != "104" || all[1].Links != 2 {
 		t.Errorf("segments: %+v", all)
 	}
+
 	w = open(t, dir, Options{Now: at(99)})
 	must(t, w.AppendRecord(testRecord(1, 1)))
 	must(t, w.Close())
 	if w.Name() != "106" {
 		t.Errorf("the new segment is %s, want 106", w.Name())
 	}
+
 	if got, err := os.ReadFile(victim); err != nil || string(got) != string(victimData) {
 		t.Errorf("the linked file was changed: %v", err)
 	}
@@ -189,16 +203,19 @@ func TestWriters_OfOneRankAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
+
 			for seq := range uint64(n) {
 				if err := w.AppendRecord(testRecord(uint32(i+1), uint64(i)*1000+seq)); err != nil {
 					t.Error(err)
 				}
 			}
+
 			if err := w.Close(); err != nil {
 				t.Error(err)
 			}
 		}()
 	}
+
 	wg.Wait()
 	got := seqs(t, dir, minLimit)
 	for i := range uint64(writers) {
@@ -215,6 +232,7 @@ func TestIdentity(t *testing.T) {
 	if got := Identity("j1", 0, "100", []byte(line)); got != 0x8d1f000000000001 {
 		t.Errorf("Identity=%v", got)
 	}
+
 	foreign := []byte(`{"Kind":1}`)
 	want := record.HashID("j1", "0", "100", `{"Kind":1}`)
 	for _, name := range []string{"100", "100.zst", "/x/j1/0/100"} {
@@ -222,6 +240,7 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("Identity(%s)=%v, want %v", name, got, want)
 		}
 	}
+
 	if Identity("j1", 0, "100", []byte(`{"meta":{"segment":"zz"}}`)) == 0 {
 		t.Error("no identity for a bad id")
 	}
@@ -237,12 +256,14 @@ func TestRemove_OnlyTheSameFile(t *testing.T) {
 	if err := Remove(dir, all[0]); err == nil {
 		t.Error("another file was removed")
 	}
+
 	all, err = List(dir)
 	must(t, err)
 	must(t, Remove(dir, all[0]))
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("it is still there")
 	}
+
 	if err := Remove(dir, all[0]); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removing it twice: %v", err)
 	}

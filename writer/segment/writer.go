@@ -110,29 +110,37 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 	if o.Limit == 0 {
 		o.Limit = DefaultLimit
 	}
+
 	if o.Limit < minLimit {
 		return nil, fmt.Errorf("open segments in %s: limit of %d bytes: want %d or more", rankDir, o.Limit, minLimit)
 	}
+
 	if o.Buffer <= 0 {
 		o.Buffer = defaultBuffer
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.FS == nil {
 		o.FS = Disk
 	}
+
 	meta.Format, meta.Segment = record.Format, ""
 	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o}
 	if err := w.fitsIdentity(meta); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", rankDir, err)
 	}
+
 	if err := o.FS.Mkdir(w.dir); err != nil {
 		return nil, fmt.Errorf("make rank directory %s: %w", w.dir, err)
 	}
+
 	if err := w.resume(); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", w.dir, err)
 	}
+
 	return w, nil
 }
 
@@ -160,12 +168,14 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 	if err := w.ready(); err != nil {
 		return err
 	}
+
 	start := len(w.buf)
 	w.buf = r.AppendLine(w.buf)
 	if err := w.bound(len(w.buf) - start); err != nil {
 		w.buf = w.buf[:start]
 		return err
 	}
+
 	w.accepted.set(r.Ring, r.Seq)
 	return nil
 }
@@ -177,15 +187,19 @@ func (w *Writer) AppendLine(line []byte) error {
 	if bytes.IndexByte(line, '\n') >= 0 || len(line) == 0 {
 		return fmt.Errorf("append to segment: want one line, got %.80q", line)
 	}
+
 	if err := w.ready(); err != nil {
 		return err
 	}
+
 	if err := w.bound(len(line) + 1); err != nil {
 		return err
 	}
+
 	if err := w.note(line, &w.accepted); err != nil {
 		return err
 	}
+
 	w.buf = append(append(w.buf, line...), '\n')
 	return nil
 }
@@ -195,6 +209,7 @@ func (w *Writer) note(line []byte, p *positions) error {
 	if !bytes.HasPrefix(line, []byte(`{"kind"`)) && !bytes.HasPrefix(line, []byte(`{"end"`)) && !bytes.HasPrefix(line, []byte(`{"meta"`)) {
 		return nil
 	}
+
 	switch t, err := w.parser.Parse(line); {
 	case err != nil:
 		return fmt.Errorf("append to segment: %w", err)
@@ -205,6 +220,7 @@ func (w *Writer) note(line []byte, p *positions) error {
 	case t == record.LineMeta:
 		return errors.New("append to segment: identity lines are written by SetMeta")
 	}
+
 	return nil
 }
 
@@ -218,6 +234,7 @@ func (w *Writer) ready() error {
 	case len(w.buf) >= w.o.Buffer:
 		return w.Flush()
 	}
+
 	return nil
 }
 
@@ -226,6 +243,7 @@ func (w *Writer) bound(n int) error {
 	if n-1 <= MaxLine && int64(n) <= w.o.Limit-minLimit/4 {
 		return nil
 	}
+
 	w.stats.Refused++
 	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
 }
@@ -235,17 +253,20 @@ func (w *Writer) Flush() error {
 	if w.closed {
 		return ErrClosed
 	}
+
 	var refused error
 	for len(w.buf) > 0 || w.learnt && w.file != nil {
 		if w.file != nil && w.o.Turn.Over(w.last) {
 			w.rotate()
 			continue
 		}
+
 		if w.file == nil {
 			if err := w.create(); err != nil {
 				return err
 			}
 		}
+
 		if w.fresh || w.learnt {
 			if full, err := w.identify(); err != nil {
 				return err
@@ -254,19 +275,23 @@ func (w *Writer) Flush() error {
 				continue
 			}
 		}
+
 		n := w.fits()
 		if n == 0 && len(w.buf) > 0 {
 			if w.size > w.head {
 				w.rotate()
 				continue
 			}
+
 			refused = w.refuse() // the identity has grown since bound: nothing will do
 			continue
 		}
+
 		if err := w.put(w.buf[:n], true); err != nil {
 			return err
 		}
 	}
+
 	return refused
 }
 
@@ -276,9 +301,11 @@ func (w *Writer) fits() int {
 	if int64(len(w.buf)) <= room {
 		return len(w.buf)
 	}
+
 	if room <= 0 {
 		return 0
 	}
+
 	return bytes.LastIndexByte(w.buf[:room], '\n') + 1
 }
 
@@ -298,11 +325,13 @@ func (w *Writer) put(lines []byte, buffered bool) error {
 	if err == nil && n < len(lines) {
 		err = io.ErrShortWrite
 	}
+
 	w.dirty = w.dirty || n > 0
 	if err == nil {
 		w.advance(n, buffered)
 		return nil
 	}
+
 	w.stats.WriteErrors++
 	whole := bytes.LastIndexByte(lines[:n], '\n') + 1
 	cut := w.file.Truncate(w.size + int64(whole))
@@ -310,9 +339,11 @@ func (w *Writer) put(lines []byte, buffered bool) error {
 	if w.size > 0 || cut != nil {
 		w.abandon()
 	}
+
 	if w.size == 0 && cut != nil { // half a line and nothing else: no segment of anybody
 		err = errors.Join(err, w.o.FS.Remove(w.path()))
 	}
+
 	return fmt.Errorf("write segment %s: %w", w.path(), err)
 }
 
@@ -323,18 +354,22 @@ func (w *Writer) advance(n int, buffered bool) {
 	if !buffered || n == 0 {
 		return
 	}
+
 	if n == len(w.buf) {
 		w.written.copy(&w.accepted)
 		w.buf = w.buf[:0]
 		return
 	}
+
 	for rest := w.buf[:n]; len(rest) > 0; {
 		i := bytes.IndexByte(rest, '\n')
 		if t, err := w.parser.Parse(rest[:i]); err == nil && t == record.LineRecord {
 			w.written.set(w.parser.Record.Ring, w.parser.Record.Seq)
 		}
+
 		rest = rest[i+1:]
 	}
+
 	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
 }
 

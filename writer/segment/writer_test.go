@@ -57,11 +57,14 @@ func lines(t testing.TB, dir string) map[string][]string {
 			if errors.Is(err, io.EOF) {
 				break
 			}
+
 			must(t, err)
 			m[s.Name] = append(m[s.Name], string(line))
 		}
+
 		must(t, r.Close())
 	}
+
 	return m
 }
 
@@ -76,22 +79,27 @@ func seqs(t testing.TB, dir string, limit int64) map[uint64]int {
 		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() > limit {
 			t.Fatalf("segment %s: %d bytes, limit %d (%v)", name, st.Size(), limit, err)
 		}
+
 		for i, l := range ls {
 			typ, err := p.Parse([]byte(l))
 			if err != nil {
 				t.Fatalf("segment %s line %d %q: %v", name, i, l, err)
 			}
+
 			if i == 0 {
 				if typ != record.LineMeta || ids[p.Meta.Segment] != "" || len(p.Meta.Segment) != 16 {
 					t.Fatalf("segment %s begins with %s", name, l)
 				}
+
 				ids[p.Meta.Segment] = name
 			}
+
 			if typ == record.LineRecord {
 				n[p.Record.Seq]++
 			}
 		}
 	}
+
 	return n
 }
 
@@ -101,21 +109,25 @@ func TestWriter_RotatesBeforeTheLineThatWouldPassTheLimit(t *testing.T) {
 	for seq := range uint64(500) {
 		must(t, w.AppendRecord(testRecord(1, seq)))
 	}
+
 	must(t, w.Close())
 	all, err := List(dir)
 	must(t, err)
 	if len(all) < 15 {
 		t.Fatalf("%d segments", len(all))
 	}
+
 	line := int64(len(testRecord(1, 499).AppendLine(nil)))
 	for i, s := range all {
 		if s.Number != 100+int64(i) {
 			t.Errorf("segment %d is named %d", i, s.Number)
 		}
+
 		if s.Size > minLimit || i < len(all)-1 && s.Size+line <= minLimit-2 {
 			t.Errorf("segment %s has %d bytes of %d: it was left too late or too early", s.Name, s.Size, minLimit)
 		}
 	}
+
 	got := seqs(t, dir, minLimit)
 	for seq := range uint64(500) {
 		if got[seq] != 1 {
@@ -130,17 +142,20 @@ func TestWriter_ResumesItsNewestSegment(t *testing.T) {
 	if len(w.Next()) != 0 || w.Ended() || w.Name() != "" {
 		t.Fatalf("a new writer knows %v, %v, %q", w.Next(), w.Ended(), w.Name())
 	}
+
 	for seq := range uint64(10) {
 		must(t, w.AppendRecord(testRecord(1, seq)))
 		must(t, w.AppendRecord(testRecord(2, seq+100)))
 		must(t, w.AppendRecord(testRecord(900, seq)))
 	}
+
 	must(t, w.Close())
 	other, err := Open(dir, testMeta(2), Options{Now: at(50)})
 	must(t, err)
 	if len(other.Next()) != 0 {
 		t.Fatalf("another incarnation begins at %v", other.Next())
 	}
+
 	must(t, other.AppendRecord(testRecord(1, 5)))
 	must(t, other.Close())
 
@@ -148,29 +163,35 @@ func TestWriter_ResumesItsNewestSegment(t *testing.T) {
 	if got := w.Next(); fmt.Sprint(got) != "map[1:10 2:110 900:10]" {
 		t.Fatalf("Next()=%v", got)
 	}
+
 	if w.file != nil || w.Name() != "100" || w.Bytes() == 0 { // its 100 is not the newest any more
 		t.Fatalf("resumed %s", w.Name())
 	}
+
 	must(t, w.AppendRecord(testRecord(1, 10)))
 	must(t, w.Close())
 	w = open(t, dir, Options{Now: at(200)})
 	if got := w.Next(); fmt.Sprint(got) != "map[1:11 2:110 900:10]" || w.Name() != "102" {
 		t.Fatalf("Next()=%v in %s", got, w.Name())
 	}
+
 	must(t, w.AppendRecord(testRecord(1, 11)))
 	end := record.End{At: 1, How: "closed"}
 	must(t, w.AppendLine(end.AppendLine(nil)))
 	if err := w.AppendRecord(testRecord(1, 12)); !errors.Is(err, ErrEnded) {
 		t.Fatalf("append after the end: %v", err)
 	}
+
 	must(t, w.Close())
 	got := lines(t, dir)
 	if len(got) != 3 || len(got["100"]) != 31 || len(got["101"]) != 2 || len(got["102"]) != 4 {
 		t.Fatalf("segments: %v", got)
 	}
+
 	if w = open(t, dir, Options{}); !w.Ended() {
 		t.Error("the end line is not seen")
 	}
+
 	must(t, w.Close())
 }
 
@@ -181,16 +202,19 @@ func TestWriter_KnowsRingsWhoseSegmentsAreGone(t *testing.T) {
 	for seq := range uint64(200) {
 		must(t, w.AppendRecord(testRecord(2, seq)))
 	}
+
 	must(t, w.Close())
 	all, err := List(dir)
 	must(t, err)
 	for _, s := range all[:len(all)-1] {
 		must(t, Remove(dir, s))
 	}
+
 	w = open(t, dir, Options{Limit: minLimit})
 	if got := w.Next(); got[1] != 42 || got[2] != 200 {
 		t.Errorf("Next()=%v after ageing, want 1:42 2:200", got)
 	}
+
 	must(t, w.Close())
 }
 
@@ -202,17 +226,21 @@ func TestWriter_RefusesALineThatNoSegmentTakes(t *testing.T) {
 	if err := w.AppendRecord(r); !errors.Is(err, ErrTooLong) {
 		t.Errorf("record over the limit: %v", err)
 	}
+
 	if err := w.AppendLine([]byte(strings.Repeat("y", MaxLine+1))); !errors.Is(err, ErrTooLong) {
 		t.Errorf("line over MaxLine: %v", err)
 	}
+
 	if err := w.AppendLine([]byte("a\nb")); err == nil {
 		t.Error("two lines were taken for one")
 	}
+
 	must(t, w.AppendRecord(testRecord(1, 1)))
 	must(t, w.Close())
 	if got := w.Stats().Refused; got != 2 {
 		t.Errorf("Refused=%d, want 2", got)
 	}
+
 	if got := seqs(t, dir, minLimit); got[1] != 1 || len(got) != 1 {
 		t.Errorf("records: %v", got)
 	}
@@ -225,6 +253,7 @@ func TestWriter_RefusesWhatAGrownIdentityLeavesNoRoomFor(t *testing.T) {
 	for ring := range uint32(65) { // makes "next" long
 		must(t, w.AppendRecord(testRecord(ring+1, 1e15)))
 	}
+
 	must(t, w.Flush())
 	r := testRecord(1, 1e15+1)
 	r.Path = strings.Repeat("x", minLimit-minLimit/4-300)
@@ -232,6 +261,7 @@ func TestWriter_RefusesWhatAGrownIdentityLeavesNoRoomFor(t *testing.T) {
 	if err := w.Flush(); !errors.Is(err, ErrTooLong) {
 		t.Fatalf("Flush()=%v, want ErrTooLong", err)
 	}
+
 	must(t, w.AppendRecord(testRecord(1, 1e15+2)))
 	must(t, w.Close())
 	if got := seqs(t, dir, minLimit); got[1e15+2] != 1 || got[1e15+1] != 0 {
@@ -251,11 +281,13 @@ func TestWriter_SetMeta(t *testing.T) {
 	if err := w.SetMeta(testMeta(9)); err == nil {
 		t.Error("another incarnation was taken")
 	}
+
 	must(t, w.Close())
 	got := lines(t, dir)["100"]
 	if len(got) != 3 || !strings.Contains(got[2], `"dp0"`) || !strings.Contains(got[2], `{"meta":{"format":"laggard/1","segment":"`) {
 		t.Fatalf("lines: %q", got)
 	}
+
 	w = open(t, dir, Options{}) // knows no groups yet
 	must(t, w.AppendRecord(testRecord(1, 1)))
 	must(t, w.Close())
@@ -283,6 +315,7 @@ func TestWriter_NamesOnlyGrow(t *testing.T) {
 			for _, name := range c.planted {
 				must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 			}
+
 			w := open(t, dir, Options{Now: at(c.now)})
 			must(t, w.AppendRecord(testRecord(1, 0)))
 			must(t, w.Close())
@@ -291,6 +324,7 @@ func TestWriter_NamesOnlyGrow(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("no_name_is_left", func(t *testing.T) {
 		dir := rankDir(t)
 		must(t, os.MkdirAll(filepath.Join(dir, "999999999999999999"), 0o755))
@@ -310,6 +344,7 @@ func TestWriter_BareWritesNoIdentity(t *testing.T) {
 		must(t, w.SetMeta(record.Meta{Incarnation: 1, Node: "n"}))
 		must(t, w.Close())
 	}
+
 	if got := lines(t, dir); len(got) != 2 || got["100"][0] != `{"Kind":1}` || got["101"][0] != `{"Kind":1}` {
 		t.Errorf("segments: %v", got)
 	}
@@ -327,17 +362,21 @@ func TestWriter_OnCloseTellsEachFullSegment(t *testing.T) {
 	for seq := range uint64(100) {
 		must(t, w.AppendRecord(testRecord(1, seq)))
 	}
+
 	must(t, w.Close())
 	if len(closed) < 2 || closed[0] != "100" {
 		t.Errorf("closed: %v", closed)
 	}
+
 	w = open(t, dir, Options{Limit: minLimit, Now: at(100)})
 	if w.Next()[1] != 100 {
 		t.Errorf("Next()=%v", w.Next())
 	}
+
 	if _, err := os.Stat(filepath.Join(dir, "100.zst")); errors.Is(err, fs.ErrNotExist) {
 		t.Error("100.zst is missing")
 	}
+
 	must(t, w.Close())
 	if n := len(seqs(t, dir, minLimit)); n != 100 {
 		t.Errorf("%d records, want 100", n)
@@ -354,6 +393,7 @@ func TestWriter_GoesOnWhenItsFilesAreDeleted(t *testing.T) {
 	if err := w.Sync(); err == nil || !strings.Contains(err.Error(), "deleted while") {
 		t.Errorf("Sync()=%v", err)
 	}
+
 	must(t, w.AppendRecord(testRecord(1, 1)))
 	must(t, w.Sync())
 	must(t, os.RemoveAll(filepath.Dir(dir)))

@@ -41,6 +41,7 @@ func (b *Batch) seal() {
 	for i := range b.Len() {
 		sum += b.sum(i)
 	}
+
 	b.ID = record.ID(uint64(newHash(b.Table)) + sum)
 	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)
 }
@@ -62,6 +63,7 @@ func (b *Batch) slice(i, j int) *Batch {
 	case row.LedgerTable:
 		s.Ledger = b.Ledger[i:j]
 	}
+
 	s.seal()
 	return s
 }
@@ -71,6 +73,7 @@ func (b *Batch) missing(stored []bool) *Batch {
 	if !slices.Contains(stored, true) {
 		return b
 	}
+
 	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day}
 	s.Ranks = without(b.Ranks, stored)
 	s.Steps = without(b.Steps, stored)
@@ -91,6 +94,7 @@ func without[T any](rows []T, stored []bool) []T {
 			kept = append(kept, rows[i])
 		}
 	}
+
 	return kept
 }
 
@@ -103,12 +107,15 @@ func (b *Batch) RowJSON(i int) []byte {
 		if w, ok := v.(row.Word); ok {
 			v = b.Raws.Words[w]
 		}
+
 		object[c.Name] = v
 	}
+
 	out, err := json.Marshal(object)
 	if err != nil {
 		panic("BUG: marshal row: " + err.Error())
 	}
+
 	return out
 }
 
@@ -125,6 +132,7 @@ func Size(r *row.Rows) int64 {
 			n += 24 + 4*int64(len(g))
 		}
 	}
+
 	return n
 }
 
@@ -150,22 +158,28 @@ func (b *Batch) Spans() []Span {
 	for i := range b.Ranks {
 		note(b.Ranks[i].Rank)
 	}
+
 	for i := range b.Steps {
 		note(b.Steps[i].Rank)
 	}
+
 	for i := range b.Communications {
 		note(b.Communications[i].Rank)
 	}
+
 	for i := range b.Raws.Rows {
 		note(b.Raws.Rows[i].Rank)
 	}
+
 	for i := range b.Ledger {
 		note(b.Ledger[i].Rank)
 	}
+
 	ranks := make([]uint32, 0, len(seen))
 	for r := range seen {
 		ranks = append(ranks, r)
 	}
+
 	slices.Sort(ranks)
 	var spans []Span
 	for _, r := range ranks {
@@ -173,8 +187,10 @@ func (b *Batch) Spans() []Span {
 			spans[n-1].Last = r
 			continue
 		}
+
 		spans = append(spans, Span{r, r})
 	}
+
 	return spans
 }
 
@@ -186,13 +202,16 @@ func formatSpans(spans []Span) string {
 	if len(spans) == 0 || len(spans) > maxSpans {
 		return "all"
 	}
+
 	var b strings.Builder
 	for i, s := range spans {
 		if i > 0 {
 			b.WriteByte('.')
 		}
+
 		fmt.Fprintf(&b, "%d_%d", s.First, s.Last)
 	}
+
 	return b.String()
 }
 
@@ -203,23 +222,28 @@ func (b *Batch) Conflicts(query string) bool {
 	if !strings.HasPrefix(query, QueryPrefix) || len(parts) != 4 {
 		return false
 	}
+
 	if parts[0] != record.HashID(b.Job).String() || parts[1] != b.Table {
 		return false
 	}
+
 	spans := b.Spans()
 	if parts[2] == "all" || len(spans) == 0 {
 		return true
 	}
+
 	for _, text := range strings.Split(parts[2], ".") {
 		var first, last uint32
 		if _, err := fmt.Sscanf(text, "%d_%d", &first, &last); err != nil {
 			return true
 		}
+
 		for _, s := range spans {
 			if s.First <= last && first <= s.Last {
 				return true
 			}
 		}
 	}
+
 	return false
 }

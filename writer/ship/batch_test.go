@@ -21,6 +21,7 @@ func TestConflicts(t *testing.T) {
 				b.Raws.Append(&one)
 			}
 		}
+
 		b.seal()
 		return b
 	}
@@ -52,9 +53,11 @@ func TestIdIsContent(t *testing.T) {
 		if b.ID != again.ID || b.Query != again.Query {
 			t.Fatal("the same rows have two ids")
 		}
+
 		if other, ok := ids[b.ID.String()]; ok {
 			t.Fatalf("rows %s and %d share an id", other, i)
 		}
+
 		ids[b.ID.String()] = fmt.Sprint(i)
 	}
 }
@@ -65,6 +68,7 @@ func TestRowJSON(t *testing.T) {
 	if err := json.Unmarshal(b.RowJSON(0), &object); err != nil {
 		t.Fatal(err)
 	}
+
 	if keys := len(slices.Collect(maps.Keys(object))); keys != 17 || object["job"] != "j" {
 		t.Fatalf("RowJSON() = %s", b.RowJSON(0))
 	}

@@ -18,6 +18,7 @@ func TestFlushIntervalStoresAFewRows(t *testing.T) {
 			if st.Acked() != nil {
 				t.Fatal("stored before the flush interval")
 			}
+
 			time.Sleep(200 * time.Millisecond)
 			synctest.Wait()
 			if st.Acked() != 1 {
@@ -45,6 +46,7 @@ func TestMemoryIsBounded(t *testing.T) {
 					if s.Put(ctx, st, records(1, 100*i, 100*i+100), i) != nil {
 						return
 					}
+
 					taken++
 				}
 			}()
@@ -52,6 +54,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if taken != 5 {
 				t.Errorf("%d puts taken, want 5", taken)
 			}
+
 			close(m.gate)
 			<-done
 			flush(t, ctx, s)
@@ -65,15 +68,18 @@ func TestPutGivesUpWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	st := NewStream("a")
 	if err := s.Put(t.Context(), st, records(1, 0, 100), 1); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Put(ctx, st, records(1, 100, 200), 2); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Put() = %v", err)
 	}
+
 	if st.Pending() != 1 {
 		t.Fatalf("%d puts pending", st.Pending())
 	}

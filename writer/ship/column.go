@@ -38,6 +38,7 @@ func layoutOf[T any]() Layout {
 		f := t.Field(i)
 		l.Columns = append(l.Columns, Column{Name: f.Tag.Get("col"), Type: f.Type, Offset: f.Offset})
 	}
+
 	return l
 }
 
@@ -47,9 +48,11 @@ func (l Layout) inOrderOf(table Layout) Layout {
 	for _, c := range l.Columns {
 		of[c.Name] = c
 	}
+
 	for i, c := range table.Columns {
 		l.Columns[i] = of[c.Name]
 	}
+
 	return l
 }
 
@@ -74,6 +77,7 @@ func (b *Batch) Layout() (Layout, unsafe.Pointer) {
 	case row.LedgerTable:
 		base = unsafe.Pointer(unsafe.SliceData(b.Ledger))
 	}
+
 	return layouts[b.Table], base
 }
 
@@ -102,6 +106,7 @@ func (s *Scratch) Gather(b *Batch, c Column, from, to int) any {
 		for _, w := range s.words {
 			s.s = append(s.s, b.Raws.Words[w])
 		}
+
 		return s.s
 	}
 
@@ -125,10 +130,12 @@ func (s *Scratch) Gather(b *Batch, c Column, from, to int) any {
 		s.s = gather(s.s, l, c, base, n)
 		return s.s
 	}
+
 	if c.Type.Elem().Kind() == reflect.String {
 		s.ss = gather(s.ss, l, c, base, n)
 		return s.ss
 	}
+
 	s.uss = gather(s.uss, l, c, base, n)
 	return s.uss
 }
@@ -144,10 +151,12 @@ func gather[T any](dst []T, l Layout, c Column, base unsafe.Pointer, n int) []T 
 	if cap(dst) < n {
 		dst = make([]T, n)
 	}
+
 	dst = dst[:n]
 	for i := range dst {
 		dst[i] = *(*T)(unsafe.Add(base, uintptr(i)*l.Stride+c.Offset))
 	}
+
 	return dst
 }
 

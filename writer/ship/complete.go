@@ -15,28 +15,34 @@ func (s *Shipper) complete(ctx context.Context, c cutBatch, stored []bool) error
 	if !ok || c.Table != row.CommunicationsTable || !slices.Contains(stored, true) {
 		return nil
 	}
+
 	var sums []Sum
 	err := s.retry.until(ctx, s, "sum up "+c.Table, func() (err error) {
 		sums, err = sink.Sums(ctx, c.Batch)
 		if err == nil && len(sums) != c.Len() {
 			return fmt.Errorf("BUG: the store summed up %d of %d windows", len(sums), c.Len())
 		}
+
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	changed := false
 	for i := range stored {
 		if !stored[i] {
 			continue
 		}
+
 		if rest, ok := c.Communications[i].Complete(&sums[i].Communication, sums[i].Rows); ok {
 			c.Communications[i], stored[i], changed = rest, false, true
 		}
 	}
+
 	if changed {
 		c.seal()
 	}
+
 	return nil
 }

@@ -42,11 +42,13 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 	for _, p := range parts {
 		round.acks = append(round.acks, acknowledgement{p.stream, p.mark})
 	}
+
 	if sink, ok := s.sink.(Copies); ok && len(parts) > 0 {
 		mark, err := sink.Mark(ctx)
 		if err != nil {
 			s.o.Logger.Debug("ask for copies", "err", err) // the next mark is of these rows, too
 		}
+
 		round.mark = mark
 		if mark != nil || err != nil || len(s.copies.rounds) > 0 {
 			s.copies.rounds = append(s.copies.rounds, round)
@@ -54,6 +56,7 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 			return
 		}
 	}
+
 	round.ack()
 }
 
@@ -73,18 +76,22 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		c.releaseLocked()
 		return math.MaxInt64
 	}
+
 	if rest := copyEvery - now().Sub(c.asked); rest > 0 {
 		return rest
 	}
+
 	sink := s.sink.(Copies)
 	copied := func(mark any) bool {
 		if mark == nil {
 			return false
 		}
+
 		ok, err := sink.Copied(ctx, mark)
 		if err != nil {
 			s.o.Logger.Debug("ask for copies", "err", err)
 		}
+
 		return ok
 	}
 	for len(c.rounds) > 0 && ctx.Err() == nil {
@@ -92,6 +99,7 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		if r.mark == nil { // it could not be had then
 			r.mark, _ = sink.Mark(ctx)
 		}
+
 		switch {
 		case copied(r.mark):
 		case now().Sub(r.at) < s.o.Copies:
@@ -101,23 +109,28 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 			if c.single == nil {
 				s.o.Logger.Warn("stored in one replica only: no second one has it", "for", s.o.Copies)
 			}
+
 			c.single = r.mark
 			s.stats.singles.Add(1)
 		}
+
 		r.ack()
 		c.rounds = c.rounds[1:]
 		s.stats.uncopied.Store(uint64(len(c.rounds)))
 	}
+
 	c.asked = now()
 	if c.single != nil && len(c.rounds) == 0 && copied(c.single) {
 		s.o.Logger.Info("a second replica has what was in one only")
 		c.single = nil
 	}
+
 	if len(c.rounds) == 0 {
 		s.mu.Lock()
 		c.releaseLocked()
 		s.mu.Unlock()
 	}
+
 	return copyEvery
 }
 
@@ -141,5 +154,6 @@ func (c *copies) releaseLocked() {
 	for _, w := range c.waits {
 		close(w)
 	}
+
 	c.waits = nil
 }

@@ -43,6 +43,7 @@ func (l *look) pass(o order) (back bool) {
 	if !back {
 		l.last, l.some = o, true
 	}
+
 	return back
 }
 
@@ -123,6 +124,7 @@ func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
 			with = append(with, raws)
 		}
 	}
+
 	if len(with) == 0 {
 		return nil
 	}
@@ -132,6 +134,7 @@ func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
 		for _, raws := range with {
 			u.words.Renumber(raws)
 		}
+
 		words = u.words.List()
 	}
 
@@ -158,11 +161,13 @@ func alike(rows []row.Raw) int {
 	if first.StartNs < from || first.StartNs >= until { // before 1970 partitions are rounded the other way
 		return 1
 	}
+
 	for i := range rows {
 		if r := &rows[i]; r.Job != first.Job || r.StartNs < from || r.StartNs >= until {
 			return i
 		}
 	}
+
 	return len(rows)
 }
 
@@ -181,9 +186,11 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 			total, whole = total+n, i
 		}
 	}
+
 	if total == 0 {
 		return nil
 	}
+
 	groups := map[order]*group[T]{}
 	var last *group[T]
 	next := func(rows []T) (*group[T], int) {
@@ -194,6 +201,7 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 				groups[o] = last
 			}
 		}
+
 		return last, n
 	}
 	for _, p := range parts {
@@ -203,24 +211,29 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 			all = all[n:]
 		}
 	}
+
 	sorted := make([]*group[T], 0, len(groups))
 	for _, g := range groups {
 		sorted = append(sorted, g)
 	}
+
 	slices.SortFunc(sorted, func(a, b *group[T]) int { return a.at.compare(b.at) })
 	if all := rows(parts[whole].rows); len(all) == total && len(sorted) == 1 {
 		return sorted[0].whole(all, table, parts[whole].stream).batches(table, limit, slot)
 	}
+
 	space := slices.Grow((*buf)[:0], total)[:total]
 	*buf = space
 	for _, g := range sorted {
 		g.rows, space = space[:0:g.count], space[g.count:]
 	}
+
 	for _, p := range parts {
 		all := rows(p.rows)
 		if len(all) == 0 {
 			continue
 		}
+
 		l := p.stream.look(table)
 		for len(all) > 0 {
 			g, n := next(all)
@@ -228,10 +241,12 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 			all = all[n:]
 		}
 	}
+
 	var batches []cutBatch
 	for _, g := range sorted {
 		batches = append(batches, g.batches(table, limit, slot)...)
 	}
+
 	return batches
 }
 
@@ -241,6 +256,7 @@ func (st *Stream) look(table string) *look {
 		l = &look{}
 		st.looks[table] = l
 	}
+
 	return l
 }
 
@@ -257,6 +273,7 @@ func (g *group[T]) add(rows []T, st *Stream, back bool) {
 	if n := len(g.runs); n == 0 || g.runs[n-1].stream != st {
 		g.runs = append(g.runs, run{stream: st})
 	}
+
 	last := &g.runs[len(g.runs)-1]
 	last.n += len(rows)
 	last.back = last.back || back
@@ -277,6 +294,7 @@ func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cu
 		if !leaves(len(rows), limit) {
 			n = len(rows)
 		}
+
 		b := cutBatch{Batch: &Batch{Table: table, Job: g.at.job, Day: g.at.day}}
 		*slot(b.Batch) = rows[:n:n]
 		rows = rows[n:]
@@ -289,9 +307,11 @@ func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cu
 				runs = runs[1:]
 			}
 		}
+
 		b.seal()
 		all = append(all, b)
 	}
+
 	return all
 }
 
@@ -301,5 +321,6 @@ func Cut(rows *row.Rows) []*Batch {
 	for _, c := range new(buffers).cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows) {
 		all = append(all, c.Batch)
 	}
+
 	return all
 }

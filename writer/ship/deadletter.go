@@ -52,13 +52,16 @@ func openDeadLetters(path string) (*deadLetters, error) {
 	if path == "" {
 		return d, nil
 	}
+
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open dead letters: %w", err)
 	}
+
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxLetter)
@@ -68,9 +71,11 @@ func openDeadLetters(path string) (*deadLetters, error) {
 			d.ids[letterID{l.Table, uint64(l.ID)}] = true
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read dead letters %s: %w", path, err)
 	}
+
 	return d, nil
 }
 
@@ -105,20 +110,25 @@ func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
 	if d.path == "" || d.ids[key] || d.lines >= maxLines {
 		return nil
 	}
+
 	raw, err := json.Marshal(string(line))
 	if err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
+
 	text, err := json.Marshal(letter{ID: id, Table: linesTable, Reason: reason, AtNs: now().UnixNano(), Row: raw})
 	if err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
+
 	if err := d.open(); err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
+
 	if _, err := d.file.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
+
 	d.ids[key], d.unsynced = true, true
 	d.lines++
 	return nil
@@ -131,9 +141,11 @@ func (d *deadLetters) sync() error {
 	if !d.unsynced {
 		return nil
 	}
+
 	if err := d.file.Sync(); err != nil {
 		return fmt.Errorf("keep dead letters: %w", err)
 	}
+
 	d.unsynced = false
 	return nil
 }
@@ -148,6 +160,7 @@ func (d *deadLetters) keep(b *Batch, cause *Error) error {
 		if d.ids[id] {
 			continue
 		}
+
 		d.ids[id] = true
 		line, err := json.Marshal(letter{
 			ID: record.ID(id.sum), Table: b.Table, Batch: b.ID,
@@ -156,20 +169,26 @@ func (d *deadLetters) keep(b *Batch, cause *Error) error {
 		if err != nil {
 			return fmt.Errorf("keep dead letter: %w", err)
 		}
+
 		out = append(append(out, line...), '\n')
 	}
+
 	if d.path == "" || len(out) == 0 {
 		return nil
 	}
+
 	if err := d.open(); err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
+
 	if _, err := d.file.Write(out); err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
+
 	if err := d.file.Sync(); err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
+
 	return nil
 }
 
@@ -177,19 +196,23 @@ func (d *deadLetters) open() error {
 	if d.file != nil {
 		return nil
 	}
+
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o640)
 	if err != nil {
 		return err
 	}
+
 	// A line torn by a crash must not swallow the next one.
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
 		if _, err := f.WriteString("\n"); err != nil {
 			return errors.Join(err, f.Close())
 		}
 	}
+
 	d.file = f
 	return nil
 }
@@ -200,6 +223,7 @@ func (d *deadLetters) close() error {
 	if d.file == nil {
 		return nil
 	}
+
 	f := d.file
 	d.file = nil
 	return f.Close()

@@ -49,11 +49,13 @@ func (m *memory) Insert(ctx context.Context, b *Batch) error {
 			return ctx.Err()
 		}
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if b.Table == row.LedgerTable {
 		return nil
 	}
+
 	m.inserts++
 	m.queries = append(m.queries, b.Query)
 	if m.fail != nil {
@@ -61,9 +63,11 @@ func (m *memory) Insert(ctx context.Context, b *Batch) error {
 			if stored {
 				m.store(b)
 			}
+
 			return err
 		}
 	}
+
 	m.store(b)
 	return nil
 }
@@ -72,6 +76,7 @@ func (m *memory) store(b *Batch) {
 	if b.Table != row.RecordsTable {
 		return
 	}
+
 	for i := range b.Len() {
 		k := KeyOfRaw(&b.Raws.Rows[i])
 		m.rows[k]++
@@ -87,9 +92,11 @@ func (m *memory) Stored(_ context.Context, b *Batch) ([]bool, error) {
 	if b.Table != row.RecordsTable {
 		return stored, nil
 	}
+
 	for i := range stored {
 		stored[i] = m.rows[KeyOfRaw(&b.Raws.Rows[i])] > 0
 	}
+
 	return stored, nil
 }
 
@@ -99,6 +106,7 @@ func (m *memory) once(t *testing.T, segments, n int, but ...RecordKey) {
 	if want := segments*n - len(but); len(m.rows) != want {
 		t.Fatalf("%d rows stored, want %d", len(m.rows), want)
 	}
+
 	for k, times := range m.rows {
 		if times != 1 || slices.Contains(but, k) {
 			t.Fatalf("row %v stored %d times", k, times)
@@ -117,6 +125,7 @@ func records(segment uint64, from, to int) *row.Rows {
 			Job: "j", Rank: uint32(segment), Segment: segment, Offset: uint64(i), StartNs: int64(i) * 3_600_000_000_000, Seq: uint64(i),
 		})
 	}
+
 	return &row.Rows{Raws: row.Pack(all...)}
 }
 
@@ -127,6 +136,7 @@ func ship(t *testing.T, sink Sink, o Options, f func(ctx context.Context, s *Shi
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -135,6 +145,7 @@ func ship(t *testing.T, sink Sink, o Options, f func(ctx context.Context, s *Shi
 	if err := <-done; err != nil {
 		t.Fatalf("Run: %v", err)
 	}
+
 	return s
 }
 

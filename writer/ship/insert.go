@@ -16,13 +16,16 @@ func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
 		if err != nil {
 			return err
 		}
+
 		if b.Len() == 0 {
 			continue
 		}
+
 		if err := s.insert(ctx, b, false); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -32,9 +35,11 @@ func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 	if err := s.lookUp(ctx, c, stored); err != nil {
 		return nil, err
 	}
+
 	if err := s.complete(ctx, c, stored); err != nil {
 		return nil, err
 	}
+
 	found := count(stored)
 	s.stats.found(c.Table, found)
 	for _, r := range c.runs {
@@ -54,16 +59,20 @@ func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
 		for i := range r.n {
 			ask[at+i] = skip
 		}
+
 		asks = asks || !skip
 		at += r.n
 	}
+
 	if !asks {
 		return nil
 	}
+
 	answer, err := s.stored(ctx, c.missing(ask))
 	if err != nil {
 		return err
 	}
+
 	k := 0
 	at = 0
 	for _, r := range c.runs {
@@ -72,12 +81,15 @@ func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
 			if ask[i] {
 				continue
 			}
+
 			stored[i] = answer[k]
 			l.asked, l.had = true, l.had || answer[k]
 			k++
 		}
+
 		at += r.n
 	}
+
 	return nil
 }
 
@@ -91,14 +103,17 @@ func (s *Shipper) stored(ctx context.Context, b *Batch) ([]bool, error) {
 		if err == nil && len(stored) != b.Len() {
 			return fmt.Errorf("BUG: the store answered for %d of %d rows", len(stored), b.Len())
 		}
+
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range stored {
 		stored[i] = stored[i] || s.dead.has(b.Table, b.sum(i))
 	}
+
 	return stored, nil
 }
 
@@ -112,6 +127,7 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 				return err
 			}
 		}
+
 		var over bool
 		var err error
 		if over, doubt, err = s.outcome(ctx, b, s.sink.Insert(ctx, b)); over || err != nil {
@@ -129,22 +145,27 @@ func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, do
 		s.done(b)
 		return true, false, nil
 	}
+
 	if ctx.Err() != nil {
 		return false, false, ctx.Err()
 	}
+
 	e := classify(failed)
 	if e.Class == Poison {
 		return true, false, s.bisect(ctx, b, e.Doubt, e)
 	}
+
 	if err := s.retry.wait(ctx, s, "insert into "+b.Table, e); err != nil {
 		return false, false, err
 	}
+
 	if e.Class == Refused {
 		// What was refused may be missing; a failure shows at the next insert.
 		if err := s.sink.Create(ctx); err != nil {
 			s.o.Logger.Debug("create tables", "err", err)
 		}
 	}
+
 	return false, e.Doubt, nil
 }
 
@@ -156,14 +177,17 @@ func (s *Shipper) resolve(ctx context.Context, b *Batch) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s.stats.doubts.Add(1)
 	if slices.Contains(stored, true) {
 		absent := make([]bool, len(stored))
 		for i := range stored {
 			absent[i] = !stored[i]
 		}
+
 		s.done(b.missing(absent))
 	}
+
 	return b.missing(stored), nil
 }
 
@@ -181,6 +205,7 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 			return err
 		}
 	}
+
 	if b.Len() == 1 || s.dead.refusedInARow >= maxSingles {
 		s.dead.refusedInARow++
 		s.stats.poisoned(b.Table, b.Len())
@@ -188,12 +213,14 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 			"table", b.Table, "rows", b.Len(), "reason", cause.Err, "file", s.o.DeadLetters)
 		return s.dead.keep(b, cause)
 	}
+
 	half := b.Len() / 2
 	for _, part := range []*Batch{b.slice(0, half), b.slice(half, b.Len())} {
 		if err := s.insert(ctx, part, false); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -215,6 +242,7 @@ func count(marks []bool) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -224,12 +252,15 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	if len(s.accounts) == 0 {
 		return nil
 	}
+
 	if s.accountsAt.IsZero() {
 		s.accountsAt = now()
 	}
+
 	if !flush && now().Sub(s.accountsAt) < ledgerEvery && len(s.accounts) < maxAccounts {
 		return nil
 	}
+
 	entries := s.accounts
 	s.accounts, s.accountsAt = nil, now()
 	// Entries of one batch id are new by construction: nothing to look up.
@@ -238,6 +269,7 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -256,6 +288,7 @@ func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 				return
 			}
 		}
+
 		dst = append(dst, row.Ledger{
 			Job: b.Job, Rank: rank, Incarnation: incarnation, Segment: segment,
 			Batch: b.ID.String(), Table: b.Table, State: "stored", Records: 1,
@@ -265,15 +298,19 @@ func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 	for i := range b.Ranks {
 		add(b.Ranks[i].Rank, b.Ranks[i].Incarnation, 0, 0, b.Ranks[i].StartedNs)
 	}
+
 	for i := range b.Steps {
 		add(b.Steps[i].Rank, b.Steps[i].Incarnation, 0, 0, b.Steps[i].StartNs)
 	}
+
 	for i := range b.Communications {
 		add(b.Communications[i].Rank, b.Communications[i].Incarnation, 0, 0, b.Communications[i].StartNs)
 	}
+
 	for i := range b.Raws.Rows {
 		r := &b.Raws.Rows[i]
 		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
 	}
+
 	return dst
 }

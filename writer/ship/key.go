@@ -99,10 +99,12 @@ func (h *hash) text(s string) {
 			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
 		s = s[8:]
 	}
+
 	var v uint64
 	for i := range len(s) {
 		v |= uint64(s[i]) << (8 * i)
 	}
+
 	h.add(v)
 }
 
@@ -149,6 +151,7 @@ func (b *Batch) sum(i int) uint64 {
 		for _, s := range []string{r.Job, r.Node, r.Finding, r.Group, r.State} {
 			h.text(s)
 		}
+
 		h.add(uint64(r.AtNs))
 		h.add(r.Step)
 	case row.LedgerTable:
@@ -156,9 +159,11 @@ func (b *Batch) sum(i int) uint64 {
 		for _, s := range []string{r.Job, r.Batch, r.Table, r.State, r.Reason, r.Kind} {
 			h.text(s)
 		}
+
 		for _, v := range []uint64{uint64(r.Rank), r.Incarnation, r.Segment, r.FirstOffset, r.LastOffset, r.Records} {
 			h.add(v)
 		}
 	}
+
 	return uint64(h)
 }

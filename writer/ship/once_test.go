@@ -20,6 +20,7 @@ func TestStoresEachRowOnceAndAcknowledges(t *testing.T) {
 			put(t, ctx, s, a, records(1, i, min(i+7, 100)), i)
 			put(t, ctx, s, b, records(2, i, min(i+7, 100)), i)
 		}
+
 		flush(t, ctx, s)
 		if a.Acked() != 98 || b.Acked() != 98 || a.Pending() != 0 {
 			t.Fatalf("Acked() = %v, %v", a.Acked(), b.Acked())
@@ -39,6 +40,7 @@ func TestPrefixIsFound(t *testing.T) {
 		for _, b := range Cut(records(1, 0, had)) {
 			m.store(b)
 		}
+
 		s := ship(t, m, Options{BatchRows: 8}, func(ctx context.Context, s *Shipper) {
 			st := NewStream("a")
 			for i := 0; i < 40; i += 5 {
@@ -50,6 +52,7 @@ func TestPrefixIsFound(t *testing.T) {
 		if found := s.Stats().Tables[row.RecordsTable].Found; found != uint64(had) {
 			t.Fatalf("with %d rows there %d were found", had, found)
 		}
+
 		if had == 0 && m.looks > 1 {
 			t.Fatalf("%d looks at an empty store", m.looks)
 		}
@@ -64,6 +67,7 @@ func TestDaysOutOfOrder(t *testing.T) {
 	for i := range all.Raws.Rows {
 		all.Raws.Rows[i].StartNs = r.Int64N(3) * clickhouse.DayNs
 	}
+
 	part := func(from, to int) *row.Rows {
 		return &row.Rows{Raws: row.Raws{Rows: slices.Clone(all.Raws.Rows[from:to]), Words: all.Raws.Words}}
 	}
@@ -75,6 +79,7 @@ func TestDaysOutOfOrder(t *testing.T) {
 				cancel()
 				return errors.New("killed"), n%2 == 0
 			}
+
 			return nil, false
 		}
 		pass := func(ctx context.Context, step int) {
@@ -82,6 +87,7 @@ func TestDaysOutOfOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			done := make(chan error, 1)
 			inner, stop := context.WithCancel(ctx)
 			go func() { done <- s.Run(inner) }()
@@ -91,6 +97,7 @@ func TestDaysOutOfOrder(t *testing.T) {
 					break
 				}
 			}
+
 			stop()
 			<-done
 		}
@@ -116,6 +123,7 @@ func TestTransientErrors(t *testing.T) {
 			case 2:
 				return &Error{Class: Transient, Doubt: true, Err: errors.New("timeout")}, false
 			}
+
 			return nil, false
 		}
 		s := ship(t, m, Options{BatchRows: 10}, func(ctx context.Context, s *Shipper) {
@@ -130,6 +138,7 @@ func TestTransientErrors(t *testing.T) {
 		if st.Doubts == 0 || st.Retries == 0 || st.Tables[row.RecordsTable].Inserted != 500 {
 			t.Fatalf("Stats() = %+v", st)
 		}
+
 		if st.Failing != "" {
 			t.Fatalf("failing %q after all was stored", st.LastError)
 		}
@@ -145,6 +154,7 @@ func TestResendKeepsTheQuery(t *testing.T) {
 				m.store(b.slice(0, 3)) // a server that stored a part
 				return errors.New("reset"), false
 			}
+
 			return nil, false
 		}
 		ship(t, m, Options{}, func(ctx context.Context, s *Shipper) {

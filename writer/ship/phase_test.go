@@ -21,6 +21,7 @@ func TestPhase(t *testing.T) {
 			if b.Table == row.RecordsTable && (len(at) == 0 || at[len(at)-1] != time.Since(begun)) { // a flush may be several batches
 				at = append(at, time.Since(begun))
 			}
+
 			return nil, false
 		}
 		ship(t, m, Options{Flush: 30 * time.Second, Jitter: func() float64 { return 0.4 }}, func(ctx context.Context, s *Shipper) {
@@ -29,6 +30,7 @@ func TestPhase(t *testing.T) {
 				time.Sleep(pause)
 				put(t, ctx, s, st, records(1, 10*i, 10*i+10), i)
 			}
+
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		})
@@ -50,14 +52,17 @@ func TestBusyBackoff(t *testing.T) {
 	if d := r.backoff(); d != busyBackoff/2 {
 		t.Errorf("first wait %s, want %s", d, busyBackoff/2)
 	}
+
 	r.failures = 20
 	if d := r.backoff(); d != lastBackoff/2 {
 		t.Errorf("last wait %s, want %s", d, lastBackoff/2)
 	}
+
 	r.busy = false
 	if d := r.backoff(); d != time.Millisecond {
 		t.Errorf("wait of another failure %s, want %s", d, time.Millisecond)
 	}
+
 	if e := classify(&Error{Busy: true, Err: errors.New("too many parts")}); !e.Busy {
 		t.Errorf("classify() = %+v", e)
 	}

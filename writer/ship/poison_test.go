@@ -25,6 +25,7 @@ func TestPoison(t *testing.T) {
 				return &Error{Class: Poison, Err: errors.New("value 13 brings bad luck")}, false
 			}
 		}
+
 		return nil, false
 	}
 	all := func() *row.Rows {
@@ -32,6 +33,7 @@ func TestPoison(t *testing.T) {
 		for i := range all {
 			all[i].StartNs, all[i].Group = 5, "g\"\xff"
 		}
+
 		return &row.Rows{Raws: row.Pack(all...)}
 	}
 	letters := filepath.Join(dir, "state", "dead-letters.jsonl")
@@ -49,10 +51,12 @@ func TestPoison(t *testing.T) {
 		if round == 0 && (m.inserts > 40 || s.Stats().Tables[row.RecordsTable].Poisoned != 1) {
 			t.Fatalf("%d inserts, %+v", m.inserts, s.Stats().Tables)
 		}
+
 		if round == 1 && m.inserts != 0 {
 			t.Fatalf("%d inserts in the second round", m.inserts)
 		}
 	}
+
 	f, err := os.Open(letters)
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +68,10 @@ func TestPoison(t *testing.T) {
 		if err := json.Unmarshal(scan.Bytes(), &l); err != nil {
 			t.Fatal(err)
 		}
+
 		lines = append(lines, l)
 	}
+
 	if len(lines) != 1 || lines[0].Reason != "value 13 brings bad luck" || !strings.Contains(string(lines[0].Row), `"offset":1234`) {
 		t.Fatalf("dead letters %+v", lines)
 	}
@@ -78,6 +84,7 @@ func TestNothingButPoison(t *testing.T) {
 		if b.Raws.Rows[0].Offset >= 20000 {
 			return nil, false
 		}
+
 		return &Error{Class: Poison, Err: errors.New("no")}, false
 	}
 	s := ship(t, m, Options{}, func(ctx context.Context, s *Shipper) {
@@ -87,9 +94,11 @@ func TestNothingButPoison(t *testing.T) {
 			for k := range r.Raws.Rows {
 				r.Raws.Rows[k].StartNs = 5
 			}
+
 			put(t, ctx, s, st, r, i)
 			flush(t, ctx, s)
 		}
+
 		if st.Acked() != 1 {
 			t.Fatal("poison stops the stream")
 		}

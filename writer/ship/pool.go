@@ -45,6 +45,7 @@ func (s *Shipper) Rows() *row.Rows {
 	if n == 0 {
 		return &row.Rows{Raws: row.Raws{Rows: make([]row.Raw, 0, max(s.pool.size, s.pool.expected))}}
 	}
+
 	r := s.pool.free[n-1]
 	s.pool.free = s.pool.free[:n-1]
 	s.pool.held -= room(r)
@@ -67,6 +68,7 @@ func (s *Shipper) Recycle(r *row.Rows) {
 	} else if size > 0 { // one that was not needed says nothing
 		s.pool.size -= (s.pool.size - size) / 16
 	}
+
 	if n := room(r); len(s.pool.free) < maxFree || s.pool.held+n <= s.o.BatchBytes+s.o.BatchBytes/4 {
 		s.pool.free = append(s.pool.free, r)
 		s.pool.held += n

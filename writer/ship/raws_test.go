@@ -24,11 +24,13 @@ func (l *literate) Insert(ctx context.Context, b *Batch) error {
 	if len(b.Raws.Rows) > 0 {
 		l.batches++
 	}
+
 	for i := range b.Raws.Rows {
 		if r := b.Raws.Record(i); r.Op != fmt.Sprint("op", r.Segment) || r.Node != "node-1" || r.Job != "j" {
 			return fmt.Errorf("row %+v has other words", r)
 		}
 	}
+
 	return l.memory.Insert(ctx, b)
 }
 
@@ -42,8 +44,10 @@ func wordyRows(segment uint64, n, late int) *row.Rows {
 		if i >= n-late {
 			one.StartNs += clickhouse.DayNs
 		}
+
 		r.Raws.Rows = append(r.Raws.Rows, words.Pack(&one))
 	}
+
 	r.Raws.Words = words.List()
 	return r
 }
@@ -59,6 +63,7 @@ func TestRaws(t *testing.T) {
 		if m.batches != 1 || st.Acked() != 1 {
 			t.Fatalf("%d batches, acked %v", m.batches, st.Acked())
 		}
+
 		put(t, ctx, s, st, wordyRows(2, 5000, 0), 2)
 		put(t, ctx, s, other, wordyRows(3, wholePart-5001, 7), 3) // the last seven are of the next day
 		flush(t, ctx, s)
@@ -69,6 +74,7 @@ func TestRaws(t *testing.T) {
 	if want := 2*wholePart - 1; len(m.rows) != want {
 		t.Fatalf("%d rows stored, want %d", len(m.rows), want)
 	}
+
 	again := newMemory()
 	ship(t, again, Options{}, func(ctx context.Context, s *Shipper) {
 		rows := wordyRows(1, wholePart, 0)
@@ -109,6 +115,7 @@ func TestRawsOnce(t *testing.T) {
 	for i := range uint64(500) {
 		m.rows[RecordKey{1, i}] = 1
 	}
+
 	lost := false
 	m.fail = func(b *Batch, _ int) (error, bool) {
 		for i := range b.Raws.Rows {
@@ -116,10 +123,12 @@ func TestRawsOnce(t *testing.T) {
 				return &Error{Class: Poison, Err: errors.New("value 13 brings bad luck")}, false
 			}
 		}
+
 		if !lost {
 			lost = true
 			return errors.New("connection reset"), true
 		}
+
 		return nil, false
 	}
 	letters := filepath.Join(t.TempDir(), "letters.jsonl")
@@ -135,6 +144,7 @@ func TestRawsOnce(t *testing.T) {
 	if !lost {
 		t.Fatal("no acknowledgement was lost")
 	}
+
 	text, err := os.ReadFile(letters)
 	if err != nil || !bytes.Contains(text, []byte("op1")) || !bytes.Contains(text, []byte(`"offset":777`)) {
 		t.Fatalf("dead letter %s, %v", text, err)

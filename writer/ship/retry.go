@@ -44,6 +44,7 @@ func newRetry(o Options) retry {
 	if jitter == nil {
 		jitter = rand.Float64
 	}
+
 	return retry{jitter: jitter}
 }
 
@@ -55,9 +56,11 @@ func (r *retry) until(ctx context.Context, s *Shipper, what string, f func() err
 			r.recovered(s)
 			return nil
 		}
+
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		if err := r.wait(ctx, s, what, classify(err)); err != nil {
 			return err
 		}
@@ -72,20 +75,25 @@ func (r *retry) wait(ctx context.Context, s *Shipper, what string, e *Error) err
 		if s.o.GiveUp > 0 && (e.Class == Refused || now().Sub(r.since) >= s.o.GiveUp) {
 			return fmt.Errorf("%s: %w", what, e)
 		}
+
 		if err := pause(ctx, r.backoff()); err != nil {
 			return err
 		}
+
 		p, ok := s.sink.(Pinger)
 		if !ok || r.failures < openAfter {
 			return nil
 		}
+
 		err := p.Ping(ctx)
 		if err == nil {
 			return nil
 		}
+
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		e = classify(err)
 		r.note(s, "reach the store", e)
 	}
@@ -96,6 +104,7 @@ func (r *retry) note(s *Shipper, what string, e *Error) {
 	if r.failures == 0 {
 		r.since, r.said = t, time.Time{}
 	}
+
 	r.failures++
 	r.busy = e.Busy
 	s.stats.retries.Add(1)
@@ -106,6 +115,7 @@ func (r *retry) note(s *Shipper, what string, e *Error) {
 			s.o.Logger.Error("the store refuses: paused, nothing is dropped", "do", what, "err", e, "failures", r.failures)
 			return
 		}
+
 		s.o.Logger.Warn("the store fails: retrying", "do", what, "err", e, "failures", r.failures, "for", t.Sub(r.since).Round(time.Second))
 	}
 }
@@ -115,6 +125,7 @@ func (r *retry) recovered(s *Shipper) {
 	if r.failures == 0 {
 		return
 	}
+
 	s.o.Logger.Info("the store answers again: recovered", "failures", r.failures, "after", now().Sub(r.since).Round(time.Millisecond))
 	r.failures = 0
 	s.stats.ok()
@@ -125,14 +136,17 @@ func (r *retry) backoff() time.Duration {
 	if r.busy {
 		first = busyBackoff
 	}
+
 	d := lastBackoff
 	if n := r.failures - 1; n < 9 {
 		d = min(first<<max(n, 0), lastBackoff)
 	}
+
 	wait := time.Duration(r.jitter() * float64(d))
 	if r.busy { // half of it at least: a fleet that comes back at once is what it suffers from
 		wait = d/2 + wait/2
 	}
+
 	// Never quite at once: a store that refuses connections refuses them fast.
 	return max(wait, time.Millisecond)
 }

@@ -24,6 +24,7 @@ func TestRefusedPausesAndGoesOn(t *testing.T) {
 			if bad {
 				return &Error{Class: Refused, Err: errors.New("no such table"), Hint: "make it"}, false
 			}
+
 			return nil, false
 		}
 		var log bytes.Buffer
@@ -34,6 +35,7 @@ func TestRefusedPausesAndGoesOn(t *testing.T) {
 			if st := s.Stats(); st.Failing != "refused" || !strings.Contains(st.LastError, "make it") {
 				t.Fatalf("Stats() = %+v", st)
 			}
+
 			m.mu.Lock()
 			bad = false
 			m.mu.Unlock()
@@ -44,9 +46,11 @@ func TestRefusedPausesAndGoesOn(t *testing.T) {
 		if st := s.Stats(); st.Tables[row.RecordsTable].Poisoned != 0 {
 			t.Fatalf("Stats() = %+v", st)
 		}
+
 		if lines := strings.Count(log.String(), "refuses"); lines < 10 || lines > 22 {
 			t.Fatalf("%d lines in ten minutes:\n%s", lines, log.String())
 		}
+
 		if !strings.Contains(log.String(), "recovered") || m.created < 2 {
 			t.Fatalf("no recovery said, or Create not tried again (%d):\n%s", m.created, log.String())
 		}
@@ -63,6 +67,7 @@ func TestGiveUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		done := make(chan error, 1)
 		go func() { done <- s.Run(t.Context()) }()
 		put(t, t.Context(), s, NewStream("a"), records(1, 0, 10), 1)
@@ -83,6 +88,7 @@ func TestStoppedForTenMinutes(t *testing.T) {
 			if m.ping != nil {
 				return &Error{Class: Transient, Err: away}, false
 			}
+
 			return nil, false
 		}
 		const perSecond, seconds = 100, 700
@@ -97,6 +103,7 @@ func TestStoppedForTenMinutes(t *testing.T) {
 					if s.Put(ctx, st, records(1, perSecond*i, perSecond*(i+1)), i) != nil {
 						return
 					}
+
 					read.Add(1)
 				}
 			}()
@@ -122,21 +129,26 @@ func TestStoppedForTenMinutes(t *testing.T) {
 					t.Fatalf("%d seconds of rows in memory, the bound is 5", taken)
 				}
 			}
+
 			if st := s.Stats(); st.Failing != "transient" || time.Since(st.FailingAt) < 590*time.Second {
 				t.Fatalf("no alarm: %+v", st)
 			}
+
 			if _, inserts, pings := counts(); inserts-before > openAfter || pings < 10 || pings > 200 {
 				t.Fatalf("%d inserts, %d pings in ten minutes", inserts-before, pings)
 			}
+
 			set(nil)
 			back := time.Now()
 			for read.Load() < 630 {
 				wait(100 * time.Millisecond)
 			}
+
 			t.Logf("caught up with ten minutes %s after the store was back", time.Since(back))
 			if waited := time.Since(back); waited > lastBackoff+5*time.Second {
 				t.Fatalf("caught up only after %s", waited)
 			}
+
 			wait(70 * time.Second)
 			flush(t, ctx, s)
 		})

@@ -57,21 +57,27 @@ func (o Options) withDefaults() Options {
 	if o.Memory <= 0 {
 		o.Memory = DefaultMemory
 	}
+
 	if o.BatchRows <= 0 || o.BatchRows > maxBlockRows {
 		o.BatchRows = min(DefaultBatchRows, maxBlockRows)
 	}
+
 	if o.BatchBytes <= 0 {
 		o.BatchBytes = o.Memory / 6
 	}
+
 	if o.Flush <= 0 {
 		o.Flush = DefaultFlush
 	}
+
 	if o.Copies <= 0 {
 		o.Copies = DefaultCopies
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return o
 }
 
@@ -119,6 +125,7 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Shipper{
 		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, kick: make(chan struct{}, 1),
 	}
@@ -131,6 +138,7 @@ func (o Options) sized(sink Sink) Options {
 	if b, ok := sink.(interface{ BatchRows() int }); ok && o.BatchRows == 0 {
 		o.BatchRows = b.BatchRows()
 	}
+
 	return o
 }
 
@@ -148,6 +156,7 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 			return fmt.Errorf("put rows of %s: %w", st.Name, err)
 		}
 	}
+
 	st.mu.Lock()
 	st.puts++
 	st.mu.Unlock()
@@ -156,17 +165,20 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	if first {
 		s.since = time.Now()
 	}
+
 	s.waiting = append(s.waiting, p)
 	s.rows += rows.Len()
 	s.bytes += p.bytes
 	if p.whole() {
 		s.wholes++
 	}
+
 	full := s.fullLocked()
 	s.mu.Unlock()
 	if first || full {
 		s.wake()
 	}
+
 	return nil
 }
 
@@ -211,8 +223,10 @@ func (s *Shipper) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+
 		return err
 	}
+
 	for ctx.Err() == nil {
 		wait := min(s.due(), s.checkCopies(ctx))
 		if wait > 0 {
@@ -223,17 +237,21 @@ func (s *Shipper) Run(ctx context.Context) error {
 			case <-s.kick:
 			case <-timer.C:
 			}
+
 			if s.due() > 0 {
 				continue
 			}
 		}
+
 		if err := s.round(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
+
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -246,6 +264,7 @@ func (s *Shipper) create(ctx context.Context) error {
 		if p, ok := s.sink.(Prober); ok && err == nil {
 			err = p.Probe(ctx)
 		}
+
 		return err
 	})
 	s.stats.reached.Store(err == nil)
@@ -259,17 +278,21 @@ func (s *Shipper) due() time.Duration {
 	if len(s.flushes) > 0 {
 		return 0
 	}
+
 	if len(s.waiting) == 0 {
 		return time.Hour
 	}
+
 	// A Put that waits for memory has nothing to hope for but this round.
 	if !s.memory.TryAcquire(1) {
 		return 0
 	}
+
 	s.memory.Release(1)
 	if s.fullLocked() {
 		return 0
 	}
+
 	return max(s.phaseLocked(), 0)
 }
 
@@ -280,9 +303,11 @@ func (s *Shipper) phaseLocked() time.Duration {
 	if s.next.IsZero() {
 		s.next = s.since.Add(time.Duration(s.retry.jitter() * float64(s.o.Flush)))
 	}
+
 	if late := s.since.Sub(s.next); late > 0 { // flushes without rows
 		s.next = s.next.Add(late.Truncate(s.o.Flush) + s.o.Flush)
 	}
+
 	return time.Until(s.next)
 }
 
@@ -295,13 +320,16 @@ func (s *Shipper) round(ctx context.Context) error {
 	if err == nil {
 		s.acknowledge(ctx, parts)
 	}
+
 	for _, p := range parts {
 		s.memory.Release(p.held)
 		s.Recycle(p.rows)
 	}
+
 	for _, done := range flushes {
 		done <- err
 	}
+
 	return err
 }
 
@@ -322,17 +350,21 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 			n = i
 			break
 		}
+
 		if p.whole() {
 			n = max(i, 1)
 			break
 		}
+
 		rows, bytes = rows+p.rows.Len(), bytes+p.bytes
 	}
+
 	parts = s.waiting[:n:n]
 	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
 		s.waiting = nil
 		flushes, s.flushes = s.flushes, nil
 	}
+
 	for _, p := range parts {
 		s.rows -= p.rows.Len()
 		s.bytes -= p.bytes
@@ -340,6 +372,7 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 			s.wholes--
 		}
 	}
+
 	return parts, flushes
 }
 
@@ -347,10 +380,12 @@ func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 	if err := s.dead.sync(); err != nil {
 		return err
 	}
+
 	defer s.buffers.release()
 	if err := s.storeAll(ctx, s.buffers.cut(parts, s.o.BatchRows)); err != nil {
 		return err
 	}
+
 	settle(parts)
 	return s.account(ctx, flush)
 }
@@ -362,6 +397,7 @@ func (s *Shipper) stop() {
 	for _, done := range s.flushes {
 		done <- errStopped
 	}
+
 	s.flushes = nil
 	s.copies.releaseLocked()
 	if err := s.dead.close(); err != nil {

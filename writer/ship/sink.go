@@ -107,6 +107,7 @@ func (c Class) String() string {
 	case Poison:
 		return "poison"
 	}
+
 	return "transient"
 }
 
@@ -127,6 +128,7 @@ func (e *Error) Error() string {
 	if e.Hint == "" {
 		return e.Err.Error()
 	}
+
 	return fmt.Sprintf("%v; %s", e.Err, e.Hint)
 }
 
@@ -139,5 +141,6 @@ func classify(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
+
 	return &Error{Class: Transient, Doubt: true, Err: err}
 }

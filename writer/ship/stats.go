@@ -64,6 +64,7 @@ func (s *stats) fail(e *Error, at time.Time) {
 	if s.failing == nil {
 		s.since = at
 	}
+
 	s.failing = e
 }
 
@@ -84,13 +85,16 @@ func (s *Shipper) Stats() Stats {
 		t := &s.stats.tables[i]
 		st.Tables[table] = TableStats{t.inserted.Load(), t.found.Load(), t.poisoned.Load()}
 	}
+
 	if ns := s.stats.lastAck.Load(); ns != 0 {
 		st.LastAck = time.Unix(0, ns)
 	}
+
 	s.stats.mu.Lock()
 	if e := s.stats.failing; e != nil {
 		st.Failing, st.LastError, st.FailingAt = e.Class.String(), e.Error(), s.stats.since
 	}
+
 	s.stats.mu.Unlock()
 	s.mu.Lock()
 	st.PendingRows, st.PendingBytes = s.rows, s.bytes

@@ -20,20 +20,25 @@ func Verdicts(ctx context.Context, sink Sink, verdicts []row.Verdict) error {
 			groups[at] = b
 			batches = append(batches, b)
 		}
+
 		b.Verdicts = append(b.Verdicts, v)
 	}
+
 	for _, b := range batches {
 		b.seal()
 		stored, err := sink.Stored(ctx, b)
 		if err != nil {
 			return fmt.Errorf("store verdicts: %w", err)
 		}
+
 		if b = b.missing(stored); b.Len() == 0 {
 			continue
 		}
+
 		if err := sink.Insert(ctx, b); err != nil {
 			return fmt.Errorf("store verdicts: %w", err)
 		}
 	}
+
 	return nil
 }

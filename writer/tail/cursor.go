@@ -55,9 +55,11 @@ func LoadCursor(path, store string) (positions map[Key]Position, shard string, e
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", nil
 	}
+
 	if err != nil {
 		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
+
 	return parseCursor(b, store)
 }
 
@@ -66,23 +68,28 @@ func parseCursor(b []byte, store string) (positions map[Key]Position, shard stri
 	if len(b) < tail {
 		return nil, "", errors.New("read cursor: too short")
 	}
+
 	body, sum := b[:len(b)-tail], string(b[len(b)-tail+1:len(b)-1])
 	if want := fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli)); sum != want {
 		return nil, "", fmt.Errorf("read cursor: checksum %s, want %s", sum, want)
 	}
+
 	var c cursorFile
 	if err := json.Unmarshal(body, &c); err != nil {
 		return nil, "", fmt.Errorf("read cursor: %w", err)
 	}
+
 	if c.Format != cursorFormat || c.Store != store {
 		return nil, "", nil
 	}
+
 	m := make(map[Key]Position, len(c.Streams))
 	for _, s := range c.Streams {
 		if s.Offset >= 0 {
 			m[Key{s.Job, s.Rank}] = Position{Segment: s.Segment, ID: s.ID, Offset: s.Offset, State: s.State}
 		}
 	}
+
 	return m, c.Shard, nil
 }
 
@@ -93,17 +100,21 @@ func SaveCursor(path, store, shard string, positions map[Key]Position) (err erro
 	for k, p := range positions {
 		c.Streams = append(c.Streams, cursorStream{k.Job, k.Rank, p.Segment, p.ID, p.Offset, p.State})
 	}
+
 	body, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("save cursor: %w", err)
 	}
+
 	body = fmt.Appendf(body, "\n%08x\n", crc32.Checksum(body, castagnoli))
 	err = os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
 		err = keep.Write(path, 0o600, body)
 	}
+
 	if err != nil {
 		return fmt.Errorf("save cursor: %w", err)
 	}
+
 	return nil
 }

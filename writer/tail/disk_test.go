@@ -232,6 +232,7 @@ func TestDisk(t *testing.T) {
 			if last := d.got[len(d.got)-1]; last != "101 0 c" {
 				d.t.Fatalf("last line %q", last)
 			}
+
 			if len(d.lost) != 1 || d.lost[0].Reason != record.Corrupt {
 				d.t.Fatalf("lost %+v", d.lost)
 			}
@@ -242,6 +243,7 @@ func TestDisk(t *testing.T) {
 			if len(d.got) != 2 || !strings.HasSuffix(d.got[1], " b") {
 				d.t.Fatalf("lines %.80q", d.got)
 			}
+
 			d.wantLost(Loss{Segment: "100", Reason: TooLong, Bytes: 3<<20 + 1, Lines: 1})
 		},
 		"smaller_than_64_bytes": func(d *disk) { // too little for a checksum of the head

@@ -46,6 +46,7 @@ func (s *Stream) merge(infos []segment.Info) {
 			s.update(&s.files[i], info)
 			continue
 		}
+
 		f := file{
 			name: baseName(info.Name), number: info.Number, lastAt: -1, hashAt: -1,
 			path: filepath.Join(s.Dir.Path, info.Name), size: info.Size, seen: info.Size, compressed: info.Compressed,
@@ -59,8 +60,10 @@ func (s *Stream) merge(infos []segment.Info) {
 			f.offset = info.Size
 			s.current++
 		}
+
 		s.files = slices.Insert(s.files, i, f)
 	}
+
 	s.drop(listed)
 	s.sweep(listed)
 }
@@ -70,11 +73,13 @@ func (s *Stream) update(f *file, info segment.Info) {
 	if same && f.done && !f.past && !f.compressed && info.Size > f.seen {
 		s.lose(f, Loss{Reason: Late, Bytes: info.Size - f.seen})
 	}
+
 	f.path, f.size, f.compressed = filepath.Join(s.Dir.Path, info.Name), info.Size, info.Compressed
 	if same {
 		f.seen = max(f.seen, info.Size)
 		return
 	}
+
 	f.device, f.inode = info.Device, info.Inode
 	if i := s.current; i >= 0 && &s.files[i] == f {
 		s.close() // another file is there now: look at its content
@@ -92,13 +97,16 @@ func (s *Stream) drop(listed map[int64]bool) {
 			kept = append(kept, f)
 			continue
 		}
+
 		if accounted := s.left(&f); !f.done && !accounted {
 			s.loseRest(&f, record.Aged)
 		}
+
 		if i <= s.current {
 			current--
 		}
 	}
+
 	s.files, s.current = kept, current
 }
 
@@ -114,6 +122,7 @@ func (s *Stream) Backlog() int64 {
 			n += max(f.size-f.offset, 0)
 		}
 	}
+
 	return n
 }
 
@@ -126,6 +135,7 @@ func (s *Stream) Finished() []string {
 			names = append(names, s.files[i].name)
 		}
 	}
+
 	return names
 }
 
@@ -134,6 +144,7 @@ func (s *Stream) Newest() string {
 	if len(s.files) == 0 {
 		return ""
 	}
+
 	return s.files[len(s.files)-1].name
 }
 
@@ -144,5 +155,6 @@ func (s *Stream) ID(name string) record.ID {
 			return s.files[i].id
 		}
 	}
+
 	return 0
 }

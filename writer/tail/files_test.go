@@ -17,6 +17,7 @@ func TestFewFiles(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("LAGGARD_TEST_FILES")); err == nil {
 		files = n
 	}
+
 	const ranks = 100
 	segments := files / ranks
 	t.Logf("%d segments of %d ranks, 64 open files", ranks*segments, ranks)
@@ -25,23 +26,27 @@ func TestFewFiles(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		for s := range segments {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(100+s)), fmt.Appendf(nil, "%d-%d-a\n%d-%d-b\n", r, s, r, s), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	tree := New(root, Options{Files: 64})
 	d := &disk{t: t, tree: tree}
 	streams, err := tree.Scan()
 	if err != nil || len(streams) != ranks {
 		t.Fatalf("%d streams: %v", len(streams), err)
 	}
+
 	for _, s := range streams {
 		if _, err := s.Refresh(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for busy := true; busy; {
 		busy = false
 		for _, s := range streams {
@@ -49,20 +54,24 @@ func TestFewFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			busy = busy || n > 0
 			if len(tree.open) > 64 {
 				t.Fatalf("%d files open", len(tree.open))
 			}
 		}
 	}
+
 	seen := map[string]bool{}
 	for _, line := range d.got {
 		_, line, _ = strings.Cut(line, " ")
 		seen[line] = true
 	}
+
 	if len(d.got) != 2*ranks*segments {
 		t.Fatalf("%d lines, want %d", len(d.got), 2*ranks*segments)
 	}
+
 	if err := tree.Close(); err != nil {
 		t.Fatal(err)
 	}

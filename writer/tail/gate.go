@@ -46,9 +46,11 @@ func (s *Stream) Guard(aged func(name string) bool) error {
 	if unlockable(err) {
 		return nil // nothing can be deleted there either
 	}
+
 	if err != nil {
 		return s.wrap(err)
 	}
+
 	var b [reachedLen + 1]byte
 	n, _ := f.ReadAt(b[:], 0)
 	if text := strings.TrimSpace(string(b[:n])); text != "" {
@@ -56,9 +58,11 @@ func (s *Stream) Guard(aged func(name string) bool) error {
 			if g.reached, err = s.newest(); err != nil {
 				return errors.Join(s.wrap(err), f.Close())
 			}
+
 			s.tree.o.Logger.Warn("a loss of power left no number: every segment that is there counts as begun", "file", path, "upto", g.reached)
 		}
 	}
+
 	g.file = f
 	return nil
 }
@@ -69,6 +73,7 @@ func (s *Stream) newest() (int64, error) {
 	if err != nil || len(infos) == 0 {
 		return 0, err
 	}
+
 	return infos[len(infos)-1].Number, nil
 }
 
@@ -89,14 +94,17 @@ func (s *Stream) enter(f *file) (bool, error) {
 	case f.number <= g.reached:
 		return true, nil
 	}
+
 	if g.file != nil {
 		if _, err := g.file.WriteAt(fmt.Appendf(nil, "%-*d\n", reachedLen-1, f.number), 0); err != nil {
 			return false, s.wrap(err)
 		}
+
 		if err := unix.Fdatasync(int(g.file.Fd())); err != nil && !errors.Is(err, unix.EINVAL) {
 			return false, s.wrap(err)
 		}
 	}
+
 	g.reached = f.number
 	return true, nil
 }
@@ -113,9 +121,11 @@ func (s *Stream) Release(number int64, account func() error) error {
 	if !g.on || number <= g.reached {
 		return ErrReading
 	}
+
 	if err := account(); err != nil {
 		return err
 	}
+
 	g.released[number] = 0
 	return nil
 }
@@ -176,6 +186,7 @@ func (s *Stream) closeGate() {
 		_ = g.file.Close() // every write was synced
 		g.file = nil
 	}
+
 	g.on = false
 }
 
@@ -187,5 +198,6 @@ func (s *Stream) Unacknowledged(from int64) int64 {
 			n += f.offset
 		}
 	}
+
 	return n
 }

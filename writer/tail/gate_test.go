@@ -19,6 +19,7 @@ func TestRelease(t *testing.T) {
 	if err := s.Release(100, written); !errors.Is(err, ErrReading) {
 		t.Fatalf("released what is being read: %v", err)
 	}
+
 	d.write("101", "b\n")
 	d.write("102", "c\n")
 	d.must(s.Release(101, written))
@@ -26,12 +27,14 @@ func TestRelease(t *testing.T) {
 	if !s.Releasing() {
 		t.Fatal("101 is still there and forgotten")
 	}
+
 	d.must(os.Remove(d.path("101")))
 	d.look()
 	d.look()
 	if s.Releasing() {
 		t.Fatal("101 is gone and not forgotten")
 	}
+
 	d.want("100 0 a", "102 0 c")
 	d.wantLost() // who released it has the account
 
@@ -42,6 +45,7 @@ func TestRelease(t *testing.T) {
 	if err := s.Release(102, written); !errors.Is(err, ErrReading) {
 		t.Fatalf("released what an earlier process may have stored: %v", err)
 	}
+
 	d.got = nil
 	d.write("103", "aged\n")
 	d.write("104", "d\n")
@@ -60,6 +64,7 @@ func TestRelease_NotAccounted(t *testing.T) {
 	if err := s.Release(100, func() error { return full }); !errors.Is(err, full) {
 		t.Fatalf("Release()=%v", err)
 	}
+
 	d.look()
 	d.want("100 0 a")
 }
@@ -77,9 +82,11 @@ func TestReachedIsNoNumber(t *testing.T) {
 		if !s.Begun(101) || s.Begun(102) {
 			t.Errorf("%q: begun up to 100: %t, 101: %t, 102: %t; want up to 101", left, s.Begun(100), s.Begun(101), s.Begun(102))
 		}
+
 		if err := s.Release(101, func() error { return nil }); !errors.Is(err, ErrReading) {
 			t.Errorf("%q: Release()=%v", left, err)
 		}
+
 		d.look()
 		d.want("100 0 a", "101 0 b")
 	}

@@ -18,30 +18,38 @@ func (s *Stream) ready(f *file, v Visitor) (bool, error) {
 		if s.unchanged(f) {
 			return true, s.tree.acquire(s)
 		}
+
 		s.close()
 	}
+
 	if f.gone {
 		return false, nil
 	}
+
 	r, err := segment.OpenReader(f.path)
 	if err != nil {
 		if gone(err) || errors.Is(err, segment.ErrNotRegular) {
 			return false, nil // the next listing tells
 		}
+
 		return false, s.wrap(err)
 	}
+
 	s.tree.counters.opens.Add(1)
 	ok, err := s.identify(f, r, v)
 	if r.Damage() != nil || err != nil && f.compressed {
 		s.damaged(f)
 		ok, err = false, nil
 	}
+
 	if err != nil || !ok {
 		return false, errors.Join(err, r.Close())
 	}
+
 	if err := s.tree.acquire(s); err != nil {
 		return false, errors.Join(err, r.Close())
 	}
+
 	s.reader, s.skipped = r, segment.Skipped{}
 	return true, nil
 }
@@ -60,14 +68,17 @@ func (s *Stream) unchanged(f *file) bool {
 	if !f.atEnd || f.compressed {
 		return true
 	}
+
 	info, err := s.reader.Info()
 	if err != nil || info.Size < f.offset {
 		return false
 	}
+
 	f.size, f.seen = info.Size, max(f.seen, info.Size)
 	if f.lastAt < 0 {
 		return true
 	}
+
 	return s.sameLast(f, s.reader)
 }
 
@@ -77,6 +88,7 @@ func (s *Stream) sameLast(f *file, r *segment.Reader) bool {
 	if r.SeekTo(f.lastAt) != nil {
 		return false
 	}
+
 	line, _, err := r.Next()
 	return err == nil && r.Offset() == f.offset && maphash.Bytes(seed, line) == f.lastHash
 }
@@ -89,18 +101,23 @@ func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 		if f.known && f.offset > 0 {
 			s.regenerate(f) // it was cut down to nothing
 		}
+
 		return false, nil
 	}
+
 	if errors.Is(err, segment.ErrTruncated) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, s.wrap(err)
 	}
+
 	info, err := r.Info()
 	if err != nil {
 		return false, s.wrap(err)
 	}
+
 	id, own := identity(s.Dir, f.name, line)
 	first := maphash.Bytes(seed, line)
 	same := !f.known || first == f.first || own && f.meta && id == f.id
@@ -114,10 +131,12 @@ func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 			// left was read before; what is added from here on is new.
 			return true, s.toEnd(f, r)
 		}
+
 		s.regenerate(f)
 	case f.known && !f.compressed && f.hashAt >= 0 && f.hashAt == f.lastAt && !s.sameLast(f, r):
 		s.regenerate(f) // cut and grown past the old place
 	}
+
 	f.seen = max(f.seen, f.size)
 	if !f.known {
 		f.known, f.first, f.meta = true, first, own
@@ -125,18 +144,22 @@ func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 		if f.gen > 0 && !own {
 			f.id = record.HashID(id.String(), "generation", strconv.Itoa(f.gen))
 		}
+
 		if own && s.copied(f) {
 			f.done = true
 			return false, nil
 		}
 	}
+
 	if !f.begun {
 		v.Segment(f.id, f.name)
 		f.begun = true
 	}
+
 	if err := r.SeekTo(f.offset); err != nil {
 		return false, s.wrap(err)
 	}
+
 	f.atEnd = false
 	return true, nil
 }
@@ -148,9 +171,11 @@ func (s *Stream) copied(f *file) bool {
 		s.tree.o.Logger.Warn("a copy of a segment is left out", "dir", s.Dir.Path, "segment", f.name, "of", number)
 		return true
 	}
+
 	if s.ids == nil {
 		s.ids = map[record.ID]int64{}
 	}
+
 	s.ids[f.id] = f.number
 	return false
 }
@@ -160,9 +185,11 @@ func (s *Stream) toEnd(f *file, r *segment.Reader) error {
 	if lost := f.seen - f.offset; lost > 0 {
 		s.lose(f, Loss{Reason: record.Truncated, Bytes: lost})
 	}
+
 	if err := r.SeekTo(0); err != nil {
 		return s.wrap(err)
 	}
+
 	f.lastAt, f.hashAt, f.seen = -1, -1, f.size
 	for {
 		line, offset, err := r.Next()
@@ -170,9 +197,11 @@ func (s *Stream) toEnd(f *file, r *segment.Reader) error {
 			f.offset = r.Offset()
 			return nil
 		}
+
 		if err != nil {
 			return s.wrap(err)
 		}
+
 		f.lastAt, f.hashAt, f.lastHash = offset, offset, maphash.Bytes(seed, line)
 	}
 }
@@ -210,11 +239,13 @@ func (s *Stream) release() error {
 	if s.current >= 0 && s.reader != nil {
 		s.anchor(&s.files[s.current])
 	}
+
 	s.close()
 	if s.current >= 0 && s.files[s.current].gone && !s.files[s.current].done {
 		s.loseRest(&s.files[s.current], record.Aged)
 		s.files = append(s.files[:s.current], s.files[s.current+1:]...)
 		s.current--
 	}
+
 	return nil
 }

@@ -52,9 +52,11 @@ func (d *disk) add(name, text string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+
 	if _, err := f.WriteString(text); err != nil {
 		d.t.Fatal(err)
 	}
+
 	if err := f.Close(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -79,6 +81,7 @@ func (d *disk) look() {
 			_, more, err = s.Read(64, d) // a small budget: every way through the loop
 			d.must(err)
 		}
+
 		d.lost = append(d.lost, s.Losses()...)
 	}
 }
@@ -90,6 +93,7 @@ func (d *disk) stream() *Stream {
 	if len(streams) != 1 {
 		d.t.Fatalf("%d streams", len(streams))
 	}
+
 	return streams[0]
 }
 
@@ -106,6 +110,7 @@ func (d *disk) wantLost(losses ...Loss) {
 	for i := range got {
 		got[i].ID = 0
 	}
+
 	if !slices.Equal(got, losses) {
 		d.t.Fatalf("lost %+v, want %+v", got, losses)
 	}
@@ -129,6 +134,7 @@ func newDisk(t *testing.T, o Options) *disk {
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := d.tree.Close(); err != nil {
 			t.Error(err)

@@ -47,6 +47,7 @@ func (l *Lease) Retry() error {
 	if l.Held() {
 		return nil
 	}
+
 	var err error
 	if l.own && l.claim == nil {
 		l.claim, err = lock(filepath.Join(l.dir, claimName))
@@ -54,13 +55,16 @@ func (l *Lease) Retry() error {
 			return fmt.Errorf("claim %s: %w", l.dir, err)
 		}
 	}
+
 	l.file, err = lock(filepath.Join(l.dir, leaseName))
 	if unlockable(err) {
 		l.read, err = true, nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("lease %s: %w", l.dir, err)
 	}
+
 	return nil
 }
 
@@ -101,10 +105,12 @@ func (l *Lease) Close() error {
 			if err := os.Remove((*f).Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, err)
 			}
+
 			errs = append(errs, (*f).Close())
 			*f = nil
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -116,19 +122,24 @@ func lock(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		info, err := f.Stat()
 		if err != nil || !info.Mode().IsRegular() {
 			return nil, errors.Join(errors.New("not a regular file"), err, f.Close())
 		}
+
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				err = ErrLeased
 			}
+
 			return nil, errors.Join(err, f.Close())
 		}
+
 		if now, err := os.Lstat(path); err == nil && os.SameFile(info, now) {
 			return f, nil
 		}
+
 		if err := f.Close(); err != nil {
 			return nil, err
 		}

@@ -11,22 +11,28 @@ func TestLease(t *testing.T) {
 	if err != nil || !foreign.Held() || foreign.Claimed() {
 		t.Fatalf("TakeLease: %v, held %t, claimed %t", err, foreign.Held(), foreign.Claimed())
 	}
+
 	own, err := TakeLease(dir, true)
 	if !errors.Is(err, ErrLeased) || own.Held() {
 		t.Fatalf("second TakeLease: %v", err)
 	}
+
 	if !foreign.Claimed() {
 		t.Fatal("the holder does not see the claim")
 	}
+
 	if err := foreign.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := own.Retry(); err != nil || !own.Held() {
 		t.Fatalf("Retry: %v", err)
 	}
+
 	if err := own.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if third, err := TakeLease(dir, false); err != nil || third.Claimed() || third.Close() != nil {
 		t.Fatalf("after both are gone: %v", err)
 	}

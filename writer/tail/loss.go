@@ -35,6 +35,7 @@ func (s *Stream) loseRest(f *file, reason string) {
 	if f.compressed {
 		rest = f.size // how much it holds is not known
 	}
+
 	if rest > 0 {
 		s.lose(f, Loss{Reason: reason, Bytes: rest})
 	}
@@ -51,6 +52,7 @@ func (s *Stream) countSkipped(f *file) {
 	if s.reader == nil {
 		return
 	}
+
 	now := s.reader.Skipped()
 	if d := now.Lines - s.skipped.Lines; d > 0 {
 		s.lose(f, Loss{Reason: TooLong, Bytes: now.Bytes - s.skipped.Bytes, Lines: d})

@@ -24,6 +24,7 @@ func TestRestart(t *testing.T) {
 	if want := (Position{Segment: "101", ID: 0xaa, Offset: int64(len(first) + 2)}); p != want {
 		t.Fatalf("Position() = %+v, want %+v", p, want)
 	}
+
 	d.add("101", "b\n")
 	d.write("102", "c\n")
 	again := func(p Position) {
@@ -52,29 +53,36 @@ func TestCursor(t *testing.T) {
 	if m, _, err := LoadCursor(path, "s"); m != nil || err != nil {
 		t.Fatalf("LoadCursor without a file: %v, %v", m, err)
 	}
+
 	want := map[Key]Position{{"j", 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42, State: "{\"x\":1}"}, {"k\xff", 0}: {}}
 	if err := SaveCursor(path, "s", "c/2", want); err != nil {
 		t.Fatal(err)
 	}
+
 	got, shard, err := LoadCursor(path, "s")
 	if err != nil || shard != "c/2" || got[Key{"j", 3}] != want[Key{"j", 3}] {
 		t.Fatalf("LoadCursor: %v, %v", got, err)
 	}
+
 	if m, _, err := LoadCursor(path, "another"); len(m) != 0 || err != nil {
 		t.Fatalf("LoadCursor of another store: %v, %v", m, err)
 	}
+
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range b { // cut at every byte: an error or nothing, never a wrong place
 		if err := os.WriteFile(path, b[:i], 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		if m, _, err := LoadCursor(path, "s"); err == nil || m != nil {
 			t.Fatalf("LoadCursor of %d of %d bytes: %v, %v", i, len(b), m, err)
 		}
 	}
+
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), keep.Half+"*"))
 	if err != nil || len(left) != 0 {
 		t.Fatalf("left behind: %v, %v", left, err)
@@ -95,6 +103,7 @@ func TestCursor_Sweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	f, err := os.Open(held)
 	if err != nil {
 		t.Fatal(err)
@@ -103,12 +112,15 @@ func TestCursor_Sweep(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, _, err := LoadCursor(filepath.Join(dir, "cursor.json"), "s"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file of a killed writer is there: %v", err)
 	}
+
 	if _, err := os.Stat(held); err != nil {
 		t.Errorf("the file of a live writer is gone: %v", err)
 	}

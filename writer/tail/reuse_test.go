@@ -24,6 +24,7 @@ func scale(t *testing.T, name string, short int) int {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
+
 	t.Logf("scale: %d (%s)", n, name)
 	return n
 }
@@ -43,12 +44,14 @@ func TestInodeReuseStorm(t *testing.T) {
 		if st.Ino == inode {
 			reused++
 		}
+
 		inode = st.Ino
 		if i%4 < 2 && i > 0 { // the reader was away: it comes back with its position
 			d.tree = New(d.root, Options{})
 			_, err := d.stream().Start(at)
 			d.must(err)
 		}
+
 		d.look()
 		at = d.stream().Position()
 		if (i+1)%4 < 2 {
@@ -56,23 +59,28 @@ func TestInodeReuseStorm(t *testing.T) {
 		} else { // others need their turn: an open file would keep the inode from being given again
 			d.must(d.tree.open[0].release())
 		}
+
 		d.must(os.Remove(d.path(name)))
 	}
+
 	t.Logf("%d of %d files had the inode of the one before", reused, n)
 	if len(d.got) != 2*n {
 		t.Fatalf("%d lines read, want %d", len(d.got), 2*n)
 	}
+
 	for i, got := range d.got {
 		name, want := strconv.Itoa(100+i/4), fmt.Sprintf("%d-%c", i/2, 'a'+i%2)
 		if !strings.HasPrefix(got, name+" ") || !strings.HasSuffix(got, " "+want) {
 			t.Fatalf("line %d is %q, want %s of segment %s", i, got, want, name)
 		}
 	}
+
 	for _, l := range d.lost {
 		if l.Bytes != 0 {
 			t.Fatalf("lost %+v", l)
 		}
 	}
+
 	if reused < n/2 {
 		t.Logf("THIS FILE SYSTEM GIVES FEW INODES AGAIN, the storm was a breeze: run on ext4")
 	}
@@ -106,6 +114,7 @@ func TestIdenticalPrefixes(t *testing.T) {
 	for i := range files {
 		d.write(strconv.Itoa(100+i), head+fmt.Sprintf("file %d\n", i))
 	}
+
 	streams, err := d.tree.Scan()
 	d.must(err)
 	for range 2 { // the second time there is nothing more
@@ -116,14 +125,17 @@ func TestIdenticalPrefixes(t *testing.T) {
 			d.must(err)
 		}
 	}
+
 	if want := files * (prefix/width + 1); v.lines != want || len(v.last) != files || len(v.ids) != files {
 		t.Fatalf("%d lines, %d different, %d ids; want %d, %d, %d", v.lines, len(v.last), len(v.ids), want, files, files)
 	}
+
 	for line, times := range v.last {
 		if times != 1 {
 			t.Fatalf("%q was read %d times", line, times)
 		}
 	}
+
 	if left, _ := filepath.Glob(filepath.Join(d.dir, "*")); len(left) != files {
 		t.Fatalf("%d files left, want %d", len(left), files)
 	}

@@ -40,18 +40,22 @@ func (s *Stream) Start(p Position) (bool, error) {
 	if s.began || !ok {
 		return false, nil
 	}
+
 	infos, err := s.list()
 	if err != nil {
 		return false, s.wrap(err)
 	}
+
 	if len(infos) == 0 || infos[len(infos)-1].Number < number {
 		return false, nil
 	}
+
 	for _, info := range infos {
 		if info.Number == number && !s.believes(info, p) {
 			return false, nil
 		}
 	}
+
 	s.merge(infos)
 	s.began = true
 	for i := range s.files {
@@ -64,6 +68,7 @@ func (s *Stream) Start(p Position) (bool, error) {
 			f.offset = p.Offset
 		}
 	}
+
 	return true, nil
 }
 
@@ -78,6 +83,7 @@ func (s *Stream) believes(info segment.Info, p Position) bool {
 	if err != nil {
 		return false
 	}
+
 	return p.ID == 0 || segment.Identity(s.Dir.Job, s.Dir.Rank, info.Name, line) == p.ID
 }
 
@@ -89,8 +95,10 @@ func (s *Stream) Refresh() (bool, error) {
 			s.vanish()
 			return false, nil
 		}
+
 		return false, s.wrap(err)
 	}
+
 	s.merge(infos)
 	s.began = true
 	return s.pending(), nil
@@ -103,6 +111,7 @@ func (s *Stream) pending() bool {
 	if i >= len(s.files) {
 		return false
 	}
+
 	f := &s.files[i]
 	return i+1 < len(s.files) || !f.begun || !f.atEnd || f.size != f.offset || f.compressed
 }
@@ -117,6 +126,7 @@ func (s *Stream) Position() Position {
 	if s.current < 0 {
 		return Position{}
 	}
+
 	f := &s.files[s.current]
 	return Position{Segment: f.name, ID: f.id, Offset: f.offset}
 }
@@ -135,10 +145,12 @@ func (s *Stream) rest(err error) error {
 	if err != nil || s.reader == nil {
 		return err
 	}
+
 	if err := s.reader.Rest(); err != nil {
 		s.close()
 		return s.wrap(err)
 	}
+
 	return nil
 }
 
@@ -152,8 +164,10 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 			if s.current+1 >= len(s.files) {
 				return n, false, nil
 			}
+
 			s.current++
 		}
+
 		f := &s.files[s.current]
 		if !f.begun {
 			if ok, err := s.enter(f); err != nil {
@@ -163,31 +177,38 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 				continue
 			}
 		}
+
 		if s.waits = f.compressed && s.reader == nil && !f.gone && !s.tree.mayInflate(); s.waits {
 			return n, false, nil
 		}
+
 		ok, err := s.ready(f, v)
 		if err != nil {
 			return n, false, err
 		}
+
 		if ok {
 			got, err := s.lines(f, budget-n, v)
 			n += got
 			if err != nil {
 				return n, false, err
 			}
+
 			if !f.atEnd {
 				continue
 			}
 		}
+
 		// Everything is read that was there when the next one was already listed; nobody
 		// appends to a compressed one.
 		if f.gone || f.compressed || s.current+1 < len(s.files) {
 			s.finish(f, v)
 			continue
 		}
+
 		return n, false, nil
 	}
+
 	return n, true, nil
 }
 
@@ -198,10 +219,13 @@ func (s *Stream) finish(f *file, v Visitor) {
 			if t, ok := v.(interface{ Torn(bytes int64) }); ok && f.begun {
 				t.Torn(torn)
 			}
+
 			s.lose(f, Loss{Reason: record.TornLine, Bytes: torn, Lines: 1})
 		}
+
 		s.close()
 	}
+
 	f.done = true
 	s.tree.counters.segments.Add(1)
 	if f.gone {
@@ -233,18 +257,22 @@ func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 			if s.anchor(f) {
 				continue // the reader stands after the last line again: look for more
 			}
+
 			f.atEnd, f.seen = true, max(f.seen, f.offset)
 			if s.reader.Damage() != nil {
 				s.damaged(f)
 			}
+
 			return n, nil
 		case errors.Is(err, segment.ErrTruncated):
 			s.close() // the next look finds out what is there now
 			return n, nil
 		}
+
 		s.close()
 		return n, s.wrap(err)
 	}
+
 	return n, nil
 }
 
@@ -254,17 +282,21 @@ func (s *Stream) anchor(f *file) bool {
 	if f.compressed || f.lastAt < 0 || f.hashAt == f.lastAt {
 		return false
 	}
+
 	if line := s.reader.Last(); line != nil {
 		f.hashAt, f.lastHash = f.lastAt, maphash.Bytes(seed, line)
 		return false
 	}
+
 	if s.reader.SeekTo(f.lastAt) != nil {
 		return false
 	}
+
 	line, _, err := s.reader.Next()
 	if err != nil {
 		return false
 	}
+
 	f.hashAt, f.lastHash = f.lastAt, maphash.Bytes(seed, line)
 	return true
 }

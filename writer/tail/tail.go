@@ -84,9 +84,11 @@ func New(root string, o Options) *Tree {
 	if o.Files <= 0 {
 		o.Files = DefaultFiles
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Tree{root: root, o: o, streams: map[string]*Stream{}}
 }
 
@@ -104,9 +106,11 @@ func (t *Tree) Scan() ([]*Stream, error) {
 			s = &Stream{Dir: d, tree: t, current: -1}
 			t.streams[d.Path] = s
 		}
+
 		seen[d.Path] = true
 		all = append(all, s)
 	}
+
 	for path, s := range t.streams {
 		// A directory that could not be listed now is not gone.
 		if !seen[path] && err == nil {
@@ -115,6 +119,7 @@ func (t *Tree) Scan() ([]*Stream, error) {
 			delete(t.streams, path)
 		}
 	}
+
 	return all, err
 }
 
@@ -124,9 +129,11 @@ func (t *Tree) Close() error {
 	for len(t.open) > 0 {
 		errs = append(errs, t.open[0].release())
 	}
+
 	for _, s := range t.streams {
 		s.closeGate()
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -146,6 +153,7 @@ func (t *Tree) acquire(s *Stream) error {
 		t.open = append(slices.Delete(t.open, i, i+1), s)
 		return nil
 	}
+
 	for len(t.open) >= t.o.Files {
 		// To go on with a compressed one means to inflate it from its start.
 		i := max(slices.IndexFunc(t.open, func(s *Stream) bool { return !s.inflates() }), 0)
@@ -153,6 +161,7 @@ func (t *Tree) acquire(s *Stream) error {
 			return err
 		}
 	}
+
 	t.open = append(t.open, s)
 	return nil
 }
@@ -169,6 +178,7 @@ func (t *Tree) mayInflate() bool {
 			n++
 		}
 	}
+
 	return n < min(maxInflating, t.o.Files)
 }
 

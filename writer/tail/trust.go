@@ -22,17 +22,21 @@ func (s *Stream) list() ([]segment.Info, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	owner, known := uint32(0), false
 	return slices.DeleteFunc(infos, func(i segment.Info) bool {
 		if i.UID == 0 || i.UID == uint32(os.Geteuid()) || slices.Contains(s.tree.o.TrustUIDs, i.UID) {
 			return false
 		}
+
 		if !known { // the usual case does not come here
 			owner, known = jobOwner(s.Dir.Path), true
 		}
+
 		if i.UID == owner {
 			return false
 		}
+
 		s.refuse(i)
 		return true
 	}), nil
@@ -45,10 +49,12 @@ func jobOwner(rankDir string) uint32 {
 	if err != nil {
 		return 0
 	}
+
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() {
 		return 0
 	}
+
 	return st.Uid
 }
 
@@ -57,9 +63,11 @@ func (s *Stream) refuse(i segment.Info) {
 	if s.refused[i.Number] {
 		return
 	}
+
 	if s.refused == nil {
 		s.refused = map[int64]bool{}
 	}
+
 	s.refused[i.Number] = true
 	s.tree.o.Logger.Warn("file of another user is not read", "dir", s.Dir.Path, "segment", i.Name, "uid", i.UID, "advice", fmt.Sprintf("--trust-uid %d", i.UID))
 	s.lose(&file{name: baseName(i.Name)}, Loss{Reason: Foreign, Bytes: i.Size})

@@ -12,6 +12,7 @@ func TestTrust(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of other users")
 	}
+
 	const foreign, owner = 54321, 54322
 	for _, c := range []struct {
 		name string

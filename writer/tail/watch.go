@@ -22,11 +22,13 @@ func NewWatcher(logger *slog.Logger) *Watcher {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
+
 	w, err := fsnotify.NewBufferedWatcher(64)
 	if err != nil {
 		logger.Warn("no change notifications, looking every second instead", "err", err)
 		w = nil
 	}
+
 	return &Watcher{w: w, logger: logger, known: map[string]bool{}}
 }
 
@@ -38,6 +40,7 @@ func (w *Watcher) Watch(root string, streams []*Stream, told func(*Stream) bool)
 	if w.w == nil || w.refuse {
 		return
 	}
+
 	w.add(root)
 	for _, s := range streams {
 		w.add(filepath.Dir(s.Dir.Path))
@@ -54,6 +57,7 @@ func (w *Watcher) add(dir string) {
 	if w.known[dir] || w.refuse {
 		return
 	}
+
 	w.known[dir] = true
 	if err := w.w.Add(dir); err != nil {
 		w.refuse = true
@@ -68,6 +72,7 @@ func (w *Watcher) Run(ctx context.Context, hint func(grown bool)) error {
 		<-ctx.Done()
 		return nil
 	}
+
 	defer w.w.Close()
 	for {
 		select {
@@ -77,11 +82,13 @@ func (w *Watcher) Run(ctx context.Context, hint func(grown bool)) error {
 			if !ok {
 				return nil
 			}
+
 			hint(e.Op == fsnotify.Write)
 		case err, ok := <-w.w.Errors: // an overflow: something changed
 			if !ok {
 				return nil
 			}
+
 			w.logger.Debug("change notifications", "err", err)
 			hint(false)
 		}

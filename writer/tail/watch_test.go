@@ -50,6 +50,7 @@ func TestNoNotifications(t *testing.T) {
 		underLimit(t, limit)
 		return
 	}
+
 	for _, limit := range []string{"max_inotify_instances", "max_inotify_watches"} {
 		t.Run(limit, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestNoNotifications$", "-test.v")
@@ -71,11 +72,13 @@ func underLimit(t *testing.T, limit string) {
 	if err := os.WriteFile("/proc/sys/user/"+limit, []byte("0"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	d := newDisk(t, Options{Files: 16})
 	// As little as the test itself needs beside 16 segments.
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
 		t.Fatal(err)
 	}
+
 	const ranks, segments = 100, 10
 	for r := range ranks {
 		dir := filepath.Join(d.root, "job", fmt.Sprint(r))
@@ -84,6 +87,7 @@ func underLimit(t *testing.T, limit string) {
 			d.must(os.WriteFile(filepath.Join(dir, fmt.Sprint(100+s)), fmt.Appendf(nil, "%d-%d\n", r, s), 0o644))
 		}
 	}
+
 	var log journal
 	w := NewWatcher(log.logger())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -103,14 +107,17 @@ func underLimit(t *testing.T, limit string) {
 		w.Watch(d.root, streams, func(*Stream) bool { return false })
 		d.look()
 	}
+
 	cancel()
 	d.must(<-done)
 	if len(d.got) != ranks*segments {
 		t.Fatalf("%d lines read, want %d", len(d.got), ranks*segments)
 	}
+
 	if n := strings.Count(log.String(), "looking every second instead"); n != 1 {
 		t.Fatalf("said %d times:\n%s", n, &log)
 	}
+
 	t.Log("looked under " + limit)
 }
 
@@ -121,6 +128,7 @@ func TestNotificationsOverflow(t *testing.T) {
 	if text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events"); err == nil {
 		fmt.Sscan(string(text), &queue)
 	}
+
 	d := newDisk(t, Options{})
 	d.write("100", "a\n")
 	d.write("101", "b\n")
@@ -134,6 +142,7 @@ func TestNotificationsOverflow(t *testing.T) {
 		at := time.Unix(int64(i), 0)
 		d.must(os.Chtimes([]string{one, two}[i%2], at, at))
 	}
+
 	d.write("102", "c\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -157,6 +166,7 @@ func TestNotificationsOverflow(t *testing.T) {
 			t.Fatalf("the queue of %d events never overflowed:\n%s", queue, &log)
 		}
 	}
+
 	d.look()
 	cancel()
 	d.must(<-done)
@@ -183,16 +193,19 @@ func TestWatcherLeavesWhatIsTold(t *testing.T) {
 	if !<-hints {
 		t.Error("a write is told as another change")
 	}
+
 	d.write("101", "c\n")
 	if <-hints {
 		t.Error("a new segment is told as a write")
 	}
+
 	<-hints // its content
 	own = true
 	watch()
 	if w.known[d.dir] || !w.known[filepath.Dir(d.dir)] || !w.known[d.root] {
 		t.Errorf("watched: %v", w.known)
 	}
+
 	cancel()
 	d.must(<-done)
 }

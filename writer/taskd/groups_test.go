@@ -22,11 +22,13 @@ func TestWriteGroups_AsTaskD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(dir, topology.ParallelGroupFile)
 	got, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want, err := exec.Command("/usr/bin/python3", "-c", `
 import io, json, sys
 groups = {
@@ -40,9 +42,11 @@ sys.stdout.buffer.write(out.getvalue().encode("utf-8"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if string(got) != string(want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
+
 	groups, err := topology.ParallelGroup(path)
 	if err != nil || len(groups) != 2 {
 		t.Errorf("read back: %+v, %v", groups, err)

@@ -29,11 +29,13 @@ func (s state) after(records []mark, bytes int64) state {
 	for ring, seq := range s.Next {
 		next[ring] = seq
 	}
+
 	for _, r := range records {
 		if r.ring != 0 {
 			next[r.ring] = r.seq + 1
 		}
 	}
+
 	return state{s.Name, s.Size + bytes, next, records[len(records)-1].id, s.Ended}
 }
 
@@ -61,6 +63,7 @@ func (e *entry) settle(rankDir string) (state, error) {
 			return e.Before, fmt.Errorf("cut a torn write off %s: %w", e.After.Name, err)
 		}
 	}
+
 	return e.Before, nil
 }
 
@@ -70,6 +73,7 @@ func cut(path string, size int64) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(f.Truncate(size), f.Close())
 }
 
@@ -79,12 +83,15 @@ func sizeOf(rankDir, name string) (int64, error) {
 	if name == "" || errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	if !info.Mode().IsRegular() {
 		return 0, fmt.Errorf("%s: %w", name, segment.ErrNotRegular)
 	}
+
 	return info.Size(), nil
 }
 
@@ -101,8 +108,10 @@ func Settle(root, stateDir, boot string) error {
 		if err == nil && ok && e.Job != "" && e.Boot == boot {
 			_, err = e.settle(filepath.Join(root, e.Job, strconv.Itoa(e.Rank)))
 		}
+
 		errs = append(errs, err)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -115,15 +124,19 @@ func (j journal) read() (e entry, ok bool, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return e, false, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(b, &e)
 	}
+
 	if err == nil {
 		err = e.check()
 	}
+
 	if err != nil {
 		return e, false, fmt.Errorf("read journal %s: %w", j.path, err)
 	}
+
 	return e, true, nil
 }
 
@@ -132,11 +145,13 @@ func (e *entry) check() error {
 	if e.Job != "" && (filepath.Base(e.Job) != e.Job || e.Job == "." || e.Job == "..") || e.Rank < 0 {
 		return fmt.Errorf("it is of job %.80q, rank %d", e.Job, e.Rank)
 	}
+
 	for _, s := range []state{e.Before, e.After} {
 		if _, ok := segment.Number(s.Name); s.Name != "" && !ok || s.Size < 0 {
 			return fmt.Errorf("it names %d bytes of %.80q, which is no segment", s.Size, s.Name)
 		}
 	}
+
 	return nil
 }
 
@@ -145,9 +160,11 @@ func (j journal) write(e entry) error {
 	if err != nil {
 		return err
 	}
+
 	if err := replace(j.path, b); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
+
 	return nil
 }
 
@@ -156,10 +173,12 @@ func replace(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+
 	next := path + ".new"
 	if err := os.WriteFile(next, b, 0o644); err != nil {
 		return err
 	}
+
 	return os.Rename(next, path)
 }
 
@@ -178,8 +197,10 @@ func writeGroups(rankDir string, groups []record.Group) error {
 		if dim == "ep" {
 			dim = "exp" // TaskD's word
 		}
+
 		table[g.Name] = group{dim, g.Index, g.Ranks}
 	}
+
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetIndent("", "    ")
@@ -187,13 +208,16 @@ func writeGroups(rankDir string, groups []record.Group) error {
 	if err := e.Encode(table); err != nil {
 		return err
 	}
+
 	b := bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 	path := filepath.Join(rankDir, topology.ParallelGroupFile)
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(b) {
 		return nil
 	}
+
 	if err := replace(path, b); err != nil {
 		return fmt.Errorf("write parallel groups: %w", err)
 	}
+
 	return nil
 }

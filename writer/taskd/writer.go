@@ -71,18 +71,22 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 	if o.Limit <= 0 {
 		o.Limit = segment.DefaultLimit
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, next: map[uint32]uint64{}}
 	w.encoder = marker.Encoder{Process: uint32(meta.PID), Thread: uint32(meta.PID), Device: uint32(max(meta.LocalRank, 0))}
 	if err := segment.Disk.Mkdir(w.dir); err != nil {
 		return nil, fmt.Errorf("make rank directory %s: %w", w.dir, err)
 	}
+
 	w.journal = journal{filepath.Join(o.State, "taskd-"+meta.Incarnation.String()+".json")}
 	if err := w.resume(); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", w.dir, err)
 	}
+
 	return w, w.SetMeta(meta)
 }
 
@@ -92,19 +96,24 @@ func (w *Writer) resume() error {
 	if err != nil || !ok {
 		return err
 	}
+
 	infos, err := segment.ListAll(w.dir)
 	if err != nil {
 		return err
 	}
+
 	if len(infos) > 0 {
 		w.o.Turn.Saw(infos[len(infos)-1].Number)
 	}
+
 	if w.state, err = entry.settle(w.dir); err != nil {
 		return err
 	}
+
 	for ring, seq := range w.state.Next {
 		w.next[ring] = seq
 	}
+
 	w.encoder.LastID, w.ended = w.state.ID, w.state.Ended
 	return nil
 }
@@ -115,6 +124,7 @@ func (w *Writer) Next() map[uint32]uint64 {
 	for ring, seq := range w.next {
 		out[ring] = seq
 	}
+
 	return out
 }
 
@@ -127,6 +137,7 @@ func (w *Writer) SetMeta(m record.Meta) error {
 	if len(m.Groups) == 0 {
 		return nil
 	}
+
 	return writeGroups(w.dir, m.Groups)
 }
 
@@ -137,10 +148,12 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 	if w.encoder.Refused > refused {
 		w.lose(row.Ledger{Kind: r.Word(), Reason: record.NameTooLong, Records: 1, FirstOffset: r.Seq, LastOffset: uint64(r.Ring)})
 	}
+
 	w.pending = append(w.pending, mark{len(w.buf), r.Ring, r.Seq, w.encoder.LastID})
 	if r.Ring != 0 {
 		w.next[r.Ring] = r.Seq + 1
 	}
+
 	return nil
 }
 
@@ -157,6 +170,7 @@ func (w *Writer) AppendLine(line []byte) error {
 	case t == record.LineEnd:
 		w.ended = true
 	}
+
 	return nil
 }
 
@@ -172,9 +186,11 @@ func (w *Writer) settle() error {
 		w.losses = w.losses[:0]
 		return nil
 	}
+
 	if err := w.o.Account(w.losses); err != nil {
 		return fmt.Errorf("account losses of rank %d: %w", w.meta.Rank, err)
 	}
+
 	w.losses = w.losses[:0]
 	return nil
 }
@@ -185,26 +201,32 @@ func (w *Writer) Flush() error {
 	if err := w.settle(); err != nil {
 		return err
 	}
+
 	for len(w.pending) > 0 {
 		n := w.fits()
 		if n == 0 {
 			if err := w.rotate(); err != nil {
 				return err
 			}
+
 			n = max(w.fits(), 1) // a record alone may be longer than a tiny limit
 		}
+
 		if err := w.write(n); err != nil {
 			return err
 		}
 	}
+
 	if w.ended && !w.state.Ended {
 		after := w.state
 		after.Ended = true
 		if err := w.journal.write(w.entry(after)); err != nil {
 			return err
 		}
+
 		w.state = after
 	}
+
 	return nil
 }
 
@@ -214,10 +236,12 @@ func (w *Writer) fits() int {
 	if number, ok := segment.Number(w.state.Name); !ok || w.o.Turn.Over(number) {
 		return 0
 	}
+
 	n := 0
 	for n < len(w.pending) && w.state.Size+int64(w.pending[n].end) <= w.o.Limit {
 		n++
 	}
+
 	return n
 }
 
@@ -226,14 +250,17 @@ func (w *Writer) rotate() error {
 	if err := w.closeFile(); err != nil {
 		return err
 	}
+
 	infos, err := segment.ListAll(w.dir)
 	if err != nil {
 		return err
 	}
+
 	number := w.o.Now().Unix()
 	for _, i := range infos {
 		number = max(number, i.Number+1)
 	}
+
 	for {
 		name := fmt.Sprint(number)
 		f, err := segment.Disk.Create(filepath.Join(w.dir, name))
@@ -241,9 +268,11 @@ func (w *Writer) rotate() error {
 			number++
 			continue
 		}
+
 		if err != nil {
 			return fmt.Errorf("make segment %s: %w", name, err)
 		}
+
 		w.file, w.state.Name, w.state.Size = f, name, 0
 		w.o.Turn.Saw(number)
 		return nil
@@ -255,21 +284,25 @@ func (w *Writer) write(n int) error {
 	if err := w.open(); err != nil {
 		return err
 	}
+
 	last := w.pending[n-1]
 	chunk := w.buf[:last.end]
 	after := w.state.after(w.pending[:n], int64(len(chunk)))
 	if err := w.journal.write(w.entry(after)); err != nil {
 		return err
 	}
+
 	if _, err := w.file.Write(chunk); err != nil {
 		return errors.Join(fmt.Errorf("write segment %s: %w", w.state.Name, err), w.takeBack())
 	}
+
 	w.state, w.dirty = after, true
 	w.buf = append(w.buf[:0], w.buf[last.end:]...)
 	w.pending = append(w.pending[:0], w.pending[n:]...)
 	for i := range w.pending {
 		w.pending[i].end -= last.end
 	}
+
 	return nil
 }
 
@@ -287,10 +320,12 @@ func (w *Writer) open() error {
 	if w.file != nil {
 		return nil
 	}
+
 	f, err := segment.Disk.Append(filepath.Join(w.dir, w.state.Name))
 	if err != nil {
 		return fmt.Errorf("open segment %s: %w", w.state.Name, err)
 	}
+
 	w.file = f
 	return nil
 }
@@ -300,9 +335,11 @@ func (w *Writer) Sync() error {
 	if w.file == nil || !w.dirty {
 		return nil
 	}
+
 	if err := w.file.Sync(); err != nil {
 		return fmt.Errorf("sync segment %s: %w", w.state.Name, err)
 	}
+
 	w.dirty = false
 	return segment.Disk.SyncDir(w.dir)
 }
@@ -311,6 +348,7 @@ func (w *Writer) closeFile() error {
 	if w.file == nil {
 		return nil
 	}
+
 	err := errors.Join(w.Sync(), w.file.Close())
 	w.file = nil
 	return err

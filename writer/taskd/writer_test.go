@@ -36,6 +36,7 @@ func sample(i int) record.Record {
 		r.Op, r.OpRaw, r.Group, r.Count, r.Dtype = "allreduce", "HcclAllreduce", "hccl_world", 1024, "fp32"
 		r.Ring, r.Seq = 2, uint64(2*step)+uint64(i%len(kinds)-2)
 	}
+
 	return r
 }
 
@@ -57,6 +58,7 @@ func stored(t *testing.T, dir string) (out []row.Record) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -67,32 +69,39 @@ func TestWriter_ReadsBackEveryRecordOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range n {
 		r := sample(i)
 		if err := w.AppendRecord(&r); err != nil {
 			t.Fatal(err)
 		}
+
 		if i%37 == 0 {
 			if err := w.Flush(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	infos, err := segment.List(dir)
 	if err != nil || len(infos) < 10 {
 		t.Fatalf("%d segments, %v", len(infos), err)
 	}
+
 	for _, i := range infos {
 		if i.Size > limit {
 			t.Errorf("segment %s has %d bytes, limit %d", i.Name, i.Size, limit)
 		}
 	}
+
 	if got := stored(t, dir); len(got) != n {
 		t.Fatalf("read back %d records, wrote %d", len(got), n)
 	}
+
 	groups, err := topology.ParallelGroup(filepath.Join(dir, topology.ParallelGroupFile))
 	if err != nil || len(groups) != 1 || groups[0].Dim != "ep" || !cmp.Equal(groups[0].Ranks, []int{0, 3}) {
 		t.Errorf("groups %+v, %v", groups, err)
@@ -113,38 +122,48 @@ func TestWriter_ResumesExactly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		next := w.Next()
 		for i := range n {
 			r := sample(i)
 			if r.Seq < next[r.Ring] {
 				continue // in the files already
 			}
+
 			if err := w.AppendRecord(&r); err != nil {
 				t.Fatal(err)
 			}
+
 			if chance.IntN(20) == 0 {
 				if err := w.Flush(); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			if chance.IntN(60) == 0 {
 				break
 			}
+
 			done = i == n-1
 		}
+
 		if done {
 			if err := w.Close(); err != nil {
 				t.Fatal(err)
 			}
+
 			break
 		}
+
 		die(t, w, chance)
 	}
+
 	got := stored(t, dir)
 	seen := map[string]int{}
 	for _, r := range got {
 		seen[fmt.Sprint(r.Kind, r.StartNs)]++
 	}
+
 	if len(got) != n || len(seen) != n {
 		t.Fatalf("%d lives: %d records read back, %d distinct, wrote %d", lives, len(got), len(seen), n)
 	}
@@ -159,14 +178,17 @@ func die(t *testing.T, w *Writer, chance *rand.Rand) {
 		if err := w.journal.write(w.entry(w.state.after(w.pending[:n], int64(last.end)))); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.open(); err != nil {
 			t.Fatal(err)
 		}
+
 		cut := []int{0, chance.IntN(last.end + 1), last.end}[chance.IntN(3)]
 		if _, err := w.file.Write(w.buf[:cut]); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if w.file != nil {
 		w.file.Close()
 	}
@@ -182,6 +204,7 @@ func TestWriter_AccountsForWhatLinesCanNotSay(t *testing.T) {
 		if fail != nil {
 			return fail
 		}
+
 		got = append(got, rows...)
 		return nil
 	}}
@@ -189,6 +212,7 @@ func TestWriter_AccountsForWhatLinesCanNotSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	long := record.New(record.Other)
 	long.Name, long.Ring, long.Seq, long.Start = strings.Repeat("x", 255), 1, 0, 1753000000000000000
 	loss := record.Loss{Ring: 2, Kind: "Communication", Reason: record.RingFull, Count: 12, First: 5, Last: 9}
@@ -199,13 +223,16 @@ func TestWriter_AccountsForWhatLinesCanNotSay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := w.Flush(); !errors.Is(err, fail) {
 		t.Fatalf("Flush without a ledger: %v", err)
 	}
+
 	fail = nil
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	entry := row.Ledger{Job: "j1", Rank: 3, Incarnation: 7, State: "dropped"}
 	a, b := entry, entry
 	a.Kind, a.Reason, a.Records, a.FirstOffset, a.LastOffset = long.Word(), record.NameTooLong, 1, 0, 1
@@ -213,6 +240,7 @@ func TestWriter_AccountsForWhatLinesCanNotSay(t *testing.T) {
 	if d := cmp.Diff([]row.Ledger{a, b}, got); d != "" {
 		t.Errorf("ledger (-want +got):\n%s", d)
 	}
+
 	if r := stored(t, dir); len(r) != 1 || w.Next()[1] != 2 {
 		t.Errorf("%d records in the files, next %v; want 1 and 2", len(r), w.Next())
 	}
@@ -224,13 +252,16 @@ func TestWriter_RemembersTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	end := record.End{At: 1, How: "closed"}
 	if err := w.AppendLine(end.AppendLine(nil)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if w, err = Open(dir, meta(), Options{State: state}); err != nil || !w.Ended() {
 		t.Fatalf("after the end: ended %v, %v", w.Ended(), err)
 	}
@@ -242,24 +273,30 @@ func TestWriter_RefusesAPlantedLink(t *testing.T) {
 	if err := os.WriteFile(target, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	now := func() time.Time { return time.Unix(1753000000, 0) }
 	w, err := Open(dir, meta(), Options{State: state, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Symlink(target, filepath.Join(dir, "1753000000")); err != nil {
 		t.Fatal(err)
 	}
+
 	r := sample(0)
 	if err := w.AppendRecord(&r); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
+
 	if b, err := os.ReadFile(target); err != nil || string(b) != "mine" {
 		t.Errorf("the link's target: %q, %v", b, err)
 	}
+
 	if w.Name() != "1753000001" {
 		t.Errorf("segment %s, want the next free name", w.Name())
 	}
@@ -277,8 +314,10 @@ func TestWriter_TakesTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		writers = append(writers, w)
 	}
+
 	var at [2]int
 	var before []segment.Info
 	for _, who := range []int{0, 0, 1, 0, 1, 1} {
@@ -287,20 +326,25 @@ func TestWriter_TakesTurns(t *testing.T) {
 		if err := errors.Join(writers[who].AppendRecord(&r), writers[who].Flush()); err != nil {
 			t.Fatal(err)
 		}
+
 		after, err := segment.List(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i, s := range before {
 			if i < len(after)-1 && after[i].Size != s.Size {
 				t.Errorf("%s grew from %d to %d bytes and is not the newest", s.Name, s.Size, after[i].Size)
 			}
 		}
+
 		before = after
 	}
+
 	if len(before) != 4 { // 0 0 | 1 | 0 | 1 1
 		t.Errorf("%d segments, want 4", len(before))
 	}
+
 	for _, w := range writers {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)

@@ -107,9 +107,11 @@ func New(o Options) (*Depth, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	d := &Depth{o: o, wake: make(chan struct{}, 1), cases: map[string]*inquiry{}, on: map[place]*switched{}}
 	return d, d.load()
 }
@@ -123,6 +125,7 @@ func (d *Depth) Observe(v *verdict.Verdict, s detect.Suspects) {
 		c = &inquiry{decided: map[string]string{}}
 		d.cases[v.Job] = c
 	}
+
 	now := d.o.Now()
 	named := namedNodes(v)
 	for node := range c.decided {
@@ -130,6 +133,7 @@ func (d *Depth) Observe(v *verdict.Verdict, s detect.Suspects) {
 			delete(c.decided, node)
 		}
 	}
+
 	suspects := c.news(suspectNodes(s), named)
 	slower := s.Slower > 0 && len(named) == 0 && len(v.Links) == 0
 	switch {
@@ -141,9 +145,11 @@ func (d *Depth) Observe(v *verdict.Verdict, s detect.Suspects) {
 	case slower && c.decided[""] == "":
 		d.begin(v, c, "the whole job is slower", nil, now)
 	}
+
 	if c.open {
 		d.want(v.Job, c.suspects, peers(s, c.suspects), now)
 	}
+
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -163,6 +169,7 @@ func (d *Depth) advance(v *verdict.Verdict, c *inquiry, suspects []string, slowe
 			c.suspects = append(c.suspects, n)
 		}
 	}
+
 	enough := v.Steps.Last-c.opened >= d.o.Evidence
 	slower = slower && !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.JobSlow })
 	open := slower || slices.ContainsFunc(suspects, func(n string) bool { return named[n] == "" || named[n] == verdict.Unattributed })
@@ -171,6 +178,7 @@ func (d *Depth) advance(v *verdict.Verdict, c *inquiry, suspects []string, slowe
 		for node, cause := range named {
 			c.decided[node] = cause
 		}
+
 		c.decided[""] = c.why
 		d.end(v.Job, c, outcome(c, named, v))
 	case now.Sub(c.at) >= d.o.Longest:
@@ -188,6 +196,7 @@ func (d *Depth) end(job string, c *inquiry, outcome string) {
 			s.want, s.done, s.next, s.wait = false, false, time.Time{}, 0
 		}
 	}
+
 	c.suspects = nil
 }
 
@@ -197,9 +206,11 @@ func outcome(c *inquiry, named map[string]string, v *verdict.Verdict) string {
 			return "named"
 		}
 	}
+
 	if len(v.Links) > 0 || len(named) > 0 {
 		return "named"
 	}
+
 	return "nothing there"
 }
 
@@ -211,11 +222,14 @@ func (d *Depth) want(job string, suspects, peers []string, now time.Time) {
 			if !s.want {
 				s.want, s.done, s.At = true, false, now
 			}
+
 			continue
 		}
+
 		if len(d.on) >= d.o.Nodes {
 			return
 		}
+
 		d.on[at] = &switched{Job: job, Node: node, At: now, want: true}
 	}
 }

@@ -34,6 +34,7 @@ func (a *agents) setting(node string) Setting {
 	if s, ok := a.nodes[node]; ok {
 		return s
 	}
+
 	return Setting{Light: true}
 }
 
@@ -43,6 +44,7 @@ func (a *agents) Get(_ context.Context, _, node string) ([]Setting, error) {
 	if a.down[node] {
 		return nil, errors.New("connection refused")
 	}
+
 	return []Setting{a.setting(node)}, nil
 }
 
@@ -57,6 +59,7 @@ func (a *agents) Set(_ context.Context, _, node string, on bool) error {
 			n++
 		}
 	}
+
 	a.most = max(a.most, n)
 	return nil
 }
@@ -70,6 +73,7 @@ func (a *agents) on() (nodes []string) {
 			nodes = append(nodes, n)
 		}
 	}
+
 	slices.Sort(nodes)
 	return nodes
 }
@@ -84,10 +88,12 @@ func layout(nodes int) *frame.Layout {
 			l.Ranks, l.Present, l.Node = append(l.Ranks, 2*n+k), append(l.Present, true), append(l.Node, int32(n))
 		}
 	}
+
 	for n := 0; n+1 < nodes; n += 2 {
 		g := frame.Group{Name: fmt.Sprint("pp", n), Dim: "pp", Rows: []int32{int32(2 * n), int32(2*n + 1), int32(2*n + 2), int32(2*n + 3)}, Size: 4}
 		l.Groups = append(l.Groups, g)
 	}
+
 	return l
 }
 
@@ -106,10 +112,12 @@ func newBench(t *testing.T, a *agents, change func(*Options)) *bench {
 	if change != nil {
 		change(&o)
 	}
+
 	var err error
 	if b.Depth, err = New(o); err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -156,13 +164,16 @@ func TestCase(t *testing.T) {
 	for range 3 {
 		b.look(t, "j", []int32{4}, blame("n2", verdict.Compute))
 	}
+
 	b.wantOn(t, "decided")
 	for range 5 {
 		b.look(t, "j", []int32{4}, blame("n2", verdict.Compute))
 	}
+
 	if len(b.a.sets) != 4 {
 		t.Fatalf("switched again for what was decided: %v", b.a.sets)
 	}
+
 	b.look(t, "j", nil, verdict.Node{Node: "n2", State: verdict.Recovered})
 	b.look(t, "j", []int32{4})
 	b.wantOn(t, "slow again after it recovered", "n2", "n3")
@@ -176,6 +187,7 @@ func TestPassing(t *testing.T) {
 	for range 4 {
 		b.look(t, "j", nil)
 	}
+
 	b.wantOn(t, "gone")
 }
 
@@ -209,6 +221,7 @@ func TestSlowerJob(t *testing.T) {
 		b.Observe(v, detect.Suspects{Slower: 0.3, Since: 90, Layout: b.l})
 		b.sync(t)
 	}
+
 	b.wantOn(t, "the link is named")
 }
 
@@ -225,6 +238,7 @@ func TestPersonsSwitchIsTheirs(t *testing.T) {
 	for range 4 {
 		b.look(t, "j", nil)
 	}
+
 	b.wantOn(t, "decided: the person's stay", "n0", "n2")
 	if a.nodes["n1"] != (Setting{}) {
 		t.Fatal("n1 was switched though a person had turned everything off")
@@ -237,9 +251,11 @@ func TestDryRun(t *testing.T) {
 	for i := range 20 {
 		b.look(t, "j", []int32{int32(i % 16)})
 	}
+
 	if len(b.a.sets) != 0 {
 		t.Fatalf("switched in a dry run: %v", b.a.sets)
 	}
+
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Fatalf("a dry run left %v, %v", files, err)
 	}
@@ -261,6 +277,7 @@ func TestRestart(t *testing.T) {
 	if nodes, failures := b.Places(); nodes != 1 || failures == 0 {
 		t.Fatalf("%d places, %d failures", nodes, failures)
 	}
+
 	a.down["n2"] = false
 	b.now = b.now.Add(time.Minute)
 	b.sync(t)
@@ -268,6 +285,7 @@ func TestRestart(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := New(Options{StateFile: file}); err == nil || !strings.Contains(err.Error(), "trace status") {
 		t.Fatalf("a damaged state: %v, want what to do", err)
 	}
@@ -280,6 +298,7 @@ func TestCapHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -295,10 +314,12 @@ func TestCapHolds(t *testing.T) {
 					suspects = append(suspects, r)
 				}
 			}
+
 			var named []verdict.Node
 			if rng.IntN(3) == 0 && len(suspects) > 0 {
 				named = append(named, blame(b.l.Nodes[suspects[0]/2], verdict.Compute))
 			}
+
 			b.look(t, "j", suspects, named...)
 			node := fmt.Sprint("n", rng.IntN(8))
 			a.down[node] = rng.IntN(2) == 0
@@ -308,14 +329,17 @@ func TestCapHolds(t *testing.T) {
 				b.now, b.step = now, step
 			}
 		}
+
 		if a.most != limit {
 			t.Fatalf("seed %d: %d nodes were on at once, want %d", seed, a.most, limit)
 		}
+
 		clear(a.down)
 		for range 200 { // rests, retries and the last evidence
 			b.look(t, "j", nil)
 			b.now = b.now.Add(time.Minute)
 		}
+
 		b.wantOn(t, "in the end")
 	}
 }

@@ -43,10 +43,12 @@ func (s *recorded) Read(_ context.Context, take func(*row.Rows) error) (bool, er
 	if s.next == len(s.steps) {
 		return false, nil
 	}
+
 	part := row.Rows{Steps: slices.Clone(s.steps[s.next])}
 	if s.next == 0 {
 		part.Ranks = s.rows.Ranks
 	}
+
 	s.next++
 	for i := range part.Steps {
 		if r := &part.Steps[i]; !s.deep[r.Node] {
@@ -54,6 +56,7 @@ func (s *recorded) Read(_ context.Context, take func(*row.Rows) error) (bool, er
 			r.CommTPNs, r.CommPPNs, r.CommDPNs, r.CommCPNs, r.CommEPNs, r.CommOtherNs = -1, -1, -1, -1, -1, -1
 		}
 	}
+
 	return false, take(&part)
 }
 
@@ -79,24 +82,29 @@ func TestLinkIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cfg.Steps = 400
 	s := &recorded{job: cfg.Job, topo: simulate.Topology(cfg), deep: map[string]bool{}}
 	if s.rows, _, err = simulate.Rows(cfg); err != nil {
 		t.Fatal(err)
 	}
+
 	low := s.rows.Steps[0].Step
 	for i := range s.rows.Steps {
 		low = min(low, s.rows.Steps[i].Step)
 	}
+
 	s.job = s.rows.Steps[0].Job
 	s.steps = make([][]row.Step, cfg.Steps)
 	for _, r := range s.rows.Steps {
 		s.steps[r.Step-low] = append(s.steps[r.Step-low], r)
 	}
+
 	d, err := depth.New(depth.Options{Switch: s, Nodes: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var w *watch.Watcher
 	var last *verdict.Verdict
 	began, ended := -1, -1
@@ -106,12 +114,14 @@ func TestLinkIsNamed(t *testing.T) {
 		for range 3 {
 			d.Sync(ctx)
 		}
+
 		on := 0
 		for _, is := range s.deep {
 			if is {
 				on++
 			}
 		}
+
 		switch {
 		case on > 0 && began < 0:
 			began = s.next
@@ -134,6 +144,7 @@ func TestLinkIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	t.Logf("fault %+v; in depth from look %d to %d of %d; links %+v", cfg.Faults, began, ended, cfg.Steps, last.Links)
 	if began < 0 || ended < 0 || len(last.Links) == 0 {
 		t.Fatalf("in depth from %d to %d; links %+v, findings %+v", began, ended, last.Links, last.Findings)

@@ -17,6 +17,7 @@ func namedNodes(v *verdict.Verdict) map[string]string {
 			named[n.Node] = n.Cause
 		}
 	}
+
 	return named
 }
 
@@ -27,6 +28,7 @@ func suspectNodes(s detect.Suspects) (nodes []string) {
 			nodes = append(nodes, s.Layout.Nodes[k])
 		}
 	}
+
 	return nodes
 }
 
@@ -47,12 +49,14 @@ func peers(s detect.Suspects, suspects []string) []string {
 	if l == nil {
 		return nil
 	}
+
 	is := func(r int32) bool { return l.Node[r] >= 0 && slices.Contains(suspects, l.Nodes[l.Node[r]]) }
 	shares := map[int32]int{}
 	count := func(rows []int32, weight int) {
 		if len(suspects) > 0 && !slices.ContainsFunc(rows, is) {
 			return
 		}
+
 		for _, r := range rows {
 			if k := l.Node[r]; k >= 0 && l.Present[r] && !is(r) {
 				shares[k] += weight
@@ -62,9 +66,11 @@ func peers(s detect.Suspects, suspects []string) []string {
 	for i := range l.Roles {
 		count(l.Roles[i].Rows, 1)
 	}
+
 	for i := range l.Groups {
 		count(l.Groups[i].Rows, 2)
 	}
+
 	order := slices.SortedFunc(maps.Keys(shares), func(a, b int32) int {
 		return cmp.Or(-cmp.Compare(shares[a], shares[b]), cmp.Compare(a, b))
 	})
@@ -72,5 +78,6 @@ func peers(s detect.Suspects, suspects []string) []string {
 	for i, k := range order {
 		nodes[i] = l.Nodes[k]
 	}
+
 	return nodes
 }

@@ -47,6 +47,7 @@ func (d *Depth) Sync(ctx context.Context) time.Duration {
 	if len(due) == 0 {
 		return wait
 	}
+
 	var g errgroup.Group
 	for _, s := range due {
 		g.Go(func() error {
@@ -55,12 +56,14 @@ func (d *Depth) Sync(ctx context.Context) time.Duration {
 			return nil
 		})
 	}
+
 	_ = g.Wait() // bring's errors are noted one by one
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.save(); err != nil {
 		d.o.Log.Error("state of depth not saved", "error", err)
 	}
+
 	return firstWait
 }
 
@@ -79,6 +82,7 @@ func (d *Depth) due() ([]switched, time.Duration) {
 		if s.want && now.Sub(s.At) >= d.o.Longest { // nobody speaks of the job any more
 			s.want, s.done, s.next = false, false, time.Time{}
 		}
+
 		switch {
 		case s.done:
 		case now.Before(s.next):
@@ -87,13 +91,16 @@ func (d *Depth) due() ([]switched, time.Duration) {
 			due = append(due, *s)
 		}
 	}
+
 	if len(due) == 0 {
 		return nil, wait
 	}
+
 	if err := d.save(); err != nil {
 		d.o.Log.Error("nothing switched: the state of depth can't be saved", "error", err)
 		return nil, firstWait
 	}
+
 	return due, wait
 }
 
@@ -104,6 +111,7 @@ func (d *Depth) bring(ctx context.Context, s switched) (left bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	words := "Communication on"
 	switch {
 	case s.want && slices.ContainsFunc(now, func(a Setting) bool { return !a.Light }):
@@ -116,13 +124,16 @@ func (d *Depth) bring(ctx context.Context, s switched) (left bool, err error) {
 	case !s.want:
 		words = "Communication off"
 	}
+
 	if d.o.DryRun {
 		d.say(s, "dry run: would switch "+words)
 		return !s.want, nil
 	}
+
 	if err := d.o.Switch.Set(ctx, s.Job, s.Node, s.want); err != nil {
 		return false, err
 	}
+
 	d.say(s, "switched: "+words)
 	return !s.want, nil
 }
@@ -141,17 +152,21 @@ func (d *Depth) note(was switched, left bool, err error) {
 		if s.wait == 0 {
 			d.o.Log.Warn("agent not switched, tried again", "job", s.Job, "node", s.Node, "error", err)
 		}
+
 		s.wait = min(max(2*s.wait, firstWait), mostWait)
 		s.next = d.o.Now().Add(s.wait)
 		if !s.want && d.o.Now().Sub(s.At) >= d.o.Longest+d.o.Again {
 			d.o.Log.Error("agent given up: it may still record Communication", "job", s.Job, "node", s.Node, "error", err)
 			delete(d.on, place{s.Job, s.Node})
 		}
+
 		return
 	}
+
 	if s.want != was.want {
 		return
 	}
+
 	s.done, s.wait = true, 0
 	if left {
 		delete(d.on, place{s.Job, s.Node})
@@ -164,20 +179,25 @@ func (d *Depth) load() error {
 	if d.o.StateFile == "" {
 		return nil
 	}
+
 	data, err := os.ReadFile(d.o.StateFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	var list []switched
 	if err == nil {
 		err = json.Unmarshal(data, &list)
 	}
+
 	if err != nil {
 		return fmt.Errorf("load state of depth %s: %w; it says which agents were switched: `laggard trace status` there before you move it away", d.o.StateFile, err)
 	}
+
 	for _, s := range list {
 		d.on[place{s.Job, s.Node}] = &s
 	}
+
 	return nil
 }
 
@@ -185,21 +205,26 @@ func (d *Depth) save() error {
 	if d.o.StateFile == "" || d.o.DryRun {
 		return nil
 	}
+
 	list := make([]switched, 0, len(d.on))
 	for _, s := range d.on {
 		list = append(list, *s)
 	}
+
 	slices.SortFunc(list, func(a, b switched) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Node, b.Node)) })
 	data, err := json.Marshal(list)
 	if err != nil {
 		return fmt.Errorf("save state of depth: %w", err)
 	}
+
 	if bytes.Equal(data, d.saved) {
 		return nil
 	}
+
 	if err := keep.Write(d.o.StateFile, 0o600, data); err != nil {
 		return fmt.Errorf("save state of depth: %w", err)
 	}
+
 	d.saved = data
 	return nil
 }

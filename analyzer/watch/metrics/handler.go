@@ -21,6 +21,7 @@ func (m *Watcher) Handler() http.Handler {
 			http.Error(w, "no look has succeeded yet: "+s.LastError, http.StatusServiceUnavailable)
 			return
 		}
+
 		fmt.Fprintln(w, "ok")
 	})
 	return mux

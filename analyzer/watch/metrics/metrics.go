@@ -81,9 +81,11 @@ func (m *Watcher) Collect(ch chan<- prometheus.Metric) {
 		gauge(deep, float64(nodes))
 		counter(deepFailed, float64(failures))
 	}
+
 	if !s.LastLook.IsZero() {
 		gauge(lastLook, float64(s.LastLook.UnixNano())/1e9)
 	}
+
 	for _, name := range s.Names() {
 		j := s.Jobs[name]
 		counter(steps, float64(j.Steps), name)
@@ -97,6 +99,7 @@ func (m *Watcher) Collect(ch chan<- prometheus.Metric) {
 			gauge(lag, max(0, float64(j.Newest-j.Judged)/1e9), name)
 			gauge(behind, time.Since(time.Unix(0, j.Judged)).Seconds(), name)
 		}
+
 		if j.Verdict != nil {
 			verdictMetrics(gauge, name, j.Verdict)
 		}
@@ -110,21 +113,25 @@ func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
 		if n.State == verdict.Recovered || seen[n.Node] {
 			continue
 		}
+
 		seen[n.Node] = true
 		gauge(nodeDegraded, truth(n.State == verdict.Degraded || n.State == verdict.Intermittent), job, n.Node, n.Cause, n.State)
 		gauge(nodeSlowdown, n.Slowdown, job, n.Node, n.Cause)
 		gauge(nodeSince, float64(n.SinceStep), job, n.Node, n.Cause)
 	}
+
 	groups := map[string]bool{}
 	for i, l := range v.Links {
 		name := l.Group
 		if name == "" || groups[name] {
 			name += "#" + strconv.Itoa(i)
 		}
+
 		groups[name] = true
 		gauge(linkDegraded, truth(l.State == verdict.Degraded || l.State == verdict.Intermittent), job, name)
 		gauge(linkSlowdown, l.Slowdown, job, name)
 	}
+
 	kinds := map[string]bool{}
 	for _, f := range v.Findings {
 		if !kinds[f.Kind] {
@@ -132,6 +139,7 @@ func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
 			gauge(findingPresent, 1, job, f.Kind)
 		}
 	}
+
 	gauge(jobImpact, v.Most(), job)
 	gauge(jobHealthy, truth(v.Healthy), job)
 	gauge(jobDecided, truth(v.Decided), job)
@@ -143,5 +151,6 @@ func truth(b bool) float64 {
 	if b {
 		return 1
 	}
+
 	return 0
 }

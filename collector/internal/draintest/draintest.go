@@ -34,11 +34,13 @@ func New(t testing.TB, run string) *Drain {
 			w = &ringtest.Memory{Meta: m}
 			c.Writers[m.Incarnation] = w
 		}
+
 		return w, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c.Drain = d
 	return c
 }
@@ -53,19 +55,23 @@ func (c *Drain) Finish(t testing.TB) *Drain {
 		if _, err := c.Pass(); err != nil {
 			t.Fatal(err)
 		}
+
 		if c.Idle() {
 			break
 		}
+
 		if time.Now().After(deadline) {
 			t.Fatalf("folders are left: %v", c.Stats())
 		}
 	}
+
 	left, _ := os.ReadDir(c.run)
 	for _, e := range left {
 		if !strings.HasPrefix(e.Name(), ".") { // killed while it was made: swept later
 			t.Errorf("left in the run directory: %v", left)
 		}
 	}
+
 	return c
 }
 
@@ -75,9 +81,11 @@ func (c *Drain) Only(t testing.TB) *ringtest.Memory {
 	if len(c.Writers) != 1 {
 		t.Fatalf("%d incarnations, want 1", len(c.Writers))
 	}
+
 	for _, w := range c.Writers {
 		return w
 	}
+
 	return nil
 }
 
@@ -87,6 +95,7 @@ func (c *Drain) Killed(t testing.TB) *ringtest.Memory {
 	if len(c.Writers) == 0 {
 		return nil
 	}
+
 	return c.Only(t)
 }
 
@@ -107,5 +116,6 @@ func Runs(t testing.TB, cmd *exec.Cmd) (out, said string) {
 	if err != nil {
 		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, b, stderr.Bytes())
 	}
+
 	return string(b), stderr.String()
 }

@@ -32,6 +32,7 @@ func Compare(b *testing.B, rounds, n int, sides ...Side) map[string]Cost {
 				if s.Before != nil {
 					s.Before()
 				}
+
 				began := threadTime()
 				s.Do(n)
 				if measured {
@@ -40,6 +41,7 @@ func Compare(b *testing.B, rounds, n int, sides ...Side) map[string]Cost {
 			}
 		}
 	}
+
 	all := make(map[string]Cost, len(sides))
 	for i, s := range sides {
 		slices.Sort(took[i])
@@ -47,6 +49,7 @@ func Compare(b *testing.B, rounds, n int, sides ...Side) map[string]Cost {
 		all[s.Name] = c
 		b.Logf("%-14s %9.2f ns (median %.2f, most %.2f)", s.Name, c.Least, c.Median, c.Most)
 	}
+
 	return all
 }
 
@@ -56,5 +59,6 @@ func threadTime() int64 {
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
 		panic("BUG: no CPU clock: " + err.Error()) // Linux has it
 	}
+
 	return ts.Nano()
 }

@@ -37,10 +37,12 @@ func NewAcks(t testing.TB, run string) *Acks {
 	if err := os.WriteFile(path, make([]byte, ackSize*AckThreads), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	a, err := OpenAcks(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return a
 }
 
@@ -78,14 +80,17 @@ func (a *Acks) Acknowledge(w *Memory) {
 		if err != nil {
 			panic("BUG: a range of no thread: " + name)
 		}
+
 		seen := &a.seen[thread]
 		if r.Kind == record.Communication {
 			seen[1]++
 		} else {
 			seen[0]++
 		}
+
 		a.Stored(thread).Store(min(8*seen[0]+3, seen[1]/7*8))
 	}
+
 	a.told = len(w.Records)
 }
 
@@ -99,6 +104,7 @@ func Window(threads int) int {
 	case threads <= 8:
 		return 2000
 	}
+
 	return 380
 }
 
@@ -126,8 +132,10 @@ func CheckKilled(t testing.TB, w *Memory, a *Acks, threads int, flood bool) (sum
 				t.Errorf("thread %d had begun %d ranges; there is no folder", i, a.Begun(i).Load())
 			}
 		}
+
 		return sum
 	}
+
 	stored, open := byThread(t, w.Records), byThread(t, w.Open)
 	var missing uint64
 	for i := range threads {
@@ -137,33 +145,41 @@ func CheckKilled(t testing.TB, w *Memory, a *Acks, threads int, flood bool) (sum
 		if k.begun > k.ended {
 			sum.Inside++
 		}
+
 		sum.Stored += uint64(len(k.stored))
 		sum.Open += uint64(len(k.open))
 	}
+
 	sum.Dropped = w.Lost()
 	for _, l := range w.Losses {
 		if l.Reason == record.NoRing {
 			t.Errorf("%d threads, and not all have a ring: %v", threads, l)
 		}
 	}
+
 	if !flood && sum.Dropped != 0 {
 		t.Errorf("losses %v", w.Losses)
 	}
+
 	// Each thread may have died between counting a drop and returning.
 	if missing > sum.Dropped || sum.Dropped-missing > uint64(threads) {
 		t.Errorf("%d acknowledged records are missing, %d are counted", missing, sum.Dropped)
 	}
+
 	if w.End == nil || w.End.How != "killed" || w.End.Dropped[record.Corrupt] != 0 {
 		t.Errorf("end %+v", w.End)
 		return sum
 	}
+
 	var emitted uint64
 	for _, n := range w.End.Emitted {
 		emitted += n
 	}
+
 	if emitted != sum.Stored+sum.Dropped {
 		t.Errorf("emitted %d, stored %d + dropped %d; losses %v", emitted, sum.Stored, sum.Dropped, w.Losses)
 	}
+
 	return sum
 }
 
@@ -176,11 +192,14 @@ func byThread(t testing.TB, rs []record.Record) map[string][]int64 {
 		if (n%8 == 3) != (rs[i].Kind == record.Other) {
 			t.Errorf("%s: range %d is a %s", name, n, rs[i].Kind)
 		}
+
 		all[name] = append(all[name], n)
 	}
+
 	for _, s := range all {
 		slices.Sort(s)
 	}
+
 	return all
 }
 
@@ -189,6 +208,7 @@ func Number(r *record.Record) (thread string, n int64) {
 	if r.Kind == record.Communication {
 		return r.Op, r.Count
 	}
+
 	return r.Name, r.Bytes
 }
 
@@ -209,29 +229,36 @@ func (k *thread) check(dropped bool) (missing uint64) {
 		if i > 0 && k.stored[i-1] == v {
 			k.t.Errorf("%s: range %d is there twice", k.name, v)
 		}
+
 		if uint64(v) > k.begun {
 			k.t.Errorf("%s: range %d is there, %d had begun", k.name, v, k.begun)
 		}
+
 		if uint64(v) < k.ended { // others died between the publishing and the acknowledgement
 			missing--
 		}
 	}
+
 	for _, v := range k.open {
 		if _, both := slices.BinarySearch(k.stored, v); both {
 			k.t.Errorf("%s: range %d is there both open and finished", k.name, v)
 		}
+
 		if uint64(v) < k.ended || uint64(v) > k.begun {
 			k.t.Errorf("%s: range %d is open; %d had begun and %d had ended", k.name, v, k.begun, k.ended)
 		}
 	}
+
 	if len(k.open) > 1 {
 		k.t.Errorf("%s: %d ranges are open", k.name, len(k.open))
 	}
+
 	if k.begun > k.ended && !dropped {
 		_, finished := slices.BinarySearch(k.stored, int64(k.ended))
 		if !finished && !slices.Contains(k.open, int64(k.ended)) {
 			k.t.Errorf("%s: died in range %d, which is not named", k.name, k.ended)
 		}
 	}
+
 	return missing
 }

@@ -24,6 +24,7 @@ func Shared(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "run")
 }
@@ -58,12 +59,15 @@ func (m *Memory) AppendRecord(r *record.Record) error {
 	if m.Err != nil {
 		return m.Err
 	}
+
 	if m.next == nil {
 		m.next = make(map[uint32]uint64)
 	}
+
 	if want := m.next[r.Ring]; r.Seq < want {
 		return fmt.Errorf("ring %d: seq %d after %d", r.Ring, r.Seq, want)
 	}
+
 	m.next[r.Ring] = r.Seq + 1
 	m.Records = append(m.Records, *r)
 	return nil
@@ -74,6 +78,7 @@ func (m *Memory) AppendLine(line []byte) error {
 	if m.Err != nil {
 		return m.Err
 	}
+
 	var p record.Parser
 	switch t, err := p.Parse(line); {
 	case err != nil:
@@ -88,6 +93,7 @@ func (m *Memory) AppendLine(line []byte) error {
 		end := p.End
 		m.End = &end
 	}
+
 	return nil
 }
 
@@ -96,6 +102,7 @@ func (m *Memory) Flush() error {
 	if m.Err == nil {
 		m.Flushed = len(m.Records)
 	}
+
 	return m.Err
 }
 
@@ -110,6 +117,7 @@ func (m *Memory) Lost() (n uint64) {
 	for _, l := range m.Losses {
 		n += l.Count
 	}
+
 	return n
 }
 
@@ -132,6 +140,7 @@ func Driver(t testing.TB) string {
 	if driver.err != nil {
 		t.Fatalf("the tests of the C recorder need a C compiler (apt install gcc): %v", driver.err)
 	}
+
 	return filepath.Join(driver.dir, "driver")
 }
 
@@ -153,9 +162,11 @@ func build(dir string) error {
 	if err := native.Install(dir); err != nil {
 		return err
 	}
+
 	if err := native.Build(ctx, "", dir, filepath.Join(dir, native.Library), "-Werror"); err != nil {
 		return err
 	}
+
 	return native.Program(ctx, "", dir, source("driver.c"), filepath.Join(dir, "driver"), source("life.c"))
 }
 
@@ -166,8 +177,10 @@ func source(name string) string {
 		if _, e := os.Stat(filepath.Join(root, "go.mod")); e == nil {
 			break
 		}
+
 		root = filepath.Dir(root)
 	}
+
 	return filepath.Join(root, "collector", "native", "testdata", name)
 }
 
@@ -176,6 +189,7 @@ func Kills(short int) int {
 	if n, err := strconv.Atoi(os.Getenv("LAGGARD_KILLS")); err == nil && n > 0 {
 		return n
 	}
+
 	return short
 }
 
@@ -184,5 +198,6 @@ func Seed() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("LAGGARD_SEED"), 10, 64); err == nil {
 		return n
 	}
+
 	return rand.Uint64()
 }

@@ -33,15 +33,18 @@ func Read(t testing.TB, path string) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all := map[string][]byte{}
 	for line := range strings.Lines(string(text)) {
 		name, digits, found := strings.Cut(strings.TrimSpace(line), " ")
 		if !found || name == "#" {
 			continue
 		}
+
 		if all[name], err = hex.DecodeString(digits); err != nil {
 			t.Fatalf("%s: %s: %v", path, name, err)
 		}
 	}
+
 	return all
 }

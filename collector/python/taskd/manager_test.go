@@ -50,10 +50,12 @@ func newManager(t *testing.T, address string) *manager {
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
+
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := &manager{server: grpc.NewServer(), address: l.Addr().String(), events: make(chan string, 256), send: make(chan *taskpb.Message)}
 	taskpb.RegisterTaskNetServer(m.server, m)
 	done := make(chan error, 1)
@@ -89,6 +91,7 @@ func (m *manager) TransferMessage(_ context.Context, msg *taskpb.Message) (*task
 	if err := json.Unmarshal([]byte(msg.Body), &body); err != nil {
 		return nil, err
 	}
+
 	h := msg.GetHeader()
 	if body.Code == 101 && m.refuse > 0 {
 		m.refuse--
@@ -96,8 +99,10 @@ func (m *manager) TransferMessage(_ context.Context, msg *taskpb.Message) (*task
 		if m.refuse%2 == 0 {
 			return nil, errors.New("not now")
 		}
+
 		return &taskpb.Ack{Uuid: h.Uuid, Code: 5001}, nil
 	}
+
 	m.note("%s %d %s>%s %s %v", body.Type, body.Code, place(h.Src), place(h.Dst), h.Mtype, h.Sync)
 	return &taskpb.Ack{Uuid: h.Uuid}, nil
 }
@@ -111,6 +116,7 @@ func (m *manager) InitServerDownStream(s taskpb.TaskNet_InitServerDownStreamServ
 			if err != nil {
 				return
 			}
+
 			m.note("ack %s %d %s", a.Uuid, a.Code, place(a.Src))
 		}
 	}()
@@ -178,6 +184,7 @@ func (m *manager) expectBoth(t *testing.T, a, b string) {
 			t.Fatalf("got %q, want %q and %q", got, a, b)
 		}
 	}
+
 	slices.Sort(got)
 	want := []string{a, b}
 	slices.Sort(want)
@@ -216,6 +223,7 @@ func start(t *testing.T, env ...string) *worker {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.cmd = exec.Command(interpreter, "-B", "-c", script)
 	w.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "LAGGARD_") }),
 		append([]string{"PYTHONPATH=" + path, "LAGGARD_RUN=" + w.run, "RANK=5", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "WORLD_SIZE=6", "MINDX_TASK_ID=job-1",
@@ -225,10 +233,12 @@ func start(t *testing.T, env ...string) *worker {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.in, w.close = in, in.Close
 	if err := w.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { w.cmd.Process.Kill() })
 	return w
 }
@@ -248,9 +258,11 @@ func (w *worker) wanted(t *testing.T) trace.State {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("Recorders()=%+v, %v\n%s", all, err, w.stderr.String())
 	}
+
 	if all[0].Job != "job-1" || all[0].Rank != 5 {
 		t.Fatalf("recorder %+v", all[0])
 	}
+
 	return all[0].Wanted
 }
 
@@ -263,6 +275,7 @@ func TestWorkerObeysTheManager(t *testing.T) {
 	if got := w.wanted(t); got != (trace.State{}) {
 		t.Errorf("before a command: %v", got)
 	}
+
 	for _, c := range []struct {
 		code   int
 		status string
@@ -277,16 +290,19 @@ func TestWorkerObeysTheManager(t *testing.T) {
 			t.Errorf("after %d: %v, want %v", c.code, got, c.want)
 		}
 	}
+
 	m.command(t, 999) // not ours: acknowledged and ignored
 	m.expect(t, "ack c999 0 Worker/2/5")
 	if got := w.wanted(t); got != trace.On {
 		t.Errorf("after 999: %v", got)
 	}
+
 	fmt.Fprintln(w.in, 7)
 	w.end(t)
 	if n := strings.Count(w.stderr.String(), "\n"); n != 3 || !strings.Contains(w.stderr.String(), "registered with TaskD's manager") {
 		t.Errorf("said %q", w.stderr.String())
 	}
+
 	names, err := ring.Names(w.run)
 	if err != nil || len(names) != 1 {
 		t.Errorf("Names()=%v, %v", names, err)
@@ -310,10 +326,12 @@ func TestManagerBesideAgent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { d.Close() })
 		if err := s.Follow("", trace.On); err != nil { // a switch file that says on
 			t.Fatal(err)
 		}
+
 		return s, d
 	}
 	pass := func(d *drain.Drain, want trace.State) {
@@ -323,6 +341,7 @@ func TestManagerBesideAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if got := w.wanted(t); got != want {
 			t.Fatalf("the process is told %v, want %v", got, want)
 		}
@@ -338,6 +357,7 @@ func TestManagerBesideAgent(t *testing.T) {
 	if err := speaks.Set("job-1", trace.State{Light: true}); err != nil {
 		t.Fatal(err)
 	}
+
 	m.expect(t, status(1410)) // nobody commanded it
 	m.command(t, 711)
 	m.expectBoth(t, "ack c711 0 Worker/2/5", status(1411))
@@ -362,6 +382,7 @@ func TestWorkerAfterTheManagerReturns(t *testing.T) {
 	if got := w.wanted(t); got != (trace.State{Light: true}) {
 		t.Errorf("after the manager came back: %v", got)
 	}
+
 	again.command(t, 700)
 	again.expectBoth(t, "ack c700 0 Worker/2/5", "STATUS 1400 Worker/2/5>Mgr/0/-1 default true")
 	w.end(t)
@@ -376,12 +397,14 @@ func TestWorkerTriesAgain(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"CommunicationOperator":"off","Step":"on","SaveCheckpoint":"on","FP":"on","DataLoader":"on"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	w := start(t, "LAGGARD_TASKD_PROXY="+m.address, "LAGGARD_SWITCH_FILE="+file)
 	m.joined(t)
 	m.expectBoth(t, stream, "refused")
 	if got := w.wanted(t); got != (trace.State{Light: true}) {
 		t.Errorf("by the file: %v", got)
 	}
+
 	m.expect(t, "refused")
 	m.expect(t, registered)
 	m.command(t, 700)
@@ -403,10 +426,12 @@ func TestSwitchFile(t *testing.T) {
 		full := `{` + off + `}`
 		texts = append(texts, full[:i*len(full)/60])
 	}
+
 	path, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.Command(interpreter, "-B", "-c", `
 import json, sys
 from taskd.laggard_worker import switchfile
@@ -425,22 +450,27 @@ json.dump(out, sys.stdout)
 		for i := range len(s) {
 			b[i] = int(s[i])
 		}
+
 		raw = append(raw, b)
 	}
+
 	in, err := json.Marshal(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+path)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []int
 	if err := json.Unmarshal(out, &got); err != nil || len(got) != len(texts) {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	for i, s := range texts {
 		want := -1
 		if state, problems, err := trace.ParseFile([]byte(s)); err == nil {
@@ -449,6 +479,7 @@ json.dump(out, sys.stdout)
 				want += 4
 			}
 		}
+
 		if got[i] != want {
 			t.Errorf("%q: %d, the agent reads %d", s, got[i], want)
 		}

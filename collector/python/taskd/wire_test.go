@@ -33,6 +33,7 @@ func rawManager(t *testing.T) (address string, calls, acks chan got, down chan [
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := grpc.NewServer(grpc.ForceServerCodec(wiretest.Raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(s)
 		receive := func(came chan<- got) error {
@@ -41,14 +42,17 @@ func rawManager(t *testing.T) (address string, calls, acks chan got, down chan [
 			if err == nil {
 				came <- got{method, uuids.ReplaceAll(b, []byte(noUUID))}
 			}
+
 			return err
 		}
 		if !strings.HasSuffix(method, "/InitServerDownStream") {
 			if err := receive(calls); err != nil {
 				return err
 			}
+
 			return s.SendMsg(&[]byte{})
 		}
+
 		go func() {
 			for receive(acks) == nil {
 			}
@@ -100,5 +104,6 @@ func TestWorkerBytes(t *testing.T) {
 		comes(acks, "InitServerDownStream", "ack")
 		comes(calls, "TransferMessage", c.status)
 	}
+
 	w.end(t)
 }

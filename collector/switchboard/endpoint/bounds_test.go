@@ -34,6 +34,7 @@ func (l *fromPeers) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	i := (l.n.Add(1) - 1) / maxPeerConns
 	return &fromPeer{c, &net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i)), Port: 1}}, nil
 }
@@ -53,6 +54,7 @@ func TestConnectionsInAll(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
+
 	most := int(min(4096, limit.Cur/4))
 	said := &lines{news: make(chan struct{}, 1)}
 	l := &fromPeers{Listener: bufconn.Listen(1)}
@@ -66,6 +68,7 @@ func TestConnectionsInAll(t *testing.T) {
 				done <- err
 				return
 			}
+
 			accepted <- c
 		}
 	}()
@@ -75,6 +78,7 @@ func TestConnectionsInAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return c
 	}
 	var open []net.Conn
@@ -82,13 +86,16 @@ func TestConnectionsInAll(t *testing.T) {
 		dial()
 		open = append(open, <-accepted)
 	}
+
 	refused := dial()
 	if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("one connection too many: %v", err)
 	}
+
 	if text := said.until(t, "connections to the switch refused"); !strings.Contains(text, "connections are open") {
 		t.Errorf("said %s", text)
 	}
+
 	open[7].Close()
 	open[7].Close() // counted once
 	dial()
@@ -97,6 +104,7 @@ func TestConnectionsInAll(t *testing.T) {
 	if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("one connection too many after one was closed: %v", err)
 	}
+
 	l.Close()
 	<-done
 }
@@ -116,30 +124,37 @@ func TestIdleConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var last time.Time
 		for range 5 {
 			if _, err := tracepb.NewTrainingDataTraceClient(conn).GetTrainingDataTraceSwitch(ctx, &tracepb.DataStatusReq{}); err != nil {
 				t.Fatal(err)
 			}
+
 			last = time.Now()
 			time.Sleep(50 * time.Second) // of the bubble's clock
 		}
+
 		if n := l.n.Load(); n != 1 {
 			t.Errorf("%d connections for calls every 50 s", n)
 		}
+
 		for state := conn.GetState(); state != connectivity.Idle; state = conn.GetState() {
 			if !conn.WaitForStateChange(ctx, state) {
 				t.Fatal("never closed")
 			}
 		}
+
 		if after := time.Since(last); after < time.Minute || after > 70*time.Second {
 			t.Errorf("closed %v after the last call, want a minute", after)
 		}
+
 		conn.Close()
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+
 		l.Close()
 	})
 }

@@ -81,6 +81,7 @@ func (a Address) String() string {
 	if a.Path != "" {
 		return "unix:" + a.Path
 	}
+
 	return a.TCP
 }
 
@@ -95,9 +96,11 @@ func (o *Options) Parse(text string) (Address, error) {
 	case strings.Contains(text, "/"):
 		return Address{Path: filepath.Clean(text)}, nil
 	}
+
 	if _, _, err := net.SplitHostPort(text); err != nil || text == "unix:" {
 		return Address{}, fmt.Errorf("address %q: want unix (the socket in the ring directory), unix:PATH, or HOST:PORT", text)
 	}
+
 	return Address{TCP: text}, nil
 }
 
@@ -116,13 +119,16 @@ func (o *Options) token() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read token of the switch: %w", err)
 		}
+
 		if word, from = strings.TrimSpace(string(b)), o.TokenFile; word == "" {
 			return "", fmt.Errorf("read token of the switch: %s is empty", from)
 		}
 	}
+
 	if word != "" && len(word) < minToken {
 		return "", fmt.Errorf("read token of the switch: %s has %d bytes, want %d at least: `head -c 32 /dev/urandom | base64`", from, len(word), minToken)
 	}
+
 	return word, nil
 }
 
@@ -132,11 +138,13 @@ func (o *Options) trusts(uid uint32) bool {
 	if uid == 0 || uint64(uid) == uint64(os.Geteuid()) {
 		return true
 	}
+
 	for _, u := range o.TrustUIDs {
 		if uint64(u) == uint64(uid) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -148,6 +156,7 @@ func (o *Options) Check() error {
 	if (o.Cert == "") != (o.Key == "") {
 		return errors.New("--switch-cert and --switch-key go together")
 	}
+
 	_, err := o.token()
 	return err
 }

@@ -52,6 +52,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	case l.news <- struct{}{}:
 	default:
 	}
+
 	return l.text.Write(b)
 }
 
@@ -66,6 +67,7 @@ func (l *lines) until(t *testing.T, word string) string {
 			line, _, _ := strings.Cut(after, "\n")
 			return line
 		}
+
 		select {
 		case <-l.news:
 		case <-late:
@@ -81,6 +83,7 @@ func serving(t *testing.T, o Options, address string) (Address, *lines) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	said := &lines{news: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -97,6 +100,7 @@ func serving(t *testing.T, o Options, address string) (Address, *lines) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return found, said
 }
 
@@ -114,10 +118,12 @@ func get(t *testing.T, o Options, at Address) error {
 	if _, err := c.GetTrainingDataTraceSwitch(ctx, &tracepb.DataStatusReq{}); err != nil {
 		return err
 	}
+
 	s, err := c.SubscribeDataTraceSwitch(ctx, &tracepb.ProfilingClientInfo{})
 	if err == nil {
 		_, err = s.Recv()
 	}
+
 	return err
 }
 
@@ -191,6 +197,7 @@ func TestRenewedCertificate(t *testing.T) {
 	if err := get(t, known, at); status.Code(err) != codes.Unavailable {
 		t.Fatalf("a certificate for another address: %v", err)
 	}
+
 	a.leaf("server", "127.0.0.1")
 	if err := get(t, known, at); err != nil {
 		t.Fatalf("after it was renewed: %v", err)
@@ -221,22 +228,27 @@ func TestBeyondLoopback(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			secret, err := tt.o.token()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if err := tt.o.mayServe(at, secret); (err == nil) != tt.serve {
 				t.Errorf("%s: serve %s: %v", tt.name, address, err)
 			}
+
 			if err := tt.o.mayCall(at); (err == nil) != tt.call {
 				t.Errorf("%s: call %s: %v", tt.name, address, err)
 			}
 		}
 	}
+
 	err := (&Options{}).Serve(context.Background(), Address{TCP: "0.0.0.0:0"}, slog.New(slog.DiscardHandler), nil)
 	if err == nil || !strings.Contains(err.Error(), "--switch-insecure") {
 		t.Errorf("served to everybody: %v", err)
 	}
+
 	if conn, err := (&Options{}).Dial(Address{TCP: "192.0.2.1:9611"}); err == nil {
 		conn.Close()
 		t.Error("called in the clear")
@@ -254,17 +266,21 @@ func TestWords(t *testing.T) {
 			t.Errorf("Parse(%q) = %v, %v, want %s", text, at, err, want)
 		}
 	}
+
 	t.Setenv(TokenEnvironment, "short")
 	if err := o.Check(); err == nil || strings.Contains(err.Error(), "short") {
 		t.Errorf("a short token: %v", err)
 	}
+
 	t.Setenv(TokenEnvironment, "long-enough-to-count")
 	if err := o.Check(); err != nil {
 		t.Error(err)
 	}
+
 	if word, err := (&Options{TokenFile: token(t, "another-word-of-a-file")}).token(); err != nil || word != "another-word-of-a-file" {
 		t.Errorf("token %q, %v", word, err)
 	}
+
 	for _, bad := range []Options{{Cert: "x"}, {Key: "x"}, {TokenFile: "/nowhere"}, {TokenFile: token(t, "")}} {
 		if err := bad.Check(); err == nil {
 			t.Errorf("%+v passes", bad)
@@ -281,6 +297,7 @@ func closed(t *testing.T, c net.Conn) {
 			if !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "reset") {
 				t.Errorf("not closed: %v", err)
 			}
+
 			return
 		}
 	}
@@ -300,9 +317,11 @@ func TestSilentConnections(t *testing.T) {
 				if at.Path != "" {
 					c, err = o.dialUnix(context.Background(), at.Path)
 				}
+
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				t.Cleanup(func() { c.Close() })
 				return c
 			}
@@ -310,16 +329,19 @@ func TestSilentConnections(t *testing.T) {
 			for range maxPeerConns {
 				silent = append(silent, dial())
 			}
+
 			for range 10 * maxPeerConns {
 				c := dial()
 				closed(t, c)
 				c.Close()
 			}
+
 			said.until(t, "connections to the switch refused")
 			for _, c := range silent {
 				closed(t, c)
 				c.Close()
 			}
+
 			if err := get(t, o, at); err != nil {
 				t.Errorf("after they were closed: %v", err)
 			}
@@ -334,6 +356,7 @@ func TestSocketFile(t *testing.T) {
 		if err := os.Mkdir(o.RingDir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		return o, filepath.Join(o.RingDir, socketName)
 	}
 	t.Run("stale", func(t *testing.T) {
@@ -342,6 +365,7 @@ func TestSocketFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		l.SetUnlinkOnClose(false)
 		l.Close()
 		at, _ := serving(t, o, Default)
@@ -355,6 +379,7 @@ func TestSocketFile(t *testing.T) {
 		if _, err := o.listenUnix(at.Path); err == nil || !strings.Contains(err.Error(), "another agent") {
 			t.Errorf("listened beside another: %v", err)
 		}
+
 		if err := get(t, o, at); err != nil {
 			t.Error(err)
 		}
@@ -364,9 +389,11 @@ func TestSocketFile(t *testing.T) {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("replaced a file: %v", err)
 		}
+
 		if err := get(t, o, Address{Path: path}); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("called a file: %v", err)
 		}
@@ -378,9 +405,11 @@ func TestSocketFile(t *testing.T) {
 		if err := os.Symlink(at.Path, path); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("replaced a symlink: %v", err)
 		}
+
 		if err := get(t, o, Address{Path: path}); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("followed a symlink: %v", err)
 		}
@@ -392,10 +421,12 @@ func TestSocketFile(t *testing.T) {
 		if err := os.Symlink(there.RingDir, o.RingDir); err != nil {
 			t.Fatal(err)
 		}
+
 		at, _ := o.Parse(Default)
 		if _, err := o.listenUnix(at.Path); err == nil {
 			t.Error("followed a symlink")
 		}
+
 		if err := get(t, o, at); err == nil {
 			t.Error("followed a symlink")
 		}
@@ -406,6 +437,7 @@ func TestSocketFile(t *testing.T) {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the socket is left behind: %v", err)
 		}
+
 		if err := get(t, o, Address{Path: path}); err == nil || !strings.Contains(err.Error(), "no agent listens at "+path) {
 			t.Errorf("no agent: %v", err)
 		}

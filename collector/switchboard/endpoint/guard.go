@@ -42,6 +42,7 @@ func (o *Options) guard(l net.Listener, log *slog.Logger) *guard {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
 		g.max = int(min(uint64(g.max), limit.Cur/4))
 	}
+
 	return g
 }
 
@@ -52,12 +53,14 @@ func (g *guard) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		who, err := g.who(c)
 		if err == nil {
 			if err = g.take(who); err == nil {
 				return &counted{Conn: c, leave: sync.OnceFunc(func() { g.leave(who) })}, nil
 			}
 		}
+
 		c.Close()
 		g.refuse(err)
 	}
@@ -68,10 +71,12 @@ func (g *guard) who(c net.Conn) (string, error) {
 	if at, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return at.IP.String(), nil
 	}
+
 	uid, err := peer(c)
 	if err == nil && !g.o.trusts(uid) {
 		err = fmt.Errorf("uid %d is neither this user nor root: --trust-uid %d lets it", uid, uid)
 	}
+
 	return fmt.Sprint("uid ", uid), err
 }
 
@@ -84,6 +89,7 @@ func (g *guard) take(who string) error {
 	case g.open[who] >= maxPeerConns:
 		return fmt.Errorf("%s has %d connections open", who, g.open[who])
 	}
+
 	g.open[who]++
 	g.total++
 	return nil
@@ -107,6 +113,7 @@ func (g *guard) refuse(err error) {
 	if time.Since(g.said) < sayEvery {
 		return
 	}
+
 	g.said = time.Now()
 	g.log.Warn("connections to the switch refused", "count", g.refused, "last", g.why)
 	g.refused = 0

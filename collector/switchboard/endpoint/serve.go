@@ -34,18 +34,22 @@ func (o *Options) Serve(ctx context.Context, at Address, log *slog.Logger, regis
 		if err != nil {
 			return fmt.Errorf("serve the switch at %s: %w", at, err)
 		}
+
 		return o.serve(ctx, l, l.Addr().String(), options, log, register)
 	}
+
 	var said time.Time
 	for {
 		l, err := o.listenUnix(at.Path)
 		if err == nil {
 			return o.serve(ctx, l, at.String(), nil, log, register)
 		}
+
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
 			log.Error("switch not served, tried again", "address", at.String(), "cause", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -59,21 +63,26 @@ func (o *Options) listenTCP(at Address) (net.Listener, []grpc.ServerOption, erro
 	if err == nil {
 		err = o.mayServe(at, token)
 	}
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	c, err := o.listening()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	options := []grpc.ServerOption{grpc.Creds(c)}
 	if token != "" {
 		options = append(options, asks(token)...)
 	}
+
 	l, err := net.Listen("tcp", at.TCP)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; name another address with --listen, or \"\" for none", err)
 	}
+
 	return l, options, nil
 }
 
@@ -88,6 +97,7 @@ func (o *Options) serve(ctx context.Context, l net.Listener, address string, opt
 	if err := s.Serve(o.guard(l, log)); ctx.Err() == nil {
 		return err
 	}
+
 	return nil
 }
 
@@ -98,20 +108,25 @@ func (o *Options) Dial(at Address) (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///switch", stay, grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.dialUnix(ctx, at.Path) }))
 	}
+
 	if err := o.mayCall(at); err != nil {
 		return nil, err
 	}
+
 	c, err := o.calling()
 	if err != nil {
 		return nil, err
 	}
+
 	token, err := o.token()
 	if err != nil {
 		return nil, err
 	}
+
 	options := []grpc.DialOption{stay, grpc.WithTransportCredentials(c)}
 	if token != "" {
 		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
 	}
+
 	return grpc.NewClient(at.TCP, options...)
 }

@@ -34,6 +34,7 @@ func (o *Options) listenUnix(path string) (_ *socket, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &socket{dir: dir, name: filepath.Base(path)}
 	defer func() {
 		if err != nil {
@@ -44,25 +45,31 @@ func (o *Options) listenUnix(path string) (_ *socket, err error) {
 	if err := unix.Fstat(dir, &st); err != nil {
 		return nil, fmt.Errorf("stat %s: %w", filepath.Dir(path), err)
 	}
+
 	if !o.trusts(st.Uid) {
 		return nil, fmt.Errorf("directory %s belongs to uid %d, who could take the socket away: name one of ours, or trust it with --trust-uid %d", filepath.Dir(path), st.Uid, st.Uid)
 	}
+
 	if err := o.removeStale(s, path); err != nil {
 		return nil, err
 	}
+
 	// Through the directory that was looked at, and however long its path is.
 	if s.UnixListener, err = net.ListenUnix("unix", &net.UnixAddr{Name: within(dir, s.name), Net: "unix"}); err != nil {
 		return nil, err
 	}
+
 	s.SetUnlinkOnClose(false)
 	err = unix.Fchmodat(dir, s.name, socketMode, 0)
 	if err == nil {
 		err = unix.Fstatat(dir, s.name, &s.file, unix.AT_SYMLINK_NOFOLLOW)
 	}
+
 	if err != nil {
 		s.UnixListener.Close()
 		return nil, fmt.Errorf("set mode of %s: %w", path, err)
 	}
+
 	return s, nil
 }
 
@@ -85,21 +92,26 @@ func (o *Options) removeStale(s *socket, path string) error {
 	case st.Uid != uint32(unix.Geteuid()):
 		return fmt.Errorf("%s was made by uid %d: remove it, an agent of uid %d replaces only its own", path, st.Uid, unix.Geteuid())
 	}
+
 	c, err := net.Dial("unix", within(s.dir, s.name))
 	if err == nil {
 		c.Close()
 		return fmt.Errorf("%s is served by another agent: one agent a ring directory", path)
 	}
+
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		return fmt.Errorf("try %s: %w", path, err)
 	}
+
 	var now unix.Stat_t
 	if err := unix.Fstatat(s.dir, s.name, &now, unix.AT_SYMLINK_NOFOLLOW); err != nil || now.Ino != st.Ino {
 		return fmt.Errorf("%s is being replaced by another agent", path)
 	}
+
 	if err := unix.Unlinkat(s.dir, s.name, 0); err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -109,10 +121,12 @@ func (s *socket) Close() error {
 	if errors.Is(err, net.ErrClosed) {
 		return err
 	}
+
 	var now unix.Stat_t
 	if unix.Fstatat(s.dir, s.name, &now, unix.AT_SYMLINK_NOFOLLOW) == nil && now.Ino == s.file.Ino {
 		unix.Unlinkat(s.dir, s.name, 0)
 	}
+
 	unix.Close(s.dir)
 	return err
 }
@@ -134,24 +148,30 @@ func (o *Options) dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	if err := unix.Fstat(file, &st); err != nil {
 		return nil, noSwitch(path, err)
 	}
+
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil, fmt.Errorf("%s is no socket", path)
 	}
+
 	if !o.trusts(st.Uid) {
 		return nil, o.strange(path, "was made by", st.Uid)
 	}
+
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(file))
 	if err != nil {
 		return nil, noSwitch(path, errors.Unwrap(err))
 	}
+
 	uid, err := peer(c)
 	if err == nil && !o.trusts(uid) {
 		err = o.strange(path, "is served by", uid)
 	}
+
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
+
 	return &called{Conn: c, path: path}, nil
 }
 
@@ -169,6 +189,7 @@ func (c *called) Read(b []byte) (int, error) {
 	if n > 0 {
 		c.heard.Store(true)
 	}
+
 	return n, c.explain(err)
 }
 
@@ -182,6 +203,7 @@ func (c *called) explain(err error) error {
 	if err == nil || c.heard.Load() || !errors.Is(err, io.EOF) && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		return err
 	}
+
 	return fmt.Errorf("the agent at %s hung up (%w): it serves its own user, root and those of its --trust-uid, and we are uid %d; or too many connections are open, as its log would say", c.path, err, os.Geteuid())
 }
 
@@ -199,14 +221,17 @@ func peer(c net.Conn) (uid uint32, err error) {
 	if !ok {
 		return 0, fmt.Errorf("%T is no Unix socket", c)
 	}
+
 	raw, err := u.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
+
 	var cred *unix.Ucred
 	failed := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err = errors.Join(failed, err); err != nil {
 		return 0, fmt.Errorf("ask for the peer's user: %w", err)
 	}
+
 	return cred.Uid, nil
 }

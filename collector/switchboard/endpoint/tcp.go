@@ -22,6 +22,7 @@ func (o *Options) mayServe(a Address, token string) error {
 	if a.loopback() || o.Insecure || o.Cert != "" && (o.CA != "" || token != "") {
 		return nil
 	}
+
 	return fmt.Errorf("anybody who reaches %s could switch: give --switch-cert and --switch-key, and --switch-ca (mutual TLS) or --switch-token-file; or --switch-insecure where a network policy guards the port", a)
 }
 
@@ -30,6 +31,7 @@ func (o *Options) mayCall(a Address) error {
 	if a.loopback() || o.Insecure || o.encrypted() {
 		return nil
 	}
+
 	return fmt.Errorf("nobody knows who answers at %s: give --switch-ca (TLS), or --switch-insecure where a network policy guards the port", a)
 }
 
@@ -39,6 +41,7 @@ func (o *Options) pair() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load certificate of the switch: %w", err)
 	}
+
 	return &c, nil
 }
 
@@ -47,14 +50,17 @@ func (o *Options) authorities() (*x509.CertPool, error) {
 	if o.CA == "" {
 		return nil, nil
 	}
+
 	pem, err := os.ReadFile(o.CA)
 	if err != nil {
 		return nil, fmt.Errorf("read --switch-ca: %w", err)
 	}
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("read --switch-ca %s: no certificate (PEM) in it", o.CA)
 	}
+
 	return pool, nil
 }
 
@@ -63,18 +69,22 @@ func (o *Options) listening() (credentials.TransportCredentials, error) {
 	if o.Cert == "" {
 		return insecure.NewCredentials(), nil
 	}
+
 	if _, err := o.pair(); err != nil {
 		return nil, err
 	}
+
 	pool, err := o.authorities()
 	if err != nil {
 		return nil, err
 	}
+
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: pool,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return o.pair() }}
 	if pool != nil {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}
+
 	return credentials.NewTLS(c), nil
 }
 
@@ -83,14 +93,17 @@ func (o *Options) calling() (credentials.TransportCredentials, error) {
 	if !o.encrypted() {
 		return insecure.NewCredentials(), nil
 	}
+
 	pool, err := o.authorities()
 	if err != nil {
 		return nil, err
 	}
+
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	if o.Cert != "" {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return o.pair() }
 	}
+
 	return credentials.NewTLS(c), nil
 }
 
@@ -119,6 +132,7 @@ func asks(token string) []grpc.ServerOption {
 				return nil
 			}
 		}
+
 		return status.Error(codes.Unauthenticated, "the switch wants its token: --switch-token-file or "+TokenEnvironment)
 	}
 	return []grpc.ServerOption{
@@ -126,12 +140,14 @@ func asks(token string) []grpc.ServerOption {
 			if err := check(ctx); err != nil {
 				return nil, err
 			}
+
 			return h(ctx, r)
 		}),
 		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 			if err := check(s.Context()); err != nil {
 				return err
 			}
+
 			return h(srv, s)
 		}),
 	}

@@ -23,19 +23,23 @@ func joinRing(rank, world int, listener net.Listener, addresses []string, timeou
 	if world == 1 {
 		return r, nil
 	}
+
 	address := addresses[(rank+1)%world]
 	next, err := net.DialTimeout("tcp", address, timeout)
 	if err != nil {
 		return nil, fmt.Errorf("join ring: connect to the next rank at %s: %w", address, err)
 	}
+
 	if l, ok := listener.(*net.TCPListener); ok {
 		l.SetDeadline(time.Now().Add(timeout))
 	}
+
 	prev, err := listener.Accept()
 	if err != nil {
 		next.Close()
 		return nil, fmt.Errorf("join ring: wait for the previous rank: %w", err)
 	}
+
 	r.next, r.prev = next, prev
 	return r, nil
 }
@@ -58,6 +62,7 @@ func (r *ring) allReduce(x []float32) error {
 			return fmt.Errorf("all-reduce round %d: %w", round, err)
 		}
 	}
+
 	return nil
 }
 
@@ -75,6 +80,7 @@ func (r *ring) exchange(send, receive []float32, gathering bool) error {
 	if err != nil {
 		return err
 	}
+
 	for i := range receive {
 		v := math.Float32frombits(binary.LittleEndian.Uint32(in[4*i:]))
 		if gathering {
@@ -83,6 +89,7 @@ func (r *ring) exchange(send, receive []float32, gathering bool) error {
 			receive[i] += v
 		}
 	}
+
 	return nil
 }
 
@@ -93,13 +100,16 @@ func (r *ring) swap(x []float32) error {
 	if r.rank%2 == 0 {
 		peer = r.prev
 	}
+
 	in, err := r.trade(peer, x, peer, len(x))
 	if err != nil {
 		return fmt.Errorf("swap with the pair's other rank: %w", err)
 	}
+
 	for i := range x {
 		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(in[4*i:]))
 	}
+
 	return nil
 }
 
@@ -110,6 +120,7 @@ func (r *ring) trade(to net.Conn, send []float32, from net.Conn, n int) ([]byte,
 	for _, v := range send {
 		r.out = binary.LittleEndian.AppendUint32(r.out, math.Float32bits(v))
 	}
+
 	sent := make(chan error, 1)
 	go func() {
 		_, err := to.Write(r.out)
@@ -118,10 +129,12 @@ func (r *ring) trade(to net.Conn, send []float32, from net.Conn, n int) ([]byte,
 	if cap(r.in) < 4*n {
 		r.in = make([]byte, 4*n+4096)
 	}
+
 	in := r.in[:4*n]
 	_, err := io.ReadFull(from, in)
 	if sendErr := <-sent; err == nil {
 		err = sendErr
 	}
+
 	return in, err
 }

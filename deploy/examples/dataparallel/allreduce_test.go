@@ -26,6 +26,7 @@ func allReduceSums(t *testing.T, world, n int) {
 		defer l.Close()
 		listeners[i], addresses[i] = l, l.Addr().String()
 	}
+
 	results := make([][]float32, world)
 	var g errgroup.Group
 	for rank := range world {
@@ -39,13 +40,16 @@ func allReduceSums(t *testing.T, world, n int) {
 			for i := range x {
 				x[i] = float32(rank + i)
 			}
+
 			results[rank] = x
 			return r.allReduce(x)
 		})
 	}
+
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
+
 	for rank, x := range results {
 		for i, got := range x {
 			want := float32(world*i + world*(world-1)/2)

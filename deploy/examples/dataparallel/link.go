@@ -50,6 +50,7 @@ func (l *Link) Run(ctx context.Context) error {
 			before.Close()
 			behind.Close()
 		}
+
 		return err
 	}
 	var g errgroup.Group
@@ -58,6 +59,7 @@ func (l *Link) Run(ctx context.Context) error {
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("link to %s: %w", l.Target, err)
 	}
+
 	return nil
 }
 
@@ -71,14 +73,17 @@ func (l *Link) pass(to, from net.Conn) error {
 			if now := time.Now(); free.Before(now) {
 				free = now
 			}
+
 			free = free.Add(time.Duration(int64(n) * int64(time.Second) / rate))
 			time.Sleep(time.Until(free))
 		}
+
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return err
 			}
 		}
+
 		switch {
 		case errors.Is(err, io.EOF):
 			return to.(*net.TCPConn).CloseWrite()

@@ -54,6 +54,7 @@ func Serve(c Config, orders io.Reader, reports io.Writer, terminate <-chan os.Si
 	if err := s.say(Report{Event: "ready", Address: c.Listener.Addr().String()}); err != nil {
 		return err
 	}
+
 	lines := make(chan Order)
 	stop := make(chan struct{})
 	defer close(stop)
@@ -65,6 +66,7 @@ func Serve(c Config, orders io.Reader, reports io.Writer, terminate <-chan os.Si
 			if broken = json.Unmarshal(in.Bytes(), &o); broken != nil {
 				return
 			}
+
 			select {
 			case lines <- o:
 			case <-stop:
@@ -80,6 +82,7 @@ func Serve(c Config, orders io.Reader, reports io.Writer, terminate <-chan os.Si
 			if !more {
 				return broken
 			}
+
 			over, err := s.obey(o)
 			if err != nil || over {
 				return err
@@ -106,17 +109,20 @@ func (s *server) obey(o Order) (over bool, err error) {
 		if err := s.join(*o.Join); err != nil {
 			return false, err
 		}
+
 		return false, s.say(Report{Event: "joined"})
 	case o.Warm > 0:
 		for range o.Warm {
 			s.load()
 		}
+
 		return false, s.say(Report{Event: "warm"})
 	case o.Train != nil:
 		return s.train(*o.Train)
 	case o.Leave:
 		return true, s.say(Report{Event: "left"})
 	}
+
 	return false, fmt.Errorf("empty order")
 }
 
@@ -127,6 +133,7 @@ func (s *server) train(span Span) (over bool, err error) {
 		if step == span.Cut && span.Cut > 0 {
 			s.ring.close()
 		}
+
 		failure := s.step(step)
 		report := Report{Event: "step", Step: step}
 		if failure != nil {
@@ -134,20 +141,25 @@ func (s *server) train(span Span) (over bool, err error) {
 			if step == span.Cut {
 				failure = errors.Join(errCut, failure)
 			}
+
 			report = Report{Event: "failed", Step: step, Cause: failure.Error()}
 		}
+
 		if err := s.say(report); err != nil {
 			return true, err
 		}
+
 		select {
 		case <-s.terminate:
 			return true, s.gasp()
 		default:
 		}
+
 		if failure != nil {
 			return false, nil
 		}
 	}
+
 	return false, s.say(Report{Event: "done", Step: span.To - 1})
 }
 
@@ -156,5 +168,6 @@ func (s *server) gasp() error {
 	if err := s.checkpoint(); err != nil {
 		return err
 	}
+
 	return s.say(Report{Event: "left"})
 }

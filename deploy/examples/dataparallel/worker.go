@@ -78,17 +78,21 @@ func Run(c Config) error {
 	for rank := range w.meta.WorldSize {
 		everybody.Ranks = append(everybody.Ranks, rank)
 	}
+
 	if err := w.join(everybody); err != nil {
 		return err
 	}
+
 	for step := range c.Steps {
 		if err := w.step(step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
+
 		if c.Done != nil {
 			c.Done(step)
 		}
 	}
+
 	return nil
 }
 
@@ -124,11 +128,13 @@ func open(c Config) (*worker, error) {
 	if c.Slices == 0 {
 		c.Slices = DefaultSlices
 	}
+
 	w := &worker{Config: c, meta: recorder.Environment(os.Getenv), gradients: make([]float32, parameters)}
 	var err error
 	if w.recorder, err = recorder.Open(recorder.Options{Meta: w.meta}); err != nil {
 		return nil, fmt.Errorf("open recorder: %w", err)
 	}
+
 	w.thread = w.recorder.Thread()
 	w.checkpointPath = filepath.Join(c.Dir, fmt.Sprintf("rank-%d.ckpt", w.meta.Rank))
 	w.saving = recorder.Attr{Text: w.recorder.Intern(w.checkpointPath), Value: checkpointBytes}
@@ -139,6 +145,7 @@ func (w *worker) close() {
 	if w.ring != nil {
 		w.ring.close()
 	}
+
 	w.thread.Close()
 	w.recorder.Close()
 }
@@ -150,14 +157,17 @@ func (w *worker) join(m Membership) error {
 	if position < 0 || len(m.Addresses) != len(m.Ranks) {
 		return fmt.Errorf("join ring: rank %d is not one of the %d members with an address each", w.meta.Rank, len(m.Ranks))
 	}
+
 	if w.ring != nil {
 		w.ring.close()
 	}
+
 	w.meta.WorldSize = len(m.Ranks)
 	w.meta.Groups = []record.Group{{Dim: "dp", Name: m.Name, Index: position, Size: len(m.Ranks), Ranks: m.Ranks}}
 	if w.Experts && len(m.Ranks)%2 == 0 {
 		w.meta.Groups = append(w.meta.Groups, w.pair(m.Ranks, position))
 	}
+
 	w.recorder.SetMeta(w.meta)
 	w.reduction = recorder.Op(w.recorder.Intern("allreduce"), w.recorder.Intern(m.Name), parameters/buckets, record.DtypeCode("fp32"))
 	var err error
@@ -172,6 +182,7 @@ func (w *worker) pair(ranks []int, position int) record.Group {
 	if position%2 == 0 {
 		first, index = (position+len(ranks)-1)%len(ranks), 1
 	}
+
 	g := record.Group{Dim: "ep", Name: fmt.Sprintf("ep%d", first/2), Index: index, Size: 2, Ranks: []int{ranks[first], ranks[(first+1)%len(ranks)]}}
 	w.tokens = make([]float32, tokens)
 	w.trading = recorder.Op(w.recorder.Intern("alltoall"), w.recorder.Intern(g.Name), tokens, record.DtypeCode("fp32"))
@@ -193,6 +204,7 @@ func (w *worker) step(step int) error {
 	if w.Fault == ComputeFault {
 		n += w.Slices / 2
 	}
+
 	forward := w.thread.Begin(record.FP, recorder.Attr{})
 	w.compute(n)
 	w.end(&forward)
@@ -201,14 +213,17 @@ func (w *worker) step(step int) error {
 			return err
 		}
 	}
+
 	w.compute(w.Slices) // backward: a part of the step that no kind covers
 
 	if err := w.reduce(); err != nil {
 		return err
 	}
+
 	if step%checkpointEvery == checkpointEvery-1 {
 		return w.checkpoint()
 	}
+
 	return nil
 }
 
@@ -229,6 +244,7 @@ func (w *worker) compute(n int) {
 		for i := range sliceIterations {
 			x += math.Sqrt(float64(i)) * 0.5
 		}
+
 		w.x = x
 		time.Sleep(slicePause)
 	}
@@ -241,6 +257,7 @@ func (w *worker) reduce() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -261,9 +278,11 @@ func (w *worker) checkpoint() error {
 	if err := os.WriteFile(w.checkpointPath, make([]byte, checkpointBytes), 0o644); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
+
 	w.compute(w.Slices / 4)
 	if w.Fault == CheckpointFault {
 		w.compute(2 * w.Slices)
 	}
+
 	return nil
 }

@@ -25,19 +25,23 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("find the module: %w", err)
 	}
+
 	root := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "deploy", "grafana")
 	files, err := grafana.Files()
 	if err != nil {
 		return err
 	}
+
 	for name, content := range files {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("make folder of %s: %w", name, err)
 		}
+
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
+
 	return nil
 }

@@ -38,15 +38,18 @@ func Start(t testing.TB) *Engine {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build chdbd: %v\n%s", err, out)
 	}
+
 	command := exec.Command(binary, "-lib", library, "-dir", t.TempDir())
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	command.Stderr = os.Stderr
 	if err := command.Start(); err != nil {
 		t.Fatalf("start chdbd: %v", err)
 	}
+
 	t.Cleanup(func() {
 		command.Process.Kill()
 		command.Wait()
@@ -55,6 +58,7 @@ func Start(t testing.TB) *Engine {
 	if err != nil {
 		t.Fatalf("start chdbd with %s: %v", library, err)
 	}
+
 	return &Engine{Address: strings.TrimSpace(line)}
 }
 
@@ -65,11 +69,13 @@ func find(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	folder := filepath.Join(cache, "laggard", "chdb-"+Version)
 	matches, _ := filepath.Glob(filepath.Join(folder, "node_modules", "@chdb", "lib-linux-*", "libchdb.so"))
 	if len(matches) == 0 {
 		t.Fatalf("libchdb.so is not installed under %s: run make parts", folder)
 	}
+
 	return matches[0]
 }
 
@@ -80,6 +86,7 @@ func (e *Engine) Query(statement string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("query chdb: %w", err)
 	}
+
 	return e.read(reply)
 }
 
@@ -89,6 +96,7 @@ func (e *Engine) Insert(statement string, data io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("insert into chdb: %w", err)
 	}
+
 	_, err = e.read(reply)
 	return err
 }
@@ -99,8 +107,10 @@ func (e *Engine) read(reply *http.Response) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read chdb's reply: %w", err)
 	}
+
 	if reply.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("chdb: %s", strings.TrimSpace(string(b)))
 	}
+
 	return string(b), nil
 }

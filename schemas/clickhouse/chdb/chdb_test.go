@@ -15,6 +15,7 @@ func TestClickhouseGoOverHTTP(t *testing.T) {
 	if v, err := e.Query("SELECT version()"); err != nil || v == "" {
 		t.Fatalf("version = %q, %v", v, err)
 	}
+
 	conn, err := clickhouse.Open(&clickhouse.Options{Protocol: clickhouse.HTTP, Addr: []string{e.Address}})
 	if err != nil {
 		t.Fatal(err)
@@ -27,19 +28,23 @@ func TestClickhouseGoOverHTTP(t *testing.T) {
 	if err := conn.Exec(ctx, ddl); err != nil {
 		t.Fatal(err)
 	}
+
 	batch, err := conn.PrepareBatch(ctx, "INSERT INTO t (job, rank, step_ns, groups, group_ranks)")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const rows = 1000
 	for i := range rows {
 		if err := batch.Append("j1", uint32(i), int64(1753000000000000000+i), []string{"dp:dp0:0:2"}, [][]uint32{{0, uint32(i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := batch.Send(); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := conn.Query(ctx, "SELECT job, rank, step_ns, groups, group_ranks, ts FROM t ORDER BY rank")
 	if err != nil {
 		t.Fatal(err)
@@ -56,11 +61,14 @@ func TestClickhouseGoOverHTTP(t *testing.T) {
 		if err := got.Scan(&job, &rank, &ns, &groups, &members, &ts); err != nil {
 			t.Fatal(err)
 		}
+
 		if job != "j1" || rank != uint32(n) || ns != int64(1753000000000000000+n) || groups[0] != "dp:dp0:0:2" || members[0][1] != rank || ts.UnixNano() != ns {
 			t.Fatalf("row %d = %v %v %v %v %v %v", n, job, rank, ns, groups, members, ts)
 		}
+
 		n++
 	}
+
 	if got.Err() != nil || n != rows {
 		t.Fatalf("read %d rows, %v, want %d", n, got.Err(), rows)
 	}

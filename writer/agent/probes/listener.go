@@ -29,6 +29,7 @@ func mostConnections() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 8
 	}
+
 	return int(min(max(limit.Cur/8, 4), 512))
 }
 
@@ -45,9 +46,11 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if !stop() {
 		err = errors.Join(<-stopped)
 	}
+
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
+
 	return err
 }
 
@@ -69,10 +72,12 @@ func Listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
 	}
+
 	s := &spared{Listener: l, slots: make(chan struct{}, mostConnections()), closed: make(chan struct{})}
 	if err := s.reserveLocked(); err != nil {
 		return nil, fmt.Errorf("serve metrics: keep a descriptor in reserve: %w", errors.Join(err, l.Close()))
 	}
+
 	return s, nil
 }
 
@@ -80,6 +85,7 @@ func (s *spared) reserveLocked() (err error) {
 	if s.spare == nil {
 		s.spare, err = os.Open(os.DevNull)
 	}
+
 	return err
 }
 
@@ -90,14 +96,17 @@ func (s *spared) Accept() (net.Conn, error) {
 	case <-s.closed:
 		return nil, net.ErrClosed
 	}
+
 	c, err := s.Listener.Accept()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		c, err = s.acceptWithSpare()
 	}
+
 	if err != nil {
 		<-s.slots
 		return nil, err
 	}
+
 	return &sparedConn{Conn: c, of: s}, nil
 }
 
@@ -114,10 +123,12 @@ func (s *spared) acceptWithSpare() (net.Conn, error) {
 		s.spare.Close()
 		s.spare = nil
 	}
+
 	c, err := s.Listener.Accept() // one waits: it was refused a descriptor just now
 	if err != nil {
 		_ = s.reserveLocked()
 	}
+
 	return c, err
 }
 

@@ -30,14 +30,17 @@ func Query(t testing.TB, trace string, queries ...string) [][][]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	engine := filepath.Join(cache, "laggard", "perfetto-"+version)
 	if _, err := os.Stat(filepath.Join(engine, "trace_processor.wasm")); err != nil {
 		t.Fatalf("Perfetto's trace processor is not installed (%v): run make parts", err)
 	}
+
 	program := filepath.Join(t.TempDir(), "query.mjs")
 	if err := os.WriteFile(program, script, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c := exec.Command("node", program, engine, trace)
 	c.Stdin = strings.NewReader(strings.Join(queries, "\n"))
 	var said bytes.Buffer
@@ -46,6 +49,7 @@ func Query(t testing.TB, trace string, queries ...string) [][][]any {
 	if err != nil {
 		t.Fatalf("open %s in Perfetto: %v\n%s", trace, err, said.String())
 	}
+
 	answers := json.NewDecoder(bytes.NewReader(out))
 	rows := make([][][]any, len(queries))
 	for i, q := range queries {
@@ -53,6 +57,7 @@ func Query(t testing.TB, trace string, queries ...string) [][][]any {
 			t.Fatalf("Perfetto's answer to %q: %v\n%s", q, err, said.String())
 		}
 	}
+
 	return rows
 }
 

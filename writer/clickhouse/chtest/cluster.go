@@ -42,6 +42,7 @@ func startCluster(t testing.TB, shards, replicas int, place func(n int) (string,
 	for range shards {
 		c.grow(replicas)
 	}
+
 	c.configure()
 	// Servers that make the queue of ON CLUSTER statements at once hinder each other: the
 	// one that comes second never looks at it (18.16). The first one makes it alone.
@@ -52,14 +53,17 @@ func startCluster(t testing.TB, shards, replicas int, place func(n int) (string,
 		if err == nil && out != "1" {
 			err = fmt.Errorf("%s nodes", out)
 		}
+
 		return err
 	})
 	for _, s := range all[1:] {
 		s.Launch()
 	}
+
 	for _, s := range all[1:] {
 		s.Await()
 	}
+
 	return c
 }
 
@@ -69,6 +73,7 @@ func (c *Cluster) All() []*Server {
 	for _, replicas := range c.Shards {
 		all = append(all, replicas...)
 	}
+
 	return all
 }
 
@@ -81,12 +86,14 @@ func (c *Cluster) AddShard(replicas int) {
 	for _, s := range c.Shards[len(c.Shards)-1] {
 		s.Up()
 	}
+
 	for _, s := range old { // they read their configuration again within seconds
 		Eventually(c.t, "the servers know the new shard", time.Minute, func() error {
 			q := "SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = '" + ClusterName + "'"
 			if n := s.Count(q); n != uint64(len(c.Shards)) {
 				return fmt.Errorf("%s knows %d shards", s.Addr(), n)
 			}
+
 			return nil
 		})
 	}
@@ -101,6 +108,7 @@ func (c *Cluster) grow(replicas int) {
 		s.host, s.wrap = c.place(1 + len(c.All()) + len(shard))
 		shard = append(shard, s)
 	}
+
 	c.Shards = append(c.Shards, shard)
 }
 
@@ -114,8 +122,10 @@ func (c *Cluster) configure() {
 		for _, s := range replicas {
 			fmt.Fprintf(&b, "<replica><host>%s</host><port>%d</port></replica>", s.host, s.port)
 		}
+
 		b.WriteString("</shard>")
 	}
+
 	fmt.Fprintf(&b, "</%s></remote_servers>\n<zookeeper><node><host>%s</host><port>%d</port></node><session_timeout_ms>3000</session_timeout_ms></zookeeper>\n",
 		ClusterName, c.Keeper.host, c.Keeper.port)
 	b.WriteString("<distributed_ddl><path>/clickhouse/task_queue/ddl</path></distributed_ddl>")
@@ -133,6 +143,7 @@ func (c *Cluster) Store(shard int, database string) string {
 	for _, s := range c.Shards[shard] {
 		hosts = append(hosts, s.Addr())
 	}
+
 	return "clickhouse://" + strings.Join(hosts, ",") + "/" + database
 }
 
@@ -146,10 +157,12 @@ func (c *Cluster) Wipe(s *Server, database string) {
 			c.t.Fatal(err)
 		}
 	}
+
 	for i, replicas := range c.Shards {
 		if k := slices.Index(replicas, s); k >= 0 {
 			c.Keeper.forget(fmt.Sprintf("/clickhouse/tables/%02d/%s", i+1, database), fmt.Sprintf("r%d", k+1))
 		}
 	}
+
 	s.Up()
 }

@@ -32,6 +32,7 @@ func startKeeper(t testing.TB, host string, wrap []string) *Keeper {
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		t.Fatalf("find ZooKeeper: %v; install Debian's package zookeeper, or run make cluster", err)
 	}
+
 	k := &Keeper{t: t, dir: t.TempDir(), host: host, port: freePort(t), wrap: wrap}
 	t.Cleanup(k.Kill)
 	k.Up()
@@ -52,6 +53,7 @@ func (k *Keeper) Up() {
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		k.t.Fatal(err)
 	}
+
 	line := append(slices.Clone(k.wrap), "java", "-Xmx192m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 		"-cp", strings.Join([]string{k.dir, zookeeperJar}, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", path)
 	k.start(k.t, "ZooKeeper", k.dir, log, line)
@@ -67,10 +69,12 @@ func (k *Keeper) await() {
 			k.t.Fatalf("ZooKeeper left at start:\n%s", said)
 		default:
 		}
+
 		conn, err := net.DialTimeout("tcp", fmt.Sprintf("%s:%d", k.host, k.port), time.Second)
 		if err == nil {
 			err = conn.Close()
 		}
+
 		return err
 	})
 }
@@ -82,6 +86,7 @@ func (k *Keeper) forget(path, replica string) {
 	for _, table := range ddl.Tables {
 		fmt.Fprintf(&commands, "deleteall %s/%s/replicas/%s\n", path, table, replica)
 	}
+
 	commands.WriteString("quit\n")
 	line := append(slices.Clone(k.wrap), "java", "-cp", k.dir+":"+zookeeperJar, "org.apache.zookeeper.ZooKeeperMain", "-server", fmt.Sprintf("%s:%d", k.host, k.port))
 	cmd := exec.Command(line[0], line[1:]...)
@@ -103,6 +108,7 @@ func Eventually(t testing.TB, what string, most time.Duration, f func() error) {
 		if err == nil {
 			return
 		}
+
 		select {
 		case <-deadline.C:
 			t.Fatalf("%s: not within %s: %v", what, most, err)

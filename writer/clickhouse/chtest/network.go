@@ -19,6 +19,7 @@ func InNetwork(t *testing.T) bool {
 	if os.Getenv(inside) != "" {
 		return true
 	}
+
 	cmd := exec.Command("unshare", "-n", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), inside+"=1")
 	out, err := cmd.CombinedOutput()
@@ -26,6 +27,7 @@ func InNetwork(t *testing.T) bool {
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("in a network of its own: %v", err)
 	}
+
 	return false
 }
 

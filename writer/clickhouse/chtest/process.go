@@ -22,6 +22,7 @@ func (p *process) start(t testing.TB, what, dir string, log *os.File, line []str
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", what, err)
 	}
+
 	done := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
@@ -42,6 +43,7 @@ func (p *process) Kill() {
 	if p.cmd == nil {
 		return
 	}
+
 	_ = p.cmd.Process.Kill()
 	<-p.done
 	p.cmd = nil

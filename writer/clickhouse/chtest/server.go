@@ -68,6 +68,7 @@ func newServer(t testing.TB, o Options) *Server {
 	if err != nil {
 		t.Fatalf("find clickhouse-server: %v; install Debian's packages clickhouse-server and clickhouse-client", err)
 	}
+
 	s := &Server{t: t, bin: bin, dir: t.TempDir(), o: o, host: "127.0.0.1"}
 	s.port, s.http, s.peer = freePort(t), freePort(t), freePort(t)
 	t.Cleanup(s.Kill)
@@ -118,6 +119,7 @@ func (s *Server) Await() {
 			_ = conn.Close()
 			return
 		}
+
 		select {
 		case <-s.done:
 			s.t.Fatalf("clickhouse-server left at start:\n%s", s.Log())
@@ -148,8 +150,10 @@ func (s *Server) Log() string {
 		if len(text) > 4000 {
 			text = text[len(text)-4000:]
 		}
+
 		fmt.Fprintf(&b, "%s:\n%s\n", name, text)
 	}
+
 	return b.String()
 }
 
@@ -163,6 +167,7 @@ func (s *Server) Conn(database string) clickhouse.Conn {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -176,6 +181,7 @@ func (s *Server) Exec(statements ...string) {
 			s.t.Fatalf("%s: %v", q, err)
 		}
 	}
+
 	if err := conn.Close(); err != nil {
 		s.t.Error(err)
 	}
@@ -196,6 +202,7 @@ func (s *Server) Count(query string) uint64 {
 	if err := s.Row(query, &n); err != nil {
 		s.t.Fatalf("%s: %v", query, err)
 	}
+
 	return n
 }
 
@@ -223,6 +230,7 @@ func (s *Server) configure() {
 	if !strings.Contains(profile, "<max_memory_usage>") {
 		profile += "<max_memory_usage>4000000000</max_memory_usage>"
 	}
+
 	users := fmt.Sprintf(`<yandex>
 <profiles><default>%s</default></profiles>
 <users><default><password>%s</password><networks><ip>127.0.0.1</ip>%s</networks><profile>default</profile><quota>default</quota></default></users>
@@ -240,6 +248,7 @@ func (s *Server) peers() string {
 	if s.host == "127.0.0.1" {
 		return ""
 	}
+
 	return "<ip>" + s.host + "/24</ip>"
 }
 
@@ -262,10 +271,12 @@ func (s *Server) Client(stdin []byte, query string) (string, error) {
 	if err != nil {
 		s.t.Fatalf("find clickhouse-client: %v; install Debian's package clickhouse-client", err)
 	}
+
 	cmd := exec.Command(bin, "--host", s.host, "--port", fmt.Sprint(s.port), "--query", query)
 	if s.o.Password != "" {
 		cmd.Args = append(cmd.Args, "--password", s.o.Password)
 	}
+
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -279,6 +290,7 @@ func (s *Server) Dump(t testing.TB, query string) []byte {
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
+
 	return out
 }
 

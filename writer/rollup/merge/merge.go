@@ -53,6 +53,7 @@ func Directories(ranks []segment.RankDir) Result {
 	if len(pieces) < 2 {
 		return Result{}
 	}
+
 	named, why := byCommunicator(pieces)
 	sums, doubtful := byTime(named, why)
 	r := result(sums, why, doubtful)
@@ -62,11 +63,13 @@ func Directories(ranks []segment.RankDir) Result {
 			name[dir] = j.Name
 		}
 	}
+
 	for i := range ranks {
 		if n, ok := name[ranks[i].Job]; ok {
 			ranks[i].Job = n
 		}
 	}
+
 	return r
 }
 
@@ -77,6 +80,7 @@ func (r Result) Dirs(job string) []string {
 			return j.Dirs
 		}
 	}
+
 	return []string{job}
 }
 
@@ -88,9 +92,11 @@ func (r Result) Notes(job string) []string {
 			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), Prefix, j.Ranks, j.By, j.Name))
 		}
 	}
+
 	if n := len(r.Doubtful); n > 0 && (job == "" || slices.Contains(r.Doubtful, job)) {
 		notes = append(notes, fmt.Sprintf("%d directories %s… overlap in time and could be of several jobs: no communicator tells whose they are, so each is a job of its own; set MINDX_TASK_ID or LAGGARD_JOB for the next run", n, Prefix))
 	}
+
 	return notes
 }
 
@@ -120,21 +126,25 @@ func look(ranks []segment.RankDir) []*piece {
 		if !ok || err != nil {
 			continue
 		}
+
 		when, names, ok := read(r)
 		if !ok {
 			continue
 		}
+
 		p := byDir[r.Job]
 		if p == nil {
 			p = &piece{dirs: []string{r.Job}, number: number, ranks: map[int]extent{}, all: when, communicate: map[string]bool{}}
 			byDir[r.Job] = p
 			pieces = append(pieces, p)
 		}
+
 		p.ranks[r.Rank], p.all = when, p.all.join(when)
 		for _, n := range names {
 			p.communicate[n] = true
 		}
 	}
+
 	slices.SortFunc(pieces, func(a, b *piece) int {
 		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.dirs[0], b.dirs[0]))
 	})
@@ -154,12 +164,14 @@ func exclude(pieces []*piece) bool {
 			stays = append(stays, stay{rank, when})
 		}
 	}
+
 	slices.SortFunc(stays, func(a, b stay) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.when.from, b.when.from)) })
 	for i := 1; i < len(stays); i++ {
 		if stays[i].rank == stays[i-1].rank && stays[i].when.overlaps(stays[i-1].when) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -171,6 +183,7 @@ func (p *piece) restarts(o *piece) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -181,11 +194,14 @@ func (p *piece) absorb(o *piece) {
 		if before, ok := p.ranks[rank]; ok {
 			when = when.join(before)
 		}
+
 		p.ranks[rank] = when
 	}
+
 	for name := range o.communicate {
 		p.communicate[name] = true
 	}
+
 	p.all = p.all.join(o.all)
 }
 
@@ -207,19 +223,23 @@ func byCommunicator(pieces []*piece) ([]*piece, reasons) {
 			holders[name] = append(holders[name], p)
 		}
 	}
+
 	edges := map[*piece][]*piece{}
 	for name, list := range holders {
 		if exclude(list) {
 			for _, p := range list {
 				delete(p.communicate, name)
 			}
+
 			continue
 		}
+
 		for _, p := range list[1:] {
 			edges[list[0]] = append(edges[list[0]], p)
 			edges[p] = append(edges[p], list[0])
 		}
 	}
+
 	why := reasons{}
 	sums, _ := unite(pieces, edges, byCommunicators, why)
 	return sums, why
@@ -238,10 +258,12 @@ func byTime(pieces []*piece, why reasons) (sums []*piece, doubtful []string) {
 			}
 		}
 	}
+
 	agrees := map[*piece]bool{}
 	for _, p := range pieces {
 		agrees[p] = !exclude(candidates[p])
 	}
+
 	certain := map[*piece][]*piece{}
 	for _, p := range pieces {
 		for _, o := range candidates[p] {
@@ -249,10 +271,12 @@ func byTime(pieces []*piece, why reasons) (sums []*piece, doubtful []string) {
 				certain[p] = append(certain[p], o)
 			}
 		}
+
 		if len(candidates[p]) > 0 && len(certain[p]) == 0 {
 			doubtful = append(doubtful, p.dirs...)
 		}
 	}
+
 	sums, left := unite(pieces, certain, byTimeAndRanks, why)
 	return sums, append(doubtful, left...)
 }
@@ -272,6 +296,7 @@ func unite(pieces []*piece, edges map[*piece][]*piece, by string, why reasons) (
 		if seen[p] {
 			continue
 		}
+
 		var all []*piece
 		for queue := []*piece{p}; len(queue) > 0; {
 			next := queue[0]
@@ -282,23 +307,29 @@ func unite(pieces []*piece, edges map[*piece][]*piece, by string, why reasons) (
 				queue = append(queue, edges[next]...)
 			}
 		}
+
 		if exclude(all) {
 			for _, o := range all {
 				sums, left = append(sums, o), append(left, o.dirs...)
 			}
+
 			continue
 		}
+
 		for _, o := range all[1:] {
 			p.absorb(o)
 			for _, reason := range why[o] {
 				why.add(p, reason)
 			}
 		}
+
 		if len(all) > 1 {
 			why.add(p, by)
 		}
+
 		sums = append(sums, p)
 	}
+
 	return sums, left
 }
 
@@ -316,6 +347,7 @@ func result(sums []*piece, why reasons, doubtful []string) Result {
 			r.Jobs = append(r.Jobs, Job{Name: p.dirs[0], Dirs: p.dirs, Ranks: len(p.ranks), By: strings.Join(why[p], ", then ")})
 		}
 	}
+
 	slices.Sort(r.Doubtful)
 	return r
 }
@@ -326,9 +358,11 @@ func communicators(path string) []string {
 	if err != nil {
 		return nil
 	}
+
 	var names []string
 	for _, g := range groups {
 		names = append(names, g.Name)
 	}
+
 	return names
 }

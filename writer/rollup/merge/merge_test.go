@@ -34,6 +34,7 @@ func write(t *testing.T, processes []process) []segment.RankDir {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		var b []byte
 		id := uint64(0)
 		add := func(at time.Duration, name, domain string) {
@@ -51,15 +52,18 @@ func write(t *testing.T, processes []process) []segment.RankDir {
 				add(at+1, fmt.Sprintf(`{"count": "8","groupName": "%s","opName": "HcclAllreduce"}`, p.comm), marker.CommunicationDomain)
 			}
 		}
+
 		path := filepath.Join(dir, fmt.Sprint(t0+p.dir))
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	ranks, err := segment.Ranks(root)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return ranks
 }
 
@@ -71,8 +75,10 @@ func together(r Result) []string {
 		for _, d := range j.Dirs {
 			dirs = append(dirs, strings.TrimPrefix(d, Prefix+"17530000"))
 		}
+
 		out = append(out, strings.Join(dirs, "+")+" by "+j.By)
 	}
+
 	return out
 }
 
@@ -141,17 +147,21 @@ func TestDirectories(t *testing.T) {
 			if d := cmp.Diff(c.want, together(r)); d != "" || len(r.Doubtful) != c.doubtful {
 				t.Fatalf("put together (-want +got), doubtful %v, want %d:\n%s", r.Doubtful, c.doubtful, d)
 			}
+
 			jobs := map[string]bool{}
 			for _, d := range ranks {
 				jobs[d.Job] = true
 			}
+
 			want := map[string]bool{}
 			for _, p := range c.processes {
 				want[fmt.Sprint(Prefix, t0+p.dir)] = true
 			}
+
 			if got := len(want) - len(jobs); got != joined(r) {
 				t.Errorf("%d names less, want %d", got, joined(r))
 			}
+
 			if len(r.Notes("")) == 0 && (len(c.want) > 0 || c.doubtful > 0) {
 				t.Error("nothing is said of it")
 			}
@@ -163,6 +173,7 @@ func joined(r Result) (n int) {
 	for _, j := range r.Jobs {
 		n += len(j.Dirs) - 1
 	}
+
 	return n
 }
 

@@ -29,12 +29,14 @@ func read(r segment.RankDir) (when extent, names []string, ok bool) {
 	if err != nil || len(infos) == 0 {
 		return when, nil, false
 	}
+
 	s := sight{from: math.MaxInt64, names: map[string]bool{}}
 	s.head(filepath.Join(r.Path, infos[0].Name))
 	s.tail(filepath.Join(r.Path, infos[len(infos)-1].Name), infos[len(infos)-1])
 	for name := range s.names {
 		names = append(names, name)
 	}
+
 	names = append(names, communicators(filepath.Join(r.Path, topology.ParallelGroupFile))...)
 	return extent{s.from, s.to}, names, s.to > 0
 }
@@ -56,6 +58,7 @@ func (s *sight) tail(path string, info segment.Info) {
 	if !info.Compressed {
 		offset = max(0, info.Size-tailBytes)
 	}
+
 	s.lines(path, offset, math.MaxInt)
 }
 
@@ -68,11 +71,13 @@ func (s *sight) lines(path string, offset int64, most int) {
 	if offset > 0 && f.SeekTo(offset) != nil {
 		return
 	}
+
 	for n := 0; n < most; n++ {
 		line, _, err := f.Next()
 		if errors.Is(err, io.EOF) || err != nil {
 			return
 		}
+
 		if n > 0 || offset == 0 { // else the rest of one
 			s.line(line)
 		}
@@ -86,8 +91,10 @@ func (s *sight) line(line []byte) {
 		if string(m.Domain) == marker.CommunicationDomain {
 			s.group(m.Name)
 		}
+
 		return
 	}
+
 	// Our own lines tell the time alone: their groups' names are not unique.
 	if t, err := s.record.Parse(line); err == nil && t == record.LineRecord {
 		s.at(uint64(max(0, s.record.Record.Start)))
@@ -98,6 +105,7 @@ func (s *sight) at(ns uint64) {
 	if ns == 0 || ns > math.MaxInt64 {
 		return
 	}
+
 	s.from, s.to = min(s.from, int64(ns)), max(s.to, int64(ns))
 }
 

@@ -34,16 +34,19 @@ func New(found *topology.Found, given *topology.File, node string) *Job {
 	if j.topology == nil {
 		return j
 	}
+
 	for node, ranks := range j.topology.Nodes {
 		for _, rank := range ranks {
 			j.nodes[rank] = node
 		}
 	}
+
 	for _, g := range j.topology.Groups {
 		for i, rank := range g.Ranks {
 			j.groups[rank] = append(j.groups[rank], record.Group{Dim: g.Dim, Name: g.Name, Index: i, Size: len(g.Ranks), Ranks: g.Ranks})
 		}
 	}
+
 	return j
 }
 
@@ -53,12 +56,14 @@ func (j *Job) Topology(dirs []segment.RankDir) *topology.File {
 	if j.node == "" {
 		return j.topology
 	}
+
 	here := &topology.File{Nodes: map[string][]int{}}
 	for _, dir := range dirs {
 		if j.nodeOf(dir) == j.node {
 			here.Nodes[j.node] = append(here.Nodes[j.node], dir.Rank)
 		}
 	}
+
 	return topology.Merge(here, j.topology)
 }
 
@@ -68,6 +73,7 @@ func (j *Job) nodeOf(dir segment.RankDir) string {
 	if j.node == "" || ok && (j.servers == nil || j.servers.NodeOf(dir.Rank) != name) || !segment.Local(dir.Path) {
 		return name
 	}
+
 	return j.node
 }
 
@@ -77,6 +83,7 @@ func (j *Job) Options(dir segment.RankDir, records rollup.Selection) rollup.Opti
 	if j.topology != nil {
 		o.WorldSize = j.topology.WorldSize
 	}
+
 	return o
 }
 
@@ -92,6 +99,7 @@ func (j *Job) groupsOf(dir segment.RankDir) func() []record.Group {
 		if len(now) == 0 || len(own) == len(now) && &own[0] == &now[0] {
 			return all
 		}
+
 		own, all = now, slices.Clone(now)
 		for _, g := range j.groups[dir.Rank] {
 			if !slices.ContainsFunc(now, func(k record.Group) bool {
@@ -100,6 +108,7 @@ func (j *Job) groupsOf(dir segment.RankDir) func() []record.Group {
 				all = append(all, g)
 			}
 		}
+
 		return all
 	}
 }

@@ -35,22 +35,27 @@ func TestJob_GroupsOnce(t *testing.T) {
 	if o.Job != "j" || o.WorldSize != 4 || o.Node != "node-1" || o.Records != rollup.None {
 		t.Errorf("%+v", o)
 	}
+
 	if d := cmp.Diff([]record.Group{ep, dp}, o.Groups()); d != "" {
 		t.Errorf("before the file is there (-want +got):\n%s", d)
 	}
+
 	for _, text := range []string{`{"comm-7": {"group_na`, `{"comm-7": {"group_name": "exp", "group_rank": 0, "global_ranks": [0, 1]}}`} {
 		put(t, dir, text)
 		got := o.Groups()
 		if text[len(text)-1] == '}' {
 			ep.Name = "comm-7"
 		}
+
 		if d := cmp.Diff([]record.Group{ep, dp}, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
+
 		if again := o.Groups(); &again[0] != &got[0] {
 			t.Errorf("%s: another slice, though nothing has changed", text)
 		}
 	}
+
 	if got := r.Options(segment.RankDir{Rank: 3, Path: t.TempDir()}, rollup.None).Groups(); got != nil {
 		t.Errorf("rank 3 is in %v", got)
 	}
@@ -72,12 +77,14 @@ func TestJob_Node(t *testing.T) {
 		if d := cmp.Diff(want, places); d != "" {
 			t.Errorf("node %q (-want +got):\n%s", node, d)
 		}
+
 		for i, dir := range dirs {
 			if got := r.Options(dir, rollup.None).Node; got != want[i] && (got != "" || want[i] != "node-3") {
 				t.Errorf("node %q: rank %d runs on %q, want %q", node, i, got, want[i])
 			}
 		}
 	}
+
 	if r := New(&topology.Found{}, nil, ""); r.Topology(dirs) != nil || r.Options(dirs[0], rollup.None).Node != "" {
 		t.Error("something is known of nothing")
 	}

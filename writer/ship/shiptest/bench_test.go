@@ -26,6 +26,7 @@ func (f forgetful) Insert(ctx context.Context, b *ship.Batch) error {
 	if b.Table == row.LedgerTable {
 		return nil
 	}
+
 	return f.Sink.Insert(ctx, b)
 }
 
@@ -44,6 +45,7 @@ func BenchmarkOnce(b *testing.B) {
 				Count: 1 << 20, Dtype: "bf16", Bytes: 1 << 21, Segment: 9, Offset: uint64(160 * k),
 			})
 		}
+
 		return &row.Rows{Raws: row.Pack(all...)}
 	}
 	run := func(once bool) time.Duration {
@@ -54,13 +56,16 @@ func BenchmarkOnce(b *testing.B) {
 		if once {
 			sink, o.DeadLetters = store, filepath.Join(b.TempDir(), "dead")
 		}
+
 		if err := sink.Create(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+
 		s, err := ship.New(sink, o)
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		ctx, stop := context.WithCancel(b.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
@@ -69,20 +74,24 @@ func BenchmarkOnce(b *testing.B) {
 		for i := 0; i < n; i += portion {
 			all = append(all, rows(i))
 		}
+
 		began := time.Now()
 		for i, r := range all {
 			if err := s.Put(ctx, st, r, i); err != nil {
 				b.Fatal(err)
 			}
 		}
+
 		if err := s.Flush(ctx); err != nil {
 			b.Fatal(err)
 		}
+
 		took := time.Since(began)
 		stop()
 		if err := <-done; err != nil {
 			b.Fatal(err)
 		}
+
 		server.Exec("DROP DATABASE " + db)
 		return took
 	}
@@ -95,9 +104,11 @@ func BenchmarkOnce(b *testing.B) {
 			once := (i+k)%2 == 0
 			took[map[bool]int{false: 0, true: 1}[once]] = run(once)
 		}
+
 		without, with = without+took[0], with+took[1]
 		ratios = append(ratios, took[1].Seconds()/took[0].Seconds())
 	}
+
 	slices.Sort(ratios)
 	b.ReportMetric(with.Seconds()/float64(b.N), "once-s/op")
 	b.ReportMetric(without.Seconds()/float64(b.N), "bare-s/op")

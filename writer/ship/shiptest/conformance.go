@@ -26,6 +26,7 @@ func Rows(job string, rank uint32, first, n int) *row.Rows {
 	if first == 0 {
 		r.Ranks = append(r.Ranks, Rank(job, rank, 1))
 	}
+
 	for i := first; i < first+n; i++ {
 		start := Base + int64(i)*1_000_000_000
 		r.Steps = append(r.Steps, row.Step{
@@ -48,6 +49,7 @@ func Rows(job string, rank uint32, first, n int) *row.Rows {
 			}
 		}
 	}
+
 	r.Raws = row.Pack(records...)
 
 	return r
@@ -82,6 +84,7 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 			t.Fatalf("Create: %v", err)
 		}
 	}
+
 	job := "job 'ü/..\\" + t.Name()
 	batches := Batches(t, Rows(job, 3, 0, 3000))
 	days := map[int64]bool{}
@@ -89,9 +92,11 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 		days[b.Day] = true
 		want(t, ctx, sink, b, none(b))
 	}
+
 	if len(days) < 3 { // ranks have one of their own
 		t.Fatalf("batches of %d partitions, want rows on both sides of a midnight", len(days))
 	}
+
 	t.Run("InsertedIsStored", func(t *testing.T) {
 		for _, b := range batches {
 			insert(t, ctx, sink, b)
@@ -103,6 +108,7 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 		if err := other.Create(ctx); err != nil {
 			t.Fatalf("Create: %v", err)
 		}
+
 		for _, b := range batches {
 			want(t, ctx, other, b, all(b))
 		}
@@ -147,6 +153,7 @@ func known(b *ship.Batch, i int) bool {
 	case row.RecordsTable:
 		return b.Raws.Rows[i].Seq < 3000
 	}
+
 	return false
 }
 
@@ -189,9 +196,11 @@ func stored(t *testing.T, ctx context.Context, sink ship.Sink, b *ship.Batch) []
 	if err != nil {
 		t.Fatalf("Stored(%s): %v", b.Table, err)
 	}
+
 	if len(got) != b.Len() {
 		t.Fatalf("Stored(%s) answers for %d of %d rows", b.Table, len(got), b.Len())
 	}
+
 	return got
 }
 
@@ -209,6 +218,7 @@ func brief(marks []bool) string {
 			n++
 		}
 	}
+
 	return fmt.Sprintf("%d of %d", n, len(marks))
 }
 
@@ -219,5 +229,6 @@ func all(b *ship.Batch) []bool {
 	for i := range marks {
 		marks[i] = true
 	}
+
 	return marks
 }

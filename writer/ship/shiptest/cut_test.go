@@ -34,10 +34,12 @@ func faults(r *rand.Rand, n int, head, most int64) func(int) fault {
 		if i >= n {
 			return fault{}
 		}
+
 		f := kinds[i%len(kinds)]()
 		if f.delay > 0 { // such a connection would live on: it is cut later
 			f.up = most
 		}
+
 		return f
 	}
 }
@@ -49,6 +51,7 @@ func patient(t *testing.T, store string) *clickhouse.Sink {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -67,6 +70,7 @@ func cutting(t *testing.T, p *proxy, sink ship.Sink, cuts, ranks, n int) {
 	if st.Doubts == 0 {
 		t.Error("no insert was in doubt: the proxy did not do its work")
 	}
+
 	if p.n < cuts {
 		t.Errorf("%d connections, %d were to be broken: the scale is not reached", p.n, cuts)
 	}
@@ -84,6 +88,7 @@ func TestConnectionsCut(t *testing.T) {
 	if err := open(t, server.Store(db)).Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	p := newProxy(t, server.Addr(), faults(r, cuts, 3000, 18000))
 	ranks, n := 3, 100*cuts
 	cutting(t, p, patient(t, p.store(db)), cuts, ranks, n)
@@ -97,6 +102,7 @@ func TestConnectionsCutOnTheCurrentEngine(t *testing.T) {
 	if err := open(t, "clickhouse://"+engine.Address+"/default?protocol=http&compression=none").Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	p := newProxy(t, engine.Address, faults(r, cuts, 3000, 40000))
 	ranks, n := 2, 100*cuts
 	cutting(t, p, patient(t, p.store("default")+"?protocol=http&compression=none"), cuts, ranks, n)
@@ -106,10 +112,12 @@ func TestConnectionsCutOnTheCurrentEngine(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
+
 		number, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 		if err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
+
 		return number
 	}, "default", ranks, n)
 }

@@ -27,6 +27,7 @@ func scale(t testing.TB, name string, short int) int {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
+
 	t.Logf("scale: %d (%s)", n, name)
 	return n
 }
@@ -49,6 +50,7 @@ func (h *hooked) Insert(ctx context.Context, b *ship.Batch) error {
 	case h.begins <- struct{}{}:
 	default:
 	}
+
 	return h.Sink.Insert(ctx, b)
 }
 
@@ -59,6 +61,7 @@ func shipping(t *testing.T, sink ship.Sink, o ship.Options, f func(ctx context.C
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -67,6 +70,7 @@ func shipping(t *testing.T, sink ship.Sink, o ship.Options, f func(ctx context.C
 	if err := <-done; err != nil {
 		t.Fatalf("Run: %v", err)
 	}
+
 	return s
 }
 
@@ -77,6 +81,7 @@ func feed(t *testing.T, ctx context.Context, s *ship.Shipper, ranks, n, portion 
 	for r := range streams {
 		streams[r] = ship.NewStream(strconv.Itoa(r))
 	}
+
 	for i := 0; i < n; i += portion {
 		for r := range streams {
 			if err := s.Put(ctx, streams[r], shiptest.Rows("j", uint32(r), i, min(portion, n-i)), i); err != nil {
@@ -84,6 +89,7 @@ func feed(t *testing.T, ctx context.Context, s *ship.Shipper, ranks, n, portion 
 			}
 		}
 	}
+
 	flushing, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if err := s.Flush(flushing); err != nil {
@@ -122,6 +128,7 @@ func open(t testing.TB, store string) *clickhouse.Sink {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

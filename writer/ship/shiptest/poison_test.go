@@ -24,6 +24,7 @@ func (c *counted) Insert(ctx context.Context, b *ship.Batch) error {
 	if b.Table == row.RecordsTable {
 		c.inserts++
 	}
+
 	return c.Sink.Insert(ctx, b)
 }
 
@@ -37,6 +38,7 @@ func TestPoisonRow(t *testing.T) {
 	if err := sink.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	server.Exec("ALTER TABLE " + db + ".records ADD COLUMN bad Int64 MATERIALIZED intDiv(1000, dur_ns - 13)")
 	letters := filepath.Join(t.TempDir(), "dead.jsonl")
 	n := scale(t, "LAGGARD_TEST_POISON_ROWS", 20_000)
@@ -46,10 +48,12 @@ func TestPoisonRow(t *testing.T) {
 			for i := range rows.Raws.Rows {
 				rows.Raws.Rows[i].StartNs = shiptest.Base
 			}
+
 			rows.Raws.Rows[n/3].DurNs = 13
 			if err := s.Put(ctx, ship.NewStream("0"), rows, 1); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := s.Flush(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -58,20 +62,24 @@ func TestPoisonRow(t *testing.T) {
 		if poisoned := st.Tables[row.RecordsTable].Poisoned; poisoned != uint64(1-round) {
 			t.Fatalf("round %d: %d rows poisoned", round, poisoned)
 		}
+
 		plain := (n + ship.DefaultBatchRows - 1) / ship.DefaultBatchRows
 		t.Logf("round %d: %d inserts, %d without poison", round, sink.inserts, plain)
 		if sink.inserts > plain+40 {
 			t.Fatalf("%d inserts, %d without poison", sink.inserts, plain)
 		}
+
 		sink.inserts = 0
 		if got := server.Count("SELECT count() FROM " + db + ".records"); got != uint64(n-1) {
 			t.Fatalf("round %d: %d records, want %d", round, got, n-1)
 		}
 	}
+
 	text, err := os.ReadFile(letters)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if lines := strings.Count(string(text), "\n"); lines != 1 || !strings.Contains(string(text), `"dur_ns":13`) {
 		t.Fatalf("dead letters:\n%s", text)
 	}

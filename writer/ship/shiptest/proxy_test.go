@@ -48,6 +48,7 @@ func newProxy(t *testing.T, server string, plan func(n int) fault) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return proxyAt(t, l, server, plan)
 }
 
@@ -63,6 +64,7 @@ func proxyAt(t *testing.T, l net.Listener, server string, plan func(n int) fault
 		for c := range p.conns {
 			c.Close()
 		}
+
 		p.mu.Unlock()
 		p.wait.Wait()
 	})
@@ -80,11 +82,13 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
+
 		server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.server)
 		if err != nil {
 			client.Close()
 			continue
 		}
+
 		p.mu.Lock()
 		f := p.plan(p.n)
 		p.n++
@@ -141,6 +145,7 @@ func (l *link) cut() {
 			}
 		}
 	}
+
 	l.client.Close()
 	l.server.Close()
 }
@@ -155,6 +160,7 @@ func (l *link) late() {
 	if l.delay == 0 {
 		return
 	}
+
 	l.happens()
 	t := time.NewTimer(l.delay)
 	defer t.Stop()
@@ -172,6 +178,7 @@ func (l *link) up(dst io.Writer, src io.Reader) {
 			l.silent(src)
 			return
 		}
+
 		l.late()
 		l.mu.Lock()
 		pass := int64(n)
@@ -179,12 +186,14 @@ func (l *link) up(dst io.Writer, src io.Reader) {
 		if limited {
 			pass = min(pass, l.fault.up-l.sent)
 		}
+
 		l.sent += pass
 		over := limited && l.sent >= l.fault.up
 		l.mu.Unlock()
 		if _, werr := dst.Write(buf[:pass]); werr != nil || err != nil {
 			return
 		}
+
 		switch {
 		case over && l.half:
 			l.silent(src)
@@ -207,6 +216,7 @@ func (l *link) down(dst io.Writer, src io.Reader) {
 		if l.fault.down > 0 {
 			pass = min(pass, l.fault.down-l.said)
 		}
+
 		l.said += pass
 		cut := l.fault.down > 0 && l.said >= l.fault.down
 		l.mu.Unlock()
@@ -214,12 +224,15 @@ func (l *link) down(dst io.Writer, src io.Reader) {
 			l.cut()
 			return
 		}
+
 		if over && l.half || l.stall {
 			pass = 0
 		}
+
 		if _, werr := dst.Write(buf[:pass]); werr != nil || err != nil {
 			return
 		}
+
 		if cut {
 			l.cut()
 			return

@@ -67,6 +67,7 @@ func (c trouble) run(t *testing.T, sink ship.Sink) *ship.Shipper {
 		if err := s.Flush(ctx); err != nil {
 			t.Fatalf("before anything happened: %v; %+v", err, s.Stats())
 		}
+
 		c.harm()
 		put(500)
 		await(t, alarm, func() bool { return s.Stats().Failing == c.class && strings.Contains(s.Stats().LastError, c.word) }, func() string { return s.Stats().LastError })
@@ -79,14 +80,17 @@ func (c trouble) run(t *testing.T, sink ship.Sink) *ship.Shipper {
 	if st.Failing != "" || !strings.Contains(log.String(), "recovered") {
 		t.Errorf("no recovery: %+v\n%s", st, &log)
 	}
+
 	for table, n := range st.Tables {
 		if n.Poisoned != 0 {
 			t.Errorf("%d rows of %s were taken for poison", n.Poisoned, table)
 		}
 	}
+
 	if c.secret != "" && strings.Contains(log.String(), c.secret) {
 		t.Errorf("the log holds a secret:\n%s", &log)
 	}
+
 	return s
 }
 
@@ -185,6 +189,7 @@ func newNames(t *testing.T) *names {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n := &names{}
 	done := make(chan struct{})
 	go func() {
@@ -195,6 +200,7 @@ func newNames(t *testing.T) *names {
 			if err != nil {
 				return
 			}
+
 			_, _ = conn.WriteTo(n.answer(buf[:size]), from)
 		}
 	}()
@@ -218,10 +224,12 @@ func (n *names) answer(question []byte) []byte {
 	for end < len(question) && question[end] != 0 {
 		end += int(question[end]) + 1
 	}
+
 	end += 5 // the root label, type and class
 	if len(question) < end {
 		return nil
 	}
+
 	reply := append([]byte(nil), question[:end]...)
 	reply[2], reply[3] = 0x81, 0x80
 	clear(reply[6:header])
@@ -229,9 +237,11 @@ func (n *names) answer(question []byte) []byte {
 		reply[3] |= 3
 		return reply
 	}
+
 	if binary.BigEndian.Uint16(question[end-4:]) == 1 {
 		reply[7] = 1
 		reply = append(reply, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
 	}
+
 	return reply
 }

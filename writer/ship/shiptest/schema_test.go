@@ -23,6 +23,7 @@ func TestServerRefuses(t *testing.T) {
 		if err := sink.Create(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		// Five parts in one partition are too many for this table.
 		ddl := string(server.Dump(t, "SHOW CREATE TABLE "+db+".steps FORMAT TSVRaw"))
 		server.Exec("DROP TABLE "+db+".steps", strings.TrimSpace(ddl)+", parts_to_delay_insert = 5, parts_to_throw_insert = 5")
@@ -90,9 +91,11 @@ func TestColumnDropped(t *testing.T) {
 			if err := s.Put(ctx, st, shiptest.Rows("j", 0, 500*i, 500), i); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := s.Flush(ctx); err != nil {
 				t.Fatal(err)
 			}
+
 			server.Exec("ALTER TABLE " + db + ".records DROP COLUMN tokens")
 		}
 	})

@@ -33,12 +33,14 @@ func TestServerKilled(t *testing.T) {
 				return
 			case <-sink.begins:
 			}
+
 			delay := time.NewTimer(time.Duration(r.Int64N(int64(12 * time.Millisecond))))
 			select {
 			case <-stop:
 				return
 			case <-delay.C:
 			}
+
 			server.Kill()
 			server.Up()
 		}
@@ -80,6 +82,7 @@ func TestServerStalls(t *testing.T) {
 	if s.Stats().Retries == 0 {
 		t.Error("nothing failed: the server did not stall")
 	}
+
 	exactly(t, server.Count, db, 2, 4000)
 }
 
@@ -102,11 +105,13 @@ func TestMillionRows(t *testing.T) {
 						Count: 1 << 20, Dtype: "bf16", Bytes: 1 << 21, Segment: uint64(r), Offset: uint64(160 * seq),
 					})
 				}
+
 				if err := s.Put(ctx, st, &row.Rows{Raws: row.Pack(all...)}, i); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
+
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}

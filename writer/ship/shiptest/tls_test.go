@@ -29,6 +29,7 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -38,10 +39,12 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &authority{cert, key}
 }
 
@@ -68,6 +71,7 @@ func (a *authority) certificate(t *testing.T, until time.Time) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "store"},
 		NotBefore: until.Add(-2 * time.Hour), NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -77,6 +81,7 @@ func (a *authority) certificate(t *testing.T, until time.Time) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -96,6 +101,7 @@ func newFront(t *testing.T, server string, cert tls.Certificate) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.proxy = proxyAt(t, l, server, func(int) fault { return fault{} })
 	return f
 }

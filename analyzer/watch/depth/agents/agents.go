@@ -47,6 +47,7 @@ func (s *Switch) Check() error {
 	if s.Agents == OfPods || s.pattern() {
 		return nil
 	}
+
 	_, err := s.listed()
 	return err
 }
@@ -59,13 +60,16 @@ func (s *Switch) Addresses(ctx context.Context, node string) ([]string, error) {
 	case s.pattern():
 		return []string{strings.ReplaceAll(s.Agents, "{node}", node)}, nil
 	}
+
 	list, err := s.listed()
 	if err != nil {
 		return nil, err
 	}
+
 	if list[node] == "" {
 		return nil, fmt.Errorf("find the agent of node %s: %s does not name it", node, s.Agents)
 	}
+
 	return []string{list[node]}, nil
 }
 
@@ -79,18 +83,21 @@ func (s *Switch) pods(ctx context.Context, node string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
 	}
+
 	var list struct {
 		Items []struct{ Status struct{ PodIP string } }
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
 	}
+
 	var at []string
 	for _, p := range list.Items {
 		if ip := p.Status.PodIP; ip != "" {
 			at = append(at, net.JoinHostPort(ip, agentPort))
 		}
 	}
+
 	return at, nil
 }
 
@@ -116,11 +123,13 @@ func (s *Switch) Set(ctx context.Context, job, node string, communication bool) 
 		if now.Communication == communication || !communication && !now.Ours {
 			return nil
 		}
+
 		words := trace.State{Light: true, Communication: communication}.Words()
 		r, err := c.ModifyTrainingDataTraceSwitch(c.ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: switchboard.Switch(words)})
 		if err == nil && r.GetCode() != switchboard.OK {
 			err = fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 		}
+
 		return err
 	})
 }
@@ -138,6 +147,7 @@ func (s *Switch) each(ctx context.Context, job, node string, f func(client, stri
 	if err != nil {
 		return err
 	}
+
 	known := 0
 	for _, address := range at {
 		err := s.call(ctx, address, func(c client) error {
@@ -146,6 +156,7 @@ func (s *Switch) each(ctx context.Context, job, node string, f func(client, stri
 			if err != nil || !ok {
 				return err
 			}
+
 			known++
 			return f(c, name, set)
 		})
@@ -153,9 +164,11 @@ func (s *Switch) each(ctx context.Context, job, node string, f func(client, stri
 			return fmt.Errorf("call agent %s: %w", address, err)
 		}
 	}
+
 	if known == 0 {
 		return fmt.Errorf("find the agent of job %s on node %s: none of %v has recorders of it", job, node, at)
 	}
+
 	return nil
 }
 
@@ -171,6 +184,7 @@ func (c client) setting(name string) (set depth.Setting, ok bool, err error) {
 	case r.GetCode() != switchboard.OK:
 		return set, false, fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 	}
+
 	p := r.GetProfilingSwitch()
 	return depth.Setting{Light: p.GetStep() == "on", Communication: p.GetCommunicationOperator() == "on",
 		Ours: slices.Equal(header.Get(switchboard.Caller), []string{watchCaller})}, true, nil
@@ -181,6 +195,7 @@ func (s *Switch) call(ctx context.Context, address string, f func(client) error)
 	if err != nil {
 		return err
 	}
+
 	conn, err := s.Endpoint.Dial(at)
 	if err != nil {
 		return err
@@ -202,9 +217,11 @@ func (s *Switch) listed() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read --agents: %w; it is an address with {node} in it, a file, or the word kubernetes", err)
 	}
+
 	var list map[string]string
 	if err := yaml.Unmarshal(b, &list); err != nil {
 		return nil, fmt.Errorf("read --agents %s: %w; want lines of node: host:port", s.Agents, err)
 	}
+
 	return list, nil
 }

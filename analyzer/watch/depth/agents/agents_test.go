@@ -26,6 +26,7 @@ func TestDepth_Pods(t *testing.T) {
 	if err != nil || fmt.Sprint(at) != "[10.0.0.7:9611 [fd00::7]:9611]" {
 		t.Errorf("addresses %v, %v", at, err)
 	}
+
 	if got, want := <-asked, "GET /api/v1/pods laggard/metrics=true spec.nodeName=node-7,status.phase=Running"; got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
@@ -37,6 +38,7 @@ func TestUnlistedNode(t *testing.T) {
 	if err := os.WriteFile(list, []byte("node-0: 127.0.0.1:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	s := &Switch{Agents: list}
 	if _, err := s.Get(t.Context(), "j", "node-1"); err == nil || !strings.Contains(err.Error(), "does not name it") {
 		t.Errorf("a node that is not listed: %v", err)

@@ -50,29 +50,35 @@ func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
 	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = c, key
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	for file, block := range map[string]*pem.Block{name + ".crt": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
 			a.t.Fatal(err)
 		}
 	}
+
 	made, err := x509.ParseCertificate(der)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	return made, key
 }
 
@@ -82,5 +88,6 @@ func Token(t testing.TB, path, word string) string {
 	if err := os.WriteFile(path, []byte(word+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }

@@ -35,23 +35,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	query := r.URL.Query().Get("query")
 	data := body
 	if query == "" {
 		query, data = string(body), nil
 	}
+
 	if query == "" {
 		fmt.Fprintln(w, "Ok.")
 		return
 	}
+
 	reply, err := h.answer(r, query, data)
 	if err != nil {
 		if m := exception.FindStringSubmatch(err.Error()); m != nil {
 			w.Header().Set("X-ClickHouse-Exception-Code", m[1])
 		}
+
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	w.Header().Set("X-ClickHouse-Server-Display-Name", "chdb")
 	w.Write(reply)
 }
@@ -65,20 +70,25 @@ func (h *handler) answer(r *http.Request, query string, data []byte) ([]byte, er
 			}
 		}
 	}
+
 	if m := insertData.FindStringSubmatch(query); m != nil && len(data) > 0 {
 		return nil, h.insert(m[1], m[2], data)
 	}
+
 	format := r.URL.Query().Get("default_format")
 	if m := ownFormat.FindStringSubmatch(query); m != nil {
 		format = m[1]
 	}
+
 	if format == "" {
 		format = "TabSeparated"
 	}
+
 	reply, err := h.engine.run([]byte(query), format)
 	if err != nil || !strings.EqualFold(format, "Native") {
 		return reply, err
 	}
+
 	version, _ := strconv.Atoi(r.URL.Query().Get("client_protocol_version"))
 	return reframe(reply, version)
 }
@@ -94,6 +104,7 @@ func (h *handler) insert(statement, format string, data []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+
 	_, err = h.engine.run(fmt.Appendf(nil, "%s FROM INFILE '%s' FORMAT %s", statement, f.Name(), format), "Null")
 	return err
 }
@@ -104,6 +115,7 @@ func reframe(blocks []byte, version int) ([]byte, error) {
 	if version == 0 {
 		return blocks, nil
 	}
+
 	in := chproto.NewReader(bytes.NewReader(blocks))
 	var out chproto.Buffer
 	for {
@@ -112,9 +124,11 @@ func reframe(blocks []byte, version int) ([]byte, error) {
 		if errors.Is(err, io.EOF) {
 			return out.Buf, nil
 		}
+
 		if err == nil {
 			err = block.Encode(&out, uint64(version))
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("reframe Native block: %w", err)
 		}

@@ -40,10 +40,12 @@ func serve(library, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+
 	fmt.Println(l.Addr())
 	return http.Serve(l, &handler{engine: e, dir: dir})
 }
@@ -65,6 +67,7 @@ func open(library, dir string) (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", library, err)
 	}
+
 	e := &engine{}
 	var connect func(argc int32, argv unsafe.Pointer) uintptr
 	var signals func(enabled int32)
@@ -82,6 +85,7 @@ func open(library, dir string) (*engine, error) {
 	if c == 0 {
 		return nil, fmt.Errorf("open engine in %s: chdb_connect returned nothing", dir)
 	}
+
 	// chdb_connect returns a pointer to the connection.
 	e.connection = *(*uintptr)(pointer(c))
 	return e, nil
@@ -102,13 +106,16 @@ func (e *engine) run(query []byte, format string) ([]byte, error) {
 	if r == 0 {
 		return nil, fmt.Errorf("run query: the engine returned nothing")
 	}
+
 	defer e.destroy(r)
 	if message := e.failure(r); message != "" {
 		return nil, fmt.Errorf("%s", message)
 	}
+
 	n := e.length(r)
 	if n == 0 {
 		return nil, nil
 	}
+
 	return append([]byte(nil), unsafe.Slice((*byte)(pointer(e.buffer(r))), n)...), nil
 }
