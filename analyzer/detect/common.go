@@ -81,7 +81,8 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 // standing reports whether so many nodes of the job are as slow as c that they can't
 // all be bad. Up to half of them may be, if each clearly became slow against its own
 // past while the others did not: as slow as those that always were is as slow as their
-// kind. What was always so may be a mix of hardware, and is where a node is as much
+// kind. In a small job that half is counted of those that became slow together: one fault
+// after the other are two. What was always so may be a mix of hardware, and is where a node is as much
 // faster than its peers: no fault makes it so. (In a small job half a role may be the
 // slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
@@ -90,12 +91,12 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	total := e.nodes()
-	k, always, mixed := total, total, total >= smallJob
+	k, always, together, mixed := total, total, total, total >= smallJob
 	for s := range signals { // who waits in one signal does not in the other
 		if c.has[s] {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
-			k, always = min(k, len(a.slow)), min(always, len(a.always))
+			k, always, together = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together))
 			was := t.baseN[c.row] < minBase || float64(t.base[c.row]) >= t.standing(c.row)/2
 			mixed = mixed && was && len(a.fast) > 0
 		}
@@ -103,6 +104,10 @@ func (e *Engine) standing(c *candidate) bool {
 
 	most := max(1, commonShare*float64(total))
 	if e.rose(c) {
+		if total < smallJob {
+			k = together
+		}
+
 		return float64(always) > most || float64(k) > most && 2*k > total
 	}
 
@@ -110,18 +115,23 @@ func (e *Engine) standing(c *candidate) bool {
 }
 
 // likes are the nodes with ranks about as slow as one of them in a signal, those of them
-// that were so before, and those with ranks about as fast as it is slow.
-type likes struct{ slow, always, fast map[int32]bool }
+// that were so before, those that became so when it did, and those with ranks about as fast
+// as it is slow.
+type likes struct{ slow, always, together, fast map[int32]bool }
 
 // alike finds the nodes that are like row r in a signal.
 func (e *Engine) alike(t *track, r int) likes {
-	out := likes{map[int32]bool{}, map[int32]bool{}, map[int32]bool{}}
+	out := likes{map[int32]bool{}, map[int32]bool{}, map[int32]bool{}, map[int32]bool{}}
 	for p := range e.n {
 		n, x, least := e.layout.Node[p], t.standing(p), max(t.standing(r)/2, t.doubt(p))
 		switch {
 		case n < 0:
 		case x >= least:
 			out.slow[n] = true
+			if !t.active(p) || abs(int(t.sinceAt[p]-t.sinceAt[r])) <= window/2 {
+				out.together[n] = true
+			}
+
 			if past, k, _ := t.past(p, t.began(p, window)); k >= minBase && past >= least {
 				out.always[n] = true
 			}

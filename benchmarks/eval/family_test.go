@@ -123,6 +123,7 @@ func TestSeeds_OnceWrong(t *testing.T) {
 		{"-scenario", "backward-1.2", "1034751073842"},
 		{"-scenario", "host-delay", "1034751073878"},
 		{"-scenario", "absent-10", "1034751073782"},
+		{"-scenario", "two-culprits", "1034751073758"},
 	} {
 		t.Run(c.name+" "+c.seed, func(t *testing.T) {
 			var out, words bytes.Buffer
