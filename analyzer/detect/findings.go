@@ -61,11 +61,12 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 			return
 		}
 
-		impact := e.unevenStages(share * e.stageBusy(stages))
-		if impact < findingImpact {
+		excess := share * e.stageBusy(stages)
+		if excess < findingImpact {
 			return // the better signal decides
 		}
 
+		impact := e.unevenStages(excess)
 		f := verdict.Finding{Kind: verdict.StageImbalance, JobImpact: impact, Stages: stages, Ratio: math.Round(ratio*1e3) / 1e3}
 		for r := range e.n {
 			if g := e.layout.Role[r]; g >= 0 && slices.Contains(stages, e.layout.Roles[g].Stage) {
@@ -73,7 +74,7 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 			}
 		}
 
-		f.Detail = stageSentence(s, times, stages, ratio, e.layout.Certain)
+		f.Detail = stageSentence(s, times, stages, ratio, impact, e.layout.Certain)
 		addFinding(v, f)
 		return
 	}
@@ -166,7 +167,7 @@ func (e *Engine) stageBusy(stages []int) float64 {
 	return min(1, x/e.stepMedian)
 }
 
-func stageSentence(s signal, times []float64, stages []int, ratio float64, certain bool) string {
+func stageSentence(s signal, times []float64, stages []int, ratio, impact float64, certain bool) string {
 	what := "compute"
 	if s == own {
 		what = "own"
@@ -183,7 +184,10 @@ func stageSentence(s signal, times []float64, stages []int, ratio float64, certa
 	}
 
 	b.WriteString(" a step by stage)")
-	if len(stages) == 1 {
+	switch {
+	case impact < 0.005: // in words 0 %
+		b.WriteString("; an even split would save nothing: with so few micro-batches the pipeline takes as long either way")
+	case len(stages) == 1:
 		mean := 0.0
 		for _, t := range times {
 			mean += t / float64(len(times))
