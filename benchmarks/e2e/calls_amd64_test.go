@@ -195,7 +195,7 @@ func (s *stage) exact(emitted sums) {
 var (
 	segmentFile = regexp.MustCompile(`/j1/\d+/\d+(\.zst)?$`)
 	rankFolder  = regexp.MustCompile(`/j1/\d+$`)
-	checkpoint  = regexp.MustCompile(`/\.laggard/\.?cursor`)
+	checkpoint  = regexp.MustCompile(`/\.laggard/(cursor|\.new-)`)
 )
 
 // label says what a call is: of which part, and which call.
