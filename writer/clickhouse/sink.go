@@ -247,6 +247,7 @@ func (s *Sink) Close() error {
 func (s *Sink) Ping(ctx context.Context) error {
 	var err error
 	for range len(s.address.Hosts) {
+		asked := s.address.Host
 		err = s.call(ctx, "ping", func(ctx context.Context, conn clickhouse.Conn) error {
 			return conn.Ping(ctx)
 		})
@@ -255,7 +256,9 @@ func (s *Sink) Ping(ctx context.Context) error {
 			return err
 		}
 
-		s.change(err)
+		if s.address.Host == asked { // enough failures have changed it by then
+			s.change(err)
+		}
 	}
 
 	return err
