@@ -42,13 +42,13 @@ var symmetric = map[string]bool{"allreduce": true, "allgather": true, "reducesca
 // Job collects the ranges of one job.
 type Job struct {
 	nodes   map[uint32]string
-	members map[member]string
+	members map[membership]string
 	calls   []call
 	more    bool // than are held
 }
 
-// member is a rank and a communicator's name.
-type member struct {
+// membership is a rank and a communicator's name.
+type membership struct {
 	rank  uint32
 	group string
 }
@@ -71,7 +71,7 @@ type clocks struct {
 }
 
 // NewJob returns an empty job.
-func NewJob() *Job { return &Job{nodes: map[uint32]string{}, members: map[member]string{}} }
+func NewJob() *Job { return &Job{nodes: map[uint32]string{}, members: map[membership]string{}} }
 
 // Take takes identities and ranges, in any order and in parts; it keeps neither slice.
 func (j *Job) Take(ranks []row.Rank, records []row.Record) {
@@ -82,7 +82,7 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 			_, rest, _ := strings.Cut(g, ":")
 			if end := strings.LastIndexByte(rest, ':'); end > 0 {
 				if end = strings.LastIndexByte(rest[:end], ':'); end > 0 && k < len(r.GroupRanks) {
-					j.members[member{r.Rank, rest[:end]}] = fmt.Sprint(r.GroupRanks[k])
+					j.members[membership{r.Rank, rest[:end]}] = fmt.Sprint(r.GroupRanks[k])
 				}
 			}
 		}
@@ -125,7 +125,7 @@ func (j *Job) Order() *verdict.Arrivals {
 func (j *Job) collectives() [][]call {
 	for i := range j.calls {
 		c := &j.calls[i]
-		if m := j.members[member{c.rank, c.group}]; m != "" {
+		if m := j.members[membership{c.rank, c.group}]; m != "" {
 			c.group = m
 		}
 	}

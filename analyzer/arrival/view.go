@@ -184,16 +184,16 @@ func (s *Step) met(c *clocks) bool {
 	return true
 }
 
-// place finds the range of a call again.
-type place struct {
+// rangeKey finds the range of a call again.
+type rangeKey struct {
 	rank       uint32
 	start, end int64
 	op         string
 }
 
 // waits are, of the step's collectives, the last to enter.
-func (s *Step) waits(all [][]call, c *clocks) map[place]entered {
-	waits := map[place]entered{}
+func (s *Step) waits(all [][]call, c *clocks) map[rangeKey]entered {
+	waits := map[rangeKey]entered{}
 	for _, members := range all {
 		if members[0].step != s.at.Step || int(members[0].repeat) != s.at.Repeat {
 			continue
@@ -201,7 +201,7 @@ func (s *Step) waits(all [][]call, c *clocks) map[place]entered {
 
 		_, last := c.entries(members)
 		for _, m := range members {
-			waits[place{m.rank, m.start, m.end, m.op}] = last
+			waits[rangeKey{m.rank, m.start, m.end, m.op}] = last
 		}
 	}
 
@@ -209,8 +209,8 @@ func (s *Step) waits(all [][]call, c *clocks) map[place]entered {
 }
 
 // add takes a range of the rank.
-func (l *Line) add(r row.Record, waits map[place]entered, offset int64) {
-	last, met := waits[place{r.Rank, r.StartNs, r.StartNs + r.DurNs, r.Op}]
+func (l *Line) add(r row.Record, waits map[rangeKey]entered, offset int64) {
+	last, met := waits[rangeKey{r.Rank, r.StartNs, r.StartNs + r.DurNs, r.Op}]
 	if r.Node != "" {
 		l.Node = r.Node
 	}

@@ -96,15 +96,15 @@ func (w *World) byCommunicators(l *Layout) {
 		return
 	}
 
-	places := make([]place, len(l.Ranks))
+	positions := make([]position, len(l.Ranks))
 	for s, rows := range roles {
 		for _, r := range rows {
-			places[r].stage = s
+			positions[r].stage = s
 		}
 	}
 
 	l.Stages = len(roles)
-	l.setRoles(places, nil)
+	l.setRoles(positions, nil)
 	l.setReplicas(chains)
 	l.setGroups(w.named(list)) // classes need the stages
 }
@@ -253,9 +253,9 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		return
 	}
 
-	places := stagesOf(parts, unit, len(l.Ranks))
+	positions := stagesOf(parts, unit, len(l.Ranks))
 	l.Stages = len(all) / unit
-	l.setRoles(places, nil)
+	l.setRoles(positions, nil)
 	l.setReplicas(newUnion(len(l.Ranks)))
 	l.setGroups(nil)
 	w.note(fmt.Sprintf("no groups are known: roles were guessed from %d clusters of forward times", len(parts)))
@@ -263,8 +263,8 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 
 // stagesOf numbers the parts as stages: where each is a run of neighbouring
 // ranks, by its place in the run of all; else by time.
-func stagesOf(parts [][]int32, unit, n int) []place {
-	places := make([]place, n)
+func stagesOf(parts [][]int32, unit, n int) []position {
+	positions := make([]position, n)
 	runs := true
 	for _, p := range parts {
 		slices.Sort(p)
@@ -275,13 +275,13 @@ func stagesOf(parts [][]int32, unit, n int) []place {
 
 	for s, p := range parts {
 		for _, r := range p {
-			if places[r].stage = s; runs {
-				places[r].stage = int(r) / unit
+			if positions[r].stage = s; runs {
+				positions[r].stage = int(r) / unit
 			}
 		}
 	}
 
-	return places
+	return positions
 }
 
 // median is the median over the samples of a process in which a time was recorded.

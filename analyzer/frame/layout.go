@@ -119,14 +119,14 @@ func fromTopology(t *topology.File, world int) []namedGroup {
 	return out
 }
 
-// place is where a rank stands in its groups.
-type place struct{ stage, tp, cp, ep int }
+// position is where a rank stands in its groups.
+type position struct{ stage, tp, cp, ep int }
 
 // assign makes roles and replicas out of groups. It reports whether the groups
 // say anything about roles.
 func (l *Layout) assign(groups []namedGroup, models []string) bool {
 	row := l.rows()
-	places := make([]place, len(l.Ranks))
+	positions := make([]position, len(l.Ranks))
 	join := newUnion(len(l.Ranks))
 	known, pipelined := false, false
 	var dps [][]int32
@@ -141,13 +141,13 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 			rows = append(rows, k)
 			switch g.dim {
 			case "pp":
-				places[k].stage = i
+				positions[k].stage = i
 			case "tp":
-				places[k].tp = i
+				positions[k].tp = i
 			case "cp":
-				places[k].cp = i
+				positions[k].cp = i
 			case "ep":
-				places[k].ep = i
+				positions[k].ep = i
 			}
 		}
 
@@ -173,10 +173,10 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 	}
 
 	if !pipelined && len(dps) > 1 {
-		l.stagesFromDP(dps, places, join, groups)
+		l.stagesFromDP(dps, positions, join, groups)
 	}
 
-	l.setRoles(places, models)
+	l.setRoles(positions, models)
 	l.setReplicas(join)
 	l.setSizes(groups, row)
 	return true
@@ -209,7 +209,7 @@ func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
 
 // stagesFromDP serves groups that name the data-parallel groups alone: each is a
 // role, ordered by its lowest rank, and the i-th members make a replica.
-func (l *Layout) stagesFromDP(dps [][]int32, places []place, join *union, groups []namedGroup) {
+func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *union, groups []namedGroup) {
 	for _, g := range groups {
 		if (g.dim == "tp" || g.dim == "cp") && len(g.ranks) > 1 {
 			return // several data-parallel groups are what tensor parallelism makes
@@ -226,7 +226,7 @@ func (l *Layout) stagesFromDP(dps [][]int32, places []place, join *union, groups
 	slices.SortFunc(dps, func(a, b []int32) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })
 	for s, d := range dps {
 		for i, k := range d {
-			places[k].stage = s
+			positions[k].stage = s
 			join.merge(dps[0][i], k)
 		}
 	}
@@ -240,20 +240,20 @@ const minRole = 4
 
 // setRoles groups rows by place. Expert, tensor and context positions split a role
 // only where enough peers are left, and so does the device model.
-func (l *Layout) setRoles(places []place, models []string) {
-	key := func(k int) place { return places[k] }
-	enough := func(key func(int) place) bool { return l.smallest(func(k int) any { return key(k) }) >= minRole }
+func (l *Layout) setRoles(positions []position, models []string) {
+	key := func(k int) position { return positions[k] }
+	enough := func(key func(int) position) bool { return l.smallest(func(k int) any { return key(k) }) >= minRole }
 	if !enough(key) {
-		key = func(k int) place { p := places[k]; p.ep = 0; return p }
+		key = func(k int) position { p := positions[k]; p.ep = 0; return p }
 	}
 
 	if !enough(key) {
-		key = func(k int) place { return place{stage: places[k].stage} }
+		key = func(k int) position { return position{stage: positions[k].stage} }
 	}
 
 	splitModel := len(models) > 0 && l.smallest(func(k int) any { return [2]any{key(k), models[k]} }) >= minRole
 	type roleKey struct {
-		place
+		position
 		model string
 	}
 	index := map[roleKey]int32{}
@@ -265,7 +265,7 @@ func (l *Layout) setRoles(places []place, models []string) {
 			continue
 		}
 
-		id := roleKey{place: key(k)}
+		id := roleKey{position: key(k)}
 		if splitModel {
 			id.model = models[k]
 		}
@@ -334,7 +334,7 @@ func (l *Layout) setReplicas(join *union) {
 // alike puts all present rows into one role, each a replica of its own.
 func (l *Layout) alike(models []string) {
 	l.Stages = 1
-	l.setRoles(make([]place, len(l.Ranks)), models)
+	l.setRoles(make([]position, len(l.Ranks)), models)
 	l.setReplicas(newUnion(len(l.Ranks)))
 }
 

@@ -51,7 +51,7 @@ func (r *rank) begin(passes int) {
 	r.start = r.t
 	r.t += loopNs
 	r.ops, r.exposed, r.fp, r.bp, r.hostFP, r.fpCount, r.loader, r.save, r.saves, r.hasComm = 0, 0, 0, 0, 0, 0, -1, -1, 0, false
-	r.spans = r.spans[:0]
+	r.transfers = r.transfers[:0]
 	if len(r.foreReady) < passes {
 		r.foreReady, r.backReady = make([]float64, passes), make([]float64, passes)
 	}
@@ -148,7 +148,7 @@ func (j *job) count(mean func(replica int) float64) {
 }
 
 // experts draws the load of a rank's experts.
-func (j *job) experts(r *rank, a *place) {
+func (j *job) experts(r *rank, a *position) {
 	w := &j.cfg.Work
 	r.load = 1
 	if j.lay.shape.EP < 2 {

@@ -91,12 +91,12 @@ func (e *effect) size(index int) float64 {
 }
 
 // hits reports whether a fault sits on a device.
-func (f *Fault) hits(a *place) bool {
+func (f *Fault) hits(a *position) bool {
 	return a.host == f.Node && (len(f.Locals) == 0 || slices.Contains(f.Locals, a.local))
 }
 
 // faulty reports whether any fault sits on a device.
-func (j *job) faulty(a *place) bool {
+func (j *job) faulty(a *position) bool {
 	for i := range j.cfg.Faults {
 		f := &j.cfg.Faults[i]
 		if f.Kind != Link && f.Kind != Job && f.hits(a) {

@@ -87,7 +87,7 @@ type rank struct {
 	saves      uint32
 	tokens     float64
 	hasComm    bool
-	spans      []span
+	transfers  []transfer
 	sums       [slots]sum
 	windowFrom int64 // start of the first step in the window of sums
 	inc        record.ID
@@ -207,7 +207,7 @@ func (j *job) start(l *layout) error {
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
 		r.groups = l.slotGroups(i)
 		if i < len(old) {
-			r.spans = old[i].spans[:0]
+			r.transfers = old[i].transfers[:0]
 		}
 
 		metas[i] = j.meta(i)

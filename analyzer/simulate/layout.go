@@ -15,8 +15,8 @@ type group struct {
 	wide  bool  // has ranks on more than one host
 }
 
-// place is where a rank stands.
-type place struct {
+// position is where a rank stands.
+type position struct {
 	t, c, d, p             int // positions in TP, CP, DP, PP
 	host, local            int
 	tp, cp, dp, pp, ep, em int // indexes of its groups, -1 = none
@@ -26,7 +26,7 @@ type place struct {
 type layout struct {
 	shape  Shape
 	n      int
-	at     []place
+	at     []position
 	stages [][]int // ranks of each stage, TP neighbours side by side
 	groups []group
 	world  int // index of the group of all ranks
@@ -38,7 +38,7 @@ type layout struct {
 // nil = in order.
 func newLayout(s Shape, hosts []int) *layout {
 	l := &layout{shape: s, n: s.World(), stages: make([][]int, s.PP)}
-	l.at = make([]place, l.n)
+	l.at = make([]position, l.n)
 	if hosts == nil {
 		for i := 0; i*s.RanksPerNode < l.n; i++ {
 			hosts = append(hosts, i)
@@ -52,7 +52,7 @@ func newLayout(s Shape, hosts []int) *layout {
 				for t := range s.TP {
 					r := l.rank(t, c, d, p)
 					l.stages[p] = append(l.stages[p], r)
-					l.at[r] = place{
+					l.at[r] = position{
 						t: t, c: c, d: d, p: p, host: hosts[r/s.RanksPerNode], local: r % s.RanksPerNode,
 						tp: -1, cp: -1, dp: -1, pp: -1, ep: -1, em: -1,
 					}
@@ -82,22 +82,22 @@ func (l *layout) group() {
 		for d := range s.DP {
 			for c := range s.CP {
 				l.add(fmt.Sprintf("tp-%d", len(l.groups)), "tp", s.TP, func(i int) int { return l.rank(i, c, d, p) },
-					func(a *place) *int { return &a.tp })
+					func(a *position) *int { return &a.tp })
 			}
 
 			for t := range s.TP {
 				l.add(fmt.Sprintf("cp-%d", len(l.groups)), "cp", s.CP, func(i int) int { return l.rank(t, i, d, p) },
-					func(a *place) *int { return &a.cp })
+					func(a *position) *int { return &a.cp })
 			}
 		}
 
 		for t := range s.TP {
 			l.add(l.dpName(p, t), "dp", s.DP*s.CP, func(i int) int { return l.rank(t, i%s.CP, i/s.CP, p) },
-				func(a *place) *int { return &a.dp })
+				func(a *position) *int { return &a.dp })
 			for c := range s.CP {
 				for e := 0; e < s.DP && s.EP > 1; e += s.EP {
 					l.add(fmt.Sprintf("ep-%d", len(l.groups)), "ep", s.EP, func(i int) int { return l.rank(t, c, e+i, p) },
-						func(a *place) *int { return &a.ep })
+						func(a *position) *int { return &a.ep })
 				}
 			}
 		}
@@ -108,10 +108,10 @@ func (l *layout) group() {
 		for c := range s.CP {
 			for t := range s.TP {
 				l.add("pp-"+strconv.Itoa(n), "pp", s.PP, func(i int) int { return l.rank(t, c, d, i) },
-					func(a *place) *int { return &a.pp })
+					func(a *position) *int { return &a.pp })
 				if s.PP > 1 {
 					l.add("embd-"+strconv.Itoa(n), "embd", 2, func(i int) int { return l.rank(t, c, d, i*(s.PP-1)) },
-						func(a *place) *int { return &a.em })
+						func(a *position) *int { return &a.em })
 				}
 
 				n++
@@ -129,7 +129,7 @@ func (l *layout) group() {
 }
 
 // add makes one group of size ranks, none when there is nobody to talk to.
-func (l *layout) add(name, dim string, size int, member func(int) int, slot func(*place) *int) {
+func (l *layout) add(name, dim string, size int, member func(int) int, slot func(*position) *int) {
 	if size < 2 {
 		return
 	}

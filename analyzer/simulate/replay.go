@@ -55,7 +55,7 @@ func (t *Trace) draw(chance *rand.Rand, into []int) []int {
 }
 
 // pass is a pass's own time as recorded, s.
-func (t *Trace) pass(steps []int, a *place, backward bool, micro int) float64 {
+func (t *Trace) pass(steps []int, a *position, backward bool, micro int) float64 {
 	dp := t.Shape.DP / max(1, t.copies)
 	s := &t.Steps[steps[a.d/dp]]
 	rank := a.t + t.Shape.TP*(a.p*dp+a.d%dp)

@@ -7,13 +7,13 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// span is a range of communication, ns of the host's clock since the job's start.
-type span struct {
+// transfer is a range of communication, ns of the host's clock since the job's start.
+type transfer struct {
 	from, to int64
 	dim      uint8
 }
 
-// Dimensions of spans, in the order of the columns of row.Step.
+// Dimensions of transfers, in the order of the columns of row.Step.
 const (
 	dimTP = iota
 	dimPP
@@ -92,7 +92,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 		dim = dimOther
 	}
 
-	r.spans = append(r.spans, span{a, b, dim})
+	r.transfers = append(r.transfers, transfer{a, b, dim})
 	s := &r.sums[slot]
 	if s.calls == 0 || b-a < s.min {
 		s.min = b - a
@@ -304,7 +304,7 @@ func (j *job) fill(i int, from, to int64) {
 
 // unions measures the time in communication, in all and per dimension.
 func (j *job) unions(r *rank, o *row.Step) {
-	s := r.spans
+	s := r.transfers
 	for k := 1; k < len(s); k++ { // nearly in order already
 		x := s[k]
 		at := k

@@ -1,17 +1,17 @@
 package whatif
 
-// place is where in its step a rank computes: between which two of its meetings.
-type place struct {
+// phase is where in its step a rank computes: between which two of its meetings.
+type phase struct {
 	rank, at int32
 }
 
 // delays says how many times as long as its peers' the compute of a rank on a slow host
-// takes at each place, beside forward passes and loading: medians over the steps.
-type delays map[place]float64
+// takes in each phase, beside forward passes and loading: medians over the steps.
+type delays map[phase]float64
 
 // of is the delay of an operation, 1 where there is none.
 func (d delays) of(o *op) float64 {
-	if x, ok := d[place{o.rank, o.place}]; ok && delayed(o) {
+	if x, ok := d[phase{o.rank, o.phase}]; ok && delayed(o) {
 		return x
 	}
 
@@ -35,12 +35,12 @@ func (r *replay) delays(repairs []Repair) delays {
 		return nil
 	}
 
-	times := map[place][]float64{}
+	times := map[phase][]float64{}
 	for _, s := range r.steps {
-		sums := map[place]int64{}
+		sums := map[phase]int64{}
 		for i := range s.ops {
 			if o := &s.ops[i]; delayed(o) {
-				sums[place{o.rank, o.place}] += o.own
+				sums[phase{o.rank, o.phase}] += o.own
 			}
 		}
 
@@ -49,8 +49,8 @@ func (r *replay) delays(repairs []Repair) delays {
 		}
 	}
 
-	peers := map[place][]float64{} // by stage instead of rank
-	stage := func(p place) place { return place{int32(r.stage[p.rank]), p.at} }
+	peers := map[phase][]float64{} // by stage instead of rank
+	stage := func(p phase) phase { return phase{int32(r.stage[p.rank]), p.at} }
 	for p, x := range times {
 		if !slow[r.ranks[p.rank]] {
 			peers[stage(p)] = append(peers[stage(p)], median(x))

@@ -8,17 +8,17 @@ import (
 // cut takes out of a rank's compute what it was blocked for by communication inside
 // of it: a forward pass whose layers tensor parallelism shares is several pieces,
 // with a collective after each.
-func cut(spans []span) []span {
-	byStart(spans)
-	out := make([]span, 0, len(spans)+len(spans)/8)
-	for i, s := range spans {
+func cut(timings []timing) []timing {
+	byStart(timings)
+	out := make([]timing, 0, len(timings)+len(timings)/8)
+	for i, s := range timings {
 		if s.group != 0 {
 			out = append(out, s)
 			continue
 		}
 
 		from := s.start
-		for _, c := range spans[i+1:] {
+		for _, c := range timings[i+1:] {
 			if c.start >= s.end {
 				break
 			}
@@ -28,7 +28,7 @@ func cut(spans []span) []span {
 			}
 
 			if at := c.end - c.own; at > from {
-				out = append(out, span{class: s.class, start: from, end: at, own: at - from})
+				out = append(out, timing{class: s.class, start: from, end: at, own: at - from})
 			}
 
 			from = max(from, c.end)
@@ -44,8 +44,8 @@ func cut(spans []span) []span {
 	return out
 }
 
-func byStart(spans []span) {
-	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+func byStart(timings []timing) {
+	slices.SortStableFunc(timings, func(a, b timing) int { return cmp.Compare(a.start, b.start) })
 }
 
 // Thresholds of fillGaps.
@@ -58,18 +58,18 @@ const (
 // it is short, compute where no backward was recorded. What is longer than gapCap
 // times the rank's median gap is an unrecorded wait, of no work.
 func fillGaps(steps []*recorded) {
-	each := func(f func(rank int, s *span)) {
+	each := func(f func(rank int, s *timing)) {
 		for _, of := range steps {
-			for rank, spans := range of.ranges {
-				for i := range spans {
-					f(rank, &spans[i])
+			for rank, timings := range of.ranges {
+				for i := range timings {
+					f(rank, &timings[i])
 				}
 			}
 		}
 	}
 	var passes []float64
 	complete := false
-	each(func(_ int, s *span) {
+	each(func(_ int, s *timing) {
 		complete = complete || s.class == backward
 		if s.class == forward {
 			passes = append(passes, float64(s.end-s.start))
@@ -77,12 +77,12 @@ func fillGaps(steps []*recorded) {
 	})
 	floor := int64(gapFloor * median(passes))
 	parallel(steps, func(_ int, of *recorded) {
-		for rank, spans := range of.ranges {
-			of.ranges[rank] = withGaps(spans, floor, complete)
+		for rank, timings := range of.ranges {
+			of.ranges[rank] = withGaps(timings, floor, complete)
 		}
 	})
 	lengths, limits := map[int][]float64{}, map[int]int64{}
-	each(func(rank int, s *span) {
+	each(func(rank int, s *timing) {
 		if s.class == gap {
 			lengths[rank] = append(lengths[rank], float64(s.end-s.start))
 		}
@@ -91,7 +91,7 @@ func fillGaps(steps []*recorded) {
 		limits[rank] = int64(gapCap * median(x))
 	}
 
-	each(func(rank int, s *span) {
+	each(func(rank int, s *timing) {
 		if s.class == gap && s.end-s.start > limits[rank] {
 			s.own = 0
 		}
@@ -101,11 +101,11 @@ func fillGaps(steps []*recorded) {
 // withGaps adds the times in which a rank neither computes nor is blocked, those above
 // floor only where the recorded compute is not complete. Beside a transfer that doesn't
 // block it a rank computes, which may be in no record.
-func withGaps(spans []span, floor int64, complete bool) []span {
+func withGaps(timings []timing, floor int64, complete bool) []timing {
 	type busy struct{ from, to int64 }
-	times := make([]busy, 0, len(spans))
-	for i := range spans {
-		s := &spans[i]
+	times := make([]busy, 0, len(timings))
+	for i := range timings {
+		s := &timings[i]
 		b := busy{s.start, s.end}
 		if s.group != 0 && s.class != p2p {
 			b.from = s.end - s.own
@@ -122,11 +122,11 @@ func withGaps(spans []span, floor int64, complete bool) []span {
 		switch length := times[i].from - until; {
 		case length <= 0:
 		case length <= floor:
-			spans = append(spans, span{class: launch, start: until, end: until + length, own: length})
+			timings = append(timings, timing{class: launch, start: until, end: until + length, own: length})
 		case !complete:
-			spans = append(spans, span{class: gap, start: until, end: until + length, own: length})
+			timings = append(timings, timing{class: gap, start: until, end: until + length, own: length})
 		}
 	}
 
-	return spans
+	return timings
 }

@@ -44,7 +44,7 @@ type op struct {
 	rank  int32 // index among the job's ranks
 	class class
 	meet  int32 // index of the meeting
-	place int32 // of compute: how many operations of the rank before it are communication
+	phase int32 // of compute: how many operations of the rank before it are communication
 	verb  verb
 }
 
@@ -104,8 +104,8 @@ func (j *Job) complete() []*recorded {
 	}
 
 	parallel(steps, func(_ int, of *recorded) {
-		for rank, spans := range of.ranges {
-			of.ranges[rank] = cut(spans)
+		for rank, timings := range of.ranges {
+			of.ranges[rank] = cut(timings)
 		}
 	})
 	fillGaps(steps)
@@ -182,13 +182,13 @@ type begun struct {
 }
 
 // add makes a rank's program of its ranges.
-func (b *builder) add(i int32, rank int, spans []span) {
-	byStart(spans)
-	list := make([]begun, 0, 2*len(spans))
+func (b *builder) add(i int32, rank int, timings []timing) {
+	byStart(timings)
+	list := make([]begun, 0, 2*len(timings))
 	seen := map[endpoint]int32{}
 	first := -1 // of the last operations, where a rank came to a meeting and waited at once
-	for k := range spans {
-		s := &spans[k]
+	for k := range timings {
+		s := &timings[k]
 		o := begun{s.start, op{own: s.own, rank: i, class: s.class}}
 		if s.group == 0 {
 			if s.start < s.end { // else it is a step's bound
@@ -220,13 +220,13 @@ func (b *builder) add(i int32, rank int, spans []span) {
 	}
 
 	slices.SortStableFunc(list, func(a, b begun) int { return cmp.Compare(a.at, b.at) })
-	program, place := make([]op, len(list)), int32(0)
+	program, at := make([]op, len(list)), int32(0)
 	for k := range list {
 		program[k] = list[k].op
 		if o := &program[k]; o.verb == computes {
-			o.place = place
+			o.phase = at
 		} else {
-			place++
+			at++
 		}
 	}
 
@@ -234,7 +234,7 @@ func (b *builder) add(i int32, rank int, spans []span) {
 }
 
 // meet returns the index of the meeting that a range is a member's part of.
-func (b *builder) meet(rank int, s *span, seen map[endpoint]int32) int32 {
+func (b *builder) meet(rank int, s *timing, seen map[endpoint]int32) int32 {
 	c := comm{group: s.group, class: s.class}
 	switch {
 	case s.class != p2p:

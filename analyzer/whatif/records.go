@@ -23,8 +23,8 @@ const (
 
 var named = [...]string{"forward", "backward", "loading", "launch", "gap", "p2p"}
 
-// span is one recorded range of one rank, ns.
-type span struct {
+// timing is one recorded range of one rank, ns.
+type timing struct {
 	start, end int64
 	// own is for how long the range kept its rank busy: computing, or blocked at its end
 	// by communication.
@@ -55,7 +55,7 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 }
 
 func (j *Job) add(r *row.Record) {
-	s := span{start: r.StartNs, end: r.StartNs + r.DurNs, own: r.DurNs}
+	s := timing{start: r.StartNs, end: r.StartNs + r.DurNs, own: r.DurNs}
 	switch r.Kind {
 	case "FP":
 		s.class = forward
@@ -81,7 +81,7 @@ func (j *Job) add(r *row.Record) {
 		// What lies between a step's bounds and its first and last range is work too.
 		of := j.step(r.Step)
 		of.length = max(of.length, r.DurNs)
-		bounds := []span{{start: s.start, end: s.start, class: launch}, {start: s.end, end: s.end, class: launch}}
+		bounds := []timing{{start: s.start, end: s.start, class: launch}, {start: s.end, end: s.end, class: launch}}
 		of.ranges[int(r.Rank)] = append(of.ranges[int(r.Rank)], bounds...)
 		return
 	default:
@@ -95,7 +95,7 @@ func (j *Job) add(r *row.Record) {
 func (j *Job) step(n int64) *recorded {
 	s := j.steps[n]
 	if s == nil {
-		s = &recorded{ranges: map[int][]span{}}
+		s = &recorded{ranges: map[int][]timing{}}
 		j.steps[n] = s
 	}
 

@@ -49,7 +49,7 @@ type Repair struct {
 	Slowdown float64 // their computing takes that many times as long as peers'; 0 = as long
 	Loading  float64 // the same of loading data
 	// Host: what they spend beside their forward passes is brought to their peers'
-	// time, place by place, instead: a slow host delays, it doesn't stretch.
+	// time, phase by phase, instead: a slow host delays, it doesn't stretch.
 	Host bool
 }
 
@@ -65,8 +65,8 @@ type Job struct {
 
 // recorded is what was recorded of one step.
 type recorded struct {
-	ranges map[int][]span // by rank
-	length int64          // ns: the longest rank's step
+	ranges map[int][]timing // by rank
+	length int64            // ns: the longest rank's step
 }
 
 // NewJob returns an empty job that takes the ranges of those steps, nil = all.

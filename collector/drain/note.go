@@ -48,9 +48,9 @@ type pending struct {
 	Count uint64 `json:"count"` // slots that the line counts as corrupt
 }
 
-// place is what note wants to know of a Writer; *segment.Writer tells it. For
+// openSegment is what note wants to know of a Writer; *segment.Writer tells it. For
 // one that does not, a line that was pending at a kill is written again.
-type place interface {
+type openSegment interface {
 	Name() string
 	Bytes() int64
 }
@@ -101,7 +101,7 @@ func (n *note) store(f *ring.Folder) error {
 // begin says which line comes next.
 func (n *note) begin(w Writer, next pending) {
 	n.Pending = &next
-	if p, ok := w.(place); ok {
+	if p, ok := w.(openSegment); ok {
 		n.Pending.Name, n.Pending.Bytes = p.Name(), p.Bytes()
 	}
 }
@@ -128,7 +128,7 @@ func (n *note) resolve(w Writer, m record.Meta) {
 		return
 	}
 
-	at, ok := w.(place)
+	at, ok := w.(openSegment)
 	if !ok {
 		n.Pending = nil
 		return

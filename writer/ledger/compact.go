@@ -51,7 +51,7 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 	var kept []byte
 	_, err := each(r, func(e row.Ledger) error {
 		if keep != nil && keep(e) {
-			kept = appendLine(kept, &e, place{})
+			kept = appendLine(kept, &e, portion{})
 			return nil
 		}
 
@@ -85,7 +85,7 @@ func compacted(r io.Reader, keep func(row.Ledger) bool) ([]byte, error) {
 	})
 	var lines []byte
 	for i := range all {
-		lines = appendLine(lines, &all[i], place{})
+		lines = appendLine(lines, &all[i], portion{})
 	}
 
 	return append(lines, kept...), nil

@@ -61,11 +61,11 @@ type Ledger struct {
 
 	mu    sync.Mutex
 	f     File
-	stale span // of a failed Append, to be removed before the next
+	stale extent // of a failed Append, to be removed before the next
 }
 
-// span is a range of the file, in bytes.
-type span struct{ from, to int64 }
+// extent is a range of the file, in bytes.
+type extent struct{ from, to int64 }
 
 // Path returns where the ledger of a profiling directory is.
 func Path(dir string) string { return filepath.Join(dir, folder, name) }
@@ -260,9 +260,9 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 
 	var lines []byte
 	for i := range rows {
-		var at place
+		var at portion
 		if len(rows) > 1 {
-			at = place{i + 1, len(rows)}
+			at = portion{i + 1, len(rows)}
 		}
 
 		lines = appendLine(lines, &rows[i], at)
@@ -283,7 +283,7 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 
 // clean removes what a failed Append could not take back at once.
 func (l *Ledger) clean() error {
-	if l.stale == (span{}) {
+	if l.stale == (extent{}) {
 		return nil
 	}
 
@@ -310,7 +310,7 @@ func (l *Ledger) write(lines []byte) error {
 
 	// Take back what was written: in the file, or by a copy without it.
 	undo := l.f.Truncate(size)
-	stale := span{size, size}
+	stale := extent{size, size}
 	if undo != nil { // another process's repair may cut the torn rest, never whole lines
 		stale.to += int64(bytes.LastIndexByte(lines[:max(0, min(n, len(lines)))], '\n') + 1)
 	} else {
@@ -345,7 +345,7 @@ func (l *Ledger) drop() error {
 		return l.copyTo(w, min(l.stale.to, size), size)
 	})
 	if err == nil {
-		l.stale = span{}
+		l.stale = extent{}
 	}
 
 	return err
@@ -427,7 +427,7 @@ func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
-	if l.stale != (span{}) {
+	if l.stale != (extent{}) {
 		err = l.locked(l.clean)
 	}
 

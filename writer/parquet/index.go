@@ -19,14 +19,14 @@ type owner struct {
 	id   uint64
 }
 
-// span is a range of steps or offsets, both ends inclusive.
-type span struct{ first, last uint64 }
+// interval is a range of steps or offsets, both ends inclusive.
+type interval struct{ first, last uint64 }
 
-// spansOf returns where the rows of b lie.
-func spansOf(b *ship.Batch) map[owner]span {
-	m := map[owner]span{}
+// intervalsOf returns where the rows of b lie.
+func intervalsOf(b *ship.Batch) map[owner]interval {
+	m := map[owner]interval{}
 	var at owner // of s, which is not yet in m
-	var s span
+	var s interval
 	add := func(rank uint32, id, v uint64) {
 		if o := (owner{rank, id}); o != at || s.last < s.first {
 			if s.first <= s.last {
@@ -35,15 +35,15 @@ func spansOf(b *ship.Batch) map[owner]span {
 
 			known, ok := m[o]
 			if !ok {
-				known = span{v, v}
+				known = interval{v, v}
 			}
 
 			at, s = o, known
 		}
 
-		s = span{min(s.first, v), max(s.last, v)}
+		s = interval{min(s.first, v), max(s.last, v)}
 	}
-	s = span{1, 0} // nothing
+	s = interval{1, 0} // nothing
 	for i := range b.Steps {
 		add(b.Steps[i].Rank, b.Steps[i].Incarnation, b.Steps[i].Step)
 	}
@@ -78,10 +78,10 @@ func spansOf(b *ship.Batch) map[owner]span {
 	return m
 }
 
-// rangesOf is spansOf in the form that stands in a file's footer, sorted.
+// rangesOf is intervalsOf in the form that stands in a file's footer, sorted.
 func rangesOf(b *ship.Batch) []layout.Range {
 	ranges := []layout.Range{}
-	for o, s := range spansOf(b) {
+	for o, s := range intervalsOf(b) {
 		ranges = append(ranges, layout.Range{Rank: o.rank, Owner: record.ID(o.id), First: s.first, Last: s.last})
 	}
 
@@ -93,7 +93,7 @@ func rangesOf(b *ship.Batch) []layout.Range {
 
 // index knows of each file of a folder where its rows lie, from the footers.
 type index struct {
-	files map[string]map[owner]span // nil value: unknown, may hold anything
+	files map[string]map[owner]interval // nil value: unknown, may hold anything
 }
 
 // refresh reads the footers of files that are new in the folder.
@@ -106,12 +106,12 @@ func (x *index) refresh(files []string) error {
 			continue
 		}
 
-		spans, err := footer(path)
+		intervals, err := footer(path)
 		if err != nil {
 			return err
 		}
 
-		x.files[name] = spans
+		x.files[name] = intervals
 	}
 
 	for name := range x.files {
@@ -123,7 +123,7 @@ func (x *index) refresh(files []string) error {
 	return nil
 }
 
-func footer(path string) (map[owner]span, error) {
+func footer(path string) (map[owner]interval, error) {
 	file, closer, err := layout.Open(path)
 	if err != nil {
 		return nil, err
@@ -135,27 +135,27 @@ func footer(path string) (map[owner]span, error) {
 		return nil, nil
 	}
 
-	spans := make(map[owner]span, len(ranges))
+	intervals := make(map[owner]interval, len(ranges))
 	for _, r := range ranges {
-		o, s := owner{r.Rank, uint64(r.Owner)}, span{r.First, r.Last}
-		if known, ok := spans[o]; ok {
-			s = span{min(s.first, known.first), max(s.last, known.last)}
+		o, s := owner{r.Rank, uint64(r.Owner)}, interval{r.First, r.Last}
+		if known, ok := intervals[o]; ok {
+			s = interval{min(s.first, known.first), max(s.last, known.last)}
 		}
 
-		spans[o] = s
+		intervals[o] = s
 	}
 
-	return spans, nil
+	return intervals, nil
 }
 
 // touching returns the files that may hold a row of b.
 func (x *index) touching(b *ship.Batch) []string {
-	wanted := spansOf(b)
+	wanted := intervalsOf(b)
 	var names []string
-	for name, spans := range x.files {
-		hit := spans == nil
+	for name, intervals := range x.files {
+		hit := intervals == nil
 		for o, w := range wanted {
-			if s, ok := spans[o]; ok && s.first <= w.last && w.first <= s.last {
+			if s, ok := intervals[o]; ok && s.first <= w.last && w.first <= s.last {
 				hit = true
 				break
 			}
@@ -195,7 +195,7 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 
 	x := s.indexes[folder]
 	if x == nil {
-		x = &index{files: map[string]map[owner]span{}}
+		x = &index{files: map[string]map[owner]interval{}}
 		s.indexes[folder] = x
 	}
 

@@ -37,7 +37,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 	}
 
 	place := marker.Place{Segment: s.current, Offset: offset}
-	if s.addSpan(inc, r, r.HostBegin(), place) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.floor {
+	if s.hold(inc, r, r.HostBegin(), place) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.floor {
 		inc.insert(openStep{begin: r.HostBegin(), end: max(end, r.HostBegin()+1), number: r.Step, complete: true, open: r.Open})
 	}
 
@@ -86,7 +86,7 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	rec := &r.Record
 	s.clamp(rec)
-	if !s.addSpan(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
+	if !s.hold(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
 		return
 	}
 
@@ -105,8 +105,8 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	inc.insert(openStep{begin: r.Begin, end: max(end, r.Begin+1), number: rec.Step, id: r.ID, complete: true, open: rec.Open})
 }
 
-// addSpan takes a complete range; false means that its step is closed already.
-func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
+// hold keeps a complete range until its step closes; false means that its step is closed already.
+func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
 	if begin < inc.floor {
 		if !s.replay {
 			s.counts.kind(r.Kind, r.Name).Emitted++
@@ -123,7 +123,7 @@ func (s *Stream) addSpan(inc *incarnation, r *record.Record, begin int64, at mar
 		}
 	}
 
-	inc.pending = append(inc.pending, span{})
+	inc.pending = append(inc.pending, pendingRange{})
 	p := &inc.pending[len(inc.pending)-1]
 	p.begin, p.start, p.dur, p.hostDur, p.exposed, p.bytes, p.tokens = begin, r.Start, r.Dur, -1, r.Exposed, r.Bytes, r.Tokens
 	p.own, p.offset, p.segment, p.record, p.call = r.Step, at.Offset, at.Segment, -1, -1
@@ -211,9 +211,9 @@ func (inc *incarnation) closedAt(begin int64) (number int64, repeat uint16) {
 	return record.NoStep, 0
 }
 
-// giveSpan gives out the raw row of a decided range, or counts it as summarised. deep
+// giveRange gives out the raw row of a decided range, or counts it as summarised. deep
 // is whether Communication was decided with it.
-func (s *Stream) giveSpan(inc *incarnation, p *span, number int64, repeat uint16, deep bool) {
+func (s *Stream) giveRange(inc *incarnation, p *pendingRange, number int64, repeat uint16, deep bool) {
 	if p.record < 0 {
 		s.counts.kind(p.kind, "").Summarised++
 		return

@@ -87,7 +87,7 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	}
 
 	s.rows.Steps = append(s.rows.Steps, r)
-	s.decide(inc, cut, func(p *span) (int64, uint16) {
+	s.decide(inc, cut, func(p *pendingRange) (int64, uint16) {
 		if p.begin < st.begin {
 			return record.NoStep, 0
 		}
@@ -119,9 +119,9 @@ func (inc *incarnation) raise(to int64) {
 
 // decide gives out what began before cut, in line order: where says in which step
 // it is. Communication is added to the open window.
-func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number int64, repeat uint16)) {
+func (s *Stream) decide(inc *incarnation, cut int64, where func(*pendingRange) (number int64, repeat uint16)) {
 	rest := inc.pending[:0]
-	deep := slices.ContainsFunc(inc.pending, func(p span) bool { return p.kind == record.Communication && p.begin < cut })
+	deep := slices.ContainsFunc(inc.pending, func(p pendingRange) bool { return p.kind == record.Communication && p.begin < cut })
 	for i := 0; i < len(inc.pending); i++ {
 		p := &inc.pending[i]
 		if p.begin >= cut {
@@ -140,7 +140,7 @@ func (s *Stream) decide(inc *incarnation, cut int64, where func(*span) (number i
 		}
 
 		inc.weight -= int(p.weight)
-		s.giveSpan(inc, p, number, repeat, deep)
+		s.giveRange(inc, p, number, repeat, deep)
 	}
 
 	inc.pending = rest
@@ -177,7 +177,7 @@ func (s *Stream) leftovers(inc *incarnation) {
 
 // outside gives out what began before cut and is in no closed step.
 func (s *Stream) outside(inc *incarnation, cut int64) {
-	s.decide(inc, cut, func(p *span) (int64, uint16) {
+	s.decide(inc, cut, func(p *pendingRange) (int64, uint16) {
 		number := inc.guess(p)
 		if number < 0 {
 			s.openWindow(inc, inc.window.first(), p.start)
@@ -191,7 +191,7 @@ func (s *Stream) outside(inc *incarnation, cut int64) {
 
 // guess returns the step of a range whose window is not closed: one that is open
 // yet, one that began and has no end, else what the writer wrote down.
-func (inc *incarnation) guess(p *span) int64 {
+func (inc *incarnation) guess(p *pendingRange) int64 {
 	for _, st := range slices.Backward(inc.steps) {
 		if p.begin >= st.begin && p.begin < st.end {
 			return st.number

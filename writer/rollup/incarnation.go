@@ -36,7 +36,7 @@ type incarnation struct {
 	floor   int64 // see above
 	now     int64 // latest host time seen
 	steps   []openStep
-	pending []span
+	pending []pendingRange
 	weight  int // of pending
 	rings   map[uint32]*ring
 	// The ring of the record before: records of one ring come in runs.
@@ -55,9 +55,9 @@ type incarnation struct {
 	late      bool     // since the last step row something came late
 }
 
-// span is one complete range that waits for its step to close. Strings are left
+// pendingRange is one complete range that waits for its step to close. Strings are left
 // out: what a raw row needs more stands in Stream.records.
-type span struct {
+type pendingRange struct {
 	begin      int64 // host start: what assigns it to a step
 	start, dur int64
 	hostDur    int64 // -1 unknown, or start is the host's
@@ -76,7 +76,7 @@ type span struct {
 	open       bool
 }
 
-func (p *span) end() int64 { return p.start + p.dur }
+func (p *pendingRange) end() int64 { return p.start + p.dur }
 
 // openStep is a step whose own end was seen on the host.
 type openStep struct {

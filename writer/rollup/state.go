@@ -39,7 +39,7 @@ type state struct {
 	Version      int                `json:"v"`
 	Job          string             `json:"job"`
 	Rank         int                `json:"rank"`
-	Until        place              `json:"until"`
+	Until        lineRef            `json:"until"`
 	Sources      []sourceState      `json:"sources"`
 	Began        uint64             `json:"began"`
 	Incarnations []incarnationState `json:"incarnations"`
@@ -67,8 +67,8 @@ func OpenCalls(text string) (calls uint64, until Position, err error) {
 	return calls, Position{Segment: st.Until.Segment, Offset: st.Until.Offset}, nil
 }
 
-// place names a line.
-type place struct {
+// lineRef names a line.
+type lineRef struct {
 	Segment string `json:"segment"`
 	Offset  int64  `json:"offset"`
 }
@@ -156,7 +156,7 @@ func (s *Stream) LowWater() Position {
 func (s *Stream) state(low marker.Place) *state {
 	st := &state{
 		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.counts,
-		Until: place{s.segments[s.current].name, s.next},
+		Until: lineRef{s.segments[s.current].name, s.next},
 	}
 	needed := map[uint32]bool{low.Segment: true, s.current: true}
 	name := func(segment uint32) string {
@@ -275,7 +275,7 @@ func (s *Stream) Resume(p Position) error {
 	s.groups = nil // what these were told may be older
 	s.mark = p
 	s.replay = true
-	s.until = until{place: st.Until, sources: names}
+	s.until = until{lineRef: st.Until, sources: names}
 	return nil
 }
 
@@ -306,7 +306,7 @@ func restored(st *incarnationState) *incarnation {
 
 // until is where reading again ends.
 type until struct {
-	place
+	lineRef
 	sources map[string]uint32 // segments that State names
 	rings   map[record.ID]map[uint32]*ring
 }

@@ -74,7 +74,7 @@ type sums struct {
 // its end.
 func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint16) row.Step {
 	out := s.newStep(inc, st.number, repeat)
-	self := span{start: st.begin, dur: st.end - st.begin, open: st.open}
+	self := pendingRange{start: st.begin, dur: st.end - st.begin, open: st.open}
 	sc := &s.scratch
 	sc.comm, sc.compute = sc.comm[:0], sc.compute[:0]
 	sc.backward, sc.blocked = sc.backward[:0], sc.blocked[:0]
@@ -130,7 +130,7 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 }
 
 // sum adds one range.
-func (s *Stream) sum(inc *incarnation, t *sums, p *span) {
+func (s *Stream) sum(inc *incarnation, t *sums, p *pendingRange) {
 	iv := interval{from: p.start, to: p.end(), side: p.side}
 	switch p.kind {
 	case record.FP:
@@ -264,7 +264,7 @@ func (t *sums) fill(out *row.Step) {
 // backward that is an estimate: gradient reduction that overlaps backward counts
 // as exposed. Waiting that no range covers stays in self time, which so is an
 // upper bound of the rank's own work wherever communication is not overlapped.
-func (s *Stream) fillComm(out *row.Step, t *sums, self *span) {
+func (s *Stream) fillComm(out *row.Step, t *sums, self *pendingRange) {
 	sc := &s.scratch
 	sortByStart(sc.comm)
 	total, dims := unions(sc.comm)
@@ -315,7 +315,7 @@ func unions(sorted []interval) (all int64, dims [dimCount]int64) {
 // uncovered returns how long communication of one side runs inside the step while
 // no computation of that side does; comm is sorted by start. Where the step itself
 // was measured on the other side its bounds mean nothing here.
-func (sc *scratch) uncovered(self *span, side record.Side) int64 {
+func (sc *scratch) uncovered(self *pendingRange, side record.Side) int64 {
 	sc.merged = merge(sc.merged[:0], sc.compute, side)
 	compute := sc.merged
 	var total int64

@@ -27,7 +27,7 @@ func TestIntervals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sc := &scratch{comm: draw(t, "comm", 1), compute: draw(t, "compute", 0)}
 		start := rapid.Int64Range(0, moments).Draw(t, "start")
-		self := &span{start: start, dur: rapid.Int64Range(0, moments).Draw(t, "dur"), side: record.Side(rapid.IntRange(0, 1).Draw(t, "self"))}
+		self := &pendingRange{start: start, dur: rapid.Int64Range(0, moments).Draw(t, "dur"), side: record.Side(rapid.IntRange(0, 1).Draw(t, "self"))}
 		slices.SortFunc(sc.comm, byStart)
 
 		all, dims := unions(sc.comm)

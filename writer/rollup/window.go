@@ -202,7 +202,7 @@ func (s *Stream) flushWindow(inc *incarnation) {
 
 // forget drops the names that no waiting range needs: a job that makes a
 // communicator a step must not fill the table for good.
-func (w *window) forget(pending []span) {
+func (w *window) forget(pending []pendingRange) {
 	names := w.names
 	w.names, w.calls, w.index, w.bytes = nil, nil, nil, 0
 	for i := range pending {
