@@ -117,6 +117,8 @@ func checkStore(spec string) error {
 // errInterrupted is what a signal makes of a pass.
 var errInterrupted = errors.New("interrupted")
 
+// ingest makes one pass. Other tools' profiles become segments in a temporary directory first, and then
+// go the way of our own. What could not be read is an error at the end, when the rest is stored.
 func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
 	given := root
 	made, err := source.Profiles(c.Context(), root, source.Options{From: from})

@@ -198,6 +198,9 @@ func (l *Loop) LookAndSay(ctx context.Context) {
 	}
 }
 
+// look scans the tree once, ends deletions that a kill broke off, and ages what the plan says. An error
+// of one pass doesn't stop the others, but a ledger that can't be written does: nothing is deleted
+// that isn't accounted for.
 func (l *Loop) look(ctx context.Context) error {
 	l.most = 0
 	l.count(func(s *Stats) { s.Looks++ })

@@ -51,6 +51,9 @@ func chartsOf(v *verdict.Verdict, p *Picture) []chart {
 	return charts
 }
 
+// chartOf draws one piece of evidence: the rank's values beside its peers' of the same
+// role (median, 10th and 90th percentile), in at most chartPoints bins.
+// False: the picture holds nothing of that metric or rank.
 func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 	values, own := p.metric(e.Metric), p.rowOf(e.Rank)
 	if values == nil || own < 0 || len(p.Steps) == 0 {

@@ -59,6 +59,7 @@ func encodeLayers(p *Picture, layers []layer) ([]heat, bins, error) {
 	}
 }
 
+// encodeLayer makes one byte a cell: the code of the mean of the steps in its bin, deflated.
 func encodeLayer(l layer, b bins) (heat, error) {
 	levels := shareLevels()
 	if l.ratio {

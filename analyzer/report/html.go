@@ -361,6 +361,7 @@ type mark struct {
 	Since int    `json:"since"` // column, -1 none
 }
 
+// pageData is what the page's script draws, as JSON. Names come from the job and pass through plain.
 func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians []float64) ([]byte, error) {
 	heats, b, err := encodeLayers(p, layers)
 	if err != nil {

@@ -70,6 +70,7 @@ func (c *Config) Validate() error {
 	return c.validateFaults()
 }
 
+// validateShape refuses parallel dimensions that don't divide each other or make more ranks than there may be.
 func (c *Config) validateShape() error {
 	s := &c.Shape
 	for _, n := range []int{s.TP, s.CP, s.DP, s.PP, s.EP, s.MicroBatches, s.RanksPerNode, s.Chunks} {
@@ -108,6 +109,7 @@ func (c *Config) validateShape() error {
 	return nil
 }
 
+// validateFaults refuses a fault on a node or group that the shape doesn't have.
 func (c *Config) validateFaults() error {
 	nodes := c.hosts()
 	kinds := []string{Compute, Backward, Host, DataLoader, SaveSlow, Link, NIC, Job}

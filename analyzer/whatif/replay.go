@@ -45,6 +45,9 @@ func (r *replay) each(f func(o *op)) {
 	}
 }
 
+// ideals fixes how long each class of operation would take if everybody worked alike: the median of a
+// transfer, and of compute the mean, for the work is the same in sum however it is dealt out. typical is
+// what a rank of the stage computes, by median.
 func (r *replay) ideals() {
 	sums, computed := make([]int64, len(r.classes)), make([]int64, len(r.classes))
 	transfers := make([][]float64, len(r.classes))

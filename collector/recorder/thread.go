@@ -224,6 +224,8 @@ func (t *Thread) enter(o *open) {
 	done = true
 }
 
+// end writes the range's end, and gives its buffer back first: what follows may fail. A fault of the
+// ring's memory (its file was cut, or the disk is full) ends recording, not the trainer.
 func (r *Range) end() {
 	t, o := r.t, r.o
 	*r = Range{}

@@ -211,6 +211,8 @@ func (p *Process) closedLocked() (drained, undrained *Writer) {
 	return nil, undrained
 }
 
+// makeLocked makes the next ring under a hidden name and publishes it by renaming: a drain never sees
+// half a ring. The caller holds p's lock.
 func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	n := uint32(len(p.rings) + 1)
 	light, bulk, ok := fit(n, Budget-p.used)

@@ -60,6 +60,8 @@ func (f *Folder) OpenReader(n uint32) (_ *Reader, err error) {
 	return r, nil
 }
 
+// parse checks a ring's header. The file is another process's: sizes are held against that of the file
+// and against Budget before anything is read by them.
 func (r *Reader) parse(size int64) error {
 	h := r.buf[0][:]
 	if err := readFull(r.fd, h, 0); err != nil {

@@ -76,6 +76,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 
 type emit func(d *prometheus.Desc, v float64, labels ...string)
 
+// drain reports what came out of the rings, and what was lost before it did, by reason.
 func (m *metrics) drain(counter, gauge emit) {
 	s := m.a.drain.Stats()
 	for k := range s.Drained {
@@ -112,6 +113,7 @@ func (m *metrics) ageing(counter, gauge emit) {
 	gauge(overBytes, float64(s.Over))
 }
 
+// follower reports what is shipped, in doubt and behind, since the agent's start.
 func (m *metrics) follower(counter, gauge emit) {
 	s := m.a.follower.Stats()
 	for table, t := range s.Tables {

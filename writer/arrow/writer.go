@@ -132,6 +132,8 @@ func (w *Writer) batch(b *ship.Batch, from, to int) error {
 	return w.out.Write(record)
 }
 
+// appendColumn appends the values of one column. The types are those of schemas/arrow: another one is a
+// mistake of ours, not of the input.
 func appendColumn(b array.Builder, values any) {
 	switch v := values.(type) {
 	case []string:

@@ -200,6 +200,9 @@ func compact(ctx context.Context, sink ship.Sink, most time.Duration) error {
 	return nil // what there was no time for is left to the next one: all is stored
 }
 
+// once ships what is there: it takes the lease of every rank it may, reads them to their ends, and
+// returns when the store has acknowledged all of it and holds the copies that are asked for. Rows of
+// small tables go last, in one batch over all ranks.
 func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 	streams, err := e.tree.Scan()
 	if err != nil {

@@ -119,6 +119,8 @@ func makeFolder(dir string) error {
 	return keep.SyncDir(dir)
 }
 
+// openFile opens or makes the ledger's file. A link or a pipe in its place is refused without waiting
+// for it, and a new file's name is durable before the first entry is.
 func openFile(path string) (File, error) {
 	const flag = unix.O_RDWR | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	f, err := os.OpenFile(path, flag, 0o644)

@@ -144,6 +144,7 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 	return b, names, nil
 }
 
+// readInto appends a file's rows to those of b, which has its table.
 func readInto(b *ship.Batch, path string) error {
 	switch b.Table {
 	case row.StepsTable:

@@ -123,6 +123,8 @@ func (x *index) refresh(files []string) error {
 	return nil
 }
 
+// footer reads which steps and offsets of whom a file holds. Nil says that the file doesn't tell (an
+// older version wrote it, or somebody else): then it may hold anything.
 func footer(path string) (map[owner]interval, error) {
 	file, closer, err := layout.Open(path)
 	if err != nil {

@@ -75,6 +75,8 @@ type tally struct {
 
 type kindTally struct{ Emitted, Stored, Summarised uint64 }
 
+// kind finds the account of a kind; that of ranges without a kind is by their word. Words beyond
+// maxWords are counted together, as Other.
 func (t *tally) kind(k record.Kind, word string) *kindTally {
 	if k != record.Other {
 		return &t.Known[k]

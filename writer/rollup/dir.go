@@ -67,6 +67,8 @@ func (d *feeder) counts() Counts {
 	return c
 }
 
+// segment reads one segment to its end. Rows are handed on while it reads, so that memory doesn't
+// grow with its size. A torn last line and damaged blocks are counted and are no error.
 func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
 	path := filepath.Join(dir.Path, name)
 	r, err := segment.OpenReader(path)

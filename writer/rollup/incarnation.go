@@ -180,6 +180,8 @@ func sameRank(a, b *row.Rank) bool {
 		slices.EqualFunc(a.GroupRanks, b.GroupRanks, slices.Equal)
 }
 
+// rankRow is the row that says who this process is. It has values that a hostile line may have made up,
+// bounded to what the columns hold.
 func (s *Stream) rankRow(inc *incarnation) row.Rank {
 	m := &inc.meta
 	r := row.Rank{

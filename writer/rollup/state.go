@@ -195,6 +195,7 @@ func (s *Stream) state(low marker.Place) *state {
 	return st
 }
 
+// state is what restored needs to make the incarnation again.
 func (inc *incarnation) state() incarnationState {
 	w := &inc.window
 	st := incarnationState{
@@ -279,6 +280,8 @@ func (s *Stream) Resume(p Position) error {
 	return nil
 }
 
+// restored is the incarnation that a state was taken of, but for what is pending: its lines are read
+// again. It undoes incarnation.state.
 func restored(st *incarnationState) *incarnation {
 	inc := &incarnation{
 		id: st.ID, index: st.Index, meta: st.Meta, version: st.Version, endedNs: st.EndedNs,

@@ -90,6 +90,8 @@ func (w *window) name(group, op string) int32 {
 	return w.at
 }
 
+// find returns the number of a group and op, a new one where it is the first call of them. When the
+// window is full, further names share the empty one.
 func (w *window) find(n callName) int32 {
 	if i, ok := w.index[n]; ok {
 		return i

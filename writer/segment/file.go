@@ -92,6 +92,8 @@ func (disk) Remove(path string) error {
 	return nil
 }
 
+// Mkdir makes a rank's directory and the job's above it, each by the descriptor of its parent: a link
+// that another user puts in between is not followed.
 func (disk) Mkdir(rankDir string) error {
 	base, parts := split(rankDir, 2)
 	if err := os.MkdirAll(base, 0o755); err != nil {

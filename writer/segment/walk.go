@@ -138,6 +138,8 @@ type contents struct {
 	segments bool
 }
 
+// look lists a directory by its descriptor and never follows a link: another user may replace a name
+// between the listing and the question what it is. A name that is gone by then is left out.
 func look(path string) (contents, error) {
 	var c contents
 	dir, err := openDir(path)

@@ -103,6 +103,7 @@ func (s *Shipper) Refuse(id record.ID, line []byte, reason string) {
 	}
 }
 
+// refuse keeps a line once, whichever number of times it is read again, and at most maxLines of them.
 func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

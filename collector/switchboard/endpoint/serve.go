@@ -58,6 +58,8 @@ func (o *Options) Serve(ctx context.Context, at Address, log *slog.Logger, regis
 	}
 }
 
+// listenTCP opens the port and says how its callers are authenticated: by certificates or a token. On
+// loopback, and where Insecure says that the network guards the port, nobody is asked.
 func (o *Options) listenTCP(at Address) (net.Listener, []grpc.ServerOption, error) {
 	token, err := o.token()
 	if err == nil {
