@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -13,8 +14,8 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	faults := e.blame(culprits)
 	p := e.price(faults)
 	set := func(least, most *float64, a, b float64) {
-		*least, *most = round4(finite(a, 0)), 0
-		if x := round4(finite(b, 0)); x > *least {
+		*least, *most = round4(robust.Finite(a, 0)), 0
+		if x := round4(robust.Finite(b, 0)); x > *least {
 			*most = x
 		}
 	}
@@ -110,7 +111,7 @@ func (e *Engine) withoutLinks(i int, slow []slowLink) float64 {
 		then = min(then, early+gain[int32(r)])
 	}
 
-	return finite(min(all, then), 0)
+	return robust.Finite(min(all, then), 0)
 }
 
 // unevenLanes is what the job would save as a share of step time were all lanes
@@ -204,7 +205,7 @@ func (e *Engine) late(i int) {
 		for _, r := range e.graph.First(l) {
 			w := float64(dp[r])
 			if other != nil {
-				w += finite(float64(other[r]), 0)
+				w += robust.Finite(float64(other[r]), 0)
 			}
 
 			if w == w && !(x <= w) {
@@ -229,7 +230,7 @@ func (e *Engine) late(i int) {
 		return
 	}
 
-	usual := middle(shift)
+	usual := robust.Median64(shift)
 	last := math.Inf(1)
 	if !slices.Contains(e.ledger.Habits.Expected, true) {
 		last = slices.Max(e.plain)

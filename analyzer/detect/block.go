@@ -1,5 +1,7 @@
 package detect
 
+import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+
 // closeBlock summarises the last steps of unit r as one block of its slow lanes,
 // and lets its own baseline learn from it.
 func (t *track) closeBlock(r int) {
@@ -14,9 +16,9 @@ func (t *track) closeBlock(r int) {
 		}
 	}
 
-	v := nan32
+	v := robust.NaN
 	if len(t.buf) >= 3 {
-		v = middleMean(t.buf)
+		v = robust.TrimmedMean(t.buf)
 	}
 
 	n := t.block[r]
@@ -38,7 +40,7 @@ func (t *track) creeps(r int, v float32) bool {
 	}
 
 	unit := max(creepUnit, creepSigmas*float32(t.blockSD))
-	t.creep[r] = min(max(0, t.creep[r]+clip((v-t.base[r])/unit-1, -1, 1)), creepMost)
+	t.creep[r] = min(max(0, t.creep[r]+robust.Clip((v-t.base[r])/unit-1, -1, 1)), creepMost)
 	return t.creep[r] >= creepBlocks
 }
 
@@ -49,11 +51,11 @@ func (t *track) learnBase(r int, v float32) {
 		t.base[r] += (v - t.base[r]) / float32(t.baseN[r])
 	} else {
 		t.baseN[r] = min(t.baseN[r]+1, 60000)
-		t.base[r] += clip((v-t.base[r])/4, -baseDrift, baseDrift)
+		t.base[r] += robust.Clip((v-t.base[r])/4, -baseDrift, baseDrift)
 	}
 
 	if !t.habits {
-		t.base[r] = clip(t.base[r], -baseLimit, baseLimit)
+		t.base[r] = robust.Clip(t.base[r], -baseLimit, baseLimit)
 	}
 }
 
@@ -61,11 +63,11 @@ func (t *track) learnBase(r int, v float32) {
 // is over and known is no news to them.
 func (t *track) forgetLanes(r, until int) {
 	for k := (t.count-until)/blockSteps + 1; k <= maxBlocks && k <= int(t.block[r]); k++ {
-		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = nan32
+		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = robust.NaN
 	}
 
 	for i := range t.laneMean {
-		t.laneMean[i][r] = nan32
+		t.laneMean[i][r] = robust.NaN
 	}
 }
 
@@ -89,7 +91,7 @@ func (t *track) fillLanes(r int) {
 			}
 		}
 
-		t.laneMean[i][r] = nan32
+		t.laneMean[i][r] = robust.NaN
 		if 4*n >= 3*l {
 			t.laneMean[i][r] = sum / float32(n)
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -19,7 +20,7 @@ func (e *Engine) describe(c *candidate, all []candidate) finding {
 	skip := func(r int) bool { return culprit[r] }
 	f := finding{Cause: e.cause(c, skip), Confidence: e.confidence(c)}
 	f.Slowdown = e.slowdown(c, skip)
-	f.Slowdown, f.Confidence = finite(f.Slowdown, 1), finite(f.Confidence, 0.5)
+	f.Slowdown, f.Confidence = robust.Finite(f.Slowdown, 1), robust.Finite(f.Confidence, 0.5)
 	f.Evidence = e.evidence(c, skip)
 	f.Detail = e.sentence(c, &f)
 	return f

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -245,12 +246,12 @@ func (t *track) standing(r int) float64 {
 	x := t.mid[r]
 	switch {
 	case t.phase[r] != ok:
-		x = median(t.values(r, max(minBold, t.age(r))))
+		x = robust.Median(t.values(r, max(minBold, t.age(r))))
 	case t.active(r):
 		x = t.effect[r]
 	}
 
-	return finite(float64(x), 0)
+	return robust.Finite(float64(x), 0)
 }
 
 // doubt is how far the window of a healthy unit may be from its peers by chance.
@@ -273,7 +274,7 @@ func (t *track) rose(r int) bool {
 	}
 
 	v := t.values(r, k)
-	m := float64(median(v)) - past
+	m := float64(robust.Median(v)) - past
 	se := medianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
 	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, tau)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
@@ -159,7 +160,7 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 			waits = append(waits, float64(x/c.V[frame.Step][r]))
 		}
 
-		share, n = share+middle(waits), n+1
+		share, n = share+robust.Median64(waits), n+1
 		return nil
 	})
 	v := Analyze(f, Default())

@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -26,7 +27,7 @@ func newCovariate(l *frame.Layout, roles [][]int32, sizes []int) *covariate {
 // prepare takes the tokens of a step, for the signals that were recorded in it.
 func (c *covariate) prepare(tokens []float32, recorded ...bool) {
 	for r, v := range tokens {
-		c.ln[r] = nan32
+		c.ln[r] = robust.NaN
 		if v > 0 {
 			c.ln[r] = float32(math.Log(float64(v)))
 		}
@@ -75,7 +76,7 @@ func (c *covariate) learn(s signal, x []float32, waited []bool, t *track) {
 			continue
 		}
 
-		y := clip(x[r]+c.slope[s]*d-t.mu[r], -0.7, 0.7)
+		y := robust.Clip(x[r]+c.slope[s]*d-t.mu[r], -0.7, 0.7)
 		c.sxy[s] += float64(y * d)
 		c.stt[s] += float64(d * d)
 		c.sxx[s] += float64(y * y)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -161,7 +162,7 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 		return slices.Min(v)
 	}
 
-	return middle(v)
+	return robust.Median64(v)
 }
 
 // sampleSize bounds the peers whose medians a sentence quotes.

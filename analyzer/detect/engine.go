@@ -17,6 +17,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
 )
@@ -260,7 +261,7 @@ func (e *Engine) sampleMedian(v []float32) float32 {
 		}
 	}
 
-	return median(e.buf)
+	return robust.Median(e.buf)
 }
 
 // leaveOut reports whether the step says nothing about work: a checkpoint was

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -255,7 +256,7 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
 			}
 		}
 
-		e.aloneV[g] = now[g] - median(e.buf)
+		e.aloneV[g] = now[g] - robust.Median(e.buf)
 	}
 
 	e.alone.load = e.experts[own].spread()

@@ -1,6 +1,10 @@
 package detect
 
-import "math"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+)
 
 // outcome is one window test of one unit.
 type outcome struct {
@@ -35,7 +39,7 @@ func (t *track) try(r, k int) outcome {
 
 	var m32 float32
 	slowFrom := float32(t.cfg.Effect / 2)
-	m32, t.hl = hodgesLehmann(v, t.hl)
+	m32, t.hl = robust.HodgesLehmann(v, t.hl)
 	m, sigma := float64(m32), float64(t.noiseOf(r))
 	rho := t.rho()
 	steps := float64(o.valid) * (1 - rho) / (1 + rho) // as many independent ones
@@ -89,7 +93,7 @@ func (t *track) significant(z, alarm, freedom float64) bool {
 		}
 	}
 
-	return tail(z, freedom) <= t.cfg.Discovery*float64(found)/float64(t.tests)
+	return robust.Tail(z, freedom) <= t.cfg.Discovery*float64(found)/float64(t.tests)
 }
 
 // fromStart reports whether unit r was slow from its first step on.
@@ -208,7 +212,7 @@ func (t *track) level(r int) float32 {
 	}
 
 	if 2*k < n {
-		return nan32
+		return robust.NaN
 	}
 
 	return sum / float32(k)

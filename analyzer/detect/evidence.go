@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -42,7 +43,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 	var out []verdict.Evidence
 	add := func(name string, v, p, z float64) {
 		if v == v && p == p {
-			out = append(out, verdict.Evidence{Metric: name, Rank: rank, Value: round6(v), Peers: round6(p), Z: finite(math.Round(z*10)/10, 0)})
+			out = append(out, verdict.Evidence{Metric: name, Rank: rank, Value: round6(v), Peers: round6(p), Z: robust.Finite(math.Round(z*10)/10, 0)})
 		}
 	}
 	for s := range signals {
@@ -122,15 +123,6 @@ func (e *Engine) sentence(c *candidate, f *finding) string {
 	}
 
 	return fmt.Sprintf("rank %d %s %.2f times as long as its peers in %s", rank, signalWords[c.main], f.Slowdown, role)
-}
-
-// finite returns x, or def where x is no number: JSON has none of them.
-func finite(x, def float64) float64 {
-	if x != x || math.IsInf(x, 0) {
-		return def
-	}
-
-	return x
 }
 
 func ratio(a, b float64) float64 {

@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -75,7 +76,7 @@ func (e *Engine) raw(c *frame.Column) []float32 {
 func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	logs := e.v[s]
 	for r, x := range v {
-		logs[r] = nan32
+		logs[r] = robust.NaN
 		if x > 0 {
 			logs[r] = float32(math.Log(float64(x)))
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -107,7 +108,7 @@ func (v *levels) byStage(s signal, stages int) []float64 {
 			return nil
 		}
 
-		out = append(out, math.Exp(middle(x)))
+		out = append(out, math.Exp(robust.Median64(x)))
 	}
 
 	return out
@@ -119,7 +120,7 @@ func (v *levels) byStage(s signal, stages int) []float64 {
 func heavy(times []float64, limit float64) (stages []int, worst, share float64) {
 	for s, t := range times {
 		others := slices.Delete(slices.Clone(times), s, s+1)
-		r := t / middle(others)
+		r := t / robust.Median64(others)
 		if r >= limit {
 			stages = append(stages, s)
 			worst = max(worst, r)
@@ -271,7 +272,7 @@ func (s *sharing) together() float64 {
 		return 0
 	}
 
-	return middle(v)
+	return robust.Median64(v)
 }
 
 // explains reports whether tokens go with the signal.

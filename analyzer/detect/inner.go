@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -192,9 +193,9 @@ func (in *inner) measure(raw, self []float32) {
 			}
 		}
 
-		forward := median(in.buf)
+		forward := robust.Median(in.buf)
 		for _, r := range rows {
-			if in.worked[r] = nan32; in.waited[r] && len(in.buf) > 0 && self[r] > 0 {
+			if in.worked[r] = robust.NaN; in.waited[r] && len(in.buf) > 0 && self[r] > 0 {
 				in.worked[r] = min(0, float32(math.Log(float64(forward*self[r]/raw[r]))))
 			}
 		}
@@ -221,7 +222,7 @@ func (in *inner) learn(r int, w, whole float32) {
 		past := in.past[i][r*usualWaits : r*usualWaits+usualWaits]
 		past[k%usualWaits] = x
 		in.buf = append(in.buf[:0], past[:n]...)
-		insertion(in.buf)
+		robust.Sort(in.buf)
 		in.usual[i][r] = in.buf[(n-1)/2]
 	}
 }
@@ -229,7 +230,7 @@ func (in *inner) learn(r int, w, whole float32) {
 // wait is what row r waits in its inner groups in this step, and its whole time
 // there, seconds.
 func (in *inner) wait(c *frame.Column, r int) (sum, whole float32) {
-	sum = nan32
+	sum = robust.NaN
 	for d, m := range innerMetrics {
 		v := c.V[m]
 		if v == nil || in.groups[d] == nil || in.groups[d][r] < 0 || v[r] != v[r] {
@@ -238,7 +239,7 @@ func (in *inner) wait(c *frame.Column, r int) (sum, whole float32) {
 
 		g := in.groups[d][r]
 		if in.stamp[d][g] != in.step {
-			in.stamp[d][g], in.low[d][g] = in.step, nan32
+			in.stamp[d][g], in.low[d][g] = in.step, robust.NaN
 			for _, p := range in.layout.Groups[g].Rows {
 				if x := v[p]; x == x && !(in.low[d][g] <= x) {
 					in.low[d][g] = x

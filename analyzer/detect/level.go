@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -55,7 +56,7 @@ func newLevels(l *frame.Layout) *levels {
 		v.sum[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n)
 		v.before[k] = make([]float32, len(l.Replicas))
 		for q := range v.before[k] {
-			v.before[k][q] = nan32
+			v.before[k][q] = robust.NaN
 		}
 	}
 
@@ -71,7 +72,7 @@ func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 	for g := range e.layout.Roles {
 		m := middle[g]
 		if s == own || len(e.layout.Roles[g].Rows) < poolSize {
-			m = nan32
+			m = robust.NaN
 			for _, r := range e.layout.Roles[g].Rows {
 				if y := x[r]; y == y && !(m <= y) {
 					m = y
@@ -89,7 +90,7 @@ func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 		v.vals[k] = append(v.vals[k], m)
 	}
 
-	v.common[k] = float64(median(v.vals[k]))
+	v.common[k] = float64(robust.Median(v.vals[k]))
 }
 
 // spread measures how much replicas differ from step to step. x is relative to
@@ -109,7 +110,7 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 			}
 		}
 
-		m := median(v.repl[k])
+		m := robust.Median(v.repl[k])
 		if m != m {
 			continue
 		}
@@ -126,7 +127,7 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 	}
 
 	v.spreadN[k] = min(v.spreadN[k]+1, memory)
-	v.bulk[k] += (float64(centred(v.vals[k])) - v.bulk[k]) / v.spreadN[k]
+	v.bulk[k] += (float64(robust.MAD(v.vals[k])) - v.bulk[k]) / v.spreadN[k]
 }
 
 // observe adds the step to the block series.
@@ -135,7 +136,7 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 		v.first = c.Step
 	}
 
-	val := [blockKinds]float32{nan32, nan32, nan32, nan32, nan32, nan32}
+	val := [blockKinds]float32{robust.NaN, robust.NaN, robust.NaN, robust.NaN, robust.NaN, robust.NaN}
 	if t > 0 {
 		val[blockStep] = float32(math.Log(t))
 	}
@@ -166,8 +167,8 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 	}
 
 	for k := range blockKinds {
-		e.buf = compact(e.buf[:0], v.pending[k])
-		v.blocks[k] = append(v.blocks[k], median(e.buf))
+		e.buf = robust.Compact(e.buf[:0], v.pending[k])
+		v.blocks[k] = append(v.blocks[k], robust.Median(e.buf))
 		v.pending[k] = v.pending[k][:0]
 		if len(v.blocks[k]) > maxLevelBlocks {
 			v.blocks[k] = v.blocks[k][1:]
@@ -189,20 +190,20 @@ func (v *levels) change(kind int) (rise float64, since int64) {
 		return 0, 0
 	}
 
-	ref := nan32
+	ref := robust.NaN
 	for i := 1; i+jobBlocks <= len(b)-jobBlocks; i++ { // the first block is warm-up
-		v.buf = compact(v.buf[:0], b[i:i+jobBlocks])
-		if m := median(v.buf); len(v.buf) == jobBlocks && !(ref <= m) {
+		v.buf = robust.Compact(v.buf[:0], b[i:i+jobBlocks])
+		if m := robust.Median(v.buf); len(v.buf) == jobBlocks && !(ref <= m) {
 			ref = m
 		}
 	}
 
-	v.buf = compact(v.buf[:0], b[len(b)-jobBlocks:])
+	v.buf = robust.Compact(v.buf[:0], b[len(b)-jobBlocks:])
 	if ref != ref || len(v.buf) < jobBlocks {
 		return 0, 0
 	}
 
-	now := median(v.buf)
+	now := robust.Median(v.buf)
 	low := v.buf[0]
 	for _, x := range v.buf {
 		low = min(low, x)
@@ -216,7 +217,7 @@ func (v *levels) change(kind int) (rise float64, since int64) {
 	}
 
 	half := ref + (now-ref)/2
-	if low <= half || now-ref < jobSigmas*spread(v.buf) {
+	if low <= half || now-ref < jobSigmas*robust.Spread(v.buf) {
 		return 0, 0
 	}
 
@@ -249,7 +250,7 @@ func (v *levels) along() (rise float64, since int64) {
 		}
 
 		if len(before) >= jobBlocks && len(now) >= jobBlocks {
-			return middle(now) - middle(before), at
+			return robust.Median64(now) - robust.Median64(before), at
 		}
 	}
 
@@ -275,7 +276,7 @@ func (v *levels) waitGrowth(since int64) (float64, bool) {
 		return 0, false
 	}
 
-	return middle(tailOf(now, jobBlocks)) - middle(tailOf(before, 2*jobBlocks)), true
+	return robust.Median64(tailOf(now, jobBlocks)) - robust.Median64(tailOf(before, 2*jobBlocks)), true
 }
 
 func tailOf(v []float64, n int) []float64 { return v[max(0, len(v)-n):] }
@@ -283,7 +284,7 @@ func tailOf(v []float64, n int) []float64 { return v[max(0, len(v)-n):] }
 // common is the median log transfer over the groups, NaN when none is known.
 func (w *linkWatch) common() float32 {
 	if w.count == 0 {
-		return nan32
+		return robust.NaN
 	}
 
 	slot := (w.count - 1) % window
@@ -294,7 +295,7 @@ func (w *linkWatch) common() float32 {
 		}
 	}
 
-	return median(w.buf)
+	return robust.Median(w.buf)
 }
 
 // storage looks for data loading that is slow on changing ranks.

@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -82,9 +83,9 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 		}
 
 		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
-		w.cur[g] = nan32
+		w.cur[g] = robust.NaN
 		for i := range window {
-			w.ring[g*window+i] = nan32
+			w.ring[g*window+i] = robust.NaN
 		}
 	}
 
@@ -166,12 +167,8 @@ func (w *linkWatch) rank() {
 			continue
 		}
 
-		mid := median(w.buf)
-		for i := range w.buf {
-			w.buf[i] -= mid
-		}
-
-		w.classes[c] = classLevel{mid, spread(w.buf), n}
+		mid := robust.Median(w.buf)
+		w.classes[c] = classLevel{mid, robust.SpreadAbout(w.buf, mid), n}
 	}
 }
 
@@ -207,14 +204,14 @@ func (g *gustiness) passes() uint8 {
 func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
 	m := w.metric[g]
 	if m >= frame.MetricCount || c.V[m] == nil {
-		return nan32
+		return robust.NaN
 	}
 
-	v, low, n := c.V[m], nan32, 0
+	v, low, n := c.V[m], robust.NaN, 0
 	rows := w.groups[g].Rows
 	for _, r := range rows {
 		if 2*int(w.seen[m][r]) < w.count {
-			return nan32
+			return robust.NaN
 		}
 
 		if x := v[r]; x == x {
@@ -226,7 +223,7 @@ func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
 	}
 
 	if 2*n < len(rows) || n < 2 || !(low > 0) {
-		return nan32
+		return robust.NaN
 	}
 
 	return float32(math.Log(float64(low)))
@@ -239,19 +236,15 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 		return
 	}
 
-	cur := median(w.buf)
+	cur := robust.Median(w.buf)
 	w.cur[g] = cur
-	for i := range w.buf {
-		w.buf[i] -= cur
-	}
-
-	noise := max(spread(w.buf), linkNoise)
+	noise := max(robust.SpreadAbout(w.buf, cur), linkNoise)
 	peers, peerSpread, others := w.class(g)
 	slow := false
 	var ref float32
 	if w.baseN[g] >= linkBase {
 		ref = w.base[g]
-		slow = w.isSlow(g, cur-ref, float32(math.Exp(float64(cur))-math.Exp(float64(ref))), t, max(noise, w.noise[g])*medianLoss/sqrt32(float32(n)))
+		slow = w.isSlow(g, cur-ref, float32(math.Exp(float64(cur))-math.Exp(float64(ref))), t, max(noise, w.noise[g])*medianLoss/robust.Sqrt(float32(n)))
 		if others >= minClass-1 {
 			slow = slow && cur-peers >= float32(ln1p(w.cfg.LinkRise))/2
 		}
@@ -282,12 +275,12 @@ func (w *linkWatch) dimRise(g int) (float32, int) {
 		}
 
 		if n := w.last(k, linkWindow); n >= minValid {
-			v = append(v, median(w.buf)-w.base[k])
+			v = append(v, robust.Median(w.buf)-w.base[k])
 		}
 	}
 
 	n := len(v)
-	return median(v), n
+	return robust.Median(v), n
 }
 
 // last fills buf with the transfers of g in the last steps and returns how many
@@ -343,15 +336,11 @@ func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
 	}
 
 	if len(v) == 0 {
-		return nan32, nan32, 0
+		return robust.NaN, robust.NaN, 0
 	}
 
-	mid = median(v)
-	for i := range v {
-		v[i] -= mid
-	}
-
-	return mid, spread(v), len(v)
+	mid = robust.Median(v)
+	return mid, robust.SpreadAbout(v, mid), len(v)
 }
 
 // step moves the state of group g.
@@ -377,7 +366,7 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 		a := float32(evaluateEvery) / float32(w.baseN[g])
 		move := (cur - w.base[g]) * min(a, 1)
 		if w.baseN[g] > linkBase { // known: it may drift, a jump is news
-			move = clip(move, -linkDrift, linkDrift)
+			move = robust.Clip(move, -linkDrift, linkDrift)
 		}
 
 		w.base[g] += move

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 )
 
 // BenchmarkMedians is the part of P15 that numpy can do as well: of 1,000 steps of
@@ -102,13 +104,13 @@ func medians(x []float32, steps, ranks, per, first, last int) {
 			}
 
 			copy(buf, res)
-			mid := median(buf)
+			mid := robust.Median(buf)
 			for i := range res {
 				res[i] -= mid
 			}
 
 			copy(buf, res)
-			_ = spread(buf)
+			_ = robust.Spread(buf)
 		}
 	}
 
@@ -124,7 +126,7 @@ func medians(x []float32, steps, ranks, per, first, last int) {
 			}
 
 			for i := range n {
-				_ = median(cells[i*window : (i+1)*window])
+				_ = robust.Median(cells[i*window : (i+1)*window])
 			}
 		}
 	}

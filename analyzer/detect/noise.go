@@ -1,6 +1,10 @@
 package detect
 
-import "math"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+)
 
 // noise updates the noise of a step from the cross section: it is there from the
 // first step on, and one culprit of many does not move it. Where all units are few,
@@ -27,13 +31,13 @@ func (t *track) noise(e []float32) {
 		}
 
 		if len(t.buf) >= poolSize {
-			t.blend(g, spread(t.buf))
+			t.blend(g, robust.Spread(t.buf))
 		}
 	}
 
 	t.buf2 = pool
 	if len(pool) >= 2 {
-		t.blend(len(t.roles), spread(pool))
+		t.blend(len(t.roles), robust.Spread(pool))
 	}
 }
 
@@ -49,7 +53,7 @@ func (t *track) differNoise(e []float32) {
 	}
 
 	if len(t.buf) >= 2 {
-		t.blend(len(t.roles), spread(t.buf)*float32(math.Sqrt(1/(1-min(t.rho(), 0.75)))))
+		t.blend(len(t.roles), robust.Spread(t.buf)*float32(math.Sqrt(1/(1-min(t.rho(), 0.75)))))
 	}
 }
 
@@ -61,7 +65,7 @@ func (t *track) blend(g int, s float32) {
 	t.sigmaN[g]++
 	if k := t.sigmaN[g]; k < 8 || (k+int32(g))%4 == 0 {
 		t.hl = append(t.hl[:0], ring[:min(k, window)]...)
-		t.sigma[g] = float64(median(t.hl))
+		t.sigma[g] = float64(robust.Median(t.hl))
 	}
 
 	if t.sigmaN[g] >= 2*window {
@@ -99,7 +103,7 @@ func (t *track) learn(r int, x, sig float32) {
 	a := float32(1) / float32(min(k+1, centreSteps))
 	dev := x - t.mu[r]
 	if k >= openSteps {
-		dev = clip(dev, -3*sig, 3*sig)
+		dev = robust.Clip(dev, -3*sig, 3*sig)
 	}
 
 	settled := k >= settleSteps                                                        // mu is near where it belongs

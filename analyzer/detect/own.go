@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -69,7 +70,7 @@ func (e *Engine) comesAndGoes(c *candidate) bool {
 // median of rank r over k steps and its peers'.
 func (e *Engine) medianError(r int, s signal, k int) float64 {
 	noise := math.Hypot(float64(e.tracks[s].noiseOf(r)), e.level.bulk[s])
-	return finite(e.value(r, s, k)*math.Sqrt2*noise*medianLoss/math.Sqrt(float64(k)), 0)
+	return robust.Finite(e.value(r, s, k)*math.Sqrt2*noise*medianLoss/math.Sqrt(float64(k)), 0)
 }
 
 // mates is the largest excess, seconds a step, of c's pipeline mates in other
@@ -221,12 +222,12 @@ func (e *Engine) innerLead(r, k int) float64 {
 			}
 
 			if x == x {
-				leads = append(leads, float32(x-finite(middle(v), 0)))
+				leads = append(leads, float32(x-robust.Finite(robust.Median64(v), 0)))
 			}
 		}
 
-		lead := median(leads)
-		if se := medianLoss * centred(slices.Clone(leads)) / sqrt32(float32(len(leads))); lead > suspectZ*se || lead < 0 {
+		lead := robust.Median(leads)
+		if se := medianLoss * robust.MAD(slices.Clone(leads)) / robust.Sqrt(float32(len(leads))); lead > suspectZ*se || lead < 0 {
 			sum += float64(lead)
 		}
 	}
@@ -245,7 +246,7 @@ func (e *Engine) leadAt(r int, m frame.Metric, i int) float64 {
 		}
 	}
 
-	return middle(v) - float64(cells[r])
+	return robust.Median64(v) - float64(cells[r])
 }
 
 // lateness is how many seconds less than their peers the pipeline mates of r wait
@@ -269,7 +270,7 @@ func (e *Engine) lateness(r, k int) (float64, bool) {
 		}
 	}
 
-	return middle(v), len(v) > 0
+	return robust.Median64(v), len(v) > 0
 }
 
 // slowest is the share of the last k steps in which a rank of r's node has the

@@ -1,6 +1,10 @@
 package detect
 
-import "math"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+)
 
 // pace follows how long a step of the job takes. It tells single steps that are an
 // event of their own (an evaluation, a stall) from a job that has changed: what
@@ -37,5 +41,5 @@ func (p *pace) median(t float64) float64 {
 	}
 
 	p.Next++
-	return middle(p.Past)
+	return robust.Median64(p.Past)
 }

@@ -1,6 +1,10 @@
 package detect
 
-import "math"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+)
 
 // past is what unit r did before that count, in how many blocks, and how far healthy
 // units are from what they did that long ago. It is the middle of the blocks just before;
@@ -44,7 +48,7 @@ func (t *track) middleBlock(r, skip, to int) (float32, int) {
 		}
 	}
 
-	return median(v[:n]), n
+	return robust.Median(v[:n]), n
 }
 
 // wander is how far healthy units are from what they did that many blocks before:

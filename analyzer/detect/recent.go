@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -34,7 +35,7 @@ func (h *recent) put(ring []float32, k int, v []float32) []float32 {
 	if ring == nil {
 		ring = make([]float32, window*h.n)
 		for i := range ring {
-			ring[i] = nan32
+			ring[i] = robust.NaN
 		}
 	}
 
@@ -64,13 +65,13 @@ func (h *recent) work(s signal, r, k int) float64 {
 		}
 	}
 
-	return math.Exp(float64(median(h.buf)))
+	return math.Exp(float64(robust.Median(h.buf)))
 }
 
 // median is the median of one rank over the last k steps, NaN when none.
 func (h *recent) median(m frame.Metric, r, k int) float64 {
 	if h.cells[m] == nil {
-		return float64(nan32)
+		return float64(robust.NaN)
 	}
 
 	h.buf = h.buf[:0]
@@ -80,7 +81,7 @@ func (h *recent) median(m frame.Metric, r, k int) float64 {
 		}
 	}
 
-	return float64(median(h.buf))
+	return float64(robust.Median(h.buf))
 }
 
 // over is the median over ranks of their medians, without those to skip.
@@ -96,5 +97,5 @@ func (h *recent) over(m frame.Metric, rows []int32, k int, skip func(int) bool) 
 		}
 	}
 
-	return middle(v)
+	return robust.Median64(v)
 }

@@ -1,5 +1,7 @@
 package detect
 
+import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+
 // reference fills out with v relative to the peers of each role: the median of
 // the others in roles of four or more, the fastest of the others in those of two
 // or three, NaN without peers. The size of the role decides, not who is there in
@@ -19,7 +21,7 @@ func newReference(roles [][]int32, sizes []int) *reference {
 
 func (r *reference) relative(v, out []float32) {
 	for i := range out {
-		out[i] = nan32
+		out[i] = robust.NaN
 	}
 
 	for g, rows := range r.roles {
@@ -34,7 +36,7 @@ func (r *reference) relative(v, out []float32) {
 		n := len(r.buf)
 		switch {
 		case n == 0:
-			r.middle[g] = nan32
+			r.middle[g] = robust.NaN
 		case n == 1:
 			r.middle[g] = r.buf[0]
 		case n == 2 && r.sizes[g] >= medianPeers:
@@ -42,7 +44,7 @@ func (r *reference) relative(v, out []float32) {
 		case n < largeRole:
 			r.small(g, v, out)
 		default:
-			m := median(r.buf)
+			m := robust.Median(r.buf)
 			r.middle[g] = m
 			for _, k := range r.idx {
 				out[k] = v[k] - m
@@ -54,7 +56,7 @@ func (r *reference) relative(v, out []float32) {
 // small serves roles in which leaving one out moves the reference.
 func (r *reference) small(g int, v, out []float32) {
 	n := len(r.buf)
-	insertion(r.buf)
+	robust.Sort(r.buf)
 	r.middle[g] = (r.buf[(n-1)/2] + r.buf[n/2]) / 2
 	for _, k := range r.idx {
 		x := v[k]

@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -61,7 +62,7 @@ func (e *Engine) openSaves() {
 		}
 
 		// A rank's run may begin by chance, or anew: the middle one tells the fault's.
-		if k := int(middle(run)); k <= keptSaves {
+		if k := int(robust.Median64(run)); k <= keptSaves {
 			a.Began = l.At[(e.saver.saves-k)%keptSaves]
 		}
 	}
@@ -126,11 +127,11 @@ func (e *Engine) savedIn(slot int, a *saveCost, slow map[int]float64) (saved, mo
 		}
 	}
 
-	if saved = finite(math.Exp(now)-math.Exp(then), 0); e.graph.Known() && e.measuredAt[frame.Exposed] > 0 {
+	if saved = robust.Finite(math.Exp(now)-math.Exp(then), 0); e.graph.Known() && e.measuredAt[frame.Exposed] > 0 {
 		return saved, saved
 	}
 
-	return saved, finite(math.Exp(now)-math.Exp(others), 0)
+	return saved, robust.Finite(math.Exp(now)-math.Exp(others), 0)
 }
 
 // savesCost is what the slow saves of a node cost, at least and at most, as a share of

@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -45,7 +46,7 @@ func newSavers(n int) *savers {
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
 	for i := range s.recent {
-		s.recent[i] = nan32
+		s.recent[i] = robust.NaN
 	}
 
 	return s
@@ -60,7 +61,7 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 
 	saved := 0
 	for r, x := range v {
-		s.lns[r] = nan32
+		s.lns[r] = robust.NaN
 		if x > 0 {
 			s.lns[r] = float32(math.Log(float64(x)))
 			saved++
@@ -87,8 +88,8 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	e.keepSave(slot)
 	copy(s.recent[slot*s.n:], s.lns)
 	e.ref[compute].relative(s.lns, s.rel)
-	s.buf = compact(s.buf[:0], s.lns)
-	mid := median(s.buf)
+	s.buf = robust.Compact(s.buf[:0], s.lns)
+	mid := robust.Median(s.buf)
 	if s.storage(mid, c.Step) {
 		return true
 	}
@@ -115,7 +116,7 @@ func (s *savers) noise(roles []frame.Role) {
 	}
 
 	s.sigmaN = min(s.sigmaN+1, 8)
-	s.sigma += (float64(spread(s.buf)) - s.sigma) / s.sigmaN
+	s.sigma += (float64(robust.Spread(s.buf)) - s.sigma) / s.sigmaN
 }
 
 // differ is noise among few savers: from how those that are not slow now differed,
@@ -134,7 +135,7 @@ func (s *savers) differ(roles []frame.Role) {
 			}
 
 			if n := len(s.buf); n >= 2 {
-				sum += float64(n-1) * float64(differences(s.buf))
+				sum += float64(n-1) * float64(robust.Qn(s.buf))
 				freedom += float64(n - 1)
 			}
 		}
@@ -153,7 +154,7 @@ func (s *savers) alone() float64 {
 	for r := range s.n {
 		if n := min(int(s.pastN[r]), keptSaves); n >= saves {
 			s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
-			m := median(s.buf)
+			m := robust.Median(s.buf)
 			for _, x := range s.buf {
 				s.rest = append(s.rest, x-m)
 			}
@@ -164,7 +165,7 @@ func (s *savers) alone() float64 {
 		return 0
 	}
 
-	return fewSaves * float64(spread(s.rest))
+	return fewSaves * float64(robust.Spread(s.rest))
 }
 
 // score sets how slow the save of rank r is: x is the log ratio to the peers or to its
@@ -177,7 +178,7 @@ func (s *savers) score(e *Engine, r int, mid float32) (x, least, noise float32) 
 
 	x, least = s.apart(e, r, mid)
 	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
-	return x, least, float32(max(s.alone(), aloneNoise)) * sqrt32(1+medianLoss*medianLoss*float32(s.run[r]+1)/n)
+	return x, least, float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+medianLoss*medianLoss*float32(s.run[r]+1)/n)
 }
 
 // judge counts the saves of one step.
@@ -201,7 +202,7 @@ func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
 
 		s.count[r]++
 		x, least, _ := s.score(e, r, mid)
-		score := clip(2*x/least-1, saveDown, saveUp)
+		score := robust.Clip(2*x/least-1, saveDown, saveUp)
 		s.ranks.add(r, score, saveTop*rankHeight)
 		sum[node], n[node] = sum[node]+score, n[node]+1
 	}
@@ -241,7 +242,7 @@ func (s *savers) settle(e *Engine, r int, v []float32, mid float32, c *frame.Col
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (v[r]*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
-	if !s.proof[r] && climbed && s.rise[r] >= saveRise && s.rise[r]*sqrt32(k) >= saveAlarm*noise {
+	if !s.proof[r] && climbed && s.rise[r] >= saveRise && s.rise[r]*robust.Sqrt(k) >= saveAlarm*noise {
 		s.proof[r], s.third[r] = true, c.Step
 	}
 }
@@ -267,10 +268,10 @@ func (s *savers) ordinary(e *Engine, r int, mid float32) {
 func (s *savers) apart(e *Engine, r int, mid float32) (x, least float32) {
 	if n := min(int(s.pastN[r]), keptSaves); n >= saves {
 		s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
-		return s.lns[r] - mid - median(s.buf), saveRise * 1.5
+		return s.lns[r] - mid - robust.Median(s.buf), saveRise * 1.5
 	}
 
-	top := nan32
+	top := robust.NaN
 	for k, x := range s.lns {
 		if x == x && e.layout.Node[k] != e.layout.Node[r] && !(top >= x) {
 			top = x
@@ -289,7 +290,7 @@ func (s *savers) apart(e *Engine, r int, mid float32) (x, least float32) {
 func (s *savers) storage(mid float32, step int64) bool {
 	if n := len(s.level); n >= saves {
 		s.buf = append(s.buf[:0], s.level...)
-		if mid-median(s.buf) >= storageRise {
+		if mid-robust.Median(s.buf) >= storageRise {
 			if s.storageRun == 0 {
 				s.storageSince = step
 			}

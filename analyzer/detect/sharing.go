@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -148,7 +149,7 @@ func (s *sharing) remove(logs []float32, level []float64, now, worked []float32,
 	s.used = false
 	if !s.usable {
 		for q := range s.common {
-			s.common[q] = nan32
+			s.common[q] = robust.NaN
 		}
 
 		return false
@@ -207,12 +208,12 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 		}
 	}
 
-	common := median(s.buf)
+	common := robust.Median(s.buf)
 	for r, x := range logs {
 		g := s.role[r]
 		switch {
 		case g < 0 || x != x:
-			s.dev[r] = nan32
+			s.dev[r] = robust.NaN
 		case s.within != nil:
 			s.dev[r] = x - now[g]
 		default:
@@ -228,7 +229,7 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 			}
 		}
 
-		m := median(s.buf)
+		m := robust.Median(s.buf)
 		for _, r := range rows {
 			s.dev[r] -= m
 		}
@@ -258,7 +259,7 @@ func (s *sharing) excuse(t *track) {
 				case slow == 1:
 					s.dev[r] -= t.lately(int(r))
 				case s.within == nil:
-					s.dev[r] = nan32
+					s.dev[r] = robust.NaN
 				}
 			}
 		}
@@ -270,7 +271,7 @@ func (s *sharing) excuse(t *track) {
 // tells the work: slowness only adds.
 func (s *sharing) others() {
 	for i := range s.w {
-		s.w[i] = nan32
+		s.w[i] = robust.NaN
 	}
 
 	for q, parts := range s.parts {
@@ -283,11 +284,11 @@ func (s *sharing) others() {
 				}
 			}
 
-			s.levels = append(s.levels, lowerMedian(s.buf))
+			s.levels = append(s.levels, robust.LowerMedian(s.buf))
 		}
 
-		s.buf = compact(s.buf[:0], s.levels)
-		s.whole[q] = median(s.buf)
+		s.buf = robust.Compact(s.buf[:0], s.levels)
+		s.whole[q] = robust.Median(s.buf)
 		for i, rows := range parts {
 			s.buf = s.buf[:0]
 			for j, v := range s.levels {
@@ -296,7 +297,7 @@ func (s *sharing) others() {
 				}
 			}
 
-			w := median(s.buf)
+			w := robust.Median(s.buf)
 			for _, r := range rows {
 				s.w[r] = w
 			}
@@ -320,8 +321,8 @@ func (s *sharing) learn(waited []bool, t *track) {
 
 	most := float32(0.5)
 	if s.within != nil {
-		s.buf = compact(s.buf[:0], s.dev)
-		most = usualDevs * spread(s.buf)
+		s.buf = robust.Compact(s.buf[:0], s.dev)
+		most = usualDevs * robust.Spread(s.buf)
 	}
 
 	for r, x := range s.dev {
@@ -330,7 +331,7 @@ func (s *sharing) learn(waited []bool, t *track) {
 			continue
 		}
 
-		dx, dw := clip(x-s.mean[r], -most, most), clip(s.w[r]-s.wmean[r], -most, most)
+		dx, dw := robust.Clip(x-s.mean[r], -most, most), robust.Clip(s.w[r]-s.wmean[r], -most, most)
 		if s.within == nil {
 			a := 1 / float32(s.seen[r]+2)
 			s.mean[r] += a * dx

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -28,7 +29,7 @@ func TestSharing_MissingPeers(t *testing.T) {
 			continue // the mate of the one that is missing has nobody to share with
 		}
 
-		s := spread(append([]float32(nil), e.tracks[compute].values(r, window)...))
+		s := robust.Spread(append([]float32(nil), e.tracks[compute].values(r, window)...))
 		if s > 0.025 {
 			t.Errorf("rank %d differs from its peers by %.3f from step to step, want about the noise of 0.011", e.layout.Ranks[r], s)
 		}
@@ -52,7 +53,7 @@ func TestSharing_SlowRankIsNoWork(t *testing.T) {
 
 	for r := range e.n {
 		rank := e.layout.Ranks[r]
-		m := median(append([]float32(nil), e.tracks[compute].values(r, window)...))
+		m := robust.Median(append([]float32(nil), e.tracks[compute].values(r, window)...))
 		if want := float32(0.26); rank == slow && (m < want-0.03 || m > want+0.03) || rank != slow && (m < -0.03 || m > 0.03) {
 			t.Errorf("rank %d differs from its peers by %.3f, slow is rank %d", rank, m, slow)
 		}

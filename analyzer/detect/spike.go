@@ -3,6 +3,8 @@ package detect
 import (
 	"math"
 	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 )
 
 // slowSteps counts the single slow steps of each unit, by size: an intermittent fault
@@ -93,7 +95,7 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 // that it has not learned from is not slow again and again.
 func (t *track) spike(r int, x, d, sig float32, label int64) {
 	least := max(spikeEffect, spikeSigmas*sig)
-	slow := t.warm[r] == 0 && d > least && (t.leads == nil || t.leads[r]) && x-median(t.values(r, window)) > least
+	slow := t.warm[r] == 0 && d > least && (t.leads == nil || t.leads[r]) && x-robust.Median(t.values(r, window)) > least
 	t.slowly.add(r, d, slow, label)
 }
 
@@ -117,7 +119,7 @@ func (t *track) intermittent(r int) bool {
 		t.buf = append(t.buf, s.Slow[p]/s.Looked[p])
 	}
 
-	return len(t.buf) == 0 || float64(s.Slow[r]) >= spikeHigh*n*float64(kth(t.buf, len(t.buf)*9/10))
+	return len(t.buf) == 0 || float64(s.Slow[r]) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
 }
 
 // elsewhere is the units that unit r is compared with: those of its stage on other

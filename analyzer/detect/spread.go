@@ -1,6 +1,10 @@
 package detect
 
-import "math"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+)
 
 // spreads measures how far healthy ranks lie apart for good: what a window shows
 // beyond its own noise. Suspects are among them, or the spread would be that of those
@@ -76,7 +80,7 @@ func (t *track) middleLook(k int) float64 {
 	}
 
 	t.hl = append(t.hl[:0], t.looks[k*usualLooks:k*usualLooks+n]...)
-	return float64(median(t.hl))
+	return float64(robust.Median(t.hl))
 }
 
 // laneSpread is the spread that a lane's mean has in health: its own error, known
@@ -104,7 +108,7 @@ func (t *track) blockNoise() float64 {
 		return 0
 	}
 
-	return float64(spread(t.buf)) / math.Sqrt2
+	return float64(robust.Spread(t.buf)) / math.Sqrt2
 }
 
 // excess is the robust spread of v beyond the standard error se.
@@ -118,23 +122,13 @@ func excess(v []float32, se float64) float64 {
 // But a slow host may be a quarter of all, so it is no more than wideMost MADs.
 // It overwrites v.
 func wide(v []float32) float32 {
-	m := median(v)
+	m := robust.Median(v)
 	for i, x := range v {
 		if v[i] = x - m; v[i] < 0 {
 			v[i] = -v[i]
 		}
 	}
 
-	high := kth(v, len(v)*4/5) / 1.2816
-	return min(high, wideMost*1.4826*median(v))
-}
-
-// centred is the robust spread of v about its median; it overwrites v.
-func centred(v []float32) float32 {
-	m := median(v)
-	for i := range v {
-		v[i] -= m
-	}
-
-	return spread(v)
+	high := robust.Kth(v, len(v)*4/5) / 1.2816
+	return min(high, wideMost*1.4826*robust.Median(v))
 }

@@ -1,5 +1,7 @@
 package detect
 
+import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+
 // Phases of a unit.
 const (
 	ok uint8 = iota
@@ -82,11 +84,11 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	f32 := func() []float32 { return make([]float32, n) }
 	t.ring, t.blocks = make([]float32, n*window), make([]float32, n*maxBlocks)
 	for i := range t.ring {
-		t.ring[i] = nan32
+		t.ring[i] = robust.NaN
 	}
 
 	for i := range t.blocks {
-		t.blocks[i] = nan32
+		t.blocks[i] = robust.NaN
 	}
 
 	t.block, t.orphan = make([]int32, n), f32()
@@ -158,19 +160,19 @@ func (t *track) sizeNoise(n int, s float64) {
 // forget makes unit r new: another process, another place.
 func (t *track) forget(r int) {
 	for i := range window {
-		t.ring[r*window+i] = nan32
+		t.ring[r*window+i] = robust.NaN
 	}
 
 	for i := range maxBlocks {
-		t.blocks[r*maxBlocks+i] = nan32
+		t.blocks[r*maxBlocks+i] = robust.NaN
 	}
 
-	t.block[r], t.mu[r], t.dev[r], t.prev[r] = 0, 0, 0, nan32
+	t.block[r], t.mu[r], t.dev[r], t.prev[r] = 0, 0, 0, robust.NaN
 	t.base[r], t.baseN[r], t.creep[r] = 0, 0, 0
 	t.calm(r)
-	t.first[r], t.mid[r] = -1, nan32
+	t.first[r], t.mid[r] = -1, robust.NaN
 	for i := range t.laneMean {
-		t.laneMean[i][r] = nan32
+		t.laneMean[i][r] = robust.NaN
 	}
 
 	t.warm[r], t.warmed[r] = 0, 0
@@ -193,7 +195,7 @@ func (t *track) label(at int) int64 {
 // lately is the median residual of unit r's last few steps: it follows a fault that
 // ends.
 func (t *track) lately(r int) float32 {
-	if x := median(t.values(r, latelySteps)); x == x {
+	if x := robust.Median(t.values(r, latelySteps)); x == x {
 		return x
 	}
 
@@ -225,7 +227,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 	for r, x := range e {
 		t.ring[r*window+slot] = x
 		if x != x {
-			t.prev[r] = nan32
+			t.prev[r] = robust.NaN
 			continue
 		}
 
@@ -312,7 +314,7 @@ func (t *track) height(sigma float32, rho float64) float32 {
 func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 	was := t.climb[r]
 	if at > cusumHighest {
-		unit *= sqrt32(at / suspectAt)
+		unit *= robust.Sqrt(at / suspectAt)
 		at = suspectAt
 		was = min(was, at-1) // it climbed in smaller units
 	}
@@ -322,7 +324,7 @@ func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 		most *= fewStep
 	}
 
-	g := max(0, was+clip((d-unit)/unit, cusumDown, most))
+	g := max(0, was+robust.Clip((d-unit)/unit, cusumDown, most))
 	if t.few[r] {
 		at *= fewPeers
 	}
@@ -352,7 +354,7 @@ func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 // sink drives the recovery of a suspect or degraded unit.
 func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
 	was := t.fall[r]
-	f := max(0, was+clip((unit-d)/unit, cusumDown, 1))
+	f := max(0, was+robust.Clip((unit-d)/unit, cusumDown, 1))
 	if f == 0 {
 		t.until[r], t.fallAt[r] = label, int32(t.count)
 		t.sum[r] += d

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -40,7 +41,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 			}
 		}
 
-		if u := middle(usual); u == u {
+		if u := robust.Median64(usual); u == u {
 			waits += mine - min(u, usualShare*x) // half the role may be victims
 		}
 	}
@@ -152,8 +153,8 @@ func (e *Engine) maybeStage(c *candidate) bool {
 // levelOf is the median residual of a unit over its window.
 func (e *Engine) levelOf(t *track, r int) float32 {
 	if t.first[r] < 0 {
-		return nan32
+		return robust.NaN
 	}
 
-	return median(t.values(r, window))
+	return robust.Median(t.values(r, window))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -103,15 +104,15 @@ func (w *wires) judge(x *wire, step float64, t *frame.Transfer) {
 
 	mates, rises := w.mates(x)
 	if x.BaseN >= wireBase {
-		slow = len(rises) == 0 || cur-ref-middle(rises) >= least/2
+		slow = len(rises) == 0 || cur-ref-robust.Median64(rises) >= least/2
 	} else if len(mates) >= minClass {
-		mid := middle(mates)
+		mid := robust.Median64(mates)
 		var far []float64
 		for _, m := range mates {
 			far = append(far, math.Abs(m-mid))
 		}
 
-		if slow = enough(mid) && cur-mid >= linkSpread*max(1.4826*middle(far), linkNoise); slow {
+		if slow = enough(mid) && cur-mid >= linkSpread*max(1.4826*robust.Median64(far), linkNoise); slow {
 			ref = mid
 		}
 	}
@@ -168,7 +169,7 @@ func (w *wires) mates(x *wire) (latest, rises []float64) {
 // group after the other, so this is asked when all of them are there.
 func (w *wires) common(x *wire) bool {
 	_, rises := w.mates(x)
-	return len(rises) > 0 && x.Rise-middle(rises) < ln1p(w.cfg.LinkRise)/2
+	return len(rises) > 0 && x.Rise-robust.Median64(rises) < ln1p(w.cfg.LinkRise)/2
 }
 
 // slowLink is a link that is slow now, whoever saw it.

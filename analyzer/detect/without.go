@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -254,8 +255,8 @@ func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 			continue
 		}
 
-		loading, slower := finite(m.before-e.did.Before[m.row], 0), -math.Expm1(-m.effect)
-		passes := finite(m.passes, 0)
+		loading, slower := robust.Finite(m.before-e.did.Before[m.row], 0), -math.Expm1(-m.effect)
+		passes := robust.Finite(m.passes, 0)
 		x.taken = loading + passes*slower
 		x.measured, x.most = x.taken, x.taken
 		if e.valuesAt(frame.Exposed, i) == nil && e.line.Place[own][i%window] == 0 {
@@ -277,12 +278,12 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 	t := e.tracks[s]
 	at := func(k int) float32 {
 		if k < max(0, e.line.Count-window) || k >= e.line.Count {
-			return nan32
+			return robust.NaN
 		}
 
 		n := int(e.line.Place[s][k%window])
 		if n <= 0 || n <= t.count-window {
-			return nan32
+			return robust.NaN
 		}
 
 		return t.ring[f.Row*window+(n-1)%window]
@@ -313,5 +314,5 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 		return 0
 	}
 
-	return float64(median(v[:n]))
+	return float64(robust.Median(v[:n]))
 }

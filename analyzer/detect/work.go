@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -59,7 +60,7 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 		}
 
 		e.did.Passes[r] = s
-		e.did.Before[r] = finite(get(load, r), 0)
+		e.did.Before[r] = robust.Finite(get(load, r), 0)
 	}
 
 	e.did.Forward, e.did.Micro = h.Forward, int(e.line.Passes[i%window])
@@ -116,13 +117,13 @@ func (e *Engine) habits() habits {
 			}
 		}
 
-		ratios[g] = middle(v)
+		ratios[g] = robust.Median64(v)
 		if ratios[g] == ratios[g] {
 			known = append(known, ratios[g])
 		}
 	}
 
-	if x := middle(forward); x == x {
+	if x := robust.Median64(forward); x == x {
 		h.Forward = x
 	}
 
@@ -136,7 +137,7 @@ func (e *Engine) habits() habits {
 
 	for g, x := range ratios {
 		h.Expected[g] = x != x || x > hiddenWait*h.Own
-		h.Surplus[g] = max(0, finite(x-h.Own, 0))
+		h.Surplus[g] = max(0, robust.Finite(x-h.Own, 0))
 	}
 
 	return h
@@ -163,6 +164,6 @@ func (e *Engine) othersWait(i int, faults []fault) (mid, high float64) {
 		return math.NaN(), math.NaN()
 	}
 
-	high = float64(kth(e.buf, len(e.buf)*9/10))
-	return float64(median(e.buf)), high
+	high = float64(robust.Kth(e.buf, len(e.buf)*9/10))
+	return float64(robust.Median(e.buf)), high
 }

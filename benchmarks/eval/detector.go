@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/printer"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,7 +25,7 @@ func detector(f *frame.Frame) *verdict.Verdict {
 }
 
 // thresholds lists what an operator may change, and every constant of the
-// detector's file of thresholds where its source is here.
+// detector's files of thresholds where its source is here.
 func thresholds() string {
 	b, err := json.MarshalIndent(detect.Default(), "", " ")
 	if err != nil {
@@ -39,20 +40,34 @@ func thresholds() string {
 	return string(b) + "\n" + fixed
 }
 
-// constants prints the names and values of analyzer/detect/thresholds.go.
+// constants prints the names and values of the files of thresholds under analyzer/detect.
 func constants() (string, error) {
-	root, err := moduleRoot()
+	names, err := detectorFiles()
 	if err != nil {
-		return "", err
-	}
-
-	files := token.NewFileSet()
-	f, err := parser.ParseFile(files, filepath.Join(root, "analyzer", "detect", "thresholds.go"), nil, 0)
-	if err != nil {
-		return "", fmt.Errorf("read thresholds: %w", err)
+		return "", fmt.Errorf("list the detector: %w", err)
 	}
 
 	var b strings.Builder
+	for _, name := range names {
+		if filepath.Base(name) != "thresholds.go" {
+			continue
+		}
+
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, name, nil, 0)
+		if err != nil {
+			return "", fmt.Errorf("read thresholds: %w", err)
+		}
+
+		if err := printConstants(&b, files, f); err != nil {
+			return "", err
+		}
+	}
+
+	return b.String(), nil
+}
+
+func printConstants(b *strings.Builder, files *token.FileSet, f *ast.File) error {
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.CONST && g.Tok != token.VAR {
@@ -66,9 +81,9 @@ func constants() (string, error) {
 			}
 
 			for i := range v.Names {
-				fmt.Fprintf(&b, "%s = ", v.Names[i].Name)
-				if err := printer.Fprint(&b, files, v.Values[i]); err != nil {
-					return "", fmt.Errorf("print %s: %w", v.Names[i].Name, err)
+				fmt.Fprintf(b, "%s = ", v.Names[i].Name)
+				if err := printer.Fprint(b, files, v.Values[i]); err != nil {
+					return fmt.Errorf("print %s: %w", v.Names[i].Name, err)
 				}
 
 				b.WriteByte('\n')
@@ -76,32 +91,48 @@ func constants() (string, error) {
 		}
 	}
 
-	return b.String(), nil
+	return nil
+}
+
+// detectorFiles are the sources of the detector and of what it is made of, in order.
+func detectorFiles() (names []string, err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+
+	for _, dir := range []string{"detect", "frame"} {
+		err := filepath.WalkDir(filepath.Join(root, "analyzer", dir), func(name string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+				names = append(names, name)
+			}
+
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	return names, nil
 }
 
 // sources is a checksum of the detector's sources, "" where they are not here:
 // results of the same detector may be added up.
 func sources() string {
-	root, err := moduleRoot()
+	names, err := detectorFiles()
 	if err != nil {
 		return ""
 	}
 
 	sum := sha256.New()
-	for _, dir := range []string{"detect", "frame"} {
-		names, _ := filepath.Glob(filepath.Join(root, "analyzer", dir, "*.go")) // the pattern is a good one
-		for _, name := range names {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-
-			b, err := os.ReadFile(name)
-			if err != nil {
-				return ""
-			}
-
-			sum.Write(b)
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return ""
 		}
+
+		sum.Write(b)
 	}
 
 	return hex.EncodeToString(sum.Sum(nil)[:8])
