@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/state"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -81,7 +82,7 @@ func TestRestore_ForgedNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if !forge(reflect.ValueOf(pointer(e.fields()[name])).Elem(), forged) {
+			if !forge(reflect.ValueOf(state.Pointer(e.fields()[name])).Elem(), forged) {
 				break
 			}
 

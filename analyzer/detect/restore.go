@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"reflect"
-	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/state"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -19,21 +17,6 @@ const stateVersion = 9
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
 var ErrState = errors.New("no usable state of this version")
-
-// fields names the parts of a value that make its state and points at them. A test
-// holds that nothing else of the engine lives on from one step to the next.
-type fields map[string]any
-
-// grows marks a list whose length is part of the state. The length of every other
-// list follows from the layout.
-type grows struct{ list any }
-
-// counts marks numbers that indices are made of: from 0 to mostCount, or half of what
-// their type holds.
-type counts struct{ number any }
-
-// mostCount is more than any job counts, and far from overflow.
-const mostCount = 1 << 48
 
 // Save writes everything the engine knows but its thresholds: what Restore makes of
 // it goes on as if it had never stopped.
@@ -51,11 +34,8 @@ func (e *Engine) Save(w io.Writer) error {
 		return fmt.Errorf("save engine: %w", err)
 	}
 
-	all := e.fields()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := errors.Join(enc.Encode(name), enc.Encode(pointer(all[name]))); err != nil {
-			return fmt.Errorf("save engine: %s: %w", name, err)
-		}
+	if err := e.fields().Encode(enc); err != nil {
+		return fmt.Errorf("save engine: %w", err)
 	}
 
 	return nil
@@ -100,74 +80,11 @@ func restore(dec *gob.Decoder, cfg Config) (*Engine, error) {
 		clear(e.carried)
 	}
 
-	all := e.fields()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		var is string
-		if err := dec.Decode(&is); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-
-		if is != name {
-			return nil, fmt.Errorf("%s: it is %.40q", name, is)
-		}
-
-		if err := decode(dec, all[name]); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+	if err := e.fields().Decode(dec); err != nil {
+		return nil, err
 	}
 
 	return e, e.check()
-}
-
-// decode fills a field of a new engine. Its maps are there already: gob makes a map
-// as large as the stream says, and fills one that is there as far as there are bytes.
-func decode(dec *gob.Decoder, field any) error {
-	v := reflect.ValueOf(pointer(field)).Elem()
-	had := 0
-	if v.Kind() == reflect.Slice {
-		had = v.Len()
-	}
-
-	if err := dec.DecodeValue(v.Addr()); err != nil {
-		return err
-	}
-
-	if _, free := field.(grows); !free && v.Kind() == reflect.Slice && v.Len() != had {
-		return fmt.Errorf("%d values, want %d", v.Len(), had)
-	}
-
-	if _, ok := field.(counts); ok && !counted(v) {
-		return errors.New("no count")
-	}
-
-	return nil
-}
-
-// pointer is the field itself.
-func pointer(field any) any {
-	switch f := field.(type) {
-	case grows:
-		return f.list
-	case counts:
-		return f.number
-	}
-
-	return field
-}
-
-// counted reports whether a number, or each of a list, can be a count.
-func counted(v reflect.Value) bool {
-	if v.CanInt() {
-		return v.Int() >= 0 && v.Int() <= min(mostCount, int64(1)<<(v.Type().Bits()-2))
-	}
-
-	for i := range v.Len() {
-		if !counted(v.Index(i)) {
-			return false
-		}
-	}
-
-	return true
 }
 
 // Configure changes the thresholds from the next step on.
@@ -177,30 +94,25 @@ func (e *Engine) Configure(cfg Config) { e.cfg = cfg }
 func (e *Engine) Layout() *frame.Layout { return e.layout }
 
 // fields is the state of the engine and of all its parts.
-func (e *Engine) fields() fields {
-	all := fields{}
-	add := func(part string, f fields) {
-		for name, p := range f {
-			all[part+"."+name] = p
-		}
-	}
-	add("engine", e.state())
+func (e *Engine) fields() state.Fields {
+	all := state.Fields{}
+	all.Add("engine", e.state())
 	for s := range signals {
-		add("track-"+signalMetric[s], e.tracks[s].state())
-		add("sharing-"+signalMetric[s], e.sharing[s].state())
-		add("experts-"+signalMetric[s], e.experts[s].state())
+		all.Add("track-"+signalMetric[s], e.tracks[s].state())
+		all.Add("sharing-"+signalMetric[s], e.sharing[s].state())
+		all.Add("experts-"+signalMetric[s], e.experts[s].state())
 	}
 
-	add("track-whole", e.whole.state())
-	add("track-alone", e.alone.state())
-	add("tokens", e.tokens.state())
-	add("inner", e.inner.state())
-	add("saver", e.saver.state())
-	add("links", e.links.state())
-	add("level", e.level.state())
-	add("storage", e.storage.state())
-	add("recent", e.recent.state())
-	add("line", e.line.state())
+	all.Add("track-whole", e.whole.state())
+	all.Add("track-alone", e.alone.state())
+	all.Add("tokens", e.tokens.state())
+	all.Add("inner", e.inner.state())
+	all.Add("saver", e.saver.state())
+	all.Add("links", e.links.state())
+	all.Add("level", e.level.state())
+	all.Add("storage", e.storage.state())
+	all.Add("recent", e.recent.state())
+	all.Add("line", e.line.state())
 	return all
 }
 

@@ -8,7 +8,7 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 	const first = 28 // ranks of stage 0, none of which is ever slow; two ranks a node
 	for _, c := range []struct {
 		name   string
-		counts [4]float32 // of stage 1
+		Counts [4]float32 // of stage 1
 		want   bool
 	}{
 		{"one rank", [4]float32{1, 16, 0, 1}, true},
@@ -24,7 +24,7 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 		}
 
 		for _, list := range [][]float32{tr.slowly.Slow, tr.slowly.Episodes, tr.slowly.Size[1]} {
-			copy(list[first:], c.counts[:])
+			copy(list[first:], c.Counts[:])
 		}
 
 		if got := tr.intermittent(first + 1); got != c.want {

@@ -3,36 +3,37 @@ package detect
 import (
 	"fmt"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/state"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // state is what Save writes of the engine itself. Below is that of each of its parts:
 // all that a later step or verdict asks of an earlier one.
-func (e *Engine) state() fields {
-	return fields{
-		"job": &e.job, "columns": counts{&e.columns}, "analysed": counts{&e.analysed}, "first_step": &e.firstStep,
-		"last_step": &e.lastStep, "attempt": &e.attempt, "attempts": counts{&e.attempts}, "last_start": &e.lastStart,
+func (e *Engine) state() state.Fields {
+	return state.Fields{
+		"job": &e.job, "columns": state.Counts(&e.columns), "analysed": state.Counts(&e.analysed), "first_step": &e.firstStep,
+		"last_step": &e.lastStep, "attempt": &e.attempt, "attempts": state.Counts(&e.attempts), "last_start": &e.lastStart,
 		"expected": &e.expected, "measured": &e.measured, "off": &e.off, "world_size": &e.worldSize,
 		"quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave,
-		"pace_past": grows{&e.pace.Past}, "pace_next": counts{&e.pace.Next}, "pace_far": grows{&e.pace.Far},
-		"step_median": &e.stepMedian, "last_time": &e.lastTime, "ledger": &e.ledger, "marks": grows{&e.marks},
+		"pace_past": state.Grows(&e.pace.Past), "pace_next": state.Counts(&e.pace.Next), "pace_far": state.Grows(&e.pace.Far),
+		"step_median": &e.stepMedian, "last_time": &e.lastTime, "ledger": &e.ledger, "marks": state.Grows(&e.marks),
 		"seen": &e.seen, "measured_at": &e.measuredAt, "measured_step": &e.measuredStep, "estimated": &e.estimated,
-		"host_only": &e.hostOnly, "judged": &e.judged, "history": grows{&e.history}, "events": grows{&e.events},
+		"host_only": &e.hostOnly, "judged": &e.judged, "history": state.Grows(&e.history), "events": state.Grows(&e.events),
 		"carried": &e.carried, "cases": &e.cases, "wires": &e.wires.Of,
 	}
 }
 
-func (t *track) state() fields {
-	f := fields{
-		"count": counts{&t.count}, "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks,
-		"block": counts{&t.block}, "orphan": &t.orphan, "load": &t.load, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
+func (t *track) state() state.Fields {
+	f := state.Fields{
+		"count": state.Counts(&t.count), "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks,
+		"block": state.Counts(&t.block), "orphan": &t.orphan, "load": &t.load, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
 		"creep": &t.creep, "block_sd": &t.blockSD, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase,
 		"passes": &t.passes, "lane_passes": &t.lanePasses, "slow": &t.slow, "warm": &t.warm, "warmed": &t.warmed,
 		"first": &t.first, "first_label": &t.firstLabel, "since": &t.since, "detected": &t.detected,
 		"since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
 		"effect": &t.effect, "mid": &t.mid, "least": &t.least, "sigma": &t.sigma, "sigmas": &t.sigmas,
-		"sigma_n": counts{&t.sigmaN}, "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn,
-		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": counts{&t.lookN}, "warming": &t.warming, "news": &t.news,
+		"sigma_n": state.Counts(&t.sigmaN), "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn,
+		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": state.Counts(&t.lookN), "warming": &t.warming, "news": &t.news,
 	}
 	for i := range t.laneMean {
 		f[fmt.Sprint("lane_", lanes[i])] = &t.laneMean[i]
@@ -48,43 +49,43 @@ func (t *track) state() fields {
 	return f
 }
 
-func (s *sharing) state() fields {
-	return fields{
-		"used": &s.used, "common": &s.common, "columns": counts{&s.columns}, "active": &s.active, "slopes": &s.slopes,
+func (s *sharing) state() state.Fields {
+	return state.Fields{
+		"used": &s.used, "common": &s.common, "columns": state.Counts(&s.columns), "active": &s.active, "slopes": &s.slopes,
 		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "mean": &s.mean,
 		"wmean": &s.wmean, "seen": &s.seen,
 	}
 }
 
-func (c *covariate) state() fields {
-	return fields{"sxy": &c.sxy, "stt": &c.stt, "sxx": &c.sxx, "columns": counts{&c.columns}}
+func (c *covariate) state() state.Fields {
+	return state.Fields{"sxy": &c.sxy, "stt": &c.stt, "sxx": &c.sxx, "columns": state.Counts(&c.columns)}
 }
 
-func (in *inner) state() fields {
-	return fields{
+func (in *inner) state() state.Fields {
+	return state.Fields{
 		"usual_wait": &in.usual[0], "usual_time": &in.usual[1], "past_wait": &in.past[0], "past_time": &in.past[1],
-		"seen": &in.seen, "step": counts{&in.step},
+		"seen": &in.seen, "step": state.Counts(&in.step),
 	}
 }
 
-func (s *savers) state() fields {
-	return fields{
-		"ranks": &s.ranks.Climb, "ranks_past": grows{&s.ranks.Past}, "ranks_next": counts{&s.ranks.Next},
-		"nodes": grows{&s.nodes.Climb}, "nodes_past": grows{&s.nodes.Past}, "nodes_next": counts{&s.nodes.Next},
-		"run": &s.run, "proof": &s.proof, "count": counts{&s.count}, "past": &s.past, "past_n": &s.pastN,
+func (s *savers) state() state.Fields {
+	return state.Fields{
+		"ranks": &s.ranks.Climb, "ranks_past": state.Grows(&s.ranks.Past), "ranks_next": state.Counts(&s.ranks.Next),
+		"nodes": state.Grows(&s.nodes.Climb), "nodes_past": state.Grows(&s.nodes.Past), "nodes_next": state.Counts(&s.nodes.Next),
+		"run": &s.run, "proof": &s.proof, "count": state.Counts(&s.count), "past": &s.past, "past_n": &s.pastN,
 		"since": &s.since, "third": &s.third, "last": &s.last, "rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma,
-		"sigma_n": &s.sigmaN, "recent": &s.recent, "saves": counts{&s.saves}, "savers": &s.savers, "every": &s.every,
-		"last_save": &s.lastSave, "level": grows{&s.level}, "storage_run": &s.storageRun,
+		"sigma_n": &s.sigmaN, "recent": &s.recent, "saves": state.Counts(&s.saves), "savers": &s.savers, "every": &s.every,
+		"last_save": &s.lastSave, "level": state.Grows(&s.level), "storage_run": &s.storageRun,
 		"storage_since": &s.storageSince,
 	}
 }
 
-func (w *linkWatch) state() fields {
-	f := fields{
+func (w *linkWatch) state() state.Fields {
+	f := state.Fields{
 		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "phase": &w.phase,
 		"passes": &w.passes, "since": &w.since, "found": &w.found, "until": &w.until, "calm": &w.calm,
 		"gusts": &w.gusts, "gusting": &w.gusting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
-		"labels": &w.labels, "count": counts{&w.count}, "classes": &w.classes, "busy": &w.busy,
+		"labels": &w.labels, "count": state.Counts(&w.count), "classes": &w.classes, "busy": &w.busy,
 	}
 	for m := range w.seen {
 		f["seen_"+frame.Metric(m).String()] = &w.seen[m]
@@ -93,47 +94,47 @@ func (w *linkWatch) state() fields {
 	return f
 }
 
-func (v *levels) state() fields {
-	f := fields{"spread_n": &v.spreadN, "bulk": &v.bulk, "labels": grows{&v.labels}, "first": &v.first}
+func (v *levels) state() state.Fields {
+	f := state.Fields{"spread_n": &v.spreadN, "bulk": &v.bulk, "labels": state.Grows(&v.labels), "first": &v.first}
 	for k := range 2 {
 		f[fmt.Sprint("sum_", k)], f[fmt.Sprint("sum_n_", k)] = &v.sum[k], &v.sumN[k]
 		f[fmt.Sprint("now_", k)], f[fmt.Sprint("before_", k)] = &v.now[k], &v.before[k]
 	}
 
 	for k := range blockKinds {
-		f[fmt.Sprint("blocks_", k)], f[fmt.Sprint("pending_", k)] = grows{&v.blocks[k]}, grows{&v.pending[k]}
+		f[fmt.Sprint("blocks_", k)], f[fmt.Sprint("pending_", k)] = state.Grows(&v.blocks[k]), state.Grows(&v.pending[k])
 	}
 
 	return f
 }
 
-func (s *storage) state() fields {
-	return fields{"n": &s.n, "slow": &s.slow, "cost": &s.cost, "top": &s.top, "total": &s.total}
+func (s *storage) state() state.Fields {
+	return state.Fields{"n": &s.n, "slow": &s.slow, "cost": &s.cost, "top": &s.top, "total": &s.total}
 }
 
-func (l *timeline) state() fields {
-	f := fields{
-		"count": counts{&l.Count}, "times": &l.Times, "spans": &l.Spans, "steps": counts{&l.Steps},
-		"passes": &l.Passes, "pause": &l.Pause, "paused": counts{&l.Paused},
+func (l *timeline) state() state.Fields {
+	f := state.Fields{
+		"count": state.Counts(&l.Count), "times": &l.Times, "spans": &l.Spans, "steps": state.Counts(&l.Steps),
+		"passes": &l.Passes, "pause": &l.Pause, "paused": state.Counts(&l.Paused),
 	}
 	for s := range l.Place {
-		f["place_"+signalMetric[s]] = counts{&l.Place[s]}
+		f["place_"+signalMetric[s]] = state.Counts(&l.Place[s])
 	}
 
 	for m := range l.At {
-		f["at_"+frame.Metric(m).String()] = counts{&l.At[m]}
+		f["at_"+frame.Metric(m).String()] = state.Counts(&l.At[m])
 	}
 
 	return f
 }
 
-func (h *recent) state() fields {
-	f := fields{
-		"steps": counts{&h.steps}, "works": counts{&h.works}, "adjusted_fp": grows{&h.adjusted[compute]},
-		"adjusted_self": grows{&h.adjusted[own]},
+func (h *recent) state() state.Fields {
+	f := state.Fields{
+		"steps": state.Counts(&h.steps), "works": state.Counts(&h.works), "adjusted_fp": state.Grows(&h.adjusted[compute]),
+		"adjusted_self": state.Grows(&h.adjusted[own]),
 	}
 	for m := range h.cells {
-		f["cells_"+frame.Metric(m).String()] = grows{&h.cells[m]}
+		f["cells_"+frame.Metric(m).String()] = state.Grows(&h.cells[m])
 	}
 
 	return f

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/state"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
@@ -242,7 +243,7 @@ func TestState_VersionFollowsShape(t *testing.T) {
 	all := New(Default(), newJob(1).frame().Layouts[0]).fields()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintln(h, name)
-		shape(t, h, reflect.TypeOf(pointer(all[name])).Elem(), name)
+		shape(t, h, reflect.TypeOf(state.Pointer(all[name])).Elem(), name)
 	}
 
 	shape(t, h, reflect.TypeFor[frame.Layout](), "layout")
@@ -282,7 +283,7 @@ func shape(t *testing.T, w io.Writer, typ reflect.Type, path string) {
 // one as large as a hostile stream says.
 func TestState_MapsAreThere(t *testing.T) {
 	for name, p := range New(Default(), newJob(1).frame().Layouts[0]).fields() {
-		mapsAreThere(t, reflect.ValueOf(pointer(p)).Elem(), name)
+		mapsAreThere(t, reflect.ValueOf(state.Pointer(p)).Elem(), name)
 	}
 }
 
