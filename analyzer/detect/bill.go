@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -159,8 +160,8 @@ func (e *Engine) overWindow(saved func(i int) float64) float64 {
 	}
 
 	sum, time := 0.0, 0.0
-	for i := max(0, e.line.Count-window); i < e.line.Count; i++ {
-		t := float64(e.line.Times[i%window])
+	for i := max(0, e.line.Count-threshold.Window); i < e.line.Count; i++ {
+		t := float64(e.line.Times[i%threshold.Window])
 		if !(t > 0) {
 			continue
 		}
@@ -171,7 +172,7 @@ func (e *Engine) overWindow(saved func(i int) float64) float64 {
 			x = min(x, mid)
 		}
 
-		sum, time = sum+x*float64(e.line.Steps[i%window]), time+e.line.Spans[i%window]
+		sum, time = sum+x*float64(e.line.Steps[i%threshold.Window]), time+e.line.Spans[i%threshold.Window]
 	}
 
 	if time <= 0 {

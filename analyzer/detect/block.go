@@ -1,17 +1,20 @@
 package detect
 
-import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+import (
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+)
 
 // closeBlock summarises the last steps of unit r as one block of its slow lanes,
 // and lets its own baseline learn from it.
 func (t *track) closeBlock(r int) {
 	t.buf = t.buf[:0]
-	for k := t.count - blockSteps; k < t.count; k++ {
+	for k := t.count - threshold.BlockSteps; k < t.count; k++ {
 		if k < int(t.first[r]) || k < 0 {
 			continue
 		}
 
-		if x := t.ring[r*window+k%window]; x == x {
+		if x := t.ring[r*threshold.Window+k%threshold.Window]; x == x {
 			t.buf = append(t.buf, x)
 		}
 	}
@@ -62,7 +65,7 @@ func (t *track) learnBase(r int, v float32) {
 // forgetLanes takes what unit r did up to that count out of its slow lanes: a fault that
 // is over and known is no news to them.
 func (t *track) forgetLanes(r, until int) {
-	for k := (t.count-until)/blockSteps + 1; k <= maxBlocks && k <= int(t.block[r]); k++ {
+	for k := (t.count-until)/threshold.BlockSteps + 1; k <= maxBlocks && k <= int(t.block[r]); k++ {
 		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = robust.NaN
 	}
 

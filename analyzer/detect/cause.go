@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -87,7 +88,7 @@ func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 		s = compute
 	}
 
-	k := min(window, max(minBold, e.tracks[s].age(c.row)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].age(c.row)))
 	if inside, known := e.inside(c, k, skip); known {
 		return inside
 	}
@@ -163,7 +164,7 @@ func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
 		s = compute
 	}
 
-	k := min(window, max(minBold, e.tracks[s].age(c.row)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].age(c.row)))
 	x := e.value(c.row, s, k) / e.peers(c.row, s, k, skip)
 	if x != x || math.IsInf(x, 0) {
 		return ratio

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -129,11 +130,11 @@ func (e *Engine) alike(t *track, r int) likes {
 		case n < 0:
 		case x >= least:
 			out.slow[n] = true
-			if !t.active(p) || abs(int(t.sinceAt[p]-t.sinceAt[r])) <= window/2 {
+			if !t.active(p) || abs(int(t.sinceAt[p]-t.sinceAt[r])) <= threshold.Window/2 {
 				out.together[n] = true
 			}
 
-			if past, k, _ := t.past(p, t.began(p, window)); k >= minBase && past >= least {
+			if past, k, _ := t.past(p, t.began(p, threshold.Window)); k >= minBase && past >= least {
 				out.always[n] = true
 			}
 		case x <= -least && !t.few[p]:
@@ -246,7 +247,7 @@ func (t *track) standing(r int) float64 {
 	x := t.mid[r]
 	switch {
 	case t.phase[r] != ok:
-		x = robust.Median(t.values(r, max(minBold, t.age(r))))
+		x = robust.Median(t.values(r, max(threshold.MinBold, t.age(r))))
 	case t.active(r):
 		x = t.effect[r]
 	}
@@ -256,25 +257,25 @@ func (t *track) standing(r int) float64 {
 
 // doubt is how far the window of a healthy unit may be from its peers by chance.
 func (t *track) doubt(r int) float64 {
-	return suspectZ * math.Hypot(medianLoss*float64(t.noiseOf(r))/math.Sqrt(window), tauFloor)
+	return suspectZ * math.Hypot(robust.MedianLoss*float64(t.noiseOf(r))/math.Sqrt(threshold.Window), tauFloor)
 }
 
 // rose reports whether unit r is clearly slower than its own healthy past: its
 // baseline, or its centre before the episode where it is too young to have one.
 func (t *track) rose(r int) bool {
-	k := min(window, max(minBold, t.age(r)))
+	k := min(threshold.Window, max(threshold.MinBold, t.age(r)))
 	past, blocks, tau := t.past(r, t.began(r, k))
-	n := blocks * blockSteps
+	n := blocks * threshold.BlockSteps
 	if blocks < minBase {
 		past, n = float64(t.mu[r]), int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
 	}
 
-	if n < minBold || t.fromStart(r) {
+	if n < threshold.MinBold || t.fromStart(r) {
 		return false
 	}
 
 	v := t.values(r, k)
 	m := float64(robust.Median(v)) - past
-	se := medianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
+	se := robust.MedianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
 	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, tau)
 }

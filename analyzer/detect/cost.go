@@ -3,6 +3,7 @@ package detect
 import (
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -36,7 +37,7 @@ type ledger struct {
 	Spells   map[string]*spell // of nodes that were slow in single steps
 	Habits   habits
 	Saves    saveCosts
-	Played   [window]played // the steps of the window, as far as they were played
+	Played   [threshold.Window]played // the steps of the window, as far as they were played
 }
 
 func newLedger() ledger {
@@ -142,13 +143,13 @@ type spell struct {
 // others cost nothing, and only the lane that was through last can have cost it.
 func (e *Engine) bookSpikes(t float64) {
 	i := e.line.Count - 1
-	span := e.line.Spans[i%window]
+	span := e.line.Spans[i%threshold.Window]
 	e.ledger.Clock += span
 	if len(e.ledger.Faults) > 0 && e.knowsHabits() {
 		e.play(i, true)
 	}
 
-	if e.graph.Known() && t < spikeStep*e.stepMedian || e.analysed <= window || !e.knowsHabits() {
+	if e.graph.Known() && t < spikeStep*e.stepMedian || e.analysed <= threshold.Window || !e.knowsHabits() {
 		return
 	}
 
@@ -197,7 +198,7 @@ func (e *Engine) bookSpikes(t float64) {
 // spikes reports whether a rank is slow in the step at hand.
 func (e *Engine) spikes(r int) bool {
 	for s := range signals {
-		if e.line.Place[s][(e.line.Count-1)%window] > 0 && e.v[s][r] > spikeEffect {
+		if e.line.Place[s][(e.line.Count-1)%threshold.Window] > 0 && e.v[s][r] > spikeEffect {
 			return true
 		}
 	}
@@ -210,11 +211,11 @@ const spikeStep = 1.01
 
 // settle adds the step that is about to leave the window.
 func (e *Engine) settle() {
-	if len(e.ledger.Faults) == 0 || e.line.Count < window {
+	if len(e.ledger.Faults) == 0 || e.line.Count < threshold.Window {
 		return
 	}
 
-	e.enter(e.line.Count-window, e.ledger.Faults, e.account, &e.ledger.All)
+	e.enter(e.line.Count-threshold.Window, e.ledger.Faults, e.account, &e.ledger.All)
 }
 
 // settleAll adds all steps of the window: rows are about to mean other ranks.
@@ -227,7 +228,7 @@ func (e *Engine) settleAll(faults []fault) {
 		e.ledger.Habits = e.habits()
 	}
 
-	for i := max(0, e.line.Count-window); i < e.line.Count; i++ {
+	for i := max(0, e.line.Count-threshold.Window); i < e.line.Count; i++ {
 		e.enter(i, faults, e.account, &e.ledger.All)
 	}
 }
@@ -310,7 +311,7 @@ func (e *Engine) price(faults []fault) price {
 
 		return open[node]
 	}
-	for i := max(0, e.line.Count-window); i < e.line.Count; i++ {
+	for i := max(0, e.line.Count-threshold.Window); i < e.line.Count; i++ {
 		e.enter(i, faults, get, &p.all)
 	}
 

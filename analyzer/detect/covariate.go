@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -66,7 +67,7 @@ func (c *covariate) remove(s signal, logs []float32) bool {
 // the tokens. Who is slow teaches nothing, nor who waited for one that is: what a
 // victim waits has nothing to do with its tokens, and would hide that work has.
 func (c *covariate) learn(s signal, x []float32, waited []bool, t *track) {
-	keep := 1 - 1.0/memory
+	keep := 1 - 1.0/threshold.Memory
 	c.sxy[s] *= keep
 	c.stt[s] *= keep
 	c.sxx[s] *= keep

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -92,7 +93,7 @@ func (e *Engine) candidates() []candidate {
 // corroborates reports whether unit r is above its own past as well, by half of an effect
 // that another signal shows: not enough to alarm, but no wait makes it.
 func (t *track) corroborates(r int, effect float64) bool {
-	past, n, tau := t.past(r, t.count-lanes[0]*blockSteps)
+	past, n, tau := t.past(r, t.count-lanes[0]*threshold.BlockSteps)
 	if n < minBase || t.blockSD == 0 {
 		return false
 	}
@@ -105,7 +106,7 @@ func (t *track) corroborates(r int, effect float64) bool {
 // the same fault: it rose within a window of it, or convicted the rank by itself.
 func (e *Engine) sameFault(r int) bool {
 	_, accused := e.cases[caseKey{own, r}]
-	return accused || e.tracks[own].sinceAt[r] > e.tracks[compute].sinceAt[r]-window
+	return accused || e.tracks[own].sinceAt[r] > e.tracks[compute].sinceAt[r]-threshold.Window
 }
 
 // sinceOf is the first slow step of the episode; the first recorded one where
@@ -121,7 +122,7 @@ func (e *Engine) sinceOf(t *track, r int) int64 {
 // excess is how many seconds a step more than its peers rank r spends in the
 // signal now; skip leaves out other culprits.
 func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
-	k := min(window, max(minBold, e.tracks[s].age(r)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].age(r)))
 	mine, theirs := e.value(r, s, k), e.peers(r, s, k, skip)
 	if x := mine - theirs; x == x {
 		return x
@@ -158,7 +159,7 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 		}
 	}
 
-	if len(v) > 0 && len(v) < medianPeers-1 {
+	if len(v) > 0 && len(v) < threshold.MedianPeers-1 {
 		return slices.Min(v)
 	}
 

@@ -18,6 +18,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
 )
@@ -272,8 +273,8 @@ func (e *Engine) leaveOut(saving bool, t float64) bool {
 		x = 1
 	}
 
-	e.saving += (x - e.saving) / float64(min(e.columns, memory))
-	if e.saving > savingShare && e.columns > window {
+	e.saving += (x - e.saving) / float64(min(e.columns, threshold.Memory))
+	if e.saving > savingShare && e.columns > threshold.Window {
 		return false
 	}
 

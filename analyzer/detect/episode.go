@@ -2,6 +2,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -61,7 +62,7 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 	}
 
 	noise := float64(e.tracks[s].noiseOf(r))
-	if ep.steps > transientSteps || ep.steps < suspectAt || ep.share < slowShare || ep.effect < max(eventEffect, eventSigmas*noise) || ep.starting {
+	if ep.steps > transientSteps || ep.steps < suspectAt || ep.share < threshold.SlowShare || ep.effect < max(eventEffect, eventSigmas*noise) || ep.starting {
 		return
 	}
 
@@ -76,7 +77,7 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 
 // refresh renews what is known of the culprits while they are slow.
 func (e *Engine) refresh() {
-	due, slow := e.analysed%evaluateEvery == 0, false
+	due, slow := e.analysed%threshold.EvaluateEvery == 0, false
 	for s := range signals {
 		t := e.tracks[s]
 		due, t.news = due || t.news, false
@@ -98,7 +99,7 @@ func (e *Engine) refresh() {
 	}
 
 	faults := e.blame(culprits)
-	if len(faults) > 0 && !e.knowsHabits() || e.analysed%(evaluateEvery*evaluateEvery) == 0 {
+	if len(faults) > 0 && !e.knowsHabits() || e.analysed%(threshold.EvaluateEvery*threshold.EvaluateEvery) == 0 {
 		e.ledger.Habits = e.habits()
 	}
 
@@ -179,7 +180,7 @@ func (e *Engine) adopt() {
 			}
 		}
 
-		if age < window || c.Judged {
+		if age < threshold.Window || c.Judged {
 			continue
 		}
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // outcome is one window test of one unit.
@@ -17,10 +18,10 @@ type outcome struct {
 
 // values returns the valid residuals of the last k steps of unit r.
 func (t *track) values(r, k int) []float32 {
-	k = min(k, window, t.count-int(t.first[r]))
+	k = min(k, threshold.Window, t.count-int(t.first[r]))
 	t.buf = t.buf[:0]
 	for i := t.count - k; i < t.count; i++ {
-		if x := t.ring[r*window+i%window]; x == x {
+		if x := t.ring[r*threshold.Window+i%threshold.Window]; x == x {
 			t.buf = append(t.buf, x)
 		}
 	}
@@ -33,7 +34,7 @@ func (t *track) values(r, k int) []float32 {
 func (t *track) try(r, k int) outcome {
 	v := t.values(r, k)
 	o := outcome{valid: len(v)}
-	if o.valid < minBold {
+	if o.valid < threshold.MinBold {
 		return o
 	}
 
@@ -43,7 +44,7 @@ func (t *track) try(r, k int) outcome {
 	m, sigma := float64(m32), float64(t.noiseOf(r))
 	rho := t.rho()
 	steps := float64(o.valid) * (1 - rho) / (1 + rho) // as many independent ones
-	se := hlLoss * sigma / math.Sqrt(steps)
+	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(steps)
 	freedom := min(tailFreedom, leastFreedom+steps)
 	se = math.Hypot(se, t.load)
 	o.effect, o.z = m, m/math.Hypot(se, t.tau)
@@ -52,7 +53,7 @@ func (t *track) try(r, k int) outcome {
 	}
 
 	if past, n, tau := t.past(r, t.began(r, k)); n >= minBase {
-		se2 := math.Hypot(se, medianLoss*sigma/math.Sqrt(float64(n*blockSteps)))
+		se2 := math.Hypot(se, robust.MedianLoss*sigma/math.Sqrt(float64(n*threshold.BlockSteps)))
 		if z := (m - past) / math.Hypot(se2, tau); z > o.z && (m >= peerGain || t.selfOnly) {
 			o.effect, o.z = m-past, z
 			slowFrom += float32(past)
@@ -67,13 +68,13 @@ func (t *track) try(r, k int) outcome {
 	}
 
 	o.slow = float64(slow) / float64(o.valid)
-	enough := o.valid >= minValid || math.Expm1(o.effect) >= boldEffects*t.cfg.Effect
+	enough := o.valid >= threshold.MinValid || math.Expm1(o.effect) >= boldEffects*t.cfg.Effect
 	least := t.cfg.MinEffect
 	if t.selfOnly {
 		least = t.cfg.Effect // without peers a small change may be anything
 	}
 
-	o.pass = enough && o.slow >= slowShare && math.Expm1(o.effect) >= least && t.significant(o.z, t.cfg.Alarm, freedom)
+	o.pass = enough && o.slow >= threshold.SlowShare && math.Expm1(o.effect) >= least && t.significant(o.z, t.cfg.Alarm, freedom)
 	return o
 }
 
@@ -111,13 +112,13 @@ func (t *track) evaluate(r int) {
 	switch {
 	case t.phase[r] == suspect && (t.count-int(t.sinceAt[r]))%suspectEvery == 0:
 		t.evaluateSuspect(r)
-	case t.phase[r] == degraded && (t.count+r)%evaluateEvery == 0:
-		if o := t.try(r, min(window, t.age(r))); o.pass {
+	case t.phase[r] == degraded && (t.count+r)%threshold.EvaluateEvery == 0:
+		if o := t.try(r, min(threshold.Window, t.age(r))); o.pass {
 			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
 		}
 	}
 
-	if (t.count+r)%evaluateEvery == 0 {
+	if (t.count+r)%threshold.EvaluateEvery == 0 {
 		t.evaluateQuiet(r)
 	}
 }
@@ -125,19 +126,19 @@ func (t *track) evaluate(r int) {
 // need is how many evaluations in a row unit r must fail.
 func (t *track) need(r int) uint8 {
 	if t.few[r] {
-		return 2 * confirmations
+		return 2 * threshold.Confirmations
 	}
 
-	return confirmations
+	return threshold.Confirmations
 }
 
 // evaluateSuspect confirms a suspicion or lets it wait.
 func (t *track) evaluateSuspect(r int) {
 	age := t.age(r)
-	ripe := age >= settledSteps || t.fromStart(r) && age-int(t.warmed[r]) >= minBold
+	ripe := age >= settledSteps || t.fromStart(r) && age-int(t.warmed[r]) >= threshold.MinBold
 	var o outcome
 	if ripe {
-		o = t.try(r, min(age, window))
+		o = t.try(r, min(age, threshold.Window))
 	}
 
 	if !o.pass {
@@ -152,11 +153,11 @@ func (t *track) evaluateSuspect(r int) {
 
 	t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
 	t.passes[r] = min(t.passes[r]+1, 100)
-	if t.passes[r] < t.need(r) || t.count-int(t.first[r]) < window {
+	if t.passes[r] < t.need(r) || t.count-int(t.first[r]) < threshold.Window {
 		return
 	}
 
-	if whole := t.try(r, window); whole.slow >= slowShare || age >= window {
+	if whole := t.try(r, threshold.Window); whole.slow >= threshold.SlowShare || age >= threshold.Window {
 		t.confirm(r)
 	}
 }
@@ -176,12 +177,12 @@ func (t *track) evaluateQuiet(r int) {
 		return
 	}
 
-	if t.phase[r] == ok && t.count-int(t.first[r]) >= window && (t.selfOnly || t.mid[r] >= float32(t.cfg.MinEffect)*0.8) {
-		if o := t.try(r, window); o.pass {
+	if t.phase[r] == ok && t.count-int(t.first[r]) >= threshold.Window && (t.selfOnly || t.mid[r] >= float32(t.cfg.MinEffect)*0.8) {
+		if o := t.try(r, threshold.Window); o.pass {
 			t.passes[r]++
 			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
 			if t.passes[r] == 1 && t.climb[r] == 0 {
-				t.since[r], t.sinceAt[r] = t.label(t.count-window), int32(t.count-window)
+				t.since[r], t.sinceAt[r] = t.label(t.count-threshold.Window), int32(t.count-threshold.Window)
 			}
 
 			if t.passes[r] >= t.need(r) {
@@ -201,7 +202,7 @@ func (t *track) evaluateQuiet(r int) {
 // rank; NaN when half of them are missing. It only screens: who stands out is
 // tested with the full window.
 func (t *track) level(r int) float32 {
-	const n = window / blockSteps
+	const n = threshold.Window / threshold.BlockSteps
 	var sum float32
 	k := 0
 	for i := 1; i <= n && i <= int(t.block[r]); i++ {
@@ -259,14 +260,14 @@ func (t *track) evaluateLanes(r int) {
 
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.orphaned(int32(r)) {
-			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), medianLoss*float64(t.orphan[r])/math.Sqrt(float64(l*blockSteps)))
+			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), robust.MedianLoss*float64(t.orphan[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
 		}
 
 		if own := t.laneRise(r, i); l >= longBlocks {
 			z = max(z, own)
 		}
 
-		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*blockSteps)/window) {
+		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*threshold.BlockSteps)/threshold.Window) {
 			continue
 		}
 
@@ -283,13 +284,13 @@ func (t *track) evaluateLanes(r int) {
 			}
 		}
 
-		if float64(slow) < slowShare*float64(n) {
+		if float64(slow) < threshold.SlowShare*float64(n) {
 			continue
 		}
 
 		if t.lanePasses[r] == 0 && t.phase[r] == ok {
 			t.detected[r] = t.label(t.count - 1)
-			t.since[r], t.sinceAt[r] = t.label(t.count-start*blockSteps), int32(t.count-start*blockSteps)
+			t.since[r], t.sinceAt[r] = t.label(t.count-start*threshold.BlockSteps), int32(t.count-start*threshold.BlockSteps)
 		}
 
 		t.z[r], t.effect[r] = float32(z), float32(m)
@@ -312,14 +313,14 @@ func (t *track) comesAndGoes(r int, m float64) bool {
 		return false
 	}
 
-	v, slow := t.values(r, window), 0
+	v, slow := t.values(r, threshold.Window), 0
 	for _, x := range v {
 		if float64(x) > m/2 {
 			slow++
 		}
 	}
 
-	return float64(slow) < slowShare*float64(len(v))
+	return float64(slow) < threshold.SlowShare*float64(len(v))
 }
 
 // laneRise is how many standard errors the i-th lane of unit r is above its own past.
@@ -328,12 +329,12 @@ func (t *track) laneRise(r, i int) float64 {
 		return 0
 	}
 
-	past, n, tau := t.past(r, t.count-lanes[i]*blockSteps)
+	past, n, tau := t.past(r, t.count-lanes[i]*threshold.BlockSteps)
 	rise := float64(t.laneMean[i][r]) - past
 	if n < minBase || rise < longShare*float64(t.least) {
 		return 0
 	}
 
-	noise := math.Hypot(t.blockSD, medianLoss*float64(t.orphan[r])/math.Sqrt(blockSteps))
+	noise := math.Hypot(t.blockSD, robust.MedianLoss*float64(t.orphan[r])/math.Sqrt(threshold.BlockSteps))
 	return rise / math.Hypot(noise*math.Sqrt(1/float64(lanes[i])+1/float64(n)), tau)
 }

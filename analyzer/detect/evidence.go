@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -52,7 +53,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 			continue
 		}
 
-		k := min(window, max(minBold, t.age(c.row)))
+		k := min(threshold.Window, max(threshold.MinBold, t.age(c.row)))
 		if s == compute {
 			same := e.sameWork(c.row, k, skip)
 			add("fp", e.recent.median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), float64(t.z[c.row]))
@@ -73,7 +74,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 		add("checkpoint", all, all-mine, c.z)
 	}
 
-	add("wait", e.recent.median(frame.Exposed, c.row, window), e.roleMedian(frame.Exposed, c.row, window, skip), 0)
+	add("wait", e.recent.median(frame.Exposed, c.row, threshold.Window), e.roleMedian(frame.Exposed, c.row, threshold.Window, skip), 0)
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -99,7 +100,7 @@ func (v *levels) byStage(s signal, stages int) []float64 {
 	for st := range stages {
 		var x []float64
 		for g, k := range v.stages {
-			if k == st && v.sumN[s][g] >= minBold {
+			if k == st && v.sumN[s][g] >= threshold.MinBold {
 				x = append(x, v.sum[s][g])
 			}
 		}
@@ -150,12 +151,12 @@ func (e *Engine) stageBusy(stages []int) float64 {
 	}
 
 	rows = sample(rows, 0)
-	if x := e.recent.over(frame.Self, rows, window, nil); x == x {
+	if x := e.recent.over(frame.Self, rows, threshold.Window, nil); x == x {
 		return min(1, x/e.stepMedian)
 	}
 
-	x := e.recent.over(frame.FP, rows, window, nil)
-	if b := e.recent.over(frame.Backward, rows, window, nil); b == b {
+	x := e.recent.over(frame.FP, rows, threshold.Window, nil)
+	if b := e.recent.over(frame.Backward, rows, threshold.Window, nil); b == b {
 		x += b
 	} else {
 		x *= 3
@@ -216,7 +217,7 @@ func join(v []int) string {
 // workFinding says that replicas get unequal work, now these, now those.
 func (e *Engine) workFinding(v *verdict.Verdict) {
 	n := len(e.layout.Replicas)
-	if n < 2 || e.analysed < minValid {
+	if n < 2 || e.analysed < threshold.MinValid {
 		return
 	}
 
@@ -295,8 +296,8 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	}
 
 	step, since := e.level.change(blockStep)
-	if step < ln1p(jobRise) {
-		if step, since = e.level.along(); step < ln1p(jobRise) {
+	if step < math.Log1p(jobRise) {
+		if step, since = e.level.along(); step < math.Log1p(jobRise) {
 			return
 		}
 	}
@@ -325,11 +326,11 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	selfs, at2 := e.level.change(blockOwn)
 	link, at3 := e.level.change(blockLink)
 	switch {
-	case work >= 0.8*ln1p(jobRise):
+	case work >= 0.8*math.Log1p(jobRise):
 		say("computing takes longer", work, at)
-	case selfs >= 0.8*ln1p(jobRise):
+	case selfs >= 0.8*math.Log1p(jobRise):
 		say("own time is longer", selfs, at2)
-	case link >= ln1p(e.cfg.LinkRise) && len(v.Links) == 0:
+	case link >= math.Log1p(e.cfg.LinkRise) && len(v.Links) == 0:
 		say("transfers take longer", link, at3)
 	case !e.seen[frame.FP] && !e.seen[frame.Self] && len(v.Nodes) == 0:
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,
@@ -366,7 +367,7 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 		}
 
 		expected++
-		if e.judged[r] >= minValid {
+		if e.judged[r] >= threshold.MinValid {
 			judged++
 		}
 
@@ -400,7 +401,7 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	case !found && expected <= 1:
 		e.low(v, "one rank alone was recorded: there is nobody to compare it with")
 	case !found && 2*judged < expected:
-		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, minValid, bold))
+		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, threshold.MinValid, bold))
 	case found && e.seen[frame.Self] && !e.live(frame.Self):
 		e.low(v, fmt.Sprintf("Communication is no longer recorded (since step %d): what was found with it is repeated until it is measured again; laggard trace on --words CommunicationOperator", e.measuredStep[frame.Self]+1))
 	case hidden != "":
@@ -429,7 +430,7 @@ func (e *Engine) hidden() string {
 	}
 
 	step, since := e.level.change(blockStep)
-	if step < ln1p(e.cfg.MinImpact) {
+	if step < math.Log1p(e.cfg.MinImpact) {
 		return ""
 	}
 
@@ -444,7 +445,7 @@ func (e *Engine) hidden() string {
 
 // live reports whether the metric was recorded in the last window of steps.
 func (e *Engine) live(m frame.Metric) bool {
-	return e.seen[m] && e.columns-e.measuredAt[m] < window
+	return e.seen[m] && e.columns-e.measuredAt[m] < threshold.Window
 }
 
 func (e *Engine) low(v *verdict.Verdict, text string) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -70,7 +71,7 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 		e.leaders(c.V[frame.Self], tr, t)
 	}
 
-	defer func() { e.line.Place[s][(e.line.Count-1)%window] = int32(tr.count) }()
+	defer func() { e.line.Place[s][(e.line.Count-1)%threshold.Window] = int32(tr.count) }()
 	tr.observe(e.v[s], c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
 	for r := range e.n {
 		tr.evaluate(r)

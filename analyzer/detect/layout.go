@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
 )
@@ -90,7 +91,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.level = newLevels(l)
 	e.storage = newStorage(e.n)
 	e.recent, e.line = newRecent(e.n), newTimeline()
-	e.ledger.Faults, e.ledger.Habits, e.ledger.Played, e.ledger.Saves = nil, habits{}, [window]played{}, newSaveCosts()
+	e.ledger.Faults, e.ledger.Habits, e.ledger.Played, e.ledger.Saves = nil, habits{}, [threshold.Window]played{}, newSaveCosts()
 	e.judged = make([]uint16, e.n)
 	e.stepMedian = 0
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -71,7 +72,7 @@ func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 	v.vals[k] = v.vals[k][:0]
 	for g := range e.layout.Roles {
 		m := middle[g]
-		if s == own || len(e.layout.Roles[g].Rows) < poolSize {
+		if s == own || len(e.layout.Roles[g].Rows) < threshold.PoolSize {
 			m = robust.NaN
 			for _, r := range e.layout.Roles[g].Rows {
 				if y := x[r]; y == y && !(m <= y) {
@@ -97,7 +98,7 @@ func (v *levels) logs(e *Engine, s signal, x, middle []float32) {
 // peers. Spikes of single ranks don't count: a median and a MAD carry them.
 func (v *levels) spread(e *Engine, s signal, x []float32) {
 	k := int(s)
-	if len(e.layout.Replicas) < 2 || e.analysed > window && e.analysed%sharedProbe != 0 {
+	if len(e.layout.Replicas) < 2 || e.analysed > threshold.Window && e.analysed%threshold.SharedProbe != 0 {
 		return
 	}
 
@@ -126,7 +127,7 @@ func (v *levels) spread(e *Engine, s signal, x []float32) {
 		return
 	}
 
-	v.spreadN[k] = min(v.spreadN[k]+1, memory)
+	v.spreadN[k] = min(v.spreadN[k]+1, threshold.Memory)
 	v.bulk[k] += (float64(robust.MAD(v.vals[k])) - v.bulk[k]) / v.spreadN[k]
 }
 
@@ -162,7 +163,7 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 		v.pending[k] = append(v.pending[k], val[k])
 	}
 
-	if len(v.pending[blockStep]) < blockSteps {
+	if len(v.pending[blockStep]) < threshold.BlockSteps {
 		return
 	}
 
@@ -234,7 +235,7 @@ func (v *levels) change(kind int) (rise float64, since int64) {
 func (v *levels) along() (rise float64, since int64) {
 	for _, kind := range [2]int{blockCompute, blockOwn} {
 		work, at := v.change(kind)
-		if work < ln1p(jobRise) {
+		if work < math.Log1p(jobRise) {
 			continue
 		}
 
@@ -287,10 +288,10 @@ func (w *linkWatch) common() float32 {
 		return robust.NaN
 	}
 
-	slot := (w.count - 1) % window
+	slot := (w.count - 1) % threshold.Window
 	w.buf = w.buf[:0]
 	for g := range w.groups {
-		if x := w.ring[g*window+slot]; x == x {
+		if x := w.ring[g*threshold.Window+slot]; x == x {
 			w.buf = append(w.buf, x)
 		}
 	}
@@ -323,7 +324,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 		}
 	}
 
-	const keep = 1 - 1.0/memory
+	const keep = 1 - 1.0/threshold.Memory
 	s.n = s.n*keep + 1
 	share := float64(worst) / t
 	s.cost += (share - s.cost) / s.n
@@ -335,7 +336,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 	}
 
 	s.slow += (hit - s.slow) / s.n
-	if s.total > 4*memory { // forget slowly, and what is hardly seen at all
+	if s.total > 4*threshold.Memory { // forget slowly, and what is hardly seen at all
 		s.total = 0
 		for k := range s.top {
 			if s.top[k] /= 2; s.top[k] < 0.5 {
@@ -349,7 +350,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 
 // rotates reports whether slow loading wanders over nodes.
 func (s *storage) rotates() bool {
-	if s.n < window || s.slow < storageSteps || s.cost < findingImpact {
+	if s.n < threshold.Window || s.slow < storageSteps || s.cost < findingImpact {
 		return false
 	}
 

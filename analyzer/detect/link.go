@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -47,10 +48,10 @@ var dimMetric = map[string]frame.Metric{
 func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 	n := len(l.Groups)
 	w := &linkWatch{
-		cfg: cfg, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*window),
+		cfg: cfg, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), phase: make([]uint8, n), passes: make([]uint8, n),
 		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n),
-		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, window),
+		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
 	member := map[frame.Metric][]uint8{}
@@ -84,8 +85,8 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 
 		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
 		w.cur[g] = robust.NaN
-		for i := range window {
-			w.ring[g*window+i] = robust.NaN
+		for i := range threshold.Window {
+			w.ring[g*threshold.Window+i] = robust.NaN
 		}
 	}
 
@@ -112,11 +113,11 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 		}
 	}
 
-	slot := w.count % window
+	slot := w.count % threshold.Window
 	w.labels[slot] = c.Step
-	half := float32(ln1p(w.cfg.LinkRise)) / 2
+	half := float32(math.Log1p(w.cfg.LinkRise)) / 2
 	for g := range w.groups {
-		x := &w.ring[g*window+slot]
+		x := &w.ring[g*threshold.Window+slot]
 		if old := *x; old == old && w.baseN[g] >= linkBase && w.phase[g] == ok && w.passes[g] == 0 {
 			gust := float32(0)
 			if old > w.base[g]+max(half, gustSigmas*w.noise[g]) {
@@ -127,19 +128,19 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 				w.gusting[g] = 0
 			}
 
-			w.gusts[g] += (gust - w.gusts[g]) / memory
+			w.gusts[g] += (gust - w.gusts[g]) / threshold.Memory
 		}
 
 		*x = w.transfer(g, c)
 	}
 
 	w.count++
-	if w.count%evaluateEvery == 0 {
+	if w.count%threshold.EvaluateEvery == 0 {
 		w.rank()
 	}
 
 	for g := range w.groups {
-		if (w.count+g)%evaluateEvery == 0 {
+		if (w.count+g)%threshold.EvaluateEvery == 0 {
 			w.evaluate(g, t, c.Step)
 		}
 	}
@@ -196,7 +197,7 @@ func (g *gustiness) passes() uint8 {
 		return 0
 	}
 
-	return uint8(min(mostPasses, math.Ceil(gustLives*g.Squares/g.Steps/2/evaluateEvery)))
+	return uint8(min(mostPasses, math.Ceil(gustLives*g.Squares/g.Steps/2/threshold.EvaluateEvery)))
 }
 
 // transfer is the log of the shortest member's time, NaN when a member has never
@@ -232,7 +233,7 @@ func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
 // evaluate compares group g with its own past and with its class.
 func (w *linkWatch) evaluate(g int, t float64, label int64) {
 	n := w.last(g, linkWindow)
-	if n < minValid || t <= 0 {
+	if n < threshold.MinValid || t <= 0 {
 		return
 	}
 
@@ -244,14 +245,14 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 	var ref float32
 	if w.baseN[g] >= linkBase {
 		ref = w.base[g]
-		slow = w.isSlow(g, cur-ref, float32(math.Exp(float64(cur))-math.Exp(float64(ref))), t, max(noise, w.noise[g])*medianLoss/robust.Sqrt(float32(n)))
+		slow = w.isSlow(g, cur-ref, float32(math.Exp(float64(cur))-math.Exp(float64(ref))), t, max(noise, w.noise[g])*robust.MedianLoss/robust.Sqrt(float32(n)))
 		if others >= minClass-1 {
-			slow = slow && cur-peers >= float32(ln1p(w.cfg.LinkRise))/2
+			slow = slow && cur-peers >= float32(math.Log1p(w.cfg.LinkRise))/2
 		}
 
 		if slow {
 			rise, n := w.dimRise(g)
-			slow = (n == 0 || cur-ref-rise >= float32(ln1p(w.cfg.LinkRise))/2) && w.lasts(g, (cur+ref)/2)
+			slow = (n == 0 || cur-ref-rise >= float32(math.Log1p(w.cfg.LinkRise))/2) && w.lasts(g, (cur+ref)/2)
 		}
 	}
 
@@ -274,7 +275,7 @@ func (w *linkWatch) dimRise(g int) (float32, int) {
 			continue
 		}
 
-		if n := w.last(k, linkWindow); n >= minValid {
+		if n := w.last(k, linkWindow); n >= threshold.MinValid {
 			v = append(v, robust.Median(w.buf)-w.base[k])
 		}
 	}
@@ -288,7 +289,7 @@ func (w *linkWatch) dimRise(g int) (float32, int) {
 func (w *linkWatch) last(g, steps int) int {
 	w.buf = w.buf[:0]
 	for k := max(0, w.count-steps); k < w.count; k++ {
-		if x := w.ring[g*window+k%window]; x == x {
+		if x := w.ring[g*threshold.Window+k%threshold.Window]; x == x {
 			w.buf = append(w.buf, x)
 		}
 	}
@@ -299,7 +300,7 @@ func (w *linkWatch) last(g, steps int) int {
 // lasts reports whether most of the last window is above half the rise: a burst of
 // a dozen steps moves a median, but it is congestion.
 func (w *linkWatch) lasts(g int, half float32) bool {
-	n := w.last(g, window)
+	n := w.last(g, threshold.Window)
 	slow := 0
 	for _, x := range w.buf {
 		if x > half {
@@ -307,12 +308,12 @@ func (w *linkWatch) lasts(g int, half float32) bool {
 		}
 	}
 
-	return float64(slow) >= slowShare*float64(n)
+	return float64(slow) >= threshold.SlowShare*float64(n)
 }
 
 // isSlow applies the gates: relative rise, share of the step, significance.
 func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
-	if float64(rise) < ln1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
+	if float64(rise) < math.Log1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
 		return false
 	}
 
@@ -324,7 +325,7 @@ func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) boo
 // fast, exactly where there are few.
 func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
 	id := w.groups[g].Class
-	if c := w.classes[id]; c.N >= largeRole {
+	if c := w.classes[id]; c.N >= threshold.LargeRole {
 		return c.Mid, c.Scatter, c.N - 1
 	}
 
@@ -360,10 +361,10 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 		}
 
 		if w.baseN[g] < linkBase*4 {
-			w.baseN[g] += evaluateEvery
+			w.baseN[g] += threshold.EvaluateEvery
 		}
 
-		a := float32(evaluateEvery) / float32(w.baseN[g])
+		a := float32(threshold.EvaluateEvery) / float32(w.baseN[g])
 		move := (cur - w.base[g]) * min(a, 1)
 		if w.baseN[g] > linkBase { // known: it may drift, a jump is news
 			move = robust.Clip(move, -linkDrift, linkDrift)
@@ -380,7 +381,7 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 	}
 
 	w.passes[g] = min(w.passes[g]+1, 100)
-	need := uint8(confirmations)
+	need := uint8(threshold.Confirmations)
 	if len(w.byDim[w.groups[g].Class]) < minClass {
 		need = lonePasses
 	}
@@ -398,8 +399,8 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 // onset is the first step of the run in which the transfer stayed above half way.
 func (w *linkWatch) onset(g int, half float32) int64 {
 	at, misses := w.count-1, 0
-	for k := w.count - 1; k >= max(0, w.count-window); k-- {
-		x := w.ring[g*window+k%window]
+	for k := w.count - 1; k >= max(0, w.count-threshold.Window); k-- {
+		x := w.ring[g*threshold.Window+k%threshold.Window]
 		if x == x && x < half {
 			if misses++; misses > 2 {
 				break
@@ -413,5 +414,5 @@ func (w *linkWatch) onset(g int, half float32) int64 {
 		}
 	}
 
-	return w.labels[at%window]
+	return w.labels[at%threshold.Window]
 }

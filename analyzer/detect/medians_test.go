@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // BenchmarkMedians is the part of P15 that numpy can do as well: of 1,000 steps of
@@ -115,18 +116,18 @@ func medians(x []float32, steps, ranks, per, first, last int) {
 	}
 
 	const tile = 64 // ranks whose last steps are gathered together: a cache line holds 16
-	cells := make([]float32, tile*window)
-	for at := window; at <= steps; at += evaluateEvery {
+	cells := make([]float32, tile*threshold.Window)
+	for at := threshold.Window; at <= steps; at += threshold.EvaluateEvery {
 		for from := 0; from < width; from += tile {
 			n := min(tile, width-from)
-			for k := range window {
-				for i, v := range e[(at-window+k)*width+from:][:n] {
-					cells[i*window+k] = v
+			for k := range threshold.Window {
+				for i, v := range e[(at-threshold.Window+k)*width+from:][:n] {
+					cells[i*threshold.Window+k] = v
 				}
 			}
 
 			for i := range n {
-				_ = robust.Median(cells[i*window : (i+1)*window])
+				_ = robust.Median(cells[i*threshold.Window : (i+1)*threshold.Window])
 			}
 		}
 	}

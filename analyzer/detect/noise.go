@@ -4,13 +4,14 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // noise updates the noise of a step from the cross section: it is there from the
 // first step on, and one culprit of many does not move it. Where all units are few,
 // the difference to the step before tells it: no lasting slowness is in that.
 func (t *track) noise(e []float32) {
-	if t.n < poolSize {
+	if t.n < threshold.PoolSize {
 		t.differNoise(e)
 		return
 	}
@@ -30,7 +31,7 @@ func (t *track) noise(e []float32) {
 			pool = append(pool, t.buf...)
 		}
 
-		if len(t.buf) >= poolSize {
+		if len(t.buf) >= threshold.PoolSize {
 			t.blend(g, robust.Spread(t.buf))
 		}
 	}
@@ -46,7 +47,7 @@ func (t *track) differNoise(e []float32) {
 	t.buf = t.buf[:0]
 	if t.count > 0 {
 		for r, x := range e {
-			if d := x - t.ring[r*window+(t.count-1)%window]; d == d {
+			if d := x - t.ring[r*threshold.Window+(t.count-1)%threshold.Window]; d == d {
 				t.buf = append(t.buf, d/math.Sqrt2)
 			}
 		}
@@ -60,16 +61,16 @@ func (t *track) differNoise(e []float32) {
 // blend adds the noise of one step: the median over the last ones counts, so the
 // wild first steps of a job are soon forgotten.
 func (t *track) blend(g int, s float32) {
-	ring := t.sigmas[g*window : (g+1)*window]
-	ring[t.sigmaN[g]%window] = s
+	ring := t.sigmas[g*threshold.Window : (g+1)*threshold.Window]
+	ring[t.sigmaN[g]%threshold.Window] = s
 	t.sigmaN[g]++
 	if k := t.sigmaN[g]; k < 8 || (k+int32(g))%4 == 0 {
-		t.hl = append(t.hl[:0], ring[:min(k, window)]...)
+		t.hl = append(t.hl[:0], ring[:min(k, threshold.Window)]...)
 		t.sigma[g] = float64(robust.Median(t.hl))
 	}
 
-	if t.sigmaN[g] >= 2*window {
-		t.sigmaN[g] -= window
+	if t.sigmaN[g] >= 2*threshold.Window {
+		t.sigmaN[g] -= threshold.Window
 	}
 }
 

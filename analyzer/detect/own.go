@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -19,7 +20,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	k := min(window, max(minBold, e.tracks[own].age(r)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[own].age(r)))
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess
@@ -27,7 +28,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	long := e.tracks[own].age(r) >= longBlocks*blockSteps && c.effect >= longShare*e.cfg.MinEffect
+	long := e.tracks[own].age(r) >= longBlocks*threshold.BlockSteps && c.effect >= longShare*e.cfg.MinEffect
 	if c.z < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
 		return false
 	}
@@ -70,7 +71,7 @@ func (e *Engine) comesAndGoes(c *candidate) bool {
 // median of rank r over k steps and its peers'.
 func (e *Engine) medianError(r int, s signal, k int) float64 {
 	noise := math.Hypot(float64(e.tracks[s].noiseOf(r)), e.level.bulk[s])
-	return robust.Finite(e.value(r, s, k)*math.Sqrt2*noise*medianLoss/math.Sqrt(float64(k)), 0)
+	return robust.Finite(e.value(r, s, k)*math.Sqrt2*noise*robust.MedianLoss/math.Sqrt(float64(k)), 0)
 }
 
 // mates is the largest excess, seconds a step, of c's pipeline mates in other
@@ -212,7 +213,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 		}
 
 		var leads []float32
-		for i := max(0, e.recent.steps[m]-min(k, window)); i < e.recent.steps[m]; i++ {
+		for i := max(0, e.recent.steps[m]-min(k, threshold.Window)); i < e.recent.steps[m]; i++ {
 			x := e.leadAt(r, m, i)
 			var v []float64
 			for _, p := range sample(mates, 0) {
@@ -227,7 +228,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 		}
 
 		lead := robust.Median(leads)
-		if se := medianLoss * robust.MAD(slices.Clone(leads)) / robust.Sqrt(float32(len(leads))); lead > suspectZ*se || lead < 0 {
+		if se := robust.MedianLoss * robust.MAD(slices.Clone(leads)) / robust.Sqrt(float32(len(leads))); lead > suspectZ*se || lead < 0 {
 			sum += float64(lead)
 		}
 	}
@@ -238,7 +239,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 // leadAt is by how much less than the middle other member of its group row r took in
 // metric m in the i-th step in which it was recorded.
 func (e *Engine) leadAt(r int, m frame.Metric, i int) float64 {
-	cells := e.recent.cells[m][i%window*e.n:]
+	cells := e.recent.cells[m][i%threshold.Window*e.n:]
 	var v []float64
 	for _, p := range sample(e.groupOf(r, m).Rows, 0) {
 		if x := cells[p]; int(p) != r && x == x {
@@ -285,12 +286,12 @@ func (e *Engine) slowest(r, k int) float64 {
 	for i := max(0, e.recent.steps[frame.Self]-k); i < e.recent.steps[frame.Self]; i++ {
 		at, top := int32(-1), float32(-1)
 		for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
-			if x := cells[(i%window)*e.n+int(p)]; x > top {
+			if x := cells[(i%threshold.Window)*e.n+int(p)]; x > top {
 				at, top = p, x
 			}
 		}
 
-		if at < 0 || cells[(i%window)*e.n+r] != cells[(i%window)*e.n+r] {
+		if at < 0 || cells[(i%threshold.Window)*e.n+r] != cells[(i%threshold.Window)*e.n+r] {
 			continue
 		}
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // pace follows how long a step of the job takes. It tells single steps that are an
@@ -34,10 +35,10 @@ func (p *pace) take(t, usual float64) bool {
 
 // median adds a step that counted and returns the median of those known, seconds.
 func (p *pace) median(t float64) float64 {
-	if len(p.Past) < window {
+	if len(p.Past) < threshold.Window {
 		p.Past = append(p.Past, t)
 	} else {
-		p.Past[p.Next%window] = t
+		p.Past[p.Next%threshold.Window] = t
 	}
 
 	p.Next++

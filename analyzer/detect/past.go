@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // past is what unit r did before that count, in how many blocks, and how far healthy
@@ -11,10 +12,10 @@ import (
 // the baseline where they are no longer known.
 func (t *track) past(r, at int) (float64, int, float64) {
 	if x, n := t.before(r, at); n >= minBase {
-		return float64(x), n, t.wander((t.count - at) / blockSteps)
+		return float64(x), n, t.wander((t.count - at) / threshold.BlockSteps)
 	}
 
-	return float64(t.base[r]), min(int(t.baseN[r]), baseBlocks), t.wander((t.count - at) / blockSteps)
+	return float64(t.base[r]), min(int(t.baseN[r]), baseBlocks), t.wander((t.count - at) / threshold.BlockSteps)
 }
 
 // began is the count at which what the last k steps of unit r show began.
@@ -30,9 +31,9 @@ func (t *track) began(r, k int) int {
 // before is the middle of the last baseBlocks blocks of unit r that ended before that
 // count, and how many there are. The first steps of a process don't count.
 func (t *track) before(r, at int) (float32, int) {
-	newest := t.count - (t.count+r)%blockSteps // the end of the newest block
-	skip := max(0, (newest-at+blockSteps-1)/blockSteps)
-	have := min(int(t.block[r]), maxBlocks, (newest-int(t.first[r])-int(t.warmed[r]))/blockSteps)
+	newest := t.count - (t.count+r)%threshold.BlockSteps // the end of the newest block
+	skip := max(0, (newest-at+threshold.BlockSteps-1)/threshold.BlockSteps)
+	have := min(int(t.block[r]), maxBlocks, (newest-int(t.first[r])-int(t.warmed[r]))/threshold.BlockSteps)
 	return t.middleBlock(r, skip, min(have, skip+baseBlocks))
 }
 
@@ -56,7 +57,7 @@ func (t *track) middleBlock(r, skip, to int) (float32, int) {
 func (t *track) wander(blocks int) float64 {
 	far := tauFloor
 	for k := range gaps {
-		if far = max(far, t.tauOwn[k]); gaps[k] >= blocks-window/blockSteps {
+		if far = max(far, t.tauOwn[k]); gaps[k] >= blocks-threshold.Window/threshold.BlockSteps {
 			return far
 		}
 	}
@@ -69,16 +70,16 @@ func (t *track) wander(blocks int) float64 {
 // count, at all times: who rose lately does not tell how far one rises in health. Until
 // that is known nobody goes farther than ranks lie apart.
 func (t *track) changes(se float64) {
-	const span = window / blockSteps
+	const span = threshold.Window / threshold.BlockSteps
 	stride := t.n/changeSample + 1
 	for k, gap := range gaps {
 		t.buf = t.buf[:0]
-		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
+		for r := t.count / threshold.EvaluateEvery % stride; r < t.n; r += stride {
 			if t.first[r] < 0 || t.phase[r] == degraded {
 				continue
 			}
 
-			have := min(int(t.block[r]), maxBlocks, (t.count-int(t.first[r])-int(t.warmed[r]))/blockSteps)
+			have := min(int(t.block[r]), maxBlocks, (t.count-int(t.first[r])-int(t.warmed[r]))/threshold.BlockSteps)
 			for o := 0; o+span+gap+baseBlocks <= have; o += span {
 				now, n := t.middleBlock(r, o, o+span)
 				then, m := t.middleBlock(r, o+span+gap, o+span+gap+baseBlocks)

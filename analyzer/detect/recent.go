@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -33,13 +34,13 @@ func (h *recent) add(c *frame.Column) {
 // put keeps v as step k of a ring, and returns the ring.
 func (h *recent) put(ring []float32, k int, v []float32) []float32 {
 	if ring == nil {
-		ring = make([]float32, window*h.n)
+		ring = make([]float32, threshold.Window*h.n)
 		for i := range ring {
 			ring[i] = robust.NaN
 		}
 	}
 
-	copy(ring[k%window*h.n:][:h.n], v)
+	copy(ring[k%threshold.Window*h.n:][:h.n], v)
 	return ring
 }
 
@@ -59,8 +60,8 @@ func (h *recent) work(s signal, r, k int) float64 {
 	}
 
 	h.buf = h.buf[:0]
-	for i := max(0, h.works[s]-min(k, window)); i < h.works[s]; i++ {
-		if x := h.adjusted[s][(i%window)*h.n+r]; x == x {
+	for i := max(0, h.works[s]-min(k, threshold.Window)); i < h.works[s]; i++ {
+		if x := h.adjusted[s][(i%threshold.Window)*h.n+r]; x == x {
 			h.buf = append(h.buf, x)
 		}
 	}
@@ -75,8 +76,8 @@ func (h *recent) median(m frame.Metric, r, k int) float64 {
 	}
 
 	h.buf = h.buf[:0]
-	for i := max(0, h.steps[m]-min(k, window)); i < h.steps[m]; i++ {
-		if x := h.cells[m][(i%window)*h.n+r]; x == x {
+	for i := max(0, h.steps[m]-min(k, threshold.Window)); i < h.steps[m]; i++ {
+		if x := h.cells[m][(i%threshold.Window)*h.n+r]; x == x {
 			h.buf = append(h.buf, x)
 		}
 	}

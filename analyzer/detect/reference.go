@@ -1,6 +1,9 @@
 package detect
 
-import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+import (
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+)
 
 // reference fills out with v relative to the peers of each role: the median of
 // the others in roles of four or more, the fastest of the others in those of two
@@ -39,9 +42,9 @@ func (r *reference) relative(v, out []float32) {
 			r.middle[g] = robust.NaN
 		case n == 1:
 			r.middle[g] = r.buf[0]
-		case n == 2 && r.sizes[g] >= medianPeers:
+		case n == 2 && r.sizes[g] >= threshold.MedianPeers:
 			r.middle[g] = (r.buf[0] + r.buf[1]) / 2 // too many are missing to compare
-		case n < largeRole:
+		case n < threshold.LargeRole:
 			r.small(g, v, out)
 		default:
 			m := robust.Median(r.buf)
@@ -72,7 +75,7 @@ func (r *reference) small(g int, v, out []float32) {
 
 			return r.buf[i]
 		}
-		if r.sizes[g] < medianPeers {
+		if r.sizes[g] < threshold.MedianPeers {
 			out[k] = x - at(0)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/state"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -131,8 +132,8 @@ func (e *Engine) check() error {
 		}
 	}
 
-	if n := len(e.pace.Past); n > window {
-		return fmt.Errorf("pace: %d steps, want %d at most", n, window)
+	if n := len(e.pace.Past); n > threshold.Window {
+		return fmt.Errorf("pace: %d steps, want %d at most", n, threshold.Window)
 	}
 
 	for _, f := range e.ledger.Faults {
@@ -183,8 +184,8 @@ func (t *track) check() error {
 func (h *recent) check() error {
 	for _, list := range [][][]float32{h.cells[:], h.adjusted[:]} {
 		for _, v := range list {
-			if v != nil && len(v) != window*h.n {
-				return fmt.Errorf("recent: %d values, want %d", len(v), window*h.n)
+			if v != nil && len(v) != threshold.Window*h.n {
+				return fmt.Errorf("recent: %d values, want %d", len(v), threshold.Window*h.n)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -178,7 +179,7 @@ func (s *savers) score(e *Engine, r int, mid float32) (x, least, noise float32) 
 
 	x, least = s.apart(e, r, mid)
 	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
-	return x, least, float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+medianLoss*medianLoss*float32(s.run[r]+1)/n)
+	return x, least, float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+robust.MedianLoss*robust.MedianLoss*float32(s.run[r]+1)/n)
 }
 
 // judge counts the saves of one step.
@@ -188,7 +189,7 @@ func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
 	}
 
 	need := uint8(saves)
-	if s.savers < medianPeers {
+	if s.savers < threshold.MedianPeers {
 		need = lonelySaves
 	}
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -155,7 +156,7 @@ func (s *sharing) remove(logs []float32, level []float64, now, worked []float32,
 		return false
 	}
 
-	if s.columns++; s.columns > window && !s.active && s.columns%sharedProbe != 0 {
+	if s.columns++; s.columns > threshold.Window && !s.active && s.columns%threshold.SharedProbe != 0 {
 		return false
 	}
 
@@ -311,7 +312,7 @@ func (s *sharing) others() {
 // so that a rank that is always slow teaches nothing. An expert's load would be in that
 // centre; there no rank counts for more than usual ones.
 func (s *sharing) learn(waited []bool, t *track) {
-	keep := 1 - 1.0/memory
+	keep := 1 - 1.0/threshold.Memory
 	for g := range s.sxy {
 		s.sxy[g] *= keep
 		s.sww[g] *= keep

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -29,7 +30,7 @@ func TestSharing_MissingPeers(t *testing.T) {
 			continue // the mate of the one that is missing has nobody to share with
 		}
 
-		s := robust.Spread(append([]float32(nil), e.tracks[compute].values(r, window)...))
+		s := robust.Spread(append([]float32(nil), e.tracks[compute].values(r, threshold.Window)...))
 		if s > 0.025 {
 			t.Errorf("rank %d differs from its peers by %.3f from step to step, want about the noise of 0.011", e.layout.Ranks[r], s)
 		}
@@ -53,7 +54,7 @@ func TestSharing_SlowRankIsNoWork(t *testing.T) {
 
 	for r := range e.n {
 		rank := e.layout.Ranks[r]
-		m := robust.Median(append([]float32(nil), e.tracks[compute].values(r, window)...))
+		m := robust.Median(append([]float32(nil), e.tracks[compute].values(r, threshold.Window)...))
 		if want := float32(0.26); rank == slow && (m < want-0.03 || m > want+0.03) || rank != slow && (m < -0.03 || m > 0.03) {
 			t.Errorf("rank %d differs from its peers by %.3f, slow is rank %d", rank, m, slow)
 		}
@@ -96,7 +97,7 @@ func TestSharing_ExpertLoad(t *testing.T) {
 
 		ref.relative(logs, out)
 		tr.phase[slow] = degraded
-		tr.ring[slow*window+tr.count%window], tr.first[slow] = 0.2, 0
+		tr.ring[slow*threshold.Window+tr.count%threshold.Window], tr.first[slow] = 0.2, 0
 		tr.count++
 		s.remove(logs, []float64{0}, ref.middle, nil, nil, tr)
 		ref.relative(logs, out)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // slowSteps counts the single slow steps of each unit, by size: an intermittent fault
@@ -48,7 +49,7 @@ func (s *slowSteps) forget(r int) {
 
 // fade forgets what evaluateEvery steps make.
 func (s *slowSteps) fade() {
-	keep := float32(math.Pow(1-1.0/spikeMemory, evaluateEvery))
+	keep := float32(math.Pow(1-1.0/spikeMemory, threshold.EvaluateEvery))
 	for _, list := range s.lists() {
 		for r := range list {
 			list[r] *= keep
@@ -95,7 +96,7 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 // that it has not learned from is not slow again and again.
 func (t *track) spike(r int, x, d, sig float32, label int64) {
 	least := max(spikeEffect, spikeSigmas*sig)
-	slow := t.warm[r] == 0 && d > least && (t.leads == nil || t.leads[r]) && x-robust.Median(t.values(r, window)) > least
+	slow := t.warm[r] == 0 && d > least && (t.leads == nil || t.leads[r]) && x-robust.Median(t.values(r, threshold.Window)) > least
 	t.slowly.add(r, d, slow, label)
 }
 
@@ -105,7 +106,7 @@ func (t *track) spike(r int, x, d, sig float32, label int64) {
 func (t *track) intermittent(r int) bool {
 	s := t.slowly
 	n := float64(s.Looked[r])
-	if t.phase[r] == degraded || n < 2*window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n {
+	if t.phase[r] == degraded || n < 2*threshold.Window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n {
 		return false
 	}
 
@@ -128,7 +129,7 @@ func (t *track) intermittent(r int) bool {
 func (t *track) elsewhere(r int) []int {
 	var away, here, all []int
 	for p := range t.n {
-		if p == r || t.slowly.Looked[p] < window {
+		if p == r || t.slowly.Looked[p] < threshold.Window {
 			continue
 		}
 

@@ -1,6 +1,8 @@
 package detect
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestIntermittent_ShareOfTheStage counts slow steps of ranks of two stages. Where the
 // ranks of the last stage all have some, twelve are no more than one's share.

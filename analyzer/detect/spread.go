@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // spreads measures how far healthy ranks lie apart for good: what a window shows
@@ -14,7 +15,7 @@ func (t *track) spreads() {
 	t.slowly.fade()
 	t.buf = t.buf[:0]
 	stride := t.n/noisePool + 1
-	for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
+	for r := t.count / threshold.EvaluateEvery % stride; r < t.n; r += stride {
 		m := t.mid[r]
 		if m != m || !t.ordinary(r) {
 			continue
@@ -24,20 +25,20 @@ func (t *track) spreads() {
 	}
 
 	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
-	se := hlLoss * sigma / math.Sqrt(window*(1-rho)/(1+rho))
+	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(threshold.Window*(1-rho)/(1+rho))
 	t.tau = t.usual(0, t.buf, se, fewTauFloor)
-	t.changes(math.Hypot(se, medianLoss*sigma/math.Sqrt(baseBlocks*blockSteps)))
+	t.changes(math.Hypot(se, robust.MedianLoss*sigma/math.Sqrt(baseBlocks*threshold.BlockSteps)))
 	block := t.blockNoise()
 	t.blockSD = block
 	for i, l := range lanes {
 		t.buf = t.buf[:0]
-		for r := t.count / evaluateEvery % stride; r < t.n; r += stride {
+		for r := t.count / threshold.EvaluateEvery % stride; r < t.n; r += stride {
 			if m := t.laneMean[i][r]; m == m && t.ordinary(r) {
 				t.buf = append(t.buf, m)
 			}
 		}
 
-		if len(t.buf) >= poolSize && block > 0 {
+		if len(t.buf) >= threshold.PoolSize && block > 0 {
 			t.look(1+len(gaps)+i, laneSpread(float64(wide(t.buf)), block/math.Sqrt(float64(l)), len(t.buf)))
 		}
 
@@ -53,7 +54,7 @@ func (t *track) ordinary(r int) bool {
 // usual adds what v tells of the k-th spread beyond the standard error se, and returns
 // the middle of the last looks, few where there are none.
 func (t *track) usual(k int, v []float32, se, few float64) float64 {
-	if len(v) >= poolSize {
+	if len(v) >= threshold.PoolSize {
 		t.look(k, excess(v, se))
 	}
 
@@ -104,7 +105,7 @@ func (t *track) blockNoise() float64 {
 		}
 	}
 
-	if len(t.buf) < poolSize {
+	if len(t.buf) < threshold.PoolSize {
 		return 0
 	}
 

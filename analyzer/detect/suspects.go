@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -37,7 +38,7 @@ func (e *Engine) Suspects() Suspects {
 		return s
 	}
 
-	if rise, since := e.level.change(blockStep); rise >= ln1p(jobRise) {
+	if rise, since := e.level.change(blockStep); rise >= math.Log1p(jobRise) {
 		s.Slower, s.Since = math.Expm1(rise), since
 	}
 
@@ -63,17 +64,17 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 		c := candidate{row: r, main: -1}
 		for s := range signals {
 			t := e.tracks[s]
-			if t.phase[r] != suspect || t.active(r) || t.few[r] || t.age(r) > 2*window {
+			if t.phase[r] != suspect || t.active(r) || t.few[r] || t.age(r) > 2*threshold.Window {
 				continue // what two windows could not confirm is not missing time
 			}
 
-			o := t.try(r, min(window, t.age(r)))
-			if o.z < suspectZ || o.slow < slowShare || math.Expm1(o.effect) < e.cfg.MinEffect {
+			o := t.try(r, min(threshold.Window, t.age(r)))
+			if o.z < suspectZ || o.slow < threshold.SlowShare || math.Expm1(o.effect) < e.cfg.MinEffect {
 				continue
 			}
 
 			x := e.excess(r, s, nil)
-			if s != loading && x < e.cfg.MinEffect/2*e.value(r, s, window) {
+			if s != loading && x < e.cfg.MinEffect/2*e.value(r, s, threshold.Window) {
 				continue // nobody could check it
 			}
 

@@ -1,61 +1,22 @@
 package detect
 
-import "math"
+import "github.com/laggard-dev/laggard/analyzer/detect/threshold"
 
-// Every threshold of the detector stands in this file with its reason. Effects
-// are natural logarithms of ratios (0.05 is about 5 %) or, for the data loader,
-// shares of a step; counts are analysed steps.
+// Every threshold of the detector stands with its reason in the file of thresholds of
+// the package that uses it. Effects are natural logarithms of ratios (0.05 is about 5 %)
+// or, for the data loader, shares of a step; counts are analysed steps.
 
-// Config holds what an operator may change while the detector runs. Use Default
-// and change fields; the zero value is not useful.
-type Config struct {
-	// Effect is the design effect: the smallest slowdown that is worth finding at
-	// once. 5 % of one rank is 5 % of the job.
-	Effect float64 `json:"effect"`
-	// MinEffect gates a verdict. It lies below Effect, or a true slowdown of
-	// exactly Effect would be missed every second time.
-	MinEffect float64 `json:"min_effect"`
-	// MinImpact is the share of step time from which exit code and Healthy change.
-	// It never gates listing.
-	MinImpact float64 `json:"min_impact"`
-	// Alarm is the z from which a window of 32 steps alarms. 1,000 node-hours make
-	// 270,000 independent windows (10 s steps, 8 ranks, 3 signals); 5.3 leaves 0.02
-	// false ones under Gaussian tails, and the other gates carry heavy tails.
-	Alarm float64 `json:"alarm"`
-	// LongAlarm is the same for windows of 64 to 256 steps: there are fewer of them.
-	LongAlarm float64 `json:"long_alarm"`
-	// Discovery is the false discovery rate over ranks × signals of one evaluation.
-	Discovery float64 `json:"discovery"`
-	// LinkRise and LinkShare gate a slow link: its transfer rises by the one, and
-	// by that share of the step.
-	LinkRise  float64 `json:"link_rise"`
-	LinkShare float64 `json:"link_share"`
-	// MinCoverage is the share of expected rank-steps below which a verdict says
-	// that it saw too little.
-	MinCoverage float64 `json:"min_coverage"`
-}
+// Config is what an operator may change while the detector runs.
+type Config = threshold.Config
 
 // Default returns the thresholds that the evaluation was made with.
-func Default() Config {
-	return Config{
-		Effect: 0.05, MinEffect: 0.03, MinImpact: 0.01, Alarm: 5.3, LongAlarm: 4.9, Discovery: 0.01,
-		LinkRise: 0.30, LinkShare: 0.03, MinCoverage: 0.75,
-	}
-}
+func Default() Config { return threshold.Default() }
 
 // Windows, in analysed steps.
 const (
-	// window is what a verdict rests on: at 1 % noise it resolves 1 %, and a fault
-	// must fill most of it, so what lasts a dozen steps never becomes a verdict.
-	window = 32
-	// blockSteps make one block of the slow lanes, maxBlocks the longest lane (256
-	// steps): pure data parallelism with 12 % sequence noise needs 64 to 128 steps
-	// to see 10 %, 256 to see 5 %.
-	blockSteps = 8
-	maxBlocks  = 32
-	// evaluateEvery is how often each rank's window is tested; ranks take turns, so
-	// every step costs the same.
-	evaluateEvery = 8
+	// maxBlocks is the longest lane (256 steps): pure data parallelism with 12 % sequence
+	// noise needs 64 to 128 steps to see 10 %, 256 to see 5 %.
+	maxBlocks = 32
 	// suspectEvery is how often a suspect's window is tested.
 	suspectEvery = 2
 )
@@ -110,12 +71,8 @@ const pureRelief = 0.4
 
 // Window test.
 const (
-	minValid = 12 // valid steps of a window
-	minBold  = 8  // enough when the effect is boldEffects times the design effect
 	// boldEffects: 20 % in each of eight steps needs no more statistics.
 	boldEffects = 4
-	// slowShare of a window's steps (or a lane's blocks) must be slow by themselves.
-	slowShare = 0.7
 	// settledSteps: an episode younger than this is not called degraded unless it
 	// began with the record; a dozen slow steps are a transient.
 	settledSteps = 16
@@ -132,12 +89,6 @@ const (
 	fewTauFloor = 0.01
 	// fewOwnFloor: a rank against its own past drifts less than two devices differ.
 	fewOwnFloor = 0.006
-	// medianLoss is the standard error of a median (1.2533 sigma/sqrt n), hlLoss of
-	// the Hodges-Lehmann estimate.
-	medianLoss = 1.2533
-	hlLoss     = 1.05
-	// confirmations is how many evaluations in a row must alarm.
-	confirmations = 2
 	// tailFreedom: p-values are those of a t distribution, which has heavier tails.
 	// A window of correlated steps has fewer independent ones and heavier tails.
 	// That of tailFreedom is for a window of 32; lanes have it longer by their length.
@@ -178,8 +129,6 @@ const (
 	// baseLimit bounds it: what is slower than that is not a habit of a device. Self
 	// time has other habits, waits that no range records, and no such bound.
 	baseLimit = 0.03
-	// memory is the length of exponential averages, steps.
-	memory = 200
 )
 
 // apartRanks is the number of ranks from which the signals are followed side by
@@ -192,13 +141,6 @@ const (
 	// over the 32 steps that count that is thousands.
 	noiseSample = 128
 	noisePool   = 2048
-	// medianPeers is the role size from which the median of the others is the
-	// reference; below, the fastest peer is.
-	medianPeers = 4
-	// largeRole: from here on leaving one rank out does not move the median.
-	largeRole = 16
-	// poolSize is the number of ranks from which a role's noise is its own.
-	poolSize = 8
 	// wideMost MADs are the largest spread that the 80th percentile may claim: it sees
 	// the few ranks of small roles better, and breaks when a fifth of them is slow.
 	wideMost = 2
@@ -233,8 +175,6 @@ const (
 	// latelySteps tell what a slow rank's part of its replica's work is: as few as
 	// forget a fault that ends before its mates are suspect.
 	latelySteps = 5
-	// sharedProbe: while nothing is shared, only every so many steps ask again.
-	sharedProbe = 4
 )
 
 // Steps that count for nothing.
@@ -434,6 +374,3 @@ const (
 	storageSteps = 0.2
 	storageTop   = 0.5
 )
-
-// ln1p is the logarithm of 1 + v, for thresholds given as shares.
-func ln1p(v float64) float64 { return math.Log1p(v) }

@@ -1,6 +1,9 @@
 package detect
 
-import "github.com/laggard-dev/laggard/analyzer/frame"
+import (
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
 
 // timeline is the last analysed steps as wholes: what replaying them needs beside the
 // raw values, which recent keeps metric by metric. The i-th step is at i % window.
@@ -21,13 +24,13 @@ type timeline struct {
 }
 
 func newTimeline() *timeline {
-	l := &timeline{Times: make([]float32, window), Spans: make([]float64, window), Steps: make([]int32, window), Passes: make([]int32, window)}
+	l := &timeline{Times: make([]float32, threshold.Window), Spans: make([]float64, threshold.Window), Steps: make([]int32, threshold.Window), Passes: make([]int32, threshold.Window)}
 	for s := range l.Place {
-		l.Place[s] = make([]int32, window)
+		l.Place[s] = make([]int32, threshold.Window)
 	}
 
 	for m := range l.At {
-		l.At[m] = make([]int32, window)
+		l.At[m] = make([]int32, threshold.Window)
 	}
 
 	return l
@@ -38,7 +41,7 @@ func (l *timeline) leaveOut(t float64) { l.Pause, l.Paused = l.Pause+t, l.Paused
 
 // add begins an analysed step, whose values recent has taken.
 func (l *timeline) add(c *frame.Column, t float64, h *recent) {
-	slot := l.Count % window
+	slot := l.Count % threshold.Window
 	l.Times[slot], l.Spans[slot], l.Steps[slot], l.Passes[slot] = float32(t), l.Pause+t, int32(l.Paused)+1, int32(c.Passes)
 	l.Pause, l.Paused = 0, 0
 	for s := range l.Place {
@@ -58,10 +61,10 @@ func (l *timeline) add(c *frame.Column, t float64, h *recent) {
 // valuesAt are the values of a metric in the i-th analysed step by row, nil when
 // nobody recorded it then.
 func (e *Engine) valuesAt(m frame.Metric, i int) []float32 {
-	k := int(e.line.At[m][i%window])
+	k := int(e.line.At[m][i%threshold.Window])
 	if k == 0 || e.recent.cells[m] == nil {
 		return nil
 	}
 
-	return e.recent.cells[m][(k-1)%window*e.n:][:e.n]
+	return e.recent.cells[m][(k-1)%threshold.Window*e.n:][:e.n]
 }

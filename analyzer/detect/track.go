@@ -1,6 +1,11 @@
 package detect
 
-import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+)
 
 // Phases of a unit.
 const (
@@ -77,12 +82,12 @@ type track struct {
 }
 
 // labelMemory is the number of step labels kept: the longest lane.
-const labelMemory = blockSteps * maxBlocks
+const labelMemory = threshold.BlockSteps * maxBlocks
 
 func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	t := &track{cfg: cfg, n: n, tests: n, roles: roles, labels: make([]int64, labelMemory)}
 	f32 := func() []float32 { return make([]float32, n) }
-	t.ring, t.blocks = make([]float32, n*window), make([]float32, n*maxBlocks)
+	t.ring, t.blocks = make([]float32, n*threshold.Window), make([]float32, n*maxBlocks)
 	for i := range t.ring {
 		t.ring[i] = robust.NaN
 	}
@@ -133,7 +138,7 @@ func (t *track) setRoles(roles [][]int32, sizes []int) {
 	for g, rows := range roles {
 		for _, r := range rows {
 			t.role[r] = int32(g)
-			t.few[r] = sizes[g] < medianPeers
+			t.few[r] = sizes[g] < threshold.MedianPeers
 		}
 	}
 
@@ -149,18 +154,18 @@ func (t *track) setRoles(roles [][]int32, sizes []int) {
 
 // sizeNoise makes room for the noise of n roles, each at s to begin with.
 func (t *track) sizeNoise(n int, s float64) {
-	t.sigma, t.sigmaN, t.sigmas = make([]float64, n), make([]int32, n), make([]float32, n*window)
+	t.sigma, t.sigmaN, t.sigmas = make([]float64, n), make([]int32, n), make([]float32, n*threshold.Window)
 	for g := range t.sigma {
 		if t.sigma[g] = s; s > 0 {
-			t.sigmas[g*window], t.sigmaN[g] = float32(s), 1
+			t.sigmas[g*threshold.Window], t.sigmaN[g] = float32(s), 1
 		}
 	}
 }
 
 // forget makes unit r new: another process, another place.
 func (t *track) forget(r int) {
-	for i := range window {
-		t.ring[r*window+i] = robust.NaN
+	for i := range threshold.Window {
+		t.ring[r*threshold.Window+i] = robust.NaN
 	}
 
 	for i := range maxBlocks {
@@ -219,13 +224,13 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 	t.labels[t.count%labelMemory] = label
 	t.endWarmUp()
 	t.noise(e)
-	t.rhoUp *= 1 - 1.0/memory
-	t.rhoDown *= 1 - 1.0/memory
-	t.least = float32(ln1p(t.cfg.MinEffect))
-	slot, rho := t.count%window, t.rho()
+	t.rhoUp *= 1 - 1.0/threshold.Memory
+	t.rhoDown *= 1 - 1.0/threshold.Memory
+	t.least = float32(math.Log1p(t.cfg.MinEffect))
+	slot, rho := t.count%threshold.Window, t.rho()
 	delta := float32(t.cfg.Effect)
 	for r, x := range e {
-		t.ring[r*window+slot] = x
+		t.ring[r*threshold.Window+slot] = x
 		if x != x {
 			t.prev[r] = robust.NaN
 			continue
@@ -270,7 +275,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 	}
 
 	t.count++
-	for r := (blockSteps - t.count%blockSteps) % blockSteps; r < t.n; r += blockSteps {
+	for r := (threshold.BlockSteps - t.count%threshold.BlockSteps) % threshold.BlockSteps; r < t.n; r += threshold.BlockSteps {
 		if t.first[r] >= 0 {
 			t.closeBlock(r)
 			if t.slow[r] && t.laneMean[0][r] < min(delta, t.effect[r])/2 {
@@ -279,7 +284,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 		}
 	}
 
-	if t.count%evaluateEvery == 0 {
+	if t.count%threshold.EvaluateEvery == 0 {
 		t.spreads()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -169,7 +170,7 @@ func (e *Engine) leftBehind(n *verdict.Node, name string, c carry) {
 	n.Ranks = append(n.Ranks, c.Rank)
 	n.SinceStep, n.DetectedStep, n.UntilStep = c.Since, c.Detected, c.Until
 	n.State = verdict.Recovered
-	if here && e.analysed-c.At < minValid {
+	if here && e.analysed-c.At < threshold.MinValid {
 		n.State, n.UntilStep = verdict.Degraded, 0
 	}
 }
@@ -220,8 +221,8 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 // aloneNodes names a node that holds a whole role, or a rank without peers, which
 // became slow against its own past while the rest of the job did not.
 func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
-	if step, _ := e.level.change(blockStep); step >= ln1p(jobRise) && len(e.layout.Roles) > 1 {
-		if work, _ := e.level.change(blockCompute); work >= ln1p(jobRise)/2 {
+	if step, _ := e.level.change(blockStep); step >= math.Log1p(jobRise) && len(e.layout.Roles) > 1 {
+		if work, _ := e.level.change(blockCompute); work >= math.Log1p(jobRise)/2 {
 			return // everybody changed
 		}
 	}

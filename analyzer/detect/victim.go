@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -17,7 +18,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 		return false
 	}
 
-	k := min(window, max(minBold, e.tracks[compute].age(c.row)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[compute].age(c.row)))
 	x := max(0, e.excess(c.row, compute, nil))
 	waits := 0.0
 	for _, m := range []frame.Metric{frame.TP, frame.EP, frame.CP} {
@@ -156,5 +157,5 @@ func (e *Engine) levelOf(t *track, r int) float32 {
 		return robust.NaN
 	}
 
-	return robust.Median(t.values(r, window))
+	return robust.Median(t.values(r, threshold.Window))
 }

@@ -92,7 +92,7 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 // judge compares a wire with its own past and with those of equal volume.
 func (w *wires) judge(x *wire, step float64, t *frame.Transfer) {
 	cur := x.Recent[len(x.Recent)-1]
-	least := ln1p(w.cfg.LinkRise)
+	least := math.Log1p(w.cfg.LinkRise)
 	slow, ref := false, x.Base
 	enough := func(ref float64) bool {
 		return cur-ref >= least && math.Exp(cur)-math.Exp(ref) >= w.cfg.LinkShare*step
@@ -169,7 +169,7 @@ func (w *wires) mates(x *wire) (latest, rises []float64) {
 // group after the other, so this is asked when all of them are there.
 func (w *wires) common(x *wire) bool {
 	_, rises := w.mates(x)
-	return len(rises) > 0 && x.Rise-robust.Median64(rises) < ln1p(w.cfg.LinkRise)/2
+	return len(rises) > 0 && x.Rise-robust.Median64(rises) < math.Log1p(w.cfg.LinkRise)/2
 }
 
 // slowLink is a link that is slow now, whoever saw it.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -18,7 +19,7 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 		}
 	}
 
-	t := float64(e.line.Times[i%window])
+	t := float64(e.line.Times[i%threshold.Window])
 	if len(e.charged) == 0 || !(t > 0) {
 		return
 	}
@@ -33,7 +34,7 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 
 		return a.Row - b.Row
 	})
-	span, steps := e.line.Spans[i%window], float64(e.line.Steps[i%window])
+	span, steps := e.line.Spans[i%threshold.Window], float64(e.line.Steps[i%threshold.Window])
 	e.play(i, false)
 	e.recall(i)
 	book := func(a *account, part []fault) {
@@ -66,7 +67,7 @@ func (e *Engine) shows(i int, f *fault) bool {
 	}
 
 	for s, has := range f.Has {
-		if has && e.line.Place[s][i%window] > 0 {
+		if has && e.line.Place[s][i%threshold.Window] > 0 {
 			return true
 		}
 	}
@@ -77,7 +78,7 @@ func (e *Engine) shows(i int, f *fault) bool {
 // play fills work with what the ranks did in the i-th step, and ends with when
 // the lanes were through.
 func (e *Engine) play(i int, keep bool) {
-	p := &e.ledger.Played[i%window]
+	p := &e.ledger.Played[i%threshold.Window]
 	if p.At == i+1 {
 		e.ends, e.plain = append(e.ends[:0], p.Ends...), append(e.plain[:0], p.Plain...)
 		copy(e.graph.Usual(), p.Usual)
@@ -187,7 +188,7 @@ func (e *Engine) mend(i int, f *fault, t float64) {
 
 	m := f.Effect
 	switch {
-	case f.Has[own] && e.line.Place[own][i%window] > 0 && !(f.Has[compute] && shared):
+	case f.Has[own] && e.line.Place[own][i%threshold.Window] > 0 && !(f.Has[compute] && shared):
 		m = e.effectAt(own, i, f)
 	case f.Has[compute]:
 		m = e.effectAt(compute, i, f)
@@ -259,7 +260,7 @@ func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 		passes := robust.Finite(m.passes, 0)
 		x.taken = loading + passes*slower
 		x.measured, x.most = x.taken, x.taken
-		if e.valuesAt(frame.Exposed, i) == nil && e.line.Place[own][i%window] == 0 {
+		if e.valuesAt(frame.Exposed, i) == nil && e.line.Place[own][i%threshold.Window] == 0 {
 			if !e.ledger.Habits.Both {
 				x.measured = loading + passes*slower*e.did.Forward
 			}
@@ -277,16 +278,16 @@ func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 	t := e.tracks[s]
 	at := func(k int) float32 {
-		if k < max(0, e.line.Count-window) || k >= e.line.Count {
+		if k < max(0, e.line.Count-threshold.Window) || k >= e.line.Count {
 			return robust.NaN
 		}
 
-		n := int(e.line.Place[s][k%window])
-		if n <= 0 || n <= t.count-window {
+		n := int(e.line.Place[s][k%threshold.Window])
+		if n <= 0 || n <= t.count-threshold.Window {
 			return robust.NaN
 		}
 
-		return t.ring[f.Row*window+(n-1)%window]
+		return t.ring[f.Row*threshold.Window+(n-1)%threshold.Window]
 	}
 	if f.Spiky {
 		if x := at(i); x > spikeEffect {
@@ -298,10 +299,10 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 
 	half := 2
 	if x := float64(t.effect[f.Row]); x > 0 {
-		half = int(min(window, max(2, math.Pow(effectError*float64(t.noiseOf(f.Row))/x, 2))))
+		half = int(min(threshold.Window, max(2, math.Pow(effectError*float64(t.noiseOf(f.Row))/x, 2))))
 	}
 
-	var v [2*window + 1]float32
+	var v [2*threshold.Window + 1]float32
 	n := 0
 	for k := max(f.From, i-half); k <= i+half; k++ {
 		if x := at(k); x == x {

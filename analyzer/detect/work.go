@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -63,7 +64,7 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 		e.did.Before[r] = robust.Finite(get(load, r), 0)
 	}
 
-	e.did.Forward, e.did.Micro = h.Forward, int(e.line.Passes[i%window])
+	e.did.Forward, e.did.Micro = h.Forward, int(e.line.Passes[i%threshold.Window])
 }
 
 func (e *Engine) isCharged(row int) bool {
@@ -106,7 +107,7 @@ func (e *Engine) habits() habits {
 		rows := e.layout.Roles[g].Rows
 		for k := range min(len(rows), habitSample) {
 			r := int(rows[k*len(rows)/min(len(rows), habitSample)])
-			fp, bp, self := e.recent.median(frame.FP, r, window), e.recent.median(frame.Backward, r, window), e.recent.median(frame.Self, r, window)
+			fp, bp, self := e.recent.median(frame.FP, r, threshold.Window), e.recent.median(frame.Backward, r, threshold.Window), e.recent.median(frame.Self, r, threshold.Window)
 			if h.Both {
 				forward = append(forward, fp/(fp+bp))
 				fp += bp

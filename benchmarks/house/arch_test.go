@@ -39,6 +39,7 @@ var arrows = []struct {
 	{"analyzer/replay", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy},
 	{"analyzer/detect/robust", nil, heavy[:3]},
 	{"analyzer/detect/state", nil, heavy},
+	{"analyzer/detect/threshold", nil, heavy},
 	{"analyzer/detect", []string{"schemas/", "analyzer/frame", "analyzer/replay", "analyzer/detect/"}, heavy[:3]},
 	{"analyzer/source", []string{"schemas/", "analyzer/frame", "writer/segment", "writer/rollup", "writer/profiles"}, nil},
 	{"analyzer/simulate", []string{"schemas/", "writer/segment"}, heavy[:3]},

@@ -19,6 +19,12 @@ import (
 // NaN stands for what was not measured.
 var NaN = float32(math.NaN())
 
+// Standard errors of a location: so many times sigma/sqrt n.
+const (
+	MedianLoss        = 1.2533 // of a median
+	HodgesLehmannLoss = 1.05
+)
+
 // Kth partially sorts v so that v[k] is its k-th smallest value (Hoare's
 // selection with a median-of-three pivot). v holds no NaN.
 func Kth(v []float32, k int) float32 {
