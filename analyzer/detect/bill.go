@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -49,7 +50,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 		}
 	}
 
-	x := e.linkCost(e.slowLinks())
+	x := e.linkCost(e.links.Slow())
 	least, most = max(least, x), max(most, x)
 	least, most = min(1, least+passing), min(1, most+passingMost)
 	set(&v.JobImpact, &v.JobImpactMax, least, most)
@@ -57,7 +58,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 
 // linkCost is what the job would save as a share of step time were the transfers of
 // slow groups as fast as they should be: the mean over the window.
-func (e *Engine) linkCost(slow []slowLink) float64 {
+func (e *Engine) linkCost(slow []link.Slow) float64 {
 	if len(slow) == 0 {
 		return 0
 	}
@@ -68,7 +69,7 @@ func (e *Engine) linkCost(slow []slowLink) float64 {
 // withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the
 // slow groups were the last to be done. How early a rank was shows in what it waits
 // for all at the end, and in how long before the last its step ended.
-func (e *Engine) withoutLinks(i int, slow []slowLink) float64 {
+func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
 	at := func(m frame.Metric, r int) float64 {
 		if v := e.valuesAt(m, i); v != nil {
 			return float64(v[r])
@@ -90,11 +91,11 @@ func (e *Engine) withoutLinks(i int, slow []slowLink) float64 {
 	gain := map[int32]float64{}
 	all := 0.0
 	for _, w := range slow {
-		for _, r := range w.rows {
-			gain[r] = max(gain[r], w.cost)
+		for _, r := range w.Rows {
+			gain[r] = max(gain[r], w.Cost)
 		}
 
-		all = max(all, w.cost)
+		all = max(all, w.Cost)
 	}
 
 	then := math.Inf(1) // how early the last rank had been

@@ -2,7 +2,6 @@ package detect
 
 import (
 	"math"
-	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -60,7 +59,7 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 		return verdict.Unattributed
 	}
 
-	if e.tensorLink(c.row) {
+	if e.links.SlowsForward(c.row) {
 		return verdict.Communication
 	}
 
@@ -116,7 +115,7 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 	}
 
 	most := math.NaN()
-	for _, m := range innerMetrics {
+	for _, m := range frame.Inner {
 		g := e.groupOf(c.row, m)
 		if g == nil || !g.Complete() || !e.seen[m] {
 			continue
@@ -129,19 +128,6 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 	}
 
 	return most < beforeShare*x, most == most
-}
-
-// tensorLink reports whether the rank computes slowly because the wire of a group
-// that works inside the forward pass is slow.
-func (e *Engine) tensorLink(r int) bool {
-	for g := range e.links.groups {
-		dim := e.links.groups[g].Dim
-		if (dim == "tp" || dim == "cp" || dim == "ep") && e.links.phase[g] == degraded && slices.Contains(e.links.groups[g].Rows, int32(r)) {
-			return true
-		}
-	}
-
-	return false
 }
 
 // slowdown is the ratio to the peers in the main signal; for data loading the

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -21,7 +22,6 @@ type candidate struct {
 	effect, z       float64
 	excess          float64 // seconds a step more than peers, of the main signal
 	few             bool
-	self            bool // known from its own past only
 	sure            bool // a carried suspicion met it again
 }
 
@@ -227,5 +227,5 @@ func abs(x int) int { return max(x, -x) }
 
 // onSlowLink reports whether row r is in a group whose link is slow.
 func (e *Engine) onSlowLink(r int) bool {
-	return slices.ContainsFunc(e.slowLinks(), func(w slowLink) bool { return slices.Contains(w.rows, int32(r)) })
+	return slices.ContainsFunc(e.links.Slow(), func(w link.Slow) bool { return slices.Contains(w.Rows, int32(r)) })
 }

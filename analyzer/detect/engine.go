@@ -17,6 +17,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -46,8 +47,7 @@ type Engine struct {
 	// What the job had so far.
 	columns, analysed   int
 	firstStep, lastStep int64
-	attempt, attempts   int
-	lastStart           int64
+	attempts            int
 	expected, measured  int
 	off                 int // rank-steps that nobody recorded because recording was off
 	worldSize           int
@@ -72,8 +72,7 @@ type Engine struct {
 	tokens  *covariate
 	inner   *inner
 	saver   *savers
-	links   *linkWatch
-	wires   *wires
+	links   *link.Watch
 	level   *levels
 	storage *storage
 
@@ -163,8 +162,7 @@ func (e *Engine) Observe(c *frame.Column) {
 	}
 
 	e.columns++
-	e.attempt, e.attempts = c.Attempt, max(e.attempts, c.Attempt+1)
-	e.lastStep, e.lastStart = c.Step, c.StartNs
+	e.attempts, e.lastStep = max(e.attempts, c.Attempt+1), c.Step
 	e.mark(c.Step, c.StartNs)
 	e.count(c)
 	t := e.stepTime(c)
@@ -188,6 +186,10 @@ func (e *Engine) Observe(c *frame.Column) {
 	e.lastTime = t
 	e.judge(c, t)
 }
+
+// ObserveTransfer takes one window of one group's communication, after the last
+// step of the window was observed. The window is not kept.
+func (e *Engine) ObserveTransfer(t *frame.Transfer) { e.links.ObserveTransfer(t, e.stepMedian) }
 
 // setAside takes a step back that does not count: what was measured in it says
 // nothing of a rank.

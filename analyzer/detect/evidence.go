@@ -13,10 +13,7 @@ import (
 // confidence grows with z and shrinks with everything that had to be assumed.
 func (e *Engine) confidence(c *candidate) float64 {
 	x := 1 - 0.5*math.Exp(-c.z/4)
-	switch {
-	case c.self:
-		x *= 0.7
-	case c.few:
+	if c.few {
 		x *= 0.9
 	}
 

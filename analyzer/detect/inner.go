@@ -28,17 +28,15 @@ type inner struct {
 	layout *frame.Layout
 }
 
-var innerMetrics = [3]frame.Metric{frame.TP, frame.CP, frame.EP}
-
 func newInner(l *frame.Layout) *inner {
 	in := &inner{layout: l, seen: make([]uint8, len(l.Ranks)), waited: make([]bool, len(l.Ranks)), worked: make([]float32, len(l.Ranks))}
 	for k := range in.usual {
 		in.usual[k], in.past[k] = make([]float32, len(l.Ranks)), make([]float32, usualWaits*len(l.Ranks))
 	}
 
-	for d, m := range innerMetrics {
+	for d, m := range frame.Inner {
 		for g := range l.Groups {
-			if dimMetric[l.Groups[g].Dim] != m || !l.Groups[g].Complete() {
+			if l.Groups[g].Metric() != m || !l.Groups[g].Complete() {
 				continue
 			}
 
@@ -67,12 +65,12 @@ func newInner(l *frame.Layout) *inner {
 func (in *inner) markCut(l *frame.Layout) {
 	cut := make([]bool, len(l.Ranks))
 	var inside [][]int32
-	for _, m := range innerMetrics {
+	for _, m := range frame.Inner {
 		member := make([]bool, len(l.Ranks))
 		known := false
 		for i := range l.Groups {
 			g := &l.Groups[i]
-			if dimMetric[g.Dim] != m {
+			if g.Metric() != m {
 				continue
 			}
 
@@ -112,7 +110,7 @@ func (in *inner) blind(c *frame.Column, r int) bool {
 		return true
 	}
 
-	for d, m := range innerMetrics {
+	for d, m := range frame.Inner {
 		if in.groups[d] == nil || in.groups[d][r] < 0 || c.V[m] == nil {
 			continue
 		}
@@ -231,7 +229,7 @@ func (in *inner) learn(r int, w, whole float32) {
 // there, seconds.
 func (in *inner) wait(c *frame.Column, r int) (sum, whole float32) {
 	sum = robust.NaN
-	for d, m := range innerMetrics {
+	for d, m := range frame.Inner {
 		v := c.V[m]
 		if v == nil || in.groups[d] == nil || in.groups[d][r] < 0 || v[r] != v[r] {
 			continue

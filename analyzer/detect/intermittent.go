@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -55,7 +56,7 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 // sharesFate reports whether a culprit's node or replica on another node works
 // with the rank inside the forward pass: then slow steps now and then are its.
 func (e *Engine) sharesFate(r int, culprits []candidate) bool {
-	for _, m := range innerMetrics {
+	for _, m := range frame.Inner {
 		g := e.groupOf(r, m)
 		if g == nil {
 			continue

@@ -38,12 +38,12 @@ func (e *Engine) follow(c *frame.Column, t float64) {
 			e.followSignal(s, c, t)
 		}
 
-		e.links.observe(c, t)
+		e.links.Observe(c, t)
 	} else {
 		var others sync.WaitGroup
 		others.Go(func() { e.followSignal(compute, c, t) })
 		others.Go(func() { e.followSignal(loading, c, t) })
-		others.Go(func() { e.links.observe(c, t) })
+		others.Go(func() { e.links.Observe(c, t) })
 		e.followSignal(own, c, t)
 		others.Wait()
 	}

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
@@ -86,8 +87,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.tokens = newCovariate(l, roles, sizes)
 	e.inner = newInner(l)
 	e.saver = newSavers(e.n)
-	e.links = newLinkWatch(&e.cfg, l)
-	e.wires = &wires{cfg: &e.cfg, Of: map[string]*wire{}}
+	e.links = link.New(&e.cfg, l)
 	e.level = newLevels(l)
 	e.storage = newStorage(e.n)
 	e.recent, e.line = newRecent(e.n), newTimeline()

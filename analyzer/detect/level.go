@@ -158,7 +158,7 @@ func (v *levels) observe(e *Engine, c *frame.Column, t float64) {
 		val[blockWait] = e.sampleMedian(w)
 	}
 
-	val[blockLink] = e.links.common()
+	val[blockLink] = e.links.Common()
 	for k := range blockKinds {
 		v.pending[k] = append(v.pending[k], val[k])
 	}
@@ -281,23 +281,6 @@ func (v *levels) waitGrowth(since int64) (float64, bool) {
 }
 
 func tailOf(v []float64, n int) []float64 { return v[max(0, len(v)-n):] }
-
-// common is the median log transfer over the groups, NaN when none is known.
-func (w *linkWatch) common() float32 {
-	if w.count == 0 {
-		return robust.NaN
-	}
-
-	slot := (w.count - 1) % threshold.Window
-	w.buf = w.buf[:0]
-	for g := range w.groups {
-		if x := w.ring[g*threshold.Window+slot]; x == x {
-			w.buf = append(w.buf, x)
-		}
-	}
-
-	return robust.Median(w.buf)
-}
 
 // storage looks for data loading that is slow on changing ranks.
 type storage struct {

@@ -172,7 +172,7 @@ func (e *Engine) delays(r int, q int32) bool {
 		return true
 	}
 
-	for _, m := range innerMetrics {
+	for _, m := range frame.Inner {
 		if g := e.groupOf(r, m); g != nil && slices.ContainsFunc(g.Rows, func(p int32) bool { return e.layout.Replica[p] == q }) {
 			return true
 		}
@@ -202,7 +202,7 @@ func (e *Engine) awaited(c *candidate, k int) bool {
 // steps is none.
 func (e *Engine) innerLead(r, k int) float64 {
 	sum := 0.0
-	for _, m := range innerMetrics {
+	for _, m := range frame.Inner {
 		if g := e.groupOf(r, m); g == nil || !g.Complete() || e.recent.cells[m] == nil {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 9
+const stateVersion = 10
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
@@ -109,7 +109,7 @@ func (e *Engine) fields() state.Fields {
 	all.Add("tokens", e.tokens.state())
 	all.Add("inner", e.inner.state())
 	all.Add("saver", e.saver.state())
-	all.Add("links", e.links.state())
+	all.Add("links", e.links.State())
 	all.Add("level", e.level.state())
 	all.Add("storage", e.storage.state())
 	all.Add("recent", e.recent.state())
@@ -149,16 +149,8 @@ func (e *Engine) check() error {
 		}
 	}
 
-	for _, w := range e.wires.Of {
-		for _, r := range w.Rows {
-			if r < 0 || int(r) >= e.n {
-				return fmt.Errorf("wire %s: row %d", w.Name, r)
-			}
-		}
-
-		if w.Slow && len(w.Recent) == 0 || len(w.Recent) != len(w.Steps) {
-			return fmt.Errorf("wire %s: %d windows of %d steps", w.Name, len(w.Recent), len(w.Steps))
-		}
+	if err := e.links.Check(); err != nil {
+		return err
 	}
 
 	for _, b := range e.level.blocks {

@@ -16,7 +16,6 @@ type savers struct {
 	nodes *saveTest
 	run   []uint8   // saves since the test of the rank left zero
 	proof []bool    // they are too many and too slow to be chance
-	count []int32   // saves seen
 	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
 	pastN []uint8
 	since []int64 // first slow save of the run
@@ -42,7 +41,7 @@ type savers struct {
 
 func newSavers(n int) *savers {
 	s := &savers{
-		n: n, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), proof: make([]bool, n), count: make([]int32, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+		n: n, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
@@ -201,7 +200,6 @@ func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
 			continue
 		}
 
-		s.count[r]++
 		x, least, _ := s.score(e, r, mid)
 		score := robust.Clip(2*x/least-1, saveDown, saveUp)
 		s.ranks.add(r, score, saveTop*rankHeight)

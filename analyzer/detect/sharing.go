@@ -80,7 +80,7 @@ func newExperts(l *frame.Layout) *sharing {
 	groups := [][]int32{}
 	for i := range l.Groups {
 		g := &l.Groups[i]
-		if dimMetric[g.Dim] != frame.EP || !g.Complete() {
+		if g.Metric() != frame.EP || !g.Complete() {
 			continue
 		}
 

@@ -12,14 +12,14 @@ import (
 func (e *Engine) state() state.Fields {
 	return state.Fields{
 		"job": &e.job, "columns": state.Counts(&e.columns), "analysed": state.Counts(&e.analysed), "first_step": &e.firstStep,
-		"last_step": &e.lastStep, "attempt": &e.attempt, "attempts": state.Counts(&e.attempts), "last_start": &e.lastStart,
+		"last_step": &e.lastStep, "attempts": state.Counts(&e.attempts),
 		"expected": &e.expected, "measured": &e.measured, "off": &e.off, "world_size": &e.worldSize,
 		"quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave,
 		"pace_past": state.Grows(&e.pace.Past), "pace_next": state.Counts(&e.pace.Next), "pace_far": state.Grows(&e.pace.Far),
 		"step_median": &e.stepMedian, "last_time": &e.lastTime, "ledger": &e.ledger, "marks": state.Grows(&e.marks),
 		"seen": &e.seen, "measured_at": &e.measuredAt, "measured_step": &e.measuredStep, "estimated": &e.estimated,
 		"host_only": &e.hostOnly, "judged": &e.judged, "history": state.Grows(&e.history), "events": state.Grows(&e.events),
-		"carried": &e.carried, "cases": &e.cases, "wires": &e.wires.Of,
+		"carried": &e.carried, "cases": &e.cases,
 	}
 }
 
@@ -72,26 +72,12 @@ func (s *savers) state() state.Fields {
 	return state.Fields{
 		"ranks": &s.ranks.Climb, "ranks_past": state.Grows(&s.ranks.Past), "ranks_next": state.Counts(&s.ranks.Next),
 		"nodes": state.Grows(&s.nodes.Climb), "nodes_past": state.Grows(&s.nodes.Past), "nodes_next": state.Counts(&s.nodes.Next),
-		"run": &s.run, "proof": &s.proof, "count": state.Counts(&s.count), "past": &s.past, "past_n": &s.pastN,
+		"run": &s.run, "proof": &s.proof, "past": &s.past, "past_n": &s.pastN,
 		"since": &s.since, "third": &s.third, "last": &s.last, "rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma,
 		"sigma_n": &s.sigmaN, "recent": &s.recent, "saves": state.Counts(&s.saves), "savers": &s.savers, "every": &s.every,
 		"last_save": &s.lastSave, "level": state.Grows(&s.level), "storage_run": &s.storageRun,
 		"storage_since": &s.storageSince,
 	}
-}
-
-func (w *linkWatch) state() state.Fields {
-	f := state.Fields{
-		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "phase": &w.phase,
-		"passes": &w.passes, "since": &w.since, "found": &w.found, "until": &w.until, "calm": &w.calm,
-		"gusts": &w.gusts, "gusting": &w.gusting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
-		"labels": &w.labels, "count": state.Counts(&w.count), "classes": &w.classes, "busy": &w.busy,
-	}
-	for m := range w.seen {
-		f["seen_"+frame.Metric(m).String()] = &w.seen[m]
-	}
-
-	return f
 }
 
 func (v *levels) state() state.Fields {

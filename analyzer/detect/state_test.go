@@ -32,7 +32,7 @@ var scratch = map[string][]string{
 	"detect.covariate": {"slope", "dev", "ln"},
 	"detect.inner":     {"low", "stamp", "waited", "worked", "buf"},
 	"detect.savers":    {"lns", "rel", "buf", "rest"},
-	"detect.linkWatch": {"buf"},
+	"link.Watch":       {"buf"},
 	"detect.levels":    {"common", "repl", "vals", "buf"},
 	"detect.recent":    {"buf"},
 	"replay.Graph":     {"usual", "counts", "clock"},
@@ -234,7 +234,7 @@ func text(t *testing.T, v *verdict.Verdict) []byte {
 
 // shapeOfState is the shape of what stateVersion says: the names and types of all
 // fields.
-const shapeOfState = 0xabc6ae9f
+const shapeOfState = 0xd0b19f74
 
 // TestState_VersionFollowsShape fails when what is saved changes: an older state
 // would be read as if it were of this build.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -262,12 +263,12 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 
 // fillLinks lists slow groups, and the one node that all of them share.
 func (e *Engine) fillLinks(v *verdict.Verdict) {
-	slow := e.slowLinks()
+	slow := e.links.Slow()
 	var shared map[int32]bool
 	for k, w := range slow {
-		l := verdict.Link{Group: w.name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
+		l := verdict.Link{Group: w.Name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
 		here := map[int32]bool{}
-		for _, r := range w.rows {
+		for _, r := range w.Rows {
 			l.Ranks = append(l.Ranks, e.layout.Ranks[r])
 			if n := e.layout.Node[r]; n >= 0 && !here[n] {
 				here[n] = true
@@ -280,11 +281,11 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		}
 
 		maps.DeleteFunc(shared, func(n int32, _ bool) bool { return !here[n] })
-		l.Slowdown = math.Round(math.Exp(w.rise)*1e3) / 1e3
+		l.Slowdown = math.Round(math.Exp(w.Rise)*1e3) / 1e3
 		l.JobImpact = round4(e.linkCost(slow[k : k+1]))
-		l.SinceStep = w.since
+		l.SinceStep = w.Since
 		l.Detail = fmt.Sprintf("the shortest member's time in %s, the transfer itself, is %.4g s a step, %.2f times what it should be (%.4g s)",
-			groupName(w.name), w.cur, l.Slowdown, w.cur/l.Slowdown)
+			groupName(w.Name), w.Now, l.Slowdown, w.Now/l.Slowdown)
 		v.Links = append(v.Links, l)
 	}
 
@@ -298,7 +299,7 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 }
 
 // linkNode lists the node that all slow groups have in common.
-func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []slowLink) {
+func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []link.Slow) {
 	name := e.layout.Nodes[n]
 	if k := slices.IndexFunc(v.Nodes, func(x verdict.Node) bool { return x.Node == name }); k >= 0 {
 		if v.Nodes[k].State != verdict.Recovered {
@@ -310,16 +311,16 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []slowLink) {
 
 	l := v.Links[0]
 	x := verdict.Node{Node: name, State: verdict.Degraded, Cause: verdict.Communication, Ranks: []int{}, Slowdown: l.Slowdown,
-		SinceStep: l.SinceStep, DetectedStep: slow[0].found, Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
+		SinceStep: l.SinceStep, DetectedStep: slow[0].Found, Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
 	for i, w := range slow {
-		for _, r := range w.rows {
+		for _, r := range w.Rows {
 			if rank := e.layout.Ranks[r]; e.layout.Node[r] == n && !slices.Contains(x.Ranks, rank) {
 				x.Ranks = append(x.Ranks, rank)
 			}
 		}
 
-		x.Evidence = append(x.Evidence, verdict.Evidence{Metric: "transfer", Rank: v.Links[i].Ranks[0], Value: round6(w.cur),
-			Peers: round6(w.cur / v.Links[i].Slowdown), Z: math.Round(w.rise/max(w.noise, linkNoise)*10) / 10})
+		x.Evidence = append(x.Evidence, verdict.Evidence{Metric: "transfer", Rank: v.Links[i].Ranks[0], Value: round6(w.Now),
+			Peers: round6(w.Now / v.Links[i].Slowdown), Z: math.Round(w.Rise/w.Noise*10) / 10})
 	}
 
 	slices.Sort(x.Ranks)

@@ -21,7 +21,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 	k := min(threshold.Window, max(threshold.MinBold, e.tracks[compute].age(c.row)))
 	x := max(0, e.excess(c.row, compute, nil))
 	waits := 0.0
-	for _, m := range []frame.Metric{frame.TP, frame.EP, frame.CP} {
+	for _, m := range frame.Inner {
 		if !e.seen[m] {
 			continue
 		}
@@ -60,7 +60,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 
 	t := e.tracks[compute]
 	mine := e.levelOf(t, c.row)
-	for _, m := range innerMetrics {
+	for _, m := range frame.Inner {
 		g := e.groupOf(c.row, m)
 		if g == nil || !e.seen[m] || g.Complete() && !slices.ContainsFunc(g.Rows, func(p int32) bool { return e.judged[p] == 0 }) {
 			continue
@@ -113,7 +113,7 @@ func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
 		}
 
 		for i := range e.layout.Groups {
-			if dimMetric[e.layout.Groups[i].Dim] == m {
+			if e.layout.Groups[i].Metric() == m {
 				for _, p := range e.layout.Groups[i].Rows {
 					e.inGroup[m][p] = int32(i)
 				}

@@ -82,6 +82,15 @@ type Group struct {
 // shortest member's time is the transfer, else the one all wait for may be missing.
 func (g *Group) Complete() bool { return len(g.Rows) == g.Size }
 
+// Metric is what its ranks' communication is counted as.
+func (g *Group) Metric() Metric { return dimMetric[g.Dim] }
+
+var dimMetric = map[string]Metric{"tp": TP, "pp": PP, "dp": DP, "cp": CP, "ep": EP, "": Other}
+
+// Inner are the dimensions whose collectives lie inside the forward pass: all members
+// are as slow as the slowest.
+var Inner = [3]Metric{TP, CP, EP}
+
 // normalDim maps a dimension's word to tp, pp, dp, cp or ep, else "".
 func normalDim(d string) string {
 	switch d = strings.ToLower(d); d {

@@ -1,29 +1,37 @@
-package detect
+// Package link tells groups whose wire is slow from groups that wait for a late rank:
+// the shortest member's time is the transfer, for whoever comes last waits for nobody.
+//
+// A Watch sees every step; of groups that the steps do not show apart it sees windows of
+// steps, and so knows later and less. It compares each group with its own past and with
+// the groups of its class, and lets gusts of congestion pass.
+//
+// Invariant: memory is bounded per group, and what all groups of a dimension show is the
+// fabric, not a link. Caveat: a group with a member that has no records is not judged,
+// for all may wait for that one; nor are pipelines, whose time is mostly their bubble.
+package link
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// linkWatch follows the transfer time of each group: the shortest member's time,
-// for whoever comes last waits for nobody. It rises when the wire is slow and
-// stays when a rank is late.
-type linkWatch struct {
-	cfg     *Config
+// Watch follows the transfer time of each group.
+type Watch struct {
+	cfg     *threshold.Config
 	groups  []frame.Group
 	metric  []frame.Metric // MetricCount: not to be seen in the steps
 	ring    []float32      // groups × window: log of the transfer
 	base    []float32
 	baseN   []uint16
 	noise   []float32
-	phase   []uint8
+	slow    []bool
 	passes  []uint8
 	since   []int64
 	found   []int64
-	until   []int64
 	calm    []uint8
 	gusts   []float32 // share of earlier steps above half a rise: congestion
 	gusting []uint16  // steps of the gust that lasts
@@ -38,25 +46,24 @@ type linkWatch struct {
 	classes map[int]classLevel
 	seenIn  map[[2]string]bool // name and dimension of groups that the steps show
 	busy    map[string]bool    // dimensions in which some group is above its past now
+	wires   *wires             // of groups that the steps do not show
+	n       int                // ranks
 	buf     []float32
 }
 
-var dimMetric = map[string]frame.Metric{
-	"tp": frame.TP, "pp": frame.PP, "dp": frame.DP, "cp": frame.CP, "ep": frame.EP, "": frame.Other,
-}
-
-func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
+// New returns a watch of a layout's groups.
+func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 	n := len(l.Groups)
-	w := &linkWatch{
-		cfg: cfg, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
-		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), phase: make([]uint8, n), passes: make([]uint8, n),
-		since: make([]int64, n), found: make([]int64, n), until: make([]int64, n), calm: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n),
+	w := &Watch{
+		cfg: cfg, n: len(l.Ranks), wires: &wires{cfg: cfg, Of: map[string]*wire{}}, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
+		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
+		since: make([]int64, n), found: make([]int64, n), calm: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
 	member := map[frame.Metric][]uint8{}
 	for g := range l.Groups {
-		m := dimMetric[l.Groups[g].Dim]
+		m := l.Groups[g].Metric()
 		w.metric[g] = m
 		if member[m] == nil {
 			member[m] = make([]uint8, len(l.Ranks))
@@ -97,8 +104,8 @@ func newLinkWatch(cfg *Config, l *frame.Layout) *linkWatch {
 	return w
 }
 
-// observe takes the transfers of one step; t is its time in seconds.
-func (w *linkWatch) observe(c *frame.Column, t float64) {
+// Observe takes the transfers of one step; t is its time in seconds.
+func (w *Watch) Observe(c *frame.Column, t float64) {
 	if len(w.groups) == 0 {
 		return
 	}
@@ -118,7 +125,7 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 	half := float32(math.Log1p(w.cfg.LinkRise)) / 2
 	for g := range w.groups {
 		x := &w.ring[g*threshold.Window+slot]
-		if old := *x; old == old && w.baseN[g] >= linkBase && w.phase[g] == ok && w.passes[g] == 0 {
+		if old := *x; old == old && w.baseN[g] >= linkBase && !w.slow[g] && w.passes[g] == 0 {
 			gust := float32(0)
 			if old > w.base[g]+max(half, gustSigmas*w.noise[g]) {
 				gust = 1
@@ -147,7 +154,7 @@ func (w *linkWatch) observe(c *frame.Column, t float64) {
 }
 
 // rank renews the median and spread of each class, and which dimensions are busy.
-func (w *linkWatch) rank() {
+func (w *Watch) rank() {
 	clear(w.busy)
 	for g, p := range w.passes {
 		if p > 0 {
@@ -202,7 +209,7 @@ func (g *gustiness) passes() uint8 {
 
 // transfer is the log of the shortest member's time, NaN when a member has never
 // been seen: the one all wait for may be missing.
-func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
+func (w *Watch) transfer(g int, c *frame.Column) float32 {
 	m := w.metric[g]
 	if m >= frame.MetricCount || c.V[m] == nil {
 		return robust.NaN
@@ -231,7 +238,7 @@ func (w *linkWatch) transfer(g int, c *frame.Column) float32 {
 }
 
 // evaluate compares group g with its own past and with its class.
-func (w *linkWatch) evaluate(g int, t float64, label int64) {
+func (w *Watch) evaluate(g int, t float64, label int64) {
 	n := w.last(g, linkWindow)
 	if n < threshold.MinValid || t <= 0 {
 		return
@@ -267,7 +274,7 @@ func (w *linkWatch) evaluate(g int, t float64, label int64) {
 
 // dimRise is how much the other groups of g's dimension are above their own past
 // at this moment, the median: when all of them are, it is the fabric, not a link.
-func (w *linkWatch) dimRise(g int) (float32, int) {
+func (w *Watch) dimRise(g int) (float32, int) {
 	var v []float32
 	for i := 1; i < len(w.groups) && len(v) < linkMates; i++ {
 		k := (g + i) % len(w.groups)
@@ -286,7 +293,7 @@ func (w *linkWatch) dimRise(g int) (float32, int) {
 
 // last fills buf with the transfers of g in the last steps and returns how many
 // are known.
-func (w *linkWatch) last(g, steps int) int {
+func (w *Watch) last(g, steps int) int {
 	w.buf = w.buf[:0]
 	for k := max(0, w.count-steps); k < w.count; k++ {
 		if x := w.ring[g*threshold.Window+k%threshold.Window]; x == x {
@@ -299,7 +306,7 @@ func (w *linkWatch) last(g, steps int) int {
 
 // lasts reports whether most of the last window is above half the rise: a burst of
 // a dozen steps moves a median, but it is congestion.
-func (w *linkWatch) lasts(g int, half float32) bool {
+func (w *Watch) lasts(g int, half float32) bool {
 	n := w.last(g, threshold.Window)
 	slow := 0
 	for _, x := range w.buf {
@@ -312,7 +319,7 @@ func (w *linkWatch) lasts(g int, half float32) bool {
 }
 
 // isSlow applies the gates: relative rise, share of the step, significance.
-func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
+func (w *Watch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
 	if float64(rise) < math.Log1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
 		return false
 	}
@@ -323,7 +330,7 @@ func (w *linkWatch) isSlow(g int, rise, cost float32, t float64, se float32) boo
 
 // class returns the median and spread of the other groups that should be as
 // fast, exactly where there are few.
-func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
+func (w *Watch) class(g int) (mid, scatter float32, n int) {
 	id := w.groups[g].Class
 	if c := w.classes[id]; c.N >= threshold.LargeRole {
 		return c.Mid, c.Scatter, c.N - 1
@@ -345,12 +352,12 @@ func (w *linkWatch) class(g int) (mid, scatter float32, n int) {
 }
 
 // step moves the state of group g.
-func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64) {
+func (w *Watch) step(g int, slow bool, cur, ref, noise float32, label int64) {
 	if !slow {
 		w.passes[g] = 0
-		if w.phase[g] == degraded {
+		if w.slow[g] {
 			if w.calm[g]++; w.calm[g] >= 2 {
-				w.phase[g], w.calm[g] = ok, 0
+				w.slow[g], w.calm[g] = false, 0
 			}
 
 			return
@@ -375,8 +382,8 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 		return
 	}
 
-	w.calm[g], w.until[g] = 0, label
-	if w.passes[g] == 0 && w.phase[g] == ok {
+	w.calm[g] = 0
+	if w.passes[g] == 0 && !w.slow[g] {
 		w.since[g], w.found[g] = w.onset(g, (cur+ref)/2), label
 	}
 
@@ -392,12 +399,12 @@ func (w *linkWatch) step(g int, slow bool, cur, ref, noise float32, label int64)
 
 	need = max(need, w.gust.passes()) // the next gust may be its first
 	if w.passes[g] >= need {
-		w.phase[g] = degraded
+		w.slow[g] = true
 	}
 }
 
 // onset is the first step of the run in which the transfer stayed above half way.
-func (w *linkWatch) onset(g int, half float32) int64 {
+func (w *Watch) onset(g int, half float32) int64 {
 	at, misses := w.count-1, 0
 	for k := w.count - 1; k >= max(0, w.count-threshold.Window); k-- {
 		x := w.ring[g*threshold.Window+k%threshold.Window]
@@ -415,4 +422,33 @@ func (w *linkWatch) onset(g int, half float32) int64 {
 	}
 
 	return w.labels[at%threshold.Window]
+}
+
+// Common is the median log transfer over the groups, NaN when none is known.
+func (w *Watch) Common() float32 {
+	if w.count == 0 {
+		return robust.NaN
+	}
+
+	slot := (w.count - 1) % threshold.Window
+	w.buf = w.buf[:0]
+	for g := range w.groups {
+		if x := w.ring[g*threshold.Window+slot]; x == x {
+			w.buf = append(w.buf, x)
+		}
+	}
+
+	return robust.Median(w.buf)
+}
+
+// SlowsForward reports whether the row is in a group that works inside the forward pass
+// over a slow link.
+func (w *Watch) SlowsForward(row int) bool {
+	for g := range w.groups {
+		if w.slow[g] && slices.Contains(frame.Inner[:], w.groups[g].Metric()) && slices.Contains(w.groups[g].Rows, int32(row)) {
+			return true
+		}
+	}
+
+	return false
 }

@@ -1,19 +1,21 @@
-package detect
+package link
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // wires follows the transfers of groups that the steps do not show apart: those
 // without a dimension, or of ranks with several groups of one. It sees them in
-// windows of steps, so it knows later and less; the rules are those of linkWatch.
+// windows of steps, so it knows later and less; the rules are those of Watch.
 type wires struct {
-	cfg *Config
+	cfg *threshold.Config
 	Of  map[string]*wire // by group and operation
 }
 
@@ -46,18 +48,14 @@ const (
 	wireVolume = 0.1
 )
 
-// ObserveTransfer takes one window of one group's communication, after the last
-// step of the window was observed. The window is not kept.
-func (e *Engine) ObserveTransfer(t *frame.Transfer) {
-	if t.P2P() || len(t.Rows) < 2 || e.stepMedian <= 0 || e.links.sees(t) {
-		return
+// ObserveTransfer takes one window of one group's communication, after the last step of
+// the window was observed; step is a usual step in seconds. The window is not kept. What
+// the steps show by themselves is left to them.
+func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
+	if !t.P2P() && len(t.Rows) >= 2 && step > 0 && !w.seenIn[[2]string{t.Name, t.Dim}] {
+		w.wires.observe(t, step)
 	}
-
-	e.wires.observe(t, e.stepMedian)
 }
-
-// sees reports whether the steps show the window's group by themselves.
-func (w *linkWatch) sees(t *frame.Transfer) bool { return w.seenIn[[2]string{t.Name, t.Dim}] }
 
 func (w *wires) observe(t *frame.Transfer, step float64) {
 	low := float64(t.Shortest())
@@ -172,36 +170,53 @@ func (w *wires) common(x *wire) bool {
 	return len(rises) > 0 && x.Rise-robust.Median64(rises) < math.Log1p(w.cfg.LinkRise)/2
 }
 
-// slowLink is a link that is slow now, whoever saw it.
-type slowLink struct {
-	name         string
-	rows         []int32
-	rise, cost   float64 // log ratio; seconds a step
-	cur          float64 // seconds a step
-	noise        float64
-	since, found int64
+// Slow is a link that is slow now, whoever saw it.
+type Slow struct {
+	Name         string
+	Rows         []int32
+	Rise, Cost   float64 // log ratio; seconds a step
+	Now          float64 // seconds a step
+	Noise        float64
+	Since, Found int64
 }
 
-// slowLinks lists the slow links, named and in a fixed order.
-func (e *Engine) slowLinks() []slowLink {
-	var out []slowLink
-	w := e.links
+// Slow lists the slow links, named and in a fixed order.
+func (w *Watch) Slow() []Slow {
+	var out []Slow
 	for g := range w.groups {
-		if w.phase[g] == degraded {
-			out = append(out, slowLink{w.groups[g].Name, w.groups[g].Rows, float64(w.rise[g]), float64(w.cost[g]), math.Exp(float64(w.cur[g])),
-				float64(w.noise[g]), w.since[g], w.found[g]})
+		if w.slow[g] {
+			out = append(out, Slow{w.groups[g].Name, w.groups[g].Rows, float64(w.rise[g]), float64(w.cost[g]), math.Exp(float64(w.cur[g])),
+				max(float64(w.noise[g]), linkNoise), w.since[g], w.found[g]})
 		}
 	}
 
 	n := len(out)
-	for _, x := range e.wires.Of {
-		if x.Slow && !e.wires.common(x) {
-			out = append(out, slowLink{x.Name, x.Rows, x.Rise, x.Cost, math.Exp(x.Recent[len(x.Recent)-1]), linkNoise, x.Since, x.Found})
+	for _, x := range w.wires.Of {
+		if x.Slow && !w.wires.common(x) {
+			out = append(out, Slow{x.Name, x.Rows, x.Rise, x.Cost, math.Exp(x.Recent[len(x.Recent)-1]), linkNoise, x.Since, x.Found})
 		}
 	}
 
-	slices.SortFunc(out[n:], func(a, b slowLink) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.cost, a.cost))
+	slices.SortFunc(out[n:], func(a, b Slow) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Cost, a.Cost))
 	})
-	return slices.CompactFunc(out, func(a, b slowLink) bool { return a.name == b.name && a.name != "" })
+	return slices.CompactFunc(out, func(a, b Slow) bool { return a.Name == b.Name && a.Name != "" })
+}
+
+// Check reports numbers of a restored watch that none has and that a panic would follow
+// from.
+func (w *Watch) Check() error {
+	for _, x := range w.wires.Of {
+		for _, r := range x.Rows {
+			if r < 0 || int(r) >= w.n {
+				return fmt.Errorf("wire %s: row %d", x.Name, r)
+			}
+		}
+
+		if x.Slow && len(x.Recent) == 0 || len(x.Recent) != len(x.Steps) {
+			return fmt.Errorf("wire %s: %d windows of %d steps", x.Name, len(x.Recent), len(x.Steps))
+		}
+	}
+
+	return nil
 }

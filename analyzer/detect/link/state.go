@@ -1,0 +1,22 @@
+package link
+
+import (
+	"github.com/laggard-dev/laggard/analyzer/detect/state"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+// State is what a later step asks of earlier ones.
+func (w *Watch) State() state.Fields {
+	f := state.Fields{
+		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "slow": &w.slow,
+		"passes": &w.passes, "since": &w.since, "found": &w.found, "calm": &w.calm,
+		"gusts": &w.gusts, "gusting": &w.gusting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
+		"labels": &w.labels, "count": state.Counts(&w.count), "classes": &w.classes, "busy": &w.busy,
+		"wires": &w.wires.Of,
+	}
+	for m := range w.seen {
+		f["seen_"+frame.Metric(m).String()] = &w.seen[m]
+	}
+
+	return f
+}

@@ -1,0 +1,27 @@
+package link
+
+// Links.
+const (
+	linkWindow = 24 // steps whose median is a group's transfer now
+	linkMates  = 32 // groups of the dimension that are looked at for a common rise
+	linkSpread = 5.0
+	linkNoise  = 0.05
+	linkBase   = 16 // healthy steps that make a group's own baseline
+	linkDrift  = 0.01
+	// A group whose transfers have risen and fallen before, in linkGusts of the steps,
+	// meets congestion; one in thirty such bursts lasts as long as a window, and
+	// gustyPasses tests in a row (40 steps more) tell those from a slow wire.
+	linkGusts   = 0.01
+	gustyPasses = 6
+	// gustSigmas of a transfer's noise: jitter of 10 % is no gust.
+	gustSigmas = 3
+	// gustLives mean lives: one gust in a million lasts so long, and a job has
+	// thousands. fewGusts steps of them tell the mean; mostPasses (160 steps) are
+	// enough whatever they were.
+	gustLives  = 13.8
+	fewGusts   = 8
+	mostPasses = 20
+	// lonePasses is the same for a group that has no equal to compare it with.
+	lonePasses = 4
+	minClass   = 3 // groups of a class that make a comparison
+)
