@@ -57,7 +57,7 @@ func (t *track) learnBase(r int, v float32) {
 		t.base[r] += robust.Clip((v-t.base[r])/4, -baseDrift, baseDrift)
 	}
 
-	if !t.habits {
+	if !t.Habits {
 		t.base[r] = robust.Clip(t.base[r], -baseLimit, baseLimit)
 	}
 }

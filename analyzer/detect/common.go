@@ -1,10 +1,8 @@
 package detect
 
 import (
-	"math"
 	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -99,8 +97,7 @@ func (e *Engine) standing(c *candidate) bool {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
 			k, always, together = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together))
-			was := t.baseN[c.row] < minBase || float64(t.base[c.row]) >= t.standing(c.row)/2
-			mixed = mixed && was && len(a.fast) > 0
+			mixed = mixed && t.habitual(c.row) && len(a.fast) > 0
 		}
 	}
 
@@ -130,14 +127,14 @@ func (e *Engine) alike(t *track, r int) likes {
 		case n < 0:
 		case x >= least:
 			out.slow[n] = true
-			if !t.active(p) || abs(int(t.sinceAt[p]-t.sinceAt[r])) <= threshold.Window/2 {
+			if !t.active(p) || abs(t.onsetAt(p)-t.onsetAt(r)) <= threshold.Window/2 {
 				out.together[n] = true
 			}
 
-			if past, k, _ := t.past(p, t.began(p, threshold.Window)); k >= minBase && past >= least {
+			if t.wasAbove(p, least) {
 				out.always[n] = true
 			}
-		case x <= -least && !t.few[p]:
+		case x <= -least && !t.hasFew(p):
 			out.fast[n] = true
 		}
 	}
@@ -160,8 +157,9 @@ func (e *Engine) popular(c *candidate) bool {
 	}
 
 	t := e.tracks[s]
+	effect, _ := t.test(c.row)
 	for r := range e.n {
-		if e.layout.Node[r] == e.layout.Node[c.row] && t.standing(r) >= float64(t.effect[c.row])/2 && !e.expertSlow(t, r) {
+		if e.layout.Node[r] == e.layout.Node[c.row] && t.standing(r) >= effect/2 && !e.expertSlow(t, r) {
 			return false
 		}
 	}
@@ -239,43 +237,4 @@ func (e *Engine) nodes() int {
 	}
 
 	return len(seen)
-}
-
-// standing is how far unit r is above its peers now: in its last window, or since it
-// is slow.
-func (t *track) standing(r int) float64 {
-	x := t.mid[r]
-	switch {
-	case t.phase[r] != ok:
-		x = robust.Median(t.values(r, max(threshold.MinBold, t.age(r))))
-	case t.active(r):
-		x = t.effect[r]
-	}
-
-	return robust.Finite(float64(x), 0)
-}
-
-// doubt is how far the window of a healthy unit may be from its peers by chance.
-func (t *track) doubt(r int) float64 {
-	return suspectZ * math.Hypot(robust.MedianLoss*float64(t.noiseOf(r))/math.Sqrt(threshold.Window), tauFloor)
-}
-
-// rose reports whether unit r is clearly slower than its own healthy past: its
-// baseline, or its centre before the episode where it is too young to have one.
-func (t *track) rose(r int) bool {
-	k := min(threshold.Window, max(threshold.MinBold, t.age(r)))
-	past, blocks, tau := t.past(r, t.began(r, k))
-	n := blocks * threshold.BlockSteps
-	if blocks < minBase {
-		past, n = float64(t.mu[r]), int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
-	}
-
-	if n < threshold.MinBold || t.fromStart(r) {
-		return false
-	}
-
-	v := t.values(r, k)
-	m := float64(robust.Median(v)) - past
-	se := robust.MedianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
-	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, tau)
 }

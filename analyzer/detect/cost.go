@@ -82,18 +82,20 @@ func (e *Engine) blame(culprits []candidate) []fault {
 	}
 
 	out = e.withMates(out)
-	for q := range e.whole.n {
+	for q := range e.whole.len() {
 		if e.whole.active(q) && e.singleNode(e.layout.Replicas[q]) >= 0 {
+			effect, _ := e.whole.test(q)
 			for _, r := range e.layout.Replicas[q] {
-				add(fault{Row: int(r), From: max(0, e.line.Count-e.whole.age(q)), Effect: float64(e.whole.effect[q])})
+				add(fault{Row: int(r), From: max(0, e.line.Count-e.whole.age(q)), Effect: effect})
 			}
 		}
 	}
 
-	for g := range e.alone.n {
+	for g := range e.alone.len() {
 		if rows := e.layout.Roles[g].Rows; e.alone.active(g) && e.singleNode(rows) >= 0 {
+			effect, _ := e.alone.test(g)
 			for _, r := range rows {
-				add(fault{Row: int(r), From: max(0, e.line.Count-e.alone.age(g)), Effect: float64(e.alone.effect[g])})
+				add(fault{Row: int(r), From: max(0, e.line.Count-e.alone.age(g)), Effect: effect})
 			}
 		}
 	}

@@ -66,18 +66,18 @@ func (c *covariate) remove(s signal, logs []float32) bool {
 // learn regresses x, relative to peers and without the tokens' part, on the logarithm of
 // the tokens. Who is slow teaches nothing, nor who waited for one that is: what a
 // victim waits has nothing to do with its tokens, and would hide that work has.
-func (c *covariate) learn(s signal, x []float32, waited []bool, t *track) {
+func (c *covariate) learn(s signal, x []float32, waited []bool, t known) {
 	keep := 1 - 1.0/threshold.Memory
 	c.sxy[s] *= keep
 	c.stt[s] *= keep
 	c.sxx[s] *= keep
 	for r := range x {
 		d := c.dev[r]
-		if d != d || x[r] != x[r] || t.phase[r] != ok || waited != nil && waited[r] {
+		if d != d || x[r] != x[r] || !t.healthy(r) || waited != nil && waited[r] {
 			continue
 		}
 
-		y := robust.Clip(x[r]+c.slope[s]*d-t.mu[r], -0.7, 0.7)
+		y := robust.Clip(x[r]+c.slope[s]*d-t.centre(r), -0.7, 0.7)
 		c.sxy[s] += float64(y * d)
 		c.stt[s] += float64(d * d)
 		c.sxx[s] += float64(y * y)

@@ -16,7 +16,7 @@ type candidate struct {
 	row             int
 	has             [signals + 1]bool // signals that are slow, saving included
 	main            signal
-	phase           uint8 // degraded, or suspect
+	suspect         bool // no window has confirmed it yet
 	since, detected int64
 	sinceAt         int
 	effect, z       float64
@@ -31,18 +31,12 @@ func (c *candidate) onlyOwn() bool {
 	return c.has[own] && !c.has[compute] && !c.has[loading] && !c.has[saving]
 }
 
-// active reports whether unit r is slow now in the eyes of a window test. Of the
-// slow lanes the last evaluation is enough for what is said now: the one before
-// shares seven eighths of its steps.
-func (t *track) active(r int) bool {
-	return t.phase[r] == ok && t.lanePasses[r] > 0 && !t.few[r] || t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r)
-}
-
 // candidates lists the ranks that are slow now in any signal.
 func (e *Engine) candidates() []candidate {
 	var out []candidate
 	for r := range e.n {
 		c := candidate{row: r, main: -1}
+		known := false
 		for s := range signals {
 			t := e.tracks[s]
 			if !t.active(r) {
@@ -52,19 +46,20 @@ func (e *Engine) candidates() []candidate {
 			c.has[s] = true
 			x := e.excess(r, s, nil)
 			if c.main < 0 || x > c.excess {
-				c.main, c.excess, c.effect, c.z, c.few = s, x, float64(t.effect[r]), float64(t.z[r]), t.few[r]
+				c.main, c.excess, c.few = s, x, t.hasFew(r)
+				c.effect, c.z = t.test(r)
 			}
 
 			// Self time alone may have been up before, as a wait; then what measured
 			// work says counts.
-			if c.phase == 0 || t.detected[r] < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
-				c.since, c.detected, c.sinceAt = e.sinceOf(t, r), t.detected[r], int(t.sinceAt[r])
+			if !known || t.detectedIn(r) < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
+				c.since, c.detected, c.sinceAt = t.firstSlow(r), t.detectedIn(r), t.onsetAt(r)
 			}
 
-			c.phase = degraded
+			known = true
 		}
 
-		if c.has[own] && !c.has[compute] && e.tracks[compute].corroborates(r, c.effect) {
+		if c.has[own] && !c.has[compute] && e.tracks[compute].corroborates(r, computeShare*c.effect) {
 			c.has[compute] = true
 		}
 
@@ -75,11 +70,9 @@ func (e *Engine) candidates() []candidate {
 				c.main, c.excess, c.effect, c.z = saving, x, float64(e.saver.rise[r]), float64(e.saver.rise[r])/math.Max(e.saver.sigma, saveNoise)
 			}
 
-			if c.phase == 0 || e.saver.third[r] < c.detected {
+			if !known || e.saver.third[r] < c.detected {
 				c.since, c.detected = e.saver.since[r], e.saver.third[r]
 			}
-
-			c.phase = degraded
 		}
 
 		if c.main >= 0 {
@@ -90,33 +83,11 @@ func (e *Engine) candidates() []candidate {
 	return out
 }
 
-// corroborates reports whether unit r is above its own past as well, by half of an effect
-// that another signal shows: not enough to alarm, but no wait makes it.
-func (t *track) corroborates(r int, effect float64) bool {
-	past, n, tau := t.past(r, t.count-lanes[0]*threshold.BlockSteps)
-	if n < minBase || t.blockSD == 0 {
-		return false
-	}
-
-	rise := float64(t.laneMean[0][r]) - past
-	return rise >= max(peerGain, computeShare*effect) && rise >= suspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
-}
-
 // sameFault reports whether self time, where forward time is slow as well, tells of
 // the same fault: it rose within a window of it, or convicted the rank by itself.
 func (e *Engine) sameFault(r int) bool {
 	_, accused := e.cases[caseKey{own, r}]
-	return accused || e.tracks[own].sinceAt[r] > e.tracks[compute].sinceAt[r]-threshold.Window
-}
-
-// sinceOf is the first slow step of the episode; the first recorded one where
-// the rank was slow from the start.
-func (e *Engine) sinceOf(t *track, r int) int64 {
-	if t.fromStart(r) {
-		return t.firstLabel[r]
-	}
-
-	return t.since[r]
+	return accused || e.tracks[own].onsetAt(r) > e.tracks[compute].onsetAt(r)-threshold.Window
 }
 
 // excess is how many seconds a step more than its peers rank r spends in the
@@ -128,7 +99,8 @@ func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
 		return x
 	}
 
-	return mine * (1 - math.Exp(-float64(e.tracks[s].effect[r])))
+	effect, _ := e.tracks[s].test(r)
+	return mine * (1 - math.Exp(-effect))
 }
 
 // value is the median of the signal's time of a rank over the last k steps, seconds:
@@ -219,7 +191,8 @@ func (e *Engine) leadsToo(c *candidate, all []candidate) bool {
 	}
 
 	d := *c
-	d.excess, d.effect, d.z, d.sinceAt = e.excess(c.row, own, nil), float64(t.effect[c.row]), float64(t.z[c.row]), int(t.sinceAt[c.row])
+	d.excess, d.sinceAt = e.excess(c.row, own, nil), t.onsetAt(c.row)
+	d.effect, d.z = t.test(c.row)
 	return e.convincing(&d, all)
 }
 

@@ -89,12 +89,13 @@ type Engine struct {
 	lonely  bool // some role sits on one node: it has no peers elsewhere
 	aloneV  []float32
 
-	v    [signals][]float32 // residuals of the step at hand
-	logs [2][]float32       // of compute and own: absolute logs of the step at hand
-	work []float32          // measured compute of the step at hand
-	sum  []float32          // the same, where it is made of two
-	buf  []float32
-	over [signals][]episode // ended in the step at hand
+	v     [signals][]float32 // residuals of the step at hand
+	logs  [2][]float32       // of compute and own: absolute logs of the step at hand
+	work  []float32          // measured compute of the step at hand
+	sum   []float32          // the same, where it is made of two
+	buf   []float32
+	over  [signals][]episode // ended in the step at hand
+	leads [2][]bool          // of compute and own: whose slow step counts in the step at hand
 
 	did     replay.Work // of the step that is played
 	ends    []float64   // of its lanes

@@ -61,8 +61,7 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 		return
 	}
 
-	noise := float64(e.tracks[s].noiseOf(r))
-	if ep.steps > transientSteps || ep.steps < suspectAt || ep.share < threshold.SlowShare || ep.effect < max(eventEffect, eventSigmas*noise) || ep.starting {
+	if !ep.event {
 		return
 	}
 
@@ -72,7 +71,7 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 
 	e.events = append(e.events, event{Node: e.nodeOf(r), Rank: e.layout.Ranks[r], Signal: s,
 		First: ep.since, Last: ep.until, AtNs: c.StartNs,
-		At: max(0, e.analysed-calmSteps-ep.steps), Steps: ep.steps, Effect: ep.effect})
+		At: max(0, e.analysed-ep.ago), Steps: ep.steps, Effect: ep.effect})
 }
 
 // refresh renews what is known of the culprits while they are slow.
@@ -80,9 +79,9 @@ func (e *Engine) refresh() {
 	due, slow := e.analysed%threshold.EvaluateEvery == 0, false
 	for s := range signals {
 		t := e.tracks[s]
-		due, t.news = due || t.news, false
-		for r, p := range t.phase {
-			if p == degraded && t.fall[r] == 0 {
+		due = t.confirmedSome() || due
+		for r := range e.n {
+			if t.degraded(r) && !t.calming(r) {
 				slow = true
 				break
 			}
@@ -114,7 +113,7 @@ func (e *Engine) refresh() {
 		f := e.describe(c, culprits)
 		f.Impact, f.Most = e.costOf(&p, e.nodeOf(c.row))
 		for s := range signals {
-			if c.has[s] && e.tracks[s].fall[c.row] == 0 {
+			if c.has[s] && !e.tracks[s].calming(c.row) {
 				e.cases[caseKey{s, c.row}] = f
 			}
 		}
@@ -147,18 +146,18 @@ func (e *Engine) carry(l *frame.Layout) {
 		f := e.describe(c, culprits)
 		f.Impact, f.Most = e.costOf(&p, node)
 		e.carried[node] = carry{Signal: c.main, Since: c.since, Detected: c.detected, Degraded: true, Effect: c.effect,
-			Rank: old.Ranks[c.row], Until: e.tracks[c.main].until[c.row], At: e.analysed, Case: f}
+			Rank: old.Ranks[c.row], Until: e.tracks[c.main].lastSlow(c.row), At: e.analysed, Case: f}
 	}
 
 	for _, s := range []signal{compute, loading} {
 		t := e.tracks[s]
-		for r := range t.n {
+		for r := range t.len() {
 			node := e.nodeOf(r)
-			if _, known := e.carried[node]; known || t.phase[r] == ok || !gone(r) || t.age(r) > settledSteps && t.passes[r] == 0 {
+			if _, known := e.carried[node]; known || t.healthy(r) || !gone(r) || t.idle(r) {
 				continue
 			}
 
-			e.carried[node] = carry{Signal: s, Since: t.since[r], Detected: t.detected[r], Rank: old.Ranks[r], Until: t.until[r], At: e.analysed}
+			e.carried[node] = carry{Signal: s, Since: t.onset(r), Detected: t.detectedIn(r), Rank: old.Ranks[r], Until: t.lastSlow(r), At: e.analysed}
 		}
 	}
 
@@ -175,7 +174,7 @@ func (e *Engine) adopt() {
 		if age == 1 {
 			for r, n := range e.layout.Node {
 				if n >= 0 && e.layout.Nodes[n] == node && e.layout.Present[r] && c.Signal < signals {
-					e.tracks[c.Signal].climb[r] = max(e.tracks[c.Signal].climb[r], suspectAt/2)
+					e.tracks[c.Signal].suspectHalf(r)
 				}
 			}
 		}
@@ -200,18 +199,18 @@ func (e *Engine) adopt() {
 
 // slowNow reports whether any rank of the node is suspect or worse.
 func (e *Engine) slowNow(node string) bool {
-	return e.anyOn(node, func(t *track, r int) bool { return t.phase[r] != ok })
+	return e.anyOn(node, func(t *track, r int) bool { return !t.healthy(r) })
 }
 
 // recovering reports whether any rank of the node was slow, and may be well again.
 func (e *Engine) recovering(node string) bool {
-	return e.anyOn(node, func(t *track, r int) bool { return t.phase[r] == degraded && t.fall[r] > 0 })
+	return e.anyOn(node, func(t *track, r int) bool { return t.degraded(r) && t.calming(r) })
 }
 
 // anyOn reports whether one of the node's ranks is so in any signal.
 func (e *Engine) anyOn(node string, is func(t *track, r int) bool) bool {
 	for _, t := range e.tracks {
-		for r := range t.phase {
+		for r := range t.len() {
 			if is(t, r) && e.nodeOf(r) == node {
 				return true
 			}
@@ -233,10 +232,7 @@ func (e *Engine) watchWholes(c *frame.Column) {
 
 	none := func(episode) {}
 	if sh := e.sharing[s]; sh.usable && sh.used {
-		e.whole.observe(sh.common, c.Step, none)
-		for q := range e.whole.n {
-			e.whole.evaluate(q)
-		}
+		e.whole.observe(sh.common, nil, c.Step, none)
 	}
 
 	e.observeAlone(s, c, none)
@@ -244,7 +240,7 @@ func (e *Engine) watchWholes(c *frame.Column) {
 
 // observeAlone feeds the track of roles: each against the median of the others.
 func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
-	if e.alone.n < 2 || !e.lonely {
+	if e.alone.len() < 2 || !e.lonely {
 		return
 	}
 
@@ -261,10 +257,7 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
 	}
 
 	e.alone.load = e.experts[own].spread()
-	e.alone.observe(e.aloneV, c.Step, end)
-	for g := range e.alone.n {
-		e.alone.evaluate(g)
-	}
+	e.alone.observe(e.aloneV, nil, c.Step, end)
 }
 
 // singleNode returns the only node of the rows, -1 when there are several.

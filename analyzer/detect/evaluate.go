@@ -48,13 +48,13 @@ func (t *track) try(r, k int) outcome {
 	freedom := min(tailFreedom, leastFreedom+steps)
 	se = math.Hypot(se, t.load)
 	o.effect, o.z = m, m/math.Hypot(se, t.tau)
-	if t.selfOnly {
+	if t.SelfOnly {
 		o.effect, o.z = 0, 0
 	}
 
 	if past, n, tau := t.past(r, t.began(r, k)); n >= minBase {
 		se2 := math.Hypot(se, robust.MedianLoss*sigma/math.Sqrt(float64(n*threshold.BlockSteps)))
-		if z := (m - past) / math.Hypot(se2, tau); z > o.z && (m >= peerGain || t.selfOnly) {
+		if z := (m - past) / math.Hypot(se2, tau); z > o.z && (m >= peerGain || t.SelfOnly) {
 			o.effect, o.z = m-past, z
 			slowFrom += float32(past)
 		}
@@ -70,7 +70,7 @@ func (t *track) try(r, k int) outcome {
 	o.slow = float64(slow) / float64(o.valid)
 	enough := o.valid >= threshold.MinValid || math.Expm1(o.effect) >= boldEffects*t.cfg.Effect
 	least := t.cfg.MinEffect
-	if t.selfOnly {
+	if t.SelfOnly {
 		least = t.cfg.Effect // without peers a small change may be anything
 	}
 
@@ -86,7 +86,7 @@ func (t *track) significant(z, alarm, freedom float64) bool {
 	}
 
 	found := 1
-	if t.tests > 64 {
+	if t.Together > 64 {
 		for _, p := range t.phase {
 			if p == degraded {
 				found++
@@ -94,7 +94,7 @@ func (t *track) significant(z, alarm, freedom float64) bool {
 		}
 	}
 
-	return robust.Tail(z, freedom) <= t.cfg.Discovery*float64(found)/float64(t.tests)
+	return robust.Tail(z, freedom) <= t.cfg.Discovery*float64(found)/float64(t.Together)
 }
 
 // fromStart reports whether unit r was slow from its first step on.
@@ -177,7 +177,7 @@ func (t *track) evaluateQuiet(r int) {
 		return
 	}
 
-	if t.phase[r] == ok && t.count-int(t.first[r]) >= threshold.Window && (t.selfOnly || t.mid[r] >= float32(t.cfg.MinEffect)*0.8) {
+	if t.phase[r] == ok && t.count-int(t.first[r]) >= threshold.Window && (t.SelfOnly || t.mid[r] >= float32(t.cfg.MinEffect)*0.8) {
 		if o := t.try(r, threshold.Window); o.pass {
 			t.passes[r]++
 			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
@@ -235,12 +235,12 @@ func (t *track) caught(r int) {
 // evaluateLanes tests the slow lanes: what noise hides in 32 steps shows in 64 to
 // 256. Persistence is asked of blocks, for single steps are mostly noise here.
 func (t *track) evaluateLanes(r int) {
-	if t.selfOnly {
+	if t.SelfOnly {
 		return
 	}
 
 	alarm := t.cfg.LongAlarm
-	if t.pure {
+	if t.Pure {
 		alarm -= pureRelief
 	}
 
@@ -260,7 +260,7 @@ func (t *track) evaluateLanes(r int) {
 
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.orphaned(int32(r)) {
-			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), robust.MedianLoss*float64(t.orphan[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
+			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), robust.MedianLoss*float64(t.left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
 		}
 
 		if own := t.laneRise(r, i); l >= longBlocks {
@@ -335,6 +335,25 @@ func (t *track) laneRise(r, i int) float64 {
 		return 0
 	}
 
-	noise := math.Hypot(t.blockSD, robust.MedianLoss*float64(t.orphan[r])/math.Sqrt(threshold.BlockSteps))
+	noise := math.Hypot(t.blockSD, robust.MedianLoss*float64(t.left[r])/math.Sqrt(threshold.BlockSteps))
 	return rise / math.Hypot(noise*math.Sqrt(1/float64(lanes[i])+1/float64(n)), tau)
+}
+
+// active reports whether unit r is slow now in the eyes of a window test. Of the
+// slow lanes the last evaluation is enough for what is said now: the one before
+// shares seven eighths of its steps.
+func (t *track) active(r int) bool {
+	return t.phase[r] == ok && t.lanePasses[r] > 0 && !t.few[r] || t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r)
+}
+
+// corroborates reports whether unit r is above its own past as well, by least and more:
+// not enough to alarm, but no wait makes it.
+func (t *track) corroborates(r int, least float64) bool {
+	past, n, tau := t.past(r, t.count-lanes[0]*threshold.BlockSteps)
+	if n < minBase || t.blockSD == 0 {
+		return false
+	}
+
+	rise := float64(t.laneMean[0][r]) - past
+	return rise >= max(peerGain, least) && rise >= suspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
 }

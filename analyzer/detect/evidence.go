@@ -51,10 +51,11 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 		}
 
 		k := min(threshold.Window, max(threshold.MinBold, t.age(c.row)))
+		_, z := t.test(c.row)
 		if s == compute {
 			same := e.sameWork(c.row, k, skip)
-			add("fp", e.recent.median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), float64(t.z[c.row]))
-			add("backward", e.recent.median(frame.Backward, c.row, k), same*e.roleMedian(frame.Backward, c.row, k, skip), float64(t.z[c.row]))
+			add("fp", e.recent.median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), z)
+			add("backward", e.recent.median(frame.Backward, c.row, k), same*e.roleMedian(frame.Backward, c.row, k, skip), z)
 			continue
 		}
 
@@ -62,7 +63,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 			add("step", e.stepMedian, e.stepMedian-c.excess, 0) // what the slowdown is of
 		}
 
-		add(signalMetric[s], e.value(c.row, s, k), e.peers(c.row, s, k, skip), float64(t.z[c.row]))
+		add(signalMetric[s], e.value(c.row, s, k), e.peers(c.row, s, k, skip), z)
 	}
 
 	if c.has[saving] {
@@ -133,7 +134,7 @@ func ratio(a, b float64) float64 {
 
 // savingCase is the finding on a rank whose slow saves have ended.
 func (e *Engine) savingCase(r int) finding {
-	c := candidate{row: r, main: saving, phase: degraded, effect: float64(e.saver.rise[r]),
+	c := candidate{row: r, main: saving, effect: float64(e.saver.rise[r]),
 		z: float64(e.saver.rise[r]) / math.Max(e.saver.sigma, saveNoise)}
 	c.has[saving] = true
 	f := e.describe(&c, nil)

@@ -88,8 +88,9 @@ func (e *Engine) ownSpikes(r int, found [signals][]int) bool {
 	}
 
 	t := e.tracks[own]
+	mine := t.spikes(r).Sum
 	for _, k := range found[own] {
-		if k != r && t.slowly.Sum[k] > t.slowly.Sum[r] && e.layout.Node[k] != e.layout.Node[r] {
+		if k != r && t.spikes(k).Sum > mine && e.layout.Node[k] != e.layout.Node[r] {
 			return false
 		}
 	}
@@ -105,18 +106,17 @@ func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[stri
 
 	t := e.tracks[s]
 	n := node(name)
-	share := float64(t.slowly.Slow[r] / t.slowly.Looked[r])
-	mean := float64(t.slowly.Sum[r] / t.slowly.Slow[r])
+	x := t.spikes(r)
 	if n.State == "" {
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)
-		n.SinceStep, n.DetectedStep, n.UntilStep = t.slowly.First[r], t.slowly.Last[r], 0
+		n.SinceStep, n.DetectedStep, n.UntilStep = x.First, x.Last, 0
 		n.Confidence = 0.9
 		n.Detail = fmt.Sprintf("rank %d is slow by itself in %.1f %% of the steps, by %.0f %% on average; its peers in %.1f %%",
-			e.layout.Ranks[r], 100*share, 100*math.Expm1(mean), 100*t.slowShare(r))
+			e.layout.Ranks[r], 100*x.Share, 100*math.Expm1(x.Mean), 100*x.Peers)
 	}
 
 	n.Ranks = append(n.Ranks, e.layout.Ranks[r])
-	n.Slowdown = max(n.Slowdown, math.Exp(mean))
+	n.Slowdown = max(n.Slowdown, math.Exp(x.Mean))
 }
 
 // causeOf is the cause that a signal alone speaks for.

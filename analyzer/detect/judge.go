@@ -64,42 +64,35 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 	}
 
 	tr := e.tracks[s]
+	var leads []bool
 	switch s {
 	case compute:
-		e.sighted(c, tr)
+		leads = e.sighted(c)
 	case own:
-		e.leaders(c.V[frame.Self], tr, t)
+		leads = e.leaders(c.V[frame.Self], t)
 	}
 
-	defer func() { e.line.Place[s][(e.line.Count-1)%threshold.Window] = int32(tr.count) }()
-	tr.observe(e.v[s], c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
-	for r := range e.n {
-		tr.evaluate(r)
-	}
+	tr.observe(e.v[s], leads, c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
+	e.line.Place[s][(e.line.Count-1)%threshold.Window] = int32(tr.steps())
 }
 
 // sighted marks whose spikes in forward time count in this step: not those of a
 // rank some of whose inner groups' members are missing.
-func (e *Engine) sighted(c *frame.Column, t *track) {
-	if t.leads == nil {
-		t.leads = make([]bool, e.n)
+func (e *Engine) sighted(c *frame.Column) []bool {
+	leads := e.leads[compute]
+	for r, x := range e.v[compute] {
+		leads[r] = x > spikeEffect && !e.inner.blind(c, r)
 	}
 
-	for r, x := range e.v[compute] {
-		t.leads[r] = x > spikeEffect && !e.inner.blind(c, r)
-	}
+	return leads
 }
 
 // leaders marks whose spikes in self time count in this step: the rank's node has
 // the largest self time of its role, nobody elsewhere in its pipeline exceeds its
 // peers by more, and the step took longer for it. A rank that waits for somebody
 // is never all of that.
-func (e *Engine) leaders(v []float32, t *track, step float64) {
-	if t.leads == nil {
-		t.leads = make([]bool, e.n)
-	}
-
-	res := e.v[own]
+func (e *Engine) leaders(v []float32, step float64) []bool {
+	leads, res := e.leads[own], e.v[own]
 	excess := func(r int32) float32 { return v[r] * (1 - float32(math.Exp(-float64(res[r])))) }
 	for g := range e.layout.Roles {
 		at, top := int32(-1), float32(-1)
@@ -111,25 +104,26 @@ func (e *Engine) leaders(v []float32, t *track, step float64) {
 		}
 
 		for _, r := range rows {
-			t.leads[r] = at >= 0 && res[r] > spikeEffect && e.layout.Node[r] == e.layout.Node[at]
-			if !t.leads[r] {
+			leads[r] = at >= 0 && res[r] > spikeEffect && e.layout.Node[r] == e.layout.Node[at]
+			if !leads[r] {
 				continue
 			}
 
 			mine := excess(r)
 			if step-e.stepMedian < awaitedShare*float64(mine) {
-				t.leads[r] = false
+				leads[r] = false
 				continue
 			}
 
 			for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
 				if e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine {
-					t.leads[r] = false
+					leads[r] = false
 					break
 				}
 			}
 		}
 	}
+	return leads
 }
 
 // active reports whether the signal was recorded by anybody in this step.

@@ -18,10 +18,14 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	e.layout, e.n, e.graph = l, len(l.Ranks), replay.New(l)
 	e.worldSize = max(e.worldSize, l.World)
 	e.inGroup = [frame.MetricCount][]int32{}
-	roles := make([][]int32, len(l.Roles))
-	sizes := make([]int, len(l.Roles))
+	roles, sizes, stage := make([][]int32, len(l.Roles)), make([]int, len(l.Roles)), make([]int32, len(l.Roles))
 	for g := range l.Roles {
-		roles[g], sizes[g] = l.Roles[g].Rows, l.Roles[g].Size
+		roles[g], sizes[g], stage[g] = l.Roles[g].Rows, l.Roles[g].Size, int32(l.Roles[g].Stage)
+	}
+
+	units := func(s signal) Units {
+		return Units{Roles: roles, Sizes: sizes, Together: int(signals) * e.n, Node: l.Node, Stage: stage, Habits: s == own,
+			Pure: l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)}
 	}
 
 	same := old != nil && len(old.Ranks) == len(l.Ranks) && old.World == l.World && sameRoles(old, l)
@@ -32,22 +36,12 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		}
 
 		if !same {
-			e.tracks[s] = newTrack(&e.cfg, e.n, roles, sizes)
+			e.tracks[s] = newTrack(&e.cfg, e.n, units(s))
 			e.sharing[s], e.experts[s] = newSharing(l, replicaParts(l), nil), newExperts(l)
 			continue
 		}
 
-		e.tracks[s].setRoles(roles, sizes)
-	}
-
-	stage := make([]int32, len(l.Roles))
-	for g := range l.Roles {
-		stage[g] = int32(l.Roles[g].Stage)
-	}
-
-	for s := range signals {
-		e.tracks[s].tests, e.tracks[s].node, e.tracks[s].stage, e.tracks[s].habits = int(signals)*e.n, l.Node, stage, s == own
-		e.tracks[s].pure = l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)
+		e.tracks[s].assign(units(s))
 	}
 
 	if !same {
@@ -66,7 +60,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 			}
 
 			if l.Fresh[r] {
-				e.tracks[s].warm[r] = warmUp
+				e.tracks[s].start(r)
 			}
 		}
 	}
@@ -75,9 +69,8 @@ func (e *Engine) setLayout(l *frame.Layout) {
 // reset forgets what a new world or parallel layout makes meaningless.
 func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.base = l
-	e.whole = newTrack(&e.cfg, len(l.Replicas), [][]int32{sequence(len(l.Replicas))}, []int{len(l.Replicas)})
-	e.alone = newTrack(&e.cfg, len(l.Roles), [][]int32{sequence(len(l.Roles))}, []int{len(l.Roles)})
-	e.alone.selfOnly, e.alone.habits = true, true
+	e.whole = newTrack(&e.cfg, len(l.Replicas), Units{Roles: [][]int32{sequence(len(l.Replicas))}, Sizes: []int{len(l.Replicas)}})
+	e.alone = newTrack(&e.cfg, len(l.Roles), Units{Roles: [][]int32{sequence(len(l.Roles))}, Sizes: []int{len(l.Roles)}, SelfOnly: true, Habits: true})
 	e.aloneV = make([]float32, len(l.Roles))
 	e.lonely = false
 	for _, rows := range roles {
@@ -93,6 +86,10 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.recent, e.line = newRecent(e.n), newTimeline()
 	e.ledger.Faults, e.ledger.Habits, e.ledger.Played, e.ledger.Saves = nil, habits{}, [threshold.Window]played{}, newSaveCosts()
 	e.judged = make([]uint16, e.n)
+	for s := range e.leads {
+		e.leads[s] = make([]bool, e.n)
+	}
+
 	e.stepMedian = 0
 }
 

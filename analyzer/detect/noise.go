@@ -17,7 +17,7 @@ func (t *track) noise(e []float32) {
 	}
 
 	pool := t.buf2[:0]
-	for g, rows := range t.roles {
+	for g, rows := range t.Roles {
 		t.buf = t.buf[:0]
 		stride := len(rows)/noiseSample + 1
 		for i := t.count % stride; i < len(rows); i += stride { // the ring of steps sees them all
@@ -38,7 +38,7 @@ func (t *track) noise(e []float32) {
 
 	t.buf2 = pool
 	if len(pool) >= 2 {
-		t.blend(len(t.roles), robust.Spread(pool))
+		t.blend(len(t.Roles), robust.Spread(pool))
 	}
 }
 
@@ -54,7 +54,7 @@ func (t *track) differNoise(e []float32) {
 	}
 
 	if len(t.buf) >= 2 {
-		t.blend(len(t.roles), robust.Spread(t.buf)*float32(math.Sqrt(1/(1-min(t.rho(), 0.75)))))
+		t.blend(len(t.Roles), robust.Spread(t.buf)*float32(math.Sqrt(1/(1-min(t.rho(), 0.75)))))
 	}
 }
 
@@ -78,7 +78,7 @@ func (t *track) blend(g int, s float32) {
 func (t *track) roleNoise(r int) float32 {
 	g := int(t.role[r])
 	if g < 0 || t.sigmaN[g] == 0 {
-		g = len(t.roles)
+		g = len(t.Roles)
 	}
 
 	return float32(max(t.sigma[g], sigmaFloor))
@@ -89,14 +89,14 @@ func (t *track) roleNoise(r int) float32 {
 func (t *track) noiseOf(r int) float32 {
 	s := t.roleNoise(r)
 	if t.orphaned(int32(r)) {
-		s = float32(math.Hypot(float64(s), float64(t.orphan[r])))
+		s = float32(math.Hypot(float64(s), float64(t.left[r])))
 	}
 
 	return max(s, min(t.dev[r], 4*s))
 }
 
 // orphaned reports whether the work that unit r shares with its replica was left in.
-func (t *track) orphaned(r int32) bool { return t.orphan[r] > 0 }
+func (t *track) orphaned(r int32) bool { return t.left[r] > 0 }
 
 // learn follows the centre and spread of a healthy unit.
 func (t *track) learn(r int, x, sig float32) {

@@ -109,7 +109,7 @@ func (e *Engine) uncontested(c *candidate, most float64) bool {
 	}
 
 	t := e.tracks[own]
-	rose := !t.fromStart(c.row) && t.baseN[c.row] >= minBase && c.z >= beganAlarm && c.effect >= e.cfg.Effect
+	rose := !t.fromStart(c.row) && t.hasPast(c.row) && c.z >= beganAlarm && c.effect >= e.cfg.Effect
 	return e.layout.Stages == 1 || rose && most < calmShare*c.excess
 }
 
@@ -119,7 +119,7 @@ func (e *Engine) uncontested(c *candidate, most float64) bool {
 // recorded waits grow as well, and its pipeline would have to be the late one.
 func (e *Engine) began(c *candidate, k int) bool {
 	t := e.tracks[own]
-	if t.fromStart(c.row) || t.baseN[c.row] < minBase || c.z < beganAlarm || c.effect < e.cfg.Effect ||
+	if t.fromStart(c.row) || !t.hasPast(c.row) || c.z < beganAlarm || c.effect < e.cfg.Effect ||
 		!e.roleRecorded(c.row) || e.slowest(c.row, k) < slowestShare {
 		return false
 	}

@@ -92,3 +92,42 @@ func (t *track) changes(se float64) {
 		t.tauOwn[k] = t.usual(1+k, t.buf, se, max(fewOwnFloor, t.middleLook(0)))
 	}
 }
+
+// standing is how far unit r is above its peers now: in its last window, or since it
+// is slow.
+func (t *track) standing(r int) float64 {
+	x := t.mid[r]
+	switch {
+	case t.phase[r] != ok:
+		x = robust.Median(t.values(r, max(threshold.MinBold, t.age(r))))
+	case t.active(r):
+		x = t.effect[r]
+	}
+
+	return robust.Finite(float64(x), 0)
+}
+
+// doubt is how far the window of a healthy unit may be from its peers by chance.
+func (t *track) doubt(r int) float64 {
+	return suspectZ * math.Hypot(robust.MedianLoss*float64(t.noiseOf(r))/math.Sqrt(threshold.Window), tauFloor)
+}
+
+// rose reports whether unit r is clearly slower than its own healthy past: its
+// baseline, or its centre before the episode where it is too young to have one.
+func (t *track) rose(r int) bool {
+	k := min(threshold.Window, max(threshold.MinBold, t.age(r)))
+	past, blocks, tau := t.past(r, t.began(r, k))
+	n := blocks * threshold.BlockSteps
+	if blocks < minBase {
+		past, n = float64(t.mu[r]), int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
+	}
+
+	if n < threshold.MinBold || t.fromStart(r) {
+		return false
+	}
+
+	v := t.values(r, k)
+	m := float64(robust.Median(v)) - past
+	se := robust.MedianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
+	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, tau)
+}

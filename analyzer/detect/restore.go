@@ -162,17 +162,6 @@ func (e *Engine) check() error {
 	return e.recent.check()
 }
 
-// check holds that a unit without a role is suspected of nothing: nobody is its peer.
-func (t *track) check() error {
-	for u, g := range t.role {
-		if g < 0 && (t.phase[u] != ok || t.passes[u] > 0 || t.lanePasses[u] > 0) {
-			return fmt.Errorf("unit %d has no role", u)
-		}
-	}
-
-	return nil
-}
-
 func (h *recent) check() error {
 	for _, list := range [][][]float32{h.cells[:], h.adjusted[:]} {
 		for _, v := range list {

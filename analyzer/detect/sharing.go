@@ -9,6 +9,14 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
+// known is what is known of the ranks from the steps before.
+type known interface {
+	healthy(r int) bool
+	degraded(r int) bool
+	lately(r int) float32 // residual of the last few steps
+	centre(r int) float32 // residual in health
+}
+
 // sharing finds and removes what ranks have in common that do parts of the same work:
 // all stages of a replica process the same micro-batches, so a long sequence makes all
 // of them slow, and none of them a straggler. Those that hold the same expert get more
@@ -144,9 +152,9 @@ func (s *sharing) mates(r int) []int32 {
 // was anything. It is done before ranks are compared: where members of a role are
 // missing, the middle of its peers is of other replicas than that of the next stage.
 // level is the usual log of each role, now its middle in this step; who waited for a
-// mate in this step teaches nothing. What can't be taken out of t's units for want of
-// the other parts is noise of theirs.
-func (s *sharing) remove(logs []float32, level []float64, now, worked []float32, waited []bool, t *track) bool {
+// mate in this step teaches nothing. What can't be taken out of a rank for want of the
+// other parts is noise of its own, and added to left.
+func (s *sharing) remove(logs []float32, level []float64, now, worked []float32, waited []bool, left []float32, t known) bool {
 	s.used = false
 	if !s.usable {
 		for q := range s.common {
@@ -187,7 +195,7 @@ func (s *sharing) remove(logs []float32, level []float64, now, worked []float32,
 		}
 
 		if w != w {
-			t.orphan[r] = float32(math.Hypot(float64(t.orphan[r]), float64(s.slopes[g])*math.Sqrt(s.sww[g]/s.terms[g])))
+			left[r] = float32(math.Hypot(float64(left[r]), float64(s.slopes[g])*math.Sqrt(s.sww[g]/s.terms[g])))
 			continue
 		}
 
@@ -240,11 +248,11 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 // excuse takes out of the work of degraded ranks what they lately were slow by; a suspect
 // may only have more work. Where two stages are slow, each by what the other is thought
 // to work, neither tells the work; two that hold the same expert are slow by its load.
-func (s *sharing) excuse(t *track) {
+func (s *sharing) excuse(t known) {
 	for _, parts := range s.parts {
 		slow := 0
 		for _, rows := range parts {
-			if slices.ContainsFunc(rows, func(r int32) bool { return t.phase[r] == degraded }) {
+			if slices.ContainsFunc(rows, func(r int32) bool { return t.degraded(int(r)) }) {
 				slow++
 			}
 		}
@@ -256,7 +264,7 @@ func (s *sharing) excuse(t *track) {
 		for _, rows := range parts {
 			for _, r := range rows {
 				switch {
-				case t.phase[r] != degraded:
+				case !t.degraded(int(r)):
 				case slow == 1:
 					s.dev[r] -= t.lately(int(r))
 				case s.within == nil:
@@ -311,7 +319,7 @@ func (s *sharing) others() {
 // learn follows how a rank goes with the other parts in each role: about its own centre,
 // so that a rank that is always slow teaches nothing. An expert's load would be in that
 // centre; there no rank counts for more than usual ones.
-func (s *sharing) learn(waited []bool, t *track) {
+func (s *sharing) learn(waited []bool, t known) {
 	keep := 1 - 1.0/threshold.Memory
 	for g := range s.sxy {
 		s.sxy[g] *= keep
@@ -328,7 +336,7 @@ func (s *sharing) learn(waited []bool, t *track) {
 
 	for r, x := range s.dev {
 		g := s.role[r]
-		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && t.phase[r] != ok {
+		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && !t.healthy(r) {
 			continue
 		}
 

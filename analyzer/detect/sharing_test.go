@@ -61,6 +61,23 @@ func TestSharing_SlowRankIsNoWork(t *testing.T) {
 	}
 }
 
+// slowOne is a job of which one rank is known to be slow.
+type slowOne struct {
+	row int
+	by  float32
+}
+
+func (s slowOne) healthy(r int) bool  { return r != s.row }
+func (s slowOne) degraded(r int) bool { return r == s.row }
+func (s slowOne) centre(int) float32  { return 0 }
+func (s slowOne) lately(r int) float32 {
+	if r == s.row {
+		return s.by
+	}
+
+	return 0
+}
+
 // TestSharing_ExpertLoad lets the experts of two groups get tokens unevenly, for long,
 // and slows one rank: what those that hold the same expert share goes, what the rank is
 // slow by stays.
@@ -76,8 +93,7 @@ func TestSharing_ExpertLoad(t *testing.T) {
 		l.Groups = append(l.Groups, frame.Group{Dim: "ep", Size: experts, Rows: sequence(n)[g*experts : (g+1)*experts]})
 	}
 
-	cfg := Default()
-	s, tr, ref := newExperts(l), newTrack(&cfg, n, [][]int32{sequence(n)}, []int{n}), newReference([][]int32{sequence(n)}, []int{n})
+	s, left, ref := newExperts(l), make([]float32, n), newReference([][]int32{sequence(n)}, []int{n})
 	chance := rand.New(rand.NewPCG(1, 2))
 	var load [experts]float64
 	logs, out := make([]float32, n), make([]float32, n)
@@ -96,10 +112,7 @@ func TestSharing_ExpertLoad(t *testing.T) {
 		}
 
 		ref.relative(logs, out)
-		tr.phase[slow] = degraded
-		tr.ring[slow*threshold.Window+tr.count%threshold.Window], tr.first[slow] = 0.2, 0
-		tr.count++
-		s.remove(logs, []float64{0}, ref.middle, nil, nil, tr)
+		s.remove(logs, []float64{0}, ref.middle, nil, nil, left, slowOne{row: slow, by: 0.2})
 		ref.relative(logs, out)
 		if k >= steps-last {
 			for r, x := range out {

@@ -94,9 +94,9 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 // spike counts a step of unit r that nobody convicted: x is its residual, d how far that
 // is above its past. A slow step stands out of the last ones as well: who is above a past
 // that it has not learned from is not slow again and again.
-func (t *track) spike(r int, x, d, sig float32, label int64) {
+func (t *track) spike(r int, x, d, sig float32, label int64, leads []bool) {
 	least := max(spikeEffect, spikeSigmas*sig)
-	slow := t.warm[r] == 0 && d > least && (t.leads == nil || t.leads[r]) && x-robust.Median(t.values(r, threshold.Window)) > least
+	slow := t.warm[r] == 0 && d > least && (leads == nil || leads[r]) && x-robust.Median(t.values(r, threshold.Window)) > least
 	t.slowly.add(r, d, slow, label)
 }
 
@@ -111,7 +111,7 @@ func (t *track) intermittent(r int) bool {
 	}
 
 	peers := t.elsewhere(r)
-	if t.slowEvidence(r, peers) < math.Log(float64(t.tests)*n/spikeOdds) {
+	if t.slowEvidence(r, peers) < math.Log(float64(t.Together)*n/spikeOdds) {
 		return false
 	}
 
@@ -134,12 +134,12 @@ func (t *track) elsewhere(r int) []int {
 		}
 
 		all = append(all, p)
-		if t.stage == nil || t.role[r] < 0 || t.role[p] < 0 || t.stage[t.role[p]] != t.stage[t.role[r]] {
+		if t.Stage == nil || t.role[r] < 0 || t.role[p] < 0 || t.Stage[t.role[p]] != t.Stage[t.role[r]] {
 			continue
 		}
 
 		switch {
-		case len(t.node) != t.n || t.node[p] != t.node[r]:
+		case len(t.Node) != t.n || t.Node[p] != t.Node[r]:
 			away = append(away, p)
 		case t.slowly.Slow[p] < spikeRate*t.slowly.Looked[p]:
 			here = append(here, p)
@@ -205,4 +205,19 @@ func (t *track) slowShare(r int) float64 {
 	}
 
 	return slow / max(1, looked)
+}
+
+// Spikes are a unit's single slow steps.
+type Spikes struct {
+	Sum         float64 // of their residuals
+	Share, Mean float64 // share of its steps, and mean residual
+	Peers       float64 // share of its peers' steps
+	First, Last int64   // steps
+}
+
+// spikes is the single slow steps of unit r.
+func (t *track) spikes(r int) Spikes {
+	s := t.slowly
+	return Spikes{Sum: float64(s.Sum[r]), Share: float64(s.Slow[r] / s.Looked[r]), Mean: float64(s.Sum[r] / s.Slow[r]), Peers: t.slowShare(r),
+		First: s.First[r], Last: s.Last[r]}
 }

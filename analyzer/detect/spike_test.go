@@ -2,6 +2,8 @@ package detect
 
 import (
 	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
 // TestIntermittent_ShareOfTheStage counts slow steps of ranks of two stages. Where the
@@ -17,12 +19,15 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 		{"its stage as well", [4]float32{7, 12, 9, 7}, false},
 		{"its whole host", [4]float32{15, 16, 0, 1}, true},
 	} {
-		cfg := Default()
-		rows := sequence(first + 4)
-		tr := newTrack(&cfg, first+4, [][]int32{rows[:first], rows[first:]}, []int{first, 4})
-		tr.stage = []int32{0, 1}
+		cfg := threshold.Default()
+		rows := make([]int32, first+4)
 		for r := range rows {
-			tr.node, tr.slowly.Looked[r] = append(tr.node, int32(r/2)), 300
+			rows[r] = int32(r)
+		}
+
+		tr := newTrack(&cfg, first+4, Units{Roles: [][]int32{rows[:first], rows[first:]}, Sizes: []int{first, 4}, Stage: []int32{0, 1}})
+		for r := range rows {
+			tr.Node, tr.slowly.Looked[r] = append(tr.Node, int32(r/2)), 300
 		}
 
 		for _, list := range [][]float32{tr.slowly.Slow, tr.slowly.Episodes, tr.slowly.Size[1]} {

@@ -24,7 +24,7 @@ func (t *track) spreads() {
 		t.buf = append(t.buf, m)
 	}
 
-	sigma := max(t.sigma[len(t.roles)], sigmaFloor)
+	sigma := max(t.sigma[len(t.Roles)], sigmaFloor)
 	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(threshold.Window*(1-rho)/(1+rho))
 	t.tau = t.usual(0, t.buf, se, fewTauFloor)
 	t.changes(math.Hypot(se, robust.MedianLoss*sigma/math.Sqrt(baseBlocks*threshold.BlockSteps)))

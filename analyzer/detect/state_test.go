@@ -25,8 +25,8 @@ import (
 // scratch names the fields, by type, that hold nothing from one step to the next: a
 // restored engine may differ in them alone.
 var scratch = map[string][]string{
-	"detect.Engine":    {"v", "logs", "work", "sum", "buf", "over", "did", "ends", "plain", "waits", "charged", "mended", "struck", "aloneV", "inGroup"},
-	"detect.track":     {"leads", "buf", "buf2", "hl"},
+	"detect.Engine":    {"v", "logs", "work", "sum", "buf", "over", "did", "ends", "plain", "waits", "charged", "mended", "struck", "aloneV", "inGroup", "leads"},
+	"detect.track":     {"buf", "buf2", "hl"},
 	"detect.reference": {"buf", "idx", "middle"},
 	"detect.sharing":   {"dev", "w", "whole", "levels", "buf"},
 	"detect.covariate": {"slope", "dev", "ln"},

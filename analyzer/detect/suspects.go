@@ -47,7 +47,7 @@ func (e *Engine) Suspects() Suspects {
 
 func (e *Engine) suspected(r int) bool {
 	for _, t := range e.tracks {
-		if t.phase[r] != ok || t.active(r) {
+		if !t.healthy(r) || t.active(r) {
 			return true
 		}
 	}
@@ -64,12 +64,8 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 		c := candidate{row: r, main: -1}
 		for s := range signals {
 			t := e.tracks[s]
-			if t.phase[r] != suspect || t.active(r) || t.few[r] || t.age(r) > 2*threshold.Window {
-				continue // what two windows could not confirm is not missing time
-			}
-
-			o := t.try(r, min(threshold.Window, t.age(r)))
-			if o.z < suspectZ || o.slow < threshold.SlowShare || math.Expm1(o.effect) < e.cfg.MinEffect {
+			effect, z, ok := t.suspicion(r)
+			if !ok {
 				continue
 			}
 
@@ -80,11 +76,11 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 
 			c.has[s] = true
 			if c.main < 0 || x > c.excess {
-				c.main, c.excess, c.effect, c.z, c.sinceAt = s, x, o.effect, o.z, int(t.sinceAt[r])
-				c.since, c.detected = e.sinceOf(t, r), t.detected[r]
+				c.main, c.excess, c.effect, c.z, c.sinceAt = s, x, effect, z, t.onsetAt(r)
+				c.since, c.detected = t.firstSlow(r), t.detectedIn(r)
 			}
 
-			c.phase = suspect
+			c.suspect = true
 		}
 
 		if c.main >= 0 && !slices.ContainsFunc(culprits, func(k candidate) bool { return k.row == r }) {
@@ -97,7 +93,7 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 	}
 
 	named, _ := e.accuse(append(slices.Clone(culprits), young...))
-	return slices.DeleteFunc(named, func(c candidate) bool { return c.phase != suspect })
+	return slices.DeleteFunc(named, func(c candidate) bool { return !c.suspect })
 }
 
 // suspectNodes makes an entry of each node with a suspect rank about which nothing

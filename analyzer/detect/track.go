@@ -20,10 +20,10 @@ const (
 // Invariant: what it keeps is bounded per unit, and everything it knows is in its
 // fields, so a saved track goes on as if it had never stopped.
 type track struct {
-	n     int
-	roles [][]int32
-	role  []int32 // unit → role, -1 none
-	few   []bool  // unit has one or two peers
+	Units
+	n    int
+	role []int32 // unit → role, -1 none
+	few  []bool  // unit has one or two peers
 
 	count  int       // analysed steps
 	labels []int64   // step numbers of the last analysed steps, by count % len
@@ -65,27 +65,33 @@ type track struct {
 	looks   []float32 // the last looks at tau, tauOwn and each of tauLane
 	lookN   [1 + len(gaps) + len(lanes)]int32
 
-	cfg           *Config
+	cfg           *threshold.Config
 	least         float32   // MinEffect as a logarithm
-	node          []int32   // of each unit, where units are ranks
-	stage         []int32   // of each role, where units are ranks; nil = unknown
 	warming       bool      // most units are in their first steps
-	orphan        []float32 // noise left in each unit for want of mates
-	leads         []bool    // units whose spikes count in this step; nil = all
+	left          []float32 // noise that is left in each unit for want of mates, set before a step
 	news          bool      // somebody was confirmed since this was cleared
-	pure          bool      // every unit is a replica of its own
-	habits        bool      // units may differ for good by any amount
-	load          float64   // how much the load of units changes for long, and can't be told
-	selfOnly      bool      // units differ for good: compare each with its own past
-	tests         int       // units × signals that are tested together
+	load          float64   // how much the load of units changes for long, and can't be told; set before a step
 	buf, buf2, hl []float32
+}
+
+// Units says who is tested: ranks, or replicas, or roles.
+type Units struct {
+	Roles    [][]int32 // units that do the same work, and are each other's peers
+	Sizes    []int     // of each role, recorded or not
+	Together int       // units × signals that are tested together; 0 = the units
+	Node     []int32   // of each unit, where units are ranks
+	Stage    []int32   // of each role, where units are ranks; nil = unknown
+	Pure     bool      // every unit is a replica of its own
+	Habits   bool      // units may differ for good by any amount
+	SelfOnly bool      // units differ for good: each is compared with its own past
 }
 
 // labelMemory is the number of step labels kept: the longest lane.
 const labelMemory = threshold.BlockSteps * maxBlocks
 
-func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
-	t := &track{cfg: cfg, n: n, tests: n, roles: roles, labels: make([]int64, labelMemory)}
+// newTrack returns a test of n units.
+func newTrack(cfg *threshold.Config, n int, u Units) *track {
+	t := &track{cfg: cfg, n: n, labels: make([]int64, labelMemory)}
 	f32 := func() []float32 { return make([]float32, n) }
 	t.ring, t.blocks = make([]float32, n*threshold.Window), make([]float32, n*maxBlocks)
 	for i := range t.ring {
@@ -96,7 +102,7 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 		t.blocks[i] = robust.NaN
 	}
 
-	t.block, t.orphan = make([]int32, n), f32()
+	t.block, t.left = make([]int32, n), f32()
 	t.mu, t.dev, t.prev, t.base, t.creep = f32(), f32(), f32(), f32(), f32()
 	t.baseN = make([]uint16, n)
 	t.climb, t.fall = f32(), f32()
@@ -113,12 +119,12 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 
 	t.slowly = newSlowSteps(n)
 	t.looks = make([]float32, len(t.lookN)*usualLooks)
-	t.sizeNoise(len(roles)+1, 0)
+	t.sizeNoise(len(u.Roles)+1, 0)
 	for r := range n {
 		t.forget(r)
 	}
 
-	t.setRoles(roles, sizes)
+	t.assign(u)
 	t.tau = fewTauFloor
 	for k := range t.tauOwn {
 		t.tauOwn[k] = fewOwnFloor
@@ -127,28 +133,32 @@ func newTrack(cfg *Config, n int, roles [][]int32, sizes []int) *track {
 	return t
 }
 
-// setRoles tells the track who is compared with whom.
-func (t *track) setRoles(roles [][]int32, sizes []int) {
-	t.roles = roles
+// assign tells the test who is compared with whom.
+func (t *track) assign(u Units) {
+	t.Units = u
+	if u.Together == 0 {
+		t.Together = t.n
+	}
+
 	t.role, t.few = make([]int32, t.n), make([]bool, t.n)
 	for r := range t.role {
 		t.role[r] = -1
 	}
 
-	for g, rows := range roles {
+	for g, rows := range u.Roles {
 		for _, r := range rows {
 			t.role[r] = int32(g)
-			t.few[r] = sizes[g] < threshold.MedianPeers
+			t.few[r] = u.Sizes[g] < threshold.MedianPeers
 		}
 	}
 
-	if len(t.sigma) != len(roles)+1 {
+	if len(t.sigma) != len(u.Roles)+1 {
 		pooled := 0.0
 		if len(t.sigma) > 0 {
 			pooled = t.sigma[len(t.sigma)-1]
 		}
 
-		t.sizeNoise(len(roles)+1, pooled)
+		t.sizeNoise(len(u.Roles)+1, pooled)
 	}
 }
 
@@ -212,15 +222,24 @@ type episode struct {
 	unit                   int
 	since, detected, until int64
 	steps                  int
+	ago                    int     // steps since it began
 	effect                 float64 // mean residual of its slow steps
-	share                  float64 // of its steps that are slow by themselves
 	confirmed              bool
-	starting               bool // it began in the unit's first steps
+	event                  bool // not confirmed, but long and strong enough for a person to check
 }
 
-// observe takes the residuals of one step and returns the episodes that ended
-// with it. e is not kept.
-func (t *track) observe(e []float32, label int64, end func(episode)) {
+// observe takes the residuals of one step, NaN where a unit has none, tests the units
+// whose turn it is, and tells end each episode that ended with it. leads are the units
+// whose single slow steps count; nil = all. e is not kept.
+func (t *track) observe(e []float32, leads []bool, label int64, end func(episode)) {
+	t.follow(e, leads, label, end)
+	for r := range t.n {
+		t.evaluate(r)
+	}
+}
+
+// follow is observe without the tests of windows.
+func (t *track) follow(e []float32, leads []bool, label int64, end func(episode)) {
 	t.labels[t.count%labelMemory] = label
 	t.endWarmUp()
 	t.noise(e)
@@ -245,7 +264,7 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 		d := x
 		if t.baseN[r] >= minBase {
 			d -= t.base[r]
-		} else if t.selfOnly {
+		} else if t.SelfOnly {
 			d = 0
 		}
 
@@ -262,10 +281,10 @@ func (t *track) observe(e []float32, label int64, end func(episode)) {
 				t.learn(r, x, sig)
 			}
 
-			t.spike(r, x, d, sig, label)
+			t.spike(r, x, d, sig, label, leads)
 		default:
 			if t.phase[r] == suspect {
-				t.spike(r, x, d, sig, label)
+				t.spike(r, x, d, sig, label, leads)
 			}
 
 			if ep, ended := t.sink(r, d, x, unit, label); ended {
@@ -379,15 +398,20 @@ func (t *track) over(r int) episode {
 	ep := episode{
 		unit: r, since: t.since[r], detected: t.detected[r], until: t.until[r],
 		steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, confirmed: t.phase[r] == degraded,
-		starting: t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp,
 	}
+	ep.ago = calmSteps + ep.steps
+	share := 0.0 // of its steps that are slow by themselves
 	if t.sumN[r] > 0 {
 		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
-		ep.share = float64(t.sumN[r]) / float64(ep.steps)
+		share = float64(t.sumN[r]) / float64(ep.steps)
 	}
 
 	if ep.confirmed {
 		t.forgetLanes(r, int(t.fallAt[r]))
+	} else {
+		starting := t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp
+		ep.event = ep.steps <= transientSteps && ep.steps >= suspectAt && share >= threshold.SlowShare &&
+			ep.effect >= max(eventEffect, eventSigmas*float64(t.noiseOf(r))) && !starting
 	}
 
 	t.calm(r)

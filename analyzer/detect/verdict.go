@@ -191,7 +191,7 @@ func (e *Engine) devices(name string) int {
 // wholeNodes names a node that holds a whole replica which is slow for good:
 // work rotates over replicas, a slow host does not.
 func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
-	for q := range e.whole.n {
+	for q := range e.whole.len() {
 		if !e.whole.active(q) {
 			continue
 		}
@@ -208,8 +208,9 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 		}
 
 		n.State, n.Cause = verdict.Degraded, verdict.Compute
-		n.Slowdown = math.Exp(float64(e.whole.effect[q]))
-		n.SinceStep, n.DetectedStep = e.sinceOf(e.whole, q), e.whole.detected[q]
+		effect, _ := e.whole.test(q)
+		n.Slowdown = math.Exp(effect)
+		n.SinceStep, n.DetectedStep = e.whole.firstSlow(q), e.whole.detectedIn(q)
 		n.Confidence = 0.8
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
@@ -228,7 +229,7 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 		}
 	}
 
-	for g := range e.alone.n {
+	for g := range e.alone.len() {
 		if !e.alone.active(g) {
 			continue
 		}
@@ -249,8 +250,9 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 			n.Cause = verdict.Unattributed
 		}
 
-		n.Slowdown = math.Exp(float64(e.alone.effect[g]))
-		n.SinceStep, n.DetectedStep = e.sinceOf(e.alone, g), e.alone.detected[g]
+		effect, _ := e.alone.test(g)
+		n.Slowdown = math.Exp(effect)
+		n.SinceStep, n.DetectedStep = e.alone.firstSlow(g), e.alone.detectedIn(g)
 		n.Confidence = 0.65
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])

@@ -59,7 +59,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 	}
 
 	t := e.tracks[compute]
-	mine := e.levelOf(t, c.row)
+	mine := t.middle(c.row)
 	for _, m := range frame.Inner {
 		g := e.groupOf(c.row, m)
 		if g == nil || !e.seen[m] || g.Complete() && !slices.ContainsFunc(g.Rows, func(p int32) bool { return e.judged[p] == 0 }) {
@@ -68,7 +68,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 
 		like := 0
 		for _, p := range sample(g.Rows, 0) {
-			if e.layout.Node[p] != e.layout.Node[c.row] && e.levelOf(t, int(p)) >= mine/2 {
+			if e.layout.Node[p] != e.layout.Node[c.row] && t.middle(int(p)) >= mine/2 {
 				like++
 			}
 		}
@@ -136,26 +136,17 @@ func (e *Engine) maybeStage(c *candidate) bool {
 	}
 
 	t := e.tracks[c.main]
-	mine := e.levelOf(t, c.row)
+	mine := t.middle(c.row)
 	for r := range e.n {
 		if r == c.row || e.layout.Role[r] != e.layout.Role[c.row] {
 			continue
 		}
 
-		x := e.levelOf(t, r)
+		x := t.middle(r)
 		if x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness {
 			return true
 		}
 	}
 
 	return false
-}
-
-// levelOf is the median residual of a unit over its window.
-func (e *Engine) levelOf(t *track, r int) float32 {
-	if t.first[r] < 0 {
-		return robust.NaN
-	}
-
-	return robust.Median(t.values(r, threshold.Window))
 }

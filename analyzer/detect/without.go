@@ -282,12 +282,7 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 			return robust.NaN
 		}
 
-		n := int(e.line.Place[s][k%threshold.Window])
-		if n <= 0 || n <= t.count-threshold.Window {
-			return robust.NaN
-		}
-
-		return t.ring[f.Row*threshold.Window+(n-1)%threshold.Window]
+		return t.residual(f.Row, int(e.line.Place[s][k%threshold.Window]))
 	}
 	if f.Spiky {
 		if x := at(i); x > spikeEffect {
@@ -298,7 +293,7 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 	}
 
 	half := 2
-	if x := float64(t.effect[f.Row]); x > 0 {
+	if x, _ := t.test(f.Row); x > 0 {
 		half = int(min(threshold.Window, max(2, math.Pow(effectError*float64(t.noiseOf(f.Row))/x, 2))))
 	}
 

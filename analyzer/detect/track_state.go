@@ -1,0 +1,44 @@
+package detect
+
+import (
+	"fmt"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/state"
+)
+
+// check holds that a unit without a role is suspected of nothing: nobody is its peer.
+func (t *track) check() error {
+	for u, g := range t.role {
+		if g < 0 && (t.phase[u] != ok || t.passes[u] > 0 || t.lanePasses[u] > 0) {
+			return fmt.Errorf("unit %d has no role", u)
+		}
+	}
+
+	return nil
+}
+
+func (t *track) state() state.Fields {
+	f := state.Fields{
+		"count": state.Counts(&t.count), "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks,
+		"block": state.Counts(&t.block), "orphan": &t.left, "load": &t.load, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
+		"creep": &t.creep, "block_sd": &t.blockSD, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase,
+		"passes": &t.passes, "lane_passes": &t.lanePasses, "slow": &t.slow, "warm": &t.warm, "warmed": &t.warmed,
+		"first": &t.first, "first_label": &t.firstLabel, "since": &t.since, "detected": &t.detected,
+		"since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
+		"effect": &t.effect, "mid": &t.mid, "least": &t.least, "sigma": &t.sigma, "sigmas": &t.sigmas,
+		"sigma_n": state.Counts(&t.sigmaN), "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn,
+		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": state.Counts(&t.lookN), "warming": &t.warming, "news": &t.news,
+	}
+	for i := range t.laneMean {
+		f[fmt.Sprint("lane_", lanes[i])] = &t.laneMean[i]
+	}
+
+	f["looked"], f["looked_slow"], f["episodes"], f["slow_sum"] = &t.slowly.Looked, &t.slowly.Slow, &t.slowly.Episodes, &t.slowly.Sum
+	f["slow_longest"] = &t.slowly.Longest
+	f["slow_run"], f["slow_first"], f["slow_last"] = &t.slowly.Run, &t.slowly.First, &t.slowly.Last
+	for i := range t.slowly.Size {
+		f[fmt.Sprint("slow_size_", i)] = &t.slowly.Size[i]
+	}
+
+	return f
+}
