@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -346,9 +347,45 @@ func shardChosen(t *testing.T, b *bed) {
 		t.Errorf("a pass into the chosen shard: %v", r)
 	}
 
+	b.placed(t)
 	b.nothing(t, b.Store(0, b.database), 8<<20)
 	b.nothing(t, b.Store(1, b.database), 8<<20)
 	b.whole(t)
+}
+
+// placed holds that a pass over the job has put each node's rows into the shard that the node's
+// agent chooses, and that there are several.
+func (b *bed) placed(t *testing.T) {
+	sink := b.sink(t, b.Shards[0][0].Store(b.database)+"?cluster="+chtest.ClusterName, clickhouse.Options{})
+	used := map[string]bool{}
+	for n, shard := range b.Shards {
+		rows, err := shard[0].Conn(b.database).Query(t.Context(), "SELECT DISTINCT node FROM steps_local WHERE job = '"+b.job+"'")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for rows.Next() {
+			var node string
+			if err := rows.Scan(&node); err != nil {
+				t.Fatal(err)
+			}
+
+			want, err := sink.ShardOf(t.Context(), b.job, node)
+			if got := fmt.Sprintf("%s/%d", chtest.ClusterName, n+1); err != nil || got != want {
+				t.Errorf("%s is in %s, its agent writes into %q, %v", node, got, want, err)
+			}
+
+			used[want] = true
+		}
+
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if len(used) != len(b.Shards) {
+		t.Errorf("all nodes went into %v", used)
+	}
 }
 
 // shardAdded: what is in the old shards is not stored in a new one.

@@ -69,7 +69,8 @@ type Sink struct {
 	name   string
 	entry  []string
 	tries  int
-	shard  string // that is written, or was before; "" unknown
+	shards []shard // of the cluster, nil until asked
+	shard  string  // that is written, or was before; "" unknown
 	chosen bool
 
 	mu   sync.Mutex

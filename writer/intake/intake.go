@@ -110,10 +110,12 @@ type engine struct {
 	// whole is how many rows are a batch by themselves, batch how many a turn reads; 0
 	// takes turns by Quantum alone.
 	whole, batch int
-	held         int  // rows in the members' light, all together
-	marks        bool // positions are kept: a follower's
-	plans        plans
-	local        local
+	held         int // rows in the members' light, all together
+	// part are the rank directories that a pass takes, by path; nil takes all.
+	part  map[string]bool
+	marks bool // positions are kept: a follower's
+	plans plans
+	local local
 }
 
 // LossSum is what was lost for one reason.

@@ -19,134 +19,42 @@ import (
 	"github.com/laggard-dev/laggard/writer/tail"
 )
 
-// Report is what one pass did.
-type Report struct {
-	Store    string
-	Ranks    int      // rank directories read
-	Leased   []string // left alone: another process ships them
-	Unlocked int      // rank directories in which no lease can be had (read-only)
-	Segments uint64   // read to their end; the newest of each rank is not counted
-	Lines    uint64
-	Bytes    uint64
-	Tables   map[string]ship.TableStats
-	Losses   map[string]LossSum // by reason
-	Altered  map[string]uint64  // records stored otherwise than they came, by reason
-	Problems []string           // directories and files that could not be read
-	Notes    []string           // jobs that lay in several directories
-	Singles  uint64             // rounds of inserts that are in one replica only
-	Rest     int64              // bytes of last lines that are not complete yet
-}
-
-// Stored returns the number of rows that the pass added, the account's own aside.
-func (r Report) Stored() uint64 {
-	var n uint64
-	for table, t := range r.Tables {
-		if table != row.LedgerTable {
-			n += t.Inserted
-		}
-	}
-
-	return n
-}
-
-// Found returns the number of rows that the store had already.
-func (r Report) Found() uint64 {
-	var n uint64
-	for table, t := range r.Tables {
-		if table != row.LedgerTable {
-			n += t.Found
-		}
-	}
-
-	return n
-}
-
-// String says it in a sentence a table or cause.
-func (r Report) String() string {
-	var b strings.Builder
-	if r.Stored() == 0 && r.Found() > 0 {
-		fmt.Fprintf(&b, "nothing to store: %s has all %d rows already", r.Store, r.Found())
-	} else {
-		fmt.Fprintf(&b, "stored %d rows in %s", r.Stored(), r.Store)
-		if r.Found() > 0 {
-			fmt.Fprintf(&b, ", which had %d of them already", r.Found())
-		}
-	}
-
-	fmt.Fprintf(&b, " (%d ranks, %d lines, %d bytes)", r.Ranks, r.Lines, r.Bytes)
-	tables := make([]string, 0, len(r.Tables))
-	for table := range r.Tables {
-		tables = append(tables, table)
-	}
-
-	slices.Sort(tables)
-	for _, table := range tables {
-		if t := r.Tables[table]; t.Inserted+t.Found+t.Poisoned > 0 {
-			fmt.Fprintf(&b, "\n  %-14s %d stored, %d found", table, t.Inserted, t.Found)
-			if t.Poisoned > 0 {
-				fmt.Fprintf(&b, ", %d refused by the store and kept as dead letters", t.Poisoned)
-			}
-		}
-	}
-
-	if r.Singles > 0 {
-		fmt.Fprintf(&b, "\n  in one replica only: %d rounds of inserts, no second one had them within a minute", r.Singles)
-	}
-
-	if n := r.Altered[rollup.WordTooLong]; n > 0 {
-		fmt.Fprintf(&b, "\n  cut (%s): words of %d records", rollup.WordTooLong, n)
-	}
-
-	if n := r.Altered[rollup.Crowded]; n > 0 {
-		fmt.Fprintf(&b, "\n  not waited for (%s): the end of the step of %d records", rollup.Crowded, n)
-	}
-
-	if n := r.Altered[rollup.Oversized]; n > 0 {
-		fmt.Fprintf(&b, "\n  left out (%s): the members of %d groups", rollup.Oversized, n)
-	}
-
-	if n := r.Altered[rollup.NoGroups]; n > 0 {
-		fmt.Fprintf(&b, "\n  without dimension (%s): the communication of %d steps, for no parallel_group.json names their communicators", rollup.NoGroups, n)
-	}
-
-	for _, reason := range slices.Sorted(maps.Keys(r.Losses)) {
-		l := r.Losses[reason]
-		fmt.Fprintf(&b, "\n  lost (%s): %d times, %d bytes", reason, l.Events, l.Bytes)
-	}
-
-	if len(r.Leased) > 0 {
-		fmt.Fprintf(&b, "\n  left to the agent that ships them: %s", strings.Join(r.Leased, ", "))
-	}
-
-	if r.Rest > 0 {
-		fmt.Fprintf(&b, "\n  left for the next pass: %d bytes of last lines that are not complete (their writer was killed, or is at it)", r.Rest)
-	}
-
-	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "\n  %s", n)
-	}
-
-	for _, p := range r.Problems {
-		fmt.Fprintf(&b, "\n  not read: %s", p)
-	}
-
-	return b.String()
-}
-
 // ErrNothing is returned, wrapped, by Once for a directory without any rank.
 var ErrNothing = errors.New("no rank directories in it; want <dir>/<job>/<rank>/<unix seconds>")
 
 // Once reads all segments under root and stores what the store has not yet. A
-// directory that a live process ships is reported and left alone.
+// directory that a live process ships is reported and left alone. Where the store has
+// shards each takes the ranks of its nodes, one shard after the other.
 func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, error) {
 	if o.Ship.GiveUp == 0 {
 		o.Ship.GiveUp = DefaultGiveUp
 	}
 
 	o = o.withDefaults()
-	r := Report{Store: storeName(sink)}
-	if err := reach(ctx, sink); err != nil {
+	r := Report{Store: storeName(sink), Tables: map[string]ship.TableStats{}, Losses: map[string]LossSum{}, Altered: map[string]uint64{}}
+	shards, err := byShard(ctx, root, sink, o)
+	if err != nil {
 		return r, err
+	}
+
+	if shards == nil {
+		return r, pass(ctx, root, sink, nil, o, &r)
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(shards)) {
+		sink.(ship.Sharded).KeepShard(name)
+		if err := pass(ctx, root, sink, shards[name], o, &r); err != nil {
+			return r, fmt.Errorf("shard %s: %w", name, err)
+		}
+	}
+
+	return r, nil
+}
+
+// pass is Once into one shard, of the rank directories of part (nil: of all); r is added to.
+func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool, o Options, r *Report) error {
+	if err := reach(ctx, sink); err != nil {
+		return err
 	}
 
 	if o.Ship.Memory <= 0 {
@@ -158,21 +66,19 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
-		return r, err
+		return err
 	}
 
 	e := newEngine(root, shipper, o)
+	e.part = part
 	e.whole = ship.WholeRows(sink, o.Ship)
 	e.batch = e.whole / 4 // the store begins the sooner
-	if err = e.once(ctx, memory, &r); err == nil {
+	if err = e.once(ctx, memory, r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
 
-	stats := shipper.Stats()
-	r.Tables, r.Singles, r.Losses, r.Altered = stats.Tables, stats.Singles, e.losses, e.altered
-	c := e.tree.Counters()
-	r.Segments, r.Lines, r.Bytes = c.Segments, c.Lines, c.Bytes
-	return r, errors.Join(err, e.close())
+	r.add(shipper.Stats(), e)
+	return errors.Join(err, e.close())
 }
 
 // reach makes a store that is not there an error at once instead of a retry.
@@ -210,7 +116,11 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 			return err
 		}
 
-		r.Problems = append(r.Problems, strings.Split(err.Error(), "\n")...)
+		for _, p := range strings.Split(err.Error(), "\n") {
+			if !slices.Contains(r.Problems, p) { // the pass into another shard has said it
+				r.Problems = append(r.Problems, p)
+			}
+		}
 	}
 
 	if len(streams) == 0 {
@@ -220,7 +130,7 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 	r.Notes = e.gather(streams)
 	var members []*member
 	for _, s := range streams {
-		if e.o.Only != nil && !e.o.Only(s.Dir.Job, s.Dir.Rank) {
+		if e.part != nil && !e.part[s.Dir.Path] || e.o.Only != nil && !e.o.Only(s.Dir.Job, s.Dir.Rank) {
 			continue
 		}
 
@@ -234,7 +144,7 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 		}
 	}
 
-	r.Ranks = len(members)
+	r.Ranks += len(members)
 	defer limitMemory(memory, len(members))()
 	g, ctx := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(ctx)

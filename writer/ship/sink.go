@@ -66,8 +66,12 @@ type Copies interface {
 type Sharded interface {
 	// Shard is what was chosen, "" before the first call or where there is nothing to choose.
 	Shard() string
-	// KeepShard tells the choice of an earlier process, before the first call.
+	// KeepShard tells the choice of an earlier process, or of ShardOf: before the first call,
+	// or when nothing is under way.
 	KeepShard(name string)
+	// ShardOf is the shard that the agent of a node chooses for a job, "" where there is
+	// nothing to choose.
+	ShardOf(ctx context.Context, job, node string) (string, error)
 }
 
 // Windows is a sink that tells the sums of the windows that it has, so that one which

@@ -1,0 +1,146 @@
+package intake
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/ship"
+)
+
+// Report is what one pass did.
+type Report struct {
+	Store    string
+	Ranks    int      // rank directories read
+	Leased   []string // left alone: another process ships them
+	Unlocked int      // rank directories in which no lease can be had (read-only)
+	Segments uint64   // read to their end; the newest of each rank is not counted
+	Lines    uint64
+	Bytes    uint64
+	Tables   map[string]ship.TableStats
+	Losses   map[string]LossSum // by reason
+	Altered  map[string]uint64  // records stored otherwise than they came, by reason
+	Problems []string           // directories and files that could not be read
+	Notes    []string           // jobs that lay in several directories
+	Singles  uint64             // rounds of inserts that are in one replica only
+	Rest     int64              // bytes of last lines that are not complete yet
+}
+
+// Stored returns the number of rows that the pass added, the account's own aside.
+func (r Report) Stored() uint64 {
+	var n uint64
+	for table, t := range r.Tables {
+		if table != row.LedgerTable {
+			n += t.Inserted
+		}
+	}
+
+	return n
+}
+
+// Found returns the number of rows that the store had already.
+func (r Report) Found() uint64 {
+	var n uint64
+	for table, t := range r.Tables {
+		if table != row.LedgerTable {
+			n += t.Found
+		}
+	}
+
+	return n
+}
+
+// String says it in a sentence a table or cause.
+func (r Report) String() string {
+	var b strings.Builder
+	if r.Stored() == 0 && r.Found() > 0 {
+		fmt.Fprintf(&b, "nothing to store: %s has all %d rows already", r.Store, r.Found())
+	} else {
+		fmt.Fprintf(&b, "stored %d rows in %s", r.Stored(), r.Store)
+		if r.Found() > 0 {
+			fmt.Fprintf(&b, ", which had %d of them already", r.Found())
+		}
+	}
+
+	fmt.Fprintf(&b, " (%d ranks, %d lines, %d bytes)", r.Ranks, r.Lines, r.Bytes)
+	tables := make([]string, 0, len(r.Tables))
+	for table := range r.Tables {
+		tables = append(tables, table)
+	}
+
+	slices.Sort(tables)
+	for _, table := range tables {
+		if t := r.Tables[table]; t.Inserted+t.Found+t.Poisoned > 0 {
+			fmt.Fprintf(&b, "\n  %-14s %d stored, %d found", table, t.Inserted, t.Found)
+			if t.Poisoned > 0 {
+				fmt.Fprintf(&b, ", %d refused by the store and kept as dead letters", t.Poisoned)
+			}
+		}
+	}
+
+	if r.Singles > 0 {
+		fmt.Fprintf(&b, "\n  in one replica only: %d rounds of inserts, no second one had them within a minute", r.Singles)
+	}
+
+	if n := r.Altered[rollup.WordTooLong]; n > 0 {
+		fmt.Fprintf(&b, "\n  cut (%s): words of %d records", rollup.WordTooLong, n)
+	}
+
+	if n := r.Altered[rollup.Crowded]; n > 0 {
+		fmt.Fprintf(&b, "\n  not waited for (%s): the end of the step of %d records", rollup.Crowded, n)
+	}
+
+	if n := r.Altered[rollup.Oversized]; n > 0 {
+		fmt.Fprintf(&b, "\n  left out (%s): the members of %d groups", rollup.Oversized, n)
+	}
+
+	if n := r.Altered[rollup.NoGroups]; n > 0 {
+		fmt.Fprintf(&b, "\n  without dimension (%s): the communication of %d steps, for no parallel_group.json names their communicators", rollup.NoGroups, n)
+	}
+
+	for _, reason := range slices.Sorted(maps.Keys(r.Losses)) {
+		l := r.Losses[reason]
+		fmt.Fprintf(&b, "\n  lost (%s): %d times, %d bytes", reason, l.Events, l.Bytes)
+	}
+
+	if len(r.Leased) > 0 {
+		fmt.Fprintf(&b, "\n  left to the agent that ships them: %s", strings.Join(r.Leased, ", "))
+	}
+
+	if r.Rest > 0 {
+		fmt.Fprintf(&b, "\n  left for the next pass: %d bytes of last lines that are not complete (their writer was killed, or is at it)", r.Rest)
+	}
+
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "\n  %s", n)
+	}
+
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "\n  not read: %s", p)
+	}
+
+	return b.String()
+}
+
+// add adds what a pass did.
+func (r *Report) add(stats ship.Stats, e *engine) {
+	for table, t := range stats.Tables {
+		sum := r.Tables[table]
+		r.Tables[table] = ship.TableStats{Inserted: sum.Inserted + t.Inserted, Found: sum.Found + t.Found, Poisoned: sum.Poisoned + t.Poisoned}
+	}
+
+	for reason, l := range e.losses {
+		sum := r.Losses[reason]
+		r.Losses[reason] = LossSum{sum.Events + l.Events, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
+	}
+
+	for reason, n := range e.altered {
+		r.Altered[reason] += n
+	}
+
+	c := e.tree.Counters()
+	r.Singles, r.Segments, r.Lines, r.Bytes = r.Singles+stats.Singles, r.Segments+c.Segments, r.Lines+c.Lines, r.Bytes+c.Bytes
+}
