@@ -15,6 +15,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -23,6 +24,8 @@ type database struct {
 	at   ddl.Address
 	conn driver.Conn
 	rows uint64 // about how many rows one query brings
+	// links are connections that are kept for selectColumns.
+	links chan *native.Conn
 }
 
 // dialTimeout bounds connecting: a fleet's server answers in milliseconds, and a
@@ -88,7 +91,7 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 		return nil, fmt.Errorf("open %s: %w", at, err)
 	}
 
-	d := &database{at: at, conn: conn, rows: rangeRows}
+	d := &database{at: at, conn: conn, rows: rangeRows, links: make(chan *native.Conn, o.workers())}
 	if err := conn.Ping(ctx); err != nil {
 		d.at.Hosts = []string{at.Host} // the one that the error is of
 
@@ -99,7 +102,17 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 }
 
 // Close implements Source.
-func (d *database) Close() error { return d.conn.Close() }
+func (d *database) Close() error {
+	errs := []error{d.conn.Close()}
+	for {
+		select {
+		case l := <-d.links:
+			errs = append(errs, l.Close())
+		default:
+			return errors.Join(errs...)
+		}
+	}
+}
 
 // Codes of ClickHouse's errors that a person can do something about.
 const (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -51,7 +50,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 
 	total := len(steps) + len(communications)
 	err = inOrder(ctx, len(steps), o.workers(), func(ctx context.Context, i int) ([]row.Step, error) {
-		return selectRows[row.Step](ctx, d, row.StepsTable, job, steps[i].where(), "ORDER BY rank, incarnation, step, repeat LIMIT 1 BY rank, incarnation, step, repeat")
+		return selectColumns(ctx, d, stepColumns, row.StepsTable, job, steps[i].where(), "ORDER BY rank, incarnation, step, repeat LIMIT 1 BY rank, incarnation, step, repeat")
 	}, func(i int, rows []row.Step) error {
 		for k := range rows {
 			b.AddStep(&rows[k])
@@ -67,7 +66,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 
 	key := "rank, incarnation, step_from, repeat, `group`, op"
 	err = inOrder(ctx, len(communications), o.workers(), func(ctx context.Context, i int) ([]row.Communication, error) {
-		return selectRows[row.Communication](ctx, d, row.CommunicationsTable, job, communications[i].where(), "ORDER BY "+key+" LIMIT 1 BY "+key)
+		return selectColumns(ctx, d, communicationColumns, row.CommunicationsTable, job, communications[i].where(), "ORDER BY "+key+" LIMIT 1 BY "+key)
 	}, func(i int, rows []row.Communication) error {
 		for k := range rows {
 			b.AddCommunication(&rows[k])
@@ -117,15 +116,10 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 		quoted[i] = ddl.Quote(c)
 	}
 
-	q := "SELECT " + strings.Join(quoted, ", ") + " FROM " + table + " WHERE job = " + ddl.Literal(job)
-	if where != "" {
-		q += " AND " + where
-	}
-
 	setJob(&one, job)
 	var rows []T
 	nodes := interner{}
-	err := query(ctx, d, q+" "+tail, func(r driver.Rows) error {
+	err := query(ctx, d, selection(quoted, table, job, where, tail), func(r driver.Rows) error {
 		if err := r.Scan(into...); err != nil {
 			return err
 		}

@@ -72,8 +72,8 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 
 	var rows row.Rows
 	var err error
-	if rows.Steps, err = selectRows[row.Step](ctx, r.d, row.StepsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step, repeat"); err == nil && r.comms {
-		rows.Communications, err = selectRows[row.Communication](ctx, r.d, row.CommunicationsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op")
+	if rows.Steps, err = selectColumns(ctx, r.d, stepColumns, row.StepsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step, repeat"); err == nil && r.comms {
+		rows.Communications, err = selectColumns(ctx, r.d, communicationColumns, row.CommunicationsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op")
 	}
 
 	if err == nil {

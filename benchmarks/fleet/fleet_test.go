@@ -91,6 +91,12 @@ func (f *fleet) store(b *testing.B, dir string) {
 		b.Fatal(err)
 	}
 
+	f.fill(b, sink)
+}
+
+// fill writes the job into a store, and closes it.
+func (f *fleet) fill(b *testing.B, sink ship.Sink) {
+	b.Helper()
 	if err := sink.Create(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -192,7 +198,7 @@ func BenchmarkFleet(b *testing.B) {
 
 			b.ResetTimer()
 			for b.Loop() {
-				analyze(b, dir)
+				analyze(b, "parquet:"+dir)
 			}
 
 			if f.name == fleets[0].name {
@@ -204,10 +210,10 @@ func BenchmarkFleet(b *testing.B) {
 
 // analyze reads a store to the verdict in a process of its own, whose memory is that of
 // the analysis alone.
-func analyze(b *testing.B, dir string) {
+func analyze(b *testing.B, store string) {
 	b.Helper()
 	c := exec.Command(os.Args[0], "-test.run", "^TestAnalyze$", "-test.v")
-	c.Env = append(os.Environ(), "LAGGARD_FLEET_STORE="+dir)
+	c.Env = append(os.Environ(), "LAGGARD_FLEET_STORE="+store)
 	out, err := c.CombinedOutput()
 	if err != nil {
 		b.Fatalf("analyze: %v: %s", err, out)
@@ -227,13 +233,13 @@ func analyze(b *testing.B, dir string) {
 
 // TestAnalyze is the process that BenchmarkFleet starts; by itself it has nothing to read.
 func TestAnalyze(t *testing.T) {
-	dir := os.Getenv("LAGGARD_FLEET_STORE")
-	if dir == "" {
+	store := os.Getenv("LAGGARD_FLEET_STORE")
+	if store == "" {
 		return
 	}
 
 	began := time.Now()
-	rows, info := read(t, dir)
+	rows, info := read(t, store)
 	f, err := rows.Settle(info.Topology)
 	if err != nil {
 		t.Fatal(err)
@@ -266,9 +272,9 @@ func peak(t *testing.T) float64 {
 	return kib / 1024
 }
 
-func read(tb testing.TB, dir string) (*feed.History, source.Info) {
+func read(tb testing.TB, store string) (*feed.History, source.Info) {
 	tb.Helper()
-	s, err := source.Open(tb.Context(), "parquet:"+dir, source.Options{})
+	s, err := source.Open(tb.Context(), store, source.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -285,7 +291,7 @@ func read(tb testing.TB, dir string) (*feed.History, source.Info) {
 // load returns the frame of a store.
 func load(b *testing.B, dir string) *frame.Frame {
 	b.Helper()
-	rows, info := read(b, dir)
+	rows, info := read(b, "parquet:"+dir)
 	f, err := rows.Frame(info.Topology)
 	if err != nil {
 		b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -76,12 +77,9 @@ var wants = map[reflect.Type]map[string]kind{
 	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))": numbers},
 }
 
-// heading is one column of the header that a server sends before an insert.
-type heading struct{ name, typ string }
-
 // shape makes b have the columns of a table's layout in the types of the server's
 // header.
-func (b *block) shape(table string, layout ship.Layout, header []heading) error {
+func (b *block) shape(table string, layout ship.Layout, header []native.Heading) error {
 	want := layout.Columns
 	if len(header) != len(want) {
 		return fmt.Errorf("the server names %d columns of %s, want %d", len(header), table, len(want))
@@ -93,13 +91,13 @@ func (b *block) shape(table string, layout ship.Layout, header []heading) error 
 
 	b.columns = b.columns[:len(want)]
 	for i, h := range header {
-		k, ok := wants[want[i].Type][h.typ]
-		if h.name != want[i].Name || !ok {
-			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.name, h.typ, typeNames(want[i].Type))
+		k, ok := wants[want[i].Type][h.Type]
+		if h.Name != want[i].Name || !ok {
+			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.Name, h.Type, typeNames(want[i].Type))
 		}
 
 		c := &b.columns[i]
-		*c = column{name: h.name, typ: h.typ, source: want[i], kind: k, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
+		*c = column{name: h.Name, typ: h.Type, source: want[i], kind: k, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
 		c.dict.reset()
 	}
 
@@ -254,16 +252,11 @@ func grow(dst []byte, n int) []byte {
 	return bigger
 }
 
-// encode calls put with the bytes of the block, in order; revision is the
-// protocol's. put must not keep them.
-func (b *block) encode(revision int, put func([]byte) error) error {
+// Encode implements native.Block.
+func (b *block) Encode(revision int, put func([]byte) error) error {
 	var head proto.Buffer
 	info := proto.Block{Columns: len(b.columns), Rows: b.rows, Info: proto.BlockInfo{BucketNum: -1}}
 	info.EncodeAware(&head, revision)
-	if len(b.columns) == 0 {
-		return put(head.Buf)
-	}
-
 	for i := range b.columns {
 		c := &b.columns[i]
 		head.PutString(c.name)

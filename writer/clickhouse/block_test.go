@@ -8,6 +8,7 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -16,9 +17,9 @@ import (
 // types of old and new servers, also when the block's memory was used before.
 func TestBlock_Words(t *testing.T) {
 	current := headings(t, row.RecordsTable)
-	var plain []heading
+	var plain []native.Heading
 	for _, h := range current {
-		h.typ = strings.TrimSuffix(strings.TrimPrefix(h.typ, "LowCardinality("), ")")
+		h.Type = strings.TrimSuffix(strings.TrimPrefix(h.Type, "LowCardinality("), ")")
 		plain = append(plain, h)
 	}
 
@@ -34,13 +35,13 @@ func TestBlock_Words(t *testing.T) {
 		}
 
 		batch := &ship.Batch{Table: row.RecordsTable, Rows: row.Rows{Raws: row.Pack(all...)}}
-		for _, header := range [][]heading{current, plain} {
+		for _, header := range [][]native.Heading{current, plain} {
 			columns := decoded(t, encoded(t, &b, batch, header))
 			for i, r := range all {
 				want := []any{r.Job, r.Node, r.Kind, r.Side, r.Op, r.OpRaw, r.Group, r.Dtype, r.Path}
 				for k, name := range []string{"job", "node", "kind", "side", "op", "op_raw", "group", "dtype", "path"} {
 					if got := columns[name].(interface{ Row(int) string }).Row(i); got != want[k] {
-						t.Fatalf("%s: row %d of %d has %s %q, want %q", header[0].typ, i, n, name, got, want[k])
+						t.Fatalf("%s: row %d of %d has %s %q, want %q", header[0].Type, i, n, name, got, want[k])
 					}
 				}
 
@@ -57,7 +58,7 @@ func TestBlock_Words(t *testing.T) {
 	}
 }
 
-func encoded(t *testing.T, b *block, batch *ship.Batch, header []heading) []byte {
+func encoded(t *testing.T, b *block, batch *ship.Batch, header []native.Heading) []byte {
 	t.Helper()
 	layout, base := batch.Layout()
 	if err := b.shape(batch.Table, layout, header); err != nil {
@@ -66,7 +67,7 @@ func encoded(t *testing.T, b *block, batch *ship.Batch, header []heading) []byte
 
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
 	var out bytes.Buffer
-	if err := b.encode(linkRevision, func(p []byte) error { out.Write(p); return nil }); err != nil {
+	if err := b.Encode(native.Revision, func(p []byte) error { out.Write(p); return nil }); err != nil {
 		t.Fatal(err)
 	}
 
@@ -78,7 +79,7 @@ func decoded(t *testing.T, text []byte) map[string]proto.Column {
 	t.Helper()
 	columns := map[string]proto.Column{}
 	var b proto.Block
-	if err := b.DecodeBlock(proto.NewReader(bytes.NewReader(text)), linkRevision, auto(columns)); err != nil {
+	if err := b.DecodeBlock(proto.NewReader(bytes.NewReader(text)), native.Revision, auto(columns)); err != nil {
 		t.Fatal(err)
 	}
 

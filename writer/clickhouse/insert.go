@@ -9,6 +9,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -80,11 +81,11 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 
 	sent, err = s.send(ctx, l, b)
 	if err != nil {
-		return sent, errors.Join(endOf(ctx, err), l.close())
+		return sent, errors.Join(native.EndOf(ctx, err), l.Close())
 	}
 
-	if l.spoilt {
-		return true, l.close()
+	if l.Spoilt {
+		return true, l.Close()
 	}
 
 	s.keepLink(l)
@@ -94,7 +95,7 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 // begin opens the insert on the link of the insert before, or on a new one. A kept
 // link may have died since (the server was started again): nothing of b has left
 // yet, so it is tried once more.
-func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings []setting) (*link, error) {
+func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings []native.Setting) (*native.Conn, error) {
 	l := s.takeLink()
 	for {
 		var err error
@@ -104,9 +105,9 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 			}
 		}
 
-		stop, err := l.watch(ctx)
+		stop, err := l.Watch(ctx)
 		if err == nil {
-			err = l.begin(query, b.Query, settings)
+			err = l.Begin(query, b.Query, settings)
 			stop()
 		}
 
@@ -114,9 +115,9 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 			return l, nil
 		}
 
-		err = errors.Join(endOf(ctx, err), l.close())
+		err = errors.Join(native.EndOf(ctx, err), l.Close())
 		var exception *clickhouse.Exception
-		if !l.used || ctx.Err() != nil || errors.As(err, &exception) {
+		if !l.Used || ctx.Err() != nil || errors.As(err, &exception) {
 			return nil, err
 		}
 
@@ -125,27 +126,27 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 }
 
 // send makes the block and sends it; sent tells whether rows may have left.
-func (s *Sink) send(ctx context.Context, l *link, b *ship.Batch) (sent bool, err error) {
+func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bool, err error) {
 	layout, base := b.Layout()
-	if err := s.block.shape(b.Table, layout, l.header); err != nil {
+	if err := s.block.shape(b.Table, layout, l.Header); err != nil {
 		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
 	}
 
 	s.block.fill(layout, base, b.Len(), b.Raws.Words)
-	stop, err := l.watch(ctx)
+	stop, err := l.Watch(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer stop()
-	return true, l.send(&s.block)
+	return true, l.Send(&s.block)
 }
 
 // insertHTTP is insert over the HTTP interface, which clickhouse-go speaks.
-func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, query string, settings []setting) (sent bool, err error) {
+func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, query string, settings []native.Setting) (sent bool, err error) {
 	values := clickhouse.Settings{}
 	for _, one := range settings {
-		if values[one.name] = one.number; one.text != "" {
-			values[one.name] = one.text
+		if values[one.Name] = one.Number; one.Text != "" {
+			values[one.Name] = one.Text
 		}
 	}
 
@@ -183,20 +184,20 @@ func insertQuery(quoted, table string) string {
 // insertSettings are those that this server has: no asynchronous insert (its
 // answer would say nothing), and a token that tells a retry of the same rows.
 // An old server tells it by the block's content.
-func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int) []setting {
-	var settings []setting
+func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int) []native.Setting {
+	var settings []native.Setting
 	if k.settings["async_insert"] {
-		settings = append(settings, setting{name: "async_insert"})
+		settings = append(settings, native.Setting{Name: "async_insert"})
 	}
 
 	if k.settings["insert_deduplication_token"] {
-		settings = append(settings, setting{name: "insert_deduplication_token", text: fmt.Sprintf("%s-%d", b.ID, epoch)})
+		settings = append(settings, native.Setting{Name: "insert_deduplication_token", Text: fmt.Sprintf("%s-%d", b.ID, epoch)})
 	} else if epoch > 0 && k.settings["insert_deduplicate"] {
-		settings = append(settings, setting{name: "insert_deduplicate"})
+		settings = append(settings, native.Setting{Name: "insert_deduplicate"})
 	}
 
 	if k.settings["insert_distributed_sync"] {
-		settings = append(settings, setting{name: "insert_distributed_sync", number: 1})
+		settings = append(settings, native.Setting{Name: "insert_distributed_sync", Number: 1})
 	}
 
 	return settings

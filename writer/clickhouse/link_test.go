@@ -18,21 +18,22 @@ import (
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
 
 // headings are the columns of a table as a current server has them.
-func headings(t *testing.T, table string) []heading {
+func headings(t *testing.T, table string) []native.Heading {
 	t.Helper()
-	var all []heading
+	var all []native.Heading
 	for _, c := range ship.LayoutOf(table).Columns {
-		h := heading{name: c.Name}
+		h := native.Heading{Name: c.Name}
 		for typ, k := range wants[c.Type] {
 			plain, dictionary := k == text || k == word, k == textDictionary || k == wordDictionary
 			if !plain && !dictionary || (c.Name == "path") == plain {
-				h.typ = typ
+				h.Type = typ
 			}
 		}
 
@@ -52,7 +53,7 @@ type seen struct {
 
 // current answers one insert as a server of today does: ch-go decodes the packets.
 // Asked to refuse, it sends an exception instead of the header.
-func current(l net.Listener, header []heading, refuse int32) seen {
+func current(l net.Listener, header []native.Heading, refuse int32) seen {
 	var s seen
 	conn, err := l.Accept()
 	if err != nil {
@@ -69,7 +70,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 	decode := func(v interface {
 		DecodeAware(*proto.Reader, int) error
 	}) {
-		if err := v.DecodeAware(r, linkRevision); s.err == nil {
+		if err := v.DecodeAware(r, native.Revision); s.err == nil {
 			s.err = err
 		}
 	}
@@ -86,13 +87,13 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 		return seen{err: err}
 	}
 
-	(&proto.ServerHello{Name: "current", Major: 26, Minor: 7, Revision: 54480, Timezone: "UTC"}).EncodeAware(&b, linkRevision)
+	(&proto.ServerHello{Name: "current", Major: 26, Minor: 7, Revision: 54480, Timezone: "UTC"}).EncodeAware(&b, native.Revision)
 	answer()
 	data := func() {
 		expect(proto.ClientCodeData)
 		decode(&proto.ClientData{})
 		r.EnableCompression()
-		if err := s.block.DecodeBlock(r, linkRevision, auto(s.column)); s.err == nil {
+		if err := s.block.DecodeBlock(r, native.Revision, auto(s.column)); s.err == nil {
 			s.err = err
 		}
 
@@ -103,19 +104,19 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 	data()
 	if refuse != 0 {
 		proto.ServerCodeException.Encode(&b)
-		b.EncodeAware(&proto.Exception{Code: proto.Error(refuse), Name: "DB::Exception", Message: "no"}, linkRevision)
+		b.EncodeAware(&proto.Exception{Code: proto.Error(refuse), Name: "DB::Exception", Message: "no"}, native.Revision)
 		answer()
 		return s
 	}
 
-	b.EncodeAware(proto.TableColumns{First: "", Second: "columns"}, linkRevision)
+	b.EncodeAware(proto.TableColumns{First: "", Second: "columns"}, native.Revision)
 	proto.ServerCodeData.Encode(&b)
 	b.PutString("")
 	start := len(b.Buf)
-	proto.Block{Columns: len(header)}.EncodeAware(&b, linkRevision)
+	proto.Block{Columns: len(header)}.EncodeAware(&b, native.Revision)
 	for _, h := range header {
-		b.PutString(h.name)
-		b.PutString(h.typ)
+		b.PutString(h.Name)
+		b.PutString(h.Type)
 	}
 
 	packed := compressed(b.Buf[start:])
@@ -131,7 +132,7 @@ func current(l net.Listener, header []heading, refuse int32) seen {
 
 	s.block = filled
 	proto.ServerCodeProgress.Encode(&b)
-	b.EncodeAware(proto.Progress{WroteRows: 1}, linkRevision)
+	b.EncodeAware(proto.Progress{WroteRows: 1}, native.Revision)
 	proto.ServerCodeEndOfStream.Encode(&b)
 	answer()
 	return s
@@ -150,28 +151,28 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	go func() { answers <- current(l, headings(t, row.RecordsTable), 0) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	link, err := dialLink(ctx, ddl.Address{Host: l.Addr().String(), User: "u", Database: "d"}, "secret", nil)
+	link, err := native.Dial(ctx, ddl.Address{Host: l.Addr().String(), User: "u", Database: "d"}, "secret", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	query := insertQuery("`d`.`records`", row.RecordsTable)
-	if err := link.begin(query, "id-1", []setting{{name: "async_insert"}, {name: "insert_deduplication_token", text: "x'y"}}); err != nil {
+	if err := link.Begin(query, "id-1", []native.Setting{{Name: "async_insert"}, {Name: "insert_deduplication_token", Text: "x'y"}}); err != nil {
 		t.Fatal(err)
 	}
 
 	var b block
 	layout, base := batch.Layout()
-	if err := b.shape(row.RecordsTable, layout, link.header); err != nil {
+	if err := b.shape(row.RecordsTable, layout, link.Header); err != nil {
 		t.Fatal(err)
 	}
 
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
-	if err := link.send(&b); err != nil {
+	if err := link.Send(&b); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := link.close(); err != nil {
+	if err := link.Close(); err != nil {
 		t.Error(err)
 	}
 
@@ -185,8 +186,8 @@ func TestLink_CurrentProtocol(t *testing.T) {
 		t.Fatalf("the server saw %+v", got.query)
 	}
 
-	if got.block.Rows != batch.Len() || len(got.column) != len(link.header) {
-		t.Fatalf("%d rows of %d columns, want %d of %d", got.block.Rows, len(got.column), batch.Len(), len(link.header))
+	if got.block.Rows != batch.Len() || len(got.column) != len(link.Header) {
+		t.Fatalf("%d rows of %d columns, want %d of %d", got.block.Rows, len(got.column), batch.Len(), len(link.Header))
 	}
 
 	for i, r := range batch.Raws.AppendTo(nil) {
@@ -208,17 +209,17 @@ func TestLink_Exception(t *testing.T) {
 	defer l.Close()
 	answers := make(chan seen, 1)
 	go func() { answers <- current(l, nil, 60) }()
-	link, err := dialLink(t.Context(), ddl.Address{Host: l.Addr().String()}, "", nil)
+	link, err := native.Dial(t.Context(), ddl.Address{Host: l.Addr().String()}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	var exception *clickhouse.Exception
-	if err := link.begin("INSERT", "id", nil); !errors.As(err, &exception) || exception.Code != 60 || exception.Message != "no" {
+	if err := link.Begin("INSERT", "id", nil); !errors.As(err, &exception) || exception.Code != 60 || exception.Message != "no" {
 		t.Fatalf("%v", err)
 	}
 
-	if err := link.close(); err != nil {
+	if err := link.Close(); err != nil {
 		t.Error(err)
 	}
 
@@ -247,7 +248,7 @@ func TestBlock_CurrentEngine(t *testing.T) {
 
 		b.fill(layout, base, batch.Len(), batch.Raws.Words)
 		var body bytes.Buffer
-		if err := b.encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
+		if err := b.Encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
 			t.Fatal(err)
 		}
 

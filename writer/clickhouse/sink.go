@@ -29,6 +29,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -79,7 +80,7 @@ type Sink struct {
 	// What the server told, nil until asked.
 	server *server
 	// link is what the last insert went over, nil when it failed. Guarded by mu.
-	link *link
+	link *native.Conn
 	// block and scratch (over HTTP) turn rows into columns.
 	block   block
 	scratch ship.Scratch
@@ -167,17 +168,17 @@ func (s *Sink) secrets() (password string, config *tls.Config, err error) {
 }
 
 // dial opens a link with the password and the certificates as they are now.
-func (s *Sink) dial(ctx context.Context) (*link, error) {
+func (s *Sink) dial(ctx context.Context) (*native.Conn, error) {
 	password, config, err := s.secrets()
 	if err != nil {
 		return nil, err
 	}
 
-	return dialLink(ctx, s.address, password, config)
+	return native.Dial(ctx, s.address, password, config)
 }
 
 // takeLink returns the link that was kept, nil without one. It is the caller's then.
-func (s *Sink) takeLink() *link {
+func (s *Sink) takeLink() *native.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.link
@@ -185,7 +186,7 @@ func (s *Sink) takeLink() *link {
 	return l
 }
 
-func (s *Sink) keepLink(l *link) {
+func (s *Sink) keepLink(l *native.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link = l
@@ -230,7 +231,7 @@ func (s *Sink) drop() {
 	}
 
 	if s.link != nil {
-		_ = s.link.close()
+		_ = s.link.Close()
 		s.link = nil
 	}
 

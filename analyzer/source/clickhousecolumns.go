@@ -1,0 +1,137 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
+)
+
+// selectColumns is selectRows for tables of millions of rows: it moves blocks of columns
+// into rows, where clickhouse-go would scan each value. Over HTTP it is selectRows.
+func selectColumns[T any](ctx context.Context, d *database, columns []column[T], table, job, where, tail string) ([]T, error) {
+	if d.at.HTTP {
+		return selectRows[T](ctx, d, table, job, where, tail)
+	}
+
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = ddl.Quote(c.name)
+	}
+
+	var rows []T
+	err := d.columns(ctx, selection(names, table, job, where, tail), func(got []native.Column, n int) error {
+		first := len(rows)
+		rows = slices.Grow(rows, n)[:first+n]
+		move(columns, got, job, rows[first:])
+		return nil
+	})
+	return rows, err
+}
+
+// selection is the query for some columns of one job's rows.
+func selection(columns []string, table, job, where, tail string) string {
+	q := "SELECT " + strings.Join(columns, ", ") + " FROM " + table + " WHERE job = " + ddl.Literal(job)
+	if where != "" {
+		q += " AND " + where
+	}
+
+	return q + " " + tail
+}
+
+// move moves the columns of a block into rows. They were asked for in this order.
+func move[T any](columns []column[T], got []native.Column, job string, rows []T) {
+	for i := range rows {
+		assignJob(&rows[i], job)
+	}
+
+	for k, c := range columns {
+		if c.text != nil {
+			for i, word := range got[k].Texts {
+				c.text(&rows[i], word)
+			}
+
+			continue
+		}
+
+		for i, n := range got[k].Numbers {
+			c.set(&rows[i], n)
+		}
+	}
+}
+
+// columns runs q and hands over the blocks of its answer. A connection that was kept may
+// have died since: as long as nothing came over it q is sent again over a new one.
+func (d *database) columns(ctx context.Context, q string, each func([]native.Column, int) error) error {
+	for {
+		l, err := d.link(ctx)
+		if err != nil {
+			return d.explain("connect to", err)
+		}
+
+		kept, begun := l.Used, false
+		stop, err := l.Watch(ctx)
+		if err == nil {
+			err = l.Select(q, "", readSettings, func(columns []native.Column, n int) error {
+				begun = true
+				return each(columns, n)
+			})
+			stop()
+		}
+
+		if err == nil && !l.Spoilt {
+			d.keep(l)
+			return nil
+		}
+
+		closed := l.Close()
+		if err == nil {
+			return closed
+		}
+
+		err = native.EndOf(ctx, err)
+		var refused *clickhouse.Exception
+		if !kept || begun || ctx.Err() != nil || errors.As(err, &refused) {
+			return errors.Join(d.explain("read", err), closed)
+		}
+	}
+}
+
+// readSettings go with each query: what a shard that is down holds is missing, an error and
+// not a smaller job.
+var readSettings = []native.Setting{{Name: "skip_unavailable_shards"}}
+
+// link returns a connection that was kept, or a new one.
+func (d *database) link(ctx context.Context) (*native.Conn, error) {
+	select {
+	case l := <-d.links:
+		return l, nil
+	default:
+	}
+
+	password, err := d.at.Password()
+	if err != nil {
+		return nil, err
+	}
+
+	encryption, err := d.at.TLS()
+	if err != nil {
+		return nil, err
+	}
+
+	return native.Dial(ctx, d.at, password, encryption)
+}
+
+// keep keeps a connection for the next query.
+func (d *database) keep(l *native.Conn) {
+	select {
+	case d.links <- l:
+	default:
+		_ = l.Close() // there are enough
+	}
+}

@@ -1,0 +1,440 @@
+// Package native speaks ClickHouse's native protocol over one connection, in blocks of
+// columns, with any server from 18.14 on. clickhouse-go builds rows and values one by one, at
+// a multiple of the server's own work; here a block goes out as it was made (Begin, Send),
+// and comes in as columns (Select).
+package native
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/ClickHouse/ch-go/compress"
+	"github.com/ClickHouse/ch-go/proto"
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+)
+
+const (
+	// Revision is the newest protocol that a Conn speaks: enough for every type
+	// and setting that we need, and without what later ones send unasked
+	// (profile events). Servers speak the older one of the two sides.
+	Revision = int(proto.FeatureDistributedDepth)
+	// firstRevision is the oldest: 18.16 speaks a later one.
+	firstRevision = int(proto.FeatureVersionPatch)
+	// frame is how much of a block is compressed at once.
+	frame       = 256 << 10
+	client      = "laggard"
+	dialTimeout = 10 * time.Second
+)
+
+// Conn is a connection to a server. It is used by one goroutine.
+//
+// Caveat: after any error, an exception of the server's too, what is under way on
+// the connection is not known: it must be closed.
+type Conn struct {
+	Header  []Heading // of the insert that was begun
+	Used    bool      // a query was carried out on it
+	Spoilt  bool      // its context ended
+	conn    net.Conn
+	reader  *proto.Reader
+	buffer  proto.Buffer
+	version int              // of the protocol, as both sides speak it
+	packer  *compress.Writer // nil sends blocks as they are
+}
+
+// Heading is one column of the header that a server sends before an insert.
+type Heading struct{ Name, Type string }
+
+// Block is a block that was made.
+type Block interface {
+	// Encode calls put with the bytes of the block, in order; version is the
+	// protocol's. put does not keep them.
+	Encode(version int, put func([]byte) error) error
+}
+
+// Dial connects and introduces itself.
+func Dial(ctx context.Context, a ddl.Address, password string, config *tls.Config) (*Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	var conn net.Conn
+	var err error
+	if config != nil {
+		conn, err = (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", a.Host)
+	} else {
+		conn, err = d.DialContext(ctx, "tcp", a.Host)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	c := &Conn{conn: conn, reader: proto.NewReader(conn), version: Revision}
+	if !a.Plain {
+		c.packer = compress.NewWriter(compress.LevelZero, compress.LZ4)
+	}
+
+	stop, err := c.Watch(ctx)
+	if err == nil {
+		err = c.hello(a, password)
+		stop()
+	}
+
+	if err != nil {
+		return nil, errors.Join(EndOf(ctx, err), c.Close())
+	}
+
+	return c, nil
+}
+
+// Close closes the connection, whatever is under way on it.
+func (c *Conn) Close() error {
+	if err := c.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close connection: %w", err)
+	}
+
+	return nil
+}
+
+// Watch makes reads and writes fail when ctx ends, until stop is called. A link on
+// which ctx ended meanwhile is of no more use.
+func (c *Conn) Watch(ctx context.Context) (stop func(), err error) {
+	deadline, _ := ctx.Deadline() // zero is none
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return nil, fmt.Errorf("set deadline: %w", err)
+	}
+
+	ended := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // a closed connection fails anyway
+	return func() { c.Spoilt = !ended() }, nil
+}
+
+// EndOf names the end of ctx as the cause of an error that it brought about.
+func EndOf(ctx context.Context, err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if cause := ctx.Err(); cause != nil {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
+	}
+
+	return err
+}
+
+func (c *Conn) flush() error {
+	_, err := c.conn.Write(c.buffer.Buf)
+	c.buffer.Reset()
+	return err
+}
+
+func (c *Conn) hello(a ddl.Address, password string) error {
+	hello := proto.ClientHello{
+		Name: client, Major: 1, ProtocolVersion: Revision, Database: a.Database, User: a.User, Password: password,
+	}
+	hello.Encode(&c.buffer)
+	err := c.flush()
+	clear(c.buffer.Buf[:cap(c.buffer.Buf)]) // it held the password
+	if err != nil {
+		return fmt.Errorf("send hello: %w", err)
+	}
+
+	code, err := c.reader.ReadByte()
+	if err != nil {
+		return fmt.Errorf("read hello: %w", err)
+	}
+
+	switch proto.ServerCode(code) {
+	case proto.ServerCodeException:
+		return c.exception()
+	case proto.ServerCodeHello:
+	default:
+		return fmt.Errorf("read hello: packet %d is none; is this the port of the native protocol?", code)
+	}
+
+	var server proto.ServerHello
+	if err := server.DecodeAware(c.reader, Revision); err != nil {
+		return fmt.Errorf("read hello: %w", err)
+	}
+
+	if server.Revision < firstRevision {
+		return fmt.Errorf("the server speaks revision %d of the native protocol, want %d (18.14) or newer", server.Revision, firstRevision)
+	}
+
+	c.version = min(c.version, server.Revision)
+	return nil
+}
+
+// Setting is one setting of a query. A number: old servers take it in binary.
+type Setting struct {
+	Name   string
+	Text   string
+	Number uint64 // where Text is ""
+}
+
+// Begin sends an INSERT and reads the Header that the server answers with.
+func (c *Conn) Begin(query, id string, settings []Setting) error {
+	if err := c.query(query, id, settings); err != nil {
+		return err
+	}
+
+	if err := c.answer(true); err != nil {
+		return fmt.Errorf("read header: %w", err)
+	}
+
+	return nil
+}
+
+// query sends a query.
+func (c *Conn) query(query, id string, settings []Setting) error {
+	compression := proto.CompressionDisabled
+	if c.packer != nil {
+		compression = proto.CompressionEnabled
+	}
+
+	b := &c.buffer
+	proto.ClientCodeQuery.Encode(b)
+	b.PutString(id)
+	host, _ := os.Hostname() // for system.processes alone
+	info := proto.ClientInfo{
+		ProtocolVersion: Revision, Major: 1, Interface: proto.InterfaceTCP, Query: proto.ClientQueryInitial,
+		InitialAddress: c.conn.LocalAddr().String(), ClientHostname: host, ClientName: client,
+	}
+	info.EncodeAware(b, c.version)
+	for _, s := range settings {
+		s.encode(b, c.version)
+	}
+
+	b.PutString("") // end of settings
+	if proto.FeatureInterServerSecret.In(c.version) {
+		b.PutString("")
+	}
+
+	proto.StageComplete.Encode(b)
+	compression.Encode(b)
+	b.PutString(query)
+	if err := c.data(nil); err != nil { // no external tables
+		return fmt.Errorf("send query: %w", err)
+	}
+
+	return nil
+}
+
+func (s Setting) encode(b *proto.Buffer, revision int) {
+	if !proto.FeatureSettingsSerializedAsStrings.In(revision) {
+		b.PutString(s.Name)
+		if s.Text != "" {
+			b.PutString(s.Text)
+		} else {
+			b.PutUVarInt(s.Number)
+		}
+
+		return
+	}
+
+	value := s.Text
+	if value == "" {
+		value = strconv.FormatUint(s.Number, 10)
+	}
+
+	proto.Setting{Key: s.Name, Value: value, Important: true}.Encode(b)
+}
+
+// Send sends a block and the empty one behind it, and waits until the server says
+// that the insert is done.
+func (c *Conn) Send(b Block) error {
+	err := c.data(b)
+	if err == nil {
+		err = c.data(nil)
+	}
+
+	if err != nil {
+		// A server that refuses says why before it closes.
+		var why *clickhouse.Exception
+		if errors.As(c.answer(false), &why) {
+			return why
+		}
+
+		return fmt.Errorf("send block: %w", err)
+	}
+
+	if err := c.answer(false); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+
+	c.Used = true
+	return nil
+}
+
+// data sends one packet of data, nil the empty block, and all that waits before it.
+func (c *Conn) data(b Block) error {
+	proto.ClientCodeData.Encode(&c.buffer)
+	c.buffer.PutString("") // no temporary table
+	if b == nil {
+		b = nothing{}
+	}
+
+	if c.packer == nil {
+		if err := b.Encode(c.version, c.put); err != nil {
+			return err
+		}
+
+		return c.flush()
+	}
+
+	if err := c.flush(); err != nil {
+		return err
+	}
+
+	if err := b.Encode(c.version, c.put); err != nil {
+		return err
+	}
+
+	return c.pack()
+}
+
+// nothing is the empty block.
+type nothing struct{}
+
+func (nothing) Encode(version int, put func([]byte) error) error {
+	var b proto.Buffer
+	proto.Block{Info: proto.BlockInfo{BucketNum: -1}}.EncodeAware(&b, version)
+	return put(b.Buf)
+}
+
+// put adds bytes of a block and sends what is full.
+func (c *Conn) put(p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), frame-len(c.buffer.Buf))
+		c.buffer.Buf = append(c.buffer.Buf, p[:n]...)
+		if p = p[n:]; len(c.buffer.Buf) < frame {
+			return nil
+		}
+
+		if err := c.pack(); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// pack sends what waits as one frame.
+func (c *Conn) pack() error {
+	if c.packer == nil || len(c.buffer.Buf) == 0 {
+		return c.flush()
+	}
+
+	if err := c.packer.Compress(c.buffer.Buf); err != nil {
+		return fmt.Errorf("compress block: %w", err)
+	}
+
+	c.buffer.Reset()
+	_, err := c.conn.Write(c.packer.Data)
+	return err
+}
+
+// answer reads packets until the header of an insert, or until its end.
+func (c *Conn) answer(header bool) error {
+	for {
+		code, err := c.reader.ReadByte()
+		if err != nil {
+			return err
+		}
+
+		switch proto.ServerCode(code) {
+		case proto.ServerCodeException:
+			return c.exception()
+		case proto.ServerCodeEndOfStream:
+			if header {
+				return errors.New("the server ends the insert before it began")
+			}
+
+			return nil
+		case proto.ServerCodeData:
+			if err := c.readHeader(); err != nil {
+				return err
+			}
+
+			if header {
+				return nil
+			}
+		case proto.ServerCodeProgress:
+			err = new(proto.Progress).DecodeAware(c.reader, c.version)
+		case proto.ServerCodeProfile:
+			err = new(proto.Profile).DecodeAware(c.reader, c.version)
+		case proto.ServerCodeTableColumns:
+			err = new(proto.TableColumns).DecodeAware(c.reader, c.version)
+		default:
+			err = fmt.Errorf("packet %d is none that an insert is answered with", code)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readHeader reads a block without rows.
+func (c *Conn) readHeader() error {
+	if _, err := c.reader.Str(); err != nil { // temporary table
+		return fmt.Errorf("read block: %w", err)
+	}
+
+	if c.packer != nil {
+		c.reader.EnableCompression()
+		defer c.reader.DisableCompression()
+	}
+
+	var head proto.Block
+	if err := head.Info.Decode(c.reader); err != nil {
+		return fmt.Errorf("read block: %w", err)
+	}
+
+	columns, err := c.reader.Int()
+	if err != nil {
+		return fmt.Errorf("read block: %w", err)
+	}
+
+	rows, err := c.reader.Int()
+	if err != nil {
+		return fmt.Errorf("read block: %w", err)
+	}
+
+	if columns < 0 || columns > 4096 || rows != 0 {
+		return fmt.Errorf("read block: %d columns of %d rows are no header", columns, rows)
+	}
+
+	c.Header = c.Header[:0]
+	for range columns {
+		var h Heading
+		if h.Name, err = c.reader.Str(); err == nil {
+			h.Type, err = c.reader.Str()
+		}
+
+		if err != nil {
+			return fmt.Errorf("read block: %w", err)
+		}
+
+		c.Header = append(c.Header, h)
+	}
+
+	return nil
+}
+
+// exception reads what the server refuses with, as clickhouse-go gives it.
+func (c *Conn) exception() error {
+	var e proto.Exception
+	if err := e.DecodeAware(c.reader, c.version); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = io.EOF
+		}
+
+		return fmt.Errorf("read exception: %w", err)
+	}
+
+	return &clickhouse.Exception{Code: int32(e.Code), Name: e.Name, Message: e.Message}
+}

@@ -1,0 +1,177 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ClickHouse/ch-go/proto"
+)
+
+// Column is one column of a block that was read: Numbers (of any width; an unsigned one of
+// 64 bits keeps its bits) or Texts. It is valid until the next block.
+type Column struct {
+	Name    string
+	Numbers []int64
+	Texts   []string // nil of a column of numbers
+}
+
+// Select sends a query and calls each with the columns and the number of rows of every
+// block that comes. Integers up to 64 bits, String and LowCardinality(String) can be read.
+// Of Texts the same word is the same string all along.
+func (c *Conn) Select(query, id string, settings []Setting, each func(columns []Column, rows int) error) error {
+	if err := c.query(query, id, settings); err != nil {
+		return err
+	}
+
+	s := selection{words: map[string]string{}, each: each}
+	for {
+		code, err := c.reader.ReadByte()
+		if err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+
+		switch proto.ServerCode(code) {
+		case proto.ServerCodeException:
+			return c.exception()
+		case proto.ServerCodeEndOfStream:
+			c.Used = true
+			return nil
+		case proto.ServerCodeData:
+			err = c.block(&s)
+		case proto.ServerCodeProgress:
+			err = new(proto.Progress).DecodeAware(c.reader, c.version)
+		case proto.ServerCodeProfile:
+			err = new(proto.Profile).DecodeAware(c.reader, c.version)
+		default:
+			err = fmt.Errorf("packet %d is none that a query is answered with", code)
+		}
+
+		if err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+	}
+}
+
+// selection is what the blocks of one answer are read into.
+type selection struct {
+	results proto.Results
+	columns []Column
+	words   map[string]string
+	each    func([]Column, int) error
+}
+
+// maxWords bounds the words that are kept once; those beyond are kept as often as they come.
+const maxWords = 64 << 10
+
+// block reads one block and hands it over.
+func (c *Conn) block(s *selection) error {
+	if _, err := c.reader.Str(); err != nil { // temporary table
+		return err
+	}
+
+	if c.packer != nil {
+		c.reader.EnableCompression()
+		defer c.reader.DisableCompression()
+	}
+
+	return s.read(c.reader, c.version)
+}
+
+// read reads a block as it lies in the packet, or in a body of the format Native.
+func (s *selection) read(r *proto.Reader, version int) error {
+	var b proto.Block
+	if err := b.DecodeBlock(r, version, s.results.Auto()); err != nil {
+		return err
+	}
+
+	if b.Rows == 0 {
+		return nil
+	}
+
+	if s.columns == nil {
+		s.columns = make([]Column, len(s.results))
+	}
+
+	for i := range s.results {
+		s.columns[i].Name = s.results[i].Name
+		if err := s.columns[i].take(s.results[i].Data, s); err != nil {
+			return fmt.Errorf("column %s: %w", s.results[i].Name, err)
+		}
+	}
+
+	return s.each(s.columns, b.Rows)
+}
+
+// errType is that a column has a type that we ask for nowhere.
+var errType = errors.New("of a type that is no integer and no text")
+
+// take takes the values of a column of a block.
+func (c *Column) take(data proto.ColResult, s *selection) error {
+	if auto, ok := data.(*proto.ColAuto); ok {
+		data = auto.Data
+	}
+
+	switch v := data.(type) {
+	case *proto.ColInt64:
+		c.Numbers = *v
+	case *proto.ColUInt64:
+		c.Numbers = widened(c.Numbers, *v)
+	case *proto.ColInt32:
+		c.Numbers = widened(c.Numbers, *v)
+	case *proto.ColUInt32:
+		c.Numbers = widened(c.Numbers, *v)
+	case *proto.ColUInt16:
+		c.Numbers = widened(c.Numbers, *v)
+	case *proto.ColUInt8:
+		c.Numbers = widened(c.Numbers, *v)
+	case *proto.ColLowCardinality[string]:
+		c.Texts = append(c.Texts[:0], v.Values...)
+		last, kept := "", ""
+		for i, word := range c.Texts {
+			if word != last {
+				last, kept = word, s.word([]byte(word))
+			}
+
+			c.Texts[i] = kept
+		}
+	case *proto.ColStr:
+		c.Texts = slices.Grow(c.Texts[:0], len(v.Pos))[:len(v.Pos)]
+		last := ""
+		for i := range c.Texts {
+			if word := v.RowBytes(i); string(word) != last {
+				last = s.word(word)
+			}
+
+			c.Texts[i] = last
+		}
+	default:
+		return errType
+	}
+
+	return nil
+}
+
+// widened returns values as 64-bit ones, in dst where there is room.
+func widened[T ~uint8 | ~uint16 | ~uint32 | ~int32 | ~uint64](dst []int64, values []T) []int64 {
+	dst = slices.Grow(dst[:0], len(values))[:len(values)]
+	for i, v := range values {
+		dst[i] = int64(v)
+	}
+
+	return dst
+}
+
+// word returns the one copy of a word.
+func (s *selection) word(b []byte) string {
+	if kept, ok := s.words[string(b)]; ok {
+		return kept
+	}
+
+	word := string(b)
+	if len(s.words) < maxWords {
+		s.words[word] = word
+	}
+
+	return word
+}
