@@ -87,7 +87,7 @@ func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 		s = compute
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].age(c.row)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].Age(c.row)))
 	if inside, known := e.inside(c, k, skip); known {
 		return inside
 	}
@@ -150,7 +150,7 @@ func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
 		s = compute
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].age(c.row)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].Age(c.row)))
 	x := e.value(c.row, s, k) / e.peers(c.row, s, k, skip)
 	if x != x || math.IsInf(x, 0) {
 		return ratio

@@ -3,6 +3,7 @@ package detect
 import (
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -53,7 +54,7 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 	at := map[string]int{}
 	for i := range all {
 		c := &all[i]
-		if c.main == saving || e.tracks[c.main].fromStart(c.row) || c.sinceAt == 0 {
+		if c.main == saving || e.tracks[c.main].FromStart(c.row) || c.sinceAt == 0 {
 			continue
 		}
 
@@ -97,7 +98,7 @@ func (e *Engine) standing(c *candidate) bool {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
 			k, always, together = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together))
-			mixed = mixed && t.habitual(c.row) && len(a.fast) > 0
+			mixed = mixed && t.Habitual(c.row) && len(a.fast) > 0
 		}
 	}
 
@@ -119,22 +120,22 @@ func (e *Engine) standing(c *candidate) bool {
 type likes struct{ slow, always, together, fast map[int32]bool }
 
 // alike finds the nodes that are like row r in a signal.
-func (e *Engine) alike(t *track, r int) likes {
+func (e *Engine) alike(t *sequential.Test, r int) likes {
 	out := likes{map[int32]bool{}, map[int32]bool{}, map[int32]bool{}, map[int32]bool{}}
 	for p := range e.n {
-		n, x, least := e.layout.Node[p], t.standing(p), max(t.standing(r)/2, t.doubt(p))
+		n, x, least := e.layout.Node[p], t.Standing(p), max(t.Standing(r)/2, t.Doubt(p))
 		switch {
 		case n < 0:
 		case x >= least:
 			out.slow[n] = true
-			if !t.active(p) || abs(t.onsetAt(p)-t.onsetAt(r)) <= threshold.Window/2 {
+			if !t.Active(p) || abs(t.SinceAt(p)-t.SinceAt(r)) <= threshold.Window/2 {
 				out.together[n] = true
 			}
 
-			if t.wasAbove(p, least) {
+			if t.WasAbove(p, least) {
 				out.always[n] = true
 			}
-		case x <= -least && !t.hasFew(p):
+		case x <= -least && !t.Few(p):
 			out.fast[n] = true
 		}
 	}
@@ -157,9 +158,9 @@ func (e *Engine) popular(c *candidate) bool {
 	}
 
 	t := e.tracks[s]
-	effect, _ := t.test(c.row)
+	effect, _ := t.Last(c.row)
 	for r := range e.n {
-		if e.layout.Node[r] == e.layout.Node[c.row] && t.standing(r) >= effect/2 && !e.expertSlow(t, r) {
+		if e.layout.Node[r] == e.layout.Node[c.row] && t.Standing(r) >= effect/2 && !e.expertSlow(t, r) {
 			return false
 		}
 	}
@@ -169,7 +170,7 @@ func (e *Engine) popular(c *candidate) bool {
 
 // expertSlow reports whether those that hold the same expert as row r, on other nodes
 // where there are some, show popularShare of its slowness in the mean.
-func (e *Engine) expertSlow(t *track, r int) bool {
+func (e *Engine) expertSlow(t *sequential.Test, r int) bool {
 	seat, stage := e.expert(r), e.stageOf(r)
 	var away, here, far, near float64
 	for p := range e.n {
@@ -178,17 +179,17 @@ func (e *Engine) expertSlow(t *track, r int) bool {
 		}
 
 		if e.layout.Node[p] != e.layout.Node[r] {
-			away, far = away+t.standing(p), far+1
+			away, far = away+t.Standing(p), far+1
 		} else {
-			here, near = here+t.standing(p), near+1
+			here, near = here+t.Standing(p), near+1
 		}
 	}
 
 	if far > 0 {
-		return away >= popularShare*t.standing(r)*far
+		return away >= popularShare*t.Standing(r)*far
 	}
 
-	return near > 0 && here >= popularShare*t.standing(r)*near
+	return near > 0 && here >= popularShare*t.Standing(r)*near
 }
 
 // expert is the position of row r in its expert group, -1 when it is in none.
@@ -219,7 +220,7 @@ func (e *Engine) onePeer(c *candidate) bool {
 // rose reports whether the rank became slow against its own past, in any signal.
 func (e *Engine) rose(c *candidate) bool {
 	for s := range signals {
-		if c.has[s] && e.tracks[s].rose(c.row) {
+		if c.has[s] && e.tracks[s].Rose(c.row) {
 			return true
 		}
 	}

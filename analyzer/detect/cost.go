@@ -3,6 +3,7 @@ package detect
 import (
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -74,7 +75,7 @@ func (e *Engine) blame(culprits []candidate) []fault {
 		f := fault{Row: c.row, From: e.line.Count}
 		for s := range signals {
 			if f.Has[s] = c.has[s]; c.has[s] {
-				f.From = max(0, min(f.From, e.line.Count-e.tracks[s].age(c.row)))
+				f.From = max(0, min(f.From, e.line.Count-e.tracks[s].Age(c.row)))
 			}
 		}
 
@@ -82,20 +83,20 @@ func (e *Engine) blame(culprits []candidate) []fault {
 	}
 
 	out = e.withMates(out)
-	for q := range e.whole.len() {
-		if e.whole.active(q) && e.singleNode(e.layout.Replicas[q]) >= 0 {
-			effect, _ := e.whole.test(q)
+	for q := range e.whole.Len() {
+		if e.whole.Active(q) && e.singleNode(e.layout.Replicas[q]) >= 0 {
+			effect, _ := e.whole.Last(q)
 			for _, r := range e.layout.Replicas[q] {
-				add(fault{Row: int(r), From: max(0, e.line.Count-e.whole.age(q)), Effect: effect})
+				add(fault{Row: int(r), From: max(0, e.line.Count-e.whole.Age(q)), Effect: effect})
 			}
 		}
 	}
 
-	for g := range e.alone.len() {
-		if rows := e.layout.Roles[g].Rows; e.alone.active(g) && e.singleNode(rows) >= 0 {
-			effect, _ := e.alone.test(g)
+	for g := range e.alone.Len() {
+		if rows := e.layout.Roles[g].Rows; e.alone.Active(g) && e.singleNode(rows) >= 0 {
+			effect, _ := e.alone.Last(g)
 			for _, r := range rows {
-				add(fault{Row: int(r), From: max(0, e.line.Count-e.alone.age(g)), Effect: effect})
+				add(fault{Row: int(r), From: max(0, e.line.Count-e.alone.Age(g)), Effect: effect})
 			}
 		}
 	}
@@ -200,7 +201,7 @@ func (e *Engine) bookSpikes(t float64) {
 // spikes reports whether a rank is slow in the step at hand.
 func (e *Engine) spikes(r int) bool {
 	for s := range signals {
-		if e.line.Place[s][(e.line.Count-1)%threshold.Window] > 0 && e.v[s][r] > spikeEffect {
+		if e.line.Place[s][(e.line.Count-1)%threshold.Window] > 0 && e.v[s][r] > sequential.SpikeEffect {
 			return true
 		}
 	}

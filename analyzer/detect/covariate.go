@@ -73,11 +73,11 @@ func (c *covariate) learn(s signal, x []float32, waited []bool, t known) {
 	c.sxx[s] *= keep
 	for r := range x {
 		d := c.dev[r]
-		if d != d || x[r] != x[r] || !t.healthy(r) || waited != nil && waited[r] {
+		if d != d || x[r] != x[r] || !t.Healthy(r) || waited != nil && waited[r] {
 			continue
 		}
 
-		y := robust.Clip(x[r]+c.slope[s]*d-t.centre(r), -0.7, 0.7)
+		y := robust.Clip(x[r]+c.slope[s]*d-t.Centre(r), -0.7, 0.7)
 		c.sxy[s] += float64(y * d)
 		c.stt[s] += float64(d * d)
 		c.sxx[s] += float64(y * y)

@@ -39,27 +39,27 @@ func (e *Engine) candidates() []candidate {
 		known := false
 		for s := range signals {
 			t := e.tracks[s]
-			if !t.active(r) {
+			if !t.Active(r) {
 				continue
 			}
 
 			c.has[s] = true
 			x := e.excess(r, s, nil)
 			if c.main < 0 || x > c.excess {
-				c.main, c.excess, c.few = s, x, t.hasFew(r)
-				c.effect, c.z = t.test(r)
+				c.main, c.excess, c.few = s, x, t.Few(r)
+				c.effect, c.z = t.Last(r)
 			}
 
 			// Self time alone may have been up before, as a wait; then what measured
 			// work says counts.
-			if !known || t.detectedIn(r) < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
-				c.since, c.detected, c.sinceAt = t.firstSlow(r), t.detectedIn(r), t.onsetAt(r)
+			if !known || t.Detected(r) < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
+				c.since, c.detected, c.sinceAt = t.FirstSlow(r), t.Detected(r), t.SinceAt(r)
 			}
 
 			known = true
 		}
 
-		if c.has[own] && !c.has[compute] && e.tracks[compute].corroborates(r, computeShare*c.effect) {
+		if c.has[own] && !c.has[compute] && e.tracks[compute].Corroborates(r, computeShare*c.effect) {
 			c.has[compute] = true
 		}
 
@@ -87,19 +87,19 @@ func (e *Engine) candidates() []candidate {
 // the same fault: it rose within a window of it, or convicted the rank by itself.
 func (e *Engine) sameFault(r int) bool {
 	_, accused := e.cases[caseKey{own, r}]
-	return accused || e.tracks[own].onsetAt(r) > e.tracks[compute].onsetAt(r)-threshold.Window
+	return accused || e.tracks[own].SinceAt(r) > e.tracks[compute].SinceAt(r)-threshold.Window
 }
 
 // excess is how many seconds a step more than its peers rank r spends in the
 // signal now; skip leaves out other culprits.
 func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].age(r)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].Age(r)))
 	mine, theirs := e.value(r, s, k), e.peers(r, s, k, skip)
 	if x := mine - theirs; x == x {
 		return x
 	}
 
-	effect, _ := e.tracks[s].test(r)
+	effect, _ := e.tracks[s].Last(r)
 	return mine * (1 - math.Exp(-effect))
 }
 
@@ -191,8 +191,8 @@ func (e *Engine) leadsToo(c *candidate, all []candidate) bool {
 	}
 
 	d := *c
-	d.excess, d.sinceAt = e.excess(c.row, own, nil), t.onsetAt(c.row)
-	d.effect, d.z = t.test(c.row)
+	d.excess, d.sinceAt = e.excess(c.row, own, nil), t.SinceAt(c.row)
+	d.effect, d.z = t.Last(c.row)
 	return e.convincing(&d, all)
 }
 

@@ -19,6 +19,7 @@ package detect
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
@@ -63,9 +64,9 @@ type Engine struct {
 	estimated, hostOnly bool
 	judged              []uint16 // valid steps of each rank in any self signal
 
-	tracks  [signals]*track
-	whole   *track // replicas as wholes, where their common part is removed
-	alone   *track // roles without peers against the rest of the job
+	tracks  [signals]*sequential.Test
+	whole   *sequential.Test // replicas as wholes, where their common part is removed
+	alone   *sequential.Test // roles without peers against the rest of the job
 	ref     [signals]*reference
 	sharing [signals]*sharing // between the stages of a replica
 	experts [signals]*sharing // between those that hold the same expert
@@ -94,8 +95,8 @@ type Engine struct {
 	work  []float32          // measured compute of the step at hand
 	sum   []float32          // the same, where it is made of two
 	buf   []float32
-	over  [signals][]episode // ended in the step at hand
-	leads [2][]bool          // of compute and own: whose slow step counts in the step at hand
+	over  [signals][]sequential.Episode // ended in the step at hand
+	leads [2][]bool                     // of compute and own: whose slow step counts in the step at hand
 
 	did     replay.Work // of the step that is played
 	ends    []float64   // of its lanes

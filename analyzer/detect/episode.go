@@ -2,6 +2,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -47,21 +48,21 @@ func (e *Engine) remember(p past) {
 
 // ended files an episode of rank ep.unit: a condition that is over, an event, or
 // nothing anybody could check.
-func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
-	r := ep.unit
+func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
+	r := ep.Unit
 	key := caseKey{s, r}
 	known, accused := e.cases[key]
 	delete(e.cases, key)
-	if ep.confirmed {
+	if ep.Confirmed {
 		if accused { // else it was a victim all along
 			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
-				Since: ep.since, Detected: ep.detected, Until: ep.until, Case: known})
+				Since: ep.Since, Detected: ep.Detected, Until: ep.Until, Case: known})
 		}
 
 		return
 	}
 
-	if !ep.event {
+	if !ep.Event {
 		return
 	}
 
@@ -70,8 +71,8 @@ func (e *Engine) ended(s signal, ep episode, c *frame.Column) {
 	}
 
 	e.events = append(e.events, event{Node: e.nodeOf(r), Rank: e.layout.Ranks[r], Signal: s,
-		First: ep.since, Last: ep.until, AtNs: c.StartNs,
-		At: max(0, e.analysed-ep.ago), Steps: ep.steps, Effect: ep.effect})
+		First: ep.Since, Last: ep.Until, AtNs: c.StartNs,
+		At: max(0, e.analysed-ep.Ago), Steps: ep.Steps, Effect: ep.Effect})
 }
 
 // refresh renews what is known of the culprits while they are slow.
@@ -79,9 +80,9 @@ func (e *Engine) refresh() {
 	due, slow := e.analysed%threshold.EvaluateEvery == 0, false
 	for s := range signals {
 		t := e.tracks[s]
-		due = t.confirmedSome() || due
+		due = t.News() || due
 		for r := range e.n {
-			if t.degraded(r) && !t.calming(r) {
+			if t.Degraded(r) && !t.Calming(r) {
 				slow = true
 				break
 			}
@@ -113,7 +114,7 @@ func (e *Engine) refresh() {
 		f := e.describe(c, culprits)
 		f.Impact, f.Most = e.costOf(&p, e.nodeOf(c.row))
 		for s := range signals {
-			if c.has[s] && !e.tracks[s].calming(c.row) {
+			if c.has[s] && !e.tracks[s].Calming(c.row) {
 				e.cases[caseKey{s, c.row}] = f
 			}
 		}
@@ -146,18 +147,18 @@ func (e *Engine) carry(l *frame.Layout) {
 		f := e.describe(c, culprits)
 		f.Impact, f.Most = e.costOf(&p, node)
 		e.carried[node] = carry{Signal: c.main, Since: c.since, Detected: c.detected, Degraded: true, Effect: c.effect,
-			Rank: old.Ranks[c.row], Until: e.tracks[c.main].lastSlow(c.row), At: e.analysed, Case: f}
+			Rank: old.Ranks[c.row], Until: e.tracks[c.main].Until(c.row), At: e.analysed, Case: f}
 	}
 
 	for _, s := range []signal{compute, loading} {
 		t := e.tracks[s]
-		for r := range t.len() {
+		for r := range t.Len() {
 			node := e.nodeOf(r)
-			if _, known := e.carried[node]; known || t.healthy(r) || !gone(r) || t.idle(r) {
+			if _, known := e.carried[node]; known || t.Healthy(r) || !gone(r) || t.Idle(r) {
 				continue
 			}
 
-			e.carried[node] = carry{Signal: s, Since: t.onset(r), Detected: t.detectedIn(r), Rank: old.Ranks[r], Until: t.lastSlow(r), At: e.analysed}
+			e.carried[node] = carry{Signal: s, Since: t.Since(r), Detected: t.Detected(r), Rank: old.Ranks[r], Until: t.Until(r), At: e.analysed}
 		}
 	}
 
@@ -174,7 +175,7 @@ func (e *Engine) adopt() {
 		if age == 1 {
 			for r, n := range e.layout.Node {
 				if n >= 0 && e.layout.Nodes[n] == node && e.layout.Present[r] && c.Signal < signals {
-					e.tracks[c.Signal].suspectHalf(r)
+					e.tracks[c.Signal].LiftHalf(r)
 				}
 			}
 		}
@@ -199,18 +200,18 @@ func (e *Engine) adopt() {
 
 // slowNow reports whether any rank of the node is suspect or worse.
 func (e *Engine) slowNow(node string) bool {
-	return e.anyOn(node, func(t *track, r int) bool { return !t.healthy(r) })
+	return e.anyOn(node, func(t *sequential.Test, r int) bool { return !t.Healthy(r) })
 }
 
 // recovering reports whether any rank of the node was slow, and may be well again.
 func (e *Engine) recovering(node string) bool {
-	return e.anyOn(node, func(t *track, r int) bool { return t.degraded(r) && t.calming(r) })
+	return e.anyOn(node, func(t *sequential.Test, r int) bool { return t.Degraded(r) && t.Calming(r) })
 }
 
 // anyOn reports whether one of the node's ranks is so in any signal.
-func (e *Engine) anyOn(node string, is func(t *track, r int) bool) bool {
+func (e *Engine) anyOn(node string, is func(t *sequential.Test, r int) bool) bool {
 	for _, t := range e.tracks {
-		for r := range t.len() {
+		for r := range t.Len() {
 			if is(t, r) && e.nodeOf(r) == node {
 				return true
 			}
@@ -230,17 +231,17 @@ func (e *Engine) watchWholes(c *frame.Column) {
 		}
 	}
 
-	none := func(episode) {}
+	none := func(sequential.Episode) {}
 	if sh := e.sharing[s]; sh.usable && sh.used {
-		e.whole.observe(sh.common, nil, c.Step, none)
+		e.whole.Observe(sh.common, nil, c.Step, none)
 	}
 
 	e.observeAlone(s, c, none)
 }
 
 // observeAlone feeds the track of roles: each against the median of the others.
-func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
-	if e.alone.len() < 2 || !e.lonely {
+func (e *Engine) observeAlone(s signal, c *frame.Column, end func(sequential.Episode)) {
+	if e.alone.Len() < 2 || !e.lonely {
 		return
 	}
 
@@ -256,8 +257,8 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(episode)) {
 		e.aloneV[g] = now[g] - robust.Median(e.buf)
 	}
 
-	e.alone.load = e.experts[own].spread()
-	e.alone.observe(e.aloneV, nil, c.Step, end)
+	e.alone.Load = e.experts[own].spread()
+	e.alone.Observe(e.aloneV, nil, c.Step, end)
 }
 
 // singleNode returns the only node of the rows, -1 when there are several.

@@ -50,8 +50,8 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 			continue
 		}
 
-		k := min(threshold.Window, max(threshold.MinBold, t.age(c.row)))
-		_, z := t.test(c.row)
+		k := min(threshold.Window, max(threshold.MinBold, t.Age(c.row)))
+		_, z := t.Last(c.row)
 		if s == compute {
 			same := e.sameWork(c.row, k, skip)
 			add("fp", e.recent.median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), z)

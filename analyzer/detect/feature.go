@@ -94,7 +94,7 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	var waited []bool
 	waits := false
 	if s == compute {
-		waits = e.inner.find(c, v, logs, e.tracks[s].warmups(), float32(e.cfg.MinEffect))
+		waits = e.inner.find(c, v, logs, e.tracks[s].Warming(), float32(e.cfg.MinEffect))
 		waited = e.inner.waited
 	}
 
@@ -102,14 +102,14 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 		e.tokens.learn(s, logs, waited, e.tracks[s])
 	}
 
-	clear(e.tracks[s].left)
+	clear(e.tracks[s].Left)
 	again := false
 	for _, x := range [2]*sharing{e.sharing[s], e.experts[s]} {
 		if again && x.usable {
 			e.ref[s].relative(whole, logs)
 		}
 
-		again = x.remove(whole, e.level.sum[s], e.ref[s].middle, e.inner.worked, waited, e.tracks[s].left, e.tracks[s]) || again
+		again = x.remove(whole, e.level.sum[s], e.ref[s].middle, e.inner.worked, waited, e.tracks[s].Left, e.tracks[s]) || again
 	}
 
 	if again || waits {
@@ -121,6 +121,6 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 		}
 	}
 
-	e.tracks[s].load = untoldLoad * e.experts[s].spread()
+	e.tracks[s].Load = untoldLoad * e.experts[s].spread()
 	e.recent.adjust(s, whole)
 }

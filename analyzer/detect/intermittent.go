@@ -14,7 +14,7 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 	var found [signals][]int
 	for s := range signals {
 		for r := range e.n {
-			if e.tracks[s].intermittent(r) {
+			if e.tracks[s].Intermittent(r) {
 				found[s] = append(found[s], r)
 			}
 		}
@@ -88,9 +88,9 @@ func (e *Engine) ownSpikes(r int, found [signals][]int) bool {
 	}
 
 	t := e.tracks[own]
-	mine := t.spikes(r).Sum
+	mine := t.Spikes(r).Sum
 	for _, k := range found[own] {
-		if k != r && t.spikes(k).Sum > mine && e.layout.Node[k] != e.layout.Node[r] {
+		if k != r && t.Spikes(k).Sum > mine && e.layout.Node[k] != e.layout.Node[r] {
 			return false
 		}
 	}
@@ -106,7 +106,7 @@ func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[stri
 
 	t := e.tracks[s]
 	n := node(name)
-	x := t.spikes(r)
+	x := t.Spikes(r)
 	if n.State == "" {
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)
 		n.SinceStep, n.DetectedStep, n.UntilStep = x.First, x.Last, 0

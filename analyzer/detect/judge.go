@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -72,8 +73,8 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 		leads = e.leaders(c.V[frame.Self], t)
 	}
 
-	tr.observe(e.v[s], leads, c.Step, func(ep episode) { e.over[s] = append(e.over[s], ep) })
-	e.line.Place[s][(e.line.Count-1)%threshold.Window] = int32(tr.steps())
+	tr.Observe(e.v[s], leads, c.Step, func(ep sequential.Episode) { e.over[s] = append(e.over[s], ep) })
+	e.line.Place[s][(e.line.Count-1)%threshold.Window] = int32(tr.Steps())
 }
 
 // sighted marks whose spikes in forward time count in this step: not those of a
@@ -81,7 +82,7 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 func (e *Engine) sighted(c *frame.Column) []bool {
 	leads := e.leads[compute]
 	for r, x := range e.v[compute] {
-		leads[r] = x > spikeEffect && !e.inner.blind(c, r)
+		leads[r] = x > sequential.SpikeEffect && !e.inner.blind(c, r)
 	}
 
 	return leads
@@ -104,7 +105,7 @@ func (e *Engine) leaders(v []float32, step float64) []bool {
 		}
 
 		for _, r := range rows {
-			leads[r] = at >= 0 && res[r] > spikeEffect && e.layout.Node[r] == e.layout.Node[at]
+			leads[r] = at >= 0 && res[r] > sequential.SpikeEffect && e.layout.Node[r] == e.layout.Node[at]
 			if !leads[r] {
 				continue
 			}

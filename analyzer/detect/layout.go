@@ -2,6 +2,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
@@ -23,8 +24,8 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		roles[g], sizes[g], stage[g] = l.Roles[g].Rows, l.Roles[g].Size, int32(l.Roles[g].Stage)
 	}
 
-	units := func(s signal) Units {
-		return Units{Roles: roles, Sizes: sizes, Together: int(signals) * e.n, Node: l.Node, Stage: stage, Habits: s == own,
+	units := func(s signal) sequential.Units {
+		return sequential.Units{Roles: roles, Sizes: sizes, Together: int(signals) * e.n, Node: l.Node, Stage: stage, Habits: s == own,
 			Pure: l.Stages == 1 && len(l.Replicas) > 0 && len(l.Roles) == 1 && len(l.Replicas) == len(l.Roles[0].Rows)}
 	}
 
@@ -36,12 +37,12 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		}
 
 		if !same {
-			e.tracks[s] = newTrack(&e.cfg, e.n, units(s))
+			e.tracks[s] = sequential.New(&e.cfg, e.n, units(s))
 			e.sharing[s], e.experts[s] = newSharing(l, replicaParts(l), nil), newExperts(l)
 			continue
 		}
 
-		e.tracks[s].assign(units(s))
+		e.tracks[s].Assign(units(s))
 	}
 
 	if !same {
@@ -56,11 +57,11 @@ func (e *Engine) setLayout(l *frame.Layout) {
 
 		for s := range signals {
 			if same {
-				e.tracks[s].forget(r)
+				e.tracks[s].Forget(r)
 			}
 
 			if l.Fresh[r] {
-				e.tracks[s].start(r)
+				e.tracks[s].Start(r)
 			}
 		}
 	}
@@ -69,8 +70,8 @@ func (e *Engine) setLayout(l *frame.Layout) {
 // reset forgets what a new world or parallel layout makes meaningless.
 func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.base = l
-	e.whole = newTrack(&e.cfg, len(l.Replicas), Units{Roles: [][]int32{sequence(len(l.Replicas))}, Sizes: []int{len(l.Replicas)}})
-	e.alone = newTrack(&e.cfg, len(l.Roles), Units{Roles: [][]int32{sequence(len(l.Roles))}, Sizes: []int{len(l.Roles)}, SelfOnly: true, Habits: true})
+	e.whole = sequential.New(&e.cfg, len(l.Replicas), sequential.Units{Roles: [][]int32{sequence(len(l.Replicas))}, Sizes: []int{len(l.Replicas)}})
+	e.alone = sequential.New(&e.cfg, len(l.Roles), sequential.Units{Roles: [][]int32{sequence(len(l.Roles))}, Sizes: []int{len(l.Roles)}, SelfOnly: true, Habits: true})
 	e.aloneV = make([]float32, len(l.Roles))
 	e.lonely = false
 	for _, rows := range roles {

@@ -302,7 +302,7 @@ func (s *storage) observe(e *Engine, c *frame.Column, t float64) {
 	mid := e.sampleMedian(v)
 	worst, at := float32(0), int32(-1)
 	for r, x := range v {
-		if x == x && x-mid > worst && e.tracks[loading].healthy(r) {
+		if x == x && x-mid > worst && e.tracks[loading].Healthy(r) {
 			worst, at = x-mid, e.layout.Node[r]
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -20,7 +21,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[own].age(r)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[own].Age(r)))
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess
@@ -28,7 +29,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	long := e.tracks[own].age(r) >= longBlocks*threshold.BlockSteps && c.effect >= longShare*e.cfg.MinEffect
+	long := e.tracks[own].Age(r) >= sequential.LongBlocks*threshold.BlockSteps && c.effect >= sequential.LongShare*e.cfg.MinEffect
 	if c.z < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
 		return false
 	}
@@ -58,7 +59,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 func (e *Engine) comesAndGoes(c *candidate) bool {
 	for _, s := range []signal{compute, loading} {
 		for r := range e.n {
-			if e.layout.Node[r] != e.layout.Node[c.row] && e.tracks[s].intermittent(r) {
+			if e.layout.Node[r] != e.layout.Node[c.row] && e.tracks[s].Intermittent(r) {
 				return true
 			}
 		}
@@ -70,7 +71,7 @@ func (e *Engine) comesAndGoes(c *candidate) bool {
 // medianError is the standard error, in seconds, of the difference between the
 // median of rank r over k steps and its peers'.
 func (e *Engine) medianError(r int, s signal, k int) float64 {
-	noise := math.Hypot(float64(e.tracks[s].noiseOf(r)), e.level.bulk[s])
+	noise := math.Hypot(float64(e.tracks[s].Noise(r)), e.level.bulk[s])
 	return robust.Finite(e.value(r, s, k)*math.Sqrt2*noise*robust.MedianLoss/math.Sqrt(float64(k)), 0)
 }
 
@@ -109,7 +110,7 @@ func (e *Engine) uncontested(c *candidate, most float64) bool {
 	}
 
 	t := e.tracks[own]
-	rose := !t.fromStart(c.row) && t.hasPast(c.row) && c.z >= beganAlarm && c.effect >= e.cfg.Effect
+	rose := !t.FromStart(c.row) && t.HasPast(c.row) && c.z >= beganAlarm && c.effect >= e.cfg.Effect
 	return e.layout.Stages == 1 || rose && most < calmShare*c.excess
 }
 
@@ -119,7 +120,7 @@ func (e *Engine) uncontested(c *candidate, most float64) bool {
 // recorded waits grow as well, and its pipeline would have to be the late one.
 func (e *Engine) began(c *candidate, k int) bool {
 	t := e.tracks[own]
-	if t.fromStart(c.row) || !t.hasPast(c.row) || c.z < beganAlarm || c.effect < e.cfg.Effect ||
+	if t.FromStart(c.row) || !t.HasPast(c.row) || c.z < beganAlarm || c.effect < e.cfg.Effect ||
 		!e.roleRecorded(c.row) || e.slowest(c.row, k) < slowestShare {
 		return false
 	}
@@ -228,7 +229,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 		}
 
 		lead := robust.Median(leads)
-		if se := robust.MedianLoss * robust.MAD(slices.Clone(leads)) / robust.Sqrt(float32(len(leads))); lead > suspectZ*se || lead < 0 {
+		if se := robust.MedianLoss * robust.MAD(slices.Clone(leads)) / robust.Sqrt(float32(len(leads))); lead > sequential.SuspectZ*se || lead < 0 {
 			sum += float64(lead)
 		}
 	}

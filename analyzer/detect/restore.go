@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/state"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -99,13 +100,13 @@ func (e *Engine) fields() state.Fields {
 	all := state.Fields{}
 	all.Add("engine", e.state())
 	for s := range signals {
-		all.Add("track-"+signalMetric[s], e.tracks[s].state())
+		all.Add("track-"+signalMetric[s], e.tracks[s].State())
 		all.Add("sharing-"+signalMetric[s], e.sharing[s].state())
 		all.Add("experts-"+signalMetric[s], e.experts[s].state())
 	}
 
-	all.Add("track-whole", e.whole.state())
-	all.Add("track-alone", e.alone.state())
+	all.Add("track-whole", e.whole.State())
+	all.Add("track-alone", e.alone.State())
 	all.Add("tokens", e.tokens.state())
 	all.Add("inner", e.inner.state())
 	all.Add("saver", e.saver.state())
@@ -121,13 +122,13 @@ func (e *Engine) fields() state.Fields {
 // would follow from: indices of rows, and lengths that depend on each other.
 func (e *Engine) check() error {
 	for s := range signals {
-		if err := e.tracks[s].check(); err != nil {
+		if err := e.tracks[s].Check(); err != nil {
 			return fmt.Errorf("track of %s: %w", signalMetric[s], err)
 		}
 	}
 
-	for _, t := range []*track{e.whole, e.alone} {
-		if err := t.check(); err != nil {
+	for _, t := range []*sequential.Test{e.whole, e.alone} {
+		if err := t.Check(); err != nil {
 			return fmt.Errorf("track: %w", err)
 		}
 	}

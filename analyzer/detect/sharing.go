@@ -11,10 +11,10 @@ import (
 
 // known is what is known of the ranks from the steps before.
 type known interface {
-	healthy(r int) bool
-	degraded(r int) bool
-	lately(r int) float32 // residual of the last few steps
-	centre(r int) float32 // residual in health
+	Healthy(r int) bool
+	Degraded(r int) bool
+	Lately(r int) float32 // residual of the last few steps
+	Centre(r int) float32 // residual in health
 }
 
 // sharing finds and removes what ranks have in common that do parts of the same work:
@@ -252,7 +252,7 @@ func (s *sharing) excuse(t known) {
 	for _, parts := range s.parts {
 		slow := 0
 		for _, rows := range parts {
-			if slices.ContainsFunc(rows, func(r int32) bool { return t.degraded(int(r)) }) {
+			if slices.ContainsFunc(rows, func(r int32) bool { return t.Degraded(int(r)) }) {
 				slow++
 			}
 		}
@@ -264,9 +264,9 @@ func (s *sharing) excuse(t known) {
 		for _, rows := range parts {
 			for _, r := range rows {
 				switch {
-				case !t.degraded(int(r)):
+				case !t.Degraded(int(r)):
 				case slow == 1:
-					s.dev[r] -= t.lately(int(r))
+					s.dev[r] -= t.Lately(int(r))
 				case s.within == nil:
 					s.dev[r] = robust.NaN
 				}
@@ -336,7 +336,7 @@ func (s *sharing) learn(waited []bool, t known) {
 
 	for r, x := range s.dev {
 		g := s.role[r]
-		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && !t.healthy(r) {
+		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && !t.Healthy(r) {
 			continue
 		}
 

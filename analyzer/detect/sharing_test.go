@@ -30,7 +30,7 @@ func TestSharing_MissingPeers(t *testing.T) {
 			continue // the mate of the one that is missing has nobody to share with
 		}
 
-		s := robust.Spread(append([]float32(nil), e.tracks[compute].values(r, threshold.Window)...))
+		s := robust.Spread(append([]float32(nil), e.tracks[compute].Values(r, threshold.Window)...))
 		if s > 0.025 {
 			t.Errorf("rank %d differs from its peers by %.3f from step to step, want about the noise of 0.011", e.layout.Ranks[r], s)
 		}
@@ -54,7 +54,7 @@ func TestSharing_SlowRankIsNoWork(t *testing.T) {
 
 	for r := range e.n {
 		rank := e.layout.Ranks[r]
-		m := robust.Median(append([]float32(nil), e.tracks[compute].values(r, threshold.Window)...))
+		m := robust.Median(append([]float32(nil), e.tracks[compute].Values(r, threshold.Window)...))
 		if want := float32(0.26); rank == slow && (m < want-0.03 || m > want+0.03) || rank != slow && (m < -0.03 || m > 0.03) {
 			t.Errorf("rank %d differs from its peers by %.3f, slow is rank %d", rank, m, slow)
 		}
@@ -67,10 +67,10 @@ type slowOne struct {
 	by  float32
 }
 
-func (s slowOne) healthy(r int) bool  { return r != s.row }
-func (s slowOne) degraded(r int) bool { return r == s.row }
-func (s slowOne) centre(int) float32  { return 0 }
-func (s slowOne) lately(r int) float32 {
+func (s slowOne) Healthy(r int) bool  { return r != s.row }
+func (s slowOne) Degraded(r int) bool { return r == s.row }
+func (s slowOne) Centre(int) float32  { return 0 }
+func (s slowOne) Lately(r int) float32 {
 	if r == s.row {
 		return s.by
 	}

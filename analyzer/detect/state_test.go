@@ -26,7 +26,7 @@ import (
 // restored engine may differ in them alone.
 var scratch = map[string][]string{
 	"detect.Engine":    {"v", "logs", "work", "sum", "buf", "over", "did", "ends", "plain", "waits", "charged", "mended", "struck", "aloneV", "inGroup", "leads"},
-	"detect.track":     {"buf", "buf2", "hl"},
+	"sequential.Test":  {"buf", "buf2", "hl"},
 	"detect.reference": {"buf", "idx", "middle"},
 	"detect.sharing":   {"dev", "w", "whole", "levels", "buf"},
 	"detect.covariate": {"slope", "dev", "ln"},

@@ -47,7 +47,7 @@ func (e *Engine) Suspects() Suspects {
 
 func (e *Engine) suspected(r int) bool {
 	for _, t := range e.tracks {
-		if !t.healthy(r) || t.active(r) {
+		if !t.Healthy(r) || t.Active(r) {
 			return true
 		}
 	}
@@ -64,7 +64,7 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 		c := candidate{row: r, main: -1}
 		for s := range signals {
 			t := e.tracks[s]
-			effect, z, ok := t.suspicion(r)
+			effect, z, ok := t.Suspicion(r)
 			if !ok {
 				continue
 			}
@@ -76,8 +76,8 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 
 			c.has[s] = true
 			if c.main < 0 || x > c.excess {
-				c.main, c.excess, c.effect, c.z, c.sinceAt = s, x, effect, z, t.onsetAt(r)
-				c.since, c.detected = t.firstSlow(r), t.detectedIn(r)
+				c.main, c.excess, c.effect, c.z, c.sinceAt = s, x, effect, z, t.SinceAt(r)
+				c.since, c.detected = t.FirstSlow(r), t.Detected(r)
 			}
 
 			c.suspect = true

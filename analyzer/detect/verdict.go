@@ -191,8 +191,8 @@ func (e *Engine) devices(name string) int {
 // wholeNodes names a node that holds a whole replica which is slow for good:
 // work rotates over replicas, a slow host does not.
 func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
-	for q := range e.whole.len() {
-		if !e.whole.active(q) {
+	for q := range e.whole.Len() {
+		if !e.whole.Active(q) {
 			continue
 		}
 
@@ -208,9 +208,9 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 		}
 
 		n.State, n.Cause = verdict.Degraded, verdict.Compute
-		effect, _ := e.whole.test(q)
+		effect, _ := e.whole.Last(q)
 		n.Slowdown = math.Exp(effect)
-		n.SinceStep, n.DetectedStep = e.whole.firstSlow(q), e.whole.detectedIn(q)
+		n.SinceStep, n.DetectedStep = e.whole.FirstSlow(q), e.whole.Detected(q)
 		n.Confidence = 0.8
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
@@ -229,8 +229,8 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 		}
 	}
 
-	for g := range e.alone.len() {
-		if !e.alone.active(g) {
+	for g := range e.alone.Len() {
+		if !e.alone.Active(g) {
 			continue
 		}
 
@@ -250,9 +250,9 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 			n.Cause = verdict.Unattributed
 		}
 
-		effect, _ := e.alone.test(g)
+		effect, _ := e.alone.Last(g)
 		n.Slowdown = math.Exp(effect)
-		n.SinceStep, n.DetectedStep = e.alone.firstSlow(g), e.alone.detectedIn(g)
+		n.SinceStep, n.DetectedStep = e.alone.FirstSlow(g), e.alone.Detected(g)
 		n.Confidence = 0.65
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])

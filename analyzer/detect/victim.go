@@ -18,7 +18,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 		return false
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[compute].age(c.row)))
+	k := min(threshold.Window, max(threshold.MinBold, e.tracks[compute].Age(c.row)))
 	x := max(0, e.excess(c.row, compute, nil))
 	waits := 0.0
 	for _, m := range frame.Inner {
@@ -59,7 +59,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 	}
 
 	t := e.tracks[compute]
-	mine := t.middle(c.row)
+	mine := t.Middle(c.row)
 	for _, m := range frame.Inner {
 		g := e.groupOf(c.row, m)
 		if g == nil || !e.seen[m] || g.Complete() && !slices.ContainsFunc(g.Rows, func(p int32) bool { return e.judged[p] == 0 }) {
@@ -68,7 +68,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 
 		like := 0
 		for _, p := range sample(g.Rows, 0) {
-			if e.layout.Node[p] != e.layout.Node[c.row] && t.middle(int(p)) >= mine/2 {
+			if e.layout.Node[p] != e.layout.Node[c.row] && t.Middle(int(p)) >= mine/2 {
 				like++
 			}
 		}
@@ -131,18 +131,18 @@ func (e *Engine) groupOf(r int, m frame.Metric) *frame.Group {
 // maybeStage reports whether the rank may just be one of a heavier stage: roles
 // are not known, it was slow from the start, and others are as slow.
 func (e *Engine) maybeStage(c *candidate) bool {
-	if e.layout.Certain || c.main >= loading || !e.tracks[c.main].fromStart(c.row) {
+	if e.layout.Certain || c.main >= loading || !e.tracks[c.main].FromStart(c.row) {
 		return false
 	}
 
 	t := e.tracks[c.main]
-	mine := t.middle(c.row)
+	mine := t.Middle(c.row)
 	for r := range e.n {
 		if r == c.row || e.layout.Role[r] != e.layout.Role[c.row] {
 			continue
 		}
 
-		x := t.middle(r)
+		x := t.Middle(r)
 		if x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness {
 			return true
 		}

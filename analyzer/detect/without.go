@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -282,10 +283,10 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 			return robust.NaN
 		}
 
-		return t.residual(f.Row, int(e.line.Place[s][k%threshold.Window]))
+		return t.Residual(f.Row, int(e.line.Place[s][k%threshold.Window]))
 	}
 	if f.Spiky {
-		if x := at(i); x > spikeEffect {
+		if x := at(i); x > sequential.SpikeEffect {
 			return float64(x)
 		}
 
@@ -293,8 +294,8 @@ func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 	}
 
 	half := 2
-	if x, _ := t.test(f.Row); x > 0 {
-		half = int(min(threshold.Window, max(2, math.Pow(effectError*float64(t.noiseOf(f.Row))/x, 2))))
+	if x, _ := t.Last(f.Row); x > 0 {
+		half = int(min(threshold.Window, max(2, math.Pow(effectError*float64(t.Noise(f.Row))/x, 2))))
 	}
 
 	var v [2*threshold.Window + 1]float32

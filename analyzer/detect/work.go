@@ -52,7 +52,7 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 			s = expect
 		case expect == expect && e.byForward(r):
 			s = expect
-		case expect == expect && s > ownLimit*expect && e.tracks[own].healthy(r):
+		case expect == expect && s > ownLimit*expect && e.tracks[own].Healthy(r):
 			s = ownLimit * expect
 		case expect == expect && e.layout.Stages > 1 && e.layout.Role[r] >= 0:
 			if s = max(0, s-h.Surplus[e.layout.Role[r]]*f); victims && !e.isCharged(r) {

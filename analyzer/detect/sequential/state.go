@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/state"
 )
 
-// check holds that a unit without a role is suspected of nothing: nobody is its peer.
-func (t *track) check() error {
+// Check holds that a unit without a role is suspected of nothing: nobody is its peer.
+func (t *Test) Check() error {
 	for u, g := range t.role {
 		if g < 0 && (t.phase[u] != ok || t.passes[u] > 0 || t.lanePasses[u] > 0) {
 			return fmt.Errorf("unit %d has no role", u)
@@ -17,10 +17,11 @@ func (t *track) check() error {
 	return nil
 }
 
-func (t *track) state() state.Fields {
+// State is what a later step asks of earlier ones.
+func (t *Test) State() state.Fields {
 	f := state.Fields{
 		"count": state.Counts(&t.count), "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks,
-		"block": state.Counts(&t.block), "orphan": &t.left, "load": &t.load, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
+		"block": state.Counts(&t.block), "orphan": &t.Left, "load": &t.Load, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
 		"creep": &t.creep, "block_sd": &t.blockSD, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase,
 		"passes": &t.passes, "lane_passes": &t.lanePasses, "slow": &t.slow, "warm": &t.warm, "warmed": &t.warmed,
 		"first": &t.first, "first_label": &t.firstLabel, "since": &t.since, "detected": &t.detected,

@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 // past is what unit r did before that count, in how many blocks, and how far healthy
 // units are from what they did that long ago. It is the middle of the blocks just before;
 // the baseline where they are no longer known.
-func (t *track) past(r, at int) (float64, int, float64) {
+func (t *Test) past(r, at int) (float64, int, float64) {
 	if x, n := t.before(r, at); n >= minBase {
 		return float64(x), n, t.wander((t.count - at) / threshold.BlockSteps)
 	}
@@ -19,7 +19,7 @@ func (t *track) past(r, at int) (float64, int, float64) {
 }
 
 // began is the count at which what the last k steps of unit r show began.
-func (t *track) began(r, k int) int {
+func (t *Test) began(r, k int) int {
 	at := t.count - k
 	if t.phase[r] != ok || t.climb[r] > 0 || t.passes[r] > 0 || t.lanePasses[r] > 0 {
 		at = min(at, int(t.sinceAt[r]))
@@ -30,7 +30,7 @@ func (t *track) began(r, k int) int {
 
 // before is the middle of the last baseBlocks blocks of unit r that ended before that
 // count, and how many there are. The first steps of a process don't count.
-func (t *track) before(r, at int) (float32, int) {
+func (t *Test) before(r, at int) (float32, int) {
 	newest := t.count - (t.count+r)%threshold.BlockSteps // the end of the newest block
 	skip := max(0, (newest-at+threshold.BlockSteps-1)/threshold.BlockSteps)
 	have := min(int(t.block[r]), maxBlocks, (newest-int(t.first[r])-int(t.warmed[r]))/threshold.BlockSteps)
@@ -39,7 +39,7 @@ func (t *track) before(r, at int) (float32, int) {
 
 // middleBlock is the median of the blocks of unit r from the skip-th newest to before the
 // to-th, and their number.
-func (t *track) middleBlock(r, skip, to int) (float32, int) {
+func (t *Test) middleBlock(r, skip, to int) (float32, int) {
 	var v [baseBlocks]float32
 	n := 0
 	for k := skip; k < to; k++ {
@@ -54,7 +54,7 @@ func (t *track) middleBlock(r, skip, to int) (float32, int) {
 
 // wander is how far healthy units are from what they did that many blocks before:
 // beyond the longest gap as far as a random walk.
-func (t *track) wander(blocks int) float64 {
+func (t *Test) wander(blocks int) float64 {
 	far := tauFloor
 	for k := range gaps {
 		if far = max(far, t.tauOwn[k]); gaps[k] >= blocks-threshold.Window/threshold.BlockSteps {
@@ -69,7 +69,7 @@ func (t *track) wander(blocks int) float64 {
 // each window within the slow lanes against the blocks before. Ups and downs of all
 // count, at all times: who rose lately does not tell how far one rises in health. Until
 // that is known nobody goes farther than ranks lie apart.
-func (t *track) changes(se float64) {
+func (t *Test) changes(se float64) {
 	const span = threshold.Window / threshold.BlockSteps
 	stride := t.n/changeSample + 1
 	for k, gap := range gaps {
@@ -93,41 +93,41 @@ func (t *track) changes(se float64) {
 	}
 }
 
-// standing is how far unit r is above its peers now: in its last window, or since it
+// Standing is how far unit r is above its peers now: in its last window, or since it
 // is slow.
-func (t *track) standing(r int) float64 {
+func (t *Test) Standing(r int) float64 {
 	x := t.mid[r]
 	switch {
 	case t.phase[r] != ok:
-		x = robust.Median(t.values(r, max(threshold.MinBold, t.age(r))))
-	case t.active(r):
+		x = robust.Median(t.Values(r, max(threshold.MinBold, t.Age(r))))
+	case t.Active(r):
 		x = t.effect[r]
 	}
 
 	return robust.Finite(float64(x), 0)
 }
 
-// doubt is how far the window of a healthy unit may be from its peers by chance.
-func (t *track) doubt(r int) float64 {
-	return suspectZ * math.Hypot(robust.MedianLoss*float64(t.noiseOf(r))/math.Sqrt(threshold.Window), tauFloor)
+// Doubt is how far the window of a healthy unit may be from its peers by chance.
+func (t *Test) Doubt(r int) float64 {
+	return SuspectZ * math.Hypot(robust.MedianLoss*float64(t.Noise(r))/math.Sqrt(threshold.Window), tauFloor)
 }
 
-// rose reports whether unit r is clearly slower than its own healthy past: its
+// Rose reports whether unit r is clearly slower than its own healthy past: its
 // baseline, or its centre before the episode where it is too young to have one.
-func (t *track) rose(r int) bool {
-	k := min(threshold.Window, max(threshold.MinBold, t.age(r)))
+func (t *Test) Rose(r int) bool {
+	k := min(threshold.Window, max(threshold.MinBold, t.Age(r)))
 	past, blocks, tau := t.past(r, t.began(r, k))
 	n := blocks * threshold.BlockSteps
 	if blocks < minBase {
 		past, n = float64(t.mu[r]), int(t.sinceAt[r]-t.first[r])-int(t.warmed[r])
 	}
 
-	if n < threshold.MinBold || t.fromStart(r) {
+	if n < threshold.MinBold || t.FromStart(r) {
 		return false
 	}
 
-	v := t.values(r, k)
+	v := t.Values(r, k)
 	m := float64(robust.Median(v)) - past
-	se := robust.MedianLoss * float64(t.noiseOf(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
+	se := robust.MedianLoss * float64(t.Noise(r)) * math.Sqrt(1/float64(max(1, len(v)))+1/float64(n))
 	return m >= t.cfg.MinEffect && m >= t.cfg.Alarm*math.Hypot(se, tau)
 }

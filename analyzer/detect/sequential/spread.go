@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 // spreads measures how far healthy ranks lie apart for good: what a window shows
 // beyond its own noise. Suspects are among them, or the spread would be that of those
 // who did not spread; a fault that is new has no part in the middle of usualLooks looks.
-func (t *track) spreads() {
+func (t *Test) spreads() {
 	rho := t.rho()
 	t.slowly.fade()
 	t.buf = t.buf[:0]
@@ -47,13 +47,13 @@ func (t *track) spreads() {
 }
 
 // ordinary reports whether unit r tells how far healthy ones lie apart.
-func (t *track) ordinary(r int) bool {
-	return t.phase[r] == ok || t.phase[r] == suspect && !t.fromStart(r)
+func (t *Test) ordinary(r int) bool {
+	return t.phase[r] == ok || t.phase[r] == suspect && !t.FromStart(r)
 }
 
 // usual adds what v tells of the k-th spread beyond the standard error se, and returns
 // the middle of the last looks, few where there are none.
-func (t *track) usual(k int, v []float32, se, few float64) float64 {
+func (t *Test) usual(k int, v []float32, se, few float64) float64 {
 	if len(v) >= threshold.PoolSize {
 		t.look(k, excess(v, se))
 	}
@@ -66,7 +66,7 @@ func (t *track) usual(k int, v []float32, se, few float64) float64 {
 }
 
 // look adds x to the looks at the k-th spread.
-func (t *track) look(k int, x float64) {
+func (t *Test) look(k int, x float64) {
 	t.looks[k*usualLooks+int(t.lookN[k])%usualLooks] = float32(x)
 	if t.lookN[k]++; t.lookN[k] >= 2*usualLooks {
 		t.lookN[k] -= usualLooks
@@ -74,7 +74,7 @@ func (t *track) look(k int, x float64) {
 }
 
 // middleLook is the median of the looks at the k-th spread, 0 for none.
-func (t *track) middleLook(k int) float64 {
+func (t *Test) middleLook(k int) float64 {
 	n := min(int(t.lookN[k]), usualLooks)
 	if n == 0 {
 		return 0
@@ -93,7 +93,7 @@ func laneSpread(across, se float64, n int) float64 {
 
 // blockNoise is how much a block differs from the one before, as the noise of one
 // block: with few ranks the spread between lanes may be small by chance.
-func (t *track) blockNoise() float64 {
+func (t *Test) blockNoise() float64 {
 	t.buf = t.buf[:0]
 	stride := t.n/noisePool + 1
 	for r := 0; r < t.n; r += stride {

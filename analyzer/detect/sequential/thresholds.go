@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 // Windows, in analysed steps.
 const (
@@ -38,9 +38,9 @@ const (
 	// larger effects instead: with units of 1.2 times the noise, suspectAt has the
 	// same odds.
 	cusumHighest = 40
-	// suspectZ is the z from which a suspect is shown: one in a thousand, of the few
+	// SuspectZ is the z from which a suspect is shown: one in a thousand, of the few
 	// that the sequential test caught.
-	suspectZ = 3.0
+	SuspectZ = 3.0
 	// calmSteps without slowness end an episode.
 	calmSteps = 20
 	// transientSteps is the longest episode that is an event, not a condition.
@@ -101,12 +101,12 @@ const (
 	creepSigmas = 1.5
 	creepBlocks = 3
 	creepMost   = 8
-	// longShare of MinEffect is the least effect of the longest lanes (128 steps and more):
+	// LongShare of MinEffect is the least effect of the longest lanes (128 steps and more):
 	// 3 % over a thousand steps is worth as much as 5 % at once.
 	// Then slowShare of the blocks must show longEach of it: a transient moves the mean.
-	longShare  = 2.0 / 3
+	LongShare  = 2.0 / 3
 	longEach   = 0.7
-	longBlocks = 16
+	LongBlocks = 16
 	// centreSteps is the memory of a unit's centre. Its first openSteps count as they
 	// are: clipped by the noise, the centre of a unit that was slow from the start
 	// would creep up for a hundred steps and pass for noise of its own.
@@ -137,8 +137,8 @@ const (
 
 // Intermittent faults.
 const (
-	// spikeEffect and spikeSigmas: a step that is slow by itself.
-	spikeEffect = 0.08
+	// SpikeEffect and spikeSigmas: a step that is slow by itself.
+	SpikeEffect = 0.08
 	spikeSigmas = 5.0
 	// spikeRate of the steps, in at least spikeEpisodes separate episodes, of each of
 	// which the first spikeLength steps are evidence: a long one is no habit.

@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"math"
@@ -16,8 +16,8 @@ type outcome struct {
 	pass   bool
 }
 
-// values returns the valid residuals of the last k steps of unit r.
-func (t *track) values(r, k int) []float32 {
+// Values returns the valid residuals of the last k steps of unit r.
+func (t *Test) Values(r, k int) []float32 {
 	k = min(k, threshold.Window, t.count-int(t.first[r]))
 	t.buf = t.buf[:0]
 	for i := t.count - k; i < t.count; i++ {
@@ -31,8 +31,8 @@ func (t *track) values(r, k int) []float32 {
 
 // try tests the last k steps of unit r: against its peers, whose spread is known
 // from the other ranks, and against its own healthy past.
-func (t *track) try(r, k int) outcome {
-	v := t.values(r, k)
+func (t *Test) try(r, k int) outcome {
+	v := t.Values(r, k)
 	o := outcome{valid: len(v)}
 	if o.valid < threshold.MinBold {
 		return o
@@ -41,12 +41,12 @@ func (t *track) try(r, k int) outcome {
 	var m32 float32
 	slowFrom := float32(t.cfg.Effect / 2)
 	m32, t.hl = robust.HodgesLehmann(v, t.hl)
-	m, sigma := float64(m32), float64(t.noiseOf(r))
+	m, sigma := float64(m32), float64(t.Noise(r))
 	rho := t.rho()
 	steps := float64(o.valid) * (1 - rho) / (1 + rho) // as many independent ones
 	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(steps)
 	freedom := min(tailFreedom, leastFreedom+steps)
-	se = math.Hypot(se, t.load)
+	se = math.Hypot(se, t.Load)
 	o.effect, o.z = m, m/math.Hypot(se, t.tau)
 	if t.SelfOnly {
 		o.effect, o.z = 0, 0
@@ -80,7 +80,7 @@ func (t *track) try(r, k int) outcome {
 
 // significant compares z with the alarm budget of one rank and, with Benjamini
 // and Hochberg, with the number of ranks and signals that are tested at once.
-func (t *track) significant(z, alarm, freedom float64) bool {
+func (t *Test) significant(z, alarm, freedom float64) bool {
 	if z < alarm {
 		return false
 	}
@@ -97,14 +97,14 @@ func (t *track) significant(z, alarm, freedom float64) bool {
 	return robust.Tail(z, freedom) <= t.cfg.Discovery*float64(found)/float64(t.Together)
 }
 
-// fromStart reports whether unit r was slow from its first step on.
-func (t *track) fromStart(r int) bool { return t.sinceAt[r] <= t.first[r]+2 }
+// FromStart reports whether unit r was slow from its first step on.
+func (t *Test) FromStart(r int) bool { return t.sinceAt[r] <= t.first[r]+2 }
 
-// age is the number of steps since the episode of unit r began.
-func (t *track) age(r int) int { return t.count - int(t.sinceAt[r]) }
+// Age is the number of steps since the episode of unit r began.
+func (t *Test) Age(r int) int { return t.count - int(t.sinceAt[r]) }
 
 // evaluate tests unit r after a step: suspects often, the others in turn.
-func (t *track) evaluate(r int) {
+func (t *Test) evaluate(r int) {
 	if t.first[r] < 0 {
 		return
 	}
@@ -113,7 +113,7 @@ func (t *track) evaluate(r int) {
 	case t.phase[r] == suspect && (t.count-int(t.sinceAt[r]))%suspectEvery == 0:
 		t.evaluateSuspect(r)
 	case t.phase[r] == degraded && (t.count+r)%threshold.EvaluateEvery == 0:
-		if o := t.try(r, min(threshold.Window, t.age(r))); o.pass {
+		if o := t.try(r, min(threshold.Window, t.Age(r))); o.pass {
 			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
 		}
 	}
@@ -124,7 +124,7 @@ func (t *track) evaluate(r int) {
 }
 
 // need is how many evaluations in a row unit r must fail.
-func (t *track) need(r int) uint8 {
+func (t *Test) need(r int) uint8 {
 	if t.few[r] {
 		return 2 * threshold.Confirmations
 	}
@@ -133,9 +133,9 @@ func (t *track) need(r int) uint8 {
 }
 
 // evaluateSuspect confirms a suspicion or lets it wait.
-func (t *track) evaluateSuspect(r int) {
-	age := t.age(r)
-	ripe := age >= settledSteps || t.fromStart(r) && age-int(t.warmed[r]) >= threshold.MinBold
+func (t *Test) evaluateSuspect(r int) {
+	age := t.Age(r)
+	ripe := age >= settledSteps || t.FromStart(r) && age-int(t.warmed[r]) >= threshold.MinBold
 	var o outcome
 	if ripe {
 		o = t.try(r, min(age, threshold.Window))
@@ -164,14 +164,14 @@ func (t *track) evaluateSuspect(r int) {
 
 // confirm makes a suspect degraded. Whether so many are slow that the cause must be
 // a common one is asked of the whole job, when somebody is accused.
-func (t *track) confirm(r int) {
+func (t *Test) confirm(r int) {
 	t.phase[r] = degraded
 	t.news = true
 }
 
 // evaluateQuiet tests a unit that the CUSUM has not caught: the window, then the
 // slow lanes.
-func (t *track) evaluateQuiet(r int) {
+func (t *Test) evaluateQuiet(r int) {
 	t.mid[r] = t.level(r)
 	if t.mid[r] != t.mid[r] || t.phase[r] == degraded {
 		return
@@ -201,7 +201,7 @@ func (t *track) evaluateQuiet(r int) {
 // level is the mean of the last blocks that make a window, cheap enough for every
 // rank; NaN when half of them are missing. It only screens: who stands out is
 // tested with the full window.
-func (t *track) level(r int) float32 {
+func (t *Test) level(r int) float32 {
 	const n = threshold.Window / threshold.BlockSteps
 	var sum float32
 	k := 0
@@ -220,7 +220,7 @@ func (t *track) level(r int) float32 {
 }
 
 // caught makes a unit that only a window caught degraded.
-func (t *track) caught(r int) {
+func (t *Test) caught(r int) {
 	if t.phase[r] == ok {
 		if t.lanePasses[r] == 0 {
 			t.detected[r] = t.label(t.count - 1)
@@ -234,7 +234,7 @@ func (t *track) caught(r int) {
 
 // evaluateLanes tests the slow lanes: what noise hides in 32 steps shows in 64 to
 // 256. Persistence is asked of blocks, for single steps are mostly noise here.
-func (t *track) evaluateLanes(r int) {
+func (t *Test) evaluateLanes(r int) {
 	if t.SelfOnly {
 		return
 	}
@@ -248,7 +248,7 @@ func (t *track) evaluateLanes(r int) {
 		m, alarm, from := float64(t.laneMean[i][r]), alarm, float32(t.cfg.Effect/2)
 		switch {
 		case m >= float64(t.least):
-		case l >= longBlocks && m >= longShare*float64(t.least): // small, but for long and in every block
+		case l >= LongBlocks && m >= LongShare*float64(t.least): // small, but for long and in every block
 			alarm, from = t.cfg.LongAlarm, float32(longEach*m)
 		default:
 			continue
@@ -260,10 +260,10 @@ func (t *track) evaluateLanes(r int) {
 
 		z := m / math.Hypot(t.tauLane[i], tauFloor)
 		if t.orphaned(int32(r)) {
-			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), robust.MedianLoss*float64(t.left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
+			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), robust.MedianLoss*float64(t.Left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
 		}
 
-		if own := t.laneRise(r, i); l >= longBlocks {
+		if own := t.laneRise(r, i); l >= LongBlocks {
 			z = max(z, own)
 		}
 
@@ -308,12 +308,12 @@ func (t *track) evaluateLanes(r int) {
 
 // comesAndGoes reports whether single steps of unit r, where noise lets them show its
 // mean m, are not slow as often as lasting slowness would make them.
-func (t *track) comesAndGoes(r int, m float64) bool {
-	if m < 2*float64(t.noiseOf(r)) {
+func (t *Test) comesAndGoes(r int, m float64) bool {
+	if m < 2*float64(t.Noise(r)) {
 		return false
 	}
 
-	v, slow := t.values(r, threshold.Window), 0
+	v, slow := t.Values(r, threshold.Window), 0
 	for _, x := range v {
 		if float64(x) > m/2 {
 			slow++
@@ -324,36 +324,36 @@ func (t *track) comesAndGoes(r int, m float64) bool {
 }
 
 // laneRise is how many standard errors the i-th lane of unit r is above its own past.
-func (t *track) laneRise(r, i int) float64 {
+func (t *Test) laneRise(r, i int) float64 {
 	if t.blockSD == 0 {
 		return 0
 	}
 
 	past, n, tau := t.past(r, t.count-lanes[i]*threshold.BlockSteps)
 	rise := float64(t.laneMean[i][r]) - past
-	if n < minBase || rise < longShare*float64(t.least) {
+	if n < minBase || rise < LongShare*float64(t.least) {
 		return 0
 	}
 
-	noise := math.Hypot(t.blockSD, robust.MedianLoss*float64(t.left[r])/math.Sqrt(threshold.BlockSteps))
+	noise := math.Hypot(t.blockSD, robust.MedianLoss*float64(t.Left[r])/math.Sqrt(threshold.BlockSteps))
 	return rise / math.Hypot(noise*math.Sqrt(1/float64(lanes[i])+1/float64(n)), tau)
 }
 
-// active reports whether unit r is slow now in the eyes of a window test. Of the
+// Active reports whether unit r is slow now in the eyes of a window test. Of the
 // slow lanes the last evaluation is enough for what is said now: the one before
 // shares seven eighths of its steps.
-func (t *track) active(r int) bool {
+func (t *Test) Active(r int) bool {
 	return t.phase[r] == ok && t.lanePasses[r] > 0 && !t.few[r] || t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r)
 }
 
-// corroborates reports whether unit r is above its own past as well, by least and more:
+// Corroborates reports whether unit r is above its own past as well, by least and more:
 // not enough to alarm, but no wait makes it.
-func (t *track) corroborates(r int, least float64) bool {
+func (t *Test) Corroborates(r int, least float64) bool {
 	past, n, tau := t.past(r, t.count-lanes[0]*threshold.BlockSteps)
 	if n < minBase || t.blockSD == 0 {
 		return false
 	}
 
 	rise := float64(t.laneMean[0][r]) - past
-	return rise >= max(peerGain, least) && rise >= suspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
+	return rise >= max(peerGain, least) && rise >= SuspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
 }

@@ -1,4 +1,16 @@
-package detect
+// Package sequential tests units (ranks, or replicas, or roles) step after step for a
+// slowness that lasts.
+//
+// A Test sees one residual a unit and step: the logarithm of how much longer it took than
+// its peers. A winsorised CUSUM raises a suspicion within some steps; a window of 32, tested
+// against peers and against the unit's own past, confirms it; lanes of 64 to 256 steps find
+// what noise hides in a window. Noise, correlation and how far healthy units lie apart are
+// measured meanwhile. Single slow steps are counted beside it, for faults that come and go.
+//
+// Invariant: what it keeps is bounded per unit, and everything it knows is in its fields,
+// so a saved Test goes on as if it had never stopped. Caveat: it knows no causes. Whether
+// a slow unit waits for another, or many are slow for one reason, is for who asks it.
+package sequential
 
 import (
 	"math"
@@ -14,12 +26,8 @@ const (
 	degraded
 )
 
-// track follows one signal of n units (ranks, or replicas, or roles): noise, own
-// baseline, suspicion, windows and states. It sees one residual a unit and step.
-//
-// Invariant: what it keeps is bounded per unit, and everything it knows is in its
-// fields, so a saved track goes on as if it had never stopped.
-type track struct {
+// Test follows one signal of n units: noise, own baseline, suspicion, windows and states.
+type Test struct {
 	Units
 	n    int
 	role []int32 // unit → role, -1 none
@@ -68,9 +76,9 @@ type track struct {
 	cfg           *threshold.Config
 	least         float32   // MinEffect as a logarithm
 	warming       bool      // most units are in their first steps
-	left          []float32 // noise that is left in each unit for want of mates, set before a step
+	Left          []float32 // noise that is left in each unit for want of mates, set before a step
 	news          bool      // somebody was confirmed since this was cleared
-	load          float64   // how much the load of units changes for long, and can't be told; set before a step
+	Load          float64   // how much the load of units changes for long, and can't be told; set before a step
 	buf, buf2, hl []float32
 }
 
@@ -89,9 +97,9 @@ type Units struct {
 // labelMemory is the number of step labels kept: the longest lane.
 const labelMemory = threshold.BlockSteps * maxBlocks
 
-// newTrack returns a test of n units.
-func newTrack(cfg *threshold.Config, n int, u Units) *track {
-	t := &track{cfg: cfg, n: n, labels: make([]int64, labelMemory)}
+// New returns a test of n units.
+func New(cfg *threshold.Config, n int, u Units) *Test {
+	t := &Test{cfg: cfg, n: n, labels: make([]int64, labelMemory)}
 	f32 := func() []float32 { return make([]float32, n) }
 	t.ring, t.blocks = make([]float32, n*threshold.Window), make([]float32, n*maxBlocks)
 	for i := range t.ring {
@@ -102,7 +110,7 @@ func newTrack(cfg *threshold.Config, n int, u Units) *track {
 		t.blocks[i] = robust.NaN
 	}
 
-	t.block, t.left = make([]int32, n), f32()
+	t.block, t.Left = make([]int32, n), f32()
 	t.mu, t.dev, t.prev, t.base, t.creep = f32(), f32(), f32(), f32(), f32()
 	t.baseN = make([]uint16, n)
 	t.climb, t.fall = f32(), f32()
@@ -121,10 +129,10 @@ func newTrack(cfg *threshold.Config, n int, u Units) *track {
 	t.looks = make([]float32, len(t.lookN)*usualLooks)
 	t.sizeNoise(len(u.Roles)+1, 0)
 	for r := range n {
-		t.forget(r)
+		t.Forget(r)
 	}
 
-	t.assign(u)
+	t.Assign(u)
 	t.tau = fewTauFloor
 	for k := range t.tauOwn {
 		t.tauOwn[k] = fewOwnFloor
@@ -133,8 +141,8 @@ func newTrack(cfg *threshold.Config, n int, u Units) *track {
 	return t
 }
 
-// assign tells the test who is compared with whom.
-func (t *track) assign(u Units) {
+// Assign tells the test who is compared with whom.
+func (t *Test) Assign(u Units) {
 	t.Units = u
 	if u.Together == 0 {
 		t.Together = t.n
@@ -163,7 +171,7 @@ func (t *track) assign(u Units) {
 }
 
 // sizeNoise makes room for the noise of n roles, each at s to begin with.
-func (t *track) sizeNoise(n int, s float64) {
+func (t *Test) sizeNoise(n int, s float64) {
 	t.sigma, t.sigmaN, t.sigmas = make([]float64, n), make([]int32, n), make([]float32, n*threshold.Window)
 	for g := range t.sigma {
 		if t.sigma[g] = s; s > 0 {
@@ -172,8 +180,8 @@ func (t *track) sizeNoise(n int, s float64) {
 	}
 }
 
-// forget makes unit r new: another process, another place.
-func (t *track) forget(r int) {
+// Forget makes unit r new: another process, another place.
+func (t *Test) Forget(r int) {
 	for i := range threshold.Window {
 		t.ring[r*threshold.Window+i] = robust.NaN
 	}
@@ -195,43 +203,32 @@ func (t *track) forget(r int) {
 }
 
 // calm ends the episode of unit r.
-func (t *track) calm(r int) {
+func (t *Test) calm(r int) {
 	t.phase[r], t.passes[r], t.lanePasses[r] = ok, 0, 0
 	t.climb[r], t.fall[r], t.sum[r], t.sumN[r] = 0, 0, 0, 0
 	t.z[r], t.effect[r], t.slow[r] = 0, 0, false
 }
 
 // label returns the step number of the analysed step with that count.
-func (t *track) label(at int) int64 {
+func (t *Test) label(at int) int64 {
 	at = max(at, t.count-labelMemory, 0)
 	return t.labels[at%labelMemory]
 }
 
-// lately is the median residual of unit r's last few steps: it follows a fault that
+// Lately is the median residual of unit r's last few steps: it follows a fault that
 // ends.
-func (t *track) lately(r int) float32 {
-	if x := robust.Median(t.values(r, latelySteps)); x == x {
+func (t *Test) Lately(r int) float32 {
+	if x := robust.Median(t.Values(r, latelySteps)); x == x {
 		return x
 	}
 
 	return 0
 }
 
-// episode is a slow time of one unit that ended.
-type episode struct {
-	unit                   int
-	since, detected, until int64
-	steps                  int
-	ago                    int     // steps since it began
-	effect                 float64 // mean residual of its slow steps
-	confirmed              bool
-	event                  bool // not confirmed, but long and strong enough for a person to check
-}
-
-// observe takes the residuals of one step, NaN where a unit has none, tests the units
+// Observe takes the residuals of one step, NaN where a unit has none, tests the units
 // whose turn it is, and tells end each episode that ended with it. leads are the units
 // whose single slow steps count; nil = all. e is not kept.
-func (t *track) observe(e []float32, leads []bool, label int64, end func(episode)) {
+func (t *Test) Observe(e []float32, leads []bool, label int64, end func(Episode)) {
 	t.follow(e, leads, label, end)
 	for r := range t.n {
 		t.evaluate(r)
@@ -239,7 +236,7 @@ func (t *track) observe(e []float32, leads []bool, label int64, end func(episode
 }
 
 // follow is observe without the tests of windows.
-func (t *track) follow(e []float32, leads []bool, label int64, end func(episode)) {
+func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode)) {
 	t.labels[t.count%labelMemory] = label
 	t.endWarmUp()
 	t.noise(e)
@@ -259,7 +256,7 @@ func (t *track) follow(e []float32, leads []bool, label int64, end func(episode)
 			t.first[r], t.firstLabel[r] = int32(t.count), label
 		}
 
-		sig := t.noiseOf(r)
+		sig := t.Noise(r)
 		unit := max(delta/2, min(sig, t.effect[r]/2)) // what is half as slow is not over
 		d := x
 		if t.baseN[r] >= minBase {
@@ -309,7 +306,7 @@ func (t *track) follow(e []float32, leads []bool, label int64, end func(episode)
 }
 
 // endWarmUp forgets the noise of the first steps once most units are through them.
-func (t *track) endWarmUp() {
+func (t *Test) endWarmUp() {
 	n := 0
 	for _, w := range t.warm {
 		if w > 0 {
@@ -326,7 +323,7 @@ func (t *track) endWarmUp() {
 // height is how far the CUSUM must climb at that noise. A CUSUM with reference
 // delta/2 crosses h in health with a chance of about exp(-2·(delta/2)·h/sigma²) a
 // step; correlation makes the noise of a sum larger.
-func (t *track) height(sigma float32, rho float64) float32 {
+func (t *Test) height(sigma float32, rho float64) float32 {
 	half := float32(t.cfg.Effect / 2)
 	long := float32((1 + rho) / (1 - rho))
 	return max(suspectAt, cusumOdds*sigma*sigma*long/(2*half*half))
@@ -335,7 +332,7 @@ func (t *track) height(sigma float32, rho float64) float32 {
 // rise drives the suspicion of a healthy unit. Where the noise would raise the
 // height too far, the CUSUM looks for an effect so much larger that suspectAt is
 // high enough again; what is smaller is left to the slow lanes.
-func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
+func (t *Test) rise(r int, d, unit, at float32, label int64, warming bool) {
 	was := t.climb[r]
 	if at > cusumHighest {
 		unit *= robust.Sqrt(at / suspectAt)
@@ -373,47 +370,4 @@ func (t *track) rise(r int, d, unit, at float32, label int64, warming bool) {
 		t.passes[r], t.fall[r] = 0, 0
 		t.until[r], t.fallAt[r] = label, int32(t.count)
 	}
-}
-
-// sink drives the recovery of a suspect or degraded unit.
-func (t *track) sink(r int, d, x, unit float32, label int64) (episode, bool) {
-	was := t.fall[r]
-	f := max(0, was+robust.Clip((unit-d)/unit, cusumDown, 1))
-	if f == 0 {
-		t.until[r], t.fallAt[r] = label, int32(t.count)
-		t.sum[r] += d
-		t.sumN[r]++
-	}
-
-	t.fall[r] = f
-	if t.slow[r] || f < calmSteps {
-		return episode{}, false
-	}
-
-	return t.over(r), true
-}
-
-// over ends the episode of unit r and returns it.
-func (t *track) over(r int) episode {
-	ep := episode{
-		unit: r, since: t.since[r], detected: t.detected[r], until: t.until[r],
-		steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, confirmed: t.phase[r] == degraded,
-	}
-	ep.ago = calmSteps + ep.steps
-	share := 0.0 // of its steps that are slow by themselves
-	if t.sumN[r] > 0 {
-		ep.effect = float64(t.sum[r]) / float64(t.sumN[r])
-		share = float64(t.sumN[r]) / float64(ep.steps)
-	}
-
-	if ep.confirmed {
-		t.forgetLanes(r, int(t.fallAt[r]))
-	} else {
-		starting := t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp
-		ep.event = ep.steps <= transientSteps && ep.steps >= suspectAt && share >= threshold.SlowShare &&
-			ep.effect >= max(eventEffect, eventSigmas*float64(t.noiseOf(r))) && !starting
-	}
-
-	t.calm(r)
-	return ep
 }

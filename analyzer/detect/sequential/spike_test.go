@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 			rows[r] = int32(r)
 		}
 
-		tr := newTrack(&cfg, first+4, Units{Roles: [][]int32{rows[:first], rows[first:]}, Sizes: []int{first, 4}, Stage: []int32{0, 1}})
+		tr := New(&cfg, first+4, Units{Roles: [][]int32{rows[:first], rows[first:]}, Sizes: []int{first, 4}, Stage: []int32{0, 1}})
 		for r := range rows {
 			tr.Node, tr.slowly.Looked[r] = append(tr.Node, int32(r/2)), 300
 		}
@@ -34,7 +34,7 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 			copy(list[first:], c.Counts[:])
 		}
 
-		if got := tr.intermittent(first + 1); got != c.want {
+		if got := tr.Intermittent(first + 1); got != c.want {
 			t.Errorf("%s: intermittent=%v, want %v", c.name, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"math"
@@ -94,16 +94,16 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 // spike counts a step of unit r that nobody convicted: x is its residual, d how far that
 // is above its past. A slow step stands out of the last ones as well: who is above a past
 // that it has not learned from is not slow again and again.
-func (t *track) spike(r int, x, d, sig float32, label int64, leads []bool) {
-	least := max(spikeEffect, spikeSigmas*sig)
-	slow := t.warm[r] == 0 && d > least && (leads == nil || leads[r]) && x-robust.Median(t.values(r, threshold.Window)) > least
+func (t *Test) spike(r int, x, d, sig float32, label int64, leads []bool) {
+	least := max(SpikeEffect, spikeSigmas*sig)
+	slow := t.warm[r] == 0 && d > least && (leads == nil || leads[r]) && x-robust.Median(t.Values(r, threshold.Window)) > least
 	t.slowly.add(r, d, slow, label)
 }
 
-// intermittent reports whether unit r has far more slow steps than its peers: more than
+// Intermittent reports whether unit r has far more slow steps than its peers: more than
 // chance makes of their rates, size by size, and clearly more than nearly all on other
 // nodes, for pauses are not spread evenly over ranks.
-func (t *track) intermittent(r int) bool {
+func (t *Test) Intermittent(r int) bool {
 	s := t.slowly
 	n := float64(s.Looked[r])
 	if t.phase[r] == degraded || n < 2*threshold.Window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n {
@@ -126,7 +126,7 @@ func (t *track) intermittent(r int) bool {
 // elsewhere is the units that unit r is compared with: those of its stage on other
 // nodes, for the whole job's rate says little where one stage is the only one that
 // others wait for; of a stage on one node those there that are well; else everybody.
-func (t *track) elsewhere(r int) []int {
+func (t *Test) elsewhere(r int) []int {
 	var away, here, all []int
 	for p := range t.n {
 		if p == r || t.slowly.Looked[p] < threshold.Window {
@@ -160,7 +160,7 @@ func (t *track) elsewhere(r int) []int {
 // rate of its own for each size against the rate of its peers. Bursts as long as the
 // peers' are one piece of evidence. What is longer than spikeLength may have come once:
 // the longest one, taken to be of the largest steps, is left out.
-func (t *track) slowEvidence(r int, peers []int) float64 {
+func (t *Test) slowEvidence(r int, peers []int) float64 {
 	s := t.slowly
 	slices.SortFunc(peers, func(a, b int) int {
 		return int(math.Copysign(1, float64(s.Slow[a]/s.Looked[a]-s.Slow[b]/s.Looked[b])))
@@ -198,7 +198,7 @@ func (t *track) slowEvidence(r int, peers []int) float64 {
 }
 
 // slowShare is the share of slow steps of unit r's peers.
-func (t *track) slowShare(r int) float64 {
+func (t *Test) slowShare(r int) float64 {
 	var slow, looked float64
 	for _, p := range t.elsewhere(r) {
 		slow, looked = slow+float64(t.slowly.Slow[p]), looked+float64(t.slowly.Looked[p])
@@ -215,8 +215,8 @@ type Spikes struct {
 	First, Last int64   // steps
 }
 
-// spikes is the single slow steps of unit r.
-func (t *track) spikes(r int) Spikes {
+// Spikes is the single slow steps of unit r.
+func (t *Test) Spikes(r int) Spikes {
 	s := t.slowly
 	return Spikes{Sum: float64(s.Sum[r]), Share: float64(s.Slow[r] / s.Looked[r]), Mean: float64(s.Sum[r] / s.Slow[r]), Peers: t.slowShare(r),
 		First: s.First[r], Last: s.Last[r]}

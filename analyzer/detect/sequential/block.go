@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -7,7 +7,7 @@ import (
 
 // closeBlock summarises the last steps of unit r as one block of its slow lanes,
 // and lets its own baseline learn from it.
-func (t *track) closeBlock(r int) {
+func (t *Test) closeBlock(r int) {
 	t.buf = t.buf[:0]
 	for k := t.count - threshold.BlockSteps; k < t.count; k++ {
 		if k < int(t.first[r]) || k < 0 {
@@ -37,7 +37,7 @@ func (t *track) closeBlock(r int) {
 // creeps reports whether unit r has been above its own past for blocks in a row, by
 // less than a window sees: a CUSUM of blocks. Then the past stays as it was, for it
 // would learn the fault.
-func (t *track) creeps(r int, v float32) bool {
+func (t *Test) creeps(r int, v float32) bool {
 	if t.baseN[r] < baseBlocks {
 		return false
 	}
@@ -48,7 +48,7 @@ func (t *track) creeps(r int, v float32) bool {
 }
 
 // learnBase moves the own baseline: the mean of the first blocks, then slowly.
-func (t *track) learnBase(r int, v float32) {
+func (t *Test) learnBase(r int, v float32) {
 	if t.baseN[r] < baseBlocks {
 		t.baseN[r]++
 		t.base[r] += (v - t.base[r]) / float32(t.baseN[r])
@@ -64,7 +64,7 @@ func (t *track) learnBase(r int, v float32) {
 
 // forgetLanes takes what unit r did up to that count out of its slow lanes: a fault that
 // is over and known is no news to them.
-func (t *track) forgetLanes(r, until int) {
+func (t *Test) forgetLanes(r, until int) {
 	for k := (t.count-until)/threshold.BlockSteps + 1; k <= maxBlocks && k <= int(t.block[r]); k++ {
 		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = robust.NaN
 	}
@@ -76,7 +76,7 @@ func (t *track) forgetLanes(r, until int) {
 
 // fillLanes sets the mean of the last blocks of unit r for each lane, NaN where
 // too few are there.
-func (t *track) fillLanes(r int) {
+func (t *Test) fillLanes(r int) {
 	const mask = maxBlocks - 1 // a power of two
 	var sum float32
 	n, k := 0, 0

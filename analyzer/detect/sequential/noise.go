@@ -1,4 +1,4 @@
-package detect
+package sequential
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 // noise updates the noise of a step from the cross section: it is there from the
 // first step on, and one culprit of many does not move it. Where all units are few,
 // the difference to the step before tells it: no lasting slowness is in that.
-func (t *track) noise(e []float32) {
+func (t *Test) noise(e []float32) {
 	if t.n < threshold.PoolSize {
 		t.differNoise(e)
 		return
@@ -43,7 +43,7 @@ func (t *track) noise(e []float32) {
 }
 
 // differNoise is noise for few units.
-func (t *track) differNoise(e []float32) {
+func (t *Test) differNoise(e []float32) {
 	t.buf = t.buf[:0]
 	if t.count > 0 {
 		for r, x := range e {
@@ -60,7 +60,7 @@ func (t *track) differNoise(e []float32) {
 
 // blend adds the noise of one step: the median over the last ones counts, so the
 // wild first steps of a job are soon forgotten.
-func (t *track) blend(g int, s float32) {
+func (t *Test) blend(g int, s float32) {
 	ring := t.sigmas[g*threshold.Window : (g+1)*threshold.Window]
 	ring[t.sigmaN[g]%threshold.Window] = s
 	t.sigmaN[g]++
@@ -75,7 +75,7 @@ func (t *track) blend(g int, s float32) {
 }
 
 // roleNoise is the noise of a step in the role of unit r.
-func (t *track) roleNoise(r int) float32 {
+func (t *Test) roleNoise(r int) float32 {
 	g := int(t.role[r])
 	if g < 0 || t.sigmaN[g] == 0 {
 		g = len(t.Roles)
@@ -84,22 +84,22 @@ func (t *track) roleNoise(r int) float32 {
 	return float32(max(t.sigma[g], sigmaFloor))
 }
 
-// noiseOf is the noise of unit r: its role's, or its own where that is larger. What
+// Noise is the noise of unit r: its role's, or its own where that is larger. What
 // the work of its replica leaves in a unit without mates is noise of its own.
-func (t *track) noiseOf(r int) float32 {
+func (t *Test) Noise(r int) float32 {
 	s := t.roleNoise(r)
 	if t.orphaned(int32(r)) {
-		s = float32(math.Hypot(float64(s), float64(t.left[r])))
+		s = float32(math.Hypot(float64(s), float64(t.Left[r])))
 	}
 
 	return max(s, min(t.dev[r], 4*s))
 }
 
 // orphaned reports whether the work that unit r shares with its replica was left in.
-func (t *track) orphaned(r int32) bool { return t.left[r] > 0 }
+func (t *Test) orphaned(r int32) bool { return t.Left[r] > 0 }
 
 // learn follows the centre and spread of a healthy unit.
-func (t *track) learn(r int, x, sig float32) {
+func (t *Test) learn(r int, x, sig float32) {
 	k := t.count - int(t.first[r]) - int(t.warmed[r])
 	a := float32(1) / float32(min(k+1, centreSteps))
 	dev := x - t.mu[r]
@@ -126,7 +126,7 @@ func (t *track) learn(r int, x, sig float32) {
 }
 
 // rho is the lag-1 correlation of the noise, 0…0.95.
-func (t *track) rho() float64 {
+func (t *Test) rho() float64 {
 	if t.rhoDown <= 0 {
 		return 0
 	}

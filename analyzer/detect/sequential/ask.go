@@ -1,0 +1,120 @@
+package sequential
+
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+)
+
+// What the rest of the detector asks of a unit.
+
+// Len is the number of units.
+func (t *Test) Len() int { return t.n }
+
+// Steps is the number of steps seen.
+func (t *Test) Steps() int { return t.count }
+
+// Residual is that of unit r in the n-th step seen, counted from 1; NaN when it is no
+// longer known.
+func (t *Test) Residual(r, n int) float32 {
+	if n <= 0 || n <= t.count-threshold.Window {
+		return robust.NaN
+	}
+
+	return t.ring[r*threshold.Window+(n-1)%threshold.Window]
+}
+
+// Middle is the median residual of unit r over its window, NaN before its first step.
+func (t *Test) Middle(r int) float32 {
+	if t.first[r] < 0 {
+		return robust.NaN
+	}
+
+	return robust.Median(t.Values(r, threshold.Window))
+}
+
+// Healthy reports whether unit r is neither suspect nor degraded.
+func (t *Test) Healthy(r int) bool { return t.phase[r] == ok }
+
+// Degraded reports whether a window or a lane has confirmed that unit r is slow.
+func (t *Test) Degraded(r int) bool { return t.phase[r] == degraded }
+
+// Calming reports whether unit r was slow, and may be well again.
+func (t *Test) Calming(r int) bool { return t.fall[r] > 0 }
+
+// Idle reports whether nothing has confirmed unit r's suspicion for long.
+func (t *Test) Idle(r int) bool { return t.Age(r) > settledSteps && t.passes[r] == 0 }
+
+// Few reports whether unit r has one or two peers.
+func (t *Test) Few(r int) bool { return t.few[r] }
+
+// Last is the effect and the z of unit r's last test.
+func (t *Test) Last(r int) (effect, z float64) { return float64(t.effect[r]), float64(t.z[r]) }
+
+// Suspicion is the effect and the z of a young suspect so far; ok is false for a unit
+// that is none, or of which no more than the sequential test speaks.
+func (t *Test) Suspicion(r int) (effect, z float64, ok bool) {
+	if t.phase[r] != suspect || t.Active(r) || t.few[r] || t.Age(r) > 2*threshold.Window {
+		return 0, 0, false // what two windows could not confirm is not missing time
+	}
+
+	o := t.try(r, min(threshold.Window, t.Age(r)))
+	return o.effect, o.z, o.z >= SuspectZ && o.slow >= threshold.SlowShare && math.Expm1(o.effect) >= t.cfg.MinEffect
+}
+
+// Since is the step with which unit r's episode began.
+func (t *Test) Since(r int) int64 { return t.since[r] }
+
+// FirstSlow is the first slow step of the episode; the first recorded one where unit r
+// was slow from the start.
+func (t *Test) FirstSlow(r int) int64 {
+	if t.FromStart(r) {
+		return t.firstLabel[r]
+	}
+
+	return t.since[r]
+}
+
+// SinceAt is how many steps were seen before the episode of unit r.
+func (t *Test) SinceAt(r int) int { return int(t.sinceAt[r]) }
+
+// Detected is the step in which unit r was found.
+func (t *Test) Detected(r int) int64 { return t.detected[r] }
+
+// Until is the last slow step of unit r.
+func (t *Test) Until(r int) int64 { return t.until[r] }
+
+// HasPast reports whether unit r has a past of its own to be compared with.
+func (t *Test) HasPast(r int) bool { return t.baseN[r] >= minBase }
+
+// Habitual reports whether unit r's past does not tell that it became slow: there is
+// none, or it is half as slow and more.
+func (t *Test) Habitual(r int) bool {
+	return !t.HasPast(r) || float64(t.base[r]) >= t.Standing(r)/2
+}
+
+// WasAbove reports whether unit r was least above its peers before its last window.
+func (t *Test) WasAbove(r int, least float64) bool {
+	past, n, _ := t.past(r, t.began(r, threshold.Window))
+	return n >= minBase && past >= least
+}
+
+// Centre is the middle of unit r's residuals while it is healthy.
+func (t *Test) Centre(r int) float32 { return t.mu[r] }
+
+// warming is the warm-up steps that each unit has still before it; read only.
+func (t *Test) Warming() []uint8 { return t.warm }
+
+// Start says that the process of unit r begins: its first steps warm it up.
+func (t *Test) Start(r int) { t.warm[r] = warmUp }
+
+// LiftHalf lifts the suspicion of unit r half way.
+func (t *Test) LiftHalf(r int) { t.climb[r] = max(t.climb[r], suspectAt/2) }
+
+// News reports whether somebody was confirmed since it was asked last.
+func (t *Test) News() bool {
+	was := t.news
+	t.news = false
+	return was
+}

@@ -1,0 +1,60 @@
+package sequential
+
+import (
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+)
+
+// Episode is a slow time of one unit that ended.
+type Episode struct {
+	Unit                   int
+	Since, Detected, Until int64
+	Steps                  int
+	Ago                    int     // steps since it began
+	Effect                 float64 // mean residual of its slow steps
+	Confirmed              bool
+	Event                  bool // not confirmed, but long and strong enough for a person to check
+}
+
+// sink drives the recovery of a suspect or degraded unit.
+func (t *Test) sink(r int, d, x, unit float32, label int64) (Episode, bool) {
+	was := t.fall[r]
+	f := max(0, was+robust.Clip((unit-d)/unit, cusumDown, 1))
+	if f == 0 {
+		t.until[r], t.fallAt[r] = label, int32(t.count)
+		t.sum[r] += d
+		t.sumN[r]++
+	}
+
+	t.fall[r] = f
+	if t.slow[r] || f < calmSteps {
+		return Episode{}, false
+	}
+
+	return t.over(r), true
+}
+
+// over ends the episode of unit r and returns it.
+func (t *Test) over(r int) Episode {
+	ep := Episode{
+		Unit: r, Since: t.since[r], Detected: t.detected[r], Until: t.until[r],
+		Steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, Confirmed: t.phase[r] == degraded,
+	}
+	ep.Ago = calmSteps + ep.Steps
+	share := 0.0 // of its steps that are slow by themselves
+	if t.sumN[r] > 0 {
+		ep.Effect = float64(t.sum[r]) / float64(t.sumN[r])
+		share = float64(t.sumN[r]) / float64(ep.Steps)
+	}
+
+	if ep.Confirmed {
+		t.forgetLanes(r, int(t.fallAt[r]))
+	} else {
+		starting := t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp
+		ep.Event = ep.Steps <= transientSteps && ep.Steps >= suspectAt && share >= threshold.SlowShare &&
+			ep.Effect >= max(eventEffect, eventSigmas*float64(t.Noise(r))) && !starting
+	}
+
+	t.calm(r)
+	return ep
+}

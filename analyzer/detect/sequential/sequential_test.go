@@ -1,0 +1,123 @@
+package sequential
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+)
+
+// peers is a test of n units of one role.
+func peers(n int) (*Test, []float32) {
+	cfg := threshold.Default()
+	rows := make([]int32, n)
+	for r := range rows {
+		rows[r] = int32(r)
+	}
+
+	return New(&cfg, n, Units{Roles: [][]int32{rows}, Sizes: []int{n}}), make([]float32, n)
+}
+
+// TestTest_SlowUnit lets one of 16 units be slower than its peers for a while: it is
+// suspect within a dozen steps, degraded within two windows, and well again when it is
+// over; the episode is told once, with its first and last step and its size.
+func TestTest_SlowUnit(t *testing.T) {
+	const slow, from, to, steps = 5, 60, 200, 280
+	tt, e := peers(16)
+	rng := rand.New(rand.NewPCG(3, 1))
+	var ended []Episode
+	suspect, degraded := 0, 0
+	for step := range steps {
+		for r := range e {
+			e[r] = float32(0.01 * rng.NormFloat64())
+			if r == slow && step >= from && step < to {
+				e[r] += 0.2
+			}
+		}
+
+		tt.Observe(e, nil, int64(step), func(ep Episode) {
+			if ep.Confirmed {
+				ended = append(ended, ep)
+			}
+		})
+		for r := range e {
+			if r != slow && !tt.Healthy(r) {
+				t.Fatalf("step %d: unit %d is accused", step, r)
+			}
+		}
+
+		if suspect == 0 && !tt.Healthy(slow) {
+			suspect = step
+		}
+
+		if degraded == 0 && tt.Degraded(slow) {
+			degraded = step
+			if effect, z := tt.Last(slow); math.Abs(effect-0.2) > 0.02 || z < threshold.Default().Alarm {
+				t.Errorf("step %d: effect %.3f, z %.1f, want 0.2 beyond the alarm", step, effect, z)
+			}
+		}
+	}
+
+	if suspect < from || suspect > from+12 || degraded < suspect || degraded > from+2*threshold.Window {
+		t.Errorf("slow from step %d: suspect in %d, degraded in %d", from, suspect, degraded)
+	}
+
+	if len(ended) != 1 || ended[0].Unit != slow || ended[0].Since != from || ended[0].Until != to-1 || math.Abs(ended[0].Effect-0.2) > 0.02 {
+		t.Errorf("episodes %+v, want one of unit %d, steps %d to %d, by 0.2", ended, slow, from, to-1)
+	}
+}
+
+// TestTest_Health plays units that differ for good by less than may be named, in
+// correlated noise: nobody is degraded.
+func TestTest_Health(t *testing.T) {
+	for seed := range uint64(20) {
+		tt, e := peers(32)
+		rng := rand.New(rand.NewPCG(seed, 4))
+		noise, habit := make([]float64, len(e)), make([]float64, len(e))
+		for r := range habit {
+			habit[r] = 0.005 * rng.NormFloat64()
+		}
+
+		for step := range 400 {
+			for r := range e {
+				noise[r] = 0.5*noise[r] + 0.02*rng.NormFloat64()
+				e[r] = float32(habit[r] + noise[r])
+			}
+
+			tt.Observe(e, nil, int64(step), func(Episode) {})
+			for r := range e {
+				if tt.Degraded(r) {
+					t.Fatalf("seed %d, step %d: unit %d is degraded", seed, step, r)
+				}
+			}
+		}
+	}
+}
+
+// TestTest_ShortSpell: a dozen slow steps are an event, not a condition.
+func TestTest_ShortSpell(t *testing.T) {
+	tt, e := peers(16)
+	rng := rand.New(rand.NewPCG(5, 1))
+	events := 0
+	for step := range 160 {
+		for r := range e {
+			e[r] = float32(0.01 * rng.NormFloat64())
+			if r == 2 && step >= 80 && step < 92 {
+				e[r] += 0.3
+			}
+		}
+
+		tt.Observe(e, nil, int64(step), func(ep Episode) {
+			if ep.Confirmed || !ep.Event || ep.Unit != 2 || ep.Since != 80 {
+				t.Errorf("episode %+v, want an event of unit 2 since step 80", ep)
+			}
+
+			events++
+		})
+	}
+
+	if events != 1 {
+		t.Errorf("%d events, want 1", events)
+	}
+}
