@@ -3,6 +3,7 @@ package detect
 import (
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -149,7 +150,7 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 // go together at all, two that hold the same expert are two slow ranks.
 func (e *Engine) popular(c *candidate) bool {
 	s := c.main
-	if s >= loading || e.expert(c.row) < 0 || e.experts[own].together() < sharedCorrelation/2 {
+	if s >= loading || e.expert(c.row) < 0 || e.experts[own].Together() < residual.SharedCorrelation/2 {
 		return false
 	}
 

@@ -18,6 +18,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -67,11 +68,11 @@ type Engine struct {
 	tracks  [signals]*sequential.Test
 	whole   *sequential.Test // replicas as wholes, where their common part is removed
 	alone   *sequential.Test // roles without peers against the rest of the job
-	ref     [signals]*reference
-	sharing [signals]*sharing // between the stages of a replica
-	experts [signals]*sharing // between those that hold the same expert
-	tokens  *covariate
-	inner   *inner
+	ref     [signals]*residual.Reference
+	sharing [signals]*residual.Sharing // between the stages of a replica
+	experts [signals]*residual.Sharing // between those that hold the same expert
+	tokens  *residual.Covariate
+	inner   *residual.Waits
 	saver   *savers
 	links   *link.Watch
 	level   *levels

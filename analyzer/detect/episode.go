@@ -232,8 +232,8 @@ func (e *Engine) watchWholes(c *frame.Column) {
 	}
 
 	none := func(sequential.Episode) {}
-	if sh := e.sharing[s]; sh.usable && sh.used {
-		e.whole.Observe(sh.common, nil, c.Step, none)
+	if sh := e.sharing[s]; sh.Usable && sh.Used {
+		e.whole.Observe(sh.Common, nil, c.Step, none)
 	}
 
 	e.observeAlone(s, c, none)
@@ -257,7 +257,7 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(sequential.Epi
 		e.aloneV[g] = now[g] - robust.Median(e.buf)
 	}
 
-	e.alone.Load = e.experts[own].spread()
+	e.alone.Load = e.experts[own].Spread()
 	e.alone.Observe(e.aloneV, nil, c.Step, end)
 }
 

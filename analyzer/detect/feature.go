@@ -3,6 +3,7 @@ package detect
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -20,7 +21,7 @@ func (e *Engine) feature(s signal, c *frame.Column, t float64) {
 		}
 	case loading:
 		if v := c.V[frame.DataLoader]; v != nil && t > 0 {
-			e.ref[loading].relative(v, e.v[loading])
+			e.ref[loading].Relative(v, e.v[loading])
 			for r := range e.v[loading] {
 				e.v[loading][r] /= float32(t)
 			}
@@ -84,36 +85,36 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 
 	e.logs[s] = append(e.logs[s][:0], logs...)
 	whole := e.logs[s]
-	e.ref[s].relative(whole, logs)
-	e.level.logs(e, s, whole, e.ref[s].middle)
+	e.ref[s].Relative(whole, logs)
+	e.level.logs(e, s, whole, e.ref[s].Middle)
 	e.level.spread(e, s, logs)
-	if c.V[frame.Tokens] != nil && e.tokens.remove(s, whole) {
-		e.ref[s].relative(whole, logs)
+	if c.V[frame.Tokens] != nil && e.tokens.Remove(int(s), whole) {
+		e.ref[s].Relative(whole, logs)
 	}
 
 	var waited []bool
 	waits := false
 	if s == compute {
-		waits = e.inner.find(c, v, logs, e.tracks[s].Warming(), float32(e.cfg.MinEffect))
-		waited = e.inner.waited
+		waits = e.inner.Find(c, v, logs, e.tracks[s].Warming(), float32(e.cfg.MinEffect))
+		waited = e.inner.Waited
 	}
 
 	if c.V[frame.Tokens] != nil {
-		e.tokens.learn(s, logs, waited, e.tracks[s])
+		e.tokens.Learn(int(s), logs, waited, e.tracks[s])
 	}
 
 	clear(e.tracks[s].Left)
 	again := false
-	for _, x := range [2]*sharing{e.sharing[s], e.experts[s]} {
-		if again && x.usable {
-			e.ref[s].relative(whole, logs)
+	for _, x := range [2]*residual.Sharing{e.sharing[s], e.experts[s]} {
+		if again && x.Usable {
+			e.ref[s].Relative(whole, logs)
 		}
 
-		again = x.remove(whole, e.level.sum[s], e.ref[s].middle, e.inner.worked, waited, e.tracks[s].Left, e.tracks[s]) || again
+		again = x.Remove(whole, e.level.sum[s], e.ref[s].Middle, e.inner.Worked, waited, e.tracks[s].Left, e.tracks[s]) || again
 	}
 
 	if again || waits {
-		e.ref[s].relative(whole, logs)
+		e.ref[s].Relative(whole, logs)
 		for r, w := range waited {
 			if w {
 				logs[r] = 0
@@ -121,6 +122,6 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 		}
 	}
 
-	e.tracks[s].Load = untoldLoad * e.experts[s].spread()
+	e.tracks[s].Load = untoldLoad * e.experts[s].Spread()
 	e.recent.adjust(s, whole)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -228,10 +229,10 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 
 	s := e.level.bulk[k]
 	limit := workSpread
-	several := e.sharing[k].usable
-	explained := e.tokens.explains(signal(k))
+	several := e.sharing[k].Usable
+	explained := e.tokens.Explains(k)
 	if several && !explained {
-		if g := e.sharing[k].together(); g < sharedCorrelation {
+		if g := e.sharing[k].Together(); g < residual.SharedCorrelation {
 			return // stages disagree: noise, not work
 		}
 	} else if !explained {
@@ -258,27 +259,6 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 
 	addFinding(v, verdict.Finding{Kind: verdict.WorkloadImbalance, JobImpact: impact,
 		Detail: fmt.Sprintf("the work of the %d replicas differs by %.1f %% from step to step and rotates; %s", n, 100*s, why)})
-}
-
-// together is the median correlation of roles with the rest of their replica.
-func (s *sharing) together() float64 {
-	var v []float64
-	for g := range s.sxy {
-		if s.sww[g] > 0 && s.sxx[g] > 0 {
-			v = append(v, s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]))
-		}
-	}
-
-	if len(v) == 0 {
-		return 0
-	}
-
-	return robust.Median64(v)
-}
-
-// explains reports whether tokens go with the signal.
-func (c *covariate) explains(s signal) bool {
-	return c.columns >= sharedColumns && c.stt[s] > 0 && c.sxx[s] > 0 && c.sxy[s]/math.Sqrt(c.stt[s]*c.sxx[s]) >= sharedCorrelation
 }
 
 // slowFinding says that the whole job became slower than its own past.

@@ -31,7 +31,7 @@ func (e *Engine) follow(c *frame.Column, t float64) {
 	e.work = e.raw(c)
 	e.countJudged(c)
 	if tok := c.V[frame.Tokens]; tok != nil {
-		e.tokens.prepare(tok, c.V[frame.FP] != nil, c.V[frame.Self] != nil)
+		e.tokens.Prepare(tok, c.V[frame.FP] != nil, c.V[frame.Self] != nil)
 	}
 
 	if e.n < apartRanks {
@@ -82,7 +82,7 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 func (e *Engine) sighted(c *frame.Column) []bool {
 	leads := e.leads[compute]
 	for r, x := range e.v[compute] {
-		leads[r] = x > sequential.SpikeEffect && !e.inner.blind(c, r)
+		leads[r] = x > sequential.SpikeEffect && !e.inner.Blind(c, r)
 	}
 
 	return leads

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -31,14 +32,14 @@ func (e *Engine) setLayout(l *frame.Layout) {
 
 	same := old != nil && len(old.Ranks) == len(l.Ranks) && old.World == l.World && sameRoles(old, l)
 	for s := range signals {
-		e.ref[s] = newReference(roles, sizes)
+		e.ref[s] = residual.NewReference(l)
 		if e.v[s] == nil || len(e.v[s]) != e.n {
 			e.v[s] = make([]float32, e.n)
 		}
 
 		if !same {
 			e.tracks[s] = sequential.New(&e.cfg, e.n, units(s))
-			e.sharing[s], e.experts[s] = newSharing(l, replicaParts(l), nil), newExperts(l)
+			e.sharing[s], e.experts[s] = residual.NewStages(l), residual.NewExperts(l)
 			continue
 		}
 
@@ -70,16 +71,18 @@ func (e *Engine) setLayout(l *frame.Layout) {
 // reset forgets what a new world or parallel layout makes meaningless.
 func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	e.base = l
-	e.whole = sequential.New(&e.cfg, len(l.Replicas), sequential.Units{Roles: [][]int32{sequence(len(l.Replicas))}, Sizes: []int{len(l.Replicas)}})
-	e.alone = sequential.New(&e.cfg, len(l.Roles), sequential.Units{Roles: [][]int32{sequence(len(l.Roles))}, Sizes: []int{len(l.Roles)}, SelfOnly: true, Habits: true})
+	e.whole = sequential.New(&e.cfg, len(l.Replicas), sequential.Alike(len(l.Replicas)))
+	alone := sequential.Alike(len(l.Roles))
+	alone.SelfOnly, alone.Habits = true, true
+	e.alone = sequential.New(&e.cfg, len(l.Roles), alone)
 	e.aloneV = make([]float32, len(l.Roles))
 	e.lonely = false
 	for _, rows := range roles {
 		e.lonely = e.lonely || e.singleNode(rows) >= 0
 	}
 
-	e.tokens = newCovariate(l, roles, sizes)
-	e.inner = newInner(l)
+	e.tokens = residual.NewCovariate(l, int(signals))
+	e.inner = residual.NewWaits(l)
 	e.saver = newSavers(e.n)
 	e.links = link.New(&e.cfg, l)
 	e.level = newLevels(l)
@@ -92,15 +95,6 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 	}
 
 	e.stepMedian = 0
-}
-
-func sequence(n int) []int32 {
-	s := make([]int32, n)
-	for i := range s {
-		s[i] = int32(i)
-	}
-
-	return s
 }
 
 func sameRoles(a, b *frame.Layout) bool {

@@ -210,7 +210,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 
 		var mates []int32
 		if m == frame.EP {
-			mates = e.experts[own].mates(r)
+			mates = e.experts[own].Mates(r)
 		}
 
 		var leads []float32

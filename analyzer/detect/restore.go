@@ -101,14 +101,14 @@ func (e *Engine) fields() state.Fields {
 	all.Add("engine", e.state())
 	for s := range signals {
 		all.Add("track-"+signalMetric[s], e.tracks[s].State())
-		all.Add("sharing-"+signalMetric[s], e.sharing[s].state())
-		all.Add("experts-"+signalMetric[s], e.experts[s].state())
+		all.Add("sharing-"+signalMetric[s], e.sharing[s].State())
+		all.Add("experts-"+signalMetric[s], e.experts[s].State())
 	}
 
 	all.Add("track-whole", e.whole.State())
 	all.Add("track-alone", e.alone.State())
-	all.Add("tokens", e.tokens.state())
-	all.Add("inner", e.inner.state())
+	all.Add("tokens", e.tokens.State())
+	all.Add("inner", e.inner.State())
 	all.Add("saver", e.saver.state())
 	all.Add("links", e.links.State())
 	all.Add("level", e.level.state())

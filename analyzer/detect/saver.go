@@ -87,7 +87,7 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	slot := (s.saves - 1) % keptSaves
 	e.keepSave(slot)
 	copy(s.recent[slot*s.n:], s.lns)
-	e.ref[compute].relative(s.lns, s.rel)
+	e.ref[compute].Relative(s.lns, s.rel)
 	s.buf = robust.Compact(s.buf[:0], s.lns)
 	mid := robust.Median(s.buf)
 	if s.storage(mid, c.Step) {

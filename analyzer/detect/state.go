@@ -23,25 +23,6 @@ func (e *Engine) state() state.Fields {
 	}
 }
 
-func (s *sharing) state() state.Fields {
-	return state.Fields{
-		"used": &s.used, "common": &s.common, "columns": state.Counts(&s.columns), "active": &s.active, "slopes": &s.slopes,
-		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "mean": &s.mean,
-		"wmean": &s.wmean, "seen": &s.seen,
-	}
-}
-
-func (c *covariate) state() state.Fields {
-	return state.Fields{"sxy": &c.sxy, "stt": &c.stt, "sxx": &c.sxx, "columns": state.Counts(&c.columns)}
-}
-
-func (in *inner) state() state.Fields {
-	return state.Fields{
-		"usual_wait": &in.usual[0], "usual_time": &in.usual[1], "past_wait": &in.past[0], "past_time": &in.past[1],
-		"seen": &in.seen, "step": state.Counts(&in.step),
-	}
-}
-
 func (s *savers) state() state.Fields {
 	return state.Fields{
 		"ranks": &s.ranks.Climb, "ranks_past": state.Grows(&s.ranks.Past), "ranks_next": state.Counts(&s.ranks.Next),

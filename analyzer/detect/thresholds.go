@@ -30,22 +30,9 @@ const (
 	// (a switch, a storage), unless the record begins with it.
 	commonNodes = 4
 	commonSteps = 3
-	// sharedCorrelation is the least correlation between stages of a replica, or
-	// with tokens, at which the common part is taken for work and removed.
-	sharedCorrelation = 0.5
-	// sharedNoise is the variance of the noise in the middle of a replica's other
-	// stages to that of one rank: three stages' median has 0.45 of it, and one stage
-	// all of it.
-	sharedNoise = 0.6
-	// sharedMost is the steepest line that is believed: a real pair of stages has 1.52.
-	sharedMost = 3
-	// usualDevs spreads are the most by which a rank counts in what experts share.
-	usualDevs = 3
 	// untoldLoad is the part of an expert's load that its other holders don't tell: they
 	// are few, and have noise of their own.
 	untoldLoad = 0.5
-	// sharedColumns must have been seen before.
-	sharedColumns = 4
 )
 
 // Steps that count for nothing.
@@ -103,17 +90,8 @@ const (
 	// but that clearly became slow by itself.
 	beganAlarm = 10
 	beganShare = 0.25
-	// victimShare of a rank's excess that it waits in collectives of its forward pass.
-	victimShare = 0.5
-	// usualShare of it is the most that counts as usual: who waits as long as that for
-	// another member is not the one that makes the group slow, however often it was so.
-	usualShare  = 1.0 / 3
+	// usualSample peers tell what is usually waited inside the forward pass.
 	usualSample = 33
-	// innerEvery: a rank's usual wait inside its forward is looked at every so many
-	// steps, and the median of the last usualWaits such looks is the usual one: three
-	// of seven may be pauses of others or the wild first steps.
-	innerEvery = 8
-	usualWaits = 7
 	// slowestShare of the steps such a rank's node must be the slowest of its role.
 	slowestShare = 0.5
 	// explainedShare: an active culprit with this share of a rank's excess explains it.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -43,18 +44,18 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 		}
 
 		if u := robust.Median64(usual); u == u {
-			waits += mine - min(u, usualShare*x) // half the role may be victims
+			waits += mine - min(u, residual.UsualShare*x) // half the role may be victims
 		}
 	}
 
-	return waits >= victimShare*x || e.maybeVictim(c, k, x)
+	return waits >= residual.VictimShare*x || e.maybeVictim(c, k, x)
 }
 
 // maybeVictim reports whether a rank may be the victim of a member of its inner
 // groups that has no records: its self time, which holds no such wait, is not up by as
 // much, or others there are as slow and nobody is seen to be waited for.
 func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
-	if self := e.value(c.row, own, k) - e.peers(c.row, own, k, nil); e.inner.cut[c.row] && self < victimShare*x {
+	if self := e.value(c.row, own, k) - e.peers(c.row, own, k, nil); e.inner.Cut[c.row] && self < residual.VictimShare*x {
 		return true
 	}
 
@@ -78,7 +79,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 		}
 
 		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == c.row })
-		if theirs-e.recent.median(m, c.row, k) < victimShare*x {
+		if theirs-e.recent.median(m, c.row, k) < residual.VictimShare*x {
 			return true
 		}
 	}

@@ -97,6 +97,16 @@ type Units struct {
 // labelMemory is the number of step labels kept: the longest lane.
 const labelMemory = threshold.BlockSteps * maxBlocks
 
+// Alike are n units that all do the same work.
+func Alike(n int) Units {
+	rows := make([]int32, n)
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+
+	return Units{Roles: [][]int32{rows}, Sizes: []int{n}}
+}
+
 // New returns a test of n units.
 func New(cfg *threshold.Config, n int, u Units) *Test {
 	t := &Test{cfg: cfg, n: n, labels: make([]int64, labelMemory)}

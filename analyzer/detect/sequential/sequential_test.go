@@ -11,12 +11,7 @@ import (
 // peers is a test of n units of one role.
 func peers(n int) (*Test, []float32) {
 	cfg := threshold.Default()
-	rows := make([]int32, n)
-	for r := range rows {
-		rows[r] = int32(r)
-	}
-
-	return New(&cfg, n, Units{Roles: [][]int32{rows}, Sizes: []int{n}}), make([]float32, n)
+	return New(&cfg, n, Alike(n)), make([]float32, n)
 }
 
 // TestTest_SlowUnit lets one of 16 units be slower than its peers for a while: it is

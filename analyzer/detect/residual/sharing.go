@@ -1,4 +1,4 @@
-package detect
+package residual
 
 import (
 	"math"
@@ -17,18 +17,18 @@ type known interface {
 	Centre(r int) float32 // residual in health
 }
 
-// sharing finds and removes what ranks have in common that do parts of the same work:
+// Sharing finds and removes what ranks have in common that do parts of the same work:
 // all stages of a replica process the same micro-batches, so a long sequence makes all
 // of them slow, and none of them a straggler. Those that hold the same expert get more
 // tokens together.
-type sharing struct {
+type Sharing struct {
 	parts   [][][]int32 // who shares the work → its parts → rows
 	role    []int32
-	usable  bool
+	Usable  bool
 	noise   float64   // variance of the noise in the other parts' middle to that of a rank
 	within  [][]int32 // groups whose members are compared with each other; nil = each rank with its past
-	used    bool      // something was removed in the last step
-	common  []float32 // per work: its level relative to the others, NaN unknown
+	Used    bool      // something was removed in the last step
+	Common  []float32 // per work: its level relative to the others, NaN unknown
 	columns int
 	active  bool      // some role shares
 	slopes  []float32 // per role, of the last look
@@ -38,24 +38,27 @@ type sharing struct {
 	mean, wmean   []float32 // per rank: centres of x and w
 	seen          []uint8
 	dev, w, whole []float32
-	ref           *reference // of works
+	ref           *Reference // of works
 	levels        []float32  // of the parts of one
 	buf           []float32
 }
 
-func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *sharing {
+// NewStages finds what the stages of a replica share.
+func NewStages(l *frame.Layout) *Sharing { return newSharing(l, replicaParts(l), nil) }
+
+func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 	n, g := len(l.Ranks), len(l.Roles)
 	usable := len(parts) > 1 && slices.ContainsFunc(parts, func(p [][]int32) bool { return len(p) > 1 })
 	if !usable {
 		n = 0
 	}
 
-	return &sharing{
-		parts: parts, usable: usable, within: within, noise: sharedNoise, role: l.Role, common: make([]float32, len(parts)),
+	return &Sharing{
+		parts: parts, Usable: usable, within: within, noise: sharedNoise, role: l.Role, Common: make([]float32, len(parts)),
 		sxy: make([]float64, g), sww: make([]float64, g), sxx: make([]float64, g), terms: make([]float64, g), slopes: make([]float32, g),
 		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
 		dev: make([]float32, n), whole: make([]float32, len(parts)),
-		ref: newReference([][]int32{sequence(len(parts))}, []int{len(parts)}),
+		ref: oneRole(len(parts)),
 	}
 }
 
@@ -79,9 +82,9 @@ func replicaParts(l *frame.Layout) [][][]int32 {
 	return out
 }
 
-// newExperts finds what those share that hold the same expert of a stage in several
+// NewExperts finds what those share that hold the same expert of a stage in several
 // groups of experts.
-func newExperts(l *frame.Layout) *sharing {
+func NewExperts(l *frame.Layout) *Sharing {
 	type seat struct{ stage, at int }
 	var order []seat
 	bySeat := map[seat]map[int32][]int32{}
@@ -121,15 +124,15 @@ func newExperts(l *frame.Layout) *sharing {
 	}
 
 	s := newSharing(l, parts, groups)
-	if s.usable {
+	if s.Usable {
 		s.noise = 1 / float64(max(1, len(parts[0])-1)) // as that of a mean
 	}
 
 	return s
 }
 
-// mates is the rows of the other parts of r's work, none while its role shares nothing.
-func (s *sharing) mates(r int) []int32 {
+// Mates is the rows of the other parts of r's work, none while its role shares nothing.
+func (s *Sharing) Mates(r int) []int32 {
 	var out []int32
 	if g := s.role[r]; g < 0 || s.slopes[g] == 0 {
 		return nil
@@ -147,18 +150,18 @@ func (s *sharing) mates(r int) []int32 {
 	return out
 }
 
-// remove takes out of the absolute logs what the other parts of the same work show as
+// Remove takes out of the absolute logs what the other parts of the same work show as
 // well, where the history says that they do so step by step, and reports whether there
 // was anything. It is done before ranks are compared: where members of a role are
 // missing, the middle of its peers is of other replicas than that of the next stage.
 // level is the usual log of each role, now its middle in this step; who waited for a
 // mate in this step teaches nothing. What can't be taken out of a rank for want of the
 // other parts is noise of its own, and added to left.
-func (s *sharing) remove(logs []float32, level []float64, now, worked []float32, waited []bool, left []float32, t known) bool {
-	s.used = false
-	if !s.usable {
-		for q := range s.common {
-			s.common[q] = robust.NaN
+func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32, waited []bool, left []float32, t known) bool {
+	s.Used = false
+	if !s.Usable {
+		for q := range s.Common {
+			s.Common[q] = robust.NaN
 		}
 
 		return false
@@ -200,16 +203,16 @@ func (s *sharing) remove(logs []float32, level []float64, now, worked []float32,
 		}
 
 		logs[r] -= s.slopes[g] * w
-		s.used = true
+		s.Used = true
 	}
 
-	return s.used
+	return s.Used
 }
 
 // deviate sets dev[r] to how far rank r is from what is usual in its role, less what
 // all roles have in common in this step. An expert's load lasts too long to tell it from
 // what is usual, so its ranks are compared with those of the other experts in their group.
-func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
+func (s *Sharing) deviate(logs []float32, level []float64, now []float32) {
 	s.buf = s.buf[:0]
 	for g, m := range now {
 		if m == m {
@@ -248,7 +251,7 @@ func (s *sharing) deviate(logs []float32, level []float64, now []float32) {
 // excuse takes out of the work of degraded ranks what they lately were slow by; a suspect
 // may only have more work. Where two stages are slow, each by what the other is thought
 // to work, neither tells the work; two that hold the same expert are slow by its load.
-func (s *sharing) excuse(t known) {
+func (s *Sharing) excuse(t known) {
 	for _, parts := range s.parts {
 		slow := 0
 		for _, rows := range parts {
@@ -278,7 +281,7 @@ func (s *sharing) excuse(t known) {
 // others sets w[r] to the median over the other parts of r's work, and the common part
 // of each work to how far it is from the others. Of two ranks of a part the faster one
 // tells the work: slowness only adds.
-func (s *sharing) others() {
+func (s *Sharing) others() {
 	for i := range s.w {
 		s.w[i] = robust.NaN
 	}
@@ -313,13 +316,13 @@ func (s *sharing) others() {
 		}
 	}
 
-	s.ref.relative(s.whole, s.common)
+	s.ref.Relative(s.whole, s.Common)
 }
 
 // learn follows how a rank goes with the other parts in each role: about its own centre,
 // so that a rank that is always slow teaches nothing. An expert's load would be in that
 // centre; there no rank counts for more than usual ones.
-func (s *sharing) learn(waited []bool, t known) {
+func (s *Sharing) learn(waited []bool, t known) {
 	keep := 1 - 1.0/threshold.Memory
 	for g := range s.sxy {
 		s.sxy[g] *= keep
@@ -355,8 +358,8 @@ func (s *sharing) learn(waited []bool, t known) {
 	}
 }
 
-// spread is how much what is shared differs, 0 where nothing is.
-func (s *sharing) spread() float64 {
+// Spread is how much what is shared differs, 0 where nothing is.
+func (s *Sharing) Spread() float64 {
 	most := 0.0
 	for g, x := range s.slopes {
 		if x > 0 {
@@ -371,16 +374,32 @@ func (s *sharing) spread() float64 {
 // measured with noise, so least squares would fall short: Deming's line takes the noise
 // of w, a middle of other parts, to be a known share of that of a rank (Deming,
 // Statistical Adjustment of Data, 1943). A stage of a real job follows 1.52 times.
-func (s *sharing) slope(g int) float64 {
+func (s *Sharing) slope(g int) float64 {
 	if s.sww[g] <= 0 || s.sxx[g] <= 0 {
 		return 0
 	}
 
-	if s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]) < sharedCorrelation {
+	if s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]) < SharedCorrelation {
 		return 0
 	}
 
 	d := s.sxx[g] - s.sww[g]/s.noise
 	slope := (d + math.Sqrt(d*d+4*s.sxy[g]*s.sxy[g]/s.noise)) / (2 * s.sxy[g])
 	return min(slope, sharedMost)
+}
+
+// Together is the median correlation of roles with the rest of their replica.
+func (s *Sharing) Together() float64 {
+	var v []float64
+	for g := range s.sxy {
+		if s.sww[g] > 0 && s.sxx[g] > 0 {
+			v = append(v, s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]))
+		}
+	}
+
+	if len(v) == 0 {
+		return 0
+	}
+
+	return robust.Median64(v)
 }

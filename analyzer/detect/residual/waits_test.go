@@ -1,4 +1,4 @@
-package detect
+package residual
 
 import (
 	"math"
@@ -9,6 +9,25 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
+// grid is eight replicas of eight tensor ranks.
+func grid() *frame.Layout {
+	const side = 8
+	l := &frame.Layout{Stages: 1, Roles: make([]frame.Role, side)}
+	for r := range side * side {
+		q, at := r/side, r%side
+		l.Ranks, l.Role, l.Replica = append(l.Ranks, r), append(l.Role, int32(at)), append(l.Replica, int32(q))
+		l.Roles[at].Rows, l.Roles[at].Size = append(l.Roles[at].Rows, int32(r)), side
+		if at == 0 {
+			l.Groups = append(l.Groups, frame.Group{Dim: "tp", Size: side})
+			l.Replicas = append(l.Replicas, nil)
+		}
+
+		l.Groups[q].Rows, l.Replicas[q] = append(l.Groups[q].Rows, int32(r)), append(l.Replicas[q], int32(r))
+	}
+
+	return l
+}
+
 // warmSteps is how long a process warms up here.
 const warmSteps = 10
 
@@ -16,11 +35,11 @@ const warmSteps = 10
 // a slow mate of their tensor group: their long forward has nothing to do with their
 // tokens, and the tokens must go on explaining everybody else's.
 func TestCovariate_VictimsTeachNothing(t *testing.T) {
-	j := newJob(1)
-	j.shape(1, 8, 8, 8)
-	e := New(Default(), j.frame().Layouts[0])
+	l := grid()
+	n := len(l.Ranks)
+	c, ref := NewCovariate(l, 1), NewReference(l)
 	rng := rand.New(rand.NewPCG(5, 5))
-	tokens, work, logs, waited := make([]float32, e.n), make([]float32, e.n), make([]float32, e.n), make([]bool, e.n)
+	tokens, work, logs, waited := make([]float32, n), make([]float32, n), make([]float32, n), make([]bool, n)
 	left := 0.0
 	for step := range 400 {
 		for q := range 8 {
@@ -33,12 +52,12 @@ func TestCovariate_VictimsTeachNothing(t *testing.T) {
 			}
 		}
 
-		e.tokens.prepare(tokens, true)
-		e.tokens.remove(compute, work)
-		e.ref[compute].relative(work, logs)
-		e.tokens.learn(compute, logs, waited, slowOne{row: 0})
+		c.Prepare(tokens, true)
+		c.Remove(0, work)
+		ref.Relative(work, logs)
+		c.Learn(0, logs, waited, slowOne{row: 0})
 		if step > 300 {
-			for r := 8; r < e.n; r++ {
+			for r := 8; r < n; r++ {
 				left = max(left, math.Abs(float64(logs[r])))
 			}
 		}
@@ -53,10 +72,8 @@ func TestCovariate_VictimsTeachNothing(t *testing.T) {
 // more that happen to be looked at, while its forward is as long as everybody's. What
 // it waits for a mate that pauses later is still not its own work.
 func TestInner_FewLooksAreNoHabit(t *testing.T) {
-	j := newJob(1)
-	j.shape(1, 8, 8, 8)
-	l := j.frame().Layouts[0]
-	in := newInner(l)
+	l := grid()
+	in := NewWaits(l)
 	n := len(l.Ranks)
 	raw, tp, logs, warm := make([]float32, n), make([]float32, n), make([]float32, n), make([]uint8, n)
 	for r := range warm {
@@ -79,12 +96,12 @@ func TestInner_FewLooksAreNoHabit(t *testing.T) {
 
 		c := &frame.Column{Layout: l}
 		c.V[frame.FP], c.V[frame.TP] = raw, tp
-		in.find(c, raw, logs, warm, 0.03)
+		in.Find(c, raw, logs, warm, 0.03)
 		for r := range warm {
 			warm[r] = max(warm[r], 1) - 1
 		}
 
-		return in.waited[3]
+		return in.Waited[3]
 	}
 	for range warmSteps {
 		step(2, false)
@@ -114,23 +131,23 @@ func TestInner_CutOff(t *testing.T) {
 		{Dim: "cp", Rows: []int32{0, 2}, Size: 3}, {Dim: "cp", Rows: []int32{1, 3}, Size: 2}, {Dim: "cp", Rows: []int32{4, 6}, Size: 2}, {Dim: "cp", Rows: []int32{5, 7}, Size: 2},
 		{Dim: "dp", Rows: []int32{0, 4}, Size: 9},
 	}}
-	in := newInner(l)
+	in := NewWaits(l)
 	for r, want := range []bool{true, true, true, true, true, true, true, true} {
-		if in.cut[r] != want {
-			t.Errorf("cut[%d]=%v, want %v", r, in.cut[r], want)
+		if in.Cut[r] != want {
+			t.Errorf("cut[%d]=%v, want %v", r, in.Cut[r], want)
 		}
 	}
 
 	l.Groups[3].Size = 2
 	l.Groups = append(l.Groups, frame.Group{Dim: "tp", Rows: []int32{6, 7}, Size: 2})
-	if in = newInner(l); slices.Contains(in.cut, true) {
-		t.Errorf("cut=%v where all members are recorded: a group across replicas is not inside a forward pass", in.cut)
+	if in = NewWaits(l); slices.Contains(in.Cut, true) {
+		t.Errorf("cut=%v where all members are recorded: a group across replicas is not inside a forward pass", in.Cut)
 	}
 
 	l.Groups[2].Size = 4
 	for r, want := range []bool{false, false, false, false, true, true, true, true} {
-		if in = newInner(l); in.cut[r] != want {
-			t.Errorf("cut[%d]=%v, want %v", r, in.cut[r], want)
+		if in = NewWaits(l); in.Cut[r] != want {
+			t.Errorf("cut[%d]=%v, want %v", r, in.Cut[r], want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package detect
+package residual
 
 import (
 	"math"
@@ -8,28 +8,29 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// inner takes waits out of forward time. Tensor, context and expert groups have
+// Waits takes waits out of forward time. Tensor, context and expert groups have
 // collectives inside the forward pass: a late member makes the forward of all of
 // them long. Such a wait shows in the rank's own record: its time in the group
 // exceeds the shortest member's by more than it usually does, or is longer than it
 // usually is where the shortest member waits as well.
-type inner struct {
+type Waits struct {
 	groups [3][]int32   // per dimension: row → group, -1 none
 	low    [3][]float32 // per dimension and group: shortest member in this step
 	stamp  [3][]int     // step in which low was made
 	usual  [2][]float32 // per row: usual wait and usual time there, seconds: medians of past
 	past   [2][]float32 // usualWaits per row
 	seen   []uint8      // waits learned, less than 2*usualWaits
-	cut    []bool
-	waited []bool    // per row: in this step its excess was such a wait
-	worked []float32 // per row that waited: log of its forward without waits over that with, NaN unknown
+	Cut    []bool
+	Waited []bool    // per row: in this step its excess was such a wait
+	Worked []float32 // per row that waited: log of its forward without waits over that with, NaN unknown
 	buf    []float32
 	step   int
 	layout *frame.Layout
 }
 
-func newInner(l *frame.Layout) *inner {
-	in := &inner{layout: l, seen: make([]uint8, len(l.Ranks)), waited: make([]bool, len(l.Ranks)), worked: make([]float32, len(l.Ranks))}
+// NewWaits returns the waits of a layout's groups.
+func NewWaits(l *frame.Layout) *Waits {
+	in := &Waits{layout: l, seen: make([]uint8, len(l.Ranks)), Waited: make([]bool, len(l.Ranks)), Worked: make([]float32, len(l.Ranks))}
 	for k := range in.usual {
 		in.usual[k], in.past[k] = make([]float32, len(l.Ranks)), make([]float32, usualWaits*len(l.Ranks))
 	}
@@ -62,7 +63,7 @@ func newInner(l *frame.Layout) *inner {
 // markCut marks ranks that may wait for somebody who is never recorded: a member of
 // an inner group with missing members, or of none where others have one; and who
 // works with such a rank, for waits are handed on.
-func (in *inner) markCut(l *frame.Layout) {
+func (in *Waits) markCut(l *frame.Layout) {
 	cut := make([]bool, len(l.Ranks))
 	var inside [][]int32
 	for _, m := range frame.Inner {
@@ -100,13 +101,13 @@ func (in *inner) markCut(l *frame.Layout) {
 		}
 	}
 
-	in.cut = cut
+	in.Cut = cut
 }
 
-// blind reports whether some member of the rank's inner groups is missing in this
+// Blind reports whether some member of the rank's inner groups is missing in this
 // step: the one that all wait for may be it.
-func (in *inner) blind(c *frame.Column, r int) bool {
-	if in.cut[r] {
+func (in *Waits) Blind(c *frame.Column, r int) bool {
+	if in.Cut[r] {
 		return true
 	}
 
@@ -125,16 +126,16 @@ func (in *inner) blind(c *frame.Column, r int) bool {
 	return false
 }
 
-// find marks the ranks most of whose excess is such a wait, and reports whether there
+// Find marks the ranks most of whose excess is such a wait, and reports whether there
 // are any. raw is the forward time, e its residual (a log ratio to the peers), warm
 // the first steps that each process still has before it: they teach nothing usual.
-func (in *inner) find(c *frame.Column, raw, e []float32, warm []uint8, least float32) (found bool) {
+func (in *Waits) Find(c *frame.Column, raw, e []float32, warm []uint8, least float32) (found bool) {
 	if in.groups[0] == nil && in.groups[1] == nil && in.groups[2] == nil {
 		return false
 	}
 
 	in.step++
-	clear(in.waited)
+	clear(in.Waited)
 	for r, x := range e {
 		if x != x {
 			continue
@@ -156,13 +157,13 @@ func (in *inner) find(c *frame.Column, raw, e []float32, warm []uint8, least flo
 		}
 
 		excess := raw[r] * (1 - float32(math.Exp(-float64(x))))
-		longer := w - min(in.usual[0][r], usualShare*excess)
+		longer := w - min(in.usual[0][r], UsualShare*excess)
 		if in.seen[r] > 0 {
 			longer = max(longer, whole-in.usual[1][r])
 		}
 
-		if longer >= victimShare*excess {
-			in.waited[r], found = true, true
+		if longer >= VictimShare*excess {
+			in.Waited[r], found = true, true
 		} else if in.seen[r] == 0 && warm[r] == 0 {
 			in.learn(r, w, whole)
 		}
@@ -177,24 +178,24 @@ func (in *inner) find(c *frame.Column, raw, e []float32, warm []uint8, least flo
 
 // measure tells the work of those that waited from their own time, in which no such
 // wait is: as much of it is forward as for their peers that did not wait.
-func (in *inner) measure(raw, self []float32) {
+func (in *Waits) measure(raw, self []float32) {
 	for g := range in.layout.Roles {
 		rows := in.layout.Roles[g].Rows
-		if !slices.ContainsFunc(rows, func(r int32) bool { return in.waited[r] }) {
+		if !slices.ContainsFunc(rows, func(r int32) bool { return in.Waited[r] }) {
 			continue
 		}
 
 		in.buf = in.buf[:0]
 		for _, r := range rows {
-			if self != nil && !in.waited[r] && self[r] > 0 && raw[r] == raw[r] {
+			if self != nil && !in.Waited[r] && self[r] > 0 && raw[r] == raw[r] {
 				in.buf = append(in.buf, raw[r]/self[r])
 			}
 		}
 
 		forward := robust.Median(in.buf)
 		for _, r := range rows {
-			if in.worked[r] = robust.NaN; in.waited[r] && len(in.buf) > 0 && self[r] > 0 {
-				in.worked[r] = min(0, float32(math.Log(float64(forward*self[r]/raw[r]))))
+			if in.Worked[r] = robust.NaN; in.Waited[r] && len(in.buf) > 0 && self[r] > 0 {
+				in.Worked[r] = min(0, float32(math.Log(float64(forward*self[r]/raw[r]))))
 			}
 		}
 	}
@@ -202,14 +203,14 @@ func (in *inner) measure(raw, self []float32) {
 
 // due reports whether the usual wait of row r is looked at in this step: at once
 // while few looks are known, for two of three may be pauses of others.
-func (in *inner) due(r int, warm uint8) bool {
+func (in *Waits) due(r int, warm uint8) bool {
 	return warm == 0 && (in.seen[r] < usualWaits || (in.step+r)%innerEvery == 0)
 }
 
 // learn keeps the last waits of row r. Their (lower) median is the usual one: a mean
 // would carry the long waits of a job's first steps, and of other ranks' pauses,
 // and then hide that the rank only waited.
-func (in *inner) learn(r int, w, whole float32) {
+func (in *Waits) learn(r int, w, whole float32) {
 	k := int(in.seen[r])
 	if in.seen[r]++; in.seen[r] == 2*usualWaits {
 		in.seen[r] = usualWaits
@@ -227,7 +228,7 @@ func (in *inner) learn(r int, w, whole float32) {
 
 // wait is what row r waits in its inner groups in this step, and its whole time
 // there, seconds.
-func (in *inner) wait(c *frame.Column, r int) (sum, whole float32) {
+func (in *Waits) wait(c *frame.Column, r int) (sum, whole float32) {
 	sum = robust.NaN
 	for d, m := range frame.Inner {
 		v := c.V[m]

@@ -1,0 +1,25 @@
+package residual
+
+import "github.com/laggard-dev/laggard/analyzer/detect/state"
+
+// State is what a later step asks of earlier ones.
+func (s *Sharing) State() state.Fields {
+	return state.Fields{
+		"used": &s.Used, "common": &s.Common, "columns": state.Counts(&s.columns), "active": &s.active, "slopes": &s.slopes,
+		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "mean": &s.mean,
+		"wmean": &s.wmean, "seen": &s.seen,
+	}
+}
+
+// State is what a later step asks of earlier ones.
+func (c *Covariate) State() state.Fields {
+	return state.Fields{"sxy": &c.sxy, "stt": &c.stt, "sxx": &c.sxx, "columns": state.Counts(&c.columns)}
+}
+
+// State is what a later step asks of earlier ones.
+func (in *Waits) State() state.Fields {
+	return state.Fields{
+		"usual_wait": &in.usual[0], "usual_time": &in.usual[1], "past_wait": &in.past[0], "past_time": &in.past[1],
+		"seen": &in.seen, "step": state.Counts(&in.step),
+	}
+}

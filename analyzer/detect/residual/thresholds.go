@@ -1,0 +1,32 @@
+package residual
+
+// Shared work.
+const (
+	// SharedCorrelation is the least correlation between stages of a replica, or
+	// with tokens, at which the common part is taken for work and removed.
+	SharedCorrelation = 0.5
+	// sharedNoise is the variance of the noise in the middle of a replica's other
+	// stages to that of one rank: three stages' median has 0.45 of it, and one stage
+	// all of it.
+	sharedNoise = 0.6
+	// sharedMost is the steepest line that is believed: a real pair of stages has 1.52.
+	sharedMost = 3
+	// usualDevs spreads are the most by which a rank counts in what experts share.
+	usualDevs = 3
+	// sharedColumns must have been seen before.
+	sharedColumns = 4
+)
+
+// Waits inside the forward pass.
+const (
+	// VictimShare of a rank's excess that it waits in collectives of its forward pass.
+	VictimShare = 0.5
+	// UsualShare of it is the most that counts as usual: who waits as long as that for
+	// another member is not the one that makes the group slow, however often it was so.
+	UsualShare = 1.0 / 3
+	// innerEvery: a rank's usual wait inside its forward is looked at every so many
+	// steps, and the median of the last usualWaits such looks is the usual one: three
+	// of seven may be pauses of others or the wild first steps.
+	innerEvery = 8
+	usualWaits = 7
+)
