@@ -37,7 +37,7 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 	}
 
 	if c.has[saving] {
-		x[saving] = e.savingCost(c.row)
+		x[saving] = e.saver.Slow(c.row).Step
 	}
 
 	share := causeShare

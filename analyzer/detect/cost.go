@@ -3,6 +3,8 @@ package detect
 import (
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/saves"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -37,12 +39,11 @@ type ledger struct {
 	Clock    float64           // seconds of all steps so far
 	Spells   map[string]*spell // of nodes that were slow in single steps
 	Habits   habits
-	Saves    saveCosts
 	Played   [threshold.Window]played // the steps of the window, as far as they were played
 }
 
 func newLedger() ledger {
-	return ledger{Accounts: map[string]*account{}, Spells: map[string]*spell{}, Saves: newSaveCosts()}
+	return ledger{Accounts: map[string]*account{}, Spells: map[string]*spell{}}
 }
 
 // played is a step that was played as it was.
@@ -325,17 +326,10 @@ func (e *Engine) price(faults []fault) price {
 	return p
 }
 
-// share is the cost as a share of the time since it began.
-func (a account) share(saved float64) float64 {
-	if a.Time <= 0 {
-		return 0
-	}
-
-	return min(1, max(0, saved/a.Time))
-}
-
 // bounds are the cost as a share of step time: at least, and at most.
-func (a account) bounds() (least, most float64) { return a.share(a.Saved), a.share(a.Most) }
+func (a account) bounds() (least, most float64) {
+	return robust.Share(a.Saved, a.Time), robust.Share(a.Most, a.Time)
+}
 
 // costOf is what the node costs, the slow saves of its ranks included.
 func (e *Engine) costOf(p *price, node string) (least, most float64) {
@@ -350,11 +344,11 @@ func (e *Engine) cameAndWent(s *spell) (least, most float64) {
 
 // withSaves adds what the slow saves of a node cost, of all together for "".
 func (e *Engine) withSaves(least, most float64, node string) (float64, float64) {
-	a, b := e.savesCost(node)
+	a, b := e.saver.Cost(node, e.now())
 	return min(1, least+a), min(1, most+b)
 }
 
-// savingCost is the excess of a slow save spread over the steps between saves.
-func (e *Engine) savingCost(r int) float64 {
-	return float64(e.saver.cost[r]) / max(1, e.saver.every)
+// now is what the saves ask of the job.
+func (e *Engine) now() saves.Now {
+	return saves.Now{Seconds: e.ledger.Clock + e.line.Pause, Waits: e.graph.Known() && e.measuredAt[frame.Exposed] > 0}
 }

@@ -63,15 +63,15 @@ func (e *Engine) candidates() []candidate {
 			c.has[compute] = true
 		}
 
-		if e.saver.guilty(r) {
+		if e.saver.Guilty(r) {
 			c.has[saving] = true
-			x := e.savingCost(r)
-			if c.main < 0 || x > c.excess {
-				c.main, c.excess, c.effect, c.z = saving, x, float64(e.saver.rise[r]), float64(e.saver.rise[r])/math.Max(e.saver.sigma, saveNoise)
+			x := e.saver.Slow(r)
+			if c.main < 0 || x.Step > c.excess {
+				c.main, c.excess, c.effect, c.z = saving, x.Step, x.Effect, x.Z
 			}
 
-			if !known || e.saver.third[r] < c.detected {
-				c.since, c.detected = e.saver.since[r], e.saver.third[r]
+			if !known || x.Detected < c.detected {
+				c.since, c.detected = x.Since, x.Detected
 			}
 		}
 

@@ -20,6 +20,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/saves"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -73,7 +74,7 @@ type Engine struct {
 	experts [signals]*residual.Sharing // between those that hold the same expert
 	tokens  *residual.Covariate
 	inner   *residual.Waits
-	saver   *savers
+	saver   *saves.Watch
 	links   *link.Watch
 	level   *levels
 	storage *storage
@@ -169,7 +170,7 @@ func (e *Engine) Observe(c *frame.Column) {
 	e.mark(c.Step, c.StartNs)
 	e.count(c)
 	t := e.stepTime(c)
-	saving := e.saver.observe(e, c, t)
+	saving := e.saver.Observe(c, e.columns, e.now(), e.savesEnded)
 	if t > 0 && !saving && !e.pace.take(t, e.stepMedian) {
 		e.setAside(c)
 		e.line.leaveOut(t)

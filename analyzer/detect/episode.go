@@ -29,13 +29,7 @@ type caseKey struct {
 }
 
 // nodeOf is the name of the node on which the row runs now.
-func (e *Engine) nodeOf(row int) string {
-	if n := e.layout.Node[row]; n >= 0 {
-		return e.layout.Nodes[n]
-	}
-
-	return ""
-}
+func (e *Engine) nodeOf(row int) string { return e.layout.NodeOf(row) }
 
 // remember keeps a confirmed episode that ended.
 func (e *Engine) remember(p past) {
@@ -44,6 +38,17 @@ func (e *Engine) remember(p past) {
 	}
 
 	e.history = append(e.history, p)
+}
+
+// savesEnded keeps what was known of a rank whose slow saves have ended.
+func (e *Engine) savesEnded(r int) {
+	x := e.saver.Slow(r)
+	c := candidate{row: r, main: saving, effect: x.Effect, z: x.Z}
+	c.has[saving] = true
+	f := e.describe(&c, nil)
+	f.Impact, f.Most = e.saver.Cost(e.nodeOf(r), e.now())
+	e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
+		Since: x.Since, Detected: x.Detected, Until: x.Until, Case: f})
 }
 
 // ended files an episode of rank ep.unit: a condition that is over, an event, or

@@ -67,9 +67,9 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 	}
 
 	if c.has[saving] {
-		mine := float64(e.saver.cost[c.row])
-		all := mine / (1 - math.Exp(-float64(e.saver.rise[c.row])))
-		add("checkpoint", all, all-mine, c.z)
+		x := e.saver.Slow(c.row)
+		all := x.Seconds / (1 - math.Exp(-x.Effect))
+		add("checkpoint", all, all-x.Seconds, c.z)
 	}
 
 	add("wait", e.recent.median(frame.Exposed, c.row, threshold.Window), e.roleMedian(frame.Exposed, c.row, threshold.Window, skip), 0)
@@ -117,7 +117,7 @@ func (e *Engine) sentence(c *candidate, f *finding) string {
 		case v.Metric == "dataloader" && c.main == loading:
 			return fmt.Sprintf("rank %d waits %.4g s a step for data, its peers in %s %.4g s", rank, v.Value, role, v.Peers)
 		case v.Metric == "checkpoint" && c.main == saving:
-			return fmt.Sprintf("rank %d took %.4g s for each of its last %d checkpoints, its peers %.4g s", rank, v.Value, e.saver.run[c.row], v.Peers)
+			return fmt.Sprintf("rank %d took %.4g s for each of its last %d checkpoints, its peers %.4g s", rank, v.Value, e.saver.Slow(c.row).Saves, v.Peers)
 		}
 	}
 
@@ -130,14 +130,4 @@ func ratio(a, b float64) float64 {
 	}
 
 	return a / b
-}
-
-// savingCase is the finding on a rank whose slow saves have ended.
-func (e *Engine) savingCase(r int) finding {
-	c := candidate{row: r, main: saving, effect: float64(e.saver.rise[r]),
-		z: float64(e.saver.rise[r]) / math.Max(e.saver.sigma, saveNoise)}
-	c.has[saving] = true
-	f := e.describe(&c, nil)
-	f.Impact, f.Most = e.savesCost(e.nodeOf(r))
-	return f
 }

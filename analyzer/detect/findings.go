@@ -332,9 +332,9 @@ func (e *Engine) storageFinding(v *verdict.Verdict) {
 		return
 	}
 
-	if e.saver.storageRun >= saves {
+	if since, slow := e.saver.AllSlow(); slow {
 		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage,
-			Detail: fmt.Sprintf("since step %d all ranks take at least twice as long to save a checkpoint", e.saver.storageSince)})
+			Detail: fmt.Sprintf("since step %d all ranks take at least twice as long to save a checkpoint", since)})
 	}
 }
 

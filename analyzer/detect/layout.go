@@ -3,6 +3,7 @@ package detect
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
+	"github.com/laggard-dev/laggard/analyzer/detect/saves"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -46,8 +47,10 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.tracks[s].Assign(units(s))
 	}
 
-	if !same {
-		e.reset(l, roles, sizes)
+	if same {
+		e.saver.Assign(l)
+	} else {
+		e.reset(l, roles)
 	}
 
 	for r := range e.n {
@@ -69,7 +72,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 }
 
 // reset forgets what a new world or parallel layout makes meaningless.
-func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
+func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
 	e.base = l
 	e.whole = sequential.New(&e.cfg, len(l.Replicas), sequential.Alike(len(l.Replicas)))
 	alone := sequential.Alike(len(l.Roles))
@@ -83,12 +86,12 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32, sizes []int) {
 
 	e.tokens = residual.NewCovariate(l, int(signals))
 	e.inner = residual.NewWaits(l)
-	e.saver = newSavers(e.n)
+	e.saver = saves.New(l)
 	e.links = link.New(&e.cfg, l)
 	e.level = newLevels(l)
 	e.storage = newStorage(e.n)
 	e.recent, e.line = newRecent(e.n), newTimeline()
-	e.ledger.Faults, e.ledger.Habits, e.ledger.Played, e.ledger.Saves = nil, habits{}, [threshold.Window]played{}, newSaveCosts()
+	e.ledger.Faults, e.ledger.Habits, e.ledger.Played = nil, habits{}, [threshold.Window]played{}
 	e.judged = make([]uint16, e.n)
 	for s := range e.leads {
 		e.leads[s] = make([]bool, e.n)

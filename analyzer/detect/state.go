@@ -23,18 +23,6 @@ func (e *Engine) state() state.Fields {
 	}
 }
 
-func (s *savers) state() state.Fields {
-	return state.Fields{
-		"ranks": &s.ranks.Climb, "ranks_past": state.Grows(&s.ranks.Past), "ranks_next": state.Counts(&s.ranks.Next),
-		"nodes": state.Grows(&s.nodes.Climb), "nodes_past": state.Grows(&s.nodes.Past), "nodes_next": state.Counts(&s.nodes.Next),
-		"run": &s.run, "proof": &s.proof, "past": &s.past, "past_n": &s.pastN,
-		"since": &s.since, "third": &s.third, "last": &s.last, "rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma,
-		"sigma_n": &s.sigmaN, "recent": &s.recent, "saves": state.Counts(&s.saves), "savers": &s.savers, "every": &s.every,
-		"last_save": &s.lastSave, "level": state.Grows(&s.level), "storage_run": &s.storageRun,
-		"storage_since": &s.storageSince,
-	}
-}
-
 func (v *levels) state() state.Fields {
 	f := state.Fields{"spread_n": &v.spreadN, "bulk": &v.bulk, "labels": state.Grows(&v.labels), "first": &v.first}
 	for k := range 2 {

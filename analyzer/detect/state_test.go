@@ -31,7 +31,7 @@ var scratch = map[string][]string{
 	"residual.Sharing":   {"dev", "w", "whole", "levels", "buf"},
 	"residual.Covariate": {"slope", "dev", "ln"},
 	"residual.Waits":     {"low", "stamp", "Waited", "Worked", "buf"},
-	"detect.savers":      {"lns", "rel", "buf", "rest"},
+	"saves.Watch":        {"lns", "rel", "buf", "rest"},
 	"link.Watch":         {"buf"},
 	"detect.levels":      {"common", "repl", "vals", "buf"},
 	"detect.recent":      {"buf"},
@@ -234,7 +234,7 @@ func text(t *testing.T, v *verdict.Verdict) []byte {
 
 // shapeOfState is the shape of what stateVersion says: the names and types of all
 // fields.
-const shapeOfState = 0x7cd0c40c
+const shapeOfState = 0x25477145
 
 // TestState_VersionFollowsShape fails when what is saved changes: an older state
 // would be read as if it were of this build.

@@ -52,7 +52,7 @@ func (e *Engine) suspected(r int) bool {
 		}
 	}
 
-	return e.saver.guilty(r)
+	return e.saver.Guilty(r)
 }
 
 // suspicions lists the ranks that are suspect now and may be named as such: what the

@@ -102,48 +102,6 @@ const (
 // evidence speaks of the same work instead of the times as they are.
 const sameWithin = 0.005
 
-// Checkpoints.
-const (
-	saves      = 3 // in a row
-	keptSaves  = 8
-	saveRise   = 0.26 // ln 1.3
-	acrossRise = 0.59 // ln 1.8: against savers of other roles, whose files differ
-	saveSigmas = 2.0
-	saveNoise  = 0.05
-	// The score of a save is 1 where it is as slow as makes a slow save, -1 where it is as
-	// usual, and lies between saveDown and saveUp. A unit may climb to saveTop times the
-	// height, so a few ordinary saves end no habit.
-	saveUp   = 3
-	saveDown = -2
-	saveTop  = 1.3
-	// saveOdds is the chance of a false alarm in a job's saves so far. leastScores must be
-	// known to tell what the storage does in health, of the last keptScores; before,
-	// saveUnknown stands for it. saveTheta and saveSteep bound it.
-	saveOdds    = 0.03
-	keptScores  = 512
-	leastScores = 24
-	saveUnknown = 1.0
-	saveTheta   = 0.1
-	saveSteep   = 2.0
-	// saveAlarm is the z of all slow saves in a row together. Saves differ by a fifth
-	// on shared storage: three of 512 ranks' in a row above two sigmas are no rarity.
-	// The sigma of a few saves is known to a fifth, so 6; 2.5 times as long makes 8.
-	saveAlarm = 6.0
-	// aloneNoise is the least noise of who saves without peers: a handful of its own
-	// saves may agree by chance, where storage makes them differ by 15 % and more.
-	aloneNoise = 0.15
-	// fewSavers: so many healthy savers tell their spread about their median. Among
-	// fewer a slow one moves that by itself, and stays unseen in it.
-	fewSavers = 8
-	// fewFreedom over the degrees of freedom widens what few savers tell of their noise.
-	fewFreedom = 0.7
-	// lonelySaves in a row where fewer than four save: two others are no crowd.
-	lonelySaves = 5
-	// fewSaves corrects a MAD about the median of three to eight saves.
-	fewSaves    = 1.3
-	storageRise = 0.69 // ln 2: all savers against their own past
-)
-
 // Intermittent faults.
 const (
 	// transientsPerHour on one node are intermittent, and so are as many that fill

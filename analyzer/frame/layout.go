@@ -78,6 +78,15 @@ type Group struct {
 	Class int
 }
 
+// NodeOf is the name of the node on which the row runs, "" when it is not known.
+func (l *Layout) NodeOf(row int) string {
+	if n := l.Node[row]; n >= 0 {
+		return l.Nodes[n]
+	}
+
+	return ""
+}
+
 // Complete reports whether every rank of the group can be seen: only then the
 // shortest member's time is the transfer, else the one all wait for may be missing.
 func (g *Group) Complete() bool { return len(g.Rows) == g.Size }

@@ -247,3 +247,12 @@ func Finite(x, def float64) float64 {
 
 	return x
 }
+
+// Share is part as a share of whole, from 0 to 1; 0 without a whole.
+func Share(part, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+
+	return min(1, max(0, part/whole))
+}

@@ -1,4 +1,4 @@
-package detect
+package saves
 
 import "math"
 

@@ -1,16 +1,27 @@
-package detect
+// Package saves tells who saves checkpoints slowly: save by save, with the others that
+// save, because saves are rare and other steps say nothing of them.
+//
+// A Watch runs a sequential test of each rank and of each node, whose height comes from
+// what this storage does in health, and keeps the account of what slow saves cost.
+//
+// Invariant: one slow save convicts nobody, and what slows all savers together is the
+// storage. Caveat: of two or three savers a slow one is named late or not at all; one
+// that saves without peers is compared with its own past and with other roles' savers.
+package saves
 
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// savers compares the time to save a checkpoint: save by save, with the others
-// that save, because saves are rare and other steps say nothing of them.
-type savers struct {
+// Watch compares the time to save a checkpoint with the others that save.
+type Watch struct {
+	l     *frame.Layout
+	ref   *residual.Reference
 	n     int
 	ranks *saveTest
 	nodes *saveTest
@@ -36,12 +47,17 @@ type savers struct {
 	storageRun   int
 	storageSince int64
 
+	began    [keptSaves]float64  // when the kept saves began, seconds of the job's steps
+	accounts map[string]*account // of nodes that save slowly; "" of all that are guilty together
+
 	lns, rel, buf, rest []float32
 }
 
-func newSavers(n int) *savers {
-	s := &savers{
-		n: n, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+// New returns a watch of the ranks of a layout.
+func New(l *frame.Layout) *Watch {
+	n := len(l.Ranks)
+	s := &Watch{
+		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
@@ -52,8 +68,13 @@ func newSavers(n int) *savers {
 	return s
 }
 
-// observe takes one step and reports whether anybody saved in it.
-func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
+// Assign tells who is who from now on; the roles are the same.
+func (s *Watch) Assign(l *frame.Layout) { s.l, s.ref = l, residual.NewReference(l) }
+
+// Observe takes the k-th step of the job and reports whether anybody saved in it. It
+// tells ended each rank that no longer saves slowly, while it still knows how slowly it
+// did. now is what is known of the job when the step begins.
+func (s *Watch) Observe(c *frame.Column, k int, now Now, ended func(row int)) bool {
 	v := c.V[frame.Checkpoint]
 	if v == nil {
 		return false
@@ -73,7 +94,7 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 	}
 
 	if s.lastSave >= 0 {
-		gap := float64(e.columns - s.lastSave)
+		gap := float64(k - s.lastSave)
 		if s.every == 0 {
 			s.every = gap
 		}
@@ -81,28 +102,28 @@ func (s *savers) observe(e *Engine, c *frame.Column, t float64) bool {
 		s.every += (gap - s.every) / 8
 	}
 
-	s.lastSave = e.columns
+	s.lastSave = k
 	s.saves++
 	s.savers = saved
 	slot := (s.saves - 1) % keptSaves
-	e.keepSave(slot)
+	s.keep(slot, now)
 	copy(s.recent[slot*s.n:], s.lns)
-	e.ref[compute].Relative(s.lns, s.rel)
+	s.ref.Relative(s.lns, s.rel)
 	s.buf = robust.Compact(s.buf[:0], s.lns)
 	mid := robust.Median(s.buf)
 	if s.storage(mid, c.Step) {
 		return true
 	}
 
-	s.noise(e.layout.Roles)
-	s.judge(e, v, mid, c)
-	e.openSaves()
+	s.noise(s.l.Roles)
+	s.judge(v, mid, c.Step, ended)
+	s.open()
 	return true
 }
 
 // noise updates the spread of one save among peers. Who was slow at its last save is
 // left out, not who is at this one, so that this one's chance high values stay in.
-func (s *savers) noise(roles []frame.Role) {
+func (s *Watch) noise(roles []frame.Role) {
 	s.buf = s.buf[:0]
 	for r, x := range s.rel {
 		if x == x && s.run[r] == 0 {
@@ -122,7 +143,7 @@ func (s *savers) noise(roles []frame.Role) {
 // differ is noise among few savers: from how those that are not slow now differed,
 // role by role, in the saves that are kept. It is known the less, the fewer differences
 // there are, and taken for the larger.
-func (s *savers) differ(roles []frame.Role) {
+func (s *Watch) differ(roles []frame.Role) {
 	var sum, freedom float64
 	for k := range min(s.saves, keptSaves) {
 		lns := s.recent[k*s.n:][:s.n]
@@ -149,7 +170,7 @@ func (s *savers) differ(roles []frame.Role) {
 
 // alone is the spread of one rank's healthy saves about their own median, pooled:
 // the noise of ranks that save without peers.
-func (s *savers) alone() float64 {
+func (s *Watch) alone() float64 {
 	s.rest = s.rest[:0]
 	for r := range s.n {
 		if n := min(int(s.pastN[r]), keptSaves); n >= saves {
@@ -170,21 +191,21 @@ func (s *savers) alone() float64 {
 
 // score sets how slow the save of rank r is: x is the log ratio to the peers or to its
 // own past, least what makes a slow save, noise the spread of one save.
-func (s *savers) score(e *Engine, r int, mid float32) (x, least, noise float32) {
+func (s *Watch) score(r int, mid float32) (x, least, noise float32) {
 	noise = float32(max(s.sigma, saveNoise))
 	if x = s.rel[r]; x == x {
 		return x, max(saveRise, float32(saveSigmas)*noise), noise
 	}
 
-	x, least = s.apart(e, r, mid)
+	x, least = s.apart(r, mid)
 	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
 	return x, least, float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+robust.MedianLoss*robust.MedianLoss*float32(s.run[r]+1)/n)
 }
 
 // judge counts the saves of one step.
-func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
-	if len(s.nodes.Climb) != len(e.layout.Nodes) {
-		s.nodes = newSaveTest(len(e.layout.Nodes))
+func (s *Watch) judge(v []float32, mid float32, step int64, ended func(int)) {
+	if len(s.nodes.Climb) != len(s.l.Nodes) {
+		s.nodes = newSaveTest(len(s.l.Nodes))
 	}
 
 	need := uint8(saves)
@@ -193,14 +214,14 @@ func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
 	}
 
 	rankHeight, nodeHeight := s.ranks.height(s.saves), s.nodes.height(s.saves)
-	sum, n := make([]float32, len(e.layout.Nodes)), make([]float32, len(e.layout.Nodes))
+	sum, n := make([]float32, len(s.l.Nodes)), make([]float32, len(s.l.Nodes))
 	for r, y := range s.lns {
-		node := e.layout.Node[r]
+		node := s.l.Node[r]
 		if y != y || node < 0 {
 			continue
 		}
 
-		x, least, _ := s.score(e, r, mid)
+		x, least, _ := s.score(r, mid)
 		score := robust.Clip(2*x/least-1, saveDown, saveUp)
 		s.ranks.add(r, score, saveTop*rankHeight)
 		sum[node], n[node] = sum[node]+score, n[node]+1
@@ -213,46 +234,45 @@ func (s *savers) judge(e *Engine, v []float32, mid float32, c *frame.Column) {
 	}
 
 	for r, y := range s.lns {
-		if node := e.layout.Node[r]; y == y && node >= 0 {
+		if node := s.l.Node[r]; y == y && node >= 0 {
 			climbed := s.ranks.Climb[r] >= rankHeight || s.nodes.Climb[node] >= nodeHeight
-			s.settle(e, r, v, mid, c, climbed && s.run[r]+1 >= need)
+			s.settle(r, v[r], mid, step, climbed && s.run[r]+1 >= need, ended)
 		}
 	}
 }
 
 // settle begins, goes on with or ends the slow saves of rank r. climbed tells that its
 // saves, or those of its node, are slow beyond chance.
-func (s *savers) settle(e *Engine, r int, v []float32, mid float32, c *frame.Column, climbed bool) {
-	if s.ranks.Climb[r] == 0 && (!s.proof[r] || s.nodes.Climb[e.layout.Node[r]] == 0) {
-		s.ordinary(e, r, mid)
+func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, ended func(int)) {
+	if s.ranks.Climb[r] == 0 && (!s.proof[r] || s.nodes.Climb[s.l.Node[r]] == 0) {
+		if s.proof[r] {
+			ended(r)
+		}
+
+		s.ordinary(r, mid)
 		return
 	}
 
-	x, least, noise := s.score(e, r, mid)
+	x, least, noise := s.score(r, mid)
 	if s.run[r] == 0 {
-		s.since[r], s.rise[r], s.cost[r] = c.Step, 0, 0
+		s.since[r], s.rise[r], s.cost[r] = step, 0, 0
 	}
 
 	s.run[r] = min(s.run[r]+1, 200)
 	if x >= least {
-		s.last[r] = c.Step
+		s.last[r] = step
 	}
 
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
-	s.cost[r] += (v[r]*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
+	s.cost[r] += (seconds*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
 	if !s.proof[r] && climbed && s.rise[r] >= saveRise && s.rise[r]*robust.Sqrt(k) >= saveAlarm*noise {
-		s.proof[r], s.third[r] = true, c.Step
+		s.proof[r], s.third[r] = true, step
 	}
 }
 
 // ordinary ends the slow saves of rank r, and keeps its last one as a healthy one.
-func (s *savers) ordinary(e *Engine, r int, mid float32) {
-	if s.proof[r] {
-		e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
-			Since: s.since[r], Detected: s.third[r], Until: s.last[r], Case: e.savingCase(r)})
-	}
-
+func (s *Watch) ordinary(r int, mid float32) {
 	s.run[r], s.proof[r] = 0, false
 	s.past[r*keptSaves+int(s.pastN[r])%keptSaves] = s.lns[r] - mid
 	s.pastN[r]++
@@ -264,7 +284,7 @@ func (s *savers) ordinary(e *Engine, r int, mid float32) {
 // apart serves a rank that saves without a peer of its role: how far it changed against
 // its own saves, or is above everybody on other nodes, whose files may be smaller but
 // not by much; and how far makes a slow save.
-func (s *savers) apart(e *Engine, r int, mid float32) (x, least float32) {
+func (s *Watch) apart(r int, mid float32) (x, least float32) {
 	if n := min(int(s.pastN[r]), keptSaves); n >= saves {
 		s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
 		return s.lns[r] - mid - robust.Median(s.buf), saveRise * 1.5
@@ -272,7 +292,7 @@ func (s *savers) apart(e *Engine, r int, mid float32) (x, least float32) {
 
 	top := robust.NaN
 	for k, x := range s.lns {
-		if x == x && e.layout.Node[k] != e.layout.Node[r] && !(top >= x) {
+		if x == x && s.l.Node[k] != s.l.Node[r] && !(top >= x) {
 			top = x
 		}
 	}
@@ -286,7 +306,7 @@ func (s *savers) apart(e *Engine, r int, mid float32) (x, least float32) {
 
 // storage reports whether all savers together are far above their own past: the
 // storage, not a node.
-func (s *savers) storage(mid float32, step int64) bool {
+func (s *Watch) storage(mid float32, step int64) bool {
 	if n := len(s.level); n >= saves {
 		s.buf = append(s.buf[:0], s.level...)
 		if mid-robust.Median(s.buf) >= storageRise {
@@ -308,5 +328,25 @@ func (s *savers) storage(mid float32, step int64) bool {
 	return false
 }
 
-// guilty reports whether rank r saves slowly for good.
-func (s *savers) guilty(r int) bool { return s.proof[r] }
+// Guilty reports whether rank r saves slowly for good.
+func (s *Watch) Guilty(r int) bool { return s.proof[r] }
+
+// Slow is how slowly a rank saves.
+type Slow struct {
+	Since, Detected, Until int64   // steps
+	Saves                  int     // in a row
+	Effect, Z              float64 // log ratio to the others, and its significance
+	Seconds                float64 // more than the others', a save
+	Step                   float64 // the same spread over the steps between saves
+}
+
+// Slow is how slowly rank r saves.
+func (s *Watch) Slow(r int) Slow {
+	return Slow{Since: s.since[r], Detected: s.third[r], Until: s.last[r], Saves: int(s.run[r]),
+		Effect: float64(s.rise[r]), Z: float64(s.rise[r]) / math.Max(s.sigma, saveNoise),
+		Seconds: float64(s.cost[r]), Step: float64(s.cost[r]) / max(1, s.every)}
+}
+
+// AllSlow reports whether all savers together are far above their own past, and since
+// which step.
+func (s *Watch) AllSlow() (since int64, slow bool) { return s.storageSince, s.storageRun >= saves }

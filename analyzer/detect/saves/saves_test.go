@@ -1,0 +1,101 @@
+package saves
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+// play lets ranks, one a node, save n times, every tenth step; slow is how much longer a
+// rank takes for its k-th save. It returns the watch, the time at the end, and the ranks
+// that were told to have ended.
+func play(seed uint64, ranks, n int, slow func(r, k int) float64) (w *Watch, now Now, ended []int) {
+	l := &frame.Layout{Roles: []frame.Role{{Size: ranks}}}
+	for r := range ranks {
+		l.Ranks, l.Role, l.Node = append(l.Ranks, r), append(l.Role, 0), append(l.Node, int32(r))
+		l.Roles[0].Rows, l.Nodes = append(l.Roles[0].Rows, int32(r)), append(l.Nodes, fmt.Sprint("n", r))
+	}
+
+	w = New(l)
+	now.Waits = true
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for k := range n {
+		c := &frame.Column{Layout: l, Step: int64(10 * k)}
+		c.V[frame.Checkpoint] = make([]float32, ranks)
+		longest := 0.0
+		for r := range ranks {
+			x := 2 * math.Exp(0.1*rng.NormFloat64()) * slow(r, k)
+			c.V[frame.Checkpoint][r], longest = float32(x), max(longest, x)
+		}
+
+		w.Observe(c, 10*k+1, now, func(r int) { ended = append(ended, r) })
+		now.Seconds += 10 + longest
+	}
+
+	return w, now, ended
+}
+
+// TestWatch_SlowSaver names the one that takes three times as long from step 100 on, and
+// says what that costs: about 4 of 16 seconds. When it is well again that is told once.
+func TestWatch_SlowSaver(t *testing.T) {
+	const slow = 3
+	factor := func(r, k int) float64 {
+		if r == slow && k >= 10 && k < 30 {
+			return 3
+		}
+
+		return 1
+	}
+	w, now, ended := play(1, 16, 30, factor)
+	for r := range 16 {
+		if w.Guilty(r) != (r == slow) {
+			t.Errorf("rank %d: guilty %v", r, w.Guilty(r))
+		}
+	}
+
+	x := w.Slow(slow)
+	if x.Since < 90 || x.Since > 110 || x.Detected < x.Since+20 || x.Detected > x.Since+60 || math.Abs(x.Effect-math.Log(3)) > 0.2 {
+		t.Errorf("slow saves %+v, want three times as long since step 100, found within six saves", x)
+	}
+
+	least, most := w.Cost("n3", now)
+	if least < 0.18 || least > 0.26 || most != least || len(ended) > 0 {
+		t.Errorf("cost %.3f to %.3f, ended %v; want about 0.22", least, most, ended)
+	}
+
+	if _, _, ended = play(1, 16, 60, factor); len(ended) != 1 || ended[0] != slow {
+		t.Errorf("ended %v, want rank %d once", ended, slow)
+	}
+}
+
+// TestWatch_Health: chance and one pause accuse nobody, and what slows all is the storage.
+func TestWatch_Health(t *testing.T) {
+	for seed := range uint64(50) {
+		w, _, _ := play(seed, 8, 40, func(r, k int) float64 {
+			if r == 1 && k == 20 {
+				return 10
+			}
+
+			return 1
+		})
+		for r := range 8 {
+			if w.Guilty(r) {
+				t.Errorf("seed %d: rank %d is accused", seed, r)
+			}
+		}
+	}
+
+	w, _, _ := play(1, 8, 30, func(_, k int) float64 {
+		if k >= 20 {
+			return 4
+		}
+
+		return 1
+	})
+	if since, slow := w.AllSlow(); !slow || since != 200 {
+		t.Errorf("all slow %v since step %d, want since 200", slow, since)
+	}
+}
