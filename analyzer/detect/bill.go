@@ -71,7 +71,7 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 // for all at the end, and in how long before the last its step ended.
 func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
 	at := func(m frame.Metric, r int) float64 {
-		if v := e.valuesAt(m, i); v != nil {
+		if v := e.recent.At(m, i); v != nil {
 			return float64(v[r])
 		}
 
@@ -161,8 +161,8 @@ func (e *Engine) overWindow(saved func(i int) float64) float64 {
 	}
 
 	sum, time := 0.0, 0.0
-	for i := max(0, e.line.Count-threshold.Window); i < e.line.Count; i++ {
-		t := float64(e.line.Times[i%threshold.Window])
+	for i := max(0, e.recent.Count-threshold.Window); i < e.recent.Count; i++ {
+		t := float64(e.recent.Times[i%threshold.Window])
 		if !(t > 0) {
 			continue
 		}
@@ -173,7 +173,7 @@ func (e *Engine) overWindow(saved func(i int) float64) float64 {
 			x = min(x, mid)
 		}
 
-		sum, time = sum+x*float64(e.line.Steps[i%threshold.Window]), time+e.line.Spans[i%threshold.Window]
+		sum, time = sum+x*float64(e.recent.Steps[i%threshold.Window]), time+e.recent.Spans[i%threshold.Window]
 	}
 
 	if time <= 0 {
@@ -195,7 +195,7 @@ func (e *Engine) late(i int) {
 		return
 	}
 
-	dp, other := e.valuesAt(frame.DP, i), e.valuesAt(frame.Other, i)
+	dp, other := e.recent.At(frame.DP, i), e.recent.At(frame.Other, i)
 	if dp == nil {
 		return
 	}

@@ -73,10 +73,10 @@ func (e *Engine) blame(culprits []candidate) []fault {
 	}
 	for i := range culprits {
 		c := &culprits[i]
-		f := fault{Row: c.row, From: e.line.Count}
+		f := fault{Row: c.row, From: e.recent.Count}
 		for s := range signals {
 			if f.Has[s] = c.has[s]; c.has[s] {
-				f.From = max(0, min(f.From, e.line.Count-e.tracks[s].Age(c.row)))
+				f.From = max(0, min(f.From, e.recent.Count-e.tracks[s].Age(c.row)))
 			}
 		}
 
@@ -88,7 +88,7 @@ func (e *Engine) blame(culprits []candidate) []fault {
 		if e.whole.Active(q) && e.singleNode(e.layout.Replicas[q]) >= 0 {
 			effect, _ := e.whole.Last(q)
 			for _, r := range e.layout.Replicas[q] {
-				add(fault{Row: int(r), From: max(0, e.line.Count-e.whole.Age(q)), Effect: effect})
+				add(fault{Row: int(r), From: max(0, e.recent.Count-e.whole.Age(q)), Effect: effect})
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (e *Engine) blame(culprits []candidate) []fault {
 		if rows := e.layout.Roles[g].Rows; e.alone.Active(g) && e.singleNode(rows) >= 0 {
 			effect, _ := e.alone.Last(g)
 			for _, r := range rows {
-				add(fault{Row: int(r), From: max(0, e.line.Count-e.alone.Age(g)), Effect: effect})
+				add(fault{Row: int(r), From: max(0, e.recent.Count-e.alone.Age(g)), Effect: effect})
 			}
 		}
 	}
@@ -146,8 +146,8 @@ type spell struct {
 // they come and go, the cost is known when that is. A step that isn't longer than
 // others cost nothing, and only the lane that was through last can have cost it.
 func (e *Engine) bookSpikes(t float64) {
-	i := e.line.Count - 1
-	span := e.line.Spans[i%threshold.Window]
+	i := e.recent.Count - 1
+	span := e.recent.Spans[i%threshold.Window]
 	e.ledger.Clock += span
 	if len(e.ledger.Faults) > 0 && e.knowsHabits() {
 		e.play(i, true)
@@ -181,7 +181,7 @@ func (e *Engine) bookSpikes(t float64) {
 		e.charged = e.charged[:0]
 		for k := range e.n {
 			if e.layout.Node[k] == n && e.spikes(k) {
-				f := fault{Row: k, Spiky: true, Has: [signals]bool{compute: true, own: e.v[own] != nil && e.recent.cells[frame.Self] != nil, loading: true}}
+				f := fault{Row: k, Spiky: true, Has: [signals]bool{compute: true, own: e.v[own] != nil && e.recent.Has(frame.Self), loading: true}}
 				e.charged = append(e.charged, f)
 			}
 		}
@@ -202,7 +202,7 @@ func (e *Engine) bookSpikes(t float64) {
 // spikes reports whether a rank is slow in the step at hand.
 func (e *Engine) spikes(r int) bool {
 	for s := range signals {
-		if e.line.Place[s][(e.line.Count-1)%threshold.Window] > 0 && e.v[s][r] > sequential.SpikeEffect {
+		if e.recent.Place[s][(e.recent.Count-1)%threshold.Window] > 0 && e.v[s][r] > sequential.SpikeEffect {
 			return true
 		}
 	}
@@ -215,11 +215,11 @@ const spikeStep = 1.01
 
 // settle adds the step that is about to leave the window.
 func (e *Engine) settle() {
-	if len(e.ledger.Faults) == 0 || e.line.Count < threshold.Window {
+	if len(e.ledger.Faults) == 0 || e.recent.Count < threshold.Window {
 		return
 	}
 
-	e.enter(e.line.Count-threshold.Window, e.ledger.Faults, e.account, &e.ledger.All)
+	e.enter(e.recent.Count-threshold.Window, e.ledger.Faults, e.account, &e.ledger.All)
 }
 
 // settleAll adds all steps of the window: rows are about to mean other ranks.
@@ -232,7 +232,7 @@ func (e *Engine) settleAll(faults []fault) {
 		e.ledger.Habits = e.habits()
 	}
 
-	for i := max(0, e.line.Count-threshold.Window); i < e.line.Count; i++ {
+	for i := max(0, e.recent.Count-threshold.Window); i < e.recent.Count; i++ {
 		e.enter(i, faults, e.account, &e.ledger.All)
 	}
 }
@@ -315,7 +315,7 @@ func (e *Engine) price(faults []fault) price {
 
 		return open[node]
 	}
-	for i := max(0, e.line.Count-threshold.Window); i < e.line.Count; i++ {
+	for i := max(0, e.recent.Count-threshold.Window); i < e.recent.Count; i++ {
 		e.enter(i, faults, get, &p.all)
 	}
 
@@ -350,5 +350,5 @@ func (e *Engine) withSaves(least, most float64, node string) (float64, float64) 
 
 // now is what the saves ask of the job.
 func (e *Engine) now() saves.Now {
-	return saves.Now{Seconds: e.ledger.Clock + e.line.Pause, Waits: e.graph.Known() && e.measuredAt[frame.Exposed] > 0}
+	return saves.Now{Seconds: e.ledger.Clock + e.recent.Pause, Waits: e.graph.Known() && e.measuredAt[frame.Exposed] > 0}
 }

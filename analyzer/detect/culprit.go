@@ -107,10 +107,10 @@ func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
 // of compute and own without what work explains.
 func (e *Engine) value(r int, s signal, k int) float64 {
 	if s == loading {
-		return e.recent.median(frame.DataLoader, r, k)
+		return e.recent.Median(frame.DataLoader, r, k)
 	}
 
-	return e.recent.work(s, r, k)
+	return e.recent.Work(int(s), r, k)
 }
 
 // peers is the same over the other ranks of the role.

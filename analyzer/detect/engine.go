@@ -17,6 +17,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -79,11 +80,10 @@ type Engine struct {
 	level   *levels
 	storage *storage
 
-	recent  *recent
+	recent  *history.Window
 	graph   *replay.Graph
 	ledger  ledger
 	marks   []mark
-	line    *timeline
 	history []past  // confirmed and ended episodes, bounded
 	events  []event // transients, bounded
 	carried map[string]carry
@@ -173,12 +173,12 @@ func (e *Engine) Observe(c *frame.Column) {
 	saving := e.saver.Observe(c, e.columns, e.now(), e.savesEnded)
 	if t > 0 && !saving && !e.pace.take(t, e.stepMedian) {
 		e.setAside(c)
-		e.line.leaveOut(t)
+		e.recent.LeaveOut(t)
 		return
 	}
 
 	if e.leaveOut(saving, t) {
-		e.line.leaveOut(t)
+		e.recent.LeaveOut(t)
 		return
 	}
 

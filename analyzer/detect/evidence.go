@@ -54,8 +54,8 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 		_, z := t.Last(c.row)
 		if s == compute {
 			same := e.sameWork(c.row, k, skip)
-			add("fp", e.recent.median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), z)
-			add("backward", e.recent.median(frame.Backward, c.row, k), same*e.roleMedian(frame.Backward, c.row, k, skip), z)
+			add("fp", e.recent.Median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), z)
+			add("backward", e.recent.Median(frame.Backward, c.row, k), same*e.roleMedian(frame.Backward, c.row, k, skip), z)
 			continue
 		}
 
@@ -72,15 +72,15 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 		add("checkpoint", all, all-x.Seconds, c.z)
 	}
 
-	add("wait", e.recent.median(frame.Exposed, c.row, threshold.Window), e.roleMedian(frame.Exposed, c.row, threshold.Window, skip), 0)
+	add("wait", e.recent.Median(frame.Exposed, c.row, threshold.Window), e.roleMedian(frame.Exposed, c.row, threshold.Window, skip), 0)
 	return out
 }
 
 // sameWork is the factor from the raw forward and backward times of a rank's peers to
 // what they would take for its work: 1 where nothing tells that it has other work.
 func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
-	mine, theirs := e.recent.median(frame.FP, r, k), e.roleMedian(frame.FP, r, k, skip)
-	if b, p := e.recent.median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p {
+	mine, theirs := e.recent.Median(frame.FP, r, k), e.roleMedian(frame.FP, r, k, skip)
+	if b, p := e.recent.Median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p {
 		mine, theirs = mine+b, theirs+p
 	}
 
@@ -94,7 +94,7 @@ func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
 
 func (e *Engine) roleMedian(m frame.Metric, r, k int, skip func(int) bool) float64 {
 	rows := sample(e.layout.Roles[e.layout.Role[r]].Rows, r)
-	return e.recent.over(m, rows, k, func(p int) bool { return p == r || skip(p) })
+	return e.recent.Over(m, rows, k, func(p int) bool { return p == r || skip(p) })
 }
 
 func round6(v float64) float64 { return math.Round(v*1e6) / 1e6 }

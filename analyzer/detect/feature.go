@@ -123,5 +123,5 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	}
 
 	e.tracks[s].Load = untoldLoad * e.experts[s].Spread()
-	e.recent.adjust(s, whole)
+	e.recent.Adjust(int(s), whole)
 }

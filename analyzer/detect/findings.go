@@ -152,12 +152,12 @@ func (e *Engine) stageBusy(stages []int) float64 {
 	}
 
 	rows = sample(rows, 0)
-	if x := e.recent.over(frame.Self, rows, threshold.Window, nil); x == x {
+	if x := e.recent.Over(frame.Self, rows, threshold.Window, nil); x == x {
 		return min(1, x/e.stepMedian)
 	}
 
-	x := e.recent.over(frame.FP, rows, threshold.Window, nil)
-	if b := e.recent.over(frame.Backward, rows, threshold.Window, nil); b == b {
+	x := e.recent.Over(frame.FP, rows, threshold.Window, nil)
+	if b := e.recent.Over(frame.Backward, rows, threshold.Window, nil); b == b {
 		x += b
 	} else {
 		x *= 3

@@ -12,8 +12,7 @@ import (
 // judge turns the step into residuals and feeds everything that watches.
 func (e *Engine) judge(c *frame.Column, t float64) {
 	e.settle()
-	e.recent.add(c)
-	e.line.add(c, t, e.recent)
+	e.recent.Add(c, t)
 	e.follow(c, t)
 	e.bookSpikes(t)
 	e.watchWholes(c)
@@ -74,7 +73,7 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 	}
 
 	tr.Observe(e.v[s], leads, c.Step, func(ep sequential.Episode) { e.over[s] = append(e.over[s], ep) })
-	e.line.Place[s][(e.line.Count-1)%threshold.Window] = int32(tr.Steps())
+	e.recent.Place[s][(e.recent.Count-1)%threshold.Window] = int32(tr.Steps())
 }
 
 // sighted marks whose spikes in forward time count in this step: not those of a

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
@@ -90,7 +91,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
 	e.links = link.New(&e.cfg, l)
 	e.level = newLevels(l)
 	e.storage = newStorage(e.n)
-	e.recent, e.line = newRecent(e.n), newTimeline()
+	e.recent = history.New(e.n, int(signals), len(e.logs))
 	e.ledger.Faults, e.ledger.Habits, e.ledger.Played = nil, habits{}, [threshold.Window]played{}
 	e.judged = make([]uint16, e.n)
 	for s := range e.leads {

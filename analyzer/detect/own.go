@@ -45,8 +45,8 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		}
 	}
 
-	mine := e.recent.median(frame.Exposed, r, k)
-	theirs := e.recent.over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows, r), k, func(p int) bool { return p == r })
+	mine := e.recent.Median(frame.Exposed, r, k)
+	theirs := e.recent.Over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows, r), k, func(p int) bool { return p == r })
 	if d := theirs - mine; d == d && d < max(identityShare/2*c.excess, identityShare*c.excess-e.medianError(r, own, k)) {
 		return false
 	}
@@ -204,7 +204,7 @@ func (e *Engine) awaited(c *candidate, k int) bool {
 func (e *Engine) innerLead(r, k int) float64 {
 	sum := 0.0
 	for _, m := range frame.Inner {
-		if g := e.groupOf(r, m); g == nil || !g.Complete() || e.recent.cells[m] == nil {
+		if g := e.groupOf(r, m); g == nil || !g.Complete() || !e.recent.Has(m) {
 			continue
 		}
 
@@ -214,11 +214,11 @@ func (e *Engine) innerLead(r, k int) float64 {
 		}
 
 		var leads []float32
-		for i := max(0, e.recent.steps[m]-min(k, threshold.Window)); i < e.recent.steps[m]; i++ {
-			x := e.leadAt(r, m, i)
+		for _, cells := range e.recent.Latest(m, k) {
+			x := e.leadAt(r, m, cells)
 			var v []float64
 			for _, p := range sample(mates, 0) {
-				if y := e.leadAt(int(p), m, i); y == y {
+				if y := e.leadAt(int(p), m, cells); y == y {
 					v = append(v, y)
 				}
 			}
@@ -238,9 +238,8 @@ func (e *Engine) innerLead(r, k int) float64 {
 }
 
 // leadAt is by how much less than the middle other member of its group row r took in
-// metric m in the i-th step in which it was recorded.
-func (e *Engine) leadAt(r int, m frame.Metric, i int) float64 {
-	cells := e.recent.cells[m][i%threshold.Window*e.n:]
+// metric m in a step whose values are cells.
+func (e *Engine) leadAt(r int, m frame.Metric, cells []float32) float64 {
 	var v []float64
 	for _, p := range sample(e.groupOf(r, m).Rows, 0) {
 		if x := cells[p]; int(p) != r && x == x {
@@ -265,8 +264,8 @@ func (e *Engine) lateness(r, k int) (float64, bool) {
 			continue
 		}
 
-		mine := e.recent.median(frame.DP, int(p), k)
-		theirs := e.recent.over(frame.DP, sample(e.layout.Roles[g].Rows, 0), k, func(o int) bool { return o == int(p) })
+		mine := e.recent.Median(frame.DP, int(p), k)
+		theirs := e.recent.Over(frame.DP, sample(e.layout.Roles[g].Rows, 0), k, func(o int) bool { return o == int(p) })
 		if d := theirs - mine; d == d {
 			v = append(v, d)
 		}
@@ -278,21 +277,16 @@ func (e *Engine) lateness(r, k int) (float64, bool) {
 // slowest is the share of the last k steps in which a rank of r's node has the
 // largest self time of the role.
 func (e *Engine) slowest(r, k int) float64 {
-	cells := e.recent.cells[frame.Self]
-	if cells == nil {
-		return 0
-	}
-
 	hits, n := 0, 0
-	for i := max(0, e.recent.steps[frame.Self]-k); i < e.recent.steps[frame.Self]; i++ {
+	for _, cells := range e.recent.Latest(frame.Self, k) {
 		at, top := int32(-1), float32(-1)
 		for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
-			if x := cells[(i%threshold.Window)*e.n+int(p)]; x > top {
+			if x := cells[p]; x > top {
 				at, top = p, x
 			}
 		}
 
-		if at < 0 || cells[(i%threshold.Window)*e.n+r] != cells[(i%threshold.Window)*e.n+r] {
+		if at < 0 || cells[r] != cells[r] {
 			continue
 		}
 

@@ -14,7 +14,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 11
+const stateVersion = 12
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
@@ -113,8 +113,7 @@ func (e *Engine) fields() state.Fields {
 	all.Add("links", e.links.State())
 	all.Add("level", e.level.state())
 	all.Add("storage", e.storage.state())
-	all.Add("recent", e.recent.state())
-	all.Add("line", e.line.state())
+	all.Add("recent", e.recent.State())
 	return all
 }
 
@@ -160,17 +159,5 @@ func (e *Engine) check() error {
 		}
 	}
 
-	return e.recent.check()
-}
-
-func (h *recent) check() error {
-	for _, list := range [][][]float32{h.cells[:], h.adjusted[:]} {
-		for _, v := range list {
-			if v != nil && len(v) != threshold.Window*h.n {
-				return fmt.Errorf("recent: %d values, want %d", len(v), threshold.Window*h.n)
-			}
-		}
-	}
-
-	return nil
+	return e.recent.Check()
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/state"
-	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // state is what Save writes of the engine itself. Below is that of each of its parts:
@@ -39,32 +38,4 @@ func (v *levels) state() state.Fields {
 
 func (s *storage) state() state.Fields {
 	return state.Fields{"n": &s.n, "slow": &s.slow, "cost": &s.cost, "top": &s.top, "total": &s.total}
-}
-
-func (l *timeline) state() state.Fields {
-	f := state.Fields{
-		"count": state.Counts(&l.Count), "times": &l.Times, "spans": &l.Spans, "steps": state.Counts(&l.Steps),
-		"passes": &l.Passes, "pause": &l.Pause, "paused": state.Counts(&l.Paused),
-	}
-	for s := range l.Place {
-		f["place_"+signalMetric[s]] = state.Counts(&l.Place[s])
-	}
-
-	for m := range l.At {
-		f["at_"+frame.Metric(m).String()] = state.Counts(&l.At[m])
-	}
-
-	return f
-}
-
-func (h *recent) state() state.Fields {
-	f := state.Fields{
-		"steps": state.Counts(&h.steps), "works": state.Counts(&h.works), "adjusted_fp": state.Grows(&h.adjusted[compute]),
-		"adjusted_self": state.Grows(&h.adjusted[own]),
-	}
-	for m := range h.cells {
-		f["cells_"+frame.Metric(m).String()] = state.Grows(&h.cells[m])
-	}
-
-	return f
 }

@@ -34,7 +34,7 @@ var scratch = map[string][]string{
 	"saves.Watch":        {"lns", "rel", "buf", "rest"},
 	"link.Watch":         {"buf"},
 	"detect.levels":      {"common", "repl", "vals", "buf"},
-	"detect.recent":      {"buf"},
+	"history.Window":     {"buf"},
 	"replay.Graph":       {"usual", "counts", "clock"},
 }
 
@@ -234,7 +234,7 @@ func text(t *testing.T, v *verdict.Verdict) []byte {
 
 // shapeOfState is the shape of what stateVersion says: the names and types of all
 // fields.
-const shapeOfState = 0x25477145
+const shapeOfState = 0x70d91352
 
 // TestState_VersionFollowsShape fails when what is saved changes: an older state
 // would be read as if it were of this build.

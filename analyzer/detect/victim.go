@@ -78,8 +78,8 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 			continue
 		}
 
-		theirs := e.recent.over(m, sample(g.Rows, 0), k, func(p int) bool { return p == c.row })
-		if theirs-e.recent.median(m, c.row, k) < residual.VictimShare*x {
+		theirs := e.recent.Over(m, sample(g.Rows, 0), k, func(p int) bool { return p == c.row })
+		if theirs-e.recent.Median(m, c.row, k) < residual.VictimShare*x {
 			return true
 		}
 	}
@@ -97,12 +97,12 @@ func (e *Engine) groupWait(r int, m frame.Metric, k int) float64 {
 
 	low := math.NaN()
 	for _, p := range g.Rows {
-		if x := e.recent.median(m, int(p), k); x == x && !(x >= low) {
+		if x := e.recent.Median(m, int(p), k); x == x && !(x >= low) {
 			low = x
 		}
 	}
 
-	return e.recent.median(m, r, k) - low
+	return e.recent.Median(m, r, k) - low
 }
 
 // groupOf is the group of row r in the metric's dimension, nil when none is known.

@@ -20,7 +20,7 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 		}
 	}
 
-	t := float64(e.line.Times[i%threshold.Window])
+	t := float64(e.recent.Times[i%threshold.Window])
 	if len(e.charged) == 0 || !(t > 0) {
 		return
 	}
@@ -35,7 +35,7 @@ func (e *Engine) enter(i int, faults []fault, of func(string, int) *account, all
 
 		return a.Row - b.Row
 	})
-	span, steps := e.line.Spans[i%threshold.Window], float64(e.line.Steps[i%threshold.Window])
+	span, steps := e.recent.Spans[i%threshold.Window], float64(e.recent.Steps[i%threshold.Window])
 	e.play(i, false)
 	e.recall(i)
 	book := func(a *account, part []fault) {
@@ -68,7 +68,7 @@ func (e *Engine) shows(i int, f *fault) bool {
 	}
 
 	for s, has := range f.Has {
-		if has && e.line.Place[s][i%threshold.Window] > 0 {
+		if has && e.recent.Place[s][i%threshold.Window] > 0 {
 			return true
 		}
 	}
@@ -162,7 +162,7 @@ func (e *Engine) without(i int, faults []fault, t float64) (saved, most float64)
 		saved = 0 // a pipeline that isn't known may hide it all
 	}
 
-	if e.graph.Known() && e.valuesAt(frame.Exposed, i) != nil {
+	if e.graph.Known() && e.recent.At(frame.Exposed, i) != nil {
 		most = saved
 	}
 
@@ -189,7 +189,7 @@ func (e *Engine) mend(i int, f *fault, t float64) {
 
 	m := f.Effect
 	switch {
-	case f.Has[own] && e.line.Place[own][i%threshold.Window] > 0 && !(f.Has[compute] && shared):
+	case f.Has[own] && e.recent.Place[own][i%threshold.Window] > 0 && !(f.Has[compute] && shared):
 		m = e.effectAt(own, i, f)
 	case f.Has[compute]:
 		m = e.effectAt(compute, i, f)
@@ -261,7 +261,7 @@ func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 		passes := robust.Finite(m.passes, 0)
 		x.taken = loading + passes*slower
 		x.measured, x.most = x.taken, x.taken
-		if e.valuesAt(frame.Exposed, i) == nil && e.line.Place[own][i%threshold.Window] == 0 {
+		if e.recent.At(frame.Exposed, i) == nil && e.recent.Place[own][i%threshold.Window] == 0 {
 			if !e.ledger.Habits.Both {
 				x.measured = loading + passes*slower*e.did.Forward
 			}
@@ -279,11 +279,11 @@ func (e *Engine) excessOf(i int, f *fault, t float64) (x extent) {
 func (e *Engine) effectAt(s signal, i int, f *fault) float64 {
 	t := e.tracks[s]
 	at := func(k int) float32 {
-		if k < max(0, e.line.Count-threshold.Window) || k >= e.line.Count {
+		if k < max(0, e.recent.Count-threshold.Window) || k >= e.recent.Count {
 			return robust.NaN
 		}
 
-		return t.Residual(f.Row, int(e.line.Place[s][k%threshold.Window]))
+		return t.Residual(f.Row, int(e.recent.Place[s][k%threshold.Window]))
 	}
 	if f.Spiky {
 		if x := at(i); x > sequential.SpikeEffect {

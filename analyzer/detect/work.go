@@ -31,7 +31,7 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 	}
 
 	h := &e.ledger.Habits
-	self, fp, bp, load := e.valuesAt(frame.Self, i), e.valuesAt(frame.FP, i), e.valuesAt(frame.Backward, i), e.valuesAt(frame.DataLoader, i)
+	self, fp, bp, load := e.recent.At(frame.Self, i), e.recent.At(frame.FP, i), e.recent.At(frame.Backward, i), e.recent.At(frame.DataLoader, i)
 	get := func(v []float32, r int) float64 {
 		if v == nil {
 			return math.NaN()
@@ -64,7 +64,7 @@ func (e *Engine) stepWork(i int, rows []int32, victims bool) {
 		e.did.Before[r] = robust.Finite(get(load, r), 0)
 	}
 
-	e.did.Forward, e.did.Micro = h.Forward, int(e.line.Passes[i%threshold.Window])
+	e.did.Forward, e.did.Micro = h.Forward, int(e.recent.Passes[i%threshold.Window])
 }
 
 func (e *Engine) isCharged(row int) bool {
@@ -95,7 +95,7 @@ func (e *Engine) knowsHabits() bool { return len(e.ledger.Habits.Expected) == le
 // habits learns from the window how own time follows forward time.
 func (e *Engine) habits() habits {
 	h := habits{Expected: make([]bool, len(e.layout.Roles)), Surplus: make([]float64, len(e.layout.Roles)), Forward: forwardShare, Own: 1 / forwardShare}
-	h.Both = e.recent.cells[frame.Backward] != nil && e.recent.cells[frame.FP] != nil
+	h.Both = e.recent.Has(frame.Backward) && e.recent.Has(frame.FP)
 	if h.Both {
 		h.Own = 1
 	}
@@ -107,7 +107,7 @@ func (e *Engine) habits() habits {
 		rows := e.layout.Roles[g].Rows
 		for k := range min(len(rows), habitSample) {
 			r := int(rows[k*len(rows)/min(len(rows), habitSample)])
-			fp, bp, self := e.recent.median(frame.FP, r, threshold.Window), e.recent.median(frame.Backward, r, threshold.Window), e.recent.median(frame.Self, r, threshold.Window)
+			fp, bp, self := e.recent.Median(frame.FP, r, threshold.Window), e.recent.Median(frame.Backward, r, threshold.Window), e.recent.Median(frame.Self, r, threshold.Window)
 			if h.Both {
 				forward = append(forward, fp/(fp+bp))
 				fp += bp
@@ -148,7 +148,7 @@ func (e *Engine) habits() habits {
 // of their exposed communication, and what nearly all wait no more than; NaN when none
 // is recorded.
 func (e *Engine) othersWait(i int, faults []fault) (mid, high float64) {
-	v := e.valuesAt(frame.Exposed, i)
+	v := e.recent.At(frame.Exposed, i)
 	if v == nil {
 		return math.NaN(), math.NaN()
 	}
