@@ -18,6 +18,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -77,8 +78,8 @@ type Engine struct {
 	inner   *residual.Waits
 	saver   *saves.Watch
 	links   *link.Watch
-	level   *levels
-	storage *storage
+	level   *level.Job
+	storage *level.Loading
 
 	recent  *history.Window
 	graph   *replay.Graph
@@ -248,27 +249,12 @@ func (e *Engine) world() int {
 
 // stepTime is the median step time over the ranks, 0 when none is known.
 func (e *Engine) stepTime(c *frame.Column) float64 {
-	if t := e.sampleMedian(c.V[frame.Step]); t > 0 {
+	var t float32
+	if t, e.buf = robust.SampleMedian(c.V[frame.Step], e.buf); t > 0 {
 		return float64(t)
 	}
 
 	return 0
-}
-
-// stepSample ranks tell the median of what all ranks have in common.
-const stepSample = 1024
-
-// sampleMedian is the median over ranks, of every few where there are many.
-func (e *Engine) sampleMedian(v []float32) float32 {
-	stride := len(v)/stepSample + 1
-	e.buf = e.buf[:0]
-	for i := 0; i < len(v); i += stride {
-		if x := v[i]; x == x {
-			e.buf = append(e.buf, x)
-		}
-	}
-
-	return robust.Median(e.buf)
 }
 
 // leaveOut reports whether the step says nothing about work: a checkpoint was

@@ -250,7 +250,7 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(sequential.Epi
 		return
 	}
 
-	now := e.level.now[int(s)]
+	now := e.level.Now[int(s)]
 	for g := range now {
 		e.buf = e.buf[:0]
 		for k, x := range now {

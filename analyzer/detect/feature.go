@@ -86,8 +86,8 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	e.logs[s] = append(e.logs[s][:0], logs...)
 	whole := e.logs[s]
 	e.ref[s].Relative(whole, logs)
-	e.level.logs(e, s, whole, e.ref[s].Middle)
-	e.level.spread(e, s, logs)
+	e.level.Logs(int(s), whole, e.ref[s].Middle, s == own)
+	e.level.Spread(int(s), logs, e.analysed)
 	if c.V[frame.Tokens] != nil && e.tokens.Remove(int(s), whole) {
 		e.ref[s].Relative(whole, logs)
 	}
@@ -110,7 +110,7 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			e.ref[s].Relative(whole, logs)
 		}
 
-		again = x.Remove(whole, e.level.sum[s], e.ref[s].Middle, e.inner.Worked, waited, e.tracks[s].Left, e.tracks[s]) || again
+		again = x.Remove(whole, e.level.Sum[s], e.ref[s].Middle, e.inner.Worked, waited, e.tracks[s].Left, e.tracks[s]) || again
 	}
 
 	if again || waits {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -45,7 +46,7 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 	}
 
 	for _, s := range []signal{compute, own} {
-		times := e.level.byStage(s, e.layout.Stages)
+		times := e.level.ByStage(int(s), e.layout.Stages)
 		if len(times) < 2 {
 			continue
 		}
@@ -65,7 +66,7 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 		}
 
 		excess := share * e.stageBusy(stages)
-		if excess < findingImpact {
+		if excess < level.LeastImpact {
 			return // the better signal decides
 		}
 
@@ -86,34 +87,13 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 // heavyItself reports whether own time, where it is known, agrees at least half
 // way that the stages are heavy.
 func (e *Engine) heavyItself(stages []int) bool {
-	times := e.level.byStage(own, e.layout.Stages)
+	times := e.level.ByStage(int(own), e.layout.Stages)
 	if len(times) < 2 || len(stages) == 0 {
 		return true
 	}
 
 	also, _, _ := heavy(times, 1+(stageRatio-1)/2)
 	return slices.ContainsFunc(stages, func(s int) bool { return slices.Contains(also, s) })
-}
-
-// byStage is the usual time of each stage in seconds; nil when one is unknown.
-func (v *levels) byStage(s signal, stages int) []float64 {
-	out := make([]float64, 0, stages)
-	for st := range stages {
-		var x []float64
-		for g, k := range v.stages {
-			if k == st && v.sumN[s][g] >= threshold.MinBold {
-				x = append(x, v.sum[s][g])
-			}
-		}
-
-		if len(x) == 0 {
-			return nil
-		}
-
-		out = append(out, math.Exp(robust.Median64(x)))
-	}
-
-	return out
 }
 
 // heavy returns the stages that take limit times the median of the others or
@@ -223,11 +203,11 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 	}
 
 	k := int(compute)
-	if e.level.spreadN[k] == 0 {
+	if e.level.SpreadN[k] == 0 {
 		k = int(own)
 	}
 
-	s := e.level.bulk[k]
+	s := e.level.Bulk[k]
 	limit := workSpread
 	several := e.sharing[k].Usable
 	explained := e.tokens.Explains(k)
@@ -244,7 +224,7 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 	}
 
 	impact := e.unevenLanes()
-	if impact < findingImpact {
+	if impact < level.LeastImpact {
 		return
 	}
 
@@ -275,9 +255,9 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 		return
 	}
 
-	step, since := e.level.change(blockStep)
-	if step < math.Log1p(jobRise) {
-		if step, since = e.level.along(); step < math.Log1p(jobRise) {
+	step, since := e.level.Change(level.Step)
+	if step < math.Log1p(level.Rise) {
+		if step, since = e.level.Along(); step < math.Log1p(level.Rise) {
 			return
 		}
 	}
@@ -302,13 +282,13 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,
 			Detail: fmt.Sprintf("since step %d a step takes %.1f %% longer than before: %s by %.1f %% on all ranks alike", min(at, since), 100*math.Expm1(step), what, 100*math.Expm1(rise))})
 	}
-	work, at := e.level.change(blockCompute)
-	selfs, at2 := e.level.change(blockOwn)
-	link, at3 := e.level.change(blockLink)
+	work, at := e.level.Change(level.Compute)
+	selfs, at2 := e.level.Change(level.Own)
+	link, at3 := e.level.Change(level.Link)
 	switch {
-	case work >= 0.8*math.Log1p(jobRise):
+	case work >= 0.8*math.Log1p(level.Rise):
 		say("computing takes longer", work, at)
-	case selfs >= 0.8*math.Log1p(jobRise):
+	case selfs >= 0.8*math.Log1p(level.Rise):
 		say("own time is longer", selfs, at2)
 	case link >= math.Log1p(e.cfg.LinkRise) && len(v.Links) == 0:
 		say("transfers take longer", link, at3)
@@ -320,13 +300,13 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 
 // storageFinding says that data or checkpoints are slow for changing or all ranks.
 func (e *Engine) storageFinding(v *verdict.Verdict) {
-	if e.storage.rotates() {
-		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage, JobImpact: e.storage.cost,
-			Detail: fmt.Sprintf("in %.0f %% of the steps some rank waits long for data, on %d nodes in turn: the storage they share, not one of them", 100*e.storage.slow, len(e.storage.top))})
+	if e.storage.Rotates() {
+		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage, JobImpact: e.storage.Cost,
+			Detail: fmt.Sprintf("in %.0f %% of the steps some rank waits long for data, on %d nodes in turn: the storage they share, not one of them", 100*e.storage.Slow, len(e.storage.Top))})
 		return
 	}
 
-	if rise, since := e.level.change(blockLoad); rise >= storageShare {
+	if rise, since := e.level.Change(level.Load); rise >= level.LoadShare {
 		addFinding(v, verdict.Finding{Kind: verdict.SharedStorage, JobImpact: rise,
 			Detail: fmt.Sprintf("since step %d all ranks wait longer for data, by %.1f %% of a step", since, 100*rise)})
 		return
@@ -409,13 +389,13 @@ func (e *Engine) hidden() string {
 		return "no Communication is recorded, and forward passes with host times only: of work on an accelerator that is the time to enqueue it, so a slow rank may be hidden" + remedy
 	}
 
-	step, since := e.level.change(blockStep)
+	step, since := e.level.Change(level.Step)
 	if step < math.Log1p(e.cfg.MinImpact) {
 		return ""
 	}
 
-	work, _ := e.level.change(blockCompute)
-	load, _ := e.level.change(blockLoad)
+	work, _ := e.level.Change(level.Compute)
+	load, _ := e.level.Change(level.Load)
 	if math.Max(work, load) >= identityShare*step {
 		return ""
 	}

@@ -16,8 +16,8 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 	e.follow(c, t)
 	e.bookSpikes(t)
 	e.watchWholes(c)
-	e.level.observe(e, c, t)
-	e.storage.observe(e, c, t)
+	e.level.Observe(c, t, e.stepMedian, e.links.Common())
+	e.storage.Observe(c, t, e.layout.Node, e.tracks[loading])
 	e.adopt()
 	e.refresh()
 }

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
@@ -89,8 +90,8 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
 	e.inner = residual.NewWaits(l)
 	e.saver = saves.New(l)
 	e.links = link.New(&e.cfg, l)
-	e.level = newLevels(l)
-	e.storage = newStorage(e.n)
+	e.level = level.New(l)
+	e.storage = level.NewLoading()
 	e.recent = history.New(e.n, int(signals), len(e.logs))
 	e.ledger.Faults, e.ledger.Habits, e.ledger.Played = nil, habits{}, [threshold.Window]played{}
 	e.judged = make([]uint16, e.n)

@@ -71,7 +71,7 @@ func (e *Engine) comesAndGoes(c *candidate) bool {
 // medianError is the standard error, in seconds, of the difference between the
 // median of rank r over k steps and its peers'.
 func (e *Engine) medianError(r int, s signal, k int) float64 {
-	noise := math.Hypot(float64(e.tracks[s].Noise(r)), e.level.bulk[s])
+	noise := math.Hypot(float64(e.tracks[s].Noise(r)), e.level.Bulk[s])
 	return robust.Finite(e.value(r, s, k)*math.Sqrt2*noise*robust.MedianLoss/math.Sqrt(float64(k)), 0)
 }
 
@@ -129,7 +129,7 @@ func (e *Engine) began(c *candidate, k int) bool {
 		return true
 	}
 
-	grown, known := e.level.waitGrowth(c.since)
+	grown, known := e.level.WaitGrowth(c.since)
 	return known && grown < beganShare*c.excess
 }
 

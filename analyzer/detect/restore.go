@@ -111,8 +111,8 @@ func (e *Engine) fields() state.Fields {
 	all.Add("inner", e.inner.State())
 	all.Add("saver", e.saver.State())
 	all.Add("links", e.links.State())
-	all.Add("level", e.level.state())
-	all.Add("storage", e.storage.state())
+	all.Add("level", e.level.State())
+	all.Add("storage", e.storage.State())
 	all.Add("recent", e.recent.State())
 	return all
 }
@@ -153,10 +153,8 @@ func (e *Engine) check() error {
 		return err
 	}
 
-	for _, b := range e.level.blocks {
-		if len(b) != len(e.level.labels) {
-			return fmt.Errorf("level: %d blocks, want %d", len(b), len(e.level.labels))
-		}
+	if err := e.level.Check(); err != nil {
+		return err
 	}
 
 	return e.recent.Check()

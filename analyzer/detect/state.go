@@ -1,8 +1,6 @@
 package detect
 
 import (
-	"fmt"
-
 	"github.com/laggard-dev/laggard/analyzer/detect/state"
 )
 
@@ -20,22 +18,4 @@ func (e *Engine) state() state.Fields {
 		"host_only": &e.hostOnly, "judged": &e.judged, "history": state.Grows(&e.history), "events": state.Grows(&e.events),
 		"carried": &e.carried, "cases": &e.cases,
 	}
-}
-
-func (v *levels) state() state.Fields {
-	f := state.Fields{"spread_n": &v.spreadN, "bulk": &v.bulk, "labels": state.Grows(&v.labels), "first": &v.first}
-	for k := range 2 {
-		f[fmt.Sprint("sum_", k)], f[fmt.Sprint("sum_n_", k)] = &v.sum[k], &v.sumN[k]
-		f[fmt.Sprint("now_", k)], f[fmt.Sprint("before_", k)] = &v.now[k], &v.before[k]
-	}
-
-	for k := range blockKinds {
-		f[fmt.Sprint("blocks_", k)], f[fmt.Sprint("pending_", k)] = state.Grows(&v.blocks[k]), state.Grows(&v.pending[k])
-	}
-
-	return f
-}
-
-func (s *storage) state() state.Fields {
-	return state.Fields{"n": &s.n, "slow": &s.slow, "cost": &s.cost, "top": &s.top, "total": &s.total}
 }

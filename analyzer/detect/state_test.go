@@ -33,7 +33,8 @@ var scratch = map[string][]string{
 	"residual.Waits":     {"low", "stamp", "Waited", "Worked", "buf"},
 	"saves.Watch":        {"lns", "rel", "buf", "rest"},
 	"link.Watch":         {"buf"},
-	"detect.levels":      {"common", "repl", "vals", "buf"},
+	"level.Loading":      {"buf"},
+	"level.Job":          {"common", "repl", "vals", "buf"},
 	"history.Window":     {"buf"},
 	"replay.Graph":       {"usual", "counts", "clock"},
 }

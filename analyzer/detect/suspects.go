@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -38,7 +39,7 @@ func (e *Engine) Suspects() Suspects {
 		return s
 	}
 
-	if rise, since := e.level.change(blockStep); rise >= math.Log1p(jobRise) {
+	if rise, since := e.level.Change(level.Step); rise >= math.Log1p(level.Rise) {
 		s.Slower, s.Since = math.Expm1(rise), since
 	}
 

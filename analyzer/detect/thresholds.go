@@ -114,18 +114,8 @@ const (
 const (
 	stageRatio     = 1.15 // heavy stage over the median stage, by measured compute
 	stageSelfRatio = 1.25 // by self time, which hides unrecorded waits
-	findingImpact  = 0.03
 	// workSpread is the robust spread of replicas' work that is worth a finding;
 	// alone where stages agree, soloSpread where nothing but noise could differ.
 	workSpread = 0.03
 	soloSpread = 0.05
-	// jobRise: before and after differ by more than 10 % in every block of the last 32 steps.
-	jobRise   = 0.10
-	jobBlocks = 4
-	// jobSigmas of what one block differs from the next.
-	jobSigmas = 3
-	// storageShare of a step, in a quarter of the steps, on changing ranks.
-	storageShare = 0.05
-	storageSteps = 0.2
-	storageTop   = 0.5
 )

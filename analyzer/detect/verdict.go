@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -223,8 +224,8 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 // aloneNodes names a node that holds a whole role, or a rank without peers, which
 // became slow against its own past while the rest of the job did not.
 func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
-	if step, _ := e.level.change(blockStep); step >= math.Log1p(jobRise) && len(e.layout.Roles) > 1 {
-		if work, _ := e.level.change(blockCompute); work >= math.Log1p(jobRise)/2 {
+	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
+		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
 			return // everybody changed
 		}
 	}

@@ -154,7 +154,7 @@ func (e *Engine) othersWait(i int, faults []fault) (mid, high float64) {
 	}
 
 	e.buf = e.buf[:0]
-	stride := e.n/stepSample + 1
+	stride := e.n/robust.SampleSize + 1
 	for r := 0; r < e.n; r += stride {
 		if x := v[r]; x == x && !slices.ContainsFunc(faults, func(f fault) bool { return f.Row == r }) {
 			e.buf = append(e.buf, x)

@@ -42,6 +42,7 @@ var arrows = []struct {
 	{"analyzer/detect/threshold", nil, heavy},
 	{"analyzer/detect/link", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/history", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
+	{"analyzer/detect/level", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/residual", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/saves", []string{"schemas/", "analyzer/frame", "analyzer/detect/residual", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/sequential", []string{"analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},

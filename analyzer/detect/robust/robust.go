@@ -256,3 +256,20 @@ func Share(part, whole float64) float64 {
 
 	return min(1, max(0, part/whole))
 }
+
+// SampleSize values tell the median of what all ranks have in common.
+const SampleSize = 1024
+
+// SampleMedian is the median of the numbers of v, of every few where there are many.
+// buf is reused.
+func SampleMedian(v, buf []float32) (mid float32, used []float32) {
+	stride := len(v)/SampleSize + 1
+	buf = buf[:0]
+	for i := 0; i < len(v); i += stride {
+		if x := v[i]; x == x {
+			buf = append(buf, x)
+		}
+	}
+
+	return Median(buf), buf
+}

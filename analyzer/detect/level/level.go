@@ -1,0 +1,392 @@
+// Package level follows what is common to all ranks of a job: its level against its own
+// past, each stage's usual time, how much replicas differ, and loading that is slow on
+// changing ranks. None of it is any rank's fault.
+//
+// Invariant: it is bounded by 4,096 steps, in blocks. Caveat: a job that was slow from its
+// first step on has no past to be compared with.
+package level
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+// Job follows what is common: each stage's time, how much replicas differ from
+// step to step, and the level of the whole job.
+type Job struct {
+	l      *frame.Layout
+	stages []int // stage of each role
+	n      int
+
+	Sum    [2][]float64 // per role: mean log level of compute and own
+	sumN   [2][]float64
+	common [2]float64   // median over roles in the step at hand
+	Now    [2][]float32 // level of each role in the step at hand
+
+	SpreadN [2]float64
+	Bulk    [2]float64   // robust spread of replicas' work from one step to the next
+	before  [2][]float32 // work of each replica when it was last looked at
+	repl    [2][]float32 // scratch of the two, which may go side by side
+	vals    [2][]float32
+	buf     []float32
+
+	blocks  [kinds][]float32 // medians of eight steps, newest last
+	labels  []int64          // first step of each block
+	pending [kinds][]float32
+	first   int64
+}
+
+// Kinds of block series.
+const (
+	Step    = iota // log step time
+	Compute        // log compute common to all roles
+	Own            // log own time common to all roles
+	Load           // data loading as a share of a usual step
+	Link           // log transfer, median over groups
+	waiting        // seconds a rank is blocked in communication, median
+	kinds
+)
+
+// maxBlocks bounds the history: 4,096 steps.
+const maxBlocks = 512
+
+// New returns the level of a job with that layout.
+func New(l *frame.Layout) *Job {
+	v := &Job{l: l, n: len(l.Roles)}
+	for _, r := range l.Roles {
+		v.stages = append(v.stages, r.Stage)
+	}
+
+	for k := range 2 {
+		v.Now[k] = make([]float32, v.n)
+		v.Sum[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n)
+		v.before[k] = make([]float32, len(l.Replicas))
+		for q := range v.before[k] {
+			v.before[k][q] = robust.NaN
+		}
+	}
+
+	return v
+}
+
+// Logs takes the absolute logs of the k-th signal, and the median of each role. Self
+// time may hide waits that nobody recorded, and of a few ranks one that is slow moves
+// the median: both only add, so the fastest rank of the role tells its work.
+func (v *Job) Logs(k int, x, middle []float32, fastest bool) {
+	v.vals[k] = v.vals[k][:0]
+	for g := range v.l.Roles {
+		m := middle[g]
+		if fastest || len(v.l.Roles[g].Rows) < threshold.PoolSize {
+			m = robust.NaN
+			for _, r := range v.l.Roles[g].Rows {
+				if y := x[r]; y == y && !(m <= y) {
+					m = y
+				}
+			}
+		}
+
+		v.Now[k][g] = m
+		if m != m {
+			continue
+		}
+
+		v.sumN[k][g]++
+		v.Sum[k][g] += (float64(m) - v.Sum[k][g]) / min(v.sumN[k][g], 1000)
+		v.vals[k] = append(v.vals[k], m)
+	}
+
+	v.common[k] = float64(robust.Median(v.vals[k]))
+}
+
+// Spread measures how much replicas differ from step to step in the k-th signal. x is
+// relative to peers; step counts the analysed ones. Spikes of single ranks don't count: a median and a MAD carry them.
+func (v *Job) Spread(k int, x []float32, step int) {
+	if len(v.l.Replicas) < 2 || step > threshold.Window && step%threshold.SharedProbe != 0 {
+		return
+	}
+
+	v.vals[k] = v.vals[k][:0]
+	for q, rows := range v.l.Replicas {
+		v.repl[k] = v.repl[k][:0]
+		for _, r := range rows {
+			if y := x[r]; y == y {
+				v.repl[k] = append(v.repl[k], y)
+			}
+		}
+
+		m := robust.Median(v.repl[k])
+		if m != m {
+			continue
+		}
+
+		if d := (m - v.before[k][q]) / math.Sqrt2; d == d {
+			v.vals[k] = append(v.vals[k], d)
+		}
+
+		v.before[k][q] = m
+	}
+
+	if len(v.vals[k]) < 2 {
+		return
+	}
+
+	v.SpreadN[k] = min(v.SpreadN[k]+1, threshold.Memory)
+	v.Bulk[k] += (float64(robust.MAD(v.vals[k])) - v.Bulk[k]) / v.SpreadN[k]
+}
+
+// Observe adds the step, of t seconds where usual ones take usual, to the block series;
+// link is its log transfer.
+func (v *Job) Observe(c *frame.Column, t, usual float64, link float32) {
+	if len(v.pending[Step]) == 0 {
+		v.first = c.Step
+	}
+
+	val := [kinds]float32{robust.NaN, robust.NaN, robust.NaN, robust.NaN, robust.NaN, robust.NaN}
+	if t > 0 {
+		val[Step] = float32(math.Log(t))
+	}
+
+	if c.V[frame.FP] != nil {
+		val[Compute] = float32(v.common[0])
+	}
+
+	if c.V[frame.Self] != nil {
+		val[Own] = float32(v.common[1])
+	}
+
+	if d := c.V[frame.DataLoader]; d != nil && usual > 0 {
+		val[Load], v.buf = robust.SampleMedian(d, v.buf)
+		val[Load] /= float32(usual)
+	}
+
+	if w := c.V[frame.Exposed]; w != nil {
+		val[waiting], v.buf = robust.SampleMedian(w, v.buf)
+	}
+
+	val[Link] = link
+	for k := range kinds {
+		v.pending[k] = append(v.pending[k], val[k])
+	}
+
+	if len(v.pending[Step]) < threshold.BlockSteps {
+		return
+	}
+
+	for k := range kinds {
+		v.buf = robust.Compact(v.buf[:0], v.pending[k])
+		v.blocks[k] = append(v.blocks[k], robust.Median(v.buf))
+		v.pending[k] = v.pending[k][:0]
+		if len(v.blocks[k]) > maxBlocks {
+			v.blocks[k] = v.blocks[k][1:]
+		}
+	}
+
+	v.labels = append(v.labels, v.first)
+	if len(v.labels) > maxBlocks {
+		v.labels = v.labels[1:]
+	}
+}
+
+// Change compares the last blocks of a series with the best stable stretch before:
+// the rise of the median, and the first step of the rise. It is 0 unless each of
+// the last blocks is above, beyond what blocks differ anyway.
+func (v *Job) Change(kind int) (rise float64, since int64) {
+	b := v.blocks[kind]
+	if len(b) <= 2*jobBlocks {
+		return 0, 0
+	}
+
+	ref := robust.NaN
+	for i := 1; i+jobBlocks <= len(b)-jobBlocks; i++ { // the first block is warm-up
+		v.buf = robust.Compact(v.buf[:0], b[i:i+jobBlocks])
+		if m := robust.Median(v.buf); len(v.buf) == jobBlocks && !(ref <= m) {
+			ref = m
+		}
+	}
+
+	v.buf = robust.Compact(v.buf[:0], b[len(b)-jobBlocks:])
+	if ref != ref || len(v.buf) < jobBlocks {
+		return 0, 0
+	}
+
+	now := robust.Median(v.buf)
+	low := v.buf[0]
+	for _, x := range v.buf {
+		low = min(low, x)
+	}
+
+	v.buf = v.buf[:0]
+	for i := 2; i < len(b); i++ {
+		if d := b[i] - b[i-1]; d == d {
+			v.buf = append(v.buf, d)
+		}
+	}
+
+	half := ref + (now-ref)/2
+	if low <= half || now-ref < jobSigmas*robust.Spread(v.buf) {
+		return 0, 0
+	}
+
+	at := len(b) - 1
+	for at > 0 && b[at-1] > half {
+		at--
+	}
+
+	return float64(now - ref), v.labels[at]
+}
+
+// Along is the rise of the step time since the work of all roles grew: where waits
+// make blocks of steps uneven, the work still tells when it began.
+func (v *Job) Along() (rise float64, since int64) {
+	for _, kind := range [2]int{Compute, Own} {
+		work, at := v.Change(kind)
+		if work < math.Log1p(Rise) {
+			continue
+		}
+
+		var before, now []float64
+		for i, x := range v.blocks[Step] {
+			switch {
+			case x != x || i == 0: // the first block is warm-up
+			case v.labels[i] < at:
+				before = append(before, float64(x))
+			default:
+				now = append(now, float64(x))
+			}
+		}
+
+		if len(before) >= jobBlocks && len(now) >= jobBlocks {
+			return robust.Median64(now) - robust.Median64(before), at
+		}
+	}
+
+	return 0, 0
+}
+
+// WaitGrowth is how many seconds a step longer ranks are blocked now than in the
+// blocks before step since.
+func (v *Job) WaitGrowth(since int64) (float64, bool) {
+	b := v.blocks[waiting]
+	var before, now []float64
+	for i, x := range b {
+		switch {
+		case x != x:
+		case i+1 < len(v.labels) && v.labels[i+1] <= since:
+			before = append(before, float64(x))
+		case v.labels[i] >= since:
+			now = append(now, float64(x))
+		}
+	}
+
+	if len(before) < 2 || len(now) == 0 {
+		return 0, false
+	}
+
+	return robust.Median64(tailOf(now, jobBlocks)) - robust.Median64(tailOf(before, 2*jobBlocks)), true
+}
+
+func tailOf(v []float64, n int) []float64 { return v[max(0, len(v)-n):] }
+
+// Loading looks for data loading that is slow on changing ranks.
+type Loading struct {
+	n     float64
+	Slow  float64 // share of steps in which some rank loads slowly
+	Cost  float64 // share of a step that costs
+	Top   map[int32]float64
+	total float64
+	buf   []float32
+}
+
+// NewLoading returns a job whose loading is not known yet.
+func NewLoading() *Loading { return &Loading{Top: map[int32]float64{}} }
+
+// Observe takes a step of t seconds; node is that of each rank, known what is known of
+// how it loads.
+func (s *Loading) Observe(c *frame.Column, t float64, node []int32, known interface{ Healthy(row int) bool }) {
+	v := c.V[frame.DataLoader]
+	if v == nil || t <= 0 {
+		return
+	}
+
+	var mid float32
+	mid, s.buf = robust.SampleMedian(v, s.buf)
+	worst, at := float32(0), int32(-1)
+	for r, x := range v {
+		if x == x && x-mid > worst && known.Healthy(r) {
+			worst, at = x-mid, node[r]
+		}
+	}
+
+	const keep = 1 - 1.0/threshold.Memory
+	s.n = s.n*keep + 1
+	share := float64(worst) / t
+	s.Cost += (share - s.Cost) / s.n
+	hit := 0.0
+	if share >= LoadShare && at >= 0 {
+		hit = 1
+		s.Top[at]++
+		s.total++
+	}
+
+	s.Slow += (hit - s.Slow) / s.n
+	if s.total > 4*threshold.Memory { // forget slowly, and what is hardly seen at all
+		s.total = 0
+		for k := range s.Top {
+			if s.Top[k] /= 2; s.Top[k] < 0.5 {
+				delete(s.Top, k)
+			}
+
+			s.total += s.Top[k]
+		}
+	}
+}
+
+// Rotates reports whether slow loading wanders over nodes.
+func (s *Loading) Rotates() bool {
+	if s.n < threshold.Window || s.Slow < storageSteps || s.Cost < LeastImpact {
+		return false
+	}
+
+	most := 0.0
+	for _, k := range s.Top {
+		most = max(most, k)
+	}
+
+	return len(s.Top) >= 3 && most < storageTop*s.total
+}
+
+// Check reports series of a restored level that are not as long as their labels.
+func (v *Job) Check() error {
+	for _, b := range v.blocks {
+		if len(b) != len(v.labels) {
+			return fmt.Errorf("level: %d blocks, want %d", len(b), len(v.labels))
+		}
+	}
+
+	return nil
+}
+
+// ByStage is the usual time of each stage in seconds; nil when one is unknown.
+func (v *Job) ByStage(s, stages int) []float64 {
+	out := make([]float64, 0, stages)
+	for st := range stages {
+		var x []float64
+		for g, k := range v.stages {
+			if k == st && v.sumN[s][g] >= threshold.MinBold {
+				x = append(x, v.Sum[s][g])
+			}
+		}
+
+		if len(x) == 0 {
+			return nil
+		}
+
+		out = append(out, math.Exp(robust.Median64(x)))
+	}
+
+	return out
+}

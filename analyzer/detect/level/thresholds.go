@@ -1,0 +1,16 @@
+package level
+
+// A job against its own past.
+const (
+	// LeastImpact is the least cost that is worth a finding.
+	LeastImpact = 0.03
+	// Rise: before and after differ by more than 10 % in every block of the last 32 steps.
+	Rise      = 0.10
+	jobBlocks = 4
+	// jobSigmas of what one block differs from the next.
+	jobSigmas = 3
+	// LoadShare of a step, in a quarter of the steps, on changing ranks.
+	LoadShare    = 0.05
+	storageSteps = 0.2
+	storageTop   = 0.5
+)
