@@ -27,6 +27,13 @@ class Case(unittest.TestCase):
         self.work = tempfile.mkdtemp(prefix="laggard-test-")
         self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
 
+    def clean(self):
+        """Empties the ring folder and the working directory."""
+        for folder in self.run_dir, self.work:
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
     def environment(self, **more):
         """Returns the environment of a process that lies beside an agent."""
         env = {k: v for k, v in os.environ.items()

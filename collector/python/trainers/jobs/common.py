@@ -7,7 +7,7 @@ laggard.
 What test_culprits.py asks for, by the environment:
 
     ITERATIONS   how many a job makes, in place of its own number
-    WORK, SLOW   matrix products in each forward pass; the rank that makes EXTRA times more of them
+    WORK, SLOW   matrix products in each forward pass; the rank that makes more of them, see load
     PACE         seconds of rest after an optimizer's step, so that many ranks share few cores
 """
 
@@ -15,11 +15,10 @@ import json
 import os
 import time
 
+import load
 import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
-
-EXTRA = 15
 
 torch.set_num_threads(1)
 if "PACE" in os.environ:
@@ -36,14 +35,12 @@ class Work(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.passes = int(os.environ.get("WORK", 0)) * (EXTRA if os.environ.get("SLOW") == os.environ["RANK"] else 1)
+        self.square = torch.ones(128, 128)
 
     def forward(self, x):
         """Returns x."""
         with torch.no_grad():
-            a = torch.ones(128, 128)
-            for _ in range(self.passes):
-                torch.mm(a, a)
+            load.work(os.environ["RANK"], lambda: torch.mm(self.square, self.square))
         return x
 
 
@@ -81,7 +78,7 @@ def finish(losses, iterations, checked=True, **more):
     """Writes the rank's truth and leaves the job."""
     rank = dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", 0))
     truth = {"rank": rank, "iterations": iterations, "losses": [float(l).hex() for l in losses],
-             "torch": torch.__version__, "collectives": collectives() if checked else None}
+             "torch": torch.__version__, "collectives": collectives() if checked else None, "work": load.took}
     truth.update(more)
     with open(os.path.join(os.environ["TRUTH"], "rank-%d.json" % rank), "w") as f:
         json.dump(truth, f)
