@@ -66,14 +66,15 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 	$(GO) vet -tags cluster ./benchmarks/cluster
 	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
 
-trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning and Hugging Face jobs, and what it costs a step (5 GB from PyPI, once)
-	@set -e -o pipefail; venv=$$(.ci/parts trainers | tail -n 1); cd collector/python/trainers; \
-	PYTHONPATH=.. "$$venv/bin/python" -B -m laggard build; \
+trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Hugging Face, MindSpore and JAX jobs, and what it costs a step (9 GB from PyPI, once)
+	@set -e -o pipefail; declare -A venv; for each in "" mindspore jax; do \
+		venv[$${each:-torch}]=$$(.ci/parts trainers $$each | tail -n 1)/bin/python; done; cd collector/python/trainers; \
+	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
 	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \
-	ls test_*.py | sed 's,[.]py$$,,' | \
-		LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen xargs -P 2 -n 1 "$$venv/bin/python" -B -m unittest -v; \
+	for test in test_*.py; do each=$${test#test_}; each=$${each%.py}; echo "$${venv[$$each]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; done | \
+		LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen xargs -P 2 -L 1 env; \
 	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE); \
-	PYTHONPATH=.. "$$venv/bin/python" -B cost.py 20
+	PYTHONPATH=.. "$${venv[torch]}" -B cost.py 20
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

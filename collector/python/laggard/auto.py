@@ -4,11 +4,15 @@
     torch                                steps, FP, backward,       steps, modules,
                                          DataLoader, save, DDP      loading, gradients
     those of savers.SAVERS               saves                      loading
-    those of frameworks                  whose the steps are        frameworks
+    those in _COVERS                     whose the steps are        frameworks
+                                         all of MindSpore           cells
+                                         JAX's annotations          annotations
 
 Every cover calls what was there with the arguments it got and returns what that
 returned. Nothing here imports torch.
 """
+
+import importlib
 
 from . import hook
 from . import recorder
@@ -30,11 +34,27 @@ def install():
     for name in SAVERS:
         hook.after(name, _savers)
     hook.after("megatron.core.pipeline_parallel.schedules", _schedules)
-    for name, cover in (("deepspeed.runtime.engine", "cover_deepspeed"),
-                        ("megatron.core.optimizer.optimizer", "cover_megatron"),
-                        ("accelerate.optimizer", "cover_accelerate"),
-                        ("transformers.trainer_callback", "cover_transformers")):
-        hook.after(name, _framework(cover))
+    for name, where, cover in _COVERS:
+        hook.after(name, _later(where, cover))
+
+
+# Module of a framework → our module and its function that covers it.
+_COVERS = (
+    ("deepspeed.runtime.engine", "frameworks", "cover_deepspeed"),
+    ("megatron.core.optimizer.optimizer", "frameworks", "cover_megatron"),
+    ("accelerate.optimizer", "frameworks", "cover_accelerate"),
+    ("transformers.trainer_callback", "frameworks", "cover_transformers"),
+    ("mindspore.nn.cell", "cells", "cover_cells"),
+    ("mindspore.nn.optim.optimizer", "cells", "cover_optimizers"),
+    ("mindspore.graph.api", "cells", "cover_gradients"),
+    ("mindspore.train.callback._callback", "cells", "cover_train"),
+    ("mindspore.dataset.engine.iterators", "cells", "cover_batches"),
+    ("mindspore.ops.operations.comm_ops", "cells", "cover_operators"),
+    ("mindspore.communication.management", "cells", "cover_groups"),
+    ("jax._src.profiler", "annotations", "cover_profiler"),
+    ("jax._src.monitoring", "annotations", "cover_monitoring"),
+    ("jax._src.distributed", "annotations", "cover_distributed"),
+)
 
 
 def _schedules(module):
@@ -42,10 +62,9 @@ def _schedules(module):
     modules.cover_backward(module, "custom_backward")  # it calls the autograd engine itself
 
 
-def _framework(cover):
+def _later(where, cover):
     def action(module):
-        from . import frameworks
-        getattr(frameworks, cover)(module)
+        getattr(importlib.import_module(__package__ + "." + where), cover)(module)
     return action
 
 
@@ -60,8 +79,7 @@ def _collectives(module):
 
 
 def _torch(torch):
-    from . import gradients, groups, loading, modules, steps
-    steps.ended.append(groups.settle)
+    from . import gradients, loading, modules, steps
     for cover in (modules.cover, steps.cover, loading.cover, gradients.cover):
         try:
             cover(torch)

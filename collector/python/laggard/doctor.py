@@ -105,6 +105,10 @@ def report(write=sys.stdout.write):
 def _hooks(line):
     from . import auto, recorder
     auto.install()
+    if any(name == "mindspore" for name, _ in versions()):
+        line("MindSpore", _mindspore())
+        if not any(name == "torch" for name, _ in versions()):
+            return 1 if recorder.state.failures else 0
     try:
         torch = importlib.import_module("torch")
     except Exception as cause:  # pylint: disable=broad-except
@@ -117,6 +121,23 @@ def _hooks(line):
     if recorder.state.failures:
         line("failures", "%d of ours while the hooks were set, see above" % recorder.state.failures)
     return 1 if missing or recorder.state.failures else 0
+
+
+def _mindspore():
+    """Returns what is seen of MindSpore."""
+    try:
+        importlib.import_module("mindspore")
+    except Exception as cause:  # pylint: disable=broad-except
+        return "can't be imported (%s: %s)" % (type(cause).__name__, cause)
+    missing = [point for point, function in (
+        ("Cell.__call__", sys.modules["mindspore.nn.cell"].Cell.__call__),
+        ("backward", sys.modules["mindspore.graph.api"]._PyNativeExecutor.grad),
+        ("Model.train", sys.modules["mindspore.train.callback._callback"].CallbackManager.on_train_step_end),
+        ("datasets", sys.modules["mindspore.dataset.engine.iterators"].Iterator.__next__),
+        ("operators", sys.modules["mindspore.ops.operations.comm_ops"].AllReduce.__call__),
+        ("save_checkpoint", sys.modules["mindspore.train.serialization"].save_checkpoint)) if not _covered(function)]
+    return "not seen: %s" % ", ".join(missing) if missing else \
+        "steps, passes, datasets, save_checkpoint and operators; of a graph its step only"
 
 
 def _rank():

@@ -7,7 +7,7 @@
     accelerate.optimizer                AcceleratedOptimizer.step where gradients are synchronised
     transformers.trainer_callback       on_step_end, between on_train_begin and on_train_end
 
-Lightning calls torch's optimizers where its steps are.
+Lightning calls torch's optimizers where its steps are. For MindSpore see cells.
 """
 
 import functools
@@ -74,9 +74,13 @@ def cover_accelerate(module):
 
 def cover_transformers(module):
     """Covers the events of a Hugging Face Trainer."""
-    handler = module.CallbackHandler
-    for event, action in (("on_train_begin", steps.own), ("on_step_end", steps.stepped),
-                          ("on_train_end", lambda _: steps.own(None))):
+    cover_events(module.CallbackHandler, (("on_train_begin", steps.own), ("on_step_end", steps.stepped),
+                                          ("on_train_end", lambda _: steps.own(None))))
+
+
+def cover_events(handler, actions):
+    """Has an action follow each of these methods of a class of handlers."""
+    for event, action in actions:
         inner = getattr(handler, event)
         if not hasattr(inner, "__laggard__"):
             setattr(handler, event, _then(inner, action))

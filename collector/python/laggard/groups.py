@@ -12,6 +12,7 @@ import functools
 import sys
 import weakref
 
+from . import hook
 from . import recorder
 
 DEFAULT = "default"
@@ -27,6 +28,7 @@ _c10d = None
 _names = {}  # id of a process group → (weak reference, string id of its name)
 _dims = {}   # name of a group → dimension, where somebody knows it
 _known = []  # weak references to the groups of this rank
+_told = {}   # name of a group that is none of torch's → its ranks
 _meshes = []
 _dirty = False
 made = []     # called when there is a new group
@@ -74,9 +76,7 @@ def _around(module, name, before=None, after=None):
 
     covered.__laggard__ = inner
     setattr(module, name, covered)
-    package = sys.modules.get("torch.distributed")
-    if getattr(package, name, None) is inner:
-        setattr(package, name, covered)
+    hook.everywhere(module, name, inner)
 
 
 def _guarded(name, action, *args):
@@ -141,6 +141,14 @@ def remember(group, dim=None):
     touch()
 
 
+def tell(name, ranks, dim=None):
+    """Adds a group that is none of torch's to the identity."""
+    _told[name] = list(ranks)
+    if dim is not None:
+        _dims[name] = dim
+    touch()
+
+
 def touch():
     """Has the identity published when a step ends: groups come in swarms."""
     global _dirty
@@ -199,6 +207,10 @@ def refresh():
     """Collects the groups of this rank into the identity."""
     default = _default()
     if default is None:
+        rank = recorder.identity.place()[0]
+        recorder.identity.groups = [
+            {"dim": _dims.get(name, "other"), "name": name, "index": ranks.index(rank), "size": len(ranks), "ranks": ranks}
+            for name, ranks in _told.items() if rank in ranks]
         return
     _ask_megatron()
     _ask_meshes()

@@ -74,6 +74,15 @@ def run(name, module):
         _call(name, action, module)
 
 
+def everywhere(module, name, before):
+    """Gives the other modules of the package what a module now has under a name: those
+    that were imported earlier have the one before."""
+    package = module.__name__.partition(".")[0]
+    for path, each in list(sys.modules.items()):
+        if path.partition(".")[0] == package and getattr(each, "__dict__", {}).get(name) is before:
+            setattr(each, name, getattr(module, name))
+
+
 def _loading(module):
     return getattr(getattr(module, "__spec__", None), "_initializing", False)
 

@@ -1,15 +1,16 @@
 """Which rank of which job this process is, from what the launcher and torch say.
 
-Rank: the one given to init, else torch.distributed's once it is initialised,
-else RANK, but only together with LOCAL_RANK (RANK alone is a node's number under
-some launchers, unless WORLD_SIZE says that there is one rank), else 0.
+Rank: the one given to init, else torch.distributed's once it is initialised, else
+MindSpore's or JAX's, else RANK, but only together with LOCAL_RANK (RANK alone is a node's
+number under some launchers, unless WORLD_SIZE says that there is one rank), else
+RANK_ID of RANK_SIZE, as msrun and Ascend's launchers say it, else 0.
 
 Job: MINDX_TASK_ID, else LAGGARD_JOB, else default_task_id_<unix seconds>. All
 ranks of one job must agree on the last, so it is, in this order: of a launcher
 that names its run (TORCHELASTIC_RUN_ID), ten digits that are a hash of that name;
 of an initialised torch.distributed, the seconds that the first rank put into the
-job's store; of a known MASTER_ADDR:MASTER_PORT, ten digits that are a hash of it;
-else the seconds of this process's first range.
+job's store; of a known MASTER_ADDR:MASTER_PORT, JAX's coordinator or msrun's scheduler,
+ten digits that are a hash of it; else the seconds of this process's first range.
 """
 
 import os
@@ -30,6 +31,8 @@ class Identity(object):
 
     def __init__(self):
         self.given = {}
+        self.joined = None  # (rank, world size) of a framework other than torch
+        self.met = None     # where its processes met
         self.groups = []  # as FORMAT.md: dim, name, index, size, ranks
         self._job = None
         self.device = ""
@@ -40,20 +43,26 @@ class Identity(object):
             if value is not None:
                 self.given[name] = value
 
+    def join(self, rank, world, met=None):
+        """Takes what a framework other than torch says once its processes have met."""
+        self.joined, self.met = (rank, world), met
+
     def known(self):
         """Reports whether the rank and the job are known for good.
 
         They are not yet in a process of a distributed job that has not called
         init_process_group, when the environment does not name both.
         """
-        if "rank" in self.given or distributed() is not None:
+        if "rank" in self.given or distributed() is not None or self.joined:
             return True
         return not self.unknown()
 
     def unknown(self):
         """Returns what the environment leaves open of the rank and the job, "" for nothing."""
-        world = _number("WORLD_SIZE", 1)
+        world = _number("WORLD_SIZE", _number("MS_WORKER_NUM", 1))
         if not launched():
+            if "MS_WORKER_NUM" in os.environ:
+                return "MS_WORKER_NUM is set without RANK_ID and RANK_SIZE"
             if "RANK" in os.environ and (world > 1 or "WORLD_SIZE" not in os.environ):
                 return "RANK is set without LOCAL_RANK"  # it may be a node's number
             return "WORLD_SIZE is set without RANK" if world > 1 else ""
@@ -62,13 +71,14 @@ class Identity(object):
     def meta(self, life):
         """Returns the identity as the dict that goes into `process`."""
         rank, world = self.place()
+        local = _number("LOCAL_RANK", _number("DEVICE_ID", 0) if ascend() else 0)
         meta = {
             "format": "laggard/1",
             "job": self.job(),
             "rank": rank,
             "incarnation": "%016x" % life.incarnation,
             "world_size": world,
-            "local_rank": self.given.get("local_rank", _number("LOCAL_RANK", 0)),
+            "local_rank": self.given.get("local_rank", local),
             "node": self.given.get("node") or os.environ.get("NODE_NAME") or socket.gethostname(),
         }
         if self.device:
@@ -86,6 +96,10 @@ class Identity(object):
         dist = distributed()
         if dist is not None:
             rank, world = dist.get_rank(), dist.get_world_size()
+        elif self.joined:
+            rank, world = self.joined
+        elif ascend():
+            rank, world = _number("RANK_ID", 0), _number("RANK_SIZE", 1)
         elif launched():
             rank, world = _number("RANK", 0), _number("WORLD_SIZE", 1)
         else:
@@ -112,9 +126,12 @@ class Identity(object):
         agreed = _agreed()
         if agreed:
             return agreed
-        address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
-        if address and port and self.place()[1] > 1:
-            return _numbered(hash_id("master", address, port))
+        if self.met:
+            return _numbered(hash_id("met", self.met))
+        for place in ("MASTER_ADDR", "MASTER_PORT"), ("MS_SCHED_HOST", "MS_SCHED_PORT"):
+            address, port = (os.environ.get(name) for name in place)
+            if address and port and self.place()[1] > 1:
+                return _numbered(hash_id("master", address, port))
         return "default_task_id_%d" % time.time()
 
 
@@ -148,7 +165,12 @@ def distributed():
 
 def launched():
     """Reports whether the environment says which rank this is."""
-    return "RANK" in os.environ and "LOCAL_RANK" in os.environ
+    return "RANK" in os.environ and "LOCAL_RANK" in os.environ or ascend()
+
+
+def ascend():
+    """Reports whether msrun or another launcher of Ascend's alone says which rank this is."""
+    return "RANK" not in os.environ and "RANK_ID" in os.environ and "RANK_SIZE" in os.environ
 
 
 def _numbered(value):

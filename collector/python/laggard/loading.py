@@ -11,6 +11,7 @@ import sys
 import threading
 
 from . import clock
+from . import hook
 from . import recorder
 from .layout import DATA_LOADER, OTHER, SAVE_CHECKPOINT
 from .savers import SAVERS
@@ -26,12 +27,12 @@ def cover(torch):
     base = dataloader._BaseDataLoaderIter
     for cls in [base] + base.__subclasses__():
         if "__next__" in vars(cls):
-            _cover_next(cls)
+            cover_next(cls)
     _cover_save(torch, "save", 1, "f")
     torch.serialization.save = torch.save
 
 
-def _cover_next(cls):
+def cover_next(cls):
     """One range for each batch handed over; the end of an epoch is none."""
     inner = cls.__next__
     if hasattr(inner, "__laggard__"):
@@ -62,17 +63,15 @@ _PARTS = ("torch.storage", "torch.distributed.checkpoint.")  # these call torch.
 
 
 def cover_savers(module):
-    """Covers the savers of a module in SAVERS, and where their package names them, too."""
-    packages = [recorder.sys.modules.get(module.__name__.rpartition(".")[0])]
+    """Covers the savers of a module in SAVERS."""
     for cls, name, position, keyword in SAVERS[module.__name__]:
         owner = getattr(module, cls, None) if cls else module
         if not callable(getattr(owner, name, None)):
             continue
         before = getattr(owner, name)
         _cover_save(owner, name, position + 1 if cls and position is not None else position, keyword)
-        for package in packages if not cls else ():
-            if getattr(package, name, None) is before:
-                setattr(package, name, getattr(owner, name))
+        if not cls:
+            hook.everywhere(module, name, before)
 
 
 def _background():

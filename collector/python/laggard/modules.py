@@ -134,7 +134,7 @@ def wraps(cls):
 
 
 def compiling(torch):
-    """Returns a function that tells whether torch.compile is tracing."""
+    """Returns a function that tells whether torch.compile is tracing; torch may be None."""
     compiler = getattr(torch, "compiler", None)
     found = getattr(compiler, "is_compiling", None)
     return found if found is not None else lambda: False

@@ -122,6 +122,9 @@ def rank_known(automatic):
     wrote by hand don't make a rank of a child that a recording process forked, or
     of a multiprocessing child, before it calls init_process_group itself.
     """
+    if os.environ.get("MS_ROLE") in ("MS_SCHED", "MS_PSERVER"):
+        state.helper = True  # msrun's scheduler runs the script, too
+        return False
     worker = sys.modules.get("torch.utils.data._utils.worker")
     if worker is not None and getattr(worker, "_worker_info", None) is not None:
         state.helper = True
@@ -291,7 +294,7 @@ def trouble(what, cause):
 
 
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_OURS = ("laggard", "torch", "torch_npu", "megatron")
+_OURS = ("laggard", "torch", "torch_npu", "megatron", "mindspore", "jax")
 
 
 def _foreign(cause):

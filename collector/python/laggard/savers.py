@@ -12,5 +12,6 @@ SAVERS = {
     "transformers.trainer": (("Trainer", "_save_checkpoint", None, ""), ("Trainer", "save_model", 0, "output_dir")),
     "accelerate.accelerator": (("Accelerator", "save_state", 0, "output_dir"),),
     "deepspeed.runtime.engine": (("DeepSpeedEngine", "save_checkpoint", 0, "save_dir"),),
+    "mindspore.train.serialization": (("", "save_checkpoint", 1, "ckpt_file_name"),),
     "megatron.core.dist_checkpointing.serialization": (("", "save", 1, "checkpoint_dir"),),
 }

@@ -20,6 +20,7 @@ import functools
 import weakref
 
 from . import device
+from . import groups
 from . import modules
 from . import recorder
 from .layout import STEP
@@ -131,7 +132,7 @@ class _Steps(object):
 
 
 steps = _Steps()
-ended = []  # called with the number of steps so far
+ended = [groups.settle]  # called with the number of steps so far
 
 
 def _at_exit():
@@ -198,7 +199,7 @@ def _cover_scaler(cls):
 def outermost(step, whose):
     """Returns a function that steps, covered: when the outermost of them has ended, so
     has the step of whose(self, args), unless that is None."""
-    compiling = modules.compiling(recorder.sys.modules["torch"])
+    compiling = modules.compiling(recorder.sys.modules.get("torch"))
 
     @functools.wraps(step)
     def covered(self, *args, **kwargs):

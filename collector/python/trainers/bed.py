@@ -46,7 +46,7 @@ class Case(jobs.Case):
         truth = tempfile.mkdtemp(dir=self.work)
         env = self.environment(TRUTH=truth, TORCH_FR_BUFFER_SIZE="100000", PYTHONDONTWRITEBYTECODE=None,
                                LAGGARD_EXTENSION="load", CUDA_VISIBLE_DEVICES="", TOKENIZERS_PARALLELISM="false",
-                               HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu", LAGGARD_JOB="trainers",
+                               HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu", LAGGARD_JOB="trainers", GLOG_v="3",
                                PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], **more)  # ninja
         if env.get("LAGGARD_AUTO") != "1":
             env.pop("PYTHONPATH")
@@ -54,24 +54,30 @@ class Case(jobs.Case):
         if launcher == "torchrun":
             command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world),
                        "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+        if launcher == "msrun":  # a port of its own, and a folder for the logs that it writes
+            command = [os.path.join(os.path.dirname(sys.executable), "msrun"), "--worker_num", str(world), "--local_worker_num",
+                       str(world), "--master_port", str(jobs.free_port()), "--log_dir", truth, "--join", "True"]
+        if launcher == "loop":
+            command = [sys.executable, os.path.join(HERE, "loop.py"), str(world), str(jobs.free_port())]
         command += [os.path.join(JOBS, script + ".py"), *arguments]
         done = subprocess.run(command, env=env, cwd=self.work, timeout=LIMIT, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True)
-        self.assertEqual(done.returncode, 0, (done.stdout + done.stderr)[-6000:])
+        self.assertEqual(done.returncode, 0, (done.stdout + done.stderr)[-6000:] + logs(truth))
         truths = []
         for rank in range(world):
             with open(os.path.join(truth, "rank-%d.json" % rank)) as f:
                 truths.append(json.load(f))
-        return truths, done.stderr
+        return truths, done.stderr + logs(truth)
 
-    def family(self, script, arguments=()):
-        """Runs a family both ways and checks what holds for all of them.
+    def family(self, script, arguments=(), launchers=("forked", "torchrun"), name=None):
+        """Runs a family both ways and checks what holds for all of them; name is what the
+        table calls it.
 
         Returns [(the rank's ring folder, its truth)].
         """
-        without, _ = self.launch("forked", script, WORLD, arguments)
+        without, _ = self.launch(launchers[0], script, WORLD, arguments)
         self.without = without
-        truths, said = self.launch("torchrun", script, WORLD, arguments, LAGGARD_AUTO="1")
+        truths, said = self.launch(launchers[1], script, WORLD, arguments, LAGGARD_AUTO="1")
         ours = [line for line in said.splitlines() if "laggard[" in line]
         self.assertEqual(ours, [], "the recorder complained")
         self.assertEqual([t["losses"] for t in truths], [t["losses"] for t in without],
@@ -82,7 +88,7 @@ class Case(jobs.Case):
         for p, truth in pairs:
             with self.subTest(rank=truth["rank"]):
                 self.rank(p, truth)
-        note(script, found)
+        note(name or script, found)
         return pairs
 
     def rank(self, p, truth):
@@ -90,11 +96,16 @@ class Case(jobs.Case):
         self.assertEqual(p.opened(), [])
         steps = p.records("Step")
         self.assertEqual([s["step"] for s in steps], list(range(truth["iterations"])), "Steps")
-        for kind, word in (("FP", "forwards"), ("SaveCheckpoint", "saves"), ("DataLoader", "batches"), ("backward", "backwards")):
+        for kind, word in (("FP", "forwards"), ("SaveCheckpoint", "saves"), ("DataLoader", "batches"), ("backward", "backwards"),
+                           ("evaluation", "evaluations")):
             if word in truth:
                 self.assertEqual(len(p.records(kind)), truth[word], kind)
         if truth["collectives"] is not None:
             self.collectives(p, truth["collectives"])
+        if "operations" in truth:  # counted by the job itself
+            sizes = {g["name"]: g["size"] for g in p.meta["groups"]}
+            got = [[r["text"], sizes.get(r["group"]), r["value"], r["dtype"]] for r in p.records("Communication")]
+            self.assertEqual(got, truth["operations"])
 
     def collectives(self, p, seen):
         """Checks each Communication against torch's Flight Recorder."""
@@ -109,6 +120,16 @@ class Case(jobs.Case):
         self.assertEqual(have, need, "not recorded %s; recorded too much %s" % (dict(need - have), dict(have - need)))
 
 
+def logs(folder):
+    """Returns what a launcher that writes files kept of its ranks' output."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".log"):
+            with open(os.path.join(folder, name), errors="replace") as f:
+                found.append(f.read()[-6000:])
+    return "".join(found)
+
+
 def note(script, found):
     """Writes down for table.py which kinds a job's ranks have."""
     folder = os.environ.get("LAGGARD_TRAINERS_SEEN")
@@ -116,9 +137,7 @@ def note(script, found):
         return
     kinds = collections.Counter(r["kind"] for p in found for r in p.records())
     kinds["exposed"] = sum("exposed" in r for p in found for r in p.records("Communication"))
-    versions = {}
-    for package in ("torch", "deepspeed", "megatron-core", "lightning", "transformers", "accelerate"):
-        versions[package] = importlib.metadata.version(package)
+    versions = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
     with open(os.path.join(folder, script + ".json"), "w") as f:
         json.dump({"kinds": kinds, "versions": versions}, f)
 

@@ -14,6 +14,8 @@ HOW = {
     "FP": "outermost module", "backward": "`torch.autograd.backward`", "Communication": "hooks of the process group",
     "exposed": "`Work.wait`, end of backward", "DataLoader": "`DataLoader`'s `next()`", "SaveCheckpoint": "the saver",
 }
+_BY_HAND = "not seen: `with laggard.communication(op, group, count, dtype):` around the call and its `block_until_ready()`"
+_IN_GRAPH = "not seen inside a graph: on Ascend by the recorder beside libmspti"
 # Script, name, package, whose the steps are, what else differs
 FAMILIES = (
     ("ddp", "DDP", "torch", "`optimizer.step`"),
@@ -36,6 +38,22 @@ FAMILIES = (
     ("lightning_manual", "Lightning, manual optimization", "lightning", "`optimizer.step` when each has stepped"),
     ("hf_trainer", "Hugging Face Trainer", "transformers", "`on_step_end`"),
     ("accelerated", "Accelerate", "accelerate", "`AcceleratedOptimizer.step`"),
+    ("mindspore_functions", "MindSpore by functions, `launch_blocking()`", "mindspore", "the optimizer's call",
+     {"FP": "outermost `Cell`", "backward": "the gradient's call", "Communication": "operators one by one",
+      "exposed": "the operator's call", "DataLoader": "a dataset's iterator"}),
+    ("mindspore_model_pynative", "MindSpore's `Model.train`, PyNative mode", "mindspore", "`on_train_step_end`",
+     {"FP": "outermost `Cell`, its launch", "backward": "the gradient's call, its launch",
+      "Communication": "the gradient reducer's call", "exposed": "not seen: `mindspore.runtime.launch_blocking()`",
+      "DataLoader": "a dataset's iterator"}),
+    ("jax_annotated", "JAX with annotations of its profiler", "jax", "`StepTraceAnnotation`",
+     {"FP": '`TraceAnnotation("FP")`', "backward": '`TraceAnnotation("backward")`', "Communication": _BY_HAND, "exposed": _BY_HAND,
+      "DataLoader": '`TraceAnnotation("DataLoader")`', "SaveCheckpoint": '`TraceAnnotation("SaveCheckpoint")`'}),
+    ("jax_by_hand", "JAX by hand", "jax", "`laggard.step(n)`",
+     {"FP": '`laggard.span("FP")`', "backward": '`laggard.span("backward")`', "Communication": "`laggard.communication(…)`",
+      "exposed": "the block", "DataLoader": '`laggard.span("DataLoader")`', "SaveCheckpoint": '`laggard.span("SaveCheckpoint")`'}),
+    ("mindspore_model_graph", "MindSpore's `Model.train`, graph mode", "mindspore", "`on_train_step_end`",
+     {"FP": _IN_GRAPH, "backward": _IN_GRAPH, "Communication": _IN_GRAPH, "exposed": _IN_GRAPH,
+      "DataLoader": "a dataset's iterator"}),
 )
 
 
@@ -49,7 +67,7 @@ def rendered(folder):
             continue
         with open(path) as f:
             seen = json.load(f)
-        cells = [how[k] if seen["kinds"].get(k) else "–" for k in KINDS]
+        cells = [how[k] if seen["kinds"].get(k) or how[k].startswith("not seen") else "–" for k in KINDS]
         lines.append("| %s | %s | %s |" % (name, package + " " + seen["versions"][package], " | ".join(cells)))
     return "\n".join(lines) + "\n"
 
