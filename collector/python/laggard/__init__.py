@@ -24,7 +24,7 @@ from . import recorder
 from .extension import native
 from .span import Detailed, Span, amount, communication, span
 
-__all__ = ["init", "enabled", "step", "span", "wrap", "mark", "communication", "failures", "callbacks"]
+__all__ = ["init", "enabled", "step", "span", "wrap", "mark", "communication", "failures", "fallbacks", "callbacks"]
 
 
 def __getattr__(name):  # Python 3.7: callbacks are imported when they are asked for
@@ -61,6 +61,11 @@ def enabled():
 def failures():
     """Returns how often something of ours failed in this process."""
     return recorder.state.failures
+
+
+def fallbacks():
+    """Returns how many ranges on an accelerator got the host's times, by the reason."""
+    return dict(recorder.sys.modules[__name__ + ".device"].fallbacks) if __name__ + ".device" in recorder.sys.modules else {}
 
 
 class _Step(Detailed):

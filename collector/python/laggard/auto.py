@@ -44,6 +44,7 @@ _COVERS = (
     ("megatron.core.optimizer.optimizer", "frameworks", "cover_megatron"),
     ("accelerate.optimizer", "frameworks", "cover_accelerate"),
     ("transformers.trainer_callback", "frameworks", "cover_transformers"),
+    ("torch_npu.npu.amp.grad_scaler", "steps", "cover_npu"),
     ("mindspore.nn.cell", "cells", "cover_cells"),
     ("mindspore.nn.optim.optimizer", "cells", "cover_optimizers"),
     ("mindspore.graph.api", "cells", "cover_gradients"),

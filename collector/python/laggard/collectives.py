@@ -318,7 +318,8 @@ def _cover_wait(inner):
         pending.waiting += 1
         begun = _now()
         try:
-            if pending.span.device is not None and pending.blocked is None and device.timeline() is not None:
+            if pending.span.device is not None and pending.blocked is None and device.timeline() is not None and \
+                    device.computing():  # a stream beside it may wait at no cost
                 noted = device.timeline().note()
                 pending.blocked = noted[0] if noted else None
             return inner(self, *args, **kwargs)

@@ -1,11 +1,13 @@
 """Device time: when an accelerator really worked, not when work was enqueued.
 
-A range gets two events from a preallocated pool, recorded on the current stream.
-They are asked (never waited for) whenever a later range begins or ends; when the
-second is complete the record is written with the device's times. What is not
-complete at exit, and what finds the pool empty, is written with the host's times.
+A range gets two events of the current stream's pool, recorded on that stream. They
+are asked (never waited for) whenever a later range begins or ends; when the range is
+complete the record is written with the device's times. A pool grows as its stream
+needs it, up to POOL events: a stream that hangs takes nothing from the others, and
+holds up no record of theirs. What finds no event, and what is not complete at exit,
+is written with the host's times, and counted by the reason (see laggard.fallbacks).
 
-A device's interface is five functions (see CUDA), so a test can bring its own.
+A device's interface is six functions (see CUDA), so a test can bring its own.
 
 Event times are relative. The clock below ties them to the host's: an event can't
 run before it was recorded, so the largest (time of recording - time relative to
@@ -22,7 +24,9 @@ from .layout import COMMUNICATION, DEVICE, EXPOSED, HOST_TIMES
 from .ring import OFF
 from .span import begin_elsewhere, elsewhere
 
-POOL = 512      # events; two or three a range in flight
+POOL = 512      # events of a stream; two or three a range in flight
+_GROWTH = 32    # events that are made at once
+_STREAMS = 64   # of which pools are kept: a script may make streams without end
 _LOOKS = 8      # ranges looked at whenever another one begins or ends
 _FRESH = 10**9  # ns after which the anchor moves on
 
@@ -51,6 +55,10 @@ class CUDA(object):
         default = getattr(self.module, "default_stream", None)
         return default is None or self.module.current_stream() == default()
 
+    def stream(self):
+        """Returns the current stream: something that can be a key."""
+        return self.module.current_stream()
+
     def event(self):
         """Returns a new event."""
         return self.module.Event(enable_timing=True)
@@ -61,54 +69,116 @@ class CUDA(object):
         return int(first.elapsed_time(second) * 1e6)
 
 
+class _Stream(object):
+    """A stream's events: those that are free, how many there are, and its ranges in
+    flight in the order in which they complete."""
+
+    __slots__ = ("free", "made", "flying")
+
+    def __init__(self):
+        self.free = []
+        self.made = 0
+        self.flying = collections.deque()
+
+    def take(self, device):
+        """Returns an event, or None where all are in flight."""
+        if not self.free:
+            if self.made >= POOL:
+                return None
+            self.free = [_Event(device.event(), self) for _ in range(min(_GROWTH, POOL - self.made))]
+            self.made += len(self.free)
+        return self.free.pop()
+
+
+class _Event(object):
+    """An event and the stream that it belongs to."""
+
+    __slots__ = ("event", "home")
+
+    def __init__(self, event, home):
+        self.event, self.home = event, home
+
+    def complete(self):
+        """Reports whether the stream has come to it; does not wait."""
+        return self.event.query()
+
+    def give(self):
+        """Returns it to its stream."""
+        self.home.free.append(self)
+
+
 class _Flight(object):
     """A range whose events are in flight."""
 
     __slots__ = ("span", "start", "blocked", "stop", "recorded", "host_dur", "exposed")
 
+    def complete(self):
+        """Reports whether all its events are complete: on other streams they may be late."""
+        if not self.stop.complete():
+            return False
+        home = self.stop.home
+        return all(e is None or e.home is home or e.complete() for e in (self.start, self.blocked))
+
 
 class Timeline(object):
-    """One device's events: the pool, the anchor, what is in flight."""
+    """One device's events: the pools of its streams, the anchor, what is in flight."""
 
     def __init__(self, device):
         self.device = device
-        self.pool = [device.event() for _ in range(POOL)]
-        self.flying = collections.deque()
+        self.streams = {}
         self.anchor = None
         self.base = 0  # ns since the Unix epoch of the anchor
         self.busy = False
 
     def note(self):
-        """Returns (event recorded now, host time), or None when the pool is empty."""
-        if len(self.pool) < 4:
+        """Returns (event recorded now, host time), or None when there is none to be had."""
+        event = self._record()
+        if event is None:
             return None
+        now = clock.now()
         if self.anchor is None:
-            self.base = clock.now()
-            self.anchor = self._record()
-        return self._record(), clock.now()
+            self.base, self.anchor = now, event
+            event = self._record()
+            if event is None:
+                return None
+            now = clock.now()
+        return event, now
 
     def _record(self):
-        event = self.pool.pop()
-        event.record()
+        key = self.device.stream()
+        stream = self.streams.get(key)
+        if stream is None:
+            if len(self.streams) >= _STREAMS:
+                fell_back("more than %d streams" % _STREAMS)
+                return None
+            stream = self.streams[key] = _Stream()
+        event = stream.take(self.device)
+        if event is None:
+            fell_back("the stream has %d events in flight" % POOL)
+            return None
+        event.event.record()
         return event
 
     def land(self):
-        """Writes the ranges whose events are complete."""
+        """Writes the ranges that are complete."""
         if self.busy:
             return  # called out of itself, by a finaliser or another thread
         self.busy = True
         try:
-            for _ in range(_LOOKS):
-                if not self.flying or not self.flying[0].stop.query() or not self.anchor.query():
-                    return
-                self._write(self.flying.popleft())
+            looks = _LOOKS
+            for stream in list(self.streams.values()):
+                while looks and stream.flying:
+                    looks -= 1
+                    if not stream.flying[0].complete() or not self.anchor.complete():
+                        break
+                    self._write(stream.flying.popleft())
         finally:
             self.busy = False
 
     def _write(self, flight):
         """Writes one range; its events are complete."""
-        begins = self.device.elapsed(self.anchor, flight.start)
-        dur = self.device.elapsed(flight.start, flight.stop)
+        begins = self._elapsed(self.anchor, flight.start)
+        dur = self._elapsed(flight.start, flight.stop)
         if self.base + begins < flight.recorded:
             self.base = flight.recorded - begins
         start = self.base + begins
@@ -116,29 +186,41 @@ class Timeline(object):
         if span.head & 7 == COMMUNICATION:
             exposed = flight.exposed
             if flight.blocked is not None:
-                exposed = self.device.elapsed(flight.blocked, flight.stop)
+                exposed = self._elapsed(flight.blocked, flight.stop)
             elsewhere(span, start, dur, DEVICE | EXPOSED, dur if exposed is None else min(max(exposed, 0), dur))
         else:
             elsewhere(span, start, dur, DEVICE | HOST_TIMES, span.start, flight.host_dur)
         self._recycle(flight, begins + dur, start + dur)
 
+    def _elapsed(self, first, second):
+        return self.device.elapsed(first.event, second.event)
+
     def _recycle(self, flight, since, at):
-        self.pool.append(flight.start)
+        flight.start.give()
         if flight.blocked is not None:
-            self.pool.append(flight.blocked)
+            flight.blocked.give()
         if since > _FRESH:
-            self.pool.append(self.anchor)
+            self.anchor.give()
             self.anchor, self.base = flight.stop, at
         else:
-            self.pool.append(flight.stop)
+            flight.stop.give()
 
     def abandon(self):
         """At exit: what is not complete is written with the host's times."""
         self.land()
-        while self.flying:
-            flight = self.flying.popleft()
-            span = flight.span
-            elsewhere(span, span.start, flight.host_dur)
+        for stream in self.streams.values():
+            while stream.flying:
+                flight = stream.flying.popleft()
+                fell_back("not complete at exit")
+                elsewhere(flight.span, flight.span.start, flight.host_dur)
+
+
+fallbacks = {}  # why the host's times were written → how often
+
+
+def fell_back(why):
+    """Counts a range that gets the host's times."""
+    fallbacks[why] = fallbacks.get(why, 0) + 1
 
 
 _timeline = None
@@ -194,6 +276,7 @@ def begin(span, later=False):
             if span.slot != OFF:
                 span.device = line.note()
             return span
+        fell_back("another device, or a graph is captured")
     except Exception as cause:  # pylint: disable=broad-except
         _broken(cause)
         if span.slot != OFF:
@@ -221,14 +304,16 @@ def end(span, blocked=None, exposed=None):
         stop = line.note()
         host_dur = clock.now() - span.start
         if stop is None:
-            line.pool.append(noted[0])
+            noted[0].give()
+            if blocked is not None:
+                blocked.give()
             span.end(exposed)
             return
         flight = _Flight()
         flight.span, (flight.start, flight.recorded) = span, noted
         flight.stop, flight.blocked = stop[0], blocked
         flight.host_dur, flight.exposed = max(host_dur, 0), exposed
-        line.flying.append(flight)
+        stop[0].home.flying.append(flight)
         line.land()
     except Exception as cause:  # pylint: disable=broad-except
         _broken(cause)

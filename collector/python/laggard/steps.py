@@ -191,6 +191,11 @@ def _cover_step(cls):
         cls.step = outermost(step, lambda self, args: self)
 
 
+def cover_npu(module):
+    """Covers the GradScaler of torch_npu, which has a step of its own."""
+    _cover_scaler(module.GradScaler)
+
+
 def _cover_scaler(cls):
     if not hasattr(cls.step, "__laggard__"):
         cls.step = outermost(cls.step, lambda self, args: args[0])

@@ -1,0 +1,117 @@
+"""A fake of torch.cuda and torch.npu, for machines without one. Each stream is a thread
+that does what was enqueued, one after the other and later than the host; an event is
+complete when its stream has come to it. Nobody may wait for it.
+
+    fake = accelerator.Module(); torch.npu = fake
+    with fake.stream(side): fake.work(gate)    the side stream stands until the gate opens
+"""
+
+import collections
+import contextlib
+import queue
+import threading
+import time
+
+
+class Stream(object):
+    """Does what is enqueued, in a thread of its own."""
+
+    def __init__(self):
+        self.todo = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            self.todo.get()()
+
+
+class Event(object):
+    """A mark in a stream."""
+
+    made = collections.Counter()
+    current = None  # the module's current_stream
+
+    def __init__(self, enable_timing=False):
+        assert enable_timing
+        self.at = None
+
+    def record(self):
+        """Marks the current stream."""
+        stream = Event.current()
+        Event.made[stream] += 1
+        self.at = None
+        stream.todo.put(self._reached)
+
+    def _reached(self):
+        self.at = time.monotonic_ns()
+
+    def query(self):
+        """Reports whether the stream has come here."""
+        return self.at is not None
+
+    def elapsed_time(self, other):
+        """Returns the ms to another event."""
+        assert self.query() and other.query(), "an event is not complete"
+        return (other.at - self.at) / 1e6
+
+    def synchronize(self):
+        """Fails: the recorder never waits."""
+        raise AssertionError("the recorder waits")
+
+
+class Module(object):
+    """What torch.cuda and torch.npu have in common; the rest is that of the module that was there."""
+
+    Event = Event
+
+    def __init__(self, was=None):
+        self.was = was
+        self.default = Stream()
+        self.now = self.default
+        self.capturing = False
+        Event.current = self.current_stream
+
+    def __getattr__(self, name):
+        return getattr(self.was, name)
+
+    def is_initialized(self):
+        """Reports that it is in use."""
+        return True
+
+    def current_device(self):
+        """Returns the first one."""
+        return 0
+
+    def get_device_name(self, index):
+        """Returns a name."""
+        return "fake %d" % index
+
+    def is_current_stream_capturing(self):
+        """Reports whether a graph is captured."""
+        return self.capturing
+
+    def current_stream(self):
+        """Returns the stream that work goes to."""
+        return self.now
+
+    def default_stream(self):
+        """Returns the stream that computes."""
+        return self.default
+
+    @contextlib.contextmanager
+    def stream(self, other):
+        """Sends work to another stream."""
+        before, self.now = self.now, other
+        yield
+        self.now = before
+
+    def work(self, gate):
+        """Enqueues work that lasts until the gate opens."""
+        self.now.todo.put(gate.wait)
+
+    def synchronize(self):
+        """Waits until the streams that exist have come this far: the test's, not the recorder's."""
+        for stream in list(Event.made) or [self.default]:
+            done = threading.Event()
+            stream.todo.put(done.set)
+            done.wait()
