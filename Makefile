@@ -67,7 +67,7 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
 
 trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Hugging Face, MindSpore and JAX jobs, and what it costs a step (9 GB from PyPI, once)
-	@set -e -o pipefail; declare -A venv; for each in "" mindspore jax; do \
+	@set -e -o pipefail; declare -A venv; for each in "" datasets mindspore jax; do \
 		venv[$${each:-torch}]=$$(.ci/parts trainers $$each | tail -n 1)/bin/python; done; cd collector/python/trainers; \
 	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
 	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \

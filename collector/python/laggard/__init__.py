@@ -16,6 +16,7 @@ recording stops, one line on stderr says why, and failures() counts it.
 """
 
 import functools
+import inspect
 import os
 
 from . import groups
@@ -113,9 +114,28 @@ def mark(kind, value=0):
         pass
 
 
+_END = object()
+
+
+def _next(items, kind):
+    """Returns a generator's next item, or _END, which is no range."""
+    ranged = span(kind).begin()
+    try:
+        item = next(items, _END)
+    except BaseException:
+        ranged.end()
+        raise
+    if item is _END:
+        ranged.cancel()
+    else:
+        ranged.end()
+    return item
+
+
 def wrap(owner, method, kind):
     """Records every call of owner.method (an object's, a class's, a module's).
 
+    Of a generator, a stream's `__iter__` say, each item handed over is a range.
     Returns the function that was there. Wrapping twice is wrapping once.
     """
     inner = getattr(owner, method)
@@ -127,6 +147,17 @@ def wrap(owner, method, kind):
         with span(kind):
             return inner(*args, **kwargs)
 
+    @functools.wraps(inner)
+    def each(*args, **kwargs):
+        items = inner(*args, **kwargs)
+        try:
+            for item in iter(lambda: _next(items, kind), _END):
+                yield item
+        finally:
+            items.close()
+
+    if inspect.isgeneratorfunction(inner):
+        recorded = each
     recorded.__laggard__ = kind
     setattr(owner, method, recorded)
     return inner

@@ -132,6 +132,26 @@ class ByHand(jobs.Case):
         self.assertEqual(sorted(r["kind"] for r in self.process().records()),
                          ["SaveCheckpoint", "SaveCheckpoint", "SaveCheckpoint", "export"])
 
+    def test_wrap_of_a_generator(self):
+        self.python("""
+            import laggard
+            laggard.init()
+            class Stream(object):
+                closed = 0
+                def __iter__(self):
+                    try:
+                        for n in range(3): yield n
+                    finally:
+                        Stream.closed += 1
+            laggard.wrap(Stream, "__iter__", "DataLoader"); laggard.wrap(Stream, "__iter__", "DataLoader")
+            assert list(Stream()) == [0, 1, 2]
+            for n in Stream():
+                break
+            import gc; gc.collect()
+            assert Stream.closed == 2, Stream.closed
+        """)
+        self.assertEqual([r["kind"] for r in self.process().records()], ["DataLoader"] * 4)
+
     def test_odd_arguments_do_no_harm(self):
         self.python("""
             import laggard

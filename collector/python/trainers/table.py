@@ -32,6 +32,8 @@ FAMILIES = (
     ("coalesced", "coalescing managers, direct and functional calls", "torch", "`optimizer.step`"),
     ("saves", "DCP async_save, safetensors", "torch", "`optimizer.step`"),
     ("data", "StatefulDataLoader, a stream", "torch", "`optimizer.step`"),
+    ("streams", "Hugging Face's streaming datasets", "datasets", "`optimizer.step`",
+     {"DataLoader": "`DataLoader`'s `next()`; read without one: `laggard.wrap`"}),
     ("deepspeed_zero", "DeepSpeed ZeRO-1, 2, 3", "deepspeed", "`DeepSpeedEngine.step`"),
     ("megatron_core", "Megatron-core", "megatron-core", "`MegatronOptimizer.step`"),
     ("lightning_automatic", "Lightning", "lightning", "`optimizer.step`"),
