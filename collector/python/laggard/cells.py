@@ -47,7 +47,7 @@ _WORLDS = ("hccl_world_group", "mccl_world_group", "nccl_world_group")
 def cover_cells(module):
     """Covers Cell.__call__."""
     cell = module.Cell
-    inner = cell.__call__
+    inner = hook.own(cell, "__call__")
     if hasattr(inner, "__laggard__"):
         return
     modules.began.append(lambda _: steps.open())
@@ -136,7 +136,7 @@ def _place(cls):
 def cover_optimizers(module):
     """Covers the making of an optimizer: a step waits for each."""
     optimizer = module.Optimizer
-    made = optimizer.__init__
+    made = hook.own(optimizer, "__init__")
     if hasattr(made, "__laggard__"):
         return
 
@@ -163,6 +163,7 @@ def cover_train(module):
 
 def cover_batches(module):
     """Covers the iterators of a dataset."""
+    hook.own(module.Iterator, "__next__")
     loading.cover_next(module.Iterator)
 
 

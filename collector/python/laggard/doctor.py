@@ -85,7 +85,7 @@ def versions():
 def report(write=sys.stdout.write):
     """Writes the screen; returns the exit code: 1 when something is not seen."""
     def line(what, text):
-        write("%-16s%s\n" % (what, text))
+        write("%-15s %s\n" % (what, text))
 
     line("python", "%s, %s" % (sys.version.split()[0], sys.executable))
     line("recorder", "with its C extension" if extension.native is not None else "without its C extension: %s" % extension.why)

@@ -12,6 +12,7 @@ Lightning calls torch's optimizers where its steps are. For MindSpore see cells.
 
 import functools
 
+from . import hook
 from . import recorder
 from .steps import follow, outermost, steps
 
@@ -81,7 +82,7 @@ def cover_transformers(module):
 def cover_events(handler, actions):
     """Has an action follow each of these methods of a class of handlers."""
     for event, action in actions:
-        inner = getattr(handler, event)
+        inner = hook.own(handler, event)
         if not hasattr(inner, "__laggard__"):
             setattr(handler, event, _then(inner, action))
 

@@ -74,6 +74,13 @@ def run(name, module):
         _call(name, action, module)
 
 
+def own(cls, name):
+    """Returns a method that a class has itself: what it inherits may be another's."""
+    if name not in vars(cls):
+        raise AttributeError("%s has no %s of its own" % (cls.__name__, name))
+    return vars(cls)[name]
+
+
 def everywhere(module, name, before):
     """Gives the other modules of the package what a module now has under a name: those
     that were imported earlier have the one before."""

@@ -16,6 +16,7 @@ import functools
 import sys
 
 from . import device
+from . import hook
 from . import recorder
 from .layout import FP, OTHER
 from .span import Automatic
@@ -31,11 +32,10 @@ backward = []  # called with True when a backward pass begins, False when it end
 def cover(torch):
     """Covers Module.__call__ and torch.autograd.backward."""
     Module = torch.nn.Module
-    if "__call__" not in vars(Module):
-        raise AttributeError("torch.nn.Module has no __call__ of its own")
-    if hasattr(Module.__call__, "__laggard__"):
+    inner = hook.own(Module, "__call__")
+    if hasattr(inner, "__laggard__"):
         return
-    Module.__call__ = _call(torch, Module.__call__)
+    Module.__call__ = _call(torch, inner)
     cover_backward(torch.autograd, "backward")
 
 

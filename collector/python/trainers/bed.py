@@ -40,6 +40,8 @@ def operation(name):
 class Case(jobs.Case):
     """A test with jobs of its own."""
 
+    not_seen = {}  # operations that are not recorded of a job, as communications counts them
+
     def launch(self, launcher, script, world, arguments=(), **more):
         """Runs a script on so many ranks; returns (truths by rank, stderr). The launcher is
         torchrun, or forked, which costs less."""
@@ -55,8 +57,8 @@ class Case(jobs.Case):
             command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world),
                        "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
         if launcher == "msrun":  # a port of its own, and a folder for the logs that it writes
-            command = [os.path.join(os.path.dirname(sys.executable), "msrun"), "--worker_num", str(world), "--local_worker_num",
-                       str(world), "--master_port", str(jobs.free_port()), "--log_dir", truth, "--join", "True"]
+            command = [sys.executable, "-c", "from mindspore.parallel.cluster.run import main; main()",  # what msrun calls
+                       "--worker_num", str(world), "--local_worker_num", str(world), "--master_port", str(jobs.free_port()), "--log_dir", truth, "--join", "True"]
         if launcher == "loop":
             command = [sys.executable, os.path.join(HERE, "loop.py"), str(world), str(jobs.free_port())]
         command += [os.path.join(JOBS, script + ".py"), *arguments]
@@ -88,7 +90,7 @@ class Case(jobs.Case):
         for p, truth in pairs:
             with self.subTest(rank=truth["rank"]):
                 self.rank(p, truth)
-        note(name or script, found)
+        note(name or script, found, truths[0].get("torch"), self.not_seen)
         return pairs
 
     def rank(self, p, truth):
@@ -109,15 +111,41 @@ class Case(jobs.Case):
 
     def collectives(self, p, seen):
         """Checks each Communication against torch's Flight Recorder."""
-        want = [(op, seen["sizes"][group], *rest) for op, group, *rest in map(expected, seen["entries"])]
-        sizes = {g["name"]: g["size"] for g in p.meta["groups"]}
-        got = []
-        for r in p.records("Communication"):
-            self.assertTrue(0 <= r.get("exposed", 0) <= r["dur"], r)
-            if operation(r["text"]) not in ("send", "recv"):  # gloo tells its Flight Recorder of none
-                got.append(as_gloo(operation(r["text"]), sizes.get(r["group"]), r["value"], r["dtype"]))
-        have, need = collections.Counter(got), collections.Counter(want)
+        have, need = communications(self, p, seen)
         self.assertEqual(have, need, "not recorded %s; recorded too much %s" % (dict(need - have), dict(have - need)))
+
+
+    def removed(self, framework, points):
+        """Trains with each hook point of a framework away, in turn."""
+        def trained(*arguments):
+            done = subprocess.run([sys.executable, os.path.join(HERE, "removed_others.py"), framework, *arguments], timeout=LIMIT,
+                                  env=self.environment(LAGGARD_JOB="removed", GLOG_v="3"), cwd=self.work, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, universal_newlines=True)
+            self.assertEqual(done.returncode, 0, done.stderr[-4000:])
+            ours = [line for line in done.stderr.splitlines() if line.startswith("laggard[")]
+            return json.loads(done.stdout.splitlines()[-1]), ours
+
+        without, _ = trained()
+        for point in ("",) + points:
+            with self.subTest(point=point):
+                found, ours = trained("with", point)
+                self.assertEqual(found["losses"], without["losses"])
+                self.assertLessEqual(len(ours), 1, ours)
+                self.assertEqual(len(ours), found["failures"] > 0, ours)
+                self.assertTrue(point or not ours, ours)
+
+
+def communications(case, p, seen):
+    """Returns the Communication of a rank and what torch saw, counted by operation, size of
+    the group, count and type."""
+    want = [(op, seen["sizes"][group], *rest) for op, group, *rest in map(expected, seen["entries"])]
+    sizes = {g["name"]: g["size"] for g in p.meta["groups"]}
+    got = []
+    for r in p.records("Communication"):
+        case.assertTrue(0 <= r.get("exposed", 0) <= r["dur"], r)
+        if operation(r["text"]) not in ("send", "recv"):  # gloo tells its Flight Recorder of none
+            got.append(as_gloo(operation(r["text"]), sizes.get(r["group"]), r["value"], r["dtype"]))
+    return collections.Counter(got), collections.Counter(want)
 
 
 def logs(folder):
@@ -130,8 +158,8 @@ def logs(folder):
     return "".join(found)
 
 
-def note(script, found):
-    """Writes down for table.py which kinds a job's ranks have."""
+def note(script, found, torch, not_seen):
+    """Writes down for table.py which kinds a job's ranks have, and which operations they lack."""
     folder = os.environ.get("LAGGARD_TRAINERS_SEEN")
     if not folder:
         return
@@ -139,7 +167,8 @@ def note(script, found):
     kinds["exposed"] = sum("exposed" in r for p in found for r in p.records("Communication"))
     versions = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
     with open(os.path.join(folder, script + ".json"), "w") as f:
-        json.dump({"kinds": kinds, "versions": versions}, f)
+        json.dump({"kinds": kinds, "versions": dict(versions, **({"torch": torch} if torch else {})),
+                   "not_seen": sorted({key[0] for key in not_seen})}, f)
 
 
 def as_gloo(name, size, count, dtype):

@@ -9,8 +9,12 @@ import runpy
 import sys
 
 import torch  # noqa: F401  the point of it: imported once
-import torch._dynamo  # noqa: F401
 import torch.distributed  # noqa: F401
+
+try:
+    import torch._dynamo  # noqa: F401
+except ImportError:
+    pass  # PyTorch 1
 
 
 def main(world, port, script):
@@ -28,6 +32,8 @@ def main(world, port, script):
         code = 1
         try:
             runpy.run_path(script, run_name="__main__")
+            if "laggard.recorder" in sys.modules:
+                sys.modules["laggard.recorder"].close()  # a forked rank leaves without atexit
             code = 0
         except BaseException:  # pylint: disable=broad-except
             import traceback

@@ -1,6 +1,7 @@
 """JAX on the CPU, in processes that meet by jax.distributed.initialize."""
 
 import culprits
+import removed_others
 
 
 class JAX(culprits.Case):
@@ -19,6 +20,9 @@ class JAX(culprits.Case):
     def test_by_hand(self):
         for p, _ in self.run_family("by_hand"):
             self.assertTrue(all(r["exposed"] == r["dur"] for r in p.records("Communication")))
+
+    def test_each_hook_point_removed(self):
+        self.removed("jax", removed_others.POINTS["jax"])
 
     def test_a_slow_rank(self):
         self.check("jax_steps", True, ("by_hand",), "loop")

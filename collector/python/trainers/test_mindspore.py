@@ -1,6 +1,7 @@
 """MindSpore on the CPU under its own launcher: by functions, and by Model.train in both modes."""
 
 import culprits
+import removed_others
 
 
 class MindSpore(culprits.Case):
@@ -26,6 +27,9 @@ class MindSpore(culprits.Case):
 
     def test_model_in_graph_mode(self):
         self.run_family("mindspore_model", "graph")
+
+    def test_each_hook_point_removed(self):
+        self.removed("mindspore", removed_others.POINTS["mindspore"])
 
     def test_a_slow_rank(self):
         self.check("mindspore_functions", True, launcher="msrun")
