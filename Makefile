@@ -27,7 +27,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes trainers cluster profiles profiles-all profiles-bench parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
+.PHONY: help build run test kubernetes trainers trainers-all cluster profiles profiles-all profiles-bench parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,15 +66,24 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 	$(GO) vet -tags cluster ./benchmarks/cluster
 	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
 
+# What of collector/python/trainers runs, and which older versions of PyTorch.
+TESTS ?= test_*.py
+OLDER ?=
+
 trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Hugging Face, MindSpore and JAX jobs, and what it costs a step (9 GB from PyPI, once)
-	@set -e -o pipefail; declare -A venv; for each in "" datasets mindspore jax; do \
-		venv[$${each:-torch}]=$$(.ci/parts trainers $$each | tail -n 1)/bin/python; done; cd collector/python/trainers; \
+	@set -e -o pipefail; declare -A venv; for each in "" datasets mindspore jax $(OLDER:%=torch-%); do \
+		venv[$${each:-torch}]=$$(.ci/parts trainers $$each | tail -n 1)/bin/python3; done; cd collector/python/trainers; \
 	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
 	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \
-	for test in test_*.py; do each=$${test#test_}; each=$${each%.py}; echo "$${venv[$$each]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; done | \
-		LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen xargs -P 2 -L 1 env; \
+	{ for test in $(TESTS); do each=$${test#test_}; each=$${each%.py}; if [ $$each != older ]; then \
+			echo "$${venv[$$each]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; fi; done; \
+		for each in $(OLDER); do echo "LAGGARD_TRAINERS_TORCH=$$each $${venv[torch-$$each]} -B -m unittest -v test_older"; done; } | \
+		LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen xargs -P 3 -L 1 env; \
 	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE); \
 	PYTHONPATH=.. "$${venv[torch]}" -B cost.py 20
+
+trainers-all: ## the same under PyTorch 2.8, too, and DDP under Debian's 1.13 (7 GB more)
+	$(MAKE) trainers OLDER="2.8 1.13"
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

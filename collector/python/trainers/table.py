@@ -14,6 +14,8 @@ HOW = {
     "FP": "outermost module", "backward": "`torch.autograd.backward`", "Communication": "hooks of the process group",
     "exposed": "`Work.wait`, end of backward", "DataLoader": "`DataLoader`'s `next()`", "SaveCheckpoint": "the saver",
 }
+OLDER = {"Communication": "functions of `torch.distributed`, DDP's communication hook"}  # before groups had hooks
+_INSIDE = "not seen: %s of functional collectives: `with laggard.communication(op, group, count, dtype):` around the call"
 _BY_HAND = "not seen: `with laggard.communication(op, group, count, dtype):` around the call and its `block_until_ready()`"
 _IN_GRAPH = "not seen inside a graph: on Ascend by the recorder beside libmspti"
 # Script, name, package, whose the steps are, what else differs
@@ -47,30 +49,42 @@ FAMILIES = (
      {"FP": "outermost `Cell`, its launch", "backward": "the gradient's call, its launch",
       "Communication": "the gradient reducer's call", "exposed": "not seen: `mindspore.runtime.launch_blocking()`",
       "DataLoader": "a dataset's iterator"}),
+    ("mindspore_model_graph", "MindSpore's `Model.train`, graph mode", "mindspore", "`on_train_step_end`",
+     {"FP": _IN_GRAPH, "backward": _IN_GRAPH, "Communication": _IN_GRAPH, "exposed": _IN_GRAPH,
+      "DataLoader": "a dataset's iterator"}),
     ("jax_annotated", "JAX with annotations of its profiler", "jax", "`StepTraceAnnotation`",
      {"FP": '`TraceAnnotation("FP")`', "backward": '`TraceAnnotation("backward")`', "Communication": _BY_HAND, "exposed": _BY_HAND,
       "DataLoader": '`TraceAnnotation("DataLoader")`', "SaveCheckpoint": '`TraceAnnotation("SaveCheckpoint")`'}),
     ("jax_by_hand", "JAX by hand", "jax", "`laggard.step(n)`",
      {"FP": '`laggard.span("FP")`', "backward": '`laggard.span("backward")`', "Communication": "`laggard.communication(…)`",
       "exposed": "the block", "DataLoader": '`laggard.span("DataLoader")`', "SaveCheckpoint": '`laggard.span("SaveCheckpoint")`'}),
-    ("mindspore_model_graph", "MindSpore's `Model.train`, graph mode", "mindspore", "`on_train_step_end`",
-     {"FP": _IN_GRAPH, "backward": _IN_GRAPH, "Communication": _IN_GRAPH, "exposed": _IN_GRAPH,
-      "DataLoader": "a dataset's iterator"}),
 )
 
 
-def rendered(folder):
-    """Returns the table."""
+def row(folder, script, older, name, package, how):
+    """Returns the row of a job under a version, None where it was not run."""
+    path = os.path.join(folder, script + ("@" + older if older else "") + ".json")
+    if not os.path.exists(path):
+        return None
+    with open(path) as f:
+        seen = json.load(f)
+    how = dict(how, **OLDER) if older else how
+    if seen["not_seen"]:
+        how = dict(how, Communication=how["Communication"] + "; " + _INSIDE % ", ".join(seen["not_seen"]))
+    cells = [how[k] if seen["kinds"].get(k) or how[k].startswith("not seen") else "–" for k in KINDS]
+    return "| %s | %s | %s |" % (name, package + " " + seen["versions"][package].partition("+")[0], " | ".join(cells))
+
+
+def rendered(folder, was):
+    """Returns the table: rows of what was run, and those of before of what was not."""
     lines = ["| job | version | " + " | ".join(KINDS) + " |", "|---|---|" + "---|" * len(KINDS)]
-    for script, name, package, whose, *differs in FAMILIES:
-        how = dict(HOW, Step=whose, **(differs[0] if differs else {}))
-        path = os.path.join(folder, script + ".json")
-        if not os.path.exists(path):
-            continue
-        with open(path) as f:
-            seen = json.load(f)
-        cells = [how[k] if seen["kinds"].get(k) or how[k].startswith("not seen") else "–" for k in KINDS]
-        lines.append("| %s | %s | %s |" % (name, package + " " + seen["versions"][package], " | ".join(cells)))
+    for older in "", "2.8", "1.13":
+        for script, name, package, whose, *differs in FAMILIES:
+            how = dict(HOW, Step=whose, **(differs[0] if differs else {}))
+            line = row(folder, script, older, name, package, how)
+            lines += [line] if line is not None else [
+                old for old in was if old.startswith("| %s | %s %s" % (name, package, older))
+                and (older or not old.startswith(("| %s | torch 2.8" % name, "| %s | torch 1.13" % name)))]
     return "\n".join(lines) + "\n"
 
 
@@ -80,7 +94,7 @@ def main(folder, page, write):
         text = f.read()
     before, _, rest = text.partition(BEGIN)
     was, _, after = rest.partition(END)
-    now = rendered(folder)
+    now = rendered(folder, was.splitlines())
     if was == now:
         return 0
     if write:
