@@ -99,7 +99,12 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 			return
 		}
 
-		j.calls = append(j.calls, call{rank: r.Rank, step: r.Step, repeat: r.Repeat, group: r.Group, op: r.Op, start: r.StartNs, end: r.StartNs + r.DurNs})
+		group := r.Group
+		if group == "" && r.Side == "device" { // without a name: communicators have streams of their own
+			group = fmt.Sprintf("stream %d", r.Thread)
+		}
+
+		j.calls = append(j.calls, call{rank: r.Rank, step: r.Step, repeat: r.Repeat, group: group, op: r.Op, start: r.StartNs, end: r.StartNs + r.DurNs})
 		if _, ok := j.nodes[r.Rank]; !ok {
 			j.nodes[r.Rank] = r.Node
 		}

@@ -14,6 +14,8 @@ type capture struct {
 	id     Identity
 	base   int64 // ns to add to all times
 	groups map[string]*record.Group
+	// configured are the process groups that the trace lists, in the order in which they were made.
+	configured []string
 
 	host     []record.Record // Step, DataLoader, FP, backward, SaveCheckpoint of the host
 	device   []annotation    // FP and backward of the device

@@ -56,6 +56,7 @@ func readKineto(ctx context.Context, f *File, out *Output) error {
 	}
 
 	t.name(f)
+	t.nameCommunicators()
 	return t.give(f, out)
 }
 
@@ -76,7 +77,11 @@ func (t *capture) beside(key, v []byte) {
 		}
 
 		for _, g := range elements(memberOf(v, "pg_config")) {
-			t.member(string(memberOf(g, "pg_name")), string(memberOf(g, "pg_desc")), memberOf(g, "ranks"))
+			name := string(memberOf(g, "pg_name"))
+			t.member(name, string(memberOf(g, "pg_desc")), memberOf(g, "ranks"))
+			if len(t.configured) < mostLanes {
+				t.configured = append(t.configured, name)
+			}
 		}
 	}
 }
@@ -120,7 +125,7 @@ func (t *capture) hostRange(e *event, iv interval) {
 	for i, b := range backends {
 		if strings.HasPrefix(name, b) {
 			c := t.collective(e)
-			c.interval, c.op = iv, name
+			c.interval, c.op, c.stream = iv, name, threadOf(e)
 			if i >= 3 {
 				t.nccl = true
 				t.enqueue(c, e)

@@ -381,7 +381,6 @@ func (n *nsightFile) give() error {
 		t.id.LocalRank = i
 		t.id.Rank, t.id.World = n.whose(i, len(all))
 		t.host = append(t.host, n.markers[at.process].steps()...)
-		t.byStream()
 		if err := t.give(n.file, n.out); err != nil {
 			return err
 		}
@@ -409,15 +408,4 @@ func (n *nsightFile) whose(i, of int) (rank, world int) {
 	}
 
 	return node*of + i, max(nodes, 0) * of
-}
-
-// byStream names the communicators by their streams, where collectives run on several: one that each
-// rank calls the n-th is then not taken for another's.
-func (t *capture) byStream() {
-	several := slices.ContainsFunc(t.kernels, func(c comm) bool { return c.stream != t.kernels[0].stream })
-	for i := range t.kernels {
-		if several {
-			t.kernels[i].group = fmt.Sprintf("stream %d", t.kernels[i].stream)
-		}
-	}
 }
