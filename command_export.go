@@ -79,9 +79,25 @@ func (e *exporting) run(c *cobra.Command, spec string) error {
 		return err
 	}
 	defer s.Close()
-	err = toFile(e.out, c.OutOrStdout(), func(w io.Writer) error { return e.write(c.Context(), w, s, o) })
+	var info source.Info
+	err = toFile(e.out, c.OutOrStdout(), func(w io.Writer) (err error) {
+		info, err = e.write(c.Context(), w, s, o)
+		return err
+	})
 	bar.done()
-	return err
+	if err != nil {
+		return err
+	}
+
+	for _, note := range info.Notes {
+		fmt.Fprintln(os.Stderr, "laggard:", note)
+	}
+
+	if info.Damaged > 0 {
+		return errors.New("export: some of the source could not be read (said above); what could be is written")
+	}
+
+	return nil
 }
 
 // toFile has a file appear complete or not at all.
@@ -102,21 +118,22 @@ func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 	return nil
 }
 
-func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o source.Options) error {
+// write writes the job, and returns what is known of its source.
+func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o source.Options) (source.Info, error) {
 	if e.format == "chrome" {
 		return e.trace(ctx, w, s, o)
 	}
 
 	t, err := e.tableWriter(w)
 	if err != nil {
-		return err
+		return source.Info{}, err
 	}
 
 	rows := &rowsOf{table: e.table, out: t}
 	o.NoCommunications = e.table != row.CommunicationsTable
 	info, err := s.Load(ctx, e.job, rows, o)
 	if err != nil {
-		return err
+		return info, err
 	}
 
 	if e.table == row.RecordsTable {
@@ -125,11 +142,11 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 			return t.Write(&row.Rows{Raws: row.Pack(records...)})
 		})
 		if err != nil {
-			return err
+			return info, err
 		}
 	}
 
-	return errors.Join(rows.flush(), rows.err, t.Close())
+	return info, errors.Join(rows.flush(), rows.err, t.Close())
 }
 
 // tableWriter is a file of one table.
@@ -194,12 +211,12 @@ func (r *rowsOf) flush() error {
 }
 
 // trace writes the ranges of a job; of a source that has none, its steps.
-func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o source.Options) error {
+func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o source.Options) (source.Info, error) {
 	o.NoCommunications = true
 	b := &traced{}
 	info, err := s.Load(ctx, e.job, b, o)
 	if err != nil {
-		return err
+		return info, err
 	}
 
 	base := int64(0)
@@ -222,7 +239,7 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 		return nil
 	})
 	if err != nil {
-		return err
+		return info, err
 	}
 
 	if !some { // a store without raw ranges
@@ -231,7 +248,7 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 		}
 	}
 
-	return t.Close()
+	return info, t.Close()
 }
 
 // traced collects identities and steps.

@@ -158,6 +158,7 @@ func (i *Info) notes(c rollup.Counts, first string) {
 	}
 
 	if n := len(c.Damaged); n > 0 {
+		i.Damaged += n
 		i.Notes = append(i.Notes, fmt.Sprintf("compressed files that are damaged: %d; what stands before the damage was read, the rest of them is left out; the first: %s", n, c.Damaged[0]))
 	}
 

@@ -39,7 +39,7 @@ type Reader = interface {
 	Topology(ctx context.Context) (*topology.File, error)
 	// Drain makes the next Reads hand over what is still open at the end of files.
 	Drain()
-	// Damaged lists the compressed files that this reader could not read to their end,
+	// Damaged lists the files that this reader could not read to their end,
 	// with the reason: what follows the damage is left out.
 	Damaged() []string
 	// Cursor says where Follow goes on after all that was handed over.
@@ -191,7 +191,12 @@ func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (Reader, e
 		return (&store{dir: dir}).follow(l.o, job, cursor)
 	}
 
-	return followFiles(dir, l.o, job, cursor)
+	var unread []string
+	if l.made != nil {
+		unread = profiles.Sentences(l.made.Unread)
+	}
+
+	return followFiles(dir, l.o, job, cursor, unread)
 }
 
 // givenTopology reads the topology file of the options, nil without one.

@@ -29,10 +29,12 @@ type fileReader struct {
 	saved    map[int]rollup.Position
 	more     bool // in the middle of a look
 	draining bool
+	unread   []string // profiles of other tools, or parts of them
 }
 
 // Damaged implements Reader.
 func (r *fileReader) Damaged() (all []string) {
+	all = append(all, r.unread...)
 	for _, k := range r.ranks {
 		for _, why := range k.damaged {
 			all = append(all, why)
@@ -48,8 +50,8 @@ type fileCursor struct {
 	Ranks map[int]rollup.Position `json:"ranks"`
 }
 
-func followFiles(dir string, o Options, job string, cursor []byte) (Reader, error) {
-	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}}
+func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (Reader, error) {
+	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}, unread: unread}
 	if cursor != nil {
 		var c fileCursor
 		if err := json.Unmarshal(cursor, &c); err != nil {

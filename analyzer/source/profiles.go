@@ -65,6 +65,7 @@ func Profiles(ctx context.Context, at string, o Options) (*profiles.Tree, error)
 // Load implements Source.
 func (f *foreign) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
 	info, err := f.tree.Load(ctx, job, b, o)
+	info.Damaged += len(f.made.Unread)
 	info.Notes = append(info.Notes, profiles.Sentences(f.made.Unread)...)
 	info.Notes = append(info.Notes, profiles.Sentences(f.made.Notes)...)
 	return info, err

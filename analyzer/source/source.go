@@ -103,6 +103,8 @@ type Info struct {
 	Unknown, Torn int
 	// Notes are sentences for a person: what was not understood or left out.
 	Notes []string
+	// Damaged counts the files of which something could not be read.
+	Damaged int
 }
 
 // Source is an opened source of jobs.

@@ -59,7 +59,7 @@ type Reader = interface {
 	// Drain makes the next Reads hand over what only waits for more to come: the
 	// job is over, or nobody will look again.
 	Drain()
-	// Damaged lists the compressed files that this reader could not read to their end,
+	// Damaged lists the files that this reader could not read to their end,
 	// with the reason: what follows the damage is left out.
 	Damaged() []string
 	// Cursor says where to go on after everything that was handed over.
@@ -315,7 +315,7 @@ func (w *Watcher) tellDamage(j *job) {
 	for _, why := range j.reader.Damaged() {
 		if !slices.Contains(j.damaged, why) {
 			j.damaged = append(j.damaged, why)
-			w.o.Log.Warn("compressed file is damaged: what stands before the damage was read, the rest of it is left out", "job", j.Job, "error", why)
+			w.o.Log.Warn("file is damaged: what could be read of it was read, the rest is left out", "job", j.Job, "error", why)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 		t.Fatal(err)
 	}
 
-	if n := strings.Count(said.String(), "compressed file is damaged"); n != 1 || !strings.Contains(said.String(), path) {
+	if n := strings.Count(said.String(), "file is damaged"); n != 1 || !strings.Contains(said.String(), path) {
 		t.Errorf("watch said %d times what it left out:\n%s", n, said.String())
 	}
 

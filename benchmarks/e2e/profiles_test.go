@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,6 +66,54 @@ func TestProfilesOfEachFormat(t *testing.T) {
 				t.Errorf("from the store %+v, from the files %+v", fromStore, v)
 			}
 		})
+	}
+}
+
+// TestProfilesBesideDamagedOnes: a file that is empty, and one that is cut, are named with the cause by every
+// command, and what else there is counts. Who judges ends with the verdict's exit code; who carries over
+// (ingest, export) with 1, for the rest is there and not all is.
+func TestProfilesBesideDamagedOnes(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	source := filepath.Join(base, "traces")
+	copyOf(t, profilesOf(t, "dlrm-8rank"), source)
+	cut, empty := filepath.Join(source, "worker7_step_12.1694128201553.pt.trace.json.gz"), filepath.Join(source, "worker8_step_12.1694128201553.pt.trace.json.gz")
+	whole, err := os.ReadFile(cut)
+	if err == nil {
+		err = errors.Join(os.WriteFile(cut, whole[:len(whole)/2], 0o600), os.WriteFile(empty, nil, 0o600))
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	store := "parquet:" + filepath.Join(base, "store")
+	for _, tt := range []struct {
+		code int
+		args []string
+	}{
+		{verdict.ExitUndecided, []string{"analyze", source}},
+		{verdict.ExitUndecided, []string{"explain", source}},
+		{verdict.ExitUndecided, []string{"watch", source, "--once", "--metrics", ""}},
+		{1, []string{"export", source, "--format", "chrome", "-o", filepath.Join(base, "trace.json")}},
+		{1, []string{"export", source, "--format", "parquet", "-o", filepath.Join(base, "steps.parquet")}},
+		{1, []string{"ingest", source, "--to", store}},
+		{1, []string{"ingest", source, "--to", store}}, // again: nothing to store, and still not all is there
+	} {
+		r := laggard(t, tt.args...)
+		if said := r.out + r.err; r.code != tt.code || !strings.Contains(said, cut+": ") || !strings.Contains(said, empty+": it is empty") {
+			t.Errorf("%s: exit code %d, want %d and both files named:\n%s", tt.args[0], r.code, tt.code, said)
+		}
+	}
+
+	for _, name := range []string{"trace.json", "steps.parquet"} {
+		if info, err := os.Stat(filepath.Join(base, name)); err != nil || info.Size() == 0 {
+			t.Errorf("exported %s: %v", name, err)
+		}
+	}
+
+	if v := decided(t, verdict.ExitUndecided, store); v.WorldSize != 8 {
+		t.Errorf("%d ranks from the store", v.WorldSize)
 	}
 }
 
