@@ -55,8 +55,10 @@ kubernetes: ## the manifests and the watcher on a real API server and etcd (buil
 profiles: parts ## verdicts from PyTorch's own profiler beside those of the recorder, of one run each
 	LAGGARD_PROFILES=short $(GO) test -count=1 -v -timeout 20m -run TestProfiles ./deploy/examples
 
-profiles-all: parts ## the same with every fault, 20 runs each
-	LAGGARD_PROFILES=all LAGGARD_PROFILES_RUNS=20 $(GO) test -count=1 -v -timeout 6h -run TestProfiles ./deploy/examples
+profiles-all: parts ## the same on a current PyTorch (5 GB from PyPI, once), 20 jobs: compute, link and healthy, 4 to 8 ranks; the table goes to bin/profiles.md
+	@set -e -o pipefail; venv=$$(.ci/parts trainers | tail -n 1); mkdir -p bin; rm -f bin/profiles.md; \
+	LAGGARD_PROFILES=all LAGGARD_PROFILES_PYTHON="$$venv/bin/python" LAGGARD_PROFILES_TABLE="$(CURDIR)/bin/profiles.md" \
+		$(GO) test -count=1 -v -timeout 6h -run TestProfiles ./deploy/examples; cat bin/profiles.md
 
 profiles-bench: ## a verdict from traces beside HolisticTraceAnalysis (from PyPI, once) on the same folders, and a trace of 500 MB
 	$(GO) test -timeout 1h -run '^$$' -bench . -benchtime 3x -v ./benchmarks/traces
