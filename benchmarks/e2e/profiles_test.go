@@ -11,12 +11,14 @@ import (
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // TestProfilesOfEachFormat: every command takes a folder of every format, and a store has each range
 // of it once, whoever brings it how often.
 func TestProfilesOfEachFormat(t *testing.T) {
 	t.Parallel()
+	server := chtest.Start(t)
 	for _, f := range []struct {
 		folder       string
 		ranks, comms int // as the tools that wrote them tell
@@ -48,6 +50,17 @@ func TestProfilesOfEachFormat(t *testing.T) {
 
 			if r := laggard(t, "ingest", source, "--to", store, "--records", "all"); r.code != 0 || !strings.HasPrefix(r.out, "stored ") {
 				t.Fatalf("ingest: %+v", r)
+			}
+
+			clickhouse := server.Store(server.Database())
+			for i, want := range []string{"stored ", "nothing to store"} {
+				if r := laggard(t, "ingest", source, "--to", clickhouse, "--records", "all"); r.code != 0 || !strings.HasPrefix(r.out, want) {
+					t.Errorf("ingest %d into ClickHouse: %+v", i+1, r)
+				}
+			}
+
+			if there, ranges := recordsOf(t, clickhouse), recordsOf(t, source); there != ranges {
+				t.Errorf("%+v in ClickHouse, %+v in the files", there, ranges)
 			}
 
 			elsewhere := filepath.Join(base, "elsewhere", filepath.Base(source)) // another machine's copy
