@@ -33,9 +33,10 @@ func TestProfiles(t *testing.T) {
 		{name: "healthy, 4 ranks", runs: 4, nodes: 2, fault: []string{"--healthy"}, work: few, want: "[]"},
 	}
 	if wanted == "all" {
+		jobs[0].work = []string{"--steps", "45", "--slow-extra", "20"} // six showed in neither verdict on a current PyTorch
 		jobs = append(jobs,
 			// More ranks than cores hide a slow one from each other: it is slower here.
-			profiled{name: "compute, 8 ranks", runs: 4, nodes: 4, work: append(few, "--slow-extra", "30"), want: "[node-1 degraded compute]"},
+			profiled{name: "compute, 8 ranks", runs: 4, nodes: 4, work: []string{"--steps", "45", "--slow-extra", "30"}, want: "[node-1 degraded compute]"},
 			profiled{name: "healthy, 8 ranks", runs: 2, nodes: 4, fault: []string{"--healthy"}, work: few, want: "[]"},
 			// The wires slow down at step 60 of 140. A link needs steps before and after.
 			profiled{name: "link, 6 ranks", runs: 4, nodes: 3, fault: []string{"--fault", "link"}, work: []string{"--profile-from", "2", "--profile-steps", "120"}, want: "[node-1 degraded communication]"})
