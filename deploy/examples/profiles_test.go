@@ -77,7 +77,7 @@ func (p profiled) run(t *testing.T, laggard string) {
 
 	recorded := verdictOf(t, laggard, filepath.Join(out, "store"))
 	fromTraces := verdictOf(t, laggard, traces, "--topology", layout)
-	t.Logf("recorder %s, %d steps; traces %s, %d steps", named(recorded), recorded.Steps.Analyzed, named(fromTraces), fromTraces.Steps.Analyzed)
+	t.Logf("recorder %s, links %v, %d steps; traces %s, links %v, %d steps", named(recorded), links(recorded), recorded.Steps.Analyzed, named(fromTraces), links(fromTraces), fromTraces.Steps.Analyzed)
 	if got := named(recorded); got != p.want {
 		t.Errorf("the recorder's verdict is %s, want %s\n%s", got, p.want, said)
 	}
@@ -151,6 +151,15 @@ func named(v *verdict.Verdict) string {
 	}
 
 	return fmt.Sprint(all)
+}
+
+// links lists the ranks of the groups that are slow: their names differ, from the recorder and from traces.
+func links(v *verdict.Verdict) (all [][]int) {
+	for _, l := range v.Links {
+		all = append(all, l.Ranks)
+	}
+
+	return all
 }
 
 // unattributed is a verdict of which nobody knows the causes.
