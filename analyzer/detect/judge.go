@@ -123,6 +123,7 @@ func (e *Engine) leaders(v []float32, step float64) []bool {
 			}
 		}
 	}
+
 	return leads
 }
 
