@@ -138,9 +138,9 @@ soak-calls: ## the agent with system calls that fail: 300 places, with the store
 soak-jobs: ## the PyTorch example with each fault: compute, dataloader, checkpoint, link; and healthy
 	LAGGARD_JOBS=all $(GO) test -count=1 -v -timeout 1h -run 'TestPyTorch' ./deploy/examples
 
-soak-cluster: ## the same with 50 kills of a replica in the middle of an insert
+soak-cluster: ## the same with 50 kills of a replica in the middle of an insert, and a minute's wait for a second copy
 	@.ci/parts cluster
-	LAGGARD_CLUSTER_KILLS=50 $(GO) test -tags cluster -count=1 -v -timeout 3h ./benchmarks/cluster
+	LAGGARD_CLUSTER_KILLS=50 LAGGARD_CLUSTER_COPIES=60s $(GO) test -tags cluster -count=1 -v -timeout 3h ./benchmarks/cluster
 
 soak-costs: ## the cost of a fault by rows and by raw ranges, on four jobs more
 	LAGGARD_COSTS=all $(GO) test -count=1 -v -timeout 1h -run TestCost_ReplayOfRangesAgrees ./benchmarks/e2e

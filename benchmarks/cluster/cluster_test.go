@@ -5,6 +5,7 @@ package cluster
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -71,8 +72,23 @@ func (b *bed) sink(t *testing.T, store string, o clickhouse.Options) *clickhouse
 func (b *bed) ingest(t *testing.T, store string, memory int64, giveUp time.Duration) (intake.Report, error) {
 	t.Helper()
 	o := intake.Options{Rollup: intake.Rollup{Records: rollup.All}, State: t.TempDir(), Logger: logger(t)}
-	o.Ship.Memory, o.Ship.GiveUp, o.Ship.Copies = memory, giveUp, 3*time.Second
+	o.Ship.Memory, o.Ship.GiveUp, o.Ship.Copies = memory, giveUp, copies(t)
 	return intake.Once(t.Context(), b.dir, b.sink(t, store, clickhouse.Options{Timeout: 20 * time.Second}), o)
+}
+
+// copies is how long a second copy is waited for: LAGGARD_CLUSTER_COPIES, 3 s by default.
+func copies(t *testing.T) time.Duration {
+	text := os.Getenv("LAGGARD_CLUSTER_COPIES")
+	if text == "" {
+		return 3 * time.Second
+	}
+
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return d
 }
 
 // must is ingest that goes well.

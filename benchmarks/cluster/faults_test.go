@@ -31,7 +31,7 @@ func TestCluster(t *testing.T) {
 		{"Healthy", healthy}, {"LaggingReplica", laggingReplica}, {"AcknowledgedIsStored", acknowledgedIsStored},
 		{"ReplicaKilled", replicaKilled}, {"ZooKeeperKilled", zooKeeperKilled}, {"RollingRestart", rollingRestart},
 		{"DeadShard", deadShard}, {"SchemaApplied", schemaApplied}, {"OtherReplica", otherReplica},
-		{"ShardChosen", shardChosen}, {"ShardAdded", shardAdded},
+		{"ShardChosen", shardChosen}, {"SchemaUpgraded", schemaUpgraded}, {"CopiedLater", copiedLater}, {"ShardAdded", shardAdded},
 	} {
 		t.Run(fault.name, func(t *testing.T) { fault.play(t, lay(t, c)) })
 	}

@@ -38,8 +38,9 @@ var (
 	}
 	// sameQueryRunning: the first attempt is still under way.
 	sameQueryRunning int32 = 216
-	// tooManyParts: merges don't keep up with inserts.
-	tooManyParts int32 = 252
+	// tooManyParts: merges don't keep up with inserts. tooManyQueries: nor does the server
+	// with questions.
+	tooManyParts, tooManyQueries int32 = 252, 202
 )
 
 // classify turns an error of the client or the server into what the shipper must
@@ -60,6 +61,8 @@ func (s *Sink) classify(what string, err error) *ship.Error {
 			e.Class = ship.Poison
 		case exception.Code == tooManyParts:
 			e.Busy, e.Hint = true, "insert less often: a longer --flush, or more shards"
+		case exception.Code == tooManyQueries:
+			e.Busy, e.Hint = true, "raise max_concurrent_queries, or let agents flush less often"
 		case exception.Code == sameQueryRunning:
 			e.Doubt = true
 		}

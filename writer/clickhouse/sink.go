@@ -383,19 +383,33 @@ func (s *Sink) Create(ctx context.Context) error {
 		}
 
 		o := ddl.Options{Database: s.address.Database, TTL: s.o.TTL}
-		for _, q := range ddl.Statements(k.version, o) {
+		columns, err := s.columns(ctx, conn, s.address.Database)
+		if err != nil {
+			return err
+		}
+
+		// A fleet that starts asks once each, and makes nothing.
+		var missing []string
+		for _, table := range ddl.Tables {
+			if k.engines[table] == "" {
+				missing = ddl.Statements(k.version, o)
+				break
+			}
+		}
+
+		for _, table := range ddl.Tables {
+			if k.engines[table] != "" {
+				missing = append(missing, ddl.Missing(k.version, o, table, have(columns, table))...)
+			}
+		}
+
+		for _, q := range missing {
+			s.server = nil // the tables are others then
 			if err := conn.Exec(ctx, q); err != nil {
 				return err
 			}
 		}
 
-		for _, table := range ddl.Tables {
-			if err := s.addColumns(ctx, conn, k, o, table); err != nil {
-				return err
-			}
-		}
-
-		s.server = nil // the tables are others now
 		return nil
 	})
 }
@@ -421,20 +435,4 @@ func (s *Sink) Probe(ctx context.Context) error {
 
 		return nil
 	})
-}
-
-func (s *Sink) addColumns(ctx context.Context, conn clickhouse.Conn, k *server, o ddl.Options, table string) error {
-	have := map[string]bool{}
-	q := "SELECT name FROM system.columns WHERE database = " + ddl.Literal(s.address.Database) + " AND table = " + ddl.Literal(table)
-	if err := names(ctx, conn, q, have); err != nil {
-		return err
-	}
-
-	for _, q := range ddl.Missing(k.version, o, table, have) {
-		if err := conn.Exec(ctx, q); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }

@@ -99,6 +99,7 @@ type Shipper struct {
 	since   time.Time // guarded by mu: when the oldest part of waiting came
 	flushes []chan error
 	next    time.Time // guarded by mu: when the next flush is due; see phaseLocked
+	phase   time.Duration
 	kick    chan struct{}
 
 	// Owned by Run's goroutine.
@@ -130,6 +131,7 @@ func New(sink Sink, o Options) (*Shipper, error) {
 		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, kick: make(chan struct{}, 1),
 	}
 	s.retry = newRetry(o)
+	s.phase = time.Duration(s.retry.jitter() * float64(o.Flush))
 	return s, nil
 }
 
@@ -219,7 +221,12 @@ func (s *Shipper) Run(ctx context.Context) error {
 	defer s.stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	if err := s.create(ctx); err != nil {
+	err := s.meet(ctx, timer)
+	if err == nil {
+		err = s.create(ctx)
+	}
+
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -269,46 +276,6 @@ func (s *Shipper) create(ctx context.Context) error {
 	})
 	s.stats.reached.Store(err == nil)
 	return err
-}
-
-// due returns how long the next round has time; 0 is now.
-func (s *Shipper) due() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.flushes) > 0 {
-		return 0
-	}
-
-	if len(s.waiting) == 0 {
-		return time.Hour
-	}
-
-	// A Put that waits for memory has nothing to hope for but this round.
-	if !s.memory.TryAcquire(1) {
-		return 0
-	}
-
-	s.memory.Release(1)
-	if s.fullLocked() {
-		return 0
-	}
-
-	return max(s.phaseLocked(), 0)
-}
-
-// phaseLocked returns how long it is until the next flush. Flushes are Options.Flush apart,
-// beginning at a random part of it after the first Put: agents that were started together
-// would flush together for as long as they live. A row waits for Options.Flush at most. s.mu is held.
-func (s *Shipper) phaseLocked() time.Duration {
-	if s.next.IsZero() {
-		s.next = s.since.Add(time.Duration(s.retry.jitter() * float64(s.o.Flush)))
-	}
-
-	if late := s.since.Sub(s.next); late > 0 { // flushes without rows
-		s.next = s.next.Add(late.Truncate(s.o.Flush) + s.o.Flush)
-	}
-
-	return time.Until(s.next)
 }
 
 // round stores what waits, then acknowledges it.
