@@ -76,8 +76,8 @@ func (f *fleet) ranges(database, table string, of reflect.Type, key string, rows
 	}
 
 	for from, width := 0, 64<<10/rows; from < f.ranks(); from += width {
-		all = append(all, fmt.Sprintf("SELECT %s FROM %s.%s WHERE job = 'fleet' AND rank BETWEEN %d AND %d ORDER BY %s LIMIT 1 BY %s",
-			strings.Join(columns, ", "), database, table, from, min(from+width, f.ranks())-1, key, key))
+		all = append(all, fmt.Sprintf("SELECT %s FROM %s.%s WHERE job = 'fleet' AND rank BETWEEN %d AND %d LIMIT 1 BY %s",
+			strings.Join(columns, ", "), database, table, from, min(from+width, f.ranks())-1, key))
 	}
 
 	return all

@@ -1,6 +1,8 @@
 // Package fleet measures the analysis of 10,000 ranks × 1,000 steps and of 100,000 ×
 // 200, with four communication groups a rank, a slow node and a slow link in them: from
-// a Parquet store to the verdict, and the statistics alone beside numpy's medians.
+// a Parquet store to the verdict, and the statistics alone beside numpy's medians; from
+// ClickHouse, beside its own client. And what a fleet asks of one server: 1,000 agents that
+// ship into it, 1,000 jobs that a watcher follows in it, watchers that share them.
 package fleet
 
 import (
