@@ -27,7 +27,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes trainers trainers-all cluster profiles profiles-all profiles-bench parts race short lint house bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
+.PHONY: help build run test kubernetes trainers trainers-all cluster profiles profiles-all profiles-bench parts race short lint house bench fleet-bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,10 @@ house: ## lines, packages, types, functions and the three ways; BASE=<commit> pr
 bench: ## the benchmarks, each against its reference in one run
 	@.ci/parts bench
 	$(GO) test -timeout 1h -run '^$$' -bench . -benchmem ./schemas/... ./collector/... ./writer/... ./ageing/... ./analyzer/... ./benchmarks/...
+
+fleet-bench: ## 1,000 shippers beside one server, the read of 10,000 ranks from ClickHouse, and a watcher over 1,000 jobs: a quarter of an hour
+	@.ci/parts cluster
+	$(GO) test -timeout 1h -run '^$$' -bench 'Shippers|ClickHouse|Watch' -benchtime 1x -v ./benchmarks/fleet
 
 eval: ## the detection suite: 22 scenarios, 22 families of jobs beside the detector before, 30,000 healthy node-hours
 	$(GO) run ./benchmarks/eval

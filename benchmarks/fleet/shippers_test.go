@@ -26,6 +26,7 @@ type crowd struct {
 	agents       int
 	flush, start time.Duration
 	engine       string
+	queries      int // that the server takes at once: 100 by default up to 23.3, 1,000 since
 	// together is that each flushes Flush after its first row, as if there were no random
 	// phase: the state before there was one.
 	together bool
@@ -52,18 +53,19 @@ func BenchmarkShippers(b *testing.B) {
 	}
 
 	for _, c := range []crowd{
-		{100, 5 * time.Second, time.Second, "MergeTree", false},
-		{1000, 30 * time.Second, 5 * time.Second, "MergeTree", true},
-		{1000, 30 * time.Second, 5 * time.Second, "MergeTree", false},
-		{1000, 60 * time.Second, 5 * time.Second, "MergeTree", false},
-		{1000, 30 * time.Second, 5 * time.Second, "Replicated", false},
+		{100, 5 * time.Second, time.Second, "MergeTree", 100, false},
+		{1000, 30 * time.Second, 5 * time.Second, "MergeTree", 1000, true},
+		{1000, 30 * time.Second, 5 * time.Second, "MergeTree", 100, false},
+		{1000, 30 * time.Second, 5 * time.Second, "MergeTree", 1000, false},
+		{1000, 60 * time.Second, 5 * time.Second, "MergeTree", 1000, false},
+		{1000, 30 * time.Second, 5 * time.Second, "Replicated", 100, false},
 	} {
 		phase := "random"
 		if c.together {
 			phase = "one"
 		}
 
-		b.Run(fmt.Sprintf("agents=%d/flush=%s/start=%s/phase=%s/engine=%s", c.agents, c.flush, c.start, phase, c.engine), func(b *testing.B) {
+		b.Run(fmt.Sprintf("agents=%d/flush=%s/start=%s/phase=%s/queries=%d/engine=%s", c.agents, c.flush, c.start, phase, c.queries, c.engine), func(b *testing.B) {
 			for b.Loop() {
 				c.play(b, max(lasts, c.flush*5/2))
 			}
@@ -74,7 +76,7 @@ func BenchmarkShippers(b *testing.B) {
 // play runs the agents against a server of their own.
 func (c *crowd) play(b *testing.B, lasts time.Duration) {
 	server, store := c.server(b)
-	seen := &sightings{errors: map[string]int{}}
+	seen := &sightings{errors: map[string]int{}, last: map[string]int{}}
 	watching, stop := context.WithCancel(b.Context())
 	g, ctx := errgroup.WithContext(b.Context())
 	parts := 0
@@ -127,7 +129,7 @@ func (c *crowd) server(b *testing.B) (target, string) {
 		cluster := chtest.StartCluster(b, 1, 2)
 		t.Server, store, o.Cluster = cluster.Shards[0][0], cluster.Store(0, t.database), chtest.ClusterName
 	} else {
-		t.Server = chtest.Start(b)
+		t.Server = chtest.StartWith(b, chtest.Options{Queries: c.queries})
 		t.Exec("CREATE DATABASE " + t.database)
 		store = t.Store(t.database)
 	}
@@ -155,7 +157,8 @@ type sightings struct {
 	mu      sync.Mutex
 	inserts []time.Duration
 	waits   []time.Duration // from Put to acknowledgement
-	errors  map[string]int  // failed calls of the store, by their end
+	errors  map[string]int  // failed inserts, by their end
+	last    map[string]int  // agents, by the end of the last error of any call
 	failed  uint64
 	steps   uint64
 	comms   uint64
@@ -173,8 +176,7 @@ func (s timed) Insert(ctx context.Context, batch *ship.Batch) error {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	if s.seen.inserts = append(s.seen.inserts, time.Since(began)); err != nil {
-		text := err.Error()
-		s.seen.errors[text[strings.LastIndex(text, ": ")+2:]]++
+		s.seen.errors[end(err.Error())]++
 	}
 
 	return err
@@ -243,7 +245,11 @@ func (c *crowd) agent(ctx context.Context, store string, n int, until time.Time,
 	err = s.Flush(last)
 	stop()
 	seen.mu.Lock()
-	seen.failed += s.Stats().Retries
+	stats := s.Stats()
+	if seen.failed += stats.Retries; stats.LastError != "" {
+		seen.last[end(stats.LastError)]++
+	}
+
 	seen.mu.Unlock()
 	return errors.Join(err, <-ran)
 }
@@ -293,13 +299,30 @@ func (c *crowd) report(b *testing.B, t target, seen *sightings, took time.Durati
 	slices.Sort(seen.inserts)
 	slices.Sort(seen.waits)
 	at := func(all []time.Duration, part float64) time.Duration { return all[int(part*float64(len(all)-1))] }
-	fmt.Printf("| %d | %s | %s | %s | %t | %.1f | %d | %d (%d calls) | %s | %s | %.1f s | %.1f s | %s |\n", c.agents, c.flush, c.start, c.engine, c.together,
+	fmt.Printf("| %d | %s | %s | %s, %d queries | %s | %.1f | %d | %d (%d calls) | %s | %s | %.1f s | %.1f s | %s |\n", c.agents, c.flush, c.start, c.engine, c.queries, map[bool]string{true: "one", false: "random"}[c.together],
 		float64(len(seen.inserts))/took.Seconds(), parts, total(seen.errors), seen.failed,
 		at(seen.inserts, .5).Round(time.Millisecond), at(seen.inserts, .99).Round(time.Millisecond),
 		at(seen.waits, .5).Seconds(), at(seen.waits, .99).Seconds(), unique)
 	for text, n := range seen.errors {
-		b.Logf("%d times: %.300s", n, text)
+		b.Logf("%d inserts failed: %.300s", n, text)
 	}
+
+	for text, n := range seen.last {
+		b.Logf("the last error of %d agents: %.300s", n, text)
+	}
+}
+
+// end is the cause in an error's text, without the addresses before it.
+func end(text string) string {
+	if i := strings.LastIndex(text, "fleet: "); i >= 0 {
+		text = text[i+len("fleet: "):]
+	}
+
+	if strings.Contains(text, "->") {
+		text = text[strings.LastIndex(text, ": ")+2:]
+	}
+
+	return text
 }
 
 func total(errors map[string]int) int {
