@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent/probes"
@@ -27,7 +29,7 @@ import (
 
 // watchOptions are the flags of watch.
 type watchOptions struct {
-	source, to, state, metrics, thresholds, output string
+	source, to, state, metrics, thresholds, output, share string
 	from                                           source.Options
 	jobs                                           []string
 	every, lag, forget                             time.Duration
@@ -82,6 +84,14 @@ once with --once; --release takes all of that back.`,
 				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
 			}
 
+			if o.share != "" && (o.once || !strings.HasPrefix(o.to, ddl.Scheme)) {
+				return usage("--share needs --to clickhouse://…, where the watchers find each other, and goes without --once")
+			}
+
+			if o.share != "" && o.cluster.kubernetes {
+				return usage("--share goes without --kubernetes: each watcher would take back what another one says of a node")
+			}
+
 			o.source = args[0]
 			if o.to != "" {
 				if err := checkStore(o.to); err != nil {
@@ -96,6 +106,7 @@ once with --once; --release takes all of that back.`,
 	f.StringSliceVar(&o.jobs, "job", nil, "only these jobs (may be repeated); default all of the source")
 	f.DurationVar(&o.every, "every", 10*time.Second, "how often to look")
 	f.StringVar(&o.to, "to", "", "store that takes the table verdicts: parquet:DIR or clickhouse://…")
+	f.StringVar(&o.share, "share", "", "this watcher's name among several that follow the same SOURCE: each follows its share of the jobs, and takes over those of one that is gone for a minute (needs --to, a ClickHouse store that all of them have)")
 	f.StringVar(&o.state, "state", "", "directory that keeps what was learnt over restarts")
 	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9613", `address of /metrics, /healthz and /readyz, "" for none`)
 	f.StringVar(&o.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
@@ -147,6 +158,16 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 		w.sink = &verdictStore{sink: sink}
 		defer func() { err = errors.Join(err, sink.Close()) }()
 		wo.Sink = w.sink
+	}
+
+	if o.share != "" {
+		table, err := source.OpenLive(ctx, o.to, source.Options{})
+		if err != nil {
+			return err
+		}
+
+		defer func() { err = errors.Join(err, table.Close()) }()
+		wo.Share = &watch.Share{Name: o.share, Sink: w.sink, Table: table, Log: w.log}
 	}
 
 	if err := errors.Join(w.tell(&wo), w.deepen(&wo)); err != nil {

@@ -19,6 +19,7 @@ type job struct {
 	reader  Reader
 	verdict *verdict.Verdict
 	dirty   bool // differs from what was saved
+	taken   bool // over, and nothing stored of it since; see Share
 	failing string
 	damaged []string // files that this process said are damaged
 	since   time.Time

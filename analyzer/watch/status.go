@@ -15,7 +15,10 @@ type Status struct {
 	LastError     string    // of the last look, "" when it succeeded
 	BadThresholds string    // why the thresholds file is not in use, "" when it is
 	Dropped       uint64    // jobs that ended
-	Jobs          map[string]JobStatus
+	// Taken are jobs of which something was said before this watcher followed them, Repeated
+	// changes that it found and another one stored; see Share.
+	Taken, Repeated uint64
+	Jobs            map[string]JobStatus
 }
 
 // JobStatus is one job's.

@@ -83,6 +83,8 @@ type Options struct {
 	Jobs   []string // nil = all of the source
 	// Sink takes changes; nil stores nothing.
 	Sink Sink
+	// Share divides the jobs with other watchers of the store; nil follows all.
+	Share *Share
 	// StateDir keeps what was learnt over restarts; "" keeps nothing.
 	StateDir string
 	// Thresholds is followed; nil means detect.Default.
@@ -163,8 +165,17 @@ func (w *Watcher) Close() error {
 		errs = append(errs, w.state.close())
 	}
 
+	if w.o.Share != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveAtMost)
+		defer cancel()
+		errs = append(errs, w.o.Share.leave(ctx))
+	}
+
 	return errors.Join(errs...)
 }
+
+// leaveAtMost bounds what a watcher that goes waits for a store that may be gone.
+const leaveAtMost = 5 * time.Second
 
 // Run looks at once, and again for each tick, until ctx ends. Errors of a look
 // are logged and counted: the next one tries again.
@@ -193,6 +204,10 @@ func (w *Watcher) Finish(ctx context.Context) error { return w.look(ctx, feed.Ov
 func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 	w.rethink()
 	names, err := w.names(ctx)
+	if err == nil {
+		names, err = w.share(ctx, names)
+	}
+
 	if err != nil {
 		w.note(err)
 		return err
@@ -358,10 +373,18 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 		}
 	}
 
+	if err := w.takeOver(ctx, j); err != nil {
+		return nil, err
+	}
+
 	reader, err := w.o.Source.Follow(ctx, name, j.Cursor)
 	if err != nil && j.Cursor != nil {
 		w.o.Log.Warn("cannot go on where it stopped, the job is read from its beginning", "job", name, "error", err)
-		j = newJob(name)
+		said, taken := j.Stated, j.taken
+		if j = newJob(name); w.o.Share != nil {
+			j.Stated, j.taken = said, taken
+		}
+
 		reader, err = w.o.Source.Follow(ctx, name, nil)
 	}
 
@@ -422,6 +445,10 @@ func (w *Watcher) publish(ctx context.Context, j *job) error {
 
 	if len(j.Unsent) == 0 || w.o.Sink == nil {
 		return nil
+	}
+
+	if err := w.unrepeated(ctx, j); err != nil {
+		return err
 	}
 
 	if err := w.o.Sink.Verdicts(ctx, j.Unsent); err != nil {

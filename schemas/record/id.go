@@ -43,6 +43,15 @@ func HashID(parts ...string) ID {
 	return ID(h.Sum64())
 }
 
+// Mixed returns the bits of id spread: FNV changes its low bits most by what it reads last.
+// The mixing is splitmix64's.
+func (id ID) Mixed() uint64 {
+	h := uint64(id)
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
 // IncarnationOf returns the incarnation of a process: HashID of its boot id (as
 // /proc/sys/kernel/random/boot_id prints it, without the newline), its pid and
 // its start in clock ticks after boot (field 22 of /proc/<pid>/stat), both in

@@ -91,11 +91,7 @@ func (s *Sink) ask(ctx context.Context) error {
 func rendezvous(shards []shard, job, node string) int {
 	best, most := 0, uint64(0)
 	for i, one := range shards {
-		// FNV changes its low bits most by what it reads last; the mixing is splitmix64's.
-		h := uint64(record.HashID(one.name, job, node))
-		h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-		h = (h ^ h>>27) * 0x94d049bb133111eb
-		if h ^= h >> 31; h >= most {
+		if h := record.HashID(one.name, job, node).Mixed(); h >= most {
 			best, most = i, h
 		}
 	}

@@ -43,6 +43,8 @@ var (
 	failing        = description("watch_job_failing", "1 while the job can't be read.", "job")
 	jobs           = description("watch_jobs", "Jobs followed.")
 	dropped        = description("watch_jobs_dropped_total", "Jobs dropped because nothing new came.")
+	taken          = description("watch_jobs_taken_total", "Jobs of which something was said before this watcher followed them.")
+	repeated       = description("watch_changes_repeated_total", "Changes that were left out because the watcher before had stored them.")
 	looks          = description("watch_looks_total", "Looks at the source.", "result")
 	lastLook       = description("watch_last_look_timestamp_seconds", "When a look last succeeded.")
 	deep           = description("watch_deep_nodes", "Nodes that --deepen records in depth, or is switching.")
@@ -74,6 +76,8 @@ func (m *Watcher) Collect(ch chan<- prometheus.Metric) {
 	counter(looks, float64(s.Looks-s.Failed), "ok")
 	counter(looks, float64(s.Failed), "failed")
 	counter(dropped, float64(s.Dropped))
+	counter(taken, float64(s.Taken))
+	counter(repeated, float64(s.Repeated))
 	gauge(jobs, float64(len(s.Jobs)))
 	gauge(thresholds, truth(s.BadThresholds != ""))
 	if m.Depth != nil {
