@@ -25,8 +25,10 @@ type copies struct {
 // storedRound is a round that is stored.
 type storedRound struct {
 	acks []acknowledgement
-	mark any
-	at   time.Time
+	mark any // nil: nothing in it that waits, or unmarked
+	// unmarked is that the mark could not be had. A later one is of these rows, too.
+	unmarked bool
+	at       time.Time
 }
 
 // acknowledgement is a mark of a stream that is stored.
@@ -49,7 +51,7 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 			s.o.Logger.Debug("ask for copies", "err", err) // the next mark is of these rows, too
 		}
 
-		round.mark = mark
+		round.mark, round.unmarked = mark, err != nil
 		if mark != nil || err != nil || len(s.copies.rounds) > 0 {
 			s.copies.rounds = append(s.copies.rounds, round)
 			s.stats.uncopied.Store(uint64(len(s.copies.rounds)))
@@ -96,12 +98,12 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 	}
 	for len(c.rounds) > 0 && ctx.Err() == nil {
 		r := &c.rounds[0]
-		if r.mark == nil { // it could not be had then
-			r.mark, _ = sink.Mark(ctx)
+		if r.unmarked {
+			s.markAgain(ctx, sink)
 		}
 
 		switch {
-		case copied(r.mark):
+		case r.mark == nil && !r.unmarked, copied(r.mark):
 		case now().Sub(r.at) < s.o.Copies:
 			c.asked = now()
 			return copyEvery
@@ -110,7 +112,10 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 				s.o.Logger.Warn("stored in one replica only: no second one has it", "for", s.o.Copies)
 			}
 
-			c.single = r.mark
+			if r.mark != nil {
+				c.single = r.mark
+			}
+
 			s.stats.singles.Add(1)
 		}
 
@@ -132,6 +137,25 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 	}
 
 	return copyEvery
+}
+
+// markAgain gives the first round the mark that could not be had then, or that of a later
+// round, which is of its rows, too.
+func (s *Shipper) markAgain(ctx context.Context, sink Copies) {
+	r := &s.copies.rounds[0]
+	mark, err := sink.Mark(ctx)
+	if err != nil {
+		s.o.Logger.Debug("ask for copies", "err", err)
+		return
+	}
+
+	for _, later := range s.copies.rounds[1:] {
+		if mark == nil {
+			mark = later.mark
+		}
+	}
+
+	r.mark, r.unmarked = mark, false
 }
 
 // AwaitCopies waits until no round waits for a second copy.
