@@ -47,7 +47,7 @@ func (j *jobs) add(first, last, from, to int) {
 // nothing new, looks at two more steps of every job, and at jobs that have come while as
 // many have gone. It reports seconds and processor seconds of each look, and the memory.
 func BenchmarkWatch(b *testing.B) {
-	const running, history = 200, 40
+	const running, history = 1000, 40
 	server := chtest.Start(b)
 	j := &jobs{Server: server, database: server.Database(), began: time.Now().Add(-20 * time.Minute).UnixNano()}
 	sink, err := clickhouse.Open(b.Context(), server.Store(j.database), clickhouse.Options{})
