@@ -30,13 +30,13 @@ import (
 // watchOptions are the flags of watch.
 type watchOptions struct {
 	source, to, state, metrics, thresholds, output, share string
-	from                                           source.Options
-	jobs                                           []string
-	every, lag, forget                             time.Duration
-	minImpact                                      float64
-	once                                           bool
-	cluster                                        clusterOptions
-	depth                                          depthOptions
+	from                                                  source.Options
+	jobs                                                  []string
+	every, lag, forget                                    time.Duration
+	minImpact                                             float64
+	once                                                  bool
+	cluster                                               clusterOptions
+	depth                                                 depthOptions
 }
 
 func watchCommand() *cobra.Command {
