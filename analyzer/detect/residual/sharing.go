@@ -374,18 +374,21 @@ func (s *Sharing) Spread() float64 {
 // measured with noise, so least squares would fall short: Deming's line takes the noise
 // of w, a middle of other parts, to be a known share of that of a rank (Deming,
 // Statistical Adjustment of Data, 1943). A stage of a real job follows 1.52 times.
+// Where correlation is weak the line hangs on that share, so it is believed by degrees.
 func (s *Sharing) slope(g int) float64 {
 	if s.sww[g] <= 0 || s.sxx[g] <= 0 {
 		return 0
 	}
 
-	if s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]) < SharedCorrelation {
+	r := s.sxy[g] / math.Sqrt(s.sww[g]*s.sxx[g])
+	if r <= SharedCorrelation {
 		return 0
 	}
 
+	sure := min(1, (r-SharedCorrelation)/(sharedSure-SharedCorrelation))
 	d := s.sxx[g] - s.sww[g]/s.noise
 	slope := (d + math.Sqrt(d*d+4*s.sxy[g]*s.sxy[g]/s.noise)) / (2 * s.sxy[g])
-	return min(slope, sharedMost)
+	return sure * (1 + sure*(min(slope, sharedMost)-1))
 }
 
 // Together is the median correlation of roles with the rest of their replica.

@@ -5,6 +5,10 @@ const (
 	// SharedCorrelation is the least correlation between stages of a replica, or
 	// with tokens, at which the common part is taken for work and removed.
 	SharedCorrelation = 0.5
+	// sharedSure is the correlation from which the line is believed as it is. Between the
+	// two it is drawn to 1, as work enters all stages alike, and to none: a job whose
+	// correlation wanders about one half must not be judged in other units each time.
+	sharedSure = 0.7
 	// sharedNoise is the variance of the noise in the middle of a replica's other
 	// stages to that of one rank: three stages' median has 0.45 of it, and one stage
 	// all of it.
