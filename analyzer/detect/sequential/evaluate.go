@@ -47,7 +47,7 @@ func (t *Test) try(r, k int) outcome {
 	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(steps)
 	freedom := min(tailFreedom, leastFreedom+steps)
 	se = math.Hypot(se, t.Load)
-	o.effect, o.z = m, m/math.Hypot(se, t.tau)
+	o.effect, o.z = m, m/math.Hypot(se, t.unsure*t.tau)
 	if t.SelfOnly {
 		o.effect, o.z = 0, 0
 	}
@@ -258,9 +258,10 @@ func (t *Test) evaluateLanes(r int) {
 			continue
 		}
 
-		z := m / math.Hypot(t.tauLane[i], tauFloor)
+		apart := math.Hypot(math.Hypot(t.tauLane[i], t.Load), t.unsure*tauFloor)
+		z := m / apart
 		if t.orphaned(int32(r)) {
-			z = m / math.Hypot(math.Hypot(t.tauLane[i], tauFloor), robust.MedianLoss*float64(t.Left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
+			z = m / math.Hypot(apart, robust.MedianLoss*float64(t.Left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
 		}
 
 		if own := t.laneRise(r, i); l >= LongBlocks {

@@ -75,6 +75,7 @@ type Test struct {
 
 	cfg           *threshold.Config
 	least         float32   // MinEffect as a logarithm
+	unsure        float64   // how much farther apart healthy units may be than those at hand
 	warming       bool      // most units are in their first steps
 	Left          []float32 // noise that is left in each unit for want of mates, set before a step
 	news          bool      // somebody was confirmed since this was cleared
@@ -158,6 +159,7 @@ func (t *Test) Assign(u Units) {
 		t.Together = t.n
 	}
 
+	t.unsure = unsure(u.Node)
 	t.role, t.few = make([]int32, t.n), make([]bool, t.n)
 	for r := range t.role {
 		t.role[r] = -1

@@ -84,10 +84,25 @@ func (t *Test) middleLook(k int) float64 {
 	return float64(robust.Median(t.hl))
 }
 
+// unsure is by what the spread of the units, of which these are the nodes, may fall short
+// of what healthy ones have: the ranks of a node drift as one.
+func unsure(node []int32) float64 {
+	seen := map[int32]bool{}
+	for _, k := range node {
+		seen[k] = true
+	}
+
+	if len(seen) == 0 {
+		return 1
+	}
+
+	return math.Sqrt(1 + fewUnits/math.Sqrt(float64(len(seen))))
+}
+
 // laneSpread is the spread that a lane's mean has in health: its own error, known
 // from many blocks, and what ranks differ beyond it as far as n of them can tell.
 func laneSpread(across, se float64, n int) float64 {
-	beyond := across*across - se*se*(1+2.5/math.Sqrt(float64(n)))
+	beyond := across*across - se*se*(1+fewUnits/math.Sqrt(float64(n)))
 	return math.Sqrt(se*se + max(0, beyond))
 }
 

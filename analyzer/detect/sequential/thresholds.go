@@ -68,6 +68,9 @@ const (
 	sigmaFloor = 0.004
 	// tauFloor is the least harmless persistent spread between devices.
 	tauFloor = 0.005
+	// fewUnits over the root of their number is by how much of itself the variance of so
+	// many units may differ from that of all.
+	fewUnits = 2.5
 	// usualLooks at how far ranks lie apart, one every evaluateEvery steps, tell what is
 	// usual: a fault is degraded long before it is in half of them.
 	usualLooks = 64
