@@ -109,6 +109,7 @@ func TestSeeds_OnceWrong(t *testing.T) {
 	for _, c := range []struct{ kind, name, seed string }{
 		{"-healthy", "heavy-tailed", "74"},
 		{"-healthy", "drifting", "41"},
+		{"-healthy", "drifting", "240"},
 		{"-healthy", families, "19"},
 		{"-healthy", families, "41"},
 		{"-healthy", families, "75"},
@@ -116,7 +117,9 @@ func TestSeeds_OnceWrong(t *testing.T) {
 		{"-healthy", families, "181"},
 		{"-healthy", families, "239"},
 		{"-healthy", families, "371"},
+		{"-healthy", families, "383"},
 		{"-healthy", families, "401"},
+		{"-healthy", families, "770119"},
 		{"-scenario", "routing", "1014"},
 		{"-scenario", "mixed-hardware", "770007"},
 		{"-scenario", "transients", "770010"},
