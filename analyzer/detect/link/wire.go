@@ -57,7 +57,7 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 	}
 }
 
-// Unjudged says which transfers nothing could be compared with, "" where those of all groups could: a
+// Unjudged says which transfers nothing could be compared with, "" where those of most groups could: a
 // slow link among them would stay hidden. world is the number of ranks of the job.
 func (w *Watch) Unjudged(world int) string {
 	if slices.ContainsFunc(w.groups, func(g frame.Group) bool { return g.Name == "" && len(g.Rows) > 2 }) {
@@ -76,7 +76,7 @@ func (w *Watch) Unjudged(world int) string {
 		}
 	}
 
-	if short == 0 {
+	if 2*short <= parts { // as of ranks: most were judged
 		return ""
 	}
 
