@@ -178,7 +178,7 @@ class Timeline(object):
     def _write(self, flight):
         """Writes one range; its events are complete."""
         begins = self._elapsed(self.anchor, flight.start)
-        dur = self._elapsed(flight.start, flight.stop)
+        dur = max(self._elapsed(flight.start, flight.stop), 0)  # of two streams, the later event may complete first
         if self.base + begins < flight.recorded:
             self.base = flight.recorded - begins
         start = self.base + begins
