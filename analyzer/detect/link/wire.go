@@ -57,30 +57,14 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 	}
 }
 
-// Unjudged says which transfers nothing could be compared with, "" where those of most groups could: a
-// slow link among them would stay hidden. world is the number of ranks of the job.
-func (w *Watch) Unjudged(world int) string {
+// Unjudged says why a slow link would stay hidden, "" where it would not: collectives of more than two
+// ranks are recorded without the name of their group.
+func (w *Watch) Unjudged() string {
 	if slices.ContainsFunc(w.groups, func(g frame.Group) bool { return g.Name == "" && len(g.Rows) > 2 }) {
 		return "the recording does not name the groups of ranks that collectives are of: a slow link between some ranks can't be seen in it"
 	}
 
-	parts, short := 0, 0 // groups of a part of the job: a slow link in one of all slows all
-	for _, x := range w.wires.Of {
-		if len(x.Recent) == 0 || len(x.Rows) >= world { // members that were not recorded are a matter of coverage
-			continue
-		}
-
-		parts++
-		if mates, _ := w.wires.mates(x); len(x.Recent) < wireBase+wireWindows && len(mates) < minClass {
-			short++
-		}
-	}
-
-	if 2*short <= parts { // as of ranks: most were judged
-		return ""
-	}
-
-	return fmt.Sprintf("the transfers of %d of %d groups with a part of the ranks were recorded in too few steps (%d windows are needed): there is nothing to compare them with, and a slow link among them can't be seen", short, parts, wireBase+wireWindows)
+	return ""
 }
 
 func (w *wires) observe(t *frame.Transfer, step float64) {
