@@ -32,7 +32,7 @@ type Watch struct {
 	passes  []uint8
 	since   []int64
 	found   []int64
-	calm    []uint8
+	normal  []uint8
 	gusts   []float32 // share of earlier steps above half a rise: congestion
 	gusting []uint16  // steps of the gust that lasts
 	gust    gustiness
@@ -57,7 +57,7 @@ func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 	w := &Watch{
 		cfg: cfg, n: len(l.Ranks), wires: &wires{cfg: cfg, Of: map[string]*wire{}}, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
-		since: make([]int64, n), found: make([]int64, n), calm: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n),
+		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
@@ -182,8 +182,8 @@ func (w *Watch) rank() {
 
 // classLevel is the usual transfer of the groups of one class, a logarithm.
 type classLevel struct {
-	Mid, Scatter float32
-	N            int
+	Mid, Spread float32
+	N           int
 }
 
 // gustiness is how long the gusts of congestion of a job last: the sums of their
@@ -330,10 +330,10 @@ func (w *Watch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
 
 // class returns the median and spread of the other groups that should be as
 // fast, exactly where there are few.
-func (w *Watch) class(g int) (mid, scatter float32, n int) {
+func (w *Watch) class(g int) (mid, spread float32, n int) {
 	id := w.groups[g].Class
 	if c := w.classes[id]; c.N >= threshold.LargeRole {
-		return c.Mid, c.Scatter, c.N - 1
+		return c.Mid, c.Spread, c.N - 1
 	}
 
 	var v []float32
@@ -356,8 +356,8 @@ func (w *Watch) step(g int, slow bool, cur, ref, noise float32, label int64) {
 	if !slow {
 		w.passes[g] = 0
 		if w.slow[g] {
-			if w.calm[g]++; w.calm[g] >= 2 {
-				w.slow[g], w.calm[g] = false, 0
+			if w.normal[g]++; w.normal[g] >= 2 {
+				w.slow[g], w.normal[g] = false, 0
 			}
 
 			return
@@ -382,7 +382,7 @@ func (w *Watch) step(g int, slow bool, cur, ref, noise float32, label int64) {
 		return
 	}
 
-	w.calm[g] = 0
+	w.normal[g] = 0
 	if w.passes[g] == 0 && !w.slow[g] {
 		w.since[g], w.found[g] = w.onset(g, (cur+ref)/2), label
 	}

@@ -9,7 +9,7 @@ import (
 func (w *Watch) State() state.Fields {
 	f := state.Fields{
 		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "slow": &w.slow,
-		"passes": &w.passes, "since": &w.since, "found": &w.found, "calm": &w.calm,
+		"passes": &w.passes, "since": &w.since, "found": &w.found, "normal": &w.normal,
 		"gusts": &w.gusts, "gusting": &w.gusting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
 		"labels": &w.labels, "count": state.Counts(&w.count), "classes": &w.classes, "busy": &w.busy,
 		"wires": &w.wires.Of,

@@ -55,6 +55,6 @@ func (t *Test) over(r int) Episode {
 			ep.Effect >= max(eventEffect, eventSigmas*float64(t.Noise(r))) && !starting
 	}
 
-	t.calm(r)
+	t.endEpisode(r)
 	return ep
 }

@@ -145,7 +145,7 @@ func (t *Test) evaluateSuspect(r int) {
 		t.passes[r] = 0
 		if age > 2*labelMemory { // a habit, not a fault
 			t.base[r], t.baseN[r] = t.mid[r], baseBlocks
-			t.calm(r)
+			t.endEpisode(r)
 		}
 
 		return

@@ -204,7 +204,7 @@ func (t *Test) Forget(r int) {
 
 	t.block[r], t.mu[r], t.dev[r], t.prev[r] = 0, 0, 0, robust.NaN
 	t.base[r], t.baseN[r], t.creep[r] = 0, 0, 0
-	t.calm(r)
+	t.endEpisode(r)
 	t.first[r], t.mid[r] = -1, robust.NaN
 	for i := range t.laneMean {
 		t.laneMean[i][r] = robust.NaN
@@ -214,8 +214,8 @@ func (t *Test) Forget(r int) {
 	t.slowly.forget(r)
 }
 
-// calm ends the episode of unit r.
-func (t *Test) calm(r int) {
+// endEpisode ends the episode of unit r.
+func (t *Test) endEpisode(r int) {
 	t.phase[r], t.passes[r], t.lanePasses[r] = ok, 0, 0
 	t.climb[r], t.fall[r], t.sum[r], t.sumN[r] = 0, 0, 0, 0
 	t.z[r], t.effect[r], t.slow[r] = 0, 0, false

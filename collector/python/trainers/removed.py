@@ -5,7 +5,6 @@ Each child is forked out of this process, which has imported torch: it takes the
 point away, lets laggard instrument what is left, and trains one rank.
 """
 
-import importlib
 import json
 import os
 import sys
@@ -15,6 +14,8 @@ import torch
 import torch.distributed
 import torch.distributed.checkpoint  # noqa: F401
 import torch.distributed.device_mesh  # noqa: F401
+
+from hookpoints import remove
 
 POINTS = (
     "torch.distributed.distributed_c10d:ProcessGroup.register_pre_hook",
@@ -62,18 +63,6 @@ OURS = (
     "torch._C._distributed_c10d:Work.get_future",
     "torch.distributed.distributed_c10d:get_process_group_ranks",
 )
-
-
-def remove(point):
-    """Takes a hook point away; returns (owner, name, what was there)."""
-    module, _, path = point.partition(":")
-    owner = importlib.import_module(module)
-    *classes, name = path.split(".")
-    for each in classes:
-        owner = getattr(owner, each)
-    was = vars(owner)[name]
-    delattr(owner, name)
-    return owner, name, was
 
 
 def train():

@@ -10,6 +10,8 @@ import sys
 
 import numpy
 
+from hookpoints import remove
+
 POINTS = {
     "mindspore": (
         "mindspore.nn.cell:Cell.__call__",
@@ -63,18 +65,6 @@ def jax():
         weights -= 0.1 * gradient
         losses.append(float(loss).hex())
     return losses
-
-
-def remove(point):
-    """Takes a hook point away; returns (owner, name, what was there)."""
-    module, _, path = point.partition(":")
-    owner = importlib.import_module(module)
-    *classes, name = path.split(".")
-    for each in classes:
-        owner = getattr(owner, each)
-    was = vars(owner)[name]
-    delattr(owner, name)
-    return owner, name, was
 
 
 def main(framework, recorded="", point=""):
