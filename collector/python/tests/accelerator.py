@@ -24,6 +24,12 @@ class Stream(object):
         while True:
             self.todo.get()()
 
+    def reached(self):
+        """Waits until it has done what was enqueued: the test's, not the recorder's."""
+        done = threading.Event()
+        self.todo.put(done.set)
+        done.wait()
+
 
 class Event(object):
     """A mark in a stream."""
@@ -112,6 +118,4 @@ class Module(object):
     def synchronize(self):
         """Waits until the streams that exist have come this far: the test's, not the recorder's."""
         for stream in list(Event.made) or [self.default]:
-            done = threading.Event()
-            stream.todo.put(done.set)
-            done.wait()
+            stream.reached()
