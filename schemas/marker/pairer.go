@@ -94,7 +94,7 @@ type Pairer struct {
 	last    *Range // handed out by Add, free at its next call
 
 	replay bool     // lines are read again: see Restore
-	after  []orphan // what orphans is when that is over
+	after  []orphan // what orphans is when that is over, in the order of the lines
 }
 
 // Add takes one line; at is where it stands.
@@ -105,6 +105,8 @@ func (p *Pairer) Add(m *Marker, at Place) Result {
 	}
 
 	switch {
+	case p.replay && p.waits(at):
+		return Result{}
 	case m.Kind == KindAPI, m.Kind == KindKernel:
 		return p.activity(m, at)
 	case m.Kind != KindMarker, m.Source > DeviceSide, !m.starts() && !m.ends():
@@ -122,11 +124,11 @@ func (p *Pairer) Add(m *Marker, at Place) Result {
 func (p *Pairer) activity(m *Marker, at Place) Result {
 	var res Result
 	if m.Kind == KindAPI {
-		if !p.process(m, &res) {
+		if !p.process(m, at, &res) {
 			return res
 		}
-	} else if len(p.live) > 0 {
-		res.Process = p.live[0]
+	} else if i := slices.IndexFunc(p.live, func(q *Process) bool { return q.begun(at) }); i >= 0 {
+		res.Process = p.live[i]
 	} else {
 		p.drop(1)
 		return res
@@ -163,7 +165,7 @@ func weight(r *record.Record) int {
 
 // process finds or begins the process of a host line; false means that the line
 // is of a process that has ended.
-func (p *Pairer) process(m *Marker, res *Result) bool {
+func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
 	i := slices.IndexFunc(p.live, func(q *Process) bool { return q.PID == m.Process })
 	if i < 0 {
 		if p.replay {
@@ -175,7 +177,7 @@ func (p *Pairer) process(m *Marker, res *Result) bool {
 			return false
 		}
 
-		p.begin(m, res)
+		p.begin(m, at, res)
 		return true
 	}
 
@@ -189,7 +191,7 @@ func (p *Pairer) process(m *Marker, res *Result) bool {
 		p.live = slices.Delete(p.live, i, i+1)
 		res.Over = q
 		p.depart(q)
-		p.begin(m, res)
+		p.begin(m, at, res)
 		return true
 	}
 
@@ -206,6 +208,7 @@ type departed struct {
 	First uint64 `json:"first"` // earliest host stamp
 	Last  uint64 `json:"last"`  // latest host stamp
 	MaxID uint64 `json:"max_id"`
+	place Place  // see Process
 }
 
 func (p *Pairer) depart(q *Process) {
@@ -213,14 +216,14 @@ func (p *Pairer) depart(q *Process) {
 		p.gone = slices.Delete(p.gone, 0, 1)
 	}
 
-	p.gone = append(p.gone, departed{q.PID, q.Index, q.earliest, q.lastHost, q.maxID})
+	p.gone = append(p.gone, departed{q.PID, q.Index, q.earliest, q.lastHost, q.maxID, q.place})
 }
 
 // absorbed reports whether a device line is of a process that has ended and is
 // younger than the one with an index.
-func (p *Pairer) absorbed(m *Marker, index uint32) bool {
+func (p *Pairer) absorbed(m *Marker, at Place, index uint32) bool {
 	for _, d := range p.gone {
-		if d.Index > index && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.First) {
+		if d.Index > index && d.place.Before(at) && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.First) {
 			return true
 		}
 	}
@@ -240,9 +243,9 @@ func (p *Pairer) lastOf(pid uint32) uint64 {
 	return last
 }
 
-func (p *Pairer) begin(m *Marker, res *Result) {
+func (p *Pairer) begin(m *Marker, at Place, res *Result) {
 	after := p.lastOf(m.Process)
-	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, after: after, open: make(map[uint64]*Range)}
+	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, place: at, after: after, open: make(map[uint64]*Range)}
 	p.index++
 	if len(p.live) == maxProcesses && res.Over == nil { // the one that is silent for the longest time
 		res.Over = slices.MinFunc(p.live, func(a, b *Process) int { return cmp.Compare(a.lastHost, b.lastHost) })
@@ -256,7 +259,7 @@ func (p *Pairer) begin(m *Marker, res *Result) {
 
 func (p *Pairer) addStart(m *Marker, at Place) Result {
 	var res Result
-	if !p.process(m, &res) {
+	if !p.process(m, at, &res) {
 		return res
 	}
 
@@ -319,7 +322,7 @@ func (p *Pairer) instant(r *Range, m *Marker) {
 
 func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	var res Result
-	if !p.process(m, &res) {
+	if !p.process(m, at, &res) {
 		return res
 	}
 
@@ -343,11 +346,11 @@ func (p *Pairer) addDevice(m *Marker, at Place) Result {
 	passed := false // a younger process that was there does not wait for it
 	for i, q := range p.live {
 		first := i == len(p.live)-1 && len(p.gone) == 0 // then nobody else can have written it
-		if m.Timestamp != 0 && m.Timestamp+slackNs < q.earliest && !first {
+		if !q.begun(at) || m.Timestamp != 0 && m.Timestamp+slackNs < q.earliest && !first {
 			continue
 		}
 
-		if p.absorbed(m, q.Index) || passed && m.Timestamp > q.lastHost+trailNs {
+		if p.absorbed(m, at, q.Index) || passed && m.Timestamp > q.lastHost+trailNs {
 			break
 		}
 

@@ -9,6 +9,7 @@ type Process struct {
 	First uint64 // its first host time stamp, ns since the Unix epoch
 	Floor int64  // set by the caller: ranges that begin before are not followed
 
+	place    Place  // of its first line; zero: before all that is read again
 	after    uint64 // host stamps up to here are of an earlier process with this pid
 	earliest uint64 // earliest host stamp
 	maxID    uint64
@@ -21,6 +22,10 @@ type Process struct {
 	waiting    int // in the list
 	weight     int // of them
 }
+
+// begun reports whether the process had written a line before one at a place. Only while
+// lines are read again may it not have.
+func (p *Process) begun(at Place) bool { return !at.Before(p.place) }
 
 // Now returns the latest host time stamp, ns since the Unix epoch.
 func (p *Process) Now() int64 { return clamp(p.lastHost) }

@@ -1,21 +1,39 @@
 package marker
 
-import "github.com/laggard-dev/laggard/schemas/record"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
 
 // State is what a Pairer knows beyond the ranges that wait for a line. Those are
 // rebuilt by reading again the lines from Earliest on; until Live is called
 // nothing may be settled, expired or drained.
 type State struct {
-	Processes []ProcessState `json:"processes,omitempty"` // that began last first
-	Gone      []departed     `json:"gone,omitempty"`
-	Orphans   []OrphanState  `json:"orphans,omitempty"`
-	Index     uint32         `json:"index"`
-	Unmatched uint64         `json:"unmatched,omitempty"`
-	Clipped   uint64         `json:"clipped,omitempty"`
+	Processes []ProcessState  `json:"processes,omitempty"` // that began last first
+	Gone      []DepartedState `json:"gone,omitempty"`
+	Orphans   []OrphanState   `json:"orphans,omitempty"`
+	Index     uint32          `json:"index"`
+	Unmatched uint64          `json:"unmatched,omitempty"`
+	Clipped   uint64          `json:"clipped,omitempty"`
+}
+
+// DepartedState is one process that has ended.
+type DepartedState struct {
+	departed
+	Begun PlaceState `json:"begun,omitzero"`
+}
+
+// PlaceState is a Place whose segment has a lasting name; zero for one before Earliest.
+type PlaceState struct {
+	Segment string `json:"segment"`
+	Offset  int64  `json:"offset"`
 }
 
 // ProcessState is one process.
 type ProcessState struct {
+	Begun    PlaceState     `json:"begun,omitzero"`
 	PID      uint32         `json:"pid"`
 	Index    uint32         `json:"index"`
 	First    uint64         `json:"first"`
@@ -30,19 +48,18 @@ type ProcessState struct {
 
 // OverdueState is a range whose end is long due.
 type OverdueState struct {
-	Record      record.Record `json:"record"`
-	ID          uint64        `json:"id"`
-	Begin       int64         `json:"begin"`
-	Segment     string        `json:"segment"`
-	Offset      int64         `json:"offset"`
-	Have        uint8         `json:"have"`
-	Device      bool          `json:"device,omitempty"`
-	HostStart   uint64        `json:"hs"`
-	DeviceStart uint64        `json:"ds,omitempty"`
-	DeviceEnd   uint64        `json:"de,omitempty"`
-	Thread      uint32        `json:"tid"`
-	NPU         uint32        `json:"npu,omitempty"`
-	Stream      uint32        `json:"stream,omitempty"`
+	Record record.Record `json:"record"`
+	ID     uint64        `json:"id"`
+	Begin  int64         `json:"begin"`
+	PlaceState
+	Have        uint8  `json:"have"`
+	Device      bool   `json:"device,omitempty"`
+	HostStart   uint64 `json:"hs"`
+	DeviceStart uint64 `json:"ds,omitempty"`
+	DeviceEnd   uint64 `json:"de,omitempty"`
+	Thread      uint32 `json:"tid"`
+	NPU         uint32 `json:"npu,omitempty"`
+	Stream      uint32 `json:"stream,omitempty"`
 }
 
 // OrphanState is a line without a start.
@@ -54,21 +71,33 @@ type OrphanState struct {
 	PID       uint32 `json:"pid"`
 	NPU       uint32 `json:"npu,omitempty"`
 	Stream    uint32 `json:"stream,omitempty"`
-	Segment   string `json:"segment"`
-	Offset    int64  `json:"offset"`
+	PlaceState
 }
 
-// State returns the state. name turns a Place's segment into a lasting name.
-func (p *Pairer) State(name func(segment uint32) string) State {
-	s := State{Index: p.index, Unmatched: p.Unmatched, Clipped: p.Clipped, Gone: p.gone}
+// State returns the state for a reader that begins at low, which is not after Earliest.
+// name turns a Place's segment into a lasting name.
+func (p *Pairer) State(low Place, name func(segment uint32) string) State {
+	s := State{Index: p.index, Unmatched: p.Unmatched, Clipped: p.Clipped}
+	place := func(at Place) PlaceState { return PlaceState{Segment: name(at.Segment), Offset: at.Offset} }
+	begun := func(at Place) PlaceState {
+		if at.Before(low) {
+			return PlaceState{}
+		}
+
+		return place(at)
+	}
+	for _, d := range p.gone {
+		s.Gone = append(s.Gone, DepartedState{d, begun(d.place)})
+	}
+
 	for _, q := range p.live {
 		ps := ProcessState{
-			PID: q.PID, Index: q.Index, First: q.First, Floor: q.Floor,
+			PID: q.PID, Index: q.Index, First: q.First, Begun: begun(q.place), Floor: q.Floor,
 			After: q.after, MaxID: q.maxID, Earliest: q.earliest, LastHost: q.lastHost, Recent: q.recent,
 		}
 		for _, r := range q.overdue {
 			ps.Overdue = append(ps.Overdue, OverdueState{
-				Record: r.Record, ID: r.ID, Begin: r.Begin, Segment: name(r.Place.Segment), Offset: r.Place.Offset,
+				Record: r.Record, ID: r.ID, Begin: r.Begin, PlaceState: place(r.Place),
 				Have: r.have, Device: r.device, HostStart: r.hs, DeviceStart: r.ds, DeviceEnd: r.de,
 				Thread: r.tid, NPU: r.npu, Stream: r.stream,
 			})
@@ -81,7 +110,7 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 		o := p.orphans[k]
 		s.Orphans = append(s.Orphans, OrphanState{
 			ID: k.ID, Source: k.Source, Flag: k.Flag, Timestamp: o.Timestamp, PID: o.PID, NPU: o.Device, Stream: o.Stream,
-			Segment: name(o.Place.Segment), Offset: o.Place.Offset,
+			PlaceState: place(o.Place),
 		})
 	}
 
@@ -91,17 +120,30 @@ func (p *Pairer) State(name func(segment uint32) string) State {
 // Restore makes a fresh Pairer what State described, to be fed the lines from
 // Earliest on and then told so by Live. segment is the inverse of State's name.
 func (p *Pairer) Restore(s State, segment func(name string) uint32) {
-	p.index, p.Unmatched, p.Clipped, p.gone = s.Index, s.Unmatched, s.Clipped, s.Gone
+	place := func(ps PlaceState) Place {
+		if ps == (PlaceState{}) {
+			return Place{}
+		}
+
+		return Place{Segment: segment(ps.Segment), Offset: ps.Offset}
+	}
+	p.index, p.Unmatched, p.Clipped = s.Index, s.Unmatched, s.Clipped
+	for _, d := range s.Gone {
+		d.place = place(d.Begun)
+		p.gone = append(p.gone, d.departed)
+	}
+
 	for _, ps := range s.Processes {
 		q := &Process{
 			PID: ps.PID, Index: ps.Index, First: ps.First, Floor: ps.Floor,
+			place: place(ps.Begun),
 			after: ps.After, maxID: ps.MaxID, earliest: ps.Earliest, lastHost: ps.LastHost, recent: ps.Recent,
 			open: make(map[uint64]*Range),
 		}
 		for _, o := range ps.Overdue {
 			r := &Range{
 				Record: o.Record, ID: o.ID, Begin: o.Begin, Process: q, overdue: true,
-				Place: Place{Segment: segment(o.Segment), Offset: o.Offset},
+				Place: place(o.PlaceState),
 				have:  o.Have, device: o.Device, hs: o.HostStart, ds: o.DeviceStart, de: o.DeviceEnd,
 				tid: o.Thread, npu: o.NPU, stream: o.Stream,
 			}
@@ -115,11 +157,20 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 	for _, o := range s.Orphans {
 		p.after = append(p.after, orphan{
 			Key: orphanKey{ID: o.ID, Source: o.Source, Flag: o.Flag}, Timestamp: o.Timestamp, PID: o.PID, Device: o.NPU, Stream: o.Stream,
-			Place: Place{Segment: segment(o.Segment), Offset: o.Offset},
+			Place: place(o.PlaceState),
 		})
 	}
 
 	p.replay = true
+}
+
+// waits reports whether a line that is read again found no start when it was new, though
+// one may be here: what was seen behind it must not decide about it now.
+func (p *Pairer) waits(at Place) bool {
+	_, found := slices.BinarySearchFunc(p.after, at, func(o orphan, at Place) int {
+		return cmp.Or(cmp.Compare(o.Place.Segment, at.Segment), cmp.Compare(o.Place.Offset, at.Offset))
+	})
+	return found
 }
 
 // Live ends reading again: the lines that follow are new.

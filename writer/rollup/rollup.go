@@ -157,7 +157,8 @@ type Stream struct {
 	pairer marker.Pairer
 
 	segments map[uint32]*source
-	current  uint32 // index of the segment being read; 0 = none
+	newest   uint32 // index of the last segment
+	current  uint32 // index of the one being read; 0 = none, or one before what State names
 	next     int64  // offset after the last line
 	bounds   bounds // of the times in the current segment
 
@@ -212,11 +213,22 @@ func New(o Options) *Stream {
 func (s *Stream) Segment(id record.ID, name string) {
 	name = plainName(name)
 	src := &source{id: id, name: name}
-	if i, ok := s.until.sources[name]; ok && s.replay && s.segments[i].id == id {
-		src.inc = s.segments[i].inc // its identity line may lie before the position
+	if s.replay && compareNames(name, s.until.Segment) > 0 {
+		s.goLive()
 	}
 
-	s.current++
+	i, again := s.until.sources[name]
+	switch {
+	case again && s.segments[i].id == id:
+		src.inc = s.segments[i].inc // its identity line may lie before the position
+		s.current = i
+	case s.replay:
+		s.current = 0
+	default:
+		s.newest++
+		s.current = s.newest
+	}
+
 	s.segments[s.current] = src
 	s.at = located{s.current, src}
 	s.next, s.bounds = 0, boundsOf(name)

@@ -158,7 +158,11 @@ func (s *Stream) state(low marker.Place) *state {
 		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.counts,
 		Until: lineRef{s.segments[s.current].name, s.next},
 	}
-	needed := map[uint32]bool{low.Segment: true, s.current: true}
+	needed := map[uint32]bool{s.current: true}
+	for i := range s.segments {
+		needed[i] = i >= low.Segment
+	}
+
 	name := func(segment uint32) string {
 		needed[segment] = true
 		if src := s.segments[segment]; src != nil {
@@ -167,12 +171,8 @@ func (s *Stream) state(low marker.Place) *state {
 
 		return ""
 	}
-	st.Pairer = s.pairer.State(name)
-	for i := range s.segments {
-		if i < low.Segment && !needed[i] {
-			delete(s.segments, i)
-		}
-	}
+	st.Pairer = s.pairer.State(low, name)
+	maps.DeleteFunc(s.segments, func(i uint32, _ *source) bool { return !needed[i] })
 
 	for _, i := range slices.Sorted(maps.Keys(needed)) {
 		src := s.segments[i]
@@ -249,14 +249,14 @@ func (s *Stream) Resume(p Position) error {
 
 	names := map[string]uint32{}
 	for _, ss := range st.Sources {
-		s.current++
+		s.newest++
 		src := &source{id: ss.ID, name: ss.Name}
 		if ss.Incarnation != nil {
 			src.inc = s.find(*ss.Incarnation)
 		}
 
-		s.segments[s.current] = src
-		names[ss.Name] = s.current
+		s.segments[s.newest] = src
+		names[ss.Name] = s.newest
 	}
 
 	s.pairer.Restore(st.Pairer, func(name string) uint32 { return names[name] })
@@ -310,7 +310,7 @@ func restored(st *incarnationState) *incarnation {
 // until is where reading again ends.
 type until struct {
 	lineRef
-	sources map[string]uint32 // segments that State names
+	sources map[string]uint32 // segments that State names: all from the position on
 	rings   map[record.ID]map[uint32]*ring
 }
 
