@@ -63,6 +63,33 @@ func TestTest_SlowUnit(t *testing.T) {
 	}
 }
 
+// TestTest_SlowFromStart lets one of eight units be slow from the first step on, in noise as
+// of processes that share few cores: how far the seven others lie apart tells that it is.
+func TestTest_SlowFromStart(t *testing.T) {
+	const slow, steps = 3, 120
+	for seed := range uint64(20) {
+		cfg := threshold.Default()
+		units := Alike(8)
+		units.Node = []int32{0, 0, 1, 1, 2, 2, 3, 3}
+		tt, e := New(&cfg, 8, units), make([]float32, 8)
+		rng := rand.New(rand.NewPCG(seed, 9))
+		for step := range steps {
+			for r := range e {
+				e[r] = float32(0.57 * rng.NormFloat64())
+			}
+
+			e[slow] += 1.1
+			tt.Observe(e, nil, int64(step), func(Episode) {})
+		}
+
+		for r := range e {
+			if tt.Degraded(r) != (r == slow) {
+				t.Errorf("seed %d: unit %d degraded %v", seed, r, tt.Degraded(r))
+			}
+		}
+	}
+}
+
 // TestTest_Health plays units that differ for good by less than may be named, in
 // correlated noise: nobody is degraded.
 func TestTest_Health(t *testing.T) {
