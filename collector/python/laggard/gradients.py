@@ -111,7 +111,6 @@ def cover(torch):
         join.notify_join_context = staticmethod(_notify(join.notify_join_context))
     modules.began.append(began)
     modules.wraps(DDP)
-    modules.backward.append(_backward)
 
 
 def _notify(inner):
@@ -156,6 +155,8 @@ def _install(torch, ddp, original):
         # Past register_comm_hook: its log line is the user's.
         torch.distributed._register_comm_hook(ddp.reducer, state, _hook)
         state.ours = True
+        if _backward not in modules.backward:
+            modules.backward.append(_backward)
     except Exception as cause:  # pylint: disable=broad-except
         recorder.trouble("register a communication hook (gradient all-reduces stay unseen)", cause)
 

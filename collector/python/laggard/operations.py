@@ -301,7 +301,9 @@ def _backward(begins):
     if begins:
         _during = []
         return
-    issued, _during = _during or [], None
+    issued, _during = _during, None
+    if not issued:
+        return
     unwaited = [f for f in issued if f.open and not f.waited]
     covered = max((f.span.start for f in unwaited), default=0)
     now = _now()
