@@ -114,28 +114,26 @@ def mark(kind, value=0):
         pass
 
 
-_END = object()
-
-
-def _next(items, kind):
-    """Returns a generator's next item, or _END, which is no range."""
+def _recorded(call, kind):
+    """Returns what a call returns. The end of an iterator is no range."""
     ranged = span(kind).begin()
     try:
-        item = next(items, _END)
+        result = call()
+    except StopIteration:
+        ranged.cancel()
+        raise
     except BaseException:
         ranged.end()
         raise
-    if item is _END:
-        ranged.cancel()
-    else:
-        ranged.end()
-    return item
+    ranged.end()
+    return result
 
 
 def wrap(owner, method, kind):
     """Records every call of owner.method (an object's, a class's, a module's).
 
-    Of a generator, a stream's `__iter__` say, each item handed over is a range.
+    Of a generator, a stream's `__iter__` say, each item handed over is a range; a call
+    that only says that an iterator is at its end is none.
     Returns the function that was there. Wrapping twice is wrapping once.
     """
     inner = getattr(owner, method)
@@ -144,14 +142,17 @@ def wrap(owner, method, kind):
 
     @functools.wraps(inner)
     def recorded(*args, **kwargs):
-        with span(kind):
-            return inner(*args, **kwargs)
+        return _recorded(lambda: inner(*args, **kwargs), kind)
 
     @functools.wraps(inner)
     def each(*args, **kwargs):
         items = inner(*args, **kwargs)
         try:
-            for item in iter(lambda: _next(items, kind), _END):
+            while True:
+                try:
+                    item = _recorded(items.__next__, kind)
+                except StopIteration:
+                    return
                 yield item
         finally:
             items.close()

@@ -152,6 +152,22 @@ class ByHand(jobs.Case):
         """)
         self.assertEqual([r["kind"] for r in self.process().records()], ["DataLoader"] * 4)
 
+    def test_wrap_of_an_iterator(self):
+        self.python("""
+            import laggard
+            laggard.init()
+            class Loader(object):
+                left = 3
+                def __iter__(self): return self
+                def __next__(self):
+                    self.left -= 1
+                    if self.left < 0: raise StopIteration
+                    return self.left
+            laggard.wrap(Loader, "__next__", "DataLoader")
+            assert list(Loader()) == [2, 1, 0]
+        """)
+        self.assertEqual([r["kind"] for r in self.process().records()], ["DataLoader"] * 3)
+
     def test_odd_arguments_do_no_harm(self):
         self.python("""
             import laggard
