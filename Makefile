@@ -68,7 +68,8 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 	$(GO) vet -tags cluster ./benchmarks/cluster
 	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
 
-# What of collector/python/trainers runs, and which older versions of PyTorch.
+# What of collector/python/trainers runs, and which older versions of PyTorch. The jobs that are judged
+# come last and one by one: neighbours would slow ranks, too.
 TESTS ?= test_*.py
 OLDER ?=
 
@@ -77,10 +78,12 @@ trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Huggi
 		venv[$${each:-torch}]=$$(.ci/parts trainers $$each | tail -n 1)/bin/python3; done; cd collector/python/trainers; \
 	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
 	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \
-	{ for test in $(TESTS); do each=$${test#test_}; each=$${each%.py}; if [ $$each != older ]; then \
-			echo "$${venv[$$each]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; fi; done; \
-		for each in $(OLDER); do echo "LAGGARD_TRAINERS_TORCH=$$each $${venv[torch-$$each]} -B -m unittest -v test_older"; done; } | \
-		LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen xargs -P 3 -L 1 env; \
+	tests=$$(for test in $(TESTS); do each=$${test#test_}; each=$${each%.py}; \
+			case $$each in older) continue ;; esac; \
+			echo "$${venv[$${each#culprits_}]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; done; \
+		for each in $(OLDER); do echo "LAGGARD_TRAINERS_TORCH=$$each $${venv[torch-$$each]} -B -m unittest -v test_older"; done); \
+	export LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen; \
+	sed /culprits/d <<<"$$tests" | xargs -r -P 3 -L 1 env; sed '/culprits/!d' <<<"$$tests" | xargs -r -L 1 env; \
 	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE); \
 	PYTHONPATH=.. "$${venv[torch]}" -B cost.py 20
 

@@ -6,10 +6,13 @@ user runs it: LAGGARD_AUTO=1 torchrun. The script leaves the truth of each rank;
 the rings hold is checked against it.
 """
 
+import atexit
 import collections
 import importlib.metadata
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +40,40 @@ def operation(name):
     return SAME.get(name, name)
 
 
+class Forked(object):
+    """A process that has imported torch, with the recorder or without, for as long as the
+    tests run: see forked.py."""
+
+    running = {}  # LAGGARD_AUTO → the process
+
+    @classmethod
+    def of(cls, env):
+        """Returns the process for jobs of such an environment."""
+        auto = env.get("LAGGARD_AUTO")
+        if auto not in cls.running:
+            cls.running[auto] = cls(env)
+        return cls.running[auto]
+
+    def __init__(self, env):
+        self.process = subprocess.Popen([sys.executable, os.path.join(HERE, "forked.py")], env=env, cwd=HERE, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, universal_newlines=True, start_new_session=True)
+        atexit.register(self.end)
+
+    def launch(self, **order):
+        """Runs a job; returns 0 when all of its ranks ended well."""
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], LIMIT)[0]:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.running.clear()
+            raise subprocess.TimeoutExpired(order["command"], LIMIT)
+        return int(self.process.stdout.readline() or -1)
+
+    def end(self):
+        """Lets the process go."""
+        self.process.communicate()
+
+
 class Case(jobs.Case):
     """A test with jobs of its own."""
 
@@ -52,7 +89,7 @@ class Case(jobs.Case):
                                PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], **more)  # ninja
         if env.get("LAGGARD_AUTO") != "1":
             env.pop("PYTHONPATH")
-        command = [sys.executable, os.path.join(HERE, "forked.py"), str(world), str(jobs.free_port())]
+        command = []
         if launcher == "torchrun":
             command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(world),
                        "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
@@ -62,14 +99,21 @@ class Case(jobs.Case):
         if launcher == "loop":
             command = [sys.executable, os.path.join(HERE, "loop.py"), str(world), str(jobs.free_port())]
         command += [os.path.join(JOBS, script + ".py"), *arguments]
-        done = subprocess.run(command, env=env, cwd=self.work, timeout=LIMIT, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, universal_newlines=True)
-        self.assertEqual(done.returncode, 0, (done.stdout + done.stderr)[-6000:] + logs(truth))
+        out, err = os.path.join(truth, "stdout"), os.path.join(truth, "stderr")
+        with open(out, "w") as o, open(err, "w") as e:
+            if launcher == "forked":
+                code = Forked.of(env).launch(environment=env, folder=self.work, world=world, port=jobs.free_port(), command=command,
+                                             out=out, err=err)
+            else:
+                code = subprocess.call(command, env=env, cwd=self.work, timeout=LIMIT, stdout=o, stderr=e)
+        with open(out, errors="replace") as o, open(err, errors="replace") as e:
+            printed, said = o.read(), e.read()
+        self.assertEqual(code, 0, (printed + said)[-6000:] + logs(truth))
         truths = []
         for rank in range(world):
             with open(os.path.join(truth, "rank-%d.json" % rank)) as f:
                 truths.append(json.load(f))
-        return truths, done.stderr + logs(truth)
+        return truths, said + logs(truth)
 
     def family(self, script, arguments=(), launchers=("forked", "torchrun"), name=None):
         """Runs a family both ways and checks what holds for all of them; name is what the
@@ -143,7 +187,7 @@ def communications(case, p, seen):
     got = []
     for r in p.records("Communication"):
         case.assertTrue(0 <= r.get("exposed", 0) <= r["dur"], r)
-        if operation(r["text"]) not in ("send", "recv"):  # gloo tells its Flight Recorder of none
+        if operation(r["text"]) not in ("send", "recv", "batchisendirecv"):  # gloo tells its Flight Recorder of none
             got.append(as_gloo(operation(r["text"]), sizes.get(r["group"]), r["value"], r["dtype"]))
     return collections.Counter(got), collections.Counter(want)
 

@@ -1,10 +1,10 @@
 """JAX on the CPU, in processes that meet by jax.distributed.initialize."""
 
-import culprits
+import bed
 import removed_others
 
 
-class JAX(culprits.Case):
+class JAX(bed.Case):
     def run_family(self, how):
         """Runs the job with one kind of ranges; returns (rank, truth) pairs."""
         return self.family("jax_steps", (how,), ("loop", "loop"), "jax_" + how)
@@ -23,9 +23,3 @@ class JAX(culprits.Case):
 
     def test_each_hook_point_removed(self):
         self.removed("jax", removed_others.POINTS["jax"])
-
-    def test_a_slow_rank(self):
-        self.check("jax_steps", True, ("by_hand",), "loop")
-
-    def test_healthy(self):
-        self.check("jax_steps", False, ("by_hand",), "loop")

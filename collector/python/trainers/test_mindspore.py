@@ -1,10 +1,10 @@
 """MindSpore on the CPU under its own launcher: by functions, and by Model.train in both modes."""
 
-import culprits
+import bed
 import removed_others
 
 
-class MindSpore(culprits.Case):
+class MindSpore(bed.Case):
     def run_family(self, script, *arguments):
         """Runs a family under msrun both times."""
         return self.family(script, arguments, ("msrun", "msrun"), "_".join((script,) + arguments))
@@ -30,9 +30,3 @@ class MindSpore(culprits.Case):
 
     def test_each_hook_point_removed(self):
         self.removed("mindspore", removed_others.POINTS["mindspore"])
-
-    def test_a_slow_rank(self):
-        self.check("mindspore_functions", True, launcher="msrun")
-
-    def test_healthy(self):
-        self.check("mindspore_functions", False, launcher="msrun")
