@@ -68,18 +68,19 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 	$(GO) vet -tags cluster ./benchmarks/cluster
 	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
 
-# What of collector/python/trainers runs, and which older versions of PyTorch. The jobs that are judged
+# What of collector/python/trainers runs, which older versions of PyTorch, and what else is fetched. The jobs that are judged
 # come last and one by one: neighbours would slow ranks, too.
 TESTS ?= test_*.py
 OLDER ?=
+MORE ?=
 
 trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Hugging Face, MindSpore and JAX jobs, and what it costs a step (9 GB from PyPI, once)
-	@set -e -o pipefail; declare -A venv; for each in "" datasets mindspore jax $(OLDER:%=torch-%); do \
+	@set -e -o pipefail; declare -A venv; for each in "" datasets mindspore jax $(MORE) $(OLDER:%=torch-%); do \
 		venv[$${each:-torch}]=$$(.ci/parts trainers $$each | tail -n 1)/bin/python3; done; cd collector/python/trainers; \
 	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
 	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \
 	tests=$$(for test in $(TESTS); do each=$${test#test_}; each=$${each%.py}; \
-			case $$each in older) continue ;; esac; \
+			case $$each in older) continue ;; dali) [ "$(MORE)" = dali ] || continue ;; esac; \
 			echo "$${venv[$${each#culprits_}]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; done; \
 		for each in $(OLDER); do echo "LAGGARD_TRAINERS_TORCH=$$each $${venv[torch-$$each]} -B -m unittest -v test_older"; done); \
 	export LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen; \
@@ -87,8 +88,8 @@ trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Huggi
 	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE); \
 	PYTHONPATH=.. "$${venv[torch]}" -B cost.py 20
 
-trainers-all: ## the same under PyTorch 2.8, too, and DDP under Debian's 1.13 (7 GB more)
-	$(MAKE) trainers OLDER="2.8 1.13"
+trainers-all: ## the same, DALI, and the jobs under PyTorch 2.8, too, DDP under Debian's 1.13 (8 GB more)
+	$(MAKE) trainers OLDER="2.8 1.13" MORE=dali
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

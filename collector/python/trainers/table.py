@@ -14,6 +14,7 @@ HOW = {
     "FP": "outermost module", "backward": "`torch.autograd.backward`", "Communication": "hooks of the process group",
     "exposed": "`Work.wait`, end of backward", "DataLoader": "`DataLoader`'s `next()`", "SaveCheckpoint": "the saver",
 }
+VERSIONS = "", "2.8", "1.13"  # of PyTorch, the newest first
 OLDER = {"Communication": "functions of `torch.distributed`, DDP's communication hook"}  # before groups had hooks
 _INSIDE = "not seen: %s of functional collectives: `with laggard.communication(op, group, count, dtype):` around the call"
 _BY_HAND = "not seen: `with laggard.communication(op, group, count, dtype):` around the call and its `block_until_ready()`"
@@ -36,6 +37,8 @@ FAMILIES = (
     ("data", "StatefulDataLoader, a stream", "torch", "`optimizer.step`"),
     ("streams", "Hugging Face's streaming datasets", "datasets", "`optimizer.step`",
      {"DataLoader": "`DataLoader`'s `next()`; read without one: `laggard.wrap`"}),
+    ("dali", "DALI, a pipeline on the CPU", "nvidia-dali-cuda120", "`optimizer.step`",
+     {"DataLoader": '`laggard.wrap(DALIGenericIterator, "__next__", "DataLoader")`'}),
     ("deepspeed_zero", "DeepSpeed ZeRO-1, 2, 3", "deepspeed", "`DeepSpeedEngine.step`"),
     ("megatron_core", "Megatron-core", "megatron-core", "`MegatronOptimizer.step`"),
     ("lightning_automatic", "Lightning", "lightning", "`optimizer.step`"),
@@ -72,19 +75,25 @@ def row(folder, script, older, name, package, how):
     if seen["not_seen"]:
         how = dict(how, Communication=how["Communication"] + "; " + _INSIDE % ", ".join(seen["not_seen"]))
     cells = [how[k] if seen["kinds"].get(k) or how[k].startswith("not seen") else "–" for k in KINDS]
-    return "| %s | %s | %s |" % (name, package + " " + seen["versions"][package].partition("+")[0], " | ".join(cells))
+    packages = [package] + (["torch"] if older and package != "torch" else [])
+    versions = ", ".join(each + " " + seen["versions"][each].partition("+")[0] for each in packages)
+    return "| %s | %s | %s |" % (name, versions, " | ".join(cells))
+
+
+def same(line, older, name):
+    """Reports whether a row of before is that of a job under a version."""
+    job, versions = (line[2:].split(" | ") + [""])[:2]
+    return job == name and older == next((each for each in VERSIONS if each and "torch " + each in versions), "")
 
 
 def rendered(folder, was):
     """Returns the table: rows of what was run, and those of before of what was not."""
     lines = ["| job | version | " + " | ".join(KINDS) + " |", "|---|---|" + "---|" * len(KINDS)]
-    for older in "", "2.8", "1.13":
+    for older in VERSIONS:
         for script, name, package, whose, *differs in FAMILIES:
             how = dict(HOW, Step=whose, **(differs[0] if differs else {}))
             line = row(folder, script, older, name, package, how)
-            lines += [line] if line is not None else [
-                old for old in was if old.startswith("| %s | %s %s" % (name, package, older))
-                and (older or not old.startswith(("| %s | torch 2.8" % name, "| %s | torch 1.13" % name)))]
+            lines += [line] if line is not None else [old for old in was if same(old, older, name)]
     return "\n".join(lines) + "\n"
 
 

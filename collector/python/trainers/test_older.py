@@ -64,7 +64,10 @@ def test(script, arguments, missed):
 if not VERSION.startswith("1."):
     for _name, _script, *_arguments in (
             ("accumulation", "accumulate"), ("gan", "gan"), ("scaler", "scaler"), ("overflow", "overflow"), ("fsdp1", "fsdp1"),
-            ("fsdp2", "fsdp2"), ("data", "data"), ("saves", "saves", "thread")):
+            ("fsdp2", "fsdp2"), ("data", "data"), ("saves", "saves", "thread"), ("pipelining", "pipelined", "1F1B"),
+            ("zero_1", "deepspeed_zero", "1"), ("zero_2", "deepspeed_zero", "2"), ("zero_3", "deepspeed_zero", "3"),
+            ("megatron", "megatron_core"), ("lightning", "lightning_automatic"), ("lightning_manual", "lightning_manual"),
+            ("transformers", "hf_trainer"), ("accelerate", "accelerated")):
         setattr(Older, "test_" + _name, test(_script, _arguments, {}))
     for _name, _script, _missed in (("dtensor", "tensor_parallel", {("allreduce", 2, 16, "fp32"): 8}),
                                     ("compile", "compiled", {("allreduce", 2, 24, "fp32"): 6})):
