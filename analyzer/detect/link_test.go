@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,8 +15,8 @@ import (
 
 // wired is a data-parallel job of four groups of four ranks whose dimension nobody
 // told, so that only the windows show them; slow returns the factor on a group.
-func wired(slow func(group int, step int) float64, nodes func(rank int) string) *frame.Frame {
-	const groups, size, steps = 4, 4, 160
+func wired(steps int, slow func(group int, step int) float64, nodes func(rank int) string) *frame.Frame {
+	const groups, size = 4, 4
 	rng := rand.New(rand.NewPCG(9, 9))
 	b := feed.NewHistory()
 	for r := range uint32(groups * size) {
@@ -52,6 +53,7 @@ func wired(slow func(group int, step int) float64, nodes func(rank int) string) 
 func TestLinks_GroupsThatOnlyWindowsShow(t *testing.T) {
 	spread := func(r int) string { return nodeName(r % 4) }
 	for name, c := range map[string]struct {
+		steps int
 		slow  func(group, step int) float64
 		nodes func(int) string
 		want  []string // groups
@@ -60,12 +62,14 @@ func TestLinks_GroupsThatOnlyWindowsShow(t *testing.T) {
 		"none":           {slow: func(int, int) float64 { return 1 }, nodes: spread},
 		"since step 64":  {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64] }, nodes: spread, want: []string{"g2"}},
 		"from the start": {slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 1] }, nodes: spread, want: []string{"g1"}},
+		"a short trace":  {steps: 30, slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0] }, nodes: spread, want: []string{"g0"}},
+		"short, no link": {steps: 30, slow: func(int, int) float64 { return 1 }, nodes: spread},
 		"all of them":    {slow: func(_, s int) float64 { return map[bool]float64{true: 6, false: 1}[s >= 64] }, nodes: spread},
 		"passing":        {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64 && s < 96] }, nodes: spread},
 		"on one node": {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 3 && s >= 64] },
 			nodes: func(r int) string { return nodeName(r / 4) }, want: []string{"g3"}, node: nodeName(3)},
 	} {
-		v := Analyze(wired(c.slow, c.nodes), Default())
+		v := Analyze(wired(cmp.Or(c.steps, 160), c.slow, c.nodes), Default())
 		var got []string
 		for _, l := range v.Links {
 			got = append(got, l.Group)

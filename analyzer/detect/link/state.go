@@ -7,6 +7,7 @@ import (
 
 // State is what a later step asks of earlier ones.
 func (w *Watch) State() state.Fields {
+	w.wires.settle()
 	f := state.Fields{
 		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "slow": &w.slow,
 		"passes": &w.passes, "since": &w.since, "found": &w.found, "normal": &w.normal,

@@ -17,6 +17,16 @@ import (
 type wires struct {
 	cfg *threshold.Config
 	Of  map[string]*wire // by group and operation
+	due []due            // windows that ended together, until all of them are there
+}
+
+// due is a window of a wire that was not judged yet.
+type due struct {
+	wire     *wire
+	from, to int64
+	step     float64 // a usual step in seconds
+	slow     bool
+	ref      float64 // what it is slow against
 }
 
 // wire is one group's transfers in one operation, window by window.
@@ -73,6 +83,10 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 		return
 	}
 
+	if len(w.due) > 0 && w.due[0].to != t.To {
+		w.settle()
+	}
+
 	key := t.Name + "\x00" + t.Op
 	x := w.Of[key]
 	if x == nil {
@@ -94,47 +108,69 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 		x.Recent, x.Steps = x.Recent[1:], x.Steps[1:]
 	}
 
-	w.judge(x, step, t)
+	w.due = append(w.due, due{wire: x, from: t.From, to: t.To, step: step})
+}
+
+// settle judges the windows that are due. Each is compared with the same window of the others: so
+// two windows tell a slow group, whichever came first.
+func (w *wires) settle() {
+	for i := range w.due {
+		w.judge(&w.due[i])
+	}
+
+	for i := range w.due {
+		w.due[i].end()
+	}
+
+	w.due = nil
 }
 
 // judge compares a wire with its own past and with those of equal volume.
-func (w *wires) judge(x *wire, step float64, t *frame.Transfer) {
+func (w *wires) judge(d *due) {
+	x := d.wire
 	cur := x.Recent[len(x.Recent)-1]
 	least := math.Log1p(w.cfg.LinkRise)
-	slow, ref := false, x.Base
 	enough := func(ref float64) bool {
-		return cur-ref >= least && math.Exp(cur)-math.Exp(ref) >= w.cfg.LinkShare*step
+		return cur-ref >= least && math.Exp(cur)-math.Exp(ref) >= w.cfg.LinkShare*d.step
 	}
-	if x.BaseN >= wireBase && !enough(ref) {
-		w.well(x, cur)
+	d.ref = x.Base
+	if x.BaseN >= wireBase && !enough(d.ref) {
 		return
 	}
 
 	mates, rises := w.mates(x)
 	if x.BaseN >= wireBase {
-		slow = len(rises) == 0 || cur-ref-robust.Median64(rises) >= least/2
-	} else if len(mates) >= minClass {
-		mid := robust.Median64(mates)
-		var far []float64
-		for _, m := range mates {
-			far = append(far, math.Abs(m-mid))
-		}
-
-		if slow = enough(mid) && cur-mid >= linkSpread*max(1.4826*robust.Median64(far), linkNoise); slow {
-			ref = mid
-		}
+		d.slow = len(rises) == 0 || cur-d.ref-robust.Median64(rises) >= least/2
+		return
 	}
 
-	if !slow {
-		w.well(x, cur)
+	if len(mates) < minClass {
+		return
+	}
+
+	d.ref = robust.Median64(mates)
+	var far []float64
+	for _, m := range mates {
+		far = append(far, math.Abs(m-d.ref))
+	}
+
+	d.slow = enough(d.ref) && cur-d.ref >= linkSpread*max(1.4826*robust.Median64(far), linkNoise)
+}
+
+// end moves the state of the wire.
+func (d *due) end() {
+	x := d.wire
+	cur := x.Recent[len(x.Recent)-1]
+	if !d.slow {
+		x.well(cur)
 		return
 	}
 
 	if x.Passes++; x.Passes == 1 {
-		x.Since, x.Found = t.From, t.To
+		x.Since, x.Found = d.from, d.to
 	}
 
-	x.Rise, x.Cost = cur-ref, math.Exp(cur)-math.Exp(ref)
+	x.Rise, x.Cost = cur-d.ref, math.Exp(cur)-math.Exp(d.ref)
 	steps := 0
 	for _, n := range x.Steps[max(0, len(x.Steps)-x.Passes):] {
 		steps += n
@@ -144,7 +180,7 @@ func (w *wires) judge(x *wire, step float64, t *frame.Transfer) {
 }
 
 // well ends what was slow and lets the wire's own past learn.
-func (w *wires) well(x *wire, cur float64) {
+func (x *wire) well(cur float64) {
 	x.Passes, x.Slow = 0, false
 	x.BaseN = min(x.BaseN+1, 4*wireBase)
 	move := (cur - x.Base) / float64(x.BaseN)
@@ -173,8 +209,8 @@ func (w *wires) mates(x *wire) (latest, rises []float64) {
 	return latest, rises
 }
 
-// common reports whether the wires of equal volume rose as well: windows come one
-// group after the other, so this is asked when all of them are there.
+// common reports whether the wires of equal volume rose as well: asked when the windows
+// of all of them are there.
 func (w *wires) common(x *wire) bool {
 	_, rises := w.mates(x)
 	return len(rises) > 0 && x.Rise-robust.Median64(rises) < math.Log1p(w.cfg.LinkRise)/2
@@ -192,6 +228,7 @@ type Slow struct {
 
 // Slow lists the slow links, named and in a fixed order.
 func (w *Watch) Slow() []Slow {
+	w.wires.settle()
 	var out []Slow
 	for g := range w.groups {
 		if w.slow[g] {
