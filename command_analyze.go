@@ -150,7 +150,9 @@ func (a *analysis) fewSteps(ctx context.Context, s source.Source, v *verdict.Ver
 	}
 
 	job := arrival.NewJob()
-	err := s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
+	one := a.from
+	one.Workers = 1 // of each rank that is read, the ranges of a step are held twice
+	err := s.Records(ctx, a.job, one, func(ranks []row.Rank, ranges []row.Record) error {
 		job.Take(ranks, ranges)
 		return nil
 	})

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +12,10 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/rollup"
 )
+
+// recordsAtOnce are handed over at once: a row of texts is three times as long as a raw one, and a
+// step may have hundreds of thousands.
+const recordsAtOnce = 1 << 12
 
 // Records implements Source: the segments of every rank again, range by range.
 func (t *tree) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
@@ -28,10 +33,21 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 		g.Go(func() error {
 			var records []row.Record
 			_, err := rollup.Dir(ctx, dir, l.Options(dir, rollup.All), func(r *row.Rows) error {
-				records = r.Raws.AppendTo(records[:0])
 				one.Lock()
 				defer one.Unlock()
-				return take(r.Ranks, records)
+				if err := take(r.Ranks, nil); err != nil {
+					return err
+				}
+
+				for part := range slices.Chunk(r.Raws.Rows, recordsAtOnce) {
+					raws := row.Raws{Rows: part, Words: r.Raws.Words}
+					records = raws.AppendTo(records[:0])
+					if err := take(nil, records); err != nil {
+						return err
+					}
+				}
+
+				return nil
 			})
 			if err != nil {
 				return fmt.Errorf("read ranges of rank %d: %w", dir.Rank, err)
