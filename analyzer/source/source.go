@@ -265,7 +265,7 @@ func checkDir(what, path string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open %s %s: no permission to read it: run as its owner, or give this user read and execute permission", what, path)
 	case err != nil && isEmpty(path):
-		return fmt.Errorf("open %s %s: the directory is empty: give the profiling directory of a job (LAGGARD_DIR, default /user/cluster-info/profiling) or a store", what, path)
+		return fmt.Errorf("open %s %s: the directory is empty: give a folder of profiles, the profiling directory of a job (LAGGARD_DIR, default /user/cluster-info/profiling), or a store", what, path)
 	case err != nil:
 		return fmt.Errorf("open %s: %w", what, err)
 	}
