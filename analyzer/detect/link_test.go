@@ -59,13 +59,14 @@ func TestLinks_GroupsThatOnlyWindowsShow(t *testing.T) {
 		want  []string // groups
 		node  string
 	}{
-		"none":           {slow: func(int, int) float64 { return 1 }, nodes: spread},
-		"since step 64":  {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64] }, nodes: spread, want: []string{"g2"}},
-		"from the start": {slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 1] }, nodes: spread, want: []string{"g1"}},
-		"a short trace":  {steps: 30, slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0] }, nodes: spread, want: []string{"g0"}},
-		"short, no link": {steps: 30, slow: func(int, int) float64 { return 1 }, nodes: spread},
-		"all of them":    {slow: func(_, s int) float64 { return map[bool]float64{true: 6, false: 1}[s >= 64] }, nodes: spread},
-		"passing":        {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64 && s < 96] }, nodes: spread},
+		"none":            {slow: func(int, int) float64 { return 1 }, nodes: spread},
+		"since step 64":   {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64] }, nodes: spread, want: []string{"g2"}},
+		"from the start":  {slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 1] }, nodes: spread, want: []string{"g1"}},
+		"a short trace":   {steps: 30, slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0] }, nodes: spread, want: []string{"g0"}},
+		"its end is well": {steps: 35, slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0 && s < 32] }, nodes: spread, want: []string{"g0"}},
+		"short, no link":  {steps: 30, slow: func(int, int) float64 { return 1 }, nodes: spread},
+		"all of them":     {slow: func(_, s int) float64 { return map[bool]float64{true: 6, false: 1}[s >= 64] }, nodes: spread},
+		"passing":         {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64 && s < 96] }, nodes: spread},
 		"on one node": {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 3 && s >= 64] },
 			nodes: func(r int) string { return nodeName(r / 4) }, want: []string{"g3"}, node: nodeName(3)},
 	} {

@@ -40,6 +40,7 @@ type wire struct {
 	Base          float64
 	BaseN         int
 	Passes        int
+	Well          int // steps since it was slow
 	Slow          bool
 	Rise, Cost    float64
 	Since, Found  int64
@@ -52,7 +53,7 @@ const (
 	// wireBase windows make a wire's own past, wireWindows in a row must be slow.
 	wireBase    = 3
 	wireWindows = 2
-	// wireSteps must lie in them.
+	// wireSteps must lie in them, and in those that end what was slow.
 	wireSteps = 8
 	// wireVolume: groups whose bytes differ by less should be as fast.
 	wireVolume = 0.1
@@ -166,7 +167,8 @@ func (d *due) end() {
 		return
 	}
 
-	if x.Passes++; x.Passes == 1 {
+	x.Well = 0
+	if x.Passes++; x.Passes == 1 && !x.Slow {
 		x.Since, x.Found = d.from, d.to
 	}
 
@@ -179,9 +181,15 @@ func (d *due) end() {
 	x.Slow = x.Slow || x.Passes >= wireWindows && steps >= wireSteps
 }
 
-// well ends what was slow and lets the wire's own past learn.
+// well ends what was slow, once as many steps say so as it takes to be slow, and lets the wire's own
+// past learn: the few steps in which a recording ends end nothing.
 func (x *wire) well(cur float64) {
-	x.Passes, x.Slow = 0, false
+	x.Passes = 0
+	if x.Well += x.Steps[len(x.Steps)-1]; x.Slow && x.Well < wireSteps {
+		return
+	}
+
+	x.Slow = false
 	x.BaseN = min(x.BaseN+1, 4*wireBase)
 	move := (cur - x.Base) / float64(x.BaseN)
 	if x.BaseN > wireBase {
