@@ -25,7 +25,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess
-	if !leads && e.comesAndGoes(c) {
+	if e.comesAndGoes(c, leads) {
 		return false
 	}
 
@@ -55,11 +55,18 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 }
 
 // comesAndGoes reports whether a rank on another node is slow again and again in what it
-// does itself: then who waits for it has more uncovered time, now and then.
-func (e *Engine) comesAndGoes(c *candidate) bool {
+// does itself: then who waits for it has more uncovered time, now and then. Who leads its
+// own groups is excused only by one for whom its pipeline waits as long.
+func (e *Engine) comesAndGoes(c *candidate, leads bool) bool {
 	for _, s := range []signal{compute, loading} {
 		for r := range e.n {
-			if e.layout.Node[r] != e.layout.Node[c.row] && e.tracks[s].Intermittent(r) {
+			if e.layout.Node[r] == e.layout.Node[c.row] || !e.tracks[s].Intermittent(r) {
+				continue
+			}
+
+			x := e.tracks[s].Spikes(r)
+			if lost := x.Share * math.Expm1(x.Mean) * e.value(r, s, threshold.Window); !leads ||
+				e.delays(r, e.layout.Replica[c.row]) && lost >= explainedShare*c.excess {
 				return true
 			}
 		}
