@@ -39,8 +39,10 @@ func TestProfiles(t *testing.T) {
 			// More ranks than cores hide a slow one from each other: it is slower here.
 			profiled{name: "compute, 8 ranks", runs: 4, nodes: 4, work: []string{"--steps", "45", "--slow-extra", "30"}, want: "[node-1 degraded compute]"},
 			profiled{name: "healthy, 8 ranks", runs: 2, nodes: 4, fault: []string{"--healthy"}, work: few, want: "[]"},
-			// The wires slow down at step 60 of 140: the trace has slow steps only, and two of the four pairs are well.
-			profiled{name: "link, 8 ranks", runs: 4, nodes: 4, fault: []string{"--fault", "link"}, work: []string{"--profile-from", "70"}, want: "[node-1 degraded communication]"})
+			// The wires slow down at step 60 of 140: one trace has steps before and after, the other slow ones only,
+			// and two of its four pairs are well.
+			profiled{name: "link, 6 ranks", runs: 2, nodes: 3, fault: []string{"--fault", "link"}, work: []string{"--profile-from", "2", "--profile-steps", "120"}, want: "[node-1 degraded communication]"},
+			profiled{name: "link, 8 ranks", runs: 2, nodes: 4, fault: []string{"--fault", "link"}, work: []string{"--profile-from", "70"}, want: "[node-1 degraded communication]"})
 	}
 
 	for _, job := range jobs {
