@@ -72,7 +72,7 @@ func (w *observation) tell(o *watch.Options) error {
 			if len(changes) > 0 {
 				told := *v
 				told.Source = source.Redact(w.o.source)
-				h.Changed(&told)
+				h.Changed(watch.MessageKey(changes), &told)
 			}
 		})
 	}

@@ -452,9 +452,9 @@ func TestWebhook(t *testing.T) {
 		return 0, ""
 	}
 	h := NewWebhook(a.URL+"/hook", a.Client(), nil, c.Now)
-	h.Changed(slow("j", "n1"))
+	h.Changed("1", slow("j", "n1"))
 	c.pass(h.Send(t.Context()))
-	h.Changed(slow("j", "n2")) // newer than what failed
+	h.Changed("2", slow("j", "n2")) // newer than what failed
 	c.pass(h.Send(t.Context()))
 	h.Send(t.Context())
 	if len(a.bodies) != 2 || !strings.Contains(a.bodies[1], `"n2"`) {

@@ -14,6 +14,9 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
+// KeyHeader is the header with a message's key: the same for what is said a second time.
+const KeyHeader = "Laggard-Message"
+
 // Webhook posts a job's verdict as JSON when it changed: the newest one of each
 // job, until it is taken.
 type Webhook struct {
@@ -24,9 +27,12 @@ type Webhook struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	waiting map[string][]byte // by job
+	waiting map[string]post // by job
 	back    backoff
 }
+
+// post is a verdict as JSON, and its key.
+type post struct{ key, body string }
 
 // NewWebhook returns a Webhook. client nil is http.DefaultClient, now time.Now.
 func NewWebhook(url string, client *http.Client, log *slog.Logger, now func() time.Time) *Webhook {
@@ -42,18 +48,18 @@ func NewWebhook(url string, client *http.Client, log *slog.Logger, now func() ti
 		now = time.Now
 	}
 
-	return &Webhook{url: url, client: client, log: log, now: now, wake: make(chan struct{}, 1), waiting: map[string][]byte{}}
+	return &Webhook{url: url, client: client, log: log, now: now, wake: make(chan struct{}, 1), waiting: map[string]post{}}
 }
 
-// Changed queues the verdict.
-func (h *Webhook) Changed(v *verdict.Verdict) {
+// Changed queues the verdict, as the message of this key.
+func (h *Webhook) Changed(key string, v *verdict.Verdict) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic("BUG: marshal verdict: " + err.Error())
 	}
 
 	h.mu.Lock()
-	h.waiting[v.Job] = b
+	h.waiting[v.Job] = post{key, string(b)}
 	h.mu.Unlock()
 	select {
 	case h.wake <- struct{}{}:
@@ -85,16 +91,16 @@ func (h *Webhook) Send(ctx context.Context) time.Duration {
 	}
 
 	for _, job := range slices.Sorted(maps.Keys(h.waiting)) {
-		body := h.waiting[job]
+		m := h.waiting[job]
 		h.mu.Unlock()
-		_, err := send(ctx, h.client, http.MethodPost, h.url, http.Header{"Content-Type": {"application/json"}}, body)
+		_, err := send(ctx, h.client, http.MethodPost, h.url, http.Header{"Content-Type": {"application/json"}, KeyHeader: {m.key}}, []byte(m.body))
 		h.mu.Lock()
 		if err != nil {
 			return h.back.fail(fmt.Errorf("post verdict on job %s: %w", job, err), h.now(), h.log)
 		}
 
 		h.back.reset(h.log)
-		if string(h.waiting[job]) == string(body) {
+		if h.waiting[job] == m {
 			delete(h.waiting, job)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/laggard-dev/laggard/analyzer/report"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -26,6 +28,8 @@ type statement struct {
 	Node, Group, Finding string
 	State, Cause         string
 	Impact               float64
+	// Since is the first step of the episode; of what has none the step it was said at.
+	Since int64
 }
 
 func (s statement) subject() statement {
@@ -47,6 +51,7 @@ type Change struct {
 	State, Cause   string  // StateEnded when it is no longer said
 	Was            string  // state before, "" new
 	Impact         float64 // at most, where groups aren't known
+	Since          int64   // first step of the episode, of what has none the step it was said at
 	Detail         string
 	Body           any // verdict.Node, verdict.Link, verdict.Finding, *verdict.Verdict; nil when ended
 }
@@ -78,12 +83,12 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 
 		now = append(now, s)
 		c.Job, c.Node, c.Group, c.Finding, c.State, c.Cause, c.Was = v.Job, s.Node, s.Group, s.Finding, s.State, s.Cause, was.State
-		c.Impact = s.Impact
+		c.Impact, c.Since = s.Impact, s.Since
 		changes = append(changes, c)
 	}
 	for i := range v.Nodes {
 		n := v.Nodes[i]
-		say(statement{Node: n.Node, State: n.State, Cause: n.Cause, Impact: n.Most()}, Change{Detail: n.Detail, Body: n})
+		say(statement{Node: n.Node, State: n.State, Cause: n.Cause, Impact: n.Most(), Since: n.SinceStep}, Change{Detail: n.Detail, Body: n})
 	}
 
 	for _, l := range v.Links {
@@ -92,24 +97,38 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 			name = fmt.Sprint(l.Ranks)
 		}
 
-		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.JobImpact}, Change{Detail: l.Detail, Body: l})
+		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.JobImpact, Since: l.SinceStep}, Change{Detail: l.Detail, Body: l})
 	}
 
 	for _, f := range v.Findings {
-		say(statement{Finding: f.Kind, State: StatePresent, Impact: f.JobImpact}, Change{Detail: f.Detail, Body: f})
+		say(statement{Finding: f.Kind, State: StatePresent, Impact: f.JobImpact, Since: v.Steps.Last}, Change{Detail: f.Detail, Body: f})
 	}
 
 	for _, s := range said { // in the order they were said
 		if was, ok := old[s.subject()]; ok && s.subject() != (statement{}) {
 			changes = append(changes, Change{Job: v.Job, Node: was.Node, Group: was.Group, Finding: was.Finding,
-				State: StateEnded, Cause: was.Cause, Was: was.State})
+				State: StateEnded, Cause: was.Cause, Was: was.State, Since: was.Since})
 		}
 	}
 
 	// The job comes last: it is said again with every change, so that what all culprits
 	// cost together stands beside what each does.
-	say(statement{State: stateOf(v), Impact: v.Most()}, Change{Detail: report.Headline(v), Body: v})
+	say(statement{State: stateOf(v), Impact: v.Most(), Since: v.Steps.Last}, Change{Detail: report.Headline(v), Body: v})
 	return changes, now
+}
+
+// MessageKey names what changes of one job say, whoever says it and when: of each node, link
+// and finding its state, its cause and the first step of its episode. What it costs is left
+// out. The job's own state counts only where it changed alone: it is said with each change.
+func MessageKey(changes []Change) string {
+	var parts []string
+	for i, c := range changes {
+		if i == 0 || c.Node != "" || c.Group != "" || c.Finding != "" {
+			parts = append(parts, c.Job, c.Node, c.Group, c.Finding, c.State, c.Cause, strconv.FormatInt(c.Since, 10))
+		}
+	}
+
+	return record.HashID(parts...).String()
 }
 
 // stateOf is the state of the job itself.

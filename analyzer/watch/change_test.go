@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -60,4 +61,46 @@ func TestCompare(t *testing.T) {
 	look("it is gone", "node-1 ended", " healthy")
 	v.Findings = []verdict.Finding{{Kind: verdict.JobSlow}}
 	look("a finding", "job-slow present", " healthy")
+}
+
+// TestMessageKey: a message's key is that of what it says, whoever says it, when, and at what
+// cost; of another episode, and where the job's state alone changed at another step, it differs.
+func TestMessageKey(t *testing.T) {
+	v := verdict.New("j")
+	key := func(said []statement, since, last int64, impact float64) string {
+		t.Helper()
+		v.Steps.Last, v.JobImpact = last, impact
+		v.Nodes = []verdict.Node{{Node: "node-1", State: verdict.Degraded, Cause: verdict.Compute, JobImpact: impact, SinceStep: since}}
+		changes, _ := compare(said, v)
+		return MessageKey(changes)
+	}
+	v.Decided = true
+	first := key(nil, 20, 70, 0.02)
+	if later := key(nil, 20, 75, 0.03); later != first {
+		t.Errorf("another watcher's message of the episode has key %s, want %s", later, first)
+	}
+
+	if next := key(nil, 90, 120, 0.02); next == first {
+		t.Errorf("the next episode has the key of the first: %s", next)
+	}
+
+	r := row.Verdict{Job: "j", Node: "node-1", State: verdict.Degraded, Cause: verdict.Compute, Step: 70, Body: `{"since_step":20}`}
+	v.Nodes = nil
+	ended := func(since int64) string {
+		changes, _ := compare([]statement{{Node: "node-1", State: verdict.Degraded, Cause: verdict.Compute, Since: since}}, v)
+		return MessageKey(changes)
+	}
+	changes, _ := compare([]statement{statementOf(&r)}, v)
+	if got := MessageKey(changes); got != ended(20) || got == ended(90) {
+		t.Errorf("the end of an episode that another watcher said has key %s, want %s and not %s", got, ended(20), ended(90))
+	}
+
+	alone := func(step int64) string {
+		v.Steps.Last = step
+		changes, _ := compare(nil, v)
+		return MessageKey(changes)
+	}
+	if alone(10) == alone(20) {
+		t.Error("the job alone has one key for ever")
+	}
 }

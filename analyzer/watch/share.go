@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -202,9 +203,17 @@ func (s *Share) said(ctx context.Context, job string) ([]statement, error) {
 	return all, nil
 }
 
-// statementOf is the statement that a row holds.
+// statementOf is the statement that a row holds. The body of a node's and of a link's has the
+// first step of its episode.
 func statementOf(r *row.Verdict) statement {
-	return statement{Node: r.Node, Group: r.Group, Finding: r.Finding, State: r.State, Cause: r.Cause, Impact: float64(r.ImpactPPM) / 1e6}
+	episode := struct {
+		Since int64 `json:"since_step"`
+	}{int64(r.Step)}
+	if json.Unmarshal([]byte(r.Body), &episode) != nil { // no row of ours
+		episode.Since = int64(r.Step)
+	}
+
+	return statement{Node: r.Node, Group: r.Group, Finding: r.Finding, State: r.State, Cause: r.Cause, Impact: float64(r.ImpactPPM) / 1e6, Since: episode.Since}
 }
 
 // repeated takes those of rows out that another watcher has stored since said was read: of

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laggard-dev/laggard/analyzer/health"
+	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+)
+
+// messages are the keys that watchers posted, by the watcher's name.
+type messages struct {
+	mu   sync.Mutex
+	keys map[string][]string // guarded by mu
+}
+
+// ServeHTTP takes a message on the path of its watcher.
+func (m *messages) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	who := strings.TrimPrefix(r.URL.Path, "/")
+	m.keys[who] = append(m.keys[who], r.Header.Get(health.KeyHeader))
+}
+
+func (m *messages) of(who string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]string(nil), m.keys[who]...)
+}
+
+// TestWatch_SharedMessages: of two watchers that share a store one says what is wrong, and is
+// killed. The other takes the job over, and a third, that knows of none, follows it too: each
+// message has the key of the first, and the one that took over repeats at most one.
+func TestWatch_SharedMessages(t *testing.T) {
+	t.Parallel()
+	dir, _, _ := watchedJob(t, "compute-1.5", 31)
+	server := chtest.Start(t)
+	store := server.Store(server.Database())
+	if r := laggard(t, "ingest", dir, "--to", store, "--state", t.TempDir()); r.code != 0 {
+		t.Fatalf("ingest: %s%s", r.out, r.err)
+	}
+
+	heard := &messages{keys: map[string][]string{}}
+	receiver := httptest.NewServer(heard)
+	defer receiver.Close()
+	start := func(name string, more ...string) *running {
+		return (&site{t: t}).start(append([]string{"watch", store, "--every", "100ms", "--metrics", "127.0.0.1:0", "--forget", "999999h",
+			"--webhook", receiver.URL + "/" + name}, more...)...)
+	}
+	running := map[string]*running{}
+	for _, name := range []string{"a", "b"} {
+		running[name] = start(name, "--to", store, "--share", name)
+	}
+
+	var first, second string
+	chtest.Eventually(t, "one of both has posted", patience, func() error {
+		for first, second = range map[string]string{"a": "b", "b": "a"} {
+			if len(heard.of(first)) > 0 {
+				return nil
+			}
+		}
+
+		return fmt.Errorf("a said:\n%s\nb said:\n%s", running["a"].words, running["b"].words)
+	})
+	if err := running[first].command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+
+	<-running[first].done
+	start("c")
+	chtest.Eventually(t, "the third has posted", patience, func() error {
+		if len(heard.of("c")) == 0 {
+			return fmt.Errorf("nothing")
+		}
+
+		return nil
+	})
+	chtest.Eventually(t, "the job is taken over", watch.DefaultLease+patience, func() error {
+		if text := metricsOf(t, running[second].words.String()); !strings.Contains(text, "laggard_watch_jobs_taken_total 1") || !strings.Contains(text, "laggard_job_impact{") {
+			return fmt.Errorf("%s said:\n%s", second, running[second].words)
+		}
+
+		return nil
+	})
+	key := heard.of(first)[0]
+	if key == "" {
+		t.Error("a message without a key")
+	}
+
+	for who, most := range map[string]int{first: 1, second: 1, "c": 1} {
+		keys := heard.of(who)
+		if len(keys) > most {
+			t.Errorf("%s posted %d times: %s", who, len(keys), keys)
+		}
+
+		for _, k := range keys {
+			if k != key {
+				t.Errorf("%s posted the key %s, the first was %s", who, k, key)
+			}
+		}
+	}
+}
+
+// metricsOf asks the metrics of a watcher by the address that its log names, "" before.
+func metricsOf(t *testing.T, log string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(log, "serving metrics")
+	_, rest, _ = strings.Cut(rest, "address=")
+	if !found {
+		return ""
+	}
+
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get("http://" + strings.Trim(strings.Fields(rest)[0], `"`) + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return string(text)
+}
