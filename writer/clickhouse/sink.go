@@ -220,9 +220,15 @@ func options(a ddl.Address, password string, config *tls.Config, timeout time.Du
 	}
 }
 
-// drop closes the connections: what comes next starts anew, with the password
-// and the certificates as they are then.
+// drop closes the connections and forgets what the server told: what comes next starts
+// anew, with the password and the certificates as they are then.
 func (s *Sink) drop() {
+	s.Rest()
+	s.server = nil
+}
+
+// Rest implements ship.Resting.
+func (s *Sink) Rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
@@ -234,8 +240,6 @@ func (s *Sink) drop() {
 		_ = s.link.Close()
 		s.link = nil
 	}
-
-	s.server = nil
 }
 
 // Close implements ship.Sink.

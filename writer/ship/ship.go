@@ -28,6 +28,9 @@ const (
 	DefaultCopies = time.Minute
 	// maxBlockRows is the most that every server stores as one part.
 	maxBlockRows = 1_000_000
+	// restFrom is from how long a pause on no connection is held: to open one takes
+	// milliseconds.
+	restFrom = 2 * time.Second
 	// ledgerEvery is how often the account of batches is written: it is for
 	// people and audits, nobody waits for it.
 	ledgerEvery = 10 * time.Second
@@ -237,6 +240,7 @@ func (s *Shipper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait := min(s.due(), s.checkCopies(ctx))
 		if wait > 0 {
+			s.rest(wait)
 			timer.Reset(wait)
 			select {
 			case <-ctx.Done():
@@ -260,6 +264,14 @@ func (s *Shipper) Run(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// rest lets the sink close its connections until the next round, where that is far. A fleet
+// would fill the server's table of connections with idle ones: two of each agent.
+func (s *Shipper) rest(wait time.Duration) {
+	if r, ok := s.sink.(Resting); ok && min(wait, s.o.Flush) >= restFrom {
+		r.Rest()
+	}
 }
 
 // create makes the tables, while the first rows are still being read, and finds out

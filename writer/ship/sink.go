@@ -52,6 +52,12 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
+// Resting is a sink that holds connections it can do without until it is called again.
+type Resting interface {
+	// Rest closes them: a server has only so many. What is known of the store stays.
+	Rest()
+}
+
 // Copies is a sink whose store keeps each row in several places, and acknowledges what is
 // in one.
 type Copies interface {

@@ -50,6 +50,9 @@ type Options struct {
 	Profile string
 	// Queries is max_concurrent_queries; 0 is 100, the default of old servers.
 	Queries int
+	// Connections is max_connections; 0 is 4,096, as Debian's configuration has it. A server
+	// whose configuration doesn't say takes 1,024.
+	Connections int
 }
 
 // Start starts a server and waits until it answers.
@@ -222,13 +225,13 @@ func (s *Server) configure() {
 <logger><level>warning</level><log>%[1]s/server.log</log><errorlog>%[1]s/error.log</errorlog></logger>
 <http_port>%[2]d</http_port><tcp_port>%[3]d</tcp_port><interserver_http_port>%[4]d</interserver_http_port>
 <listen_host>%[5]s</listen_host><interserver_http_host>%[5]s</interserver_http_host>
-<max_connections>4096</max_connections><max_concurrent_queries>%[7]d</max_concurrent_queries>
+<max_connections>%[8]d</max_connections><max_concurrent_queries>%[7]d</max_concurrent_queries>
 <mark_cache_size>67108864</mark_cache_size><uncompressed_cache_size>8388608</uncompressed_cache_size>
 <path>%[1]s/data/</path><tmp_path>%[1]s/tmp/</tmp_path><user_files_path>%[1]s/files/</user_files_path>
 <users_config>%[1]s/users.xml</users_config>
 <default_profile>default</default_profile><default_database>default</default_database>
 <timezone>UTC</timezone>%[6]s
-</yandex>`, s.dir, s.http, s.port, s.peer, s.host, s.extra, cmp.Or(s.o.Queries, 100))
+</yandex>`, s.dir, s.http, s.port, s.peer, s.host, s.extra, cmp.Or(s.o.Queries, 100), cmp.Or(s.o.Connections, 4096))
 	profile := s.o.Profile
 	if !strings.Contains(profile, "<max_memory_usage>") {
 		profile += "<max_memory_usage>4000000000</max_memory_usage>"

@@ -2,6 +2,8 @@ package shiptest_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -126,5 +128,38 @@ func TestMillionRows(t *testing.T) {
 		if got := server.Count(query); got != want {
 			t.Errorf("%s = %d, want %d", query, got, want)
 		}
+	}
+}
+
+// TestConnectionsRest: between flushes that are far apart an agent holds no connection, and
+// the flush that follows is none the worse for it.
+func TestConnectionsRest(t *testing.T) {
+	server := chtest.Start(t)
+	db := server.Database()
+	asking := server.Conn("") // the one that stays
+	held := func() error {
+		var n int64
+		if err := asking.QueryRow(t.Context(), "SELECT toInt64(value) FROM system.metrics WHERE metric = 'TCPConnection'").Scan(&n); err != nil || n != 1 {
+			return fmt.Errorf("%d connections, want 1, %w", n, err)
+		}
+
+		return nil
+	}
+	s := shipping(t, open(t, server.Store(db)), ship.Options{Flush: time.Minute, Jitter: func() float64 { return 0 }}, func(ctx context.Context, s *ship.Shipper) {
+		for k := range 3 {
+			err := s.Put(ctx, ship.NewStream(fmt.Sprint(k)), shiptest.Rows("rests", uint32(k), 0, 10), k)
+			if err := errors.Join(err, s.Flush(ctx)); err != nil {
+				t.Fatal(err)
+			}
+
+			chtest.Eventually(t, "the connections are closed", 10*time.Second, held)
+		}
+	})
+	if st := s.Stats(); st.Retries != 0 {
+		t.Errorf("%d calls failed: %s", st.Retries, st.LastError)
+	}
+
+	if n := server.Count("SELECT uniqExact(rank, step) FROM " + db + ".steps"); n != 30 {
+		t.Errorf("%d steps, want 30", n)
 	}
 }
