@@ -10,7 +10,7 @@ import (
 
 // intermittentNodes names nodes that are slow again and again, never for long:
 // many slow steps of one rank, or several transients within an hour.
-func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[string]*verdict.Node, culprits []candidate) {
+func (e *Engine) intermittentNodes(all nodes, culprits []candidate) {
 	var found [signals][]int
 	for s := range signals {
 		for r := range e.n {
@@ -26,16 +26,16 @@ func (e *Engine) intermittentNodes(node func(string) *verdict.Node, known map[st
 				continue
 			}
 
-			e.addIntermittent(node, known, s, r)
+			e.addIntermittent(all, s, r)
 		}
 	}
 
 	for name, list := range e.bursts() {
-		if n := known[name]; n != nil && n.State != "" {
+		if n := all[name]; n != nil && n.State != "" {
 			continue
 		}
 
-		n := node(name)
+		n := all.of(name)
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(list[0].Signal)
 		first, last := list[0], list[len(list)-1]
 		effect := 0.0
@@ -98,14 +98,14 @@ func (e *Engine) ownSpikes(r int, found [signals][]int) bool {
 	return true
 }
 
-func (e *Engine) addIntermittent(node func(string) *verdict.Node, known map[string]*verdict.Node, s signal, r int) {
+func (e *Engine) addIntermittent(all nodes, s signal, r int) {
 	name := e.nodeOf(r)
-	if n := known[name]; n != nil && n.State != "" && n.State != verdict.Intermittent {
+	if n := all[name]; n != nil && n.State != "" && n.State != verdict.Intermittent {
 		return
 	}
 
 	t := e.tracks[s]
-	n := node(name)
+	n := all.of(name)
 	x := t.Spikes(r)
 	if n.State == "" {
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)

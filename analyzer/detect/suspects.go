@@ -99,7 +99,7 @@ func (e *Engine) suspicions(culprits []candidate) []candidate {
 
 // suspectNodes makes an entry of each node with a suspect rank about which nothing
 // more is known.
-func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]*verdict.Node, culprits []candidate) {
+func (e *Engine) suspectNodes(all nodes, culprits []candidate) {
 	young := e.suspicions(culprits)
 	if len(young) == 0 {
 		return
@@ -108,7 +108,7 @@ func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]
 	p := e.price(e.blame(young))
 	for _, c := range young {
 		name := e.nodeOf(c.row)
-		if n := known[name]; n != nil && n.State != verdict.Suspect {
+		if n := all[name]; n != nil && n.State != verdict.Suspect {
 			continue
 		}
 
@@ -118,7 +118,7 @@ func (e *Engine) suspectNodes(node func(string) *verdict.Node, known map[string]
 
 		f := e.describe(&c, append(slices.Clone(culprits), c))
 		f.Impact, f.Most = e.costOf(&p, name)
-		n := node(name)
+		n := all.of(name)
 		if n.State == "" {
 			n.State = verdict.Suspect
 			fillFrom(n, &f)

@@ -45,21 +45,52 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	return v
 }
 
+// nodes are a verdict's entries by the node's name.
+type nodes map[string]*verdict.Node
+
+// of returns the node's entry, a new one where there is none.
+func (all nodes) of(name string) *verdict.Node {
+	if all[name] == nil {
+		all[name] = &verdict.Node{Node: name, Evidence: []verdict.Evidence{}, Ranks: []int{}}
+	}
+
+	return all[name]
+}
+
 // fillNodes makes one entry a node: active first, then intermittent, then those
 // that recovered or were left behind by a new mapping.
 func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
-	byNode := map[string]*verdict.Node{}
-	var order []string
-	node := func(name string) *verdict.Node {
-		n := byNode[name]
-		if n == nil {
-			n = &verdict.Node{Node: name, Evidence: []verdict.Evidence{}, Ranks: []int{}}
-			byNode[name] = n
-			order = append(order, name)
+	all := nodes{}
+	e.degradedNodes(all, culprits)
+	e.wholeNodes(all)
+	e.aloneNodes(all)
+	e.intermittentNodes(all, culprits)
+	for name, c := range e.carried {
+		if c.Degraded && all[name] == nil {
+			e.leftBehind(all.of(name), name, c)
+		}
+	}
+
+	e.suspectNodes(all, culprits)
+	e.recoveredNodes(all)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		n := all[name]
+		slices.Sort(n.Ranks)
+		n.Devices = e.devices(name)
+		n.Slowdown = math.Round(n.Slowdown*1e3) / 1e3
+		n.Evidence = n.Evidence[:min(len(n.Evidence), maxEvidence)]
+		if k := len(n.Ranks); n.Devices > 1 && n.State != verdict.Recovered && n.Detail != "" {
+			n.Detail += fmt.Sprintf("; %d of the node's %d ranks", k, n.Devices)
 		}
 
-		return n
+		v.Nodes = append(v.Nodes, *n)
 	}
+
+	slices.SortStableFunc(v.Nodes, func(a, b verdict.Node) int { return cmp.Compare(stateOrder(a.State), stateOrder(b.State)) })
+}
+
+// degradedNodes enters the culprits: a node's cause is that of its rank that loses most.
+func (e *Engine) degradedNodes(all nodes, culprits []candidate) {
 	worst := map[string]float64{}
 	begun := map[string][][2]int64{}
 	for i := range culprits {
@@ -68,7 +99,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 		carried, met := e.carried[name]
 		c.sure = met
 		f := e.describe(c, culprits)
-		n := node(name)
+		n := all.of(name)
 		fresh := n.State == ""
 		n.State = verdict.Degraded
 		n.Ranks = append(n.Ranks, e.layout.Ranks[c.row])
@@ -85,26 +116,19 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 			n.Cause, n.Slowdown, n.Detail = f.Cause, f.Slowdown, f.Detail
 		}
 	}
+}
 
-	e.wholeNodes(node)
-	e.aloneNodes(node)
-	e.intermittentNodes(node, byNode, culprits)
-	for name, c := range e.carried {
-		if c.Degraded && byNode[name] == nil {
-			e.leftBehind(node(name), name, c)
-		}
-	}
-
-	e.suspectNodes(node, byNode, culprits)
-	for i := len(e.history) - 1; i >= 0; i-- {
-		p := &e.history[i]
-		n := byNode[p.Node]
+// recoveredNodes enters those that were slow and of which nothing worse is to be said, by
+// what was known when they were slow last.
+func (e *Engine) recoveredNodes(all nodes) {
+	for _, p := range slices.Backward(e.history) {
+		n := all[p.Node]
 		if n != nil && n.State != verdict.Recovered {
 			continue
 		}
 
 		if n == nil {
-			n = node(p.Node)
+			n = all.of(p.Node)
 			n.State = verdict.Recovered
 			fillFrom(n, &p.Case)
 			n.SinceStep, n.DetectedStep, n.UntilStep = p.Since, p.Detected, p.Until
@@ -114,25 +138,6 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 			n.Ranks = append(n.Ranks, p.Rank)
 		}
 	}
-
-	slices.Sort(order)
-	for _, name := range order {
-		n := byNode[name]
-		slices.Sort(n.Ranks)
-		n.Devices = e.devices(name)
-		n.Slowdown = math.Round(n.Slowdown*1e3) / 1e3
-		if len(n.Evidence) > maxEvidence {
-			n.Evidence = n.Evidence[:maxEvidence]
-		}
-
-		if k := len(n.Ranks); n.Devices > 1 && n.State != verdict.Recovered && n.Detail != "" {
-			n.Detail += fmt.Sprintf("; %d of the node's %d ranks", k, n.Devices)
-		}
-
-		v.Nodes = append(v.Nodes, *n)
-	}
-
-	slices.SortStableFunc(v.Nodes, func(a, b verdict.Node) int { return cmp.Compare(stateOrder(a.State), stateOrder(b.State)) })
 }
 
 // when is the detected and first slow step of a node with several slow ranks: the
@@ -191,7 +196,7 @@ func (e *Engine) devices(name string) int {
 
 // wholeNodes names a node that holds a whole replica which is slow for good:
 // work rotates over replicas, a slow host does not.
-func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
+func (e *Engine) wholeNodes(all nodes) {
 	for q := range e.whole.Len() {
 		if !e.whole.Active(q) {
 			continue
@@ -203,7 +208,7 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 			continue
 		}
 
-		n := node(e.layout.Nodes[k])
+		n := all.of(e.layout.Nodes[k])
 		if n.State != "" {
 			continue
 		}
@@ -223,7 +228,7 @@ func (e *Engine) wholeNodes(node func(string) *verdict.Node) {
 
 // aloneNodes names a node that holds a whole role, or a rank without peers, which
 // became slow against its own past while the rest of the job did not.
-func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
+func (e *Engine) aloneNodes(all nodes) {
 	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
 		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
 			return // everybody changed
@@ -241,7 +246,7 @@ func (e *Engine) aloneNodes(node func(string) *verdict.Node) {
 			continue
 		}
 
-		n := node(e.layout.Nodes[k])
+		n := all.of(e.layout.Nodes[k])
 		if n.State != "" {
 			continue
 		}
