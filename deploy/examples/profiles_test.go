@@ -30,11 +30,11 @@ func TestProfiles(t *testing.T) {
 	laggard := binary(t)
 	few := []string{"--steps", "45"}
 	jobs := []profiled{
-		{name: "compute, 4 ranks", runs: 6, nodes: 2, work: few, want: "[node-1 degraded compute]"},
+		// Rank 3 does as much more that it shows in 45 steps, also where ranks share few busy cores.
+		{name: "compute, 4 ranks", runs: 6, nodes: 2, work: []string{"--steps", "45", "--slow-extra", "20"}, want: "[node-1 degraded compute]"},
 		{name: "healthy, 4 ranks", runs: 4, nodes: 2, fault: []string{"--healthy"}, work: few, want: "[]"},
 	}
 	if wanted == "all" {
-		jobs[0].work = []string{"--steps", "45", "--slow-extra", "20"} // six showed in neither verdict on a current PyTorch
 		jobs = append(jobs,
 			// More ranks than cores hide a slow one from each other: it is slower here.
 			profiled{name: "compute, 8 ranks", runs: 4, nodes: 4, work: []string{"--steps", "45", "--slow-extra", "30"}, want: "[node-1 degraded compute]"},
