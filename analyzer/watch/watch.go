@@ -29,43 +29,8 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
-
-// Source tells jobs apart and follows each.
-type Source interface {
-	// Jobs returns the names of the jobs that are there now, sorted.
-	Jobs(ctx context.Context) ([]string, error)
-	// Newest returns about when the newest piece of the job came, the zero time when
-	// that is not known: a job that is silent for long is not read at all.
-	Newest(ctx context.Context, job string) (time.Time, error)
-	// Follow begins to read a job where an earlier Reader's cursor says, from the
-	// beginning with nil. A cursor that can't be used any more is an error.
-	Follow(ctx context.Context, job string, cursor []byte) (Reader, error)
-}
-
-// Reader reads the rows of one job as they come. It is an alias so that the Follow of a
-// source that does not know this package has the same type.
-type Reader = interface {
-	// Read hands over a bounded portion of the rows that are new since the last
-	// call, those of one process in the order of their starts; the Rows may be
-	// reused. more says that there is another portion at once. The ranks advance
-	// together: none is more than a portion ahead of another that has rows.
-	Read(ctx context.Context, take func(*row.Rows) error) (more bool, err error)
-	// Topology returns what is known of nodes and groups beside the rows, nil for
-	// nothing.
-	Topology(ctx context.Context) (*topology.File, error)
-	// Drain makes the next Reads hand over what only waits for more to come: the
-	// job is over, or nobody will look again.
-	Drain()
-	// Damaged lists the files that this reader could not read to their end,
-	// with the reason: what follows the damage is left out.
-	Damaged() []string
-	// Cursor says where to go on after everything that was handed over.
-	Cursor() ([]byte, error)
-	Close() error
-}
 
 // Sink stores rows of the table of verdicts: all of them or an error, a row that
 // is there already a second time never.
@@ -395,88 +360,6 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	j.reader = reader
 	w.jobs[name] = j
 	return j, nil
-}
-
-// judge decides, notes what changed and saves.
-func (w *Watcher) judge(ctx context.Context, j *job) {
-	j.verdict = j.decide(w.MinImpact())
-	changes, now := compare(j.Stated, j.verdict)
-	j.Stated = now
-	j.Changes += uint64(len(changes))
-	for i := range changes {
-		c := &changes[i]
-		w.log(j, c)
-		if w.o.Sink != nil {
-			j.Unsent = append(j.Unsent, c.row(j.LastNs, j.verdict.Steps.Last))
-		}
-	}
-
-	if over := len(j.Unsent) - maxUnsent; over > 0 {
-		j.Unsent = slices.Delete(j.Unsent, 0, over)
-		w.o.Log.Error("the store of verdicts has been failing for long: the oldest changes are dropped", "job", j.Job, "dropped", over)
-	}
-
-	for _, observe := range w.o.Observers {
-		observe(ctx, j.verdict, changes)
-	}
-}
-
-func (w *Watcher) log(j *job, c *Change) {
-	args := []any{"job", c.Job, "step", j.verdict.Steps.Last}
-	for _, a := range [][2]string{{"node", c.Node}, {"group", c.Group}, {"finding", c.Finding}, {"state", c.State}, {"was", c.Was}, {"cause", c.Cause}, {"detail", c.Detail}} {
-		if a[1] != "" {
-			args = append(args, a[0], a[1])
-		}
-	}
-
-	if c.State == verdict.Degraded || c.State == verdict.Intermittent || c.State == StateUnhealthy {
-		w.o.Log.Warn("verdict changed", append(args, "job_impact", c.Impact)...)
-		return
-	}
-
-	w.o.Log.Info("verdict changed", args...)
-}
-
-// publish saves the job, then sends what was not sent, then saves that.
-func (w *Watcher) publish(ctx context.Context, j *job) error {
-	if err := w.save(j); err != nil {
-		return err
-	}
-
-	if len(j.Unsent) == 0 || w.o.Sink == nil {
-		return nil
-	}
-
-	if err := w.unrepeated(ctx, j); err != nil {
-		return err
-	}
-
-	if err := w.o.Sink.Verdicts(ctx, j.Unsent); err != nil {
-		return err
-	}
-
-	j.Unsent = nil
-	j.dirty = true
-	return w.save(j)
-}
-
-func (w *Watcher) save(j *job) error {
-	if w.state == nil || !j.dirty {
-		j.dirty = false
-		return nil
-	}
-
-	data, err := j.save()
-	if err != nil {
-		return err
-	}
-
-	if err := w.state.store(j.Job, data); err != nil {
-		return err
-	}
-
-	j.dirty = false
-	return nil
 }
 
 // forget drops jobs that ended a while ago, and their metrics. Their state stays:
