@@ -1,0 +1,107 @@
+package detect
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// decide says whether enough was seen to call anything healthy.
+func (e *Engine) decide(v *verdict.Verdict, common *common) {
+	expected, judged, bold := 0, 0, 0
+	for r, p := range e.layout.Present {
+		if !p {
+			continue
+		}
+
+		expected++
+		if e.judged[r] >= threshold.MinValid {
+			judged++
+		}
+
+		if e.judged[r] > 0 {
+			bold++
+		}
+	}
+
+	found := len(v.Links) > 0 || slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return n.State != verdict.Recovered })
+	// What was switched off is no coverage, and says nothing of the steps recorded since.
+	covered := e.expected > 0 && round4(float64(e.measured)/float64(e.expected)) >= e.cfg.MinCoverage
+	hidden := cmp.Or(e.hidden(), e.links.Unjudged())
+	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == "" && !common.undecidable()
+	// Below it only a culprit is news: a suspect is none, nor is one that costs too little.
+	v.Decided = v.Decided && (covered || v.Exit(e.cfg.MinImpact) == verdict.ExitDegraded)
+	if !covered && e.columns > 0 {
+		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage))
+	}
+
+	if n := len(common.pairs); n > 0 && !found {
+		e.low(v, fmt.Sprintf("rank %d has one peer, is slower than it, and always was: nobody can tell which of the two is not as it should be", common.pairs[0]))
+	} else if !found && common.undecidable() {
+		e.low(v, fmt.Sprintf("%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes))
+	}
+
+	switch {
+	case e.columns == 0:
+		e.low(v, "no step was recorded")
+	case !e.seen[frame.FP] && !e.seen[frame.Self]:
+		e.low(v, "only step times were recorded: everybody waits for the slowest, so they tell nothing of a single rank; record FP or Communication")
+	case !found && expected <= 1:
+		e.low(v, "one rank alone was recorded: there is nobody to compare it with")
+	case !found && 2*judged < expected:
+		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, threshold.MinValid, bold))
+	case found && e.seen[frame.Self] && !e.live(frame.Self):
+		e.low(v, fmt.Sprintf("Communication is no longer recorded (since step %d): what was found with it is repeated until it is measured again; laggard trace on --words CommunicationOperator", e.measuredStep[frame.Self]+1))
+	case hidden != "":
+		e.low(v, hidden)
+	case !e.layout.Certain:
+		e.low(v, "no groups are known: a rank that was slow from the start can't be told from a heavier pipeline stage when others are as slow; give --topology")
+	case !e.seen[frame.Self]:
+		e.low(v, "no Communication was recorded: a slow backward pass, a slow host and slow links can't be seen; laggard trace on --words CommunicationOperator")
+	case !e.seen[frame.FP]:
+		e.low(v, "no FP was recorded: slow computing and a slow host can't be told apart, and an unrecorded wait looks like work")
+	}
+}
+
+// hidden says what a light recording (no Communication, so no own time) may hide, ""
+// where what it shows is enough: forward times of a device tell a slow device, but host
+// times only that it was given work, and a step that grew for no recorded reason may
+// have any.
+func (e *Engine) hidden() string {
+	const remedy = "; laggard trace on --words CommunicationOperator"
+	if e.live(frame.Self) || !e.seen[frame.FP] {
+		return ""
+	}
+
+	if e.hostOnly {
+		return "no Communication is recorded, and forward passes with host times only: of work on an accelerator that is the time to enqueue it, so a slow rank may be hidden" + remedy
+	}
+
+	step, since := e.level.Change(level.Step)
+	if step < math.Log1p(e.cfg.MinImpact) {
+		return ""
+	}
+
+	work, _ := e.level.Change(level.Compute)
+	load, _ := e.level.Change(level.Load)
+	if math.Max(work, load) >= identityShare*step {
+		return ""
+	}
+
+	return fmt.Sprintf("since step %d a step takes %.1f %% longer than before, and what is recorded does not say why%s", since, 100*math.Expm1(step), remedy)
+}
+
+// live reports whether the metric was recorded in the last window of steps.
+func (e *Engine) live(m frame.Metric) bool {
+	return e.seen[m] && e.columns-e.measuredAt[m] < threshold.Window
+}
+
+func (e *Engine) low(v *verdict.Verdict, text string) {
+	addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: text})
+}
