@@ -74,7 +74,7 @@ TESTS ?= test_*.py
 OLDER ?=
 MORE ?=
 
-trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Hugging Face, MindSpore and JAX jobs, and what it costs a step (9 GB from PyPI, once)
+trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Hugging Face, MindSpore and JAX jobs, and what it costs a step (7.6 GB from PyPI, once)
 	@set -e -o pipefail; declare -A venv; for each in "" datasets mindspore jax $(MORE) $(OLDER:%=torch-%); do \
 		venv[$${each:-torch}]=$$(.ci/parts trainers $$each | tail -n 1)/bin/python3; done; cd collector/python/trainers; \
 	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
@@ -88,7 +88,7 @@ trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Huggi
 	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE); \
 	PYTHONPATH=.. "$${venv[torch]}" -B cost.py 20
 
-trainers-all: ## the same, DALI, and the jobs under PyTorch 2.8, too, DDP under Debian's 1.13 (8 GB more)
+trainers-all: ## the same, DALI, and the jobs under PyTorch 2.8, too, DDP under Debian's 1.13 (7 GB more)
 	$(MAKE) trainers OLDER="2.8 1.13" MORE=dali
 
 short: ## the tests without -race
