@@ -113,7 +113,8 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 }
 
 // settle judges the windows that are due. Each is compared with the same window of the others: so
-// two windows tell a slow group, whichever came first.
+// two windows tell a slow group, whichever came first. Windows that end together are handed over
+// together, before the next step: so it does not matter who asks first, that step or a verdict.
 func (w *wires) settle() {
 	for i := range w.due {
 		w.judge(&w.due[i])

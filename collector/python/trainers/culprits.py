@@ -9,7 +9,7 @@ import bed
 
 WORLD, ITERATIONS, SLOW = 4, 60, 2
 EVEN = 1.5   # ranks of a healthy job whose own work took longer than this times another's were not equal
-TRIES = 10   # on a machine that others use, one such run of ten says nothing and is made again
+TRIES = 10   # on a machine that others use, such a run says nothing and is made again, at most so often
 
 
 class Case(bed.Case):
