@@ -27,6 +27,7 @@ with fake.stream(side):
 gate = threading.Event()
 fake.work(gate)
 work.wait()
+side.reached()                                        # so it began before the stream that computes came to the wait
 gate.set()
 fake.synchronize()
 for _ in range(10): device.timeline().land()
