@@ -35,13 +35,12 @@ class Install(bed.Case):
         env = self.environment(PYTHONPATH=None, LAGGARD_AUTO="1", TRUTH=truth, TORCH_FR_BUFFER_SIZE="100000",
                                LAGGARD_EXTENSION="load", XDG_CACHE_HOME=os.path.join(self.work, "empty"), LAGGARD_QUIET=None,
                                PYTHONIOENCODING="utf-8")
-        done = subprocess.run([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                               os.path.join(bed.JOBS, "accumulate.py")], env=env, cwd=self.work, timeout=bed.LIMIT,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
-        self.assertEqual(done.returncode, 0, done.stderr[-4000:])
+        code, _, said = self.called([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                                     os.path.join(bed.JOBS, "accumulate.py")], env)
+        self.assertEqual(code, 0, said[-4000:])
         for p in self.processes():
             self.assertEqual(len(p.records("Step")), 8)
-            self.assertIn("recording rank %d of job" % p.meta["rank"], done.stderr)
+            self.assertIn("recording rank %d of job" % p.meta["rank"], said)
             with open(os.path.join(p.folder, "ring-1"), "rb") as f:
                 self.assertEqual(f.read(20)[16:20], b"\1\0\0\0")  # CRC32C: the extension wrote it
         self.assertEqual(len(self.processes()), 2)
