@@ -39,9 +39,8 @@ def launch(order):
     os.environ.clear()
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
-    made = os.O_WRONLY | os.O_CREAT
-    for path, flags, descriptor in ((os.devnull, os.O_RDONLY, 0), (order["out"], made, 1), (order["err"], made, 2)):
-        file = os.open(path, flags, 0o600)
+    for path, flags, descriptor in ((os.devnull, os.O_RDONLY, 0), (order["out"], os.O_WRONLY, 1), (order["err"], os.O_WRONLY, 2)):
+        file = os.open(path, flags)
         os.dup2(file, descriptor)
         os.close(file)
     children = [forked(train, rank, order) for rank in range(order["world"])]

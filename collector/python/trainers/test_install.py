@@ -35,8 +35,8 @@ class Install(bed.Case):
         env = self.environment(PYTHONPATH=None, LAGGARD_AUTO="1", TRUTH=truth, TORCH_FR_BUFFER_SIZE="100000",
                                LAGGARD_EXTENSION="load", XDG_CACHE_HOME=os.path.join(self.work, "empty"), LAGGARD_QUIET=None,
                                PYTHONIOENCODING="utf-8")
-        code, _, said = self.called([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                                     os.path.join(bed.JOBS, "accumulate.py")], env)
+        code, _, said = self.ran([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                                  os.path.join(bed.JOBS, "accumulate.py")], env)
         self.assertEqual(code, 0, said[-4000:])
         for p in self.processes():
             self.assertEqual(len(p.records("Step")), 8)
