@@ -52,9 +52,14 @@ func (t *Test) Few(r int) bool { return t.few[r] }
 // Last is the effect and the z of unit r's last test.
 func (t *Test) Last(r int) (effect, z float64) { return float64(t.effect[r]), float64(t.z[r]) }
 
-// Suspicion is the effect and the z of a young suspect so far; ok is false for a unit
-// that is none, or of which no more than the sequential test speaks.
+// Suspicion is the effect and the z of a young suspect so far, or of a unit whose window
+// has alarmed once; ok is false for a unit that is neither, or of which no more than the
+// sequential test speaks.
 func (t *Test) Suspicion(r int) (effect, z float64, ok bool) {
+	if t.Healthy(r) && t.passes[r] > 0 {
+		return float64(t.effect[r]), float64(t.z[r]), !t.few[r]
+	}
+
 	if t.phase[r] != suspect || t.Active(r) || t.few[r] || t.Age(r) > 2*threshold.Window {
 		return 0, 0, false // what two windows could not confirm is not missing time
 	}

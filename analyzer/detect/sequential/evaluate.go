@@ -181,8 +181,11 @@ func (t *Test) evaluateQuiet(r int) {
 		if o := t.try(r, threshold.Window); o.pass {
 			t.passes[r]++
 			t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
-			if t.passes[r] == 1 && t.climb[r] == 0 {
-				t.since[r], t.sinceAt[r] = t.label(t.count-threshold.Window), int32(t.count-threshold.Window)
+			if t.passes[r] == 1 {
+				t.detected[r] = t.label(t.count - 1)
+				if t.climb[r] == 0 {
+					t.since[r], t.sinceAt[r] = t.label(t.count-threshold.Window), int32(t.count-threshold.Window)
+				}
 			}
 
 			if t.passes[r] >= t.need(r) {

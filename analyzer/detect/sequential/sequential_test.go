@@ -143,3 +143,36 @@ func TestTest_ShortSpell(t *testing.T) {
 		t.Errorf("%d events, want 1", events)
 	}
 }
+
+// TestTest_SuspectByOneWindow: noise that hides slowness from the sequential test may let a
+// window alarm; until a second one confirms it the unit is a suspect of which more is known.
+func TestTest_SuspectByOneWindow(t *testing.T) {
+	const slow = 5
+	tt, e := peers(16)
+	rng := rand.New(rand.NewPCG(4, 1))
+	said := false
+	for step := range 200 {
+		for r := range e {
+			e[r] = float32(0.5 * rng.NormFloat64())
+			if r == slow {
+				e[r] += 0.8
+			}
+		}
+
+		tt.Observe(e, nil, int64(step), func(Episode) {})
+		if tt.Degraded(slow) {
+			break
+		}
+
+		if effect, z, ok := tt.Suspicion(slow); ok {
+			said = true
+			if effect < 0.4 || z < threshold.Default().Alarm || tt.Detected(slow) > int64(step) {
+				t.Errorf("step %d: suspect by %.2f, z %.1f, detected in step %d", step, effect, z, tt.Detected(slow))
+			}
+		}
+	}
+
+	if !said || !tt.Degraded(slow) {
+		t.Errorf("suspect %v, degraded %v, want both, one after the other", said, tt.Degraded(slow))
+	}
+}
