@@ -116,17 +116,31 @@ func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
 	return robust.Finite(min(all, then), 0)
 }
 
-// unevenLanes is what the job would save as a share of step time were all lanes
-// through when the mean lane is: what they wait for the last of them.
-func (e *Engine) unevenLanes() float64 {
-	return e.overWindow(func(i int) float64 {
-		sum, last := 0.0, math.Inf(-1)
-		for _, x := range e.ends {
-			sum, last = sum+x, max(last, x)
+// unevenLanes is what the job would save as a share of step time were all lanes but
+// those to skip through when their mean is: what they wait for the last of them. Beside
+// it in how many steps of the window each of them was the last.
+func (e *Engine) unevenLanes(skip []bool) (impact float64, last []int) {
+	last = make([]int, e.graph.Lanes())
+	impact = e.overWindow(func(i int) float64 {
+		sum, n, at := 0.0, 0, -1
+		for l, x := range e.ends {
+			if skip[l] {
+				continue
+			}
+
+			if sum, n = sum+x, n+1; at < 0 || x > e.ends[at] {
+				at = l
+			}
 		}
 
-		return last - sum/float64(len(e.ends))
+		if at < 0 {
+			return 0
+		}
+
+		last[at]++
+		return e.ends[at] - sum/float64(n)
 	})
+	return impact, last
 }
 
 // unevenStages is the same were all stages of a pipeline as long; bound is that

@@ -3,9 +3,11 @@ package detect
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -63,22 +65,64 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 		return
 	}
 
-	impact := e.unevenLanes()
+	impact, last := e.unevenLanes(e.lanesOf(v.Nodes))
 	if impact < level.LeastImpact {
 		return
 	}
 
-	why := "the stages of a replica go together, so it is the micro-batches (sequence lengths), not a rank"
-	if !several {
-		why = "it changes from step to step on all ranks, as unequal sequence lengths do"
+	f := verdict.Finding{Kind: verdict.WorkloadImbalance, JobImpact: impact}
+	why := "and rotates; the stages of a replica go together, so it is the micro-batches (sequence lengths), not a rank"
+	lane, often := mostOften(last)
+	switch {
+	case explained:
+		why = "and rotates; the recorded tokens explain it"
+	case often:
+		for _, r := range e.graph.Rows(lane) {
+			f.Ranks = append(f.Ranks, e.layout.Ranks[r])
+		}
+
+		why = fmt.Sprintf("and one of them is the last in %d of the last %d steps: it gets more work, or it is slow and this is too noisy, or too short, to tell", last[lane], total(last))
+	case !several:
+		why = "and rotates; it changes from step to step on all ranks, as unequal sequence lengths do"
 	}
 
-	if explained {
-		why = "the recorded tokens explain it"
+	f.Detail = fmt.Sprintf("the work of the %d replicas differs by %.1f %% from step to step %s", n, 100*s, why)
+	addFinding(v, f)
+}
+
+// lanesOf marks the lanes with ranks of nodes that are named.
+func (e *Engine) lanesOf(named []verdict.Node) []bool {
+	out := make([]bool, e.graph.Lanes())
+	for r, rank := range e.layout.Ranks {
+		if l := e.graph.Lane(r); l >= 0 && slices.ContainsFunc(named, func(n verdict.Node) bool { return slices.Contains(n.Ranks, rank) }) {
+			out[l] = true
+		}
 	}
 
-	addFinding(v, verdict.Finding{Kind: verdict.WorkloadImbalance, JobImpact: impact,
-		Detail: fmt.Sprintf("the work of the %d replicas differs by %.1f %% from step to step and rotates; %s", n, 100*s, why)})
+	return out
+}
+
+// mostOften is the lane that was the last in most steps, and whether it was so more often
+// than work makes it that comes to each of them in turn.
+func mostOften(last []int) (lane int, often bool) {
+	for l, k := range last {
+		if k > last[lane] {
+			lane = l
+		}
+	}
+
+	steps, share := float64(total(last)), 1/float64(len(last))
+	chance := steps*share + sequential.SuspectZ*math.Sqrt(steps*share*(1-share))
+	return lane, float64(last[lane]) > max(chance, steps/2)
+}
+
+func total(v []int) int {
+	n := 0
+	for _, x := range v {
+		n += x
+	}
+
+	return n
 }
 
 // slowFinding says that the whole job became slower than its own past.

@@ -1,0 +1,23 @@
+package detect
+
+import "testing"
+
+// Work that comes to replicas in turn makes none of them the last in most steps.
+func TestFindings_LastMostOften(t *testing.T) {
+	for _, c := range []struct {
+		last  []int
+		lane  int
+		often bool
+	}{
+		{[]int{9, 7, 10, 6}, 2, false},
+		{[]int{2, 1, 28, 1}, 2, true},
+		{[]int{20, 12}, 0, false},
+		{[]int{4, 28}, 1, true},
+		{[]int{4, 3, 5, 3, 12, 2, 1, 2}, 4, false}, // three times its share, but a third of the steps
+		{[]int{0, 0}, 0, false},
+	} {
+		if lane, often := mostOften(c.last); lane != c.lane || often != c.often {
+			t.Errorf("%v: lane %d, %v; want %d, %v", c.last, lane, often, c.lane, c.often)
+		}
+	}
+}
