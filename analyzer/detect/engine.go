@@ -76,6 +76,7 @@ type Engine struct {
 	experts [signals]*residual.Sharing // between those that hold the same expert
 	tokens  *residual.Covariate
 	inner   *residual.Waits
+	passes  *residual.Passes
 	saver   *saves.Watch
 	links   *link.Watch
 	level   *level.Job
@@ -96,7 +97,6 @@ type Engine struct {
 	v     [signals][]float32 // residuals of the step at hand
 	logs  [2][]float32       // of compute and own: absolute logs of the step at hand
 	work  []float32          // measured compute of the step at hand
-	sum   []float32          // the same, where it is made of two
 	buf   []float32
 	over  [signals][]sequential.Episode // ended in the step at hand
 	leads [2][]bool                     // of compute and own: whose slow step counts in the step at hand

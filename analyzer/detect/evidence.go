@@ -55,6 +55,10 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 		if s == compute {
 			same := e.sameWork(c.row, k, skip)
 			add("fp", e.recent.Median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), z)
+			if e.passes.Waiting {
+				same, z = 1, 0 // it speaks of the others
+			}
+
 			add("backward", e.recent.Median(frame.Backward, c.row, k), same*e.roleMedian(frame.Backward, c.row, k, skip), z)
 			continue
 		}
@@ -80,7 +84,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 // what they would take for its work: 1 where nothing tells that it has other work.
 func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
 	mine, theirs := e.recent.Median(frame.FP, r, k), e.roleMedian(frame.FP, r, k, skip)
-	if b, p := e.recent.Median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p {
+	if b, p := e.recent.Median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p && !e.passes.Waiting {
 		mine, theirs = mine+b, theirs+p
 	}
 

@@ -41,35 +41,15 @@ func (e *Engine) countJudged(c *frame.Column) {
 	}
 }
 
-// raw is the measured compute of each rank: forward, and backward where (nearly)
-// everybody who recorded the one recorded the other. Without Communication a backward
-// pass says nothing of a rank: it holds the waits for the others.
+// raw is the measured compute of each rank. Without Communication a backward pass says
+// nothing of a rank: it holds the waits for the others.
 func (e *Engine) raw(c *frame.Column) []float32 {
 	fp, bp := c.V[frame.FP], c.V[frame.Backward]
 	if fp == nil || bp == nil || c.V[frame.Self] == nil {
 		return fp
 	}
 
-	both, one := 0, 0
-	for r := range fp {
-		if fp[r] == fp[r] {
-			one++
-			if bp[r] == bp[r] {
-				both++
-			}
-		}
-	}
-
-	if 10*both < 9*one {
-		return fp
-	}
-
-	e.sum = e.sum[:0]
-	for r := range fp {
-		e.sum = append(e.sum, fp[r]+bp[r])
-	}
-
-	return e.sum
+	return e.passes.Compute(fp, bp)
 }
 
 // compare makes log residuals: against peers of the role, without what tokens

@@ -23,3 +23,8 @@ func (in *Waits) State() state.Fields {
 		"seen": &in.seen, "step": state.Counts(&in.step),
 	}
 }
+
+// State is what a later step asks of earlier ones.
+func (p *Passes) State() state.Fields {
+	return state.Fields{"sxy": &p.sxy, "sxx": &p.sxx, "syy": &p.syy, "columns": state.Counts(&p.columns), "waiting": &p.Waiting}
+}

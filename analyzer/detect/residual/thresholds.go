@@ -21,6 +21,16 @@ const (
 	sharedColumns = 4
 )
 
+// Waits inside the backward pass.
+const (
+	// waitCorrelation: forward and backward passes that go against each other by so much
+	// hold each other's waits. In real jobs with a slow rank it is -0.4 to -0.5 (gloo on
+	// shared cores), in healthy ones -0.13 to 0.12; work makes it positive.
+	waitCorrelation = 0.25
+	// passColumns must have been seen before.
+	passColumns = 8
+)
+
 // Waits inside the forward pass.
 const (
 	// VictimShare of a rank's excess that it waits in collectives of its forward pass.
