@@ -92,7 +92,9 @@ func Open(ctx context.Context, at string, o Options) (*Tree, error) {
 		return nil, fmt.Errorf("read profiles in %s: %w", at, err)
 	}
 
-	t := &Tree{Format: format, Job: cmp.Or(o.Job, jobName(at)), Unread: append(f.notes, f.misfits(format, leads)...)}
+	t := &Tree{Format: format, Job: cmp.Or(o.Job, jobName(at))}
+	misfits, others := f.misfits(format, leads)
+	t.Unread, t.Notes = append(f.notes, misfits...), others
 	if t.Dir, t.lock, err = room(); err != nil {
 		return nil, fmt.Errorf("make room for the ranges of %s: %w", at, err)
 	}
@@ -148,20 +150,24 @@ func (f *folder) find(from string) (*Format, []*File, error) {
 // digits tell the files of ranks apart that are otherwise called the same.
 var digits = regexp.MustCompile(`\d+`)
 
-// misfits tells of files that are called like those that lead a profile and are none.
-func (f *folder) misfits(format *Format, leads []*File) (all []Problem) {
+// misfits tells of files that are called like those that lead a profile and are none, and of
+// others that only end like them: those may be anything.
+func (f *folder) misfits(format *Format, leads []*File) (all, others []Problem) {
 	lead, called, extensions := map[*File]bool{}, map[string]bool{}, map[string]bool{}
 	for _, l := range leads {
 		lead[l], called[digits.ReplaceAllString(l.name, "#")], extensions[path.Ext(l.name)] = true, true, true
 	}
 
 	for _, file := range f.files {
+		alike := extensions[path.Ext(file.name)]
 		switch {
 		case lead[file]:
-		case file.Size == 0 && extensions[path.Ext(file.name)]:
+		case file.Size == 0 && alike:
 			all = append(all, Problem{file.Path, "it is empty"})
 		case called[digits.ReplaceAllString(file.name, "#")]:
 			all = append(all, Problem{file.Path, "it is called like others and is none of the " + format.What + ": it is damaged, or something else"})
+		case alike && !format.Several:
+			others = append(others, Problem{file.Path, "passed over, it is none of the " + format.What + ": something else, or a damaged one"})
 		}
 	}
 
@@ -171,7 +177,7 @@ func (f *folder) misfits(format *Format, leads []*File) (all []Problem) {
 		}
 	}
 
-	return all
+	return all, others
 }
 
 const notFollowed = "a symbolic link, which is not followed"

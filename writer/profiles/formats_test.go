@@ -138,6 +138,39 @@ func TestDamagedFormats(t *testing.T) {
 	}
 }
 
+// A file that only ends like the profiles beside it is passed over, and once told: it may be a damaged
+// one. What is called quite differently, and the other files of a profile of several, are not its matter.
+func TestFilesOfNoFormat(t *testing.T) {
+	for _, s := range samples {
+		dir := copied(t, s.folder)
+		ending := filepath.Ext(s.lead)
+		for _, name := range []string{"saved-by-hand" + ending, "settings" + ending, "README.md"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		tree, err := Open(t.Context(), dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		said := strings.Join(Sentences(append(tree.Unread, tree.Notes...)), "\n")
+		want := !tree.Format.Several && ending != ""
+		if told := strings.Contains(said, "saved-by-hand"+ending+" and 1 more: passed over"); told != want {
+			t.Errorf("%s: told %v, want %v: %s", s.name, told, want, said)
+		}
+
+		if strings.Contains(said, "README.md") {
+			t.Errorf("%s: %s", s.name, said)
+		}
+
+		if err := tree.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Folders of two formats are refused with a file of each and the words to choose by, and each can be
 // chosen.
 func TestMixedFormats(t *testing.T) {
