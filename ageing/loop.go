@@ -216,7 +216,7 @@ func (l *Loop) look(ctx context.Context) error {
 		l.looked = true
 	}
 
-	for _, pass := range Plan(&f.tree, l.o.Cap, f.room) {
+	for _, pass := range plan(&f.tree, l.o.Cap, f.room) {
 		if err := l.pass(ctx, f, pass); err != nil {
 			errs = append(errs, err)
 			if ctx.Err() != nil || errors.Is(err, errLedger) {
@@ -340,7 +340,7 @@ func (l *Loop) delete(f *listing, i int) (lost int64, err error) {
 // account writes what is lost with a segment to the ledger and returns its records.
 func (l *Loop) account(dir segment.RankDir, info segment.Info) (lost int64, err error) {
 	path := filepath.Join(dir.Path, info.Name)
-	rows, err := Loss(dir, info)
+	rows, err := loss(dir, info)
 	if err != nil {
 		if l.unread[path]++; l.unread[path] < readTries {
 			return 0, fmt.Errorf("count what is lost: %w", err)

@@ -21,13 +21,13 @@ const (
 	stateDropped = "dropped"
 )
 
-// Loss counts what is lost with a segment: records by kind (state aged), what its loss
+// loss counts what is lost with a segment: records by kind (state aged), what its loss
 // lines tell (state dropped, with their reasons), and damaged lines (dropped,
 // torn-line). There is always at least one entry of state aged, of Records 0 when
 // nothing in the segment can be read. Of TaskD's lines it counts the ranges that
 // begin. An error says that the file could not be read now, and how far the count went;
 // what is damaged in it, or missing, is none.
-func Loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
+func loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
 	t := tally{last: s.Size, count: make(map[lossKey]*row.Ledger)}
 	err := t.read(dir, s)
 	rows := make([]row.Ledger, 0, len(t.count)+1)

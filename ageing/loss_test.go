@@ -58,7 +58,7 @@ func TestLoop_AccountsExactly(t *testing.T) {
 	all, err := segment.List(dir)
 	must(t, err)
 	for _, s := range all {
-		rows, err := Loss(segment.RankDir{Job: "j1", Path: dir}, s)
+		rows, err := loss(segment.RankDir{Job: "j1", Path: dir}, s)
 		must(t, err)
 		for _, r := range rows {
 			left[r.State+r.Kind] += r.Records
@@ -99,14 +99,14 @@ garbage
 	all, err := segment.List(filepath.Dir(path))
 	must(t, err)
 	dir := segment.RankDir{Job: "j1", Path: filepath.Dir(path)}
-	rows, err := Loss(dir, all[0])
+	rows, err := loss(dir, all[0])
 	must(t, err)
 	if len(rows) != 2 || rows[0].Records != 2 || rows[0].State != stateAged || rows[1].Records != 2 || rows[1].Reason != record.TornLine {
 		t.Errorf("rows: %+v", rows)
 	}
 
 	must(t, os.Remove(path))
-	if rows, err = Loss(dir, all[0]); err != nil || len(rows) != 1 || rows[0].Records != 0 || rows[0].Bytes != uint64(len(content)) {
+	if rows, err = loss(dir, all[0]); err != nil || len(rows) != 1 || rows[0].Records != 0 || rows[0].Bytes != uint64(len(content)) {
 		t.Errorf("rows of a missing file: %+v, %v", rows, err)
 	}
 
@@ -117,7 +117,7 @@ garbage
 
 	must(t, os.WriteFile(path, []byte(many.String()), 0o644))
 	sum := uint64(0)
-	rows, err = Loss(dir, all[0])
+	rows, err = loss(dir, all[0])
 	must(t, err)
 	for _, r := range rows {
 		sum += r.Records

@@ -49,11 +49,11 @@ func (t *Tree) Bytes() int64 {
 	return sum
 }
 
-// Plan returns the segments to delete, as indexes into t.Segments, one slice a
+// plan returns the segments to delete, as indexes into t.Segments, one slice a
 // pass, in order. room is reserved for what will be written until the next look.
 // It is empty when the tree is under the limit; when everything that may go is not
-// enough, all of it goes. Plan changes nothing.
-func Plan(t *Tree, limit, room int64) [][]int {
+// enough, all of it goes. plan changes nothing.
+func plan(t *Tree, limit, room int64) [][]int {
 	bytes := t.Bytes()
 	if bytes+room <= limit {
 		return nil

@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 		{"name_by_number", Tree{Segments: []Segment{{Name: "10", Number: 10, Size: 1}, {Name: "9", Number: 9, Size: 1}}}, 1, 0, "[[1]]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := fmt.Sprint(Plan(&c.tree, c.limit, c.room)); got != c.want {
+			if got := fmt.Sprint(plan(&c.tree, c.limit, c.room)); got != c.want {
 				t.Errorf("Plan=%s, want %s", got, c.want)
 			}
 		})
@@ -118,7 +118,7 @@ func TestPlan_FollowsTheNaiveModel(t *testing.T) {
 		limit, room := rapid.Int64Range(0, 1500).Draw(t, "limit"), rapid.Int64Range(0, 100).Draw(t, "room")
 		before := slices.Clone(tree.Segments)
 		var got []string
-		for _, pass := range Plan(&tree, limit, room) {
+		for _, pass := range plan(&tree, limit, room) {
 			for _, i := range pass {
 				if tree.Segments[i].Held {
 					t.Fatalf("%s is held", id(tree.Segments[i]))

@@ -17,11 +17,11 @@ type Launch struct {
 // containers are pulled, hosts' clocks differ by seconds.
 const LaunchSpread = int64(300e9)
 
-// Launches splits all processes into launches. A process whose rank is already
+// launches splits all processes into launches. A process whose rank is already
 // there starts a new launch only when at least half of the running ranks get a
 // new process together with it, or the world has another size; else that rank alone
 // was restarted in place.
-func Launches(all []*Process) []*Launch {
+func launches(all []*Process) []*Launch {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b *Process) int {
 		return cmp.Or(cmp.Compare(a.Begin(), b.Begin()), cmp.Compare(a.Rank, b.Rank))

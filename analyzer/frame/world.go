@@ -60,7 +60,7 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 	}
 
 	slices.Sort(w.Ranks)
-	w.Launches = Launches(all)
+	w.Launches = launches(all)
 	return w
 }
 

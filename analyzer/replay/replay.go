@@ -61,7 +61,7 @@ type Work struct {
 // New makes the graph of a layout.
 func New(l *frame.Layout) *Graph {
 	n := len(l.Ranks)
-	g := &Graph{laneOf: make([]int32, n), unitOf: make([]int32, n), known: Known(l)}
+	g := &Graph{laneOf: make([]int32, n), unitOf: make([]int32, n), known: known(l)}
 	lanes, units := newSets(n), newSets(n)
 	for i := range l.Groups {
 		switch l.Groups[i].Dim {
@@ -140,9 +140,9 @@ func (l *lane) add(units *sets, r int32, stage int) {
 	l.units = append(l.units, unit{stage, []int32{r}})
 }
 
-// Known reports whether the layout tells who waits for whom: its groups are known,
+// known reports whether the layout tells who waits for whom: its groups are known,
 // or there is but one, of everybody.
-func Known(l *frame.Layout) bool {
+func known(l *frame.Layout) bool {
 	if l.From != "inferred" {
 		return true
 	}

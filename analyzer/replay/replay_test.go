@@ -135,7 +135,7 @@ func TestPipeline_LongOnesAreAsIfPlayed(t *testing.T) {
 
 func TestKnown(t *testing.T) {
 	l := layout(t, 2, 2, 1)
-	if !Known(l) {
+	if !known(l) {
 		t.Error("a layout from a topology file is not known")
 	}
 

@@ -297,7 +297,7 @@ func Load(path string, t *Trace) (Config, error) {
 		return Config{}, fmt.Errorf("read scenario: %w", err)
 	}
 
-	c, err := Parse(b, t)
+	c, err := parse(b, t)
 	if err != nil {
 		return Config{}, fmt.Errorf("parse scenario %s: %w", path, err)
 	}
@@ -305,8 +305,8 @@ func Load(path string, t *Trace) (Config, error) {
 	return c, nil
 }
 
-// Parse decodes a scenario, YAML or JSON.
-func Parse(b []byte, t *Trace) (Config, error) {
+// parse decodes a scenario, YAML or JSON.
+func parse(b []byte, t *Trace) (Config, error) {
 	var c Config
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)

@@ -32,7 +32,7 @@ func TestScenario_SaysWhatIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			again, err := Parse(y, nil)
+			again, err := parse(y, nil)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v\n%s", name, seed, err, y)
 			}
@@ -158,12 +158,12 @@ func TestParse_Refuses(t *testing.T) {
 		"micro-batches":      "shape: {micro_batches: 100000}",
 		"more spare than is": "shape: {spare_nodes: -1}",
 	} {
-		if _, err := Parse([]byte(text), nil); err == nil {
+		if _, err := parse([]byte(text), nil); err == nil {
 			t.Errorf("%s: %q was taken", name, text)
 		}
 	}
 
-	c, err := Parse([]byte(`{"seed": 5, "shape": {"dp": 4}, "faults": [{"kind": "compute", "factor": 1.2, "locals": [1]}]}`), nil)
+	c, err := parse([]byte(`{"seed": 5, "shape": {"dp": 4}, "faults": [{"kind": "compute", "factor": 1.2, "locals": [1]}]}`), nil)
 	if err != nil || c.Shape.DP != 4 || c.Faults[0].Factor != 1.2 || c.Steps != 300 {
 		t.Errorf("JSON: %+v, %v", c, err)
 	}
@@ -177,7 +177,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("shape: {dp: 4, pp: 2}\nsteps: 10"))
 	f.Add([]byte(`{"faults": [{"kind": "link", "group": "dp-stage0", "share": 0.2}], "restarts": [{"at": 3, "drop": [0]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := Parse(b, nil)
+		c, err := parse(b, nil)
 		if err != nil || c.Shape.World()*c.Shape.MicroBatches > 256 || c.hosts() > 100 || c.Shape.RanksPerNode > 1000 || c.Model.Buckets*c.Model.TPSyncs > 100 {
 			return
 		}
@@ -288,7 +288,7 @@ func TestFamilies(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			again, err := Parse(y, nil)
+			again, err := parse(y, nil)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v\n%s", name, seed, err, y)
 			}

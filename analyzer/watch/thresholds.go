@@ -50,7 +50,7 @@ func (t *Thresholds) Next() (cfg detect.Config, changed bool, err error) {
 	}
 
 	t.last, t.read = data, true
-	cfg, err = ParseThresholds(data)
+	cfg, err = parseThresholds(data)
 	if err != nil {
 		return cfg, false, fmt.Errorf("thresholds %s: %w", t.path, err)
 	}
@@ -73,9 +73,9 @@ func readBounded(path string) (data []byte, err error) {
 	return data, err
 }
 
-// ParseThresholds reads thresholds on top of the defaults. Unknown keys are an
+// parseThresholds reads thresholds on top of the defaults. Unknown keys are an
 // error that names the nearest known one.
-func ParseThresholds(data []byte) (detect.Config, error) {
+func parseThresholds(data []byte) (detect.Config, error) {
 	cfg := detect.Default()
 	values := map[string]any{}
 	if err := yaml.Unmarshal(data, &values); err != nil {

@@ -81,9 +81,9 @@ func ParseFile(b []byte) (State, []*Problem, error) {
 	return State{w != (State{}).Words(), w.CommunicationOperator == on}, problems, nil
 }
 
-// ReadFile reads a switch file. The path may go through symbolic links: a
+// readFile reads a switch file. The path may go through symbolic links: a
 // mounted ConfigMap does.
-func ReadFile(path string) (State, []*Problem, error) {
+func readFile(path string) (State, []*Problem, error) {
 	st, err := os.Stat(path)
 	if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("read switch %s: not a regular file", path)
@@ -168,7 +168,7 @@ func watch(dir string) (<-chan fsnotify.Event, func()) {
 // Look reads the file once and sets what it says. A file that is not there
 // changes nothing.
 func (f *Follower) Look(now time.Time) {
-	s, problems, err := ReadFile(f.Path)
+	s, problems, err := readFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

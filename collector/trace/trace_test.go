@@ -62,7 +62,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	} {
 		w := On.Words()
 		w.FP = value
-		err := Validate(w)
+		err := validate(w)
 		var p *Problem
 		if err == nil || err.Error() != want || !errors.As(err, &p) || p.Word != FP {
 			t.Errorf("%q: %v, want %s", value, err, want)
@@ -301,13 +301,13 @@ func TestFollowerRun(t *testing.T) {
 
 func TestReadFileRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := ReadFile(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, _, err := readFile(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a directory: %v", err)
 	}
 
 	big := filepath.Join(dir, "big")
 	write(t, big, strings.Repeat(" ", FileLimit+1))
-	if _, _, err := ReadFile(big); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, _, err := readFile(big); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a large file: %v", err)
 	}
 }

@@ -176,8 +176,8 @@ func (w Words) State() (State, error) {
 	return State{w.Step == on, w.CommunicationOperator == on}, nil
 }
 
-// Validate reports what Words.State refuses.
-func Validate(w Words) error {
+// validate reports what Words.State refuses.
+func validate(w Words) error {
 	_, err := w.State()
 	return err
 }

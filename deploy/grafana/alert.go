@@ -18,8 +18,8 @@ type Alert struct {
 	Expr string // PromQL
 }
 
-// Alerts returns the alerts.
-func Alerts() []Alert {
+// alerts returns the alerts.
+func alerts() []Alert {
 	return []Alert{slowNode(), slowLink(), shippingLag(), recordsLost(), jobWithoutData()}
 }
 

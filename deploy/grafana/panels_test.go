@@ -192,7 +192,7 @@ func TestEveryQueryRuns(t *testing.T) {
 	}
 
 	for name, at := range s.moments() {
-		for _, a := range Alerts() {
+		for _, a := range alerts() {
 			shown := view{from: at.Add(-time.Duration(a.Window) * time.Second), to: at, points: 100}
 			run("alerts", name, shown, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
 		}

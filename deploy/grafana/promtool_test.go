@@ -71,7 +71,7 @@ func TestPromtool(t *testing.T) {
 	promtool(t, "check", "rules", file)
 
 	actions, severity := map[string]string{}, map[string]string{}
-	for _, a := range Alerts() {
+	for _, a := range alerts() {
 		actions[a.Name], severity[a.Name] = a.Action, a.Severity
 	}
 

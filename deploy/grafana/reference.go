@@ -24,7 +24,7 @@ func reference() string {
 	}
 
 	b.WriteString("\n## Alerts\n\n| Alert | Grafana: fires when | Prometheus: fires when | What to do |\n|---|---|---|---|\n")
-	for _, a := range Alerts() {
+	for _, a := range alerts() {
 		_, number, _ := cutLast(a.Columns)
 		fmt.Fprintf(&b, "| %s (`%s`, %s) | `%s` > %v for %s | `%s` | %s |\n", a.Title, a.Name, a.Severity, number, a.Above, a.For,
 			escape(strings.ReplaceAll(a.Expr, "\n", " ")), escape(a.Action))

@@ -47,7 +47,7 @@ func marshalYAML(v any) ([]byte, error) {
 // grafanaRules is provisioning/alerting: each rule is a query and a threshold.
 func grafanaRules() any {
 	var rules []any
-	for _, a := range Alerts() {
+	for _, a := range alerts() {
 		rules = append(rules, ordered{
 			"uid", strings.ToLower(a.Name), "title", a.Title, "condition", "B",
 			"data", []any{
@@ -71,7 +71,7 @@ func grafanaRules() any {
 // prometheusRule is the same alerts as an object of the Prometheus operator.
 func prometheusRule() any {
 	var rules []any
-	for _, a := range Alerts() {
+	for _, a := range alerts() {
 		rules = append(rules, ordered{
 			"alert", a.Name, "expr", a.Expr, "for", a.For,
 			"labels", ordered{"severity", a.Severity, "component", "laggard"},

@@ -30,7 +30,7 @@ func TestMetricsExist(t *testing.T) {
 	}
 
 	var all []string
-	for _, a := range Alerts() {
+	for _, a := range alerts() {
 		all = append(all, a.Expr)
 	}
 
@@ -84,7 +84,7 @@ func TestRulesAreTwins(t *testing.T) {
 		t.Fatalf("kind %q, %d and %d groups", theirs.Kind, len(ours.Groups), len(theirs.Spec.Groups))
 	}
 
-	for i, a := range Alerts() {
+	for i, a := range alerts() {
 		o, p := ours.Groups[0].Rules[i], theirs.Spec.Groups[0].Rules[i]
 		if o.UID != strings.ToLower(p.Alert) || o.For != p.For || o.Annotations["action"] != p.Annotations["action"] || len(o.Annotations["action"]) < 80 {
 			t.Errorf("%s: not twins: %+v and %+v", a.Name, o, p)

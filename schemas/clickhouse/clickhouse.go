@@ -136,7 +136,7 @@ func (d ddl) distributed(table string) string {
 func Missing(v Version, o Options, name string, have map[string]bool) []string {
 	d, table := ddl{o: o.named(), current: v.Current()}, strings.TrimSuffix(name, LocalSuffix)
 	var all []string
-	for _, c := range Columns(v, table) {
+	for _, c := range columns(v, table) {
 		if have[c.Name] || c.Name == tsColumn {
 			continue
 		}
@@ -157,9 +157,9 @@ type Column struct {
 	Type string // as written, without codec and default
 }
 
-// Columns returns the columns of a table as the DDL for version v declares them,
+// columns returns the columns of a table as the DDL for version v declares them,
 // the materialised one of the current DDL included.
-func Columns(v Version, table string) []Column {
+func columns(v Version, table string) []Column {
 	var columns []Column
 	for _, line := range strings.Split(source(v, table), "\n") {
 		line = strings.TrimSuffix(strings.TrimSpace(line), ",")

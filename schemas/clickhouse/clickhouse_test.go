@@ -43,7 +43,7 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 			}
 
 			var got []Column
-			for _, c := range Columns(v, table) {
+			for _, c := range columns(v, table) {
 				if c.Name == tsColumn {
 					if v == old {
 						t.Errorf("%s: the plain DDL has %s", table, tsColumn)
@@ -114,7 +114,7 @@ func TestClusterWritesLocalReadsDistributed(t *testing.T) {
 
 func TestMissingAddsColumns(t *testing.T) {
 	have := map[string]bool{}
-	for _, c := range Columns(old, row.StepsTable) {
+	for _, c := range columns(old, row.StepsTable) {
 		have[c.Name] = c.Name != "backward_ns"
 	}
 

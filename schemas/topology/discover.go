@@ -32,7 +32,7 @@ type Found struct {
 	Files   []string // what was read
 }
 
-// Discover looks for the topology of one job in a profiling tree: topology.json in
+// discover looks for the topology of one job in a profiling tree: topology.json in
 // the job's directory (beside the ranks) or above it (beside the jobs),
 // parallel_group.json in the rank directories, hccl.json beside the ranks or in
 // them. root is the profiling directory, the job's or a rank's. What topology.json
@@ -40,13 +40,13 @@ type Found struct {
 //
 // A file that is there and can't be used is part of the error (joined, each names
 // the file, the key and what to do); what the others say is returned all the same.
-func Discover(root, job string) (*Found, error) {
+func discover(root, job string) (*Found, error) {
 	dir := jobDir(root, job)
 	found := &Found{}
 	var errs []error
 	file := first(found, &errs, Load, filepath.Join(dir, FileName), filepath.Join(filepath.Dir(dir), FileName))
 	groups := found.parallelGroups(dir, &errs)
-	found.Servers = first(found, &errs, RankTable, found.tables(dir)...)
+	found.Servers = first(found, &errs, readRankTable, found.tables(dir)...)
 	found.Topology = Merge(file, groups, found.Servers)
 	switch {
 	case file != nil && len(file.Groups) > 0:
@@ -64,7 +64,7 @@ func DiscoverAll(root string, jobs []string) (*Found, error) {
 	all := &Found{}
 	var errs []error
 	for _, job := range jobs {
-		found, err := Discover(root, job)
+		found, err := discover(root, job)
 		errs = append(errs, err)
 		if found == nil {
 			continue

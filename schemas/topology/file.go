@@ -37,8 +37,8 @@ func Dim(word string) string {
 	return word
 }
 
-// Role reports whether ranks have a role by their place in a group of dimension d.
-func Role(d string) bool {
+// role reports whether ranks have a role by their place in a group of dimension d.
+func role(d string) bool {
 	switch Dim(d) {
 	case "tp", "pp", "dp", "cp", "ep":
 		return true
@@ -54,11 +54,11 @@ func Load(path string) (*File, error) {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
 
-	return Parse(path, b)
+	return parse(path, b)
 }
 
-// Parse is Load for the content of a file; name stands in errors.
-func Parse(name string, b []byte) (*File, error) {
+// parse is Load for the content of a file; name stands in errors.
+func parse(name string, b []byte) (*File, error) {
 	if err := checkKeys(b); err != nil {
 		return nil, fmt.Errorf("topology %s: %w", name, err)
 	}

@@ -36,12 +36,12 @@ func ParallelGroup(path string) ([]record.Group, error) {
 		return nil, fmt.Errorf("read parallel groups: %w", err)
 	}
 
-	return ParseParallelGroup(path, b)
+	return parseParallelGroup(path, b)
 }
 
-// ParseParallelGroup is ParallelGroup for the content of a file; name stands in
+// parseParallelGroup is ParallelGroup for the content of a file; name stands in
 // errors.
-func ParseParallelGroup(name string, b []byte) ([]record.Group, error) {
+func parseParallelGroup(name string, b []byte) ([]record.Group, error) {
 	var all map[string]taskdGroup
 	if err := json.Unmarshal(b, &all); err != nil {
 		return nil, fmt.Errorf("parallel groups %s: %w", name, describe(b, err))

@@ -57,7 +57,7 @@ func (f *File) Names() *Names {
 
 	for _, roles := range [...]bool{true, false} {
 		for _, g := range f.Groups {
-			if key := setKey(g.Ranks); Role(g.Dim) == roles && n.bySet[key] == "" {
+			if key := setKey(g.Ranks); role(g.Dim) == roles && n.bySet[key] == "" {
 				n.bySet[key] = g.Name
 			}
 		}

@@ -53,19 +53,19 @@ func (n *number) UnmarshalJSON(b []byte) error {
 // node returns the name that a cluster most likely has for the server.
 func (s *rankServer) node() string { return cmp.Or(s.Name, s.Host, s.ID, s.IP, s.SN) }
 
-// RankTable reads an hccl.json: which rank runs on which server. A server is named
+// readRankTable reads an hccl.json: which rank runs on which server. A server is named
 // by its host name where the table has it, else by its id, address or serial number.
-func RankTable(path string) (*File, error) {
+func readRankTable(path string) (*File, error) {
 	b, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read rank table: %w", err)
 	}
 
-	return ParseRankTable(path, b)
+	return parseRankTable(path, b)
 }
 
-// ParseRankTable is RankTable for the content of a file; name stands in errors.
-func ParseRankTable(name string, b []byte) (*File, error) {
+// parseRankTable is RankTable for the content of a file; name stands in errors.
+func parseRankTable(name string, b []byte) (*File, error) {
 	var t rankTable
 	if err := json.Unmarshal(b, &t); err != nil {
 		return nil, fmt.Errorf("rank table %s: %w", name, describe(b, err))

@@ -127,8 +127,8 @@ func (s Sum) State(state string) (records uint64) {
 	return records
 }
 
-// SumJob adds up the ledger of a profiling directory for one job, "" for all.
-func SumJob(dir, job string) (Sum, error) {
+// sumJob adds up the ledger of a profiling directory for one job, "" for all.
+func sumJob(dir, job string) (Sum, error) {
 	s := make(Sum)
 	_, err := Read(dir, func(r row.Ledger) error {
 		if job == "" || r.Job == job {

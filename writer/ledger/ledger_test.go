@@ -337,11 +337,11 @@ func TestCompact_KeepsTheSums(t *testing.T) {
 		must(t, l.Append(r))
 	}
 
-	before, err := SumJob(dir, "j1")
+	before, err := sumJob(dir, "j1")
 	must(t, err)
 	must(t, l.Compact(func(r row.Ledger) bool { return r.Name == "99" }))
 	must(t, l.Append(numbered(1000)))
-	after, err := SumJob(dir, "")
+	after, err := sumJob(dir, "")
 	must(t, err)
 	if got, want := after.State("aged"), before.State("aged")+1000; got != want || want != 4950-450+1000 {
 		t.Errorf("aged %d, want %d", got, want)
@@ -355,7 +355,7 @@ func TestCompact_KeepsTheSums(t *testing.T) {
 		t.Errorf("entries: %+v", got)
 	}
 
-	if other, err := SumJob(dir, "j2"); err != nil || len(other) != 0 {
+	if other, err := sumJob(dir, "j2"); err != nil || len(other) != 0 {
 		t.Errorf("another job has %v, %v", other, err)
 	}
 }

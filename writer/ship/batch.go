@@ -122,9 +122,9 @@ func (b *Batch) RowJSON(i int) []byte {
 // rawBytes is the size of a raw row.
 const rawBytes = int64(unsafe.Sizeof(row.Raw{}))
 
-// Size estimates the memory that rows take, in bytes. Most of their strings are
+// size estimates the memory that rows take, in bytes. Most of their strings are
 // shared (the parser interns them), so only those that raw rows bring count.
-func Size(r *row.Rows) int64 {
+func size(r *row.Rows) int64 {
 	n := int64(len(r.Steps))*240 + int64(len(r.Communications))*184 + int64(len(r.Raws.Rows))*rawBytes + int64(r.Raws.Bytes) + int64(len(r.Ledger))*200
 	for i := range r.Ranks {
 		n += 256 + 64*int64(len(r.Ranks[i].Groups)+len(r.Ranks[i].Off))

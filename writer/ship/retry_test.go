@@ -92,7 +92,7 @@ func TestStoppedForTenMinutes(t *testing.T) {
 			return nil, false
 		}
 		const perSecond, seconds = 100, 700
-		bound := 5 * Size(records(1, 0, perSecond))
+		bound := 5 * size(records(1, 0, perSecond))
 		s := ship(t, m, Options{Memory: bound}, func(ctx context.Context, s *Shipper) {
 			st := NewStream("a")
 			var read atomic.Int64 // seconds of rows that were put

@@ -152,7 +152,7 @@ func (o Options) sized(sink Sink) Options {
 // them) are stored. Put blocks while the memory is used up: that is the
 // back-pressure. When ctx ends first, nothing was taken.
 func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any) error {
-	p := part{stream: st, rows: rows, bytes: max(Size(rows), 64), mark: mark}
+	p := part{stream: st, rows: rows, bytes: max(size(rows), 64), mark: mark}
 	n := min(max(p.bytes, room(rows)+int64(rows.Raws.Bytes)), s.o.Memory) // a bundle takes what it has room for
 	p.held = n
 	if !s.memory.TryAcquire(n) {
