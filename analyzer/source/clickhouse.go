@@ -16,7 +16,6 @@ import (
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
-	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // database is a ClickHouse database with laggard's tables.
@@ -182,30 +181,14 @@ func firstLine(s string) string {
 	return s
 }
 
-// Jobs implements Source. It asks the small table of ranks, and the table of
-// steps only where that is empty.
+// Jobs implements Source.
 func (d *database) Jobs(ctx context.Context) ([]string, error) {
-	for _, table := range []string{row.RanksTable, row.StepsTable} {
-		var jobs []string
-		err := query(ctx, d, "SELECT DISTINCT job FROM "+table+" ORDER BY job", func(r driver.Rows) error {
-			var job string
-			if err := r.Scan(&job); err != nil {
-				return err
-			}
-
-			jobs = append(jobs, job)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-
-		if len(jobs) > 0 {
-			return jobs, nil
-		}
+	jobs, err := d.liveJobs(ctx)
+	if err == nil && len(jobs) == 0 {
+		err = fmt.Errorf("list jobs of %s: no job in it: fill it with `laggard ingest SOURCE --to STORE` or `laggard agent --store STORE`", d.at)
 	}
 
-	return nil, fmt.Errorf("list jobs of %s: no job in it: fill it with `laggard ingest SOURCE --to STORE` or `laggard agent --store STORE`", d.at)
+	return jobs, err
 }
 
 // query runs q and calls each for every row.

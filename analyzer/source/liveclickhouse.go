@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -206,11 +205,11 @@ func (r *tableReader) Cursor() ([]byte, error) {
 // Close implements Reader: the connection is the source's.
 func (r *tableReader) Close() error { return nil }
 
-// liveJobs returns the jobs of the database; none is no error.
-func (d *database) liveJobs(ctx context.Context) ([]string, error) {
-	var jobs []string
+// liveJobs returns the jobs of the database in order; none is no error. It asks the small
+// table of ranks, and the table of steps only where that is empty.
+func (d *database) liveJobs(ctx context.Context) (jobs []string, err error) {
 	for _, table := range []string{row.RanksTable, row.StepsTable} {
-		err := query(ctx, d, "SELECT DISTINCT job FROM "+table, func(r driver.Rows) error {
+		err = query(ctx, d, "SELECT DISTINCT job FROM "+table+" ORDER BY job", func(r driver.Rows) error {
 			var job string
 			if err := r.Scan(&job); err != nil {
 				return err
@@ -219,17 +218,12 @@ func (d *database) liveJobs(ctx context.Context) ([]string, error) {
 			jobs = append(jobs, job)
 			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
-
-		if len(jobs) > 0 {
+		if err != nil || len(jobs) > 0 {
 			break
 		}
 	}
 
-	slices.Sort(jobs)
-	return slices.Compact(jobs), nil
+	return jobs, err
 }
 
 // newest returns when the job's newest step began.
