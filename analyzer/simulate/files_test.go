@@ -17,21 +17,27 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
+	placements "github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// rolled reads a written job the way ingest does.
-func rolled(t *testing.T, dir string, o rollup.Options) row.Rows {
+// rolled reads a written job the way ingest does, with the topology file beside it.
+func rolled(t *testing.T, dir string) row.Rows {
 	t.Helper()
 	ranks, err := segment.Walk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 
+	found, err := topology.DiscoverAll(dir, []string{ranks[0].Job})
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	var out row.Rows
+	job := placements.New(found, nil, "")
 	for _, d := range ranks {
-		o.Job, o.Rank = d.Job, d.Rank
-		s := rollup.New(o)
+		s := rollup.New(job.Options(d, 0))
 		infos, err := segment.List(d.Path)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +157,7 @@ func TestWrite_RollsUpToTheSameRows(t *testing.T) {
 			}
 
 			want, _ := mustRows(t, c)
-			got := rolled(t, dir, rollup.Options{})
+			got := rolled(t, dir)
 			sortSteps(want.Steps)
 			sortSteps(got.Steps)
 			if len(got.Steps) != len(want.Steps) {
@@ -330,7 +336,7 @@ func TestWrite_Shards(t *testing.T) {
 	}
 
 	want, _ := mustRows(t, c)
-	got := rolled(t, dir, rollup.Options{})
+	got := rolled(t, dir)
 	sortSteps(want.Steps)
 	sortSteps(got.Steps)
 	if !slices.Equal(got.Steps, want.Steps) {

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 func weighed(t *testing.T, c Config) Truth {
@@ -80,7 +78,7 @@ func TestWeigh_HoldsInTheFiles(t *testing.T) {
 				}
 
 				steps := map[uint64]float64{}
-				for _, s := range rolled(t, dir, rollup.Options{}).Steps {
+				for _, s := range rolled(t, dir).Steps {
 					steps[s.Step] += float64(s.StepNs)
 				}
 

@@ -46,6 +46,7 @@ type job struct {
 	comm     row.Communication
 	record   record.Record
 	windowAt int
+	told     map[knownGroup]bool // by the topology file, where no identity tells groups
 
 	keepLengths bool
 	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
@@ -124,6 +125,10 @@ func newJob(cfg *Config, b Builder, rec recorder) *job {
 	}
 	for _, k := range cfg.Record.Off {
 		j.off[record.KindOf(k)] = true
+	}
+
+	if cfg.Record.NoGroups {
+		j.told = toldGroups(cfg)
 	}
 
 	j.hosts = make([]host, cfg.hosts())

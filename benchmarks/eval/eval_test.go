@@ -119,6 +119,19 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 	}
 }
 
+// TestParity_GroupsOfTheTopologyAlone takes a job the way of files whose identities name no groups:
+// those of its last attempt stand in the topology file.
+func TestParity_GroupsOfTheTopologyAlone(t *testing.T) {
+	cfg, err := task{scenario: "elastic", seed: 25504034}.fitting()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, diff, err := compare(t.Context(), cfg); err != nil || diff != "" {
+		t.Error(diff, err)
+	}
+}
+
 func TestParity_ShortForm(t *testing.T) {
 	t.Parallel()
 	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, func(int, int) {})

@@ -58,7 +58,7 @@ func discover(root, job string) (*Found, error) {
 	return found, errors.Join(errs...)
 }
 
-// DiscoverAll is Discover for a job that lies in several directories; what the
+// DiscoverAll is discover for a job that lies in several directories; what the
 // first of them knows wins.
 func DiscoverAll(root string, jobs []string) (*Found, error) {
 	all := &Found{}
