@@ -163,7 +163,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) {
+		if c.onlyOwn() || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) {
 			continue
 		}
 
@@ -197,6 +197,21 @@ func (e *Engine) leadsToo(c *candidate, all []candidate) bool {
 }
 
 func abs(x int) int { return max(x, -x) }
+
+// waitsForLink reports whether a rank computes longer in its backward pass alone while a
+// link of its groups is slow: who comes early waits in it, where no range tells.
+func (e *Engine) waitsForLink(c *candidate) bool {
+	if !c.has[compute] || c.has[loading] || c.has[saving] || !e.recent.Has(frame.Backward) || !e.onSlowLink(c.row) {
+		return false
+	}
+
+	t := e.tracks[compute]
+	effect, _ := t.Last(c.row)
+	k := min(threshold.Window, max(threshold.MinBold, t.Age(c.row)))
+	mine := e.recent.Median(frame.FP, c.row, k)
+	theirs := e.roleMedian(frame.FP, c.row, k, func(int) bool { return false })
+	return math.Log(mine/theirs) < computeShare*effect
+}
 
 // onSlowLink reports whether row r is in a group whose link is slow.
 func (e *Engine) onSlowLink(r int) bool {

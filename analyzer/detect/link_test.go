@@ -14,8 +14,9 @@ import (
 )
 
 // wired is a data-parallel job of four groups of four ranks whose dimension nobody
-// told, so that only the windows show them; slow returns the factor on a group.
-func wired(steps int, slow func(group int, step int) float64, nodes func(rank int) string) *frame.Frame {
+// told, so that only the windows show them; slow returns the factor on a group, and edits change
+// the row of a step.
+func wired(steps int, slow func(group int, step int) float64, nodes func(rank int) string, edits ...func(*row.Step)) *frame.Frame {
 	const groups, size = 4, 4
 	rng := rand.New(rand.NewPCG(9, 9))
 	b := feed.NewHistory()
@@ -27,9 +28,14 @@ func wired(steps int, slow func(group int, step int) float64, nodes func(rank in
 			fp := int64(3e8 * (1 + 0.01*rng.NormFloat64()))
 			wire := int64(1e8 * slow(own, s) * (1 + 0.05*rng.Float64()))
 			total := 3*fp + wire + int64(1e8)
-			b.AddStep(&row.Step{Rank: r, Incarnation: uint64(r) + 1, Step: uint64(s), StartNs: 1e18 + int64(s)*2e9, StepNs: total, FPNs: fp,
+			step := row.Step{Rank: r, Incarnation: uint64(r) + 1, Step: uint64(s), StartNs: 1e18 + int64(s)*2e9, StepNs: total, FPNs: fp,
 				CommNs: wire + 1e8, ExposedNs: wire + 1e8, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: wire + 1e8,
-				DataLoaderNs: -1, CheckpointNs: -1, SelfNs: 3 * fp, HostFPNs: -1, Tokens: -1, BackwardNs: -1})
+				DataLoaderNs: -1, CheckpointNs: -1, SelfNs: 3 * fp, HostFPNs: -1, Tokens: -1, BackwardNs: -1}
+			for _, edit := range edits {
+				edit(&step)
+			}
+
+			b.AddStep(&step)
 			sum += wire
 			if s%16 == 15 || s == steps {
 				n := int64(min(s%16+1, 16))
@@ -119,5 +125,65 @@ func TestLinks_TwoGroupsShareOneNode(t *testing.T) {
 
 	if !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.JobSlow }) {
 		t.Errorf("fabric: findings %+v, want job-slow", v.Findings)
+	}
+}
+
+// A short trace in which two of four groups are slow: each of them has another slow one among its three
+// equals, so nobody can tell whether that is a link, and it is not healthy either.
+func TestLinks_TooShortToTell(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps   int
+		factors [4]float64
+		decided bool
+	}{
+		"alike":          {30, [4]float64{1, 1.1, 1.05, 1}, true},
+		"two of four":    {30, [4]float64{6, 6, 1, 1.9}, false},
+		"always been so": {160, [4]float64{6, 6, 1, 1.9}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := wired(c.steps, func(g, _ int) float64 { return c.factors[g] }, func(r int) string { return nodeName(r % 4) })
+			v := Analyze(f, Default())
+			if len(v.Nodes)+len(v.Links) > 0 || v.Decided != c.decided || saysLowCoverage(v, "too few to tell a slow link") == c.decided {
+				t.Errorf("nodes %v, links %v, decided %v: %v", v.Nodes, v.Links, v.Decided, v.Findings)
+			}
+		})
+	}
+}
+
+// A rank of a slow group whose backward pass alone is long waits in it; one whose forward pass is as
+// long computes.
+func TestLinks_WaitsInBackward(t *testing.T) {
+	link := func(g, s int) float64 {
+		if g == 2 && s >= 64 {
+			return 6
+		}
+
+		return 1
+	}
+	for name, c := range map[string]struct {
+		forward float64
+		want    int // nodes with a cause that is not the link
+	}{"backward alone": {1, 0}, "both": {1.4, 1}} {
+		t.Run(name, func(t *testing.T) {
+			f := wired(160, link, func(r int) string { return nodeName(r) }, func(s *row.Step) {
+				s.BackwardNs = 2 * s.FPNs
+				if s.Rank == 9 && s.Step >= 64 {
+					more := int64(float64(s.FPNs)*(c.forward-1)) + int64(0.6*float64(s.BackwardNs))
+					s.FPNs, s.BackwardNs = int64(float64(s.FPNs)*c.forward), s.BackwardNs*16/10
+					s.SelfNs, s.CommNs, s.ExposedNs, s.CommOtherNs = s.SelfNs+more, s.CommNs-more/4, s.ExposedNs-more/4, s.CommOtherNs-more/4
+				}
+			})
+			v := Analyze(f, Default())
+			n := 0
+			for _, x := range v.Nodes {
+				if x.Cause != verdict.Communication {
+					n++
+				}
+			}
+
+			if len(v.Links) != 1 || n != c.want {
+				t.Errorf("links %v, nodes %v", v.Links, v.Nodes)
+			}
+		})
 	}
 }

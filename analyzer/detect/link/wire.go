@@ -3,6 +3,7 @@ package link
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -26,6 +27,7 @@ type due struct {
 	from, to int64
 	step     float64 // a usual step in seconds
 	slow     bool
+	doubtful bool    // slower than its equals, which differ too much among themselves to tell
 	ref      float64 // what it is slow against
 }
 
@@ -41,6 +43,7 @@ type wire struct {
 	BaseN         int
 	Passes        int
 	Well          int // steps since it was slow
+	Doubt         int // steps of doubtful windows
 	Slow          bool
 	Rise, Cost    float64
 	Since, Found  int64
@@ -69,10 +72,16 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 }
 
 // Unjudged says why a slow link would stay hidden, "" where it would not: collectives of more than two
-// ranks are recorded without the name of their group.
+// ranks are recorded without the name of their group, or too little of a group is.
 func (w *Watch) Unjudged() string {
 	if slices.ContainsFunc(w.groups, func(g frame.Group) bool { return g.Name == "" && len(g.Rows) > 2 }) {
 		return "the recording does not name the groups of ranks that collectives are of: a slow link between some ranks can't be seen in it"
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(w.wires.Of)) {
+		if x := w.wires.Of[key]; x.Doubt >= wireSteps && !x.Slow {
+			return fmt.Sprintf("transfers in group %s take longer than in groups of equal volume, in %d steps: too few to tell a slow link from what such groups differ by", x.Name, x.Doubt)
+		}
 	}
 
 	return ""
@@ -157,12 +166,19 @@ func (w *wires) judge(d *due) {
 	}
 
 	d.slow = enough(d.ref) && cur-d.ref >= linkSpread*max(1.4826*robust.Median64(far), linkNoise)
+	d.doubtful = enough(d.ref) && !d.slow
 }
 
 // end moves the state of the wire.
 func (d *due) end() {
 	x := d.wire
-	cur := x.Recent[len(x.Recent)-1]
+	cur, n := x.Recent[len(x.Recent)-1], x.Steps[len(x.Steps)-1]
+	if d.doubtful {
+		x.Doubt += n
+	} else if n >= wireSteps {
+		x.Doubt = 0
+	}
+
 	if !d.slow {
 		x.well(cur)
 		return
