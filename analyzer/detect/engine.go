@@ -33,7 +33,7 @@ import (
 type signal int
 
 const (
-	compute signal = iota // forward (and backward where recorded)
+	compute signal = iota // forward (and backward where recorded and free of waits, see residual.Passes)
 	own                   // step - exposed communication - data loading - saving
 	loading               // data loader, as a share of the step
 	signals

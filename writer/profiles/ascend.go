@@ -13,9 +13,8 @@ import (
 // that enqueued them, and when the device computed. Where there is none, the same
 // stands in a database (ascend_db.go), or step_trace_time.csv has the sums of steps.
 var ascend = Format{
-	Name:    "ascend",
-	What:    "Ascend PyTorch Profiler output (*_ascend_pt/ASCEND_PROFILER_OUTPUT), text or .db",
-	Several: true,
+	Name: "ascend",
+	What: "Ascend PyTorch Profiler output (*_ascend_pt/ASCEND_PROFILER_OUTPUT), text or .db",
 	Leads: func(f *File) bool {
 		switch f.Name() {
 		case ascendTrace:

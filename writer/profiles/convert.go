@@ -151,9 +151,13 @@ func (f *folder) find(from string) (*Format, []*File, error) {
 var digits = regexp.MustCompile(`\d+`)
 
 // misfits tells of files that are called like those that lead a profile and are none, and of
-// others that only end like them: those may be anything.
+// others that only end as the format's files do: those may be anything.
 func (f *folder) misfits(format *Format, leads []*File) (all, others []Problem) {
 	lead, called, extensions := map[*File]bool{}, map[string]bool{}, map[string]bool{}
+	for _, ending := range format.Endings {
+		extensions[ending] = true
+	}
+
 	for _, l := range leads {
 		lead[l], called[digits.ReplaceAllString(l.name, "#")], extensions[path.Ext(l.name)] = true, true, true
 	}
@@ -166,7 +170,7 @@ func (f *folder) misfits(format *Format, leads []*File) (all, others []Problem) 
 			all = append(all, Problem{file.Path, "it is empty"})
 		case called[digits.ReplaceAllString(file.name, "#")]:
 			all = append(all, Problem{file.Path, "it is called like others and is none of the " + format.What + ": it is damaged, or something else"})
-		case alike && !format.Several:
+		case alike && format.Endings != nil:
 			others = append(others, Problem{file.Path, "passed over, it is none of the " + format.What + ": something else, or a damaged one"})
 		}
 	}

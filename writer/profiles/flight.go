@@ -22,8 +22,9 @@ import (
 //
 // The recorder's own form is a pickle, which runs code when it is loaded: it is known and not read.
 var flight = Format{
-	Name: "flight",
-	What: "PyTorch Flight Recorder dumps as JSON (_dump_nccl_trace_json, _dump_fr_trace_json)",
+	Name:    "flight",
+	What:    "PyTorch Flight Recorder dumps as JSON (_dump_nccl_trace_json, _dump_fr_trace_json)",
+	Endings: []string{".json"},
 	Leads: func(f *File) bool {
 		h := f.Head()
 		if pickled(h) {

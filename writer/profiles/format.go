@@ -13,8 +13,8 @@ import (
 type Format struct {
 	Name string // the word of --from
 	What string // what it is called where it is made, for help and errors
-	// Several says that a profile is several files, of which one leads.
-	Several bool
+	// Endings are those of a profile's file; none where a profile is several files, of which one leads.
+	Endings []string
 	// Leads reports whether f leads a profile of this format.
 	Leads func(f *File) bool
 	// Read reads the profile that f leads.

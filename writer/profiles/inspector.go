@@ -19,8 +19,9 @@ import (
 // of the host. Operations without that stand end to end before the time of their dump. Ranks are those of
 // the largest communicator: the plugin does not know the job's.
 var inspector = Format{
-	Name: "inspector",
-	What: "NCCL Inspector logs (JSON lines)",
+	Name:    "inspector",
+	What:    "NCCL Inspector logs (JSON lines)",
+	Endings: []string{".log", ".jsonl"},
 	Leads: func(f *File) bool {
 		h := f.Head()
 		i := space(h, 0)

@@ -21,8 +21,9 @@ import (
 // host. Its exposed part is what no kernel (on the host: no operator) of the process covers.
 // FP is the annotation of a wrapped module's forward, on the same side as Communication.
 var kineto = Format{
-	Name: "kineto",
-	What: "PyTorch profiler traces (Kineto: .json, .json.gz)",
+	Name:    "kineto",
+	What:    "PyTorch profiler traces (Kineto: .json, .json.gz)",
+	Endings: []string{".json", ".gz"},
 	Leads: func(f *File) bool {
 		h := f.Head()
 		if i := space(h, 0); i == len(h) || h[i] != '{' && h[i] != '[' {

@@ -18,9 +18,8 @@ import (
 // step and rank, communication_group.json who communicates with whom. These are sums: how long a
 // rank computed, communicated and was idle in a step, not when.
 var mindstudio = Format{
-	Name:    "mindstudio",
-	What:    "MindStudio cluster analysis (cluster_step_trace_time.csv)",
-	Several: true,
+	Name: "mindstudio",
+	What: "MindStudio cluster analysis (cluster_step_trace_time.csv)",
 	Leads: func(f *File) bool {
 		return f.Name() == "cluster_step_trace_time.csv" && bytes.HasPrefix(f.Head(), []byte(clusterHead))
 	},

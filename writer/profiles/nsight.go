@@ -21,8 +21,9 @@ import (
 // computation. Steps are NVTX ranges that are called so (step 12, iteration12). Neither communicators
 // nor sizes are in the tables, ranks only in the environment or the arguments of what was launched.
 var nsight = Format{
-	Name: "nsight",
-	What: "Nsight Systems exports (nsys export --type sqlite)",
+	Name:    "nsight",
+	What:    "Nsight Systems exports (nsys export --type sqlite)",
+	Endings: []string{".sqlite", ".nsys-rep"},
 	Leads: func(f *File) bool {
 		if exported, ok := strings.CutSuffix(f.Name(), ".nsys-rep"); ok {
 			return f.Beside(exported+".sqlite") == nil

@@ -1,7 +1,8 @@
 // Package residual takes out of what a rank measured all that is not its own: what its
 // peers take as well, what its tokens explain, what it shares with those that work on the
 // same micro-batches or the same expert, and what it waited for others inside its forward
-// pass. What is left, a logarithm, is tested for slowness.
+// pass; a backward pass that holds such waits is left out whole. What is left, a logarithm,
+// is tested for slowness.
 //
 // Invariant: only what the steps before support is removed; who is slow, or waited for
 // one who is, teaches nothing. Caveat: a rank whose mates have no records keeps the noise
