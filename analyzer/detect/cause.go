@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
-	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -87,7 +86,7 @@ func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 		s = compute
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].Age(c.row)))
+	k := e.tracks[s].Recent(c.row)
 	if inside, known := e.inside(c, k, skip); known {
 		return inside
 	}
@@ -150,7 +149,7 @@ func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
 		s = compute
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].Age(c.row)))
+	k := e.tracks[s].Recent(c.row)
 	x := e.value(c.row, s, k) / e.peers(c.row, s, k, skip)
 	if x != x || math.IsInf(x, 0) {
 		return ratio

@@ -93,7 +93,7 @@ func (e *Engine) sameFault(r int) bool {
 // excess is how many seconds a step more than its peers rank r spends in the
 // signal now; skip leaves out other culprits.
 func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[s].Age(r)))
+	k := e.tracks[s].Recent(r)
 	mine, theirs := e.value(r, s, k), e.peers(r, s, k, skip)
 	if x := mine - theirs; x == x {
 		return x
@@ -207,9 +207,9 @@ func (e *Engine) waitsForLink(c *candidate) bool {
 
 	t := e.tracks[compute]
 	effect, _ := t.Last(c.row)
-	k := min(threshold.Window, max(threshold.MinBold, t.Age(c.row)))
+	k := t.Recent(c.row)
 	mine := e.recent.Median(frame.FP, c.row, k)
-	theirs := e.roleMedian(frame.FP, c.row, k, func(int) bool { return false })
+	theirs := e.roleMedian(frame.FP, c.row, k, nil)
 	return math.Log(mine/theirs) < computeShare*effect
 }
 

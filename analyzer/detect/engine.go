@@ -33,7 +33,7 @@ import (
 type signal int
 
 const (
-	compute signal = iota // forward (and backward where recorded and free of waits, see residual.Passes)
+	compute signal = iota // forward (and backward where recorded and free of waits, see residual.Backward)
 	own                   // step - exposed communication - data loading - saving
 	loading               // data loader, as a share of the step
 	signals
@@ -68,19 +68,19 @@ type Engine struct {
 	estimated, hostOnly bool
 	judged              []uint16 // valid steps of each rank in any self signal
 
-	tracks  [signals]*sequential.Test
-	whole   *sequential.Test // replicas as wholes, where their common part is removed
-	alone   *sequential.Test // roles without peers against the rest of the job
-	ref     [signals]*residual.Reference
-	sharing [signals]*residual.Sharing // between the stages of a replica
-	experts [signals]*residual.Sharing // between those that hold the same expert
-	tokens  *residual.Covariate
-	inner   *residual.Waits
-	passes  *residual.Passes
-	saver   *saves.Watch
-	links   *link.Watch
-	level   *level.Job
-	storage *level.Loading
+	tracks   [signals]*sequential.Test
+	whole    *sequential.Test // replicas as wholes, where their common part is removed
+	alone    *sequential.Test // roles without peers against the rest of the job
+	ref      [signals]*residual.Reference
+	sharing  [signals]*residual.Sharing // between the stages of a replica
+	experts  [signals]*residual.Sharing // between those that hold the same expert
+	tokens   *residual.Covariate
+	inner    *residual.Waits
+	backward *residual.Backward
+	saver    *saves.Watch
+	links    *link.Watch
+	level    *level.Job
+	storage  *level.Loading
 
 	recent  *history.Window
 	graph   *replay.Graph

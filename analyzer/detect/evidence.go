@@ -50,12 +50,12 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 			continue
 		}
 
-		k := min(threshold.Window, max(threshold.MinBold, t.Age(c.row)))
+		k := t.Recent(c.row)
 		_, z := t.Last(c.row)
 		if s == compute {
 			same := e.sameWork(c.row, k, skip)
 			add("fp", e.recent.Median(frame.FP, c.row, k), same*e.roleMedian(frame.FP, c.row, k, skip), z)
-			if e.passes.Waiting {
+			if e.backward.Waiting {
 				same, z = 1, 0 // it speaks of the others
 			}
 
@@ -84,7 +84,7 @@ func (e *Engine) evidence(c *candidate, skip func(int) bool) []verdict.Evidence 
 // what they would take for its work: 1 where nothing tells that it has other work.
 func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
 	mine, theirs := e.recent.Median(frame.FP, r, k), e.roleMedian(frame.FP, r, k, skip)
-	if b, p := e.recent.Median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p && !e.passes.Waiting {
+	if b, p := e.recent.Median(frame.Backward, r, k), e.roleMedian(frame.Backward, r, k, skip); b == b && p == p && !e.backward.Waiting {
 		mine, theirs = mine+b, theirs+p
 	}
 
@@ -98,7 +98,7 @@ func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
 
 func (e *Engine) roleMedian(m frame.Metric, r, k int, skip func(int) bool) float64 {
 	rows := sample(e.layout.Roles[e.layout.Role[r]].Rows, r)
-	return e.recent.Over(m, rows, k, func(p int) bool { return p == r || skip(p) })
+	return e.recent.Over(m, rows, k, func(p int) bool { return p == r || skip != nil && skip(p) })
 }
 
 func round6(v float64) float64 { return math.Round(v*1e6) / 1e6 }

@@ -49,7 +49,7 @@ func (e *Engine) raw(c *frame.Column) []float32 {
 		return fp
 	}
 
-	return e.passes.Compute(fp, bp)
+	return e.backward.Compute(fp, bp)
 }
 
 // compare makes log residuals: against peers of the role, without what tokens

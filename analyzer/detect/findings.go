@@ -65,7 +65,7 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 		return
 	}
 
-	impact, last := e.unevenLanes(e.lanesOf(v.Nodes))
+	impact, last := e.unevenLanes(e.slowLanes(v.Nodes))
 	if impact < level.LeastImpact {
 		return
 	}
@@ -81,7 +81,7 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 			f.Ranks = append(f.Ranks, e.layout.Ranks[r])
 		}
 
-		why = fmt.Sprintf("and one of them is the last in %d of the last %d steps: it gets more work, or it is slow and this is too noisy, or too short, to tell", last[lane], total(last))
+		why = fmt.Sprintf("and the one of rank %d is the last in %d of the last %d steps: it gets more work, or it is slow and this is too noisy, or too short, to tell", f.Ranks[0], last[lane], total(last))
 	case !several:
 		why = "and rotates; it changes from step to step on all ranks, as unequal sequence lengths do"
 	}
@@ -90,11 +90,13 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 	addFinding(v, f)
 }
 
-// lanesOf marks the lanes with ranks of nodes that are named.
-func (e *Engine) lanesOf(named []verdict.Node) []bool {
+// slowLanes marks the lanes with slow ranks of nodes that are named and not well again.
+func (e *Engine) slowLanes(named []verdict.Node) []bool {
 	out := make([]bool, e.graph.Lanes())
 	for r, rank := range e.layout.Ranks {
-		if l := e.graph.Lane(r); l >= 0 && slices.ContainsFunc(named, func(n verdict.Node) bool { return slices.Contains(n.Ranks, rank) }) {
+		if l := e.graph.Lane(r); l >= 0 && slices.ContainsFunc(named, func(n verdict.Node) bool {
+			return n.State != verdict.Recovered && slices.Contains(n.Ranks, rank)
+		}) {
 			out[l] = true
 		}
 	}

@@ -88,7 +88,7 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
 
 	e.tokens = residual.NewCovariate(l, int(signals))
 	e.inner = residual.NewWaits(l)
-	e.passes = residual.NewPasses(l)
+	e.backward = residual.NewBackward(l)
 	e.saver = saves.New(l)
 	e.links = link.New(&e.cfg, l)
 	e.level = level.New(l)

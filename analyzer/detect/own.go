@@ -21,7 +21,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[own].Age(r)))
+	k := e.tracks[own].Recent(r)
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess

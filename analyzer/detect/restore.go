@@ -14,7 +14,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 15
+const stateVersion = 16
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
@@ -109,7 +109,7 @@ func (e *Engine) fields() state.Fields {
 	all.Add("track-alone", e.alone.State())
 	all.Add("tokens", e.tokens.State())
 	all.Add("inner", e.inner.State())
-	all.Add("passes", e.passes.State())
+	all.Add("backward", e.backward.State())
 	all.Add("saver", e.saver.State())
 	all.Add("links", e.links.State())
 	all.Add("level", e.level.State())

@@ -6,7 +6,6 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
-	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -19,7 +18,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 		return false
 	}
 
-	k := min(threshold.Window, max(threshold.MinBold, e.tracks[compute].Age(c.row)))
+	k := e.tracks[compute].Recent(c.row)
 	x := max(0, e.excess(c.row, compute, nil))
 	waits := 0.0
 	for _, m := range frame.Inner {

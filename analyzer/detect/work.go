@@ -95,7 +95,7 @@ func (e *Engine) knowsHabits() bool { return len(e.ledger.Habits.Expected) == le
 // habits learns from the window how own time follows forward time.
 func (e *Engine) habits() habits {
 	h := habits{Expected: make([]bool, len(e.layout.Roles)), Surplus: make([]float64, len(e.layout.Roles)), Forward: forwardShare, Own: 1 / forwardShare}
-	h.Both = e.recent.Has(frame.Backward) && e.recent.Has(frame.FP) && !e.passes.Waiting
+	h.Both = e.recent.Has(frame.Backward) && e.recent.Has(frame.FP) && !e.backward.Waiting
 	if h.Both {
 		h.Own = 1
 	}

@@ -41,12 +41,12 @@ type job struct {
 	inBackward bool // a backward pass is being played
 	cong       congestion
 
-	off      [record.KindCount]bool
-	out      row.Step
-	comm     row.Communication
-	record   record.Record
-	windowAt int
-	told     map[knownGroup]bool // by the topology file, where no identity tells groups
+	off        [record.KindCount]bool
+	out        row.Step
+	comm       row.Communication
+	record     record.Record
+	windowAt   int
+	inTopology map[groupName]bool // by the topology file, where no identity tells groups
 
 	keepLengths bool
 	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
@@ -128,7 +128,7 @@ func newJob(cfg *Config, b Builder, rec recorder) *job {
 	}
 
 	if cfg.Record.NoGroups {
-		j.told = toldGroups(cfg)
+		j.inTopology = topologyGroups(cfg)
 	}
 
 	j.hosts = make([]host, cfg.hosts())

@@ -88,7 +88,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	}
 
 	dim := slotInfo[slot].dim
-	if j.nameless(i, slot) {
+	if j.unknownGroup(i, slot) {
 		dim = dimOther
 	}
 
@@ -366,7 +366,7 @@ func (j *job) window(i, slot int, x *sum) {
 		Group: g.name, Dim: g.dim, Op: j.op(slot), Steps: x.steps, Calls: x.calls,
 		TotalNs: x.total, MinNs: x.min, MaxNs: x.max,
 	}
-	if slotInfo[slot].dim == dimOther || j.nameless(i, slot) {
+	if slotInfo[slot].dim == dimOther || j.unknownGroup(i, slot) {
 		j.comm.Dim = "other"
 	}
 

@@ -16,6 +16,7 @@ import (
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // database is a ClickHouse database with laggard's tables.
@@ -183,9 +184,30 @@ func firstLine(s string) string {
 
 // Jobs implements Source.
 func (d *database) Jobs(ctx context.Context) ([]string, error) {
-	jobs, err := d.liveJobs(ctx)
+	jobs, err := d.listJobs(ctx)
 	if err == nil && len(jobs) == 0 {
 		err = fmt.Errorf("list jobs of %s: no job in it: fill it with `laggard ingest SOURCE --to STORE` or `laggard agent --store STORE`", d.at)
+	}
+
+	return jobs, err
+}
+
+// listJobs returns the jobs of the database in order; none is no error. It asks the small
+// table of ranks, and the table of steps only where that is empty.
+func (d *database) listJobs(ctx context.Context) (jobs []string, err error) {
+	for _, table := range []string{row.RanksTable, row.StepsTable} {
+		err = query(ctx, d, "SELECT DISTINCT job FROM "+table+" ORDER BY job", func(r driver.Rows) error {
+			var job string
+			if err := r.Scan(&job); err != nil {
+				return err
+			}
+
+			jobs = append(jobs, job)
+			return nil
+		})
+		if err != nil || len(jobs) > 0 {
+			break
+		}
 	}
 
 	return jobs, err

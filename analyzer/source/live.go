@@ -111,7 +111,7 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 	}
 
 	if db != nil {
-		return db.liveJobs(ctx)
+		return db.listJobs(ctx)
 	}
 
 	dir, parquet := l.dir()

@@ -205,27 +205,6 @@ func (r *tableReader) Cursor() ([]byte, error) {
 // Close implements Reader: the connection is the source's.
 func (r *tableReader) Close() error { return nil }
 
-// liveJobs returns the jobs of the database in order; none is no error. It asks the small
-// table of ranks, and the table of steps only where that is empty.
-func (d *database) liveJobs(ctx context.Context) (jobs []string, err error) {
-	for _, table := range []string{row.RanksTable, row.StepsTable} {
-		err = query(ctx, d, "SELECT DISTINCT job FROM "+table+" ORDER BY job", func(r driver.Rows) error {
-			var job string
-			if err := r.Scan(&job); err != nil {
-				return err
-			}
-
-			jobs = append(jobs, job)
-			return nil
-		})
-		if err != nil || len(jobs) > 0 {
-			break
-		}
-	}
-
-	return jobs, err
-}
-
 // newest returns when the job's newest step began.
 func (d *database) newest(ctx context.Context, job string) (t time.Time, err error) {
 	err = query(ctx, d, "SELECT max(start_ns) FROM "+row.StepsTable+" WHERE job = "+ddl.Literal(job), func(r driver.Rows) error {

@@ -62,7 +62,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	} {
 		w := On.Words()
 		w.FP = value
-		err := validate(w)
+		_, err := w.State()
 		var p *Problem
 		if err == nil || err.Error() != want || !errors.As(err, &p) || p.Word != FP {
 			t.Errorf("%q: %v, want %s", value, err, want)

@@ -176,12 +176,6 @@ func (w Words) State() (State, error) {
 	return State{w.Step == on, w.CommunicationOperator == on}, nil
 }
 
-// validate reports what Words.State refuses.
-func validate(w Words) error {
-	_, err := w.State()
-	return err
-}
-
 func checkValue(name, value string) *Problem {
 	if value == on || value == off {
 		return nil

@@ -127,19 +127,6 @@ func (s Sum) State(state string) (records uint64) {
 	return records
 }
 
-// sumJob adds up the ledger of a profiling directory for one job, "" for all.
-func sumJob(dir, job string) (Sum, error) {
-	s := make(Sum)
-	_, err := Read(dir, func(r row.Ledger) error {
-		if job == "" || r.Job == job {
-			s.Add(r)
-		}
-
-		return nil
-	})
-	return s, err
-}
-
 // Aged returns a test for segments whose loss is in the ledger of a profiling
 // directory: by job, rank and file name, with or without ".zst". Such a segment is
 // being deleted; nothing of it may be shipped any more.

@@ -425,3 +425,16 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// sumJob adds up the ledger of a profiling directory for one job, "" for all.
+func sumJob(dir, job string) (Sum, error) {
+	s := make(Sum)
+	_, err := Read(dir, func(r row.Ledger) error {
+		if job == "" || r.Job == job {
+			s.Add(r)
+		}
+
+		return nil
+	})
+	return s, err
+}

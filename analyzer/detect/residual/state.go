@@ -25,6 +25,6 @@ func (in *Waits) State() state.Fields {
 }
 
 // State is what a later step asks of earlier ones.
-func (p *Passes) State() state.Fields {
-	return state.Fields{"sxy": &p.sxy, "sxx": &p.sxx, "syy": &p.syy, "columns": state.Counts(&p.columns), "waiting": &p.Waiting}
+func (b *Backward) State() state.Fields {
+	return state.Fields{"sxy": &b.sxy, "sxx": &b.sxx, "syy": &b.syy, "columns": state.Counts(&b.columns), "waiting": &b.Waiting}
 }

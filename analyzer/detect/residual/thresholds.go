@@ -27,8 +27,8 @@ const (
 	// hold each other's waits. In real jobs with a slow rank it is -0.4 to -0.5 (gloo on
 	// shared cores), in healthy ones -0.13 to 0.12; work makes it positive.
 	waitCorrelation = 0.25
-	// passColumns must have been seen before.
-	passColumns = 8
+	// backwardColumns must have been seen before.
+	backwardColumns = 8
 )
 
 // Waits inside the forward pass.

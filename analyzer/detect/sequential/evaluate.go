@@ -103,6 +103,12 @@ func (t *Test) FromStart(r int) bool { return t.sinceAt[r] <= t.first[r]+2 }
 // Age is the number of steps since the episode of unit r began.
 func (t *Test) Age(r int) int { return t.count - int(t.sinceAt[r]) }
 
+// Recent is how many of the last steps tell how slow unit r is now: those of its episode,
+// as far as a window goes and no fewer than a bold decision takes.
+func (t *Test) Recent(r int) int {
+	return min(threshold.Window, max(threshold.MinBold, t.Age(r)))
+}
+
 // evaluate tests unit r after a step: suspects often, the others in turn.
 func (t *Test) evaluate(r int) {
 	if t.first[r] < 0 {

@@ -115,7 +115,7 @@ func (t *Test) Doubt(r int) float64 {
 // Rose reports whether unit r is clearly slower than its own healthy past: its
 // baseline, or its centre before the episode where it is too young to have one.
 func (t *Test) Rose(r int) bool {
-	k := min(threshold.Window, max(threshold.MinBold, t.Age(r)))
+	k := t.Recent(r)
 	past, blocks, tau := t.past(r, t.began(r, k))
 	n := blocks * threshold.BlockSteps
 	if blocks < minBase {

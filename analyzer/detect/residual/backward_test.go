@@ -19,9 +19,9 @@ func peers(n int) *frame.Layout {
 	return l
 }
 
-// TestPasses_WaitsInBackward tells a backward pass that is a rank's own from one in which it
+// TestBackward_WaitsInBackward tells a backward pass that is a rank's own from one in which it
 // waits for the slowest forward pass.
-func TestPasses_WaitsInBackward(t *testing.T) {
+func TestBackward_WaitsInBackward(t *testing.T) {
 	const n, slow = 8, 5
 	for name, c := range map[string]struct {
 		forward, backward float64 // factors of the slow rank
@@ -36,7 +36,7 @@ func TestPasses_WaitsInBackward(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 3))
-			p := NewPasses(peers(n))
+			p := NewBackward(peers(n))
 			forward, backward := make([]float32, n), make([]float32, n)
 			var got []float32
 			for range 64 {
