@@ -19,7 +19,7 @@ func TestIngestIntoAFullDisk(t *testing.T) {
 		t.Fatalf("simulate: %+v", r)
 	}
 
-	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=128k"); errors.Is(err, unix.EPERM) {
+	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=40k"); errors.Is(err, unix.EPERM) {
 		t.Skip("NOT TESTED: a full file system, because mounting one needs root")
 	} else if err != nil {
 		t.Fatal(err)
@@ -27,15 +27,24 @@ func TestIngestIntoAFullDisk(t *testing.T) {
 
 	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
 	pass := func() laggardResult { return laggard(t, "ingest", dir, "--to", "parquet:"+small, "--give-up", "100ms") }
-	r := pass()
-	if r.code != verdict.ExitError || !strings.Contains(r.err, unix.ENOSPC.Error()) || !strings.Contains(r.err, "the same command goes on with the rest") {
-		t.Fatalf("into 128 KiB: %+v", r)
+	grow := func(size string) {
+		if err := unix.Mount("", small, "", unix.MS_REMOUNT, "size="+size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// 40 KiB are full when rows of ranks are to be written anew, 128 KiB with the first steps.
+	for _, size := range []string{"40k", "128k"} {
+		grow(size)
+		r := pass()
+		if r.code != verdict.ExitError || !strings.Contains(r.err, unix.ENOSPC.Error()) ||
+			!strings.Contains(r.err, "make room for the Parquet store") || !strings.Contains(r.err, "the same command goes on with the rest") {
+			t.Fatalf("into %s: %+v", size, r)
+		}
+
+		t.Log(r.err)
 	}
 
-	t.Log(r.err)
-	if err := unix.Mount("", small, "", unix.MS_REMOUNT, "size=64m"); err != nil {
-		t.Fatal(err)
-	}
+	grow("64m")
 
 	if r := pass(); r.code != 0 || !strings.Contains(r.out, "stored") {
 		t.Fatalf("with room: %+v", r)

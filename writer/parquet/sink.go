@@ -234,7 +234,9 @@ func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(
 	}
 
 	if _, absent := os.Lstat(path); err != nil && absent == nil { // in its place, perhaps not for good
-		return &ship.Error{Class: ship.Transient, Doubt: true, Err: err}
+		e := kind(err)
+		e.Doubt = true
+		return e
 	}
 
 	return err
@@ -243,18 +245,24 @@ func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(
 // Close implements ship.Sink.
 func (s *Sink) Close() error { return nil }
 
-// classify says what an error of the file system means; nil stays nil.
+// classify says what failed and what its error means; nil stays nil.
 func classify(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 
-	var own *ship.Error
-	if errors.As(err, &own) {
-		return own
+	var e *ship.Error
+	if !errors.As(err, &e) {
+		e = kind(err)
 	}
 
-	e := &ship.Error{Class: ship.Transient, Err: fmt.Errorf("%s: %w", what, err)}
+	e.Err = fmt.Errorf("%s: %w", what, e.Err)
+	return e
+}
+
+// kind is what an error of the file system means.
+func kind(err error) *ship.Error {
+	e := &ship.Error{Class: ship.Transient, Err: err}
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
 		e.Class, e.Hint = ship.Refused, "the store's directory must be a directory that this user may write"

@@ -29,6 +29,7 @@ func (s *Shipper) complete(ctx context.Context, c cutBatch, stored []bool) error
 		return err
 	}
 
+	s.retry.recovered(s)
 	changed := false
 	for i := range stored {
 		if !stored[i] {

@@ -73,6 +73,7 @@ func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
 		return err
 	}
 
+	s.retry.recovered(s)
 	k := 0
 	at = 0
 	for _, r := range c.runs {
@@ -123,8 +124,13 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 	for {
 		if doubt {
 			var err error
-			if b, err = s.resolve(ctx, b); err != nil || b.Len() == 0 {
+			if b, err = s.resolve(ctx, b); err != nil {
 				return err
+			}
+
+			if b.Len() == 0 {
+				s.retry.recovered(s)
+				return nil
 			}
 		}
 

@@ -48,12 +48,12 @@ func newRetry(o Options) retry {
 	return retry{jitter: jitter}
 }
 
-// until calls f until it succeeds or ctx ends.
+// until calls f until it succeeds or ctx ends. A success ends no series of failures by
+// itself: a store that answers questions may still take no rows.
 func (r *retry) until(ctx context.Context, s *Shipper, what string, f func() error) error {
 	for {
 		err := f()
 		if err == nil {
-			r.recovered(s)
 			return nil
 		}
 

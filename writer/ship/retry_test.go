@@ -77,6 +77,38 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
+// TestGiveUp_StoreAnswersButTakesNothing: a full disk fails every insert, in doubt, and
+// answers every look-up. It has not recovered by that: the pass ends in its time, and the
+// waits grow meanwhile.
+func TestGiveUp_StoreAnswersButTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fail = func(*Batch, int) (error, bool) {
+			return &Error{Class: Transient, Doubt: true, Err: errors.New("full"), Hint: "make room"}, false
+		}
+		var log bytes.Buffer
+		s, err := New(m, Options{GiveUp: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		began, done := time.Now(), make(chan error, 1)
+		go func() { done <- s.Run(t.Context()) }()
+		put(t, t.Context(), s, NewStream("a"), records(1, 0, 10), 1)
+		if err := <-done; err == nil || !strings.Contains(err.Error(), "full; make room") {
+			t.Fatalf("Run() = %v", err)
+		}
+
+		if took := time.Since(began); took < 5*time.Minute || took > 6*time.Minute || m.inserts > 60 {
+			t.Errorf("gave up after %v and %d inserts, want 5 to 6 minutes and at most 60", took, m.inserts)
+		}
+
+		if strings.Contains(log.String(), "recovered") {
+			t.Errorf("a store that took nothing is said to have recovered:\n%s", log.String())
+		}
+	})
+}
+
 // TestStoppedForTenMinutes: the store is away for ten minutes while rows keep
 // coming. Memory stays within its bound, the store is asked politely, and after it
 // is back what waited in the segments follows, each row once. R9.

@@ -287,6 +287,10 @@ func (s *Shipper) create(ctx context.Context) error {
 		return err
 	})
 	s.stats.reached.Store(err == nil)
+	if err == nil {
+		s.retry.recovered(s)
+	}
+
 	return err
 }
 
