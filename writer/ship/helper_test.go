@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -15,14 +16,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memory is a sink in memory that fails when it is told to.
 type memory struct {
-	mu      sync.Mutex
-	rows    map[RecordKey]int // how often each record was stored
-	order   []RecordKey
-	created int
-	inserts int
-	looks   int
-	pings   int
-	queries []string
+	mu       sync.Mutex
+	rows     map[RecordKey]int // how often each record was stored
+	order    []RecordKey
+	created  int
+	inserts  int
+	looks    int
+	pings    int
+	queries  []string
+	accounts map[time.Time]uint64 // when they were inserted, and of how many records
 	// fail is called before an insert: an error is returned instead; with stored
 	// the rows are stored all the same.
 	fail func(b *Batch, n int) (err error, stored bool)
@@ -53,6 +55,10 @@ func (m *memory) Insert(ctx context.Context, b *Batch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if b.Table == row.LedgerTable {
+		for i := range b.Ledger {
+			m.accounts[time.Now()] += b.Ledger[i].Records
+		}
+
 		return nil
 	}
 
@@ -114,7 +120,7 @@ func (m *memory) once(t *testing.T, segments, n int, but ...RecordKey) {
 	}
 }
 
-func newMemory() *memory { return &memory{rows: map[RecordKey]int{}} }
+func newMemory() *memory { return &memory{rows: map[RecordKey]int{}, accounts: map[time.Time]uint64{}} }
 
 // records returns rows [from, to) of a stream, the starts an hour apart so that
 // they cross partitions.

@@ -263,7 +263,7 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 		s.accountsAt = now()
 	}
 
-	if !flush && now().Sub(s.accountsAt) < ledgerEvery && len(s.accounts) < maxAccounts {
+	if !flush && now().Sub(s.accountsAt) < max(ledgerEvery, ledgerFlushes*s.o.Flush) && len(s.accounts) < maxAccounts {
 		return nil
 	}
 

@@ -44,6 +44,32 @@ func TestPhase(t *testing.T) {
 	})
 }
 
+// TestLedgerPhase: the account of what was stored is written with every fourth flush at
+// most, and leaves nothing out: it ends with a flush.
+func TestLedgerPhase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		ship(t, m, Options{Flush: 30 * time.Second}, func(ctx context.Context, s *Shipper) {
+			st := NewStream("a")
+			for i := range 40 {
+				put(t, ctx, s, st, records(1, 10*i, 10*i+10), i)
+				time.Sleep(30 * time.Second)
+			}
+
+			flush(t, ctx, s)
+		})
+		m.once(t, 1, 400)
+		sum := uint64(0)
+		for _, n := range m.accounts {
+			sum += n
+		}
+
+		if len(m.accounts) > 12 || sum != 400 {
+			t.Errorf("accounts of %d records written %d times in 40 flushes, want 400 and at most 12", sum, len(m.accounts))
+		}
+	})
+}
+
 // TestBusyBackoff: a store with too much to do is left alone for seconds from the first
 // failure on, never for less than half of what the back-off allows.
 func TestBusyBackoff(t *testing.T) {

@@ -31,9 +31,11 @@ const (
 	// restFrom is from how long a pause on no connection is held: to open one takes
 	// milliseconds.
 	restFrom = 2 * time.Second
-	// ledgerEvery is how often the account of batches is written: it is for
-	// people and audits, nobody waits for it.
-	ledgerEvery = 10 * time.Second
+	// The account of batches is written every ledgerEvery, and at most with every
+	// ledgerFlushes-th flush: it is for people and audits, nobody waits for it, and each
+	// insert of a fleet costs its store the same.
+	ledgerEvery   = 10 * time.Second
+	ledgerFlushes = 4
 )
 
 // Options configure a Shipper. Zero values mean the defaults.
