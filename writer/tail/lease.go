@@ -96,16 +96,14 @@ func locked(path string) bool {
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
-// Close gives lease and claim up, and removes their files.
+// Close gives lease and claim up, and removes their files. One that can't be removed
+// stays, unlocked: whoever comes next locks it again.
 func (l *Lease) Close() error {
 	var errs []error
 	for _, f := range []**os.File{&l.file, &l.claim} {
 		if *f != nil {
 			// Under the lock: whoever waits for it sees that its file is not there any more.
-			if err := os.Remove((*f).Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, err)
-			}
-
+			_ = os.Remove((*f).Name())
 			errs = append(errs, (*f).Close())
 			*f = nil
 		}
