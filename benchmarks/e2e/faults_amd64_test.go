@@ -116,11 +116,12 @@ func (s *stage) mount(path string) string {
 }
 
 // runWith runs an agent whose file system fails, and returns how often a call
-// failed, of which the first was that on the path. The agent goes on by itself, or it
-// ends with an error that names what failed.
+// failed. The agent goes on by itself, or it ends with an error that names what failed:
+// one of the paths, because a failure before it may be one that is no reason to end.
 func (s *stage) runWith(b failure) (failed int) {
 	s.t.Helper()
-	seen, path := 0, ""
+	seen := 0
+	var paths []string
 	ws, words := s.traced(func(call *sysCall) int {
 		if call.done {
 			return goOn
@@ -134,13 +135,12 @@ func (s *stage) runWith(b failure) (failed int) {
 			if seen++; seen < b.n {
 				return goOn
 			}
-
-			path = call.path
-		} else if failed >= b.calls || !b.fails(call) || s.mount(call.path) != s.mount(path) {
+		} else if failed >= b.calls || !b.fails(call) || s.mount(call.path) != s.mount(paths[0]) {
 			return goOn
 		}
 
 		failed++
+		paths = append(paths, call.path)
 		return int(b.errno)
 	})
 	switch {
@@ -149,13 +149,15 @@ func (s *stage) runWith(b failure) (failed int) {
 		s.t.Errorf("the agent was ended by %v:\n%s", ws.Signal(), words)
 	case ws.ExitStatus() == 0:
 	case s.block != "" && strings.Contains(words, "laggard: ship the rest"): // the store is away, which is another matter
-	case !strings.Contains(words, path) && !strings.Contains(words, filepath.Dir(path)):
-		s.t.Errorf("the agent ended with %d and does not name %s:\n%s", ws.ExitStatus(), path, words)
+	case !slices.ContainsFunc(paths, func(path string) bool {
+		return strings.Contains(words, path) || strings.Contains(words, filepath.Dir(path))
+	}):
+		s.t.Errorf("the agent ended with %d and names none of %q:\n%s", ws.ExitStatus(), paths, words)
 	}
 
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
-			s.t.Logf("%d calls failed, the first at %s; exit %d:\n%s", failed, path, ws.ExitStatus(), words)
+			s.t.Logf("%d calls failed, at %q; exit %d:\n%s", failed, paths, ws.ExitStatus(), words)
 		}
 	})
 	return failed
