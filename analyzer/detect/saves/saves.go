@@ -4,8 +4,9 @@
 // A Watch runs a sequential test of each rank and of each node, whose height comes from
 // what this storage does in health, and keeps the account of what slow saves cost.
 //
-// Invariant: one slow save convicts nobody, and what slows all savers together is the
-// storage. Caveat: of two or three savers a slow one is named late or not at all; one
+// Invariant: one slow save convicts nobody, what slows all savers together is the
+// storage, and who was convicted while it was quiet is acquitted if its noise explains
+// the saves. Caveat: of two or three savers a slow one is named late or not at all; one
 // that saves without peers is compared with its own past and with other roles' savers.
 package saves
 
@@ -36,7 +37,6 @@ type Watch struct {
 	cost  []float32 // seconds a save more than the peers', median-like
 
 	sigma    float64
-	sigmaN   float64
 	recent   []float32 // keptSaves × n: log of each save
 	saves    int       // columns with a save
 	savers   int       // of the last of them
@@ -108,64 +108,66 @@ func (s *Watch) Observe(c *frame.Column, k int, now Now, ended func(row int)) bo
 	slot := (s.saves - 1) % keptSaves
 	s.keep(slot, now)
 	copy(s.recent[slot*s.n:], s.lns)
-	s.ref.Relative(s.lns, s.rel)
 	s.buf = robust.Compact(s.buf[:0], s.lns)
 	mid := robust.Median(s.buf)
 	if s.storage(mid, c.Step) {
 		return true
 	}
 
-	s.noise(s.l.Roles)
+	s.noise()
+	s.ref.Relative(s.lns, s.rel)
 	s.judge(v, mid, c.Step, ended)
 	s.open()
 	return true
 }
 
-// noise updates the spread of one save among peers. Who was slow at its last save is
-// left out, not who is at this one, so that this one's chance high values stay in.
-func (s *Watch) noise(roles []frame.Role) {
-	s.buf = s.buf[:0]
-	for r, x := range s.rel {
-		if x == x && s.run[r] == 0 {
-			s.buf = append(s.buf, x)
-		}
+// noise updates the spread of one save among peers: that of the kept saves, or of the last
+// few if they differ more, for a storage that is quiet may turn noisy.
+func (s *Watch) noise() {
+	if x := max(s.spread(keptSaves), s.spread(saves)); x > 0 {
+		s.sigma = x
 	}
-
-	if len(s.buf) < fewSavers {
-		s.differ(roles)
-		return
-	}
-
-	s.sigmaN = min(s.sigmaN+1, 8)
-	s.sigma += (float64(robust.Spread(s.buf)) - s.sigma) / s.sigmaN
 }
 
-// differ is noise among few savers: from how those that are not slow now differed,
-// role by role, in the saves that are kept. It is known the less, the fewer differences
-// there are, and taken for the larger.
-func (s *Watch) differ(roles []frame.Role) {
+// spread is how far those that are not slow now differed in the last saves. It is known
+// the less, the fewer differences there are, and taken for the larger. Zero is unknown.
+func (s *Watch) spread(last int) float64 {
 	var sum, freedom float64
-	for k := range min(s.saves, keptSaves) {
-		lns := s.recent[k*s.n:][:s.n]
-		for g := range roles {
+	for k := range min(s.saves, last) {
+		lns := s.recent[(s.saves-1-k)%keptSaves*s.n:][:s.n]
+		s.ref.Relative(lns, s.rel)
+		s.buf = s.buf[:0]
+		for r, x := range s.rel {
+			if x == x && s.run[r] == 0 {
+				s.buf = append(s.buf, x)
+			}
+		}
+
+		if n := len(s.buf); n >= fewSavers {
+			sum, freedom = sum+float64(n-1)*float64(robust.Spread(s.buf)), freedom+float64(n-1)
+			continue
+		}
+
+		for g := range s.l.Roles {
 			s.buf = s.buf[:0]
-			for _, r := range roles[g].Rows {
+			for _, r := range s.l.Roles[g].Rows {
 				if x := lns[r]; x == x && s.run[r] == 0 && len(s.buf) < fewSavers {
 					s.buf = append(s.buf, x)
 				}
 			}
 
 			if n := len(s.buf); n >= 2 {
-				sum += float64(n-1) * float64(robust.Qn(s.buf))
-				freedom += float64(n - 1)
+				sum, freedom = sum+float64(n-1)*float64(robust.Qn(s.buf)), freedom+float64(n-1)
 			}
 		}
 	}
 
-	if freedom > 0 {
-		wider := 1 + fewFreedom/freedom
-		s.sigma = sum / freedom * wider * wider
+	if freedom == 0 {
+		return 0
 	}
+
+	wider := 1 + fewFreedom/freedom
+	return sum / freedom * wider * wider
 }
 
 // alone is the spread of one rank's healthy saves about their own median, pooled:
@@ -266,7 +268,11 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (seconds*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
-	if !s.proof[r] && climbed && s.rise[r] >= saveRise && s.rise[r]*robust.Sqrt(k) >= saveAlarm*noise {
+	together := s.rise[r] * robust.Sqrt(k) / noise
+	switch {
+	case s.proof[r] && together < saveDoubt: // the storage turned out to differ so by itself
+		s.proof[r] = false
+	case !s.proof[r] && climbed && s.rise[r] >= saveRise && together >= saveAlarm:
 		s.proof[r], s.third[r] = true, step
 	}
 }

@@ -99,3 +99,48 @@ func TestWatch_Health(t *testing.T) {
 		t.Errorf("all slow %v since step %d, want since 200", slow, since)
 	}
 }
+
+// TestWatch_NoisyStorage: a storage that was quiet turns noisy. What chance makes of that
+// accuses almost nobody, and who takes thirty times as long stays accused.
+func TestWatch_NoisyStorage(t *testing.T) {
+	const quiet = 8
+	play := func(seed uint64, slow float64) *Watch {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		w, _, ended := play(seed, 6, quiet+5, func(r, k int) float64 {
+			x := 1.0
+			if k >= quiet {
+				x = math.Exp(0.6 * rng.NormFloat64())
+			}
+
+			if r == 5 {
+				x *= slow
+			}
+
+			return x
+		})
+		if slow > 1 && len(ended) > 0 {
+			t.Errorf("seed %d, %v times as long: ranks %v are told to be well again, which no save says", seed, slow, ended)
+		}
+
+		return w
+	}
+	accused, held := 0, 0
+	for seed := range uint64(500) {
+		w := play(seed, 1)
+		for r := range 6 {
+			if w.Guilty(r) {
+				accused++
+			}
+		}
+
+		if play(seed, 30).Guilty(5) {
+			held++
+		}
+	}
+
+	if accused > 10 || held < 495 {
+		t.Errorf("of 500 jobs each: %d ranks accused by chance, want at most 10; %d slow ones held, want 495", accused, held)
+	}
+
+	t.Logf("of 500 jobs each: %d ranks accused by chance, %d slow ones held", accused, held)
+}

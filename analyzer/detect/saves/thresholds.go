@@ -26,7 +26,9 @@ const (
 	// saveAlarm is the z of all slow saves in a row together. Saves differ by a fifth
 	// on shared storage: three of 512 ranks' in a row above two sigmas are no rarity.
 	// The sigma of a few saves is known to a fifth, so 6; 2.5 times as long makes 8.
+	// Below saveDoubt, by the noise known since, it is withdrawn.
 	saveAlarm = 6.0
+	saveDoubt = 3.0
 	// aloneNoise is the least noise of who saves without peers: a handful of its own
 	// saves may agree by chance, where storage makes them differ by 15 % and more.
 	aloneNoise = 0.15
