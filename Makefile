@@ -73,6 +73,10 @@ cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, th
 TESTS ?= test_*.py
 OLDER ?=
 MORE ?=
+# Whose cost a step is measured, and the page that takes it where the tables are to be brought up to the run.
+COST ?= ddp
+PAGE = $(if $(TABLE),--page ../../../benchmarks/results/trainers.md)
+FAMILIES = ddp fsdp1 fsdp2 dtensor pipelining compile saves zero-1 zero-2 zero-3 megatron lightning transformers accelerate mindspore
 
 trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Hugging Face, MindSpore and JAX jobs, and what it costs a step (7.6 GB from PyPI, once)
 	@set -e -o pipefail; declare -A venv; for each in "" datasets mindspore jax $(MORE) $(OLDER:%=torch-%); do \
@@ -80,16 +84,18 @@ trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Huggi
 	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
 	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \
 	tests=$$(for test in $(TESTS); do each=$${test#test_}; each=$${each%.py}; \
-			case $$each in older) continue ;; dali) [ "$(MORE)" = dali ] || continue ;; esac; \
+			case $$each in older) continue ;; dali | culprits_more) [ "$(MORE)" ] || continue ;; esac; \
 			echo "$${venv[$${each#culprits_}]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; done; \
-		for each in $(OLDER); do echo "LAGGARD_TRAINERS_TORCH=$$each $${venv[torch-$$each]} -B -m unittest -v test_older"; done); \
+		for each in $(OLDER); do for test in test_older test_culprits; do \
+			echo "LAGGARD_TRAINERS_TORCH=$$each $${venv[torch-$$each]} -B -m unittest -v $$test"; done; done); \
 	export LAGGARD=$$seen/laggard LAGGARD_TRAINERS_SEEN=$$seen; \
 	sed /culprits/d <<<"$$tests" | xargs -r -P 3 -L 1 env; sed '/culprits/!d' <<<"$$tests" | xargs -r -L 1 env; \
 	python3 -B table.py "$$seen" ../../../deploy/docs/trainers.md $(TABLE); \
-	PYTHONPATH=.. "$${venv[torch]}" -B cost.py 20
+	for each in $(COST); do PYTHONPATH=.. "$${venv[$$each]-$${venv[torch]}}" -B cost.py $(PAGE) $$each; done; \
+	for each in $(OLDER); do PYTHONPATH=.. "$${venv[torch-$$each]}" -B cost.py $(PAGE) ddp; done
 
-trainers-all: ## the same, DALI, and the jobs under PyTorch 2.8, too, DDP under Debian's 1.13 (7 GB more)
-	$(MAKE) trainers OLDER="2.8 1.13" MORE=dali
+trainers-all: ## the same, DALI, more jobs that are judged, what each family costs, and all under PyTorch 2.8, too, DDP under Debian's 1.13 (7 GB more)
+	$(MAKE) trainers OLDER="2.8 1.13" MORE=dali COST="$(FAMILIES)"
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

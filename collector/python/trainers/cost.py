@@ -1,130 +1,112 @@
-"""What the recorder costs a step: the same DDP training with it and without, in turns.
+"""What the recorder costs a step: the same training with it and without, in turns.
 
-    cost.py [TURNS [WORLD]]
+    cost.py [--rounds N] [--page FILE] [JOB …]
 
-Two jobs of WORLD ranks each are forked out of one process that has imported torch: one
-is recorded as by LAGGARD_AUTO=1, the other is not. They take turns of a few steps, so
-whatever else the machine does meets both. Each pair of turns gives one difference;
-printed are the median difference of a step's time, and of the processor time of the
-thread that trains, with the interval that holds the median with 95 % (order
-statistics, no model of the noise).
+Each job of a family runs twice at a time on two ranks, once recorded, with an agent beside
+it, as LAGGARD_AUTO=1 records it. The two take turns of a few steps, see jobs/turns.py, so
+whatever else the machine does meets both. Each pair of turns gives one difference; printed
+are the median difference of a step's time, and of the processor time of the thread that
+trains, with the interval that holds the median with 95 % (order statistics, no model of
+the noise). --page writes the rows of what was run into a table of that page.
 """
 
+import argparse
+import concurrent.futures
+import importlib.metadata
 import os
-import socket
+import select
 import statistics
-import struct
+import subprocess
 import sys
-import tempfile
-import time
-from contextlib import ExitStack
 
-import torch
-import torch.distributed as dist
-import torch.utils.data
+import bed
 
+sys.path.append(bed.JOBS)
+import turns  # noqa: E402
+from table import BEGIN, END  # noqa: E402
 
-SIZES = (("20 ms", 512, 30, 8), ("short", 16, 1, 64))  # name, width, passes, steps in a turn
-_RESULT = struct.Struct("<dd")
-
-
-def _step_maker(width, passes):
-    """Returns a function that trains one step of a model."""
-    torch.manual_seed(7)
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(
-        *[torch.nn.Linear(width, width) for _ in range(3)]))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    data = torch.utils.data.TensorDataset(torch.randn(1 << 10, width))
-    loss = torch.zeros(1)
-
-    def batches():
-        while True:
-            yield from torch.utils.data.DataLoader(data, batch_size=64, drop_last=True)
-
-    source = batches()
-
-    def step():
-        (x,) = next(source)
-        for _ in range(passes - 1):
-            with torch.no_grad():
-                x = torch.tanh(x @ model.module[0].weight)
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        dist.all_reduce(loss)
-        optimizer.step()
-
-    return step
-
-
-def _rank(rank, world, port, recorded, orders, results):
-    """Trains in turns until there are no orders; each is the number of a size."""
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    if recorded:
-        import laggard
-        laggard.init(job="cost", auto=True)
-    dist.init_process_group("gloo")
-    steps = [_step_maker(width, passes) for _, width, passes, _ in SIZES]
-    while True:
-        order = os.read(orders, 1)
-        if not order:
-            break
-        step, count = steps[order[0]], SIZES[order[0]][3]
-        step()  # it waits for the others, who were told at another time
-        begun, used = time.perf_counter_ns(), time.thread_time_ns()
-        for _ in range(count):
-            step()
-        used, took = time.thread_time_ns() - used, time.perf_counter_ns() - begun
-        os.write(results, _RESULT.pack(took / count, used / count))
-    if recorded:
-        from laggard import recorder
-        recorder.close()
-        assert laggard.failures() == 0
-    dist.destroy_process_group()
+# Name → package, script with its arguments, forward passes in a step
+FAMILIES = {
+    "ddp": ("torch", ("ddp",), 1),
+    "fsdp1": ("torch", ("fsdp1",), 1),
+    "fsdp2": ("torch", ("fsdp2",), 1),
+    "dtensor": ("torch", ("tensor_parallel",), 1),
+    "pipelining": ("torch", ("pipelined", "1F1B"), 4),
+    "compile": ("torch", ("compiled",), 1),
+    "saves": ("torch", ("saves", "thread"), 1),
+    "zero-1": ("deepspeed", ("deepspeed_zero", "1"), 2),
+    "zero-2": ("deepspeed", ("deepspeed_zero", "2"), 2),
+    "zero-3": ("deepspeed", ("deepspeed_zero", "3"), 2),
+    "megatron": ("megatron-core", ("megatron_core",), 2),
+    "lightning": ("lightning", ("lightning_automatic",), 2),
+    "transformers": ("transformers", ("hf_trainer",), 2),
+    "accelerate": ("accelerate", ("accelerated",), 2),
+    "mindspore": ("mindspore", ("mindspore_functions",), 1),
+}
+WARM = 2  # rounds: the first build what later ones reuse
 
 
 class Job(object):
-    """The ranks of one job, waiting for their turns."""
+    """A job that waits for its turns."""
 
-    held = []  # our ends of all pipes, which no rank may keep open
+    def __init__(self, case, pool, family, rounds, recorded):
+        package, (script, *arguments), passes = FAMILIES[family]
+        prefix = os.path.join(case.work, "recorded" if recorded else "bare")
+        self.pipes = []
+        for name in ".go", ".took":
+            os.mkfifo(prefix + name)
+            self.pipes.append(os.open(prefix + name, os.O_RDWR))  # waits for nobody
+        more = {"LAGGARD_AUTO": "1"} if recorded else {}
+        self.ranks = pool.submit(case.launch, "msrun" if package == "mindspore" else "forked", script, bed.WORLD, arguments, TURNS=prefix,
+                                 PASSES=str(passes), ITERATIONS=str((WARM + rounds) * turns.STEPS + 1), WORK="0", **more)
 
-    def __init__(self, world, port, recorded):
-        self.pids, self.orders, self.results = [], [], []
-        for rank in range(world):
-            (orders, order), (result, results) = os.pipe(), os.pipe()
-            self.held += [order, result]
-            pid = os.fork()
-            if pid == 0:
-                code = 1
-                try:
-                    for ours in self.held:
-                        os.close(ours)
-                    _rank(rank, world, port, recorded, orders, results)
-                    code = 0
-                except BaseException:  # pylint: disable=broad-except
-                    import traceback
-                    traceback.print_exc()
-                finally:
-                    sys.stderr.flush()
-                    os._exit(code)
-            os.close(orders)
-            os.close(results)
-            self.pids.append(pid)
-            self.orders.append(order)
-            self.results.append(result)
+    def turn(self):
+        """Has the ranks make the steps of a turn; returns (ns, processor's ns) a step."""
+        self.go()
+        while not select.select([self.pipes[1]], [], [], 1)[0]:
+            if self.ranks.done():
+                raise SystemExit("the job ended before its turn: %s" % (self.ranks.exception() or "too few steps",))
+        return turns.RESULT.unpack(os.read(self.pipes[1], turns.RESULT.size))
 
-    def turn(self, size):
-        """Has all ranks make the steps of a turn; returns the first one's (ns, processor's ns) a step."""
-        for order in self.orders:
-            os.write(order, bytes([size]))
-        return [_RESULT.unpack(os.read(result, _RESULT.size)) for result in self.results][0]
+    def go(self):
+        """Lets the ranks go on."""
+        os.write(self.pipes[0], b" ")
 
-    def end(self):
-        """Waits for the ranks; raises SystemExit when one failed."""
-        for order in self.orders:
-            os.close(order)
-            self.held.remove(order)
-        if any([os.waitpid(pid, 0)[1] for pid in self.pids]):
-            raise SystemExit("a rank failed")
+    def truths(self):
+        """Lets the ranks make their last step; returns what each says of itself."""
+        self.go()
+        truths, _ = self.ranks.result()
+        for pipe in self.pipes:
+            os.close(pipe)
+        return truths
+
+
+class Pair(bed.Case):
+    """Both jobs of a family, and the agent of the recorded one."""
+
+    def measured(self, family, rounds):
+        """Returns for each size its pairs of turns, ((ns, processor's ns) without, with), and the version of PyTorch."""
+        agent = subprocess.Popen([os.environ["LAGGARD"], "agent", "--ring-dir", self.run_dir, "--dir", os.path.join(self.work, "files"),
+                                  "--store", "", "--metrics", "", "--until-idle", "2s"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, env=self.environment())
+        try:
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                jobs = [Job(self, pool, family, rounds, recorded) for recorded in (False, True)]
+                found = [[] for _ in turns.SIZES]
+                for n in range(WARM + rounds):
+                    for pairs in found:
+                        pair = [None, None]
+                        for side in (0, 1) if n % 2 else (1, 0):
+                            pair[side] = jobs[side].turn()
+                        if n >= WARM:
+                            pairs.append(pair)
+                bare, recorded = [job.truths() for job in jobs]
+            self.assertEqual([t["losses"] for t in bare], [t["losses"] for t in recorded], "losses with the recorder and without")
+            self.assertEqual(agent.wait(bed.LIMIT), 0, "the agent's exit code")
+        finally:
+            agent.kill()
+            agent.wait()
+        return found, bare[0].get("torch", "")
 
 
 def interval(values):
@@ -134,41 +116,53 @@ def interval(values):
     return statistics.median(values), values[max(n // 2 - reach, 0)], values[min(n // 2 + reach, n - 1)]
 
 
-def measure(turns, world):
-    """Prints a line for each size."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        ports = [each.getsockname()[1] for each in sockets]
-    jobs = [Job(world, port, recorded) for port, recorded in zip(ports, (False, True))]
-    for size, (name, _, _, count) in enumerate(SIZES):
-        found = []
-        for turn in range(turns + 2):
-            pair = [None, None]
-            for side in (0, 1) if turn % 2 else (1, 0):
-                pair[side] = jobs[side].turn(size)
-            if turn >= 2:  # the first build what later ones reuse
-                found.append(pair)
-        report(name, count, found)
-    for job in jobs:
-        job.end()
+def row(family, torch, size, steps, pairs):
+    """Returns the row of the table that pairs of turns of so many steps make."""
+    package = FAMILIES[family][0]
+    version = torch if package == "torch" else importlib.metadata.version(package)
+    cells = []
+    for at in 0, 1:
+        step = statistics.median(without[at] for without, _ in pairs) / 1e3
+        more = [value / 1e3 for value in interval([recorded[at] - without[at] for without, recorded in pairs])]
+        cells += ["%.0f us" % step, "%+.0f us [%.0f, %.0f]" % tuple(more), "%+.1f %% [%.1f, %.1f]" % tuple(100 * m / step for m in more)]
+    return "| %s | %s %s | %s | %s | %d of %d steps |" % (family, package, version.partition("+")[0], size, " | ".join(cells), len(pairs), steps)
 
 
-def report(name, count, found):
-    """Prints what pairs of turns say."""
-    base = [without for without, _ in found]
-    for what, at in (("time", 0), ("processor", 1)):
-        step = statistics.median(b[at] for b in base) / 1e3
-        median, low, high = (v / 1e3 for v in interval([w[at] - b[at] for b, w in found]))
-        print("cost: %-6s step of %.0f us (%s): +%.1f us [%.1f, %.1f], %+.2f %% [%.2f, %.2f], %d pairs of %d steps"
-              % (name, step, what, median, low, high, 100 * median / step, 100 * low / step, 100 * high / step, len(found), count),
-              flush=True)
+def write(page, rows):
+    """Puts rows into the table of a page, in the places of the same jobs, versions and sizes."""
+    def key(line):
+        return line.split(" | ")[:3]
+
+    with open(page, encoding="utf-8") as f:
+        before, _, rest = f.read().partition(BEGIN)
+    was, _, after = rest.partition(END)
+    lines = was.splitlines()
+    for line in rows:
+        at = next((n for n, old in enumerate(lines) if key(old) == key(line)), len(lines))
+        lines[at:at + 1] = [line]
+    with open(page, "w", encoding="utf-8") as f:
+        f.write(before + BEGIN + "\n".join(lines) + "\n" + END + after)
+
+
+def main():
+    """Measures and prints."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--page")
+    arguments.add_argument("jobs", nargs="*", default=["ddp"], choices=sorted(FAMILIES))
+    given = arguments.parse_args()
+    for family in given.jobs:
+        pair = Pair()
+        pair.setUp()
+        try:
+            found, torch = pair.measured(family, given.rounds)
+        finally:
+            pair.doCleanups()
+        rows = [row(family, torch, size, steps, pairs) for (size, _, steps), pairs in zip(turns.SIZES, found)]
+        print("\n".join(rows), flush=True)
+        if given.page:
+            write(given.page, rows)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    os.environ.update(LAGGARD_QUIET="1", LAGGARD_EXTENSION="load")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as rings:
-        os.environ["LAGGARD_RUN"] = rings
-        measure(int(sys.argv[1]) if len(sys.argv) > 1 else 60, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    main()

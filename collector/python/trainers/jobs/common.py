@@ -20,9 +20,19 @@ import torch
 import torch.distributed as dist
 
 torch.set_num_threads(1)
-if "PACE" in os.environ:
+PACE = float(os.environ.get("PACE", 0))
+try:
     from torch.optim.optimizer import register_optimizer_step_post_hook
-    register_optimizer_step_post_hook(lambda *_: time.sleep(float(os.environ["PACE"])))
+except ImportError:  # PyTorch 1, of which DDP alone is run
+    register_optimizer_step_post_hook = None
+if PACE and register_optimizer_step_post_hook:
+    register_optimizer_step_post_hook(lambda *_: time.sleep(PACE))
+
+
+def rest():
+    """Rests after a step where optimizers have no hook for it."""
+    if not register_optimizer_step_post_hook:
+        time.sleep(PACE)
 
 
 def iterations(usual):
@@ -91,7 +101,7 @@ def finish(losses, iterations, checked=True, **more):
     """Writes the rank's truth and leaves the job."""
     rank = dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", 0))
     truth = {"rank": rank, "iterations": iterations, "losses": [float(l).hex() for l in losses],
-             "torch": torch.__version__, "collectives": collectives() if checked else None, "work": load.took}
+             "torch": torch.__version__, "collectives": collectives() if checked else None, "work": load.took, "began": load.began}
     truth.update(more)
     with open(os.path.join(os.environ["TRUTH"], "rank-%d.json" % rank), "w") as f:
         json.dump(truth, f)

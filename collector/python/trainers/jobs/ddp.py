@@ -17,6 +17,7 @@ for n, (x, y) in enumerate(loader):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    common.rest()
     losses.append(loss.item())
     if n == 5:
         torch.save(model.module.state_dict(), "ddp-%d.pt" % rank)

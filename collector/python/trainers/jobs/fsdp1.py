@@ -11,12 +11,12 @@ model = FullyShardedDataParallel(common.mlp(depth=3), device_id=torch.device("cp
                                  auto_wrap_policy=ModuleWrapPolicy({torch.nn.Linear}),
                                  sharding_strategy=ShardingStrategy.FULL_SHARD)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-losses = []
-for n in range(8):
+losses, iterations = [], common.iterations(8)
+for n in range(iterations):
     x, y = common.batch(n, rank)
     loss = torch.nn.functional.mse_loss(model(x), y)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     losses.append(loss.item())
-common.finish(losses, 8, forwards=8)
+common.finish(losses, iterations, forwards=iterations)

@@ -3,14 +3,18 @@
     WORK   products in each forward pass
     SLOW   the rank that makes EXTRA times as many, or more: as many as take NOISE times
            what the same work varies by on this machine now, by its own measurement
+    TURNS  the work comes in turns instead, see turns
 """
 
+import itertools
 import os
 import time
 
+import turns
+
 EXTRA, NOISE = 15, 5
 
-took = []  # seconds of each forward pass's work
+began, took = [], []  # of each forward pass's work: when, and for how many seconds
 _passes = None
 
 
@@ -18,16 +22,17 @@ def work(rank, product):
     """Makes the work of one forward pass of a rank."""
     global _passes
     if _passes is None:
-        _passes = _share(str(rank), product)
-    if _passes:
-        begun = time.perf_counter()
-        for _ in range(_passes):
+        _passes = turns.passes(str(rank)) if "TURNS" in os.environ else itertools.repeat(_share(str(rank), product))
+    count = next(_passes)
+    if count:
+        began.append(time.perf_counter())
+        for _ in range(count):
             product()
-        took.append(time.perf_counter() - begun)
+        took.append(time.perf_counter() - began[-1])
 
 
 def _share(rank, product):
-    """Returns how many products a rank makes."""
+    """Returns how many products a rank makes in each pass."""
     usual = int(os.environ.get("WORK", 0))
     if not usual or os.environ.get("SLOW") != rank:
         return usual

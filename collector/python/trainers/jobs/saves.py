@@ -28,8 +28,8 @@ def main():
     model = DistributedDataParallel(common.mlp())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     saving = dist.new_group()  # the thread's collectives must not meet DDP's
-    losses, background = [], []
-    for n in range(12):
+    losses, background, iterations = [], [], common.iterations(12)
+    for n in range(iterations):
         x, y = common.batch(n, rank)
         loss = torch.nn.functional.mse_loss(model(x), y)
         optimizer.zero_grad()
@@ -51,7 +51,7 @@ def main():
                                              process_group=saving).result)
     for wait in background:
         wait()
-    common.finish(losses, 12, checked="process" not in sys.argv)
+    common.finish(losses, iterations, checked="process" not in sys.argv)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def finish(rank, losses, made, operations, **more):
     """Writes the rank's truth. operations: (word, size of the group, count, type) of each
     operation that the job made by itself."""
     truth = {"rank": rank, "iterations": made, "losses": [float(each).hex() for each in losses],
-             "collectives": None, "operations": operations, "work": load.took}
+             "collectives": None, "operations": operations, "work": load.took, "began": load.began}
     truth.update(more)
     with open(os.path.join(os.environ["TRUTH"], "rank-%d.json" % rank), "w") as f:
         json.dump(truth, f)
