@@ -2,11 +2,11 @@ package detect
 
 import (
 	"math"
-	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/cost"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
-	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/detect/saves"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -14,7 +14,7 @@ import (
 // fillCosts says what each culprit costs, and what all cost together.
 func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	faults := e.blame(culprits)
-	p := e.price(faults)
+	p := e.costs.Price(faults)
 	set := func(least, most *float64, a, b float64) {
 		*least, *most = round4(robust.Finite(a, 0)), 0
 		if x := round4(robust.Finite(b, 0)); x > *least {
@@ -23,7 +23,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	}
 	least, most := 0.0, 0.0
 	if len(faults) > 0 {
-		least, most = p.all.bounds()
+		least, most = p.All.Bounds()
 	}
 
 	least, most = e.withSaves(least, most, "")
@@ -33,10 +33,13 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 		a, b := n.JobImpact, max(n.JobImpact, n.JobImpactMax)
 		switch {
 		case n.Cause == verdict.Communication || n.State == verdict.Recovered || n.State == verdict.Suspect:
-		case n.State == verdict.Intermittent && e.ledger.Spells[n.Node] != nil && p.nodes[n.Node].Time == 0:
-			a, b = e.cameAndWent(e.ledger.Spells[n.Node])
 		default:
-			if x, y := e.costOf(&p, n.Node); y > 0 || p.nodes[n.Node].Time > 0 {
+			lasts := p.Nodes[n.Node].Time > 0
+			if x, y := e.costOf(&p, n.Node); y > 0 || lasts {
+				a, b = x, y
+			}
+
+			if x, y, ok := e.costs.CameAndWent(n.Node); ok && !lasts && n.State == verdict.Intermittent {
 				a, b = x, y
 			}
 		}
@@ -50,7 +53,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 		}
 	}
 
-	x := e.linkCost(e.links.Slow())
+	x := e.linkCost(e.slowLinks())
 	least, most = max(least, x), max(most, x)
 	least, most = min(1, least+passing), min(1, most+passingMost)
 	set(&v.JobImpact, &v.JobImpactMax, least, most)
@@ -63,7 +66,7 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 		return 0
 	}
 
-	return e.overWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
+	return e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
 }
 
 // withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the
@@ -116,147 +119,19 @@ func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
 	return robust.Finite(min(all, then), 0)
 }
 
-// unevenLanes is what the job would save as a share of step time were all lanes but
-// those to skip through when their mean is: what they wait for the last of them. Beside
-// it in how many steps of the window each of them was the last.
-func (e *Engine) unevenLanes(skip []bool) (impact float64, last []int) {
-	last = make([]int, e.graph.Lanes())
-	impact = e.overWindow(func(i int) float64 {
-		sum, n, at := 0.0, 0, -1
-		for l, x := range e.ends {
-			if skip[l] {
-				continue
-			}
-
-			if sum, n = sum+x, n+1; at < 0 || x > e.ends[at] {
-				at = l
-			}
-		}
-
-		if at < 0 {
-			return 0
-		}
-
-		last[at]++
-		return e.ends[at] - sum/float64(n)
-	})
-	return impact, last
+// costOf is what the node costs, the slow saves of its ranks included.
+func (e *Engine) costOf(p *cost.Price, node string) (least, most float64) {
+	least, most = p.Nodes[node].Bounds()
+	return e.withSaves(least, most, node)
 }
 
-// unevenStages is the same were all stages of a pipeline as long; bound is that
-// from the stages' times, for where groups aren't known.
-func (e *Engine) unevenStages(bound float64) float64 {
-	if !e.graph.Known() {
-		bound = min(bound, e.overWindow(func(i int) float64 { return math.Inf(1) }))
-		return bound
-	}
-
-	return e.overWindow(func(i int) float64 {
-		e.stepWork(i, e.graph.All(), false)
-		now, then := slices.Max(e.plain), math.Inf(-1)
-		for l := range e.plain {
-			then = max(then, e.graph.Even(l, &e.did))
-		}
-
-		return now - then
-	})
+// withSaves adds what the slow saves of a node cost, of all together for "".
+func (e *Engine) withSaves(least, most float64, node string) (float64, float64) {
+	a, b := e.saver.Cost(node, e.now())
+	return min(1, least+a), min(1, most+b)
 }
 
-// overWindow is the mean over the window of what a step had saved, no more than the
-// ranks wait in it, as a share of step time.
-func (e *Engine) overWindow(saved func(i int) float64) float64 {
-	if e.graph.Lanes() == 0 {
-		return 0
-	}
-
-	if old := e.ledger.Habits; !e.knowsHabits() {
-		e.ledger.Habits = e.habits()
-		defer func() { e.ledger.Habits = old }()
-	}
-
-	sum, time := 0.0, 0.0
-	for i := max(0, e.recent.Count-threshold.Window); i < e.recent.Count; i++ {
-		t := float64(e.recent.Times[i%threshold.Window])
-		if !(t > 0) {
-			continue
-		}
-
-		e.play(i, false)
-		x := min(t, max(0, saved(i)))
-		if mid, _ := e.othersWait(i, nil); mid == mid {
-			x = min(x, mid)
-		}
-
-		sum, time = sum+x*float64(e.recent.Steps[i%threshold.Window]), time+e.recent.Spans[i%threshold.Window]
-	}
-
-	if time <= 0 {
-		return 0
-	}
-
-	return min(1, sum/time)
-}
-
-// late replaces when the lanes were through in the play by when they were in the
-// step, where a pipeline's ranks of the first stage, which are through last, show it:
-// who waits less for the others at the step's end came later. Buckets of gradients that
-// are reduced beside the backward pass wait for the last lane one after the other, and
-// their times add up to more than a lane was early: where all own time was measured it
-// was no earlier than its work says.
-func (e *Engine) late(i int) {
-	e.plain = append(e.plain[:0], e.ends...)
-	if e.layout.Stages < 2 || len(e.ends) < 2 || !e.graph.Known() {
-		return
-	}
-
-	dp, other := e.recent.At(frame.DP, i), e.recent.At(frame.Other, i)
-	if dp == nil {
-		return
-	}
-
-	least := math.Inf(1)
-	e.waits = e.waits[:0]
-	for l := range e.ends {
-		x := math.NaN()
-		for _, r := range e.graph.First(l) {
-			w := float64(dp[r])
-			if other != nil {
-				w += robust.Finite(float64(other[r]), 0)
-			}
-
-			if w == w && !(x <= w) {
-				x = w
-			}
-		}
-
-		e.waits = append(e.waits, x)
-		if x == x {
-			least = min(least, x)
-		}
-	}
-
-	var shift []float64 // of the lanes that show it against the play
-	for l, x := range e.waits {
-		if x == x {
-			shift = append(shift, least-x-e.plain[l])
-		}
-	}
-
-	if 2*len(shift) < len(e.ends) {
-		return
-	}
-
-	usual := robust.Median64(shift)
-	last := math.Inf(1)
-	if !slices.Contains(e.ledger.Habits.Expected, true) {
-		last = slices.Max(e.plain)
-	}
-
-	for l, x := range e.waits {
-		if x == x {
-			e.ends[l] = max(least-x, e.plain[l]-last)
-		} else {
-			e.ends[l] += usual
-		}
-	}
+// now is what the saves ask of the job.
+func (e *Engine) now() saves.Now {
+	return saves.Now{Seconds: e.costs.Clock() + e.recent.Pause, Waits: e.graph.Known() && e.measuredAt[frame.Exposed] > 0}
 }

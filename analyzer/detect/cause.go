@@ -58,7 +58,7 @@ func (e *Engine) cause(c *candidate, skip func(int) bool) string {
 		return verdict.Unattributed
 	}
 
-	if e.links.SlowsForward(c.row) {
+	if e.onSlowLink(c.row, true) {
 		return verdict.Communication
 	}
 

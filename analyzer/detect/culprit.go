@@ -110,7 +110,7 @@ func (e *Engine) value(r int, s signal, k int) float64 {
 		return e.recent.Median(frame.DataLoader, r, k)
 	}
 
-	return e.recent.Work(int(s), r, k)
+	return e.recent.Work(s, r, k)
 }
 
 // peers is the same over the other ranks of the role.
@@ -201,7 +201,7 @@ func abs(x int) int { return max(x, -x) }
 // waitsForLink reports whether a rank computes longer in its backward pass alone while a
 // link of its groups is slow: who comes early waits in it, where no range tells.
 func (e *Engine) waitsForLink(c *candidate) bool {
-	if !c.has[compute] || c.has[loading] || c.has[saving] || !e.recent.Has(frame.Backward) || !e.onSlowLink(c.row) {
+	if !c.has[compute] || c.has[loading] || c.has[saving] || !e.recent.Has(frame.Backward) || !e.onSlowLink(c.row, false) {
 		return false
 	}
 
@@ -213,7 +213,28 @@ func (e *Engine) waitsForLink(c *candidate) bool {
 	return math.Log(mine/theirs) < computeShare*effect
 }
 
-// onSlowLink reports whether row r is in a group whose link is slow.
-func (e *Engine) onSlowLink(r int) bool {
-	return slices.ContainsFunc(e.links.Slow(), func(w link.Slow) bool { return slices.Contains(w.Rows, int32(r)) })
+// onSlowLink reports whether row r is in a group whose link is slow, inside the forward
+// pass where that is asked.
+func (e *Engine) onSlowLink(r int, forward bool) bool {
+	return slices.ContainsFunc(e.slowLinks(), func(w link.Slow) bool {
+		return slices.Contains(w.Rows, int32(r)) && (!forward || e.inForward(w))
+	})
+}
+
+// slowLinks are the slow links but those of groups that come late together with a rank
+// that waits for data. Where a group meets several times a step and its members take turns
+// in coming last, each of them waits somewhere: one that always comes last raises the
+// shortest one's time, too.
+func (e *Engine) slowLinks() []link.Slow {
+	return slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool {
+		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost)
+	})
+}
+
+// inForward reports whether a link is that of a group which meets inside the forward pass.
+func (e *Engine) inForward(w link.Slow) bool {
+	return len(w.Rows) > 0 && slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool {
+		g := e.groupOf(int(w.Rows[0]), m)
+		return g != nil && g.Name == w.Name
+	})
 }

@@ -17,6 +17,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/cost"
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
@@ -30,13 +31,13 @@ import (
 )
 
 // signal is what a rank is judged by.
-type signal int
+type signal = history.Signal
 
 const (
-	compute signal = iota // forward (and backward where recorded and free of waits, see residual.Backward)
-	own                   // step - exposed communication - data loading - saving
-	loading               // data loader, as a share of the step
-	signals
+	compute = history.Compute
+	own     = history.Own
+	loading = history.Loading
+	signals = history.Signals
 )
 
 var signalMetric = [signals]string{"fp", "self", "dataloader"}
@@ -84,7 +85,7 @@ type Engine struct {
 
 	recent  *history.Window
 	graph   *replay.Graph
-	ledger  ledger
+	costs   *cost.Book
 	marks   []mark
 	history []past  // confirmed and ended episodes, bounded
 	events  []event // transients, bounded
@@ -100,14 +101,6 @@ type Engine struct {
 	buf   []float32
 	over  [signals][]sequential.Episode // ended in the step at hand
 	leads [2][]bool                     // of compute and own: whose slow step counts in the step at hand
-
-	did     replay.Work // of the step that is played
-	ends    []float64   // of its lanes
-	plain   []float64   // the same as played, without what the step shows
-	waits   []float64
-	charged []fault
-	mended  []mended
-	struck  []struckLane
 }
 
 // past is a confirmed episode that ended.
@@ -151,7 +144,7 @@ const (
 
 // New returns an engine for a job with that layout.
 func New(cfg Config, layout *frame.Layout) *Engine {
-	e := &Engine{cfg: cfg, ledger: newLedger(), carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
+	e := &Engine{cfg: cfg, costs: cost.New(), carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
 	e.setLayout(layout)
 	return e
 }

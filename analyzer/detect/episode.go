@@ -87,7 +87,7 @@ func (e *Engine) refresh() {
 		t := e.tracks[s]
 		due = t.News() || due
 		for r := range e.n {
-			if t.Degraded(r) && !t.Calming(r) {
+			if t.Degraded(r) && !t.Recovering(r) {
 				slow = true
 				break
 			}
@@ -104,22 +104,25 @@ func (e *Engine) refresh() {
 	}
 
 	faults := e.blame(culprits)
-	if len(faults) > 0 && !e.knowsHabits() || e.analysed%(threshold.EvaluateEvery*threshold.EvaluateEvery) == 0 {
-		e.ledger.Habits = e.habits()
+	e.costs.Blame(faults, e.recovering, func(node string) bool {
+		_, waits := e.carried[node]
+		return waits || e.slowNow(node)
+	})
+	if len(faults) > 0 && !e.costs.Learned() || e.analysed%(threshold.EvaluateEvery*threshold.EvaluateEvery) == 0 {
+		e.costs.Learn()
 	}
 
-	e.blamed(faults)
 	if len(culprits) == 0 {
 		return
 	}
 
-	p := e.settled(faults)
+	p := e.costs.Settled(faults)
 	for i := range culprits {
 		c := &culprits[i]
 		f := e.describe(c, culprits)
 		f.Impact, f.Most = e.costOf(&p, e.nodeOf(c.row))
 		for s := range signals {
-			if c.has[s] && !e.tracks[s].Calming(c.row) {
+			if c.has[s] && !e.tracks[s].Recovering(c.row) {
 				e.cases[caseKey{s, c.row}] = f
 			}
 		}
@@ -133,9 +136,9 @@ func (e *Engine) carry(l *frame.Layout) {
 	gone := func(r int) bool { return moved || old.Incarnation[r] != l.Incarnation[r] }
 	culprits, _ := e.accuse(e.candidates())
 	faults := e.blame(culprits)
-	p := e.price(faults)
+	p := e.costs.Price(faults)
 	if moved {
-		e.settleAll(faults)
+		e.costs.SettleAll(faults)
 	}
 
 	for i := range culprits {
@@ -210,7 +213,7 @@ func (e *Engine) slowNow(node string) bool {
 
 // recovering reports whether any rank of the node was slow, and may be well again.
 func (e *Engine) recovering(node string) bool {
-	return e.anyOn(node, func(t *sequential.Test, r int) bool { return t.Degraded(r) && t.Calming(r) })
+	return e.anyOn(node, func(t *sequential.Test, r int) bool { return t.Degraded(r) && t.Recovering(r) })
 }
 
 // anyOn reports whether one of the node's ranks is so in any signal.

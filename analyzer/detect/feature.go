@@ -103,5 +103,5 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	}
 
 	e.tracks[s].Load = untoldLoad * e.experts[s].Spread()
-	e.recent.Adjust(int(s), whole)
+	e.recent.Adjust(s, whole)
 }

@@ -65,7 +65,7 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 		return
 	}
 
-	impact, last := e.unevenLanes(e.slowLanes(v.Nodes))
+	impact, last := e.costs.UnevenLanes(e.slowLanes(v.Nodes))
 	if impact < level.LeastImpact {
 		return
 	}

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -223,6 +224,31 @@ func TestLight_WhatWasMeasuredStays(t *testing.T) {
 
 		if !saysLowCoverage(v, "no longer recorded") {
 			t.Errorf("seed %d: findings %+v: that the rest is not measured must be said", seed, v.Findings)
+		}
+	}
+}
+
+// TestLight_VictimsOfALateLoader: a rank comes late, for it waits for data; its mates in
+// expert groups wait for it inside their forward passes, which no Communication tells.
+func TestLight_VictimsOfALateLoader(t *testing.T) {
+	for _, seed := range []uint64{4013, 4028} {
+		v, slow, _ := simulated(t, "light", seed, 0, true)
+		if got := accused(v); !slices.Equal(got, slow) || len(got) == 0 || v.Nodes[0].Cause != verdict.DataLoader {
+			t.Errorf("seed %d: %+v accused, want %v for its data", seed, v.Nodes, slow)
+		}
+	}
+}
+
+// TestHard_LateLoaderAndOthers: expert groups meet several times a step, so a rank that comes
+// late for its data makes the shortest wait of its group longer, which is no slow link; and
+// one that computes longer waits for it inside its forward pass, which makes it no victim.
+func TestHard_LateLoaderAndOthers(t *testing.T) {
+	for _, seed := range []uint64{4000, 4099} {
+		v, slow, _ := simulated(t, "culprits", seed, 0, true)
+		got := accused(v)
+		slices.Sort(got)
+		if slices.Sort(slow); !slices.Equal(got, slow) || len(v.Links) > 0 {
+			t.Errorf("seed %d: %v accused, links %+v; want %v alone", seed, got, v.Links, slow)
 		}
 	}
 }

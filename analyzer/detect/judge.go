@@ -11,10 +11,10 @@ import (
 
 // judge turns the step into residuals and feeds everything that watches.
 func (e *Engine) judge(c *frame.Column, t float64) {
-	e.settle()
+	e.costs.Settle()
 	e.recent.Add(c, t)
 	e.follow(c, t)
-	e.bookSpikes(t)
+	e.costs.EnterSpikes(t, e.stepMedian, [signals]bool{compute: true, own: e.v[own] != nil && e.recent.Has(frame.Self), loading: true}, e.spikes)
 	e.watchWholes(c)
 	e.level.Observe(c, t, e.stepMedian, e.links.Common())
 	e.storage.Observe(c, t, e.layout.Node, e.tracks[loading])

@@ -1,13 +1,13 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/cost"
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
-	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
 )
@@ -55,6 +55,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.reset(l, roles)
 	}
 
+	e.costs.Assign(cost.Job{Layout: l, Graph: e.graph, Recent: e.recent, Tests: e.tracks, Backward: e.backward})
 	for r := range e.n {
 		changed := old == nil || !same || old.Incarnation[r] != l.Incarnation[r]
 		if !changed {
@@ -93,8 +94,8 @@ func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
 	e.links = link.New(&e.cfg, l)
 	e.level = level.New(l)
 	e.storage = level.NewLoading()
-	e.recent = history.New(e.n, int(signals), len(e.logs))
-	e.ledger.Faults, e.ledger.Habits, e.ledger.Played = nil, habits{}, [threshold.Window]played{}
+	e.recent = history.New(e.n)
+	e.costs.Forget()
 	e.judged = make([]uint16, e.n)
 	for s := range e.leads {
 		e.leads[s] = make([]bool, e.n)

@@ -3,6 +3,7 @@ package detect
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -14,8 +15,8 @@ import (
 )
 
 // wired is a data-parallel job of four groups of four ranks whose dimension nobody
-// told, so that only the windows show them; slow returns the factor on a group, and edits change
-// the row of a step.
+// told, so that only the windows show them; slow returns the factor on a group (0: it is silent), and
+// edits change the row of a step.
 func wired(steps int, slow func(group int, step int) float64, nodes func(rank int) string, edits ...func(*row.Step)) *frame.Frame {
 	const groups, size = 4, 4
 	rng := rand.New(rand.NewPCG(9, 9))
@@ -23,7 +24,7 @@ func wired(steps int, slow func(group int, step int) float64, nodes func(rank in
 	for r := range uint32(groups * size) {
 		own := int(r) / size
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: groups * size, Node: nodes(int(r)), StartedNs: 1e18})
-		sum := int64(0)
+		sum, quickest := int64(0), int64(math.MaxInt64)
 		for s := 1; s <= steps; s++ {
 			fp := int64(3e8 * (1 + 0.01*rng.NormFloat64()))
 			wire := int64(1e8 * slow(own, s) * (1 + 0.05*rng.Float64()))
@@ -36,14 +37,17 @@ func wired(steps int, slow func(group int, step int) float64, nodes func(rank in
 			}
 
 			b.AddStep(&step)
-			sum += wire
+			sum, quickest = sum+wire, min(quickest, wire)
 			if s%16 == 15 || s == steps {
 				n := int64(min(s%16+1, 16))
-				b.AddCommunication(&row.Communication{Rank: r, Incarnation: uint64(r) + 1, StepFrom: uint64(s / 16 * 16), StepTo: uint64(s), Group: fmt.Sprint("g", own), Op: "allreduce",
-					Steps: uint32(n), Calls: uint32(n), TotalNs: sum, Bytes: n << 20})
+				if wire > 0 {
+					b.AddCommunication(&row.Communication{Rank: r, Incarnation: uint64(r) + 1, StepFrom: uint64(s / 16 * 16), StepTo: uint64(s), Group: fmt.Sprint("g", own), Op: "allreduce",
+						Steps: uint32(n), Calls: uint32(n), TotalNs: sum, MinNs: quickest, Bytes: n << 20})
+				}
+
 				b.AddCommunication(&row.Communication{Rank: r, Incarnation: uint64(r) + 1, StepFrom: uint64(s / 16 * 16), StepTo: uint64(s), Group: fmt.Sprint("h", r%size), Op: "allreduce",
 					Steps: uint32(n), Calls: uint32(n), TotalNs: n * 1e8, Bytes: n << 10})
-				sum = 0
+				sum, quickest = 0, math.MaxInt64
 			}
 		}
 	}
@@ -129,21 +133,38 @@ func TestLinks_TwoGroupsShareOneNode(t *testing.T) {
 }
 
 // A short trace in which two of four groups are slow: each of them has another slow one among its three
-// equals, so nobody can tell whether that is a link, and it is not healthy either.
+// equals. Unless every one of their calls is slow, nobody can tell whether that is a link, and it is not
+// healthy either; nor is a group that gets slow with one or two equals.
 func TestLinks_TooShortToTell(t *testing.T) {
 	for name, c := range map[string]struct {
-		steps   int
-		factors [4]float64
-		decided bool
+		steps, from int
+		factors     [4]float64
+		decided     bool
+		links       int
 	}{
-		"alike":          {30, [4]float64{1, 1.1, 1.05, 1}, true},
-		"two of four":    {30, [4]float64{6, 6, 1, 1.9}, false},
-		"always been so": {160, [4]float64{6, 6, 1, 1.9}, true},
+		"alike":                   {30, 0, [4]float64{1, 1.1, 1.05, 1}, true, 0},
+		"two of four":             {30, 0, [4]float64{2.5, 2.5, 1, 1.9}, false, 0},
+		"always been so":          {160, 0, [4]float64{2.5, 2.5, 1, 1.9}, true, 0},
+		"in every call":           {30, 0, [4]float64{6, 6, 1, 1.9}, true, 2},
+		"in every call, since 22": {30, 22, [4]float64{6, 6, 1, 1.9}, false, 0},
+		"two of three":            {30, 0, [4]float64{6, 6, 1.5, 0}, false, 0},
+		"two of three, since 16":  {30, 16, [4]float64{6, 6, 1.5, 0}, false, 0},
+		"two of three, a bit":     {30, 0, [4]float64{1.5, 1.5, 1, 0}, true, 0},
+		"two of three, since 100": {160, 100, [4]float64{6, 6, 1.5, 0}, true, 2},
+		"one of two, always so":   {160, 0, [4]float64{6, 1, 0, 0}, true, 0},
+		"one of two, in 30 steps": {30, 0, [4]float64{6, 1, 0, 0}, false, 0},
+		"one group has no equal":  {30, 0, [4]float64{6, 0, 0, 0}, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := wired(c.steps, func(g, _ int) float64 { return c.factors[g] }, func(r int) string { return nodeName(r % 4) })
+			f := wired(c.steps, func(g, s int) float64 {
+				if s < c.from {
+					return min(c.factors[g], 1)
+				}
+
+				return c.factors[g]
+			}, func(r int) string { return nodeName(r % 4) })
 			v := Analyze(f, Default())
-			if len(v.Nodes)+len(v.Links) > 0 || v.Decided != c.decided || saysLowCoverage(v, "too few to tell a slow link") == c.decided {
+			if len(v.Nodes) > 0 || len(v.Links) != c.links || v.Decided != c.decided || saysLowCoverage(v, "too few to tell a slow link") == c.decided {
 				t.Errorf("nodes %v, links %v, decided %v: %v", v.Nodes, v.Links, v.Decided, v.Findings)
 			}
 		})

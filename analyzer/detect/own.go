@@ -17,7 +17,7 @@ import (
 func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	r := c.row
 	q := e.layout.Replica[r]
-	if q < 0 || !e.recorded(q) || e.onSlowLink(r) {
+	if q < 0 || !e.recorded(q) || e.onSlowLink(r, false) {
 		return false
 	}
 
@@ -118,7 +118,7 @@ func (e *Engine) uncontested(c *candidate, most float64) bool {
 
 	t := e.tracks[own]
 	rose := !t.FromStart(c.row) && t.HasPast(c.row) && c.z >= beganAlarm && c.effect >= e.cfg.Effect
-	return e.layout.Stages == 1 || rose && most < calmShare*c.excess
+	return e.layout.Stages == 1 || rose && most < mateShare*c.excess
 }
 
 // began decides on a rank that the job hardly waits for (others have slack, or

@@ -14,7 +14,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 16
+const stateVersion = 19
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
@@ -115,6 +115,7 @@ func (e *Engine) fields() state.Fields {
 	all.Add("level", e.level.State())
 	all.Add("storage", e.storage.State())
 	all.Add("recent", e.recent.State())
+	all.Add("costs", e.costs.State())
 	return all
 }
 
@@ -137,17 +138,8 @@ func (e *Engine) check() error {
 		return fmt.Errorf("pace: %d steps, want %d at most", n, threshold.Window)
 	}
 
-	for _, f := range e.ledger.Faults {
-		if f.Row < 0 || f.Row >= e.n || e.layout.Role[f.Row] < 0 {
-			return fmt.Errorf("ledger: a fault of row %d", f.Row)
-		}
-	}
-
-	for i := range e.ledger.Played {
-		p := &e.ledger.Played[i]
-		if p.At != 0 && (len(p.Ends) != e.graph.Lanes() || len(p.Plain) != e.graph.Lanes() || len(p.Usual) != len(e.graph.Usual())) {
-			return fmt.Errorf("ledger: a step of %d lanes, want %d", len(p.Ends), e.graph.Lanes())
-		}
+	if err := e.costs.Check(); err != nil {
+		return err
 	}
 
 	if err := e.links.Check(); err != nil {

@@ -45,7 +45,7 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 			return // the better signal decides
 		}
 
-		impact := e.unevenStages(excess)
+		impact := e.costs.UnevenStages(excess)
 		f := verdict.Finding{Kind: verdict.StageImbalance, JobImpact: impact, Stages: stages, Ratio: math.Round(ratio*1e3) / 1e3}
 		for r := range e.n {
 			if g := e.layout.Role[r]; g >= 0 && slices.Contains(stages, e.layout.Roles[g].Stage) {

@@ -13,7 +13,7 @@ func (e *Engine) state() state.Fields {
 		"expected": &e.expected, "measured": &e.measured, "off": &e.off, "world_size": &e.worldSize,
 		"quarantined": &e.quarantined, "saving": &e.saving, "since_save": &e.sinceSave,
 		"pace_past": state.Grows(&e.pace.Past), "pace_next": state.Counts(&e.pace.Next), "pace_far": state.Grows(&e.pace.Far),
-		"step_median": &e.stepMedian, "last_time": &e.lastTime, "ledger": &e.ledger, "marks": state.Grows(&e.marks),
+		"step_median": &e.stepMedian, "last_time": &e.lastTime, "marks": state.Grows(&e.marks),
 		"seen": &e.seen, "measured_at": &e.measuredAt, "measured_step": &e.measuredStep, "estimated": &e.estimated,
 		"host_only": &e.hostOnly, "judged": &e.judged, "history": state.Grows(&e.history), "events": state.Grows(&e.events),
 		"carried": &e.carried, "cases": &e.cases,

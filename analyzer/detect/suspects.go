@@ -105,7 +105,7 @@ func (e *Engine) suspectNodes(all nodes, culprits []candidate) {
 		return
 	}
 
-	p := e.price(e.blame(young))
+	p := e.costs.Price(e.blame(young))
 	for _, c := range young {
 		name := e.nodeOf(c.row)
 		if n := all[name]; n != nil && n.State != verdict.Suspect {

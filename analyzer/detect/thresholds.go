@@ -55,6 +55,17 @@ const (
 // one stage.
 const stageLikeness = 0.05
 
+// Waits that were not recorded.
+const (
+	// waitingPeers of a role at least are in communication for longer than one of them, by
+	// waitedShare of a step and waitedSigmas times what they differ by: beside the ranks of a
+	// job on shared processors less is noise. The last waitedSteps tell whom to look at.
+	waitingPeers = 2
+	waitedSteps  = 4
+	waitedShare  = 0.05
+	waitedSigmas = 6
+)
+
 // Causes.
 const (
 	// computeShare of the relative excess of self time that forward time must show
@@ -74,9 +85,9 @@ const (
 	// pipelineLead is how much larger than its pipeline mates' the excess of a rank
 	// without forward evidence must be: uncovered waits of victims come close.
 	pipelineLead = 1.05
-	// calmShare of its excess is the most that its mates elsewhere may show for a
+	// mateShare of its excess is the most that its mates elsewhere may show for a
 	// rank to be waiting for none of them.
-	calmShare = 0.3
+	mateShare = 0.3
 	// awaitedShare of its excess must be missing from what the pipeline mates of a
 	// rank without forward evidence wait in the gradient reduction.
 	awaitedShare = 0.6

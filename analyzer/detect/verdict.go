@@ -271,7 +271,7 @@ func (e *Engine) aloneNodes(all nodes) {
 
 // fillLinks lists slow groups, and the one node that all of them share.
 func (e *Engine) fillLinks(v *verdict.Verdict) {
-	slow := e.links.Slow()
+	slow := e.slowLinks()
 	var shared map[int32]bool
 	for k, w := range slow {
 		l := verdict.Link{Group: w.Name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}

@@ -47,7 +47,22 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 		}
 	}
 
-	return waits >= residual.VictimShare*x || e.maybeVictim(c, k, x)
+	peers := e.peers(c.row, own, k, nil) // own time holds no such waits
+	late := e.value(c.row, own, k)-peers >= max(residual.VictimShare*x, e.cfg.MinEffect*peers)
+	if waits >= residual.VictimShare*x && !late {
+		return true
+	}
+
+	recorded := slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return e.seen[m] })
+	return !recorded && e.awaitsData(c.row, c.row, x) || e.maybeVictim(c, k, x)
+}
+
+// awaitsData reports whether a rank that works in lockstep with row r comes late by most of
+// x seconds, for it waits for data; but leaves one out.
+func (e *Engine) awaitsData(r, but int, x float64) bool {
+	return slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool {
+		return int(p) != but && !e.tracks[loading].Healthy(int(p)) && e.excess(int(p), loading, nil) >= residual.VictimShare*x
+	})
 }
 
 // maybeVictim reports whether a rank may be the victim of a member of its inner

@@ -215,7 +215,7 @@ func TestTransfers_MembersDecideWhereNamesAreShared(t *testing.T) {
 		b.AddStep(stepRow(r, uint64(r)+1, 1, second, second))
 		for w := range uint64(2) {
 			b.AddCommunication(&row.Communication{Rank: r, Incarnation: uint64(r) + 1, StepFrom: w * 16, StepTo: w*16 + 15, Group: "mesh_dp", Op: "allreduce",
-				Steps: 16, Calls: 32, TotalNs: int64(16+r) * second, Bytes: 1600})
+				Steps: 16, Calls: 32, TotalNs: int64(16+r) * second, MinNs: int64(2+r) * second / 8, Bytes: 1600})
 		}
 	}
 
@@ -230,8 +230,8 @@ func TestTransfers_MembersDecideWhereNamesAreShared(t *testing.T) {
 		t.Errorf("window %+v", w)
 	}
 
-	if w.Shortest() != 1 || w.Seconds[3] != float32(22)/16 || w.P2P() {
-		t.Errorf("shortest %v, seconds %v", w.Shortest(), w.Seconds)
+	if w.Shortest() != 1 || w.Seconds[3] != float32(22)/16 || w.Quickest != 0.25 || w.P2P() {
+		t.Errorf("shortest %v, seconds %v, quickest %v", w.Shortest(), w.Seconds, w.Quickest)
 	}
 }
 

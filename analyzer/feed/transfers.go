@@ -18,6 +18,7 @@ type window struct {
 	From, To       int64
 	Seconds, Bytes float32
 	Calls          float32
+	Quickest       float32 // seconds of a call, NaN unknown
 }
 
 func (w *window) append(b []byte) []byte {
@@ -25,7 +26,7 @@ func (w *window) append(b []byte) []byte {
 	b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(w.Process)), uint32(w.Group)), uint32(w.Op))
 	b = le.AppendUint16(le.AppendUint16(b, w.Repeat), w.Steps)
 	b = le.AppendUint64(le.AppendUint64(b, uint64(w.From)), uint64(w.To))
-	for _, x := range []float32{w.Seconds, w.Bytes, w.Calls} {
+	for _, x := range []float32{w.Seconds, w.Bytes, w.Calls, w.Quickest} {
 		b = le.AppendUint32(b, math.Float32bits(x))
 	}
 
@@ -37,7 +38,9 @@ func (w *window) read(b []byte) {
 	w.Process, w.Group, w.Op = int32(le.Uint32(b)), int32(le.Uint32(b[4:])), int32(le.Uint32(b[8:]))
 	w.Repeat, w.Steps = le.Uint16(b[12:]), le.Uint16(b[14:])
 	w.From, w.To = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:]))
-	w.Seconds, w.Bytes, w.Calls = math.Float32frombits(le.Uint32(b[32:])), math.Float32frombits(le.Uint32(b[36:])), math.Float32frombits(le.Uint32(b[40:]))
+	for i, x := range []*float32{&w.Seconds, &w.Bytes, &w.Calls, &w.Quickest} {
+		*x = math.Float32frombits(le.Uint32(b[32+4*i:]))
+	}
 }
 
 // of makes the window of a row; its names are numbered by the caller.
@@ -46,6 +49,9 @@ func (w *window) of(c *row.Communication) {
 	w.Repeat, w.Steps, w.From, w.To = c.Repeat, uint16(min(steps, math.MaxUint16)), int64(c.StepFrom), int64(c.StepTo)
 	w.Seconds = float32(float64(c.TotalNs) / 1e9 / float64(steps))
 	w.Bytes, w.Calls = float32(float64(max(0, c.Bytes))/float64(steps)), float32(c.Calls)/float32(steps)
+	if w.Quickest = float32(math.NaN()); c.MinNs > 0 {
+		w.Quickest = float32(float64(c.MinNs) / 1e9)
+	}
 }
 
 // transfers puts windows of the members of a group together.
@@ -78,6 +84,10 @@ func (t *transfers) add(p *process, row int, group, op string, opNumber int32, w
 
 	x.Rows, x.Seconds = append(x.Rows, int32(row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
+	if w.Quickest == w.Quickest && !(x.Quickest <= w.Quickest) {
+		x.Quickest = w.Quickest
+	}
+
 	x.Bytes += float64(w.Bytes)
 	x.Calls += float64(w.Calls)
 }

@@ -3,6 +3,7 @@ package frame
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -10,19 +11,20 @@ import (
 // shortest member's time is the transfer itself: whoever came last waited for
 // nobody. For send and recv that holds for pairs only.
 type Transfer struct {
-	Name    string // of the topology group with the same ranks, else the communicator's
-	Dim     string // tp, pp, dp, cp, ep, "" unknown
-	Op      string
-	Attempt int
-	From    int64 // first step of the window
-	To      int64 // last
-	Repeat  int
-	Size    int       // ranks of the group, recorded or not; 0 unknown
-	Rows    []int32   // ascending
-	Seconds []float32 // per step, of each of Rows
-	Bytes   float64   // per step and rank
-	Calls   float64   // per step and rank
-	Steps   int       // most steps that a rank had in the window
+	Name     string // of the topology group with the same ranks, else the communicator's
+	Dim      string // tp, pp, dp, cp, ep, "" unknown
+	Op       string
+	Attempt  int
+	From     int64 // first step of the window
+	To       int64 // last
+	Repeat   int
+	Size     int       // ranks of the group, recorded or not; 0 unknown
+	Rows     []int32   // ascending
+	Seconds  []float32 // per step, of each of Rows
+	Quickest float32   // seconds of the quickest call, NaN unknown
+	Bytes    float64   // per step and rank
+	Calls    float64   // per step and rank
+	Steps    int       // most steps that a rank had in the window
 }
 
 // P2P reports whether the window counts sends or receives.
@@ -116,7 +118,7 @@ func (c *Communicators) Of(p *Process, name string) int32 {
 // Transfer returns a window of a group, without anything that was measured.
 func (c *Communicators) Transfer(group int32) Transfer {
 	g := &c.groups[group]
-	return Transfer{Name: g.name, Dim: g.dim, Size: g.size}
+	return Transfer{Name: g.name, Dim: g.dim, Size: g.size, Quickest: float32(math.NaN())}
 }
 
 // communicator is the group that the process talks in, and a text that tells it from

@@ -41,6 +41,7 @@ var arrows = []struct {
 	{"analyzer/detect/state", nil, heavy},
 	{"analyzer/detect/threshold", nil, heavy},
 	{"analyzer/detect/link", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
+	{"analyzer/detect/cost", []string{"schemas/", "analyzer/frame", "analyzer/replay", "analyzer/detect/history", "analyzer/detect/residual", "analyzer/detect/robust", "analyzer/detect/sequential", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/history", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/level", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/residual", []string{"schemas/", "analyzer/frame", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},

@@ -13,6 +13,18 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
+// Signal is what a rank is judged by.
+type Signal int
+
+// The signals; the first ofWork are of a rank's work.
+const (
+	Compute Signal = iota // forward (and backward where recorded and free of waits, see residual.Backward)
+	Own                   // step - exposed communication - data loading - saving
+	Loading               // data loader, as a share of the step
+	Signals
+	ofWork = Loading
+)
+
 // Window is the last analysed steps: as wholes, by the number of the step modulo the
 // window, and the values of each metric. Each metric keeps the last steps in which it was
 // recorded, so what was measured stays until it is measured otherwise.
@@ -23,7 +35,7 @@ type Window struct {
 	Steps  []int32   // how many steps that is
 	Passes []int32   // forward passes of a rank
 	// Place is how many steps each signal's test had seen after it.
-	Place [][]int32
+	Place [Signals][]int32
 	// Pause and Paused are the seconds and the number of the steps that were left out
 	// since.
 	Pause  float64
@@ -33,16 +45,14 @@ type Window struct {
 	at       [frame.MetricCount][]int32   // recorded after each step; 0 = the metric is not in it
 	recorded [frame.MetricCount]int       // steps in which each metric was recorded
 	cells    [frame.MetricCount][]float32 // window × n, by recorded step; nil = never
-	adjusted [][]float32                  // of each signal that has work: log seconds without what work explains
-	works    []int                        // steps in each of them
+	adjusted [ofWork][]float32            // log seconds without what work explains
+	works    [ofWork]int                  // steps in each of them
 	buf      []float32
 }
 
-// New returns a history of n ranks and so many signals, the first of which, works,
-// are of a rank's work.
-func New(n, signals, works int) *Window {
-	h := &Window{n: n, Times: make([]float32, threshold.Window), Spans: make([]float64, threshold.Window), Steps: make([]int32, threshold.Window), Passes: make([]int32, threshold.Window),
-		Place: make([][]int32, signals), adjusted: make([][]float32, works), works: make([]int, works)}
+// New returns a history of n ranks.
+func New(n int) *Window {
+	h := &Window{n: n, Times: make([]float32, threshold.Window), Spans: make([]float64, threshold.Window), Steps: make([]int32, threshold.Window), Passes: make([]int32, threshold.Window)}
 	for s := range h.Place {
 		h.Place[s] = make([]int32, threshold.Window)
 	}
@@ -119,14 +129,14 @@ func (h *Window) put(ring []float32, k int, v []float32) []float32 {
 // Adjust keeps the logarithms of a signal's times in the step at hand, without what
 // tokens and the replica's other stages say of its work. The two signals may go side
 // by side.
-func (h *Window) Adjust(s int, logs []float32) {
+func (h *Window) Adjust(s Signal, logs []float32) {
 	h.adjusted[s] = h.put(h.adjusted[s], h.works[s], logs)
 	h.works[s]++
 }
 
 // Work is the median time of compute or own of one rank over the last k steps, as
 // its work would be without what work explains: seconds, NaN when none.
-func (h *Window) Work(s, r, k int) float64 {
+func (h *Window) Work(s Signal, r, k int) float64 {
 	return math.Exp(h.middle(h.adjusted[s], h.works[s], r, k))
 }
 

@@ -13,7 +13,7 @@ import (
 // ones alone; a step that is left out lengthens the next.
 func TestWindow_KeepsWhatWasMeasured(t *testing.T) {
 	const steps, last = 100, 60 // own time is recorded until then
-	h := New(2, 3, 2)
+	h := New(2)
 	for k := range steps {
 		c := &frame.Column{Passes: 4}
 		c.V[frame.FP] = []float32{float32(k), float32(math.NaN())}
@@ -56,7 +56,7 @@ func TestWindow_KeepsWhatWasMeasured(t *testing.T) {
 
 // TestWindow_Work tells seconds from the logarithms that were kept of a signal.
 func TestWindow_Work(t *testing.T) {
-	h := New(1, 3, 2)
+	h := New(1)
 	if got := h.Work(1, 0, 8); got == got {
 		t.Errorf("work of nothing is %v, want NaN", got)
 	}

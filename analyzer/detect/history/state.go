@@ -33,7 +33,7 @@ func (h *Window) State() state.Fields {
 
 // Check reports lists of a restored window that are not as long as those of any.
 func (h *Window) Check() error {
-	for _, list := range [][][]float32{h.cells[:], h.adjusted} {
+	for _, list := range [][][]float32{h.cells[:], h.adjusted[:]} {
 		for _, v := range list {
 			if v != nil && len(v) != threshold.Window*h.n {
 				return fmt.Errorf("recent: %d values, want %d", len(v), threshold.Window*h.n)

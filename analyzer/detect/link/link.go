@@ -12,7 +12,6 @@ package link
 
 import (
 	"math"
-	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -35,6 +34,7 @@ type Watch struct {
 	normal  []uint8
 	gusts   []float32 // share of earlier steps above half a rise: congestion
 	gusting []uint16  // steps of the gust that lasts
+	lasting []uint16  // more of its steps, while it may be a slow link
 	gust    gustiness
 	cur     []float32 // median of the last steps
 	rise    []float32
@@ -57,7 +57,7 @@ func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 	w := &Watch{
 		cfg: cfg, n: len(l.Ranks), wires: &wires{cfg: cfg, Of: map[string]*wire{}}, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
-		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n),
+		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n), lasting: make([]uint16, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
@@ -125,17 +125,8 @@ func (w *Watch) Observe(c *frame.Column, t float64) {
 	half := float32(math.Log1p(w.cfg.LinkRise)) / 2
 	for g := range w.groups {
 		x := &w.ring[g*threshold.Window+slot]
-		if old := *x; old == old && w.baseN[g] >= linkBase && !w.slow[g] && w.passes[g] == 0 {
-			gust := float32(0)
-			if old > w.base[g]+max(half, gustSigmas*w.noise[g]) {
-				gust = 1
-				w.gusting[g]++
-				w.gust.add(w.gusting[g])
-			} else {
-				w.gusting[g] = 0
-			}
-
-			w.gusts[g] += (gust - w.gusts[g]) / threshold.Memory
+		if old := *x; old == old && w.baseN[g] >= linkBase {
+			w.remember(g, old > w.base[g]+robust.Clip(gustSigmas*w.noise[g], half, 2*half))
 		}
 
 		*x = w.transfer(g, c)
@@ -151,6 +142,34 @@ func (w *Watch) Observe(c *frame.Column, t float64) {
 			w.evaluate(g, t, c.Step)
 		}
 	}
+}
+
+// remember takes a step of group g that leaves the window, high if it is above half a rise.
+// What may be a slow link is kept until it ends: then it was a gust.
+func (w *Watch) remember(g int, high bool) {
+	if w.slow[g] || w.passes[g] > 0 {
+		if high {
+			w.lasting[g] = min(w.lasting[g]+1, mostPasses*threshold.EvaluateEvery) // no test waits longer
+		}
+
+		return
+	}
+
+	for ; w.lasting[g] > 0; w.lasting[g]-- {
+		w.gusting[g]++
+		w.gust.add(w.gusting[g])
+	}
+
+	gust := float32(0)
+	if high {
+		gust = 1
+		w.gusting[g]++
+		w.gust.add(w.gusting[g])
+	} else {
+		w.gusting[g] = 0
+	}
+
+	w.gusts[g] += (gust - w.gusts[g]) / threshold.Memory
 }
 
 // rank renews the median and spread of each class, and which dimensions are busy.
@@ -439,16 +458,4 @@ func (w *Watch) Common() float32 {
 	}
 
 	return robust.Median(w.buf)
-}
-
-// SlowsForward reports whether the row is in a group that works inside the forward pass
-// over a slow link.
-func (w *Watch) SlowsForward(row int) bool {
-	for g := range w.groups {
-		if w.slow[g] && slices.Contains(frame.Inner[:], w.groups[g].Metric()) && slices.Contains(w.groups[g].Rows, int32(row)) {
-			return true
-		}
-	}
-
-	return false
 }

@@ -15,14 +15,7 @@ import (
 // gusts do.
 func TestLinks_GustsOfTheJob(t *testing.T) {
 	const groups, first, last = 12, 400, 700
-	l := &frame.Layout{World: 2 * groups}
-	for g := range int32(groups) {
-		l.Ranks = append(l.Ranks, int(2*g), int(2*g+1))
-		l.Groups = append(l.Groups, frame.Group{Name: fmt.Sprint("dp-", g), Dim: "dp", Rows: []int32{2 * g, 2*g + 1}, Size: 2})
-	}
-
-	cfg := threshold.Default()
-	w := New(&cfg, l)
+	w, l := pairs(groups)
 	rng := rand.New(rand.NewPCG(11, 12))
 	left := make([]int, groups)
 	accused := -1
@@ -41,9 +34,7 @@ func TestLinks_GustsOfTheJob(t *testing.T) {
 			v[2*g], v[2*g+1] = x, x
 		}
 
-		c := &frame.Column{Layout: l, Step: int64(step)}
-		c.V[frame.DP] = v
-		w.Observe(c, 10)
+		observe(w, l, step, v)
 		if accused < 0 && w.slow[0] {
 			accused = step
 		}
@@ -57,5 +48,86 @@ func TestLinks_GustsOfTheJob(t *testing.T) {
 
 	if accused < first+50 || accused > first+200 {
 		t.Errorf("the slow group is accused at step %d, want 50 to 200 steps after %d", accused, first)
+	}
+}
+
+// pairs returns a watch of groups of two ranks each.
+func pairs(groups int) (*Watch, *frame.Layout) {
+	l := &frame.Layout{World: 2 * groups}
+	for g := range int32(groups) {
+		l.Ranks = append(l.Ranks, int(2*g), int(2*g+1))
+		l.Groups = append(l.Groups, frame.Group{Name: fmt.Sprint("dp-", g), Dim: "dp", Rows: []int32{2 * g, 2*g + 1}, Size: 2})
+	}
+
+	cfg := threshold.Default()
+	return New(&cfg, l), l
+}
+
+// observe shows a watch the seconds that each rank was in communication in a step of ten.
+func observe(w *Watch, l *frame.Layout, step int, seconds []float32) {
+	c := &frame.Column{Layout: l, Step: int64(step)}
+	c.V[frame.DP] = seconds
+	w.Observe(c, 10)
+}
+
+// TestLinks_LongGust: congestion of 100 steps is taken for a slow wire where the job has
+// seen none yet. It ends, so it was a gust: the next one accuses nobody, on whatever node.
+func TestLinks_LongGust(t *testing.T) {
+	const groups = 12
+	w, l := pairs(groups)
+	rng := rand.New(rand.NewPCG(13, 14))
+	named := map[string]int{}
+	for step := range 900 {
+		v := make([]float32, 2*groups)
+		for g := range groups {
+			x := 0.5 * float32(math.Exp(0.05*rng.NormFloat64()))
+			if g == 0 && step >= 100 && step < 200 || g == 1 && step >= 400 && step < 500 || g == 0 && step >= 700 && step < 800 {
+				x *= 2.5
+			}
+
+			v[2*g], v[2*g+1] = x, x
+		}
+
+		observe(w, l, step, v)
+		for g := range groups {
+			if w.slow[g] {
+				named[l.Groups[g].Name] = step
+			}
+		}
+	}
+
+	if last := named["dp-0"]; last < 150 || last > 250 || len(named) > 1 {
+		t.Errorf("named last: %v, want dp-0 alone, between steps 150 and 250", named)
+	}
+}
+
+// TestLinks_CongestedMostOfTheTime: a wire without equals that is congested in two thirds
+// of the steps, for twenty or so at a time, is as it always was. That takes some hundred steps to know.
+func TestLinks_CongestedMostOfTheTime(t *testing.T) {
+	accused := 0
+	for seed := range uint64(20) {
+		w, l := pairs(1)
+		rng := rand.New(rand.NewPCG(15, seed))
+		congested := false
+		for step := range 600 {
+			if leave := 0.1; congested && rng.Float64() < leave/2 || !congested && rng.Float64() < leave {
+				congested = !congested
+			}
+
+			x := 0.3 * float32(math.Exp(0.1*rng.NormFloat64()))
+			if congested {
+				x *= 3
+			}
+
+			observe(w, l, step, []float32{x, x})
+			if w.slow[0] && step >= 200 {
+				accused++
+				break
+			}
+		}
+	}
+
+	if accused > 1 {
+		t.Errorf("%d of 20 such wires were called slow", accused)
 	}
 }

@@ -11,7 +11,7 @@ func (w *Watch) State() state.Fields {
 	f := state.Fields{
 		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "slow": &w.slow,
 		"passes": &w.passes, "since": &w.since, "found": &w.found, "normal": &w.normal,
-		"gusts": &w.gusts, "gusting": &w.gusting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
+		"gusts": &w.gusts, "gusting": &w.gusting, "lasting": &w.lasting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
 		"labels": &w.labels, "count": state.Counts(&w.count), "classes": &w.classes, "busy": &w.busy,
 		"wires": &w.wires.Of,
 	}

@@ -27,7 +27,7 @@ type due struct {
 	from, to int64
 	step     float64 // a usual step in seconds
 	slow     bool
-	doubtful bool    // slower than its equals, which differ too much among themselves to tell
+	doubtful bool    // slower than an equal, which so few windows and equals don't explain
 	ref      float64 // what it is slow against
 }
 
@@ -39,6 +39,7 @@ type wire struct {
 	Bytes         float64
 	Recent        []float64 // log seconds a step of the shortest member, newest last
 	Steps         []int     // steps of each
+	Quickest      float64   // log seconds of the newest window's quickest call, NaN unknown
 	Base          float64
 	BaseN         int
 	Passes        int
@@ -58,6 +59,9 @@ const (
 	wireWindows = 2
 	// wireSteps must lie in them, and in those that end what was slow.
 	wireSteps = 8
+	// wireQuickest times an equal's quickest call: what busy processors add to calls is hardly in the
+	// quickest one of a window, while a wire that is slow is so in every call.
+	wireQuickest = 3
 	// wireVolume: groups whose bytes differ by less should be as fast.
 	wireVolume = 0.1
 )
@@ -113,7 +117,7 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 	}
 
 	x.Rows, x.Bytes = append(x.Rows[:0], t.Rows...), t.Bytes
-	x.Recent, x.Steps = append(x.Recent, math.Log(low)), append(x.Steps, t.Steps)
+	x.Recent, x.Steps, x.Quickest = append(x.Recent, math.Log(low)), append(x.Steps, t.Steps), math.Log(float64(t.Quickest))
 	if len(x.Recent) > keptWindows {
 		x.Recent, x.Steps = x.Recent[1:], x.Steps[1:]
 	}
@@ -139,7 +143,7 @@ func (w *wires) settle() {
 // judge compares a wire with its own past and with those of equal volume.
 func (w *wires) judge(d *due) {
 	x := d.wire
-	cur := x.Recent[len(x.Recent)-1]
+	cur := x.latest()
 	least := math.Log1p(w.cfg.LinkRise)
 	enough := func(ref float64) bool {
 		return cur-ref >= least && math.Exp(cur)-math.Exp(ref) >= w.cfg.LinkShare*d.step
@@ -149,30 +153,39 @@ func (w *wires) judge(d *due) {
 		return
 	}
 
-	mates, rises := w.mates(x)
+	mates := w.mates(x)
 	if x.BaseN >= wireBase {
-		d.slow = len(rises) == 0 || cur-d.ref-robust.Median64(rises) >= least/2
+		rise := rises(mates)
+		d.slow = len(rise) == 0 || cur-d.ref-robust.Median64(rise) >= least/2
 		return
 	}
 
 	if len(mates) < minClass {
+		d.doubtful = slices.ContainsFunc(mates, func(o *wire) bool {
+			return enough(o.latest()) && x.Quickest-o.Quickest >= math.Log(wireQuickest)
+		})
 		return
 	}
 
-	d.ref = robust.Median64(mates)
-	var far []float64
-	for _, m := range mates {
+	var latest, quickest, far []float64
+	for _, o := range mates {
+		latest, quickest = append(latest, o.latest()), append(quickest, o.Quickest)
+	}
+
+	d.ref = robust.Median64(latest)
+	for _, m := range latest {
 		far = append(far, math.Abs(m-d.ref))
 	}
 
-	d.slow = enough(d.ref) && cur-d.ref >= linkSpread*max(1.4826*robust.Median64(far), linkNoise)
-	d.doubtful = enough(d.ref) && !d.slow
+	d.doubtful = enough(d.ref)
+	d.slow = d.doubtful && (cur-d.ref >= linkSpread*max(1.4826*robust.Median64(far), linkNoise) ||
+		x.Quickest-robust.Median64(quickest) >= math.Log(wireQuickest))
 }
 
 // end moves the state of the wire.
 func (d *due) end() {
 	x := d.wire
-	cur, n := x.Recent[len(x.Recent)-1], x.Steps[len(x.Steps)-1]
+	cur, n := x.latest(), x.Steps[len(x.Steps)-1]
 	if d.doubtful {
 		x.Doubt += n
 	} else if n >= wireSteps {
@@ -216,29 +229,35 @@ func (x *wire) well(cur float64) {
 	x.Base += move
 }
 
-// mates returns the latest transfers of the wires of equal operation, size and
-// volume, and how far those with a past are above it.
-func (w *wires) mates(x *wire) (latest, rises []float64) {
-	for _, o := range w.Of {
-		if o == x || o.Op != x.Op || o.Size != x.Size || len(o.Recent) == 0 || math.Abs(o.Bytes-x.Bytes) > wireVolume*max(o.Bytes, x.Bytes) {
-			continue
-		}
+func (x *wire) latest() float64 { return x.Recent[len(x.Recent)-1] }
 
-		last := o.Recent[len(o.Recent)-1]
-		latest = append(latest, last)
-		if o.BaseN >= wireBase {
-			rises = append(rises, last-o.Base)
+// mates returns the wires of equal operation, size and volume.
+func (w *wires) mates(x *wire) (mates []*wire) {
+	for _, o := range w.Of {
+		if o != x && o.Op == x.Op && o.Size == x.Size && len(o.Recent) > 0 && math.Abs(o.Bytes-x.Bytes) <= wireVolume*max(o.Bytes, x.Bytes) {
+			mates = append(mates, o)
 		}
 	}
 
-	return latest, rises
+	return mates
+}
+
+// rises returns how far those wires that have a past are above it.
+func rises(all []*wire) (rise []float64) {
+	for _, x := range all {
+		if x.BaseN >= wireBase {
+			rise = append(rise, x.latest()-x.Base)
+		}
+	}
+
+	return rise
 }
 
 // common reports whether the wires of equal volume rose as well: asked when the windows
 // of all of them are there.
 func (w *wires) common(x *wire) bool {
-	_, rises := w.mates(x)
-	return len(rises) > 0 && x.Rise-robust.Median64(rises) < math.Log1p(w.cfg.LinkRise)/2
+	rise := rises(w.mates(x))
+	return len(rise) > 0 && x.Rise-robust.Median64(rise) < math.Log1p(w.cfg.LinkRise)/2
 }
 
 // Slow is a link that is slow now, whoever saw it.
@@ -265,7 +284,7 @@ func (w *Watch) Slow() []Slow {
 	n := len(out)
 	for _, x := range w.wires.Of {
 		if x.Slow && !w.wires.common(x) {
-			out = append(out, Slow{x.Name, x.Rows, x.Rise, x.Cost, math.Exp(x.Recent[len(x.Recent)-1]), linkNoise, x.Since, x.Found})
+			out = append(out, Slow{x.Name, x.Rows, x.Rise, x.Cost, math.Exp(x.latest()), linkNoise, x.Since, x.Found})
 		}
 	}
 

@@ -40,8 +40,8 @@ func (t *Test) Healthy(r int) bool { return t.phase[r] == ok }
 // Degraded reports whether a window or a lane has confirmed that unit r is slow.
 func (t *Test) Degraded(r int) bool { return t.phase[r] == degraded }
 
-// Calming reports whether unit r was slow, and may be well again.
-func (t *Test) Calming(r int) bool { return t.fall[r] > 0 }
+// Recovering reports whether unit r was slow, and may be well again.
+func (t *Test) Recovering(r int) bool { return t.fall[r] > 0 }
 
 // Idle reports whether nothing has confirmed unit r's suspicion for long.
 func (t *Test) Idle(r int) bool { return t.Age(r) > settledSteps && t.passes[r] == 0 }

@@ -27,7 +27,7 @@ func (t *Test) sink(r int, d, x, unit float32, label int64) (Episode, bool) {
 	}
 
 	t.fall[r] = f
-	if t.slow[r] || f < calmSteps {
+	if t.slow[r] || f < recoverySteps {
 		return Episode{}, false
 	}
 
@@ -40,7 +40,7 @@ func (t *Test) over(r int) Episode {
 		Unit: r, Since: t.since[r], Detected: t.detected[r], Until: t.until[r],
 		Steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, Confirmed: t.phase[r] == degraded,
 	}
-	ep.Ago = calmSteps + ep.Steps
+	ep.Ago = recoverySteps + ep.Steps
 	share := 0.0 // of its steps that are slow by themselves
 	if t.sumN[r] > 0 {
 		ep.Effect = float64(t.sum[r]) / float64(t.sumN[r])

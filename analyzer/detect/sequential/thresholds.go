@@ -41,8 +41,8 @@ const (
 	// SuspectZ is the z from which a suspect is shown: one in a thousand, of the few
 	// that the sequential test caught.
 	SuspectZ = 3.0
-	// calmSteps without slowness end an episode.
-	calmSteps = 20
+	// recoverySteps without slowness end an episode.
+	recoverySteps = 20
 	// transientSteps is the longest episode that is an event, not a condition.
 	transientSteps = 30
 	// eventEffect is the least mean effect of an event: what is smaller and passes

@@ -1,0 +1,207 @@
+// Package cost says what slow ranks cost a job: the steps since they became slow are played
+// once more with the blamed working as their peers do, and the difference is entered.
+//
+// Invariants: a fault costs no more than the others wait for it. A step is played from
+// what a window of steps keeps, so rows from any source cost the same. While nobody is
+// blamed nothing is played.
+//
+// Caveat: where it isn't recorded who waits for whom, or for how long, a cost is the least
+// it can be, and the most stands beside it.
+package cost
+
+import (
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/replay"
+)
+
+// Fault is a rank that is blamed, and how its work is told from its peers'.
+type Fault struct {
+	Row    int
+	Node   string
+	Has    [history.Signals]bool
+	From   int     // analysed steps before it
+	Spiky  bool    // it comes and goes: the steps that show it count
+	Slight bool    // it shares the node of a culprit
+	Effect float64 // lasting effect as a logarithm where no test of ranks holds it, else 0
+}
+
+// Account sums up what a node, or all together, cost.
+type Account struct {
+	Time  float64 // seconds of the steps since
+	Saved float64 // of them, without the faults
+	Most  float64 // the same at most: more where it isn't recorded who waits for whom
+}
+
+// Bounds are the cost as a share of step time: at least, and at most.
+func (a Account) Bounds() (least, most float64) {
+	return robust.Share(a.Saved, a.Time), robust.Share(a.Most, a.Time)
+}
+
+// Price is what the blamed cost: each node alone, and all together.
+type Price struct {
+	Nodes map[string]Account
+	All   Account
+}
+
+// Job is what steps are replayed from.
+type Job struct {
+	Layout   *frame.Layout
+	Graph    *replay.Graph
+	Recent   *history.Window
+	Tests    [history.Signals]*sequential.Test
+	Backward *residual.Backward
+}
+
+// Book is what the blamed cost so far. A step is settled when it leaves the window,
+// so it is known by then who is to blame for it; those in the window are added when
+// somebody asks.
+type Book struct {
+	Job
+
+	faults   []Fault
+	accounts map[string]*Account
+	all      Account
+	clock    float64           // seconds of all steps so far
+	spells   map[string]*spell // of nodes that were slow in single steps
+	habits   habits
+	played   [threshold.Window]played // the steps of the window, as far as they were played
+
+	did     replay.Work // of the step that is played
+	ends    []float64   // of its lanes
+	plain   []float64   // the same as played, without what the step shows
+	waits   []float64
+	charged []Fault
+	mended  []mended
+	struck  []struckLane
+	buf     []float32
+}
+
+// New returns a book without a job.
+func New() *Book {
+	return &Book{accounts: map[string]*Account{}, spells: map[string]*spell{}}
+}
+
+// Assign takes another layout; Forget comes with it where rows mean other ranks.
+func (b *Book) Assign(j Job) { b.Job = j }
+
+// Forget closes what is told by rows.
+func (b *Book) Forget() { b.faults, b.habits, b.played = nil, habits{}, [threshold.Window]played{} }
+
+// Clock is the seconds of all steps so far.
+func (b *Book) Clock() float64 { return b.clock }
+
+// Settle adds the step that is about to leave the window.
+func (b *Book) Settle() {
+	if len(b.faults) == 0 || b.Recent.Count < threshold.Window {
+		return
+	}
+
+	b.enter(b.Recent.Count-threshold.Window, b.faults, b.account, &b.all)
+}
+
+// SettleAll adds all steps of the window: rows are about to mean other ranks.
+func (b *Book) SettleAll(faults []Fault) {
+	if len(faults) == 0 {
+		return
+	}
+
+	if !b.Learned() {
+		b.Learn()
+	}
+
+	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count; i++ {
+		b.enter(i, faults, b.account, &b.all)
+	}
+}
+
+func (b *Book) account(node string) *Account {
+	a := b.accounts[node]
+	if a == nil {
+		a = &Account{}
+		b.accounts[node] = a
+	}
+
+	return a
+}
+
+// Blame renews who is blamed, and closes the accounts of those who are well again. Who
+// is recovering stays charged: it may be well for some steps only, which then cost
+// nothing. slow tells whose account stays open without a charge.
+func (b *Book) Blame(faults []Fault, recovering, slow func(node string) bool) {
+	of := func(faults []Fault, node string) bool {
+		return slices.ContainsFunc(faults, func(f Fault) bool { return f.Node == node })
+	}
+	now := len(faults)
+	for _, f := range b.faults {
+		if !of(faults[:now], f.Node) && recovering(f.Node) {
+			faults = append(faults, f)
+		}
+	}
+
+	b.faults = faults
+	for node := range b.accounts {
+		if !of(faults, node) && !slow(node) {
+			delete(b.accounts, node)
+		}
+	}
+
+	if len(b.accounts) == 0 && len(faults) == 0 {
+		b.all = Account{}
+	}
+}
+
+// Settled is Price without the steps in the window, where others are known.
+func (b *Book) Settled(faults []Fault) Price {
+	for _, f := range faults {
+		if a := b.accounts[f.Node]; a == nil || a.Time == 0 {
+			return b.Price(faults)
+		}
+	}
+
+	return b.entered()
+}
+
+// entered is what was entered so far.
+func (b *Book) entered() Price {
+	p := Price{Nodes: map[string]Account{}, All: b.all}
+	for node, a := range b.accounts {
+		p.Nodes[node] = *a
+	}
+
+	return p
+}
+
+// Price says what the blamed cost by now.
+func (b *Book) Price(faults []Fault) Price {
+	if len(faults) == 0 {
+		return Price{All: b.all}
+	}
+
+	defer b.learnedHere()()
+	p := b.entered()
+	open := map[string]*Account{}
+	get := func(node string) *Account {
+		if open[node] == nil {
+			a := p.Nodes[node]
+			open[node] = &a
+		}
+
+		return open[node]
+	}
+	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count; i++ {
+		b.enter(i, faults, get, &p.All)
+	}
+
+	for node, a := range open {
+		p.Nodes[node] = *a
+	}
+
+	return p
+}

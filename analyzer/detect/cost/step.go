@@ -1,0 +1,330 @@
+package cost
+
+import (
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+// enter plays the i-th analysed step with and without the faults that had begun,
+// and enters what each node and all together would have saved.
+func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *Account) {
+	b.charged = b.charged[:0]
+	for k := range faults {
+		if faults[k].From <= i {
+			b.charged = append(b.charged, faults[k])
+		}
+	}
+
+	t := float64(b.Recent.Times[i%threshold.Window])
+	if len(b.charged) == 0 || !(t > 0) {
+		return
+	}
+
+	slices.SortStableFunc(b.charged, func(a, b Fault) int {
+		switch {
+		case a.Node < b.Node:
+			return -1
+		case a.Node > b.Node:
+			return 1
+		}
+
+		return a.Row - b.Row
+	})
+	span, steps := b.Recent.Spans[i%threshold.Window], float64(b.Recent.Steps[i%threshold.Window])
+	b.play(i, false)
+	b.recall(i)
+	charge := func(a *Account, part []Fault) {
+		if slices.ContainsFunc(part, func(f Fault) bool { return !f.Slight && !b.shows(i, &f) }) {
+			return // what was measured stays until it is measured otherwise
+		}
+
+		saved, most := b.without(i, part, t)
+		a.Time += span
+		a.Saved += steps * saved
+		a.Most += steps * most
+	}
+	for from := 0; from < len(b.charged); {
+		to := from + 1
+		for to < len(b.charged) && b.charged[to].Node == b.charged[from].Node {
+			to++
+		}
+
+		charge(of(b.charged[from].Node), b.charged[from:to])
+		from = to
+	}
+
+	charge(all, b.charged)
+}
+
+// shows reports whether the i-th step was recorded well enough to tell a fault.
+func (b *Book) shows(i int, f *Fault) bool {
+	if x := b.did.Passes[f.Row]; x != x {
+		return false
+	}
+
+	for s, has := range f.Has {
+		if has && b.Recent.Place[s][i%threshold.Window] > 0 {
+			return true
+		}
+	}
+
+	return f.Effect != 0
+}
+
+// played is a step that was played as it was.
+type played struct {
+	At                 int       // number of the analysed step + 1; 0 = none
+	Ends, Plain, Usual []float64 // when each lane was through, as played, and what stands for the unmeasured
+}
+
+// play fills work with what the ranks did in the i-th step, and ends with when
+// the lanes were through.
+func (b *Book) play(i int, keep bool) {
+	p := &b.played[i%threshold.Window]
+	if p.At == i+1 {
+		b.ends, b.plain = append(b.ends[:0], p.Ends...), append(b.plain[:0], p.Plain...)
+		copy(b.Graph.Usual(), p.Usual)
+		return
+	}
+
+	b.stepWork(i, b.Graph.All(), false)
+	b.Graph.Learn(&b.did)
+	b.ends = b.ends[:0]
+	for k := range b.Graph.Lanes() {
+		b.ends = append(b.ends, b.Graph.End(k, &b.did))
+	}
+
+	b.late(i)
+	if keep && b.Graph.Known() {
+		p.At = i + 1
+		p.Ends, p.Plain, p.Usual = append(p.Ends[:0], b.ends...), append(p.Plain[:0], b.plain...), append(p.Usual[:0], b.Graph.Usual()...)
+	}
+}
+
+// recall fills did for the lanes of the live faults.
+func (b *Book) recall(i int) {
+	for k := range b.charged {
+		if lane := b.Graph.Lane(b.charged[k].Row); lane >= 0 {
+			b.stepWork(i, b.Graph.Rows(lane), true)
+		}
+	}
+}
+
+// without is how many seconds shorter the step had been without the faults. Where it
+// isn't recorded who waits for whom, or for how long, most is the ranks' whole excess,
+// else the same. Either is no more than what the others wait.
+func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
+	b.mended = b.mended[:0]
+	measured, all := 0.0, 0.0 // of the faults' excess
+	b.struck = b.struck[:0]
+	for k := range faults {
+		if lane := b.Graph.Lane(faults[k].Row); lane >= 0 && b.struckAt(lane) < 0 {
+			b.struck = append(b.struck, struckLane{lane, b.Graph.End(lane, &b.did)})
+		}
+	}
+
+	for k := range faults {
+		b.mend(i, &faults[k], t)
+		x := b.excessOf(i, &faults[k], t)
+		most = max(most, x.most)
+		measured, all = measured+x.measured, all+x.taken
+	}
+
+	now, then := math.Inf(-1), math.Inf(-1)
+	for lane, x := range b.ends {
+		now = max(now, x)
+		if k := b.struckAt(lane); k >= 0 {
+			x += b.Graph.End(lane, &b.did) - b.struck[k].end
+		}
+
+		then = max(then, x)
+	}
+
+	for k := len(b.mended) - 1; k >= 0; k-- {
+		m := &b.mended[k]
+		b.did.Passes[m.row], b.did.Before[m.row] = m.passes, m.before
+	}
+
+	saved = max(0, now-then)
+	if longest := slices.Max(b.plain); longest > t {
+		saved *= t / longest // what was not recorded is thought too long
+	}
+
+	if all > 0 {
+		saved *= measured / all
+	}
+
+	unseen := 0.0
+	for k := range faults {
+		if g := b.Layout.Role[faults[k].Row]; g >= 0 && int(g) < len(b.habits.Unseen) {
+			unseen = max(unseen, min(b.habits.Unseen[g], all))
+		}
+	}
+
+	saved = max(saved, unseen) // who waits in a call that is not recorded is as busy, in the play
+	mid, high := b.othersWait(i, faults)
+	if mid == mid {
+		saved, most = min(saved, mid+unseen), min(most, high+unseen)
+	}
+
+	if !b.Graph.Known() && (b.Layout.Stages > 1 || !b.Layout.Certain) {
+		saved = 0 // a pipeline that isn't known may hide it all
+	}
+
+	if b.Graph.Known() && b.Recent.At(frame.Exposed, i) != nil {
+		most = saved
+	}
+
+	return min(saved, t), min(max(saved, most), t)
+}
+
+// struckLane is a lane with a culprit, and when it was through as played.
+type struckLane struct {
+	lane int
+	end  float64
+}
+
+func (b *Book) struckAt(lane int) int {
+	return slices.IndexFunc(b.struck, func(s struckLane) bool { return s.lane == lane })
+}
+
+// mend takes a Fault out of the work at hand; what it was is kept in mended.
+func (b *Book) mend(i int, f *Fault, t float64) {
+	rows := []int32{int32(f.Row)}
+	shared := b.byForward(f.Row)
+	if shared {
+		rows = b.Graph.Mates(f.Row) // their forward time holds the waits for this one
+	}
+
+	m := f.Effect
+	switch {
+	case f.Has[history.Own] && b.Recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
+		m = b.effectAt(history.Own, i, f)
+	case f.Has[history.Compute]:
+		m = b.effectAt(history.Compute, i, f)
+	}
+
+	if f.Slight && m < slightEffect {
+		m = 0
+	}
+
+	for _, r := range rows {
+		o := b.was(int(r))
+		if o.effect == 0 || m > o.effect {
+			o.effect = m
+		}
+
+		b.did.Passes[r] = o.passes * math.Exp(-o.effect)
+	}
+
+	if f.Has[history.Loading] {
+		o := b.was(f.Row)
+		b.did.Before[f.Row] = max(0, o.before-max(0, b.effectAt(history.Loading, i, f))*t)
+	}
+}
+
+// mended is the work of a row before it was mended.
+type mended struct {
+	row            int
+	passes, before float64
+	effect         float64 // that was taken out
+}
+
+// was is what the row did before it was mended.
+func (b *Book) was(row int) *mended {
+	for k := range b.mended {
+		if b.mended[k].row == row {
+			return &b.mended[k]
+		}
+	}
+
+	b.mended = append(b.mended, mended{row: row, passes: b.did.Passes[row], before: b.did.Before[row]})
+	return &b.mended[len(b.mended)-1]
+}
+
+// effectError: so many times the noise over the effect, squared, are half the steps
+// that tell the effect to about an eighth.
+const effectError = 7.0
+
+// slightEffect: less, of a rank beside a culprit, is noise.
+const slightEffect = 0.015
+
+// extent is by how much a Fault lengthens a rank's own work in a step, in seconds.
+type extent struct {
+	taken    float64 // what was mended
+	measured float64 // of it, in what was recorded
+	most     float64 // what it can be
+}
+
+// excessOf is the excess of a Fault that was mended in a step of t seconds. Where
+// neither own time nor a wait is recorded, the Fault is sure of the forward passes
+// alone, and all of the step may be the rank's own.
+func (b *Book) excessOf(i int, f *Fault, t float64) (x extent) {
+	for k := range b.mended {
+		m := &b.mended[k]
+		if m.row != f.Row {
+			continue
+		}
+
+		loading, slower := robust.Finite(m.before-b.did.Before[m.row], 0), -math.Expm1(-m.effect)
+		passes := robust.Finite(m.passes, 0)
+		x.taken = loading + passes*slower
+		x.measured, x.most = x.taken, x.taken
+		if b.Recent.At(frame.Exposed, i) == nil && b.Recent.Place[history.Own][i%threshold.Window] == 0 {
+			if !b.habits.Both {
+				x.measured = loading + passes*slower*b.did.Forward
+			}
+
+			x.most = loading + max(passes, t-m.before)*slower
+		}
+	}
+
+	return x
+}
+
+// effectAt is by how much a signal of the rank exceeds its peers' in the i-th step:
+// the median of the steps about it, for single steps are noise; where the fault
+// comes and goes, the steps that show it.
+func (b *Book) effectAt(s history.Signal, i int, f *Fault) float64 {
+	t := b.Tests[s]
+	at := func(k int) float32 {
+		if k < max(0, b.Recent.Count-threshold.Window) || k >= b.Recent.Count {
+			return robust.NaN
+		}
+
+		return t.Residual(f.Row, int(b.Recent.Place[s][k%threshold.Window]))
+	}
+	if f.Spiky {
+		if x := at(i); x > sequential.SpikeEffect {
+			return float64(x)
+		}
+
+		return 0
+	}
+
+	half := 2
+	if x, _ := t.Last(f.Row); x > 0 {
+		half = int(min(threshold.Window, max(2, math.Pow(effectError*float64(t.Noise(f.Row))/x, 2))))
+	}
+
+	var v [2*threshold.Window + 1]float32
+	n := 0
+	for k := max(f.From, i-half); k <= i+half; k++ {
+		if x := at(k); x == x {
+			v[n] = x
+			n++
+		}
+	}
+
+	if n == 0 {
+		return 0
+	}
+
+	return float64(robust.Median(v[:n]))
+}

@@ -1,0 +1,237 @@
+package cost
+
+import (
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+const (
+	// forwardShare: a backward pass takes about two forward passes.
+	forwardShare = 1.0 / 3
+	// recomputedShare: where forward passes are more of the own time than this, half of them
+	// run again within the backward pass (activation recomputation).
+	recomputedShare = 0.45
+	// hiddenWait: a role whose own time is that much more than its forward time
+	// lets expect waits somewhere that no range recorded.
+	hiddenWait = 1.05
+	// habitSample ranks of a role tell its habits.
+	habitSample = 5
+	// ownLimit bounds a rank's own time in one step the same way.
+	ownLimit = 1.25
+)
+
+// stepWork fills did with what each of the rows did by itself in the i-th analysed step:
+// its own time; where that holds waits that nobody recorded, or was not measured,
+// what its forward passes let expect. In the pipeline of somebody who is charged,
+// what the others spend beyond that is a wait for them.
+func (b *Book) stepWork(i int, rows []int32, victims bool) {
+	if len(b.did.Passes) != len(b.Layout.Node) {
+		b.did.Passes, b.did.Before = make([]float64, len(b.Layout.Node)), make([]float64, len(b.Layout.Node))
+	}
+
+	h := &b.habits
+	self, fp, bp, load := b.Recent.At(frame.Self, i), b.Recent.At(frame.FP, i), b.Recent.At(frame.Backward, i), b.Recent.At(frame.DataLoader, i)
+	get := func(v []float32, r int) float64 {
+		if v == nil {
+			return math.NaN()
+		}
+
+		return float64(v[r])
+	}
+	for _, row := range rows {
+		r := int(row)
+		s, f := get(self, r), get(fp, r)
+		if back := get(bp, r); back == back && h.Both {
+			f += back
+		}
+
+		expect := h.Own * f
+		switch {
+		case s != s:
+			s = expect
+		case expect == expect && b.byForward(r):
+			s = expect
+		case expect == expect && s > ownLimit*expect && b.Tests[history.Own].Healthy(r):
+			s = ownLimit * expect
+		case expect == expect && b.Layout.Stages > 1 && b.Layout.Role[r] >= 0:
+			if s = max(0, s-h.Surplus[b.Layout.Role[r]]*f); victims && !b.isCharged(r) {
+				s = min(s, expect)
+			}
+		}
+
+		b.did.Passes[r] = s
+		b.did.Before[r] = robust.Finite(get(load, r), 0)
+	}
+
+	b.did.Forward, b.did.Micro = h.Forward, int(b.Recent.Passes[i%threshold.Window])
+	if h.Recomputed {
+		b.did.Micro /= 2
+	}
+}
+
+func (b *Book) isCharged(row int) bool {
+	return slices.ContainsFunc(b.charged, func(f Fault) bool { return f.Row == row })
+}
+
+// habits is how a job's own time goes with its forward passes.
+type habits struct {
+	Own     float64 // own time / forward time, or forward and backward where Both
+	Both    bool    // backward passes are recorded
+	Forward float64 // share of own time that is forward, and not recomputed in the backward pass
+	// Recomputed tells that of each two forward passes one runs within a backward pass.
+	Recomputed bool
+	// Surplus is by how much a role's own time exceeds that, per forward time: waits
+	// that no range recorded, which grow towards the end of a pipeline.
+	Surplus  []float64
+	Expected []bool // roles whose own time is not known, or holds waits: it is Own times what they compute
+	// Unseen is how many seconds of a step the others of a role wait for its blamed ranks where
+	// no Communication says so: a trainer may wait in calls that nobody records.
+	Unseen []float64
+}
+
+// byForward reports whether a row's own time is what its forward passes let expect.
+func (b *Book) byForward(row int) bool {
+	g := b.Layout.Role[row]
+	h := b.habits.Expected
+	return g >= 0 && int(g) < len(h) && h[g]
+}
+
+// Learned reports whether the job's habits are those of this layout.
+func (b *Book) Learned() bool { return len(b.habits.Expected) == len(b.Layout.Roles) }
+
+// learnedHere lets a question learn the job's habits without keeping them.
+func (b *Book) learnedHere() (forget func()) {
+	if b.Learned() {
+		return func() {}
+	}
+
+	old := b.habits
+	b.Learn()
+	return func() { b.habits = old }
+}
+
+// Learn learns from the window how own time follows forward time.
+func (b *Book) Learn() {
+	h := &b.habits
+	*h = habits{Expected: make([]bool, len(b.Layout.Roles)), Surplus: make([]float64, len(b.Layout.Roles)), Unseen: make([]float64, len(b.Layout.Roles)), Forward: forwardShare, Own: 1 / forwardShare}
+	h.Both = b.Recent.Has(frame.Backward) && b.Recent.Has(frame.FP) && !b.Backward.Waiting
+	if h.Both {
+		h.Own = 1
+	}
+
+	ratios := make([]float64, len(b.Layout.Roles))
+	var known, forward []float64
+	for g := range b.Layout.Roles {
+		var v []float64
+		rows := b.Layout.Roles[g].Rows
+		for k := range min(len(rows), habitSample) {
+			r := int(rows[k*len(rows)/min(len(rows), habitSample)])
+			fp, bp, self := b.Recent.Median(frame.FP, r, threshold.Window), b.Recent.Median(frame.Backward, r, threshold.Window), b.Recent.Median(frame.Self, r, threshold.Window)
+			if h.Both {
+				forward = append(forward, fp/(fp+bp))
+				fp += bp
+			}
+
+			if x := self / fp; x == x {
+				v = append(v, x)
+			}
+		}
+
+		ratios[g] = robust.Median64(v)
+		if ratios[g] == ratios[g] {
+			known = append(known, ratios[g])
+		}
+	}
+
+	if x := robust.Median64(forward); x == x {
+		h.Forward = x
+	}
+
+	if len(known) > 0 {
+		slices.Sort(known)
+		h.Own = known[(len(known)-1)/2]
+		if !h.Both {
+			h.Forward = min(0.5, max(0.2, 1/h.Own))
+			if h.Recomputed = h.Forward > recomputedShare; h.Recomputed {
+				h.Forward /= 2
+			}
+		}
+	}
+
+	for g, x := range ratios {
+		h.Expected[g] = x != x || x > hiddenWait*h.Own
+		h.Surplus[g] = max(0, robust.Finite(x-h.Own, 0))
+		h.Unseen[g] = b.unseen(g)
+	}
+}
+
+// unseen is what the others of a role wait for those of it that are blamed for computing, and
+// for nothing else: their own time is as long though they compute less. It is at most what the
+// blamed compute more, and 0 where it isn't most of that.
+func (b *Book) unseen(role int) float64 {
+	type times struct{ forward, rest []float64 }
+	var blamed, others times
+	rows := b.Layout.Roles[role].Rows
+	add := func(t *times, r int) {
+		fp, self := b.Recent.Median(frame.FP, r, threshold.Window), b.Recent.Median(frame.Self, r, threshold.Window)
+		if rest := self - fp; rest == rest {
+			t.forward, t.rest = append(t.forward, fp), append(t.rest, rest)
+		}
+	}
+	for _, f := range b.faults {
+		if slices.Contains(rows, int32(f.Row)) {
+			if f.Has[history.Own] || !f.Has[history.Compute] {
+				return 0
+			}
+
+			add(&blamed, f.Row)
+		}
+	}
+
+	if len(blamed.rest) == 0 {
+		return 0
+	}
+
+	for k := 0; k < len(rows) && len(others.rest) < habitSample; k++ {
+		if r := int(rows[k]); !slices.ContainsFunc(b.faults, func(f Fault) bool { return f.Row == r }) {
+			add(&others, r)
+		}
+	}
+
+	wait := robust.Median64(others.rest) - robust.Median64(blamed.rest)
+	if more := robust.Median64(blamed.forward) - robust.Median64(others.forward); wait >= more/2 {
+		return min(wait, more)
+	}
+
+	return 0
+}
+
+// othersWait is what the ranks that are not blamed wait in the i-th step: the median
+// of their exposed communication, and what nearly all wait no more than; NaN when none
+// is recorded.
+func (b *Book) othersWait(i int, faults []Fault) (mid, high float64) {
+	v := b.Recent.At(frame.Exposed, i)
+	if v == nil {
+		return math.NaN(), math.NaN()
+	}
+
+	b.buf = b.buf[:0]
+	stride := len(b.Layout.Node)/robust.SampleSize + 1
+	for r := 0; r < len(b.Layout.Node); r += stride {
+		if x := v[r]; x == x && !slices.ContainsFunc(faults, func(f Fault) bool { return f.Row == r }) {
+			b.buf = append(b.buf, x)
+		}
+	}
+
+	if len(b.buf) == 0 {
+		return math.NaN(), math.NaN()
+	}
+
+	high = float64(robust.Kth(b.buf, len(b.buf)*9/10))
+	return float64(robust.Median(b.buf)), high
+}
