@@ -59,8 +59,8 @@ func (e *Engine) candidates() []candidate {
 			known = true
 		}
 
-		if c.has[own] && !c.has[compute] && e.tracks[compute].Corroborates(r, computeShare*c.effect) {
-			c.has[compute] = true
+		if c.has[own] && !c.has[compute] {
+			c.has[compute] = e.corroborated(r) || e.tracks[compute].Corroborates(r, e.tracks[own].SinceAt(r), computeShare*c.effect)
 		}
 
 		if e.saver.Guilty(r) {
@@ -81,6 +81,14 @@ func (e *Engine) candidates() []candidate {
 	}
 
 	return out
+}
+
+// corroborated reports whether a rank was accused of both in this episode of self time: what
+// healthy ranks may be from their past grows with time, and would hide later what was seen.
+func (e *Engine) corroborated(r int) bool {
+	_, both := e.cases[caseKey{compute, r}]
+	_, accused := e.cases[caseKey{own, r}]
+	return both && accused
 }
 
 // sameFault reports whether self time, where forward time is slow as well, tells of

@@ -58,6 +58,10 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 	key := caseKey{s, r}
 	known, accused := e.cases[key]
 	delete(e.cases, key)
+	if s == own && !e.tracks[compute].Degraded(r) { // it only corroborated
+		delete(e.cases, caseKey{compute, r})
+	}
+
 	if ep.Confirmed {
 		if accused { // else it was a victim all along
 			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,

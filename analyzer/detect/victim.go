@@ -54,7 +54,16 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 	}
 
 	recorded := slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return e.seen[m] })
-	return !recorded && e.awaitsData(c.row, c.row, x) || e.maybeVictim(c, k, x)
+	return !recorded && (e.awaitsData(c.row, c.row, x) || e.followsMate(c.row, x)) || e.maybeVictim(c, k, x)
+}
+
+// followsMate reports whether a rank on another node that works in lockstep with row r
+// computes longer by more than x seconds: where nobody recorded who waits inside the forward
+// pass, the later one is who is waited for.
+func (e *Engine) followsMate(r int, x float64) bool {
+	return slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool {
+		return e.layout.Node[p] != e.layout.Node[r] && e.tracks[compute].Active(int(p)) && e.excess(int(p), compute, nil) > x
+	})
 }
 
 // awaitsData reports whether a rank that works in lockstep with row r comes late by most of

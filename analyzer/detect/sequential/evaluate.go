@@ -356,10 +356,10 @@ func (t *Test) Active(r int) bool {
 	return t.phase[r] == ok && t.lanePasses[r] > 0 && !t.few[r] || t.phase[r] == degraded || t.phase[r] == suspect && t.passes[r] >= t.need(r)
 }
 
-// Corroborates reports whether unit r is above its own past as well, by least and more:
-// not enough to alarm, but no wait makes it.
-func (t *Test) Corroborates(r int, least float64) bool {
-	past, n, tau := t.past(r, t.count-lanes[0]*threshold.BlockSteps)
+// Corroborates reports whether unit r is above what it was before that count as well, by
+// least and more: not enough to alarm, but no wait makes it.
+func (t *Test) Corroborates(r, at int, least float64) bool {
+	past, n, tau := t.past(r, min(at, t.count-lanes[0]*threshold.BlockSteps))
 	if n < minBase || t.blockSD == 0 {
 		return false
 	}

@@ -294,6 +294,8 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 		default:
 			if t.phase[r] == suspect {
 				t.spike(r, x, d, sig, label, leads)
+			} else if t.effect[r] > 0 {
+				unit = min(unit, t.effect[r]/2)
 			}
 
 			if ep, ended := t.sink(r, d, x, unit, label); ended {

@@ -17,7 +17,8 @@ type slowSteps struct {
 	Episodes []float32            // times that slow steps began
 	Sum      []float32            // of the residuals of slow steps
 	Size     [slowSizes][]float32 // slow steps by size, at most spikeLength an episode
-	Run      []uint8              // slow steps in a row until now
+	Run      []uint8              // slow steps of the episode that lasts
+	Pause    []uint8              // steps since the last of them
 	Longest  []float32            // and at most
 	First    []int64              // label of the first
 	Last     []int64              // and of the last slow step
@@ -25,7 +26,7 @@ type slowSteps struct {
 
 func newSlowSteps(n int) *slowSteps {
 	f32 := func() []float32 { return make([]float32, n) }
-	s := &slowSteps{Looked: f32(), Slow: f32(), Episodes: f32(), Sum: f32(), Run: make([]uint8, n), Longest: f32(), First: make([]int64, n), Last: make([]int64, n)}
+	s := &slowSteps{Looked: f32(), Slow: f32(), Episodes: f32(), Sum: f32(), Run: make([]uint8, n), Pause: make([]uint8, n), Longest: f32(), First: make([]int64, n), Last: make([]int64, n)}
 	for b := range s.Size {
 		s.Size[b] = f32()
 	}
@@ -44,7 +45,7 @@ func (s *slowSteps) forget(r int) {
 		v[r] = 0
 	}
 
-	s.Run[r] = 0
+	s.Run[r], s.Pause[r] = 0, 0
 }
 
 // fade forgets what evaluateEvery steps make.
@@ -61,10 +62,14 @@ func (s *slowSteps) fade() {
 func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 	s.Looked[r]++
 	if !slow {
-		s.Run[r] = 0
+		if s.Pause[r]++; s.Pause[r] >= spikePause {
+			s.Run[r], s.Pause[r] = 0, 0
+		}
+
 		return
 	}
 
+	s.Pause[r] = 0
 	s.Slow[r]++
 	s.Sum[r] += x
 	if s.Run[r] == 0 {
@@ -125,9 +130,10 @@ func (t *Test) Intermittent(r int) bool {
 
 // elsewhere is the units that unit r is compared with: those of its stage on other
 // nodes, for the whole job's rate says little where one stage is the only one that
-// others wait for; of a stage on one node those there that are well; else everybody.
+// others wait for; of a stage on one node those there, the well ones where half are; else
+// everybody.
 func (t *Test) elsewhere(r int) []int {
-	var away, here, all []int
+	var away, here, well, all []int
 	for p := range t.n {
 		if p == r || t.slowly.Looked[p] < threshold.Window {
 			continue
@@ -138,17 +144,22 @@ func (t *Test) elsewhere(r int) []int {
 			continue
 		}
 
-		switch {
-		case len(t.Node) != t.n || t.Node[p] != t.Node[r]:
+		if len(t.Node) != t.n || t.Node[p] != t.Node[r] {
 			away = append(away, p)
-		case t.slowly.Slow[p] < spikeRate*t.slowly.Looked[p]:
-			here = append(here, p)
+			continue
+		}
+
+		here = append(here, p)
+		if t.slowly.Slow[p] < spikeRate*t.slowly.Looked[p] {
+			well = append(well, p)
 		}
 	}
 
 	switch {
 	case len(away) > 0:
 		return away
+	case len(here) > 0 && 2*len(well) >= len(here):
+		return well
 	case len(here) > 0:
 		return here
 	}

@@ -1,6 +1,7 @@
 package sequential
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -18,6 +19,8 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 		{"one rank", [4]float32{1, 16, 0, 1}, true},
 		{"its stage as well", [4]float32{7, 12, 9, 7}, false},
 		{"its whole host", [4]float32{15, 16, 0, 1}, true},
+		{"a stage on one node", [4]float32{10, 15, 9, 8}, false},
+		{"one rank of a stage on one node", [4]float32{1, 16, 0, 1}, true},
 	} {
 		cfg := threshold.Default()
 		rows := make([]int32, first+4)
@@ -28,6 +31,9 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 		tr := New(&cfg, first+4, Units{Roles: [][]int32{rows[:first], rows[first:]}, Sizes: []int{first, 4}, Stage: []int32{0, 1}})
 		for r := range rows {
 			tr.Node, tr.slowly.Looked[r] = append(tr.Node, int32(r/2)), 300
+			if strings.HasSuffix(c.name, "on one node") {
+				tr.Node[r] = int32(r / first)
+			}
 		}
 
 		for _, list := range [][]float32{tr.slowly.Slow, tr.slowly.Episodes, tr.slowly.Size[1]} {
@@ -37,5 +43,34 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 		if got := tr.Intermittent(first + 1); got != c.want {
 			t.Errorf("%s: intermittent=%v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// TestIntermittent_OnePassingTime: of fourteen slow steps every third is none, for somebody
+// else was later then. That is one episode, which makes nobody intermittent; bursts of
+// two steps every twenty are one each.
+func TestIntermittent_OnePassingTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow func(step int) bool
+		want bool
+	}{
+		"once":            {func(k int) bool { return k >= 100 && k < 114 && k%3 > 0 }, false},
+		"again and again": {func(k int) bool { return k >= 100 && k%20 < 2 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := threshold.Default()
+			rows := []int32{0, 1, 2, 3, 4, 5, 6, 7}
+			tr := New(&cfg, len(rows), Units{Roles: [][]int32{rows}, Sizes: []int{len(rows)}, Stage: []int32{0}})
+			tr.Node = rows
+			for k := range 300 {
+				for r := range rows {
+					tr.slowly.add(r, 0.4, r == 3 && c.slow(k), int64(k))
+				}
+			}
+
+			if got := tr.Intermittent(3); got != c.want {
+				t.Errorf("intermittent=%v after %v slow steps in %v episodes, want %v", got, tr.slowly.Slow[3], tr.slowly.Episodes[3], c.want)
+			}
+		})
 	}
 }

@@ -35,8 +35,8 @@ func (t *Test) State() state.Fields {
 	}
 
 	f["looked"], f["looked_slow"], f["episodes"], f["slow_sum"] = &t.slowly.Looked, &t.slowly.Slow, &t.slowly.Episodes, &t.slowly.Sum
-	f["slow_longest"] = &t.slowly.Longest
-	f["slow_run"], f["slow_first"], f["slow_last"] = &t.slowly.Run, &t.slowly.First, &t.slowly.Last
+	f["slow_longest"], f["slow_run"], f["slow_pause"] = &t.slowly.Longest, &t.slowly.Run, &t.slowly.Pause
+	f["slow_first"], f["slow_last"] = &t.slowly.First, &t.slowly.Last
 	for i := range t.slowly.Size {
 		f[fmt.Sprint("slow_size_", i)] = &t.slowly.Size[i]
 	}

@@ -148,6 +148,9 @@ const (
 	spikeRate     = 0.008
 	spikeEpisodes = 2.2
 	spikeLength   = 4
+	// spikePause ordinary steps end an episode: within a passing slow time some steps are no
+	// longer than others', where somebody else was later.
+	spikePause = 4
 	// spikeMemory is the length of the count, steps.
 	spikeMemory = 1000
 	// spikeOdds is the chance, over all units and steps, of so much evidence in health.
