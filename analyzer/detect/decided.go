@@ -33,7 +33,11 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	found := len(v.Links) > 0 || slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return n.State != verdict.Recovered })
 	// What was switched off is no coverage, and says nothing of the steps recorded since.
 	covered := e.expected > 0 && round4(float64(e.measured)/float64(e.expected)) >= e.cfg.MinCoverage
-	hidden := cmp.Or(e.hidden(), e.links.Unjudged(), e.waitedFor())
+	hidden := cmp.Or(e.hidden(), e.links.Unjudged())
+	if hidden == "" && !found { // who is found is waited for
+		hidden = cmp.Or(e.waitedFor(), e.maybeWaited())
+	}
+
 	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == "" && !common.undecidable()
 	// Below it only a culprit is news: a suspect is none, nor is one that costs too little.
 	v.Decided = v.Decided && (covered || v.Exit(e.cfg.MinImpact) == verdict.ExitDegraded)

@@ -64,6 +64,9 @@ const (
 	waitedSteps  = 4
 	waitedShare  = 0.05
 	waitedSigmas = 6
+	// unrecordedShare of a step in bare communication, on every rank that was recorded, may be
+	// the wait for one that was not.
+	unrecordedShare = 0.15
 )
 
 // Causes.
