@@ -58,6 +58,7 @@ func readAscend(ctx context.Context, f *File, out *Output) error {
 
 	if err != nil {
 		out.Unread(f.Path, "%s; what stands before was read", cause(err))
+		t.cut, t.onDevice = true, true
 	}
 
 	t.name(f)

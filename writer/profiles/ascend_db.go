@@ -86,14 +86,14 @@ func (a *ascendDB) identity(ctx context.Context) error {
 
 func (a *ascendDB) steps(ctx context.Context) error {
 	return a.read(ctx, "STEP_TIME", []string{"id", "startNs", "endNs"}, func(c cells) error {
-		if len(a.host) >= mostRanges {
+		if len(a.marks) >= mostRanges {
 			return errMany
 		}
 
 		r := record.New(record.Step)
 		r.Step, r.Start, r.Dur = c.int(0), c.int(1), c.int(2)-c.int(1)
 		if r.Step >= 0 && r.Dur > 0 {
-			a.host, a.anything = append(a.host, r), true
+			a.marks, a.anything = append(a.marks, r), true
 		}
 
 		return nil

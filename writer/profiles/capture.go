@@ -17,18 +17,24 @@ type capture struct {
 	// configured are the process groups that the trace lists, in the order in which they were made.
 	configured []string
 
-	host     []record.Record // Step, DataLoader, FP, backward, SaveCheckpoint of the host
-	device   []annotation    // FP and backward of the device
-	kernels  []comm
-	blocking []comm             // of gloo and its like, on the host
-	enqueued []comm             // what was said of collectives when they were enqueued
-	hostExt  map[int64]interval // annotations that the device has too, by external id
-	launches []launch
-	work     cover // kernels, of the device
-	ops      cover // operators, of the host
+	marks       []record.Record // Step, of the host
+	deviceMarks []record.Record // and of the device, a stream each
+	host        []record.Record // DataLoader, FP, backward, SaveCheckpoint of the host
+	device      []annotation    // FP and backward of the device
+	kernels     []comm
+	blocking    []comm             // of gloo and its like, on the host
+	enqueued    []comm             // what was said of collectives when they were enqueued
+	hostExt     map[int64]interval // annotations that the device has too, by external id
+	launches    []launch
+	work        cover // kernels, of the device
+	ops         cover // operators, of the host
+
+	ran []uint64 // numbers of the launches whose kernels are here
 
 	last     int64 // latest end
 	nccl     bool  // collectives were enqueued to a device
+	onDevice bool  // the process had a device
+	cut      bool  // the profile breaks off
 	anything bool
 }
 
@@ -122,12 +128,22 @@ func (t *capture) give(f *File, out *Output) error {
 
 	rank := out.Rank(t.id)
 	t.giveGroups(rank)
+	t.onDevice = t.ranOnDevice()
+	steps, partly := t.steps()
+	if rank.Partly = partly > 0; rank.Partly {
+		out.Unread(f.Path, "%d of its %d steps are left out: what was done in them is not all there", partly, partly+len(steps))
+	}
+
 	comms, device := t.kernels, true
 	if len(comms) == 0 {
 		comms, device = t.blocking, false
 	}
 
-	if len(comms) == 0 && t.nccl {
+	switch {
+	case len(comms) > 0 || !t.nccl || t.cut:
+	case len(t.work.all) > 0:
+		out.Unread(f.Path, "collectives were enqueued to a device and none of its kernels is one that is known: how long they took can't be told")
+	default:
 		out.Unread(f.Path, "collectives were enqueued to a device and no activity of the device was recorded: how long they took can't be told (profile with ProfilerActivity.CUDA)")
 	}
 
@@ -139,9 +155,14 @@ func (t *capture) give(f *File, out *Output) error {
 		}
 	}
 
+	for i := range steps {
+		steps[i].Start += t.base
+		rank.Add(&steps[i])
+	}
+
 	for i := range t.host {
 		r := &t.host[i]
-		if device && (r.Kind == record.FP || r.Kind == record.Other) {
+		if t.onDevice && (r.Kind == record.FP || r.Kind == record.Other) {
 			continue // only the time to enqueue
 		}
 
@@ -160,6 +181,12 @@ func (t *capture) give(f *File, out *Output) error {
 	}
 
 	return nil
+}
+
+// ranOnDevice reports whether the process worked on a device, whether or not that was recorded: what
+// the host has of its work then is the time to enqueue it.
+func (t *capture) ranOnDevice() bool {
+	return len(t.kernels) > 0 || len(t.work.all) > 0 || t.nccl || t.onDevice && len(t.blocking) == 0
 }
 
 // giveGroups gives a rank the process groups that it is a member of.

@@ -25,15 +25,40 @@ type launch struct {
 	interval
 }
 
-// collectiveKernel reports whether a kernel is one of a collective library.
-func collectiveKernel(name []byte) bool {
-	for _, w := range []string{"ncclKernel", "ncclDevKernel", "rcclGenericKernel", "ncclGenericKernel", "mscclKernel", "hccl", "Hccl"} {
-		if bytes.Contains(name, []byte(w)) {
-			return true
+// collectiveKernels are words in the names of kernels that wait for other ranks: those of NCCL (since
+// 2.27 with kernels for symmetric memory), RCCL, MSCCL and HCCL, which say what they do behind it; and
+// with what they do those of symmetric memory in PyTorch, and of vLLM's own all-reduce.
+var collectiveKernels = []struct {
+	word []byte
+	op   string
+}{
+	{[]byte("ncclKernel"), ""},
+	{[]byte("ncclDevKernel"), ""},
+	{[]byte("ncclSymDevKernel"), ""},
+	{[]byte("ncclSymkDevKernel"), ""},
+	{[]byte("ncclGenericKernel"), ""},
+	{[]byte("rcclGenericKernel"), ""},
+	{[]byte("mscclKernel"), ""},
+	{[]byte("hccl"), ""},
+	{[]byte("Hccl"), ""},
+	{[]byte("cross_device_reduce"), "allreduce"},
+	{[]byte("one_shot_all_reduce"), "allreduce"},
+	{[]byte("two_shot_all_reduce"), "allreduce"},
+	{[]byte("multimem_all_reduce"), "allreduce"},
+	{[]byte("multimem_one_shot_all_reduce"), "allreduce"},
+	{[]byte("multimem_all_gather"), "allgather"},
+}
+
+// collectiveKernel reports whether a kernel is a collective, and what it is called where its own name
+// doesn't say which.
+func collectiveKernel(name []byte) (op string, ok bool) {
+	for i := range collectiveKernels {
+		if k := &collectiveKernels[i]; bytes.Contains(name, k.word) {
+			return cmp.Or(k.op, string(name)), true
 		}
 	}
 
-	return false
+	return "", false
 }
 
 // said returns what was said of the collective that was enqueued around a launch: the innermost

@@ -153,13 +153,13 @@ var digits = regexp.MustCompile(`\d+`)
 // misfits tells of files that are called like those that lead a profile and are none, and of
 // others that only end as the format's files do: those may be anything.
 func (f *folder) misfits(format *Format, leads []*File) (all, others []Problem) {
-	lead, called, extensions := map[*File]bool{}, map[string]bool{}, map[string]bool{}
+	lead, called, extensions, whole := map[*File]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, ending := range format.Endings {
 		extensions[ending] = true
 	}
 
 	for _, l := range leads {
-		lead[l], called[digits.ReplaceAllString(l.name, "#")], extensions[path.Ext(l.name)] = true, true, true
+		lead[l], called[digits.ReplaceAllString(l.name, "#")], extensions[path.Ext(l.name)], whole[path.Dir(l.name)] = true, true, true, true
 	}
 
 	for _, file := range f.files {
@@ -168,6 +168,7 @@ func (f *folder) misfits(format *Format, leads []*File) (all, others []Problem) 
 		case lead[file]:
 		case file.Size == 0 && alike:
 			all = append(all, Problem{file.Path, "it is empty"})
+		case format.Endings == nil && whole[path.Dir(file.name)]: // one of the several of which another leads
 		case called[digits.ReplaceAllString(file.name, "#")]:
 			all = append(all, Problem{file.Path, "it is called like others and is none of the " + format.What + ": it is damaged, or something else"})
 		case alike && format.Endings != nil:
@@ -286,7 +287,7 @@ func (t *Tree) profile(ctx context.Context, file *File, worker int) (*profile, e
 			p.out.Note(file.Path, "it tells no rank of its %d processes: they are numbered by their devices, and files by the order of names", len(p.out.ranks))
 		}
 
-		if len(r.spans) == 0 && r.computed.to <= r.computed.from {
+		if len(r.spans) == 0 && (r.Partly || r.computed.to <= r.computed.from) {
 			p.out.Unread(file.Path, "no range of the job in it")
 			continue
 		}

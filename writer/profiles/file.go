@@ -207,7 +207,7 @@ func openFolder(at string) (*folder, error) {
 	}
 
 	f.walk(dir, ".", 0)
-	slices.SortFunc(f.files, func(a, b *File) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(f.files, func(a, b *File) int { return compareNames(a.name, b.name) })
 	return f, nil
 }
 

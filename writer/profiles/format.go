@@ -107,6 +107,8 @@ type Rank struct {
 	spans []span
 	words []string
 	index map[string]uint32
+	// Partly says that steps are marked of which the profile holds only a part, so they are left out.
+	Partly bool
 	// computed is from the first to the last that the rank computed.
 	computed interval
 }

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"path"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -54,6 +52,7 @@ func readKineto(ctx context.Context, f *File, out *Output) error {
 
 	if err != nil {
 		out.Unread(f.Path, "%s; what stands before was read", cause(err))
+		t.cut = true
 	}
 
 	t.name(f)
@@ -68,6 +67,8 @@ func (t *capture) beside(key, v []byte) {
 		t.base = number(text(v), 0)
 	case "host_name":
 		t.id.Node = string(text(v))
+	case "deviceProperties":
+		t.onDevice = len(elements(v)) > 0
 	case "distributedInfo":
 		if n := number(memberOf(v, "rank"), -1); n >= 0 && n < 1<<24 {
 			t.id.Rank = int(n)
@@ -104,7 +105,11 @@ func (t *capture) event(e *event) {
 			}
 		}
 	case "gpu_user_annotation":
-		if r, ok := annotated(e.name, e.ts, e.dur); ok && r.Kind != record.Step {
+		switch r, ok := annotated(e.name, e.ts, e.dur); {
+		case !ok:
+		case r.Kind == record.Step && len(t.deviceMarks) < mostRanges:
+			t.deviceMarks = append(t.deviceMarks, r)
+		case r.Kind != record.Step && len(t.device) < mostRanges:
 			r.Side = record.Device
 			t.device = append(t.device, annotation{r, number(e.arg("External id"), 0)})
 		}
@@ -146,7 +151,10 @@ func (t *capture) hostRange(e *event, iv interval) {
 	}
 
 	if r, ok := annotated(e.name, e.ts, e.dur); ok {
-		if r.Kind == record.Step || len(t.host) < mostRanges {
+		switch {
+		case r.Kind == record.Step && len(t.marks) < mostRanges:
+			t.marks = append(t.marks, r)
+		case r.Kind != record.Step && len(t.host) < mostRanges:
 			t.host = append(t.host, r)
 		}
 
@@ -161,8 +169,6 @@ func (t *capture) hostRange(e *event, iv interval) {
 		t.ops.add(iv.from, iv.to)
 	}
 }
-
-var hostAndPID = regexp.MustCompile(`^(.+)_(\d+)$`)
 
 // name takes from the file's name what the trace does not say: rank, host, process and, where times
 // count from the trace's begin, when that was.
@@ -185,15 +191,20 @@ func (t *capture) name(f *File) {
 		t.base = at - t.last
 	}
 
-	if w := hostAndPID.FindStringSubmatch(m[1]); w != nil && !rankWord.MatchString(m[1]) {
-		t.id.Node = cmp.Or(t.id.Node, w[1])
-		t.id.PID, _ = strconv.Atoi(w[2])
-	}
+	host, pid := hostOf(f.name)
+	t.id.Node = cmp.Or(t.id.Node, host)
+	t.id.PID = cmp.Or(t.id.PID, pid)
 }
 
 // kernel takes a kernel of the device: communication or work.
 func (t *capture) kernel(e *event, iv interval) {
-	if !collectiveKernel(e.name) {
+	corr := uint64(max(number(e.arg("correlation"), 0), 0))
+	if len(t.ran) < mostIntervals {
+		t.ran = append(t.ran, corr)
+	}
+
+	op, ok := collectiveKernel(e.name)
+	if !ok {
 		t.work.add(iv.from, iv.to)
 		return
 	}
@@ -204,8 +215,8 @@ func (t *capture) kernel(e *event, iv interval) {
 
 	k := t.collective(e)
 	k.interval = iv
-	k.op = cmp.Or(k.op, string(e.name))
-	k.corr, k.stream = uint64(max(number(e.arg("correlation"), 0), 0)), uint64(max(number(e.arg("stream"), 0), 0))
+	k.op = cmp.Or(k.op, op)
+	k.corr, k.stream = corr, uint64(max(number(e.arg("stream"), 0), 0))
 	t.kernels = append(t.kernels, k)
 }
 

@@ -52,7 +52,8 @@ type nsightFile struct {
 	out     *Output
 	base    int64            // ns since 1970 at which the capture's clock was 0
 	node    string           // host
-	words   map[int64]string // of StringIds: kernels of collectives, and names that annotations have
+	words   map[int64]string // of StringIds: names that annotations have
+	called  map[int64]string // of StringIds: kernels of collectives
 	ranks   map[onDevice]*capture
 	said    map[string]string // RANK and its like: environment and arguments of the launched process
 	held    int               // collectives of all ranks
@@ -77,7 +78,7 @@ func readNsight(ctx context.Context, f *File, out *Output) (err error) {
 
 	defer func() { err = errors.Join(err, d.Close()) }()
 	d.tellLog(out)
-	n := &nsightFile{database: d, out: out, words: map[int64]string{}, ranks: map[onDevice]*capture{}, said: map[string]string{}, markers: map[int64]markers{}}
+	n := &nsightFile{database: d, out: out, words: map[int64]string{}, called: map[int64]string{}, ranks: map[onDevice]*capture{}, said: map[string]string{}, markers: map[int64]markers{}}
 	for _, part := range []func(context.Context) error{n.clock, n.launched, n.strings, n.kernels, n.graphs, n.launches, n.annotations} {
 		if err := part(ctx); ctx.Err() != nil {
 			return ctx.Err()
@@ -171,15 +172,16 @@ func (n *nsightFile) strings(ctx context.Context) error {
 	return n.read(ctx, "StringIds", []string{"id", "value"}, func(c cells) error {
 		w := c.text(1)
 		_, known := annotated([]byte(w), 0, 0)
-		if !known && !collectiveKernel([]byte(w)) && stepRange.FindStringSubmatch(w) == nil {
-			return nil
-		}
-
-		if len(n.words) >= mostRanges {
+		if len(n.words)+len(n.called) >= mostRanges {
 			return errMany
 		}
 
-		n.words[c.int(0)] = strings.Clone(record.Clip(w, record.MaxWord))
+		if op, ok := collectiveKernel([]byte(w)); ok {
+			n.called[c.int(0)] = strings.Clone(record.Clip(op, record.MaxWord))
+		} else if known || stepRange.MatchString(w) {
+			n.words[c.int(0)] = strings.Clone(record.Clip(w, record.MaxWord))
+		}
+
 		return nil
 	})
 }
@@ -212,8 +214,8 @@ func (n *nsightFile) kernels(ctx context.Context) error {
 			return fmt.Errorf("it has more than %d processes on GPUs", mostDevices)
 		}
 
-		name := n.words[c.int(4)]
-		if !collectiveKernel([]byte(name)) {
+		op, ok := n.called[c.int(4)]
+		if !ok {
 			t.work.add(from, to)
 			return nil
 		}
@@ -222,7 +224,7 @@ func (n *nsightFile) kernels(ctx context.Context) error {
 			return errMany
 		}
 
-		t.kernels = append(t.kernels, comm{interval: interval{from, to}, op: name, corr: uint64(max(c.int(5), 0)), stream: uint64(max(c.int(6), 0))})
+		t.kernels = append(t.kernels, comm{interval: interval{from, to}, op: op, corr: uint64(max(c.int(5), 0)), stream: uint64(max(c.int(6), 0))})
 		return nil
 	})
 }
@@ -381,7 +383,7 @@ func (n *nsightFile) give() error {
 		t := n.ranks[at]
 		t.id.LocalRank = i
 		t.id.Rank, t.id.World = n.whose(i, len(all))
-		t.host = append(t.host, n.markers[at.process].steps()...)
+		t.marks = slices.Clone(n.markers[at.process].steps())
 		if err := t.give(n.file, n.out); err != nil {
 			return err
 		}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -23,6 +21,7 @@ type part struct {
 	hash        record.ID
 	begin, end  int64
 	file        *File
+	named       bool     // its file's name told the rank
 	paths       []string // in order, under names that are no segments' yet
 }
 
@@ -39,6 +38,7 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 	w := part{rank: r.Rank, world: r.World, pid: r.PID, hash: p.hash, begin: r.spans[0].begin(), file: p.file}
 	if w.rank < 0 {
 		w.rank = rankOfName(p.file.name)
+		w.named = w.rank >= 0
 	}
 
 	if w.rank < 0 {
@@ -60,7 +60,7 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 
 // asOneStep takes all that a rank did for one step, where none is marked.
 func (r *Rank) asOneStep() bool {
-	if slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
+	if r.Partly || slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
 		return false
 	}
 
@@ -219,38 +219,9 @@ func mixed(parts []part) error {
 		}
 
 		if before := parts[max(i-1, 0)]; i > 0 && before.rank == p.rank && p.begin < before.end {
-			return fmt.Errorf("%s and %s both hold rank %d at the same time: give the folder of one job, one profile of a rank and time", before.file.Path, p.file.Path, p.rank)
+			return fmt.Errorf("%s and %s both hold rank %d at the same time: give the folder of one job, one profile of a rank and time%s", before.file.Path, p.file.Path, p.rank, byName(p))
 		}
 	}
 
 	return nil
-}
-
-// exported is how PyTorch's tensorboard_trace_handler names a file: <worker>.<ms or ns since
-// 1970>.pt.trace.json, the worker being <host>_<pid> unless the script names it.
-var exported = regexp.MustCompile(`^(.+?)\.(\d{13}|\d{19})\.pt\.trace\.json(?:\.gz)?$`)
-
-// workerOf returns what the files of one process have in common in their names.
-func workerOf(name string) string {
-	if m := exported.FindStringSubmatch(path.Base(name)); m != nil {
-		return path.Join(path.Dir(name), m[1])
-	}
-
-	return name
-}
-
-// rankWord is a rank in a name: rank0, rank-0, worker0_step_12, device_3, npu3.
-var rankWord = regexp.MustCompile(`(?i)(?:rank|worker|device|npu|gpu)[-_.]?(\d{1,6})`)
-
-// rankOfName returns the rank that a file, or a folder it lies in, is named for; UnknownRank
-// where none is.
-func rankOfName(name string) int {
-	for ; name != "." && name != "/" && name != ""; name = path.Dir(name) {
-		if m := rankWord.FindStringSubmatch(path.Base(name)); m != nil {
-			n, _ := strconv.Atoi(m[1]) // six digits
-			return n
-		}
-	}
-
-	return UnknownRank
 }
