@@ -61,14 +61,15 @@ func (s *shipping) options() (intake.Options, error) {
 }
 
 func ingestCommand() *cobra.Command {
-	var to, node, from string
+	var to, node string
+	var foreign source.Options
 	var giveUp time.Duration
 	var s shipping
 	c := &cobra.Command{
 		Use:   "ingest SOURCE --to STORE",
 		Short: "one pass over existing files into a store, each record once",
 		Long: `ingest reads the segments (laggard's own or TaskD's) under SOURCE once and stores what STORE has not yet. Of a folder of other tools' profiles
-it stores each range once, whoever reads it: by the content of its file and the range's place in it. The job is named for the folder.
+it stores each range once, whoever reads it: by the content of its file and the range's place in it. The job is named for the folder, or by --job.
 A second pass stores nothing and says so; one that was killed is finished by the next, from any machine.
 Ranks that a running agent ships are left to it.`,
 		Example: `  laggard ingest /user/cluster-info/profiling --to parquet:/data/laggard
@@ -93,14 +94,15 @@ Ranks that a running agent ships are left to it.`,
 			}
 
 			o.Node, o.Ship.GiveUp = node, giveUp
-			return ingest(c, args[0], from, to, o)
+			return ingest(c, args[0], to, foreign, o)
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", "STORE: parquet:DIR or clickhouse://user@host:9000/db")
 	c.Flags().StringVar(&node, "node", "", "this node's name, for TaskD's files on a disk of its own")
 	environment(c.Flags(), "node", "NODE_NAME")
 	c.Flags().DurationVar(&giveUp, "give-up", intake.DefaultGiveUp, "how long the store may fail before the pass ends with its error")
-	fromFlag(c.Flags(), &from)
+	fromFlag(c.Flags(), &foreign.From)
+	c.Flags().StringVar(&foreign.Job, "job", "", "what to call the job of a folder of profiles (default: as the folder)")
 	s.flags(c, "256MiB")
 	return c
 }
@@ -119,11 +121,15 @@ var errInterrupted = errors.New("interrupted")
 
 // ingest makes one pass. Other tools' profiles become segments in a temporary directory first, and then
 // go the way of our own. What could not be read is an error at the end, when the rest is stored.
-func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
+func ingest(c *cobra.Command, root, to string, foreign source.Options, o intake.Options) error {
 	given := root
-	made, err := source.Profiles(c.Context(), root, source.Options{From: from})
-	if err != nil {
-		return fmt.Errorf("ingest %s: %w", given, err)
+	made, none := source.Profiles(c.Context(), root, foreign)
+	if none != nil && (foreign.From != "" || !errors.Is(none, profiles.ErrNone)) {
+		return fmt.Errorf("ingest %s: %w", given, none)
+	}
+
+	if made == nil && foreign.Job != "" {
+		return usage("--job %s: it names the job of a folder of profiles, and %s is none: its jobs have names", foreign.Job, given)
 	}
 
 	if made != nil {
@@ -148,6 +154,10 @@ func ingest(c *cobra.Command, root, from, to string, o intake.Options) error {
 	bar.done()
 	if err != nil && c.Context().Err() != nil {
 		err = errInterrupted
+	}
+
+	if errors.Is(err, intake.ErrNothing) && none != nil {
+		return fmt.Errorf("%w; %w", err, none)
 	}
 
 	if err != nil && report.Ranks > 0 {

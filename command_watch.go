@@ -225,6 +225,10 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	}
 
 	s := w.watcher.Status()
+	if none := w.source.None(); len(s.Jobs) == 0 && none != nil {
+		return fmt.Errorf("watch %s: no job in it%s: %w", source.Redact(w.o.source), wanted(w.o.jobs), none)
+	}
+
 	if len(s.Jobs) == 0 {
 		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.o.source), wanted(w.o.jobs))
 	}

@@ -26,6 +26,7 @@ type Live struct {
 	o    Options
 	db   *database      // kept open
 	made *profiles.Tree // of a folder of profiles, as it was when it was found
+	none error          // why there is none in it
 }
 
 // Reader reads one job as it grows. An alias: what wants a Follow of its own can name the
@@ -103,6 +104,9 @@ func (l *Live) database(ctx context.Context) (*database, error) {
 	return l.db, nil
 }
 
+// None says why the last Jobs found nothing in a folder, nil where that isn't known.
+func (l *Live) None() error { return l.none }
+
 // Jobs returns the names of the jobs that are there now, sorted; none is no error.
 func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 	db, err := l.database(ctx)
@@ -120,8 +124,9 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 	}
 
 	if !parquet && l.made == nil {
-		if l.made, err = Profiles(ctx, dir, l.o); err != nil {
-			return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
+		l.made, l.none = Profiles(ctx, dir, l.o)
+		if l.none != nil && (l.o.From != "" || !errors.Is(l.none, profiles.ErrNone)) {
+			return nil, fmt.Errorf("list jobs of %s: %w", dir, l.none)
 		}
 
 		dir, _ = l.dir()

@@ -20,7 +20,7 @@ type foreign struct {
 
 // openProfiles reads the profiles in a folder or file.
 func openProfiles(ctx context.Context, at string, o Options) (Source, error) {
-	made, err := profiles.Open(ctx, at, profiles.Options{From: o.From, Workers: o.Workers, Progress: o.Progress})
+	made, err := profiles.Open(ctx, at, profiles.Options{From: o.From, Job: o.Job, Workers: o.Workers, Progress: o.Progress})
 	if err != nil {
 		return nil, fmt.Errorf("open source: %w", err)
 	}
@@ -39,7 +39,8 @@ func openProfiles(ctx context.Context, at string, o Options) (Source, error) {
 }
 
 // Profiles reads what lies at a path as profiles, the way that Open does; nil where it is a profiling
-// directory. The caller closes what it gets.
+// directory, or is not there. The caller closes what it gets. The error of a path without any profile
+// wraps profiles.ErrNone.
 func Profiles(ctx context.Context, at string, o Options) (*profiles.Tree, error) {
 	if o.From == "" {
 		info, err := os.Stat(at)
@@ -54,12 +55,7 @@ func Profiles(ctx context.Context, at string, o Options) (*profiles.Tree, error)
 		}
 	}
 
-	made, err := profiles.Open(ctx, at, profiles.Options{From: o.From, Workers: o.Workers, Progress: o.Progress})
-	if errors.Is(err, profiles.ErrNone) && o.From == "" {
-		return nil, nil
-	}
-
-	return made, err
+	return profiles.Open(ctx, at, profiles.Options{From: o.From, Job: o.Job, Workers: o.Workers, Progress: o.Progress})
 }
 
 // Load implements Source.

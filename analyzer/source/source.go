@@ -53,6 +53,8 @@ type Options struct {
 	// From is the format of foreign profiles (profiles.Words) that the source is to be read
 	// as; "" tells it by content, and prefers a profiling directory.
 	From string
+	// Job names the job of foreign profiles; "" is the folder's name.
+	Job string
 	// Node is this machine's name in the cluster, for TaskD's files on a disk of its
 	// own; "" is unknown.
 	Node string
