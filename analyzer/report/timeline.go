@@ -215,8 +215,10 @@ func (b *bars) of(l *arrival.Line, y float64) int {
 			b.add("save", y, workHigh, r.StartNs, r.DurNs, "saving a checkpoint", r.DurNs)
 		case "FP":
 			b.add("forward", y, workHigh, r.StartNs, r.DurNs, "forward pass", r.DurNs)
-		default:
+		case "backward":
 			b.add("backward", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
+		default:
+			b.add("own", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
 		}
 	}
 

@@ -19,8 +19,8 @@ type capture struct {
 
 	marks       []record.Record // Step, of the host
 	deviceMarks []record.Record // and of the device, a stream each
-	host        []record.Record // DataLoader, FP, backward, SaveCheckpoint of the host
-	device      []annotation    // FP and backward of the device
+	host        []record.Record // DataLoader, FP, backward, optimizer, SaveCheckpoint of the host
+	device      []annotation    // FP, backward and optimizer of the device
 	kernels     []comm
 	blocking    []comm             // of gloo and its like, on the host
 	enqueued    []comm             // what was said of collectives when they were enqueued
@@ -111,6 +111,8 @@ func annotated(name []byte, ts, dur int64) (record.Record, bool) {
 		r.Kind = record.FP
 	case w == "backward":
 		r.Kind, r.Name = record.Other, "backward"
+	case strings.HasPrefix(w, "optimizer.step"):
+		r.Kind, r.Name = record.Other, "optimizer"
 	case strings.Contains(w, "save_checkpoint"), strings.Contains(w, "save checkpoint"), strings.Contains(w, "checkpoint_save"), strings.Contains(w, "checkpoint.save"):
 		r.Kind = record.SaveCheckpoint
 	default:

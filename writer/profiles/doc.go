@@ -21,7 +21,7 @@
 //     openDatabase for SQLite; a capture joins what a trace says of one process). It calls
 //     Output.Rank for each rank in it, and Rank.Add for each range: Step (host window),
 //     Communication (of the device where it is known, with Exposed: what no computation of the
-//     same rank covers; see cover), FP, DataLoader, SaveCheckpoint, and "backward". Order does
+//     same rank covers; see cover), FP, DataLoader, SaveCheckpoint, "backward", "optimizer". Order does
 //     not matter. A range of the device has HostStart where the launch is known, for that says
 //     in which step it is.
 //   - What is damaged, cut or unknown goes to Output.Unread with file and cause, and what was

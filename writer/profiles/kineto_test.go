@@ -74,8 +74,12 @@ func TestKinetoOfToday(t *testing.T) {
 		t.Errorf("steps %v", steps)
 	}
 
-	ops := map[string]int{}
+	ops, optimizers := map[string]int{}, 0
 	for _, r := range got.Raws.AppendTo(nil) {
+		if r.Kind == "optimizer" && r.Side == "device" {
+			optimizers++
+		}
+
 		if r.Kind != "Communication" {
 			continue
 		}
@@ -84,6 +88,10 @@ func TestKinetoOfToday(t *testing.T) {
 		if r.Op == "allreduce" && (r.Dtype != "fp32" || r.Bytes != 4*r.Count || r.Count == 0 || r.Group != "0" || r.HostStartNs == 0) {
 			t.Errorf("an allreduce: %+v", r)
 		}
+	}
+
+	if optimizers != 3 {
+		t.Errorf("%d steps of the optimizer on the device", optimizers)
 	}
 
 	if ops["allreduce"] == 0 || ops["broadcast"] == 0 || len(ops) != 2 {
