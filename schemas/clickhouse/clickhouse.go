@@ -17,7 +17,6 @@ package clickhouse
 import (
 	"embed"
 	"fmt"
-	"sort"
 	"strings"
 	"text/template"
 
@@ -44,6 +43,11 @@ type Version struct{ Major, Minor, Patch int }
 // that is not replicated).
 var firstCurrent = Version{Major: 22, Minor: 3}
 
+// firstPatient is the first release that refuses an insert from 3,000 parts of a partition
+// on, and slows it down from 1,000 on. Older ones refuse from 300 on: a fleet that starts
+// together has more, for as long as its merges take.
+var firstPatient = Version{Major: 23, Minor: 6}
+
 // Latest stands for a server that is not asked: the newest DDL is meant.
 var Latest = Version{Major: 1 << 20}
 
@@ -58,8 +62,11 @@ func ParseVersion(s string) (Version, error) {
 }
 
 // Current reports whether the server understands the current DDL.
-func (v Version) Current() bool {
-	return v.Major > firstCurrent.Major || v.Major == firstCurrent.Major && v.Minor >= firstCurrent.Minor
+func (v Version) Current() bool { return v.since(firstCurrent) }
+
+// since reports whether v is of release first or a later one.
+func (v Version) since(first Version) bool {
+	return v.Major > first.Major || v.Major == first.Major && v.Minor >= first.Minor
 }
 
 // String returns "18.16.1".
@@ -112,7 +119,7 @@ func (o Options) named() Options {
 }
 
 func statements(v Version, o Options, table string) []string {
-	d := ddl{o: o, current: v.Current()}
+	d := ddl{o: o, version: v}
 	create := render(source(v, table), d)
 	if o.Cluster == "" {
 		return []string{create}
@@ -134,7 +141,7 @@ func (d ddl) distributed(table string) string {
 // lacks, on the server that they are run on: name is the table's (on a cluster with or
 // without LocalSuffix), have the names of the columns that it has.
 func Missing(v Version, o Options, name string, have map[string]bool) []string {
-	d, table := ddl{o: o.named(), current: v.Current()}, strings.TrimSuffix(name, LocalSuffix)
+	d, table := ddl{o: o.named(), version: v}, strings.TrimSuffix(name, LocalSuffix)
 	var all []string
 	for _, c := range columns(v, table) {
 		if have[c.Name] || c.Name == tsColumn {
@@ -264,7 +271,7 @@ func render(text string, d ddl) string {
 // ddl is what the SQL files ask for.
 type ddl struct {
 	o       Options
-	current bool
+	version Version
 }
 
 // Table is the name of the table that holds the rows, quoted.
@@ -321,18 +328,20 @@ func (d ddl) TTL(table string) string {
 
 // Settings: whole partitions go at their TTL, and a retry of one block is
 // recognised by its token where the table is not replicated (replicated tables
-// have a window by default).
-func (d ddl) Settings(table string) string {
-	settings := map[string]string{"ttl_only_drop_parts": "1"}
-	if d.o.Cluster == "" {
-		settings["non_replicated_deduplication_window"] = "1000"
-	}
-
+// have a window by default). An old server gets the bounds on parts of newer ones.
+func (d ddl) Settings() string {
 	var list []string
-	for k, v := range settings {
-		list = append(list, k+" = "+v)
+	if d.version.Current() && d.o.Cluster == "" {
+		list = append(list, "non_replicated_deduplication_window = 1000")
 	}
 
-	sort.Strings(list)
+	if !d.version.since(firstPatient) {
+		list = append(list, "parts_to_delay_insert = 1000", "parts_to_throw_insert = 3000")
+	}
+
+	if d.version.Current() {
+		list = append(list, "ttl_only_drop_parts = 1")
+	}
+
 	return "SETTINGS " + strings.Join(list, ", ")
 }

@@ -68,9 +68,22 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 
 func TestPlainHasNothingNew(t *testing.T) {
 	for _, s := range Statements(old, Options{TTL: map[string]int{row.StepsTable: 3}}) {
-		for _, word := range []string{"CODEC", "LowCardinality", "DateTime64", "TTL", "SETTINGS", "INDEX", "{{"} {
+		for _, word := range []string{"CODEC", "LowCardinality", "DateTime64", "TTL", "INDEX", "{{", "dedup"} {
 			if strings.Contains(s, word) {
 				t.Errorf("plain DDL has %s:\n%s", word, s)
+			}
+		}
+	}
+}
+
+// TestManyParts: who has the small bounds on parts by default gets those of newer servers.
+func TestManyParts(t *testing.T) {
+	const bounds = "parts_to_delay_insert = 1000, parts_to_throw_insert = 3000"
+	for v, want := range map[Version]bool{old: true, {Major: 22, Minor: 3}: true, {Major: 23, Minor: 5}: true, {Major: 23, Minor: 6}: false, Latest: false} {
+		for _, table := range Tables {
+			s := statements(v, Options{}, table)[0]
+			if strings.Contains(s, bounds) != want || strings.Count(s, "SETTINGS ") > 1 || strings.HasSuffix(strings.TrimSpace(s), "SETTINGS") {
+				t.Errorf("%s: bounds on parts %t wanted:\n%s", v, want, s)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func (s *Sink) classify(what string, err error) *ship.Error {
 		case poisonCodes[exception.Code]:
 			e.Class = ship.Poison
 		case exception.Code == tooManyParts:
-			e.Busy, e.Hint = true, "insert less often: a longer --flush, or more shards"
+			e.Busy, e.Hint = true, "insert less often: a longer --flush, more shards, or parts_to_throw_insert 3000 in the server's <merge_tree> where the table still has 300"
 		case exception.Code == tooManyQueries:
 			e.Busy, e.Hint = true, "raise max_concurrent_queries, or let agents flush less often"
 		case exception.Code == sameQueryRunning:

@@ -3,6 +3,7 @@ package clickhouse_test
 import (
 	"testing"
 
+	driver "github.com/ClickHouse/clickhouse-go/v2"
 	"go.uber.org/goleak"
 
 	"github.com/laggard-dev/laggard/writer/clickhouse"
@@ -26,6 +27,27 @@ func open(t testing.TB, store string) *clickhouse.Sink {
 		}
 	})
 	return s
+}
+
+// TestManyParts: 18.16 takes inserts beside more than the 300 parts that it refuses by itself.
+func TestManyParts(t *testing.T) {
+	server := chtest.Start(t)
+	database := server.Database()
+	if err := open(t, server.Store(database)).Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	server.Exec("SYSTEM STOP MERGES")
+	insert := "INSERT INTO " + database + ".ranks (rank) SELECT toUInt32(number) FROM numbers(400)"
+	conn := server.Conn("")
+	ctx := driver.Context(t.Context(), driver.WithSettings(driver.Settings{"max_block_size": 1, "min_insert_block_size_rows": 1, "min_insert_block_size_bytes": 1, "max_threads": 1}))
+	if err := conn.Exec(ctx, insert); err != nil {
+		t.Fatal(err)
+	}
+
+	if n := server.Count("SELECT count() FROM system.parts WHERE active AND database = '" + database + "'"); n != 400 {
+		t.Errorf("%d parts, want 400", n)
+	}
 }
 
 func TestConformance(t *testing.T) {

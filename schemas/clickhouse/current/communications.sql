@@ -24,4 +24,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "communications"}}{{.OnCluster}}
 ENGINE = {{.Engine "communications" "MergeTree"}}
 PARTITION BY toYYYYMMDD(`ts`)
 ORDER BY (`job`, `rank`, `incarnation`, `step_from`, `repeat`, `group`, `op`)
-{{.TTL "communications"}}{{.Settings "communications"}}
+{{.TTL "communications"}}{{.Settings}}

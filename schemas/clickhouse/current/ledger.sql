@@ -22,4 +22,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "ledger"}}{{.OnCluster}}
 ENGINE = {{.Engine "ledger" "MergeTree"}}
 PARTITION BY toYYYYMMDD(`ts`)
 ORDER BY (`job`, `rank`, `segment`, `batch`)
-{{.TTL "ledger"}}{{.Settings "ledger"}}
+{{.TTL "ledger"}}{{.Settings}}

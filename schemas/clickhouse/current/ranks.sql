@@ -23,4 +23,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "ranks"}}{{.OnCluster}}
 )
 ENGINE = {{.Engine "ranks" "ReplacingMergeTree(`version`)"}}
 ORDER BY (`job`, `rank`, `incarnation`)
-{{.TTL "ranks"}}{{.Settings "ranks"}}
+{{.TTL "ranks"}}{{.Settings}}

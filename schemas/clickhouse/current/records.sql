@@ -35,4 +35,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "records"}}{{.OnCluster}}
 ENGINE = {{.Engine "records" "MergeTree"}}
 PARTITION BY toYYYYMMDD(`ts`)
 ORDER BY (`job`, `rank`, `segment`, `offset`)
-{{.TTL "records"}}{{.Settings "records"}}
+{{.TTL "records"}}{{.Settings}}

@@ -33,4 +33,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "steps"}}{{.OnCluster}}
 ENGINE = {{.Engine "steps" "MergeTree"}}
 PARTITION BY toYYYYMMDD(`ts`)
 ORDER BY (`job`, `rank`, `incarnation`, `step`, `repeat`)
-{{.TTL "steps"}}{{.Settings "steps"}}
+{{.TTL "steps"}}{{.Settings}}

@@ -18,4 +18,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "verdicts"}}{{.OnCluster}}
 ENGINE = {{.Engine "verdicts" "MergeTree"}}
 PARTITION BY toYYYYMMDD(`ts`)
 ORDER BY (`job`, `at_ns`, `step`, `node`, `finding`)
-{{.TTL "verdicts"}}{{.Settings "verdicts"}}
+{{.TTL "verdicts"}}{{.Settings}}

@@ -22,3 +22,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "communications"}}{{.OnCluster}}
 ENGINE = {{.Engine "communications" "MergeTree"}}
 PARTITION BY intDiv(`start_ns`, 86400000000000)
 ORDER BY (`job`, `rank`, `incarnation`, `step_from`, `repeat`, `group`, `op`)
+{{.Settings}}

@@ -20,3 +20,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "ledger"}}{{.OnCluster}}
 ENGINE = {{.Engine "ledger" "MergeTree"}}
 PARTITION BY intDiv(`at_ns`, 86400000000000)
 ORDER BY (`job`, `rank`, `segment`, `batch`)
+{{.Settings}}

@@ -21,3 +21,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "ranks"}}{{.OnCluster}}
 )
 ENGINE = {{.Engine "ranks" "ReplacingMergeTree(`version`)"}}
 ORDER BY (`job`, `rank`, `incarnation`)
+{{.Settings}}

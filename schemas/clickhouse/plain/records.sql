@@ -33,3 +33,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "records"}}{{.OnCluster}}
 ENGINE = {{.Engine "records" "MergeTree"}}
 PARTITION BY intDiv(`start_ns`, 86400000000000)
 ORDER BY (`job`, `rank`, `segment`, `offset`)
+{{.Settings}}

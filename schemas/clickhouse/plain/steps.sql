@@ -31,3 +31,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "steps"}}{{.OnCluster}}
 ENGINE = {{.Engine "steps" "MergeTree"}}
 PARTITION BY intDiv(`start_ns`, 86400000000000)
 ORDER BY (`job`, `rank`, `incarnation`, `step`, `repeat`)
+{{.Settings}}

@@ -16,3 +16,4 @@ CREATE TABLE IF NOT EXISTS {{.Table "verdicts"}}{{.OnCluster}}
 ENGINE = {{.Engine "verdicts" "MergeTree"}}
 PARTITION BY intDiv(`at_ns`, 86400000000000)
 ORDER BY (`job`, `at_ns`, `step`, `node`, `finding`)
+{{.Settings}}
