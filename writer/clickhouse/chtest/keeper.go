@@ -42,11 +42,6 @@ func startKeeper(t testing.TB, host string, wrap []string) *Keeper {
 // Up starts ZooKeeper, after Kill on the same data, and waits until it answers.
 func (k *Keeper) Up() {
 	k.t.Helper()
-	log, err := os.OpenFile(filepath.Join(k.dir, "said"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	defer log.Close()
 	// Sessions are of 3 s at most: a replica that was killed is given up soon.
 	config := fmt.Sprintf("tickTime=500\ndataDir=%s/data\nclientPort=%d\nclientPortAddress=%s\nmaxClientCnxns=0\nadmin.enableServer=false\nmaxSessionTimeout=3000\n", k.dir, k.port, k.host)
 	path := filepath.Join(k.dir, "zoo.cfg")
@@ -56,15 +51,16 @@ func (k *Keeper) Up() {
 
 	line := append(slices.Clone(k.wrap), "java", "-Xmx192m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 		"-cp", strings.Join([]string{k.dir, zookeeperJar}, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", path)
-	k.start(k.t, "ZooKeeper", k.dir, log, line)
+	k.start(k.t, "ZooKeeper", k.dir, "said", line, nil)
 	k.await()
 }
 
 func (k *Keeper) await() {
 	k.t.Helper()
+	_, done := k.running()
 	Eventually(k.t, "ZooKeeper answers", time.Minute, func() error {
 		select {
-		case <-k.done:
+		case <-done:
 			said, _ := os.ReadFile(filepath.Join(k.dir, "said"))
 			k.t.Fatalf("ZooKeeper left at start:\n%s", said)
 		default:

@@ -3,24 +3,68 @@ package chtest
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 )
 
 // process is a server's process; it ends with the test's.
 type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has been waited for
+	mu   sync.Mutex
+	cmd  *exec.Cmd     // guarded by mu; nil where it is not to run
+	done chan struct{} // guarded by mu; closed when the process has been waited for
 }
 
-// start starts a command line in a folder; what it says goes to log.
-func (p *process) start(t testing.TB, what, dir string, log *os.File, line []string) {
+// start starts a command line in a folder; what it says goes to the file log in it. With
+// again the process is started again that leaves by itself, restarts times at most.
+func (p *process) start(t testing.TB, what, dir, log string, line []string, again func()) {
 	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.startLocked(dir, log, line); err != nil {
+		t.Fatalf("start %s: %v", what, err)
+	}
+
+	if again == nil {
+		return
+	}
+
+	go func(cmd *exec.Cmd, done <-chan struct{}) {
+		for range restarts {
+			<-done
+			p.mu.Lock()
+			if p.cmd != cmd { // ended by the test
+				p.mu.Unlock()
+				return
+			}
+
+			again()
+			if err := p.startLocked(dir, log, line); err != nil {
+				t.Errorf("start %s again: %v", what, err)
+			}
+
+			cmd, done = p.cmd, p.done
+			p.mu.Unlock()
+		}
+	}(p.cmd, p.done)
+}
+
+// restarts is how often a process is started again that leaves by itself.
+const restarts = 3
+
+// startLocked starts the process. p.mu is held.
+func (p *process) startLocked(dir, log string, line []string) error {
+	said, err := os.OpenFile(filepath.Join(dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer said.Close()
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", what, err)
+		return err
 	}
 
 	done := make(chan struct{})
@@ -29,22 +73,40 @@ func (p *process) start(t testing.TB, what, dir string, log *os.File, line []str
 		close(done)
 	}()
 	p.cmd, p.done = cmd, done
+	return nil
+}
+
+// running returns the process that is to run, nil without one, and when it ends.
+func (p *process) running() (*exec.Cmd, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd, p.done
+}
+
+// release is running, and from now on none is to run.
+func (p *process) release() (*exec.Cmd, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cmd := p.cmd
+	p.cmd = nil
+	return cmd, p.done
 }
 
 // Signal sends a signal, such as SIGSTOP and SIGCONT, to a process that runs.
 func (p *process) Signal(sig syscall.Signal) {
-	if err := p.cmd.Process.Signal(sig); err != nil {
+	cmd, _ := p.running()
+	if err := cmd.Process.Signal(sig); err != nil {
 		panic("signal: " + err.Error()) // it is not waited for before done is closed, so it is there
 	}
 }
 
 // Kill kills the process (SIGKILL) and waits until it is gone.
 func (p *process) Kill() {
-	if p.cmd == nil {
+	cmd, done := p.release()
+	if cmd == nil {
 		return
 	}
 
-	_ = p.cmd.Process.Kill()
-	<-p.done
-	p.cmd = nil
+	_ = cmd.Process.Kill()
+	<-done
 }

@@ -88,10 +88,16 @@ func (s *Server) Addr() string { return fmt.Sprintf("%s:%d", s.host, s.port) }
 func (s *Server) Store(database string) string { return "clickhouse://" + s.Addr() + "/" + database }
 
 // Running reports whether the server was started and not killed since.
-func (s *Server) Running() bool { return s.cmd != nil }
+func (s *Server) Running() bool {
+	cmd, _ := s.running()
+	return cmd != nil
+}
 
 // PID is the server's process.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
+func (s *Server) PID() int {
+	cmd, _ := s.running()
+	return cmd.Process.Pid
+}
 
 // Up starts the server, after Kill on the same data, and waits until it answers.
 func (s *Server) Up() {
@@ -100,22 +106,22 @@ func (s *Server) Up() {
 	s.Await()
 }
 
-// Launch starts the process without waiting for it to answer.
+// Launch starts the process without waiting for it to answer. When it leaves by itself it is
+// started again, as service managers do: on a busy machine 18.16 aborts at times, joining a
+// thread that is gone.
 func (s *Server) Launch() {
 	s.t.Helper()
-	log, err := os.OpenFile(filepath.Join(s.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer log.Close()
 	line := append(slices.Clone(s.wrap), s.bin, "--config-file="+filepath.Join(s.dir, "config.xml"))
-	s.start(s.t, "clickhouse-server", s.dir, log, line)
+	s.start(s.t, "clickhouse-server", s.dir, "stderr", line, func() {
+		s.t.Logf("clickhouse-server on %s has left by itself, and is started again:\n%s", s.Addr(), s.Log())
+	})
 }
 
 // Await waits until the server answers on its port.
 func (s *Server) Await() {
 	s.t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	_, done := s.running()
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -127,7 +133,7 @@ func (s *Server) Await() {
 		}
 
 		select {
-		case <-s.done:
+		case <-done:
 			s.t.Fatalf("clickhouse-server left at start:\n%s", s.Log())
 		case <-deadline.C:
 			s.t.Fatalf("clickhouse-server does not answer on %s: %v\n%s", s.Addr(), err, s.Log())
@@ -139,11 +145,14 @@ func (s *Server) Await() {
 // Stop ends the process as an operator does (SIGTERM) and waits until it is gone.
 func (s *Server) Stop() {
 	s.t.Helper()
-	s.Signal(syscall.SIGTERM)
+	cmd, done := s.release()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatalf("stop clickhouse-server: %v", err)
+	}
+
 	select {
-	case <-s.done:
-		s.cmd = nil
-	case <-time.After(time.Minute):
+	case <-done:
+	case <-time.After(2 * time.Minute):
 		s.t.Fatalf("clickhouse-server does not leave on SIGTERM:\n%s", s.Log())
 	}
 }
