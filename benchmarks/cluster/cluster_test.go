@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,15 +41,31 @@ var tables = map[string]string{
 // lay applies the schema to a database of its own on the cluster.
 func lay(t *testing.T, c *chtest.Cluster) *bed {
 	t.Helper()
-	b := &bed{Cluster: c, database: fmt.Sprintf("db_%d", time.Now().UnixNano())}
-	hosts, err := b.apply(t)
-	if err != nil || len(hosts) != len(b.All()) {
-		t.Fatalf("Apply() = %v, %v", hosts, err)
-	}
-
+	b := &bed{Cluster: c}
+	b.afresh(t)
 	b.dir, b.job = simulated(t)
 	b.counts(t)
 	return b
+}
+
+// afresh goes on with another database, in which nothing is stored.
+func (b *bed) afresh(t *testing.T) {
+	t.Helper()
+	b.database = fmt.Sprintf("db_%d", time.Now().UnixNano())
+	b.applied(t)
+}
+
+// applied applies the schema to all servers, those that are being started again included.
+func (b *bed) applied(t *testing.T) {
+	t.Helper()
+	chtest.Eventually(t, "the schema is applied", 2*time.Minute, func() error {
+		hosts, err := b.apply(t)
+		if err == nil && len(hosts) != len(b.All()) {
+			t.Fatalf("Apply() = %v", hosts)
+		}
+
+		return err
+	})
 }
 
 func (b *bed) apply(t *testing.T) ([]string, error) {
@@ -107,23 +124,71 @@ func (b *bed) must(t *testing.T, store string) intake.Report {
 func (b *bed) whole(t *testing.T) {
 	t.Helper()
 	want := b.counts(t)
-	files := analyze(t, b.dir, b.job)
+	files, err := analyze(t, b.dir, b.job)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	chtest.Eventually(t, "replicas have caught up", 2*time.Minute, b.alike)
 	for _, s := range b.All() {
 		if !s.Running() {
 			continue
 		}
 
-		chtest.Eventually(t, "replicas have caught up", time.Minute, func() error { return b.counted(s, want) })
+		chtest.Eventually(t, "every row is there once", 2*time.Minute, func() error { return b.counted(s, want) })
 		store := s.Store(b.database)
-		report, err := audit.Run(t.Context(), b.dir, b.job, store, b.sink(t, store, clickhouse.Options{}), nil)
-		if err != nil || !report.Equal {
-			t.Fatalf("audit from %s: %v %+v", s.Addr(), err, report)
-		}
+		answers(t, s, func() error {
+			report, err := audit.Run(t.Context(), b.dir, b.job, store, b.sink(t, store, clickhouse.Options{}), nil)
+			if err == nil && !report.Equal {
+				t.Fatalf("audit from %s: %+v", s.Addr(), report)
+			}
 
-		if v := analyze(t, store, b.job); !reflect.DeepEqual(v.Nodes, files.Nodes) || v.Coverage != files.Coverage || v.Healthy != files.Healthy {
-			t.Fatalf("verdict from %s:\n%+v\nfrom files:\n%+v", s.Addr(), v, files)
+			return err
+		})
+		answers(t, s, func() error {
+			v, err := analyze(t, store, b.job)
+			if err == nil && (!reflect.DeepEqual(v.Nodes, files.Nodes) || v.Coverage != files.Coverage || v.Healthy != files.Healthy) {
+				t.Fatalf("verdict from %s:\n%+v\nfrom files:\n%+v", s.Addr(), v, files)
+			}
+
+			return err
+		})
+	}
+}
+
+// alike compares what the replicas of each shard that run have themselves: who asks for the
+// job gets what one of them has, and that may lag behind.
+func (b *bed) alike() error {
+	for _, shard := range b.Shards {
+		for table, key := range tables {
+			var first uint64
+			var has []string
+			for _, s := range shard {
+				if !s.Running() {
+					continue
+				}
+
+				var n uint64
+				if err := s.Row(fmt.Sprintf("SELECT uniqExact(%s) FROM %s.%s_local WHERE job = '%s'", key, b.database, table, b.job), &n); err != nil {
+					return err
+				}
+
+				if has = append(has, fmt.Sprintf("%s %d", s.Addr(), n)); len(has) == 1 {
+					first = n
+				} else if n != first {
+					return fmt.Errorf("rows of %s: %s", table, strings.Join(has, ", "))
+				}
+			}
 		}
 	}
+
+	return nil
+}
+
+// answers asks a server until it answers: one that has left by itself is being started again.
+func answers(t *testing.T, s *chtest.Server, ask func() error) {
+	t.Helper()
+	chtest.Eventually(t, s.Addr()+" answers", 2*time.Minute, ask)
 }
 
 // counted compares what a server tells of the job with what it should have.
@@ -185,23 +250,23 @@ func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-func analyze(t *testing.T, spec, job string) *verdict.Verdict {
+func analyze(t *testing.T, spec, job string) (*verdict.Verdict, error) {
 	t.Helper()
 	s, err := source.Open(t.Context(), spec, source.Options{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer s.Close()
 	rows := feed.NewHistory()
 	info, err := s.Load(t.Context(), job, rows, source.Options{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 
 	f, err := rows.Frame(info.Topology)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 
-	return detect.Analyze(f, detect.Default())
+	return detect.Analyze(f, detect.Default()), nil
 }

@@ -100,10 +100,7 @@ func acknowledgedIsStored(t *testing.T, b *bed) {
 	}
 
 	b.Wipe(first, b.database)
-	if _, err := b.apply(t); err != nil {
-		t.Fatal(err)
-	}
-
+	b.applied(t)
 	r := b.must(t, second.Store(b.database))
 	if r.Stored() == 0 {
 		t.Fatalf("after the rows were lost: %v", r)
@@ -129,11 +126,7 @@ func kills(t *testing.T) int {
 // which goes on with the other one.
 func replicaKilled(t *testing.T, b *bed) {
 	for n := range kills(t) {
-		b.database = fmt.Sprintf("db_%d", time.Now().UnixNano())
-		if _, err := b.apply(t); err != nil {
-			t.Fatal(err)
-		}
-
+		b.afresh(t)
 		victim := b.Shards[0][0]
 		done := b.during(t, func() { b.await(t, victim, uint64(2000*(n+1))) })
 		victim.Kill()
@@ -151,11 +144,7 @@ func replicaKilled(t *testing.T, b *bed) {
 // other replica, where no insert is to be seen, while the first one ends.
 func otherReplica(t *testing.T, b *bed) {
 	for n := range kills(t) {
-		b.database = fmt.Sprintf("db_%d", time.Now().UnixNano())
-		if _, err := b.apply(t); err != nil {
-			t.Fatal(err)
-		}
-
+		b.afresh(t)
 		busy, other := b.Shards[0][0], b.Shards[0][1]
 		ctx, leave := context.WithCancel(t.Context())
 		first := make(chan result, 1)
@@ -300,9 +289,7 @@ func schemaApplied(t *testing.T, b *bed) {
 	}
 
 	s.Up()
-	if _, err := b.apply(t); err != nil {
-		t.Fatal(err)
-	}
+	b.applied(t)
 }
 
 // shardChosen: who writes chooses its shard by job and node, whichever server it asks, and keeps
@@ -392,10 +379,7 @@ func (b *bed) placed(t *testing.T) {
 func shardAdded(t *testing.T, b *bed) {
 	b.must(t, b.Store(0, b.database))
 	b.AddShard(1)
-	if hosts, err := b.apply(t); err != nil || len(hosts) != len(b.All()) {
-		t.Fatalf("Apply() = %v, %v", hosts, err)
-	}
-
+	b.applied(t)
 	b.nothing(t, b.Store(2, b.database), 8<<20)
 	b.whole(t)
 }
