@@ -51,15 +51,13 @@ func (o *outcome) entry(r *row.Ledger) {
 func outcomeOfParquet(t *testing.T, dir string) outcome {
 	t.Helper()
 	o := newOutcome()
-	each(t, dir, row.RecordsTable, parquet.ReadRecords, func(r *row.Record) { o.stored[r.Kind]++ })
-	each(t, dir, row.CommunicationsTable, parquet.ReadCommunications, func(r *row.Communication) { o.summarised["Communication"] += uint64(r.Calls) })
-	each(t, dir, row.LedgerTable, func(path string, f func([]row.Ledger) error) error {
-		return parquet.Read(path, func(r []parquet.Ledger) error { return f(parquet.Cast[row.Ledger](r)) })
-	}, o.entry)
+	each(t, dir, row.RecordsTable, func(r *row.Record) { o.stored[r.Kind]++ })
+	each(t, dir, row.CommunicationsTable, func(r *row.Communication) { o.summarised["Communication"] += uint64(r.Calls) })
+	each(t, dir, row.LedgerTable, o.entry)
 	return o
 }
 
-func each[T any](t *testing.T, dir, table string, read func(string, func([]T) error) error, do func(*T)) {
+func each[T any](t *testing.T, dir, table string, do func(*T)) {
 	t.Helper()
 	files, err := parquet.Files(dir, table, nil)
 	if err != nil {
@@ -67,7 +65,7 @@ func each[T any](t *testing.T, dir, table string, read func(string, func([]T) er
 	}
 
 	for _, f := range files {
-		err := read(f, func(rows []T) error {
+		err := parquet.Read(f, func(rows []T) error {
 			for i := range rows {
 				do(&rows[i])
 			}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
-	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ledger"
 )
@@ -157,7 +156,7 @@ func (s *stage) exact(emitted sums) {
 		seq        uint64
 	}
 	seen, twice := map[place]bool{}, []place{}
-	each(s.t, s.storeDir(), row.RecordsTable, parquet.ReadRecords, func(r *row.Record) {
+	each(s.t, s.storeDir(), row.RecordsTable, func(r *row.Record) {
 		stored[r.Kind]++
 		p := place{r.Rank, r.Ring, r.Seq}
 		if seen[p] {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/recorder"
-	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
@@ -131,8 +130,8 @@ func TestCommunicationBesideSlowDisk(t *testing.T) {
 					late = server.Count(fmt.Sprintf("SELECT countIf(bitAnd(flags, %d) > 0) FROM %s.steps", row.FlagLate, database))
 				} else {
 					dir := regexp.MustCompile(`^parquet:`).ReplaceAllString(store, "")
-					each(t, dir, row.CommunicationsTable, parquet.ReadCommunications, func(r *row.Communication) { calls += uint64(r.Calls) })
-					each(t, dir, row.StepsTable, parquet.ReadSteps, func(r *row.Step) {
+					each(t, dir, row.CommunicationsTable, func(r *row.Communication) { calls += uint64(r.Calls) })
+					each(t, dir, row.StepsTable, func(r *row.Step) {
 						if r.Flags&row.FlagLate != 0 {
 							late++
 						}

@@ -13,7 +13,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
-	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -173,7 +172,7 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 // storedImpact is the last impact that the table of verdicts has of a node.
 func storedImpact(t *testing.T, store, node string) (impact float64) {
 	t.Helper()
-	each(t, store, row.VerdictsTable, parquet.Read, func(r *parquet.Verdict) {
+	each(t, store, row.VerdictsTable, func(r *row.Verdict) {
 		if r.Node == node && r.State == verdict.Degraded {
 			impact = float64(r.ImpactPPM) / 1e6
 		}

@@ -41,7 +41,7 @@ func TestExport(t *testing.T) {
 			return path
 		}
 		steps := 0
-		if err := parquet.ReadSteps(export("parquet", "steps.parquet"), func(r []row.Step) error { steps += len(r); return nil }); err != nil {
+		if err := parquet.Read(export("parquet", "steps.parquet"), func(r []row.Step) error { steps += len(r); return nil }); err != nil {
 			t.Fatal(err)
 		}
 

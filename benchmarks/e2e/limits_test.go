@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -34,7 +33,7 @@ func storedOf(t *testing.T, store, job string, rank int) sums {
 		segment, offset uint64 // where lines say no ring
 	}
 	stored, seen, twice := sums{}, map[place]bool{}, 0
-	each(t, strings.TrimPrefix(store, "parquet:"), row.RecordsTable, parquet.ReadRecords, func(r *row.Record) {
+	each(t, strings.TrimPrefix(store, "parquet:"), row.RecordsTable, func(r *row.Record) {
 		if job != "" && (r.Job != job || r.Rank != uint32(rank)) {
 			return
 		}

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/intake"
@@ -262,7 +261,7 @@ func recovered(t *testing.T, dir, store string) map[line]bool {
 	}
 
 	stored, news := map[line]bool{}, 0
-	each(t, store, row.RecordsTable, parquet.ReadRecords, func(r *row.Record) {
+	each(t, store, row.RecordsTable, func(r *row.Record) {
 		if r.Ring == fresh {
 			news++
 			return

@@ -142,7 +142,7 @@ func recordsOf(t *testing.T, source string) (n ranges) {
 	}
 
 	seen := map[[2]uint64]bool{}
-	err := parquet.ReadRecords(path, func(rows []row.Record) error {
+	err := parquet.Read(path, func(rows []row.Record) error {
 		for i := range rows {
 			id := [2]uint64{uint64(rows[i].Segment), uint64(rows[i].Offset)}
 			if seen[id] {

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
@@ -31,8 +30,8 @@ func shippedUntilTerm(s *site, lines int) {
 func stepsAndCalls(t *testing.T, store string) (steps, calls int) {
 	t.Helper()
 	dir := strings.TrimPrefix(store, "parquet:")
-	each(t, dir, row.StepsTable, parquet.ReadSteps, func(*row.Step) { steps++ })
-	each(t, dir, row.CommunicationsTable, parquet.ReadCommunications, func(r *row.Communication) { calls += int(r.Calls) })
+	each(t, dir, row.StepsTable, func(*row.Step) { steps++ })
+	each(t, dir, row.CommunicationsTable, func(r *row.Communication) { calls += int(r.Calls) })
 	return steps, calls
 }
 

@@ -1,11 +1,10 @@
 // Package parquet says how laggard's tables lie in Parquet files: hive folders
-// `<store>/<table>/job=<job>/<batch id>.parquet`, one struct a table.
+// `<store>/<table>/job=<job>/<batch id>.parquet`. Their rows are those of schemas/row,
+// whose `parquet` tags say how each column is encoded.
 //
-// Invariant: each struct has the fields of the one in schemas/row, in order (the
-// compiler checks it), so slices of one are slices of the other (Cast). A file
-// appears under its name when it is complete; names that begin with a dot are
-// not data. The `job` column is also in the file, so a folder's name, which may
-// be shortened, decides nothing.
+// Invariant: a file appears under its name when it is complete; names that begin with
+// a dot are not data. The `job` column is also in the file, so a folder's name, which
+// may be shortened, decides nothing.
 //
 // Caveat: files of other programs in the folders are read as far as their
 // columns fit; a file that can't be read is an error that names it.
@@ -20,7 +19,6 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"unsafe"
 
 	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sys/unix"
@@ -41,33 +39,6 @@ const (
 
 // Suffix ends the name of a data file.
 const Suffix = ".parquet"
-
-// The structs must stay convertible into those of schemas/row.
-var (
-	_ = row.Rank(Rank{})
-	_ = row.Step(Step{})
-	_ = row.Communication(Communication{})
-	_ = row.Record(Record{})
-	_ = row.Verdict(Verdict{})
-	_ = row.Ledger(Ledger{})
-)
-
-// Rows is the constraint of the generic functions: the types that lie alike.
-type Rows interface {
-	Rank | Step | Communication | Record | Verdict | Ledger |
-		row.Rank | row.Step | row.Communication | row.Record | row.Verdict | row.Ledger
-}
-
-// Cast returns the same rows, not a copy, as the other struct of their table.
-func Cast[To, From Rows](rows []From) []To {
-	var to To
-	var from From
-	if unsafe.Sizeof(to) != unsafe.Sizeof(from) {
-		panic(fmt.Sprintf("BUG: cast rows of %T to %T", from, to))
-	}
-
-	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows))
-}
 
 // maxFolder bounds the name of a job's folder in bytes, below the 255 of file systems.
 const maxFolder = 200
@@ -182,8 +153,8 @@ func guard[T any](f func() (T, error)) (v T, err error) {
 const batch = 4096
 
 // Read calls f with the rows of a file, a few thousand at a time; the slice is
-// the reader's again when f returns. T is a struct of this package, or one with
-// some of its columns.
+// the reader's again when f returns. T is a struct of schemas/row, or one with some
+// of its columns.
 func Read[T any](path string, f func([]T) error) error {
 	file, closer, err := Open(path)
 	if err != nil {
@@ -229,25 +200,8 @@ func Read[T any](path string, f func([]T) error) error {
 	return nil
 }
 
-// ReadRanks reads a file of the table ranks.
-func ReadRanks(path string, f func([]row.Rank) error) error {
-	return Read(path, func(r []Rank) error { return f(Cast[row.Rank](r)) })
-}
-
-// ReadSteps reads a file of the table steps.
-func ReadSteps(path string, f func([]row.Step) error) error {
-	return Read(path, func(r []Step) error { return f(Cast[row.Step](r)) })
-}
-
-// ReadCommunications reads a file of the table communications.
-func ReadCommunications(path string, f func([]row.Communication) error) error {
-	return Read(path, func(r []Communication) error { return f(Cast[row.Communication](r)) })
-}
-
 // ReadRecords reads a file of the table records.
-func ReadRecords(path string, f func([]row.Record) error) error {
-	return Read(path, func(r []Record) error { return f(Cast[row.Record](r)) })
-}
+func ReadRecords(path string, f func([]row.Record) error) error { return Read(path, f) }
 
 // Range is an entry of the KeysKey metadata: rows of one process (ranks, steps,
 // communications: Owner is the incarnation) or segment (records, ledger) lie

@@ -14,17 +14,14 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
+// TestColumnsAreThoseOfTheRows: a column has one name in all stores.
 func TestColumnsAreThoseOfTheRows(t *testing.T) {
-	pairs := [][2]any{
-		{Rank{}, row.Rank{}}, {Step{}, row.Step{}}, {Communication{}, row.Communication{}},
-		{Record{}, row.Record{}}, {Verdict{}, row.Verdict{}}, {Ledger{}, row.Ledger{}},
-	}
-	for _, p := range pairs {
-		got, want := reflect.TypeOf(p[0]), reflect.TypeOf(p[1])
-		for i := range want.NumField() {
-			name, _, _ := strings.Cut(got.Field(i).Tag.Get("parquet"), ",")
-			if col := want.Field(i).Tag.Get("col"); name != col {
-				t.Errorf("%s.%s is column %q, want %q", got, got.Field(i).Name, name, col)
+	for _, one := range []any{row.Rank{}, row.Step{}, row.Communication{}, row.Record{}, row.Verdict{}, row.Ledger{}} {
+		of := reflect.TypeOf(one)
+		for i := range of.NumField() {
+			tags := of.Field(i).Tag
+			if name, _, _ := strings.Cut(tags.Get("parquet"), ","); name != tags.Get("col") {
+				t.Errorf("%s.%s is column %q, want %q", of, of.Field(i).Name, name, tags.Get("col"))
 			}
 		}
 	}
@@ -36,8 +33,8 @@ func TestRowsComeBack(t *testing.T) {
 		{Job: "\xff\x00", Groups: []string{}, GroupRanks: [][]uint32{}, Off: []string{}},
 	}
 	var b bytes.Buffer
-	w := parquet.NewGenericWriter[Rank](&b, parquet.Compression(&parquet.Zstd))
-	if _, err := w.Write(Cast[Rank](want)); err != nil {
+	w := parquet.NewGenericWriter[row.Rank](&b, parquet.Compression(&parquet.Zstd))
+	if _, err := w.Write(want); err != nil {
 		t.Fatal(err)
 	}
 
@@ -45,12 +42,12 @@ func TestRowsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	got := make([]Rank, 2)
-	if n, err := parquet.NewGenericReader[Rank](bytes.NewReader(b.Bytes())).Read(got); n != 2 {
+	got := make([]row.Rank, 2)
+	if n, err := parquet.NewGenericReader[row.Rank](bytes.NewReader(b.Bytes())).Read(got); n != 2 {
 		t.Fatalf("read %d rows: %v", n, err)
 	}
 
-	if d := cmp.Diff(want, Cast[row.Rank](got)); d != "" {
+	if d := cmp.Diff(want, got); d != "" {
 		t.Fatal(d)
 	}
 }
@@ -76,7 +73,7 @@ func TestEscape(t *testing.T) {
 func TestRead(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 999, 1000, 1001, batch - 1, batch, batch + 1, 3*batch + 7} {
 		path := filepath.Join(t.TempDir(), "steps.parquet")
-		want := make([]Step, n)
+		want := make([]row.Step, n)
 		for i := range want {
 			want[i].Step = uint64(i)
 		}
@@ -86,11 +83,11 @@ func TestRead(t *testing.T) {
 		}
 
 		var got []row.Step
-		if err := ReadSteps(path, func(r []row.Step) error { got = append(got, r...); return nil }); err != nil {
+		if err := Read(path, func(r []row.Step) error { got = append(got, r...); return nil }); err != nil {
 			t.Fatal(err)
 		}
 
-		if !slices.Equal(Cast[row.Step](want), got) {
+		if !slices.Equal(want, got) {
 			t.Errorf("of %d rows %d are read", n, len(got))
 		}
 	}
@@ -99,12 +96,12 @@ func TestRead(t *testing.T) {
 // TestReadOfFewRows: a file of one row does not cost what a full portion of rows does.
 func TestReadOfFewRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.parquet")
-	if err := parquet.WriteFile(path, []Step{{Step: 7}}); err != nil {
+	if err := parquet.WriteFile(path, []row.Step{{Step: 7}}); err != nil {
 		t.Fatal(err)
 	}
 
 	n := testing.AllocsPerRun(3, func() {
-		if err := ReadSteps(path, func([]row.Step) error { return nil }); err != nil {
+		if err := Read(path, func([]row.Step) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -116,14 +113,14 @@ func TestReadOfFewRows(t *testing.T) {
 // BenchmarkReadRank: a store has a file of one row for each rank.
 func BenchmarkReadRank(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "rank.parquet")
-	if err := parquet.WriteFile(path, []Rank{{Job: "j", Groups: []string{"dp:a:0:2"}, GroupRanks: [][]uint32{{0, 1}}}}); err != nil {
+	if err := parquet.WriteFile(path, []row.Rank{{Job: "j", Groups: []string{"dp:a:0:2"}, GroupRanks: [][]uint32{{0, 1}}}}); err != nil {
 		b.Fatal(err)
 	}
 
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		if err := ReadRanks(path, func(r []row.Rank) error { n += len(r); return nil }); err != nil || n != 1 {
+		if err := Read(path, func(r []row.Rank) error { n += len(r); return nil }); err != nil || n != 1 {
 			b.Fatalf("%d rows: %v", n, err)
 		}
 	}

@@ -1,8 +1,9 @@
 // Package row is what the stores hold: one struct a table, the same for
 // ClickHouse, Parquet and Arrow.
 //
-// Invariant: the `col` tag is the column's name in every store, the field order
-// is the column order, and the Go type decides the column type: string String,
+// Invariant: the `col` tag is the column's name in every store, the `parquet` tag
+// repeats it with the column's encoding in files, the field order is the column
+// order, and the Go type decides the column type: string String,
 // uint16/32/64 UInt16/32/64, int32/64 Int32/64, []string Array(String),
 // [][]uint32 Array(Array(UInt32)). The DDL in schemas/clickhouse is held to it by
 // a test.
@@ -35,25 +36,25 @@ const (
 // whoever reads the files. Groups that stand in a file of their own (TaskD's) count more
 // than any line.
 type Rank struct {
-	Job         string     `col:"job"`
-	Rank        uint32     `col:"rank"`
-	Incarnation uint64     `col:"incarnation"`
-	WorldSize   uint32     `col:"world_size"`
-	LocalRank   uint16     `col:"local_rank"`
-	Node        string     `col:"node"`
-	Device      string     `col:"device"`
-	Pod         string     `col:"pod"`
-	PID         uint32     `col:"pid"`
-	BootID      string     `col:"boot_id"`
-	StartedNs   int64      `col:"started_ns"`
-	EndedNs     int64      `col:"ended_ns"` // 0 = not known to have ended
-	Groups      []string   `col:"groups"`   // dim:name:index:size
-	GroupRanks  [][]uint32 `col:"group_ranks"`
-	Writer      string     `col:"writer"`
-	Version     uint32     `col:"version"`
+	Job         string     `col:"job" parquet:"job,dict"`
+	Rank        uint32     `col:"rank" parquet:"rank"`
+	Incarnation uint64     `col:"incarnation" parquet:"incarnation"`
+	WorldSize   uint32     `col:"world_size" parquet:"world_size"`
+	LocalRank   uint16     `col:"local_rank" parquet:"local_rank"`
+	Node        string     `col:"node" parquet:"node,dict"`
+	Device      string     `col:"device" parquet:"device,dict"`
+	Pod         string     `col:"pod" parquet:"pod,dict"`
+	PID         uint32     `col:"pid" parquet:"pid"`
+	BootID      string     `col:"boot_id" parquet:"boot_id,dict"`
+	StartedNs   int64      `col:"started_ns" parquet:"started_ns,delta"`
+	EndedNs     int64      `col:"ended_ns" parquet:"ended_ns"`  // 0 = not known to have ended
+	Groups      []string   `col:"groups" parquet:"groups,list"` // dim:name:index:size
+	GroupRanks  [][]uint32 `col:"group_ranks" parquet:"group_ranks,list"`
+	Writer      string     `col:"writer" parquet:"writer,dict"`
+	Version     uint32     `col:"version" parquet:"version"`
 	// Off are the times in which the switch had recording off, "from:to" in ns since the
 	// Unix epoch; "from:" while it is. The first MaxOff of a process.
-	Off []string `col:"off"`
+	Off []string `col:"off" parquet:"off,list"`
 }
 
 // MaxOff bounds Rank.Off.
@@ -61,36 +62,36 @@ const MaxOff = 256
 
 // Step is one step of one rank. Key: job, rank, incarnation, step, repeat.
 type Step struct {
-	Job             string `col:"job"`
-	Rank            uint32 `col:"rank"`
-	Incarnation     uint64 `col:"incarnation"`
-	Node            string `col:"node"`
-	Step            uint64 `col:"step"`
-	Repeat          uint16 `col:"repeat"` // 0 for the first time within the incarnation
-	StartNs         int64  `col:"start_ns"`
-	StepNs          int64  `col:"step_ns"`
-	FPNs            int64  `col:"fp_ns"` // sum over the forward passes
-	FPCount         uint32 `col:"fp_count"`
-	CommNs          int64  `col:"comm_ns"` // union of the communication ranges
-	ExposedNs       int64  `col:"exposed_ns"`
-	CommTPNs        int64  `col:"comm_tp_ns"` // union per dimension
-	CommPPNs        int64  `col:"comm_pp_ns"`
-	CommDPNs        int64  `col:"comm_dp_ns"`
-	CommCPNs        int64  `col:"comm_cp_ns"`
-	CommEPNs        int64  `col:"comm_ep_ns"`
-	CommOtherNs     int64  `col:"comm_other_ns"`
-	DataLoaderNs    int64  `col:"dataloader_ns"`
-	CheckpointNs    int64  `col:"checkpoint_ns"`
-	CheckpointCount uint32 `col:"checkpoint_count"`
+	Job             string `col:"job" parquet:"job,dict"`
+	Rank            uint32 `col:"rank" parquet:"rank"`
+	Incarnation     uint64 `col:"incarnation" parquet:"incarnation"`
+	Node            string `col:"node" parquet:"node,dict"`
+	Step            uint64 `col:"step" parquet:"step,delta"`
+	Repeat          uint16 `col:"repeat" parquet:"repeat"` // 0 for the first time within the incarnation
+	StartNs         int64  `col:"start_ns" parquet:"start_ns,delta"`
+	StepNs          int64  `col:"step_ns" parquet:"step_ns"`
+	FPNs            int64  `col:"fp_ns" parquet:"fp_ns"` // sum over the forward passes
+	FPCount         uint32 `col:"fp_count" parquet:"fp_count"`
+	CommNs          int64  `col:"comm_ns" parquet:"comm_ns"` // union of the communication ranges
+	ExposedNs       int64  `col:"exposed_ns" parquet:"exposed_ns"`
+	CommTPNs        int64  `col:"comm_tp_ns" parquet:"comm_tp_ns"` // union per dimension
+	CommPPNs        int64  `col:"comm_pp_ns" parquet:"comm_pp_ns"`
+	CommDPNs        int64  `col:"comm_dp_ns" parquet:"comm_dp_ns"`
+	CommCPNs        int64  `col:"comm_cp_ns" parquet:"comm_cp_ns"`
+	CommEPNs        int64  `col:"comm_ep_ns" parquet:"comm_ep_ns"`
+	CommOtherNs     int64  `col:"comm_other_ns" parquet:"comm_other_ns"`
+	DataLoaderNs    int64  `col:"dataloader_ns" parquet:"dataloader_ns"`
+	CheckpointNs    int64  `col:"checkpoint_ns" parquet:"checkpoint_ns"`
+	CheckpointCount uint32 `col:"checkpoint_count" parquet:"checkpoint_count"`
 	// SelfNs is step - exposed - dataloader - checkpoint; -1 where no
 	// Communication was recorded in the step (raw step time says nothing of a rank).
-	SelfNs   int64  `col:"self_ns"`
-	HostFPNs int64  `col:"host_fp_ns"` // host side of FP where FPNs is the device's
-	Tokens   int64  `col:"tokens"`     // -1 = not recorded
-	Flags    uint32 `col:"flags"`      // Flag bits
+	SelfNs   int64  `col:"self_ns" parquet:"self_ns"`
+	HostFPNs int64  `col:"host_fp_ns" parquet:"host_fp_ns"` // host side of FP where FPNs is the device's
+	Tokens   int64  `col:"tokens" parquet:"tokens"`         // -1 = not recorded
+	Flags    uint32 `col:"flags" parquet:"flags"`           // Flag bits
 	// BackwardNs is the sum of ranges of the unknown kind "backward", less the time in
 	// them that the trainer waited for Communication, by what that says.
-	BackwardNs int64 `col:"backward_ns"`
+	BackwardNs int64 `col:"backward_ns" parquet:"backward_ns"`
 }
 
 // Flag bits of Step.Flags.
@@ -105,23 +106,23 @@ const (
 // Communication sums the ranges of one rank, group and op over a window of steps
 // (Window). Key: job, rank, incarnation, step_from, repeat, group, op.
 type Communication struct {
-	Job         string `col:"job"`
-	Rank        uint32 `col:"rank"`
-	Incarnation uint64 `col:"incarnation"`
-	Node        string `col:"node"`
-	StepFrom    uint64 `col:"step_from"` // a multiple of Window
-	StepTo      uint64 `col:"step_to"`   // last step of the window, inclusive
-	Repeat      uint16 `col:"repeat"`    // from 1<<15 on: completes an earlier row, see Complete
-	StartNs     int64  `col:"start_ns"`  // of the first step seen in the window
-	Group       string `col:"group"`
-	Dim         string `col:"dim"`
-	Op          string `col:"op"`
-	Steps       uint32 `col:"steps"` // steps with at least one call
-	Calls       uint32 `col:"calls"`
-	TotalNs     int64  `col:"total_ns"`
-	MinNs       int64  `col:"min_ns"`
-	MaxNs       int64  `col:"max_ns"`
-	Bytes       int64  `col:"bytes"`
+	Job         string `col:"job" parquet:"job,dict"`
+	Rank        uint32 `col:"rank" parquet:"rank"`
+	Incarnation uint64 `col:"incarnation" parquet:"incarnation"`
+	Node        string `col:"node" parquet:"node,dict"`
+	StepFrom    uint64 `col:"step_from" parquet:"step_from,delta"` // a multiple of Window
+	StepTo      uint64 `col:"step_to" parquet:"step_to,delta"`     // last step of the window, inclusive
+	Repeat      uint16 `col:"repeat" parquet:"repeat"`             // from 1<<15 on: completes an earlier row, see Complete
+	StartNs     int64  `col:"start_ns" parquet:"start_ns,delta"`   // of the first step seen in the window
+	Group       string `col:"group" parquet:"group,dict"`
+	Dim         string `col:"dim" parquet:"dim,dict"`
+	Op          string `col:"op" parquet:"op,dict"`
+	Steps       uint32 `col:"steps" parquet:"steps"` // steps with at least one call
+	Calls       uint32 `col:"calls" parquet:"calls"`
+	TotalNs     int64  `col:"total_ns" parquet:"total_ns"`
+	MinNs       int64  `col:"min_ns" parquet:"min_ns"`
+	MaxNs       int64  `col:"max_ns" parquet:"max_ns"`
+	Bytes       int64  `col:"bytes" parquet:"bytes"`
 }
 
 // Window is the number of steps that one Communication row covers.
@@ -129,70 +130,70 @@ const Window = 16
 
 // Record is one raw range. Key: segment, offset.
 type Record struct {
-	Job         string `col:"job"`
-	Rank        uint32 `col:"rank"`
-	Incarnation uint64 `col:"incarnation"`
-	Node        string `col:"node"`
-	Kind        string `col:"kind"`
-	Step        int64  `col:"step"` // -1 = in no step
-	Repeat      uint16 `col:"repeat"`
-	StartNs     int64  `col:"start_ns"`
-	DurNs       int64  `col:"dur_ns"`
-	Side        string `col:"side"`
-	HostStartNs int64  `col:"host_start_ns"` // 0 = unknown or Side is host
-	HostDurNs   int64  `col:"host_dur_ns"`
-	ExposedNs   int64  `col:"exposed_ns"` // -1 = unknown
-	Ring        uint32 `col:"ring"`
-	Seq         uint64 `col:"seq"`
-	Thread      uint64 `col:"thread"`
-	Op          string `col:"op"`
-	OpRaw       string `col:"op_raw"`
-	Group       string `col:"group"`
-	Peer        int32  `col:"peer"` // -1 = none
-	Count       int64  `col:"count"`
-	Dtype       string `col:"dtype"`
-	Bytes       int64  `col:"bytes"`
-	Tokens      int64  `col:"tokens"` // 0 = not recorded
-	Path        string `col:"path"`
-	Open        uint16 `col:"open"` // 1 = never ended
-	Segment     uint64 `col:"segment"`
-	Offset      uint64 `col:"offset"` // byte offset of the line (TaskD: of the range's first line) in the segment
+	Job         string `col:"job" parquet:"job,dict"`
+	Rank        uint32 `col:"rank" parquet:"rank"`
+	Incarnation uint64 `col:"incarnation" parquet:"incarnation"`
+	Node        string `col:"node" parquet:"node,dict"`
+	Kind        string `col:"kind" parquet:"kind,dict"`
+	Step        int64  `col:"step" parquet:"step,delta"` // -1 = in no step
+	Repeat      uint16 `col:"repeat" parquet:"repeat"`
+	StartNs     int64  `col:"start_ns" parquet:"start_ns,delta"`
+	DurNs       int64  `col:"dur_ns" parquet:"dur_ns"`
+	Side        string `col:"side" parquet:"side,dict"`
+	HostStartNs int64  `col:"host_start_ns" parquet:"host_start_ns,delta"` // 0 = unknown or Side is host
+	HostDurNs   int64  `col:"host_dur_ns" parquet:"host_dur_ns"`
+	ExposedNs   int64  `col:"exposed_ns" parquet:"exposed_ns"` // -1 = unknown
+	Ring        uint32 `col:"ring" parquet:"ring"`
+	Seq         uint64 `col:"seq" parquet:"seq,delta"`
+	Thread      uint64 `col:"thread" parquet:"thread"`
+	Op          string `col:"op" parquet:"op,dict"`
+	OpRaw       string `col:"op_raw" parquet:"op_raw,dict"`
+	Group       string `col:"group" parquet:"group,dict"`
+	Peer        int32  `col:"peer" parquet:"peer"` // -1 = none
+	Count       int64  `col:"count" parquet:"count"`
+	Dtype       string `col:"dtype" parquet:"dtype,dict"`
+	Bytes       int64  `col:"bytes" parquet:"bytes"`
+	Tokens      int64  `col:"tokens" parquet:"tokens"` // 0 = not recorded
+	Path        string `col:"path" parquet:"path,dict"`
+	Open        uint16 `col:"open" parquet:"open"` // 1 = never ended
+	Segment     uint64 `col:"segment" parquet:"segment"`
+	Offset      uint64 `col:"offset" parquet:"offset,delta"` // byte offset of the line (TaskD: of the range's first line) in the segment
 }
 
 // Verdict is one decision of `watch`.
 type Verdict struct {
-	Job       string `col:"job"`
-	AtNs      int64  `col:"at_ns"`
-	Step      uint64 `col:"step"`
-	Node      string `col:"node"`    // "" for a link, a finding, or the job: it has none of the three names
-	Finding   string `col:"finding"` // "" but for a finding
-	Group     string `col:"group"`   // "" but for a link
-	State     string `col:"state"`
-	Cause     string `col:"cause"`
-	Detail    string `col:"detail"`
-	Body      string `col:"body"` // the verdict.Node, Link, Finding, or of the job the whole Verdict, as JSON
-	ImpactPPM uint32 `col:"impact_ppm"`
+	Job       string `col:"job" parquet:"job,dict"`
+	AtNs      int64  `col:"at_ns" parquet:"at_ns,delta"`
+	Step      uint64 `col:"step" parquet:"step,delta"`
+	Node      string `col:"node" parquet:"node,dict"`       // "" for a link, a finding, or the job: it has none of the three names
+	Finding   string `col:"finding" parquet:"finding,dict"` // "" but for a finding
+	Group     string `col:"group" parquet:"group,dict"`     // "" but for a link
+	State     string `col:"state" parquet:"state,dict"`
+	Cause     string `col:"cause" parquet:"cause,dict"`
+	Detail    string `col:"detail" parquet:"detail"`
+	Body      string `col:"body" parquet:"body"` // the verdict.Node, Link, Finding, or of the job the whole Verdict, as JSON
+	ImpactPPM uint32 `col:"impact_ppm" parquet:"impact_ppm"`
 }
 
 // Ledger is one entry of the account of records: Records of State for Reason, of
 // one segment or batch. For any job: emitted = stored + summarised + aged +
 // dropped + in flight.
 type Ledger struct {
-	Job         string `col:"job"`
-	Rank        uint32 `col:"rank"`
-	Incarnation uint64 `col:"incarnation"`
-	Segment     uint64 `col:"segment"`
-	Name        string `col:"name"`  // the segment's file name
-	Batch       string `col:"batch"` // batch id, "" for a segment's entry
-	Table       string `col:"table"` // of a batch
-	State       string `col:"state"` // emitted, stored, summarised, aged, dropped
-	Reason      string `col:"reason"`
-	Kind        string `col:"kind"` // wire word, "" for all
-	Records     uint64 `col:"records"`
-	Bytes       uint64 `col:"bytes"`
-	FirstOffset uint64 `col:"first_offset"`
-	LastOffset  uint64 `col:"last_offset"`
-	AtNs        int64  `col:"at_ns"` // start_ns of the batch's first row: content, not the clock
+	Job         string `col:"job" parquet:"job,dict"`
+	Rank        uint32 `col:"rank" parquet:"rank"`
+	Incarnation uint64 `col:"incarnation" parquet:"incarnation"`
+	Segment     uint64 `col:"segment" parquet:"segment"`
+	Name        string `col:"name" parquet:"name,dict"`   // the segment's file name
+	Batch       string `col:"batch" parquet:"batch,dict"` // batch id, "" for a segment's entry
+	Table       string `col:"table" parquet:"table,dict"` // of a batch
+	State       string `col:"state" parquet:"state,dict"` // emitted, stored, summarised, aged, dropped
+	Reason      string `col:"reason" parquet:"reason,dict"`
+	Kind        string `col:"kind" parquet:"kind,dict"` // wire word, "" for all
+	Records     uint64 `col:"records" parquet:"records"`
+	Bytes       uint64 `col:"bytes" parquet:"bytes"`
+	FirstOffset uint64 `col:"first_offset" parquet:"first_offset"`
+	LastOffset  uint64 `col:"last_offset" parquet:"last_offset"`
+	AtNs        int64  `col:"at_ns" parquet:"at_ns,delta"` // start_ns of the batch's first row: content, not the clock
 }
 
 // Rows is a bundle of finished rows of any tables, in the order they were finished.

@@ -142,7 +142,7 @@ func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Com
 	sums = map[ship.CommunicationKey]row.Communication{}
 	seen := map[ship.CommunicationKey]bool{}
 	for _, f := range files {
-		err := parquet.ReadCommunications(f, func(rows []row.Communication) error {
+		err := parquet.Read(f, func(rows []row.Communication) error {
 			for _, r := range rows {
 				if k := ship.KeyOfCommunication(&r); seen[k] {
 					t.Errorf("window %+v is there twice", k)

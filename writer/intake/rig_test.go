@@ -205,10 +205,10 @@ func once(t testing.TB, dir, spec string, o intake.Options) intake.Report {
 func dump(t testing.TB, dir string) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	collect(t, dir, row.RanksTable, out, parquet.ReadRanks)
-	collect(t, dir, row.StepsTable, out, parquet.ReadSteps)
-	collect(t, dir, row.CommunicationsTable, out, parquet.ReadCommunications)
-	collect(t, dir, row.RecordsTable, out, parquet.ReadRecords)
+	collect[row.Rank](t, dir, row.RanksTable, out)
+	collect[row.Step](t, dir, row.StepsTable, out)
+	collect[row.Communication](t, dir, row.CommunicationsTable, out)
+	collect[row.Record](t, dir, row.RecordsTable, out)
 	out[row.LedgerTable] = accounts(t, dir)
 	return out
 }
@@ -228,8 +228,8 @@ func accounts(t testing.TB, dir string) []string {
 	}
 
 	for _, f := range files {
-		err := parquet.Read(f, func(rows []parquet.Ledger) error {
-			for _, l := range parquet.Cast[row.Ledger](rows) {
+		err := parquet.Read(f, func(rows []row.Ledger) error {
+			for _, l := range rows {
 				k := thing{l.Segment, l.State, l.Reason, l.Kind}
 				if old, ok := last[k]; l.Batch == "" && (!ok || l.LastOffset > old.LastOffset) {
 					last[k] = l
@@ -252,7 +252,7 @@ func accounts(t testing.TB, dir string) []string {
 	return all
 }
 
-func collect[T any](t testing.TB, dir, table string, out map[string][]string, read func(string, func([]T) error) error) {
+func collect[T any](t testing.TB, dir, table string, out map[string][]string) {
 	t.Helper()
 	files, err := parquet.Files(dir, table, nil)
 	if err != nil {
@@ -260,7 +260,7 @@ func collect[T any](t testing.TB, dir, table string, out map[string][]string, re
 	}
 
 	for _, f := range files {
-		err := read(f, func(rows []T) error {
+		err := parquet.Read(f, func(rows []T) error {
 			for i := range rows {
 				out[table] = append(out[table], fmt.Sprintf("%+v", rows[i]))
 			}

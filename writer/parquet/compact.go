@@ -148,28 +148,22 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 func readInto(b *ship.Batch, path string) error {
 	switch b.Table {
 	case row.StepsTable:
-		return layout.ReadSteps(path, func(r []row.Step) error { b.Steps = append(b.Steps, r...); return nil })
+		return layout.Read(path, func(r []row.Step) error { b.Steps = append(b.Steps, r...); return nil })
 	case row.CommunicationsTable:
-		return layout.ReadCommunications(path, func(r []row.Communication) error {
+		return layout.Read(path, func(r []row.Communication) error {
 			b.Communications = append(b.Communications, r...)
 			return nil
 		})
 	case row.RecordsTable:
-		return layout.ReadRecords(path, func(r []row.Record) error {
+		return layout.Read(path, func(r []row.Record) error {
 			some := row.Pack(r...)
 			b.Raws.Append(&some)
 			return nil
 		})
 	case row.VerdictsTable:
-		return layout.Read(path, func(r []layout.Verdict) error {
-			b.Verdicts = append(b.Verdicts, layout.Cast[row.Verdict](r)...)
-			return nil
-		})
+		return layout.Read(path, func(r []row.Verdict) error { b.Verdicts = append(b.Verdicts, r...); return nil })
 	case row.LedgerTable:
-		return layout.Read(path, func(r []layout.Ledger) error {
-			b.Ledger = append(b.Ledger, layout.Cast[row.Ledger](r)...)
-			return nil
-		})
+		return layout.Read(path, func(r []row.Ledger) error { b.Ledger = append(b.Ledger, r...); return nil })
 	}
 
 	return fmt.Errorf("BUG: compact table %s", b.Table)

@@ -17,29 +17,29 @@ import (
 
 // writers holds one encoder a table, so that their buffers are used again.
 type writers struct {
-	ranks          *parquet.GenericWriter[layout.Rank]
-	steps          *parquet.GenericWriter[layout.Step]
-	communications *parquet.GenericWriter[layout.Communication]
-	records        *parquet.GenericWriter[layout.Record]
-	verdicts       *parquet.GenericWriter[layout.Verdict]
-	ledger         *parquet.GenericWriter[layout.Ledger]
+	ranks          *parquet.GenericWriter[row.Rank]
+	steps          *parquet.GenericWriter[row.Step]
+	communications *parquet.GenericWriter[row.Communication]
+	records        *parquet.GenericWriter[row.Record]
+	verdicts       *parquet.GenericWriter[row.Verdict]
+	ledger         *parquet.GenericWriter[row.Ledger]
 }
 
 // write encodes a batch.
 func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) error {
 	switch b.Table {
 	case row.RanksTable:
-		return encode(&w.ranks, out, cast[layout.Rank](b.Ranks), meta, "rank", "incarnation")
+		return encode(&w.ranks, out, run(b.Ranks), meta, "rank", "incarnation")
 	case row.StepsTable:
-		return encode(&w.steps, out, cast[layout.Step](sorted(b.Steps, compareSteps)...), meta, "rank", "incarnation", "step", "repeat")
+		return encode(&w.steps, out, slices.Values(sorted(b.Steps, compareSteps)), meta, "rank", "incarnation", "step", "repeat")
 	case row.CommunicationsTable:
-		return encode(&w.communications, out, cast[layout.Communication](sorted(b.Communications, compareCommunications)...), meta, "rank", "incarnation", "step_from", "repeat")
+		return encode(&w.communications, out, slices.Values(sorted(b.Communications, compareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
 	case row.RecordsTable:
 		return encode(&w.records, out, unpacked(b.Raws.Words, sorted(b.Raws.Rows, compareRaws)...), meta, "rank", "segment", "offset")
 	case row.VerdictsTable:
-		return encode(&w.verdicts, out, cast[layout.Verdict](b.Verdicts), meta)
+		return encode(&w.verdicts, out, run(b.Verdicts), meta)
 	case row.LedgerTable:
-		return encode(&w.ledger, out, cast[layout.Ledger](b.Ledger), meta)
+		return encode(&w.ledger, out, run(b.Ledger), meta)
 	}
 
 	return fmt.Errorf("BUG: no table %s", b.Table)
@@ -83,30 +83,22 @@ func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq
 	return nil
 }
 
-// cast yields rows as rows of their file.
-func cast[To, From layout.Rows](runs ...[]From) iter.Seq[[]To] {
-	return func(yield func([]To) bool) {
-		for _, run := range runs {
-			if !yield(layout.Cast[To](run)) {
-				return
-			}
-		}
-	}
-}
+// run yields rows as one run.
+func run[T any](rows []T) iter.Seq[[]T] { return slices.Values([][]T{rows}) }
 
 // tileRows is how many raw rows are unpacked at once: 150 KiB, which stay in the L2
 // cache until they are encoded.
 const tileRows = 512
 
 // unpacked yields raw rows with their words.
-func unpacked(words []string, runs ...[]row.Raw) iter.Seq[[]layout.Record] {
-	return func(yield func([]layout.Record) bool) {
+func unpacked(words []string, runs ...[]row.Raw) iter.Seq[[]row.Record] {
+	return func(yield func([]row.Record) bool) {
 		var tile []row.Record
 		for _, run := range runs {
 			for rows := range slices.Chunk(run, tileRows) {
 				some := row.Raws{Rows: rows, Words: words}
 				tile = some.AppendTo(tile[:0])
-				if !yield(layout.Cast[layout.Record](tile)) {
+				if !yield(tile) {
 					return
 				}
 			}

@@ -23,15 +23,15 @@ func NewExport(out io.Writer, table string) (*Export, error) {
 	e := &Export{table: table}
 	switch table {
 	case row.RanksTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Rank] { return cast[layout.Rank](r.Ranks) })
+		export(e, out, func(r *row.Rows) iter.Seq[[]row.Rank] { return run(r.Ranks) })
 	case row.StepsTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Step] { return cast[layout.Step](r.Steps) })
+		export(e, out, func(r *row.Rows) iter.Seq[[]row.Step] { return run(r.Steps) })
 	case row.CommunicationsTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Communication] {
-			return cast[layout.Communication](r.Communications)
+		export(e, out, func(r *row.Rows) iter.Seq[[]row.Communication] {
+			return run(r.Communications)
 		})
 	case row.RecordsTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]layout.Record] { return unpacked(r.Raws.Words, r.Raws.Rows) })
+		export(e, out, func(r *row.Rows) iter.Seq[[]row.Record] { return unpacked(r.Raws.Words, r.Raws.Rows) })
 	default:
 		return nil, fmt.Errorf("export table %s: want ranks, steps, communications or records", table)
 	}

@@ -302,10 +302,10 @@ func reader(b *ship.Batch, stored []bool) func(path string) error {
 		return marker(places, stored, func(k *storedRecord) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
 	case row.VerdictsTable:
 		places := placesOf(b.Verdicts, ship.KeyOfVerdict)
-		return marker(places, stored, func(k *layout.Verdict) ship.VerdictKey { return ship.KeyOfVerdict((*row.Verdict)(k)) })
+		return marker(places, stored, ship.KeyOfVerdict)
 	default:
 		places := placesOf(b.Ledger, ship.KeyOfLedger)
-		return marker(places, stored, func(k *layout.Ledger) ship.LedgerKey { return ship.KeyOfLedger((*row.Ledger)(k)) })
+		return marker(places, stored, ship.KeyOfLedger)
 	}
 }
 

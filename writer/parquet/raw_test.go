@@ -60,7 +60,7 @@ func readBack(t *testing.T, file []byte) (got []row.Record) {
 		t.Fatal(err)
 	}
 
-	if err := layout.ReadRecords(path, func(rows []row.Record) error { got = append(got, rows...); return nil }); err != nil {
+	if err := layout.Read(path, func(rows []row.Record) error { got = append(got, rows...); return nil }); err != nil {
 		t.Fatal(err)
 	}
 
@@ -97,7 +97,7 @@ func TestRawFile(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if v, _ := file.Lookup("a"); v != "b" || file.Schema().String() != parquet.SchemaOf(layout.Record{}).String() {
+		if v, _ := file.Lookup("a"); v != "b" || file.Schema().String() != parquet.SchemaOf(row.Record{}).String() {
 			t.Fatalf("metadata %q, schema %s", v, file.Schema())
 		}
 

@@ -175,7 +175,7 @@ func rankFile(r *row.Rank) string {
 // rankVersion returns the version of the row in a rank's file, -1 without one.
 func rankVersion(path string) (int64, error) {
 	version := int64(-1)
-	err := layout.ReadRanks(path, func(rows []row.Rank) error {
+	err := layout.Read(path, func(rows []row.Rank) error {
 		for i := range rows {
 			version = max(version, int64(rows[i].Version))
 		}

@@ -61,9 +61,9 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		return nil, err
 	}
 
-	err = count(ctx, s.dir, row.LedgerTable, job, func(r *layout.Ledger) {
+	err = count(ctx, s.dir, row.LedgerTable, job, func(r *row.Ledger) {
 		if r.Job == job {
-			t.Ledger = append(t.Ledger, row.Ledger(*r))
+			t.Ledger = append(t.Ledger, *r)
 		}
 	})
 	return t, err
