@@ -97,36 +97,6 @@ func (g *group) drop() int {
 	return n
 }
 
-// Key is what the account is summed by.
-type Key struct{ State, Reason string }
-
-// Total is a sum of entries.
-type Total struct{ Entries, Records, Bytes uint64 }
-
-// Sum adds entries up by state and reason. The zero value is ready.
-type Sum map[Key]Total
-
-// Add counts one entry.
-func (s Sum) Add(r row.Ledger) {
-	k := Key{r.State, r.Reason}
-	t := s[k]
-	t.Entries++
-	t.Records += r.Records
-	t.Bytes += r.Bytes
-	s[k] = t
-}
-
-// State returns the records of a state, all reasons together.
-func (s Sum) State(state string) (records uint64) {
-	for k, t := range s {
-		if k.State == state {
-			records += t.Records
-		}
-	}
-
-	return records
-}
-
 // Aged returns a test for segments whose loss is in the ledger of a profiling
 // directory: by job, rank and file name, with or without ".zst". Such a segment is
 // being deleted; nothing of it may be shipped any more.

@@ -8,7 +8,7 @@
 // power) all or none. A torn last line is cut off by the next Append or Open. Several
 // processes may append: each holds flock on the file while it writes.
 //
-// Caveat: the file grows by a line an entry until Compact sums it up.
+// Caveat: the file grows by a line an entry.
 package ledger
 
 import (
@@ -160,7 +160,7 @@ func (l *Ledger) reopen() error {
 	return nil
 }
 
-// locked runs do while no other process appends. A Compact elsewhere may have put
+// locked runs do while no other process appends. One whose Append failed may have put
 // another file in our one's place: then that one is opened first.
 func (l *Ledger) locked(do func() error) error {
 	for {
@@ -331,9 +331,15 @@ func (l *Ledger) write(lines []byte) error {
 	return err
 }
 
-// drop replaces the file by a copy without the stale lines of a failed Append.
+// drop replaces the file by a copy without the stale lines of a failed Append. The lock
+// is held, and goes with the old file: whoever waits for it finds that the name is
+// another's now, and opens that.
 func (l *Ledger) drop() error {
-	err := l.swap(func(w io.Writer) error {
+	if err := keep.Sweep(filepath.Dir(l.path)); err != nil {
+		return err
+	}
+
+	err := keep.Replace(l.path, 0o644, func(w io.Writer) error {
 		st, err := l.f.Stat()
 		if err != nil {
 			return err
@@ -346,9 +352,13 @@ func (l *Ledger) drop() error {
 
 		return l.copyTo(w, min(l.stale.to, size), size)
 	})
-	if err == nil {
-		l.stale = extent{}
+	if err != nil {
+		return err
 	}
+
+	l.stale = extent{} // of the old file: the new one has other lines there
+	err = l.f.Close()
+	l.f = nil
 
 	return err
 }

@@ -288,6 +288,8 @@ func TestAppend_EachCallFails(t *testing.T) {
 	}
 }
 
+// TestAppend_ManyAtOnce: entries stay whole beside others that append and others that put
+// a copy in the file's place.
 func TestAppend_ManyAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	const ledgers, n = 4, 25
@@ -302,10 +304,13 @@ func TestAppend_ManyAtOnce(t *testing.T) {
 					t.Error(err)
 				}
 
-				if k == n/2 {
-					if err := l.Compact(func(row.Ledger) bool { return true }); err != nil {
+				if k == n/2 { // as after an Append that failed
+					l.mu.Lock()
+					if err := l.locked(l.drop); err != nil {
 						t.Error(err)
 					}
+
+					l.mu.Unlock()
 				}
 			}
 		}()
@@ -321,42 +326,6 @@ func TestAppend_ManyAtOnce(t *testing.T) {
 		if count[fmt.Sprint(i)] != 2 {
 			t.Errorf("entry %d stands %d times", i, count[fmt.Sprint(i)])
 		}
-	}
-}
-
-func TestCompact_KeepsTheSums(t *testing.T) {
-	dir := t.TempDir()
-	l := open(t, dir)
-	for i := range 100 {
-		r := numbered(i)
-		r.Rank = uint32(i % 2)
-		if i%10 == 0 {
-			r.State, r.Reason = "stored", ""
-		}
-
-		must(t, l.Append(r))
-	}
-
-	before, err := sumJob(dir, "j1")
-	must(t, err)
-	must(t, l.Compact(func(r row.Ledger) bool { return r.Name == "99" }))
-	must(t, l.Append(numbered(1000)))
-	after, err := sumJob(dir, "")
-	must(t, err)
-	if got, want := after.State("aged"), before.State("aged")+1000; got != want || want != 4950-450+1000 {
-		t.Errorf("aged %d, want %d", got, want)
-	}
-
-	if got := after[Key{"stored", ""}].Records; got != 450 {
-		t.Errorf("stored %d, want 450", got)
-	}
-
-	if got := entries(t, dir); len(got) != 5 || got[3].Name != "99" {
-		t.Errorf("entries: %+v", got)
-	}
-
-	if other, err := sumJob(dir, "j2"); err != nil || len(other) != 0 {
-		t.Errorf("another job has %v, %v", other, err)
 	}
 }
 
@@ -424,17 +393,4 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d good, %d bad, %v", good, bad, err)
 		}
 	})
-}
-
-// sumJob adds up the ledger of a profiling directory for one job, "" for all.
-func sumJob(dir, job string) (Sum, error) {
-	s := make(Sum)
-	_, err := Read(dir, func(r row.Ledger) error {
-		if job == "" || r.Job == job {
-			s.Add(r)
-		}
-
-		return nil
-	})
-	return s, err
 }
