@@ -16,7 +16,6 @@ import (
 const (
 	FromFile           = "topology"
 	FromParallelGroups = ParallelGroupFile
-	FromRankTable      = RankTableFile
 )
 
 // maxRanks bounds the rank directories that Discover looks into.

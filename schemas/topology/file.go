@@ -37,16 +37,6 @@ func Dim(word string) string {
 	return word
 }
 
-// role reports whether ranks have a role by their place in a group of dimension d.
-func role(d string) bool {
-	switch Dim(d) {
-	case "tp", "pp", "dp", "cp", "ep":
-		return true
-	}
-
-	return false
-}
-
 // Load reads and validates a topology file.
 func Load(path string) (*File, error) {
 	b, err := readFile(path, maxFile)

@@ -19,63 +19,6 @@ func (f *File) NodeOf(rank int) string {
 	return "node-" + strconv.Itoa(rank)
 }
 
-// Places returns NodeOf for every rank below world, at once.
-func (f *File) Places(world int) []string {
-	places := make([]string, max(world, 0))
-	for r := range places {
-		places[r] = "node-" + strconv.Itoa(r)
-	}
-
-	if f == nil {
-		return places
-	}
-
-	for n, ranks := range f.Nodes {
-		for _, r := range ranks {
-			if r >= 0 && r < len(places) {
-				places[r] = n
-			}
-		}
-	}
-
-	return places
-}
-
-// Names finds the group that a communicator is, by its ranks.
-type Names struct {
-	bySet map[string]string
-}
-
-// Names returns the rule "a communicator takes the name of the topology group with
-// the same ranks". Where two groups have the same ranks, one with a role wins, then
-// the first.
-func (f *File) Names() *Names {
-	n := &Names{bySet: map[string]string{}}
-	if f == nil {
-		return n
-	}
-
-	for _, roles := range [...]bool{true, false} {
-		for _, g := range f.Groups {
-			if key := setKey(g.Ranks); role(g.Dim) == roles && n.bySet[key] == "" {
-				n.bySet[key] = g.Name
-			}
-		}
-	}
-
-	return n
-}
-
-// Of returns the name of the group with these ranks, in any order; own where there
-// is none.
-func (n *Names) Of(own string, ranks []int) string {
-	if name, ok := n.bySet[setKey(ranks)]; ok && len(ranks) > 0 {
-		return name
-	}
-
-	return own
-}
-
 // setKey returns the same text for the same set of ranks.
 func setKey(ranks []int) string {
 	sorted := slices.Clone(ranks)

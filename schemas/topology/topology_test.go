@@ -223,15 +223,6 @@ func TestDiscover(t *testing.T) {
 			t.Fatalf("%s: roles=%q servers=%v files=%v", where, found.Roles, found.Servers, found.Files)
 		}
 	}
-
-	names := want.Names()
-	if got := names.Of("10.20.0.1%eth0_60000", []int{0, 4}); got != "dp-stage0" {
-		t.Fatalf("the communicator with the group's ranks is called %q", got)
-	}
-
-	if got := names.Of("own", []int{0, 5}); got != "own" {
-		t.Fatalf("another one is called %q", got)
-	}
 }
 
 func TestDiscover_Nothing(t *testing.T) {
@@ -281,10 +272,6 @@ func TestNodeOf(t *testing.T) {
 	f := &File{Nodes: map[string][]int{"n0": {0, 2}}}
 	if f.NodeOf(2) != "n0" || f.NodeOf(1) != "node-1" || (*File)(nil).NodeOf(7) != "node-7" {
 		t.Fatal("wrong node")
-	}
-
-	if d := cmp.Diff([]string{"n0", "node-1", "n0"}, f.Places(3)); d != "" {
-		t.Fatal(d)
 	}
 }
 

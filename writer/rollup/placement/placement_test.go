@@ -73,7 +73,11 @@ func TestJob_Node(t *testing.T) {
 		"":         {"gpu-9", "10.0.0.1", "10.0.0.1", "node-3"},
 	} {
 		r := New(found, nil, node)
-		places := r.Topology(dirs).Places(4)
+		var places []string
+		for rank := range dirs {
+			places = append(places, r.Topology(dirs).NodeOf(rank))
+		}
+
 		if d := cmp.Diff(want, places); d != "" {
 			t.Errorf("node %q (-want +got):\n%s", node, d)
 		}
