@@ -2,7 +2,6 @@ package intake
 
 import (
 	"maps"
-	"time"
 
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -24,8 +23,7 @@ type State struct {
 	Unacknowledged int
 	Losses         map[string]LossSum
 	Altered        map[string]uint64 // records stored otherwise than they came, by reason
-	LastScan       time.Time
-	Problem        string // what the last look could not read, "" when it went well
+	Problem        string            // what the last look could not read, "" when it went well
 }
 
 // Shipped reports whether every row of a segment is acknowledged by the store, so
@@ -57,7 +55,7 @@ func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
 
 // note refreshes the state that others see.
 func (f *Follower) note() {
-	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), Altered: maps.Clone(f.e.altered), LastScan: time.Now(), Problem: f.problem}
+	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), Altered: maps.Clone(f.e.altered), Problem: f.problem}
 	for _, m := range f.e.members {
 		s.Backlog += m.stream.Backlog()
 		if m.out.Pending() > 0 {

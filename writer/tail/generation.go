@@ -35,7 +35,6 @@ func (s *Stream) ready(f *file, v Visitor) (bool, error) {
 		return false, s.wrap(err)
 	}
 
-	s.tree.counters.opens.Add(1)
 	ok, err := s.identify(f, r, v)
 	if r.Damage() != nil || err != nil && f.compressed {
 		s.damaged(f)

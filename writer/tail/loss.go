@@ -24,8 +24,6 @@ const (
 func (s *Stream) lose(f *file, l Loss) {
 	l.Segment, l.ID = f.name, f.id
 	s.losses = append(s.losses, l)
-	s.tree.counters.losses.Add(1)
-	s.tree.counters.lostBytes.Add(uint64(max(l.Bytes, 0)))
 	s.tree.o.Logger.Warn("lines lost", "dir", s.Dir.Path, "segment", f.name, "reason", l.Reason, "bytes", l.Bytes, "lines", l.Lines)
 }
 

@@ -64,8 +64,6 @@ type Visitor interface {
 // Counters are what metrics show of a tree, as totals since it was made.
 type Counters struct {
 	Lines, Bytes, Segments uint64
-	Losses, LostBytes      uint64
-	Opens, Scans           uint64
 }
 
 // Tree follows the rank directories under a root. It is used by one goroutine;
@@ -76,7 +74,7 @@ type Tree struct {
 	streams map[string]*Stream // by path
 	open    []*Stream          // those with an open reader, least recently used first
 
-	counters struct{ lines, bytes, segments, losses, lostBytes, opens, scans atomic.Uint64 }
+	counters struct{ lines, bytes, segments atomic.Uint64 }
 }
 
 // New returns a tree; Scan looks what is there.
@@ -96,7 +94,6 @@ func New(root string, o Options) *Tree {
 // rank, new ones among them. An error names what could not be read; the streams
 // of the rest are returned all the same.
 func (t *Tree) Scan() ([]*Stream, error) {
-	t.counters.scans.Add(1)
 	dirs, err := segment.Walk(t.root)
 	seen := make(map[string]bool, len(dirs))
 	all := make([]*Stream, 0, len(dirs))
@@ -140,10 +137,7 @@ func (t *Tree) Close() error {
 // Counters returns the totals.
 func (t *Tree) Counters() Counters {
 	c := &t.counters
-	return Counters{
-		Lines: c.lines.Load(), Bytes: c.bytes.Load(), Segments: c.segments.Load(),
-		Losses: c.losses.Load(), LostBytes: c.lostBytes.Load(), Opens: c.opens.Load(), Scans: c.scans.Load(),
-	}
+	return Counters{Lines: c.lines.Load(), Bytes: c.bytes.Load(), Segments: c.segments.Load()}
 }
 
 // acquire makes s the most recently used of the open streams, and closes another
