@@ -157,7 +157,7 @@ type tableWriter interface {
 
 func (e *exporting) tableWriter(w io.Writer) (tableWriter, error) {
 	if e.format == "arrow" {
-		return arrow.NewWriter(w, e.table, arrow.Options{})
+		return arrow.NewWriter(w, e.table)
 	}
 
 	return parquet.NewExport(w, e.table)

@@ -1,9 +1,9 @@
 // Package arrow writes rows as Arrow IPC streams: for notebooks, and for programs
 // that want columns without a store.
 //
-// Invariant: a stream is one table: its schema (schemas/arrow), then record
-// batches in the order of the rows, then the end mark. The bytes depend on the
-// rows and their division into calls only.
+// Invariant: a stream is one table: its schema, made of schemas/row, then record batches
+// in the order of the rows, then the end mark. The bytes depend on the rows and their
+// division into calls only.
 //
 // Caveat: this is the one package that knows Arrow's Go library, which is frozen
 // upstream.
@@ -12,19 +12,23 @@ package arrow
 import (
 	"fmt"
 	"io"
+	"reflect"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
-	schema "github.com/laggard-dev/laggard/schemas/arrow"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// batchRows is the number of rows of a record batch.
-const batchRows = 64 << 10
+const (
+	// batchRows is the number of rows of a record batch.
+	batchRows = 64 << 10
+	// schemaVersion stands in each schema's metadata.
+	schemaVersion = "1"
+)
 
 // Writer writes one table. It is not safe for concurrent use.
 type Writer struct {
@@ -34,51 +38,65 @@ type Writer struct {
 	scratch ship.Scratch
 }
 
-// Options configure a Writer.
-type Options struct {
-	// Plain leaves the buffers uncompressed; else they are zstd.
-	Plain bool
-}
-
-// NewWriter begins a stream of a table's rows. It writes nothing before the first
-// Write or Close.
-func NewWriter(out io.Writer, table string, o Options) (*Writer, error) {
+// NewWriter begins a stream of a table's rows, compressed with zstd. It writes nothing
+// before the first Write or Close.
+func NewWriter(out io.Writer, table string) (*Writer, error) {
 	s, err := schemaOf(table)
 	if err != nil {
 		return nil, err
 	}
 
-	options := []ipc.Option{ipc.WithSchema(s)}
-	if !o.Plain {
-		options = append(options, ipc.WithZstd())
-	}
-
 	return &Writer{
-		table: table, out: ipc.NewWriter(out, options...),
+		table: table, out: ipc.NewWriter(out, ipc.WithSchema(s), ipc.WithZstd()),
 		builder: array.NewRecordBuilder(memory.DefaultAllocator, s),
 	}, nil
 }
 
+// tables are the rows of what export offers: their fields are the columns, in order.
+var tables = map[string]reflect.Type{
+	row.RanksTable:          reflect.TypeFor[row.Rank](),
+	row.StepsTable:          reflect.TypeFor[row.Step](),
+	row.CommunicationsTable: reflect.TypeFor[row.Communication](),
+	row.RecordsTable:        reflect.TypeFor[row.Record](),
+}
+
+// schemaOf returns the columns of a table; none is null.
 func schemaOf(table string) (*arrow.Schema, error) {
-	columns := schema.Fields(table)
-	if columns == nil {
+	rows := tables[table]
+	if rows == nil {
 		return nil, fmt.Errorf("write Arrow stream: no table is called %q", table)
 	}
 
-	types := map[schema.Type]arrow.DataType{
-		schema.Utf8: arrow.BinaryTypes.String, schema.Uint16: arrow.PrimitiveTypes.Uint16,
-		schema.Uint32: arrow.PrimitiveTypes.Uint32, schema.Uint64: arrow.PrimitiveTypes.Uint64,
-		schema.Int32: arrow.PrimitiveTypes.Int32, schema.Int64: arrow.PrimitiveTypes.Int64,
-		schema.ListUtf8:    arrow.ListOf(arrow.BinaryTypes.String),
-		schema.ListListU32: arrow.ListOf(arrow.ListOf(arrow.PrimitiveTypes.Uint32)),
-	}
-	fields := make([]arrow.Field, len(columns))
-	for i, c := range columns {
-		fields[i] = arrow.Field{Name: c.Name, Type: types[c.Type]}
+	fields := make([]arrow.Field, rows.NumField())
+	for i := range fields {
+		f := rows.Field(i)
+		fields[i] = arrow.Field{Name: f.Tag.Get("col"), Type: typeOf(f.Type)}
 	}
 
-	meta := arrow.NewMetadata([]string{schema.SchemaKey, schema.TableKey}, []string{schema.SchemaVersion, table})
+	meta := arrow.NewMetadata([]string{"schema_version", "table"}, []string{schemaVersion, table})
 	return arrow.NewSchema(fields, &meta), nil
+}
+
+// typeOf returns the type of a column whose values have a Go type.
+func typeOf(t reflect.Type) arrow.DataType {
+	switch t.Kind() {
+	case reflect.String:
+		return arrow.BinaryTypes.String
+	case reflect.Uint16:
+		return arrow.PrimitiveTypes.Uint16
+	case reflect.Uint32:
+		return arrow.PrimitiveTypes.Uint32
+	case reflect.Uint64:
+		return arrow.PrimitiveTypes.Uint64
+	case reflect.Int32:
+		return arrow.PrimitiveTypes.Int32
+	case reflect.Int64:
+		return arrow.PrimitiveTypes.Int64
+	case reflect.Slice:
+		return arrow.ListOf(typeOf(t.Elem()))
+	}
+
+	panic(fmt.Sprintf("BUG: no Arrow column for %s", t))
 }
 
 // Write writes the rows of the writer's table; those of others are left alone.
@@ -93,23 +111,8 @@ func (w *Writer) Write(rows *row.Rows) error {
 		b.Communications = rows.Communications
 	case row.RecordsTable:
 		b.Raws = rows.Raws
-	case row.LedgerTable:
-		b.Ledger = rows.Ledger
 	}
 
-	return w.write(b)
-}
-
-// WriteVerdicts writes rows of the table verdicts.
-func (w *Writer) WriteVerdicts(rows []row.Verdict) error {
-	if w.table != row.VerdictsTable {
-		return fmt.Errorf("write Arrow stream of %s: these are verdicts", w.table)
-	}
-
-	return w.write(&ship.Batch{Table: w.table, Verdicts: rows})
-}
-
-func (w *Writer) write(b *ship.Batch) error {
 	for from := 0; from < b.Len(); from += batchRows {
 		if err := w.batch(b, from, min(from+batchRows, b.Len())); err != nil {
 			return fmt.Errorf("write Arrow stream of %s: %w", w.table, err)
@@ -132,8 +135,8 @@ func (w *Writer) batch(b *ship.Batch, from, to int) error {
 	return w.out.Write(record)
 }
 
-// appendColumn appends the values of one column. The types are those of schemas/arrow: another one is a
-// mistake of ours, not of the input.
+// appendColumn appends the values of one column. The types are those of typeOf: another
+// one is a mistake of ours, not of the input.
 func appendColumn(b array.Builder, values any) {
 	switch v := values.(type) {
 	case []string:

@@ -33,45 +33,43 @@ func read(t *testing.T, b []byte, f func(*ipc.Reader)) int64 {
 }
 
 func TestRowsComeBack(t *testing.T) {
-	for _, plain := range []bool{false, true} {
-		rows := shiptest.Rows("jöb", 3, 0, batchRows+100)
-		var b bytes.Buffer
-		w, err := NewWriter(&b, row.StepsTable, Options{Plain: plain})
-		if err != nil {
-			t.Fatal(err)
-		}
+	rows := shiptest.Rows("jöb", 3, 0, batchRows+100)
+	var b bytes.Buffer
+	w, err := NewWriter(&b, row.StepsTable)
+	if err != nil {
+		t.Fatal(err)
+	}
 
-		if err := w.Write(rows); err != nil {
-			t.Fatal(err)
-		}
+	if err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
 
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 
-		at := 0
-		n := read(t, b.Bytes(), func(r *ipc.Reader) {
-			steps := r.Record().Column(4).(*array.Uint64)
-			fp := r.Record().Column(8).(*array.Int64)
-			job := r.Record().Column(0).(*array.String)
-			for i := range steps.Len() {
-				want := &rows.Steps[at]
-				if steps.Value(i) != want.Step || fp.Value(i) != want.FPNs || job.Value(i) != want.Job {
-					t.Fatalf("row %d: step %d, fp %d, job %q", at, steps.Value(i), fp.Value(i), job.Value(i))
-				}
-
-				at++
+	at := 0
+	n := read(t, b.Bytes(), func(r *ipc.Reader) {
+		steps := r.Record().Column(4).(*array.Uint64)
+		fp := r.Record().Column(8).(*array.Int64)
+		job := r.Record().Column(0).(*array.String)
+		for i := range steps.Len() {
+			want := &rows.Steps[at]
+			if steps.Value(i) != want.Step || fp.Value(i) != want.FPNs || job.Value(i) != want.Job {
+				t.Fatalf("row %d: step %d, fp %d, job %q", at, steps.Value(i), fp.Value(i), job.Value(i))
 			}
-		})
-		if n != int64(len(rows.Steps)) {
-			t.Fatalf("%d rows, want %d", n, len(rows.Steps))
+
+			at++
 		}
+	})
+	if n != int64(len(rows.Steps)) {
+		t.Fatalf("%d rows, want %d", n, len(rows.Steps))
 	}
 }
 
 func TestLists(t *testing.T) {
 	var b bytes.Buffer
-	w, err := NewWriter(&b, row.RanksTable, Options{})
+	w, err := NewWriter(&b, row.RanksTable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,23 +101,16 @@ func TestLists(t *testing.T) {
 
 func TestEveryTable(t *testing.T) {
 	rows := shiptest.Rows("j", 0, 0, 40)
-	rows.Ledger = []row.Ledger{{Job: "j"}}
 	for table, want := range map[string]int64{
-		row.RanksTable: 1, row.StepsTable: 40, row.CommunicationsTable: 6, row.RecordsTable: 40, row.LedgerTable: 1, row.VerdictsTable: 2,
+		row.RanksTable: 1, row.StepsTable: 40, row.CommunicationsTable: 6, row.RecordsTable: 40,
 	} {
 		var b bytes.Buffer
-		w, err := NewWriter(&b, table, Options{})
+		w, err := NewWriter(&b, table)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		if table == row.VerdictsTable {
-			err = w.WriteVerdicts(make([]row.Verdict, 2))
-		} else {
-			err = w.Write(rows)
-		}
-
-		if err != nil {
+		if err := w.Write(rows); err != nil {
 			t.Fatal(err)
 		}
 
@@ -127,12 +118,19 @@ func TestEveryTable(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if n := read(t, b.Bytes(), func(*ipc.Reader) {}); n != want {
+		n := read(t, b.Bytes(), func(r *ipc.Reader) {
+			for i, f := range r.Schema().Fields() {
+				if f.Nullable || f.Name != tables[table].Field(i).Tag.Get("col") {
+					t.Errorf("%s: column %d is %s", table, i, f)
+				}
+			}
+		})
+		if n != want {
 			t.Errorf("%s: %d rows, want %d", table, n, want)
 		}
 	}
 
-	if _, err := NewWriter(nil, "other", Options{}); err == nil {
+	if _, err := NewWriter(nil, "other"); err == nil {
 		t.Fatal("a table that is not ours is written")
 	}
 }
