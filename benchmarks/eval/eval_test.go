@@ -60,31 +60,31 @@ func TestSuite_ShortForm(t *testing.T) {
 		t.Log("NOTE: THE RECORDED JOBS ARE NOT HERE: no case replays one")
 	}
 
-	o := &options{n: shortCases(), seed: seed(t), scenarios: simulate.Names(), parallel: 2, world: 16, traces: tr}
-	tallies, err := runAll(context.Background(), o)
+	x := &suite{n: shortCases(), seed: seed(t), parallel: 2, world: 16, traces: tr}
+	tallies, err := x.run(context.Background(), simulate.Names(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	var b bytes.Buffer
 	printTable(&b, tallies)
-	printFailures(&b, tallies)
-	t.Logf("scale: %d cases a scenario\n%s", o.n, b.String())
-	var strong tally
-	victims, cases := 0, 0
-	for name, x := range tallies {
-		victims, cases = victims+x.victimCases, cases+x.cases
+	var strong, all tally
+	for _, name := range simulate.Names() {
+		x := tallies[name]
+		x.failures(&b, name, "cases")
+		all = append(all, x...)
 		if row, _ := simulate.Row(name); row == 4 || row == 3 {
-			strong.merge(x)
+			strong = append(strong, x...)
 		}
 	}
 
+	t.Logf("scale: %d cases a scenario\n%s", x.n, b.String())
 	if r := strong.recall(); r < 0.85 {
 		t.Errorf("%.2f of the nodes slowed by x1.10 and more are named", r)
 	}
 
-	if float64(victims) > 0.05*float64(cases)+1 {
-		t.Errorf("somebody innocent is accused in %d of %d cases", victims, cases)
+	if victims := all.cases((*outcome).wrongNode); float64(victims) > 0.05*float64(len(all))+1 {
+		t.Errorf("somebody innocent is accused in %d of %d cases", victims, len(all))
 	}
 }
 
@@ -134,7 +134,7 @@ func TestParity_GroupsOfTheTopologyAlone(t *testing.T) {
 
 func TestParity_ShortForm(t *testing.T) {
 	t.Parallel()
-	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, func(int, int) {})
+	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestScore(t *testing.T) {
 	v.Events = []verdict.Event{{Node: "e", Kind: "transient"}}
 	o.verdict = v
 	o.score()
-	got := fmt.Sprint(o.positive, o.hit, o.missed, len(o.victims), o.cause, o.delays, o.links, o.wrong, o.findings, o.others, o.events, o.abstain)
+	got := fmt.Sprint(o.positive(), o.hit, o.culprits()-o.hit, len(o.victims), o.cause, o.delays, o.links, o.wrong, o.findings, o.others, o.events, o.undecided())
 	if want := "true 2 0 1 1 [5 0] 1 [dp-2] 1 [low-coverage] 1 false"; got != want {
 		t.Errorf("score: %s, want %s", got, want)
 	}
@@ -283,7 +283,7 @@ func TestResults_HoursAddUp(t *testing.T) {
 		f.n, f.seed = n, seed
 		r := &report{flags: f, hours: hours, parity: parity, began: time.Unix(1_753_000_000, 0)}
 		if n > 0 {
-			r.tallies = map[string]*tally{"compute-2": {scenario: "compute-2", cases: n}}
+			r.tallies = map[string]tally{"compute-2": {{task: task{scenario: "compute-2"}, verdict: verdict.New("j")}}}
 		}
 
 		if err := r.finish(io.Discard); err != nil {

@@ -1,146 +1,24 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// familyJobs is how many jobs of each family are judged: all variants of each.
-const familyJobs = 15
-
-// family is the account of one family of jobs.
-type family struct {
-	name        string
-	jobs        int
-	undecidable int // jobs that nobody can decide: exact there is exit code 4 and nobody named
-	exact       int // jobs of which exactly the culprits are named
-	victims     int // nodes and links accused that are innocent
-	replayed    int
-	named       int // culprits named
-	cause       int // of them with an accepted cause
-	costs       []float64
-	unknown     int // costs of jobs whose groups aren't known
-	bounded     int // of them not above what the verdict says at most
-	delays      []int
-	failures    []failure
-}
-
-// runFamilies judges n jobs of each family, some at a time. Every fourth job of a
-// family that can be replayed runs on one of the recorded jobs.
-func runFamilies(ctx context.Context, names []string, n int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total int)) ([]*family, error) {
-	var out []*family
-	var mu sync.Mutex
-	done := 0
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, parallel))
-	for _, name := range names {
-		f := &family{name: name}
-		out = append(out, f)
-		for k := range n {
-			g.Go(func() error {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-
-				t := task{scenario: name, seed: seed + uint64(k)}
-				if k%4 == 3 && len(traces) > 0 && simulate.Replayable(name) {
-					t.trace = traces[k/4%len(traces)]
-				}
-
-				o, err := t.weighed()
-				if err != nil {
-					return err
-				}
-
-				mu.Lock()
-				defer mu.Unlock()
-				f.add(o)
-				if done++; progress != nil {
-					progress(done, n*len(names))
-				}
-
-				return nil
-			})
-		}
-	}
-
-	err := g.Wait()
-	for _, f := range out {
-		f.sort()
-	}
-
-	return out, err
-}
-
-// weighed plays and judges a case with its topology file, as analyze would, and
-// weighs what its culprits cost.
-func (t task) weighed() (*outcome, error) {
-	cfg, err := t.config()
-	if err != nil {
-		return nil, err
-	}
-
-	s := &sheet{plain: true}
-	truth, err := simulate.Run(cfg, s)
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", t, err)
-	}
-
-	if err := truth.Weigh(cfg); err != nil {
-		return nil, fmt.Errorf("%v: weigh: %w", t, err)
-	}
-
-	_, v, err := judge(&s.History, simulate.Topology(cfg))
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", t, err)
-	}
-
-	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), exact: tellsWaits(&cfg)}
-	o.score()
-	return o, nil
-}
-
-// tellsWaits reports whether a job records who waits for whom, and for how long, in all
-// its attempts: then its cost can be known.
-func tellsWaits(cfg *simulate.Config) bool {
-	r := &cfg.Record
-	return !slices.Contains(r.Off, "Communication") && (!r.NoGroups || !r.NoTopology && len(cfg.Restarts) == 0)
-}
-
-// add judges one outcome.
-func (f *family) add(o *outcome) {
+// familyReasons says what is wrong with the outcome of a family's job, nothing when it is right.
+func (o *outcome) familyReasons() []string {
 	wrong := o.inexact()
-	f.jobs++
-	f.replayed += count(o.trace != nil)
-	f.exact += count(len(wrong) == 0)
-	f.undecidable += count(slices.Equal(o.truth.ExpectExit, []int{verdict.ExitUndecided}))
-	f.victims += len(o.victims) + len(o.wrong)
-	f.named, f.cause = f.named+o.hit, f.cause+o.cause
-	f.delays = append(f.delays, o.delays...)
 	for _, c := range o.costs() {
-		if c.known {
-			f.costs = append(f.costs, c.off())
-			if c.off() > costWorst {
-				wrong = append(wrong, fmt.Sprintf("cost of %s: %.4f for %.4f", c.who, c.stated, c.truth))
-			}
-
-			continue
-		}
-
-		f.unknown++
-		if c.truth <= c.most+1e-9 {
-			f.bounded++
-		} else {
+		switch {
+		case c.known && c.off() > costWorst:
+			wrong = append(wrong, fmt.Sprintf("cost of %s: %.4f for %.4f", c.who, c.stated, c.truth))
+		case !c.known && !c.bounded():
 			wrong = append(wrong, fmt.Sprintf("cost of %s: at most %.4f for %.4f", c.who, c.most, c.truth))
 		}
 	}
@@ -149,9 +27,15 @@ func (f *family) add(o *outcome) {
 		wrong = append(wrong, fmt.Sprintf("cause %s, want %v", o.causes(), o.truth.Cause))
 	}
 
-	if len(wrong) > 0 {
-		f.failures = append(f.failures, failure{o.task, wrong})
-	}
+	return wrong
+}
+
+// exact reports whether exactly the culprits are named.
+func (o *outcome) exact() bool { return len(o.inexact()) == 0 }
+
+// undecidable reports whether nobody can decide the job: exact there is exit code 4 and nobody named.
+func (o *outcome) undecidable() bool {
+	return slices.Equal(o.truth.ExpectExit, []int{verdict.ExitUndecided})
 }
 
 // inexact says in what the named nodes and links differ from the culprits, nothing
@@ -164,7 +48,7 @@ func (o *outcome) inexact() []string {
 		say("falsely accused: %s", strings.Join(append(slices.Clone(o.victims), o.wrong...), ", "))
 	}
 
-	if v.Decided && slices.Equal(t.ExpectExit, []int{verdict.ExitUndecided}) {
+	if v.Decided && o.undecidable() {
 		say("decided, though nobody can")
 	}
 
@@ -195,8 +79,6 @@ func (o *outcome) inexact() []string {
 	return out
 }
 
-func (o *outcome) alarms() int { return len(o.victims) + len(o.wrong) }
-
 // stateOf is the state in which a verdict names a culprit, "" where it doesn't.
 func stateOf(v *verdict.Verdict, c *simulate.Culprit) string {
 	for _, n := range v.Nodes {
@@ -224,6 +106,9 @@ type cost struct {
 // off is the relative error of a cost; what is below 2 % counts as 2 %.
 func (c cost) off() float64 { return math.Abs(c.stated-c.truth) / max(0.02, c.truth) }
 
+// bounded reports whether the truth is not above what the verdict says at most.
+func (c cost) bounded() bool { return c.truth <= c.most+1e-9 }
+
 // costs compares the costs of the culprits that are named, and of all together where
 // all are. They are read from the verdict's JSON, as its users do.
 func (o *outcome) costs() []cost {
@@ -249,7 +134,7 @@ func (o *outcome) costs() []cost {
 
 	var out []cost
 	add := func(who string, x impact, truth float64) {
-		c := cost{who: who, stated: *x.Cost, most: *x.Cost, truth: truth, known: o.exact || x.Most == nil}
+		c := cost{who: who, stated: *x.Cost, most: *x.Cost, truth: truth, known: o.tellsWaits || x.Most == nil}
 		if x.Most != nil {
 			c.most = *x.Most
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,9 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
+
+// familyJobs is how many jobs of each family are judged: all variants of each.
+const familyJobs = 15
 
 // What a family has to reach.
 const (
@@ -51,24 +53,28 @@ type familyAccount struct {
 	Rows    []familyLine `json:"rows"`
 }
 
-// sort puts what came in any order in the order of the seeds and sizes.
-func (f *family) sort() {
-	slices.Sort(f.costs)
-	slices.Sort(f.delays)
-	slices.SortFunc(f.failures, func(a, b failure) int { return cmp.Compare(a.seed, b.seed) })
-}
+// familyLineOf sums up the jobs of one family.
+func familyLineOf(name string, t tally) familyLine {
+	var costs []float64
+	unknown, bounded := 0, 0
+	for _, o := range t {
+		for _, c := range o.costs() {
+			if c.known {
+				costs = append(costs, c.off())
+			} else {
+				unknown, bounded = unknown+1, bounded+count(c.bounded())
+			}
+		}
+	}
 
-func (f *family) line() familyLine {
 	l := familyLine{
-		Family: f.name, Jobs: f.jobs, Exact: share(f.exact, f.jobs), Victims: f.victims, Cause: share(f.cause, f.named),
-		Costs: len(f.costs), Bound: share(f.bounded, f.unknown), Delay: -1, undecidable: f.undecidable, replayed: f.replayed,
+		Family: name, Jobs: len(t), Exact: t.of((*outcome).exact), Victims: t.sum((*outcome).alarms), Cause: t.cause(),
+		Costs: len(costs), Bound: share(bounded, unknown), Delay: t.percentile(0.95),
+		undecidable: t.cases((*outcome).undecidable), replayed: t.cases((*outcome).replayed),
 	}
-	if n := len(f.costs); n > 0 {
-		l.Cost, l.Worst = f.costs[(n-1)/2], f.costs[min(n-1, n*9/10)]
-	}
-
-	if n := len(f.delays); n > 0 {
-		l.Delay = f.delays[min(n-1, n*95/100)]
+	slices.Sort(costs)
+	if n := len(costs); n > 0 {
+		l.Cost, l.Worst = costs[(n-1)/2], costs[min(n-1, n*9/10)]
 	}
 
 	return l
@@ -107,8 +113,20 @@ func (l *familyLine) cells() string {
 	return fmt.Sprintf("%.2f | %d | %.2f | %s | %.2f", l.Exact, l.Victims, l.Cause, cost, l.Bound)
 }
 
+// familyLines sums up the families that ran, in the order of their table.
+func familyLines(tallies map[string]tally) []familyLine {
+	var out []familyLine
+	for _, n := range simulate.Families() {
+		if t := tallies[n]; len(t) > 0 {
+			out = append(out, familyLineOf(n, t))
+		}
+	}
+
+	return out
+}
+
 // printFamilies prints a row a family beside the one before, and what went wrong.
-func printFamilies(w io.Writer, fs []*family, before *familyAccount) {
+func printFamilies(w io.Writer, tallies map[string]tally, before *familyAccount) {
 	fmt.Fprint(w, "Exact: the named nodes and links are exactly the culprits (undecidable jobs: exit code 4, nobody named). Cost: |stated - true| / max(2 %, true), median / worst tenth,\n"+
 		"where groups are known; bound: share of the others whose true cost is not above `job_impact_max`.\n\n")
 	old := map[string]familyLine{}
@@ -121,57 +139,42 @@ func printFamilies(w io.Writer, fs []*family, before *familyAccount) {
 
 	fmt.Fprintln(w, "| family | jobs (undecidable, replayed) | p95 delay | exact | victims | cause | cost | bound | | before: exact | victims | cause | cost | bound |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
-	for _, f := range fs {
-		l := f.line()
-		_, what := simulate.Row(f.name)
+	for _, l := range familyLines(tallies) {
+		_, what := simulate.Row(l.Family)
 		mark := "reached"
 		if s := l.short(); len(s) > 0 {
 			mark = "**SHORT**: " + strings.Join(s, ", ")
 		}
 
 		was := " | | | | "
-		if o, ok := old[f.name]; ok {
+		if o, ok := old[l.Family]; ok {
 			was = o.cells()
 		}
 
-		fmt.Fprintf(w, "| %s (`%s`) | %d (%d, %d) | %d | %s | %s | %s |\n", what, f.name, l.Jobs, l.undecidable, l.replayed, l.Delay, l.cells(), mark, was)
+		fmt.Fprintf(w, "| %s (`%s`) | %d (%d, %d) | %d | %s | %s | %s |\n", what, l.Family, l.Jobs, l.undecidable, l.replayed, l.Delay, l.cells(), mark, was)
 	}
 
-	for _, f := range fs {
-		if len(f.failures) == 0 {
-			continue
-		}
-
-		fmt.Fprintf(w, "\n%s: %d of %d jobs\n", f.name, len(f.failures), f.jobs)
-		for _, x := range f.failures[:min(len(f.failures), shownFailures)] {
-			fmt.Fprintf(w, "  %s  # %s\n", x.command(), strings.Join(x.reasons, "; "))
-		}
-
-		if more := len(f.failures) - shownFailures; more > 0 {
-			fmt.Fprintf(w, "  … and %d more\n", more)
-		}
+	for _, n := range simulate.Families() {
+		tallies[n].failures(w, n, "jobs")
 	}
 }
 
-// families runs the families alone and prints them; with -results it keeps the rows.
-func (r *report) families(fs []*family, out io.Writer) error {
+// finishFamilies prints a run of the families alone; with -results it keeps the rows.
+func (r *report) finishFamilies(out io.Writer) error {
 	before, err := familiesBefore()
 	if err != nil {
 		return err
 	}
 
 	fmt.Fprintf(out, "# Families\n\n`go run ./benchmarks/eval -only %s -n %d -seed %d` on %s, %s.\n\n", r.only, r.jobs, r.seed, machine(), r.began.UTC().Format("2006-01-02"))
-	printFamilies(out, fs, before)
+	printFamilies(out, r.families, before)
 	if r.results == "" {
 		return nil
 	}
 
 	a := familyAccount{
 		Command: fmt.Sprintf("go run ./benchmarks/eval -only %s -n %d -seed %d", r.only, r.jobs, r.seed),
-		Date:    r.began.UTC().Format("2006-01-02"), Machine: machine(),
-	}
-	for _, f := range fs {
-		a.Rows = append(a.Rows, f.line())
+		Date:    r.began.UTC().Format("2006-01-02"), Machine: machine(), Rows: familyLines(r.families),
 	}
 
 	b, err := json.MarshalIndent(a, "", " ")

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
@@ -93,26 +93,16 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 
 		for h.Hours < want {
 			batch := make([]*outcome, max(1, parallel))
-			var g errgroup.Group
-			g.SetLimit(max(1, parallel))
-			for i := range batch {
-				s := seed + uint64(h.Jobs+i)
-				g.Go(func() (err error) {
-					if ctx.Err() != nil {
-						return ctx.Err()
-					}
-
-					batch[i], err = healthyJob(w, s, steps, traces)
-					return err
-				})
-			}
-
-			if err := g.Wait(); err != nil {
+			err := each(ctx, len(batch), parallel, nil, func(i int) (err error) {
+				batch[i], err = healthyJob(w, seed+uint64(h.Jobs+i), steps, traces)
+				return err
+			})
+			if err != nil {
 				return nil, err
 			}
 
-			for i, o := range batch {
-				h.add(o, w, seed+uint64(h.Jobs+i))
+			for _, o := range batch {
+				h.add(o, w)
 			}
 
 			h.Jobs += len(batch)
@@ -127,16 +117,16 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 	return out, nil
 }
 
-func (h *hours) add(o *outcome, w weather, seed uint64) {
-	h.Hours += o.hours
+func (h *hours) add(o *outcome, w weather) {
+	h.Hours += float64(len(o.truth.MustNotFlag)*o.steps) * healthyStep / 3600
 	h.Nodes += len(o.victims)
 	h.Links += len(o.wrong)
 	for _, f := range o.others {
 		h.Findings[f]++
 	}
 
-	if len(o.victims)+len(o.wrong) > 0 {
-		h.Failures = append(h.Failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, seed, o.victims, o.wrong))
+	if o.alarms() > 0 {
+		h.Failures = append(h.Failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, o.seed, o.victims, o.wrong))
 	}
 }
 
@@ -185,14 +175,9 @@ func healthyJob(w weather, seed uint64, steps int, traces []*simulate.Trace) (*o
 		return nil, err
 	}
 
-	o, err := task{scenario: "healthy", seed: seed}.play(c, &sheet{plain: true})
-	if err != nil {
-		return nil, err
-	}
-
-	nodes := len(o.truth.MustNotFlag)
-	o.hours = float64(nodes*c.Steps) * healthyStep / 3600
-	return o, nil
+	var rows feed.History
+	o, _, err := task{scenario: "healthy", seed: seed}.play(c, &rows, &rows)
+	return o, err
 }
 
 // plus adds another account of the same kind of noise.

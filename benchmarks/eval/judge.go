@@ -46,81 +46,134 @@ func (t task) String() string {
 	return s
 }
 
+// row is the scenario's number in the suite's table.
+func (t task) row() int {
+	row, _ := simulate.Row(t.scenario)
+	return row
+}
+
+// family reports whether the case is one of a family of jobs.
+func (t task) family() bool { return slices.Contains(simulate.Families(), t.scenario) }
+
+// command replays a case.
+func (t task) command() string {
+	s := fmt.Sprintf("go run ./benchmarks/eval -scenario %s -seed %d -v", t.scenario, t.seed)
+	if t.trace != nil {
+		s += " -trace " + t.trace.Name
+	}
+
+	if t.world > 0 {
+		s += fmt.Sprintf(" -world %d", t.world)
+	}
+
+	return s
+}
+
 // outcome is what came of one case.
 type outcome struct {
 	task
 	truth   simulate.Truth
 	verdict *verdict.Verdict
+	ranks   int
+	steps   int
 
-	positive bool // something is wrong with a node or a link
-	hit      int  // culprit nodes named
-	missed   int
-	victims  []string // nodes named that are none
-	cause    int      // culprits named with an accepted cause
-	delays   []int    // steps from the onset to detection, of culprits named
-	links    int      // slow groups found
-	wrong    []string // groups named that are none
-	findings int      // of the truth's, found
-	others   []string // kinds found that the truth doesn't name
-	events   int      // of the truth's, found
-	blinking bool     // a culprit is called intermittent
-	abstain  bool     // not decided
-	hours    float64  // node-hours
-	ranks    int
-	exact    bool // what is recorded tells the cost, not bounds of it alone
+	hit          int      // culprit nodes named
+	victims      []string // nodes named that are none
+	cause        int      // culprits named with an accepted cause
+	delays       []int    // steps from the onset to detection, of culprits named
+	links        int      // slow groups found
+	wrong        []string // groups named that are none
+	findings     int      // of the truth's, found
+	others       []string // kinds found that the truth doesn't name
+	events       int      // of the truth's, found
+	intermittent bool     // a culprit is called so
 
-	// What the oracle makes of the case, where it was asked.
-	provable, asked bool
-
-	rules []ruled // the anchors on the same case
-	same  bool    // pairs: the twin's verdict is the same
-	// Of the twin: culprits named and missed.
-	twinHit, twinMissed int
+	provable, asked bool              // by the oracle; whether it was asked
+	rules           []map[string]bool // the nodes that each of the other tools' rules names
+	twin            *outcome          // the same job without what the scenario is about; nil for most
+	tellsWaits      bool              // what is recorded tells the cost, not bounds of it alone
 }
 
-// ruled is what an anchor's rule did.
-type ruled struct{ hit, missed, victims int }
-
-// run simulates a case, analyzes and scores it.
-func (t task) run() (*outcome, error) {
+// judged plays and judges a case.
+func (t task) judged() (*outcome, error) {
 	cfg, err := t.config()
 	if err != nil {
 		return nil, err
 	}
 
-	return t.play(cfg, nil)
+	if t.family() {
+		return t.weighed(cfg)
+	}
+
+	var s sheet
+	o, f, err := t.play(cfg, &s, &s.History)
+	if err != nil {
+		return nil, err
+	}
+
+	if f != nil {
+		o.ask(f, limits[o.row()])
+	}
+
+	for _, r := range rules {
+		o.rules = append(o.rules, r.find(&s))
+	}
+
+	if o.row() == 17 || o.row() == 18 { // with right clocks, with nothing missing
+		cfg.Clock, cfg.Loss = simulate.Clock{}, simulate.Loss{Run: 1}
+		var rows feed.History
+		o.twin, _, err = t.play(cfg, &rows, &rows)
+	}
+
+	return o, err
 }
 
-// play runs one configuration; s is nil or prepared by the caller.
-func (t task) play(cfg simulate.Config, s *sheet) (*outcome, error) {
-	if s == nil {
-		s = &sheet{}
-	}
-
-	truth, err := simulate.Run(cfg, s)
+// play judges one configuration without its topology file. The job's rows go to b, which
+// hands them on to rows.
+func (t task) play(cfg simulate.Config, b simulate.Builder, rows *feed.History) (*outcome, *frame.Frame, error) {
+	truth, err := simulate.Run(cfg, b)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", t, err)
+		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
 
-	f, v, err := judge(&s.History, nil)
+	f, v, err := judge(rows, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", t, err)
+		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
 
-	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World()}
-	if row, _ := simulate.Row(t.scenario); f != nil && !s.plain {
-		o.ask(f, bounded[row])
-	}
-
-	o.hours = float64(len(truth.SlowNodes)+len(truth.MustNotFlag)) * truth.Seconds * float64(cfg.Steps) / 3600
+	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), steps: cfg.Steps}
 	o.score()
-	if !s.plain {
-		for _, r := range rules {
-			o.rules = append(o.rules, o.against(r.find(s)))
-		}
+	return o, f, nil
+}
+
+// weighed judges the job of a family with its topology file, as analyze would, and
+// weighs what its culprits cost.
+func (t task) weighed(cfg simulate.Config) (*outcome, error) {
+	var rows feed.History
+	truth, err := simulate.Run(cfg, &rows)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", t, err)
 	}
 
+	if err := truth.Weigh(cfg); err != nil {
+		return nil, fmt.Errorf("%v: weigh: %w", t, err)
+	}
+
+	_, v, err := judge(&rows, simulate.Topology(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", t, err)
+	}
+
+	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), steps: cfg.Steps, tellsWaits: tellsWaits(&cfg)}
+	o.score()
 	return o, nil
+}
+
+// tellsWaits reports whether a job records who waits for whom, and for how long, in all
+// its attempts: then its cost can be known.
+func tellsWaits(cfg *simulate.Config) bool {
+	r := &cfg.Record
+	return !slices.Contains(r.Off, "Communication") && (!r.NoGroups || !r.NoTopology && len(cfg.Restarts) == 0)
 }
 
 // judge is the way from rows to a verdict; t is the topology file, nil for none. The
@@ -144,8 +197,6 @@ var named = []string{verdict.Degraded, verdict.Intermittent, verdict.Recovered}
 // score compares the verdict with the truth.
 func (o *outcome) score() {
 	v, t := o.verdict, &o.truth
-	o.positive = len(t.SlowNodes)+len(t.Links) > 0
-	o.abstain = !v.Decided
 	found := map[string]bool{}
 	for _, n := range v.Nodes {
 		switch {
@@ -164,11 +215,10 @@ func (o *outcome) score() {
 				o.delays = append(o.delays, max(0, int(n.DetectedStep)-c.OnsetStep+1))
 			}
 
-			o.blinking = o.blinking || n.State == verdict.Intermittent
+			o.intermittent = o.intermittent || n.State == verdict.Intermittent
 		}
 	}
 
-	o.missed = len(t.SlowNodes) - o.hit
 	for _, l := range v.Links {
 		switch {
 		case !slices.Contains(named, l.State):
@@ -194,20 +244,25 @@ func (o *outcome) score() {
 	}
 }
 
-// against scores a set of nodes that a rule named.
-func (o *outcome) against(nodes map[string]bool) ruled {
-	var r ruled
-	for n := range nodes {
-		if slices.Contains(o.truth.SlowNodes, n) {
-			r.hit++
-		} else {
-			r.victims++
-		}
+// essence is what two verdicts on the same job must share: who, what, why.
+func essence(v *verdict.Verdict) []string {
+	var out []string
+	for _, n := range v.Nodes {
+		out = append(out, fmt.Sprintf("node %s %s %s %v", n.Node, n.State, n.Cause, n.Ranks))
 	}
 
-	r.missed = len(o.truth.SlowNodes) - r.hit
-	return r
-}
+	for _, l := range v.Links {
+		out = append(out, fmt.Sprintf("link %s %s", l.Group, l.State))
+	}
 
-// wrongNode reports whether anybody was accused who did nothing.
-func (o *outcome) wrongNode() bool { return len(o.victims) > 0 }
+	for _, f := range v.Findings {
+		out = append(out, fmt.Sprintf("finding %s %v", f.Kind, f.Stages))
+	}
+
+	for _, e := range v.Events {
+		out = append(out, fmt.Sprintf("event %s %s", e.Node, e.Kind))
+	}
+
+	slices.Sort(out)
+	return append(out, fmt.Sprint(v.Decided))
+}

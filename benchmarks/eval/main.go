@@ -46,8 +46,9 @@ func main() {
 
 // flags are the command's.
 type flags struct {
-	options
+	suite
 	scenario, only, traceName, healthy, data, results string
+	scenarios, families                               []string // those to run
 	hours                                             float64
 	jobs                                              int // of a family
 	parity                                            int
@@ -75,9 +76,7 @@ func parse(args []string, words io.Writer) (*flags, error) {
 		return nil, err
 	}
 
-	var err error
-	f.scenarios, err = chosen(f.scenario)
-	if err != nil {
+	if err := f.choose(); err != nil {
 		return nil, err
 	}
 
@@ -96,18 +95,40 @@ func parse(args []string, words io.Writer) (*flags, error) {
 		f.seed = uint64(time.Now().UnixNano()) & (1<<40 - 1)
 	}
 
+	var err error
 	f.traces, err = traces(f.data)
 	return f, err
 }
 
-// chosen resolves names and row numbers.
-func chosen(list string) ([]string, error) {
-	if list == "" {
-		return simulate.Names(), nil
+// choose sets the scenarios and families to run.
+func (f *flags) choose() (err error) {
+	f.scenarios, f.families = simulate.Names(), simulate.Families()
+	if f.only != "" && f.only != "all" {
+		if f.families, err = chosen(f.only, f.families); err != nil {
+			return err
+		}
 	}
 
+	if f.scenario == "" {
+		return nil
+	}
+
+	both, err := chosen(f.scenario, append(f.scenarios, f.families...))
+	f.scenarios, f.families = nil, nil
+	for _, n := range both {
+		if (task{scenario: n}).family() {
+			f.families = append(f.families, n)
+		} else {
+			f.scenarios = append(f.scenarios, n)
+		}
+	}
+
+	return err
+}
+
+// chosen resolves names and row numbers.
+func chosen(list string, all []string) ([]string, error) {
 	var out []string
-	all := append(simulate.Names(), simulate.Families()...)
 	for _, w := range strings.Split(list, ",") {
 		found := false
 		for _, n := range all {
@@ -200,25 +221,22 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 	fmt.Fprintf(words, "seed %d\n", f.seed)
 	began := time.Now()
 	r := report{flags: f, began: began}
+	of := f.suite
+	of.n, of.world = f.jobs, 0
 	if f.only != "" {
-		names := simulate.Families()
-		if f.only != "all" {
-			if names, err = chosen(f.only); err != nil {
-				return err
-			}
-		}
-
-		fs, err := runFamilies(ctx, names, f.jobs, f.seed, f.parallel, f.traces, counter(words, "jobs of families"))
-		if err != nil {
+		if r.families, err = of.run(ctx, f.families, counter(words, "jobs of families")); err != nil {
 			return err
 		}
 
-		return r.families(fs, out)
+		return r.finishFamilies(out)
 	}
 
 	if f.n > 0 {
-		f.progress = counter(words, "cases")
-		if r.tallies, err = runAll(ctx, &f.options); err != nil {
+		if r.tallies, err = f.run(ctx, f.scenarios, counter(words, "cases")); err != nil {
+			return err
+		}
+
+		if r.families, err = of.run(ctx, f.families, counter(words, "jobs of families")); err != nil {
 			return err
 		}
 	}
@@ -226,12 +244,6 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 	if f.hours > 0 {
 		r.hours, err = runHealthy(ctx, f.hours, healthySteps, f.seed, f.parallel, f.traces, hourCounter(words))
 		if err != nil {
-			return err
-		}
-	}
-
-	if f.jobs > 0 && f.n > 0 && f.scenario == "" {
-		if r.rows, err = runFamilies(ctx, simulate.Families(), f.jobs, f.seed, f.parallel, f.traces, counter(words, "jobs of families")); err != nil {
 			return err
 		}
 	}
@@ -258,11 +270,12 @@ func (f *flags) show(out io.Writer) error {
 
 		o, err = healthyJob(weathers[i], f.seed, healthySteps, f.traces)
 	} else {
-		if len(f.scenarios) != 1 || !f.keepSeed {
+		names := append(f.scenarios, f.families...)
+		if len(names) != 1 || !f.keepSeed {
 			return errors.New("-v shows one case: give -scenario and -seed")
 		}
 
-		t := task{scenario: f.scenarios[0], seed: f.seed, world: f.world}
+		t := task{scenario: names[0], seed: f.seed, world: f.world}
 		for _, x := range f.traces {
 			if f.traceName != "" && strings.HasPrefix(x.Name, f.traceName) {
 				t.trace = x
@@ -274,11 +287,7 @@ func (f *flags) show(out io.Writer) error {
 			fmt.Fprintf(out, "# the job\n%s", y)
 		}
 
-		if slices.Contains(simulate.Families(), t.scenario) {
-			o, err = t.weighed()
-		} else {
-			o, err = t.runPaired()
-		}
+		o, err = t.judged()
 	}
 
 	if err != nil {
@@ -297,17 +306,7 @@ func (f *flags) show(out io.Writer) error {
 		fmt.Fprintf(out, "# %s\n%s\n", x.name, b)
 	}
 
-	reasons := o.reasons()
-	if slices.Contains(simulate.Families(), o.scenario) {
-		var f family
-		f.add(o)
-		reasons = nil
-		for _, x := range f.failures {
-			reasons = append(reasons, x.reasons...)
-		}
-	}
-
-	fmt.Fprintf(out, "# judgement: %s\n", strings.Join(append(reasons, ""), "; "))
+	fmt.Fprintf(out, "# judgement: %s\n", strings.Join(append(o.reasons(), ""), "; "))
 	return nil
 }
 

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
@@ -52,36 +51,28 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, progress f
 	}
 	results := make([]result, n)
 	names := append(simulate.Names(), simulate.Families()...)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, parallel))
-	for k := range n {
+	err := each(ctx, n, parallel, progress, func(k int) (err error) {
 		t := task{scenario: names[k%len(names)], seed: seed + uint64(k)}
-		g.Go(func() (err error) {
-			cfg, err := t.fitting()
-			if err != nil {
-				return err
-			}
+		cfg, err := t.fitting()
+		if err != nil {
+			return err
+		}
 
-			results[k].t = t
-			results[k].t.seed = cfg.Seed
-			results[k].rows, results[k].diff, err = compare(ctx, cfg)
-			if err != nil {
-				return fmt.Errorf("%v through files and store: %w", t, err)
-			}
+		results[k].t = t
+		results[k].t.seed = cfg.Seed
+		results[k].rows, results[k].diff, err = compare(ctx, cfg)
+		if err != nil {
+			return fmt.Errorf("%v through files and store: %w", t, err)
+		}
 
-			return nil
-		})
-	}
-
-	err := g.Wait()
-	for k, r := range results {
+		return nil
+	})
+	for _, r := range results {
 		p.cases++
 		p.rows += r.rows
 		if r.diff != "" {
 			p.differ = append(p.differ, fmt.Sprintf("%s: %s", r.t.command(), r.diff))
 		}
-
-		progress(k+1, n)
 	}
 
 	return p, err
@@ -116,14 +107,26 @@ func (t task) fitting() (simulate.Config, error) {
 	}
 }
 
+// counted is a history that counts the rows of steps.
+type counted struct {
+	feed.History
+	steps int
+}
+
+// AddStep counts the row and hands it on.
+func (c *counted) AddStep(r *row.Step) {
+	c.steps++
+	c.History.AddStep(r)
+}
+
 // compare returns in what the verdicts on one job differ, "" when they are equal.
 func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, err error) {
-	s := &sheet{plain: true}
-	if _, err := simulate.Run(cfg, s); err != nil {
+	var all counted
+	if _, err := simulate.Run(cfg, &all); err != nil {
 		return 0, "", err
 	}
 
-	_, direct, err := judge(&s.History, simulate.Topology(cfg))
+	_, direct, err := judge(&all.History, simulate.Topology(cfg))
 	if err != nil {
 		return 0, "", err
 	}
@@ -171,11 +174,11 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 		}
 
 		if got != want {
-			return s.rows, fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
+			return all.steps, fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
 		}
 	}
 
-	return s.rows, "", nil
+	return all.steps, "", nil
 }
 
 func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.Verdict, err error) {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 // titles of the sections that a run may renew without the others.
@@ -19,12 +21,12 @@ const (
 // report is one run's results.
 type report struct {
 	*flags
-	began   time.Time
-	took    time.Duration
-	tallies map[string]*tally
-	rows    []*family
-	hours   []hours // of this run
-	parity  *parity
+	began    time.Time
+	took     time.Duration
+	tallies  map[string]tally // nil where none ran
+	families map[string]tally
+	hours    []hours // of this run
+	parity   *parity
 
 	before *familyAccount
 	pieces []piece // of this run, and of others that the results keep
@@ -41,14 +43,18 @@ func (r *report) print(w io.Writer) {
 	}
 
 	if r.tallies != nil {
-		p, n := totals(r.tallies)
-		fmt.Fprintf(w, "%d cases with something wrong with a node or link, %d without. \"Falsely\" = a node or link accused that is innocent.\n\n", p, n)
+		p, n := 0, 0
+		for _, t := range r.tallies {
+			p, n = p+t.cases((*outcome).positive), n+len(t)
+		}
+
+		fmt.Fprintf(w, "%d cases with something wrong with a node or link, %d without. \"Falsely\" = a node or link accused that is innocent.\n\n", p, n-p)
 		printTable(w, r.tallies)
 	}
 
-	if r.rows != nil {
+	if len(r.families) > 0 {
 		fmt.Fprintf(w, "\n## Families of jobs\n\n")
-		printFamilies(w, r.rows, r.before)
+		printFamilies(w, r.families, r.before)
 	}
 
 	if len(r.pieces) > 0 {
@@ -63,9 +69,19 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n## Thresholds\n\n```\n%s```\n", thresholds())
 	if r.tallies != nil {
 		fmt.Fprintf(w, "\n## Cases that went wrong\n")
-		printFailures(w, r.tallies)
-		if s := short(r.tallies); len(s) > 0 {
-			fmt.Fprintf(w, "\n## Short of the bar\n\n- %s\n", strings.Join(s, "\n- "))
+		for _, n := range simulate.Names() {
+			r.tallies[n].failures(w, n, "cases")
+		}
+
+		var short []string
+		for _, c := range allChecks(r.tallies) {
+			if !c.OK {
+				short = append(short, "- "+c.String()+"\n")
+			}
+		}
+
+		if len(short) > 0 {
+			fmt.Fprintf(w, "\n## Short of the bar\n\n%s", strings.Join(short, ""))
 		} else {
 			fmt.Fprintf(w, "\nEvery demand was met.\n")
 		}

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
 // account is what results files keep of the run before the thresholds changed.
@@ -21,7 +19,7 @@ type account struct {
 	Command    string   `json:"command"`
 	Date       string   `json:"date"`
 	Detector   string   `json:"detector,omitempty"` // its sources' checksum
-	Rows       []line   `json:"rows"`
+	Rows       []check  `json:"rows"`
 	Hours      []piece  `json:"hours,omitempty"`
 	Parity     string   `json:"parity,omitempty"`
 	Before     *account `json:"before,omitempty"` // with other thresholds
@@ -35,41 +33,11 @@ type piece struct {
 	Rows    []hours `json:"rows"`
 }
 
-// line is one demand of the bar in an account.
-type line struct {
-	Scenario string `json:"scenario"`
-	Demand   string `json:"demand"`
-	Target   string `json:"target"`
-	Reached  string `json:"reached"`
-	OK       bool   `json:"ok"`
-}
-
-// lines are all demands of a run.
-func lines(tallies map[string]*tally) []line {
-	var out []line
-	add := func(name string, list []check) {
-		for _, c := range list {
-			out = append(out, line{name, c.what, c.target, c.reached, c.ok})
-		}
-	}
-	for _, n := range simulate.Names() {
-		if t := tallies[n]; t != nil && t.cases > 0 {
-			add(n, t.checks())
-		}
-	}
-
-	if len(out) > 0 {
-		add("all", overall(tallies))
-	}
-
-	return out
-}
-
 // compareTo prints the demands as they were with other thresholds beside now.
 func (a *account) compareTo(w io.Writer, old *account) {
 	fmt.Fprintf(w, "\n## Before and after the last change of a threshold\n\nBefore: %s, `%s`. Demands whose figure changed:\n\n", old.Date, old.Command)
 	fmt.Fprintln(w, "| scenario | demand | target | before | | after | |\n|---|---|---|---|---|---|---|")
-	was := map[[2]string]line{}
+	was := map[[2]string]check{}
 	for _, l := range old.Rows {
 		was[[2]string{l.Scenario, l.Demand}] = l
 	}
@@ -113,7 +81,7 @@ func (r *report) path() (string, error) {
 // account is what this run, and what is kept of those before, come to.
 func (r *report) account(old *account) *account {
 	now := &account{
-		Thresholds: thresholds(), Date: r.began.UTC().Format("2006-01-02"), Rows: lines(r.tallies), Detector: sources(),
+		Thresholds: thresholds(), Date: r.began.UTC().Format("2006-01-02"), Rows: allChecks(r.tallies), Detector: sources(),
 		Command: fmt.Sprintf("go run ./benchmarks/eval -n %d -seed %d", r.n, r.seed),
 	}
 	if r.parity != nil {

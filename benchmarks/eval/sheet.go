@@ -11,11 +11,9 @@ import (
 // order the steps came, NaN-free (a missing rank-step is simply not there).
 type sheet struct {
 	feed.History
-	plain bool // without the columns for the other rules
 
 	ranks []column
 	steps int // largest number of steps of a rank
-	rows  int
 }
 
 // column is one rank's history.
@@ -32,10 +30,6 @@ type column struct {
 // AddRank hands the identity on and notes the rank's TP group.
 func (s *sheet) AddRank(r *row.Rank) {
 	s.History.AddRank(r)
-	if s.plain {
-		return
-	}
-
 	c := s.at(int(r.Rank))
 	for k, g := range r.Groups {
 		if strings.HasPrefix(g, "tp:") && k < len(r.GroupRanks) {
@@ -58,11 +52,6 @@ func (s *sheet) at(rank int) *column {
 // AddStep hands the row on and keeps the columns.
 func (s *sheet) AddStep(r *row.Step) {
 	s.History.AddStep(r)
-	s.rows++
-	if s.plain {
-		return
-	}
-
 	c := s.at(int(r.Rank))
 	c.node = r.Node
 	c.step = append(c.step, float32(r.StepNs))

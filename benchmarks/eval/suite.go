@@ -2,45 +2,39 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
-	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // weights make negative cases as many as positive ones: most scenarios have a culprit.
 var weights = map[string]int{"healthy": 6, "gc-pauses": 2, "sequence-length": 2, "stage-imbalance": 2, "transient": 2}
 
-// options say which cases to run.
-type options struct {
-	n         int      // cases a scenario, times its weight
-	seed      uint64   // of the first case of every scenario; the next ones count up
-	scenarios []string // nil = all
-	parallel  int
-	world     int // 0 = as drawn
-	traces    []*simulate.Trace
-	replay    bool // only replayed cases
-	each      func(*outcome)
-	progress  func(done, total int)
+// suite says which cases of scenarios and of families to run.
+type suite struct {
+	n        int    // cases a scenario, times its weight
+	seed     uint64 // of the first case of every scenario; the next ones count up
+	parallel int
+	world    int // 0 = as drawn
+	traces   []*simulate.Trace
 }
 
 // tasks lists the cases. Every fourth case of a scenario that can be replayed runs
 // on a recorded job.
-func (o *options) tasks() []task {
+func (s *suite) tasks(scenarios []string) []task {
 	var out []task
-	for _, name := range o.scenarios {
-		n := o.n
+	for _, name := range scenarios {
+		n := s.n
 		if w := weights[name]; w > 1 && n > 1 {
 			n *= w
 		}
 
 		for k := range n {
-			t := task{scenario: name, seed: o.seed + uint64(k), world: o.world}
-			if x := o.trace(k); x != nil && simulate.Replayable(name) {
-				t.trace, t.world = x, 0
+			t := task{scenario: name, seed: s.seed + uint64(k), world: s.world}
+			if k%4 == 3 && len(s.traces) > 0 && simulate.Replayable(name) {
+				t.trace, t.world = s.traces[k/4%len(s.traces)], 0
 			}
 
 			out = append(out, t)
@@ -50,118 +44,50 @@ func (o *options) tasks() []task {
 	return out
 }
 
-func (o *options) trace(k int) *simulate.Trace {
-	if len(o.traces) == 0 || !o.replay && k%4 != 3 {
-		return nil
+// run judges the cases of scenarios or families, some at a time, and returns them by name, in the
+// order of their seeds.
+func (s *suite) run(ctx context.Context, scenarios []string, progress func(done, total int)) (map[string]tally, error) {
+	tasks := s.tasks(scenarios)
+	outcomes := make([]*outcome, len(tasks))
+	err := each(ctx, len(tasks), s.parallel, progress, func(k int) (err error) {
+		outcomes[k], err = tasks[k].judged()
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 
-	return o.traces[k/4%len(o.traces)]
+	out := map[string]tally{}
+	for _, o := range outcomes {
+		out[o.scenario] = append(out[o.scenario], o)
+	}
+
+	return out, nil
 }
 
-// runAll runs the cases, some at a time, and returns one tally a scenario.
-func runAll(ctx context.Context, o *options) (map[string]*tally, error) {
-	tasks := o.tasks()
-	tallies := map[string]*tally{}
-	for _, n := range o.scenarios {
-		tallies[n] = &tally{scenario: n}
-	}
-
-	results := make(chan *outcome)
+// each calls f with 0 to n-1, some at a time, until one fails; progress may be nil.
+func each(ctx context.Context, n, parallel int, progress func(done, total int), f func(k int) error) error {
+	var mu sync.Mutex
+	done := 0
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, o.parallel) + 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		n := 0
-		for r := range results {
-			tallies[r.scenario].add(r)
-			if o.each != nil {
-				o.each(r)
-			}
-
-			if n++; o.progress != nil {
-				o.progress(n, len(tasks))
-			}
-		}
-	}()
-	for _, t := range tasks {
+	g.SetLimit(max(1, parallel))
+	for k := range n {
 		g.Go(func() error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 
-			r, err := t.runPaired()
-			if err != nil {
+			if err := f(k); err != nil || progress == nil {
 				return err
 			}
 
-			select {
-			case results <- r:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			progress(done, n)
+			return nil
 		})
 	}
 
-	err := g.Wait()
-	close(results)
-	<-done
-	for _, t := range tallies {
-		t.sort()
-	}
-
-	return tallies, err
-}
-
-// runPaired runs a case, and its twin without the injection where the scenario is
-// about a difference: the same job with right clocks, the same with nothing missing.
-func (t task) runPaired() (*outcome, error) {
-	r, err := t.run()
-	if err != nil {
-		return nil, err
-	}
-
-	row, _ := simulate.Row(t.scenario)
-	if row != 17 && row != 18 {
-		return r, nil
-	}
-
-	cfg, err := t.config()
-	if err != nil {
-		return nil, err
-	}
-
-	cfg.Clock, cfg.Loss = simulate.Clock{}, simulate.Loss{Run: 1}
-	twin, err := t.play(cfg, &sheet{plain: true})
-	if err != nil {
-		return nil, err
-	}
-
-	r.twinHit, r.twinMissed = twin.hit, twin.missed
-	r.same = slices.Equal(essence(r.verdict), essence(twin.verdict))
-	return r, nil
-}
-
-// essence is what two verdicts on the same job must share: who, what, why.
-func essence(v *verdict.Verdict) []string {
-	var out []string
-	for _, n := range v.Nodes {
-		out = append(out, fmt.Sprintf("node %s %s %s %v", n.Node, n.State, n.Cause, n.Ranks))
-	}
-
-	for _, l := range v.Links {
-		out = append(out, fmt.Sprintf("link %s %s", l.Group, l.State))
-	}
-
-	for _, f := range v.Findings {
-		out = append(out, fmt.Sprintf("finding %s %v", f.Kind, f.Stages))
-	}
-
-	for _, e := range v.Events {
-		out = append(out, fmt.Sprintf("event %s %s", e.Node, e.Kind))
-	}
-
-	slices.Sort(out)
-	return append(out, fmt.Sprint(v.Decided))
+	return g.Wait()
 }

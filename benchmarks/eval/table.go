@@ -3,18 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
-// shownFailures bounds the failing cases that are printed per scenario.
-const shownFailures = 12
-
 // printTable prints one scenario a block: every demand with target and reached,
-// and what the anchors' rules make of the same cases.
-func printTable(w io.Writer, tallies map[string]*tally) {
+// and what the other tools' rules make of the same cases.
+func printTable(w io.Writer, tallies map[string]tally) {
 	head := "| # | injection | cases | demand | target | reached | |"
 	line := "|---|---|---|---|---|---|---|"
 	for _, r := range rules {
@@ -24,35 +20,14 @@ func printTable(w io.Writer, tallies map[string]*tally) {
 
 	fmt.Fprintf(w, "%s\n%s\n", head, line)
 	for _, n := range simulate.Names() {
-		t := tallies[n]
-		if t == nil || t.cases == 0 {
-			continue
-		}
-
-		row, what := simulate.Row(n)
-		for k, c := range t.checks() {
-			first := fmt.Sprintf("| %d | %s (`%s`) | %s |", row, what, n, t.size())
-			if k > 0 {
-				first = "| | | |"
-			}
-
-			fmt.Fprintf(w, "%s %s | %s | %s | %s |", first, c.what, c.target, c.reached, mark(c.ok))
-			for i := range rules {
-				cell := ""
-				if k == 0 && t.rules != nil {
-					cell = t.anchor(i)
-				}
-
-				fmt.Fprintf(w, " %s |", cell)
-			}
-
-			fmt.Fprintln(w)
+		if t := tallies[n]; len(t) > 0 {
+			t.print(w)
 		}
 	}
 
 	fmt.Fprintln(w)
 	for _, c := range overall(tallies) {
-		fmt.Fprintf(w, "- %s %s: %s (target %s)\n", mark(c.ok), c.what, c.reached, c.target)
+		fmt.Fprintf(w, "- %s %s\n", mark(c.OK), &c)
 	}
 
 	fmt.Fprintln(w, "\nThe anchors' columns: culprit nodes found / all, and the share of cases in which somebody innocent was accused.")
@@ -61,16 +36,39 @@ func printTable(w io.Writer, tallies map[string]*tally) {
 	}
 }
 
+// print prints the block of one scenario.
+func (t tally) print(w io.Writer) {
+	row, what := simulate.Row(t[0].scenario)
+	for k, c := range t.checks() {
+		first := fmt.Sprintf("| %d | %s (`%s`) | %s |", row, what, t[0].scenario, t.size())
+		if k > 0 {
+			first = "| | | |"
+		}
+
+		fmt.Fprintf(w, "%s %s | %s | %s | %s |", first, c.Demand, c.Target, c.Reached, mark(c.OK))
+		for i := range rules {
+			cell := ""
+			if k == 0 {
+				cell = t.rule(i)
+			}
+
+			fmt.Fprintf(w, " %s |", cell)
+		}
+
+		fmt.Fprintln(w)
+	}
+}
+
 // size says how many cases there were and of what kind.
-func (t *tally) size() string {
-	s := fmt.Sprint(t.cases)
+func (t tally) size() string {
+	s := fmt.Sprint(len(t))
 	var more []string
-	if t.replayed > 0 {
-		more = append(more, fmt.Sprintf("%d replayed", t.replayed))
+	if n := t.cases((*outcome).replayed); n > 0 {
+		more = append(more, fmt.Sprintf("%d replayed", n))
 	}
 
-	if t.large > 0 {
-		more = append(more, fmt.Sprintf("%d large", t.large))
+	if n := t.cases(func(o *outcome) bool { return o.ranks > 256 }); n > 0 {
+		more = append(more, fmt.Sprintf("%d large", n))
 	}
 
 	if len(more) > 0 {
@@ -80,15 +78,28 @@ func (t *tally) size() string {
 	return s
 }
 
-// anchor is the cell of rule i.
-func (t *tally) anchor(i int) string {
-	r := t.rules[i]
-	found := ""
-	if r.hit+r.missed > 0 {
-		found = fmt.Sprintf("%d/%d, ", r.hit, r.hit+r.missed)
+// rule is the cell of another tool's rule.
+func (t tally) rule(i int) string {
+	found, wrong := 0, 0
+	for _, o := range t {
+		if len(o.rules) == 0 {
+			return ""
+		}
+
+		hit := 0
+		for _, n := range o.truth.SlowNodes {
+			hit += count(o.rules[i][n])
+		}
+
+		found, wrong = found+hit, wrong+count(len(o.rules[i]) > hit)
 	}
 
-	return fmt.Sprintf("%s%.0f %% falsely", found, 100*share(t.ruleCases[i], max(1, t.cases)))
+	s := fmt.Sprintf("%.0f %% falsely", 100*share(wrong, len(t)))
+	if all := t.sum((*outcome).culprits); all > 0 {
+		s = fmt.Sprintf("%d/%d, ", found, all) + s
+	}
+
+	return s
 }
 
 // mark says whether a demand was met.
@@ -98,70 +109,4 @@ func mark(ok bool) string {
 	}
 
 	return "**SHORT**"
-}
-
-// printFailures lists the cases that went wrong, as what to type to see them.
-func printFailures(w io.Writer, tallies map[string]*tally) {
-	for _, n := range simulate.Names() {
-		t := tallies[n]
-		if t == nil || len(t.failures) == 0 {
-			continue
-		}
-
-		fmt.Fprintf(w, "\n%s: %d of %d cases\n", n, len(t.failures), t.cases)
-		for _, f := range t.failures[:min(len(t.failures), shownFailures)] {
-			fmt.Fprintf(w, "  %s  # %s\n", f.command(), strings.Join(f.reasons, "; "))
-		}
-
-		if more := len(t.failures) - shownFailures; more > 0 {
-			fmt.Fprintf(w, "  … and %d more\n", more)
-		}
-	}
-}
-
-// command replays a case.
-func (t task) command() string {
-	s := fmt.Sprintf("go run ./benchmarks/eval -scenario %s -seed %d -v", t.scenario, t.seed)
-	if t.trace != nil {
-		s += " -trace " + t.trace.Name
-	}
-
-	if t.world > 0 {
-		s += fmt.Sprintf(" -world %d", t.world)
-	}
-
-	return s
-}
-
-// totals counts cases in which something was wrong with a node or link, and those
-// in which nothing was.
-func totals(tallies map[string]*tally) (positive, negative int) {
-	for _, t := range tallies {
-		positive += t.positives
-		negative += t.cases - t.positives
-	}
-
-	return positive, negative
-}
-
-// short returns the demands that were not met.
-func short(tallies map[string]*tally) []string {
-	var out []string
-	for _, n := range simulate.Names() {
-		if t := tallies[n]; t != nil && t.cases > 0 {
-			for _, c := range t.checks() {
-				if !c.ok {
-					out = append(out, fmt.Sprintf("%s: %s %s (target %s)", n, c.what, c.reached, c.target))
-				}
-			}
-		}
-	}
-
-	for _, c := range overall(tallies) {
-		if !c.ok {
-			out = append(out, fmt.Sprintf("%s: %s (target %s)", c.what, c.reached, c.target))
-		}
-	}
-
-	return slices.Clip(out)
 }

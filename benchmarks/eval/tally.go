@@ -1,126 +1,151 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
-
-	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
-// tally sums the outcomes of one scenario.
-type tally struct {
-	scenario  string
-	cases     int
-	positives int
-	replayed  int
-	large     int // cases of more than 256 ranks
+// tally is the judged cases of a scenario or a family, or of several.
+type tally []*outcome
 
-	hit, missed  int // culprit nodes
-	victims      int // nodes falsely accused
-	victimCases  int
-	alarms       int // nodes and groups falsely accused
-	cause        int
-	delays       []int
-	allNodes     int // cases in which every culprit was named and nobody else
-	links        int
-	wantLinks    int
-	wrongLinks   int
-	findings     int
-	wantFindings int
-	events       int
-	wantEvents   int
-	blinking     int
-	abstain      int
-	provable     int // cases that the oracle can prove in the row's time
-	asked        int
-	same         int
-	twinHit      int
-	twinMissed   int
-	hours        float64
-	rules        []ruled
-	ruleCases    []int // cases in which a rule falsely accused somebody
-	others       map[string]int
-	failures     []failure
+// sum adds up what a case has of something.
+func (t tally) sum(f func(*outcome) int) int {
+	n := 0
+	for _, o := range t {
+		n += f(o)
+	}
+
+	return n
 }
 
-// failure is a case that went wrong, with what to type to see it again.
-type failure struct {
-	task
-	reasons []string
+// cases is how many cases are so.
+func (t tally) cases(is func(*outcome) bool) int {
+	return t.sum(func(o *outcome) int { return count(is(o)) })
 }
 
-// add sums one outcome.
-func (t *tally) add(o *outcome) {
-	t.cases++
-	t.hours += o.hours
-	if o.positive {
-		t.positives++
-	}
+// of is the share of cases that are so.
+func (t tally) of(is func(*outcome) bool) float64 { return share(t.cases(is), len(t)) }
 
-	if o.trace != nil {
-		t.replayed++
-	}
-
-	if o.ranks > 256 {
-		t.large++
-	}
-
-	t.hit, t.missed = t.hit+o.hit, t.missed+o.missed
-	t.victims += len(o.victims)
-	t.alarms += len(o.victims) + len(o.wrong)
-	t.wrongLinks += len(o.wrong)
-	if o.wrongNode() {
-		t.victimCases++
-	}
-
-	if o.missed == 0 && !o.wrongNode() {
-		t.allNodes++
-	}
-
-	t.cause += o.cause
-	t.delays = append(t.delays, o.delays...)
-	t.links, t.wantLinks = t.links+o.links, t.wantLinks+len(o.truth.Links)
-	t.findings, t.wantFindings = t.findings+o.findings, t.wantFindings+len(o.truth.Findings)
-	t.events, t.wantEvents = t.events+o.events, t.wantEvents+len(o.truth.Events)
-	t.blinking += count(o.blinking)
-	t.abstain += count(o.abstain)
-	t.provable, t.asked = t.provable+count(o.provable), t.asked+count(o.asked)
-	t.same += count(o.same)
-	t.twinHit, t.twinMissed = t.twinHit+o.twinHit, t.twinMissed+o.twinMissed
-	if t.rules == nil {
-		t.rules, t.ruleCases, t.others = make([]ruled, len(rules)), make([]int, len(rules)), map[string]int{}
-	}
-
-	for k, r := range o.rules {
-		t.rules[k].hit += r.hit
-		t.rules[k].missed += r.missed
-		t.rules[k].victims += r.victims
-		t.ruleCases[k] += count(r.victims > 0)
-	}
-
-	for _, f := range o.others {
-		t.others[f]++
-	}
-
-	if reasons := o.reasons(); len(reasons) > 0 {
-		t.failures = append(t.failures, failure{o.task, reasons})
-	}
+func (o *outcome) positive() bool  { return len(o.truth.SlowNodes)+len(o.truth.Links) > 0 }
+func (o *outcome) wrongNode() bool { return len(o.victims) > 0 }
+func (o *outcome) undecided() bool { return !o.verdict.Decided }
+func (o *outcome) replayed() bool  { return o.trace != nil }
+func (o *outcome) culprits() int   { return len(o.truth.SlowNodes) }
+func (o *outcome) found() int      { return o.hit }
+func (o *outcome) rightCause() int { return o.cause }
+func (o *outcome) nodesWrong() int { return len(o.victims) }
+func (o *outcome) linksWrong() int { return len(o.wrong) }
+func (o *outcome) alarms() int     { return len(o.victims) + len(o.wrong) }
+func (o *outcome) exactly() bool   { return o.hit == o.culprits() && !o.wrongNode() }
+func (o *outcome) sameAsTwin() bool {
+	return o.twin != nil && slices.Equal(essence(o.verdict), essence(o.twin.verdict))
 }
 
-// sort puts the failures in the order of their seeds: cases end in any order.
-func (t *tally) sort() {
-	slices.SortFunc(t.failures, func(a, b failure) int { return cmp.Compare(a.seed, b.seed) })
-	slices.Sort(t.delays)
+// recall is the share of culprits named, precision the share of the named that
+// are culprits; 1 where there is nothing to name.
+func (t tally) recall() float64 { return share(t.sum((*outcome).found), t.sum((*outcome).culprits)) }
+
+func (t tally) precision() float64 {
+	found := t.sum((*outcome).found)
+	return share(found, found+t.sum((*outcome).nodesWrong))
+}
+
+// cause is the share of the culprits named whose cause is an accepted one.
+func (t tally) cause() float64 { return share(t.sum((*outcome).rightCause), t.sum((*outcome).found)) }
+
+// victims is the share of cases in which an innocent node is accused.
+func (t tally) victims() float64 { return t.of((*outcome).wrongNode) }
+
+// told is the share of what verdicts have to tell that they do tell.
+func (t tally) told(f func(*outcome) (told, wanted int)) float64 {
+	told, wanted := 0, 0
+	for _, o := range t {
+		a, b := f(o)
+		told, wanted = told+a, wanted+b
+	}
+
+	return share(told, wanted)
+}
+
+// twins are the same jobs without what the scenario is about.
+func (t tally) twins() tally {
+	var out tally
+	for _, o := range t {
+		out = append(out, o.twin)
+	}
+
+	return out
+}
+
+// delays are the steps to detection of every culprit named, shortest first.
+func (t tally) delays() []int {
+	var out []int
+	for _, o := range t {
+		out = append(out, o.delays...)
+	}
+
+	slices.Sort(out)
+	return out
+}
+
+// percentile returns the q-quantile of the delays, steps; -1 where nobody was detected.
+func (t tally) percentile(q float64) int {
+	d := t.delays()
+	if len(d) == 0 {
+		return -1
+	}
+
+	return d[min(len(d)-1, int(q*float64(len(d))))]
+}
+
+// within is the share of all culprits that were detected within n steps.
+func (t tally) within(n int) float64 {
+	k := 0
+	for _, d := range t.delays() {
+		k += count(d <= n)
+	}
+
+	return share(k, t.sum((*outcome).culprits))
+}
+
+// shownFailures bounds the failing cases that are printed per scenario.
+const shownFailures = 12
+
+// failures lists the cases that went wrong, as what to type to see them.
+func (t tally) failures(w io.Writer, name, what string) {
+	var lines []string
+	for _, o := range t {
+		if reasons := o.reasons(); len(reasons) > 0 {
+			lines = append(lines, fmt.Sprintf("  %s  # %s\n", o.command(), strings.Join(reasons, "; ")))
+		}
+	}
+
+	if len(lines) == 0 {
+		return
+	}
+
+	fmt.Fprintf(w, "\n%s: %d of %d %s\n", name, len(lines), len(t), what)
+	for _, l := range lines[:min(len(lines), shownFailures)] {
+		fmt.Fprint(w, l)
+	}
+
+	if more := len(lines) - shownFailures; more > 0 {
+		fmt.Fprintf(w, "  … and %d more\n", more)
+	}
 }
 
 // reasons says what is wrong with an outcome, nothing when it is right.
 func (o *outcome) reasons() []string {
+	if o.family() {
+		return o.familyReasons()
+	}
+
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if o.missed > 0 {
-		say("missed %d of %v (ranks %v)", o.missed, o.truth.SlowNodes, o.truth.SlowRanks)
+	if missed := o.culprits() - o.hit; missed > 0 {
+		say("missed %d of %v (ranks %v)", missed, o.truth.SlowNodes, o.truth.SlowRanks)
 	}
 
 	if o.wrongNode() {
@@ -147,27 +172,20 @@ func (o *outcome) reasons() []string {
 		say("event missing on %s", o.truth.Events[0].Node)
 	}
 
-	row, _ := simulate.Row(o.scenario)
-	if limit := late[row]; limit > 0 && len(o.delays) > 0 && slices.Max(o.delays) > limit {
+	if limit := limits[o.row()]; limit > 0 && len(o.delays) > 0 && slices.Max(o.delays) > limit {
 		say("detected after %d steps, want %d", slices.Max(o.delays), limit)
 	}
 
-	if row == 13 && o.hit > 0 && !o.blinking {
+	if o.row() == 13 && o.hit > 0 && !o.intermittent {
 		say("not called intermittent")
 	}
 
-	if row == 17 && !o.same {
+	if o.row() == 17 && !o.sameAsTwin() {
 		say("verdict differs from the one with right clocks")
 	}
 
 	return out
 }
-
-// late is the number of steps within which a row's culprit is to be detected.
-var late = map[int]int{2: 16, 3: 10, 4: 8, 6: 25, 20: 40, 22: 96}
-
-// bounded are the rows of which the oracle tells the bound, with their steps.
-var bounded = map[int]int{2: 16, 3: 10, 4: 8, 6: 25, 22: 96}
 
 func (o *outcome) causes() string {
 	var out []string
@@ -178,39 +196,6 @@ func (o *outcome) causes() string {
 	}
 
 	return strings.Join(out, ",")
-}
-
-// recall is the share of culprits named, precision the share of the named that
-// are culprits; 1 where there is nothing to name.
-func (t *tally) recall() float64    { return share(t.hit, t.hit+t.missed) }
-func (t *tally) precision() float64 { return share(t.hit, t.hit+t.victims) }
-
-// percentile returns the q-quantile of the delays, steps; -1 where nobody was detected.
-func (t *tally) percentile(q float64) int {
-	if len(t.delays) == 0 {
-		return -1
-	}
-
-	return t.delays[min(len(t.delays)-1, int(q*float64(len(t.delays))))]
-}
-
-// within is the share of all culprits that were detected within n steps.
-func (t *tally) within(n int) float64 {
-	k := 0
-	for _, d := range t.delays {
-		k += count(d <= n)
-	}
-
-	return share(k, t.hit+t.missed)
-}
-
-// merge adds another scenario's sums, of the same row.
-func (t *tally) merge(o *tally) {
-	t.cases, t.positives, t.replayed, t.large = t.cases+o.cases, t.positives+o.positives, t.replayed+o.replayed, t.large+o.large
-	t.hit, t.missed, t.victims, t.victimCases = t.hit+o.hit, t.missed+o.missed, t.victims+o.victims, t.victimCases+o.victimCases
-	t.cause += o.cause
-	t.delays = append(t.delays, o.delays...)
-	slices.Sort(t.delays)
 }
 
 func share(a, of int) float64 {
