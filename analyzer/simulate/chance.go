@@ -5,7 +5,7 @@ import "math"
 // prepare draws what this step brings to every rank: work, noise, faults.
 func (j *job) prepare() {
 	j.apply()
-	j.weather()
+	j.congest()
 	j.linkFaults()
 	j.sequences()
 	j.phase = 1

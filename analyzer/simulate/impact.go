@@ -70,21 +70,11 @@ func saved(with, without []float64) float64 {
 // lengths returns the recorded length of every step of the job, in the mean of its
 // ranks, ns, with some of its faults left out.
 func lengths(cfg Config, without []int) ([]float64, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-
-	if cfg.Replay != nil {
-		cfg.Replay.shape(&cfg)
-	}
-
-	unit, err := calibrate(cfg)
+	j, err := ready(&cfg, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 
-	j := newJob(&cfg, nil, nil)
-	j.unit = unit
 	j.keepLengths = true
 	for _, k := range without {
 		j.effects[k].out = true

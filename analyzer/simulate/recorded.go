@@ -127,30 +127,17 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 // level brings every rank to the pace of the one in the middle of its stage, the
 // faster one of two.
 func (t *Trace) level() {
-	width := t.Shape.DP * t.Shape.TP
 	for stage := range t.Shape.PP {
-		for _, pick := range []func(*TraceStep) [][]float64{
-			func(s *TraceStep) [][]float64 { return s.Forward }, func(s *TraceStep) [][]float64 { return s.Backward },
-		} {
-			pace := make([]float64, width)
-			for i := range pace {
-				var v []float64
-				for k := range t.Steps {
-					v = append(v, pick(&t.Steps[k])[stage*width+i]...)
-				}
-
-				slices.Sort(v)
-				pace[i] = v[len(v)/2]
+		ranks := t.stageOf(stage * t.Shape.DP * t.Shape.TP)
+		for _, of := range directions {
+			pace := make([]float64, len(ranks))
+			for k, i := range ranks {
+				pace[k] = t.pace(of, i)
 			}
 
-			want := slices.Sorted(slices.Values(pace))[(width-1)/2]
-			for k := range t.Steps {
-				for i, p := range pace {
-					all := pick(&t.Steps[k])[stage*width+i]
-					for m := range all {
-						all[m] *= want / p
-					}
-				}
+			want := slices.Sorted(slices.Values(pace))[(len(pace)-1)/2]
+			for k, i := range ranks {
+				t.scale(of, i, want/pace[k])
 			}
 		}
 	}

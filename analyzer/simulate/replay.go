@@ -66,23 +66,20 @@ func (t *Trace) pass(steps []int, a *position, backward bool, micro int) float64
 	return s.Forward[rank][micro]
 }
 
-// replayable are the scenarios that make sense on a recorded job.
-var replayable = []string{
-	"healthy", "compute-1.05", "compute-1.10", "compute-1.2", "compute-1.5", "compute-2", "backward-1.2", "thermal-ramp",
-	"two-culprits", "slow-link", "dataloader", "checkpoint", "host-delay", "transient", "intermittent", "gc-pauses", "clock-skew",
-	"missing-10", "missing-30", "absent-10", "slow-from-start", "job-slow",
-	"regime", "warm-up", "bursts-regular", "bursts-5", "bursts-2", "slow-saver", "transients", "long", "light", "evaluation", "curriculum", "congestion",
+// replayable are the scenarios that make sense on a recorded job, too.
+func replayable() []string {
+	return slices.DeleteFunc(append(Names(), Families()...), func(n string) bool { return !find(n).replays })
 }
 
 // Replayable reports whether a scenario makes sense on a recorded job.
-func Replayable(name string) bool { return slices.Contains(replayable, name) }
+func Replayable(name string) bool { return slices.Contains(replayable(), name) }
 
 // Replayed is Scenario on a recorded job: the noise of computing is the trace's,
 // the rest (network, loading, saving, host) is drawn. The injected rank's recorded
 // durations are scaled and all waits follow anew.
 func Replayed(name string, seed uint64, t *Trace) (Config, error) {
 	if !Replayable(name) {
-		return Config{}, fmt.Errorf("scenario %q can't be replayed on a trace: want one of %v", name, replayable)
+		return Config{}, fmt.Errorf("scenario %q can't be replayed on a trace: want one of %v", name, replayable())
 	}
 
 	d := &draw{trace: t}

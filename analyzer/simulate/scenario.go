@@ -9,43 +9,49 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Scenario names one variant of the 22 injections of the suite.
+// scenario is one variant of the 22 injections of the suite, or a family of jobs.
 type scenario struct {
-	row  int
-	name string
-	what string
-	make func(d *draw)
+	row     int // in the table of the suite
+	name    string
+	replays bool // on a recorded job it makes sense, too
+	what    string
+	make    func(d *draw)
 }
+
+const (
+	onTraces  = true
+	drawnOnly = false
+)
 
 // scenarios is the suite, in the order of its table.
 var scenarios = []scenario{
-	{1, "healthy", "nothing wrong, every confounder at once", func(d *draw) { d.free() }},
-	{2, "compute-1.05", "compute x1.05", func(d *draw) { d.comparable(); d.compute(1.05) }},
-	{3, "compute-1.10", "compute x1.10", func(d *draw) { d.comparable(); d.compute(1.10) }},
-	{4, "compute-1.2", "compute x1.2", func(d *draw) { d.comparable(); d.compute(1.2) }},
-	{4, "compute-1.5", "compute x1.5", func(d *draw) { d.comparable(); d.compute(1.5) }},
-	{4, "compute-2", "compute x2", func(d *draw) { d.comparable(); d.compute(2) }},
-	{5, "backward-1.2", "backward only x1.2", (*draw).backward},
-	{6, "thermal-ramp", "thermal ramp to x1.25 in 60 steps", (*draw).thermal},
-	{7, "two-culprits", "two culprits in one role, x1.2", (*draw).two},
-	{8, "slow-link", "slow link in one DP group, its transfers take 25 % of a step more", (*draw).link},
-	{9, "dataloader", "dataloader stall 15 % of step on one node", (*draw).loader},
-	{10, "checkpoint", "checkpoint 2.5x on one node", (*draw).saver},
-	{11, "host-delay", "host delay 15 %", (*draw).host},
-	{12, "transient", "transient x1.3 for 12 steps", (*draw).transient},
-	{13, "intermittent", "intermittent, 5 % of steps", (*draw).intermittent},
-	{14, "sequence-length", "sequence-length noise shared by replicas", (*draw).sequence},
-	{15, "stage-imbalance", "first or last stage heavy", (*draw).stages},
-	{16, "gc-pauses", "GC pauses in 3 % of rank-steps", (*draw).garbage},
-	{17, "clock-skew", "clock skew ±5 s per host, drift 50 ppm, x1.10 or healthy", (*draw).clock},
-	{18, "missing-10", "10 % of rank-steps missing, x1.10 or healthy", func(d *draw) { d.missing(0.1, 0) }},
-	{18, "missing-30", "30 % of rank-steps missing, x1.10 or healthy", func(d *draw) { d.missing(0.3, 0) }},
-	{18, "absent-10", "10 % of ranks absent, x1.10 or healthy", func(d *draw) { d.missing(0, 0.1) }},
-	{19, "restart", "restart with ranks re-mapped, world 64 to 56", (*draw).restart},
-	{20, "slow-from-start", "slow from step 1", (*draw).fromStart},
-	{21, "job-slow", "the whole job 20 % slower", (*draw).job},
-	{22, "pure-dp", "pure DP, 12 % sequence noise, no token counts, x1.10", (*draw).pureDP},
-	{0, "few-peers", "not in the bar: x1.10 where a role has 2 or 3 members", (*draw).fewPeers},
+	{1, "healthy", onTraces, "nothing wrong, every confounder at once", func(d *draw) { d.free() }},
+	{2, "compute-1.05", onTraces, "compute x1.05", func(d *draw) { d.comparable(); d.compute(1.05) }},
+	{3, "compute-1.10", onTraces, "compute x1.10", func(d *draw) { d.comparable(); d.compute(1.10) }},
+	{4, "compute-1.2", onTraces, "compute x1.2", func(d *draw) { d.comparable(); d.compute(1.2) }},
+	{4, "compute-1.5", onTraces, "compute x1.5", func(d *draw) { d.comparable(); d.compute(1.5) }},
+	{4, "compute-2", onTraces, "compute x2", func(d *draw) { d.comparable(); d.compute(2) }},
+	{5, "backward-1.2", onTraces, "backward only x1.2", (*draw).backward},
+	{6, "thermal-ramp", onTraces, "thermal ramp to x1.25 in 60 steps", (*draw).thermal},
+	{7, "two-culprits", onTraces, "two culprits in one role, x1.2", (*draw).two},
+	{8, "slow-link", onTraces, "slow link in one DP group, its transfers take 25 % of a step more", (*draw).link},
+	{9, "dataloader", onTraces, "dataloader stall 15 % of step on one node", (*draw).loader},
+	{10, "checkpoint", onTraces, "checkpoint 2.5x on one node", (*draw).saver},
+	{11, "host-delay", onTraces, "host delay 15 %", (*draw).host},
+	{12, "transient", onTraces, "transient x1.3 for 12 steps", (*draw).transient},
+	{13, "intermittent", onTraces, "intermittent, 5 % of steps", (*draw).intermittent},
+	{14, "sequence-length", drawnOnly, "sequence-length noise shared by replicas", (*draw).sequence},
+	{15, "stage-imbalance", drawnOnly, "first or last stage heavy", (*draw).stages},
+	{16, "gc-pauses", onTraces, "GC pauses in 3 % of rank-steps", (*draw).garbage},
+	{17, "clock-skew", onTraces, "clock skew ±5 s per host, drift 50 ppm, x1.10 or healthy", (*draw).clock},
+	{18, "missing-10", onTraces, "10 % of rank-steps missing, x1.10 or healthy", func(d *draw) { d.missing(0.1, 0) }},
+	{18, "missing-30", onTraces, "30 % of rank-steps missing, x1.10 or healthy", func(d *draw) { d.missing(0.3, 0) }},
+	{18, "absent-10", onTraces, "10 % of ranks absent, x1.10 or healthy", func(d *draw) { d.missing(0, 0.1) }},
+	{19, "restart", drawnOnly, "restart with ranks re-mapped, world 64 to 56", (*draw).restart},
+	{20, "slow-from-start", onTraces, "slow from step 1", (*draw).fromStart},
+	{21, "job-slow", onTraces, "the whole job 20 % slower", (*draw).job},
+	{22, "pure-dp", drawnOnly, "pure DP, 12 % sequence noise, no token counts, x1.10", (*draw).pureDP},
+	{0, "few-peers", drawnOnly, "not in the bar: x1.10 where a role has 2 or 3 members", (*draw).fewPeers},
 }
 
 // lastRow is the last row of the table; families have numbers of their own.

@@ -235,7 +235,7 @@ func TestReplayed(t *testing.T) {
 			t.Errorf("%s: replayed steps take %v s, want %v", name, truth.Seconds, tr.Seconds)
 		}
 
-		for _, n := range replayable {
+		for _, n := range replayable() {
 			c, err := Replayed(n, 4, tr)
 			if err != nil {
 				t.Fatal(err)

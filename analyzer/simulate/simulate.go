@@ -73,26 +73,36 @@ func (k *keeper) AddCommunication(c *row.Communication) {
 
 // run plays the attempts of the job one after the other.
 func run(cfg Config, b Builder, rec recorder) (Truth, error) {
-	if err := cfg.Validate(); err != nil {
-		return Truth{}, err
-	}
-
-	if cfg.Replay != nil {
-		cfg.Replay.shape(&cfg)
-	}
-
-	j := newJob(&cfg, b, rec)
-	scale, err := calibrate(cfg)
+	j, err := ready(&cfg, b, rec)
 	if err != nil {
 		return Truth{}, err
 	}
 
-	j.unit = scale
 	if err := j.play(); err != nil {
 		return Truth{}, err
 	}
 
 	return j.truth(), nil
+}
+
+// ready returns a job that can be played.
+func ready(cfg *Config, b Builder, rec recorder) (*job, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+
+	if cfg.Replay != nil {
+		cfg.Replay.shape(cfg)
+	}
+
+	unit, err := calibrate(*cfg)
+	if err != nil {
+		return nil, err
+	}
+
+	j := newJob(cfg, b, rec)
+	j.unit = unit
+	return j, nil
 }
 
 // Sources of chance: one for what happened, one for the clocks, one for losses.

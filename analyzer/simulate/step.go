@@ -1,6 +1,9 @@
 package simulate
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Ops of a rank that are summed apart: one (group, op) each.
 const (
@@ -26,15 +29,16 @@ func (j *job) playStep() {
 		j.task(t)
 	}
 
+	everybody := j.everybody()
 	j.gradients()
-	j.together(slotEmbd, j.cfg.Model.DPShare*0.1)
+	j.meetGroups(everybody, slotEmbd, j.cfg.Model.DPShare*0.1)
 	if j.lay.shape.World() > 1 && !j.cfg.Model.NoGlobalSync && j.lay.shape.PP*j.lay.shape.TP > 1 {
-		j.meetAll(slotNorm, 0.0005*j.unitStep())
+		j.meetGroups(everybody, slotNorm, 0.0005)
 	}
 
 	j.optimize()
 	if j.cfg.Model.Sharded {
-		j.together(slotGather, j.cfg.Model.DPShare*0.4)
+		j.meetGroups(everybody, slotGather, j.cfg.Model.DPShare*0.4)
 	}
 
 	j.checkpoint()
@@ -50,6 +54,9 @@ func (j *job) playStep() {
 
 	j.now = end
 }
+
+// everybody is all ranks.
+func (j *job) everybody() []int { return j.lay.groups[j.lay.world].ranks }
 
 // nominal is the length of a quiet step, ns.
 func (j *job) nominal() float64 { return j.cfg.Model.Seconds * 1e9 }
@@ -108,7 +115,7 @@ func (j *job) load() {
 	}
 
 	if j.lay.shape.TP > 1 && c.Ranks == "first" {
-		j.together(slotLoad, 0.001)
+		j.meetGroups(j.everybody(), slotLoad, 0.001)
 	}
 }
 
@@ -159,7 +166,7 @@ func (j *job) task(t task) {
 		}
 
 		if s.TP > 1 {
-			j.meetStage(ranks, s.TP, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
+			j.meetGroups(ranks, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
 		}
 
 		if s.CP > 1 && k == 0 {
@@ -270,23 +277,11 @@ func (j *job) unrecorded(stage int) bool {
 		return stage == j.lay.shape.PP-1
 	}
 
-	for _, s := range u {
-		if s == stage {
-			return true
-		}
-	}
-
-	return false
+	return slices.Contains(u, stage)
 }
 
-// meetStage is a collective of TP groups, whose ranks stand side by side.
-func (j *job) meetStage(ranks []int, size, slot int, share float64) {
-	for k := 0; k < len(ranks); k += size {
-		j.meet(slot, j.lay.at[ranks[k]].tp, ranks[k:k+size], share*j.unitStep())
-	}
-}
-
-// meetGroups is a collective of every group of a slot that the ranks are in.
+// meetGroups is a collective of every group of a slot that is led by one of the ranks: all
+// of them are in its group, or stand on the same stage.
 func (j *job) meetGroups(ranks []int, slot int, share float64) {
 	for _, i := range ranks {
 		g := j.r[i].groups[slot]
@@ -294,21 +289,6 @@ func (j *job) meetGroups(ranks []int, slot int, share float64) {
 			j.meet(slot, g, j.lay.groups[g].ranks, share*j.unitStep())
 		}
 	}
-}
-
-// together is a collective of every group of a slot.
-func (j *job) together(slot int, share float64) {
-	for i := range j.r {
-		g := j.r[i].groups[slot]
-		if g >= 0 && j.lay.groups[g].ranks[0] == i {
-			j.meet(slot, g, j.lay.groups[g].ranks, share*j.unitStep())
-		}
-	}
-}
-
-// meetAll is a collective of all ranks.
-func (j *job) meetAll(slot int, ns float64) {
-	j.meet(slot, j.lay.world, j.lay.groups[j.lay.world].ranks, ns)
 }
 
 // meet is a collective: everybody waits for the last, then the transfer runs.

@@ -112,7 +112,7 @@ func (j *job) checkpoint() {
 	}
 
 	if j.lay.n > 1 {
-		j.meetAll(slotSave, 0.0005*j.unitStep())
+		j.meetGroups(j.everybody(), slotSave, 0.0005)
 	}
 }
 
@@ -122,11 +122,11 @@ type congestion struct {
 	nodes []bool
 }
 
-// weather sets the transfer factor of every group for this step.
-func (j *job) weather() {
+// congest sets the transfer factor of every group for this step.
+func (j *job) congest() {
 	n := &j.cfg.Network
 	if n.Congestion > 0 {
-		j.gust(n)
+		j.episode(n)
 	}
 
 	for g := range j.meets {
@@ -147,8 +147,8 @@ func (j *job) weather() {
 	}
 }
 
-// gust begins, continues or ends an episode.
-func (j *job) gust(n *Network) {
+// episode begins, continues or ends an episode of congestion.
+func (j *job) episode(n *Network) {
 	if j.cong.left > 0 {
 		j.cong.left--
 	}

@@ -240,36 +240,56 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 	return out, lengths[len(lengths)/2], nil
 }
 
-// heal scales the passes of rank i to the median of its stage's others.
+// heal brings rank i to the pace of its stage's others.
 func (t *Trace) heal(i int) {
+	others := slices.DeleteFunc(t.stageOf(i), func(r int) bool { return r == i })
+	if len(others) == 0 {
+		return
+	}
+
+	for _, of := range directions {
+		if mine := t.pace(of, i); mine > 0 {
+			t.scale(of, i, t.pace(of, others...)/mine)
+		}
+	}
+}
+
+// directions are the two kinds of passes of a step.
+var directions = []direction{
+	func(s *TraceStep) [][]float64 { return s.Forward }, func(s *TraceStep) [][]float64 { return s.Backward },
+}
+
+type direction func(*TraceStep) [][]float64
+
+// stageOf lists the ranks of rank i's stage.
+func (t *Trace) stageOf(i int) []int {
 	width := t.Shape.DP * t.Shape.TP
-	stage := i / width
-	for _, pick := range []func(*TraceStep) [][]float64{
-		func(s *TraceStep) [][]float64 { return s.Forward }, func(s *TraceStep) [][]float64 { return s.Backward },
-	} {
-		var mine, others []float64
-		for k := range t.Steps {
-			all := pick(&t.Steps[k])
-			for r := stage * width; r < (stage+1)*width; r++ {
-				if r == i {
-					mine = append(mine, all[r]...)
-				} else {
-					others = append(others, all[r]...)
-				}
-			}
-		}
+	out := make([]int, width)
+	for k := range out {
+		out[k] = i/width*width + k
+	}
 
-		slices.Sort(mine)
-		slices.Sort(others)
-		if len(others) == 0 || mine[len(mine)/2] <= 0 {
-			continue
-		}
+	return out
+}
 
-		f := others[len(others)/2] / mine[len(mine)/2]
-		for k := range t.Steps {
-			for m := range pick(&t.Steps[k])[i] {
-				pick(&t.Steps[k])[i][m] *= f
-			}
+// pace is the median pass of some ranks, s.
+func (t *Trace) pace(of direction, ranks ...int) float64 {
+	var all []float64
+	for k := range t.Steps {
+		for _, r := range ranks {
+			all = append(all, of(&t.Steps[k])[r]...)
+		}
+	}
+
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// scale makes the passes of rank i longer by a factor.
+func (t *Trace) scale(of direction, i int, factor float64) {
+	for k := range t.Steps {
+		for m := range of(&t.Steps[k])[i] {
+			of(&t.Steps[k])[i][m] *= factor
 		}
 	}
 }
