@@ -42,6 +42,10 @@ func chartsOf(v *verdict.Verdict, p *Picture) []chart {
 				break
 			}
 
+			if e.Metric == stepMetric { // its peers' steps are as long
+				continue
+			}
+
 			if c, ok := chartOf(n, e, p); ok {
 				charts, drawn = append(charts, c), drawn+1
 			}
@@ -68,7 +72,7 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 	}
 
 	b := bins{n: len(p.Steps), count: min(len(p.Steps), chartPoints)}
-	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: metricName(e.Metric)}
+	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: measureOf(e.Metric).name}
 	var around []float64
 	for i := range b.count {
 		from, to := b.of(i)

@@ -33,7 +33,7 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 
 	for _, f := range v.Findings {
 		p.printf("\n%s  %s\n", p.in(bold, findingTitle(f)), p.in(dim, plain(f.Kind)))
-		p.wrapped("  ", sentence(plain(f.Detail)))
+		p.wrapped("  ", sentence(capital(plain(f.Detail))))
 		if f.Ratio > 0 {
 			p.wrapped("  ", fmt.Sprintf("The heavy stages %s do %s the work of a median stage.", stages(f.Stages), times(f.Ratio)))
 		}
@@ -63,12 +63,7 @@ func explainNode(p *printer, n verdict.Node, pic *Picture) {
 	p.printf("\n%s  %s, cause %s\n", p.in(bold, plain(n.Node)), p.in(stateStyles[n.State], plain(n.State)), plain(n.Cause))
 	p.wrapped("  ", nodeSentence(n))
 	if n.Devices > 0 && len(n.Ranks) > 0 {
-		whole := "the others keep pace, so look at a device rather than at the host"
-		if len(n.Ranks) >= n.Devices {
-			whole = "all of them, so look at the host rather than at a device"
-		}
-
-		p.wrapped("  ", fmt.Sprintf("%d of its %d measured ranks are slow: %s.", len(n.Ranks), n.Devices, whole))
+		p.wrapped("  ", slowOf(n))
 	}
 
 	for _, e := range n.Evidence {
@@ -78,7 +73,7 @@ func explainNode(p *printer, n verdict.Node, pic *Picture) {
 	sparkLines(p, n, pic)
 	p.wrapped("  ", fmt.Sprintf("The fault began at %s and was seen at %s; confidence %s.", stepAt(n.SinceStep, n.SinceTime), stepAt(n.DetectedStep, n.DetectedTime), sure(n.Confidence)))
 	if n.Detail != "" {
-		p.wrapped("  ", sentence(plain(n.Detail)))
+		p.wrapped("  ", sentence(capital(plain(n.Detail))))
 	}
 
 	if a, ok := advice[n.Cause]; ok && n.State != verdict.Recovered {
@@ -86,8 +81,32 @@ func explainNode(p *printer, n verdict.Node, pic *Picture) {
 	}
 }
 
+// slowOf says how many of a node's ranks are slow and, of what a device does, what follows from it.
+func slowOf(n verdict.Node) string {
+	is := "are"
+	if len(n.Ranks) == 1 {
+		is = "is"
+	}
+
+	s := fmt.Sprintf("%d of its %d measured ranks %s slow", len(n.Ranks), n.Devices, is)
+	switch {
+	case n.Cause != verdict.Compute:
+		return s + "."
+	case len(n.Ranks) >= n.Devices && n.Devices > 1:
+		return s + ": look at the host rather than at a device."
+	case len(n.Ranks) < n.Devices:
+		return s + ": the others keep pace, so look at a device rather than at the host."
+	}
+
+	return s + "."
+}
+
 func evidenceSentence(e verdict.Evidence) string {
-	s := fmt.Sprintf("rank %d spends %s a step (median) on %s, its peers in the same role %s", e.Rank, seconds(e.Value), metricName(e.Metric), seconds(e.Peers))
+	s := fmt.Sprintf("rank %d spends %s %s (median) %s, its peers in the same role %s", e.Rank, seconds(e.Value), every(e.Metric), measureOf(e.Metric).spent, seconds(e.Peers))
+	if e.Metric == stepMetric {
+		s = fmt.Sprintf("a step of rank %d takes %s (median), without the excess %s", e.Rank, seconds(e.Value), seconds(e.Peers))
+	}
+
 	if e.Peers > 0 && e.Value > 0 {
 		more := e.Value - e.Peers
 		word := "more"
@@ -110,7 +129,7 @@ func explainLink(p *printer, l verdict.Link) {
 	p.wrapped("  ", linkSentence(l))
 	p.wrapped("  ", "The time compared is the shortest in which any member was through with the same operation: it holds no waiting for late ranks.")
 	if l.Detail != "" {
-		p.wrapped("  ", sentence(plain(l.Detail)))
+		p.wrapped("  ", sentence(capital(plain(l.Detail))))
 	}
 }
 
@@ -139,6 +158,10 @@ func limits(v *verdict.Verdict, pic *Picture) []string {
 	list := []string{fmt.Sprintf("%s of the measurements expected (ranks × steps) are there.", percent(v.Coverage))}
 	if s := worldSentence(v.WorldSizeFrom); s != "" {
 		list = append(list, strings.TrimSpace(s))
+	}
+
+	if u := v.Unread; u != nil && u.Lines > 0 {
+		list = append(list, fmt.Sprintf("%s of %s lines of the files were not understood and left out.", grouped(u.Lines), grouped(u.Of)))
 	}
 
 	if v.Attempts > 1 {

@@ -44,7 +44,7 @@ func joined(names ...string) string {
 }
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"times": times, "percent": percent, "seconds": seconds, "metric": metricName, "plain": plain,
+	"times": times, "percent": percent, "seconds": seconds, "evidence": evidenceName, "plain": plain,
 	"ranks": func(r []int) string { return rankList(r, 12) }, "names": func(l []string) string { return names(l, 8) },
 	"title": findingTitle, "sentence": func(s string) string { return sentence(capital(plain(s))) },
 	"ratio": func(e verdict.Evidence) string { return ratioOf(e) }, "event": eventSentence, "count": count,

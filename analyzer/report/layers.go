@@ -9,15 +9,68 @@ import (
 // wait is the metric of exposed communication: the time a rank was blocked.
 const wait = "wait"
 
-// layerTitles are the metrics that make a layer of ratios, with what is written on
-// its button and above it, in the order they are chosen.
-var layerTitles = []struct{ metric, name, title string }{
-	{"fp", "Forward", "Forward time against peers of the same role"},
-	{"self", "Own time", "Own time (the step without waiting) against peers of the same role"},
-	{"backward", "Backward", "Backward time against peers of the same role"},
-	{"dataloader", "Data loading", "Time to load data against peers of the same role"},
-	{"checkpoint", "Checkpoint", "Time to save against peers of the same role"},
-	{"step", "Step", "Step time against peers of the same role; in synchronous training it names nobody"},
+// measure is a metric of evidence in words.
+type measure struct {
+	metric, name string
+	spent        string // follows "rank 3 spends 1.2 s"
+	layer, title string // of the matrix of ratios that it makes: on its button and above it; "" for none
+}
+
+// measures are the metrics, those that make a layer in the order they are chosen.
+var measures = []measure{
+	{"fp", "forward", "on its forward passes", "Forward", "Forward time against peers of the same role"},
+	{"self", "own time", "on its own work", "Own time", "Own time (the step without waiting) against peers of the same role"},
+	{"backward", "backward", "on its backward passes", "Backward", "Backward time against peers of the same role"},
+	{"dataloader", "data loading", "on loading data", "Data loading", "Time to load data against peers of the same role"},
+	{"checkpoint", "checkpoint", "on saving", "Checkpoint", "Time to save against peers of the same role"},
+	{stepMetric, "step", "in all", "Step", "Step time against peers of the same role; in synchronous training it names nobody"},
+	{"transfer", "transfer", "on transfers", "", ""},
+	{wait, "waiting", "on waiting", "", ""},
+}
+
+// stepMetric is the step itself. As evidence of slow loading it stands beside what the step would
+// take without the excess, not beside the peers': their steps are as long.
+const stepMetric = "step"
+
+func measureOf(metric string) measure {
+	for _, m := range measures {
+		if m.metric == metric {
+			return m
+		}
+	}
+
+	return measure{metric: metric, name: plain(metric), spent: "on " + plain(metric)}
+}
+
+// every is what the figures of a metric are of: saves are rare, and a step's mean would hide them.
+func every(metric string) string {
+	if metric == "checkpoint" {
+		return "a save"
+	}
+
+	return "a step"
+}
+
+// other is what the other figure of evidence is of.
+func other(metric string) string {
+	if metric == stepMetric {
+		return "without it"
+	}
+
+	return "peers"
+}
+
+// evidenceName is what was measured, as a line of a table has it.
+func evidenceName(e verdict.Evidence) string {
+	name := measureOf(e.Metric).name
+	switch e.Metric {
+	case stepMetric:
+		return name + ", beside the same without the excess"
+	case "checkpoint":
+		return name + ", a save"
+	}
+
+	return name
 }
 
 // maxLayers bounds the matrices of a page, the one of waiting aside.
@@ -28,13 +81,15 @@ const maxLayers = 3
 func (p *Picture) chosen(v *verdict.Verdict) []string {
 	var list []string
 	add := func(metric string) {
-		if len(list) < maxLayers && p.metric(metric) != nil && !slices.Contains(list, metric) && titleOf(metric) >= 0 {
+		if len(list) < maxLayers && p.metric(metric) != nil && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
 			list = append(list, metric)
 		}
 	}
 	for _, n := range v.Nodes {
 		for _, e := range n.Evidence {
-			add(e.Metric)
+			if e.Metric != stepMetric { // it names nobody
+				add(e.Metric)
+			}
 		}
 	}
 
@@ -43,20 +98,10 @@ func (p *Picture) chosen(v *verdict.Verdict) []string {
 	}
 
 	if len(list) == 0 {
-		add("step")
+		add(stepMetric)
 	}
 
 	return list
-}
-
-func titleOf(metric string) int {
-	for i, t := range layerTitles {
-		if t.metric == metric {
-			return i
-		}
-	}
-
-	return -1
 }
 
 // layers returns the matrices of a page, the most telling first.
@@ -67,11 +112,11 @@ func (p *Picture) layers(v *verdict.Verdict) []layer {
 	}
 
 	for _, metric := range p.chosen(v) {
-		t := layerTitles[titleOf(metric)]
-		list = append(list, layer{name: t.name, title: t.title, ratio: true, values: p.relative(p.metric(metric))})
+		m := measureOf(metric)
+		list = append(list, layer{name: m.layer, title: m.title, ratio: true, values: p.relative(p.metric(metric))})
 	}
 
-	if part, whole := p.metric(wait), p.metric("step"); part != nil && whole != nil {
+	if part, whole := p.metric(wait), p.metric(stepMetric); part != nil && whole != nil {
 		list = append(list, layer{name: "Waiting", title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
 	}
 

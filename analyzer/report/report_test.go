@@ -233,11 +233,76 @@ func TestExplain_GivesTheNumbers(t *testing.T) {
 	}
 
 	for _, text := range []string{
-		"node-2 slows this job down.", "rank 5 spends 1.12 s a step (median) on forward, its peers in the same role 850 ms: 1.32×, 272 ms more (z = 41.2",
-		"1 of its 2 measured ranks are slow", "What to do: Look at clocks", "99% of the measurements expected", "No checkpoint was recorded",
+		"node-2 slows this job down.", "rank 5 spends 1.12 s a step (median) on its forward passes, its peers in the same role 850 ms: 1.32×, 272 ms more (z = 41.2",
+		"1 of its 2 measured ranks is slow: the others keep pace, so look at a device", "Its forward time is up", "What to do: Look at clocks", "99% of the measurements expected", "No checkpoint was recorded",
 	} {
 		if !strings.Contains(b.String(), text) {
 			t.Errorf("explanation lacks %q:\n%s", text, b.String())
+		}
+	}
+}
+
+// What was read wrongly once: a save called a step, a step's own time without the excess called its
+// peers', a device suspected of slow loading, and a cost that nobody knows called none.
+func TestExplain_OtherCauses(t *testing.T) {
+	slow := func(cause string, ranks int, e verdict.Evidence) *verdict.Verdict {
+		v := verdict.New("j")
+		v.Decided = true
+		v.Nodes = []verdict.Node{{Node: "a", State: verdict.Degraded, Cause: cause, Ranks: []int{0, 1}[:ranks], Devices: 2, Slowdown: 2, JobImpact: 0.1, Evidence: []verdict.Evidence{e}}}
+		return v
+	}
+	unknown := verdict.New("j")
+	unknown.Decided, unknown.Healthy = true, true
+	unknown.Findings = []verdict.Finding{{Kind: verdict.LowCoverage, Detail: "no Communication was recorded"}}
+	torn := slow(verdict.Compute, 2, verdict.Evidence{Metric: "fp", Value: 2, Peers: 1})
+	torn.Unread = &verdict.Unread{Lines: 1174, Of: 117265}
+	for name, c := range map[string]struct {
+		verdict     *verdict.Verdict
+		want, never []string
+	}{
+		"a save": {slow(verdict.Checkpoint, 2, verdict.Evidence{Metric: "checkpoint", Value: 20, Peers: 10}),
+			[]string{"rank 0 spends 20.0 s a save (median) on saving", "2 of its 2 measured ranks are slow."}, []string{"look at the host", "20.0 s a step"}},
+		"loading": {slow(verdict.DataLoader, 1, verdict.Evidence{Metric: "step", Value: 3, Peers: 2}),
+			[]string{"a step of rank 0 takes 3.00 s (median), without the excess 2.00 s", "1 of its 2 measured ranks is slow."}, []string{"look at a device", "peers in the same role"}},
+		"all ranks": {torn, []string{"2 of its 2 measured ranks are slow: look at the host", "1,174 of 117,265 lines"}, nil},
+		"no cost":   {unknown, []string{"Part of the job was not measured."}, []string{"loses no time"}},
+	} {
+		var b bytes.Buffer
+		if err := Explain(&b, c.verdict, nil, TableOptions{Width: 1000}); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := Table(&b, c.verdict, TableOptions{Width: 1000}); err != nil {
+			t.Fatal(err)
+		}
+
+		for _, w := range c.want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("%s lacks %q:\n%s", name, w, b.String())
+			}
+		}
+
+		for _, w := range c.never {
+			if strings.Contains(b.String(), w) {
+				t.Errorf("%s says %q:\n%s", name, w, b.String())
+			}
+		}
+	}
+}
+
+// The map shows first what tells the culprit, never the step time that is alike on all ranks.
+func TestPicture_StepIsNoLayerOfEvidence(t *testing.T) {
+	s := samples["8"]
+	p := s.picture()
+	v := s.verdict()
+	v.Nodes[0].Evidence = append([]verdict.Evidence{{Metric: "step", Rank: v.Nodes[0].Ranks[0], Value: 3, Peers: 2}}, v.Nodes[0].Evidence...)
+	if got := p.layers(v)[0].name; got == "Step" {
+		t.Errorf("the first layer is %q", got)
+	}
+
+	for _, c := range chartsOf(v, p) {
+		if c.Metric == "step" {
+			t.Error("the step is a chart of its own")
 		}
 	}
 }

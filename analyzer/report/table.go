@@ -124,7 +124,7 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	if len(v.Findings) > 0 {
 		p.printf("\n%s\n", p.in(dim, "FINDINGS ABOUT THE JOB"))
 		for _, f := range v.Findings {
-			p.printf("  %s  %s %s\n", p.in(yellow, "•"), p.in(bold, findingTitle(f)), p.in(dim, impactNote(f.JobImpact)))
+			p.printf("  %s  %s%s\n", p.in(yellow, "•"), p.in(bold, findingTitle(f)), p.in(dim, impactNote(f.JobImpact)))
 			p.wrapped("     ", sentence(capital(plain(f.Detail))))
 		}
 	}
@@ -210,7 +210,7 @@ func impactNote(impact float64) string {
 		return ""
 	}
 
-	return percent(impact) + " of step time"
+	return " " + percent(impact) + " of step time"
 }
 
 var stateStyles = map[string]string{
@@ -288,7 +288,7 @@ func evidenceLines(p *printer, n verdict.Node) {
 			against = " = " + times(e.Value/e.Peers)
 		}
 
-		p.printf("    %s rank %-5d %9s a step, peers %9s%s\n", p.in(dim, pad(metricName(e.Metric), 13)), e.Rank, seconds(e.Value), seconds(e.Peers), against)
+		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(measureOf(e.Metric).name, 13)), e.Rank, seconds(e.Value), every(e.Metric), other(e.Metric), seconds(e.Peers), against)
 	}
 
 	if n.Detail != "" {

@@ -17,22 +17,27 @@ import (
 func WhatIf(w io.Writer, v *verdict.Verdict, r *whatif.Result) error {
 	p := &lines{w: w}
 	p.culprits(v, r)
-	p.add("What if everybody worked alike: the job would be %.2f times as fast (%d steps replayed, %.1f %% of their recorded time", r.Slowdown, r.Steps, 100*r.Fidelity)
+	p.add("What if everybody worked alike: the job would be %.2f times as fast (%s replayed, which take %s of the recorded time", r.Slowdown, count(r.Steps, "step"), percent(r.Fidelity))
 	if r.Skipped > 0 {
 		p.add(", %d left out because records are missing", r.Skipped)
 	}
 
 	p.add(")\n")
-	p.add("  the slowest 3 %% of the workers account for %.0f %% of the loss, the last stage for %.0f %%\n", 100*clamp(r.MW), 100*clamp(r.MS))
+	p.add("  the slowest 3%% of the ranks account for %s of the loss", percent(clamp(r.MW)))
+	if len(r.ByStage) > 1 {
+		p.add(", the last stage for %s", percent(clamp(r.MS)))
+	}
+
+	p.add("\n")
 	for _, k := range slices.Sorted(maps.Keys(r.ByKind)) {
 		if r.ByKind[k] >= noteworthy {
-			p.add("  only %s as it was: %.2f\n", k, r.ByKind[k])
+			p.add("  all alike but %s: a step takes %.2f times as long\n", k, r.ByKind[k])
 		}
 	}
 
 	for _, s := range slices.Sorted(maps.Keys(r.ByStage)) {
 		if len(r.ByStage) > 1 && r.ByStage[s] >= noteworthy {
-			p.add("  only stage %d as it was: %.2f\n", s, r.ByStage[s])
+			p.add("  all alike but stage %d: a step takes %.2f times as long\n", s, r.ByStage[s])
 		}
 	}
 
@@ -98,6 +103,6 @@ func (l *lines) workers(r *whatif.Result) {
 			return
 		}
 
-		l.add("  only rank %d as it was: %.2f; repaired to its stage's median it saves %.0f %% of the step\n", rank, r.ByRank[rank], 100*r.Gain[rank])
+		l.add("  all alike but rank %d: a step takes %.2f times as long; brought to its stage's median alone it saves %s of the step\n", rank, r.ByRank[rank], percent(r.Gain[rank]))
 	}
 }

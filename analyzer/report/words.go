@@ -64,7 +64,12 @@ func headlineOf(v *verdict.Verdict) headline {
 	}
 
 	if f, ok := costliest(v.Findings); ok {
-		return headline{note, "Healthy", "No node is to blame.", findingTitle(f) + " " + cost(f.JobImpact, 0)}
+		h := headline{note, "Healthy", "No node is to blame.", findingTitle(f)}
+		if f.JobImpact > 0 { // what isn't known to cost anything is not said to cost nothing
+			h.more += " " + cost(f.JobImpact, 0)
+		}
+
+		return h
 	}
 
 	h := headline{tone: good, label: "Healthy", title: "No node slows this job down."}
@@ -347,20 +352,6 @@ func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
 	}
 
 	return best, found
-}
-
-// metricWords name the metrics of evidence.
-var metricWords = map[string]string{
-	"fp": "forward", "self": "own time", "backward": "backward", "dataloader": "data loading",
-	"checkpoint": "checkpoint", "transfer": "transfer", "wait": "waiting", "step": "step",
-}
-
-func metricName(m string) string {
-	if w, ok := metricWords[m]; ok {
-		return w
-	}
-
-	return plain(m)
 }
 
 // worldSentence says that nobody told the size of the job; "" where somebody did.
