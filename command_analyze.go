@@ -63,8 +63,21 @@ func fromFlag(f *pflag.FlagSet, from *string) {
 	f.StringVar(from, "from", "", "format of the profiles in SOURCE, told by content where it isn't given: "+strings.Join(profiles.Words(), ", "))
 }
 
+// checkMinImpact refuses what is no share: 5 for 5 % would call every job healthy.
+func checkMinImpact(x float64) error {
+	if !(x >= 0 && x <= 1) {
+		return usage("--min-impact %v: want a share of step time, 0 to 1 (0.05 is 5 %%)", x)
+	}
+
+	return nil
+}
+
 // decide loads the job and returns the verdict on it.
 func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
+	if err := checkMinImpact(a.minImpact); err != nil {
+		return nil, err
+	}
+
 	o := a.from
 	if bar := newProgress(os.Stderr, "reading", 0); bar.terminal {
 		defer bar.done()

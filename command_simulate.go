@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,14 @@ func (s *simulation) config(ctx context.Context) (simulate.Config, error) {
 
 	if s.trace != "" && s.ranks != 0 {
 		return simulate.Config{}, usage("--trace and --ranks exclude each other: a recorded job has its own ranks")
+	}
+
+	if s.steps < 0 {
+		return simulate.Config{}, usage("--steps %d: want 1 or more, or 0 for the scenario's", s.steps)
+	}
+
+	if formats := []string{"laggard", "taskd"}; s.format != "" && !slices.Contains(formats, s.format) {
+		return simulate.Config{}, usage("unknown format %q%s", s.format, didYouMean(s.format, formats))
 	}
 
 	if s.scenario == "" && s.file == "" {

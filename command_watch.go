@@ -68,7 +68,7 @@ once with --once; --release takes all of that back.`,
 				return usage("--every %v: must be more than 0", o.every)
 			}
 
-			if err := o.cluster.check(); err != nil {
+			if err := errors.Join(checkMinImpact(o.minImpact), o.cluster.check()); err != nil {
 				return err
 			}
 
@@ -201,6 +201,10 @@ func (w *observation) run(ctx context.Context) error {
 		})
 	}
 
+	if w.source.Missing() {
+		w.log.Warn("no such directory yet: waiting for it", "source", w.o.source)
+	}
+
 	for _, run := range w.beside {
 		g.Go(func() error { return run(ctx) })
 	}
@@ -230,6 +234,10 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	}
 
 	if len(s.Jobs) == 0 {
+		if w.source.Missing() {
+			return fmt.Errorf("watch %s: no such directory: check the path", w.o.source)
+		}
+
 		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.o.source), wanted(w.o.jobs))
 	}
 

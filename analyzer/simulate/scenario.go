@@ -113,7 +113,7 @@ func Scenario(name string, seed uint64) (Config, error) {
 // stages) is an error.
 func Sized(name string, seed uint64, world int) (Config, error) {
 	if world != 0 && (world < 2 || world > mostRanks) {
-		return Config{}, fmt.Errorf("scenario %s: %d ranks: want 2 to %d", name, world, mostRanks)
+		return Config{}, fmt.Errorf("scenario %s: want 2 to %d ranks, not %d", name, mostRanks, world)
 	}
 
 	s := find(name)

@@ -135,7 +135,7 @@ func (t *tree) nothing(job string, info Info, c rollup.Counts, first string) err
 	case info.Lines == 0 && info.Torn > 0:
 		return fmt.Errorf("%s: no line in its %d files is complete, %d end in the middle of their first: their writer was killed, or has only begun", where, info.Parts, info.Torn)
 	case info.Lines == 0:
-		return fmt.Errorf("%s: its %d files are empty: wait until the agent has written something", where, info.Parts)
+		return fmt.Errorf("%s: nothing stands in its %d files: wait until the agent has written something", where, info.Parts)
 	case info.Unknown == info.Lines:
 		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, info.Parts, first)
 	case c.Lost[rollup.BadTime] > 0:
@@ -154,7 +154,7 @@ func (i *Info) notes(c rollup.Counts, first string) {
 	}
 
 	if c.Torn > 0 {
-		i.Notes = append(i.Notes, fmt.Sprintf("files with a line that was cut by a crash of its writer: %d (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
+		i.Notes = append(i.Notes, fmt.Sprintf("files with a line that a crash or damage cut short: %d (%d bytes); the rest of them was read", c.Torn, c.TornBytes))
 	}
 
 	if n := len(c.Damaged); n > 0 {

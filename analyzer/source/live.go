@@ -76,6 +76,17 @@ func (l *Live) Close() error {
 	return err
 }
 
+// Missing reports whether the source is a directory that is not there, or not there yet.
+func (l *Live) Missing() bool {
+	if strings.HasPrefix(l.spec, ClickHouse+":") {
+		return false
+	}
+
+	dir, _ := l.dir()
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // dir returns the directory and whether it is a Parquet store.
 func (l *Live) dir() (dir string, parquet bool) {
 	if rest, ok := strings.CutPrefix(l.spec, Parquet+":"); ok {

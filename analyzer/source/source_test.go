@@ -200,7 +200,7 @@ func TestFiles_CountWhatWasNotUnderstood(t *testing.T) {
 	}
 
 	notes := strings.Join(info.Notes, "\n")
-	for _, want := range []string{"2 of 13 lines were not understood", "what is this?", "cut by a crash"} {
+	for _, want := range []string{"2 of 13 lines were not understood", "what is this?", "a crash or damage cut short"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("notes lack %q:\n%s", want, notes)
 		}
@@ -243,7 +243,7 @@ func TestErrors_NameObjectCauseAndWhatToDo(t *testing.T) {
 		{"empty directory", at("empty"), "", []string{at("empty"), "is empty", "profiling directory"}},
 		{"no rank directories", at("noranks"), "", []string{at("noranks"), "no rank directory", "<job>/<rank>/<unix seconds>"}},
 		{"garbage files", at("garbage"), "", []string{"job j", "none of 3 lines in 2 files was understood", "no files of laggard's or TaskD's"}},
-		{"empty files", at("hollow"), "", []string{"its 1 files are empty", "wait"}},
+		{"empty files", at("hollow"), "", []string{"nothing stands in its 1 files", "wait"}},
 		{"a torn line only", at("torn"), "", []string{"no line in its 2 files is complete", "1 end in the middle", "killed"}},
 		{"times that can't be right", at("late"), "", []string{"1 lines in 1 files, 1 of them with a time", "more than 10 years", "clock"}},
 		{"no segments", at("unnamed"), "", []string{"hold no segment", "is the recorder on"}},

@@ -229,7 +229,7 @@ func TestTaskdMixed(t *testing.T) {
 
 	r := laggard(t, "analyze", dir)
 	for _, words := range []string{
-		fmt.Sprintf("%d of %d lines were not understood", want.Lines, want.Of), fmt.Sprintf("files with a line that was cut by a crash of its writer: %d", want.Torn),
+		fmt.Sprintf("%d of %d lines were not understood", want.Lines, want.Of), fmt.Sprintf("files with a line that a crash or damage cut short: %d", want.Torn),
 	} {
 		if !strings.Contains(r.err, words) {
 			t.Errorf("analyze does not say %q: %s", words, r.err)
