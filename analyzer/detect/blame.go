@@ -43,12 +43,10 @@ func (e *Engine) blame(culprits []candidate) []cost.Fault {
 		}
 	}
 
-	for g := range e.alone.Len() {
-		if rows := e.layout.Roles[g].Rows; e.alone.Active(g) && e.singleNode(rows) >= 0 {
-			effect, _ := e.alone.Last(g)
-			for _, r := range rows {
-				add(cost.Fault{Row: int(r), From: max(0, e.recent.Count-e.alone.Age(g)), Effect: effect})
-			}
+	for _, g := range e.slowAlone(culprits) {
+		effect, _ := e.alone.Last(g)
+		for _, r := range e.layout.Roles[g].Rows {
+			add(cost.Fault{Row: int(r), From: max(0, e.recent.Count-e.alone.Age(g)), Effect: effect})
 		}
 	}
 

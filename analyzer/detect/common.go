@@ -83,8 +83,9 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 // standing reports whether so many nodes of the job are as slow as c that they can't
 // all be bad. Up to half of them may be, if each clearly became slow against its own
 // past while the others did not: as slow as those that always were is as slow as their
-// kind. In a small job that half is counted of those that became slow together: one fault
-// after the other are two. What was always so may be a mix of hardware, and is where a node is as much
+// kind. In a small job that half is counted of those that became slow together, for one fault
+// after the other are two; and it must be half of the ranks as well, for what is common to nodes
+// is no single device's. What was always so may be a mix of hardware, and is where a node is as much
 // faster than its peers: no fault makes it so. (In a small job half a role may be the
 // slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
@@ -93,12 +94,12 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	total := e.nodes()
-	k, always, together, mixed := total, total, total, total >= smallJob
+	k, always, together, ranks, mixed := total, total, total, e.n, total >= smallJob
 	for s := range signals { // who waits in one signal does not in the other
 		if c.has[s] {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
-			k, always, together = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together))
+			k, always, together, ranks = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together)), min(ranks, a.ranks)
 			mixed = mixed && t.Habitual(c.row) && len(a.fast) > 0
 		}
 	}
@@ -107,6 +108,9 @@ func (e *Engine) standing(c *candidate) bool {
 	if e.rose(c) {
 		if total < smallJob {
 			k = together
+			if 2*ranks <= e.n {
+				k = 0
+			}
 		}
 
 		return float64(always) > most || float64(k) > most && 2*k > total
@@ -116,13 +120,16 @@ func (e *Engine) standing(c *candidate) bool {
 }
 
 // likes are the nodes with ranks about as slow as one of them in a signal, those of them
-// that were so before, those that became so when it did, and those with ranks about as fast
-// as it is slow.
-type likes struct{ slow, always, together, fast map[int32]bool }
+// that were so before, those that became so when it did, and how many ranks those are, and
+// those with ranks about as fast as it is slow.
+type likes struct {
+	slow, always, together, fast map[int32]bool
+	ranks                        int
+}
 
 // alike finds the nodes that are like row r in a signal.
 func (e *Engine) alike(t *sequential.Test, r int) likes {
-	out := likes{map[int32]bool{}, map[int32]bool{}, map[int32]bool{}, map[int32]bool{}}
+	out := likes{slow: map[int32]bool{}, always: map[int32]bool{}, together: map[int32]bool{}, fast: map[int32]bool{}}
 	for p := range e.n {
 		n, x, least := e.layout.Node[p], t.Standing(p), max(t.Standing(r)/2, t.Doubt(p))
 		switch {
@@ -131,6 +138,7 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 			out.slow[n] = true
 			if !t.Active(p) || abs(t.SinceAt(p)-t.SinceAt(r)) <= threshold.Window/2 {
 				out.together[n] = true
+				out.ranks++
 			}
 
 			if t.WasAbove(p, least) {

@@ -59,11 +59,14 @@ const stageLikeness = 0.05
 const (
 	// waitingPeers of a role at least are in communication for longer than one of them, by
 	// waitedShare of a step and waitedSigmas times what they differ by: beside the ranks of a
-	// job on shared processors less is noise. The last waitedSteps tell whom to look at.
+	// job on shared processors less is noise. The last waitedSteps tell whom to look at; it must
+	// be so in waitedOften of a window's steps, for where replicas get uneven work another one is
+	// late in each.
 	waitingPeers = 2
 	waitedSteps  = 4
 	waitedShare  = 0.05
 	waitedSigmas = 6
+	waitedOften  = 0.8
 	// unrecordedShare of a step in bare communication, on every rank that was recorded, may be
 	// the wait for one that was not.
 	unrecordedShare = 0.15

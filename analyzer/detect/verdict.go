@@ -9,6 +9,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -63,7 +64,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 	all := nodes{}
 	e.degradedNodes(all, culprits)
 	e.wholeNodes(all)
-	e.aloneNodes(all)
+	e.aloneNodes(all, culprits)
 	e.intermittentNodes(all, culprits)
 	for name, c := range e.carried {
 		if c.Degraded && all[name] == nil {
@@ -228,25 +229,16 @@ func (e *Engine) wholeNodes(all nodes) {
 
 // aloneNodes names a node that holds a whole role, or a rank without peers, which
 // became slow against its own past while the rest of the job did not.
-func (e *Engine) aloneNodes(all nodes) {
+func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
 		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
 			return // everybody changed
 		}
 	}
 
-	for g := range e.alone.Len() {
-		if !e.alone.Active(g) {
-			continue
-		}
-
+	for _, g := range e.slowAlone(culprits) {
 		rows := e.layout.Roles[g].Rows
-		k := e.singleNode(rows)
-		if k < 0 {
-			continue
-		}
-
-		n := all.of(e.layout.Nodes[k])
+		n := all.of(e.nodeOf(int(rows[0])))
 		if n.State != "" {
 			continue
 		}
@@ -267,6 +259,32 @@ func (e *Engine) aloneNodes(all nodes) {
 		n.Detail = fmt.Sprintf("%s has no peers on other nodes; against its own past (self-relative) it takes %.2f times as long since step %d, while the other stages do not",
 			e.layout.Roles[g].Name(e.layout.Stages), n.Slowdown, n.SinceStep)
 	}
+}
+
+// slowAlone lists the roles on one node each that became slow against the others. There
+// must be another one without a slow rank: against those that come and go alone, a role
+// changes that stays as it was.
+func (e *Engine) slowAlone(culprits []candidate) (slow []int) {
+	disturbed := func(g int) bool {
+		return slices.ContainsFunc(e.layout.Roles[g].Rows, func(r int32) bool {
+			return slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == int(r) }) ||
+				slices.ContainsFunc(e.tracks[:], func(t *sequential.Test) bool { return t.Intermittent(int(r)) })
+		})
+	}
+	for g := range e.alone.Len() {
+		if !e.alone.Active(g) || e.singleNode(e.layout.Roles[g].Rows) < 0 {
+			continue
+		}
+
+		for k := range e.alone.Len() {
+			if k != g && !disturbed(k) {
+				slow = append(slow, g)
+				break
+			}
+		}
+	}
+
+	return slow
 }
 
 // fillLinks lists slow groups, and the one node that all of them share.

@@ -21,8 +21,7 @@ func (e *Engine) waitedFor() string {
 	least := float32(waitedShare * e.stepMedian)
 	for g := range e.layout.Roles {
 		rows := e.layout.Roles[g].Rows
-		late := e.lateNow(rows, least/2)
-		if len(late) == 0 {
+		if late, _ := e.lateIn(rows, waitedSteps, least/2); len(late) == 0 {
 			continue
 		}
 
@@ -31,8 +30,10 @@ func (e *Engine) waitedFor() string {
 			continue
 		}
 
-		for _, r := range late {
-			if less := mid - e.overlapped(r); less >= least && less >= waitedSigmas*spread {
+		late, steps := e.lateIn(rows, threshold.Window, least/2)
+		for _, r := range rows {
+			less := mid - e.overlapped(r)
+			if less >= least && less >= waitedSigmas*spread && float64(late[r]) >= waitedOften*float64(steps) {
 				return fmt.Sprintf("rank %d is %.1f ms a step less in communication than its peers, %.0f %% of a step: they may wait for it where no wait is recorded, inside a compiled graph say, and nothing tells what it does meanwhile",
 					e.layout.Ranks[r], 1e3*less, math.Round(100*float64(less)/e.stepMedian))
 			}
@@ -48,27 +49,30 @@ func (e *Engine) overlapped(r int32) float32 {
 	return float32(e.recent.Median(frame.Comm, int(r), threshold.Window) - e.recent.Median(frame.Exposed, int(r), threshold.Window))
 }
 
-// lateNow lists the rows that have so many seconds less of it than the others in some of the
-// last steps: it is cheap, and there is hardly ever one.
-func (e *Engine) lateNow(rows []int32, least float32) (late []int32) {
-	exposed := e.recent.Latest(frame.Exposed, waitedSteps)
-	seen := map[int32]bool{}
-	for k, comm := range e.recent.Latest(frame.Comm, waitedSteps) {
+// lateIn counts, by row, in how many of the last steps it has so many seconds less of it than
+// the others, and those steps. There is hardly ever one.
+func (e *Engine) lateIn(rows []int32, last int, least float32) (late map[int32]int, steps int) {
+	exposed := e.recent.Latest(frame.Exposed, last)
+	for k, comm := range e.recent.Latest(frame.Comm, last) {
 		if k >= len(exposed) {
 			break
 		}
 
 		now := func(r int32) float32 { return comm[r] - exposed[k][r] }
 		mid, _, _ := middle(rows, now)
+		steps++
 		for _, r := range rows {
-			if mid-now(r) >= least && !seen[r] {
-				seen[r] = true
-				late = append(late, r)
+			if mid-now(r) >= least {
+				if late == nil {
+					late = map[int32]int{}
+				}
+
+				late[r]++
 			}
 		}
 	}
 
-	return late
+	return late, steps
 }
 
 // middle is the median over some of the rows, how they spread about it, and how many they are.
