@@ -47,26 +47,20 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 // repeated notes the ring and number of a record; true means that it was read
 // before.
 func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
-	g := inc.last
-	if s.replay || g == nil || inc.lastRing != r.Ring {
-		rings := inc.rings
-		if s.replay {
-			rings = s.until.replayed(inc.id)
+	rings := inc.rings
+	if s.replay {
+		rings = s.until.replayed(inc.id)
+	}
+
+	g := rings[r.Ring]
+	if g == nil {
+		if len(rings) >= maxRings {
+			return false
 		}
 
-		if g = rings[r.Ring]; g == nil {
-			if len(rings) >= maxRings {
-				return false
-			}
-
-			g = newRing(r.Seq)
-			g.Mark = math.MinInt64
-			rings[r.Ring] = g
-		}
-
-		if !s.replay {
-			inc.last, inc.lastRing = g, r.Ring
-		}
+		g = newRing(r.Seq)
+		g.Mark = math.MinInt64
+		rings[r.Ring] = g
 	}
 
 	dup, gaps := g.take(r.Seq)
@@ -191,8 +185,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 	}
 
 	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
-		var raw row.Raw
-		s.pack(&raw, r, at)
+		raw := s.pack(r, at)
 		s.giveRaw(inc, &raw, r.Kind, number, repeat)
 		return
 	}

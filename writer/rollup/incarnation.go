@@ -39,13 +39,10 @@ type incarnation struct {
 	pending []pendingRange
 	weight  int // of pending
 	rings   map[uint32]*ring
-	// The ring of the record before: records of one ring come in runs.
-	last     *ring
-	lastRing uint32
-	closed   []closedStep // the last ones, oldest first
-	serial   uint64       // steps closed
-	seen     passes       // step numbers, how often
-	dims     map[string]dim
+	closed  []closedStep // the last ones, oldest first
+	serial  uint64       // steps closed
+	seen    passes       // step numbers, how often
+	dims    map[string]dim
 
 	window    window
 	windows   passes
@@ -226,11 +223,7 @@ func (s *Stream) node(inc *incarnation) string {
 // ofLine returns the incarnation of a laggard line; a file whose identity line is
 // missing is an incarnation of its own.
 func (s *Stream) ofLine() *incarnation {
-	src := s.at.source // almost always
-	if src == nil || s.at.segment != s.current {
-		src = s.segments[s.current]
-	}
-
+	src := s.segments[s.current]
 	if src == nil {
 		s.Segment(0, "")
 		src = s.segments[s.current]

@@ -8,36 +8,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// words numbers the words of raw rows. Those of the known kinds and of the sides, which
-// every record has, are not looked for each time.
-type words struct {
-	row.Words
-	kinds [record.KindCount]row.Word // 0 = not numbered yet
-	sides [record.Device + 1]row.Word
-}
-
-func (w *words) kind(r *record.Record) row.Word {
-	if r.Kind == record.Other {
-		return w.Add(r.Name)
-	}
-
-	n := &w.kinds[r.Kind]
-	if *n == 0 {
-		*n = w.Add(r.Kind.String())
-	}
-
-	return *n
-}
-
-func (w *words) side(s record.Side) row.Word {
-	n := &w.sides[s]
-	if *n == 0 {
-		*n = w.Add(s.String())
-	}
-
-	return *n
-}
-
 // keep stores the raw row of r until its step is known.
 func (s *Stream) keep(r *record.Record, at marker.Place) int32 {
 	i := len(s.kept)
@@ -48,39 +18,34 @@ func (s *Stream) keep(r *record.Record, at marker.Place) int32 {
 		s.kept = append(s.kept, row.Raw{})
 	}
 
-	s.pack(&s.kept[i], r, at)
+	s.kept[i] = s.pack(r, at)
 	return int32(i)
 }
 
-// pack makes the raw row of r, but for its step and what identity lines say.
-func (s *Stream) pack(out *row.Raw, r *record.Record, at marker.Place) {
+// pack returns the raw row of r, but for its step and what identity lines say.
+func (s *Stream) pack(r *record.Record, at marker.Place) row.Raw {
 	w := &s.words
-	// Field by field: a composite would be made aside and copied.
-	out.Job, out.Node, out.Incarnation, out.Step, out.Repeat = 0, 0, 0, 0, 0
-	out.Rank, out.Kind, out.Side = uint32(s.o.Rank), w.kind(r), w.side(r.Side)
-	out.StartNs, out.DurNs = r.Start, r.Dur
-	out.HostStartNs, out.HostDurNs, out.ExposedNs = r.HostStart, r.HostDur, r.Exposed
-	out.Ring, out.Seq, out.Thread = r.Ring, r.Seq, r.Thread
-	out.Op, out.OpRaw, out.Group, out.Dtype, out.Path = w.Add(r.Op), w.Add(r.OpRaw), w.Add(r.Group), w.Add(r.Dtype), w.Add(r.Path)
-	out.Peer, out.Count, out.Bytes, out.Tokens = r.Peer, r.Count, r.Bytes, r.Tokens
-	out.Segment, out.Offset = uint64(s.idOf(at.Segment)), uint64(at.Offset)
-	out.Open = 0
+	out := row.Raw{
+		Rank: uint32(s.o.Rank), Kind: w.Add(r.Word()), Side: w.Add(r.Side.String()), StartNs: r.Start, DurNs: r.Dur,
+		HostStartNs: r.HostStart, HostDurNs: r.HostDur, ExposedNs: r.Exposed, Ring: r.Ring, Seq: r.Seq, Thread: r.Thread,
+		Op: w.Add(r.Op), OpRaw: w.Add(r.OpRaw), Group: w.Add(r.Group), Dtype: w.Add(r.Dtype), Path: w.Add(r.Path),
+		Peer: r.Peer, Count: r.Count, Bytes: r.Bytes, Tokens: r.Tokens,
+		Segment: uint64(s.idOf(at.Segment)), Offset: uint64(at.Offset),
+	}
 	if r.Open {
 		out.Open = 1
 	}
+
+	return out
 }
 
-// idOf returns the id of a segment.
+// idOf returns the id of a segment, 0 of one that is forgotten.
 func (s *Stream) idOf(segment uint32) record.ID {
-	if s.at.segment != segment || s.at.source == nil {
-		s.at.segment, s.at.source = segment, s.segments[segment]
+	if src := s.segments[segment]; src != nil {
+		return src.id
 	}
 
-	if s.at.source == nil {
-		return 0
-	}
-
-	return s.at.source.id
+	return 0
 }
 
 // giveRaw gives a raw row out.
@@ -117,7 +82,7 @@ func (s *Stream) takeRaws(dst *row.Rows) {
 // renumber begins a new list of words with those that are needed.
 func (s *Stream) renumber() {
 	old := row.Raws{Rows: s.kept, Words: s.words.List()}
-	s.words = words{}
+	s.words = row.Words{}
 	free := make(map[int32]bool, len(s.spare))
 	for _, i := range s.spare {
 		free[i] = true

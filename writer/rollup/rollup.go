@@ -170,9 +170,8 @@ type Stream struct {
 
 	kept    []row.Raw // raw ranges that wait for their step
 	spare   []int32   // free places in kept
-	words   words     // of kept and raws
+	words   row.Words // of kept and raws
 	given   int       // bytes of words that were given out with rows
-	at      located
 	scratch scratch
 
 	rows   row.Rows
@@ -184,12 +183,6 @@ type Stream struct {
 
 	replay bool // reading again what State says was read
 	until  until
-}
-
-// located is the segment looked up last.
-type located struct {
-	segment uint32
-	source  *source
 }
 
 // source is one segment.
@@ -230,7 +223,6 @@ func (s *Stream) Segment(id record.ID, name string) {
 	}
 
 	s.segments[s.current] = src
-	s.at = located{s.current, src}
 	s.next, s.bounds = 0, boundsOf(name)
 }
 

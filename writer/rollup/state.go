@@ -297,7 +297,7 @@ func restored(st *incarnationState) *incarnation {
 	w := &inc.window
 	w.number, w.repeat, w.open, w.start = st.Window.Number, st.Window.Repeat, st.Window.Open, st.Window.Start
 	for _, c := range st.Window.Calls {
-		i := w.name(c.Group, c.Op)
+		i := w.find(callName{c.Group, c.Op})
 		w.calls[i] = call{
 			count: c.Count, steps: c.Steps, serial: c.Serial, total: c.Total, min: c.Min, max: c.Max, bytes: c.Sum,
 		}

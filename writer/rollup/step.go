@@ -17,10 +17,6 @@ type scratch struct {
 	merged   []interval
 	blocked  []interval // the ends of communication that the trainer waited for
 	waits    []interval
-	// Of the Communication summed last: its name, as an index into window.names, and
-	// the name's dimension. Calls of one name come in runs.
-	call int32
-	dim  dim
 }
 
 // interval is a stretch of time on one side's clock.
@@ -78,7 +74,6 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 	sc := &s.scratch
 	sc.comm, sc.compute = sc.comm[:0], sc.compute[:0]
 	sc.backward, sc.blocked = sc.backward[:0], sc.blocked[:0]
-	sc.call = -1
 	var sum sums
 	found := false
 	for i := range inc.pending {
@@ -144,11 +139,7 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *pendingRange) {
 
 		s.scratch.compute = append(s.scratch.compute, iv)
 	case record.Communication:
-		if sc := &s.scratch; p.call != sc.call {
-			sc.call, sc.dim = p.call, s.dim(inc, inc.window.names[p.call].group)
-		}
-
-		iv.dim = s.scratch.dim
+		iv.dim = s.dim(inc, inc.window.names[p.call].group)
 		s.scratch.comm = append(s.scratch.comm, iv)
 		if p.exposed < 0 {
 			t.unexposed = true

@@ -65,8 +65,6 @@ type window struct {
 	names []callName
 	bytes int // of names
 	index map[callName]int32
-	last  callName // named last, as at
-	at    int32
 	calls []call // by index of names
 	order []int32
 }
@@ -80,17 +78,7 @@ type call struct {
 	bytes           int64
 }
 
-// name returns the index of a group and op. Calls of one name come in runs.
-func (w *window) name(group, op string) int32 {
-	n := callName{group, op}
-	if len(w.names) == 0 || n != w.last {
-		w.last, w.at = n, w.find(n)
-	}
-
-	return w.at
-}
-
-// find returns the number of a group and op, a new one where it is the first call of them. When the
+// find returns the index of a group and op, a new one where it is the first call of them. When the
 // window is full, further names share the empty one.
 func (w *window) find(n callName) int32 {
 	if i, ok := w.index[n]; ok {
@@ -142,8 +130,9 @@ func (s *Stream) openWindow(inc *incarnation, step, start int64) {
 // named returns the place of a Communication's group and op.
 func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
 	w := &inc.window
-	i := w.name(r.Group, r.Op)
-	if w.full() && w.names[i] != (callName{r.Group, r.Op}) {
+	n := callName{r.Group, r.Op}
+	i := w.find(n)
+	if w.full() && w.names[i] != n {
 		s.count(&s.counts.Clipped)
 	}
 
@@ -209,7 +198,7 @@ func (w *window) forget(pending []pendingRange) {
 	w.names, w.calls, w.index, w.bytes = nil, nil, nil, 0
 	for i := range pending {
 		if p := &pending[i]; p.call >= 0 {
-			p.call = w.name(names[p.call].group, names[p.call].op)
+			p.call = w.find(names[p.call])
 		}
 	}
 }
