@@ -24,6 +24,10 @@ type faultDisk struct {
 	names []string
 }
 
+// unsynced returns a disk that works, and waits for no fsync: for tests of what the kernel
+// has of a file.
+func unsynced() *faultDisk { return &faultDisk{FS: Disk, from: -1, to: -1} }
+
 func (d *faultDisk) fail(what string) error {
 	d.calls++
 	d.names = append(d.names, what)
@@ -105,7 +109,7 @@ func (f faultFile) Close() error {
 // a while, with and without half of the bytes written: every record that was
 // accepted is in exactly one segment in the end, no segment passes its limit.
 func TestWriter_SurvivesAFailureOfEachCall(t *testing.T) {
-	total := faultRun(t, &faultDisk{FS: Disk, from: -1, to: -1})
+	total := faultRun(t, unsynced())
 	if total < 20 {
 		t.Fatalf("a run makes %d calls only", total)
 	}
@@ -292,7 +296,7 @@ func TestOpen_TornAtEveryByte(t *testing.T) {
 		dir := rankDir(t)
 		must(t, os.MkdirAll(dir, 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, "100"), data[:cut], 0o644))
-		w := open(t, dir, Options{Now: at(100)})
+		w := open(t, dir, Options{Now: at(100), FS: unsynced()})
 		next := w.Next()[1]
 		if next > 6 || int64(cut) > 0 && w.Stats().TornBytes > int64(cut) {
 			t.Fatalf("cut at %d: Next()=%d", cut, next)
@@ -357,7 +361,7 @@ func TestOpen_FlippedBytes(t *testing.T) {
 			}
 		}
 
-		w, err := Open(dir, testMeta(1), Options{Now: at(100)})
+		w, err := Open(dir, testMeta(1), Options{Now: at(100), FS: unsynced()})
 		if err != nil {
 			t.Fatalf("byte %d: %v", i, err)
 		}
@@ -379,7 +383,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := put(t, "100", data)
 		dir := filepath.Dir(path)
-		quick := Options{Now: at(100), FS: &faultDisk{FS: Disk, from: -1, to: -1}} // without fsync
+		quick := Options{Now: at(100), FS: unsynced()}
 		w := open(t, dir, quick)
 		defer w.Close()
 		next := w.Next()[1]

@@ -70,7 +70,7 @@ func TestSwappedWhileOpening(t *testing.T) {
 			continue
 		}
 
-		w, err := Open(dir, testMeta(record.ID(i)), Options{Now: at(100), FS: &faultDisk{FS: Disk, from: -1, to: -1}})
+		w, err := Open(dir, testMeta(record.ID(i)), Options{Now: at(100), FS: unsynced()})
 		if err != nil {
 			continue
 		}

@@ -25,7 +25,7 @@ func TestWriter_Model(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		round++
 		m := &model{T: t, dir: filepath.Join(base, fmt.Sprint("j", round), "3"), clock: 1000}
-		m.disk = &faultDisk{FS: Disk, from: -1, to: -1}
+		m.disk = unsynced()
 		m.open()
 		t.Repeat(map[string]func(*rapid.T){
 			"append": func(t *rapid.T) { m.append(rapid.IntRange(1, 60).Draw(t, "n")) },
