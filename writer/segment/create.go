@@ -51,7 +51,6 @@ func (w *Writer) create() error {
 		w.o.Turn.Saw(n)
 		w.size, w.head, w.fresh, w.dirty, w.dirDirty = 0, 0, !w.o.Bare, false, true
 		w.segment = newID()
-		w.stats.Segments++
 		return nil
 	}
 

@@ -191,8 +191,6 @@ func (w *Writer) reopen(s Info, f found) {
 			file.Close()
 			return
 		}
-
-		w.stats.TornBytes += f.torn
 	}
 
 	w.file, w.name, w.segment, w.size = file, s.Name, f.segment, f.end

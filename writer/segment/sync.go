@@ -40,7 +40,6 @@ func (w *Writer) vanished() error {
 	}
 
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Nlink == 0 {
-		w.stats.Vanished++
 		return fmt.Errorf("segment %s was deleted while it was written: %d bytes are lost unless they were read before", w.path(), w.size)
 	}
 
@@ -55,7 +54,6 @@ func (w *Writer) sync() error {
 
 	if w.dirty {
 		if err := w.file.Sync(); err != nil {
-			w.stats.SyncErrors++
 			return fmt.Errorf("sync segment %s: %w", w.path(), err)
 		}
 
@@ -64,7 +62,6 @@ func (w *Writer) sync() error {
 
 	if w.dirDirty {
 		if err := w.o.FS.SyncDir(w.dir); err != nil {
-			w.stats.SyncErrors++
 			return fmt.Errorf("sync directory %s: %w", w.dir, err)
 		}
 

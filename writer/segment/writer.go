@@ -52,17 +52,6 @@ type Options struct {
 	TrustUIDs []uint32
 }
 
-// Stats counts what a Writer did.
-type Stats struct {
-	Segments    int   // made
-	Bytes       int64 // written, identity lines included
-	Refused     int64 // lines that were too long
-	TornBytes   int64 // cut off the resumed segment
-	WriteErrors int64
-	SyncErrors  int64
-	Vanished    int64 // segments deleted while they were written
-}
-
 // Writer appends the lines of one incarnation to segments of its rank directory.
 //
 // Promise: every line that an Append accepted (returned nil for) is in the buffer
@@ -99,7 +88,6 @@ type Writer struct {
 	dirDirty bool  // file's name is not synced
 	syncErr  error // of a segment closed by rotation, for the next Sync
 	parser   record.Parser
-	stats    Stats
 }
 
 // Open returns a Writer for the incarnation meta in rankDir, which it makes when it
@@ -159,9 +147,6 @@ func (w *Writer) Name() string { return w.name }
 // Bytes returns the size that the segment Name has when the buffer is flushed,
 // rotation aside.
 func (w *Writer) Bytes() int64 { return w.size + int64(len(w.buf)) }
-
-// Stats returns the counters.
-func (w *Writer) Stats() Stats { return w.stats }
 
 // AppendRecord accepts one record. An error means that it was not accepted.
 func (w *Writer) AppendRecord(r *record.Record) error {
@@ -244,7 +229,6 @@ func (w *Writer) bound(n int) error {
 		return nil
 	}
 
-	w.stats.Refused++
 	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
 }
 
@@ -313,7 +297,6 @@ func (w *Writer) fits() int {
 func (w *Writer) refuse() error {
 	n := bytes.IndexByte(w.buf, '\n') + 1
 	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
-	w.stats.Refused++
 	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
 }
 
@@ -332,7 +315,6 @@ func (w *Writer) put(lines []byte, buffered bool) error {
 		return nil
 	}
 
-	w.stats.WriteErrors++
 	whole := bytes.LastIndexByte(lines[:n], '\n') + 1
 	cut := w.file.Truncate(w.size + int64(whole))
 	w.advance(whole, buffered)
@@ -350,7 +332,6 @@ func (w *Writer) put(lines []byte, buffered bool) error {
 // advance counts n bytes of whole lines as written.
 func (w *Writer) advance(n int, buffered bool) {
 	w.size += int64(n)
-	w.stats.Bytes += int64(n)
 	if !buffered || n == 0 {
 		return
 	}
