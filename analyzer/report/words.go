@@ -207,7 +207,7 @@ func whyUndecided(v *verdict.Verdict) string {
 	var why []string
 	for _, f := range v.Findings {
 		if f.Kind == verdict.LowCoverage && f.Detail != "" {
-			why = append(why, sentence(plain(f.Detail)))
+			why = append(why, sentence(capital(plain(f.Detail))))
 		}
 	}
 
