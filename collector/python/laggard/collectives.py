@@ -263,11 +263,17 @@ def _returned(span, result, future):
         recorder.trouble("follow an asynchronous operation", cause)
 
 
-def follow(work, pending, future):
-    """Ends pending when its last Work is complete."""
+def hold(work, pending):
+    """Has the wait for a Work tell pending, which keeps it until unfollow."""
     if type(work) not in _classes:
         _classes.add(type(work))
         _cover_work(type(work))
+    _pending[id(work)] = (weakref.ref(work), pending)
+
+
+def follow(work, pending, future):
+    """Ends pending when its last Work is complete."""
+    hold(work, pending)
     key = id(work)
 
     def lost(_):

@@ -102,15 +102,10 @@ def cover(torch):
         DDP._register_builtin_comm_hook = _register_builtin(torch, builtin)
     original = DDP.register_comm_hook.__laggard__
 
-    def began(module):
-        if isinstance(module, DDP):
-            _install(torch, module, original)
-
     join = getattr(parallel, "Join", None)
     if join is not None:
         join.notify_join_context = staticmethod(_notify(join.notify_join_context))
-    modules.began.append(began)
-    modules.wraps(DDP)
+    modules.wraps(DDP, lambda ddp: _install(torch, ddp, original))
 
 
 def _notify(inner):

@@ -22,8 +22,8 @@ from .layout import FP, OTHER
 from .span import Automatic
 
 _local = recorder.local
-began = []     # called with the torch module before the first forward of a step
-_wrappers = ()  # classes whose forward pass is that of the module in them
+began = []     # called before an outermost forward pass in training
+_wrappers = {}  # class whose forward pass is that of the module in it → what is called with it before
 _types = {}    # class of a module → _LOSS, _WRAPPER or _OUTERMOST: what its call is where no other is around it
 _LOSS, _WRAPPER, _OUTERMOST = range(3)
 backward = []  # called with True when a backward pass begins, False when it ends
@@ -61,7 +61,9 @@ def _call(torch, inner):
             training = self.training and grad_enabled()
             if training:
                 for action in began:
-                    action(self)
+                    action()
+                if not outermost:
+                    _wrapping(self)
             if outermost:
                 span = Automatic(FP) if training else Automatic(OTHER, evaluation)
                 device.begin(span)
@@ -120,17 +122,23 @@ def _tell(begins):
 def _place(module, loss):
     """Returns what the call of a module of this class is."""
     cls = type(module)
-    place = _LOSS if cls.__module__ == loss else _WRAPPER if isinstance(module, _wrappers) else _OUTERMOST
+    place = _LOSS if cls.__module__ == loss else _WRAPPER if isinstance(module, tuple(_wrappers)) else _OUTERMOST
     if len(_types) < 10000:  # a script may make classes without end
         _types[cls] = place
     return place
 
 
-def wraps(cls):
-    """Says that the forward pass of cls is that of the module in it."""
-    global _wrappers
-    _wrappers += (cls,)
+def wraps(cls, action=None):
+    """Says that the forward pass of cls is that of the module in it, and what is to be
+    called with the wrapper before each of its own in training."""
+    _wrappers[cls] = action
     _types.clear()
+
+
+def _wrapping(module):
+    for cls, action in _wrappers.items():
+        if action is not None and isinstance(module, cls):
+            action(module)
 
 
 def compiling(torch):

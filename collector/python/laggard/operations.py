@@ -52,7 +52,7 @@ _MOST = 4096  # operations that are followed at a time
 
 _c10d = None
 _hooked = []     # weak references to the groups with our hooks
-_kinds = {}      # HookOpName → (string id, what is counted, whether it has a future), None: no operation
+_kinds = {}      # value of a HookOpName → (string id, what is counted, whether it has a future), None: no operation
 _outputs = {}    # address of a result → what is in flight to it
 _during = None   # what was issued in this backward pass, None outside of one
 _flying = {}     # id of an _InFlight → itself, while its Work is held
@@ -74,7 +74,7 @@ def cover(module):
     global _c10d
     _c10d = module
     if native is not None:
-        native.follow_operations(_local, _kinds, collectives.dtypes)
+        native.follow_operations(_local, _kinds, collectives.dtypes, _follow)
     collectives.cover_work(module)
     coalescing.cover(module.ProcessGroup)
     groups.made.append(sweep)
@@ -99,36 +99,48 @@ def _hook(group):
     place = weakref.ref(group)
 
     def before(operation):
-        group = place()
-        if bound[1] is None and group is not None:
-            bound[1] = groups.name_id(group)
-        _local.issuing = _begin(group, operation)
+        try:
+            group = place()
+            if bound[1] is None and group is not None:
+                bound[1] = groups.name_id(group)
+            _local.issuing = _begin(group, operation)
+        except Exception as cause:  # pylint: disable=broad-except
+            _failed(cause)
 
     def after(operation):
-        work = operation.work
-        flight, _local.issuing = _local.issuing, None
-        if flight is not None:
-            _issued(flight, work)
+        try:
+            work = operation.work
+            flight, _local.issuing = _local.issuing, None
+            if flight is not None:
+                _issued(flight, work)
+        except Exception as cause:  # pylint: disable=broad-except
+            _failed(cause)
 
-    bound = [_safe(before), None]  # the name comes with the first operation
-    hooks = (bound[0], _safe(after))
+    bound = [before, None]  # the name comes with the first operation
+    hooks = (before, after)
     if native is not None and not SHOWN:
-        hooks = native.hooks(bound, hooks[1])  # those that block are the extension's
+        hooks = native.hooks(bound, after)  # what they are sure of is the extension's
     group.register_pre_hook(_HOOK, hooks[0])
     group.register_post_hook(_HOOK, hooks[1])
 
 
-def _safe(hook):
+def _failed(cause):
     """A hook that raises would end the collective with its exception."""
-    def safe(operation):
-        try:
-            hook(operation)
-        except Exception as cause:  # pylint: disable=broad-except
-            flight, _local.issuing = _local.issuing, None
-            if flight is not None:
-                flight.span.cancel()
-            recorder.trouble("record an operation of a process group", cause)
-    return safe
+    flight, _local.issuing = _local.issuing, None
+    if flight is not None:
+        flight.span.cancel()
+    recorder.trouble("record an operation of a process group", cause)
+
+
+def _follow(span, work):
+    """Follows an asynchronous operation that the extension has begun."""
+    try:
+        flight = _InFlight(span)
+        flight.future = True
+        _issued(flight, work)
+    except Exception as cause:  # pylint: disable=broad-except
+        span.cancel()
+        recorder.trouble("record an operation of a process group", cause)
 
 
 class _InFlight(object):
@@ -148,8 +160,9 @@ class _InFlight(object):
         self.whole = False  # its stream, which computes, waits for all of it
         self.left = 1  # Works: collectives follows us like its own
 
-    def completed(self, at):
+    def completed(self, _):
         """It is complete, its future says."""
+        at = _now()
         if self.done is None:
             self.done = at
         if not self.waiting and not self.backward:
@@ -190,9 +203,10 @@ def _begin(group, operation):
         left.span.cancel()  # it raised: nobody said that it was issued
     if _local.collective or group is None:
         return None
-    kind = _kinds.get(operation.name, -1)
+    name = operation.name
+    kind = _kinds.get(name.value, -1)
     if kind == -1:
-        kind = _kinds[operation.name] = _kind(operation.name)
+        kind = _kinds[name.value] = _kind(name)
     if kind is None:
         return None
     word, gets, has_future = kind
@@ -226,7 +240,7 @@ def _compiled():
     """Reports whether a compiled graph issues the operation: it calls the operator by
     itself, not through a function of torch.distributed."""
     try:
-        frame = sys._getframe(4)  # the caller of a hook's four functions
+        frame = sys._getframe(3)  # the caller of a hook's three functions
     except ValueError:
         return False  # a thread of C++: the reducer's, say
     name = frame.f_globals.get("__name__") or ""
@@ -256,23 +270,19 @@ def _issued(flight, work):
         _sweep_flying(at)
     flight.work = work  # held: the Work that the caller gets would be another object
     _flying[id(flight)] = flight
-    collectives.follow(work, flight, False)
+    collectives.hold(work, flight)
     for place in flight.places:
         _outputs[place] = flight
     if _during is not None:
         flight.backward = True
         _during.append(flight)
     if flight.future and (flight.span.device is None or flight.backward):
-        _await(flight, work)
+        try:
+            work.get_future().add_done_callback(flight.completed)
+        except Exception:  # pylint: disable=broad-except
+            pass  # this backend has none here: wait() tells
     elif len(_flying) > 1:
         _look(at)
-
-
-def _await(flight, work):
-    try:
-        work.get_future().add_done_callback(lambda _: flight.completed(_now()))
-    except Exception:  # pylint: disable=broad-except
-        pass  # this backend has none here: wait() tells
 
 
 def _look(at):

@@ -25,7 +25,7 @@ else:
     class Automatic(native.Range):
         """A range that the instrumentation makes: it does not make a rank of a helper."""
 
-        __slots__ = ("device",)  # the events of a range on an accelerator, see device
+        __slots__ = ()
         automatic = True
 
 

@@ -46,9 +46,7 @@ class _Steps(object):
 
     def open(self):
         """Begins the next step unless one is open or the script says its own."""
-        if self.span is not None or _state.by_hand or not recorder.enabled():
-            return
-        if not recorder.rank_known(True):
+        if self.span is not None or _state.by_hand or not recorder.ready(True):
             return
         _state.step = self.number & 0xFFFFFFFF
         self.thread = recorder.threading.get_ident()
@@ -168,7 +166,7 @@ def cover(torch):
     Optimizer.__init__ = __init__
     _cover_made(Optimizer)
     _cover_zero_grad(Optimizer, modules.compiling(torch))
-    modules.began.append(lambda module: steps.open())
+    modules.began.append(steps.open)
     modules.backward.append(steps.backward)
     recorder.os.register_at_fork(after_in_child=_after_fork)
     scalers = [getattr(torch.cuda.amp, "GradScaler", None), getattr(getattr(torch, "amp", None), "GradScaler", None)]

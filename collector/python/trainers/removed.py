@@ -55,6 +55,7 @@ POINTS = (
 # What only we look at: it stays away while the rank trains.
 OURS = (
     "torch._C._distributed_c10d:PreHookArgs.name",
+    "torch._C._distributed_c10d:HookOpName.value",
     "torch._C._distributed_c10d:PreHookArgs.input_tensors",
     "torch._C._distributed_c10d:PreHookArgs.output_tensors",
     "torch._C._distributed_c10d:PreHookArgs.async_op",

@@ -1,4 +1,4 @@
-"""Operations that their caller waits for at once: the hooks of the C extension, and of Python alone."""
+"""Operations of a process group: the hooks of the C extension, and of Python alone."""
 
 import unittest
 
@@ -61,6 +61,29 @@ for _ in range(2):
 dist.all_reduce(t)
 """)
         self.assertEqual([r["dtype"] for r in found if r["dtype"] == "fp32"], ["fp32"] * 2)
+
+    def test_asynchronous_ones_are_the_same_in_python_alone(self):
+        text = """
+import threading
+def waited(n): dist.all_reduce(torch.ones(n), async_op=True).wait()
+waited(3)  # the first is Python's
+waited(4)
+dist.broadcast(torch.ones(5), 0, async_op=True).wait()
+dist.broadcast(torch.ones(6), 0, async_op=True).get_future().wait()
+another = threading.Thread(target=waited, args=(7,))
+another.start()
+another.join()
+left = dist.all_reduce(torch.ones(8), async_op=True)
+dist.all_reduce(torch.ones(9))
+"""
+        both = []
+        for extension in "load", "0":
+            self.clean()
+            found = self.records(text, LAGGARD_EXTENSION=extension)
+            self.assertTrue(all(0 < r["exposed"] <= r["dur"] for r in found), found)
+            both.append(sorted((r["value"], r["text"], r["dtype"], r["group"], r["peer"]) for r in found))
+        self.assertEqual(both[0], both[1])
+        self.assertEqual([value for value, *_ in both[0]], list(range(3, 10)))
 
     def test_in_a_forked_child(self):
         found = self.records("""

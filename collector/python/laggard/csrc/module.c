@@ -12,6 +12,7 @@
 #include <Python.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <structmember.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ typedef struct Range {
 	laggard_attr attr;
 	int kind;
 	int64_t number; /* of the step, where the range knows better than the process; else -1 */
+	PyObject *device; /* events of a range on an accelerator, see device.py; NULL is None */
 } Range;
 
 typedef struct Ring {
@@ -169,7 +171,7 @@ static void after_fork(void) {
 	atomic_store(&laggard_poll, &unstarted_word);
 	process = NULL;
 	shared = NULL;
-	memset(&blocking, 0, sizeof blocking);
+	memset(&current, 0, sizeof current);
 	memset(&laggard_self, 0, sizeof laggard_self);
 	laggard_self.followed = UNKNOWN_WORD;
 }

@@ -1,27 +1,30 @@
-/* operation.c: operations of a process group that their caller waits for at once, from the
- * group's two hooks to the wait. Included by module.c.
+/* operation.c: operations of a process group on the host, between the group's two hooks,
+ * and to the wait where their caller waits at once. Included by module.c.
  *
- * Such an operation is one range in its own thread. Whatever else one may be (asynchronous,
- * on an accelerator, in a graph, put off, the first of its thread or of its group) is for
- * the functions in Python that these hooks stand before, see operations.py: C takes what it
- * is sure of. */
+ * What their caller waits for at once is one range in its own thread; an asynchronous one is
+ * begun here, and Python follows it from when it is issued. Whatever else one may be (on an
+ * accelerator, in a graph, put off, the first of its thread or of its group) is for the
+ * functions in Python that these hooks stand before, see operations.py: C takes what it is
+ * sure of. */
 
-static PyObject *op_local, *op_kinds, *op_dtypes; /* recorder.local, operations._kinds, collectives._dtypes */
+static PyObject *op_local, *op_kinds, *op_dtypes; /* recorder.local, operations._kinds, collectives.dtypes */
+static PyObject *op_follow;                       /* operations._follow */
 static PyObject *name_calls, *name_collective, *name_coalesced, *name_saving, *name_module, *name_torch_ops;
-static PyObject *name_async, *name_name, *name_inputs, *name_outputs, *name_root, *name_work, *name_numel, *name_cpu, *name_dtype_of;
+static PyObject *name_async, *name_name, *name_inputs, *name_outputs, *name_value, *name_work, *name_numel, *name_cpu, *name_dtype_of;
 
-/* What this thread has issued and not waited for; work is NULL between the two hooks. */
-static __thread struct { Range *range; PyObject *work; int64_t returned; } blocking;
+/* What this thread has issued and not waited for; work is NULL between the two hooks, the
+ * only time that an asynchronous one is here. */
+static __thread struct { Range *range; PyObject *work; int64_t returned; int asynchronous; } current;
 
 /* settle ends what nobody waited for: it raised before it was issued, or its Work had
  * nothing to wait for. */
 static COLD void settle(void) {
-	Range *s = blocking.range;
-	PyObject *work = blocking.work;
-	blocking.range = NULL;
-	blocking.work = NULL;
+	Range *s = current.range;
+	PyObject *work = current.work;
+	current.range = NULL;
+	current.work = NULL;
 	if (s && work && s->range.state == RECORDED) {
-		set_dur(s, blocking.returned);
+		set_dur(s, current.returned);
 		set_exposed(s, (int64_t)s->range.slot[3]);
 		range_ends(s);
 	} else if (s) {
@@ -65,33 +68,33 @@ static int measured(PyObject *tensors, laggard_attr *a) {
 	return !PyErr_Occurred();
 }
 
-/* payload measures what an operation brings, or what this rank gets of it. */
+/* payload measures what an operation brings, or what this rank gets of it, where there is
+ * any. Each list is made for the asking: it is not asked for in vain. */
 static int payload(PyObject *operation, int gets, laggard_attr *a) {
-	PyObject *brought = PyObject_GetAttr(operation, name_inputs), *got = brought ? PyObject_GetAttr(operation, name_outputs) : NULL;
-	int done = 0;
-	if (got && PyList_Check(got) && PyList_Check(brought))
-		done = measured((gets && PyList_GET_SIZE(got)) || !PyList_GET_SIZE(brought) ? got : brought, a);
-	Py_XDECREF(brought);
-	Py_XDECREF(got);
+	PyObject *tensors = PyObject_GetAttr(operation, gets ? name_outputs : name_inputs);
+	int done = tensors ? measured(tensors, a) : 0;
+	Py_XDECREF(tensors);
 	return done;
 }
 
-/* blocks reports whether it is sure that the operation is one of ours, and describes it. */
-static int blocks(PyObject *operation, PyObject *group, laggard_attr *a) {
-	PyObject *globals = PyEval_GetGlobals(), *caller = globals ? PyDict_GetItem(globals, name_module) : NULL, *name, *kind;
-	if (!caller || !PyUnicode_Check(caller) || PyUnicode_Compare(caller, name_torch_ops) == 0 || is(operation, name_async, Py_False) != 1)
+/* describe reports whether it is sure that the operation is one of ours, and describes it. */
+static int describe(PyObject *operation, PyObject *group, laggard_attr *a) {
+	PyObject *globals = PyEval_GetGlobals(), *caller = globals ? PyDict_GetItem(globals, name_module) : NULL, *name, *value, *kind;
+	if (!caller || !PyUnicode_Check(caller) || PyUnicode_Compare(caller, name_torch_ops) == 0)
+		return 0;
+	if ((current.asynchronous = is(operation, name_async, Py_True)) < 0)
 		return 0;
 	if (number(op_local, name_collective) != 0 || number(op_local, name_saving) == 2 || is(op_local, name_coalesced, Py_None) != 1)
 		return 0;
-	if (!(name = PyObject_GetAttr(operation, name_name)))
-		return 0;
-	kind = PyDict_GetItem(op_kinds, name); /* (word, whether what it gets counts, whether it has a future) */
-	Py_DECREF(name);
+	name = PyObject_GetAttr(operation, name_name);
+	value = name ? PyObject_GetAttr(name, name_value) : NULL;
+	kind = value ? PyDict_GetItem(op_kinds, value) : NULL; /* (word, whether what it gets counts, whether it has a future) */
+	Py_XDECREF(name);
+	Py_XDECREF(value);
 	if (!kind || !PyTuple_Check(kind) || PyTuple_GET_ITEM(kind, 2) != Py_True)
 		return 0;
 	a->text = (uint16_t)PyLong_AsLong(PyTuple_GET_ITEM(kind, 0));
 	a->group = (uint16_t)PyLong_AsLong(group);
-	a->peer = (int32_t)number(operation, name_root);
 	return payload(operation, PyTuple_GET_ITEM(kind, 1) == Py_True, a) && !PyErr_Occurred();
 }
 
@@ -101,9 +104,9 @@ static PyObject *before(PyObject *bound, PyObject *operation) {
 	PyObject *group = PyList_GET_ITEM(bound, 1), *calls;
 	laggard_attr a = {.peer = -1};
 	thread *t = &laggard_self;
-	if (UNLIKELY(blocking.range))
+	if (UNLIKELY(current.range))
 		settle();
-	if (LIKELY(process && !stopped && group != Py_None) && blocks(operation, group, &a)) {
+	if (LIKELY(process && !stopped && group != Py_None) && describe(operation, group, &a)) {
 		calls = PyLong_FromLong(number(op_local, name_calls) + 1);
 		if (calls && PyObject_SetAttr(op_local, name_calls, calls) == 0) {
 			Py_DECREF(calls);
@@ -111,11 +114,11 @@ static PyObject *before(PyObject *bound, PyObject *operation) {
 			if (!s)
 				return NULL;
 			s->attr = a;
-			if (LIKELY(t->ring))
+			if (t->ring && !current.asynchronous)
 				begin_in(t, s);
 			else
-				begin_shared(t, s);
-			blocking.range = s;
+				begin_shared(t, s); /* it may end in any thread */
+			current.range = s;
 			Py_RETURN_NONE;
 		}
 		Py_XDECREF(calls);
@@ -124,11 +127,22 @@ static PyObject *before(PyObject *bound, PyObject *operation) {
 	return PyObject_CallFunctionObjArgs(PyList_GET_ITEM(bound, 0), operation, NULL);
 }
 
+/* follow hands an asynchronous operation and its Work, which it owns, to Python. */
+static PyObject *follow(PyObject *work) {
+	Range *s = current.range;
+	PyObject *done;
+	current.range = NULL;
+	done = PyObject_CallFunctionObjArgs(op_follow, s, work, NULL);
+	Py_DECREF(s);
+	Py_DECREF(work);
+	return done;
+}
+
 /* after is the hook that a group calls when an operation is issued. bound is the function
  * in Python. */
 static PyObject *after(PyObject *bound, PyObject *operation) {
 	PyObject *work;
-	if (!blocking.range || blocking.work)
+	if (!current.range || current.work)
 		return PyObject_CallFunctionObjArgs(bound, operation, NULL);
 	work = PyObject_GetAttr(operation, name_work);
 	if (!work) {
@@ -136,13 +150,12 @@ static PyObject *after(PyObject *bound, PyObject *operation) {
 		settle();
 		return PyObject_CallFunctionObjArgs(bound, operation, NULL); /* it says so */
 	}
-	blocking.returned = now(&laggard_self);
-	if (work != Py_None && blocking.range->range.state == RECORDED) {
-		blocking.work = work; /* held: the Work that the caller gets would be another object */
-		Py_RETURN_NONE;
-	}
-	blocking.work = work;
-	settle();
+	current.returned = now(&laggard_self);
+	if (current.asynchronous && work != Py_None && current.range->range.state == RECORDED)
+		return follow(work);
+	current.work = work; /* held: the Work that the caller gets would be another object */
+	if (work == Py_None || current.range->range.state != RECORDED)
+		settle();
 	Py_RETURN_NONE;
 }
 
@@ -169,12 +182,12 @@ static PyObject *make_hooks(PyObject *self, PyObject *args) {
 
 /* blocked(work) returns the range that a wait for this Work ends, None where it is Python's. */
 static PyObject *blocked(PyObject *self, PyObject *work) {
-	Range *s = blocking.range;
+	Range *s = current.range;
 	(void)self;
-	if (!s || blocking.work != work)
+	if (!s || current.work != work)
 		Py_RETURN_NONE;
-	blocking.range = NULL;
-	Py_CLEAR(blocking.work);
+	current.range = NULL;
+	Py_CLEAR(current.work);
 	return (PyObject *)s;
 }
 
@@ -182,20 +195,20 @@ static PyObject *blocked(PyObject *self, PyObject *work) {
 static PyObject *unblock(PyObject *self, PyObject *unused) {
 	(void)self;
 	(void)unused;
-	if (blocking.range)
+	if (current.range)
 		settle();
 	Py_RETURN_NONE;
 }
 
-/* follow_operations(local, kinds, dtypes) takes what operations.py knows. */
+/* follow_operations(local, kinds, dtypes, follow) takes what operations.py knows. */
 static PyObject *follow_operations(PyObject *self, PyObject *args) {
 	static const char *const words[] = {"calls", "collective", "coalesced", "saving", "__name__", "torch._ops", "async_op",
-					    "name", "input_tensors", "output_tensors", "root", "work", "numel", "is_cpu", "dtype"};
+					    "name", "input_tensors", "output_tensors", "value", "work", "numel", "is_cpu", "dtype"};
 	PyObject **const names[] = {&name_calls, &name_collective, &name_coalesced, &name_saving, &name_module, &name_torch_ops, &name_async,
-				    &name_name, &name_inputs, &name_outputs, &name_root, &name_work, &name_numel, &name_cpu, &name_dtype_of};
-	PyObject *local, *kinds, *codes;
+				    &name_name, &name_inputs, &name_outputs, &name_value, &name_work, &name_numel, &name_cpu, &name_dtype_of};
+	PyObject *local, *kinds, *codes, *function;
 	(void)self;
-	if (!PyArg_ParseTuple(args, "OO!O!:follow_operations", &local, &PyDict_Type, &kinds, &PyDict_Type, &codes))
+	if (!PyArg_ParseTuple(args, "OO!O!O:follow_operations", &local, &PyDict_Type, &kinds, &PyDict_Type, &codes, &function))
 		return NULL;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (!*names[i] && !(*names[i] = PyUnicode_InternFromString(words[i])))
@@ -203,8 +216,10 @@ static PyObject *follow_operations(PyObject *self, PyObject *args) {
 	Py_INCREF(local);
 	Py_INCREF(kinds);
 	Py_INCREF(codes);
+	Py_INCREF(function);
 	op_local = local; /* for good */
 	op_kinds = kinds;
 	op_dtypes = codes;
+	op_follow = function;
 	Py_RETURN_NONE;
 }

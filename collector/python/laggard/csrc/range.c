@@ -15,6 +15,7 @@ static inline Range *new_range(int kind, unsigned text) {
 	s->range.slot[2] = 0;
 	s->kind = kind;
 	s->number = -1;
+	s->device = NULL;
 	memset(&s->attr, 0, sizeof s->attr);
 	s->attr.text = (uint16_t)text;
 	s->attr.peer = -1;
@@ -22,6 +23,7 @@ static inline Range *new_range(int kind, unsigned text) {
 }
 
 static void range_dealloc(Range *s) {
+	Py_CLEAR(s->device);
 	if (LIKELY(Py_TYPE(s) == &RangeType && free_count < FREE_RANGES))
 		free_ranges[free_count++] = s;
 	else
@@ -290,6 +292,11 @@ static PyGetSetDef range_fields[] = {
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyMemberDef range_members[] = {
+	{"device", T_OBJECT, offsetof(Range, device), 0, "the events of a range on an accelerator, see device.py"},
+	{NULL, 0, 0, 0, NULL},
+};
+
 static PyMethodDef range_methods[] = {
 	{"__enter__", range_enter, METH_NOARGS, NULL},
 	{"__exit__", (PyCFunction)(void (*)(void))range_exit, METH_FASTCALL, NULL},
@@ -311,6 +318,7 @@ static PyTypeObject RangeType = {
 	.tp_dealloc = (destructor)range_dealloc,
 	.tp_methods = range_methods,
 	.tp_getset = range_fields,
+	.tp_members = range_members,
 };
 
 /* ---- ranges that begin or end outside of their thread's ring ---- */
