@@ -196,9 +196,12 @@ func (w *observation) run(ctx context.Context) error {
 		}
 
 		w.log.Info("serving metrics", "address", l.Addr().String())
-		g.Go(func() error {
-			return probes.Serve(ctx, l, (&metrics.Watcher{Status: w.watcher.Status, Depth: w.depth}).Handler())
-		})
+		m := metrics.Watcher{Status: w.watcher.Status}
+		if w.depth != nil {
+			m.Deep = w.depth.Places
+		}
+
+		g.Go(func() error { return probes.Serve(ctx, l, m.Handler()) })
 	}
 
 	if w.source.Missing() {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
-	"github.com/laggard-dev/laggard/analyzer/watch/depth/agents"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -46,7 +45,7 @@ func (o *depthOptions) check() error {
 		return usage("%v", err)
 	}
 
-	return (&agents.Switch{Agents: o.agents}).Check()
+	return (&depth.Agents{Where: o.agents}).Check()
 }
 
 // deepen adds adaptive depth.
@@ -55,8 +54,8 @@ func (w *observation) deepen(o *watch.Options) error {
 		return nil
 	}
 
-	way := &agents.Switch{Agents: w.o.depth.agents, Endpoint: &w.o.depth.endpoint}
-	if w.o.depth.agents == agents.OfPods {
+	way := &depth.Agents{Where: w.o.depth.agents, Endpoint: &w.o.depth.endpoint}
+	if w.o.depth.agents == depth.OfPods {
 		api, err := w.o.cluster.api()
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ var arrows = []struct {
 	{"analyzer/detect", []string{"schemas/", "analyzer/frame", "analyzer/replay", "analyzer/detect/"}, heavy[:3]},
 	{"analyzer/source", []string{"schemas/", "analyzer/frame", "writer/segment", "writer/rollup", "writer/profiles"}, nil},
 	{"analyzer/simulate", []string{"schemas/", "writer/segment"}, heavy[:3]},
-	{"analyzer/watch/depth/agents", []string{"schemas/", "analyzer/", "collector/"}, heavy[:3]},
+	{"analyzer/watch/depth", []string{"schemas/", "analyzer/", "collector/"}, heavy[:3]},
 	{"analyzer/", []string{"schemas/", "analyzer/"}, heavy[:3]},
 	{"deploy", []string{"deploy", "schemas/", "collector/"}, heavy},
 	{"benchmarks/", []string{""}, nil},

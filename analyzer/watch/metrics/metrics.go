@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/laggard-dev/laggard/analyzer/watch"
-	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -54,11 +53,12 @@ var (
 
 type emit func(d *prometheus.Desc, v float64, labels ...string)
 
-// Watcher is a collector over the status of a watcher, and over its depth; Depth is nil
-// where nothing is recorded in depth.
+// Watcher is a collector over the status of a watcher.
 type Watcher struct {
 	Status func() watch.Status
-	Depth  *depth.Depth
+	// Deep returns how many nodes are recorded in depth, and how many calls of switches
+	// failed; nil where nothing is.
+	Deep func() (nodes, failures int)
 }
 
 // Describe implements prometheus.Collector.
@@ -80,8 +80,8 @@ func (m *Watcher) Collect(ch chan<- prometheus.Metric) {
 	counter(repeated, float64(s.Repeated))
 	gauge(jobs, float64(len(s.Jobs)))
 	gauge(thresholds, truth(s.BadThresholds != ""))
-	if m.Depth != nil {
-		nodes, failures := m.Depth.Places()
+	if m.Deep != nil {
+		nodes, failures := m.Deep()
 		gauge(deep, float64(nodes))
 		counter(deepFailed, float64(failures))
 	}

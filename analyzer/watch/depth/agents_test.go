@@ -1,4 +1,4 @@
-package agents
+package depth
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func TestDepth_Pods(t *testing.T) {
 		fmt.Fprint(w, `{"items":[{"status":{"podIP":"10.0.0.7"}},{"status":{}},{"status":{"podIP":"fd00::7"}}]}`)
 	}))
 	defer a.Close()
-	s := &Switch{Agents: OfPods, API: health.API{Server: a.URL}}
+	s := &Agents{Where: OfPods, API: health.API{Server: a.URL}}
 	at, err := s.Addresses(t.Context(), "node-7")
 	if err != nil || fmt.Sprint(at) != "[10.0.0.7:9611 [fd00::7]:9611]" {
 		t.Errorf("addresses %v, %v", at, err)
@@ -39,7 +39,7 @@ func TestUnlistedNode(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s := &Switch{Agents: list}
+	s := &Agents{Where: list}
 	if _, err := s.Get(t.Context(), "j", "node-1"); err == nil || !strings.Contains(err.Error(), "does not name it") {
 		t.Errorf("a node that is not listed: %v", err)
 	}

@@ -1,9 +1,4 @@
-// Package agents turns recording in depth on and off: it calls the switches of the agents
-// on a node.
-//
-// Invariant: what somebody else turned on is never turned off. Caveat: an agent that does
-// not answer within two seconds is an error for its node.
-package agents
+package depth
 
 import (
 	"context"
@@ -23,28 +18,28 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/laggard-dev/laggard/analyzer/health"
-	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
-// OfPods is the word of Switch.Agents that asks the cluster for the pods of a node.
+// OfPods is the word of Agents.Where that asks the cluster for the pods of a node.
 const OfPods = "kubernetes"
 
-// Switch calls the agents' switches over gRPC. It implements depth.Switch.
-type Switch struct {
-	// Agents says where a node's agents listen: an address with {node} in it,
+// Agents is the Switch that calls the agents' switches over gRPC. An agent that does not
+// answer within two seconds is an error for its node.
+type Agents struct {
+	// Where says where a node's agents listen: an address with {node} in it,
 	// unix:PATH, a file of lines node: address, or OfPods.
-	Agents   string
+	Where    string
 	Endpoint *endpoint.Options
 	API      health.API // for OfPods
 }
 
-// Check reads the list where Agents is a file.
-func (s *Switch) Check() error {
-	if s.Agents == OfPods || s.pattern() {
+// Check reads the list where Where is a file.
+func (s *Agents) Check() error {
+	if s.Where == OfPods || s.pattern() {
 		return nil
 	}
 
@@ -53,12 +48,12 @@ func (s *Switch) Check() error {
 }
 
 // Addresses returns where the switches of a node's agents listen.
-func (s *Switch) Addresses(ctx context.Context, node string) ([]string, error) {
+func (s *Agents) Addresses(ctx context.Context, node string) ([]string, error) {
 	switch {
-	case s.Agents == OfPods:
+	case s.Where == OfPods:
 		return s.pods(ctx, node)
 	case s.pattern():
-		return []string{strings.ReplaceAll(s.Agents, "{node}", node)}, nil
+		return []string{strings.ReplaceAll(s.Where, "{node}", node)}, nil
 	}
 
 	list, err := s.listed()
@@ -67,7 +62,7 @@ func (s *Switch) Addresses(ctx context.Context, node string) ([]string, error) {
 	}
 
 	if list[node] == "" {
-		return nil, fmt.Errorf("find the agent of node %s: %s does not name it", node, s.Agents)
+		return nil, fmt.Errorf("find the agent of node %s: %s does not name it", node, s.Where)
 	}
 
 	return []string{list[node]}, nil
@@ -77,7 +72,7 @@ func (s *Switch) Addresses(ctx context.Context, node string) ([]string, error) {
 const agentPort = "9611"
 
 // pods asks the cluster for the addresses of the pods on a node that have an agent.
-func (s *Switch) pods(ctx context.Context, node string) ([]string, error) {
+func (s *Agents) pods(ctx context.Context, node string) ([]string, error) {
 	q := url.Values{"labelSelector": {"laggard/metrics=true"}, "fieldSelector": {"spec.nodeName=" + node + ",status.phase=Running"}}
 	body, err := s.API.Get(ctx, "/api/v1/pods?"+q.Encode())
 	if err != nil {
@@ -108,18 +103,18 @@ const watchCaller = "laggard-watch"
 // a dead agent must not hold up the others for long.
 const switchTimeout = 2 * time.Second
 
-// Get implements depth.Switch.
-func (s *Switch) Get(ctx context.Context, job, node string) (all []depth.Setting, err error) {
-	err = s.each(ctx, job, node, func(_ client, _ string, set depth.Setting) error {
+// Get implements Switch.
+func (s *Agents) Get(ctx context.Context, job, node string) (all []Setting, err error) {
+	err = s.each(ctx, job, node, func(_ client, _ string, set Setting) error {
 		all = append(all, set)
 		return nil
 	})
 	return all, err
 }
 
-// Set implements depth.Switch.
-func (s *Switch) Set(ctx context.Context, job, node string, communication bool) error {
-	return s.each(ctx, job, node, func(c client, name string, now depth.Setting) error {
+// Set implements Switch.
+func (s *Agents) Set(ctx context.Context, job, node string, communication bool) error {
+	return s.each(ctx, job, node, func(c client, name string, now Setting) error {
 		if now.Communication == communication || !communication && !now.Ours {
 			return nil
 		}
@@ -142,7 +137,7 @@ type client struct {
 
 // each calls f for every agent of the node that knows the job, with what it is told
 // now; an error where there is none.
-func (s *Switch) each(ctx context.Context, job, node string, f func(client, string, depth.Setting) error) error {
+func (s *Agents) each(ctx context.Context, job, node string, f func(client, string, Setting) error) error {
 	at, err := s.Addresses(ctx, node)
 	if err != nil {
 		return err
@@ -173,7 +168,7 @@ func (s *Switch) each(ctx context.Context, job, node string, f func(client, stri
 }
 
 // setting asks what the job is told; false where the agent doesn't know it.
-func (c client) setting(name string) (set depth.Setting, ok bool, err error) {
+func (c client) setting(name string) (set Setting, ok bool, err error) {
 	var header metadata.MD
 	r, err := c.GetTrainingDataTraceSwitch(c.ctx, &tracepb.DataStatusReq{JobNsName: name}, grpc.Header(&header))
 	switch {
@@ -186,11 +181,11 @@ func (c client) setting(name string) (set depth.Setting, ok bool, err error) {
 	}
 
 	p := r.GetProfilingSwitch()
-	return depth.Setting{Light: p.GetStep() == "on", Communication: p.GetCommunicationOperator() == "on",
+	return Setting{Light: p.GetStep() == "on", Communication: p.GetCommunicationOperator() == "on",
 		Ours: slices.Equal(header.Get(switchboard.Caller), []string{watchCaller})}, true, nil
 }
 
-func (s *Switch) call(ctx context.Context, address string, f func(client) error) error {
+func (s *Agents) call(ctx context.Context, address string, f func(client) error) error {
 	at, err := s.Endpoint.Parse(address)
 	if err != nil {
 		return err
@@ -207,20 +202,20 @@ func (s *Switch) call(ctx context.Context, address string, f func(client) error)
 }
 
 // pattern reports whether --agents is an address itself.
-func (s *Switch) pattern() bool {
-	return strings.Contains(s.Agents, "{node}") || strings.HasPrefix(s.Agents, "unix:")
+func (s *Agents) pattern() bool {
+	return strings.Contains(s.Where, "{node}") || strings.HasPrefix(s.Where, "unix:")
 }
 
 // listed reads the file of addresses: it may change while we run.
-func (s *Switch) listed() (map[string]string, error) {
-	b, err := os.ReadFile(s.Agents)
+func (s *Agents) listed() (map[string]string, error) {
+	b, err := os.ReadFile(s.Where)
 	if err != nil {
 		return nil, fmt.Errorf("read --agents: %w; it is an address with {node} in it, a file, or the word kubernetes", err)
 	}
 
 	var list map[string]string
 	if err := yaml.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("read --agents %s: %w; want lines of node: host:port", s.Agents, err)
+		return nil, fmt.Errorf("read --agents %s: %w; want lines of node: host:port", s.Where, err)
 	}
 
 	return list, nil
