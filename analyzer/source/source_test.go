@@ -207,6 +207,27 @@ func TestFiles_CountWhatWasNotUnderstood(t *testing.T) {
 	}
 }
 
+// A topology whose world is too small for the ranks that were recorded is told.
+func TestTopology_OfAnotherJob(t *testing.T) {
+	dir := t.TempDir()
+	for _, rank := range []int{0, 5} {
+		write(t, filepath.Join(dir, "j", fmt.Sprint(rank), "1753000000"), stepLines("j", rank, 5))
+	}
+
+	file := filepath.Join(t.TempDir(), "t.json")
+	for world, want := range map[int]bool{4: true, 6: false} {
+		write(t, file, fmt.Sprintf(`{"world_size":%d}`, world))
+		_, info, err := load(t, dir, "", Options{Topology: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if told := strings.Contains(strings.Join(info.Notes, "\n"), "and rank 5 was recorded"); told != want {
+			t.Errorf("world_size %d: told %v, notes %q", world, told, info.Notes)
+		}
+	}
+}
+
 // TestErrors_NameObjectCauseAndWhatToDo is one case per way a source can be wrong.
 func TestErrors_NameObjectCauseAndWhatToDo(t *testing.T) {
 	dir := t.TempDir()

@@ -2,6 +2,7 @@ package source
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -28,6 +29,13 @@ func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment
 		if len(given.Groups) > 0 {
 			info.Roles = topology.FromFile
 		}
+
+		highest := 0
+		for _, r := range ranks {
+			highest = max(highest, r.Rank)
+		}
+
+		info.noteMisfit(given, o.Topology, highest)
 	}
 
 	r := placement.New(found, given, o.Node)
@@ -54,6 +62,13 @@ func useTopology(info *Info, o Options, ranks []row.Rank) error {
 		}
 
 		info.Topology = given
+		highest := 0
+		for i := range ranks {
+			highest = max(highest, int(ranks[i].Rank))
+		}
+
+		info.noteMisfit(given, o.Topology, highest)
+
 		if len(given.Groups) > 0 {
 			info.Roles = topology.FromFile
 			return nil
@@ -65,6 +80,13 @@ func useTopology(info *Info, o Options, ranks []row.Rank) error {
 	}
 
 	return nil
+}
+
+// noteMisfit says that the highest rank is beyond the world of the topology that was given.
+func (i *Info) noteMisfit(given *topology.File, path string, highest int) {
+	if given.WorldSize > 0 && highest >= given.WorldSize {
+		i.Notes = append(i.Notes, fmt.Sprintf("topology %s has world_size %d, and rank %d was recorded: is it another job's?", path, given.WorldSize, highest))
+	}
 }
 
 // fromSegments is the word of verdict.Verdict.Roles for groups that the ranks named.
