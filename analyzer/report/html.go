@@ -291,10 +291,14 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 	return list
 }
 
-// onset is the column of the first step in which a culprit of now was slow, 0 when
-// there is none.
+// onset is the column of the first step in which a culprit of now was slow or, where there
+// is none, a suspect; 0 without either.
 func onset(v *verdict.Verdict, p *Picture) int {
 	nodes, links := convicted(v)
+	if len(nodes)+len(links) == 0 {
+		nodes = inState(v.Nodes, verdict.Suspect)
+	}
+
 	since := int64(math.MaxInt64)
 	for _, n := range nodes {
 		since = min(since, n.SinceStep)

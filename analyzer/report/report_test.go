@@ -307,6 +307,22 @@ func TestPicture_StepIsNoLayerOfEvidence(t *testing.T) {
 	}
 }
 
+// The slowest ranks are those since the suspicion began, not over all steps before.
+func TestOnset_OfASuspect(t *testing.T) {
+	s := samples["8"]
+	v := s.verdict()
+	want := onset(v, s.picture())
+	if want == 0 {
+		t.Fatal("the sample's culprit is slow from the start")
+	}
+
+	v.Nodes = v.Nodes[:1]
+	v.Nodes[0].State, v.Links = verdict.Suspect, nil
+	if got := onset(v, s.picture()); got != want {
+		t.Errorf("onset of a suspect in column %d, want %d", got, want)
+	}
+}
+
 func TestQuantise_KeepsRatios(t *testing.T) {
 	for _, v := range []float64{0.2, 0.5, 0.9, 0.99, 1, 1.01, 1.05, 1.1, 1.5, 2.36, 5, 19} {
 		got := math.Exp(ratioTable[quantise(v, true)])
