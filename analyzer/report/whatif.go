@@ -15,33 +15,33 @@ import (
 // ranges says of the same, then how much faster the job would be if everybody worked
 // alike, and how much of that is whose.
 func WhatIf(w io.Writer, v *verdict.Verdict, r *whatif.Result) error {
-	p := &lines{w: w}
-	p.culprits(v, r)
-	p.add("What if everybody worked alike: the job would be %.2f times as fast (%s replayed, which take %s of the recorded time", r.Slowdown, count(r.Steps, "step"), percent(r.Fidelity))
+	p := &printer{w: w}
+	culpritCosts(p, v, r)
+	p.printf("What if everybody worked alike: the job would be %.2f times as fast (%s replayed, which take %s of the recorded time", r.Slowdown, count(r.Steps, "step"), percent(r.Fidelity))
 	if r.Skipped > 0 {
-		p.add(", %d left out because records are missing", r.Skipped)
+		p.printf(", %d left out because records are missing", r.Skipped)
 	}
 
-	p.add(")\n")
-	p.add("  the slowest 3%% of the ranks account for %s of the loss", percent(clamp(r.MW)))
+	p.printf(")\n")
+	p.printf("  the slowest 3%% of the ranks account for %s of the loss", percent(clamp(r.MW)))
 	if len(r.ByStage) > 1 {
-		p.add(", the last stage for %s", percent(clamp(r.MS)))
+		p.printf(", the last stage for %s", percent(clamp(r.MS)))
 	}
 
-	p.add("\n")
+	p.printf("\n")
 	for _, k := range slices.Sorted(maps.Keys(r.ByKind)) {
 		if r.ByKind[k] >= noteworthy {
-			p.add("  all alike but %s: a step takes %.2f times as long\n", k, r.ByKind[k])
+			p.printf("  all alike but %s: a step takes %.2f times as long\n", k, r.ByKind[k])
 		}
 	}
 
 	for _, s := range slices.Sorted(maps.Keys(r.ByStage)) {
 		if len(r.ByStage) > 1 && r.ByStage[s] >= noteworthy {
-			p.add("  all alike but stage %d: a step takes %.2f times as long\n", s, r.ByStage[s])
+			p.printf("  all alike but stage %d: a step takes %.2f times as long\n", s, r.ByStage[s])
 		}
 	}
 
-	p.workers(r)
+	workers(p, r)
 	return p.err
 }
 
@@ -50,28 +50,17 @@ const (
 	mostRanks  = 8
 )
 
-type lines struct {
-	w   io.Writer
-	err error
-}
-
-func (l *lines) add(format string, args ...any) {
-	if l.err == nil {
-		_, l.err = fmt.Fprintf(l.w, format, args...)
-	}
-}
-
 func clamp(share float64) float64 { return min(max(share, 0), 1) }
 
-// culprits writes the cost of each culprit and of all, the replay's beside it.
-func (l *lines) culprits(v *verdict.Verdict, r *whatif.Result) {
+// culpritCosts writes the cost of each culprit and of all, the replay's beside it.
+func culpritCosts(p *printer, v *verdict.Verdict, r *whatif.Result) {
 	nodes, _ := convicted(v)
 	for _, n := range nodes {
-		l.add("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), Costs(n.JobImpact, n.JobImpactMax), beside(r.Repaired, n.Node))
+		p.printf("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), Costs(n.JobImpact, n.JobImpactMax), beside(r.Repaired, n.Node))
 	}
 
 	if len(nodes) > 1 {
-		l.add("What if all of them did: %s%s\n", Costs(v.JobImpact, v.JobImpactMax), besideAll(r))
+		p.printf("What if all of them did: %s%s\n", Costs(v.JobImpact, v.JobImpactMax), besideAll(r))
 	}
 }
 
@@ -93,7 +82,7 @@ func besideAll(r *whatif.Result) string {
 }
 
 // workers lists the ranks whose repair gains most.
-func (l *lines) workers(r *whatif.Result) {
+func workers(p *printer, r *whatif.Result) {
 	ranks := slices.Collect(maps.Keys(r.ByRank))
 	slices.SortFunc(ranks, func(a, b int) int {
 		return cmp.Or(cmp.Compare(r.ByRank[b], r.ByRank[a]), cmp.Compare(a, b))
@@ -103,6 +92,6 @@ func (l *lines) workers(r *whatif.Result) {
 			return
 		}
 
-		l.add("  all alike but rank %d: a step takes %.2f times as long; brought to its stage's median alone it saves %s of the step\n", rank, r.ByRank[rank], percent(r.Gain[rank]))
+		p.printf("  all alike but rank %d: a step takes %.2f times as long; brought to its stage's median alone it saves %s of the step\n", rank, r.ByRank[rank], percent(r.Gain[rank]))
 	}
 }
