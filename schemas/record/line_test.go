@@ -150,11 +150,7 @@ func TestParser_AllocatesNothing(t *testing.T) {
 // encoding/json over generated lines. LAGGARD_LINES sets the number, LAGGARD_SEED
 // the seed. R22.
 func TestParser_DiffersNever(t *testing.T) {
-	n := 1_000_000
-	if testing.Short() {
-		n = 100_000
-	}
-
+	n := 200_000
 	if s := os.Getenv("LAGGARD_LINES"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
