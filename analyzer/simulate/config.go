@@ -16,7 +16,7 @@ import (
 type Config struct {
 	Job      string `yaml:"job"`      // job name; "" = "sim-<scenario>-<seed>"
 	Scenario string `yaml:"scenario"` // a name for people; no effect
-	Seed     uint64 `yaml:"seed"`     // same Config and Seed = same job, byte for byte
+	Seed     uint64 `yaml:"seed"`     // same Config and Seed = same job; only the names of segments are drawn anew
 	Steps    int    `yaml:"steps"`    // steps executed, redone ones included; 0 = 300
 	// FirstStep is the number of the first step; it is a window into a running
 	// job when it is not 0, and then nothing warms up.
