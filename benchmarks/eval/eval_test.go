@@ -186,7 +186,7 @@ func TestBound_Poisson(t *testing.T) {
 	}
 }
 
-// The anchors do what they are documented to do, no less: FaultDiag-online finds a
+// The rules do what they are documented to do, no less: FaultDiag-online finds a
 // doubled rank of a TP group, NVRx sees x1.5 and not x1.2.
 func TestRules_FindWhatTheyCan(t *testing.T) {
 	play := func(s simulate.Shape, factor float64) *sheet {

@@ -22,8 +22,8 @@ const (
 	boundConfident = 0.95
 )
 
-// weather is one kind of noise of the healthy hours.
-type weather struct {
+// noiseKind is one kind of noise of the healthy hours.
+type noiseKind struct {
 	name  string
 	noise func(chance *rand.Rand) simulate.Noise
 	trace bool // compute times of the recorded jobs, bootstrapped
@@ -33,15 +33,15 @@ type weather struct {
 }
 
 // share is the part of all hours that a kind of noise has.
-func (w *weather) share() float64 {
+func (w *noiseKind) share() float64 {
 	if w.families {
 		return 0.5
 	}
 
-	return 0.5 / float64(len(weathers)-1)
+	return 0.5 / float64(len(noises)-1)
 }
 
-var weathers = []weather{
+var noises = []noiseKind{
 	{"bootstrapped from the recorded jobs", func(r *rand.Rand) simulate.Noise {
 		return simulate.Noise{DeviceSD: 0.003 * r.Float64(), GCShare: 0.01, GCPause: 0.05}
 	}, true, false},
@@ -80,9 +80,9 @@ func (h *hours) bound() float64 {
 // runHealthy plays want node-hours, each kind of noise its share, straight into
 // frames, in jobs of that many steps.
 func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total float64)) ([]hours, error) {
-	out := make([]hours, len(weathers))
+	out := make([]hours, len(noises))
 	done := 0.0
-	for k, w := range weathers {
+	for k, w := range noises {
 		h, all := &out[k], want
 		want := want * w.share()
 		h.Name, h.Findings = w.name, map[string]int{}
@@ -117,7 +117,7 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 	return out, nil
 }
 
-func (h *hours) add(o *outcome, w weather) {
+func (h *hours) add(o *outcome, w noiseKind) {
 	h.Hours += float64(len(o.truth.MustNotFlag)*o.steps) * healthyStep / 3600
 	h.Nodes += len(o.victims)
 	h.Links += len(o.wrong)
@@ -131,7 +131,7 @@ func (h *hours) add(o *outcome, w weather) {
 }
 
 // healthyConfig draws a healthy job of one kind of noise.
-func healthyConfig(w weather, seed uint64, steps int, traces []*simulate.Trace) (simulate.Config, error) {
+func healthyConfig(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (simulate.Config, error) {
 	chance := rand.New(rand.NewPCG(seed, 77))
 	if w.trace {
 		c, err := simulate.Replayed("healthy", seed, traces[chance.IntN(len(traces))])
@@ -169,7 +169,7 @@ func healthyConfig(w weather, seed uint64, steps int, traces []*simulate.Trace) 
 }
 
 // healthyJob plays and judges one healthy job.
-func healthyJob(w weather, seed uint64, steps int, traces []*simulate.Trace) (*outcome, error) {
+func healthyJob(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (*outcome, error) {
 	c, err := healthyConfig(w, seed, steps, traces)
 	if err != nil {
 		return nil, err

@@ -263,12 +263,12 @@ func (f *flags) show(out io.Writer) error {
 	var o *outcome
 	var err error
 	if f.healthy != "" {
-		i := slices.IndexFunc(weathers, func(w weather) bool { return w.name == f.healthy })
+		i := slices.IndexFunc(noises, func(w noiseKind) bool { return w.name == f.healthy })
 		if i < 0 {
 			return fmt.Errorf("healthy hours %q are unknown", f.healthy)
 		}
 
-		o, err = healthyJob(weathers[i], f.seed, healthySteps, f.traces)
+		o, err = healthyJob(noises[i], f.seed, healthySteps, f.traces)
 	} else {
 		names := append(f.scenarios, f.families...)
 		if len(names) != 1 || !f.keepSeed {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 )
 
 // rule is another tool's way to find slow nodes, done again on the same rows: the
@@ -13,7 +17,7 @@ type rule struct {
 	find func(s *sheet) map[string]bool
 }
 
-// rules are the anchors. Where a rule looks at windows they are 32 steps, and a
+// rules are those of the other tools. Where a rule looks at windows they are 32 steps, and a
 // rank is accused when two windows in a row accuse it: the rules have no memory
 // of their own, and without it they would accuse more.
 var rules = []rule{
@@ -46,7 +50,7 @@ func (s *sheet) windows(accuse func(from, to int) []int) map[string]bool {
 }
 
 // pick is the part of a history that is there.
-func pick(v []float32, from, to int) []float32 {
+func pick(v []float64, from, to int) []float64 {
 	from, to = min(from, len(v)), min(to, len(v))
 	return v[from:to]
 }
@@ -57,11 +61,11 @@ func threeSigma(s *sheet) map[string]bool {
 		var who []int
 		for r := range s.ranks {
 			if v := pick(s.ranks[r].step, from, to); len(v) > 0 {
-				means, who = append(means, mean(v)), append(who, r)
+				means, who = append(means, stat.Mean(v, nil)), append(who, r)
 			}
 		}
 
-		m, sd := moments(means)
+		m, sd := stat.PopMeanStdDev(means, nil)
 		var out []int
 		for k, x := range means {
 			if x > m+3*sd {
@@ -107,12 +111,12 @@ func nvrx(s *sheet) map[string]bool {
 
 func overMedian(s *sheet) map[string]bool {
 	return s.windows(func(from, to int) []int {
-		var all []float32
+		var all []float64
 		medians := make([]float64, len(s.ranks))
 		for r := range s.ranks {
 			medians[r] = median(pick(s.ranks[r].self, from, to))
 			if medians[r] > 0 {
-				all = append(all, float32(medians[r]))
+				all = append(all, medians[r])
 			}
 		}
 
@@ -140,7 +144,7 @@ const (
 
 // history is its time dimension on one rank's values: which are abnormal. The
 // normal ones keep moving the mean.
-func history(v []float32) []bool {
+func history(v []float64) []bool {
 	out := make([]bool, len(v))
 	if len(v) < fdNormal+fdConsec {
 		return out
@@ -149,14 +153,14 @@ func history(v []float32) []bool {
 	first := slices.Clone(v[:fdNormal])
 	slices.Sort(first)
 	first = first[fdConsec : fdNormal-fdConsec]
-	sum, n := mean(first)*float64(len(first)), float64(len(first))
+	sum, n := floats.Sum(first), float64(len(first))
 	for k := fdNormal; k < len(v); k++ {
-		if float64(v[k]) > sum/n*(1+fdDegrade) {
+		if v[k] > sum/n*(1+fdDegrade) {
 			out[k] = true
 			continue
 		}
 
-		sum, n = sum+float64(v[k]), n+1
+		sum, n = sum+v[k], n+1
 	}
 
 	return out
@@ -187,7 +191,7 @@ func faultDiag(s *sheet) map[string]bool {
 
 	every := 1
 	for r := range s.ranks {
-		if m := mean(pick(s.ranks[r].step, 0, 50)) / 1e9; m > 0 {
+		if m := stat.Mean(pick(s.ranks[r].step, 0, 50), nil) / 1e9; m > 0 {
 			every = max(1, int(fdEvery/m))
 			break
 		}
@@ -255,16 +259,10 @@ func (s *sheet) split(group []int, at int) bool {
 				return false
 			}
 
-			vs = append(vs, value{r, float64(s.ranks[r].tpNs[k])})
+			vs = append(vs, value{r, s.ranks[r].tpNs[k]})
 		}
 
-		slices.SortFunc(vs, func(a, b value) int {
-			if a.v < b.v {
-				return -1
-			}
-
-			return 1
-		})
+		slices.SortFunc(vs, func(a, b value) int { return cmp.Compare(a.v, b.v) })
 		cut, gap := 0, 0.0
 		for i := 1; i < len(vs); i++ {
 			if d := vs[i].v - vs[i-1].v; d > gap {
@@ -298,37 +296,12 @@ func (s *sheet) split(group []int, at int) bool {
 	return len(last) > 0
 }
 
-func mean(v []float32) float64 {
-	t := 0.0
-	for _, x := range v {
-		t += float64(x)
-	}
-
-	if len(v) == 0 {
-		return 0
-	}
-
-	return t / float64(len(v))
-}
-
-func moments(v []float64) (m, sd float64) {
-	for _, x := range v {
-		m += x / float64(len(v))
-	}
-
-	for _, x := range v {
-		sd += (x - m) * (x - m) / float64(len(v))
-	}
-
-	return m, math.Sqrt(sd)
-}
-
-func median(v []float32) float64 {
+func median(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
 
 	v = slices.Clone(v)
 	slices.Sort(v)
-	return float64(v[len(v)/2])
+	return v[len(v)/2]
 }

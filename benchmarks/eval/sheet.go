@@ -20,11 +20,11 @@ type sheet struct {
 type column struct {
 	node string
 	tp   []int // ranks of its TP group
-	step []float32
-	fp   []float32
-	self []float32
-	tpNs []float32
-	load []float32
+	step []float64
+	fp   []float64
+	self []float64
+	tpNs []float64
+	load []float64
 }
 
 // AddRank hands the identity on and notes the rank's TP group.
@@ -54,10 +54,10 @@ func (s *sheet) AddStep(r *row.Step) {
 	s.History.AddStep(r)
 	c := s.at(int(r.Rank))
 	c.node = r.Node
-	c.step = append(c.step, float32(r.StepNs))
-	c.fp = append(c.fp, float32(r.FPNs))
-	c.self = append(c.self, float32(r.SelfNs))
-	c.tpNs = append(c.tpNs, float32(r.CommTPNs))
-	c.load = append(c.load, float32(max(0, r.DataLoaderNs)))
+	c.step = append(c.step, float64(r.StepNs))
+	c.fp = append(c.fp, float64(r.FPNs))
+	c.self = append(c.self, float64(r.SelfNs))
+	c.tpNs = append(c.tpNs, float64(r.CommTPNs))
+	c.load = append(c.load, float64(max(0, r.DataLoaderNs)))
 	s.steps = max(s.steps, len(c.step))
 }

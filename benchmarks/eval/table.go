@@ -30,7 +30,7 @@ func printTable(w io.Writer, tallies map[string]tally) {
 		fmt.Fprintf(w, "- %s %s\n", mark(c.OK), &c)
 	}
 
-	fmt.Fprintln(w, "\nThe anchors' columns: culprit nodes found / all, and the share of cases in which somebody innocent was accused.")
+	fmt.Fprintln(w, "\nThe other tools' columns: culprit nodes found / all, and the share of cases in which somebody innocent was accused.")
 	for _, r := range rules {
 		fmt.Fprintf(w, "- %s: %s\n", r.name, r.what)
 	}
