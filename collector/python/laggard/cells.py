@@ -168,10 +168,12 @@ def cover_batches(module):
 
 
 def cover_operators(module):
-    """Covers the operators of comm_ops that a script calls by themselves."""
-    for name, word in _OPERATORS.items():
-        operator = getattr(module, name, None)
-        if operator is not None and not hasattr(operator.__call__, "__laggard__"):
+    """Covers the operators of comm_ops that a script calls by themselves: those that its version has."""
+    found = [(getattr(module, name), word) for name, word in _OPERATORS.items() if hasattr(module, name)]
+    if not found:
+        raise AttributeError("%s has no operator that is known" % module.__name__)
+    for operator, word in found:
+        if not hasattr(operator.__call__, "__laggard__"):
             operator.__call__ = _operator(operator.__call__, word)
 
 

@@ -63,11 +63,13 @@ _PARTS = ("torch.storage", "torch.distributed.checkpoint.")  # these call torch.
 
 
 def cover_savers(module):
-    """Covers the savers of a module in SAVERS."""
-    for cls, name, position, keyword in SAVERS[module.__name__]:
-        owner = getattr(module, cls, None) if cls else module
-        if not callable(getattr(owner, name, None)):
-            continue
+    """Covers the savers of a module in SAVERS: those that its version has."""
+    found = [saver for saver in SAVERS[module.__name__]
+             if callable(getattr(getattr(module, saver[0], None) if saver[0] else module, saver[1], None))]
+    if not found:
+        raise AttributeError("%s has no saver that is known" % module.__name__)
+    for cls, name, position, keyword in found:
+        owner = getattr(module, cls) if cls else module
         before = getattr(owner, name)
         _cover_save(owner, name, position + 1 if cls and position is not None else position, keyword)
         if not cls:

@@ -84,8 +84,8 @@ def _call(torch, inner):
 
 def cover_backward(owner, name):
     """Covers a function that makes a backward pass."""
-    inner = getattr(owner, name, None)
-    if inner is not None and not hasattr(inner, "__laggard__"):
+    inner = getattr(owner, name)  # one that is not there is told, and costs the kind
+    if not hasattr(inner, "__laggard__"):
         setattr(owner, name, _backward(inner))
 
 
