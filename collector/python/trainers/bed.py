@@ -165,6 +165,9 @@ class Case(jobs.Case):
                 self.assertEqual(len(p.records(kind)), truth[word], kind)
         if truth["collectives"] is not None:
             self.collectives(p, truth["collectives"])
+        if "transfers" in truth:  # of which gloo tells its Flight Recorder nothing
+            got = [[r["text"], r["value"], r["peer"]] for r in p.records("Communication") if r["text"] in ("send", "recv")]
+            self.assertEqual(sorted(got), sorted(truth["transfers"]))
         if "operations" in truth:  # counted by the job itself
             sizes = {g["name"]: g["size"] for g in p.meta["groups"]}
             got = [[r["text"], sizes.get(r["group"]), r["value"], r["dtype"]] for r in p.records("Communication")]

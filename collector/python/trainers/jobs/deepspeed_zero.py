@@ -1,5 +1,5 @@
-"""DeepSpeed on its CPU accelerator: ZeRO-1, 2 or 3, two groups of parameters,
-gradient accumulation, and in fp16 an overflow.
+"""DeepSpeed on its CPU accelerator: ZeRO-1, 2 or 3, two groups of parameters
+and gradient accumulation.
 
     deepspeed_zero.py STAGE
 """
