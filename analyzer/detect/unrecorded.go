@@ -11,9 +11,10 @@ import (
 // maybeWaited says that all may wait for a rank of which nothing is known, "" where they don't. A
 // job has ranks that were not recorded, and is healthy all the same when the others hardly wait:
 // who is slow keeps everybody waiting. Where even the one that waits least is in bare
-// communication for long, that may be the wire, or the time until such a rank comes.
+// communication for long, that may be the wire, or the time until such a rank comes. In a
+// pipeline everybody waits in its bubbles, which says nothing.
 func (e *Engine) maybeWaited() string {
-	if !e.live(frame.Exposed) {
+	if !e.live(frame.Exposed) || e.layout.Stages > 1 {
 		return ""
 	}
 

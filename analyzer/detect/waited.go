@@ -12,9 +12,10 @@ import (
 // waitedFor says for whom others wait unseen, "" where they don't. Communication inside a
 // compiled graph has a time but no wait: forward passes of all ranks are as long as that of
 // the slowest, and nobody's own time is longer. But whoever comes last to an operation is in
-// it for the shortest time. Where that is one rank by far, nobody can say that all is well.
+// it for the shortest time. Where that is one rank by far, nobody can say that all is well. In
+// a pipeline it is no sign: who is first in its schedule waits beside others' work.
 func (e *Engine) waitedFor() string {
-	if !e.live(frame.Comm) || !e.live(frame.Exposed) {
+	if !e.live(frame.Comm) || !e.live(frame.Exposed) || e.layout.Stages > 1 {
 		return ""
 	}
 
