@@ -78,7 +78,7 @@ func (p *process) waiting() (n int, err error) {
 // gather copies slots out of every ring that has some: so many rings are waiting.
 func (p *process) gather(waiting int, now time.Time) error {
 	d := p.d
-	d.runs, d.like = d.runs[:0], like{}
+	d.runs = d.runs[:0]
 	buf, share := d.buf, uint64(passSlots/waiting)
 	for _, r := range p.rings {
 		for i := range r.lanes {
@@ -257,7 +257,8 @@ func (p *process) merge(now time.Time) (records int, more bool, err error) {
 // accept gives the run's record to the Writer.
 func (p *process) accept(q *run) error {
 	l := &q.r.lanes[q.lane]
-	rec := p.record(&q.slot, q.r.counters.Thread)
+	rec := &p.d.rec
+	p.translate(rec, &q.slot, q.r.counters.Thread)
 	rec.Ring, rec.Seq = l.number, l.cursor
 	p.unsaid = true
 	err := p.w.AppendRecord(rec)

@@ -129,7 +129,6 @@ type Drain struct {
 	buf     []byte             // slots of one pass
 	runs    []run
 	rec     record.Record
-	like    like                     // of rec
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
 	flushed bool                     // lines, in this pass

@@ -212,7 +212,7 @@ func (p *process) tellOpen(r *ringState) error {
 // open returns the record of a range that is open at a time.
 func (p *process) open(o *ring.Open, thread uint64, at int64) record.Record {
 	o.Flags &= ring.FlagOpen // the device's times and the exposed ones came with End
-	sane(&o.Slot)
+	clamp(&o.Slot)
 	o.Dur = max(at-o.Start, 0)
 	var rec record.Record
 	p.translate(&rec, &o.Slot, thread)

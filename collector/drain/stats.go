@@ -12,7 +12,6 @@ type Stats struct {
 	Passes    uint64
 	Processes int // folders held now
 	Rings     int // ring files in them
-	Seen      int // folders held so far
 	Ignored   int // folders left alone now: of another version, damaged, not trusted
 	Waiting   int // folders of trusted users that there is no room for now
 	Claimed   int // ranks that two living processes claim now
@@ -36,7 +35,6 @@ func (d *Drain) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.stats
-	s.Seen = d.seen
 	s.Dropped, s.Refused = maps.Clone(s.Dropped), maps.Clone(s.Refused)
 	return s
 }

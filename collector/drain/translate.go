@@ -9,57 +9,28 @@ import (
 
 // end returns when the slot's range ended, with times that can't be.
 func end(s *ring.Slot) int64 {
-	sane(s)
+	clamp(s)
 	return s.Start + s.Dur
 }
 
-// sane bounds a slot's times: starts from 1970 on, no negative durations, no
+// clamp brings a slot's times into range: starts from 1970 on, no negative durations, no
 // overflow.
-func sane(s *ring.Slot) {
+func clamp(s *ring.Slot) {
 	s.Start, s.Dur = max(s.Start, 0), max(s.Dur, 0)
 	if s.Dur > math.MaxInt64-s.Start {
 		s.Dur = 0
 	}
 }
 
-// like is what a slot says beside its times and its step, and whose strings it means.
-type like struct {
-	of     *process
-	thread uint64
-	value  int64
-	peer   int32
-	text   uint16
-	group  uint16
-	stream uint16
-	kind   record.Kind
-	flags  uint8
-	dtype  uint8
-}
-
-// record makes d.rec the record of a slot, whose times are sane. Ring and Seq are the
-// caller's. Slots alike follow each other, so only what differs is made anew; gather
-// forgets what was, because strings may have come.
-func (p *process) record(s *ring.Slot, thread uint64) *record.Record {
-	r := &p.d.rec
-	k := like{p, thread, s.Value, s.Peer, s.Text, s.Group, s.Stream, s.Kind, s.Flags, s.Dtype}
-	if p.d.like != k {
-		p.d.like = k
-		p.label(r, s, thread)
+// translate makes r the record of a slot, whose times are clamped. Ring and Seq are the
+// caller's.
+func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
+	*r = record.New(s.Known())
+	r.Thread = thread
+	if s.Flags&ring.FlagDevice != 0 {
+		r.Side, r.Thread = record.Device, uint64(s.Stream)
 	}
 
-	date(r, s)
-	return r
-}
-
-// translate turns a slot, whose times are sane, into a record. Ring and Seq are
-// the caller's.
-func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
-	p.label(r, s, thread)
-	date(r, s)
-}
-
-// date sets a labelled record's times and its step.
-func date(r *record.Record, s *ring.Slot) {
 	r.Start, r.Dur, r.Step = s.Start, s.Dur, record.NoStep
 	if s.Step != ring.NoStep {
 		r.Step = int64(s.Step)
@@ -71,15 +42,6 @@ func date(r *record.Record, s *ring.Slot) {
 
 	if s.Flags&ring.FlagExposed != 0 {
 		r.Exposed = max(s.HostStart, 0)
-	}
-}
-
-// label begins a record with what its slot says beside its times and its step.
-func (p *process) label(r *record.Record, s *ring.Slot, thread uint64) {
-	*r = record.New(s.Known())
-	r.Thread = thread
-	if s.Flags&ring.FlagDevice != 0 {
-		r.Side, r.Thread = record.Device, uint64(s.Stream)
 	}
 
 	r.Open = s.Flags&ring.FlagOpen != 0
