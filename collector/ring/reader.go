@@ -17,7 +17,6 @@ import (
 // Counters is what a ring file's header says, as far as it can be believed.
 type Counters struct {
 	Thread  uint64
-	State   uint32
 	Head    [2]uint64 // per Lane
 	Tail    [2]uint64
 	Dropped [kindCounters]uint64
@@ -100,10 +99,10 @@ func (r *Reader) Counters() (Counters, error) {
 	c := Counters{
 		// The thread is read after the heads: while slots are undrained the ring
 		// is not handed on without saying so.
-		Thread: le.Uint64(b[rThread:]), State: le.Uint32(b[rState:]),
-		Head:  [2]uint64{settled(a, b, rLightHead), settled(a, b, rBulkHead)},
-		Tail:  [2]uint64{settled(a, b, rLightTail), settled(a, b, rBulkTail)},
-		First: int64(le.Uint64(b[rDropFirst:])), Last: int64(le.Uint64(b[rDropLast:])),
+		Thread: le.Uint64(b[rThread:]),
+		Head:   [2]uint64{settled(a, b, rLightHead), settled(a, b, rBulkHead)},
+		Tail:   [2]uint64{settled(a, b, rLightTail), settled(a, b, rBulkTail)},
+		First:  int64(le.Uint64(b[rDropFirst:])), Last: int64(le.Uint64(b[rDropLast:])),
 	}
 	for k := range kindCounters {
 		c.Dropped[k] = settled(a, b, rDropped+8*k)

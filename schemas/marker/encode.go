@@ -34,14 +34,6 @@ type Encoder struct {
 	name, domain []byte
 }
 
-// Resume takes a line that the process wrote earlier: Ids go on after it. A
-// reader would take Ids that begin anew for a restarted process.
-func (e *Encoder) Resume(m *Marker) {
-	if m.Kind == KindMarker && m.Source == HostSide && m.Process == e.Process {
-		e.LastID = max(e.LastID, m.ID)
-	}
-}
-
 // Append appends the lines of r: host start and end, and device start and end when
 // its kind has them. An open range has no ends.
 func (e *Encoder) Append(dst []byte, r *record.Record) []byte {

@@ -161,23 +161,3 @@ func TestEncoder_NameLimit(t *testing.T) {
 		}
 	}
 }
-
-func TestEncoder_Resume(t *testing.T) {
-	r := record.New(record.FP)
-	r.Start, r.Dur = t0, 5
-	a := Encoder{Process: 7}
-	text := a.Append(a.Append(nil, &r), &r)
-	b := Encoder{Process: 7}
-	for line := range bytes.Lines(text) {
-		var p Parser
-		if err := p.Parse(line); err != nil {
-			t.Fatal(err)
-		}
-
-		b.Resume(&p.Marker)
-	}
-
-	if b.LastID != 2 {
-		t.Fatalf("LastID=%d after two ranges, want 2", b.LastID)
-	}
-}
