@@ -199,7 +199,7 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 		}
 
 		look = true
-		cut, err := f.portion(both, done != nil)
+		cut, err := f.shortPass(both, done != nil)
 		if cut && both.Err() == nil {
 			f.save(false)
 			continue // there may be new ranks, and others may want theirs
@@ -246,9 +246,9 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 	}
 }
 
-// portion is a pass that ends after a while, done or not: cut tells. A store that
+// shortPass is a pass that ends after a while, done or not: cut tells. A store that
 // does not answer must not keep the follower from looking what there is.
-func (f *Follower) portion(ctx context.Context, mark bool) (cut bool, err error) {
+func (f *Follower) shortPass(ctx context.Context, mark bool) (cut bool, err error) {
 	short, cancel := context.WithTimeout(ctx, passAtMost)
 	defer cancel()
 	err = f.pass(short, mark)

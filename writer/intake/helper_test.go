@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 const base = int64(1_753_055_990_000_000_000)
 
 // job writes the files of a job: ranks that each make steps of a second, with two
-// collectives a step. It can be written in portions.
+// collectives a step. It can be written piece by piece.
 type job struct {
 	t     testing.TB
 	dir   string

@@ -25,18 +25,18 @@ type entry struct {
 	FirstOffset uint64    `json:"first_offset,omitempty"`
 	LastOffset  uint64    `json:"last_offset,omitempty"`
 	AtNs        int64     `json:"at_ns,omitempty"`
-	portion
+	part
 }
 
-// portion says that an entry is one of several that were appended together: from 1 on,
+// part says that an entry is one of several that were appended together: from 1 on,
 // of so many. Zero: it was appended alone. A loss of power may leave some of them
 // only, and half of the account of a segment would be taken for the whole.
-type portion struct {
+type part struct {
 	Part int `json:"part,omitempty"`
 	Of   int `json:"of,omitempty"`
 }
 
-func appendLine(dst []byte, r *row.Ledger, at portion) []byte {
+func appendLine(dst []byte, r *row.Ledger, at part) []byte {
 	b, err := json.Marshal(entry{
 		r.Job, r.Rank, record.ID(r.Incarnation), record.ID(r.Segment), r.Name, r.Batch, r.Table, r.State, r.Reason, r.Kind,
 		r.Records, r.Bytes, r.FirstOffset, r.LastOffset, r.AtNs, at,
@@ -48,17 +48,17 @@ func appendLine(dst []byte, r *row.Ledger, at portion) []byte {
 	return append(append(dst, b...), '\n')
 }
 
-func parse(line []byte) (row.Ledger, portion, error) {
+func parse(line []byte) (row.Ledger, part, error) {
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
-		return row.Ledger{}, portion{}, err
+		return row.Ledger{}, part{}, err
 	}
 
 	return row.Ledger{
 		Job: e.Job, Rank: e.Rank, Incarnation: uint64(e.Incarnation), Segment: uint64(e.Segment), Name: e.Name, Batch: e.Batch,
 		Table: e.Table, State: e.State, Reason: e.Reason, Kind: e.Kind, Records: e.Records, Bytes: e.Bytes,
 		FirstOffset: e.FirstOffset, LastOffset: e.LastOffset, AtNs: e.AtNs,
-	}, e.portion, nil
+	}, e.part, nil
 }
 
 // group holds entries that were appended together until all of them are there.
@@ -69,7 +69,7 @@ type group struct {
 
 // take takes the next entry. It returns the entries that are complete now, and how
 // many were left behind by a group that never was.
-func (g *group) take(r row.Ledger, at portion) (whole []row.Ledger, bad int) {
+func (g *group) take(r row.Ledger, at part) (whole []row.Ledger, bad int) {
 	if at.Part != len(g.rows)+1 || len(g.rows) > 0 && at.Of != g.of {
 		bad = g.drop()
 	}

@@ -262,9 +262,9 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 
 	var lines []byte
 	for i := range rows {
-		var at portion
+		var at part
 		if len(rows) > 1 {
-			at = portion{i + 1, len(rows)}
+			at = part{i + 1, len(rows)}
 		}
 
 		lines = appendLine(lines, &rows[i], at)

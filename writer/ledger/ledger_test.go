@@ -382,9 +382,9 @@ func TestOpen_PlantedLinks(t *testing.T) {
 // FuzzRead is R21 for the ledger: every line is an entry or is counted.
 func FuzzRead(f *testing.F) {
 	r := numbered(1)
-	f.Add(appendLine(nil, &r, portion{}))
-	f.Add(appendLine(appendLine(appendLine(nil, &r, portion{1, 2}), &r, portion{1, 2}), &r, portion{2, 2}))
-	f.Add(appendLine(appendLine(nil, &r, portion{2, 2}), &r, portion{1, 3}))
+	f.Add(appendLine(nil, &r, part{}))
+	f.Add(appendLine(appendLine(appendLine(nil, &r, part{1, 2}), &r, part{1, 2}), &r, part{2, 2}))
+	f.Add(appendLine(appendLine(nil, &r, part{2, 2}), &r, part{1, 3}))
 	f.Add([]byte("{}\n\x00\n{\"records\":-1}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		good := 0
