@@ -30,7 +30,10 @@ import (
 // Writer takes the lines of one incarnation; *segment.Writer is one.
 //
 // Next returns, for each ring that has records on disk, the sequence number
-// after the last one; Ended whether the end line is there. A line that an Append
+// after the last one; Ended whether the end line is there. Name and Bytes say which
+// segment is open and how long it is when all that was accepted is flushed: by them
+// the next agent knows whether a line was written before a kill. A Writer that returns
+// "" or 0 gets such a line again. A line that an Append
 // accepted (returned nil for) is the Writer's: after an error of Flush the
 // accepted lines stay with it and Flush is called again, no line is appended
 // twice. Append after Append may flush by itself. Sync makes what was flushed
@@ -38,6 +41,8 @@ import (
 type Writer interface {
 	Next() map[uint32]uint64
 	Ended() bool
+	Name() string
+	Bytes() int64
 	SetMeta(record.Meta) error
 	AppendRecord(*record.Record) error
 	AppendLine([]byte) error

@@ -48,13 +48,6 @@ type pending struct {
 	Count uint64 `json:"count"` // slots that the line counts as corrupt
 }
 
-// openSegment is what note wants to know of a Writer; *segment.Writer tells it. For
-// one that does not, a line that was pending at a kill is written again.
-type openSegment interface {
-	Name() string
-	Bytes() int64
-}
-
 func fullKey(ring uint32, k record.Kind) string { return fmt.Sprintf("full/%d/%d", ring, k) }
 func noRingKey(k int) string                    { return "none/" + strconv.Itoa(k) }
 func skipKey(ring uint32) string                { return "skip/" + strconv.FormatUint(uint64(ring), 10) }
@@ -100,10 +93,8 @@ func (n *note) store(f *ring.Folder) error {
 
 // begin says which line comes next.
 func (n *note) begin(w Writer, next pending) {
+	next.Name, next.Bytes = w.Name(), w.Bytes()
 	n.Pending = &next
-	if p, ok := w.(openSegment); ok {
-		n.Pending.Name, n.Pending.Bytes = p.Name(), p.Bytes()
-	}
 }
 
 // settled says that everything appended is flushed.
@@ -128,18 +119,12 @@ func (n *note) resolve(w Writer, m record.Meta) {
 		return
 	}
 
-	at, ok := w.(openSegment)
-	if !ok {
-		n.Pending = nil
-		return
-	}
-
 	before := p.Bytes
-	if at.Name() != p.Name {
+	if w.Name() != p.Name {
 		before = identitySize(m, w.Next()) // a new segment: the line is the first after its identity
 	}
 
-	if at.Name() != "" && at.Bytes() >= before+p.Size {
+	if w.Name() != "" && w.Bytes() >= before+p.Size {
 		n.commit()
 	}
 

@@ -22,7 +22,7 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 
 	a.mu.Unlock()
 	dir := filepath.Join(a.o.Dir, m.Job, strconv.Itoa(m.Rank))
-	var w named
+	var w drain.Writer
 	var err error
 	if a.o.Format == "taskd" {
 		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.Dir, ".laggard"), Limit: a.o.SegmentBytes, Turn: turn, Account: a.account})
@@ -35,7 +35,7 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 	}
 
 	a.hint() // a rank directory may be new
-	return &rotating{named: w, rotated: a.rotated}, nil
+	return &rotating{Writer: w, rotated: a.rotated}, nil
 }
 
 // rotated ages before another segment is filled, so the tree stays under its cap
@@ -45,36 +45,30 @@ func (a *agent) rotated() {
 	a.hint()
 }
 
-// named is a writer of segments that tells which one it is at.
-type named interface {
-	drain.Writer
-	Name() string
-}
-
 // rotating is a segment writer that says when it has begun another segment, so
 // that nobody need wait for the next look.
 type rotating struct {
-	named
+	drain.Writer
 	rotated func()
 	name    string
 }
 
 // AppendRecord implements drain.Writer.
 func (r *rotating) AppendRecord(rec *record.Record) error {
-	err := r.named.AppendRecord(rec)
+	err := r.Writer.AppendRecord(rec)
 	r.look()
 	return err
 }
 
 // Flush implements drain.Writer.
 func (r *rotating) Flush() error {
-	err := r.named.Flush()
+	err := r.Writer.Flush()
 	r.look()
 	return err
 }
 
 func (r *rotating) look() {
-	if name := r.named.Name(); name != r.name {
+	if name := r.Writer.Name(); name != r.name {
 		r.name = name
 		r.rotated()
 	}

@@ -48,6 +48,12 @@ func (m *Memory) Next() map[uint32]uint64 { return m.next }
 // Ended implements drain.Writer.
 func (m *Memory) Ended() bool { return m.End != nil }
 
+// Name implements drain.Writer.
+func (m *Memory) Name() string { return "" }
+
+// Bytes implements drain.Writer.
+func (m *Memory) Bytes() int64 { return 0 }
+
 // SetMeta implements drain.Writer.
 func (m *Memory) SetMeta(meta record.Meta) error {
 	m.Meta = meta
