@@ -138,7 +138,7 @@ func (b *bed) whole(t *testing.T) {
 		chtest.Eventually(t, "every row is there once", 2*time.Minute, func() error { return b.counted(s, want) })
 		store := s.Store(b.database)
 		answers(t, s, func() error {
-			report, err := audit.Run(t.Context(), b.dir, b.job, store, b.sink(t, store, clickhouse.Options{}), nil)
+			report, err := b.audit(t, s)
 			if err == nil && !report.Equal {
 				t.Fatalf("audit from %s: %+v", s.Addr(), report)
 			}
@@ -183,6 +183,13 @@ func (b *bed) alike() error {
 	}
 
 	return nil
+}
+
+// audit compares the files with what a server tells.
+func (b *bed) audit(t *testing.T, s *chtest.Server) (*audit.Report, error) {
+	t.Helper()
+	store := s.Store(b.database)
+	return audit.Run(t.Context(), b.dir, b.job, store, b.sink(t, store, clickhouse.Options{}), nil)
 }
 
 // answers asks a server until it answers: one that has left by itself is being started again.

@@ -69,7 +69,8 @@ func (b *bed) fetches(s *chtest.Server, verb string) {
 }
 
 // laggingReplica: a replica that fetches nothing is asked to store what the other one has,
-// in other batches. It stores nothing, and says why, until it has caught up.
+// in other batches. It stores nothing, and says why, until it has caught up; nor does an
+// audit of it call rows missing.
 func laggingReplica(t *testing.T, b *bed) {
 	first, second := b.Shards[0][0], b.Shards[0][1]
 	b.fetches(second, "STOP")
@@ -80,6 +81,11 @@ func laggingReplica(t *testing.T, b *bed) {
 	r, err := b.ingest(t, second.Store(b.database), 8<<20, 15*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "lacks rows") || r.Stored() != 0 {
 		t.Fatalf("a pass into the lagging replica: %v, %v", r, err)
+	}
+
+	told, err := b.audit(t, second)
+	if err == nil || !strings.Contains(err.Error(), "lacks rows") {
+		t.Fatalf("audit from the lagging replica: %+v, %v", told, err)
 	}
 
 	b.fetches(second, "START")

@@ -49,6 +49,10 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		}},
 	} {
 		err := s.call(ctx, "count "+q.table, func(ctx context.Context, conn clickhouse.Conn) error {
+			if err := s.caughtUp(ctx, conn, q.table); err != nil {
+				return err
+			}
+
 			text := "SELECT " + q.columns + " FROM " + s.quoted(q.table) + where
 			if q.group != "" {
 				text += " GROUP BY " + q.group
@@ -62,6 +66,21 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	}
 
 	return t, nil
+}
+
+// caughtUp waits as catchUp does. A replica that lags would tell of rows that are missing.
+func (s *Sink) caughtUp(ctx context.Context, conn clickhouse.Conn, table string) error {
+	k, err := s.known(ctx, conn)
+	if err != nil {
+		return err
+	}
+
+	synced, err := s.catchUp(ctx, conn, k, table)
+	if err == nil && !synced {
+		err = s.errBehind(table)
+	}
+
+	return err
 }
 
 func eachRow(ctx context.Context, conn clickhouse.Conn, query string, scan func(driver.Rows) error) error {
