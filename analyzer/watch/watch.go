@@ -169,6 +169,10 @@ func (w *Watcher) Finish(ctx context.Context) error { return w.look(ctx, feed.Ov
 func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 	w.rethink()
 	names, err := w.names(ctx)
+	if err == nil && len(names) == 0 && w.status.Looks == 0 {
+		w.o.Log.Info("no job yet: looking again with every look", "jobs", w.o.Jobs)
+	}
+
 	if err == nil {
 		names, err = w.share(ctx, names)
 	}

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,6 +219,26 @@ func watchLogged(tb testing.TB, s *pieces, dir string, log *slog.Logger, restart
 	}
 
 	return text(tb, st.Jobs[s.job].Verdict), st
+}
+
+// TestWatch_NoJobYet says once that there is nothing to follow: a wrong path looks like a job that has
+// not begun.
+func TestWatch_NoJobYet(t *testing.T) {
+	var log bytes.Buffer
+	w, err := New(Options{Source: &pieces{job: "j"}, Jobs: []string{"another"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range 3 {
+		if err := w.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if n := strings.Count(log.String(), "no job yet"); n != 1 || !strings.Contains(log.String(), "another") {
+		t.Errorf("said %d times:\n%s", n, log.String())
+	}
 }
 
 // TestWatchIsAnalyze gives every scenario's rows piece by piece, and wants the
