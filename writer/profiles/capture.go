@@ -35,6 +35,7 @@ type capture struct {
 	nccl     bool  // collectives were enqueued to a device
 	onDevice bool  // the process had a device
 	cut      bool  // the profile breaks off
+	named    bool  // the rank is that of the file's name
 	anything bool
 }
 
@@ -129,6 +130,7 @@ func (t *capture) give(f *File, out *Output) error {
 	}
 
 	rank := out.Rank(t.id)
+	rank.named = t.named
 	t.giveGroups(rank)
 	t.onDevice = t.ranOnDevice()
 	steps, partly := t.steps()
@@ -144,7 +146,7 @@ func (t *capture) give(f *File, out *Output) error {
 	switch {
 	case len(comms) > 0 || !t.nccl || t.cut:
 	case len(t.work.all) > 0:
-		out.Unread(f.Path, "collectives were enqueued to a device and none of its kernels is one that is known: how long they took can't be told")
+		out.Unread(f.Path, "collectives were enqueued to a device and no kernel there is a collective that is known: how long they took can't be told")
 	default:
 		out.Unread(f.Path, "collectives were enqueued to a device and no activity of the device was recorded: how long they took can't be told (profile with ProfilerActivity.CUDA)")
 	}

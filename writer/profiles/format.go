@@ -104,6 +104,7 @@ func told(list []Problem, path, format string, args []any) []Problem {
 type Rank struct {
 	Identity
 	out   *Output
+	named bool // its number is that of the file's name
 	spans []span
 	words []string
 	index map[string]uint32

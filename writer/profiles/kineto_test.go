@@ -197,7 +197,7 @@ func TestDamagedProfiles(t *testing.T) {
 		{"damaged", map[string]string{"rank0.json": strings.Replace(plain, `"dur": 5,`, `"dur" 5,`, 1)}, []string{"rank0.json", "at byte", "colon"}},
 		{"one of two", map[string]string{"rank0.json": plain, "rank1.json": `{"schemaVersion": 1, "traceEvents": [{"ph": "X"`}, []string{"rank1.json", "cut"}},
 		{"nothing in it", map[string]string{"rank0.json": `{"schemaVersion": 1, "traceEvents": []}`}, []string{"rank0.json", "no event"}},
-		{"two jobs", map[string]string{"a/rank0.json": plain, "b/rank0.json": plain + " "}, []string{"a/rank0.json", "b/rank0.json", "both hold rank 0"}},
+		{"two jobs", map[string]string{"a/rank0.json": plain, "b/rank0.json": plain + " "}, []string{"a/rank0.json", "b/rank0.json", "both hold rank 0", "taken from their names: call them rank<N>.json"}},
 		{"two worlds", map[string]string{
 			"rank0.json": `{"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": ` + plain + `}`,
 			"rank1.json": `{"schemaVersion": 1, "distributedInfo": {"rank": 1, "world_size": 4}, "traceEvents": ` + plain + `}`,

@@ -35,7 +35,7 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 	slices.SortStableFunc(r.spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.begin(), b.begin()), cmp.Compare(a.kind, b.kind))
 	})
-	w := part{rank: r.Rank, world: r.World, pid: r.PID, hash: p.hash, begin: r.spans[0].begin(), file: p.file}
+	w := part{rank: r.Rank, world: r.World, pid: r.PID, hash: p.hash, begin: r.spans[0].begin(), file: p.file, named: r.named}
 	if w.rank < 0 {
 		w.rank = rankOfName(p.file.name)
 		w.named = w.rank >= 0
