@@ -16,7 +16,7 @@ class DeepSpeed(bed.Case):
 
 class Megatron(bed.Case):
     def test_schedule_and_optimizer(self):
-        self.family("megatron_core")
+        self.family("megatron_core", arguments=("checkpoint",))
 
 
 class Lightning(bed.Case):
