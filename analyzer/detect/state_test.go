@@ -32,7 +32,7 @@ var scratch = map[string][]string{
 	"residual.Sharing":   {"dev", "w", "whole", "levels", "buf"},
 	"residual.Covariate": {"slope", "dev", "ln"},
 	"residual.Waits":     {"low", "stamp", "Waited", "Worked", "buf"},
-	"saves.Watch":        {"lns", "rel", "buf", "rest"},
+	"saves.Watch":        {"lns", "rel", "well", "buf", "rest"},
 	"link.Watch":         {"buf"},
 	"level.Loading":      {"buf"},
 	"level.Job":          {"common", "repl", "vals", "buf"},

@@ -50,7 +50,7 @@ type Watch struct {
 	began    [keptSaves]float64  // when the kept saves began, seconds of the job's steps
 	accounts map[string]*account // of nodes that save slowly; "" of all that are guilty together
 
-	lns, rel, buf, rest []float32
+	lns, rel, well, buf, rest []float32
 }
 
 // New returns a watch of the ranks of a layout.
@@ -135,14 +135,15 @@ func (s *Watch) spread(last int) float64 {
 	var sum, freedom float64
 	for k := range min(s.saves, last) {
 		lns := s.recent[(s.saves-1-k)%keptSaves*s.n:][:s.n]
-		s.ref.Relative(lns, s.rel)
-		s.buf = s.buf[:0]
-		for r, x := range s.rel {
-			if x == x && s.run[r] == 0 {
-				s.buf = append(s.buf, x)
+		s.well = append(s.well[:0], lns...)
+		for r, run := range s.run {
+			if run > 0 {
+				s.well[r] = robust.NaN // nor is a slow one any measure of the others
 			}
 		}
 
+		s.ref.Relative(s.well, s.rel)
+		s.buf = robust.Compact(s.buf[:0], s.rel)
 		if n := len(s.buf); n >= fewSavers {
 			sum, freedom = sum+float64(n-1)*float64(robust.Spread(s.buf)), freedom+float64(n-1)
 			continue
