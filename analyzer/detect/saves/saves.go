@@ -5,8 +5,8 @@
 // what this storage does in health, and keeps the account of what slow saves cost.
 //
 // Invariant: one slow save convicts nobody, what slows all savers together is the
-// storage, and who was convicted while it was quiet is acquitted if its noise explains
-// the saves. Caveat: of two or three savers a slow one is named late or not at all; one
+// storage, and who was convicted is acquitted if the storage's noise explains the saves, or
+// most of them turn out to be ordinary. Caveat: of two or three savers a slow one is named late or not at all; one
 // that saves without peers is compared with its own past and with other roles' savers.
 package saves
 
@@ -27,6 +27,7 @@ type Watch struct {
 	ranks *saveTest
 	nodes *saveTest
 	run   []uint8   // saves since the test of the rank left zero
+	over  []uint8   // of them slow by themselves
 	proof []bool    // they are too many and too slow to be chance
 	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
 	pastN []uint8
@@ -57,7 +58,7 @@ type Watch struct {
 func New(l *frame.Layout) *Watch {
 	n := len(l.Ranks)
 	s := &Watch{
-		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
@@ -258,10 +259,14 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 
 	x, least, noise := s.score(r, mid)
 	if s.run[r] == 0 {
-		s.since[r], s.rise[r], s.cost[r] = step, 0, 0
+		s.since[r], s.rise[r], s.cost[r], s.over[r] = step, 0, 0, 0
 	}
 
 	s.run[r] = min(s.run[r]+1, 200)
+	if x >= saveRise {
+		s.over[r] = min(s.over[r]+1, s.run[r])
+	}
+
 	if x >= least {
 		s.last[r] = step
 	}
@@ -270,10 +275,11 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (seconds*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
 	together := s.rise[r] * robust.Sqrt(k) / noise
+	most := float32(s.over[r]) >= threshold.SlowShare*k
 	switch {
-	case s.proof[r] && together < saveDoubt: // the storage turned out to differ so by itself
+	case s.proof[r] && (together < saveDoubt || !most): // the storage turned out to differ so by itself
 		s.proof[r] = false
-	case !s.proof[r] && climbed && s.rise[r] >= saveRise && together >= saveAlarm:
+	case !s.proof[r] && climbed && most && s.rise[r] >= saveRise && together >= saveAlarm:
 		s.proof[r], s.third[r] = true, step
 	}
 }
