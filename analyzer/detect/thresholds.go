@@ -68,8 +68,9 @@ const (
 	waitedSigmas = 6
 	waitedOften  = 0.8
 	// unrecordedShare of a step in bare communication, on every rank that was recorded, may be
-	// the wait for one that was not.
+	// the wait for one that was not, where those are unrecordedRanks of the job.
 	unrecordedShare = 0.15
+	unrecordedRanks = 1.0 / 8
 )
 
 // Causes.

@@ -11,8 +11,9 @@ import (
 // maybeWaited says that all may wait for a rank of which nothing is known, "" where they don't. A
 // job has ranks that were not recorded, and is healthy all the same when the others hardly wait:
 // who is slow keeps everybody waiting. Where even the one that waits least is in bare
-// communication for long, that may be the wire, or the time until such a rank comes. In a
-// pipeline everybody waits in its bubbles, which says nothing.
+// communication for long, that may be the wire, or the time until such a rank comes. One that
+// is missing among many is hardly the slow one. In a pipeline everybody waits in its bubbles,
+// which says nothing.
 func (e *Engine) maybeWaited() string {
 	if !e.live(frame.Exposed) || e.layout.Stages > 1 {
 		return ""
@@ -36,7 +37,7 @@ func (e *Engine) maybeWaited() string {
 		}
 	}
 
-	if unknown <= 0 || math.IsInf(least, 1) {
+	if unknown <= 0 || float64(unknown) < unrecordedRanks*float64(e.world()) || math.IsInf(least, 1) {
 		return ""
 	}
 
