@@ -69,7 +69,7 @@ static int measured(PyObject *tensors, laggard_attr *a) {
 }
 
 /* payload measures what an operation brings, or what this rank gets of it, where there is
- * any. Each list is made for the asking: it is not asked for in vain. */
+ * any. Each call makes a new list, so it is called only where it is used. */
 static int payload(PyObject *operation, int gets, laggard_attr *a) {
 	PyObject *tensors = PyObject_GetAttr(operation, gets ? name_outputs : name_inputs);
 	int done = tensors ? measured(tensors, a) : 0;
