@@ -126,7 +126,7 @@ func (w *Watch) Observe(c *frame.Column, t float64) {
 	for g := range w.groups {
 		x := &w.ring[g*threshold.Window+slot]
 		if old := *x; old == old && w.baseN[g] >= linkBase {
-			w.remember(g, old > w.base[g]+robust.Clip(gustSigmas*w.noise[g], half, 2*half))
+			w.remember(g, old > w.base[g]+max(half, gustSigmas*w.noise[g]))
 		}
 
 		*x = w.transfer(g, c)

@@ -13,8 +13,8 @@ const (
 	// gustyPasses tests in a row (40 steps more) tell those from a slow wire.
 	linkGusts   = 0.01
 	gustyPasses = 6
-	// gustSigmas of a transfer's noise, at most a whole rise: jitter of 10 % is no gust, but the noise
-	// of a wire that is congested most of the time is nothing else.
+	// gustSigmas of a transfer's noise: jitter of 10 % is no gust, nor are gloo's calls on shared
+	// processors, which differ by a third.
 	gustSigmas = 3
 	// gustLives mean lives: one gust in a million lasts so long, and a job has
 	// thousands. fewGusts steps of them tell the mean; mostPasses (160 steps) are
