@@ -15,12 +15,18 @@ import (
 // cost: the same job played without it, in the same noise.
 func simulated(t *testing.T, name string, seed uint64, ranks int, groups bool) (v *verdict.Verdict, nodes []string, impact float64) {
 	t.Helper()
+	return simulatedAs(t, name, seed, ranks, func(cfg *simulate.Config) { cfg.Record.NoGroups = !groups })
+}
+
+// simulatedAs is simulated with changes to the job.
+func simulatedAs(t *testing.T, name string, seed uint64, ranks int, change func(*simulate.Config)) (v *verdict.Verdict, nodes []string, impact float64) {
+	t.Helper()
 	cfg, err := simulate.Sized(name, seed, ranks)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cfg.Record.NoGroups = !groups
+	change(&cfg)
 	b := feed.NewHistory()
 	truth, err := simulate.Run(cfg, b)
 	if err != nil {

@@ -1,12 +1,9 @@
 package detect
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -33,10 +30,7 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	found := len(v.Links) > 0 || slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return n.State != verdict.Recovered })
 	// What was switched off is no coverage, and says nothing of the steps recorded since.
 	covered := e.expected > 0 && round4(float64(e.measured)/float64(e.expected)) >= e.cfg.MinCoverage
-	hidden := cmp.Or(e.hidden(), e.links.Unjudged())
-	if hidden == "" && !found { // who is found is waited for
-		hidden = cmp.Or(e.waitedFor(), e.maybeWaited())
-	}
+	hidden := e.hidden(found)
 
 	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == "" && !common.undecidable()
 	// Below it only a culprit is news: a suspect is none, nor is one that costs too little.
@@ -71,34 +65,6 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	case !e.seen[frame.FP]:
 		e.low(v, "no FP was recorded: slow computing and a slow host can't be told apart, and an unrecorded wait looks like work")
 	}
-}
-
-// hidden says what a light recording (no Communication, so no own time) may hide, ""
-// where what it shows is enough: forward times of a device tell a slow device, but host
-// times only that it was given work, and a step that grew for no recorded reason may
-// have any.
-func (e *Engine) hidden() string {
-	const remedy = "; laggard trace on --words CommunicationOperator"
-	if e.live(frame.Self) || !e.seen[frame.FP] {
-		return ""
-	}
-
-	if e.hostOnly {
-		return "no Communication is recorded, and forward passes with host times only: of work on an accelerator that is the time to enqueue it, so a slow rank may be hidden" + remedy
-	}
-
-	step, since := e.level.Change(level.Step)
-	if step < math.Log1p(e.cfg.MinImpact) {
-		return ""
-	}
-
-	work, _ := e.level.Change(level.Compute)
-	load, _ := e.level.Change(level.Load)
-	if math.Max(work, load) >= identityShare*step {
-		return ""
-	}
-
-	return fmt.Sprintf("since step %d a step takes %.1f %% longer than before, and what is recorded does not say why%s", since, 100*math.Expm1(step), remedy)
 }
 
 // live reports whether the metric was recorded in the last window of steps.

@@ -170,15 +170,15 @@ func fillFrom(n *verdict.Node, f *finding) {
 	}
 }
 
-// leftBehind reports a node whose suspicion was not met again: still degraded
-// while the new mapping is too young to tell and has ranks on it, else recovered.
+// leftBehind reports a node whose slowness was not confirmed again: still degraded while it
+// has ranks that the new mapping is too young to tell of, or that are suspect, else recovered.
 func (e *Engine) leftBehind(n *verdict.Node, name string, c carry) {
 	here := e.devices(name) > 0
 	fillFrom(n, &c.Case)
 	n.Ranks = append(n.Ranks, c.Rank)
 	n.SinceStep, n.DetectedStep, n.UntilStep = c.Since, c.Detected, c.Until
 	n.State = verdict.Recovered
-	if here && e.analysed-c.At < threshold.MinValid {
+	if here && (e.analysed-c.At < threshold.MinValid || e.slowNow(name)) {
 		n.State, n.UntilStep = verdict.Degraded, 0
 	}
 }

@@ -144,34 +144,6 @@ func (w *Watch) Observe(c *frame.Column, t float64) {
 	}
 }
 
-// remember takes a step of group g that leaves the window, high if it is above half a rise.
-// What may be a slow link is kept until it ends: then it was a gust.
-func (w *Watch) remember(g int, high bool) {
-	if w.slow[g] || w.passes[g] > 0 {
-		if high {
-			w.lasting[g] = min(w.lasting[g]+1, mostPasses*threshold.EvaluateEvery) // no test waits longer
-		}
-
-		return
-	}
-
-	for ; w.lasting[g] > 0; w.lasting[g]-- {
-		w.gusting[g]++
-		w.gust.add(w.gusting[g])
-	}
-
-	gust := float32(0)
-	if high {
-		gust = 1
-		w.gusting[g]++
-		w.gust.add(w.gusting[g])
-	} else {
-		w.gusting[g] = 0
-	}
-
-	w.gusts[g] += (gust - w.gusts[g]) / threshold.Memory
-}
-
 // rank renews the median and spread of each class, and which dimensions are busy.
 func (w *Watch) rank() {
 	clear(w.busy)
@@ -203,27 +175,6 @@ func (w *Watch) rank() {
 type classLevel struct {
 	Mid, Spread float32
 	N           int
-}
-
-// gustiness is how long the gusts of congestion of a job last: the sums of their
-// lengths and of the squares. The mean over steps, not over gusts, counts, for
-// single steps of jitter are many and short.
-type gustiness struct{ Steps, Squares float64 }
-
-// add counts the k-th step of a gust.
-func (g *gustiness) add(k uint16) {
-	g.Steps++
-	g.Squares += 2*float64(k) - 1
-}
-
-// passes is how many tests in a row a gust hardly ever lasts, as gusts were so far:
-// their length is about exponential, so the mean over steps is twice the mean.
-func (g *gustiness) passes() uint8 {
-	if g.Steps < fewGusts {
-		return 0
-	}
-
-	return uint8(min(mostPasses, math.Ceil(gustLives*g.Squares/g.Steps/2/threshold.EvaluateEvery)))
 }
 
 // transfer is the log of the shortest member's time, NaN when a member has never
@@ -323,20 +274,6 @@ func (w *Watch) last(g, steps int) int {
 	return len(w.buf)
 }
 
-// lasts reports whether most of the last window is above half the rise: a burst of
-// a dozen steps moves a median, but it is congestion.
-func (w *Watch) lasts(g int, half float32) bool {
-	n := w.last(g, threshold.Window)
-	slow := 0
-	for _, x := range w.buf {
-		if x > half {
-			slow++
-		}
-	}
-
-	return float64(slow) >= threshold.SlowShare*float64(n)
-}
-
 // isSlow applies the gates: relative rise, share of the step, significance.
 func (w *Watch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
 	if float64(rise) < math.Log1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
@@ -407,17 +344,7 @@ func (w *Watch) step(g int, slow bool, cur, ref, noise float32, label int64) {
 	}
 
 	w.passes[g] = min(w.passes[g]+1, 100)
-	need := uint8(threshold.Confirmations)
-	if len(w.byDim[w.groups[g].Class]) < minClass {
-		need = lonePasses
-	}
-
-	if w.gusts[g] >= linkGusts {
-		need = gustyPasses
-	}
-
-	need = max(need, w.gust.passes()) // the next gust may be its first
-	if w.passes[g] >= need {
+	if w.passes[g] >= w.need(g) {
 		w.slow[g] = true
 	}
 }

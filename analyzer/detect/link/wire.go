@@ -3,7 +3,6 @@ package link
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -73,22 +72,6 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 	if !t.P2P() && len(t.Rows) >= 2 && step > 0 && !w.seenIn[[2]string{t.Name, t.Dim}] {
 		w.wires.observe(t, step)
 	}
-}
-
-// Unjudged says why a slow link would stay hidden, "" where it would not: collectives of more than two
-// ranks are recorded without the name of their group, or too little of a group is.
-func (w *Watch) Unjudged() string {
-	if slices.ContainsFunc(w.groups, func(g frame.Group) bool { return g.Name == "" && len(g.Rows) > 2 }) {
-		return "the recording does not name the groups of ranks that collectives are of: a slow link between some ranks can't be seen in it"
-	}
-
-	for _, key := range slices.Sorted(maps.Keys(w.wires.Of)) {
-		if x := w.wires.Of[key]; x.Doubt >= wireSteps && !x.Slow {
-			return fmt.Sprintf("transfers in group %s take longer than in groups of equal volume, in %d steps: too few to tell a slow link from what such groups differ by", x.Name, x.Doubt)
-		}
-	}
-
-	return ""
 }
 
 func (w *wires) observe(t *frame.Transfer, step float64) {

@@ -1,0 +1,215 @@
+package detect
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+// hidden says what may hide a culprit, "" where nothing does: a light recording, steps that
+// grew without a reason, a link that nobody can judge, or somebody for whom others wait unseen.
+// Who is found is waited for.
+func (e *Engine) hidden(found bool) string {
+	missing := e.missing()
+	why := cmp.Or(e.hostTimes(), e.unexplained(missing, found), e.links.Unjudged())
+	if why == "" && !found && e.live(frame.Exposed) && e.layout.Stages < 2 {
+		// In a pipeline everybody waits in its bubbles, which says nothing.
+		why = cmp.Or(e.waitedFor(), e.maybeWaited(missing))
+	}
+
+	return why
+}
+
+// moreWords is what to do where a light recording hides something.
+const moreWords = "; laggard trace on --words CommunicationOperator"
+
+// light reports whether no own time is recorded, for Communication is not.
+func (e *Engine) light() bool { return !e.live(frame.Self) && e.seen[frame.FP] }
+
+// hostTimes says that a light recording times the host alone: forward times of a device tell a
+// slow device, but those of a host only that the device was given work.
+func (e *Engine) hostTimes() string {
+	if !e.light() || !e.hostOnly {
+		return ""
+	}
+
+	return "no Communication is recorded, and forward passes with host times only: of work on an accelerator that is the time to enqueue it, so a slow rank may be hidden" + moreWords
+}
+
+// unexplained says that steps became longer, and that nothing of what is recorded did by as
+// much: where no own time is recorded, or nothing of some ranks, that may hold the reason.
+func (e *Engine) unexplained(missing missing, found bool) string {
+	light := e.light()
+	if !light && (found || missing.Ranks == 0) {
+		return ""
+	}
+
+	step, since := e.level.Change(level.Step)
+	if step < math.Log1p(e.cfg.MinImpact) {
+		return ""
+	}
+
+	for _, kind := range [...]int{level.Compute, level.Own, level.Load, level.Link} {
+		if rise, _ := e.level.Change(kind); rise >= identityShare*step {
+			return ""
+		}
+	}
+
+	why := fmt.Sprintf("since step %d a step takes %.1f %% longer than before, and what is recorded does not say why", since, 100*math.Expm1(step))
+	if light {
+		return why + moreWords
+	}
+
+	return why + ": " + missing.String()
+}
+
+// missing are ranks of which nothing is known now.
+type missing struct {
+	Ranks int // how many
+	First int // the first of those that were known once, -1 where none was
+}
+
+// missing counts the ranks of the job whose own work was not measured in any of the last steps.
+func (e *Engine) missing() missing {
+	m := missing{Ranks: max(0, e.world()-len(e.layout.Ranks)), First: -1}
+	for r, rank := range e.layout.Ranks {
+		if !e.worked(r) {
+			if m.Ranks++; m.First < 0 {
+				m.First = rank
+			}
+		}
+	}
+
+	return m
+}
+
+func (m missing) String() string {
+	switch {
+	case m.Ranks > 1:
+		return fmt.Sprintf("%d ranks are not recorded", m.Ranks)
+	case m.First >= 0:
+		return fmt.Sprintf("rank %d is not recorded", m.First)
+	}
+
+	return "one rank is not recorded"
+}
+
+// worked reports whether a rank's own work was measured in any of the last steps.
+func (e *Engine) worked(r int) bool {
+	for _, m := range [...]frame.Metric{frame.Self, frame.FP} {
+		if x := e.recent.Median(m, r, threshold.MinValid); x == x {
+			return true
+		}
+	}
+
+	return false
+}
+
+// maybeWaited says that all may wait for a rank of which nothing is known, "" where they don't. A
+// job has ranks that were not recorded, and is healthy all the same when the others hardly wait:
+// who is slow keeps everybody waiting. Where even the one that waits least is in bare
+// communication for long, that may be the wire, or the time until such a rank comes. One that
+// is missing among many is hardly the slow one.
+func (e *Engine) maybeWaited(missing missing) string {
+	if missing.Ranks == 0 || float64(missing.Ranks) < unrecordedRanks*float64(e.world()) {
+		return ""
+	}
+
+	least := math.Inf(1)
+	for r := range e.layout.Ranks {
+		if x := e.recent.Median(frame.Exposed, r, threshold.MinValid); x == x {
+			least = min(least, x)
+		}
+	}
+
+	if least < unrecordedShare*e.stepMedian || math.IsInf(least, 1) {
+		return ""
+	}
+
+	return fmt.Sprintf("%s, and all others are in bare communication for %.0f %% of a step or more: they may wait for it, and nothing tells what it does meanwhile",
+		missing, math.Floor(100*least/e.stepMedian))
+}
+
+// waitedFor says for whom others wait unseen, "" where they don't. Communication inside a
+// compiled graph has a time but no wait: forward passes of all ranks are as long as that of
+// the slowest, and nobody's own time is longer. But whoever comes last to an operation is in
+// it for the shortest time. Where that is one rank by far, nobody can say that all is well.
+func (e *Engine) waitedFor() string {
+	if !e.live(frame.Comm) {
+		return ""
+	}
+
+	least := float32(waitedShare * e.stepMedian)
+	for g := range e.layout.Roles {
+		rows := e.layout.Roles[g].Rows
+		if late, _ := e.lateIn(rows, waitedSteps, least/2); len(late) == 0 {
+			continue
+		}
+
+		mid, spread, n := middle(rows, e.overlapped)
+		if n <= waitingPeers {
+			continue
+		}
+
+		late, steps := e.lateIn(rows, threshold.Window, least/2)
+		for _, r := range rows {
+			less := mid - e.overlapped(r)
+			if less >= least && less >= waitedSigmas*spread && float64(late[r]) >= waitedOften*float64(steps) {
+				return fmt.Sprintf("rank %d is %.1f ms a step less in communication than its peers, %.0f %% of a step: they may wait for it where no wait is recorded, inside a compiled graph say, and nothing tells what it does meanwhile",
+					e.layout.Ranks[r], 1e3*less, math.Round(100*float64(less)/e.stepMedian))
+			}
+		}
+	}
+
+	return ""
+}
+
+// overlapped is a row's communication beyond its recorded waits, in seconds a step: the median
+// over the window.
+func (e *Engine) overlapped(r int32) float32 {
+	return float32(e.recent.Median(frame.Comm, int(r), threshold.Window) - e.recent.Median(frame.Exposed, int(r), threshold.Window))
+}
+
+// lateIn counts, by row, in how many of the last steps it has so many seconds less of it than
+// the others, and those steps. There is hardly ever one.
+func (e *Engine) lateIn(rows []int32, last int, least float32) (late map[int32]int, steps int) {
+	exposed := e.recent.Latest(frame.Exposed, last)
+	for k, comm := range e.recent.Latest(frame.Comm, last) {
+		if k >= len(exposed) {
+			break
+		}
+
+		now := func(r int32) float32 { return comm[r] - exposed[k][r] }
+		mid, _, _ := middle(rows, now)
+		steps++
+		for _, r := range rows {
+			if mid-now(r) >= least {
+				if late == nil {
+					late = map[int32]int{}
+				}
+
+				late[r]++
+			}
+		}
+	}
+
+	return late, steps
+}
+
+// middle is the median over some of the rows, how they spread about it, and how many they are.
+func middle(rows []int32, of func(int32) float32) (mid, spread float32, n int) {
+	var v []float32
+	for k := 0; k < len(rows); k += len(rows)/robust.SampleSize + 1 {
+		if x := of(rows[k]); x == x {
+			v = append(v, x)
+		}
+	}
+
+	mid = robust.Median(v)
+	return mid, robust.SpreadAbout(v, mid), len(v)
+}

@@ -1,0 +1,35 @@
+package link
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+// Unjudged says why a slow link may stay hidden, "" where it would not: collectives of more than two
+// ranks are recorded without the name of their group, one is slow for longer than a moment but
+// may be a gust, or a group was slow in too few steps to be compared with its equals.
+func (w *Watch) Unjudged() string {
+	if slices.ContainsFunc(w.groups, func(g frame.Group) bool { return g.Name == "" && len(g.Rows) > 2 }) {
+		return "the recording does not name the groups of ranks that collectives are of: a slow link between some ranks can't be seen in it"
+	}
+
+	for g := range w.groups {
+		// In half of them a gust in a thousand is as long.
+		if !w.slow[g] && 2*w.passes[g] >= w.need(g) && w.passes[g] >= threshold.Confirmations {
+			return fmt.Sprintf("since step %d transfers in group %s take %.1f times as long as before: congestion that passes, or a slow link; more steps will tell", w.since[g], w.groups[g].Name, math.Exp(float64(w.rise[g])))
+		}
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(w.wires.Of)) {
+		if x := w.wires.Of[key]; x.Doubt >= wireSteps && !x.Slow {
+			return fmt.Sprintf("transfers in group %s take longer than in groups of equal volume, in %d steps: too few to tell a slow link from what such groups differ by", x.Name, x.Doubt)
+		}
+	}
+
+	return ""
+}
