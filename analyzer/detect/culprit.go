@@ -171,7 +171,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) {
+		if c.onlyOwn() || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 
@@ -219,6 +219,44 @@ func (e *Engine) waitsForLink(c *candidate) bool {
 	mine := e.recent.Median(frame.FP, c.row, k)
 	theirs := e.roleMedian(frame.FP, c.row, k, nil)
 	return math.Log(mine/theirs) < computeShare*effect
+}
+
+// beganWithLink reports whether a rank computes longer since the links of another node became
+// slow, and costs less than they do: one change has one cause. Where ranks share processors,
+// who waits longer for its wires leaves more of them to others, or less.
+func (e *Engine) beganWithLink(c *candidate) bool {
+	if c.has[loading] || c.has[saving] {
+		return false
+	}
+
+	slow := e.slowLinks()
+	n := e.commonNode(slow)
+	return n >= 0 && n != e.layout.Node[c.row] && slices.ContainsFunc(slow, func(w link.Slow) bool {
+		return max(c.since, w.Since)-min(c.since, w.Since) <= threshold.Window && w.Cost >= linkLead*c.excess
+	})
+}
+
+// commonNode is the one node that all slow groups have in common, -1 where there is none.
+func (e *Engine) commonNode(slow []link.Slow) int32 {
+	var common map[int32]bool
+	for _, w := range slow {
+		here := map[int32]bool{}
+		for _, r := range w.Rows {
+			if n := e.layout.Node[r]; n >= 0 && (common == nil || common[n]) {
+				here[n] = true
+			}
+		}
+
+		common = here
+	}
+
+	if len(common) == 1 {
+		for n := range common {
+			return n
+		}
+	}
+
+	return -1
 }
 
 // onSlowLink reports whether row r is in a group whose link is slow, inside the forward

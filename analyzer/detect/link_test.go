@@ -208,3 +208,38 @@ func TestLinks_WaitsInBackward(t *testing.T) {
 		})
 	}
 }
+
+// Of a node whose links became slow, and a rank elsewhere that has computed longer since, the
+// links are the cause where they cost more; of one that did so long before, they are not.
+func TestLinks_ComputingLongerSince(t *testing.T) {
+	for name, c := range map[string]struct {
+		since uint64
+		node  int // of the rank
+		more  float64
+		want  []string
+	}{
+		"since then":              {64, 0, 1.2, []string{nodeName(2)}},
+		"long before":             {20, 0, 1.2, []string{nodeName(0), nodeName(2)}},
+		"since then, costs more":  {64, 0, 3, []string{nodeName(0), nodeName(2)}},
+		"since then, on the node": {64, 2, 1.2, []string{nodeName(2)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := wired(160, func(g, s int) float64 {
+				if g == 2 && s >= 64 {
+					return 6
+				}
+
+				return 1
+			}, func(r int) string { return nodeName(r / 4) }, func(s *row.Step) {
+				if s.Rank == uint32(4*c.node+1) && s.Step >= c.since {
+					more := int64((c.more - 1) * float64(s.FPNs))
+					s.FPNs, s.SelfNs, s.StepNs = s.FPNs+more, s.SelfNs+3*more, s.StepNs+3*more
+				}
+			})
+			v := Analyze(f, Default())
+			if got := slices.Sorted(slices.Values(accused(v))); !slices.Equal(got, c.want) || len(v.Links) != 1 {
+				t.Errorf("links %v, nodes %v, want %v", v.Links, v.Nodes, c.want)
+			}
+		})
+	}
+}

@@ -71,6 +71,8 @@ const (
 	// the wait for one that was not, where those are unrecordedRanks of the job.
 	unrecordedShare = 0.15
 	unrecordedRanks = 1.0 / 8
+	// linkLead times what a rank loses is what links cost that explain it.
+	linkLead = 2
 )
 
 // Causes.

@@ -290,7 +290,6 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []int) {
 // fillLinks lists slow groups, and the one node that all of them share.
 func (e *Engine) fillLinks(v *verdict.Verdict) {
 	slow := e.slowLinks()
-	var shared map[int32]bool
 	for k, w := range slow {
 		l := verdict.Link{Group: w.Name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
 		here := map[int32]bool{}
@@ -302,11 +301,6 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 			}
 		}
 
-		if shared == nil {
-			shared = here
-		}
-
-		maps.DeleteFunc(shared, func(n int32, _ bool) bool { return !here[n] })
 		l.Slowdown = math.Round(math.Exp(w.Rise)*1e3) / 1e3
 		l.JobImpact = round4(e.linkCost(slow[k : k+1]))
 		l.SinceStep = w.Since
@@ -315,11 +309,7 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		v.Links = append(v.Links, l)
 	}
 
-	if len(shared) != 1 {
-		return
-	}
-
-	for n := range shared {
+	if n := e.commonNode(slow); n >= 0 {
 		e.linkNode(v, n, slow)
 	}
 }
