@@ -47,14 +47,22 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 		}
 	}
 
-	peers := e.peers(c.row, own, k, nil) // own time holds no such waits
-	late := e.value(c.row, own, k)-peers >= max(residual.VictimShare*x, e.cfg.MinEffect*peers)
-	if waits >= residual.VictimShare*x && !late {
+	if waits >= residual.VictimShare*x && !e.late(c.row, k, x) {
 		return true
 	}
 
 	recorded := slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return e.seen[m] })
 	return !recorded && (e.awaitsData(c.row, c.row, x) || e.followsMate(c.row, x)) || e.maybeVictim(c, k, x)
+}
+
+// late reports whether row r, of which x seconds are asked, has more own time than its peers, in
+// which no wait for its groups is. It may hold others that nobody recorded: then who is waited for
+// has as much of it.
+func (e *Engine) late(r, k int, x float64) bool {
+	excess := func(r int) float64 { return e.value(r, own, k) - e.peers(r, own, k, nil) }
+	mine := excess(r)
+	return mine >= max(residual.VictimShare*x, e.cfg.MinEffect*e.peers(r, own, k, nil)) &&
+		!slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] && excess(int(p)) >= mine })
 }
 
 // followsMate reports whether a rank on another node that works in lockstep with row r
