@@ -90,7 +90,7 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 			e.ref[s].Relative(whole, logs)
 		}
 
-		again = x.Remove(whole, e.level.Sum[s], e.ref[s].Middle, e.inner.Worked, waited, e.tracks[s].Left, e.tracks[s]) || again
+		again = x.Remove(whole, e.level.Usual[s], e.ref[s].Middle, e.inner.Worked, waited, e.tracks[s].Left, e.tracks[s]) || again
 	}
 
 	if again || waits {

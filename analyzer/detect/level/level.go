@@ -23,6 +23,7 @@ type Job struct {
 	n      int
 
 	Sum    [2][]float64 // per role: mean log level of compute and own
+	Usual  [2][]float64 // per role: mean of the middle of its ranks
 	sumN   [2][]float64
 	common [2]float64   // median over roles in the step at hand
 	Now    [2][]float32 // level of each role in the step at hand
@@ -63,7 +64,7 @@ func New(l *frame.Layout) *Job {
 
 	for k := range 2 {
 		v.Now[k] = make([]float32, v.n)
-		v.Sum[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n)
+		v.Sum[k], v.Usual[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n), make([]float64, v.n)
 		v.before[k] = make([]float32, len(l.Replicas))
 		for q := range v.before[k] {
 			v.before[k][q] = robust.NaN
@@ -95,7 +96,9 @@ func (v *Job) Logs(k int, x, middle []float32, fastest bool) {
 		}
 
 		v.sumN[k][g]++
-		v.Sum[k][g] += (float64(m) - v.Sum[k][g]) / min(v.sumN[k][g], 1000)
+		part := 1 / min(v.sumN[k][g], levelMemory)
+		v.Sum[k][g] += (float64(m) - v.Sum[k][g]) * part
+		v.Usual[k][g] += (float64(middle[g]) - v.Usual[k][g]) * part
 		v.vals[k] = append(v.vals[k], m)
 	}
 

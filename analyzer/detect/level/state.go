@@ -10,7 +10,7 @@ import (
 func (v *Job) State() state.Fields {
 	f := state.Fields{"spread_n": &v.SpreadN, "bulk": &v.Bulk, "labels": state.Grows(&v.labels), "first": &v.first}
 	for k := range 2 {
-		f[fmt.Sprint("sum_", k)], f[fmt.Sprint("sum_n_", k)] = &v.Sum[k], &v.sumN[k]
+		f[fmt.Sprint("sum_", k)], f[fmt.Sprint("usual_", k)], f[fmt.Sprint("sum_n_", k)] = &v.Sum[k], &v.Usual[k], &v.sumN[k]
 		f[fmt.Sprint("now_", k)], f[fmt.Sprint("before_", k)] = &v.Now[k], &v.before[k]
 	}
 

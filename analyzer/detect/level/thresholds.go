@@ -2,6 +2,8 @@ package level
 
 // A job against its own past.
 const (
+	// levelMemory is the length, steps, of the averages that tell what is usual in a role.
+	levelMemory = 1000
 	// LeastImpact is the least cost that is worth a finding.
 	LeastImpact = 0.03
 	// Rise: before and after differ by more than 10 % in every block of the last 32 steps.
