@@ -149,8 +149,7 @@ func (t *Test) evaluateSuspect(r int) {
 
 	if !o.pass {
 		t.passes[r] = 0
-		if age > 2*labelMemory { // a habit, not a fault
-			t.base[r], t.baseN[r] = t.mid[r], baseBlocks
+		if age > suspectLasts { // it teaches the noise again
 			t.endEpisode(r)
 		}
 

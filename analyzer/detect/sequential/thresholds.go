@@ -1,5 +1,7 @@
 package sequential
 
+import "github.com/laggard-dev/laggard/analyzer/detect/threshold"
+
 // Windows, in analysed steps.
 const (
 	// maxBlocks is the longest lane (256 steps): pure data parallelism with 12 % sequence
@@ -7,6 +9,9 @@ const (
 	maxBlocks = 32
 	// suspectEvery is how often a suspect's window is tested.
 	suspectEvery = 2
+	// suspectLasts steps without a window that confirms it are no suspicion any more. Who is
+	// suspect teaches no noise; of two or three ranks that all are, nobody would.
+	suspectLasts = 4 * threshold.Window
 )
 
 // gaps are the blocks between a window and the past that it is compared with, for which
