@@ -109,6 +109,10 @@ func (e *Engine) addIntermittent(all nodes, s signal, r int) {
 	x := t.Spikes(r)
 	if n.State == "" {
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)
+		if s == own && e.seenFP() && e.tracks[compute].Spikes(r).Sum >= computeShare*x.Sum {
+			n.Cause = verdict.Compute // forward was slow as well, in too few steps to tell by itself
+		}
+
 		n.SinceStep, n.DetectedStep, n.UntilStep = x.First, x.Last, 0
 		n.Confidence = 0.9
 		n.Detail = fmt.Sprintf("rank %d is slow by itself in %.1f %% of the steps, by %.0f %% on average; its peers in %.1f %%",
