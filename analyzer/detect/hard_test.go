@@ -260,7 +260,10 @@ func TestHard_LateLoaderAndOthers(t *testing.T) {
 // the one that waits was accused, too; so was a stage on one node that was compared with
 // one whose rank comes and goes; two healthy jobs were undecided, for one replica is later
 // than the others on average; of two nodes with a slow rank each since the same step nobody
-// was named; and a node that saved twice as slowly eight times in a row was not found.
+// was named; a node that saved twice as slowly eight times in a row was not found; who waits
+// inside its forward pass for a mate that comes late was named; so was one of three that all
+// were suspects, and two stages of a replica whose ranks are partly absent; and a host's delay
+// seemed to be work that the next stage had as well.
 func TestHard_ExactlyThese(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -269,6 +272,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"transients", 31415906}, {"long", 31415901}, {"long", 31415916}, {"long", 1013}, {"light", 31415900},
 		{"bursts-regular", 27182801}, {"interleaved", 27182822}, {"recomputation", 31415930},
 		{"two-culprits", 27182816}, {"two-culprits", 27182822}, {"two-culprits", 27182834}, {"slow-saver", 16180316},
+		{"recomputation", 77000134}, {"bursts-regular", 77000133}, {"absent-10", 27182806}, {"host-delay", 77100013},
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)

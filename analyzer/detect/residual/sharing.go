@@ -331,7 +331,7 @@ func (s *Sharing) learn(waited []bool, t known) {
 		s.terms[g] *= keep
 	}
 
-	most := float32(0.5)
+	most := float32(mostDev)
 	if s.within != nil {
 		s.buf = robust.Compact(s.buf[:0], s.dev)
 		most = usualDevs * robust.Spread(s.buf)
@@ -343,7 +343,12 @@ func (s *Sharing) learn(waited []bool, t known) {
 			continue
 		}
 
-		dx, dw := robust.Clip(x-s.mean[r], -most, most), robust.Clip(s.w[r]-s.wmean[r], -most, most)
+		mostX, mostW := most, most
+		if s.within == nil && s.terms[g] >= settledColumns*float64(len(s.parts)) {
+			mostX, mostW = usual(s.sxx[g]/s.terms[g]), usual(s.sww[g]/s.terms[g])
+		}
+
+		dx, dw := robust.Clip(x-s.mean[r], -mostX, mostX), robust.Clip(s.w[r]-s.wmean[r], -mostW, mostW)
 		if s.within == nil {
 			a := 1 / float32(s.seen[r]+2)
 			s.mean[r] += a * dx
@@ -356,6 +361,12 @@ func (s *Sharing) learn(waited []bool, t known) {
 		s.sxx[g] += float64(dx * dx)
 		s.terms[g]++
 	}
+}
+
+// usual is how far from its centre a rank counts, where the mean square was so much: a rank that
+// gets slow, and those that wait for it, seem to share much work until it is suspect.
+func usual(square float64) float32 {
+	return float32(min(mostDev, usualDevs*math.Sqrt(square)))
 }
 
 // Spread is how much what is shared differs, 0 where nothing is.

@@ -15,8 +15,11 @@ const (
 	sharedNoise = 0.6
 	// sharedMost is the steepest line that is believed: a real pair of stages has 1.52.
 	sharedMost = 3
-	// usualDevs spreads are the most by which a rank counts in what experts share.
-	usualDevs = 3
+	// usualDevs spreads are the most by which a rank counts in what is shared, and mostDev
+	// (a logarithm) before settledColumns tell how far they spread.
+	usualDevs      = 3
+	mostDev        = 0.5
+	settledColumns = 16
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
 )
