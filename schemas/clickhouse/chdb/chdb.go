@@ -1,13 +1,13 @@
 // Package chdb runs the current ClickHouse engine (libchdb, 26.7) beside a test:
-// a process of its own that speaks ClickHouse's HTTP interface on loopback.
+// a process of its own that listens on loopback, by HTTP and by the native protocol.
 //
 // Invariant: every query is answered by the real engine, in a data directory
-// that ends with the test. Caveat: the library is npm's prebuilt one, for Linux
-// on amd64 and arm64; `make parts` installs it.
+// that ends with the test. Caveats: the library is npm's prebuilt one, for Linux
+// on amd64 and arm64; `make parts` installs it. It collects no asynchronous inserts
+// (chdbd says why).
 package chdb
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,11 +25,28 @@ const Version = "26.7.3-stable.1"
 // Engine is a running engine.
 type Engine struct {
 	Address string // host:port of its HTTP interface
+	Native  string // host:port of the native protocol
 }
 
 // Start builds and starts the engine's process; it ends with the test. It fails
 // the test when the library is missing, and says how to get it.
 func Start(t testing.TB) *Engine {
+	t.Helper()
+	return start(t, "")
+}
+
+// StartWithUsers is Start with the users of a users.xml, profiles and quotas included.
+func StartWithUsers(t testing.TB, users string) *Engine {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "users.xml")
+	if err := os.WriteFile(path, []byte(users), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	return start(t, path)
+}
+
+func start(t testing.TB, users string) *Engine {
 	t.Helper()
 	library := find(t)
 	binary := filepath.Join(t.TempDir(), "chdbd")
@@ -39,7 +56,12 @@ func Start(t testing.TB) *Engine {
 		t.Fatalf("build chdbd: %v\n%s", err, out)
 	}
 
-	command := exec.Command(binary, "-lib", library, "-dir", t.TempDir())
+	command := exec.Command(binary, "-lib", library, "-dir", t.TempDir(), "-users", users)
+	stdin, err := command.StdinPipe() // it ends with this process, whatever becomes of that
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -52,14 +74,15 @@ func Start(t testing.TB) *Engine {
 
 	t.Cleanup(func() {
 		command.Process.Kill()
+		stdin.Close()
 		command.Wait()
 	})
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
+	var ports [2]int
+	if _, err := fmt.Fscan(stdout, &ports[0], &ports[1]); err != nil {
 		t.Fatalf("start chdbd with %s: %v", library, err)
 	}
 
-	return &Engine{Address: strings.TrimSpace(line)}
+	return &Engine{Address: fmt.Sprintf("127.0.0.1:%d", ports[0]), Native: fmt.Sprintf("127.0.0.1:%d", ports[1])}
 }
 
 // find returns the library's path.
