@@ -78,10 +78,8 @@ func (o *agentOptions) register(c *cobra.Command) {
 
 // check reads the settings that are words.
 func (o *agentOptions) check() error {
-	if o.Store != "" {
-		if err := checkStore(o.Store); err != nil {
-			return err
-		}
+	if err := o.shipping.check(o.Store); err != nil {
+		return err
 	}
 
 	var err error

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/laggard-dev/laggard/ageing"
 	"github.com/laggard-dev/laggard/analyzer/source"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -19,10 +21,11 @@ import (
 // shipping are the flags that agent and ingest have in common: how rows go to a
 // store.
 type shipping struct {
-	records   string
-	memory    string
-	state     string
-	trustUIDs []uint
+	records     string
+	memory      string
+	state       string
+	trustUIDs   []uint
+	asyncInsert bool
 }
 
 // uids returns the further owners to trust.
@@ -41,11 +44,25 @@ func (s *shipping) flags(c *cobra.Command, memory string) {
 	f.StringVar(&s.memory, "memory", memory, "the memory of the process, 96 MiB and 128 KiB a rank aside")
 	f.UintSliceVar(&s.trustUIDs, "trust-uid", nil, "further users whose files, and whose rings, are taken, beside this one, root and the owner of the job's directory (for rings: where that was there before the agent)")
 	f.StringVar(&s.state, "state", "", "folder for the cursor and for rows that the store refused")
+	f.BoolVar(&s.asyncInsert, "async-insert", false, "let the server collect the inserts of many agents into few parts (ClickHouse 26.2 and newer)")
+}
+
+// check tells what is wrong with the form of a store's name, and what it can't do.
+func (s *shipping) check(store string) error {
+	if s.asyncInsert && !strings.HasPrefix(store, ddl.Scheme) {
+		return usage("--async-insert: a ClickHouse server collects inserts, so it needs a store clickhouse://user@host:9000/db")
+	}
+
+	if store == "" {
+		return nil
+	}
+
+	return checkStore(store)
 }
 
 // options turns the flags into those of the intake.
 func (s *shipping) options() (intake.Options, error) {
-	o := intake.Options{State: s.state, TrustUIDs: s.uids(), Logger: newLogger()}
+	o := intake.Options{State: s.state, TrustUIDs: s.uids(), AsyncInsert: s.asyncInsert, Logger: newLogger()}
 	selection, ok := rollup.ParseSelection(s.records)
 	if !ok {
 		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all", "deep"}))
@@ -80,7 +97,7 @@ Ranks that a running agent ships are left to it.`,
 				return usage("laggard ingest: --to STORE is missing: parquet:DIR or clickhouse://user@host:9000/db")
 			}
 
-			if err := checkStore(to); err != nil {
+			if err := s.check(to); err != nil {
 				return err
 			}
 
@@ -137,7 +154,7 @@ func ingest(c *cobra.Command, root, to string, foreign source.Options, o intake.
 		root = made.Dir
 	}
 
-	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Node: o.Node, Logger: o.Logger})
+	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Node: o.Node, AsyncInsert: o.AsyncInsert, Logger: o.Logger})
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,10 @@ var firstCurrent = Version{Major: 22, Minor: 3}
 // together has more, for as long as its merges take.
 var firstPatient = Version{Major: 23, Minor: 6}
 
+// firstCollecting is the first release that tells asynchronous inserts that are sent again,
+// by their token and by default, as it tells the others.
+var firstCollecting = Version{Major: 26, Minor: 2}
+
 // Latest stands for a server that is not asked: the newest DDL is meant.
 var Latest = Version{Major: 1 << 20}
 
@@ -63,6 +67,9 @@ func ParseVersion(s string) (Version, error) {
 
 // Current reports whether the server understands the current DDL.
 func (v Version) Current() bool { return v.since(firstCurrent) }
+
+// TellsCollected reports whether the server tells an asynchronous insert that is sent again.
+func (v Version) TellsCollected() bool { return v.since(firstCollecting) }
 
 // since reports whether v is of release first or a later one.
 func (v Version) since(first Version) bool {

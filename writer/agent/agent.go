@@ -111,7 +111,7 @@ func (a *agent) build(ctx context.Context) error {
 }
 
 func (a *agent) buildFollower(ctx context.Context) error {
-	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Job: a.o.Job, Node: a.o.Node, Logger: a.o.Logger})
+	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
 	if err != nil {
 		return err
 	}

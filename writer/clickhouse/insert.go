@@ -22,13 +22,21 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	sent, err := s.insertProven(ctx, conn, b)
+	what := fmt.Sprintf("insert %d rows into %s", b.Len(), b.Table)
+	sent, err := s.insertProven(ctx, conn, b, s.o.AsyncInsert)
+	if err != nil && s.o.AsyncInsert && s.classify(what, err).Class == ship.Poison {
+		// It may be a row of somebody else's that was collected with these.
+		if err = s.settle(ctx, b); err == nil {
+			sent, err = s.insertProven(ctx, conn, b, false)
+		}
+	}
+
 	if err == nil {
 		s.failures, s.inserted[b.Table] = 0, true
 		return nil
 	}
 
-	e := s.classify(fmt.Sprintf("insert %d rows into %s", b.Len(), b.Table), err)
+	e := s.classify(what, err)
 	s.failed(err)
 	// Whatever the server said: once it had the rows it may have stored them (a
 	// materialised view that fails fails after its table).
@@ -44,14 +52,14 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 // server that knows the block drops it, whatever has become of its rows; where a replica
 // that has all there is lacks them they are gone, and the block is sent in a new epoch, as
 // one that no server knows.
-func (s *Sink) insertProven(ctx context.Context, conn clickhouse.Conn, b *ship.Batch) (sent bool, err error) {
+func (s *Sink) insertProven(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, collected bool) (sent bool, err error) {
 	k, err := s.known(ctx, conn)
 	if err != nil {
 		return false, err
 	}
 
 	for epoch := range maxEpochs {
-		some, err := s.insert(ctx, conn, k, b, epoch)
+		some, err := s.insert(ctx, conn, k, b, s.insertSettings(k, b, epoch, collected))
 		sent = sent || some
 		if err != nil || !s.readBack(k, b) {
 			return sent, err
@@ -68,8 +76,8 @@ func (s *Sink) insertProven(ctx context.Context, conn clickhouse.Conn, b *ship.B
 }
 
 // insert sends b; sent tells whether rows may have left.
-func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *ship.Batch, epoch int) (sent bool, err error) {
-	query, settings := insertQuery(s.table(k, b.Table), b.Table), s.insertSettings(k, b, epoch)
+func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *ship.Batch, settings []native.Setting) (sent bool, err error) {
+	query := insertQuery(s.table(k, b.Table), b.Table)
 	if s.address.HTTP {
 		return s.insertHTTP(ctx, conn, b, query, settings)
 	}
@@ -181,12 +189,16 @@ func insertQuery(quoted, table string) string {
 	return "INSERT INTO " + quoted + " (" + strings.Join(names, ", ") + ") VALUES"
 }
 
-// insertSettings are those that this server has: no asynchronous insert (its
-// answer would say nothing), and a token that tells a retry of the same rows.
-// An old server tells it by the block's content.
-func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int) []native.Setting {
+// insertSettings are those that this server has: an insert of its own or, where it is to be
+// collected with others', one that is answered when its rows are in a part, and a token that
+// tells a retry of the same rows. An old server tells it by the block's content.
+func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int, collected bool) []native.Setting {
 	var settings []native.Setting
-	if k.settings["async_insert"] {
+	switch {
+	case collected: // deduplicate_insert is enabled unless a profile says otherwise
+		settings = append(settings, native.Setting{Name: "async_insert", Number: 1}, native.Setting{Name: "wait_for_async_insert", Number: 1},
+			native.Setting{Name: "deduplicate_insert", Text: "enable"})
+	case k.settings["async_insert"]:
 		settings = append(settings, native.Setting{Name: "async_insert"})
 	}
 

@@ -50,6 +50,9 @@ type Options struct {
 	// NoCreate leaves the tables as they are: the user lacks the rights, or they
 	// are made by `laggard schema apply`.
 	NoCreate bool
+	// AsyncInsert lets the server collect the inserts of many agents into few parts. A server
+	// before 26.2 refuses it: it would not tell an insert that is sent again.
+	AsyncInsert bool
 	// Job and Node tell who writes: by them the shard is chosen where the address names a
 	// cluster. "" is not known.
 	Job, Node string
@@ -84,14 +87,6 @@ type Sink struct {
 	// block and scratch (over HTTP) turn rows into columns.
 	block   block
 	scratch ship.Scratch
-}
-
-// server is what is known of the other side.
-type server struct {
-	version  ddl.Version
-	settings map[string]bool
-	// engines of the database's tables.
-	engines map[string]string
 }
 
 // Open reads the store URL and the files that it names. It connects to nothing:
@@ -291,63 +286,6 @@ func (s *Sink) call(ctx context.Context, what string, f func(context.Context, cl
 
 	s.failures = 0
 	return nil
-}
-
-// known asks the server once for its version, its settings and its tables.
-func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error) {
-	if s.server != nil {
-		return s.server, nil
-	}
-
-	var text string
-	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
-		return nil, err
-	}
-
-	version, err := ddl.ParseVersion(text)
-	if err != nil {
-		return nil, err
-	}
-
-	k := &server{version: version, settings: map[string]bool{}}
-	if err := names(ctx, conn, "SELECT name FROM system.settings", k.settings); err != nil {
-		return nil, err
-	}
-
-	q := "SELECT name, engine FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
-	if k.engines, err = pairs(ctx, conn, q); err != nil {
-		return nil, err
-	}
-
-	s.server = k
-	return k, nil
-}
-
-func names(ctx context.Context, conn clickhouse.Conn, query string, into map[string]bool) error {
-	rows, err := conn.Query(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return err
-		}
-
-		into[name] = true
-	}
-
-	return rows.Err()
-}
-
-// name is the name of the table that holds the rows here: on a cluster the local one.
-func (k *server) name(table string) string {
-	if k.engines[table+ddl.LocalSuffix] != "" {
-		return table + ddl.LocalSuffix
-	}
-
-	return table
 }
 
 // table is that name, quoted.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -52,45 +51,6 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	}
 
 	return stored, nil
-}
-
-// settle waits until the inserts that b conflicts with have left
-// system.processes. A server gives up a client that is gone after its own
-// receive timeout, 5 minutes by default.
-func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
-	wait := 20 * time.Millisecond
-	for {
-		running := ""
-		err := s.call(ctx, "look for running inserts", func(ctx context.Context, conn clickhouse.Conn) error {
-			all := map[string]bool{}
-			q := "SELECT query_id FROM system.processes WHERE query_id LIKE " + ddl.Literal(ship.QueryPrefix+"%")
-			if err := names(ctx, conn, q, all); err != nil {
-				return err
-			}
-
-			for id := range all {
-				if b.Conflicts(id) {
-					running = id
-				}
-			}
-
-			return nil
-		})
-		if err != nil || running == "" {
-			return err
-		}
-
-		s.o.Logger.Debug("wait for an insert to end", "query_id", running)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("wait for insert %s to end: %w", running, ctx.Err())
-		case <-timer.C:
-		}
-
-		wait = min(2*wait, time.Second)
-	}
 }
 
 // lookup is one query and what to do with its rows.

@@ -18,10 +18,12 @@ const parquetScheme = "parquet:"
 
 // StoreOptions configure OpenStore.
 type StoreOptions struct {
-	TTL    map[string]int // ClickHouse: days to keep, by table
-	Job    string         // ClickHouse: who writes; Job and Node choose the shard of a cluster
-	Node   string
-	Logger *slog.Logger
+	TTL  map[string]int // ClickHouse: days to keep, by table
+	Job  string         // ClickHouse: who writes; Job and Node choose the shard of a cluster
+	Node string
+	// AsyncInsert lets the server collect inserts: ClickHouse 26.2 and newer.
+	AsyncInsert bool
+	Logger      *slog.Logger
 }
 
 // CheckStore tells what is wrong with the form of a store's name: parquet:DIR, or
@@ -53,7 +55,7 @@ func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, err
 
 	dir, ok := strings.CutPrefix(spec, parquetScheme)
 	if !ok {
-		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Job: o.Job, Node: o.Node, Logger: o.Logger})
+		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Job: o.Job, Node: o.Node, AsyncInsert: o.AsyncInsert, Logger: o.Logger})
 	}
 
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {

@@ -1,0 +1,110 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+)
+
+// server is what is known of the other side.
+type server struct {
+	version  ddl.Version
+	settings map[string]bool
+	// engines of the database's tables.
+	engines map[string]string
+	// queue: inserts may wait in system.asynchronous_inserts.
+	queue bool
+}
+
+// known asks the server once for its version, its settings and its tables.
+func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error) {
+	if s.server != nil {
+		return s.server, nil
+	}
+
+	var text string
+	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
+		return nil, err
+	}
+
+	version, err := ddl.ParseVersion(text)
+	if err != nil {
+		return nil, err
+	}
+
+	k := &server{version: version, settings: map[string]bool{}}
+	if err := s.collects(ctx, conn, k); err != nil {
+		return nil, err
+	}
+
+	if err := names(ctx, conn, "SELECT name FROM system.settings", k.settings); err != nil {
+		return nil, err
+	}
+
+	q := "SELECT name, engine FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
+	if k.engines, err = pairs(ctx, conn, q); err != nil {
+		return nil, err
+	}
+
+	s.server = k
+	return k, nil
+}
+
+func names(ctx context.Context, conn clickhouse.Conn, query string, into map[string]bool) error {
+	rows, err := conn.Query(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+
+		into[name] = true
+	}
+
+	return rows.Err()
+}
+
+// name is the name of the table that holds the rows here: on a cluster the local one.
+func (k *server) name(table string) string {
+	if k.engines[table+ddl.LocalSuffix] != "" {
+		return table + ddl.LocalSuffix
+	}
+
+	return table
+}
+
+// queueTable lists the inserts that a server collects and has not stored yet.
+const queueTable = "asynchronous_inserts"
+
+// collects finds out whether the server may hold inserts in its queue: another writer's,
+// too. Where it is asked to collect ours it must be one that tells those that are sent
+// again, and must let us see the queue.
+func (s *Sink) collects(ctx context.Context, conn clickhouse.Conn, k *server) error {
+	able := k.version.TellsCollected()
+	if able {
+		found := map[string]bool{}
+		if err := names(ctx, conn, "SELECT name FROM system.tables WHERE database = 'system' AND name = '"+queueTable+"'", found); err != nil {
+			return err
+		}
+
+		k.queue = found[queueTable]
+	}
+
+	switch {
+	case !s.o.AsyncInsert || k.queue:
+		return nil
+	case able:
+		return refused(fmt.Errorf("--async-insert: user %s of store %s may not see system.%s", s.address.User, s.address, queueTable),
+			"GRANT SELECT ON system."+queueTable+" to the user, or leave --async-insert out")
+	}
+
+	return refused(fmt.Errorf("--async-insert: server %s of store %s is ClickHouse %s, which would store what is sent again a second time", s.address.Host, s.address, k.version),
+		"leave --async-insert out, or bring the server to 26.2 or newer")
+}

@@ -1,0 +1,120 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/writer/ship"
+)
+
+// settle waits until the inserts that b conflicts with have left the server: its list of
+// processes and, where it collects inserts, their queue and the flushes of that. A server
+// gives up a client that is gone after its own receive timeout, 5 minutes by default.
+func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
+	wait := 20 * time.Millisecond
+	var looks looks
+	for {
+		var now look
+		err := s.call(ctx, "look for running inserts", func(ctx context.Context, conn clickhouse.Conn) error {
+			k, err := s.known(ctx, conn)
+			if err == nil {
+				now, err = underWay(ctx, conn, k)
+			}
+
+			return err
+		})
+		if err != nil {
+			return err
+		}
+
+		running := looks.next(b, now)
+		if running == "" {
+			return nil
+		}
+
+		s.o.Logger.Debug("wait for an insert to end", "query_id", running)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("wait for insert %s to end: %w", running, ctx.Err())
+		case <-timer.C:
+		}
+
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// look is what was under way on a server at one moment, by query ids.
+type look struct {
+	inserts map[string]bool // laggard's, that run or wait in the queue
+	flushes map[string]bool // of the queue: the server's own inserts, of whatever waited in it
+}
+
+// underWay looks at a server. The queue comes first: what has left it since is in a flush.
+//
+// Caveat: a flush for which the server has no thread left is in neither for that long.
+func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (look, error) {
+	now := look{map[string]bool{}, map[string]bool{}}
+	ours := "query_id LIKE " + ddl.Literal(ship.QueryPrefix+"%")
+	if !k.queue {
+		return now, names(ctx, conn, "SELECT query_id FROM system.processes WHERE "+ours, now.inserts)
+	}
+
+	if err := names(ctx, conn, "SELECT arrayJoin(`entries.query_id`) AS query_id FROM system.asynchronous_inserts WHERE "+ours, now.inserts); err != nil {
+		return now, err
+	}
+
+	const flush = "query_kind = 'AsyncInsertFlush'"
+	q := "SELECT query_id, toBool(" + flush + ") FROM system.processes WHERE " + ours + " OR " + flush
+	return now, eachRow(ctx, conn, q, func(rows driver.Rows) error {
+		var id string
+		var flushes bool
+		if err := rows.Scan(&id, &flushes); err != nil {
+			return err
+		}
+
+		if flushes {
+			now.flushes[id] = true
+		} else {
+			now.inserts[id] = true
+		}
+
+		return nil
+	})
+}
+
+// looks are those of one settle. An insert may go from its process into the queue, and from
+// there into a flush, which tells of nobody whose rows it holds.
+type looks struct {
+	flushes map[string]bool // that may hold rows of the batch; nil not known yet
+}
+
+// next returns what is to be waited for, "" for nothing: first the inserts that conflict
+// with b, then the flushes that were there once no such insert was. Later ones hold other
+// rows.
+func (l *looks) next(b *ship.Batch, now look) string {
+	for id := range now.inserts {
+		if b.Conflicts(id) {
+			l.flushes = nil
+			return id
+		}
+	}
+
+	if l.flushes == nil {
+		l.flushes = maps.Clone(now.flushes)
+	}
+
+	maps.DeleteFunc(l.flushes, func(id string, _ bool) bool { return !now.flushes[id] })
+	for id := range l.flushes {
+		return id
+	}
+
+	return ""
+}
