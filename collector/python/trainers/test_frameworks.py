@@ -13,10 +13,19 @@ class DeepSpeed(bed.Case):
     def test_zero_3(self):
         self.family("deepspeed_zero", arguments=("3",))
 
+    def test_overflows_that_it_skips(self):
+        for stage in "1", "3":
+            with self.subTest(stage=stage):
+                self.clean()
+                self.family("deepspeed_zero", arguments=(stage, "overflow"), name="deepspeed_overflow")
+
 
 class Megatron(bed.Case):
     def test_schedule_and_optimizer(self):
         self.family("megatron_core", arguments=("checkpoint",))
+
+    def test_step_that_returns_false(self):
+        self.family("megatron_core", arguments=("overflow",), name="megatron_overflow")
 
 
 class Lightning(bed.Case):

@@ -1,11 +1,12 @@
 """Megatron-core: its schedule with two micro-batches, its DistributedDataParallel with bucketed
 reduction in coalescing managers, its optimizer, and where it is asked for a checkpoint of its
-dist_checkpointing.
+dist_checkpointing, or 16-bit numbers whose gradients overflow in two iterations.
 
-    megatron_core.py [checkpoint]
+    megatron_core.py [checkpoint | overflow]
 
 Megatron's code asks for a CUDA device by name, and its saver waits for it: on a machine
-without one its tensors are made on the CPU, nothing else of it is changed.
+without one its tensors are made on the CPU, and say that they are CUDA's. Nothing else of it
+is changed.
 """
 
 import os
@@ -24,7 +25,10 @@ class OnCPU(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if str(kwargs.get("device", "")).startswith("cuda"):
             kwargs["device"] = "cpu"
-        return args[0] if function is torch.Tensor.cuda else function(*args, **kwargs)
+        if function is torch.Tensor.cuda:
+            return args[0]
+        found = function(*args, **kwargs)
+        return found.replace("torch.", "torch.cuda.") if function is torch.Tensor.type and isinstance(found, str) else found
 
 
 OnCPU().__enter__()
@@ -53,18 +57,21 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         """Returns the output."""
-        return self.net(x)
+        return self.net(x.to(next(self.parameters()).dtype)).float()
 
 
 def main():
     rank, world = common.start()
+    overflows = (2, 5) if "overflow" in sys.argv else ()
     parallel_state.initialize_model_parallel()
     config = TransformerConfig(num_layers=1, hidden_size=24, num_attention_heads=2, use_cpu_initialization=True,
                                deallocate_pipeline_outputs=True)  # Megatron's own way into the autograd engine
     model = DistributedDataParallel(config, DistributedDataParallelConfig(overlap_grad_reduce=False,
-                                    use_distributed_optimizer=False), Net())
-    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="sgd", lr=1e-2, weight_decay=0.0, clip_grad=0.0), [model])
-    losses, iterations = [], common.iterations(8)
+                                    use_distributed_optimizer=False), Net().half() if overflows else Net())
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="sgd", lr=1e-2, weight_decay=0.0, clip_grad=0.0,
+                                                       fp16=bool(overflows), initial_loss_scale=2.0**8), [model])
+    config.grad_scale_func = optimizer.scale_loss if overflows else None
+    losses, skipped, iterations = [], [], common.iterations(8)
 
     def forward_step(numbers, module):
         """Returns the output of a micro-batch, and what makes a loss of it."""
@@ -73,7 +80,7 @@ def main():
         def loss_of(out):
             loss = torch.nn.functional.mse_loss(out, y)
             losses.append(loss.item())
-            return loss, {}
+            return loss * (float("inf") if n in overflows and rank == 0 else 1.0), {}
 
         return module(x), loss_of
 
@@ -83,13 +90,15 @@ def main():
         get_forward_backward_func()(forward_step_func=forward_step, data_iterator=iter((2 * n, 2 * n + 1)), model=model,
                                     num_microbatches=2, seq_length=1, micro_batch_size=4, forward_only=False)
         model.finish_grad_sync()
-        optimizer.step()
+        if not optimizer.step()[0]:
+            skipped.append(n)
         if n == 3 and "checkpoint" in sys.argv:
             folder = "megatron-%s" % os.environ["MASTER_PORT"]  # one of each run
             os.makedirs(folder, exist_ok=True)
             weight = next(model.parameters()).data
             shard = dist_checkpointing.ShardedTensor.from_rank_offsets("weight", weight, replica_id=rank)
             dist_checkpointing.save({"weight": shard}, folder)
+    assert skipped == list(overflows), skipped
     common.finish(losses, iterations, forwards=2 * iterations, backwards=2 * iterations, saves=int("checkpoint" in sys.argv))
 
 
