@@ -17,8 +17,8 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	p := e.costs.Price(faults)
 	set := func(least, most *float64, a, b float64) {
 		*least, *most = round4(robust.Finite(a, 0)), 0
-		if x := round4(robust.Finite(b, 0)); x > *least {
-			*most = x
+		if b = robust.Finite(b, 0); round4(b) > *least {
+			*most = math.Ceil(b*1e4) / 1e4 // it is a bound
 		}
 	}
 	least, most := 0.0, 0.0
