@@ -279,7 +279,7 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 	switch {
 	case s.proof[r] && (together < saveDoubt || !most): // the storage turned out to differ so by itself
 		s.proof[r] = false
-	case !s.proof[r] && climbed && most && s.rise[r] >= saveRise && together >= saveAlarm:
+	case !s.proof[r] && climbed && most && s.rise[r] >= saveRise && together >= saveAlarm && s.cost[r] >= saveLeast:
 		s.proof[r], s.third[r] = true, step
 	}
 }
