@@ -263,7 +263,8 @@ func TestHard_LateLoaderAndOthers(t *testing.T) {
 // was named; a node that saved twice as slowly eight times in a row was not found; who waits
 // inside its forward pass for a mate that comes late was named; so was one of three that all
 // were suspects, and two stages of a replica whose ranks are partly absent; and a host's delay
-// seemed to be work that the next stage had as well.
+// seemed to be work that the next stage had as well; so did the end of a burst to the mate of
+// who is slow in bursts.
 func TestHard_ExactlyThese(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -273,6 +274,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"bursts-regular", 27182801}, {"interleaved", 27182822}, {"recomputation", 31415930},
 		{"two-culprits", 27182816}, {"two-culprits", 27182822}, {"two-culprits", 27182834}, {"slow-saver", 16180316},
 		{"recomputation", 77000134}, {"bursts-regular", 77000133}, {"absent-10", 27182806}, {"host-delay", 77100013},
+		{"bursts-regular", 57721580},
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)

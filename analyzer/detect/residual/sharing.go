@@ -269,7 +269,9 @@ func (s *Sharing) excuse(t known) {
 				switch {
 				case !t.Degraded(int(r)):
 				case slow == 1:
-					s.dev[r] -= t.Lately(int(r))
+					if l := t.Lately(int(r)); s.dev[r] >= l/2 { // else it is well in this step
+						s.dev[r] -= l
+					}
 				case s.within == nil:
 					s.dev[r] = robust.NaN
 				}
