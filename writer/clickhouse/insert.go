@@ -195,9 +195,11 @@ func insertQuery(quoted, table string) string {
 func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int, collected bool) []native.Setting {
 	var settings []native.Setting
 	switch {
-	case collected: // deduplicate_insert is enabled unless a profile says otherwise
-		settings = append(settings, native.Setting{Name: "async_insert", Number: 1}, native.Setting{Name: "wait_for_async_insert", Number: 1},
-			native.Setting{Name: "deduplicate_insert", Text: "enable"})
+	case collected:
+		settings = append(settings, native.Setting{Name: "async_insert", Number: 1}, native.Setting{Name: "wait_for_async_insert", Number: 1})
+		if k.settings["deduplicate_insert"] { // by default, unless a profile says otherwise
+			settings = append(settings, native.Setting{Name: "deduplicate_insert", Text: "enable"})
+		}
 	case k.settings["async_insert"]:
 		settings = append(settings, native.Setting{Name: "async_insert"})
 	}
