@@ -67,7 +67,13 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 
 // sort puts the records in memory in order.
 func (s *spool) sort() {
-	slices.SortFunc(s.order, func(a, b ref) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
+	slices.SortFunc(s.order, func(a, b ref) int {
+		if a.at != b.at { // cmp.Or compares both all the time
+			return cmp.Compare(a.at, b.at)
+		}
+
+		return cmp.Compare(a.from, b.from)
+	})
 }
 
 // record is the record at a place of data, without its head.
