@@ -9,15 +9,29 @@ import (
 )
 
 // Column is one column of a block that was read: Numbers (of any width; an unsigned one of
-// 64 bits keeps its bits) or Texts. It is valid until the next block.
+// 64 bits keeps its bits), Texts, or lists. It is valid until the next block.
 type Column struct {
 	Name    string
 	Numbers []int64
 	Texts   []string // nil of a column of numbers
+	// Of has the elements of all lists, one list after the other, and Ends where each list
+	// ends in it. Of may be lists, too; nil of a column without lists.
+	Ends []int64
+	Of   *Column
+}
+
+// List returns where the list of a row begins and ends in Of.
+func (c *Column) List(row int) (from, to int64) {
+	if row > 0 {
+		from = c.Ends[row-1]
+	}
+
+	return from, c.Ends[row]
 }
 
 // Select sends a query and calls each with the columns and the number of rows of every
-// block that comes. Integers up to 64 bits, String and LowCardinality(String) can be read.
+// block that comes. Integers up to 64 bits, String, LowCardinality(String), Array(String) and
+// Array(Array(UInt32)) can be read.
 // Of Texts the same word is the same string all along.
 func (c *Conn) Select(query, id string, settings []Setting, each func(columns []Column, rows int) error) error {
 	if err := c.query(query, id, settings); err != nil {
@@ -81,7 +95,7 @@ func (c *Conn) block(s *selection) error {
 // read reads a block as it lies in the packet, or in a body of the format Native.
 func (s *selection) read(r *proto.Reader, version int) error {
 	var b proto.Block
-	if err := b.DecodeBlock(r, version, s.results.Auto()); err != nil {
+	if err := b.DecodeBlock(r, version, s); err != nil {
 		return err
 	}
 
@@ -103,13 +117,47 @@ func (s *selection) read(r *proto.Reader, version int) error {
 	return s.each(s.columns, b.Rows)
 }
 
+// DecodeResult reads the columns of a block; those of the first tell the types.
+func (s *selection) DecodeResult(r *proto.Reader, version int, b proto.Block) error {
+	for len(s.results) < b.Columns {
+		s.results = append(s.results, proto.ResultColumn{Data: &anyColumn{}})
+	}
+
+	return s.results.DecodeResult(r, version, b)
+}
+
+// anyColumn is a column whose type the server tells. ch-go's own can't tell lists of lists,
+// and forgets the dictionary of a LowCardinality.
+type anyColumn struct{ proto.ColAuto }
+
+const listsOfLists = "Array(Array(UInt32))"
+
+// Infer implements proto.Inferable.
+func (c *anyColumn) Infer(t proto.ColumnType) error {
+	if c.Data == nil && t == listsOfLists {
+		c.Data, c.DataType = proto.NewArray(proto.NewArray(new(proto.ColUInt32))), t
+		return nil
+	}
+
+	return c.ColAuto.Infer(t)
+}
+
+// DecodeState implements proto.StateDecoder.
+func (c *anyColumn) DecodeState(r *proto.Reader) error {
+	if s, ok := c.Data.(proto.StateDecoder); ok {
+		return s.DecodeState(r)
+	}
+
+	return nil
+}
+
 // errType is that a column has a type that we ask for nowhere.
-var errType = errors.New("of a type that is no integer and no text")
+var errType = errors.New("of a type that is no integer, no text and no list of them")
 
 // take takes the values of a column of a block.
 func (c *Column) take(data proto.ColResult, s *selection) error {
-	if auto, ok := data.(*proto.ColAuto); ok {
-		data = auto.Data
+	if c, ok := data.(*anyColumn); ok {
+		data = c.Data
 	}
 
 	switch v := data.(type) {
@@ -145,11 +193,27 @@ func (c *Column) take(data proto.ColResult, s *selection) error {
 
 			c.Texts[i] = last
 		}
+	case *proto.ColArr[string]:
+		return c.lists(v.Offsets, v.Data, s)
+	case *proto.ColArr[[]uint32]:
+		return c.lists(v.Offsets, v.Data, s)
+	case *proto.ColArr[uint32]:
+		return c.lists(v.Offsets, v.Data, s)
 	default:
 		return errType
 	}
 
 	return nil
+}
+
+// lists takes the values of a column of lists.
+func (c *Column) lists(ends proto.ColUInt64, of proto.ColResult, s *selection) error {
+	if c.Of == nil {
+		c.Of = &Column{}
+	}
+
+	c.Ends = widened(c.Ends, ends)
+	return c.Of.take(of, s)
 }
 
 // widened returns values as 64-bit ones, in dst where there is room.

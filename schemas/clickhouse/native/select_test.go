@@ -39,7 +39,7 @@ func TestColumns_CurrentEngine(t *testing.T) {
 	const rows = 150_000 // several blocks
 	seen := 0
 	err := read(`SELECT number AS u64, toInt64(number) - 5 AS i64, toUInt32(number) AS u32, toInt32(number) - 7 AS i32, toUInt16(number % 65536) AS u16,
-		toUInt8(number % 256) AS u8, concat('t', toString(number % 3)) AS text, toLowCardinality(concat('w', toString(intDiv(number, 1000)))) AS word
+		toUInt8(number % 256) AS u8, arrayMap(x -> toString(x), range(number % 3)) AS texts, arrayMap(x -> range(toUInt32(x + number % 5)), range(number % 3)) AS lists, concat('t', toString(number % 3)) AS text, toLowCardinality(concat('w', toString(intDiv(number, 1000)))) AS word
 		FROM numbers(150000) SETTINGS max_threads = 1 FORMAT Native`, func(columns []Column, n int) error {
 		for i := range n {
 			at := int64(seen + i)
@@ -48,8 +48,15 @@ func TestColumns_CurrentEngine(t *testing.T) {
 				t.Fatalf("row %d: %d, want %d", at, got, want)
 			}
 
-			if text, word := columns[6].Texts[i], columns[7].Texts[i]; text != "t"+strconv.FormatInt(at%3, 10) || word != "w"+strconv.FormatInt(at/1000, 10) {
+			if text, word := columns[8].Texts[i], columns[9].Texts[i]; text != "t"+strconv.FormatInt(at%3, 10) || word != "w"+strconv.FormatInt(at/1000, 10) {
 				t.Fatalf("row %d: %s %s", at, text, word)
+			}
+
+			texts, lists := listsOf(&columns[6], &columns[7], i)
+			for k := range at % 3 {
+				if len(texts) != int(at%3) || texts[k] != strconv.FormatInt(k, 10) || len(lists) != int(at%3) || len(lists[k]) != int(k+at%5) || at%5 > 0 && lists[k][at%5-1] != at%5-1 {
+					t.Fatalf("row %d: texts %q, lists %d", at, texts, lists)
+				}
 			}
 		}
 
@@ -64,4 +71,16 @@ func TestColumns_CurrentEngine(t *testing.T) {
 	if !errors.Is(err, errType) || !strings.Contains(err.Error(), "half") {
 		t.Errorf("a column of floats: %v", err)
 	}
+}
+
+// listsOf returns a row's list of texts, and its list of lists of numbers.
+func listsOf(texts, lists *Column, row int) (words []string, numbers [][]int64) {
+	from, to := texts.List(row)
+	words = texts.Of.Texts[from:to]
+	for from, to = lists.List(row); from < to; from++ {
+		first, end := lists.Of.List(int(from))
+		numbers = append(numbers, lists.Of.Of.Numbers[first:end])
+	}
+
+	return words, numbers
 }
