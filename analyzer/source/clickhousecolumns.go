@@ -12,8 +12,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 )
 
-// selectColumns is selectRows for tables of millions of rows: it moves blocks of columns
-// into rows, where clickhouse-go would scan each value. Over HTTP it is selectRows.
+// selectColumns is selectRows for all that is large: it moves blocks of columns into rows,
+// where clickhouse-go would scan each value. Over HTTP it is selectRows.
 func selectColumns[T any](ctx context.Context, d *database, columns []column[T], table, job, where, tail string) ([]T, error) {
 	if d.at.HTTP {
 		return selectRows[T](ctx, d, table, job, where, tail)
@@ -51,16 +51,19 @@ func move[T any](columns []column[T], got []native.Column, job string, rows []T)
 	}
 
 	for k, c := range columns {
-		if c.text != nil {
+		switch {
+		case c.list != nil:
+			for i := range rows {
+				c.list(&rows[i], &got[k], i)
+			}
+		case c.text != nil:
 			for i, word := range got[k].Texts {
 				c.text(&rows[i], word)
 			}
-
-			continue
-		}
-
-		for i, n := range got[k].Numbers {
-			c.set(&rows[i], n)
+		default:
+			for i, n := range got[k].Numbers {
+				c.set(&rows[i], n)
+			}
 		}
 	}
 }

@@ -25,12 +25,11 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 	}
 
 	info := Info{Job: job, Kind: ClickHouse}
-	ranks, err := selectRows[row.Rank](ctx, d, row.RanksTable, job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
+	ranks, err := d.ranks(ctx, job)
 	if err != nil {
 		return info, err
 	}
 
-	ranks = newestRanks(ranks)
 	if err := useTopology(&info, o, ranks); err != nil {
 		return info, err
 	}
@@ -78,6 +77,14 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 		return nil
 	})
 	return info, err
+}
+
+// ranks reads the table of ranks, the highest version of each incarnation.
+func (d *database) ranks(ctx context.Context, job string) ([]row.Rank, error) {
+	// A large job's rows are kilobytes of ranks each: of so many comes a block.
+	const tail = "SETTINGS max_block_size = 1024"
+	ranks, err := selectColumns(ctx, d, rankColumns(members{}), row.RanksTable, job, "", tail)
+	return newestRanks(ranks), err
 }
 
 // rankRange is a closed range of ranks.

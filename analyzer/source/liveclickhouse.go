@@ -110,12 +110,11 @@ func (r *tableReader) identities(ctx context.Context, take func(*row.Rows) error
 		return err
 	}
 
-	ranks, err := selectRows[row.Rank](ctx, r.d, row.RanksTable, r.job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
+	ranks, err := r.d.ranks(ctx, r.job)
 	if err != nil {
 		return err
 	}
 
-	ranks = newestRanks(ranks)
 	r.ranks.sign = sign
 	r.comms = needsCommunications(ranks, r.topology)
 	return take(&row.Rows{Ranks: ranks})

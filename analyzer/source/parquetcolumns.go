@@ -10,16 +10,19 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// column moves one column of a file into rows of type T: set for integers, text
-// for strings. missing is the value where the file is older than the column.
+// column moves one column of a file or of a server's answer into rows of type T: set for
+// integers, text for strings, list for lists, which only servers send so. missing is the
+// value where the file is older than the column.
 type column[T any] struct {
 	name    string
 	set     func(*T, int64)
 	text    func(*T, string)
+	list    func(*T, *native.Column, int)
 	missing int64
 }
 
@@ -164,6 +167,8 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 
 func assignJob[T any](r *T, job string) {
 	switch r := any(r).(type) {
+	case *row.Rank:
+		r.Job = job
 	case *row.Step:
 		r.Job = job
 	case *row.Communication:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -41,21 +42,26 @@ type members map[uint64][][]uint32
 func (m members) share(rows []row.Rank) {
 	for i := range rows {
 		for k, ranks := range rows[i].GroupRanks {
-			h := uint64(len(ranks))
-			for _, r := range ranks {
-				h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
-				h ^= h >> 29
-			}
-
-			at := slices.IndexFunc(m[h], func(x []uint32) bool { return slices.Equal(x, ranks) })
-			if at < 0 {
-				at = len(m[h])
-				m[h] = append(m[h], slices.Clip(ranks))
-			}
-
-			rows[i].GroupRanks[k] = m[h][at]
+			rows[i].GroupRanks[k] = m.kept(ranks)
 		}
 	}
+}
+
+// kept returns the one copy of a group's ranks.
+func (m members) kept(ranks []uint32) []uint32 {
+	h := uint64(len(ranks))
+	for _, r := range ranks {
+		h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+
+	at := slices.IndexFunc(m[h], func(x []uint32) bool { return slices.Equal(x, ranks) })
+	if at < 0 {
+		at = len(m[h])
+		m[h] = append(m[h], slices.Clone(ranks))
+	}
+
+	return m[h][at]
 }
 
 func addRanks(b Builder, ranks []row.Rank, info *Info) {
@@ -64,4 +70,45 @@ func addRanks(b Builder, ranks []row.Rank, info *Info) {
 	}
 
 	info.Ranks += len(ranks)
+}
+
+// rankColumns are the columns of row.Rank but the job. The ranks of groups are kept in groups.
+func rankColumns(groups members) []column[row.Rank] {
+	var ranks []uint32
+	return []column[row.Rank]{
+		{name: "rank", set: func(r *row.Rank, v int64) { r.Rank = uint32(v) }},
+		{name: "incarnation", set: func(r *row.Rank, v int64) { r.Incarnation = uint64(v) }},
+		{name: "world_size", set: func(r *row.Rank, v int64) { r.WorldSize = uint32(v) }},
+		{name: "local_rank", set: func(r *row.Rank, v int64) { r.LocalRank = uint16(v) }},
+		{name: "node", text: func(r *row.Rank, v string) { r.Node = v }},
+		{name: "device", text: func(r *row.Rank, v string) { r.Device = v }},
+		{name: "pod", text: func(r *row.Rank, v string) { r.Pod = v }},
+		{name: "pid", set: func(r *row.Rank, v int64) { r.PID = uint32(v) }},
+		{name: "boot_id", text: func(r *row.Rank, v string) { r.BootID = v }},
+		{name: "started_ns", set: func(r *row.Rank, v int64) { r.StartedNs = v }},
+		{name: "ended_ns", set: func(r *row.Rank, v int64) { r.EndedNs = v }},
+		{name: "groups", list: func(r *row.Rank, c *native.Column, i int) { r.Groups = texts(c, i) }},
+		{name: "group_ranks", list: func(r *row.Rank, c *native.Column, i int) {
+			from, to := c.List(i)
+			r.GroupRanks = make([][]uint32, 0, to-from)
+			for k := from; k < to; k++ {
+				first, end := c.Of.List(int(k))
+				ranks = ranks[:0]
+				for _, n := range c.Of.Of.Numbers[first:end] {
+					ranks = append(ranks, uint32(n))
+				}
+
+				r.GroupRanks = append(r.GroupRanks, groups.kept(ranks))
+			}
+		}},
+		{name: "writer", text: func(r *row.Rank, v string) { r.Writer = v }},
+		{name: "version", set: func(r *row.Rank, v int64) { r.Version = uint32(v) }},
+		{name: "off", list: func(r *row.Rank, c *native.Column, i int) { r.Off = texts(c, i) }},
+	}
+}
+
+// texts is a copy of a row's list of texts.
+func texts(c *native.Column, row int) []string {
+	from, to := c.List(row)
+	return append(make([]string, 0, to-from), c.Of.Texts[from:to]...)
 }

@@ -92,12 +92,12 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 
 // Records implements Source.
 func (d *database) Records(ctx context.Context, job string, _ Options, take func([]row.Rank, []row.Record) error) error {
-	ranks, err := selectRows[row.Rank](ctx, d, row.RanksTable, job, "", "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation")
+	ranks, err := d.ranks(ctx, job)
 	if err != nil {
 		return err
 	}
 
-	if err := take(newestRanks(ranks), nil); err != nil {
+	if err := take(ranks, nil); err != nil {
 		return err
 	}
 

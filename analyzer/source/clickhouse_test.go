@@ -1,0 +1,75 @@
+package source
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/ship"
+)
+
+// TestClickHouse_GroupsOfManyRanks: identities come back as they were stored, the highest
+// version of each, and ranks of one group share one copy of its members.
+func TestClickHouse_GroupsOfManyRanks(t *testing.T) {
+	server := chtest.Start(t)
+	spec := server.Store(server.Database())
+	sink, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := sink.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	const ranks = 3000 // several blocks
+	var everybody []uint32
+	for r := range uint32(ranks) {
+		everybody = append(everybody, r)
+	}
+
+	var want []row.Rank
+	for version := range uint32(2) {
+		var rows row.Rows
+		for r := range uint32(ranks) {
+			one := row.Rank{Job: "j", Rank: r, Incarnation: uint64(r) + 1<<63, WorldSize: ranks, LocalRank: uint16(r % 8), Node: "n" + strconv.Itoa(int(r)/8), Device: "d", Pod: "p",
+				PID: r + 7, BootID: "b", StartedNs: 5, EndedNs: int64(version), Groups: []string{}, GroupRanks: [][]uint32{}, Writer: "w", Version: version + 1, Off: []string{}}
+			if r%3 != 0 {
+				one.Groups, one.GroupRanks, one.Off = []string{"dp:all:0:3000", "tp:mine:0:1"}, [][]uint32{everybody, {r}}, []string{"1:2"}
+			}
+
+			rows.Ranks = append(rows.Ranks, one)
+		}
+
+		for _, batch := range ship.Cut(&rows) {
+			if err := sink.Insert(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		want = rows.Ranks
+	}
+
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	got, _, err := load(t, spec, "j", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(want, got.ranks); diff != "" {
+		t.Fatalf("other identities than were stored:\n%.2000s", diff)
+	}
+
+	for i := range got.ranks {
+		if g := got.ranks[i].GroupRanks; i%3 != 0 && &g[0][0] != &got.ranks[1].GroupRanks[0][0] {
+			t.Fatalf("rank %d has a copy of its own of a group's members", i)
+		}
+	}
+}
