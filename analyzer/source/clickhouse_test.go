@@ -1,6 +1,8 @@
 package source
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -70,6 +72,35 @@ func TestClickHouse_GroupsOfManyRanks(t *testing.T) {
 	for i := range got.ranks {
 		if g := got.ranks[i].GroupRanks; i%3 != 0 && &g[0][0] != &got.ranks[1].GroupRanks[0][0] {
 			t.Fatalf("rank %d has a copy of its own of a group's members", i)
+		}
+	}
+}
+
+// TestByKey puts stretches that rise into one, with keys in several of them.
+func TestByKey(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for n := range 200 {
+		var rows []row.Step
+		for range n % 9 {
+			var part []row.Step
+			for range random.IntN(20) {
+				part = append(part, row.Step{Rank: random.Uint32N(3), Incarnation: random.Uint64N(2), Step: random.Uint64N(4), Repeat: uint16(random.UintN(2))})
+			}
+
+			slices.SortFunc(part, func(a, b row.Step) int { return compareSteps(&a, &b) })
+			rows = append(rows, part...)
+		}
+
+		want := slices.Clone(rows)
+		slices.SortFunc(want, func(a, b row.Step) int { return compareSteps(&a, &b) })
+		want = slices.Compact(want)
+		var got []row.Step
+		for _, k := range byKey(rows, compareSteps) {
+			got = append(got, rows[k])
+		}
+
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d rows: %d of %d keys, or another order", len(rows), len(got), len(want))
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // selectColumns is selectRows for all that is large: it moves blocks of columns into rows,
-// where clickhouse-go would scan each value. Over HTTP it is selectRows.
-func selectColumns[T any](ctx context.Context, d *database, columns []column[T], table, job, where, tail string) ([]T, error) {
+// where clickhouse-go would scan each value. They are put into a buffer, which may be nil and
+// is overwritten. Over HTTP it is selectRows.
+func selectColumns[T any](ctx context.Context, d *database, columns []column[T], table, job, where, tail string, buffer []T) ([]T, error) {
 	if d.at.HTTP {
 		return selectRows[T](ctx, d, table, job, where, tail)
 	}
@@ -24,7 +25,7 @@ func selectColumns[T any](ctx context.Context, d *database, columns []column[T],
 		names[i] = ddl.Quote(c.name)
 	}
 
-	var rows []T
+	rows := buffer[:0]
 	err := d.columns(ctx, selection(names, table, job, where, tail), func(got []native.Column, n int) error {
 		first := len(rows)
 		rows = slices.Grow(rows, n)[:first+n]

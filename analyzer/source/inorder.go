@@ -7,8 +7,8 @@ import (
 )
 
 // inOrder calls produce for 0…n-1 on several goroutines and hands the results to
-// consume in order, on the calling goroutine. At most 3 results a worker are held
-// at a time. It returns the first error after every goroutine has ended.
+// consume in order, on the calling goroutine. At most one result a worker and one more
+// are held at a time. It returns the first error after every goroutine has ended.
 func inOrder[T any](ctx context.Context, n, workers int, produce func(context.Context, int) (T, error), consume func(int, T) error) error {
 	type ticket struct {
 		i   int
@@ -20,7 +20,7 @@ func inOrder[T any](ctx context.Context, n, workers int, produce func(context.Co
 	g, ctx := errgroup.WithContext(ctx)
 	workers = max(1, min(workers, n))
 	work := make(chan ticket)
-	order := make(chan ticket, 2*workers)
+	order := make(chan ticket, workers)
 
 	g.Go(func() error {
 		defer close(work)

@@ -71,8 +71,8 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 
 	var rows row.Rows
 	var err error
-	if rows.Steps, err = selectColumns(ctx, r.d, stepColumns, row.StepsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step, repeat"); err == nil && r.comms {
-		rows.Communications, err = selectColumns(ctx, r.d, communicationColumns, row.CommunicationsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op")
+	if rows.Steps, err = selectColumns(ctx, r.d, stepColumns, row.StepsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step, repeat", nil); err == nil && r.comms {
+		rows.Communications, err = selectColumns(ctx, r.d, communicationColumns, row.CommunicationsTable, r.job, where, "ORDER BY start_ns, rank LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op", nil)
 	}
 
 	if err == nil {

@@ -134,7 +134,7 @@ func TestParity_GroupsOfTheTopologyAlone(t *testing.T) {
 
 func TestParity_ShortForm(t *testing.T) {
 	t.Parallel()
-	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, nil)
+	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -249,7 +249,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 	}
 
 	if f.parity > 0 {
-		if r.parity, err = runParity(ctx, f.parity, f.seed, f.parallel, counter(words, "cases through files and store")); err != nil {
+		if r.parity, err = runParity(ctx, f.parity, f.seed, f.parallel, nil, counter(words, "cases through files and store")); err != nil {
 			return err
 		}
 	}

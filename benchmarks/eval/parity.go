@@ -41,8 +41,15 @@ func (p *parity) String() string {
 // parityRecords bounds the ranges of a case that goes through files.
 const parityRecords = 250_000
 
-// runParity runs n cases, the scenarios in turn.
-func runParity(ctx context.Context, n int, seed uint64, parallel int, progress func(done, total int)) (*parity, error) {
+// store is where a case's rows go; full, where there is one, is called when they are there.
+type store struct {
+	spec string
+	full func() error
+}
+
+// runParity runs n cases, the scenarios in turn from one that the seed chooses. further, nil for none, names a store for case k
+// beside the Parquet store.
+func runParity(ctx context.Context, n int, seed uint64, parallel int, further func(k int) store, progress func(done, total int)) (*parity, error) {
 	p := &parity{}
 	type result struct {
 		t    task
@@ -52,7 +59,7 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, progress f
 	results := make([]result, n)
 	names := append(simulate.Names(), simulate.Families()...)
 	err := each(ctx, n, parallel, progress, func(k int) (err error) {
-		t := task{scenario: names[k%len(names)], seed: seed + uint64(k)}
+		t := task{scenario: names[(seed+uint64(k))%uint64(len(names))], seed: seed + uint64(k)}
 		cfg, err := t.fitting()
 		if err != nil {
 			return err
@@ -60,7 +67,12 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, progress f
 
 		results[k].t = t
 		results[k].t.seed = cfg.Seed
-		results[k].rows, results[k].diff, err = compare(ctx, cfg)
+		var more []store
+		if further != nil {
+			more = append(more, further(k))
+		}
+
+		results[k].rows, results[k].diff, err = compare(ctx, cfg, more...)
 		if err != nil {
 			return fmt.Errorf("%v through files and store: %w", t, err)
 		}
@@ -120,7 +132,7 @@ func (c *counted) AddStep(r *row.Step) {
 }
 
 // compare returns in what the verdicts on one job differ, "" when they are equal.
-func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, err error) {
+func compare(ctx context.Context, cfg simulate.Config, further ...store) (rows int, diff string, err error) {
 	var all counted
 	if _, err := simulate.Run(cfg, &all); err != nil {
 		return 0, "", err
@@ -137,19 +149,18 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 	}
 
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	job, store := filepath.Join(dir, "job"), filepath.Join(dir, "store")
+	job := filepath.Join(dir, "job")
 	if _, err := simulate.Write(job, cfg); err != nil {
 		return 0, "", err
 	}
 
-	sink, err := intake.OpenStore(ctx, "parquet:"+store, intake.StoreOptions{})
-	if err != nil {
-		return 0, "", err
-	}
+	specs := []string{job}
+	for _, s := range append([]store{{spec: "parquet:" + filepath.Join(dir, "store")}}, further...) {
+		if err := s.fill(ctx, job); err != nil {
+			return 0, "", err
+		}
 
-	_, err = intake.Once(ctx, job, sink, intake.Options{})
-	if err = errors.Join(err, sink.Close()); err != nil {
-		return 0, "", err
+		specs = append(specs, s.spec)
 	}
 
 	want, err := plainText(direct)
@@ -162,10 +173,14 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 		o.Topology = filepath.Join(job, "topology.json")
 	}
 
-	for _, spec := range []string{job, "parquet:" + store} {
-		v, err := fromSource(ctx, spec, o)
+	for _, spec := range specs {
+		v, rows, err := fromSource(ctx, spec, o)
 		if err != nil {
 			return 0, "", err
+		}
+
+		if rows != all.steps {
+			return all.steps, fmt.Sprintf("%s: %d rows of steps instead of %d", source.Redact(spec), rows, all.steps), nil
 		}
 
 		got, err := plainText(v)
@@ -181,21 +196,37 @@ func compare(ctx context.Context, cfg simulate.Config) (rows int, diff string, e
 	return all.steps, "", nil
 }
 
-func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.Verdict, err error) {
+// fill stores a job's files.
+func (s store) fill(ctx context.Context, job string) error {
+	sink, err := intake.OpenStore(ctx, s.spec, intake.StoreOptions{})
+	if err != nil {
+		return err
+	}
+
+	_, err = intake.Once(ctx, job, sink, intake.Options{})
+	if err = errors.Join(err, sink.Close()); err == nil && s.full != nil {
+		err = s.full()
+	}
+
+	return err
+}
+
+// fromSource returns the verdict on the job of a source, and how many rows of steps it gave.
+func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.Verdict, rows int, err error) {
 	src, err := source.Open(ctx, spec, o)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
 	defer func() { err = errors.Join(err, src.Close()) }()
-	var b feed.History
+	var b counted
 	info, err := src.Load(ctx, "", &b, o)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
-	_, v, err = judge(&b, info.Topology)
-	return v, err
+	_, v, err = judge(&b.History, info.Topology)
+	return v, b.steps, err
 }
 
 // plainText is a verdict without the names of where it came from.

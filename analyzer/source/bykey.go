@@ -1,0 +1,84 @@
+package source
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+)
+
+// byKey returns the places of rows in the order of their keys, one of each key. A server
+// sends rows in that order from each part of a table: they are a few stretches that rise,
+// mostly one, and these are merged.
+func byKey[T any](rows []T, compare func(a, b *T) int) []int32 {
+	places := make([]int32, len(rows))
+	var ends []int // of the stretches
+	for i := range rows {
+		if i > 0 && compare(&rows[i-1], &rows[i]) >= 0 {
+			ends = append(ends, i)
+		}
+
+		places[i] = int32(i)
+	}
+
+	if len(ends) == 0 {
+		return places
+	}
+
+	ends = append(ends, len(rows))
+	for spare := make([]int32, len(rows)); len(ends) > 1; {
+		from, merged := 0, ends[:0]
+		for k := 0; k < len(ends); k += 2 {
+			middle, end := ends[k], ends[min(k+1, len(ends)-1)]
+			mergeRuns(spare[from:end], places[from:middle], places[middle:end], rows, compare)
+			from, merged = end, append(merged, end)
+		}
+
+		places, spare, ends = spare, places, merged
+	}
+
+	return slices.CompactFunc(places, func(a, b int32) bool { return compare(&rows[a], &rows[b]) == 0 })
+}
+
+// mergeRuns fills into with the places of two stretches that rise; of one key those of a go first.
+func mergeRuns[T any](into, a, b []int32, rows []T, compare func(a, b *T) int) {
+	for i := range into {
+		if len(b) == 0 || len(a) > 0 && compare(&rows[a[0]], &rows[b[0]]) <= 0 {
+			into[i], a = a[0], a[1:]
+		} else {
+			into[i], b = b[0], b[1:]
+		}
+	}
+}
+
+// compareSteps compares by the key of the table of steps.
+func compareSteps(a, b *row.Step) int {
+	switch {
+	case a.Rank != b.Rank:
+		return cmp.Compare(a.Rank, b.Rank)
+	case a.Incarnation != b.Incarnation:
+		return cmp.Compare(a.Incarnation, b.Incarnation)
+	case a.Step != b.Step:
+		return cmp.Compare(a.Step, b.Step)
+	}
+
+	return cmp.Compare(a.Repeat, b.Repeat)
+}
+
+// compareCommunications compares by the key of the table of communications.
+func compareCommunications(a, b *row.Communication) int {
+	switch {
+	case a.Rank != b.Rank:
+		return cmp.Compare(a.Rank, b.Rank)
+	case a.Incarnation != b.Incarnation:
+		return cmp.Compare(a.Incarnation, b.Incarnation)
+	case a.StepFrom != b.StepFrom:
+		return cmp.Compare(a.StepFrom, b.StepFrom)
+	case a.Repeat != b.Repeat:
+		return cmp.Compare(a.Repeat, b.Repeat)
+	case a.Group != b.Group:
+		return cmp.Compare(a.Group, b.Group)
+	}
+
+	return cmp.Compare(a.Op, b.Op)
+}
