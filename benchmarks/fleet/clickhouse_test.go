@@ -14,70 +14,140 @@ import (
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
-// BenchmarkClickHouse reads 10,000 ranks × 1,000 steps from ClickHouse to the verdict, and
-// beside it has clickhouse-client run the same queries, one after the other and two at a
-// time, as the reader does, and throw the rows away.
+// stored are fleets in ClickHouse: 10 million rows of steps each, of many steps or many ranks.
+var stored = []fleet{fleets[0], {"100000x100", 10, 1250, 8, 10, 100}}
+
+// BenchmarkClickHouse reads fleets from ClickHouse to the verdict. Beside it clickhouse-client
+// runs the same queries and throws the rows away, one client and two at a time, as many as there
+// are readers; and the queries that it took before: identities sorted, doubles left out by the
+// server. scan-s is how long clickhouse-go takes for the identities, value by value.
 func BenchmarkClickHouse(b *testing.B) {
-	f := &fleets[0]
-	server := chtest.Start(b)
-	database := server.Database()
-	sink, err := clickhouse.Open(b.Context(), server.Store(database), clickhouse.Options{})
-	if err != nil {
-		b.Fatal(err)
+	for k := range stored {
+		f := &stored[k]
+		b.Run(f.name, func(b *testing.B) {
+			server := chtest.Start(b)
+			database := server.Database()
+			sink, err := clickhouse.Open(b.Context(), server.Store(database), clickhouse.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+
+			f.fill(b, sink)
+			b.ResetTimer()
+			for b.Loop() {
+				used := processorTime(b, server.PID())
+				analyze(b, server.Store(database))
+				b.ReportMetric((processorTime(b, server.PID()) - used).Seconds(), "server-s")
+				for name, queries := range map[string][]string{"now": f.queries(database, false), "before": f.queries(database, true)} {
+					for clients := 1; clients <= 2; clients++ {
+						used, began := processorTime(b, server.PID()), time.Now()
+						ask(b, server, queries, clients)
+						b.ReportMetric(time.Since(began).Seconds(), fmt.Sprintf("%s-clients%d-s", name, clients))
+						b.ReportMetric((processorTime(b, server.PID()) - used).Seconds(), fmt.Sprintf("%s-server%d-s", name, clients))
+					}
+				}
+
+				began := time.Now()
+				scan(b, server, identities(database, true))
+				b.ReportMetric(time.Since(began).Seconds(), "scan-s")
+			}
+		})
+	}
+}
+
+// ask has so many clients run queries, each its share of them.
+func ask(b *testing.B, server *chtest.Server, queries []string, clients int) {
+	b.Helper()
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	done := make(chan error, clients)
+	for k := range clients {
+		part := queries[k*len(queries)/clients : (k+1)*len(queries)/clients]
+		go func() {
+			out, err := exec.Command("clickhouse-client", "--host", host, "--port", port, "--multiquery", "--format", "Null", "--query", strings.Join(part, ";")).CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+
+			done <- err
+		}()
 	}
 
-	f.fill(b, sink)
-	host, port, _ := strings.Cut(server.Addr(), ":")
-	b.ResetTimer()
-	for b.Loop() {
-		analyze(b, server.Store(database))
-		queries := f.queries(database)
-		for _, clients := range []int{1, 2} {
-			began := time.Now()
-			done := make(chan error, clients)
-			for k := range clients {
-				part := queries[k*len(queries)/clients : (k+1)*len(queries)/clients]
-				go func() {
-					out, err := exec.Command("clickhouse-client", "--host", host, "--port", port, "--multiquery", "--format", "Null", "--query", strings.Join(part, ";")).CombinedOutput()
-					if err != nil {
-						err = fmt.Errorf("%w: %s", err, out)
-					}
-
-					done <- err
-				}()
-			}
-
-			for range clients {
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
-			}
-
-			b.ReportMetric(time.Since(began).Seconds(), fmt.Sprintf("clients%d-s", clients))
+	for range clients {
+		if err := <-done; err != nil {
+			b.Fatal(err)
 		}
 	}
 }
 
-// queries are those of analyzer/source, by ranges of ranks.
-func (f *fleet) queries(database string) []string {
-	const steps, communications = "rank, incarnation, step, repeat", "rank, incarnation, step_from, repeat, `group`, op"
-	windows := (f.steps + row.Window - 1) / row.Window * 4
-	return append(f.ranges(database, row.StepsTable, reflect.TypeFor[row.Step](), steps, f.steps),
-		f.ranges(database, row.CommunicationsTable, reflect.TypeFor[row.Communication](), communications, windows)...)
+// scan reads identities value by value.
+func scan(b *testing.B, server *chtest.Server, query string) {
+	b.Helper()
+	rows, err := server.Conn("").Query(b.Context(), query)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rows.Close()
+	var all []row.Rank
+	for rows.Next() {
+		var one row.Rank
+		v := reflect.ValueOf(&one).Elem()
+		var into []any
+		for i := 1; i < v.NumField(); i++ { // all but the job
+			into = append(into, v.Field(i).Addr().Interface())
+		}
+
+		if err := rows.Scan(into...); err != nil {
+			b.Fatal(err)
+		}
+
+		all = append(all, one)
+	}
+
+	if err := rows.Err(); err != nil || len(all) == 0 {
+		b.Fatalf("%d identities: %v", len(all), err)
+	}
 }
 
-// ranges cuts the ranks so that a query brings about 64 Ki rows.
-func (f *fleet) ranges(database, table string, of reflect.Type, key string, rows int) []string {
-	var columns, all []string
+// queries are those of analyzer/source, by ranges of ranks; or those that it took before.
+func (f *fleet) queries(database string, before bool) []string {
+	steps, communications := "", ""
+	if before {
+		steps, communications = "LIMIT 1 BY rank, incarnation, step, repeat", "LIMIT 1 BY rank, incarnation, step_from, repeat, `group`, op"
+	}
+
+	windows := (f.steps + row.Window - 1) / row.Window * 4
+	all := append([]string{identities(database, before)}, f.ranges(selected[row.Step](database, row.StepsTable), steps, f.steps)...)
+	return append(all, f.ranges(selected[row.Communication](database, row.CommunicationsTable), communications, windows)...)
+}
+
+// identities is the query for the table of ranks.
+func identities(database string, before bool) string {
+	tail := "SETTINGS max_block_size = 1024"
+	if before {
+		tail = "ORDER BY rank, incarnation, version DESC LIMIT 1 BY rank, incarnation"
+	}
+
+	return selected[row.Rank](database, row.RanksTable) + " " + tail
+}
+
+// selected is the query for a table's rows of the fleet, without its end.
+func selected[T any](database, table string) string {
+	var columns []string
+	of := reflect.TypeFor[T]()
 	for i := range of.NumField() {
 		if name := of.Field(i).Tag.Get("col"); name != "job" {
 			columns = append(columns, ddl.Quote(name))
 		}
 	}
 
+	return fmt.Sprintf("SELECT %s FROM %s.%s WHERE job = 'fleet'", strings.Join(columns, ", "), database, table)
+}
+
+// ranges cuts the ranks so that a query brings about 64 Ki rows, of which each rank has some.
+func (f *fleet) ranges(query, tail string, rows int) []string {
+	var all []string
 	for from, width := 0, 64<<10/rows; from < f.ranks(); from += width {
-		all = append(all, fmt.Sprintf("SELECT %s FROM %s.%s WHERE job = 'fleet' AND rank BETWEEN %d AND %d LIMIT 1 BY %s",
-			strings.Join(columns, ", "), database, table, from, min(from+width, f.ranks())-1, key))
+		all = append(all, fmt.Sprintf("%s AND rank BETWEEN %d AND %d %s", query, from, min(from+width, f.ranks())-1, tail))
 	}
 
 	return all
