@@ -29,7 +29,7 @@ from .layout import COMMUNICATION, FP, OTHER
 from .span import Automatic
 from .steps import follow, outermost, steps
 
-_local = recorder.local
+_inside = recorder.inside
 _outside = threading.local()  # .span: the open evaluation, .cls: of which class
 _NETWORK, _WRAPPER, _OPTIMIZER, _REDUCER = range(4)
 _places = {}  # class of a cell → what its call is
@@ -57,7 +57,7 @@ def cover_cells(module):
 
     @functools.wraps(inner)
     def __call__(self, *args, **kwargs):
-        if _local.forward or _local.backward:
+        if _inside.forward or _inside.backward:
             return inner(self, *args, **kwargs)
         place = _places.get(type(self))
         if place is None:
@@ -80,7 +80,7 @@ def cover_cells(module):
             return inner(self, *args, **kwargs)
         finally:
             if forward:
-                _local.forward = 0
+                _inside.forward = 0
             elif span is not None:
                 _outside.span = None
             if span is not None:
@@ -92,7 +92,7 @@ def cover_cells(module):
 
 def _forward():
     _trains()
-    _local.forward = 1
+    _inside.forward = 1
     for action in modules.began:
         action()
     return Automatic(FP).begin()
@@ -180,7 +180,7 @@ def cover_operators(module):
 def _operator(inner, word):
     @functools.wraps(inner)
     def __call__(self, *args, **kwargs):
-        if _local.collective:
+        if _inside.collective:
             return inner(self, *args, **kwargs)
         return _operation(inner, word, self, self, args, kwargs)
 
@@ -198,11 +198,11 @@ def _operation(inner, word, operator, owner, args, kwargs, graph=False):
         span = Automatic(COMMUNICATION, recorder.strings.id(word), count, dtype, recorder.strings.id(name)).begin()
     except Exception as cause:  # pylint: disable=broad-except
         recorder.trouble("record an operator of MindSpore", cause)
-    _local.collective += 1
+    _inside.collective += 1
     try:
         return inner(owner, *args, **kwargs)
     finally:
-        _local.collective -= 1
+        _inside.collective -= 1
         if span is not None:
             span.end(None if not graph and _blocking() else -1)
 

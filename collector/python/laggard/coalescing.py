@@ -8,7 +8,7 @@ from . import clock
 from . import collectives
 from . import recorder
 
-_local, _now = recorder.local, clock.now
+_local, _inside, _now = recorder.local, recorder.inside, clock.now
 
 
 class _Together(object):
@@ -45,7 +45,7 @@ def _cover_start(inner):
     @functools.wraps(inner)
     def _start_coalescing(self, *args, **kwargs):
         result = inner(self, *args, **kwargs)
-        _local.coalesced = []
+        _local.coalesced, _inside.coalescing = [], 1
         return result
     return _start_coalescing
 
@@ -53,13 +53,13 @@ def _cover_start(inner):
 def _cover_end(inner):
     @functools.wraps(inner)
     def _end_coalescing(self, *args, **kwargs):
-        flights, _local.coalesced = _local.coalesced, None
+        flights, _local.coalesced, _inside.coalescing = _local.coalesced, (), 0
         work = inner(self, *args, **kwargs)
         try:
             if flights and hasattr(work, "is_completed"):
                 collectives.follow(work, _Together(flights), False)
             else:
-                for flight in flights or ():
+                for flight in flights:
                     flight.finish(_now())
         except Exception as cause:  # pylint: disable=broad-except
             recorder.trouble("follow coalesced operations", cause)

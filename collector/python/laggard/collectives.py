@@ -24,7 +24,7 @@ from .extension import native
 from .layout import COMMUNICATION, dtype_code
 from .span import Automatic
 
-_local, _now = recorder.local, clock.now
+_local, _inside, _now = recorder.local, recorder.inside, clock.now
 # Returns the range of a Work that its caller waits for at once, see operation.c.
 _blocked = native.blocked if native is not None else lambda work: None
 
@@ -135,12 +135,12 @@ def _cover(name, op, inner, parameters):
 
     @functools.wraps(inner)
     def covered(*args, **kwargs):
-        if _local.collective:
-            _inside(payload, args, kwargs)
+        if _inside.collective:
+            _tell_outer(payload, args, kwargs)
             return inner(*args, **kwargs)
         span = None
-        _local.collective = 1
-        _local.calls += 1
+        _inside.collective = 1
+        _inside.calls += 1
         try:
             span = open_span(args, kwargs)
         except Exception as cause:  # pylint: disable=broad-except
@@ -153,7 +153,7 @@ def _cover(name, op, inner, parameters):
                 device.end(span)
             raise
         finally:
-            _local.collective = 0
+            _inside.collective = 0
             _local.span = None
         if span is not None:
             _returned(span, result, name not in _NO_FUTURE)
@@ -189,7 +189,7 @@ def measure(payload):
     return payload.numel(), found
 
 
-def _inside(payload, args, kwargs):
+def _tell_outer(payload, args, kwargs):
     """A call inside one with objects: it tells the outer one what was sent."""
     span = _local.span
     if span is None or not payload:

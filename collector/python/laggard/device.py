@@ -243,7 +243,7 @@ def timeline():
     for name in ("npu", "cuda"):
         module = vars(torch).get(name) if torch is not None else None  # getattr of a missing one takes microseconds
         try:
-            if module is not None and module.is_initialized():
+            if module is not None and vars(module).get("_initialized", True) and module.is_initialized():  # a dict is asked sooner
                 _tried = True
                 device = CUDA(module, name)
                 use(device)

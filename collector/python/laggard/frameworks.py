@@ -33,7 +33,7 @@ def _counted(step):
     """Returns step, which notes before it how many steps the engine has made."""
     @functools.wraps(step)
     def counted(self, *args, **kwargs):
-        if recorder.local.optimizer == 1:
+        if recorder.inside.optimizer == 1:
             recorder.local.counted = getattr(self, "global_steps", None)
         return step(self, *args, **kwargs)
     return counted

@@ -25,7 +25,7 @@ from .span import Automatic, begin_elsewhere
 from .ring import OFF
 
 _states = weakref.WeakKeyDictionary()  # DDP module → _State of its present reducer
-_local = recorder.local
+_inside = recorder.inside
 
 
 class _State(object):
@@ -83,11 +83,11 @@ class _State(object):
     def reduce(self, bucket):
         """Divides and all-reduces: DDP without a hook."""
         buffer = self.divide(bucket)
-        _local.collective += 1  # it is recorded as the bucket's
+        _inside.collective += 1  # it is recorded as the bucket's
         try:
             return self.group.allreduce([buffer]).get_future()
         finally:
-            _local.collective -= 1
+            _inside.collective -= 1
 
 
 def cover(torch):
@@ -225,7 +225,7 @@ def _ranged(state, bucket, action, theirs):
     A hook of the user's that calls torch.distributed records by those calls.
     """
     flight = None
-    calls = _local.calls
+    calls = _inside.calls
     try:
         flight = _Flight(state, bucket)
     except Exception as cause:  # pylint: disable=broad-except
@@ -237,7 +237,7 @@ def _ranged(state, bucket, action, theirs):
             flight.cancel()
         raise
     if flight is not None:
-        if theirs and _local.calls != calls:
+        if theirs and _inside.calls != calls:
             flight.cancel()
         else:
             flight.follow(future)

@@ -18,7 +18,7 @@ from .savers import SAVERS
 from .span import Automatic
 from .steps import steps
 
-_local = recorder.local
+_inside = recorder.inside
 
 
 def cover(torch):
@@ -91,7 +91,7 @@ def _cover_save(module, name, position, keyword):
 
     @functools.wraps(inner)
     def save(*args, **kwargs):
-        if _local.saving or partial and (sys._getframe(1).f_globals.get("__name__") or "").startswith(_PARTS):
+        if _inside.saving or partial and (sys._getframe(1).f_globals.get("__name__") or "").startswith(_PARTS):
             return inner(*args, **kwargs)
         span = target = None
         try:
@@ -101,14 +101,14 @@ def _cover_save(module, name, position, keyword):
             background = _background()
             span = Automatic(OTHER, recorder.strings.id("background save")) if background else \
                 Automatic(SAVE_CHECKPOINT, _path(target))
-            _local.saving = 2 if background else 1
+            _inside.saving = 2 if background else 1
             span.begin()
         except Exception as cause:  # pylint: disable=broad-except
             recorder.trouble("record a save", cause)
         try:
             return inner(*args, **kwargs)
         finally:
-            _local.saving = 0
+            _inside.saving = 0
             if span is not None:
                 done = clock.now()
                 span.value = _size(target)

@@ -21,7 +21,7 @@ from . import recorder
 from .layout import FP, OTHER
 from .span import Automatic
 
-_local = recorder.local
+_inside = recorder.inside
 began = []     # called before an outermost forward pass in training
 _wrappers = {}  # class whose forward pass is that of the module in it → what is called with it before
 _types = {}    # class of a module → _LOSS, _WRAPPER or _OUTERMOST: what its call is where no other is around it
@@ -47,7 +47,7 @@ def _call(torch, inner):
     task = getattr(torch._C, "_current_graph_task_id", lambda: -1)  # not -1 in a thread of the autograd engine
 
     def __call__(self, *args, **kwargs):
-        if _local.forward or _local.backward:
+        if _inside.forward or _inside.backward:
             return inner(self, *args, **kwargs)
         place = _types.get(type(self))
         if place is None:
@@ -55,7 +55,7 @@ def _call(torch, inner):
         if place == _LOSS or tracing() or task() != -1:
             return inner(self, *args, **kwargs)
         outermost = place == _OUTERMOST
-        _local.forward = 1 if outermost else 0
+        _inside.forward = 1 if outermost else 0
         span = None
         try:
             training = self.training and grad_enabled()
@@ -72,7 +72,7 @@ def _call(torch, inner):
         try:
             return inner(self, *args, **kwargs)
         finally:
-            _local.forward = 0
+            _inside.forward = 0
             if span is not None:
                 device.end(span)
 
@@ -94,16 +94,16 @@ def _backward(inner):
 
     @functools.wraps(inner)
     def covered(*args, **kwargs):
-        if _local.backward:
+        if _inside.backward:
             return inner(*args, **kwargs)
-        _local.backward = 1
+        _inside.backward = 1
         _tell(True)
         span = Automatic(OTHER, word)
         device.begin(span)
         try:
             return inner(*args, **kwargs)
         finally:
-            _local.backward = 0
+            _inside.backward = 0
             device.end(span)
             _tell(False)
 

@@ -30,7 +30,7 @@ from .ring import OFF
 from .span import SHOWN, Automatic
 
 _HOOK = 1869768058  # our number among a group's hooks: late, so that others' come first
-_local, _now = recorder.local, clock.now
+_local, _inside, _now = recorder.local, recorder.inside, clock.now
 
 # torch's name of an operation → (the function of torch.distributed that it is, whether
 # it is counted by what this rank gets instead of by what it brings).
@@ -74,7 +74,7 @@ def cover(module):
     global _c10d
     _c10d = module
     if native is not None:
-        native.follow_operations(_local, _kinds, collectives.dtypes, _follow)
+        native.follow_operations(_kinds, collectives.dtypes, _follow)
     collectives.cover_work(module)
     coalescing.cover(module.ProcessGroup)
     groups.made.append(sweep)
@@ -146,19 +146,17 @@ def _follow(span, work):
 class _InFlight(object):
     """An operation between its two ends."""
 
-    __slots__ = ("span", "work", "returned", "exposed", "done", "waiting", "waited", "open", "backward", "blocked",
-                 "places", "future", "left", "hidden", "whole")
+    work = done = blocked = None
+    exposed = waiting = returned = 0
+    waited = backward = future = False
+    places = ()
+    whole = False  # its stream, which computes, waits for all of it
+    left = 1       # Works: collectives follows us like its own
 
     def __init__(self, span):
         self.span = span
-        self.work = self.done = self.blocked = None
-        self.exposed = self.waiting = self.returned = 0
-        self.waited = self.backward = self.future = False
         self.open = [True]  # popped by whoever ends it
-        self.places = ()
-        self.hidden = _local.saving == 2  # in a save that no step waits for
-        self.whole = False  # its stream, which computes, waits for all of it
-        self.left = 1  # Works: collectives follows us like its own
+        self.hidden = _inside.saving == 2  # in a save that no step waits for
 
     def completed(self, _):
         """It is complete, its future says."""
@@ -197,11 +195,11 @@ class _InFlight(object):
 
 def _begin(group, operation):
     """Begins an operation's range; returns it, None where it is not recorded."""
-    _local.calls += 1
+    _inside.calls += 1
     left = _local.issuing
     if left is not None:
         left.span.cancel()  # it raised: nobody said that it was issued
-    if _local.collective or group is None:
+    if _inside.collective or group is None:
         return None
     name = operation.name
     kind = _kinds.get(name.value, -1)
@@ -257,13 +255,13 @@ def _compiled():
 def _issued(flight, work):
     """The operation is issued; its Work says when it is complete."""
     at = _now()
-    if work is None and _local.coalesced is None:
+    if work is None and not _inside.coalescing:
         flight.finish(at)
         return
     flight.returned = at
     if flight.exposed >= 0:
         flight.exposed = at - flight.span.start
-    if _local.coalesced is not None:
+    if _inside.coalescing:
         _local.coalesced.append(flight)
         return
     if len(_flying) >= _MOST:
@@ -312,6 +310,8 @@ def _backward(begins):
         _during = []
         return
     issued, _during = _during, None
+    if native is not None:
+        native.share_out()
     if not issued:
         return
     unwaited = [f for f in issued if f.open and not f.waited]

@@ -19,6 +19,7 @@ from . import layout
 from . import switch
 from .extension import native
 from .identity import Identity
+from .inside import Inside
 from .process import DEFAULT_RUN, Life, Process
 from .ring import OFF, UNLISTED
 from .strings import Strings
@@ -76,25 +77,20 @@ class _Leaver(object):
 
 
 class Local(threading.local):
-    """What one thread knows: its ring and how deep it is in what."""
+    """What one thread knows: its ring, and what it has under way."""
 
     ring = None
     leaver = None
     attaching = False
-    forward = 0      # in an outermost forward pass
-    backward = 0     # in a backward pass
-    collective = 0   # in a torch.distributed call
-    span = None      # the range of that call
-    calls = 0        # torch.distributed calls so far
+    span = None      # the range of a torch.distributed call
     issuing = None   # an operation between its group's two hooks
-    coalesced = None  # operations that a coalescing manager puts off
-    optimizer = 0    # in an optimizer's step
+    coalesced = ()   # operations that a coalescing manager puts off
     counted = None   # steps of a framework's engine before this call of it
-    saving = 0       # in a save
 
 
 state = State()
 local = Local()
+inside = Inside()
 identity = Identity()
 strings = Strings()
 
@@ -381,8 +377,8 @@ def after_in_child():
     del _held[:]
     local.ring = local.leaver = None
     local.attaching = False
-    local.forward = local.backward = local.collective = local.optimizer = local.saving = 0
-    local.issuing = local.coalesced = None
+    inside.forward = inside.backward = inside.collective = inside.coalescing = inside.optimizer = inside.saving = 0
+    local.issuing, local.coalesced = None, ()
 
 
 def rank_again():

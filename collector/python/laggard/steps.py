@@ -28,7 +28,7 @@ from .span import Automatic
 
 _PATIENCE = 16  # steps of others after which an optimizer is not waited for
 
-_state, _local = recorder.state, recorder.local
+_state, _inside = recorder.state, recorder.inside
 
 
 class _Steps(object):
@@ -208,14 +208,14 @@ def outermost(step, whose):
     def covered(self, *args, **kwargs):
         if compiling():
             return step(self, *args, **kwargs)
-        _local.optimizer += 1
+        _inside.optimizer += 1
         try:
             return step(self, *args, **kwargs)
         finally:
-            _local.optimizer -= 1
+            _inside.optimizer -= 1
             optimizer = follow(whose, self, args or tuple(kwargs.values()))
             if optimizer is not None:
-                follow(steps.inside if _local.optimizer else steps.stepped, optimizer)
+                follow(steps.inside if _inside.optimizer else steps.stepped, optimizer)
 
     covered.__laggard__ = step
     return covered
@@ -226,7 +226,7 @@ def _cover_zero_grad(cls, compiling):
 
     @functools.wraps(inner)
     def zero_grad(self, *args, **kwargs):
-        if steps.unused and not compiling() and not _local.optimizer:
+        if steps.unused and not compiling() and not _inside.optimizer:
             follow(steps.discarded, self)
         return inner(self, *args, **kwargs)
 

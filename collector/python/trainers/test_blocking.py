@@ -85,6 +85,39 @@ dist.all_reduce(torch.ones(9))
         self.assertEqual(both[0], both[1])
         self.assertEqual([value for value, *_ in both[0]], list(range(3, 10)))
 
+    def test_buckets_of_a_backward_pass(self):
+        text = """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(20, 20) for _ in range(4)]), bucket_cap_mb=0.001)
+for _ in range(5): model(torch.ones(2, 20)).sum().backward()
+next(model.parameters()).register_hook(lambda _: 1 / 0)
+try:
+    model(torch.ones(2, 20)).sum().backward()  # some of its buckets are issued when it dies
+    print("it did not raise")
+except ZeroDivisionError:
+    pass
+dist.all_reduce(torch.ones(9), async_op=True).wait()
+"""
+        both = []
+        for extension in "load", "0":
+            self.clean()
+            found = self.records(text, LAGGARD_EXTENSION=extension)
+            passes = self.process().records("backward")
+            self.assertEqual(len(passes), 6)
+            seen = [r for r in found if r["dtype"] == "fp32" and r["value"] != 9]
+            for over in passes[1:5]:  # of the first one DDP makes its buckets anew
+                own = [r for r in seen if over["start"] <= r["start"] <= over["start"] + over["dur"]]
+                self.assertGreater(len(own), 2)
+                last = max(r["start"] for r in own)
+                ends = max(r["start"] + r["dur"] for r in own)
+                exposed = sum(r["exposed"] for r in own)
+                if extension == "load":
+                    self.assertEqual(exposed, ends - last)
+                else:  # what a future says after the pass counts there only as issued
+                    self.assertLessEqual(exposed, over["dur"])
+                self.assertTrue(all(r["start"] + r["dur"] <= over["start"] + over["dur"] + 10**8 for r in own), own)
+            both.append(sorted((r["value"], r["text"], r["dtype"], r["group"], r["peer"]) for r in found))
+        self.assertEqual(both[0], both[1])
+
     def test_in_a_forked_child(self):
         found = self.records("""
 dist.all_reduce(t)

@@ -45,6 +45,8 @@ typedef struct Range {
 	laggard_attr attr;
 	int kind;
 	int64_t number; /* of the step, where the range knows better than the process; else -1 */
+	struct Range *next; /* of what a backward pass has issued, see operation.c */
+	int64_t done;       /* when that was complete; 0 not yet */
 	PyObject *device; /* events of a range on an accelerator, see device.py; NULL is None */
 } Range;
 
@@ -83,6 +85,7 @@ void laggard_lose(int kind) {
 #include "range.c"
 #include "make.c"
 #include "pyring.c"
+#include "inside.c"
 #include "operation.c"
 
 /* ---- the process ---- */
@@ -172,6 +175,8 @@ static void after_fork(void) {
 	process = NULL;
 	shared = NULL;
 	memset(&current, 0, sizeof current);
+	memset(&inside, 0, sizeof inside);
+	reduced = NULL;
 	memset(&laggard_self, 0, sizeof laggard_self);
 	laggard_self.followed = UNKNOWN_WORD;
 }
@@ -193,6 +198,7 @@ static PyMethodDef functions[] = {
 	{"hooks", make_hooks, METH_VARARGS, "Returns a process group's two hooks, which stand before those in Python."},
 	{"blocked", blocked, METH_O, "Returns the range that a wait for this Work ends, or None."},
 	{"unblock", unblock, METH_NOARGS, "Ends what this thread has issued and nobody waits for."},
+	{"share_out", py_share_out, METH_NOARGS, "Ends what C++ has issued in this thread's backward pass, and waited for."},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -210,7 +216,7 @@ static int ready_names(void) {
 PyMODINIT_FUNC PyInit__laggard(void);
 PyMODINIT_FUNC PyInit__laggard(void) {
 	PyObject *m;
-	if (PyType_Ready(&RangeType) < 0 || PyType_Ready(&RingType) < 0 || PyType_Ready(&StateType) < 0 || !ready_names())
+	if (PyType_Ready(&RangeType) < 0 || PyType_Ready(&RingType) < 0 || PyType_Ready(&StateType) < 0 || PyType_Ready(&InsideType) < 0 || !ready_names())
 		return NULL;
 	if (PyDict_SetItemString(RangeType.tp_dict, "automatic", Py_False) < 0)
 		return NULL;
@@ -224,8 +230,10 @@ PyMODINIT_FUNC PyInit__laggard(void) {
 	Py_INCREF(&RangeType);
 	Py_INCREF(&RingType);
 	Py_INCREF(&StateType);
+	Py_INCREF(&InsideType);
 	if (PyModule_AddObject(m, "Range", (PyObject *)&RangeType) < 0 || PyModule_AddObject(m, "Ring", (PyObject *)&RingType) < 0 ||
-	    PyModule_AddObject(m, "State", (PyObject *)&StateType) < 0 || PyModule_AddStringConstant(m, "STAMP", LAGGARD_STAMP) < 0) {
+	    PyModule_AddObject(m, "State", (PyObject *)&StateType) < 0 || PyModule_AddObject(m, "Inside", (PyObject *)&InsideType) < 0 ||
+	    PyModule_AddStringConstant(m, "STAMP", LAGGARD_STAMP) < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}

@@ -2,19 +2,23 @@
  * and to the wait where their caller waits at once. Included by module.c.
  *
  * What their caller waits for at once is one range in its own thread; an asynchronous one is
- * begun here, and Python follows it from when it is issued. Whatever else one may be (on an
- * accelerator, in a graph, put off, the first of its thread or of its group) is for the
- * functions in Python that these hooks stand before, see operations.py: C takes what it is
- * sure of. */
+ * begun here, and Python follows it from when it is issued, unless C++ has issued it by itself
+ * in a backward pass, as DDP's reducer does. Whatever else one may be (on an accelerator, in a
+ * graph, put off, the first of its thread or of its group) is for the functions in Python that
+ * these hooks stand before, see operations.py: C takes what it is sure of. */
 
-static PyObject *op_local, *op_kinds, *op_dtypes; /* recorder.local, operations._kinds, collectives.dtypes */
-static PyObject *op_follow;                       /* operations._follow */
-static PyObject *name_calls, *name_collective, *name_coalesced, *name_saving, *name_module, *name_torch_ops;
+static PyObject *op_kinds, *op_dtypes, *op_follow; /* operations._kinds, collectives.dtypes, operations._follow */
+static PyObject *name_module, *name_torch_ops, *name_engine;
 static PyObject *name_async, *name_name, *name_inputs, *name_outputs, *name_value, *name_work, *name_numel, *name_cpu, *name_dtype_of;
+static PyObject *name_future, *name_tell;
 
 /* What this thread has issued and not waited for; work is NULL between the two hooks, the
  * only time that an asynchronous one is here. */
-static __thread struct { Range *range; PyObject *work; int64_t returned; int asynchronous; } current;
+static __thread struct { Range *range; PyObject *work; int64_t returned; int asynchronous, engine; } current;
+
+/* What C++ has issued by itself in this thread's backward pass, the last one first: before the
+ * pass ends it waits for all of it, where nobody sees it. */
+static __thread Range *reduced;
 
 /* settle ends what nobody waited for: it raised before it was issued, or its Work had
  * nothing to wait for. */
@@ -32,14 +36,6 @@ static COLD void settle(void) {
 	}
 	Py_XDECREF(s);
 	Py_XDECREF(work);
-}
-
-/* number returns an attribute that is a whole number, or -1 with an exception. */
-static long number(PyObject *o, PyObject *name) {
-	PyObject *found = PyObject_GetAttr(o, name);
-	long n = found ? PyLong_AsLong(found) : -1;
-	Py_XDECREF(found);
-	return n;
 }
 
 /* is reports whether an attribute is that very object; -1 with an exception. */
@@ -82,10 +78,9 @@ static int describe(PyObject *operation, PyObject *group, laggard_attr *a) {
 	PyObject *globals = PyEval_GetGlobals(), *caller = globals ? PyDict_GetItem(globals, name_module) : NULL, *name, *value, *kind;
 	if (!caller || !PyUnicode_Check(caller) || PyUnicode_Compare(caller, name_torch_ops) == 0)
 		return 0;
-	if ((current.asynchronous = is(operation, name_async, Py_True)) < 0)
+	if (inside.collective || inside.coalescing || inside.saving == 2 || (current.asynchronous = is(operation, name_async, Py_True)) < 0)
 		return 0;
-	if (number(op_local, name_collective) != 0 || number(op_local, name_saving) == 2 || is(op_local, name_coalesced, Py_None) != 1)
-		return 0;
+	current.engine = inside.backward && PyUnicode_Compare(caller, name_engine) == 0;
 	name = PyObject_GetAttr(operation, name_name);
 	value = name ? PyObject_GetAttr(name, name_value) : NULL;
 	kind = value ? PyDict_GetItem(op_kinds, value) : NULL; /* (word, whether what it gets counts, whether it has a future) */
@@ -101,30 +96,78 @@ static int describe(PyObject *operation, PyObject *group, laggard_attr *a) {
 /* before is the hook that a group calls before an operation. bound is [the function in
  * Python, the id of the group's name or None]. */
 static PyObject *before(PyObject *bound, PyObject *operation) {
-	PyObject *group = PyList_GET_ITEM(bound, 1), *calls;
+	PyObject *group = PyList_GET_ITEM(bound, 1);
 	laggard_attr a = {.peer = -1};
 	thread *t = &laggard_self;
 	if (UNLIKELY(current.range))
 		settle();
 	if (LIKELY(process && !stopped && group != Py_None) && describe(operation, group, &a)) {
-		calls = PyLong_FromLong(number(op_local, name_calls) + 1);
-		if (calls && PyObject_SetAttr(op_local, name_calls, calls) == 0) {
-			Py_DECREF(calls);
-			Range *s = new_range(LAGGARD_COMMUNICATION, 0);
-			if (!s)
-				return NULL;
-			s->attr = a;
-			if (t->ring && !current.asynchronous)
-				begin_in(t, s);
-			else
-				begin_shared(t, s); /* it may end in any thread */
-			current.range = s;
-			Py_RETURN_NONE;
-		}
-		Py_XDECREF(calls);
+		Range *s = new_range(LAGGARD_COMMUNICATION, 0);
+		if (!s)
+			return NULL;
+		inside.calls++;
+		s->attr = a;
+		if (t->ring && !current.asynchronous)
+			begin_in(t, s);
+		else
+			begin_shared(t, s); /* it may end in any thread */
+		current.range = s;
+		Py_RETURN_NONE;
 	}
 	PyErr_Clear(); /* an attribute that is not there: Python finds its own way */
 	return PyObject_CallFunctionObjArgs(PyList_GET_ITEM(bound, 0), operation, NULL);
+}
+
+/* completed is what the future of such an operation calls. */
+static PyObject *completed(PyObject *range, PyObject *future) {
+	Range *s = (Range *)range;
+	(void)future;
+	if (!s->done)
+		s->done = now(&laggard_self);
+	Py_RETURN_NONE;
+}
+
+static PyMethodDef completed_method = {"completed", completed, METH_O, NULL};
+
+/* tells has the future of a Work say when it is complete; 0 where it has none. */
+static int tells(PyObject *work, Range *s) {
+	PyObject *future = PyObject_CallMethodObjArgs(work, name_future, NULL);
+	PyObject *function = future ? PyCFunction_New(&completed_method, (PyObject *)s) : NULL, *done;
+	s->done = 0;
+	done = function ? PyObject_CallMethodObjArgs(future, name_tell, function, NULL) : NULL;
+	Py_XDECREF(future);
+	Py_XDECREF(function);
+	Py_XDECREF(done);
+	if (!done)
+		PyErr_Clear();
+	return done != NULL;
+}
+
+/* share_out ends what the backward pass has issued: exposed is what runs on after the last of
+ * it was issued, without overlap. */
+static void share_out(void) {
+	Range *sorted = NULL, **at, *s;
+	int64_t covered = 0, over = now(&laggard_self);
+	while ((s = reduced)) {
+		reduced = s->next;
+		if (!s->done)
+			s->done = over; /* its future is about to say so */
+		if (covered < (int64_t)s->range.slot[2])
+			covered = (int64_t)s->range.slot[2];
+		for (at = &sorted; *at && (*at)->done < s->done; at = &(*at)->next)
+			;
+		s->next = *at;
+		*at = s;
+	}
+	while ((s = sorted)) {
+		sorted = s->next;
+		set_dur(s, s->done);
+		set_exposed(s, s->done - covered);
+		if (covered < s->done)
+			covered = s->done;
+		range_ends(s);
+		Py_DECREF(s);
+	}
 }
 
 /* follow hands an asynchronous operation and its Work, which it owns, to Python. */
@@ -151,8 +194,15 @@ static PyObject *after(PyObject *bound, PyObject *operation) {
 		return PyObject_CallFunctionObjArgs(bound, operation, NULL); /* it says so */
 	}
 	current.returned = now(&laggard_self);
-	if (current.asynchronous && work != Py_None && current.range->range.state == RECORDED)
-		return follow(work);
+	if (current.asynchronous && work != Py_None && current.range->range.state == RECORDED) {
+		if (!current.engine || !tells(work, current.range))
+			return follow(work);
+		current.range->next = reduced;
+		reduced = current.range;
+		current.range = NULL;
+		Py_DECREF(work);
+		Py_RETURN_NONE;
+	}
 	current.work = work; /* held: the Work that the caller gets would be another object */
 	if (work == Py_None || current.range->range.state != RECORDED)
 		settle();
@@ -197,28 +247,34 @@ static PyObject *unblock(PyObject *self, PyObject *unused) {
 	(void)unused;
 	if (current.range)
 		settle();
+	share_out();
 	Py_RETURN_NONE;
 }
 
-/* follow_operations(local, kinds, dtypes, follow) takes what operations.py knows. */
-static PyObject *follow_operations(PyObject *self, PyObject *args) {
-	static const char *const words[] = {"calls", "collective", "coalesced", "saving", "__name__", "torch._ops", "async_op",
-					    "name", "input_tensors", "output_tensors", "value", "work", "numel", "is_cpu", "dtype"};
-	PyObject **const names[] = {&name_calls, &name_collective, &name_coalesced, &name_saving, &name_module, &name_torch_ops, &name_async,
-				    &name_name, &name_inputs, &name_outputs, &name_value, &name_work, &name_numel, &name_cpu, &name_dtype_of};
-	PyObject *local, *kinds, *codes, *function;
+static PyObject *py_share_out(PyObject *self, PyObject *unused) {
 	(void)self;
-	if (!PyArg_ParseTuple(args, "OO!O!O:follow_operations", &local, &PyDict_Type, &kinds, &PyDict_Type, &codes, &function))
+	(void)unused;
+	share_out();
+	Py_RETURN_NONE;
+}
+
+/* follow_operations(kinds, dtypes, follow) takes what operations.py knows. */
+static PyObject *follow_operations(PyObject *self, PyObject *args) {
+	static const char *const words[] = {"__name__", "torch._ops", "torch.autograd.graph", "async_op", "name", "input_tensors", "output_tensors",
+					    "value", "work", "numel", "is_cpu", "dtype", "get_future", "add_done_callback"};
+	PyObject **const names[] = {&name_module, &name_torch_ops, &name_engine, &name_async, &name_name, &name_inputs, &name_outputs,
+				    &name_value, &name_work, &name_numel, &name_cpu, &name_dtype_of, &name_future, &name_tell};
+	PyObject *kinds, *codes, *function;
+	(void)self;
+	if (!PyArg_ParseTuple(args, "O!O!O:follow_operations", &PyDict_Type, &kinds, &PyDict_Type, &codes, &function))
 		return NULL;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (!*names[i] && !(*names[i] = PyUnicode_InternFromString(words[i])))
 			return NULL;
-	Py_INCREF(local);
 	Py_INCREF(kinds);
 	Py_INCREF(codes);
 	Py_INCREF(function);
-	op_local = local; /* for good */
-	op_kinds = kinds;
+	op_kinds = kinds; /* for good */
 	op_dtypes = codes;
 	op_follow = function;
 	Py_RETURN_NONE;
