@@ -175,9 +175,9 @@ class Case(jobs.Case):
 
     def collectives(self, p, seen):
         """Checks each Communication against torch's Flight Recorder."""
-        have, need = communications(self, p, seen)
-        self.assertEqual(have, need, "not recorded %s; recorded too much %s" % (dict(need - have), dict(have - need)))
-
+        for by in sizes, names:
+            have, need = communications(self, p, seen, by)
+            self.assertEqual(have, need, "not recorded %s; recorded too much %s" % (dict(need - have), dict(have - need)))
 
     def removed(self, framework, points):
         """Trains with each hook point of a framework away, in turn."""
@@ -199,16 +199,29 @@ class Case(jobs.Case):
                 self.assertTrue(point or not ours, ours)
 
 
-def communications(case, p, seen):
+def sizes(p, seen):
+    """Returns the sizes of groups by the names that we give them, and that torch does."""
+    return {g["name"]: g["size"] for g in p.meta["groups"]}, seen["sizes"]
+
+
+def names(_, seen):
+    """Returns our names of groups by our names, and by torch's."""
+    theirs = {name: "default" if name == seen["default"] else "pg" + name if name.isdigit() else name for name in seen["sizes"]}
+    return {name: name for name in theirs.values()}, theirs
+
+
+def communications(case, p, seen, by=sizes):
     """Returns the Communication of a rank and what torch saw, counted by operation, size of
-    the group, count and type."""
-    want = [(op, seen["sizes"][group], *rest) for op, group, *rest in map(expected, seen["entries"])]
-    sizes = {g["name"]: g["size"] for g in p.meta["groups"]}
+    the group or its name, count and type."""
+    ours, theirs = by(p, seen)
+    want = [(op, theirs[group], *rest) for op, group, *rest in map(expected, seen["entries"])]
+    size, _ = sizes(p, seen)
     got = []
     for r in p.records("Communication"):
         case.assertTrue(0 <= r.get("exposed", 0) <= r["dur"], r)
         if operation(r["text"]) not in ("send", "recv", "batchisendirecv"):  # gloo tells its Flight Recorder of none
-            got.append(as_gloo(operation(r["text"]), sizes.get(r["group"]), r["value"], r["dtype"]))
+            name, count = as_gloo(operation(r["text"]), size.get(r["group"]), r["value"])
+            got.append((name, ours.get(r["group"]), count, r["dtype"]))
     return collections.Counter(got), collections.Counter(want)
 
 
@@ -235,15 +248,15 @@ def note(script, found, torch, not_seen):
                    "not_seen": sorted({key[0] for key in not_seen})}, f)
 
 
-def as_gloo(name, size, count, dtype):
-    """Returns an operation as gloo's Flight Recorder has it, which tells what gloo does:
-    it has no reduce-scatter of one tensor but all-reduces the whole, and knows no names
-    for gathering into one tensor or for tensors that go together."""
+def as_gloo(name, size, count):
+    """Returns an operation and its count as gloo's Flight Recorder has them, which tells what
+    gloo does: it has no reduce-scatter of one tensor but all-reduces the whole, and knows no
+    names for gathering into one tensor or for tensors that go together."""
     if name.startswith("reducescattertensor"):
-        return "allreduce", size, count * size, dtype
+        return "allreduce", count * size
     if name.startswith("allgatherintotensor"):
-        return "allgather", size, count, dtype
-    return name.replace("coalesced", ""), size, count, dtype
+        return "allgather", count
+    return name.replace("coalesced", ""), count
 
 
 def expected(entry):

@@ -91,10 +91,11 @@ def collectives():
         profile.__exit__(None, None, None)
         entries = [{"profiling_name": e.name, "process_group": ["default"], "input_sizes": e.input_shapes, "input_dtypes": []}
                    for e in profile.function_events if e.name.startswith("gloo:")]
-        return {"entries": entries, "sizes": {"default": dist.get_world_size()}}
+        return {"entries": entries, "sizes": {"default": dist.get_world_size()}, "default": "default"}
     found = json.loads(_dump_fr_trace_json(includeCollectives=True, onlyActive=False))
     world = dist.distributed_c10d._world
-    return {"entries": found.get("entries", []), "sizes": {world.pg_names[g]: g.size() for g in world.pg_map}}
+    return {"entries": found.get("entries", []), "sizes": {world.pg_names[g]: g.size() for g in world.pg_map},
+            "default": world.pg_names.get(dist.group.WORLD)}
 
 
 def finish(losses, iterations, checked=True, **more):
