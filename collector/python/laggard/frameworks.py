@@ -69,8 +69,8 @@ def cover_megatron(module):
 def cover_accelerate(module):
     """Covers the optimizer that does nothing while gradients are accumulated."""
     optimizer = module.AcceleratedOptimizer
-    step = getattr(optimizer.step, "__laggard__", optimizer.step)
-    optimizer.step = outermost(step, lambda self, _: self if self.gradient_state.sync_gradients else None)
+    step = hook.own(optimizer, "step")
+    optimizer.step = outermost(getattr(step, "__laggard__", step), lambda self, _: self if self.gradient_state.sync_gradients else None)
 
 
 def cover_transformers(module):

@@ -1,12 +1,15 @@
-"""Trains with one hook point after the other taken away from torch: what a version that
-changed looks like. Prints a line of JSON for each.
+"""Trains with one hook point after the other taken away from torch, and from the frameworks
+on it: what a version that changed looks like. Prints a line of JSON for each.
 
-Each child is forked out of this process, which has imported torch: it takes the hook
-point away, lets laggard instrument what is left, and trains one rank.
+Each child is forked out of this process, which has imported them all: it takes the hook
+point away, lets laggard instrument what is left, and trains one rank, with torch alone or
+as the script in jobs/ does.
 """
 
+import importlib
 import json
 import os
+import runpy
 import sys
 import tempfile
 
@@ -66,6 +69,44 @@ OURS = (
 )
 
 
+# Script of jobs/ and its argument → hook points of its framework
+FRAMEWORKS = {
+    ("deepspeed_zero", "1"): (
+        "deepspeed.runtime.engine:DeepSpeedEngine",
+        "deepspeed.runtime.engine:DeepSpeedEngine.step",
+        "deepspeed.runtime.engine:DeepSpeedEngine._take_model_step",
+        "deepspeed.runtime.engine:DeepSpeedEngine.save_checkpoint",
+    ),
+    ("megatron_core", ""): (
+        "megatron.core.optimizer.optimizer:MegatronOptimizer",
+        "megatron.core.optimizer.optimizer:MegatronOptimizer.step",
+        "megatron.core.pipeline_parallel.schedules:custom_backward",
+        "megatron.core.dist_checkpointing.serialization:save",
+    ),
+    ("accelerated", ""): (
+        "accelerate.optimizer:AcceleratedOptimizer",
+        "accelerate.optimizer:AcceleratedOptimizer.step",
+        "accelerate.accelerator:Accelerator.save_state",
+        "safetensors.torch:save_file",
+    ),
+    ("hf_trainer", ""): (
+        "transformers.trainer_callback:CallbackHandler.on_train_begin",
+        "transformers.trainer_callback:CallbackHandler.on_step_end",
+        "transformers.trainer:Trainer._save_checkpoint",
+    ),
+    ("lightning_automatic", ""): ("lightning.pytorch.trainer.trainer:Trainer.save_checkpoint",),
+}
+
+
+def run(script, argument):
+    """Runs a script of jobs/ as the only rank; returns its losses."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs", script + ".py")
+    sys.argv[:], sys.path[0] = [path, argument], os.path.dirname(path)
+    runpy.run_path(path, run_name="__main__")
+    with open(os.path.join(os.environ["TRUTH"], "rank-0.json")) as f:
+        return json.load(f)["losses"]
+
+
 def train():
     """Trains one rank; returns its losses."""
     torch.manual_seed(7)
@@ -85,7 +126,7 @@ def train():
     return losses
 
 
-def child(point, recorded):
+def child(job, point, recorded):
     """Returns what a child with a hook point less has to say."""
     removed = remove(point) if point else None
     failures = 0
@@ -94,7 +135,7 @@ def child(point, recorded):
         laggard.init(auto=True)
     if removed is not None and point not in OURS and removed[1] not in vars(removed[0]):
         setattr(*removed)  # torch itself needs it; we came before it was back
-    losses = train()
+    losses = run(*job) if job else train()
     if recorded:
         from laggard import recorder
         recorder.close()
@@ -104,14 +145,21 @@ def child(point, recorded):
 
 def main():
     """Forks a child for each point; returns the exit code."""
-    for point, recorded in [("", False), ("", True)] + [(p, True) for p in POINTS + OURS]:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # frameworks print
+    for points in FRAMEWORKS.values():
+        for each in points:
+            importlib.import_module(each.partition(":")[0])
+    cases = {(): POINTS + OURS, **FRAMEWORKS}
+    for job, point, recorded in [(job, *each) for job in cases for each in [("", False), ("", True)] + [(p, True) for p in cases[job]]]:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             pid = os.fork()
             if pid == 0:
                 os.dup2(err.fileno(), 2)
+                os.dup2(2, 1)
                 code = 1
                 try:
-                    out.write(json.dumps(child(point, recorded)).encode())
+                    out.write(json.dumps(child(job, point, recorded)).encode())
                     out.flush()
                     code = 0
                 except BaseException:  # pylint: disable=broad-except
@@ -124,8 +172,9 @@ def main():
             out.seek(0)
             err.seek(0)
             said = json.loads(out.read() or b"{}")
-            said.update(point=point, recorded=recorded, status=status, stderr=err.read().decode())
-            print(json.dumps(said), flush=True)
+            said.update(job=job, point=point, recorded=recorded, status=status, stderr=err.read().decode())
+            answers.write(json.dumps(said) + "\n")
+            answers.flush()
     return 0
 
 
