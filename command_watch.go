@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +18,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
-	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent/probes"
@@ -29,14 +27,15 @@ import (
 
 // watchOptions are the flags of watch.
 type watchOptions struct {
-	source, to, state, metrics, thresholds, output, share string
-	from                                                  source.Options
-	jobs                                                  []string
-	every, lag, forget                                    time.Duration
-	minImpact                                             float64
-	once                                                  bool
-	cluster                                               clusterOptions
-	depth                                                 depthOptions
+	source, to, state, metrics, thresholds, output string
+	from                                           source.Options
+	jobs                                           []string
+	every, lag, forget                             time.Duration
+	minImpact                                      float64
+	once                                           bool
+	share                                          shareOptions
+	cluster                                        clusterOptions
+	depth                                          depthOptions
 }
 
 func watchCommand() *cobra.Command {
@@ -47,10 +46,12 @@ func watchCommand() *cobra.Command {
 		Long: `watch reads what is new in SOURCE (a directory, parquet:DIR or clickhouse://user@host:9000/db) and judges each finished step
 with the engine of analyze. It says what changed: a line in the log, a row of the table verdicts (--to), metrics, and with
 -o json the verdict on stdout. With --state it goes on where it was, also after a kill. With --kubernetes it tells the cluster,
-once with --once; --release takes all of that back.`,
+once with --once; --release takes all of that back. With --share several watchers divide the jobs of one store, by Leases of
+Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is followed by one of them at a time.`,
 		Example: `  laggard watch /user/cluster-info/profiling --state /var/lib/laggard-watch
   laggard watch clickhouse://laggard@ch:9000/laggard --to clickhouse://laggard@ch:9000/laggard --state /var/lib/laggard-watch
   laggard watch parquet:/data/laggard --job 6f3a --once -o json
+  laggard watch clickhouse://laggard@ch:9000/laggard --to clickhouse://laggard@ch:9000/laggard --share $(hostname)
   laggard watch --release --kubernetes --kubernetes-server http://127.0.0.1:8001 --dry-run=false`,
 		Args: func(c *cobra.Command, args []string) error {
 			if o.cluster.release {
@@ -84,12 +85,8 @@ once with --once; --release takes all of that back.`,
 				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
 			}
 
-			if o.share != "" && (o.once || !strings.HasPrefix(o.to, ddl.Scheme)) {
-				return usage("--share needs --to clickhouse://…, where the watchers find each other, and goes without --once")
-			}
-
-			if o.share != "" && o.cluster.kubernetes {
-				return usage("--share goes without --kubernetes: each watcher would take back what another one says of a node")
+			if err := o.share.check(&o); err != nil {
+				return err
 			}
 
 			o.source = args[0]
@@ -106,7 +103,6 @@ once with --once; --release takes all of that back.`,
 	f.StringSliceVar(&o.jobs, "job", nil, "only these jobs (may be repeated); default all of the source")
 	f.DurationVar(&o.every, "every", 10*time.Second, "how often to look")
 	f.StringVar(&o.to, "to", "", "store that takes the table verdicts: parquet:DIR or clickhouse://…")
-	f.StringVar(&o.share, "share", "", "this watcher's name among several that follow the same SOURCE: each follows its share of the jobs, and takes over those of one that is gone for a minute (needs --to, a ClickHouse store that all of them have)")
 	f.StringVar(&o.state, "state", "", "directory that keeps what was learnt over restarts")
 	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9613", `address of /metrics, /healthz and /readyz, "" for none`)
 	f.StringVar(&o.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
@@ -116,6 +112,7 @@ once with --once; --release takes all of that back.`,
 	f.DurationVar(&o.forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
 	f.StringVarP(&o.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
 	f.BoolVar(&o.once, "once", false, "look once, tell the cluster with --kubernetes, and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
+	o.share.flags(f)
 	o.cluster.flags(f)
 	o.depth.flags(f)
 	return c
@@ -160,14 +157,16 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 		wo.Sink = w.sink
 	}
 
-	if o.share != "" {
+	if o.share.name != "" {
 		table, err := source.OpenLive(ctx, o.to, source.Options{})
 		if err != nil {
 			return err
 		}
 
 		defer func() { err = errors.Join(err, table.Close()) }()
-		wo.Share = &watch.Share{Name: o.share, Sink: w.sink, Table: table, Log: w.log}
+		if err := w.divide(&wo, table); err != nil {
+			return err
+		}
 	}
 
 	if err := errors.Join(w.tell(&wo), w.deepen(&wo)); err != nil {

@@ -35,7 +35,7 @@ func (o *clusterOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxNodes, "max-nodes", 1, "never act on more nodes at once")
 	f.DurationVar(&o.hold, "hold", health.DefaultHold, "how long a node must be well before condition and act are taken back (with --once at once)")
 	f.BoolVar(&o.release, "release", false, "take back all that laggard set on the cluster's nodes (conditions, taints, cordons, annotations) and exit; SOURCE is left out, and no watcher may run beside")
-	f.BoolVar(&o.dryRun, "dry-run", true, "only say what would be written to the cluster, and what would be switched")
+	f.BoolVar(&o.dryRun, "dry-run", true, "only say what would be written to the cluster's nodes, and what would be switched")
 	f.StringVar(&o.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
 }
 

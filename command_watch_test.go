@@ -23,6 +23,14 @@ func TestWatch_Usage(t *testing.T) {
 		{[]string{"x", "--release", "--kubernetes"}, `unexpected argument "x"`},
 		{[]string{"--release", "--kubernetes"}, "--kubernetes: not in a pod"},
 		{[]string{t.TempDir(), "--kubernetes", "--act", "reschedule", "--dry-run=false", "--kubernetes-server", "http://127.0.0.1:1"}, "--act=reschedule needs --state"},
+		{[]string{"x", "--share-by", "rows"}, "--share-by needs --share"},
+		{[]string{"x", "--share", "a", "--share-by", "lease"}, "did you mean leases"},
+		{[]string{"x", "--share", "a", "--lease", "1500ms"}, "--lease 1.5s: want whole seconds"},
+		{[]string{"x", "--share", "a", "--lease", "0s"}, "--lease 0s: want whole seconds, 1s at least"},
+		{[]string{"x", "--share", "a", "--to", "parquet:y"}, "--share needs --to clickhouse://"},
+		{[]string{"x", "--share", "a", "--to", "clickhouse://h/db", "--once"}, "goes without --once"},
+		{[]string{"x", "--share", "a", "--to", "clickhouse://h/db", "--kubernetes"}, "--share goes without --kubernetes"},
+		{[]string{t.TempDir(), "--share", "a", "--to", "clickhouse://127.0.0.1:1/db", "--share-by", "leases"}, "not in a pod"},
 		{[]string{t.TempDir(), "--hold", "0s"}, "--hold 0s: must be more than 0"},
 	} {
 		root := rootCommand()

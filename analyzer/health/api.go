@@ -59,6 +59,7 @@ type API struct {
 	Server    string       // base URL
 	TokenFile string       // read again for each request; "" sends none
 	Client    *http.Client // nil is http.DefaultClient
+	Namespace string       // of the pod that this process runs in, "" outside of one
 }
 
 // Get returns what the API answers to a path.

@@ -11,7 +11,8 @@
 //
 // Calls: LIST nodes (at the start), PATCH nodes/<n>/status, POST events; for an act
 // GET and PATCH nodes/<n>, or for rescheduling LIST and PATCH ascendjobs and PATCH
-// configmaps.
+// configmaps. Of an API alone: pods, the switch's ConfigMap, and the Leases by which
+// watchers share jobs.
 //
 // Caveats: one watcher writes to a cluster; a second one would take back what the
 // first one says of jobs that it does not follow. Node names of verdicts must be

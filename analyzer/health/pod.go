@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // serviceAccount is where Kubernetes mounts a pod's identity.
@@ -39,11 +40,17 @@ func OfPod() (API, error) {
 		return API{}, fmt.Errorf("no certificate in %s", certificates)
 	}
 
+	namespace, err := os.ReadFile(filepath.Join(serviceAccount, "namespace"))
+	if err != nil {
+		return API{}, fmt.Errorf("read the pod's namespace: %w: does the pod have a service account?", err)
+	}
+
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return API{
 		Server:    "https://" + net.JoinHostPort(os.Getenv(apiHost), cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443")),
 		TokenFile: filepath.Join(serviceAccount, "token"),
 		Client:    &http.Client{Transport: t},
+		Namespace: strings.TrimSpace(string(namespace)),
 	}, nil
 }

@@ -16,6 +16,7 @@ const (
 	switchPrefix = "data-trace-"
 	switchLabel  = "reset"
 	switchKey    = "profilingSwitch"
+	switchRole   = "laggard-switch"
 	podGroups    = "/apis/scheduling.volcano.sh/v1beta1/namespaces/"
 )
 
@@ -43,7 +44,7 @@ func (a API) SetSwitch(ctx context.Context, namespace, job string, words any) (s
 	name := switchPrefix + o.Name
 	err = a.applyConfigMap(ctx, namespace, name, map[string]any{"labels": map[string]any{switchLabel: "true"}, "ownerReferences": []owner{o}}, map[string]string{switchKey: string(text)})
 	if err != nil {
-		return "", fmt.Errorf("write ConfigMap %s: %w", name, mayNot(err, namespace, "create and patch on configmaps", "--verb=create,patch --resource=configmaps"))
+		return "", fmt.Errorf("write ConfigMap %s: %w", name, mayNot(err, namespace, switchRole, "create and patch on configmaps", "--verb=create,patch --resource=configmaps"))
 	}
 
 	return name, nil
@@ -58,7 +59,7 @@ func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error)
 			return owner{}, fmt.Errorf("list PodGroups: %w: the cluster has no Volcano, so no MindCluster", err)
 		}
 
-		return owner{}, fmt.Errorf("list PodGroups: %w", mayNot(err, namespace, "list on podgroups.scheduling.volcano.sh", "--verb=list --resource=podgroups.scheduling.volcano.sh"))
+		return owner{}, fmt.Errorf("list PodGroups: %w", mayNot(err, namespace, switchRole, "list on podgroups.scheduling.volcano.sh", "--verb=list --resource=podgroups.scheduling.volcano.sh"))
 	}
 
 	var list struct {
@@ -89,12 +90,13 @@ func (a API) applyConfigMap(ctx context.Context, namespace, name string, metadat
 	return a.write(ctx, http.MethodPatch, path, applyPatch, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 }
 
-// mayNot names the right that is missing where the API server refused, and what grants it.
-func mayNot(err error, namespace, verbs, role string) error {
+// mayNot names the right that is missing where the API server refused, and the role that
+// grants it.
+func mayNot(err error, namespace, role, verbs, grant string) error {
 	var e *apiError
 	if !errors.As(err, &e) || e.code != http.StatusForbidden {
 		return err
 	}
 
-	return fmt.Errorf("%w: this account needs the verbs %s in namespace %s: `kubectl -n %s create role laggard-switch %s`, and a rolebinding of it", err, verbs, namespace, namespace, role)
+	return fmt.Errorf("%w: this account needs the verbs %s in namespace %s: `kubectl -n %s create role %s %s`, and a rolebinding of it", err, verbs, namespace, namespace, role, grant)
 }

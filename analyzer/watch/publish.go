@@ -61,6 +61,10 @@ func (w *Watcher) publish(ctx context.Context, j *job) error {
 		return err
 	}
 
+	if err := w.held(j.Job); err != nil {
+		return err
+	}
+
 	if err := w.o.Sink.Verdicts(ctx, j.Unsent); err != nil {
 		return err
 	}

@@ -3,8 +3,8 @@ package watch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -12,16 +12,22 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// A watcher that shares jobs writes a row of the table of verdicts at each look: no job, its
-// name as the node, this finding, and one of these states. schemas/FORMAT.md has the bytes.
-const (
-	FindingWatcher = "watcher"
-	StateAlive     = "alive"
-	StateGone      = "gone"
-)
-
 // DefaultLease is for how long a watcher that says nothing keeps its jobs: several looks.
 const DefaultLease = time.Minute
+
+// Holder says which jobs are this watcher's: each is its whose hash with the job is the
+// highest among the watchers that are alive, so that nobody hands jobs out, and one that comes
+// or goes moves its share alone. Rows finds the others in a store, Leases in a Kubernetes
+// cluster.
+type Holder interface {
+	// Mine says that this watcher is alive, and returns those of jobs that are its, as long
+	// as Held is true and until it is called again.
+	Mine(ctx context.Context, jobs []string) ([]string, error)
+	// Held reports whether no other watcher can have taken them.
+	Held() bool
+	// Leave gives them to the others at once.
+	Leave(ctx context.Context) error
+}
 
 // Table reads the table of verdicts that the watchers of one store share.
 type Table interface {
@@ -31,78 +37,23 @@ type Table interface {
 	Verdicts(ctx context.Context, job string) ([]row.Verdict, error)
 }
 
-// Share divides the jobs of a store among the watchers that are alive: each job is its
-// whose hash with the job is the highest. So nobody hands jobs out, a watcher that comes or
-// goes moves its share alone, and who reads the same rows decides alike.
-//
-// Caveat: watchers go by their own clocks, which must agree within a fraction of the lease;
-// while one does not yet know of another both may follow a job, and say a change twice.
+// Share divides the jobs of a store among several watchers: who holds which, and what was
+// said of a job by whom it was taken from.
 type Share struct {
-	Name  string // of this watcher, different from all others'
-	Sink  Sink
-	Table Table
-	Lease time.Duration    // DefaultLease
-	Now   func() time.Time // nil is time.Now
-	Log   *slog.Logger
-
-	alive []string
+	Holder Holder
+	Table  Table
 }
 
-// mine says that this watcher is alive, and returns those of jobs that are its now. After
-// an error nothing is: others may have it by now.
-func (s *Share) mine(ctx context.Context, jobs []string) ([]string, error) {
-	now := s.now()
-	if err := s.say(ctx, now, StateAlive); err != nil {
-		return nil, err
-	}
+// errLost is that others may follow what this watcher was about to judge or to store.
+var errLost = errors.New("another watcher may have it by now: left to it")
 
-	rows, err := s.Table.Watchers(ctx, now.Add(-s.lease()).UnixNano())
-	if err != nil {
-		return nil, fmt.Errorf("ask for watchers: %w", err)
-	}
-
-	alive := []string{s.Name}
-	for _, r := range rows {
-		if r.State == StateAlive && r.Node != s.Name {
-			alive = append(alive, r.Node)
-		}
-	}
-
-	slices.Sort(alive)
-	if !slices.Equal(alive, s.alive) && s.Log != nil {
-		s.Log.Info("jobs are shared", "watchers", alive)
-	}
-
-	s.alive = alive
-	return slices.DeleteFunc(slices.Clone(jobs), func(job string) bool { return owner(alive, job) != s.Name }), nil
-}
-
-// leave gives the jobs to the others at once.
-func (s *Share) leave(ctx context.Context) error { return s.say(ctx, s.now(), StateGone) }
-
-func (s *Share) say(ctx context.Context, now time.Time, state string) error {
-	at := row.Verdict{AtNs: now.UnixNano(), Node: s.Name, Finding: FindingWatcher, State: state}
-	if err := s.Sink.Verdicts(ctx, []row.Verdict{at}); err != nil {
-		return fmt.Errorf("say that watcher %s is %s: %w", s.Name, state, err)
+// held returns errLost where a job is not this watcher's any more.
+func (w *Watcher) held(name string) error {
+	if w.o.Share != nil && !w.o.Share.Holder.Held() {
+		return fmt.Errorf("job %s: %w", name, errLost)
 	}
 
 	return nil
-}
-
-func (s *Share) now() time.Time {
-	if s.Now != nil {
-		return s.Now()
-	}
-
-	return time.Now()
-}
-
-func (s *Share) lease() time.Duration {
-	if s.Lease > 0 {
-		return s.Lease
-	}
-
-	return DefaultLease
 }
 
 // share returns the jobs that are this watcher's, and lets go of those that are no more:
@@ -112,33 +63,46 @@ func (w *Watcher) share(ctx context.Context, names []string) ([]string, error) {
 		return names, nil
 	}
 
-	mine, err := w.o.Share.mine(ctx, names)
+	if !w.o.Share.Holder.Held() { // others may have said something of each meanwhile
+		for name := range w.jobs {
+			w.letGo(name)
+		}
+	}
+
+	mine, err := w.o.Share.Holder.Mine(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 
-	for name, j := range w.jobs {
-		if slices.Contains(mine, name) || !slices.Contains(names, name) {
-			continue
+	for name := range w.jobs {
+		if !slices.Contains(mine, name) && slices.Contains(names, name) {
+			w.letGo(name)
 		}
-
-		if err := j.reader.Close(); err != nil {
-			w.o.Log.Warn("close job", "job", name, "error", err)
-		}
-
-		delete(w.jobs, name)
-		w.mu.Lock()
-		delete(w.status.Jobs, name)
-		w.mu.Unlock()
 	}
 
 	return mine, nil
+}
+
+// letGo follows a job no more.
+func (w *Watcher) letGo(name string) {
+	if err := w.jobs[name].reader.Close(); err != nil {
+		w.o.Log.Warn("close job", "job", name, "error", err)
+	}
+
+	delete(w.jobs, name)
+	w.mu.Lock()
+	delete(w.status.Jobs, name)
+	w.mu.Unlock()
 }
 
 // takeOver begins a job with what was said of it: by another watcher, or by this one.
 func (w *Watcher) takeOver(ctx context.Context, j *job) error {
 	if w.o.Share == nil {
 		return nil
+	}
+
+	if err := w.o.Sink.Verdicts(ctx, nil); err != nil { // it makes the table that is read next
+		return err
 	}
 
 	said, err := w.o.Share.said(ctx, j.Job)

@@ -32,8 +32,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Sink stores rows of the table of verdicts: all of them or an error, a row that
-// is there already a second time never.
+// Sink stores rows of the table of verdicts, which it makes where it is missing: all of
+// them or an error, a row that is there already a second time never.
 type Sink interface {
 	Verdicts(ctx context.Context, rows []row.Verdict) error
 }
@@ -133,7 +133,7 @@ func (w *Watcher) Close() error {
 	if w.o.Share != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveAtMost)
 		defer cancel()
-		errs = append(errs, w.o.Share.leave(ctx))
+		errs = append(errs, w.o.Share.Holder.Leave(ctx))
 	}
 
 	return errors.Join(errs...)
@@ -283,6 +283,10 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 	w.tellDamage(j)
 	if news || j.Moved.IsZero() {
 		j.Moved = w.o.Now()
+	}
+
+	if err := w.held(name); err != nil {
+		return err
 	}
 
 	if j.dirty || j.verdict == nil {

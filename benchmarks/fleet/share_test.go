@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestWatchersShareJobs(t *testing.T) {
 		t.Cleanup(func() { _ = live.Close() })
 		table := &between{Live: live, then: then}
 		w, err := watch.New(watch.Options{Source: live, Sink: verdicts{sink}, Now: time0.now,
-			Share: &watch.Share{Name: name, Sink: verdicts{sink}, Table: table, Now: time0.now}})
+			Share: &watch.Share{Table: table, Holder: &watch.Rows{Name: name, Sink: verdicts{sink}, Table: table, Lease: watch.DefaultLease, Now: time0.now, Log: slog.New(slog.DiscardHandler)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

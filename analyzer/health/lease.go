@@ -1,0 +1,106 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// ErrConflict is returned by SetLease, wrapped, when somebody else has made, changed or
+// deleted the Lease since it was read.
+var ErrConflict = errors.New("somebody else has written it")
+
+// Lease is a Lease of coordination.k8s.io/v1 as far as we use it.
+type Lease struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name            string            `json:"name"`
+		Labels          map[string]string `json:"labels,omitempty"`
+		Annotations     map[string]string `json:"annotations,omitempty"`
+		ResourceVersion string            `json:"resourceVersion,omitempty"` // "" is not made yet
+	} `json:"metadata"`
+	Spec struct {
+		Holder    string    `json:"holderIdentity"`
+		Seconds   int       `json:"leaseDurationSeconds"`
+		Acquired  MicroTime `json:"acquireTime"`
+		Renewed   MicroTime `json:"renewTime"`
+		Transfers int       `json:"leaseTransitions"`
+	} `json:"spec"`
+}
+
+// MicroTime is a time as the API server takes it: with six digits of a second, always.
+type MicroTime struct{ time.Time }
+
+// MarshalJSON implements json.Marshaler.
+func (t MicroTime) MarshalJSON() ([]byte, error) {
+	return json.Marshal(t.UTC().Format("2006-01-02T15:04:05.000000Z07:00"))
+}
+
+func leasePath(namespace string) string {
+	return "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/leases"
+}
+
+// Leases returns the Leases of a namespace that have a label, as they are at this moment.
+func (a API) Leases(ctx context.Context, namespace, label string) ([]Lease, error) {
+	body, err := a.Get(ctx, leasePath(namespace)+"?labelSelector="+url.QueryEscape(label))
+	if err != nil {
+		return nil, fmt.Errorf("list Leases in namespace %s: %w", namespace, mayLease(err, namespace))
+	}
+
+	var list struct{ Items []Lease }
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("decode Leases: %w", err)
+	}
+
+	return list.Items, nil
+}
+
+// SetLease makes or changes a Lease, unless somebody else has since it was read: then the
+// error is ErrConflict. l becomes what the server has.
+func (a API) SetLease(ctx context.Context, namespace string, l *Lease) error {
+	l.APIVersion, l.Kind = "coordination.k8s.io/v1", "Lease"
+	b, err := json.Marshal(l)
+	if err != nil {
+		panic("BUG: marshal Lease: " + err.Error())
+	}
+
+	method, path := http.MethodPost, leasePath(namespace)
+	if l.Metadata.ResourceVersion != "" {
+		method, path = http.MethodPut, path+"/"+url.PathEscape(l.Metadata.Name)
+	}
+
+	body, err := a.call(ctx, method, path, "application/json", b)
+	if answered(err, http.StatusConflict, http.StatusNotFound) {
+		err = errors.Join(ErrConflict, err)
+	}
+
+	if err != nil {
+		return fmt.Errorf("write Lease %s/%s: %w", namespace, l.Metadata.Name, mayLease(err, namespace))
+	}
+
+	if err := json.Unmarshal(body, l); err != nil {
+		return fmt.Errorf("decode Lease: %w", err)
+	}
+
+	return nil
+}
+
+// DeleteLease takes a Lease away, unless somebody has written it since it was read.
+func (a API) DeleteLease(ctx context.Context, namespace string, l *Lease) error {
+	err := a.write(ctx, http.MethodDelete, leasePath(namespace)+"/"+url.PathEscape(l.Metadata.Name), "application/json",
+		map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]any{"resourceVersion": l.Metadata.ResourceVersion}})
+	if err == nil || answered(err, http.StatusConflict, http.StatusNotFound) {
+		return nil
+	}
+
+	return fmt.Errorf("delete Lease %s/%s: %w", namespace, l.Metadata.Name, mayLease(err, namespace))
+}
+
+func mayLease(err error, namespace string) error {
+	return mayNot(err, namespace, "laggard-watch-share", "list, create, update and delete on leases.coordination.k8s.io", "--verb=list,create,update,delete --resource=leases.coordination.k8s.io")
+}
