@@ -372,6 +372,7 @@ func TestBuild(t *testing.T) {
 		"overlays/watch-act":        {"--kubernetes", "--dry-run=false", "--act=cordon", "--max-nodes=1"},
 		"overlays/watch-reschedule": {"--kubernetes", "--dry-run=false", "--act=reschedule", "--max-nodes=1"},
 		"overlays/watch-deepen":     {"--kubernetes", "--dry-run=false", "--deepen=8", "--agents=kubernetes"},
+		"overlays/watch-share":      {"--share=$(POD_NAME)"},
 		"overlays/sidecar-deepen":   {"--listen=unix,:9611", "--switch-insecure", "--records=deep"},
 	} {
 		var args []string

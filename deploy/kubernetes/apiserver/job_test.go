@@ -21,6 +21,7 @@ type job struct {
 	t      *testing.T
 	whole  string
 	dir    string // the source
+	began  int64  // unix seconds
 	offset map[string]int64
 }
 
@@ -48,7 +49,8 @@ func newJob(t *testing.T, scenario string, change func(config map[string]any)) *
 	config["shape"].(map[string]any)["ranks_per_node"] = 2
 	config["steps"], config["first_step"] = 330, 0
 	config["model"].(map[string]any)["seconds"] = 1
-	config["start_unix"] = time.Now().Add(-8 * time.Minute).Unix()
+	j.began = time.Now().Add(-8 * time.Minute).Unix()
+	config["start_unix"] = j.began
 	change(config)
 	if b, err = yaml.Marshal(config); err != nil {
 		t.Fatal(err)
