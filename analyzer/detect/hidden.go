@@ -11,12 +11,17 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// hidden says what may hide a culprit, "" where nothing does: a light recording, steps that
-// grew without a reason, a link that nobody can judge, or somebody for whom others wait unseen.
+// hidden says what may hide a culprit, "" where nothing does: a light recording, steps that grew
+// without a reason, a link that nobody can judge, a rank that may wait for one that is missing, or
+// somebody for whom others wait unseen.
 // Who is found is waited for.
 func (e *Engine) hidden(found bool) string {
 	missing := e.missing()
 	why := cmp.Or(e.hostTimes(), e.unexplained(missing, found), e.links.Unjudged())
+	if why == "" && !found {
+		why = e.unproven()
+	}
+
 	if why == "" && !found && e.live(frame.Exposed) && e.layout.Stages < 2 {
 		// In a pipeline everybody waits in its bubbles, which says nothing.
 		why = cmp.Or(e.waitedFor(), e.maybeWaited(missing))
@@ -66,6 +71,19 @@ func (e *Engine) unexplained(missing missing, found bool) string {
 	}
 
 	return why + ": " + missing.String()
+}
+
+// unproven says that a rank has been slow in its own time for long, and that some with which it works
+// are not recorded: it may only wait for one of them where nothing tells.
+func (e *Engine) unproven() string {
+	for _, c := range e.candidates() {
+		if q := e.layout.Replica[c.row]; c.onlyOwn() && q >= 0 && !e.recorded(q) {
+			return fmt.Sprintf("since step %d rank %d takes %.1f %% longer than its peers, waits aside, and ranks of its pipeline are not recorded: it is slow, or waits for one of them where nothing tells",
+				c.since, e.layout.Ranks[c.row], 100*math.Expm1(c.effect))
+		}
+	}
+
+	return ""
 }
 
 // missing are ranks of which nothing is known now.

@@ -133,7 +133,8 @@ func TestDecided_WaitsForWhoIsNotRecorded(t *testing.T) {
 
 // What is not over is not healthy: a link that has been slow for 44 steps of a job that met
 // congestion before, and a node that was slow and whose ranks of a new mapping are suspects;
-// nor is a job whose steps grew when its one slow rank was no longer recorded.
+// nor is a job whose steps grew when its one slow rank was no longer recorded, or in which a node
+// is slow in its own time and may wait for ranks that never were.
 func TestDecided_WhatIsNotOver(t *testing.T) {
 	v, _, _ := simulatedAs(t, "slow-link", 3, 32, func(c *simulate.Config) { c.Steps = 160 })
 	if v.Decided || v.Healthy || len(v.Links) > 0 || !saysLowCoverage(v, "more steps will tell") {
@@ -143,6 +144,11 @@ func TestDecided_WhatIsNotOver(t *testing.T) {
 	v, slow, _ := simulatedAs(t, "restart", 3, 32, func(c *simulate.Config) { c.Steps = 160 })
 	if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].State != verdict.Degraded {
 		t.Errorf("restart: %+v, want %v degraded", v.Nodes, slow)
+	}
+
+	v, _, _ = simulated(t, "absent-10", 77100033, 0, true)
+	if v.Decided || v.Healthy || len(v.Nodes) > 0 || !saysLowCoverage(v, "of its pipeline are not recorded") {
+		t.Errorf("absent mates: decided %v, nodes %+v, findings %v", v.Decided, v.Nodes, v.Findings)
 	}
 
 	cfg, err := simulate.Sized("compute-1.2", 3, 32)
