@@ -250,6 +250,7 @@ func collect(t *testing.T, dir string, used map[string]bool) []document {
 
 		docs = append(docs, collect(t, path, used)...)
 		checkPatches(t, path, docs, used)
+		docs = slices.DeleteFunc(docs, func(d document) bool { return deleted(t, path, d) })
 	}
 
 	if k.Kind == "Kustomization" {
@@ -296,6 +297,14 @@ func checkPatches(t *testing.T, dir string, docs []document, used map[string]boo
 			t.Errorf("%s: a patch targets %+v, which is not there", dir, p.Target)
 		}
 	}
+}
+
+// deleted reports whether a patch of the folder takes the object away.
+func deleted(t *testing.T, dir string, d document) bool {
+	t.Helper()
+	return slices.ContainsFunc(kustomizationOf(t, dir).Patches, func(p types.Patch) bool {
+		return strings.Contains(p.Patch, "$patch: delete") && p.Target.Kind == d.kind.Kind && p.Target.Name == d.value.GetName()
+	})
 }
 
 // tops returns the folders that a person applies.
