@@ -63,10 +63,14 @@ profiles-all: parts ## the same on a current PyTorch (5 GB from PyPI, once), 20 
 profiles-bench: ## a verdict from traces beside HolisticTraceAnalysis (from PyPI, once) on the same folders, and a trace of 500 MB
 	$(GO) test -timeout 1h -run '^$$' -bench . -benchtime 3x -v ./benchmarks/traces
 
+# Servers have their folders in memory where 8 GiB of it are free: ext4 looks through all inodes that
+# neighbours freed for each file of a part.
+IN_MEMORY = TMPDIR=$$([ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+
 cluster: ## a real ClickHouse cluster, 2 shards × 2 replicas with ZooKeeper, through kills, lags, losses and restarts
 	@.ci/parts cluster
 	$(GO) vet -tags cluster ./benchmarks/cluster
-	$(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
+	$(IN_MEMORY) $(GO) test -tags cluster -count=1 -timeout 20m ./benchmarks/cluster
 
 # What of collector/python/trainers runs, which older versions of PyTorch, and what else is fetched. The jobs that are judged
 # come last and one by one: neighbours would slow ranks, too.
@@ -119,7 +123,7 @@ bench: ## the benchmarks, each against its reference in one run
 
 fleet-bench: ## 1,000 shippers beside one server, the read of 10,000 ranks from ClickHouse, and a watcher over 1,000 jobs: a quarter of an hour
 	@.ci/parts cluster
-	TMPDIR=/dev/shm $(GO) test -timeout 1h -run '^$$' -bench 'Shippers|ClickHouse|Watch' -benchtime 1x -v ./benchmarks/fleet # in memory: ext4 looks through the inodes that neighbours freed
+	$(IN_MEMORY) $(GO) test -timeout 1h -run '^$$' -bench 'Shippers|ClickHouse|Watch' -benchtime 1x -v ./benchmarks/fleet
 
 eval: ## the detection suite: 22 scenarios, 22 families of jobs beside the detector before, 30,000 healthy node-hours
 	$(GO) run ./benchmarks/eval
@@ -154,7 +158,7 @@ soak-jobs: ## the PyTorch example with each fault: compute, dataloader, checkpoi
 
 soak-cluster: ## the same with 50 kills of a replica in the middle of an insert, and a minute's wait for a second copy
 	@.ci/parts cluster
-	LAGGARD_CLUSTER_KILLS=50 LAGGARD_CLUSTER_COPIES=60s $(GO) test -tags cluster -count=1 -v -timeout 3h ./benchmarks/cluster
+	$(IN_MEMORY) LAGGARD_CLUSTER_KILLS=50 LAGGARD_CLUSTER_COPIES=60s $(GO) test -tags cluster -count=1 -v -timeout 3h ./benchmarks/cluster
 
 soak-costs: ## the cost of a fault by rows and by raw ranges, on four jobs more
 	LAGGARD_COSTS=all $(GO) test -count=1 -v -timeout 1h -run TestCost_ReplayOfRangesAgrees ./benchmarks/e2e
