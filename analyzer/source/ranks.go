@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -70,45 +69,4 @@ func addRanks(b Builder, ranks []row.Rank, info *Info) {
 	}
 
 	info.Ranks += len(ranks)
-}
-
-// rankColumns are the columns of row.Rank but the job. The ranks of groups are kept in groups.
-func rankColumns(groups members) []column[row.Rank] {
-	var ranks []uint32
-	return []column[row.Rank]{
-		{name: "rank", set: func(r *row.Rank, v int64) { r.Rank = uint32(v) }},
-		{name: "incarnation", set: func(r *row.Rank, v int64) { r.Incarnation = uint64(v) }},
-		{name: "world_size", set: func(r *row.Rank, v int64) { r.WorldSize = uint32(v) }},
-		{name: "local_rank", set: func(r *row.Rank, v int64) { r.LocalRank = uint16(v) }},
-		{name: "node", text: func(r *row.Rank, v string) { r.Node = v }},
-		{name: "device", text: func(r *row.Rank, v string) { r.Device = v }},
-		{name: "pod", text: func(r *row.Rank, v string) { r.Pod = v }},
-		{name: "pid", set: func(r *row.Rank, v int64) { r.PID = uint32(v) }},
-		{name: "boot_id", text: func(r *row.Rank, v string) { r.BootID = v }},
-		{name: "started_ns", set: func(r *row.Rank, v int64) { r.StartedNs = v }},
-		{name: "ended_ns", set: func(r *row.Rank, v int64) { r.EndedNs = v }},
-		{name: "groups", list: func(r *row.Rank, c *native.Column, i int) { r.Groups = texts(c, i) }},
-		{name: "group_ranks", list: func(r *row.Rank, c *native.Column, i int) {
-			from, to := c.List(i)
-			r.GroupRanks = make([][]uint32, 0, to-from)
-			for k := from; k < to; k++ {
-				first, end := c.Of.List(int(k))
-				ranks = ranks[:0]
-				for _, n := range c.Of.Of.Numbers[first:end] {
-					ranks = append(ranks, uint32(n))
-				}
-
-				r.GroupRanks = append(r.GroupRanks, groups.kept(ranks))
-			}
-		}},
-		{name: "writer", text: func(r *row.Rank, v string) { r.Writer = v }},
-		{name: "version", set: func(r *row.Rank, v int64) { r.Version = uint32(v) }},
-		{name: "off", list: func(r *row.Rank, c *native.Column, i int) { r.Off = texts(c, i) }},
-	}
-}
-
-// texts is a copy of a row's list of texts.
-func texts(c *native.Column, row int) []string {
-	from, to := c.List(row)
-	return append(make([]string, 0, to-from), c.Of.Texts[from:to]...)
 }
