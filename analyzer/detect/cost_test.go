@@ -185,3 +185,12 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 		t.Errorf("findings %+v, want uneven work", v.Findings)
 	}
 }
+
+// TestCost_BoundIsRoundedUp: where the truth is all that could be waited for, the bound that
+// is stated is not below it.
+func TestCost_BoundIsRoundedUp(t *testing.T) {
+	v, slow, impact := simulated(t, "light", 77000109, 0, true)
+	if got := accused(v); !slices.Equal(got, slow) || v.JobImpactMax < impact {
+		t.Errorf("%v accused, at most %v for %v", got, v.JobImpactMax, impact)
+	}
+}

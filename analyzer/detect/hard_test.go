@@ -284,3 +284,12 @@ func TestHard_ExactlyThese(t *testing.T) {
 		}
 	}
 }
+
+// TestHard_ForwardPassesTellTheCause: a rank computes longer in 3 % of the steps; too few of
+// its forward passes stand out to tell by themselves, and its own time does.
+func TestHard_ForwardPassesTellTheCause(t *testing.T) {
+	v, slow, _ := simulated(t, "bursts-2", 77000100, 0, true)
+	if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].Cause != verdict.Compute {
+		t.Errorf("%+v, want %v for computing", v.Nodes, slow)
+	}
+}

@@ -12,22 +12,19 @@ import (
 )
 
 // hidden says what may hide a culprit, "" where nothing does: a light recording, steps that grew
-// without a reason, a link that nobody can judge, a rank that may wait for one that is missing, or
-// somebody for whom others wait unseen.
-// Who is found is waited for.
+// without a reason, a link that nobody can judge, and where nobody is found (who is, is waited
+// for) a rank that may wait for one that is missing, or somebody for whom others wait unseen.
 func (e *Engine) hidden(found bool) string {
 	missing := e.missing()
-	why := cmp.Or(e.hostTimes(), e.unexplained(missing, found), e.links.Unjudged())
-	if why == "" && !found {
-		why = e.unproven()
+	if why := cmp.Or(e.hostTimes(), e.unexplained(missing, found), e.links.Unjudged()); why != "" || found {
+		return why
 	}
 
-	if why == "" && !found && e.live(frame.Exposed) && e.layout.Stages < 2 {
-		// In a pipeline everybody waits in its bubbles, which says nothing.
-		why = cmp.Or(e.waitedFor(), e.maybeWaited(missing))
+	if why := e.unproven(); why != "" || !e.live(frame.Exposed) || e.layout.Stages > 1 {
+		return why // in a pipeline everybody waits in its bubbles, which says nothing
 	}
 
-	return why
+	return cmp.Or(e.waitedFor(), e.maybeWaited(missing))
 }
 
 // moreWords is what to do where a light recording hides something.

@@ -19,6 +19,8 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -97,6 +99,12 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 		t.Fatal(err)
 	}
 
+	return frameOf(t, &rows, simulate.Topology(cfg))
+}
+
+// frameOf is the columns of rows.
+func frameOf(t *testing.T, rows *row.Rows, groups *topology.File) *frame.Frame {
+	t.Helper()
 	b := feed.NewHistory()
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
@@ -110,7 +118,7 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 		b.AddCommunication(&rows.Communications[i])
 	}
 
-	f, err := b.Frame(simulate.Topology(cfg))
+	f, err := b.Frame(groups)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -305,7 +305,7 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		l.JobImpact = round4(e.linkCost(slow[k : k+1]))
 		l.SinceStep = w.Since
 		l.Detail = fmt.Sprintf("the shortest member's time in %s, the transfer itself, is %.4g s a step, %.2f times what it should be (%.4g s)",
-			groupName(w.Name), w.Now, l.Slowdown, w.Now/l.Slowdown)
+			link.Called(w.Name), w.Now, l.Slowdown, w.Now/l.Slowdown)
 		v.Links = append(v.Links, l)
 	}
 
@@ -343,14 +343,6 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []link.Slow) {
 	x.JobImpact = round4(e.linkCost(slow))
 	x.Detail = fmt.Sprintf("all %d slow groups have only this node in common", len(slow))
 	v.Nodes = append(v.Nodes, x)
-}
-
-func groupName(name string) string {
-	if name != "" {
-		return "group " + name
-	}
-
-	return "one group"
 }
 
 func round4(x float64) float64 { return math.Round(x*1e4) / 1e4 }

@@ -21,15 +21,25 @@ func (w *Watch) Unjudged() string {
 	for g := range w.groups {
 		// In half of them a gust in a thousand is as long.
 		if !w.slow[g] && 2*w.passes[g] >= w.need(g) && w.passes[g] >= threshold.Confirmations {
-			return fmt.Sprintf("since step %d transfers in group %s take %.1f times as long as before: congestion that passes, or a slow link; more steps will tell", w.since[g], w.groups[g].Name, math.Exp(float64(w.rise[g])))
+			return fmt.Sprintf("since step %d transfers in %s take %.1f times as long as before: congestion that passes, or a slow link; more steps will tell",
+				w.since[g], Called(w.groups[g].Name), math.Exp(float64(w.rise[g])))
 		}
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(w.wires.Of)) {
 		if x := w.wires.Of[key]; x.Doubt >= wireSteps && !x.Slow {
-			return fmt.Sprintf("transfers in group %s take longer than in groups of equal volume, in %d steps: too few to tell a slow link from what such groups differ by", x.Name, x.Doubt)
+			return fmt.Sprintf("transfers in %s take longer than in groups of equal volume, in %d steps: too few to tell a slow link from what such groups differ by", Called(x.Name), x.Doubt)
 		}
 	}
 
 	return ""
+}
+
+// Called is how a sentence calls a group of that name, which may be "".
+func Called(name string) string {
+	if name != "" {
+		return "group " + name
+	}
+
+	return "one group"
 }

@@ -347,7 +347,7 @@ func (s *Sharing) learn(waited []bool, t known) {
 
 		mostX, mostW := most, most
 		if s.within == nil && s.terms[g] >= settledColumns*float64(len(s.parts)) {
-			mostX, mostW = usual(s.sxx[g]/s.terms[g]), usual(s.sww[g]/s.terms[g])
+			mostX, mostW = clipAt(s.sxx[g]/s.terms[g]), clipAt(s.sww[g]/s.terms[g])
 		}
 
 		dx, dw := robust.Clip(x-s.mean[r], -mostX, mostX), robust.Clip(s.w[r]-s.wmean[r], -mostW, mostW)
@@ -365,9 +365,9 @@ func (s *Sharing) learn(waited []bool, t known) {
 	}
 }
 
-// usual is how far from its centre a rank counts, where the mean square was so much: a rank that
+// clipAt is how far from its centre a rank counts, where the mean square was so much: a rank that
 // gets slow, and those that wait for it, seem to share much work until it is suspect.
-func usual(square float64) float32 {
+func clipAt(square float64) float32 {
 	return float32(min(mostDev, usualDevs*math.Sqrt(square)))
 }
 
