@@ -2,13 +2,9 @@ package detect
 
 import (
 	"cmp"
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -245,37 +241,5 @@ func TestLinks_ComputingLongerSince(t *testing.T) {
 				t.Errorf("links %v, nodes %v, want %v", v.Links, v.Nodes, c.want)
 			}
 		})
-	}
-}
-
-// recordedRows are the rows of a job that ran on PyTorch 2.15 with gloo, eight ranks on four nodes
-// that shared two cores; the wires of node-1 were slow from step 60 on
-// (deploy/examples/pytorch/run.sh --fault link --nodes 4).
-func recordedRows(t *testing.T, name string) *row.Rows {
-	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var rows row.Rows
-	if err := json.NewDecoder(z).Decode(&rows); err != nil {
-		t.Fatal(err)
-	}
-
-	return &rows
-}
-
-// The node that three slow groups share is named for them, and no rank elsewhere.
-func TestRecorded_SlowLink(t *testing.T) {
-	v := Analyze(frameOf(t, recordedRows(t, "gloo-slow-link"), nil), Default())
-	if got := fmt.Sprint(accused(v)); got != "[node-1]" || v.Nodes[0].Cause != verdict.Communication || len(v.Links) != 3 {
-		t.Errorf("links %+v, nodes %+v, want node-1 for three slow links", v.Links, v.Nodes)
 	}
 }

@@ -117,9 +117,11 @@ func (t *Test) learn(r int, x, sig float32) {
 	if t.climb[r] < suspectAt/2 {
 		t.mu[r] += a * dev
 		w := float32(math.Abs(float64(dev))) * 1.2533
-		if t.dev[r] == 0 || !settled {
+		switch {
+		case !settled: // nothing is known of its own: its role forgets the wild first steps
+		case t.dev[r] == 0:
 			t.dev[r] = t.roleNoise(r)
-		} else {
+		default:
 			t.dev[r] += (w - t.dev[r]) / 64
 		}
 	}
