@@ -82,7 +82,7 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 
 // standing reports whether so many nodes of the job are as slow as c that they can't
 // all be bad. Up to half of them may be, if each clearly became slow against its own
-// past while the others did not: as slow as those that always were is as slow as their
+// past while the others did not, or if its ranks of the same work did not: as slow as those that always were is as slow as their
 // kind. In a small job that half is counted of those that became slow together, for one fault
 // after the other are two; and it must be half of the ranks as well, for what is common to nodes
 // is no single device's. What was always so may be a mix of hardware, and is where a node is as much
@@ -105,7 +105,7 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	most := max(1, commonShare*float64(total))
-	if e.rose(c) {
+	if e.rose(c) || !mixed && e.onlyOfNode(c) {
 		if total < smallJob {
 			k = together
 			if 2*ranks <= e.n {
@@ -117,6 +117,26 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	return mixed || float64(k) > most
+}
+
+// onlyOfNode reports whether ranks of the same work on the rank's own node are well: what a single
+// one of them has is no other model of hardware.
+func (e *Engine) onlyOfNode(c *candidate) bool {
+	peers := 0
+	for p := range e.n {
+		if p == c.row || e.layout.Node[p] != e.layout.Node[c.row] || e.layout.Role[p] != e.layout.Role[c.row] {
+			continue
+		}
+
+		peers++
+		for s := range signals {
+			if t := e.tracks[s]; c.has[s] && t.Standing(p) >= t.Standing(c.row)/2 {
+				return false
+			}
+		}
+	}
+
+	return peers > 0
 }
 
 // likes are the nodes with ranks about as slow as one of them in a signal, those of them

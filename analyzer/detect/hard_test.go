@@ -264,7 +264,9 @@ func TestHard_LateLoaderAndOthers(t *testing.T) {
 // inside its forward pass for a mate that comes late was named; so was one of three that all
 // were suspects, and two stages of a replica whose ranks are partly absent; and a host's delay
 // seemed to be work that the next stage had as well; so did the end of a burst to the mate of
-// who is slow in bursts.
+// who is slow in bursts. Half of one of two stages was slow, and that was taken for work that the
+// other half had less of; where work was short the slow rank seemed well, and the next stage of the
+// other replica slow; one rank of a node was called another model of hardware.
 func TestHard_ExactlyThese(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -274,13 +276,19 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"bursts-regular", 27182801}, {"interleaved", 27182822}, {"recomputation", 31415930},
 		{"two-culprits", 27182816}, {"two-culprits", 27182822}, {"two-culprits", 27182834}, {"slow-saver", 16180316},
 		{"recomputation", 77000134}, {"bursts-regular", 77000133}, {"absent-10", 27182806}, {"host-delay", 77100013},
-		{"bursts-regular", 57721580},
+		{"bursts-regular", 57721580}, {"routing", 57721618}, {"few-replicas", 98765487}, {"long", 24681445},
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)
 		slices.Sort(got)
 		if slices.Sort(slow); !slices.Equal(got, slow) || !v.Decided {
 			t.Errorf("%s, seed %d: %v accused, decided %v; want %v", tt.name, tt.seed, got, v.Decided, slow)
+		}
+
+		for _, n := range v.Nodes {
+			if n.State == verdict.Recovered && !slices.Contains(slow, n.Node) {
+				t.Errorf("%s, seed %d: %s is said to have recovered; slow was %v", tt.name, tt.seed, n.Node, slow)
+			}
 		}
 	}
 }

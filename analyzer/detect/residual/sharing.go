@@ -43,9 +43,6 @@ type Sharing struct {
 	buf           []float32
 }
 
-// NewStages finds what the stages of a replica share.
-func NewStages(l *frame.Layout) *Sharing { return newSharing(l, replicaParts(l), nil) }
-
 func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 	n, g := len(l.Ranks), len(l.Roles)
 	usable := len(parts) > 1 && slices.ContainsFunc(parts, func(p [][]int32) bool { return len(p) > 1 })
@@ -60,75 +57,6 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 		dev: make([]float32, n), whole: make([]float32, len(parts)),
 		ref: oneRole(len(parts)),
 	}
-}
-
-// replicaParts is the rows of each stage of each replica.
-func replicaParts(l *frame.Layout) [][][]int32 {
-	out := make([][][]int32, len(l.Replicas))
-	for q, rows := range l.Replicas {
-		byStage := map[int][]int32{}
-		for _, r := range rows {
-			g := l.Roles[l.Role[r]].Stage
-			byStage[g] = append(byStage[g], r)
-		}
-
-		for g := range l.Stages {
-			if rows := byStage[g]; len(rows) > 0 {
-				out[q] = append(out[q], rows)
-			}
-		}
-	}
-
-	return out
-}
-
-// NewExperts finds what those share that hold the same expert of a stage in several
-// groups of experts.
-func NewExperts(l *frame.Layout) *Sharing {
-	type seat struct{ stage, at int }
-	var order []seat
-	bySeat := map[seat]map[int32][]int32{}
-	groups := [][]int32{}
-	for i := range l.Groups {
-		g := &l.Groups[i]
-		if g.Metric() != frame.EP || !g.Complete() {
-			continue
-		}
-
-		groups = append(groups, g.Rows)
-		for at, r := range g.Rows {
-			if l.Role[r] < 0 || l.Replica[r] < 0 {
-				continue
-			}
-
-			k := seat{l.Roles[l.Role[r]].Stage, at}
-			if bySeat[k] == nil {
-				bySeat[k] = map[int32][]int32{}
-				order = append(order, k)
-			}
-
-			bySeat[k][l.Replica[r]] = append(bySeat[k][l.Replica[r]], r)
-		}
-	}
-
-	var parts [][][]int32
-	for _, k := range order {
-		var p [][]int32
-		for q := range l.Replicas {
-			if rows := bySeat[k][int32(q)]; len(rows) > 0 {
-				p = append(p, rows)
-			}
-		}
-
-		parts = append(parts, p)
-	}
-
-	s := newSharing(l, parts, groups)
-	if s.Usable {
-		s.noise = 1 / float64(max(1, len(parts[0])-1)) // as that of a mean
-	}
-
-	return s
 }
 
 // Mates is the rows of the other parts of r's work, none while its role shares nothing.
@@ -220,7 +148,7 @@ func (s *Sharing) deviate(logs []float32, level []float64, now []float32) {
 		}
 	}
 
-	common := robust.Median(s.buf)
+	common := robust.LowerMedian(s.buf) // half of one of two roles may be slow: that only adds
 	for r, x := range logs {
 		g := s.role[r]
 		switch {
@@ -249,35 +177,61 @@ func (s *Sharing) deviate(logs []float32, level []float64, now []float32) {
 }
 
 // excuse takes out of the work of degraded ranks what they lately were slow by; a suspect
-// may only have more work. Where two stages are slow, each by what the other is thought
-// to work, neither tells the work; two that hold the same expert are slow by its load.
+// may only have more work. Who is in the same part may wait for such a rank, and works no
+// more than it. Where two stages are slow, each by what the other is thought to work,
+// neither tells the work; two that hold the same expert are slow by its load.
 func (s *Sharing) excuse(t known) {
 	for _, parts := range s.parts {
-		slow := 0
-		for _, rows := range parts {
-			if slices.ContainsFunc(rows, func(r int32) bool { return t.Degraded(int(r)) }) {
-				slow++
-			}
-		}
-
+		work, slow := s.told(parts, t)
 		if slow == 0 {
 			continue
 		}
 
 		for _, rows := range parts {
+			least := float32(math.Inf(1))
 			for _, r := range rows {
 				switch {
 				case !t.Degraded(int(r)):
 				case slow == 1:
-					if l := t.Lately(int(r)); s.dev[r] >= l/2 { // else it is well in this step
-						s.dev[r] -= l
+					if l := t.Lately(int(r)); s.dev[r]-work >= l/2 { // else it is well in this step
+						least = min(least, s.dev[r]-l)
 					}
 				case s.within == nil:
 					s.dev[r] = robust.NaN
 				}
 			}
+
+			for _, r := range rows {
+				if s.dev[r] > least {
+					s.dev[r] = least
+				}
+			}
 		}
 	}
+}
+
+// told is the work that the parts without degraded ranks show in this step, 0 where they show
+// nothing, and how many the others are.
+func (s *Sharing) told(parts [][]int32, t known) (work float32, slow int) {
+	s.buf = s.buf[:0]
+	for _, rows := range parts {
+		if slices.ContainsFunc(rows, func(r int32) bool { return t.Degraded(int(r)) }) {
+			slow++
+			continue
+		}
+
+		for _, r := range rows {
+			if x := s.dev[r]; x == x {
+				s.buf = append(s.buf, x)
+			}
+		}
+	}
+
+	if len(s.buf) > 0 {
+		work = robust.Median(s.buf)
+	}
+
+	return work, slow
 }
 
 // others sets w[r] to the median over the other parts of r's work, and the common part
