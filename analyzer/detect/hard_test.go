@@ -301,3 +301,14 @@ func TestHard_ForwardPassesTellTheCause(t *testing.T) {
 		t.Errorf("%+v, want %v for computing", v.Nodes, slow)
 	}
 }
+
+// TestHard_BurstsAreNoLastingSlowness: a slow lane sees the mean of bursts before they are many
+// enough to be called so; once they are, what was said changes, and the cost is that of the bursts.
+func TestHard_BurstsAreNoLastingSlowness(t *testing.T) {
+	for _, seed := range []uint64{57721580, 57721592} {
+		v, slow, truth := simulated(t, "bursts-regular", seed, 0, true)
+		if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].State != verdict.Intermittent || costError(v.Nodes[0].JobImpact, truth) > 0.5 {
+			t.Errorf("seed %d: %+v, want %v intermittent at %.3f", seed, v.Nodes, slow, truth)
+		}
+	}
+}

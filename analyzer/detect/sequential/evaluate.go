@@ -243,7 +243,7 @@ func (t *Test) caught(r int) {
 // evaluateLanes tests the slow lanes: what noise hides in 32 steps shows in 64 to
 // 256. Persistence is asked of blocks, for single steps are mostly noise here.
 func (t *Test) evaluateLanes(r int) {
-	if t.SelfOnly {
+	if t.SelfOnly || t.Intermittent(r) {
 		return
 	}
 

@@ -283,24 +283,22 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 			t.warmed[r]++
 		}
 
-		switch t.phase[r] {
-		case ok:
+		t.spike(r, x, d, sig, label, leads)
+		if t.phase[r] == ok {
 			t.rise(r, d, delta/2, t.height(sig, rho), label, warming)
 			if !warming {
 				t.learn(r, x, sig)
 			}
 
-			t.spike(r, x, d, sig, label, leads)
-		default:
-			if t.phase[r] == suspect {
-				t.spike(r, x, d, sig, label, leads)
-			} else if t.effect[r] > 0 {
-				unit = min(unit, t.effect[r]/2)
-			}
+			continue
+		}
 
-			if ep, ended := t.sink(r, d, x, unit, label); ended {
-				end(ep)
-			}
+		if t.phase[r] == degraded && t.effect[r] > 0 {
+			unit = min(unit, t.effect[r]/2)
+		}
+
+		if ep, ended := t.sink(r, d, x, unit, label); ended {
+			end(ep)
 		}
 	}
 
@@ -308,8 +306,12 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 	for r := (threshold.BlockSteps - t.count%threshold.BlockSteps) % threshold.BlockSteps; r < t.n; r += threshold.BlockSteps {
 		if t.first[r] >= 0 {
 			t.closeBlock(r)
-			if t.slow[r] && t.laneMean[0][r] < min(delta, t.effect[r])/2 {
+			switch {
+			case t.slow[r] && t.laneMean[0][r] < min(delta, t.effect[r])/2:
 				end(t.over(r))
+			case t.phase[r] == degraded && t.Intermittent(r): // bursts were taken for what lasts
+				t.endEpisode(r)
+				end(Episode{Unit: r})
 			}
 		}
 	}

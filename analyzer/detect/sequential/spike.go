@@ -111,7 +111,7 @@ func (t *Test) spike(r int, x, d, sig float32, label int64, leads []bool) {
 func (t *Test) Intermittent(r int) bool {
 	s := t.slowly
 	n := float64(s.Looked[r])
-	if t.phase[r] == degraded || n < 2*threshold.Window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n {
+	if n < 2*threshold.Window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n || t.phase[r] == degraded && t.lasts(r) {
 		return false
 	}
 
@@ -126,6 +126,11 @@ func (t *Test) Intermittent(r int) bool {
 	}
 
 	return len(t.buf) == 0 || float64(s.Slow[r]) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
+}
+
+// lasts reports whether the steps between bursts of unit r are slow as well.
+func (t *Test) lasts(r int) bool {
+	return robust.Median(t.Values(r, threshold.Window)) >= t.effect[r]/2
 }
 
 // elsewhere is the units that unit r is compared with: those of its stage on other
