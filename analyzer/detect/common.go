@@ -89,19 +89,27 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 // faster than its peers: no fault makes it so. (In a small job half a role may be the
 // slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
-	if c.main >= signals || c.onlyOwn() && e.layout.Stages > 1 {
-		return false // saves are compared one by one; in a pipeline own time alone has rules of its own
+	if c.main >= signals {
+		return false // saves are compared one by one
 	}
 
 	total := e.nodes()
-	k, always, together, ranks, mixed := total, total, total, e.n, total >= smallJob
+	k, always, together, ranks, mixed, more := total, total, total, e.n, total >= smallJob, 0.0
 	for s := range signals { // who waits in one signal does not in the other
 		if c.has[s] {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
 			k, always, together, ranks = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together)), min(ranks, a.ranks)
-			mixed = mixed && t.Habitual(c.row) && len(a.fast) > 0
+			mixed, more = mixed && t.Habitual(c.row) && len(a.fast) > 0, max(more, t.AboveHabit(c.row))
 		}
+	}
+
+	if mixed && more < e.cfg.MinEffect {
+		return true // whatever else changed: it is as slow as it always was
+	}
+
+	if c.onlyOwn() && e.layout.Stages > 1 {
+		return false // in a pipeline own time alone has rules of its own
 	}
 
 	most := max(1, commonShare*float64(total))

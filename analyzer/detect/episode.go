@@ -269,7 +269,7 @@ func (e *Engine) observeAlone(s signal, c *frame.Column, end func(sequential.Epi
 		e.aloneV[g] = now[g] - robust.Median(e.buf)
 	}
 
-	e.alone.Load = e.experts[own].Spread()
+	e.alone.Load = e.experts[own].Apart()
 	e.alone.Observe(e.aloneV, nil, c.Step, end)
 }
 

@@ -264,9 +264,7 @@ func TestHard_LateLoaderAndOthers(t *testing.T) {
 // inside its forward pass for a mate that comes late was named; so was one of three that all
 // were suspects, and two stages of a replica whose ranks are partly absent; and a host's delay
 // seemed to be work that the next stage had as well; so did the end of a burst to the mate of
-// who is slow in bursts. Half of one of two stages was slow, and that was taken for work that the
-// other half had less of; where work was short the slow rank seemed well, and the next stage of the
-// other replica slow; one rank of a node was called another model of hardware.
+// who is slow in bursts.
 func TestHard_ExactlyThese(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -276,7 +274,15 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"bursts-regular", 27182801}, {"interleaved", 27182822}, {"recomputation", 31415930},
 		{"two-culprits", 27182816}, {"two-culprits", 27182822}, {"two-culprits", 27182834}, {"slow-saver", 16180316},
 		{"recomputation", 77000134}, {"bursts-regular", 77000133}, {"absent-10", 27182806}, {"host-delay", 77100013},
-		{"bursts-regular", 57721580}, {"routing", 57721618}, {"few-replicas", 98765487}, {"long", 24681445},
+		{"bursts-regular", 57721580},
+		{"routing", 57721618},        // half of one of two stages is slow: the others don't have less work for it
+		{"routing", 31622789},        // a stage on one node gets more for its experts
+		{"few-replicas", 98765487},   // where work is short the slow rank is not well, nor the other replica slow
+		{"restart", 31622801},        // four ranks that wait for each other tell their work by the middle one
+		{"long", 24681445},           // one rank of a node is no other model of hardware
+		{"mixed-hardware", 98765457}, // a node of an old model is what it was when its replica gets slow
+		{"mixed-hardware", 98765459}, // and where own time alone tells of it
+		{"light", 31622780},          // without Communication: who waits for a mate that waits for the stage before
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)

@@ -65,11 +65,17 @@ func (e *Engine) late(r, k int, x float64) bool {
 		!slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] && excess(int(p)) >= mine })
 }
 
-// followsMate reports whether a rank on another node that works in lockstep with row r
-// computes longer by more than x seconds: where nobody recorded who waits inside the forward
-// pass, the later one is who is waited for.
+// followsMate reports whether a rank on another node that works in lockstep with row r, or in
+// another stage of its replica where it has such mates, computes longer by more than x seconds:
+// where nobody recorded who waits inside the forward pass, the later one is who is waited for,
+// and so is a mate that gets its work from it.
 func (e *Engine) followsMate(r int, x float64) bool {
-	return slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool {
+	mates := e.graph.Mates(r)
+	if q := e.layout.Replica[r]; q >= 0 && len(mates) > 1 {
+		mates = append(slices.Clone(mates), e.layout.Replicas[q]...)
+	}
+
+	return slices.ContainsFunc(mates, func(p int32) bool {
 		return e.layout.Node[p] != e.layout.Node[r] && e.tracks[compute].Active(int(p)) && e.excess(int(p), compute, nil) > x
 	})
 }

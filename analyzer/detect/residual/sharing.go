@@ -188,13 +188,16 @@ func (s *Sharing) excuse(t known) {
 		}
 
 		for _, rows := range parts {
-			least := float32(math.Inf(1))
+			most := robust.NaN // that a slow one of the part would show without it
 			for _, r := range rows {
 				switch {
 				case !t.Degraded(int(r)):
 				case slow == 1:
 					if l := t.Lately(int(r)); s.dev[r]-work >= l/2 { // else it is well in this step
-						least = min(least, s.dev[r]-l)
+						s.dev[r] -= l
+						if !(s.dev[r] <= most) {
+							most = s.dev[r]
+						}
 					}
 				case s.within == nil:
 					s.dev[r] = robust.NaN
@@ -202,8 +205,8 @@ func (s *Sharing) excuse(t known) {
 			}
 
 			for _, r := range rows {
-				if s.dev[r] > least {
-					s.dev[r] = least
+				if s.dev[r] > most {
+					s.dev[r] = most
 				}
 			}
 		}
@@ -330,6 +333,19 @@ func (s *Sharing) Spread() float64 {
 	most := 0.0
 	for g, x := range s.slopes {
 		if x > 0 {
+			most = max(most, math.Sqrt(s.sww[g]/s.terms[g]))
+		}
+	}
+
+	return most
+}
+
+// Apart is how far the works lie apart, shared or not: what a whole stage has of it, more to do for
+// all its ranks, can't be told from slowness.
+func (s *Sharing) Apart() float64 {
+	most := 0.0
+	for g := range s.terms {
+		if s.terms[g] > 0 {
 			most = max(most, math.Sqrt(s.sww[g]/s.terms[g]))
 		}
 	}

@@ -99,6 +99,15 @@ func (t *Test) Habitual(r int) bool {
 	return !t.HasPast(r) || float64(t.base[r]) >= t.Standing(r)/2
 }
 
+// AboveHabit is how far unit r is above its own past, 0 where it has none.
+func (t *Test) AboveHabit(r int) float64 {
+	if !t.HasPast(r) {
+		return 0
+	}
+
+	return t.Standing(r) - float64(t.base[r])
+}
+
 // WasAbove reports whether unit r was least above its peers before its last window.
 func (t *Test) WasAbove(r int, least float64) bool {
 	past, n, _ := t.past(r, t.began(r, threshold.Window))
