@@ -65,19 +65,22 @@ func (e *Engine) late(r, k int, x float64) bool {
 		!slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] && excess(int(p)) >= mine })
 }
 
-// followsMate reports whether a rank on another node that works in lockstep with row r, or in
-// another stage of its replica where it has such mates, computes longer by more than x seconds:
-// where nobody recorded who waits inside the forward pass, the later one is who is waited for,
-// and so is a mate that gets its work from it.
+// followsMate reports whether a rank on another node that works in lockstep with row r, whose
+// excess is x seconds, computes longer as well: where nobody recorded who waits inside the forward
+// pass, either may be who is waited for. Where such a mate gets its work from another stage of the
+// replica that is slower, that one is.
 func (e *Engine) followsMate(r int, x float64) bool {
-	mates := e.graph.Mates(r)
-	if q := e.layout.Replica[r]; q >= 0 && len(mates) > 1 {
-		mates = append(slices.Clone(mates), e.layout.Replicas[q]...)
+	slower := func(p int32, x float64) bool {
+		return e.layout.Node[p] != e.layout.Node[r] && e.tracks[compute].Active(int(p)) && e.excess(int(p), compute, nil) > x
 	}
 
-	return slices.ContainsFunc(mates, func(p int32) bool {
-		return e.layout.Node[p] != e.layout.Node[r] && e.tracks[compute].Active(int(p)) && e.excess(int(p), compute, nil) > x
-	})
+	mates := e.graph.Mates(r)
+	if slices.ContainsFunc(mates, func(p int32) bool { return slower(p, residual.VictimShare*x) }) {
+		return true
+	}
+
+	q := e.layout.Replica[r]
+	return q >= 0 && len(mates) > 1 && slices.ContainsFunc(e.layout.Replicas[q], func(p int32) bool { return slower(p, x) })
 }
 
 // awaitsData reports whether a rank that works in lockstep with row r comes late by most of
