@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -18,10 +19,11 @@ func (e *Engine) describe(c *candidate, all []candidate) finding {
 
 	skip := func(r int) bool { return culprit[r] }
 	f := finding{Cause: e.cause(c, skip), Confidence: e.confidence(c)}
-	f.Slowdown = e.slowdown(c, skip)
+	byOwn := e.ownTells(c, skip)
+	f.Slowdown = e.slowdown(c, byOwn, skip)
 	f.Slowdown, f.Confidence = robust.Finite(f.Slowdown, 1), robust.Finite(f.Confidence, 0.5)
 	f.Evidence = e.evidence(c, skip)
-	f.Detail = e.sentence(c, &f)
+	f.Detail = e.sentence(c, &f, byOwn)
 	return f
 }
 
@@ -129,9 +131,21 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 	return most < beforeShare*x, most == most
 }
 
+// ownTells reports whether own time tells how slow a rank is: nobody asks its forward passes, or
+// its peers wait for it inside theirs, where own time holds no waits.
+func (e *Engine) ownTells(c *candidate, skip func(int) bool) bool {
+	if c.main >= loading || !c.has[compute] {
+		return c.main == own
+	}
+
+	mate := func(p int32) bool { return int(p) != c.row && e.layout.Role[p] == e.layout.Role[c.row] }
+	k := e.tracks[compute].Recent(c.row)
+	return slices.ContainsFunc(e.graph.Mates(c.row), mate) && e.ratioOf(c.row, own, k, skip) > e.ratioOf(c.row, compute, k, skip)
+}
+
 // slowdown is the ratio to the peers in the main signal; for data loading the
 // ratio of the whole work.
-func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
+func (e *Engine) slowdown(c *candidate, byOwn bool, skip func(int) bool) float64 {
 	ratio := math.Exp(c.effect)
 	switch c.main {
 	case saving:
@@ -144,9 +158,9 @@ func (e *Engine) slowdown(c *candidate, skip func(int) bool) float64 {
 		return ratio
 	}
 
-	s := c.main
-	if c.has[compute] {
-		s = compute
+	s := compute
+	if byOwn {
+		s = own
 	}
 
 	k := e.tracks[s].Recent(c.row)

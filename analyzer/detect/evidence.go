@@ -106,7 +106,7 @@ func round6(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 var signalWords = [signals + 1]string{"computes", "spends", "loads data", "saves"}
 
 // sentence says what the numbers say, for a person to check.
-func (e *Engine) sentence(c *candidate, f *finding) string {
+func (e *Engine) sentence(c *candidate, f *finding, byOwn bool) string {
 	rank, role := e.layout.Ranks[c.row], ""
 	if g := e.layout.Role[c.row]; g >= 0 {
 		role = e.layout.Roles[g].Name(e.layout.Stages)
@@ -114,9 +114,9 @@ func (e *Engine) sentence(c *candidate, f *finding) string {
 
 	for _, v := range f.Evidence {
 		switch {
-		case v.Metric == "fp" && c.has[compute]:
+		case v.Metric == "fp" && c.has[compute] && !byOwn:
 			return fmt.Sprintf("rank %d takes %.4g s for its forward passes of a step, its peers in %s %.4g s for the same work (%.2f times)", rank, v.Value, role, v.Peers, ratio(v.Value, v.Peers))
-		case v.Metric == "self" && c.main == own:
+		case v.Metric == "self" && byOwn:
 			return fmt.Sprintf("rank %d spends %.4g s of a step outside communication, data loading and saving, its peers in %s %.4g s", rank, v.Value, role, v.Peers)
 		case v.Metric == "dataloader" && c.main == loading:
 			return fmt.Sprintf("rank %d waits %.4g s a step for data, its peers in %s %.4g s", rank, v.Value, role, v.Peers)

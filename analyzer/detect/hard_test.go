@@ -1,9 +1,11 @@
 package detect
 
 import (
+	"math"
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -324,6 +326,18 @@ func TestHard_LockstepUnrecorded(t *testing.T) {
 	for _, seed := range []uint64{11235847, 4242502, 31415900} {
 		if v, slow, _ := simulated(t, "light", seed, 0, true); v.Decided || v.Healthy || len(accused(v)) > 0 {
 			t.Errorf("seed %d: %+v, decided %v; want it undecided, slow is %v", seed, v.Nodes, v.Decided, slow)
+		}
+	}
+}
+
+// TestHard_SlowdownByOwnTime: peers that wait inside their forward passes for the slow rank, in
+// collectives of their experts, take nearly as long as it; own time tells how much slower it is.
+func TestHard_SlowdownByOwnTime(t *testing.T) {
+	for _, seed := range []uint64{504, 517, 526} {
+		var factor float64
+		v, slow, _ := simulatedAs(t, "routing", seed, 0, func(cfg *simulate.Config) { factor = cfg.Faults[0].Factor })
+		if got := accused(v); !slices.Equal(got, slow) || math.Abs(math.Log(v.Nodes[0].Slowdown)/math.Log(factor)-1) > 0.3 {
+			t.Errorf("seed %d: %+v, want %v %.2f times as slow", seed, v.Nodes, slow, factor)
 		}
 	}
 }
