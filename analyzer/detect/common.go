@@ -89,8 +89,8 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 // faster than its peers: no fault makes it so. (In a small job half a role may be the
 // slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
-	if c.main >= signals {
-		return false // saves are compared one by one
+	if c.main >= signals || c.onlyOwn() && e.layout.Stages > 1 {
+		return false // saves are compared one by one; in a pipeline own time alone has rules of its own
 	}
 
 	total := e.nodes()
@@ -104,12 +104,8 @@ func (e *Engine) standing(c *candidate) bool {
 		}
 	}
 
-	if mixed && more < e.cfg.MinEffect {
-		return true // whatever else changed: it is as slow as it always was
-	}
-
-	if c.onlyOwn() && e.layout.Stages > 1 {
-		return false // in a pipeline own time alone has rules of its own
+	if mixed && more < e.cfg.MinEffect && !e.onlyOfNode(c) {
+		return true // whatever else changed: the node is as slow as it always was
 	}
 
 	most := max(1, commonShare*float64(total))
@@ -130,6 +126,10 @@ func (e *Engine) standing(c *candidate) bool {
 // onlyOfNode reports whether ranks of the same work on the rank's own node are well: what a single
 // one of them has is no other model of hardware.
 func (e *Engine) onlyOfNode(c *candidate) bool {
+	if e.seen[frame.Self] && !c.has[own] {
+		return false // it may wait in its forward passes
+	}
+
 	peers := 0
 	for p := range e.n {
 		if p == c.row || e.layout.Node[p] != e.layout.Node[c.row] || e.layout.Role[p] != e.layout.Role[c.row] {

@@ -148,7 +148,7 @@ func (s *Sharing) deviate(logs []float32, level []float64, now []float32) {
 		}
 	}
 
-	common := robust.LowerMedian(s.buf) // half of one of two roles may be slow: that only adds
+	common := robust.Median(s.buf)
 	for r, x := range logs {
 		g := s.role[r]
 		switch {
@@ -177,64 +177,35 @@ func (s *Sharing) deviate(logs []float32, level []float64, now []float32) {
 }
 
 // excuse takes out of the work of degraded ranks what they lately were slow by; a suspect
-// may only have more work. Who is in the same part may wait for such a rank, and works no
-// more than it. Where two stages are slow, each by what the other is thought to work,
-// neither tells the work; two that hold the same expert are slow by its load.
+// may only have more work. Where two stages are slow, each by what the other is thought
+// to work, neither tells the work; two that hold the same expert are slow by its load.
 func (s *Sharing) excuse(t known) {
 	for _, parts := range s.parts {
-		work, slow := s.told(parts, t)
+		slow := 0
+		for _, rows := range parts {
+			if slices.ContainsFunc(rows, func(r int32) bool { return t.Degraded(int(r)) }) {
+				slow++
+			}
+		}
+
 		if slow == 0 {
 			continue
 		}
 
 		for _, rows := range parts {
-			most := robust.NaN // that a slow one of the part would show without it
 			for _, r := range rows {
 				switch {
 				case !t.Degraded(int(r)):
 				case slow == 1:
-					if l := t.Lately(int(r)); s.dev[r]-work >= l/2 { // else it is well in this step
+					if l := t.Lately(int(r)); s.dev[r] >= l/2 { // else it is well in this step
 						s.dev[r] -= l
-						if !(s.dev[r] <= most) {
-							most = s.dev[r]
-						}
 					}
 				case s.within == nil:
 					s.dev[r] = robust.NaN
 				}
 			}
-
-			for _, r := range rows {
-				if s.dev[r] > most {
-					s.dev[r] = most
-				}
-			}
 		}
 	}
-}
-
-// told is the work that the parts without degraded ranks show in this step, 0 where they show
-// nothing, and how many the others are.
-func (s *Sharing) told(parts [][]int32, t known) (work float32, slow int) {
-	s.buf = s.buf[:0]
-	for _, rows := range parts {
-		if slices.ContainsFunc(rows, func(r int32) bool { return t.Degraded(int(r)) }) {
-			slow++
-			continue
-		}
-
-		for _, r := range rows {
-			if x := s.dev[r]; x == x {
-				s.buf = append(s.buf, x)
-			}
-		}
-	}
-
-	if len(s.buf) > 0 {
-		work = robust.Median(s.buf)
-	}
-
-	return work, slow
 }
 
 // others sets w[r] to the median over the other parts of r's work, and the common part
