@@ -19,7 +19,7 @@ func (e *Engine) describe(c *candidate, all []candidate) finding {
 
 	skip := func(r int) bool { return culprit[r] }
 	f := finding{Cause: e.cause(c, skip), Confidence: e.confidence(c)}
-	byOwn := e.ownTells(c, skip)
+	byOwn := e.ownTells(c, f.Cause, skip)
 	f.Slowdown = e.slowdown(c, byOwn, skip)
 	f.Slowdown, f.Confidence = robust.Finite(f.Slowdown, 1), robust.Finite(f.Confidence, 0.5)
 	f.Evidence = e.evidence(c, skip)
@@ -131,16 +131,16 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 	return most < beforeShare*x, most == most
 }
 
-// ownTells reports whether own time tells how slow a rank is: nobody asks its forward passes, or
-// its peers wait for it inside theirs, where own time holds no waits.
-func (e *Engine) ownTells(c *candidate, skip func(int) bool) bool {
+// ownTells reports whether own time tells how slow a rank is: nobody asks its forward passes, its
+// host slows it outside of them, or its peers wait for it inside theirs, where own time holds no waits.
+func (e *Engine) ownTells(c *candidate, cause string, skip func(int) bool) bool {
 	if c.main >= loading || !c.has[compute] {
 		return c.main == own
 	}
 
 	mate := func(p int32) bool { return int(p) != c.row && e.layout.Role[p] == e.layout.Role[c.row] }
 	k := e.tracks[compute].Recent(c.row)
-	return slices.ContainsFunc(e.graph.Mates(c.row), mate) && e.ratioOf(c.row, own, k, skip) > e.ratioOf(c.row, compute, k, skip)
+	return (cause == verdict.HostDelay || slices.ContainsFunc(e.graph.Mates(c.row), mate)) && e.ratioOf(c.row, own, k, skip) > e.ratioOf(c.row, compute, k, skip)
 }
 
 // slowdown is the ratio to the peers in the main signal; for data loading the
