@@ -131,8 +131,8 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 	return most < beforeShare*x, most == most
 }
 
-// ownTells reports whether own time tells how slow a rank is: nobody asks its forward passes, its
-// host slows it outside of them, or its peers wait for it inside theirs, where own time holds no waits.
+// ownTells reports whether own time tells how slow a rank is: its forward passes are not slow, or its
+// host slows it outside of them, or its peers wait for it inside theirs and own time holds no waits.
 func (e *Engine) ownTells(c *candidate, cause string, skip func(int) bool) bool {
 	if c.main >= loading || !c.has[compute] {
 		return c.main == own

@@ -82,8 +82,8 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 
 // standing reports whether so many nodes of the job are as slow as c that they can't
 // all be bad. Up to half of them may be, if each clearly became slow against its own
-// past while the others did not, or if its ranks of the same work did not: as slow as those that always were is as slow as their
-// kind. In a small job that half is counted of those that became slow together, for one fault
+// past while the others did not (as slow as those that always were is as slow as their kind), or
+// is a rank among well ones of its own node. In a small job that half is counted of those that became slow together, for one fault
 // after the other are two; and it must be half of the ranks as well, for what is common to nodes
 // is no single device's. What was always so may be a mix of hardware, and is where a node is as much
 // faster than its peers: no fault makes it so. (In a small job half a role may be the
@@ -104,12 +104,13 @@ func (e *Engine) standing(c *candidate) bool {
 		}
 	}
 
-	if mixed && more < e.cfg.MinEffect && !e.onlyOfNode(c) {
+	alone := e.onlyOfNode(c)
+	if mixed && more < e.cfg.MinEffect && !alone {
 		return true // whatever else changed: the node is as slow as it always was
 	}
 
 	most := max(1, commonShare*float64(total))
-	if e.rose(c) || !mixed && e.onlyOfNode(c) {
+	if e.rose(c) || !mixed && alone {
 		if total < smallJob {
 			k = together
 			if 2*ranks <= e.n {

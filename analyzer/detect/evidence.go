@@ -116,7 +116,7 @@ func (e *Engine) sentence(c *candidate, f *finding, byOwn bool) string {
 		switch {
 		case v.Metric == "fp" && c.has[compute] && !byOwn:
 			return fmt.Sprintf("rank %d takes %.4g s for its forward passes of a step, its peers in %s %.4g s for the same work (%.2f times)", rank, v.Value, role, v.Peers, ratio(v.Value, v.Peers))
-		case v.Metric == "self" && byOwn:
+		case v.Metric == "self" && (byOwn || c.main == own):
 			return fmt.Sprintf("rank %d spends %.4g s of a step outside communication, data loading and saving, its peers in %s %.4g s", rank, v.Value, role, v.Peers)
 		case v.Metric == "dataloader" && c.main == loading:
 			return fmt.Sprintf("rank %d waits %.4g s a step for data, its peers in %s %.4g s", rank, v.Value, role, v.Peers)

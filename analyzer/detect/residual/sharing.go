@@ -126,7 +126,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 		}
 
 		if w != w {
-			left[r] = float32(math.Hypot(float64(left[r]), float64(s.slopes[g])*math.Sqrt(s.sww[g]/s.terms[g])))
+			left[r] = float32(math.Hypot(float64(left[r]), float64(s.slopes[g])*s.differs(int(g))))
 			continue
 		}
 
@@ -304,25 +304,28 @@ func (s *Sharing) Spread() float64 {
 	most := 0.0
 	for g, x := range s.slopes {
 		if x > 0 {
-			most = max(most, math.Sqrt(s.sww[g]/s.terms[g]))
+			most = max(most, s.differs(g))
 		}
 	}
 
 	return most
 }
 
-// Apart is how far the works lie apart, shared or not: what a whole stage has of it, more to do for
+// Apart is how much the works differ, shared or not: what a whole stage has of it, more to do for
 // all its ranks, can't be told from slowness.
 func (s *Sharing) Apart() float64 {
 	most := 0.0
-	for g := range s.terms {
-		if s.terms[g] > 0 {
-			most = max(most, math.Sqrt(s.sww[g]/s.terms[g]))
+	for g, n := range s.terms {
+		if n > 0 {
+			most = max(most, s.differs(g))
 		}
 	}
 
 	return most
 }
+
+// differs is how much the works of role g differ: a standard deviation, of logarithms.
+func (s *Sharing) differs(g int) float64 { return math.Sqrt(s.sww[g] / s.terms[g]) }
 
 // slope is what to take of w in role g: 0 while they don't go together. Both are
 // measured with noise, so least squares would fall short: Deming's line takes the noise
