@@ -192,20 +192,50 @@ func (s *Sharing) excuse(t known) {
 			continue
 		}
 
-		for _, rows := range parts {
+		for i, rows := range parts {
 			for _, r := range rows {
 				switch {
 				case !t.Degraded(int(r)):
 				case slow == 1:
-					if l := t.Lately(int(r)); s.dev[r] >= l/2 { // else it is well in this step
-						s.dev[r] -= l
-					}
+					s.excuseOne(r, t.Lately(int(r)), parts, i)
 				case s.within == nil:
 					s.dev[r] = robust.NaN
 				}
 			}
 		}
 	}
+}
+
+// excuseOne takes what rank r of parts[i] lately was slow by out of its work, but in steps in
+// which it is well. A slow rank with little to do takes no longer than usual, and nor do those
+// of its part that wait for it: then the other parts tell.
+func (s *Sharing) excuseOne(r int32, lately float32, parts [][]int32, i int) {
+	usual := s.dev[r] < lately/2
+	if usual && !(s.dev[r]-s.elsewhere(parts, i) >= lately/2) {
+		return
+	}
+
+	s.dev[r] -= lately
+	for _, p := range parts[i] {
+		if usual && s.dev[p] > s.dev[r] {
+			s.dev[p] = s.dev[r]
+		}
+	}
+}
+
+// elsewhere is the middle of what the other parts of a work than the given one show, NaN where
+// they show nothing.
+func (s *Sharing) elsewhere(parts [][]int32, but int) float32 {
+	s.buf = s.buf[:0]
+	for i, rows := range parts {
+		for _, r := range rows {
+			if x := s.dev[r]; i != but && x == x {
+				s.buf = append(s.buf, x)
+			}
+		}
+	}
+
+	return robust.Median(s.buf)
 }
 
 // others sets w[r] to the median over the other parts of r's work, and the common part
