@@ -95,6 +95,31 @@ func (t *Test) Noise(r int) float32 {
 	return max(s, min(t.dev[r], 4*s))
 }
 
+// calms tells the noise of each role's middle unit. A slow step stands out of that, not of the
+// unit's own noise: those would be few that make others' many, and bursts would hide themselves.
+func (t *Test) calms() {
+	for g, rows := range t.Roles {
+		t.buf = t.buf[:0]
+		stride := len(rows)/noiseSample + 1
+		for i := 0; i < len(rows); i += stride {
+			t.buf = append(t.buf, t.Noise(int(rows[i])))
+		}
+
+		t.calm[g] = robust.Median(t.buf)
+	}
+}
+
+// usualNoise is the noise of the middle unit in the role of unit r, with what the work of its
+// replica leaves in a unit without mates.
+func (t *Test) usualNoise(r int) float32 {
+	s := t.roleNoise(r)
+	if g := t.role[r]; g >= 0 {
+		s = max(s, t.calm[g])
+	}
+
+	return float32(math.Hypot(float64(s), float64(t.Left[r])))
+}
+
 // orphaned reports whether the work that unit r shares with its replica was left in.
 func (t *Test) orphaned(r int32) bool { return t.Left[r] > 0 }
 

@@ -64,6 +64,7 @@ type Test struct {
 	sigma   []float64 // noise of a step, per role and for all (last): median of sigmas
 	sigmas  []float32 // (roles+1) × window: the noise of each of the last steps
 	sigmaN  []int32   // steps that each role has in sigmas
+	calm    []float32 // per role: middle of the noise of its units, their own where that is larger
 	rhoUp   float64   // lag-1 correlation, numerator and denominator
 	rhoDown float64
 	tau     float64            // harmless spread of window medians
@@ -185,6 +186,7 @@ func (t *Test) Assign(u Units) {
 // sizeNoise makes room for the noise of n roles, each at s to begin with.
 func (t *Test) sizeNoise(n int, s float64) {
 	t.sigma, t.sigmaN, t.sigmas = make([]float64, n), make([]int32, n), make([]float32, n*threshold.Window)
+	t.calm = make([]float32, n)
 	for g := range t.sigma {
 		if t.sigma[g] = s; s > 0 {
 			t.sigmas[g*threshold.Window], t.sigmaN[g] = float32(s), 1
@@ -283,7 +285,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 			t.warmed[r]++
 		}
 
-		t.spike(r, x, d, sig, label, leads)
+		t.spike(r, x, d, label, leads)
 		if t.phase[r] == ok {
 			t.rise(r, d, delta/2, t.height(sig, rho), label, warming)
 			if !warming {
