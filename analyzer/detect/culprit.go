@@ -171,7 +171,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || e.noSlower(c) || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 
@@ -189,6 +189,10 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	slices.SortFunc(left, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
 	return e.withoutCommon(left)
 }
+
+// noSlower reports whether a rank takes no more seconds than its peers, half of whom may wait
+// for somebody inside their forward passes; own time would tell.
+func (e *Engine) noSlower(c *candidate) bool { return c.excess <= 0 && e.recent.Has(frame.Self) }
 
 // leadsToo reports whether a rank that waits for a slower member of its groups is
 // slow itself: its self time, which holds no waits, convicts it alone.

@@ -76,7 +76,9 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	waits := false
 	if s == compute {
 		waits = e.inner.Find(c, v, logs, e.tracks[s].Warming(), float32(e.cfg.MinEffect))
-		waited = e.inner.Waited
+		if waited = e.inner.Waited; waits {
+			e.withoutWaits(s, whole, waited, logs)
+		}
 	}
 
 	if c.V[frame.Tokens] != nil {
@@ -87,21 +89,39 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	again := false
 	for _, x := range [2]*residual.Sharing{e.sharing[s], e.experts[s]} {
 		if again && x.Usable {
-			e.ref[s].Relative(whole, logs)
+			e.withoutWaits(s, whole, waited, logs)
 		}
 
 		again = x.Remove(whole, e.level.Usual[s], e.ref[s].Middle, e.inner.Worked, waited, e.tracks[s].Left, e.tracks[s]) || again
 	}
 
 	if again || waits {
-		e.ref[s].Relative(whole, logs)
-		for r, w := range waited {
-			if w {
-				logs[r] = 0
-			}
-		}
+		e.withoutWaits(s, whole, waited, logs)
 	}
 
 	e.tracks[s].Load = untoldLoad * e.experts[s].Spread()
 	e.recent.Adjust(s, whole)
+}
+
+// withoutWaits compares what each rank took of its own: who waited for a mate is as fast as the
+// peers in this step, and is a peer by its own work.
+func (e *Engine) withoutWaits(s signal, whole []float32, waited []bool, logs []float32) {
+	work := whole
+	if waited != nil {
+		work = append(e.buf[:0], whole...)
+		for r, w := range waited {
+			if x := e.inner.Worked[r]; w && x == x {
+				work[r] += x
+			}
+		}
+
+		e.buf = work
+	}
+
+	e.ref[s].Relative(work, logs)
+	for r, w := range waited {
+		if w {
+			logs[r] = 0
+		}
+	}
 }

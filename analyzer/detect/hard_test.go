@@ -280,6 +280,13 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"long", 24681445},           // one rank of a node is no other model of hardware
 		{"mixed-hardware", 98765457}, // a node of an old model is what it was when its replica gets slow
 		{"light", 31622780},          // without Communication: who waits for a mate that waits for the stage before
+		{"few-replicas", 98765487},   // a slow rank with little to do takes no longer than usual
+		{"few-replicas", 31416042},   // half a role waits inside its forward passes: it is no measure of the others
+		{"routing", 57721618},        // and what it lacks for its own work is nobody's slowness
+		{"restart", 31622865},        // nor after a restart
+		{"restart", 55566783},        // and who was faster than its peers may be as they are
+		{"bursts-regular", 86420968}, // nor noise that hides bursts
+		{"light", 98765481},          // pauses that stand out of one rank's noise stand out of its peers' as well
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)
