@@ -115,7 +115,8 @@ func (b *Book) learnedHere() (forget func()) {
 	return func() { b.habits = old }
 }
 
-// Learn learns from the window how own time follows forward time.
+// Learn learns from the window how own time follows forward time, stage by stage, from those
+// of its ranks that wait least for others inside their forward passes.
 func (b *Book) Learn() {
 	h := &b.habits
 	*h = habits{Expected: make([]bool, len(b.Layout.Roles)), Surplus: make([]float64, len(b.Layout.Roles)), Unseen: make([]float64, len(b.Layout.Roles)), Forward: forwardShare, Own: 1 / forwardShare}
@@ -124,11 +125,10 @@ func (b *Book) Learn() {
 		h.Own = 1
 	}
 
-	ratios := make([]float64, len(b.Layout.Roles))
+	byStage := map[int][]float64{}
 	var known, forward []float64
 	for g := range b.Layout.Roles {
-		var v []float64
-		rows := b.Layout.Roles[g].Rows
+		rows, stage := b.Layout.Roles[g].Rows, b.Layout.Roles[g].Stage
 		for k := range min(len(rows), habitSample) {
 			r := int(rows[k*len(rows)/min(len(rows), habitSample)])
 			fp, bp, self := b.Recent.Median(frame.FP, r, threshold.Window), b.Recent.Median(frame.Backward, r, threshold.Window), b.Recent.Median(frame.Self, r, threshold.Window)
@@ -138,14 +138,16 @@ func (b *Book) Learn() {
 			}
 
 			if x := self / fp; x == x {
-				v = append(v, x)
+				byStage[stage] = append(byStage[stage], x)
 			}
 		}
+	}
 
-		ratios[g] = robust.Median64(v)
-		if ratios[g] == ratios[g] {
-			known = append(known, ratios[g])
-		}
+	ratios := map[int]float64{}
+	for stage, v := range byStage {
+		slices.Sort(v)
+		ratios[stage] = v[3*(len(v)-1)/4]
+		known = append(known, ratios[stage])
 	}
 
 	if x := robust.Median64(forward); x == x {
@@ -163,9 +165,10 @@ func (b *Book) Learn() {
 		}
 	}
 
-	for g, x := range ratios {
-		h.Expected[g] = x != x || x > hiddenWait*h.Own
-		h.Surplus[g] = max(0, robust.Finite(x-h.Own, 0))
+	for g := range b.Layout.Roles {
+		x, known := ratios[b.Layout.Roles[g].Stage]
+		h.Expected[g] = !known || x > hiddenWait*h.Own
+		h.Surplus[g] = max(0, x-h.Own)
 		h.Unseen[g] = b.unseen(g)
 	}
 }
