@@ -21,6 +21,13 @@ func simulated(t *testing.T, name string, seed uint64, ranks int, groups bool) (
 // simulatedAs is simulated with changes to the job.
 func simulatedAs(t *testing.T, name string, seed uint64, ranks int, change func(*simulate.Config)) (v *verdict.Verdict, nodes []string, impact float64) {
 	t.Helper()
+	v, truth := weighed(t, name, seed, ranks, change)
+	return v, truth.SlowNodes, truth.Impact
+}
+
+// weighed is simulatedAs with the whole truth.
+func weighed(t *testing.T, name string, seed uint64, ranks int, change func(*simulate.Config)) (*verdict.Verdict, simulate.Truth) {
+	t.Helper()
 	cfg, err := simulate.Sized(name, seed, ranks)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +49,7 @@ func simulatedAs(t *testing.T, name string, seed uint64, ranks int, change func(
 		t.Fatal(err)
 	}
 
-	return Analyze(f, Default()), truth.SlowNodes, truth.Impact
+	return Analyze(f, Default()), truth
 }
 
 // accused are the nodes that a verdict calls slow now.
@@ -120,6 +127,23 @@ func TestCost_KnownJobs(t *testing.T) {
 		t.Logf("%s, seed %d, %d ranks: costs %.4f, said %.4f", tt.name, tt.seed, tt.ranks, truth, v.JobImpact)
 		if x := costError(v.JobImpact, truth); x > 0.18 {
 			t.Errorf("%s, seed %d, %d ranks: costs %.4f, said %.4f", tt.name, tt.seed, tt.ranks, truth, v.JobImpact)
+		}
+	}
+}
+
+// TestCost_EachOfSeveral: two that are slow at once, whose costs were said the other way round,
+// for half of the ranks of a role waited inside their forward passes; and some that are well
+// again, whose last steps, beside one that is slower still, were not in their cost.
+func TestCost_EachOfSeveral(t *testing.T) {
+	for _, seed := range []uint64{31415970, 31415955, 31415989, 31415954, 31416037, 31416044, 31416009} {
+		v, truth := weighed(t, "culprits", seed, 0, func(*simulate.Config) {})
+		for _, c := range truth.Culprits {
+			k := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node == c.Node })
+			if k < 0 {
+				t.Errorf("seed %d: %s is not named: %+v", seed, c.Node, v.Nodes)
+			} else if x := v.Nodes[k].JobImpact; costError(x, c.Impact) > 0.5 {
+				t.Errorf("seed %d: %s costs %.4f, said %.4f", seed, c.Node, c.Impact, x)
+			}
 		}
 	}
 }

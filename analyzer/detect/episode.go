@@ -64,6 +64,10 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 
 	if ep.Confirmed {
 		if accused { // else it was a victim all along
+			if a := e.costs.Closed(e.nodeOf(r), ep.Well); a.Time > 0 {
+				known.Impact, known.Most = a.Bounds()
+			}
+
 			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
 				Since: ep.Since, Detected: ep.Detected, Until: ep.Until, Case: known})
 		}

@@ -205,3 +205,25 @@ func (b *Book) Price(faults []Fault) Price {
 
 	return p
 }
+
+// Closed is what a node cost that is well again, until before the last steps.
+func (b *Book) Closed(node string, last int) Account {
+	defer b.learnedHere()()
+	var all, others, own Account
+	if a := b.accounts[node]; a != nil {
+		own = *a
+	}
+
+	of := func(name string) *Account {
+		if name == node {
+			return &own
+		}
+
+		return &others
+	}
+	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count-last; i++ {
+		b.enter(i, b.faults, of, &all)
+	}
+
+	return own
+}

@@ -11,6 +11,7 @@ type Episode struct {
 	Since, Detected, Until int64
 	Steps                  int
 	Ago                    int     // steps since it began
+	Well                   int     // steps since it was over
 	Effect                 float64 // mean residual of its slow steps
 	Confirmed              bool
 	Event                  bool // not confirmed, but long and strong enough for a person to check
@@ -31,14 +32,14 @@ func (t *Test) sink(r int, d, x, unit float32, label int64) (Episode, bool) {
 		return Episode{}, false
 	}
 
-	return t.over(r), true
+	return t.over(r, t.count), true
 }
 
-// over ends the episode of unit r and returns it.
-func (t *Test) over(r int) Episode {
+// over ends the episode of unit r and returns it; now is the count at the step at hand.
+func (t *Test) over(r, now int) Episode {
 	ep := Episode{
 		Unit: r, Since: t.since[r], Detected: t.detected[r], Until: t.until[r],
-		Steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, Confirmed: t.phase[r] == degraded,
+		Steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, Well: now - int(t.fallAt[r]), Confirmed: t.phase[r] == degraded,
 	}
 	ep.Ago = recoverySteps + ep.Steps
 	share := 0.0 // of its steps that are slow by themselves

@@ -310,7 +310,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 			t.closeBlock(r)
 			switch {
 			case t.slow[r] && t.laneMean[0][r] < min(delta, t.effect[r])/2:
-				end(t.over(r))
+				end(t.over(r, t.count-1))
 			case t.phase[r] == degraded && t.Intermittent(r): // bursts were taken for what lasts
 				t.endEpisode(r)
 				end(Episode{Unit: r})
