@@ -299,7 +299,7 @@ func (s *Sharing) learn(waited []bool, t known) {
 
 	for r, x := range s.dev {
 		g := s.role[r]
-		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && !t.Healthy(r) {
+		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && !t.Healthy(r) || t.Degraded(r) {
 			continue
 		}
 
