@@ -133,9 +133,10 @@ func TestCost_KnownJobs(t *testing.T) {
 
 // TestCost_EachOfSeveral: two that are slow at once, whose costs were said the other way round,
 // for half of the ranks of a role waited inside their forward passes; and some that are well
-// again, whose last steps, beside one that is slower still, were not in their cost.
+// again, whose last steps, beside one that is slower still, were not in their cost; and two that
+// hold the same expert, which were said to have recovered, as if it had more to do.
 func TestCost_EachOfSeveral(t *testing.T) {
-	for _, seed := range []uint64{31415970, 31415955, 31415989, 31415954, 31416037, 31416044, 31416009} {
+	for _, seed := range []uint64{31415970, 31415955, 31415989, 31415954, 31416037, 31416044, 31416009, 1618041} {
 		v, truth := weighed(t, "culprits", seed, 0, func(*simulate.Config) {})
 		for _, c := range truth.Culprits {
 			k := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node == c.Node })

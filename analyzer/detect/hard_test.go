@@ -281,6 +281,8 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"mixed-hardware", 98765457}, // a node of an old model is what it was when its replica gets slow
 		{"light", 31622780},          // without Communication: who waits for a mate that waits for the stage before
 		{"few-replicas", 98765487},   // a slow rank with little to do takes no longer than usual
+		{"few-replicas", 1618132},    // a later stage of the culprit's replica computes no longer than its peers
+		{"warm-up", 1618089},         // nor is the other stage of the culprit's replica faster than all
 		{"few-replicas", 31416042},   // half a role waits inside its forward passes: it is no measure of the others
 		{"routing", 57721618},        // and what it lacks for its own work is nobody's slowness
 		{"restart", 31622865},        // nor after a restart

@@ -15,6 +15,7 @@ type known interface {
 	Degraded(r int) bool
 	Lately(r int) float32 // residual of the last few steps
 	Centre(r int) float32 // residual in health
+	Noise(r int) float32  // of a step
 }
 
 // Sharing finds and removes what ranks have in common that do parts of the same work:
@@ -130,7 +131,12 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 			continue
 		}
 
-		logs[r] -= s.slopes[g] * w
+		work := s.slopes[g] * w
+		if most := s.dev[r] + fastest*t.Noise(r); s.within == nil && work > most {
+			work = most // faster than its work allows is nobody, but by chance: the other stages are slow
+		}
+
+		logs[r] -= work
 		s.Used = true
 	}
 

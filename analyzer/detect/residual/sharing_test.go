@@ -20,6 +20,8 @@ func (s slowOne) Degraded(r int) bool { return r == s.row }
 
 func (s slowOne) Centre(int) float32 { return 0 }
 
+func (s slowOne) Noise(int) float32 { return 0.05 }
+
 func (s slowOne) Lately(r int) float32 {
 	if r == s.row {
 		return s.by

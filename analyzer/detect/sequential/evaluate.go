@@ -356,7 +356,7 @@ func (t *Test) Active(r int) bool {
 }
 
 // Corroborates reports whether unit r is above what it was before that count as well, by
-// least and more, and above its peers by half of that, for who was below them may come back:
+// least and more, and above its peers by as much, for who was below them may come back:
 // not enough to alarm, but no wait makes it.
 func (t *Test) Corroborates(r, at int, least float64) bool {
 	past, n, tau := t.past(r, min(at, t.count-lanes[0]*threshold.BlockSteps))
@@ -366,5 +366,5 @@ func (t *Test) Corroborates(r, at int, least float64) bool {
 
 	now := float64(t.laneMean[0][r])
 	rise := now - past
-	return rise >= max(peerGain, least) && now >= least/2 && rise >= SuspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
+	return rise >= max(peerGain, least) && now >= least && rise >= SuspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
 }
