@@ -20,7 +20,7 @@ func (e *Engine) hidden(found bool) string {
 		return why
 	}
 
-	if why := e.unproven(); why != "" || !e.live(frame.Exposed) || e.layout.Stages > 1 {
+	if why := cmp.Or(e.unproven(), e.lockstep()); why != "" || !e.live(frame.Exposed) || e.layout.Stages > 1 {
 		return why // in a pipeline everybody waits in its bubbles, which says nothing
 	}
 
@@ -77,6 +77,23 @@ func (e *Engine) unproven() string {
 		if q := e.layout.Replica[c.row]; c.onlyOwn() && q >= 0 && !e.recorded(q) {
 			return fmt.Sprintf("since step %d rank %d takes %.1f %% longer than its peers, waits aside, and ranks of its pipeline are not recorded: it is slow, or waits for one of them where nothing tells",
 				c.since, e.layout.Ranks[c.row], 100*math.Expm1(c.effect))
+		}
+	}
+
+	return ""
+}
+
+// lockstep says that ranks compute longer than their peers and wait for each other inside their
+// forward passes, where nobody recorded who is waited for.
+func (e *Engine) lockstep() string {
+	if !e.light() {
+		return ""
+	}
+
+	for _, c := range e.candidates() {
+		if x := e.excess(c.row, compute, nil); c.has[compute] && x >= e.cfg.MinImpact*e.stepMedian && e.followsMate(c.row, x) {
+			return fmt.Sprintf("since step %d rank %d and others that it works with inside forward passes take longer than their peers, and nothing tells which of them the others wait for",
+				c.since, e.layout.Ranks[c.row]) + moreWords
 		}
 	}
 
