@@ -95,9 +95,9 @@ func (t *Test) Noise(r int) float32 {
 	return max(s, min(t.dev[r], 4*s))
 }
 
-// calms tells the noise of each role's middle unit. A slow step stands out of that, not of the
+// findMidNoise finds the noise of each role's middle unit. A slow step stands out of that, not of the
 // unit's own noise: those would be few that make others' many, and bursts would hide themselves.
-func (t *Test) calms() {
+func (t *Test) findMidNoise() {
 	for g, rows := range t.Roles {
 		t.buf = t.buf[:0]
 		stride := len(rows)/noiseSample + 1
@@ -105,7 +105,7 @@ func (t *Test) calms() {
 			t.buf = append(t.buf, t.Noise(int(rows[i])))
 		}
 
-		t.calm[g] = robust.Median(t.buf)
+		t.midNoise[g] = robust.Median(t.buf)
 	}
 }
 
@@ -114,7 +114,7 @@ func (t *Test) calms() {
 func (t *Test) usualNoise(r int) float32 {
 	s := t.roleNoise(r)
 	if g := t.role[r]; g >= 0 {
-		s = max(s, t.calm[g])
+		s = max(s, t.midNoise[g])
 	}
 
 	return float32(math.Hypot(float64(s), float64(t.Left[r])))

@@ -61,18 +61,18 @@ type Test struct {
 	laneMean        [len(lanes)][]float32
 	slowly          *slowSteps
 
-	sigma   []float64 // noise of a step, per role and for all (last): median of sigmas
-	sigmas  []float32 // (roles+1) × window: the noise of each of the last steps
-	sigmaN  []int32   // steps that each role has in sigmas
-	calm    []float32 // per role: middle of the noise of its units, their own where that is larger
-	rhoUp   float64   // lag-1 correlation, numerator and denominator
-	rhoDown float64
-	tau     float64            // harmless spread of window medians
-	tauOwn  [len(gaps)]float64 // how far units go from their own past
-	tauLane [len(lanes)]float64
-	blockSD float64   // noise of a block
-	looks   []float32 // the last looks at tau, tauOwn and each of tauLane
-	lookN   [1 + len(gaps) + len(lanes)]int32
+	sigma    []float64 // noise of a step, per role and for all (last): median of sigmas
+	sigmas   []float32 // (roles+1) × window: the noise of each of the last steps
+	sigmaN   []int32   // steps that each role has in sigmas
+	midNoise []float32 // per role: middle of the noise of its units, their own where that is larger
+	rhoUp    float64   // lag-1 correlation, numerator and denominator
+	rhoDown  float64
+	tau      float64            // harmless spread of window medians
+	tauOwn   [len(gaps)]float64 // how far units go from their own past
+	tauLane  [len(lanes)]float64
+	blockSD  float64   // noise of a block
+	looks    []float32 // the last looks at tau, tauOwn and each of tauLane
+	lookN    [1 + len(gaps) + len(lanes)]int32
 
 	cfg           *threshold.Config
 	least         float32   // MinEffect as a logarithm
@@ -186,7 +186,7 @@ func (t *Test) Assign(u Units) {
 // sizeNoise makes room for the noise of n roles, each at s to begin with.
 func (t *Test) sizeNoise(n int, s float64) {
 	t.sigma, t.sigmaN, t.sigmas = make([]float64, n), make([]int32, n), make([]float32, n*threshold.Window)
-	t.calm = make([]float32, n)
+	t.midNoise = make([]float32, n)
 	for g := range t.sigma {
 		if t.sigma[g] = s; s > 0 {
 			t.sigmas[g*threshold.Window], t.sigmaN[g] = float32(s), 1

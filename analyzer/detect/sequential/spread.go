@@ -13,7 +13,7 @@ import (
 func (t *Test) spreads() {
 	rho := t.rho()
 	t.slowly.fade()
-	t.calms()
+	t.findMidNoise()
 	t.buf = t.buf[:0]
 	stride := t.n/noisePool + 1
 	for r := t.count / threshold.EvaluateEvery % stride; r < t.n; r += stride {
