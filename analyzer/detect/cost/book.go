@@ -206,8 +206,8 @@ func (b *Book) Price(faults []Fault) Price {
 	return p
 }
 
-// Closed is what a node cost that is well again, until before the last steps.
-func (b *Book) Closed(node string, last int) Account {
+// Closed is what a node that is well again cost; it was well in so many last steps.
+func (b *Book) Closed(node string, well int) Account {
 	defer b.learnedHere()()
 	var all, others, own Account
 	if a := b.accounts[node]; a != nil {
@@ -221,7 +221,7 @@ func (b *Book) Closed(node string, last int) Account {
 
 		return &others
 	}
-	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count-last; i++ {
+	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count-well; i++ {
 		b.enter(i, b.faults, of, &all)
 	}
 
