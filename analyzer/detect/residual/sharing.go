@@ -132,7 +132,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 		}
 
 		work := s.slopes[g] * w
-		if most := s.dev[r] + fastest*t.Noise(r); s.within == nil && work > most {
+		if most := s.dev[r] + fastest*t.Noise(r); s.within == nil && !t.Degraded(r) && work > most {
 			work = most // faster than its work allows is nobody, but by chance: the other stages are slow
 		}
 
