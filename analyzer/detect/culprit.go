@@ -190,8 +190,8 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	return e.withoutCommon(left)
 }
 
-// noSlower reports whether a rank takes no more seconds than its peers, half of whom may wait
-// for somebody inside their forward passes; own time would tell.
+// noSlower reports whether a rank takes no more seconds than its peers, half of whom may wait for
+// somebody inside their forward passes. Where own time is recorded, that tells who is slow.
 func (e *Engine) noSlower(c *candidate) bool { return c.excess <= 0 && e.recent.Has(frame.Self) }
 
 // leadsToo reports whether a rank that waits for a slower member of its groups is

@@ -166,8 +166,8 @@ func (b *Book) Learn() {
 	}
 
 	for g := range b.Layout.Roles {
-		x, known := ratios[b.Layout.Roles[g].Stage]
-		h.Expected[g] = !known || x > hiddenWait*h.Own
+		x, ok := ratios[b.Layout.Roles[g].Stage]
+		h.Expected[g] = !ok || x > hiddenWait*h.Own
 		h.Surplus[g] = max(0, x-h.Own)
 		h.Unseen[g] = b.unseen(g)
 	}

@@ -133,7 +133,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 
 		work := s.slopes[g] * w
 		if most := s.dev[r] + fastest*t.Noise(r); s.within == nil && !t.Degraded(r) && work > most {
-			work = most // faster than its work allows is nobody, but by chance: the other stages are slow
+			work = most // nobody is faster than its work allows but by chance: the other stages are slow
 		}
 
 		logs[r] -= work
@@ -286,7 +286,7 @@ func (s *Sharing) others() {
 }
 
 // learn follows how a rank goes with the other parts in each role: about its own centre,
-// so that a rank that is always slow teaches nothing. An expert's load would be in that
+// so that a rank that is always slow teaches nothing, nor does one that got slow. An expert's load would be in that
 // centre; there no rank counts for more than usual ones.
 func (s *Sharing) learn(waited []bool, t known) {
 	keep := 1 - 1.0/threshold.Memory

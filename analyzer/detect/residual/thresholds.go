@@ -20,7 +20,7 @@ const (
 	usualDevs      = 3
 	mostDev        = 0.5
 	settledColumns = 16
-	// fastest is by how much of its noise a rank may be faster than its work tells.
+	// fastest times its noise is the most by which a rank is faster than its work tells.
 	fastest = 3
 	// sharedColumns must have been seen before.
 	sharedColumns = 4

@@ -95,8 +95,9 @@ func (t *Test) Noise(r int) float32 {
 	return max(s, min(t.dev[r], 4*s))
 }
 
-// findMidNoise finds the noise of each role's middle unit. A slow step stands out of that, not of the
-// unit's own noise: those would be few that make others' many, and bursts would hide themselves.
+// findMidNoise finds the noise of each role's middle unit. A slow step must stand out of that. By
+// its own noise a quiet unit would have more slow steps than a noisy one that pauses as often, and
+// bursts, which are in that noise, would be too small to count.
 func (t *Test) findMidNoise() {
 	for g, rows := range t.Roles {
 		t.buf = t.buf[:0]
