@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -56,8 +58,8 @@ func mayDo(t *testing.T, client *kubernetes.Clientset, namespace string) map[str
 	return may
 }
 
-// did is what the audit log has of a service account: what was asked for, and how often
-// that was forbidden.
+// did is what the audit log has of a service account: what was asked for, and what of it
+// a server that was ready has forbidden.
 func (s *server) did(t *testing.T, from int64, account string) (asked map[string]bool, forbidden []string) {
 	t.Helper()
 	asked = map[string]bool{}
@@ -68,6 +70,7 @@ func (s *server) did(t *testing.T, from int64, account string) (asked map[string
 			User           struct{ Username string }
 			ObjectRef      struct{ Resource, Subresource, APIGroup string }
 			ResponseStatus struct{ Code int }
+			Received       time.Time `json:"requestReceivedTimestamp"`
 		}
 		if len(line) == 0 {
 			continue
@@ -84,7 +87,11 @@ func (s *server) did(t *testing.T, from int64, account string) (asked map[string
 		}
 		what := e.Verb + " " + e.ObjectRef.APIGroup + "/" + resource
 		asked[what] = true
-		if e.ResponseStatus.Code == 403 {
+		early := slices.ContainsFunc(s.starts, func(x starting) bool { return e.Received.After(x.begun) && e.Received.Before(x.ready) })
+		switch {
+		case e.ResponseStatus.Code == http.StatusForbidden && early:
+			t.Logf("forbidden before the server was ready: %s", what)
+		case e.ResponseStatus.Code == http.StatusForbidden:
 			forbidden = append(forbidden, what)
 		}
 	}

@@ -41,7 +41,12 @@ type server struct {
 	dynamic   *dynamic.DynamicClient
 	caCert    []byte
 	etcdPorts [2]string
+	starts    []starting
 }
+
+// starting is a start of the API server. Until it is ready it may not have read its roles
+// yet, and then forbids what they allow.
+type starting struct{ begun, ready time.Time }
 
 // apiserver is the program that .ci/parts built.
 func apiserver() (string, error) {
@@ -160,11 +165,13 @@ func (s *server) start() error {
 	if err := errors.Join(s.etcd.Start(), s.api.Start()); err != nil {
 		return fmt.Errorf("start the API server: %w", err)
 	}
+	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	for {
 		body, err := s.client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		if err == nil && string(body) == "ok" {
+			s.starts = append(s.starts, starting{begun, time.Now()})
 			return nil
 		}
 		select {
