@@ -99,6 +99,10 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 		e.withoutWaits(s, whole, waited, logs)
 	}
 
+	if again && s == compute && e.inner.Again(c, v, logs, float32(e.cfg.MinEffect)) {
+		e.withoutWaits(s, whole, waited, logs)
+	}
+
 	e.tracks[s].Load = untoldLoad * e.experts[s].Spread()
 	e.recent.Adjust(s, whole)
 }

@@ -289,6 +289,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"restart", 55566783},        // and who was faster than its peers may be as they are
 		{"bursts-regular", 86420968}, // nor noise that hides bursts
 		{"light", 98765481},          // pauses that stand out of one rank's noise stand out of its peers' as well
+		{"bursts-regular", 27644442}, // who has little to do waits inside its forward pass as others do
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)

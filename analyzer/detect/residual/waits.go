@@ -156,13 +156,7 @@ func (in *Waits) Find(c *frame.Column, raw, e []float32, warm []uint8, least flo
 			continue
 		}
 
-		excess := raw[r] * (1 - float32(math.Exp(-float64(x))))
-		longer := w - min(in.usual[0][r], UsualShare*excess)
-		if in.seen[r] > 0 {
-			longer = max(longer, whole-in.usual[1][r])
-		}
-
-		if longer >= VictimShare*excess {
+		if in.covers(r, w, whole, raw[r], x) {
 			in.Waited[r], found = true, true
 		} else if in.seen[r] == 0 && warm[r] == 0 {
 			in.learn(r, w, whole)
@@ -174,6 +168,38 @@ func (in *Waits) Find(c *frame.Column, raw, e []float32, warm []uint8, least flo
 	}
 
 	return found
+}
+
+// Again marks those whose wait little work hid from Find: e is what is left of the step after
+// what is shared was removed.
+func (in *Waits) Again(c *frame.Column, raw, e []float32, least float32) (found bool) {
+	for r, x := range e {
+		if !(x > least) || in.Waited[r] {
+			continue
+		}
+
+		if w, whole := in.wait(c, r); w == w && in.covers(r, w, whole, raw[r], x) {
+			in.Waited[r], found = true, true
+		}
+	}
+
+	if found {
+		in.measure(raw, c.V[frame.Self])
+	}
+
+	return found
+}
+
+// covers reports whether the wait w of row r in this step, of its whole time there, is longer
+// than usual by most of what it exceeds its peers by: x, a log ratio, of raw.
+func (in *Waits) covers(r int, w, whole, raw, x float32) bool {
+	excess := raw * (1 - float32(math.Exp(-float64(x))))
+	longer := w - min(in.usual[0][r], UsualShare*excess)
+	if in.seen[r] > 0 {
+		longer = max(longer, whole-in.usual[1][r])
+	}
+
+	return longer >= VictimShare*excess
 }
 
 // measure tells the work of those that waited from their own time, in which no such
