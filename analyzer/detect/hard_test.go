@@ -290,6 +290,8 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"bursts-regular", 86420968}, // nor noise that hides bursts
 		{"light", 98765481},          // pauses that stand out of one rank's noise stand out of its peers' as well
 		{"bursts-regular", 27644442}, // who has little to do waits inside its forward pass as others do
+		{"mixed-hardware", 27644445}, // whose forward passes are longer than a mate's in lockstep began them earlier
+		{"curriculum", 27644550},     // forward passes that were long before do not say that own time is no wait
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)

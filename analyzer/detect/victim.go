@@ -55,6 +55,20 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 	return !recorded && (e.awaitsData(c.row, c.row, x) || e.followsMate(c.row, x)) || e.maybeVictim(c, k, x)
 }
 
+// waitsInside reports whether the forward passes of a rank, whose pipeline waits for one that is
+// slower anyway, are no longer by themselves. Ranks in lockstep end them together: whose take
+// longer than a mate's began them earlier and waited, though no range may tell.
+func (e *Engine) waitsInside(c *candidate, all []candidate) bool {
+	if !c.has[compute] || c.has[loading] || c.has[saving] || !c.has[own] || !slices.ContainsFunc(all, func(o candidate) bool {
+		return o.has[compute] && o.excess >= c.excess && e.explains(&o, c)
+	}) {
+		return false
+	}
+
+	most := (1 - residual.VictimShare) * e.excess(c.row, compute, nil)
+	return !e.tracks[compute].Active(c.row) || slices.ContainsFunc(e.graph.Mates(c.row), func(p int32) bool { return e.excess(int(p), compute, nil) < most })
+}
+
 // late reports whether row r, of which x seconds are asked, has more own time than its peers, in
 // which no wait for its groups is. It may hold others that nobody recorded: then who is waited for
 // has as much of it.
