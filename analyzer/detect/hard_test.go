@@ -292,6 +292,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"bursts-regular", 27644442}, // who has little to do waits inside its forward pass as others do
 		{"mixed-hardware", 27644445}, // whose forward passes are longer than a mate's in lockstep began them earlier
 		{"curriculum", 27644550},     // forward passes that were long before do not say that own time is no wait
+		{"transients", 27644599},     // steps of noise before a transient do not make it a condition
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)

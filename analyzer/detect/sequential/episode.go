@@ -59,3 +59,28 @@ func (t *Test) over(r, now int) Episode {
 	t.endEpisode(r)
 	return ep
 }
+
+// begin moves the beginning of unit r's episode to where its residuals pass half of what it is
+// slow by: the CUSUM may have climbed before, by chance. The step at hand is not counted yet.
+func (t *Test) begin(r int) {
+	if t.FromStart(r) || t.sumN[r] == 0 {
+		return
+	}
+
+	half, base := t.sum[r]/float32(2*t.sumN[r]), float32(0)
+	if t.baseN[r] >= minBase {
+		base = t.base[r]
+	}
+
+	var sum, least float32
+	for i := max(int(t.sinceAt[r]), t.count+1-threshold.Window); i < t.count; i++ {
+		if x := t.ring[r*threshold.Window+i%threshold.Window]; x == x {
+			sum += x - base - half
+		}
+
+		if sum < least {
+			least = sum
+			t.since[r], t.sinceAt[r] = t.label(i+1), int32(i+1)
+		}
+	}
+}

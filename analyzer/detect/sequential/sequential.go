@@ -385,6 +385,7 @@ func (t *Test) rise(r int, d, unit, at float32, label int64, warming bool) {
 	t.climb[r] = g
 	if g >= at {
 		t.phase[r], t.detected[r] = suspect, label
+		t.begin(r)
 		t.passes[r], t.fall[r] = 0, 0
 		t.until[r], t.fallAt[r] = label, int32(t.count)
 	}
