@@ -131,19 +131,27 @@ func TestCost_KnownJobs(t *testing.T) {
 	}
 }
 
-// TestCost_EachOfSeveral: two that are slow at once, whose costs were said the other way round,
-// for half of the ranks of a role waited inside their forward passes; and some that are well
-// again, whose last steps, beside one that is slower still, were not in their cost; and two that
-// hold the same expert, which were said to have recovered, as if it had more to do.
-func TestCost_EachOfSeveral(t *testing.T) {
-	for _, seed := range []uint64{31415970, 31415955, 31415989, 31415954, 31416037, 31416044, 31416009, 1618041} {
-		v, truth := weighed(t, "culprits", seed, 0, func(*simulate.Config) {})
+// TestCost_Each: two that are slow at once, whose costs were said the other way round, for half of
+// the ranks of a role waited inside their forward passes; and some that are well again, whose last
+// steps, beside one that is slower still, were not in their cost; two that hold the same expert,
+// which were said to have recovered, as if it had more to do; one whose node saved slowly once, by
+// chance, and was said to cost that beside; and nodes of which only some ranks were sure to save
+// slowly, though all did.
+func TestCost_Each(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		seed uint64
+	}{
+		{"culprits", 31415970}, {"culprits", 31415955}, {"culprits", 31415989}, {"culprits", 31415954}, {"culprits", 31416037},
+		{"culprits", 31416044}, {"culprits", 31416009}, {"culprits", 1618041}, {"long", 271865}, {"slow-saver", 271834}, {"slow-saver", 27644507},
+	} {
+		v, truth := weighed(t, tt.name, tt.seed, 0, func(*simulate.Config) {})
 		for _, c := range truth.Culprits {
 			k := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node == c.Node })
 			if k < 0 {
-				t.Errorf("seed %d: %s is not named: %+v", seed, c.Node, v.Nodes)
+				t.Errorf("%s, seed %d: %s is not named: %+v", tt.name, tt.seed, c.Node, v.Nodes)
 			} else if x := v.Nodes[k].JobImpact; costError(x, c.Impact) > 0.5 {
-				t.Errorf("seed %d: %s costs %.4f, said %.4f", seed, c.Node, c.Impact, x)
+				t.Errorf("%s, seed %d: %s costs %.4f, said %.4f", tt.name, tt.seed, c.Node, c.Impact, x)
 			}
 		}
 	}

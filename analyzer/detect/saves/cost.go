@@ -28,7 +28,8 @@ func (a *account) add(saved, most float64) { a.Saved, a.Most = a.Saved+saved, a.
 // keep makes room for a save and notes when it began.
 func (s *Watch) keep(slot int, now Now) {
 	for node, a := range s.accounts {
-		a.add(s.savedIn(slot, a, s.slowRows(node), now.Waits))
+		slow, _ := s.slowRows(node)
+		a.add(s.savedIn(slot, a, slow, now.Waits))
 	}
 
 	s.began[slot] = now.Seconds
@@ -71,38 +72,46 @@ func (s *Watch) open() {
 	}
 }
 
-// slowRows says by how much, as a logarithm, the saves of a node's ranks exceed
-// their peers': all its slow ranks by the same, for they share what slows them. Ranks
-// of whom it isn't sure count while it is sure of none. "" is all guilty nodes.
-func (s *Watch) slowRows(of string) map[int]float64 {
-	out := map[int]float64{}
-	byNode := map[int32][]int{}
-	sure := of == ""
+// slowRows says by how much, as a logarithm, the saves of a node's ranks exceed their peers', and
+// whether it is sure of one: all that are slow there by the same, that of those it is sure of, for
+// they share what slows them. "" is all nodes with one.
+func (s *Watch) slowRows(of string) (out map[int]float64, sure bool) {
+	type slow struct{ guilty, rows []int }
+	byNode := map[int32]*slow{}
 	for r := range s.n {
-		if s.Guilty(r) && (of == "" || s.l.NodeOf(r) == of) {
-			sure = true
-			byNode[s.l.Node[r]] = append(byNode[s.l.Node[r]], r)
+		if n := s.l.Node[r]; s.run[r] > 0 && (of == "" || s.l.NodeOf(r) == of) {
+			if byNode[n] == nil {
+				byNode[n] = &slow{}
+			}
+
+			x := byNode[n]
+			x.rows = append(x.rows, r)
+			if s.Guilty(r) {
+				x.guilty, sure = append(x.guilty, r), true
+			}
 		}
 	}
 
-	for r := range s.n {
-		if !sure && s.run[r] > 0 && s.l.NodeOf(r) == of {
-			byNode[s.l.Node[r]] = append(byNode[s.l.Node[r]], r)
+	out = map[int]float64{}
+	for _, x := range byNode {
+		measured := x.guilty
+		if len(measured) == 0 {
+			if measured = x.rows; of == "" {
+				continue
+			}
 		}
-	}
 
-	for _, rows := range byNode {
 		rise := 0.0
-		for _, r := range rows {
-			rise += float64(s.rise[r]) / float64(len(rows))
+		for _, r := range measured {
+			rise += float64(s.rise[r]) / float64(len(measured))
 		}
 
-		for _, r := range rows {
+		for _, r := range x.rows {
 			out[r] = max(0, rise)
 		}
 	}
 
-	return out
+	return out, sure
 }
 
 // savedIn is how many seconds sooner a kept save had ended had the slow savers been
@@ -133,11 +142,11 @@ func (s *Watch) savedIn(slot int, a *account, slow map[int]float64, waits bool) 
 }
 
 // Cost is what the slow saves of a node cost, at least and at most, as a share of the
-// time since they began; of all nodes together for "".
+// time since they began, 0 while it isn't sure that they are slow; of all nodes together for "".
 func (s *Watch) Cost(node string, now Now) (least, most float64) {
 	a := s.accounts[node]
-	slow := s.slowRows(node)
-	if a == nil || len(slow) == 0 {
+	slow, sure := s.slowRows(node)
+	if a == nil || !sure {
 		return 0, 0
 	}
 
