@@ -130,7 +130,7 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 	}
 
 	for k := range faults {
-		b.mend(i, &faults[k], t)
+		b.mend(i, &faults[k], faults, t)
 		x := b.excessOf(i, &faults[k], t)
 		most = max(most, x.most)
 		measured, all = measured+x.measured, all+x.taken
@@ -194,24 +194,18 @@ func (b *Book) struckAt(lane int) int {
 	return slices.IndexFunc(b.struck, func(s struckLane) bool { return s.lane == lane })
 }
 
-// mend takes a Fault out of the work at hand; what it was is kept in mended.
-func (b *Book) mend(i int, f *Fault, t float64) {
+// mend takes a Fault out of the work at hand, one of those that are taken out together; what it
+// was is kept in mended.
+func (b *Book) mend(i int, f *Fault, together []Fault, t float64) {
 	rows := []int32{int32(f.Row)}
 	shared := b.byForward(f.Row)
 	if shared {
 		rows = b.Graph.Mates(f.Row) // their forward time holds the waits for this one
 	}
 
-	m := f.Effect
-	switch {
-	case f.Has[history.Own] && b.Recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
-		m = b.effectAt(history.Own, i, f)
-	case f.Has[history.Compute]:
-		m = b.effectAt(history.Compute, i, f)
-	}
-
-	if f.Slight && m < slightEffect {
-		m = 0
+	m := b.passesEffect(i, f, shared)
+	if shared {
+		m *= 1 - b.left(i, f, rows, together)
 	}
 
 	for _, r := range rows {
@@ -227,6 +221,42 @@ func (b *Book) mend(i int, f *Fault, t float64) {
 		o := b.was(f.Row)
 		b.did.Before[f.Row] = max(0, o.before-max(0, b.effectAt(history.Loading, i, f))*t)
 	}
+}
+
+// left is the share of what the mates of a Fault wait for it that they would wait for another of
+// them that is slow as well, and is not taken out.
+func (b *Book) left(i int, f *Fault, mates []int32, together []Fault) (share float64) {
+	for k := range b.charged {
+		o := &b.charged[k]
+		if o.Slight || !slices.Contains(mates, int32(o.Row)) || slices.ContainsFunc(together, func(x Fault) bool { return x.Row == o.Row }) {
+			continue
+		}
+
+		shared := !(f.Has[history.Own] && o.Has[history.Own]) // then forward time, with the waits, has to tell it
+		if mine := b.passesEffect(i, f, shared); mine > 0 {
+			share = max(share, min(1, b.passesEffect(i, o, shared)/mine))
+		}
+	}
+
+	return share
+}
+
+// passesEffect is by how much a Fault lengthens the passes of its rank in the i-th step, a
+// logarithm; shared where forward time alone tells it.
+func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
+	m := f.Effect
+	switch {
+	case f.Has[history.Own] && b.Recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
+		m = b.effectAt(history.Own, i, f)
+	case f.Has[history.Compute]:
+		m = b.effectAt(history.Compute, i, f)
+	}
+
+	if f.Slight && m < slightEffect {
+		return 0
+	}
+
+	return m
 }
 
 // mended is the work of a row before it was mended.
