@@ -44,25 +44,13 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 		return
 	}
 
-	k := int(compute)
-	if e.level.SpreadN[k] == 0 {
-		k = int(own)
-	}
-
-	s := e.level.Bulk[k]
-	limit := workSpread
-	several := e.sharing[k].Usable
-	explained := e.tokens.Explains(k)
-	if several && !explained {
-		if g := e.sharing[k].Together(); g < residual.SharedCorrelation {
-			return // stages disagree: noise, not work
+	// Forward passes that hold waits for experts are as long on all replicas that share them: own
+	// time tells what these have to do.
+	s, explained, ok := e.workDiffers(compute)
+	if !ok {
+		if s, explained, ok = e.workDiffers(own); !ok {
+			return
 		}
-	} else if !explained {
-		limit = soloSpread
-	}
-
-	if s < limit {
-		return
 	}
 
 	impact, last := e.costs.UnevenLanes(e.slowLanes(v.Nodes))
@@ -82,12 +70,29 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 		}
 
 		why = fmt.Sprintf("and the one of rank %d is the last in %d of the last %d steps: it gets more work, or it is slow and this is too noisy, or too short, to tell", f.Ranks[0], last[lane], total(last))
-	case !several:
+	case !e.sharing[compute].Usable:
 		why = "and rotates; it changes from step to step on all ranks, as unequal sequence lengths do"
 	}
 
 	f.Detail = fmt.Sprintf("the work of the %d replicas differs by %.1f %% from step to step %s", n, 100*s, why)
 	addFinding(v, f)
+}
+
+// workDiffers is how much the work of replicas differs from step to step, as a signal tells it, and
+// whether recorded tokens explain that; ok where it is much, and no noise: then the stages of a
+// replica go together.
+func (e *Engine) workDiffers(k signal) (spread float64, explained, ok bool) {
+	spread, explained = e.level.Bulk[k], e.tokens.Explains(int(k))
+	switch {
+	case e.level.SpreadN[k] == 0:
+		return 0, false, false
+	case explained:
+		return spread, true, spread >= workSpread
+	case e.sharing[k].Usable:
+		return spread, false, spread >= workSpread && e.sharing[k].Together() >= residual.SharedCorrelation
+	}
+
+	return spread, false, spread >= soloSpread
 }
 
 // slowLanes marks the lanes with slow ranks of nodes that are named and not well again.

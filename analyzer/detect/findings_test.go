@@ -1,6 +1,11 @@
 package detect
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
 
 // Work that comes to replicas in turn makes none of them the last in most steps.
 func TestFindings_LastMostOften(t *testing.T) {
@@ -18,6 +23,17 @@ func TestFindings_LastMostOften(t *testing.T) {
 	} {
 		if lane, often := mostOften(c.last); lane != c.lane || often != c.often {
 			t.Errorf("%v: lane %d, %v; want %d, %v", c.last, lane, often, c.lane, c.often)
+		}
+	}
+}
+
+// TestFindings_WorkBesideExperts: replicas that share experts wait for each other inside their
+// forward passes, which are as long on all of them; own time tells that their work differs.
+func TestFindings_WorkBesideExperts(t *testing.T) {
+	for _, seed := range []uint64{33550364, 33550368} {
+		v, _, _ := simulated(t, "sequence-length", seed, 0, true)
+		if !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.WorkloadImbalance }) {
+			t.Errorf("seed %d: findings %+v, want uneven work", seed, v.Findings)
 		}
 	}
 }
