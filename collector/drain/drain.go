@@ -93,9 +93,9 @@ type Options struct {
 	// Open returns the Writer of an incarnation, in the directory of its job and
 	// rank. Job is one path component. It is called again after an error.
 	Open func(record.Meta) (Writer, error)
-	// Job, Node, Pod and Device fill what an identity leaves empty. Without a Job
-	// it is default_task_id_<unix seconds of the first process seen>.
-	Job, Node, Pod, Device string
+	// Job, Node and Pod fill what an identity leaves empty. Without a Job it is
+	// default_task_id_<unix seconds of the first process seen>.
+	Job, Node, Pod string
 	// Wanted, when it is set and returns true, is what a recorder of a job is told to
 	// record, once: bits of the switch word. Who tells it otherwise later is not
 	// overruled.
@@ -103,10 +103,9 @@ type Options struct {
 	// Trust says of which jobs a user's folders are drained, or that they are of all;
 	// nil: of our own user and of root, whatever the job.
 	Trust func(uid uint32) (jobs []string, all bool)
-	// PerUser bounds the folders of one user that are held at once, Files the
-	// descriptors of all that are held; what there is no room for has its turn later. 0
-	// means DefaultPerUser, and half of OpenFiles.
-	PerUser, Files int
+	// Files bounds the descriptors of all folders that are held; what there is no room for
+	// has its turn later. 0 means half of ring.OpenFiles.
+	Files int
 	// Drained is called after a pass in which lines were flushed; nil is nobody.
 	Drained func()
 	// Interval between passes and Sync between fdatasyncs; 0 means the default.
@@ -173,12 +172,8 @@ func New(o Options) (*Drain, error) {
 		o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 0 || uid == uint32(os.Geteuid()) }
 	}
 
-	if o.PerUser <= 0 {
-		o.PerUser = DefaultPerUser
-	}
-
 	if o.Files <= 0 {
-		o.Files = OpenFiles() / 2
+		o.Files = ring.OpenFiles() / 2
 	}
 
 	return &Drain{
@@ -252,9 +247,7 @@ func (d *Drain) begin(now time.Time) error {
 			continue
 		}
 
-		p.mu.Lock()
 		p.resume(now) // what is wrong the pass finds, too
-		p.mu.Unlock()
 		if p.removed {
 			d.forget(p)
 		}
@@ -328,8 +321,6 @@ func (d *Drain) Pass() (Pass, error) {
 // drain drains one folder until it is empty or its Writer refuses, or it has
 // had its turn.
 func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	more := true
 	for round := 0; more && err == nil; round++ {
 		if round == rounds {
@@ -366,9 +357,7 @@ func (d *Drain) holds(name string) bool {
 
 func (d *Drain) forget(p *process) {
 	p.leaveTurn()
-	p.mu.Lock() // somebody may be looking at its open ranges
 	p.close()
-	p.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.processes, p.name)

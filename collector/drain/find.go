@@ -23,9 +23,9 @@ const (
 )
 
 const (
-	// DefaultPerUser is how many folders of one user are held at once: far more than a
-	// machine has ranks.
-	DefaultPerUser = 128
+	// PerUser is how many folders of one user are held at once: far more than a machine
+	// has ranks.
+	PerUser = 128
 	// commonRings is how many rings a folder is taken to have before it was opened.
 	commonRings = 2
 	// longestPause bounds the pause before a folder that is left alone is tried again. A
@@ -70,7 +70,7 @@ func (d *Drain) find(now time.Time) error {
 		name := queues[uid][0]
 		l := d.left[name]
 		errs = append(errs, d.makeRoom(l, h, now))
-		if h.of[uid] >= d.o.PerUser {
+		if h.of[uid] >= PerUser {
 			delete(queues, uid)
 			continue
 		}
@@ -117,8 +117,8 @@ func (d *Drain) holding() *holding {
 
 // makeRoom releases folders for one that has not enough room, as far as any may go.
 func (d *Drain) makeRoom(l *left, h *holding, now time.Time) error {
-	for !h.fits(l) || h.of[l.uid] >= d.o.PerUser {
-		v := d.victim(l.uid, h.of, now, h.of[l.uid] >= d.o.PerUser)
+	for !h.fits(l) || h.of[l.uid] >= PerUser {
+		v := d.victim(l.uid, h.of, now, h.of[l.uid] >= PerUser)
 		if v == nil {
 			return nil
 		}

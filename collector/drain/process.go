@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
@@ -32,7 +31,6 @@ type process struct {
 	records int       // taken in the last one
 	err     error     // of it
 
-	mu     sync.Mutex // held by a pass, and by who looks at open ranges
 	order  int64
 	folder *ring.Folder
 
@@ -309,11 +307,7 @@ func (p *process) readIdentity() (news bool) {
 	}
 
 	var m record.Meta
-	if text != "" && json.Unmarshal([]byte(text), &m) != nil {
-		// What could be read stays; a field of another type is left at zero.
-		p.d.count(func(s *Stats) { s.BadIdentities++ })
-	}
-
+	_ = json.Unmarshal([]byte(text), &m) // what can be read stays; a field of another type is left at zero
 	p.meta = p.complete(m)
 	return true
 }
@@ -341,7 +335,6 @@ func (p *process) complete(m record.Meta) record.Meta {
 	}
 	fill(&m.Node, o.Node)
 	fill(&m.Pod, o.Pod)
-	fill(&m.Device, o.Device)
 	return m
 }
 

@@ -80,7 +80,7 @@ func (d *Drain) look(now time.Time) {
 	for _, uid := range slices.Sorted(maps.Keys(users)) {
 		u := users[uid]
 		if u.waiting > 0 && (u.longest > tooLong || u.cause != nil) {
-			err := fmt.Errorf("%d ring folders of uid %d wait to be drained, one for %s: %d of a user are held at once, and what the limit of %d open files allows", u.waiting, uid, u.longest.Round(time.Second), d.o.PerUser, OpenFiles())
+			err := fmt.Errorf("%d ring folders of uid %d wait to be drained, one for %s: %d of a user are held at once, and what the limit of %d open files allows", u.waiting, uid, u.longest.Round(time.Second), PerUser, ring.OpenFiles())
 			errs = append(errs, because(err, u.cause))
 		}
 

@@ -58,6 +58,16 @@ type Folder struct {
 // Descriptors is how many a Folder with a lock holds open.
 const Descriptors = 3
 
+// OpenFiles is how many files this process may open.
+func OpenFiles() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 1024 // what systems give at least
+	}
+
+	return int(min(limit.Cur, 1<<20))
+}
+
 // OpenFolder opens the folder called name in a run directory. The error wraps
 // ErrNotRing when there is something else there.
 func OpenFolder(runDir, name string) (_ *Folder, err error) {

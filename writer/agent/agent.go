@@ -140,7 +140,7 @@ const beside = 26
 // the shipper, which opens half as many segments. The shares are fixed: if each took what
 // it found free, both would take the last ones.
 func (a *agent) shares() (files, ranks int) {
-	rest := max(drain.OpenFiles()-beside, 16)
+	rest := max(ring.OpenFiles()-beside, 16)
 	if a.o.Store == "" {
 		return rest, 0
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/laggard-dev/laggard/collector/ring"
 )
 
 const (
@@ -37,13 +37,7 @@ type guard struct {
 }
 
 func (o *Options) guard(l net.Listener, log *slog.Logger) *guard {
-	g := &guard{Listener: l, o: o, log: log, max: maxConns, open: map[string]int{}}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		g.max = int(min(uint64(g.max), limit.Cur/4))
-	}
-
-	return g
+	return &guard{Listener: l, o: o, log: log, max: min(maxConns, ring.OpenFiles()/4), open: map[string]int{}}
 }
 
 // Accept implements net.Listener.
