@@ -261,6 +261,7 @@ func (p *process) accept(q *run) error {
 	rec.Ring, rec.Seq = l.number, l.cursor
 	p.unsaid = true
 	err := p.w.AppendRecord(rec)
+	p.tellRotation()
 	if err != nil {
 		if e := p.w.Flush(); e != nil {
 			p.d.count(func(s *Stats) { s.WriteErrors++ })

@@ -106,8 +106,9 @@ type Options struct {
 	// Files bounds the descriptors of all folders that are held; what there is no room for
 	// has its turn later. 0 means half of ring.OpenFiles.
 	Files int
-	// Drained is called after a pass in which lines were flushed; nil is nobody.
-	Drained func()
+	// Drained is called after a pass in which lines were flushed, Rotated when a Writer has
+	// begun another segment; nil is nobody.
+	Drained, Rotated func()
 	// Interval between passes and Sync between fdatasyncs; 0 means the default.
 	Interval, Sync time.Duration
 	// Now is the clock; nil: time.Now.
@@ -170,6 +171,14 @@ func New(o Options) (*Drain, error) {
 
 	if o.Trust == nil {
 		o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 0 || uid == uint32(os.Geteuid()) }
+	}
+
+	if o.Drained == nil {
+		o.Drained = func() {}
+	}
+
+	if o.Rotated == nil {
+		o.Rotated = func() {}
 	}
 
 	if o.Files <= 0 {
@@ -290,7 +299,7 @@ func (d *Drain) Pass() (Pass, error) {
 	}
 
 	d.claimed(now)
-	if d.flushed && d.o.Drained != nil {
+	if d.flushed {
 		d.o.Drained()
 	}
 

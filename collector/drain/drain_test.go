@@ -13,6 +13,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // bench is a recorder and a drain of one run directory, with a clock to turn.
@@ -336,5 +337,34 @@ func TestDrainedTellsOfLines(t *testing.T) {
 	b.pass(t) // the end line
 	if told != 2 {
 		t.Errorf("told %d times after the end", told)
+	}
+}
+
+// TestRotatedTellsOfSegments: once for each segment that a pass begins, however many.
+func TestRotatedTellsOfSegments(t *testing.T) {
+	dir, told := filepath.Join(t.TempDir(), "j", "2"), 0
+	b := newBench(t, nil, func(o *drain.Options) {
+		o.Open = func(m record.Meta) (drain.Writer, error) {
+			return segment.Open(dir, m, segment.Options{Limit: 256 << 10})
+		}
+		o.Rotated = func() { told++ }
+	})
+	b.pass(t)
+	if told != 0 {
+		t.Errorf("told %d times of no segment", told)
+	}
+
+	for range 3 {
+		b.mark(record.Communication, 5000)
+		b.pass(t)
+	}
+
+	segments, err := segment.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if told != len(segments) || told < 3 {
+		t.Errorf("told %d times of %d segments", told, len(segments))
 	}
 }

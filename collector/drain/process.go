@@ -47,6 +47,7 @@ type process struct {
 	note       note
 
 	w        Writer
+	segment  string    // that w has open, of which Options.Rotated was told
 	retryAt  time.Time // Open again, when w is nil
 	unsaid   bool      // lines that Flush refused are still with w
 	dirty    bool      // flushed and not synced
@@ -285,8 +286,17 @@ func (p *process) move() error {
 // dropWriter closes the Writer; the next pass opens one.
 func (p *process) dropWriter() error {
 	err := p.w.Close()
-	p.w, p.unsaid = nil, false
+	p.w, p.segment, p.unsaid = nil, "", false
 	return err
+}
+
+// tellRotation tells when the Writer has begun another segment: nobody need wait for the
+// next look at the directory.
+func (p *process) tellRotation() {
+	if name := p.w.Name(); name != p.segment {
+		p.segment = name
+		p.d.o.Rotated()
+	}
 }
 
 // readIdentity reads the identity when it changed and reports whether it did.
@@ -351,7 +361,9 @@ func (p *process) settle() error {
 	}
 
 	if p.unsaid {
-		if err := p.w.Flush(); err != nil {
+		err := p.w.Flush()
+		p.tellRotation()
+		if err != nil {
 			p.d.count(func(s *Stats) { s.WriteErrors++ })
 			return fmt.Errorf("write: %w", err)
 		}
