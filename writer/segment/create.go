@@ -149,13 +149,12 @@ func (w *Writer) identity() []byte {
 	}
 
 	long := append(line[:len(line)-2:len(line)-2], `,"next":{`...)
-	next := w.written.all()
-	for i, ring := range slices.Sorted(maps.Keys(next)) {
+	for i, ring := range slices.Sorted(maps.Keys(w.written)) {
 		if i > 0 {
 			long = append(long, ',')
 		}
 
-		long = fmt.Appendf(long, `"%d":%d`, ring, next[ring])
+		long = fmt.Appendf(long, `"%d":%d`, ring, w.written[ring])
 	}
 
 	long = append(long, "}}\n"...)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -80,8 +82,8 @@ type Writer struct {
 	last    int64  // largest number seen or made
 
 	buf      []byte
-	accepted positions // after buf
-	written  positions // before buf
+	accepted map[uint32]uint64 // next sequence number by ring, after buf
+	written  map[uint32]uint64 // before buf
 	ended    bool
 	closed   bool
 	dirty    bool  // file has bytes that are not synced
@@ -116,7 +118,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 	}
 
 	meta.Format, meta.Segment = record.Format, ""
-	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o}
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, accepted: map[uint32]uint64{}, written: map[uint32]uint64{}}
 	if err := w.fitsIdentity(meta); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", rankDir, err)
 	}
@@ -135,7 +137,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 // Next returns, for each ring that has records, the sequence number after the last
 // one accepted. Right after Open that is what is on disk: nothing when all that is
 // left there is a segment that a full disk left without its first line.
-func (w *Writer) Next() map[uint32]uint64 { return w.accepted.all() }
+func (w *Writer) Next() map[uint32]uint64 { return maps.Clone(w.accepted) }
 
 // Ended reports whether the incarnation's end line was accepted or is on disk.
 func (w *Writer) Ended() bool { return w.ended }
@@ -161,7 +163,7 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 		return err
 	}
 
-	w.accepted.set(r.Ring, r.Seq)
+	take(w.accepted, r)
 	return nil
 }
 
@@ -181,7 +183,7 @@ func (w *Writer) AppendLine(line []byte) error {
 		return err
 	}
 
-	if err := w.note(line, &w.accepted); err != nil {
+	if err := w.note(line); err != nil {
 		return err
 	}
 
@@ -190,7 +192,7 @@ func (w *Writer) AppendLine(line []byte) error {
 }
 
 // note takes the position of a record and the end from a line.
-func (w *Writer) note(line []byte, p *positions) error {
+func (w *Writer) note(line []byte) error {
 	if !bytes.HasPrefix(line, []byte(`{"kind"`)) && !bytes.HasPrefix(line, []byte(`{"end"`)) && !bytes.HasPrefix(line, []byte(`{"meta"`)) {
 		return nil
 	}
@@ -199,7 +201,7 @@ func (w *Writer) note(line []byte, p *positions) error {
 	case err != nil:
 		return fmt.Errorf("append to segment: %w", err)
 	case t == record.LineRecord:
-		p.set(w.parser.Record.Ring, w.parser.Record.Seq)
+		take(w.accepted, &w.parser.Record)
 	case t == record.LineEnd:
 		w.ended = true
 	case t == record.LineMeta:
@@ -207,6 +209,13 @@ func (w *Writer) note(line []byte, p *positions) error {
 	}
 
 	return nil
+}
+
+// take notes that a record was taken. Ring 0 is no ring.
+func take(next map[uint32]uint64, r *record.Record) {
+	if r.Ring != 0 && r.Seq != math.MaxUint64 {
+		next[r.Ring] = max(next[r.Ring], r.Seq+1)
+	}
 }
 
 // ready makes room in the buffer for one more line.
@@ -337,7 +346,7 @@ func (w *Writer) advance(n int, buffered bool) {
 	}
 
 	if n == len(w.buf) {
-		w.written.copy(&w.accepted)
+		maps.Copy(w.written, w.accepted)
 		w.buf = w.buf[:0]
 		return
 	}
@@ -345,7 +354,7 @@ func (w *Writer) advance(n int, buffered bool) {
 	for rest := w.buf[:n]; len(rest) > 0; {
 		i := bytes.IndexByte(rest, '\n')
 		if t, err := w.parser.Parse(rest[:i]); err == nil && t == record.LineRecord {
-			w.written.set(w.parser.Record.Ring, w.parser.Record.Seq)
+			take(w.written, &w.parser.Record)
 		}
 
 		rest = rest[i+1:]
