@@ -21,8 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -53,8 +51,8 @@ type Writer interface {
 
 // Defaults of Options.
 const (
-	DefaultInterval = 200 * time.Millisecond
-	DefaultSync     = time.Second
+	defaultInterval = 200 * time.Millisecond
+	defaultSync     = time.Second
 )
 
 const (
@@ -154,11 +152,11 @@ func New(o Options) (*Drain, error) {
 	}
 
 	if o.Interval <= 0 {
-		o.Interval = DefaultInterval
+		o.Interval = defaultInterval
 	}
 
 	if o.Sync <= 0 {
-		o.Sync = DefaultSync
+		o.Sync = defaultSync
 	}
 
 	if o.Now == nil {
@@ -195,7 +193,7 @@ func New(o Options) (*Drain, error) {
 // says what it left in the rings then.
 func (d *Drain) Run(ctx context.Context) error {
 	defer d.Close()
-	events, stop := d.watch()
+	events, stop := ring.Watch(d.o.RunDir) // a hint: the rescan of every pass is the truth
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -219,22 +217,6 @@ func (d *Drain) Run(ctx context.Context) error {
 
 		timer.Reset(pause)
 	}
-}
-
-// watch returns a channel that hints at new folders. The rescan of every pass is
-// the truth, so a machine without inotify left is served as well.
-func (d *Drain) watch() (<-chan fsnotify.Event, func()) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, func() {}
-	}
-
-	if err := w.Add(d.o.RunDir); err != nil {
-		w.Close()
-		return nil, func() {}
-	}
-
-	return w.Events, func() { w.Close() }
 }
 
 // Pass is what one pass did.

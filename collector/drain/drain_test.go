@@ -307,7 +307,7 @@ func TestUntrusted(t *testing.T) {
 	b := newBench(t, w, func(o *drain.Options) { o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 12345 } })
 	b.mark(record.FP, 3)
 	b.pass(t)
-	if s := b.Stats(); len(w.Records) != 0 || s.Refused[drain.Foreign] != 1 || s.Ignored != 1 {
+	if s := b.Stats(); len(w.Records) != 0 || s.Refused["foreign-owner"] != 1 || s.Ignored != 1 {
 		t.Errorf("%d records of a folder of somebody else; %+v", len(w.Records), s)
 	}
 

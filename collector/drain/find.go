@@ -14,10 +14,10 @@ import (
 
 // Reasons why a folder is not held, as Stats.Refused counts them.
 const (
-	Foreign    = "foreign-owner" // of a user who is not trusted, or not with that job
-	NotRing    = "not-a-ring"    // of another version, or damaged
-	Unreadable = "unreadable"    // of a trusted user, and not to be opened
-	NoRoom     = "no-room"       // it waits for its turn, within PerUser and Files
+	foreign    = "foreign-owner" // of a user who is not trusted, or not with that job
+	notRing    = "not-a-ring"    // of another version, or damaged
+	unreadable = "unreadable"    // of a trusted user, and not to be opened
+	noRoom     = "no-room"       // it waits for its turn, within PerUser and Files
 	unlucky    = "not-removed"   // there is nothing in it for us any more
 	elsewhere  = "elsewhere"     // another agent drains it
 )
@@ -48,7 +48,7 @@ type left struct {
 }
 
 // waits reports whether the folder will be drained when there is room.
-func (l *left) waits() bool { return l.reason == NoRoom }
+func (l *left) waits() bool { return l.reason == noRoom }
 
 // find takes the folders that are ours to read and drained by nobody else, as many as
 // there is room for; those of the user who has the fewest first. When there is no room
@@ -161,19 +161,19 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 		}
 
 		if jobs, all := d.o.Trust(l.uid); !all && len(jobs) == 0 {
-			d.refuse(l, Foreign, nil, now)
+			d.refuse(l, foreign, nil, now)
 			d.say(l.uid, "", now)
 			continue
 		}
 
 		if l.needs > d.o.Files {
 			cause := fmt.Errorf("ring folder %s needs %d descriptors, of %d: raise the limit of open files (ulimit -n)", name, l.needs, d.o.Files)
-			errs = append(errs, d.refuse(l, Unreadable, cause, now))
+			errs = append(errs, d.refuse(l, unreadable, cause, now))
 			continue
 		}
 
 		if l.reason == "" {
-			l.reason = NoRoom
+			l.reason = noRoom
 		}
 
 		queues[l.uid] = append(queues[l.uid], name)
@@ -241,7 +241,7 @@ func (d *Drain) release(p *process, needs int, now time.Time) error {
 		}
 	}
 
-	p.from.reason, p.from.cause, p.from.needs, p.from.since, p.from.until = NoRoom, nil, needs, now, time.Time{}
+	p.from.reason, p.from.cause, p.from.needs, p.from.since, p.from.until = noRoom, nil, needs, now, time.Time{}
 	d.leaveAlone(p)
 	return nil
 }
@@ -269,11 +269,11 @@ func (d *Drain) take(name string, l *left, now time.Time) (bool, error) {
 	case ok:
 		return true, nil
 	case errors.Is(err, ring.ErrNotRing):
-		return false, d.refuse(l, NotRing, err, now)
+		return false, d.refuse(l, notRing, err, now)
 	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM):
-		return false, d.refuse(l, NoRoom, err, now)
+		return false, d.refuse(l, noRoom, err, now)
 	case err != nil:
-		return false, d.refuse(l, Unreadable, err, now)
+		return false, d.refuse(l, unreadable, err, now)
 	}
 
 	return false, d.refuse(l, elsewhere, nil, now)
@@ -340,7 +340,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 
 	l.reason, l.cause = reason, cause
 	l.until = now.Add(min(now.Sub(l.since), longestPause))
-	if !news || reason == NoRoom || reason == elsewhere {
+	if !news || reason == noRoom || reason == elsewhere {
 		return nil
 	}
 
@@ -356,7 +356,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 
 // letGo gives up a process whose job its user may not write.
 func (d *Drain) letGo(p *process, now time.Time) {
-	d.refuse(p.from, Foreign, nil, now)
+	d.refuse(p.from, foreign, nil, now)
 	d.say(p.folder.Owner, p.meta.Job, now)
 	d.leaveAlone(p)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -60,23 +61,12 @@ func (d *Drain) say(uid uint32, job string, now time.Time) {
 
 // some joins errors, the first ones in full.
 func some(errs []error) error {
-	errs = strip(errs)
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if n := len(errs) - mostErrors; n > 1 {
 		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("and %d more", n))
 	}
 
 	return errors.Join(errs...)
-}
-
-func strip(errs []error) []error {
-	kept := errs[:0]
-	for _, err := range errs {
-		if err != nil {
-			kept = append(kept, err)
-		}
-	}
-
-	return kept
 }
 
 // throttle logs what goes wrong in passes: the first of it at once, then a line a

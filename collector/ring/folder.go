@@ -20,7 +20,7 @@ import (
 const changeGrain = time.Second
 
 // maxRings bounds the rings that a reader opens in one folder: far more than
-// Budget holds.
+// budget holds.
 const maxRings = 256
 
 // ErrNotRing is returned for a folder or file that is not what FORMAT.md

@@ -187,8 +187,8 @@ func FuzzFolder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, head, ringHead []byte, at, ringAt uint16) {
 		p := append([]byte{}, process...)
 		copy(p[int(at)%len(p):], head)
-		r := append([]byte{}, file[:ringHeader+slotSize*(LightSlots+MinSlots)]...)
-		binary.LittleEndian.PutUint32(r[rBulkSlots:], MinSlots)
+		r := append([]byte{}, file[:ringHeader+slotSize*(LightSlots+minSlots)]...)
+		binary.LittleEndian.PutUint32(r[rBulkSlots:], minSlots)
 		copy(r[int(ringAt)%len(r):], ringHead)
 		run := shared(t)
 		plant(t, run, name, p, r)
@@ -272,7 +272,7 @@ func TestScribbler(t *testing.T) {
 			}
 		}
 
-		if err := kept.SetTail(Lane(i%2), uint64(i)); err != nil && !errors.Is(err, ErrFault) {
+		if err := kept.SetTail(Lane(i%2), uint64(i)); err != nil && !errors.Is(err, errFault) {
 			t.Fatalf("SetTail = %v", err)
 		}
 

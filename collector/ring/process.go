@@ -133,9 +133,9 @@ func (p *Process) fill(wanted uint32) {
 func (p *Process) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&p.mem[at])) }
 func (p *Process) u64(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.mem[at])) }
 
-// Wanted returns the word the agent set last, or ErrFault.
+// Wanted returns the word the agent set last, or errFault.
 func (p *Process) Wanted() (word uint32, err error) {
-	err = ErrFault // what a fault leaves behind
+	err = errFault // what a fault leaves behind
 	defer survive(debug.SetPanicOnFault(true))
 	return atomic.LoadUint32(p.u32(pWanted)), nil
 }
@@ -167,7 +167,7 @@ func (p *Process) Lose(k record.Kind, n uint64) {
 func (p *Process) NewWriter(thread uint64) (w *Writer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err = ErrFault // what a fault leaves behind
+	err = errFault // what a fault leaves behind
 	defer survive(debug.SetPanicOnFault(true))
 	if p.done {
 		return nil, errors.New("make ring: the recorder is closed")
@@ -215,9 +215,9 @@ func (p *Process) closedLocked() (drained, undrained *Writer) {
 // half a ring. The caller holds p's lock.
 func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	n := uint32(len(p.rings) + 1)
-	light, bulk, ok := fit(n, Budget-p.used)
+	light, bulk, ok := fit(n, budget-p.used)
 	if !ok {
-		return nil, fmt.Errorf("make ring %d: the process's %d MiB are used up", n, Budget>>20)
+		return nil, fmt.Errorf("make ring %d: the process's %d MiB are used up", n, budget>>20)
 	}
 
 	name := "ring-" + strconv.Itoa(int(n))

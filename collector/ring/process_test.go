@@ -14,7 +14,7 @@ import (
 )
 
 func TestFitKeepsTheBudget(t *testing.T) {
-	left, n := int64(Budget-processSize), uint32(0)
+	left, n := int64(budget-processSize), uint32(0)
 	for {
 		light, bulk, ok := fit(n+1, left)
 		if !ok {
@@ -22,11 +22,11 @@ func TestFitKeepsTheBudget(t *testing.T) {
 		}
 
 		n++
-		if n <= fullRings && (light != LightSlots || bulk != BulkSlots) {
+		if n <= fullRings && (light != LightSlots || bulk != bulkSlots) {
 			t.Errorf("ring %d has %d and %d slots, want full size", n, light, bulk)
 		}
 
-		if !validSize(light) || !validSize(bulk) || light < MinSlots || bulk < MinSlots {
+		if !validSize(light) || !validSize(bulk) || light < minSlots || bulk < minSlots {
 			t.Errorf("ring %d has %d and %d slots", n, light, bulk)
 		}
 
@@ -86,7 +86,7 @@ func TestBudgetEnds(t *testing.T) {
 		t.Fatalf("%d rings, then %v", n, err)
 	}
 
-	if p.used > Budget {
+	if p.used > budget {
 		t.Errorf("%d bytes used", p.used)
 	}
 }

@@ -132,7 +132,7 @@ func TestRoomLeavesAlone(t *testing.T) {
 // TestShareOfFolders: the 1,025th folder of a user is refused, and leaves nothing.
 func TestShareOfFolders(t *testing.T) {
 	run := shared(t)
-	for i := range UserFolders {
+	for i := range userFolders {
 		if err := os.MkdirAll(filepath.Join(run, fmt.Sprintf("%016x", i)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -144,11 +144,11 @@ func TestShareOfFolders(t *testing.T) {
 	}
 
 	p, err := Create(CreateOptions{RunDir: run, Identity: id})
-	if !errors.Is(err, ErrNoRoom) {
+	if !errors.Is(err, errNoRoom) {
 		t.Fatalf("Create = %v, %v; want no room", p, err)
 	}
 
-	if names, _ := Names(run); len(names) != UserFolders {
+	if names, _ := Names(run); len(names) != userFolders {
 		t.Errorf("%d folders are left", len(names))
 	}
 }

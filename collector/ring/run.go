@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -59,6 +60,22 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	}
 
 	return l.names, true, err
+}
+
+// Watch hints at changes in a directory until stop is called; where no inotify is left it
+// is silent.
+func Watch(dir string) (events <-chan fsnotify.Event, stop func()) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, func() {}
+	}
+
+	if err := w.Add(dir); err != nil {
+		w.Close()
+		return nil, func() {}
+	}
+
+	return w.Events, func() { w.Close() }
 }
 
 // parseName reads a folder's name: 16 lower-case hex digits.

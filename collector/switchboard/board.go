@@ -30,7 +30,7 @@ import (
 // Codes of an answer, as TaskD has them.
 const (
 	OK           = 200
-	BadParameter = 300
+	badParameter = 300
 )
 
 // ErrNoJob is returned by Options.Apply when it knows no such job.
@@ -205,16 +205,16 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 		return &tracepb.DataTypeRes{Code: code, Message: fmt.Sprintf(format, args...)}, nil
 	}
 	if err := checkName(r.GetJobNsName()); err != nil {
-		return answer(BadParameter, "%v", err)
+		return answer(badParameter, "%v", err)
 	}
 
 	if r.GetProfilingSwitch() == nil {
-		return answer(BadParameter, "profilingSwitch is missing: give all five words")
+		return answer(badParameter, "profilingSwitch is missing: give all five words")
 	}
 
 	state, err := wordsOf(r.GetProfilingSwitch()).State()
 	if err != nil {
-		return answer(BadParameter, "%v", err)
+		return answer(badParameter, "%v", err)
 	}
 
 	by := ""
@@ -235,7 +235,7 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 // GetTrainingDataTraceSwitch tells a job's switch.
 func (b *Board) GetTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataStatusReq) (*tracepb.DataStatusRes, error) {
 	if err := checkName(r.GetJobNsName()); err != nil {
-		return &tracepb.DataStatusRes{Code: BadParameter, Message: err.Error()}, nil
+		return &tracepb.DataStatusRes{Code: badParameter, Message: err.Error()}, nil
 	}
 
 	state, by, ok := b.here(b.job(r.GetJobNsName()))

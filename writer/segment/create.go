@@ -87,7 +87,7 @@ func largest(dir string) (int64, error) {
 // stands in the open segment after the next Flush and in every later one.
 func (w *Writer) SetMeta(m record.Meta) error {
 	if w.closed {
-		return ErrClosed
+		return errClosed
 	}
 
 	m.Format, m.Segment = record.Format, ""
@@ -110,8 +110,8 @@ func (w *Writer) SetMeta(m record.Meta) error {
 
 // fitsIdentity leaves at least half of a segment to records.
 func (w *Writer) fitsIdentity(m record.Meta) error {
-	if n := len(m.AppendLine(nil)) + len(`"segment":"0123456789abcdef",`); n > MaxLine || int64(n) > w.o.Limit/2 {
-		return fmt.Errorf("identity: %w: %d bytes", ErrTooLong, n)
+	if n := len(m.AppendLine(nil)) + len(`"segment":"0123456789abcdef",`); n > maxLine || int64(n) > w.o.Limit/2 {
+		return fmt.Errorf("identity: %w: %d bytes", errTooLong, n)
 	}
 
 	return nil
@@ -158,7 +158,7 @@ func (w *Writer) identity() []byte {
 	}
 
 	long = append(long, "}}\n"...)
-	if len(long) > MaxLine || int64(len(long)) > w.o.Limit/2 {
+	if len(long) > maxLine || int64(len(long)) > w.o.Limit/2 {
 		return line // thousands of rings: a restart reads older segments too
 	}
 

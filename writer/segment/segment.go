@@ -34,10 +34,10 @@ import (
 const (
 	// DefaultLimit is the size that a segment never exceeds, in bytes.
 	DefaultLimit = 10 << 20
-	// MaxLine bounds a line in bytes, without its '\n': writers refuse longer ones,
+	// maxLine bounds a line in bytes, without its '\n': writers refuse longer ones,
 	// readers skip and count them. The longest line of ours is an identity with
 	// the ranks of large groups.
-	MaxLine = 1 << 20
+	maxLine = 1 << 20
 	// compressed is the ending of a compressed segment.
 	compressed = ".zst"
 	// maxDigits keeps every name, and the one after it, within an int64.

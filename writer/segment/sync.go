@@ -11,7 +11,7 @@ import (
 // An error of an earlier rotation is returned here, once.
 func (w *Writer) Sync() error {
 	if w.closed {
-		return ErrClosed
+		return errClosed
 	}
 
 	err := w.Flush()

@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// ErrTooLong is returned, wrapped, for a line that no segment or reader takes.
+	// errTooLong is returned, wrapped, for a line that no segment or reader takes.
 	// The line is counted (Stats.Refused) and forgotten.
-	ErrTooLong = errors.New("line too long")
-	// ErrEnded is returned for a line after the incarnation's end line.
-	ErrEnded = errors.New("incarnation has ended")
-	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("writer is closed")
+	errTooLong = errors.New("line too long")
+	// errEnded is returned for a line after the incarnation's end line.
+	errEnded = errors.New("incarnation has ended")
+	// errClosed is returned after Close.
+	errClosed = errors.New("writer is closed")
 )
 
 const (
@@ -222,9 +222,9 @@ func take(next map[uint32]uint64, r *record.Record) {
 func (w *Writer) ready() error {
 	switch {
 	case w.closed:
-		return ErrClosed
+		return errClosed
 	case w.ended:
-		return ErrEnded
+		return errEnded
 	case len(w.buf) >= w.o.Buffer:
 		return w.Flush()
 	}
@@ -234,17 +234,17 @@ func (w *Writer) ready() error {
 
 // bound refuses a line of n bytes, '\n' included, that no segment would take.
 func (w *Writer) bound(n int) error {
-	if n-1 <= MaxLine && int64(n) <= w.o.Limit-minLimit/4 {
+	if n-1 <= maxLine && int64(n) <= w.o.Limit-minLimit/4 {
 		return nil
 	}
 
-	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
+	return fmt.Errorf("append to segment: %w: %d bytes", errTooLong, n)
 }
 
 // Flush writes the buffer. On an error the rest stays in the buffer.
 func (w *Writer) Flush() error {
 	if w.closed {
-		return ErrClosed
+		return errClosed
 	}
 
 	var refused error
@@ -306,7 +306,7 @@ func (w *Writer) fits() int {
 func (w *Writer) refuse() error {
 	n := bytes.IndexByte(w.buf, '\n') + 1
 	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
-	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
+	return fmt.Errorf("append to segment: %w: %d bytes", errTooLong, n)
 }
 
 // put writes whole lines to the open segment. What a short write left of a line is
