@@ -105,7 +105,7 @@ func layout(t *testing.T, records int) string {
 	identity := texts.Intern(`{"job":"layout","rank":1,"world_size":2}`)
 	text, group := texts.Intern("text"), texts.Intern("group")
 	run := ringtest.Shared(t)
-	p, err := ring.Create(ring.CreateOptions{RunDir: run, Identity: id, Strings: texts, Wanted: ring.AllOn})
+	p, err := ring.Create(run, id, texts, ring.AllOn)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -299,7 +299,7 @@ func (r *Recorder) createLocked() (err error) {
 		return err
 	}
 
-	r.process, err = ring.Create(ring.CreateOptions{RunDir: r.o.RunDir, Identity: r.identity, Strings: r.texts, Wanted: r.start})
+	r.process, err = ring.Create(r.o.RunDir, r.identity, r.texts, r.start)
 	if err != nil {
 		return err
 	}

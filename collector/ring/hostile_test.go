@@ -277,8 +277,8 @@ func TestScribbler(t *testing.T) {
 		}
 
 		if s, err := f.Status(); err == nil {
-			if err := f.ReadTexts(s); err == nil && len(f.table.texts) > stringsSize/8 {
-				t.Fatalf("%d strings", len(f.table.texts))
+			if err := f.ReadTexts(s); err == nil && len(f.texts) > stringsSize/8 {
+				t.Fatalf("%d strings", len(f.texts))
 			}
 		}
 	}

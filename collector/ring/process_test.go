@@ -100,7 +100,7 @@ func TestStrings(t *testing.T) {
 	}
 
 	run := shared(t)
-	p, err := Create(CreateOptions{RunDir: run, Identity: id, Strings: s})
+	p, err := Create(run, id, s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 
 	t.Run("small tmpfs", func(t *testing.T) {
 		dir := tmpfs(t, "size=128k")
-		if _, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id}); !errors.Is(err, unix.ENOSPC) {
+		if _, err := Create(filepath.Join(dir, "run"), id, NewStrings(CRC32C), 0); !errors.Is(err, unix.ENOSPC) {
 			t.Fatalf("Create = %v, want ENOSPC", err)
 		}
 
@@ -190,7 +190,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 	})
 	t.Run("room for the folder only", func(t *testing.T) {
 		dir := tmpfs(t, "size=400k")
-		p, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id})
+		p, err := Create(filepath.Join(dir, "run"), id, NewStrings(CRC32C), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 	t.Run("folder is there", func(t *testing.T) {
 		run := shared(t)
 		p, _ := create(t, run)
-		if _, err := Create(CreateOptions{RunDir: run, Identity: p.Identity}); err == nil {
+		if _, err := Create(run, p.Identity, NewStrings(CRC32C), 0); err == nil {
 			t.Error("a second folder of one process was made")
 		}
 
@@ -221,7 +221,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, err := Create(CreateOptions{RunDir: run, Identity: id}); err == nil {
+		if _, err := Create(run, id, NewStrings(CRC32C), 0); err == nil {
 			t.Error("a symbolic link was followed")
 		}
 	})

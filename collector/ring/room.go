@@ -50,7 +50,7 @@ func room(run int, own string, more int64, folder bool) error {
 
 // survey adds up this user's folders.
 func survey(run int, own string, freeing bool) (bytes int64, folders int, err error) {
-	names, err := namesIn(run)
+	names, err := namesIn(run, -1)
 	if err != nil {
 		return 0, 0, fmt.Errorf("list run directory: %w", err)
 	}
@@ -86,21 +86,9 @@ func survey(run int, own string, freeing bool) (bytes int64, folders int, err er
 	return bytes, folders, nil
 }
 
-// namesIn lists a directory, whatever was read of it before.
-func namesIn(dir int) ([]string, error) {
-	fd, err := openAt(dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-
-	d := os.NewFile(uintptr(fd), ".")
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
-
 // taken returns the bytes of memory that a folder's files take.
 func taken(dir int) (n int64) {
-	names, _ := namesIn(dir)
+	names, _ := namesIn(dir, -1)
 	for _, name := range names {
 		var st unix.Stat_t
 		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
@@ -143,7 +131,7 @@ func freeDead(dir int) {
 		punch(fd, processHeader+used, processSize)
 	}
 
-	names, _ := namesIn(dir)
+	names, _ := namesIn(dir, -1)
 	for _, name := range names {
 		if strings.HasPrefix(name, "ring-") {
 			freeRing(dir, name)

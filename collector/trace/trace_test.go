@@ -322,7 +322,7 @@ func TestApply(t *testing.T) {
 		t.Fatalf("without a run directory: %v", err)
 	}
 
-	p, err := ring.Create(ring.CreateOptions{RunDir: run, Identity: id, Wanted: ring.AllOn})
+	p, err := ring.Create(run, id, ring.NewStrings(ring.CRC32C), ring.AllOn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestSwitchOfOneJob(t *testing.T) {
 		own.Incarnation++
 		texts := ring.NewStrings(ring.CRC32C)
 		text := texts.Intern(`{"job":"` + job + `","rank":0}`)
-		p, err := ring.Create(ring.CreateOptions{RunDir: run, Identity: own, Wanted: ring.AllOn, Strings: texts})
+		p, err := ring.Create(run, own, texts, ring.AllOn)
 		if err != nil {
 			t.Fatal(err)
 		}
