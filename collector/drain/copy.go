@@ -209,8 +209,8 @@ func (p *process) skip(r *ringState, i ring.Lane, n uint64) error {
 
 // named reports whether the slot's strings are known.
 func (p *process) named(s *ring.Slot) bool {
-	_, a := p.folder.Text(s.Text)
-	_, b := p.folder.Text(s.Group)
+	_, a := p.folder.Text(s.Text())
+	_, b := p.folder.Text(s.Group())
 	return a && b
 }
 

@@ -26,9 +26,9 @@ func image(t testing.TB) (process, file []byte, name string) {
 	}
 
 	for i := range 10 {
-		s := Slot{Kind: record.Kind(i % 6), Peer: -1, Start: int64(i)}
-		w.Publish(s.Words())
-		w.Begin(s.Words())
+		s := fields{Kind: record.Kind(i % 6), Peer: -1, Start: int64(i)}
+		w.Publish(s.slot())
+		w.Begin(s.slot())
 	}
 
 	name = p.Identity.Incarnation.String()

@@ -56,8 +56,8 @@ func TestHandOver(t *testing.T) {
 		t.Error("a drained ring was not handed on")
 	}
 
-	s := Slot{Kind: record.FP, Peer: -1}
-	b.Publish(s.Words())
+	s := fields{Kind: record.FP, Peer: -1}
+	b.Publish(s.slot())
 	b.Close()
 	c, _ := p.NewWriter(13)
 	if c == b || thread(1) != 12 || thread(2) != 13 {

@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Counters is what a ring file's header says, as far as it can be believed.
@@ -183,14 +181,4 @@ func (r *Reader) Close() {
 		unix.Close(r.fd)
 		r.fd = -1
 	}
-}
-
-// Known returns the kind a slot's kind number stands for, Other for a number
-// this version does not know.
-func (s *Slot) Known() record.Kind {
-	if s.Kind < record.KindCount {
-		return s.Kind
-	}
-
-	return record.Other
 }
