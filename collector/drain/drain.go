@@ -121,6 +121,8 @@ type Drain struct {
 	o       Options
 	swept   time.Time
 	left    map[string]*left // by folder
+	files   int              // descriptors granted to the processes that are held
+	folders map[uint32]int   // of them, by user
 	listing ring.Listing
 	nextTry time.Time // of the folders left alone
 	looked  bool      // look has been through left since it changed
@@ -184,7 +186,7 @@ func New(o Options) (*Drain, error) {
 	}
 
 	return &Drain{
-		o: o, left: make(map[string]*left), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
+		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), claims: make(map[home]time.Time), job: o.Job,
 	}, nil
 }
@@ -349,6 +351,11 @@ func (d *Drain) holds(name string) bool {
 func (d *Drain) forget(p *process) {
 	p.leaveTurn()
 	p.close()
+	d.files -= p.granted
+	if d.folders[p.folder.Owner]--; d.folders[p.folder.Owner] == 0 {
+		delete(d.folders, p.folder.Owner)
+	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.processes, p.name)
