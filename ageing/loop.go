@@ -164,14 +164,6 @@ func (l *Loop) Stats() Stats {
 	return l.stats
 }
 
-// Look looks once and deletes what the rule says. The error joins everything that
-// kept it from seeing or deleting; it has done what it could.
-func (l *Loop) Look(ctx context.Context) error {
-	l.looking.Lock()
-	defer l.looking.Unlock()
-	return l.look(ctx)
-}
-
 // MakeRoom is called by somebody who is about to fill another segment, each time:
 // when it returns, the room that plan keeps for it is there, unless nothing more may be
 // deleted. It looks at the tree only when that can have outgrown the cap since the
@@ -197,10 +189,13 @@ func (l *Loop) LookAndSay(ctx context.Context) {
 	}
 }
 
-// look scans the tree once, ends deletions that a kill broke off, and ages what the plan says. An error
-// of one pass doesn't stop the others, but a ledger that can't be written does: nothing is deleted
-// that isn't accounted for.
-func (l *Loop) look(ctx context.Context) error {
+// Look scans the tree once, ends deletions that a kill broke off, and ages what the plan
+// says. An error of one pass doesn't stop the others, but a ledger that can't be written
+// does: nothing is deleted that isn't accounted for. The error joins everything that kept
+// it from seeing or deleting; it has done what it could.
+func (l *Loop) Look(ctx context.Context) error {
+	l.looking.Lock()
+	defer l.looking.Unlock()
 	l.most = 0
 	l.count(func(s *Stats) { s.Looks++ })
 	t, err := l.scan()

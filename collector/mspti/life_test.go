@@ -118,7 +118,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 	k.until("00")
 	folder := func() bool {
 		all, err := trace.Recorders(run)
-		return err == nil && len(all) == 1 && all[0].Follows()
+		return err == nil && len(all) == 1 && all[0].Wanted == all[0].Followed
 	}
 	for deadline := time.Now().Add(3 * time.Minute); !folder(); k.until("00") {
 		if time.Now().After(deadline) {

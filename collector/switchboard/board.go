@@ -92,9 +92,7 @@ func (b *Board) Register(s grpc.ServiceRegistrar) {
 	s.RegisterService(&followersDesc, b)
 }
 
-// Set switches a job, as Modify does.
-func (b *Board) Set(name string, s trace.State) error { return b.set(name, s, "") }
-
+// set switches a job for the Caller by.
 func (b *Board) set(name string, s trace.State, by string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -347,7 +347,7 @@ func TestApply(t *testing.T) {
 		}
 
 		all, err := Recorders(run)
-		if err != nil || len(all) != 1 || all[0].PID != os.Getpid() || all[0].Wanted != state || all[0].Follows() != (state == On) {
+		if err != nil || len(all) != 1 || all[0].PID != os.Getpid() || all[0].Wanted != state || (all[0].Wanted == all[0].Followed) != (state == On) {
 			t.Errorf("Recorders = %+v, %v", all, err)
 		}
 	}

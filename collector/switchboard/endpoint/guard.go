@@ -32,7 +32,6 @@ type guard struct {
 	open    map[string]int // by peer
 	total   int
 	refused int
-	why     string
 	said    time.Time
 }
 
@@ -103,13 +102,12 @@ func (g *guard) refuse(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused++
-	g.why = err.Error()
 	if time.Since(g.said) < sayEvery {
 		return
 	}
 
 	g.said = time.Now()
-	g.log.Warn("connections to the switch refused", "count", g.refused, "last", g.why)
+	g.log.Warn("connections to the switch refused", "count", g.refused, "last", err.Error())
 	g.refused = 0
 }
 
