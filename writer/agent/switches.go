@@ -15,7 +15,6 @@ import (
 type switches struct {
 	state *trace.Switch
 	board *switchboard.Board
-	file  *trace.Follower       // nil without a switch file
 	known func(job string) bool // recorders of the job were seen here
 
 	named string // the job of --job-name; "" none
@@ -53,10 +52,6 @@ func newSwitches(a *agent) *switches {
 			return recorders
 		},
 	})
-	if a.o.SwitchFile != "" {
-		s.file = &trace.Follower{Path: a.o.SwitchFile, Set: s.follow(""), Logger: a.o.Logger}
-	}
-
 	return s
 }
 

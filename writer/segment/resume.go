@@ -205,16 +205,11 @@ func (w *Writer) reopen(s Info, f found) {
 // same reports whether the open file is still the one that was read, and has no
 // second name: what is behind another name is not ours to change.
 func same(file File, s Info) bool {
-	f, ok := file.(interface{ Stat() (os.FileInfo, error) })
-	if !ok {
-		return true
-	}
-
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err != nil {
 		return false
 	}
 
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && sys.Ino == s.Inode && uint64(sys.Dev) == s.Device && sys.Nlink == 1
+	sys := st.Sys().(*syscall.Stat_t)
+	return sys.Ino == s.Inode && uint64(sys.Dev) == s.Device && sys.Nlink == 1
 }
