@@ -1,6 +1,7 @@
 package ageing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,20 +105,11 @@ func New(o Options) (*Loop, error) {
 		return nil, fmt.Errorf("age segments in %s: no ledger to write the loss to", o.Dir)
 	}
 
-	if o.SegmentLimit <= 0 {
-		o.SegmentLimit = segment.DefaultLimit
-	}
-
-	if o.Interval <= 0 {
-		o.Interval = defaultInterval
-	}
-
+	o.SegmentLimit = cmp.Or(o.SegmentLimit, segment.DefaultLimit)
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 
 	return &Loop{o: o, accounted: make(map[string]bool), unread: make(map[string]int)}, nil

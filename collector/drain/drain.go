@@ -12,6 +12,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,20 +154,11 @@ func New(o Options) (*Drain, error) {
 		return nil, errors.New("make drain: want a run directory and a way to open writers")
 	}
 
-	if o.Interval <= 0 {
-		o.Interval = defaultInterval
-	}
-
-	if o.Sync <= 0 {
-		o.Sync = defaultSync
-	}
-
+	o.Interval, o.Sync = cmp.Or(o.Interval, defaultInterval), cmp.Or(o.Sync, defaultSync)
+	o.Files = cmp.Or(o.Files, ring.OpenFiles()/2)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
 	if o.Trust == nil {
@@ -179,10 +171,6 @@ func New(o Options) (*Drain, error) {
 
 	if o.Rotated == nil {
 		o.Rotated = func() {}
-	}
-
-	if o.Files <= 0 {
-		o.Files = ring.OpenFiles() / 2
 	}
 
 	return &Drain{

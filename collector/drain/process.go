@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -338,13 +339,7 @@ func (p *process) complete(m record.Meta) record.Meta {
 		m.Job = p.note.Job
 	}
 
-	fill := func(field *string, v string) {
-		if *field == "" {
-			*field = v
-		}
-	}
-	fill(&m.Node, o.Node)
-	fill(&m.Pod, o.Pod)
+	m.Node, m.Pod = cmp.Or(m.Node, o.Node), cmp.Or(m.Pod, o.Pod)
 	return m
 }
 

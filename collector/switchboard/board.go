@@ -119,9 +119,14 @@ func (b *Board) set(name string, s trace.State, by string) error {
 	}
 
 	j.state, j.set = s, true
+	j.wake()
+	return nil
+}
+
+// wake lets those go on who wait for the next value.
+func (j *job) wake() {
 	close(j.changed)
 	j.changed = make(chan struct{})
-	return nil
 }
 
 // Told says that the recorders of a job, of every job when that is "", were told
@@ -135,8 +140,7 @@ func (b *Board) Told(job string) {
 		}
 
 		j.set, j.by = false, ""
-		close(j.changed)
-		j.changed = make(chan struct{})
+		j.wake()
 	}
 }
 

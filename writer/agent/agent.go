@@ -9,6 +9,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,10 +110,7 @@ func (a *agent) buildFollower(ctx context.Context) error {
 	}
 
 	o := a.o.Intake
-	if o.State == "" {
-		o.State = filepath.Join(a.o.Dir, ".laggard")
-	}
-
+	o.State = cmp.Or(o.State, filepath.Join(a.o.Dir, ".laggard"))
 	o.Logger = a.o.Logger
 	o.Own, o.Node = a.owns, a.o.Node
 	_, o.Ranks = a.shares()

@@ -17,6 +17,7 @@
 package segment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -128,17 +129,7 @@ func ListAll(rankDir string) ([]Info, error) {
 		return nil, dirError(rankDir, err)
 	}
 
-	slices.SortFunc(all, func(a, b Info) int {
-		if a.Number != b.Number {
-			if a.Number < b.Number {
-				return -1
-			}
-
-			return 1
-		}
-
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(all, func(a, b Info) int { return cmp.Or(cmp.Compare(a.Number, b.Number), strings.Compare(a.Name, b.Name)) })
 	return all, nil
 }
 

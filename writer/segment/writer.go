@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -97,16 +98,9 @@ type Writer struct {
 // the directory, its torn tail cut off, and knows from what is on disk where each ring goes on (Next)
 // and whether the incarnation has ended. It makes no segment: the first Flush does.
 func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
-	if o.Limit == 0 {
-		o.Limit = DefaultLimit
-	}
-
+	o.Limit, o.Buffer = cmp.Or(o.Limit, DefaultLimit), cmp.Or(o.Buffer, defaultBuffer)
 	if o.Limit < minLimit {
 		return nil, fmt.Errorf("open segments in %s: limit of %d bytes: want %d or more", rankDir, o.Limit, minLimit)
-	}
-
-	if o.Buffer <= 0 {
-		o.Buffer = defaultBuffer
 	}
 
 	if o.Now == nil {
