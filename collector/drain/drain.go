@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -317,17 +318,11 @@ func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
 	return records, err
 }
 
-// held returns the processes in order of their names.
+// held returns the processes in the order in which they were taken.
 func (d *Drain) held() []*process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ps := make([]*process, 0, len(d.processes))
-	for _, p := range d.processes {
-		ps = append(ps, p)
-	}
-
-	slices.SortFunc(ps, func(a, b *process) int { return int(a.order - b.order) })
-	return ps
+	return slices.SortedFunc(maps.Values(d.processes), func(a, b *process) int { return cmp.Compare(a.order, b.order) })
 }
 
 func (d *Drain) holds(name string) bool {

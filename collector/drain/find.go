@@ -3,6 +3,7 @@ package drain
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -149,12 +150,7 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 		queues[l.uid] = append(queues[l.uid], name)
 	}
 
-	for name := range d.left {
-		if !there[name] {
-			delete(d.left, name)
-		}
-	}
-
+	maps.DeleteFunc(d.left, func(name string, _ *left) bool { return !there[name] })
 	d.looked, d.nextTry = false, now.Add(longestPause)
 	for _, l := range d.left {
 		if l.until.Before(d.nextTry) {

@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -352,7 +351,7 @@ func (f *Folder) Rings() ([]uint32, error) {
 		}
 	}
 
-	slices.SortFunc(out, cmp.Compare[uint32])
+	slices.Sort(out)
 	if f.rings = out; time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
 		f.listedAt = st.Ctim
 	}

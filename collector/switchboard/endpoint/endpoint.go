@@ -19,6 +19,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -135,17 +136,7 @@ func (o *Options) token() (string, error) {
 // trusts reports whether a user at the other end of a Unix socket may switch, or is
 // believed.
 func (o *Options) trusts(uid uint32) bool {
-	if uid == 0 || uint64(uid) == uint64(os.Geteuid()) {
-		return true
-	}
-
-	for _, u := range o.TrustUIDs {
-		if uint64(u) == uint64(uid) {
-			return true
-		}
-	}
-
-	return false
+	return uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.TrustUIDs, uint(uid))
 }
 
 // encrypted reports whether TCP carries TLS.
