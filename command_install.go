@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -81,14 +82,10 @@ func buildLibraries(c *cobra.Command, dir string) error {
 	for _, l := range []struct {
 		folder string
 		names  []string
-		build  func(src, out string) error
+		build  func(ctx context.Context, src, out string, extra ...string) error
 	}{
-		{"native", []string{native.Library}, func(src, out string) error {
-			return native.Build(c.Context(), "", src, filepath.Join(out, native.Library))
-		}},
-		{"mspti", []string{mspti.Library, mspti.RangeLibrary}, func(src, out string) error {
-			return mspti.Build(c.Context(), "", src, out)
-		}},
+		{"native", []string{native.Library}, native.Build},
+		{"mspti", []string{mspti.Library, mspti.RangeLibrary}, mspti.Build},
 	} {
 		if err := buildInto(c, filepath.Join(dir, l.folder), l.names, l.build); err != nil {
 			return err
@@ -100,13 +97,13 @@ func buildLibraries(c *cobra.Command, dir string) error {
 
 // buildInto builds libraries aside and renames them into folder: a trainer that starts
 // meanwhile loads the old one or the new one.
-func buildInto(c *cobra.Command, folder string, names []string, build func(src, out string) error) error {
+func buildInto(c *cobra.Command, folder string, names []string, build func(ctx context.Context, src, out string, extra ...string) error) error {
 	aside, err := os.MkdirTemp(folder, ".build-*")
 	if err != nil {
 		return fmt.Errorf("build in %s: %w", folder, err)
 	}
 	defer os.RemoveAll(aside)
-	if err := build(folder, aside); err != nil {
+	if err := build(c.Context(), folder, aside); err != nil {
 		return err
 	}
 

@@ -1,11 +1,11 @@
 package ageing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -77,7 +77,7 @@ type Stats struct {
 	Over     int64 // bytes that it is over the cap with nothing left to delete
 }
 
-// Loop looks at the tree again and again and carries out Plan. Its methods may be
+// Loop looks at the tree again and again and carries out plan. Its methods may be
 // called from anywhere; Run once.
 type Loop struct {
 	o Options
@@ -105,20 +105,11 @@ func New(o Options) (*Loop, error) {
 		return nil, fmt.Errorf("age segments in %s: no ledger to write the loss to", o.Dir)
 	}
 
-	if o.SegmentLimit <= 0 {
-		o.SegmentLimit = segment.DefaultLimit
-	}
-
-	if o.Interval <= 0 {
-		o.Interval = defaultInterval
-	}
-
+	o.SegmentLimit = cmp.Or(o.SegmentLimit, segment.DefaultLimit)
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 
 	return &Loop{o: o, accounted: make(map[string]bool), unread: make(map[string]int)}, nil
@@ -165,16 +156,8 @@ func (l *Loop) Stats() Stats {
 	return l.stats
 }
 
-// Look looks once and deletes what the rule says. The error joins everything that
-// kept it from seeing or deleting; it has done what it could.
-func (l *Loop) Look(ctx context.Context) error {
-	l.looking.Lock()
-	defer l.looking.Unlock()
-	return l.look(ctx)
-}
-
 // MakeRoom is called by somebody who is about to fill another segment, each time:
-// when it returns, the room that Plan keeps for it is there, unless nothing more may be
+// when it returns, the room that plan keeps for it is there, unless nothing more may be
 // deleted. It looks at the tree only when that can have outgrown the cap since the
 // last look: by a segment for each call. What others write is seen by Run. Trouble is
 // logged as Run does it.
@@ -198,26 +181,29 @@ func (l *Loop) LookAndSay(ctx context.Context) {
 	}
 }
 
-// look scans the tree once, ends deletions that a kill broke off, and ages what the plan says. An error
-// of one pass doesn't stop the others, but a ledger that can't be written does: nothing is deleted
-// that isn't accounted for.
-func (l *Loop) look(ctx context.Context) error {
+// Look scans the tree once, ends deletions that a kill broke off, and ages what the plan
+// says. An error of one pass doesn't stop the others, but a ledger that can't be written
+// does: nothing is deleted that isn't accounted for. The error joins everything that kept
+// it from seeing or deleting; it has done what it could.
+func (l *Loop) Look(ctx context.Context) error {
+	l.looking.Lock()
+	defer l.looking.Unlock()
 	l.most = 0
 	l.count(func(s *Stats) { s.Looks++ })
-	f, err := l.scan()
-	if f == nil {
+	t, err := l.scan()
+	if t == nil {
 		l.count(func(s *Stats) { s.Errors++ })
 		return err
 	}
 
 	errs := []error{err}
 	if !l.looked {
-		errs = append(errs, l.finish(f))
+		errs = append(errs, l.finish(t))
 		l.looked = true
 	}
 
-	for _, pass := range plan(&f.tree, l.o.Cap, f.room) {
-		if err := l.pass(ctx, f, pass); err != nil {
+	for _, pass := range plan(t, l.o.Cap) {
+		if err := l.pass(ctx, t, pass); err != nil {
 			errs = append(errs, err)
 			if ctx.Err() != nil || errors.Is(err, errLedger) {
 				break
@@ -228,23 +214,24 @@ func (l *Loop) look(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		l.count(func(s *Stats) { s.Errors++ })
 	} else {
-		l.most = max(1, f.tree.Bytes()+f.room)
+		l.most = max(1, t.bytes()+t.room)
 	}
 
-	errs = append(errs, l.over(f))
+	errs = append(errs, l.over(t))
 	return errors.Join(errs...)
 }
 
 // over tells a tree that is too large with nothing left to delete.
-func (l *Loop) over(f *listing) error {
-	over := max(0, f.tree.Bytes()-l.o.Cap)
-	l.count(func(s *Stats) { s.Tree, s.Over = f.tree.Bytes(), over })
+func (l *Loop) over(t *tree) error {
+	bytes := t.bytes()
+	over := max(0, bytes-l.o.Cap)
+	l.count(func(s *Stats) { s.Tree, s.Over = bytes, over })
 	if over == 0 {
 		return nil
 	}
 
 	return fmt.Errorf("%s is over its cap of %d bytes and no more may be deleted (%d bytes are not segments): raise --cap, or remove what is not laggard's",
-		l.o.Dir, l.o.Cap, f.tree.Other)
+		l.o.Dir, l.o.Cap, t.other)
 }
 
 func (l *Loop) count(add func(*Stats)) {
@@ -256,7 +243,7 @@ func (l *Loop) count(add func(*Stats)) {
 var errLedger = errors.New("write the loss to the ledger")
 
 // pass deletes one pass of the plan and logs what went.
-func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
+func (l *Loop) pass(ctx context.Context, t *tree, pass []int) error {
 	var sum Stats
 	var errs []error
 	var first, last string
@@ -266,7 +253,7 @@ func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 			break
 		}
 
-		lost, err := l.delete(f, i)
+		lost, err := l.delete(t, i)
 		if err != nil {
 			errs = append(errs, err)
 			if errors.Is(err, errLedger) {
@@ -276,19 +263,18 @@ func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 			continue
 		}
 
-		s := &f.tree.Segments[i]
+		c := &t.segments[i]
+		c.gone = true
 		sum.Segments++
-		sum.Bytes += s.Size
+		sum.Bytes += c.Size
 		sum.Records += lost
-		if s.Shipped {
+		if c.shipped {
 			sum.Shipped++
 		}
 
-		if last = f.path(i); first == "" {
+		if last = c.path(); first == "" {
 			first = last
 		}
-
-		f.gone(i)
 	}
 
 	if sum.Segments > 0 {
@@ -300,7 +286,7 @@ func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 			s.Records += sum.Records
 		})
 		l.o.Log.Info("aged segments", "deleted", sum.Segments, "shipped", sum.Shipped, "unshipped", sum.Segments-sum.Shipped,
-			"records_lost", sum.Records, "bytes", sum.Bytes, "first", first, "last", last, "tree_bytes", f.tree.Bytes(), "cap", l.o.Cap)
+			"records_lost", sum.Records, "bytes", sum.Bytes, "first", first, "last", last, "tree_bytes", t.bytes(), "cap", l.o.Cap)
 	}
 
 	return errors.Join(errs...)
@@ -308,15 +294,16 @@ func (l *Loop) pass(ctx context.Context, f *listing, pass []int) error {
 
 // delete removes one segment, its loss first into the ledger. One that is there a
 // second time is no loss.
-func (l *Loop) delete(f *listing, i int) (lost int64, err error) {
-	dir, info, path := f.dirs[i], f.infos[i], f.path(i)
-	if !f.tree.Segments[i].Shipped && !l.accounted[path] && !f.twin(i) {
+func (l *Loop) delete(t *tree, i int) (lost int64, err error) {
+	c := &t.segments[i]
+	path := c.path()
+	if !c.shipped && !l.accounted[path] && !t.twin(i) {
 		account := func() (err error) {
-			lost, err = l.account(dir, info)
+			lost, err = l.account(c)
 			return err
 		}
 		if l.o.Release != nil {
-			err = l.o.Release(dir, info, account)
+			err = l.o.Release(c.dir, c.Info, account)
 		} else {
 			err = account()
 		}
@@ -329,7 +316,7 @@ func (l *Loop) delete(f *listing, i int) (lost int64, err error) {
 		l.o.Log.Debug("segment goes unshipped", "segment", path, "records_lost", lost)
 	}
 
-	if err := segment.Remove(dir.Path, info); err != nil {
+	if err := segment.Remove(c.dir.Path, c.Info); err != nil {
 		return 0, fmt.Errorf("delete segment: %w", err)
 	}
 
@@ -338,9 +325,9 @@ func (l *Loop) delete(f *listing, i int) (lost int64, err error) {
 }
 
 // account writes what is lost with a segment to the ledger and returns its records.
-func (l *Loop) account(dir segment.RankDir, info segment.Info) (lost int64, err error) {
-	path := filepath.Join(dir.Path, info.Name)
-	rows, err := loss(dir, info)
+func (l *Loop) account(c *candidate) (lost int64, err error) {
+	path := c.path()
+	rows, err := loss(c.dir, c.Info)
 	if err != nil {
 		if l.unread[path]++; l.unread[path] < readTries {
 			return 0, fmt.Errorf("count what is lost: %w", err)
@@ -364,28 +351,27 @@ func (l *Loop) account(dir segment.RankDir, info segment.Info) (lost int64, err 
 }
 
 // finish deletes what an earlier process had accounted for but not unlinked.
-func (l *Loop) finish(f *listing) error {
+func (l *Loop) finish(t *tree) error {
 	if l.o.Accounted == nil {
 		return nil
 	}
 
 	var errs []error
-	for i := range f.tree.Segments {
-		if !f.owned[i] || !l.o.Accounted(f.dirs[i], f.infos[i]) {
+	for i := range t.segments {
+		c := &t.segments[i]
+		if !c.owned || !l.o.Accounted(c.dir, c.Info) {
 			continue
 		}
 
-		if err := segment.Remove(f.dirs[i].Path, f.infos[i]); err != nil {
-			l.accounted[f.path(i)] = true
+		if err := segment.Remove(c.dir.Path, c.Info); err != nil {
+			l.accounted[c.path()] = true
 			errs = append(errs, fmt.Errorf("delete accounted segment: %w", err))
 			continue
 		}
 
-		l.o.Log.Info("finished an interrupted deletion", "segment", f.path(i))
-		f.gone(i)
+		l.o.Log.Info("finished an interrupted deletion", "segment", c.path())
+		c.gone = true
 	}
 
 	return errors.Join(errs...)
 }
-
-func (f *listing) path(i int) string { return filepath.Join(f.dirs[i].Path, f.infos[i].Name) }

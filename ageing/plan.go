@@ -8,67 +8,84 @@
 // rank's newest segment stays, and so does one that is being written. Order:
 // shipped first, then modification time, then name.
 //
-// Plan decides and does nothing; Loop carries it out. What was not shipped is
+// plan decides and does nothing; Loop carries it out. What was not shipped is
 // written to the ledger, durably, before it is unlinked.
 package ageing
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
-	"time"
+
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // share is the part of the segments that one pass deletes: one in five.
 const share = 5
 
-// Segment is what Plan has to know of one segment.
-type Segment struct {
-	Job     string
-	Rank    int
-	Name    string
-	Number  int64 // of the name: order among equals
-	Size    int64 // bytes
-	ModTime time.Time
-	Shipped bool // everything in it is stored
-	Held    bool // not to be deleted: a live rank's newest, open, or another agent's
+// tree is what one look found: its segments, the bytes of everything else in it, and the
+// bytes that are reserved for what will be written until the next look.
+type tree struct {
+	segments    []candidate
+	other, room int64
 }
 
-// Tree is the whole tree: its segments and the bytes of everything else in it.
-type Tree struct {
-	Segments []Segment
-	Other    int64
+// candidate is a segment that may have to go.
+type candidate struct {
+	segment.Info
+	dir     segment.RankDir
+	owned   bool // its rank is ours to age
+	shipped bool // everything in it is stored
+	held    bool // not to be deleted: a live rank's newest, open, or another agent's
+	gone    bool // deleted since the look
 }
 
-// Bytes returns the size of the tree.
-func (t *Tree) Bytes() int64 {
-	sum := t.Other
-	for i := range t.Segments {
-		sum += t.Segments[i].Size
+func (c *candidate) path() string { return filepath.Join(c.dir.Path, c.Name) }
+
+// bytes returns the size of the tree.
+func (t *tree) bytes() int64 {
+	sum := t.other
+	for i := range t.segments {
+		if !t.segments[i].gone {
+			sum += t.segments[i].Size
+		}
 	}
 
 	return sum
 }
 
-// plan returns the segments to delete, as indexes into t.Segments, one slice a
-// pass, in order. room is reserved for what will be written until the next look.
-// It is empty when the tree is under the limit; when everything that may go is not
-// enough, all of it goes. plan changes nothing.
-func plan(t *Tree, limit, room int64) [][]int {
-	bytes := t.Bytes()
-	if bytes+room <= limit {
+// twin reports whether the segment is there a second time: a crash in the middle of
+// its compression leaves both forms, each of them whole. Of two, one goes unmissed.
+func (t *tree) twin(i int) bool {
+	c := &t.segments[i]
+	for _, k := range []int{i - 1, i + 1} {
+		if k >= 0 && k < len(t.segments) && !t.segments[k].gone && t.segments[k].dir == c.dir && t.segments[k].Number == c.Number {
+			return true
+		}
+	}
+
+	return false
+}
+
+// plan returns the segments to delete, as indexes into t.segments, one slice a pass, in
+// order. It is empty when the tree is under the limit; when everything that may go is
+// not enough, all of it goes. plan changes nothing.
+func plan(t *tree, limit int64) [][]int {
+	bytes := t.bytes()
+	if bytes+t.room <= limit {
 		return nil
 	}
 
-	order := deletable(t.Segments)
-	left := len(t.Segments)
+	order := deletable(t.segments)
+	left := len(t.segments)
 	var passes [][]int
-	for bytes+room > limit && len(order) > 0 {
+	for bytes+t.room > limit && len(order) > 0 {
 		n := min(max(1, left/share), len(order))
 		pass := order[:n:n]
 		order = order[n:]
 		left -= n
 		for _, i := range pass {
-			bytes -= t.Segments[i].Size
+			bytes -= t.segments[i].Size
 		}
 
 		passes = append(passes, pass)
@@ -77,12 +94,11 @@ func plan(t *Tree, limit, room int64) [][]int {
 	return passes
 }
 
-// deletable returns the indexes of the segments that are not held, first to go
-// first.
-func deletable(s []Segment) []int {
+// deletable returns the indexes of the segments that may go, first to go first.
+func deletable(s []candidate) []int {
 	var order []int
 	for i := range s {
-		if !s[i].Held {
+		if !s[i].held && !s[i].gone {
 			order = append(order, i)
 		}
 	}
@@ -91,9 +107,9 @@ func deletable(s []Segment) []int {
 	return order
 }
 
-func compare(a, b *Segment) int {
-	if a.Shipped != b.Shipped {
-		if a.Shipped {
+func compare(a, b *candidate) int {
+	if a.shipped != b.shipped {
+		if a.shipped {
 			return -1
 		}
 
@@ -104,7 +120,7 @@ func compare(a, b *Segment) int {
 		a.ModTime.Compare(b.ModTime),
 		cmp.Compare(a.Number, b.Number),
 		cmp.Compare(a.Name, b.Name),
-		cmp.Compare(a.Job, b.Job),
-		cmp.Compare(a.Rank, b.Rank),
+		cmp.Compare(a.dir.Job, b.dir.Job),
+		cmp.Compare(a.dir.Rank, b.dir.Rank),
 	)
 }

@@ -12,55 +12,25 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// listing is what one look at the tree found. Its slices have one index.
-type listing struct {
-	tree  Tree
-	dirs  []segment.RankDir
-	infos []segment.Info
-	owned []bool
-	away  []bool // deleted since the look
-	room  int64
-}
-
-// gone takes a deleted segment out of the tree, so that its bytes no longer count.
-func (f *listing) gone(i int) {
-	f.tree.Segments[i].Size = 0
-	f.tree.Segments[i].Held = true
-	f.away[i] = true
-}
-
-// twin reports whether the segment is there a second time: a crash in the middle of
-// its compression leaves both forms, each of them whole. Of two, one goes unmissed.
-func (f *listing) twin(i int) bool {
-	for _, k := range []int{i - 1, i + 1} {
-		if k >= 0 && k < len(f.infos) && !f.away[k] && f.dirs[k] == f.dirs[i] && f.infos[k].Number == f.infos[i].Number {
-			return true
-		}
-	}
-
-	return false
-}
-
-// scan looks at the tree. An error beside a listing tells what could not be seen.
-func (l *Loop) scan() (*listing, error) {
+// scan looks at the tree. An error beside one tells what could not be seen.
+func (l *Loop) scan() (*tree, error) {
 	ranks, err := segment.Ranks(l.o.Dir)
 	if top, ok := err.(*segment.DirError); ok { //nolint:errorlint // not joined: it is the root itself
 		return nil, top
 	}
 
-	f := &listing{}
+	t := &tree{}
 	told := unreadable(err)
 	errs := []error{err}
 	for _, r := range ranks {
-		err := l.rank(f, r)
+		err := l.rank(t, r)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !told[r.Path] { // removed meanwhile is no trouble
 			errs = append(errs, err)
 		}
 	}
 
-	other, err := otherBytes(l.o.Dir, ranks)
-	f.tree.Other = other
-	return f, errors.Join(append(errs, err)...)
+	t.other, err = otherBytes(l.o.Dir, ranks)
+	return t, errors.Join(append(errs, err)...)
 }
 
 // unreadable returns the directories that a joined error tells of.
@@ -79,7 +49,7 @@ func unreadable(err error) map[string]bool {
 }
 
 // rank adds one rank's segments.
-func (l *Loop) rank(f *listing, r segment.RankDir) error {
+func (l *Loop) rank(t *tree, r segment.RankDir) error {
 	infos, err := segment.ListAll(r.Path)
 	if err != nil || len(infos) == 0 {
 		return err
@@ -92,18 +62,13 @@ func (l *Loop) rank(f *listing, r segment.RankDir) error {
 	}
 
 	if state.Owned && state.Live {
-		f.room += l.o.SegmentLimit
+		t.room += l.o.SegmentLimit
 	}
 
 	for _, s := range infos {
 		held := !state.Owned || state.Live && s.Number == newest.Number || slices.Contains(state.Open, s.Name)
-		f.dirs = append(f.dirs, r)
-		f.infos = append(f.infos, s)
-		f.owned = append(f.owned, state.Owned)
-		f.away = append(f.away, false)
-		f.tree.Segments = append(f.tree.Segments, Segment{
-			Job: r.Job, Rank: r.Rank, Name: s.Name, Number: s.Number, Size: s.Size, ModTime: s.ModTime, Held: held,
-			Shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
+		t.segments = append(t.segments, candidate{
+			Info: s, dir: r, owned: state.Owned, held: held, shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
 		})
 	}
 

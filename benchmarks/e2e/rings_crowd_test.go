@@ -82,18 +82,18 @@ func (s *shared) give(dir, name string, uid int, b []byte) {
 // every record of every folder is stored once.
 func TestRingFoldersOfAUser(t *testing.T) {
 	t.Parallel()
-	const folders, each = drain.DefaultPerUser + 22, 20
+	const folders, each = drain.PerUser + 22, 20
 	s := newShared(t)
 	endCrowd := s.trains(trainerUser, "crowd", 0)
 	s.copied(trainerUser, folders-1)
 	endGood := s.trains(0, "good", 0)
 	agent := s.agent("--trust-uid", fmt.Sprint(trainerUser))
 	agent.until("the bound, and the other user's records", func(m map[string]float64) bool {
-		if m["laggard_recorders"] > drain.DefaultPerUser+1 {
+		if m["laggard_recorders"] > drain.PerUser+1 {
 			t.Fatalf("%v folders are held at once", m["laggard_recorders"])
 		}
 
-		return m["laggard_recorders"] == drain.DefaultPerUser+1 && m["laggard_ring_folders_waiting"] == folders-drain.DefaultPerUser &&
+		return m["laggard_recorders"] == drain.PerUser+1 && m["laggard_ring_folders_waiting"] == folders-drain.PerUser &&
 			s.files("good", 0)
 	})
 	endGood()

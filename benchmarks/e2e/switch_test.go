@@ -79,7 +79,7 @@ func TestSwitchByCall(t *testing.T) {
 	call(2, "on", "--words", "Stepp", "--job", "j1", "--agent", address)
 	r := laggard(t, "trace", "status", "--ring-dir", s.rings, "-o", "json")
 	var recorders []trace.Recorder
-	if err := json.Unmarshal([]byte(r.out), &recorders); err != nil || len(recorders) != 1 || recorders[0].Job != "j1" || !recorders[0].Follows() {
+	if err := json.Unmarshal([]byte(r.out), &recorders); err != nil || len(recorders) != 1 || recorders[0].Job != "j1" || recorders[0].Wanted != recorders[0].Followed {
 		t.Errorf("status: %+v, %v", r, err)
 	}
 
@@ -342,7 +342,7 @@ func TestSwitchOneServer(t *testing.T) {
 			t.Fatalf("status: %+v, %v", r, err)
 		}
 
-		if len(recorders) == 2 && recorders[1].Follows() && recorders[1].Followed == trace.On {
+		if len(recorders) == 2 && recorders[1].Wanted == recorders[1].Followed && recorders[1].Followed == trace.On {
 			for rank, x := range recorders {
 				if x.Rank != rank || x.Node != fmt.Sprint("node-", rank) || x.Job != "j1" || x.Followed != trace.On {
 					t.Errorf("rank %d: %+v", rank, x)

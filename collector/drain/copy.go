@@ -125,7 +125,6 @@ func (p *process) look(q *run, now time.Time) (bool, error) {
 
 		if good { // a string that nobody will write any more: "" stands for it
 			q.end = end(&q.slot)
-			p.d.count(func(s *Stats) { s.UnknownStrings++ })
 			return true, nil
 		}
 
@@ -210,8 +209,8 @@ func (p *process) skip(r *ringState, i ring.Lane, n uint64) error {
 
 // named reports whether the slot's strings are known.
 func (p *process) named(s *ring.Slot) bool {
-	_, a := p.folder.Text(s.Text)
-	_, b := p.folder.Text(s.Group)
+	_, a := p.folder.Text(s.Text())
+	_, b := p.folder.Text(s.Group())
 	return a && b
 }
 
@@ -262,6 +261,7 @@ func (p *process) accept(q *run) error {
 	rec.Ring, rec.Seq = l.number, l.cursor
 	p.unsaid = true
 	err := p.w.AppendRecord(rec)
+	p.tellRotation()
 	if err != nil {
 		if e := p.w.Flush(); e != nil {
 			p.d.count(func(s *Stats) { s.WriteErrors++ })

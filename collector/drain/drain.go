@@ -12,16 +12,16 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -53,8 +53,8 @@ type Writer interface {
 
 // Defaults of Options.
 const (
-	DefaultInterval = 200 * time.Millisecond
-	DefaultSync     = time.Second
+	defaultInterval = 200 * time.Millisecond
+	defaultSync     = time.Second
 )
 
 const (
@@ -93,9 +93,9 @@ type Options struct {
 	// Open returns the Writer of an incarnation, in the directory of its job and
 	// rank. Job is one path component. It is called again after an error.
 	Open func(record.Meta) (Writer, error)
-	// Job, Node, Pod and Device fill what an identity leaves empty. Without a Job
-	// it is default_task_id_<unix seconds of the first process seen>.
-	Job, Node, Pod, Device string
+	// Job, Node and Pod fill what an identity leaves empty. Without a Job it is
+	// default_task_id_<unix seconds of the first process seen>.
+	Job, Node, Pod string
 	// Wanted, when it is set and returns true, is what a recorder of a job is told to
 	// record, once: bits of the switch word. Who tells it otherwise later is not
 	// overruled.
@@ -103,12 +103,12 @@ type Options struct {
 	// Trust says of which jobs a user's folders are drained, or that they are of all;
 	// nil: of our own user and of root, whatever the job.
 	Trust func(uid uint32) (jobs []string, all bool)
-	// PerUser bounds the folders of one user that are held at once, Files the
-	// descriptors of all that are held; what there is no room for has its turn later. 0
-	// means DefaultPerUser, and half of OpenFiles.
-	PerUser, Files int
-	// Drained is called after a pass in which lines were flushed; nil is nobody.
-	Drained func()
+	// Files bounds the descriptors of all folders that are held; what there is no room for
+	// has its turn later. 0 means half of ring.OpenFiles.
+	Files int
+	// Drained is called after a pass in which lines were flushed, Rotated when a Writer has
+	// begun another segment; nil is nobody.
+	Drained, Rotated func()
 	// Interval between passes and Sync between fdatasyncs; 0 means the default.
 	Interval, Sync time.Duration
 	// Now is the clock; nil: time.Now.
@@ -123,6 +123,8 @@ type Drain struct {
 	o       Options
 	swept   time.Time
 	left    map[string]*left // by folder
+	files   int              // descriptors granted to the processes that are held
+	folders map[uint32]int   // of them, by user
 	listing ring.Listing
 	nextTry time.Time // of the folders left alone
 	looked  bool      // look has been through left since it changed
@@ -153,36 +155,27 @@ func New(o Options) (*Drain, error) {
 		return nil, errors.New("make drain: want a run directory and a way to open writers")
 	}
 
-	if o.Interval <= 0 {
-		o.Interval = DefaultInterval
-	}
-
-	if o.Sync <= 0 {
-		o.Sync = DefaultSync
-	}
-
+	o.Interval, o.Sync = cmp.Or(o.Interval, defaultInterval), cmp.Or(o.Sync, defaultSync)
+	o.Files = cmp.Or(o.Files, ring.OpenFiles()/2)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
 	if o.Trust == nil {
 		o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 0 || uid == uint32(os.Geteuid()) }
 	}
 
-	if o.PerUser <= 0 {
-		o.PerUser = DefaultPerUser
+	if o.Drained == nil {
+		o.Drained = func() {}
 	}
 
-	if o.Files <= 0 {
-		o.Files = OpenFiles() / 2
+	if o.Rotated == nil {
+		o.Rotated = func() {}
 	}
 
 	return &Drain{
-		o: o, left: make(map[string]*left), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
+		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), claims: make(map[home]time.Time), job: o.Job,
 	}, nil
 }
@@ -191,7 +184,7 @@ func New(o Options) (*Drain, error) {
 // says what it left in the rings then.
 func (d *Drain) Run(ctx context.Context) error {
 	defer d.Close()
-	events, stop := d.watch()
+	events, stop := ring.Watch(d.o.RunDir) // a hint: the rescan of every pass is the truth
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -217,22 +210,6 @@ func (d *Drain) Run(ctx context.Context) error {
 	}
 }
 
-// watch returns a channel that hints at new folders. The rescan of every pass is
-// the truth, so a machine without inotify left is served as well.
-func (d *Drain) watch() (<-chan fsnotify.Event, func()) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, func() {}
-	}
-
-	if err := w.Add(d.o.RunDir); err != nil {
-		w.Close()
-		return nil, func() {}
-	}
-
-	return w.Events, func() { w.Close() }
-}
-
 // Pass is what one pass did.
 type Pass struct {
 	Records   int  // drained
@@ -252,9 +229,7 @@ func (d *Drain) begin(now time.Time) error {
 			continue
 		}
 
-		p.mu.Lock()
 		p.resume(now) // what is wrong the pass finds, too
-		p.mu.Unlock()
 		if p.removed {
 			d.forget(p)
 		}
@@ -297,7 +272,7 @@ func (d *Drain) Pass() (Pass, error) {
 	}
 
 	d.claimed(now)
-	if d.flushed && d.o.Drained != nil {
+	if d.flushed {
 		d.o.Drained()
 	}
 
@@ -328,8 +303,6 @@ func (d *Drain) Pass() (Pass, error) {
 // drain drains one folder until it is empty or its Writer refuses, or it has
 // had its turn.
 func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	more := true
 	for round := 0; more && err == nil; round++ {
 		if round == rounds {
@@ -345,17 +318,11 @@ func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
 	return records, err
 }
 
-// held returns the processes in order of their names.
+// held returns the processes in the order in which they were taken.
 func (d *Drain) held() []*process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ps := make([]*process, 0, len(d.processes))
-	for _, p := range d.processes {
-		ps = append(ps, p)
-	}
-
-	slices.SortFunc(ps, func(a, b *process) int { return int(a.order - b.order) })
-	return ps
+	return slices.SortedFunc(maps.Values(d.processes), func(a, b *process) int { return cmp.Compare(a.order, b.order) })
 }
 
 func (d *Drain) holds(name string) bool {
@@ -366,9 +333,12 @@ func (d *Drain) holds(name string) bool {
 
 func (d *Drain) forget(p *process) {
 	p.leaveTurn()
-	p.mu.Lock() // somebody may be looking at its open ranges
 	p.close()
-	p.mu.Unlock()
+	d.files -= p.granted
+	if d.folders[p.folder.Owner]--; d.folders[p.folder.Owner] == 0 {
+		delete(d.folders, p.folder.Owner)
+	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.processes, p.name)

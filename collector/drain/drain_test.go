@@ -13,6 +13,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // bench is a recorder and a drain of one run directory, with a clock to turn.
@@ -251,7 +252,7 @@ func TestSwitchLine(t *testing.T) {
 	}
 }
 
-func TestHangingAndOpen(t *testing.T) {
+func TestOpen(t *testing.T) {
 	w := &ringtest.Memory{}
 	b := newBench(t, w, nil)
 	op, group := b.rec.Intern("ncclAllReduce"), b.rec.Intern("dp0")
@@ -259,21 +260,16 @@ func TestHangingAndOpen(t *testing.T) {
 	hang := b.th.Begin(record.Communication, recorder.Op(op, group, 4, record.DtypeCode("fp32")).To(3))
 	b.pass(t)
 	b.now = b.now.Add(time.Minute)
-	h := b.Hanging(time.Second)
-	if len(h) != 2 || h[1].Record.Op != "allreduce" || h[1].Record.Group != "dp0" || h[1].Record.Step != 9 || h[1].Record.Peer != 3 || h[1].Meta.Rank != 2 {
-		t.Fatalf("Hanging = %+v", h)
-	}
-
-	if h := b.Hanging(time.Hour); len(h) != 0 {
-		t.Errorf("Hanging for an hour = %+v", h)
-	}
-
 	_ = hang
 	step.End()
 	b.rec.Close()
 	b.pass(t)
 	if len(w.Open) != 1 || w.Open[0].Op != "allreduce" || !w.Open[0].Open || w.Open[0].Dur < 0 || w.Open[0].Dur > int64(time.Minute) {
-		t.Errorf("open %+v", w.Open)
+		t.Fatalf("open %+v", w.Open)
+	}
+
+	if o := &w.Open[0]; o.Group != "dp0" || o.Step != 9 || o.Peer != 3 || w.Meta.Rank != 2 {
+		t.Errorf("open %+v of rank %d", w.Open, w.Meta.Rank)
 	}
 
 	if w.End == nil || w.End.How != "closed" || w.End.Emitted["Step"] != 1 || w.End.Emitted["Communication"] != 0 {
@@ -311,7 +307,7 @@ func TestUntrusted(t *testing.T) {
 	b := newBench(t, w, func(o *drain.Options) { o.Trust = func(uid uint32) ([]string, bool) { return nil, uid == 12345 } })
 	b.mark(record.FP, 3)
 	b.pass(t)
-	if s := b.Stats(); len(w.Records) != 0 || s.Refused[drain.Foreign] != 1 || s.Ignored != 1 {
+	if s := b.Stats(); len(w.Records) != 0 || s.Refused["foreign-owner"] != 1 || s.Ignored != 1 {
 		t.Errorf("%d records of a folder of somebody else; %+v", len(w.Records), s)
 	}
 
@@ -341,5 +337,34 @@ func TestDrainedTellsOfLines(t *testing.T) {
 	b.pass(t) // the end line
 	if told != 2 {
 		t.Errorf("told %d times after the end", told)
+	}
+}
+
+// TestRotatedTellsOfSegments: once for each segment that a pass begins, however many.
+func TestRotatedTellsOfSegments(t *testing.T) {
+	dir, told := filepath.Join(t.TempDir(), "j", "2"), 0
+	b := newBench(t, nil, func(o *drain.Options) {
+		o.Open = func(m record.Meta) (drain.Writer, error) {
+			return segment.Open(dir, m, segment.Options{Limit: 256 << 10})
+		}
+		o.Rotated = func() { told++ }
+	})
+	b.pass(t)
+	if told != 0 {
+		t.Errorf("told %d times of no segment", told)
+	}
+
+	for range 3 {
+		b.mark(record.Communication, 5000)
+		b.pass(t)
+	}
+
+	segments, err := segment.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if told != len(segments) || told < 3 {
+		t.Errorf("told %d times of %d segments", told, len(segments))
 	}
 }

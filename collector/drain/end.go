@@ -155,7 +155,7 @@ func (p *process) lastSign(now time.Time) {
 			p.sign = max(p.sign, e)
 		}
 
-		if h := s.HostStart; s.Flags&ring.FlagHost != 0 && h <= now.UnixNano() {
+		if h := s.HostStart(); s.Flags()&ring.FlagHost != 0 && h <= now.UnixNano() {
 			p.sign = max(p.sign, h)
 		}
 	}
@@ -211,12 +211,9 @@ func (p *process) tellOpen(r *ringState) error {
 
 // open returns the record of a range that is open at a time.
 func (p *process) open(o *ring.Open, thread uint64, at int64) record.Record {
-	o.Flags &= ring.FlagOpen // the device's times and the exposed ones came with End
-	clamp(&o.Slot)
-	o.Dur = max(at-o.Start, 0)
 	var rec record.Record
 	p.translate(&rec, &o.Slot, thread)
-	rec.Open = true
+	rec.Dur, rec.Open = max(at-rec.Start, 0), true
 	return rec
 }
 

@@ -3,6 +3,7 @@ package drain
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -14,18 +15,18 @@ import (
 
 // Reasons why a folder is not held, as Stats.Refused counts them.
 const (
-	Foreign    = "foreign-owner" // of a user who is not trusted, or not with that job
-	NotRing    = "not-a-ring"    // of another version, or damaged
-	Unreadable = "unreadable"    // of a trusted user, and not to be opened
-	NoRoom     = "no-room"       // it waits for its turn, within PerUser and Files
+	foreign    = "foreign-owner" // of a user who is not trusted, or not with that job
+	notRing    = "not-a-ring"    // of another version, or damaged
+	unreadable = "unreadable"    // of a trusted user, and not to be opened
+	noRoom     = "no-room"       // it waits for its turn, within PerUser and Files
 	unlucky    = "not-removed"   // there is nothing in it for us any more
 	elsewhere  = "elsewhere"     // another agent drains it
 )
 
 const (
-	// DefaultPerUser is how many folders of one user are held at once: far more than a
-	// machine has ranks.
-	DefaultPerUser = 128
+	// PerUser is how many folders of one user are held at once: far more than a machine
+	// has ranks.
+	PerUser = 128
 	// commonRings is how many rings a folder is taken to have before it was opened.
 	commonRings = 2
 	// longestPause bounds the pause before a folder that is left alone is tried again. A
@@ -48,7 +49,7 @@ type left struct {
 }
 
 // waits reports whether the folder will be drained when there is room.
-func (l *left) waits() bool { return l.reason == NoRoom }
+func (l *left) waits() bool { return l.reason == noRoom }
 
 // find takes the folders that are ours to read and drained by nobody else, as many as
 // there is room for; those of the user who has the fewest first. When there is no room
@@ -64,18 +65,17 @@ func (d *Drain) find(now time.Time) error {
 	}
 
 	queues, errs := d.candidates(names, now)
-	h := d.holding()
 	for len(queues) > 0 {
-		uid := poorest(queues, h.of)
+		uid := d.poorest(queues)
 		name := queues[uid][0]
 		l := d.left[name]
-		errs = append(errs, d.makeRoom(l, h, now))
-		if h.of[uid] >= d.o.PerUser {
+		errs = append(errs, d.makeRoom(l, now))
+		if d.folders[uid] >= PerUser {
 			delete(queues, uid)
 			continue
 		}
 
-		if !h.fits(l) {
+		if d.files+l.needs > d.o.Files {
 			break
 		}
 
@@ -83,42 +83,16 @@ func (d *Drain) find(now time.Time) error {
 			delete(queues, uid)
 		}
 
-		ok, err := d.take(name, l, now)
-		if errs = append(errs, err); ok {
-			h.used += l.needs
-			h.of[uid]++
-		}
+		errs = append(errs, d.take(name, l, now))
 	}
 
 	return some(errs)
 }
 
-// holding is what is held: folders by their users, descriptors, and how many of these
-// there may be.
-type holding struct {
-	of         map[uint32]int
-	used, room int
-}
-
-// fits reports whether there are descriptors for a folder.
-func (h *holding) fits(l *left) bool { return h.used+l.needs <= h.room }
-
-func (d *Drain) holding() *holding {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h := &holding{of: make(map[uint32]int), room: d.o.Files}
-	for _, p := range d.processes {
-		h.used += p.granted
-		h.of[p.folder.Owner]++
-	}
-
-	return h
-}
-
 // makeRoom releases folders for one that has not enough room, as far as any may go.
-func (d *Drain) makeRoom(l *left, h *holding, now time.Time) error {
-	for !h.fits(l) || h.of[l.uid] >= d.o.PerUser {
-		v := d.victim(l.uid, h.of, now, h.of[l.uid] >= d.o.PerUser)
+func (d *Drain) makeRoom(l *left, now time.Time) error {
+	for d.files+l.needs > d.o.Files || d.folders[l.uid] >= PerUser {
+		v := d.victim(l.uid, now)
 		if v == nil {
 			return nil
 		}
@@ -126,9 +100,6 @@ func (d *Drain) makeRoom(l *left, h *holding, now time.Time) error {
 		if err := d.release(v, v.granted, now); err != nil {
 			return err
 		}
-
-		h.used -= v.granted
-		h.of[v.folder.Owner]--
 	}
 
 	return nil
@@ -161,30 +132,25 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 		}
 
 		if jobs, all := d.o.Trust(l.uid); !all && len(jobs) == 0 {
-			d.refuse(l, Foreign, nil, now)
+			d.refuse(l, foreign, nil, now)
 			d.say(l.uid, "", now)
 			continue
 		}
 
 		if l.needs > d.o.Files {
 			cause := fmt.Errorf("ring folder %s needs %d descriptors, of %d: raise the limit of open files (ulimit -n)", name, l.needs, d.o.Files)
-			errs = append(errs, d.refuse(l, Unreadable, cause, now))
+			errs = append(errs, d.refuse(l, unreadable, cause, now))
 			continue
 		}
 
 		if l.reason == "" {
-			l.reason = NoRoom
+			l.reason = noRoom
 		}
 
 		queues[l.uid] = append(queues[l.uid], name)
 	}
 
-	for name := range d.left {
-		if !there[name] {
-			delete(d.left, name)
-		}
-	}
-
+	maps.DeleteFunc(d.left, func(name string, _ *left) bool { return !there[name] })
 	d.looked, d.nextTry = false, now.Add(longestPause)
 	for _, l := range d.left {
 		if l.until.Before(d.nextTry) {
@@ -200,10 +166,10 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 }
 
 // poorest returns the user with candidates who holds the fewest folders.
-func poorest(queues map[uint32][]string, count map[uint32]int) uint32 {
+func (d *Drain) poorest(queues map[uint32][]string) uint32 {
 	best, found := uint32(0), false
 	for uid := range queues {
-		if !found || count[uid] < count[best] || count[uid] == count[best] && uid < best {
+		if !found || d.folders[uid] < d.folders[best] || d.folders[uid] == d.folders[best] && uid < best {
 			best, found = uid, true
 		}
 	}
@@ -214,12 +180,13 @@ func poorest(queues map[uint32][]string, count map[uint32]int) uint32 {
 // victim returns the folder that makes room for one of a user: of the folders that
 // have had their turn, a pass or a while, the one held longest, of the user's own or of somebody's who has
 // more.
-func (d *Drain) victim(uid uint32, count map[uint32]int, now time.Time, own bool) (v *process) {
+func (d *Drain) victim(uid uint32, now time.Time) (v *process) {
+	own := d.folders[uid] >= PerUser
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range d.processes {
 		owner, busy := p.folder.Owner, p.records > 0 && now.Sub(p.heldAt) < turnTime && !d.leaving
-		if busy || !p.passed || p.unsaid || owner != uid && (own || count[owner] <= count[uid]) {
+		if busy || !p.passed || p.unsaid || owner != uid && (own || d.folders[owner] <= d.folders[uid]) {
 			continue
 		}
 
@@ -241,7 +208,7 @@ func (d *Drain) release(p *process, needs int, now time.Time) error {
 		}
 	}
 
-	p.from.reason, p.from.cause, p.from.needs, p.from.since, p.from.until = NoRoom, nil, needs, now, time.Time{}
+	p.from.reason, p.from.cause, p.from.needs, p.from.since, p.from.until = noRoom, nil, needs, now, time.Time{}
 	d.leaveAlone(p)
 	return nil
 }
@@ -252,12 +219,12 @@ func (d *Drain) leaveAlone(p *process) {
 	d.forget(p)
 }
 
-// take opens a folder and its lock, and reports whether they are to be had. A folder
-// that is just being removed, or that another agent drains, is left alone in silence.
-func (d *Drain) take(name string, l *left, now time.Time) (bool, error) {
+// take opens a folder and its lock, where they are to be had. A folder that is just being
+// removed, or that another agent drains, is left alone in silence.
+func (d *Drain) take(name string, l *left, now time.Time) error {
 	f, err := ring.OpenFolder(d.o.RunDir, name)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return nil
 	}
 
 	ok := false
@@ -267,16 +234,16 @@ func (d *Drain) take(name string, l *left, now time.Time) (bool, error) {
 
 	switch {
 	case ok:
-		return true, nil
+		return nil
 	case errors.Is(err, ring.ErrNotRing):
-		return false, d.refuse(l, NotRing, err, now)
+		return d.refuse(l, notRing, err, now)
 	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM):
-		return false, d.refuse(l, NoRoom, err, now)
+		return d.refuse(l, noRoom, err, now)
 	case err != nil:
-		return false, d.refuse(l, Unreadable, err, now)
+		return d.refuse(l, unreadable, err, now)
 	}
 
-	return false, d.refuse(l, elsewhere, nil, now)
+	return d.refuse(l, elsewhere, nil, now)
 }
 
 // hold makes the process of a folder that was opened, unless another agent has it.
@@ -307,24 +274,18 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	delete(d.left, name)
 	d.looked = false
 	d.processes[name] = p
+	d.files += p.granted
+	d.folders[f.Owner]++
 	return true, nil
 }
 
 // grant lets a process that is held open more descriptors, so many in all.
 func (d *Drain) grant(p *process, n int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	used := n
-	for _, q := range d.processes {
-		if q != p {
-			used += q.granted
-		}
-	}
-
-	if used > d.o.Files {
+	if d.files-p.granted+n > d.o.Files {
 		return false
 	}
 
+	d.files += n - p.granted
 	p.granted = n
 	return true
 }
@@ -340,7 +301,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 
 	l.reason, l.cause = reason, cause
 	l.until = now.Add(min(now.Sub(l.since), longestPause))
-	if !news || reason == NoRoom || reason == elsewhere {
+	if !news || reason == noRoom || reason == elsewhere {
 		return nil
 	}
 
@@ -356,7 +317,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 
 // letGo gives up a process whose job its user may not write.
 func (d *Drain) letGo(p *process, now time.Time) {
-	d.refuse(p.from, Foreign, nil, now)
+	d.refuse(p.from, foreign, nil, now)
 	d.say(p.folder.Owner, p.meta.Job, now)
 	d.leaveAlone(p)
 }

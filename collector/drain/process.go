@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
@@ -32,7 +32,6 @@ type process struct {
 	records int       // taken in the last one
 	err     error     // of it
 
-	mu     sync.Mutex // held by a pass, and by who looks at open ranges
 	order  int64
 	folder *ring.Folder
 
@@ -49,6 +48,7 @@ type process struct {
 	note       note
 
 	w        Writer
+	segment  string    // that w has open, of which Options.Rotated was told
 	retryAt  time.Time // Open again, when w is nil
 	unsaid   bool      // lines that Flush refused are still with w
 	dirty    bool      // flushed and not synced
@@ -287,8 +287,17 @@ func (p *process) move() error {
 // dropWriter closes the Writer; the next pass opens one.
 func (p *process) dropWriter() error {
 	err := p.w.Close()
-	p.w, p.unsaid = nil, false
+	p.w, p.segment, p.unsaid = nil, "", false
 	return err
+}
+
+// tellRotation tells when the Writer has begun another segment: nobody need wait for the
+// next look at the directory.
+func (p *process) tellRotation() {
+	if name := p.w.Name(); name != p.segment {
+		p.segment = name
+		p.d.o.Rotated()
+	}
 }
 
 // readIdentity reads the identity when it changed and reports whether it did.
@@ -309,11 +318,7 @@ func (p *process) readIdentity() (news bool) {
 	}
 
 	var m record.Meta
-	if text != "" && json.Unmarshal([]byte(text), &m) != nil {
-		// What could be read stays; a field of another type is left at zero.
-		p.d.count(func(s *Stats) { s.BadIdentities++ })
-	}
-
+	_ = json.Unmarshal([]byte(text), &m) // what can be read stays; a field of another type is left at zero
 	p.meta = p.complete(m)
 	return true
 }
@@ -334,14 +339,7 @@ func (p *process) complete(m record.Meta) record.Meta {
 		m.Job = p.note.Job
 	}
 
-	fill := func(field *string, v string) {
-		if *field == "" {
-			*field = v
-		}
-	}
-	fill(&m.Node, o.Node)
-	fill(&m.Pod, o.Pod)
-	fill(&m.Device, o.Device)
+	m.Node, m.Pod = cmp.Or(m.Node, o.Node), cmp.Or(m.Pod, o.Pod)
 	return m
 }
 
@@ -358,7 +356,9 @@ func (p *process) settle() error {
 	}
 
 	if p.unsaid {
-		if err := p.w.Flush(); err != nil {
+		err := p.w.Flush()
+		p.tellRotation()
+		if err != nil {
 			p.d.count(func(s *Stats) { s.WriteErrors++ })
 			return fmt.Errorf("write: %w", err)
 		}

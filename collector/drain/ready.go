@@ -52,7 +52,7 @@ func (d *Drain) look(now time.Time) {
 			ignored++
 		}
 
-		if !l.waits() && l.reason != Unreadable {
+		if !l.waits() && l.reason != unreadable {
 			continue
 		}
 
@@ -66,7 +66,7 @@ func (d *Drain) look(now time.Time) {
 			u.cause = l.cause
 		}
 
-		if l.reason == Unreadable {
+		if l.reason == unreadable {
 			u.unreadable++
 			continue
 		}
@@ -80,7 +80,7 @@ func (d *Drain) look(now time.Time) {
 	for _, uid := range slices.Sorted(maps.Keys(users)) {
 		u := users[uid]
 		if u.waiting > 0 && (u.longest > tooLong || u.cause != nil) {
-			err := fmt.Errorf("%d ring folders of uid %d wait to be drained, one for %s: %d of a user are held at once, and what the limit of %d open files allows", u.waiting, uid, u.longest.Round(time.Second), d.o.PerUser, OpenFiles())
+			err := fmt.Errorf("%d ring folders of uid %d wait to be drained, one for %s: %d of a user are held at once, and what the limit of %d open files allows", u.waiting, uid, u.longest.Round(time.Second), PerUser, ring.OpenFiles())
 			errs = append(errs, because(err, u.cause))
 		}
 
@@ -109,7 +109,7 @@ func (d *Drain) leave() error {
 	d.leaving = true
 	began := d.o.Now()
 	_, err := d.Pass()
-	for d.o.Now().Sub(began) < lastTurns && d.missed(began, NoRoom) > 0 {
+	for d.o.Now().Sub(began) < lastTurns && d.missed(began, noRoom) > 0 {
 		_, err = d.Pass()
 	}
 
@@ -124,7 +124,7 @@ func (d *Drain) leave() error {
 		}
 	}
 
-	if n := d.missed(began, NoRoom) + d.missed(d.o.Now(), Unreadable); n > 0 {
+	if n := d.missed(began, noRoom) + d.missed(d.o.Now(), unreadable); n > 0 {
 		errs = append(errs, because(fmt.Errorf("%d ring folders could not be read", n), d.trouble))
 	}
 

@@ -44,7 +44,7 @@ func (p *process) findRings() error {
 
 	errs := []error{}
 	for _, n := range numbers {
-		if p.hasRing(n) {
+		if slices.ContainsFunc(p.rings, func(r *ringState) bool { return r.reader.N == n }) {
 			continue
 		}
 
@@ -75,16 +75,6 @@ func (p *process) findRings() error {
 	}
 
 	return errors.Join(errs...)
-}
-
-func (p *process) hasRing(n uint32) bool {
-	for _, r := range p.rings {
-		if r.reader.N == n {
-			return true
-		}
-	}
-
-	return false
 }
 
 // resume finds where the draining goes on: after what is on disk, after what was

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,15 +21,9 @@ const (
 	mostErrors = 4
 )
 
-// remark is what is said once: that a user's rings, of a job or of any, are not drained.
-type remark struct {
-	uid uint32
-	job string
-}
-
-// remarks is what was said.
+// remarks is what was said: once, that a user's rings of a job, or of any, are not drained.
 type remarks struct {
-	said  map[remark]bool
+	said  map[string]bool      // by user and job
 	next  map[uint32]time.Time // by user: the next line
 	lines []time.Time          // the last ones, at most mostLines
 }
@@ -36,13 +31,13 @@ type remarks struct {
 // say says once that a user's rings of a job are not drained. What comes while it must
 // be quiet is said when the folder is tried again.
 func (d *Drain) say(uid uint32, job string, now time.Time) {
-	r, key := &d.remarks, remark{uid, job}
+	r, key := &d.remarks, fmt.Sprint(uid, "/", job)
 	if r.said[key] || now.Before(r.next[uid]) || len(r.lines) == mostLines && now.Sub(r.lines[0]) < quiet {
 		return
 	}
 
 	if r.said == nil || len(r.said) >= mostSaid {
-		r.said, r.next = make(map[remark]bool), make(map[uint32]time.Time)
+		r.said, r.next = make(map[string]bool), make(map[uint32]time.Time)
 	}
 
 	if r.said[key], r.next[uid] = true, now.Add(quiet); len(r.lines) == mostLines {
@@ -60,23 +55,12 @@ func (d *Drain) say(uid uint32, job string, now time.Time) {
 
 // some joins errors, the first ones in full.
 func some(errs []error) error {
-	errs = strip(errs)
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if n := len(errs) - mostErrors; n > 1 {
 		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("and %d more", n))
 	}
 
 	return errors.Join(errs...)
-}
-
-func strip(errs []error) []error {
-	kept := errs[:0]
-	for _, err := range errs {
-		if err != nil {
-			kept = append(kept, err)
-		}
-	}
-
-	return kept
 }
 
 // throttle logs what goes wrong in passes: the first of it at once, then a line a

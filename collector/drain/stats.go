@@ -24,10 +24,8 @@ type Stats struct {
 
 	Lag time.Duration // from the end of the oldest range of the last pass to its draining
 
-	WriteErrors    uint64 // of Writers
-	Damaged        uint64 // rings and process files that became too short to read
-	BadIdentities  uint64 // identities that are not JSON of the right types
-	UnknownStrings uint64 // ids that no string came for
+	WriteErrors uint64 // of Writers
+	Damaged     uint64 // rings and process files that became too short to read
 }
 
 // Stats returns a copy.
@@ -62,32 +60,4 @@ func (d *Drain) lose(reason string, n uint64) {
 
 		s.Dropped[reason] += n
 	})
-}
-
-// Hanging is a range that has not ended.
-type Hanging struct {
-	Meta   record.Meta
-	Record record.Record // Open; Dur runs to now
-}
-
-// Hanging returns the ranges that have been open for at least age, of the
-// processes held now. They are no records yet: they may still end.
-func (d *Drain) Hanging(age time.Duration) []Hanging {
-	var out []Hanging
-	now := d.o.Now().UnixNano()
-	for _, p := range d.held() {
-		p.mu.Lock()
-		for _, r := range p.rings {
-			open, _ := r.reader.OpenRanges()
-			for i := range open {
-				if o := &open[i]; !o.Closing && now-o.Start >= int64(age) && o.State != 0 {
-					out = append(out, Hanging{p.meta, p.open(o, r.counters.Thread, now)})
-				}
-			}
-		}
-
-		p.mu.Unlock()
-	}
-
-	return out
 }

@@ -7,59 +7,62 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// end returns when the slot's range ended, with times that can't be.
+// end returns when the slot's range ended.
 func end(s *ring.Slot) int64 {
-	clamp(s)
-	return s.Start + s.Dur
+	start, dur := clamp(s)
+	return start + dur
 }
 
-// clamp brings a slot's times into range: starts from 1970 on, no negative durations, no
+// clamp returns a slot's times, in range: starts from 1970 on, no negative durations, no
 // overflow.
-func clamp(s *ring.Slot) {
-	s.Start, s.Dur = max(s.Start, 0), max(s.Dur, 0)
-	if s.Dur > math.MaxInt64-s.Start {
-		s.Dur = 0
+func clamp(s *ring.Slot) (start, dur int64) {
+	start, dur = max(s.Start(), 0), max(s.Dur(), 0)
+	if dur > math.MaxInt64-start {
+		dur = 0
 	}
+
+	return start, dur
 }
 
-// translate makes r the record of a slot, whose times are clamped. Ring and Seq are the
-// caller's.
+// translate makes r the record of a slot. Ring and Seq are the caller's.
 func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
 	*r = record.New(s.Known())
 	r.Thread = thread
-	if s.Flags&ring.FlagDevice != 0 {
-		r.Side, r.Thread = record.Device, uint64(s.Stream)
+	flags := s.Flags()
+	if flags&ring.FlagDevice != 0 {
+		r.Side, r.Thread = record.Device, uint64(s.Stream())
 	}
 
-	r.Start, r.Dur, r.Step = s.Start, s.Dur, record.NoStep
-	if s.Step != ring.NoStep {
-		r.Step = int64(s.Step)
+	r.Step = record.NoStep
+	r.Start, r.Dur = clamp(s)
+	if s.Step() != ring.NoStep {
+		r.Step = int64(s.Step())
 	}
 
-	if s.Flags&ring.FlagDevice != 0 && s.Flags&(ring.FlagHost|ring.FlagExposed) == ring.FlagHost {
-		r.HostStart, r.HostDur = max(s.HostStart, 0), s.HostDur
+	if flags&ring.FlagDevice != 0 && flags&(ring.FlagHost|ring.FlagExposed) == ring.FlagHost {
+		r.HostStart, r.HostDur = max(s.HostStart(), 0), s.HostDur()
 	}
 
-	if s.Flags&ring.FlagExposed != 0 {
-		r.Exposed = max(s.HostStart, 0)
+	if flags&ring.FlagExposed != 0 {
+		r.Exposed = max(s.HostStart(), 0)
 	}
 
-	r.Open = s.Flags&ring.FlagOpen != 0
-	r.Group, _ = p.folder.Text(s.Group)
-	value := max(s.Value, 0)
+	r.Open = flags&ring.FlagOpen != 0
+	r.Group, _ = p.folder.Text(s.Group())
+	value := max(s.Value(), 0)
 	switch r.Kind {
 	case record.Communication:
-		o := p.op(s.Text)
+		o := p.op(s.Text())
 		r.Op, r.OpRaw = o.base, o.raw
-		r.Peer = max(s.Peer, record.NoPeer)
-		r.Count, r.Dtype = value, record.DtypeName(s.Dtype)
+		r.Peer = max(s.Peer(), record.NoPeer)
+		r.Count, r.Dtype = value, record.DtypeName(s.Dtype())
 	case record.Step, record.FP:
 		r.Tokens = value
 	case record.SaveCheckpoint:
-		r.Path, _ = p.folder.Text(s.Text)
+		r.Path, _ = p.folder.Text(s.Text())
 		r.Bytes = value
 	case record.Other:
-		r.Name, _ = p.folder.Text(s.Text)
+		r.Name, _ = p.folder.Text(s.Text())
 		if r.Name == "" {
 			r.Name = record.Other.String()
 		}

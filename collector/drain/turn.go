@@ -1,6 +1,9 @@
 package drain
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // turnTime is how long one process of a rank writes before the next one does.
 const turnTime = time.Second
@@ -33,9 +36,5 @@ func (p *process) turn(now time.Time) bool {
 
 // leaveTurn lets the others go on without the process.
 func (p *process) leaveTurn() {
-	for at, t := range p.d.turns {
-		if t.holder == p {
-			delete(p.d.turns, at)
-		}
-	}
+	maps.DeleteFunc(p.d.turns, func(_ home, t turn) bool { return t.holder == p })
 }

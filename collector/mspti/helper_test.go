@@ -3,6 +3,7 @@ package mspti_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/mspti"
+	"github.com/laggard-dev/laggard/collector/native"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
@@ -52,11 +54,11 @@ func build(t testing.TB) string {
 func compile(dir string) error {
 	ctx := context.Background()
 	src := filepath.Join(dir, "src")
-	if err := mspti.Install(src); err != nil {
+	if err := errors.Join(os.CopyFS(src, native.Sources()), os.CopyFS(src, mspti.Sources())); err != nil {
 		return err
 	}
 
-	if err := mspti.Build(ctx, "", src, dir, "-Werror"); err != nil {
+	if err := mspti.Build(ctx, src, dir, "-Werror"); err != nil {
 		return err
 	}
 

@@ -5,9 +5,8 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/collector/native"
@@ -40,36 +39,10 @@ func Sources() fs.FS {
 	return own
 }
 
-// Install writes the sources into dir, which it makes when it is missing, with the C
-// recorder's.
-func Install(dir string) error {
-	if err := native.Install(dir); err != nil {
-		return err
-	}
-
-	own := Sources()
-	return fs.WalkDir(own, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-
-		b, err := fs.ReadFile(own, name)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
-		}
-
-		if err != nil {
-			return fmt.Errorf("install libmspti recorder: %w", err)
-		}
-
-		return nil
-	})
-}
-
-// Build compiles both libraries out of the sources that Install wrote into src, and
-// writes them into the directory out. cc is the compiler, "" for cc; extra follows
-// native.Flags. No library of Ascend's is needed for it.
-func Build(ctx context.Context, cc, src, out string, extra ...string) error {
+// Build compiles both libraries out of the sources in the directory src and writes them
+// into the directory out; extra follows the compiler's flags. No library of Ascend's is
+// needed for it.
+func Build(ctx context.Context, src, out string, extra ...string) error {
 	all, err := filepath.Glob(filepath.Join(src, "*.c"))
 	if err != nil || len(all) == 0 {
 		return fmt.Errorf("build %s: no sources in %s", Library, src)
@@ -91,25 +64,9 @@ func Build(ctx context.Context, cc, src, out string, extra ...string) error {
 		}
 	}
 
-	if err := library(ctx, cc, filepath.Join(out, Library), append(recorder[:len(recorder):len(recorder)], taker...), extra); err != nil {
+	if err := native.Link(ctx, filepath.Join(out, Library), slices.Concat(recorder, taker, extra)...); err != nil {
 		return err
 	}
 
-	return library(ctx, cc, filepath.Join(out, RangeLibrary), append(recorder[:len(recorder):len(recorder)], ranges...), extra)
-}
-
-func library(ctx context.Context, cc, out string, sources, extra []string) error {
-	if cc == "" {
-		cc = "cc"
-	}
-
-	name := filepath.Base(out)
-	args := append([]string{}, native.Flags...)
-	args = append(args, "-shared", "-Wl,-z,nodelete", "-Wl,-soname,"+name, "-o", out)
-	args = append(append(args, sources...), extra...)
-	if b, err := exec.CommandContext(ctx, cc, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", name, err, b)
-	}
-
-	return nil
+	return native.Link(ctx, filepath.Join(out, RangeLibrary), slices.Concat(recorder, ranges, extra)...)
 }

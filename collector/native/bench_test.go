@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
-	"github.com/laggard-dev/laggard/collector/native"
 )
 
 // BenchmarkAgainstTheLeast prints what C ranges cost beside the least they could:
@@ -18,7 +17,7 @@ import (
 func BenchmarkAgainstTheLeast(b *testing.B) {
 	lib, run := ringtest.Library(b), ringtest.Shared(b)
 	out := filepath.Join(b.TempDir(), "bench")
-	if err := native.Program(context.Background(), "", lib, "testdata/bench.c", out); err != nil {
+	if err := ringtest.Program(context.Background(), lib, "testdata/bench.c", out); err != nil {
 		b.Fatal(err)
 	}
 

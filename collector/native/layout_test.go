@@ -105,7 +105,7 @@ func layout(t *testing.T, records int) string {
 	identity := texts.Intern(`{"job":"layout","rank":1,"world_size":2}`)
 	text, group := texts.Intern("text"), texts.Intern("group")
 	run := ringtest.Shared(t)
-	p, err := ring.Create(ring.CreateOptions{RunDir: run, Identity: id, Strings: texts, Wanted: ring.AllOn})
+	p, err := ring.Create(run, id, texts, ring.AllOn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,30 +117,30 @@ func layout(t *testing.T, records int) string {
 		t.Fatal(err)
 	}
 
-	slot := func(i int) ring.Slot {
-		s := ring.Slot{
-			Kind: record.Kind(i % 6), Step: uint32(i%7 - 1), Start: 1753000000000000000 + int64(i), Dur: 10 * int64(i),
-			Text: text, Stream: uint16(i), Dtype: uint8(i % 17), Peer: int32(i%5 - 1), Value: int64(i) << 33,
-		}
+	var s ring.Slot
+	name := func(k record.Kind, i int) {
+		of := uint16(0)
 		if i%2 == 1 {
-			s.Group = group
+			of = group
 		}
 
-		if i%3 == 0 {
-			s.Flags, s.HostStart, s.HostDur = ring.FlagDevice|ring.FlagHost, 1752000000000000000+int64(i), 7*int64(i)
-		} else if i%4 == 1 {
-			s.Flags, s.HostStart = ring.FlagExposed, int64(i)
-		}
-
-		return s
+		s.Name(k, uint8(i%17), int32(i%5-1), text, of, uint16(i), int64(i)<<33)
 	}
 	for i := range records {
-		s := slot(i)
-		w.Publish(s.Words())
+		name(record.Kind(i%6), i)
+		start, dur, step := 1753000000000000000+int64(i), 10*int64(i), int64(i%7-1)
+		if i%3 == 0 {
+			s.SetTime(1752000000000000000+int64(i), 0, step)
+			s.SetDevice(start, dur, 7*int64(i))
+		} else if s.SetTime(start, dur, step); i%4 == 1 {
+			s.SetExposed(int64(i))
+		}
+
+		w.Publish(&s)
 	}
 
-	s := slot(records - 1)
-	s.Kind, s.Flags, s.Step, s.Start, s.Dur, s.HostStart, s.HostDur = record.SaveCheckpoint, 0, ring.NoStep, 1, 0, 0, 0
-	w.Begin(s.Words())
+	name(record.SaveCheckpoint, records-1)
+	s.SetTime(1, 0, -1)
+	w.Begin(&s)
 	return run
 }

@@ -173,7 +173,7 @@ func TestThreadChurn(t *testing.T) {
 func TestUnload(t *testing.T) {
 	lib, run := ringtest.Library(t), ringtest.Shared(t)
 	out := filepath.Join(t.TempDir(), "unload")
-	if err := native.Program(t.Context(), "", lib, "testdata/unload.c", out, "-ldl"); err != nil {
+	if err := ringtest.Program(t.Context(), lib, "testdata/unload.c", out, "-ldl"); err != nil {
 		t.Fatal(err)
 	}
 

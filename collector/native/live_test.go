@@ -15,7 +15,6 @@ import (
 
 	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
-	"github.com/laggard-dev/laggard/collector/native"
 )
 
 // least is the ring of testdata/live.c that costs the least, read as the agent reads
@@ -61,7 +60,7 @@ func live(b *testing.B, what string, args ...string) string {
 	b.Helper()
 	lib, run := ringtest.Library(b), ringtest.Shared(b)
 	out := filepath.Join(b.TempDir(), "live")
-	if err := native.Program(b.Context(), "", lib, "testdata/live.c", out); err != nil {
+	if err := ringtest.Program(b.Context(), lib, "testdata/live.c", out); err != nil {
 		b.Fatal(err)
 	}
 

@@ -10,7 +10,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -32,68 +31,27 @@ func Sources() fs.FS {
 	return sub
 }
 
-// Install writes the sources into dir, which it makes when it is missing.
-func Install(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("install C recorder: %w", err)
-	}
-
-	return fs.WalkDir(Sources(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-
-		b, err := fs.ReadFile(Sources(), name)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
-		}
-
-		if err != nil {
-			return fmt.Errorf("install C recorder: %w", err)
-		}
-
-		return nil
-	})
-}
-
-// Flags are what the library is compiled with.
-var Flags = []string{
-	"-std=gnu11", "-O3", "-fno-plt", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra",
-}
-
-// Build compiles the library out of the sources that Install wrote into src, and
-// writes it to the file out. cc is the compiler, "" for cc; extra follows Flags.
-// The library is never unloaded: threads that end later run its code.
-func Build(ctx context.Context, cc, src, out string, extra ...string) error {
-	if cc == "" {
-		cc = "cc"
-	}
-
+// Build compiles the library out of the sources in the directory src and writes it into
+// the directory out; extra follows the compiler's flags.
+func Build(ctx context.Context, src, out string, extra ...string) error {
 	c, err := filepath.Glob(filepath.Join(src, "*.c"))
 	if err != nil || len(c) == 0 {
 		return fmt.Errorf("build %s: no sources in %s", Library, src)
 	}
 
-	args := append(append([]string{}, Flags...), "-shared", "-Wl,-z,nodelete", "-Wl,-soname,"+Library, "-o", out)
-	args = append(append(args, c...), extra...)
-	if b, err := exec.CommandContext(ctx, cc, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", Library, err, b)
-	}
-
-	return nil
+	return Link(ctx, filepath.Join(out, Library), append(c, extra...)...)
 }
 
-// Program compiles a program in one C file against the library that Build put
-// into dir, which it finds there when it runs.
-func Program(ctx context.Context, cc, dir, src, out string, extra ...string) error {
-	if cc == "" {
-		cc = "cc"
-	}
-
-	args := []string{"-std=gnu11", "-O2", "-g", "-pthread", "-Wall", "-Wextra", "-I" + dir, "-o", out, src}
-	args = append(append(args, extra...), "-L"+dir, "-llaggard", "-Wl,-rpath,"+dir)
-	if b, err := exec.CommandContext(ctx, cc, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", filepath.Base(out), err, b)
+// Link compiles C sources, and what else the compiler is told after its flags, to the
+// shared library out. It is never unloaded: threads that end later run its code.
+func Link(ctx context.Context, out string, sources ...string) error {
+	name := filepath.Base(out)
+	args := append([]string{
+		"-std=gnu11", "-O3", "-fno-plt", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra",
+		"-shared", "-Wl,-z,nodelete", "-Wl,-soname," + name, "-o", out,
+	}, sources...)
+	if b, err := exec.CommandContext(ctx, "cc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", name, err, b)
 	}
 
 	return nil

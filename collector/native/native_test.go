@@ -151,7 +151,7 @@ func TestSwitch(t *testing.T) {
 				b := s.Bits()
 				expect(fmt.Sprintf("%d%d", b&1, b>>1))
 				all, err := trace.Recorders(run)
-				if err != nil || len(all) != 1 || !all[0].Follows() || all[0].Followed != s || all[0].FollowedAt == 0 {
+				if err != nil || len(all) != 1 || all[0].Wanted != all[0].Followed || all[0].Followed != s || all[0].FollowedAt == 0 {
 					t.Fatalf("Recorders = %+v, %v", all, err)
 				}
 			}

@@ -253,22 +253,22 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 			t.Fatalf("lane %d: slot %d is not whole", lane, i)
 		}
 
-		if s.Step != uint32(i) || s.Start <= 0 || s.Dur < 0 {
+		if s.Step() != uint32(i) || s.Start() <= 0 || s.Dur() < 0 {
 			t.Fatalf("lane %d: slot %d = %+v", lane, i, s)
 		}
 
 		if lane == ring.Light {
-			if s.Known() != record.Step || s.Value != 7 {
+			if s.Known() != record.Step || s.Value() != 7 {
 				t.Fatalf("slot %d = %+v, want a Step of 7 tokens", i, s)
 			}
 
 			continue
 		}
 
-		op, _ := f.Text(s.Text)
-		group, _ := f.Text(s.Group)
-		if s.Known() != record.Communication || op != "HcclAllreduce" || group != "dp0" || s.Value != int64(10+i) ||
-			record.DtypeName(s.Dtype) != "bf16" || s.Peer != 2 || s.Flags != ring.FlagExposed || s.HostStart != s.Dur {
+		op, _ := f.Text(s.Text())
+		group, _ := f.Text(s.Group())
+		if s.Known() != record.Communication || op != "HcclAllreduce" || group != "dp0" || s.Value() != int64(10+i) ||
+			record.DtypeName(s.Dtype()) != "bf16" || s.Peer() != 2 || s.Flags() != ring.FlagExposed || s.HostStart() != s.Dur() {
 			t.Fatalf("slot %d = %+v, op %q, group %q", i, s, op, group)
 		}
 	}
@@ -278,7 +278,7 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 		t.Fatalf("OpenRanges()=%+v, %v", open, err)
 	}
 
-	if word, _ := f.Text(open[0].Slot.Text); word != "rollout" {
+	if word, _ := f.Text(open[0].Text()); word != "rollout" {
 		t.Fatalf("open range %q, want rollout", word)
 	}
 }

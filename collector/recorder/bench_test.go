@@ -39,42 +39,42 @@ func BenchmarkAgainstLoggers(b *testing.B) {
 	line.Op, line.Group, line.Count, line.Dtype = "allreduce", "dp0", 4194304, "bf16"
 	var buf []byte
 	empty := drained(b, th, run)
-	var got map[string]ringtest.Cost
+	var got map[string]cost
 	for b.Loop() {
-		got = ringtest.Compare(b, rounds, n,
-			ringtest.Side{Name: "range", Before: empty, Do: func(n int) {
+		got = compare(b, rounds, n,
+			side{name: "range", before: empty, do: func(n int) {
 				for range n {
 					c := th.Begin(record.Communication, a)
 					c.End()
 				}
 			}},
-			ringtest.Side{Name: "mark", Before: empty, Do: func(n int) {
+			side{name: "mark", before: empty, do: func(n int) {
 				for range n {
 					th.Mark(record.Communication, a, r.Now(), 5)
 				}
 			}},
-			ringtest.Side{Name: "clock", Do: func(n int) {
+			side{name: "clock", do: func(n int) {
 				for range n {
 					r.Now()
 				}
 			}},
-			ringtest.Side{Name: "off", Do: func(n int) {
+			side{name: "off", do: func(n int) {
 				for range n {
 					c := quiet.Begin(record.Communication, recorder.Attr{})
 					c.End()
 				}
 			}},
-			ringtest.Side{Name: "zerolog", Do: func(n int) {
+			side{name: "zerolog", do: func(n int) {
 				for i := range n {
 					event(log.Log(), r.Now(), i)
 				}
 			}},
-			ringtest.Side{Name: "zerolog usual", Do: func(n int) {
+			side{name: "zerolog usual", do: func(n int) {
 				for i := range n {
 					event(usual.Info(), r.Now(), i)
 				}
 			}},
-			ringtest.Side{Name: "line", Do: func(n int) {
+			side{name: "line", do: func(n int) {
 				for i := range n {
 					line.Start, line.Dur, line.Ring, line.Seq = r.Now(), 5, 2, uint64(i)
 					buf = line.AppendLine(buf[:0])
@@ -94,10 +94,10 @@ func BenchmarkAgainstLoggers(b *testing.B) {
 	}
 
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(got["zerolog"].Least/got["mark"].Least, "zerolog/mark")
-	b.ReportMetric(got["zerolog"].Least/got["range"].Least, "zerolog/range")
-	b.ReportMetric(got["line"].Least/got["range"].Least, "line/range")
-	b.ReportMetric(got["off"].Least, "off-ns")
+	b.ReportMetric(got["zerolog"].least/got["mark"].least, "zerolog/mark")
+	b.ReportMetric(got["zerolog"].least/got["range"].least, "zerolog/range")
+	b.ReportMetric(got["line"].least/got["range"].least, "line/range")
+	b.ReportMetric(got["off"].least, "off-ns")
 }
 
 // event writes what a mark holds.

@@ -21,6 +21,7 @@
 package recorder
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,11 +74,7 @@ func Environment(getenv func(string) string) record.Meta {
 
 		return v
 	}
-	m := record.Meta{Job: getenv("MINDX_TASK_ID"), WorldSize: 1, Node: getenv("NODE_NAME"), Pod: getenv("POD_NAME")}
-	if m.Job == "" {
-		m.Job = getenv("LAGGARD_JOB")
-	}
-
+	m := record.Meta{Job: cmp.Or(getenv("MINDX_TASK_ID"), getenv("LAGGARD_JOB")), WorldSize: 1, Node: getenv("NODE_NAME"), Pod: getenv("POD_NAME")}
 	if getenv("LOCAL_RANK") != "" {
 		m.Rank, m.LocalRank = number("RANK", 0), number("LOCAL_RANK", 0)
 		m.WorldSize = number("WORLD_SIZE", 1)
@@ -110,22 +107,9 @@ type Recorder struct {
 // Open prepares recording. It touches no file. An error means that the options
 // are wrong; the Recorder beside it then records with what could be understood.
 func Open(o Options) (*Recorder, error) {
-	if o.RunDir == "" {
-		o.RunDir = os.Getenv("LAGGARD_RUN")
-	}
-
-	if o.RunDir == "" {
-		o.RunDir = DefaultRunDir
-	}
-
-	if o.Trace == "" {
-		o.Trace = os.Getenv("LAGGARD_TRACE")
-	}
-
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	}
-
+	o.RunDir = cmp.Or(o.RunDir, os.Getenv("LAGGARD_RUN"), DefaultRunDir)
+	o.Trace = cmp.Or(o.Trace, os.Getenv("LAGGARD_TRACE"))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	state, err := trace.Parse(o.Trace)
 	if o.Meta.Rank < 0 || o.Meta.WorldSize < 0 {
 		err = errors.Join(err, fmt.Errorf("open recorder: rank %d of %d", o.Meta.Rank, o.Meta.WorldSize))
@@ -299,7 +283,7 @@ func (r *Recorder) createLocked() (err error) {
 		return err
 	}
 
-	r.process, err = ring.Create(ring.CreateOptions{RunDir: r.o.RunDir, Identity: r.identity, Strings: r.texts, Wanted: r.start})
+	r.process, err = ring.Create(r.o.RunDir, r.identity, r.texts, r.start)
 	if err != nil {
 		return err
 	}

@@ -43,8 +43,8 @@ type Thread struct {
 	word    *atomic.Uint32 // r.word
 	w       *ring.Writer
 	retryAt int64
-	free    *open      // that no range uses
-	mark    ring.Words // of Mark: on the stack it would be cleared each time
+	free    *open     // that no range uses
+	mark    ring.Slot // of Mark: on the stack it would be cleared each time
 }
 
 // Range is an open range. Its zero value is one that is not recorded. It is two words,
@@ -57,7 +57,7 @@ type Range struct {
 
 // open is what is known of an open range. Threads use theirs again.
 type open struct {
-	words ring.Words
+	slot  ring.Slot
 	level int
 	next  *open
 }
@@ -117,9 +117,9 @@ func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
 		return
 	}
 
-	w := &t.mark
-	w.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
-	w.SetTime(start, max(dur, 0), t.r.step.Load())
+	s := &t.mark
+	s.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
+	s.SetTime(start, max(dur, 0), t.r.step.Load())
 	done, was := false, debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(was)
@@ -127,7 +127,7 @@ func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
 			t.fell(recover())
 		}
 	}()
-	t.w.Publish(w)
+	t.w.Publish(s)
 	done = true
 }
 
@@ -140,18 +140,18 @@ func (r *Range) End() {
 }
 
 func (r *Range) finish() {
-	r.o.words.SetDur(r.host())
+	r.o.slot.SetDur(r.host())
 	r.end()
 }
 
 // host returns how long the range has been open.
-func (r *Range) host() int64 { return max(r.t.r.Now()-r.o.words.Start(), 0) }
+func (r *Range) host() int64 { return max(r.t.r.Now()-r.o.slot.Start(), 0) }
 
 // EndDevice records the range with the time it took on the device, start in ns
 // since the Unix epoch and dur in ns; the host's times are kept beside it.
 func (r *Range) EndDevice(start, dur int64) {
 	if r.t != nil {
-		r.o.words.SetDevice(start, max(dur, 0), r.host())
+		r.o.slot.SetDevice(start, max(dur, 0), r.host())
 		r.end()
 	}
 }
@@ -159,7 +159,7 @@ func (r *Range) EndDevice(start, dur int64) {
 // EndExposed records a communication of which the program waited exposed ns.
 func (r *Range) EndExposed(exposed int64) {
 	if r.t != nil {
-		r.o.words.SetExposed(max(exposed, 0))
+		r.o.slot.SetExposed(max(exposed, 0))
 		r.finish()
 	}
 }
@@ -167,7 +167,7 @@ func (r *Range) EndExposed(exposed int64) {
 // Value sets what Attr.Value says when it is known only now.
 func (r *Range) Value(v int64) {
 	if r.t != nil {
-		r.o.words.SetValue(v)
+		r.o.slot.SetValue(v)
 	}
 }
 
@@ -201,8 +201,8 @@ func (t *Thread) open(k record.Kind, a Attr, step int64) Range {
 	t.free = o.next
 	o.level = ring.OpenLevels
 	start := t.r.Now()
-	o.words.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
-	o.words.SetTime(start, 0, step)
+	o.slot.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
+	o.slot.SetTime(start, 0, step)
 	if t.w != nil || t.ring(start) {
 		t.enter(o)
 	}
@@ -220,7 +220,7 @@ func (t *Thread) enter(o *open) {
 			t.fell(recover())
 		}
 	}()
-	o.level = t.w.Begin(&o.words)
+	o.level = t.w.Begin(&o.slot)
 	done = true
 }
 
@@ -230,9 +230,9 @@ func (r *Range) end() {
 	t, o := r.t, r.o
 	*r = Range{}
 	t.free, o.next = o, t.free
-	k := o.words.Kind()
+	k := o.slot.Kind()
 	if k == record.Step {
-		t.r.step.CompareAndSwap(int64(o.words.Step()), record.NoStep)
+		t.r.step.CompareAndSwap(int64(o.slot.Step()), record.NoStep)
 	}
 
 	if t.r.off.Load() {
@@ -251,7 +251,7 @@ func (r *Range) end() {
 			t.fell(recover())
 		}
 	}()
-	t.w.End(o.level, &o.words)
+	t.w.End(o.level, &o.slot)
 	done = true
 }
 

@@ -10,8 +10,8 @@ import (
 //
 //	defer survive(debug.SetPanicOnFault(true))
 
-// ErrFault says that the memory of a ring went away.
-var ErrFault = errors.New("the ring's file was truncated by somebody else")
+// errFault says that the memory of a ring went away.
+var errFault = errors.New("the ring's file was truncated by somebody else")
 
 // survive ends a passage; a fault in it ends it early and does nothing else.
 func survive(was bool) {
@@ -22,13 +22,13 @@ func survive(was bool) {
 }
 
 // Survived looks at what recover returned in a deferred function: nil when
-// nothing happened, ErrFault after a fault. Every other panic goes on.
+// nothing happened, errFault after a fault. Every other panic goes on.
 func Survived(v any) error {
 	switch {
 	case v == nil:
 		return nil
 	case isFault(v):
-		return ErrFault
+		return errFault
 	}
 
 	panic(v)

@@ -10,25 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// list returns up to n names in the folder, none when it was deleted under us.
-func (f *Folder) list(n int) ([]string, error) {
-	fd, err := openAt(f.dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-
-	if err != nil {
-		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
-	}
-
-	d := os.NewFile(uintptr(fd), f.name)
-	defer d.Close()
-	names, err := d.Readdirnames(n)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
+// names returns up to most names in the folder, none when it was deleted under us.
+func (f *Folder) names(most int) ([]string, error) {
+	names, err := namesIn(f.dir, most)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
 	}
 
 	return names, nil
+}
+
+// namesIn lists a directory, whatever was read of it before: up to most names, -1 all.
+func namesIn(dir, most int) ([]string, error) {
+	fd, err := openAt(dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	d := os.NewFile(uintptr(fd), ".")
+	defer d.Close()
+	names, err := d.Readdirnames(most)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+
+	return names, err
 }
 
 // Remove deletes the folder's files and the folder. First it takes the folder's name
@@ -47,7 +53,7 @@ func (f *Folder) Remove() error {
 		name = gone
 	}
 
-	names, err := f.list(math.MaxInt16)
+	names, err := f.names(math.MaxInt16)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,10 @@
 package ring
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +20,7 @@ import (
 const changeGrain = time.Second
 
 // maxRings bounds the rings that a reader opens in one folder: far more than
-// Budget holds.
+// budget holds.
 const maxRings = 256
 
 // ErrNotRing is returned for a folder or file that is not what FORMAT.md
@@ -37,7 +37,6 @@ type Status struct {
 	Lost        [lostKinds]uint64
 	LostStrings uint64
 	used        uint32
-	rings       uint32
 }
 
 // Folder is the reading half of a process folder.
@@ -49,7 +48,8 @@ type Folder struct {
 	dir, file, lock int // descriptors, -1 none
 	runDir, name    string
 	capacity        int
-	table           table
+	texts           []string // the strings seen so far
+	textsAt         int      // offset of the next one in the strings area
 	header          [2][processHeader]byte
 	rings           []uint32      // as they were listed
 	listedAt        unix.Timespec // the directory's time then; zero: list them again
@@ -57,6 +57,16 @@ type Folder struct {
 
 // Descriptors is how many a Folder with a lock holds open.
 const Descriptors = 3
+
+// OpenFiles is how many files this process may open.
+func OpenFiles() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 1024 // what systems give at least
+	}
+
+	return int(min(limit.Cur, 1<<20))
+}
 
 // OpenFolder opens the folder called name in a run directory. The error wraps
 // ErrNotRing when there is something else there.
@@ -234,8 +244,8 @@ func (f *Folder) Status() (Status, error) {
 	s := Status{
 		State: le.Uint32(a[pState:]), Identity: le.Uint32(a[pIdentity:]),
 		Wanted: le.Uint32(a[pWanted:]), Followed: le.Uint32(a[pFollowed:]),
-		FollowedAt: int64(le.Uint64(b[pFollowedAt:])),
-		used:       le.Uint32(b[pStringsUsed:]), rings: le.Uint32(b[pRings:]),
+		FollowedAt:  int64(le.Uint64(b[pFollowedAt:])),
+		used:        le.Uint32(b[pStringsUsed:]),
 		LostStrings: settled(a, b, pLostStrings),
 	}
 	for k := range s.Lost {
@@ -260,8 +270,8 @@ func (f *Folder) Text(id uint16) (string, bool) {
 		return "", true
 	}
 
-	if int(id) <= len(f.table.texts) {
-		return f.table.texts[id-1], true
+	if int(id) <= len(f.texts) {
+		return f.texts[id-1], true
 	}
 
 	return "", false
@@ -270,17 +280,33 @@ func (f *Folder) Text(id uint16) (string, bool) {
 // ReadTexts reads the strings that were added since the last call.
 func (f *Folder) ReadTexts(s Status) error {
 	end := min(int(s.used), f.capacity)
-	if end <= f.table.at {
+	if end <= f.textsAt {
 		return nil
 	}
 
-	b := make([]byte, end-f.table.at)
-	if err := readFull(f.file, b, int64(processHeader+f.table.at)); err != nil {
+	b := make([]byte, end-f.textsAt)
+	if err := readFull(f.file, b, int64(processHeader+f.textsAt)); err != nil {
 		return fmt.Errorf("read strings of %s: %w", f.name, err)
 	}
 
-	f.table.extend(b, f.Checksum)
+	f.addTexts(b)
 	return nil
+}
+
+// addTexts reads entries of the strings area out of b, until one whose checksum is wrong
+// (yet) or that does not fit.
+func (f *Folder) addTexts(b []byte) {
+	for len(b) >= 8 && len(f.texts) < math.MaxUint16 {
+		n := int64(binary.LittleEndian.Uint32(b))
+		size := 8 + (n+7)&^7
+		if size > int64(len(b)) || sum(f.Checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
+			return
+		}
+
+		f.texts = append(f.texts, string(b[8:8+n]))
+		f.textsAt += int(size)
+		b = b[size:]
+	}
 }
 
 // SetWanted asks the recorder to act on bits from now on. It does nothing when
@@ -311,7 +337,7 @@ func (f *Folder) Rings() ([]uint32, error) {
 		return f.rings, nil
 	}
 
-	names, err := f.list(4 * maxRings)
+	names, err := f.names(4 * maxRings)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +351,7 @@ func (f *Folder) Rings() ([]uint32, error) {
 		}
 	}
 
-	slices.SortFunc(out, cmp.Compare[uint32])
+	slices.Sort(out)
 	if f.rings = out; time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
 		f.listedAt = st.Ctim
 	}

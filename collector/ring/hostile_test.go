@@ -26,9 +26,9 @@ func image(t testing.TB) (process, file []byte, name string) {
 	}
 
 	for i := range 10 {
-		s := Slot{Kind: record.Kind(i % 6), Peer: -1, Start: int64(i)}
-		w.Publish(s.Words())
-		w.Begin(s.Words())
+		s := fields{Kind: record.Kind(i % 6), Peer: -1, Start: int64(i)}
+		w.Publish(s.slot())
+		w.Begin(s.slot())
 	}
 
 	name = p.Identity.Incarnation.String()
@@ -187,8 +187,8 @@ func FuzzFolder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, head, ringHead []byte, at, ringAt uint16) {
 		p := append([]byte{}, process...)
 		copy(p[int(at)%len(p):], head)
-		r := append([]byte{}, file[:ringHeader+slotSize*(LightSlots+MinSlots)]...)
-		binary.LittleEndian.PutUint32(r[rBulkSlots:], MinSlots)
+		r := append([]byte{}, file[:ringHeader+slotSize*(LightSlots+minSlots)]...)
+		binary.LittleEndian.PutUint32(r[rBulkSlots:], minSlots)
 		copy(r[int(ringAt)%len(r):], ringHead)
 		run := shared(t)
 		plant(t, run, name, p, r)
@@ -272,13 +272,13 @@ func TestScribbler(t *testing.T) {
 			}
 		}
 
-		if err := kept.SetTail(Lane(i%2), uint64(i)); err != nil && !errors.Is(err, ErrFault) {
+		if err := kept.SetTail(Lane(i%2), uint64(i)); err != nil && !errors.Is(err, errFault) {
 			t.Fatalf("SetTail = %v", err)
 		}
 
 		if s, err := f.Status(); err == nil {
-			if err := f.ReadTexts(s); err == nil && len(f.table.texts) > stringsSize/8 {
-				t.Fatalf("%d strings", len(f.table.texts))
+			if err := f.ReadTexts(s); err == nil && len(f.texts) > stringsSize/8 {
+				t.Fatalf("%d strings", len(f.texts))
 			}
 		}
 	}

@@ -35,12 +35,11 @@ func Self() (Identity, error) {
 		return id, fmt.Errorf("read process start: %w", err)
 	}
 
-	p, ok := parseStat(stat)
-	if !ok {
+	var ok bool
+	if _, id.Ticks, ok = parseStat(stat); !ok {
 		return id, errors.New("read process start: /proc/self/stat has no 22nd field")
 	}
 
-	id.Ticks = p.ticks
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return id, fmt.Errorf("read boot id: %w", err)
@@ -68,27 +67,21 @@ func ownNamespace() uint64 {
 	return st.Ino
 }
 
-// procStat is what laggard wants of /proc/<pid>/stat.
-type procStat struct {
-	state byte
-	ticks uint64
-}
-
-// parseStat reads fields 3 and 22. The second field, the command, is in
-// parentheses and may hold anything, so counting starts at the last ')'.
-func parseStat(b []byte) (p procStat, ok bool) {
+// parseStat reads fields 3 and 22 of /proc/<pid>/stat. The second field, the command, is
+// in parentheses and may hold anything, so counting starts at the last ')'.
+func parseStat(b []byte) (state byte, ticks uint64, ok bool) {
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
-		return p, false
+		return 0, 0, false
 	}
 
 	f := bytes.Fields(b[i+1:])
 	if len(f) < 20 || len(f[0]) != 1 {
-		return p, false
+		return 0, 0, false
 	}
 
-	t, err := strconv.ParseUint(string(f[19]), 10, 64)
-	return procStat{f[0][0], t}, err == nil
+	ticks, err := strconv.ParseUint(string(f[19]), 10, 64)
+	return f[0][0], ticks, err == nil
 }
 
 // life is what /proc and the signal table tell about a process in our own pid
@@ -121,8 +114,8 @@ func lifeOf(pid int, ticks, namespace uint64) life {
 		return unknown // gone between the two looks, or hidden (hidepid)
 	}
 
-	p, ok := parseStat(b)
-	if !ok || p.ticks != ticks || p.state == 'Z' || p.state == 'X' {
+	state, since, ok := parseStat(b)
+	if !ok || since != ticks || state == 'Z' || state == 'X' {
 		return unknown
 	}
 

@@ -38,14 +38,14 @@ const (
 	ringHeader = 8192
 	slotSize   = 64
 
-	// LightSlots and BulkSlots are the slots of a thread's two rings when the
-	// process's budget allows; MinSlots is the least.
+	// LightSlots and bulkSlots are the slots of a thread's two rings when the
+	// process's budget allows; minSlots is the least.
 	LightSlots = 1024
-	BulkSlots  = 32768
-	MinSlots   = 64
+	bulkSlots  = 32768
+	minSlots   = 64
 
-	// Budget bounds the bytes of all files of one process.
-	Budget = 16 << 20
+	// budget bounds the bytes of all files of one process.
+	budget = 16 << 20
 	// fullRings threads get rings of full size, later ones smaller ones (fit).
 	fullRings = 4
 
@@ -158,19 +158,19 @@ func fileSize(light, bulk uint32) int64 {
 func fit(n uint32, left int64) (light, bulk uint32, ok bool) {
 	switch {
 	case n <= fullRings:
-		bulk = BulkSlots
+		bulk = bulkSlots
 	case n <= 8:
-		bulk = BulkSlots / 4
+		bulk = bulkSlots / 4
 	case n <= 16:
-		bulk = BulkSlots / 8
+		bulk = bulkSlots / 8
 	case n <= 32:
-		bulk = BulkSlots / 32
+		bulk = bulkSlots / 32
 	case n <= 64:
-		bulk = BulkSlots / 64
+		bulk = bulkSlots / 64
 	default:
-		bulk = MinSlots
+		bulk = minSlots
 	}
 
-	light = max(bulk/(BulkSlots/LightSlots), MinSlots)
+	light = max(bulk/(bulkSlots/LightSlots), minSlots)
 	return light, bulk, fileSize(light, bulk) <= left
 }

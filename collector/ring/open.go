@@ -23,7 +23,7 @@ type Open struct {
 // Published reports whether the record of an entry that was closing is in the
 // ring, given the ring's head.
 func (o Open) Published(head uint64) bool {
-	behind := (uint32(head) - o.Seq) &^ openMark
+	behind := (uint32(head) - o.Seq()) &^ openMark
 	return o.Closing && behind > 0 && behind < openMark/2
 }
 
@@ -62,14 +62,13 @@ func (r *Reader) decodeOpen(o *Open, b []byte) bool {
 	}
 
 	o.read(b)
-	o.Lane = LaneOf(o.Kind)
-	if o.Closing = o.State == stateClosing; o.Closing {
+	o.Slot[0] &^= uint64(^FlagOpen) << 40 // the device's times and the exposed ones come with the end
+	o.Lane = LaneOf(o.Kind())
+	if o.Closing = b[7] == stateClosing; o.Closing {
 		o.Lane = Light
-		if o.Seq&openMark != 0 {
+		if o.Seq()&openMark != 0 {
 			o.Lane = Bulk
 		}
-
-		o.Seq &^= openMark
 	}
 
 	return true

@@ -21,32 +21,32 @@ func TestOpenRanges(t *testing.T) {
 		}
 
 		for _, o := range open {
-			v = append(v, o.Start)
+			v = append(v, o.Start())
 		}
 
 		return v
 	}
-	var s [OpenLevels + 2]Slot
+	var s [OpenLevels + 2]fields
 	var level [OpenLevels + 2]int
 	for i := range s {
-		s[i] = Slot{Kind: record.FP, Start: int64(i + 1), Peer: -1}
-		level[i] = w.Begin(s[i].Words())
+		s[i] = fields{Kind: record.FP, Start: int64(i + 1), Peer: -1}
+		level[i] = w.Begin(s[i].slot())
 	}
 
 	if level[3] != 3 || level[OpenLevels] != OpenLevels || len(starts()) != OpenLevels {
 		t.Errorf("levels %v, %d open", level, len(starts()))
 	}
 
-	w.End(level[3], s[3].Words()) // not the last one: ranges may overlap
-	again := Slot{Kind: record.Step, Start: 99, Peer: -1}
-	if l := w.Begin(again.Words()); l != 3 {
+	w.End(level[3], s[3].slot()) // not the last one: ranges may overlap
+	again := fields{Kind: record.Step, Start: 99, Peer: -1}
+	if l := w.Begin(again.slot()); l != 3 {
 		t.Errorf("Begin took level %d, want the freed one", l)
 	}
 
 	w.Free(3)
 	for i := range s {
 		if i != 3 {
-			w.End(level[i], s[i].Words())
+			w.End(level[i], s[i].slot())
 		}
 	}
 
@@ -65,7 +65,7 @@ func TestClosingEntryKnowsWhetherItWasPublished(t *testing.T) {
 		seq, head uint64
 		want      bool
 	}{{5, 5, false}, {5, 6, true}, {0, 0, false}, {1<<31 - 1, 1 << 31, true}, {1<<31 - 1, 1<<31 - 1, false}, {0, 1 << 31, false}} {
-		o := Open{Slot: Slot{Seq: uint32(c.seq) &^ openMark}, Closing: true}
+		o := Open{Slot: Slot{1: c.seq &^ uint64(openMark)}, Closing: true}
 		if got := o.Published(c.head); got != c.want {
 			t.Errorf("seq %d, head %d: published %v", c.seq, c.head, got)
 		}

@@ -17,14 +17,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// CreateOptions says what a process folder is made of.
-type CreateOptions struct {
-	RunDir   string // made with mode 01777 when it is missing
-	Identity Identity
-	Strings  *Strings // nil: a new, empty area with CRC32C
-	Wanted   uint32   // bits of the switch word at start
-}
-
 // Process is the writing half of a process folder. Its methods may be called
 // from any goroutine. A process can have one folder a run directory in its life:
 // the incarnation names it.
@@ -42,21 +34,19 @@ type Process struct {
 	done  bool
 }
 
-// Create makes the folder of a process. It returns an error and leaves nothing
-// behind when the files can't be had in full: then there is no recording.
-func Create(o CreateOptions) (_ *Process, err error) {
-	run, err := OpenRunDir(o.RunDir)
+// Create makes the folder of a process in a run directory, which is made with mode 01777
+// when it is missing; wanted are the bits of the switch word at start. It returns an
+// error and leaves nothing behind when the files can't be had in full: then there is no
+// recording.
+func Create(runDir string, id Identity, texts *Strings, wanted uint32) (_ *Process, err error) {
+	run, err := OpenRunDir(runDir)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(run)
-	if o.Strings == nil {
-		o.Strings = NewStrings(CRC32C)
-	}
-
-	name := o.Identity.Incarnation.String()
+	name := id.Incarnation.String()
 	fresh := "." + name + newSuffix
-	p := &Process{Identity: o.Identity, dir: -1, lock: -1, strings: o.Strings}
+	p := &Process{Identity: id, dir: -1, lock: -1, strings: texts}
 	defer func() {
 		if err != nil {
 			p.release()
@@ -68,7 +58,7 @@ func Create(o CreateOptions) (_ *Process, err error) {
 	}
 
 	if err := unix.Mkdirat(run, fresh, 0o770); err != nil {
-		return nil, fmt.Errorf("make ring folder %s: %w", filepath.Join(o.RunDir, fresh), err)
+		return nil, fmt.Errorf("make ring folder %s: %w", filepath.Join(runDir, fresh), err)
 	}
 
 	if p.dir, err = openAt(run, fresh, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
@@ -98,11 +88,11 @@ func Create(o CreateOptions) (_ *Process, err error) {
 	}
 
 	p.used = processSize
-	p.fill(o.Wanted)
-	o.Strings.attach(p)
+	p.fill(wanted)
+	texts.attach(p)
 	if err := rename(run, fresh, name); err != nil {
-		o.Strings.detach()
-		return nil, fmt.Errorf("publish ring folder %s: %w", filepath.Join(o.RunDir, name), err)
+		texts.detach()
+		return nil, fmt.Errorf("publish ring folder %s: %w", filepath.Join(runDir, name), err)
 	}
 
 	return p, nil
@@ -133,9 +123,9 @@ func (p *Process) fill(wanted uint32) {
 func (p *Process) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&p.mem[at])) }
 func (p *Process) u64(at int) *uint64 { return (*uint64)(unsafe.Pointer(&p.mem[at])) }
 
-// Wanted returns the word the agent set last, or ErrFault.
+// Wanted returns the word the agent set last, or errFault.
 func (p *Process) Wanted() (word uint32, err error) {
-	err = ErrFault // what a fault leaves behind
+	err = errFault // what a fault leaves behind
 	defer survive(debug.SetPanicOnFault(true))
 	return atomic.LoadUint32(p.u32(pWanted)), nil
 }
@@ -167,7 +157,7 @@ func (p *Process) Lose(k record.Kind, n uint64) {
 func (p *Process) NewWriter(thread uint64) (w *Writer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err = ErrFault // what a fault leaves behind
+	err = errFault // what a fault leaves behind
 	defer survive(debug.SetPanicOnFault(true))
 	if p.done {
 		return nil, errors.New("make ring: the recorder is closed")
@@ -215,9 +205,9 @@ func (p *Process) closedLocked() (drained, undrained *Writer) {
 // half a ring. The caller holds p's lock.
 func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	n := uint32(len(p.rings) + 1)
-	light, bulk, ok := fit(n, Budget-p.used)
+	light, bulk, ok := fit(n, budget-p.used)
 	if !ok {
-		return nil, fmt.Errorf("make ring %d: the process's %d MiB are used up", n, Budget>>20)
+		return nil, fmt.Errorf("make ring %d: the process's %d MiB are used up", n, budget>>20)
 	}
 
 	name := "ring-" + strconv.Itoa(int(n))

@@ -14,7 +14,7 @@ import (
 )
 
 func TestFitKeepsTheBudget(t *testing.T) {
-	left, n := int64(Budget-processSize), uint32(0)
+	left, n := int64(budget-processSize), uint32(0)
 	for {
 		light, bulk, ok := fit(n+1, left)
 		if !ok {
@@ -22,11 +22,11 @@ func TestFitKeepsTheBudget(t *testing.T) {
 		}
 
 		n++
-		if n <= fullRings && (light != LightSlots || bulk != BulkSlots) {
+		if n <= fullRings && (light != LightSlots || bulk != bulkSlots) {
 			t.Errorf("ring %d has %d and %d slots, want full size", n, light, bulk)
 		}
 
-		if !validSize(light) || !validSize(bulk) || light < MinSlots || bulk < MinSlots {
+		if !validSize(light) || !validSize(bulk) || light < minSlots || bulk < minSlots {
 			t.Errorf("ring %d has %d and %d slots", n, light, bulk)
 		}
 
@@ -56,8 +56,8 @@ func TestHandOver(t *testing.T) {
 		t.Error("a drained ring was not handed on")
 	}
 
-	s := Slot{Kind: record.FP, Peer: -1}
-	b.Publish(s.Words())
+	s := fields{Kind: record.FP, Peer: -1}
+	b.Publish(s.slot())
 	b.Close()
 	c, _ := p.NewWriter(13)
 	if c == b || thread(1) != 12 || thread(2) != 13 {
@@ -86,7 +86,7 @@ func TestBudgetEnds(t *testing.T) {
 		t.Fatalf("%d rings, then %v", n, err)
 	}
 
-	if p.used > Budget {
+	if p.used > budget {
 		t.Errorf("%d bytes used", p.used)
 	}
 }
@@ -100,7 +100,7 @@ func TestStrings(t *testing.T) {
 	}
 
 	run := shared(t)
-	p, err := Create(CreateOptions{RunDir: run, Identity: id, Strings: s})
+	p, err := Create(run, id, s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 
 	t.Run("small tmpfs", func(t *testing.T) {
 		dir := tmpfs(t, "size=128k")
-		if _, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id}); !errors.Is(err, unix.ENOSPC) {
+		if _, err := Create(filepath.Join(dir, "run"), id, NewStrings(CRC32C), 0); !errors.Is(err, unix.ENOSPC) {
 			t.Fatalf("Create = %v, want ENOSPC", err)
 		}
 
@@ -190,7 +190,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 	})
 	t.Run("room for the folder only", func(t *testing.T) {
 		dir := tmpfs(t, "size=400k")
-		p, err := Create(CreateOptions{RunDir: filepath.Join(dir, "run"), Identity: id})
+		p, err := Create(filepath.Join(dir, "run"), id, NewStrings(CRC32C), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 	t.Run("folder is there", func(t *testing.T) {
 		run := shared(t)
 		p, _ := create(t, run)
-		if _, err := Create(CreateOptions{RunDir: run, Identity: p.Identity}); err == nil {
+		if _, err := Create(run, p.Identity, NewStrings(CRC32C), 0); err == nil {
 			t.Error("a second folder of one process was made")
 		}
 
@@ -221,7 +221,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, err := Create(CreateOptions{RunDir: run, Identity: id}); err == nil {
+		if _, err := Create(run, id, NewStrings(CRC32C), 0); err == nil {
 			t.Error("a symbolic link was followed")
 		}
 	})

@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Counters is what a ring file's header says, as far as it can be believed.
@@ -60,7 +58,7 @@ func (f *Folder) OpenReader(n uint32) (_ *Reader, err error) {
 }
 
 // parse checks a ring's header. The file is another process's: sizes are held against that of the file
-// and against Budget before anything is read by them.
+// and against budget before anything is read by them.
 func (r *Reader) parse(size int64) error {
 	h := r.buf[0][:]
 	if err := readFull(r.fd, h, 0); err != nil {
@@ -77,15 +75,15 @@ func (r *Reader) parse(size int64) error {
 		return fmt.Errorf("unknown checksum kind %d: %w", r.checksum, ErrNotRing)
 	case le.Uint32(h[rHeaderSize:]) != ringHeader || le.Uint32(h[rNumber:]) != r.N:
 		return fmt.Errorf("another header size or number: %w", ErrNotRing)
-	case !validSize(r.Slots[Light]) || !validSize(r.Slots[Bulk]) || fileSize(r.Slots[Light], r.Slots[Bulk]) > min(size, Budget):
+	case !validSize(r.Slots[Light]) || !validSize(r.Slots[Bulk]) || fileSize(r.Slots[Light], r.Slots[Bulk]) > min(size, budget):
 		return fmt.Errorf("%d and %d slots in %d bytes: %w", r.Slots[Light], r.Slots[Bulk], size, ErrNotRing)
 	}
 
 	return nil
 }
 
-// validSize reports whether n is a power of two within Budget.
-func validSize(n uint32) bool { return n > 0 && n&(n-1) == 0 && n <= Budget/slotSize }
+// validSize reports whether n is a power of two within budget.
+func validSize(n uint32) bool { return n > 0 && n&(n-1) == 0 && n <= budget/slotSize }
 
 // Counters reads the header. Heads and counters are at most what they are at
 // the return.
@@ -154,7 +152,7 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 func (r *Reader) Checksum() uint32 { return r.checksum }
 
 // SetTail says that every slot before to is in a segment: one store, so that a
-// recorder sees no other value on the way. The error is ErrFault when the file was
+// recorder sees no other value on the way. The error is errFault when the file was
 // truncated; the recorder's memory is gone with it.
 func (r *Reader) SetTail(l Lane, to uint64) (err error) {
 	at := rLightTail
@@ -183,14 +181,4 @@ func (r *Reader) Close() {
 		unix.Close(r.fd)
 		r.fd = -1
 	}
-}
-
-// Known returns the kind a slot's kind number stands for, Other for a number
-// this version does not know.
-func (s *Slot) Known() record.Kind {
-	if s.Kind < record.KindCount {
-		return s.Kind
-	}
-
-	return record.Other
 }

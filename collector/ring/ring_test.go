@@ -35,7 +35,7 @@ func create(t testing.TB, run string) (*Process, *Folder) {
 		t.Fatal(err)
 	}
 
-	p, err := Create(CreateOptions{RunDir: run, Identity: id, Wanted: AllOn})
+	p, err := Create(run, id, NewStrings(CRC32C), AllOn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,16 +65,16 @@ func TestBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s := Slot{Kind: record.Communication, Flags: FlagExposed, Dtype: 12, Peer: -1, Start: 1753000000000000001, Dur: 5400000, HostStart: 9, HostDur: 1<<48 - 1, Text: text, Step: 120, Group: 2, Stream: 7, Value: 4194304}
-	level := w.Begin(s.Words())
+	s := fields{Kind: record.Communication, Flags: FlagExposed, Dtype: 12, Peer: -1, Start: 1753000000000000001, Dur: 5400000, HostStart: 9, HostDur: 1<<48 - 1, Text: text, Step: 120, Group: 2, Stream: 7, Value: 4194304}
+	level := w.Begin(s.slot())
 	open, err := os.ReadFile(filepath.Join(dir, "ring-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	w.End(level, s.Words())
-	light := Slot{Kind: record.Step, Peer: -1, Step: 120}
-	w.Publish(light.Words())
+	w.End(level, s.slot())
+	light := fields{Kind: record.Step, Peer: -1, Step: 120}
+	w.Publish(light.slot())
 	b, err := os.ReadFile(filepath.Join(dir, ProcessName))
 	if err != nil {
 		t.Fatal(err)
@@ -157,9 +157,45 @@ func hexDump(b []byte) string {
 	return s.String()
 }
 
+// fields are a slot's, by the names of FORMAT.md.
+type fields struct {
+	Kind          record.Kind
+	Flags, Dtype  uint8
+	Seq           uint32
+	Peer          int32
+	Start, Dur    int64
+	HostStart     int64
+	HostDur       int64 // 48 bits
+	Text          uint16
+	Step          uint32
+	Group, Stream uint16
+	Value         int64
+}
+
+// slot returns them as a Writer takes them.
+func (f *fields) slot() *Slot {
+	return &Slot{
+		uint64(f.Kind)<<32 | uint64(f.Flags)<<40 | uint64(f.Dtype)<<48,
+		uint64(uint32(f.Peer)) << 32,
+		uint64(f.Start),
+		uint64(f.Dur),
+		uint64(f.HostStart),
+		uint64(min(max(f.HostDur, 0), 1<<48-1)) | uint64(f.Text)<<48,
+		uint64(f.Step) | uint64(f.Group)<<32 | uint64(f.Stream)<<48,
+		uint64(f.Value),
+	}
+}
+
+// fieldsOf reads them.
+func fieldsOf(s *Slot) fields {
+	return fields{
+		s.Kind(), s.Flags(), s.Dtype(), s.Seq(), s.Peer(), s.Start(), s.Dur(), s.HostStart(), s.HostDur(), s.Text(), s.Step(), s.Group(), s.Stream(), s.Value(),
+	}
+}
+
 func TestSlotRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := Slot{
+		want := fields{
 			Kind: record.Kind(rapid.Byte().Draw(t, "kind")), Flags: rapid.Byte().Draw(t, "flags"), Dtype: rapid.Byte().Draw(t, "dtype"),
 			Seq: rapid.Uint32().Draw(t, "seq"), Peer: rapid.Int32().Draw(t, "peer"), Start: rapid.Int64().Draw(t, "start"),
 			Dur: rapid.Int64().Draw(t, "dur"), HostStart: rapid.Int64().Draw(t, "host"), HostDur: rapid.Int64Range(0, 1<<48-1).Draw(t, "hostdur"),
@@ -168,10 +204,10 @@ func TestSlotRoundTrip(t *testing.T) {
 		}
 		kind := rapid.SampledFrom([]uint32{CRC32C, CRC32, Adler32}).Draw(t, "checksum")
 		var b [slotSize]byte
-		want.Words().store(b[:], want.Seq, want.State, kind)
+		want.slot().store(b[:], want.Seq, stateFree, kind)
 		var got Slot
-		if !got.Decode(b[:], uint64(want.Seq)|7<<32, kind) || got != want {
-			t.Fatalf("got %+v, want %+v", got, want)
+		if !got.Decode(b[:], uint64(want.Seq)|7<<32, kind) || fieldsOf(&got) != want {
+			t.Fatalf("got %+v, want %+v", fieldsOf(&got), want)
 		}
 
 		b[rapid.IntRange(0, slotSize-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
@@ -206,7 +242,7 @@ func TestEveryProcessorStoresTheSame(t *testing.T) {
 		w[1].fast = false
 		level := OpenLevels
 		for range rapid.IntRange(1, 200).Draw(t, "calls") {
-			var s Words
+			var s Slot
 			for i := range s {
 				s[i] = rapid.Uint64().Draw(t, "word")
 			}
@@ -242,15 +278,15 @@ func TestRingFull(t *testing.T) {
 	}
 
 	for i := range LightSlots + 5 {
-		s := Slot{Kind: record.FP, Start: int64(1000 + i), Peer: -1}
-		if got := w.Publish(s.Words()); got != (i < LightSlots) {
+		s := fields{Kind: record.FP, Start: int64(1000 + i), Peer: -1}
+		if got := w.Publish(s.slot()); got != (i < LightSlots) {
 			t.Fatalf("Publish %d = %v", i, got)
 		}
 	}
 
 	for range 10 {
-		s := Slot{Kind: record.Communication, Peer: -1}
-		if !w.Publish(s.Words()) {
+		s := fields{Kind: record.Communication, Peer: -1}
+		if !w.Publish(s.slot()) {
 			t.Fatal("a full light ring stopped the bulk ring")
 		}
 	}
@@ -275,8 +311,8 @@ func TestRingFull(t *testing.T) {
 	}
 
 	for i := range 4 {
-		s := Slot{Kind: record.FP, Peer: -1}
-		if got := w.Publish(s.Words()); got != (i < 3) {
+		s := fields{Kind: record.FP, Peer: -1}
+		if got := w.Publish(s.slot()); got != (i < 3) {
 			t.Fatalf("Publish %d after the tail moved = %v", i, got)
 		}
 	}
@@ -286,8 +322,8 @@ func TestRingFull(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s := Slot{Kind: record.FP, Peer: -1}
-	if w.Publish(s.Words()) {
+	s := fields{Kind: record.FP, Peer: -1}
+	if w.Publish(s.slot()) {
 		t.Error("a tail beyond the head was believed")
 	}
 }

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// UserBytes and UserFolders bound what one user's processes take of a run directory.
-	UserBytes   = 256 << 20
-	UserFolders = 1024
+	// userBytes and userFolders bound what one user's processes take of a run directory.
+	userBytes   = 256 << 20
+	userFolders = 1024
 
 	page = 4096
 	// small is the size of a file that is not looked into.
@@ -23,10 +23,10 @@ const (
 	lastSlots = 64
 )
 
-// ErrNoRoom is returned when the user's processes have their share of the run directory.
-var ErrNoRoom = errors.New("the rings of this user's processes fill their share of the run directory: is an agent draining it?")
+// errNoRoom is returned when the user's processes have their share of the run directory.
+var errNoRoom = errors.New("the rings of this user's processes fill their share of the run directory: is an agent draining it?")
 
-// room returns ErrNoRoom when this user's processes take more of a run directory than
+// room returns errNoRoom when this user's processes take more of a run directory than
 // their share, with so many bytes more. What dead ones hold for nothing is freed first:
 // always for a new folder, else when it is needed. own is the caller's folder.
 func room(run int, own string, more int64, folder bool) error {
@@ -40,17 +40,17 @@ func room(run int, own string, more int64, folder bool) error {
 			return err
 		}
 
-		if bytes+more <= UserBytes && (!folder || folders <= UserFolders) {
+		if bytes+more <= userBytes && (!folder || folders <= userFolders) {
 			return nil
 		}
 	}
 
-	return ErrNoRoom
+	return errNoRoom
 }
 
 // survey adds up this user's folders.
 func survey(run int, own string, freeing bool) (bytes int64, folders int, err error) {
-	names, err := namesIn(run)
+	names, err := namesIn(run, -1)
 	if err != nil {
 		return 0, 0, fmt.Errorf("list run directory: %w", err)
 	}
@@ -86,21 +86,9 @@ func survey(run int, own string, freeing bool) (bytes int64, folders int, err er
 	return bytes, folders, nil
 }
 
-// namesIn lists a directory, whatever was read of it before.
-func namesIn(dir int) ([]string, error) {
-	fd, err := openAt(dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-
-	d := os.NewFile(uintptr(fd), ".")
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
-
 // taken returns the bytes of memory that a folder's files take.
 func taken(dir int) (n int64) {
-	names, _ := namesIn(dir)
+	names, _ := namesIn(dir, -1)
 	for _, name := range names {
 		var st unix.Stat_t
 		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
@@ -143,7 +131,7 @@ func freeDead(dir int) {
 		punch(fd, processHeader+used, processSize)
 	}
 
-	names, _ := namesIn(dir)
+	names, _ := namesIn(dir, -1)
 	for _, name := range names {
 		if strings.HasPrefix(name, "ring-") {
 			freeRing(dir, name)

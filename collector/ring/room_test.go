@@ -43,7 +43,7 @@ func TestFreedFoldersKeepWhatIsNotTaken(t *testing.T) {
 		}
 
 		head, tail := uint64(r.IntN(3*LightSlots)), uint64(0)
-		s := Slot{Kind: record.FP, Peer: -1, Step: 7}
+		s := fields{Kind: record.FP, Peer: -1, Step: 7}
 		for n := range head {
 			if n-tail == LightSlots || r.IntN(200) == 0 {
 				if tail = n - uint64(r.IntN(int(n-tail)+1)); n-tail == LightSlots {
@@ -56,7 +56,7 @@ func TestFreedFoldersKeepWhatIsNotTaken(t *testing.T) {
 			}
 
 			s.Start = int64(n)
-			w.Publish(s.Words())
+			w.Publish(s.slot())
 		}
 
 		p.Close()
@@ -75,7 +75,7 @@ func TestFreedFoldersKeepWhatIsNotTaken(t *testing.T) {
 		for n := low; n < head; n++ {
 			var b [slotSize]byte
 			var got Slot
-			if err := reader.Copy(Light, n, b[:]); err != nil || !got.Decode(b[:], n, reader.Checksum()) || got.Start != int64(n) {
+			if err := reader.Copy(Light, n, b[:]); err != nil || !got.Decode(b[:], n, reader.Checksum()) || got.Start() != int64(n) {
 				t.Fatalf("seed %d, %d: slot %d of [%d, %d) is gone: %v", seed, i, n, tail, head, err)
 			}
 		}
@@ -132,7 +132,7 @@ func TestRoomLeavesAlone(t *testing.T) {
 // TestShareOfFolders: the 1,025th folder of a user is refused, and leaves nothing.
 func TestShareOfFolders(t *testing.T) {
 	run := shared(t)
-	for i := range UserFolders {
+	for i := range userFolders {
 		if err := os.MkdirAll(filepath.Join(run, fmt.Sprintf("%016x", i)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -143,12 +143,12 @@ func TestShareOfFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p, err := Create(CreateOptions{RunDir: run, Identity: id})
-	if !errors.Is(err, ErrNoRoom) {
+	p, err := Create(run, id, NewStrings(CRC32C), 0)
+	if !errors.Is(err, errNoRoom) {
 		t.Fatalf("Create = %v, %v; want no room", p, err)
 	}
 
-	if names, _ := Names(run); len(names) != UserFolders {
+	if names, _ := Names(run); len(names) != userFolders {
 		t.Errorf("%d folders are left", len(names))
 	}
 }

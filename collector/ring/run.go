@@ -3,7 +3,6 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -61,6 +61,22 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	return l.names, true, err
 }
 
+// Watch hints at changes in a directory until stop is called; where no inotify is left it
+// is silent.
+func Watch(dir string) (events <-chan fsnotify.Event, stop func()) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, func() {}
+	}
+
+	if err := w.Add(dir); err != nil {
+		w.Close()
+		return nil, func() {}
+	}
+
+	return w.Events, func() { w.Close() }
+}
+
 // parseName reads a folder's name: 16 lower-case hex digits.
 func parseName(name string) (record.ID, bool) {
 	v, err := strconv.ParseUint(name, 16, 64)
@@ -86,9 +102,8 @@ func Sweep(runDir string, before time.Time) (int, error) {
 		return 0, fmt.Errorf("sweep run directory: %w", err)
 	}
 
-	d := os.NewFile(uintptr(run), runDir)
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	defer unix.Close(run)
+	names, err := namesIn(run, -1)
 	if err != nil {
 		return 0, fmt.Errorf("sweep run directory: %w", err)
 	}
@@ -136,10 +151,9 @@ func emptied(run int, name string) bool {
 		return false
 	}
 
-	d := os.NewFile(uintptr(fd), name)
-	defer d.Close()
-	files, err := d.Readdirnames(2)
-	return errors.Is(err, io.EOF) || err == nil && len(files) == 1 && files[0] == LockName
+	defer unix.Close(fd)
+	files, err := namesIn(fd, 2)
+	return err == nil && (len(files) == 0 || len(files) == 1 && files[0] == LockName)
 }
 
 // OwnerOf returns the uid of a folder in a run directory, without opening it.
@@ -154,16 +168,14 @@ func OwnerOf(runDir, name string) (uint32, error) {
 
 // removeUnnamed removes a folder that has not got its name yet, or has it no more.
 func removeUnnamed(run int, name string) error {
-	fd, err := unix.Openat(run, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	dir, err := openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if err != nil {
 		return nil // there is none
 	}
-
-	dir := os.NewFile(uintptr(fd), name)
-	defer dir.Close()
-	files, err := dir.Readdirnames(-1)
+	defer unix.Close(dir)
+	files, err := namesIn(dir, -1)
 	for _, file := range files {
-		if e := unix.Unlinkat(fd, file, 0); e != nil && !errors.Is(e, unix.ENOENT) {
+		if e := unix.Unlinkat(dir, file, 0); e != nil && !errors.Is(e, unix.ENOENT) {
 			err = errors.Join(err, e)
 		}
 	}

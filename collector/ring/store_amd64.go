@@ -16,19 +16,19 @@ const _ = ahead
 
 var fastStores = cpu.X86.HasSSE42
 
-// publishWords writes the next slot of l, which has room, stores the head, and counts
+// publishSlot writes the next slot of l, which has room, stores the head, and counts
 // the range as emitted. mem is the ring file's.
 //
 //go:noescape
-func publishWords(l *lane, w *Words, mem *byte)
+func publishSlot(l *lane, s *Slot, mem *byte)
 
-// openWords writes an open-range slot, checksum and state last, in one store.
+// openSlot writes an open-range slot, checksum and state last, in one store.
 //
 //go:noescape
-func openWords(slot *byte, w *Words)
+func openSlot(slot *byte, s *Slot)
 
-// endWords names in an open-range slot the number that the record gets, does
-// publishWords, and frees the slot.
+// endSlot names in an open-range slot the number that the record gets, does
+// publishSlot, and frees the slot.
 //
 //go:noescape
-func endWords(l *lane, w *Words, mem, slot *byte)
+func endSlot(l *lane, s *Slot, mem, slot *byte)

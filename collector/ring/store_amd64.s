@@ -41,18 +41,18 @@
 
 #define PREFETCHW(R) BYTE $0x41; BYTE $0x0F; BYTE $0x0D; BYTE $0x0C; BYTE $0x24 // PREFETCHW (R12)
 
-// func publishWords(l *lane, w *Words, mem *byte)
-TEXT ·publishWords(SB), NOSPLIT, $0-24
+// func publishSlot(l *lane, s *Slot, mem *byte)
+TEXT ·publishSlot(SB), NOSPLIT, $0-24
 	MOVQ l+0(FP), DI
-	MOVQ w+8(FP), SI
+	MOVQ s+8(FP), SI
 	MOVQ mem+16(FP), R9
 	PUBLISH
 	RET
 
-// func openWords(slot *byte, w *Words)
-TEXT ·openWords(SB), NOSPLIT, $0-16
+// func openSlot(slot *byte, s *Slot)
+TEXT ·openSlot(SB), NOSPLIT, $0-16
 	MOVQ slot+0(FP), R8
-	MOVQ w+8(FP), SI
+	MOVQ s+8(FP), SI
 	MOVL 4(SI), BX
 	MOVL $0xFFFFFFFF, AX
 	CRC32L BX, AX
@@ -66,10 +66,10 @@ TEXT ·openWords(SB), NOSPLIT, $0-16
 	MOVQ BX, 0(R8)
 	RET
 
-// func endWords(l *lane, w *Words, mem, slot *byte)
-TEXT ·endWords(SB), NOSPLIT, $0-32
+// func endSlot(l *lane, s *Slot, mem, slot *byte)
+TEXT ·endSlot(SB), NOSPLIT, $0-32
 	MOVQ l+0(FP), DI
-	MOVQ w+8(FP), SI
+	MOVQ s+8(FP), SI
 	MOVQ mem+16(FP), R9
 	MOVQ slot+24(FP), R13
 	MOVL lane_head(DI), AX

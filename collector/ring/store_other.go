@@ -4,6 +4,6 @@ package ring
 
 const fastStores = false
 
-func publishWords(*lane, *Words, *byte)    { panic("BUG: no fast stores on this processor") }
-func openWords(*byte, *Words)              { panic("BUG: no fast stores on this processor") }
-func endWords(*lane, *Words, *byte, *byte) { panic("BUG: no fast stores on this processor") }
+func publishSlot(*lane, *Slot, *byte)    { panic("BUG: no fast stores on this processor") }
+func openSlot(*byte, *Slot)              { panic("BUG: no fast stores on this processor") }
+func endSlot(*lane, *Slot, *byte, *byte) { panic("BUG: no fast stores on this processor") }

@@ -93,25 +93,3 @@ func (s *Strings) detach() {
 	defer s.mu.Unlock()
 	s.file, s.used, s.lost = nil, nil, nil
 }
-
-// table is the reader's side of a strings area: the entries seen so far.
-type table struct {
-	at    int // offset of the next entry
-	texts []string
-}
-
-// extend reads entries out of b, the area from t.at up to what is used, until
-// one whose checksum is wrong (yet) or that does not fit.
-func (t *table) extend(b []byte, checksum uint32) {
-	for len(b) >= 8 && len(t.texts) < math.MaxUint16 {
-		n := int64(binary.LittleEndian.Uint32(b))
-		size := 8 + (n+7)&^7
-		if size > int64(len(b)) || sum(checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
-			return
-		}
-
-		t.texts = append(t.texts, string(b[8:8+n]))
-		t.at += int(size)
-		b = b[size:]
-	}
-}

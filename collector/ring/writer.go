@@ -83,7 +83,7 @@ func (w *Writer) room() (free uint64, drained bool) {
 
 // Publish writes a finished range, or counts it as dropped when its ring is
 // full.
-func (w *Writer) Publish(s *Words) bool {
+func (w *Writer) Publish(s *Slot) bool {
 	l := w.lane(s)
 	if !l.free() {
 		w.drop(s)
@@ -91,7 +91,7 @@ func (w *Writer) Publish(s *Words) bool {
 	}
 
 	if w.fast {
-		publishWords(l, s, &w.mem[0])
+		publishSlot(l, s, &w.mem[0])
 	} else {
 		w.publish(l, s)
 	}
@@ -99,7 +99,7 @@ func (w *Writer) Publish(s *Words) bool {
 	return true
 }
 
-func (w *Writer) lane(s *Words) *lane {
+func (w *Writer) lane(s *Slot) *lane {
 	if s.Kind() == record.Communication {
 		return &w.lanes[Bulk]
 	}
@@ -118,8 +118,8 @@ func (l *lane) free() bool {
 	return l.head-l.tail <= l.mask
 }
 
-// publish is publishWords for every checksum and processor.
-func (w *Writer) publish(l *lane, s *Words) {
+// publish is publishSlot for every checksum and processor.
+func (w *Writer) publish(l *lane, s *Slot) {
 	at := l.head & l.mask * slotSize
 	s.store(unsafe.Slice(l.slots, (l.mask+1)*slotSize)[at:], uint32(l.head), stateFree, w.checksum)
 	l.head++
@@ -127,7 +127,7 @@ func (w *Writer) publish(l *lane, s *Words) {
 	w.count(rEmitted, s)
 }
 
-func (w *Writer) drop(s *Words) {
+func (w *Writer) drop(s *Slot) {
 	if *w.u64(rDropFirst) == 0 {
 		atomic.StoreUint64(w.u64(rDropFirst), uint64(s.Start()))
 	}
@@ -139,13 +139,13 @@ func (w *Writer) drop(s *Words) {
 
 // count adds one to a per-kind counter that only this writer changes. It is a plain
 // store, and so one instruction: an ordered one would cost as much as the slot.
-func (w *Writer) count(at int, s *Words) {
+func (w *Writer) count(at int, s *Slot) {
 	*w.u64(at + 8*int(s.Kind()%kindCounters))++
 }
 
 // Begin enters a range that is now open into the table and returns its level,
 // OpenLevels when the table is full.
-func (w *Writer) Begin(s *Words) int {
+func (w *Writer) Begin(s *Slot) int {
 	level := w.depth
 	if level >= OpenLevels || w.mem[rOpen+slotSize*level+7] != stateFree {
 		if level = w.freeLevel(); level == OpenLevels {
@@ -154,7 +154,7 @@ func (w *Writer) Begin(s *Words) int {
 	}
 
 	if w.fast {
-		openWords(&w.mem[rOpen+slotSize*level], s)
+		openSlot(&w.mem[rOpen+slotSize*level], s)
 	} else {
 		s.store(w.mem[rOpen+slotSize*level:], 0, stateFree, w.checksum)
 		w.setState(level, stateOpen)
@@ -178,7 +178,7 @@ func (w *Writer) freeLevel() int {
 // End publishes the finished range that Begin gave the level, and frees it. In
 // between the table names the number that the record gets: a kill leaves the range
 // open or recorded, never both.
-func (w *Writer) End(level int, s *Words) bool {
+func (w *Writer) End(level int, s *Slot) bool {
 	if level >= OpenLevels {
 		return w.Publish(s)
 	}
@@ -191,7 +191,7 @@ func (w *Writer) End(level int, s *Words) bool {
 	}
 
 	if w.fast {
-		endWords(l, s, &w.mem[0], &w.mem[rOpen+slotSize*level])
+		endSlot(l, s, &w.mem[0], &w.mem[rOpen+slotSize*level])
 	} else {
 		atomic.StoreUint32(w.u32(rOpen+slotSize*level+8), uint32(l.head)&^openMark|l.mark)
 		w.setState(level, stateClosing)

@@ -30,7 +30,7 @@ import (
 // Codes of an answer, as TaskD has them.
 const (
 	OK           = 200
-	BadParameter = 300
+	badParameter = 300
 )
 
 // ErrNoJob is returned by Options.Apply when it knows no such job.
@@ -92,9 +92,7 @@ func (b *Board) Register(s grpc.ServiceRegistrar) {
 	s.RegisterService(&followersDesc, b)
 }
 
-// Set switches a job, as Modify does.
-func (b *Board) Set(name string, s trace.State) error { return b.set(name, s, "") }
-
+// set switches a job for the Caller by.
 func (b *Board) set(name string, s trace.State, by string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,9 +119,14 @@ func (b *Board) set(name string, s trace.State, by string) error {
 	}
 
 	j.state, j.set = s, true
+	j.wake()
+	return nil
+}
+
+// wake lets those go on who wait for the next value.
+func (j *job) wake() {
 	close(j.changed)
 	j.changed = make(chan struct{})
-	return nil
 }
 
 // Told says that the recorders of a job, of every job when that is "", were told
@@ -137,8 +140,7 @@ func (b *Board) Told(job string) {
 		}
 
 		j.set, j.by = false, ""
-		close(j.changed)
-		j.changed = make(chan struct{})
+		j.wake()
 	}
 }
 
@@ -205,16 +207,16 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 		return &tracepb.DataTypeRes{Code: code, Message: fmt.Sprintf(format, args...)}, nil
 	}
 	if err := checkName(r.GetJobNsName()); err != nil {
-		return answer(BadParameter, "%v", err)
+		return answer(badParameter, "%v", err)
 	}
 
 	if r.GetProfilingSwitch() == nil {
-		return answer(BadParameter, "profilingSwitch is missing: give all five words")
+		return answer(badParameter, "profilingSwitch is missing: give all five words")
 	}
 
 	state, err := wordsOf(r.GetProfilingSwitch()).State()
 	if err != nil {
-		return answer(BadParameter, "%v", err)
+		return answer(badParameter, "%v", err)
 	}
 
 	by := ""
@@ -235,7 +237,7 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 // GetTrainingDataTraceSwitch tells a job's switch.
 func (b *Board) GetTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataStatusReq) (*tracepb.DataStatusRes, error) {
 	if err := checkName(r.GetJobNsName()); err != nil {
-		return &tracepb.DataStatusRes{Code: BadParameter, Message: err.Error()}, nil
+		return &tracepb.DataStatusRes{Code: badParameter, Message: err.Error()}, nil
 	}
 
 	state, by, ok := b.here(b.job(r.GetJobNsName()))

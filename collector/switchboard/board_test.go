@@ -111,11 +111,11 @@ func TestModifyCodes(t *testing.T) {
 	}{
 		{"all off", "ns/j1", words("off", "off"), nil, OK, "off"},
 		{"light on", "ns/j1", words("off", "on"), nil, OK, "Step,FP"},
-		{"no namespace", "j1", words("on", "on"), nil, BadParameter, "<namespace>/<job>"},
-		{"no words", "ns/j1", nil, nil, BadParameter, "all five words"},
-		{"typo", "ns/j1", words("onn", "on"), nil, BadParameter, `did you mean "on"`},
-		{"four apart", "ns/j1", mixed, nil, BadParameter, "switched together"},
-		{"floor", "ns/j1", words("on", "off"), nil, BadParameter, "can't be off while"},
+		{"no namespace", "j1", words("on", "on"), nil, badParameter, "<namespace>/<job>"},
+		{"no words", "ns/j1", nil, nil, badParameter, "all five words"},
+		{"typo", "ns/j1", words("onn", "on"), nil, badParameter, `did you mean "on"`},
+		{"four apart", "ns/j1", mixed, nil, badParameter, "switched together"},
+		{"floor", "ns/j1", words("on", "off"), nil, badParameter, "can't be off while"},
 		{"unknown job", "ns/j2", words("on", "on"), nil, 0, "code = NotFound desc = switch job j2: no such job"},
 		{"recorders fail", "ns/j1", words("on", "on"), errors.New("tmpfs is gone"), 0, "code = Internal desc = switch job j1: tmpfs is gone"},
 	}
@@ -144,7 +144,7 @@ func TestModifyCodes(t *testing.T) {
 
 func TestGetCodes(t *testing.T) {
 	_, c := serve(t)
-	for job, code := range map[string]int32{"ns/j1": OK, "ns/j2": 0, "j1": BadParameter} {
+	for job, code := range map[string]int32{"ns/j1": OK, "ns/j2": 0, "j1": badParameter} {
 		got, err := c.GetTrainingDataTraceSwitch(timeout(t), &tracepb.DataStatusReq{JobNsName: job})
 		if got.GetCode() != code || code == 0 && status.Code(err) != codes.NotFound || code != 0 && err != nil {
 			t.Errorf("Get(%s) = %v, %v, want code %d", job, got, err, code)

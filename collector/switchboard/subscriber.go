@@ -1,6 +1,7 @@
 package switchboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,11 +44,7 @@ const (
 // Run follows until ctx ends; it returns nil then. A server that is away keeps the
 // state as it is.
 func (s *Subscriber) Run(ctx context.Context) error {
-	log := s.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-
+	log := cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	conn, err := s.Endpoint.Dial(s.Address)
 	if err != nil {
 		return fmt.Errorf("follow the switch at %s: %w", s.Address, err)

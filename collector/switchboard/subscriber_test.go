@@ -58,13 +58,13 @@ func TestSubscriberFollows(t *testing.T) {
 	}
 	want(trace.On)
 	light := trace.State{Light: true}
-	if err := board.Set("j1", light); err != nil {
+	if err := board.set("j1", light, ""); err != nil {
 		t.Fatal(err)
 	}
 
 	want(light)
 	down()
-	if err := board.Set("j1", trace.State{}); err != nil {
+	if err := board.set("j1", trace.State{}, ""); err != nil {
 		t.Fatal(err)
 	}
 

@@ -20,13 +20,9 @@ type Recorder struct {
 	Rank        int       `json:"rank"`
 	Node        string    `json:"node,omitempty"` // "" on this machine
 	Wanted      State     `json:"wanted"`
-	Followed    State     `json:"followed"`    // what it acts on now
+	Followed    State     `json:"followed"`    // what it acts on now; what is wanted, from its next range on
 	FollowedAt  int64     `json:"followed_at"` // since when, ns since the Unix epoch
 }
-
-// Follows reports whether the recorder acts on what is wanted. One that records
-// nothing at the moment sees the switch at its next range.
-func (r Recorder) Follows() bool { return r.Wanted == r.Followed }
 
 // Recorders lists the living recorders under a run directory. The error joins
 // what was wrong with single folders.

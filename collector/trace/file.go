@@ -9,22 +9,21 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
+	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
 const (
-	// FileLimit bounds a switch file, bytes; TaskD's limit.
-	FileLimit = 1 << 20
-	// Poll is how often a switch file is read when nobody hints at a change.
-	Poll = time.Second
+	// fileLimit bounds a switch file, bytes; TaskD's limit.
+	fileLimit = 1 << 20
+	// poll is how often a switch file is read when nobody hints at a change.
+	poll = time.Second
 	// sayAgain is the pause between two reports of the same problem.
 	sayAgain = 30 * time.Second
 )
@@ -36,7 +35,7 @@ const (
 // that was written for TaskD must not turn the heavy kind on. Words that are none of the five are reported and otherwise as
 // if they were not there. An error means that the state must stay as it is: the
 // file is half-written or holds a value that is neither "on" nor "off".
-func ParseFile(b []byte) (State, []*Problem, error) {
+func ParseFile(b []byte) (s State, problems []error, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	var values map[string]json.RawMessage
 	if err := d.Decode(&values); err != nil {
@@ -52,30 +51,24 @@ func ParseFile(b []byte) (State, []*Problem, error) {
 	}
 
 	var w Words // "" where a word is missing
-	var problems []*Problem
 	var errs []error
-	for name, raw := range values {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(allWords, name) {
-			problems = append(problems, &Problem{Word: name, Rule: ruleKnown, Nearest: spelling.Nearest(name, allWords)})
+			problems = append(problems, problem(name, "", ruleKnown, spelling.Nearest(name, allWords)))
 			continue
 		}
 
 		var v string
-		if json.Unmarshal(raw, &v) != nil {
-			v = string(raw)
+		if json.Unmarshal(values[name], &v) != nil {
+			v = string(values[name])
 		}
 
-		if p := checkValue(name, v); p != nil {
-			errs = append(errs, p)
-		}
-
+		errs = append(errs, checkValue(name, v))
 		*w.value(name) = v
 	}
 
-	slices.SortFunc(problems, func(a, b *Problem) int { return strings.Compare(a.Word, b.Word) })
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	if errs != nil {
-		return State{}, problems, fmt.Errorf("parse switch: %w", errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return State{}, problems, fmt.Errorf("parse switch: %w", err)
 	}
 
 	return State{w != (State{}).Words(), w.CommunicationOperator == on}, problems, nil
@@ -83,7 +76,7 @@ func ParseFile(b []byte) (State, []*Problem, error) {
 
 // readFile reads a switch file. The path may go through symbolic links: a
 // mounted ConfigMap does.
-func readFile(path string) (State, []*Problem, error) {
+func readFile(path string) (State, []error, error) {
 	st, err := os.Stat(path)
 	if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("read switch %s: not a regular file", path)
@@ -98,13 +91,13 @@ func readFile(path string) (State, []*Problem, error) {
 		return State{}, nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, FileLimit+1))
+	b, err := io.ReadAll(io.LimitReader(f, fileLimit+1))
 	if err != nil {
 		return State{}, nil, err
 	}
 
-	if len(b) > FileLimit {
-		return State{}, nil, fmt.Errorf("read switch %s: larger than %d bytes", path, FileLimit)
+	if len(b) > fileLimit {
+		return State{}, nil, fmt.Errorf("read switch %s: larger than %d bytes", path, fileLimit)
 	}
 
 	s, problems, err := ParseFile(b)
@@ -134,12 +127,13 @@ type Follower struct {
 // Run reads the file every second, and at once when its directory hints at a
 // change, until the context ends. It returns nil then.
 func (f *Follower) Run(ctx context.Context) error {
-	events, stop := watch(filepath.Dir(f.Path))
+	// A ConfigMap is swapped by renaming a link in the directory that the file stands in.
+	events, stop := ring.Watch(filepath.Dir(f.Path))
 	defer stop()
-	tick := time.NewTicker(Poll)
+	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		f.Look(time.Now())
+		f.look(time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -149,36 +143,15 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// watch hints at changes in a directory. A ConfigMap is swapped by renaming a
-// link in the directory that the file stands in.
-func watch(dir string) (<-chan fsnotify.Event, func()) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, func() {}
-	}
-
-	if err := w.Add(dir); err != nil {
-		w.Close()
-		return nil, func() {}
-	}
-
-	return w.Events, func() { w.Close() }
-}
-
-// Look reads the file once and sets what it says. A file that is not there
+// look reads the file once and sets what it says. A file that is not there
 // changes nothing.
-func (f *Follower) Look(now time.Time) {
+func (f *Follower) look(now time.Time) {
 	s, problems, err := readFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 
-	all := err
-	for _, p := range problems {
-		all = errors.Join(all, p)
-	}
-
-	f.say(now, all)
+	f.say(now, errors.Join(append([]error{err}, problems...)...))
 	if err != nil {
 		return
 	}

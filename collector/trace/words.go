@@ -25,17 +25,17 @@ import (
 
 // The words, as TaskD spells them.
 const (
-	CommunicationOperator = "CommunicationOperator"
-	Step                  = "Step"
-	SaveCheckpoint        = "SaveCheckpoint"
-	FP                    = "FP"
-	DataLoader            = "DataLoader"
+	communicationOperator = "CommunicationOperator"
+	step                  = "Step"
+	saveCheckpoint        = "SaveCheckpoint"
+	fp                    = "FP"
+	dataLoader            = "DataLoader"
 
 	on  = "on"
 	off = "off"
 )
 
-var allWords = []string{CommunicationOperator, Step, SaveCheckpoint, FP, DataLoader}
+var allWords = []string{communicationOperator, step, saveCheckpoint, fp, dataLoader}
 
 // State is what the recorders act on.
 type State struct {
@@ -73,7 +73,7 @@ func (s State) String() string {
 	case s.Light:
 		return "Step,FP,SaveCheckpoint,DataLoader"
 	case s.Communication:
-		return CommunicationOperator
+		return communicationOperator
 	}
 
 	return off
@@ -105,41 +105,34 @@ type Words struct {
 
 func (w *Words) value(name string) *string {
 	switch name {
-	case CommunicationOperator:
+	case communicationOperator:
 		return &w.CommunicationOperator
-	case Step:
+	case step:
 		return &w.Step
-	case SaveCheckpoint:
+	case saveCheckpoint:
 		return &w.SaveCheckpoint
-	case FP:
+	case fp:
 		return &w.FP
 	}
 
 	return &w.DataLoader
 }
 
-// Problem is one thing that is wrong with a switch, in words for the person who
-// wrote it.
-type Problem struct {
-	Word    string // which word
-	Value   string // its value, "" when the word itself is the problem
-	Rule    string // what holds instead
-	Nearest string // the known word or value that was probably meant, "" none
-}
-
-// Error implements error.
-func (p *Problem) Error() string {
-	s := p.Word
-	if p.Value != "" {
-		s = fmt.Sprintf("%s: %q", p.Word, p.Value)
+// problem is one thing that is wrong with a switch, in words for the person who wrote
+// it: value is "" when the word itself is wrong, rule what holds instead, nearest the
+// known word or value that was probably meant, "" none.
+func problem(word, value, rule, nearest string) error {
+	s := word
+	if value != "" {
+		s += fmt.Sprintf(": %q", value)
 	}
 
-	s += ": " + p.Rule
-	if p.Nearest != "" {
-		s += fmt.Sprintf(" (did you mean %q?)", p.Nearest)
+	s += ": " + rule
+	if nearest != "" {
+		s += fmt.Sprintf(" (did you mean %q?)", nearest)
 	}
 
-	return s
+	return errors.New(s)
 }
 
 const (
@@ -149,46 +142,40 @@ const (
 	ruleKnown    = "is not one of CommunicationOperator, Step, SaveCheckpoint, FP, DataLoader"
 )
 
-// State checks the words and returns the state they ask for. The error joins a
-// *Problem for each that is wrong.
+// State checks the words and returns the state they ask for. The error joins what is
+// wrong with each.
 func (w Words) State() (State, error) {
 	var errs []error
 	for _, name := range allWords {
-		if p := checkValue(name, *w.value(name)); p != nil {
-			errs = append(errs, p)
-		}
+		errs = append(errs, checkValue(name, *w.value(name)))
 	}
 
-	if errs != nil {
-		return State{}, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return State{}, err
 	}
 
-	for _, name := range []string{SaveCheckpoint, FP, DataLoader} {
+	for _, name := range []string{saveCheckpoint, fp, dataLoader} {
 		if v := *w.value(name); v != w.Step {
-			return State{}, &Problem{Word: name, Value: v, Rule: ruleTogether}
+			return State{}, problem(name, v, ruleTogether, "")
 		}
 	}
 
 	if w.CommunicationOperator == on && w.Step == off {
-		return State{}, &Problem{Word: CommunicationOperator, Value: on, Rule: ruleFloor}
+		return State{}, problem(communicationOperator, on, ruleFloor, "")
 	}
 
 	return State{w.Step == on, w.CommunicationOperator == on}, nil
 }
 
-func checkValue(name, value string) *Problem {
-	if value == on || value == off {
+func checkValue(name, value string) error {
+	switch value {
+	case on, off:
 		return nil
+	case "":
+		return problem(name, "", ruleValue+", it is empty", "")
 	}
 
-	p := &Problem{Word: name, Value: value, Rule: ruleValue}
-	if value == "" {
-		p.Rule += ", it is empty"
-	} else {
-		p.Nearest = spelling.Nearest(value, []string{on, off})
-	}
-
-	return p
+	return problem(name, value, ruleValue, spelling.Nearest(value, []string{on, off}))
 }
 
 // Parse reads the grammar of LAGGARD_TRACE. An error names the word; the state
@@ -202,16 +189,16 @@ func Parse(text string) (State, error) {
 			s = On
 		case strings.EqualFold(w, off):
 			if strings.Contains(text, ",") {
-				errs = append(errs, &Problem{Word: w, Rule: `"off" stands alone; to turn some kinds off, list the others`})
+				errs = append(errs, problem(w, "", `"off" stands alone; to turn some kinds off, list the others`, ""))
 			}
-		case strings.EqualFold(w, CommunicationOperator), strings.EqualFold(w, "Communication"):
+		case strings.EqualFold(w, communicationOperator), strings.EqualFold(w, "Communication"):
 			s = On // the four can't be off then
 		case slices.ContainsFunc(allWords, func(k string) bool { return strings.EqualFold(k, w) }):
 			s.Light = true
 		case w == "" && text == "":
 			s = On
 		default:
-			errs = append(errs, &Problem{Word: w, Rule: "is none of on, off, " + strings.Join(allWords, ", "), Nearest: spelling.Nearest(w, append([]string{on, off}, allWords...))})
+			errs = append(errs, problem(w, "", "is none of on, off, "+strings.Join(allWords, ", "), spelling.Nearest(w, append([]string{on, off}, allWords...))))
 		}
 	}
 

@@ -9,6 +9,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,12 +43,7 @@ type agent struct {
 	left     error // what the drain left in the rings
 
 	mu  sync.Mutex
-	own map[rankKey]*segment.Turn // guarded by mu: ranks of our rings, and what their writers share
-}
-
-type rankKey struct {
-	job  string
-	rank int
+	own map[string]map[int]*segment.Turn // guarded by mu: by job, ranks of our rings, and what their writers share
 }
 
 // noRecorder is how long --until-idle waits for the first recorder.
@@ -59,7 +55,7 @@ var errNoRecorder = errors.New("agent: no recorder has made a ring in 10 minutes
 // Run runs an agent until ctx ends, or until all is idle where Options.UntilIdle says so.
 // The error says what it left undone.
 func Run(ctx context.Context, o Options) error {
-	a := &agent{o: o, own: map[rankKey]*segment.Turn{}}
+	a := &agent{o: o, own: map[string]map[int]*segment.Turn{}}
 	if err := a.build(ctx); err != nil {
 		return err
 	}
@@ -87,14 +83,11 @@ func (a *agent) build(ctx context.Context) error {
 		a.o.Logger.Warn("a write that was broken off is not settled", "err", err)
 	}
 
-	a.switches = newSwitches(switchOptions{
-		runDir: a.o.RingDir, file: a.o.SwitchFile, node: a.o.Node, jobName: a.o.JobName, log: a.o.Logger, known: a.hasJob,
-		unnamed: func() string { return a.drain.Unnamed() },
-	})
+	a.switches = newSwitches(a)
 	files, _ := a.shares()
 	a.drain, err = drain.New(drain.Options{
 		RunDir: a.o.RingDir, Open: a.openSegment, Node: a.o.Node, Pod: a.o.Pod, Logger: a.o.Logger, Trust: a.trust(), Wanted: a.switches.wanted,
-		Drained: a.grown, Files: files,
+		Drained: a.grown, Rotated: a.rotated, Files: files,
 	})
 	if err != nil {
 		return err
@@ -117,10 +110,7 @@ func (a *agent) buildFollower(ctx context.Context) error {
 	}
 
 	o := a.o.Intake
-	if o.State == "" {
-		o.State = filepath.Join(a.o.Dir, ".laggard")
-	}
-
+	o.State = cmp.Or(o.State, filepath.Join(a.o.Dir, ".laggard"))
 	o.Logger = a.o.Logger
 	o.Own, o.Node = a.owns, a.o.Node
 	_, o.Ranks = a.shares()
@@ -140,7 +130,7 @@ const beside = 26
 // the shipper, which opens half as many segments. The shares are fixed: if each took what
 // it found free, both would take the last ones.
 func (a *agent) shares() (files, ranks int) {
-	rest := max(drain.OpenFiles()-beside, 16)
+	rest := max(ring.OpenFiles()-beside, 16)
 	if a.o.Store == "" {
 		return rest, 0
 	}
@@ -152,15 +142,15 @@ func (a *agent) shares() (files, ranks int) {
 func (a *agent) owns(job string, rank int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.own[rankKey{job, rank}] != nil
+	return a.own[job][rank] != nil
 }
 
 // hasJob tells whether recorders of the job were seen here.
 func (a *agent) hasJob(job string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for k := range a.own {
-		if a.switches.job(k.job) == job {
+	for own := range a.own {
+		if a.switches.job(own) == job {
 			return true
 		}
 	}

@@ -23,7 +23,7 @@ type check struct {
 }
 
 func (a *agent) readiness() readiness {
-	all := readiness{{"rings", a.drain.Ready}, {"disk", newDiskCheck(filepath.Join(a.o.Dir, ".laggard")).err}}
+	all := readiness{{"rings", a.drain.Ready}, {"disk", (&diskCheck{dir: filepath.Join(a.o.Dir, ".laggard")}).err}}
 	if a.follower != nil {
 		all = append(all, check{"store", func() error { return storeReady(a.follower.Stats(), time.Now()) }})
 	}
@@ -70,8 +70,6 @@ type diskCheck struct {
 	dir   string
 	since atomic.Int64 // when the write under way began, 0 none
 }
-
-func newDiskCheck(dir string) *diskCheck { return &diskCheck{dir: dir} }
 
 // diskPatience is how long a write may take: others wait for it no longer.
 const diskPatience = 5 * time.Second

@@ -13,29 +13,29 @@ import (
 
 // openSegment returns the segment writer of a new incarnation.
 func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
-	a.mu.Lock()
-	turn := a.own[rankKey{m.Job, m.Rank}]
-	if turn == nil {
-		turn = new(segment.Turn)
-		a.own[rankKey{m.Job, m.Rank}] = turn
-	}
-
-	a.mu.Unlock()
+	turn := a.turn(m.Job, m.Rank)
 	dir := filepath.Join(a.o.Dir, m.Job, strconv.Itoa(m.Rank))
-	var w drain.Writer
-	var err error
+	defer a.hint() // a rank directory may be new
 	if a.o.Format == "taskd" {
-		w, err = taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.Dir, ".laggard"), Limit: a.o.SegmentBytes, Turn: turn, Account: a.account})
-	} else {
-		w, err = segment.Open(dir, m, segment.Options{Limit: a.o.SegmentBytes, Turn: turn, TrustUIDs: a.o.TrustUIDs, OnClose: a.segmentClosed})
+		return taskd.Open(dir, m, taskd.Options{State: filepath.Join(a.o.Dir, ".laggard"), Limit: a.o.SegmentBytes, Turn: turn, Account: a.account})
 	}
 
-	if err != nil {
-		return nil, err
+	return segment.Open(dir, m, segment.Options{Limit: a.o.SegmentBytes, Turn: turn, TrustUIDs: a.o.TrustUIDs, OnClose: a.segmentClosed})
+}
+
+// turn returns what the writers of a rank's directory share; the rank is ours from now on.
+func (a *agent) turn(job string, rank int) *segment.Turn {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.own[job] == nil {
+		a.own[job] = map[int]*segment.Turn{}
 	}
 
-	a.hint() // a rank directory may be new
-	return &rotating{Writer: w, rotated: a.rotated}, nil
+	if a.own[job][rank] == nil {
+		a.own[job][rank] = new(segment.Turn)
+	}
+
+	return a.own[job][rank]
 }
 
 // rotated ages before another segment is filled, so the tree stays under its cap
@@ -43,35 +43,6 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 func (a *agent) rotated() {
 	a.ageing.MakeRoom(context.Background())
 	a.hint()
-}
-
-// rotating is a segment writer that says when it has begun another segment, so
-// that nobody need wait for the next look.
-type rotating struct {
-	drain.Writer
-	rotated func()
-	name    string
-}
-
-// AppendRecord implements drain.Writer.
-func (r *rotating) AppendRecord(rec *record.Record) error {
-	err := r.Writer.AppendRecord(rec)
-	r.look()
-	return err
-}
-
-// Flush implements drain.Writer.
-func (r *rotating) Flush() error {
-	err := r.Writer.Flush()
-	r.look()
-	return err
-}
-
-func (r *rotating) look() {
-	if name := r.Writer.Name(); name != r.name {
-		r.name = name
-		r.rotated()
-	}
 }
 
 // grown tells the follower that segments are longer.

@@ -41,8 +41,9 @@ func (a *agent) serve(ctx context.Context) error {
 		g.Go(func() error { return follower.Run(ctx) })
 	}
 
-	if a.switches.file != nil {
-		g.Go(func() error { return a.switches.file.Run(ctx) })
+	if a.o.SwitchFile != "" {
+		file := &trace.Follower{Path: a.o.SwitchFile, Set: a.switches.follow(""), Logger: a.o.Logger}
+		g.Go(func() error { return file.Run(ctx) })
 	}
 
 	return g.Wait()

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"log/slog"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,8 +15,7 @@ import (
 type switches struct {
 	state *trace.Switch
 	board *switchboard.Board
-	file  *trace.Follower // nil without a switch file
-	known func(job string) bool
+	known func(job string) bool // recorders of the job were seen here
 
 	named string // the job of --job-name; "" none
 
@@ -25,21 +23,12 @@ type switches struct {
 	uid string // guarded by mu: what recorders call the named job, see wanted
 }
 
-// switchOptions are what the switch of an agent needs of it.
-type switchOptions struct {
-	runDir, file, node string
-	jobName            string // --job-name
-	log                *slog.Logger
-	known              func(job string) bool // recorders of the job were seen here
-	unnamed            func() string         // the job of recorders that name none
-}
-
-// newSwitches returns the switch of the recorders under a run directory.
-func newSwitches(o switchOptions) *switches {
-	s := &switches{known: o.known, named: o.jobName[strings.IndexByte(o.jobName, '/')+1:]}
-	s.state = &trace.Switch{RunDir: o.runDir, Name: func(job string) string {
+// newSwitches returns the switch of an agent's recorders.
+func newSwitches(a *agent) *switches {
+	s := &switches{known: a.hasJob, named: a.o.JobName[strings.IndexByte(a.o.JobName, '/')+1:]}
+	s.state = &trace.Switch{RunDir: a.o.RingDir, Name: func(job string) string {
 		if job == "" {
-			job = o.unnamed()
+			job = a.drain.Unnamed()
 		}
 
 		return s.job(job)
@@ -57,16 +46,12 @@ func newSwitches(o switchOptions) *switches {
 		Recorders: func(job string) []trace.Recorder {
 			recorders := s.recorders(job)
 			for i := range recorders {
-				recorders[i].Node = o.node
+				recorders[i].Node = a.o.Node
 			}
 
 			return recorders
 		},
 	})
-	if o.file != "" {
-		s.file = &trace.Follower{Path: o.file, Set: s.follow(""), Logger: o.log}
-	}
-
 	return s
 }
 

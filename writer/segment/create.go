@@ -87,7 +87,7 @@ func largest(dir string) (int64, error) {
 // stands in the open segment after the next Flush and in every later one.
 func (w *Writer) SetMeta(m record.Meta) error {
 	if w.closed {
-		return ErrClosed
+		return errClosed
 	}
 
 	m.Format, m.Segment = record.Format, ""
@@ -110,8 +110,8 @@ func (w *Writer) SetMeta(m record.Meta) error {
 
 // fitsIdentity leaves at least half of a segment to records.
 func (w *Writer) fitsIdentity(m record.Meta) error {
-	if n := len(m.AppendLine(nil)) + len(`"segment":"0123456789abcdef",`); n > MaxLine || int64(n) > w.o.Limit/2 {
-		return fmt.Errorf("identity: %w: %d bytes", ErrTooLong, n)
+	if n := len(m.AppendLine(nil)) + len(`"segment":"0123456789abcdef",`); n > maxLine || int64(n) > w.o.Limit/2 {
+		return fmt.Errorf("identity: %w: %d bytes", errTooLong, n)
 	}
 
 	return nil
@@ -149,17 +149,16 @@ func (w *Writer) identity() []byte {
 	}
 
 	long := append(line[:len(line)-2:len(line)-2], `,"next":{`...)
-	next := w.written.all()
-	for i, ring := range slices.Sorted(maps.Keys(next)) {
+	for i, ring := range slices.Sorted(maps.Keys(w.written)) {
 		if i > 0 {
 			long = append(long, ',')
 		}
 
-		long = fmt.Appendf(long, `"%d":%d`, ring, next[ring])
+		long = fmt.Appendf(long, `"%d":%d`, ring, w.written[ring])
 	}
 
 	long = append(long, "}}\n"...)
-	if len(long) > MaxLine || int64(len(long)) > w.o.Limit/2 {
+	if len(long) > maxLine || int64(len(long)) > w.o.Limit/2 {
 		return line // thousands of rings: a restart reads older segments too
 	}
 

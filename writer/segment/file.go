@@ -15,6 +15,7 @@ import (
 // File is one segment open for appending.
 type File interface {
 	io.Writer
+	Stat() (fs.FileInfo, error)
 	Sync() error // fdatasync
 	Truncate(size int64) error
 	Close() error

@@ -77,7 +77,7 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 			n := r.seen + i
 			line, offset = r.buf[r.r:r.r+n], r.off
 			r.take(n + 1)
-			if !r.skipping && n <= MaxLine {
+			if !r.skipping && n <= maxLine {
 				r.last = line
 				return line, offset, nil
 			}
@@ -89,7 +89,7 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 		}
 
 		r.seen = r.w - r.r
-		if r.seen > MaxLine && !r.skipping {
+		if r.seen > maxLine && !r.skipping {
 			r.skipping, r.from = true, r.off
 		}
 

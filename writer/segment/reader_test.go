@@ -133,8 +133,8 @@ func TestReader_Last(t *testing.T) {
 }
 
 func TestReader_SkipsLongLines(t *testing.T) {
-	long := strings.Repeat("x", MaxLine+1)
-	exact := strings.Repeat("y", MaxLine)
+	long := strings.Repeat("x", maxLine+1)
+	exact := strings.Repeat("y", maxLine)
 	data := []byte("a\n" + long + "\n" + exact + "\n" + long + long + long + "\nb\n" + long)
 	for _, name := range []string{"1", "1.zst"} {
 		t.Run(name, func(t *testing.T) {
@@ -152,18 +152,18 @@ func TestReader_SkipsLongLines(t *testing.T) {
 				}
 
 				must(t, err)
-				if data[offset] != line[0] || len(line) > MaxLine {
+				if data[offset] != line[0] || len(line) > maxLine {
 					t.Fatalf("offset %d, %d bytes", offset, len(line))
 				}
 
 				got = append(got, fmt.Sprintf("%c%d", line[0], len(line)))
 			}
 
-			if fmt.Sprint(got) != fmt.Sprintf("[a1 y%d b1]", MaxLine) {
+			if fmt.Sprint(got) != fmt.Sprintf("[a1 y%d b1]", maxLine) {
 				t.Errorf("lines: %v", got)
 			}
 
-			if s := r.Skipped(); s.Lines != 2 || s.Bytes < 4*MaxLine {
+			if s := r.Skipped(); s.Lines != 2 || s.Bytes < 4*maxLine {
 				t.Errorf("Skipped()=%+v", s)
 			}
 
@@ -264,7 +264,7 @@ func FuzzReader(f *testing.F) {
 				break
 			}
 
-			if offset < sum || bytes.IndexByte(line, '\n') >= 0 || len(line) > MaxLine {
+			if offset < sum || bytes.IndexByte(line, '\n') >= 0 || len(line) > maxLine {
 				t.Fatalf("line %q at %d after %d", line, offset, sum)
 			}
 

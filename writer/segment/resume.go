@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,7 @@ func (w *Writer) resume() error {
 		}
 	}
 
-	w.written.copy(&w.accepted)
+	maps.Copy(w.written, w.accepted)
 	return nil
 }
 
@@ -121,17 +122,19 @@ func (w *Writer) scan(s Info) (found, error) {
 		return f, err
 	}
 
-	var first identity
 	if t, err := w.parser.Parse(line); err != nil || t != record.LineMeta || !w.own(w.parser.Meta) {
 		return f, nil
 	}
 
 	f.mine, f.segment, f.meta = true, w.parser.Meta.Segment, w.parser.Meta
+	var first struct {
+		Next map[uint32]uint64 `json:"next"` // not of the meta: the writer's own business
+	}
 	if err := json.Unmarshal(line, &first); err == nil && first.Next != nil {
 		f.complete = true
 		for ring, next := range first.Next {
-			if next > 0 {
-				w.accepted.set(ring, next-1)
+			if ring != 0 && next > 0 {
+				w.accepted[ring] = max(w.accepted[ring], next)
 			}
 		}
 	}
@@ -150,18 +153,13 @@ func (w *Writer) scan(s Info) (found, error) {
 		switch t, err := w.parser.Parse(line); {
 		case err != nil: // a damaged line: its reader counts it
 		case t == record.LineRecord:
-			w.accepted.set(w.parser.Record.Ring, w.parser.Record.Seq)
+			take(w.accepted, &w.parser.Record)
 		case t == record.LineEnd:
 			w.ended = true
 		case t == record.LineMeta:
 			f.meta = w.parser.Meta
 		}
 	}
-}
-
-// identity is the part of an identity line that is the writer's own business.
-type identity struct {
-	Next map[uint32]uint64 `json:"next"`
 }
 
 func (w *Writer) own(m record.Meta) bool {
@@ -207,16 +205,11 @@ func (w *Writer) reopen(s Info, f found) {
 // same reports whether the open file is still the one that was read, and has no
 // second name: what is behind another name is not ours to change.
 func same(file File, s Info) bool {
-	f, ok := file.(interface{ Stat() (os.FileInfo, error) })
-	if !ok {
-		return true
-	}
-
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err != nil {
 		return false
 	}
 
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && sys.Ino == s.Inode && uint64(sys.Dev) == s.Device && sys.Nlink == 1
+	sys := st.Sys().(*syscall.Stat_t)
+	return sys.Ino == s.Inode && uint64(sys.Dev) == s.Device && sys.Nlink == 1
 }

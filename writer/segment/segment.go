@@ -17,6 +17,7 @@
 package segment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -34,10 +35,10 @@ import (
 const (
 	// DefaultLimit is the size that a segment never exceeds, in bytes.
 	DefaultLimit = 10 << 20
-	// MaxLine bounds a line in bytes, without its '\n': writers refuse longer ones,
+	// maxLine bounds a line in bytes, without its '\n': writers refuse longer ones,
 	// readers skip and count them. The longest line of ours is an identity with
 	// the ranks of large groups.
-	MaxLine = 1 << 20
+	maxLine = 1 << 20
 	// compressed is the ending of a compressed segment.
 	compressed = ".zst"
 	// maxDigits keeps every name, and the one after it, within an int64.
@@ -128,17 +129,7 @@ func ListAll(rankDir string) ([]Info, error) {
 		return nil, dirError(rankDir, err)
 	}
 
-	slices.SortFunc(all, func(a, b Info) int {
-		if a.Number != b.Number {
-			if a.Number < b.Number {
-				return -1
-			}
-
-			return 1
-		}
-
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(all, func(a, b Info) int { return cmp.Or(cmp.Compare(a.Number, b.Number), strings.Compare(a.Name, b.Name)) })
 	return all, nil
 }
 

@@ -3,7 +3,6 @@ package segment
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 )
 
@@ -11,7 +10,7 @@ import (
 // An error of an earlier rotation is returned here, once.
 func (w *Writer) Sync() error {
 	if w.closed {
-		return ErrClosed
+		return errClosed
 	}
 
 	err := w.Flush()
@@ -29,17 +28,16 @@ func (w *Writer) Sync() error {
 // vanished tells that somebody deleted the open segment: what is written to it is
 // read by nobody, so the Writer must not go on with it.
 func (w *Writer) vanished() error {
-	f, ok := w.file.(interface{ Stat() (os.FileInfo, error) })
-	if !ok {
+	if w.file == nil {
 		return nil
 	}
 
-	st, err := f.Stat()
+	st, err := w.file.Stat()
 	if err != nil {
 		return fmt.Errorf("stat segment %s: %w", w.path(), err)
 	}
 
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Nlink == 0 {
+	if st.Sys().(*syscall.Stat_t).Nlink == 0 {
 		return fmt.Errorf("segment %s was deleted while it was written: %d bytes are lost unless they were read before", w.path(), w.size)
 	}
 

@@ -2,9 +2,12 @@ package segment
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -12,13 +15,13 @@ import (
 )
 
 var (
-	// ErrTooLong is returned, wrapped, for a line that no segment or reader takes.
+	// errTooLong is returned, wrapped, for a line that no segment or reader takes.
 	// The line is counted (Stats.Refused) and forgotten.
-	ErrTooLong = errors.New("line too long")
-	// ErrEnded is returned for a line after the incarnation's end line.
-	ErrEnded = errors.New("incarnation has ended")
-	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("writer is closed")
+	errTooLong = errors.New("line too long")
+	// errEnded is returned for a line after the incarnation's end line.
+	errEnded = errors.New("incarnation has ended")
+	// errClosed is returned after Close.
+	errClosed = errors.New("writer is closed")
 )
 
 const (
@@ -80,8 +83,8 @@ type Writer struct {
 	last    int64  // largest number seen or made
 
 	buf      []byte
-	accepted positions // after buf
-	written  positions // before buf
+	accepted map[uint32]uint64 // next sequence number by ring, after buf
+	written  map[uint32]uint64 // before buf
 	ended    bool
 	closed   bool
 	dirty    bool  // file has bytes that are not synced
@@ -95,16 +98,9 @@ type Writer struct {
 // the directory, its torn tail cut off, and knows from what is on disk where each ring goes on (Next)
 // and whether the incarnation has ended. It makes no segment: the first Flush does.
 func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
-	if o.Limit == 0 {
-		o.Limit = DefaultLimit
-	}
-
+	o.Limit, o.Buffer = cmp.Or(o.Limit, DefaultLimit), cmp.Or(o.Buffer, defaultBuffer)
 	if o.Limit < minLimit {
 		return nil, fmt.Errorf("open segments in %s: limit of %d bytes: want %d or more", rankDir, o.Limit, minLimit)
-	}
-
-	if o.Buffer <= 0 {
-		o.Buffer = defaultBuffer
 	}
 
 	if o.Now == nil {
@@ -116,7 +112,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 	}
 
 	meta.Format, meta.Segment = record.Format, ""
-	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o}
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, accepted: map[uint32]uint64{}, written: map[uint32]uint64{}}
 	if err := w.fitsIdentity(meta); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", rankDir, err)
 	}
@@ -135,7 +131,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 // Next returns, for each ring that has records, the sequence number after the last
 // one accepted. Right after Open that is what is on disk: nothing when all that is
 // left there is a segment that a full disk left without its first line.
-func (w *Writer) Next() map[uint32]uint64 { return w.accepted.all() }
+func (w *Writer) Next() map[uint32]uint64 { return maps.Clone(w.accepted) }
 
 // Ended reports whether the incarnation's end line was accepted or is on disk.
 func (w *Writer) Ended() bool { return w.ended }
@@ -161,7 +157,7 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 		return err
 	}
 
-	w.accepted.set(r.Ring, r.Seq)
+	take(w.accepted, r)
 	return nil
 }
 
@@ -181,7 +177,7 @@ func (w *Writer) AppendLine(line []byte) error {
 		return err
 	}
 
-	if err := w.note(line, &w.accepted); err != nil {
+	if err := w.note(line); err != nil {
 		return err
 	}
 
@@ -190,7 +186,7 @@ func (w *Writer) AppendLine(line []byte) error {
 }
 
 // note takes the position of a record and the end from a line.
-func (w *Writer) note(line []byte, p *positions) error {
+func (w *Writer) note(line []byte) error {
 	if !bytes.HasPrefix(line, []byte(`{"kind"`)) && !bytes.HasPrefix(line, []byte(`{"end"`)) && !bytes.HasPrefix(line, []byte(`{"meta"`)) {
 		return nil
 	}
@@ -199,7 +195,7 @@ func (w *Writer) note(line []byte, p *positions) error {
 	case err != nil:
 		return fmt.Errorf("append to segment: %w", err)
 	case t == record.LineRecord:
-		p.set(w.parser.Record.Ring, w.parser.Record.Seq)
+		take(w.accepted, &w.parser.Record)
 	case t == record.LineEnd:
 		w.ended = true
 	case t == record.LineMeta:
@@ -209,13 +205,20 @@ func (w *Writer) note(line []byte, p *positions) error {
 	return nil
 }
 
+// take notes that a record was taken. Ring 0 is no ring.
+func take(next map[uint32]uint64, r *record.Record) {
+	if r.Ring != 0 && r.Seq != math.MaxUint64 {
+		next[r.Ring] = max(next[r.Ring], r.Seq+1)
+	}
+}
+
 // ready makes room in the buffer for one more line.
 func (w *Writer) ready() error {
 	switch {
 	case w.closed:
-		return ErrClosed
+		return errClosed
 	case w.ended:
-		return ErrEnded
+		return errEnded
 	case len(w.buf) >= w.o.Buffer:
 		return w.Flush()
 	}
@@ -225,17 +228,17 @@ func (w *Writer) ready() error {
 
 // bound refuses a line of n bytes, '\n' included, that no segment would take.
 func (w *Writer) bound(n int) error {
-	if n-1 <= MaxLine && int64(n) <= w.o.Limit-minLimit/4 {
+	if n-1 <= maxLine && int64(n) <= w.o.Limit-minLimit/4 {
 		return nil
 	}
 
-	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
+	return fmt.Errorf("append to segment: %w: %d bytes", errTooLong, n)
 }
 
 // Flush writes the buffer. On an error the rest stays in the buffer.
 func (w *Writer) Flush() error {
 	if w.closed {
-		return ErrClosed
+		return errClosed
 	}
 
 	var refused error
@@ -297,7 +300,7 @@ func (w *Writer) fits() int {
 func (w *Writer) refuse() error {
 	n := bytes.IndexByte(w.buf, '\n') + 1
 	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
-	return fmt.Errorf("append to segment: %w: %d bytes", ErrTooLong, n)
+	return fmt.Errorf("append to segment: %w: %d bytes", errTooLong, n)
 }
 
 // put writes whole lines to the open segment. What a short write left of a line is
@@ -337,7 +340,7 @@ func (w *Writer) advance(n int, buffered bool) {
 	}
 
 	if n == len(w.buf) {
-		w.written.copy(&w.accepted)
+		maps.Copy(w.written, w.accepted)
 		w.buf = w.buf[:0]
 		return
 	}
@@ -345,7 +348,7 @@ func (w *Writer) advance(n int, buffered bool) {
 	for rest := w.buf[:n]; len(rest) > 0; {
 		i := bytes.IndexByte(rest, '\n')
 		if t, err := w.parser.Parse(rest[:i]); err == nil && t == record.LineRecord {
-			w.written.set(w.parser.Record.Ring, w.parser.Record.Seq)
+			take(w.written, &w.parser.Record)
 		}
 
 		rest = rest[i+1:]

@@ -178,7 +178,7 @@ func TestWriter_ResumesItsNewestSegment(t *testing.T) {
 	must(t, w.AppendRecord(testRecord(1, 11)))
 	end := record.End{At: 1, How: "closed"}
 	must(t, w.AppendLine(end.AppendLine(nil)))
-	if err := w.AppendRecord(testRecord(1, 12)); !errors.Is(err, ErrEnded) {
+	if err := w.AppendRecord(testRecord(1, 12)); !errors.Is(err, errEnded) {
 		t.Fatalf("append after the end: %v", err)
 	}
 
@@ -223,11 +223,11 @@ func TestWriter_RefusesALineThatNoSegmentTakes(t *testing.T) {
 	w := open(t, dir, Options{Limit: minLimit})
 	r := testRecord(1, 0)
 	r.Path = strings.Repeat("x", minLimit)
-	if err := w.AppendRecord(r); !errors.Is(err, ErrTooLong) {
+	if err := w.AppendRecord(r); !errors.Is(err, errTooLong) {
 		t.Errorf("record over the limit: %v", err)
 	}
 
-	if err := w.AppendLine([]byte(strings.Repeat("y", MaxLine+1))); !errors.Is(err, ErrTooLong) {
+	if err := w.AppendLine([]byte(strings.Repeat("y", maxLine+1))); !errors.Is(err, errTooLong) {
 		t.Errorf("line over MaxLine: %v", err)
 	}
 
@@ -255,7 +255,7 @@ func TestWriter_RefusesWhatAGrownIdentityLeavesNoRoomFor(t *testing.T) {
 	r := testRecord(1, 1e15+1)
 	r.Path = strings.Repeat("x", minLimit-minLimit/4-300)
 	must(t, w.AppendRecord(r))
-	if err := w.Flush(); !errors.Is(err, ErrTooLong) {
+	if err := w.Flush(); !errors.Is(err, errTooLong) {
 		t.Fatalf("Flush()=%v, want ErrTooLong", err)
 	}
 

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -165,15 +167,27 @@ func Remove() {
 
 func build(dir string) error {
 	ctx := context.Background()
-	if err := native.Install(dir); err != nil {
+	if err := os.CopyFS(dir, native.Sources()); err != nil {
 		return err
 	}
 
-	if err := native.Build(ctx, "", dir, filepath.Join(dir, native.Library), "-Werror"); err != nil {
+	if err := native.Build(ctx, dir, dir, "-Werror"); err != nil {
 		return err
 	}
 
-	return native.Program(ctx, "", dir, source("driver.c"), filepath.Join(dir, "driver"), source("life.c"))
+	return Program(ctx, dir, source("driver.c"), filepath.Join(dir, "driver"), source("life.c"))
+}
+
+// Program compiles a program in one C file, and what else the compiler is told, against
+// the library in dir, which it finds there when it runs.
+func Program(ctx context.Context, dir, src, out string, extra ...string) error {
+	args := slices.Concat([]string{"-std=gnu11", "-O2", "-g", "-pthread", "-Wall", "-Wextra", "-I" + dir, "-o", out, src}, extra,
+		[]string{"-L" + dir, "-llaggard", "-Wl,-rpath," + dir})
+	if b, err := exec.CommandContext(ctx, "cc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", filepath.Base(out), err, b)
+	}
+
+	return nil
 }
 
 // source returns the path of a part of the driver's source.

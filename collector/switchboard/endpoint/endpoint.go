@@ -19,6 +19,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -30,8 +31,8 @@ const Default = "unix"
 // socketName is the socket's name in the ring directory.
 const socketName = "switch.sock"
 
-// TokenEnvironment names the variable that may hold the token.
-const TokenEnvironment = "LAGGARD_SWITCH_TOKEN"
+// tokenEnvironment names the variable that may hold the token.
+const tokenEnvironment = "LAGGARD_SWITCH_TOKEN"
 
 // minToken is the least length of a token, bytes: what can't be guessed.
 const minToken = 16
@@ -60,7 +61,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Cert, "switch-cert", "", "certificate for switches on TCP, PEM: a listener's, and what a caller shows")
 	f.StringVar(&o.Key, "switch-key", "", "its private key")
 	f.StringVar(&o.CA, "switch-ca", "", "certificates that sign the other side's; a listener then wants one of every caller (mutual TLS)")
-	f.StringVar(&o.TokenFile, "switch-token-file", "", "file with the token that every caller of a switch on TCP must say (or in the environment: "+TokenEnvironment+")")
+	f.StringVar(&o.TokenFile, "switch-token-file", "", "file with the token that every caller of a switch on TCP must say (or in the environment: "+tokenEnvironment+")")
 	f.BoolVar(&o.Insecure, "switch-insecure", false, "allow switches on TCP beyond 127.0.0.1 without TLS, and without certificate or token: where a network policy guards the port")
 }
 
@@ -113,7 +114,7 @@ func (a Address) loopback() bool {
 
 // token returns the word that callers say; "" none.
 func (o *Options) token() (string, error) {
-	word, from := os.Getenv(TokenEnvironment), TokenEnvironment
+	word, from := os.Getenv(tokenEnvironment), tokenEnvironment
 	if o.TokenFile != "" {
 		b, err := os.ReadFile(o.TokenFile)
 		if err != nil {
@@ -135,17 +136,7 @@ func (o *Options) token() (string, error) {
 // trusts reports whether a user at the other end of a Unix socket may switch, or is
 // believed.
 func (o *Options) trusts(uid uint32) bool {
-	if uid == 0 || uint64(uid) == uint64(os.Geteuid()) {
-		return true
-	}
-
-	for _, u := range o.TrustUIDs {
-		if uint64(u) == uint64(uid) {
-			return true
-		}
-	}
-
-	return false
+	return uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.TrustUIDs, uint(uid))
 }
 
 // encrypted reports whether TCP carries TLS.

@@ -171,7 +171,7 @@ func TestTCP(t *testing.T) {
 		{"wrong token", with(server, word(right)), with(known, word(wrong)), codes.Unauthenticated, "--switch-token-file"},
 		{"no token", with(server, word(right)), known, codes.Unauthenticated, "--switch-token-file"},
 		{"token on loopback", Options{TokenFile: right}, Options{TokenFile: right}, codes.OK, ""},
-		{"no token on loopback", Options{TokenFile: right}, Options{}, codes.Unauthenticated, TokenEnvironment},
+		{"no token on loopback", Options{TokenFile: right}, Options{}, codes.Unauthenticated, tokenEnvironment},
 		{"mutual TLS", with(server, ca), with(caller, ca), codes.OK, ""},
 		{"mutual TLS, no certificate", with(server, ca), known, codes.Unavailable, ""},
 		{"mutual TLS, a stranger's certificate", with(server, ca), with(stranger, ca), codes.Unavailable, ""},
@@ -267,12 +267,12 @@ func TestWords(t *testing.T) {
 		}
 	}
 
-	t.Setenv(TokenEnvironment, "short")
+	t.Setenv(tokenEnvironment, "short")
 	if err := o.Check(); err == nil || strings.Contains(err.Error(), "short") {
 		t.Errorf("a short token: %v", err)
 	}
 
-	t.Setenv(TokenEnvironment, "long-enough-to-count")
+	t.Setenv(tokenEnvironment, "long-enough-to-count")
 	if err := o.Check(); err != nil {
 		t.Error(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/laggard-dev/laggard/collector/ring"
 )
 
 const (
@@ -32,18 +32,11 @@ type guard struct {
 	open    map[string]int // by peer
 	total   int
 	refused int
-	why     string
 	said    time.Time
 }
 
 func (o *Options) guard(l net.Listener, log *slog.Logger) *guard {
-	g := &guard{Listener: l, o: o, log: log, max: maxConns, open: map[string]int{}}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		g.max = int(min(uint64(g.max), limit.Cur/4))
-	}
-
-	return g
+	return &guard{Listener: l, o: o, log: log, max: min(maxConns, ring.OpenFiles()/4), open: map[string]int{}}
 }
 
 // Accept implements net.Listener.
@@ -109,13 +102,12 @@ func (g *guard) refuse(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused++
-	g.why = err.Error()
 	if time.Since(g.said) < sayEvery {
 		return
 	}
 
 	g.said = time.Now()
-	g.log.Warn("connections to the switch refused", "count", g.refused, "last", g.why)
+	g.log.Warn("connections to the switch refused", "count", g.refused, "last", err.Error())
 	g.refused = 0
 }
 

@@ -133,7 +133,7 @@ func asks(token string) []grpc.ServerOption {
 			}
 		}
 
-		return status.Error(codes.Unauthenticated, "the switch wants its token: --switch-token-file or "+TokenEnvironment)
+		return status.Error(codes.Unauthenticated, "the switch wants its token: --switch-token-file or "+tokenEnvironment)
 	}
 	return []grpc.ServerOption{
 		grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {

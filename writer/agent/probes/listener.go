@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/collector/ring"
 )
 
 // connectionIdle is how long a connection to the health endpoints may be idle.
@@ -24,14 +26,7 @@ const connectionIdle = 5 * time.Second
 
 // mostConnections bounds those connections, each of which is a descriptor that the rings
 // and the store want: an eighth of what there are.
-func mostConnections() int {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 8
-	}
-
-	return int(min(max(limit.Cur/8, 4), 512))
-}
+func mostConnections() int { return min(max(ring.OpenFiles()/8, 4), 512) }
 
 // Serve answers until ctx ends, then lets what is being answered finish.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {

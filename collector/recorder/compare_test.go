@@ -1,4 +1,4 @@
-package ringtest
+package recorder_test
 
 import (
 	"runtime"
@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Side is one of the ways that Compare measures.
-type Side struct {
-	Name   string
-	Do     func(n int) // does it n times
-	Before func()      // not measured, before each round; may be nil
+// side is one of the ways that compare measures.
+type side struct {
+	name   string
+	do     func(n int) // does it n times
+	before func()      // not measured, before each round; may be nil
 }
 
-// Cost is what one time of a side costs, in ns of its thread's CPU time.
-type Cost struct{ Least, Median, Most float64 }
+// cost is what one time of a side costs, in ns of its thread's CPU time.
+type cost struct{ least, median, most float64 }
 
-// Compare measures sides in turns, rounds times n each, and logs them. CPU time of
-// one thread is not touched by what else wants the machine, but caches are: Least is
+// compare measures sides in turns, rounds times n each, and logs them. CPU time of
+// one thread is not touched by what else wants the machine, but caches are: least is
 // the figure to compare by, the others are its spread.
-func Compare(b *testing.B, rounds, n int, sides ...Side) map[string]Cost {
+func compare(b *testing.B, rounds, n int, sides ...side) map[string]cost {
 	b.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -29,12 +29,12 @@ func Compare(b *testing.B, rounds, n int, sides ...Side) map[string]Cost {
 	for range rounds {
 		for i, s := range sides {
 			for _, measured := range []bool{false, true} { // the first warms the caches
-				if s.Before != nil {
-					s.Before()
+				if s.before != nil {
+					s.before()
 				}
 
 				began := threadTime()
-				s.Do(n)
+				s.do(n)
 				if measured {
 					took[i] = append(took[i], float64(threadTime()-began)/float64(n))
 				}
@@ -42,12 +42,12 @@ func Compare(b *testing.B, rounds, n int, sides ...Side) map[string]Cost {
 		}
 	}
 
-	all := make(map[string]Cost, len(sides))
+	all := make(map[string]cost, len(sides))
 	for i, s := range sides {
 		slices.Sort(took[i])
-		c := Cost{took[i][0], took[i][rounds/2], took[i][rounds-1]}
-		all[s.Name] = c
-		b.Logf("%-14s %9.2f ns (median %.2f, most %.2f)", s.Name, c.Least, c.Median, c.Most)
+		c := cost{took[i][0], took[i][rounds/2], took[i][rounds-1]}
+		all[s.name] = c
+		b.Logf("%-14s %9.2f ns (median %.2f, most %.2f)", s.name, c.least, c.median, c.most)
 	}
 
 	return all
