@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 )
@@ -53,22 +54,14 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 	return k, nil
 }
 
+// names adds the one text of each row to a set.
 func names(ctx context.Context, conn clickhouse.Conn, query string, into map[string]bool) error {
-	rows, err := conn.Query(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return eachRow(ctx, conn, query, func(rows driver.Rows) error {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			return err
-		}
-
+		err := rows.Scan(&name)
 		into[name] = true
-	}
-
-	return rows.Err()
+		return err
+	})
 }
 
 // name is the name of the table that holds the rows here: on a cluster the local one.

@@ -222,7 +222,7 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 // Sums implements ship.Windows.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
-	places := placesOf(b.Communications, ship.KeyOfCommunication)
+	places := ship.Places(b.Communications, ship.KeyOfCommunication)
 	folder := layout.Folder(s.dir, b.Table, b.Job)
 	for _, name := range s.indexes[folder].touching(b) { // Stored has made it
 		if err := ctx.Err(); err != nil {
@@ -232,9 +232,9 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 		err := layout.Read(filepath.Join(folder, name), func(rows []storedWindow) error {
 			for i := range rows {
 				r := &rows[i]
-				k := r.key()
+				k := r.CommunicationKey
 				k.Repeat = row.BaseRepeat(k.Repeat)
-				if place, ok := places[k]; ok {
+				for _, place := range places(k) {
 					sums[place].Add(&row.Communication{Steps: r.Steps, Calls: r.Calls, TotalNs: r.TotalNs, Bytes: r.Bytes})
 					sums[place].Rows++
 				}
@@ -250,80 +250,38 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	return sums, nil
 }
 
-// What is read of the rows of each table.
-type (
-	storedStep struct {
-		Job         string `parquet:"job"`
-		Rank        uint32 `parquet:"rank"`
-		Incarnation uint64 `parquet:"incarnation"`
-		Step        uint64 `parquet:"step"`
-		Repeat      uint16 `parquet:"repeat"`
-	}
-	storedWindow struct {
-		Job         string `parquet:"job"`
-		Rank        uint32 `parquet:"rank"`
-		Incarnation uint64 `parquet:"incarnation"`
-		StepFrom    uint64 `parquet:"step_from"`
-		Repeat      uint16 `parquet:"repeat"`
-		Group       string `parquet:"group"`
-		Op          string `parquet:"op"`
-		Steps       uint32 `parquet:"steps"`
-		Calls       uint32 `parquet:"calls"`
-		TotalNs     int64  `parquet:"total_ns"`
-		Bytes       int64  `parquet:"bytes"`
-	}
-	storedRecord struct {
-		Segment uint64 `parquet:"segment"`
-		Offset  uint64 `parquet:"offset"`
-	}
-)
-
-func (r *storedStep) key() ship.StepKey {
-	return ship.StepKey{Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, Step: r.Step, Repeat: r.Repeat}
-}
-
-func (r *storedWindow) key() ship.CommunicationKey {
-	return ship.CommunicationKey{
-		Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: r.Repeat, Group: r.Group, Op: r.Op,
-	}
+// storedWindow is what is read of a window to sum it up.
+type storedWindow struct {
+	ship.CommunicationKey
+	Steps   uint32 `parquet:"steps"`
+	Calls   uint32 `parquet:"calls"`
+	TotalNs int64  `parquet:"total_ns"`
+	Bytes   int64  `parquet:"bytes"`
 }
 
 // reader returns what marks the rows of b that are in a file.
 func reader(b *ship.Batch, stored []bool) func(path string) error {
 	switch b.Table {
 	case row.StepsTable:
-		places := placesOf(b.Steps, ship.KeyOfStep)
-		return marker(places, stored, (*storedStep).key)
+		return marker(ship.Places(b.Steps, ship.KeyOfStep), stored)
 	case row.CommunicationsTable:
-		places := placesOf(b.Communications, ship.KeyOfCommunication)
-		return marker(places, stored, (*storedWindow).key)
+		return marker(ship.Places(b.Communications, ship.KeyOfCommunication), stored)
 	case row.RecordsTable:
-		places := placesOf(b.Raws.Rows, ship.KeyOfRaw)
-		return marker(places, stored, func(k *storedRecord) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
+		return marker(ship.Places(b.Raws.Rows, ship.KeyOfRaw), stored)
 	case row.VerdictsTable:
-		places := placesOf(b.Verdicts, ship.KeyOfVerdict)
-		return marker(places, stored, ship.KeyOfVerdict)
+		return marker(ship.Places(b.Verdicts, ship.KeyOfVerdict), stored)
 	default:
-		places := placesOf(b.Ledger, ship.KeyOfLedger)
-		return marker(places, stored, ship.KeyOfLedger)
+		return marker(ship.Places(b.Ledger, ship.KeyOfLedger), stored)
 	}
 }
 
-func placesOf[K comparable, T any](rows []T, key func(*T) K) map[K]int {
-	m := make(map[K]int, len(rows))
-	for i := range rows {
-		m[key(&rows[i])] = i
-	}
-
-	return m
-}
-
-func marker[K comparable, T any](places map[K]int, stored []bool, key func(*T) K) func(string) error {
+// marker reads the keys of a file.
+func marker[K comparable](places func(K) []int, stored []bool) func(path string) error {
 	return func(path string) error {
-		return layout.Read(path, func(rows []T) error {
-			for i := range rows {
-				if place, ok := places[key(&rows[i])]; ok {
-					stored[place] = true
+		return layout.Read(path, func(keys []K) error {
+			for _, k := range keys {
+				for _, i := range places(k) {
+					stored[i] = true
 				}
 			}
 
