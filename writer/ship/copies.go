@@ -54,12 +54,16 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 		round.mark, round.unmarked = mark, err != nil
 		if mark != nil || err != nil || len(s.copies.rounds) > 0 {
 			s.copies.rounds = append(s.copies.rounds, round)
-			s.stats.uncopied.Store(uint64(len(s.copies.rounds)))
+			s.countUncopied()
 			return
 		}
 	}
 
 	round.ack()
+}
+
+func (s *Shipper) countUncopied() {
+	s.stats.change(func(st *Stats) { st.Uncopied = uint64(len(s.copies.rounds)) })
 }
 
 func (r *storedRound) ack() {
@@ -116,12 +120,12 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 				c.single = r.mark
 			}
 
-			s.stats.singles.Add(1)
+			s.stats.change(func(st *Stats) { st.Singles++ })
 		}
 
 		r.ack()
 		c.rounds = c.rounds[1:]
-		s.stats.uncopied.Store(uint64(len(c.rounds)))
+		s.countUncopied()
 	}
 
 	c.asked = now()

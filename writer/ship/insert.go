@@ -40,8 +40,7 @@ func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 		return nil, err
 	}
 
-	found := count(stored)
-	s.stats.found(c.Table, found)
+	s.stats.table(c.Table, func(t *TableStats) { t.Found += uint64(count(stored)) })
 	for _, r := range c.runs {
 		c.Unplaced = c.Unplaced || !r.stream.look(c.Table).done || r.back
 	}
@@ -98,7 +97,6 @@ func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
 func (s *Shipper) stored(ctx context.Context, b *Batch) ([]bool, error) {
 	var stored []bool
 	err := s.retry.until(ctx, s, "look up "+b.Table, func() error {
-		s.stats.looks.Add(1)
 		var err error
 		stored, err = s.sink.Stored(ctx, b)
 		if err == nil && len(stored) != b.Len() {
@@ -184,7 +182,7 @@ func (s *Shipper) resolve(ctx context.Context, b *Batch) (*Batch, error) {
 		return nil, err
 	}
 
-	s.stats.doubts.Add(1)
+	s.stats.change(func(st *Stats) { st.Doubts++ })
 	if slices.Contains(stored, true) {
 		absent := make([]bool, len(stored))
 		for i := range stored {
@@ -214,7 +212,7 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 
 	if b.Len() == 1 || s.dead.refusedInARow >= maxSingles {
 		s.dead.refusedInARow++
-		s.stats.poisoned(b.Table, b.Len())
+		s.stats.table(b.Table, func(t *TableStats) { t.Poisoned += uint64(b.Len()) })
 		s.o.Logger.Error("row refused by the store, kept as a dead letter",
 			"table", b.Table, "rows", b.Len(), "reason", cause.Err, "file", s.o.DeadLetters)
 		return s.dead.keep(b, cause)
@@ -233,9 +231,11 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 // done keeps the account of a stored batch.
 func (s *Shipper) done(b *Batch) {
 	s.dead.refusedInARow = 0
-	s.stats.inserted(b.Table, b.Len())
-	s.stats.batches.Add(1)
-	s.stats.lastAck.Store(now().UnixNano())
+	s.stats.table(b.Table, func(t *TableStats) { t.Inserted += uint64(b.Len()) })
+	s.stats.change(func(st *Stats) {
+		st.Batches++
+		st.LastAck = now()
+	})
 	if b.Table != row.LedgerTable {
 		s.accounts = appendAccounts(s.accounts, b)
 	}

@@ -93,7 +93,7 @@ type Shipper struct {
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
-	stats  stats
+	stats  *stats
 	pool   pool
 
 	mu      sync.Mutex
@@ -133,7 +133,7 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 
 	s := &Shipper{
-		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, kick: make(chan struct{}, 1),
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: newStats(), kick: make(chan struct{}, 1),
 	}
 	s.retry = newRetry(o)
 	s.phase = time.Duration(s.retry.jitter() * float64(o.Flush))
@@ -288,7 +288,7 @@ func (s *Shipper) create(ctx context.Context) error {
 
 		return err
 	})
-	s.stats.reached.Store(err == nil)
+	s.stats.change(func(st *Stats) { st.Reached = err == nil })
 	if err == nil {
 		s.retry.recovered(s)
 	}
