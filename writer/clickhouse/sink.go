@@ -84,9 +84,8 @@ type Sink struct {
 	server *server
 	// link is what the last insert went over, nil when it failed. Guarded by mu.
 	link *native.Conn
-	// block and scratch (over HTTP) turn rows into columns.
-	block   block
-	scratch ship.Scratch
+	// block turns rows into columns.
+	block block
 }
 
 // Open reads the store URL and the files that it names. It connects to nothing:

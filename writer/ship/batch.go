@@ -1,8 +1,8 @@
 package ship
 
 import (
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unsafe"
@@ -98,25 +98,14 @@ func without[T any](rows []T, stored []bool) []T {
 	return kept
 }
 
-// RowJSON returns row i as a JSON object with the columns' names.
-func (b *Batch) RowJSON(i int) []byte {
-	columns, base := b.Layout()
-	object := make(map[string]any, len(columns.Columns))
-	for _, c := range columns.Columns {
-		v := c.value(base, i, columns.Stride)
-		if w, ok := v.(row.Word); ok {
-			v = b.Raws.Words[w]
-		}
-
-		object[c.Name] = v
+// rowJSON returns row i as a JSON object with the columns' names.
+func (b *Batch) rowJSON(i int) []byte {
+	object := map[string]any{}
+	for _, c := range LayoutOf(b.Table).Columns {
+		object[c.Name] = reflect.ValueOf(b.Gather(c, i, i+1)).Index(0).Interface()
 	}
 
-	out, err := json.Marshal(object)
-	if err != nil {
-		panic("BUG: marshal row: " + err.Error())
-	}
-
-	return out
+	return marshal(object)
 }
 
 // rawBytes is the size of a raw row.
