@@ -80,11 +80,10 @@ func hold(m map[ship.Process]ship.Held, p ship.Process, distinct bool) {
 
 // recordPlace is what a tally reads of a raw row.
 type recordPlace struct {
-	Job     string `parquet:"job"`
-	Rank    uint32 `parquet:"rank"`
-	Kind    string `parquet:"kind"`
-	Segment uint64 `parquet:"segment"`
-	Offset  uint64 `parquet:"offset"`
+	ship.RecordKey
+	Job  string `parquet:"job"`
+	Rank uint32 `parquet:"rank"`
+	Kind string `parquet:"kind"`
 }
 
 // count calls do with each row of a job's files of a table.

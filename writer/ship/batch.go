@@ -131,47 +131,56 @@ func partition(startNs int64) int64 { return startNs / clickhouse.DayNs }
 // QueryPrefix begins the query_id of every insert of laggard's.
 const QueryPrefix = "laggard-"
 
+// Origin is whose a row is, and where it has its place among theirs.
+type Origin struct {
+	Rank                 uint32
+	Incarnation, Segment uint64 // Segment is that of a raw range or of an entry of the account
+	At                   uint64 // step, first step or offset
+	StartNs              int64
+}
+
+// Origin returns whose row i is.
+func (b *Batch) Origin(i int) Origin {
+	switch b.Table {
+	case row.RanksTable:
+		r := &b.Ranks[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, StartNs: r.StartedNs}
+	case row.StepsTable:
+		r := &b.Steps[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, At: r.Step, StartNs: r.StartNs}
+	case row.CommunicationsTable:
+		r := &b.Communications[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, At: r.StepFrom, StartNs: r.StartNs}
+	case row.RecordsTable:
+		r := &b.Raws.Rows[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, At: r.Offset, StartNs: r.StartNs}
+	case row.LedgerTable:
+		r := &b.Ledger[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, StartNs: r.AtNs}
+	}
+
+	r := &b.Verdicts[i]
+	return Origin{At: r.Step, StartNs: r.AtNs}
+}
+
 // Span is a run of ranks, both ends inclusive.
 type Span struct{ First, Last uint32 }
 
 // Spans returns the ranks that have rows in the batch, as sorted runs. A batch
 // without ranks (verdicts) has none.
 func (b *Batch) Spans() []Span {
-	seen := map[uint32]bool{}
-	last := ^uint32(0)
-	note := func(rank uint32) {
-		if rank != last || len(seen) == 0 {
-			seen[rank], last = true, rank
+	var ranks []uint32
+	if b.Table != row.VerdictsTable {
+		for i := range b.Len() {
+			if r := b.Origin(i).Rank; len(ranks) == 0 || ranks[len(ranks)-1] != r {
+				ranks = append(ranks, r)
+			}
 		}
-	}
-	for i := range b.Ranks {
-		note(b.Ranks[i].Rank)
-	}
-
-	for i := range b.Steps {
-		note(b.Steps[i].Rank)
-	}
-
-	for i := range b.Communications {
-		note(b.Communications[i].Rank)
-	}
-
-	for i := range b.Raws.Rows {
-		note(b.Raws.Rows[i].Rank)
-	}
-
-	for i := range b.Ledger {
-		note(b.Ledger[i].Rank)
-	}
-
-	ranks := make([]uint32, 0, len(seen))
-	for r := range seen {
-		ranks = append(ranks, r)
 	}
 
 	slices.Sort(ranks)
 	var spans []Span
-	for _, r := range ranks {
+	for _, r := range slices.Compact(ranks) {
 		if n := len(spans); n > 0 && spans[n-1].Last+1 == r {
 			spans[n-1].Last = r
 			continue

@@ -286,36 +286,29 @@ const maxAccounts = 4096
 // raw rows per segment.
 func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 	first := len(dst)
-	add := func(rank uint32, incarnation, segment, offset uint64, startNs int64) {
-		for i := len(dst) - 1; i >= first; i-- {
-			if e := &dst[i]; e.Rank == rank && e.Incarnation == incarnation && e.Segment == segment {
-				e.Records++
-				e.FirstOffset, e.LastOffset = min(e.FirstOffset, offset), max(e.LastOffset, offset)
-				return
-			}
+	raw := b.Table == row.RecordsTable
+	for i := range b.Len() {
+		o := b.Origin(i)
+		if !raw {
+			o.At = 0
 		}
 
-		dst = append(dst, row.Ledger{
-			Job: b.Job, Rank: rank, Incarnation: incarnation, Segment: segment,
-			Batch: b.ID.String(), Table: b.Table, State: "stored", Records: 1,
-			FirstOffset: offset, LastOffset: offset, AtNs: startNs,
-		})
-	}
-	for i := range b.Ranks {
-		add(b.Ranks[i].Rank, b.Ranks[i].Incarnation, 0, 0, b.Ranks[i].StartedNs)
-	}
+		at := len(dst) - 1
+		for at >= first && (dst[at].Rank != o.Rank || dst[at].Incarnation != o.Incarnation || dst[at].Segment != o.Segment) {
+			at--
+		}
 
-	for i := range b.Steps {
-		add(b.Steps[i].Rank, b.Steps[i].Incarnation, 0, 0, b.Steps[i].StartNs)
-	}
+		if at < first {
+			at = len(dst)
+			dst = append(dst, row.Ledger{
+				Job: b.Job, Rank: o.Rank, Incarnation: o.Incarnation, Segment: o.Segment,
+				Batch: b.ID.String(), Table: b.Table, State: "stored", FirstOffset: o.At, LastOffset: o.At, AtNs: o.StartNs,
+			})
+		}
 
-	for i := range b.Communications {
-		add(b.Communications[i].Rank, b.Communications[i].Incarnation, 0, 0, b.Communications[i].StartNs)
-	}
-
-	for i := range b.Raws.Rows {
-		r := &b.Raws.Rows[i]
-		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
+		e := &dst[at]
+		e.Records++
+		e.FirstOffset, e.LastOffset = min(e.FirstOffset, o.At), max(e.LastOffset, o.At)
 	}
 
 	return dst

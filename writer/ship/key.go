@@ -97,9 +97,14 @@ func Places[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
 	return func(wanted K) []int {
 		if m == nil {
 			m = make(map[K][]int, len(rows))
+			places := make([]int, len(rows)) // mostly a key has one
 			for i := range rows {
-				k := key(&rows[i])
-				m[k] = append(m[k], i)
+				places[i] = i
+				if k := key(&rows[i]); m[k] == nil {
+					m[k] = places[i : i+1 : i+1]
+				} else {
+					m[k] = append(m[k], i)
+				}
 			}
 		}
 
