@@ -47,10 +47,7 @@ func selection(columns []string, table, job, where, tail string) string {
 
 // move moves the columns of a block into rows. They were asked for in this order.
 func move[T any](columns []column[T], got []native.Column, job string, rows []T) {
-	for i := range rows {
-		assignJob(&rows[i], job)
-	}
-
+	assignJob(rows, job)
 	for k, c := range columns {
 		switch {
 		case c.list != nil:
