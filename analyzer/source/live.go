@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -143,32 +142,16 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 		dir, _ = l.dir()
 	}
 
-	var jobs []string
 	if parquet {
-		s := &store{dir: dir}
-		for _, table := range []string{row.StepsTable, row.RanksTable} {
-			folders, err := s.folders(table)
-			if err != nil {
-				return nil, err
-			}
-
-			for job := range folders {
-				jobs = append(jobs, job)
-			}
-		}
-	} else {
-		ranks, err := segment.Walk(dir)
-		if err != nil {
-			return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
-		}
-
-		for _, r := range ranks {
-			jobs = append(jobs, r.Job)
-		}
+		return (&store{dir: dir}).listJobs()
 	}
 
-	slices.Sort(jobs)
-	return slices.Compact(jobs), nil
+	ranks, err := segment.Walk(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
+	}
+
+	return (&tree{ranks: ranks}).Jobs(ctx)
 }
 
 // Newest returns about when the newest piece of the job came, the zero time when

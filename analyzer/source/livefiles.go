@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -51,16 +50,12 @@ type fileCursor struct {
 }
 
 func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (Reader, error) {
-	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}, unread: unread}
-	if cursor != nil {
-		var c fileCursor
-		if err := json.Unmarshal(cursor, &c); err != nil {
-			return nil, fmt.Errorf("go on in %s: %w", dir, err)
-		}
-
-		r.saved = c.Ranks
+	c, err := goOn[fileCursor](dir, cursor)
+	if err != nil {
+		return nil, err
 	}
 
+	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}, saved: c.Ranks, unread: unread}
 	if err := r.arrange(); err != nil {
 		return nil, err
 	}
@@ -197,12 +192,7 @@ func (r *fileReader) Cursor() ([]byte, error) {
 		c.Ranks[k.dir.Rank] = k.stream.LowWater()
 	}
 
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("write cursor: %w", err)
-	}
-
-	return b, nil
+	return cursorOf(c)
 }
 
 // Close implements Reader.
