@@ -115,17 +115,12 @@ func (d *database) link(ctx context.Context) (*native.Conn, error) {
 	default:
 	}
 
-	password, err := d.at.Password()
+	o, err := native.Options(d.at, readTimeout)
 	if err != nil {
 		return nil, err
 	}
 
-	encryption, err := d.at.TLS()
-	if err != nil {
-		return nil, err
-	}
-
-	return native.Dial(ctx, d.at, password, encryption)
+	return native.Dial(ctx, o)
 }
 
 // keep keeps a connection for the next query.

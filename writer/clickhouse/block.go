@@ -252,8 +252,8 @@ func grow(dst []byte, n int) []byte {
 	return bigger
 }
 
-// Encode implements native.Block.
-func (b *block) Encode(revision int, put func([]byte) error) error {
+// encode is the native.Block.
+func (b *block) encode(revision int, put func([]byte) error) error {
 	var head proto.Buffer
 	info := proto.Block{Columns: len(b.columns), Rows: b.rows, Info: proto.BlockInfo{BucketNum: -1}}
 	info.EncodeAware(&head, revision)

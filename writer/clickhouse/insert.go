@@ -146,7 +146,7 @@ func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bo
 		return false, err
 	}
 	defer stop()
-	return true, l.Send(&s.block)
+	return true, l.Send(s.block.encode)
 }
 
 // insertHTTP is insert over the HTTP interface, which clickhouse-go speaks.

@@ -30,8 +30,10 @@ const (
 	// firstRevision is the oldest: 18.16 speaks a later one.
 	firstRevision = int(proto.FeatureVersionPatch)
 	// frame is how much of a block is compressed at once.
-	frame       = 256 << 10
-	client      = "laggard"
+	frame  = 256 << 10
+	client = "laggard"
+	// dialTimeout bounds connecting: a fleet's server answers in milliseconds, and a
+	// person waits for the error.
 	dialTimeout = 10 * time.Second
 )
 
@@ -53,22 +55,54 @@ type Conn struct {
 // Heading is one column of the header that a server sends before an insert.
 type Heading struct{ Name, Type string }
 
-// Block is a block that was made.
-type Block interface {
-	// Encode calls put with the bytes of the block, in order; version is the
-	// protocol's. put does not keep them.
-	Encode(version int, put func([]byte) error) error
+// Block calls put with the bytes of a block that was made, in order; version is the protocol's.
+// put does not keep them.
+type Block func(version int, put func([]byte) error) error
+
+// Options are those of connections to the address's host, with the password and the
+// certificates as they are now. A call may last for timeout.
+func Options(a ddl.Address, timeout time.Duration) (*clickhouse.Options, error) {
+	password, err := a.Password()
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := a.TLS()
+	if err != nil {
+		return nil, err
+	}
+
+	o := &clickhouse.Options{
+		Protocol:    clickhouse.Native,
+		Addr:        []string{a.Host},
+		Auth:        clickhouse.Auth{Database: a.Database, Username: a.User, Password: password},
+		TLS:         config,
+		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+		DialTimeout: min(dialTimeout, timeout),
+		ReadTimeout: timeout,
+		// What a shard that is down holds is missing: an error, not a smaller job.
+		Settings: clickhouse.Settings{"skip_unavailable_shards": 0},
+	}
+	if a.Plain {
+		o.Compression.Method = clickhouse.CompressionNone
+	}
+
+	if a.HTTP {
+		o.Protocol = clickhouse.HTTP
+	}
+
+	return o, nil
 }
 
-// Dial connects and introduces itself.
-func Dial(ctx context.Context, a ddl.Address, password string, config *tls.Config) (*Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
+// Dial connects to the first address of the options and introduces itself.
+func Dial(ctx context.Context, o *clickhouse.Options) (*Conn, error) {
+	d := net.Dialer{Timeout: o.DialTimeout}
 	var conn net.Conn
 	var err error
-	if config != nil {
-		conn, err = (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", a.Host)
+	if o.TLS != nil {
+		conn, err = (&tls.Dialer{NetDialer: &d, Config: o.TLS}).DialContext(ctx, "tcp", o.Addr[0])
 	} else {
-		conn, err = d.DialContext(ctx, "tcp", a.Host)
+		conn, err = d.DialContext(ctx, "tcp", o.Addr[0])
 	}
 
 	if err != nil {
@@ -76,13 +110,13 @@ func Dial(ctx context.Context, a ddl.Address, password string, config *tls.Confi
 	}
 
 	c := &Conn{conn: conn, reader: proto.NewReader(conn), version: Revision}
-	if !a.Plain {
+	if o.Compression != nil && o.Compression.Method != clickhouse.CompressionNone {
 		c.packer = compress.NewWriter(compress.LevelZero, compress.LZ4)
 	}
 
 	stop, err := c.Watch(ctx)
 	if err == nil {
-		err = c.hello(a, password)
+		err = c.hello(o.Auth)
 		stop()
 	}
 
@@ -131,9 +165,9 @@ func (c *Conn) flush() error {
 	return err
 }
 
-func (c *Conn) hello(a ddl.Address, password string) error {
+func (c *Conn) hello(a clickhouse.Auth) error {
 	hello := proto.ClientHello{
-		Name: client, Major: 1, ProtocolVersion: Revision, Database: a.Database, User: a.User, Password: password,
+		Name: client, Major: 1, ProtocolVersion: Revision, Database: a.Database, User: a.Username, Password: a.Password,
 	}
 	hello.Encode(&c.buffer)
 	err := c.flush()
@@ -274,22 +308,16 @@ func (c *Conn) data(b Block) error {
 	proto.ClientCodeData.Encode(&c.buffer)
 	c.buffer.PutString("") // no temporary table
 	if b == nil {
-		b = nothing{}
+		b = nothing
 	}
 
-	if c.packer == nil {
-		if err := b.Encode(c.version, c.put); err != nil {
+	if c.packer != nil { // the head is not compressed
+		if err := c.flush(); err != nil {
 			return err
 		}
-
-		return c.flush()
 	}
 
-	if err := c.flush(); err != nil {
-		return err
-	}
-
-	if err := b.Encode(c.version, c.put); err != nil {
+	if err := b(c.version, c.put); err != nil {
 		return err
 	}
 
@@ -297,9 +325,7 @@ func (c *Conn) data(b Block) error {
 }
 
 // nothing is the empty block.
-type nothing struct{}
-
-func (nothing) Encode(version int, put func([]byte) error) error {
+func nothing(version int, put func([]byte) error) error {
 	var b proto.Buffer
 	proto.Block{Info: proto.BlockInfo{BucketNum: -1}}.EncodeAware(&b, version)
 	return put(b.Buf)
