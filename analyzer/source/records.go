@@ -82,7 +82,7 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 			return err
 		}
 
-		if err := layout.ReadRecords(path, func(rows []row.Record) error { return take(nil, rows) }); err != nil {
+		if err := layout.Read(path, func(rows []row.Record) error { return take(nil, rows) }); err != nil {
 			return fmt.Errorf("read ranges: %w", err)
 		}
 	}
