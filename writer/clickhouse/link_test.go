@@ -30,7 +30,7 @@ func headings(t *testing.T, table string) []native.Heading {
 	for _, c := range ship.LayoutOf(table).Columns {
 		h := native.Heading{Name: c.Name}
 		for typ, k := range wants[c.Type] {
-			plain, dictionary := k == text || k == word, k == textDictionary || k == wordDictionary
+			plain, dictionary := k == text, k == textDictionary
 			if !plain && !dictionary || (c.Name == "path") == plain {
 				h.Type = typ
 			}
