@@ -30,6 +30,8 @@ type Batch struct {
 
 	row.Rows
 	Verdicts []row.Verdict
+
+	runs []run // of whose streams the rows are, in their order
 }
 
 // Len returns the number of rows.
@@ -48,24 +50,14 @@ func (b *Batch) seal() {
 
 // slice returns rows [i, j) as a batch of its own.
 func (b *Batch) slice(i, j int) *Batch {
-	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day, Unplaced: b.Unplaced, Sent: b.Sent}
-	switch b.Table {
-	case row.RanksTable:
-		s.Ranks = b.Ranks[i:j]
-	case row.StepsTable:
-		s.Steps = b.Steps[i:j]
-	case row.CommunicationsTable:
-		s.Communications = b.Communications[i:j]
-	case row.RecordsTable:
-		s.Raws = row.Raws{Rows: b.Raws.Rows[i:j], Words: b.Raws.Words}
-	case row.VerdictsTable:
-		s.Verdicts = b.Verdicts[i:j]
-	case row.LedgerTable:
-		s.Ledger = b.Ledger[i:j]
+	others := make([]bool, b.Len())
+	for k := range others {
+		others[k] = k < i || k >= j
 	}
 
+	s := *b.missing(others)
 	s.seal()
-	return s
+	return &s
 }
 
 // missing returns the rows that are not in stored, under the Query of b.

@@ -59,12 +59,6 @@ func settle(parts []part) {
 	}
 }
 
-// cutBatch is a batch and the streams that its rows are of.
-type cutBatch struct {
-	*Batch
-	runs []run // in row order
-}
-
 // run is a run of rows of one stream in a batch.
 type run struct {
 	stream *Stream
@@ -95,7 +89,7 @@ func (u *buffers) release() {
 // partition, at most limit rows, in the order in which they must be stored. The
 // rows of a stream keep their order within a partition. The batches lie in u, or
 // where one part that is a batch by itself lies.
-func (u *buffers) cut(parts []part, limit int) []cutBatch {
+func (u *buffers) cut(parts []part, limit int) []*Batch {
 	all := cutTable(u, parts, limit, row.RanksTable, func(r *row.Rows) *[]row.Rank { return &r.Ranks }, each(orderOfRank))
 	all = append(all, cutTable(u, parts, limit, row.StepsTable, func(r *row.Rows) *[]row.Step { return &r.Steps }, each(orderOfStep))...)
 	all = append(all, cutTable(u, parts, limit, row.CommunicationsTable,
@@ -105,7 +99,7 @@ func (u *buffers) cut(parts []part, limit int) []cutBatch {
 }
 
 // cutRaws is cutTable for raw rows. Those of several parts get one list of words.
-func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
+func (u *buffers) cutRaws(parts []part, limit int) []*Batch {
 	var with []*row.Raws
 	for i := range parts {
 		if raws := &parts[i].rows.Raws; len(raws.Rows) > 0 {
@@ -170,7 +164,7 @@ func each[T any](of func(*T) order) func([]T) (order, int) {
 // cutTable sorts the rows of one table into groups (job and partition): counted
 // first, so that each group gets its place in u and each row is copied once. rows is where
 // those of the table lie, of tells how many of rows, from the first on, are of one order.
-func cutTable[T any](u *buffers, parts []part, limit int, table string, rows func(*row.Rows) *[]T, of func([]T) (order, int)) []cutBatch {
+func cutTable[T any](u *buffers, parts []part, limit int, table string, rows func(*row.Rows) *[]T, of func([]T) (order, int)) []*Batch {
 	total, whole := 0, 0
 	for i, p := range parts {
 		if n := len(*rows(p.rows)); n > 0 {
@@ -234,7 +228,7 @@ func cutTable[T any](u *buffers, parts []part, limit int, table string, rows fun
 		}
 	}
 
-	var batches []cutBatch
+	var batches []*Batch
 	for _, g := range sorted {
 		batches = append(batches, g.batches(table, limit, rows)...)
 	}
@@ -278,8 +272,8 @@ func (g *group[T]) whole(rows []T, table string, st *Stream) *group[T] {
 }
 
 // batches cuts the group at limit rows.
-func (g *group[T]) batches(table string, limit int, of func(*row.Rows) *[]T) []cutBatch {
-	var all []cutBatch
+func (g *group[T]) batches(table string, limit int, of func(*row.Rows) *[]T) []*Batch {
+	var all []*Batch
 	rows, runs := g.rows, g.runs
 	for len(rows) > 0 {
 		n := min(limit, len(rows))
@@ -287,7 +281,7 @@ func (g *group[T]) batches(table string, limit int, of func(*row.Rows) *[]T) []c
 			n = len(rows)
 		}
 
-		b := cutBatch{Batch: &Batch{Table: table, Job: g.at.job, Day: g.at.day}}
+		b := &Batch{Table: table, Job: g.at.job, Day: g.at.day}
 		*of(&b.Rows) = rows[:n:n]
 		rows = rows[n:]
 		for left := n; left > 0; {
@@ -309,10 +303,5 @@ func (g *group[T]) batches(table string, limit int, of func(*row.Rows) *[]T) []c
 
 // Cut returns rows as the batches that a shipper would insert, in its order.
 func Cut(rows *row.Rows) []*Batch {
-	var all []*Batch
-	for _, c := range new(buffers).cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows) {
-		all = append(all, c.Batch)
-	}
-
-	return all
+	return new(buffers).cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows)
 }

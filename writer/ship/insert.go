@@ -10,7 +10,7 @@ import (
 
 // storeAll stores batches one after the other: each is looked up when those before it
 // are stored.
-func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
+func (s *Shipper) storeAll(ctx context.Context, batches []*Batch) error {
 	for _, c := range batches {
 		b, err := s.sift(ctx, c)
 		if err != nil {
@@ -30,7 +30,7 @@ func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
 }
 
 // sift returns what of a batch is to be inserted: the store is asked what it has.
-func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
+func (s *Shipper) sift(ctx context.Context, c *Batch) (*Batch, error) {
 	stored := make([]bool, c.Len())
 	if err := s.lookUp(ctx, c, stored); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 
 // lookUp marks the rows of c that are in the store, or dead. Only streams that
 // are not past what the store had are looked at.
-func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
+func (s *Shipper) lookUp(ctx context.Context, c *Batch, stored []bool) error {
 	ask := make([]bool, len(stored)) // true: not asked for
 	at, asks := 0, false
 	for _, r := range c.runs {
@@ -270,8 +270,8 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	entries := s.accounts
 	s.accounts, s.accountsAt = nil, now()
 	// Entries of one batch id are new by construction: nothing to look up.
-	for _, c := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
-		if err := s.insert(ctx, c.Batch, false); err != nil {
+	for _, b := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
+		if err := s.insert(ctx, b, false); err != nil {
 			return err
 		}
 	}
