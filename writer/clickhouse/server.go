@@ -45,8 +45,7 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 		return nil, err
 	}
 
-	q := "SELECT name, engine FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
-	if k.engines, err = pairs(ctx, conn, q); err != nil {
+	if k.engines, err = s.engines(ctx, conn, s.address.Database); err != nil {
 		return nil, err
 	}
 

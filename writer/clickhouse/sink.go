@@ -108,9 +108,13 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 		return nil, fmt.Errorf("open store %s: %w", address, err)
 	}
 
-	s := &Sink{address: address, name: address.String(), entry: address.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
+	s := newSink(address, o)
 	s.stranger()
 	return s, nil
+}
+
+func newSink(a ddl.Address, o Options) *Sink {
+	return &Sink{address: a, name: a.String(), entry: a.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
 }
 
 // Name is the store without secrets.
