@@ -45,7 +45,7 @@ func (b *Batch) seal() {
 	}
 
 	b.ID = record.ID(uint64(newHash(b.Table)) + sum)
-	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)
+	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.spans()), b.ID)
 }
 
 // slice returns rows [i, j) as a batch of its own.
@@ -155,12 +155,12 @@ func (b *Batch) Origin(i int) Origin {
 	return Origin{At: r.Step, StartNs: r.AtNs}
 }
 
-// Span is a run of ranks, both ends inclusive.
-type Span struct{ First, Last uint32 }
+// span is a run of ranks, both ends inclusive.
+type span struct{ First, Last uint32 }
 
-// Spans returns the ranks that have rows in the batch, as sorted runs. A batch
+// spans returns the ranks that have rows in the batch, as sorted runs. A batch
 // without ranks (verdicts) has none.
-func (b *Batch) Spans() []Span {
+func (b *Batch) spans() []span {
 	var ranks []uint32
 	if b.Table != row.VerdictsTable {
 		for i := range b.Len() {
@@ -171,14 +171,14 @@ func (b *Batch) Spans() []Span {
 	}
 
 	slices.Sort(ranks)
-	var spans []Span
+	var spans []span
 	for _, r := range slices.Compact(ranks) {
 		if n := len(spans); n > 0 && spans[n-1].Last+1 == r {
 			spans[n-1].Last = r
 			continue
 		}
 
-		spans = append(spans, Span{r, r})
+		spans = append(spans, span{r, r})
 	}
 
 	return spans
@@ -188,7 +188,7 @@ func (b *Batch) Spans() []Span {
 const maxSpans = 8
 
 // formatSpans writes "0_7.9": a query_id is split at its dashes.
-func formatSpans(spans []Span) string {
+func formatSpans(spans []span) string {
 	if len(spans) == 0 || len(spans) > maxSpans {
 		return "all"
 	}
@@ -217,7 +217,7 @@ func (b *Batch) Conflicts(query string) bool {
 		return false
 	}
 
-	spans := b.Spans()
+	spans := b.spans()
 	if parts[2] == "all" || len(spans) == 0 {
 		return true
 	}
