@@ -25,7 +25,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 		return Info{}, err
 	}
 
-	info := Info{Job: job, Kind: ClickHouse}
+	info := Info{Job: job}
 	ranks, err := d.ranks(ctx, job)
 	if err != nil {
 		return info, err

@@ -63,7 +63,7 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 		return Info{}, err
 	}
 
-	info := Info{Job: job, Kind: Files}
+	info := Info{Job: job}
 	dirs := t.of(job)
 	info.Notes = append(info.Notes, t.merged.Notes(job)...)
 	l, err := layoutOf(&info, o, t.dir, t.merged.Dirs(job), dirs)

@@ -26,7 +26,7 @@ type tableCursor struct {
 	Since int64 `json:"since"`
 }
 
-func (d *database) follow(o Options, job string, cursor []byte) (Reader, error) {
+func (d *database) follow(o Options, job string, cursor []byte) (reader, error) {
 	c, err := goOn[tableCursor](d.at.String(), cursor)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (d *database) follow(o Options, job string, cursor []byte) (Reader, error) 
 	return r, err
 }
 
-// Read implements Reader.
+// Read implements reader.
 func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if r.window == r.number {
 		if err := r.readRanks(ctx, take); err != nil {
@@ -164,7 +164,7 @@ func (r *tableReader) after(ns int64) string {
 	return where
 }
 
-// Cursor implements Reader.
+// Cursor implements reader.
 func (r *tableReader) Cursor() ([]byte, error) {
 	return cursorOf(tableCursor{r.since})
 }

@@ -31,7 +31,7 @@ type fileReader struct {
 	unread   []string // profiles of other tools, or parts of them
 }
 
-// Damaged implements Reader.
+// Damaged implements reader.
 func (r *fileReader) Damaged() (all []string) {
 	all = append(all, r.unread...)
 	for _, k := range r.ranks {
@@ -49,7 +49,7 @@ type fileCursor struct {
 	Ranks map[int]rollup.Position `json:"ranks"`
 }
 
-func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (Reader, error) {
+func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (reader, error) {
 	c, err := goOn[fileCursor](dir, cursor)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	return k, nil
 }
 
-// Read implements Reader. A round brings every rank up to one moment of recorded
+// Read implements reader. A round brings every rank up to one moment of recorded
 // time: two dozen steps after the rank that is furthest behind.
 func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if !r.more {
@@ -175,13 +175,13 @@ func horizon(list []*rankReader) int64 {
 	return least + aheadSteps*max(length, int64(time.Millisecond))
 }
 
-// Topology implements Reader.
+// Topology implements reader.
 func (r *fileReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
 
-// Drain implements Reader.
+// Drain implements reader.
 func (r *fileReader) Drain() { r.draining = true }
 
-// Cursor implements Reader.
+// Cursor implements reader.
 func (r *fileReader) Cursor() ([]byte, error) {
 	c := fileCursor{Ranks: map[int]rollup.Position{}}
 	for rank, p := range r.saved {
@@ -195,7 +195,7 @@ func (r *fileReader) Cursor() ([]byte, error) {
 	return cursorOf(c)
 }
 
-// Close implements Reader.
+// Close implements reader.
 func (r *fileReader) Close() error { return nil }
 
 // rankReader follows one rank's directory.

@@ -35,7 +35,7 @@ type partsCursor struct {
 	Done []string `json:"done"`
 }
 
-func (s *store) follow(o Options, job string, cursor []byte) (Reader, error) {
+func (s *store) follow(o Options, job string, cursor []byte) (reader, error) {
 	c, err := goOn[partsCursor]("Parquet store "+s.dir, cursor)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *store) follow(o Options, job string, cursor []byte) (Reader, error) {
 	return r, err
 }
 
-// Read implements Reader.
+// Read implements reader.
 func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if r.batch == nil {
 		if err := r.readRanks(ctx, take); err != nil {
@@ -193,7 +193,7 @@ func (r *partsReader) look() error {
 	return nil
 }
 
-// Cursor implements Reader.
+// Cursor implements reader.
 func (r *partsReader) Cursor() ([]byte, error) {
 	c := partsCursor{Done: make([]string, 0, len(r.done))}
 	for name := range r.done {

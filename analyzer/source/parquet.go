@@ -165,7 +165,7 @@ func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Inf
 		return Info{}, err
 	}
 
-	info := Info{Job: job, Kind: Parquet}
+	info := Info{Job: job}
 	ranks, err := s.ranks(ctx, job, o, &info)
 	if err != nil {
 		return info, err
