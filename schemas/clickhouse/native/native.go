@@ -365,29 +365,40 @@ func (c *Conn) pack() error {
 
 // answer reads packets until the header of an insert, or until its end.
 func (c *Conn) answer(header bool) error {
+	ended, err := c.packets("an insert", func() (bool, error) { return header, c.readHeader() })
+	if ended && header {
+		return errors.New("the server ends the insert before it began")
+	}
+
+	return err
+}
+
+// packets reads what a query is answered with until it has ended, or until data, which reads a
+// block, says that this is enough.
+func (c *Conn) packets(query string, data func() (enough bool, err error)) (ended bool, err error) {
 	for {
 		code, err := c.reader.ReadByte()
 		if err != nil {
-			return err
+			return false, err
 		}
 
+		enough := false
 		switch proto.ServerCode(code) {
 		case proto.ServerCodeException:
-			return c.exception()
+			return false, c.exception()
 		case proto.ServerCodeEndOfStream:
-			if header {
-				return errors.New("the server ends the insert before it began")
-			}
-
-			return nil
+			return true, nil
 		case proto.ServerCodeData:
-			if err := c.readHeader(); err != nil {
-				return err
+			if _, err = c.reader.Str(); err != nil { // temporary table
+				break
 			}
 
-			if header {
-				return nil
+			if c.packer != nil {
+				c.reader.EnableCompression()
 			}
+
+			enough, err = data()
+			c.reader.DisableCompression()
 		case proto.ServerCodeProgress:
 			err = new(proto.Progress).DecodeAware(c.reader, c.version)
 		case proto.ServerCodeProfile:
@@ -395,26 +406,17 @@ func (c *Conn) answer(header bool) error {
 		case proto.ServerCodeTableColumns:
 			err = new(proto.TableColumns).DecodeAware(c.reader, c.version)
 		default:
-			err = fmt.Errorf("packet %d is none that an insert is answered with", code)
+			err = fmt.Errorf("packet %d is none that %s is answered with", code, query)
 		}
 
-		if err != nil {
-			return err
+		if err != nil || enough {
+			return false, err
 		}
 	}
 }
 
 // readHeader reads a block without rows.
 func (c *Conn) readHeader() error {
-	if _, err := c.reader.Str(); err != nil { // temporary table
-		return fmt.Errorf("read block: %w", err)
-	}
-
-	if c.packer != nil {
-		c.reader.EnableCompression()
-		defer c.reader.DisableCompression()
-	}
-
 	var head proto.Block
 	if err := head.Info.Decode(c.reader); err != nil {
 		return fmt.Errorf("read block: %w", err)
