@@ -68,10 +68,7 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 	}
 
 	bar := newProgress(os.Stderr, "audit", 0)
-	report, err := audit.Run(c.Context(), dir, job, store, counter, func(done, total int) {
-		bar.total = total
-		bar.at(done)
-	})
+	report, err := audit.Run(c.Context(), dir, job, store, counter, bar.of)
 	bar.done()
 	if err != nil {
 		return err

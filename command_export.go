@@ -70,10 +70,7 @@ func (e *exporting) check() error {
 
 func (e *exporting) run(c *cobra.Command, spec string) error {
 	bar := newProgress(os.Stderr, "export", 0)
-	o := source.Options{From: e.from, Progress: func(done, total int) {
-		bar.total = total
-		bar.at(done)
-	}}
+	o := source.Options{From: e.from, Progress: bar.of}
 	s, err := source.Open(c.Context(), spec, o)
 	if err != nil {
 		return err

@@ -161,10 +161,7 @@ func ingest(c *cobra.Command, root, to string, foreign source.Options, o intake.
 	defer sink.Close()
 	bar := newProgress(os.Stderr, "ingest", 0)
 	if bar.terminal {
-		o.Progress = func(read, known int64) {
-			bar.total = int(known >> 10)
-			bar.at(int(read >> 10))
-		}
+		o.Progress = func(read, known int64) { bar.of(int(read>>10), int(known>>10)) }
 	}
 
 	report, err := intake.Once(c.Context(), root, sink, o)

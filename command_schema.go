@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,12 +45,7 @@ func (o *schemaOptions) days() (map[string]int, error) {
 			return nil, usage("--ttl %s: want TABLE=DAYS with at least one day", word)
 		}
 
-		known := false
-		for _, t := range ddl.Tables {
-			known = known || t == table
-		}
-
-		if !known {
+		if !slices.Contains(ddl.Tables, table) {
 			return nil, usage("--ttl %s: no table %q%s", word, table, didYouMean(table, ddl.Tables))
 		}
 

@@ -26,6 +26,12 @@ func newProgress(f *os.File, what string, total int) *progress {
 	return &progress{w: f, what: what, total: total, terminal: term.IsTerminal(int(f.Fd()))}
 }
 
+// of shows that n of a total are done that may become another.
+func (p *progress) of(n, total int) {
+	p.total = total
+	p.at(n)
+}
+
 // at shows that n of the total are done.
 func (p *progress) at(n int) {
 	p.mu.Lock()

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,9 +89,8 @@ func fill(flags *pflag.FlagSet, file string) error {
 }
 
 func fromEnvironment(f *pflag.Flag) (name, value string, ok bool) {
-	names := append([]string{}, f.Annotations[environmentAnnotation]...)
-	names = append(names, "LAGGARD_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
-	for _, n := range names {
+	own := "LAGGARD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+	for _, n := range append(slices.Clip(f.Annotations[environmentAnnotation]), own) {
 		if v := os.Getenv(n); v != "" {
 			return n, v, true
 		}
@@ -146,7 +145,7 @@ func flagNames(c *cobra.Command) []string {
 func settingNames(flags *pflag.FlagSet) []string {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	sort.Strings(names)
+	slices.Sort(names)
 	return names
 }
 

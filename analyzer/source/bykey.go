@@ -53,32 +53,11 @@ func mergeRuns[T any](into, a, b []int32, rows []T, compare func(a, b *T) int) {
 
 // compareSteps compares by the key of the table of steps.
 func compareSteps(a, b *row.Step) int {
-	switch {
-	case a.Rank != b.Rank:
-		return cmp.Compare(a.Rank, b.Rank)
-	case a.Incarnation != b.Incarnation:
-		return cmp.Compare(a.Incarnation, b.Incarnation)
-	case a.Step != b.Step:
-		return cmp.Compare(a.Step, b.Step)
-	}
-
-	return cmp.Compare(a.Repeat, b.Repeat)
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
 }
 
 // compareCommunications compares by the key of the table of communications.
 func compareCommunications(a, b *row.Communication) int {
-	switch {
-	case a.Rank != b.Rank:
-		return cmp.Compare(a.Rank, b.Rank)
-	case a.Incarnation != b.Incarnation:
-		return cmp.Compare(a.Incarnation, b.Incarnation)
-	case a.StepFrom != b.StepFrom:
-		return cmp.Compare(a.StepFrom, b.StepFrom)
-	case a.Repeat != b.Repeat:
-		return cmp.Compare(a.Repeat, b.Repeat)
-	case a.Group != b.Group:
-		return cmp.Compare(a.Group, b.Group)
-	}
-
-	return cmp.Compare(a.Op, b.Op)
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.StepFrom, b.StepFrom), cmp.Compare(a.Repeat, b.Repeat),
+		cmp.Compare(a.Group, b.Group), cmp.Compare(a.Op, b.Op))
 }

@@ -28,9 +28,8 @@ type database struct {
 	links chan *native.Conn
 }
 
-// dialTimeout bounds connecting: a fleet's server answers in milliseconds, and a
-// person waits for the error.
-const dialTimeout = 10 * time.Second
+// readTimeout bounds one query.
+const readTimeout = 5 * time.Minute
 
 func openClickHouse(ctx context.Context, spec string, o Options) (Source, error) {
 	at, err := ddl.ParseAddress(spec)
@@ -55,38 +54,13 @@ func openClickHouse(ctx context.Context, spec string, o Options) (Source, error)
 
 // connect opens the database on one server.
 func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) {
-	password, err := at.Password()
+	options, err := native.Options(at, readTimeout)
 	if err != nil {
 		return nil, err
 	}
 
-	encryption, err := at.TLS()
-	if err != nil {
-		return nil, err
-	}
-
-	protocol, compression := clickhouse.Native, clickhouse.CompressionLZ4
-	if at.Plain {
-		compression = clickhouse.CompressionNone
-	}
-
-	if at.HTTP {
-		protocol = clickhouse.HTTP
-	}
-
-	conn, err := clickhouse.Open(&clickhouse.Options{
-		Protocol:     protocol,
-		Addr:         []string{at.Host},
-		Auth:         clickhouse.Auth{Database: at.Database, Username: at.User, Password: password},
-		TLS:          encryption,
-		DialTimeout:  dialTimeout,
-		ReadTimeout:  5 * time.Minute,
-		MaxOpenConns: o.workers() + 1,
-		MaxIdleConns: o.workers() + 1,
-		Compression:  &clickhouse.Compression{Method: compression},
-		// What a shard that is down holds is missing: an error, not a smaller job.
-		Settings: clickhouse.Settings{"skip_unavailable_shards": 0},
-	})
+	options.MaxOpenConns, options.MaxIdleConns = o.workers()+1, o.workers()+1
+	conn, err := clickhouse.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", at, err)
 	}

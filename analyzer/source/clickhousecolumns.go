@@ -47,10 +47,7 @@ func selection(columns []string, table, job, where, tail string) string {
 
 // move moves the columns of a block into rows. They were asked for in this order.
 func move[T any](columns []column[T], got []native.Column, job string, rows []T) {
-	for i := range rows {
-		assignJob(&rows[i], job)
-	}
-
+	assignJob(rows, job)
 	for k, c := range columns {
 		switch {
 		case c.list != nil:
@@ -118,17 +115,12 @@ func (d *database) link(ctx context.Context) (*native.Conn, error) {
 	default:
 	}
 
-	password, err := d.at.Password()
+	o, err := native.Options(d.at, readTimeout)
 	if err != nil {
 		return nil, err
 	}
 
-	encryption, err := d.at.TLS()
-	if err != nil {
-		return nil, err
-	}
-
-	return native.Dial(ctx, d.at, password, encryption)
+	return native.Dial(ctx, o)
 }
 
 // keep keeps a connection for the next query.

@@ -25,7 +25,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 		return Info{}, err
 	}
 
-	info := Info{Job: job, Kind: ClickHouse}
+	info := Info{Job: job}
 	ranks, err := d.ranks(ctx, job)
 	if err != nil {
 		return info, err
@@ -63,7 +63,7 @@ func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (
 func (d *database) ranks(ctx context.Context, job string) ([]row.Rank, error) {
 	// A large job's rows are kilobytes of ranks each: of so many comes a block.
 	const tail = "SETTINGS max_block_size = 1024"
-	ranks, err := selectColumns(ctx, d, rankColumns(members{}), row.RanksTable, job, "", tail, nil)
+	ranks, err := selectColumns(ctx, d, columnsOf[row.Rank](members{}), row.RanksTable, job, "", tail, nil)
 	return newestRanks(ranks), err
 }
 
@@ -154,22 +154,19 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 		quoted[i] = ddl.Quote(c)
 	}
 
-	setJob(&one, job)
 	var rows []T
 	nodes := interner{}
 	err := query(ctx, d, selection(quoted, table, job, where, tail), func(r driver.Rows) error {
+		one = *new(T) // its lists are the last row's
 		if err := r.Scan(into...); err != nil {
 			return err
 		}
 
 		nodes.strings(&one)
 		rows = append(rows, one)
-		if r, ok := any(&one).(*row.Rank); ok {
-			r.Groups, r.GroupRanks, r.Off = nil, nil, nil // the row appended owns them now
-		}
-
 		return nil
 	})
+	assignJob(rows, job)
 	return rows, err
 }
 
@@ -185,10 +182,6 @@ func destinations(one any) (columns []string, into []any) {
 	}
 
 	return columns, into
-}
-
-func setJob(one any, job string) {
-	reflect.ValueOf(one).Elem().FieldByName("Job").SetString(job)
 }
 
 // interner keeps one copy of each of the few words (nodes, groups, ops) that

@@ -11,6 +11,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/merge"
 	"github.com/laggard-dev/laggard/writer/rollup/placement"
@@ -22,7 +23,8 @@ import (
 type tree struct {
 	dir    string // as given
 	ranks  []segment.RankDir
-	merged merge.Result // jobs that lay in several directories
+	merged merge.Result   // jobs that lay in several directories
+	made   *profiles.Tree // of other tools' profiles, nil of segments
 }
 
 // errNoRank is returned, wrapped, for a folder that is no profiling directory.
@@ -42,7 +44,13 @@ func openFiles(dir string) (Source, error) {
 }
 
 // Close implements Source.
-func (t *tree) Close() error { return nil }
+func (t *tree) Close() error {
+	if t.made == nil {
+		return nil
+	}
+
+	return t.made.Close()
+}
 
 // Jobs implements Source.
 func (t *tree) Jobs(context.Context) ([]string, error) {
@@ -55,15 +63,26 @@ func (t *tree) Jobs(context.Context) ([]string, error) {
 	return slices.Compact(jobs), nil
 }
 
-// Load implements Source: it rolls the segments of every rank up, the way that
-// ingest does.
+// Load implements Source. What of other tools' profiles could not be read is told.
 func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+	info, err := t.load(ctx, job, b, o)
+	if t.made != nil {
+		info.Damaged += len(t.made.Unread)
+		info.Notes = append(info.Notes, profiles.Sentences(t.made.Unread)...)
+		info.Notes = append(info.Notes, profiles.Sentences(t.made.Notes)...)
+	}
+
+	return info, err
+}
+
+// load rolls the segments of every rank up, the way that ingest does.
+func (t *tree) load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
 	job, err := Pick(ctx, t, t.dir, job)
 	if err != nil {
 		return Info{}, err
 	}
 
-	info := Info{Job: job, Kind: Files}
+	info := Info{Job: job}
 	dirs := t.of(job)
 	info.Notes = append(info.Notes, t.merged.Notes(job)...)
 	l, err := layoutOf(&info, o, t.dir, t.merged.Dirs(job), dirs)

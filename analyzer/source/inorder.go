@@ -10,65 +10,38 @@ import (
 // consume in order, on the calling goroutine. At most one result a worker and one more
 // are held at a time. It returns the first error after every goroutine has ended.
 func inOrder[T any](ctx context.Context, n, workers int, produce func(context.Context, int) (T, error), consume func(int, T) error) error {
-	type ticket struct {
-		i   int
-		out chan T
-	}
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	workers = max(1, min(workers, n))
-	work := make(chan ticket)
-	order := make(chan ticket, workers)
-
+	g.SetLimit(workers + 1) // one more starts them
+	order := make(chan chan T, workers)
 	g.Go(func() error {
-		defer close(work)
 		defer close(order)
 		for i := range n {
-			t := ticket{i, make(chan T, 1)}
+			out := make(chan T, 1)
 			select {
-			case order <- t:
+			case order <- out:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 
-			select {
-			case work <- t:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			g.Go(func() error {
+				v, err := produce(ctx, i)
+				if err == nil {
+					out <- v
+				}
+
+				return err
+			})
 		}
 
 		return nil
 	})
-	for range workers {
-		g.Go(func() error {
-			for t := range work {
-				v, err := produce(ctx, t.i)
-				if err != nil {
-					return err
-				}
-
-				t.out <- v
-			}
-
-			return nil
-		})
-	}
-
-	var failed error
-consuming:
-	for t := range order {
-		select {
-		case v := <-t.out:
-			if failed = consume(t.i, v); failed != nil {
-				cancel()
-				break consuming
-			}
-		case <-ctx.Done():
-			break consuming
-		}
+	failed := consumeAll(ctx, order, consume)
+	if failed != nil {
+		cancel()
 	}
 
 	err := g.Wait()
@@ -81,4 +54,23 @@ consuming:
 	}
 
 	return err
+}
+
+// consumeAll hands the results to consume until that fails or ctx ends.
+func consumeAll[T any](ctx context.Context, order <-chan chan T, consume func(int, T) error) error {
+	i := 0
+	for out := range order {
+		select {
+		case v := <-out:
+			if err := consume(i, v); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+
+		i++
+	}
+
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,9 +28,9 @@ type Live struct {
 	none error          // why there is none in it
 }
 
-// Reader reads one job as it grows. An alias: what wants a Follow of its own can name the
+// reader reads one job as it grows. An alias: what wants a Follow of its own can name the
 // same interface and take a Live as it is.
-type Reader = interface {
+type reader = interface {
 	// Read hands over a bounded portion of the rows that are new since the last
 	// call, those of one process in the order of their starts; the Rows may be reused.
 	// more says that another portion is there at once. Ranks advance together.
@@ -55,7 +54,7 @@ func OpenLive(ctx context.Context, spec string, o Options) (*Live, error) {
 	switch {
 	case spec == "":
 		return nil, errors.New("open source: no name given; " + forms)
-	case scheme != ClickHouse && strings.Contains(spec, "://") && scheme != Parquet:
+	case scheme != clickHouseScheme && strings.Contains(spec, "://") && scheme != parquetScheme:
 		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
 	}
 
@@ -78,7 +77,7 @@ func (l *Live) Close() error {
 
 // Missing reports whether the source is a directory that is not there, or not there yet.
 func (l *Live) Missing() bool {
-	if strings.HasPrefix(l.spec, ClickHouse+":") {
+	if strings.HasPrefix(l.spec, clickHouseScheme+":") {
 		return false
 	}
 
@@ -89,7 +88,7 @@ func (l *Live) Missing() bool {
 
 // dir returns the directory and whether it is a Parquet store.
 func (l *Live) dir() (dir string, parquet bool) {
-	if rest, ok := strings.CutPrefix(l.spec, Parquet+":"); ok {
+	if rest, ok := strings.CutPrefix(l.spec, parquetScheme+":"); ok {
 		return strings.TrimPrefix(rest, "//"), true
 	}
 
@@ -102,7 +101,7 @@ func (l *Live) dir() (dir string, parquet bool) {
 
 // database connects at the first use, and again after an error of connecting.
 func (l *Live) database(ctx context.Context) (*database, error) {
-	if !strings.HasPrefix(l.spec, ClickHouse+":") || l.db != nil {
+	if !strings.HasPrefix(l.spec, clickHouseScheme+":") || l.db != nil {
 		return l.db, nil
 	}
 
@@ -143,32 +142,16 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 		dir, _ = l.dir()
 	}
 
-	var jobs []string
 	if parquet {
-		s := &store{dir: dir}
-		for _, table := range []string{row.StepsTable, row.RanksTable} {
-			folders, err := s.folders(table)
-			if err != nil {
-				return nil, err
-			}
-
-			for job := range folders {
-				jobs = append(jobs, job)
-			}
-		}
-	} else {
-		ranks, err := segment.Walk(dir)
-		if err != nil {
-			return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
-		}
-
-		for _, r := range ranks {
-			jobs = append(jobs, r.Job)
-		}
+		return (&store{dir: dir}).listJobs()
 	}
 
-	slices.Sort(jobs)
-	return slices.Compact(jobs), nil
+	ranks, err := segment.Walk(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
+	}
+
+	return (&tree{ranks: ranks}).Jobs(ctx)
 }
 
 // Newest returns about when the newest piece of the job came, the zero time when
@@ -192,7 +175,7 @@ func (l *Live) Newest(ctx context.Context, job string) (time.Time, error) {
 }
 
 // Follow begins to read a job where cursor says, from its beginning with nil.
-func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (Reader, error) {
+func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (reader, error) {
 	db, err := l.database(ctx)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,24 +9,16 @@ import (
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // tableReader follows a job in ClickHouse by the starts of its steps.
 type tableReader struct {
-	d        *database
-	o        Options
-	job      string
-	topology *topology.File
-	ranks    known
-	comms    bool
-	since    int64 // newest start that was handed over
-	begun    bool
-	timed    *bool  // the tables have a column ts, which prunes partitions
-	seen     string // what the last look found
-
-	from, width    int64 // windows of the look at hand
-	window, number int
+	storeReader
+	d     *database
+	since int64 // newest start that was handed over
+	begun bool
+	timed *bool  // the tables have a column ts, which prunes partitions
+	seen  string // what the last look found
 }
 
 // tableCursor is the Cursor of a ClickHouse database.
@@ -35,26 +26,21 @@ type tableCursor struct {
 	Since int64 `json:"since"`
 }
 
-func (d *database) follow(o Options, job string, cursor []byte) (Reader, error) {
-	r := &tableReader{d: d, o: o, job: job}
-	if cursor != nil {
-		var c tableCursor
-		if err := json.Unmarshal(cursor, &c); err != nil {
-			return nil, fmt.Errorf("go on in %s: %w", d.at, err)
-		}
-
-		r.since, r.begun = c.Since, c.Since > 0
+func (d *database) follow(o Options, job string, cursor []byte) (reader, error) {
+	c, err := goOn[tableCursor](d.at.String(), cursor)
+	if err != nil {
+		return nil, err
 	}
 
-	var err error
-	r.topology, err = o.givenTopology()
+	r := &tableReader{d: d, since: c.Since, begun: c.Since > 0}
+	r.storeReader, err = newStoreReader(o, job)
 	return r, err
 }
 
-// Read implements Reader.
+// Read implements reader.
 func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if r.window == r.number {
-		if err := r.identities(ctx, take); err != nil {
+		if err := r.readRanks(ctx, take); err != nil {
 			return false, err
 		}
 
@@ -92,8 +78,8 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 	return r.window < r.number, nil
 }
 
-// identities hands the table of ranks over when it changed.
-func (r *tableReader) identities(ctx context.Context, take func(*row.Rows) error) error {
+// readRanks hands the table of ranks over when it changed.
+func (r *tableReader) readRanks(ctx context.Context, take func(*row.Rows) error) error {
 	sign := ""
 	q := "SELECT count(), sum(version), max(started_ns) FROM " + row.RanksTable + " WHERE job = " + ddl.Literal(r.job)
 	err := query(ctx, r.d, q, func(rows driver.Rows) error {
@@ -106,7 +92,7 @@ func (r *tableReader) identities(ctx context.Context, take func(*row.Rows) error
 		sign = fmt.Sprint(n, versions, started)
 		return nil
 	})
-	if err != nil || sign == r.ranks.sign {
+	if err != nil || sign == r.sign {
 		return err
 	}
 
@@ -115,9 +101,7 @@ func (r *tableReader) identities(ctx context.Context, take func(*row.Rows) error
 		return err
 	}
 
-	r.ranks.sign = sign
-	r.comms = needsCommunications(ranks, r.topology)
-	return take(&row.Rows{Ranks: ranks})
+	return r.identities(ranks, sign, take)
 }
 
 // look counts what is new and cuts its time into windows.
@@ -146,9 +130,7 @@ func (r *tableReader) look(ctx context.Context) error {
 		}
 
 		r.seen = sight
-		r.from = first
-		r.number = int(max(1, n/windowRows))
-		r.width = max(1, (last-first)/int64(r.number))
+		r.cut(int64(n), first, last)
 		return nil
 	})
 }
@@ -182,27 +164,10 @@ func (r *tableReader) after(ns int64) string {
 	return where
 }
 
-// Topology implements Reader.
-func (r *tableReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
-
-// Drain implements Reader: what is stored is finished.
-func (r *tableReader) Drain() {}
-
-// Damaged implements Reader: a server has no files.
-func (r *tableReader) Damaged() []string { return nil }
-
-// Cursor implements Reader.
+// Cursor implements reader.
 func (r *tableReader) Cursor() ([]byte, error) {
-	b, err := json.Marshal(tableCursor{r.since})
-	if err != nil {
-		return nil, fmt.Errorf("write cursor: %w", err)
-	}
-
-	return b, nil
+	return cursorOf(tableCursor{r.since})
 }
-
-// Close implements Reader: the connection is the source's.
-func (r *tableReader) Close() error { return nil }
 
 // newest returns when the job's newest step began.
 func (d *database) newest(ctx context.Context, job string) (t time.Time, err error) {

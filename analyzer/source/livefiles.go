@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +31,7 @@ type fileReader struct {
 	unread   []string // profiles of other tools, or parts of them
 }
 
-// Damaged implements Reader.
+// Damaged implements reader.
 func (r *fileReader) Damaged() (all []string) {
 	all = append(all, r.unread...)
 	for _, k := range r.ranks {
@@ -50,17 +49,13 @@ type fileCursor struct {
 	Ranks map[int]rollup.Position `json:"ranks"`
 }
 
-func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (Reader, error) {
-	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}, unread: unread}
-	if cursor != nil {
-		var c fileCursor
-		if err := json.Unmarshal(cursor, &c); err != nil {
-			return nil, fmt.Errorf("go on in %s: %w", dir, err)
-		}
-
-		r.saved = c.Ranks
+func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (reader, error) {
+	c, err := goOn[fileCursor](dir, cursor)
+	if err != nil {
+		return nil, err
 	}
 
+	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}, saved: c.Ranks, unread: unread}
 	if err := r.arrange(); err != nil {
 		return nil, err
 	}
@@ -123,7 +118,7 @@ func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	return k, nil
 }
 
-// Read implements Reader. A round brings every rank up to one moment of recorded
+// Read implements reader. A round brings every rank up to one moment of recorded
 // time: two dozen steps after the rank that is furthest behind.
 func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if !r.more {
@@ -180,13 +175,13 @@ func horizon(list []*rankReader) int64 {
 	return least + aheadSteps*max(length, int64(time.Millisecond))
 }
 
-// Topology implements Reader.
+// Topology implements reader.
 func (r *fileReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
 
-// Drain implements Reader.
+// Drain implements reader.
 func (r *fileReader) Drain() { r.draining = true }
 
-// Cursor implements Reader.
+// Cursor implements reader.
 func (r *fileReader) Cursor() ([]byte, error) {
 	c := fileCursor{Ranks: map[int]rollup.Position{}}
 	for rank, p := range r.saved {
@@ -197,15 +192,10 @@ func (r *fileReader) Cursor() ([]byte, error) {
 		c.Ranks[k.dir.Rank] = k.stream.LowWater()
 	}
 
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("write cursor: %w", err)
-	}
-
-	return b, nil
+	return cursorOf(c)
 }
 
-// Close implements Reader.
+// Close implements reader.
 func (r *fileReader) Close() error { return nil }
 
 // rankReader follows one rank's directory.

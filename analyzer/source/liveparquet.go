@@ -3,7 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,42 +13,14 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/schemas/topology"
 )
-
-// windowRows is about how many rows of a store are read at a time, overlap how
-// far before the newest start rows are read once more: what comes later than
-// that has missed its step anyway (feed.DefaultLag), with clocks a minute apart.
-const (
-	windowRows = 1 << 20
-	overlap    = int64(3 * time.Minute)
-)
-
-// known keeps what of the ranks' table was handed over.
-type known struct{ sign string }
-
-// needsCommunications reports whether roles must come from who talks to whom.
-func needsCommunications(ranks []row.Rank, topo *topology.File) bool {
-	if topo != nil && len(topo.Groups) > 0 {
-		return false
-	}
-
-	return !slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 })
-}
 
 // partsReader follows the files of a job in a Parquet store.
 type partsReader struct {
-	s        *store
-	o        Options
-	job      string
-	topology *topology.File
-	done     map[string]bool // base names that were handed over
-	ranks    known
-	comms    bool // communications are of use
-
-	batch          []part // new files, being handed over by windows of start time
-	from, width    int64
-	window, number int
+	storeReader
+	s     *store
+	done  map[string]bool // base names that were handed over
+	batch []part          // new files, being handed over by windows
 }
 
 type part struct {
@@ -64,28 +35,25 @@ type partsCursor struct {
 	Done []string `json:"done"`
 }
 
-func (s *store) follow(o Options, job string, cursor []byte) (Reader, error) {
-	r := &partsReader{s: s, o: o, job: job, done: map[string]bool{}}
-	if cursor != nil {
-		var c partsCursor
-		if err := json.Unmarshal(cursor, &c); err != nil {
-			return nil, fmt.Errorf("go on in Parquet store %s: %w", s.dir, err)
-		}
-
-		for _, name := range c.Done {
-			r.done[name] = true
-		}
+func (s *store) follow(o Options, job string, cursor []byte) (reader, error) {
+	c, err := goOn[partsCursor]("Parquet store "+s.dir, cursor)
+	if err != nil {
+		return nil, err
 	}
 
-	var err error
-	r.topology, err = o.givenTopology()
+	r := &partsReader{s: s, done: map[string]bool{}}
+	for _, name := range c.Done {
+		r.done[name] = true
+	}
+
+	r.storeReader, err = newStoreReader(o, job)
 	return r, err
 }
 
-// Read implements Reader.
+// Read implements reader.
 func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if r.batch == nil {
-		if err := r.identities(ctx, take); err != nil {
+		if err := r.readRanks(ctx, take); err != nil {
 			return false, err
 		}
 
@@ -143,8 +111,8 @@ func byStart(rows *row.Rows) {
 	})
 }
 
-// identities hands the table of ranks over when it changed.
-func (r *partsReader) identities(ctx context.Context, take func(*row.Rows) error) error {
+// readRanks hands the table of ranks over when it changed.
+func (r *partsReader) readRanks(ctx context.Context, take func(*row.Rows) error) error {
 	paths, err := r.s.parts(row.RanksTable, r.job)
 	if err != nil {
 		return err
@@ -164,7 +132,7 @@ func (r *partsReader) identities(ctx context.Context, take func(*row.Rows) error
 		sign += fmt.Sprint(filepath.Base(p), info.Size(), info.ModTime().UnixNano(), ";")
 	}
 
-	if sign == r.ranks.sign {
+	if sign == r.sign {
 		return nil
 	}
 
@@ -174,9 +142,7 @@ func (r *partsReader) identities(ctx context.Context, take func(*row.Rows) error
 		return err
 	}
 
-	r.ranks.sign = sign
-	r.comms = needsCommunications(ranks, r.topology)
-	return take(&row.Rows{Ranks: ranks})
+	return r.identities(ranks, sign, take)
 }
 
 // look finds new files and cuts their time into windows.
@@ -222,22 +188,12 @@ func (r *partsReader) look() error {
 		first, last = min(first, p.first), max(last, p.last)
 	}
 
-	r.batch, r.window, r.from = batch, 0, first
-	r.number = int(max(1, total/windowRows))
-	r.width = max(1, (last-first)/int64(r.number))
+	r.batch = batch
+	r.cut(total, first, last)
 	return nil
 }
 
-// Topology implements Reader.
-func (r *partsReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
-
-// Drain implements Reader: what is stored is finished.
-func (r *partsReader) Drain() {}
-
-// Damaged implements Reader: a damaged Parquet file is an error of Read.
-func (r *partsReader) Damaged() []string { return nil }
-
-// Cursor implements Reader.
+// Cursor implements reader.
 func (r *partsReader) Cursor() ([]byte, error) {
 	c := partsCursor{Done: make([]string, 0, len(r.done))}
 	for name := range r.done {
@@ -245,22 +201,8 @@ func (r *partsReader) Cursor() ([]byte, error) {
 	}
 
 	slices.Sort(c.Done)
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("write cursor: %w", err)
-	}
-
-	return b, nil
+	return cursorOf(c)
 }
-
-// Close implements Reader.
-func (r *partsReader) Close() error { return nil }
-
-// startColumns are read to find the time that a file covers.
-var (
-	startOfStep          = stepColumns[slices.IndexFunc(stepColumns, func(c column[row.Step]) bool { return c.name == "start_ns" })]
-	startOfCommunication = communicationColumns[slices.IndexFunc(communicationColumns, func(c column[row.Communication]) bool { return c.name == "start_ns" })]
-)
 
 // measure reads the starts alone: how many rows, from when to when.
 func (p *part) measure(job string) error {
@@ -269,66 +211,56 @@ func (p *part) measure(job string) error {
 		p.first, p.last = min(p.first, start), max(p.last, start)
 		p.rows++
 	}
-	spans, err := spansOf([]string{p.path})
-	if err != nil {
-		return err
+	if p.communications {
+		return eachOf(p.path, startOf(communicationColumns), job, func(r *row.Communication) { see(r.StartNs) })
 	}
 
-	for _, s := range spans {
-		if p.communications {
-			rows, err := readSpan(s, []column[row.Communication]{startOfCommunication}, job, nil)
-			if err != nil {
-				return err
-			}
-
-			for i := range rows {
-				see(rows[i].StartNs)
-			}
-
-			continue
-		}
-
-		rows, err := readSpan(s, []column[row.Step]{startOfStep}, job, nil)
-		if err != nil {
-			return err
-		}
-
-		for i := range rows {
-			see(rows[i].StartNs)
-		}
-	}
-
-	return nil
+	return eachOf(p.path, startOf(stepColumns), job, func(r *row.Step) { see(r.StartNs) })
 }
 
 // read returns the rows that start in [from, to).
 func (p *part) read(job string, from, to int64) (*row.Rows, error) {
-	spans, err := spansOf([]string{p.path})
-	if err != nil {
-		return nil, err
-	}
-
 	var out row.Rows
-	for _, s := range spans {
-		if p.communications {
-			rows, err := readSpan(s, communicationColumns, job, nil)
-			if err != nil {
-				return nil, err
+	if p.communications {
+		return &out, eachOf(p.path, communicationColumns, job, func(r *row.Communication) {
+			if r.StartNs >= from && r.StartNs < to {
+				out.Communications = append(out.Communications, *r)
 			}
-
-			out.Communications = append(out.Communications, slices.DeleteFunc(rows, func(r row.Communication) bool { return r.StartNs < from || r.StartNs >= to })...)
-			continue
-		}
-
-		rows, err := readSpan(s, stepColumns, job, nil)
-		if err != nil {
-			return nil, err
-		}
-
-		out.Steps = append(out.Steps, slices.DeleteFunc(rows, func(r row.Step) bool { return r.StartNs < from || r.StartNs >= to })...)
+		})
 	}
 
-	return &out, nil
+	return &out, eachOf(p.path, stepColumns, job, func(r *row.Step) {
+		if r.StartNs >= from && r.StartNs < to {
+			out.Steps = append(out.Steps, *r)
+		}
+	})
+}
+
+// startOf is the column of a row's start alone.
+func startOf[T any](columns []column[T]) []column[T] {
+	i := slices.IndexFunc(columns, func(c column[T]) bool { return c.name == "start_ns" })
+	return columns[i : i+1]
+}
+
+// eachOf calls use with each row of a file.
+func eachOf[T any](path string, columns []column[T], job string, use func(*T)) error {
+	spans, err := spansOf([]string{path})
+	if err != nil {
+		return err
+	}
+
+	var rows []T
+	for _, s := range spans {
+		if rows, err = readSpan(s, columns, job, rows); err != nil {
+			return err
+		}
+
+		for i := range rows {
+			use(&rows[i])
+		}
+	}
+
+	return nil
 }
 
 // newest returns when the job's newest file was written.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -47,6 +48,16 @@ func (s *store) Close() error { return nil }
 
 // Jobs implements Source.
 func (s *store) Jobs(context.Context) ([]string, error) {
+	jobs, err := s.listJobs()
+	if err == nil && len(jobs) == 0 {
+		err = fmt.Errorf("list jobs of Parquet store %s: no job in it: fill it with `laggard ingest SOURCE --to parquet:%s`", s.dir, s.dir)
+	}
+
+	return jobs, err
+}
+
+// listJobs returns the jobs of the store in order; none is no error.
+func (s *store) listJobs() ([]string, error) {
 	var jobs []string
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
 		folders, err := s.folders(table)
@@ -54,18 +65,11 @@ func (s *store) Jobs(context.Context) ([]string, error) {
 			return nil, err
 		}
 
-		for job := range folders {
-			jobs = append(jobs, job)
-		}
+		jobs = slices.AppendSeq(jobs, maps.Keys(folders))
 	}
 
 	slices.Sort(jobs)
-	jobs = slices.Compact(jobs)
-	if len(jobs) == 0 {
-		return nil, fmt.Errorf("list jobs of Parquet store %s: no job in it: fill it with `laggard ingest SOURCE --to parquet:%s`", s.dir, s.dir)
-	}
-
-	return jobs, nil
+	return slices.Compact(jobs), nil
 }
 
 // folders maps the jobs of a table to their folders; a table that is not there
@@ -161,7 +165,7 @@ func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Inf
 		return Info{}, err
 	}
 
-	info := Info{Job: job, Kind: Parquet}
+	info := Info{Job: job}
 	ranks, err := s.ranks(ctx, job, o, &info)
 	if err != nil {
 		return info, err

@@ -70,10 +70,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 
 	first := len(rows)
 	rows = slices.Grow(rows, int(to-from))[:first+int(to-from)]
-	for i := range rows[first:] {
-		assignJob(&rows[first+i], job)
-	}
-
+	assignJob(rows[first:], job)
 	chunks := g.ColumnChunks()
 	for _, c := range columns {
 		leaf, ok := p.Schema().Lookup(c.name)

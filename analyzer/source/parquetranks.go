@@ -35,8 +35,10 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 
 		group := make([]row.Rank, g.NumRows())
 		for i := range group {
-			group[i].Job, group[i].Off = job, []string{}
+			group[i].Off = []string{}
 		}
+
+		assignJob(group, job)
 
 		for _, chunk := range g.ColumnChunks() {
 			set := rankSetters[columns[chunk.Column()][0]]
@@ -102,30 +104,31 @@ func readValues(chunk parquet.ColumnChunk, rows []row.Rank, set func(*row.Rank, 
 }
 
 // rankSetters take the value of a leaf column, by its top-level name.
-var rankSetters = map[string]func(*row.Rank, parquet.Value){
-	"rank":        func(r *row.Rank, v parquet.Value) { r.Rank = uint32(number(v)) },
-	"incarnation": func(r *row.Rank, v parquet.Value) { r.Incarnation = uint64(number(v)) },
-	"world_size":  func(r *row.Rank, v parquet.Value) { r.WorldSize = uint32(number(v)) },
-	"local_rank":  func(r *row.Rank, v parquet.Value) { r.LocalRank = uint16(number(v)) },
-	"node":        func(r *row.Rank, v parquet.Value) { r.Node = text(v) },
-	"device":      func(r *row.Rank, v parquet.Value) { r.Device = text(v) },
-	"pod":         func(r *row.Rank, v parquet.Value) { r.Pod = text(v) },
-	"pid":         func(r *row.Rank, v parquet.Value) { r.PID = uint32(number(v)) },
-	"boot_id":     func(r *row.Rank, v parquet.Value) { r.BootID = text(v) },
-	"started_ns":  func(r *row.Rank, v parquet.Value) { r.StartedNs = number(v) },
-	"ended_ns":    func(r *row.Rank, v parquet.Value) { r.EndedNs = number(v) },
-	"groups":      func(r *row.Rank, v parquet.Value) { r.Groups = append(r.Groups, text(v)) },
-	"group_ranks": func(r *row.Rank, v parquet.Value) {
-		if v.RepetitionLevel() < 2 { // a new group
-			r.GroupRanks = append(r.GroupRanks, nil)
-		}
+var rankSetters = settersOfRank()
 
-		last := len(r.GroupRanks) - 1
-		r.GroupRanks[last] = append(r.GroupRanks[last], uint32(number(v)))
-	},
-	"writer":  func(r *row.Rank, v parquet.Value) { r.Writer = text(v) },
-	"off":     func(r *row.Rank, v parquet.Value) { r.Off = append(r.Off, text(v)) },
-	"version": func(r *row.Rank, v parquet.Value) { r.Version = uint32(number(v)) },
+func settersOfRank() map[string]func(*row.Rank, parquet.Value) {
+	setters := map[string]func(*row.Rank, parquet.Value){
+		"groups": func(r *row.Rank, v parquet.Value) { r.Groups = append(r.Groups, text(v)) },
+		"off":    func(r *row.Rank, v parquet.Value) { r.Off = append(r.Off, text(v)) },
+		"group_ranks": func(r *row.Rank, v parquet.Value) {
+			if v.RepetitionLevel() < 2 { // a new group
+				r.GroupRanks = append(r.GroupRanks, nil)
+			}
+
+			last := len(r.GroupRanks) - 1
+			r.GroupRanks[last] = append(r.GroupRanks[last], uint32(number(v)))
+		},
+	}
+	for _, c := range columnsOf[row.Rank](nil) {
+		switch {
+		case c.set != nil:
+			setters[c.name] = func(r *row.Rank, v parquet.Value) { c.set(r, number(v)) }
+		case c.text != nil:
+			setters[c.name] = func(r *row.Rank, v parquet.Value) { c.text(r, text(v)) }
+		}
+	}
+
+	return setters
 }
 
 // number returns an integer column's value; a column of another type gives 0.

@@ -12,15 +12,9 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// foreign is a folder of profiles that other tools wrote, as the segments that were made of it.
-type foreign struct {
-	tree
-	made *profiles.Tree
-}
-
 // openProfiles reads the profiles in a folder or file.
 func openProfiles(ctx context.Context, at string, o Options) (Source, error) {
-	made, err := profiles.Open(ctx, at, profiles.Options{From: o.From, Job: o.Job, Workers: o.Workers, Progress: o.Progress})
+	made, err := o.profiles(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("open source: %w", err)
 	}
@@ -35,7 +29,7 @@ func openProfiles(ctx context.Context, at string, o Options) (Source, error) {
 		dir = filepath.Dir(at)
 	}
 
-	return &foreign{tree: tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks)}, made: made}, nil
+	return &tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks), made: made}, nil
 }
 
 // Profiles reads what lies at a path as profiles, the way that Open does; nil where it is a profiling
@@ -55,17 +49,9 @@ func Profiles(ctx context.Context, at string, o Options) (*profiles.Tree, error)
 		}
 	}
 
+	return o.profiles(ctx, at)
+}
+
+func (o Options) profiles(ctx context.Context, at string) (*profiles.Tree, error) {
 	return profiles.Open(ctx, at, profiles.Options{From: o.From, Job: o.Job, Workers: o.Workers, Progress: o.Progress})
 }
-
-// Load implements Source.
-func (f *foreign) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
-	info, err := f.tree.Load(ctx, job, b, o)
-	info.Damaged += len(f.made.Unread)
-	info.Notes = append(info.Notes, profiles.Sentences(f.made.Unread)...)
-	info.Notes = append(info.Notes, profiles.Sentences(f.made.Notes)...)
-	return info, err
-}
-
-// Close implements Source.
-func (f *foreign) Close() error { return f.made.Close() }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -44,6 +45,24 @@ func (m members) share(rows []row.Rank) {
 			rows[i].GroupRanks[k] = m.kept(ranks)
 		}
 	}
+}
+
+// lists are a row's lists of ranks.
+func (m members) lists(c *native.Column, row int) [][]uint32 {
+	from, to := c.List(row)
+	lists := make([][]uint32, 0, to-from)
+	var ranks []uint32
+	for k := from; k < to; k++ {
+		first, end := c.Of.List(int(k))
+		ranks = ranks[:0]
+		for _, n := range c.Of.Of.Numbers[first:end] {
+			ranks = append(ranks, uint32(n))
+		}
+
+		lists = append(lists, m.kept(ranks))
+	}
+
+	return lists
 }
 
 // kept returns the one copy of a group's ranks.

@@ -19,7 +19,7 @@ const recordsAtOnce = 1 << 12
 
 // Records implements Source: the segments of every rank again, range by range.
 func (t *tree) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
-	info := Info{Job: job, Kind: Files}
+	info := Info{Job: job}
 	dirs := t.of(job)
 	l, err := layoutOf(&info, o, t.dir, t.merged.Dirs(job), dirs)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 			return err
 		}
 
-		if err := layout.ReadRecords(path, func(rows []row.Record) error { return take(nil, rows) }); err != nil {
+		if err := layout.Read(path, func(rows []row.Record) error { return take(nil, rows) }); err != nil {
 			return fmt.Errorf("read ranges: %w", err)
 		}
 	}

@@ -30,11 +30,10 @@ import (
 	"github.com/laggard-dev/laggard/writer/profiles"
 )
 
-// Kinds of sources, as Info.Kind has them.
+// Schemes of stores in the names of sources.
 const (
-	Files      = "files"
-	Parquet    = "parquet"
-	ClickHouse = "clickhouse"
+	parquetScheme    = "parquet"
+	clickHouseScheme = "clickhouse"
 )
 
 // Builder takes the rows of a job; *feed.History is one. It is called from one
@@ -84,8 +83,7 @@ func (o Options) progress(done, total int) {
 
 // Info is what a Load learnt besides the rows.
 type Info struct {
-	Job  string
-	Kind string // Files, Parquet or ClickHouse
+	Job string
 	// Topology is the topology file given or found; nil where there is none, and
 	// the groups of the ranks' rows are all that is known.
 	Topology *topology.File
@@ -114,7 +112,7 @@ type Source interface {
 	// Jobs returns the names of the jobs, sorted. None is an error that says what
 	// to do, not an empty list.
 	Jobs(ctx context.Context) ([]string, error)
-	// Load reads one job into b. A job that is not there is a *JobError.
+	// Load reads one job into b. A job that is not there is a *jobError.
 	Load(ctx context.Context, job string, b Builder, o Options) (Info, error)
 	// Records hands over the identities and the raw ranges of a job, in parts, one after
 	// the other; with one worker a rank's after those of the ranks before it. Rows that
@@ -124,16 +122,16 @@ type Source interface {
 	Close() error
 }
 
-// JobError is returned by Pick and Load when the job is not named and there are
+// jobError is returned by Pick and Load when the job is not named and there are
 // several, or when it is named and not there.
-type JobError struct {
+type jobError struct {
 	Source string   // as given, without secrets
 	Job    string   // "" when none was named
 	Jobs   []string // those that are there, sorted
 }
 
 // Error names the source, its jobs and the flag.
-func (e *JobError) Error() string {
+func (e *jobError) Error() string {
 	const most = 20
 	list := e.Jobs
 	if len(list) > most {
@@ -168,7 +166,7 @@ func quoteIfOdd(s string) string {
 }
 
 // Pick returns the job to load: the named one when it is there, the only one
-// when none is named, else a *JobError.
+// when none is named, else a *jobError.
 func Pick(ctx context.Context, s Source, name, job string) (string, error) {
 	jobs, err := s.Jobs(ctx)
 	if err != nil {
@@ -182,7 +180,7 @@ func Pick(ctx context.Context, s Source, name, job string) (string, error) {
 		return jobs[0], nil
 	}
 
-	return "", &JobError{Source: Redact(name), Job: job, Jobs: jobs}
+	return "", &jobError{Source: Redact(name), Job: job, Jobs: jobs}
 }
 
 // Open opens what spec names: a directory, a file or folder of profiles, `parquet:DIR` or
@@ -193,9 +191,9 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 	switch {
 	case spec == "":
 		return nil, errors.New("open source: no name given; " + forms)
-	case found && scheme == ClickHouse:
+	case found && scheme == clickHouseScheme:
 		return openClickHouse(ctx, spec, o)
-	case found && scheme == Parquet:
+	case found && scheme == parquetScheme:
 		return openParquet(strings.TrimPrefix(rest, "//"))
 	case strings.Contains(spec, "://"):
 		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)

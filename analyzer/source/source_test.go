@@ -27,7 +27,7 @@ import (
 func TestSources_GiveTheSameRows(t *testing.T) {
 	dir := trace(t, "AR-1")
 	server := chtest.Start(t)
-	specs := map[string]string{Parquet: "parquet:" + t.TempDir(), ClickHouse: server.Store(server.Database())}
+	specs := map[string]string{parquetScheme: "parquet:" + t.TempDir(), clickHouseScheme: server.Store(server.Database())}
 	want, wantInfo, err := load(t, dir, "", Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +58,11 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 			t.Fatalf("%s: %v", kind, err)
 		}
 
-		if info.Kind != kind || info.Job != wantInfo.Job || info.Steps != wantInfo.Steps || info.Ranks != wantInfo.Ranks || info.Communications != wantInfo.Communications {
+		if info.Job != wantInfo.Job || info.Steps != wantInfo.Steps || info.Ranks != wantInfo.Ranks || info.Communications != wantInfo.Communications {
 			t.Errorf("%s: %+v, want the counts of %+v", kind, info, wantInfo)
 		}
 
-		if kind == ClickHouse {
+		if kind == clickHouseScheme {
 			if n := inRanges(t, spec, wantInfo.Job, 60); n != wantInfo.Steps {
 				t.Errorf("by small ranges of ranks %d steps come, want %d", n, wantInfo.Steps)
 			}
@@ -299,9 +299,9 @@ func TestErrors_NameObjectCauseAndWhatToDo(t *testing.T) {
 		})
 	}
 
-	var job *JobError
+	var job *jobError
 	if _, _, err := load(t, at("two"), "", Options{}); !errors.As(err, &job) || !slices.Equal(job.Jobs, []string{"a", "b"}) {
-		t.Errorf("several jobs: %#v, want a *JobError with both", err)
+		t.Errorf("several jobs: %#v, want a *jobError with both", err)
 	}
 }
 

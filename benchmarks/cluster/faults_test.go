@@ -398,7 +398,7 @@ func TestNetworkCut(t *testing.T) {
 	}
 
 	c := chtest.StartSeparate(t, 1, 2)
-	b := lay(t, c.Cluster)
+	b := lay(t, c)
 	c.Cut(true)
 	if r := b.must(t, b.Store(0, b.database)); r.Stored() == 0 || r.Singles == 0 {
 		t.Errorf("a pass with the replicas apart: %v", r)

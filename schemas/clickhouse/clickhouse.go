@@ -65,8 +65,8 @@ func ParseVersion(s string) (Version, error) {
 	return v, nil
 }
 
-// Current reports whether the server understands the current DDL.
-func (v Version) Current() bool { return v.since(firstCurrent) }
+// current reports whether the server understands the current DDL.
+func (v Version) current() bool { return v.since(firstCurrent) }
 
 // TellsCollected reports whether the server tells an asynchronous insert that is sent again.
 func (v Version) TellsCollected() bool { return v.since(firstCollecting) }
@@ -82,7 +82,7 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Min
 // Options are the choices that the DDL leaves open.
 type Options struct {
 	// Database holds the tables; "" is the connection's database, and on a cluster
-	// DefaultDatabase: the paths in ZooKeeper have it in them.
+	// defaultDatabase: the paths in ZooKeeper have it in them.
 	Database string
 	// Cluster makes the tables Replicated* on this cluster under the name
 	// <table>_local, and puts a Distributed table of the plain name before each.
@@ -93,8 +93,8 @@ type Options struct {
 	TTL map[string]int
 }
 
-// DefaultDatabase is the database on a cluster when none is named.
-const DefaultDatabase = "laggard"
+// defaultDatabase is the database on a cluster when none is named.
+const defaultDatabase = "laggard"
 
 // LocalSuffix is the suffix of a cluster's local tables.
 const LocalSuffix = "_local"
@@ -119,7 +119,7 @@ func Statements(v Version, o Options) []string {
 // named is o with the database that it means.
 func (o Options) named() Options {
 	if o.Cluster != "" && o.Database == "" {
-		o.Database = DefaultDatabase
+		o.Database = defaultDatabase
 	}
 
 	return o
@@ -141,7 +141,7 @@ func statements(v Version, o Options, table string) []string {
 // an agent writes one shard, chosen by job and node, which no expression of a row's columns
 // tells; with one, optimize_skip_unused_shards would look for rows where they are not.
 func (d ddl) distributed(table string) string {
-	return fmt.Sprintf("Distributed(%s, %s, %s, rand())", literal(d.o.Cluster), literal(d.o.Database), literal(table+LocalSuffix))
+	return fmt.Sprintf("Distributed(%s, %s, %s, rand())", Literal(d.o.Cluster), Literal(d.o.Database), Literal(table+LocalSuffix))
 }
 
 // Missing returns the statements that add to a table the columns of this version that it
@@ -165,16 +165,16 @@ func Missing(v Version, o Options, name string, have map[string]bool) []string {
 // and can't be added to a table that was made without.
 const tsColumn = "ts"
 
-// Column is one column as its table's DDL names it.
-type Column struct {
+// column is one column as its table's DDL names it.
+type column struct {
 	Name string
 	Type string // as written, without codec and default
 }
 
 // columns returns the columns of a table as the DDL for version v declares them,
 // the materialised one of the current DDL included.
-func columns(v Version, table string) []Column {
-	var columns []Column
+func columns(v Version, table string) []column {
+	var columns []column
 	for _, line := range strings.Split(source(v, table), "\n") {
 		line = strings.TrimSuffix(strings.TrimSpace(line), ",")
 		if !strings.HasPrefix(line, "`") {
@@ -187,7 +187,7 @@ func columns(v Version, table string) []Column {
 			rest, _, _ = strings.Cut(rest, word)
 		}
 
-		columns = append(columns, Column{Name: name, Type: rest})
+		columns = append(columns, column{Name: name, Type: rest})
 	}
 
 	return columns
@@ -210,9 +210,6 @@ func StartColumn(table string) string {
 func Quote(name string) string {
 	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(name) + "`"
 }
-
-// literal returns s as a string literal.
-func literal(s string) string { return Literal(s) }
 
 // Literal returns s as an SQL string literal that every server version reads as
 // the same bytes.
@@ -244,7 +241,7 @@ func Literal(s string) string {
 
 func source(v Version, table string) string {
 	set := "plain"
-	if v.Current() {
+	if v.current() {
 		set = "current"
 	}
 
@@ -320,7 +317,7 @@ func (d ddl) Engine(table, engine string) string {
 		args = ", " + args
 	}
 
-	return fmt.Sprintf("Replicated%s(%s, '{replica}'%s)", name, literal(path), args)
+	return fmt.Sprintf("Replicated%s(%s, '{replica}'%s)", name, Literal(path), args)
 }
 
 // TTL is the clause that lets old rows go, or nothing.
@@ -338,7 +335,7 @@ func (d ddl) TTL(table string) string {
 // have a window by default). An old server gets the bounds on parts of newer ones.
 func (d ddl) Settings() string {
 	var list []string
-	if d.version.Current() && d.o.Cluster == "" {
+	if d.version.current() && d.o.Cluster == "" {
 		list = append(list, "non_replicated_deduplication_window = 1000")
 	}
 
@@ -346,7 +343,7 @@ func (d ddl) Settings() string {
 		list = append(list, "parts_to_delay_insert = 1000", "parts_to_throw_insert = 3000")
 	}
 
-	if d.version.Current() {
+	if d.version.current() {
 		list = append(list, "ttl_only_drop_parts = 1")
 	}
 

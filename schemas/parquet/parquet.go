@@ -17,14 +17,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
-	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // SchemaVersion stands in the footer of every file under SchemaKey.
@@ -108,7 +107,7 @@ func Files(store, table string, job *string) ([]string, error) {
 		}
 	}
 
-	sort.Strings(files)
+	slices.Sort(files)
 	return Current(files)
 }
 
@@ -199,9 +198,6 @@ func Read[T any](path string, f func([]T) error) error {
 
 	return nil
 }
-
-// ReadRecords reads a file of the table records.
-func ReadRecords(path string, f func([]row.Record) error) error { return Read(path, f) }
 
 // Range is an entry of the KeysKey metadata: rows of one process (ranks, steps,
 // communications: Owner is the incarnation) or segment (records, ledger) lie

@@ -35,7 +35,6 @@ type Writer struct {
 	table   string
 	out     *ipc.Writer
 	builder *array.RecordBuilder
-	scratch ship.Scratch
 }
 
 // NewWriter begins a stream of a table's rows, compressed with zstd. It writes nothing
@@ -126,10 +125,9 @@ func (w *Writer) Write(rows *row.Rows) error {
 func (w *Writer) batch(b *ship.Batch, from, to int) error {
 	layout, _ := b.Layout()
 	for i, c := range layout.Columns {
-		appendColumn(w.builder.Field(i), w.scratch.Gather(b, c, from, to))
+		appendColumn(w.builder.Field(i), b.Gather(c, from, to))
 	}
 
-	w.scratch.Release()
 	record := w.builder.NewRecord()
 	defer record.Release()
 	return w.out.Write(record)

@@ -72,7 +72,7 @@ func (s *Sink) Apply(ctx context.Context) (hosts []string, err error) {
 func (s *Sink) at(host string) *Sink {
 	a := s.address
 	a.Host, a.Hosts, a.Database, a.Cluster = host, []string{host}, "default", ""
-	return &Sink{address: a, o: s.o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
+	return newSink(a, s.o)
 }
 
 // clusterHosts lists the shards of a cluster as a server knows them.

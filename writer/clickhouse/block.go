@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"unsafe"
 
@@ -32,12 +31,8 @@ type column struct {
 	source    ship.Column
 	kind      kind
 	data      []byte
-	// last is the previous value of a String column and begin, end where data has it:
-	// most values are the one before.
-	last       string
-	begin, end int
-	dict       dictionary
-	words      []string // of word and wordDictionary, while rows are added
+	dict      dictionary
+	words     []string // of a column of numbered words, nil of any other
 	// Of arrays: their ends, which go before the values; of arrays of arrays the inner
 	// ends go between the two.
 	ends, inner []byte
@@ -54,8 +49,6 @@ const (
 	bits64
 	text
 	textDictionary // LowCardinality(String)
-	word           // String, of numbered words
-	wordDictionary // LowCardinality(String), of numbered words
 	texts          // Array(String)
 	numbers        // Array(Array(UInt32))
 )
@@ -72,7 +65,7 @@ var wants = map[reflect.Type]map[string]kind{
 	reflect.TypeFor[uint64]():     {"UInt64": bits64},
 	reflect.TypeFor[int64]():      {"Int64": bits64},
 	reflect.TypeFor[string]():     {"String": text, "LowCardinality(String)": textDictionary},
-	reflect.TypeFor[row.Word]():   {"String": word, "LowCardinality(String)": wordDictionary},
+	reflect.TypeFor[row.Word]():   {"String": text, "LowCardinality(String)": textDictionary},
 	reflect.TypeFor[[]string]():   {"Array(String)": texts},
 	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))": numbers},
 }
@@ -118,7 +111,9 @@ func typeNames(t reflect.Type) string {
 func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []string) {
 	b.rows = rows
 	for i := range b.columns {
-		b.columns[i].expect(rows, words)
+		if c := &b.columns[i]; c.source.Type == reflect.TypeFor[row.Word]() {
+			c.words = words
+		}
 	}
 
 	for from := 0; from < b.rows; from += tile {
@@ -130,130 +125,88 @@ func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []
 	}
 
 	for i := range b.columns {
-		b.columns[i].last, b.columns[i].words = "", nil
+		b.columns[i].words = nil
 	}
 }
 
 // add encodes n values, the first at p, each stride bytes after the one before.
 func (c *column) add(p unsafe.Pointer, stride uintptr, n int) {
+	at := func(i int) unsafe.Pointer { return unsafe.Add(p, uintptr(i)*stride) }
+	data := c.data
 	switch c.kind {
 	case bits16:
-		c.data = grow(c.data, 2*n)
-		at := c.data[len(c.data)-2*n:]
 		for i := range n {
-			binary.LittleEndian.PutUint16(at[2*i:], *(*uint16)(unsafe.Add(p, uintptr(i)*stride)))
+			data = binary.LittleEndian.AppendUint16(data, *(*uint16)(at(i)))
 		}
 	case bits32:
-		c.data = grow(c.data, 4*n)
-		at := c.data[len(c.data)-4*n:]
 		for i := range n {
-			binary.LittleEndian.PutUint32(at[4*i:], *(*uint32)(unsafe.Add(p, uintptr(i)*stride)))
+			data = binary.LittleEndian.AppendUint32(data, *(*uint32)(at(i)))
 		}
 	case bits64:
-		c.data = grow(c.data, 8*n)
-		at := c.data[len(c.data)-8*n:]
 		for i := range n {
-			binary.LittleEndian.PutUint64(at[8*i:], *(*uint64)(unsafe.Add(p, uintptr(i)*stride)))
+			data = binary.LittleEndian.AppendUint64(data, *(*uint64)(at(i)))
 		}
 	case text:
 		for i := range n {
-			c.addText(*(*string)(unsafe.Add(p, uintptr(i)*stride)))
+			data = appendText(data, c.text(at(i)))
 		}
 	case textDictionary:
 		for i := range n {
-			c.dict.add(*(*string)(unsafe.Add(p, uintptr(i)*stride)))
-		}
-	case word:
-		for i := range n {
-			c.addText(c.words[*(*row.Word)(unsafe.Add(p, uintptr(i)*stride))])
-		}
-	case wordDictionary:
-		for i := range n {
-			c.dict.addWord(*(*row.Word)(unsafe.Add(p, uintptr(i)*stride)), c.words)
+			c.dict.add(c.text(at(i)))
 		}
 	case texts:
 		for i := range n {
-			c.addTexts(*(*[]string)(unsafe.Add(p, uintptr(i)*stride)))
+			data = c.appendTexts(data, *(*[]string)(at(i)))
 		}
 	case numbers:
 		for i := range n {
-			c.addNumbers(*(*[][]uint32)(unsafe.Add(p, uintptr(i)*stride)))
+			data = c.appendNumbers(data, *(*[][]uint32)(at(i)))
 		}
 	}
+
+	c.data = data
 }
 
-// expect makes room for n values.
-func (c *column) expect(n int, words []string) {
-	c.words = words
-	switch c.kind {
-	case bits16:
-		c.data = slices.Grow(c.data, 2*n)
-	case bits32:
-		c.data = slices.Grow(c.data, 4*n)
-	case bits64:
-		c.data = slices.Grow(c.data, 8*n)
-	case textDictionary, wordDictionary:
-		c.dict.rows = slices.Grow(c.dict.rows, n)
-		c.dict.expect(len(words))
+// text is a value, which may be a numbered word.
+func (c *column) text(at unsafe.Pointer) string {
+	if c.words != nil {
+		return c.words[*(*row.Word)(at)]
 	}
+
+	return *(*string)(at)
 }
 
-func (c *column) addText(s string) {
-	if s == "" {
-		c.data = append(c.data, 0)
-		return
-	}
-
-	if s == c.last {
-		c.data = append(c.data, c.data[c.begin:c.end]...)
-		return
-	}
-
-	c.begin = len(c.data)
-	c.data = appendText(c.data, s)
-	c.last, c.end = s, len(c.data)
-}
-
-func (c *column) addTexts(list []string) {
+func (c *column) appendTexts(data []byte, list []string) []byte {
 	for _, s := range list {
 		c.values++
-		c.data = appendText(c.data, s)
+		data = appendText(data, s)
 	}
 
 	c.ends = binary.LittleEndian.AppendUint64(c.ends, c.values)
+	return data
 }
 
-func (c *column) addNumbers(lists [][]uint32) {
+func (c *column) appendNumbers(data []byte, lists [][]uint32) []byte {
 	for _, list := range lists {
 		c.values++
 		for _, v := range list {
 			c.elements++
-			c.data = binary.LittleEndian.AppendUint32(c.data, v)
+			data = binary.LittleEndian.AppendUint32(data, v)
 		}
 
 		c.inner = binary.LittleEndian.AppendUint64(c.inner, c.elements)
 	}
 
 	c.ends = binary.LittleEndian.AppendUint64(c.ends, c.values)
+	return data
 }
 
 func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// grow makes dst n bytes longer.
-func grow(dst []byte, n int) []byte {
-	if len(dst)+n <= cap(dst) {
-		return dst[:len(dst)+n]
-	}
-
-	bigger := make([]byte, len(dst)+n, 2*(len(dst)+n))
-	copy(bigger, dst)
-	return bigger
-}
-
-// Encode implements native.Block.
-func (b *block) Encode(revision int, put func([]byte) error) error {
+// encode is the native.Block.
+func (b *block) encode(revision int, put func([]byte) error) error {
 	var head proto.Buffer
 	info := proto.Block{Columns: len(b.columns), Rows: b.rows, Info: proto.BlockInfo{BucketNum: -1}}
 	info.EncodeAware(&head, revision)
@@ -262,7 +215,7 @@ func (b *block) Encode(revision int, put func([]byte) error) error {
 		head.PutString(c.name)
 		head.PutString(c.typ)
 		pieces := [][]byte{c.ends, c.inner, c.data}
-		if c.kind == textDictionary || c.kind == wordDictionary {
+		if c.kind == textDictionary {
 			pieces = c.dict.encode(&head, b.rows)
 		}
 

@@ -67,7 +67,7 @@ func encoded(t *testing.T, b *block, batch *ship.Batch, header []native.Heading)
 
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
 	var out bytes.Buffer
-	if err := b.Encode(native.Revision, func(p []byte) error { out.Write(p); return nil }); err != nil {
+	if err := b.encode(native.Revision, func(p []byte) error { out.Write(p); return nil }); err != nil {
 		t.Fatal(err)
 	}
 

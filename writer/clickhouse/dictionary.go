@@ -4,17 +4,13 @@ import (
 	"encoding/binary"
 
 	"github.com/ClickHouse/ch-go/proto"
-
-	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // dictionary is a LowCardinality(String) column: the different values once, and for
 // each row the place of its value.
 type dictionary struct {
 	places map[string]uint32
-	byWord []uint32 // of numbered words: one more than their places, 0 = none yet
-	size   int      // different values
-	keys   []byte   // the values, encoded
+	keys   []byte // the values, encoded
 	rows   []uint32
 	packed []byte
 	last   string
@@ -30,8 +26,6 @@ const (
 // reset empties the dictionary and keeps its memory; the values it forgets.
 func (d *dictionary) reset() {
 	clear(d.places)
-	clear(d.byWord)
-	d.size = 0
 	d.keys, d.rows, d.packed = d.keys[:0], d.rows[:0], d.packed[:0]
 	d.last, d.place = "", 0
 }
@@ -48,36 +42,13 @@ func (d *dictionary) add(s string) {
 			d.places = map[string]uint32{}
 		}
 
-		place = d.key(s)
+		place = uint32(len(d.places))
 		d.places[s] = place
+		d.keys = appendText(d.keys, s)
 	}
 
 	d.last, d.place = s, place
 	d.rows = append(d.rows, place)
-}
-
-// key adds a value and returns its place.
-func (d *dictionary) key(s string) uint32 {
-	d.keys = appendText(d.keys, s)
-	d.size++
-	return uint32(d.size - 1)
-}
-
-// expect makes room for numbered words.
-func (d *dictionary) expect(words int) {
-	if len(d.byWord) < words {
-		d.byWord = make([]uint32, words)
-	}
-}
-
-func (d *dictionary) addWord(w row.Word, words []string) {
-	place := d.byWord[w]
-	if place == 0 {
-		place = d.key(words[w]) + 1
-		d.byWord[w] = place
-	}
-
-	d.rows = append(d.rows, place-1)
 }
 
 // encode puts what goes before the values into head and returns the rest. A block
@@ -88,7 +59,7 @@ func (d *dictionary) encode(head *proto.Buffer, rows int) [][]byte {
 	}
 
 	width, code := 1, int64(0)
-	switch n := d.size; {
+	switch n := len(d.places); {
 	case n > 1<<16:
 		width, code = 4, 2
 	case n > 1<<8:
@@ -97,7 +68,7 @@ func (d *dictionary) encode(head *proto.Buffer, rows int) [][]byte {
 
 	head.PutInt64(dictionaryVersion)
 	head.PutInt64(dictionaryFlags | code)
-	head.PutInt64(int64(d.size))
+	head.PutInt64(int64(len(d.places)))
 	d.packed = binary.LittleEndian.AppendUint64(d.packed[:0], uint64(rows))
 	for _, place := range d.rows {
 		switch width {

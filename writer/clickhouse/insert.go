@@ -146,7 +146,7 @@ func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bo
 		return false, err
 	}
 	defer stop()
-	return true, l.Send(&s.block)
+	return true, l.Send(s.block.encode)
 }
 
 // insertHTTP is insert over the HTTP interface, which clickhouse-go speaks.
@@ -166,7 +166,7 @@ func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Bat
 
 	layout, _ := b.Layout()
 	for i, c := range layout.Columns {
-		if err := block.Column(i).Append(s.scratch.Gather(b, c, 0, b.Len())); err != nil {
+		if err := block.Column(i).Append(b.Gather(c, 0, b.Len())); err != nil {
 			_ = block.Abort()
 			return false, &ship.Error{
 				Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed",
@@ -175,7 +175,6 @@ func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Bat
 		}
 	}
 
-	s.scratch.Release()
 	return true, block.Send()
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 
-	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -31,7 +30,7 @@ func headings(t *testing.T, table string) []native.Heading {
 	for _, c := range ship.LayoutOf(table).Columns {
 		h := native.Heading{Name: c.Name}
 		for typ, k := range wants[c.Type] {
-			plain, dictionary := k == text || k == word, k == textDictionary || k == wordDictionary
+			plain, dictionary := k == text, k == textDictionary
 			if !plain && !dictionary || (c.Name == "path") == plain {
 				h.Type = typ
 			}
@@ -151,7 +150,9 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	go func() { answers <- current(l, headings(t, row.RecordsTable), 0) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	link, err := native.Dial(ctx, ddl.Address{Host: l.Addr().String(), User: "u", Database: "d"}, "secret", nil)
+	link, err := native.Dial(ctx, &clickhouse.Options{
+		Addr: []string{l.Addr().String()}, Auth: clickhouse.Auth{Username: "u", Database: "d", Password: "secret"}, Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	}
 
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
-	if err := link.Send(&b); err != nil {
+	if err := link.Send(b.encode); err != nil {
 		t.Fatal(err)
 	}
 
@@ -209,7 +210,7 @@ func TestLink_Exception(t *testing.T) {
 	defer l.Close()
 	answers := make(chan seen, 1)
 	go func() { answers <- current(l, nil, 60) }()
-	link, err := native.Dial(t.Context(), ddl.Address{Host: l.Addr().String()}, "", nil)
+	link, err := native.Dial(t.Context(), &clickhouse.Options{Addr: []string{l.Addr().String()}, Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +249,7 @@ func TestBlock_CurrentEngine(t *testing.T) {
 
 		b.fill(layout, base, batch.Len(), batch.Raws.Words)
 		var body bytes.Buffer
-		if err := b.Encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
+		if err := b.encode(0, func(p []byte) error { body.Write(p); return nil }); err != nil {
 			t.Fatal(err)
 		}
 

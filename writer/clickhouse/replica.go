@@ -97,13 +97,9 @@ func (s *Sink) catchUp(ctx context.Context, conn clickhouse.Conn, k *server, tab
 		}
 
 		if next == 0 && newest == 0 { // one entry that was not read, or none at all
-			log := map[string]bool{}
-			if err := names(ctx, conn, "SELECT name FROM system.zookeeper WHERE path = "+ddl.Literal(path+"/log"), log); err != nil {
-				return false, err
-			}
-
-			if len(log) == 0 {
-				return true, nil
+			log, err := names(ctx, conn, "SELECT name FROM system.zookeeper WHERE path = "+ddl.Literal(path+"/log"))
+			if err != nil || len(log) == 0 {
+				return err == nil, err
 			}
 		}
 
@@ -261,8 +257,8 @@ func (s *Sink) Copied(ctx context.Context, mark any) (bool, error) {
 
 // copied reports whether another replica has all that was inserted before the mark.
 func (p place) copied(ctx context.Context, conn clickhouse.Conn) (bool, error) {
-	replicas := map[string]bool{}
-	if err := names(ctx, conn, "SELECT name FROM system.zookeeper WHERE path = "+ddl.Literal(p.path+"/replicas"), replicas); err != nil {
+	replicas, err := names(ctx, conn, "SELECT name FROM system.zookeeper WHERE path = "+ddl.Literal(p.path+"/replicas"))
+	if err != nil {
 		return false, err
 	}
 

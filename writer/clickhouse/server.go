@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 )
@@ -35,17 +36,16 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 		return nil, err
 	}
 
-	k := &server{version: version, settings: map[string]bool{}}
+	k := &server{version: version}
 	if err := s.collects(ctx, conn, k); err != nil {
 		return nil, err
 	}
 
-	if err := names(ctx, conn, "SELECT name FROM system.settings", k.settings); err != nil {
+	if k.settings, err = names(ctx, conn, "SELECT name FROM system.settings"); err != nil {
 		return nil, err
 	}
 
-	q := "SELECT name, engine FROM system.tables WHERE database = " + ddl.Literal(s.address.Database)
-	if k.engines, err = pairs(ctx, conn, q); err != nil {
+	if k.engines, err = s.engines(ctx, conn, s.address.Database); err != nil {
 		return nil, err
 	}
 
@@ -53,22 +53,16 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 	return k, nil
 }
 
-func names(ctx context.Context, conn clickhouse.Conn, query string, into map[string]bool) error {
-	rows, err := conn.Query(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+// names are the one text of each row.
+func names(ctx context.Context, conn clickhouse.Conn, query string) (map[string]bool, error) {
+	all := map[string]bool{}
+	err := eachRow(ctx, conn, query, func(rows driver.Rows) error {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			return err
-		}
-
-		into[name] = true
-	}
-
-	return rows.Err()
+		err := rows.Scan(&name)
+		all[name] = true
+		return err
+	})
+	return all, err
 }
 
 // name is the name of the table that holds the rows here: on a cluster the local one.
@@ -89,8 +83,8 @@ const queueTable = "asynchronous_inserts"
 func (s *Sink) collects(ctx context.Context, conn clickhouse.Conn, k *server) error {
 	able := k.version.TellsCollected()
 	if able {
-		found := map[string]bool{}
-		if err := names(ctx, conn, "SELECT name FROM system.tables WHERE database = 'system' AND name = '"+queueTable+"'", found); err != nil {
+		found, err := names(ctx, conn, "SELECT name FROM system.tables WHERE database = 'system' AND name = '"+queueTable+"'")
+		if err != nil {
 			return err
 		}
 

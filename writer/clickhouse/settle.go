@@ -60,16 +60,18 @@ type look struct {
 // underWay looks at a server. The queue comes first: what has left it since is in a flush.
 //
 // Caveat: a flush for which the server has no thread left is in neither for that long.
-func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (look, error) {
-	now := look{map[string]bool{}, map[string]bool{}}
+func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (now look, err error) {
 	ours := "query_id LIKE " + ddl.Literal(ship.QueryPrefix+"%")
 	if !k.queue {
-		return now, names(ctx, conn, "SELECT query_id FROM system.processes WHERE "+ours, now.inserts)
-	}
-
-	if err := names(ctx, conn, "SELECT arrayJoin(`entries.query_id`) AS query_id FROM system.asynchronous_inserts WHERE "+ours, now.inserts); err != nil {
+		now.inserts, err = names(ctx, conn, "SELECT query_id FROM system.processes WHERE "+ours)
 		return now, err
 	}
+
+	if now.inserts, err = names(ctx, conn, "SELECT arrayJoin(`entries.query_id`) AS query_id FROM system.asynchronous_inserts WHERE "+ours); err != nil {
+		return now, err
+	}
+
+	now.flushes = map[string]bool{}
 
 	const flush = "query_kind = 'AsyncInsertFlush'"
 	q := "SELECT query_id, toBool(" + flush + ") FROM system.processes WHERE " + ours + " OR " + flush

@@ -93,10 +93,9 @@ func TestSettle_CurrentEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var scratch ship.Scratch
 	layout, _ := b.Layout()
 	for i, c := range layout.Columns {
-		if err := insert.Column(i).Append(scratch.Gather(b, c, 0, b.Len())); err != nil {
+		if err := insert.Column(i).Append(b.Gather(c, 0, b.Len())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,7 +19,6 @@ package clickhouse
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,17 +33,13 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Defaults of Options.
-const (
-	// DefaultTimeout bounds one call: a server that accepted and then says
-	// nothing is given up after it, and what it did is looked up.
-	DefaultTimeout = time.Minute
-	dialTimeout    = 10 * time.Second
-)
+// defaultTimeout bounds one call: a server that accepted and then says
+// nothing is given up after it, and what it did is looked up.
+const defaultTimeout = time.Minute
 
 // Options configure a Sink. Zero values mean the defaults.
 type Options struct {
-	Timeout time.Duration  // of one call, DefaultTimeout
+	Timeout time.Duration  // of one call; 0 is a minute
 	TTL     map[string]int // days to keep, by table; see schemas/clickhouse
 	Cluster string         // Apply makes the tables on this cluster
 	// NoCreate leaves the tables as they are: the user lacks the rights, or they
@@ -84,9 +79,8 @@ type Sink struct {
 	server *server
 	// link is what the last insert went over, nil when it failed. Guarded by mu.
 	link *native.Conn
-	// block and scratch (over HTTP) turn rows into columns.
-	block   block
-	scratch ship.Scratch
+	// block turns rows into columns.
+	block block
 }
 
 // Open reads the store URL and the files that it names. It connects to nothing:
@@ -99,7 +93,7 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 	}
 
 	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 
 	if o.Logger == nil {
@@ -114,9 +108,13 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 		return nil, fmt.Errorf("open store %s: %w", address, err)
 	}
 
-	s := &Sink{address: address, name: address.String(), entry: address.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
+	s := newSink(address, o)
 	s.stranger()
 	return s, nil
+}
+
+func newSink(a ddl.Address, o Options) *Sink {
+	return &Sink{address: a, name: a.String(), entry: a.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
 }
 
 // Name is the store without secrets.
@@ -135,12 +133,12 @@ func (s *Sink) connect(ctx context.Context) (clickhouse.Conn, error) {
 		return s.conn, nil
 	}
 
-	password, config, err := s.secrets()
+	o, err := s.options()
 	if err != nil {
 		return nil, err
 	}
 
-	conn, err := clickhouse.Open(options(s.address, password, config, s.o.Timeout))
+	conn, err := clickhouse.Open(o)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", s.address, err)
 	}
@@ -149,27 +147,30 @@ func (s *Sink) connect(ctx context.Context) (clickhouse.Conn, error) {
 	return conn, nil
 }
 
-// secrets reads the password and the certificates.
-func (s *Sink) secrets() (password string, config *tls.Config, err error) {
-	if password, err = s.address.Password(); err != nil {
-		return "", nil, refused(err, "")
+// options are those of both kinds of connections, with the password and the certificates as
+// they are now.
+func (s *Sink) options() (*clickhouse.Options, error) {
+	o, err := native.Options(s.address, s.o.Timeout)
+	if err != nil {
+		return nil, refused(err, "")
 	}
 
-	if config, err = s.address.TLS(); err != nil {
-		return "", nil, refused(err, "")
-	}
-
-	return password, config, nil
+	// One for an insert, one to look while a dead one is still being noticed.
+	o.MaxOpenConns, o.MaxIdleConns = 2, 1
+	o.BlockBufferSize = 2
+	// A block goes out in pieces while its next columns are still being encoded.
+	o.MaxCompressionBuffer = 1 << 20
+	return o, nil
 }
 
-// dial opens a link with the password and the certificates as they are now.
+// dial opens a link.
 func (s *Sink) dial(ctx context.Context) (*native.Conn, error) {
-	password, config, err := s.secrets()
+	o, err := s.options()
 	if err != nil {
 		return nil, err
 	}
 
-	return native.Dial(ctx, s.address, password, config)
+	return native.Dial(ctx, o)
 }
 
 // takeLink returns the link that was kept, nil without one. It is the caller's then.
@@ -185,34 +186,6 @@ func (s *Sink) keepLink(l *native.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link = l
-}
-
-func options(a ddl.Address, password string, config *tls.Config, timeout time.Duration) *clickhouse.Options {
-	protocol, compression := clickhouse.Native, clickhouse.CompressionLZ4
-	if a.Plain {
-		compression = clickhouse.CompressionNone
-	}
-
-	if a.HTTP {
-		protocol = clickhouse.HTTP
-	}
-
-	return &clickhouse.Options{
-		Protocol:    protocol,
-		Addr:        []string{a.Host},
-		Auth:        clickhouse.Auth{Database: a.Database, Username: a.User, Password: password},
-		TLS:         config,
-		Compression: &clickhouse.Compression{Method: compression},
-		DialTimeout: min(dialTimeout, timeout),
-		ReadTimeout: timeout,
-		// One for an insert, one to look while a dead one is still being noticed.
-		MaxOpenConns: 2, MaxIdleConns: 1,
-		BlockBufferSize: 2,
-		// A block goes out in pieces while its next columns are still being encoded.
-		MaxCompressionBuffer: 1 << 20,
-		// What a shard that is down holds is not missing: that is an error.
-		Settings: clickhouse.Settings{"skip_unavailable_shards": 0},
-	}
 }
 
 // drop closes the connections and forgets what the server told: what comes next starts

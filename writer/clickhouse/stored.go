@@ -3,6 +3,8 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -62,70 +64,50 @@ type lookup struct {
 }
 
 func (l lookup) run(ctx context.Context, conn clickhouse.Conn, table string, stored []bool) error {
-	rows, err := conn.Query(ctx, "SELECT "+l.columns+" FROM "+table+" WHERE "+l.where+l.suffix)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := l.scan(rows, stored); err != nil {
-			return err
-		}
+	q := "SELECT " + l.columns + " FROM " + table + " WHERE " + l.where + l.suffix
+	return eachRow(ctx, conn, q, func(rows driver.Rows) error { return l.scan(rows, stored) })
+}
+
+// each is the lookup under one condition after the other.
+func (l lookup) each(where []string) []lookup {
+	var all []lookup
+	for _, l.where = range where {
+		all = append(all, l)
 	}
 
-	return rows.Err()
+	return all
 }
 
 // maxTerms bounds the conditions of one query, which servers limit to 256 KiB.
 const maxTerms = 400
 
-// term is a condition on the rows of one process (or segment) in a batch.
-type term struct {
-	prefix string // without the range
-	column string // ranged column, "" for none
-	lo, hi uint64
-}
-
-func (t term) String() string {
-	if t.column == "" {
-		return "(" + t.prefix + ")"
-	}
-
-	return fmt.Sprintf("(%s AND %s BETWEEN %d AND %d)", t.prefix, ddl.Quote(t.column), t.lo, t.hi)
-}
-
-// terms collects one term per prefix, with the range of its values.
-type terms struct {
-	column string
-	index  map[string]int
-	list   []term
-}
-
-func newTerms(column string) *terms { return &terms{column: column, index: map[string]int{}} }
-
-func (t *terms) add(prefix string, v uint64) {
-	i, ok := t.index[prefix]
-	if !ok {
-		i = len(t.list)
-		t.index[prefix] = i
-		t.list = append(t.list, term{prefix, t.column, v, v})
-	}
-
-	t.list[i].lo, t.list[i].hi = min(t.list[i].lo, v), max(t.list[i].hi, v)
-}
-
-// where returns the conditions, in pieces of at most maxTerms.
-func (t *terms) where(common string) []string {
-	var all []string
-	for list := t.list; len(list) > 0; {
-		n := min(len(list), maxTerms)
-		var parts []string
-		for _, one := range list[:n] {
-			parts = append(parts, one.String())
+// conditions are what the rows of b meet, in pieces of at most maxTerms: of those with the same
+// prefix (a process, a segment) the range of their values in a column, "" for none.
+func conditions[T any](b *ship.Batch, rows []T, column string, of func(*T) (prefix string, value uint64)) []string {
+	type span struct{ lo, hi uint64 }
+	spans := map[string]span{}
+	var prefixes []string
+	for i := range rows {
+		prefix, v := of(&rows[i])
+		s, known := spans[prefix]
+		if !known {
+			prefixes = append(prefixes, prefix)
+			s = span{v, v}
 		}
 
-		all = append(all, common+" AND ("+strings.Join(parts, " OR ")+")")
-		list = list[n:]
+		spans[prefix] = span{min(s.lo, v), max(s.hi, v)}
+	}
+
+	var all []string
+	for some := range slices.Chunk(prefixes, maxTerms) {
+		terms := make([]string, len(some))
+		for i, prefix := range some {
+			if terms[i] = "(" + prefix + ")"; column != "" {
+				terms[i] = fmt.Sprintf("(%s AND %s BETWEEN %d AND %d)", prefix, ddl.Quote(column), spans[prefix].lo, spans[prefix].hi)
+			}
+		}
+
+		all = append(all, common(b)+" AND ("+strings.Join(terms, " OR ")+")")
 	}
 
 	return all
@@ -153,66 +135,84 @@ func process(rank uint32, incarnation uint64) string {
 	return fmt.Sprintf("`rank` = %d AND `incarnation` = %d", rank, incarnation)
 }
 
+// lookups are the queries for the rows of b that are there.
 func lookups(b *ship.Batch) []lookup {
 	switch b.Table {
 	case row.RanksTable:
 		return rankLookups(b)
 	case row.StepsTable:
-		return stepLookups(b)
+		return keyLookups(b, b.Steps, ship.KeyOfStep, "step", func(r *row.Step) (string, uint64) {
+			return process(r.Rank, r.Incarnation), r.Step
+		})
 	case row.CommunicationsTable:
-		return communicationLookups(b)
+		return keyLookups(b, b.Communications, ship.KeyOfCommunication, "step_from", windowOf)
 	case row.RecordsTable:
-		return recordLookups(b)
+		prefix, segment := "", uint64(0)
+		return keyLookups(b, b.Raws.Rows, ship.KeyOfRaw, "offset", func(r *row.Raw) (string, uint64) {
+			if prefix == "" || r.Segment != segment {
+				prefix, segment = fmt.Sprintf("`rank` = %d AND `segment` = %d", r.Rank, r.Segment), r.Segment
+			}
+
+			return prefix, r.Offset
+		})
 	case row.VerdictsTable:
-		return verdictLookups(b)
+		return keyLookups(b, b.Verdicts, ship.KeyOfVerdict, "step", func(r *row.Verdict) (string, uint64) {
+			return fmt.Sprintf("`at_ns` = %d", r.AtNs), r.Step
+		})
 	case row.LedgerTable:
-		return ledgerLookups(b)
+		return keyLookups(b, b.Ledger, ship.KeyOfLedger, "segment", func(r *row.Ledger) (string, uint64) {
+			return fmt.Sprintf("`rank` = %d AND `batch` = %s", r.Rank, ddl.Literal(r.Batch)), r.Segment
+		})
 	}
 
 	return nil
 }
 
-// index returns a function that maps identities to their places in a batch. The map
-// is made when it is first needed: most batches are new, and nothing is asked for.
-func index[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
-	var m map[K][]int
-	return func(wanted K) []int {
-		if m == nil {
-			m = make(map[K][]int, len(rows))
-			for i := range rows {
-				k := key(&rows[i])
-				m[k] = append(m[k], i)
-			}
+// windowOf is the condition for a window of calls.
+func windowOf(r *row.Communication) (prefix string, from uint64) {
+	return process(r.Rank, r.Incarnation), r.StepFrom
+}
+
+// keyLookups asks for the keys that meet the conditions of the rows.
+func keyLookups[K comparable, T any](b *ship.Batch, rows []T, key func(*T) K, column string, of func(*T) (string, uint64)) []lookup {
+	var k K
+	columns, into := destinations(&k, b.Job)
+	places := ship.Places(rows, key)
+	return lookup{columns: columns, scan: func(rows driver.Rows, stored []bool) error {
+		if err := rows.Scan(into...); err != nil {
+			return err
 		}
 
-		return m[wanted]
-	}
+		for _, i := range places(k) {
+			stored[i] = true
+		}
+
+		return nil
+	}}.each(conditions(b, rows, column, of))
 }
 
-func mark(stored []bool, places []int) {
-	for _, i := range places {
-		stored[i] = true
-	}
-}
+// destinations returns the columns of a key, and where they are scanned into. The job, which is
+// known, is set.
+func destinations(key any, job string) (columns string, into []any) {
+	var names []string
+	v := reflect.ValueOf(key).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("col")
+		if name == "job" {
+			v.Field(i).SetString(job)
+			continue
+		}
 
-func each(where []string, l lookup) []lookup {
-	var all []lookup
-	for _, w := range where {
-		l.where = w
-		all = append(all, l)
+		names = append(names, ddl.Quote(name))
+		into = append(into, v.Field(i).Addr().Interface())
 	}
 
-	return all
+	return strings.Join(names, ", "), into
 }
 
 func rankLookups(b *ship.Batch) []lookup {
-	t := newTerms("")
-	for i := range b.Ranks {
-		t.add(process(b.Ranks[i].Rank, b.Ranks[i].Incarnation), 0)
-	}
-
-	places := index(b.Ranks, ship.KeyOfRank)
-	return each(t.where(common(b)), lookup{
+	places := ship.Places(b.Ranks, ship.KeyOfRank)
+	return lookup{
 		columns: "`rank`, `incarnation`, max(`version`)", suffix: " GROUP BY `rank`, `incarnation`",
 		scan: func(rows driver.Rows, stored []bool) error {
 			k := ship.RankKey{Job: b.Job}
@@ -227,64 +227,15 @@ func rankLookups(b *ship.Batch) []lookup {
 
 			return nil
 		},
-	})
-}
-
-func stepLookups(b *ship.Batch) []lookup {
-	t := newTerms("step")
-	for i := range b.Steps {
-		t.add(process(b.Steps[i].Rank, b.Steps[i].Incarnation), b.Steps[i].Step)
-	}
-
-	places := index(b.Steps, ship.KeyOfStep)
-	return each(t.where(common(b)), lookup{
-		columns: "`rank`, `incarnation`, `step`, `repeat`",
-		scan: func(rows driver.Rows, stored []bool) error {
-			k := ship.StepKey{Job: b.Job}
-			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Step, &k.Repeat); err != nil {
-				return err
-			}
-
-			mark(stored, places(k))
-			return nil
-		},
-	})
-}
-
-func communicationLookups(b *ship.Batch) []lookup {
-	t := newTerms("step_from")
-	for i := range b.Communications {
-		c := &b.Communications[i]
-		t.add(process(c.Rank, c.Incarnation), c.StepFrom)
-	}
-
-	places := index(b.Communications, ship.KeyOfCommunication)
-	return each(t.where(common(b)), lookup{
-		columns: "`rank`, `incarnation`, `step_from`, `repeat`, `group`, `op`",
-		scan: func(rows driver.Rows, stored []bool) error {
-			k := ship.CommunicationKey{Job: b.Job}
-			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.StepFrom, &k.Repeat, &k.Group, &k.Op); err != nil {
-				return err
-			}
-
-			mark(stored, places(k))
-			return nil
-		},
-	})
+	}.each(conditions(b, b.Ranks, "", func(r *row.Rank) (string, uint64) { return process(r.Rank, r.Incarnation), 0 }))
 }
 
 // Sums implements ship.Windows.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
-	t := newTerms("step_from")
-	for i := range b.Communications {
-		c := &b.Communications[i]
-		t.add(process(c.Rank, c.Incarnation), c.StepFrom)
-	}
-
 	sums := make([]ship.Sum, b.Len())
-	places := index(b.Communications, ship.KeyOfCommunication)
+	places := ship.Places(b.Communications, ship.KeyOfCommunication)
 	const base = "if(`repeat` >= 32768, bitAnd(bitShiftRight(`repeat`, 8), 127), `repeat`)"
-	all := each(t.where(common(b)), lookup{
+	all := lookup{
 		columns: "`rank`, `incarnation`, `step_from`, toUInt16(" + base + ") AS base, `group`, `op`, " +
 			"toUInt32(sum(`calls`)), toUInt32(sum(`steps`)), sum(`total_ns`), sum(`bytes`), count()",
 		suffix: " GROUP BY `rank`, `incarnation`, `step_from`, base, `group`, `op`",
@@ -303,7 +254,7 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 
 			return nil
 		},
-	})
+	}.each(conditions(b, b.Communications, "step_from", windowOf))
 	err := s.call(ctx, "sum up "+b.Table, func(ctx context.Context, conn clickhouse.Conn) error {
 		clear(sums)
 		_, err := s.known(ctx, conn)
@@ -316,73 +267,4 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 		return err
 	})
 	return sums, err
-}
-
-func recordLookups(b *ship.Batch) []lookup {
-	t := newTerms("offset")
-	prefix, segment := "", uint64(0)
-	for i := range b.Raws.Rows {
-		r := &b.Raws.Rows[i]
-		if prefix == "" || r.Segment != segment {
-			prefix, segment = fmt.Sprintf("`rank` = %d AND `segment` = %d", r.Rank, r.Segment), r.Segment
-		}
-
-		t.add(prefix, r.Offset)
-	}
-
-	places := index(b.Raws.Rows, ship.KeyOfRaw)
-	return each(t.where(common(b)), lookup{
-		columns: "`segment`, `offset`",
-		scan: func(rows driver.Rows, stored []bool) error {
-			var k ship.RecordKey
-			if err := rows.Scan(&k.Segment, &k.Offset); err != nil {
-				return err
-			}
-
-			mark(stored, places(k))
-			return nil
-		},
-	})
-}
-
-func verdictLookups(b *ship.Batch) []lookup {
-	t := newTerms("step")
-	for i := range b.Verdicts {
-		t.add(fmt.Sprintf("`at_ns` = %d", b.Verdicts[i].AtNs), b.Verdicts[i].Step)
-	}
-
-	places := index(b.Verdicts, ship.KeyOfVerdict)
-	return each(t.where(common(b)), lookup{
-		columns: "`at_ns`, `step`, `node`, `finding`, `group`",
-		scan: func(rows driver.Rows, stored []bool) error {
-			k := ship.VerdictKey{Job: b.Job}
-			if err := rows.Scan(&k.AtNs, &k.Step, &k.Node, &k.Finding, &k.Group); err != nil {
-				return err
-			}
-
-			mark(stored, places(k))
-			return nil
-		},
-	})
-}
-
-func ledgerLookups(b *ship.Batch) []lookup {
-	t := newTerms("segment")
-	for i := range b.Ledger {
-		t.add(fmt.Sprintf("`rank` = %d AND `batch` = %s", b.Ledger[i].Rank, ddl.Literal(b.Ledger[i].Batch)), b.Ledger[i].Segment)
-	}
-
-	places := index(b.Ledger, ship.KeyOfLedger)
-	return each(t.where(common(b)), lookup{
-		columns: "`rank`, `incarnation`, `segment`, `batch`, `table`, `state`, `reason`, `kind`, `first_offset`, `last_offset`",
-		scan: func(rows driver.Rows, stored []bool) error {
-			k := ship.LedgerKey{Job: b.Job}
-			if err := rows.Scan(&k.Rank, &k.Incarnation, &k.Segment, &k.Batch, &k.Table, &k.State, &k.Reason, &k.Kind, &k.FirstOffset, &k.LastOffset); err != nil {
-				return err
-			}
-
-			mark(stored, places(k))
-			return nil
-		},
-	})
 }

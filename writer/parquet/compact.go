@@ -148,12 +148,9 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 func readInto(b *ship.Batch, path string) error {
 	switch b.Table {
 	case row.StepsTable:
-		return layout.Read(path, func(r []row.Step) error { b.Steps = append(b.Steps, r...); return nil })
+		return appendRows(&b.Steps, path)
 	case row.CommunicationsTable:
-		return layout.Read(path, func(r []row.Communication) error {
-			b.Communications = append(b.Communications, r...)
-			return nil
-		})
+		return appendRows(&b.Communications, path)
 	case row.RecordsTable:
 		return layout.Read(path, func(r []row.Record) error {
 			some := row.Pack(r...)
@@ -161,12 +158,16 @@ func readInto(b *ship.Batch, path string) error {
 			return nil
 		})
 	case row.VerdictsTable:
-		return layout.Read(path, func(r []row.Verdict) error { b.Verdicts = append(b.Verdicts, r...); return nil })
+		return appendRows(&b.Verdicts, path)
 	case row.LedgerTable:
-		return layout.Read(path, func(r []row.Ledger) error { b.Ledger = append(b.Ledger, r...); return nil })
+		return appendRows(&b.Ledger, path)
 	}
 
 	return fmt.Errorf("BUG: compact table %s", b.Table)
+}
+
+func appendRows[T any](to *[]T, path string) error {
+	return layout.Read(path, func(rows []T) error { *to = append(*to, rows...); return nil })
 }
 
 // replace writes the rows as one file and removes those that it replaces.

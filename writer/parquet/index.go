@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -13,119 +14,86 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// owner is the process or segment that a range of rows belongs to.
-type owner struct {
-	rank uint32
-	id   uint64
-}
-
-// interval is a range of steps or offsets, both ends inclusive.
-type interval struct{ first, last uint64 }
-
-// intervalsOf returns where the rows of b lie.
-func intervalsOf(b *ship.Batch) map[owner]interval {
-	m := map[owner]interval{}
-	var at owner // of s, which is not yet in m
-	var s interval
-	add := func(rank uint32, id, v uint64) {
-		if o := (owner{rank, id}); o != at || s.last < s.first {
-			if s.first <= s.last {
-				m[at] = s
-			}
-
-			known, ok := m[o]
-			if !ok {
-				known = interval{v, v}
-			}
-
-			at, s = o, known
-		}
-
-		s = interval{min(s.first, v), max(s.last, v)}
-	}
-	s = interval{1, 0} // nothing
-	for i := range b.Steps {
-		add(b.Steps[i].Rank, b.Steps[i].Incarnation, b.Steps[i].Step)
-	}
-
-	for i := range b.Communications {
-		add(b.Communications[i].Rank, b.Communications[i].Incarnation, b.Communications[i].StepFrom)
-	}
-
-	for i := range b.Raws.Rows {
-		add(b.Raws.Rows[i].Rank, b.Raws.Rows[i].Segment, b.Raws.Rows[i].Offset)
-	}
-
-	for i := range b.Ledger {
-		// Entries of segments and those of batches are never the same: apart, a look
-		// for the few of segments does not read the many of batches.
-		kind := uint64(0)
-		if b.Ledger[i].Batch != "" {
-			kind = 1
-		}
-
-		add(b.Ledger[i].Rank, b.Ledger[i].Segment, kind)
-	}
-
-	for i := range b.Verdicts {
-		add(0, 0, b.Verdicts[i].Step)
-	}
-
-	if s.first <= s.last {
-		m[at] = s
-	}
-
-	return m
-}
-
-// rangesOf is intervalsOf in the form that stands in a file's footer, sorted.
+// rangesOf returns where the rows of b lie, as it stands in a file's footer.
 func rangesOf(b *ship.Batch) []layout.Range {
 	ranges := []layout.Range{}
-	for o, s := range intervalsOf(b) {
-		ranges = append(ranges, layout.Range{Rank: o.rank, Owner: record.ID(o.id), First: s.first, Last: s.last})
+	for i := range b.Len() {
+		o := b.Origin(i)
+		r := layout.Range{Rank: o.Rank, Owner: record.ID(o.Incarnation), First: o.At}
+		switch b.Table {
+		case row.RecordsTable:
+			r.Owner = record.ID(o.Segment)
+		case row.LedgerTable:
+			// Entries of segments and those of batches are never the same: apart, a look
+			// for the few of segments does not read the many of batches.
+			if r.Owner = record.ID(o.Segment); b.Ledger[i].Batch != "" {
+				r.First = 1
+			}
+		}
+
+		r.Last = r.First
+		if n := len(ranges); n > 0 && compareOwners(ranges[n-1], r) == 0 {
+			extend(&ranges[n-1], r)
+		} else {
+			ranges = append(ranges, r)
+		}
 	}
 
-	slices.SortFunc(ranges, func(a, b layout.Range) int {
-		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Owner, b.Owner))
-	})
-	return ranges
+	return merged(ranges)
 }
 
-// index knows of each file of a folder where its rows lie, from the footers.
-type index struct {
-	files map[string]map[owner]interval // nil value: unknown, may hold anything
+func compareOwners(a, b layout.Range) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Owner, b.Owner))
 }
+
+func extend(r *layout.Range, by layout.Range) {
+	r.First, r.Last = min(r.First, by.First), max(r.Last, by.Last)
+}
+
+// merged returns one range an owner, sorted.
+func merged(ranges []layout.Range) []layout.Range {
+	slices.SortFunc(ranges, compareOwners)
+	one := ranges[:0]
+	for _, r := range ranges {
+		if n := len(one); n > 0 && compareOwners(one[n-1], r) == 0 {
+			extend(&one[n-1], r)
+		} else {
+			one = append(one, r)
+		}
+	}
+
+	return one
+}
+
+// index knows of each file of a folder where its rows lie, from the footers; nil is unknown: the
+// file may hold anything.
+type index map[string][]layout.Range
 
 // refresh reads the footers of files that are new in the folder.
-func (x *index) refresh(files []string) error {
+func (x index) refresh(files []string) error {
 	seen := make(map[string]bool, len(files))
 	for _, path := range files {
 		name := filepath.Base(path)
 		seen[name] = true
-		if _, known := x.files[name]; known {
+		if _, known := x[name]; known {
 			continue
 		}
 
-		intervals, err := footer(path)
+		ranges, err := footer(path)
 		if err != nil {
 			return err
 		}
 
-		x.files[name] = intervals
+		x[name] = ranges
 	}
 
-	for name := range x.files {
-		if !seen[name] {
-			delete(x.files, name)
-		}
-	}
-
+	maps.DeleteFunc(x, func(name string, _ []layout.Range) bool { return !seen[name] })
 	return nil
 }
 
 // footer reads which steps and offsets of whom a file holds. Nil says that the file doesn't tell (an
 // older version wrote it, or somebody else): then it may hold anything.
-func footer(path string) (map[owner]interval, error) {
+func footer(path string) ([]layout.Range, error) {
 	file, closer, err := layout.Open(path)
 	if err != nil {
 		return nil, err
@@ -137,33 +105,18 @@ func footer(path string) (map[owner]interval, error) {
 		return nil, nil
 	}
 
-	intervals := make(map[owner]interval, len(ranges))
-	for _, r := range ranges {
-		o, s := owner{r.Rank, uint64(r.Owner)}, interval{r.First, r.Last}
-		if known, ok := intervals[o]; ok {
-			s = interval{min(s.first, known.first), max(s.last, known.last)}
-		}
-
-		intervals[o] = s
-	}
-
-	return intervals, nil
+	return merged(ranges), nil
 }
 
 // touching returns the files that may hold a row of b.
-func (x *index) touching(b *ship.Batch) []string {
-	wanted := intervalsOf(b)
+func (x index) touching(b *ship.Batch) []string {
+	wanted := rangesOf(b)
 	var names []string
-	for name, intervals := range x.files {
-		hit := intervals == nil
-		for o, w := range wanted {
-			if s, ok := intervals[o]; ok && s.first <= w.last && w.first <= s.last {
-				hit = true
-				break
-			}
-		}
-
-		if hit {
+	for name, ranges := range x {
+		if ranges == nil || slices.ContainsFunc(wanted, func(w layout.Range) bool {
+			i, ok := slices.BinarySearchFunc(ranges, w, compareOwners)
+			return ok && ranges[i].First <= w.Last && w.First <= ranges[i].Last
+		}) {
 			names = append(names, name)
 		}
 	}
@@ -197,7 +150,7 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 
 	x := s.indexes[folder]
 	if x == nil {
-		x = &index{files: map[string]map[owner]interval{}}
+		x = index{}
 		s.indexes[folder] = x
 	}
 
@@ -222,7 +175,7 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 // Sums implements ship.Windows.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
-	places := placesOf(b.Communications, ship.KeyOfCommunication)
+	places := ship.Places(b.Communications, ship.KeyOfCommunication)
 	folder := layout.Folder(s.dir, b.Table, b.Job)
 	for _, name := range s.indexes[folder].touching(b) { // Stored has made it
 		if err := ctx.Err(); err != nil {
@@ -232,9 +185,9 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 		err := layout.Read(filepath.Join(folder, name), func(rows []storedWindow) error {
 			for i := range rows {
 				r := &rows[i]
-				k := r.key()
+				k := r.CommunicationKey
 				k.Repeat = row.BaseRepeat(k.Repeat)
-				if place, ok := places[k]; ok {
+				for _, place := range places(k) {
 					sums[place].Add(&row.Communication{Steps: r.Steps, Calls: r.Calls, TotalNs: r.TotalNs, Bytes: r.Bytes})
 					sums[place].Rows++
 				}
@@ -250,80 +203,38 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	return sums, nil
 }
 
-// What is read of the rows of each table.
-type (
-	storedStep struct {
-		Job         string `parquet:"job"`
-		Rank        uint32 `parquet:"rank"`
-		Incarnation uint64 `parquet:"incarnation"`
-		Step        uint64 `parquet:"step"`
-		Repeat      uint16 `parquet:"repeat"`
-	}
-	storedWindow struct {
-		Job         string `parquet:"job"`
-		Rank        uint32 `parquet:"rank"`
-		Incarnation uint64 `parquet:"incarnation"`
-		StepFrom    uint64 `parquet:"step_from"`
-		Repeat      uint16 `parquet:"repeat"`
-		Group       string `parquet:"group"`
-		Op          string `parquet:"op"`
-		Steps       uint32 `parquet:"steps"`
-		Calls       uint32 `parquet:"calls"`
-		TotalNs     int64  `parquet:"total_ns"`
-		Bytes       int64  `parquet:"bytes"`
-	}
-	storedRecord struct {
-		Segment uint64 `parquet:"segment"`
-		Offset  uint64 `parquet:"offset"`
-	}
-)
-
-func (r *storedStep) key() ship.StepKey {
-	return ship.StepKey{Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, Step: r.Step, Repeat: r.Repeat}
-}
-
-func (r *storedWindow) key() ship.CommunicationKey {
-	return ship.CommunicationKey{
-		Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, StepFrom: r.StepFrom, Repeat: r.Repeat, Group: r.Group, Op: r.Op,
-	}
+// storedWindow is what is read of a window to sum it up.
+type storedWindow struct {
+	ship.CommunicationKey
+	Steps   uint32 `parquet:"steps"`
+	Calls   uint32 `parquet:"calls"`
+	TotalNs int64  `parquet:"total_ns"`
+	Bytes   int64  `parquet:"bytes"`
 }
 
 // reader returns what marks the rows of b that are in a file.
 func reader(b *ship.Batch, stored []bool) func(path string) error {
 	switch b.Table {
 	case row.StepsTable:
-		places := placesOf(b.Steps, ship.KeyOfStep)
-		return marker(places, stored, (*storedStep).key)
+		return marker(ship.Places(b.Steps, ship.KeyOfStep), stored)
 	case row.CommunicationsTable:
-		places := placesOf(b.Communications, ship.KeyOfCommunication)
-		return marker(places, stored, (*storedWindow).key)
+		return marker(ship.Places(b.Communications, ship.KeyOfCommunication), stored)
 	case row.RecordsTable:
-		places := placesOf(b.Raws.Rows, ship.KeyOfRaw)
-		return marker(places, stored, func(k *storedRecord) ship.RecordKey { return ship.RecordKey{Segment: k.Segment, Offset: k.Offset} })
+		return marker(ship.Places(b.Raws.Rows, ship.KeyOfRaw), stored)
 	case row.VerdictsTable:
-		places := placesOf(b.Verdicts, ship.KeyOfVerdict)
-		return marker(places, stored, ship.KeyOfVerdict)
+		return marker(ship.Places(b.Verdicts, ship.KeyOfVerdict), stored)
 	default:
-		places := placesOf(b.Ledger, ship.KeyOfLedger)
-		return marker(places, stored, ship.KeyOfLedger)
+		return marker(ship.Places(b.Ledger, ship.KeyOfLedger), stored)
 	}
 }
 
-func placesOf[K comparable, T any](rows []T, key func(*T) K) map[K]int {
-	m := make(map[K]int, len(rows))
-	for i := range rows {
-		m[key(&rows[i])] = i
-	}
-
-	return m
-}
-
-func marker[K comparable, T any](places map[K]int, stored []bool, key func(*T) K) func(string) error {
+// marker reads the keys of a file.
+func marker[K comparable](places func(K) []int, stored []bool) func(path string) error {
 	return func(path string) error {
-		return layout.Read(path, func(rows []T) error {
-			for i := range rows {
-				if place, ok := places[key(&rows[i])]; ok {
-					stored[place] = true
+		return layout.Read(path, func(keys []K) error {
+			for _, k := range keys {
+				for _, i := range places(k) {
+					stored[i] = true
 				}
 			}
 

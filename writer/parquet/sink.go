@@ -39,7 +39,7 @@ const rowGroup = 1 << 17
 type Sink struct {
 	dir     string
 	writers writers           // one a table
-	indexes map[string]*index // by folder
+	indexes map[string]index  // by folder
 	made    map[string]bool   // folders that are there and synced
 	small   map[folderKey]int // files written since the folder was compacted
 }
@@ -53,7 +53,7 @@ func Open(dir string) (*Sink, error) {
 		return nil, errors.New("open Parquet store: no directory; want parquet:DIR")
 	}
 
-	return &Sink{dir: filepath.Clean(dir), indexes: map[string]*index{}, made: map[string]bool{}, small: map[folderKey]int{}}, nil
+	return &Sink{dir: filepath.Clean(dir), indexes: map[string]index{}, made: map[string]bool{}, small: map[folderKey]int{}}, nil
 }
 
 // BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.

@@ -30,11 +30,10 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	}
 
 	steps := map[ship.StepKey]bool{}
-	err = count(ctx, s.dir, row.StepsTable, job, func(r *storedStep) {
-		if r.Job == job {
-			k := r.key()
-			hold(t.Steps, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, !steps[k])
-			steps[k] = true
+	err = count(ctx, s.dir, row.StepsTable, job, func(k *ship.StepKey) {
+		if k.Job == job {
+			hold(t.Steps, ship.Process{Rank: k.Rank, Incarnation: k.Incarnation}, !steps[*k])
+			steps[*k] = true
 		}
 	})
 	if err != nil {
@@ -44,7 +43,7 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	windows := map[ship.CommunicationKey]bool{}
 	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *storedWindow) {
 		if r.Job == job {
-			k := r.key()
+			k := r.CommunicationKey
 			p := ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}
 			t.Calls[p] += uint64(r.Calls)
 			hold(t.Communications, p, !windows[k])
@@ -81,11 +80,10 @@ func hold(m map[ship.Process]ship.Held, p ship.Process, distinct bool) {
 
 // recordPlace is what a tally reads of a raw row.
 type recordPlace struct {
-	Job     string `parquet:"job"`
-	Rank    uint32 `parquet:"rank"`
-	Kind    string `parquet:"kind"`
-	Segment uint64 `parquet:"segment"`
-	Offset  uint64 `parquet:"offset"`
+	ship.RecordKey
+	Job  string `parquet:"job"`
+	Rank uint32 `parquet:"rank"`
+	Kind string `parquet:"kind"`
 }
 
 // count calls do with each row of a job's files of a table.

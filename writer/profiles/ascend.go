@@ -12,10 +12,10 @@ import (
 // annotations of the host as in Kineto's traces, the collectives of HCCL on the device with the call
 // that enqueued them, and when the device computed. Where there is none, the same
 // stands in a database (ascend_db.go), or step_trace_time.csv has the sums of steps.
-var ascend = Format{
+var ascend = format{
 	Name: "ascend",
 	What: "Ascend PyTorch Profiler output (*_ascend_pt/ASCEND_PROFILER_OUTPUT), text or .db",
-	Leads: func(f *File) bool {
+	Leads: func(f *profileFile) bool {
 		switch f.Name() {
 		case ascendTrace:
 			h := f.Head()
@@ -35,38 +35,28 @@ const (
 	ascendSums  = "step_trace_time.csv"
 )
 
-func readAscend(ctx context.Context, f *File, out *Output) error {
+func readAscend(ctx context.Context, f *profileFile, out *output) error {
 	if f.isSQLite() {
 		return readAscendDB(ctx, f, out)
 	}
 
-	id := Identity{Rank: ascendRank(f)}
+	id := identity{Rank: ascendRank(f)}
 	if f.Name() == ascendSums {
 		return readSums(ctx, f, out, nil, &id)
 	}
 
-	r, err := f.Open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
 	t := newCapture(id)
-	err = scanTrace(ctxReader{ctx, r}, t.beside, t.ascendEvent)
-	if err != nil && !t.anything {
+	if err := t.scan(ctx, f, out, t.ascendEvent); err != nil {
 		return err
 	}
 
-	if err != nil {
-		out.Unread(f.Path, "%s; what stands before was read", cause(err))
-		t.cut, t.onDevice = true, true
-	}
-
+	t.onDevice = t.onDevice || t.cut
 	t.name(f)
 	return t.give(f, out)
 }
 
 // ascendRank is what profiler_info_<rank>.json, beside the folder of a trace, says.
-func ascendRank(f *File) int {
+func ascendRank(f *profileFile) int {
 	for _, p := range f.matches("../profiler_info*.json") {
 		text := p.Head()
 		if i := bytes.LastIndex(text, []byte(`"rank_id"`)); i >= 0 {
@@ -83,7 +73,7 @@ func ascendRank(f *File) int {
 		}
 	}
 
-	return UnknownRank
+	return unknownRank
 }
 
 // ascendEvent takes one event of trace_view.json.
@@ -123,7 +113,7 @@ func hcclName(name string) (op, group string) {
 }
 
 // matches returns the files that a pattern relative to the folder of f names.
-func (f *File) matches(pattern string) (all []*File) {
+func (f *profileFile) matches(pattern string) (all []*profileFile) {
 	dir := path.Join(path.Dir(f.name), path.Dir(pattern))
 	for _, name := range namesIn(f.root, dir) {
 		if ok, _ := path.Match(path.Base(pattern), name); ok {

@@ -17,7 +17,7 @@ import (
 
 // leadsAscendDB reports whether f is such a file, and no trace as text lies beside it. One that is too
 // damaged to say what it is goes by its name.
-func leadsAscendDB(f *File) bool {
+func leadsAscendDB(f *profileFile) bool {
 	if !f.isSQLite() || f.Beside(ascendTrace) != nil {
 		return false
 	}
@@ -35,25 +35,20 @@ func leadsAscendDB(f *File) bool {
 type ascendDB struct {
 	*database
 	*capture
-	out   *Output
+	out   *output
 	words map[int64]string // those of STRING_IDS that are used
 }
 
-func readAscendDB(ctx context.Context, f *File, out *Output) (err error) {
+func readAscendDB(ctx context.Context, f *profileFile, out *output) (err error) {
 	d, err := openDatabase(ctx, f)
 	if err != nil {
 		return err
 	}
 
 	defer func() { err = errors.Join(err, d.Close()) }()
-	d.tellLog(out)
-	a := &ascendDB{database: d, capture: newCapture(Identity{Rank: ascendRank(f)}), out: out, words: map[int64]string{}}
-	for _, part := range []func(context.Context) error{a.identity, a.steps, a.communication, a.annotations, a.computation} {
-		if err := part(ctx); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil {
-			out.Unread(f.Path, "%s; what else it has was read", cause(err))
-		}
+	a := &ascendDB{database: d, capture: newCapture(identity{Rank: ascendRank(f)}), out: out, words: map[int64]string{}}
+	if err := d.readParts(ctx, out, a.identity, a.steps, a.communication, a.annotations, a.computation); err != nil {
+		return err
 	}
 
 	return a.give(f, out)
@@ -73,15 +68,11 @@ func (a *ascendDB) identity(ctx context.Context) error {
 		}
 	}
 
-	err := a.read(ctx, "HOST_INFO", []string{"hostName"}, func(c cells) error {
+	// Older ones have no host.
+	return a.readIfThere(ctx, "HOST_INFO", []string{"hostName"}, func(c cells) error {
 		a.id.Node = record.Clip(c.text(0), record.MaxWord)
 		return nil
 	})
-	if errors.Is(err, errNoTable) { // older ones
-		return nil
-	}
-
-	return err
 }
 
 func (a *ascendDB) steps(ctx context.Context) error {
@@ -178,9 +169,10 @@ func (a *ascendDB) strings(ctx context.Context) error {
 	})
 }
 
-// annotations reads what the host was doing, as Kineto's annotations say it.
+// annotations reads what the host was doing, as Kineto's annotations say it; there is nothing of it
+// where it was profiled without ProfilerActivity.CPU.
 func (a *ascendDB) annotations(ctx context.Context) error {
-	err := a.read(ctx, "PYTORCH_API", []string{"startNs", "endNs", "name"}, func(c cells) error {
+	return a.readIfThere(ctx, "PYTORCH_API", []string{"startNs", "endNs", "name"}, func(c cells) error {
 		w := a.words[c.int(2)]
 		if w == "" || len(a.host) >= mostRanges {
 			return nil
@@ -193,11 +185,6 @@ func (a *ascendDB) annotations(ctx context.Context) error {
 
 		return nil
 	})
-	if errors.Is(err, errNoTable) { // profiled without ProfilerActivity.CPU
-		return nil
-	}
-
-	return err
 }
 
 // computation reads when the device computed.

@@ -11,7 +11,7 @@ import (
 
 // capture is what one profile has said so far of what one process did, on its host and its device.
 type capture struct {
-	id     Identity
+	id     identity
 	base   int64 // ns to add to all times
 	groups map[string]*record.Group
 	// configured are the process groups that the trace lists, in the order in which they were made.
@@ -45,7 +45,7 @@ type annotation struct {
 	ext int64
 }
 
-func newCapture(id Identity) *capture {
+func newCapture(id identity) *capture {
 	return &capture{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
 }
 
@@ -124,7 +124,7 @@ func annotated(name []byte, ts, dur int64) (record.Record, bool) {
 }
 
 // give gives the ranges out.
-func (t *capture) give(f *File, out *Output) error {
+func (t *capture) give(f *profileFile, out *output) error {
 	if !t.anything {
 		return errors.New("it holds no event of an operator, an annotation or a kernel")
 	}
@@ -194,7 +194,7 @@ func (t *capture) ranOnDevice() bool {
 }
 
 // giveGroups gives a rank the process groups that it is a member of.
-func (t *capture) giveGroups(rank *Rank) {
+func (t *capture) giveGroups(rank *rankOutput) {
 	for _, g := range t.groups {
 		if g.Index = slices.Index(g.Ranks, rank.Rank); g.Index >= 0 {
 			rank.Groups = append(rank.Groups, *g)

@@ -82,7 +82,7 @@ func (t *capture) said(l launch) (out comm) {
 }
 
 // giveComms gives out Communication: with the launch, and with what was said when it was enqueued.
-func (t *capture) giveComms(rank *Rank, comms []comm, device bool) {
+func (t *capture) giveComms(rank *rankOutput, comms []comm, device bool) {
 	slices.SortStableFunc(comms, func(a, b comm) int { return cmp.Compare(a.from, b.from) })
 	slices.SortStableFunc(t.launches, func(a, b launch) int { return cmp.Compare(a.corr, b.corr) })
 	slices.SortStableFunc(t.enqueued, func(a, b comm) int { return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.from, b.from)) })

@@ -23,7 +23,7 @@ var ErrNone = errors.New("no profile in it")
 
 // Options of Open. The zero value is ready.
 type Options struct {
-	// From is the name of the only Format to try; "" is all.
+	// From is the name of the only format to try; "" is all.
 	From string
 	// Job is the job's name; "" is the folder's.
 	Job string
@@ -40,7 +40,7 @@ type Tree struct {
 	Dir, Job string
 	lock     *os.File
 	// Format is that of the profiles, Profiles their number, Ranks that of the ranks in them.
-	Format          *Format
+	Format          *format
 	Profiles, Ranks int
 	// Unread is what could not be read, Notes say what was made of files that don't say all.
 	Unread, Notes []Problem
@@ -72,10 +72,10 @@ func Sentences(problems []Problem) (words []string) {
 
 // profile is one that was read.
 type profile struct {
-	file   *File
+	file   *profileFile
 	worker int // its place among the workers' names
 	hash   record.ID
-	out    Output
+	out    output
 	parts  []part // what was written of it, a rank each
 }
 
@@ -107,10 +107,10 @@ func Open(ctx context.Context, at string, o Options) (*Tree, error) {
 }
 
 // find returns the files that lead profiles, all of one format.
-func (f *folder) find(from string) (*Format, []*File, error) {
-	formats := Formats()
+func (f *folder) find(from string) (*format, []*profileFile, error) {
+	formats := formats()
 	if from != "" {
-		i := slices.IndexFunc(formats, func(x Format) bool { return x.Name == from })
+		i := slices.IndexFunc(formats, func(x format) bool { return x.Name == from })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("unknown format %q: want one of %s", from, strings.Join(Words(), ", "))
 		}
@@ -118,9 +118,9 @@ func (f *folder) find(from string) (*Format, []*File, error) {
 		formats = formats[i : i+1]
 	}
 
-	leads := make([][]*File, len(formats))
+	leads := make([][]*profileFile, len(formats))
 	for _, file := range f.files {
-		i := slices.IndexFunc(formats, func(x Format) bool { return x.Leads(file) })
+		i := slices.IndexFunc(formats, func(x format) bool { return x.Leads(file) })
 		if i >= 0 {
 			leads[i] = append(leads[i], file)
 		}
@@ -152,8 +152,8 @@ var digits = regexp.MustCompile(`\d+`)
 
 // misfits tells of files that are called like those that lead a profile and are none, and of
 // others that only end as the format's files do: those may be anything.
-func (f *folder) misfits(format *Format, leads []*File) (all, others []Problem) {
-	lead, called, extensions, whole := map[*File]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+func (f *folder) misfits(format *format, leads []*profileFile) (all, others []Problem) {
+	lead, called, extensions, whole := map[*profileFile]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, ending := range format.Endings {
 		extensions[ending] = true
 	}
@@ -190,7 +190,7 @@ const notFollowed = "a symbolic link, which is not followed"
 // none says what there is instead of profiles.
 func (f *folder) none(from string) error {
 	var what []string
-	for _, x := range Formats() {
+	for _, x := range formats() {
 		if from == "" || x.Name == from {
 			what = append(what, x.What)
 		}
@@ -207,7 +207,7 @@ func (f *folder) none(from string) error {
 		there = append(there, fmt.Sprintf("none of its %d files (the first is %s) is one of: %s", len(f.files), f.files[0].Path, strings.Join(what, "; ")))
 	}
 
-	if i := slices.IndexFunc(f.files, func(x *File) bool { return x.Size == 0 }); i >= 0 {
+	if i := slices.IndexFunc(f.files, func(x *profileFile) bool { return x.Size == 0 }); i >= 0 {
 		there = append(there, f.files[i].Path+" is empty")
 	}
 
@@ -219,7 +219,7 @@ func (f *folder) none(from string) error {
 }
 
 // read reads the profiles, several at a time, and puts their segments in order.
-func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
+func (t *Tree) read(ctx context.Context, leads []*profileFile, o Options) error {
 	all := make([]*profile, len(leads))
 	workers := map[string]int{}
 	for _, file := range leads { // sorted by name
@@ -262,7 +262,7 @@ func (t *Tree) read(ctx context.Context, leads []*File, o Options) error {
 }
 
 // profile reads one profile and writes its ranges. What can't be read of it is told in it.
-func (t *Tree) profile(ctx context.Context, file *File, worker int) (*profile, error) {
+func (t *Tree) profile(ctx context.Context, file *profileFile, worker int) (*profile, error) {
 	p := &profile{file: file, worker: worker}
 	var err error
 	if p.hash, err = file.hash(ctx); err == nil {

@@ -31,8 +31,8 @@ const (
 	headSize = 64 << 10
 )
 
-// File is a file of the folder, opened when it is asked for.
-type File struct {
+// profileFile is a file of the folder, opened when it is asked for.
+type profileFile struct {
 	// Path is what people call it: the folder as given, and the name below it.
 	Path string
 	Size int64
@@ -46,11 +46,11 @@ type File struct {
 }
 
 // Name returns the file's own name.
-func (f *File) Name() string { return path.Base(f.name) }
+func (f *profileFile) Name() string { return path.Base(f.name) }
 
 // Head returns the beginning of the content, decompressed: at most 64 KiB, nothing of a file
 // that can't be read.
-func (f *File) Head() []byte {
+func (f *profileFile) Head() []byte {
 	if f.head == nil {
 		f.head = []byte{}
 		if r, err := f.Open(); err == nil {
@@ -63,10 +63,10 @@ func (f *File) Head() []byte {
 }
 
 // forget drops what was read to tell the format.
-func (f *File) forget() { f.head, f.tablesIn, f.looked = nil, nil, false }
+func (f *profileFile) forget() { f.head, f.tablesIn, f.looked = nil, nil, false }
 
 // Open opens the content; what is compressed with gzip comes decompressed.
-func (f *File) Open() (io.ReadCloser, error) {
+func (f *profileFile) Open() (io.ReadCloser, error) {
 	raw, err := f.raw()
 	if err != nil {
 		return nil, err
@@ -91,10 +91,24 @@ func (f *File) Open() (io.ReadCloser, error) {
 	}{z, raw}, nil
 }
 
-// Raw opens the bytes as they lie: for formats that are read by position.
-func (f *File) Raw() (*os.File, error) { return f.raw() }
+// read has scan read the content. Where that breaks off behind something of use, as anything
+// tells, it is cut and said; else it is an error.
+func (f *profileFile) read(ctx context.Context, out *output, scan func(io.Reader) error, anything func() bool) (cut bool, err error) {
+	r, err := f.Open()
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	if err = scan(ctxReader{ctx, r}); err == nil || !anything() {
+		return false, err
+	}
 
-func (f *File) raw() (*os.File, error) {
+	out.Unread(f.Path, "%s; what stands before was read", cause(err))
+	return true, nil
+}
+
+// raw opens the bytes as they lie.
+func (f *profileFile) raw() (*os.File, error) {
 	raw, err := f.root.OpenFile(f.name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -114,7 +128,7 @@ func (f *File) raw() (*os.File, error) {
 
 // Beside returns the file of that name in the same folder, or in one that is named relative
 // to it; nil where there is none.
-func (f *File) Beside(name string) *File {
+func (f *profileFile) Beside(name string) *profileFile {
 	below := path.Join(path.Dir(f.name), name)
 	if !filepath.IsLocal(below) {
 		return nil
@@ -125,7 +139,7 @@ func (f *File) Beside(name string) *File {
 		return nil
 	}
 
-	return &File{Path: filepath.Join(filepath.Dir(f.Path), name), Size: info.Size(), root: f.root, name: below}
+	return &profileFile{Path: filepath.Join(filepath.Dir(f.Path), name), Size: info.Size(), root: f.root, name: below}
 }
 
 // namesIn lists the names of the regular files in a folder, sorted.
@@ -152,7 +166,7 @@ func namesIn(root *os.Root, dir string) []string {
 }
 
 // hash returns the identity of the content: the first 8 bytes of its SHA-256.
-func (f *File) hash(ctx context.Context) (record.ID, error) {
+func (f *profileFile) hash(ctx context.Context) (record.ID, error) {
 	raw, err := f.raw()
 	if err != nil {
 		return 0, err
@@ -177,8 +191,8 @@ func (f *File) hash(ctx context.Context) (record.ID, error) {
 // folder is an opened SOURCE: all regular files below it, sorted by name.
 type folder struct {
 	root  *os.Root
-	files []*File
-	links []*File // symbolic links, which are not followed
+	files []*profileFile
+	links []*profileFile // symbolic links, which are not followed
 	notes []Problem
 }
 
@@ -202,12 +216,12 @@ func openFolder(at string) (*folder, error) {
 
 	f := &folder{root: root}
 	if only != "" {
-		f.files = []*File{{Path: at, Size: info.Size(), root: root, name: only}}
+		f.files = []*profileFile{{Path: at, Size: info.Size(), root: root, name: only}}
 		return f, nil
 	}
 
 	f.walk(dir, ".", 0)
-	slices.SortFunc(f.files, func(a, b *File) int { return compareNames(a.name, b.name) })
+	slices.SortFunc(f.files, func(a, b *profileFile) int { return compareNames(a.name, b.name) })
 	return f, nil
 }
 
@@ -237,14 +251,14 @@ func (f *folder) walk(dir, below string, depth int) {
 		case e.IsDir():
 			f.walk(dir, name, depth+1)
 		case e.Type()&fs.ModeSymlink != 0 && len(f.links) < mostFiles:
-			f.links = append(f.links, &File{Path: filepath.Join(dir, name), name: name})
+			f.links = append(f.links, &profileFile{Path: filepath.Join(dir, name), name: name})
 		case e.Type().IsRegular() && len(f.files) < mostFiles:
 			size := int64(0)
 			if info, err := e.Info(); err == nil {
 				size = info.Size()
 			}
 
-			f.files = append(f.files, &File{Path: filepath.Join(dir, name), Size: size, root: f.root, name: name})
+			f.files = append(f.files, &profileFile{Path: filepath.Join(dir, name), Size: size, root: f.root, name: name})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +22,11 @@ import (
 // gloo nothing. A collective without an end is an open range of no length.
 //
 // The recorder's own form is a pickle, which runs code when it is loaded: it is known and not read.
-var flight = Format{
+var flight = format{
 	Name:    "flight",
 	What:    "PyTorch Flight Recorder dumps as JSON (_dump_nccl_trace_json, _dump_fr_trace_json)",
 	Endings: []string{".json"},
-	Leads: func(f *File) bool {
+	Leads: func(f *profileFile) bool {
 		h := f.Head()
 		if pickled(h) {
 			return bytes.Contains(h, []byte("pg_config")) && bytes.Contains(h, []byte("version")) && f.Beside(f.Name()+".json") == nil
@@ -48,31 +49,22 @@ func pickled(head []byte) bool {
 // flightDump is one dump while it is read.
 type flightDump struct {
 	*capture
-	rank   *Rank
+	rank   *rankOutput
 	used   map[string]string // process groups that entries name, and what they are for
 	unseen int               // collectives whose end nobody saw
 }
 
-func readFlight(ctx context.Context, f *File, out *Output) error {
+func readFlight(ctx context.Context, f *profileFile, out *output) error {
 	if pickled(f.Head()) {
 		return errors.New("a pickle, which could run code when it is loaded, is not read: dump JSON with torch._C._distributed_c10d._dump_nccl_trace_json() (gloo: _dump_fr_trace_json()), or turn one that you trust into JSON: " +
 			`python3 -c "import pickle,json,sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)" <` + f.Name() + ` >` + f.Name() + `.json`)
 	}
 
-	r, err := f.Open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	d := &flightDump{capture: newCapture(Identity{Rank: rankOfName(f.name)}), used: map[string]string{}}
+	d := &flightDump{capture: newCapture(identity{Rank: rankOfName(f.name)}), used: map[string]string{}}
 	d.rank = out.Rank(d.id)
-	err = scanDocument(ctxReader{ctx, r}, "entries", d.config, d.entry)
-	if err != nil && !d.anything {
+	scan := func(r io.Reader) error { return scanDocument(r, "entries", d.config, d.entry) }
+	if _, err := f.read(ctx, out, scan, func() bool { return d.anything }); err != nil {
 		return err
-	}
-
-	if err != nil {
-		out.Unread(f.Path, "%s; what stands before was read", cause(err))
 	}
 
 	if d.unseen > 0 {

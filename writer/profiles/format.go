@@ -9,36 +9,36 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// Format is one kind of profile.
-type Format struct {
+// format is one kind of profile.
+type format struct {
 	Name string // the word of --from
 	What string // what it is called where it is made, for help and errors
 	// Endings are those of a profile's file; none where a profile is several files, of which one leads.
 	Endings []string
 	// Leads reports whether f leads a profile of this format.
-	Leads func(f *File) bool
+	Leads func(f *profileFile) bool
 	// Read reads the profile that f leads.
-	Read func(ctx context.Context, f *File, out *Output) error
+	Read func(ctx context.Context, f *profileFile, out *output) error
 }
 
-// Formats are all that are known. Of two that claim a file the first counts.
-func Formats() []Format {
-	return []Format{kineto, ascend, mindstudio, nsight, flight, inspector}
+// formats are all that are known. Of two that claim a file the first counts.
+func formats() []format {
+	return []format{kineto, ascend, mindstudio, nsight, flight, inspector}
 }
 
 // Words lists the formats' names, for --from.
 func Words() []string {
 	var words []string
-	for _, f := range Formats() {
+	for _, f := range formats() {
 		words = append(words, f.Name)
 	}
 
 	return words
 }
 
-// Identity says whose ranges a profile holds. The zero value of a field is "unknown", but of Rank
-// that is UnknownRank.
-type Identity struct {
+// identity says whose ranges a profile holds. The zero value of a field is "unknown", but of Rank
+// that is unknownRank.
+type identity struct {
 	Rank, World, LocalRank int
 	Node, Device           string
 	PID                    int
@@ -47,16 +47,16 @@ type Identity struct {
 	Groups []record.Group
 }
 
-// UnknownRank is the rank of a profile that does not tell it: the file's name decides, or the
+// unknownRank is the rank of a profile that does not tell it: the file's name decides, or the
 // order of names.
-const UnknownRank = -1
+const unknownRank = -1
 
 // mostRanges bounds the ranges of one profile: some 100 MB.
 const mostRanges = 1 << 20
 
-// Output takes what a Format reads of one profile. It is not safe for concurrent use.
-type Output struct {
-	ranks  []*Rank
+// output takes what a format reads of one profile. It is not safe for concurrent use.
+type output struct {
+	ranks  []*rankOutput
 	unread []Problem
 	notes  []Problem
 	ranges int
@@ -70,25 +70,25 @@ type Problem struct{ Path, Cause string }
 func (p Problem) String() string { return p.Path + ": " + p.Cause }
 
 // Rank returns the rank of the identity, a new one where it is not known yet.
-func (o *Output) Rank(id Identity) *Rank {
+func (o *output) Rank(id identity) *rankOutput {
 	for _, r := range o.ranks {
 		if r.Rank == id.Rank && r.PID == id.PID {
 			return r
 		}
 	}
 
-	r := &Rank{Identity: id, out: o, index: map[string]uint32{"": 0}, words: []string{""}}
+	r := &rankOutput{identity: id, out: o, index: map[string]uint32{"": 0}, words: []string{""}}
 	o.ranks = append(o.ranks, r)
 	return r
 }
 
 // Unread notes what could not be read of a file, and why.
-func (o *Output) Unread(path, format string, args ...any) {
+func (o *output) Unread(path, format string, args ...any) {
 	o.unread = told(o.unread, path, format, args)
 }
 
 // Note notes what was made of a file that does not say all.
-func (o *Output) Note(path, format string, args ...any) { o.notes = told(o.notes, path, format, args) }
+func (o *output) Note(path, format string, args ...any) { o.notes = told(o.notes, path, format, args) }
 
 func told(list []Problem, path, format string, args []any) []Problem {
 	const most = 64 // of one profile
@@ -100,10 +100,10 @@ func told(list []Problem, path, format string, args []any) []Problem {
 	return list
 }
 
-// Rank is one rank's part of a profile.
-type Rank struct {
-	Identity
-	out   *Output
+// rankOutput is one rank's part of a profile.
+type rankOutput struct {
+	identity
+	out   *output
 	named bool // its number is that of the file's name
 	spans []span
 	words []string
@@ -127,7 +127,7 @@ type span struct {
 }
 
 // Add takes a range. It keeps nothing of rec but its words.
-func (r *Rank) Add(rec *record.Record) {
+func (r *rankOutput) Add(rec *record.Record) {
 	if r.out.ranges >= mostRanges {
 		r.out.beyond++
 		return
@@ -144,10 +144,10 @@ func (r *Rank) Add(rec *record.Record) {
 
 // Computed notes from when to when a rank computed: a profile that marks no step, and has no range, may
 // have that.
-func (r *Rank) Computed(from, to int64) { r.computed = interval{from, to} }
+func (r *rankOutput) Computed(from, to int64) { r.computed = interval{from, to} }
 
 // word returns the number of a word.
-func (r *Rank) word(w string) uint32 {
+func (r *rankOutput) word(w string) uint32 {
 	n, ok := r.index[w]
 	if !ok {
 		w = strings.Clone(record.Clip(w, record.MaxWord))
@@ -160,7 +160,7 @@ func (r *Rank) word(w string) uint32 {
 }
 
 // record returns the record of a span.
-func (r *Rank) record(s *span) record.Record {
+func (r *rankOutput) record(s *span) record.Record {
 	return record.Record{
 		Kind: s.kind, Side: s.side, Open: s.open, Name: r.words[s.name], Step: s.step,
 		Start: s.start, Dur: s.dur, HostStart: s.hostStart, HostDur: s.hostDur, Exposed: s.exposed, Thread: s.thread,

@@ -31,7 +31,7 @@ func TestPageOfFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, f := range Formats() {
+	for _, f := range formats() {
 		if !strings.Contains(string(page), "\n| `"+f.Name+"` | ") {
 			t.Errorf("profiles.md has no row for %s", f.Name)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math"
 	"slices"
 
@@ -18,11 +19,11 @@ import (
 // How long an operation ran is there, when it ran only in verbose dumps (event_trace_ts), by the clock
 // of the host. Operations without that stand end to end before the time of their dump. Ranks are those of
 // the largest communicator: the plugin does not know the job's.
-var inspector = Format{
+var inspector = format{
 	Name:    "inspector",
 	What:    "NCCL Inspector logs (JSON lines)",
 	Endings: []string{".log", ".jsonl"},
-	Leads: func(f *File) bool {
+	Leads: func(f *profileFile) bool {
 		h := f.Head()
 		i := space(h, 0)
 		return i < len(h) && h[i] == '{' && bytes.Contains(h, []byte(`"inspector_output_format_version"`))
@@ -32,12 +33,12 @@ var inspector = Format{
 
 // inspectorLog is one file while it is read.
 type inspectorLog struct {
-	f     *File
-	out   *Output
+	f     *profileFile
+	out   *output
 	said  communicator // by the last object that said it
 	calls []inspected
 	comms map[communicator]int // their calls
-	id    Identity
+	id    identity
 
 	dump       int64 // µs since 1970, of what is read
 	untimed    int   // calls that stand end to end
@@ -58,20 +59,11 @@ type inspected struct {
 	timed bool
 }
 
-func readInspector(ctx context.Context, f *File, out *Output) error {
-	r, err := f.Open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
+func readInspector(ctx context.Context, f *profileFile, out *output) error {
 	l := &inspectorLog{f: f, out: out, comms: map[communicator]int{}}
-	err = scanObjects(ctxReader{ctx, r}, l.object)
-	if err != nil && len(l.calls) == 0 {
+	scan := func(r io.Reader) error { return scanObjects(r, l.object) }
+	if _, err := f.read(ctx, out, scan, func() bool { return len(l.calls) > 0 }); err != nil {
 		return err
-	}
-
-	if err != nil {
-		out.Unread(f.Path, "%s; what stands before was read", cause(err))
 	}
 
 	if l.unreadable > 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"io"
 	"path"
 	"strings"
 
@@ -18,11 +19,11 @@ import (
 // HCCL, with the host's launch, and where there are none the ranges of gloo and its like on the
 // host. Its exposed part is what no kernel (on the host: no operator) of the process covers.
 // FP is the annotation of a wrapped module's forward, on the same side as Communication.
-var kineto = Format{
+var kineto = format{
 	Name:    "kineto",
 	What:    "PyTorch profiler traces (Kineto: .json, .json.gz)",
 	Endings: []string{".json", ".gz"},
-	Leads: func(f *File) bool {
+	Leads: func(f *profileFile) bool {
 		h := f.Head()
 		if i := space(h, 0); i == len(h) || h[i] != '{' && h[i] != '[' {
 			return false
@@ -38,26 +39,21 @@ var kineto = Format{
 	Read: readKineto,
 }
 
-func readKineto(ctx context.Context, f *File, out *Output) error {
-	r, err := f.Open()
-	if err != nil {
+func readKineto(ctx context.Context, f *profileFile, out *output) error {
+	t := newCapture(identity{Rank: unknownRank})
+	if err := t.scan(ctx, f, out, t.event); err != nil {
 		return err
-	}
-	defer r.Close()
-	t := newCapture(Identity{Rank: UnknownRank})
-	err = scanTrace(ctxReader{ctx, r}, t.beside, t.event)
-	if err != nil && !t.anything {
-		return err
-	}
-
-	if err != nil {
-		out.Unread(f.Path, "%s; what stands before was read", cause(err))
-		t.cut = true
 	}
 
 	t.name(f)
 	t.nameCommunicators()
 	return t.give(f, out)
+}
+
+// scan reads the events of a trace, each by take.
+func (t *capture) scan(ctx context.Context, f *profileFile, out *output, take func(*event)) (err error) {
+	t.cut, err = f.read(ctx, out, func(r io.Reader) error { return scanTrace(r, t.beside, take) }, func() bool { return t.anything })
+	return err
 }
 
 // beside takes what stands beside the events.
@@ -172,7 +168,7 @@ func (t *capture) hostRange(e *event, iv interval) {
 
 // name takes from the file's name what the trace does not say: rank, host, process and, where times
 // count from the trace's begin, when that was.
-func (t *capture) name(f *File) {
+func (t *capture) name(f *profileFile) {
 	m := exported.FindStringSubmatch(path.Base(f.name))
 	if t.id.Rank < 0 {
 		t.id.Rank = rankOfName(f.name)

@@ -17,13 +17,13 @@ import (
 // mindstudio reads MindStudio's cluster analysis: cluster_step_trace_time.csv has a line for each
 // step and rank, communication_group.json who communicates with whom. These are sums: how long a
 // rank computed, communicated and was idle in a step, not when.
-var mindstudio = Format{
+var mindstudio = format{
 	Name: "mindstudio",
 	What: "MindStudio cluster analysis (cluster_step_trace_time.csv)",
-	Leads: func(f *File) bool {
+	Leads: func(f *profileFile) bool {
 		return f.Name() == "cluster_step_trace_time.csv" && bytes.HasPrefix(f.Head(), []byte(clusterHead))
 	},
-	Read: func(ctx context.Context, f *File, out *Output) error {
+	Read: func(ctx context.Context, f *profileFile, out *output) error {
 		groups, err := clusterGroups(f)
 		if err != nil {
 			out.Unread(f.Beside(clusterGroupsFile).Path, "%s; groups are left out", cause(err))
@@ -49,7 +49,7 @@ type stepSums struct {
 
 // readSums reads a table of sums, of the one rank of id where that is given. Steps are put end to
 // end, for the table does not say when they were.
-func readSums(ctx context.Context, f *File, out *Output, groups [][]int, id *Identity) error {
+func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, id *identity) error {
 	r, err := f.Open()
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func readSums(ctx context.Context, f *File, out *Output, groups [][]int, id *Ide
 			continue
 		}
 
-		who := Identity{Rank: rank, Groups: groupsOf(groups, rank)}
+		who := identity{Rank: rank, Groups: groupsOf(groups, rank)}
 		if id != nil {
 			who = *id
 		}
@@ -107,7 +107,7 @@ func readSums(ctx context.Context, f *File, out *Output, groups [][]int, id *Ide
 }
 
 // rankOfLine returns whose line it is; a line of a stage is nobody's.
-func rankOfLine(line []string, columns map[string]int, id *Identity) (int, bool) {
+func rankOfLine(line []string, columns map[string]int, id *identity) (int, bool) {
 	if id != nil {
 		return id.Rank, true
 	}
@@ -150,7 +150,7 @@ func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {
 // give gives a step out as ranges that add up to its sums, and returns where it ends: computation and
 // what nobody did, then communication, of which the beginning is overlapped. All computation counts as
 // FP: the table doesn't tell forward from backward, and a rank is compared with like ranks only.
-func (s *stepSums) give(rank *Rank, at int64) int64 {
+func (s *stepSums) give(rank *rankOutput, at int64) int64 {
 	step := record.New(record.Step)
 	step.Step, step.Start, step.Dur = s.step, at, max(s.computing+s.exposed+s.free, 1)
 	rank.Add(&step)
@@ -172,7 +172,7 @@ func (s *stepSums) give(rank *Rank, at int64) int64 {
 
 // clusterGroups reads who communicates with whom: lists of ranks, which it names p2p where they are
 // those of a stage.
-func clusterGroups(f *File) (all [][]int, err error) {
+func clusterGroups(f *profileFile) (all [][]int, err error) {
 	g := f.Beside(clusterGroupsFile)
 	if g == nil {
 		return nil, nil

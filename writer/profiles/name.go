@@ -51,7 +51,7 @@ func hostOf(name string) (host string, pid int) {
 	return w[1], pid
 }
 
-// rankOfName returns the rank that a file, or a folder it lies in, is named for; UnknownRank
+// rankOfName returns the rank that a file, or a folder it lies in, is named for; unknownRank
 // where none is.
 func rankOfName(name string) int {
 	for ; name != "." && name != "/" && name != ""; name = path.Dir(name) {
@@ -66,7 +66,7 @@ func rankOfName(name string) int {
 		}
 	}
 
-	return UnknownRank
+	return unknownRank
 }
 
 // byName says where the rank of a part comes from, and what to do, if that is its file's name.

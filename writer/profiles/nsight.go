@@ -20,11 +20,11 @@ import (
 // Communication are NCCL's kernels, with the host's launch by correlationId; the others are
 // computation. Steps are NVTX ranges that are called so (step 12, iteration12). Neither communicators
 // nor sizes are in the tables, ranks only in the environment or the arguments of what was launched.
-var nsight = Format{
+var nsight = format{
 	Name:    "nsight",
 	What:    "Nsight Systems exports (nsys export --type sqlite)",
 	Endings: []string{".sqlite", ".nsys-rep"},
-	Leads: func(f *File) bool {
+	Leads: func(f *profileFile) bool {
 		if exported, ok := strings.CutSuffix(f.Name(), ".nsys-rep"); ok {
 			return f.Beside(exported+".sqlite") == nil
 		}
@@ -49,7 +49,7 @@ const nsightKernels = "CUPTI_ACTIVITY_KIND_KERNEL"
 // nsightFile is one export while it is read.
 type nsightFile struct {
 	*database
-	out     *Output
+	out     *output
 	base    int64            // ns since 1970 at which the capture's clock was 0
 	node    string           // host
 	words   map[int64]string // of StringIds: names that annotations have
@@ -66,7 +66,7 @@ type onDevice struct{ process, device int64 }
 // markers are a process's ranges that may be its steps, by what they are called without the number.
 type markers map[string][]record.Record
 
-func readNsight(ctx context.Context, f *File, out *Output) (err error) {
+func readNsight(ctx context.Context, f *profileFile, out *output) (err error) {
 	if !f.isSQLite() {
 		return errors.New("it is not exported yet: nsys export --type sqlite " + f.Name())
 	}
@@ -77,14 +77,9 @@ func readNsight(ctx context.Context, f *File, out *Output) (err error) {
 	}
 
 	defer func() { err = errors.Join(err, d.Close()) }()
-	d.tellLog(out)
 	n := &nsightFile{database: d, out: out, words: map[int64]string{}, called: map[int64]string{}, ranks: map[onDevice]*capture{}, said: map[string]string{}, markers: map[int64]markers{}}
-	for _, part := range []func(context.Context) error{n.clock, n.launched, n.strings, n.kernels, n.graphs, n.launches, n.annotations} {
-		if err := part(ctx); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil {
-			out.Unread(f.Path, "%s; what else it has was read", cause(err))
-		}
+	if err := d.readParts(ctx, out, n.clock, n.launched, n.strings, n.kernels, n.graphs, n.launches, n.annotations); err != nil {
+		return err
 	}
 
 	if len(n.ranks) == 0 {
@@ -95,33 +90,28 @@ func readNsight(ctx context.Context, f *File, out *Output) (err error) {
 }
 
 func (n *nsightFile) clock(ctx context.Context) error {
-	err := n.read(ctx, "TARGET_INFO_SESSION_START_TIME", []string{"utcEpochNs"}, func(c cells) error {
+	err := n.readIfThere(ctx, "TARGET_INFO_SESSION_START_TIME", []string{"utcEpochNs"}, func(c cells) error {
 		n.base = c.int(0)
 		return nil
 	})
-	if err != nil && !errors.Is(err, errNoTable) {
+	if err != nil {
 		return err
 	}
 
-	err = n.read(ctx, "TARGET_INFO_SYSTEM_ENV", []string{"name", "value"}, func(c cells) error {
+	return n.readIfThere(ctx, "TARGET_INFO_SYSTEM_ENV", []string{"name", "value"}, func(c cells) error {
 		if c.text(0) == "Hostname" {
 			n.node = record.Clip(c.text(1), record.MaxWord)
 		}
 
 		return nil
 	})
-	if errors.Is(err, errNoTable) {
-		return nil
-	}
-
-	return err
 }
 
 // launched reads of the launched process what says whose ranks they are: RANK="3" of its environment,
 // --nnodes=2 or --nnodes 2 of its arguments.
 func (n *nsightFile) launched(ctx context.Context) error {
 	before := ""
-	err := n.read(ctx, "META_DATA_CAPTURE", []string{"name", "value"}, func(c cells) error {
+	return n.readIfThere(ctx, "META_DATA_CAPTURE", []string{"name", "value"}, func(c cells) error {
 		_, what, _ := strings.Cut(c.text(0), ":")
 		value := c.text(1)
 		if what != "ENVIRONMENT_VARIABLE" && !strings.HasPrefix(what, "ARGUMENT_") {
@@ -141,11 +131,6 @@ func (n *nsightFile) launched(ctx context.Context) error {
 
 		return nil
 	})
-	if errors.Is(err, errNoTable) {
-		return nil
-	}
-
-	return err
 }
 
 var (
@@ -191,7 +176,7 @@ func (n *nsightFile) rank(process, device int64) *capture {
 	at := onDevice{process, device}
 	t := n.ranks[at]
 	if t == nil {
-		t = newCapture(Identity{Rank: UnknownRank, Node: n.node, PID: int(process >> 24 & 0xffffff)})
+		t = newCapture(identity{Rank: unknownRank, Node: n.node, PID: int(process >> 24 & 0xffffff)})
 		t.base, t.anything = n.base, true
 		n.ranks[at] = t
 	}
@@ -232,7 +217,7 @@ func (n *nsightFile) kernels(ctx context.Context) error {
 // graphs reads CUDA graphs that were recorded as wholes.
 func (n *nsightFile) graphs(ctx context.Context) error {
 	graphs := 0
-	err := n.read(ctx, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", []string{"start", "end", "deviceId", "globalPid?"}, func(c cells) error {
+	err := n.readIfThere(ctx, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", []string{"start", "end", "deviceId", "globalPid?"}, func(c cells) error {
 		if c.int(1) >= c.int(0) && len(n.ranks) <= mostDevices {
 			n.rank(c.int(3), c.int(2)).work.add(c.int(0), c.int(1))
 			graphs++
@@ -242,10 +227,6 @@ func (n *nsightFile) graphs(ctx context.Context) error {
 	})
 	if graphs > 0 {
 		n.out.Unread(n.file.Path, "%d CUDA graphs were recorded as wholes: collectives in them are taken for computation (nsys profile --cuda-graph-trace=node)", graphs)
-	}
-
-	if errors.Is(err, errNoTable) {
-		return nil
 	}
 
 	return err
@@ -267,7 +248,7 @@ func (n *nsightFile) launches(ctx context.Context) error {
 		slices.Sort(numbers)
 	}
 
-	err := n.read(ctx, "CUPTI_ACTIVITY_KIND_RUNTIME", []string{"start", "end", "globalTid", "correlationId"}, func(c cells) error {
+	return n.readIfThere(ctx, "CUPTI_ACTIVITY_KIND_RUNTIME", []string{"start", "end", "globalTid", "correlationId"}, func(c cells) error {
 		tid, corr := c.int(2), uint64(max(c.int(3), 0))
 		process := tid &^ 0xffffff
 		if _, ok := slices.BinarySearch(enqueued[process], corr); !ok || corr == 0 {
@@ -282,11 +263,6 @@ func (n *nsightFile) launches(ctx context.Context) error {
 
 		return nil
 	})
-	if errors.Is(err, errNoTable) {
-		return nil
-	}
-
-	return err
 }
 
 // stepRange is how the range of a step is called: step 12, iteration12, Train_Step, ProfilerStep#4.
@@ -300,7 +276,7 @@ const (
 // annotations reads the NVTX ranges of the host.
 func (n *nsightFile) annotations(ctx context.Context) error {
 	held := 0
-	err := n.read(ctx, "NVTX_EVENTS", []string{"start", "end", "eventType", "text?", "textId?", "globalTid?"}, func(c cells) error {
+	return n.readIfThere(ctx, "NVTX_EVENTS", []string{"start", "end", "eventType", "text?", "textId?", "globalTid?"}, func(c cells) error {
 		kind, dur := c.int(2), c.int(1)-c.int(0)
 		if kind != nvtxPushPop && kind != nvtxStartEnd || dur <= 0 {
 			return nil
@@ -337,11 +313,6 @@ func (n *nsightFile) annotations(ctx context.Context) error {
 
 		return nil
 	})
-	if errors.Is(err, errNoTable) {
-		return nil
-	}
-
-	return err
 }
 
 // steps are those of the markers that last longest in sum: others stand within them. Ranges without a
@@ -407,7 +378,7 @@ func (n *nsightFile) whose(i, of int) (rank, world int) {
 	}
 
 	if node < 0 {
-		return UnknownRank, 0
+		return unknownRank, 0
 	}
 
 	return node*of + i, max(nodes, 0) * of

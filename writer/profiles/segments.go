@@ -20,14 +20,14 @@ type part struct {
 	pid         int
 	hash        record.ID
 	begin, end  int64
-	file        *File
+	file        *profileFile
 	named       bool     // its file's name told the rank
 	paths       []string // in order, under names that are no segments' yet
 }
 
 // write writes a rank's ranges as segments: the identity, then the ranges in the order of
 // their host starts, as a ring of their own. Where the profile marks no step, all of it is one.
-func (t *Tree) write(p *profile, r *Rank) (part, error) {
+func (t *Tree) write(p *profile, r *rankOutput) (part, error) {
 	if r.asOneStep() {
 		p.out.Note(p.file.Path, "it marks no step: all of it is taken for one")
 	}
@@ -59,7 +59,7 @@ func (t *Tree) write(p *profile, r *Rank) (part, error) {
 }
 
 // asOneStep takes all that a rank did for one step, where none is marked.
-func (r *Rank) asOneStep() bool {
+func (r *rankOutput) asOneStep() bool {
 	if r.Partly || slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
 		return false
 	}
@@ -81,7 +81,7 @@ func (r *Rank) asOneStep() bool {
 }
 
 // meta is the identity of a process: the same in all of its profiles.
-func (t *Tree) meta(w *part, r *Rank) record.Meta {
+func (t *Tree) meta(w *part, r *rankOutput) record.Meta {
 	return record.Meta{
 		Format: record.Format, Job: t.Job, Rank: w.rank, WorldSize: r.World, LocalRank: r.LocalRank,
 		Incarnation: record.HashID("profile", t.Job, strconv.Itoa(w.rank), r.Node, strconv.Itoa(r.PID)),
@@ -90,7 +90,7 @@ func (t *Tree) meta(w *part, r *Rank) record.Meta {
 }
 
 // lines writes the ranges as lines, in as many segments as their limit asks for.
-func (r *Rank) lines(w *part, dir string, meta record.Meta) (err error) {
+func (r *rankOutput) lines(w *part, dir string, meta record.Meta) (err error) {
 	var f *os.File
 	var out *bufio.Writer
 	finish := func() error {
@@ -145,7 +145,7 @@ func (r *Rank) lines(w *part, dir string, meta record.Meta) (err error) {
 // what can't be one job's.
 func (t *Tree) arrange(all []*profile) error {
 	var parts []part
-	seen := map[record.ID]*File{}
+	seen := map[record.ID]*profileFile{}
 	for _, p := range all {
 		t.Unread = append(t.Unread, p.out.unread...)
 		t.Notes = append(t.Notes, p.out.notes...)

@@ -22,7 +22,7 @@ import (
 // that it would run only reading a table is allowed: a view, a trigger or a function that the file
 // defines is refused when a statement is prepared.
 type database struct {
-	file *File
+	file *profileFile
 	vfs  *vfs.FS
 	db   *sql.DB
 	conn *sql.Conn
@@ -40,7 +40,7 @@ const (
 )
 
 // oneFile is the file system that SQLite sees.
-type oneFile struct{ f *File }
+type oneFile struct{ f *profileFile }
 
 // Open implements fs.FS.
 func (o oneFile) Open(name string) (fs.File, error) {
@@ -52,7 +52,7 @@ func (o oneFile) Open(name string) (fs.File, error) {
 }
 
 // openDatabase opens a SQLite file.
-func openDatabase(ctx context.Context, f *File) (d *database, err error) {
+func openDatabase(ctx context.Context, f *profileFile) (d *database, err error) {
 	d = &database{file: f}
 	defer func() {
 		if err != nil {
@@ -84,7 +84,7 @@ func openDatabase(ctx context.Context, f *File) (d *database, err error) {
 }
 
 // tellLog tells of changes that lie in a log beside the file and not in it.
-func (d *database) tellLog(out *Output) {
+func (d *database) tellLog(out *output) {
 	if log := d.file.Beside(d.file.Name() + "-wal"); log != nil && log.Size > 0 {
 		out.Unread(log.Path, "changes that were not carried over into %s are not read: let who wrote it finish, or open it once with sqlite3", d.file.Name())
 	}
@@ -181,6 +181,30 @@ func (d *database) tables(ctx context.Context) (names []string, err error) {
 // errNoTable is returned, wrapped, when a file has no such table.
 var errNoTable = errors.New("no such table")
 
+// readParts reads one part of the file after the other; what of one can't be read is told.
+func (d *database) readParts(ctx context.Context, out *output, parts ...func(context.Context) error) error {
+	d.tellLog(out)
+	for _, part := range parts {
+		if err := part(ctx); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			out.Unread(d.file.Path, "%s; what else it has was read", cause(err))
+		}
+	}
+
+	return nil
+}
+
+// readIfThere is read of a table that a file may lack.
+func (d *database) readIfThere(ctx context.Context, table string, columns []string, each func(cells) error) error {
+	err := d.read(ctx, table, columns, each)
+	if errors.Is(err, errNoTable) {
+		return nil
+	}
+
+	return err
+}
+
 // read calls each with the rows of a table, in the order in which they lie. A column whose name ends
 // in ? may be missing: it is nil then.
 func (d *database) read(ctx context.Context, table string, columns []string, each func(cells) error) error {
@@ -232,7 +256,7 @@ func (d *database) readAs(ctx context.Context, table string, columns []string, e
 }
 
 // tables returns the names of the tables of a SQLite file; nil where it is none, or is damaged.
-func (f *File) tables() []string {
+func (f *profileFile) tables() []string {
 	if f.looked || !f.isSQLite() {
 		return f.tablesIn
 	}
@@ -247,4 +271,4 @@ func (f *File) tables() []string {
 	return f.tablesIn
 }
 
-func (f *File) isSQLite() bool { return bytes.HasPrefix(f.Head(), []byte(sqliteMagic)) }
+func (f *profileFile) isSQLite() bool { return bytes.HasPrefix(f.Head(), []byte(sqliteMagic)) }

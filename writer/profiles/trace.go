@@ -5,11 +5,11 @@ import "io"
 // event is one event of a Chrome trace. Its slices hold until the next one; texts are as they
 // stand between their quotes.
 type event struct {
-	ph             byte
-	cat, name, tid []byte
-	pid, id        []byte
-	ts, dur        int64 // ns
-	args           []byte
+	ph        byte
+	cat, name []byte
+	tid, id   []byte
+	ts, dur   int64 // ns
+	args      []byte
 }
 
 // parse reads the event that begins at b[i] and returns where it ends.
@@ -54,8 +54,6 @@ func (e *event) set(key, v []byte) {
 		e.cat = text(v)
 	case "name":
 		e.name = text(v)
-	case "pid":
-		e.pid = text(v)
 	case "tid":
 		e.tid = text(v)
 	case "id":

@@ -1,8 +1,8 @@
 package ship
 
 import (
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unsafe"
@@ -30,6 +30,8 @@ type Batch struct {
 
 	row.Rows
 	Verdicts []row.Verdict
+
+	runs []run // of whose streams the rows are, in their order
 }
 
 // Len returns the number of rows.
@@ -43,29 +45,19 @@ func (b *Batch) seal() {
 	}
 
 	b.ID = record.ID(uint64(newHash(b.Table)) + sum)
-	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.Spans()), b.ID)
+	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.spans()), b.ID)
 }
 
 // slice returns rows [i, j) as a batch of its own.
 func (b *Batch) slice(i, j int) *Batch {
-	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day, Unplaced: b.Unplaced, Sent: b.Sent}
-	switch b.Table {
-	case row.RanksTable:
-		s.Ranks = b.Ranks[i:j]
-	case row.StepsTable:
-		s.Steps = b.Steps[i:j]
-	case row.CommunicationsTable:
-		s.Communications = b.Communications[i:j]
-	case row.RecordsTable:
-		s.Raws = row.Raws{Rows: b.Raws.Rows[i:j], Words: b.Raws.Words}
-	case row.VerdictsTable:
-		s.Verdicts = b.Verdicts[i:j]
-	case row.LedgerTable:
-		s.Ledger = b.Ledger[i:j]
+	others := make([]bool, b.Len())
+	for k := range others {
+		others[k] = k < i || k >= j
 	}
 
+	s := *b.missing(others)
 	s.seal()
-	return s
+	return &s
 }
 
 // missing returns the rows that are not in stored, under the Query of b.
@@ -98,25 +90,14 @@ func without[T any](rows []T, stored []bool) []T {
 	return kept
 }
 
-// RowJSON returns row i as a JSON object with the columns' names.
-func (b *Batch) RowJSON(i int) []byte {
-	columns, base := b.Layout()
-	object := make(map[string]any, len(columns.Columns))
-	for _, c := range columns.Columns {
-		v := c.value(base, i, columns.Stride)
-		if w, ok := v.(row.Word); ok {
-			v = b.Raws.Words[w]
-		}
-
-		object[c.Name] = v
+// rowJSON returns row i as a JSON object with the columns' names.
+func (b *Batch) rowJSON(i int) []byte {
+	object := map[string]any{}
+	for _, c := range LayoutOf(b.Table).Columns {
+		object[c.Name] = reflect.ValueOf(b.Gather(c, i, i+1)).Index(0).Interface()
 	}
 
-	out, err := json.Marshal(object)
-	if err != nil {
-		panic("BUG: marshal row: " + err.Error())
-	}
-
-	return out
+	return marshal(object)
 }
 
 // rawBytes is the size of a raw row.
@@ -142,53 +123,62 @@ func partition(startNs int64) int64 { return startNs / clickhouse.DayNs }
 // QueryPrefix begins the query_id of every insert of laggard's.
 const QueryPrefix = "laggard-"
 
-// Span is a run of ranks, both ends inclusive.
-type Span struct{ First, Last uint32 }
+// Origin is whose a row is, and where it has its place among theirs.
+type Origin struct {
+	Rank                 uint32
+	Incarnation, Segment uint64 // Segment is that of a raw range or of an entry of the account
+	At                   uint64 // step, first step or offset
+	StartNs              int64
+}
 
-// Spans returns the ranks that have rows in the batch, as sorted runs. A batch
+// Origin returns whose row i is.
+func (b *Batch) Origin(i int) Origin {
+	switch b.Table {
+	case row.RanksTable:
+		r := &b.Ranks[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, StartNs: r.StartedNs}
+	case row.StepsTable:
+		r := &b.Steps[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, At: r.Step, StartNs: r.StartNs}
+	case row.CommunicationsTable:
+		r := &b.Communications[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, At: r.StepFrom, StartNs: r.StartNs}
+	case row.RecordsTable:
+		r := &b.Raws.Rows[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, At: r.Offset, StartNs: r.StartNs}
+	case row.LedgerTable:
+		r := &b.Ledger[i]
+		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, StartNs: r.AtNs}
+	}
+
+	r := &b.Verdicts[i]
+	return Origin{At: r.Step, StartNs: r.AtNs}
+}
+
+// span is a run of ranks, both ends inclusive.
+type span struct{ First, Last uint32 }
+
+// spans returns the ranks that have rows in the batch, as sorted runs. A batch
 // without ranks (verdicts) has none.
-func (b *Batch) Spans() []Span {
-	seen := map[uint32]bool{}
-	last := ^uint32(0)
-	note := func(rank uint32) {
-		if rank != last || len(seen) == 0 {
-			seen[rank], last = true, rank
+func (b *Batch) spans() []span {
+	var ranks []uint32
+	if b.Table != row.VerdictsTable {
+		for i := range b.Len() {
+			if r := b.Origin(i).Rank; len(ranks) == 0 || ranks[len(ranks)-1] != r {
+				ranks = append(ranks, r)
+			}
 		}
-	}
-	for i := range b.Ranks {
-		note(b.Ranks[i].Rank)
-	}
-
-	for i := range b.Steps {
-		note(b.Steps[i].Rank)
-	}
-
-	for i := range b.Communications {
-		note(b.Communications[i].Rank)
-	}
-
-	for i := range b.Raws.Rows {
-		note(b.Raws.Rows[i].Rank)
-	}
-
-	for i := range b.Ledger {
-		note(b.Ledger[i].Rank)
-	}
-
-	ranks := make([]uint32, 0, len(seen))
-	for r := range seen {
-		ranks = append(ranks, r)
 	}
 
 	slices.Sort(ranks)
-	var spans []Span
-	for _, r := range ranks {
+	var spans []span
+	for _, r := range slices.Compact(ranks) {
 		if n := len(spans); n > 0 && spans[n-1].Last+1 == r {
 			spans[n-1].Last = r
 			continue
 		}
 
-		spans = append(spans, Span{r, r})
+		spans = append(spans, span{r, r})
 	}
 
 	return spans
@@ -198,7 +188,7 @@ func (b *Batch) Spans() []Span {
 const maxSpans = 8
 
 // formatSpans writes "0_7.9": a query_id is split at its dashes.
-func formatSpans(spans []Span) string {
+func formatSpans(spans []span) string {
 	if len(spans) == 0 || len(spans) > maxSpans {
 		return "all"
 	}
@@ -227,7 +217,7 @@ func (b *Batch) Conflicts(query string) bool {
 		return false
 	}
 
-	spans := b.Spans()
+	spans := b.spans()
 	if parts[2] == "all" || len(spans) == 0 {
 		return true
 	}

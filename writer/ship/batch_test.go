@@ -65,11 +65,11 @@ func TestIdIsContent(t *testing.T) {
 func TestRowJSON(t *testing.T) {
 	b := Cut(&row.Rows{Ranks: []row.Rank{{Job: "j", Groups: []string{"a"}, GroupRanks: [][]uint32{{1}}, Incarnation: 1<<64 - 1}}})[0]
 	var object map[string]any
-	if err := json.Unmarshal(b.RowJSON(0), &object); err != nil {
+	if err := json.Unmarshal(b.rowJSON(0), &object); err != nil {
 		t.Fatal(err)
 	}
 
 	if keys := len(slices.Collect(maps.Keys(object))); keys != 17 || object["job"] != "j" {
-		t.Fatalf("RowJSON() = %s", b.RowJSON(0))
+		t.Fatalf("rowJSON() = %s", b.rowJSON(0))
 	}
 }

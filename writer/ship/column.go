@@ -2,7 +2,6 @@ package ship
 
 import (
 	"reflect"
-	"slices"
 	"unsafe"
 
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -81,88 +80,49 @@ func (b *Batch) Layout() (Layout, unsafe.Pointer) {
 	return layouts[b.Table], base
 }
 
-// Scratch holds one column at a time, so that turning rows into columns
-// allocates nothing once it has grown. The zero value is ready.
-type Scratch struct {
-	words []row.Word
-	u16   []uint16
-	u32   []uint32
-	u64   []uint64
-	i32   []int32
-	i64   []int64
-	s     []string
-	ss    [][]string
-	uss   [][][]uint32
-}
-
 // Gather returns column c of rows [from, to) as a slice of its Go type ([]int64,
-// []string, …), words as strings. It is valid until the next Gather of the same type.
-func (s *Scratch) Gather(b *Batch, c Column, from, to int) any {
-	l, base := b.Layout()
-	base, n := l.At(base, from), to-from
+// []string, …), words as strings.
+func (b *Batch) Gather(c Column, from, to int) any {
 	if c.Type == reflect.TypeFor[row.Word]() {
-		s.words = gather(s.words, l, c, base, n)
-		s.s = slices.Grow(s.s[:0], n)
-		for _, w := range s.words {
-			s.s = append(s.s, b.Raws.Words[w])
+		words := gather[row.Word](b, c, from, to)
+		texts := make([]string, len(words))
+		for i, w := range words {
+			texts[i] = b.Raws.Words[w]
 		}
 
-		return s.s
+		return texts
 	}
 
 	switch c.Type.Kind() {
 	case reflect.Uint16:
-		s.u16 = gather(s.u16, l, c, base, n)
-		return s.u16
+		return gather[uint16](b, c, from, to)
 	case reflect.Uint32:
-		s.u32 = gather(s.u32, l, c, base, n)
-		return s.u32
+		return gather[uint32](b, c, from, to)
 	case reflect.Uint64:
-		s.u64 = gather(s.u64, l, c, base, n)
-		return s.u64
+		return gather[uint64](b, c, from, to)
 	case reflect.Int32:
-		s.i32 = gather(s.i32, l, c, base, n)
-		return s.i32
+		return gather[int32](b, c, from, to)
 	case reflect.Int64:
-		s.i64 = gather(s.i64, l, c, base, n)
-		return s.i64
+		return gather[int64](b, c, from, to)
 	case reflect.String:
-		s.s = gather(s.s, l, c, base, n)
-		return s.s
+		return gather[string](b, c, from, to)
 	}
 
 	if c.Type.Elem().Kind() == reflect.String {
-		s.ss = gather(s.ss, l, c, base, n)
-		return s.ss
+		return gather[[]string](b, c, from, to)
 	}
 
-	s.uss = gather(s.uss, l, c, base, n)
-	return s.uss
+	return gather[[][]uint32](b, c, from, to)
 }
 
-// Release drops the references to strings that the last columns left behind.
-func (s *Scratch) Release() {
-	clear(s.s[:cap(s.s)])
-	clear(s.ss[:cap(s.ss)])
-	clear(s.uss[:cap(s.uss)])
-}
-
-func gather[T any](dst []T, l Layout, c Column, base unsafe.Pointer, n int) []T {
-	if cap(dst) < n {
-		dst = make([]T, n)
+func gather[T any](b *Batch, c Column, from, to int) []T {
+	l, base := b.Layout()
+	values := make([]T, to-from)
+	for i := range values {
+		values[i] = *(*T)(unsafe.Add(l.At(base, from+i), c.Offset))
 	}
 
-	dst = dst[:n]
-	for i := range dst {
-		dst[i] = *(*T)(unsafe.Add(base, uintptr(i)*l.Stride+c.Offset))
-	}
-
-	return dst
-}
-
-// value returns column c of row i.
-func (c Column) value(base unsafe.Pointer, i int, stride uintptr) any {
-	return reflect.NewAt(c.Type, unsafe.Add(base, uintptr(i)*stride+c.Offset)).Elem().Interface()
+	return values
 }
 
 // At is the address of row i.

@@ -24,17 +24,11 @@ type copies struct {
 
 // storedRound is a round that is stored.
 type storedRound struct {
-	acks []acknowledgement
-	mark any // nil: nothing in it that waits, or unmarked
+	acks []part // of each the stream and the mark
+	mark any    // nil: nothing in it that waits, or unmarked
 	// unmarked is that the mark could not be had. A later one is of these rows, too.
 	unmarked bool
 	at       time.Time
-}
-
-// acknowledgement is a mark of a stream that is stored.
-type acknowledgement struct {
-	stream *Stream
-	mark   any
 }
 
 // acknowledge acknowledges the parts of a round that is stored, now or when they are
@@ -42,7 +36,7 @@ type acknowledgement struct {
 func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 	round := storedRound{at: now()}
 	for _, p := range parts {
-		round.acks = append(round.acks, acknowledgement{p.stream, p.mark})
+		round.acks = append(round.acks, part{stream: p.stream, mark: p.mark})
 	}
 
 	if sink, ok := s.sink.(Copies); ok && len(parts) > 0 {
@@ -54,12 +48,16 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 		round.mark, round.unmarked = mark, err != nil
 		if mark != nil || err != nil || len(s.copies.rounds) > 0 {
 			s.copies.rounds = append(s.copies.rounds, round)
-			s.stats.uncopied.Store(uint64(len(s.copies.rounds)))
+			s.countUncopied()
 			return
 		}
 	}
 
 	round.ack()
+}
+
+func (s *Shipper) countUncopied() {
+	s.stats.change(func(st *Stats) { st.Uncopied = uint64(len(s.copies.rounds)) })
 }
 
 func (r *storedRound) ack() {
@@ -116,12 +114,12 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 				c.single = r.mark
 			}
 
-			s.stats.singles.Add(1)
+			s.stats.change(func(st *Stats) { st.Singles++ })
 		}
 
 		r.ack()
 		c.rounds = c.rounds[1:]
-		s.stats.uncopied.Store(uint64(len(c.rounds)))
+		s.countUncopied()
 	}
 
 	c.asked = now()

@@ -59,12 +59,6 @@ func settle(parts []part) {
 	}
 }
 
-// cutBatch is a batch and the streams that its rows are of.
-type cutBatch struct {
-	*Batch
-	runs []run // in row order
-}
-
 // run is a run of rows of one stream in a batch.
 type run struct {
 	stream *Stream
@@ -95,29 +89,17 @@ func (u *buffers) release() {
 // partition, at most limit rows, in the order in which they must be stored. The
 // rows of a stream keep their order within a partition. The batches lie in u, or
 // where one part that is a batch by itself lies.
-func (u *buffers) cut(parts []part, limit int) []cutBatch {
-	var all []cutBatch
-	all = append(all, cutTable(parts, limit, row.RanksTable, &u.Ranks,
-		func(r *row.Rows) []row.Rank { return r.Ranks },
-		func(b *Batch) *[]row.Rank { return &b.Ranks },
-		each(orderOfRank))...)
-	all = append(all, cutTable(parts, limit, row.StepsTable, &u.Steps,
-		func(r *row.Rows) []row.Step { return r.Steps },
-		func(b *Batch) *[]row.Step { return &b.Steps },
-		each(orderOfStep))...)
-	all = append(all, cutTable(parts, limit, row.CommunicationsTable, &u.Communications,
-		func(r *row.Rows) []row.Communication { return r.Communications },
-		func(b *Batch) *[]row.Communication { return &b.Communications },
-		each(orderOfCommunication))...)
+func (u *buffers) cut(parts []part, limit int) []*Batch {
+	all := cutTable(u, parts, limit, row.RanksTable, func(r *row.Rows) *[]row.Rank { return &r.Ranks }, each(orderOfRank))
+	all = append(all, cutTable(u, parts, limit, row.StepsTable, func(r *row.Rows) *[]row.Step { return &r.Steps }, each(orderOfStep))...)
+	all = append(all, cutTable(u, parts, limit, row.CommunicationsTable,
+		func(r *row.Rows) *[]row.Communication { return &r.Communications }, each(orderOfCommunication))...)
 	all = append(all, u.cutRaws(parts, limit)...)
-	return append(all, cutTable(parts, limit, row.LedgerTable, &u.Ledger,
-		func(r *row.Rows) []row.Ledger { return r.Ledger },
-		func(b *Batch) *[]row.Ledger { return &b.Ledger },
-		each(orderOfLedger))...)
+	return append(all, cutTable(u, parts, limit, row.LedgerTable, func(r *row.Rows) *[]row.Ledger { return &r.Ledger }, each(orderOfLedger))...)
 }
 
 // cutRaws is cutTable for raw rows. Those of several parts get one list of words.
-func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
+func (u *buffers) cutRaws(parts []part, limit int) []*Batch {
 	var with []*row.Raws
 	for i := range parts {
 		if raws := &parts[i].rows.Raws; len(raws.Rows) > 0 {
@@ -138,12 +120,15 @@ func (u *buffers) cutRaws(parts []part, limit int) []cutBatch {
 		words = u.words.List()
 	}
 
-	return cutTable(parts, limit, row.RecordsTable, &u.Raws.Rows,
-		func(r *row.Rows) []row.Raw { return r.Raws.Rows },
-		func(b *Batch) *[]row.Raw { b.Raws.Words = words; return &b.Raws.Rows },
+	batches := cutTable(u, parts, limit, row.RecordsTable, func(r *row.Rows) *[]row.Raw { return &r.Raws.Rows },
 		func(rows []row.Raw) (order, int) {
 			return orderOfRaw(&row.Raws{Rows: rows, Words: words}, 0), alike(rows)
 		})
+	for _, b := range batches {
+		b.Raws.Words = words
+	}
+
+	return batches
 }
 
 // leaves reports whether of n rows, cut at limit, some are left: a small rest is not
@@ -177,12 +162,12 @@ func each[T any](of func(*T) order) func([]T) (order, int) {
 }
 
 // cutTable sorts the rows of one table into groups (job and partition): counted
-// first, so that each group gets its place in buf and each row is copied once. of tells
-// how many of rows, from the first on, are of one order.
-func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(*row.Rows) []T, slot func(*Batch) *[]T, of func([]T) (order, int)) []cutBatch {
+// first, so that each group gets its place in u and each row is copied once. rows is where
+// those of the table lie, of tells how many of rows, from the first on, are of one order.
+func cutTable[T any](u *buffers, parts []part, limit int, table string, rows func(*row.Rows) *[]T, of func([]T) (order, int)) []*Batch {
 	total, whole := 0, 0
 	for i, p := range parts {
-		if n := len(rows(p.rows)); n > 0 {
+		if n := len(*rows(p.rows)); n > 0 {
 			total, whole = total+n, i
 		}
 	}
@@ -205,7 +190,7 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 		return last, n
 	}
 	for _, p := range parts {
-		for all := rows(p.rows); len(all) > 0; {
+		for all := *rows(p.rows); len(all) > 0; {
 			g, n := next(all)
 			g.count += n
 			all = all[n:]
@@ -218,10 +203,11 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 	}
 
 	slices.SortFunc(sorted, func(a, b *group[T]) int { return a.at.compare(b.at) })
-	if all := rows(parts[whole].rows); len(all) == total && len(sorted) == 1 {
-		return sorted[0].whole(all, table, parts[whole].stream).batches(table, limit, slot)
+	if all := *rows(parts[whole].rows); len(all) == total && len(sorted) == 1 {
+		return sorted[0].whole(all, table, parts[whole].stream).batches(table, limit, rows)
 	}
 
+	buf := rows(&u.Rows)
 	space := slices.Grow((*buf)[:0], total)[:total]
 	*buf = space
 	for _, g := range sorted {
@@ -229,7 +215,7 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 	}
 
 	for _, p := range parts {
-		all := rows(p.rows)
+		all := *rows(p.rows)
 		if len(all) == 0 {
 			continue
 		}
@@ -242,9 +228,9 @@ func cutTable[T any](parts []part, limit int, table string, buf *[]T, rows func(
 		}
 	}
 
-	var batches []cutBatch
+	var batches []*Batch
 	for _, g := range sorted {
-		batches = append(batches, g.batches(table, limit, slot)...)
+		batches = append(batches, g.batches(table, limit, rows)...)
 	}
 
 	return batches
@@ -286,8 +272,8 @@ func (g *group[T]) whole(rows []T, table string, st *Stream) *group[T] {
 }
 
 // batches cuts the group at limit rows.
-func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cutBatch {
-	var all []cutBatch
+func (g *group[T]) batches(table string, limit int, of func(*row.Rows) *[]T) []*Batch {
+	var all []*Batch
 	rows, runs := g.rows, g.runs
 	for len(rows) > 0 {
 		n := min(limit, len(rows))
@@ -295,8 +281,8 @@ func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cu
 			n = len(rows)
 		}
 
-		b := cutBatch{Batch: &Batch{Table: table, Job: g.at.job, Day: g.at.day}}
-		*slot(b.Batch) = rows[:n:n]
+		b := &Batch{Table: table, Job: g.at.job, Day: g.at.day}
+		*of(&b.Rows) = rows[:n:n]
 		rows = rows[n:]
 		for left := n; left > 0; {
 			take := runs[0]
@@ -317,10 +303,5 @@ func (g *group[T]) batches(table string, limit int, slot func(*Batch) *[]T) []cu
 
 // Cut returns rows as the batches that a shipper would insert, in its order.
 func Cut(rows *row.Rows) []*Batch {
-	var all []*Batch
-	for _, c := range new(buffers).cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows) {
-		all = append(all, c.Batch)
-	}
-
-	return all
+	return new(buffers).cut([]part{{stream: NewStream(""), rows: rows}}, DefaultBatchRows)
 }

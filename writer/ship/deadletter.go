@@ -112,22 +112,9 @@ func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
 		return nil
 	}
 
-	raw, err := json.Marshal(string(line))
-	if err != nil {
-		return fmt.Errorf("keep dead letter: %w", err)
-	}
-
-	text, err := json.Marshal(letter{ID: id, Table: linesTable, Reason: reason, AtNs: now().UnixNano(), Row: raw})
-	if err != nil {
-		return fmt.Errorf("keep dead letter: %w", err)
-	}
-
-	if err := d.open(); err != nil {
-		return fmt.Errorf("keep dead letter: %w", err)
-	}
-
-	if _, err := d.file.Write(append(text, '\n')); err != nil {
-		return fmt.Errorf("keep dead letter: %w", err)
+	l := letter{ID: id, Table: linesTable, Reason: reason, AtNs: now().UnixNano(), Row: marshal(string(line))}
+	if err := d.write(l.appendTo(nil)); err != nil {
+		return err
 	}
 
 	d.ids[key], d.unsynced = true, true
@@ -163,30 +150,49 @@ func (d *deadLetters) keep(b *Batch, cause *Error) error {
 		}
 
 		d.ids[id] = true
-		line, err := json.Marshal(letter{
+		l := letter{
 			ID: record.ID(id.sum), Table: b.Table, Batch: b.ID,
-			Reason: cause.Err.Error(), AtNs: now().UnixNano(), Row: b.RowJSON(i),
-		})
-		if err != nil {
-			return fmt.Errorf("keep dead letter: %w", err)
+			Reason: cause.Err.Error(), AtNs: now().UnixNano(), Row: b.rowJSON(i),
 		}
-
-		out = append(append(out, line...), '\n')
+		out = l.appendTo(out)
 	}
 
 	if d.path == "" || len(out) == 0 {
 		return nil
 	}
 
-	if err := d.open(); err != nil {
-		return fmt.Errorf("keep dead letter: %w", err)
-	}
-
-	if _, err := d.file.Write(out); err != nil {
-		return fmt.Errorf("keep dead letter: %w", err)
+	if err := d.write(out); err != nil {
+		return err
 	}
 
 	if err := d.file.Sync(); err != nil {
+		return fmt.Errorf("keep dead letter: %w", err)
+	}
+
+	return nil
+}
+
+// appendTo appends the letter as a line.
+func (l *letter) appendTo(dst []byte) []byte { return append(append(dst, marshal(l)...), '\n') }
+
+// marshal returns what a letter is made of as JSON.
+func marshal(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("BUG: marshal dead letter: " + err.Error())
+	}
+
+	return text
+}
+
+// write appends lines to the file.
+func (d *deadLetters) write(lines []byte) error {
+	err := d.open()
+	if err == nil {
+		_, err = d.file.Write(lines)
+	}
+
+	if err != nil {
 		return fmt.Errorf("keep dead letter: %w", err)
 	}
 

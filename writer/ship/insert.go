@@ -10,7 +10,7 @@ import (
 
 // storeAll stores batches one after the other: each is looked up when those before it
 // are stored.
-func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
+func (s *Shipper) storeAll(ctx context.Context, batches []*Batch) error {
 	for _, c := range batches {
 		b, err := s.sift(ctx, c)
 		if err != nil {
@@ -30,7 +30,7 @@ func (s *Shipper) storeAll(ctx context.Context, batches []cutBatch) error {
 }
 
 // sift returns what of a batch is to be inserted: the store is asked what it has.
-func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
+func (s *Shipper) sift(ctx context.Context, c *Batch) (*Batch, error) {
 	stored := make([]bool, c.Len())
 	if err := s.lookUp(ctx, c, stored); err != nil {
 		return nil, err
@@ -40,8 +40,7 @@ func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 		return nil, err
 	}
 
-	found := count(stored)
-	s.stats.found(c.Table, found)
+	s.stats.table(c.Table, func(t *TableStats) { t.Found += uint64(count(stored)) })
 	for _, r := range c.runs {
 		c.Unplaced = c.Unplaced || !r.stream.look(c.Table).done || r.back
 	}
@@ -51,7 +50,7 @@ func (s *Shipper) sift(ctx context.Context, c cutBatch) (*Batch, error) {
 
 // lookUp marks the rows of c that are in the store, or dead. Only streams that
 // are not past what the store had are looked at.
-func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
+func (s *Shipper) lookUp(ctx context.Context, c *Batch, stored []bool) error {
 	ask := make([]bool, len(stored)) // true: not asked for
 	at, asks := 0, false
 	for _, r := range c.runs {
@@ -98,7 +97,6 @@ func (s *Shipper) lookUp(ctx context.Context, c cutBatch, stored []bool) error {
 func (s *Shipper) stored(ctx context.Context, b *Batch) ([]bool, error) {
 	var stored []bool
 	err := s.retry.until(ctx, s, "look up "+b.Table, func() error {
-		s.stats.looks.Add(1)
 		var err error
 		stored, err = s.sink.Stored(ctx, b)
 		if err == nil && len(stored) != b.Len() {
@@ -184,7 +182,7 @@ func (s *Shipper) resolve(ctx context.Context, b *Batch) (*Batch, error) {
 		return nil, err
 	}
 
-	s.stats.doubts.Add(1)
+	s.stats.change(func(st *Stats) { st.Doubts++ })
 	if slices.Contains(stored, true) {
 		absent := make([]bool, len(stored))
 		for i := range stored {
@@ -214,7 +212,7 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 
 	if b.Len() == 1 || s.dead.refusedInARow >= maxSingles {
 		s.dead.refusedInARow++
-		s.stats.poisoned(b.Table, b.Len())
+		s.stats.table(b.Table, func(t *TableStats) { t.Poisoned += uint64(b.Len()) })
 		s.o.Logger.Error("row refused by the store, kept as a dead letter",
 			"table", b.Table, "rows", b.Len(), "reason", cause.Err, "file", s.o.DeadLetters)
 		return s.dead.keep(b, cause)
@@ -233,9 +231,11 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 // done keeps the account of a stored batch.
 func (s *Shipper) done(b *Batch) {
 	s.dead.refusedInARow = 0
-	s.stats.inserted(b.Table, b.Len())
-	s.stats.batches.Add(1)
-	s.stats.lastAck.Store(now().UnixNano())
+	s.stats.table(b.Table, func(t *TableStats) { t.Inserted += uint64(b.Len()) })
+	s.stats.change(func(st *Stats) {
+		st.Batches++
+		st.LastAck = now()
+	})
 	if b.Table != row.LedgerTable {
 		s.accounts = appendAccounts(s.accounts, b)
 	}
@@ -270,8 +270,8 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	entries := s.accounts
 	s.accounts, s.accountsAt = nil, now()
 	// Entries of one batch id are new by construction: nothing to look up.
-	for _, c := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
-		if err := s.insert(ctx, c.Batch, false); err != nil {
+	for _, b := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
+		if err := s.insert(ctx, b, false); err != nil {
 			return err
 		}
 	}
@@ -286,36 +286,29 @@ const maxAccounts = 4096
 // raw rows per segment.
 func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 	first := len(dst)
-	add := func(rank uint32, incarnation, segment, offset uint64, startNs int64) {
-		for i := len(dst) - 1; i >= first; i-- {
-			if e := &dst[i]; e.Rank == rank && e.Incarnation == incarnation && e.Segment == segment {
-				e.Records++
-				e.FirstOffset, e.LastOffset = min(e.FirstOffset, offset), max(e.LastOffset, offset)
-				return
-			}
+	raw := b.Table == row.RecordsTable
+	for i := range b.Len() {
+		o := b.Origin(i)
+		if !raw {
+			o.At = 0
 		}
 
-		dst = append(dst, row.Ledger{
-			Job: b.Job, Rank: rank, Incarnation: incarnation, Segment: segment,
-			Batch: b.ID.String(), Table: b.Table, State: "stored", Records: 1,
-			FirstOffset: offset, LastOffset: offset, AtNs: startNs,
-		})
-	}
-	for i := range b.Ranks {
-		add(b.Ranks[i].Rank, b.Ranks[i].Incarnation, 0, 0, b.Ranks[i].StartedNs)
-	}
+		at := len(dst) - 1
+		for at >= first && (dst[at].Rank != o.Rank || dst[at].Incarnation != o.Incarnation || dst[at].Segment != o.Segment) {
+			at--
+		}
 
-	for i := range b.Steps {
-		add(b.Steps[i].Rank, b.Steps[i].Incarnation, 0, 0, b.Steps[i].StartNs)
-	}
+		if at < first {
+			at = len(dst)
+			dst = append(dst, row.Ledger{
+				Job: b.Job, Rank: o.Rank, Incarnation: o.Incarnation, Segment: o.Segment,
+				Batch: b.ID.String(), Table: b.Table, State: "stored", FirstOffset: o.At, LastOffset: o.At, AtNs: o.StartNs,
+			})
+		}
 
-	for i := range b.Communications {
-		add(b.Communications[i].Rank, b.Communications[i].Incarnation, 0, 0, b.Communications[i].StartNs)
-	}
-
-	for i := range b.Raws.Rows {
-		r := &b.Raws.Rows[i]
-		add(r.Rank, r.Incarnation, r.Segment, r.Offset, r.StartNs)
+		e := &dst[at]
+		e.Records++
+		e.FirstOffset, e.LastOffset = min(e.FirstOffset, o.At), max(e.LastOffset, o.At)
 	}
 
 	return dst

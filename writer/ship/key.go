@@ -6,7 +6,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// The identities of rows, by table. Two rows with the same key are the same row.
+// The identities of rows, by table. Two rows with the same key are the same row. The columns of a
+// key are all that a store has to read to tell what it has.
 type (
 	// RankKey is the identity of a rank's process; the store has the row when its
 	// Version is at least as high.
@@ -17,38 +18,49 @@ type (
 	}
 	// StepKey is the identity of a step.
 	StepKey struct {
-		Job         string
-		Rank        uint32
-		Incarnation uint64
-		Step        uint64
-		Repeat      uint16
+		Job         string `col:"job" parquet:"job"`
+		Rank        uint32 `col:"rank" parquet:"rank"`
+		Incarnation uint64 `col:"incarnation" parquet:"incarnation"`
+		Step        uint64 `col:"step" parquet:"step"`
+		Repeat      uint16 `col:"repeat" parquet:"repeat"`
 	}
 	// CommunicationKey is the identity of a window of calls.
 	CommunicationKey struct {
-		Job         string
-		Rank        uint32
-		Incarnation uint64
-		StepFrom    uint64
-		Repeat      uint16
-		Group, Op   string
+		Job         string `col:"job" parquet:"job"`
+		Rank        uint32 `col:"rank" parquet:"rank"`
+		Incarnation uint64 `col:"incarnation" parquet:"incarnation"`
+		StepFrom    uint64 `col:"step_from" parquet:"step_from"`
+		Repeat      uint16 `col:"repeat" parquet:"repeat"`
+		Group       string `col:"group" parquet:"group"`
+		Op          string `col:"op" parquet:"op"`
 	}
 	// RecordKey is the identity of a raw range.
-	RecordKey struct{ Segment, Offset uint64 }
+	RecordKey struct {
+		Segment uint64 `col:"segment" parquet:"segment"`
+		Offset  uint64 `col:"offset" parquet:"offset"`
+	}
 	// VerdictKey is the identity of a decision.
 	VerdictKey struct {
-		Job                  string
-		AtNs                 int64
-		Step                 uint64
-		Node, Finding, Group string
+		Job     string `col:"job" parquet:"job"`
+		AtNs    int64  `col:"at_ns" parquet:"at_ns"`
+		Step    uint64 `col:"step" parquet:"step"`
+		Node    string `col:"node" parquet:"node"`
+		Finding string `col:"finding" parquet:"finding"`
+		Group   string `col:"group" parquet:"group"`
 	}
 	// LedgerKey is the identity of an entry of the account.
 	LedgerKey struct {
-		Job                         string
-		Rank                        uint32
-		Incarnation, Segment        uint64
-		Batch, Table, State, Reason string
-		Kind                        string
-		FirstOffset, LastOffset     uint64
+		Job         string `col:"job" parquet:"job"`
+		Rank        uint32 `col:"rank" parquet:"rank"`
+		Incarnation uint64 `col:"incarnation" parquet:"incarnation"`
+		Segment     uint64 `col:"segment" parquet:"segment"`
+		Batch       string `col:"batch" parquet:"batch"`
+		Table       string `col:"table" parquet:"table"`
+		State       string `col:"state" parquet:"state"`
+		Reason      string `col:"reason" parquet:"reason"`
+		Kind        string `col:"kind" parquet:"kind"`
+		FirstOffset uint64 `col:"first_offset" parquet:"first_offset"`
+		LastOffset  uint64 `col:"last_offset" parquet:"last_offset"`
 	}
 )
 
@@ -76,6 +88,28 @@ func KeyOfVerdict(r *row.Verdict) VerdictKey {
 // KeyOfLedger returns the identity of r.
 func KeyOfLedger(r *row.Ledger) LedgerKey {
 	return LedgerKey{r.Job, r.Rank, r.Incarnation, r.Segment, r.Batch, r.Table, r.State, r.Reason, r.Kind, r.FirstOffset, r.LastOffset}
+}
+
+// Places returns a function that maps keys to the places of their rows. The map is made when it
+// is first needed: most rows are new, and nothing is asked for.
+func Places[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
+	var m map[K][]int
+	return func(wanted K) []int {
+		if m == nil {
+			m = make(map[K][]int, len(rows))
+			places := make([]int, len(rows)) // mostly a key has one
+			for i := range rows {
+				places[i] = i
+				if k := key(&rows[i]); m[k] == nil {
+					m[k] = places[i : i+1 : i+1]
+				} else {
+					m[k] = append(m[k], i)
+				}
+			}
+		}
+
+		return m[wanted]
+	}
 }
 
 // hash is a 64-bit hash of words, the same on every machine.

@@ -9,7 +9,7 @@ import (
 // asks it some ten questions an agent. Who is alone, or gives up some time, does not wait, and
 // neither does who has much to store.
 func (s *Shipper) meet(ctx context.Context, timer *time.Timer) error {
-	if s.o.Flush <= DefaultFlush || s.o.GiveUp > 0 {
+	if s.o.Flush <= defaultFlush || s.o.GiveUp > 0 {
 		return nil
 	}
 

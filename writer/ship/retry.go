@@ -107,7 +107,6 @@ func (r *retry) note(s *Shipper, what string, e *Error) {
 
 	r.failures++
 	r.busy = e.Busy
-	s.stats.retries.Add(1)
 	s.stats.fail(e, t)
 	if t.Sub(r.said) >= sayEvery {
 		r.said = t

@@ -21,11 +21,11 @@ const (
 	// little beside its rows, and small enough that a retry is cheap. Memory is
 	// usually what cuts first.
 	DefaultBatchRows = 256 << 10
-	// DefaultFlush is the longest time a row waits for others.
-	DefaultFlush = time.Second
-	// DefaultCopies: a fetch takes milliseconds, and a replica that is started again is back
+	// defaultFlush is the longest time a row waits for others.
+	defaultFlush = time.Second
+	// defaultCopies: a fetch takes milliseconds, and a replica that is started again is back
 	// within it.
-	DefaultCopies = time.Minute
+	defaultCopies = time.Minute
 	// maxBlockRows is the most that every server stores as one part.
 	maxBlockRows = 1_000_000
 	// restFrom is from how long a pause on no connection is held: to open one takes
@@ -51,7 +51,7 @@ type Options struct {
 	// refuses; 0 retries for ever, which is what an agent does.
 	GiveUp time.Duration
 	// Copies is how long rows that are stored wait for a second copy before they are
-	// acknowledged; DefaultCopies.
+	// acknowledged; defaultCopies.
 	Copies time.Duration
 	Logger *slog.Logger // nil is silent
 	// Jitter returns a number in [0, 1); nil is math/rand.
@@ -72,11 +72,11 @@ func (o Options) withDefaults() Options {
 	}
 
 	if o.Flush <= 0 {
-		o.Flush = DefaultFlush
+		o.Flush = defaultFlush
 	}
 
 	if o.Copies <= 0 {
-		o.Copies = DefaultCopies
+		o.Copies = defaultCopies
 	}
 
 	if o.Logger == nil {
@@ -93,7 +93,7 @@ type Shipper struct {
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
-	stats  stats
+	stats  *stats
 	pool   pool
 
 	mu      sync.Mutex
@@ -133,7 +133,7 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 
 	s := &Shipper{
-		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, kick: make(chan struct{}, 1),
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: newStats(), kick: make(chan struct{}, 1),
 	}
 	s.retry = newRetry(o)
 	s.phase = time.Duration(s.retry.jitter() * float64(o.Flush))
@@ -288,7 +288,7 @@ func (s *Shipper) create(ctx context.Context) error {
 
 		return err
 	})
-	s.stats.reached.Store(err == nil)
+	s.stats.change(func(st *Stats) { st.Reached = err == nil })
 	if err == nil {
 		s.retry.recovered(s)
 	}

@@ -5,21 +5,16 @@
 package native
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
-
-	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 )
 
 const (
@@ -30,9 +25,8 @@ const (
 	// firstRevision is the oldest: 18.16 speaks a later one.
 	firstRevision = int(proto.FeatureVersionPatch)
 	// frame is how much of a block is compressed at once.
-	frame       = 256 << 10
-	client      = "laggard"
-	dialTimeout = 10 * time.Second
+	frame  = 256 << 10
+	client = "laggard"
 )
 
 // Conn is a connection to a server. It is used by one goroutine.
@@ -53,119 +47,14 @@ type Conn struct {
 // Heading is one column of the header that a server sends before an insert.
 type Heading struct{ Name, Type string }
 
-// Block is a block that was made.
-type Block interface {
-	// Encode calls put with the bytes of the block, in order; version is the
-	// protocol's. put does not keep them.
-	Encode(version int, put func([]byte) error) error
-}
-
-// Dial connects and introduces itself.
-func Dial(ctx context.Context, a ddl.Address, password string, config *tls.Config) (*Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
-	var conn net.Conn
-	var err error
-	if config != nil {
-		conn, err = (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", a.Host)
-	} else {
-		conn, err = d.DialContext(ctx, "tcp", a.Host)
-	}
-
-	if err != nil {
-		return nil, err
-	}
-
-	c := &Conn{conn: conn, reader: proto.NewReader(conn), version: Revision}
-	if !a.Plain {
-		c.packer = compress.NewWriter(compress.LevelZero, compress.LZ4)
-	}
-
-	stop, err := c.Watch(ctx)
-	if err == nil {
-		err = c.hello(a, password)
-		stop()
-	}
-
-	if err != nil {
-		return nil, errors.Join(EndOf(ctx, err), c.Close())
-	}
-
-	return c, nil
-}
-
-// Close closes the connection, whatever is under way on it.
-func (c *Conn) Close() error {
-	if err := c.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("close connection: %w", err)
-	}
-
-	return nil
-}
-
-// Watch makes reads and writes fail when ctx ends, until stop is called. A link on
-// which ctx ended meanwhile is of no more use.
-func (c *Conn) Watch(ctx context.Context) (stop func(), err error) {
-	deadline, _ := ctx.Deadline() // zero is none
-	if err := c.conn.SetDeadline(deadline); err != nil {
-		return nil, fmt.Errorf("set deadline: %w", err)
-	}
-
-	ended := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // a closed connection fails anyway
-	return func() { c.Spoilt = !ended() }, nil
-}
-
-// EndOf names the end of ctx as the cause of an error that it brought about.
-func EndOf(ctx context.Context, err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		if cause := ctx.Err(); cause != nil {
-			return fmt.Errorf("%w: %w", cause, err)
-		}
-	}
-
-	return err
-}
+// Block calls put with the bytes of a block that was made, in order; version is the protocol's.
+// put does not keep them.
+type Block func(version int, put func([]byte) error) error
 
 func (c *Conn) flush() error {
 	_, err := c.conn.Write(c.buffer.Buf)
 	c.buffer.Reset()
 	return err
-}
-
-func (c *Conn) hello(a ddl.Address, password string) error {
-	hello := proto.ClientHello{
-		Name: client, Major: 1, ProtocolVersion: Revision, Database: a.Database, User: a.User, Password: password,
-	}
-	hello.Encode(&c.buffer)
-	err := c.flush()
-	clear(c.buffer.Buf[:cap(c.buffer.Buf)]) // it held the password
-	if err != nil {
-		return fmt.Errorf("send hello: %w", err)
-	}
-
-	code, err := c.reader.ReadByte()
-	if err != nil {
-		return fmt.Errorf("read hello: %w", err)
-	}
-
-	switch proto.ServerCode(code) {
-	case proto.ServerCodeException:
-		return c.exception()
-	case proto.ServerCodeHello:
-	default:
-		return fmt.Errorf("read hello: packet %d is none; is this the port of the native protocol?", code)
-	}
-
-	var server proto.ServerHello
-	if err := server.DecodeAware(c.reader, Revision); err != nil {
-		return fmt.Errorf("read hello: %w", err)
-	}
-
-	if server.Revision < firstRevision {
-		return fmt.Errorf("the server speaks revision %d of the native protocol, want %d (18.14) or newer", server.Revision, firstRevision)
-	}
-
-	c.version = min(c.version, server.Revision)
-	return nil
 }
 
 // Setting is one setting of a query. A number: old servers take it in binary.
@@ -274,22 +163,16 @@ func (c *Conn) data(b Block) error {
 	proto.ClientCodeData.Encode(&c.buffer)
 	c.buffer.PutString("") // no temporary table
 	if b == nil {
-		b = nothing{}
+		b = nothing
 	}
 
-	if c.packer == nil {
-		if err := b.Encode(c.version, c.put); err != nil {
+	if c.packer != nil { // the head is not compressed
+		if err := c.flush(); err != nil {
 			return err
 		}
-
-		return c.flush()
 	}
 
-	if err := c.flush(); err != nil {
-		return err
-	}
-
-	if err := b.Encode(c.version, c.put); err != nil {
+	if err := b(c.version, c.put); err != nil {
 		return err
 	}
 
@@ -297,9 +180,7 @@ func (c *Conn) data(b Block) error {
 }
 
 // nothing is the empty block.
-type nothing struct{}
-
-func (nothing) Encode(version int, put func([]byte) error) error {
+func nothing(version int, put func([]byte) error) error {
 	var b proto.Buffer
 	proto.Block{Info: proto.BlockInfo{BucketNum: -1}}.EncodeAware(&b, version)
 	return put(b.Buf)
@@ -339,29 +220,40 @@ func (c *Conn) pack() error {
 
 // answer reads packets until the header of an insert, or until its end.
 func (c *Conn) answer(header bool) error {
+	ended, err := c.packets("an insert", func() (bool, error) { return header, c.readHeader() })
+	if ended && header {
+		return errors.New("the server ends the insert before it began")
+	}
+
+	return err
+}
+
+// packets reads what a query is answered with until it has ended, or until data, which reads a
+// block, says that this is enough.
+func (c *Conn) packets(query string, data func() (enough bool, err error)) (ended bool, err error) {
 	for {
 		code, err := c.reader.ReadByte()
 		if err != nil {
-			return err
+			return false, err
 		}
 
+		enough := false
 		switch proto.ServerCode(code) {
 		case proto.ServerCodeException:
-			return c.exception()
+			return false, c.exception()
 		case proto.ServerCodeEndOfStream:
-			if header {
-				return errors.New("the server ends the insert before it began")
-			}
-
-			return nil
+			return true, nil
 		case proto.ServerCodeData:
-			if err := c.readHeader(); err != nil {
-				return err
+			if _, err = c.reader.Str(); err != nil { // temporary table
+				break
 			}
 
-			if header {
-				return nil
+			if c.packer != nil {
+				c.reader.EnableCompression()
 			}
+
+			enough, err = data()
+			c.reader.DisableCompression()
 		case proto.ServerCodeProgress:
 			err = new(proto.Progress).DecodeAware(c.reader, c.version)
 		case proto.ServerCodeProfile:
@@ -369,26 +261,17 @@ func (c *Conn) answer(header bool) error {
 		case proto.ServerCodeTableColumns:
 			err = new(proto.TableColumns).DecodeAware(c.reader, c.version)
 		default:
-			err = fmt.Errorf("packet %d is none that an insert is answered with", code)
+			err = fmt.Errorf("packet %d is none that %s is answered with", code, query)
 		}
 
-		if err != nil {
-			return err
+		if err != nil || enough {
+			return false, err
 		}
 	}
 }
 
 // readHeader reads a block without rows.
 func (c *Conn) readHeader() error {
-	if _, err := c.reader.Str(); err != nil { // temporary table
-		return fmt.Errorf("read block: %w", err)
-	}
-
-	if c.packer != nil {
-		c.reader.EnableCompression()
-		defer c.reader.DisableCompression()
-	}
-
 	var head proto.Block
 	if err := head.Info.Decode(c.reader); err != nil {
 		return fmt.Errorf("read block: %w", err)

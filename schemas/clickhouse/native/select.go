@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ClickHouse/ch-go/proto"
+	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
 // Column is one column of a block that was read: Numbers (of any width; an unsigned one of
@@ -39,32 +40,18 @@ func (c *Conn) Select(query, id string, settings []Setting, each func(columns []
 	}
 
 	s := selection{words: map[string]string{}, each: each}
-	for {
-		code, err := c.reader.ReadByte()
-		if err != nil {
-			return fmt.Errorf("read answer: %w", err)
-		}
-
-		switch proto.ServerCode(code) {
-		case proto.ServerCodeException:
-			return c.exception()
-		case proto.ServerCodeEndOfStream:
-			c.Used = true
-			return nil
-		case proto.ServerCodeData:
-			err = c.block(&s)
-		case proto.ServerCodeProgress:
-			err = new(proto.Progress).DecodeAware(c.reader, c.version)
-		case proto.ServerCodeProfile:
-			err = new(proto.Profile).DecodeAware(c.reader, c.version)
-		default:
-			err = fmt.Errorf("packet %d is none that a query is answered with", code)
-		}
-
-		if err != nil {
-			return fmt.Errorf("read answer: %w", err)
-		}
+	ended, err := c.packets("a query", func() (bool, error) { return false, s.read(c.reader, c.version) })
+	if ended {
+		c.Used = true
+		return nil
 	}
+
+	var refused *clickhouse.Exception
+	if errors.As(err, &refused) {
+		return refused
+	}
+
+	return fmt.Errorf("read answer: %w", err)
 }
 
 // selection is what the blocks of one answer are read into.
@@ -77,20 +64,6 @@ type selection struct {
 
 // maxWords bounds the words that are kept once; those beyond are kept as often as they come.
 const maxWords = 64 << 10
-
-// block reads one block and hands it over.
-func (c *Conn) block(s *selection) error {
-	if _, err := c.reader.Str(); err != nil { // temporary table
-		return err
-	}
-
-	if c.packer != nil {
-		c.reader.EnableCompression()
-		defer c.reader.DisableCompression()
-	}
-
-	return s.read(c.reader, c.version)
-}
 
 // read reads a block as it lies in the packet, or in a body of the format Native.
 func (s *selection) read(r *proto.Reader, version int) error {

@@ -2,7 +2,6 @@ package chtest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,26 +51,9 @@ func (k *Keeper) Up() {
 	line := append(slices.Clone(k.wrap), "java", "-Xmx192m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 		"-cp", strings.Join([]string{k.dir, zookeeperJar}, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", path)
 	k.start(k.t, "ZooKeeper", k.dir, "said", line, nil)
-	k.await()
-}
-
-func (k *Keeper) await() {
-	k.t.Helper()
-	_, done := k.running()
-	Eventually(k.t, "ZooKeeper answers", time.Minute, func() error {
-		select {
-		case <-done:
-			said, _ := os.ReadFile(filepath.Join(k.dir, "said"))
-			k.t.Fatalf("ZooKeeper left at start:\n%s", said)
-		default:
-		}
-
-		conn, err := net.DialTimeout("tcp", fmt.Sprintf("%s:%d", k.host, k.port), time.Second)
-		if err == nil {
-			err = conn.Close()
-		}
-
-		return err
+	k.await(k.t, "ZooKeeper", fmt.Sprintf("%s:%d", k.host, k.port), func() string {
+		said, _ := os.ReadFile(filepath.Join(k.dir, "said"))
+		return string(said)
 	})
 }
 

@@ -8,9 +8,6 @@ import (
 	"testing"
 )
 
-// Separate is a cluster whose processes have a network namespace each, joined by a bridge.
-type Separate struct{ *Cluster }
-
 // InNetwork runs the calling test once more in a network namespace of its own and returns
 // true there; to the test that called it first it tells how that went, and returns false.
 func InNetwork(t *testing.T) bool {
@@ -31,23 +28,24 @@ func InNetwork(t *testing.T) bool {
 	return false
 }
 
-// StartSeparate is StartCluster within InNetwork.
-func StartSeparate(t testing.TB, shards, replicas int) *Separate {
+// StartSeparate is StartCluster within InNetwork: each process has a network namespace of its own,
+// joined by a bridge.
+func StartSeparate(t testing.TB, shards, replicas int) *Cluster {
 	t.Helper()
 	run(t, "ip link set lo up", "ip link add br0 type bridge", "ip addr add 10.9.0.1/24 dev br0", "ip link set br0 up")
-	return &Separate{startCluster(t, shards, replicas, func(n int) (string, []string) {
+	return startCluster(t, shards, replicas, func(n int) (string, []string) {
 		name, host := fmt.Sprintf("laggard-%d-%d", os.Getpid(), n), fmt.Sprintf("10.9.0.%d", n+2)
 		run(t, "ip netns add "+name)
 		t.Cleanup(func() { run(t, "ip netns del "+name) })
 		run(t, fmt.Sprintf("ip link add v%d type veth peer name eth0 netns %s", n, name), fmt.Sprintf("ip link set v%d master br0 up", n),
 			fmt.Sprintf("ip -n %s addr add %s/24 dev eth0", name, host), "ip -n "+name+" link set eth0 up", "ip -n "+name+" link set lo up")
 		return host, []string{"ip", "netns", "exec", name}
-	})}
+	})
 }
 
-// Cut parts all servers from each other, or joins them again; ZooKeeper and the test reach
-// each of them.
-func (c *Separate) Cut(on bool) {
+// Cut parts all servers of StartSeparate from each other, or joins them again; ZooKeeper and the
+// test reach each of them.
+func (c *Cluster) Cut(on bool) {
 	c.t.Helper()
 	for n := range c.All() {
 		run(c.t, fmt.Sprintf("bridge link set dev v%d isolated %s", n+1, map[bool]string{true: "on", false: "off"}[on]))

@@ -1,12 +1,15 @@
 package chtest
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // process is a server's process; it ends with the test's.
@@ -74,6 +77,30 @@ func (p *process) startLocked(dir, log string, line []string) error {
 	}()
 	p.cmd, p.done = cmd, done
 	return nil
+}
+
+// await waits until the process answers on its port; said is what it says meanwhile.
+func (p *process) await(t testing.TB, what, addr string, said func() string) {
+	t.Helper()
+	_, done := p.running()
+	Eventually(t, what+" answers on "+addr, 2*time.Minute, func() error {
+		select {
+		case <-done:
+			t.Fatalf("%s left at start:\n%s", what, said())
+		default:
+		}
+
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err == nil {
+			err = conn.Close()
+		}
+
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, said())
+		}
+
+		return err
+	})
 }
 
 // running returns the process that is to run, nil without one, and when it ends.

@@ -120,26 +120,7 @@ func (s *Server) Launch() {
 // Await waits until the server answers on its port.
 func (s *Server) Await() {
 	s.t.Helper()
-	_, done := s.running()
-	deadline := time.NewTimer(2 * time.Minute)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
-		if err == nil {
-			_ = conn.Close()
-			return
-		}
-
-		select {
-		case <-done:
-			s.t.Fatalf("clickhouse-server left at start:\n%s", s.Log())
-		case <-deadline.C:
-			s.t.Fatalf("clickhouse-server does not answer on %s: %v\n%s", s.Addr(), err, s.Log())
-		case <-tick.C:
-		}
-	}
+	s.await(s.t, "clickhouse-server", s.Addr(), s.Log)
 }
 
 // Stop ends the process as an operator does (SIGTERM) and waits until it is gone.
@@ -282,6 +263,24 @@ func (s *Server) SetProfile(settings string) {
 
 // Client runs clickhouse-client with a query and what it reads on stdin.
 func (s *Server) Client(stdin []byte, query string) (string, error) {
+	cmd := s.client(query)
+	cmd.Stdin = bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// Dump returns what clickhouse-client prints for a query, byte by byte.
+func (s *Server) Dump(t testing.TB, query string) []byte {
+	t.Helper()
+	out, err := s.client(query).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+
+	return out
+}
+
+func (s *Server) client(query string) *exec.Cmd {
 	bin, err := exec.LookPath("clickhouse-client")
 	if err != nil {
 		s.t.Fatalf("find clickhouse-client: %v; install Debian's package clickhouse-client", err)
@@ -292,21 +291,7 @@ func (s *Server) Client(stdin []byte, query string) (string, error) {
 		cmd.Args = append(cmd.Args, "--password", s.o.Password)
 	}
 
-	cmd.Stdin = bytes.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	return strings.TrimSpace(string(out)), err
-}
-
-// Dump returns what clickhouse-client prints for a query, byte by byte.
-func (s *Server) Dump(t testing.TB, query string) []byte {
-	t.Helper()
-	cmd := exec.Command("clickhouse-client", "--host", s.host, "--port", fmt.Sprint(s.port), "--query", query)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-
-	return out
+	return cmd
 }
 
 // freePort asks the kernel for a port that nobody listens on.
