@@ -41,7 +41,6 @@ func fourSteps(more ...float32) *frame.Frame {
 		f.Add(c, []frame.Metric{frame.Step, frame.Self, frame.Exposed})
 	}
 
-	f.Close()
 	return f
 }
 

@@ -282,10 +282,13 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	f, q := h.frame, h.feed
 	q.whole = &whole{}
 	q.Processes.each(func(p *process) { q.whole.all = append(q.whole.all, p) })
-	t := h.transfers()
+	t, dropped := h.transfers(), 0
 	observe := func(c *frame.Column) {
 		t.until(c.Attempt, c.Step, o.ObserveTransfer)
-		f.Add(c, metrics)
+		if !f.Add(c, metrics) {
+			dropped++
+		}
+
 		o.Observe(c)
 	}
 	err := h.rows.each(func(at int64, b []byte) error {
@@ -318,7 +321,10 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	w := q.Processes.world
 	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
 	f.Notes = append(f.Notes, w.Notes...)
-	f.Close()
+	if dropped > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))
+	}
+
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (p *Picture) shares(part, whole [][]float32) []float32 {
 	out := make([]float32, len(p.Ranks)*n)
 	for i := range p.Ranks {
 		for s := range n {
-			out[i*n+s] = share(cell(part, i, s), cell(whole, i, s))
+			out[i*n+s] = share(p.cell(part, i, s), p.cell(whole, i, s))
 		}
 	}
 

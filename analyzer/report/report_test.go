@@ -341,17 +341,17 @@ func TestQuantise_KeepsRatios(t *testing.T) {
 }
 
 func TestPicture_RelativeWithFewPeers(t *testing.T) {
-	p := &Picture{Ranks: make([]Rank, 3), Steps: []int64{1, 2}}
-	rows := [][]float32{{1, 2}, {2, 2}, {3, 6}}
+	p := &Picture{Ranks: []Rank{{Row: 0}, {Row: 1}, {Row: 2}}, Steps: []int64{1, 2}}
+	columns := [][]float32{{1, 2, 3}, {2, 2, 6}}
 	p.Peers = func(int) [][]int { return [][]int{{0, 1}, {2}} }
-	got := p.relative(rows)
+	got := p.relative(columns)
 	want := []float32{1, 1, 2, 1, 3 / 4.5, 6 / 4.5}
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
 			t.Fatalf("relative = %v, want %v", got, want)
 		}
 
-		if row := p.relativeRow(rows, i/2); row[i%2] != got[i] {
+		if row := p.relativeRow(columns, i/2); row[i%2] != got[i] {
 			t.Fatalf("relativeRow(%d) = %v, want as in %v", i/2, row, got)
 		}
 	}
