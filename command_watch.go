@@ -108,7 +108,7 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 	f.StringVar(&o.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
 	sourceFlags(c, &o.from)
 	f.Float64Var(&o.minImpact, "min-impact", 0, "share of step time from which a job is not healthy (0: that of the thresholds)")
-	f.DurationVar(&o.lag, "lag", feed.DefaultLag.Time, "how long, by recorded time, a step waits for the rows of ranks that are late")
+	f.DurationVar(&o.lag, "lag", feed.DefaultLag, "how long, by recorded time, a step waits for the rows of ranks that are late")
 	f.DurationVar(&o.forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
 	f.StringVarP(&o.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
 	f.BoolVar(&o.once, "once", false, "look once, tell the cluster with --kubernetes, and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
@@ -141,7 +141,7 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 
 	defer func() { err = errors.Join(err, w.source.Close()) }()
 	wo := watch.Options{Source: w.source, Jobs: o.jobs, StateDir: o.state, MinImpact: o.minImpact,
-		Lag: feed.Lag{Time: o.lag}, Forget: o.forget, Log: w.log, Observers: []watch.Observer{w.write}}
+		Lag: o.lag, Forget: o.forget, Log: w.log, Observers: []watch.Observer{w.write}}
 	if o.thresholds != "" {
 		wo.Thresholds = watch.NewThresholds(o.thresholds)
 	}

@@ -31,47 +31,22 @@ type Observer interface {
 //
 // The zero value is ready to use. Rows are copied.
 type History struct {
-	feed *Feed
-	job  string
-	rows rows
-	err  error // of the spool
-
-	count                                 int // rows of steps
-	open, switched, estimated, hostOnlies int
-	steps                                 map[frame.Place]int32 // rows of each
-	left                                  map[frame.Place]bool  // steps that are left out
-	frame                                 *frame.Frame
-}
-
-// rows keeps the rows of a History.
-type rows struct {
-	spool
-	processes  []*process
-	groups     names
-	operations names
+	feed       *Feed
+	job        string
+	rows       spool
+	err        error      // of the spool
+	processes  []*process // by their numbers
+	operations frame.Names
 	windows    bool // of communication, there are any
-	step       step
-	window     window
-}
+	switched   int  // rows
+	frame      *frame.Frame
 
-// names numbers strings.
-type names struct {
-	of   map[string]int32
-	list []string
-}
+	steps map[frame.Place]int32 // rows of each
+	left  map[frame.Place]bool  // steps that are left out
 
-func (n *names) number(s string) int32 {
-	if k, ok := n.of[s]; ok {
-		return k
-	}
-
-	if n.of == nil {
-		n.of = map[string]int32{}
-	}
-
-	k := int32(len(n.list))
-	n.of[s], n.list = k, append(n.list, s)
-	return k
+	// Of one row, kept for their memory.
+	step   step
+	window window
 }
 
 // historySamples is how many steps of each process roles are guessed from.
@@ -100,45 +75,35 @@ func (h *History) AddRank(r *row.Rank) {
 // comparing and is only counted.
 func (h *History) AddStep(s *row.Step) {
 	h.init(s.Job)
-	if s.Flags&row.FlagOpen != 0 {
-		h.open++
-		return
-	}
-
 	p := h.feed.note(s)
 	if p == nil {
 		return
 	}
 
-	h.count++
+	h.feed.accept(s)
 	h.steps[frame.Place{Step: s.Step, Repeat: s.Repeat}]++
-	for _, is := range []struct {
-		flag uint32
-		n    *int
-	}{{row.FlagSwitched, &h.switched}, {row.FlagEstimated, &h.estimated}, {row.FlagHostOnly, &h.hostOnlies}} {
-		if s.Flags&is.flag != 0 {
-			*is.n++
-		}
+	if s.Flags&row.FlagSwitched != 0 {
+		h.switched++
 	}
 
 	p.waiting++
-	h.rows.step.of(s)
-	number := h.rows.number(p)
-	h.keep(h.rows.add(s.StartNs, func(b []byte) []byte { return h.rows.step.append(append(b, isStep), number) }))
+	h.step.of(s)
+	number := h.number(p)
+	h.keep(h.rows.add(s.StartNs, func(b []byte) []byte { return h.step.append(append(b, isStep), number) }))
 }
 
 // AddCommunication takes one window of one rank's communication in one group.
 func (h *History) AddCommunication(c *row.Communication) {
 	h.init(c.Job)
-	p := h.feed.communication(c)
-	if p == nil {
+	p, talk := h.feed.communication(c)
+	if talk < 0 {
 		return
 	}
 
-	w := &h.rows.window
+	w := &h.window
 	w.of(c)
-	w.Process, w.Group, w.Op = h.rows.number(p), h.rows.groups.number(c.Group), h.rows.operations.number(c.Op)
-	h.rows.windows = true
+	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
+	h.windows = true
 	h.keep(h.rows.add(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) }))
 }
 
@@ -149,10 +114,10 @@ func (h *History) keep(err error) {
 }
 
 // number numbers a process, from 0.
-func (r *rows) number(p *process) int32 {
+func (h *History) number(p *process) int32 {
 	if p.number == 0 {
-		r.processes = append(r.processes, p)
-		p.number = int32(len(r.processes))
+		h.processes = append(h.processes, p)
+		p.number = int32(len(h.processes))
 	}
 
 	return p.number - 1
@@ -209,9 +174,10 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 		return nil, h.err
 	}
 
-	f := &frame.Frame{Job: h.job, Off: h.feed.Off()}
+	q := h.feed
+	f := &frame.Frame{Job: h.job, Off: q.Off()}
 	h.frame = f
-	if h.count == 0 {
+	if q.Accepted == 0 {
 		if f.Off == nil {
 			return nil, ErrEmpty
 		}
@@ -219,10 +185,10 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 		return f, nil
 	}
 
-	f.Estimated, f.HostOnly = float64(h.estimated)/float64(h.count), float64(h.hostOnlies)/float64(h.count)
-	f.Overlap = h.feed.Overlap()
-	if h.open > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("%d steps never ended (their process is gone) and were left out", h.open))
+	f.Estimated, f.HostOnly = float64(q.Estimated)/float64(q.Accepted), float64(q.HostOnly)/float64(q.Accepted)
+	f.Overlap = q.Overlap()
+	if q.Open > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("%d steps never ended (their process is gone) and were left out", q.Open))
 	}
 
 	if h.switched > 0 {
@@ -233,8 +199,8 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 		f.Notes = append(f.Notes, fmt.Sprintf("rows were kept in memory: %v", err))
 	}
 
-	h.feed.Settle(topo, true)
-	w := h.feed.Processes.world
+	q.Settle(topo, true)
+	w := q.Processes.world
 	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, len(w.Launches)
 	h.bound(f)
 	return f, nil
@@ -246,7 +212,7 @@ const sparseCells = 64
 
 // bound leaves the steps out that the fewest ranks recorded until there are not too many.
 func (h *History) bound(f *frame.Frame) {
-	most := max(1, (sparseCells*h.count+1<<20)/len(f.Ranks))
+	most := max(1, (sparseCells*int(h.feed.Accepted)+1<<20)/len(f.Ranks))
 	if len(h.steps) <= most {
 		h.steps = nil
 		return
@@ -275,11 +241,11 @@ func (h *History) bound(f *frame.Frame) {
 // Play hands the job's steps to o in order, once, after Settle. The frame that Settle
 // returned learns them: their keys, and of the metrics that are named the values.
 func (h *History) Play(o Observer, metrics ...frame.Metric) error {
-	if h.count == 0 {
+	f, q := h.frame, h.feed
+	if q.Accepted == 0 {
 		return nil
 	}
 
-	f, q := h.frame, h.feed
 	q.whole = &whole{}
 	q.Processes.each(func(p *process) { q.whole.all = append(q.whole.all, p) })
 	t, dropped := h.transfers(), 0
@@ -293,15 +259,15 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	}
 	err := h.rows.each(func(at int64, b []byte) error {
 		if b[0] == isWindow {
-			w := &h.rows.window
+			w := &h.window
 			w.read(b[1:])
-			p := h.rows.processes[w.Process]
-			t.add(p, q.Processes.row(p.Rank), h.rows.groups.list[w.Group], h.rows.operations.list[w.Op], w.Op, w)
+			p := h.processes[w.Process]
+			t.add(p, q.Processes.row(p.Rank), h.operations.List[w.Op], w)
 			return nil
 		}
 
-		s := &h.rows.step
-		p := h.rows.processes[s.read(b[1:])]
+		s := &h.step
+		p := h.processes[s.read(b[1:])]
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
 		if h.left == nil || !h.left[frame.Place{Step: uint64(s.Step), Repeat: uint16(s.Repeat)}] {
@@ -309,14 +275,14 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 			p.begun = true
 		}
 
-		q.Release(More, Lag{}, observe)
+		q.Release(More, 0, observe)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 
-	q.Release(Over, Lag{}, observe)
+	q.Release(Over, 0, observe)
 	t.until(math.MaxInt, 0, o.ObserveTransfer)
 	w := q.Processes.world
 	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
@@ -331,7 +297,7 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 // transfers is empty. A group has the name that the layouts give it.
 func (h *History) transfers() *transfers {
 	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
-	if h.rows.windows {
+	if h.windows {
 		w := h.feed.Processes.world
 		var layouts []*frame.Layout
 		for k := range w.Launches {

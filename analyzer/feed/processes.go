@@ -232,26 +232,9 @@ func (r *processes) build(topo *topology.File) bool {
 
 	r.world = frame.NewWorld(all, r.Seen, topo)
 	r.Rows, r.rowOf = r.world.Ranks, nil
-	type where struct {
-		attempt int
-		later   bool
-	}
-	at := make(map[*frame.Process]where, len(all))
-	for k, l := range r.world.Launches {
-		for _, p := range l.First {
-			at[p] = where{k, false}
-		}
-
-		for _, list := range l.Later {
-			for _, p := range list {
-				at[p] = where{k, true}
-			}
-		}
-	}
-
 	r.each(func(p *process) {
-		w := at[p.Process]
-		p.Placed, p.Attempt, p.Later = p.Stepped, w.attempt, w.later
+		p.Placed = p.Stepped
+		p.Attempt, p.Later = r.world.Seat(p.Process)
 	})
 	return true
 }

@@ -145,7 +145,7 @@ type position struct{ stage, tp, cp, ep int }
 func (l *Layout) assign(groups []namedGroup, models []string) bool {
 	row := l.rows()
 	positions := make([]position, len(l.Ranks))
-	join := newUnion(len(l.Ranks))
+	join := NewSets(len(l.Ranks))
 	known, pipelined := false, false
 	var dps [][]int32
 	for _, g := range groups {
@@ -171,10 +171,7 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 
 		switch g.dim {
 		case "pp", "tp", "cp":
-			for _, k := range rows[min(1, len(rows)):] {
-				join.merge(rows[0], k)
-			}
-
+			join.Join(rows...)
 			known = known || len(g.ranks) > 1
 			if g.dim == "pp" && len(g.ranks) > 1 {
 				pipelined = true
@@ -227,7 +224,7 @@ func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
 
 // stagesFromDP serves groups that name the data-parallel groups alone: each is a
 // role, ordered by its lowest rank, and the i-th members make a replica.
-func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *union, groups []namedGroup) {
+func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *Sets, groups []namedGroup) {
 	for _, g := range groups {
 		if (g.dim == "tp" || g.dim == "cp") && len(g.ranks) > 1 {
 			return // several data-parallel groups are what tensor parallelism makes
@@ -245,7 +242,7 @@ func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *union, 
 	for s, d := range dps {
 		for i, k := range d {
 			positions[k].stage = s
-			join.merge(dps[0][i], k)
+			join.Join(dps[0][i], k)
 		}
 	}
 
@@ -324,7 +321,7 @@ func (l *Layout) smallest(key func(int) any) int {
 }
 
 // setReplicas numbers the sets of join by their lowest row.
-func (l *Layout) setReplicas(join *union) {
+func (l *Layout) setReplicas(join *Sets) {
 	l.Replica = make([]int32, len(l.Ranks))
 	l.Replicas = nil
 	index := map[int32]int32{}
@@ -334,7 +331,7 @@ func (l *Layout) setReplicas(join *union) {
 			continue
 		}
 
-		root := join.find(int32(k))
+		root := join.Find(int32(k))
 		i, ok := index[root]
 		if !ok {
 			i = int32(len(l.Replicas))
@@ -353,7 +350,7 @@ func (l *Layout) setReplicas(join *union) {
 func (l *Layout) alike(models []string) {
 	l.Stages = 1
 	l.setRoles(make([]position, len(l.Ranks)), models)
-	l.setReplicas(newUnion(len(l.Ranks)))
+	l.setReplicas(NewSets(len(l.Ranks)))
 }
 
 // rows maps a global rank to its row, for present rows.
@@ -392,7 +389,7 @@ func (l *Layout) setGroups(groups []namedGroup) {
 			continue
 		}
 
-		id := g.dim + fmt.Sprint(rows)
+		id := memberKey(g.dim, rows)
 		if seen[id] {
 			continue
 		}
@@ -412,34 +409,4 @@ func (l *Layout) setGroups(groups []namedGroup) {
 
 		l.Groups = append(l.Groups, Group{Name: g.name, Dim: g.dim, Rows: rows, Size: len(g.ranks), Class: c})
 	}
-}
-
-// union is a disjoint-set forest over rows.
-type union struct{ parent []int32 }
-
-func newUnion(n int) *union {
-	u := &union{parent: make([]int32, n)}
-	for i := range u.parent {
-		u.parent[i] = int32(i)
-	}
-
-	return u
-}
-
-func (u *union) find(k int32) int32 {
-	for u.parent[k] != k {
-		u.parent[k] = u.parent[u.parent[k]]
-		k = u.parent[k]
-	}
-
-	return k
-}
-
-func (u *union) merge(a, b int32) {
-	a, b = u.find(a), u.find(b)
-	if a > b {
-		a, b = b, a
-	}
-
-	u.parent[b] = a
 }

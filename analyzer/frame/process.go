@@ -2,6 +2,8 @@ package frame
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -50,16 +52,48 @@ type Sample struct{ FP, Self float32 }
 
 // TellsRoles reports whether the process's own identity names groups that make roles.
 func (p *Process) TellsRoles() bool {
-	for n, text := range p.Meta.Groups {
-		if n < len(p.Meta.GroupRanks) && len(p.Meta.GroupRanks[n]) > 1 {
-			switch dim, _ := splitGroup(text); normalDim(dim) {
-			case "tp", "pp", "cp", "dp":
+	for n := range p.Meta.Groups {
+		switch dim, _, members := p.group(n); dim {
+		case "tp", "pp", "cp", "dp":
+			if len(members) > 1 {
 				return true
 			}
 		}
 	}
 
 	return false
+}
+
+// group is the n-th group of the process's identity; no members where that tells none.
+func (p *Process) group(n int) (dim, name string, members []uint32) {
+	dim, name, _ = SplitGroup(p.Meta.Groups[n])
+	if n < len(p.Meta.GroupRanks) {
+		members = p.Meta.GroupRanks[n]
+	}
+
+	return normalDim(dim), name, members
+}
+
+// SplitGroup takes dim:name:index:size apart; the name may hold colons. The index is -1
+// where there is none.
+func SplitGroup(text string) (dim, name string, index int) {
+	dim, name, _ = strings.Cut(text, ":")
+	end := strings.LastIndexByte(name, ':')
+	if end < 0 {
+		return dim, name, -1
+	}
+
+	name = name[:end]
+	if end = strings.LastIndexByte(name, ':'); end < 0 {
+		return dim, name, -1
+	}
+
+	index, err := strconv.Atoi(name[end+1:])
+	if err != nil {
+		index = -1
+	}
+
+	return dim, name[:end], index
 }
 
 // Identify takes a row of the table of ranks; the highest version counts. It reports
@@ -74,8 +108,9 @@ func (p *Process) Identify(m *row.Rank) bool {
 	return true
 }
 
-// Communicate notes a window of the process's communication.
-func (p *Process) Communicate(c *row.Communication) {
+// Communicate notes a window of the process's communication. It returns the number of its
+// Talk, -1 for one that is left out.
+func (p *Process) Communicate(c *row.Communication) int {
 	if p.Node == "" {
 		p.Node = c.Node
 	}
@@ -83,7 +118,7 @@ func (p *Process) Communicate(c *row.Communication) {
 	k := slices.IndexFunc(p.Talks, func(t Talk) bool { return t.Name == c.Group })
 	if k < 0 {
 		if len(p.Talks) >= mostTalks {
-			return
+			return -1
 		}
 
 		k = len(p.Talks)
@@ -93,6 +128,7 @@ func (p *Process) Communicate(c *row.Communication) {
 	t := &p.Talks[k]
 	t.P2P = t.P2P || p2p(c.Op)
 	t.Bytes += float64(max(0, c.Bytes)) / float64(max(1, c.Steps))
+	return k
 }
 
 // mostTalks bounds the communicators of a process; what is beyond is left out.

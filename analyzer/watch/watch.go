@@ -57,7 +57,7 @@ type Options struct {
 	// MinImpact is the share of step time from which a verdict is not healthy.
 	// 0 means that of the thresholds.
 	MinImpact float64
-	Lag       feed.Lag
+	Lag       time.Duration // a step waits for ranks that are late; 0 means feed.DefaultLag
 	// Forget is for how long a job without news is kept; 0 means DefaultForget.
 	Forget    time.Duration
 	Observers []Observer
