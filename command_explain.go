@@ -118,8 +118,13 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 	}
 	defer s.Close()
 	repairs, since := repairsOf(v, a.frame)
-	limit := min(mostReplayed, max(leastReplayed, replayedRanks/len(a.frame.Ranks)))
-	job := whatif.NewJob(replayLayout(a.frame), whatif.Spread(stepsSince(a.frame, since), limit))
+	limit := min(mostReplayed, max(leastReplayed, replayedRanks/max(1, len(a.frame.Ranks))))
+	last := &frame.Layout{}
+	if n := len(a.frame.Layouts); n > 0 {
+		last = a.frame.Layouts[n-1]
+	}
+
+	job := whatif.NewJob(last, whatif.Spread(stepsSince(a.frame, since), limit))
 	reading, seen := newProgress(os.Stderr, "ranks read again", len(a.frame.Ranks)), map[uint32]bool{}
 	err = s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
 		job.Take(ranks, ranges)
@@ -200,23 +205,4 @@ func stepsSince(f *frame.Frame, since int64) []int64 {
 	}
 
 	return steps
-}
-
-// replayLayout is the last attempt's stages and replicas.
-func replayLayout(f *frame.Frame) whatif.Layout {
-	l := whatif.Layout{Stage: map[int]int{}, Replica: map[int]int{}}
-	if len(f.Layouts) == 0 {
-		return l
-	}
-
-	last := f.Layouts[len(f.Layouts)-1]
-	for i, rank := range last.Ranks {
-		if role := last.Role[i]; role >= 0 {
-			l.Stage[rank] = max(last.Roles[role].Stage, 0)
-		}
-
-		l.Replica[rank] = int(last.Replica[i])
-	}
-
-	return l
 }

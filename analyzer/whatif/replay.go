@@ -25,9 +25,17 @@ type replay struct {
 }
 
 func newReplay(j *Job, ranks []int, steps []*step) *replay {
-	r := &replay{ranks: ranks, steps: steps, classes: j.classes.list}
+	r := &replay{ranks: ranks, steps: steps, classes: j.classes.List}
 	for _, rank := range ranks {
-		r.stage, r.replica = append(r.stage, j.layout.Stage[rank]), append(r.replica, j.layout.Replica[rank])
+		stage, replica := 0, 0
+		if row, ok := slices.BinarySearch(j.layout.Ranks, rank); ok {
+			replica = int(j.layout.Replica[row])
+			if g := j.layout.Role[row]; g >= 0 {
+				stage = j.layout.Roles[g].Stage
+			}
+		}
+
+		r.stage, r.replica = append(r.stage, stage), append(r.replica, replica)
 	}
 
 	r.ideals()
