@@ -66,7 +66,7 @@ func (o *clusterOptions) check() error {
 func (w *observation) tell(o *watch.Options) error {
 	c := w.o.cluster
 	if c.webhook != "" {
-		h := health.NewWebhook(c.webhook, nil, w.log, nil)
+		h := health.NewWebhook(c.webhook, w.log)
 		w.beside = append(w.beside, h.Run)
 		o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, changes []watch.Change) {
 			if len(changes) > 0 {
@@ -105,8 +105,7 @@ func (o *watchOptions) health(log *slog.Logger, minImpact func() float64) (*heal
 	}
 
 	ho := health.Options{
-		Server: api.Server, TokenFile: api.TokenFile, Client: api.Client, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun,
-		Log: log, MinImpact: minImpact, Jobs: o.jobs,
+		API: api, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun, Log: log, MinImpact: minImpact, Jobs: o.jobs,
 	}
 	if o.state != "" {
 		ho.StateFile = filepath.Join(o.state, "cluster.json")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -163,7 +164,7 @@ func slow(job string, nodes ...string) *verdict.Verdict {
 
 func start(t *testing.T, a *api, c *clock, change func(*Options)) *Cluster {
 	t.Helper()
-	o := Options{Server: a.URL, Client: a.Client(), Now: c.Now}
+	o := Options{API: API{Server: a.URL, Client: a.Client()}, Now: c.Now}
 	if change != nil {
 		change(&o)
 	}
@@ -434,7 +435,7 @@ func TestTimeoutAndUnknownNode(t *testing.T) {
 	}
 
 	client := &http.Client{Timeout: time.Nanosecond}
-	h = start(t, a, c, func(o *Options) { o.Client = client })
+	h = start(t, a, c, func(o *Options) { o.API.Client = client })
 	h.Observe(slow("j", "n2"))
 	h.Sync(t.Context())
 	if wait := h.Sync(t.Context()); wait < time.Second || len(a.status["n2"]) != 0 {
@@ -451,7 +452,8 @@ func TestWebhook(t *testing.T) {
 
 		return 0, ""
 	}
-	h := NewWebhook(a.URL+"/hook", a.Client(), nil, c.Now)
+	h := NewWebhook(a.URL+"/hook", slog.New(slog.DiscardHandler))
+	h.client, h.now = a.Client(), c.Now
 	h.Changed("1", slow("j", "n1"))
 	c.pass(h.Send(t.Context()))
 	h.Changed("2", slow("j", "n2")) // newer than what failed
