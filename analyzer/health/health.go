@@ -194,7 +194,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	r := opinions{at: at, nodes: map[string]opinion{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		if n.State != verdict.Degraded && n.State != verdict.Intermittent {
+		if !verdict.Blamed(n.State) {
 			continue
 		}
 

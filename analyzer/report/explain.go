@@ -12,11 +12,7 @@ import (
 // compared with what, what was measured, what follows from it, and what can't be
 // known. The Picture may be nil.
 func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) error {
-	if o.Width <= 0 {
-		o.Width = defaultWidth
-	}
-
-	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+	p := newPrinter(w, o)
 	h := headlineOf(v)
 	p.printf("%s\n", p.in(toneStyles[h.tone]+bold, h.title))
 	p.wrapped("", h.more)

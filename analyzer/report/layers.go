@@ -113,11 +113,11 @@ func (p *Picture) layers(v *verdict.Verdict) []layer {
 
 	for _, metric := range p.chosen(v) {
 		m := measureOf(metric)
-		list = append(list, layer{name: m.layer, title: m.title, ratio: true, values: p.relative(p.metric(metric))})
+		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(p.metric(metric))})
 	}
 
 	if part, whole := p.metric(wait), p.metric(stepMetric); part != nil && whole != nil {
-		list = append(list, layer{name: "Waiting", title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
+		list = append(list, layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
 	}
 
 	return list

@@ -41,11 +41,11 @@ type Rank struct {
 
 // layer is a rank × step matrix that can be looked at, row by row.
 type layer struct {
-	name  string // a word on a button
-	title string // one sentence
-	// ratio says that 1 is "equal to peers" (coloured both ways); else values are
+	Name  string `json:"name"`  // a word on a button
+	Title string `json:"title"` // one sentence
+	// Ratio says that 1 is "equal to peers" (coloured both ways); else values are
 	// shares of the step, 0…1.
-	ratio  bool
+	Ratio  bool `json:"ratio"`
 	values []float32
 }
 

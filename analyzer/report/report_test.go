@@ -296,7 +296,7 @@ func TestPicture_StepIsNoLayerOfEvidence(t *testing.T) {
 	p := s.picture()
 	v := s.verdict()
 	v.Nodes[0].Evidence = append([]verdict.Evidence{{Metric: "step", Rank: v.Nodes[0].Ranks[0], Value: 3, Peers: 2}}, v.Nodes[0].Evidence...)
-	if got := p.layers(v)[0].name; got == "Step" {
+	if got := p.layers(v)[0].Name; got == "Step" {
 		t.Errorf("the first layer is %q", got)
 	}
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -60,6 +61,10 @@ type printer struct {
 	err   error
 }
 
+func newPrinter(w io.Writer, o TableOptions) *printer {
+	return &printer{w: w, color: o.Color, width: max(40, cmp.Or(max(0, o.Width), defaultWidth))}
+}
+
 func (p *printer) printf(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format, args...)
@@ -103,11 +108,7 @@ var toneMarks = map[tone]string{good: "✓", note: "✓", warn: "▲", bad: "●
 
 // Table writes a verdict for people at a terminal.
 func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
-	if o.Width <= 0 {
-		o.Width = defaultWidth
-	}
-
-	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+	p := newPrinter(w, o)
 	h := headlineOf(v)
 	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
 	p.wrapped("  ", h.more)
@@ -232,7 +233,7 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		})
 	}
 
-	aligned(p, head, lines, 1, func(i, column int, cell string) string {
+	aligned(p, head, lines, func(i, column int, cell string) string {
 		if column == 1 {
 			return p.in(stateStyles[nodes[i].State], cell)
 		}
@@ -333,7 +334,7 @@ func linksTable(p *printer, links []verdict.Link) {
 		lines = append(lines, []string{plain(l.Group), plain(l.State), on, rankList(l.Ranks, 6), times(l.Slowdown), percent(l.JobImpact), fmt.Sprint(l.SinceStep)})
 	}
 
-	aligned(p, head, lines, 1, func(i, column int, cell string) string {
+	aligned(p, head, lines, func(i, column int, cell string) string {
 		if column == 1 {
 			return p.in(stateStyles[links[i].State], cell)
 		}
@@ -346,8 +347,8 @@ func linksTable(p *printer, links []verdict.Link) {
 }
 
 // aligned prints a table with two spaces between columns; numbers are aligned
-// right. paint colours a padded cell, after prints what follows a line.
-func aligned(p *printer, head []string, lines [][]string, indent int, paint func(line, column int, cell string) string, after func(line int)) {
+// right. paint colours a padded cell, after prints what follows a line; nil do nothing.
+func aligned(p *printer, head []string, lines [][]string, paint func(line, column int, cell string) string, after func(line int)) {
 	widths := make([]int, len(head))
 	right := make([]bool, len(head))
 	for c, h := range head {
@@ -367,17 +368,17 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 		return pad(s, widths[c])
 	}
 	write := func(line int, cells []string) {
-		text := strings.Repeat(" ", indent*2)
+		text := "  "
 		for c, s := range cells {
 			s = cell(c, s)
 			if c == len(cells)-1 && !right[c] {
 				s = strings.TrimRight(s, " ")
 			}
 
-			if line >= 0 {
-				s = paint(line, c, s)
-			} else {
+			if line < 0 {
 				s = p.in(dim, s)
+			} else if paint != nil {
+				s = paint(line, c, s)
 			}
 
 			if c > 0 {
@@ -392,8 +393,9 @@ func aligned(p *printer, head []string, lines [][]string, indent int, paint func
 	p.printf("\n")
 	write(-1, head)
 	for i, l := range lines {
-		write(i, l)
-		after(i)
+		if write(i, l); after != nil {
+			after(i)
+		}
 	}
 }
 
