@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -93,13 +94,7 @@ func parseThresholds(data []byte) (detect.Config, error) {
 		}
 	}
 
-	keys := make([]string, 0, len(values))
-	for k := range values {
-		keys = append(keys, k)
-	}
-
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(values)) {
 		field, ok := fields[k]
 		if !ok {
 			return detect.Default(), unknownKey(k, known)
