@@ -90,7 +90,7 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 	}
 
 	o := a.terminal(w)
-	err := report.Explain(w, v, a.picture(), o)
+	err := report.Explain(w, v, o)
 	if err == nil && view != nil {
 		err = report.Timeline(w, view, o)
 	}

@@ -59,7 +59,7 @@ func chartsOf(v *verdict.Verdict, p *Picture) []chart {
 // role (median, 10th and 90th percentile), in at most chartPoints bins.
 // False: the picture holds nothing of that metric or rank.
 func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
-	columns, own := p.metric(e.Metric), p.rowOf(e.Rank)
+	columns, own := p.Metrics[e.Metric], p.rowOf(e.Rank)
 	if columns == nil || own < 0 || len(p.Steps) == 0 {
 		return chart{}, false
 	}

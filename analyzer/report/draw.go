@@ -32,10 +32,10 @@ func Draw(f *frame.Frame) *Picture {
 		p.Steps = append(p.Steps, c.Step)
 	}
 
-	p.Nodes, p.Peers = len(nodes), peersIn(f, at)
+	p.Nodes, p.Peers, p.Metrics = len(nodes), peersIn(f, at), map[string][][]float32{}
 	for _, m := range Drawn {
 		if f.Has(m) {
-			p.Metrics = append(p.Metrics, Metric{Name: metricKey(m), Columns: f.Values(m)})
+			p.Metrics[metricKey(m)] = f.Values(m)
 		}
 	}
 

@@ -81,7 +81,7 @@ const maxLayers = 3
 func (p *Picture) chosen(v *verdict.Verdict) []string {
 	var list []string
 	add := func(metric string) {
-		if len(list) < maxLayers && p.metric(metric) != nil && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
+		if len(list) < maxLayers && p.Metrics[metric] != nil && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
 			list = append(list, metric)
 		}
 	}
@@ -113,10 +113,10 @@ func (p *Picture) layers(v *verdict.Verdict) []layer {
 
 	for _, metric := range p.chosen(v) {
 		m := measureOf(metric)
-		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(p.metric(metric))})
+		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(p.Metrics[metric])})
 	}
 
-	if part, whole := p.metric(wait), p.metric(stepMetric); part != nil && whole != nil {
+	if part, whole := p.Metrics[wait], p.Metrics[stepMetric]; part != nil && whole != nil {
 		list = append(list, layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
 	}
 

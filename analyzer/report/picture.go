@@ -13,8 +13,9 @@ import (
 type Picture struct {
 	Ranks []Rank  // in the order they are drawn
 	Steps []int64 // step numbers, in time order; a step that was repeated comes again
-	// Metrics are absolute durations, of which the layers are made.
-	Metrics []Metric
+	// Metrics are durations in seconds, by their names in verdict.Evidence.Metric: of each
+	// step, by Rank.Row; NaN where a rank has none, nil where nobody has.
+	Metrics map[string][][]float32
 	// Peers returns, for a step (an index), the sets of ranks (indexes) that do the
 	// same work: only they are compared.
 	Peers func(step int) [][]int
@@ -31,7 +32,7 @@ func (p *Picture) empty() bool { return len(p.Ranks) == 0 || len(p.Steps) == 0 |
 // Rank is one row of the picture.
 type Rank struct {
 	Rank  int
-	Row   int // of the columns of a Metric
+	Row   int // of Metrics
 	Node  string
 	Stage int // pipeline stage; -1 unknown
 	// Replica is the data-parallel index, -1 unknown.
@@ -49,29 +50,10 @@ type layer struct {
 	values []float32
 }
 
-// Metric is a duration per rank and step.
-type Metric struct {
-	Name string // as in verdict.Evidence.Metric
-	// Columns are seconds, one list a step, by Rank.Row; NaN where a rank has none, nil
-	// where nobody has.
-	Columns [][]float32
-}
-
 // row returns the values of rank number i (in drawing order).
 func (p *Picture) row(values []float32, i int) []float32 {
 	n := len(p.Steps)
 	return values[i*n : (i+1)*n]
-}
-
-// metric returns the columns of a metric, nil when it is not in the picture.
-func (p *Picture) metric(name string) [][]float32 {
-	for _, m := range p.Metrics {
-		if m.Name == name {
-			return m.Columns
-		}
-	}
-
-	return nil
 }
 
 // cell returns the value of rank number i in a step (an index).
@@ -104,7 +86,7 @@ func (p *Picture) stepIndex(n int64) int {
 // seconds; NaN where it is unknown.
 func (p *Picture) times() []float64 {
 	out := make([]float64, len(p.Steps))
-	columns := p.metric(stepMetric)
+	columns := p.Metrics[stepMetric]
 	var seen []float64
 	for s := range out {
 		seen = seen[:0]

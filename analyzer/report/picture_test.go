@@ -56,7 +56,7 @@ func (s sample) picture() *Picture {
 		}
 	}
 
-	p.Metrics = []Metric{{Name: "fp", Columns: fp}, {Name: "wait", Columns: wait}, {Name: "step", Columns: step}}
+	p.Metrics = map[string][][]float32{"fp": fp, "wait": wait, "step": step}
 	sets := make([][]int, s.stages)
 	for r := range s.ranks {
 		sets[r/replicas] = append(sets[r/replicas], r)

@@ -212,7 +212,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 	v.Events = []verdict.Event{{Node: evil, Cause: evil}}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"table":   func(b *bytes.Buffer) error { return Table(b, v, TableOptions{}) },
-		"explain": func(b *bytes.Buffer) error { return Explain(b, v, nil, TableOptions{}) },
+		"explain": func(b *bytes.Buffer) error { return Explain(b, v, TableOptions{}) },
 	} {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {
@@ -228,7 +228,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 func TestExplain_GivesTheNumbers(t *testing.T) {
 	s := samples["8"]
 	var b bytes.Buffer
-	if err := Explain(&b, s.verdict(), s.picture(), TableOptions{Width: 1000}); err != nil {
+	if err := Explain(&b, s.verdict(), TableOptions{Width: 1000, Picture: s.picture()}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -268,7 +268,7 @@ func TestExplain_OtherCauses(t *testing.T) {
 		"no cost":   {unknown, []string{"Part of the job was not measured."}, []string{"loses no time"}},
 	} {
 		var b bytes.Buffer
-		if err := Explain(&b, c.verdict, nil, TableOptions{Width: 1000}); err != nil {
+		if err := Explain(&b, c.verdict, TableOptions{Width: 1000}); err != nil {
 			t.Fatal(err)
 		}
 

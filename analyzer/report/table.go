@@ -55,14 +55,14 @@ const (
 
 // printer writes text and keeps the first error.
 type printer struct {
-	w     io.Writer
-	color bool
-	width int
-	err   error
+	TableOptions
+	w   io.Writer
+	err error
 }
 
 func newPrinter(w io.Writer, o TableOptions) *printer {
-	return &printer{w: w, color: o.Color, width: max(40, cmp.Or(max(0, o.Width), defaultWidth))}
+	o.Width = max(40, cmp.Or(max(0, o.Width), defaultWidth))
+	return &printer{TableOptions: o, w: w}
 }
 
 func (p *printer) printf(format string, args ...any) {
@@ -73,7 +73,7 @@ func (p *printer) printf(format string, args ...any) {
 
 // in returns s in a style, or as it is without colours.
 func (p *printer) in(style, s string) string {
-	if !p.color || s == "" {
+	if !p.Color || s == "" {
 		return s
 	}
 
@@ -86,7 +86,7 @@ func (p *printer) wrapped(indent, s string) {
 	line, used := indent, 0
 	for _, word := range strings.Fields(s) {
 		n := utf8.RuneCountInString(word)
-		if used > 0 && len(indent)+used+1+n > p.width {
+		if used > 0 && len(indent)+used+1+n > p.Width {
 			p.printf("%s\n", line)
 			line, used = strings.Repeat(" ", len(indent)), 0
 		}
@@ -113,9 +113,9 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
 	p.wrapped("  ", h.more)
 	p.wrapped("  ", scope(v))
-	p.wrapped("  ", o.Made.sentence())
+	p.wrapped("  ", p.Made.sentence())
 	if len(v.Nodes) > 0 {
-		nodesTable(p, v.Nodes, o.Picture)
+		nodesTable(p, v.Nodes)
 	}
 
 	if len(v.Links) > 0 {
@@ -218,7 +218,7 @@ var stateStyles = map[string]string{
 	verdict.Degraded: red + bold, verdict.Intermittent: red, verdict.Suspect: yellow, verdict.Recovered: green,
 }
 
-func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
+func nodesTable(p *printer, nodes []verdict.Node) {
 	head := []string{"NODE", "STATE", "CAUSE", "RANKS", "SLOWDOWN", "COSTS", "SINCE", "SEEN AT", "SURE"}
 	var lines [][]string
 	for _, n := range nodes {
@@ -247,7 +247,7 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		n := nodes[i]
 		clockLine(p, "began", n.SinceTime, "seen", n.DetectedTime, "ended", n.UntilTime)
 		evidenceLines(p, n)
-		sparkLines(p, nodes[i], picture)
+		sparkLines(p, n)
 	})
 }
 
@@ -298,7 +298,8 @@ func evidenceLines(p *printer, n verdict.Node) {
 }
 
 // sparkLines draws the first ranks of a node over the steps, against peers.
-func sparkLines(p *printer, n verdict.Node, picture *Picture) {
+func sparkLines(p *printer, n verdict.Node) {
+	picture := p.Picture
 	if picture == nil || picture.empty() {
 		return
 	}
@@ -315,7 +316,7 @@ func sparkLines(p *printer, n verdict.Node, picture *Picture) {
 			continue
 		}
 
-		line, low, high := spark(picture.relativeRow(picture.metric(metrics[0]), i), max(8, min(60, p.width-40)))
+		line, low, high := spark(picture.relativeRow(picture.Metrics[metrics[0]], i), max(8, min(60, p.Width-40)))
 		if line != "" {
 			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
 		}
