@@ -213,29 +213,24 @@ func peers(f *frame.Frame, m frame.Metric, l *frame.Layout, of, column int, name
 // byWaiting lists the ranks of a column by their exposed communication, the least first; those whose is
 // unknown come in the order of ranks.
 func byWaiting(f *frame.Frame, column int) []int {
-	type rank struct {
-		rank   int
-		waited float64
+	var rows []int
+	for i := range f.Ranks {
+		if x := f.At(frame.Step, i, column); x == x {
+			rows = append(rows, i)
+		}
 	}
-	var all []rank
-	for i, r := range f.Ranks {
-		if x := f.At(frame.Step, i, column); x != x {
-			continue
+
+	waited := func(row int) float32 {
+		if x := f.At(frame.Exposed, row, column); x == x {
+			return x
 		}
 
-		waited := float64(f.At(frame.Exposed, i, column))
-		if waited != waited {
-			waited = 0
-		}
-
-		all = append(all, rank{r, waited})
+		return 0
+	}
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(waited(a), waited(b)) })
+	for i, row := range rows {
+		rows[i] = f.Ranks[row]
 	}
 
-	slices.SortStableFunc(all, func(a, b rank) int { return cmp.Compare(a.waited, b.waited) })
-	ranks := make([]int, len(all))
-	for i, r := range all {
-		ranks[i] = r.rank
-	}
-
-	return ranks
+	return rows
 }

@@ -58,7 +58,9 @@ type Feed struct {
 	layout *frame.Layout // of the columns that go
 	owners []uint16      // of each of its rows: the number of its process
 	stale  bool          // it is of a saved state
-	whole  *whole        // of a feed that has everything; nil: rows come as they come
+	// passed reports whether a column has all its rows, of a feed that has everything; nil:
+	// rows come as they come.
+	passed func(*column) bool
 }
 
 // Bounds of the feed.

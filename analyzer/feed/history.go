@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -218,21 +219,12 @@ func (h *History) bound(f *frame.Frame) {
 		return
 	}
 
-	type counted struct {
-		at frame.Place
-		n  int32
-	}
-	all := make([]counted, 0, len(h.steps))
-	for at, n := range h.steps {
-		all = append(all, counted{at, n})
-	}
-
-	slices.SortFunc(all, func(a, b counted) int {
-		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.at.Step, b.at.Step), cmp.Compare(a.at.Repeat, b.at.Repeat))
+	all := slices.SortedFunc(maps.Keys(h.steps), func(a, b frame.Place) int {
+		return cmp.Or(cmp.Compare(h.steps[b], h.steps[a]), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
 	})
 	h.steps, h.left = nil, map[frame.Place]bool{}
-	for _, x := range all[most:] {
-		h.left[x.at] = true
+	for _, at := range all[most:] {
+		h.left[at] = true
 	}
 
 	f.Notes = append(f.Notes, fmt.Sprintf("%d steps that few ranks recorded were left out to bound the work", len(h.left)))
@@ -246,8 +238,7 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 		return nil
 	}
 
-	q.whole = &whole{}
-	q.Processes.each(func(p *process) { q.whole.all = append(q.whole.all, p) })
+	q.passed = h.passed()
 	t, dropped := h.transfers(), 0
 	observe := func(c *frame.Column) {
 		t.until(c.Attempt, c.Step, o.ObserveTransfer)
@@ -332,27 +323,23 @@ func (k *keeper) Observe(*frame.Column) {}
 
 func (k *keeper) ObserveTransfer(t *frame.Transfer) { k.Transfers = append(k.Transfers, *t) }
 
-// whole says when a column is complete of a feed whose rows are all there, in the order
-// of their starts.
-type whole struct {
-	all   []*process
-	place place // of the column that was asked for last,
-	next  int   // and the first process that it may wait for
-}
-
-// passed reports whether no process can have another row in the column.
-func (w *whole) passed(c *column) bool {
-	if w.place != c.Place {
-		w.place, w.next = c.Place, 0
-	}
-
-	for ; w.next < len(w.all); w.next++ {
-		if w.all[w.next].mayBeIn(c.Place) {
-			return false
+// passed returns what reports whether no process can have another row in a column.
+func (h *History) passed() func(*column) bool {
+	var all []*process
+	h.feed.Processes.each(func(p *process) { all = append(all, p) })
+	var at place // of the column that was asked for last,
+	next := 0    // and the first process that it may wait for
+	return func(c *column) bool {
+		if at != c.Place {
+			at, next = c.Place, 0
 		}
-	}
 
-	return true
+		for next < len(all) && !all[next].mayBeIn(c.Place) {
+			next++
+		}
+
+		return next == len(all)
+	}
 }
 
 // mayBeIn reports whether a row of the process that was not placed yet may belong to a

@@ -35,7 +35,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 			f.arrange(c.Place.Attempt)
 		}
 
-		if !f.Begun && f.layout.From == "inferred" && f.whole == nil {
+		if !f.Begun && f.layout.From == "inferred" && f.passed == nil {
 			if at != Over && len(f.Pending) < sampleSteps {
 				return // roles come from times: see some first
 			}
@@ -58,8 +58,8 @@ func (f *Feed) due(c *column, at Stage, lag time.Duration) bool {
 		return true
 	}
 
-	if f.whole != nil {
-		return f.whole.passed(c)
+	if f.passed != nil {
+		return f.passed(c)
 	}
 
 	if len(f.Pending) > maxPending || f.complete(c, f.layout) {

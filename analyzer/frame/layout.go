@@ -137,8 +137,11 @@ func fromTopology(t *topology.File, world int) []namedGroup {
 	return out
 }
 
-// position is where a rank stands in its groups.
-type position struct{ stage, tp, cp, ep int }
+// position is where a rank stands in its groups, and on what device where that counts.
+type position struct {
+	stage, tp, cp, ep int
+	model             string
+}
 
 // assign makes roles and replicas out of groups. It reports whether the groups
 // say anything about roles.
@@ -257,21 +260,23 @@ const minRole = 4
 // only where enough peers are left, and so does the device model.
 func (l *Layout) setRoles(positions []position, models []string) {
 	key := func(k int) position { return positions[k] }
-	enough := func(key func(int) position) bool { return l.smallest(func(k int) any { return key(k) }) >= minRole }
-	if !enough(key) {
+	if l.smallest(key) < minRole {
 		key = func(k int) position { p := positions[k]; p.ep = 0; return p }
 	}
 
-	if !enough(key) {
+	if l.smallest(key) < minRole {
 		key = func(k int) position { return position{stage: positions[k].stage} }
 	}
 
-	splitModel := len(models) > 0 && l.smallest(func(k int) any { return [2]any{key(k), models[k]} }) >= minRole
-	type roleKey struct {
-		position
-		model string
+	if len(models) > 0 {
+		coarse := key
+		fine := func(k int) position { p := coarse(k); p.model = models[k]; return p }
+		if l.smallest(fine) >= minRole {
+			key = fine
+		}
 	}
-	index := map[roleKey]int32{}
+
+	index := map[position]int32{}
 	l.Role = make([]int32, len(l.Ranks))
 	l.Roles = nil
 	for k := range l.Ranks {
@@ -280,11 +285,7 @@ func (l *Layout) setRoles(positions []position, models []string) {
 			continue
 		}
 
-		id := roleKey{position: key(k)}
-		if splitModel {
-			id.model = models[k]
-		}
-
+		id := key(k)
 		i, ok := index[id]
 		if !ok {
 			i = int32(len(l.Roles))
@@ -302,8 +303,8 @@ func (l *Layout) setRoles(positions []position, models []string) {
 }
 
 // smallest returns the size of the smallest set of present rows with equal keys.
-func (l *Layout) smallest(key func(int) any) int {
-	count := map[any]int{}
+func (l *Layout) smallest(key func(int) position) int {
+	count := map[position]int{}
 	for k := range l.Ranks {
 		if l.Present[k] {
 			count[key(k)]++

@@ -134,14 +134,11 @@ func (p *Process) communicator(t *Talk) (namedGroup, string) {
 // nameByMembers gives each group whose members are those of a group of the layouts
 // that group's name and dimension.
 func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]int32) {
-	type title struct{ name, dim string }
-	titles := map[string][]title{}
+	titles := map[string][]*Group{}
 	for _, l := range layouts {
-		for _, g := range l.Groups {
-			k, t := memberKey("", slices.Sorted(slices.Values(g.Rows))), title{g.Name, g.Dim}
-			if !slices.Contains(titles[k], t) {
-				titles[k] = append(titles[k], t)
-			}
+		for i := range l.Groups {
+			k := memberKey("", slices.Sorted(slices.Values(l.Groups[i].Rows)))
+			titles[k] = append(titles[k], &l.Groups[i])
 		}
 	}
 
@@ -163,7 +160,7 @@ func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]i
 			continue
 		}
 
-		at := max(0, slices.IndexFunc(list, func(t title) bool { return t.dim == g.dim }))
-		g.name, g.dim = list[at].name, cmp.Or(g.dim, list[at].dim)
+		at := max(0, slices.IndexFunc(list, func(t *Group) bool { return t.Dim == g.dim }))
+		g.name, g.dim = list[at].Name, cmp.Or(g.dim, list[at].Dim)
 	}
 }

@@ -213,8 +213,9 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 			p, faster := by[o.rank], 1.0
 			switch {
 			case p == nil || o.verb != computes:
+			case p.Host && delayed(o):
+				faster = delays[phase{o.rank, o.phase}]
 			case p.Host:
-				faster = delays.of(o)
 			case o.class == loading:
 				faster = p.Loading
 			default:
