@@ -53,7 +53,7 @@ func explainCommand() *cobra.Command {
 			}
 
 			var result *whatif.Result
-			if o := a.frame.Overlap; replay && o != nil && o.Mixed {
+			if replay && a.mixed() {
 				fmt.Fprintln(os.Stderr, "laggard: nothing is replayed of two runs under one job name")
 			} else if replay {
 				if result, err = a.replay(c.Context(), v); err != nil {
@@ -126,15 +126,14 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 
 	job := whatif.NewJob(last, whatif.Spread(stepsSince(a.frame, since), limit))
 	reading, seen := newProgress(os.Stderr, "ranks read again", len(a.frame.Ranks)), map[uint32]bool{}
-	err = s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
+	err = s.Records(ctx, a.job, a.from, taking(func(ranks []row.Rank, ranges []row.Record) {
 		job.Take(ranks, ranges)
 		for i := range ranks {
 			seen[ranks[i].Rank] = true
 		}
 
 		reading.at(len(seen))
-		return nil
-	})
+	}))
 	reading.done()
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func (w *World) byCommunicators(l *Layout) {
 		return // data parallel: all alike, as they are
 	}
 
-	roles := partition(list, chains, presentCount(l))
+	roles := partition(list, chains, l.Recorded())
 	if roles == nil {
 		return
 	}
@@ -113,17 +113,6 @@ func (w *World) byCommunicators(l *Layout) {
 	l.setRoles(positions, nil)
 	l.setReplicas(chains)
 	l.setGroups(named) // classes need the stages
-}
-
-func presentCount(l *Layout) int {
-	n := 0
-	for _, p := range l.Present {
-		if p {
-			n++
-		}
-	}
-
-	return n
 }
 
 // partition finds the disjoint collective groups of equal size that cover all
@@ -237,7 +226,7 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		unit = gcd(unit, len(p))
 	}
 
-	if unit < 2 || len(all) != presentCount(l) {
+	if unit < 2 || len(all) != l.Recorded() {
 		return
 	}
 

@@ -87,6 +87,18 @@ func (l *Layout) NodeOf(row int) string {
 	return ""
 }
 
+// Recorded is how many ranks are present.
+func (l *Layout) Recorded() int {
+	n := 0
+	for _, p := range l.Present {
+		if p {
+			n++
+		}
+	}
+
+	return n
+}
+
 // Complete reports whether every rank of the group can be seen: only then the
 // shortest member's time is the transfer, else the one all wait for may be missing.
 func (g *Group) Complete() bool { return len(g.Rows) == g.Size }

@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -260,12 +261,7 @@ func (c *Cluster) events(v *verdict.Verdict, now time.Time) {
 
 // forgetEvents drops the older half of what was seen.
 func (c *Cluster) forgetEvents() {
-	var at []time.Time
-	for _, t := range c.state.Seen {
-		at = append(at, t)
-	}
-
-	slices.SortFunc(at, time.Time.Compare)
+	at := slices.SortedFunc(maps.Values(c.state.Seen), time.Time.Compare)
 	for name, t := range c.state.Seen {
 		if !t.After(at[len(at)/2]) {
 			delete(c.state.Seen, name)

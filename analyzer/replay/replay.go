@@ -147,13 +147,7 @@ func known(l *frame.Layout) bool {
 		return true
 	}
 
-	present := 0
-	for _, p := range l.Present {
-		if p {
-			present++
-		}
-	}
-
+	present := l.Recorded()
 	return l.Certain && l.Stages == 1 && slices.ContainsFunc(l.Groups, func(g frame.Group) bool { return len(g.Rows) == present })
 }
 

@@ -194,19 +194,23 @@ func (b *bars) of(l *arrival.Line, y float64) int {
 
 	for i := range l.Ranges {
 		r := &l.Ranges[i]
-		switch r.Kind {
-		case "Step", "Communication":
-		case "DataLoader":
-			b.add("load", y, workHigh, r.StartNs, r.DurNs, "loading data", r.DurNs)
-		case "SaveCheckpoint":
-			b.add("save", y, workHigh, r.StartNs, r.DurNs, "saving a checkpoint", r.DurNs)
-		case "FP":
-			b.add("forward", y, workHigh, r.StartNs, r.DurNs, "forward pass", r.DurNs)
-		case "backward":
-			b.add("backward", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
-		default:
-			b.add("own", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
+		if r.Kind == "Step" || r.Kind == "Communication" {
+			continue
 		}
+
+		class, what := "own", plain(r.Kind)
+		switch r.Kind {
+		case "DataLoader":
+			class, what = "load", "loading data"
+		case "SaveCheckpoint":
+			class, what = "save", "saving a checkpoint"
+		case "FP":
+			class, what = "forward", "forward pass"
+		case "backward":
+			class = "backward"
+		}
+
+		b.add(class, y, workHigh, r.StartNs, r.DurNs, what, r.DurNs)
 	}
 
 	for i := range l.Ranges {

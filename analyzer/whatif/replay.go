@@ -276,19 +276,15 @@ func (r *replay) workers(res *Result, workers []int, was, ideal float64) {
 			return o.own
 		})
 		res.Gain[rank] = math.Max(0, 1-repaired/was)
-		res.ByReplica[r.replica[w]] = 0
-	}
-
-	for q := range res.ByReplica {
-		res.ByReplica[q] = r.alike(func(o *op) bool { return r.replica[o.rank] == q }) / ideal
+		if q := r.replica[w]; res.ByReplica[q] == 0 {
+			res.ByReplica[q] = r.alike(func(o *op) bool { return r.replica[o.rank] == q }) / ideal
+		}
 	}
 
 	for _, s := range r.stage {
-		res.ByStage[s] = 0
-	}
-
-	for s := range res.ByStage {
-		res.ByStage[s] = r.alike(func(o *op) bool { return r.stage[o.rank] == s }) / ideal
+		if res.ByStage[s] == 0 {
+			res.ByStage[s] = r.alike(func(o *op) bool { return r.stage[o.rank] == s }) / ideal
+		}
 	}
 
 	if was <= ideal {
