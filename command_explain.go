@@ -185,9 +185,9 @@ func repairsOf(v *verdict.Verdict, f *frame.Frame) (repairs []whatif.Repair, sin
 // ranksOn lists the ranks that a node has in the last attempt.
 func ranksOn(f *frame.Frame, node string) (ranks []int) {
 	l := f.Layouts[len(f.Layouts)-1]
-	for row, n := range l.Node {
-		if n >= 0 && l.Nodes[n] == node {
-			ranks = append(ranks, l.Ranks[row])
+	for row, rank := range l.Ranks {
+		if l.NodeOf(row) == node {
+			ranks = append(ranks, rank)
 		}
 	}
 

@@ -112,14 +112,14 @@ func (s *Step) ours(r *row.Record) bool {
 
 // Errors of View say what the source lacks.
 var (
-	ErrNoRanges = errors.New("the source has no ranges, only sums of steps: give the folder with the files, or a store that was filled with --records all")
-	ErrSums     = errors.New("the profiles hold sums of steps and not when anything was: a timeline needs a trace")
+	errNoRanges = errors.New("the source has no ranges, only sums of steps: give the folder with the files, or a store that was filled with --records all")
+	errSums     = errors.New("the profiles hold sums of steps and not when anything was: a timeline needs a trace")
 )
 
 // View puts the ranks side by side.
 func (s *Step) View() (*View, error) {
 	if !s.seen {
-		return nil, ErrNoRanges
+		return nil, errNoRanges
 	}
 
 	if s.held == 0 {
@@ -162,7 +162,7 @@ func (s *Step) View() (*View, error) {
 	}
 
 	if sums {
-		return nil, ErrSums
+		return nil, errSums
 	}
 
 	return v, nil

@@ -48,22 +48,21 @@ var reasons = map[string]string{
 
 // Acts.
 const (
-	ActNone   = ""
-	ActCordon = "cordon"
-	ActTaint  = "taint" // laggard.io/training-degraded:NoSchedule
+	actCordon = "cordon"
+	actTaint  = "taint" // laggard.io/training-degraded:NoSchedule
 	// ActReschedule has MindCluster take the job off the node.
 	ActReschedule = "reschedule"
 )
 
-// Acts are the words of Options.Act but ActNone.
-var Acts = []string{ActCordon, ActTaint, ActReschedule}
+// Acts are the words of Options.Act.
+var Acts = []string{actCordon, actTaint, ActReschedule}
 
 // Options configure a Cluster.
 type Options struct {
 	API       API
 	StateFile string   // "" keeps nothing over restarts but what stands on the nodes
 	Jobs      []string // whose conditions of before are ours; nil is all
-	Act       string   // one of the Act constants
+	Act       string   // one of Acts; "" does nothing to nodes
 	MaxNodes  int      // acted on at once; 0 is 1
 	DryRun    bool     // write nothing, say what would be written
 	// MinImpact is what a degraded node must cost to count, asked with each verdict: the
@@ -157,7 +156,7 @@ type event struct {
 
 // New returns a Cluster. It calls nothing yet.
 func New(o Options) (*Cluster, error) {
-	if o.Act != ActNone && !slices.Contains(Acts, o.Act) {
+	if o.Act != "" && !slices.Contains(Acts, o.Act) {
 		return nil, fmt.Errorf("act %q: want one of %v", o.Act, Acts)
 	}
 

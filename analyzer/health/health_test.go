@@ -115,7 +115,7 @@ func (a *api) read(w io.Writer, name string) {
 
 		if said := a.status[name]; len(said) > 0 {
 			status, reason, _ := strings.Cut(said[len(said)-1], " ")
-			o["status"] = map[string]any{"conditions": []any{map[string]any{"type": Condition, "status": status, "reason": reason, "lastTransitionTime": "2027-01-15T08:00:00Z"}}}
+			o["status"] = map[string]any{"conditions": []any{map[string]any{"type": conditionType, "status": status, "reason": reason, "lastTransitionTime": "2027-01-15T08:00:00Z"}}}
 		}
 
 		return o
@@ -289,7 +289,7 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		options := func(o *Options) {
-			o.Act, o.MaxNodes, o.StateFile = ActCordon, limit, filepath.Join(dir, "cluster.json")
+			o.Act, o.MaxNodes, o.StateFile = actCordon, limit, filepath.Join(dir, "cluster.json")
 		}
 		h := start(t, a, c, options)
 		a.answer = func(int, *http.Request) (int, string) {
@@ -324,7 +324,7 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 func TestDryRunWritesNothing(t *testing.T) {
 	a, c := newAPI(t), newClock()
 	file := filepath.Join(t.TempDir(), "cluster.json")
-	h := start(t, a, c, func(o *Options) { o.DryRun, o.Act, o.StateFile = true, ActTaint, file })
+	h := start(t, a, c, func(o *Options) { o.DryRun, o.Act, o.StateFile = true, actTaint, file })
 	for range 50 {
 		v := slow("j", "n1", "n2")
 		v.Events = append(v.Events, verdict.Event{Node: "n3", FirstStep: int64(c.now.Unix())})

@@ -178,11 +178,11 @@ func (c *Cluster) condition(name string, n *node, w judgement, now time.Time) ca
 
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	body := map[string]any{
-		"type": Condition, "status": w.Status, "reason": w.Reason, "message": w.Message,
+		"type": conditionType, "status": w.Status, "reason": w.Reason, "message": w.Message,
 		"lastHeartbeatTime": stamp(now), "lastTransitionTime": stamp(since),
 	}
 	return call{
-		node: name, words: fmt.Sprintf("condition %s=%s of node %s, reason %s", Condition, w.Status, name, w.Reason),
+		node: name, words: fmt.Sprintf("condition %s=%s of node %s, reason %s", conditionType, w.Status, name, w.Reason),
 		do: func(ctx context.Context, api API) error { return api.setCondition(ctx, name, body) },
 		done: func() {
 			if n.Status != w.Status || n.Reason != w.Reason {
@@ -201,7 +201,7 @@ func (c *Cluster) condition(name string, n *node, w judgement, now time.Time) ca
 // carried out and not answered counts.
 func (c *Cluster) act(name string, n *node) (call, bool) {
 	bad := n.Status == "True"
-	if c.o.Act == ActNone || n.Status == "Unknown" || bad == n.Acted && n.Applied == bad {
+	if c.o.Act == "" || n.Status == "Unknown" || bad == n.Acted && n.Applied == bad {
 		return call{}, false
 	}
 
@@ -226,7 +226,7 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 	if bad {
 		words = c.o.Act + " node " + name
 		with = func(o *object) edit { return o.cordon(reason) }
-		if c.o.Act == ActTaint {
+		if c.o.Act == actTaint {
 			with = func(o *object) edit { return o.taint(reason) }
 		}
 	}

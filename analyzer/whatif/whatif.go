@@ -34,9 +34,9 @@ type Result struct {
 	MS float64 `json:"m_s"`
 }
 
-// ErrNoGraph is returned by Replay when no step could be replayed: no
+// errNoGraph is returned by Replay when no step could be replayed: no
 // communication with groups was recorded, or too many of its records are missing.
-var ErrNoGraph = errors.New("replay: no step has matching communication records of its ranks; turn Communication on for a few steps")
+var errNoGraph = errors.New("replay: no step has matching communication records of its ranks; turn Communication on for a few steps")
 
 // Repair is ranks that work like their peers, for once.
 type Repair struct {
@@ -102,7 +102,7 @@ func (j *Job) Replay(repairs []Repair, progress func(done, total int)) (*Result,
 	ranks := j.ranks()
 	steps := j.graphs(ranks)
 	if len(steps) == 0 {
-		return nil, ErrNoGraph
+		return nil, errNoGraph
 	}
 
 	r := newReplay(j, ranks, steps)
