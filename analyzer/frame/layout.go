@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // None is the index of "no role", "no replica", "no node".
@@ -111,43 +108,6 @@ var dimMetric = map[string]Metric{"tp": TP, "pp": PP, "dp": DP, "cp": CP, "ep": 
 // Inner are the dimensions whose collectives lie inside the forward pass: all members
 // are as slow as the slowest.
 var Inner = [3]Metric{TP, CP, EP}
-
-// normalDim maps a dimension's word to tp, pp, dp, cp or ep, else "".
-func normalDim(d string) string {
-	switch d = strings.ToLower(d); d {
-	case "tp", "pp", "dp", "cp", "ep":
-		return d
-	case "exp":
-		return "ep"
-	}
-
-	return ""
-}
-
-// groups of one layout, before roles are made: ranks, not rows.
-type namedGroup struct {
-	name, dim string
-	ranks     []int
-}
-
-// fromTopology takes the groups of a topology file for a world of that size.
-func fromTopology(t *topology.File, world int) []namedGroup {
-	var out []namedGroup
-	if t == nil {
-		return nil
-	}
-
-	for _, g := range t.Groups {
-		ranks := slices.Clone(g.Ranks)
-		if world > 0 {
-			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r >= world })
-		}
-
-		out = append(out, namedGroup{g.Name, normalDim(g.Dim), ranks})
-	}
-
-	return out
-}
 
 // position is where a rank stands in its groups, and on what device where that counts.
 type position struct {

@@ -2,8 +2,6 @@ package frame
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -62,38 +60,6 @@ func (p *Process) TellsRoles() bool {
 	}
 
 	return false
-}
-
-// group is the n-th group of the process's identity; no members where that tells none.
-func (p *Process) group(n int) (dim, name string, members []uint32) {
-	dim, name, _ = SplitGroup(p.Meta.Groups[n])
-	if n < len(p.Meta.GroupRanks) {
-		members = p.Meta.GroupRanks[n]
-	}
-
-	return normalDim(dim), name, members
-}
-
-// SplitGroup takes dim:name:index:size apart; the name may hold colons. The index is -1
-// where there is none.
-func SplitGroup(text string) (dim, name string, index int) {
-	dim, name, _ = strings.Cut(text, ":")
-	end := strings.LastIndexByte(name, ':')
-	if end < 0 {
-		return dim, name, -1
-	}
-
-	name = name[:end]
-	if end = strings.LastIndexByte(name, ':'); end < 0 {
-		return dim, name, -1
-	}
-
-	index, err := strconv.Atoi(name[end+1:])
-	if err != nil {
-		index = -1
-	}
-
-	return dim, name[:end], index
 }
 
 // Identify takes a row of the table of ranks; the highest version counts. It reports

@@ -2,7 +2,6 @@ package frame
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -226,92 +225,9 @@ func (w *World) setRoles(l *Layout, a *Launch, current []*Process, models []stri
 	l.setGroups(append(file, own...))
 }
 
-// contradicted returns a group that processes told and that the file's groups of the
-// same dimension cut through, nil when there is none.
-func contradicted(file, own []namedGroup) *namedGroup {
-	type member struct {
-		dim  string
-		rank int
-	}
-	in := map[member]int{}
-	for i, g := range file {
-		for _, r := range g.ranks {
-			in[member{g.dim, r}] = i
-		}
-	}
-
-	for i := range own {
-		g := &own[i]
-		if g.dim == "" || len(g.ranks) < 2 {
-			continue
-		}
-
-		shared := map[int]int{}
-		for _, r := range g.ranks {
-			if k, ok := in[member{g.dim, r}]; ok {
-				shared[k]++
-			}
-		}
-
-		for k, n := range shared {
-			if n < min(len(file[k].ranks), len(g.ranks)) {
-				return g
-			}
-		}
-	}
-
-	return nil
-}
-
 // note says something to a person, once.
 func (w *World) note(text string) {
 	if !slices.Contains(w.Notes, text) {
 		w.Notes = append(w.Notes, text)
 	}
-}
-
-// rankGroups collects the groups that the processes' identities tell, each once.
-func rankGroups(current []*Process) []namedGroup {
-	var out []namedGroup
-	seen := map[string]bool{}
-	for _, p := range current {
-		if p == nil {
-			continue
-		}
-
-		for n := range p.Meta.Groups {
-			dim, name, members := p.group(n)
-			if len(members) == 0 {
-				continue
-			}
-
-			if id := memberKey(dim, members); !seen[id] {
-				seen[id] = true
-				out = append(out, namedGroup{name, dim, numbers(members)})
-			}
-		}
-	}
-
-	return out
-}
-
-// memberKey tells groups apart by a word and their members, in order.
-func memberKey[T int | int32 | uint32](word string, members []T) string {
-	b := append(make([]byte, 0, len(word)+1+4*len(members)), word...)
-	b = append(b, 0)
-	for _, r := range members {
-		b = binary.LittleEndian.AppendUint32(b, uint32(r))
-	}
-
-	return string(b)
-}
-
-// numbers are ranks as layouts have them.
-func numbers(ranks []uint32) []int {
-	out := make([]int, len(ranks))
-	for k, r := range ranks {
-		out[k] = int(r)
-	}
-
-	return out
 }
